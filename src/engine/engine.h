@@ -1,0 +1,224 @@
+/*
+ * The engine interface: what core knows of a backend. A backend is a `const struct engine_ops` of
+ * straight-line blocking functions; engine.c runs each call on that engine's own worker pool and
+ * answers on the loop, so that a hung backend holds only its own workers. Input is a copy, output
+ * is a value: no call sees a live object.
+ *
+ * Execs are event-driven instead: every running sandbox has a supervisor process (native: the shim,
+ * Docker: the relay) that speaks shim/proto.h on a seqpacket socket. `connect` yields that socket,
+ * and struct engine_link (link.c) is its daemon side on the loop. The end of that socket *is* the
+ * news that the sandbox has gone.
+ *
+ * No `if (engine is docker)` above this folder: a difference is a capability.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/time.h"
+#include "journal/journal.h"
+#include "journal/record.h"
+
+struct loop;
+
+/* ---- what a sandbox is made from; filled and checked by core/spec.c ---- */
+
+enum spec_limit {
+    SPEC_LIMIT_MEMORY = 1 << 0,
+    SPEC_LIMIT_CPUS = 1 << 1,
+    SPEC_LIMIT_PIDS = 1 << 2,
+    SPEC_LIMIT_DISK = 1 << 3,
+    SPEC_LIMIT_NOFILE = 1 << 4,
+};
+
+enum spec_network { SPEC_NETWORK_NONE, SPEC_NETWORK_PACKAGES, SPEC_NETWORK_OPEN };
+
+struct spec_mount {
+    char *source, *target;
+    bool read_only;
+};
+
+struct sandbox_spec {
+    char *image;     /* "host" */
+    uint64_t memory; /* bytes */
+    uint32_t cpu_milli;
+    uint32_t pids;
+    uint32_t nofile;
+    uint64_t disk;  /* bytes; 0: no cap */
+    uint32_t asked; /* enum spec_limit bits: asked for by the user, so refused when they cannot be
+                       enforced */
+    enum spec_network network;
+    uint64_t tmp_size, run_size, scratch_size; /* tmpfs, bytes */
+    char *user;                                /* "agent" */
+    char *workdir;                             /* "/home/agent" */
+    char **env;                                /* K=V */
+    char **labels;                             /* K=V */
+    struct spec_mount *mounts;
+    size_t n_mounts;
+    uint64_t idle_stop; /* usec; 0: never */
+};
+
+void sandbox_spec_done(struct sandbox_spec *spec);
+void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src);
+
+/* ---- what an engine tells about a sandbox ---- */
+
+enum box_state { BOX_ABSENT, BOX_STOPPED, BOX_RUNNING, BOX_PAUSED };
+
+struct engine_box {
+    char id[33]; /* sandbox id: 16 hex digits */
+    enum box_state state;
+    char hash[65];       /* config hash read back from the object, "" when unknown */
+    uint32_t unenforced; /* enum spec_limit bits that hold only on paper here */
+    int link_fd;         /* start: the supervisor's socket, owned by the receiver; else -1 */
+    int pid;             /* supervisor's pid, for people */
+};
+
+/* What an engine needs to know beside the spec. Strings are copies. */
+struct box_request {
+    char id[33];
+    char name[64];
+    char hash[65];
+    bool ephemeral; /* goes away by itself when its first exec ends */
+    struct sandbox_spec spec;
+};
+
+enum engine_caps {
+    ENGINE_CAP_PAUSE = 1 << 0,
+    ENGINE_CAP_PTY = 1 << 1,
+    ENGINE_CAP_STATS = 1 << 2,
+    ENGINE_CAP_MEMORY_LIMIT = 1 << 3,
+    ENGINE_CAP_CPU_LIMIT = 1 << 4,
+    ENGINE_CAP_PIDS_LIMIT = 1 << 5,
+    ENGINE_CAP_DISK_LIMIT = 1 << 6,
+    ENGINE_CAP_NET_OPEN = 1 << 7,
+};
+
+struct engine;
+
+struct engine_config {
+    const char *state_dir, *run_dir; /* absolute; the backend makes its own folders below */
+    const char *root_id;             /* 16 hex digits: in the name of every kernel object */
+    const char *libexec_dir;         /* where ripcord-shim lies */
+    uint64_t journal_budget;         /* bytes per stream */
+};
+
+struct engine_ops {
+    const char *name;
+    int (*open)(struct engine **ret, const struct engine_config *config, struct err *err);
+    void (*close)(struct engine *e); /* NULL is fine */
+
+    /* Makes the sandbox's files; idempotent for one id. On failure nothing is left behind. */
+    int (*create)(struct engine *e, const struct box_request *req, const struct deadline *by,
+                  struct err *err);
+    /* Brings it up; ret->link_fd is connected and has sent READY. On failure nothing of the start
+     * is left. */
+    int (*start)(struct engine *e, const struct box_request *req, const struct deadline *by,
+                 struct engine_box *ret, struct err *err);
+    /* Connects to the supervisor of a sandbox that an earlier daemon started. ERR_NOT_FOUND: none
+     * lives. */
+    int (*connect)(struct engine *e, const char *id, const struct deadline *by,
+                   struct engine_box *ret, struct err *err);
+    /* Ends whatever is left of a run (processes, cgroups, sockets) after the link has closed or
+     * when it hangs; keeps files. */
+    int (*cleanup)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+    /* Removes all of it, whatever its state; fine when there is nothing. */
+    int (*remove)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+    /* Ids of everything that carries our root id, however broken. *ret is a strv. */
+    int (*list)(struct engine *e, const struct deadline *by, char ***ret, struct err *err);
+};
+
+struct engine {
+    const struct engine_ops *ops;
+    uint32_t caps;   /* enum engine_caps, probed at open */
+    char *exec_root; /* folder that holds <sandbox id>/<exec id>/ journals; owned */
+    struct pool *pool;
+};
+
+/* ---- calls for core: all run on the loop, done() is never called before they return ---- */
+
+typedef void (*engine_done_fn)(void *arg, const struct err *err,
+                               struct engine_box *box); /* err NULL: success */
+
+int engine_open(struct loop *loop, const struct engine_ops *ops, const struct engine_config *config,
+                struct engine **ret, struct err *err);
+void engine_close(struct engine *e); /* waits for its workers */
+
+void engine_create(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg);
+void engine_start(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg);
+/* create then start in one trip to the worker; on failure nothing is left behind. */
+void engine_create_start(struct engine *e, const struct box_request *req, engine_done_fn done,
+                         void *arg);
+void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg);
+void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void *arg);
+void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg);
+typedef void (*engine_list_fn)(void *arg, const struct err *err, char **ids /* borrowed */);
+void engine_list(struct engine *e, engine_list_fn done, void *arg);
+
+/* ---- the supervisor's line (link.c) ---- */
+
+enum { EXEC_ID_LEN = 16 };
+
+struct exec_request {
+    char id[EXEC_ID_LEN + 1];
+    char **argv, **env;
+    char *cwd, *user; /* NULL: the sandbox's */
+    bool want_stdin, tty, attach;
+    uint16_t rows, cols;
+    uint64_t timeout, idle_timeout; /* usec, 0: none */
+};
+
+void exec_request_done(struct exec_request *r);
+
+struct engine_link;
+
+/* Called on the loop, never from inside an engine_link_* call. `arg` is the one of
+ * engine_link_open(). */
+struct link_events {
+    void (*started)(void *arg, const char *exec, int pid,
+                    int stdin_fd /* owned by the callee, or -1 */);
+    void (*start_failed)(
+        void *arg, const char *exec,
+        const struct err *err); /* an end record was written too: `ended` follows */
+    void (*output)(void *arg, const char *exec, uint64_t stdout_end, uint64_t stderr_end);
+    void (*ended)(void *arg, const char *exec, const struct end_record *rec);
+    void (*closed)(void *arg); /* the supervisor has gone: last call; the link is freed after it */
+};
+
+/* Takes the fd. */
+struct engine_link *engine_link_open(struct loop *loop, int fd, const struct link_events *events,
+                                     void *arg);
+void engine_link_close(struct engine_link *l); /* no more calls after this; NULL is fine */
+
+typedef void (*link_result_fn)(void *arg, const struct err *err,
+                               int fd /* owned by the callee, or -1 */);
+
+void engine_link_exec(struct engine_link *l, const struct exec_request *req);
+void engine_link_attach(struct engine_link *l, const char *exec, uint64_t stdout_ack,
+                        uint64_t stderr_ack, link_result_fn done, void *arg); /* fd: pty master */
+void engine_link_detach(struct engine_link *l, const char *exec);
+void engine_link_ack(struct engine_link *l, const char *exec, uint64_t stdout_ack,
+                     uint64_t stderr_ack);
+void engine_link_signal(struct engine_link *l, const char *exec, int sig, link_result_fn done,
+                        void *arg);
+void engine_link_kill(struct engine_link *l, const char *exec, enum end_cause cause,
+                      link_result_fn done, void *arg);
+void engine_link_resize(struct engine_link *l, const char *exec, uint16_t rows, uint16_t cols);
+void engine_link_stdin_close(struct engine_link *l, const char *exec);
+void engine_link_stop(struct engine_link *l, uint64_t grace_usec, link_result_fn done, void *arg);
+void engine_link_pause(struct engine_link *l, bool on, link_result_fn done, void *arg);
+typedef void (*link_stats_fn)(void *arg, const struct err *err,
+                              char **stats /* "name=value", borrowed */);
+void engine_link_stats(struct engine_link *l, link_stats_fn done, void *arg);
+void engine_link_dial(struct engine_link *l, uint16_t port, link_result_fn done,
+                      void *arg); /* fd: connected socket */
+/* Streams a tar out of (into=false) or into the sandbox through `tar_fd` (taken). */
+void engine_link_copy(struct engine_link *l, const char *path, bool into, int tar_fd,
+                      link_result_fn done, void *arg);
+
+/* ---- backends ---- */
+
+extern const struct engine_ops engine_native_ops;
+extern const struct engine_ops engine_fake_ops;

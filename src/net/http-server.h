@@ -1,0 +1,90 @@
+/*
+ * Our HTTP/1.1 server on the loop. Parses with wire/http.h, answers every malformed request with a
+ * JSON error and closes, keeps connections alive, streams bodies both ways with back-pressure,
+ * upgrades, and sees a peer's close at once, also while a response is pending or streaming. Unix
+ * listeners check peer credentials (same uid or root) before reading a byte.
+ *
+ * Limits: head 16 KiB / 64 fields / 10 s, idle between requests 60 s, body stall 30 s, write stall
+ * 60 s, connections per server bounded (a further one is answered 429 and closed; EMFILE survived
+ * by a reserve descriptor).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "wire/http.h"
+
+struct loop;
+struct http_server;
+struct http_conn; /* one connection */
+struct http_req;  /* one request and its response; lives until the response is finished and the peer
+                     has it, or the peer has gone */
+
+/* The whole body, when the route wants it buffered (max given by the route); called once per
+ * request. */
+typedef void (*http_handler_fn)(void *arg, struct http_req *req);
+
+struct http_server_config {
+    http_handler_fn on_request; /* body complete (limit below) or, for an upgrade request, head and
+                                   body complete */
+    void *arg;
+    size_t body_max; /* larger: 413 before anything is allocated */
+    unsigned connections_max;
+    uint64_t head_timeout, idle_timeout, stall_timeout; /* usec; 0: the defaults above */
+};
+
+int http_server_new(struct loop *l, const struct http_server_config *config,
+                    struct http_server **ret, struct err *err);
+/* Takes a listening unix socket. */
+int http_server_listen(struct http_server *s, int listen_fd, struct err *err);
+void http_server_stop_accepting(struct http_server *s);
+void http_server_free(
+    struct http_server *s); /* closes all connections; each request's on_gone is called */
+
+/* -- the request (valid until the response ends or on_gone) -- */
+const struct http_head *http_req_head(const struct http_req *r);
+const char *http_req_path(const struct http_req *r);  /* decoded */
+const char *http_req_query(const struct http_req *r); /* raw, or NULL */
+const char *http_req_body(const struct http_req *r, size_t *len);
+void http_req_set_user(struct http_req *r, void *user);
+void *http_req_user(const struct http_req *r);
+/* Called once if the peer goes away before the response has been finished (the req must not be used
+ * after it returns). */
+typedef void (*http_gone_fn)(struct http_req *r);
+void http_req_on_gone(struct http_req *r, http_gone_fn fn);
+
+/* -- the response: exactly one of these ends or starts it -- */
+void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
+                size_t len);                                    /* r is gone after */
+void http_reply_err(struct http_req *r, const struct err *err); /* JSON error; r is gone after */
+/* Chunked stream: start, then write pieces; on_drain is called when all written bytes have reached
+ * the kernel. */
+typedef void (*http_drain_fn)(struct http_req *r);
+void http_stream_start(struct http_req *r, int status, const char *content_type,
+                       http_drain_fn on_drain);
+void http_stream_write(
+    struct http_req *r, const void *data,
+    size_t len); /* copies; wait for on_drain before the next when pending > 256 KiB */
+size_t http_stream_pending(const struct http_req *r);
+void http_stream_end(struct http_req *r); /* r is gone after */
+
+/*
+ * Upgrade: answers 101 with `protocol`; from then on the connection carries raw bytes. on_data gets
+ * what arrives (pause with http_raw_read(r, false)); on_eof is the peer's half-close; on_gone as
+ * above. Writing as for streams, with http_raw_write (copies) or http_raw_take (takes a malloc'd
+ * block, no copy).
+ */
+typedef void (*http_data_fn)(struct http_req *r, const char *data, size_t len);
+struct http_raw_events {
+    http_data_fn on_data;
+    http_gone_fn on_eof; /* may be NULL */
+    http_drain_fn on_drain;
+};
+void http_upgrade(struct http_req *r, const char *protocol, const struct http_raw_events *events);
+void http_raw_read(struct http_req *r, bool on);
+void http_raw_write(struct http_req *r, const void *data, size_t len);
+void http_raw_take(struct http_req *r, char *owned, size_t len);
+void http_raw_close(struct http_req *r); /* flushes what is pending, then closes; r is gone after */

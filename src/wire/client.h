@@ -1,0 +1,41 @@
+/*
+ * A small blocking HTTP client for the CLI and the relay: unix socket or TCP, one request at a time
+ * on a kept-alive connection.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+#include "wire/http.h"
+
+struct http_client {
+    int fd; /* owned */
+    struct buf in;
+    char *head_mem; /* owned copy of the last head */
+    struct http_head head;
+    struct http_chunked chunked;
+    uint64_t body_left;
+    struct deadline by; /* applies to each wait; DEADLINE_NEVER by default */
+};
+
+void http_client_init(struct http_client *c, int fd); /* takes the fd */
+void http_client_done(struct http_client *c);
+
+/* Sends the request; body may be NULL. extra: further header lines, each "Name: value\r\n", or
+ * NULL. */
+int http_client_send(struct http_client *c, const char *method, const char *target,
+                     const char *extra, const char *content_type, const void *body, size_t len,
+                     struct err *err);
+/* Reads the response head into c->head; interim 1xx other than 101 are skipped. */
+int http_client_head(struct http_client *c, struct err *err);
+/* Body bytes, 0 at its end. A body cut short is an error. */
+ssize_t http_client_read(struct http_client *c, void *data, size_t len, struct err *err);
+/* The whole body, at most max. */
+int http_client_body(struct http_client *c, size_t max, struct buf *ret, struct err *err);
+/* After a 101: hands out the fd and what was read beyond the head (append to *early). */
+int http_client_upgraded(struct http_client *c, struct buf *early);
