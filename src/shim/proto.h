@@ -12,24 +12,36 @@
  *
  * Descriptors travel beside a message where the table says so.
  *
- *  daemon -> shim                                        shim -> daemon
- *  HELLO    version                                      HELLO    version, pid of init, sandbox id,
- * state READY    the sandbox is up        | FAILED error: it is not, the shim ends EXEC     exec
- * spec fields                             STARTED  exec, pid [+ fd: write end of stdin, when asked]
- * | EXEC_FAILED exec, error ATTACH   exec [ack offsets]                           ATTACHED exec,
- * offsets so far [+ fd: pty master, when it has one]; then OUTPUT while attached DETACH   exec ACK
- * exec, stdout offset, stderr offset           OUTPUT   exec, stdout end, stderr end (only to
- * attached peers; at most one un-ACKed at a time) ENDED    exec, end record text (to every peer)
- *  SIGNAL   exec, signal                                 RESULT   seq, error or none
- *  KILL     exec, cause                                  RESULT   (the exec's whole cgroup)
- *  RESIZE   exec, rows, cols                             RESULT
- *  STDIN_CLOSE exec                                      RESULT
- *  STOP     grace in microseconds                        RESULT at once; then ENDED for each exec,
- * then STOPPED, then the shim ends PAUSE / RESUME                                        RESULT
- *  STATS                                                 STATS    memory, cpu, pids, …
- *  DIAL     port                                         RESULT + fd: a connected TCP socket to
- * 127.0.0.1:port inside COPY     direction, path, options [+ fd: tar stream]  RESULT   when the
- * helper has ended
+ *  daemon -> shim
+ *    HELLO        version
+ *    EXEC         the exec's fields; answered by STARTED or EXEC_FAILED with the same seq
+ *    ATTACH       exec [, ack offsets]; answered by ATTACHED (or RESULT with the error)
+ *    DETACH       exec
+ *    ACK          exec, stdout offset, stderr offset: read so far; allows the next OUTPUT
+ *    SIGNAL       exec, signal (to the main process)
+ *    KILL         exec, cause (the exec's whole cgroup)
+ *    RESIZE       exec, rows, cols
+ *    STDIN_CLOSE  exec: close the shim's own copy of stdin's write end, if it kept one
+ *    STOP         grace in microseconds
+ *    PAUSE, RESUME
+ *    STATS
+ *    DIAL         port
+ *    COPY         direction, path, options [+ fd: tar stream]
+ *
+ *  shim -> daemon
+ *    HELLO        version, pid of init, sandbox id, state, config hash; on every connection
+ *    READY        the sandbox is up; unenforced limits. Only on descriptor 3
+ *    FAILED       error: it is not, the shim ends
+ *    STARTED      exec, pid [+ fd: write end of stdin, when asked; the pty's master with a tty]
+ *    EXEC_FAILED  exec, error; ENDED follows (cause start_failed)
+ *    ATTACHED     exec, offsets so far [+ fd: pty master, when it has one]; then OUTPUT
+ *    OUTPUT       exec, stdout end, stderr end: only to attached peers, at most one un-ACKed
+ *    ENDED        exec, end record text: to every peer
+ *    STATS        memory, cpu, pids, …
+ *    RESULT       error or none: to every message that has no answer of its own. DIAL: + fd, a
+ *                 connected TCP socket to 127.0.0.1:port inside. COPY: when the helper has ended.
+ *                 STOP: at once; then ENDED for each exec, then STOPPED
+ *    STOPPED      everything is gone; the shim ends
  *
  * Every daemon message carries a `seq` chosen by the daemon; the answer carries the same one.
  */
@@ -119,6 +131,8 @@ enum shim_tag {
     SHIM_TAG_PATH,             /* string */
     SHIM_TAG_DIRECTION,        /* u64: 0 out of the sandbox, 1 into it */
     SHIM_TAG_STAT,             /* string "name=value", repeated */
+    SHIM_TAG_HASH,             /* string: config hash of the plan */
+    SHIM_TAG_UNENFORCED,       /* u64: enum plan_limit bits that hold only on paper here */
     SHIM_TAG_PLAN_FIRST = 256, /* tags of the plan: shim/plan.h */
 };
 

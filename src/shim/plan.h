@@ -1,0 +1,145 @@
+/*
+ * The plan: what the daemon wants the shim to build, as one flat list of fields in a sealed memfd
+ * that the shim finds as descriptor SHIM_FD_PLAN. Same encoding as the messages of proto.h (struct
+ * shim_field, padded to 8 bytes; unknown tags are skipped), without a message header.
+ *
+ * The daemon fills a struct plan and calls plan_write(); the shim calls plan_read(). Strings in a
+ * struct plan are owned (plan_done). Everything is checked on both sides: a plan that plan_write()
+ * accepts is one that plan_read() accepts.
+ *
+ * Folders. The engine makes run_dir, data_dir, exec_dir and lower_dir (0700, its own); the shim
+ * makes what it needs below data_dir when missing: root/{upper,work} and home/{upper,work}, the two
+ * overlays' own layers. So a re-create removes data_dir/root and keeps data_dir/home. In run_dir
+ * the shim makes only `shim.sock`. An exec's journals go to exec_dir/<exec id>/, made by the shim.
+ *
+ * Ownership on disk is 0-based when id_base is not 0 (the skeleton's /home/agent belongs to
+ * 1000:1000, the rest to 0:0); with id_base 0 everything belongs to the caller's own id.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "shim/proto.h"
+
+enum plan_tag {
+    PLAN_TAG_SANDBOX = SHIM_TAG_PLAN_FIRST, /* string */
+    PLAN_TAG_ROOT,                          /* string */
+    PLAN_TAG_NAME,                          /* string */
+    PLAN_TAG_HASH,                          /* string */
+    PLAN_TAG_RUN_DIR,                       /* string */
+    PLAN_TAG_DATA_DIR,                      /* string */
+    PLAN_TAG_EXEC_DIR,                      /* string */
+    PLAN_TAG_LOWER_DIR,                     /* string */
+    PLAN_TAG_IMAGE,                         /* u64: enum plan_image */
+    PLAN_TAG_MOUNT,          /* u64: flags; opens a mount, the next four belong to it */
+    PLAN_TAG_MOUNT_SOURCE,   /* string */
+    PLAN_TAG_MOUNT_TARGET,   /* string */
+    PLAN_TAG_MOUNT_DEV,      /* u64 */
+    PLAN_TAG_MOUNT_INO,      /* u64 */
+    PLAN_TAG_ID_BASE,        /* u64 */
+    PLAN_TAG_MEMORY,         /* u64 */
+    PLAN_TAG_CPU_MILLI,      /* u64 */
+    PLAN_TAG_PIDS,           /* u64 */
+    PLAN_TAG_NOFILE,         /* u64 */
+    PLAN_TAG_TMP_SIZE,       /* u64 */
+    PLAN_TAG_RUN_SIZE,       /* u64 */
+    PLAN_TAG_SCRATCH_SIZE,   /* u64 */
+    PLAN_TAG_SHM_SIZE,       /* u64 */
+    PLAN_TAG_USER,           /* string */
+    PLAN_TAG_WORKDIR,        /* string */
+    PLAN_TAG_ENV,            /* string K=V, repeated */
+    PLAN_TAG_JOURNAL_BUDGET, /* u64 */
+    PLAN_TAG_EPHEMERAL,      /* u64: 0 or 1 */
+    PLAN_TAG_CGROUP_PARENT,  /* string */
+    PLAN_TAG_NETWORK,        /* u64: enum plan_network */
+    PLAN_TAG_SECCOMP,        /* bytes: struct sock_filter[] */
+    PLAN_TAG_REQUIRED,       /* u64: enum plan_limit bits */
+};
+
+/* Which limits: the same bits as enum spec_limit of the engine. */
+enum plan_limit {
+    PLAN_LIMIT_MEMORY = 1 << 0,
+    PLAN_LIMIT_CPUS = 1 << 1,
+    PLAN_LIMIT_PIDS = 1 << 2,
+    PLAN_LIMIT_DISK = 1 << 3,
+    PLAN_LIMIT_NOFILE = 1 << 4,
+};
+
+enum plan_image {
+    PLAN_IMAGE_HOST,   /* lower_dir is the skeleton; the machine's /usr and /opt are bound read-only
+                        */
+    PLAN_IMAGE_ROOTFS, /* lower_dir is a whole root file system */
+};
+
+enum plan_network { PLAN_NETWORK_NONE, PLAN_NETWORK_PACKAGES, PLAN_NETWORK_OPEN };
+
+enum {
+    PLAN_MOUNT_RDONLY = 1 << 0, /* PLAN_TAG_MOUNT flags */
+    PLAN_MOUNTS_MAX = 64,
+    PLAN_ENV_MAX = 1024,
+    PLAN_ID_COUNT = 65536,   /* ids of one sandbox when id_base is not 0 */
+    PLAN_AGENT_ID = 1000,    /* the ordinary user inside */
+    PLAN_SECCOMP_MAX = 4096, /* instructions: BPF_MAXINSNS */
+};
+
+struct plan_mount {
+    char *source; /* absolute, without symlinks: opened with RESOLVE_NO_SYMLINKS */
+    char *target; /* absolute inside; made when missing */
+    bool read_only;
+    uint64_t dev, ino; /* of the source when the daemon checked it; ino 0: not told */
+};
+
+struct plan {
+    char *sandbox_id; /* 16 hex digits */
+    char *root_id;    /* 16 hex digits */
+    char *name;       /* also the host name inside */
+    char *hash;       /* config hash, "" when none; told back in HELLO */
+
+    char *run_dir, *data_dir, *exec_dir, *lower_dir; /* absolute */
+    enum plan_image image;
+    struct plan_mount *mounts;
+    size_t n_mounts;
+
+    uint32_t id_base; /* first host id of the range; 0: rootless, own uid is 1000 inside */
+
+    uint64_t memory;    /* bytes; 0: no limit, also below */
+    uint32_t cpu_milli; /* thousandths of a CPU */
+    uint32_t pids;
+    uint32_t nofile;
+    uint32_t required; /* enum plan_limit bits that the user asked for: refused when not possible;
+                          the others are told as unenforced in READY */
+    uint64_t tmp_size, run_size, scratch_size, shm_size; /* tmpfs; 0: that one is not mounted
+                                                            (/dev/shm: 64 MiB) */
+
+    char *user;    /* "agent", "1000", "1000:1000" */
+    char *workdir; /* absolute inside */
+    char **env;    /* the whole environment of an exec but for its own additions */
+
+    uint64_t journal_budget; /* bytes per stream; 0: unlimited */
+    bool ephemeral;          /* ends by itself when its first exec has ended */
+    char *cgroup_parent;     /* first folder below each hierarchy's root; NULL: "ripcord" */
+    enum plan_network network;
+
+    void *seccomp;      /* array of struct sock_filter, or NULL */
+    size_t seccomp_len; /* bytes */
+};
+
+#define PLAN_INIT                                                                                  \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+void plan_done(struct plan *p);
+
+/* Checks the plan and puts it into a new sealed memfd (O_CLOEXEC, offset 0), owned by the caller.
+ */
+int plan_write(const struct plan *p, int *ret_fd, struct err *err);
+/* Reads and checks; the descriptor stays open. *ret is untouched on failure. */
+int plan_read(int fd, struct plan *ret, struct err *err);
+
+/* The same on memory: for tests and the fuzzer. */
+int plan_encode(const struct plan *p, struct buf *b, struct err *err);
+int plan_decode(const void *data, size_t len, struct plan *ret, struct err *err);
