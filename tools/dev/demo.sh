@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# Sourced by ./dev: the main job, shown on a root of its own that is gone afterwards.
+
+DEMO_ROOT=
+
+demo_end() {
+    local pid
+    pid=$(RIPCORD_ROOT=$DEMO_ROOT "$DEMO_RIPCORD" version --json 2>/dev/null |
+        sed -n 's/.*"pid": *\([0-9]*\).*/\1/p') || true
+    "$DEMO_RIPCORD" rm -f demo >/dev/null 2>&1 || true
+    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
+    rm -rf "$DEMO_ROOT"
+}
+
+# shown WORDS...: prints the command as a person would type it, then runs it
+shown() {
+    local status=0
+    printf '\n\033[1m$ %s\033[0m\n' "ripcord ${*@Q}" | sed "s/'\([a-zA-Z0-9_.=:/-]*\)'/\1/g"
+    "$DEMO_RIPCORD" "$@" || status=$?
+    [ "$status" -eq 0 ] || printf '(exit status %s)\n' "$status"
+}
+
+note() { printf '\n%s\n' "# $*"; }
+
+demo() {
+    DEMO_RIPCORD=$1
+    DEMO_ROOT=$(mktemp -d)
+    export RIPCORD_ROOT=$DEMO_ROOT
+    trap demo_end EXIT
+    note "A throw-away sandbox: both streams and the exit status come back as they are."
+    shown run -- sh -c 'id; hostname; echo to-stderr >&2; exit 7'
+    note "Nothing of this machine is writable in there, and it has no network."
+    shown run -- sh -c 'touch /usr/x; ls /sys/class/net /home'
+    note "A named sandbox keeps its files, also while it is stopped."
+    shown up demo --memory 512M
+    shown exec demo -- sh -c 'echo kept > notes; seq 3'
+    shown stop demo
+    shown exec demo -- cat notes
+    shown ls
+    note "Output is kept: read it again later, from any offset."
+    shown ps demo
+    shown logs demo
+    shown rm demo
+    printf '\nThat was a private state folder, gone now. Yours: build/ripcord up mybox\n'
+}

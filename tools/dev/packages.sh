@@ -1,0 +1,73 @@
+# shellcheck shell=bash
+# Sourced by ./dev: installs what a subcommand needs and nothing else. Never asks, and does nothing
+# when all is there.
+
+# name of the group -> Debian/Ubuntu packages
+declare -A PACKAGES=(
+    [build]="gcc libc6-dev meson ninja-build pkg-config libuv1-dev libjansson-dev libsqlite3-dev libssl-dev libyaml-dev"
+    [test]="python3 procps"
+    [lint]="clang-format clang-tidy cppcheck shellcheck python3"
+    [fuzz]="clang libclang-rt-dev"
+    [bench]="python3 bubblewrap runc docker.io busybox-static iproute2"
+)
+declare -A PURPOSE=(
+    [build]="to compile ripcord"
+    [test]="to run the tests"
+    [lint]="to check the sources"
+    [fuzz]="to fuzz the parsers"
+    [bench]="to measure beside us"
+)
+
+package_installed() {
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# libclang-rt-dev is a meta package: any versioned one will do.
+package_present() {
+    case $1 in
+    libclang-rt-dev) compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' >/dev/null ;;
+    pkg-config) package_installed pkg-config || package_installed pkgconf ;;
+    docker.io) package_installed docker.io || package_installed docker-ce ;;
+    *) package_installed "$1" ;;
+    esac
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "cannot install packages: neither root nor sudo is here. Ask for: ${*: -1}"
+    fi
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2
+}
+
+# The lists of packages are fetched only when apt does not know what we want or fails with what it knows.
+install_packages() {
+    if ! apt-cache show "$@" >/dev/null 2>&1 || ! apt_install "$@"; then
+        as_root apt-get update -q >&2 || die "apt-get update failed: packages cannot be installed"
+        apt_install "$@" || die "installing '$*' failed: see apt's words above"
+    fi
+}
+
+# need GROUP...: makes sure that the packages of these groups are installed
+need() {
+    local group package missing
+    for group in "$@"; do
+        missing=()
+        if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+            say "not Debian or Ubuntu: these packages (Debian names) are needed ${PURPOSE[$group]}: ${PACKAGES[$group]}"
+            continue
+        fi
+        for package in ${PACKAGES[$group]}; do
+            package_present "$package" || missing+=("$package")
+        done
+        [ ${#missing[@]} -eq 0 ] && continue
+        say "installing ${PURPOSE[$group]}: ${missing[*]}"
+        install_packages "${missing[@]}"
+    done
+}

@@ -1,0 +1,106 @@
+# shellcheck shell=bash
+# Sourced by ./dev: the parts of the test run. Each part is a command whose log ends with
+# `N passed, N failed, N skipped`; the parts' logs stay in build/logs, and those of failed parts are shown.
+
+LOGS=build/logs
+PASSED=0 FAILED=0 SKIPPED=0
+
+# part NAME COMMAND...: runs, counts, and goes on whatever happens
+part() {
+    local name=$1 log=$LOGS/$1.log status=0 counts passed failed skipped
+    shift
+    local since=$SECONDS
+    "$@" >"$log" 2>&1 </dev/null || status=$?
+    counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1) || true
+    read -r passed _ failed _ skipped _ <<<"${counts:-0 passed, 0 failed, 0 skipped}"
+    # A part that fails without saying in which test is itself a failure.
+    [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+    PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + skipped))
+    report "$name" "$log" "$failed" "$((SECONDS - since)) s: $passed passed, $failed failed, $skipped skipped"
+}
+
+report() {
+    local name=$1 log=$2 failed=$3 line=$4
+    if [ "$failed" -eq 0 ]; then
+        printf 'ok    %-14s %s\n' "$name" "$line"
+    else
+        printf 'FAIL  %-14s %s\n----- %s\n' "$name" "$line" "$log"
+        tail -n 200 "$log"
+        printf -- '-----\n'
+    fi
+    grep -E '^skip ' "$log" | sort -u | sed 's/^/        /' || true
+}
+
+finish() {
+    printf '%s passed, %s failed, %s skipped\n' "$PASSED" "$FAILED" "$SKIPPED"
+    [ "$FAILED" -eq 0 ]
+}
+
+build_part() {
+    local dir=$1
+    shift
+    configure "$dir" "$@" && compile "$dir"
+}
+
+unit_tests() { python3 tools/meson-tests.py "$1" --suite unit; }
+corpus_replay() { python3 tools/meson-tests.py "$1" --suite fuzz; }
+
+integration_tests() {
+    local dir=$1
+    shift
+    python3 test/integration/run.py --bin "$dir" "$@"
+}
+
+test_quick() {
+    part build build_part build -Dwerror=true
+    part unit unit_tests build
+    part corpus corpus_replay build
+    part native integration_tests build --quick
+}
+
+test_full() {
+    part build build_part build -Dwerror=true
+    part unit unit_tests build
+    part corpus corpus_replay build
+    part native integration_tests build
+    part build-asan build_part build-asan -Dwerror=true -Db_sanitize=address,undefined
+    part unit-asan unit_tests build-asan
+    part corpus-asan corpus_replay build-asan
+    part native-asan integration_tests build-asan
+    part lint tools/lint.sh build
+}
+
+test_soak() {
+    test_full
+    part build-tsan build_part build-tsan -Db_sanitize=thread
+    part unit-tsan unit_tests build-tsan
+    part native-tsan integration_tests build-tsan
+    need fuzz
+    part fuzz cmd_fuzz all 600
+    part soak integration_tests build --soak
+}
+
+cmd_test() {
+    case ${1:-} in
+    --quick) need build test ;;
+    --soak | "") need build test lint ;;
+    *) die "unknown option '$1' of test: --quick or --soak" ;;
+    esac
+    mkdir -p "$LOGS"
+    case ${1:-} in
+    --quick) test_quick ;;
+    --soak) test_soak ;;
+    *) test_full ;;
+    esac
+    finish
+}
+
+# instrumented NAME SANITIZERS: unit and integration tests on a build of its own
+instrumented() {
+    need build test
+    mkdir -p "$LOGS"
+    part "build-$1" build_part "build-$1" "-Db_sanitize=$2"
+    part "unit-$1" unit_tests "build-$1"
+    part "native-$1" integration_tests "build-$1"
+    finish
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# All checks of the sources, each a line; ends with `N passed, N failed, N skipped`.
+#   tools/lint.sh BUILD   (a configured meson folder: clang-tidy and cppcheck read its compile commands)
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+BUILD=${1:-build}
+PASSED=0 FAILED=0
+# What is in the tree and not ignored, committed or not.
+files() { git ls-files -co --exclude-standard -- "$@" | while read -r f; do [ ! -f "$f" ] || echo "$f"; done; }
+
+check() {
+    local name=$1 output since=$SECONDS
+    shift
+    if output=$("$@" 2>&1); then
+        printf 'ok   lint: %s (%d s)\n' "$name" "$((SECONDS - since))"
+        PASSED=$((PASSED + 1))
+    else
+        printf 'FAIL lint: %s\n%s\n' "$name" "$output"
+        FAILED=$((FAILED + 1))
+    fi
+}
+
+lint_format() { files '*.c' '*.h' | xargs clang-format --dry-run --Werror; }
+
+# clang knows not all of gcc's flags; -quiet keeps the count of suppressed warnings away.
+lint_tidy() {
+    files 'src/*.c' 'test/unit/*.c' |
+        xargs -P "$(nproc)" -n 4 clang-tidy -p "$BUILD" --quiet --warnings-as-errors='*' 2>&1 |
+        grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter' |
+        { ! grep -A3 -E 'warning:|error:'; }
+}
+
+lint_cppcheck() {
+    cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
+        --suppressions-list=tools/cppcheck.suppress -j "$(nproc)" -Isrc -D_GNU_SOURCE src
+}
+
+lint_shell() { files dev '.ci/run' '*.sh' | xargs shellcheck -x; }
+
+lint_python() {
+    files '*.py' | xargs python3 -c '
+import ast, sys
+for name in sys.argv[1:]:
+    ast.parse(open(name, encoding="utf-8").read(), name)'
+}
+
+lint_layers() { tools/check-deps.py --self-test && tools/check-deps.py; }
+
+# A file past 800 lines or a tab in a source is nearly always an accident.
+lint_shape() {
+    local f bad=0
+    while read -r f; do
+        [ "$(wc -l <"$f")" -le 800 ] || { echo "$f is over 800 lines" && bad=1; }
+    done < <(files 'src/*.c' 'src/*.h' 'test/*.c' '*.py')
+    ! files 'src/*.c' 'src/*.h' | xargs grep -nP '\t' || bad=1
+    return $bad
+}
+
+check clang-format lint_format
+check layers lint_layers
+check shape lint_shape
+check shellcheck lint_shell
+check python lint_python
+check cppcheck lint_cppcheck
+check clang-tidy lint_tidy
+printf '%d passed, %d failed, 0 skipped\n' "$PASSED" "$FAILED"
+[ "$FAILED" -eq 0 ]

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Runs `meson test` and tells each case of the TAP programs, not each program.
+
+    tools/meson-tests.py BUILD [meson test options]
+
+Prints `ok NAME`, `FAIL NAME` or `skip NAME: reason` and ends with `N passed, N failed, N skipped`.
+"""
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+
+def cases(path):
+    """(name, state, text) of every case in meson's JUnit file."""
+    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+        for case in suite.iter("testcase"):
+            # A program is a suite of its own, named "project.program", with its TAP cases inside.
+            name = f"{suite.get('name').split('.')[-1]}: {case.get('name')}"
+            skipped, failed = case.find("skipped"), case.find("failure")
+            error = case.find("error")
+            if skipped is not None:
+                yield name, "skip", skipped.get("message") or skipped.text or "no reason given"
+            elif failed is not None or error is not None:
+                yield name, "FAIL", ""
+            else:
+                yield name, "ok", ""
+
+
+def main(argv):
+    build, options = Path(argv[1]), argv[2:]
+    report = build / "meson-logs" / "testlog.junit.xml"
+    report.unlink(missing_ok=True)
+    env = dict(os.environ, UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
+    status = subprocess.run(["meson", "test", "-C", build, "--print-errorlogs", "--no-rebuild", *options],
+                            env=env, check=False).returncode
+    count = {"ok": 0, "FAIL": 0, "skip": 0}
+    for name, state, text in cases(report) if report.exists() else []:
+        count[state] += 1
+        print(f"{state:4} {name}{': ' if text else ''}{text.strip()}")
+    # A program that dies before or after its cases has no failed case of its own.
+    if status != 0 and count["FAIL"] == 0:
+        count["FAIL"] = 1
+    print(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")
+    return 1 if count["FAIL"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
