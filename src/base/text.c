@@ -91,3 +91,14 @@ int text_escape_json(struct buf *b, const char *s)
     }
     return 0;
 }
+
+int text_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}

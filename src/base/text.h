@@ -17,3 +17,6 @@ int text_escape_json(struct buf *b, const char *s) _must_check_;
 
 /* Length in bytes (1-4) of the well-formed UTF-8 character at s, or 0; *ret is its code point. */
 size_t text_utf8_next(const char *s, size_t len, unsigned *ret);
+
+/* The value of a hexadecimal digit, or -1. */
+int text_hex_digit(char c);
