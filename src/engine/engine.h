@@ -132,9 +132,10 @@ struct engine_ops {
 
 struct engine {
     const struct engine_ops *ops;
-    uint32_t caps;   /* enum engine_caps, probed at open */
-    char *exec_root; /* folder that holds <sandbox id>/<exec id>/ journals; owned */
-    struct pool *pool;
+    uint32_t caps;     /* enum engine_caps, probed at open */
+    char *exec_root;   /* folder that holds <sandbox id>/<exec id>/ journals; owned */
+    struct loop *loop; /* set by engine_open() */
+    struct pool *pool; /* same */
 };
 
 /* ---- calls for core: all run on the loop, done() is never called before they return ---- */

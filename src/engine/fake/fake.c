@@ -1,0 +1,341 @@
+/*
+ * The vtable over a table of sandboxes that belongs to the process, not to the engine object: that
+ * is what lets a test "restart the daemon". One lock around it; delays and faults come before it.
+ */
+#include "engine/fake/fake.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/engine.h"
+#include "engine/fake/supervisor.h"
+#include "engine/handshake.h"
+
+struct fake_box {
+    struct fake_box *next;
+    char *state_dir; /* whose it is: another root's boxes are not seen */
+    char id[33], hash[65];
+    struct fake_supervisor *supervisor;
+};
+
+struct fake_engine {
+    struct engine engine;
+    char *state_dir;
+    uint64_t journal_budget;
+    struct fake_fault faults[FAKE_OPS];
+    bool faulty[FAKE_OPS];
+};
+
+static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fake_box *fake_boxes;
+
+static void unlock(pthread_mutex_t **m)
+{
+    pthread_mutex_unlock(*m);
+}
+#define FAKE_LOCKED()                                                                              \
+    _cleanup_(unlock) _unused_ pthread_mutex_t *locked = &fake_lock;                               \
+    pthread_mutex_lock(locked)
+
+static struct fake_box **find(const char *state_dir, const char *id)
+{
+    struct fake_box **p = &fake_boxes;
+
+    while (*p && !(STREQ((*p)->id, id) && (!state_dir || STREQ((*p)->state_dir, state_dir))))
+        p = &(*p)->next;
+    return p;
+}
+
+static void box_free(struct fake_box *b)
+{
+    fake_supervisor_end(b->supervisor);
+    free(b->state_dir);
+    free(b);
+}
+
+static bool take_fault(struct fake_engine *f, enum fake_op op, struct fake_fault *ret)
+{
+    FAKE_LOCKED();
+
+    if (!f->faulty[op])
+        return false;
+    *ret = f->faults[op];
+    if (f->faults[op].times && --f->faults[op].times == 0)
+        f->faulty[op] = false;
+    return true;
+}
+
+static int fault(struct engine *e, enum fake_op op, const struct deadline *by, struct err *err)
+{
+    struct fake_fault f;
+    struct timespec ts;
+
+    if (!take_fault((struct fake_engine *)e, op, &f))
+        return 0;
+    ts = (struct timespec){(time_t)(f.delay / USEC_PER_SEC), (long)(f.delay % USEC_PER_SEC) * 1000};
+    nanosleep(&ts, NULL);
+    if (deadline_passed(by))
+        return err_set(err, ERR_TIMEOUT, "the fake engine took too long");
+    return f.code ? err_set(err, f.code, "the fake engine was told to fail") : 0;
+}
+
+static int fake_open(struct engine **ret, const struct engine_config *config, struct err *err)
+{
+    struct fake_engine *f = xnew0(struct fake_engine);
+
+    f->engine.caps = ENGINE_CAP_PAUSE | ENGINE_CAP_STATS | ENGINE_CAP_MEMORY_LIMIT |
+                     ENGINE_CAP_CPU_LIMIT | ENGINE_CAP_PIDS_LIMIT;
+    f->engine.exec_root = xasprintf("%s/execs", config->state_dir);
+    f->state_dir = xstrdup(config->state_dir);
+    f->journal_budget = config->journal_budget;
+    if (dir_make_all(AT_FDCWD, f->engine.exec_root, 0700, err) < 0) {
+        engine_fake_ops.close(&f->engine);
+        return -ERR_SYSTEM;
+    }
+    *ret = &f->engine;
+    return 0;
+}
+
+static void fake_close(struct engine *e)
+{
+    struct fake_engine *f = (struct fake_engine *)e;
+
+    if (!f)
+        return;
+    free(f->engine.exec_root);
+    free(f->state_dir);
+    free(f);
+}
+
+static int fake_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+                       struct err *err)
+{
+    const struct fake_engine *f = (struct fake_engine *)e;
+    struct fake_box **p;
+    int r;
+
+    r = fault(e, FAKE_CREATE, by, err);
+    if (r < 0)
+        return r;
+    FAKE_LOCKED();
+    p = find(f->state_dir, req->id);
+    if (!*p) {
+        *p = xnew0(struct fake_box);
+        (*p)->state_dir = xstrdup(f->state_dir);
+        snprintf((*p)->id, sizeof((*p)->id), "%s", req->id);
+    }
+    snprintf((*p)->hash, sizeof((*p)->hash), "%s", req->hash);
+    return 0;
+}
+
+/* Both ends of a new line to a supervisor. */
+static int make_pair(int ret[2], struct err *err)
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    return 0;
+}
+
+static int launch(struct fake_engine *f, const struct box_request *req, int *ret, struct err *err)
+{
+    FAKE_LOCKED();
+    struct fake_box *b = *find(f->state_dir, req->id);
+    int pair[2], r;
+
+    if (!b)
+        return err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", req->id);
+    if (b->supervisor && fake_supervisor_alive(b->supervisor))
+        return err_set(err, ERR_CONFLICT, "sandbox '%s' is running", req->id);
+    r = make_pair(pair, err);
+    if (r < 0)
+        return r;
+    fake_supervisor_end(b->supervisor);
+    b->supervisor = fake_supervisor_start(req, f->engine.exec_root, f->journal_budget, pair[1]);
+    *ret = pair[0];
+    return 0;
+}
+
+static int fake_start(struct engine *e, const struct box_request *req, const struct deadline *by,
+                      struct engine_box *ret, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    struct engine_box box = {.link_fd = -1};
+    int r;
+
+    r = fault(e, FAKE_START, by, err);
+    if (r < 0)
+        return r;
+    r = launch((struct fake_engine *)e, req, &fd, err);
+    if (r < 0)
+        return r;
+    r = handshake_hello(fd, req->id, by, &box, err);
+    if (r >= 0)
+        r = handshake_ready(fd, by, &box, err);
+    if (r < 0)
+        return r;
+    snprintf(box.id, sizeof(box.id), "%s", req->id);
+    snprintf(box.hash, sizeof(box.hash), "%s", req->hash);
+    box.link_fd = TAKE_FD(fd);
+    *ret = box;
+    return 0;
+}
+
+static int join(struct fake_engine *f, const char *id, struct engine_box *box, int *ret,
+                struct err *err)
+{
+    FAKE_LOCKED();
+    const struct fake_box *b = *find(f->state_dir, id);
+    int pair[2], r;
+
+    if (!b || !b->supervisor || !fake_supervisor_alive(b->supervisor))
+        return err_set(err, ERR_NOT_FOUND, "no supervisor of sandbox '%s' lives", id);
+    r = make_pair(pair, err);
+    if (r < 0)
+        return r;
+    fake_supervisor_connect(b->supervisor, pair[1]);
+    memcpy(box->hash, b->hash, sizeof(box->hash));
+    *ret = pair[0];
+    return 0;
+}
+
+static int fake_connect(struct engine *e, const char *id, const struct deadline *by,
+                        struct engine_box *ret, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    struct engine_box box = {.link_fd = -1};
+    int r;
+
+    r = fault(e, FAKE_CONNECT, by, err);
+    if (r < 0)
+        return r;
+    r = join((struct fake_engine *)e, id, &box, &fd, err);
+    if (r < 0)
+        return r;
+    r = handshake_hello(fd, id, by, &box, err);
+    if (r < 0)
+        return r;
+    snprintf(box.id, sizeof(box.id), "%s", id);
+    box.link_fd = TAKE_FD(fd);
+    *ret = box;
+    return 0;
+}
+
+static int fake_cleanup(struct engine *e, const char *id, const struct deadline *by,
+                        struct err *err)
+{
+    struct fake_box *b;
+    int r;
+
+    r = fault(e, FAKE_CLEANUP, by, err);
+    if (r < 0)
+        return r;
+    FAKE_LOCKED();
+    b = *find(((struct fake_engine *)e)->state_dir, id);
+    if (b)
+        fake_supervisor_end(TAKE_PTR(b->supervisor));
+    return 0;
+}
+
+static int fake_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+{
+    struct fake_box **p, *b;
+    int r;
+
+    r = fault(e, FAKE_REMOVE, by, err);
+    if (r < 0)
+        return r;
+    FAKE_LOCKED();
+    p = find(((struct fake_engine *)e)->state_dir, id);
+    b = *p;
+    if (b) {
+        *p = b->next;
+        box_free(b);
+    }
+    return 0;
+}
+
+static int fake_list(struct engine *e, const struct deadline *by, char ***ret, struct err *err)
+{
+    const struct fake_engine *f = (struct fake_engine *)e;
+    char **ids = NULL;
+    int r;
+
+    r = fault(e, FAKE_LIST, by, err);
+    if (r < 0)
+        return r;
+    FAKE_LOCKED();
+    for (const struct fake_box *b = fake_boxes; b; b = b->next)
+        if (STREQ(b->state_dir, f->state_dir))
+            strv_add(&ids, b->id);
+    *ret = ids;
+    return 0;
+}
+
+const struct engine_ops engine_fake_ops = {
+    .name = "fake",
+    .open = fake_open,
+    .close = fake_close,
+    .create = fake_create,
+    .start = fake_start,
+    .connect = fake_connect,
+    .cleanup = fake_cleanup,
+    .remove = fake_remove,
+    .list = fake_list,
+};
+
+void fake_set_fault(struct engine *e, enum fake_op op, const struct fake_fault *f)
+{
+    struct fake_engine *fe = (struct fake_engine *)e;
+    FAKE_LOCKED();
+
+    fe->faulty[op] = f != NULL;
+    if (f)
+        fe->faults[op] = *f;
+}
+
+void fake_kill(const char *id)
+{
+    FAKE_LOCKED();
+    struct fake_box *b = *find(NULL, id);
+
+    if (b)
+        fake_supervisor_end(TAKE_PTR(b->supervisor));
+}
+
+size_t fake_count(void)
+{
+    FAKE_LOCKED();
+    size_t n = 0;
+
+    for (const struct fake_box *b = fake_boxes; b; b = b->next)
+        n++;
+    return n;
+}
+
+size_t fake_running(void)
+{
+    FAKE_LOCKED();
+    size_t n = 0;
+
+    for (const struct fake_box *b = fake_boxes; b; b = b->next)
+        n += b->supervisor && fake_supervisor_alive(b->supervisor);
+    return n;
+}
+
+void fake_reset(void)
+{
+    FAKE_LOCKED();
+
+    while (fake_boxes) {
+        struct fake_box *b = fake_boxes;
+
+        fake_boxes = b->next;
+        box_free(b);
+    }
+}

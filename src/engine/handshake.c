@@ -1,0 +1,177 @@
+/*
+ * One packet at a time, so that nothing behind READY is taken out of the socket: what follows
+ * belongs to the link.
+ */
+#include "engine/handshake.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+#include "engine/engine.h"
+#include "shim/proto.h"
+
+/* HELLO, READY and FAILED are small; an error text is cut by its sender well below this. */
+enum { HANDSHAKE_MAX = 16 << 10 };
+
+static int wait_for(int fd, short events, const struct deadline *by, struct err *err)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    int r;
+
+    do
+        r = poll(&p, 1, deadline_ms(by));
+    while (r < 0 && errno == EINTR);
+    if (r < 0)
+        return err_sys(err, errno, "wait for the supervisor");
+    if (r == 0)
+        return err_set(err, ERR_TIMEOUT, "the supervisor does not answer");
+    return 0;
+}
+
+/* No message of a handshake carries a descriptor: fd_recv() closes any that comes. */
+static int receive(int fd, const struct deadline *by, void *packet, size_t *len, struct err *err)
+{
+    ssize_t n;
+
+    do {
+        int r = wait_for(fd, POLLIN, by, err);
+
+        if (r < 0)
+            return r;
+        n = fd_recv(fd, packet, HANDSHAKE_MAX, NULL, NULL, MSG_DONTWAIT);
+    } while (n == -EAGAIN);
+    if (n == 0 || n == -ECONNRESET)
+        return err_set(err, ERR_ENGINE, "the supervisor has closed its line");
+    if (n < 0)
+        return err_sys(err, (int)-n, "read from the supervisor");
+    *len = (size_t)n;
+    return 0;
+}
+
+static int send_hello(int fd, const struct deadline *by, struct err *err)
+{
+    struct shim_writer w = {0};
+    int r;
+
+    shim_begin(&w, SHIM_HELLO, 0);
+    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
+    r = shim_finish(&w, err);
+    while (r >= 0) {
+        r = fd_send(fd, buf_data(&w.buf), w.buf.len, NULL, 0, MSG_DONTWAIT);
+        if (r != -EAGAIN) {
+            r = r < 0 ? err_sys(err, -r, "greet the supervisor") : 0;
+            break;
+        }
+        r = wait_for(fd, POLLOUT, by, err);
+    }
+    shim_writer_done(&w);
+    return r;
+}
+
+static enum box_state box_state_of(uint64_t shim_state)
+{
+    return shim_state == SHIM_PAUSED ? BOX_PAUSED : BOX_RUNNING;
+}
+
+static int check_version(uint64_t version, struct err *err)
+{
+    if (version >> 32 == SHIM_VERSION_MAJOR)
+        return 0;
+    err_set(err, ERR_UNSUPPORTED, "the supervisor speaks protocol %u.%u, this daemon %d.%d",
+            (unsigned)(version >> 32), (unsigned)version, SHIM_VERSION_MAJOR, SHIM_VERSION_MINOR);
+    return err_hint(err, "Stop the sandbox and start it again with the installed version.");
+}
+
+static int read_failed(const void *packet, size_t len, struct err *err)
+{
+    int r = shim_read_err(packet, len, err);
+
+    return r < 0 ? r : err_set(err, ERR_ENGINE, "the supervisor failed without a reason");
+}
+
+static int read_hello(const void *packet, size_t len, const char *id, struct engine_box *ret,
+                      struct err *err)
+{
+    struct shim_reader rd;
+    struct shim_value v;
+    uint64_t version = 0;
+    int r;
+
+    r = shim_read(&rd, packet, len, err);
+    if (r < 0)
+        return r;
+    if (rd.head.type == SHIM_FAILED)
+        return read_failed(packet, len, err);
+    if (rd.head.type != SHIM_HELLO)
+        return err_set(err, ERR_ENGINE, "the supervisor's first message is of type %u, not HELLO",
+                       rd.head.type);
+    while ((r = shim_next(&rd, &v, err)) > 0) {
+        if (v.tag == SHIM_TAG_VERSION)
+            version = v.u64;
+        else if (v.tag == SHIM_TAG_PID)
+            ret->pid = (int)v.u64;
+        else if (v.tag == SHIM_TAG_STATE)
+            ret->state = box_state_of(v.u64);
+        else if (v.tag == SHIM_TAG_HASH)
+            snprintf(ret->hash, sizeof(ret->hash), "%s", v.data);
+        else if (v.tag == SHIM_TAG_SANDBOX && !STREQ(v.data, id))
+            return err_set(err, ERR_ENGINE, "the supervisor of '%s' says it serves '%.32s'", id,
+                           v.data);
+    }
+    return r < 0 ? r : check_version(version, err);
+}
+
+int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_box *ret,
+                    struct err *err)
+{
+    _Alignas(8) char packet[HANDSHAKE_MAX];
+    size_t len;
+    int r;
+
+    r = send_hello(fd, by, err);
+    if (r < 0)
+        return r;
+    r = receive(fd, by, packet, &len, err);
+    if (r < 0)
+        return r;
+    return read_hello(packet, len, id, ret, err);
+}
+
+static int read_unenforced(struct shim_reader *rd, struct engine_box *ret, struct err *err)
+{
+    struct shim_value v;
+    int r;
+
+    while ((r = shim_next(rd, &v, err)) > 0) {
+        if (v.tag == SHIM_TAG_UNENFORCED)
+            ret->unenforced |= (uint32_t)v.u64;
+        else if (v.tag == SHIM_TAG_PID)
+            ret->pid = (int)v.u64;
+    }
+    return r;
+}
+
+int handshake_ready(int fd, const struct deadline *by, struct engine_box *ret, struct err *err)
+{
+    _Alignas(8) char packet[HANDSHAKE_MAX];
+    struct shim_reader rd;
+    size_t len;
+    int r;
+
+    r = receive(fd, by, packet, &len, err);
+    if (r < 0)
+        return r;
+    r = shim_read(&rd, packet, len, err);
+    if (r < 0)
+        return r;
+    if (rd.head.type == SHIM_READY) {
+        ret->state = BOX_RUNNING;
+        return read_unenforced(&rd, ret, err);
+    }
+    if (rd.head.type != SHIM_FAILED)
+        return err_set(err, ERR_ENGINE, "the supervisor says message type %u instead of READY",
+                       rd.head.type);
+    return read_failed(packet, len, err);
+}

@@ -1,0 +1,170 @@
+/*
+ * One function per message: the fields that go out, and who waits for the answer.
+ */
+#include "engine/link.h"
+
+#include <string.h>
+
+/* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
+#define LINK_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
+
+static void ask(struct engine_link *l, struct shim_writer *w, int fd, uint64_t timeout,
+                link_result_fn done, void *arg)
+{
+    struct link_request *q = link_ask(l, w, fd, timeout);
+
+    q->done = done;
+    q->arg = arg;
+}
+
+static void put_nonzero(struct shim_writer *w, uint16_t tag, uint64_t v)
+{
+    if (v)
+        shim_put_u64(w, tag, v);
+}
+
+void engine_link_exec(struct engine_link *l, const struct exec_request *req)
+{
+    struct shim_writer w;
+    uint64_t flags = 0;
+    struct link_request *q;
+
+    flags |= req->want_stdin ? SHIM_EXEC_STDIN : 0;
+    flags |= req->tty ? SHIM_EXEC_TTY : 0;
+    flags |= req->attach ? SHIM_EXEC_ATTACH : 0;
+    link_begin(l, &w, SHIM_EXEC, req->id);
+    for (char **a = req->argv; a && *a; a++)
+        shim_put_str(&w, SHIM_TAG_ARG, *a);
+    for (char **v = req->env; v && *v; v++)
+        shim_put_str(&w, SHIM_TAG_ENV, *v);
+    shim_put_str(&w, SHIM_TAG_CWD, req->cwd);
+    shim_put_str(&w, SHIM_TAG_USER, req->user);
+    shim_put_u64(&w, SHIM_TAG_FLAGS, flags);
+    put_nonzero(&w, SHIM_TAG_TIMEOUT, req->timeout);
+    put_nonzero(&w, SHIM_TAG_IDLE_TIMEOUT, req->idle_timeout);
+    put_nonzero(&w, SHIM_TAG_ROWS, req->rows);
+    put_nonzero(&w, SHIM_TAG_COLS, req->cols);
+    /* No deadline: a start told as failed that happens later would be a lie. */
+    q = link_ask(l, &w, -1, 0);
+    snprintf(q->exec, sizeof(q->exec), "%s", req->id);
+}
+
+static void put_offsets(struct shim_writer *w, uint64_t stdout_ack, uint64_t stderr_ack)
+{
+    shim_put_u64(w, SHIM_TAG_STDOUT, stdout_ack);
+    shim_put_u64(w, SHIM_TAG_STDERR, stderr_ack);
+}
+
+void engine_link_attach(struct engine_link *l, const char *exec, uint64_t stdout_ack,
+                        uint64_t stderr_ack, link_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_ATTACH, exec);
+    put_offsets(&w, stdout_ack, stderr_ack);
+    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+}
+
+void engine_link_detach(struct engine_link *l, const char *exec)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_DETACH, exec);
+    link_tell(l, &w);
+}
+
+void engine_link_ack(struct engine_link *l, const char *exec, uint64_t stdout_ack,
+                     uint64_t stderr_ack)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_ACK, exec);
+    put_offsets(&w, stdout_ack, stderr_ack);
+    link_tell(l, &w);
+}
+
+void engine_link_signal(struct engine_link *l, const char *exec, int sig, link_result_fn done,
+                        void *arg)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_SIGNAL, exec);
+    shim_put_u64(&w, SHIM_TAG_SIGNAL, (uint64_t)sig);
+    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+}
+
+void engine_link_kill(struct engine_link *l, const char *exec, enum end_cause cause,
+                      link_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_KILL, exec);
+    shim_put_u64(&w, SHIM_TAG_CAUSE, cause);
+    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+}
+
+void engine_link_resize(struct engine_link *l, const char *exec, uint16_t rows, uint16_t cols)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_RESIZE, exec);
+    shim_put_u64(&w, SHIM_TAG_ROWS, rows);
+    shim_put_u64(&w, SHIM_TAG_COLS, cols);
+    link_tell(l, &w);
+}
+
+void engine_link_stdin_close(struct engine_link *l, const char *exec)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_STDIN_CLOSE, exec);
+    link_tell(l, &w);
+}
+
+void engine_link_stop(struct engine_link *l, uint64_t grace_usec, link_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_STOP, NULL);
+    shim_put_u64(&w, SHIM_TAG_GRACE, grace_usec);
+    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+}
+
+void engine_link_pause(struct engine_link *l, bool on, link_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, on ? SHIM_PAUSE : SHIM_RESUME, NULL);
+    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+}
+
+void engine_link_stats(struct engine_link *l, link_stats_fn done, void *arg)
+{
+    struct shim_writer w;
+    struct link_request *q;
+
+    link_begin(l, &w, SHIM_STATS, NULL);
+    q = link_ask(l, &w, -1, LINK_ANSWER_TIMEOUT);
+    q->stats_done = done;
+    q->arg = arg;
+}
+
+void engine_link_dial(struct engine_link *l, uint16_t port, link_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_DIAL, NULL);
+    shim_put_u64(&w, SHIM_TAG_PORT, port);
+    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+}
+
+void engine_link_copy(struct engine_link *l, const char *path, bool into, int tar_fd,
+                      link_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_COPY, NULL);
+    shim_put_str(&w, SHIM_TAG_PATH, path);
+    shim_put_u64(&w, SHIM_TAG_DIRECTION, into);
+    ask(l, &w, tar_fd, 0, done, arg);
+}

@@ -1,0 +1,87 @@
+/*
+ * Plain value types: deep copies and their release. Every pointer in them is owned, so a copy is
+ * "the struct, then each pointer again".
+ */
+#include "engine/spec.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/engine.h"
+
+enum { BOX_ID_LEN = 16 };
+
+static char *copy_str(const char *s)
+{
+    return s ? xstrdup(s) : NULL;
+}
+
+static char **copy_strv(char *const *v)
+{
+    return v ? strv_copy(v) : NULL;
+}
+
+void sandbox_spec_done(struct sandbox_spec *spec)
+{
+    if (!spec)
+        return;
+    free(spec->image);
+    free(spec->user);
+    free(spec->workdir);
+    strv_free(spec->env);
+    strv_free(spec->labels);
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        free(spec->mounts[i].source);
+        free(spec->mounts[i].target);
+    }
+    free(spec->mounts);
+    *spec = (struct sandbox_spec){0};
+}
+
+void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
+{
+    *dst = *src;
+    dst->image = copy_str(src->image);
+    dst->user = copy_str(src->user);
+    dst->workdir = copy_str(src->workdir);
+    dst->env = copy_strv(src->env);
+    dst->labels = copy_strv(src->labels);
+    dst->mounts = src->n_mounts ? xcalloc(src->n_mounts, sizeof(*dst->mounts)) : NULL;
+    for (size_t i = 0; i < src->n_mounts; i++) {
+        dst->mounts[i].source = copy_str(src->mounts[i].source);
+        dst->mounts[i].target = copy_str(src->mounts[i].target);
+        dst->mounts[i].read_only = src->mounts[i].read_only;
+    }
+}
+
+void exec_request_done(struct exec_request *r)
+{
+    if (!r)
+        return;
+    strv_free(r->argv);
+    strv_free(r->env);
+    free(r->cwd);
+    free(r->user);
+    *r = (struct exec_request){0};
+}
+
+void box_request_copy(struct box_request *dst, const struct box_request *src)
+{
+    *dst = *src;
+    sandbox_spec_copy(&dst->spec, &src->spec);
+}
+
+void box_request_done(struct box_request *req)
+{
+    if (!req)
+        return;
+    sandbox_spec_done(&req->spec);
+    *req = (struct box_request){0};
+}
+
+bool box_id_is_valid(const char *id)
+{
+    return strlen(id) == BOX_ID_LEN && strspn(id, "0123456789abcdef") == BOX_ID_LEN;
+}

@@ -1,0 +1,15 @@
+/*
+ * Copies of what core hands over: a worker never sees the caller's own struct. For engine/ only;
+ * sandbox_spec_*() and exec_request_done() are in engine.h.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+struct box_request;
+
+void box_request_copy(struct box_request *dst, const struct box_request *src);
+void box_request_done(struct box_request *req);
+
+/* A sandbox id: 16 hex digits. Anything else is refused before it becomes part of a path. */
+bool box_id_is_valid(const char *id);
