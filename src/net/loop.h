@@ -31,8 +31,12 @@ void loop_timer_set(struct loop_timer *t, uint64_t usec,
 void loop_timer_stop(struct loop_timer *t);
 void loop_timer_free(struct loop_timer *t); /* NULL is fine */
 
-/* Watches a descriptor that the caller owns and must keep open until loop_watch_free() (which may
- * be called from fn). */
+/*
+ * Watches a descriptor that the caller owns and must keep open until loop_watch_free() (which may
+ * be called from fn). The descriptor becomes non-blocking; one watch per descriptor. NULL when the
+ * kernel cannot watch it (a plain file, too many watches). A hang-up or error shows as the events
+ * asked for; after an error nothing more is told until the next loop_watch_set().
+ */
 enum { LOOP_READ = 1, LOOP_WRITE = 2 };
 struct loop_watch;
 typedef void (*loop_watch_fn)(void *arg, int events);
@@ -40,7 +44,7 @@ struct loop_watch *loop_watch_new(struct loop *l, int fd, loop_watch_fn fn, void
 void loop_watch_set(struct loop_watch *w, int events); /* 0 pauses */
 void loop_watch_free(struct loop_watch *w); /* NULL is fine; the fd may be closed right after */
 
-struct loop_signal;
+struct loop_signal; /* NULL from new: the signal cannot be caught */
 typedef void (*loop_signal_fn)(void *arg, int sig);
 struct loop_signal *loop_signal_new(struct loop *l, int sig, loop_signal_fn fn, void *arg);
 void loop_signal_free(struct loop_signal *s);
