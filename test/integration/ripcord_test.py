@@ -1,0 +1,445 @@
+"""What the integration tests stand on: a private root with its own daemon, and a look at the kernel.
+
+Each test gets a `Root`: a temporary folder given as --root, so that tests never see each other or a
+ripcord in use on this machine. When a test ends, its sandboxes are removed, its daemon is stopped, and
+the test fails if any process, mount, cgroup or folder of that root is still there, or if a sanitizer
+wrote a report.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+
+class Config:
+    """Set by run.py before any test starts."""
+    bin = Path(__file__).resolve().parents[2] / "build"
+    quick = False
+    soak = False
+    sanitized = False
+
+
+TIMEOUT = 60
+SANITIZER = re.compile(rb"ERROR: (Address|Leak|Thread)Sanitizer|WARNING: ThreadSanitizer|runtime error:")
+
+
+def full_run_only(test):
+    """Left out of `./dev test --quick`."""
+    return unittest.skipIf(Config.quick, "not in a quick run")(test)
+
+
+def alone(test):
+    """Runs while no other test does: it looks at the whole machine or loads it."""
+    test.alone = True
+    return test
+
+
+class Result:
+    """A finished command: its status and both streams."""
+
+    def __init__(self, argv, code, out, err):
+        self.argv, self.code, self.out, self.err = argv, code, out, err
+
+    @property
+    def text(self):
+        return self.out.decode()
+
+    def json(self):
+        return json.loads(self.out)
+
+    def __repr__(self):
+        return (f"{' '.join(map(str, self.argv))!r} gave {self.code}, "
+                f"stdout {self.out[-2000:]!r}, stderr {self.err[-2000:]!r}")
+
+
+class Reply:
+    """An HTTP reply."""
+
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def code(self):
+        """The error's code, or None."""
+        try:
+            return self.json()["error"]["code"]
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def __repr__(self):
+        return f"HTTP {self.status} {self.body[:1000]!r}"
+
+
+def parse_reply(data):
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {}
+    for line in lines[1:]:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    if headers.get("transfer-encoding") == "chunked":
+        body = dechunk(body)
+    return Reply(int(lines[0].split()[1]), headers, body)
+
+
+def dechunk(data):
+    body = b""
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        n = int(size, 16)
+        if n == 0:
+            break
+        body, data = body + data[:n], data[n + 2:]
+    return body
+
+
+class Root:
+    """A state folder of its own, and everything one does to it."""
+
+    def __init__(self, path=None):
+        self.made = path is None
+        self.path = Path(path or tempfile.mkdtemp(prefix="ripcord-test-"))
+        self.root_id = None
+
+    # ---- the command line ----
+
+    def argv(self, *args):
+        return [str(Config.bin / "ripcord"), *map(str, args)]
+
+    def env(self, extra=None):
+        env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "RIPCORD_ROOT": str(self.path),
+               "LC_ALL": "C.UTF-8"}
+        env.update(extra or {})
+        return env
+
+    def popen(self, *args, env=None, **kwargs):
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        options.update(kwargs)
+        return subprocess.Popen(self.argv(*args), env=self.env(env), **options)
+
+    def run(self, *args, stdin=None, timeout=TIMEOUT, env=None, **kwargs):
+        """Runs `ripcord ARGS` to its end."""
+        given = {"stdin": subprocess.PIPE} if stdin is not None else {}
+        with self.popen(*args, env=env, **given, **kwargs) as p:
+            try:
+                out, err = p.communicate(stdin, timeout=timeout)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                out, err = p.communicate()
+                raise AssertionError(f"no end after {timeout} s: "
+                                     f"{Result(args, None, out or b'', err or b'')}; {self.log_tail()}") from None
+        return Result(args, p.returncode, out or b"", err or b"")
+
+    def ok(self, *args, **kwargs):
+        """As run(), and the status must be 0."""
+        result = self.run(*args, **kwargs)
+        if result.code != 0:
+            raise AssertionError(f"{result}; {self.log_tail()}")
+        return result
+
+    # ---- the API ----
+
+    def connect(self, timeout=TIMEOUT):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        s.settimeout(timeout)
+        s.connect(str(self.path / "run" / "ripcord.sock"))
+        return s
+
+    def raw(self, data, timeout=TIMEOUT):
+        """Sends bytes as they are and reads to the end of the connection."""
+        with self.connect(timeout) as s:
+            try:
+                s.sendall(data)
+            except BrokenPipeError:
+                pass  # refused before all was sent: the answer is still there to be read
+            return read_all(s)
+
+    def http(self, method, target, body=None, headers=None):
+        given = {"Host": "ripcord", "Connection": "close"}
+        payload = b""
+        if body is not None:
+            payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+            given.update({"Content-Type": "application/json", "Content-Length": str(len(payload))})
+        given.update(headers or {})
+        head = "".join(f"{k}: {v}\r\n" for k, v in given.items() if v is not None)
+        return parse_reply(self.raw(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + payload))
+
+    def get(self, target):
+        reply = self.http("GET", target)
+        if reply.status != 200:
+            raise AssertionError(f"GET {target}: {reply}")
+        return reply.json()
+
+    def sandboxes(self):
+        return self.get("/v1/sandboxes")["sandboxes"]
+
+    def sandbox(self, name):
+        return self.get(f"/v1/sandboxes/{name}")["sandbox"]
+
+    def exec_info(self, name, exec_id="last"):
+        return self.get(f"/v1/sandboxes/{name}/execs/{exec_id}")["exec"]
+
+    # ---- the daemon ----
+
+    def start(self):
+        """Makes sure that a daemon runs, and learns its root id."""
+        self.ok("ls")
+        self.root_id = self.get("/v1/version")["root_id"]
+        return self
+
+    def daemon_pid(self):
+        """The daemon's pid as it says itself, or None."""
+        try:
+            version = self.get("/v1/version")
+        except OSError:
+            return None
+        self.root_id = version["root_id"]
+        return version["pid"]
+
+    def kill_daemon(self, sig=signal.SIGKILL):
+        pid = self.daemon_pid()
+        if pid is None:
+            raise AssertionError("no daemon to kill")
+        os.kill(pid, sig)
+        wait_until(lambda: not alive(pid), 30, f"daemon {pid} to end after signal {sig}")
+
+    def logs(self):
+        return [p for p in self.path.rglob("*.log") if p.is_file()]
+
+    def log_tail(self):
+        tails = [f"{p.name}: {p.read_bytes()[-1500:].decode(errors='replace')}" for p in self.logs()]
+        return "daemon log: " + " | ".join(tails) if tails else "no daemon log"
+
+    # ---- what the kernel knows of this root ----
+
+    def marks(self):
+        return [m.encode() for m in (str(self.path), self.root_id) if m]
+
+    def processes(self):
+        """Pids that carry this root in their arguments, environment, cgroup or descriptors."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid() and self.owns(entry):
+                found.append(int(entry.name))
+        return sorted(found)
+
+    def owns(self, proc):
+        try:
+            texts = [(proc / name).read_bytes() for name in ("cmdline", "environ", "cgroup")]
+            texts += [os.fsencode(os.readlink(fd)) for fd in (proc / "fd").iterdir()]
+        except OSError:
+            return False  # ended meanwhile
+        return any(mark in text for mark in self.marks() for text in texts)
+
+    def mounts(self):
+        marks = self.marks()
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        return [l.decode() for l in lines if any(m in l for m in marks)
+                and f" {self.path} " not in l.decode()]
+
+    def cgroups(self):
+        """Folders below ours in every hierarchy; the root's own empty folder may stay."""
+        if not self.root_id:
+            return []
+        found = []
+        for path, folders, _ in os.walk("/sys/fs/cgroup"):
+            if path.endswith(f"/{self.root_id}"):
+                found += [os.path.join(path, f) for f in folders]
+        return sorted(found)
+
+    def files(self):
+        """State and run folders without what a daemon always keeps: its database, logs and sockets."""
+        kept = re.compile(r"(\.db|\.db-wal|\.db-shm|\.sqlite.*|\.log|\.lock|\.sock|\.pid|/root-id)$")
+        return sorted(str(p.relative_to(self.path)) for folder in ("state", "run")
+                      for p in (self.path / folder).rglob("*") if not kept.search(str(p)))
+
+    def leftovers(self):
+        """Everything of sandboxes that is still there, as text; empty when clean."""
+        daemon = self.daemon_pid()
+        return {
+            "processes": [describe(p) for p in self.processes() if p != daemon],
+            "mounts": self.mounts(),
+            "cgroups": self.cgroups(),
+            "rows": [s["name"] for s in self.sandboxes()] if daemon else [],
+        }
+
+    def snapshot(self):
+        """All of that, and the state folder and descriptors of the daemon: to compare before and after."""
+        daemon = self.daemon_pid()
+        found = self.leftovers()
+        found["files"] = self.files()
+        found["net namespaces"] = sorted({netns(p) for p in self.processes()} - {netns(os.getpid())})
+        found["daemon descriptors"] = descriptors(daemon) if daemon else []
+        return found
+
+    def wait_clean(self, seconds=10):
+        """Waits until nothing of any sandbox is left; returns what is left after all."""
+        end = time.monotonic() + seconds
+        while True:
+            left = {k: v for k, v in self.leftovers().items() if v}
+            if not left or time.monotonic() > end:
+                return left
+            time.sleep(0.05)
+
+    # ---- the end ----
+
+    def remove_sandboxes(self):
+        if self.daemon_pid() is None:
+            return
+        for box in self.sandboxes():
+            reply = self.http("DELETE", f"/v1/sandboxes/{box['name']}?force=1")
+            if reply.status not in (200, 404):
+                raise AssertionError(f"remove {box['name']}: {reply}")
+
+    def reports(self):
+        """Lines of sanitizer reports in the logs."""
+        found = []
+        for log in self.logs():
+            text = log.read_bytes()
+            match = SANITIZER.search(text)
+            if match:
+                found.append(text[max(0, match.start() - 200):match.start() + 4000].decode(errors="replace"))
+        return found
+
+    def close(self):
+        """Removes all and tells what had been left or reported: an empty list when all is well."""
+        problems = []
+        try:
+            self.remove_sandboxes()
+            left = self.wait_clean()
+            if left:
+                problems.append(f"left behind: {left}; {self.log_tail()}")
+            if self.daemon_pid() is not None:
+                self.kill_daemon(signal.SIGTERM)
+        except (AssertionError, OSError, ValueError, KeyError) as e:
+            problems.append(f"while stopping: {e!r}; {self.log_tail()}")
+        problems += [f"sanitizer: {r}" for r in self.reports()]
+        self.sweep()
+        return problems
+
+    def sweep(self):
+        """Ends by force what is left, so that one failed test does not spoil the next."""
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for line in reversed(self.mounts()):
+            subprocess.run(["umount", "-l", line.split()[4]], check=False, stderr=subprocess.DEVNULL)
+        time.sleep(0.05 if self.cgroups() else 0)
+        for folder in reversed(self.cgroups()):
+            for path, _, _ in os.walk(folder, topdown=False):
+                remove_folder(path)
+        for path, _, _ in os.walk("/sys/fs/cgroup"):
+            if self.root_id and path.endswith(f"/{self.root_id}"):
+                remove_folder(path)
+        if self.made:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def remove_folder(path):
+    try:
+        os.rmdir(path)
+    except OSError:
+        pass
+
+
+def read_all(sock):
+    data = b""
+    while True:
+        try:
+            piece = sock.recv(65536)
+        except ConnectionResetError:
+            return data
+        if not piece:
+            return data
+        data += piece
+
+
+def alive(pid):
+    """True while it runs: a zombie has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def describe(pid):
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return f"{pid} {words[:100]}"
+    except OSError:
+        return f"{pid} (ended meanwhile)"
+
+
+def netns(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return None
+
+
+def descriptors(pid):
+    """Open descriptors of a process by kind, numbers left out."""
+    found = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.append(re.sub(r"\[\d+\]", "", os.readlink(fd)))
+        except OSError:
+            pass
+    return sorted(found)
+
+
+def wait_until(condition, seconds, what):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {seconds} s for {what}")
+        time.sleep(0.02)
+
+
+class TestCase(unittest.TestCase):
+    """A test with a root of its own in self.root."""
+
+    alone = False
+    maxDiff = 4000
+
+    def setUp(self):
+        self.root = Root()
+        self.extra_roots = []
+
+    def new_root(self, path=None):
+        root = Root(path)
+        self.extra_roots.append(root)
+        return root
+
+    def tearDown(self):
+        problems = [p for root in [self.root, *self.extra_roots] for p in root.close()]
+        self.assertFalse(problems, "\n".join(problems))
+
+    def assert_exit(self, result, code):
+        self.assertEqual(result.code, code, f"{result}; {self.root.log_tail()}")
+        return result
+
+    def assert_refused(self, reply, status, code, *words):
+        """An API error with this status and code whose message or hint holds the words."""
+        self.assertEqual((reply.status, reply.code), (status, code), reply)
+        error = reply.json()["error"]
+        text = f"{error['message']} {error.get('hint')}"
+        for word in words:
+            self.assertIn(word, text)
+
+    def shell(self, name, script, **kwargs):
+        """A script in a named sandbox; its output as text."""
+        return self.root.ok("exec", name, "--", "sh", "-c", script, **kwargs).text
