@@ -1,0 +1,18 @@
+/*
+ * Capabilities, by the raw system calls and always read back: what the kernel says it kept is what
+ * counts.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define CAPS_BIT(cap) (UINT64_C(1) << (cap))
+#define CAPS_NONE UINT64_C(0)
+
+/* Takes everything outside `keep` from the bounding set and empties the ambient set. Needs
+ * CAP_SETPCAP, so it comes before caps_set(). */
+int caps_bound(uint64_t keep, struct err *err);
+/* permitted = effective = keep, inheritable = none; fails unless reading back says the same. */
+int caps_set(uint64_t keep, struct err *err);

@@ -1,0 +1,67 @@
+#include "os/cgroup-files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/macro.h"
+
+int cgroup_write(int dirfd, const char *file, const char *text)
+{
+    _cleanup_close_ int fd = -1;
+
+    if (dirfd < 0)
+        return -EBADF;
+    fd = openat(dirfd, file, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        return -errno;
+    return 0;
+}
+
+int cgroup_write_u64(int dirfd, const char *file, uint64_t v)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
+    return cgroup_write(dirfd, file, text);
+}
+
+static bool read_text(int dirfd, const char *file, char *buf, size_t size)
+{
+    _cleanup_close_ int fd = -1;
+    ssize_t n;
+
+    if (dirfd < 0)
+        return false;
+    fd = openat(dirfd, file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    n = read(fd, buf, size - 1);
+    if (n < 0)
+        return false;
+    buf[n] = '\0';
+    return true;
+}
+
+uint64_t cgroup_read_u64(int dirfd, const char *file)
+{
+    char text[64];
+
+    return read_text(dirfd, file, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
+}
+
+uint64_t cgroup_read_key(int dirfd, const char *file, const char *key)
+{
+    size_t len = strlen(key);
+    char text[2048], *p = text, *line;
+
+    if (!read_text(dirfd, file, text, sizeof(text)))
+        return 0;
+    while ((line = strsep(&p, "\n")))
+        if (strncmp(line, key, len) == 0 && line[len] == ' ')
+            return strtoull(line + len + 1, NULL, 10);
+    return 0;
+}

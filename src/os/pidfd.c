@@ -1,0 +1,49 @@
+#include "os/pidfd.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int pidfd_open_pid(pid_t pid, int *ret, struct err *err)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open process %d", (int)pid);
+    *ret = fd;
+    return 0;
+}
+
+int pidfd_signal(int pidfd, int sig)
+{
+    return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
+}
+
+/* The status word of waitpid(2) from what waitid(2) says. */
+static int status_word(const siginfo_t *si)
+{
+    if (si->si_code == CLD_EXITED)
+        return (si->si_status & 0xff) << 8;
+    return (si->si_status & 0x7f) | (si->si_code == CLD_DUMPED ? 0x80 : 0);
+}
+
+int pidfd_reap(int pidfd, bool block, int *status, struct rusage *usage)
+{
+    siginfo_t si = {0};
+    long r;
+
+    /* The system call, unlike libc's waitid(), also fills a rusage. */
+    do
+        r = syscall(SYS_waitid, P_PIDFD, pidfd, &si, WEXITED | (block ? 0 : WNOHANG), usage);
+    while (r < 0 && errno == EINTR);
+    if (r < 0)
+        return -errno;
+    if (!si.si_pid)
+        return 0;
+    if (status)
+        *status = status_word(&si);
+    return 1;
+}
