@@ -1,0 +1,29 @@
+/*
+ * What the manager does with execs.
+ */
+#pragma once
+
+#include "core/exec.h"
+#include "store/store.h"
+
+/* A new exec in the sandbox's list; takes the request's contents. The reference is the caller's. */
+int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, struct err *err);
+/* A live one that an earlier daemon started. */
+void exec_adopt(struct sandbox *sb, const struct store_exec *row);
+/* Sends it to the supervisor. */
+void exec_launch(struct exec *x);
+/* The sandbox did not come up. */
+void exec_fail(struct exec *x, const struct err *err);
+
+/* Link events. */
+void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd);
+void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t err_end);
+void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec);
+/* The supervisor has gone: each live exec gets the record it left behind, or says engine_lost. */
+void exec_all_lost(struct sandbox *sb);
+
+/* The end file that a supervisor has left; -ERR_NOT_FOUND without one. */
+int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exec_id,
+                  struct end_record *ret, struct err *err);
+/* Ends a stored exec without an object. */
+void exec_store_end(struct manager *m, const char *id, const struct end_record *rec);

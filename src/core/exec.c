@@ -1,0 +1,390 @@
+#include "core/exec.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "core/end.h"
+#include "core/exec-internal.h"
+#include "core/manager-internal.h"
+
+enum { EXEC_LIVE_MAX = 2048 };
+
+const char *exec_state_name(enum exec_state s)
+{
+    static const char *const names[] = {"starting", "running", "ended"};
+
+    return names[s];
+}
+
+struct exec *exec_ref(struct exec *x)
+{
+    x->refs++;
+    return x;
+}
+
+void exec_unref(struct exec *x)
+{
+    if (!x || --x->refs)
+        return;
+    exec_request_done(&x->req);
+    err_done(&x->start_err);
+    fd_close(x->stdin_fd);
+    free(x);
+}
+
+static struct exec *exec_alloc(struct sandbox *sb)
+{
+    struct exec *x = xnew0(struct exec);
+
+    x->refs = 1; /* the sandbox's */
+    x->sb = sb;
+    x->m = sb->m;
+    x->stdin_fd = -1;
+    snprintf(x->sandbox_name, sizeof(x->sandbox_name), "%s", sb->name);
+    x->next = sb->execs;
+    sb->execs = x;
+    sb->n_execs++;
+    return x;
+}
+
+int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, struct err *err)
+{
+    struct exec *x;
+    int r;
+
+    if (sb->n_execs >= EXEC_LIVE_MAX)
+        return err_set(err, ERR_LIMIT, "sandbox '%s' has %u live execs, no more are allowed",
+                       sb->name, sb->n_execs);
+    r = random_hex(req->id, err);
+    if (r < 0)
+        return r;
+    x = exec_alloc(sb);
+    memcpy(x->id, req->id, sizeof(x->id));
+    x->req = *req;
+    *req = (struct exec_request){0};
+    x->started_at = time_wall();
+    x->detached = !x->req.attach;
+    x->attached = x->req.attach;
+    *ret = exec_ref(x);
+    return 0;
+}
+
+/* ---- watches ---- */
+
+static void notify(struct exec *x, enum exec_event event)
+{
+    exec_ref(x);
+    for (struct exec_watch *w = x->watches, *next; w; w = next) {
+        next = w->next;
+        w->fn(w->arg, event);
+    }
+    exec_unref(x);
+}
+
+static void attached(void *arg, const struct err *err, int fd)
+{
+    struct exec *x = arg;
+
+    if (err)
+        log_debug("exec %s: attach: %s", x->id, err->msg);
+    if (fd >= 0 && x->stdin_fd < 0 && x->state == EXEC_RUNNING) {
+        fd_set_nonblock(fd, true);
+        x->stdin_fd = fd;
+        fd = -1;
+    }
+    fd_close(fd);
+    exec_unref(x);
+}
+
+static bool is_sent(const struct exec *x)
+{
+    return x->sb && x->sb->link && x->seq;
+}
+
+static uint64_t slowest(const struct exec *x, int stream)
+{
+    uint64_t low = UINT64_MAX;
+
+    for (const struct exec_watch *w = x->watches; w; w = w->next)
+        if (w->attached)
+            low = MIN(low, w->acked[stream]);
+    return low == UINT64_MAX ? x->end_of[stream] : low;
+}
+
+void exec_ack(struct exec *x)
+{
+    if (is_sent(x) && x->attached)
+        engine_link_ack(x->sb->link, x->id, slowest(x, JOURNAL_STDOUT), slowest(x, JOURNAL_STDERR));
+}
+
+void exec_watch_add(struct exec *x, struct exec_watch *w)
+{
+    struct exec_watch **at = &x->watches;
+
+    while (*at)
+        at = &(*at)->next;
+    w->next = NULL;
+    *at = w;
+    if (!w->attached || x->attached || x->state == EXEC_ENDED)
+        return;
+    x->attached = true;
+    /* Before it is sent, the request itself carries the wish. The reference is the answer's. */
+    if (is_sent(x))
+        engine_link_attach(x->sb->link, x->id, slowest(x, JOURNAL_STDOUT),
+                           slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
+}
+
+void exec_watch_remove(struct exec *x, struct exec_watch *w)
+{
+    bool others = false;
+
+    for (struct exec_watch **at = &x->watches; *at;) {
+        if (*at == w) {
+            *at = w->next;
+            continue;
+        }
+        others |= (*at)->attached;
+        at = &(*at)->next;
+    }
+    if (!w->attached || others || !x->attached)
+        return;
+    x->attached = false;
+    if (is_sent(x))
+        engine_link_detach(x->sb->link, x->id);
+}
+
+/* ---- start ---- */
+
+static char *options_text(const struct exec *x)
+{
+    _cleanup_json_ json_t *o = json_object();
+
+    json_object_set_new(o, "tty", json_boolean(x->req.tty));
+    json_object_set_new(o, "detached", json_boolean(x->detached));
+    return json_to_text(o, true);
+}
+
+static json_t *argv_to_json(char *const *argv)
+{
+    json_t *a = json_array();
+
+    for (; argv && *argv; argv++)
+        json_array_append_new(a, json_string(*argv));
+    return a;
+}
+
+static void store_add(struct exec *x)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_json_ json_t *argv = argv_to_json(x->req.argv);
+    _cleanup_free_ char *argv_text = json_to_text(argv, false);
+    _cleanup_free_ char *options = options_text(x);
+    const struct store_exec row = {
+        .id = x->id,
+        .sandbox_id = x->sandbox_id,
+        .seq = x->seq,
+        .argv = argv_text,
+        .options = options,
+        .state = exec_state_name(EXEC_RUNNING),
+        .started_at = x->started_at,
+    };
+
+    if (store_exec_add(x->m->store, &row, &err) < 0)
+        manager_warn(x->m, "exec %s of sandbox %s is not saved: %s", x->id, x->sandbox_name,
+                     err.msg);
+    else
+        x->stored = true;
+}
+
+static void bind_to_sandbox(struct exec *x)
+{
+    struct sandbox *sb = x->sb;
+
+    memcpy(x->sandbox_id, sb->id, sizeof(x->sandbox_id));
+    x->exec_root = sb->engine->exec_root;
+    x->seq = sb->next_seq++;
+    store_add(x);
+}
+
+void exec_launch(struct exec *x)
+{
+    x->attached = x->req.attach |= x->attached;
+    engine_link_exec(x->sb->link, &x->req);
+    /* Sent first, stored second: the supervisor works while SQLite writes. If we die between the
+     * two, the journals are on disk and the row is missing: history is lost, truth is not. */
+    bind_to_sandbox(x);
+    strv_free(x->req.env);
+    x->req.env = NULL; /* may hold what nobody should find in our memory later */
+}
+
+/* ---- end ---- */
+
+static void drop_from_sandbox(struct exec *x)
+{
+    struct sandbox *sb = x->sb;
+
+    for (struct exec **at = &sb->execs; *at; at = &(*at)->next) {
+        if (*at != x)
+            continue;
+        *at = x->next;
+        break;
+    }
+    x->sb = NULL;
+    x->next = NULL;
+    sb->n_execs--;
+    sb->idle_since = time_mono();
+    exec_unref(x);
+}
+
+void exec_store_end(struct manager *m, const char *id, const struct end_record *rec)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_json_ json_t *o = end_to_json(rec);
+    _cleanup_free_ char *text = json_to_text(o, false);
+
+    if (store_exec_end(m->store, id, exec_state_name(EXEC_ENDED), rec->ended_wall, text, &err) < 0)
+        manager_warn(m, "end of exec %s is not saved: %s", id, err.msg);
+}
+
+static void exec_end(struct exec *x, const struct end_record *rec)
+{
+    struct sandbox *sb = x->sb;
+
+    exec_ref(x);
+    x->end = *rec;
+    x->state = EXEC_ENDED;
+    x->ended_at = rec->ended_wall;
+    x->stdin_fd = fd_close(x->stdin_fd);
+    drop_from_sandbox(x);
+    notify(x, EXEC_EVENT_ENDED);
+    if (x->stored)
+        exec_store_end(x->m, x->id, rec);
+    /* An ephemeral sandbox lives as long as its first exec. */
+    if (sb->ephemeral && sb->state != SANDBOX_ABSENT && !sb->n_execs)
+        op_push(sb, &op_remove)->force = true;
+    exec_unref(x);
+}
+
+void exec_fail(struct exec *x, const struct err *err)
+{
+    struct end_record rec;
+
+    err_copy(&x->start_err, err);
+    end_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
+    if (x->sb->state != SANDBOX_ABSENT && x->sb->stored)
+        bind_to_sandbox(x);
+    exec_end(x, &rec);
+}
+
+int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exec_id,
+                  struct end_record *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s/%s", exec_root, sandbox_id, exec_id);
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 && errno == ENOENT)
+        return err_set(err, ERR_NOT_FOUND, "no folder '%s'", path);
+    if (fd < 0)
+        return err_sys(err, errno, "open folder '%s'", path);
+    return end_record_read(fd, ret, err);
+}
+
+static void exec_lost(struct exec *x)
+{
+    struct end_record rec;
+
+    if (!x->seq) /* never sent: its sandbox's operation tells what became of it */
+        return;
+    if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0)
+        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
+                 "the sandbox's supervisor ended without an end record", x->started_at);
+    exec_end(x, &rec);
+}
+
+void exec_all_lost(struct sandbox *sb)
+{
+    for (struct exec *x = sb->execs, *next; x; x = next) {
+        next = x->next;
+        exec_lost(x);
+    }
+}
+
+/* ---- link events ---- */
+
+static struct exec *find_id(struct sandbox *sb, const char *id)
+{
+    for (struct exec *x = sb->execs; x; x = x->next)
+        if (STREQ(x->id, id))
+            return x;
+    return NULL;
+}
+
+struct exec *exec_find_live(struct sandbox *sb, const char *id)
+{
+    struct exec *newest = NULL;
+
+    if (!STREQ(id, "last"))
+        return find_id(sb, id);
+    for (struct exec *x = sb->execs; x; x = x->next)
+        if (!newest || x->seq > newest->seq)
+            newest = x;
+    return newest && newest->seq + 1 == sb->next_seq ? newest : NULL;
+}
+
+void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
+{
+    struct exec *x = find_id(sb, id);
+
+    if (!x) {
+        fd_close(stdin_fd);
+        return;
+    }
+    x->state = EXEC_RUNNING;
+    x->pid = pid;
+    x->stdin_fd = stdin_fd;
+    if (stdin_fd >= 0)
+        fd_set_nonblock(stdin_fd, true);
+    notify(x, EXEC_EVENT_STARTED);
+}
+
+void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t err_end)
+{
+    struct exec *x = find_id(sb, id);
+
+    if (!x)
+        return;
+    x->end_of[JOURNAL_STDOUT] = MAX(x->end_of[JOURNAL_STDOUT], out);
+    x->end_of[JOURNAL_STDERR] = MAX(x->end_of[JOURNAL_STDERR], err_end);
+    notify(x, EXEC_EVENT_OUTPUT);
+}
+
+void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec)
+{
+    struct exec *x = find_id(sb, id);
+
+    if (x)
+        exec_end(x, rec);
+}
+
+void exec_adopt(struct sandbox *sb, const struct store_exec *row)
+{
+    _cleanup_json_ json_t *argv = NULL;
+    struct exec *x = exec_alloc(sb);
+
+    snprintf(x->id, sizeof(x->id), "%s", row->id);
+    memcpy(x->sandbox_id, sb->id, sizeof(x->sandbox_id));
+    x->exec_root = sb->engine->exec_root;
+    x->seq = row->seq;
+    x->state = EXEC_RUNNING;
+    x->started_at = row->started_at;
+    x->stored = true;
+    x->detached = true;
+    x->req.tty = strstr(row->options, "\"tty\":true") != NULL;
+    if (json_parse("stored argv", row->argv, strlen(row->argv), &argv, NULL) >= 0)
+        json_read_strv(argv, "argv", &x->req.argv, NULL);
+}

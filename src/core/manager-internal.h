@@ -1,0 +1,43 @@
+/*
+ * Shared by the files of core/ that make up the manager.
+ */
+#pragma once
+
+#include "base/macro.h"
+#include "base/map.h"
+#include "core/exec.h"
+#include "core/manager.h"
+#include "core/op.h"
+#include "store/store.h"
+
+struct recovery;
+
+struct manager {
+    struct manager_config config; /* spec defaults owned */
+    struct store *store;
+    struct loop *loop;
+    struct map sandboxes; /* by name */
+    struct recovery *recovery;
+    unsigned loose; /* engine calls under way that belong to no operation */
+    bool closing;
+};
+
+void manager_warn(struct manager *m, const char *fmt, ...) _printf_(2, 3);
+
+/* A new object in state `absent`, in the map. */
+struct sandbox *sandbox_new(struct manager *m, const char *name);
+/* Frees it when it is absent and nobody waits for it. */
+void sandbox_maybe_free(struct sandbox *sb);
+void sandbox_free(struct sandbox *sb);
+int sandbox_make_id(struct sandbox *sb, struct err *err);
+int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
+
+/* Takes the supervisor's socket and listens to it. */
+void sandbox_link(struct sandbox *sb, struct engine_box *box);
+void sandbox_unlink(struct sandbox *sb); /* drops the link; live execs are ended as lost */
+
+/* recover.c */
+int recovery_start(struct manager *m, struct err *err);
+void recovery_free(struct recovery *r);
+void recovery_wait(struct recovery *r, manager_fn fn, void *arg);
+extern const struct op_type op_recover;

@@ -1,0 +1,476 @@
+#include "core/manager.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "core/exec-internal.h"
+#include "core/manager-internal.h"
+#include "core/spec.h"
+
+enum { SANDBOXES_MAX = 16384 };
+
+void manager_warn(struct manager *m, const char *fmt, ...)
+{
+    _cleanup_free_ char *text = NULL;
+    va_list ap;
+
+    va_start(ap, fmt);
+    text = xvasprintf(fmt, ap);
+    va_end(ap);
+    if (m->config.on_warning)
+        m->config.on_warning(m->config.arg, text);
+}
+
+int random_hex(char *ret, struct err *err)
+{
+    uint64_t v;
+
+    if (getrandom(&v, sizeof(v), 0) != (ssize_t)sizeof(v))
+        return err_sys(err, errno, "get random bytes for an id");
+    snprintf(ret, 17, "%016llx", (unsigned long long)v);
+    return 0;
+}
+
+const char *manager_action_name(enum manager_action a)
+{
+    static const char *const names[] = {"unchanged", "created", "started", "recreated"};
+
+    return names[a];
+}
+
+/* ---- sandboxes as objects ---- */
+
+struct sandbox *sandbox_new(struct manager *m, const char *name)
+{
+    struct sandbox *sb = xnew0(struct sandbox);
+
+    sb->m = m;
+    sb->next_seq = 1;
+    sb->idle_since = time_mono();
+    snprintf(sb->name, sizeof(sb->name), "%s", name);
+    map_add(&m->sandboxes, sb->name, sb);
+    return sb;
+}
+
+void sandbox_free(struct sandbox *sb)
+{
+    map_remove(&sb->m->sandboxes, sb->name);
+    engine_link_close(sb->link);
+    op_drop_all(sb);
+    sandbox_spec_done(&sb->spec);
+    free(sb->reason);
+    sb->m = NULL;
+    if (!sb->kicked) /* else the turn that is due frees it */
+        free(sb);
+}
+
+void sandbox_maybe_free(struct sandbox *sb)
+{
+    if (sb->state == SANDBOX_ABSENT && !sb->ops && !sb->kicked && !sb->execs)
+        sandbox_free(sb);
+}
+
+int sandbox_make_id(struct sandbox *sb, struct err *err)
+{
+    /* A run's sandbox has its id from the start: it is part of its name. */
+    return sb->id[0] && sb->ephemeral ? 0 : random_hex(sb->id, err);
+}
+
+/* ---- the supervisor's line ---- */
+
+static void on_started(void *arg, const char *exec, int pid, int stdin_fd)
+{
+    exec_on_started(arg, exec, pid, stdin_fd);
+}
+
+static void on_start_failed(void *arg, const char *exec, const struct err *err)
+{
+    (void)arg; /* its end record says the same, and follows */
+    (void)exec;
+    (void)err;
+}
+
+static void on_output(void *arg, const char *exec, uint64_t out, uint64_t err_end)
+{
+    exec_on_output(arg, exec, out, err_end);
+}
+
+static void on_ended(void *arg, const char *exec, const struct end_record *rec)
+{
+    exec_on_ended(arg, exec, rec);
+}
+
+static void on_closed(void *arg)
+{
+    struct sandbox *sb = arg;
+
+    sb->link = NULL;
+    exec_all_lost(sb);
+    if (op_link_closed(sb))
+        return;
+    if (sb->ephemeral) { /* its exec's end has queued the removal, or nobody ever ran one */
+        if (!op_last(sb))
+            op_push(sb, &op_remove)->force = true;
+        return;
+    }
+    sandbox_set_state(sb, SANDBOX_STOPPED, "its supervisor ended by itself", NULL);
+    op_push_front(sb, &op_reclaim);
+}
+
+static const struct link_events link_events = {
+    .started = on_started,
+    .start_failed = on_start_failed,
+    .output = on_output,
+    .ended = on_ended,
+    .closed = on_closed,
+};
+
+void sandbox_link(struct sandbox *sb, struct engine_box *box)
+{
+    sb->unenforced = box->unenforced;
+    sb->idle_since = time_mono();
+    sb->link = engine_link_open(sb->m->loop, TAKE_FD(box->link_fd), &link_events, sb);
+}
+
+void sandbox_unlink(struct sandbox *sb)
+{
+    engine_link_close(TAKE_PTR(sb->link));
+    exec_all_lost(sb);
+}
+
+/* ---- the manager ---- */
+
+struct manager *manager_new(const struct manager_config *config)
+{
+    struct manager *m = xnew0(struct manager);
+
+    m->config = *config;
+    sandbox_spec_copy(&m->config.defaults, &config->defaults);
+    m->loop = config->loop;
+    m->store = config->store;
+    return m;
+}
+
+int manager_start(struct manager *m, struct err *err)
+{
+    return recovery_start(m, err);
+}
+
+/* Watches of execs are the api's and must be gone by now. */
+void manager_free(struct manager *m)
+{
+    void *value;
+
+    if (!m)
+        return;
+    m->closing = true;
+    for (size_t i = 0; map_next(&m->sandboxes, &i, NULL, &value);) {
+        struct sandbox *sb = value;
+
+        while (sb->execs) {
+            struct exec *x = sb->execs;
+
+            sb->execs = x->next;
+            x->sb = NULL;
+            exec_unref(x);
+        }
+        sandbox_free(sb);
+    }
+    recovery_free(m->recovery);
+    map_done(&m->sandboxes);
+    sandbox_spec_done(&m->config.defaults);
+    free(m);
+}
+
+void manager_close(struct manager *m)
+{
+    m->closing = true;
+}
+
+bool manager_busy(const struct manager *m)
+{
+    void *value;
+
+    for (size_t i = 0; map_next(&m->sandboxes, &i, NULL, &value);) {
+        const struct sandbox *sb = value;
+
+        if (sb->ops && sb->ops->running)
+            return true;
+    }
+    return m->loose > 0;
+}
+
+void manager_when_recovered(struct manager *m, manager_fn fn, void *arg)
+{
+    recovery_wait(m->recovery, fn, arg);
+}
+
+const struct manager_config *manager_settings(const struct manager *m)
+{
+    return &m->config;
+}
+
+bool manager_next(struct manager *m, size_t *iter, struct sandbox **ret)
+{
+    void *value;
+
+    while (map_next(&m->sandboxes, iter, NULL, &value)) {
+        *ret = value;
+        if ((*ret)->state != SANDBOX_ABSENT)
+            return true;
+    }
+    return false;
+}
+
+static int not_found(struct manager *m, const char *name, struct err *err)
+{
+    const char **names = xcalloc(m->sandboxes.used + 1, sizeof(*names));
+    const char *near;
+    struct sandbox *sb;
+    size_t n = 0;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (!sb->ephemeral)
+            names[n++] = sb->name;
+    near = strv_nearest(name, names, n);
+    err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", name);
+    if (near)
+        err_hint(err, "Did you mean '%s'?", near);
+    else
+        err_hint(err, "'ripcord ls' shows those that exist, 'ripcord up %s' makes it.", name);
+    free(names);
+    return -ERR_NOT_FOUND;
+}
+
+struct sandbox *manager_find(struct manager *m, const char *name, struct err *err)
+{
+    struct sandbox *sb;
+
+    if (parse_name("sandbox name", name, err) < 0)
+        return NULL;
+    sb = map_get(&m->sandboxes, name);
+    /* One that is about to be made counts: the caller's wish is queued behind that. */
+    if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops)) {
+        not_found(m, name, err);
+        return NULL;
+    }
+    return sb;
+}
+
+struct engine *manager_engine(struct manager *m, const char *name, struct err *err)
+{
+    const char *wanted = name ? name : m->config.default_engine;
+
+    for (size_t i = 0; i < m->config.n_engines; i++)
+        if (STREQ(m->config.engines[i]->ops->name, wanted))
+            return m->config.engines[i];
+    err_set(err, ERR_UNSUPPORTED, "engine '%s' is not available on this machine", wanted);
+    err_hint(err, "'ripcord doctor' says what is missing.");
+    return NULL;
+}
+
+static void tick_idle(struct sandbox *sb)
+{
+    struct op *op;
+
+    if (sb->state != SANDBOX_RUNNING || sb->ops || sb->n_execs || !sb->spec.idle_stop ||
+        time_mono() - sb->idle_since < sb->spec.idle_stop)
+        return;
+    op = op_push(sb, &op_stop);
+    op->grace = sb->m->config.stop_grace;
+    op->why = "idle";
+}
+
+void manager_tick(struct manager *m)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        op_check_deadline(sb);
+        tick_idle(sb);
+    }
+}
+
+/* ---- operations ---- */
+
+/* Before anything is queued: is the document right, does it name an engine that we have? */
+static int check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
+                      struct err *err)
+{
+    bool fresh = !sb || sb->state == SANDBOX_ABSENT;
+    struct sandbox_spec scratch;
+    const char *engine = NULL;
+    int r;
+
+    sandbox_spec_copy(&scratch, fresh ? &m->config.defaults : &sb->spec);
+    r = spec_apply(&scratch, &engine, patch, m->config.mount_roots, err);
+    sandbox_spec_done(&scratch);
+    if (r < 0)
+        return r;
+    return !fresh || manager_engine(m, engine, err) ? 0 : -err->code;
+}
+
+static int check_room(const struct manager *m, struct err *err)
+{
+    if (m->sandboxes.used < SANDBOXES_MAX)
+        return 0;
+    return err_set(err, ERR_LIMIT, "there are %d sandboxes, no more are allowed", SANDBOXES_MAX);
+}
+
+int manager_ensure(struct manager *m, const char *name, const json_t *spec, manager_done_fn done,
+                   void *arg, struct err *err)
+{
+    struct sandbox *sb;
+    struct op *op;
+    int r;
+
+    r = parse_name("sandbox name", name, err);
+    if (r < 0)
+        return r;
+    sb = map_get(&m->sandboxes, name);
+    r = check_spec(m, sb, spec, err);
+    if (r >= 0 && !sb)
+        r = check_room(m, err);
+    if (r < 0)
+        return r;
+    if (sb && sb->ephemeral)
+        return err_set(err, ERR_CONFLICT, "sandbox '%s' belongs to a 'run'", name);
+    if (!sb)
+        sb = sandbox_new(m, name);
+    op = op_last(sb);
+    if (!op || op->type != &op_ensure || op->existing || !json_equal(op->patch, spec)) {
+        op = op_push(sb, &op_ensure);
+        op->patch = json_deep_copy(spec);
+    }
+    op_wait(op, done, arg);
+    return 0;
+}
+
+int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_done_fn done,
+                 void *arg, struct err *err)
+{
+    struct sandbox *sb = manager_find(m, name, err);
+    struct op *op;
+
+    if (!sb)
+        return -err->code;
+    op = op_last(sb);
+    if (!op || op->type != &op_stop) {
+        op = op_push(sb, &op_stop);
+        op->grace = grace;
+        op->why = "stopped on request";
+    }
+    op_wait(op, done, arg);
+    return 0;
+}
+
+int manager_remove(struct manager *m, const char *name, bool force, manager_done_fn done, void *arg,
+                   struct err *err)
+{
+    struct sandbox *sb = manager_find(m, name, err);
+    struct op *op;
+
+    if (!sb)
+        return -err->code;
+    op = op_last(sb);
+    if (!op || op->type != &op_remove || (force && !op->force)) {
+        op = op_push(sb, &op_remove);
+        op->force = force;
+    }
+    op_wait(op, done, arg);
+    return 0;
+}
+
+int manager_pause(struct manager *m, const char *name, bool on, manager_done_fn done, void *arg,
+                  struct err *err)
+{
+    struct sandbox *sb = manager_find(m, name, err);
+    struct op *op;
+
+    if (!sb)
+        return -err->code;
+    op = op_push(sb, &op_pause);
+    op->on = on;
+    op_wait(op, done, arg);
+    return 0;
+}
+
+/* ---- exec and run ---- */
+
+static void exec_ready(void *arg, const struct err *err, const struct sandbox *sb,
+                       enum manager_action action)
+{
+    struct exec *x = arg;
+
+    (void)action;
+    if (!err && sb->link)
+        exec_launch(x);
+    else if (err)
+        exec_fail(x, err);
+    else
+        exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"});
+    exec_unref(x);
+}
+
+int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
+                 struct err *err)
+{
+    struct sandbox *sb = manager_find(m, name, err);
+    struct op *op;
+    int r;
+
+    if (!sb)
+        return -err->code;
+    if (sb->state == SANDBOX_PAUSED && !sb->ops) {
+        err_set(err, ERR_CONFLICT, "sandbox '%s' is paused", name);
+        return err_hint(err, "Resume it first: 'ripcord resume %s'.", name);
+    }
+    r = exec_new(sb, req, ret, err);
+    if (r < 0)
+        return r;
+    if (sb->state == SANDBOX_RUNNING && sb->link && !sb->ops) {
+        exec_launch(*ret); /* its news come from the loop: the caller has time to add a watch */
+        return 0;
+    }
+    op = op_push(sb, &op_ensure);
+    op->existing = true;
+    op_wait(op, exec_ready, exec_ref(*ret));
+    return 0;
+}
+
+int manager_run(struct manager *m, const json_t *spec, struct exec_request *req, struct exec **ret,
+                struct err *err)
+{
+    char id[SANDBOX_ID_LEN + 1], name[SANDBOX_NAME_SIZE];
+    struct sandbox *sb;
+    struct op *op;
+    int r;
+
+    r = check_spec(m, NULL, spec, err);
+    if (r >= 0)
+        r = check_room(m, err);
+    if (r >= 0)
+        r = random_hex(id, err);
+    if (r < 0)
+        return r;
+    snprintf(name, sizeof(name), "run-%s", id);
+    sb = sandbox_new(m, name);
+    memcpy(sb->id, id, sizeof(sb->id));
+    sb->ephemeral = true;
+    r = exec_new(sb, req, ret, err);
+    if (r < 0) {
+        sandbox_free(sb);
+        return r;
+    }
+    op = op_push(sb, &op_ensure);
+    op->patch = json_deep_copy(spec);
+    op_wait(op, exec_ready, exec_ref(*ret));
+    return 0;
+}

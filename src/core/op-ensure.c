@@ -1,0 +1,247 @@
+/*
+ * ensure: create, start, re-create or leave alone.
+ *
+ *   absent           create+start in one trip to the engine   created    (failure: nothing is left)
+ *   stopped, same    start                                    started
+ *   stopped, other   create (new root, /home stays), start    recreated
+ *   running, same    nothing                                  unchanged
+ *   running, other   down, clean up, create, start            recreated  (conflict with live execs)
+ *   paused, same     resume                                   started
+ */
+#include "base/cleanup.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+#include "core/manager-internal.h"
+#include "core/spec.h"
+
+static void fill_request(const struct op *op, struct box_request *req)
+{
+    const struct sandbox *sb = op->sb;
+
+    *req = (struct box_request){.ephemeral = sb->ephemeral};
+    snprintf(req->id, sizeof(req->id), "%s", sb->id);
+    snprintf(req->name, sizeof(req->name), "%s", sb->name);
+    snprintf(req->hash, sizeof(req->hash), "%s", sb->hash);
+    req->spec = sb->spec; /* shallow: the engine copies before it returns */
+}
+
+/* The engine undid the start; what is left is a stopped sandbox, or none when it was new. */
+static void start_failed(struct op *op, const struct err *err)
+{
+    struct sandbox *sb = op->sb;
+
+    /* A root that is half re-created must not pass for one of this spec at the next try. */
+    if (op->action == ACTION_RECREATED)
+        sandbox_forget_hash(sb);
+    sandbox_set_state(sb, op->action == ACTION_CREATED ? SANDBOX_ABSENT : SANDBOX_FAILED, err->msg,
+                      NULL);
+    op_fail(op, err);
+}
+
+static void started(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+    struct sandbox *sb = op->sb;
+
+    if (err) {
+        start_failed(op, err);
+        return;
+    }
+    sb->want_running = true;
+    sandbox_link(sb, box);
+    sandbox_set_state(sb, SANDBOX_RUNNING, NULL, NULL);
+    op_done(op, op->action);
+}
+
+static void recreated(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+    struct box_request req;
+
+    if (err) {
+        start_failed(op, err);
+        return;
+    }
+    (void)box;
+    fill_request(op, &req);
+    engine_start(op->sb->engine, &req, started, op);
+}
+
+/* The wanted spec becomes the sandbox's, in memory and on disk, before the engine sees it. */
+static int take_spec(struct op *op, struct err *err)
+{
+    struct sandbox *sb = op->sb;
+
+    sandbox_spec_done(&sb->spec);
+    sb->spec = op->want;
+    op->want = (struct sandbox_spec){0};
+    memcpy(sb->hash, op->want_hash, sizeof(sb->hash));
+    return sandbox_set_state(sb, SANDBOX_CREATING, NULL, err);
+}
+
+static void create_new(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+    struct box_request req;
+
+    op->action = ACTION_CREATED;
+    sb->created_at = time_wall();
+    sb->next_seq = 1;
+    sb->want_running = true;
+    if (sandbox_make_id(sb, &err) < 0 || take_spec(op, &err) < 0) {
+        op_fail(op, &err);
+        return;
+    }
+    fill_request(op, &req);
+    engine_create_start(sb->engine, &req, started, op);
+}
+
+static void create_again(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct box_request req;
+
+    op->action = ACTION_RECREATED;
+    if (take_spec(op, &err) < 0) {
+        op_fail(op, &err);
+        return;
+    }
+    fill_request(op, &req);
+    /* Not create_start: its undo would remove /home/agent as well. */
+    engine_create(op->sb->engine, &req, recreated, op);
+}
+
+static void start_again(struct op *op)
+{
+    struct box_request req;
+
+    op->action = ACTION_STARTED;
+    fill_request(op, &req);
+    engine_start(op->sb->engine, &req, started, op);
+}
+
+static void replace_cleaned(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+
+    (void)box;
+    if (err) {
+        sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
+        op_fail(op, err);
+        return;
+    }
+    sandbox_set_state(op->sb, SANDBOX_STOPPED, "to be re-created", NULL);
+    create_again(op);
+}
+
+static void replace_down(struct op *op)
+{
+    engine_cleanup(op->sb->engine, op->sb->id, replace_cleaned, op);
+}
+
+static void replace_running(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    if (sb->n_execs) {
+        err_set(&err, ERR_CONFLICT, "sandbox '%s' runs %u exec(s) and its spec differs", sb->name,
+                sb->n_execs);
+        err_hint(&err, "It is re-created only when idle: wait for them, or stop it first.");
+        op_fail(op, &err);
+        return;
+    }
+    sandbox_set_state(sb, SANDBOX_STOPPING, "to be re-created", NULL);
+    op_down(op, sb->m->config.stop_grace, replace_down);
+}
+
+static void resumed(void *arg, const struct err *err, int fd)
+{
+    struct op *op = arg;
+
+    fd_close(fd);
+    if (err) {
+        op_fail(op, err);
+        return;
+    }
+    sandbox_set_state(op->sb, SANDBOX_RUNNING, NULL, NULL);
+    op_done(op, ACTION_STARTED);
+}
+
+/* Limits that are now asked for by name must hold, even when their figures have not changed. */
+static int keep_asked(struct op *op, struct err *err)
+{
+    struct sandbox *sb = op->sb;
+    uint32_t added = op->want.asked & ~sb->spec.asked;
+
+    if (!added)
+        return 0;
+    if (added & sb->unenforced)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "sandbox '%s': a limit that is asked for cannot be enforced on this machine",
+                       sb->name);
+    sb->spec.asked |= added;
+    return sandbox_save(sb, err);
+}
+
+static int wanted(struct op *op, struct err *err)
+{
+    struct sandbox *sb = op->sb;
+    const struct manager_config *c = &sb->m->config;
+    const char *engine = NULL;
+    bool absent = sb->state == SANDBOX_ABSENT;
+    int r;
+
+    if (absent && op->existing)
+        return err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", sb->name);
+    sandbox_spec_copy(&op->want, absent ? &c->defaults : &sb->spec);
+    r = op->patch ? spec_apply(&op->want, &engine, op->patch, c->mount_roots, err) : 0;
+    if (r < 0)
+        return r;
+    if (absent) {
+        sb->engine = manager_engine(sb->m, engine, err);
+        if (!sb->engine)
+            return -err->code;
+    } else if (engine && !STREQ(engine, sb->engine->ops->name)) {
+        err_set(err, ERR_CONFLICT, "sandbox '%s' is on engine '%s', not '%s'", sb->name,
+                sb->engine->ops->name, engine);
+        return err_hint(err, "A sandbox does not change engines: remove it first.");
+    }
+    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
+    return 0;
+}
+
+static void ensure_same(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    if (keep_asked(op, &err) < 0)
+        op_fail(op, &err);
+    else if (sb->state == SANDBOX_PAUSED)
+        engine_link_pause(sb->link, false, resumed, op);
+    else if (sb->state == SANDBOX_RUNNING)
+        op_done(op, ACTION_UNCHANGED);
+    else
+        start_again(op);
+}
+
+static void ensure_run(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    if (wanted(op, &err) < 0)
+        op_fail(op, &err);
+    else if (sb->state == SANDBOX_ABSENT)
+        create_new(op);
+    else if (STREQ(sb->hash, op->want_hash) && sb->state != SANDBOX_CREATING)
+        ensure_same(op);
+    else if (sb->link)
+        replace_running(op);
+    else
+        create_again(op);
+}
+
+const struct op_type op_ensure = {"ensure", ensure_run};

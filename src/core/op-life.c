@@ -1,0 +1,166 @@
+/*
+ * stop, remove, pause and resume, and the reclaim after a supervisor that ended by itself.
+ */
+#include "base/cleanup.h"
+#include "core/manager-internal.h"
+
+/* ---- stop ---- */
+
+static void stop_cleaned(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+
+    (void)box;
+    if (err) {
+        sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
+        op_fail(op, err);
+        return;
+    }
+    sandbox_set_state(op->sb, SANDBOX_STOPPED, op->why, NULL);
+    op_done(op, ACTION_UNCHANGED);
+}
+
+static void stop_down(struct op *op)
+{
+    engine_cleanup(op->sb->engine, op->sb->id, stop_cleaned, op);
+}
+
+static int absent_error(const struct sandbox *sb, struct err *err)
+{
+    return err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", sb->name);
+}
+
+static void stop_run(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    if (sb->state == SANDBOX_ABSENT) {
+        absent_error(sb, &err);
+        op_fail(op, &err);
+        return;
+    }
+    sb->want_running = false;
+    if (sb->state == SANDBOX_STOPPED) {
+        op_done(op, ACTION_UNCHANGED);
+        return;
+    }
+    if (sb->link)
+        sandbox_set_state(sb, SANDBOX_STOPPING, op->why, NULL);
+    op_down(op, op->grace, stop_down);
+}
+
+const struct op_type op_stop = {"stop", stop_run};
+
+/* ---- remove: legal from every state ---- */
+
+static void removed(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+
+    (void)box;
+    if (err) {
+        sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
+        op_fail(op, err);
+        return;
+    }
+    sandbox_set_state(op->sb, SANDBOX_ABSENT, NULL, NULL);
+    op_done(op, ACTION_UNCHANGED);
+}
+
+static void remove_down(struct op *op)
+{
+    engine_remove(op->sb->engine, op->sb->id, removed, op);
+}
+
+static void remove_run(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    if (sb->state == SANDBOX_ABSENT) {
+        absent_error(sb, &err);
+        op_fail(op, &err);
+        return;
+    }
+    if (sb->n_execs && !op->force) {
+        err_set(&err, ERR_CONFLICT, "sandbox '%s' runs %u exec(s)", sb->name, sb->n_execs);
+        err_hint(&err, "Wait for them, or remove it with force ('ripcord rm -f').");
+        op_fail(op, &err);
+        return;
+    }
+    sandbox_set_state(sb, SANDBOX_REMOVING, NULL, NULL);
+    op_down(op, 0, remove_down);
+}
+
+const struct op_type op_remove = {"remove", remove_run};
+
+/* ---- pause and resume ---- */
+
+static void paused(void *arg, const struct err *err, int fd)
+{
+    struct op *op = arg;
+
+    fd_close(fd);
+    if (err) {
+        op_fail(op, err);
+        return;
+    }
+    sandbox_set_state(op->sb, op->on ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL, NULL);
+    op_done(op, ACTION_UNCHANGED);
+}
+
+static void pause_run(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+    enum sandbox_state from = op->on ? SANDBOX_RUNNING : SANDBOX_PAUSED;
+    enum sandbox_state to = op->on ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+
+    if (sb->state == to) {
+        op_done(op, ACTION_UNCHANGED);
+        return;
+    }
+    if (sb->state != from || !sb->link)
+        err_set(&err, ERR_CONFLICT, "sandbox '%s' is %s, not %s", sb->name,
+                sandbox_state_name(sb->state), sandbox_state_name(from));
+    else if (!(sb->engine->caps & ENGINE_CAP_PAUSE))
+        err_set(&err, ERR_UNSUPPORTED, "engine '%s' cannot pause on this machine",
+                sb->engine->ops->name);
+    if (err.code) {
+        op_fail(op, &err);
+        return;
+    }
+    engine_link_pause(sb->link, op->on, paused, op);
+}
+
+const struct op_type op_pause = {"pause", pause_run};
+
+/* ---- reclaim: the supervisor has gone without being asked ---- */
+
+static void reclaimed(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+
+    (void)box;
+    if (err) {
+        sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
+        op_fail(op, err);
+        return;
+    }
+    op_done(op, ACTION_UNCHANGED);
+}
+
+static void reclaim_run(struct op *op)
+{
+    struct sandbox *sb = op->sb;
+
+    /* An operation before us may have seen to it, or even started it again. */
+    if (sb->link || sb->state == SANDBOX_ABSENT) {
+        op_done(op, ACTION_UNCHANGED);
+        return;
+    }
+    engine_cleanup(sb->engine, sb->id, reclaimed, op);
+}
+
+const struct op_type op_reclaim = {"reclaim", reclaim_run};

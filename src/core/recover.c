@@ -1,0 +1,364 @@
+/*
+ * Recovery at the start: what the store remembers against what lives.
+ *
+ * For each stored sandbox an operation asks the engine for its supervisor and adopts it, or marks
+ * the sandbox stopped and takes its run's leftovers away; execs that ended meanwhile get the record
+ * that their supervisor left. Ephemeral ones are removed: whoever ran them is gone. Objects of our
+ * root that no row knows are removed too. A few at a time, in the background: a request for a
+ * sandbox that has not had its turn pulls it forward, because its queue begins with the recovery.
+ */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "core/exec-internal.h"
+#include "core/manager-internal.h"
+#include "core/spec.h"
+#include "net/loop.h"
+
+enum { RECOVER_AT_ONCE = 16, ORPHANS_AT_ONCE = 4 };
+
+struct waiter {
+    struct waiter *next;
+    manager_fn fn;
+    void *arg;
+};
+
+struct orphan_job {
+    struct recovery *r;
+    struct engine *engine;
+};
+
+struct recovery {
+    struct manager *m;
+    size_t pending; /* sandboxes whose state is not known yet */
+    char **names;   /* of those to be looked at, in turn */
+    size_t next_name;
+    char **unread; /* ids of rows that we could not make sense of: not ours to remove */
+    unsigned due;  /* deferred calls that will come */
+    struct waiter *waiters;
+    char **orphans; /* ids still to be removed */
+    struct engine **orphan_engines;
+    size_t n_orphans, next_orphan;
+};
+
+static void tell_waiters(struct recovery *r)
+{
+    while (!r->pending && r->waiters) {
+        struct waiter *w = r->waiters;
+
+        r->waiters = w->next;
+        w->fn(w->arg);
+        free(w);
+    }
+}
+
+static void free_now(struct recovery *r)
+{
+    while (r->waiters) {
+        struct waiter *w = r->waiters;
+
+        r->waiters = w->next;
+        free(w);
+    }
+    strv_free(r->names);
+    strv_free(r->unread);
+    strv_free(r->orphans);
+    free(r->orphan_engines);
+    free(r);
+}
+
+/* A deferred call has come: false when the manager has gone since (the last one then frees). */
+static bool take_turn(struct recovery *r)
+{
+    r->due--;
+    if (r->m)
+        return true;
+    if (!r->due)
+        free_now(r);
+    return false;
+}
+
+static void defer(struct recovery *r, loop_fn fn)
+{
+    r->due++;
+    loop_defer(r->m->loop, fn, r);
+}
+
+static void tell_later(void *arg)
+{
+    if (take_turn(arg))
+        tell_waiters(arg);
+}
+
+void recovery_wait(struct recovery *r, manager_fn fn, void *arg)
+{
+    struct waiter *w = xnew0(struct waiter), **at = &r->waiters;
+
+    w->fn = fn;
+    w->arg = arg;
+    while (*at)
+        at = &(*at)->next;
+    *at = w;
+    if (!r->pending)
+        defer(r, tell_later);
+}
+
+static void look_at_next(struct recovery *r)
+{
+    struct sandbox *sb;
+
+    while (r->names && r->names[r->next_name]) {
+        sb = map_get(&r->m->sandboxes, r->names[r->next_name++]);
+        /* Its turn may have come already, because somebody asked for it. */
+        if (sb && sb->ops && sb->ops->type == &op_recover && !sb->ops->running) {
+            op_kick(sb);
+            return;
+        }
+    }
+}
+
+static void recovery_done_one(struct recovery *r)
+{
+    r->pending--;
+    look_at_next(r);
+    tell_waiters(r);
+}
+
+void recovery_free(struct recovery *r)
+{
+    if (!r)
+        return;
+    r->m = NULL;
+    if (!r->due)
+        free_now(r);
+}
+
+/* ---- one sandbox ---- */
+
+static void adopt_open_exec(void *arg, const struct store_exec *row)
+{
+    exec_adopt(arg, row);
+}
+
+/* After this each open exec is either live, or ended with the record on disk or engine_lost. */
+static void settle_execs(struct sandbox *sb)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (store_exec_each_open(sb->m->store, sb->id, adopt_open_exec, sb, &err) < 0)
+        manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
+    for (struct exec *x = sb->execs, *next; x; x = next) {
+        struct end_record rec;
+
+        next = x->next;
+        if (x->seq && exec_read_end(x->exec_root, sb->id, x->id, &rec, NULL) >= 0)
+            exec_on_ended(sb, x->id, &rec);
+    }
+    if (!sb->link)
+        exec_all_lost(sb);
+}
+
+static void recover_finish(struct op *op, enum sandbox_state state, const char *why)
+{
+    struct recovery *r = op->sb->m->recovery;
+
+    if (op->sb->state != state)
+        sandbox_set_state(op->sb, state, why, NULL);
+    op_done(op, ACTION_UNCHANGED);
+    recovery_done_one(r);
+}
+
+static void recover_cleaned(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+    struct sandbox *sb = op->sb;
+
+    (void)box;
+    settle_execs(sb);
+    if (err) {
+        recover_finish(op, SANDBOX_FAILED, err->msg);
+    } else if (sb->state == SANDBOX_CREATING) {
+        sandbox_forget_hash(sb);
+        recover_finish(op, SANDBOX_FAILED, "the daemon ended while it was being created");
+    } else {
+        recover_finish(op, SANDBOX_STOPPED, op->why);
+    }
+}
+
+static void recover_connected(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+    struct sandbox *sb = op->sb;
+
+    if (err && err->code == ERR_NOT_FOUND) {
+        engine_cleanup(sb->engine, sb->id, recover_cleaned, op);
+        return;
+    }
+    if (err) { /* it may well live: nothing is touched but by the user's word */
+        manager_warn(sb->m, "sandbox %s cannot be reached: %s", sb->name, err->msg);
+        recover_finish(op, SANDBOX_FAILED, err->msg);
+        return;
+    }
+    sandbox_link(sb, box);
+    settle_execs(sb);
+    recover_finish(op, box->state == BOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL);
+}
+
+static void recover_run(struct op *op)
+{
+    struct sandbox *sb = op->sb;
+    struct recovery *r = sb->m->recovery;
+
+    if (sb->ephemeral || sb->state == SANDBOX_REMOVING) {
+        op_push_front(sb, &op_remove)->force = true;
+        op_done(op, ACTION_UNCHANGED);
+        recovery_done_one(r);
+        return;
+    }
+    op->why = "found gone when the daemon started";
+    engine_connect(sb->engine, sb->id, recover_connected, op);
+}
+
+const struct op_type op_recover = {"recover", recover_run};
+
+/* ---- the store's rows ---- */
+
+static void load_row(void *arg, const struct store_sandbox *row)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct manager *m = arg;
+    struct engine *engine = manager_engine(m, row->engine, &err);
+    struct sandbox_spec spec;
+    struct sandbox *sb;
+
+    if (!engine || spec_from_text(row->spec, &spec, &err) < 0) {
+        manager_warn(m, "sandbox %s is left alone: %s", row->name, err.msg);
+        strv_add(&m->recovery->unread, row->id);
+        return;
+    }
+    sb = sandbox_new(m, row->name);
+    snprintf(sb->id, sizeof(sb->id), "%s", row->id);
+    snprintf(sb->hash, sizeof(sb->hash), "%s", row->hash);
+    sb->engine = engine;
+    sb->spec = spec;
+    sb->ephemeral = row->ephemeral;
+    sb->stored = true;
+    sb->want_running = STREQ(row->wanted, "running");
+    sb->since = row->since;
+    sb->created_at = row->created_at;
+    sb->reason = row->reason ? xstrdup(row->reason) : NULL;
+    sb->state = sandbox_state_parse(row->state);
+    if (sb->state == SANDBOX_STATE_MAX || sb->state == SANDBOX_ABSENT)
+        sb->state = SANDBOX_FAILED;
+    op_push_lazy(sb, &op_recover);
+    strv_add(&m->recovery->names, sb->name);
+    m->recovery->pending++;
+}
+
+static void load_seqs(struct manager *m)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        uint64_t last = 0;
+
+        store_exec_last_seq(m->store, sb->id, &last, NULL);
+        sb->next_seq = last + 1;
+    }
+}
+
+/* ---- orphans ---- */
+
+static void orphan_next(struct recovery *r);
+
+static void orphan_removed(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct recovery *r = arg;
+
+    (void)box;
+    r->m->loose--;
+    if (err)
+        manager_warn(r->m, "leftover is not removed, the next start tries again: %s", err->msg);
+    orphan_next(r);
+}
+
+static void orphan_next(struct recovery *r)
+{
+    size_t i = r->next_orphan;
+
+    if (i >= r->n_orphans || r->m->closing)
+        return;
+    r->next_orphan++;
+    r->m->loose++;
+    log_debug("removing leftover %s", r->orphans[i]);
+    engine_remove(r->orphan_engines[i], r->orphans[i], orphan_removed, r);
+}
+
+static bool is_ours(struct manager *m, const char *id)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (STREQ(sb->id, id))
+            return true;
+    return strv_contains(m->recovery->unread, id);
+}
+
+static void orphans_listed(void *arg, const struct err *err, char **ids)
+{
+    struct orphan_job *job = arg;
+    struct recovery *r = job->r;
+    size_t before = r->n_orphans;
+
+    r->m->loose--;
+    if (err)
+        manager_warn(r->m, "leftovers of engine '%s' cannot be listed: %s", job->engine->ops->name,
+                     err->msg);
+    for (char **p = err ? NULL : ids; p && *p; p++) {
+        if (is_ours(r->m, *p))
+            continue;
+        strv_add(&r->orphans, *p);
+        r->orphan_engines =
+            xreallocarray(r->orphan_engines, r->n_orphans + 1, sizeof(*r->orphan_engines));
+        r->orphan_engines[r->n_orphans++] = job->engine;
+    }
+    for (size_t i = before; i < r->n_orphans && i < before + ORPHANS_AT_ONCE; i++)
+        orphan_next(r);
+    free(job);
+}
+
+static void find_orphans(void *arg)
+{
+    struct recovery *r = arg;
+
+    if (!take_turn(r) || r->m->closing)
+        return;
+    for (size_t i = 0; i < r->m->config.n_engines; i++) {
+        struct orphan_job *job = xnew0(struct orphan_job);
+
+        job->r = r;
+        job->engine = r->m->config.engines[i];
+        r->m->loose++;
+        engine_list(job->engine, orphans_listed, job);
+    }
+}
+
+int recovery_start(struct manager *m, struct err *err)
+{
+    struct recovery *r = xnew0(struct recovery);
+    int n;
+
+    r->m = m;
+    m->recovery = r;
+    n = store_sandbox_each(m->store, load_row, m, err);
+    if (n < 0)
+        return err_wrap(err, "load sandboxes");
+    load_seqs(m);
+    for (int i = 0; i < RECOVER_AT_ONCE; i++)
+        look_at_next(r);
+    defer(r, find_orphans);
+    return 0;
+}

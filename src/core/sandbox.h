@@ -1,0 +1,77 @@
+/*
+ * A live sandbox as the manager holds it. Others read the fields and change nothing: every change
+ * of state goes through sandbox_set_state(), every operation through manager.h.
+ *
+ * The moves between states (any state may become `removing`; `absent` is never shown):
+ *
+ *   absent -> creating -> running <-> paused
+ *                |          |           |
+ *                v          v           v
+ *             absent     stopping -> stopped -> running | creating (re-create)
+ *                           |           ^
+ *                           v           |
+ *                         failed -------+     removing -> absent | failed
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+enum { SANDBOX_ID_LEN = 16, SANDBOX_NAME_SIZE = 64 };
+
+enum sandbox_state {
+    SANDBOX_ABSENT,
+    SANDBOX_CREATING,
+    SANDBOX_RUNNING,
+    SANDBOX_PAUSED,
+    SANDBOX_STOPPING,
+    SANDBOX_STOPPED,
+    SANDBOX_REMOVING,
+    SANDBOX_FAILED,
+    SANDBOX_STATE_MAX,
+};
+
+struct manager;
+struct exec;
+struct op;
+
+struct sandbox {
+    struct manager *m;
+    char id[SANDBOX_ID_LEN + 1];
+    char name[SANDBOX_NAME_SIZE];
+    struct engine *engine; /* borrowed from the manager */
+    struct sandbox_spec spec;
+    char hash[65];
+    bool ephemeral;
+    bool stored; /* has a row */
+    bool want_running;
+    enum sandbox_state state;
+    uint64_t since, created_at; /* wall clock */
+    char *reason;               /* why it is in this state, or NULL */
+    uint32_t unenforced;        /* enum spec_limit bits */
+    struct engine_link *link;   /* while its supervisor lives */
+    struct exec *execs;         /* live ones */
+    unsigned n_execs;
+    uint64_t next_seq;
+    uint64_t idle_since; /* time_mono() when the last exec ended or it came up */
+    struct op *ops;      /* serial queue: the first one runs */
+    bool kicked;         /* a turn of the queue is due */
+};
+
+const char *sandbox_state_name(enum sandbox_state s);
+enum sandbox_state sandbox_state_parse(const char *name); /* SANDBOX_STATE_MAX: unknown */
+bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to);
+
+/*
+ * The one way to change state: checks the table, saves the row, tells the manager's hook. The
+ * saving of a *new* row is part of the deal (failure leaves the state as it was); later, memory
+ * follows the kernel even when the disk does not, and the hook is warned.
+ */
+int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why, struct err *err);
+
+/* Writes the whole row (spec, hash, state). */
+int sandbox_save(struct sandbox *sb, struct err *err);
+/* Makes the next ensure re-create it, whatever its spec. */
+void sandbox_forget_hash(struct sandbox *sb);

@@ -1,0 +1,125 @@
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "core/manager-internal.h"
+#include "core/spec.h"
+
+static const char *const state_names[] = {
+    [SANDBOX_ABSENT] = "absent",     [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",
+    [SANDBOX_PAUSED] = "paused",     [SANDBOX_STOPPING] = "stopping", [SANDBOX_STOPPED] = "stopped",
+    [SANDBOX_REMOVING] = "removing", [SANDBOX_FAILED] = "failed",
+};
+
+#define TO(state) (1U << SANDBOX_##state)
+
+/* Row: from; bits: where it may go. */
+static const uint32_t moves[] = {
+    [SANDBOX_ABSENT] = TO(CREATING),
+    [SANDBOX_CREATING] = TO(RUNNING) | TO(ABSENT) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
+    [SANDBOX_RUNNING] = TO(PAUSED) | TO(STOPPING) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
+    [SANDBOX_PAUSED] = TO(RUNNING) | TO(STOPPING) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
+    [SANDBOX_STOPPING] = TO(STOPPED) | TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(REMOVING),
+    [SANDBOX_STOPPED] =
+        TO(CREATING) | TO(RUNNING) | TO(PAUSED) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
+    [SANDBOX_REMOVING] = TO(ABSENT) | TO(FAILED) | TO(REMOVING),
+    [SANDBOX_FAILED] =
+        TO(CREATING) | TO(RUNNING) | TO(PAUSED) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
+};
+
+const char *sandbox_state_name(enum sandbox_state s)
+{
+    return state_names[s];
+}
+
+enum sandbox_state sandbox_state_parse(const char *name)
+{
+    for (int s = 0; s < SANDBOX_STATE_MAX; s++)
+        if (STREQ(state_names[s], name))
+            return (enum sandbox_state)s;
+    return SANDBOX_STATE_MAX;
+}
+
+bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to)
+{
+    return (moves[from] & (1U << to)) != 0;
+}
+
+static const char *wanted_name(const struct sandbox *sb)
+{
+    return sb->want_running ? "running" : "stopped";
+}
+
+int sandbox_save(struct sandbox *sb, struct err *err)
+{
+    _cleanup_free_ char *spec = spec_to_text(&sb->spec);
+    const struct store_sandbox row = {
+        .id = sb->id,
+        .name = sb->name,
+        .engine = sb->engine->ops->name,
+        .spec = spec,
+        .hash = sb->hash,
+        .ephemeral = sb->ephemeral,
+        .wanted = wanted_name(sb),
+        .state = sandbox_state_name(sb->state),
+        .reason = sb->reason,
+        .since = sb->since,
+        .created_at = sb->created_at,
+    };
+    int r = store_sandbox_put(sb->m->store, &row, err);
+
+    if (r >= 0)
+        sb->stored = true;
+    return r;
+}
+
+void sandbox_forget_hash(struct sandbox *sb)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    sb->hash[0] = '\0';
+    if (sandbox_save(sb, &err) < 0)
+        manager_warn(sb->m, "sandbox %s: not saved: %s", sb->name, err.msg);
+}
+
+static int save_state(struct sandbox *sb, struct err *err)
+{
+    if (sb->state == SANDBOX_CREATING)
+        return sandbox_save(sb, err);
+    if (!sb->stored)
+        return 0;
+    if (sb->state == SANDBOX_ABSENT) {
+        sb->stored = false;
+        return store_sandbox_delete(sb->m->store, sb->id, err);
+    }
+    return store_sandbox_set_state(sb->m->store, sb->id, wanted_name(sb),
+                                   sandbox_state_name(sb->state), sb->since, sb->reason, err);
+}
+
+int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why, struct err *err)
+{
+    _cleanup_err_ struct err save = ERR_INIT;
+    enum sandbox_state from = sb->state;
+
+    if (!sandbox_state_may(from, to))
+        return err_set(err, ERR_CONFLICT, "sandbox '%s' is %s, cannot become %s", sb->name,
+                       sandbox_state_name(from), sandbox_state_name(to));
+    sb->state = to;
+    sb->since = time_wall();
+    free(sb->reason);
+    sb->reason = why ? xstrdup(why) : NULL;
+    if (save_state(sb, &save) < 0) {
+        if (from == SANDBOX_ABSENT) {
+            sb->state = from;
+            return err_move(err, &save);
+        }
+        manager_warn(sb->m, "sandbox %s: state '%s' is not saved: %s", sb->name,
+                     sandbox_state_name(to), save.msg);
+    }
+    log_debug("sandbox %s: %s -> %s%s%s", sb->name, sandbox_state_name(from),
+              sandbox_state_name(to), why ? ": " : "", why ? why : "");
+    if (sb->m->config.on_state)
+        sb->m->config.on_state(sb->m->config.arg, sb, from, to);
+    return 0;
+}

@@ -1,0 +1,74 @@
+/*
+ * The daemon's memory of intents and history: one SQLite file (WAL, synchronous=NORMAL), used on
+ * the loop's thread only. What runs is never read from here: that is the kernel's to say.
+ *
+ * Rows are plain values. Strings of a row that is handed to a callback are borrowed from SQLite and
+ * valid during that call only. State names and JSON texts are opaque here; core gives them meaning.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct store;
+
+/* Opens or makes the file and migrates it. A newer schema, a damaged file or one that is no
+ * database is refused, and the file is left as it is. */
+int store_open(const char *path, struct store **ret, struct err *err);
+void store_close(struct store *s); /* NULL is fine */
+
+/* ---- meta ---- */
+
+/* The id of this root: 16 hex digits, made by the first store_open() and kept for ever. */
+const char *store_root_id(const struct store *s);
+
+/* ---- sandboxes ---- */
+
+struct store_sandbox {
+    const char *id, *name, *engine;
+    const char *spec; /* canonical JSON */
+    const char *hash;
+    bool ephemeral;
+    const char *wanted, *state;
+    const char *reason;         /* NULL: none */
+    uint64_t since, created_at; /* wall clock, microseconds */
+};
+
+typedef void (*store_sandbox_fn)(void *arg, const struct store_sandbox *row);
+
+/* Inserts, or replaces the row of the same id. Another id with the same name is ERR_CONFLICT. */
+int store_sandbox_put(struct store *s, const struct store_sandbox *row, struct err *err);
+int store_sandbox_set_state(struct store *s, const char *id, const char *wanted, const char *state,
+                            uint64_t since, const char *reason, struct err *err);
+int store_sandbox_delete(struct store *s, const char *id, struct err *err); /* and its execs */
+int store_sandbox_each(struct store *s, store_sandbox_fn fn, void *arg, struct err *err);
+
+/* ---- execs ---- */
+
+struct store_exec {
+    const char *id, *sandbox_id;
+    uint64_t seq;        /* counts up within the sandbox */
+    const char *argv;    /* JSON array */
+    const char *options; /* JSON object */
+    const char *state;
+    uint64_t started_at, ended_at; /* 0: not yet */
+    const char *end;               /* JSON object, NULL: not ended */
+};
+
+typedef void (*store_exec_fn)(void *arg, const struct store_exec *row);
+
+int store_exec_add(struct store *s, const struct store_exec *row, struct err *err);
+int store_exec_end(struct store *s, const char *id, const char *state, uint64_t ended_at,
+                   const char *end, struct err *err);
+/* Newest first, at most `limit`. */
+int store_exec_each(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
+                    void *arg, struct err *err);
+int store_exec_each_open(struct store *s, const char *sandbox_id, store_exec_fn fn, void *arg,
+                         struct err *err); /* those without an end */
+/* id "last" is the newest. -ERR_NOT_FOUND when there is none; fn is called at most once. */
+int store_exec_get(struct store *s, const char *sandbox_id, const char *id, store_exec_fn fn,
+                   void *arg, struct err *err);
+int store_exec_last_seq(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
+int store_exec_count(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
