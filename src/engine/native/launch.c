@@ -1,0 +1,365 @@
+/*
+ * The start of a sandbox: a plan, a lease of ids, a socket pair, and a shim spawned from the sealed
+ * memfd, which builds the sandbox and answers READY or why not. The daemon has threads, so it does
+ * nothing itself that needs fork, unshare or setns.
+ *
+ * This is the path that is measured: no fsync, nothing that could be done at open.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/handshake.h"
+#include "engine/native/mounts.h"
+#include "engine/native/native.h"
+#include "shim/plan.h"
+#include "shim/proto.h"
+
+/* Beside SHIM_FD_CONTROL and SHIM_FD_PLAN. The shim knows nothing of it: it lies open in it, and
+ * that is the lease. */
+enum { LEASE_FD = 5, SPAWN_FD_MIN = 16 };
+
+#define UNDO_TIMEOUT (10 * USEC_PER_SEC)
+
+struct launch {
+    struct native_engine *n;
+    const struct box_request *req;
+    int control, control_shim; /* socket pair */
+    int plan, lease, log;
+    uint32_t id_base;
+};
+
+static void launch_done(struct launch *l)
+{
+    fd_close(l->control);
+    fd_close(l->control_shim);
+    fd_close(l->plan);
+    fd_close(l->lease);
+    fd_close(l->log);
+}
+
+/* ---- the plan ---- */
+
+static const char *home_of(const char *user)
+{
+    bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
+
+    return root ? "/root" : "/home/agent";
+}
+
+static char **environment(const struct sandbox_spec *spec)
+{
+    char **env = NULL;
+
+    strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    strv_add(&env, "LANG=C.UTF-8");
+    strv_env_set(&env, "HOME", home_of(spec->user));
+    strv_env_set(&env, "USER", spec->user);
+    strv_env_set(&env, "LOGNAME", spec->user);
+    for (char **v = spec->env; v && *v; v++) {
+        const char *eq = strchr(*v, '=');
+        _cleanup_free_ char *key = eq ? xstrndup(*v, (size_t)(eq - *v)) : NULL;
+
+        if (key)
+            strv_env_set(&env, key, eq + 1);
+    }
+    return env;
+}
+
+static int fill_mounts(const struct launch *l, struct plan *p, struct err *err)
+{
+    const struct sandbox_spec *spec = &l->req->spec;
+    const char *const own[] = {l->n->state_dir, l->n->run_dir, NULL};
+
+    if (spec->n_mounts == 0)
+        return 0;
+    p->mounts = xcalloc(spec->n_mounts, sizeof(*p->mounts));
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        struct plan_mount *m = &p->mounts[p->n_mounts++];
+        struct mount_source src;
+        int r;
+
+        m->source = xstrdup(spec->mounts[i].source);
+        m->target = xstrdup(spec->mounts[i].target);
+        m->read_only = spec->mounts[i].read_only;
+        r = mount_source_check(m->source, own, &src, err);
+        if (r < 0)
+            return r;
+        m->dev = src.dev;
+        m->ino = src.ino;
+    }
+    return 0;
+}
+
+static void fill_limits(struct plan *p, const struct sandbox_spec *spec)
+{
+    p->memory = spec->memory;
+    p->cpu_milli = spec->cpu_milli;
+    p->pids = spec->pids;
+    p->nofile = spec->nofile;
+    p->required = spec->asked;
+    p->tmp_size = spec->tmp_size;
+    p->run_size = spec->run_size;
+    p->scratch_size = spec->scratch_size;
+}
+
+static void fill_names(struct plan *p, const struct launch *l)
+{
+    const struct native_engine *n = l->n;
+    const char *id = l->req->id;
+
+    p->sandbox_id = xstrdup(id);
+    p->root_id = xstrdup(n->root_id);
+    p->name = xstrdup(l->req->name);
+    p->hash = xstrdup(l->req->hash);
+    p->run_dir = xasprintf("%s/sandboxes/%s", n->run_dir, id);
+    p->data_dir = xasprintf("%s/sandboxes/%s", n->state_dir, id);
+    p->exec_dir = xasprintf("%s/%s", n->engine.exec_root, id);
+    p->lower_dir = xstrdup(n->lower);
+    p->cgroup_parent = xstrdup(NATIVE_CGROUP_PARENT);
+}
+
+static int make_plan(struct launch *l, struct err *err)
+{
+    const struct sandbox_spec *spec = &l->req->spec;
+    struct plan p = PLAN_INIT;
+    int r;
+
+    fill_names(&p, l);
+    fill_limits(&p, spec);
+    p.image = PLAN_IMAGE_HOST;
+    p.id_base = l->id_base;
+    p.user = xstrdup(spec->user);
+    p.workdir = xstrdup(spec->workdir);
+    p.env = environment(spec);
+    p.journal_budget = l->n->journal_budget;
+    p.ephemeral = l->req->ephemeral;
+    p.network = spec->network == SPEC_NETWORK_NONE ? PLAN_NETWORK_NONE : PLAN_NETWORK_PACKAGES;
+    r = fill_mounts(l, &p, err);
+    if (r >= 0)
+        r = plan_write(&p, &l->plan, err);
+    plan_done(&p);
+    return r;
+}
+
+static int lease_ids(struct launch *l, struct err *err)
+{
+    int r;
+
+    if (!l->n->ranges)
+        return 0;
+    pthread_mutex_lock(&l->n->lock);
+    r = ids_lease(&l->n->ids, &l->id_base, &l->lease, err);
+    pthread_mutex_unlock(&l->n->lock);
+    return r;
+}
+
+/* The folder of this run; what a dead run left there goes first. */
+static int make_run_folder(struct launch *l, const struct deadline *by, struct err *err)
+{
+    const char *id = l->req->id;
+    _cleanup_close_ int dir = -1;
+    int r;
+
+    if (mkdirat(l->n->runs, id, 0700) < 0) {
+        if (errno != EEXIST)
+            return err_sys(err, errno, "make run folder of sandbox '%s'", id);
+        r = native_cleanup(&l->n->engine, id, by, err);
+        if (r < 0)
+            return r;
+        if (mkdirat(l->n->runs, id, 0700) < 0)
+            return err_sys(err, errno, "make run folder of sandbox '%s'", id);
+    }
+    r = dir_open(l->n->runs, id, &dir, err);
+    if (r < 0)
+        return r;
+    if (symlinkat(l->n->lower, dir, "lower") < 0)
+        return err_sys(err, errno, "note the image of sandbox '%s'", id);
+    l->log = openat(dir, "shim.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", id) : 0;
+}
+
+/* ---- spawning ---- */
+
+/*
+ * The child gets fixed low numbers by dup2, one after the other; a source that had one of those
+ * numbers itself would be overwritten on the way.
+ */
+static int raise_fd(int *fd, struct err *err)
+{
+    int high;
+
+    if (*fd < 0 || *fd >= SPAWN_FD_MIN)
+        return 0;
+    high = fcntl(*fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
+    if (high < 0)
+        return err_sys(err, errno, "duplicate a descriptor");
+    fd_close(*fd);
+    *fd = high;
+    return 0;
+}
+
+static int raise_fds(struct launch *l, struct err *err)
+{
+    int *const fds[] = {&l->control_shim, &l->plan, &l->lease, &l->log};
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(fds); i++)
+        r = raise_fd(fds[i], err);
+    return r;
+}
+
+static int spawn_with(struct launch *l, posix_spawn_file_actions_t *fa, posix_spawnattr_t *attr,
+                      pid_t *ret)
+{
+    char path[32];
+    char *argv[] = {(char *)"ripcord-shim", (char *)l->req->id, NULL}, *env[] = {NULL};
+    sigset_t none, all;
+    int r = 0;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", l->n->shim);
+    r |= posix_spawn_file_actions_adddup2(fa, l->n->devnull, STDIN_FILENO);
+    r |= posix_spawn_file_actions_adddup2(fa, l->n->devnull, STDOUT_FILENO);
+    r |= posix_spawn_file_actions_adddup2(fa, l->log, STDERR_FILENO);
+    r |= posix_spawn_file_actions_adddup2(fa, l->control_shim, SHIM_FD_CONTROL);
+    r |= posix_spawn_file_actions_adddup2(fa, l->plan, SHIM_FD_PLAN);
+    if (l->lease >= 0)
+        r |= posix_spawn_file_actions_adddup2(fa, l->lease, LEASE_FD);
+    r |= posix_spawnattr_setsigmask(attr, &none);
+    r |= posix_spawnattr_setsigdefault(attr, &all);
+    r |= posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+                                            POSIX_SPAWN_SETSIGDEF);
+    return r ? ENOMEM : posix_spawn(ret, path, fa, attr, argv, env);
+}
+
+static int spawn_shim(struct launch *l, struct err *err)
+{
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t attr;
+    int pair[2], r;
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    l->control = pair[0];
+    l->control_shim = pair[1];
+    r = raise_fds(l, err);
+    if (r < 0)
+        return r;
+    posix_spawn_file_actions_init(&fa);
+    posix_spawnattr_init(&attr);
+    r = spawn_with(l, &fa, &attr, &pid);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&fa);
+    if (r != 0)
+        return err_sys(err, r, "start ripcord-shim");
+    native_child_add(l->n, l->req->id, pid);
+    l->control_shim = fd_close(l->control_shim); /* else its end would never be seen */
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+/* What the shim wrote to its log, when it ended without a word on its line. */
+static void add_last_words(const struct launch *l, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/shim.log", l->req->id);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    char *line;
+
+    if (file_read(l->n->runs, path, KIB(64), &text, &len, NULL) < 0 || len == 0)
+        return;
+    if (text[len - 1] == '\n')
+        text[len - 1] = '\0';
+    line = strrchr(text, '\n');
+    err_wrap(err, "%.200s", line ? line + 1 : text);
+}
+
+static int await_ready(struct launch *l, const struct deadline *by, struct engine_box *box,
+                       struct err *err)
+{
+    int r;
+
+    r = handshake_hello(l->control, l->req->id, by, box, err);
+    if (r >= 0)
+        r = handshake_ready(l->control, by, box, err);
+    if (r == -ERR_ENGINE)
+        add_last_words(l, err);
+    return r;
+}
+
+static int launch_run(struct launch *l, const struct deadline *by, struct engine_box *box,
+                      struct err *err)
+{
+    int r;
+
+    r = make_run_folder(l, by, err);
+    if (r >= 0)
+        r = lease_ids(l, err);
+    if (r >= 0)
+        r = make_plan(l, err);
+    if (r >= 0)
+        r = spawn_shim(l, err);
+    if (r >= 0)
+        r = await_ready(l, by, box, err);
+    return r;
+}
+
+/* A sandbox that answers must not get a second supervisor over it. */
+static int check_not_running(struct engine *e, const char *id, const struct deadline *by,
+                             struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    struct engine_box box;
+    struct stat st;
+
+    if (fstatat(n->runs, id, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        native_connect(e, id, by, &box, NULL) < 0)
+        return 0;
+    fd_close(box.link_fd);
+    return err_set(err, ERR_CONFLICT, "sandbox '%s' is running", id);
+}
+
+int native_start(struct engine *e, const struct box_request *req, const struct deadline *by,
+                 struct engine_box *ret, struct err *err)
+{
+    struct launch l = {.n = native_of(e),
+                       .req = req,
+                       .control = -1,
+                       .control_shim = -1,
+                       .plan = -1,
+                       .lease = -1,
+                       .log = -1};
+    struct engine_box box = {.link_fd = -1};
+    int r;
+
+    r = check_not_running(e, req->id, by, err);
+    if (r < 0)
+        return r;
+    r = launch_run(&l, by, &box, err);
+    if (r >= 0) {
+        memcpy(box.id, req->id, sizeof(box.id));
+        memcpy(box.hash, req->hash, sizeof(box.hash));
+        box.link_fd = TAKE_FD(l.control);
+        *ret = box;
+    } else {
+        _cleanup_err_ struct err undo = ERR_INIT;
+        struct deadline until = deadline_in(UNDO_TIMEOUT);
+
+        if (native_cleanup(e, req->id, &until, &undo) < 0)
+            log_debug("sandbox %s: undo of a failed start: %s", req->id, undo.msg);
+        err_wrap(err, "start sandbox '%s'", req->name);
+    }
+    launch_done(&l);
+    return r;
+}

@@ -1,0 +1,345 @@
+/*
+ * The native engine: its folders, its capabilities and the files of sandboxes. Starting is in
+ * launch.c, what follows a start in run.c.
+ */
+#include "engine/native/native.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/native/host-image.h"
+#include "engine/native/probe.h"
+#include "engine/spec.h"
+#include "os/cgroup.h"
+#include "os/rmtree.h"
+
+/* ---- open ---- */
+
+static int open_folder(const char *parent, const char *name, int *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", parent, name);
+    int r;
+
+    r = dir_make_all(AT_FDCWD, path, 0700, err);
+    return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
+}
+
+static int open_folders(struct native_engine *n, struct err *err)
+{
+    int r;
+
+    r = open_folder(n->state_dir, "sandboxes", &n->boxes, err);
+    if (r >= 0)
+        r = open_folder(n->state_dir, "execs", &n->execs, err);
+    if (r >= 0)
+        r = open_folder(n->state_dir, "trash", &n->trash, err);
+    if (r >= 0)
+        r = open_folder(n->run_dir, "sandboxes", &n->runs, err);
+    if (r < 0)
+        return r;
+    n->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return n->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
+}
+
+/* Names in a folder that are sandbox ids, added to *ids once each. */
+static int add_ids(int dirfd, char ***ids, struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        int saved = errno;
+
+        fd_close(fd);
+        return err_sys(err, saved, "read a folder of sandboxes");
+    }
+    for (const struct dirent *e; (e = readdir(d));)
+        if (box_id_is_valid(e->d_name) && !strv_contains(*ids, e->d_name))
+            strv_add(ids, e->d_name);
+    return 0;
+}
+
+/* The generations that living runs stand on, and the present one. */
+static int images_in_use(struct native_engine *n, char ***ret, struct err *err)
+{
+    _cleanup_strv_ char **ids = NULL;
+    int r;
+
+    r = add_ids(n->runs, &ids, err);
+    if (r < 0)
+        return r;
+    strv_add(ret, n->lower);
+    for (char **id = ids; id && *id; id++) {
+        _cleanup_free_ char *link = xasprintf("%s/lower", *id);
+        char target[PATH_MAX];
+        ssize_t len = readlinkat(n->runs, link, target, sizeof(target) - 1);
+
+        if (len < 0)
+            continue;
+        target[len] = '\0';
+        strv_add(ret, target);
+    }
+    return 0;
+}
+
+static int open_image(struct native_engine *n, struct err *err)
+{
+    const struct host_image_source src = {.root = "/", .chown_home = n->ranges};
+    _cleanup_free_ char *dir = xasprintf("%s/images/host", n->state_dir);
+    _cleanup_strv_ char **keep = NULL;
+    int r;
+
+    r = host_image_ensure(dir, &src, &n->lower, err);
+    if (r >= 0)
+        r = images_in_use(n, &keep, err);
+    if (r >= 0)
+        host_image_prune(dir, keep);
+    return r;
+}
+
+static int open_ids(struct native_engine *n, struct err *err)
+{
+    static const char *const subids[] = {"/etc/subuid", "/etc/subgid", NULL};
+
+    return n->ranges ? ids_init(&n->ids, IDS_FILE, subids, err) : 0;
+}
+
+static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
+{
+    uint32_t caps = ENGINE_CAP_PTY;
+
+    caps |= unenforced & SPEC_LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
+    caps |= unenforced & SPEC_LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
+    caps |= unenforced & SPEC_LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
+    if (!STREQ(cgroups, "none"))
+        caps |= ENGINE_CAP_PAUSE | ENGINE_CAP_STATS;
+    return caps;
+}
+
+static int open_parts(struct native_engine *n, const struct engine_config *config, struct err *err)
+{
+    _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", config->libexec_dir);
+    const char *cgroups = "none";
+    int r;
+
+    n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
+    n->engine.caps = caps_of(cgroup_probe(&cgroups), cgroups);
+    r = open_folders(n, err);
+    if (r >= 0)
+        r = native_seal_shim(shim, &n->shim, err);
+    if (r >= 0)
+        r = open_ids(n, err);
+    if (r >= 0)
+        r = open_image(n, err);
+    return r;
+}
+
+static void native_close(struct engine *e)
+{
+    struct native_engine *n = e ? native_of(e) : NULL;
+
+    if (!n)
+        return;
+    cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
+    fd_close(n->boxes);
+    fd_close(n->execs);
+    fd_close(n->trash);
+    fd_close(n->runs);
+    fd_close(n->devnull);
+    fd_close(n->shim);
+    ids_done(&n->ids);
+    map_done(&n->children);
+    pthread_mutex_destroy(&n->lock);
+    free(n->engine.exec_root);
+    free(n->state_dir);
+    free(n->run_dir);
+    free(n->root_id);
+    free(n->lower);
+    free(n);
+}
+
+static int native_open(struct engine **ret, const struct engine_config *config, struct err *err)
+{
+    struct native_engine *n = xnew0(struct native_engine);
+    int r;
+
+    n->boxes = n->execs = n->trash = n->runs = n->devnull = n->shim = n->ids.dirfd = -1;
+    pthread_mutex_init(&n->lock, NULL);
+    n->state_dir = xstrdup(config->state_dir);
+    n->run_dir = xstrdup(config->run_dir);
+    n->root_id = xstrdup(config->root_id);
+    n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
+    n->journal_budget = config->journal_budget;
+    snprintf(n->trash_prefix, sizeof(n->trash_prefix), "%llx-", (unsigned long long)time_wall());
+    r = open_parts(n, config, err);
+    if (r < 0) {
+        native_close(&n->engine);
+        return r;
+    }
+    *ret = &n->engine;
+    return 0;
+}
+
+/* ---- files of a sandbox ---- */
+
+/* Out of the way at once, under a name of its own; then deleted. */
+static int discard(struct native_engine *n, int dirfd, const char *name, struct err *err)
+{
+    char trash[64];
+
+    snprintf(trash, sizeof(trash), "%s%u", n->trash_prefix, atomic_fetch_add(&n->discarded, 1));
+    if (renameat(dirfd, name, n->trash, trash) < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "move '%s' to the trash", name);
+    return rmtree(n->trash, trash, err);
+}
+
+/* "hash/name": one symlink is one system call to write and one to read, and never half there. */
+static int write_meta(int dir, const struct box_request *req, struct err *err)
+{
+    char text[sizeof(req->hash) + sizeof(req->name) + 1];
+
+    snprintf(text, sizeof(text), "%s/%s", req->hash, req->name);
+    if (symlinkat(text, dir, "meta") == 0)
+        return 0;
+    if (errno != EEXIST || unlinkat(dir, "meta", 0) < 0 || symlinkat(text, dir, "meta") < 0)
+        return err_sys(err, errno, "note the spec of sandbox '%s'", req->id);
+    return 0;
+}
+
+static bool meta_matches(int dir, const struct box_request *req)
+{
+    char text[sizeof(req->hash) + sizeof(req->name) + 1];
+    size_t want = strlen(req->hash);
+    ssize_t n = readlinkat(dir, "meta", text, sizeof(text) - 1);
+
+    if (n < 0)
+        return false;
+    text[n] = '\0';
+    return strncmp(text, req->hash, want) == 0 && text[want] == '/';
+}
+
+/* Another spec: the root layer belongs to the old one and goes, /home/agent stays. */
+static int renew(struct native_engine *n, const struct box_request *req, struct err *err)
+{
+    _cleanup_close_ int dir = -1;
+    int r;
+
+    r = dir_open(n->boxes, req->id, &dir, err);
+    if (r < 0 || meta_matches(dir, req))
+        return r;
+    r = discard(n, dir, "root", err);
+    return r < 0 ? r : write_meta(dir, req, err);
+}
+
+static int make_new(struct native_engine *n, const struct box_request *req, struct err *err)
+{
+    _cleanup_close_ int dir = -1;
+    int r;
+
+    r = dir_open(n->boxes, req->id, &dir, err);
+    if (r < 0)
+        return r;
+    if (mkdirat(n->execs, req->id, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make journal folder of sandbox '%s'", req->id);
+    return write_meta(dir, req, err);
+}
+
+static int native_create(struct engine *e, const struct box_request *req,
+                         const struct deadline *by _unused_, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    int r;
+
+    if (!STREQ(req->spec.image, "host"))
+        return err_set(err, ERR_NOT_FOUND, "no image '%s' on the native engine", req->spec.image);
+    if (mkdirat(n->boxes, req->id, 0700) < 0) {
+        if (errno != EEXIST)
+            return err_sys(err, errno, "make folder of sandbox '%s'", req->name);
+        return renew(n, req, err);
+    }
+    r = make_new(n, req, err);
+    if (r < 0) {
+        rmtree(n->boxes, req->id, NULL);
+        rmtree(n->execs, req->id, NULL);
+    }
+    return r;
+}
+
+static int native_remove(struct engine *e, const char *id, const struct deadline *by,
+                         struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    int r;
+
+    r = native_cleanup(e, id, by, err);
+    if (r >= 0)
+        r = discard(n, n->boxes, id, err);
+    if (r >= 0)
+        r = discard(n, n->execs, id, err);
+    return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
+}
+
+/* What an earlier daemon was deleting when it ended; what this one deletes just now, on another
+ * worker, is left alone. */
+static void empty_trash(struct native_engine *n)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd = openat(n->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return;
+    }
+    for (const struct dirent *e; (e = readdir(d));) {
+        _cleanup_err_ struct err err = ERR_INIT;
+
+        if (e->d_name[0] == '.' ||
+            strncmp(e->d_name, n->trash_prefix, strlen(n->trash_prefix)) == 0)
+            continue;
+        if (rmtree(n->trash, e->d_name, &err) < 0)
+            log_debug("trash: %s", err.msg);
+    }
+}
+
+static int native_list(struct engine *e, const struct deadline *by _unused_, char ***ret,
+                       struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    _cleanup_strv_ char **ids = NULL, **groups = NULL;
+    int r;
+
+    empty_trash(n);
+    r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
+    if (r >= 0)
+        r = add_ids(n->boxes, &ids, err);
+    if (r >= 0)
+        r = add_ids(n->runs, &ids, err);
+    if (r >= 0)
+        r = add_ids(n->execs, &ids, err);
+    if (r < 0)
+        return r;
+    for (char **g = groups; g && *g; g++)
+        if (box_id_is_valid(*g) && !strv_contains(ids, *g))
+            strv_add(&ids, *g);
+    *ret = TAKE_PTR(ids);
+    return 0;
+}
+
+const struct engine_ops engine_native_ops = {
+    .name = "native",
+    .open = native_open,
+    .close = native_close,
+    .create = native_create,
+    .start = native_start,
+    .connect = native_connect,
+    .cleanup = native_cleanup,
+    .remove = native_remove,
+    .list = native_list,
+};

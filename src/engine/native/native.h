@@ -1,0 +1,60 @@
+/*
+ * Inside of the native engine, shared by its files. One of these per root; every call runs on one
+ * of the engine's workers, so what is not constant after open stands behind `lock`.
+ *
+ *   <state>/images/host/g-*     generations of image `host`
+ *   <state>/sandboxes/<id>/     files of one sandbox: root/ and home/ (made by the shim), and
+ * `meta`, a symlink that holds "<config hash>/<name>" <state>/execs/<id>/<exec>/  journals and end
+ * records <state>/trash/              what is being deleted <run>/sandboxes/<id>/       of one run:
+ * shim.sock, shim.log, `lower` (link to its generation)
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/map.h"
+#include "engine/engine.h"
+#include "engine/native/ids.h"
+
+/* First folder of ours below each cgroup hierarchy. */
+#define NATIVE_CGROUP_PARENT "ripcord"
+
+struct native_engine {
+    struct engine engine;
+    char *state_dir, *run_dir, *root_id;
+    int boxes, execs, trash, runs; /* the folders above */
+    int devnull;
+    int shim;    /* sealed memfd of ripcord-shim */
+    char *lower; /* present generation of image `host` */
+    bool ranges; /* id ranges can be mapped; else only our own id */
+    uint64_t journal_budget;
+    char trash_prefix[24]; /* of the names that this daemon gives in trash/ */
+    atomic_uint discarded;
+
+    pthread_mutex_t lock;
+    struct ids ids; /* with `ranges` */
+    struct map
+        children; /* sandbox id -> (void *)pid of a shim that we started and have not reaped */
+};
+
+static inline struct native_engine *native_of(struct engine *e)
+{
+    return container_of(e, struct native_engine, engine);
+}
+
+/* launch.c */
+int native_start(struct engine *e, const struct box_request *req, const struct deadline *by,
+                 struct engine_box *ret, struct err *err);
+
+/* run.c: the supervisor of a sandbox that may or may not be ours to wait for */
+void native_child_add(struct native_engine *n, const char *id, pid_t pid);
+int native_connect(struct engine *e, const char *id, const struct deadline *by,
+                   struct engine_box *ret, struct err *err);
+int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+
+/* shim-image.c: the program, copied into a memfd that nobody can write any more */
+int native_seal_shim(const char *path, int *ret, struct err *err);
