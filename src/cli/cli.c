@@ -1,0 +1,190 @@
+/*
+ * The table of commands and the way from argv to one of them. `ripcord version` must cost hardly
+ * more than a program that does nothing: nothing here runs before it is needed.
+ */
+#include "cli/cli.h"
+
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "cli/help.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+/* clang-format off */
+static const struct cli_option global_options[] = {
+    { "root", 0, "DIR", "keep all state below DIR (or RIPCORD_ROOT)", "@dir" },
+    { "json", 0, NULL, "answer in JSON, errors too", NULL },
+    { "help", 'h', NULL, "show this help", NULL },
+    { 0 },
+};
+
+const struct cli_group cli_global_group = { "Global options", global_options };
+
+const struct cli_command *const cli_commands[] = {
+    &cmd_run, &cmd_up, &cmd_exec, &cmd_shell, &cmd_attach,
+    &cmd_ls, &cmd_show, &cmd_ps, &cmd_logs, &cmd_kill,
+    &cmd_stop, &cmd_pause, &cmd_resume, &cmd_rm,
+    &cmd_doctor, &cmd_daemon, &cmd_config, &cmd_version, &cmd_help,
+    NULL,
+};
+/* clang-format on */
+
+enum { COMMANDS_MAX = sizeof(cli_commands) / sizeof(cli_commands[0]) };
+
+/* What stands before the command: parsed as a command of its own that stops at the first word. */
+static const struct cli_option top_options[] = {
+    {"version", 'V', NULL, "show the version", NULL},
+    {0},
+};
+static const struct cli_group top_group = {"Options", top_options};
+static const struct cli_group *const top_groups[] = {&top_group, NULL};
+static const struct cli_command top = {
+    .name = "help",
+    .usage = "[options] COMMAND ...",
+    .groups = top_groups,
+    .max_args = CLI_ANY,
+    .stop_after = 0,
+};
+
+const struct cli_command *cli_find_command(const char *name)
+{
+    for (const struct cli_command *const *c = cli_commands; *c; c++)
+        if (STREQ((*c)->name, name))
+            return *c;
+    return NULL;
+}
+
+int cli_unknown_command(const char *name, struct err *err)
+{
+    const char *names[COMMANDS_MAX], *near;
+    size_t n = 0;
+
+    for (const struct cli_command *const *c = cli_commands; *c; c++)
+        names[n++] = (*c)->name;
+    near = strv_nearest(name, names, n);
+    err_set(err, ERR_INVALID, "unknown command '%s'", name);
+    if (near)
+        return err_hint(err, "Did you mean 'ripcord %s'? 'ripcord help' lists the commands.", near);
+    return err_hint(err, "'ripcord help' lists the commands.");
+}
+
+static void tell_slow(void *userdata)
+{
+    struct cli *cli = userdata;
+
+    output_note(cli->json, "waiting for the daemon…");
+}
+
+int cli_client(struct cli *cli, struct client **ret, struct err *err)
+{
+    int r;
+
+    if (!cli->client_ready) {
+        r = client_init(&cli->client, cli->root, err);
+        if (r < 0)
+            return r;
+        cli->client.on_slow = tell_slow;
+        cli->client.userdata = cli;
+        cli->client_ready = true;
+    }
+    *ret = &cli->client;
+    return 0;
+}
+
+int cli_call(struct cli *cli, const char *method, const char *target, const json_t *body,
+             json_t **ret, struct err *err)
+{
+    struct client *c;
+    int r = cli_client(cli, &c, err);
+
+    return r < 0 ? r : client_call(c, method, target, body, ret, err);
+}
+
+static void take_globals(struct cli *cli, const struct cli_args *args)
+{
+    const char *root = args_get(args, "root");
+
+    if (root)
+        cli->root = root;
+    cli->json |= args_has(args, "json");
+}
+
+/* Output that could not be written is a failure, as with cat(1). */
+static int flush_stdout(int status, struct err *err)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    return err_sys(err, errno, "write to standard output");
+}
+
+/* For a command line that cannot be parsed: the error should still come in the form asked for. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 0; i < argc && !STREQ(argv[i], "--"); i++)
+        if (STREQ(argv[i], "--json"))
+            return true;
+    return false;
+}
+
+static int run_command(struct cli *cli, int argc, char **argv, struct err *err)
+{
+    _cleanup_args_ struct cli_args args = CLI_ARGS_INIT;
+    int r;
+
+    r = args_parse(cli->command, argc, argv, &args, err);
+    if (r < 0) {
+        cli->json |= wants_json(argc, argv);
+        return r;
+    }
+    take_globals(cli, &args);
+    if (args_has(&args, "help"))
+        help_command(cli->command);
+    else
+        r = cli->command->run(cli, &args, err);
+    return r < 0 ? r : flush_stdout(r, err);
+}
+
+static int run(struct cli *cli, int argc, char **argv, struct err *err)
+{
+    _cleanup_args_ struct cli_args args = CLI_ARGS_INIT;
+    char *version[] = {"version", NULL}, *help[] = {"help", NULL};
+    char **words;
+    int r;
+
+    r = args_parse(&top, argc - 1, argv + 1, &args, err);
+    if (r < 0)
+        return r;
+    take_globals(cli, &args);
+    words = args_has(&args, "help") || (!args.n_words && !args_has(&args, "version")) ? help
+            : args_has(&args, "version")                                              ? version
+                                                                                      : args.words;
+    cli->command = cli_find_command(words[0]);
+    if (!cli->command)
+        return cli_unknown_command(words[0], err);
+    r = run_command(cli, (int)strv_len(words) - 1, words + 1, err);
+    /* Without any argument the help is an answer to a question nobody asked. */
+    return r == 0 && argc == 1 ? err_code_exit(ERR_INVALID) : r;
+}
+
+int cli_main(int argc, char **argv)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct cli cli = {0};
+    int r;
+
+    /* jansson would read /dev/urandom for the seed of its tables: three system calls for nothing.
+     */
+    json_object_seed(*(size_t *)getauxval(AT_RANDOM) | 1);
+    r = run(&cli, argc, argv, &err);
+    if (r < 0) {
+        output_error(&err, cli.json);
+        r = cli.command && cli.command->flags & CLI_RUNS_COMMAND ? CLI_EXIT_OURS
+                                                                 : err_code_exit(err.code);
+    }
+    if (cli.client_ready)
+        client_done(&cli.client);
+    return r;
+}

@@ -1,0 +1,50 @@
+/* ripcord exec: a command in a sandbox that stays. */
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/execute.h"
+#include "cli/spec.h"
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_free_ char *target = NULL;
+    _cleanup_json_ json_t *spec = NULL;
+    int r;
+
+    r = parse_name("sandbox name", args->words[0], err);
+    if (r < 0)
+        return r;
+    r = execute_spec(args, args->words + 1, &spec, err);
+    if (r < 0)
+        return r;
+    target = xasprintf("/v1/sandboxes/%s/execs", args->words[0]);
+    return execute(cli, args, target, spec, EXECUTE_EXEC, err);
+}
+
+static const struct cli_group *const groups[] = {&terminal_group, &exec_group, &place_group, NULL};
+
+const struct cli_command cmd_exec = {
+    .name = "exec",
+    .summary = "run a command in a sandbox",
+    .usage = "exec NAME [options] [--] CMD [ARG...]",
+    .details =
+        "Runs CMD in the sandbox NAME, starting the sandbox when it is stopped. Standard output "
+        "and "
+        "error are the command's, and so is the exit status; 125 means that ripcord failed, 126 "
+        "that CMD cannot be run, 127 that it was not found.\n\n"
+        "Output is kept: when this program or the daemon goes away, the command goes on, and "
+        "'ripcord logs' and 'ripcord attach' find it again. Ctrl-C is passed on; a second one "
+        "within two seconds kills the command.",
+    .examples = "ripcord exec box -- ls -la\ta command\n"
+                "ripcord exec box -it -- python3\tinteractively\n"
+                "ripcord exec box --detach -- ./server\tin the background\n"
+                "ripcord exec box --timeout 5m --stats -- make\twith a time limit and figures",
+    .groups = groups,
+    .complete = "sandbox command+",
+    .min_args = 2,
+    .max_args = CLI_ANY,
+    .stop_after = 1,
+    .flags = CLI_RUNS_COMMAND,
+    .run = run,
+};

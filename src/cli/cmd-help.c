@@ -1,0 +1,64 @@
+/* ripcord help: for people, and for the makers of manual pages and completions. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/options.h"
+
+static void show(const struct cli_command *topic, void (*overview)(void),
+                 void (*command)(const struct cli_command *))
+{
+    if (topic)
+        command(topic);
+    else
+        overview();
+}
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    const char *format = args_get(args, "format");
+    const struct cli_command *topic = NULL;
+
+    (void)cli;
+    if (args->n_words) {
+        topic = cli_find_command(args->words[0]);
+        if (!topic)
+            return cli_unknown_command(args->words[0], err);
+    }
+    if (!format || STREQ(format, "text"))
+        show(topic, help_overview, help_command);
+    else if (STREQ(format, "man"))
+        show(topic, help_man_overview, help_man_command);
+    else if (STREQ(format, "bash"))
+        help_bash();
+    else if (STREQ(format, "zsh"))
+        help_zsh();
+    else if (STREQ(format, "fish"))
+        help_fish();
+    else
+        return err_set(err, ERR_INVALID, "--format: '%s' is none of text, man, bash, zsh, fish",
+                       format);
+    return 0;
+}
+
+static const struct cli_option options[] = {
+    {"format", 0, "FORMAT", "text (default), man (a manual page), or bash, zsh, fish (completions)",
+     "text man bash zsh fish"},
+    {0},
+};
+static const struct cli_group group = {"Options", options};
+static const struct cli_group *const groups[] = {&group, NULL};
+
+const struct cli_command cmd_help = {
+    .name = "help",
+    .summary = "show the commands, or the help of one",
+    .usage = "help [COMMAND] [options]",
+    .examples = "ripcord help exec\tas 'ripcord exec --help'\n"
+                "source <(ripcord help --format bash)\tcompletion in this shell",
+    .groups = groups,
+    .complete = "topic",
+    .max_args = 1,
+    .stop_after = -1,
+    .run = run,
+};

@@ -1,0 +1,124 @@
+/* ripcord logs: what an exec has written. */
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/follow.h"
+#include "cli/names.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+enum { LOGS_TEXT_MAX = 8 << 20 };
+
+/*
+ * Bytes from a sandbox may hold terminal escapes: a terminal gets them made visible, anything else
+ * gets the bytes. --raw is for those who know what the command writes.
+ */
+static enum render_mode mode_of(const struct cli *cli, const struct cli_args *args)
+{
+    if (cli->json)
+        return RENDER_JSON;
+    if (args_has(args, "raw"))
+        return RENDER_RAW;
+    return isatty(STDOUT_FILENO) || isatty(STDERR_FILENO) ? RENDER_ESCAPED : RENDER_RAW;
+}
+
+struct dump {
+    const char *stream; /* "stdout" */
+    int fd;
+    uint64_t offset;
+    enum render_mode mode;
+    struct render_state state;
+};
+
+static int write_out(int fd, const char *data, size_t len, struct err *err)
+{
+    int r = fd_write_all(fd, data, len);
+
+    return r < 0 ? err_sys(err, -r, "write the output") : 0;
+}
+
+static int on_piece(void *userdata, const char *data, size_t len, struct err *err)
+{
+    struct dump *d = userdata;
+    _cleanup_buf_ struct buf b = BUF_INIT(LOGS_TEXT_MAX);
+    int r;
+
+    if (d->mode == RENDER_RAW)
+        return write_out(d->fd, data, len, err);
+    r = d->mode == RENDER_ESCAPED ? render_escaped(&d->state, data, len, &b)
+                                  : render_json(d->stream, d->offset, data, len, &b);
+    if (r < 0)
+        return err_set(err, ERR_LIMIT, "a piece of output is too large to be shown");
+    d->offset += len;
+    return write_out(d->mode == RENDER_JSON ? STDOUT_FILENO : d->fd, buf_data(&b), b.len, err);
+}
+
+/* A running exec without -f: as far as it has come, one stream after the other. */
+static int dump(struct client *c, const char *sandbox, const char *exec, struct dump *d,
+                struct err *err)
+{
+    _cleanup_free_ char *target = xasprintf("/v1/sandboxes/%s/execs/%s/%s?offset=%llu", sandbox,
+                                            exec, d->stream, (unsigned long long)d->offset);
+    _cleanup_buf_ struct buf rest = BUF_INIT(LOGS_TEXT_MAX);
+    int r = client_download(c, target, on_piece, d, err);
+
+    if (r < 0 || d->mode != RENDER_ESCAPED || render_finish(&d->state, &rest) < 0)
+        return r;
+    return write_out(d->fd, buf_data(&rest), rest.len, err);
+}
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *exec = NULL;
+    _cleanup_stream_ struct stream s = {.fd = -1};
+    struct follow_options o = {.reading = true, .json = cli->json, .mode = mode_of(cli, args)};
+    struct dump out = {.stream = "stdout", .fd = STDOUT_FILENO, .mode = o.mode};
+    struct dump errors = {.stream = "stderr", .fd = STDERR_FILENO, .mode = o.mode};
+    const char *name = args->words[0], *id, *state;
+    struct client *c;
+    int r;
+
+    if ((r = args_u64(args, "stdout-offset", 0, INT64_MAX, &out.offset, err)) < 0 ||
+        (r = args_u64(args, "stderr-offset", 0, INT64_MAX, &errors.offset, err)) < 0 ||
+        (r = cli_client(cli, &c, err)) < 0 ||
+        (r = exec_lookup(cli, name, args->n_words > 1 ? args->words[1] : NULL, &exec, err)) < 0)
+        return r;
+    id = json_text_of(exec, "id");
+    state = json_text_of(exec, "state");
+    if (!args_has(args, "follow") && !(state && STREQ(state, "ended"))) {
+        r = dump(c, name, id, &out, err);
+        return r < 0 ? r : dump(c, name, id, &errors, err);
+    }
+    r = stream_attach(&s, c, name, id, out.offset, errors.offset, err);
+    return r < 0 ? r : follow(&s, &o, err);
+}
+
+static const struct cli_option options[] = {
+    {"follow", 'f', NULL, "go on until the exec ends", NULL},
+    {"stdout-offset", 0, "N", "begin at this byte of standard output", NULL},
+    {"stderr-offset", 0, "N", "begin at this byte of standard error", NULL},
+    {"raw", 0, NULL, "do not escape control characters on a terminal", NULL},
+    {0},
+};
+static const struct cli_group group = {"Options", options};
+static const struct cli_group *const groups[] = {&group, NULL};
+
+const struct cli_command cmd_logs = {
+    .name = "logs",
+    .summary = "show what an exec has written",
+    .usage = "logs NAME [EXEC] [options]",
+    .details = "Writes the standard output of EXEC to standard output and its standard error to "
+               "standard error; without EXEC, of the newest one. On a terminal, control characters "
+               "are shown in escaped form.",
+    .examples = "ripcord logs box\tthe newest exec\n"
+                "ripcord logs box -f\tgo on until it ends\n"
+                "ripcord logs box last --stdout-offset 4096\tresume a reader",
+    .groups = groups,
+    .complete = "sandbox exec",
+    .min_args = 1,
+    .max_args = 2,
+    .stop_after = -1,
+    .run = run,
+};

@@ -1,0 +1,80 @@
+/* ripcord ls: the sandboxes. */
+#include "base/cleanup.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/state.h"
+
+static void print_table(const json_t *list)
+{
+    static const char *const titles[] = {"NAME",   "STATE", "FOR",    "EXECS",
+                                         "ENGINE", "IMAGE", "NETWORK"};
+    struct table *t = table_new(titles, ARRAY_SIZE(titles));
+    char age[AGE_MAX], execs[24];
+    const json_t *sb;
+    size_t i;
+
+    json_array_foreach (list, i, sb) {
+        const char *state = json_text_of(sb, "state");
+
+        table_add(t, json_text_of(sb, "name"));
+        table_add(t, state);
+        table_color(t, state_color(state));
+        table_add(t, output_age(json_text_of(sb, "since"), age));
+        snprintf(execs, sizeof(execs), "%llu",
+                 (unsigned long long)json_number_of(sb, "execs_live"));
+        table_add(t, execs);
+        table_add(t, json_text_of(sb, "engine"));
+        table_add(t, json_text_of(sb, "image"));
+        table_add(t, json_text_of(sb, "network"));
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static void print_names(const json_t *list)
+{
+    const json_t *sb;
+    size_t i;
+
+    json_array_foreach (list, i, sb) {
+        output_text(stdout, json_text_of(sb, "name"));
+        putchar('\n');
+    }
+}
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *list;
+    int r = cli_call(cli, "GET", "/v1/sandboxes", NULL, &doc, err);
+
+    if (r < 0)
+        return r;
+    list = json_object_get(doc, "sandboxes");
+    if (cli->json)
+        output_json(doc);
+    else if (args_has(args, "quiet"))
+        print_names(list);
+    else
+        print_table(list);
+    return 0;
+}
+
+static const struct cli_option options[] = {
+    {"quiet", 'q', NULL, "names only", NULL},
+    {0},
+};
+static const struct cli_group group = {"Options", options};
+static const struct cli_group *const groups[] = {&group, NULL};
+
+const struct cli_command cmd_ls = {
+    .name = "ls",
+    .summary = "list the sandboxes",
+    .usage = "ls [options]",
+    .examples = "ripcord ls --json | jq '.sandboxes[].name'\tfor programs",
+    .groups = groups,
+    .max_args = 0,
+    .stop_after = -1,
+    .run = run,
+};

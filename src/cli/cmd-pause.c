@@ -1,0 +1,24 @@
+/* ripcord pause: freeze sandboxes. */
+#include "cli/cli.h"
+#include "cli/many.h"
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    static const struct many m = {.method = "POST", .suffix = "/pause", .done = "paused"};
+
+    return many_run(cli, args, &m, err);
+}
+
+const struct cli_command cmd_pause = {
+    .name = "pause",
+    .summary = "freeze sandboxes",
+    .usage = "pause NAME...",
+    .details = "Stops all processes of the sandboxes where they are; memory stays. Several are "
+               "done in parallel, each with its own result.",
+    .examples = "ripcord pause a b c\tseveral at once",
+    .complete = "sandbox+",
+    .min_args = 1,
+    .max_args = CLI_ANY,
+    .stop_after = -1,
+    .run = run,
+};

@@ -1,0 +1,64 @@
+/* ripcord shell: an interactive terminal in a sandbox. */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/execute.h"
+#include "cli/spec.h"
+
+/*
+ * Which shell there is only the sandbox knows, so a plain sh looks: the user's own $SHELL as set
+ * inside, then bash, then itself.
+ */
+static char *const shell_argv[] = {
+    "/bin/sh", "-c",
+    "for s in \"$SHELL\" /bin/bash; do [ -x \"$s\" ] && exec \"$s\" -i; done; exec /bin/sh -i",
+    NULL};
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    static const struct cli_option tty = {.name = "tty"}, input = {.name = "interactive"};
+    _cleanup_free_ char *target = NULL;
+    _cleanup_json_ json_t *spec = NULL;
+    struct cli_value *values = xcalloc(args->n_values + 2, sizeof(*values));
+    _cleanup_args_ struct cli_args with_tty = {.values = values, .n_values = args->n_values + 2};
+    int r;
+
+    for (size_t i = 0; i < args->n_values; i++)
+        values[i] = args->values[i];
+    values[args->n_values].option = &tty;
+    values[args->n_values + 1].option = &input;
+    if (!isatty(STDIN_FILENO)) {
+        err_set(err, ERR_INVALID, "standard input is no terminal");
+        return err_hint(err, "Use 'ripcord exec -i %s -- sh' to feed a script.", args->words[0]);
+    }
+    r = parse_name("sandbox name", args->words[0], err);
+    if (r < 0)
+        return r;
+    r = execute_spec(&with_tty, shell_argv, &spec, err);
+    if (r < 0)
+        return r;
+    target = xasprintf("/v1/sandboxes/%s/execs", args->words[0]);
+    return execute(cli, &with_tty, target, spec, EXECUTE_EXEC, err);
+}
+
+static const struct cli_group *const groups[] = {&place_group, NULL};
+
+const struct cli_command cmd_shell = {
+    .name = "shell",
+    .summary = "open an interactive shell in a sandbox",
+    .usage = "shell NAME [options]",
+    .details = "Runs the shell of the sandbox's user ($SHELL inside, else bash, else sh) on a "
+               "terminal. Ctrl-P Ctrl-Q leaves it running; 'ripcord attach NAME last' comes back.",
+    .examples = "ripcord shell box\tas the sandbox's user\n"
+                "ripcord shell box --user 0\tas root inside",
+    .groups = groups,
+    .complete = "sandbox",
+    .min_args = 1,
+    .max_args = 1,
+    .stop_after = -1,
+    .flags = CLI_RUNS_COMMAND,
+    .run = run,
+};

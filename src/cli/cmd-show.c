@@ -1,0 +1,183 @@
+/* ripcord show: one sandbox in full. */
+#include <string.h>
+
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/state.h"
+
+enum { SHOW_LABEL_WIDTH = 12 };
+
+static void label(const char *name)
+{
+    printf("%s%-*s%s", output_color(stdout, COLOR_BOLD), SHOW_LABEL_WIDTH, name,
+           output_color(stdout, COLOR_NONE));
+}
+
+static void row(const char *name, const char *value)
+{
+    if (!value || !*value)
+        return;
+    label(name);
+    output_text(stdout, value);
+    putchar('\n');
+}
+
+static void print_state(const json_t *sb)
+{
+    const char *state = json_text_of(sb, "state"), *since = json_text_of(sb, "since");
+    char age[AGE_MAX];
+
+    label("State");
+    fputs(output_color(stdout, state_color(state)), stdout);
+    output_text(stdout, state);
+    fputs(output_color(stdout, COLOR_NONE), stdout);
+    if (since)
+        printf(" for %s", output_age(since, age));
+    if (json_text_of(sb, "reason")) {
+        fputs(" (", stdout);
+        output_text(stdout, json_text_of(sb, "reason"));
+        putchar(')');
+    }
+    putchar('\n');
+}
+
+/* A limit as people write it; NULL when there is none. */
+static char *limit_text(const char *name, const json_t *value)
+{
+    char size[FORMAT_MAX];
+
+    if (STREQ(name, "memory") || STREQ(name, "disk"))
+        return json_integer_value(value) > 0
+                   ? xstrdup(format_size((uint64_t)json_integer_value(value), size))
+                   : NULL;
+    if (json_is_real(value))
+        return xasprintf("%g", json_real_value(value));
+    return json_integer_value(value) > 0
+               ? xasprintf("%llu", (unsigned long long)json_integer_value(value))
+               : NULL;
+}
+
+static bool is_unenforced(const json_t *sb, const char *name)
+{
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach (json_object_get(sb, "unenforced"), i, v)
+        if (json_is_string(v) && STREQ(json_string_value(v), name))
+            return true;
+    return false;
+}
+
+static void print_limits(const json_t *sb)
+{
+    static const char *const names[] = {"memory", "cpus", "pids", "disk", "nofile"};
+    const json_t *limits = json_object_get(sb, "limits");
+    _cleanup_strv_ char **parts = NULL;
+    _cleanup_free_ char *line = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        _cleanup_free_ char *text = limit_text(names[i], json_object_get(limits, names[i]));
+
+        if (text)
+            strv_push(&parts, xasprintf("%s %s%s", names[i], text,
+                                        is_unenforced(sb, names[i]) ? " (unenforced)" : ""));
+    }
+    line = strv_join(parts, ", ");
+    row("Limits", line);
+}
+
+static void print_pairs(const char *name, const json_t *obj)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach ((json_t *)obj, key, v) {
+        _cleanup_free_ char *pair =
+            xasprintf("%s=%s", key, json_string_value(v) ? json_string_value(v) : "");
+
+        row(name, pair);
+        name = "";
+    }
+}
+
+static void print_mounts(const json_t *spec)
+{
+    const char *name = "Mounts";
+    const json_t *m;
+    size_t i;
+
+    json_array_foreach (json_object_get(spec, "mounts"), i, m) {
+        const char *from = json_text_of(m, "source"), *to = json_text_of(m, "target");
+        _cleanup_free_ char *line =
+            xasprintf("%s on %s%s", from ? from : "?", to ? to : "?",
+                      json_is_true(json_object_get(m, "read_only")) ? " (read-only)" : "");
+
+        row(name, line);
+        name = "";
+    }
+}
+
+static void print(const json_t *sb)
+{
+    const json_t *spec = json_object_get(sb, "spec");
+    uint64_t idle = json_number_of(spec, "idle_stop_ms");
+    char age[AGE_MAX], text[FORMAT_MAX];
+
+    row("Name", json_text_of(sb, "name"));
+    print_state(sb);
+    row("Engine", json_text_of(sb, "engine"));
+    row("Image", json_text_of(sb, "image"));
+    row("Network", json_text_of(sb, "network"));
+    print_limits(sb);
+    snprintf(text, sizeof(text), "%llu running",
+             (unsigned long long)json_number_of(sb, "execs_live"));
+    row("Execs", text);
+    row("User", json_text_of(spec, "user"));
+    row("Workdir", json_text_of(spec, "workdir"));
+    print_mounts(spec);
+    print_pairs("Env", json_object_get(spec, "env"));
+    print_pairs("Labels", json_object_get(spec, "labels"));
+    if (idle)
+        row("Idle stop", format_duration(idle * 1000, text));
+    if (json_is_true(json_object_get(sb, "ephemeral")))
+        row("Ephemeral", "yes: goes with its command");
+    snprintf(text, sizeof(text), "%s ago", output_age(json_text_of(sb, "created_at"), age));
+    row("Created", text);
+    row("Id", json_text_of(sb, "id"));
+    row("Hash", json_text_of(sb, "hash"));
+}
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_free_ char *target = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    int r = parse_name("sandbox name", args->words[0], err);
+
+    if (r < 0)
+        return r;
+    target = xasprintf("/v1/sandboxes/%s", args->words[0]);
+    r = cli_call(cli, "GET", target, NULL, &doc, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        output_json(doc);
+    else
+        print(json_object_get(doc, "sandbox"));
+    return 0;
+}
+
+const struct cli_command cmd_show = {
+    .name = "show",
+    .summary = "show one sandbox in full",
+    .usage = "show NAME",
+    .examples = "ripcord show box --json | jq .sandbox.state\tfor programs",
+    .complete = "sandbox",
+    .min_args = 1,
+    .max_args = 1,
+    .stop_after = -1,
+    .run = run,
+};

@@ -1,0 +1,60 @@
+/* ripcord up: a sandbox that is there and runs, whatever was before. */
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/output.h"
+#include "cli/spec.h"
+
+static void print(const json_t *doc, const char *name)
+{
+    const json_t *warnings = json_object_get(doc, "warnings"), *w;
+    const char *action = json_text_of(doc, "action");
+    size_t i;
+
+    json_array_foreach (warnings, i, w)
+        output_note(false, "warning: %s", json_string_value(w) ? json_string_value(w) : "?");
+    printf("%s: %s\n", name, action ? action : "up");
+}
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *spec = NULL, *doc = NULL;
+    _cleanup_free_ char *target = NULL;
+    const char *name = args->words[0];
+    int r;
+
+    if ((r = parse_name("sandbox name", name, err)) < 0 ||
+        (r = spec_from_args(args, true, &spec, err)) < 0)
+        return r;
+    target = xasprintf("/v1/sandboxes/%s", name);
+    r = cli_call(cli, "PUT", target, spec, &doc, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        output_json(doc);
+    else
+        print(doc, name);
+    return 0;
+}
+
+static const struct cli_group *const groups[] = {&spec_group, &limits_group, &place_group, NULL};
+
+const struct cli_command cmd_up = {
+    .name = "up",
+    .summary = "create a sandbox, start it, or leave it alone",
+    .usage = "up NAME [options]",
+    .details =
+        "Makes sure that the sandbox NAME exists and runs. For one that exists, options not "
+        "given mean \"as it is\"; a different one re-creates it when it is idle, which keeps "
+        "/home/agent and nothing else.",
+    .examples = "ripcord up box\twith the defaults\n"
+                "ripcord up box --memory 1G --cpus 1 --network none\twith limits\n"
+                "ripcord up box --mount ~/src:/src:ro\twith a folder of this machine",
+    .groups = groups,
+    .complete = "sandbox",
+    .min_args = 1,
+    .max_args = 1,
+    .stop_after = -1,
+    .run = run,
+};

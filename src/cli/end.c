@@ -1,0 +1,99 @@
+#include "cli/end.h"
+
+#include <string.h>
+
+#include "base/parse.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/output.h"
+
+static const char *ms(uint64_t v, char buf[static FORMAT_MAX])
+{
+    return format_duration(v * USEC_PER_MSEC, buf);
+}
+
+static char *oom_words(const json_t *end)
+{
+    char limit[FORMAT_MAX], peak[FORMAT_MAX];
+
+    format_size(json_number_of(end, "memory_peak"), peak);
+    if (!json_number_of(end, "memory_limit"))
+        return xasprintf("out of memory: the command was killed (peak %s)", peak);
+    format_size(json_number_of(end, "memory_limit"), limit);
+    return xasprintf("out of memory: the command was killed at its limit of %s (peak %s)", limit,
+                     peak);
+}
+
+/* Ended by itself, but not everything inside went well: the figures say what. */
+static char *exit_words(const json_t *end)
+{
+    char limit[FORMAT_MAX];
+    unsigned long long kills = json_number_of(end, "oom_kills");
+    unsigned long long denied = json_number_of(end, "pids_denied");
+
+    if (kills)
+        return xasprintf("out of memory: %llu process%s of the command killed (limit %s)", kills,
+                         kills == 1 ? "" : "es",
+                         format_size(json_number_of(end, "memory_limit"), limit));
+    if (denied)
+        return xasprintf("the limit of processes was reached: %llu fork%s refused", denied,
+                         denied == 1 ? "" : "s");
+    return NULL;
+}
+
+char *end_words(const json_t *end, uint64_t timeout_ms, uint64_t idle_timeout_ms)
+{
+    const char *cause = json_text_of(end, "cause"), *message = json_text_of(end, "message");
+    const char *signal = json_text_of(end, "signal");
+    uint64_t wall = json_number_of(end, "wall_ms");
+    char buf[FORMAT_MAX];
+
+    if (!cause)
+        return xstrdup("the end record has no cause");
+    if (STREQ(cause, "exited"))
+        return exit_words(end);
+    if (STREQ(cause, "oom"))
+        return oom_words(end);
+    if (STREQ(cause, "timeout"))
+        return xasprintf("timeout: the command was killed after %s",
+                         ms(timeout_ms ? timeout_ms : wall, buf));
+    if (STREQ(cause, "idle_timeout"))
+        return xasprintf("idle timeout: the command was killed after %s without output",
+                         ms(idle_timeout_ms ? idle_timeout_ms : wall, buf));
+    if (message)
+        return xstrdup(message);
+    if (STREQ(cause, "signaled"))
+        return xasprintf("the command was ended by signal %s", signal ? signal : "?");
+    if (STREQ(cause, "killed"))
+        return xstrdup("the command was killed");
+    if (STREQ(cause, "sandbox_stopped"))
+        return xstrdup("the sandbox was stopped while the command ran");
+    if (STREQ(cause, "engine_lost"))
+        return xstrdup("the engine lost the command: how it ended is not known");
+    if (STREQ(cause, "pids_limit"))
+        return xstrdup("the command failed at its limit of processes");
+    return xasprintf("the command ended: %s", cause);
+}
+
+char *end_stats(const json_t *end)
+{
+    char wall[FORMAT_MAX], cpu[FORMAT_MAX], peak[FORMAT_MAX], in[FORMAT_MAX], out[FORMAT_MAX];
+
+    return xasprintf("wall %s, cpu %s, peak memory %s, read %s, written %s, output %llu+%llu bytes",
+                     ms(json_number_of(end, "wall_ms"), wall),
+                     ms(json_number_of(end, "cpu_ms"), cpu),
+                     format_size(json_number_of(end, "memory_peak"), peak),
+                     format_size(json_number_of(end, "io_read"), in),
+                     format_size(json_number_of(end, "io_write"), out),
+                     (unsigned long long)json_number_of(end, "stdout_bytes"),
+                     (unsigned long long)json_number_of(end, "stderr_bytes"));
+}
+
+int end_status(const json_t *end)
+{
+    const json_t *status = json_object_get(end, "status");
+
+    /* Never invented: an end without a status is our failure, not the command's success. */
+    return json_is_integer(status) ? (int)(json_integer_value(status) & 0xff) : CLI_EXIT_OURS;
+}

@@ -1,0 +1,137 @@
+#include "cli/execute.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cli/follow.h"
+#include "cli/output.h"
+#include "cli/spec.h"
+#include "cli/term.h"
+
+/* A terminal inside is of the kind of the one outside, unless the user said otherwise. */
+static void add_term(json_t *spec)
+{
+    const char *term = getenv("TERM");
+    json_t *env = json_object_get(spec, "env"), *value;
+
+    if (!env) {
+        env = json_object();
+        json_object_set_new(spec, "env", env);
+    }
+    value = json_string(term && *term ? term : "xterm");
+    if (value && !json_object_get(env, "TERM"))
+        json_object_set(env, "TERM", value);
+    json_decref(value);
+}
+
+int execute_spec(const struct cli_args *args, char *const *argv, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *spec = NULL;
+    unsigned rows, cols;
+    int r;
+
+    r = exec_spec_from_args(args, argv, &spec, err);
+    if (r < 0)
+        return r;
+    if (args_has(args, "detach") && (args_has(args, "interactive")))
+        return err_set(err, ERR_INVALID, "--detach and --interactive exclude each other");
+    if (args_has(args, "tty")) {
+        add_term(spec);
+        if (term_size(&rows, &cols)) {
+            json_object_set_new(spec, "rows", json_integer(rows));
+            json_object_set_new(spec, "cols", json_integer(cols));
+        }
+    }
+    *ret = TAKE_PTR(spec);
+    return 0;
+}
+
+static int check_terminal(const struct cli_args *args, struct err *err)
+{
+    if (!args_has(args, "tty") || !args_has(args, "interactive") || isatty(STDIN_FILENO))
+        return 0;
+    err_set(err, ERR_INVALID, "standard input is no terminal");
+    return err_hint(err, "Leave out -t to pass input from a file or a pipe.");
+}
+
+static int print_started(const struct cli *cli, const char *sandbox, const char *exec)
+{
+    _cleanup_json_ json_t *doc = json_pack("{s:s, s:s}", "sandbox", sandbox, "exec", exec);
+
+    if (cli->json)
+        output_json(doc);
+    else
+        printf("%s %s\n", sandbox, exec);
+    return 0;
+}
+
+/* run --detach: the stream is left as soon as the command has started. */
+static int leave(struct cli *cli, struct stream *s, struct err *err)
+{
+    struct stream_event ev = {0};
+    int r;
+
+    for (;;) {
+        struct pollfd p = {.fd = s->fd, .events = POLLIN};
+
+        r = stream_next(s, &ev, err);
+        if (r < 0)
+            return r;
+        if (ev.type == STREAM_STARTED)
+            break;
+        if (poll(&p, 1, -1) < 0 && errno != EINTR)
+            return err_sys(err, errno, "wait for the daemon");
+        r = stream_fill(s, err);
+        if (r < 0)
+            return r;
+    }
+    r = stream_detach(s, err);
+    return r < 0 ? r : print_started(cli, s->sandbox, s->exec);
+}
+
+static int start_detached(struct cli *cli, struct client *c, const char *target, const json_t *body,
+                          struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *exec;
+    int r = client_call(c, "POST", target, body, &doc, err);
+
+    if (r < 0)
+        return r;
+    exec = json_object_get(doc, "exec");
+    if (cli->json)
+        output_json(doc);
+    else
+        printf("%s\n", json_text_of(exec, "id") ? json_text_of(exec, "id") : "?");
+    return 0;
+}
+
+int execute(struct cli *cli, const struct cli_args *args, const char *target, const json_t *body,
+            enum execute_kind kind, struct err *err)
+{
+    struct follow_options o = {
+        .input = args_has(args, "interactive"),
+        .tty = args_has(args, "tty"),
+        .stats = args_has(args, "stats"),
+        .wait_close = kind == EXECUTE_RUN,
+        .json = cli->json,
+        .mode = cli->json ? RENDER_JSON : RENDER_RAW,
+    };
+    bool detach = args_has(args, "detach");
+    _cleanup_stream_ struct stream s = {.fd = -1};
+    struct client *c;
+    int r;
+
+    if ((r = check_terminal(args, err)) < 0 ||
+        (r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
+        (r = cli_client(cli, &c, err)) < 0)
+        return r;
+    if (detach && kind == EXECUTE_EXEC)
+        return start_detached(cli, c, target, body, err);
+    r = stream_open(&s, c, target, body, err);
+    if (r < 0)
+        return r;
+    return detach ? leave(cli, &s, err) : follow(&s, &o, err);
+}

@@ -1,0 +1,532 @@
+/*
+ * One poll loop. Back-pressure both ways: while our reader does not take a piece of output, nothing
+ * more is received; while the daemon does not take input, nothing more is read from stdin. Signals
+ * come through a signalfd, so that none is lost between two system calls.
+ */
+#include "cli/follow.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/end.h"
+#include "cli/output.h"
+#include "cli/sink.h"
+#include "cli/term.h"
+
+enum {
+    FOLLOW_INPUT = 64 << 10,
+    FOLLOW_TEXT_MAX = (1 << 20) * RENDER_GROWTH + 4096,
+    FOLLOW_STATUS_PIPE = 128 + SIGPIPE,
+    KEY_CTRL_P = 0x10,
+    KEY_CTRL_Q = 0x11,
+};
+static const uint64_t again_usec = 2 * USEC_PER_SEC;      /* a second Ctrl-C within this kills */
+static const uint64_t pipe_grace_usec = 2 * USEC_PER_SEC; /* for SIGPIPE to do its work */
+static const uint64_t held_key_usec = 300 * USEC_PER_MSEC;
+static const uint64_t resume_usec = 10 * USEC_PER_SEC;
+static const uint64_t close_usec = 60 * USEC_PER_SEC;
+
+struct follow {
+    struct stream *s;
+    const struct follow_options *o;
+    struct sink sinks[3]; /* by stream number */
+    struct render_state states[3];
+    struct sink *busy; /* has not taken all of data yet; NULL when nothing waits */
+    const char *data;
+    size_t len;
+    struct buf text; /* rendered output, when it is not passed as it is */
+    int signals;     /* signalfd */
+    char *input;     /* owned */
+    bool input_open;
+    bool held_key; /* a Ctrl-P waits for what follows it */
+    bool ended, closed, detached;
+    bool pipe_broken; /* nobody reads our stdout any more */
+    bool interrupted; /* by our own Ctrl-C, which needs no words */
+    uint64_t last_interrupt;
+    struct deadline by; /* of whatever waits for time: held key, grace, close */
+};
+
+static int watch_signals(struct follow *f, struct err *err)
+{
+    static const int wanted[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+        struct sigaction old;
+
+        /* nohup, or a background job of a plain shell: what is ignored stays ignored. */
+        if (sigaction(wanted[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaddset(&set, wanted[i]);
+    }
+    if (f->o->tty)
+        sigaddset(&set, SIGWINCH);
+    signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return err_sys(err, errno, "block signals");
+    f->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return f->signals < 0 ? err_sys(err, errno, "make a signal descriptor") : 0;
+}
+
+/* Our reader is gone: the command gets what a shell's pipe would give it, and a little later the
+ * axe. */
+static int on_broken_pipe(struct follow *f, struct err *err)
+{
+    if (f->pipe_broken)
+        return 0;
+    f->pipe_broken = true;
+    if (f->ended || f->o->reading)
+        return 0;
+    f->by = deadline_in(pipe_grace_usec);
+    return stream_signal(f->s, SIGPIPE, err);
+}
+
+/* Writes what waits. 0 when done with it or it would block (busy stays set). */
+static int push(struct follow *f, struct err *err)
+{
+    int r = 0;
+
+    while (f->busy && f->len) {
+        ssize_t n = sink_write(f->busy, f->data, f->len);
+
+        if (n == 0)
+            return 0;
+        if (n == -EPIPE || n == -ECONNRESET) {
+            r = f->busy == &f->sinks[STREAM_STDOUT] ? on_broken_pipe(f, err) : 0;
+            break;
+        }
+        if (n < 0)
+            return err_sys(err, (int)-n, "write to standard %s",
+                           f->busy == &f->sinks[STREAM_STDOUT] ? "output" : "error");
+        f->data += n;
+        f->len -= (size_t)n;
+    }
+    f->busy = NULL;
+    f->len = 0;
+    return r < 0 ? r : 0;
+}
+
+static int show(struct follow *f, int stream, const char *data, size_t len, struct err *err)
+{
+    if (stream == STREAM_STDOUT && f->pipe_broken)
+        return 0;
+    f->busy = &f->sinks[stream];
+    f->data = data;
+    f->len = len;
+    return push(f, err);
+}
+
+static int show_text(struct follow *f, int stream, int r, struct err *err)
+{
+    if (r < 0)
+        return err_set(err, ERR_LIMIT, "a piece of output is too large to be shown");
+    return show(f, stream, buf_data(&f->text), f->text.len, err);
+}
+
+static int on_output(struct follow *f, const struct stream_event *ev, struct err *err)
+{
+    if (f->o->mode == RENDER_RAW)
+        return show(f, ev->stream, ev->data, ev->len, err);
+    buf_clear(&f->text);
+    if (f->o->mode == RENDER_ESCAPED)
+        return show_text(f, ev->stream,
+                         render_escaped(&f->states[ev->stream], ev->data, ev->len, &f->text), err);
+    return show_text(f, STREAM_STDOUT,
+                     render_json(ev->stream == STREAM_STDOUT ? "stdout" : "stderr", ev->from,
+                                 ev->data, ev->len, &f->text),
+                     err);
+}
+
+/* The other events as lines of JSON; takes the reference. */
+static int show_json(struct follow *f, json_t *taken, struct err *err)
+{
+    _cleanup_json_ json_t *doc = taken;
+
+    buf_clear(&f->text);
+    return show_text(f, STREAM_STDOUT, render_line(doc, &f->text), err);
+}
+
+static int on_started(struct follow *f, struct err *err)
+{
+    if (!f->o->json)
+        return 0;
+    return show_json(f,
+                     json_pack("{s:s, s:s, s:s}", "type", "started", "sandbox", f->s->sandbox,
+                               "exec", f->s->exec),
+                     err);
+}
+
+static int on_gap(struct follow *f, const struct stream_event *ev, struct err *err)
+{
+    const char *name = ev->stream == STREAM_STDOUT ? "stdout" : "stderr";
+
+    if (f->o->json)
+        return show_json(f,
+                         json_pack("{s:s, s:s, s:I, s:I}", "type", "gap", "stream", name, "from",
+                                   (json_int_t)ev->from, "to", (json_int_t)ev->to),
+                         err);
+    output_note(false, "bytes %llu to %llu of %s are gone (over the budget of the journal)",
+                (unsigned long long)ev->from, (unsigned long long)ev->to, name);
+    return 0;
+}
+
+static int on_end(struct follow *f, const struct stream_event *ev, struct err *err)
+{
+    json_t *doc;
+    int r;
+
+    f->ended = true;
+    f->input_open = false;
+    f->by = f->o->wait_close ? deadline_in(close_usec) : (struct deadline){DEADLINE_NEVER};
+    if (!f->o->json)
+        return 0;
+    doc = json_pack("{s:s}", "type", "end");
+    r = json_object_update(doc, (json_t *)ev->end);
+    return r < 0 ? err_set(err, ERR_ENGINE, "the end record is not an object")
+                 : show_json(f, doc, err);
+}
+
+static int on_event(struct follow *f, const struct stream_event *ev, struct err *err)
+{
+    switch (ev->type) {
+    case STREAM_STARTED:
+        return on_started(f, err);
+    case STREAM_OUTPUT:
+        return on_output(f, ev, err);
+    case STREAM_GAP:
+        return on_gap(f, ev, err);
+    case STREAM_END:
+        return on_end(f, ev, err);
+    case STREAM_NOTHING:
+        break;
+    }
+    return 0;
+}
+
+/* Hands out what was received, until our reader blocks or nothing is left. */
+static int drain(struct follow *f, struct err *err)
+{
+    while (!f->busy && !f->ended) {
+        struct stream_event ev;
+        int r = stream_next(f->s, &ev, err);
+
+        if (r < 0)
+            return r;
+        if (ev.type == STREAM_NOTHING)
+            break;
+        r = on_event(f, &ev, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/*
+ * The daemon is gone; the command is not. Input that was on its way may be lost, so a pipe's is
+ * closed; a terminal's goes on.
+ */
+static int on_lost(struct follow *f, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    struct deadline by = deadline_in(resume_usec);
+
+    if (f->ended || f->detached) {
+        f->closed = true;
+        err_done(err);
+        return 0;
+    }
+    if (!f->s->exec)
+        return err_hint(err, "The command may not have been started.");
+    if (stream_resume(f->s, &by, &why) == 0) {
+        err_done(err);
+        if (f->input_open && !f->o->tty) {
+            f->input_open = false;
+            output_note(f->o->json, "the daemon was restarted: the command's input ends here");
+        }
+        return 0;
+    }
+    err_move(err, &why);
+    err_wrap(err, "the connection to the daemon was lost");
+    return err_hint(err, "The command may go on: 'ripcord logs -f %s %s' shows it.", f->s->sandbox,
+                    f->s->exec);
+}
+
+static int fill(struct follow *f, struct err *err)
+{
+    int r = stream_fill(f->s, err);
+
+    return r < 0 ? on_lost(f, err) : 0;
+}
+
+static int detach(struct follow *f, struct err *err)
+{
+    f->detached = true;
+    f->input_open = false;
+    return stream_detach(f->s, err);
+}
+
+/* Sends input but for the detach keys: a Ctrl-P is held back until the next key or a moment later.
+ */
+static int send_keys(struct follow *f, const char *data, size_t len, struct err *err)
+{
+    static const char ctrl_p = KEY_CTRL_P;
+    const char *cut;
+    int r = 0;
+
+    if (f->held_key && len) {
+        f->held_key = false;
+        f->by = (struct deadline){DEADLINE_NEVER};
+        if (data[0] == KEY_CTRL_Q)
+            return detach(f, err);
+        r = stream_stdin(f->s, &ctrl_p, 1, err);
+    }
+    cut = memmem(data, len, "\x10\x11", 2);
+    if (cut) {
+        if (cut > data && r >= 0)
+            r = stream_stdin(f->s, data, (size_t)(cut - data), err);
+        return r < 0 ? r : detach(f, err);
+    }
+    if (len && data[len - 1] == KEY_CTRL_P) {
+        f->held_key = true;
+        f->by = deadline_in(held_key_usec);
+        len--;
+    }
+    return r < 0 || !len ? r : stream_stdin(f->s, data, len, err);
+}
+
+static int read_input(struct follow *f, struct err *err)
+{
+    ssize_t n = read(STDIN_FILENO, f->input, FOLLOW_INPUT);
+
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    if (n <= 0) {
+        /* A closed or unreadable input is an ended one. */
+        f->input_open = false;
+        return stream_stdin_eof(f->s, err);
+    }
+    if (f->o->tty)
+        return send_keys(f, f->input, (size_t)n, err);
+    return stream_stdin(f->s, f->input, (size_t)n, err);
+}
+
+static int on_interrupt(struct follow *f, int sig, struct err *err)
+{
+    uint64_t now = time_mono();
+    bool again = f->last_interrupt && now - f->last_interrupt < again_usec;
+
+    f->interrupted = true;
+    f->last_interrupt = now;
+    return stream_signal(f->s, again ? SIGKILL : sig, err);
+}
+
+/* Nothing to pass the signal on to: we end of it as if it had never been caught. */
+static void die_of(int sig)
+{
+    sigset_t set;
+
+    term_restore();
+    sigemptyset(&set);
+    sigaddset(&set, sig);
+    signal(sig, SIG_DFL);
+    raise(sig);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static int on_signal(struct follow *f, int sig, struct err *err)
+{
+    unsigned rows, cols;
+
+    if (sig == SIGWINCH)
+        return term_size(&rows, &cols) ? stream_resize(f->s, rows, cols, err) : 0;
+    if (f->o->reading || f->ended)
+        die_of(sig);
+    if (sig == SIGINT)
+        return on_interrupt(f, sig, err);
+    return stream_signal(f->s, sig, err);
+}
+
+static int read_signals(struct follow *f, struct err *err)
+{
+    struct signalfd_siginfo si;
+
+    while (read(f->signals, &si, sizeof(si)) == sizeof(si)) {
+        int r = on_signal(f, (int)si.ssi_signo, err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int on_time(struct follow *f, struct err *err)
+{
+    static const char ctrl_p = KEY_CTRL_P;
+
+    f->by = (struct deadline){DEADLINE_NEVER};
+    if (f->held_key) {
+        f->held_key = false;
+        return stream_stdin(f->s, &ctrl_p, 1, err);
+    }
+    if (f->ended) {
+        f->closed = true;
+        output_note(f->o->json, "the sandbox is still being removed");
+        return 0;
+    }
+    return f->pipe_broken ? stream_signal(f->s, SIGKILL, err) : 0;
+}
+
+enum { AT_SOCKET, AT_SIGNALS, AT_INPUT, AT_SINK, AT_MAX };
+
+static int wait_events(struct follow *f, struct pollfd p[static AT_MAX], struct err *err)
+{
+    bool take = !f->busy, give = stream_sending(f->s);
+    int r;
+
+    p[AT_SOCKET] = (struct pollfd){.fd = take || give ? f->s->fd : -1,
+                                   .events = (short)((take ? POLLIN : 0) | (give ? POLLOUT : 0))};
+    p[AT_SIGNALS] = (struct pollfd){.fd = f->signals, .events = POLLIN};
+    p[AT_INPUT] =
+        (struct pollfd){.fd = f->input_open && !give ? STDIN_FILENO : -1, .events = POLLIN};
+    p[AT_SINK] = (struct pollfd){.fd = f->busy ? sink_fd(f->busy) : -1, .events = POLLOUT};
+    r = poll(p, AT_MAX, deadline_ms(&f->by));
+    if (r < 0 && errno != EINTR)
+        return err_sys(err, errno, "wait for events");
+    if (r < 0)
+        for (int i = 0; i < AT_MAX; i++)
+            p[i].revents = 0;
+    return 0;
+}
+
+static int turn(struct follow *f, struct err *err)
+{
+    struct pollfd p[AT_MAX];
+    int r = wait_events(f, p, err);
+
+    if (r >= 0 && deadline_passed(&f->by))
+        r = on_time(f, err);
+    if (r >= 0 && p[AT_SIGNALS].revents)
+        r = read_signals(f, err);
+    if (r >= 0 && p[AT_SINK].revents)
+        r = push(f, err);
+    if (r >= 0 && p[AT_SOCKET].revents & POLLOUT)
+        r = stream_flush(f->s, err);
+    if (r >= 0 && !f->busy && p[AT_SOCKET].revents & (POLLIN | POLLHUP | POLLERR))
+        r = fill(f, err);
+    if (r >= 0 && p[AT_INPUT].revents && f->input_open && !stream_sending(f->s))
+        r = read_input(f, err);
+    return r < 0 ? r : 0;
+}
+
+static bool finished(const struct follow *f)
+{
+    if (f->o->reading && f->pipe_broken)
+        return true;
+    if (f->busy)
+        return false;
+    if (f->detached)
+        return f->closed || !stream_sending(f->s);
+    return f->ended && (f->closed || !f->o->wait_close);
+}
+
+static int loop(struct follow *f, struct err *err)
+{
+    while (!finished(f)) {
+        int r = drain(f, err);
+
+        if (r < 0)
+            return r;
+        if (finished(f))
+            break;
+        r = turn(f, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* A character that never got its end is shown as the bytes that it is. */
+static void finish_text(struct follow *f)
+{
+    for (int i = STREAM_STDOUT; i <= STREAM_STDERR && f->o->mode == RENDER_ESCAPED; i++) {
+        buf_clear(&f->text);
+        if (render_finish(&f->states[i], &f->text) == 0)
+            (void)!write(f->sinks[i].fd, buf_data(&f->text), f->text.len);
+    }
+}
+
+/* Who pressed Ctrl-C need not be told that the command was ended by it. */
+static bool own_doing(const struct follow *f, const json_t *end)
+{
+    const char *cause = json_text_of(end, "cause");
+
+    return f->interrupted && cause && (STREQ(cause, "signaled") || STREQ(cause, "killed"));
+}
+
+static int conclude(struct follow *f)
+{
+    _cleanup_free_ char *words = NULL, *stats = NULL;
+    const json_t *end = f->s->end;
+
+    term_restore();
+    if (f->detached) {
+        output_note(f->o->json, "detached; 'ripcord attach %s %s' joins it again", f->s->sandbox,
+                    f->s->exec);
+        return 0;
+    }
+    if (f->pipe_broken)
+        return FOLLOW_STATUS_PIPE;
+    if (f->o->reading && !isatty(STDERR_FILENO))
+        return 0; /* what was asked for are the bytes, and nothing else */
+    words = end_words(end, f->o->timeout_ms, f->o->idle_timeout_ms);
+    if (words && !own_doing(f, end))
+        output_note(f->o->json, "%s", words);
+    if (f->o->stats) {
+        stats = end_stats(end);
+        output_note(f->o->json, "%s", stats);
+    }
+    return f->o->reading ? 0 : end_status(end);
+}
+
+static void follow_done(struct follow *f)
+{
+    term_restore();
+    sink_done(&f->sinks[STREAM_STDOUT]);
+    sink_done(&f->sinks[STREAM_STDERR]);
+    fd_close(f->signals);
+    buf_done(&f->text);
+    free(f->input);
+}
+
+int follow(struct stream *s, const struct follow_options *o, struct err *err)
+{
+    _cleanup_(follow_done) struct follow f = {
+        .s = s,
+        .o = o,
+        .sinks = {SINK_INIT(-1), SINK_INIT(STDOUT_FILENO), SINK_INIT(STDERR_FILENO)},
+        .text = BUF_INIT(FOLLOW_TEXT_MAX),
+        .signals = -1,
+        .input_open = o->input,
+        .by = {DEADLINE_NEVER},
+    };
+    int r = watch_signals(&f, err);
+
+    if (r < 0)
+        return r;
+    if (o->input)
+        f.input = xmalloc(FOLLOW_INPUT);
+    if (o->input && o->tty)
+        term_raw();
+    r = loop(&f, err);
+    if (r < 0)
+        return r;
+    finish_text(&f);
+    return conclude(&f);
+}

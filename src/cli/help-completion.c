@@ -1,0 +1,253 @@
+/*
+ * The tables as completion scripts. Names of sandboxes come from `ripcord ls -q` at the moment of
+ * completion; everything else is in the script.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/help.h"
+#include "cli/options.h"
+
+/* Inside single quotes of a shell. */
+static void quoted(const char *s, const char *escape)
+{
+    for (; *s; s++) {
+        if (*s == '\'')
+            fputs("'\\''", stdout);
+        else if (strchr(escape, *s))
+            printf("\\%c", *s);
+        else
+            putchar(*s);
+    }
+}
+
+static void command_names(void)
+{
+    for (const struct cli_command *const *c = cli_commands; *c; c++)
+        printf("%s%s", c == cli_commands ? "" : " ", (*c)->name);
+}
+
+/* What the word at a place among the positionals is: "sandbox", "exec", … or NULL. */
+static bool takes(const struct cli_command *cmd, const char *kind)
+{
+    return cmd->complete && strstr(cmd->complete, kind);
+}
+
+static bool seen_before(const struct cli_command *const *upto, size_t index,
+                        const struct cli_option *o)
+{
+    const struct cli_option *other;
+
+    for (const struct cli_command *const *c = cli_commands; c <= upto; c++)
+        for (size_t i = 0; (other = cli_option_at(*c, i)); i++) {
+            if (c == upto && i >= index)
+                return false;
+            if (strcmp(other->name, o->name) == 0)
+                return true;
+        }
+    return false;
+}
+
+/* Options with a value, each name once: the word behind them is no positional. */
+static void bash_valued(void)
+{
+    const struct cli_option *o;
+
+    fputs("--root", stdout);
+    for (const struct cli_command *const *c = cli_commands; *c; c++)
+        for (size_t i = 0; (o = cli_option_at(*c, i)); i++) {
+            if (!o->arg || strcmp(o->name, "root") == 0 || seen_before(c, i, o))
+                continue;
+            printf("|--%s", o->name);
+            if (o->letter)
+                printf("|-%c", o->letter);
+        }
+}
+
+static void bash_values(void)
+{
+    const struct cli_option *o;
+
+    for (const struct cli_command *const *c = cli_commands; *c; c++)
+        for (size_t i = 0; (o = cli_option_at(*c, i)); i++) {
+            if (!o->values || seen_before(c, i, o))
+                continue;
+            if (o->values[0] == '@')
+                printf("        --%s) COMPREPLY=($(compgen -%c -- \"$cur\")); return ;;\n", o->name,
+                       strcmp(o->values, "@dir") == 0 ? 'd' : 'f');
+            else
+                printf("        --%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
+                       o->name, o->values);
+        }
+}
+
+static void bash_command(const struct cli_command *cmd)
+{
+    const struct cli_option *o;
+
+    printf("        %s) opts='", cmd->name);
+    for (size_t i = 0; (o = cli_option_at(cmd, i)); i++)
+        printf("%s--%s", i ? " " : "", o->name);
+    fputs("'", stdout);
+    if (takes(cmd, "sandbox+"))
+        fputs(" names=99", stdout);
+    else if (takes(cmd, "sandbox"))
+        fputs(" names=1", stdout);
+    if (strcmp(cmd->name, "help") == 0)
+        fputs(" topics=1", stdout);
+    fputs(" ;;\n", stdout);
+}
+
+void help_bash(void)
+{
+    fputs("# bash completion for ripcord; made by 'ripcord help --format bash'\n"
+          "_ripcord() {\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+          "    local cmd= opts= names=0 topics=0 words=0 i\n"
+          "    COMPREPLY=()\n"
+          "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+          "        case ${COMP_WORDS[i]} in\n"
+          "        ",
+          stdout);
+    bash_valued();
+    fputs(") ((i++)) ;;\n"
+          "        -*) ;;\n"
+          "        *) if [[ -z $cmd ]]; then cmd=${COMP_WORDS[i]}; else ((words++)); fi ;;\n"
+          "        esac\n"
+          "    done\n"
+          "    case $prev in\n",
+          stdout);
+    bash_values();
+    fputs("    esac\n"
+          "    case $cmd in\n"
+          "        '') COMPREPLY=($(compgen -W '",
+          stdout);
+    command_names();
+    fputs(" --root --json --help --version' -- \"$cur\")); return ;;\n", stdout);
+    for (const struct cli_command *const *c = cli_commands; *c; c++)
+        bash_command(*c);
+    fputs("    esac\n"
+          "    if [[ $cur == -* ]]; then\n"
+          "        COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
+          "    elif ((words < names)); then\n"
+          "        COMPREPLY=($(compgen -W \"$(ripcord ls -q 2>/dev/null)\" -- \"$cur\"))\n"
+          "    elif ((words < topics)); then\n"
+          "        COMPREPLY=($(compgen -W '",
+          stdout);
+    command_names();
+    fputs("' -- \"$cur\"))\n"
+          "    fi\n"
+          "}\n"
+          "complete -o default -F _ripcord ripcord\n",
+          stdout);
+}
+
+static void zsh_option(const struct cli_option *o)
+{
+    const char *repeat = o->arg && strstr(o->help, "repeated") ? "*" : "";
+
+    if (o->letter)
+        printf(" \\\n            '%s'{-%c,--%s%s}'[", repeat, o->letter, o->name,
+               o->arg ? "=" : "");
+    else
+        printf(" \\\n            '%s--%s%s[", repeat, o->name, o->arg ? "=" : "");
+    quoted(o->help, "[]:");
+    putchar(']');
+    if (o->arg) {
+        putchar(':');
+        quoted(o->arg, "[]:");
+        putchar(':');
+        if (o->values && o->values[0] == '@')
+            fputs(strcmp(o->values, "@dir") == 0 ? "_files -/" : "_files", stdout);
+        else if (o->values)
+            printf("(%s)", o->values);
+    }
+    putchar('\'');
+}
+
+static void zsh_command(const struct cli_command *cmd)
+{
+    const struct cli_option *o;
+
+    printf("    %s)\n        _arguments -S", cmd->name);
+    for (size_t i = 0; (o = cli_option_at(cmd, i)); i++)
+        zsh_option(o);
+    if (takes(cmd, "sandbox+"))
+        fputs(" \\\n            '*:sandbox:_ripcord_sandboxes'", stdout);
+    else if (takes(cmd, "sandbox"))
+        fputs(" \\\n            '1:sandbox:_ripcord_sandboxes'", stdout);
+    if (takes(cmd, "command"))
+        fputs(" \\\n            '*::command:_normal'", stdout);
+    fputs(" ;;\n", stdout);
+}
+
+void help_zsh(void)
+{
+    fputs("#compdef ripcord\n"
+          "# made by 'ripcord help --format zsh'\n"
+          "_ripcord_sandboxes() {\n"
+          "    local -a names\n"
+          "    names=(${(f)\"$(ripcord ls -q 2>/dev/null)\"})\n"
+          "    compadd -a names\n"
+          "}\n"
+          "_ripcord() {\n"
+          "    local -a commands\n"
+          "    commands=(\n",
+          stdout);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        printf("        '%s:", (*c)->name);
+        quoted((*c)->summary, ":");
+        fputs("'\n", stdout);
+    }
+    fputs("    )\n"
+          "    if ((CURRENT == 2)); then\n"
+          "        _describe command commands\n"
+          "        return\n"
+          "    fi\n"
+          "    shift words\n"
+          "    ((CURRENT--))\n"
+          "    case $words[1] in\n",
+          stdout);
+    for (const struct cli_command *const *c = cli_commands; *c; c++)
+        zsh_command(*c);
+    fputs("    esac\n}\n_ripcord \"$@\"\n", stdout);
+}
+
+static void fish_option(const struct cli_command *cmd, const struct cli_option *o)
+{
+    printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -l %s", cmd->name, o->name);
+    if (o->letter)
+        printf(" -s %c", o->letter);
+    if (o->arg)
+        fputs(o->values && strcmp(o->values, "@dir") == 0 ? " -r -a '(__fish_complete_directories)'"
+              : o->values && o->values[0] == '@'          ? " -r -F"
+                                                          : " -x",
+              stdout);
+    if (o->values && o->values[0] != '@')
+        printf(" -a '%s'", o->values);
+    fputs(" -d '", stdout);
+    for (const char *p = o->help; *p; p++)
+        printf("%s%c", *p == '\'' || *p == '\\' ? "\\" : "", *p);
+    fputs("'\n", stdout);
+}
+
+void help_fish(void)
+{
+    const struct cli_option *o;
+
+    fputs("# fish completion for ripcord; made by 'ripcord help --format fish'\n"
+          "complete -c ripcord -f\n",
+          stdout);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        printf("complete -c ripcord -n __fish_use_subcommand -a %s -d '", (*c)->name);
+        for (const char *p = (*c)->summary; *p; p++)
+            printf("%s%c", *p == '\'' ? "\\" : "", *p);
+        fputs("'\n", stdout);
+        for (size_t i = 0; (o = cli_option_at(*c, i)); i++)
+            fish_option(*c, o);
+        if (takes(*c, "sandbox"))
+            printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -a "
+                   "'(ripcord ls -q 2>/dev/null)'\n",
+                   (*c)->name);
+    }
+}

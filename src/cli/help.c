@@ -1,0 +1,160 @@
+#include "cli/help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/output.h"
+
+enum { HELP_WIDTH = 80, HELP_OPTION_COLUMN = 30, HELP_COMMAND_COLUMN = 11 };
+
+const char help_about[] =
+    "ripcord gives AI agents a safe place to work: persistent, hardened sandboxes that are there "
+    "in "
+    "milliseconds, with output that is never lost or wrong. There is nothing to set up: the first "
+    "command starts the daemon.";
+
+/* clang-format off */
+const struct help_entry help_statuses[] = {
+    { "0", "success" },
+    { "1", "a system call or the machine failed" },
+    { "2", "an option, a name or a value is not valid" },
+    { "3", "not found" },
+    { "4", "conflict with what is there, such as running commands" },
+    { "5", "denied" },
+    { "6", "over a limit" },
+    { "7", "this machine or engine cannot do that" },
+    { "8", "the engine or the daemon does not answer" },
+    { "9", "a deadline passed" },
+    { "125", "run, exec, shell, attach: ripcord itself failed; 126 the command cannot be run, 127 it was not found; all else is the command's own status" },
+    { NULL, NULL },
+};
+const struct help_entry help_environment[] = {
+    { "RIPCORD_ROOT", "as --root" },
+    { "NO_COLOR", "when set and not empty, no colours" },
+    { "XDG_DATA_HOME, XDG_RUNTIME_DIR", "where state and sockets of an ordinary user lie" },
+    { NULL, NULL },
+};
+const struct help_entry help_files[] = {
+    { "/var/lib/ripcord, /run/ripcord", "state and sockets of root" },
+    { "~/.local/share/ripcord, $XDG_RUNTIME_DIR/ripcord", "state and sockets of an ordinary user" },
+    { "DIR/state, DIR/run, DIR/ripcord.yaml", "all of it with --root DIR" },
+    { "/etc/ripcord/ripcord.yaml", "configuration" },
+    { NULL, NULL },
+};
+/* clang-format on */
+
+/* Fills lines up to HELP_WIDTH; `column` is where we are and where further lines begin. */
+static void wrap(const char *text, int column)
+{
+    int at = column;
+
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+
+        if (at > column && at + 1 + len > HELP_WIDTH) {
+            printf("\n%*s", column, "");
+            at = column;
+        } else if (at > column) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", len, text);
+        at += len;
+        text += len;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
+static void paragraphs(const char *text)
+{
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        size_t len = end ? (size_t)(end - text) : strlen(text);
+        char copy[2048];
+
+        snprintf(copy, sizeof(copy), "%.*s", (int)len, text);
+        wrap(copy, 0);
+        putchar('\n');
+        text += len + (end ? 2 : 0);
+    }
+}
+
+static void title(const char *text)
+{
+    printf("%s%s:%s\n", output_color(stdout, COLOR_BOLD), text, output_color(stdout, COLOR_NONE));
+}
+
+static void print_option(const struct cli_option *o)
+{
+    char left[96];
+    int n;
+
+    n = snprintf(left, sizeof(left), "  %c%c%s--%s%s%s", o->letter ? '-' : ' ',
+                 o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name, o->arg ? " " : "",
+                 o->arg ? o->arg : "");
+    fputs(left, stdout);
+    if (n > HELP_OPTION_COLUMN - 2)
+        printf("\n%*s", HELP_OPTION_COLUMN, "");
+    else
+        printf("%*s", HELP_OPTION_COLUMN - n, "");
+    wrap(o->help, HELP_OPTION_COLUMN);
+}
+
+static void print_group(const struct cli_group *g)
+{
+    title(g->title);
+    for (const struct cli_option *o = g->options; o->name; o++)
+        print_option(o);
+    putchar('\n');
+}
+
+/* "command\tcomment" lines, the comment above the command. */
+static void print_examples(const char *text)
+{
+    title("Examples");
+    while (*text) {
+        int command = (int)strcspn(text, "\t"), comment;
+
+        comment = (int)strcspn(text + command + 1, "\n");
+        printf("  %s# %.*s%s\n  %.*s\n", output_color(stdout, COLOR_DIM), comment,
+               text + command + 1, output_color(stdout, COLOR_NONE), command, text);
+        text += command + 1 + comment;
+        text += *text == '\n';
+    }
+}
+
+void help_command(const struct cli_command *cmd)
+{
+    printf("Usage: ripcord %s\n\n", cmd->usage);
+    if (cmd->details) {
+        paragraphs(cmd->details);
+    } else {
+        char line[160];
+
+        snprintf(line, sizeof(line), "%s.", cmd->summary);
+        line[0] = (char)(line[0] >= 'a' && line[0] <= 'z' ? line[0] - 'a' + 'A' : line[0]);
+        paragraphs(line);
+    }
+    for (const struct cli_group *const *g = cmd->groups; g && *g; g++)
+        print_group(*g);
+    print_group(&cli_global_group);
+    if (cmd->examples)
+        print_examples(cmd->examples);
+}
+
+void help_overview(void)
+{
+    printf("Usage: ripcord [--root DIR] [--json] COMMAND ...\n\n");
+    wrap(help_about, 0);
+    putchar('\n');
+    title("Commands");
+    for (const struct cli_command *const *c = cli_commands; *c; c++)
+        printf("  %-*s%s\n", HELP_COMMAND_COLUMN, (*c)->name, (*c)->summary);
+    putchar('\n');
+    print_group(&cli_global_group);
+    title("Try");
+    printf("  ripcord run -- sh -c 'echo hello from $(id -un)'\n"
+           "  ripcord up box && ripcord exec box -- touch f && ripcord exec box -- ls\n\n"
+           "'ripcord COMMAND --help' tells more about a command; see also ripcord(1).\n");
+}

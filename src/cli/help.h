@@ -1,0 +1,24 @@
+/*
+ * The tables of cli.h in other forms: help for people, manual pages, shell completions. All write
+ * to stdout.
+ */
+#pragma once
+
+#include "cli/cli.h"
+
+void help_overview(void);
+void help_command(const struct cli_command *cmd);
+void help_man_overview(void);
+void help_man_command(const struct cli_command *cmd);
+void help_bash(void);
+void help_zsh(void);
+void help_fish(void);
+
+/* For the overviews, and for ripcord(1). */
+extern const char help_about[];
+struct help_entry {
+    const char *name, *text;
+};
+extern const struct help_entry help_statuses[];    /* NULL-terminated */
+extern const struct help_entry help_environment[]; /* NULL-terminated */
+extern const struct help_entry help_files[];       /* NULL-terminated */

@@ -1,0 +1,120 @@
+/*
+ * Requests go out on one connection each, a batch at a time, before the first answer is read: the
+ * daemon works on all of them at once. A name that fails is its own result and stops nobody else.
+ */
+#include "cli/many.h"
+
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "cli/output.h"
+
+enum { MANY_BATCH = 32 };
+
+struct task {
+    const char *name; /* borrowed from argv */
+    struct client client;
+    json_t *answer; /* owned */
+    struct err err;
+};
+
+static void send_one(struct cli *cli, const struct many *m, struct task *t)
+{
+    _cleanup_free_ char *target = xasprintf("/v1/sandboxes/%s%s", t->name, m->suffix);
+
+    client_init_like(&t->client, &cli->client);
+    client_send(&t->client, m->method, target, NULL, m->body, &t->err);
+}
+
+static void print_one(const struct many *m, const struct task *t)
+{
+    if (t->err.code)
+        output_error(&t->err, false);
+    else
+        printf("%s: %s\n", t->name, m->done);
+}
+
+static json_t *result_of(const struct task *t)
+{
+    json_t *doc = t->err.code ? json_from_err(&t->err) : json_object();
+
+    json_object_set_new(doc, "name", json_string(t->name));
+    json_object_set_new(doc, "ok", json_boolean(!t->err.code));
+    if (t->answer)
+        json_object_update_missing(doc, t->answer);
+    return doc;
+}
+
+static void run_batch(struct cli *cli, const struct many *m, struct task *tasks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        send_one(cli, m, &tasks[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (!tasks[i].err.code)
+            client_receive(&tasks[i].client, &tasks[i].answer, &tasks[i].err);
+        client_done(&tasks[i].client);
+    }
+}
+
+/* Prints the results and releases the tasks; returns the worst exit status. */
+static int report(struct cli *cli, const struct many *m, struct task *tasks, size_t n, json_t *list)
+{
+    int worst = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        worst = MAX(worst, err_code_exit(tasks[i].err.code));
+        if (cli->json)
+            json_array_append_new(list, result_of(&tasks[i]));
+        else
+            print_one(m, &tasks[i]);
+        json_decref(tasks[i].answer);
+        err_done(&tasks[i].err);
+    }
+    return worst;
+}
+
+/* Names are checked before anything is touched; one given twice is meant once. */
+static int collect(const struct cli_args *args, struct task *tasks, size_t *ret_n, struct err *err)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < args->n_words; i++) {
+        bool twice = false;
+        int r = parse_name("sandbox name", args->words[i], err);
+
+        if (r < 0)
+            return r;
+        for (size_t k = 0; k < n; k++)
+            twice |= STREQ(tasks[k].name, args->words[i]);
+        if (!twice)
+            tasks[n++].name = args->words[i];
+    }
+    *ret_n = n;
+    return 0;
+}
+
+int many_run(struct cli *cli, const struct cli_args *args, const struct many *m, struct err *err)
+{
+    _cleanup_free_ struct task *tasks = xcalloc((size_t)args->n_words, sizeof(*tasks));
+    _cleanup_json_ json_t *list = json_array();
+    struct client *c;
+    size_t n = 0;
+    int r, worst = 0;
+
+    if ((r = collect(args, tasks, &n, err)) < 0 || (r = cli_client(cli, &c, err)) < 0 ||
+        (r = client_connect(c, err)) < 0)
+        return r;
+    for (size_t from = 0; from < n; from += MANY_BATCH) {
+        size_t count = MIN(n - from, (size_t)MANY_BATCH);
+
+        run_batch(cli, m, tasks + from, count);
+        r = report(cli, m, tasks + from, count, list);
+        worst = MAX(worst, r);
+    }
+    if (cli->json) {
+        _cleanup_json_ json_t *doc = json_pack("{s:O}", "results", list);
+
+        output_json(doc);
+    }
+    return worst;
+}

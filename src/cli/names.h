@@ -1,0 +1,13 @@
+/*
+ * Naming things of the API on the command line: checked before they become part of a path.
+ */
+#pragma once
+
+#include "base/json.h"
+#include "cli/cli.h"
+
+/* "last" or an id: letters, digits, '-' and '_'. */
+int exec_parse(const char *s, struct err *err);
+/* Fetches EXEC; id may be NULL for the last one. */
+int exec_lookup(struct cli *cli, const char *sandbox, const char *id, json_t **ret,
+                struct err *err);

@@ -1,0 +1,235 @@
+#include "cli/options.h"
+
+#include <string.h>
+
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+
+enum { OPTIONS_MAX = 64 };
+
+void args_done(struct cli_args *a)
+{
+    free(a->values);
+    free(a->words);
+    *a = (struct cli_args)CLI_ARGS_INIT;
+}
+
+const struct cli_option *cli_option_at(const struct cli_command *cmd, size_t i)
+{
+    for (const struct cli_group *const *g = cmd->groups; g && *g; g++)
+        for (const struct cli_option *o = (*g)->options; o->name; o++)
+            if (i-- == 0)
+                return o;
+    for (const struct cli_option *o = cli_global_group.options; o->name; o++)
+        if (i-- == 0)
+            return o;
+    return NULL;
+}
+
+static const struct cli_option *find_long(const struct cli_command *cmd, const char *name,
+                                          size_t len)
+{
+    const struct cli_option *o;
+
+    for (size_t i = 0; (o = cli_option_at(cmd, i)); i++)
+        if (strlen(o->name) == len && memcmp(o->name, name, len) == 0)
+            return o;
+    return NULL;
+}
+
+static const struct cli_option *find_short(const struct cli_command *cmd, char letter)
+{
+    const struct cli_option *o;
+
+    for (size_t i = 0; (o = cli_option_at(cmd, i)); i++)
+        if (o->letter && o->letter == letter)
+            return o;
+    return NULL;
+}
+
+static int unknown_option(const struct cli_command *cmd, const char *word, size_t len,
+                          struct err *err)
+{
+    _cleanup_free_ char *name = xstrndup(word, len);
+    const char *names[OPTIONS_MAX], *near;
+    const struct cli_option *o;
+    size_t n = 0;
+
+    for (size_t i = 0; (o = cli_option_at(cmd, i)) && n < OPTIONS_MAX; i++)
+        names[n++] = o->name;
+    near = strv_nearest(name, names, n);
+    err_set(err, ERR_INVALID, "unknown option '--%s' for 'ripcord %s'", name, cmd->name);
+    if (near)
+        return err_hint(err, "Did you mean '--%s'? 'ripcord %s --help' lists the options.", near,
+                        cmd->name);
+    return err_hint(err, "'ripcord %s --help' lists the options.", cmd->name);
+}
+
+static void add_value(struct cli_args *a, const struct cli_option *o, const char *value)
+{
+    a->values = xreallocarray(a->values, a->n_values + 1, sizeof(*a->values));
+    a->values[a->n_values++] = (struct cli_value){.option = o, .value = value};
+}
+
+static void add_word(struct cli_args *a, char *word)
+{
+    a->words = xreallocarray(a->words, (size_t)a->n_words + 2, sizeof(*a->words));
+    a->words[a->n_words++] = word;
+    a->words[a->n_words] = NULL;
+}
+
+static int missing_value(const struct cli_option *o, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "option '--%s' needs a value (%s)", o->name, o->arg);
+}
+
+/* argv[*i] is "--name" or "--name=value". */
+static int parse_long(const struct cli_command *cmd, int argc, char **argv, int *i,
+                      struct cli_args *a, struct err *err)
+{
+    const char *name = argv[*i] + 2, *eq = strchr(name, '=');
+    size_t len = eq ? (size_t)(eq - name) : strlen(name);
+    const struct cli_option *o = find_long(cmd, name, len);
+
+    if (!o)
+        return unknown_option(cmd, name, len, err);
+    if (!o->arg && eq)
+        return err_set(err, ERR_INVALID, "option '--%s' takes no value", o->name);
+    if (o->arg && !eq && *i + 1 >= argc)
+        return missing_value(o, err);
+    add_value(a, o, !o->arg ? NULL : eq ? eq + 1 : argv[++*i]);
+    return 0;
+}
+
+/* argv[*i] is "-x", "-xyz" (flags) or "-oVALUE". */
+static int parse_short(const struct cli_command *cmd, int argc, char **argv, int *i,
+                       struct cli_args *a, struct err *err)
+{
+    for (const char *p = argv[*i] + 1; *p; p++) {
+        const struct cli_option *o = find_short(cmd, *p);
+
+        if (!o) {
+            err_set(err, ERR_INVALID, "unknown option '-%c' for 'ripcord %s'", *p, cmd->name);
+            return err_hint(err, "'ripcord %s --help' lists the options.", cmd->name);
+        }
+        if (!o->arg) {
+            add_value(a, o, NULL);
+            continue;
+        }
+        if (!p[1] && *i + 1 >= argc)
+            return missing_value(o, err);
+        add_value(a, o, p[1] ? p + 1 : argv[++*i]);
+        return 0;
+    }
+    return 0;
+}
+
+static int check_count(const struct cli_command *cmd, const struct cli_args *a, struct err *err)
+{
+    if (args_has(a, "help"))
+        return 0;
+    if (a->n_words >= cmd->min_args && a->n_words <= cmd->max_args)
+        return 0;
+    if (a->n_words < cmd->min_args)
+        err_set(err, ERR_INVALID, "'ripcord %s' needs more arguments", cmd->name);
+    else
+        err_set(err, ERR_INVALID, "'ripcord %s' does not take '%s'", cmd->name,
+                a->words[cmd->max_args]);
+    return err_hint(err, "Usage: ripcord %s", cmd->usage);
+}
+
+int args_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_args *ret,
+               struct err *err)
+{
+    _cleanup_args_ struct cli_args a = CLI_ARGS_INIT;
+    bool options = !(cmd->flags & CLI_PASS_THROUGH);
+    int r = 0;
+
+    for (int i = 0; i < argc; i++) {
+        const char *w = argv[i];
+
+        if (!options || w[0] != '-' || !w[1]) {
+            if (cmd->stop_after >= 0 && a.n_words >= cmd->stop_after)
+                options = false;
+            add_word(&a, argv[i]);
+        } else if (STREQ(w, "--")) {
+            options = false;
+        } else if (w[1] == '-') {
+            r = parse_long(cmd, argc, argv, &i, &a, err);
+        } else {
+            r = parse_short(cmd, argc, argv, &i, &a, err);
+        }
+        if (r < 0)
+            return r;
+    }
+    r = check_count(cmd, &a, err);
+    if (r < 0)
+        return r;
+    *ret = a;
+    a = (struct cli_args)CLI_ARGS_INIT;
+    return 0;
+}
+
+bool args_has(const struct cli_args *a, const char *name)
+{
+    for (size_t i = 0; i < a->n_values; i++)
+        if (STREQ(a->values[i].option->name, name))
+            return true;
+    return false;
+}
+
+const char *args_next(const struct cli_args *a, const char *name, size_t *iter)
+{
+    while (*iter < a->n_values) {
+        const struct cli_value *v = &a->values[(*iter)++];
+
+        if (STREQ(v->option->name, name))
+            return v->value;
+    }
+    return NULL;
+}
+
+const char *args_get(const struct cli_args *a, const char *name)
+{
+    const char *v, *last = NULL;
+
+    for (size_t i = 0; (v = args_next(a, name, &i));)
+        last = v;
+    return last;
+}
+
+int args_size(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err)
+{
+    const char *v = args_get(a, name);
+
+    if (!v)
+        return 0;
+    return parse_size(v, ret, err) < 0 ? err_wrap(err, "--%s", name) : 0;
+}
+
+int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err)
+{
+    const char *v = args_get(a, name);
+    uint64_t usec;
+
+    if (!v)
+        return 0;
+    if (parse_duration(v, &usec, err) < 0)
+        return err_wrap(err, "--%s", name);
+    if (usec < USEC_PER_MSEC)
+        return err_set(err, ERR_INVALID, "--%s: '%s' is less than a millisecond", name, v);
+    *ret = usec / USEC_PER_MSEC;
+    return 0;
+}
+
+int args_u64(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
+             struct err *err)
+{
+    const char *v = args_get(a, name);
+
+    if (!v)
+        return 0;
+    return parse_u64(v, min, max, ret, err) < 0 ? err_wrap(err, "--%s", name) : 0;
+}

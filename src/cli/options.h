@@ -1,0 +1,47 @@
+/*
+ * Parsing argv by the tables of cli.h, and reading what was found. All strings are borrowed from
+ * argv.
+ */
+#pragma once
+
+#include "cli/cli.h"
+
+struct cli_value {
+    const struct cli_option *option;
+    const char *value; /* NULL for a flag */
+};
+
+struct cli_args {
+    struct cli_value *values; /* owned, in the order of the command line */
+    size_t n_values;
+    char **words; /* owned array of borrowed strings, NULL-terminated: the positionals */
+    int n_words;
+};
+
+#define CLI_ARGS_INIT                                                                              \
+    {                                                                                              \
+        0                                                                                          \
+    }
+#define _cleanup_args_ __attribute__((cleanup(args_done)))
+
+void args_done(struct cli_args *a);
+
+/* argv[0] is the first word behind the command's name. `--opt VALUE`, `--opt=VALUE`, `-o VALUE`,
+ * `-oVALUE`, `-it`, `--`. */
+int args_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_args *ret,
+               struct err *err);
+
+bool args_has(const struct cli_args *a, const char *name);
+/* The last value given, or NULL. */
+const char *args_get(const struct cli_args *a, const char *name);
+/* for (size_t i = 0; (v = args_next(a, "env", &i));): each value in order. */
+const char *args_next(const struct cli_args *a, const char *name, size_t *iter);
+
+/* With the option's name in the error. An option that is absent leaves *ret untouched. */
+int args_size(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err);
+int args_duration_ms(const struct cli_args *a, const char *name, uint64_t *ret, struct err *err);
+int args_u64(const struct cli_args *a, const char *name, uint64_t min, uint64_t max, uint64_t *ret,
+             struct err *err);
+
+/* The i-th option of a command, the global ones last; NULL past the end. */
+const struct cli_option *cli_option_at(const struct cli_command *cmd, size_t i);

@@ -1,0 +1,222 @@
+#include "cli/output.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+
+enum { OUTPUT_LINE_MAX = 1 << 20 };
+
+struct cell {
+    char *text; /* owned, escaped */
+    size_t width;
+    enum output_color color;
+};
+
+struct table {
+    const char *const *titles;
+    size_t columns;
+    struct cell *cells;
+    size_t n;
+};
+
+static char *escaped(const char *s, bool keep_lines)
+{
+    struct buf b = BUF_INIT(OUTPUT_LINE_MAX);
+
+    for (;;) {
+        size_t len = keep_lines ? strcspn(s, "\n") : strlen(s);
+
+        if (text_escape(&b, s, len) < 0 || !s[len] || buf_append_c(&b, '\n') < 0)
+            return buf_steal(&b);
+        s += len + 1;
+    }
+}
+
+void output_text(FILE *f, const char *s)
+{
+    _cleanup_free_ char *text = s ? escaped(s, false) : NULL;
+
+    fputs(text ? text : "-", f);
+}
+
+void output_json(const json_t *doc)
+{
+    _cleanup_free_ char *text = json_to_text(doc, false);
+
+    puts(text);
+}
+
+void output_error(const struct err *err, bool json)
+{
+    _cleanup_free_ char *msg = NULL, *hint = NULL;
+
+    fflush(stdout);
+    if (json) {
+        _cleanup_json_ json_t *doc = json_from_err(err);
+        _cleanup_free_ char *text = json_to_text(doc, false);
+
+        fprintf(stderr, "%s\n", text);
+        return;
+    }
+    msg = escaped(err->msg ? err->msg : "failed for no known reason", true);
+    fprintf(stderr, "%sripcord:%s %s\n", output_color(stderr, COLOR_RED),
+            output_color(stderr, COLOR_NONE), msg);
+    if (!err->hint)
+        return;
+    hint = escaped(err->hint, true);
+    fprintf(stderr, "%shint:%s %s\n", output_color(stderr, COLOR_YELLOW),
+            output_color(stderr, COLOR_NONE), hint);
+}
+
+void output_note(bool json, const char *fmt, ...)
+{
+    _cleanup_free_ char *text = NULL, *safe = NULL;
+    va_list ap;
+
+    if (json)
+        return;
+    va_start(ap, fmt);
+    text = xvasprintf(fmt, ap);
+    va_end(ap);
+    safe = escaped(text, true);
+    fflush(stdout);
+    fprintf(stderr, "ripcord: %s\n", safe);
+}
+
+const char *output_color(FILE *f, enum output_color color)
+{
+    static const char *const codes[] = {"\033[0m",  "\033[1m",  "\033[2m",
+                                        "\033[31m", "\033[32m", "\033[33m"};
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    if ((no && *no) || !term || STREQ(term, "dumb") || !isatty(fileno(f)))
+        return "";
+    return codes[color];
+}
+
+struct table *table_new(const char *const *titles, size_t n)
+{
+    struct table *t = xnew0(struct table);
+
+    t->titles = titles;
+    t->columns = n;
+    return t;
+}
+
+void table_free(struct table *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        free(t->cells[i].text);
+    free(t->cells);
+    free(t);
+}
+
+/* Characters, which for what we show is near enough to columns. */
+static size_t width_of(const char *s)
+{
+    size_t n = 0;
+
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+void table_add(struct table *t, const char *cell)
+{
+    struct cell c = {.text = cell && *cell ? escaped(cell, false) : xstrdup("-")};
+
+    c.width = width_of(c.text);
+    t->cells = xreallocarray(t->cells, t->n + 1, sizeof(*t->cells));
+    t->cells[t->n++] = c;
+}
+
+void table_color(struct table *t, enum output_color color)
+{
+    t->cells[t->n - 1].color = color;
+}
+
+static void print_cell(const char *text, size_t width, size_t column_width, enum output_color color,
+                       bool last)
+{
+    fprintf(stdout, "%s%s%s", color ? output_color(stdout, color) : "", text,
+            color ? output_color(stdout, COLOR_NONE) : "");
+    if (last)
+        putchar('\n');
+    else
+        printf("%*s", (int)(column_width - width + 2), "");
+}
+
+void table_print(struct table *t)
+{
+    size_t *widths = xcalloc(t->columns, sizeof(*widths));
+
+    for (size_t i = 0; i < t->columns; i++)
+        widths[i] = strlen(t->titles[i]);
+    for (size_t i = 0; i < t->n; i++)
+        widths[i % t->columns] = MAX(widths[i % t->columns], t->cells[i].width);
+    for (size_t i = 0; i < t->columns; i++)
+        print_cell(t->titles[i], strlen(t->titles[i]), widths[i], COLOR_BOLD, i + 1 == t->columns);
+    for (size_t i = 0; i < t->n; i++)
+        print_cell(t->cells[i].text, t->cells[i].width, widths[i % t->columns], t->cells[i].color,
+                   (i + 1) % t->columns == 0);
+    free(widths);
+}
+
+uint64_t output_parse_time(const char *rfc3339)
+{
+    struct tm tm = {0};
+    unsigned ms = 0;
+    int n;
+
+    if (!rfc3339)
+        return 0;
+    n = sscanf(rfc3339, "%d-%d-%dT%d:%d:%d.%3u", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+               &tm.tm_min, &tm.tm_sec, &ms);
+    if (n < 6)
+        return 0;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    return (uint64_t)timegm(&tm) * USEC_PER_SEC + ms * USEC_PER_MSEC;
+}
+
+const char *output_age(const char *rfc3339, char buf[static AGE_MAX])
+{
+    uint64_t then = output_parse_time(rfc3339), now = time_wall(), s;
+
+    if (!then) {
+        snprintf(buf, AGE_MAX, "-");
+        return buf;
+    }
+    s = now > then ? (now - then) / USEC_PER_SEC : 0;
+    if (s < 60)
+        snprintf(buf, AGE_MAX, "%us", (unsigned)s);
+    else if (s < 3600)
+        snprintf(buf, AGE_MAX, "%um", (unsigned)(s / 60));
+    else if (s < 2 * 86400)
+        snprintf(buf, AGE_MAX, "%uh", (unsigned)(s / 3600));
+    else
+        snprintf(buf, AGE_MAX, "%ud", (unsigned)(s / 86400));
+    return buf;
+}
+
+const char *json_text_of(const json_t *obj, const char *key)
+{
+    return json_string_value(json_object_get(obj, key));
+}
+
+uint64_t json_number_of(const json_t *obj, const char *key)
+{
+    json_int_t v = json_integer_value(json_object_get(obj, key));
+
+    return v > 0 ? (uint64_t)v : 0;
+}

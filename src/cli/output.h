@@ -1,0 +1,45 @@
+/*
+ * What people and programs see: error lines, tables, JSON. Everything that may come from a sandbox
+ * is escaped. Colour only on a terminal and without NO_COLOR.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/macro.h"
+
+/* "ripcord: …" and "hint: …" on stderr; one JSON line with json. */
+void output_error(const struct err *err, bool json);
+/* "ripcord: …" on stderr; nothing with json. */
+void output_note(bool json, const char *fmt, ...) _printf_(2, 3);
+/* One line of compact JSON on stdout. */
+void output_json(const json_t *doc);
+/* Escaped, on one line. NULL prints "-". */
+void output_text(FILE *f, const char *s);
+
+enum output_color { COLOR_NONE, COLOR_BOLD, COLOR_DIM, COLOR_RED, COLOR_GREEN, COLOR_YELLOW };
+/* The escape that switches the colour on, or off with COLOR_NONE; "" where colour is not wanted. */
+const char *output_color(FILE *f, enum output_color color);
+
+/* A table: rows of cells (copied and escaped), aligned when printed. */
+struct table;
+struct table *table_new(const char *const *titles, size_t n); /* titles are borrowed */
+void table_free(struct table *t);
+void table_add(struct table *t, const char *cell); /* NULL is "-"; rows fill left to right */
+void table_color(struct table *t, enum output_color color); /* of the cell added last */
+void table_print(struct table *t);
+
+/* "3m", "2h", "5d": one unit, for "how long ago"; `rfc3339` as the API gives it, NULL is "-". */
+#define AGE_MAX 16
+const char *output_age(const char *rfc3339, char buf[static AGE_MAX]);
+/* Microseconds since the epoch of "2026-11-16T01:02:03[.456]Z", or 0. */
+uint64_t output_parse_time(const char *rfc3339);
+
+/* Short-hands for answers: a member's text, number or truth; NULL, 0, false when absent. */
+const char *json_text_of(const json_t *obj, const char *key);
+uint64_t json_number_of(const json_t *obj, const char *key);

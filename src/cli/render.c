@@ -1,0 +1,122 @@
+#include "cli/render.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "base/xalloc.h"
+
+/* Bytes at the end of data that begin a UTF-8 character without finishing it. */
+static size_t cut_tail(const char *data, size_t len)
+{
+    for (size_t n = 1; n <= 3 && n <= len; n++) {
+        unsigned char c = (unsigned char)data[len - n];
+        size_t want = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 0;
+
+        if (want)
+            return want > n ? n : 0;
+        if (c < 0x80)
+            return 0;
+    }
+    return 0;
+}
+
+/* Lines and tabs pass; text_escape() takes care of all else. */
+static int escape_lines(const char *p, size_t len, struct buf *ret)
+{
+    size_t i = 0;
+    int r;
+
+    while (i < len) {
+        size_t from = i;
+
+        while (i < len && p[i] != '\n' && p[i] != '\t')
+            i++;
+        r = text_escape(ret, p + from, i - from);
+        if (r == 0 && i < len)
+            r = buf_append_c(ret, p[i++]);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int render_escaped(struct render_state *st, const char *data, size_t len, struct buf *ret)
+{
+    size_t cut;
+    int r;
+
+    /* Finish the character that the last piece began: byte by byte, as there are three at most. */
+    while (st->tail_len && len) {
+        st->tail[st->tail_len++] = *data++;
+        len--;
+        if (cut_tail(st->tail, st->tail_len))
+            continue;
+        r = escape_lines(st->tail, st->tail_len, ret);
+        if (r < 0)
+            return r;
+        st->tail_len = 0;
+    }
+    cut = cut_tail(data, len);
+    r = escape_lines(data, len - cut, ret);
+    if (r < 0)
+        return r;
+    memcpy(st->tail + st->tail_len, data + len - cut, cut);
+    st->tail_len += cut;
+    return 0;
+}
+
+int render_finish(struct render_state *st, struct buf *ret)
+{
+    size_t n = st->tail_len;
+
+    st->tail_len = 0;
+    return escape_lines(st->tail, n, ret);
+}
+
+static char *base64(const char *data, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = (const unsigned char *)data;
+    char *text = xmalloc(len / 3 * 4 + 5), *to = text;
+
+    for (size_t i = 0; i < len; i += 3) {
+        size_t n = MIN(len - i, (size_t)3);
+        unsigned v = (unsigned)p[i] << 16;
+
+        v |= n > 1 ? (unsigned)p[i + 1] << 8 : 0;
+        v |= n > 2 ? p[i + 2] : 0;
+        *to++ = digits[v >> 18];
+        *to++ = digits[v >> 12 & 63];
+        *to++ = n > 1 ? digits[v >> 6 & 63] : '=';
+        *to++ = n > 2 ? digits[v & 63] : '=';
+    }
+    *to = '\0';
+    return text;
+}
+
+int render_line(const json_t *doc, struct buf *ret)
+{
+    _cleanup_free_ char *text = json_to_text(doc, false);
+    int r = buf_append_str(ret, text);
+
+    return r < 0 ? r : buf_append_c(ret, '\n');
+}
+
+int render_json(const char *type, uint64_t offset, const char *data, size_t len, struct buf *ret)
+{
+    _cleanup_json_ json_t *doc = json_object();
+    _cleanup_free_ char *coded = NULL;
+    json_t *plain = json_stringn(data, len); /* NULL when it is not UTF-8 */
+
+    json_object_set_new(doc, "type", json_string(type));
+    json_object_set_new(doc, "offset", json_integer((json_int_t)offset));
+    if (plain) {
+        json_object_set_new(doc, "data", plain);
+    } else {
+        coded = base64(data, len);
+        json_object_set_new(doc, "base64", json_string(coded));
+    }
+    return render_line(doc, ret);
+}

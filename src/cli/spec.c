@@ -1,0 +1,333 @@
+#include "cli/spec.h"
+
+#include <string.h>
+
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+
+/* clang-format off */
+static const struct cli_option spec_options[] = {
+    { "engine", 0, "NAME", "engine to run on: native (default), docker or kube", "native docker kube" },
+    { "image", 0, "IMAGE", "base file system; 'host' is this machine's own programs, read-only (default)", "host" },
+    { "network", 0, "MODE", "none, packages (default) or open", "none packages open" },
+    { "mount", 0, "SRC:DST[:ro]", "show a folder of this machine inside; may be repeated", "@dir" },
+    { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
+    { "idle-stop", 0, "DURATION", "stop after this long without a command, e.g. 30m", NULL },
+    { 0 },
+};
+static const struct cli_option limits_options[] = {
+    { "memory", 0, "SIZE", "memory, without swap, e.g. 512M (default 4G)", NULL },
+    { "cpus", 0, "N", "processors, e.g. 0.5 (default 2)", NULL },
+    { "pids", 0, "N", "processes and threads (default 300)", NULL },
+    { "disk", 0, "SIZE", "what may be written to disk, e.g. 10G", NULL },
+    { "nofile", 0, "N", "open files per process", NULL },
+    { "tmpfs", 0, "NAME=SIZE", "size of /tmp, /run or /scratch, e.g. tmp=256M; may be repeated", NULL },
+    { 0 },
+};
+static const struct cli_option place_options[] = {
+    { "env", 'e', "KEY=VALUE", "set an environment variable; may be repeated", NULL },
+    { "workdir", 'w', "DIR", "working folder (default /home/agent)", NULL },
+    { "user", 'u', "USER", "name, UID or UID:GID inside (default agent)", NULL },
+    { 0 },
+};
+static const struct cli_option exec_options[] = {
+    { "timeout", 0, "DURATION", "kill the command and all it started after this long, e.g. 90s", NULL },
+    { "idle-timeout", 0, "DURATION", "the same after this long without output", NULL },
+    { "detach", 'd', NULL, "do not wait: print the exec's id and leave it running", NULL },
+    { "stats", 0, NULL, "say on stderr what the command used", NULL },
+    { 0 },
+};
+static const struct cli_option terminal_options[] = {
+    { "interactive", 'i', NULL, "pass standard input on to the command", NULL },
+    { "tty", 't', NULL, "give the command a terminal; Ctrl-P Ctrl-Q leaves it running", NULL },
+    { 0 },
+};
+/* clang-format on */
+
+const struct cli_group spec_group = {"Sandbox", spec_options};
+const struct cli_group limits_group = {"Limits", limits_options};
+const struct cli_group place_group = {"Environment", place_options};
+const struct cli_group exec_group = {"Command", exec_options};
+const struct cli_group terminal_group = {"Terminal", terminal_options};
+
+enum { SPEC_PIDS_MAX = 4194304, SPEC_NOFILE_MAX = 1 << 30, SPEC_ROW_MAX = 65535 };
+
+int spec_set_text(json_t *obj, const char *key, const char *value, struct err *err)
+{
+    json_t *text = json_string(value);
+
+    if (!text)
+        return err_set(err, ERR_INVALID, "the value of '%s' is not valid UTF-8", key);
+    json_object_set_new(obj, key, text);
+    return 0;
+}
+
+static int set_option(json_t *obj, const char *key, const struct cli_args *a, const char *name,
+                      struct err *err)
+{
+    const char *v = args_get(a, name);
+
+    if (!v)
+        return 0;
+    if (!*v)
+        return err_set(err, ERR_INVALID, "--%s must not be empty", name);
+    return spec_set_text(obj, key, v, err);
+}
+
+static int set_size(json_t *obj, const char *key, const struct cli_args *a, const char *name,
+                    struct err *err)
+{
+    uint64_t v = 0;
+    int r = args_size(a, name, &v, err);
+
+    if (r < 0 || !args_has(a, name))
+        return r;
+    if (v == 0 || v > INT64_MAX)
+        return err_set(err, ERR_INVALID, "--%s: '%s' is out of range", name, args_get(a, name));
+    json_object_set_new(obj, key, json_integer((json_int_t)v));
+    return 0;
+}
+
+static int set_number(json_t *obj, const char *key, const struct cli_args *a, const char *name,
+                      uint64_t max, struct err *err)
+{
+    uint64_t v = 0;
+    int r = args_u64(a, name, 1, max, &v, err);
+
+    if (r < 0 || !args_has(a, name))
+        return r;
+    json_object_set_new(obj, key, json_integer((json_int_t)v));
+    return 0;
+}
+
+static int set_duration(json_t *obj, const char *key, const struct cli_args *a, const char *name,
+                        struct err *err)
+{
+    uint64_t v = 0;
+    int r = args_duration_ms(a, name, &v, err);
+
+    if (r < 0 || !args_has(a, name))
+        return r;
+    json_object_set_new(obj, key, json_integer((json_int_t)v));
+    return 0;
+}
+
+static int set_cpus(json_t *obj, const struct cli_args *a, struct err *err)
+{
+    const char *v = args_get(a, "cpus");
+    uint32_t milli;
+
+    if (!v)
+        return 0;
+    if (parse_cpus(v, &milli, err) < 0)
+        return err_wrap(err, "--cpus");
+    json_object_set_new(obj, "cpus",
+                        milli % 1000 ? json_real(milli / 1000.0) : json_integer(milli / 1000));
+    return 0;
+}
+
+/* "K=V" into obj[K]. */
+static int set_pair(json_t *obj, const char *name, const char *pair, struct err *err)
+{
+    const char *eq = strchr(pair, '=');
+    _cleanup_free_ char *key = NULL;
+
+    if (!eq || eq == pair)
+        return err_set(err, ERR_INVALID, "--%s: '%s' is not KEY=VALUE", name, pair);
+    key = xstrndup(pair, (size_t)(eq - pair));
+    return spec_set_text(obj, key, eq + 1, err);
+}
+
+static int set_pairs(json_t *doc, const char *member, const struct cli_args *a, const char *name,
+                     struct err *err)
+{
+    _cleanup_json_ json_t *obj = json_object();
+    const char *v;
+    int r;
+
+    for (size_t i = 0; (v = args_next(a, name, &i));) {
+        if (STREQ(name, "env") && parse_env(v, err) < 0)
+            return err_wrap(err, "--env");
+        r = set_pair(obj, name, v, err);
+        if (r < 0)
+            return r;
+    }
+    if (json_object_size(obj))
+        json_object_set(doc, member, obj);
+    return 0;
+}
+
+static int set_tmpfs(json_t *doc, const struct cli_args *a, struct err *err)
+{
+    static const char *const names[] = {"tmp", "run", "scratch"};
+    _cleanup_json_ json_t *obj = json_object();
+    const char *v;
+
+    for (size_t i = 0; (v = args_next(a, "tmpfs", &i));) {
+        const char *eq = strchr(v, '='), *hit = NULL;
+        uint64_t size;
+
+        for (size_t k = 0; eq && k < ARRAY_SIZE(names); k++)
+            if (strlen(names[k]) == (size_t)(eq - v) && memcmp(names[k], v, (size_t)(eq - v)) == 0)
+                hit = names[k];
+        if (!hit)
+            return err_set(err, ERR_INVALID,
+                           "--tmpfs: '%s' is not NAME=SIZE with NAME tmp, run or scratch", v);
+        if (parse_size(eq + 1, &size, err) < 0)
+            return err_wrap(err, "--tmpfs");
+        json_object_set_new(obj, hit, json_integer((json_int_t)size));
+    }
+    if (json_object_size(obj))
+        json_object_set(doc, "tmpfs", obj);
+    return 0;
+}
+
+/* SRC:DST[:ro]. A relative SRC is ours to resolve: the daemon's folder is another one. */
+static int add_mount(json_t *array, const char *v, struct err *err)
+{
+    _cleanup_free_ char *copy = xstrdup(v), *absolute = NULL;
+    char *p = copy, *src = strsep(&p, ":"), *dst = strsep(&p, ":"), *mode = p;
+    _cleanup_json_ json_t *m = json_object();
+    int r;
+
+    if (!dst || !*src || *dst != '/' || (mode && !STREQ(mode, "ro") && !STREQ(mode, "rw")))
+        return err_set(err, ERR_INVALID, "--mount: '%s' is not SRC:DST[:ro] with an absolute DST",
+                       v);
+    absolute = realpath(src, NULL);
+    if (!absolute)
+        return err_set(err, ERR_INVALID, "--mount: '%s': %s", src, strerror(errno));
+    r = spec_set_text(m, "source", absolute, err);
+    if (r < 0)
+        return r;
+    r = spec_set_text(m, "target", dst, err);
+    if (r < 0)
+        return r;
+    json_object_set_new(m, "read_only", json_boolean(mode && STREQ(mode, "ro")));
+    json_array_append(array, m);
+    return 0;
+}
+
+static int set_mounts(json_t *doc, const struct cli_args *a, struct err *err)
+{
+    _cleanup_json_ json_t *array = json_array();
+    const char *v;
+
+    for (size_t i = 0; (v = args_next(a, "mount", &i));) {
+        int r = add_mount(array, v, err);
+
+        if (r < 0)
+            return r;
+    }
+    if (json_array_size(array))
+        json_object_set(doc, "mounts", array);
+    return 0;
+}
+
+static int set_limits(json_t *doc, const struct cli_args *a, struct err *err)
+{
+    _cleanup_json_ json_t *limits = json_object();
+    int r;
+
+    if ((r = set_size(limits, "memory", a, "memory", err)) < 0 ||
+        (r = set_cpus(limits, a, err)) < 0 ||
+        (r = set_number(limits, "pids", a, "pids", SPEC_PIDS_MAX, err)) < 0 ||
+        (r = set_size(limits, "disk", a, "disk", err)) < 0 ||
+        (r = set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MAX, err)) < 0)
+        return r;
+    if (json_object_size(limits))
+        json_object_set(doc, "limits", limits);
+    return set_tmpfs(doc, a, err);
+}
+
+/* env, workdir and user mean the same in both kinds of spec. */
+static int set_place(json_t *doc, const struct cli_args *a, struct err *err)
+{
+    const char *user = args_get(a, "user"), *dir = args_get(a, "workdir");
+    int r;
+
+    if (user && parse_user(user, err) < 0)
+        return err_wrap(err, "--user");
+    if (dir && *dir != '/')
+        return err_set(err, ERR_INVALID, "--workdir: '%s' is not an absolute path", dir);
+    if ((r = set_option(doc, "user", a, "user", err)) < 0 ||
+        (r = set_option(doc, "workdir", a, "workdir", err)) < 0)
+        return r;
+    return set_pairs(doc, "env", a, "env", err);
+}
+
+static int check_word(const struct cli_args *a, const char *name, const char *const *words,
+                      size_t n, struct err *err)
+{
+    const char *v = args_get(a, name), *near;
+    _cleanup_strv_ char **list = NULL;
+    _cleanup_free_ char *all = NULL;
+
+    if (!v)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        if (STREQ(words[i], v))
+            return 0;
+        strv_add(&list, words[i]);
+    }
+    all = strv_join(list, ", ");
+    near = strv_nearest(v, words, n);
+    err_set(err, ERR_INVALID, "--%s: '%s' is none of %s", name, v, all);
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
+}
+
+int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, struct err *err)
+{
+    static const char *const engines[] = {"native", "docker", "kube", "fake"};
+    static const char *const networks[] = {"none", "packages", "open"};
+    _cleanup_json_ json_t *doc = json_object();
+    int r;
+
+    if ((r = check_word(a, "engine", engines, ARRAY_SIZE(engines), err)) < 0 ||
+        (r = check_word(a, "network", networks, ARRAY_SIZE(networks), err)) < 0 ||
+        (r = set_option(doc, "engine", a, "engine", err)) < 0 ||
+        (r = set_option(doc, "image", a, "image", err)) < 0 ||
+        (r = set_option(doc, "network", a, "network", err)) < 0 ||
+        (r = set_limits(doc, a, err)) < 0 || (r = set_mounts(doc, a, err)) < 0 ||
+        (r = set_pairs(doc, "labels", a, "label", err)) < 0 ||
+        (r = set_duration(doc, "idle_stop_ms", a, "idle-stop", err)) < 0)
+        return r;
+    if (with_place && (r = set_place(doc, a, err)) < 0)
+        return r;
+    *ret = TAKE_PTR(doc);
+    return 0;
+}
+
+static int set_argv(json_t *doc, char *const *argv, struct err *err)
+{
+    _cleanup_json_ json_t *array = json_array();
+
+    for (size_t i = 0; argv[i]; i++) {
+        json_t *arg = json_string(argv[i]);
+
+        if (!arg)
+            return err_set(err, ERR_INVALID, "argument %zu of the command is not valid UTF-8", i);
+        json_array_append_new(array, arg);
+    }
+    if (!argv[0] || !*argv[0])
+        return err_set(err, ERR_INVALID, "the command must not be empty");
+    json_object_set(doc, "argv", array);
+    return 0;
+}
+
+int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = json_object();
+    int r;
+
+    if ((r = set_argv(doc, argv, err)) < 0 || (r = set_place(doc, a, err)) < 0 ||
+        (r = set_duration(doc, "timeout_ms", a, "timeout", err)) < 0 ||
+        (r = set_duration(doc, "idle_timeout_ms", a, "idle-timeout", err)) < 0)
+        return r;
+    if (args_has(a, "interactive"))
+        json_object_set_new(doc, "stdin", json_true());
+    if (args_has(a, "tty"))
+        json_object_set_new(doc, "tty", json_true());
+    *ret = TAKE_PTR(doc);
+    return 0;
+}

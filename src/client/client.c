@@ -1,0 +1,194 @@
+#include "client/client.h"
+
+#include <poll.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "client/start.h"
+
+enum { CLIENT_SLOW_MS = 500, CLIENT_PIECE = 256 << 10 };
+#define CLIENT_BODY_MAX MIB(64)
+
+int client_init(struct client *c, const char *root, struct err *err)
+{
+    *c = (struct client){.http.fd = -1};
+    return path_roots_init(&c->paths, root, err);
+}
+
+static char *copy_or_null(const char *s)
+{
+    return s ? xstrdup(s) : NULL;
+}
+
+void client_init_like(struct client *c, const struct client *other)
+{
+    *c = (struct client){
+        .http.fd = -1,
+        .on_slow = other->on_slow,
+        .userdata = other->userdata,
+        .paths =
+            {
+                .root = copy_or_null(other->paths.root),
+                .state = copy_or_null(other->paths.state),
+                .run = copy_or_null(other->paths.run),
+                .config = copy_or_null(other->paths.config),
+            },
+    };
+}
+
+void client_disconnect(struct client *c)
+{
+    if (c->connected)
+        http_client_done(&c->http);
+    c->connected = false;
+}
+
+void client_done(struct client *c)
+{
+    client_disconnect(c);
+    path_roots_done(&c->paths);
+}
+
+int client_connect(struct client *c, struct err *err)
+{
+    int fd, r;
+
+    if (c->connected)
+        return 0;
+    r = start_connect(&c->paths, &fd, err);
+    if (r < 0)
+        return r;
+    http_client_init(&c->http, fd);
+    c->connected = true;
+    return 0;
+}
+
+int client_send(struct client *c, const char *method, const char *target, const char *extra_headers,
+                const json_t *body, struct err *err)
+{
+    _cleanup_free_ char *text = body ? json_to_text(body, false) : NULL;
+    int r;
+
+    r = client_connect(c, err);
+    if (r < 0)
+        return r;
+    r = http_client_send(&c->http, method, target, extra_headers, text ? "application/json" : NULL,
+                         text, text ? strlen(text) : 0, err);
+    if (r < 0)
+        client_disconnect(c);
+    return r;
+}
+
+static void tell_when_slow(struct client *c)
+{
+    struct pollfd p = {.fd = c->http.fd, .events = POLLIN};
+
+    if (c->on_slow && poll(&p, 1, CLIENT_SLOW_MS) == 0)
+        c->on_slow(c->userdata);
+}
+
+static int read_answer(struct client *c, json_t **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf body = BUF_INIT(CLIENT_BODY_MAX);
+    _cleanup_json_ json_t *doc = NULL;
+    int status = c->http.head.status, r;
+
+    r = http_client_body(&c->http, CLIENT_BODY_MAX, &body, err);
+    if (r < 0)
+        return err_wrap(err, "read the daemon's answer");
+    r = json_parse("the daemon's answer", buf_data(&body), body.len, &doc, err);
+    if (r < 0) {
+        err_done(err);
+        return err_set(err, ERR_ENGINE,
+                       "the daemon answered HTTP %d with something that is not JSON", status);
+    }
+    if (status >= 400)
+        return json_to_err(doc, err);
+    *ret = TAKE_PTR(doc);
+    return 0;
+}
+
+int client_receive(struct client *c, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r;
+
+    tell_when_slow(c);
+    r = http_client_head(&c->http, err);
+    if (r < 0) {
+        client_disconnect(c);
+        return err_wrap(err, "wait for the daemon's answer");
+    }
+    r = read_answer(c, &doc, err);
+    if (r < 0 || !c->http.head.keep_alive)
+        client_disconnect(c);
+    if (r < 0)
+        return r;
+    if (ret)
+        *ret = TAKE_PTR(doc);
+    return 0;
+}
+
+int client_call(struct client *c, const char *method, const char *target, const json_t *body,
+                json_t **ret, struct err *err)
+{
+    int r = client_send(c, method, target, NULL, body, err);
+
+    return r < 0 ? r : client_receive(c, ret, err);
+}
+
+static int read_pieces(struct client *c, client_data_fn fn, void *userdata, struct err *err)
+{
+    _cleanup_free_ char *piece = xmalloc(CLIENT_PIECE);
+
+    for (;;) {
+        ssize_t n = http_client_read(&c->http, piece, CLIENT_PIECE, err);
+        int r;
+
+        if (n <= 0)
+            return (int)n;
+        r = fn(userdata, piece, (size_t)n, err);
+        if (r < 0)
+            return r;
+    }
+}
+
+int client_download(struct client *c, const char *target, client_data_fn fn, void *userdata,
+                    struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = client_send(c, "GET", target, NULL, NULL, err);
+
+    if (r < 0)
+        return r;
+    r = http_client_head(&c->http, err);
+    if (r < 0)
+        err_wrap(err, "wait for the daemon's answer");
+    else if (c->http.head.status >= 400)
+        r = read_answer(c, &doc, err);
+    else
+        r = read_pieces(c, fn, userdata, err);
+    if (r < 0 || !c->http.head.keep_alive)
+        client_disconnect(c);
+    return r;
+}
+
+int client_receive_upgrade(struct client *c, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r;
+
+    tell_when_slow(c);
+    r = http_client_head(&c->http, err);
+    if (r < 0)
+        err_wrap(err, "wait for the daemon's answer");
+    else if (c->http.head.status == 101)
+        return 0;
+    else
+        r = read_answer(c, &doc, err);
+    if (r >= 0)
+        r = err_set(err, ERR_ENGINE, "the daemon answered HTTP %d instead of opening a stream",
+                    c->http.head.status);
+    client_disconnect(c);
+    return r;
+}

@@ -1,0 +1,52 @@
+/*
+ * A connection to the daemon: one request at a time, JSON both ways. Connecting starts the daemon
+ * when none answers. Blocking; one thread.
+ *
+ * A failure that the daemon reports comes back as the same error object (code, message, hint) that
+ * it was there, so that a local and a remote failure print alike.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/json.h"
+#include "base/path.h"
+#include "wire/client.h"
+
+/* Called when an answer takes longer than half a second, once per request. */
+typedef void (*client_slow_fn)(void *userdata);
+
+struct client {
+    struct path_roots paths;
+    struct http_client http;
+    bool connected;
+    client_slow_fn on_slow; /* may be NULL */
+    void *userdata;
+};
+
+/* Finds the folders; connects to nothing yet. root as in path_roots_init(). */
+int client_init(struct client *c, const char *root, struct err *err);
+/* A second connection to the same daemon. */
+void client_init_like(struct client *c, const struct client *other);
+void client_done(struct client *c);
+#define _cleanup_client_ __attribute__((cleanup(client_done)))
+
+int client_connect(struct client *c, struct err *err);
+void client_disconnect(struct client *c);
+
+/* body may be NULL (no body). Connects when needed. */
+int client_send(struct client *c, const char *method, const char *target, const char *extra_headers,
+                const json_t *body, struct err *err);
+/* Waits for the answer to the last client_send(); a status of 400 or more is an error. ret may be
+ * NULL. */
+int client_receive(struct client *c, json_t **ret, struct err *err);
+int client_call(struct client *c, const char *method, const char *target, const json_t *body,
+                json_t **ret, struct err *err);
+
+/* A body of any size, piece by piece; fn's failure ends it. */
+typedef int (*client_data_fn)(void *userdata, const char *data, size_t len, struct err *err);
+int client_download(struct client *c, const char *target, client_data_fn fn, void *userdata,
+                    struct err *err);
+
+/* Reads only the head; 0 when it is `101 Switching Protocols`, else the daemon's error. */
+int client_receive_upgrade(struct client *c, struct err *err);

@@ -1,0 +1,290 @@
+/*
+ * Who starts the daemon is decided by a lock on <run>/start.lock; the losers wait for it and then
+ * find the socket. The daemon tells through a pipe that it listens ("ready\n"); when the pipe ends
+ * without that word it is dead, and what it wrote to its log since is the reason.
+ *
+ * posix_spawn rather than fork: this code also lives in libripcord, in processes with threads.
+ */
+#include "client/start.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+#include "version.h"
+
+extern char **environ;
+
+enum {
+    START_READY_FD = 3,
+    START_WORDS_MAX = 2048, /* how much of the log's end may become an error message */
+    START_WORDS_LINES = 5,
+    START_LOCK_POLL_USEC = 5000,
+};
+static const uint64_t start_timeout_usec = 30 * USEC_PER_SEC;
+
+int start_find_daemon(char **ret, struct err *err)
+{
+    _cleanup_free_ char *beside = NULL;
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    char *slash;
+
+    if (n > 0) {
+        self[n] = '\0';
+        slash = strrchr(self, '/');
+        beside = xasprintf("%.*s/ripcordd", (int)(slash - self), self);
+        if (access(beside, X_OK) == 0) {
+            *ret = TAKE_PTR(beside);
+            return 0;
+        }
+    }
+    if (access(RIPCORD_LIBEXECDIR "/ripcordd", X_OK) == 0) {
+        *ret = xstrdup(RIPCORD_LIBEXECDIR "/ripcordd");
+        return 0;
+    }
+    err_set(err, ERR_SYSTEM, "cannot find the daemon: neither '%s' nor '%s/ripcordd' can be run",
+            beside ? beside : "ripcordd", RIPCORD_LIBEXECDIR);
+    return err_hint(err, "Install ripcord whole: 'ripcordd' belongs beside 'ripcord'.");
+}
+
+static int try_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
+{
+    _cleanup_close_ int dir = open(paths->run, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0)
+        return err_sys(err, errno, "open folder '%s'", paths->run);
+    return unix_connect(dir, "ripcord.sock", SOCK_STREAM, ret_fd, err);
+}
+
+static bool nobody_there(const struct err *err)
+{
+    return err->errnum == ENOENT || err->errnum == ECONNREFUSED;
+}
+
+static int take_lock(const struct path_roots *paths, int *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/start.lock", paths->run);
+    _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    struct deadline by = deadline_in(start_timeout_usec);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(err, errno, "lock '%s'", path);
+        if (deadline_passed(&by))
+            return err_set(err, ERR_TIMEOUT,
+                           "another process has been starting the daemon for %d s",
+                           (int)(start_timeout_usec / USEC_PER_SEC));
+        usleep(START_LOCK_POLL_USEC);
+    }
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static char **clean_environment(void)
+{
+    static const char *const keep[] = {"PATH=", "HOME=", "LANG=", "XDG_", "RIPCORD_ROOT="};
+    char **env = strv_copy(NULL);
+
+    for (char **e = environ; *e; e++)
+        for (size_t i = 0; i < ARRAY_SIZE(keep); i++)
+            if (strncmp(*e, keep[i], strlen(keep[i])) == 0)
+                strv_add(&env, *e);
+    if (!strv_env_get(env, "PATH"))
+        strv_env_set(&env, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    return env;
+}
+
+/* Everything that the child does between fork and exec. The order matters: closefrom comes last. */
+static void fill_actions(posix_spawn_file_actions_t *fa, posix_spawnattr_t *attr, const char *log,
+                         int ready)
+{
+    sigset_t none, all;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(fa);
+    posix_spawn_file_actions_addopen(fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(fa, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(fa, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(fa, ready, START_READY_FD);
+    posix_spawn_file_actions_addchdir_np(fa, "/");
+    posix_spawn_file_actions_addclosefrom_np(fa, START_READY_FD + 1);
+    posix_spawnattr_init(attr);
+    posix_spawnattr_setsigmask(attr, &none);
+    posix_spawnattr_setsigdefault(attr, &all);
+    posix_spawnattr_setflags(attr,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+}
+
+static int spawn_daemon(const struct path_roots *paths, const char *log, int ready, pid_t *ret,
+                        struct err *err)
+{
+    _cleanup_free_ char *program = NULL;
+    _cleanup_strv_ char **env = clean_environment();
+    _cleanup_strv_ char **argv = NULL;
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t attr;
+    int r;
+
+    r = start_find_daemon(&program, err);
+    if (r < 0)
+        return r;
+    strv_add(&argv, program);
+    if (paths->root) {
+        strv_add(&argv, "--root");
+        strv_add(&argv, paths->root);
+    }
+    strv_add(&argv, "--ready-fd");
+    strv_push(&argv, xasprintf("%d", START_READY_FD));
+    fill_actions(&fa, &attr, log, ready);
+    r = posix_spawn(ret, program, &fa, &attr, argv, env);
+    posix_spawn_file_actions_destroy(&fa);
+    posix_spawnattr_destroy(&attr);
+    return r ? err_sys(err, r, "start '%s'", program) : 0;
+}
+
+/* 1: the daemon said "ready"; 0: its end of the pipe closed without that. */
+static int wait_ready(int fd, struct err *err)
+{
+    struct deadline by = deadline_in(start_timeout_usec);
+    char word[16];
+    size_t got = 0;
+
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int r = poll(&p, 1, deadline_ms(&by));
+        ssize_t n;
+
+        if (r < 0 && errno != EINTR)
+            return err_sys(err, errno, "wait for the daemon");
+        if (r == 0)
+            return err_set(err, ERR_TIMEOUT, "the daemon was not ready within %d s",
+                           (int)(start_timeout_usec / USEC_PER_SEC));
+        n = r < 0 ? -1 : read(fd, word + got, sizeof(word) - got);
+        if (n < 0)
+            continue;
+        got += (size_t)n;
+        if (memmem(word, got, "ready\n", 6))
+            return 1;
+        if (n == 0 || got == sizeof(word))
+            return 0;
+    }
+}
+
+/* The last lines of the log from `from` on, escaped, as the tail of a message. */
+static char *last_words(const char *log, off_t from)
+{
+    _cleanup_close_ int fd = open(log, O_RDONLY | O_CLOEXEC);
+    struct buf b = BUF_INIT(START_WORDS_MAX * 4);
+    char text[START_WORDS_MAX + 1], *p, *line;
+    off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    ssize_t n;
+    int lines = 0;
+
+    if (end <= from)
+        return xstrdup("it said nothing");
+    if (end - from > START_WORDS_MAX)
+        from = end - START_WORDS_MAX;
+    n = pread(fd, text, START_WORDS_MAX, from);
+    if (n <= 0)
+        return xstrdup("its log cannot be read");
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    text[n] = '\0';
+    for (p = text + n; p > text && lines < START_WORDS_LINES; p--)
+        lines += p[-1] == '\n';
+    p += lines == START_WORDS_LINES;
+    while ((line = strsep(&p, "\n")))
+        if (buf_append_str(&b, "\n  ") < 0 || text_escape(&b, line, strlen(line)) < 0)
+            break;
+    return buf_steal(&b);
+}
+
+static int report_failure(pid_t pid, const char *log, off_t from, struct err *err)
+{
+    _cleanup_free_ char *words = NULL;
+    int status = 0;
+
+    /* The pipe is closed, so it is dead or about to be; it never blocks for long. */
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    words = last_words(log, from);
+    if (WIFSIGNALED(status))
+        err_set(err, ERR_ENGINE, "the daemon could not start (signal %d): %s", WTERMSIG(status),
+                words);
+    else
+        err_set(err, ERR_ENGINE, "the daemon could not start (exit status %d): %s",
+                WEXITSTATUS(status), words);
+    return err_hint(err, "'ripcord doctor' shows what this machine lacks; the log is '%s'.", log);
+}
+
+static int start_locked(const struct path_roots *paths, struct err *err)
+{
+    _cleanup_free_ char *log = xasprintf("%s/ripcordd.log", paths->state);
+    _cleanup_close_ int in = -1, out = -1;
+    struct stat st;
+    off_t from = stat(log, &st) == 0 ? st.st_size : 0;
+    int fds[2], r;
+    pid_t pid;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    in = fds[0];
+    /* Above 2, even when the caller has closed its stdio: the child's file actions fill 0 to 2. */
+    out = fcntl(fds[1], F_DUPFD_CLOEXEC, START_READY_FD);
+    close(fds[1]);
+    if (out < 0)
+        return err_sys(err, errno, "duplicate a descriptor");
+    r = spawn_daemon(paths, log, out, &pid, err);
+    if (r < 0)
+        return r;
+    out = fd_close(out);
+    r = wait_ready(in, err);
+    if (r < 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        return err_hint(err, "The log is '%s'.", log);
+    }
+    return r ? 0 : report_failure(pid, log, from, err);
+}
+
+int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
+{
+    _cleanup_err_ struct err start_err = ERR_INIT, e = ERR_INIT;
+    _cleanup_close_ int lock = -1;
+    int r;
+
+    if (try_connect(paths, ret_fd, &e) == 0)
+        return 0;
+    if (!nobody_there(&e))
+        return err_move(err, &e);
+    r = path_roots_make(paths, err);
+    if (r < 0)
+        return r;
+    r = take_lock(paths, &lock, err);
+    if (r < 0)
+        return r;
+    if (try_connect(paths, ret_fd, &e) == 0)
+        return 0;
+    if (!nobody_there(&e))
+        return err_move(err, &e);
+    r = start_locked(paths, &start_err);
+    /* Also after a failure: somebody else (systemd) may have started one just before ours. */
+    if (try_connect(paths, ret_fd, &e) == 0)
+        return 0;
+    return r < 0 ? err_move(err, &start_err) : err_move(err, &e);
+}

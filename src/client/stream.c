@@ -1,0 +1,357 @@
+#include "client/stream.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "wire/frame.h"
+
+enum {
+    /* Room for the largest frame and a good read behind it, so that moving is rare. */
+    STREAM_BUFFER = FRAME_PAYLOAD_MAX + FRAME_HEAD_SIZE + (256 << 10),
+    STREAM_ROOM_MIN = 64 << 10,
+    STREAM_OUT_MAX = FRAME_PAYLOAD_MAX + (64 << 10),
+    STREAM_OFFSET_SIZE = 8,
+    STREAM_GAP_SIZE = 17,
+    STREAM_RETRY_USEC = 50000,
+};
+
+static const char upgrade[] = "Connection: Upgrade\r\nUpgrade: " FRAME_PROTOCOL "\r\n";
+
+/* Takes the client's upgraded connection; what came with the head is the stream's beginning. */
+static int take_connection(struct stream *s, struct client *c, struct err *err)
+{
+    _cleanup_buf_ struct buf early = BUF_INIT(STREAM_BUFFER);
+    int fd = http_client_upgraded(&c->http, &early);
+
+    client_disconnect(c);
+    if (fd < 0)
+        return err_set(err, ERR_ENGINE, "the daemon's stream cannot be taken over");
+    s->fd = fd;
+    s->off = 0;
+    s->len = early.len;
+    memcpy(s->mem, buf_data(&early), early.len);
+    return 0;
+}
+
+static int start(struct stream *s, struct client *c, const char *target, const json_t *body,
+                 struct err *err)
+{
+    int r = client_send(c, "POST", target, upgrade, body, err);
+
+    if (r < 0)
+        return r;
+    r = client_receive_upgrade(c, err);
+    return r < 0 ? r : take_connection(s, c, err);
+}
+
+static void init(struct stream *s, struct client *c)
+{
+    *s = (struct stream){
+        .client = c, .fd = -1, .mem = xmalloc(STREAM_BUFFER), .out = BUF_INIT(STREAM_OUT_MAX)};
+}
+
+int stream_open(struct stream *s, struct client *c, const char *target, const json_t *body,
+                struct err *err)
+{
+    int r;
+
+    init(s, c);
+    r = start(s, c, target, body, err);
+    if (r < 0)
+        stream_done(s);
+    return r;
+}
+
+static int attach(struct stream *s, struct err *err)
+{
+    _cleanup_free_ char *target =
+        xasprintf("/v1/sandboxes/%s/execs/%s/attach?stdout_offset=%llu&stderr_offset=%llu",
+                  s->sandbox, s->exec, (unsigned long long)s->next[STREAM_STDOUT],
+                  (unsigned long long)s->next[STREAM_STDERR]);
+
+    return start(s, s->client, target, NULL, err);
+}
+
+int stream_attach(struct stream *s, struct client *c, const char *sandbox, const char *exec,
+                  uint64_t stdout_offset, uint64_t stderr_offset, struct err *err)
+{
+    int r;
+
+    init(s, c);
+    s->sandbox = xstrdup(sandbox);
+    s->exec = xstrdup(exec);
+    s->next[STREAM_STDOUT] = stdout_offset;
+    s->next[STREAM_STDERR] = stderr_offset;
+    r = attach(s, err);
+    if (r < 0)
+        stream_done(s);
+    return r;
+}
+
+void stream_done(struct stream *s)
+{
+    fd_close(s->fd);
+    free(s->mem);
+    buf_done(&s->out);
+    free(s->sandbox);
+    free(s->exec);
+    json_decref(s->end);
+    *s = (struct stream){.fd = -1};
+}
+
+static int lost(struct stream *s, int errnum, struct err *err)
+{
+    s->fd = fd_close(s->fd);
+    return errnum ? err_set(err, ERR_ENGINE, "the connection to the daemon was lost: %s",
+                            strerror(errnum))
+                  : err_set(err, ERR_ENGINE, "the daemon closed the connection");
+}
+
+int stream_fill(struct stream *s, struct err *err)
+{
+    ssize_t n;
+
+    if (s->off == s->len)
+        s->off = s->len = 0; /* the usual case: the same, cache-warm memory again */
+    if (STREAM_BUFFER - s->len < STREAM_ROOM_MIN) {
+        memmove(s->mem, s->mem + s->off, s->len - s->off);
+        s->len -= s->off;
+        s->off = 0;
+    }
+    do
+        n = recv(s->fd, s->mem + s->len, STREAM_BUFFER - s->len, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN)
+        return 0;
+    if (n <= 0)
+        return lost(s, n < 0 ? errno : 0, err);
+    s->len += (size_t)n;
+    return 1;
+}
+
+static int broken(struct err *err, const char *what)
+{
+    return err_set(err, ERR_ENGINE, "the daemon broke the protocol: %s", what);
+}
+
+static int on_started(struct stream *s, const struct frame *f, struct stream_event *ret,
+                      struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const char *sandbox, *exec;
+    int r = json_parse("the daemon's frame", f->data, f->length, &doc, err);
+
+    if (r < 0)
+        return r;
+    sandbox = json_string_value(json_object_get(doc, "sandbox"));
+    exec = json_string_value(json_object_get(doc, "exec"));
+    if (!sandbox || !exec)
+        return broken(err, "a started frame without names");
+    free(s->sandbox);
+    free(s->exec);
+    s->sandbox = xstrdup(sandbox);
+    s->exec = xstrdup(exec);
+    ret->type = STREAM_STARTED;
+    return 0;
+}
+
+/* Drops what was handed out before; what is missing in front is told first, the data after it. */
+static int on_output(struct stream *s, const struct frame *f, struct stream_event *ret,
+                     struct err *err)
+{
+    int stream = f->type == FRAME_STDOUT ? STREAM_STDOUT : STREAM_STDERR;
+    struct stream_event ev = {.type = STREAM_OUTPUT, .stream = stream};
+    uint64_t at, next = s->next[stream];
+
+    if (f->length < STREAM_OFFSET_SIZE)
+        return broken(err, "an output frame without offset");
+    at = frame_get_u64(f->data);
+    ev.data = f->data + STREAM_OFFSET_SIZE;
+    ev.len = f->length - STREAM_OFFSET_SIZE;
+    if (at > UINT64_MAX - ev.len)
+        return broken(err, "an offset past the end of numbers");
+    if (at + ev.len <= next)
+        return 0;
+    if (at < next) {
+        ev.data += next - at;
+        ev.len -= (size_t)(next - at);
+        at = next;
+    }
+    ev.from = at;
+    ev.to = s->next[stream] = at + ev.len;
+    if (at == next) {
+        *ret = ev;
+        return 0;
+    }
+    s->held = ev;
+    *ret = (struct stream_event){.type = STREAM_GAP, .stream = stream, .from = next, .to = at};
+    return 0;
+}
+
+static int on_gap(struct stream *s, const struct frame *f, struct stream_event *ret,
+                  struct err *err)
+{
+    int stream;
+    uint64_t to;
+
+    if (f->length != STREAM_GAP_SIZE)
+        return broken(err, "a gap frame of the wrong size");
+    stream = f->data[0];
+    if (stream != STREAM_STDOUT && stream != STREAM_STDERR)
+        return broken(err, "a gap in an unknown stream");
+    to = frame_get_u64(f->data + 9);
+    if (to <= s->next[stream])
+        return 0;
+    *ret = (struct stream_event){
+        .type = STREAM_GAP, .stream = stream, .from = s->next[stream], .to = to};
+    s->next[stream] = to;
+    return 0;
+}
+
+static int on_end(struct stream *s, const struct frame *f, struct stream_event *ret,
+                  struct err *err)
+{
+    int r;
+
+    if (s->end)
+        return broken(err, "two end records");
+    r = json_parse("the end record", f->data, f->length, &s->end, err);
+    if (r < 0)
+        return r;
+    ret->type = STREAM_END;
+    ret->end = s->end;
+    return 0;
+}
+
+static int on_error(const struct frame *f, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = json_parse("the daemon's error", f->data, f->length, &doc, err);
+
+    return r < 0 ? r : json_to_err(doc, err);
+}
+
+static int on_frame(struct stream *s, const struct frame *f, struct stream_event *ret,
+                    struct err *err)
+{
+    switch (f->type) {
+    case FRAME_STARTED:
+        return on_started(s, f, ret, err);
+    case FRAME_STDOUT:
+    case FRAME_STDERR:
+        return on_output(s, f, ret, err);
+    case FRAME_GAP:
+        return on_gap(s, f, ret, err);
+    case FRAME_END:
+        return on_end(s, f, ret, err);
+    case FRAME_ERROR:
+        return on_error(f, err);
+    default:
+        return broken(err, "a frame that only clients send");
+    }
+}
+
+int stream_next(struct stream *s, struct stream_event *ret, struct err *err)
+{
+    *ret = s->held;
+    s->held = (struct stream_event){0};
+    while (ret->type == STREAM_NOTHING) {
+        struct frame f;
+        size_t used;
+        int r = frame_parse(s->mem + s->off, s->len - s->off, &f, &used, err);
+
+        if (r <= 0)
+            return r;
+        r = on_frame(s, &f, ret, err);
+        if (r < 0)
+            return r;
+        s->off += used;
+    }
+    return 0;
+}
+
+int stream_flush(struct stream *s, struct err *err)
+{
+    while (s->out.len) {
+        ssize_t n = send(s->fd, buf_data(&s->out), s->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return 0;
+        /*
+         * A peer that reads no more may still have said why: the receiving side finds the error
+         * frame or the end, and sees the loss itself.
+         */
+        if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+            buf_clear(&s->out);
+            return 1;
+        }
+        if (n < 0)
+            return lost(s, errno, err);
+        buf_consume(&s->out, (size_t)n);
+    }
+    return 1;
+}
+
+static int queue(struct stream *s, enum frame_type type, const void *data, size_t len,
+                 struct err *err)
+{
+    if (frame_append(&s->out, type, data, len) < 0)
+        return err_set(err, ERR_LIMIT, "too much is waiting to be sent to the daemon");
+    return stream_flush(s, err);
+}
+
+int stream_stdin(struct stream *s, const void *data, size_t len, struct err *err)
+{
+    return queue(s, FRAME_STDIN, data, len, err);
+}
+
+int stream_stdin_eof(struct stream *s, struct err *err)
+{
+    return queue(s, FRAME_STDIN_EOF, NULL, 0, err);
+}
+
+int stream_signal(struct stream *s, int sig, struct err *err)
+{
+    char number = (char)sig;
+
+    return queue(s, FRAME_SIGNAL, &number, 1, err);
+}
+
+int stream_resize(struct stream *s, unsigned rows, unsigned cols, struct err *err)
+{
+    char size[4] = {(char)(rows >> 8), (char)rows, (char)(cols >> 8), (char)cols};
+
+    return queue(s, FRAME_RESIZE, size, sizeof(size), err);
+}
+
+int stream_detach(struct stream *s, struct err *err)
+{
+    return queue(s, FRAME_DETACH, NULL, 0, err);
+}
+
+/* Worth another try: the daemon is not there, or not yet itself again. */
+static bool passing(const struct err *err)
+{
+    return err->code == ERR_ENGINE || err->code == ERR_SYSTEM;
+}
+
+int stream_resume(struct stream *s, const struct deadline *by, struct err *err)
+{
+    s->fd = fd_close(s->fd);
+    buf_clear(&s->out);
+    s->held = (struct stream_event){0};
+    for (;;) {
+        _cleanup_err_ struct err e = ERR_INIT;
+
+        if (attach(s, &e) == 0)
+            return 0;
+        if (!passing(&e) || deadline_passed(by))
+            return err_move(err, &e);
+        usleep(STREAM_RETRY_USEC);
+    }
+}
