@@ -16,11 +16,12 @@
 #include "engine/engine.h"
 #include "engine/fake/supervisor.h"
 #include "engine/handshake.h"
+#include "os/rmtree.h"
 
 struct fake_box {
     struct fake_box *next;
     char *state_dir; /* whose it is: another root's boxes are not seen */
-    char id[33], hash[65];
+    char id[33];
     struct fake_supervisor *supervisor;
 };
 
@@ -130,7 +131,6 @@ static int fake_create(struct engine *e, const struct box_request *req, const st
         (*p)->state_dir = xstrdup(f->state_dir);
         snprintf((*p)->id, sizeof((*p)->id), "%s", req->id);
     }
-    snprintf((*p)->hash, sizeof((*p)->hash), "%s", req->hash);
     return 0;
 }
 
@@ -180,14 +180,12 @@ static int fake_start(struct engine *e, const struct box_request *req, const str
     if (r < 0)
         return r;
     snprintf(box.id, sizeof(box.id), "%s", req->id);
-    snprintf(box.hash, sizeof(box.hash), "%s", req->hash);
     box.link_fd = TAKE_FD(fd);
     *ret = box;
     return 0;
 }
 
-static int join(struct fake_engine *f, const char *id, struct engine_box *box, int *ret,
-                struct err *err)
+static int join(struct fake_engine *f, const char *id, int *ret, struct err *err)
 {
     FAKE_LOCKED();
     const struct fake_box *b = *find(f->state_dir, id);
@@ -199,7 +197,6 @@ static int join(struct fake_engine *f, const char *id, struct engine_box *box, i
     if (r < 0)
         return r;
     fake_supervisor_connect(b->supervisor, pair[1]);
-    memcpy(box->hash, b->hash, sizeof(box->hash));
     *ret = pair[0];
     return 0;
 }
@@ -214,7 +211,7 @@ static int fake_connect(struct engine *e, const char *id, const struct deadline 
     r = fault(e, FAKE_CONNECT, by, err);
     if (r < 0)
         return r;
-    r = join((struct fake_engine *)e, id, &box, &fd, err);
+    r = join((struct fake_engine *)e, id, &fd, err);
     if (r < 0)
         return r;
     r = handshake_hello(fd, id, by, &box, err);
@@ -244,6 +241,7 @@ static int fake_cleanup(struct engine *e, const char *id, const struct deadline 
 
 static int fake_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
+    _cleanup_close_ int execs = -1;
     struct fake_box **p, *b;
     int r;
 
@@ -257,7 +255,8 @@ static int fake_remove(struct engine *e, const char *id, const struct deadline *
         *p = b->next;
         box_free(b);
     }
-    return 0;
+    r = dir_open(AT_FDCWD, e->exec_root, &execs, err);
+    return r < 0 ? r : rmtree(execs, id, err);
 }
 
 static int fake_list(struct engine *e, const struct deadline *by, char ***ret, struct err *err)

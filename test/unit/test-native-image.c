@@ -1,0 +1,345 @@
+/* The parts of the native engine that need no sandbox: image `host`, id leases, mount sources. */
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/native/host-image.h"
+#include "engine/native/ids.h"
+#include "engine/native/mounts.h"
+#include "engine/native/native.h"
+#include "engine/native/probe.h"
+#include "os/rmtree.h"
+#include "tap.h"
+
+static char dir[64];
+
+static const char *at(const char *name)
+{
+    static char path[8][256];
+    static unsigned i;
+
+    i = (i + 1) % 8;
+    snprintf(path[i], sizeof(path[i]), "%s/%s", dir, name);
+    return path[i];
+}
+
+static void put(const char *name, const char *text, mode_t mode)
+{
+    int fd = open(at(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (fd < 0 || fd_write_all(fd, text, strlen(text)) < 0 || fchmod(fd, mode) < 0)
+        abort();
+    close(fd);
+}
+
+/* A small machine in dir/host. */
+static void setup(void)
+{
+    static const char *const folders[] = {"host/etc/ssl/certs", "host/etc/alternatives",
+                                          "host/etc/python3.11", "host/usr/bin",
+                                          "host/etc/ssl/private"};
+
+    snprintf(dir, sizeof(dir), "/tmp/ripcord-image-XXXXXX");
+    if (!mkdtemp(dir))
+        abort();
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
+        if (dir_make_all(AT_FDCWD, at(folders[i]), 0755, NULL) < 0)
+            abort();
+    put("host/etc/ssl/certs/ca.pem", "certificate", 0644);
+    put("host/etc/ssl/private/key.pem", "key", 0644);
+    put("host/etc/ssl/certs/secret.pem", "secret", 0600);
+    put("host/etc/shadow", "root:hash", 0644);
+    put("host/etc/gitconfig", "token", 0644);
+    put("host/etc/npmrc", "token", 0644);
+    put("host/etc/pip.conf", "token", 0644);
+    put("host/etc/python3.11/sitecustomize.py", "x", 0644);
+    put("host/etc/passwd", "somebody:x:77:", 0644);
+    if (symlink("usr/bin", at("host/bin")) < 0 ||
+        symlink("/usr/bin/vim", at("host/etc/alternatives/editor")) < 0)
+        abort();
+}
+
+static void teardown(void)
+{
+    int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    rmtree(tmp, strrchr(dir, '/') + 1, NULL);
+    close(tmp);
+}
+
+static int ensure(char **ret)
+{
+    struct host_image_source src = {.root = at("host")};
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r = host_image_ensure(at("images"), &src, ret, &err);
+
+    if (r < 0)
+        printf("# %s\n", err.msg);
+    return r;
+}
+
+static bool has(const char *image, const char *name)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", image, name);
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+TEST(the_image_holds_what_is_allowed_and_nothing_else)
+{
+    _cleanup_free_ char *image = NULL, *passwd = NULL, *path = NULL;
+    char target[64] = "";
+
+    setup();
+    CHECK(ensure(&image) >= 0);
+    CHECK(has(image, "bin") && has(image, "etc/ssl/certs/ca.pem") && has(image, "usr"));
+    CHECK(has(image, "etc/python3.11/sitecustomize.py") && has(image, "home/agent/.profile"));
+    CHECK(!has(image, "sbin") && !has(image, "usr/bin"));
+    CHECK(!has(image, "etc/shadow") && !has(image, "etc/gitconfig"));
+    CHECK(!has(image, "etc/npmrc") && !has(image, "etc/pip.conf"));
+    CHECK(!has(image, "etc/ssl/private") && !has(image, "etc/ssl/certs/secret.pem"));
+    path = xasprintf("%s/etc/alternatives/editor", image);
+    CHECK(readlink(path, target, sizeof(target) - 1) > 0);
+    CHECK_STR(target, "/usr/bin/vim");
+    free(path);
+    path = xasprintf("%s/etc/passwd", image);
+    CHECK(file_read(AT_FDCWD, path, 4096, &passwd, NULL, NULL) >= 0);
+    CHECK(strstr(passwd, "agent:x:1000:1000:agent:/home/agent:/bin/sh\n"));
+    CHECK(!strstr(passwd, "somebody"));
+    teardown();
+}
+
+TEST(modes_do_not_depend_on_the_umask)
+{
+    _cleanup_free_ char *image = NULL, *path = NULL;
+    struct stat st;
+    mode_t old;
+
+    setup();
+    old = umask(077);
+    CHECK(ensure(&image) >= 0);
+    umask(old);
+    path = xasprintf("%s/etc/ssl/certs/ca.pem", image);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0644);
+    free(path);
+    path = xasprintf("%s/var/tmp", image);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 07777) == 01777);
+    free(path);
+    path = xasprintf("%s/etc/ssl", image);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0755);
+    teardown();
+}
+
+TEST(a_generation_is_reused_until_the_machine_changes)
+{
+    _cleanup_free_ char *a = NULL, *b = NULL, *c = NULL;
+    _cleanup_strv_ char **keep = NULL;
+    struct stat before, after;
+
+    setup();
+    CHECK(ensure(&a) >= 0 && stat(a, &before) == 0);
+    CHECK(ensure(&b) >= 0 && stat(b, &after) == 0);
+    CHECK_STR(a, b);
+    CHECK(before.st_ino == after.st_ino);
+    put("host/etc/ssl/certs/new.pem", "another", 0644);
+    CHECK(ensure(&c) >= 0);
+    CHECK(strcmp(a, c) != 0 && has(c, "etc/ssl/certs/new.pem"));
+    CHECK(!has(a, "etc/ssl/certs/new.pem"));
+    strv_add(&keep, c);
+    host_image_prune(at("images"), keep);
+    CHECK(!has(a, "etc") && has(c, "etc"));
+    teardown();
+}
+
+TEST(a_half_built_image_is_built_again)
+{
+    _cleanup_free_ char *image = NULL, *tmp = NULL;
+
+    setup();
+    CHECK(ensure(&image) >= 0);
+    tmp = xasprintf("%s/tmp-%s", at("images"), strrchr(image, '/') + 1);
+    CHECK(rename(image, tmp) == 0);
+    free(image);
+    image = NULL;
+    CHECK(ensure(&image) >= 0 && has(image, "etc/passwd"));
+    CHECK(access(tmp, F_OK) < 0);
+    teardown();
+}
+
+TEST(this_machine_makes_an_image)
+{
+    struct host_image_source src = {.root = "/"};
+    _cleanup_free_ char *image = NULL;
+
+    setup();
+    CHECK(host_image_ensure(at("real"), &src, &image, NULL) >= 0);
+    CHECK(has(image, "etc/passwd") && has(image, "bin") && !has(image, "etc/shadow"));
+    teardown();
+}
+
+/* ---- ids ---- */
+
+static const char *const no_files[] = {NULL};
+
+TEST(no_two_leases_are_the_same)
+{
+    uint32_t a, b, c;
+    struct ids x, y;
+    int fa, fb, fc;
+
+    setup();
+    CHECK(ids_init(&x, at("ids"), no_files, NULL) >= 0);
+    CHECK(ids_init(&y, at("ids"), no_files, NULL) >= 0);
+    y.next = x.next;
+    CHECK(ids_lease(&x, &a, &fa, NULL) >= 0 && ids_lease(&y, &b, &fb, NULL) >= 0);
+    CHECK(a != b && a >= IDS_FIRST && a % IDS_COUNT == 0);
+    close(fa);
+    x.next = (a - IDS_FIRST) / IDS_COUNT;
+    CHECK(ids_lease(&x, &c, &fc, NULL) >= 0 && c == a); /* given back by its last holder */
+    close(fb);
+    close(fc);
+    ids_done(&x);
+    ids_done(&y);
+    teardown();
+}
+
+TEST(a_lease_lives_as_long_as_a_process_that_inherited_it)
+{
+    uint32_t a, b;
+    struct ids x;
+    int fd, fb, hold[2];
+    pid_t pid;
+
+    setup();
+    CHECK(ids_init(&x, at("ids"), no_files, NULL) >= 0);
+    CHECK(ids_lease(&x, &a, &fd, NULL) >= 0 && pipe(hold) == 0);
+    pid = fork();
+    if (pid == 0) {
+        char c;
+
+        close(hold[1]);
+        _exit(read(hold[0], &c, 1) < 0);
+    }
+    close(hold[0]);
+    close(fd);
+    x.next = (a - IDS_FIRST) / IDS_COUNT;
+    CHECK(ids_lease(&x, &b, &fb, NULL) >= 0 && b != a);
+    close(fb);
+    close(hold[1]);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    x.next = (a - IDS_FIRST) / IDS_COUNT;
+    CHECK(ids_lease(&x, &b, &fb, NULL) >= 0 && b == a);
+    close(fb);
+    ids_done(&x);
+    teardown();
+}
+
+TEST(ranges_of_subuid_are_left_alone)
+{
+    const char *files[2] = {NULL, NULL};
+    struct ids x;
+    uint32_t a;
+    int fd;
+
+    setup();
+    put("subuid", "me:100000:65536\nbroken\nyou:1879048192:65537\n", 0644); /* 0x70000000 */
+    files[0] = at("subuid");
+    CHECK(ids_init(&x, at("ids"), files, NULL) >= 0);
+    x.next = 0;
+    CHECK(ids_lease(&x, &a, &fd, NULL) >= 0 && a == IDS_FIRST + 2 * IDS_COUNT);
+    close(fd);
+    ids_done(&x);
+    teardown();
+}
+
+TEST(a_lease_file_of_others_is_refused)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct ids x;
+    uint32_t a;
+    int fd;
+
+    setup();
+    put("ids", "", 0666);
+    CHECK(ids_init(&x, at("ids"), no_files, NULL) >= 0);
+    CHECK(ids_lease(&x, &a, &fd, &err) == -ERR_DENIED);
+    ids_done(&x);
+    teardown();
+}
+
+/* ---- mounts ---- */
+
+static int check_source(const char *path)
+{
+    const char *const own[] = {at("state"), NULL};
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct mount_source src = {0};
+    int r = mount_source_check(path, own, &src, &err);
+
+    return r >= 0 && src.ino == 0 ? -1 : r;
+}
+
+TEST(mount_sources)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    setup();
+    CHECK(dir_make_all(AT_FDCWD, at("work/project"), 0755, NULL) >= 0);
+    CHECK(dir_make_all(AT_FDCWD, at("state/sandboxes"), 0755, NULL) >= 0);
+    CHECK(symlink("/etc", at("work/link")) == 0);
+    put("work/file", "x", 0644);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", at("work/sock"));
+    CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    close(s);
+
+    CHECK(check_source(at("work/project")) == 0);
+    CHECK(check_source(at("work/file")) == 0);
+    CHECK(check_source(at("work/none")) == -ERR_NOT_FOUND);
+    CHECK(check_source(at("work/link")) == -ERR_INVALID);
+    CHECK(check_source(at("work/link/ssl")) == -ERR_INVALID);
+    CHECK(check_source(at("work/sock")) == -ERR_DENIED);
+    CHECK(check_source(at("work/../work")) == -ERR_INVALID);
+    CHECK(check_source("work") == -ERR_INVALID);
+    CHECK(check_source(at("state")) == -ERR_DENIED);
+    CHECK(check_source(at("state/sandboxes")) == -ERR_DENIED);
+    CHECK(check_source(dir) == -ERR_DENIED); /* holds our state */
+    CHECK(check_source("/") == -ERR_DENIED);
+    CHECK(check_source("/etc") == -ERR_DENIED);
+    CHECK(check_source("/etc/ssl") == -ERR_DENIED);
+    CHECK(check_source("/proc/self") == -ERR_DENIED);
+    CHECK(check_source("/var") == -ERR_DENIED);
+    CHECK(check_source("/dev/null") == -ERR_DENIED);
+    CHECK(check_source("/run/docker.sock") == -ERR_DENIED);
+    teardown();
+}
+
+/* ---- small ones ---- */
+
+TEST(id_maps)
+{
+    CHECK(probe_map_covers("         0          0 4294967295\n", 0x70000000, 65536));
+    CHECK(!probe_map_covers("         0       1000          1\n", 0x70000000, 65536));
+    CHECK(!probe_map_covers("0 100000 65536\n70000 0 5\n", 65000, 1000));
+    CHECK(!probe_map_covers("", 0, 1));
+}
+
+TEST(the_sealed_shim_cannot_be_written)
+{
+    int fd = -1;
+
+    setup();
+    put("shim", "#!/bin/true\n", 0755);
+    CHECK(native_seal_shim(at("shim"), &fd, NULL) >= 0);
+    CHECK(fd >= 16 && write(fd, "x", 1) < 0 && ftruncate(fd, 0) < 0);
+    CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0);
+    close(fd);
+    CHECK(native_seal_shim(at("none"), &fd, NULL) == -ERR_SYSTEM);
+    teardown();
+}
