@@ -8,6 +8,9 @@
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define STREQ(a, b) (strcmp((a), (b)) == 0)
 
+/* <sys/param.h> has its own, and libuv's header brings it in. */
+#undef MIN
+#undef MAX
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 

@@ -52,7 +52,8 @@ const char *http_req_body(const struct http_req *r, size_t *len);
 void http_req_set_user(struct http_req *r, void *user);
 void *http_req_user(const struct http_req *r);
 /* Called once if the peer goes away before the response has been finished (the req must not be used
- * after it returns). */
+ * after it returns). Without one the request stays valid and its output is dropped until the
+ * response is ended. */
 typedef void (*http_gone_fn)(struct http_req *r);
 void http_req_on_gone(struct http_req *r, http_gone_fn fn);
 
@@ -61,7 +62,7 @@ void http_reply(struct http_req *r, int status, const char *content_type, const 
                 size_t len);                                    /* r is gone after */
 void http_reply_err(struct http_req *r, const struct err *err); /* JSON error; r is gone after */
 /* Chunked stream: start, then write pieces; on_drain is called when all written bytes have reached
- * the kernel. */
+ * the kernel, on a later turn also where a write found room at once. */
 typedef void (*http_drain_fn)(struct http_req *r);
 void http_stream_start(struct http_req *r, int status, const char *content_type,
                        http_drain_fn on_drain);
@@ -73,9 +74,10 @@ void http_stream_end(struct http_req *r); /* r is gone after */
 
 /*
  * Upgrade: answers 101 with `protocol`; from then on the connection carries raw bytes. on_data gets
- * what arrives (pause with http_raw_read(r, false)); on_eof is the peer's half-close; on_gone as
- * above. Writing as for streams, with http_raw_write (copies) or http_raw_take (takes a malloc'd
- * block, no copy).
+ * what arrives (pause with http_raw_read(r, false)); on_eof is the peer's half-close (NULL: as
+ * gone); on_gone as above, also while paused, whatever lies unread. No write stall applies: the
+ * peer may be a pager. Writing as for streams, with http_raw_write (copies) or http_raw_take (takes
+ * a malloc'd block, no copy).
  */
 typedef void (*http_data_fn)(struct http_req *r, const char *data, size_t len);
 struct http_raw_events {

@@ -1,0 +1,184 @@
+/*
+ * From bytes to requests. One at a time: the next head is looked at when the last response is with
+ * the kernel, and each further pipelined one on a turn of its own, so that a peer who sends a
+ * thousand at once does not hold up the rest.
+ */
+#include "net/http-conn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+
+void req_free(struct http_req *r)
+{
+    if (!r)
+        return;
+    buf_done(&r->body);
+    free(r->head_mem);
+    free(r->target_mem);
+    free(r);
+}
+
+const struct http_head *http_req_head(const struct http_req *r)
+{
+    return &r->head;
+}
+
+const char *http_req_path(const struct http_req *r)
+{
+    return r->path;
+}
+
+const char *http_req_query(const struct http_req *r)
+{
+    return r->query;
+}
+
+const char *http_req_body(const struct http_req *r, size_t *len)
+{
+    if (len)
+        *len = r->body.len;
+    return buf_data(&r->body);
+}
+
+void http_req_set_user(struct http_req *r, void *user)
+{
+    r->user = user;
+}
+
+void *http_req_user(const struct http_req *r)
+{
+    return r->user;
+}
+
+void http_req_on_gone(struct http_req *r, http_gone_fn fn)
+{
+    r->on_gone = fn;
+}
+
+static void dispatch(struct http_conn *c)
+{
+    struct http_server_config *config = &c->server->config;
+
+    c->state = CONN_BUSY;
+    c->more = true;
+    config->on_request(config->arg, c->req);
+}
+
+static void refuse_body(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    err_set(&err, ERR_LIMIT, "request body over %zu bytes", c->server->config.body_max);
+    conn_refuse(c, 413, &err);
+}
+
+/* Also when it could not be read as a head: whoever sent it may be speaking something else
+ * altogether. */
+static void refuse_head(struct http_conn *c, const struct err *err)
+{
+    conn_refuse(c, err->code == ERR_LIMIT ? 431 : 400, err);
+}
+
+static int parse_head(struct http_conn *c, size_t len, struct err *err)
+{
+    struct http_req *r = xnew0(struct http_req);
+    int ret;
+
+    c->req = r;
+    r->conn = c;
+    r->body = (struct buf)BUF_INIT(c->server->config.body_max);
+    r->head_mem = xmemdup(buf_data(&c->in), len);
+    buf_consume(&c->in, len);
+    c->scanned = 0;
+    c->served = true;
+    ret = http_parse_request(r->head_mem, len, &r->head, err);
+    if (ret < 0)
+        return ret;
+    r->target_mem = xstrdup(r->head.target);
+    return http_target_split(r->target_mem, &r->path, &r->query, err);
+}
+
+static void start_body(struct http_conn *c)
+{
+    const struct http_head *h = &c->req->head;
+    struct iovec go_on = {(char *)"HTTP/1.1 100 Continue\r\n\r\n", 25};
+
+    c->close_after = !h->keep_alive;
+    c->chunked = (struct http_chunked)HTTP_CHUNKED_INIT;
+    c->body_left = h->length;
+    if (h->length > c->server->config.body_max) {
+        refuse_body(c);
+        return;
+    }
+    if (!h->chunked && h->length == 0) {
+        dispatch(c);
+        return;
+    }
+    c->state = CONN_BODY;
+    if (h->expect_continue && c->in.len == 0)
+        conn_write(c, &go_on, 1);
+}
+
+static void take_head(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    ssize_t n = http_head_find(buf_data(&c->in), c->in.len, &c->scanned, &err);
+
+    if (n == 0)
+        return;
+    if (n < 0 || parse_head(c, (size_t)n, &err) < 0)
+        refuse_head(c, &err);
+    else
+        start_body(c);
+}
+
+static void take_plain_body(struct http_conn *c)
+{
+    size_t n = (size_t)MIN(c->body_left, (uint64_t)c->in.len);
+
+    if (buf_append(&c->req->body, buf_data(&c->in), n) < 0) {
+        refuse_body(c);
+        return;
+    }
+    buf_consume(&c->in, n);
+    c->body_left -= n;
+    if (c->body_left == 0)
+        dispatch(c);
+}
+
+static void take_chunked_body(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    size_t used, off, n;
+
+    do {
+        if (http_chunked_decode(&c->chunked, buf_data(&c->in), c->in.len, &used, &off, &n, &err) <
+            0) {
+            conn_refuse(c, 400, &err);
+            return;
+        }
+        if (buf_append(&c->req->body, buf_data(&c->in) + off, n) < 0) {
+            refuse_body(c);
+            return;
+        }
+        buf_consume(&c->in, used);
+    } while (used > 0 && !c->chunked.done);
+    if (c->chunked.done)
+        dispatch(c);
+}
+
+void conn_input(struct http_conn *c)
+{
+    c->more = false;
+    if (c->state == CONN_HEAD)
+        take_head(c);
+    if (c->state != CONN_BODY || c->in.len == 0)
+        return;
+    if (c->req->head.chunked)
+        take_chunked_body(c);
+    else
+        take_plain_body(c);
+}
