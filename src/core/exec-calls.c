@@ -55,8 +55,11 @@ int exec_signal(struct exec *x, int sig, exec_result_fn done, void *arg, struct 
 
 int exec_kill(struct exec *x, exec_result_fn done, void *arg, struct err *err)
 {
-    int r = check_reachable(x, err);
+    int r;
 
+    if (!x->seq)
+        x->cancelled = true; /* not sent yet: it will not be */
+    r = check_reachable(x, err);
     if (r >= 0)
         engine_link_kill(x->sb->link, x->id, END_KILLED, result_cb, result_new(done, arg));
     return r;

@@ -47,6 +47,7 @@ struct exec {
     enum exec_state state;
     struct exec_request req; /* emptied when it has been sent, but for argv and flags */
     bool detached;           /* nobody was to follow it */
+    bool cancelled;          /* killed before it was sent */
     bool stored, attached;   /* attached: the supervisor sends us OUTPUT */
     uint64_t started_at, ended_at;
     int pid;

@@ -39,5 +39,6 @@ void sandbox_unlink(struct sandbox *sb); /* drops the link; live execs are ended
 /* recover.c */
 int recovery_start(struct manager *m, struct err *err);
 void recovery_free(struct recovery *r);
+bool recovery_is_done(const struct recovery *r);
 void recovery_wait(struct recovery *r, manager_fn fn, void *arg);
 extern const struct op_type op_recover;

@@ -212,6 +212,11 @@ void manager_when_recovered(struct manager *m, manager_fn fn, void *arg)
     recovery_wait(m->recovery, fn, arg);
 }
 
+bool manager_is_recovered(const struct manager *m)
+{
+    return recovery_is_done(m->recovery);
+}
+
 const struct manager_config *manager_settings(const struct manager *m)
 {
     return &m->config;
@@ -410,7 +415,9 @@ static void exec_ready(void *arg, const struct err *err, const struct sandbox *s
     struct exec *x = arg;
 
     (void)action;
-    if (!err && sb->link)
+    if (x->cancelled)
+        exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client has gone"});
+    else if (!err && sb->link)
         exec_launch(x);
     else if (err)
         exec_fail(x, err);

@@ -39,8 +39,11 @@ struct manager *manager_new(const struct manager_config *config);
 /* Loads the store and starts recovery in the background: adopts what lives, removes what is left
  * over. */
 int manager_start(struct manager *m, struct err *err);
-/* Detaches from everything; sandboxes stay up. Engines must be closed (their workers idle) first.
- */
+/* No operation begins from here on. While manager_busy() some are still under way, and neither the
+ * engines nor the manager may be freed. */
+void manager_close(struct manager *m);
+bool manager_busy(const struct manager *m);
+/* Detaches from everything; sandboxes stay up. */
 void manager_free(struct manager *m);
 
 /* To be called about once a second: idle stops, overdue operations. */
@@ -49,6 +52,7 @@ void manager_tick(struct manager *m);
 typedef void (*manager_fn)(void *arg);
 /* Calls fn once recovery has looked at everything the store knew: from then on states are true. */
 void manager_when_recovered(struct manager *m, manager_fn fn, void *arg);
+bool manager_is_recovered(const struct manager *m);
 
 /* NULL with *err filled (ERR_INVALID or ERR_NOT_FOUND, with the nearest name) when there is none.
  */

@@ -32,6 +32,10 @@ static void op_free(struct op *op)
     free(op);
 }
 
+static const struct err closing_err = {.code = ERR_ENGINE,
+                                       .msg = (char *)"the daemon is shutting down",
+                                       .hint = (char *)"Try again: the next one takes over."};
+
 static void kick_cb(void *arg)
 {
     struct sandbox *sb = arg;
@@ -42,11 +46,14 @@ static void kick_cb(void *arg)
         free(sb);
         return;
     }
-    if (op && !op->running && !sb->m->closing) {
-        op->running = true;
-        op->type->run(op);
-    } else {
+    if (!op) {
         sandbox_maybe_free(sb);
+    } else if (!op->running) {
+        op->running = true;
+        if (sb->m->closing)
+            op_fail(op, &closing_err);
+        else
+            op->type->run(op);
     }
 }
 

@@ -93,6 +93,11 @@ static void tell_later(void *arg)
         tell_waiters(arg);
 }
 
+bool recovery_is_done(const struct recovery *r)
+{
+    return r->pending == 0;
+}
+
 void recovery_wait(struct recovery *r, manager_fn fn, void *arg)
 {
     struct waiter *w = xnew0(struct waiter), **at = &r->waiters;

@@ -9,7 +9,7 @@
 #include "core/manager-internal.h"
 
 /* Acknowledge in steps, so that a reader who lags behind lets the writer go on in time. */
-enum { ACK_STEP = 8 << 20 };
+enum { ACK_STEP = 8 << 20, AVAILABLE_UNKNOWN = 64 << 10 };
 
 struct side {
     struct journal_reader reader;
@@ -255,4 +255,30 @@ int stream_read(struct stream *s, void *data, size_t max, struct stream_chunk *r
     acknowledge(s, 0);
     *ret = (struct stream_chunk){.kind = s->end ? STREAM_END : STREAM_NOTHING};
     return 0;
+}
+
+/* How far a side reaches is known when the exec has ended or has told; else "plenty". */
+size_t stream_available(const struct stream *s)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        const struct side *side = &s->sides[i];
+        uint64_t end = s->end ? side->total : s->exec ? s->exec->end_of[i] : 0;
+
+        if (!side->want || !side->fresh || (s->end && side->offset >= side->total))
+            continue;
+        most = MAX(most, end > side->offset ? (size_t)(end - side->offset) : AVAILABLE_UNKNOWN);
+    }
+    return most;
+}
+
+uint64_t stream_first(struct stream *s, enum journal_stream which)
+{
+    uint64_t start = 0, end = 0;
+
+    if (side_open(s, &s->sides[which], which, NULL) <= 0 ||
+        journal_reader_extent(&s->sides[which].reader, &start, &end, NULL) < 0)
+        return 0;
+    return start;
 }

@@ -44,3 +44,7 @@ int stream_read(struct stream *s, void *data, size_t max, struct stream_chunk *r
 /* The END document as text, once the exec has ended; else NULL. */
 const char *stream_end_text(const struct stream *s);
 struct exec *stream_exec(const struct stream *s); /* NULL when it was not live at the start */
+/* About how many bytes the next stream_read() may give; 0 when it needs no buffer. */
+size_t stream_available(const struct stream *s);
+/* The lowest offset of a stream that is still kept. */
+uint64_t stream_first(struct stream *s, enum journal_stream which);

@@ -1,0 +1,83 @@
+/*
+ * One request on its way through the API: what the handlers share. A call ends with exactly one
+ * call_reply*() or by becoming a stream (call_take_request()). The peer may go at any time; the
+ * call then lives on until its operation has answered, and the answer goes nowhere.
+ */
+#pragma once
+
+#include "api/api.h"
+#include "base/err.h"
+#include "core/manager.h"
+
+enum { CALL_PARAMS_MAX = 2 };
+
+enum route_flags {
+    ROUTE_BODY = 1 << 0,    /* takes a JSON object; an empty body is {} */
+    ROUTE_UPGRADE = 1 << 1, /* needs `Upgrade: ripcord-exec/1` */
+    ROUTE_TRUTH = 1 << 2,   /* shows states: waits until recovery knows them */
+    ROUTE_MAY_UPGRADE = 1 << 3,
+};
+
+struct call;
+typedef void (*call_fn)(struct call *c);
+
+struct route {
+    const char *method;
+    const char *pattern; /* "*" matches one segment, which becomes a parameter */
+    call_fn handler;
+    unsigned flags;
+};
+
+struct call {
+    struct api *api;
+    struct manager *manager;
+    struct http_req *req; /* NULL: the peer has gone */
+    const struct route *route;
+    char *path;                          /* owned, cut into segments */
+    const char *params[CALL_PARAMS_MAX]; /* in path */
+    json_t *body;                        /* owned; with ROUTE_BODY never NULL */
+    uint64_t number;                     /* the handler's own */
+};
+
+const struct api_config *api_settings(const struct api *a);
+
+/* Each frees the call. call_reply() takes the document. */
+void call_reply(struct call *c, int status, json_t *doc);
+void call_reply_err(struct call *c, const struct err *err);
+void call_reply_status(struct call *c, int status, const struct err *err);
+/* The request for one's own use; the call is freed. NULL when the peer has gone. */
+struct http_req *call_take_request(struct call *c);
+
+bool call_wants_upgrade(const struct call *c);
+/* ?key=N; 0 when absent. */
+int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err);
+int call_query_bool(const struct call *c, const char *key, bool *ret, struct err *err);
+/* The sandbox of the first parameter; answers and frees the call when there is none. */
+struct sandbox *call_sandbox(struct call *c);
+
+json_t *sandbox_to_json(const struct sandbox *sb);
+
+/* Handlers, by file. */
+void handle_health(struct call *c);
+void handle_ready(struct call *c);
+void handle_version(struct call *c);
+void handle_config(struct call *c);
+void handle_engines(struct call *c);
+
+void handle_sandbox_list(struct call *c);
+void handle_sandbox_ensure(struct call *c);
+void handle_sandbox_get(struct call *c);
+void handle_sandbox_remove(struct call *c);
+void handle_sandbox_stop(struct call *c);
+void handle_sandbox_pause(struct call *c);
+void handle_sandbox_resume(struct call *c);
+
+void handle_exec_start(struct call *c);
+void handle_exec_list(struct call *c);
+void handle_exec_get(struct call *c);
+void handle_exec_stdout(struct call *c);
+void handle_exec_stderr(struct call *c);
+void handle_exec_attach(struct call *c);
+void handle_exec_signal(struct call *c);
+void handle_exec_kill(struct call *c);
+void handle_run(struct call *c);

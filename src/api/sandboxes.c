@@ -1,0 +1,200 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/call.h"
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "core/spec.h"
+
+enum { GRACE_MAX_MS = 600000 };
+
+static json_t *time_to_json(uint64_t wall)
+{
+    char tmp[TIME_FORMAT_MAX];
+
+    return wall ? json_string(time_format(wall, tmp)) : json_null();
+}
+
+/* The reason may quote an engine's words: json_string() refuses broken UTF-8. */
+static json_t *text_to_json(const char *s)
+{
+    json_t *j = s ? json_string(s) : NULL;
+
+    return j ? j : json_null();
+}
+
+json_t *sandbox_to_json(const struct sandbox *sb)
+{
+    const char *engine = sb->engine ? sb->engine->ops->name : "";
+    json_t *o = json_object();
+
+    json_object_set_new(o, "name", json_string(sb->name));
+    json_object_set_new(o, "id", json_string(sb->id));
+    json_object_set_new(o, "engine", json_string(engine));
+    json_object_set_new(o, "state", json_string(sandbox_state_name(sb->state)));
+    json_object_set_new(o, "since", time_to_json(sb->since));
+    json_object_set_new(o, "reason", text_to_json(sb->reason));
+    json_object_set_new(o, "image", json_string(sb->spec.image));
+    json_object_set_new(o, "hash", json_string(sb->hash));
+    json_object_set_new(o, "created_at", time_to_json(sb->created_at));
+    json_object_set_new(o, "ephemeral", json_boolean(sb->ephemeral));
+    json_object_set_new(o, "execs_live", json_integer(sb->n_execs));
+    json_object_set_new(o, "limits", spec_limits_to_json(&sb->spec));
+    json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
+    json_object_set_new(o, "network", json_string(spec_network_name(sb->spec.network)));
+    json_object_set_new(o, "spec", spec_to_json(&sb->spec, engine));
+    return o;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct sandbox *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+void handle_sandbox_list(struct call *c)
+{
+    struct sandbox **all = NULL, *sb;
+    json_t *list = json_array();
+    size_t n = 0;
+
+    for (size_t i = 0; manager_next(c->manager, &i, &sb);) {
+        if (n % 64 == 0)
+            all = xreallocarray(all, n + 64, sizeof(*all));
+        all[n++] = sb;
+    }
+    if (n)
+        qsort(all, n, sizeof(*all), by_name);
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, sandbox_to_json(all[i]));
+    free(all);
+    call_reply(c, 200, json_pack("{s:o}", "sandboxes", list));
+}
+
+void handle_sandbox_get(struct call *c)
+{
+    struct sandbox *sb = call_sandbox(c);
+
+    if (sb)
+        call_reply(c, 200, json_pack("{s:o}", "sandbox", sandbox_to_json(sb)));
+}
+
+/* ---- ensure ---- */
+
+static json_t *warnings(const struct sandbox *sb)
+{
+    json_t *w = json_array();
+
+    if (sb->unenforced) {
+        _cleanup_json_ json_t *names = spec_limit_names(sb->unenforced);
+        _cleanup_free_ char *text = json_to_text(names, false);
+
+        json_array_append_new(
+            w, json_sprintf("these default limits cannot be enforced on this machine: %s", text));
+    }
+    if (sb->spec.network == SPEC_NETWORK_PACKAGES)
+        json_array_append_new(w, json_string("network 'packages' has no package registry yet: it "
+                                             "is loopback only, as 'none'"));
+    return w;
+}
+
+static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
+                    enum manager_action action)
+{
+    struct call *c = arg;
+
+    if (err) {
+        call_reply_err(c, err);
+        return;
+    }
+    call_reply(c, action == ACTION_CREATED ? 201 : 200,
+               json_pack("{s:o, s:s, s:o}", "sandbox", sandbox_to_json(sb), "action",
+                         manager_action_name(action), "warnings", warnings(sb)));
+}
+
+void handle_sandbox_ensure(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (manager_ensure(c->manager, c->params[0], c->body, ensured, c, &err) < 0)
+        call_reply_err(c, &err);
+}
+
+/* ---- stop, pause, remove ---- */
+
+static void replied_with_sandbox(void *arg, const struct err *err, const struct sandbox *sb,
+                                 enum manager_action action)
+{
+    struct call *c = arg;
+
+    (void)action;
+    if (err)
+        call_reply_err(c, err);
+    else
+        call_reply(c, 200, json_pack("{s:o}", "sandbox", sandbox_to_json(sb)));
+}
+
+void handle_sandbox_stop(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t grace_ms = manager_settings(c->manager)->stop_grace / USEC_PER_MSEC;
+    const struct json_field fields[] = {{"grace_ms", JSON_FIELD_U64, &grace_ms}};
+    int r;
+
+    r = json_read(c->body, NULL, fields, 1, &err);
+    if (r >= 0 && grace_ms > GRACE_MAX_MS)
+        r = err_set(&err, ERR_INVALID, "field 'grace_ms': %llu is over %d",
+                    (unsigned long long)grace_ms, GRACE_MAX_MS);
+    if (r >= 0)
+        r = manager_stop(c->manager, c->params[0], grace_ms * USEC_PER_MSEC, replied_with_sandbox,
+                         c, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+}
+
+static void pause_or_resume(struct call *c, bool on)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r;
+
+    r = json_read(c->body, NULL, NULL, 0, &err);
+    if (r >= 0)
+        r = manager_pause(c->manager, c->params[0], on, replied_with_sandbox, c, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+}
+
+void handle_sandbox_pause(struct call *c)
+{
+    pause_or_resume(c, true);
+}
+
+void handle_sandbox_resume(struct call *c)
+{
+    pause_or_resume(c, false);
+}
+
+static void removed(void *arg, const struct err *err, const struct sandbox *sb,
+                    enum manager_action action)
+{
+    (void)sb;
+    (void)action;
+    if (err)
+        call_reply_err(arg, err);
+    else
+        call_reply(arg, 200, json_pack("{s:b}", "removed", 1));
+}
+
+void handle_sandbox_remove(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    bool force = false;
+    int r;
+
+    r = call_query_bool(c, "force", &force, &err);
+    if (r >= 0)
+        r = manager_remove(c->manager, c->params[0], force, removed, c, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+}

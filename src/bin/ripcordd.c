@@ -1,0 +1,8 @@
+#include <stddef.h>
+
+#include "daemon/daemon.h"
+
+int main(int argc, char **argv)
+{
+    return daemon_main(argc, argv, NULL);
+}

@@ -1,0 +1,291 @@
+#include "daemon/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "core/spec.h"
+#include "daemon/config-file.h"
+
+enum key_type { KEY_STRING, KEY_SIZE, KEY_DURATION, KEY_CPUS, KEY_COUNT, KEY_BOOL, KEY_LIST };
+
+struct config_key {
+    const char *name;
+    enum key_type type;
+    size_t offset;
+    const char *def; /* as one would write it; lists: comma-separated */
+    const char *doc;
+};
+
+#define AT(member) offsetof(struct config, member)
+
+/* clang-format off */
+static const struct config_key keys[] = {
+    {"engine",             KEY_STRING,   AT(engine),      "native",      "engine of sandboxes that name none"},
+    {"defaults.memory",    KEY_SIZE,     AT(memory),      "4G",          "memory of a sandbox, without swap"},
+    {"defaults.cpus",      KEY_CPUS,     AT(cpus),        "2",           "processors of a sandbox"},
+    {"defaults.pids",      KEY_COUNT,    AT(pids),        "300",         "processes and threads of a sandbox"},
+    {"defaults.nofile",    KEY_COUNT,    AT(nofile),      "16384",       "open files of each process"},
+    {"defaults.network",   KEY_STRING,   AT(network),     "packages",    "network mode: none, packages or open"},
+    {"defaults.tmp",       KEY_SIZE,     AT(tmp),         "128M",        "size of /tmp"},
+    {"defaults.run",       KEY_SIZE,     AT(run),         "32M",         "size of /run"},
+    {"defaults.scratch",   KEY_SIZE,     AT(scratch),     "512M",        "size of /scratch"},
+    {"defaults.user",      KEY_STRING,   AT(user),        "agent",       "user that commands run as"},
+    {"defaults.workdir",   KEY_STRING,   AT(workdir),     "/home/agent", "folder that commands start in"},
+    {"defaults.idle_stop", KEY_DURATION, AT(idle_stop),   "0s",          "stop a sandbox after this long without a command; 0s: never"},
+    {"mounts.roots",       KEY_LIST,     AT(mount_roots), "/home,/srv,/mnt,/media,/data,/tmp,/work", "folders below which mount sources may lie"},
+    {"journal.budget",     KEY_SIZE,     AT(journal_budget), "256M",     "output kept for each stream of a command"},
+    {"stop_grace",         KEY_DURATION, AT(stop_grace),  "10s",         "time between TERM and KILL when a sandbox is stopped"},
+    {"http.connections",   KEY_COUNT,    AT(connections), "1024",        "connections that may be open at once"},
+    {"http.body_max",      KEY_SIZE,     AT(body_max),    "1M",          "largest request body"},
+    {"log.level",          KEY_STRING,   AT(log_level),   "info",        "error, warn, info or debug"},
+    {"log.json",           KEY_BOOL,     AT(log_json),    "no",          "log as JSON lines"},
+};
+/* clang-format on */
+
+enum { KEYS = ARRAY_SIZE(keys) };
+
+static int set_text(void *at, enum key_type type, const char *text, struct err *err)
+{
+    switch (type) {
+    case KEY_STRING:
+        free(*(char **)at);
+        *(char **)at = xstrdup(text);
+        return 0;
+    case KEY_SIZE:
+        return parse_size(text, at, err);
+    case KEY_DURATION:
+        return parse_duration(text, at, err);
+    case KEY_CPUS:
+        return parse_cpus(text, at, err);
+    case KEY_COUNT:
+        return parse_u32(text, 1, 10000000, at, err);
+    case KEY_BOOL:
+        return parse_bool(text, at, err);
+    case KEY_LIST:
+        return err_set(err, ERR_INVALID, "'%s' is one word: a list is needed", text);
+    }
+    return 0;
+}
+
+static int set_list(void *at, enum key_type type, char *const *items, struct err *err)
+{
+    if (type != KEY_LIST)
+        return err_set(err, ERR_INVALID, "a list is not what is needed here");
+    strv_free(*(char ***)at);
+    *(char ***)at = strv_copy(items);
+    return 0;
+}
+
+static char **split(const char *text)
+{
+    _cleanup_free_ char *copy = xstrdup(text);
+    char *rest = copy, *item;
+    char **v = NULL;
+
+    while ((item = strsep(&rest, ",")))
+        strv_add(&v, item);
+    return v;
+}
+
+static void set_default(struct config *c, const struct config_key *k)
+{
+    void *at = (char *)c + k->offset;
+
+    if (k->type == KEY_LIST)
+        *(char ***)at = split(k->def);
+    else
+        set_text(at, k->type, k->def, NULL);
+}
+
+static int find_key(const char *name, struct err *err)
+{
+    const char *names[KEYS];
+    const char *near;
+
+    for (size_t i = 0; i < KEYS; i++) {
+        names[i] = keys[i].name;
+        if (STREQ(keys[i].name, name))
+            return (int)i;
+    }
+    err_set(err, ERR_INVALID, "unknown key '%s'", name);
+    near = strv_nearest(name, names, KEYS);
+    return near ? err_hint(err, "Did you mean '%s'?", near)
+                : err_hint(err, "'ripcordd --help-config' lists all keys.");
+}
+
+struct loading {
+    struct config *config;
+    const char *path;
+    bool seen[KEYS];
+};
+
+static int on_entry(void *arg, const struct config_entry *e, struct err *err)
+{
+    struct loading *l = arg;
+    int k = find_key(e->key, err), r;
+    void *at;
+
+    if (k < 0)
+        return k;
+    if (l->seen[k])
+        return err_set(err, ERR_INVALID, "key '%s' is given twice", e->key);
+    l->seen[k] = true;
+    at = (char *)l->config + keys[k].offset;
+    r = e->items ? set_list(at, keys[k].type, e->items, err)
+                 : set_text(at, keys[k].type, e->value, err);
+    if (r < 0)
+        return err_wrap(err, "key '%s'", e->key);
+    free(l->config->sources[k]);
+    l->config->sources[k] = xasprintf("%s:%zu", l->path, e->line);
+    return 0;
+}
+
+/* What no single value shows to be wrong. */
+static int check(const struct config *c, struct err *err)
+{
+    struct sandbox_spec spec;
+    enum log_level level;
+    int r;
+
+    r = config_spec(c, &spec, err);
+    if (r < 0)
+        return r;
+    sandbox_spec_done(&spec);
+    r = log_parse_level(c->log_level, &level, err);
+    if (r < 0)
+        return err_wrap(err, "key 'log.level'");
+    for (char **p = c->mount_roots; p && *p; p++)
+        if (spec_check_path("mounts.roots", *p, err) < 0)
+            return -ERR_INVALID;
+    return 0;
+}
+
+int config_load(struct config *ret, const char *path, struct err *err)
+{
+    struct config c = {0};
+    struct loading l = {.config = &c, .path = path};
+    int r;
+
+    for (size_t i = 0; i < KEYS; i++) {
+        set_default(&c, &keys[i]);
+        strv_add(&c.sources, "default");
+    }
+    r = config_file_read(path, on_entry, &l, err);
+    if (r >= 0 && check(&c, err) < 0)
+        r = err_wrap(err, "'%s'", path);
+    if (r < 0) {
+        config_done(&c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+void config_done(struct config *c)
+{
+    for (size_t i = 0; i < KEYS; i++) {
+        void *at = (char *)c + keys[i].offset;
+
+        if (keys[i].type == KEY_STRING)
+            free(*(char **)at);
+        if (keys[i].type == KEY_LIST)
+            strv_free(*(char ***)at);
+    }
+    strv_free(c->sources);
+    *c = (struct config){0};
+}
+
+/* ---- showing ---- */
+
+static json_t *list_to_json(char *const *v)
+{
+    json_t *a = json_array();
+
+    for (; v && *v; v++)
+        json_array_append_new(a, json_string(*v));
+    return a;
+}
+
+static json_t *value_to_json(const struct config *c, const struct config_key *k)
+{
+    const void *at = (const char *)c + k->offset;
+    char tmp[FORMAT_MAX];
+    uint32_t milli;
+
+    switch (k->type) {
+    case KEY_STRING:
+        return json_string(*(char *const *)at);
+    case KEY_SIZE:
+        return json_integer((json_int_t) * (const uint64_t *)at);
+    case KEY_DURATION:
+        return json_string(format_duration(*(const uint64_t *)at, tmp));
+    case KEY_CPUS:
+        milli = *(const uint32_t *)at;
+        return milli % 1000 ? json_real(milli / 1000.0) : json_integer(milli / 1000);
+    case KEY_COUNT:
+        return json_integer(*(const uint32_t *)at);
+    case KEY_BOOL:
+        return json_boolean(*(const bool *)at);
+    case KEY_LIST:
+        return list_to_json(*(char **const *)at);
+    }
+    return json_null();
+}
+
+json_t *config_to_json(const struct config *c)
+{
+    json_t *o = json_object();
+
+    for (size_t i = 0; i < KEYS; i++)
+        json_object_set_new(
+            o, keys[i].name,
+            json_pack("{s:o, s:s}", "value", value_to_json(c, &keys[i]), "source", c->sources[i]));
+    return o;
+}
+
+void config_print(const struct config *c, FILE *f)
+{
+    for (size_t i = 0; i < KEYS; i++) {
+        _cleanup_json_ json_t *v = value_to_json(c, &keys[i]);
+        _cleanup_free_ char *text = json_to_text(v, false);
+
+        fprintf(f, "%s: %s  # %s\n", keys[i].name, text, c->sources[i]);
+    }
+}
+
+void config_help(FILE *f)
+{
+    for (size_t i = 0; i < KEYS; i++)
+        fprintf(f, "%-20s %s (default %s)\n", keys[i].name, keys[i].doc, keys[i].def);
+}
+
+int config_spec(const struct config *c, struct sandbox_spec *ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = json_pack(
+        "{s:{s:I, s:f, s:I, s:I}, s:s, s:{s:I, s:I, s:I}, s:s, s:s, s:I}", "limits", "memory",
+        (json_int_t)c->memory, "cpus", c->cpus / 1000.0, "pids", (json_int_t)c->pids, "nofile",
+        (json_int_t)c->nofile, "network", c->network, "tmpfs", "tmp", (json_int_t)c->tmp, "run",
+        (json_int_t)c->run, "scratch", (json_int_t)c->scratch, "user", c->user, "workdir",
+        c->workdir, "idle_stop_ms", (json_int_t)(c->idle_stop / USEC_PER_MSEC));
+    struct sandbox_spec spec;
+    const char *engine = NULL;
+    int r;
+
+    if (!doc)
+        return err_set(err, ERR_INVALID, "key 'defaults': a value is not valid UTF-8");
+    spec_defaults(&spec);
+    r = spec_apply(&spec, &engine, doc, NULL, err);
+    if (r < 0) {
+        sandbox_spec_done(&spec);
+        return err_wrap(err, "key 'defaults'");
+    }
+    spec.asked = 0; /* defaults: where they cannot be enforced they are dropped, and it is said */
+    *ret = spec;
+    return 0;
+}

@@ -1,0 +1,362 @@
+#include "daemon/daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/path.h"
+#include "base/xalloc.h"
+#include "core/manager.h"
+#include "daemon/config.h"
+#include "daemon/options.h"
+#include "daemon/process.h"
+#include "engine/engine.h"
+#include "engine/native/doctor.h"
+#include "net/http-server.h"
+#include "net/loop.h"
+#include "store/store.h"
+#include "version.h"
+
+#define SOCKET_NAME "ripcord.sock"
+#define TICK (USEC_PER_SEC / 2)
+#define SHUTDOWN_POLL (20 * USEC_PER_MSEC)
+#define SHUTDOWN_GRACE (5 * USEC_PER_SEC)
+
+struct daemon {
+    struct options options;
+    const struct engine_ops *extra_engine; /* or NULL */
+    struct path_roots paths;
+    struct config config;
+    char *libexec_dir;
+    int ready_fd, run_dirfd, lock_fd;
+    struct loop *loop;
+    struct store *store;
+    struct engine *engine;
+    struct manager *manager;
+    struct api *api;
+    struct http_server *server;
+    struct loop_timer *tick, *shutdown_poll;
+    struct loop_signal *sigterm, *sigint;
+    struct deadline shutdown_by;
+    bool stopping;
+};
+
+static int fail(const struct err *err)
+{
+    log_error("%s%s%s", err->msg, err->hint ? " -- " : "", err->hint ? err->hint : "");
+    return err_code_exit(err->code);
+}
+
+/* ---- what the manager tells ---- */
+
+static void on_state(void *arg, const struct sandbox *sb, enum sandbox_state from,
+                     enum sandbox_state to)
+{
+    (void)arg;
+    log_at(sb->ephemeral ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "sandbox %s: %s -> %s%s%s id=%s",
+           sb->name, sandbox_state_name(from), sandbox_state_name(to), sb->reason ? ": " : "",
+           sb->reason ? sb->reason : "", sb->id);
+}
+
+static void on_warning(void *arg, const char *message)
+{
+    (void)arg;
+    log_warn("%s", message);
+}
+
+static json_t *settings(void *arg)
+{
+    const struct daemon *d = arg;
+
+    return config_to_json(&d->config);
+}
+
+/* ---- shutdown: sandboxes stay up, requests under way get a short grace ---- */
+
+static void shutdown_step(void *arg)
+{
+    struct daemon *d = arg;
+
+    if ((api_open_calls(d->api) == 0 && !manager_busy(d->manager)) ||
+        deadline_passed(&d->shutdown_by))
+        loop_stop(d->loop);
+}
+
+static void on_signal(void *arg, int sig)
+{
+    struct daemon *d = arg;
+
+    if (d->stopping) {
+        log_warn("second %s: ending at once", signal_name(sig));
+        loop_stop(d->loop);
+        return;
+    }
+    log_info("%s: ending; sandboxes stay up", signal_name(sig));
+    process_notify("STOPPING=1");
+    d->stopping = true;
+    d->shutdown_by = deadline_in(SHUTDOWN_GRACE);
+    http_server_stop_accepting(d->server);
+    manager_close(d->manager);
+    loop_timer_set(d->shutdown_poll, SHUTDOWN_POLL, true);
+}
+
+static void on_tick(void *arg)
+{
+    struct daemon *d = arg;
+
+    manager_tick(d->manager);
+}
+
+/* ---- set-up, bottom up ---- */
+
+static int open_folders(struct daemon *d, struct err *err)
+{
+    int r;
+
+    r = path_roots_make(&d->paths, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, d->paths.run, &d->run_dirfd, err);
+    if (r >= 0)
+        r = process_lock(d->run_dirfd, d->paths.run, &d->lock_fd, err);
+    return r;
+}
+
+static int open_store(struct daemon *d, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/ripcord.db", d->paths.state);
+
+    return store_open(path, &d->store, err);
+}
+
+static int open_engine(struct daemon *d, struct err *err)
+{
+    const char *name = d->options.engine ? d->options.engine : d->config.engine;
+    const struct engine_config config = {
+        .state_dir = d->paths.state,
+        .run_dir = d->paths.run,
+        .root_id = store_root_id(d->store),
+        .libexec_dir = d->libexec_dir,
+        .journal_budget = d->config.journal_budget,
+    };
+    const struct engine_ops *ops = NULL;
+
+    if (STREQ(name, engine_native_ops.name))
+        ops = &engine_native_ops;
+    else if (d->extra_engine && STREQ(name, d->extra_engine->name))
+        ops = d->extra_engine;
+    if (!ops)
+        return err_set(err, ERR_UNSUPPORTED, "engine '%s' is unknown: 'native' is there", name);
+    return engine_open(d->loop, ops, &config, &d->engine, err);
+}
+
+static int open_manager(struct daemon *d, struct err *err)
+{
+    struct manager_config config = {
+        .loop = d->loop,
+        .store = d->store,
+        .engines = &d->engine,
+        .n_engines = 1,
+        .default_engine = d->engine->ops->name,
+        .mount_roots = d->config.mount_roots,
+        .stop_grace = d->config.stop_grace,
+        .on_state = on_state,
+        .on_warning = on_warning,
+        .arg = d,
+    };
+    int r;
+
+    r = config_spec(&d->config, &config.defaults, err);
+    if (r < 0)
+        return r;
+    d->manager = manager_new(&config);
+    sandbox_spec_done(&config.defaults);
+    return manager_start(d->manager, err);
+}
+
+static int open_server(struct daemon *d, struct err *err)
+{
+    const struct api_config api = {
+        .loop = d->loop,
+        .manager = d->manager,
+        .version = RIPCORD_VERSION,
+        .root_id = store_root_id(d->store),
+        .state_dir = d->paths.state,
+        .run_dir = d->paths.run,
+        .settings = settings,
+        .arg = d,
+    };
+    const struct http_server_config http = {
+        .on_request = api_on_request,
+        .body_max = d->config.body_max,
+        .connections_max = d->config.connections,
+    };
+    struct http_server_config config = http;
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    d->api = api_new(&api);
+    config.arg = d->api;
+    r = http_server_new(d->loop, &config, &d->server, err);
+    if (r >= 0)
+        r = unix_listen(d->run_dirfd, SOCKET_NAME, SOCK_STREAM | SOCK_NONBLOCK, 0600, &fd, err);
+    return r < 0 ? r : http_server_listen(d->server, TAKE_FD(fd), err);
+}
+
+static void open_timers(struct daemon *d)
+{
+    d->tick = loop_timer_new(d->loop, on_tick, d);
+    loop_timer_set(d->tick, TICK, true);
+    d->shutdown_poll = loop_timer_new(d->loop, shutdown_step, d);
+    d->sigterm = loop_signal_new(d->loop, SIGTERM, on_signal, d);
+    d->sigint = loop_signal_new(d->loop, SIGINT, on_signal, d);
+}
+
+static int daemon_open(struct daemon *d, struct err *err)
+{
+    int r;
+
+    r = open_folders(d, err);
+    if (r >= 0)
+        r = open_store(d, err);
+    if (r >= 0)
+        r = loop_new(&d->loop, err);
+    if (r >= 0)
+        r = open_engine(d, err);
+    if (r >= 0)
+        r = open_manager(d, err);
+    if (r >= 0)
+        r = open_server(d, err);
+    if (r >= 0)
+        open_timers(d);
+    return r;
+}
+
+/* Top down. With an operation still under way on a worker nothing may be freed below it: then the
+ * process simply ends, which is what every part is made for. */
+static void daemon_close(struct daemon *d)
+{
+    if (d->server)
+        unlinkat(d->run_dirfd, SOCKET_NAME, 0);
+    http_server_free(d->server);
+    if (d->manager && manager_busy(d->manager)) {
+        log_warn("ending with operations under way: the next start takes them up");
+        _exit(0);
+    }
+    loop_timer_free(d->tick);
+    loop_timer_free(d->shutdown_poll);
+    loop_signal_free(d->sigterm);
+    loop_signal_free(d->sigint);
+    manager_free(d->manager);
+    engine_close(d->engine);
+    api_free(d->api);
+    loop_free(d->loop);
+    store_close(d->store);
+    fd_close(d->run_dirfd);
+    fd_close(d->lock_fd);
+}
+
+static int daemon_run(struct daemon *d)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int status = 0;
+
+    if (daemon_open(d, &err) < 0) {
+        status = fail(&err);
+    } else {
+        log_info("ripcordd %s serves '%s' engine=%s root_id=%s", RIPCORD_VERSION, d->paths.run,
+                 d->engine->ops->name, store_root_id(d->store));
+        process_ready(TAKE_FD(d->ready_fd));
+        process_notify("READY=1");
+        loop_run(d->loop);
+    }
+    daemon_close(d);
+    return status;
+}
+
+/* ---- the command line ---- */
+
+static int doctor(void)
+{
+    _cleanup_json_ json_t *report = NULL;
+    _cleanup_free_ char *text = NULL;
+    bool ok = false;
+
+    report = doctor_report(&ok);
+    text = json_to_text(report, false);
+    puts(text);
+    return ok ? 0 : 1;
+}
+
+static int prepare(struct daemon *d, struct err *err)
+{
+    uint32_t fd;
+    enum log_level level;
+    int r;
+
+    if (d->options.ready_fd) {
+        if (parse_u32(d->options.ready_fd, 3, 65535, &fd, err) < 0)
+            return err_wrap(err, "option '--ready-fd'");
+        d->ready_fd = (int)fd;
+    }
+    r = process_harden(d->ready_fd, err);
+    if (r >= 0)
+        r = path_roots_init(&d->paths, d->options.root, err);
+    if (r >= 0)
+        r = config_load(&d->config, d->paths.config, err);
+    if (r < 0)
+        return r;
+    r = log_parse_level(d->options.log_level ? d->options.log_level : d->config.log_level, &level,
+                        err);
+    if (r < 0)
+        return r;
+    log_set_level(level);
+    log_set_json(d->options.log_json || d->config.log_json);
+    d->libexec_dir = process_libexec_dir();
+    return 0;
+}
+
+static int print_and_exit(const struct options *o)
+{
+    if (o->help)
+        options_help(stdout);
+    else if (o->version)
+        puts("ripcordd " RIPCORD_VERSION);
+    else
+        config_help(stdout);
+    return 0;
+}
+
+int daemon_main(int argc, char **argv, const struct engine_ops *extra)
+{
+    struct daemon d = {.extra_engine = extra, .ready_fd = -1, .run_dirfd = -1, .lock_fd = -1};
+    _cleanup_err_ struct err err = ERR_INIT;
+    int status;
+
+    if (options_parse(&d.options, argc, argv, &err) < 0)
+        return fail(&err);
+    if (d.options.help || d.options.version || d.options.help_config)
+        return print_and_exit(&d.options);
+    if (prepare(&d, &err) < 0) {
+        status = fail(&err);
+    } else if (d.options.doctor) {
+        status = doctor();
+    } else if (d.options.print_config) {
+        config_print(&d.config, stdout);
+        status = 0;
+    } else {
+        status = daemon_run(&d);
+    }
+    fd_close(d.ready_fd);
+    config_done(&d.config);
+    path_roots_done(&d.paths);
+    free(d.libexec_dir);
+    return status;
+}
