@@ -114,6 +114,8 @@ static int read_hello(const void *packet, size_t len, const char *id, struct eng
             ret->pid = (int)v.u64;
         else if (v.tag == SHIM_TAG_STATE)
             ret->state = box_state_of(v.u64);
+        else if (v.tag == SHIM_TAG_UNENFORCED)
+            ret->unenforced |= (uint32_t)v.u64;
         else if (v.tag == SHIM_TAG_HASH)
             snprintf(ret->hash, sizeof(ret->hash), "%s", v.data);
         else if (v.tag == SHIM_TAG_SANDBOX && !STREQ(v.data, id))

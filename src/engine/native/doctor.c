@@ -1,0 +1,331 @@
+#include "engine/native/doctor.h"
+
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/native/ids.h"
+#include "engine/native/probe.h"
+#include "engine/native/program.h"
+#include "engine/native/trial.h"
+#include "os/cgroup.h"
+
+struct patient {
+    const char *state_dir;
+    bool ranges;
+    struct doctor_report *report;
+};
+
+const char *doctor_status_name(enum doctor_status status)
+{
+    static const char *const names[] = {"ok", "warn", "fail"};
+
+    return names[status];
+}
+
+void doctor_report_done(struct doctor_report *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        free(r->lines[i].detail);
+        free(r->lines[i].fix);
+    }
+    free(r->lines);
+    *r = (struct doctor_report)DOCTOR_REPORT_INIT;
+}
+
+/* `fix` may be NULL; `fmt` makes the detail. */
+static void say(const struct patient *p, const char *name, enum doctor_status status,
+                const char *fix, const char *fmt, ...) _printf_(5, 6);
+
+static void say(const struct patient *p, const char *name, enum doctor_status status,
+                const char *fix, const char *fmt, ...)
+{
+    struct doctor_report *r = p->report;
+    va_list ap;
+
+    r->lines = xreallocarray(r->lines, r->n + 1, sizeof(*r->lines));
+    va_start(ap, fmt);
+    r->lines[r->n++] = (struct doctor_line){
+        .name = name,
+        .status = status,
+        .detail = xvasprintf(fmt, ap),
+        .fix = fix && status != DOCTOR_OK ? xstrdup(fix) : NULL,
+    };
+    va_end(ap);
+}
+
+/* A number in a sysctl file, or `missing`. */
+static long sysctl_read(const char *path, long missing)
+{
+    _cleanup_free_ char *text = NULL;
+
+    if (file_read(AT_FDCWD, path, 4096, &text, NULL, NULL) < 0)
+        return missing;
+    return strtol(text, NULL, 10);
+}
+
+/* ---- kernel ---- */
+
+static void check_kernel(const struct patient *p)
+{
+    struct utsname u;
+    unsigned major = 0, minor = 0;
+    bool old;
+
+    uname(&u);
+    sscanf(u.release, "%u.%u", &major, &minor);
+    old = major < 5 || (major == 5 && minor < 19);
+    /* Only for people: what counts are the trials below. */
+    say(p, "kernel", old ? DOCTOR_WARN : DOCTOR_OK,
+        "Use Linux 5.19 or newer: overlayfs on id-mapped layers came with it.", "Linux %s on %s",
+        u.release, u.machine);
+}
+
+static void check_namespaces(const struct patient *p)
+{
+    static const char *const kinds[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
+    _cleanup_strv_ char **missing = NULL;
+    _cleanup_free_ char *text = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        _cleanup_free_ char *path = xasprintf("/proc/self/ns/%s", kinds[i]);
+
+        if (access(path, F_OK) < 0)
+            strv_add(&missing, kinds[i]);
+    }
+    text = missing ? strv_join(missing, ", ") : NULL;
+    if (text)
+        say(p, "namespaces", DOCTOR_FAIL, "Use a kernel that is built with all namespaces.",
+            "missing: %s", text);
+    else
+        say(p, "namespaces", DOCTOR_OK, NULL, "user, mount, pid, net, ipc, uts, cgroup");
+}
+
+static void check_ids(const struct patient *p)
+{
+    bool helpers = program_find("newuidmap") && program_find("newgidmap");
+
+    if (p->ranges)
+        say(p, "id ranges", DOCTOR_OK, NULL, "each sandbox gets 65,536 ids of its own");
+    else
+        say(p, "id ranges", DOCTOR_WARN,
+            "Run the daemon as root, or install the package 'uidmap' and give this user a range in "
+            "/etc/subuid and /etc/subgid.",
+            "only the own id can be mapped: one user inside a sandbox, same id for all");
+    say(p, "newuidmap", helpers || p->ranges ? DOCTOR_OK : DOCTOR_WARN,
+        "Install the package 'uidmap'.", "%s",
+        helpers ? "found" : "not found, needed by ordinary users only");
+}
+
+static const char *userns_fix(void)
+{
+    if (sysctl_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) > 0)
+        return "AppArmor restricts user namespaces (Ubuntu 23.10 and later): 'sysctl -w "
+               "kernel.apparmor_restrict_unprivileged_userns=0', or an AppArmor profile for "
+               "ripcordd "
+               "with 'userns,'.";
+    if (sysctl_read("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
+        return "Run 'sysctl -w kernel.unprivileged_userns_clone=1'.";
+    if (sysctl_read("/proc/sys/user/max_user_namespaces", 1) == 0)
+        return "Run 'sysctl -w user.max_user_namespaces=15000'.";
+    return "A security module or container runtime forbids it: run the daemon as root, or allow "
+           "'unshare' and 'mount' in its seccomp profile.";
+}
+
+static void check_userns(const struct patient *p)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    long max = sysctl_read("/proc/sys/user/max_user_namespaces", -1);
+
+    if (trial_user_namespace(&err) >= 0)
+        say(p, "user namespaces", DOCTOR_OK, NULL, "ordinary users may make them");
+    else
+        say(p, "user namespaces", p->ranges ? DOCTOR_WARN : DOCTOR_FAIL, userns_fix(),
+            "not for ordinary users: %s", err.msg);
+    say(p, "max_user_namespaces",
+        max == 0               ? DOCTOR_FAIL
+        : max > 0 && max < 100 ? DOCTOR_WARN
+                               : DOCTOR_OK,
+        "Run 'sysctl -w user.max_user_namespaces=15000'.", max < 0 ? "no limit told" : "%ld", max);
+}
+
+static void check_overlay(const struct patient *p)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    const char *what = p->ranges ? "on id-mapped layers" : "on plain layers";
+
+    if (trial_overlay(p->state_dir, p->ranges, &err) >= 0)
+        say(p, "overlay", DOCTOR_OK, NULL, "works %s in '%s'", what, p->state_dir);
+    else
+        say(p, "overlay", DOCTOR_FAIL,
+            "The state folder must lie on a file system that supports id-mapped mounts and can be "
+            "an overlay's upper layer (ext4, xfs, btrfs, tmpfs), on Linux 5.19 or newer.",
+            "does not work %s in '%s': %s", what, p->state_dir, err.msg);
+}
+
+static void check_proc(const struct patient *p)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (trial_proc(p->ranges, &err) >= 0)
+        say(p, "proc", DOCTOR_OK, NULL, "can be mounted in a sandbox");
+    else
+        say(p, "proc", DOCTOR_FAIL,
+            "Parts of /proc are masked here, as in a container: start that container with "
+            "'--security-opt systempaths=unconfined'.",
+            "cannot be mounted in a sandbox: %s", err.msg);
+}
+
+static void check_cgroup(const struct patient *p)
+{
+    static const char *const names[] = {"memory", "cpu", "pids"};
+    _cleanup_strv_ char **missing = NULL;
+    _cleanup_free_ char *text = NULL;
+    const char *version = "none";
+    uint32_t bits = cgroup_probe(&version);
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (bits & 1u << i)
+            strv_add(&missing, names[i]);
+    text = missing ? strv_join(missing, ", ") : NULL;
+    if (text)
+        say(p, "cgroup", DOCTOR_WARN,
+            "Run the daemon as root, or under systemd with 'Delegate=yes' (the unit that comes "
+            "with "
+            "ripcord has it).",
+            "%s; these limits cannot be enforced: %s", version, text);
+    else
+        say(p, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
+}
+
+static void check_seccomp(const struct patient *p)
+{
+    uint32_t action = SECCOMP_RET_KILL_PROCESS;
+    bool ok = syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+
+    say(p, "seccomp", ok ? DOCTOR_OK : DOCTOR_FAIL, "Use a kernel with CONFIG_SECCOMP_FILTER.",
+        "%s", ok ? "filters work" : strerror(errno));
+}
+
+static void check_landlock(const struct patient *p)
+{
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+
+    if (abi > 0)
+        say(p, "landlock", DOCTOR_OK, NULL, "ABI %ld", abi);
+    else
+        say(p, "landlock", DOCTOR_WARN,
+            "Boot with 'landlock' in the 'lsm=' list to have this second wall.", "not there: %s",
+            strerror(errno));
+}
+
+static void check_memfd(const struct patient *p)
+{
+    long level = sysctl_read("/proc/sys/vm/memfd_noexec", 0);
+
+    say(p, "memfd", level >= 2 ? DOCTOR_FAIL : DOCTOR_OK, "Run 'sysctl -w vm.memfd_noexec=1'.",
+        "%s", level >= 2 ? "may not be executed (vm.memfd_noexec)" : "may be executed");
+}
+
+static void check_protected(const struct patient *p)
+{
+    static const char *const names[] = {"protected_symlinks", "protected_hardlinks",
+                                        "protected_fifos", "protected_regular"};
+    _cleanup_strv_ char **off = NULL;
+    _cleanup_free_ char *text = NULL, *fix = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        _cleanup_free_ char *path = xasprintf("/proc/sys/fs/%s", names[i]);
+
+        if (sysctl_read(path, 1) == 0)
+            strv_push(&off, xasprintf("fs.%s=1", names[i]));
+    }
+    text = off ? strv_join(off, " ") : NULL;
+    fix = text ? xasprintf("Run 'sysctl -w %s'.", text) : NULL;
+    say(p, "protected files", text ? DOCTOR_WARN : DOCTOR_OK, fix, "%s",
+        text ? "the kernel's guards of shared folders are off" : "the kernel's guards are on");
+}
+
+static void check_firewall(const struct patient *p)
+{
+    bool nft = program_find("nft"), iptables = program_find("iptables");
+
+    say(p, "firewall", nft || iptables ? DOCTOR_OK : DOCTOR_WARN,
+        "Install the package 'nftables' to use network 'open'.", "%s",
+        nft        ? "nft"
+        : iptables ? "iptables"
+                   : "neither nft nor iptables found");
+}
+
+/* ---- other engines ---- */
+
+static int try_socket(const char *path)
+{
+    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+
+    if (fd < 0 || strlen(path) >= sizeof(addr.sun_path))
+        return -EINVAL;
+    memcpy(addr.sun_path, path, strlen(path) + 1);
+    return connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ? -errno : 0;
+}
+
+static void check_socket(const struct patient *p, const char *name, const char *path)
+{
+    int r;
+
+    if (access(path, F_OK) < 0)
+        return;
+    r = try_socket(path);
+    if (r >= 0)
+        say(p, name, DOCTOR_OK, NULL, "answers at '%s'", path);
+    else
+        say(p, name, DOCTOR_WARN,
+            r == -EACCES ? "Run the daemon as a user who may use that socket."
+                         : "Start the engine behind that socket, or remove the file.",
+            "'%s' cannot be used: %s", path, strerror(-r));
+}
+
+static void check_engines(const struct patient *p)
+{
+    const char *run = getenv("XDG_RUNTIME_DIR");
+    size_t before = p->report->n;
+
+    check_socket(p, "docker", "/run/docker.sock");
+    check_socket(p, "podman", "/run/podman/podman.sock");
+    if (run && *run == '/') {
+        _cleanup_free_ char *docker = xasprintf("%s/docker.sock", run);
+        _cleanup_free_ char *podman = xasprintf("%s/podman/podman.sock", run);
+
+        check_socket(p, "docker (user)", docker);
+        check_socket(p, "podman (user)", podman);
+    }
+    if (p->report->n == before)
+        say(p, "docker, podman", DOCTOR_OK, NULL, "no socket found; the native engine needs none");
+}
+
+void native_doctor(const char *state_dir, struct doctor_report *ret)
+{
+    struct patient p = {.state_dir = state_dir, .report = ret};
+    static void (*const checks[])(const struct patient *) = {
+        check_kernel,    check_namespaces, check_ids,     check_userns,   check_overlay,
+        check_proc,      check_cgroup,     check_seccomp, check_landlock, check_memfd,
+        check_protected, check_firewall,   check_engines,
+    };
+
+    *ret = (struct doctor_report)DOCTOR_REPORT_INIT;
+    p.ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
+    dir_make_all(AT_FDCWD, state_dir, 0700, NULL); /* else the trial there says why not */
+    for (size_t i = 0; i < ARRAY_SIZE(checks); i++)
+        checks[i](&p);
+}
