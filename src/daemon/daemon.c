@@ -283,14 +283,35 @@ static int daemon_run(struct daemon *d)
 
 /* ---- the command line ---- */
 
-static int doctor(void)
+static json_t *doctor_line_to_json(const struct doctor_line *l)
 {
-    _cleanup_json_ json_t *report = NULL;
-    _cleanup_free_ char *text = NULL;
-    bool ok = false;
+    json_t *detail = json_string(l->detail ? l->detail : "");
+    json_t *o = json_object();
 
-    report = doctor_report(&ok);
-    text = json_to_text(report, false);
+    json_object_set_new(o, "name", json_string(l->name));
+    json_object_set_new(o, "status", json_string(doctor_status_name(l->status)));
+    json_object_set_new(o, "detail", detail ? detail : json_string("(not valid UTF-8)"));
+    json_object_set_new(o, "fix", l->fix ? json_string(l->fix) : json_null());
+    return o;
+}
+
+static int doctor(const struct daemon *d)
+{
+    struct doctor_report report = DOCTOR_REPORT_INIT;
+    _cleanup_json_ json_t *doc = json_object();
+    _cleanup_free_ char *text = NULL;
+    json_t *checks = json_array();
+    bool ok = true;
+
+    native_doctor(d->paths.state, &report);
+    for (size_t i = 0; i < report.n; i++) {
+        ok &= report.lines[i].status != DOCTOR_FAIL;
+        json_array_append_new(checks, doctor_line_to_json(&report.lines[i]));
+    }
+    doctor_report_done(&report);
+    json_object_set_new(doc, "checks", checks);
+    json_object_set_new(doc, "ok", json_boolean(ok));
+    text = json_to_text(doc, false);
     puts(text);
     return ok ? 0 : 1;
 }
@@ -347,7 +368,7 @@ int daemon_main(int argc, char **argv, const struct engine_ops *extra)
     if (prepare(&d, &err) < 0) {
         status = fail(&err);
     } else if (d.options.doctor) {
-        status = doctor();
+        status = doctor(&d);
     } else if (d.options.print_config) {
         config_print(&d.config, stdout);
         status = 0;
