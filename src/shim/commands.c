@@ -1,0 +1,293 @@
+/*
+ * What a daemon may ask, one function a message. Each finds its fields in `struct request`, answers
+ * with RESULT or its own message, and touches nothing on error.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/xalloc.h"
+#include "os/pidfd.h"
+#include "os/pty.h"
+#include "shim/shim.h"
+
+enum { STOP_GRACE_MAX_SEC = 3600 };
+
+struct request {
+    struct peer *peer;
+    struct shim *shim;
+    uint64_t seq;
+    const char *exec_id;
+    struct exec *exec; /* live, or NULL */
+    uint64_t signal, cause, rows, cols, grace;
+    uint64_t offsets[JOURNAL_STREAMS];
+};
+
+static int need_exec(const struct request *q, struct err *err)
+{
+    if (q->exec)
+        return 0;
+    return err_set(err, ERR_NOT_FOUND, "exec '%.16s' is not running", q->exec_id ? q->exec_id : "");
+}
+
+static int need_main(const struct request *q, struct err *err)
+{
+    int r = need_exec(q, err);
+
+    if (r >= 0 && q->exec->state != EXEC_RUNNING)
+        r = err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
+    return r;
+}
+
+static void put_offsets(struct shim_writer *w, const struct exec *x)
+{
+    shim_put_u64(w, SHIM_TAG_STDOUT, x->streams[JOURNAL_STDOUT].journal.end);
+    shim_put_u64(w, SHIM_TAG_STDERR, x->streams[JOURNAL_STDERR].journal.end);
+    shim_put_u64(w, SHIM_TAG_STDOUT_START, x->streams[JOURNAL_STDOUT].journal.start);
+    shim_put_u64(w, SHIM_TAG_STDERR_START, x->streams[JOURNAL_STDERR].journal.start);
+}
+
+/* 1: has answered by itself. */
+static int do_attach(const struct request *q, struct err *err)
+{
+    struct shim_writer w;
+    int r, fd = -1;
+
+    r = need_exec(q, err);
+    if (r < 0)
+        return r;
+    attachment_add(q->exec, q->peer, q->offsets);
+    if (q->exec->tty && q->exec->streams[JOURNAL_STDOUT].src.fd >= 0)
+        fd = fcntl(q->exec->streams[JOURNAL_STDOUT].src.fd, F_DUPFD_CLOEXEC, 3);
+    shim_begin(&w, SHIM_ATTACHED, q->seq);
+    shim_put_str(&w, SHIM_TAG_EXEC, q->exec->id);
+    put_offsets(&w, q->exec);
+    peer_send(q->peer, &w, fd);
+    return 1;
+}
+
+static int do_detach(const struct request *q, struct err *err _unused_)
+{
+    if (q->exec) {
+        attachments_remove(q->exec, q->peer);
+        streams_wake(q->exec);
+    }
+    return 1;
+}
+
+static int do_ack(const struct request *q, struct err *err _unused_)
+{
+    struct attachment *a = q->exec ? attachment_find(q->exec, q->peer) : NULL;
+
+    if (!a)
+        return 1; /* it ended meanwhile */
+    for (int i = 0; i < JOURNAL_STREAMS; i++)
+        a->ack[i] = MIN(MAX(a->ack[i], q->offsets[i]), q->exec->streams[i].journal.end);
+    a->in_flight = false;
+    streams_notify(q->exec);
+    streams_wake(q->exec);
+    return 1;
+}
+
+static int do_signal(const struct request *q, struct err *err)
+{
+    int r = need_main(q, err);
+
+    if (r < 0)
+        return r;
+    if (q->signal < 1 || q->signal > 64)
+        return err_set(err, ERR_INVALID, "signal %llu is not one", (unsigned long long)q->signal);
+    r = pidfd_signal(q->exec->main.fd, (int)q->signal);
+    return r < 0 && r != -ESRCH ? err_sys(err, -r, "signal exec '%s'", q->exec->id) : 0;
+}
+
+static int do_kill(const struct request *q, struct err *err)
+{
+    int r = need_exec(q, err);
+
+    if (r < 0)
+        return r;
+    if (q->cause >= END_CAUSE_MAX)
+        return err_set(err, ERR_INVALID, "cause %llu is not one", (unsigned long long)q->cause);
+    exec_kill(q->exec, q->cause ? (enum end_cause)q->cause : END_KILLED);
+    return 0;
+}
+
+static int do_resize(const struct request *q, struct err *err)
+{
+    int r = need_exec(q, err);
+
+    if (r < 0)
+        return r;
+    if (!q->exec->tty || q->exec->streams[JOURNAL_STDOUT].src.fd < 0)
+        return err_set(err, ERR_CONFLICT, "exec '%s' has no terminal", q->exec->id);
+    if (q->rows > UINT16_MAX || q->cols > UINT16_MAX)
+        return err_set(err, ERR_INVALID, "a terminal has at most 65535 rows and columns");
+    return pty_resize(q->exec->streams[JOURNAL_STDOUT].src.fd, (uint16_t)q->rows, (uint16_t)q->cols,
+                      err);
+}
+
+/* A pipe ends when its holder closes it; a terminal is told by its end-of-file character. */
+static int do_stdin_close(const struct request *q, struct err *err)
+{
+    struct termios tio;
+    int fd, r = need_exec(q, err);
+
+    if (r < 0)
+        return r;
+    fd = q->exec->streams[JOURNAL_STDOUT].src.fd;
+    if (q->exec->tty && fd >= 0 && tcgetattr(fd, &tio) == 0 && tio.c_cc[VEOF])
+        fd_write_all(fd, &tio.c_cc[VEOF], 1);
+    return 0;
+}
+
+static int do_stop(const struct request *q, struct err *err _unused_)
+{
+    peer_result(q->peer, q->seq, NULL);
+    stop_begin(q->shim, MIN(q->grace, STOP_GRACE_MAX_SEC * USEC_PER_SEC));
+    return 1;
+}
+
+static int freeze(struct shim *s, bool on, struct err *err)
+{
+    enum shim_state from = on ? SHIM_RUNNING : SHIM_PAUSED, to = on ? SHIM_PAUSED : SHIM_RUNNING;
+    int r;
+
+    if (s->state == to)
+        return 0;
+    if (s->state != from)
+        return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
+    r = cgroup_freeze(&s->cgroup, on, err);
+    if (r >= 0)
+        s->state = to;
+    return r;
+}
+
+static int do_pause(const struct request *q, struct err *err)
+{
+    return freeze(q->shim, true, err);
+}
+
+static int do_resume(const struct request *q, struct err *err)
+{
+    return freeze(q->shim, false, err);
+}
+
+static void put_stat(struct shim_writer *w, const char *name, uint64_t value)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%s=%llu", name, (unsigned long long)value);
+    shim_put_str(w, SHIM_TAG_STAT, text);
+}
+
+static int do_stats(const struct request *q, struct err *err _unused_)
+{
+    struct cgroup_usage u;
+    struct shim_writer w;
+
+    cgroup_usage(&q->shim->cgroup, NULL, &u);
+    shim_begin(&w, SHIM_STATS, q->seq);
+    put_stat(&w, "memory", u.memory);
+    put_stat(&w, "memory_peak", u.memory_peak);
+    put_stat(&w, "memory_limit", q->shim->plan.memory);
+    put_stat(&w, "cpu_usec", u.cpu_usec);
+    put_stat(&w, "pids", u.pids);
+    put_stat(&w, "pids_limit", q->shim->plan.pids);
+    put_stat(&w, "pids_denied", u.pids_denied);
+    put_stat(&w, "execs", execs_live(q->shim));
+    peer_send(q->peer, &w, -1);
+    return 1;
+}
+
+static int do_hello(const struct request *q _unused_, struct err *err _unused_)
+{
+    return 1;
+}
+
+typedef int (*command_fn)(const struct request *q, struct err *err);
+
+/* clang-format off */
+static const command_fn commands[SHIM_MSG_TYPE_MAX] = {
+    [SHIM_HELLO]       = do_hello,
+    [SHIM_ATTACH]      = do_attach,
+    [SHIM_DETACH]      = do_detach,
+    [SHIM_ACK]         = do_ack,
+    [SHIM_SIGNAL]      = do_signal,
+    [SHIM_KILL]        = do_kill,
+    [SHIM_RESIZE]      = do_resize,
+    [SHIM_STDIN_CLOSE] = do_stdin_close,
+    [SHIM_STOP]        = do_stop,
+    [SHIM_PAUSE]       = do_pause,
+    [SHIM_RESUME]      = do_resume,
+    [SHIM_STATS]       = do_stats,
+};
+/* clang-format on */
+
+static void take_field(struct request *q, const struct shim_value *v)
+{
+    switch (v->tag) {
+    case SHIM_TAG_EXEC:
+        q->exec_id = v->data;
+        break;
+    case SHIM_TAG_SIGNAL:
+        q->signal = v->u64;
+        break;
+    case SHIM_TAG_CAUSE:
+        q->cause = v->u64;
+        break;
+    case SHIM_TAG_ROWS:
+        q->rows = v->u64;
+        break;
+    case SHIM_TAG_COLS:
+        q->cols = v->u64;
+        break;
+    case SHIM_TAG_GRACE:
+        q->grace = v->u64;
+        break;
+    case SHIM_TAG_STDOUT:
+        q->offsets[JOURNAL_STDOUT] = v->u64;
+        break;
+    case SHIM_TAG_STDERR:
+        q->offsets[JOURNAL_STDERR] = v->u64;
+        break;
+    default: /* newer than us */
+        break;
+    }
+}
+
+static int run(struct request *q, struct shim_reader *r, struct err *err)
+{
+    unsigned type = r->head.type;
+    struct shim_value v;
+    int n;
+
+    if (type >= SHIM_MSG_TYPE_MAX || !commands[type])
+        return err_set(err, ERR_UNSUPPORTED, "this sandbox's shim does not know message %u", type);
+    while ((n = shim_next(r, &v, err)) > 0)
+        take_field(q, &v);
+    if (n < 0)
+        return n;
+    if (q->exec_id)
+        q->exec = exec_find(q->shim, q->exec_id);
+    return commands[type](q, err);
+}
+
+void command_run(struct peer *p, struct shim_reader *r)
+{
+    struct request q = {.peer = p, .shim = p->shim, .seq = r->head.seq};
+    _cleanup_err_ struct err err = ERR_INIT;
+    int n;
+
+    if (r->head.type == SHIM_EXEC) {
+        exec_start(p, r);
+        return;
+    }
+    n = run(&q, r, &err);
+    if (n <= 0)
+        peer_result(p, q.seq, &err);
+}

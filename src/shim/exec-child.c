@@ -1,0 +1,404 @@
+/*
+ * Entering the sandbox. The helper is a fork of the shim: it joins the exec's cgroup and the
+ * sandbox's namespaces, becomes the user and gives up every privilege while it is still in the
+ * host's pid namespace, where nothing inside can see it; only then it clones the command's process
+ * (CLONE_PARENT: the shim is its real parent). That one, born powerless, has left to do: session,
+ * stdio, seccomp, execve. Both are not dumpable, so that even the same uid cannot look into them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <linux/filter.h>
+#include <linux/openat2.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "os/caps.h"
+#include "os/ns.h"
+#include "os/pty.h"
+#include "os/rlimit.h"
+#include "shim/shim.h"
+#include "shim/truth.h"
+#include "shim/user.h"
+
+enum {
+    NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                 CLONE_NEWUTS | CLONE_NEWCGROUP,
+    NOFILE_DEFAULT = 16384,
+    STATUS_FD = 3, /* where the child keeps its line to the shim until execve */
+};
+
+#define OOM_SCORE_ADJ "300" /* the sandbox's processes go before the daemon and the shims */
+#define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+/* Valid in the sandbox's user namespace only. */
+#define ROOT_CAPS                                                                                  \
+    (CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) |                     \
+     CAPS_BIT(CAP_FSETID) | CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID) | CAPS_BIT(CAP_SETPCAP) |  \
+     CAPS_BIT(CAP_KILL) | CAPS_BIT(CAP_NET_BIND_SERVICE) | CAPS_BIT(CAP_SYS_CHROOT))
+
+struct entry {
+    const struct shim *shim;
+    const struct exec_spec *spec;
+    int status;
+    int in, out, err; /* stdio of the command */
+    int master;       /* of its terminal, or -1 */
+    struct user user;
+    char **env;
+};
+
+/* ---- telling the shim ---- */
+
+_noreturn_ static void fail(int status, const struct err *err)
+{
+    struct shim_writer w;
+
+    shim_begin(&w, SHIM_FAILED, 0);
+    shim_put_err(&w, err);
+    if (shim_finish(&w, NULL) >= 0)
+        fd_send(status, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
+    _exit(127);
+}
+
+/* ---- in the helper ---- */
+
+/* What the shim ignores or blocks for itself must not be inherited by the command. */
+static void reset_signals(void)
+{
+    sigset_t none;
+
+    for (int sig = 1; sig <= 64; sig++)
+        signal(sig, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int pin_cpus(const struct plan *plan, struct err *err)
+{
+    cpu_set_t have, want;
+    unsigned count;
+
+    if (!plan->cpu_milli || sched_getaffinity(0, sizeof(have), &have) < 0)
+        return 0;
+    count = truth_cpu_count(plan->cpu_milli, &have);
+    if (count >= (unsigned)CPU_COUNT(&have))
+        return 0;
+    truth_affinity(&have, count, (uint32_t)strtoul(plan->sandbox_id + 8, NULL, 16), &want);
+    if (sched_setaffinity(0, sizeof(want), &want) < 0)
+        return err_sys(err, errno, "pin to %u CPUs", count);
+    return 0;
+}
+
+static int join(const struct shim *s, const struct exec_fds *fds, struct err *err)
+{
+    int r;
+
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return err_sys(err, errno, "hide the helper");
+    r = cgroup_group_enter(fds->cgroup, fds->group);
+    if (r < 0)
+        return err_sys(err, -r, "join the exec's cgroup");
+    r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ, err);
+    if (r >= 0)
+        r = pin_cpus(&s->plan, err);
+    if (r >= 0)
+        r = ns_enter(fds->init_pidfd, NAMESPACES, err);
+    return r;
+}
+
+static int set_limits(const struct plan *plan, struct err *err)
+{
+    uint64_t nofile = plan->nofile ? plan->nofile : NOFILE_DEFAULT;
+    int r;
+
+    r = rlimit_set(RLIMIT_CORE, 0, 0, err); /* a dump would be work outside of the cgroup */
+    if (r >= 0)
+        r = rlimit_set(RLIMIT_NOFILE, nofile, nofile, err);
+    if (r >= 0 && plan->pids)
+        r = rlimit_set(RLIMIT_NPROC, plan->pids, plan->pids, err);
+    if (r >= 0)
+        r = rlimit_set(RLIMIT_NICE, 0, 0, err);
+    if (r >= 0)
+        r = rlimit_set(RLIMIT_RTPRIO, 0, 0, err);
+    return r;
+}
+
+static int set_ids(const struct plan *plan, const struct user *u, struct err *err)
+{
+    if (!plan->id_base && (u->uid != PLAN_AGENT_ID || u->gid != PLAN_AGENT_ID)) {
+        err_set(err, ERR_UNSUPPORTED, "user %u:%u does not exist here: only id %d is mapped",
+                u->uid, u->gid, PLAN_AGENT_ID);
+        return err_hint(err, "Other users need a range of ids: run as root, or install uidmap.");
+    }
+    /* Raw calls: the process has one thread, and libc's versions would look for others. */
+    if (plan->id_base && syscall(SYS_setgroups, u->n_groups, u->groups) < 0)
+        return err_sys(err, errno, "set the groups of user %u", u->uid);
+    if (syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0)
+        return err_sys(err, errno, "become group %u", u->gid);
+    if (syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
+        return err_sys(err, errno, "become user %u", u->uid);
+    return 0;
+}
+
+static int become_user(const struct plan *plan, const struct user *u, struct err *err)
+{
+    uint64_t keep = u->uid == 0 ? ROOT_CAPS : CAPS_NONE;
+    int r;
+
+    r = caps_bound(keep, err);
+    if (r >= 0)
+        r = set_ids(plan, u, err);
+    if (r >= 0)
+        r = caps_set(keep, err);
+    if (r < 0)
+        return r;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return err_sys(err, errno, "forbid new privileges");
+    return 0;
+}
+
+/*
+ * The folder is opened inside the root without magic links and checked after: a path through
+ * /proc/self/fd, or one that left the root, never becomes the working directory.
+ */
+static int enter_workdir(const char *path, struct err *err)
+{
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1;
+    char real[PATH_MAX];
+
+    if (root < 0)
+        return err_sys(err, errno, "open '/' inside");
+    fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+    if (fd < 0 || fchdir(fd) < 0) {
+        err_set(err, ERR_INVALID, "working folder '%s': %s", path, strerror(errno));
+        return err_hint(err, "It must exist inside the sandbox and be open to the user.");
+    }
+    if (!getcwd(real, sizeof(real)) || real[0] != '/')
+        return err_set(err, ERR_DENIED, "working folder '%s' is outside of the sandbox", path);
+    return 0;
+}
+
+static int open_null(int *ret, struct err *err)
+{
+    struct open_how how = {.flags = O_RDWR | O_NOCTTY | O_CLOEXEC,
+                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, "/dev/null", &how, sizeof(how));
+    struct stat st;
+
+    if (fd < 0)
+        return err_sys(err, errno, "open '/dev/null' inside");
+    *ret = fd;
+    if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
+        return err_set(err, ERR_DENIED, "'/dev/null' inside is not the null device");
+    return 0;
+}
+
+static int open_stdio(struct entry *e, struct err *err)
+{
+    if (!(e->spec->flags & SHIM_EXEC_TTY))
+        return e->in >= 0 ? 0 : open_null(&e->in, err);
+    return pty_open(e->spec->rows, e->spec->cols, &e->master, &e->in, err);
+}
+
+/* HOME, USER and LOGNAME say who it is, unless the caller says otherwise; a user other than the
+ * sandbox's does not inherit the sandbox's. */
+static void build_env(struct entry *e)
+{
+    bool other = e->spec->user && !STREQ(e->spec->user, e->shim->plan.user);
+    const char *const who[][2] = {
+        {"HOME", e->user.home}, {"USER", e->user.name}, {"LOGNAME", e->user.name}};
+
+    e->env = strv_copy(e->shim->plan.env);
+    for (size_t i = 0; i < ARRAY_SIZE(who); i++)
+        if (*who[i][1] && (other || !strv_env_get(e->env, who[i][0])))
+            strv_env_set(&e->env, who[i][0], who[i][1]);
+    if (!strv_env_get(e->env, "PATH"))
+        strv_env_set(&e->env, "PATH", PATH_DEFAULT);
+    for (char **p = e->spec->env; p && *p; p++) {
+        char *eq = strchr(*p, '=');
+
+        *eq = '\0'; /* our own copy, and parse_env() has seen it */
+        strv_env_set(&e->env, *p, eq + 1);
+        *eq = '=';
+    }
+}
+
+/* ---- in the child ---- */
+
+static int install_filter(const struct plan *plan, struct err *err)
+{
+    struct sock_fprog prog = {.len =
+                                  (unsigned short)(plan->seccomp_len / sizeof(struct sock_filter)),
+                              .filter = plan->seccomp};
+
+    if (!plan->seccomp)
+        return 0;
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
+        return err_sys(err, errno, "install the system call filter");
+    return 0;
+}
+
+static int arrange_stdio(struct entry *e, struct err *err)
+{
+    bool tty = e->master >= 0;
+    int out = tty ? e->in : e->out, errfd = tty ? e->in : e->err;
+
+    if (setsid() < 0)
+        return err_sys(err, errno, "start a session");
+    if (tty && ioctl(e->in, TIOCSCTTY, 0) < 0)
+        return err_sys(err, errno, "take the terminal");
+    /* All of ours lie above 2: the shim holds 0 to 2 itself. */
+    if (dup2(e->in, 0) < 0 || dup2(out, 1) < 0 || dup2(errfd, 2) < 0)
+        return err_sys(err, errno, "set up stdio");
+    if (e->status != STATUS_FD && dup3(e->status, STATUS_FD, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "set up the status line");
+    e->status = STATUS_FD;
+    syscall(SYS_close_range, STATUS_FD + 1U, ~0U, 0);
+    return 0;
+}
+
+/* A script without "#!" is the shell's, as execvp(3) has it. */
+static void run_by_shell(const char *path, char **argv, char **env)
+{
+    size_t n = strv_len(argv);
+    char **args = xcalloc(n + 2, sizeof(char *));
+
+    args[0] = (char *)"sh";
+    args[1] = (char *)path;
+    memcpy(args + 2, argv + 1, n * sizeof(char *)); /* with the NULL */
+    execve("/bin/sh", args, env);
+    free(args);
+}
+
+/* Returns only on failure, with what stands in the way: 0 is "not there". */
+static int try_run(const char *path, char **argv, char **env)
+{
+    execve(path, argv, env);
+    if (errno == ENOEXEC)
+        run_by_shell(path, argv, env);
+    return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+}
+
+static int search_and_run(char **argv, char **env)
+{
+    const char *dir = strv_env_get(env, "PATH");
+    int first = 0;
+
+    if (strchr(argv[0], '/'))
+        return try_run(argv[0], argv, env);
+    while (dir && *dir) {
+        size_t n = strcspn(dir, ":");
+        char path[PATH_MAX];
+        int r;
+
+        if (n &&
+            (size_t)snprintf(path, sizeof(path), "%.*s/%s", (int)n, dir, argv[0]) < sizeof(path)) {
+            r = try_run(path, argv, env);
+            if (r && r != EACCES)
+                return r;
+            first = first ? first : r;
+        }
+        dir += n + (dir[n] == ':');
+    }
+    return first;
+}
+
+_noreturn_ static void run_child(struct entry *e)
+{
+    struct err err = ERR_INIT;
+    int r;
+
+    r = arrange_stdio(e, &err);
+    if (r >= 0)
+        r = install_filter(&e->shim->plan, &err);
+    if (r < 0)
+        fail(e->status, &err);
+    r = search_and_run(e->spec->argv, e->env);
+    if (r == 0)
+        err_set(&err, ERR_NOT_FOUND, "command '%s' not found", e->spec->argv[0]);
+    else
+        err_set(&err, ERR_DENIED, "command '%s' cannot be run: %s", e->spec->argv[0], strerror(r));
+    fail(e->status, &err);
+}
+
+static void tell_started(const struct entry *e, pid_t pid, int pidfd)
+{
+    int fds[2] = {pidfd, e->master};
+    struct shim_writer w;
+
+    shim_begin(&w, SHIM_STARTED, 0);
+    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)pid);
+    if (shim_finish(&w, NULL) >= 0)
+        fd_send(e->status, buf_data(&w.buf), w.buf.len, fds, e->master >= 0 ? 2 : 1, 0);
+}
+
+static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
+{
+    const struct plan *plan = &e->shim->plan;
+    int r;
+
+    r = join(e->shim, fds, err);
+    if (r >= 0)
+        r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
+    if (r >= 0)
+        r = set_limits(plan, err);
+    if (r >= 0)
+        r = become_user(plan, &e->user, err);
+    if (r >= 0)
+        r = open_stdio(e, err);
+    if (r >= 0)
+        r = enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
+    return r;
+}
+
+_noreturn_ void exec_helper(const struct shim *s, const struct exec_spec *spec,
+                            const struct exec_fds *fds)
+{
+    struct entry e = {.shim = s,
+                      .spec = spec,
+                      .status = fds->status,
+                      .in = fds->in,
+                      .out = fds->out,
+                      .err = fds->err,
+                      .master = -1};
+    struct err err = ERR_INIT;
+    int pidfd = -1;
+    pid_t pid;
+
+    reset_signals();
+    umask(022);
+    if (prepare(&e, fds, &err) < 0)
+        fail(e.status, &err);
+    build_env(&e);
+    pid = ns_clone(CLONE_PARENT, -1, &pidfd);
+    if (pid == 0)
+        run_child(&e);
+    if (pid == -EAGAIN) {
+        err_set(&err, ERR_LIMIT, "no process can be started: the sandbox is at its limit of %u",
+                s->plan.pids);
+        err_hint(&err, "End some of its processes, or give it a higher --pids.");
+        fail(e.status, &err);
+    }
+    if (pid < 0) {
+        err_sys(&err, -pid, "start a process inside");
+        fail(e.status, &err);
+    }
+    tell_started(&e, pid, pidfd);
+    _exit(0);
+}

@@ -1,0 +1,134 @@
+#include "shim/init.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/close_range.h>
+#include <malloc.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "os/caps.h"
+#include "os/ns.h"
+#include "shim/layers.h"
+#include "shim/setup.h"
+
+/* Being a single-threaded static program, the raw calls are the process's: no need to tell threads.
+ */
+static int become_root(const struct plan *plan, struct err *err)
+{
+    if (!plan->id_base)
+        return 0; /* the one id that is mapped is ours already */
+    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+        syscall(SYS_setresuid, 0, 0, 0) < 0)
+        return err_sys(err, errno, "become root inside");
+    return 0;
+}
+
+/*
+ * Waits until the shim has written the id maps, which it tells by sending the layers. Without a
+ * range of ids it cannot open them for us: an empty message comes, and we open them here.
+ */
+static int get_layers(const struct init_args *a, struct layers *layers, struct err *err)
+{
+    int r = layers_receive(layers, a->sock, err);
+
+    if (r >= 0 && !a->plan->id_base)
+        r = layers_open(layers, a->plan, -1, err);
+    return r;
+}
+
+static int build(const struct init_args *a, struct layers *layers, struct err *err)
+{
+    int r;
+
+    r = -cgroup_group_enter(a->cgroup, a->group);
+    if (r > 0)
+        return err_sys(err, r, "join the sandbox's cgroups");
+    r = get_layers(a, layers, err);
+    if (r >= 0)
+        r = become_root(a->plan, err);
+    if (r < 0)
+        return r;
+    /* After joining, so that the namespace's root is the sandbox's own place. */
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        return err_sys(err, errno, "make a cgroup namespace");
+    if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
+        return err_sys(err, errno, "set the host name inside");
+    r = ns_loopback_up(err);
+    if (r >= 0)
+        r = setup_root(a->plan, layers, err);
+    return r;
+}
+
+static int give_up_everything(struct err *err)
+{
+    int r;
+
+    r = caps_bound(CAPS_NONE, err);
+    if (r >= 0)
+        r = caps_set(CAPS_NONE, err);
+    if (r < 0)
+        return r;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return err_sys(err, errno, "lock pid 1");
+    return 0;
+}
+
+static void report(int sock, const struct err *err)
+{
+    struct shim_writer w = {0};
+
+    shim_begin(&w, err->code ? SHIM_FAILED : SHIM_READY, 0);
+    if (err->code)
+        shim_put_err(&w, err);
+    if (shim_finish(&w, NULL) >= 0)
+        fd_send(sock, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
+    shim_writer_done(&w);
+}
+
+_noreturn_ static void be_there(int sock)
+{
+    char byte;
+
+    for (;;)
+        if (read(sock, &byte, 1) <= 0 && errno != EINTR)
+            _exit(0);
+}
+
+/* Everything but the socket goes: no descriptor of the host stays in the sandbox. */
+static void close_all_but(int *sock)
+{
+    if (*sock != 0) {
+        dup2(*sock, 0);
+        *sock = 0;
+    }
+    syscall(SYS_close_range, 1U, ~0U, 0);
+}
+
+_noreturn_ void init_main(const struct init_args *args)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct layers layers;
+    int sock = args->sock, r;
+
+    prctl(PR_SET_NAME, "ripcord-init", 0, 0, 0);
+    signal(SIGCHLD, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    setsid();
+    layers_init(&layers, args->plan);
+    r = build(args, &layers, &err);
+    layers_done(&layers);
+    if (r >= 0)
+        r = give_up_everything(&err);
+    if (r >= 0)
+        close_all_but(&sock);
+    report(sock, &err);
+    if (r < 0)
+        _exit(1);
+    malloc_trim(0);
+    be_there(sock);
+}

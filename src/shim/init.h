@@ -1,0 +1,21 @@
+/*
+ * Pid 1 of a sandbox: builds the inside, reports, then does nothing but be there. It has no
+ * capabilities, no handlers and no protocol by then: children that lose their parent are reaped by
+ * the kernel (SIGCHLD is ignored), and the end of its socket to the shim is its order to leave,
+ * with which the kernel ends everything in the pid namespace.
+ */
+#pragma once
+
+#include "base/macro.h"
+#include "os/cgroup.h"
+#include "shim/plan.h"
+
+struct init_args {
+    const struct plan *plan;
+    const struct cgroup *cgroup;
+    const struct cgroup_group *group;
+    int sock; /* to the shim */
+};
+
+/* In the cloned child. Never returns. */
+_noreturn_ void init_main(const struct init_args *args);

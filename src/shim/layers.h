@@ -1,0 +1,37 @@
+/*
+ * The trees of the host that a sandbox is built from, as detached mounts: read-only, nosuid, nodev
+ * and id-mapped as each needs. Opened by the shim (which may map ids) and handed to pid 1 over a
+ * socket; without a range of ids (rootless) opened by pid 1 itself, in its own mount namespace.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "shim/plan.h"
+
+enum layer {
+    LAYER_LOWER, /* the image */
+    LAYER_DATA,  /* holds root/{upper,work} and home/{upper,work} */
+    LAYER_USR,   /* -1 unless the image is the host's */
+    LAYER_OPT,   /* the same; also -1 when the host has none */
+    LAYER_MOUNTS /* the first of plan.mounts, in order */
+};
+
+struct layers {
+    int fd[LAYER_MOUNTS + PLAN_MOUNTS_MAX];
+    size_t n;
+};
+
+void layers_init(struct layers *l, const struct plan *plan);
+void layers_done(struct layers *l);
+
+/* Makes what is missing below the data folder. By the shim, before anything else. */
+int layers_prepare(const struct plan *plan, struct err *err);
+
+/* userns_fd: the sandbox's, to map ids by; -1: no mapping. */
+int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct err *err);
+
+/* From the shim to pid 1; the receiver gets exactly what was sent. */
+int layers_send(const struct layers *l, int sock, struct err *err);
+int layers_receive(struct layers *l, int sock, struct err *err);

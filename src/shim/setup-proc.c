@@ -1,0 +1,155 @@
+/*
+ * /proc of the sandbox's own pid namespace, with what could change the machine made read-only and
+ * what tells too much of it hidden; and /sys, which is not the kernel's at all but a few truthful
+ * files in a read-only tmpfs.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/macro.h"
+#include "os/mount.h"
+#include "shim/place.h"
+#include "shim/setup.h"
+#include "shim/truth.h"
+
+static const char *const read_only[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
+
+/* Each is a file or a folder, and exists or not, as the kernel was built. */
+static const char *const hidden[] = {
+    "kcore", "keys",   "timer_list", "sched_debug", "latency_stats", "scsi",
+    "acpi",  "asound", "interrupts", "kallsyms",    "modules",       "key-users",
+};
+
+static int protect(int proc, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (faccessat(proc, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    r = mount_clone(proc, name, 0, &fd, err);
+    if (r >= 0)
+        r = mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
+    if (r >= 0)
+        r = mount_attach(fd, proc, name, err);
+    return r < 0 ? err_wrap(err, "make '/proc/%s' read-only", name) : 0;
+}
+
+/* `blank` is a read-only tmpfs with an empty folder and an empty file: never anything of the image.
+ */
+static int hide(int proc, int blank, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+    int r;
+
+    if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode))
+        return 0;
+    r = mount_clone(blank, S_ISDIR(st.st_mode) ? "folder" : "file", 0, &fd, err);
+    if (r >= 0)
+        r = mount_attach(fd, proc, name, err);
+    return r < 0 ? err_wrap(err, "hide '/proc/%s'", name) : 0;
+}
+
+/* Attached over /sys for the time being: a detached tree cannot be cloned from before Linux 6.15.
+ */
+static int make_blank(int root_fd, int *ret, struct err *err)
+{
+    static const char *const options[] = {"size=4k", "nr_inodes=4", "mode=0555", NULL};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
+    if (r >= 0)
+        r = place_mkdir(fd, "folder", 0555, err);
+    if (r >= 0)
+        r = place_write(fd, "file", "", err);
+    if (r >= 0)
+        r = mount_set(fd, MOUNT_RDONLY, -1, err);
+    if (r >= 0)
+        r = place_mount(root_fd, "sys", PLACE_FOLDER, fd, err);
+    if (r >= 0)
+        *ret = TAKE_FD(fd);
+    return r;
+}
+
+/* A second lock behind seccomp: no user namespace, and so no new privilege, can be made inside. */
+static int forbid_namespaces(int proc, struct err *err)
+{
+    return file_write(proc, "sys/user/max_user_namespaces", "0", err);
+}
+
+int setup_proc(int root_fd, struct err *err)
+{
+    _cleanup_close_ int proc = -1, blank = -1;
+    int r;
+
+    r = mount_new("proc", NULL, MOUNT_SAFE | MOUNT_NOEXEC, &proc, err);
+    if (r < 0) {
+        err_hint(err, "Some containers hide parts of /proc, and the kernel then forbids a new one: "
+                      "run ripcord outside of that container.");
+        return err_wrap(err, "set up '/proc'");
+    }
+    r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
+    if (r >= 0)
+        r = forbid_namespaces(proc, err);
+    if (r >= 0)
+        r = make_blank(root_fd, &blank, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(read_only); i++)
+        r = protect(proc, read_only[i], err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(hidden); i++)
+        r = hide(proc, blank, hidden[i], err);
+    return r;
+}
+
+/* ---- /sys ---- */
+
+static int write_cpus(const struct plan *plan, int sys, struct err *err)
+{
+    static const char *const lists[] = {"online", "possible", "present"};
+    _cleanup_buf_ struct buf list = BUF_INIT(64);
+    char path[64];
+    cpu_set_t have;
+    unsigned cpus;
+    int r = 0;
+
+    if (sched_getaffinity(0, sizeof(have), &have) < 0)
+        return err_sys(err, errno, "count the CPUs");
+    cpus = truth_cpu_count(plan->cpu_milli, &have);
+    if (truth_cpu_list(&list, cpus) < 0)
+        return err_set(err, ERR_LIMIT, "list of CPUs is too long");
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(lists); i++) {
+        snprintf(path, sizeof(path), "devices/system/cpu/%s", lists[i]);
+        r = place_write(sys, path, buf_data(&list), err);
+    }
+    for (unsigned i = 0; r >= 0 && i < cpus; i++) {
+        snprintf(path, sizeof(path), "devices/system/cpu/cpu%u", i);
+        r = place_mkdir(sys, path, 0555, err);
+    }
+    return r;
+}
+
+int setup_sys(const struct plan *plan, int root_fd, struct err *err)
+{
+    static const char *const options[] = {"size=128k", "mode=0555", NULL};
+    static const char *const folders[] = {"devices", "devices/system", "devices/system/cpu",
+                                          "fs",      "fs/cgroup",      "kernel"};
+    _cleanup_close_ int sys = -1;
+    int r;
+
+    r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &sys, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+        r = place_mkdir(sys, folders[i], 0555, err);
+    if (r >= 0)
+        r = write_cpus(plan, sys, err);
+    if (r >= 0)
+        r = mount_set(sys, MOUNT_RDONLY, -1, err);
+    if (r >= 0)
+        r = place_mount(root_fd, "sys", PLACE_FOLDER, sys, err);
+    return r < 0 ? err_wrap(err, "set up '/sys'") : 0;
+}

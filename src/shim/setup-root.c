@@ -1,0 +1,154 @@
+/*
+ * The root file system. A scaffold (a small tmpfs stacked on the host's root, seen by nobody else)
+ * holds the layers under short names, as overlayfs must find them attached in our own mount
+ * namespace; the names `lower` and `data/…` are all that the mount table inside will ever show.
+ * After the pivot the scaffold goes with the old root: overlayfs keeps its own hold on the layers.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "os/mount.h"
+#include "os/overlay.h"
+#include "shim/place.h"
+#include "shim/setup.h"
+
+enum { TMPFS_BYTES_PER_INODE = 4096, TMPFS_INODES_MIN = 1024 };
+
+int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, struct err *err)
+{
+    char size_opt[48], inodes_opt[48], mode_opt[32];
+    const char *const options[] = {size_opt, inodes_opt, mode_opt, NULL};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    snprintf(size_opt, sizeof(size_opt), "size=%llu", (unsigned long long)size);
+    snprintf(inodes_opt, sizeof(inodes_opt), "nr_inodes=%llu",
+             (unsigned long long)(size / TMPFS_BYTES_PER_INODE + TMPFS_INODES_MIN));
+    snprintf(mode_opt, sizeof(mode_opt), "mode=%s", mode);
+    r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
+    if (r < 0)
+        return err_wrap(err, "prepare '%s'", path);
+    return place_mount(root_fd, path, PLACE_FOLDER, fd, err);
+}
+
+/* Stands in the scaffold afterwards, with the layers attached. */
+static int build_scaffold(const struct layers *layers, int *ret, struct err *err)
+{
+    static const char *const options[] = {"size=64k", "mode=0700", NULL};
+    static const char *const folders[] = {"lower", "data", "root", "none"};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
+    if (r >= 0)
+        r = mount_attach(fd, AT_FDCWD, "/", err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+        r = place_mkdir(fd, folders[i], 0755, err);
+    if (r >= 0 && fchdir(fd) < 0)
+        r = err_sys(err, errno, "enter the scaffold");
+    if (r >= 0)
+        r = mount_attach(layers->fd[LAYER_LOWER], fd, "lower", err);
+    if (r >= 0)
+        r = mount_attach(layers->fd[LAYER_DATA], fd, "data", err);
+    if (r < 0)
+        return err_wrap(err, "build the scaffold of the root");
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static int mount_overlays(const struct plan *plan, int scaffold, int *ret_root, struct err *err)
+{
+    struct overlay root = {"lower", "data/root/upper", "data/root/work", plan->ephemeral};
+    struct overlay home = {"lower/home/agent", "data/home/upper", "data/home/work",
+                           plan->ephemeral};
+    _cleanup_close_ int root_fd = -1, home_fd = -1;
+    struct stat st;
+    int r;
+
+    if (fstatat(scaffold, home.lower, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+        home.lower = "none"; /* an image without that user's folder */
+    r = overlay_mount(&root, &root_fd, err);
+    if (r >= 0)
+        r = mount_attach(root_fd, scaffold, "root", err);
+    if (r < 0)
+        return err_wrap(err, "mount the root");
+    r = overlay_mount(&home, &home_fd, err);
+    if (r >= 0)
+        r = place_mount(root_fd, "home/agent", PLACE_FOLDER, home_fd, err);
+    if (r < 0)
+        return err_wrap(err, "mount '/home/agent'");
+    *ret_root = TAKE_FD(root_fd);
+    return 0;
+}
+
+static int mount_host_trees(const struct layers *layers, int root_fd, struct err *err)
+{
+    int r = 0;
+
+    if (layers->fd[LAYER_USR] >= 0)
+        r = place_mount(root_fd, "usr", PLACE_FOLDER, layers->fd[LAYER_USR], err);
+    if (r >= 0 && layers->fd[LAYER_OPT] >= 0)
+        r = place_mount(root_fd, "opt", PLACE_FOLDER, layers->fd[LAYER_OPT], err);
+    return r;
+}
+
+static int mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
+{
+    int r = 0;
+
+    if (plan->tmp_size)
+        r = setup_tmpfs(root_fd, "tmp", plan->tmp_size, "1777", err);
+    if (r >= 0 && plan->run_size)
+        r = setup_tmpfs(root_fd, "run", plan->run_size, "0755", err);
+    if (r >= 0 && plan->scratch_size)
+        r = setup_tmpfs(root_fd, "scratch", plan->scratch_size, "1777", err);
+    return r;
+}
+
+static int mount_wanted(const struct plan *plan, const struct layers *layers, int root_fd,
+                        struct err *err)
+{
+    for (size_t i = 0; i < plan->n_mounts; i++) {
+        int fd = layers->fd[LAYER_MOUNTS + i], r;
+        struct stat st;
+
+        if (fstat(fd, &st) < 0)
+            return err_sys(err, errno, "look at mount source '%s'", plan->mounts[i].source);
+        r = place_mount(root_fd, plan->mounts[i].target,
+                        S_ISDIR(st.st_mode) ? PLACE_FOLDER : PLACE_FILE, fd, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int setup_root(const struct plan *plan, struct layers *layers, struct err *err)
+{
+    _cleanup_close_ int scaffold = -1, root_fd = -1;
+    int r;
+
+    r = mount_make_private(err);
+    if (r >= 0)
+        r = build_scaffold(layers, &scaffold, err);
+    if (r >= 0)
+        r = mount_overlays(plan, scaffold, &root_fd, err);
+    if (r >= 0)
+        r = mount_host_trees(layers, root_fd, err);
+    if (r >= 0)
+        r = mount_tmpfs(plan, root_fd, err);
+    if (r >= 0)
+        r = setup_dev(plan, root_fd, err);
+    if (r >= 0)
+        r = setup_proc(root_fd, err);
+    if (r >= 0)
+        r = setup_sys(plan, root_fd, err);
+    if (r >= 0)
+        r = mount_wanted(plan, layers, root_fd, err);
+    if (r >= 0)
+        r = mount_pivot(root_fd, err);
+    return r;
+}

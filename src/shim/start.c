@@ -1,0 +1,185 @@
+/*
+ * Bringing the sandbox up: cgroups, clone3 into fresh namespaces, id maps, layers; then pid 1
+ * builds the inside and reports. Straight-line and blocking, with a deadline: nothing else is to be
+ * done before the sandbox is there. What was made is undone on failure; most of it (namespaces,
+ * detached mounts) goes with the processes that hold it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "os/ns.h"
+#include "os/pidfd.h"
+#include "shim/init.h"
+#include "shim/layers.h"
+#include "shim/shim.h"
+
+enum {
+    START_TIMEOUT_SEC = 30,
+    NAMESPACES =
+        CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
+};
+
+static int make_cgroups(struct shim *s, struct err *err)
+{
+    const struct plan *p = &s->plan;
+    struct cgroup_limits limits = {.memory = p->memory, .cpu_milli = p->cpu_milli, .pids = p->pids};
+    int r;
+
+    r = cgroup_open(&s->cgroup, p->cgroup_parent ? p->cgroup_parent : "ripcord", p->root_id,
+                    p->sandbox_id, err);
+    if (r < 0)
+        return r;
+    s->unenforced = cgroup_limit(&s->cgroup, &limits);
+    if (s->unenforced & p->required) {
+        err_set(err, ERR_UNSUPPORTED, "a limit that was asked for cannot be enforced here:%s%s%s",
+                s->unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
+                s->unenforced & PLAN_LIMIT_CPUS ? " cpus" : "",
+                s->unenforced & PLAN_LIMIT_PIDS ? " pids" : "");
+        return err_hint(err, "This needs the right to make cgroups with those controllers: "
+                             "`ripcord doctor` tells how.");
+    }
+    return cgroup_group_open(&s->cgroup, "init", &s->init_group, err);
+}
+
+static int write_maps(const struct shim *s, struct err *err)
+{
+    const struct plan *p = &s->plan;
+    struct ns_map range = {0, p->id_base, PLAN_ID_COUNT};
+    struct ns_map uid = {PLAN_AGENT_ID, geteuid(), 1}, gid = {PLAN_AGENT_ID, getegid(), 1};
+    int r;
+
+    if (p->id_base)
+        r = ns_write_maps(s->init_pid, &range, &range, false, err);
+    else
+        r = ns_write_maps(s->init_pid, &uid, &gid, true, err);
+    return r < 0 ? err_wrap(err, "map the sandbox's ids") : 0;
+}
+
+static int hand_over_layers(struct shim *s, struct err *err)
+{
+    _cleanup_close_ int userns = -1;
+    struct layers layers;
+    int r = 0;
+
+    layers_init(&layers, &s->plan);
+    if (s->plan.id_base) {
+        r = ns_open_user(s->init_pid, &userns, err);
+        if (r >= 0)
+            r = layers_open(&layers, &s->plan, userns, err);
+    }
+    if (r >= 0)
+        r = layers_send(&layers, s->init_sock, err);
+    layers_done(&layers);
+    return r;
+}
+
+/* READY, or the error that stopped pid 1, in its own words. */
+static int await_init(struct shim *s, struct err *err)
+{
+    struct pollfd p = {.fd = s->init_sock, .events = POLLIN};
+    struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
+    char *packet = shim_io(s);
+    ssize_t n;
+    int r;
+
+    do
+        r = poll(&p, 1, deadline_ms(&by));
+    while (r < 0 && errno == EINTR);
+    if (r <= 0)
+        return err_set(err, ERR_TIMEOUT, "building the sandbox took over %d s", START_TIMEOUT_SEC);
+    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, NULL, NULL, 0);
+    if (n == 0)
+        return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended while it was being built");
+    if (n < 0)
+        return err_sys(err, (int)-n, "hear from pid 1 of the sandbox");
+    return shim_read_err(packet, (size_t)n, err);
+}
+
+static int clone_init(struct shim *s, int *ret_pidfd, struct err *err)
+{
+    int pair[2];
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    pid = ns_clone(NAMESPACES, cgroup_group_clone_fd(&s->init_group), ret_pidfd);
+    if (pid == 0) {
+        struct init_args args = {&s->plan, &s->cgroup, &s->init_group, pair[1]};
+
+        close(pair[0]); /* else the end of the shim would not be seen */
+        init_main(&args);
+    }
+    fd_close(pair[1]);
+    if (pid < 0) {
+        fd_close(pair[0]);
+        err_sys(err, -pid, "make the sandbox's namespaces");
+        if (pid == -EPERM)
+            err_hint(err, "Unprivileged user namespaces may be switched off on this machine: "
+                          "`ripcord doctor` tells.");
+        return -ERR_SYSTEM;
+    }
+    s->init_pid = pid;
+    s->init_sock = pair[0];
+    return 0;
+}
+
+/* When both sides failed, pid 1's own words name the cause; ours only that it has gone. */
+static void prefer_init_error(struct shim *s, struct err *err)
+{
+    _cleanup_err_ struct err inner = ERR_INIT;
+    char *packet = shim_io(s);
+    ssize_t n;
+
+    if (s->init_sock < 0)
+        return;
+    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, NULL, NULL, MSG_DONTWAIT);
+    if (n > 0 && shim_read_err(packet, (size_t)n, &inner) < 0)
+        err_move(err, &inner);
+}
+
+static void undo(struct shim *s, int pidfd)
+{
+    if (pidfd >= 0) {
+        pidfd_signal(pidfd, SIGKILL);
+        pidfd_reap(pidfd, true, NULL, NULL);
+    }
+    cgroup_group_done(&s->init_group);
+    cgroup_remove(&s->cgroup, USEC_PER_SEC, NULL);
+    cgroup_close(&s->cgroup);
+}
+
+int sandbox_start(struct shim *s, struct err *err)
+{
+    _cleanup_close_ int pidfd = -1;
+    int r;
+
+    r = make_cgroups(s, err);
+    if (r >= 0)
+        r = layers_prepare(&s->plan, err);
+    if (r >= 0)
+        r = clone_init(s, &pidfd, err);
+    if (r >= 0)
+        r = write_maps(s, err);
+    if (r >= 0)
+        r = hand_over_layers(s, err);
+    if (r >= 0)
+        r = await_init(s, err);
+    if (r >= 0)
+        r = source_add(s, &s->init, pidfd, EPOLLIN, stop_on_init, err);
+    if (r < 0) {
+        prefer_init_error(s, err);
+        undo(s, pidfd);
+        return -(int)err->code;
+    }
+    TAKE_FD(pidfd);
+    s->state = SHIM_RUNNING;
+    return 0;
+}
