@@ -72,14 +72,6 @@ void handle_sandbox_list(struct call *c)
     call_reply(c, 200, json_pack("{s:o}", "sandboxes", list));
 }
 
-void handle_sandbox_get(struct call *c)
-{
-    struct sandbox *sb = call_sandbox(c);
-
-    if (sb)
-        call_reply(c, 200, json_pack("{s:o}", "sandbox", sandbox_to_json(sb)));
-}
-
 /* ---- ensure ---- */
 
 static json_t *warnings(const struct sandbox *sb)
@@ -93,6 +85,14 @@ static json_t *warnings(const struct sandbox *sb)
         json_array_append_new(
             w, json_sprintf("these default limits cannot be enforced on this machine: %s", text));
     }
+    return w;
+}
+
+/* What a reader of the document would else take for more than it is. */
+static json_t *notes(const struct sandbox *sb)
+{
+    json_t *w = warnings(sb);
+
     if (sb->spec.network == SPEC_NETWORK_PACKAGES)
         json_array_append_new(w, json_string("network 'packages' has no package registry yet: it "
                                              "is loopback only, as 'none'"));
@@ -119,6 +119,15 @@ void handle_sandbox_ensure(struct call *c)
 
     if (manager_ensure(c->manager, c->params[0], c->body, ensured, c, &err) < 0)
         call_reply_err(c, &err);
+}
+
+void handle_sandbox_get(struct call *c)
+{
+    struct sandbox *sb = call_sandbox(c);
+
+    if (sb)
+        call_reply(c, 200,
+                   json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", notes(sb)));
 }
 
 /* ---- stop, pause, remove ---- */

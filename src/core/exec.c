@@ -151,6 +151,8 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
         others |= (*at)->attached;
         at = &(*at)->next;
     }
+    if (w->attached && x->read_from && --x->read_from->readers == 0)
+        sandbox_expire(x->read_from);
     if (!w->attached || others || !x->attached)
         return;
     x->attached = false;
@@ -251,6 +253,16 @@ void exec_store_end(struct manager *m, const char *id, const struct end_record *
         manager_warn(m, "end of exec %s is not saved: %s", id, err.msg);
 }
 
+/* An ephemeral sandbox goes with its journals, so it waits for those who still read them. */
+static void hold_for_readers(struct exec *x, struct sandbox *sb)
+{
+    if (!sb->ephemeral)
+        return;
+    for (const struct exec_watch *w = x->watches; w; w = w->next)
+        sb->readers += w->attached;
+    x->read_from = sb;
+}
+
 static void exec_end(struct exec *x, const struct end_record *rec)
 {
     struct sandbox *sb = x->sb;
@@ -261,12 +273,12 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     x->ended_at = rec->ended_wall;
     x->stdin_fd = fd_close(x->stdin_fd);
     drop_from_sandbox(x);
+    hold_for_readers(x, sb);
     notify(x, EXEC_EVENT_ENDED);
     if (x->stored)
         exec_store_end(x->m, x->id, rec);
-    /* An ephemeral sandbox lives as long as its first exec. */
-    if (sb->ephemeral && sb->state != SANDBOX_ABSENT && !sb->n_execs)
-        op_push(sb, &op_remove)->force = true;
+    if (sb->ephemeral)
+        sandbox_expire(sb);
     exec_unref(x);
 }
 

@@ -54,8 +54,9 @@ struct exec {
     int stdin_fd; /* owned: the write end of stdin or a pty master, non-blocking; -1: none */
     uint64_t end_of[JOURNAL_STREAMS]; /* as told by the last OUTPUT */
     struct exec_watch *watches;
-    struct end_record end; /* valid when ended */
-    struct err start_err;  /* set when the sandbox itself could not be brought up */
+    struct sandbox *read_from; /* after the end, in an ephemeral sandbox: held by our watches */
+    struct end_record end;     /* valid when ended */
+    struct err start_err;      /* set when the sandbox itself could not be brought up */
 };
 
 struct exec *exec_ref(struct exec *x);

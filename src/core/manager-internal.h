@@ -29,6 +29,9 @@ struct sandbox *sandbox_new(struct manager *m, const char *name);
 /* Frees it when it is absent and nobody waits for it. */
 void sandbox_maybe_free(struct sandbox *sb);
 void sandbox_free(struct sandbox *sb);
+/* An ephemeral sandbox lives as long as its execs and their readers: queues its removal when none
+ * is left. */
+void sandbox_expire(struct sandbox *sb);
 int sandbox_make_id(struct sandbox *sb, struct err *err);
 int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 

@@ -73,8 +73,20 @@ void sandbox_free(struct sandbox *sb)
 
 void sandbox_maybe_free(struct sandbox *sb)
 {
-    if (sb->state == SANDBOX_ABSENT && !sb->ops && !sb->kicked && !sb->execs)
+    if (sb->state == SANDBOX_ABSENT && !sb->ops && !sb->kicked && !sb->execs && !sb->readers)
         sandbox_free(sb);
+}
+
+void sandbox_expire(struct sandbox *sb)
+{
+    const struct op *last = op_last(sb);
+
+    if (sb->n_execs || sb->readers)
+        return;
+    if (sb->state == SANDBOX_ABSENT)
+        op_kick(sb);
+    else if (!last || last->type != &op_remove)
+        op_push(sb, &op_remove)->force = true;
 }
 
 int sandbox_make_id(struct sandbox *sb, struct err *err)
@@ -115,9 +127,8 @@ static void on_closed(void *arg)
     exec_all_lost(sb);
     if (op_link_closed(sb))
         return;
-    if (sb->ephemeral) { /* its exec's end has queued the removal, or nobody ever ran one */
-        if (!op_last(sb))
-            op_push(sb, &op_remove)->force = true;
+    if (sb->ephemeral) {
+        sandbox_expire(sb);
         return;
     }
     sandbox_set_state(sb, SANDBOX_STOPPED, "its supervisor ended by itself", NULL);

@@ -54,6 +54,7 @@ struct sandbox {
     struct engine_link *link;   /* while its supervisor lives */
     struct exec *execs;         /* live ones */
     unsigned n_execs;
+    unsigned readers; /* ephemeral: of execs that have ended; the journals must stay */
     uint64_t next_seq;
     uint64_t idle_since; /* time_mono() when the last exec ended or it came up */
     struct op *ops;      /* serial queue: the first one runs */
