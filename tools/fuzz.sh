@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Fuzzes one target, or all in turn; ends with `N passed, N failed, N skipped`.
+#   tools/fuzz.sh BUILD TARGET|all SECONDS   (BUILD: meson folder with -Dfuzz=true, configured with clang)
+# New inputs that reach new code go to BUILD/corpus; copy what is worth keeping to test/fuzz/corpus. An input that
+# fails is left in BUILD/findings, and its reproduction is one command: the target with that file as argument.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+BUILD=$1 WANTED=$2 SECONDS_EACH=$3
+PASSED=0 FAILED=0
+
+targets() {
+    local source
+    for source in test/fuzz/fuzz-*.c; do
+        source=${source#test/fuzz/fuzz-}
+        printf '%s\n' "${source%.c}"
+    done
+}
+
+fuzz() {
+    local name=$1 program=$BUILD/test/fuzz/fuzz-$1
+    mkdir -p "$BUILD/corpus/$name" "$BUILD/findings"
+    ninja -C "$BUILD" "test/fuzz/fuzz-$name" >&2 || return
+    "$program" -max_total_time="$SECONDS_EACH" -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
+        -artifact_prefix="$BUILD/findings/$name-" "$BUILD/corpus/$name" "test/fuzz/corpus/$name"
+}
+
+if [ "$WANTED" != all ] && ! targets | grep -qxF -- "$WANTED"; then
+    printf "unknown target '%s': one of %s, or all\n" "$WANTED" "$(targets | paste -sd ' ')" >&2
+    exit 2
+fi
+for name in $(targets); do
+    [ "$WANTED" = all ] || [ "$WANTED" = "$name" ] || continue
+    if fuzz "$name"; then
+        PASSED=$((PASSED + 1))
+        printf 'ok   fuzz: %s (%s s)\n' "$name" "$SECONDS_EACH"
+    else
+        FAILED=$((FAILED + 1))
+        printf 'FAIL fuzz: %s: the input is in %s/findings\n' "$name" "$BUILD"
+    fi
+done
+printf '%d passed, %d failed, 0 skipped\n' "$PASSED" "$FAILED"
+[ "$FAILED" -eq 0 ]
