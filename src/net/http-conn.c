@@ -69,7 +69,6 @@ void conn_new(struct http_server *s, int fd)
     c->fd = fd;
     c->server = s;
     c->in = (struct buf)BUF_INIT(HTTP_HEAD_MAX + CONN_READ_SIZE);
-    c->out_last = &c->out;
     s->refs++;
     s->n_conns++;
     c->next = s->conns;
@@ -89,7 +88,7 @@ static void drop_output(struct http_conn *c)
         free(o->mem);
         free(o);
     }
-    c->out_last = &c->out;
+    c->out_tail = NULL;
     c->out_bytes = 0;
 }
 
@@ -309,14 +308,14 @@ static void push_block(struct http_conn *c, char *mem, size_t off, size_t len, s
     struct http_out *o = xmalloc(sizeof(*o));
 
     *o = (struct http_out){.mem = mem, .off = off, .len = len, .cap = cap};
-    *c->out_last = o;
-    c->out_last = &o->next;
+    *(c->out_tail ? &c->out_tail->next : &c->out) = o;
+    c->out_tail = o;
     c->out_bytes += len - off;
 }
 
 static void queue_copy(struct http_conn *c, const char *data, size_t len)
 {
-    struct http_out *last = c->out ? container_of(c->out_last, struct http_out, next) : NULL;
+    struct http_out *last = c->out_tail;
     size_t cap = MAX(len, (size_t)OUT_BLOCK_SIZE);
     char *mem;
 
@@ -404,7 +403,7 @@ static void consume_output(struct http_conn *c, size_t n)
         n -= o->len - o->off;
         c->out = o->next;
         if (!c->out)
-            c->out_last = &c->out;
+            c->out_tail = NULL;
         free(o->mem);
         free(o);
     }

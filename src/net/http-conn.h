@@ -80,7 +80,7 @@ struct http_conn {
     uint64_t body_left;
     struct http_req *req;
 
-    struct http_out *out, **out_last;
+    struct http_out *out, *out_tail;
     size_t out_bytes;
 };
 

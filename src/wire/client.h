@@ -20,7 +20,7 @@ struct http_client {
     struct http_head head;
     struct http_chunked chunked;
     uint64_t body_left;
-    bool is_head; /* the last request was HEAD: its response has no body */
+    bool is_head;       /* the last request was HEAD: its response has no body */
     struct deadline by; /* applies to each wait; DEADLINE_NEVER by default */
 };
 

@@ -10,6 +10,7 @@
  */
 #include "wire/http.h"
 
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -107,6 +108,7 @@ static bool list_has(const char *list, const char *token)
 {
     size_t want = strlen(token);
 
+    assert(list);
     while (*list) {
         size_t n;
 

@@ -260,43 +260,53 @@ static void *server_main(void *arg)
     return NULL;
 }
 
-static bool server_start(struct server *s, const struct http_server_config *custom)
+static struct server *server_start(const struct http_server_config *custom)
 {
     struct http_server_config config = custom ? *custom : (struct http_server_config){0};
+    struct server *s = the_server = xnew0(struct server);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    *s = (struct server){.addr.sun_family = AF_UNIX, .addr_len = sizeof(sa_family_t)};
-    the_server = s;
+    s->addr.sun_family = AF_UNIX;
+    s->addr_len = sizeof(sa_family_t);
     config.on_request = on_request;
     config.body_max = BODY_MAX;
     if (!config.connections_max)
         config.connections_max = 64;
     /* an address of the kernel's choice in the abstract name space */
     if (bind(fd, (struct sockaddr *)&s->addr, s->addr_len) < 0 || listen(fd, 128) < 0)
-        return false;
+        abort();
     s->addr_len = sizeof(s->addr);
     getsockname(fd, (struct sockaddr *)&s->addr, &s->addr_len);
     if (loop_new(&s->loop, NULL) < 0 || http_server_new(s->loop, &config, &s->http, NULL) < 0 ||
         http_server_listen(s->http, fd, NULL) < 0 || pipe2(s->stop_fd, O_CLOEXEC) < 0)
-        return false;
+        abort();
     s->stop_watch = loop_watch_new(s->loop, s->stop_fd[0], on_stop, s);
     loop_watch_set(s->stop_watch, LOOP_READ);
-    return pthread_create(&s->thread, NULL, server_main, s) == 0;
+    if (pthread_create(&s->thread, NULL, server_main, s) != 0)
+        abort();
+    return s;
 }
 
+/* Ends the thread; what was counted stays. */
 static void server_stop(struct server *s)
 {
+    if (!s->loop)
+        return;
     (void)!write(s->stop_fd[1], "x", 1);
     pthread_join(s->thread, NULL);
-    loop_free(s->loop);
+    loop_free(TAKE_PTR(s->loop));
     close(s->stop_fd[0]);
     close(s->stop_fd[1]);
 }
 
-#define _cleanup_server_ __attribute__((cleanup(server_stop)))
-#define SERVER(custom)                                                                             \
-    _cleanup_server_ struct server s;                                                              \
-    CHECK(server_start(&s, custom))
+static void server_free(struct server *s)
+{
+    server_stop(s);
+    free(s);
+}
+DEFINE_CLEANUP(struct server *, server_free);
+
+#define SERVER(custom) _cleanup_(server_freep) struct server *s = server_start(custom)
 
 /* -- the client -- */
 
@@ -368,7 +378,7 @@ TEST(reply_bytes)
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
     SERVER(NULL);
 
-    CHECK(exchange(&s, REQ("GET /hello") "Connection: close\r\n\r\n", &b));
+    CHECK(exchange(s, REQ("GET /hello") "Connection: close\r\n\r\n", &b));
     CHECK_STR(buf_data(&b), "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n"
                             "Content-Length: 5\r\n\r\nhello");
 }
@@ -378,7 +388,7 @@ TEST(reply_error_is_json)
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
     SERVER(NULL);
 
-    CHECK(exchange(&s, REQ("GET /%22x") "\r\n", &b));
+    CHECK(exchange(s, REQ("GET /%22x") "\r\n", &b));
     CHECK(strstr(buf_data(&b), "HTTP/1.1 404 Not Found\r\n"));
     CHECK(strstr(buf_data(&b),
                  "{\"error\":{\"code\":\"not_found\",\"message\":\"no such path '/\\\"x'\","
@@ -391,7 +401,7 @@ TEST(keep_alive_and_bodies)
     _cleanup_client_ struct http_client c;
     SERVER(NULL);
 
-    http_client_init(&c, dial(&s));
+    http_client_init(&c, dial(s));
     c.by = deadline_in(10 * USEC_PER_SEC);
     for (int i = 0; i < 300; i++) {
         const char *body = bodies[i % 3];
@@ -403,7 +413,7 @@ TEST(keep_alive_and_bodies)
         CHECK(http_client_body(&c, 100, &b, NULL) == 0);
         CHECK_STR(buf_data(&b), body);
     }
-    CHECK(s.requests == 300);
+    CHECK(s->requests == 300);
 }
 
 TEST(chunked_body_byte_by_byte)
@@ -415,7 +425,7 @@ TEST(chunked_body_byte_by_byte)
     _cleanup_close_ int fd = -1;
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     for (const char *p = text; *p; p++)
         CHECK(send_text(fd, p, 1));
     CHECK(read_all(fd, &b));
@@ -427,16 +437,16 @@ TEST(pipelined_requests_are_answered_in_order)
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
     SERVER(NULL);
 
-    CHECK(
-        exchange(&s,
-                 REQ("GET /later") "\r\n" REQ("POST /echo") "Content-Length: 3\r\n\r\none" REQ(
-                     "GET /hello") "\r\n" REQ("GET /drip") "\r\n" REQ("GET /later") "Connection: "
-                                                                                    "close\r\n\r"
-                                                                                    "\n" REQ("GET "
-                                                                                             "/hell"
-                                                                                             "o") "\r\n",
-                 &b));
-    CHECK(s.requests == 5);
+    CHECK(exchange(
+        s,
+        REQ("GET /later") "\r\n" REQ("POST /echo") "Content-Length: 3\r\n\r\none" REQ(
+            "GET /hello") "\r\n" REQ("GET /drip") "\r\n" REQ("GET /later") "Connection: "
+                                                                           "close\r\n\r"
+                                                                           "\n" REQ("GET "
+                                                                                    "/hell"
+                                                                                    "o") "\r\n",
+        &b));
+    CHECK(s->requests == 5);
     {
         const char *later = strstr(buf_data(&b), "\r\n\r\nlater"),
                    *one = later ? strstr(later, "\r\n\r\none") : NULL;
@@ -454,8 +464,8 @@ TEST(pipelined_flood_is_answered_whole)
 
     for (int i = 0; i < 2000; i++)
         CHECK(buf_append_str(&text, REQ("GET /hello") "\r\n") == 0);
-    CHECK(exchange(&s, buf_data(&text), &b));
-    CHECK(s.requests == 2000);
+    CHECK(exchange(s, buf_data(&text), &b));
+    CHECK(s->requests == 2000);
     CHECK(b.len ==
           2000 *
               strlen(
@@ -471,7 +481,7 @@ TEST(expect_continue)
     char interim[26] = "";
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(send_text(fd, head, strlen(head)));
     CHECK(recv(fd, interim, 25, MSG_WAITALL) == 25);
     CHECK_STR(interim, "HTTP/1.1 100 Continue\r\n\r\n");
@@ -484,7 +494,7 @@ TEST(expect_continue_is_refused_over_the_limit)
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
     SERVER(NULL);
 
-    CHECK(exchange(&s, REQ("POST /echo") "Expect: 100-continue\r\nContent-Length: 99999999\r\n\r\n",
+    CHECK(exchange(s, REQ("POST /echo") "Expect: 100-continue\r\nContent-Length: 99999999\r\n\r\n",
                    &b));
     CHECK(strncmp(buf_data(&b), "HTTP/1.1 413 ", 13) == 0);
 }
@@ -496,7 +506,7 @@ TEST(largest_body)
     _cleanup_client_ struct http_client c;
     SERVER(NULL);
 
-    http_client_init(&c, dial(&s));
+    http_client_init(&c, dial(s));
     memset(big, 'a', BODY_MAX + 1);
     CHECK(http_client_send(&c, "PUT", "/echo", NULL, "a/b", big, BODY_MAX, NULL) == 0);
     CHECK(http_client_head(&c, NULL) == 0 && c.head.status == 200);
@@ -505,7 +515,7 @@ TEST(largest_body)
     CHECK(http_client_head(&c, NULL) == 0 && c.head.status == 413 && !c.head.keep_alive);
     CHECK(http_client_body(&c, BODY_MAX, &refused, NULL) == 0 &&
           strstr(buf_data(&refused), "\"code\":\"limit\""));
-    CHECK(s.requests == 1);
+    CHECK(s->requests == 1);
 }
 
 TEST(head_method_and_204)
@@ -513,7 +523,7 @@ TEST(head_method_and_204)
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
     SERVER(NULL);
 
-    CHECK(exchange(&s, REQ("HEAD /hello") "\r\n" REQ("GET /empty") "\r\n" REQ("HEAD /drip") "\r\n",
+    CHECK(exchange(s, REQ("HEAD /hello") "\r\n" REQ("GET /empty") "\r\n" REQ("HEAD /drip") "\r\n",
                    &b));
     CHECK_STR(buf_data(&b),
               "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\n"
@@ -526,7 +536,7 @@ TEST(http10_stream_ends_with_the_connection)
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
     SERVER(NULL);
 
-    CHECK(exchange(&s, "GET /drip HTTP/1.0\r\nHost: x\r\n\r\n", &b));
+    CHECK(exchange(s, "GET /drip HTTP/1.0\r\nHost: x\r\n\r\n", &b));
     CHECK_STR(buf_data(&b),
               "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nxxxxx");
 }
@@ -589,7 +599,7 @@ TEST(hostile_requests_are_refused)
 
     CHECK(json_array_size(all) >= 80);
     json_array_foreach (all, i, entry) {
-        const char *fault = hostile_fault(&s, entry);
+        const char *fault = hostile_fault(s, entry);
 
         if (fault)
             printf("# %s: %s\n", json_string_value(json_object_get(entry, "name")), fault);
@@ -597,7 +607,7 @@ TEST(hostile_requests_are_refused)
     }
     json_decref(all);
     CHECK(failed == 0);
-    CHECK(s.requests == 0);
+    CHECK(s->requests == 0);
 }
 
 /* -- peers that leave -- */
@@ -608,14 +618,14 @@ TEST(peer_close_is_seen_while_a_response_is_pending)
     int fd;
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(send_text(fd, REQ("GET /never") "\r\n", strlen(REQ("GET /never") "\r\n")));
-    CHECK(wait_until(&s.requests, 1));
+    CHECK(wait_until(&s->requests, 1));
     usleep(10000);
-    CHECK(s.gone == 0);
+    CHECK(s->gone == 0);
     start = time_mono();
     close(fd);
-    CHECK(wait_until(&s.gone, 1));
+    CHECK(wait_until(&s->gone, 1));
     CHECK(time_mono() - start < USEC_PER_SEC);
 }
 
@@ -625,15 +635,15 @@ TEST(peer_close_is_seen_behind_unread_pipelined_bytes)
     int fd;
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(buf_append_str(&text, REQ("GET /never") "\r\n") == 0);
     for (int i = 0; i < 3000; i++)
         CHECK(buf_append_str(&text, REQ("GET /hello") "\r\n") == 0);
     CHECK(send_text(fd, buf_data(&text), text.len));
-    CHECK(wait_until(&s.requests, 1));
+    CHECK(wait_until(&s->requests, 1));
     close(fd);
-    CHECK(wait_until(&s.gone, 1));
-    CHECK(s.requests == 1);
+    CHECK(wait_until(&s->gone, 1));
+    CHECK(s->requests == 1);
 }
 
 TEST(half_close_is_not_gone_but_full_close_after_it_is)
@@ -641,14 +651,14 @@ TEST(half_close_is_not_gone_but_full_close_after_it_is)
     int fd;
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(send_text(fd, REQ("GET /never") "\r\n", strlen(REQ("GET /never") "\r\n")));
-    CHECK(wait_until(&s.requests, 1));
+    CHECK(wait_until(&s->requests, 1));
     shutdown(fd, SHUT_WR);
     usleep(30000);
-    CHECK(s.gone == 0);
+    CHECK(s->gone == 0);
     close(fd);
-    CHECK(wait_until(&s.gone, 1));
+    CHECK(wait_until(&s->gone, 1));
 }
 
 /* Waiting for a half-closed peer must not spin. */
@@ -659,9 +669,9 @@ TEST(half_closed_peer_costs_no_cpu)
     long usec;
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(send_text(fd, REQ("GET /never") "\r\n", strlen(REQ("GET /never") "\r\n")));
-    CHECK(wait_until(&s.requests, 1));
+    CHECK(wait_until(&s->requests, 1));
     shutdown(fd, SHUT_WR);
     getrusage(RUSAGE_SELF, &before);
     usleep(300000);
@@ -680,12 +690,12 @@ TEST(peer_gone_without_a_callback_leaves_the_request_usable)
     int fd;
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(send_text(fd, REQ("GET /later-deaf") "\r\n", strlen(REQ("GET /later-deaf") "\r\n")));
-    CHECK(wait_until(&s.requests, 1));
+    CHECK(wait_until(&s->requests, 1));
     close(fd);
     usleep(60000); /* the handler answers nobody, and ASan sees that this is sound */
-    CHECK(s.gone == 0);
+    CHECK(s->gone == 0);
 }
 
 TEST(peer_close_ends_a_stream_that_it_does_not_read)
@@ -693,27 +703,26 @@ TEST(peer_close_ends_a_stream_that_it_does_not_read)
     int fd;
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(send_text(fd, REQ("GET /stream") "\r\n", strlen(REQ("GET /stream") "\r\n")));
-    CHECK(wait_until(&s.requests, 1));
+    CHECK(wait_until(&s->requests, 1));
     usleep(20000);
     close(fd);
-    CHECK(wait_until(&s.gone, 1));
+    CHECK(wait_until(&s->gone, 1));
 }
 
 TEST(server_free_tells_pending_requests)
 {
-    struct server s;
     _cleanup_close_ int fd = -1, raw = -1;
+    SERVER(NULL);
 
-    CHECK(server_start(&s, NULL));
-    fd = dial(&s);
-    raw = dial(&s);
+    fd = dial(s);
+    raw = dial(s);
     CHECK(send_text(fd, REQ("GET /never") "\r\n", strlen(REQ("GET /never") "\r\n")));
     CHECK(send_text(raw, REQ("GET /raw/flood") "\r\n", strlen(REQ("GET /raw/flood") "\r\n")));
-    CHECK(wait_until(&s.requests, 2));
-    server_stop(&s);
-    CHECK(s.gone == 2);
+    CHECK(wait_until(&s->requests, 2));
+    server_stop(s);
+    CHECK(s->gone == 2);
 }
 
 /* -- streams -- */
@@ -734,13 +743,13 @@ TEST(stream_with_back_pressure_is_exact)
     _cleanup_buf_ struct buf b = BUF_INIT(0);
     SERVER(NULL);
 
-    http_client_init(&c, dial(&s));
+    http_client_init(&c, dial(s));
     CHECK(http_client_send(&c, "GET", "/stream", NULL, NULL, NULL, 0, NULL) == 0);
     CHECK(http_client_head(&c, NULL) == 0);
     usleep(50000); /* the server meets a full socket */
     CHECK(http_client_body(&c, FLOOD, &b, NULL) == 0);
     CHECK(is_flood(buf_data(&b), b.len));
-    CHECK(s.pending_max > 0 && s.pending_max < (256 << 10) + 2 * PIECE);
+    CHECK(s->pending_max > 0 && s->pending_max < (256 << 10) + 2 * PIECE);
     CHECK(http_client_send(&c, "GET", "/hello", NULL, NULL, NULL, 0, NULL) == 0);
     CHECK(http_client_head(&c, NULL) == 0 && c.head.status == 200);
 }
@@ -768,7 +777,7 @@ TEST(raw_echo_and_half_close)
     char got[6] = "";
     SERVER(NULL);
 
-    fd = upgrade(&s, "/raw/echo", &b);
+    fd = upgrade(s, "/raw/echo", &b);
     CHECK(fd >= 0);
     for (int i = 0; i < 100; i++) {
         CHECK(send_text(fd, "hello", 5));
@@ -778,7 +787,7 @@ TEST(raw_echo_and_half_close)
     shutdown(fd, SHUT_WR);
     CHECK(read_all(fd, &b));
     CHECK_STR(buf_data(&b), "bye");
-    CHECK(s.raw_eof == 1 && s.gone == 0);
+    CHECK(s->raw_eof == 1 && s->gone == 0);
 }
 
 TEST(raw_bytes_sent_with_the_head_are_not_lost)
@@ -788,7 +797,7 @@ TEST(raw_bytes_sent_with_the_head_are_not_lost)
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
     SERVER(NULL);
 
-    CHECK(exchange(&s, text, &b));
+    CHECK(exchange(s, text, &b));
     CHECK_STR(
         buf_data(&b),
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearlybye");
@@ -800,9 +809,9 @@ TEST(raw_eof_without_a_handler_is_gone)
     _cleanup_close_ int fd = -1;
     SERVER(NULL);
 
-    fd = upgrade(&s, "/raw/no-eof", &b);
+    fd = upgrade(s, "/raw/no-eof", &b);
     shutdown(fd, SHUT_WR);
-    CHECK(wait_until(&s.gone, 1));
+    CHECK(wait_until(&s->gone, 1));
     CHECK(read_all(fd, &b));
 }
 
@@ -812,11 +821,11 @@ TEST(raw_full_close_is_gone)
     int fd;
     SERVER(NULL);
 
-    fd = upgrade(&s, "/raw/echo", &b);
+    fd = upgrade(s, "/raw/echo", &b);
     CHECK(send_text(fd, "bytes", 5));
     close(fd);
-    CHECK(wait_until(&s.gone, 1));
-    CHECK(s.raw_bytes == 5 && s.raw_eof == 0);
+    CHECK(wait_until(&s->gone, 1));
+    CHECK(s->raw_bytes == 5 && s->raw_eof == 0);
 }
 
 /* The handler pauses after each piece and resumes every 20 ms: all must arrive, and none before its
@@ -830,12 +839,12 @@ TEST(raw_pause_holds_the_sender_back)
     uint64_t start = time_mono();
     SERVER(NULL);
 
-    fd = upgrade(&s, "/raw/paused", &b);
+    fd = upgrade(s, "/raw/paused", &b);
     CHECK(send_text(fd, data, SENT));
     CHECK(time_mono() - start > 400 * USEC_PER_MSEC);
     shutdown(fd, SHUT_WR);
     CHECK(read_all(fd, &b));
-    CHECK(s.raw_bytes == SENT && s.raw_eof == 1);
+    CHECK(s->raw_bytes == SENT && s->raw_eof == 1);
 }
 
 TEST(raw_flood_is_exact_and_bounded)
@@ -844,12 +853,12 @@ TEST(raw_flood_is_exact_and_bounded)
     _cleanup_close_ int fd = -1;
     SERVER(NULL);
 
-    fd = upgrade(&s, "/raw/flood", &b);
+    fd = upgrade(s, "/raw/flood", &b);
     CHECK(fd >= 0);
     usleep(50000);
     CHECK(read_all(fd, &b));
     CHECK(is_flood(buf_data(&b), b.len));
-    CHECK(s.pending_max > 0 && s.pending_max < (256 << 10) + 2 * PIECE);
+    CHECK(s->pending_max > 0 && s->pending_max < (256 << 10) + 2 * PIECE);
 }
 
 /* -- time, limits, credentials -- */
@@ -870,7 +879,7 @@ TEST(timeouts)
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
-        _cleanup_close_ int fd = dial(&s);
+        _cleanup_close_ int fd = dial(s);
         uint64_t start = time_mono();
 
         CHECK(send_text(fd, cases[i].text, strlen(cases[i].text)));
@@ -889,7 +898,7 @@ TEST(slow_head_is_cut)
     int sent = 0;
     SERVER(&config);
 
-    fd = dial(&s);
+    fd = dial(s);
     while (sent < 100 && send(fd, "G", 1, MSG_NOSIGNAL) == 1) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
 
@@ -906,9 +915,9 @@ TEST(write_stall_is_cut)
     _cleanup_close_ int fd = -1;
     SERVER(&config);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(send_text(fd, REQ("GET /stream") "\r\n", strlen(REQ("GET /stream") "\r\n")));
-    CHECK(wait_until(&s.gone, 1));
+    CHECK(wait_until(&s->gone, 1));
 }
 
 TEST(connection_limit)
@@ -919,18 +928,18 @@ TEST(connection_limit)
     SERVER(&config);
 
     for (int i = 0; i < 3; i++) {
-        fds[i] = dial(&s);
+        fds[i] = dial(s);
         CHECK(send_text(fds[i], REQ("GET /never") "\r\n", strlen(REQ("GET /never") "\r\n")));
     }
-    CHECK(wait_until(&s.requests, 3));
-    CHECK(exchange(&s, REQ("GET /hello") "\r\n", &b));
+    CHECK(wait_until(&s->requests, 3));
+    CHECK(exchange(s, REQ("GET /hello") "\r\n", &b));
     CHECK(strncmp(buf_data(&b), "HTTP/1.1 429 ", 13) == 0 &&
           strstr(buf_data(&b), "\"code\":\"limit\""));
     for (int i = 0; i < 3; i++)
         close(fds[i]);
-    CHECK(wait_until(&s.gone, 3));
+    CHECK(wait_until(&s->gone, 3));
     buf_clear(&b);
-    CHECK(exchange(&s, REQ("GET /hello") "\r\n", &b));
+    CHECK(exchange(s, REQ("GET /hello") "\r\n", &b));
     CHECK(strncmp(buf_data(&b), "HTTP/1.1 200 ", 13) == 0);
 }
 
@@ -941,9 +950,9 @@ TEST(out_of_descriptors)
     int fd, fill[64], n = 0;
     SERVER(NULL);
 
-    fd = dial(&s);
+    fd = dial(s);
     CHECK(fd >= 0 && getrlimit(RLIMIT_NOFILE, &old) == 0);
-    CHECK(exchange(&s, REQ("GET /hello") "\r\n", &b)); /* fd is accepted by now */
+    CHECK(exchange(s, REQ("GET /hello") "\r\n", &b)); /* fd is accepted by now */
     buf_clear(&b);
     close(fd);
     usleep(20000);
@@ -952,7 +961,7 @@ TEST(out_of_descriptors)
     CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
     while (n < 64 && (fill[n] = dup(fd)) >= 0)
         n++;
-    CHECK(connect(fd, (struct sockaddr *)&s.addr, s.addr_len) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&s->addr, s->addr_len) == 0);
     CHECK(read_all(fd, &b));
     setrlimit(RLIMIT_NOFILE, &old);
     close(fd);
@@ -960,7 +969,7 @@ TEST(out_of_descriptors)
         close(fill[--n]);
     CHECK(strncmp(buf_data(&b), "HTTP/1.1 429 ", 13) == 0 && strstr(buf_data(&b), "descriptors"));
     buf_clear(&b);
-    CHECK(exchange(&s, REQ("GET /hello") "\r\n", &b) && strstr(buf_data(&b), "200 OK"));
+    CHECK(exchange(s, REQ("GET /hello") "\r\n", &b) && strstr(buf_data(&b), "200 OK"));
 }
 
 TEST(another_user_is_refused)
@@ -977,14 +986,14 @@ TEST(another_user_is_refused)
 
         if (setuid(12345) < 0)
             _exit(1);
-        if (!exchange(&s, REQ("GET /hello") "\r\n", &b) ||
+        if (!exchange(s, REQ("GET /hello") "\r\n", &b) ||
             strncmp(buf_data(&b), "HTTP/1.1 403 ", 13) != 0)
             _exit(2);
         _exit(strstr(buf_data(&b), "\"code\":\"denied\"") ? 0 : 3);
     }
     CHECK(waitpid(pid, &status, 0) == pid);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(s.requests == 0);
+    CHECK(s->requests == 0);
 }
 
 TEST(many_connections_at_once)
@@ -994,7 +1003,7 @@ TEST(many_connections_at_once)
     SERVER(NULL);
 
     for (int i = 0; i < N; i++)
-        fds[i] = dial(&s);
+        fds[i] = dial(s);
     for (int round = 0; round < 20; round++)
         for (int i = 0; i < N; i++)
             CHECK(send_text(fds[i], REQ("GET /hello") "\r\n", strlen(REQ("GET /hello") "\r\n")));
@@ -1007,5 +1016,5 @@ TEST(many_connections_at_once)
                                    "5\r\n\r\nhello"));
         close(fds[i]);
     }
-    CHECK(s.requests == N * 20);
+    CHECK(s->requests == N * 20);
 }
