@@ -178,7 +178,7 @@ static int empty_folder(int at, const char *name, struct err *err)
     return r;
 }
 
-int rmtree(int at, const char *name, struct err *err)
+static int remove_name(int at, const char *name, struct err *err)
 {
     int r;
 
@@ -192,4 +192,21 @@ int rmtree(int at, const char *name, struct err *err)
     if (unlinkat(at, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         return err_sys(err, errno, "remove folder '%s'", name);
     return 0;
+}
+
+int rmtree(int at, const char *path, struct err *err)
+{
+    const char *slash = strrchr(path, '/');
+    _cleanup_free_ char *parent = NULL;
+    _cleanup_close_ int fd = -1;
+
+    if (!slash)
+        return remove_name(at, path, err);
+    parent = xstrndup(path, MAX((size_t)(slash - path), 1));
+    fd = openat(at, parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0)
+        return err_sys(err, errno, "open folder '%s'", parent);
+    return remove_name(fd, slash + 1, err);
 }

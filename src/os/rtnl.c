@@ -145,7 +145,7 @@ int rtnl_add_address(int sock, const char *name, uint32_t address, uint8_t prefi
     struct ifaddrmsg msg = {.ifa_family = AF_INET, .ifa_prefixlen = prefix};
     uint32_t net = htonl(address);
     struct request q;
-    int index, r = link_index(name, &index, err);
+    int index = 0, r = link_index(name, &index, err);
 
     if (r < 0)
         return r;
@@ -168,7 +168,7 @@ int rtnl_add_default_route(int sock, const char *name, uint32_t gateway, struct 
         .rtm_type = RTN_UNICAST,
     };
     struct request q;
-    int index, r = link_index(name, &index, err);
+    int index = 0, r = link_index(name, &index, err);
 
     if (r < 0)
         return r;

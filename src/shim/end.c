@@ -145,6 +145,7 @@ void exec_on_main(struct source *src, uint32_t events _unused_)
 
     if (x->state == EXEC_STARTING) /* first its status line must say whether it ever ran */
         return;
+    stop_if_init_dies(s);
     r = pidfd_reap(src->fd, false, &x->wait_status, &x->usage);
     if (r == 0)
         return;

@@ -121,6 +121,7 @@ static void tell_failed(struct shim *s, const struct err *err)
     shim_put_err(&w, err);
     if (shim_finish(&w, NULL) >= 0)
         fd_send(SHIM_FD_CONTROL, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
+    peer_hang_up(SHIM_FD_CONTROL);
     shim_writer_done(&w);
 }
 

@@ -108,7 +108,18 @@ static void flush(struct peer *p)
     source_set(p->shim, &p->src, EPOLLIN);
 }
 
-void peers_flush(struct shim *s, uint64_t usec)
+void peer_hang_up(int fd)
+{
+    char byte;
+
+    /* A unix socket that is closed with unread data resets its peer, and what we sent last is lost
+     * to it: take in nothing more, and empty what is there. */
+    shutdown(fd, SHUT_RD);
+    while (recv(fd, &byte, 1, MSG_DONTWAIT) > 0)
+        ;
+}
+
+void peers_finish(struct shim *s, uint64_t usec)
 {
     struct deadline by = deadline_in(usec);
 
@@ -119,6 +130,7 @@ void peers_flush(struct shim *s, uint64_t usec)
             if (poll(&fd, 1, deadline_ms(&by)) > 0)
                 flush(p);
         }
+        peer_hang_up(p->src.fd);
     }
 }
 

@@ -1,8 +1,9 @@
 /*
- * The root file system. A scaffold (a small tmpfs stacked on the host's root, seen by nobody else)
- * holds the layers under short names, as overlayfs must find them attached in our own mount
- * namespace; the names `lower` and `data/…` are all that the mount table inside will ever show.
- * After the pivot the scaffold goes with the old root: overlayfs keeps its own hold on the layers.
+ * The root file system. A scaffold (a small tmpfs over the sandbox's data folder, in our mount
+ * namespace only) holds the layers under short names, as overlayfs must find them attached in our
+ * own mount namespace; the names `lower` and `data/…` are all that the mount table inside will ever
+ * show. After the pivot the scaffold goes with the old root: overlayfs keeps its own hold on the
+ * layers.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -10,13 +11,13 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
+#include "base/fd.h"
 #include "os/mount.h"
 #include "os/overlay.h"
 #include "shim/place.h"
 #include "shim/setup.h"
 
-enum { TMPFS_BYTES_PER_INODE = 4096, TMPFS_INODES_MIN = 1024 };
+enum { TMPFS_BYTES_PER_INODE = 4096, TMPFS_INODES_MIN = 1024, MOUNTINFO_MAX = 1 << 20 };
 
 int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, struct err *err)
 {
@@ -35,7 +36,11 @@ int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, 
     return place_mount(root_fd, path, PLACE_FOLDER, fd, err);
 }
 
-/* Stands in the scaffold afterwards, with the layers attached. */
+/*
+ * Stands in the scaffold afterwards, with the layers attached. /usr, because every machine has it,
+ * it is open to all, and its copy is among the layers by now. Not "/": umount2() of the old root
+ * would take what is stacked on it instead.
+ */
 static int build_scaffold(const struct layers *layers, int *ret, struct err *err)
 {
     static const char *const options[] = {"size=64k", "mode=0700", NULL};
@@ -45,7 +50,7 @@ static int build_scaffold(const struct layers *layers, int *ret, struct err *err
 
     r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
     if (r >= 0)
-        r = mount_attach(fd, AT_FDCWD, "/", err);
+        r = mount_attach(fd, AT_FDCWD, "/usr", err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
         r = place_mkdir(fd, folders[i], 0755, err);
     if (r >= 0 && fchdir(fd) < 0)
@@ -126,6 +131,30 @@ static int mount_wanted(const struct plan *plan, const struct layers *layers, in
     return 0;
 }
 
+/*
+ * The proof that the host is out of reach: a root that is still stacked on ours would be the one
+ * that setns() enters. Every mount that can be reached is listed, and just one may be at "/".
+ */
+static int check_root(struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r, roots = 0;
+
+    r = file_read(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &text, NULL, err);
+    if (r < 0)
+        return r;
+    for (char *p = text, *line; (line = strsep(&p, "\n"));) {
+        char *field = NULL;
+
+        for (int i = 0; i < 5; i++) /* id, parent, device, root, mount point */
+            field = strsep(&line, " ");
+        roots += field && STREQ(field, "/");
+    }
+    if (roots != 1)
+        return err_set(err, ERR_SYSTEM, "%d mounts at '/' of the sandbox: refused", roots);
+    return 0;
+}
+
 int setup_root(const struct plan *plan, struct layers *layers, struct err *err)
 {
     _cleanup_close_ int scaffold = -1, root_fd = -1;
@@ -150,5 +179,7 @@ int setup_root(const struct plan *plan, struct layers *layers, struct err *err)
         r = mount_wanted(plan, layers, root_fd, err);
     if (r >= 0)
         r = mount_pivot(root_fd, err);
+    if (r >= 0)
+        r = check_root(err);
     return r;
 }

@@ -165,7 +165,9 @@ int peer_add(struct shim *s, int fd, struct err *err); /* takes the fd; greets *
 void peer_send(struct peer *p, struct shim_writer *w, int fd);
 void peer_result(struct peer *p, uint64_t seq, const struct err *err);
 void peers_broadcast(struct shim *s, struct shim_writer *w);
-void peers_flush(struct shim *s, uint64_t usec); /* waits for slow ones: before the end */
+/* Before the end: waits for slow readers, then lets all of them read in peace. */
+void peers_finish(struct shim *s, uint64_t usec);
+void peer_hang_up(int fd);
 void peer_free(struct peer *p);
 
 /* commands.c: one message of a peer that has said HELLO. */
@@ -212,6 +214,7 @@ void exec_fail_start(struct exec *x, const struct err *err);
 void stop_begin(struct shim *s, uint64_t grace_usec);
 void stop_advance(struct shim *s); /* whatever can be done now towards the end */
 void stop_on_init(struct source *src, uint32_t events);
+void stop_if_init_dies(struct shim *s); /* before a death is judged */
 
 /* timers.c */
 void timers_arm(struct shim *s);

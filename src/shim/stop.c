@@ -4,7 +4,7 @@
  * pid namespace. The sandbox is over when pid 1 is reaped and every exec has its end record.
  */
 #include <signal.h>
-#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -55,7 +55,7 @@ static void finish(struct shim *s)
         log_warn("sandbox %s: %s; the daemon removes it later", s->plan.sandbox_id, err.msg);
     shim_begin(&w, SHIM_STOPPED, 0);
     peers_broadcast(s, &w);
-    peers_flush(s, FLUSH_WAIT_SEC * USEC_PER_SEC);
+    peers_finish(s, FLUSH_WAIT_SEC * USEC_PER_SEC);
     s->over = true;
 }
 
@@ -69,6 +69,20 @@ void stop_advance(struct shim *s)
         finish(s);
 }
 
+/*
+ * Pid 1 cannot be reaped before everything in its namespace is, so the commands' deaths are seen
+ * first. Its socket, though, is closed before the kernel kills them.
+ */
+void stop_if_init_dies(struct shim *s)
+{
+    char byte;
+
+    if (s->state == SHIM_STOPPING || recv(s->init_sock, &byte, 1, MSG_DONTWAIT) != 0)
+        return;
+    log_warn("sandbox %s: pid 1 has died; all in it ends", s->plan.sandbox_id);
+    stop_begin(s, 0);
+}
+
 void stop_on_init(struct source *src, uint32_t events _unused_)
 {
     struct shim *s = container_of(src, struct shim, init);
@@ -78,8 +92,5 @@ void stop_on_init(struct source *src, uint32_t events _unused_)
     source_close(s, src);
     s->init_gone = true;
     s->kill_sent = true;
-    if (s->state != SHIM_STOPPING) {
-        log_warn("sandbox %s: pid 1 has died; all in it ends", s->plan.sandbox_id);
-        stop_begin(s, 0);
-    }
+    stop_if_init_dies(s);
 }

@@ -1,0 +1,280 @@
+/*
+ * Work that must be done from inside the sandbox but is not a command of it: dialling a port,
+ * copying files. A job is a forked helper that enters only the namespaces that it needs (never the
+ * pid namespace, so nothing inside sees it), becomes the sandbox's user where files are concerned,
+ * gives up every privilege, does its one thing and sends back one message. That message is taken
+ * apart and written anew here: the helper has read hostile bytes by then, and no word from inside
+ * is passed on unread.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/xalloc.h"
+#include "os/caps.h"
+#include "os/ns.h"
+#include "os/pidfd.h"
+#include "shim/copy.h"
+#include "shim/identity.h"
+#include "shim/shim.h"
+
+enum { JOBS_MAX = 64, JOB_FD_SOCK = 3, JOB_FD_ARG = 4, DIAL_TIMEOUT_SEC = 10 };
+
+struct job_spec {
+    int namespaces;
+    bool as_user;
+    int fd; /* the tar stream, or -1 */
+    const char *path;
+    uint16_t port;
+    int (*run)(const struct job_spec *spec, struct copy_stats *stats, int *ret_fd, struct err *err);
+};
+
+struct job {
+    struct job *next;
+    struct shim *shim;
+    struct source src; /* the helper's one message */
+    int pidfd;
+    struct peer *peer; /* NULL when it has gone */
+    uint64_t seq;
+};
+
+/* ---- in the helper ---- */
+
+static int run_dial(const struct job_spec *spec, struct copy_stats *stats _unused_, int *ret_fd,
+                    struct err *err)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(spec->port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return err_sys(err, errno, "make a socket inside");
+    *ret_fd = fd;
+    alarm(DIAL_TIMEOUT_SEC); /* a full backlog would hold us for minutes */
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0) {
+        if (errno != ECONNREFUSED)
+            return err_sys(err, errno, "connect to port %u inside", spec->port);
+        err_set(err, ERR_NOT_FOUND, "nothing listens on port %u inside the sandbox", spec->port);
+        return err_hint(err, "The service must listen on 127.0.0.1 or 0.0.0.0.");
+    }
+    alarm(0);
+    return 0;
+}
+
+static int run_copy_out(const struct job_spec *spec, struct copy_stats *stats, int *ret_fd _unused_,
+                        struct err *err)
+{
+    return copy_out(spec->path, spec->fd, stats, err);
+}
+
+static int run_copy_in(const struct job_spec *spec, struct copy_stats *stats, int *ret_fd _unused_,
+                       struct err *err)
+{
+    return copy_in(spec->path, spec->fd, stats, err);
+}
+
+static int enter(const struct shim *s, const struct job_spec *spec, struct err *err)
+{
+    int r;
+
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return err_sys(err, errno, "hide the helper");
+    r = ns_enter(s->init.fd, spec->namespaces, err);
+    if (r >= 0 && spec->as_user)
+        return identity_become(&s->plan, s->plan.user, NULL, err);
+    if (r >= 0)
+        r = caps_bound(CAPS_NONE, err);
+    return r < 0 ? r : caps_set(CAPS_NONE, err);
+}
+
+static void put_stat(struct shim_writer *w, const char *name, uint64_t value)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%s=%llu", name, (unsigned long long)value);
+    shim_put_str(w, SHIM_TAG_STAT, text);
+}
+
+_noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec *spec)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct copy_stats stats = {0};
+    struct shim_writer w;
+    int fd = -1, r;
+
+    umask(022);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGALRM, SIG_DFL);
+    r = enter(s, spec, &err);
+    /* The helper holds copies of all that the shim holds: journals, peers, the plan. */
+    if (r >= 0 && (dup3(sock, JOB_FD_SOCK, O_CLOEXEC) < 0 ||
+                   (spec->fd >= 0 && dup3(spec->fd, JOB_FD_ARG, O_CLOEXEC) < 0)))
+        r = err_sys(&err, errno, "arrange descriptors");
+    if (r >= 0) {
+        syscall(SYS_close_range, spec->fd >= 0 ? JOB_FD_ARG + 1U : JOB_FD_SOCK + 1U, ~0U, 0);
+        sock = JOB_FD_SOCK;
+        spec->fd = spec->fd >= 0 ? JOB_FD_ARG : -1;
+        r = spec->run(spec, &stats, &fd, &err);
+    }
+    shim_begin(&w, SHIM_RESULT, 0);
+    if (r < 0)
+        shim_put_err(&w, &err);
+    put_stat(&w, "entries", stats.entries);
+    put_stat(&w, "bytes", stats.bytes);
+    put_stat(&w, "skipped", stats.skipped);
+    if (shim_finish(&w, NULL) >= 0)
+        fd_send(sock, buf_data(&w.buf), w.buf.len, &fd, r >= 0 && fd >= 0, 0);
+    _exit(0);
+}
+
+/* ---- in the shim ---- */
+
+static void job_free(struct job *j)
+{
+    struct job **at = &j->shim->jobs;
+
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    source_close(j->shim, &j->src);
+    if (j->pidfd >= 0) {
+        pidfd_signal(j->pidfd, SIGKILL); /* it has nothing left to say */
+        pidfd_reap(j->pidfd, true, NULL, NULL);
+        fd_close(j->pidfd);
+    }
+    free(j);
+}
+
+/* Numbers only, and only those we know. */
+static void pass_stats(struct shim_writer *w, const void *packet, size_t len)
+{
+    static const char *const known[] = {"entries", "bytes", "skipped"};
+    struct shim_reader r;
+    struct shim_value v;
+
+    if (shim_read(&r, packet, len, NULL) < 0)
+        return;
+    while (shim_next(&r, &v, NULL) > 0)
+        for (size_t i = 0; v.tag == SHIM_TAG_STAT && i < ARRAY_SIZE(known); i++) {
+            size_t n = strlen(known[i]);
+
+            if (strncmp(v.data, known[i], n) == 0 && v.data[n] == '=')
+                put_stat(w, known[i], strtoull(v.data + n + 1, NULL, 10));
+        }
+}
+
+static void job_on_message(struct source *src, uint32_t events _unused_)
+{
+    struct job *j = container_of(src, struct job, src);
+    _cleanup_err_ struct err err = ERR_INIT;
+    char packet[4096];
+    struct shim_writer w;
+    size_t n_fds = 1;
+    int fd = -1;
+    ssize_t n;
+
+    n = fd_recv(j->src.fd, packet, sizeof(packet), &fd, &n_fds, MSG_DONTWAIT);
+    if (n == -EAGAIN)
+        return;
+    if (n <= 0)
+        err_set(&err, ERR_ENGINE, "the helper inside the sandbox ended without an answer");
+    else
+        shim_read_err(packet, (size_t)n, &err);
+    if (j->peer) {
+        shim_begin(&w, SHIM_RESULT, j->seq);
+        if (err.code)
+            shim_put_err(&w, &err);
+        if (n > 0)
+            pass_stats(&w, packet, (size_t)n);
+        peer_send(j->peer, &w, n_fds && n > 0 ? fd : -1);
+    }
+    job_free(j);
+}
+
+static int job_start(struct peer *p, uint64_t seq, struct job_spec *spec, struct err *err)
+{
+    struct shim *s = p->shim;
+    struct job *j;
+    size_t live = 0;
+    int pair[2], r;
+    pid_t pid;
+
+    for (j = s->jobs; j; j = j->next)
+        live++;
+    if (live >= JOBS_MAX)
+        return err_set(err, ERR_LIMIT, "%d copies and dials are under way in this sandbox already",
+                       JOBS_MAX);
+    if (s->state != SHIM_RUNNING)
+        return err_set(err, ERR_CONFLICT, "the sandbox is not running");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    j = xnew0(struct job);
+    *j = (struct job){
+        .next = s->jobs, .shim = s, .src = {.fd = -1}, .pidfd = -1, .peer = p, .seq = seq};
+    s->jobs = j;
+    pid = ns_clone(0, -1, &j->pidfd);
+    if (pid == 0)
+        job_main(s, pair[1], spec);
+    fd_close(pair[1]);
+    r = pid < 0 ? err_sys(err, -pid, "start a helper")
+                : source_add(s, &j->src, pair[0], EPOLLIN, job_on_message, err);
+    if (r < 0) {
+        if (j->src.fd < 0)
+            fd_close(pair[0]);
+        job_free(j);
+    }
+    return r;
+}
+
+int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
+{
+    struct job_spec spec = {.namespaces = CLONE_NEWUSER | CLONE_NEWNET,
+                            .fd = -1,
+                            .run = run_dial,
+                            .port = (uint16_t)port};
+
+    if (port < 1 || port > UINT16_MAX)
+        return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
+                       (unsigned long long)port);
+    return job_start(p, seq, &spec, err);
+}
+
+int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err)
+{
+    struct job_spec spec = {
+        .namespaces = CLONE_NEWUSER | CLONE_NEWNS,
+        .as_user = true,
+        .fd = fd,
+        .path = path,
+        .run = into ? run_copy_in : run_copy_out,
+    };
+
+    if (!path || path[0] != '/')
+        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", path ? path : "");
+    if (fd < 0)
+        return err_set(err, ERR_INVALID, "no stream came with the request");
+    return job_start(p, seq, &spec, err);
+}
+
+void jobs_forget(struct shim *s, const struct peer *p)
+{
+    for (struct job *j = s->jobs; j; j = j->next)
+        if (j->peer == p)
+            j->peer = NULL;
+}
+
+void jobs_end(struct shim *s)
+{
+    while (s->jobs)
+        job_free(s->jobs);
+}

@@ -1,0 +1,645 @@
+/*
+ * The shim on the real kernel: each test builds a sandbox, runs commands in it, and checks what
+ * they saw, what was recorded, and that nothing is left.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+#include "os/pidfd.h"
+#include "shim-box.h"
+#include "tap.h"
+
+#define UP(b)                                                                                      \
+    do {                                                                                           \
+        if (box_unavailable())                                                                     \
+            SKIP(box_unavailable());                                                               \
+        box_init(&(b));                                                                            \
+        if (box_up(&(b)) < 0)                                                                      \
+            printf("# start: %s\n", (b).err.msg);                                                  \
+        CHECK((b).err.code == ERR_NONE);                                                           \
+    } while (0)
+
+static void stop(struct box *b)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct shim_writer w;
+    size_t len;
+
+    box_begin(b, &w, SHIM_STOP, NULL);
+    shim_put_u64(&w, SHIM_TAG_GRACE, 100000);
+    box_send(b, &w);
+    box_expect(b, SHIM_STOPPED, packet, &len, NULL);
+    box_wait(b);
+}
+
+/* Runs and expects that exact stdout. */
+#define SAYS(b, id, script, text)                                                                  \
+    do {                                                                                           \
+        struct box_result r_;                                                                      \
+        box_run(&(b), id, script, &r_);                                                            \
+        if (r_.start.code || strcmp(r_.out, text) != 0)                                            \
+            printf("# '%s' said '%s' / '%s' %s\n", script, r_.out, r_.err,                         \
+                   r_.start.msg ? r_.start.msg : "");                                              \
+        CHECK(r_.ended &&strcmp(r_.out, text) == 0);                                               \
+        box_result_done(&r_);                                                                      \
+    } while (0)
+
+TEST(streams_and_status)
+{
+    struct box_result r;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    box_run(&b, "a1", "echo out; echo err >&2; exit 7", &r);
+    CHECK(r.ended);
+    CHECK_STR(r.out, "out\n");
+    CHECK_STR(r.err, "err\n");
+    CHECK(r.rec.cause == END_EXITED && r.rec.exit_code == 7 && r.rec.signal == 0);
+    CHECK(r.rec.drained && r.rec.stdout_bytes == 4 && r.rec.stderr_bytes == 4);
+    CHECK(r.rec.cpu_usec > 0 && r.rec.memory_peak > 0 && r.rec.memory_limit == b.plan.memory);
+    box_result_done(&r);
+    box_run(&b, "a2", "kill -TERM $$", &r);
+    CHECK(r.rec.cause == END_SIGNALED && r.rec.signal == SIGTERM && r.rec.exit_code == -1);
+    box_result_done(&r);
+    stop(&b);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(who_and_where)
+{
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    SAYS(b, "a1", "id -u; id -g; id -G; pwd; echo $HOME $USER",
+         "1000\n1000\n1000 2000\n/home/agent\n/home/agent agent\n");
+    SAYS(b, "a2",
+         "hostname; grep CapEff /proc/self/status; grep CapBnd /proc/self/status; grep NoNewPrivs "
+         "/proc/self/status",
+         "box\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n");
+    SAYS(b, "a3", "cat /proc/1/comm; ls /proc/self/fd | wc -l", "ripcord-init\n4\n");
+    stop(&b);
+}
+
+TEST(root_inside_has_the_listed_capabilities)
+{
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    box_exec_begin(
+        &b, &w, "a1",
+        "id -u; echo $HOME; grep CapEff /proc/self/status; touch /etc/x && stat -c %u /etc/x");
+    shim_put_str(&w, SHIM_TAG_USER, "root");
+    box_send(&b, &w);
+    box_collect(&b, "a1", &r);
+    /* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT */
+    CHECK_STR(r.out, "0\n/root\nCapEff:\t00000000000405fb\n0\n");
+    box_result_done(&r);
+    stop(&b);
+}
+
+TEST(file_systems)
+{
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    SAYS(b, "a1", "touch /usr/x 2>&1", "touch: cannot touch '/usr/x': Read-only file system\n");
+    SAYS(b, "a2", "touch /home/agent/f /tmp/f /scratch/f /dev/shm/f && echo ok", "ok\n");
+    SAYS(b, "a3", "touch /etc/x /sys/x /dev/x 2>/dev/null; ls /etc/x /sys/x /dev/x 2>/dev/null",
+         "");
+    SAYS(b, "a4", "grep -c -e ripcord -e /tmp/ /proc/self/mountinfo", "0\n");
+    SAYS(b, "a5", "stat -c %U:%a /usr /home/agent /tmp", "root:755\nagent:755\nroot:1777\n");
+    SAYS(b, "a6", "echo x > /proc/sys/kernel/hostname", "");
+    SAYS(b, "a7",
+         "head -c 4 /dev/zero | wc -c; echo x > /dev/null; cat /proc/keys /proc/interrupts | wc -c",
+         "4\n0\n");
+    SAYS(b, "a8", "unshare -U true 2>/dev/null || echo denied", "denied\n");
+    SAYS(b, "a9", "dd if=/dev/zero of=/tmp/big bs=1M count=100 2>/dev/null || echo full", "full\n");
+    stop(&b);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(home_and_root_survive_a_stop)
+{
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    SAYS(b, "a1", "echo kept > f", "");
+    stop(&b);
+    b.sock = fd_close(b.sock);
+    CHECK(box_up(&b) >= 0);
+    SAYS(b, "a2", "cat f", "kept\n");
+    stop(&b);
+}
+
+TEST(start_failures_are_told)
+{
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    box_begin(&b, &w, SHIM_EXEC, "a1");
+    shim_put_str(&w, SHIM_TAG_ARG, "no-such-command");
+    box_send(&b, &w);
+    box_collect(&b, "a1", &r);
+    CHECK(r.start.code == ERR_NOT_FOUND);
+    CHECK_STR(r.start.msg, "command 'no-such-command' not found");
+    CHECK(r.rec.cause == END_START_FAILED && end_record_status(&r.rec) == 127);
+    box_result_done(&r);
+
+    box_begin(&b, &w, SHIM_EXEC, "a2");
+    shim_put_str(&w, SHIM_TAG_ARG, "/etc/passwd");
+    box_send(&b, &w);
+    box_collect(&b, "a2", &r);
+    CHECK(r.start.code == ERR_DENIED && end_record_status(&r.rec) == 126);
+    box_result_done(&r);
+
+    box_exec_begin(&b, &w, "a3", "true");
+    shim_put_str(&w, SHIM_TAG_USER, "nobody-here");
+    box_send(&b, &w);
+    box_collect(&b, "a3", &r);
+    CHECK(r.start.code == ERR_INVALID && end_record_status(&r.rec) == 125);
+    box_result_done(&r);
+
+    /* The leaked-descriptor attack: a working folder through /proc/self/fd. */
+    for (int i = 0; i < 12; i++) {
+        char id[8], cwd[32];
+
+        snprintf(id, sizeof(id), "c%d", i);
+        snprintf(cwd, sizeof(cwd), "/proc/self/fd/%d", i);
+        box_exec_begin(&b, &w, id, "true");
+        shim_put_str(&w, SHIM_TAG_CWD, cwd);
+        box_send(&b, &w);
+        box_collect(&b, id, &r);
+        CHECK(r.rec.cause == END_START_FAILED);
+        box_result_done(&r);
+    }
+    stop(&b);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(timeout_kills_the_whole_tree)
+{
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1",
+                   "setsid sleep 777 & (setsid setsid sleep 777 &); trap '' TERM; sleep 777");
+    shim_put_u64(&w, SHIM_TAG_TIMEOUT, 300000);
+    box_send(&b, &w);
+    box_collect(&b, "a1", &r);
+    CHECK(r.rec.cause == END_TIMEOUT && r.rec.signal == SIGKILL);
+    CHECK(r.rec.wall_usec >= 300000 && r.rec.wall_usec < 2000000);
+    box_result_done(&r);
+    SAYS(b, "a2", "pgrep sleep | wc -l", "0\n");
+
+    box_exec_begin(&b, &w, "a3", "echo a; sleep 0.2; echo b; sleep 777");
+    shim_put_u64(&w, SHIM_TAG_IDLE_TIMEOUT, 300000);
+    box_send(&b, &w);
+    box_collect(&b, "a3", &r);
+    CHECK(r.rec.cause == END_IDLE_TIMEOUT && r.rec.wall_usec >= 500000);
+    CHECK_STR(r.out, "a\nb\n");
+    box_result_done(&r);
+    stop(&b);
+}
+
+TEST(oom_is_told_from_the_counter)
+{
+    struct box_result r;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    if (box_unavailable())
+        SKIP(box_unavailable());
+    box_init(&b);
+    b.plan.memory = 32 << 20;
+    CHECK(box_up(&b) >= 0);
+    if (b.unenforced & PLAN_LIMIT_MEMORY) {
+        stop(&b);
+        SKIP("no memory limit here");
+    }
+    box_run(&b, "a1", "exec head -c 200M /dev/zero | exec tail", &r); /* tail keeps it all */
+    CHECK(r.rec.oom_kills >= 1);
+    box_result_done(&r);
+    box_run(&b, "a2", "exec tail /dev/zero", &r);
+    CHECK(r.rec.cause == END_OOM && r.rec.signal == SIGKILL && r.rec.oom_kills == 1);
+    CHECK(r.rec.memory_limit == b.plan.memory && r.rec.memory_peak > b.plan.memory / 2);
+    box_result_done(&r);
+    box_run(&b, "a3", "kill -KILL $$", &r);
+    CHECK(r.rec.cause == END_SIGNALED && r.rec.signal == SIGKILL);
+    box_result_done(&r);
+    stop(&b);
+}
+
+TEST(pids_limit)
+{
+    struct box_result r;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    box_run(&b, "a1", "for i in $(seq 200); do sleep 5 & done; exit 0", &r);
+    CHECK(r.ended && r.rec.pids_denied > 0 && r.rec.cause == END_PIDS_LIMIT);
+    box_result_done(&r);
+    stop(&b);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(kill_and_signal)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1", "trap 'echo usr; exit 3' USR1; while :; do sleep 0.01; done");
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    usleep(100000);
+    box_begin(&b, &w, SHIM_SIGNAL, "a1");
+    shim_put_u64(&w, SHIM_TAG_SIGNAL, SIGUSR1);
+    box_send(&b, &w);
+    box_collect(&b, "a1", &r);
+    CHECK_STR(r.out, "usr\n");
+    CHECK(r.rec.cause == END_EXITED && r.rec.exit_code == 3);
+    box_result_done(&r);
+
+    box_exec_begin(&b, &w, "a2", "sleep 777 & sleep 777");
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    box_begin(&b, &w, SHIM_KILL, "a2");
+    box_send(&b, &w);
+    box_collect(&b, "a2", &r);
+    CHECK(r.rec.cause == END_KILLED && r.rec.drained);
+    box_result_done(&r);
+
+    box_begin(&b, &w, SHIM_KILL, "nothere");
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_RESULT, packet, &len, NULL));
+    CHECK(shim_read_err(packet, len, NULL) == -ERR_NOT_FOUND);
+    stop(&b);
+}
+
+TEST(daemonised_child)
+{
+    struct box_result r;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    box_run(&b, "a1", "(sleep 777; echo late) & echo main", &r);
+    CHECK(r.rec.cause == END_EXITED && r.rec.exit_code == 0 && !r.rec.drained);
+    CHECK(r.rec.wall_usec < 4000000);
+    CHECK_STR(r.out, "main\n");
+    box_result_done(&r);
+    SAYS(b, "a2", "pgrep -x sleep | wc -l", "1\n");
+    stop(&b);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(stdin_and_half_close)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+    int fd;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1", "cat; echo done");
+    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_STDIN);
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, &fd));
+    CHECK(fd >= 0 && write(fd, "hi\n", 3) == 3);
+    close(fd);
+    box_collect(&b, "a1", &r);
+    CHECK_STR(r.out, "hi\ndone\n");
+    box_result_done(&r);
+    SAYS(b, "a2", "cat; echo empty", "empty\n");
+    stop(&b);
+}
+
+TEST(terminal)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+    int fd;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1",
+                   "test -t 0 && test -t 1 && test -t 2 && tty; stat -c %U $(tty); stty size; read "
+                   "x; stty size; echo got $x");
+    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_TTY | SHIM_EXEC_STDIN);
+    shim_put_u64(&w, SHIM_TAG_ROWS, 30);
+    shim_put_u64(&w, SHIM_TAG_COLS, 90);
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, &fd));
+    usleep(200000);
+    box_begin(&b, &w, SHIM_RESIZE, "a1");
+    shim_put_u64(&w, SHIM_TAG_ROWS, 40);
+    shim_put_u64(&w, SHIM_TAG_COLS, 100);
+    box_send(&b, &w);
+    usleep(50000);
+    CHECK(fd >= 0 && write(fd, "word\n", 5) == 5);
+    close(fd);
+    box_collect(&b, "a1", &r);
+    CHECK_STR(r.out, "/dev/pts/0\r\nagent\r\n30 90\r\nword\r\n40 100\r\ngot word\r\n");
+    box_result_done(&r);
+    stop(&b);
+}
+
+TEST(large_output_is_exact)
+{
+    struct box_result r;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    box_run(&b, "a1", "seq 1000000 1 5000000; exit 0", &r); /* 32 MB: three segments */
+    CHECK(r.rec.stdout_bytes == 4000001 * 8 && r.out_len == r.rec.stdout_bytes);
+    for (unsigned i = 0; i < 4000001; i += 997) {
+        char want[16];
+
+        snprintf(want, sizeof(want), "%07u\n", 1000000 + i);
+        CHECK(memcmp(r.out + (size_t)i * 8, want, 8) == 0);
+    }
+    box_result_done(&r);
+    stop(&b);
+}
+
+TEST(budget_drops_the_oldest_with_nobody_attached)
+{
+    struct box_result r;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    if (box_unavailable())
+        SKIP(box_unavailable());
+    box_init(&b);
+    b.plan.journal_budget = 20 << 20;
+    CHECK(box_up(&b) >= 0);
+    box_run(&b, "a1", "head -c 100M /dev/zero", &r);
+    CHECK(r.rec.exit_code == 0 && r.rec.stdout_bytes == 100 << 20);
+    CHECK(r.rec.stdout_dropped >= 80 << 20 && r.rec.stdout_dropped % (16 << 20) == 0);
+    box_result_done(&r);
+    stop(&b);
+}
+
+/* What one OUTPUT says of stdout. */
+static uint64_t offset_of(const char *packet, size_t len)
+{
+    struct shim_reader r;
+    struct shim_value v;
+    uint64_t at = 0;
+
+    if (shim_read(&r, packet, len, NULL) < 0)
+        return 0;
+    while (shim_next(&r, &v, NULL) > 0)
+        if (v.tag == SHIM_TAG_STDOUT)
+            at = v.u64;
+    return at;
+}
+
+TEST(attached_reader_holds_the_writer_up)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+    uint64_t at = 0;
+    int type;
+
+    if (box_unavailable())
+        SKIP(box_unavailable());
+    box_init(&b);
+    b.plan.journal_budget = 20 << 20;
+    CHECK(box_up(&b) >= 0);
+    box_exec_begin(&b, &w, "a1", "head -c 100M /dev/zero");
+    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_ATTACH);
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_OUTPUT, packet, &len, NULL));
+    usleep(500000); /* it could have written all of it by now */
+    while ((type = box_recv(&b, packet, &len, NULL)) == SHIM_OUTPUT || at == 0) {
+        CHECK(offset_of(packet, len) <= at + (22 << 20));
+        at = offset_of(packet, len);
+        box_begin(&b, &w, SHIM_ACK, "a1");
+        shim_put_u64(&w, SHIM_TAG_STDOUT, at);
+        box_send(&b, &w);
+        if (at == 100 << 20)
+            break;
+        if (at == 0) /* the first was read above */
+            break;
+    }
+    stop(&b);
+}
+
+TEST(pause_and_resume)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1", "for i in 1 2 3 4 5; do echo $i; sleep 0.05; done");
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    box_begin(&b, &w, SHIM_PAUSE, NULL);
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_RESULT, packet, &len, NULL));
+    CHECK(shim_read_err(packet, len, NULL) == 0);
+    usleep(500000);
+    box_exec_begin(&b, &w, "a2", "true");
+    box_send(&b, &w);
+    box_collect(&b, "a2", &r);
+    CHECK(r.start.code == ERR_CONFLICT);
+    box_result_done(&r);
+    box_begin(&b, &w, SHIM_RESUME, NULL);
+    box_send(&b, &w);
+    box_collect(&b, "a1", &r);
+    CHECK_STR(r.out, "1\n2\n3\n4\n5\n");
+    CHECK(r.rec.wall_usec >= 500000);
+    box_result_done(&r);
+    stop(&b);
+}
+
+TEST(stop_ends_execs_with_a_grace)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.01; done");
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    box_exec_begin(&b, &w, "a2", "trap '' TERM; while :; do sleep 0.01; done");
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    usleep(100000);
+    box_begin(&b, &w, SHIM_STOP, NULL);
+    shim_put_u64(&w, SHIM_TAG_GRACE, 300000);
+    box_send(&b, &w);
+    box_collect(&b, "a1", &r);
+    CHECK_STR(r.out, "bye\n");
+    CHECK(r.rec.cause == END_SANDBOX_STOPPED && r.rec.exit_code == 0);
+    box_result_done(&r);
+    box_collect(&b, "a2", &r);
+    CHECK(r.rec.cause == END_SANDBOX_STOPPED && r.rec.signal == SIGKILL);
+    box_result_done(&r);
+    CHECK(box_expect(&b, SHIM_STOPPED, packet, &len, NULL));
+    CHECK(box_wait(&b) == 0);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(ephemeral_goes_by_itself)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct box_result r;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+
+    if (box_unavailable())
+        SKIP(box_unavailable());
+    box_init(&b);
+    b.plan.ephemeral = true;
+    CHECK(box_up(&b) >= 0);
+    box_run(&b, "a1", "sleep 777 & echo hi; exit 5", &r);
+    CHECK_STR(r.out, "hi\n");
+    CHECK(r.rec.cause == END_EXITED && r.rec.exit_code == 5 && r.rec.drained);
+    CHECK(r.rec.wall_usec < 1000000);
+    box_result_done(&r);
+    CHECK(box_expect(&b, SHIM_STOPPED, packet, &len, NULL));
+    CHECK(box_wait(&b) == 0);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(outlives_the_daemon)
+{
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1", "for i in 1 2 3; do echo $i; sleep 0.1; done; exit 4");
+    box_send(&b, &w);
+    usleep(100000);
+    b.sock = fd_close(b.sock);
+    usleep(100000);
+    b.sock = box_connect(&b);
+    CHECK(b.sock >= 0);
+    box_collect(&b, "a1", &r);
+    CHECK_STR(r.out, "1\n2\n3\n");
+    CHECK(r.rec.exit_code == 4);
+    box_result_done(&r);
+    SAYS(b, "a2", "echo again", "again\n");
+    stop(&b);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(pid_1_killed)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct box_result r;
+    struct shim_writer w;
+    struct shim_reader rd;
+    struct shim_value v;
+    pid_t init = 0;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+
+    UP(b);
+    close(b.sock);
+    b.sock = box_connect(&b);
+    CHECK(box_expect(&b, SHIM_HELLO, packet, &len, NULL) && shim_read(&rd, packet, len, NULL) >= 0);
+    while (shim_next(&rd, &v, NULL) > 0)
+        if (v.tag == SHIM_TAG_PID)
+            init = (pid_t)v.u64;
+    box_exec_begin(&b, &w, "a1", "sleep 777");
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    CHECK(init > 1 && kill(init, SIGKILL) == 0);
+    box_collect(&b, "a1", &r);
+    CHECK(r.rec.cause == END_SANDBOX_STOPPED && r.rec.signal == SIGKILL);
+    box_result_done(&r);
+    CHECK(box_wait(&b) == 0);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(shim_killed_ends_the_sandbox)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    size_t len;
+    int left = 1;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1", "setsid sleep 777 & sleep 777");
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    pidfd_signal(b.pidfd, SIGKILL);
+    for (int i = 0; i < 100 && left; i++) {
+        usleep(20000);
+        left = box_leftovers(&b) - 1; /* the cgroup folder is the daemon's to remove */
+    }
+    CHECK(left == 0);
+}
+
+TEST(hostile_root_is_refused)
+{
+    _cleanup_box_ struct box b = BOX_EMPTY;
+
+    if (box_unavailable())
+        SKIP(box_unavailable());
+    box_init(&b);
+    {
+        _cleanup_free_ char *dev = xasprintf("%s/lower/dev", b.dir);
+
+        CHECK(rmdir(dev) == 0 && symlink("/proc/sys/kernel", dev) == 0);
+    }
+    CHECK(box_up(&b) < 0);
+    CHECK(strstr(b.err.msg, "/dev") != NULL && b.err.hint != NULL);
+    CHECK(box_wait(&b) == 1 << 8);
+    CHECK(box_leftovers(&b) == 0);
+}
+
+TEST(mounts)
+{
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    char *source;
+
+    if (box_unavailable())
+        SKIP(box_unavailable());
+    box_init(&b);
+    source = xasprintf("%s/shared", b.dir);
+    CHECK(mkdir(source, 0700) == 0 && chown(source, 4242, 4242) == 0);
+    b.plan.mounts = xcalloc(2, sizeof(*b.plan.mounts));
+    b.plan.mounts[0] =
+        (struct plan_mount){.source = xstrdup(source), .target = xstrdup("/work/rw")};
+    b.plan.mounts[1] = (struct plan_mount){
+        .source = xstrdup(source), .target = xstrdup("/home/agent/ro"), .read_only = true};
+    b.plan.n_mounts = 2;
+    CHECK(box_up(&b) >= 0);
+    SAYS(b, "a1",
+         "echo x > /work/rw/f; stat -c %u:%g /work/rw /work/rw/f; cat ro/f; touch ro/y 2>/dev/null "
+         "|| echo ro",
+         "1000:1000\n1000:1000\nx\nro\n");
+    stop(&b);
+    CHECK(box_leftovers(&b) == 0);
+    free(source);
+}
