@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * many. */
 static inline char *fuzz_copy(const uint8_t *data, size_t size)
 {
-    char *copy = malloc(size ? size : 1);
+    char *copy = calloc(1, size ? size : 1);
 
     MUST(copy);
     if (size)
