@@ -265,19 +265,26 @@ static int not_found(struct manager *m, const char *name, struct err *err)
     return -ERR_NOT_FOUND;
 }
 
+static int lookup(struct manager *m, const char *name, struct sandbox **ret, struct err *err)
+{
+    struct sandbox *sb;
+    int r = parse_name("sandbox name", name, err);
+
+    if (r < 0)
+        return r;
+    sb = map_get(&m->sandboxes, name);
+    /* One that is about to be made counts: the caller's wish is queued behind that. */
+    if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops))
+        return not_found(m, name, err);
+    *ret = sb;
+    return 0;
+}
+
 struct sandbox *manager_find(struct manager *m, const char *name, struct err *err)
 {
     struct sandbox *sb;
 
-    if (parse_name("sandbox name", name, err) < 0)
-        return NULL;
-    sb = map_get(&m->sandboxes, name);
-    /* One that is about to be made counts: the caller's wish is queued behind that. */
-    if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops)) {
-        not_found(m, name, err);
-        return NULL;
-    }
-    return sb;
+    return lookup(m, name, &sb, err) < 0 ? NULL : sb;
 }
 
 struct engine *manager_engine(struct manager *m, const char *name, struct err *err)
@@ -330,7 +337,7 @@ static int check_spec(struct manager *m, const struct sandbox *sb, const json_t 
     sandbox_spec_done(&scratch);
     if (r < 0)
         return r;
-    return !fresh || manager_engine(m, engine, err) ? 0 : -err->code;
+    return !fresh || manager_engine(m, engine, err) ? 0 : -ERR_UNSUPPORTED;
 }
 
 static int check_room(const struct manager *m, struct err *err)
@@ -372,11 +379,12 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
 int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_done_fn done,
                  void *arg, struct err *err)
 {
-    struct sandbox *sb = manager_find(m, name, err);
+    struct sandbox *sb;
     struct op *op;
+    int r = lookup(m, name, &sb, err);
 
-    if (!sb)
-        return -err->code;
+    if (r < 0)
+        return r;
     op = op_last(sb);
     if (!op || op->type != &op_stop) {
         op = op_push(sb, &op_stop);
@@ -390,11 +398,12 @@ int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_do
 int manager_remove(struct manager *m, const char *name, bool force, manager_done_fn done, void *arg,
                    struct err *err)
 {
-    struct sandbox *sb = manager_find(m, name, err);
+    struct sandbox *sb;
     struct op *op;
+    int r = lookup(m, name, &sb, err);
 
-    if (!sb)
-        return -err->code;
+    if (r < 0)
+        return r;
     op = op_last(sb);
     if (!op || op->type != &op_remove || (force && !op->force)) {
         op = op_push(sb, &op_remove);
@@ -407,11 +416,12 @@ int manager_remove(struct manager *m, const char *name, bool force, manager_done
 int manager_pause(struct manager *m, const char *name, bool on, manager_done_fn done, void *arg,
                   struct err *err)
 {
-    struct sandbox *sb = manager_find(m, name, err);
+    struct sandbox *sb;
     struct op *op;
+    int r = lookup(m, name, &sb, err);
 
-    if (!sb)
-        return -err->code;
+    if (r < 0)
+        return r;
     op = op_push(sb, &op_pause);
     op->on = on;
     op_wait(op, done, arg);
@@ -440,12 +450,12 @@ static void exec_ready(void *arg, const struct err *err, const struct sandbox *s
 int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
                  struct err *err)
 {
-    struct sandbox *sb = manager_find(m, name, err);
+    struct sandbox *sb;
     struct op *op;
-    int r;
+    int r = lookup(m, name, &sb, err);
 
-    if (!sb)
-        return -err->code;
+    if (r < 0)
+        return r;
     if (sb->state == SANDBOX_PAUSED && !sb->ops) {
         err_set(err, ERR_CONFLICT, "sandbox '%s' is paused", name);
         return err_hint(err, "Resume it first: 'ripcord resume %s'.", name);

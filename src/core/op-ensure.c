@@ -202,7 +202,7 @@ static int wanted(struct op *op, struct err *err)
     if (absent) {
         sb->engine = manager_engine(sb->m, engine, err);
         if (!sb->engine)
-            return -err->code;
+            return -ERR_UNSUPPORTED;
     } else if (engine && !STREQ(engine, sb->engine->ops->name)) {
         err_set(err, ERR_CONFLICT, "sandbox '%s' is on engine '%s', not '%s'", sb->name,
                 sb->engine->ops->name, engine);

@@ -1,0 +1,743 @@
+/* The manager on the fake engine: operations, single flight, execs, streams, restart. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "core/manager.h"
+#include "core/spec.h"
+#include "core/stream.h"
+#include "engine/fake/fake.h"
+#include "net/loop.h"
+#include "os/rmtree.h"
+#include "store/store.h"
+#include "tap.h"
+
+#define WAIT (10 * USEC_PER_SEC)
+
+struct bed {
+    char dir[32];
+    struct loop *loop;
+    struct loop_timer *timer;
+    struct store *store;
+    struct engine *engine;
+    struct manager *m;
+    bool timed_out;
+
+    unsigned answers; /* of operations */
+    enum err_code code;
+    enum manager_action action;
+    enum sandbox_state state; /* ABSENT: no sandbox was given */
+    unsigned creations;       /* absent -> creating */
+    unsigned warnings;
+};
+
+static void on_state(void *arg, const struct sandbox *sb, enum sandbox_state from,
+                     enum sandbox_state to)
+{
+    struct bed *b = arg;
+
+    (void)sb;
+    b->creations += from == SANDBOX_ABSENT && to == SANDBOX_CREATING;
+}
+
+static void on_warning(void *arg, const char *message)
+{
+    struct bed *b = arg;
+
+    printf("# warning: %s\n", message);
+    b->warnings++;
+}
+
+static void on_timeout(void *arg)
+{
+    struct bed *b = arg;
+
+    b->timed_out = true;
+    loop_stop(b->loop);
+}
+
+static void bed_up(struct bed *b)
+{
+    char path[64];
+    struct engine_config config = {.state_dir = b->dir,
+                                   .run_dir = b->dir,
+                                   .libexec_dir = "/nowhere",
+                                   .journal_budget = MIB(64)};
+    struct manager_config mc = {.default_engine = "fake",
+                                .n_engines = 1,
+                                .stop_grace = USEC_PER_SEC / 10,
+                                .on_state = on_state,
+                                .on_warning = on_warning,
+                                .arg = b};
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    snprintf(path, sizeof(path), "%s/db", b->dir);
+    if (loop_new(&b->loop, &err) < 0 || store_open(path, &b->store, &err) < 0)
+        abort();
+    config.root_id = store_root_id(b->store);
+    if (engine_open(b->loop, &engine_fake_ops, &config, &b->engine, &err) < 0)
+        abort();
+    b->timer = loop_timer_new(b->loop, on_timeout, b);
+    mc.loop = b->loop;
+    mc.store = b->store;
+    mc.engines = &b->engine;
+    spec_defaults(&mc.defaults);
+    b->m = manager_new(&mc);
+    sandbox_spec_done(&mc.defaults);
+    if (manager_start(b->m, &err) < 0)
+        abort();
+}
+
+/* Lets the loop run for a while, or until somebody stops it. */
+static void spin(struct bed *b, uint64_t usec)
+{
+    loop_timer_set(b->timer, usec, false);
+    b->timed_out = false;
+    loop_run(b->loop);
+    loop_timer_stop(b->timer);
+}
+
+static void bed_down(struct bed *b)
+{
+    manager_close(b->m);
+    for (int i = 0; i < 500 && manager_busy(b->m); i++)
+        spin(b, 10 * USEC_PER_MSEC);
+    manager_free(b->m);
+    engine_close(b->engine);
+    loop_timer_free(b->timer);
+    loop_free(b->loop);
+    store_close(b->store);
+}
+
+static void bed_new(struct bed *b)
+{
+    *b = (struct bed){0};
+    snprintf(b->dir, sizeof(b->dir), "/tmp/test-core-XXXXXX");
+    if (!mkdtemp(b->dir))
+        abort();
+    bed_up(b);
+}
+
+static void bed_end(struct bed *b)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    bed_down(b);
+    fake_reset();
+    if (rmtree(AT_FDCWD, b->dir, &err) < 0)
+        printf("# %s\n", err.msg);
+}
+
+static void on_done(void *arg, const struct err *err, const struct sandbox *sb,
+                    enum manager_action action)
+{
+    struct bed *b = arg;
+
+    b->answers++;
+    b->code = err ? err->code : ERR_NONE;
+    b->action = action;
+    b->state = sb ? sb->state : SANDBOX_ABSENT;
+    loop_stop(b->loop);
+}
+
+static void wait_answers(struct bed *b, unsigned n)
+{
+    uint64_t end = time_mono() + WAIT;
+
+    while (b->answers < n && time_mono() < end)
+        spin(b, 100 * USEC_PER_MSEC);
+}
+
+static bool ensure(struct bed *b, const char *name, const char *spec)
+{
+    _cleanup_json_ json_t *doc = json_loads(spec, 0, NULL);
+    unsigned n = b->answers + 1;
+
+    if (manager_ensure(b->m, name, doc, on_done, b, NULL) < 0)
+        return false;
+    wait_answers(b, n);
+    return b->answers == n && b->code == ERR_NONE;
+}
+
+static bool stop(struct bed *b, const char *name)
+{
+    unsigned n = b->answers + 1;
+
+    if (manager_stop(b->m, name, 0, on_done, b, NULL) < 0)
+        return false;
+    wait_answers(b, n);
+    return b->answers == n && b->code == ERR_NONE;
+}
+
+static bool rm(struct bed *b, const char *name, bool force)
+{
+    unsigned n = b->answers + 1;
+
+    if (manager_remove(b->m, name, force, on_done, b, NULL) < 0)
+        return false;
+    wait_answers(b, n);
+    return b->answers == n && b->code == ERR_NONE;
+}
+
+/* ---- operations ---- */
+
+TEST(ensure_creates_then_leaves_alone_then_starts_then_recreates)
+{
+    struct bed b;
+    char id[20];
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(b.action == ACTION_CREATED && b.state == SANDBOX_RUNNING);
+    snprintf(id, sizeof(id), "%s", manager_find(b.m, "a", NULL)->id);
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_UNCHANGED);
+    CHECK(stop(&b, "a") && b.state == SANDBOX_STOPPED);
+    CHECK(fake_running() == 0 && fake_count() == 1);
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_STARTED);
+    CHECK(ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.action == ACTION_RECREATED);
+    CHECK_STR(manager_find(b.m, "a", NULL)->id, id);
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_UNCHANGED); /* absent: as it is */
+    CHECK(manager_find(b.m, "a", NULL)->spec.pids == 50);
+    CHECK(rm(&b, "a", false) && fake_count() == 0);
+    CHECK(!manager_find(b.m, "a", NULL));
+    bed_end(&b);
+}
+
+TEST(twenty_ensures_at_once_are_one_creation)
+{
+    _cleanup_json_ json_t *doc = json_object();
+    struct bed b;
+
+    bed_new(&b);
+    for (int i = 0; i < 20; i++)
+        CHECK(manager_ensure(b.m, "a", doc, on_done, &b, NULL) == 0);
+    CHECK(b.answers == 0); /* never before the call returns */
+    wait_answers(&b, 20);
+    CHECK(b.answers == 20 && b.code == ERR_NONE && b.creations == 1 && fake_count() == 1);
+    bed_end(&b);
+}
+
+TEST(a_failed_creation_answers_all_and_leaves_nothing)
+{
+    const struct fake_fault fault = {.code = ERR_SYSTEM, .times = 1};
+    _cleanup_json_ json_t *doc = json_object();
+    struct bed b;
+
+    bed_new(&b);
+    fake_set_fault(b.engine, FAKE_START, &fault);
+    for (int i = 0; i < 3; i++)
+        CHECK(manager_ensure(b.m, "a", doc, on_done, &b, NULL) == 0);
+    wait_answers(&b, 3);
+    CHECK(b.answers == 3 && b.code == ERR_SYSTEM && b.creations == 1);
+    CHECK(fake_count() == 0 && !manager_find(b.m, "a", NULL));
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_CREATED);
+    bed_end(&b);
+}
+
+TEST(a_failed_start_keeps_the_sandbox_and_its_files)
+{
+    const struct fake_fault fault = {.code = ERR_SYSTEM, .times = 1};
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}") && stop(&b, "a"));
+    fake_set_fault(b.engine, FAKE_START, &fault);
+    CHECK(!ensure(&b, "a", "{}") && b.code == ERR_SYSTEM);
+    CHECK(b.state == SANDBOX_FAILED && fake_count() == 1);
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_STARTED);
+    bed_end(&b);
+}
+
+TEST(a_failed_recreation_is_tried_again)
+{
+    const struct fake_fault fault = {.code = ERR_SYSTEM, .times = 1};
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    fake_set_fault(b.engine, FAKE_CREATE, &fault);
+    CHECK(!ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.state == SANDBOX_FAILED);
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_RECREATED);
+    CHECK(manager_find(b.m, "a", NULL)->spec.pids == 50);
+    bed_end(&b);
+}
+
+TEST(requests_that_are_wrong_are_refused_at_once)
+{
+    _cleanup_json_ json_t *bad = json_pack("{s:i}", "memroy", 1), *empty = json_object();
+    _cleanup_json_ json_t *engine = json_pack("{s:s}", "engine", "warp");
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(manager_ensure(b.m, "a", bad, on_done, &b, &err) == -ERR_INVALID);
+    err_done(&err);
+    CHECK(manager_ensure(b.m, "A", empty, on_done, &b, &err) == -ERR_INVALID);
+    err_done(&err);
+    CHECK(manager_ensure(b.m, "a", engine, on_done, &b, &err) == -ERR_UNSUPPORTED);
+    err_done(&err);
+    CHECK(manager_stop(b.m, "a", 0, on_done, &b, &err) == -ERR_NOT_FOUND);
+    err_done(&err);
+    CHECK(ensure(&b, "alpha", "{}"));
+    CHECK(manager_remove(b.m, "alhpa", false, on_done, &b, &err) == -ERR_NOT_FOUND);
+    CHECK(strstr(err.hint, "alpha"));
+    CHECK(b.answers == 1);
+    bed_end(&b);
+}
+
+TEST(pause_and_resume)
+{
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(manager_pause(b.m, "a", true, on_done, &b, NULL) == 0);
+    wait_answers(&b, 2);
+    CHECK(b.code == ERR_NONE && b.state == SANDBOX_PAUSED);
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_STARTED && b.state == SANDBOX_RUNNING);
+    CHECK(manager_pause(b.m, "a", false, on_done, &b, NULL) == 0); /* it runs: fine */
+    wait_answers(&b, 4);
+    CHECK(b.code == ERR_NONE);
+    CHECK(stop(&b, "a"));
+    CHECK(manager_pause(b.m, "a", true, on_done, &b, NULL) == 0);
+    wait_answers(&b, 6);
+    CHECK(b.code == ERR_CONFLICT);
+    bed_end(&b);
+}
+
+/* ---- execs ---- */
+
+struct watcher {
+    struct bed *b;
+    struct exec *x;
+    struct stream *s;
+    char out[4096];
+    size_t len;
+    uint64_t bytes, gap;
+    bool ended;
+    char *end;
+};
+
+static char read_buffer[64 << 10];
+
+static void drain(struct watcher *w)
+{
+    struct stream_chunk c;
+
+    while (stream_read(w->s, read_buffer, sizeof(read_buffer), &c, NULL) >= 0) {
+        if (c.kind == STREAM_DATA && w->len + c.len < sizeof(w->out)) {
+            memcpy(w->out + w->len, read_buffer, c.len);
+            w->len += c.len;
+        }
+        w->bytes += c.kind == STREAM_DATA ? c.len : 0;
+        w->gap += c.kind == STREAM_GAP ? c.to - c.offset : 0;
+        if (c.kind == STREAM_END && !w->ended) {
+            w->ended = true;
+            w->end = xstrdup(stream_end_text(w->s));
+            loop_stop(w->b->loop);
+        }
+        if (c.kind == STREAM_END || c.kind == STREAM_NOTHING)
+            return;
+    }
+}
+
+static void on_news(void *arg)
+{
+    drain(arg);
+}
+
+static int watch(struct bed *b, struct watcher *w, int r)
+{
+    struct stream_config c = {.want = {true, true}, .follow = true, .notify = on_news, .arg = w};
+
+    w->b = b;
+    if (r >= 0)
+        w->s = stream_new_live(w->x, &c);
+    return r;
+}
+
+static struct exec_request request(const char *const *argv)
+{
+    struct exec_request req = {.attach = true};
+
+    for (; *argv; argv++)
+        strv_add(&req.argv, *argv);
+    return req;
+}
+
+static int start(struct bed *b, struct watcher *w, const char *name, const char *a0, const char *a1)
+{
+    struct exec_request req = request((const char *[]){a0, a1, NULL});
+    int r;
+
+    *w = (struct watcher){0};
+    r = manager_exec(b->m, name, &req, &w->x, NULL);
+    exec_request_done(&req);
+    return watch(b, w, r);
+}
+
+static int run(struct bed *b, struct watcher *w, const char *a0, const char *a1)
+{
+    struct exec_request req = request((const char *[]){a0, a1, NULL});
+    _cleanup_json_ json_t *spec = json_object();
+    int r;
+
+    *w = (struct watcher){0};
+    r = manager_run(b->m, spec, &req, &w->x, NULL);
+    exec_request_done(&req);
+    return watch(b, w, r);
+}
+
+static bool finish(struct watcher *w)
+{
+    uint64_t end = time_mono() + WAIT;
+
+    while (!w->ended && time_mono() < end)
+        spin(w->b, 50 * USEC_PER_MSEC);
+    return w->ended;
+}
+
+static void watcher_done(struct watcher *w)
+{
+    stream_free(w->s);
+    exec_unref(w->x);
+    free(w->end);
+}
+
+TEST(exec_gives_output_and_end)
+{
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(start(&b, &w, "a", "echo", "hello") == 0);
+    CHECK(finish(&w));
+    CHECK(w.len == 6 && memcmp(w.out, "hello\n", 6) == 0);
+    CHECK(strstr(w.end, "\"cause\":\"exited\"") && strstr(w.end, "\"stdout_bytes\":6"));
+    CHECK(w.x->state == EXEC_ENDED && manager_find(b.m, "a", NULL)->n_execs == 0);
+    watcher_done(&w);
+    CHECK(start(&b, &w, "a", "exit", "7") == 0 && finish(&w));
+    CHECK(strstr(w.end, "\"exit_code\":7"));
+    watcher_done(&w);
+    CHECK(start(&b, &w, "a", "nonsense", NULL) == 0 && finish(&w));
+    CHECK(strstr(w.end, "start_failed"));
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+TEST(exec_starts_a_stopped_sandbox_and_never_makes_one)
+{
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    CHECK(start(&b, &w, "a", "echo", "x") == -ERR_NOT_FOUND);
+    CHECK(ensure(&b, "a", "{}") && stop(&b, "a"));
+    CHECK(start(&b, &w, "a", "echo", "again") == 0 && finish(&w));
+    CHECK(w.bytes == 6);
+    watcher_done(&w);
+    CHECK(stop(&b, "a"));
+    CHECK(manager_remove(b.m, "a", true, NULL, NULL, NULL) == 0);
+    CHECK(start(&b, &w, "a", "echo", "late") == 0 && finish(&w)); /* queued behind the removal */
+    CHECK(w.x->start_err.code == ERR_NOT_FOUND && b.creations == 1);
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+TEST(live_execs_hold_back_removal_and_recreation)
+{
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(start(&b, &w, "a", "sleep", "60000") == 0);
+    CHECK(!rm(&b, "a", false) && b.code == ERR_CONFLICT);
+    CHECK(!ensure(&b, "a", "{\"limits\":{\"pids\":50}}") && b.code == ERR_CONFLICT);
+    CHECK(manager_find(b.m, "a", NULL)->spec.pids == 300);
+    CHECK(rm(&b, "a", true) && fake_count() == 0);
+    CHECK(finish(&w));
+    CHECK(strstr(w.end, "sandbox_stopped"));
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+TEST(a_dead_supervisor_is_engine_lost_never_an_exit)
+{
+    struct bed b;
+    struct watcher w;
+    struct sandbox *sb;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(start(&b, &w, "a", "sleep", "60000") == 0);
+    spin(&b, 50 * USEC_PER_MSEC);
+    sb = manager_find(b.m, "a", NULL);
+    fake_kill(sb->id);
+    CHECK(finish(&w));
+    CHECK(strstr(w.end, "engine_lost") && strstr(w.end, "\"exit_code\":null"));
+    CHECK(sb->state == SANDBOX_STOPPED && sb->reason);
+    watcher_done(&w);
+    CHECK(start(&b, &w, "a", "echo", "up again") == 0 && finish(&w) && w.bytes == 9);
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+TEST(kill_ends_with_its_cause)
+{
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(start(&b, &w, "a", "sleep", "60000") == 0);
+    spin(&b, 50 * USEC_PER_MSEC);
+    CHECK(exec_kill(w.x, NULL, NULL, NULL) == 0);
+    CHECK(finish(&w));
+    CHECK(strstr(w.end, "\"cause\":\"killed\""));
+    CHECK(exec_kill(w.x, NULL, NULL, NULL) == -ERR_CONFLICT);
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+/* 64 MiB are kept: of 100 MB the first part is gone, and that is told to the byte. */
+TEST(streams_tell_gaps_and_count_right)
+{
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(start(&b, &w, "a", "flood", "50000000") == 0 && finish(&w));
+    CHECK(w.bytes == 50000000 && w.gap == 0);
+    watcher_done(&w);
+    CHECK(start(&b, &w, "a", "flood", "100000000") == 0 && finish(&w));
+    CHECK(w.bytes + w.gap == 100000000 && w.gap > 0);
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+TEST(a_stream_resumes_at_an_offset_of_an_ended_exec)
+{
+    struct stream_config c = {
+        .offsets = {4, 0}, .want = {true, true}, .notify = on_news, .follow = true};
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct bed b;
+    struct watcher w, v = {0};
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(start(&b, &w, "a", "echo", "0123456789") == 0 && finish(&w));
+    v.b = &b;
+    c.arg = &v;
+    CHECK(stream_new(b.m, manager_find(b.m, "a", NULL), "last", &c, &v.s, NULL) == 0);
+    drain(&v);
+    CHECK(v.ended && v.len == 7 && memcmp(v.out, "456789\n", 7) == 0);
+    watcher_done(&v);
+    CHECK(stream_new(b.m, manager_find(b.m, "a", NULL), "0000000000000000", &c, &v.s, &err) ==
+          -ERR_NOT_FOUND);
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+TEST(run_leaves_nothing)
+{
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    CHECK(run(&b, &w, "echo", "x") == 0 && finish(&w));
+    CHECK(w.bytes == 2);
+    spin(&b, 50 * USEC_PER_MSEC);
+    CHECK(fake_count() == 1); /* its journals are still being read */
+    watcher_done(&w);
+    for (int i = 0; i < 100 && fake_count(); i++)
+        spin(&b, 20 * USEC_PER_MSEC);
+    CHECK(fake_count() == 0);
+    CHECK(manager_next(b.m, &(size_t){0}, &(struct sandbox *){NULL}) == false);
+    bed_end(&b);
+}
+
+TEST(run_that_cannot_be_created_says_why)
+{
+    const struct fake_fault fault = {.code = ERR_UNSUPPORTED, .times = 1};
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    fake_set_fault(b.engine, FAKE_CREATE, &fault);
+    CHECK(run(&b, &w, "echo", "x") == 0 && finish(&w));
+    CHECK(w.x->start_err.code == ERR_UNSUPPORTED && fake_count() == 0);
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+TEST(idle_sandboxes_are_stopped)
+{
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{\"idle_stop_ms\":50}"));
+    manager_tick(b.m);
+    spin(&b, 20 * USEC_PER_MSEC);
+    CHECK(manager_find(b.m, "a", NULL)->state == SANDBOX_RUNNING);
+    spin(&b, 100 * USEC_PER_MSEC);
+    manager_tick(b.m);
+    for (int i = 0; i < 100 && manager_find(b.m, "a", NULL)->state != SANDBOX_STOPPED; i++)
+        spin(&b, 20 * USEC_PER_MSEC);
+    CHECK(manager_find(b.m, "a", NULL)->state == SANDBOX_STOPPED);
+    bed_end(&b);
+}
+
+/* ---- restart ---- */
+
+static void recovered(void *arg)
+{
+    struct bed *b = arg;
+
+    loop_stop(b->loop);
+}
+
+static void restart(struct bed *b)
+{
+    bed_down(b);
+    bed_up(b);
+    manager_when_recovered(b->m, recovered, b);
+    spin(b, WAIT);
+}
+
+TEST(restart_adopts_the_living_and_their_execs)
+{
+    struct bed b;
+    struct watcher w;
+    struct sandbox *sb;
+    char exec[20];
+    json_t *doc;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}") && ensure(&b, "s", "{}") && stop(&b, "s"));
+    CHECK(start(&b, &w, "a", "sleep", "300") == 0);
+    spin(&b, 50 * USEC_PER_MSEC);
+    snprintf(exec, sizeof(exec), "%s", w.x->id);
+    watcher_done(&w);
+    restart(&b);
+    CHECK(!b.timed_out && manager_is_recovered(b.m));
+    sb = manager_find(b.m, "a", NULL);
+    CHECK(sb && sb->state == SANDBOX_RUNNING && sb->n_execs == 1);
+    CHECK(manager_find(b.m, "s", NULL)->state == SANDBOX_STOPPED);
+    for (int i = 0; i < 100 && sb->n_execs; i++)
+        spin(&b, 20 * USEC_PER_MSEC);
+    CHECK(exec_get_json(b.m, sb, exec, &doc, NULL) == 0);
+    CHECK_STR(json_string_value(json_object_get(json_object_get(doc, "end"), "cause")), "exited");
+    json_decref(doc);
+    CHECK(start(&b, &w, "a", "echo", "on") == 0 && finish(&w));
+    CHECK(w.x->seq == 2); /* counting goes on */
+    watcher_done(&w);
+    bed_end(&b);
+}
+
+TEST(restart_finds_ends_that_came_meanwhile_and_the_lost)
+{
+    struct bed b;
+    struct watcher w, v;
+    struct sandbox *sb;
+    char ended[20], lost[20], id[20];
+    json_t *doc;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(start(&b, &w, "a", "sleep", "150") == 0 && start(&b, &v, "a", "sleep", "60000") == 0);
+    spin(&b, 50 * USEC_PER_MSEC);
+    snprintf(ended, sizeof(ended), "%s", w.x->id);
+    snprintf(lost, sizeof(lost), "%s", v.x->id);
+    snprintf(id, sizeof(id), "%s", manager_find(b.m, "a", NULL)->id);
+    watcher_done(&w);
+    watcher_done(&v);
+    bed_down(&b);
+    usleep(300000);
+    fake_kill(id);
+    bed_up(&b);
+    manager_when_recovered(b.m, recovered, &b);
+    spin(&b, WAIT);
+    sb = manager_find(b.m, "a", NULL);
+    CHECK(sb->state == SANDBOX_STOPPED && sb->n_execs == 0);
+    CHECK(exec_get_json(b.m, sb, ended, &doc, NULL) == 0);
+    CHECK_STR(json_string_value(json_object_get(json_object_get(doc, "end"), "cause")), "exited");
+    json_decref(doc);
+    CHECK(exec_get_json(b.m, sb, lost, &doc, NULL) == 0);
+    CHECK_STR(json_string_value(json_object_get(json_object_get(doc, "end"), "cause")),
+              "engine_lost");
+    json_decref(doc);
+    bed_end(&b);
+}
+
+static void orphan_made(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct bed *b = arg;
+
+    (void)err;
+    (void)box;
+    loop_stop(b->loop);
+}
+
+TEST(restart_removes_runs_and_orphans)
+{
+    struct box_request orphan = {.id = "00000000000000bb"};
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    CHECK(run(&b, &w, "sleep", "60000") == 0);
+    spin(&b, 50 * USEC_PER_MSEC);
+    watcher_done(&w);
+    spec_defaults(&orphan.spec);
+    engine_create(b.engine, &orphan, orphan_made, &b);
+    spin(&b, WAIT);
+    sandbox_spec_done(&orphan.spec);
+    CHECK(fake_count() == 3);
+    restart(&b);
+    for (int i = 0; i < 100 && fake_count() > 1; i++)
+        spin(&b, 20 * USEC_PER_MSEC);
+    CHECK(fake_count() == 1);
+    CHECK(manager_find(b.m, "a", NULL)->state == SANDBOX_RUNNING);
+    bed_end(&b);
+}
+
+TEST(a_sandbox_that_cannot_be_reached_is_not_touched)
+{
+    const struct fake_fault fault = {.code = ERR_TIMEOUT, .times = 1};
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    bed_down(&b);
+    bed_up(&b);
+    fake_set_fault(b.engine, FAKE_CONNECT, &fault);
+    manager_when_recovered(b.m, recovered, &b);
+    spin(&b, WAIT);
+    CHECK(manager_find(b.m, "a", NULL)->state == SANDBOX_FAILED);
+    CHECK(fake_running() == 1);
+    CHECK(rm(&b, "a", false) && fake_count() == 0);
+    bed_end(&b);
+}
+
+TEST(operations_during_recovery_wait_for_it)
+{
+    const struct fake_fault slow = {.delay = 200 * USEC_PER_MSEC, .times = 1};
+    struct bed b;
+    struct watcher w;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    bed_down(&b);
+    bed_up(&b);
+    fake_set_fault(b.engine, FAKE_CONNECT, &slow);
+    CHECK(start(&b, &w, "a", "echo", "x") == 0 && finish(&w));
+    CHECK(w.bytes == 2 && b.creations == 1);
+    watcher_done(&w);
+    bed_end(&b);
+}

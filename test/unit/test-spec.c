@@ -1,0 +1,179 @@
+/* Specs: defaults, every field's checks, the stored form and the hash. */
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "core/spec.h"
+#include "tap.h"
+
+static char *roots[] = {(char *)"/srv", (char *)"/home/me", NULL};
+
+/* Applies JSON text to the defaults. */
+static int apply(struct sandbox_spec *spec, const char *text, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const char *engine = NULL;
+    int r;
+
+    spec_defaults(spec);
+    r = json_parse("test", text, strlen(text), &doc, err);
+    return r < 0 ? r : spec_apply(spec, &engine, doc, roots, err);
+}
+
+TEST(defaults)
+{
+    struct sandbox_spec s;
+
+    CHECK(apply(&s, "{}", NULL) == 0);
+    CHECK_STR(s.image, "host");
+    CHECK(s.memory == GIB(4) && s.cpu_milli == 2000 && s.pids == 300 && s.disk == 0);
+    CHECK(s.tmp_size == MIB(128) && s.run_size == MIB(32) && s.scratch_size == MIB(512));
+    CHECK(s.network == SPEC_NETWORK_PACKAGES && s.asked == 0 && s.idle_stop == 0);
+    CHECK_STR(s.user, "agent");
+    CHECK_STR(s.workdir, "/home/agent");
+    sandbox_spec_done(&s);
+}
+
+TEST(every_field)
+{
+    static const char text[] =
+        "{\"engine\":\"fake\",\"image\":\"host\",\"limits\":{\"memory\":104857600,\"cpus\":0.5,"
+        "\"pids\":10,\"disk\":1073741824,\"nofile\":64},\"network\":\"none\",\"tmpfs\":{\"tmp\":"
+        "1048576,\"run\":65536,\"scratch\":2097152},\"user\":\"1000:1000\",\"workdir\":\"/w\","
+        "\"env\":{\"A\":\"1\",\"B\":\"x=y\"},\"labels\":{\"a.b/c\":\"d\"},\"mounts\":[{\"source\":"
+        "\"/srv/x\",\"target\":\"/mnt/x\",\"read_only\":true}],\"idle_stop_ms\":1500}";
+    struct sandbox_spec s;
+
+    CHECK(apply(&s, text, NULL) == 0);
+    CHECK(s.memory == 104857600 && s.cpu_milli == 500 && s.pids == 10 && s.nofile == 64);
+    CHECK(s.disk == GIB(1) && s.network == SPEC_NETWORK_NONE && s.run_size == 65536);
+    CHECK(s.asked == (SPEC_LIMIT_MEMORY | SPEC_LIMIT_CPUS | SPEC_LIMIT_PIDS | SPEC_LIMIT_DISK |
+                      SPEC_LIMIT_NOFILE));
+    CHECK_STR(strv_env_get(s.env, "B"), "x=y");
+    CHECK_STR(s.labels[0], "a.b/c=d");
+    CHECK(s.n_mounts == 1 && s.mounts[0].read_only);
+    CHECK(s.idle_stop == 1500000);
+    sandbox_spec_done(&s);
+}
+
+/* text, words that the message must hold */
+static const struct {
+    const char *text, *word, *word2;
+} bad[] = {
+    {"{\"memroy\":1}", "memroy", NULL},
+    {"{\"limits\":{\"memroy\":1}}", "limits.memroy", NULL},
+    {"{\"limits\":{\"memory\":1}}", "limits.memory", "1"},
+    {"{\"limits\":{\"memory\":-5}}", "limits.memory", NULL},
+    {"{\"limits\":{\"memory\":\"4G\"}}", "limits.memory", NULL},
+    {"{\"limits\":{\"pids\":1}}", "limits.pids", "4194304"},
+    {"{\"limits\":{\"pids\":4194305}}", "limits.pids", NULL},
+    {"{\"limits\":{\"cpus\":0}}", "limits.cpus", "0"},
+    {"{\"limits\":{\"cpus\":\"2\"}}", "limits.cpus", NULL},
+    {"{\"limits\":{\"cpus\":2000}}", "limits.cpus", "1024"},
+    {"{\"limits\":{\"nofile\":0}}", "limits.nofile", NULL},
+    {"{\"limits\":[]}", "limits", NULL},
+    {"{\"network\":\"sometimes\"}", "network", "sometimes"},
+    {"{\"image\":\"nope\"}", "image", "nope"},
+    {"{\"user\":\"4294967296\"}", "user", "4294967296"},
+    {"{\"user\":\"-1\"}", "user", "-1"},
+    {"{\"user\":\" 0\"}", "user", NULL},
+    {"{\"user\":\"1000:\"}", "user", NULL},
+    {"{\"workdir\":\"relative\"}", "workdir", "relative"},
+    {"{\"workdir\":\"/a/../b\"}", "workdir", NULL},
+    {"{\"workdir\":\"/a//b\"}", "workdir", NULL},
+    {"{\"workdir\":\"/a/.\"}", "workdir", NULL},
+    {"{\"workdir\":\"/a\\nb\"}", "workdir", NULL},
+    {"{\"env\":{\"1A\":\"x\"}}", "env", NULL},
+    {"{\"env\":{\"A\":1}}", "env.A", NULL},
+    {"{\"labels\":{\"a b\":\"x\"}}", "labels", "a b"},
+    {"{\"tmpfs\":{\"tmp\":1}}", "tmpfs.tmp", NULL},
+    {"{\"tmpfs\":{\"home\":1048576}}", "tmpfs.home", NULL},
+    {"{\"mounts\":[{\"source\":\"/srv\"}]}", "mounts[0]", NULL},
+    {"{\"mounts\":[{\"source\":\"/etc\",\"target\":\"/x\"}]}", "/etc", NULL},
+    {"{\"mounts\":[{\"source\":\"/srvx\",\"target\":\"/x\"}]}", "/srvx", NULL},
+    {"{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/proc/x\"}]}", "/proc/x", NULL},
+    {"{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/\"}]}", "target", NULL},
+    {"{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/x\",\"ro\":true}]}", "ro", NULL},
+    {"{\"idle_stop_ms\":-1}", "idle_stop_ms", NULL},
+    {"[]", "object", NULL},
+};
+
+TEST(bad_specs_name_field_and_value_and_change_nothing)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        _cleanup_err_ struct err err = ERR_INIT;
+        struct sandbox_spec s;
+
+        printf("# %s\n", bad[i].text);
+        CHECK(apply(&s, bad[i].text, &err) < 0);
+        CHECK(err.msg && strstr(err.msg, bad[i].word));
+        CHECK(!bad[i].word2 || strstr(err.msg, bad[i].word2));
+        CHECK(s.memory == GIB(4) && s.asked == 0 && s.n_mounts == 0);
+        sandbox_spec_done(&s);
+    }
+}
+
+TEST(values_of_the_environment_are_not_echoed)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox_spec s;
+
+    CHECK(apply(&s, "{\"env\":{\"BAD KEY\":\"sek-987\"}}", &err) < 0);
+    CHECK(!strstr(err.msg, "sek-987"));
+    sandbox_spec_done(&s);
+}
+
+TEST(a_patch_leaves_absent_fields_as_they_are)
+{
+    struct sandbox_spec s;
+    _cleanup_json_ json_t *patch = json_pack("{s:{s:i}, s:n}", "limits", "pids", 20, "user");
+    const char *engine = NULL;
+
+    CHECK(apply(&s, "{\"limits\":{\"memory\":104857600},\"user\":\"root\"}", NULL) == 0);
+    CHECK(spec_apply(&s, &engine, patch, roots, NULL) == 0);
+    CHECK(s.memory == 104857600 && s.pids == 20);
+    CHECK_STR(s.user, "root");
+    CHECK(engine == NULL);
+    sandbox_spec_done(&s);
+}
+
+TEST(stored_form_round_trips)
+{
+    struct sandbox_spec s, t;
+    _cleanup_free_ char *text = NULL, *again = NULL;
+    char h1[65], h2[65];
+
+    CHECK(apply(&s,
+                "{\"limits\":{\"cpus\":1.5},\"env\":{\"Z\":\"1\",\"A\":\"2\"},\"mounts\":[{"
+                "\"source\":\"/srv\",\"target\":\"/x\"}]}",
+                NULL) == 0);
+    text = spec_to_text(&s);
+    CHECK(spec_from_text(text, &t, NULL) == 0);
+    again = spec_to_text(&t);
+    CHECK_STR(again, text);
+    CHECK(t.asked == SPEC_LIMIT_CPUS);
+    spec_hash(&s, "native", h1);
+    spec_hash(&t, "native", h2);
+    CHECK_STR(h1, h2);
+    CHECK(strlen(h1) == 64);
+    sandbox_spec_done(&s);
+    sandbox_spec_done(&t);
+    CHECK(spec_from_text("{", &t, NULL) < 0);
+}
+
+TEST(hash_sees_values_not_their_order_nor_who_asked)
+{
+    struct sandbox_spec a, b, c;
+    char ha[65], hb[65], hc[65], other[65];
+
+    CHECK(apply(&a, "{\"env\":{\"A\":\"1\",\"B\":\"2\"}}", NULL) == 0);
+    CHECK(apply(&b, "{\"env\":{\"B\":\"2\",\"A\":\"1\"},\"limits\":{\"pids\":300}}", NULL) == 0);
+    CHECK(apply(&c, "{\"env\":{\"A\":\"1\",\"B\":\"3\"}}", NULL) == 0);
+    spec_hash(&a, "native", ha);
+    spec_hash(&b, "native", hb);
+    spec_hash(&c, "native", hc);
+    spec_hash(&a, "docker", other);
+    CHECK_STR(ha, hb);
+    CHECK(strcmp(ha, hc) != 0 && strcmp(ha, other) != 0);
+    sandbox_spec_done(&a);
+    sandbox_spec_done(&b);
+    sandbox_spec_done(&c);
+}

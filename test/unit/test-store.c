@@ -1,0 +1,244 @@
+/* The store: rows, constraints, migration, and files that are not what they should be. */
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "store/store.h"
+#include "tap.h"
+
+static char dir[32], path[64];
+
+static void setup(void)
+{
+    snprintf(dir, sizeof(dir), "/tmp/test-store-XXXXXX");
+    if (!mkdtemp(dir))
+        abort();
+    snprintf(path, sizeof(path), "%s/ripcord.db", dir);
+}
+
+static void teardown(void)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    char file[80];
+
+    for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+        snprintf(file, sizeof(file), "%s%s", path, suffixes[i]);
+        unlink(file);
+    }
+    rmdir(dir);
+}
+
+static struct store_sandbox row(const char *id, const char *name)
+{
+    return (struct store_sandbox){
+        .id = id,
+        .name = name,
+        .engine = "fake",
+        .spec = "{}",
+        .hash = "h",
+        .wanted = "running",
+        .state = "creating",
+        .since = 1,
+        .created_at = 2,
+    };
+}
+
+struct seen {
+    unsigned n;
+    char last_id[40], state[16], reason[32], end[64];
+    uint64_t seq, ended_at;
+};
+
+static void on_sandbox(void *arg, const struct store_sandbox *r)
+{
+    struct seen *s = arg;
+
+    s->n++;
+    snprintf(s->last_id, sizeof(s->last_id), "%s", r->id);
+    snprintf(s->state, sizeof(s->state), "%s", r->state);
+    snprintf(s->reason, sizeof(s->reason), "%s", r->reason ? r->reason : "(null)");
+}
+
+static void on_exec(void *arg, const struct store_exec *r)
+{
+    struct seen *s = arg;
+
+    s->n++;
+    snprintf(s->last_id, sizeof(s->last_id), "%s", r->id);
+    snprintf(s->state, sizeof(s->state), "%s", r->state);
+    snprintf(s->end, sizeof(s->end), "%s", r->end ? r->end : "(null)");
+    s->seq = r->seq;
+    s->ended_at = r->ended_at;
+}
+
+TEST(root_id_is_made_once_and_kept)
+{
+    struct store *s = NULL;
+    char id[17];
+
+    setup();
+    CHECK(store_open(path, &s, NULL) == 0);
+    snprintf(id, sizeof(id), "%s", store_root_id(s));
+    CHECK(strlen(id) == 16 && strspn(id, "0123456789abcdef") == 16);
+    store_close(s);
+    CHECK(store_open(path, &s, NULL) == 0);
+    CHECK_STR(store_root_id(s), id);
+    store_close(s);
+    teardown();
+}
+
+TEST(sandbox_rows)
+{
+    struct store_sandbox a = row("1", "a"), b = row("2", "b"), twin = row("3", "a");
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct seen seen = {0};
+    struct store *s = NULL;
+
+    setup();
+    CHECK(store_open(path, &s, NULL) == 0);
+    CHECK(store_sandbox_put(s, &b, NULL) == 0);
+    CHECK(store_sandbox_put(s, &a, NULL) == 0);
+    CHECK(store_sandbox_put(s, &twin, &err) == -ERR_CONFLICT);
+    CHECK(strstr(err.msg, "'a'"));
+    CHECK(store_sandbox_set_state(s, "2", "stopped", "failed", 9, "why", NULL) == 0);
+    CHECK(store_sandbox_each(s, on_sandbox, &seen, NULL) == 0);
+    CHECK(seen.n == 2);
+    CHECK_STR(seen.last_id, "2"); /* by name: b comes last */
+    CHECK_STR(seen.state, "failed");
+    CHECK_STR(seen.reason, "why");
+    a.state = "stopped";
+    CHECK(store_sandbox_put(s, &a, NULL) == 0); /* the same id: replaced */
+    CHECK(store_sandbox_delete(s, "2", NULL) == 0);
+    seen = (struct seen){0};
+    CHECK(store_sandbox_each(s, on_sandbox, &seen, NULL) == 0);
+    CHECK(seen.n == 1);
+    CHECK_STR(seen.state, "stopped");
+    CHECK_STR(seen.reason, "(null)");
+    store_close(s);
+    teardown();
+}
+
+static int add_exec(struct store *s, const char *id, const char *box, uint64_t seq)
+{
+    const struct store_exec x = {.id = id,
+                                 .sandbox_id = box,
+                                 .seq = seq,
+                                 .argv = "[]",
+                                 .options = "{}",
+                                 .state = "running",
+                                 .started_at = 5};
+
+    return store_exec_add(s, &x, NULL);
+}
+
+TEST(exec_rows)
+{
+    struct store_sandbox a = row("1", "a");
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct seen seen = {0};
+    struct store *s = NULL;
+    uint64_t n = 99;
+
+    setup();
+    CHECK(store_open(path, &s, NULL) == 0);
+    CHECK(store_sandbox_put(s, &a, NULL) == 0);
+    CHECK(store_exec_last_seq(s, "1", &n, NULL) == 0 && n == 0);
+    CHECK(store_exec_get(s, "1", "last", on_exec, &seen, &err) == -ERR_NOT_FOUND);
+    CHECK(add_exec(s, "x1", "1", 1) == 0);
+    CHECK(add_exec(s, "x2", "1", 2) == 0);
+    CHECK(add_exec(s, "x3", "nobody", 1) < 0); /* foreign key */
+    CHECK(add_exec(s, "x4", "1", 2) < 0);      /* a sequence number once */
+    CHECK(store_exec_end(s, "x1", "ended", 7, "{\"cause\":\"exited\"}", NULL) == 0);
+    CHECK(store_exec_get(s, "1", "x1", on_exec, &seen, NULL) == 0);
+    CHECK_STR(seen.end, "{\"cause\":\"exited\"}");
+    CHECK(seen.ended_at == 7);
+    CHECK(store_exec_get(s, "1", "last", on_exec, &seen, NULL) == 0);
+    CHECK_STR(seen.last_id, "x2");
+    seen = (struct seen){0};
+    CHECK(store_exec_each(s, "1", 10, on_exec, &seen, NULL) == 0);
+    CHECK(seen.n == 2 && seen.seq == 1); /* newest first */
+    seen = (struct seen){0};
+    CHECK(store_exec_each(s, "1", 1, on_exec, &seen, NULL) == 0);
+    CHECK(seen.n == 1 && seen.seq == 2);
+    seen = (struct seen){0};
+    CHECK(store_exec_each_open(s, "1", on_exec, &seen, NULL) == 0);
+    CHECK(seen.n == 1 && STREQ(seen.last_id, "x2"));
+    CHECK(store_exec_count(s, "1", &n, NULL) == 0 && n == 2);
+    CHECK(store_sandbox_delete(s, "1", NULL) == 0);
+    CHECK(store_exec_count(s, "1", &n, NULL) == 0 && n == 0); /* gone with their sandbox */
+    store_close(s);
+    teardown();
+}
+
+TEST(newer_schema_is_refused_and_left_alone)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct store *s = NULL;
+    sqlite3 *db;
+
+    setup();
+    CHECK(store_open(path, &s, NULL) == 0);
+    store_close(s);
+    CHECK(sqlite3_open(path, &db) == SQLITE_OK);
+    CHECK(sqlite3_exec(db, "PRAGMA user_version=999", NULL, NULL, NULL) == SQLITE_OK);
+    sqlite3_close(db);
+    CHECK(store_open(path, &s, &err) == -ERR_UNSUPPORTED);
+    CHECK(strstr(err.msg, "999") && err.hint);
+    teardown();
+}
+
+static void write_file(const char *text, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (fd < 0 || fd_write_all(fd, text, len) < 0)
+        abort();
+    close(fd);
+}
+
+TEST(a_file_that_is_no_database)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct store *s = NULL;
+    char junk[8192];
+
+    setup();
+    memset(junk, 'j', sizeof(junk));
+    write_file(junk, sizeof(junk));
+    CHECK(store_open(path, &s, &err) == -ERR_SYSTEM);
+    CHECK(strstr(err.msg, path) && err.hint);
+    teardown();
+}
+
+TEST(a_damaged_database)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct store_sandbox a = row("1", "a");
+    struct store *s = NULL;
+    char junk[4096];
+    int fd;
+
+    setup();
+    CHECK(store_open(path, &s, NULL) == 0);
+    CHECK(store_sandbox_put(s, &a, NULL) == 0);
+    store_close(s);
+    memset(junk, 0xff, sizeof(junk));
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK(pwrite(fd, junk, sizeof(junk), 4096) == (ssize_t)sizeof(junk));
+    close(fd);
+    CHECK(store_open(path, &s, &err) == -ERR_SYSTEM);
+    CHECK(err.hint);
+    teardown();
+}
+
+TEST(a_folder_that_is_not_there)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct store *s = NULL;
+
+    CHECK(store_open("/nonexistent/ripcord.db", &s, &err) == -ERR_SYSTEM);
+    CHECK(strstr(err.msg, "/nonexistent/ripcord.db"));
+}
