@@ -169,13 +169,15 @@ static int open_tree_at(const char *mount, const struct place *at, int *ret_root
     return 0;
 }
 
-/* Another sandbox of this root may remove an empty parent just now: then again from the start. */
+/* While we make ours, another sandbox of this root may remove an empty parent: then again from the
+ * start. */
 static int make_tree(const char *mount, const struct place *at, int *ret_root, int *ret_dir)
 {
-    int r = -ENOENT;
+    int tries = at->make ? MKDIR_TRIES : 1, r;
 
-    for (int i = 0; i < MKDIR_TRIES && (r == -ENOENT || r == -ENODEV); i++)
+    do
         r = open_tree_at(mount, at, ret_root, ret_dir);
+    while (--tries && (r == -ENOENT || r == -ENODEV));
     return r;
 }
 
