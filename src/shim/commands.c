@@ -23,7 +23,9 @@ struct request {
     uint64_t seq;
     const char *exec_id;
     struct exec *exec; /* live, or NULL */
-    uint64_t signal, cause, rows, cols, grace;
+    uint64_t signal, cause, rows, cols, grace, port, direction;
+    const char *path;
+    int fd; /* came with the message, or -1 */
     uint64_t offsets[JOURNAL_STREAMS];
 };
 
@@ -204,6 +206,21 @@ static int do_stats(const struct request *q, struct err *err _unused_)
     return 1;
 }
 
+/* Both answer when the helper inside has ended. */
+static int do_dial(const struct request *q, struct err *err)
+{
+    int r = job_dial(q->peer, q->seq, q->port, err);
+
+    return r < 0 ? r : 1;
+}
+
+static int do_copy(const struct request *q, struct err *err)
+{
+    int r = job_copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
+
+    return r < 0 ? r : 1;
+}
+
 static int do_hello(const struct request *q _unused_, struct err *err _unused_)
 {
     return 1;
@@ -225,6 +242,8 @@ static const command_fn commands[SHIM_MSG_TYPE_MAX] = {
     [SHIM_PAUSE]       = do_pause,
     [SHIM_RESUME]      = do_resume,
     [SHIM_STATS]       = do_stats,
+    [SHIM_DIAL]        = do_dial,
+    [SHIM_COPY]        = do_copy,
 };
 /* clang-format on */
 
@@ -255,6 +274,15 @@ static void take_field(struct request *q, const struct shim_value *v)
     case SHIM_TAG_STDERR:
         q->offsets[JOURNAL_STDERR] = v->u64;
         break;
+    case SHIM_TAG_PORT:
+        q->port = v->u64;
+        break;
+    case SHIM_TAG_PATH:
+        q->path = v->data;
+        break;
+    case SHIM_TAG_DIRECTION:
+        q->direction = v->u64;
+        break;
     default: /* newer than us */
         break;
     }
@@ -277,9 +305,10 @@ static int run(struct request *q, struct shim_reader *r, struct err *err)
     return commands[type](q, err);
 }
 
-void command_run(struct peer *p, struct shim_reader *r)
+void command_run(struct peer *p, struct shim_reader *r, int fd)
 {
-    struct request q = {.peer = p, .shim = p->shim, .seq = r->head.seq};
+    _cleanup_close_ int came = fd;
+    struct request q = {.peer = p, .shim = p->shim, .seq = r->head.seq, .fd = came};
     _cleanup_err_ struct err err = ERR_INIT;
     int n;
 

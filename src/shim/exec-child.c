@@ -7,8 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/openat2.h>
@@ -27,10 +25,10 @@
 #include "base/fd.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
-#include "os/caps.h"
 #include "os/ns.h"
 #include "os/pty.h"
 #include "os/rlimit.h"
+#include "shim/identity.h"
 #include "shim/shim.h"
 #include "shim/truth.h"
 #include "shim/user.h"
@@ -44,12 +42,6 @@ enum {
 
 #define OOM_SCORE_ADJ "300" /* the sandbox's processes go before the daemon and the shims */
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-/* Valid in the sandbox's user namespace only. */
-#define ROOT_CAPS                                                                                  \
-    (CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) |                     \
-     CAPS_BIT(CAP_FSETID) | CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID) | CAPS_BIT(CAP_SETPCAP) |  \
-     CAPS_BIT(CAP_KILL) | CAPS_BIT(CAP_NET_BIND_SERVICE) | CAPS_BIT(CAP_SYS_CHROOT))
 
 struct entry {
     const struct shim *shim;
@@ -135,40 +127,6 @@ static int set_limits(const struct plan *plan, struct err *err)
     if (r >= 0)
         r = rlimit_set(RLIMIT_RTPRIO, 0, 0, err);
     return r;
-}
-
-static int set_ids(const struct plan *plan, const struct user *u, struct err *err)
-{
-    if (!plan->id_base && (u->uid != PLAN_AGENT_ID || u->gid != PLAN_AGENT_ID)) {
-        err_set(err, ERR_UNSUPPORTED, "user %u:%u does not exist here: only id %d is mapped",
-                u->uid, u->gid, PLAN_AGENT_ID);
-        return err_hint(err, "Other users need a range of ids: run as root, or install uidmap.");
-    }
-    /* Raw calls: the process has one thread, and libc's versions would look for others. */
-    if (plan->id_base && syscall(SYS_setgroups, u->n_groups, u->groups) < 0)
-        return err_sys(err, errno, "set the groups of user %u", u->uid);
-    if (syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0)
-        return err_sys(err, errno, "become group %u", u->gid);
-    if (syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
-        return err_sys(err, errno, "become user %u", u->uid);
-    return 0;
-}
-
-static int become_user(const struct plan *plan, const struct user *u, struct err *err)
-{
-    uint64_t keep = u->uid == 0 ? ROOT_CAPS : CAPS_NONE;
-    int r;
-
-    r = caps_bound(keep, err);
-    if (r >= 0)
-        r = set_ids(plan, u, err);
-    if (r >= 0)
-        r = caps_set(keep, err);
-    if (r < 0)
-        return r;
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return err_sys(err, errno, "forbid new privileges");
-    return 0;
 }
 
 /*
@@ -359,7 +317,7 @@ static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
     if (r >= 0)
         r = set_limits(plan, err);
     if (r >= 0)
-        r = become_user(plan, &e->user, err);
+        r = identity_become(plan, &e->user, err);
     if (r >= 0)
         r = open_stdio(e, err);
     if (r >= 0)

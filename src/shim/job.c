@@ -83,6 +83,14 @@ static int run_copy_in(const struct job_spec *spec, struct copy_stats *stats, in
     return copy_in(spec->path, spec->fd, stats, err);
 }
 
+static int become_user(const struct shim *s, struct err *err)
+{
+    struct user user;
+    int r = user_resolve(s->plan.user, &user, err);
+
+    return r < 0 ? r : identity_become(&s->plan, &user, err);
+}
+
 static int enter(const struct shim *s, const struct job_spec *spec, struct err *err)
 {
     int r;
@@ -91,7 +99,7 @@ static int enter(const struct shim *s, const struct job_spec *spec, struct err *
         return err_sys(err, errno, "hide the helper");
     r = ns_enter(s->init.fd, spec->namespaces, err);
     if (r >= 0 && spec->as_user)
-        return identity_become(&s->plan, s->plan.user, NULL, err);
+        return become_user(s, err);
     if (r >= 0)
         r = caps_bound(CAPS_NONE, err);
     return r < 0 ? r : caps_set(CAPS_NONE, err);

@@ -160,6 +160,7 @@ static void forget(struct peer *p)
         attachments_remove(x, p);
         streams_wake(x);
     }
+    jobs_forget(p->shim, p);
 }
 
 void peer_free(struct peer *p)
@@ -192,15 +193,17 @@ static int check_hello(struct peer *p, struct shim_reader *r, struct err *err)
     return 0;
 }
 
-static void handle(struct peer *p, const char *packet, size_t len)
+/* Takes the fd that came along, or -1. */
+static void handle(struct peer *p, const char *packet, size_t len, int fd)
 {
+    _cleanup_close_ int came = fd;
     _cleanup_err_ struct err err = ERR_INIT;
     struct shim_reader r;
     int n;
 
     n = shim_read(&r, packet, len, &err);
     if (n >= 0 && p->greeted) {
-        command_run(p, &r);
+        command_run(p, &r, TAKE_FD(came));
         return;
     }
     if (n >= 0)
@@ -215,20 +218,21 @@ static void on_peer(struct source *src, uint32_t events)
 {
     struct peer *p = container_of(src, struct peer, src);
     char *packet = shim_io(p->shim);
+    size_t n_fds = 1;
+    int fd = -1;
     ssize_t n;
 
     if (events & EPOLLOUT)
         flush(p);
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
-    /* Descriptors that come along belong to no message we know: fd_recv() closes them. */
-    n = fd_recv(src->fd, packet, SHIM_MSG_MAX, NULL, NULL, MSG_DONTWAIT);
+    n = fd_recv(src->fd, packet, SHIM_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
     if (n == -EAGAIN)
         return;
     if (n <= 0)
         p->dead = true;
     else
-        handle(p, packet, (size_t)n);
+        handle(p, packet, (size_t)n, n_fds ? fd : -1);
 }
 
 int peer_add(struct shim *s, int fd, struct err *err)

@@ -141,6 +141,7 @@ struct shim {
     uint32_t unenforced;
     struct peer *peers;
     struct exec *execs;
+    struct job *jobs;
     char *io; /* SHIM_IO_SIZE bytes, mapped while there is work */
     bool kill_sent;
     struct deadline stop_by; /* end of the grace */
@@ -170,8 +171,9 @@ void peers_finish(struct shim *s, uint64_t usec);
 void peer_hang_up(int fd);
 void peer_free(struct peer *p);
 
-/* commands.c: one message of a peer that has said HELLO. */
-void command_run(struct peer *p, struct shim_reader *r);
+/* commands.c: one message of a peer that has said HELLO, and the descriptor that came with it
+ * (taken; or -1). */
+void command_run(struct peer *p, struct shim_reader *r, int fd);
 
 /* exec.c */
 void exec_start(struct peer *p, struct shim_reader *r);
@@ -215,6 +217,12 @@ void stop_begin(struct shim *s, uint64_t grace_usec);
 void stop_advance(struct shim *s); /* whatever can be done now towards the end */
 void stop_on_init(struct source *src, uint32_t events);
 void stop_if_init_dies(struct shim *s); /* before a death is judged */
+
+/* job.c: work inside that is no command. Answered with RESULT when it is done. */
+int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err);
+int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err);
+void jobs_forget(struct shim *s, const struct peer *p); /* the peer goes, its jobs end unheard */
+void jobs_end(struct shim *s);
 
 /* timers.c */
 void timers_arm(struct shim *s);

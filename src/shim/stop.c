@@ -46,6 +46,7 @@ static void finish(struct shim *s)
     _cleanup_err_ struct err err = ERR_INIT;
     struct shim_writer w;
 
+    jobs_end(s);
     source_close(s, &s->listener);
     unlinkat(s->run_dirfd, "shim.sock", 0);
     cgroup_group_done(&s->init_group);

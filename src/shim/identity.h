@@ -1,0 +1,12 @@
+/*
+ * Becoming a user of the sandbox, for a process that has entered its user namespace: ids, groups,
+ * capabilities, no-new-privileges, in the only order that works. From then on it can do what that
+ * user can do inside, and nothing else.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "shim/plan.h"
+#include "shim/user.h"
+
+int identity_become(const struct plan *plan, const struct user *u, struct err *err);
