@@ -129,7 +129,7 @@ int handshake_hello(int fd, const char *id, const struct deadline *by, struct en
                     struct err *err)
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
-    size_t len;
+    size_t len = 0;
     int r;
 
     r = send_hello(fd, by, err);
@@ -159,7 +159,7 @@ int handshake_ready(int fd, const struct deadline *by, struct engine_box *ret, s
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
     struct shim_reader rd;
-    size_t len;
+    size_t len = 0;
     int r;
 
     r = receive(fd, by, packet, &len, err);

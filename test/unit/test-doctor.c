@@ -15,7 +15,9 @@ static int entries(const char *path)
     DIR *d = opendir(path);
     int n = 0;
 
-    while (d && readdir(d))
+    if (!d)
+        return -1;
+    while (readdir(d))
         n++;
     closedir(d);
     return n;

@@ -135,13 +135,19 @@ static void mix_str(struct walk *w, const char *s)
     mix(w, s, strlen(s) + 1);
 }
 
+static void mix_u64(struct walk *w, uint64_t v)
+{
+    w->hash = (w->hash ^ v) * UINT64_C(0x100000001b3);
+    w->hash ^= w->hash >> 29; /* high bits of v must reach the low ones too */
+}
+
 static void mix_stat(struct walk *w, const char *path, const struct stat *st)
 {
-    const uint64_t facts[] = {st->st_mode, (uint64_t)st->st_size, (uint64_t)st->st_mtim.tv_sec,
-                              (uint64_t)st->st_mtim.tv_nsec};
-
     mix_str(w, path);
-    mix(w, facts, sizeof(facts));
+    mix_u64(w, st->st_mode);
+    mix_u64(w, (uint64_t)st->st_size);
+    mix_u64(w, (uint64_t)st->st_mtim.tv_sec);
+    mix_u64(w, (uint64_t)st->st_mtim.tv_nsec);
 }
 
 static int copy_link(struct walk *w, const char *path, struct err *err)
@@ -152,7 +158,7 @@ static int copy_link(struct walk *w, const char *path, struct err *err)
     if (n < 0)
         return err_sys(err, errno, "read link '%s'", path);
     target[n] = '\0';
-    mix_str(w, target);
+    mix(w, target, (size_t)n);
     if (w->dst >= 0 && symlinkat(target, w->dst, path) < 0)
         return err_sys(err, errno, "make link '%s'", path);
     return 0;
@@ -406,9 +412,9 @@ static int build(struct walk *w, const struct host_image_source *src, struct err
 static uint64_t hash_start(const struct host_image_source *src)
 {
     struct walk w = {.hash = UINT64_C(0xcbf29ce484222325)};
-    const uint64_t format[] = {IMAGE_FORMAT, src->chown_home};
 
-    mix(&w, format, sizeof(format));
+    mix_u64(&w, IMAGE_FORMAT);
+    mix_u64(&w, src->chown_home);
     return w.hash;
 }
 

@@ -1,0 +1,511 @@
+/*
+ * The native engine with the real shim, below the daemon: start, exec, take over, death, removal,
+ * and that nothing is left. Needs ripcord-shim from the same build (or RIPCORD_LIBEXEC) and a
+ * machine that can isolate.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/engine.h"
+#include "engine/native/ids.h"
+#include "engine/native/native.h"
+#include "engine/native/probe.h"
+#include "engine/native/trial.h"
+#include "net/loop.h"
+#include "os/cgroup.h"
+#include "os/rmtree.h"
+#include "tap.h"
+
+#define BOX "00000000000000aa"
+#define ROOT "00000000feedbeef"
+
+struct bed {
+    char dir[32], *libexec;
+    struct loop *loop;
+    struct engine *engine;
+    struct engine_link *link;
+
+    unsigned calls;
+    struct err err;
+    struct engine_box box;
+    char **ids;
+
+    unsigned execs, started, ended, closed;
+    int pid;
+    char exec[EXEC_ID_LEN + 1];
+    struct end_record rec;
+};
+
+static void note(struct bed *b, const struct err *err)
+{
+    err_done(&b->err);
+    if (err) {
+        err_copy(&b->err, err);
+        printf("# %s%s%s\n", err->msg, err->hint ? " | " : "", err->hint ? err->hint : "");
+    }
+    b->calls++;
+    loop_stop(b->loop);
+}
+
+static void on_done(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct bed *b = arg;
+
+    b->box = *box;
+    note(b, err);
+}
+
+static void on_list(void *arg, const struct err *err, char **ids)
+{
+    struct bed *b = arg;
+
+    strv_free(b->ids);
+    b->ids = strv_copy(ids);
+    note(b, err);
+}
+
+static void on_result(void *arg, const struct err *err, int fd)
+{
+    fd_close(fd);
+    note(arg, err);
+}
+
+static void on_started(void *arg, const char *exec _unused_, int pid, int fd)
+{
+    struct bed *b = arg;
+
+    b->started++;
+    b->pid = pid;
+    fd_close(fd);
+    loop_stop(b->loop);
+}
+
+static void on_start_failed(void *arg, const char *exec _unused_, const struct err *err)
+{
+    note(arg, err);
+}
+
+static void on_output(void *arg, const char *exec, uint64_t out, uint64_t err)
+{
+    struct bed *b = arg;
+
+    engine_link_ack(b->link, exec, out, err);
+}
+
+static void on_ended(void *arg, const char *exec _unused_, const struct end_record *rec)
+{
+    struct bed *b = arg;
+
+    b->ended++;
+    b->rec = *rec;
+    loop_stop(b->loop);
+}
+
+static void on_closed(void *arg)
+{
+    struct bed *b = arg;
+
+    b->closed++;
+    b->link = NULL;
+    loop_stop(b->loop);
+}
+
+static const struct link_events events = {on_started, on_start_failed, on_output, on_ended,
+                                          on_closed};
+
+/* ---- the bed ---- */
+
+static char *find_libexec(void)
+{
+    const char *env = getenv("RIPCORD_LIBEXEC");
+    char exe[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+    if (env)
+        return xstrdup(env);
+    exe[n > 0 ? n : 0] = '\0';
+    for (int i = 0; i < 3; i++) {
+        char *slash = strrchr(exe, '/');
+
+        if (slash)
+            *slash = '\0';
+    }
+    return xasprintf("%s/src/bin", exe);
+}
+
+static const char *unable(const char *libexec)
+{
+    _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", libexec);
+    bool ranges = probe_id_ranges(IDS_FIRST, IDS_COUNT);
+
+    if (access(shim, X_OK) < 0)
+        return "no ripcord-shim in this build";
+    if (trial_overlay("/tmp", ranges, NULL) < 0 || trial_proc(ranges, NULL) < 0)
+        return "this machine cannot isolate";
+    return NULL;
+}
+
+static bool open_engine(struct bed *b)
+{
+    _cleanup_free_ char *state = xasprintf("%s/state", b->dir), *run = xasprintf("%s/run", b->dir);
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct engine_config config = {.state_dir = state,
+                                   .run_dir = run,
+                                   .root_id = ROOT,
+                                   .libexec_dir = b->libexec,
+                                   .journal_budget = MIB(64)};
+
+    if (engine_open(b->loop, &engine_native_ops, &config, &b->engine, &err) >= 0)
+        return true;
+    printf("# %s\n", err.msg);
+    return false;
+}
+
+/* NULL, or why this test cannot run here. */
+static const char *bed_init(struct bed *b)
+{
+    const char *why;
+
+    *b = (struct bed){.dir = "/tmp/ripcord-native-XXXXXX", .box.link_fd = -1};
+    b->libexec = find_libexec();
+    why = unable(b->libexec);
+    if (why || !mkdtemp(b->dir) || loop_new(&b->loop, NULL) < 0) {
+        free(b->libexec);
+        return why ? why : "no temporary folder";
+    }
+    return open_engine(b) ? NULL : "the engine does not open";
+}
+
+static void bed_done(struct bed *b)
+{
+    int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    engine_link_close(b->link);
+    fd_close(b->box.link_fd);
+    if (b->engine) {
+        engine_remove(b->engine, BOX, on_done, b);
+        loop_run(b->loop);
+        engine_close(b->engine);
+    }
+    err_done(&b->err);
+    strv_free(b->ids);
+    loop_free(b->loop);
+    rmtree(tmp, strrchr(b->dir, '/') + 1, NULL);
+    close(tmp);
+    free(b->libexec);
+}
+
+static int entries(const struct bed *b, const char *name)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", b->dir, name);
+    DIR *d = opendir(path);
+    int n = -2;
+
+    if (!d)
+        return -1;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static bool nothing_left(const struct bed *b)
+{
+    _cleanup_strv_ char **groups = NULL;
+
+    return entries(b, "state/sandboxes") == 0 && entries(b, "state/execs") == 0 &&
+           entries(b, "state/trash") == 0 && entries(b, "run/sandboxes") == 0 &&
+           cgroup_list(NATIVE_CGROUP_PARENT, ROOT, &groups, NULL) >= 0 && strv_len(groups) == 0 &&
+           waitpid(-1, NULL, WNOHANG) < 0; /* no child, so no zombie either */
+}
+
+static struct box_request request(void)
+{
+    struct box_request r = {.id = BOX, .name = "box", .hash = "cafe"};
+
+    r.spec = (struct sandbox_spec){.image = (char *)"host",
+                                   .memory = GIB(1),
+                                   .cpu_milli = 1000,
+                                   .pids = 100,
+                                   .nofile = 1024,
+                                   .network = SPEC_NETWORK_NONE,
+                                   .tmp_size = MIB(16),
+                                   .run_size = MIB(4),
+                                   .scratch_size = MIB(16),
+                                   .user = (char *)"agent",
+                                   .workdir = (char *)"/home/agent"};
+    return r;
+}
+
+static bool up(struct bed *b, const struct box_request *r)
+{
+    engine_create_start(b->engine, r, on_done, b);
+    loop_run(b->loop);
+    if (b->err.code || b->box.link_fd < 0)
+        return false;
+    b->link = engine_link_open(b->loop, TAKE_FD(b->box.link_fd), &events, b);
+    return true;
+}
+
+static void begin(struct bed *b, const char *script)
+{
+    struct exec_request r = {.attach = true};
+
+    snprintf(b->exec, sizeof(b->exec), "%016x", ++b->execs);
+    memcpy(r.id, b->exec, sizeof(r.id));
+    strv_add(&r.argv, "/bin/sh");
+    strv_add(&r.argv, "-c");
+    strv_add(&r.argv, script);
+    engine_link_exec(b->link, &r);
+    exec_request_done(&r);
+    loop_run(b->loop);
+}
+
+static char *output(struct bed *b)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s/%s", b->engine->exec_root, BOX, b->exec);
+    char *text = xcalloc(1, 4096);
+    struct journal_reader rd;
+
+    if (journal_reader_open(&rd, AT_FDCWD, path, JOURNAL_STDOUT, NULL) < 0)
+        return text;
+    journal_reader_read(&rd, 0, text, 4095, NULL);
+    journal_reader_done(&rd);
+    return text;
+}
+
+/* Runs to its end; the output is the caller's. */
+static char *run(struct bed *b, const char *script)
+{
+    unsigned before = b->ended;
+
+    begin(b, script);
+    while (b->ended == before && !b->closed)
+        loop_run(b->loop);
+    return output(b);
+}
+
+#define BED(b)                                                                                     \
+    struct bed b;                                                                                  \
+    const char *why = bed_init(&b);                                                                \
+                                                                                                   \
+    if (why)                                                                                       \
+    SKIP(why)
+
+TEST(a_command_runs_and_nothing_is_left)
+{
+    _cleanup_free_ char *text = NULL;
+    struct box_request r = request();
+    BED(b);
+
+    CHECK(up(&b, &r));
+    CHECK(b.box.state == BOX_RUNNING && b.box.unenforced == 0);
+    text = run(&b, "id -u; pwd; hostname; echo $HOME; exit 7");
+    CHECK(b.rec.cause == END_EXITED && b.rec.exit_code == 7);
+    CHECK_STR(text, "1000\n/home/agent\nbox\n/home/agent\n");
+    engine_remove(b.engine, BOX, on_done, &b);
+    while (!b.closed || b.calls < 2)
+        loop_run(b.loop);
+    CHECK(!b.err.code && nothing_left(&b));
+    bed_done(&b);
+}
+
+TEST(files_survive_stop_and_start)
+{
+    _cleanup_free_ char *a = NULL, *c = NULL;
+    struct box_request r = request();
+    BED(b);
+
+    CHECK(up(&b, &r));
+    a = run(&b, "echo kept > f; echo root > /var/tmp/g; cat f");
+    CHECK_STR(a, "kept\n");
+    engine_link_stop(b.link, 0, on_result, &b);
+    while (!b.closed)
+        loop_run(b.loop);
+    engine_cleanup(b.engine, BOX, on_done, &b);
+    loop_run(b.loop);
+    CHECK(!b.err.code && entries(&b, "run/sandboxes") == 0 && entries(&b, "state/sandboxes") == 1);
+    b.closed = 0;
+    CHECK(up(&b, &r));
+    c = run(&b, "cat f /var/tmp/g");
+    CHECK_STR(c, "kept\nroot\n");
+    bed_done(&b);
+}
+
+TEST(another_hash_keeps_only_the_home)
+{
+    _cleanup_free_ char *a = NULL, *c = NULL;
+    struct box_request r = request();
+    BED(b);
+
+    CHECK(up(&b, &r));
+    a = run(&b, "echo kept > f; echo root > /var/tmp/g");
+    engine_link_stop(b.link, 0, on_result, &b);
+    while (!b.closed)
+        loop_run(b.loop);
+    engine_cleanup(b.engine, BOX, on_done, &b);
+    loop_run(b.loop);
+    snprintf(r.hash, sizeof(r.hash), "beef");
+    b.closed = 0;
+    CHECK(up(&b, &r));
+    c = run(&b, "cat f; test -e /var/tmp/g || echo gone");
+    CHECK_STR(c, "kept\ngone\n");
+    bed_done(&b);
+}
+
+TEST(an_earlier_daemons_sandbox_is_found_and_ended)
+{
+    _cleanup_free_ char *text = NULL;
+    struct box_request r = request();
+    BED(b);
+
+    CHECK(up(&b, &r));
+    engine_link_close(TAKE_PTR(b.link));
+    engine_close(b.engine);
+    CHECK(open_engine(&b));
+    engine_list(b.engine, on_list, &b);
+    loop_run(b.loop);
+    CHECK(strv_len(b.ids) == 1 && strv_contains(b.ids, BOX));
+    engine_start(b.engine, &r, on_done, &b); /* a second supervisor over the first: refused */
+    loop_run(b.loop);
+    CHECK(b.err.code == ERR_CONFLICT);
+    engine_connect(b.engine, BOX, on_done, &b);
+    loop_run(b.loop);
+    CHECK(!b.err.code && b.box.link_fd >= 0);
+    CHECK_STR(b.box.hash, "cafe");
+    b.link = engine_link_open(b.loop, TAKE_FD(b.box.link_fd), &events, &b);
+    text = run(&b, "echo again");
+    CHECK_STR(text, "again\n");
+    b.calls = 0;
+    engine_remove(b.engine, BOX, on_done, &b); /* not our child: found by its socket */
+    while (!b.closed || !b.calls)
+        loop_run(b.loop);
+    CHECK(!b.err.code);
+    engine_connect(b.engine, BOX, on_done, &b);
+    loop_run(b.loop);
+    CHECK(b.err.code == ERR_NOT_FOUND);
+    while (waitpid(-1, NULL, WNOHANG) > 0) /* this test played both daemons */
+        ;
+    CHECK(nothing_left(&b));
+    bed_done(&b);
+}
+
+/* Gone, or a zombie that waits for the machine's own pid 1. */
+static bool is_dead(int pid)
+{
+    _cleanup_free_ char *path = xasprintf("/proc/%d/stat", pid), *text = NULL;
+
+    return file_read(AT_FDCWD, path, 4096, &text, NULL, NULL) < 0 || strstr(text, ") Z ");
+}
+
+TEST(a_killed_supervisor_takes_all_with_it)
+{
+    struct box_request r = request();
+    BED(b);
+    pid_t shim;
+
+    CHECK(up(&b, &r));
+    begin(&b, "sleep 1000 & sleep 1000");
+    CHECK(b.started == 1);
+    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->children, BOX);
+    CHECK(shim > 1 && kill(shim, SIGKILL) == 0);
+    while (!b.closed)
+        loop_run(b.loop);
+    CHECK(b.ended == 0);
+    engine_remove(b.engine, BOX, on_done, &b);
+    loop_run(b.loop);
+    CHECK(!b.err.code && nothing_left(&b));
+    CHECK(is_dead(b.pid));
+    bed_done(&b);
+}
+
+TEST(a_hung_supervisor_is_ended)
+{
+    struct box_request r = request();
+    BED(b);
+    pid_t shim;
+
+    CHECK(up(&b, &r));
+    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->children, BOX);
+    CHECK(kill(shim, SIGSTOP) == 0);
+    engine_remove(b.engine, BOX, on_done, &b);
+    while (!b.closed || b.calls < 2)
+        loop_run(b.loop);
+    CHECK(!b.err.code && nothing_left(&b));
+    bed_done(&b);
+}
+
+TEST(a_failed_start_leaves_nothing)
+{
+    struct spec_mount m = {.source = (char *)"/nonexistent/folder", .target = (char *)"/mnt/x"};
+    struct box_request r = request();
+    BED(b);
+
+    r.spec.mounts = &m;
+    r.spec.n_mounts = 1;
+    CHECK(!up(&b, &r) && b.err.code == ERR_NOT_FOUND && nothing_left(&b));
+    r.spec.n_mounts = 0;
+    r.spec.user = (char *)"nobody-knows-me";
+    if (up(&b, &r)) { /* the name is looked up at the exec, not at the start */
+        bed_done(&b);
+        return;
+    }
+    CHECK(nothing_left(&b));
+    bed_done(&b);
+}
+
+TEST(mounts_are_seen)
+{
+    _cleanup_free_ char *source = NULL, *text = NULL;
+    struct spec_mount m = {.target = (char *)"/mnt/work"};
+    struct box_request r = request();
+    char dir[] = "/tmp/ripcord-mount-XXXXXX";
+    struct stat st;
+    BED(b);
+
+    CHECK(mkdtemp(dir));
+    m.source = dir;
+    r.spec.mounts = &m;
+    r.spec.n_mounts = 1;
+    CHECK(up(&b, &r));
+    text = run(&b, "echo x > /mnt/work/file && stat -c %u /mnt/work");
+    CHECK_STR(text, "1000\n");
+    source = xasprintf("%s/file", dir);
+    CHECK(stat(source, &st) == 0 && st.st_uid == geteuid());
+    unlink(source);
+    rmdir(dir);
+    bed_done(&b);
+}
+
+TEST(time_of_create_start_remove)
+{
+    enum { ROUNDS = 20 };
+    struct box_request r = request();
+    uint64_t start, up_time = 0, down_time = 0;
+    BED(b);
+
+    for (int i = 0; i < ROUNDS; i++) {
+        b.closed = b.calls = 0;
+        start = time_mono();
+        CHECK(up(&b, &r));
+        up_time += time_mono() - start;
+        start = time_mono();
+        engine_link_close(TAKE_PTR(b.link));
+        engine_remove(b.engine, BOX, on_done, &b);
+        loop_run(b.loop);
+        CHECK(!b.err.code);
+        down_time += time_mono() - start;
+    }
+    printf("# create+start %llu us, remove %llu us (mean of %d)\n",
+           (unsigned long long)up_time / ROUNDS, (unsigned long long)down_time / ROUNDS, ROUNDS);
+    CHECK(nothing_left(&b));
+    bed_done(&b);
+}
