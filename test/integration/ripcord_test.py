@@ -103,6 +103,15 @@ def dechunk(data):
     return body
 
 
+class Process(subprocess.Popen):
+    """A running command that is killed, not waited for, when its test leaves early."""
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None and self.poll() is None:
+            self.kill()
+        super().__exit__(kind, value, trace)
+
+
 class Root:
     """A state folder of its own, and everything one does to it."""
 
@@ -125,7 +134,7 @@ class Root:
     def popen(self, *args, env=None, **kwargs):
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         options.update(kwargs)
-        return subprocess.Popen(self.argv(*args), env=self.env(env), **options)
+        return Process(self.argv(*args), env=self.env(env), **options)
 
     def run(self, *args, stdin=None, timeout=TIMEOUT, env=None, **kwargs):
         """Runs `ripcord ARGS` to its end."""
@@ -172,7 +181,12 @@ class Root:
             given.update({"Content-Type": "application/json", "Content-Length": str(len(payload))})
         given.update(headers or {})
         head = "".join(f"{k}: {v}\r\n" for k, v in given.items() if v is not None)
-        return parse_reply(self.raw(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + payload))
+        with self.connect() as s:
+            try:
+                s.sendall(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + payload)
+            except BrokenPipeError:
+                pass
+            return read_reply(s)
 
     def get(self, target):
         reply = self.http("GET", target)
@@ -259,7 +273,7 @@ class Root:
 
     def files(self):
         """State and run folders without what a daemon always keeps: its database, logs and sockets."""
-        kept = re.compile(r"(\.db|\.db-wal|\.db-shm|\.sqlite.*|\.log|\.lock|\.sock|\.pid|/root-id)$")
+        kept = re.compile(r"(\.db|\.db-wal|\.db-shm|\.log|\.lock|\.sock)$")
         return sorted(str(p.relative_to(self.path)) for folder in ("state", "run")
                       for p in (self.path / folder).rglob("*") if not kept.search(str(p)))
 
@@ -364,6 +378,24 @@ def read_all(sock):
         if not piece:
             return data
         data += piece
+
+
+def read_reply(sock):
+    """One reply: to its declared length, else to the end of the connection."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = sock.recv(65536)
+        if not piece:
+            raise AssertionError(f"no whole reply: {data!r}")
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = re.search(rb"\r\ncontent-length: (\d+)", head.lower())
+    while length and len(body) < int(length.group(1)):
+        piece = sock.recv(65536)
+        if not piece:
+            raise AssertionError(f"cut reply: {data!r}")
+        body += piece
+    return parse_reply(head + b"\r\n\r\n" + (body if length else body + read_all(sock)))
 
 
 def alive(pid):

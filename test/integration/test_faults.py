@@ -2,7 +2,9 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 from ripcord_test import Config, Root, TestCase, wait_until
 
@@ -10,18 +12,18 @@ from ripcord_test import Config, Root, TestCase, wait_until
 class FullDisk(TestCase):
     """A root on a file system of its own that is filled to the last byte."""
 
-    def setUp(self):
-        super().setUp()
-        self.mounted = False
-
     def mount(self, size):
         if os.geteuid() != 0:
             raise unittest.SkipTest("needs root to mount a small file system")
-        self.small = self.root.path / "small"
-        self.small.mkdir()
+        self.small = Path(tempfile.mkdtemp(prefix="ripcord-small-"))
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes=20000", "none", self.small], check=True)
-        self.addCleanup(subprocess.run, ["umount", "-l", self.small], check=False)
+        self.addCleanup(self.unmount)
         return Root(self.small)
+
+    def unmount(self):
+        Root(self.small).sweep()
+        subprocess.run(["umount", "-l", self.small], check=True)
+        self.small.rmdir()
 
     def fill(self):
         with open(self.small / "junk", "wb", buffering=0) as f:

@@ -1,9 +1,11 @@
 """Raw bytes on the socket: everything ambiguous is refused with 400 and the connection closes."""
 import json
+import re
 import time
 
 from ripcord_test import TestCase, parse_reply
 
+STATUS_LINE = re.compile(rb"HTTP/1\.1 \d{3} ")
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 
 # name, request: all must be answered with an error and a closed connection
@@ -105,7 +107,7 @@ class Raw(TestCase):
         reply = parse_reply(data)
         self.assertIn(reply.status, (400, 413, 414, 421, 429, 431, 501, 505), (name, reply))
         self.assertTrue(json.loads(reply.body)["error"]["message"], (name, reply))
-        self.assertEqual(data.count(b"HTTP/1.1 "), 1, (name, data))
+        self.assertEqual(len(STATUS_LINE.findall(data)), 1, (name, data))
 
     def test_corpus_of_bad_heads(self):
         for name, request in REFUSED:
@@ -139,7 +141,7 @@ class Raw(TestCase):
     def test_no_smuggling_behind_a_refused_request(self):
         smuggled = b"DELETE /v1/sandboxes/a HTTP/1.1\r\nHost: x\r\n\r\n"
         data = self.root.raw(GET + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + smuggled)
-        self.assertEqual(data.count(b"HTTP/1.1 "), 1, data)
+        self.assertEqual(len(STATUS_LINE.findall(data)), 1, data)
 
     def test_expect_continue(self):
         with self.root.connect() as s:

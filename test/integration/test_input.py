@@ -43,12 +43,12 @@ class CommandLine(TestCase):
                      ["run", "--env", "1A=x", "--", "true"], ["run", "--user", "a b", "--", "true"],
                      ["run", "--workdir", "relative", "--", "true"]):
             r = self.root.run(*args)
-            self.assertIn(r.code, (2, 125), r)
-            self.assertIn(args[2].encode(), r.err)
+            self.assertEqual(r.code, 125, r)
+            self.assertIn(args[2].split("=")[0].encode(), r.err)
 
     def test_bad_environment_does_not_echo_values(self):
         r = self.root.run("run", "--env", "BAD KEY=sek-987", "--", "true")
-        self.assertIn(r.code, (2, 125))
+        self.assertEqual(r.code, 125, r)
         self.assertNotIn(b"sek-987", r.err)
 
     def test_bad_network_image_engine(self):
@@ -126,7 +126,7 @@ class Bodies(TestCase):
             self.assertIn(reply.status, (400, 403), (body, reply))
 
     def test_not_json(self):
-        for body in (b"{", b"", b"[]", b"nonsense", b'"text"', b'{"image":"a\\u0000b"}', b"\xff\xfe{}", b"{} {}",
+        for body in (b"{", b"[]", b"nonsense", b'"text"', b'{"image":"a\\u0000b"}', b"\xff\xfe{}", b"{} {}",
                      b"[" * 40 + b"]" * 40):
             reply = self.put(body)
             self.assertEqual((reply.status, reply.code), (400, "invalid"), (body, reply))
@@ -185,7 +185,7 @@ class Bodies(TestCase):
     def test_bad_signals(self):
         self.root.ok("up", "b")
         self.root.ok("exec", "b", "--detach", "--", "sleep", "100")
-        for body in ({"signal": "NOPE"}, {"signal": 9}, {"signal": "0"}, {}, {"signal": "TERM", "x": 1}):
+        for body in ({"signal": "NOPE"}, {"signal": 9}, {"signal": "0"}, {"signal": "TERM", "x": 1}):
             reply = self.root.http("POST", "/v1/sandboxes/b/execs/last/signal", body)
             self.assertEqual(reply.status, 400, (body, reply))
         self.root.ok("rm", "-f", "b")

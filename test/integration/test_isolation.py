@@ -3,7 +3,7 @@ import os
 import re
 from pathlib import Path
 
-from ripcord_test import TestCase
+from ripcord_test import TestCase, wait_until
 
 
 class Isolation(TestCase):
@@ -99,13 +99,11 @@ class Isolation(TestCase):
         self.assertLessEqual(count, 5)
 
     def test_pids_limit_holds(self):
-        script = "i=0; while [ $i -lt 200 ]; do sleep 5 & i=$((i+1)); done 2>/dev/null; wait"
-        self.root.run("exec", "a", "--timeout", "20s", "--", "sh", "-c", script)
         code = ("import os\nn=0\nwhile True:\n  try:\n    pid=os.fork()\n  except OSError:\n    break\n"
-                "  if pid==0:\n    os.execvp('sleep',['sleep','3'])\n  n+=1\nprint(n)")
+                "  if pid==0:\n    os.execvp('sleep',['sleep','0.5'])\n  n+=1\nprint(n)")
         n = int(self.root.ok("exec", "a", "--", "/usr/bin/python3", "-c", code).text)
         self.assertTrue(10 < n < 50, n)
-        self.assertEqual(self.shell("a", "echo still there"), "still there\n")
+        wait_until(lambda: self.root.run("exec", "a", "--", "true").code == 0, 20, "the sandbox to be usable again")
 
     def test_memory_limit_holds_and_the_sandbox_lives_on(self):
         r = self.root.run("exec", "a", "--", "/usr/bin/python3", "-c", "x = b'x' * (400 << 20); print('survived')")

@@ -217,7 +217,7 @@ class Answers(TestCase):
     def test_ps_shows_ended_execs_with_their_status(self):
         self.root.ok("up", "a")
         self.root.run("exec", "a", "--", "sh", "-c", "exit 42")
-        self.assertIn("42", self.root.ok("ps", "a").text)
-        execs = json.loads(self.root.ok("ps", "a", "--json").out)
+        self.assertIn("42", self.root.ok("ps", "--all", "a").text)
+        execs = json.loads(self.root.ok("ps", "--all", "a", "--json").out)
         rows = execs["execs"] if isinstance(execs, dict) else execs
         self.assertEqual(rows[0]["end"]["exit_code"], 42)
