@@ -524,7 +524,9 @@ int follow(struct stream *s, const struct follow_options *o, struct err *err)
         f.input = xmalloc(FOLLOW_INPUT);
     if (o->input && o->tty)
         term_raw();
-    r = loop(&f, err);
+    r = o->rejoin && o->tty ? on_signal(&f, SIGWINCH, err) : 0;
+    if (r >= 0)
+        r = loop(&f, err);
     if (r < 0)
         return r;
     finish_text(&f);

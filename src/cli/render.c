@@ -22,7 +22,14 @@ static size_t cut_tail(const char *data, size_t len)
     return 0;
 }
 
-/* Lines and tabs pass; text_escape() takes care of all else. */
+/* Line ends, also those of a terminal ("\r\n"), and tabs pass; text_escape() does the rest. */
+static size_t passing(const char *p, size_t len)
+{
+    if (p[0] == '\n' || p[0] == '\t')
+        return 1;
+    return len > 1 && p[0] == '\r' && p[1] == '\n' ? 2 : 0;
+}
+
 static int escape_lines(const char *p, size_t len, struct buf *ret)
 {
     size_t i = 0;
@@ -31,13 +38,14 @@ static int escape_lines(const char *p, size_t len, struct buf *ret)
     while (i < len) {
         size_t from = i;
 
-        while (i < len && p[i] != '\n' && p[i] != '\t')
+        while (i < len && !passing(p + i, len - i))
             i++;
         r = text_escape(ret, p + from, i - from);
         if (r == 0 && i < len)
-            r = buf_append_c(ret, p[i++]);
+            r = buf_append(ret, p + i, passing(p + i, len - i));
         if (r < 0)
             return r;
+        i += i < len ? passing(p + i, len - i) : 0;
     }
     return 0;
 }
