@@ -169,15 +169,27 @@ static int run(struct cli *cli, int argc, char **argv, struct err *err)
     return r == 0 && argc == 1 ? err_code_exit(ERR_INVALID) : r;
 }
 
+/*
+ * jansson would read /dev/urandom for the seed of its hash tables: three system calls for what the
+ * kernel has put beside our stack already.
+ */
+static void seed_tables(void)
+{
+    const void *random = (const void *)getauxval(AT_RANDOM); /* 16 bytes, not aligned */
+    size_t seed = 1;
+
+    if (random)
+        memcpy(&seed, random, sizeof(seed));
+    json_object_seed(seed | 1);
+}
+
 int cli_main(int argc, char **argv)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct cli cli = {0};
     int r;
 
-    /* jansson would read /dev/urandom for the seed of its tables: three system calls for nothing.
-     */
-    json_object_seed(*(size_t *)getauxval(AT_RANDOM) | 1);
+    seed_tables();
     r = run(&cli, argc, argv, &err);
     if (r < 0) {
         output_error(&err, cli.json);
