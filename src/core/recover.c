@@ -176,6 +176,21 @@ static void recover_finish(struct op *op, enum sandbox_state state, const char *
     recovery_done_one(r);
 }
 
+/* What was a run's, or half removed, goes: whoever ran it has gone with the last daemon. Its execs
+ * were settled before, so that a client that comes back is told their end. */
+static bool recover_removes(struct op *op)
+{
+    struct sandbox *sb = op->sb;
+    struct recovery *r = sb->m->recovery;
+
+    if (!sb->ephemeral && sb->state != SANDBOX_REMOVING)
+        return false;
+    op_push_front(sb, &op_remove)->force = true;
+    op_done(op, ACTION_UNCHANGED);
+    recovery_done_one(r);
+    return true;
+}
+
 static void recover_cleaned(void *arg, const struct err *err, struct engine_box *box)
 {
     struct op *op = arg;
@@ -183,13 +198,15 @@ static void recover_cleaned(void *arg, const struct err *err, struct engine_box 
 
     (void)box;
     settle_execs(sb);
+    if (recover_removes(op))
+        return;
     if (err) {
         recover_finish(op, SANDBOX_FAILED, err->msg);
     } else if (sb->state == SANDBOX_CREATING) {
         sandbox_forget_hash(sb);
         recover_finish(op, SANDBOX_FAILED, "the daemon ended while it was being created");
     } else {
-        recover_finish(op, SANDBOX_STOPPED, op->why);
+        recover_finish(op, SANDBOX_STOPPED, "found gone when the daemon started");
     }
 }
 
@@ -202,29 +219,23 @@ static void recover_connected(void *arg, const struct err *err, struct engine_bo
         engine_cleanup(sb->engine, sb->id, recover_cleaned, op);
         return;
     }
+    if (!err) {
+        sandbox_link(sb, box);
+        settle_execs(sb);
+    }
+    if (recover_removes(op))
+        return;
     if (err) { /* it may well live: nothing is touched but by the user's word */
         manager_warn(sb->m, "sandbox %s cannot be reached: %s", sb->name, err->msg);
         recover_finish(op, SANDBOX_FAILED, err->msg);
         return;
     }
-    sandbox_link(sb, box);
-    settle_execs(sb);
     recover_finish(op, box->state == BOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL);
 }
 
 static void recover_run(struct op *op)
 {
-    struct sandbox *sb = op->sb;
-    struct recovery *r = sb->m->recovery;
-
-    if (sb->ephemeral || sb->state == SANDBOX_REMOVING) {
-        op_push_front(sb, &op_remove)->force = true;
-        op_done(op, ACTION_UNCHANGED);
-        recovery_done_one(r);
-        return;
-    }
-    op->why = "found gone when the daemon started";
-    engine_connect(sb->engine, sb->id, recover_connected, op);
+    engine_connect(op->sb->engine, op->sb->id, recover_connected, op);
 }
 
 const struct op_type op_recover = {"recover", recover_run};

@@ -229,6 +229,8 @@ static int env_entry(const char *key, const char *value, char **ret, struct err 
     _cleanup_free_ char *entry = xasprintf("%s=%s", key, value);
     int r = parse_env(entry, err);
 
+    if (r >= 0 && strchr(key, '='))
+        r = err_set(err, ERR_INVALID, "'%s' is not a variable's name", key);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(entry);

@@ -121,6 +121,10 @@ int stream_new(struct manager *m, struct sandbox *sb, const char *id, const stru
         stream_free(f.s);
         return err_wrap(err, "sandbox '%s'", sb->name);
     }
+    if (!f.s->end) { /* neither live nor ended: nobody would ever wake its reader */
+        stream_free(f.s);
+        return err_set(err, ERR_CONFLICT, "the end of exec '%s' is not known yet", id);
+    }
     *ret = f.s;
     return 0;
 }

@@ -83,6 +83,7 @@ static const struct {
     {"{\"workdir\":\"/a\\nb\"}", "workdir", NULL},
     {"{\"env\":{\"1A\":\"x\"}}", "env", NULL},
     {"{\"env\":{\"A\":1}}", "env.A", NULL},
+    {"{\"env\":{\"A=B\":\"c\"}}", "env", "A=B"},
     {"{\"labels\":{\"a b\":\"x\"}}", "labels", "a b"},
     {"{\"tmpfs\":{\"tmp\":1}}", "tmpfs.tmp", NULL},
     {"{\"tmpfs\":{\"home\":1048576}}", "tmpfs.home", NULL},
