@@ -14,8 +14,9 @@ demo_end() {
 
 # shown WORDS...: prints the command as a person would type it, then runs it
 shown() {
-    local status=0
-    printf '\n\033[1m$ %s\033[0m\n' "ripcord ${*@Q}" | sed "s/'\([a-zA-Z0-9_.=:/-]*\)'/\1/g"
+    local status=0 bold='' plain=''
+    [ ! -t 1 ] || bold=$'\033[1m' plain=$'\033[0m'
+    printf '\n%s$ %s%s\n' "$bold" "ripcord ${*@Q}" "$plain" | sed "s/'\([a-zA-Z0-9_.=:/-]*\)'/\1/g"
     "$DEMO_RIPCORD" "$@" || status=$?
     [ "$status" -eq 0 ] || printf '(exit status %s)\n' "$status"
 }
@@ -30,7 +31,7 @@ demo() {
     note "A throw-away sandbox: both streams and the exit status come back as they are."
     shown run -- sh -c 'id; hostname; echo to-stderr >&2; exit 7'
     note "Nothing of this machine is writable in there, and it has no network."
-    shown run -- sh -c 'touch /usr/x; ls /sys/class/net /home'
+    shown run -- sh -c 'touch /usr/x; ls /home; tail -n +3 /proc/net/dev'
     note "A named sandbox keeps its files, also while it is stopped."
     shown up demo --memory 512M
     shown exec demo -- sh -c 'echo kept > notes; seq 3'
@@ -38,7 +39,7 @@ demo() {
     shown exec demo -- cat notes
     shown ls
     note "Output is kept: read it again later, from any offset."
-    shown ps demo
+    shown ps --all demo
     shown logs demo
     shown rm demo
     printf '\nThat was a private state folder, gone now. Yours: build/ripcord up mybox\n'
