@@ -109,7 +109,7 @@ static int take_number(struct end_record *rec, const char *key, const char *valu
             continue;
         r = parse_u64(value, 0, UINT64_MAX, &v, err);
         if (r < 0)
-            return err_wrap(err, "end record: %s", key);
+            return r;
         *(uint64_t *)((char *)rec + numbers[i].offset) = v;
         return 0;
     }
@@ -138,9 +138,11 @@ static int take_line(struct end_record *rec, const char *key, const char *value,
     } else if (STREQ(key, "message")) {
         snprintf(rec->message, sizeof(rec->message), "%s", value);
     } else {
-        return take_number(rec, key, value, err);
+        r = take_number(rec, key, value, err);
     }
-    return r < 0 ? err_wrap(err, "end record: %s", key) : 0;
+    if (r < 0)
+        err_wrap(err, "end record: %s", key);
+    return r;
 }
 
 int end_record_parse(const char *text, size_t len, struct end_record *ret, struct err *err)

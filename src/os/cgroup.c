@@ -210,7 +210,7 @@ static int open_all(struct cgroup *c, const struct place *where, char *const mou
         if (r < 0)
             return err_sys(err, -r, "open cgroup folder '%s/%s/%s/%s'", mounts[t], at.parent,
                            at.root_id, at.sandbox_id);
-        if (at.make && !has_groups(t))
+        if (at.make && t != CGROUP_UNIFIED)
             c->tasks[t] = openat(c->dir[t], "tasks", O_WRONLY | O_CLOEXEC);
         c->ops = at.v2 ? &cgroup_v2_ops : &cgroup_v1_ops;
     }
@@ -253,13 +253,14 @@ void cgroup_close(struct cgroup *c)
 
 /* ---- groups ---- */
 
-int cgroup_group_open(struct cgroup *c, const char *name, struct cgroup_group *ret, struct err *err)
+int cgroup_group_open(struct cgroup *c, const char *name, bool counted, struct cgroup_group *ret,
+                      struct err *err)
 {
     struct cgroup_group g = CGROUP_GROUP_INIT;
 
     snprintf(g.name, sizeof(g.name), "%s", name);
     for (int t = 0; t < CGROUP_TREES; t++) {
-        if (c->dir[t] < 0 || !has_groups(t))
+        if (c->dir[t] < 0 || !has_groups(t) || (t != CGROUP_UNIFIED && !counted))
             continue;
         g.dir[t] = make_dir_at(c->dir[t], name, false);
         if (g.dir[t] < 0) {

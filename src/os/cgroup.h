@@ -5,6 +5,8 @@
  *     <mount>/<parent>/<root id>/<sandbox id>/init      pid 1
  *     <mount>/<parent>/<root id>/<sandbox id>/x-<exec>  one exec
  *
+ * (v1 `memory`: pid 1 sits in the sandbox's own folder, as it needs no counters.)
+ *
  * Three implementations behind struct cgroup_ops: v2; v1 hybrid (limits from the v1 controllers,
  * killing, freezing and CPU time from the v2 tree beside them, where there is one; groups only in
  * `memory` and v2); and a null object where nothing may be made, which enforces nothing and says
@@ -106,7 +108,8 @@ static inline int cgroup_freeze(struct cgroup *c, bool on, struct err *err)
     {                                                                                              \
         .dir = {-1, -1, -1, -1, -1}, .tasks = {-1, -1, -1, -1, -1},                                \
     }
-int cgroup_group_open(struct cgroup *c, const char *name, struct cgroup_group *ret,
+/* `counted`: with counters of its own, also on v1. */
+int cgroup_group_open(struct cgroup *c, const char *name, bool counted, struct cgroup_group *ret,
                       struct err *err);
 void cgroup_group_done(struct cgroup_group *g); /* the folders stay */
 /* For clone3; -1 without a v2 tree. */

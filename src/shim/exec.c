@@ -207,7 +207,7 @@ static int make_group(struct exec *x, struct err *err)
     cgroup_usage(&x->shim->cgroup, NULL, &u);
     x->pids_denied_before = u.pids_denied;
     snprintf(name, sizeof(name), "x-%s", x->id);
-    return cgroup_group_open(&x->shim->cgroup, name, &x->group, err);
+    return cgroup_group_open(&x->shim->cgroup, name, true, &x->group, err);
 }
 
 /* Pairs of read and write end. */

@@ -55,8 +55,9 @@ int layers_prepare(const struct plan *plan, struct err *err)
         r = make_folder(dir, "root/upper", 0755, 0, err);
     if (r >= 0)
         r = make_folder(dir, "root/work", 0700, 0, err);
-    if (r >= 0)
-        r = make_folder(dir, "home", 0700, 0, err);
+    if (r < 0 || plan->ephemeral)
+        return r;
+    r = make_folder(dir, "home", 0700, 0, err);
     if (r >= 0)
         r = make_folder(dir, "home/upper", 0755, agent, err);
     if (r >= 0)

@@ -9,8 +9,9 @@
  *
  * Folders. The engine makes run_dir, data_dir, exec_dir and lower_dir (0700, its own); the shim
  * makes what it needs below data_dir when missing: root/{upper,work} and home/{upper,work}, the two
- * overlays' own layers. So a re-create removes data_dir/root and keeps data_dir/home. In run_dir
- * the shim makes only `shim.sock`. An exec's journals go to exec_dir/<exec id>/, made by the shim.
+ * overlays' own layers (an ephemeral sandbox has no home/). So a re-create removes data_dir/root
+ * and keeps data_dir/home. In run_dir the shim makes only `shim.sock`. An exec's journals go to
+ * exec_dir/<exec id>/, made by the shim.
  *
  * Ownership on disk is 0-based when id_base is not 0 (the skeleton's /home/agent belongs to
  * 1000:1000, the rest to 0:0); with id_base 0 everything belongs to the caller's own id.
@@ -57,6 +58,11 @@ enum plan_tag {
     PLAN_TAG_NETWORK,        /* u64: enum plan_network */
     PLAN_TAG_SECCOMP,        /* bytes: struct sock_filter[] */
     PLAN_TAG_REQUIRED,       /* u64: enum plan_limit bits */
+    PLAN_TAG_NET_IFNAME,     /* string */
+    PLAN_TAG_NET_HOST,       /* u64 */
+    PLAN_TAG_NET_BOX,        /* u64 */
+    PLAN_TAG_NET_MTU,        /* u64 */
+    PLAN_TAG_RESOLV_CONF,    /* string */
 };
 
 /* Which limits: the same bits as enum spec_limit of the engine. */
@@ -122,6 +128,11 @@ struct plan {
     bool ephemeral;          /* ends by itself when its first exec has ended */
     char *cgroup_parent;     /* first folder below each hierarchy's root; NULL: "ripcord" */
     enum plan_network network;
+    char *net_ifname; /* with `open`, else NULL: the host's end of the veth pair; inside it is eth0
+                       */
+    uint32_t net_host, net_box; /* IPv4 addresses of the two ends, host byte order: a /31 */
+    uint32_t net_mtu;           /* 0: the kernel's default */
+    char *resolv_conf;          /* text of /etc/resolv.conf; NULL: as the image has it */
 
     void *seccomp;      /* array of struct sock_filter, or NULL */
     size_t seccomp_len; /* bytes */

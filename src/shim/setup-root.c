@@ -65,29 +65,37 @@ static int build_scaffold(const struct layers *layers, int *ret, struct err *err
     return 0;
 }
 
-static int mount_overlays(const struct plan *plan, int scaffold, int *ret_root, struct err *err)
+static int mount_root(const struct plan *plan, int scaffold, int *ret, struct err *err)
 {
     struct overlay root = {"lower", "data/root/upper", "data/root/work", plan->ephemeral};
-    struct overlay home = {"lower/home/agent", "data/home/upper", "data/home/work",
-                           plan->ephemeral};
-    _cleanup_close_ int root_fd = -1, home_fd = -1;
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = overlay_mount(&root, &fd, err);
+    if (r >= 0)
+        r = mount_attach(fd, scaffold, "root", err);
+    if (r < 0)
+        return err_wrap(err, "mount the root");
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* An overlay of its own, as it outlives the root's; in a throw-away sandbox it need not. */
+static int mount_home(const struct plan *plan, int scaffold, int root_fd, struct err *err)
+{
+    struct overlay home = {"lower/home/agent", "data/home/upper", "data/home/work", false};
+    _cleanup_close_ int fd = -1;
     struct stat st;
     int r;
 
+    if (plan->ephemeral)
+        return 0;
     if (fstatat(scaffold, home.lower, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
         home.lower = "none"; /* an image without that user's folder */
-    r = overlay_mount(&root, &root_fd, err);
+    r = overlay_mount(&home, &fd, err);
     if (r >= 0)
-        r = mount_attach(root_fd, scaffold, "root", err);
-    if (r < 0)
-        return err_wrap(err, "mount the root");
-    r = overlay_mount(&home, &home_fd, err);
-    if (r >= 0)
-        r = place_mount(root_fd, "home/agent", PLACE_FOLDER, home_fd, err);
-    if (r < 0)
-        return err_wrap(err, "mount '/home/agent'");
-    *ret_root = TAKE_FD(root_fd);
-    return 0;
+        r = place_mount(root_fd, "home/agent", PLACE_FOLDER, fd, err);
+    return r < 0 ? err_wrap(err, "mount '/home/agent'") : 0;
 }
 
 static int mount_host_trees(const struct layers *layers, int root_fd, struct err *err)
@@ -164,7 +172,9 @@ int setup_root(const struct plan *plan, struct layers *layers, struct err *err)
     if (r >= 0)
         r = build_scaffold(layers, &scaffold, err);
     if (r >= 0)
-        r = mount_overlays(plan, scaffold, &root_fd, err);
+        r = mount_root(plan, scaffold, &root_fd, err);
+    if (r >= 0)
+        r = mount_home(plan, scaffold, root_fd, err);
     if (r >= 0)
         r = mount_host_trees(layers, root_fd, err);
     if (r >= 0)

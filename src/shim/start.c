@@ -46,7 +46,7 @@ static int make_cgroups(struct shim *s, struct err *err)
         return err_hint(err, "This needs the right to make cgroups with those controllers: "
                              "`ripcord doctor` tells how.");
     }
-    return cgroup_group_open(&s->cgroup, "init", &s->init_group, err);
+    return cgroup_group_open(&s->cgroup, "init", false, &s->init_group, err);
 }
 
 static int write_maps(const struct shim *s, struct err *err)

@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -592,9 +594,13 @@ TEST(shim_killed_ends_the_sandbox)
     box_exec_begin(&b, &w, "a1", "setsid sleep 777 & sleep 777");
     box_send(&b, &w);
     CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
+    /* What loses its parent comes to us: pid 1 of a container may take its time with it. */
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
     pidfd_signal(b.pidfd, SIGKILL);
     for (int i = 0; i < 100 && left; i++) {
         usleep(20000);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
         left = box_leftovers(&b) - 1; /* the cgroup folder is the daemon's to remove */
     }
     CHECK(left == 0);

@@ -1,0 +1,311 @@
+/*
+ * The wrappers of the kernel that do not need a sandbox around them.
+ */
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "os/caps.h"
+#include "os/cgroup.h"
+#include "os/ns.h"
+#include "os/pidfd.h"
+#include "os/rlimit.h"
+#include "os/rmtree.h"
+#include "shim/user.h"
+#include "tap.h"
+
+struct place {
+    char dir[40];
+    int fd;
+};
+
+static void place_done(struct place *p)
+{
+    fd_close(p->fd);
+    rmtree(AT_FDCWD, p->dir, NULL);
+}
+
+#define PLACE(p)                                                                                   \
+    __attribute__((cleanup(place_done))) struct place p = {"/dev/shm/test-os-XXXXXX", -1};             \
+    CHECK(mkdtemp(p.dir));                                                                         \
+    p.fd = open(p.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);                                        \
+    CHECK(p.fd >= 0)
+
+static void touch(int dir, const char *name)
+{
+    close(openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+}
+
+static bool exists(int dir, const char *name)
+{
+    return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+TEST(rmtree_removes_files_and_folders)
+{
+    PLACE(p);
+    CHECK(rmtree(p.fd, "nothing", NULL) == 0);
+    touch(p.fd, "file");
+    CHECK(rmtree(p.fd, "file", NULL) == 0 && !exists(p.fd, "file"));
+    CHECK(mkdirat(p.fd, "a", 0700) == 0 && mkdirat(p.fd, "a/b", 0) == 0);
+    for (int i = 0; i < 3000; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "a/f%d", i);
+        touch(p.fd, name);
+        snprintf(name, sizeof(name), "a/d%d", i);
+        CHECK(i % 10 || mkdirat(p.fd, name, 0700) == 0);
+        snprintf(name, sizeof(name), "a/d%d/x", i);
+        if (i % 10 == 0)
+            touch(p.fd, name);
+    }
+    CHECK(rmtree(p.fd, "a", NULL) == 0 && !exists(p.fd, "a"));
+}
+
+TEST(rmtree_follows_no_symlink)
+{
+    PLACE(p);
+    CHECK(mkdirat(p.fd, "canary", 0700) == 0 && mkdirat(p.fd, "tree", 0700) == 0);
+    touch(p.fd, "canary/bird");
+    CHECK(symlinkat("../canary", p.fd, "tree/link") == 0);
+    CHECK(symlinkat("canary", p.fd, "top") == 0);
+    CHECK(rmtree(p.fd, "tree", NULL) == 0 && !exists(p.fd, "tree"));
+    CHECK(rmtree(p.fd, "top", NULL) == 0 && !exists(p.fd, "top"));
+    CHECK(exists(p.fd, "canary/bird"));
+}
+
+TEST(rmtree_survives_a_deep_chain)
+{
+    enum { DEPTH = 100000 };
+    int fd, fds;
+
+    PLACE(p);
+    CHECK(mkdirat(p.fd, "deep", 0700) == 0);
+    fd = openat(p.fd, "deep", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < DEPTH; i++) {
+        int next;
+
+        CHECK(mkdirat(fd, "d", 0700) == 0);
+        if (i % 1000 == 0)
+            touch(fd, "f");
+        next = openat(fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(fd);
+        fd = next;
+    }
+    close(fd);
+    fds = dup(0);
+    close(fds);
+    CHECK(rmtree(p.fd, "deep", NULL) == 0 && !exists(p.fd, "deep"));
+    fd = dup(0);
+    CHECK(fd == fds); /* none is left open */
+    close(fd);
+}
+
+TEST(rmtree_crosses_no_mount)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *inner = NULL;
+    int r;
+
+    if (geteuid() != 0)
+        SKIP("needs root");
+    PLACE(p);
+    CHECK(mkdirat(p.fd, "tree", 0700) == 0 && mkdirat(p.fd, "tree/m", 0700) == 0 &&
+          mkdirat(p.fd, "canary", 0700) == 0);
+    touch(p.fd, "canary/bird");
+    inner = xasprintf("%s/tree/m", p.dir);
+    {
+        _cleanup_free_ char *canary = xasprintf("%s/canary", p.dir);
+
+        if (mount(canary, inner, NULL, MS_BIND, NULL) < 0)
+            SKIP("cannot mount here");
+    }
+    r = rmtree(p.fd, "tree", &err);
+    umount2(inner, MNT_DETACH);
+    CHECK(r == -ERR_CONFLICT);
+    CHECK(exists(p.fd, "canary/bird"));
+    CHECK(rmtree(p.fd, "tree", NULL) == 0);
+}
+
+TEST(pidfd_reaps_with_status_and_usage)
+{
+    struct rusage ru;
+    int fd = -1, status;
+    pid_t pid;
+
+    pid = ns_clone(0, -1, &fd);
+    if (pid == 0)
+        _exit(7);
+    CHECK(pid > 0 && pidfd_reap(fd, true, &status, &ru) == 1);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CHECK(pidfd_signal(fd, SIGTERM) == -ESRCH && pidfd_reap(fd, false, NULL, NULL) == -ECHILD);
+    close(fd);
+    pid = ns_clone(0, -1, &fd);
+    if (pid == 0)
+        for (;;)
+            pause();
+    CHECK(pidfd_reap(fd, false, &status, NULL) == 0);
+    CHECK(pidfd_signal(fd, SIGUSR1) == 0 && pidfd_reap(fd, true, &status, NULL) == 1);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
+    close(fd);
+}
+
+/* Runs fn in a child; its exit status. */
+static int in_child(int (*fn)(void))
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(fn());
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int drop_all(void)
+{
+    if (caps_bound(CAPS_BIT(CAP_CHOWN), NULL) < 0 || caps_set(CAPS_BIT(CAP_CHOWN), NULL) < 0)
+        return 1;
+    if (prctl(PR_CAPBSET_READ, CAP_SYS_ADMIN) != 0 || prctl(PR_CAPBSET_READ, CAP_CHOWN) != 1)
+        return 2;
+    if (caps_set(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_KILL), NULL) >= 0)
+        return 3; /* what is gone does not come back */
+    return caps_set(CAPS_NONE, NULL) < 0 ? 4 : 0;
+}
+
+TEST(capabilities_are_dropped_for_good)
+{
+    if (geteuid() != 0)
+        SKIP("needs root");
+    CHECK(in_child(drop_all) == 0);
+}
+
+static int lower_limits(void)
+{
+    struct rlimit rl;
+
+    if (rlimit_set(RLIMIT_NOFILE, 100, 200, NULL) < 0 || getrlimit(RLIMIT_NOFILE, &rl) < 0)
+        return 1;
+    if (rl.rlim_cur != 100 || rl.rlim_max != 200)
+        return 2;
+    if (rlimit_set(RLIMIT_NOFILE, 300, 400, NULL) < 0 || getrlimit(RLIMIT_NOFILE, &rl) < 0)
+        return 3;
+    return rl.rlim_max == 200 && rl.rlim_cur == 200 ? 0 : 4;
+}
+
+TEST(limits_never_rise)
+{
+    CHECK(in_child(lower_limits) == 0);
+}
+
+TEST(cgroups_are_made_used_and_removed)
+{
+    const char *const parent = "ripcord-test", *const root = "00000000000000aa";
+    struct cgroup_limits limits = {.memory = 64 << 20, .cpu_milli = 500, .pids = 20};
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct cgroup_group g = CGROUP_GROUP_INIT;
+    struct cgroup_usage u;
+    char id[17], **ids = NULL;
+    struct cgroup c;
+    int pidfd = -1, status;
+    pid_t pid;
+
+    snprintf(id, sizeof(id), "%016x", (unsigned)getpid());
+    CHECK(cgroup_open(&c, parent, root, id, &err) == 0);
+    if (STREQ(c.ops->name, "none"))
+        SKIP("no cgroup may be made here");
+    cgroup_limit(&c, &limits);
+    CHECK(cgroup_group_open(&c, "x-1", true, &g, &err) == 0);
+    CHECK(cgroup_list(parent, root, &ids, NULL) == 0 && strv_contains(ids, id));
+    strv_free(ids);
+    pid = ns_clone(0, cgroup_group_clone_fd(&g), &pidfd);
+    if (pid == 0) {
+        if (cgroup_group_enter(&c, &g) < 0)
+            _exit(1);
+        if (fork() == 0)
+            setsid();
+        for (;;)
+            pause();
+    }
+    usleep(50000);
+    CHECK(pid > 0 && cgroup_group_populated(&g) && !cgroup_group_remove(&c, "x-1"));
+    cgroup_usage(&c, &g, &u);
+    CHECK(u.cpu_usec > 0 || u.memory > 0);
+    CHECK(cgroup_freeze(&c, true, &err) == 0 && cgroup_freeze(&c, false, &err) == 0);
+    CHECK(cgroup_group_kill(&c, &g));
+    CHECK(pidfd_reap(pidfd, true, &status, NULL) == 1 && WTERMSIG(status) == SIGKILL);
+    close(pidfd);
+    cgroup_group_done(&g);
+    CHECK(cgroup_remove(&c, 2000000, &err) == 0);
+    cgroup_close(&c);
+    CHECK(cgroup_list(parent, root, &ids, NULL) == 0 && !strv_contains(ids, id));
+    strv_free(ids);
+    CHECK(cgroup_sweep(parent, root, id, &err) == 0); /* fine when there is nothing */
+    cgroup_remove_root(parent, root);
+}
+
+/* ---- passwd and group ---- */
+
+TEST(passwd_is_parsed_strictly)
+{
+    char text[] = "broken line\nroot:x:0:0:root:/root:/bin/sh\nbig:x:4294967296:0::/:/bin/sh\n"
+                  "neg:x:-1:0::/:/bin/sh\nshort:x:5:5:/\nagent:x:1000:100:,,,:home:/bin/sh\n"
+                  "agent:x:0:0::/root:/bin/sh\n";
+    struct user u = {0};
+    char *copy;
+
+    copy = xstrdup(text);
+    CHECK(user_from_passwd(copy, "agent", 0, &u));
+    CHECK(u.uid == 1000 && u.gid == 100); /* the first entry counts */
+    CHECK_STR(u.home, "/");               /* not absolute */
+    free(copy);
+    static const char *const absent[] = {"big", "neg", "short", "broken line", ""};
+    for (size_t i = 0; i < ARRAY_SIZE(absent); i++) {
+        copy = xstrdup(text);
+        CHECK(!user_from_passwd(copy, absent[i], 0, &u));
+        free(copy);
+    }
+    copy = xstrdup(text);
+    CHECK(user_from_passwd(copy, NULL, 0, &u));
+    CHECK_STR(u.name, "root");
+    free(copy);
+}
+
+TEST(groups_are_bounded)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(1 << 20);
+    struct user u = {.gid = 1000, .name = "agent"};
+
+    CHECK(buf_append_str(&b, "agent:x:1000:agent\nother:x:7:agentx,xagent\n") == 0);
+    for (int i = 0; i < 200; i++)
+        CHECK(buf_appendf(&b, "g%d:x:%d:bob,agent\n", i, 2000 + i) == 0);
+    user_groups_from(buf_data(&b), &u);
+    CHECK(u.n_groups == USER_GROUPS_MAX && u.groups[0] == 2000);
+}
+
+TEST(users_that_do_not_parse_are_refused)
+{
+    static const char *const bad[] = {"4294967296", "-1", "0x0",      "1000:", ":0",
+                                      " 0",         "+1", "nobody\n", "65536", "1000:4294967296"};
+    struct user u;
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        if (user_resolve(bad[i], &u, NULL) >= 0)
+            printf("# '%s' was accepted\n", bad[i]);
+        CHECK(user_resolve(bad[i], &u, NULL) == -ERR_INVALID);
+    }
+    CHECK(user_resolve("0", &u, NULL) == 0 && u.uid == 0);
+    CHECK(user_resolve("54321:12345", &u, NULL) == 0 && u.uid == 54321 && u.gid == 12345);
+    CHECK(user_resolve("54321", &u, NULL) == 0 && u.gid == 54321);
+}

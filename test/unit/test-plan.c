@@ -1,0 +1,265 @@
+/*
+ * The shim's language: messages and plans, on good and on hostile bytes.
+ */
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "shim/plan.h"
+#include "shim/proto.h"
+#include "tap.h"
+
+TEST(message_round_trip)
+{
+    struct shim_writer w;
+    struct shim_reader r;
+    struct shim_value v;
+
+    shim_begin(&w, SHIM_EXEC, 42);
+    shim_put_str(&w, SHIM_TAG_EXEC, "12345678"); /* a multiple of 8: still terminated */
+    shim_put_str(&w, SHIM_TAG_ARG, "");
+    shim_put_str(&w, SHIM_TAG_CWD, NULL);
+    shim_put_u64(&w, SHIM_TAG_TIMEOUT, UINT64_MAX);
+    CHECK(shim_finish(&w, NULL) == 0);
+    CHECK(w.buf.len % 8 == 0);
+    CHECK(shim_read(&r, buf_data(&w.buf), w.buf.len, NULL) == 0);
+    CHECK(r.head.type == SHIM_EXEC && r.head.seq == 42);
+    CHECK(shim_next(&r, &v, NULL) == 1 && v.tag == SHIM_TAG_EXEC);
+    CHECK_STR(v.data, "12345678");
+    CHECK(shim_next(&r, &v, NULL) == 1 && v.tag == SHIM_TAG_ARG && v.length == 0);
+    CHECK_STR(v.data, "");
+    CHECK(shim_next(&r, &v, NULL) == 1 && v.u64 == UINT64_MAX);
+    CHECK(shim_next(&r, &v, NULL) == 0);
+    shim_writer_done(&w);
+}
+
+TEST(message_error_round_trip)
+{
+    _cleanup_err_ struct err in = ERR_INIT, out = ERR_INIT;
+    struct shim_writer w;
+
+    err_sys(&in, ENOSPC, "mount '%s'", "/x");
+    err_hint(&in, "Make room.");
+    shim_begin(&w, SHIM_RESULT, 1);
+    shim_put_err(&w, &in);
+    CHECK(shim_finish(&w, NULL) == 0);
+    CHECK(shim_read_err(buf_data(&w.buf), w.buf.len, &out) == -ERR_SYSTEM);
+    CHECK(out.errnum == ENOSPC);
+    CHECK_STR(out.msg, in.msg);
+    CHECK_STR(out.hint, "Make room.");
+    shim_writer_done(&w);
+    shim_begin(&w, SHIM_RESULT, 1);
+    CHECK(shim_finish(&w, NULL) == 0);
+    err_done(&out);
+    CHECK(shim_read_err(buf_data(&w.buf), w.buf.len, &out) == 0 && out.code == ERR_NONE);
+    shim_writer_done(&w);
+}
+
+TEST(message_overflow_is_told)
+{
+    _cleanup_free_ char *big = xcalloc(1, SHIM_MSG_MAX + 1);
+    struct shim_writer w;
+
+    memset(big, 'x', SHIM_MSG_MAX);
+    shim_begin(&w, SHIM_EXEC, 1);
+    shim_put_str(&w, SHIM_TAG_ARG, big);
+    shim_put_str(&w, SHIM_TAG_ARG, "small");
+    CHECK(shim_finish(&w, NULL) == -ERR_LIMIT);
+    shim_writer_done(&w);
+}
+
+/* Walks all fields; false when refused. */
+static bool walk(const void *packet, size_t len)
+{
+    struct shim_reader r;
+    struct shim_value v;
+    int n;
+
+    if (shim_read(&r, packet, len, NULL) < 0)
+        return false;
+    while ((n = shim_next(&r, &v, NULL)) > 0)
+        ;
+    return n == 0;
+}
+
+TEST(broken_messages_are_refused)
+{
+    struct shim_writer w;
+    char *copy;
+
+    shim_begin(&w, SHIM_EXEC, 1);
+    shim_put_str(&w, SHIM_TAG_ARG, "abc");
+    shim_put_u64(&w, SHIM_TAG_TIMEOUT, 5);
+    CHECK(shim_finish(&w, NULL) == 0 && walk(buf_data(&w.buf), w.buf.len));
+    for (size_t n = 0; n < w.buf.len;
+         n++) { /* every cut; a heap copy, so that ASan sees over-reads */
+        copy = xmemdup(buf_data(&w.buf), MAX(n, 1));
+        CHECK(!walk(copy, n));
+        free(copy);
+    }
+    copy = xmemdup(buf_data(&w.buf), w.buf.len);
+    copy[16 + 8 + 3] = 'x'; /* padding */
+    CHECK(!walk(copy, w.buf.len));
+    memcpy(copy, buf_data(&w.buf), w.buf.len);
+    copy[16 + 8 + 1] = 0; /* NUL in a string */
+    CHECK(!walk(copy, w.buf.len));
+    memcpy(copy, buf_data(&w.buf), w.buf.len);
+    memset(copy + 16 + 4, 0xff, 4); /* length of a field */
+    CHECK(!walk(copy, w.buf.len));
+    free(copy);
+    shim_writer_done(&w);
+}
+
+/* ---- plans ---- */
+
+static void fill(struct plan *p)
+{
+    static const struct sock_filter allow = {.code = 6, .k = 0x7fff0000};
+
+    *p = (struct plan)PLAN_INIT;
+    p->sandbox_id = xstrdup("0123456789abcdef");
+    p->root_id = xstrdup("fedcba9876543210");
+    p->name = xstrdup("box");
+    p->hash = xstrdup("");
+    p->run_dir = xstrdup("/run/x");
+    p->data_dir = xstrdup("/data/x");
+    p->exec_dir = xstrdup("/execs/x");
+    p->lower_dir = xstrdup("/lower");
+    p->image = PLAN_IMAGE_ROOTFS;
+    p->id_base = 0x70000000;
+    p->memory = 1 << 30;
+    p->required = PLAN_LIMIT_MEMORY;
+    p->user = xstrdup("agent");
+    p->workdir = xstrdup("/home/agent");
+    strv_add(&p->env, "A=1");
+    strv_add(&p->env, "B=");
+    p->mounts = xcalloc(2, sizeof(*p->mounts));
+    p->n_mounts = 2;
+    p->mounts[0] = (struct plan_mount){xstrdup("/s"), xstrdup("/t"), true, 1, 2};
+    p->mounts[1] = (struct plan_mount){xstrdup("/s2"), xstrdup("/t/2"), false, 0, 0};
+    p->ephemeral = true;
+    p->network = PLAN_NETWORK_OPEN;
+    p->net_ifname = xstrdup("rc01234567-0fff");
+    p->net_host = 0xc6120000;
+    p->net_box = 0xc6120001;
+    p->resolv_conf = xstrdup("nameserver 192.0.2.1\n");
+    p->seccomp = xmemdup(&allow, sizeof(allow));
+    p->seccomp_len = sizeof(allow);
+}
+
+TEST(plan_round_trip)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_close_ int fd = -1;
+    struct plan in, out;
+
+    fill(&in);
+    CHECK(plan_write(&in, &fd, &err) == 0);
+    CHECK(write(fd, "x", 1) < 0); /* sealed */
+    CHECK(plan_read(fd, &out, &err) == 0);
+    CHECK_STR(out.sandbox_id, in.sandbox_id);
+    CHECK_STR(out.lower_dir, "/lower");
+    CHECK(out.hash && !*out.hash && out.image == PLAN_IMAGE_ROOTFS && out.id_base == 0x70000000);
+    CHECK(out.memory == 1 << 30 && out.pids == 0 && out.required == PLAN_LIMIT_MEMORY);
+    CHECK(strv_len(out.env) == 2 && STREQ(out.env[1], "B="));
+    CHECK(out.n_mounts == 2 && out.mounts[0].read_only && out.mounts[0].ino == 2);
+    CHECK_STR(out.mounts[1].target, "/t/2");
+    CHECK(out.ephemeral && out.network == PLAN_NETWORK_OPEN && !out.cgroup_parent);
+    CHECK(out.net_host == 0xc6120000 && out.net_box == 0xc6120001 && out.net_mtu == 0);
+    CHECK_STR(out.net_ifname, "rc01234567-0fff");
+    CHECK_STR(out.resolv_conf, "nameserver 192.0.2.1\n");
+    CHECK(out.seccomp_len == in.seccomp_len && !memcmp(out.seccomp, in.seccomp, in.seccomp_len));
+    plan_done(&in);
+    plan_done(&out);
+}
+
+static void set(char **field, const char *value)
+{
+    free(*field);
+    *field = value ? xstrdup(value) : NULL;
+}
+
+/* Applies one fault to a good plan. */
+static bool spoil(struct plan *p, int which)
+{
+    /* clang-format off */
+    switch (which) {
+    case 0: set(&p->sandbox_id, "0123456789abcdeg"); break;
+    case 1: set(&p->root_id, NULL); break;
+    case 2: set(&p->name, "a/b"); break;
+    case 3: set(&p->data_dir, "relative"); break;
+    case 4: set(&p->lower_dir, "/a/../b"); break;
+    case 5: set(&p->run_dir, "/a//b"); break;
+    case 6: p->id_base = 1000; break;
+    case 7: p->id_base = UINT32_MAX; break;
+    case 8: set(&p->mounts[0].target, "/"); break;
+    case 9: set(&p->mounts[1].source, "x"); break;
+    case 10: set(&p->user, "0x0"); break;
+    case 11: set(&p->user, NULL); break;
+    case 12: strv_add(&p->env, "no equals"); break;
+    case 13: set(&p->workdir, "here"); break;
+    case 14: p->seccomp_len = 7; break;
+    case 15: set(&p->cgroup_parent, "a/b"); break;
+    case 16: set(&p->cgroup_parent, ".."); break;
+    case 17: p->cpu_milli = 2000000; break;
+    case 18: p->image = 17; break;
+    default: return false;
+    }
+    /* clang-format on */
+    return true;
+}
+
+TEST(bad_plans_are_refused)
+{
+    for (int i = 0;; i++) {
+        _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
+        struct plan p;
+        bool more;
+        int r;
+
+        fill(&p);
+        more = spoil(&p, i);
+        r = plan_encode(&p, &b, NULL);
+        plan_done(&p);
+        if (!more) {
+            CHECK(r == 0 && i > 0);
+            break;
+        }
+        if (r >= 0)
+            printf("# fault %d was accepted\n", i);
+        CHECK(r < 0);
+    }
+}
+
+TEST(cut_and_flipped_plans_never_crash)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
+    struct plan in, out;
+    size_t whole = 0;
+
+    fill(&in);
+    CHECK(plan_encode(&in, &b, NULL) == 0);
+    plan_done(&in);
+    for (size_t n = 0; n <= b.len; n++) {
+        char *copy = xmemdup(buf_data(&b), MAX(n, 1));
+
+        if (plan_decode(copy, n, &out, NULL) >= 0) {
+            plan_done(&out);
+            whole = n;
+        }
+        free(copy);
+    }
+    CHECK(whole == b.len);
+    for (size_t n = 0; n < b.len * 8; n++) {
+        char *copy = xmemdup(buf_data(&b), b.len);
+
+        copy[n / 8] = (char)(copy[n / 8] ^ 1 << n % 8);
+        if (plan_decode(copy, b.len, &out, NULL) >= 0)
+            plan_done(&out);
+        free(copy);
+    }
+}
