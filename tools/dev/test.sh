@@ -19,13 +19,22 @@ part() {
     report "$name" "$log" "$failed" "$((SECONDS - since)) s: $passed passed, $failed failed, $skipped skipped"
 }
 
+# The failed tests of a log with what they said, or its end when there are none.
+failures() {
+    if grep -q '^FAIL ' "$1"; then
+        awk '/^FAIL /{shown=1} /^(ok|skip) |^[0-9]+ passed/{shown=0} shown' "$1"
+    else
+        tail -n 100 "$1"
+    fi
+}
+
 report() {
     local name=$1 log=$2 failed=$3 line=$4
     if [ "$failed" -eq 0 ]; then
         printf 'ok    %-14s %s\n' "$name" "$line"
     else
         printf 'FAIL  %-14s %s\n----- %s\n' "$name" "$line" "$log"
-        tail -n 200 "$log"
+        failures "$log"
         printf -- '-----\n'
     fi
     grep -E '^skip ' "$log" | sort -u | sed 's/^/        /' || true
