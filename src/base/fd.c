@@ -290,7 +290,7 @@ ssize_t fd_recv(int sock, void *data, size_t len, int *fds, size_t *n, int flags
     got = take_fds(&msg, fds, n ? *n : 0);
     if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
         for (size_t i = 0; i < got; i++)
-            close(fds[i]);
+            fds[i] = fd_close(fds[i]);
         return -EMSGSIZE;
     }
     if (n)

@@ -386,6 +386,7 @@ int tar_next(struct tar_reader *r, struct tar_entry *ret, struct err *err)
             return x;
         if (x == 0 || memcmp(&h, &zero, sizeof(h)) == 0) {
             r->ended = true;
+            r->marked = x > 0;
             return 0;
         }
         if (!checksum_ok(&h))

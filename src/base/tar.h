@@ -2,7 +2,7 @@
  * Tar streams, both ways, for `cp` and archives. The reader takes hostile bytes: it knows ustar,
  * pax (x, g) and GNU long names and base-256 numbers, has limits on everything, and refuses what it
  * does not know (sparse files, multi-volume) with an error that names the entry. It never touches
- * the file system: see shim/copy.c for that. The writer makes ustar with pax records where ustar is
+ * the file system: see base/tree.h for that. The writer makes ustar with pax records where ustar is
  * too small.
  *
  * Both are pull/push over caller's functions and block.
@@ -54,6 +54,7 @@ struct tar_reader {
     unsigned pad;  /* padding behind it */
     uint64_t entries;
     bool ended;
+    bool marked; /* by its end mark, not only by the end of the stream */
 };
 
 void tar_reader_init(struct tar_reader *r, tar_read_fn read, void *arg);

@@ -13,6 +13,7 @@
 #include "core/exec-internal.h"
 #include "core/manager-internal.h"
 #include "core/spec.h"
+#include "core/transfer.h"
 
 enum { SANDBOXES_MAX = 16384 };
 
@@ -64,6 +65,7 @@ void sandbox_free(struct sandbox *sb)
     map_remove(&sb->m->sandboxes, sb->name);
     engine_link_close(sb->link);
     op_drop_all(sb);
+    transfers_lost(sb, true);
     sandbox_spec_done(&sb->spec);
     free(sb->reason);
     sb->m = NULL;
@@ -154,6 +156,7 @@ void sandbox_unlink(struct sandbox *sb)
 {
     engine_link_close(TAKE_PTR(sb->link));
     exec_all_lost(sb);
+    transfers_lost(sb, false);
 }
 
 /* ---- the manager ---- */
@@ -303,8 +306,8 @@ static void tick_idle(struct sandbox *sb)
 {
     struct op *op;
 
-    if (sb->state != SANDBOX_RUNNING || sb->ops || sb->n_execs || !sb->spec.idle_stop ||
-        time_mono() - sb->idle_since < sb->spec.idle_stop)
+    if (sb->state != SANDBOX_RUNNING || sb->ops || sb->n_execs || sb->n_transfers ||
+        !sb->spec.idle_stop || time_mono() - sb->idle_since < sb->spec.idle_stop)
         return;
     op = op_push(sb, &op_stop);
     op->grace = sb->m->config.stop_grace;

@@ -36,6 +36,7 @@ enum sandbox_state {
 struct manager;
 struct exec;
 struct op;
+struct transfer;
 
 struct sandbox {
     struct manager *m;
@@ -54,6 +55,8 @@ struct sandbox {
     struct engine_link *link;   /* while its supervisor lives */
     struct exec *execs;         /* live ones */
     unsigned n_execs;
+    struct transfer *transfers; /* copies and dials under way */
+    unsigned n_transfers;
     unsigned readers; /* ephemeral: of execs that have ended; the journals must stay */
     uint64_t next_seq;
     uint64_t idle_since; /* time_mono() when the last exec ended or it came up */

@@ -215,9 +215,10 @@ typedef void (*link_stats_fn)(void *arg, const struct err *err,
 void engine_link_stats(struct engine_link *l, link_stats_fn done, void *arg);
 void engine_link_dial(struct engine_link *l, uint16_t port, link_result_fn done,
                       void *arg); /* fd: connected socket */
-/* Streams a tar out of (into=false) or into the sandbox through `tar_fd` (taken). */
+/* Streams a tar out of (into=false) or into the sandbox through `tar_fd` (taken). stats: entries,
+ * bytes, skipped. */
 void engine_link_copy(struct engine_link *l, const char *path, bool into, int tar_fd,
-                      link_result_fn done, void *arg);
+                      link_stats_fn done, void *arg);
 
 /* ---- backends ---- */
 

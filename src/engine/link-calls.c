@@ -159,12 +159,15 @@ void engine_link_dial(struct engine_link *l, uint16_t port, link_result_fn done,
 }
 
 void engine_link_copy(struct engine_link *l, const char *path, bool into, int tar_fd,
-                      link_result_fn done, void *arg)
+                      link_stats_fn done, void *arg)
 {
     struct shim_writer w;
+    struct link_request *q;
 
     link_begin(l, &w, SHIM_COPY, NULL);
     shim_put_str(&w, SHIM_TAG_PATH, path);
     shim_put_u64(&w, SHIM_TAG_DIRECTION, into);
-    ask(l, &w, tar_fd, 0, done, arg);
+    q = link_ask(l, &w, tar_fd, 0);
+    q->stats_done = done;
+    q->arg = arg;
 }

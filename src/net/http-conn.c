@@ -152,12 +152,20 @@ void conn_finish(struct http_conn *c)
 
 /* -- waiting -- */
 
+/* A handler is being given the body of its request. */
+static bool streams_body(const struct http_conn *c)
+{
+    return c->state == CONN_BUSY && c->body_open && c->body_reading;
+}
+
 /* What lies in c->in goes first: bytes that came with an upgrade's head, and the next pipelined
  * request. */
 static bool wants_bytes(const struct http_conn *c)
 {
     if (c->eof)
         return false;
+    if (streams_body(c))
+        return c->in.len == 0;
     if (c->state == CONN_RAW)
         return c->raw_reading && c->in.len == 0;
     if (c->state == CONN_HEAD)
@@ -175,6 +183,10 @@ static int wanted_events(const struct http_conn *c)
         events |= UV_DISCONNECT;
     if (c->out_bytes)
         events |= UV_WRITABLE;
+    /* Both sides are shut and the reader pauses: the hang-up is known, and would be told for ever.
+     */
+    if (!events && c->write_shut)
+        return 0;
     return events ? events : UV_PRIORITIZED;
 }
 
@@ -188,7 +200,7 @@ static enum conn_wait wanted_wait(const struct http_conn *c)
         return WAIT_LINGER;
     if (c->out_bytes && c->state != CONN_RAW)
         return WAIT_WRITE;
-    if (c->state == CONN_BODY)
+    if (c->state == CONN_BODY || streams_body(c))
         return WAIT_BODY;
     if (c->state == CONN_HEAD)
         return c->in.len || !c->served ? WAIT_HEAD : WAIT_IDLE;
@@ -240,6 +252,10 @@ static bool has_deferred_work(const struct http_conn *c)
 {
     if (c->broken || c->drain_due)
         return true;
+    if (c->state == CONN_RAW && c->raw_ended && !c->write_shut && c->out_bytes == 0)
+        return true;
+    if (streams_body(c))
+        return c->in.len > 0 || (!c->req->head.chunked && c->body_left == 0);
     if (c->in.len == 0)
         return false;
     return (c->state == CONN_HEAD && c->more) || (c->state == CONN_RAW && c->raw_reading);
@@ -255,7 +271,10 @@ void conn_update(struct http_conn *c)
     events = wanted_events(c);
     if (events != c->events) {
         c->events = events;
-        uv_poll_start(&c->poll, events, on_poll);
+        if (events)
+            uv_poll_start(&c->poll, events, on_poll);
+        else
+            uv_poll_stop(&c->poll);
     }
     wait = wanted_wait(c);
     if (wait != c->wait) {
@@ -273,7 +292,7 @@ static void refuse_late(struct http_conn *c, const char *what)
     _cleanup_err_ struct err err = ERR_INIT;
 
     err_set(&err, ERR_TIMEOUT, "%s did not arrive in time", what);
-    conn_refuse(c, 408, &err);
+    conn_refuse_body(c, 408, &err);
 }
 
 static void on_timer(uv_timer_t *h)
@@ -423,6 +442,14 @@ static void on_drained(struct http_conn *c)
         r->on_drain(r);
 }
 
+static void shut_when_out(struct http_conn *c)
+{
+    if (c->state != CONN_RAW || !c->raw_ended || c->write_shut || c->out_bytes)
+        return;
+    c->write_shut = true;
+    shutdown(c->fd, SHUT_WR);
+}
+
 static void flush_output(struct http_conn *c)
 {
     struct iovec iov[OUT_IOV_MAX];
@@ -452,6 +479,9 @@ static enum peer look_at_peer(const struct http_conn *c)
 
     if (poll(&p, 1, 0) <= 0)
         return PEER_OPEN;
+    /* With our side shut, the end of the peer's is a full hang-up to the kernel. */
+    if (c->write_shut && !(p.revents & (POLLERR | POLLNVAL | POLLPRI)))
+        return PEER_SENT_ALL;
     /* Urgent data is no part of HTTP, and while it lies there we could not wait for anything else.
      */
     if (p.revents & (POLLHUP | POLLERR | POLLNVAL | POLLPRI))
@@ -464,7 +494,7 @@ static void refuse_cut(struct http_conn *c)
     _cleanup_err_ struct err err = ERR_INIT;
 
     err_set(&err, ERR_INVALID, "the request ends before it is complete");
-    conn_refuse(c, 400, &err);
+    conn_refuse_body(c, 400, &err);
 }
 
 static void on_eof(struct http_conn *c)
@@ -474,7 +504,7 @@ static void on_eof(struct http_conn *c)
     c->eof = true;
     if (c->state == CONN_RAW && !gone && c->req->raw.on_eof)
         c->req->raw.on_eof(c->req);
-    else if (c->state == CONN_BODY && !gone)
+    else if ((c->state == CONN_BODY || streams_body(c)) && !gone)
         refuse_cut(c);
     else if (c->state == CONN_HEAD && c->in.len && !gone)
         refuse_cut(c);
@@ -496,12 +526,15 @@ static void on_bytes(struct http_conn *c, const char *data, size_t len)
             conn_close(c);
         return;
     }
-    if (c->state == CONN_BODY)
+    if (c->state == CONN_BODY || c->state == CONN_BUSY)
         restart_timer(c);
     r = buf_append(&c->in, data, len);
     assert(r == 0); /* a head over its limit has been refused, and bodies are taken out at once */
     (void)r;
-    conn_input(c);
+    if (c->state == CONN_BUSY)
+        conn_body(c);
+    else
+        conn_input(c);
 }
 
 static void read_input(struct http_conn *c)
@@ -575,6 +608,9 @@ static void run_deferred(struct http_conn *c)
     }
     if (drained)
         on_drained(c);
+    if (streams_body(c))
+        conn_body(c);
+    shut_when_out(c);
     if (c->in.len == 0)
         return;
     if (c->state == CONN_HEAD && c->more)

@@ -70,7 +70,11 @@ struct http_conn {
     bool served;      /* has had a request */
     bool more;        /* c->in may hold the next request already */
     bool raw_reading;
-    bool drain_due; /* tell the writer on the next turn that all is out */
+    bool raw_ended;    /* we write no more: our side is shut when all is out */
+    bool write_shut;   /* it is */
+    bool body_open;    /* a streamed body of which more is to come */
+    bool body_reading; /* and its reader wants it */
+    bool drain_due;    /* tell the writer on the next turn that all is out */
     bool deferred;
 
     struct buf in;
@@ -94,6 +98,7 @@ struct http_req {
     http_gone_fn on_gone;
     http_drain_fn on_drain;
     struct http_raw_events raw;
+    struct http_body_events body_events;
     bool chunked, no_body; /* of the response */
 };
 
@@ -111,6 +116,9 @@ void server_unref(struct http_server *s);
 
 /* http-request.c */
 void conn_input(struct http_conn *c); /* c->in holds new bytes, in CONN_HEAD or CONN_BODY */
+void conn_body(struct http_conn *c);  /* hands a streamed body on, as far as it has come */
+/* Answers a request whose streamed body went wrong; its handler is told that it is gone. */
+void conn_refuse_body(struct http_conn *c, int status, const struct err *err);
 void req_free(struct http_req *r);
 
 /* http-response.c */

@@ -101,14 +101,34 @@ static int parse_head(struct http_conn *c, size_t len, struct err *err)
     return http_target_split(r->target_mem, &r->path, &r->query, err);
 }
 
+static void send_continue(struct http_conn *c)
+{
+    struct iovec go_on = {(char *)"HTTP/1.1 100 Continue\r\n\r\n", 25};
+
+    if (c->req->head.expect_continue && c->in.len == 0)
+        conn_write(c, &go_on, 1);
+}
+
+static bool is_streamed(const struct http_conn *c)
+{
+    const struct http_server_config *config = &c->server->config;
+
+    return config->want_stream && config->want_stream(config->arg, &c->req->head, c->req->path);
+}
+
 static void start_body(struct http_conn *c)
 {
     const struct http_head *h = &c->req->head;
-    struct iovec go_on = {(char *)"HTTP/1.1 100 Continue\r\n\r\n", 25};
 
     c->close_after = !h->keep_alive;
     c->chunked = (struct http_chunked)HTTP_CHUNKED_INIT;
     c->body_left = h->length;
+    c->body_open = is_streamed(c);
+    c->body_reading = false;
+    if (c->body_open) {
+        dispatch(c);
+        return;
+    }
     if (h->length > c->server->config.body_max) {
         refuse_body(c);
         return;
@@ -118,8 +138,7 @@ static void start_body(struct http_conn *c)
         return;
     }
     c->state = CONN_BODY;
-    if (h->expect_continue && c->in.len == 0)
-        conn_write(c, &go_on, 1);
+    send_continue(c);
 }
 
 static void take_head(struct http_conn *c)
@@ -168,6 +187,95 @@ static void take_chunked_body(struct http_conn *c)
     } while (used > 0 && !c->chunked.done);
     if (c->chunked.done)
         dispatch(c);
+}
+
+/* -- streamed bodies -- */
+
+void http_body_start(struct http_req *r, const struct http_body_events *events)
+{
+    r->body_events = *events;
+    if (!r->conn)
+        return;
+    send_continue(r->conn);
+    http_body_read(r, true);
+}
+
+void http_body_read(struct http_req *r, bool on)
+{
+    if (!r->conn)
+        return;
+    r->conn->body_reading = on;
+    conn_update(r->conn);
+}
+
+void conn_refuse_body(struct http_conn *c, int status, const struct err *err)
+{
+    struct http_req *r = c->state == CONN_BUSY ? TAKE_PTR(c->req) : NULL;
+
+    c->body_open = false;
+    if (r)
+        r->conn = NULL;
+    if (r && r->on_gone) {
+        r->on_gone(r);
+        req_free(r);
+    }
+    conn_refuse(c, status, err);
+}
+
+/* One piece out of `in`: its bytes in *off and *len, all that is used up in *used. */
+static int next_piece(struct http_conn *c, const struct buf *in, size_t *used, size_t *off,
+                      size_t *len, struct err *err)
+{
+    if (c->req->head.chunked)
+        return http_chunked_decode(&c->chunked, buf_data(in), in->len, used, off, len, err);
+    *off = 0;
+    *used = *len = (size_t)MIN(c->body_left, (uint64_t)in->len);
+    c->body_left -= *len;
+    return 0;
+}
+
+static bool body_is_complete(const struct http_conn *c)
+{
+    return c->req->head.chunked ? c->chunked.done : c->body_left == 0;
+}
+
+static bool body_goes_on(const struct http_conn *c, const struct http_req *r)
+{
+    return c->req == r && c->body_open && c->body_reading;
+}
+
+/*
+ * The handler may pause, answer, or be told that the peer has gone by whatever it calls. What has
+ * come is out of the connection's hands meanwhile, since an answer would free it under the reader's
+ * feet.
+ */
+void conn_body(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_buf_ struct buf in = c->in;
+    struct http_req *r = c->req;
+    size_t used, off, len;
+    int ret = 0;
+
+    c->in = (struct buf)BUF_INIT(in.max);
+    while (body_goes_on(c, r) && in.len && !body_is_complete(c)) {
+        ret = next_piece(c, &in, &used, &off, &len, &err);
+        if (ret < 0)
+            break;
+        if (len)
+            r->body_events.on_data(r, buf_data(&in) + off, len);
+        buf_consume(&in, used);
+    }
+    if (c->req != r || !c->body_open)
+        return; /* answered: the rest goes with the connection */
+    c->in = in;
+    in = (struct buf)BUF_INIT(0);
+    if (ret < 0) {
+        conn_refuse_body(c, 400, &err);
+    } else if (body_goes_on(c, r) && body_is_complete(c)) {
+        c->body_open = false;
+        r->body_events.on_end(r);
+    }
 }
 
 void conn_input(struct http_conn *c)

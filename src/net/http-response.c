@@ -90,11 +90,24 @@ static void end_request(struct http_req *r)
     req_free(r);
 }
 
+/* What is left of a streamed body when the answer begins is not read: the connection ends with it.
+ */
+static struct http_conn *begin_response(struct http_req *r)
+{
+    struct http_conn *c = r->conn;
+
+    if (c && c->body_open) {
+        c->body_open = false;
+        c->close_after = true;
+    }
+    return c;
+}
+
 void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
                 size_t len)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
-    struct http_conn *c = r->conn;
+    struct http_conn *c = begin_response(r);
     struct iovec iov[2];
 
     if (c && append_head(&head, status, content_type, c->close_after) >= 0 &&
@@ -119,7 +132,7 @@ void http_stream_start(struct http_req *r, int status, const char *content_type,
                        http_drain_fn on_drain)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
-    struct http_conn *c = r->conn;
+    struct http_conn *c = begin_response(r);
 
     r->on_drain = on_drain;
     if (!c)
@@ -164,10 +177,17 @@ void http_stream_end(struct http_req *r)
     end_request(r);
 }
 
+void http_stream_abort(struct http_req *r)
+{
+    if (r->conn)
+        r->conn->close_after = true;
+    end_request(r);
+}
+
 void http_upgrade(struct http_req *r, const char *protocol, const struct http_raw_events *events)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
-    struct http_conn *c = r->conn;
+    struct http_conn *c = begin_response(r);
 
     r->raw = *events;
     r->on_drain = events->on_drain;
@@ -205,6 +225,14 @@ void http_raw_take(struct http_req *r, char *owned, size_t len)
         return;
     }
     conn_write_take(r->conn, owned, len);
+    conn_update(r->conn);
+}
+
+void http_raw_end(struct http_req *r)
+{
+    if (!r->conn)
+        return;
+    r->conn->raw_ended = true;
     conn_update(r->conn);
 }
 

@@ -30,6 +30,9 @@ typedef void (*http_handler_fn)(void *arg, struct http_req *req);
 struct http_server_config {
     http_handler_fn on_request; /* body complete (limit below) or, for an upgrade request, head and
                                    body complete */
+    /* Decides from the head that the body is streamed to the handler, see http_body_start(). NULL:
+     * none is. */
+    bool (*want_stream)(void *arg, const struct http_head *head, const char *path);
     void *arg;
     size_t body_max; /* larger: 413 before anything is allocated */
     unsigned connections_max;
@@ -57,6 +60,21 @@ void *http_req_user(const struct http_req *r);
 typedef void (*http_gone_fn)(struct http_req *r);
 void http_req_on_gone(struct http_req *r, http_gone_fn fn);
 
+/*
+ * A streamed body: on_request comes right after the head, with an empty http_req_body(), and
+ * nothing of the body is read before http_body_start(). on_data gets its pieces (pause with
+ * http_body_read(r, false)), on_end follows the last. A body that is cut, malformed or stalls is
+ * refused by the server and on_gone is called. An answer before on_end is fine: what is left of the
+ * body is dropped with the connection.
+ */
+typedef void (*http_data_fn)(struct http_req *r, const char *data, size_t len);
+struct http_body_events {
+    http_data_fn on_data;
+    http_gone_fn on_end;
+};
+void http_body_start(struct http_req *r, const struct http_body_events *events);
+void http_body_read(struct http_req *r, bool on);
+
 /* -- the response: exactly one of these ends or starts it -- */
 void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
                 size_t len);                                    /* r is gone after */
@@ -71,6 +89,8 @@ void http_stream_write(
     size_t len); /* copies; wait for on_drain before the next when pending > 256 KiB */
 size_t http_stream_pending(const struct http_req *r);
 void http_stream_end(struct http_req *r); /* r is gone after */
+/* Ends it without the last chunk, so that the peer sees that it is not whole; r is gone after. */
+void http_stream_abort(struct http_req *r);
 
 /*
  * Upgrade: answers 101 with `protocol`; from then on the connection carries raw bytes. on_data gets
@@ -79,7 +99,6 @@ void http_stream_end(struct http_req *r); /* r is gone after */
  * peer may be a pager. Writing as for streams, with http_raw_write (copies) or http_raw_take (takes
  * a malloc'd block, no copy).
  */
-typedef void (*http_data_fn)(struct http_req *r, const char *data, size_t len);
 struct http_raw_events {
     http_data_fn on_data;
     http_gone_fn on_eof; /* may be NULL */
@@ -89,4 +108,7 @@ void http_upgrade(struct http_req *r, const char *protocol, const struct http_ra
 void http_raw_read(struct http_req *r, bool on);
 void http_raw_write(struct http_req *r, const void *data, size_t len);
 void http_raw_take(struct http_req *r, char *owned, size_t len);
+/* Half-close: nothing more will be written; the peer sees the end when the rest is out. From then
+ * on a peer that goes is one that has sent all: on_eof, not on_gone. */
+void http_raw_end(struct http_req *r);
 void http_raw_close(struct http_req *r); /* flushes what is pending, then closes; r is gone after */

@@ -20,15 +20,22 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/tree.h"
 #include "base/xalloc.h"
 #include "os/caps.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
-#include "shim/copy.h"
 #include "shim/identity.h"
 #include "shim/shim.h"
 
-enum { JOBS_MAX = 64, JOB_FD_SOCK = 3, JOB_FD_ARG = 4, DIAL_TIMEOUT_SEC = 10 };
+enum {
+    JOBS_MAX = 64,
+    JOB_FD_SOCK = 3,
+    JOB_FD_ARG = 4,
+    JOB_FD_SPARE = 10,
+    DIAL_TIMEOUT_SEC = 10,
+    SINK_SIZE = 256 << 10,
+};
 
 struct job_spec {
     int namespaces;
@@ -36,7 +43,7 @@ struct job_spec {
     int fd; /* the tar stream, or -1 */
     const char *path;
     uint16_t port;
-    int (*run)(const struct job_spec *spec, struct copy_stats *stats, int *ret_fd, struct err *err);
+    int (*run)(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd, struct err *err);
 };
 
 struct job {
@@ -50,7 +57,7 @@ struct job {
 
 /* ---- in the helper ---- */
 
-static int run_dial(const struct job_spec *spec, struct copy_stats *stats _unused_, int *ret_fd,
+static int run_dial(const struct job_spec *spec, struct tree_stats *stats _unused_, int *ret_fd,
                     struct err *err)
 {
     struct sockaddr_in to = {
@@ -71,16 +78,73 @@ static int run_dial(const struct job_spec *spec, struct copy_stats *stats _unuse
     return 0;
 }
 
-static int run_copy_out(const struct job_spec *spec, struct copy_stats *stats, int *ret_fd _unused_,
-                        struct err *err)
+/*
+ * Held back until there is a good piece of it: many small files make few writes, and a copy that
+ * fails early has sent nothing, so that its error can still be told in place of an answer.
+ */
+struct sink {
+    int fd;
+    size_t len;
+    char data[SINK_SIZE];
+};
+
+static int sink_flush(struct sink *s)
 {
-    return copy_out(spec->path, spec->fd, stats, err);
+    int r = fd_write_all(s->fd, s->data, s->len);
+
+    s->len = 0;
+    return r;
 }
 
-static int run_copy_in(const struct job_spec *spec, struct copy_stats *stats, int *ret_fd _unused_,
+static int sink_write(void *arg, const void *data, size_t len)
+{
+    struct sink *s = arg;
+
+    while (len) {
+        size_t n = MIN(len, sizeof(s->data) - s->len);
+        int r;
+
+        memcpy(s->data + s->len, data, n);
+        s->len += n;
+        data = (const char *)data + n;
+        len -= n;
+        r = s->len == sizeof(s->data) ? sink_flush(s) : 0;
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int run_copy_out(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd _unused_,
+                        struct err *err)
+{
+    _cleanup_free_ struct sink *sink = xnew0(struct sink);
+    int r;
+
+    sink->fd = spec->fd;
+    r = tree_to_tar(spec->path, sink_write, sink, stats, err);
+    if (r < 0)
+        return r;
+    r = sink_flush(sink);
+    return r < 0 ? err_sys(err, -r, "write archive") : 0;
+}
+
+static ssize_t read_in(void *arg, void *data, size_t len)
+{
+    ssize_t n;
+
+    do
+        n = read(*(int *)arg, data, len);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
+static int run_copy_in(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd _unused_,
                        struct err *err)
 {
-    return copy_in(spec->path, spec->fd, stats, err);
+    int fd = spec->fd;
+
+    return tree_from_tar(spec->path, read_in, &fd, stats, err);
 }
 
 static int become_user(const struct shim *s, struct err *err)
@@ -113,10 +177,25 @@ static void put_stat(struct shim_writer *w, const char *name, uint64_t value)
     shim_put_str(w, SHIM_TAG_STAT, text);
 }
 
+/* The helper holds copies of all that the shim holds: journals, peers, the plan. It keeps two. */
+static int keep_descriptors(int *sock, int *arg, struct err *err)
+{
+    int high_sock = fcntl(*sock, F_DUPFD_CLOEXEC, JOB_FD_SPARE);
+    int high_arg = *arg >= 0 ? fcntl(*arg, F_DUPFD_CLOEXEC, JOB_FD_SPARE) : -1;
+
+    if (high_sock < 0 || dup3(high_sock, JOB_FD_SOCK, O_CLOEXEC) < 0 ||
+        (*arg >= 0 && (high_arg < 0 || dup3(high_arg, JOB_FD_ARG, O_CLOEXEC) < 0)))
+        return err_sys(err, errno, "arrange descriptors");
+    syscall(SYS_close_range, *arg >= 0 ? JOB_FD_ARG + 1U : JOB_FD_SOCK + 1U, ~0U, 0);
+    *sock = JOB_FD_SOCK;
+    *arg = *arg >= 0 ? JOB_FD_ARG : -1;
+    return 0;
+}
+
 _noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct copy_stats stats = {0};
+    struct tree_stats stats = {0};
     struct shim_writer w;
     int fd = -1, r;
 
@@ -124,16 +203,10 @@ _noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec 
     signal(SIGPIPE, SIG_IGN);
     signal(SIGALRM, SIG_DFL);
     r = enter(s, spec, &err);
-    /* The helper holds copies of all that the shim holds: journals, peers, the plan. */
-    if (r >= 0 && (dup3(sock, JOB_FD_SOCK, O_CLOEXEC) < 0 ||
-                   (spec->fd >= 0 && dup3(spec->fd, JOB_FD_ARG, O_CLOEXEC) < 0)))
-        r = err_sys(&err, errno, "arrange descriptors");
-    if (r >= 0) {
-        syscall(SYS_close_range, spec->fd >= 0 ? JOB_FD_ARG + 1U : JOB_FD_SOCK + 1U, ~0U, 0);
-        sock = JOB_FD_SOCK;
-        spec->fd = spec->fd >= 0 ? JOB_FD_ARG : -1;
+    if (r >= 0)
+        r = keep_descriptors(&sock, &spec->fd, &err);
+    if (r >= 0)
         r = spec->run(spec, &stats, &fd, &err);
-    }
     shim_begin(&w, SHIM_RESULT, 0);
     if (r < 0)
         shim_put_err(&w, &err);
@@ -185,10 +258,10 @@ static void job_on_message(struct source *src, uint32_t events _unused_)
 {
     struct job *j = container_of(src, struct job, src);
     _cleanup_err_ struct err err = ERR_INIT;
-    char packet[4096];
+    char packet[16 << 10];
     struct shim_writer w;
     size_t n_fds = 1;
-    int fd = -1;
+    _cleanup_close_ int fd = -1;
     ssize_t n;
 
     n = fd_recv(j->src.fd, packet, sizeof(packet), &fd, &n_fds, MSG_DONTWAIT);
@@ -204,7 +277,7 @@ static void job_on_message(struct source *src, uint32_t events _unused_)
             shim_put_err(&w, &err);
         if (n > 0)
             pass_stats(&w, packet, (size_t)n);
-        peer_send(j->peer, &w, n_fds && n > 0 ? fd : -1);
+        peer_send(j->peer, &w, TAKE_FD(fd));
     }
     job_free(j);
 }

@@ -336,7 +336,7 @@ TEST(a_peer_that_never_reads_is_bounded)
     pair_init(&p);
     memset(path, 'p', 100000);
     for (int i = 0; i < 100; i++)
-        engine_link_copy(p.s.link, path, false, -1, on_result, &p.s);
+        engine_link_copy(p.s.link, path, false, -1, on_stats, &p.s);
     CHECK(p.s.results == 0);
     loop_run(p.s.loop);
     /* the socket's own buffer and 1 MiB of queue are less than 10 MB */
@@ -356,7 +356,7 @@ TEST(queued_messages_are_sent_in_order_when_it_drains)
     pair_init(&p);
     memset(path, 'p', 40000);
     for (int i = 0; i < MESSAGES; i++)
-        engine_link_copy(p.s.link, path, false, -1, on_result, &p.s);
+        engine_link_copy(p.s.link, path, false, -1, on_stats, &p.s);
     for (int turns = 0; n < MESSAGES - 10 && turns < 1000; turns++) {
         while (hear(&p, &seq) == SHIM_COPY) {
             CHECK(seq > last);

@@ -3,30 +3,23 @@
  * that changes under the walk can hide or show files but never lead elsewhere. A file that shrinks
  * while it is read makes the copy fail: no made-up bytes.
  */
-#include "shim/copy.h"
+#include "base/tree.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/tar.h"
 #include "base/xalloc.h"
 
-enum { COPY_DEPTH_MAX = 256, COPY_CHUNK = 256 << 10 };
+enum { TREE_DEPTH_MAX = 256, TREE_CHUNK = 256 << 10 };
 
 struct walk {
     struct tar_writer tar;
     struct tar_entry entry; /* its path is the stack of names */
-    struct copy_stats *stats;
+    struct tree_stats *stats;
     char *chunk; /* owned */
-    int out;
 };
-
-static int write_out(void *arg, const void *data, size_t len)
-{
-    return fd_write_all(*(int *)arg, data, len);
-}
 
 static void fill_entry(struct tar_entry *e, enum tar_type type, const struct stat *st)
 {
@@ -45,33 +38,60 @@ static int put_entry(struct walk *w, struct err *err)
     return tar_put(&w->tar, &w->entry, err);
 }
 
-static int put_file(struct walk *w, int dirfd, const char *name, struct err *err)
+/* Some files, as those of /proc, say that they are empty and are not. */
+static int put_unsized(struct walk *w, int fd, struct err *err)
 {
-    _cleanup_close_ int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    uint64_t left;
-    struct stat st;
+    ssize_t n = fd_read_full(fd, w->chunk, TREE_CHUNK);
     int r;
 
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return err_sys(err, errno, "open '%s'", w->entry.path);
-    if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was copied", w->entry.path);
-    fill_entry(&w->entry, TAR_FILE, &st);
+    if (n < 0)
+        return tree_err(err, (int)-n, "read '%s'", w->entry.path);
+    if (n == TREE_CHUNK)
+        return err_set(err, ERR_UNSUPPORTED, "'%s' has no size and does not end", w->entry.path);
+    w->entry.size = (uint64_t)n;
     r = put_entry(w, err);
-    for (left = w->entry.size; r == 0 && left; left -= (uint64_t)r, r = 0) {
-        ssize_t n = read(fd, w->chunk, MIN(left, (uint64_t)COPY_CHUNK));
+    if (r == 0 && n)
+        r = tar_write(&w->tar, w->chunk, (size_t)n, err);
+    w->stats->bytes += (uint64_t)n;
+    return r;
+}
+
+static int put_data(struct walk *w, int fd, struct err *err)
+{
+    uint64_t left = w->entry.size;
+    int r;
+
+    while (left) {
+        ssize_t n = read(fd, w->chunk, MIN(left, (uint64_t)TREE_CHUNK));
 
         if (n < 0)
-            return err_sys(err, errno, "read '%s'", w->entry.path);
+            return tree_err(err, errno, "read '%s'", w->entry.path);
         if (n == 0)
             return err_set(err, ERR_CONFLICT, "'%s' shrank while it was copied", w->entry.path);
         r = tar_write(&w->tar, w->chunk, (size_t)n, err);
         if (r < 0)
             return r;
+        left -= (uint64_t)n;
         w->stats->bytes += (uint64_t)n;
-        r = (int)n;
     }
-    return r;
+    return 0;
+}
+
+static int put_file(struct walk *w, int dirfd, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    int r;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return tree_err(err, errno, "open '%s'", w->entry.path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was copied", w->entry.path);
+    fill_entry(&w->entry, TAR_FILE, &st);
+    if (w->entry.size == 0)
+        return put_unsized(w, fd, err);
+    r = put_entry(w, err);
+    return r < 0 ? r : put_data(w, fd, err);
 }
 
 static int put_symlink(struct walk *w, int dirfd, const char *name, const struct stat *st,
@@ -82,7 +102,7 @@ static int put_symlink(struct walk *w, int dirfd, const char *name, const struct
     fill_entry(&w->entry, TAR_SYMLINK, st);
     n = readlinkat(dirfd, name, w->entry.link, sizeof(w->entry.link) - 1);
     if (n < 0)
-        return err_sys(err, errno, "read link '%s'", w->entry.path);
+        return tree_err(err, errno, "read link '%s'", w->entry.path);
     w->entry.link[n] = '\0';
     return put_entry(w, err);
 }
@@ -120,7 +140,7 @@ static int put_children(struct walk *w, DIR *dir, unsigned depth, struct err *er
             return r;
         w->entry.path[len] = '\0';
     }
-    return errno ? err_sys(err, errno, "read folder '%s'", w->entry.path) : 0;
+    return errno ? tree_err(err, errno, "read folder '%s'", w->entry.path) : 0;
 }
 
 static int put_dir(struct walk *w, int parent, const char *name, unsigned depth, struct err *err)
@@ -130,21 +150,21 @@ static int put_dir(struct walk *w, int parent, const char *name, unsigned depth,
     struct stat st;
     int r;
 
-    if (depth >= COPY_DEPTH_MAX)
+    if (depth >= TREE_DEPTH_MAX)
         return err_set(err, ERR_LIMIT, "'%.60s...' is over %d folders deep", w->entry.path,
-                       COPY_DEPTH_MAX);
-    r = dir_open(parent, name, &fd, err);
-    if (r < 0)
-        return r;
+                       TREE_DEPTH_MAX);
+    fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return tree_err(err, errno, "open folder '%s'", w->entry.path);
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "stat '%s'", w->entry.path);
+        return tree_err(err, errno, "stat '%s'", w->entry.path);
     fill_entry(&w->entry, TAR_DIR, &st);
     r = put_entry(w, err);
     if (r < 0)
         return r;
     dir = fdopendir(fd);
     if (!dir)
-        return err_sys(err, errno, "open folder '%s'", w->entry.path);
+        return tree_err(err, errno, "open folder '%s'", w->entry.path);
     TAKE_FD(fd);
     return put_children(w, dir, depth, err);
 }
@@ -156,7 +176,7 @@ static int put_any(struct walk *w, int dirfd, const char *name, unsigned depth, 
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno == ENOENT && depth)
             return 0; /* gone since the folder was read */
-        return err_sys(err, errno, "stat '%s'", w->entry.path);
+        return tree_err(err, errno, "stat '%s'", w->entry.path);
     }
     if (S_ISDIR(st.st_mode))
         return put_dir(w, dirfd, name, depth, err);
@@ -168,32 +188,33 @@ static int put_any(struct walk *w, int dirfd, const char *name, unsigned depth, 
     return 0;
 }
 
-int copy_out(const char *path, int tar_fd, struct copy_stats *stats, struct err *err)
+/* The last component; "." for what has none of its own. */
+static const char *top_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    return *name == '\0' || STREQ(name, "..") ? "." : name;
+}
+
+int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_stats *stats,
+                struct err *err)
 {
     _cleanup_free_ struct walk *w = xnew0(struct walk);
-    _cleanup_free_ char *chunk = xmalloc(COPY_CHUNK);
+    _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK);
     _cleanup_free_ char *clean = xstrdup(path);
     size_t len = strlen(clean);
-    const char *slash;
     struct stat st;
     int r;
 
+    /* With its slash a link to a folder is followed, as everywhere. */
+    if (lstat(path, &st) < 0)
+        return tree_err(err, errno, "find '%s'", path);
     while (len > 1 && clean[len - 1] == '/')
         clean[--len] = '\0';
-    slash = strrchr(clean, '/');
     w->stats = stats;
     w->chunk = chunk;
-    w->out = tar_fd;
-    tar_writer_init(&w->tar, write_out, &w->out);
-    snprintf(w->entry.path, TAR_PATH_MAX, "%s",
-             slash && slash[1] ? slash + 1
-             : slash           ? "."
-                               : clean);
-    if (lstat(clean, &st) < 0) {
-        if (errno == ENOENT || errno == ENOTDIR)
-            return err_set(err, ERR_NOT_FOUND, "no such file or folder '%s' in the sandbox", path);
-        return err_sys(err, errno, "stat '%s'", path);
-    }
-    r = put_any(w, AT_FDCWD, clean, 0, err);
+    tar_writer_init(&w->tar, write, arg);
+    snprintf(w->entry.path, TAR_PATH_MAX, "%s", top_name(clean));
+    r = put_any(w, AT_FDCWD, path, 0, err);
     return r < 0 ? r : tar_finish(&w->tar, err);
 }
