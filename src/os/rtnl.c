@@ -2,10 +2,10 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/if.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
-#include <net/if.h>
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
@@ -104,7 +104,8 @@ static int link_index(const char *name, int *ret, struct err *err)
     return 0;
 }
 
-int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, struct err *err)
+int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, uint32_t mtu,
+                  struct err *err)
 {
     const struct ifinfomsg none = {.ifi_family = AF_UNSPEC};
     struct rtattr *info, *data, *other;
@@ -114,17 +115,35 @@ int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, 
     memcpy(request_begin(&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(none)), &none,
            sizeof(none));
     put_str(&q, IFLA_IFNAME, name);
+    if (mtu)
+        put_u32(&q, IFLA_MTU, mtu);
     info = put(&q, IFLA_LINKINFO, NULL, 0);
     put_str(&q, IFLA_INFO_KIND, "veth");
     data = put(&q, IFLA_INFO_DATA, NULL, 0);
     other = put(&q, VETH_INFO_PEER, &none, sizeof(none));
     put_str(&q, IFLA_IFNAME, peer);
+    if (mtu)
+        put_u32(&q, IFLA_MTU, mtu);
     put_u32(&q, IFLA_NET_NS_FD, (uint32_t)peer_netns);
     nest_end(&q, other);
     nest_end(&q, data);
     nest_end(&q, info);
     r = request_send(sock, &q);
     return r < 0 ? err_sys(err, -r, "make network interface '%s'", name) : 0;
+}
+
+int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *err)
+{
+    struct ifinfomsg msg = {.ifi_family = AF_UNSPEC};
+    struct request q;
+    int r = link_index(name, &msg.ifi_index, err);
+
+    if (r < 0)
+        return r;
+    memcpy(request_begin(&q, RTM_NEWLINK, 0, sizeof(msg)), &msg, sizeof(msg));
+    put(&q, IFLA_IFALIAS, alias, MIN(strlen(alias), (size_t)IFALIASZ - 1));
+    r = request_send(sock, &q);
+    return r < 0 ? err_sys(err, -r, "name network interface '%s'", name) : 0;
 }
 
 int rtnl_set_up(int sock, const char *name, struct err *err)

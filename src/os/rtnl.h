@@ -13,8 +13,12 @@
 
 int rtnl_open(int *ret, struct err *err);
 
-/* A veth pair: `name` here, `peer` in the namespace of peer_netns. Both down. */
-int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, struct err *err);
+/* A veth pair: `name` here, `peer` in the namespace of peer_netns. Both down. mtu 0: the kernel's
+ * default. */
+int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, uint32_t mtu,
+                  struct err *err);
+/* A text for people, shown by `ip link`. */
+int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *err);
 int rtnl_set_up(int sock, const char *name, struct err *err);
 /* Host byte order. */
 int rtnl_add_address(int sock, const char *name, uint32_t address, uint8_t prefix, struct err *err);

@@ -140,23 +140,51 @@ static int serve(struct shim *s, struct err *err)
     return loop_run(s, err);
 }
 
-int shim_main(void)
+/* The kernel would take it all back; freed by hand, so that a real leak shows. */
+static void shim_done(struct shim *s)
+{
+    while (s->peers) {
+        struct peer *p = s->peers;
+
+        s->peers = p->next;
+        peer_free(p);
+    }
+    while (s->execs) {
+        struct exec *x = s->execs;
+
+        s->execs = x->next;
+        exec_free(x);
+    }
+    cgroup_close(&s->cgroup);
+    plan_done(&s->plan);
+}
+
+static int run(struct shim *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
+
+    if (bring_up(s, &err) < 0) {
+        tell_failed(s, &err);
+        return 1;
+    }
+    if (serve(s, &err) < 0) {
+        log_error("sandbox %s: the shim gives up: %s", s->plan.sandbox_id, err.msg);
+        return 1;
+    }
+    return 0;
+}
+
+int shim_main(void)
+{
     struct shim s;
+    int r;
 
     shim_init(&s);
     hold_stdio();
     prctl(PR_SET_NAME, "ripcord-shim", 0, 0, 0);
     fcntl(SHIM_FD_CONTROL, F_SETFD, FD_CLOEXEC);
     fcntl(SHIM_FD_PLAN, F_SETFD, FD_CLOEXEC);
-    if (bring_up(&s, &err) < 0) {
-        tell_failed(&s, &err);
-        return 1;
-    }
-    if (serve(&s, &err) < 0) {
-        log_error("sandbox %s: the shim gives up: %s", s.plan.sandbox_id, err.msg);
-        return 1;
-    }
-    return 0;
+    r = run(&s);
+    shim_done(&s);
+    return r;
 }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/filter.h>
+#include <net/if.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -55,6 +56,11 @@ static const struct plan_field {
     FIELD(CGROUP_PARENT,  STR,  cgroup_parent,  64),
     FIELD(NETWORK,        U32,  network,        PLAN_NETWORK_OPEN),
     FIELD(REQUIRED,       U32,  required,       UINT32_MAX),
+    FIELD(NET_IFNAME,     STR,  net_ifname,     IFNAMSIZ - 1),
+    FIELD(NET_HOST,       U32,  net_host,       UINT32_MAX),
+    FIELD(NET_BOX,        U32,  net_box,        UINT32_MAX),
+    FIELD(NET_MTU,        U32,  net_mtu,        65535),
+    FIELD(RESOLV_CONF,    STR,  resolv_conf,    4096),
 #undef FIELD
 };
 /* clang-format on */
@@ -165,7 +171,7 @@ static int check_user_and_env(const struct plan *p, struct err *err)
     return 0;
 }
 
-static bool is_cgroup_name(const char *s)
+static bool is_plain_name(const char *s)
 {
     return !s || (*s && *s != '.' &&
                   strspn(s, "abcdefghijklmnopqrstuvwxyz"
@@ -178,7 +184,7 @@ static int check_ids(const struct plan *p, struct err *err)
         return err_set(err, ERR_INVALID, "plan: sandbox and root ids are 16 hex digits");
     if (!p->name || !name_is_valid(p->name))
         return err_set(err, ERR_INVALID, "plan: name '%s' is not valid", p->name ? p->name : "");
-    if (!is_cgroup_name(p->cgroup_parent))
+    if (!is_plain_name(p->cgroup_parent))
         return err_set(err, ERR_INVALID, "plan: cgroup parent '%s' is not valid", p->cgroup_parent);
     if (p->id_base && p->id_base < PLAN_ID_MIN)
         return err_set(err, ERR_INVALID, "plan: id range starts at %u, below %d", p->id_base,
@@ -186,6 +192,23 @@ static int check_ids(const struct plan *p, struct err *err)
     if (p->seccomp_len % sizeof(struct sock_filter) ||
         p->seccomp_len > PLAN_SECCOMP_MAX * sizeof(struct sock_filter))
         return err_set(err, ERR_INVALID, "plan: a seccomp filter of %zu bytes", p->seccomp_len);
+    return 0;
+}
+
+/* An interface name is also part of a path below /proc/sys. */
+static int check_network(const struct plan *p, struct err *err)
+{
+    if (p->network != PLAN_NETWORK_OPEN)
+        return p->net_ifname ? err_set(err, ERR_INVALID, "plan: an interface without a network")
+                             : 0;
+    if (!p->id_base)
+        return err_set(err, ERR_INVALID, "plan: network 'open' needs a range of ids");
+    if (!p->net_ifname || !*p->net_ifname || !is_plain_name(p->net_ifname))
+        return err_set(err, ERR_INVALID, "plan: interface name '%s' is not valid",
+                       p->net_ifname ? p->net_ifname : "");
+    if (!p->net_host || (p->net_host ^ p->net_box) != 1)
+        return err_set(err, ERR_INVALID, "plan: addresses %08x and %08x are not a /31", p->net_host,
+                       p->net_box);
     return 0;
 }
 
@@ -199,6 +222,8 @@ static int plan_check(const struct plan *p, struct err *err)
         r = check_mounts(p, err);
     if (r >= 0)
         r = check_user_and_env(p, err);
+    if (r >= 0)
+        r = check_network(p, err);
     return r;
 }
 

@@ -1,0 +1,402 @@
+#!/usr/bin/env python3
+"""The API on the fake engine: routes, documents, strictness and the exec wire. TAP on stdout.
+
+    test_api.py PATH-TO-ripcordd-fake [WORD]
+"""
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+STDIN, STDIN_EOF, SIGNAL, RESIZE, DETACH = 1, 2, 3, 4, 5
+STARTED, STDOUT, STDERR, GAP, END, ERROR = 16, 17, 18, 19, 20, 21
+
+
+class Daemon:
+    def __init__(self, program):
+        self.dir = tempfile.TemporaryDirectory(prefix="test-api-")
+        self.program, self.process = program, None
+        self.start()
+
+    def start(self):
+        ready, child = os.pipe()
+        self.process = subprocess.Popen(
+            [self.program, "--root", self.dir.name, "--engine", "fake", "--ready-fd", str(child)],
+            pass_fds=[child], stderr=subprocess.PIPE)
+        os.close(child)
+        with os.fdopen(ready, "rb") as f:
+            assert f.read() == b"ready\n", self.process.stderr.read()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        _, err = self.process.communicate(timeout=30)
+        assert self.process.returncode == 0, err.decode()
+        assert b"Sanitizer" not in err and b"runtime error" not in err, err.decode()
+
+    def connect(self):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(20)
+        s.connect(self.dir.name + "/run/ripcord.sock")
+        return s
+
+    def send(self, method, path, body=None, extra=""):
+        s = self.connect()
+        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{extra}"
+        if body is not None:
+            if "Content-Type" not in extra:
+                head += "Content-Type: application/json\r\n"
+            head += f"Content-Length: {len(data)}\r\n"
+        s.sendall(head.encode() + b"\r\n" + data)
+        return s
+
+    def call(self, method, path, body=None, extra=""):
+        """Status and document (or bytes)."""
+        with self.send(method, path, body, extra + "Connection: close\r\n") as s:
+            head, body = split_reply(read_all(s))
+        status = int(head.split()[1])
+        if "chunked" in head.lower():
+            body = dechunk(body)
+        return status, json.loads(body) if "application/json" in head else body
+
+    def upgrade(self, path, body):
+        return Wire(self.send("POST", path, body, "Connection: Upgrade\r\nUpgrade: ripcord-exec/1\r\n"))
+
+    def wait(self, path, test):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            doc = self.call("GET", path)[1]
+            if test(doc):
+                return doc
+            time.sleep(0.02)
+        raise AssertionError(f"{path} never became right: {doc}")
+
+
+def read_all(s):
+    data = b""
+    while piece := s.recv(65536):
+        data += piece
+    return data
+
+
+def split_reply(data):
+    head, _, body = data.partition(b"\r\n\r\n")
+    return head.decode(), body
+
+
+def dechunk(data):
+    body = b""
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        body, data = body + data[:int(size, 16)], data[int(size, 16) + 2:]
+    return body
+
+
+class Wire:
+    """An upgraded connection."""
+
+    def __init__(self, s):
+        self.s, self.data = s, b""
+        while b"\r\n\r\n" not in self.data:
+            piece = s.recv(65536)
+            assert piece, self.data
+            self.data += piece
+        head, self.data = split_reply(self.data)
+        self.status = int(head.split()[1])
+        if self.status != 101:
+            self.doc = json.loads(self.data)
+
+    def send(self, kind, data=b""):
+        self.s.sendall(struct.pack(">BI", kind, len(data)) + data)
+
+    def frame(self):
+        """Type and payload, or None at the end of the connection."""
+        while len(self.data) < 5 or len(self.data) < 5 + struct.unpack(">I", self.data[1:5])[0]:
+            piece = self.s.recv(1 << 20)
+            if not piece:
+                assert not self.data, "cut in mid-frame"
+                return None
+            self.data += piece
+        kind, length = struct.unpack(">BI", self.data[:5])
+        payload, self.data = self.data[5:5 + length], self.data[5 + length:]
+        return kind, payload
+
+    def finish(self):
+        """All frames to the end: streams by type, and the last document."""
+        out = {STDOUT: b"", STDERR: b""}
+        last = None
+        while f := self.frame():
+            assert last is None, "a frame behind the end"
+            if f[0] in out:
+                offset = struct.unpack(">Q", f[1][:8])[0]
+                assert offset == len(out[f[0]]), "offset"
+                out[f[0]] += f[1][8:]
+            elif f[0] in (END, ERROR):
+                last = f[0], json.loads(f[1])
+        self.s.close()
+        return out[STDOUT], out[STDERR], last
+
+
+def expect(reply, status, code=None, *words):
+    assert reply[0] == status, reply
+    if code:
+        error = reply[1]["error"]
+        assert error["code"] == code, reply
+        for word in words:
+            assert word in error["message"] + error.get("hint", ""), (word, reply)
+    return reply[1]
+
+
+# ---- tests ----
+
+def test_system_documents(d):
+    assert expect(d.call("GET", "/healthz"), 200) == {"status": "ok"}
+    assert expect(d.call("GET", "/readyz"), 200) == {"status": "ready"}
+    version = expect(d.call("GET", "/v1/version"), 200)
+    assert version["api"] == 1 and version["pid"] == d.process.pid, version
+    assert version["state_dir"] == d.dir.name + "/state"
+    assert expect(d.call("GET", "/v1/engines"), 200)["engines"][0]["name"] == "fake"
+    config = expect(d.call("GET", "/v1/config"), 200)["config"]
+    assert config["defaults.memory"] == {"value": 4 << 30, "source": "default"}, config
+
+
+def test_unknown_paths_methods_and_types(d):
+    expect(d.call("GET", "/v1/nothing"), 404, "not_found", "/v1/nothing")
+    expect(d.call("GET", "/v1/sandboxes/"), 404, "not_found")
+    expect(d.call("GET", "/v1/sandboxes/a/b/c"), 404, "not_found")
+    expect(d.call("PATCH", "/v1/sandboxes/a"), 405, "invalid", "PATCH")
+    expect(d.call("PUT", "/v1/sandboxes/a", b"{}", "Content-Type: text/plain\r\n"), 415, "invalid", "application/json")
+    expect(d.call("GET", "/v1/sandboxes", {}), 400, "invalid", "no body")
+    expect(d.call("PUT", "/v1/sandboxes/a", b"[]"), 400, "invalid", "object")
+    expect(d.call("PUT", "/v1/sandboxes/a", b"{"), 400, "invalid", "JSON")
+    expect(d.call("PUT", "/v1/sandboxes/a", b'{"user":"a","user":"b"}'), 400, "invalid", "user")
+    expect(d.call("PUT", "/v1/sandboxes/a", {"memroy": 1}), 400, "invalid", "memroy")
+    expect(d.call("PUT", "/v1/sandboxes/A", {}), 400, "invalid", "'A'")
+    expect(d.call("POST", "/v1/run", {"exec": {"argv": ["echo"]}}), 426, "invalid", "ripcord-exec/1")
+    expect(d.call("DELETE", "/v1/sandboxes/a?force=perhaps"), 400, "invalid", "force")
+    assert expect(d.call("GET", "/v1/sandboxes"), 200) == {"sandboxes": []}
+
+
+def test_life_of_a_sandbox(d):
+    doc = expect(d.call("PUT", "/v1/sandboxes/a", {"limits": {"cpus": 0.5}}), 201)
+    assert doc["action"] == "created" and doc["warnings"] == [], doc
+    box = doc["sandbox"]
+    assert box["state"] == "running" and box["limits"]["cpus"] == 0.5 and len(box["hash"]) == 64, box
+    assert expect(d.call("PUT", "/v1/sandboxes/a"), 200)["action"] == "unchanged"
+    assert expect(d.call("GET", "/v1/sandboxes/a"), 200)["sandbox"] == box
+    assert expect(d.call("GET", "/v1/sandboxes"), 200)["sandboxes"] == [box]
+    assert expect(d.call("POST", "/v1/sandboxes/a/pause"), 200)["sandbox"]["state"] == "paused"
+    expect(d.call("POST", "/v1/sandboxes/a/execs", {"argv": ["echo"]}), 409, "conflict", "paused")
+    assert expect(d.call("POST", "/v1/sandboxes/a/resume"), 200)["sandbox"]["state"] == "running"
+    assert expect(d.call("POST", "/v1/sandboxes/a/stop", {"grace_ms": 0}), 200)["sandbox"]["state"] == "stopped"
+    expect(d.call("POST", "/v1/sandboxes/a/stop", {"grace": 0}), 400, "invalid", "'grace'")
+    assert expect(d.call("PUT", "/v1/sandboxes/a", {}), 200)["action"] == "started"
+    assert expect(d.call("PUT", "/v1/sandboxes/a", {"user": "root"}), 200)["action"] == "recreated"
+    assert expect(d.call("DELETE", "/v1/sandboxes/a"), 200) == {"removed": True}
+    expect(d.call("DELETE", "/v1/sandboxes/a"), 404, "not_found", "'a'")
+
+
+def test_exec_over_the_wire(d):
+    expect(d.call("PUT", "/v1/sandboxes/w", {}), 201)
+    w = d.upgrade("/v1/sandboxes/w/execs", {"argv": ["echo", "hello", "wire"]})
+    assert w.status == 101
+    kind, started = w.frame()
+    assert kind == STARTED and json.loads(started)["sandbox"] == "w", started
+    out, err, last = w.finish()
+    assert (out, err, last[0]) == (b"hello wire\n", b"", END), (out, err, last)
+    assert last[1]["cause"] == "exited" and last[1]["stdout_bytes"] == 11, last
+    out, err, last = d.upgrade("/v1/sandboxes/w/execs", {"argv": ["err", "x"]}).finish()
+    assert (out, err) == (b"", b"x\n")
+    assert d.upgrade("/v1/sandboxes/w/execs", {"argv": ["exit", "7"]}).finish()[2][1]["status"] == 7
+    last = d.upgrade("/v1/sandboxes/w/execs", {"argv": ["nonsense"]}).finish()[2]
+    assert last[0] == END and last[1]["cause"] == "start_failed" and last[1]["status"] == 127, last
+    w = d.upgrade("/v1/sandboxes/nobody/execs", {"argv": ["echo"]})
+    assert w.status == 404 and w.doc["error"]["code"] == "not_found", w.doc
+
+
+def test_exec_starts_a_stopped_sandbox(d):
+    expect(d.call("PUT", "/v1/sandboxes/s", {}), 201)
+    expect(d.call("POST", "/v1/sandboxes/s/stop", {"grace_ms": 0}), 200)
+    assert d.upgrade("/v1/sandboxes/s/execs", {"argv": ["echo", "up"]}).finish()[0] == b"up\n"
+    assert expect(d.call("GET", "/v1/sandboxes/s"), 200)["sandbox"]["state"] == "running"
+
+
+def test_stdin(d):
+    expect(d.call("PUT", "/v1/sandboxes/i", {}), 201)
+    w = d.upgrade("/v1/sandboxes/i/execs", {"argv": ["cat"], "stdin": True})
+    data = os.urandom(300_000)
+    for at in range(0, len(data), 50_000):
+        w.send(STDIN, data[at:at + 50_000])
+    w.send(STDIN_EOF)
+    assert w.finish()[0] == data
+    w = d.upgrade("/v1/sandboxes/i/execs", {"argv": ["sleep", "60000"]})
+    w.send(STDIN, b"x")
+    frames = []
+    while f := w.frame():
+        frames.append(f)
+    assert frames[-1][0] == ERROR and b"without stdin" in frames[-1][1], frames
+    expect(d.call("POST", "/v1/sandboxes/i/execs", {"argv": ["cat"], "stdin": True}), 400, "invalid", "stdin")
+    expect(d.call("DELETE", "/v1/sandboxes/i?force=1"), 200)
+
+
+def test_broken_frames_are_refused(d):
+    expect(d.call("PUT", "/v1/sandboxes/f", {}), 201)
+    for bad in (struct.pack(">BI", 99, 0), struct.pack(">BI", STDIN, 1 << 30), struct.pack(">BI", STARTED, 0),
+                struct.pack(">BIB", SIGNAL, 1, 0), struct.pack(">BI", RESIZE, 0)):
+        w = d.upgrade("/v1/sandboxes/f/execs", {"argv": ["sleep", "60000"], "on_disconnect": "kill"})
+        w.s.sendall(bad)
+        frames = []
+        while f := w.frame():
+            frames.append(f)
+        assert frames[-1][0] == ERROR, (bad, frames)
+    d.wait("/v1/sandboxes/f", lambda x: x["sandbox"]["execs_live"] == 0)
+    expect(d.call("DELETE", "/v1/sandboxes/f"), 200)
+
+
+def test_detached_exec_and_its_documents(d):
+    expect(d.call("PUT", "/v1/sandboxes/d", {}), 201)
+    expect(d.call("GET", "/v1/sandboxes/d/execs/last"), 404, "not_found")
+    x = expect(d.call("POST", "/v1/sandboxes/d/execs", {"argv": ["sleep", "60000"]}), 201)["exec"]
+    assert x["state"] == "running" and x["detached"] and x["end"] is None, x
+    path = "/v1/sandboxes/d/execs/" + x["id"]
+    assert expect(d.call("GET", path), 200)["exec"] == x
+    assert expect(d.call("GET", "/v1/sandboxes/d/execs"), 200)["execs"] == [x]
+    expect(d.call("DELETE", "/v1/sandboxes/d"), 409, "conflict", "force")
+    expect(d.call("PUT", "/v1/sandboxes/d", {"user": "root"}), 409, "conflict")
+    expect(d.call("POST", path + "/signal", {"signal": "NOPE"}), 400, "invalid", "NOPE")
+    expect(d.call("POST", path + "/kill", {}), 200)
+    x = d.wait(path, lambda x: x["exec"]["state"] == "ended")["exec"]
+    assert x["end"]["cause"] == "killed" and x["ended_at"], x
+    expect(d.call("POST", path + "/kill", {}), 409, "conflict", "ended")
+    expect(d.call("GET", "/v1/sandboxes/d/execs/0000000000000000"), 404, "not_found")
+
+
+def test_bad_exec_documents(d):
+    expect(d.call("PUT", "/v1/sandboxes/b", {}), 201)
+    for body, word in [({}, "argv"), ({"argv": []}, "argv"), ({"argv": "ls"}, "argv"), ({"argv": [1]}, "argv[0]"),
+                       ({"argv": [""]}, "argv[0]"), ({"argv": ["x"], "workdir": "y"}, "workdir"),
+                       ({"argv": ["x"], "user": "0x0"}, "user"), ({"argv": ["x"], "env": {"A=B": ""}}, "env"),
+                       ({"argv": ["x"], "rows": 70000}, "rows"), ({"argv": ["x"], "on_disconnect": "maybe"}, "maybe"),
+                       ({"argv": ["x"], "timeout_ms": -1}, "timeout_ms"), ({"argv": ["x"], "tyt": True}, "tty"),
+                       ({"argv": ["x" * 100_000]}, "argv")]:
+        expect(d.call("POST", "/v1/sandboxes/b/execs", body), 400, "invalid", word)
+    assert expect(d.call("GET", "/v1/sandboxes/b/execs"), 200)["execs"] == []
+
+
+def test_output_by_offset_follow_and_attach(d):
+    expect(d.call("PUT", "/v1/sandboxes/o", {}), 201)
+    d.upgrade("/v1/sandboxes/o/execs", {"argv": ["echo", "0123456789"]}).finish()
+    base = "/v1/sandboxes/o/execs/last"
+    assert d.call("GET", base + "/stdout") == (200, b"0123456789\n")
+    assert d.call("GET", base + "/stdout?offset=4&follow=1") == (200, b"456789\n")
+    assert d.call("GET", base + "/stderr") == (200, b"")
+    expect(d.call("GET", base + "/stdout?offset=x"), 400, "invalid", "offset")
+    w = d.upgrade(base + "/attach?stdout_offset=8", {})
+    kind, data = w.frame()
+    assert (kind, data[:8], data[8:]) == (STDOUT, struct.pack(">Q", 8), b"89\n"), data
+    assert w.frame()[0] == END and w.frame() is None
+    w = d.upgrade("/v1/sandboxes/o/execs", {"argv": ["sleep", "300"]})
+    assert w.frame()[0] == STARTED
+    again = d.upgrade(base + "/attach", {})
+    assert again.frame()[0] == STARTED
+    assert again.finish()[2][1]["cause"] == "exited" and w.finish()[2][1]["cause"] == "exited"
+
+
+def test_large_output_is_exact(d):
+    expect(d.call("PUT", "/v1/sandboxes/l", {}), 201)
+    out, _, last = d.upgrade("/v1/sandboxes/l/execs", {"argv": ["flood", "50000000"]}).finish()
+    assert len(out) == 50_000_000 == last[1]["stdout_bytes"] and out.count(b"x") == len(out)
+    assert len(d.call("GET", "/v1/sandboxes/l/execs/last/stdout")[1]) == 50_000_000
+
+
+def test_client_gone(d):
+    expect(d.call("PUT", "/v1/sandboxes/g", {}), 201)
+    for on, cause in (("kill", "killed"), ("keep", None)):
+        w = d.upgrade("/v1/sandboxes/g/execs", {"argv": ["sleep", "60000"], "on_disconnect": on})
+        exec_id = json.loads(w.frame()[1])["exec"]
+        w.s.close()
+        path = "/v1/sandboxes/g/execs/" + exec_id
+        if cause:
+            assert d.wait(path, lambda x: x["exec"]["state"] == "ended")["exec"]["end"]["cause"] == cause
+        else:
+            time.sleep(0.2)
+            assert d.call("GET", path)[1]["exec"]["state"] == "running"
+    w = d.upgrade("/v1/sandboxes/g/execs", {"argv": ["sleep", "60000"], "on_disconnect": "kill"})
+    exec_id = json.loads(w.frame()[1])["exec"]
+    w.send(DETACH)
+    w.s.close()
+    time.sleep(0.2)
+    assert d.call("GET", "/v1/sandboxes/g/execs/" + exec_id)[1]["exec"]["state"] == "running"
+    expect(d.call("DELETE", "/v1/sandboxes/g?force=1"), 200)
+
+
+def test_run(d):
+    before = expect(d.call("GET", "/v1/sandboxes"), 200)
+    w = d.upgrade("/v1/run", {"spec": {}, "exec": {"argv": ["echo", "ran"]}})
+    out, _, last = w.finish()
+    assert (out, last[1]["status"]) == (b"ran\n", 0)
+    assert expect(d.call("GET", "/v1/sandboxes"), 200) == before, "the connection closed too early"
+    out, _, last = d.upgrade("/v1/run", {"exec": {"argv": ["flood", "30000000"]}}).finish()
+    assert len(out) == 30_000_000
+    w = d.upgrade("/v1/run", {"exec": {"argv": ["sleep", "60000"]}})
+    name = json.loads(w.frame()[1])["sandbox"]
+    assert d.call("GET", "/v1/sandboxes/" + name)[1]["sandbox"]["ephemeral"]
+    w.s.close()
+    d.wait("/v1/sandboxes", lambda x: x == before)
+    w = d.upgrade("/v1/run", {"exec": {}})
+    assert w.status == 400 and "argv" in w.doc["error"]["message"], w.doc
+    w = d.upgrade("/v1/run", {"spec": {"image": "x"}, "exec": {"argv": ["echo"]}})
+    assert w.status == 404, w.doc
+
+
+def test_a_reader_that_stops_disturbs_nobody(d):
+    expect(d.call("PUT", "/v1/sandboxes/r", {}), 201)
+    slow = [d.upgrade("/v1/sandboxes/r/execs", {"argv": ["flood", "30000000"]}) for _ in range(4)]
+    since = time.monotonic()
+    for _ in range(20):
+        d.call("GET", "/v1/sandboxes")
+    assert time.monotonic() - since < 5
+    for w in slow:
+        assert len(w.finish()[0]) == 30_000_000
+
+
+def test_second_daemon_refuses(d):
+    p = subprocess.run([d.program, "--root", d.dir.name, "--engine", "fake"], capture_output=True, timeout=30, check=False)
+    assert p.returncode == 4 and str(d.process.pid).encode() in p.stderr and d.dir.name.encode() in p.stderr, p
+
+
+def test_sigterm_answers_what_is_under_way(d):
+    s = d.send("PUT", "/v1/sandboxes/last", {}, "Connection: close\r\n")
+    d.process.send_signal(signal.SIGTERM)
+    reply = read_all(s)
+    assert reply.startswith((b"HTTP/1.1 201", b"HTTP/1.1 502")) or not reply, reply
+    d.stop()
+    d.start()
+    expect(d.call("GET", "/v1/sandboxes"), 200)
+
+
+def main():
+    tests = [(n, f) for n, f in globals().items() if n.startswith("test_") and (len(sys.argv) < 3 or sys.argv[2] in n)]
+    failed = 0
+    d = Daemon(sys.argv[1])
+    print(f"1..{len(tests) + 1}", flush=True)
+    for i, (name, fn) in enumerate(tests + [("test_end", lambda x: x.stop())]):
+        try:
+            fn(d)
+            print(f"ok {i + 1} - {name[5:]}", flush=True)
+        except (AssertionError, OSError, ValueError, KeyError, TypeError) as e:
+            failed = 1
+            print(f"# {e!r}\nnot ok {i + 1} - {name[5:]}", flush=True)
+    if d.process.poll() is None:
+        d.process.kill()
+    d.dir.cleanup()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
