@@ -179,7 +179,8 @@ static bool pump_one(struct session *s)
 
 static void pump(struct session *s)
 {
-    if (!s->req || s->finished)
+    /* STARTED comes first, whatever the supervisor told first. */
+    if (!s->req || s->finished || (s->exec && s->exec->state == EXEC_STARTING))
         return;
     send_started(s);
     while (http_stream_pending(s->req) < PENDING_MAX && pump_one(s))

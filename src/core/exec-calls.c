@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "core/end.h"
-#include "core/exec.h"
+#include "core/exec-internal.h"
 #include "core/manager-internal.h"
 
 enum { EXEC_LIST_MAX = 1000 };
@@ -145,7 +145,11 @@ static void collect_row(void *arg, const struct store_exec *row)
 {
     struct collect *c = arg;
     const struct exec *live = exec_find_live(c->sb, row->id);
-    json_t *o = live ? exec_to_json(live) : row_to_json(c->sb, row);
+    json_t *o;
+
+    if (!live && !row->end)
+        live = exec_find_unsaved(c->sb->m, row->id);
+    o = live ? exec_to_json(live) : row_to_json(c->sb, row);
 
     if (c->one)
         c->list = o;

@@ -25,5 +25,6 @@ void exec_all_lost(struct sandbox *sb);
 /* The end file that a supervisor has left; -ERR_NOT_FOUND without one. */
 int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exec_id,
                   struct end_record *ret, struct err *err);
-/* Ends a stored exec without an object. */
-void exec_store_end(struct manager *m, const char *id, const struct end_record *rec);
+/* Ends that could not be saved (a full disk) are kept in memory and tried again. */
+void exec_retry_unsaved(struct manager *m);
+struct exec *exec_find_unsaved(struct manager *m, const char *id);

@@ -12,7 +12,7 @@
 #include "core/exec-internal.h"
 #include "core/manager-internal.h"
 
-enum { EXEC_LIVE_MAX = 2048 };
+enum { EXEC_LIVE_MAX = 2048, EXEC_UNSAVED_MAX = 1024 };
 
 const char *exec_state_name(enum exec_state s)
 {
@@ -243,14 +243,49 @@ static void drop_from_sandbox(struct exec *x)
     exec_unref(x);
 }
 
-void exec_store_end(struct manager *m, const char *id, const struct end_record *rec)
+static int store_end(struct exec *x, struct err *err)
 {
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *o = end_to_json(rec);
+    _cleanup_json_ json_t *o = end_to_json(&x->end);
     _cleanup_free_ char *text = json_to_text(o, false);
 
-    if (store_exec_end(m->store, id, exec_state_name(EXEC_ENDED), rec->ended_wall, text, &err) < 0)
-        manager_warn(m, "end of exec %s is not saved: %s", id, err.msg);
+    return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text, err);
+}
+
+/* The end is known and must not be forgotten because the disk is full: it is kept and tried again.
+ */
+static void save_end(struct exec *x)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct manager *m = x->m;
+
+    if (store_end(x, &err) >= 0)
+        return;
+    manager_warn(m, "end of exec %s is not saved%s: %s", x->id,
+                 m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);
+    if (m->n_unsaved >= EXEC_UNSAVED_MAX)
+        return;
+    x->next = m->unsaved;
+    m->unsaved = exec_ref(x);
+    m->n_unsaved++;
+}
+
+void exec_retry_unsaved(struct manager *m)
+{
+    while (m->unsaved && store_end(m->unsaved, NULL) >= 0) {
+        struct exec *x = m->unsaved;
+
+        m->unsaved = x->next;
+        m->n_unsaved--;
+        exec_unref(x);
+    }
+}
+
+struct exec *exec_find_unsaved(struct manager *m, const char *id)
+{
+    for (struct exec *x = m->unsaved; x; x = x->next)
+        if (STREQ(x->id, id))
+            return x;
+    return NULL;
 }
 
 /* An ephemeral sandbox goes with its journals, so it waits for those who still read them. */
@@ -276,7 +311,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     hold_for_readers(x, sb);
     notify(x, EXEC_EVENT_ENDED);
     if (x->stored)
-        exec_store_end(x->m, x->id, rec);
+        save_end(x);
     if (sb->ephemeral)
         sandbox_expire(sb);
     exec_unref(x);

@@ -18,6 +18,8 @@ struct manager {
     struct loop *loop;
     struct map sandboxes; /* by name */
     struct recovery *recovery;
+    struct exec *unsaved; /* ended ones whose end is not on disk yet */
+    unsigned n_unsaved;
     unsigned loose; /* engine calls under way that belong to no operation */
     bool closing;
 };

@@ -197,6 +197,12 @@ void manager_free(struct manager *m)
         }
         sandbox_free(sb);
     }
+    while (m->unsaved) {
+        struct exec *x = m->unsaved;
+
+        m->unsaved = x->next;
+        exec_unref(x);
+    }
     recovery_free(m->recovery);
     map_done(&m->sandboxes);
     sandbox_spec_done(&m->config.defaults);
@@ -322,6 +328,7 @@ void manager_tick(struct manager *m)
         op_check_deadline(sb);
         tick_idle(sb);
     }
+    exec_retry_unsaved(m);
 }
 
 /* ---- operations ---- */

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "core/end.h"
+#include "core/exec-internal.h"
 #include "core/manager-internal.h"
 
 /* Acknowledge in steps, so that a reader who lags behind lets the writer go on in time. */
@@ -93,8 +94,12 @@ static void on_row(void *arg, const struct store_exec *row)
 {
     struct found *f = arg;
     _cleanup_json_ json_t *end = NULL;
+    const struct exec *unsaved;
 
     f->s->dir = xasprintf("%s/%s/%s", f->sb->engine->exec_root, row->sandbox_id, row->id);
+    unsaved = row->end ? NULL : exec_find_unsaved(f->sb->m, row->id);
+    if (unsaved)
+        stream_ended(f->s, &unsaved->end);
     if (!row->end || json_parse("stored end", row->end, strlen(row->end), &end, NULL) < 0)
         return;
     f->s->end = xstrdup(row->end);

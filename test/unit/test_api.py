@@ -389,7 +389,7 @@ def main():
         try:
             fn(d)
             print(f"ok {i + 1} - {name[5:]}", flush=True)
-        except (AssertionError, OSError, ValueError, KeyError, TypeError) as e:
+        except (AssertionError, OSError, ValueError, LookupError, TypeError) as e:
             failed = 1
             print(f"# {e!r}\nnot ok {i + 1} - {name[5:]}", flush=True)
     if d.process.poll() is None:
