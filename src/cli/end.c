@@ -31,7 +31,10 @@ static char *exit_words(const json_t *end)
     char limit[FORMAT_MAX];
     unsigned long long kills = json_number_of(end, "oom_kills");
     unsigned long long denied = json_number_of(end, "pids_denied");
+    const char *message = json_text_of(end, "message");
 
+    if (message)
+        return xstrdup(message);
     if (kills)
         return xasprintf("out of memory: %llu process%s of the command killed (limit %s)", kills,
                          kills == 1 ? "" : "es",

@@ -40,7 +40,7 @@ struct end_record {
     uint64_t stdout_dropped, stderr_dropped; /* bytes that fell to the budget */
     bool drained;        /* false: a daemonised child still held a pipe when the grace had passed */
     enum err_code error; /* START_FAILED: what it was */
-    char message[512];   /* START_FAILED: why, in words */
+    char message[512];   /* why, in words: START_FAILED, or output that could not be kept */
 };
 
 const char *end_cause_name(enum end_cause cause);

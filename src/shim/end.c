@@ -77,6 +77,10 @@ static void fill_streams(const struct exec *x, struct end_record *rec)
     rec->stdout_dropped = out->journal.start + out->dropped;
     rec->stderr_dropped = err->journal.start + err->dropped;
     rec->drained = streams_drained(x);
+    if (out->dropped + err->dropped && !*rec->message)
+        snprintf(rec->message, sizeof(rec->message),
+                 "%llu bytes of output are lost: there was no room to store them",
+                 (unsigned long long)(out->dropped + err->dropped));
 }
 
 static void tell_ended(struct exec *x, const struct end_record *rec)

@@ -78,9 +78,11 @@ class FullDisk(TestCase):
         root.start()
         root.ok("up", "a")
         r = root.run("exec", "a", "--", "head", "-c", "100M", "/dev/zero")
-        end = root.exec_info("a")["end"]
-        if r.code == 0:
-            self.assertEqual(len(r.out) + end["stdout_dropped"], 100 << 20, end)
+        self.assertLess(len(r.out), 100 << 20)
+        self.assertIn(b"lost", r.err)
+        info = root.exec_info("a")
+        self.assertEqual(info["state"], "ended", info)
+        self.assertEqual(len(r.out) + info["end"]["stdout_dropped"], 100 << 20, info)
         self.close(root)
 
 
