@@ -36,6 +36,9 @@ static const struct route routes[] = {
     {"POST",   "/v1/sandboxes/*/execs/*/attach",    handle_exec_attach,    ROUTE_BODY | ROUTE_UPGRADE | ROUTE_TRUTH},
     {"POST",   "/v1/sandboxes/*/execs/*/signal",    handle_exec_signal,    ROUTE_BODY | ROUTE_TRUTH},
     {"POST",   "/v1/sandboxes/*/execs/*/kill",      handle_exec_kill,      ROUTE_BODY | ROUTE_TRUTH},
+    {"GET",    "/v1/sandboxes/*/files",             handle_files_get,      ROUTE_LIVE | ROUTE_TRUTH},
+    {"PUT",    "/v1/sandboxes/*/files",             handle_files_put,      ROUTE_STREAM | ROUTE_LIVE | ROUTE_TRUTH},
+    {"GET",    "/v1/sandboxes/*/ports/*",           handle_port,           ROUTE_TUNNEL | ROUTE_LIVE | ROUTE_TRUTH},
     {"POST",   "/v1/run",                           handle_run,            ROUTE_BODY | ROUTE_UPGRADE},
 };
 /* clang-format on */
@@ -126,11 +129,16 @@ struct http_req *call_take_request(struct call *c)
     return req;
 }
 
+static const char *route_protocol(const struct route *r)
+{
+    return r->flags & ROUTE_TUNNEL ? TUNNEL_PROTOCOL : FRAME_PROTOCOL;
+}
+
 bool call_wants_upgrade(const struct call *c)
 {
     const char *up = c->req ? http_req_head(c->req)->upgrade : NULL;
 
-    return up && STREQ(up, FRAME_PROTOCOL);
+    return up && STREQ(up, route_protocol(c->route));
 }
 
 int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err)
@@ -281,9 +289,9 @@ static int check_upgrade(struct call *c, struct err *err)
 {
     const char *up = http_req_head(c->req)->upgrade;
 
-    if (c->route->flags & ROUTE_UPGRADE && !call_wants_upgrade(c)) {
+    if (c->route->flags & (ROUTE_UPGRADE | ROUTE_TUNNEL) && !call_wants_upgrade(c)) {
         err_set(err, ERR_INVALID, "'%s' needs 'Connection: Upgrade' and 'Upgrade: %s'",
-                http_req_path(c->req), FRAME_PROTOCOL);
+                http_req_path(c->req), route_protocol(c->route));
         return 426;
     }
     if (c->route->flags & ROUTE_MAY_UPGRADE && up && !call_wants_upgrade(c)) {
@@ -298,7 +306,18 @@ static void run_handler(void *arg)
 {
     struct call *c = arg;
 
-    c->route->handler(c);
+    if (!c->req && c->route->flags & ROUTE_LIVE)
+        call_free(c);
+    else
+        c->route->handler(c);
+}
+
+bool api_wants_stream(void *arg _unused_, const struct http_head *head, const char *path)
+{
+    bool path_known;
+    const struct route *r = find_route(head->method, path, &path_known);
+
+    return r && r->flags & ROUTE_STREAM;
 }
 
 void api_on_request(void *arg, struct http_req *req)

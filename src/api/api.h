@@ -24,5 +24,7 @@ struct api *api_new(const struct api_config *config);
 void api_free(struct api *a);
 /* For http_server_config.on_request, with the api as its argument. */
 void api_on_request(void *arg, struct http_req *req);
+/* For http_server_config.want_stream. */
+bool api_wants_stream(void *arg, const struct http_head *head, const char *path);
 /* Requests that are not answered yet; streams that follow an exec do not count. */
 unsigned api_open_calls(const struct api *a);

@@ -16,6 +16,9 @@ enum route_flags {
     ROUTE_UPGRADE = 1 << 1, /* needs `Upgrade: ripcord-exec/1` */
     ROUTE_TRUTH = 1 << 2,   /* shows states: waits until recovery knows them */
     ROUTE_MAY_UPGRADE = 1 << 3,
+    ROUTE_TUNNEL = 1 << 4, /* needs `Upgrade: tcp` */
+    ROUTE_STREAM = 1 << 5, /* takes a body of any length, as it comes */
+    ROUTE_LIVE = 1 << 6,   /* nothing to do without its peer: req is there when it begins */
 };
 
 struct call;
@@ -48,7 +51,9 @@ void call_reply_status(struct call *c, int status, const struct err *err);
 /* The request for one's own use; the call is freed. NULL when the peer has gone. */
 struct http_req *call_take_request(struct call *c);
 
+/* To the protocol of its route. */
 bool call_wants_upgrade(const struct call *c);
+#define TUNNEL_PROTOCOL "tcp"
 /* ?key=N; 0 when absent. */
 int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err);
 int call_query_bool(const struct call *c, const char *key, bool *ret, struct err *err);
@@ -81,3 +86,7 @@ void handle_exec_attach(struct call *c);
 void handle_exec_signal(struct call *c);
 void handle_exec_kill(struct call *c);
 void handle_run(struct call *c);
+
+void handle_files_get(struct call *c);
+void handle_files_put(struct call *c);
+void handle_port(struct call *c);

@@ -195,6 +195,7 @@ static int open_server(struct daemon *d, struct err *err)
     };
     const struct http_server_config http = {
         .on_request = api_on_request,
+        .want_stream = api_wants_stream,
         .body_max = d->config.body_max,
         .connections_max = d->config.connections,
     };
