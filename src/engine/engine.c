@@ -178,7 +178,7 @@ static int check_limits(const struct engine *e, const struct sandbox_spec *spec,
     }
     if (spec->network == SPEC_NETWORK_OPEN && !(e->caps & ENGINE_CAP_NET_OPEN)) {
         err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network mode 'open' here", e->ops->name);
-        return err_hint(err, "Use network 'packages' or 'none'.");
+        return err_hint(err, "Use network 'none'; 'ripcord doctor' tells what 'open' would need.");
     }
     return 0;
 }

@@ -56,7 +56,7 @@ uint64_t cgroup_read_u64(int dirfd, const char *file)
 uint64_t cgroup_read_key(int dirfd, const char *file, const char *key)
 {
     size_t len = strlen(key);
-    char text[2048], *p = text, *line;
+    char text[8192], *p = text, *line;
 
     if (!read_text(dirfd, file, text, sizeof(text)))
         return 0;

@@ -55,6 +55,15 @@ static void v1_usage(struct cgroup *c, const struct cgroup_group *g, struct cgro
     ret->pids_denied = cgroup_read_key(c->dir[CGROUP_PIDS], "pids.events", "max");
 }
 
+/* Files on tmpfs are in the cache too, but cannot be dropped. */
+static uint64_t v1_cache(struct cgroup *c)
+{
+    uint64_t cache = cgroup_read_key(c->dir[CGROUP_MEMORY], "memory.stat", "total_cache");
+    uint64_t shmem = cgroup_read_key(c->dir[CGROUP_MEMORY], "memory.stat", "total_shmem");
+
+    return cache > shmem ? cache - shmem : 0;
+}
+
 static int v1_freeze(struct cgroup *c, bool on, struct err *err)
 {
     int r;
@@ -73,5 +82,6 @@ const struct cgroup_ops cgroup_v1_ops = {
     .name = "v1",
     .limit = v1_limit,
     .usage = v1_usage,
+    .cache = v1_cache,
     .freeze = v1_freeze,
 };

@@ -39,6 +39,15 @@ static void v2_usage(struct cgroup *c, const struct cgroup_group *g, struct cgro
     ret->pids_denied = cgroup_read_key(c->dir[CGROUP_UNIFIED], "pids.events", "max");
 }
 
+/* Files on tmpfs are in the cache too, but cannot be dropped. */
+static uint64_t v2_cache(struct cgroup *c)
+{
+    uint64_t file = cgroup_read_key(c->dir[CGROUP_UNIFIED], "memory.stat", "file");
+    uint64_t shmem = cgroup_read_key(c->dir[CGROUP_UNIFIED], "memory.stat", "shmem");
+
+    return file > shmem ? file - shmem : 0;
+}
+
 static int v2_freeze(struct cgroup *c, bool on, struct err *err)
 {
     int r = cgroup_write(c->dir[CGROUP_UNIFIED], "cgroup.freeze", on ? "1" : "0");
@@ -50,5 +59,6 @@ const struct cgroup_ops cgroup_v2_ops = {
     .name = "v2",
     .limit = v2_limit,
     .usage = v2_usage,
+    .cache = v2_cache,
     .freeze = v2_freeze,
 };

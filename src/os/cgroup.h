@@ -79,6 +79,8 @@ struct cgroup_ops {
     uint32_t (*limit)(struct cgroup *c, const struct cgroup_limits *limits);
     /* Of a group, or of the whole sandbox with g NULL. */
     void (*usage)(struct cgroup *c, const struct cgroup_group *g, struct cgroup_usage *ret);
+    /* Bytes of the sandbox's memory that are only cached files; NULL: not told. */
+    uint64_t (*cache)(struct cgroup *c);
     int (*freeze)(struct cgroup *c, bool on, struct err *err);
 };
 
@@ -97,6 +99,11 @@ static inline void cgroup_usage(struct cgroup *c, const struct cgroup_group *g,
 {
     *ret = (struct cgroup_usage){0};
     c->ops->usage(c, g, ret);
+}
+
+static inline uint64_t cgroup_cache(struct cgroup *c)
+{
+    return c->ops->cache ? c->ops->cache(c) : 0;
 }
 
 static inline int cgroup_freeze(struct cgroup *c, bool on, struct err *err)

@@ -2,15 +2,15 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/if.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
+#include <net/if.h>
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
 
-enum { RTNL_MSG_MAX = 1024 };
+enum { RTNL_MSG_MAX = 1024, ALIAS_MAX = 255 /* IFALIASZ of <linux/if.h>, less one */ };
 
 /* A request under construction. Everything put into it is of fixed, small size, so overflow is our
  * bug. */
@@ -141,7 +141,7 @@ int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *er
     if (r < 0)
         return r;
     memcpy(request_begin(&q, RTM_NEWLINK, 0, sizeof(msg)), &msg, sizeof(msg));
-    put(&q, IFLA_IFALIAS, alias, MIN(strlen(alias), (size_t)IFALIASZ - 1));
+    put(&q, IFLA_IFALIAS, alias, MIN(strlen(alias), (size_t)ALIAS_MAX));
     r = request_send(sock, &q);
     return r < 0 ? err_sys(err, -r, "name network interface '%s'", name) : 0;
 }

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,7 +42,8 @@ static int get_layers(const struct init_args *a, struct layers *layers, struct e
     return r;
 }
 
-static int build(const struct init_args *a, struct layers *layers, struct err *err)
+static int build(const struct init_args *a, struct layers *layers, int *ret_meminfo,
+                 struct err *err)
 {
     int r;
 
@@ -60,7 +62,7 @@ static int build(const struct init_args *a, struct layers *layers, struct err *e
         return err_sys(err, errno, "set the host name inside");
     r = ns_loopback_up(err);
     if (r >= 0)
-        r = setup_root(a->plan, layers, err);
+        r = setup_root(a->plan, layers, a->memory_told, ret_meminfo, err);
     return r;
 }
 
@@ -78,7 +80,8 @@ static int give_up_everything(struct err *err)
     return 0;
 }
 
-static void report(int sock, const struct err *err)
+/* fd: goes to the shim, when there is one. */
+static void report(int sock, const struct err *err, int fd)
 {
     struct shim_writer w = {0};
 
@@ -86,7 +89,7 @@ static void report(int sock, const struct err *err)
     if (err->code)
         shim_put_err(&w, err);
     if (shim_finish(&w, NULL) >= 0)
-        fd_send(sock, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
+        fd_send(sock, buf_data(&w.buf), w.buf.len, &fd, fd >= 0, 0);
     shim_writer_done(&w);
 }
 
@@ -99,36 +102,40 @@ _noreturn_ static void be_there(int sock)
             _exit(0);
 }
 
-/* Everything but the socket goes: no descriptor of the host stays in the sandbox. */
-static void close_all_but(int *sock)
+/* Everything else goes: no descriptor of the host stays in the sandbox. */
+static void close_all_but(int *sock, int *fd)
 {
-    if (*sock != 0) {
-        dup2(*sock, 0);
-        *sock = 0;
+    if (*fd >= 0) {
+        dup2(*fd, 1);
+        *fd = 1;
     }
-    syscall(SYS_close_range, 1U, ~0U, 0);
+    dup2(*sock, 0);
+    *sock = 0;
+    syscall(SYS_close_range, *fd >= 0 ? 2U : 1U, ~0U, 0);
 }
 
 _noreturn_ void init_main(const struct init_args *args)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct layers layers;
-    int sock = args->sock, r;
+    int sock = args->sock, meminfo = -1, r;
 
     prctl(PR_SET_NAME, "ripcord-init", 0, 0, 0);
     signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     setsid();
+    umask(022); /* what is made for the sandbox is for all its users to read */
     layers_init(&layers, args->plan);
-    r = build(args, &layers, &err);
+    r = build(args, &layers, &meminfo, &err);
     layers_done(&layers);
     if (r >= 0)
         r = give_up_everything(&err);
     if (r >= 0)
-        close_all_but(&sock);
-    report(sock, &err);
+        close_all_but(&sock, &meminfo);
+    report(sock, &err, r >= 0 ? meminfo : -1);
     if (r < 0)
         _exit(1);
+    fd_close(meminfo);
     malloc_trim(0);
     be_there(sock);
 }

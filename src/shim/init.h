@@ -14,7 +14,8 @@ struct init_args {
     const struct plan *plan;
     const struct cgroup *cgroup;
     const struct cgroup_group *group;
-    int sock; /* to the shim */
+    uint64_t memory_told; /* as in struct shim */
+    int sock;             /* to the shim */
 };
 
 /* In the cloned child. Never returns. */

@@ -86,7 +86,8 @@ static void shim_init(struct shim *s)
                        .timer_at = DEADLINE_NEVER,
                        .run_dirfd = -1,
                        .exec_dirfd = -1,
-                       .init_sock = -1};
+                       .init_sock = -1,
+                       .meminfo_fd = -1};
     s->init_group = (struct cgroup_group)CGROUP_GROUP_INIT;
     for (int t = 0; t < CGROUP_TREES; t++)
         s->cgroup.root[t] = s->cgroup.dir[t] = s->cgroup.tasks[t] = -1;

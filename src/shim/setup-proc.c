@@ -17,7 +17,7 @@
 #include "shim/setup.h"
 #include "shim/truth.h"
 
-static const char *const read_only[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
+static const char *const locked[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
 
 /* Each is a file or a folder, and exists or not, as the kernel was built. */
 static const char *const hidden[] = {
@@ -40,9 +40,32 @@ static int protect(int proc, const char *name, struct err *err)
     return r < 0 ? err_wrap(err, "make '/proc/%s' read-only", name) : 0;
 }
 
-/* `blank` is a read-only tmpfs with an empty folder and an empty file: never anything of the image.
- */
-static int hide(int proc, int blank, const char *name, struct err *err)
+static int clone_file(int files, const char *name, bool read_only, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = mount_clone(files, name, 0, &fd, err);
+    if (r >= 0 && read_only)
+        r = mount_set(fd, MOUNT_RDONLY, -1, err);
+    if (r >= 0)
+        *ret = TAKE_FD(fd);
+    return r;
+}
+
+int setup_bind_file(int files, const char *name, bool read_only, int root_fd, const char *path,
+                    struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = clone_file(files, name, read_only, &fd, err);
+
+    if (r >= 0)
+        r = place_mount(root_fd, path, PLACE_FILE, fd, err);
+    return r < 0 ? err_wrap(err, "bind '/%s'", path) : 0;
+}
+
+/* By an empty folder or file of our own: never anything of the image. */
+static int hide(int proc, int files, const char *name, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -50,17 +73,20 @@ static int hide(int proc, int blank, const char *name, struct err *err)
 
     if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode))
         return 0;
-    r = mount_clone(blank, S_ISDIR(st.st_mode) ? "folder" : "file", 0, &fd, err);
+    r = clone_file(files, S_ISDIR(st.st_mode) ? "folder" : "file", true, &fd, err);
     if (r >= 0)
         r = mount_attach(fd, proc, name, err);
     return r < 0 ? err_wrap(err, "hide '/proc/%s'", name) : 0;
 }
 
-/* Attached over /sys for the time being: a detached tree cannot be cloned from before Linux 6.15.
+/*
+ * Attached over /sys for the time being: a detached tree cannot be cloned from before Linux 6.15.
+ * /sys covers it again, so nothing inside reaches it but by what is bound elsewhere, and that is
+ * read-only mount by mount: this one must stay writable, for a file that is written again later.
  */
-static int make_blank(int root_fd, int *ret, struct err *err)
+static int make_files(int root_fd, int *ret, struct err *err)
 {
-    static const char *const options[] = {"size=4k", "nr_inodes=4", "mode=0555", NULL};
+    static const char *const options[] = {"size=512k", "nr_inodes=16", "mode=0555", NULL};
     _cleanup_close_ int fd = -1;
     int r;
 
@@ -69,8 +95,6 @@ static int make_blank(int root_fd, int *ret, struct err *err)
         r = place_mkdir(fd, "folder", 0555, err);
     if (r >= 0)
         r = place_write(fd, "file", "", err);
-    if (r >= 0)
-        r = mount_set(fd, MOUNT_RDONLY, -1, err);
     if (r >= 0)
         r = place_mount(root_fd, "sys", PLACE_FOLDER, fd, err);
     if (r >= 0)
@@ -84,9 +108,9 @@ static int forbid_namespaces(int proc, struct err *err)
     return file_write(proc, "sys/user/max_user_namespaces", "0", err);
 }
 
-int setup_proc(int root_fd, struct err *err)
+int setup_proc(int root_fd, int *ret_files, struct err *err)
 {
-    _cleanup_close_ int proc = -1, blank = -1;
+    _cleanup_close_ int proc = -1, files = -1;
     int r;
 
     r = mount_new("proc", NULL, MOUNT_SAFE | MOUNT_NOEXEC, &proc, err);
@@ -99,11 +123,13 @@ int setup_proc(int root_fd, struct err *err)
     if (r >= 0)
         r = forbid_namespaces(proc, err);
     if (r >= 0)
-        r = make_blank(root_fd, &blank, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(read_only); i++)
-        r = protect(proc, read_only[i], err);
+        r = make_files(root_fd, &files, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(locked); i++)
+        r = protect(proc, locked[i], err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(hidden); i++)
-        r = hide(proc, blank, hidden[i], err);
+        r = hide(proc, files, hidden[i], err);
+    if (r >= 0)
+        *ret_files = TAKE_FD(files);
     return r;
 }
 

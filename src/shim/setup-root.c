@@ -163,9 +163,10 @@ static int check_root(struct err *err)
     return 0;
 }
 
-int setup_root(const struct plan *plan, struct layers *layers, struct err *err)
+int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_told,
+               int *ret_meminfo, struct err *err)
 {
-    _cleanup_close_ int scaffold = -1, root_fd = -1;
+    _cleanup_close_ int scaffold = -1, root_fd = -1, files = -1;
     int r;
 
     r = mount_make_private(err);
@@ -182,7 +183,9 @@ int setup_root(const struct plan *plan, struct layers *layers, struct err *err)
     if (r >= 0)
         r = setup_dev(plan, root_fd, err);
     if (r >= 0)
-        r = setup_proc(root_fd, err);
+        r = setup_proc(root_fd, &files, err);
+    if (r >= 0)
+        r = setup_facts(plan, memory_told, files, root_fd, ret_meminfo, err);
     if (r >= 0)
         r = setup_sys(plan, root_fd, err);
     if (r >= 0)

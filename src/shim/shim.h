@@ -136,6 +136,9 @@ struct shim {
     int init_sock;
     int init_pid;
     bool init_gone;
+    uint64_t memory_told; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
+    int meminfo_fd;       /* the file that stands in its place, or -1 */
+    uint64_t refresh_at;  /* of that file, while an exec runs */
     struct cgroup cgroup;
     struct cgroup_group init_group;
     uint32_t unenforced;
@@ -223,6 +226,14 @@ int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err);
 int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err);
 void jobs_forget(struct shim *s, const struct peer *p); /* the peer goes, its jobs end unheard */
 void jobs_end(struct shim *s);
+
+/* network.c: the veth pair of network `open`; nothing for other modes. */
+int network_start(const struct shim *s, struct err *err);
+
+/* facts.c: what /proc/meminfo inside says is brought up to date. */
+#define FACTS_INTERVAL USEC_PER_SEC
+uint64_t facts_refresh_at(const struct shim *s); /* when next, or DEADLINE_NEVER */
+void facts_refresh(struct shim *s, uint64_t now);
 
 /* timers.c */
 void timers_arm(struct shim *s);

@@ -20,6 +20,7 @@
 #include "shim/init.h"
 #include "shim/layers.h"
 #include "shim/shim.h"
+#include "shim/truth.h"
 
 enum {
     START_TIMEOUT_SEC = 30,
@@ -87,6 +88,7 @@ static int await_init(struct shim *s, struct err *err)
     struct pollfd p = {.fd = s->init_sock, .events = POLLIN};
     struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
     char *packet = shim_io(s);
+    size_t fds = 1;
     ssize_t n;
     int r;
 
@@ -95,7 +97,7 @@ static int await_init(struct shim *s, struct err *err)
     while (r < 0 && errno == EINTR);
     if (r <= 0)
         return err_set(err, ERR_TIMEOUT, "building the sandbox took over %d s", START_TIMEOUT_SEC);
-    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, NULL, NULL, 0);
+    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, &s->meminfo_fd, &fds, 0);
     if (n == 0)
         return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended while it was being built");
     if (n < 0)
@@ -112,7 +114,7 @@ static int clone_init(struct shim *s, int *ret_pidfd, struct err *err)
         return err_sys(err, errno, "make a socket pair");
     pid = ns_clone(NAMESPACES, cgroup_group_clone_fd(&s->init_group), ret_pidfd);
     if (pid == 0) {
-        struct init_args args = {&s->plan, &s->cgroup, &s->init_group, pair[1]};
+        struct init_args args = {&s->plan, &s->cgroup, &s->init_group, s->memory_told, pair[1]};
 
         close(pair[0]); /* else the end of the shim would not be seen */
         init_main(&args);
@@ -164,6 +166,7 @@ int sandbox_start(struct shim *s, struct err *err)
     r = make_cgroups(s, err);
     if (r >= 0)
         r = layers_prepare(&s->plan, err);
+    s->memory_told = truth_memory(s->unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
     if (r >= 0)
         r = clone_init(s, &pidfd, err);
     if (r >= 0)
@@ -173,6 +176,8 @@ int sandbox_start(struct shim *s, struct err *err)
     if (r >= 0)
         r = await_init(s, err);
     if (r >= 0)
+        r = network_start(s, err);
+    if (r >= 0)
         r = source_add(s, &s->init, pidfd, EPOLLIN, stop_on_init, err);
     if (r < 0) {
         prefer_init_error(s, err);
@@ -180,6 +185,7 @@ int sandbox_start(struct shim *s, struct err *err)
         return -(int)err->code;
     }
     TAKE_FD(pidfd);
+    s->refresh_at = time_mono() + FACTS_INTERVAL;
     s->state = SHIM_RUNNING;
     return 0;
 }

@@ -32,6 +32,7 @@ void timers_arm(struct shim *s)
     uint64_t at = s->state == SHIM_STOPPING && !s->kill_sent ? s->stop_by.at : DEADLINE_NEVER;
     struct itimerspec spec = {0};
 
+    at = MIN(at, facts_refresh_at(s));
     for (const struct exec *x = s->execs; x; x = x->next)
         at = MIN(at, exec_next(x));
     if (at == s->timer_at)
@@ -67,6 +68,8 @@ void timers_on_expiry(struct source *src, uint32_t events _unused_)
         return;
     s->timer_at = 0; /* it has fired: to be set anew */
     now = time_mono();
+    if (now >= facts_refresh_at(s))
+        facts_refresh(s, now);
     for (struct exec *x = s->execs; x; x = x->next)
         exec_expire(x, now);
 }

@@ -1,20 +1,32 @@
 #include "shim/truth.h"
 
-int truth_meminfo(struct buf *b, uint64_t limit, uint64_t used)
+#include <sys/sysinfo.h>
+
+uint64_t truth_memory(uint64_t limit)
+{
+    struct sysinfo si;
+
+    if (limit && sysinfo(&si) == 0 && limit >= (uint64_t)si.totalram * si.mem_unit)
+        return 0;
+    return limit;
+}
+
+int truth_meminfo(struct buf *b, uint64_t limit, uint64_t used, uint64_t cache)
 {
     unsigned long long total = limit >> 10, free_kib = used < limit ? (limit - used) >> 10 : 0;
+    unsigned long long cached = MIN(cache >> 10, total - free_kib);
     const struct {
         const char *name;
         unsigned long long kib;
     } lines[] = {
         {"MemTotal", total},
         {"MemFree", free_kib},
-        {"MemAvailable", free_kib},
+        {"MemAvailable", free_kib + cached},
         {"Buffers", 0},
-        {"Cached", 0},
+        {"Cached", cached},
         {"SwapCached", 0},
-        {"Active", total - free_kib},
-        {"Inactive", 0},
+        {"Active", total - free_kib - cached},
+        {"Inactive", cached},
         {"SwapTotal", 0},
         {"SwapFree", 0},
         {"Dirty", 0},

@@ -14,9 +14,14 @@
 
 enum { TRUTH_FILE_MAX = 256 << 10 };
 
-/* Fixed width: a later text has the same length, so that it can be written over the earlier one at
- * any time. */
-int truth_meminfo(struct buf *b, uint64_t limit, uint64_t used) _must_check_;
+/* `used` is all that counts against the limit; `cache` is the part of it that the kernel gives back
+ * when it is needed. Fixed width: a later text has the same length, so that it can be written over
+ * the earlier one at any time. */
+int truth_meminfo(struct buf *b, uint64_t limit, uint64_t used, uint64_t cache) _must_check_;
+
+/* What MemTotal should say under a limit: the limit, or 0 when the machine has no more than that.
+ */
+uint64_t truth_memory(uint64_t limit);
 
 /* The host's text, cut to its first `cpus` processors. */
 int truth_cpuinfo(struct buf *b, const char *host, unsigned cpus) _must_check_;

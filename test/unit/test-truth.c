@@ -16,18 +16,28 @@ TEST(meminfo_has_the_limit_and_a_fixed_length)
 {
     _cleanup_buf_ struct buf a = BUF_INIT(4096), b = BUF_INIT(4096);
 
-    CHECK(truth_meminfo(&a, 512ULL << 20, 0) == 0);
-    CHECK(truth_meminfo(&b, 512ULL << 20, 511ULL << 20) == 0);
+    CHECK(truth_meminfo(&a, 512ULL << 20, 0, 0) == 0);
+    CHECK(truth_meminfo(&b, 512ULL << 20, 511ULL << 20, 0) == 0);
     CHECK(strstr(buf_data(&a), "MemTotal:            524288 kB\n"));
     CHECK(strstr(buf_data(&b), "MemAvailable:          1024 kB\n"));
     CHECK(a.len == b.len);
+}
+
+TEST(cache_is_available_but_not_free)
+{
+    _cleanup_buf_ struct buf a = BUF_INIT(4096);
+
+    CHECK(truth_meminfo(&a, 512ULL << 20, 300ULL << 20, 200ULL << 20) == 0);
+    CHECK(strstr(buf_data(&a), "MemFree:             217088 kB\n"));
+    CHECK(strstr(buf_data(&a), "MemAvailable:        421888 kB\n"));
+    CHECK(strstr(buf_data(&a), "Cached:              204800 kB\n"));
 }
 
 TEST(used_over_the_limit_leaves_nothing)
 {
     _cleanup_buf_ struct buf a = BUF_INIT(4096);
 
-    CHECK(truth_meminfo(&a, 1 << 20, 2 << 20) == 0);
+    CHECK(truth_meminfo(&a, 1 << 20, 2 << 20, 0) == 0);
     CHECK(strstr(buf_data(&a), "MemFree:                  0 kB\n"));
 }
 

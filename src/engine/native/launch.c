@@ -126,6 +126,30 @@ static void fill_names(struct plan *p, const struct launch *l)
     p->cgroup_parent = xstrdup(NATIVE_CGROUP_PARENT);
 }
 
+/* The addresses are those of the id lease: no two sandboxes of the machine have the same. */
+static void fill_network(struct plan *p, const struct launch *l)
+{
+    static const enum plan_network modes[] = {
+        [SPEC_NETWORK_NONE] = PLAN_NETWORK_NONE,
+        [SPEC_NETWORK_PACKAGES] = PLAN_NETWORK_PACKAGES,
+        [SPEC_NETWORK_OPEN] = PLAN_NETWORK_OPEN,
+    };
+    _cleanup_strv_ char **resolvers = NULL;
+    uint32_t lease = (l->id_base - IDS_FIRST) / IDS_COUNT;
+    char ifname[NETWORK_IFNAME_MAX];
+
+    p->network = modes[l->req->spec.network];
+    if (p->network != PLAN_NETWORK_OPEN)
+        return;
+    resolvers = network_resolvers();
+    network_ifname(l->n->root_id, lease, ifname);
+    p->net_ifname = xstrdup(ifname);
+    p->net_host = network_host_address(lease);
+    p->net_box = network_box_address(lease);
+    p->net_mtu = network_mtu();
+    p->resolv_conf = network_resolv_conf(resolvers);
+}
+
 static int make_plan(struct launch *l, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
@@ -141,7 +165,7 @@ static int make_plan(struct launch *l, struct err *err)
     p.env = environment(spec);
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
-    p.network = spec->network == SPEC_NETWORK_NONE ? PLAN_NETWORK_NONE : PLAN_NETWORK_PACKAGES;
+    fill_network(&p, l);
     r = fill_mounts(l, &p, err);
     if (r >= 0)
         r = plan_write(&p, &l->plan, err);
@@ -306,6 +330,8 @@ static int launch_run(struct launch *l, const struct deadline *by, struct engine
     r = make_run_folder(l, by, err);
     if (r >= 0)
         r = lease_ids(l, err);
+    if (r >= 0 && l->req->spec.network == SPEC_NETWORK_OPEN)
+        r = network_ensure(&l->n->net, l->req->id, by, err);
     if (r >= 0)
         r = make_plan(l, err);
     if (r >= 0)

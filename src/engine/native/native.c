@@ -43,6 +43,7 @@ static int open_folders(struct native_engine *n, struct err *err)
         r = open_folder(n->run_dir, "sandboxes", &n->runs, err);
     if (r < 0)
         return r;
+    n->net.runs = n->runs;
     n->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
     return n->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 }
@@ -131,6 +132,8 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
 
     n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
     n->engine.caps = caps_of(cgroup_probe(&cgroups), cgroups);
+    if (n->ranges && network_possible())
+        n->engine.caps |= ENGINE_CAP_NET_OPEN;
     r = open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
@@ -155,6 +158,7 @@ static void native_close(struct engine *e)
     fd_close(n->devnull);
     fd_close(n->shim);
     ids_done(&n->ids);
+    network_done(&n->net);
     map_done(&n->children);
     pthread_mutex_destroy(&n->lock);
     free(n->engine.exec_root);
@@ -175,6 +179,7 @@ static int native_open(struct engine **ret, const struct engine_config *config, 
     n->state_dir = xstrdup(config->state_dir);
     n->run_dir = xstrdup(config->run_dir);
     n->root_id = xstrdup(config->root_id);
+    network_init(&n->net, n->root_id);
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
     snprintf(n->trash_prefix, sizeof(n->trash_prefix), "%llx-", (unsigned long long)time_wall());
@@ -308,14 +313,14 @@ static void empty_trash(struct native_engine *n)
     }
 }
 
-static int native_list(struct engine *e, const struct deadline *by _unused_, char ***ret,
-                       struct err *err)
+static int native_list(struct engine *e, const struct deadline *by, char ***ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
     _cleanup_strv_ char **ids = NULL, **groups = NULL;
     int r;
 
     empty_trash(n);
+    native_tidy_network(n, by);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
     if (r >= 0)
         r = add_ids(n->boxes, &ids, err);

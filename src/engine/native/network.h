@@ -5,32 +5,56 @@
  * 2 between sandboxes, and the rules need not name them one by one: they match interface names that
  * start with our prefix. The pair itself is made by the shim (shim/network.c) and goes with the
  * sandbox's network namespace, also after kill -9.
+ *
+ * Which runs are `open` stands where no crash of ours can make it untrue: a file "open" in the
+ * folder of each such run, which goes with that folder, and a file ".rules" beside the folders from
+ * before the rules are made until after they are removed.
  */
 #pragma once
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "base/time.h"
+#include "engine/native/network-rules.h"
 
-enum { NETWORK_IFNAME_MAX = 16, NETWORK_LEASES_MAX = 65536 };
+/* Of one root. All calls may come from several threads at once. */
+struct network {
+    const char *root_id; /* borrowed */
+    int runs;            /* borrowed: folder of the runs' folders */
+    pthread_mutex_t lock;
+    char *applied;    /* rules that the kernel was given, or NULL */
+    uint64_t checked; /* when the newest look at them began */
+};
+
+void network_init(struct network *n, const char *root_id);
+void network_done(struct network *n);
 
 /* Addresses of lease n, host byte order: the host's end and the sandbox's, a /31. */
 uint32_t network_host_address(uint32_t lease);
 uint32_t network_box_address(uint32_t lease);
 
-/* "r<6 of the root id>-<7 of the sandbox id>". */
-void network_ifname(const char *root_id, const char *id, char ret[static NETWORK_IFNAME_MAX]);
+/* True when a program to set rules with is there. */
+bool network_possible(void);
 
-/* Applies the rules (nft, else iptables) and turns forwarding on; idempotent. ERR_UNSUPPORTED
- * without either program. */
-int network_ensure(const char *root_id, const struct deadline *by, struct err *err);
-/* Removes the rules; fine when there are none. */
-int network_remove(const char *root_id, const struct deadline *by, struct err *err);
+/*
+ * For a start: notes the run as `open`, then sees to it that the rules are in the kernel (nft, else
+ * iptables) and that forwarding is on. Calls that wait for each other share one look.
+ */
+int network_ensure(struct network *n, const char *id, const struct deadline *by, struct err *err);
+/* Removes the rules when no run is `open` any more; one look at a file when there are none. */
+int network_tidy(struct network *n, const struct deadline *by, struct err *err);
 
-/* The host's name servers that a sandbox can reach (IPv4, not loopback), as a strv; from
- * resolv.conf, or systemd-resolved's own list. */
-int network_resolvers(char ***ret, struct err *err);
+/* The host's name servers that a sandbox can reach (IPv4, not loopback), as a strv, NULL when there
+ * is none; from resolv.conf, or systemd-resolved's own list. */
+char **network_resolvers(void);
+/* /etc/resolv.conf for a sandbox; owned by the caller. */
+char *network_resolv_conf(char *const *resolvers);
+/* MTU of the interface with the default route; 0 when it cannot be told. */
+uint32_t network_mtu(void);
 
-/* The rules as text for `nft -f -`; separate for the tests. */
-int network_rules_nft(const char *root_id, char *const *resolvers, char **ret, struct err *err);
+/* True when another firewall drops what is forwarded unless someone allows it (Docker does, and
+ * some distributions). */
+bool network_forward_drops(const struct deadline *by);
