@@ -221,6 +221,9 @@ static bool nothing_left(const struct bed *b)
 {
     _cleanup_strv_ char **groups = NULL;
 
+    for (int i = 0; i < 1000 && entries(b, "state/trash") != 0; i++)
+        usleep(10000); /* deleted in the background */
+
     return entries(b, "state/sandboxes") == 0 && entries(b, "state/execs") == 0 &&
            entries(b, "state/trash") == 0 && entries(b, "run/sandboxes") == 0 &&
            cgroup_list(NATIVE_CGROUP_PARENT, ROOT, &groups, NULL) >= 0 && strv_len(groups) == 0 &&

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "engine/native/spread.h"
 #include "os/rmtree.h"
 
 enum {
@@ -465,6 +466,7 @@ int host_image_ensure(const char *images_dir, const struct host_image_source *sr
     if (r < 0)
         return r;
     look.src = root;
+    spread_children(images);
     r = walk_machine(&look, err);
     if (r < 0)
         return r;

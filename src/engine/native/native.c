@@ -15,6 +15,8 @@
 #include "base/xalloc.h"
 #include "engine/native/host-image.h"
 #include "engine/native/probe.h"
+#include "engine/native/spread.h"
+#include "engine/native/trash.h"
 #include "engine/spec.h"
 #include "os/cgroup.h"
 #include "os/rmtree.h"
@@ -30,6 +32,16 @@ static int open_folder(const char *parent, const char *name, int *ret, struct er
     return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
 }
 
+static int open_trash(struct native_engine *n, struct err *err)
+{
+    int fd, r;
+
+    r = open_folder(n->state_dir, "trash", &fd, err);
+    if (r >= 0)
+        n->trash = trash_new(fd);
+    return r;
+}
+
 static int open_folders(struct native_engine *n, struct err *err)
 {
     int r;
@@ -38,12 +50,14 @@ static int open_folders(struct native_engine *n, struct err *err)
     if (r >= 0)
         r = open_folder(n->state_dir, "execs", &n->execs, err);
     if (r >= 0)
-        r = open_folder(n->state_dir, "trash", &n->trash, err);
-    if (r >= 0)
         r = open_folder(n->run_dir, "sandboxes", &n->runs, err);
+    if (r >= 0)
+        r = open_trash(n, err);
     if (r < 0)
         return r;
-    n->net.runs = n->runs;
+    spread_children(n->boxes);
+    spread_children(n->execs);
+    spread_children(n->runs);
     n->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
     return n->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 }
@@ -132,8 +146,6 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
 
     n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
     n->engine.caps = caps_of(cgroup_probe(&cgroups), cgroups);
-    if (n->ranges && network_possible())
-        n->engine.caps |= ENGINE_CAP_NET_OPEN;
     r = open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
@@ -153,12 +165,11 @@ static void native_close(struct engine *e)
     cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
     fd_close(n->boxes);
     fd_close(n->execs);
-    fd_close(n->trash);
+    trash_free(n->trash);
     fd_close(n->runs);
     fd_close(n->devnull);
     fd_close(n->shim);
     ids_done(&n->ids);
-    network_done(&n->net);
     map_done(&n->children);
     pthread_mutex_destroy(&n->lock);
     free(n->engine.exec_root);
@@ -174,15 +185,13 @@ static int native_open(struct engine **ret, const struct engine_config *config, 
     struct native_engine *n = xnew0(struct native_engine);
     int r;
 
-    n->boxes = n->execs = n->trash = n->runs = n->devnull = n->shim = n->ids.dirfd = -1;
+    n->boxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = -1;
     pthread_mutex_init(&n->lock, NULL);
     n->state_dir = xstrdup(config->state_dir);
     n->run_dir = xstrdup(config->run_dir);
     n->root_id = xstrdup(config->root_id);
-    network_init(&n->net, n->root_id);
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
-    snprintf(n->trash_prefix, sizeof(n->trash_prefix), "%llx-", (unsigned long long)time_wall());
     r = open_parts(n, config, err);
     if (r < 0) {
         native_close(&n->engine);
@@ -193,17 +202,6 @@ static int native_open(struct engine **ret, const struct engine_config *config, 
 }
 
 /* ---- files of a sandbox ---- */
-
-/* Out of the way at once, under a name of its own; then deleted. */
-static int discard(struct native_engine *n, int dirfd, const char *name, struct err *err)
-{
-    char trash[64];
-
-    snprintf(trash, sizeof(trash), "%s%u", n->trash_prefix, atomic_fetch_add(&n->discarded, 1));
-    if (renameat(dirfd, name, n->trash, trash) < 0)
-        return errno == ENOENT ? 0 : err_sys(err, errno, "move '%s' to the trash", name);
-    return rmtree(n->trash, trash, err);
-}
 
 /* "hash/name": one symlink is one system call to write and one to read, and never half there. */
 static int write_meta(int dir, const struct box_request *req, struct err *err)
@@ -239,7 +237,7 @@ static int renew(struct native_engine *n, const struct box_request *req, struct 
     r = dir_open(n->boxes, req->id, &dir, err);
     if (r < 0 || meta_matches(dir, req))
         return r;
-    r = discard(n, dir, "root", err);
+    r = trash_throw(n->trash, dir, "root", err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
@@ -285,42 +283,19 @@ static int native_remove(struct engine *e, const char *id, const struct deadline
 
     r = native_cleanup(e, id, by, err);
     if (r >= 0)
-        r = discard(n, n->boxes, id, err);
+        r = trash_throw(n->trash, n->boxes, id, err);
     if (r >= 0)
-        r = discard(n, n->execs, id, err);
+        r = trash_throw(n->trash, n->execs, id, err);
     return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
 }
 
-/* What an earlier daemon was deleting when it ended; what this one deletes just now, on another
- * worker, is left alone. */
-static void empty_trash(struct native_engine *n)
-{
-    _cleanup_closedir_ DIR *d = NULL;
-    int fd = openat(n->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d) {
-        fd_close(fd);
-        return;
-    }
-    for (const struct dirent *e; (e = readdir(d));) {
-        _cleanup_err_ struct err err = ERR_INIT;
-
-        if (e->d_name[0] == '.' ||
-            strncmp(e->d_name, n->trash_prefix, strlen(n->trash_prefix)) == 0)
-            continue;
-        if (rmtree(n->trash, e->d_name, &err) < 0)
-            log_debug("trash: %s", err.msg);
-    }
-}
-
-static int native_list(struct engine *e, const struct deadline *by, char ***ret, struct err *err)
+static int native_list(struct engine *e, const struct deadline *by _unused_, char ***ret,
+                       struct err *err)
 {
     struct native_engine *n = native_of(e);
     _cleanup_strv_ char **ids = NULL, **groups = NULL;
     int r;
 
-    empty_trash(n);
-    native_tidy_network(n, by);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
     if (r >= 0)
         r = add_ids(n->boxes, &ids, err);

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -19,7 +18,8 @@
 #include "base/map.h"
 #include "engine/engine.h"
 #include "engine/native/ids.h"
-#include "engine/native/network.h"
+
+struct trash;
 
 /* First folder of ours below each cgroup hierarchy. */
 #define NATIVE_CGROUP_PARENT "ripcord"
@@ -27,18 +27,16 @@
 struct native_engine {
     struct engine engine;
     char *state_dir, *run_dir, *root_id;
-    int boxes, execs, trash, runs; /* the folders above */
+    int boxes, execs, runs; /* the folders above */
+    struct trash *trash;
     int devnull;
     int shim;    /* sealed memfd of ripcord-shim */
     char *lower; /* present generation of image `host` */
     bool ranges; /* id ranges can be mapped; else only our own id */
     uint64_t journal_budget;
-    char trash_prefix[24]; /* of the names that this daemon gives in trash/ */
-    atomic_uint discarded;
 
     pthread_mutex_t lock;
     struct ids ids; /* with `ranges` */
-    struct network net;
     struct map
         children; /* sandbox id -> (void *)pid of a shim that we started and have not reaped */
 };
@@ -56,8 +54,6 @@ int native_start(struct engine *e, const struct box_request *req, const struct d
 void native_child_add(struct native_engine *n, const char *id, pid_t pid);
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
                    struct engine_box *ret, struct err *err);
-/* Firewall rules that no run needs any more go; what cannot be removed is tried again next time. */
-void native_tidy_network(struct native_engine *n, const struct deadline *by);
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);
 
 /* shim-image.c: the program, copied into a memfd that nobody can write any more */

@@ -17,9 +17,9 @@
 #include "base/log.h"
 #include "engine/handshake.h"
 #include "engine/native/native.h"
+#include "engine/native/trash.h"
 #include "os/cgroup.h"
 #include "os/pidfd.h"
-#include "os/rmtree.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* linux 6.5 */
@@ -207,14 +207,6 @@ static int sweep_cgroups(struct native_engine *n, const char *id, const struct d
     }
 }
 
-void native_tidy_network(struct native_engine *n, const struct deadline *by)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-
-    if (network_tidy(&n->net, by, &err) < 0)
-        log_debug("network: %s", err.msg);
-}
-
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
     struct native_engine *n = native_of(e);
@@ -224,7 +216,6 @@ int native_cleanup(struct engine *e, const char *id, const struct deadline *by, 
     if (r >= 0)
         r = sweep_cgroups(n, id, by, err);
     if (r >= 0)
-        r = rmtree(n->runs, id, err);
-    native_tidy_network(n, by);
+        r = trash_throw(n->trash, n->runs, id, err);
     return r < 0 ? err_wrap(err, "clean up sandbox '%s'", id) : 0;
 }
