@@ -18,6 +18,7 @@
 #include "base/map.h"
 #include "engine/engine.h"
 #include "engine/native/ids.h"
+#include "engine/native/network.h"
 
 struct trash;
 
@@ -37,6 +38,7 @@ struct native_engine {
 
     pthread_mutex_t lock;
     struct ids ids; /* with `ranges` */
+    struct network net;
     struct map
         children; /* sandbox id -> (void *)pid of a shim that we started and have not reaped */
 };
@@ -54,6 +56,8 @@ int native_start(struct engine *e, const struct box_request *req, const struct d
 void native_child_add(struct native_engine *n, const char *id, pid_t pid);
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
                    struct engine_box *ret, struct err *err);
+/* Firewall rules that no run needs any more go; what cannot be removed is tried again next time. */
+void native_tidy_network(struct native_engine *n, const struct deadline *by);
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);
 
 /* shim-image.c: the program, copied into a memfd that nobody can write any more */

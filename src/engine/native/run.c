@@ -207,6 +207,14 @@ static int sweep_cgroups(struct native_engine *n, const char *id, const struct d
     }
 }
 
+void native_tidy_network(struct native_engine *n, const struct deadline *by)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (network_tidy(&n->net, by, &err) < 0)
+        log_debug("network: %s", err.msg);
+}
+
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
     struct native_engine *n = native_of(e);
@@ -217,5 +225,6 @@ int native_cleanup(struct engine *e, const char *id, const struct deadline *by, 
         r = sweep_cgroups(n, id, by, err);
     if (r >= 0)
         r = trash_throw(n->trash, n->runs, id, err);
+    native_tidy_network(n, by);
     return r < 0 ? err_wrap(err, "clean up sandbox '%s'", id) : 0;
 }
