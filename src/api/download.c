@@ -42,9 +42,13 @@ static void pump(struct download *d)
     struct stream_chunk chunk;
 
     while (http_stream_pending(d->req) < DOWNLOAD_PENDING_MAX) {
-        if (stream_read(d->stream, scratch, sizeof(scratch), &chunk, &err) < 0) {
-            log_debug("download: %s", err.msg);
-            finish(d);
+        /* A hole in the middle has no place in raw bytes: the peer must see that it is not whole.
+         */
+        if (stream_read(d->stream, scratch, sizeof(scratch), &chunk, &err) < 0 ||
+            chunk.kind == STREAM_GAP) {
+            log_debug("download: %s", err.msg ? err.msg : "bytes were dropped meanwhile");
+            http_stream_abort(d->req);
+            download_free(d);
             return;
         }
         if (chunk.kind == STREAM_DATA)
