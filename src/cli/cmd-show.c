@@ -121,6 +121,19 @@ static void print_mounts(const json_t *spec)
     }
 }
 
+/* What a reader would else take for more than it is: limits on paper, a network without a cache. */
+static void print_notes(const json_t *warnings)
+{
+    const char *name = "Notes";
+    const json_t *w;
+    size_t i;
+
+    json_array_foreach (warnings, i, w) {
+        row(name, json_string_value(w));
+        name = "";
+    }
+}
+
 static void print(const json_t *sb)
 {
     const json_t *spec = json_object_get(sb, "spec");
@@ -163,10 +176,12 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     r = cli_call(cli, "GET", target, NULL, &doc, err);
     if (r < 0)
         return r;
-    if (cli->json)
+    if (cli->json) {
         output_json(doc);
-    else
+    } else {
         print(json_object_get(doc, "sandbox"));
+        print_notes(json_object_get(doc, "warnings"));
+    }
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "engine/native/ids.h"
+#include "engine/native/network.h"
 #include "engine/native/probe.h"
 #include "engine/native/program.h"
 #include "engine/native/trial.h"
@@ -267,6 +268,41 @@ static void check_firewall(const struct patient *p)
                    : "neither nft nor iptables found");
 }
 
+/* Network 'open' sets both itself when it is first used: these lines say what stands in its way. */
+static void check_forwarding(const struct patient *p)
+{
+    struct deadline by = deadline_in(5 * USEC_PER_SEC);
+    bool on = sysctl_read("/proc/sys/net/ipv4/ip_forward", 0) > 0;
+
+    if (access("/proc/sys/net/ipv4/ip_forward", W_OK) < 0 && !on)
+        say(p, "ip_forward", DOCTOR_WARN,
+            "Run 'sysctl -w net.ipv4.ip_forward=1' to use network 'open'.",
+            "off, and cannot be set from here");
+    else
+        say(p, "ip_forward", DOCTOR_OK, NULL, "%s",
+            on ? "on" : "off; network 'open' turns it on when it is first used");
+    if (!p->ranges || !program_find("iptables") || !network_forward_drops(&by))
+        return;
+    if (program_find("nft"))
+        say(p, "forward policy", DOCTOR_OK, NULL,
+            "iptables drops what is forwarded (as Docker sets it up); network 'open' adds rules to "
+            "FORWARD that accept its own interfaces");
+    else
+        say(p, "forward policy", DOCTOR_OK, NULL,
+            "iptables drops what is forwarded; network 'open' puts its rules before that");
+}
+
+static void check_resolvers(const struct patient *p)
+{
+    _cleanup_strv_ char **servers = network_resolvers();
+    _cleanup_free_ char *list = servers ? strv_join(servers, ", ") : NULL;
+
+    say(p, "name servers", list ? DOCTOR_OK : DOCTOR_WARN,
+        "Add a 'nameserver ADDRESS' line to /etc/resolv.conf with an IPv4 address that is not on "
+        "loopback: names cannot be resolved in sandboxes with network 'open'.",
+        "%s", list ? list : "none that a sandbox with network 'open' could reach");
+}
+
 /* ---- other engines ---- */
 
 static int try_socket(const char *path)
@@ -318,9 +354,9 @@ void native_doctor(const char *state_dir, struct doctor_report *ret)
 {
     struct patient p = {.state_dir = state_dir, .report = ret};
     static void (*const checks[])(const struct patient *) = {
-        check_kernel,    check_namespaces, check_ids,     check_userns,   check_overlay,
-        check_proc,      check_cgroup,     check_seccomp, check_landlock, check_memfd,
-        check_protected, check_firewall,   check_engines,
+        check_kernel,    check_namespaces, check_ids,        check_userns,    check_overlay,
+        check_proc,      check_cgroup,     check_seccomp,    check_landlock,  check_memfd,
+        check_protected, check_firewall,   check_forwarding, check_resolvers, check_engines,
     };
 
     *ret = (struct doctor_report)DOCTOR_REPORT_INIT;
