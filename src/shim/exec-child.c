@@ -28,6 +28,7 @@
 #include "os/ns.h"
 #include "os/pty.h"
 #include "os/rlimit.h"
+#include "shim/enter.h"
 #include "shim/identity.h"
 #include "shim/shim.h"
 #include "shim/truth.h"
@@ -49,6 +50,7 @@ struct entry {
     int status;
     int in, out, err; /* stdio of the command */
     int master;       /* of its terminal, or -1 */
+    int mark;         /* as in struct exec */
     struct user user;
     char **env;
 };
@@ -95,20 +97,21 @@ static int pin_cpus(const struct plan *plan, struct err *err)
     return 0;
 }
 
-static int join(const struct shim *s, const struct exec_fds *fds, struct err *err)
+static int join(struct entry *e, const struct exec_fds *fds, struct err *err)
 {
     int r;
 
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-        return err_sys(err, errno, "hide the helper");
     r = cgroup_group_enter(fds->cgroup, fds->group);
     if (r < 0)
         return err_sys(err, -r, "join the exec's cgroup");
     r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ, err);
+    /* After that file: of a hidden process it belongs to root. */
+    if (r >= 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return err_sys(err, errno, "hide the helper");
     if (r >= 0)
-        r = pin_cpus(&s->plan, err);
+        r = pin_cpus(&e->shim->plan, err);
     if (r >= 0)
-        r = ns_enter(fds->init_pidfd, NAMESPACES, err);
+        r = enter_sandbox(e->shim, NAMESPACES, &e->mark, err);
     return r;
 }
 
@@ -297,13 +300,18 @@ _noreturn_ static void run_child(struct entry *e)
 
 static void tell_started(const struct entry *e, pid_t pid, int pidfd)
 {
-    int fds[2] = {pidfd, e->master};
+    int fds[EXEC_STARTED_FDS] = {pidfd};
     struct shim_writer w;
+    size_t n = 1;
 
+    if (e->mark >= 0)
+        fds[n++] = e->mark;
+    if (e->master >= 0)
+        fds[n++] = e->master;
     shim_begin(&w, SHIM_STARTED, 0);
     shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)pid);
     if (shim_finish(&w, NULL) >= 0)
-        fd_send(e->status, buf_data(&w.buf), w.buf.len, fds, e->master >= 0 ? 2 : 1, 0);
+        fd_send(e->status, buf_data(&w.buf), w.buf.len, fds, n, 0);
 }
 
 static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
@@ -311,7 +319,7 @@ static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
     const struct plan *plan = &e->shim->plan;
     int r;
 
-    r = join(e->shim, fds, err);
+    r = join(e, fds, err);
     if (r >= 0)
         r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
     if (r >= 0)
@@ -334,7 +342,8 @@ _noreturn_ void exec_helper(const struct shim *s, const struct exec_spec *spec,
                       .in = fds->in,
                       .out = fds->out,
                       .err = fds->err,
-                      .master = -1};
+                      .master = -1,
+                      .mark = -1};
     struct err err = ERR_INIT;
     int pidfd = -1;
     pid_t pid;

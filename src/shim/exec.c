@@ -19,6 +19,7 @@
 #include "base/xalloc.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
+#include "shim/kin.h"
 #include "shim/shim.h"
 
 /* ---- looking up, counting, freeing ---- */
@@ -68,6 +69,7 @@ void exec_free(struct exec *x)
     source_close(s, &x->main);
     streams_close(x);
     cgroup_group_done(&x->group);
+    fd_close(x->mark);
     fd_close(x->dirfd);
     fd_close(x->stdin_fd);
     exec_spec_done(&x->spec);
@@ -83,12 +85,12 @@ void exec_kill(struct exec *x, enum end_cause cause)
     }
     if (cgroup_group_kill(&x->shim->cgroup, &x->group))
         return;
-    /* Without cgroups only the processes that we hold can be reached; the rest ends with the
-     * sandbox. */
     if (x->main.fd >= 0)
         pidfd_signal(x->main.fd, SIGKILL);
     if (x->helper.fd >= 0)
         pidfd_signal(x->helper.fd, SIGKILL);
+    if (x->mark >= 0 && !kin_kill(x->mark))
+        log_warn("exec %s: some of its processes do not die; they end with the sandbox", x->id);
 }
 
 /* ---- the request ---- */
@@ -169,7 +171,7 @@ static struct exec *exec_new(struct peer *p, uint64_t seq)
     x->shim = p->shim;
     x->starter = p;
     x->seq = seq;
-    x->status.fd = x->helper.fd = x->main.fd = x->dirfd = x->stdin_fd = -1;
+    x->status.fd = x->helper.fd = x->main.fd = x->dirfd = x->stdin_fd = x->mark = -1;
     x->group = (struct cgroup_group)CGROUP_GROUP_INIT;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         x->streams[i].src.fd = -1;
@@ -252,8 +254,7 @@ static int fork_helper(struct exec *x, const struct pipes *p, struct err *err)
                            .out = p->out[1],
                            .err = p->err[1],
                            .cgroup = &s->cgroup,
-                           .group = &x->group,
-                           .init_pidfd = s->init.fd};
+                           .group = &x->group};
     int pidfd = -1;
     pid_t pid;
 
@@ -351,9 +352,11 @@ static void resolve(struct exec *x)
     exec_on_main(&x->main, 0); /* may have ended already, and was not looked at while starting */
 }
 
-/* From the helper: the command's process exists. */
-static void take_process(struct exec *x, const char *packet, size_t len, int fds[2])
+/* From the helper: the command's process exists. Its pidfd comes, then the mark where there is one,
+ * then the terminal where that was asked for. */
+static void take_process(struct exec *x, const char *packet, size_t len, int fds[EXEC_STARTED_FDS])
 {
+    int *tty = x->shim->plan.id_base ? &fds[1] : &fds[2];
     _cleanup_err_ struct err err = ERR_INIT;
     struct shim_reader r;
     struct shim_value v;
@@ -365,8 +368,10 @@ static void take_process(struct exec *x, const char *packet, size_t len, int fds
             x->pid = (int)v.u64;
     if (fds[0] >= 0 && source_add(x->shim, &x->main, fds[0], EPOLLIN, exec_on_main, &err) >= 0)
         TAKE_FD(fds[0]);
-    if (fds[1] >= 0 && streams_open(x, fds[1], -1, &err) >= 0)
-        TAKE_FD(fds[1]);
+    if (*tty >= 0 && streams_open(x, *tty, -1, &err) >= 0)
+        TAKE_FD(*tty);
+    if (!x->shim->plan.id_base)
+        x->mark = TAKE_FD(fds[1]);
     if (err.code)
         err_move(&x->start_err, &err);
 }
@@ -375,8 +380,8 @@ static void on_status(struct source *src, uint32_t events _unused_)
 {
     struct exec *x = container_of(src, struct exec, status);
     char *packet = shim_io(x->shim);
-    int fds[2] = {-1, -1};
-    size_t n = 2;
+    int fds[EXEC_STARTED_FDS] = {-1, -1, -1};
+    size_t n = EXEC_STARTED_FDS;
     ssize_t len = fd_recv(src->fd, packet, SHIM_MSG_MAX, fds, &n, MSG_DONTWAIT);
 
     if (len == -EAGAIN)
@@ -387,8 +392,8 @@ static void on_status(struct source *src, uint32_t events _unused_)
         shim_read_err(packet, (size_t)len, &x->start_err);
     else
         resolve(x);
-    fd_close(fds[0]);
-    fd_close(fds[1]);
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        fd_close(fds[i]);
 }
 
 static void on_helper(struct source *src, uint32_t events _unused_)

@@ -25,6 +25,7 @@
 #include "os/caps.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
+#include "shim/enter.h"
 #include "shim/identity.h"
 #include "shim/shim.h"
 
@@ -161,7 +162,7 @@ static int enter(const struct shim *s, const struct job_spec *spec, struct err *
 
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return err_sys(err, errno, "hide the helper");
-    r = ns_enter(s->init.fd, spec->namespaces, err);
+    r = enter_sandbox(s, spec->namespaces, NULL, err);
     if (r >= 0 && spec->as_user)
         return become_user(s, err);
     if (r >= 0)

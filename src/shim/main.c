@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "shim/enter.h"
 #include "shim/shim.h"
 
 enum { TERM_GRACE_SEC = 5 };
@@ -89,6 +90,8 @@ static void shim_init(struct shim *s)
                        .init_sock = -1,
                        .meminfo_fd = -1};
     s->init_group = (struct cgroup_group)CGROUP_GROUP_INIT;
+    for (int i = 0; i < SHIM_NAMESPACES; i++)
+        s->namespaces[i] = -1;
     for (int t = 0; t < CGROUP_TREES; t++)
         s->cgroup.root[t] = s->cgroup.dir[t] = s->cgroup.tasks[t] = -1;
 }
@@ -156,6 +159,7 @@ static void shim_done(struct shim *s)
         s->execs = x->next;
         exec_free(x);
     }
+    enter_close(s);
     cgroup_close(&s->cgroup);
     plan_done(&s->plan);
 }

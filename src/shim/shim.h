@@ -27,6 +27,7 @@ enum {
     SHIM_QUEUE_MAX = 1 << 20, /* bytes that a peer may leave unread before it is cut off */
     SHIM_PEERS_MAX = 16,
     SHIM_EXECS_MAX = 4096,
+    SHIM_NAMESPACES = 6, /* kinds in enter.c */
 };
 
 struct source {
@@ -109,6 +110,7 @@ struct exec {
     int pid;
     int dirfd; /* its journals' folder */
     struct cgroup_group group;
+    int mark; /* namespace that all its processes are in (kin.h), or -1 */
     struct attachment *attached;
 
     uint64_t started_wall, started_mono;
@@ -136,6 +138,7 @@ struct shim {
     int init_sock;
     int init_pid;
     bool init_gone;
+    int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
     uint64_t memory_told; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
     int meminfo_fd;       /* the file that stands in its place, or -1 */
     uint64_t refresh_at;  /* of that file, while an exec runs */
@@ -184,17 +187,17 @@ struct exec *exec_find(struct shim *s, const char *id);
 bool exec_is_live(const struct exec *x); /* not OVER */
 size_t execs_live(const struct shim *s);
 void exec_free(struct exec *x);
-/* Kills the exec's whole cgroup; the record will name the cause if that is what ends it. */
+/* Kills all of the exec's processes; the record will name the cause if that is what ends it. */
 void exec_kill(struct exec *x, enum end_cause cause);
 void exec_spec_done(struct exec_spec *spec);
 
 /* exec-child.c: the helper that enters the sandbox. Never returns. */
+enum { EXEC_STARTED_FDS = 3 }; /* at most, with its STARTED */
 struct exec_fds {
     int status;       /* socket to the shim */
     int in, out, err; /* the command's stdio; -1 with a tty */
     const struct cgroup *cgroup;
     const struct cgroup_group *group;
-    int init_pidfd;
 };
 _noreturn_ void exec_helper(const struct shim *s, const struct exec_spec *spec,
                             const struct exec_fds *fds);

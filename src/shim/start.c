@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
+#include "shim/enter.h"
 #include "shim/init.h"
 #include "shim/layers.h"
 #include "shim/shim.h"
@@ -171,6 +172,8 @@ int sandbox_start(struct shim *s, struct err *err)
         r = clone_init(s, &pidfd, err);
     if (r >= 0)
         r = write_maps(s, err);
+    if (r >= 0)
+        r = enter_open(s, err);
     if (r >= 0)
         r = hand_over_layers(s, err);
     if (r >= 0)

@@ -1,0 +1,67 @@
+#include "shim/enter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "os/ns.h"
+#include "shim/shim.h"
+
+/* The user namespace comes first, as the right to join the others comes with it; the mounts last,
+ * as the host's /proc goes with them. The cgroup namespace is not among them: pid 1 makes its own
+ * only later. */
+static const struct {
+    const char *name;
+    int flag;
+} kinds[SHIM_NAMESPACES] = {
+    {"user", CLONE_NEWUSER}, {"ipc", CLONE_NEWIPC}, {"uts", CLONE_NEWUTS},
+    {"net", CLONE_NEWNET},   {"pid", CLONE_NEWPID}, {"mnt", CLONE_NEWNS},
+};
+
+int enter_open(struct shim *s, struct err *err)
+{
+    if (s->plan.id_base)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/ns/%s", s->init_pid, kinds[i].name);
+        s->namespaces[i] = open(path, O_RDONLY | O_CLOEXEC);
+        if (s->namespaces[i] < 0)
+            return err_sys(err, errno, "open '%s'", path);
+    }
+    return 0;
+}
+
+void enter_close(struct shim *s)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+        s->namespaces[i] = fd_close(s->namespaces[i]);
+}
+
+static int make_mark(int *ret, struct err *err)
+{
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        return err_sys(err, errno, "make a cgroup namespace");
+    *ret = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
+    return *ret < 0 ? err_sys(err, errno, "open '/proc/self/ns/cgroup'") : 0;
+}
+
+int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct err *err)
+{
+    if (s->plan.id_base)
+        return ns_enter(s->init.fd, namespaces, err);
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        int r = 0;
+
+        if (namespaces & kinds[i].flag)
+            r = ns_enter(s->namespaces[i], kinds[i].flag, err);
+        if (r >= 0 && i == 0 && ret_mark && namespaces & CLONE_NEWCGROUP)
+            r = make_mark(ret_mark, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
