@@ -28,7 +28,7 @@
 #define ROOT "00000000feedbeef"
 
 struct bed {
-    char dir[32], *libexec;
+    char dir[48], *libexec;
     struct loop *loop;
     struct engine *engine;
     struct engine_link *link;
@@ -141,14 +141,16 @@ static char *find_libexec(void)
     return xasprintf("%s/src/bin", exe);
 }
 
-static const char *unable(const char *libexec)
+/* In memory where overlays work there: on a slow disk these tests mostly wait for it. */
+static const char *unable(const char *libexec, const char **base)
 {
     _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", libexec);
     bool ranges = probe_id_ranges(IDS_FIRST, IDS_COUNT);
 
     if (access(shim, X_OK) < 0)
         return "no ripcord-shim in this build";
-    if (trial_overlay("/tmp", ranges, NULL) < 0 || trial_proc(ranges, NULL) < 0)
+    *base = trial_overlay("/dev/shm", ranges, NULL) < 0 ? "/tmp" : "/dev/shm";
+    if (trial_overlay(*base, ranges, NULL) < 0 || trial_proc(ranges, NULL) < 0)
         return "this machine cannot isolate";
     return NULL;
 }
@@ -172,11 +174,12 @@ static bool open_engine(struct bed *b)
 /* NULL, or why this test cannot run here. */
 static const char *bed_init(struct bed *b)
 {
-    const char *why;
+    const char *why, *base = NULL;
 
-    *b = (struct bed){.dir = "/tmp/ripcord-native-XXXXXX", .box.link_fd = -1};
+    *b = (struct bed){.box.link_fd = -1};
     b->libexec = find_libexec();
-    why = unable(b->libexec);
+    why = unable(b->libexec, &base);
+    snprintf(b->dir, sizeof(b->dir), "%s/ripcord-native-XXXXXX", base ? base : "/tmp");
     if (why || !mkdtemp(b->dir) || loop_new(&b->loop, NULL) < 0) {
         free(b->libexec);
         return why ? why : "no temporary folder";
@@ -186,7 +189,8 @@ static const char *bed_init(struct bed *b)
 
 static void bed_done(struct bed *b)
 {
-    int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char *name = strrchr(b->dir, '/');
+    int base;
 
     engine_link_close(b->link);
     fd_close(b->box.link_fd);
@@ -198,8 +202,10 @@ static void bed_done(struct bed *b)
     err_done(&b->err);
     strv_free(b->ids);
     loop_free(b->loop);
-    rmtree(tmp, strrchr(b->dir, '/') + 1, NULL);
-    close(tmp);
+    *name = '\0';
+    base = open(b->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rmtree(base, name + 1, NULL);
+    fd_close(base);
     free(b->libexec);
 }
 
