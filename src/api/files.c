@@ -78,8 +78,10 @@ static void take_verdict(struct copy *c, const struct err *err,
 {
     c->told = true;
     c->result = *result;
-    if (err)
+    if (err) {
         err_copy(&c->err, err);
+        err_wrap(&c->err, "sandbox '%s'", c->name);
+    }
 }
 
 /* ---- beginnings ---- */

@@ -208,7 +208,8 @@ int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_sta
 
     /* With its slash a link to a folder is followed, as everywhere. */
     if (lstat(path, &st) < 0)
-        return tree_err(err, errno, "find '%s'", path);
+        return errno == ENOENT ? err_set(err, ERR_NOT_FOUND, "no file or folder '%s'", path)
+                               : tree_err(err, errno, "look at '%s'", path);
     while (len > 1 && clean[len - 1] == '/')
         clean[--len] = '\0';
     w->stats = stats;

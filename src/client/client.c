@@ -137,6 +137,75 @@ int client_call(struct client *c, const char *method, const char *target, const 
     return r < 0 ? r : client_receive(c, ret, err);
 }
 
+int client_get(struct client *c, const char *target, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = client_send(c, "GET", target, NULL, NULL, err);
+
+    if (r < 0)
+        return r;
+    tell_when_slow(c);
+    r = http_client_head(&c->http, err);
+    if (r < 0)
+        err_wrap(err, "wait for the daemon's answer");
+    else if (c->http.head.status >= 400)
+        r = read_answer(c, &doc, err);
+    if (r < 0)
+        client_disconnect(c);
+    return r;
+}
+
+ssize_t client_read(struct client *c, void *data, size_t len, struct err *err)
+{
+    ssize_t n = http_client_read(&c->http, data, len, err);
+
+    if (n < 0 || (n == 0 && !c->http.head.keep_alive))
+        client_disconnect(c);
+    return n;
+}
+
+int client_begin(struct client *c, const char *method, const char *target, const char *content_type,
+                 struct err *err)
+{
+    int r = client_connect(c, err);
+
+    if (r >= 0)
+        r = http_client_begin(&c->http, method, target, content_type, err);
+    if (r < 0)
+        client_disconnect(c);
+    return r;
+}
+
+int client_put(struct client *c, const void *data, size_t len, struct err *err)
+{
+    int r = http_client_put(&c->http, data, len, err);
+
+    if (r < 0)
+        client_disconnect(c);
+    return r;
+}
+
+char *client_escape(const char *s)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    char *ret = xmalloc(3 * strlen(s) + 1), *p = ret;
+
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+            strchr("/-._~", c)) {
+            *p++ = (char)c;
+            continue;
+        }
+        *p++ = '%';
+        *p++ = digits[c >> 4];
+        *p++ = digits[c & 15];
+    }
+    *p = '\0';
+    return ret;
+}
+
 static int read_pieces(struct client *c, client_data_fn fn, void *userdata, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(CLIENT_PIECE);
@@ -156,21 +225,32 @@ static int read_pieces(struct client *c, client_data_fn fn, void *userdata, stru
 int client_download(struct client *c, const char *target, client_data_fn fn, void *userdata,
                     struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL;
-    int r = client_send(c, "GET", target, NULL, NULL, err);
+    int r = client_get(c, target, err);
 
     if (r < 0)
         return r;
-    r = http_client_head(&c->http, err);
-    if (r < 0)
-        err_wrap(err, "wait for the daemon's answer");
-    else if (c->http.head.status >= 400)
-        r = read_answer(c, &doc, err);
-    else
-        r = read_pieces(c, fn, userdata, err);
+    r = read_pieces(c, fn, userdata, err);
     if (r < 0 || !c->http.head.keep_alive)
         client_disconnect(c);
     return r;
+}
+
+int client_tunnel(struct client *c, const char *target, const char *protocol, int *ret_fd,
+                  struct buf *early, struct err *err)
+{
+    _cleanup_free_ char *upgrade = xasprintf("Connection: Upgrade\r\nUpgrade: %s\r\n", protocol);
+    int r = client_send(c, "GET", target, upgrade, NULL, err), fd;
+
+    if (r >= 0)
+        r = client_receive_upgrade(c, err);
+    if (r < 0)
+        return r;
+    fd = http_client_upgraded(&c->http, early);
+    client_disconnect(c);
+    if (fd < 0)
+        return err_set(err, ERR_ENGINE, "the daemon's connection cannot be taken over");
+    *ret_fd = fd;
+    return 0;
 }
 
 int client_receive_upgrade(struct client *c, struct err *err)

@@ -48,5 +48,23 @@ typedef int (*client_data_fn)(void *userdata, const char *data, size_t len, stru
 int client_download(struct client *c, const char *target, client_data_fn fn, void *userdata,
                     struct err *err);
 
+/* The same for a caller who pulls: the head, then client_read() until it gives 0. */
+int client_get(struct client *c, const char *target, struct err *err);
+ssize_t client_read(struct client *c, void *data, size_t len, struct err *err);
+
+/* A request with a body of any size: begin, put pieces and at last one of length 0, then
+ * client_receive(). put gives 0 when the daemon has answered before the end. */
+int client_begin(struct client *c, const char *method, const char *target, const char *content_type,
+                 struct err *err);
+int client_put(struct client *c, const void *data, size_t len, struct err *err);
+
+/* `s` as a value of a query string; new. */
+char *client_escape(const char *s);
+
+/* GET with an upgrade to raw bytes: the socket is the caller's, `early` holds what came with the
+ * answer. */
+int client_tunnel(struct client *c, const char *target, const char *protocol, int *ret_fd,
+                  struct buf *early, struct err *err);
+
 /* Reads only the head; 0 when it is `101 Switching Protocols`, else the daemon's error. */
 int client_receive_upgrade(struct client *c, struct err *err);

@@ -19,6 +19,8 @@ enum { READ_SIZE = 64 << 10, SEND_HEAD_MAX = 64 << 10 };
 
 /* body_left of a response that ends with the connection */
 #define UNTIL_CLOSE UINT64_MAX
+/* length of a request's body that comes in chunks */
+#define BODY_IN_PIECES SIZE_MAX
 
 void http_client_init(struct http_client *c, int fd)
 {
@@ -60,9 +62,18 @@ static bool answer_is_waiting(struct http_client *c)
     return poll(&p, 1, 0) > 0 && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
-static void iov_advance(struct iovec *iov, size_t n)
+static size_t iov_left(const struct iovec *iov, size_t count)
 {
-    for (int i = 0; i < 2; i++) {
+    size_t sum = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += iov[i].iov_len;
+    return sum;
+}
+
+static void iov_advance(struct iovec *iov, size_t count, size_t n)
+{
+    for (size_t i = 0; i < count; i++) {
         size_t step = MIN(n, iov[i].iov_len);
 
         iov[i].iov_base = (char *)iov[i].iov_base + step;
@@ -71,15 +82,16 @@ static void iov_advance(struct iovec *iov, size_t n)
     }
 }
 
-static int send_all(struct http_client *c, struct iovec iov[static 2], struct err *err)
+/* 1: all of it; 0: the peer takes no more, and has answered. */
+static int send_all(struct http_client *c, struct iovec *iov, size_t count, struct err *err)
 {
-    while (iov[0].iov_len + iov[1].iov_len > 0) {
-        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+    while (iov_left(iov, count)) {
+        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
         ssize_t n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
         int r;
 
         if (n >= 0) {
-            iov_advance(iov, (size_t)n);
+            iov_advance(iov, count, (size_t)n);
         } else if (errno == EAGAIN) {
             r = wait_for(c, POLLOUT, err);
             if (r < 0)
@@ -92,7 +104,7 @@ static int send_all(struct http_client *c, struct iovec iov[static 2], struct er
             return err_sys(err, saved, "send the HTTP request");
         }
     }
-    return 0;
+    return 1;
 }
 
 /* What we compose must not be splittable into a second request by what a caller passes on. */
@@ -107,8 +119,9 @@ static bool is_line_safe(const char *s, bool blanks)
 static int compose_head(struct buf *b, const char *method, const char *target, const char *extra,
                         const char *content_type, const void *body, size_t len)
 {
-    bool sends_length =
-        body || STREQ(method, "POST") || STREQ(method, "PUT") || STREQ(method, "PATCH");
+    bool chunked = len == BODY_IN_PIECES;
+    bool sends_length = !chunked && (body || STREQ(method, "POST") || STREQ(method, "PUT") ||
+                                     STREQ(method, "PATCH"));
     int r;
 
     r = buf_appendf(b, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s", method, target,
@@ -117,14 +130,16 @@ static int compose_head(struct buf *b, const char *method, const char *target, c
         r = buf_appendf(b, "Content-Type: %s\r\n", content_type);
     if (r >= 0 && sends_length)
         r = buf_appendf(b, "Content-Length: %zu\r\n", len);
+    if (r >= 0 && chunked)
+        r = buf_append_str(b, "Transfer-Encoding: chunked\r\n");
     if (r >= 0)
         r = buf_append_str(b, "\r\n");
     return r;
 }
 
-int http_client_send(struct http_client *c, const char *method, const char *target,
-                     const char *extra, const char *content_type, const void *body, size_t len,
-                     struct err *err)
+static int send_request(struct http_client *c, const char *method, const char *target,
+                        const char *extra, const char *content_type, const void *body, size_t len,
+                        struct err *err)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(SEND_HEAD_MAX);
     struct iovec iov[2];
@@ -140,7 +155,35 @@ int http_client_send(struct http_client *c, const char *method, const char *targ
     c->is_head = STREQ(method, "HEAD");
     iov[0] = (struct iovec){buf_data(&head), head.len};
     iov[1] = (struct iovec){(void *)body, body ? len : 0};
-    return send_all(c, iov, err);
+    return send_all(c, iov, ARRAY_SIZE(iov), err);
+}
+
+int http_client_send(struct http_client *c, const char *method, const char *target,
+                     const char *extra, const char *content_type, const void *body, size_t len,
+                     struct err *err)
+{
+    int r = send_request(c, method, target, extra, content_type, body, len, err);
+
+    return MIN(r, 0); /* an answer before the request's end is read like any other */
+}
+
+int http_client_begin(struct http_client *c, const char *method, const char *target,
+                      const char *content_type, struct err *err)
+{
+    int r = send_request(c, method, target, NULL, content_type, NULL, BODY_IN_PIECES, err);
+
+    return MIN(r, 0);
+}
+
+int http_client_put(struct http_client *c, const void *data, size_t len, struct err *err)
+{
+    char size[32];
+    struct iovec iov[3] = {{size, 0}, {(void *)data, len}, {(char *)"\r\n", 2}};
+
+    if (answer_is_waiting(c))
+        return 0;
+    iov[0].iov_len = (size_t)snprintf(size, sizeof(size), "%zx\r\n", len);
+    return send_all(c, iov, ARRAY_SIZE(iov), err);
 }
 
 /* Bytes from the socket; 0 at its end. */

@@ -32,6 +32,12 @@ void http_client_done(struct http_client *c);
 int http_client_send(struct http_client *c, const char *method, const char *target,
                      const char *extra, const char *content_type, const void *body, size_t len,
                      struct err *err);
+/* A request whose body comes in pieces: the head, then http_client_put() for each piece and once
+ * with len 0 at its end. */
+int http_client_begin(struct http_client *c, const char *method, const char *target,
+                      const char *content_type, struct err *err);
+/* 1; 0 when the peer has answered already and takes no more: read its answer. */
+int http_client_put(struct http_client *c, const void *data, size_t len, struct err *err);
 /* Reads the response head into c->head; interim 1xx other than 101 are skipped. */
 int http_client_head(struct http_client *c, struct err *err);
 /* Body bytes, 0 at its end. A body cut short is an error. */

@@ -1,0 +1,353 @@
+/*
+ * ripcord cp: files between this machine and sandboxes, as a tar stream. The local side is walked
+ * and written by base/tree.h, which trusts neither the archive nor the tree; what is between two
+ * sandboxes, or comes from stdin, is passed on unread.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/tree.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+
+enum { CP_PIECE = 256 << 10 };
+
+enum side_kind { SIDE_LOCAL, SIDE_SANDBOX, SIDE_TAR };
+
+struct side {
+    enum side_kind kind;
+    char *name; /* owned; SANDBOX */
+    char *path; /* owned */
+};
+
+/* One copy on its way. */
+struct cp {
+    struct cli *cli;
+    struct client *client; /* of the one sandbox, or of the source */
+    struct progress progress;
+    struct tree_stats stats;
+    struct err failure; /* why a stream function gave up, where an errno cannot say it */
+
+    /* into a sandbox */
+    struct client *to;
+    char *target; /* owned; the request is sent with the first piece */
+    bool begun, answered;
+    char *piece; /* owned */
+    size_t len;
+};
+
+/* ---- the two sides ---- */
+
+static void side_done(struct side *s)
+{
+    free(s->name);
+    free(s->path);
+}
+#define _cleanup_side_ __attribute__((cleanup(side_done)))
+
+/* "NAME:PATH" where no slash comes before the colon; a relative PATH lies in the home folder. */
+static int side_parse(struct side *ret, const char *arg, struct err *err)
+{
+    const char *colon = strchr(arg, ':'), *slash = strchr(arg, '/');
+    int r;
+
+    *ret = (struct side){.kind = STREQ(arg, "-") ? SIDE_TAR : SIDE_LOCAL};
+    if (!colon || (slash && slash < colon)) {
+        ret->path = xstrdup(arg);
+        return *arg ? 0 : err_set(err, ERR_INVALID, "a path is empty");
+    }
+    ret->kind = SIDE_SANDBOX;
+    ret->name = xstrndup(arg, (size_t)(colon - arg));
+    r = parse_name("sandbox name", ret->name, err);
+    if (r < 0)
+        return err_hint(err, "A local file with a colon in its name is written './%s'.", arg);
+    ret->path = colon[1] == '/' ? xstrdup(colon + 1)
+                : colon[1] != 0 ? xasprintf("/home/agent/%s", colon + 1)
+                                : xstrdup("/home/agent");
+    return 0;
+}
+
+static char *side_target(const struct side *s)
+{
+    _cleanup_free_ char *path = client_escape(s->path);
+
+    return xasprintf("/v1/sandboxes/%s/files?path=%s", s->name, path);
+}
+
+/* ---- out of a sandbox ---- */
+
+static ssize_t read_piece(void *arg, void *data, size_t len)
+{
+    struct cp *cp = arg;
+    ssize_t n = client_read(cp->client, data, len, &cp->failure);
+
+    if (n > 0)
+        progress_add(&cp->progress, (uint64_t)n);
+    return n < 0 ? -EIO : n;
+}
+
+/* The daemon cuts the stream when the copy fails over there after it began. */
+static int cut_off(struct cp *cp, struct err *err)
+{
+    err_done(err);
+    err_move(err, &cp->failure);
+    err_wrap(err, "the copy ended early");
+    return err_hint(err, "A file that cannot be read or that changed ends a copy; the daemon's log "
+                         "names it.");
+}
+
+/* What follows the archive's end; also the proof that all of it has come. */
+static int read_rest(struct cp *cp, struct err *err)
+{
+    char scrap[4096];
+    ssize_t n;
+
+    do
+        n = read_piece(cp, scrap, sizeof(scrap));
+    while (n > 0);
+    return n < 0 ? cut_off(cp, err) : 0;
+}
+
+static int to_local(struct cp *cp, const struct side *dst, struct err *err)
+{
+    int r = tree_from_tar(dst->path, read_piece, cp, &cp->stats, err);
+
+    if (cp->failure.code)
+        return cut_off(cp, err);
+    return r < 0 ? r : read_rest(cp, err);
+}
+
+static int to_stdout(struct cp *cp, struct err *err)
+{
+    ssize_t n;
+    int r;
+
+    while ((n = read_piece(cp, cp->piece, CP_PIECE)) > 0) {
+        r = fd_write_all(STDOUT_FILENO, cp->piece, (size_t)n);
+        if (r < 0)
+            return err_sys(err, -r, "write to standard output");
+    }
+    return n < 0 ? cut_off(cp, err) : 0;
+}
+
+/* ---- into a sandbox ---- */
+
+/* 1; 0 when the daemon has answered: it will be an error. */
+static int put_piece(struct cp *cp, const void *data, size_t len, struct err *err)
+{
+    int r = 0;
+
+    if (!cp->begun)
+        r = client_begin(cp->to, "PUT", cp->target, "application/x-tar", err);
+    cp->begun = true;
+    if (r >= 0)
+        r = client_put(cp->to, data, len, err);
+    cp->answered |= r == 0;
+    progress_add(&cp->progress, len);
+    return r;
+}
+
+/* tar_write_fn: small writes become large pieces. Nothing is sent before the first is full, so that
+ * a source that cannot be read never reaches the sandbox. */
+static int write_piece(void *arg, const void *data, size_t len)
+{
+    struct cp *cp = arg;
+
+    while (len) {
+        size_t n = MIN(len, (size_t)CP_PIECE - cp->len);
+        int r = 1;
+
+        memcpy(cp->piece + cp->len, data, n);
+        cp->len += n;
+        data = (const char *)data + n;
+        len -= n;
+        if (cp->len == CP_PIECE) {
+            r = put_piece(cp, cp->piece, cp->len, &cp->failure);
+            cp->len = 0;
+        }
+        if (r <= 0)
+            return -EPIPE;
+    }
+    return 0;
+}
+
+static int from_local(struct cp *cp, const struct side *src, struct err *err)
+{
+    struct tree_stats sent = {0};
+    int r = tree_to_tar(src->path, write_piece, cp, &sent, err);
+
+    if (cp->failure.code || cp->answered) {
+        err_done(err);
+        return err_move(err, &cp->failure);
+    }
+    if (r >= 0 && cp->len)
+        r = put_piece(cp, cp->piece, cp->len, err);
+    cp->stats.skipped += sent.skipped;
+    return MIN(r, 0);
+}
+
+/* The same for bytes that are a tar already. */
+static int pass_on(struct cp *cp, tar_read_fn read, void *arg, struct err *err)
+{
+    ssize_t n;
+    int r;
+
+    while (!cp->answered && (n = read(arg, cp->piece, CP_PIECE)) != 0) {
+        if (n < 0)
+            return cp->failure.code ? cut_off(cp, err)
+                                    : err_sys(err, (int)-n, "read standard input");
+        r = put_piece(cp, cp->piece, (size_t)n, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static ssize_t read_stdin(void *arg _unused_, void *data, size_t len)
+{
+    ssize_t n;
+
+    do
+        n = read(STDIN_FILENO, data, len);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
+static int finish_upload(struct cp *cp, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = 0;
+
+    if (!cp->answered)
+        r = put_piece(cp, NULL, 0, err);
+    if (r >= 0)
+        r = client_receive(cp->to, &doc, err);
+    if (r < 0)
+        return r;
+    cp->stats.entries = json_number_of(doc, "entries");
+    cp->stats.bytes = json_number_of(doc, "bytes");
+    cp->stats.skipped += json_number_of(doc, "skipped");
+    return 0;
+}
+
+static int upload(struct cp *cp, const struct side *src, const struct side *dst, struct err *err)
+{
+    int r;
+
+    cp->target = side_target(dst);
+    if (src->kind == SIDE_LOCAL)
+        r = from_local(cp, src, err);
+    else if (src->kind == SIDE_TAR)
+        r = pass_on(cp, read_stdin, cp, err);
+    else
+        r = pass_on(cp, read_piece, cp, err);
+    if (r < 0 && cp->begun)
+        client_disconnect(cp->to); /* without an end it is no whole archive over there either */
+    return r < 0 ? r : finish_upload(cp, err);
+}
+
+/* ---- the command ---- */
+
+static int check_sides(const struct cli *cli, const struct side *src, const struct side *dst,
+                       struct err *err)
+{
+    if (src->kind != SIDE_SANDBOX && dst->kind != SIDE_SANDBOX) {
+        err_set(err, ERR_INVALID, "neither side is in a sandbox");
+        return err_hint(err, "Write the one that is as NAME:PATH.");
+    }
+    if (dst->kind == SIDE_TAR && cli->json)
+        return err_set(err, ERR_INVALID, "--json has no place beside a tar on standard output");
+    if (dst->kind == SIDE_TAR && isatty(STDOUT_FILENO))
+        return err_set(err, ERR_INVALID, "a tar is not written to a terminal");
+    if (src->kind == SIDE_TAR && isatty(STDIN_FILENO))
+        return err_set(err, ERR_INVALID, "a tar is not read from a terminal");
+    return 0;
+}
+
+static int copy(struct cp *cp, const struct side *src, const struct side *dst, struct err *err)
+{
+    _cleanup_free_ char *target = NULL;
+    int r = 0;
+
+    if (src->kind == SIDE_SANDBOX) {
+        target = side_target(src);
+        r = client_get(cp->client, target, err);
+    }
+    if (r < 0)
+        return r;
+    if (dst->kind == SIDE_SANDBOX)
+        return upload(cp, src, dst, err);
+    return dst->kind == SIDE_TAR ? to_stdout(cp, err) : to_local(cp, dst, err);
+}
+
+static void tell(const struct cp *cp, const struct side *dst)
+{
+    _cleanup_json_ json_t *doc = NULL;
+
+    if (cp->cli->json) {
+        doc = json_pack("{s:I, s:I, s:I}", "entries", (json_int_t)cp->stats.entries, "bytes",
+                        (json_int_t)cp->stats.bytes, "skipped", (json_int_t)cp->stats.skipped);
+        output_json(doc);
+    } else if (cp->stats.skipped && dst->kind != SIDE_TAR) {
+        output_note(false, "%llu sockets, pipes or devices were left out",
+                    (unsigned long long)cp->stats.skipped);
+    }
+}
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_side_ struct side src = {0}, dst = {0};
+    struct client second = {.http.fd = -1};
+    struct cp cp = {.cli = cli};
+    int r;
+
+    if ((r = side_parse(&src, args->words[0], err)) < 0 ||
+        (r = side_parse(&dst, args->words[1], err)) < 0 ||
+        (r = check_sides(cli, &src, &dst, err)) < 0 || (r = cli_client(cli, &cp.client, err)) < 0)
+        return r;
+    client_init_like(&second, cp.client);
+    cp.to = src.kind == SIDE_SANDBOX ? &second : cp.client;
+    cp.piece = xmalloc(CP_PIECE);
+    progress_init(&cp.progress, cli->json);
+    r = copy(&cp, &src, &dst, err);
+    progress_done(&cp.progress);
+    if (r >= 0)
+        tell(&cp, &dst);
+    client_done(&second);
+    err_done(&cp.failure);
+    free(cp.target);
+    free(cp.piece);
+    return r;
+}
+
+const struct cli_command cmd_cp = {
+    .name = "cp",
+    .summary = "copy files into, out of and between sandboxes",
+    .usage = "cp SRC DST",
+    .details =
+        "Either side, or both, is NAME:PATH; a PATH that is not absolute lies in the home folder "
+        "of the sandbox. As with 'cp -r', folders are copied whole, symbolic links as links; an "
+        "existing folder as DST takes SRC in, any other DST is its new name. Modes and times are "
+        "kept, but for set-user-id and set-group-id; in the sandbox everything belongs to its "
+        "user, with whose rights files are read and written there.\n\n"
+        "'-' as SRC is a tar on standard input, as DST a tar on standard output. A stopped sandbox "
+        "is started. What comes out of a sandbox is written below DST and nowhere else, whatever "
+        "its names and links say.",
+    .examples = "ripcord cp ./project box:\tto /home/agent/project\n"
+                "ripcord cp box:out/report.pdf .\ta file from the home folder\n"
+                "ripcord cp box:data other:data\tbetween sandboxes\n"
+                "tar c src | ripcord cp - box:\tan archive from standard input\n"
+                "ripcord cp box:/etc - | tar t\tlist what is there",
+    .complete = "path path",
+    .min_args = 2,
+    .max_args = 2,
+    .stop_after = -1,
+    .run = run,
+};

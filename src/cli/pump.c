@@ -1,0 +1,124 @@
+/*
+ * Neither way may block the other: a peer that waits for us to read would wait for ever. Sockets
+ * are asked not to wait for each call; for pipes and terminals, which share their flags with other
+ * programs, a write of PIPE_BUF bytes after POLLOUT does not.
+ */
+#include "cli/pump.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/macro.h"
+#include "base/xalloc.h"
+
+struct flow {
+    int from, to;
+    bool from_socket, to_socket;
+    bool ended; /* `from` has given all */
+    bool over;  /* and `to` has it, or takes no more */
+    bool broken;
+    char *data; /* owned */
+    size_t off, len;
+};
+
+static bool is_socket(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
+static void flow_init(struct flow *f, int from, int to)
+{
+    *f = (struct flow){.from = from,
+                       .to = to,
+                       .from_socket = is_socket(from),
+                       .to_socket = is_socket(to),
+                       .data = xmalloc(PUMP_SIZE)};
+}
+
+static void flow_end(struct flow *f)
+{
+    f->over = true;
+    if (f->to_socket)
+        shutdown(f->to, SHUT_WR);
+    else
+        close(f->to);
+}
+
+static void flow_read(struct flow *f)
+{
+    ssize_t n = f->from_socket ? recv(f->from, f->data, PUMP_SIZE, MSG_DONTWAIT)
+                               : read(f->from, f->data, PUMP_SIZE);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    f->off = 0;
+    f->len = n > 0 ? (size_t)n : 0;
+    f->ended = n <= 0;
+    if (f->ended)
+        flow_end(f);
+}
+
+static void flow_write(struct flow *f)
+{
+    ssize_t n = f->to_socket ? send(f->to, f->data + f->off, f->len, MSG_DONTWAIT | MSG_NOSIGNAL)
+                             : write(f->to, f->data + f->off, MIN(f->len, (size_t)PIPE_BUF));
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n < 0) {
+        f->over = f->broken = true;
+        return;
+    }
+    f->off += (size_t)n;
+    f->len -= (size_t)n;
+}
+
+static void flow_poll(const struct flow *f, struct pollfd *from, struct pollfd *to)
+{
+    *from = (struct pollfd){.fd = f->over || f->len ? -1 : f->from, .events = POLLIN};
+    *to = (struct pollfd){.fd = f->over || !f->len ? -1 : f->to, .events = POLLOUT};
+}
+
+static void flow_step(struct flow *f, const struct pollfd *from, const struct pollfd *to)
+{
+    if (to->fd >= 0 && to->revents)
+        flow_write(f);
+    else if (from->fd >= 0 && from->revents)
+        flow_read(f);
+}
+
+void pump(int in, int out, int sock, const struct buf *early)
+{
+    struct flow up, down;
+
+    flow_init(&up, in, sock);
+    flow_init(&down, sock, out);
+    down.len = MIN(early->len, (size_t)PUMP_SIZE);
+    memcpy(down.data, buf_data(early), down.len);
+    while (!(up.over && down.over) && !down.broken) {
+        struct pollfd fds[5];
+
+        flow_poll(&up, &fds[0], &fds[1]);
+        flow_poll(&down, &fds[2], &fds[3]);
+        /* With the way back at its end, a hang-up is the only word that can still come. */
+        fds[4] = (struct pollfd){.fd = down.over ? sock : -1};
+        if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
+            break;
+        if (fds[4].fd >= 0 && fds[4].revents & (POLLHUP | POLLERR))
+            break;
+        flow_step(&up, &fds[0], &fds[1]);
+        flow_step(&down, &fds[2], &fds[3]);
+    }
+    free(up.data);
+    free(down.data);
+}
