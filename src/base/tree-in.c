@@ -285,7 +285,7 @@ static int place_hardlink(struct placer *p, int parent, const char *path, const 
 {
     _cleanup_free_ char *target = NULL;
     _cleanup_close_ int up = -1;
-    const char *base;
+    const char *base = NULL;
     struct stat st;
     int r;
 

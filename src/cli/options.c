@@ -132,7 +132,7 @@ static int check_count(const struct cli_command *cmd, const struct cli_args *a, 
         return 0;
     if (a->n_words >= cmd->min_args && a->n_words <= cmd->max_args)
         return 0;
-    if (a->n_words < cmd->min_args)
+    if (!a->words || a->n_words < cmd->min_args)
         err_set(err, ERR_INVALID, "'ripcord %s' needs more arguments", cmd->name);
     else
         err_set(err, ERR_INVALID, "'ripcord %s' does not take '%s'", cmd->name,

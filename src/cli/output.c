@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
@@ -160,6 +161,7 @@ void table_print(struct table *t)
 {
     size_t *widths = xcalloc(t->columns, sizeof(*widths));
 
+    assert(t->columns > 0);
     for (size_t i = 0; i < t->columns; i++)
         widths[i] = strlen(t->titles[i]);
     for (size_t i = 0; i < t->n; i++)

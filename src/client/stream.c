@@ -199,7 +199,7 @@ static int on_gap(struct stream *s, const struct frame *f, struct stream_event *
 
     if (f->length != STREAM_GAP_SIZE)
         return broken(err, "a gap frame of the wrong size");
-    stream = f->data[0];
+    stream = (unsigned char)f->data[0];
     if (stream != STREAM_STDOUT && stream != STREAM_STDERR)
         return broken(err, "a gap in an unknown stream");
     to = frame_get_u64(f->data + 9);

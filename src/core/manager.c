@@ -291,7 +291,7 @@ static int lookup(struct manager *m, const char *name, struct sandbox **ret, str
 
 struct sandbox *manager_find(struct manager *m, const char *name, struct err *err)
 {
-    struct sandbox *sb;
+    struct sandbox *sb = NULL;
 
     return lookup(m, name, &sb, err) < 0 ? NULL : sb;
 }
@@ -322,7 +322,7 @@ static void tick_idle(struct sandbox *sb)
 
 void manager_tick(struct manager *m)
 {
-    struct sandbox *sb;
+    struct sandbox *sb = NULL;
 
     for (size_t i = 0; manager_next(m, &i, &sb);) {
         op_check_deadline(sb);
@@ -360,7 +360,7 @@ static int check_room(const struct manager *m, struct err *err)
 int manager_ensure(struct manager *m, const char *name, const json_t *spec, manager_done_fn done,
                    void *arg, struct err *err)
 {
-    struct sandbox *sb;
+    struct sandbox *sb = NULL;
     struct op *op;
     int r;
 
@@ -389,7 +389,7 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
 int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_done_fn done,
                  void *arg, struct err *err)
 {
-    struct sandbox *sb;
+    struct sandbox *sb = NULL;
     struct op *op;
     int r = lookup(m, name, &sb, err);
 
@@ -408,7 +408,7 @@ int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_do
 int manager_remove(struct manager *m, const char *name, bool force, manager_done_fn done, void *arg,
                    struct err *err)
 {
-    struct sandbox *sb;
+    struct sandbox *sb = NULL;
     struct op *op;
     int r = lookup(m, name, &sb, err);
 
@@ -426,7 +426,7 @@ int manager_remove(struct manager *m, const char *name, bool force, manager_done
 int manager_pause(struct manager *m, const char *name, bool on, manager_done_fn done, void *arg,
                   struct err *err)
 {
-    struct sandbox *sb;
+    struct sandbox *sb = NULL;
     struct op *op;
     int r = lookup(m, name, &sb, err);
 
@@ -460,7 +460,7 @@ static void exec_ready(void *arg, const struct err *err, const struct sandbox *s
 int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
                  struct err *err)
 {
-    struct sandbox *sb;
+    struct sandbox *sb = NULL;
     struct op *op;
     int r = lookup(m, name, &sb, err);
 
@@ -487,7 +487,7 @@ int manager_run(struct manager *m, const json_t *spec, struct exec_request *req,
                 struct err *err)
 {
     char id[SANDBOX_ID_LEN + 1], name[SANDBOX_NAME_SIZE];
-    struct sandbox *sb;
+    struct sandbox *sb = NULL;
     struct op *op;
     int r;
 

@@ -1,6 +1,7 @@
 /*
- * Tests in TAP, one binary per module: TEST(name) { CHECK(x == y); } … and nothing else; main is here. A failed CHECK says
- * what and where and goes on with the next test. SKIP("reason") leaves a test.
+ * Tests in TAP, one binary per module: TEST(name) { CHECK(x == y); } … and nothing else; main is
+ * here. A failed CHECK says what and where and goes on with the next test. SKIP("reason") leaves a
+ * test.
  *
  *   ./test-buf           runs all
  *   ./test-buf append    runs those whose name holds "append"
