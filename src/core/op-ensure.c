@@ -209,7 +209,7 @@ static int wanted(struct op *op, struct err *err)
         return err_hint(err, "A sandbox does not change engines: remove it first.");
     }
     spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
-    return 0;
+    return engine_check_spec(sb->engine, &op->want, err); /* before the old one is given up */
 }
 
 static void ensure_same(struct op *op)

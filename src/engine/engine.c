@@ -165,9 +165,10 @@ static uint32_t limits_unenforced(const struct engine *e, const struct sandbox_s
     return out;
 }
 
-static int check_limits(const struct engine *e, const struct sandbox_spec *spec,
-                        uint32_t unenforced, struct err *err)
+int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
+    uint32_t unenforced = limits_unenforced(e, spec);
+
     for (size_t i = 0; i < ARRAY_SIZE(limit_caps); i++) {
         if (!(spec->asked & unenforced & limit_caps[i].limit))
             continue;
@@ -193,7 +194,7 @@ static int call_check(struct call *c)
     if (!c->type->has_request)
         return 0;
     c->box.unenforced = limits_unenforced(c->engine, &c->req.spec);
-    return check_limits(c->engine, &c->req.spec, c->box.unenforced, &c->err);
+    return engine_check_spec(c->engine, &c->req.spec, &c->err);
 }
 
 static void call_submit(struct call *c)

@@ -147,6 +147,10 @@ int engine_open(struct loop *loop, const struct engine_ops *ops, const struct en
                 struct engine **ret, struct err *err);
 void engine_close(struct engine *e); /* waits for its workers */
 
+/* ERR_UNSUPPORTED when the spec asks for what this engine cannot do here. The calls below refuse it
+ * too; this is for those who must know before they change anything. */
+int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err);
+
 void engine_create(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg);
 void engine_start(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg);
 /* create then start in one trip to the worker; on failure nothing is left behind. */

@@ -40,6 +40,15 @@ static int open_up(int at, const char *name)
     return chmod(path, 0700) < 0 ? -errno : 0;
 }
 
+/* Nor can entries of a read-only folder be removed, or moved up from it. */
+static void make_writable(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
+        fchmod(fd, 0700); /* should it fail, removing says so */
+}
+
 static DIR *open_folder(int at, const char *name, struct err *err)
 {
     struct open_how how = {
@@ -58,6 +67,7 @@ static DIR *open_folder(int at, const char *name, struct err *err)
             err_sys(err, errno, "open folder '%s'", name);
         return NULL;
     }
+    make_writable(fd);
     dir = fdopendir(fd);
     if (!dir) {
         err_sys(err, errno, "read folder '%s'", name);
@@ -86,6 +96,10 @@ static int lift(struct rmtree *t, int at, const char *name, struct err *err)
     do {
         snprintf(to, sizeof(to), ".lifted-%lu", t->renames++);
         if (renameat2(at, name, t->top, to, RENAME_NOREPLACE) == 0)
+            return 0;
+        /* A folder that changes its parent is written to. */
+        if (errno == EACCES && open_up(at, name) >= 0 &&
+            renameat2(at, name, t->top, to, RENAME_NOREPLACE) == 0)
             return 0;
     } while (errno == EEXIST);
     return err_sys(err, errno, "move folder '%s' up to remove it", name);

@@ -37,7 +37,7 @@ static void place_done(struct place *p)
 }
 
 #define PLACE(p)                                                                                   \
-    __attribute__((cleanup(place_done))) struct place p = {"/dev/shm/test-os-XXXXXX", -1};             \
+    __attribute__((cleanup(place_done))) struct place p = {"/dev/shm/test-os-XXXXXX", -1};         \
     CHECK(mkdtemp(p.dir));                                                                         \
     p.fd = open(p.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);                                        \
     CHECK(p.fd >= 0)
@@ -171,6 +171,37 @@ static int in_child(int (*fn)(void))
         _exit(fn());
     waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* As an ordinary user: a chain, deeper than rmtree() walks, of folders without any right for us. */
+static int remove_forbidden(void)
+{
+    char dir[] = "/dev/shm/test-os-XXXXXX";
+    int fd, top;
+
+    if (geteuid() == 0 &&
+        (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0))
+        return 1;
+    if (!mkdtemp(dir))
+        return 2;
+    top = fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < 200; i++) {
+        int next;
+
+        touch(fd, "f");
+        if (mkdirat(fd, "d", 0700) < 0)
+            return 3;
+        next = openat(fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd != top && fchmod(fd, i % 2 ? 0 : 0500) < 0)
+            return 4;
+        fd = next;
+    }
+    return rmtree(AT_FDCWD, dir, NULL) < 0 || exists(AT_FDCWD, dir) ? 5 : 0;
+}
+
+TEST(rmtree_opens_up_what_is_its_users)
+{
+    CHECK(in_child(remove_forbidden) == 0);
 }
 
 static int drop_all(void)
