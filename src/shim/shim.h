@@ -117,7 +117,8 @@ struct exec {
     uint64_t timeout, idle_timeout; /* usec, 0: none */
     uint64_t last_output;
     struct deadline drain_by;
-    bool killed; /* we killed it, for: */
+    uint64_t discard_at; /* once over: when its pipes are looked at again, or DEADLINE_NEVER */
+    bool killed;         /* we killed it, for: */
     enum end_cause kill_cause;
     bool stopped; /* it was alive when the sandbox was told to stop */
     bool alone;   /* no other exec ran beside it: the sandbox's counters are its own */
@@ -209,6 +210,7 @@ bool streams_drained(const struct exec *x);
 void streams_wake(struct exec *x);   /* after ACK, DETACH: read on where readers have caught up */
 void streams_notify(struct exec *x); /* OUTPUT to those who may have one */
 void stream_discard(struct exec *x); /* from now on read and forget */
+void streams_discard_on(struct exec *x); /* at discard_at */
 int attachment_add(struct exec *x, struct peer *p, const uint64_t ack[JOURNAL_STREAMS]);
 struct attachment *attachment_find(struct exec *x, const struct peer *p);
 void attachments_remove(struct exec *x, const struct peer *p); /* NULL: all */

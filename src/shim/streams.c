@@ -20,6 +20,7 @@ enum {
     STREAM_READS = 8,           /* a turn: one flood must not starve the rest */
     STREAM_WIDEN_AT = 64 << 10, /* a default pipe, found full */
     STREAM_PIPE_SIZE = 1 << 20,
+    STREAM_DISCARD_USEC = 100000, /* between two reads of what nobody will see */
 };
 
 /* ---- attachments ---- */
@@ -116,7 +117,7 @@ void streams_wake(struct exec *x)
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         struct stream *st = &x->streams[i];
 
-        if (x->state == EXEC_OVER || !reader_too_far_behind(st))
+        if (x->state != EXEC_OVER && !reader_too_far_behind(st))
             source_set(x->shim, &st->src, EPOLLIN);
     }
 }
@@ -156,10 +157,28 @@ static int read_some(struct stream *st)
         return 0;
     if (n <= 0)
         return -1;
-    if (st->exec->state != EXEC_OVER)
-        keep(st, io, (size_t)n);
+    if (st->exec->state == EXEC_OVER)
+        return 1;
+    keep(st, io, (size_t)n);
     widen(st, (size_t)n);
     return 1;
+}
+
+/*
+ * The exec is over, a child of it still writes. One read, then a rest: at full speed a flood that
+ * nobody will ever see would cost us a processor outside the sandbox's limits.
+ */
+static void discard_some(struct stream *st)
+{
+    struct exec *x = st->exec;
+
+    if (read_some(st) < 0) {
+        source_close(x->shim, &st->src);
+        x->freed = streams_drained(x);
+        return;
+    }
+    source_set(x->shim, &st->src, 0);
+    x->discard_at = time_mono() + STREAM_DISCARD_USEC;
 }
 
 static void on_stream(struct source *src, uint32_t events _unused_)
@@ -168,19 +187,19 @@ static void on_stream(struct source *src, uint32_t events _unused_)
     struct exec *x = st->exec;
     int r = 1;
 
+    if (x->state == EXEC_OVER) {
+        discard_some(st);
+        return;
+    }
     for (int i = 0; i < STREAM_READS && r > 0; i++) {
         r = read_some(st);
-        if (r > 0 && x->state != EXEC_OVER && reader_too_far_behind(st)) {
+        if (r > 0 && reader_too_far_behind(st)) {
             source_set(x->shim, src, 0);
             break;
         }
     }
     if (r < 0)
         source_close(x->shim, src);
-    if (x->state == EXEC_OVER) {
-        x->freed = streams_drained(x);
-        return;
-    }
     streams_notify(x);
     if (r < 0)
         exec_try_finish(x);
@@ -216,13 +235,20 @@ bool streams_drained(const struct exec *x)
 
 /*
  * The record is written and its byte counts stand. A daemonised child may go on writing: its pipe
- * is read and forgotten, so that it neither blocks nor dies of SIGPIPE.
+ * is read and forgotten, slowly, so that it neither blocks for ever nor dies of SIGPIPE.
  */
 void stream_discard(struct exec *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         journal_writer_done(&x->streams[i].journal);
-    streams_wake(x);
+    streams_discard_on(x);
+}
+
+void streams_discard_on(struct exec *x)
+{
+    x->discard_at = DEADLINE_NEVER;
+    for (int i = 0; i < JOURNAL_STREAMS; i++)
+        source_set(x->shim, &x->streams[i].src, EPOLLIN);
 }
 
 void streams_close(struct exec *x)

@@ -22,7 +22,9 @@ static uint64_t exec_next(const struct exec *x)
 {
     if (x->state == EXEC_DRAINING)
         return x->drain_by.at;
-    if (x->state == EXEC_OVER || x->killed)
+    if (x->state == EXEC_OVER)
+        return x->discard_at;
+    if (x->killed)
         return DEADLINE_NEVER;
     return MIN(exec_timeout_at(x), exec_idle_at(x));
 }
@@ -51,6 +53,8 @@ static void exec_expire(struct exec *x, uint64_t now)
         exec_try_finish(x);
         return;
     }
+    if (x->state == EXEC_OVER && now >= x->discard_at)
+        streams_discard_on(x);
     if (x->state == EXEC_OVER || x->killed)
         return;
     if (now >= exec_timeout_at(x))
