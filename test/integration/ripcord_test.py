@@ -228,7 +228,7 @@ class Root:
         wait_until(lambda: not alive(pid), 30, f"daemon {pid} to end after signal {sig}")
 
     def logs(self):
-        return [p for p in self.path.rglob("*.log") if p.is_file()]
+        return [Path(path, n) for path, _, names in os.walk(self.path) for n in names if n.endswith(".log")]
 
     def log_tail(self):
         tails = [f"{p.name}: {p.read_bytes()[-1500:].decode(errors='replace')}" for p in self.logs()]
@@ -271,11 +271,26 @@ class Root:
                 found += [os.path.join(path, f) for f in folders]
         return sorted(found)
 
+    def links(self):
+        """The host's ends of sandboxes' network interfaces."""
+        prefix = f"rc{(self.root_id or '-' * 16)[:8]}-"
+        return sorted(name for name in os.listdir("/sys/class/net") if name.startswith(prefix))
+
+    def firewall(self):
+        """Names of this root's tables and chains in the firewall."""
+        if not self.root_id or not shutil.which("nft") or os.geteuid() != 0:
+            return []
+        listed = subprocess.run(["nft", "list", "tables"], capture_output=True, check=False).stdout.decode()
+        return [line for line in listed.splitlines() if line.endswith(f"ripcord_{self.root_id}")]
+
     def files(self):
         """State and run folders without what a daemon always keeps: its database, logs and sockets."""
         kept = re.compile(r"(\.db|\.db-wal|\.db-shm|\.log|\.lock|\.sock)$")
-        return sorted(str(p.relative_to(self.path)) for folder in ("state", "run")
-                      for p in (self.path / folder).rglob("*") if not kept.search(str(p)))
+        found = []
+        for top in ("state", "run"):  # os.walk, because folders may go while we look
+            for path, folders, names in os.walk(self.path / top):
+                found += [os.path.relpath(os.path.join(path, n), self.path) for n in folders + names]
+        return sorted(n for n in found if not kept.search(n))
 
     def leftovers(self):
         """Everything of sandboxes that is still there, as text; empty when clean."""
@@ -284,6 +299,8 @@ class Root:
             "processes": [describe(p) for p in self.processes() if p != daemon],
             "mounts": self.mounts(),
             "cgroups": self.cgroups(),
+            "interfaces": self.links(),
+            "firewall": self.firewall(),
             "rows": [s["name"] for s in self.sandboxes()] if daemon else [],
         }
 
@@ -341,6 +358,12 @@ class Root:
         self.sweep()
         return problems
 
+    def sweep_network(self):
+        for name in self.links():
+            subprocess.run(["ip", "link", "delete", name], check=False, stderr=subprocess.DEVNULL)
+        for line in self.firewall():
+            subprocess.run(["nft", "delete", *line.split()], check=False, stderr=subprocess.DEVNULL)
+
     def sweep(self):
         """Ends by force what is left, so that one failed test does not spoil the next."""
         for pid in self.processes():
@@ -348,6 +371,7 @@ class Root:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        self.sweep_network()
         for line in reversed(self.mounts()):
             subprocess.run(["umount", "-l", line.split()[4]], check=False, stderr=subprocess.DEVNULL)
         time.sleep(0.05 if self.cgroups() else 0)
