@@ -39,6 +39,7 @@ struct server {
     socklen_t addr_len;
     atomic_int requests, gone, raw_bytes, raw_eof;
     atomic_size_t pending_max;
+    atomic_ullong body_sum;
 };
 
 static struct server *the_server; /* handlers know it by name: one at a time */
@@ -184,17 +185,39 @@ static void start_flood(struct http_req *r, bool raw)
         http_stream_start(r, 200, "application/octet-stream", pump_stream);
 }
 
+static void raw_half_close(struct http_req *r, const char *data _unused_, size_t len _unused_)
+{
+    static char block[PIECE];
+
+    if (the_server->raw_bytes == 0) {
+        for (int i = 0; i < 4; i++)
+            http_raw_write(r, block, sizeof(block));
+        http_raw_end(r);
+    }
+    the_server->raw_bytes += (int)len;
+}
+
+static void raw_eof_after_end(struct http_req *r)
+{
+    the_server->raw_eof++;
+    http_raw_close(r);
+}
+
 static void start_upgrade(struct http_req *r, const char *path)
 {
     static const struct http_raw_events echo = {
         .on_data = raw_echo, .on_eof = raw_close_at_eof, .on_drain = no_drain};
     static const struct http_raw_events deaf = {.on_data = raw_echo, .on_drain = no_drain};
+    static const struct http_raw_events ending = {
+        .on_data = raw_half_close, .on_eof = raw_eof_after_end, .on_drain = no_drain};
     static const struct http_raw_events paused = {
         .on_data = raw_count, .on_eof = raw_close_at_eof, .on_drain = no_drain};
 
     http_req_on_gone(r, count_gone);
     if (STREQ(path, "/raw/echo"))
         http_upgrade(r, "echo", &echo);
+    else if (STREQ(path, "/raw/ending"))
+        http_upgrade(r, "echo", &ending);
     else if (STREQ(path, "/raw/no-eof"))
         http_upgrade(r, "echo", &deaf);
     else if (STREQ(path, "/raw/paused")) {
@@ -204,6 +227,73 @@ static void start_upgrade(struct http_req *r, const char *path)
         loop_timer_set(l->timer, 20000, true);
     } else
         start_flood(r, true);
+}
+
+/* -- streamed bodies: /body/count counts, /body/paused pauses after each piece, /body/refuse
+ * answers at the first one, /body/unread without reading -- */
+
+static bool want_stream(void *arg _unused_, const struct http_head *head _unused_, const char *path)
+{
+    return strncmp(path, "/body/", 6) == 0;
+}
+
+static void body_count(struct http_req *r _unused_, const char *data, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        the_server->body_sum += (unsigned char)data[i];
+    the_server->raw_bytes += (int)len;
+}
+
+static void body_pause(struct http_req *r, const char *data, size_t len)
+{
+    body_count(r, data, len);
+    http_body_read(r, false);
+}
+
+static void body_resume(void *arg)
+{
+    struct later *l = arg;
+
+    http_body_read(l->req, true);
+}
+
+static void body_refuse(struct http_req *r, const char *data _unused_, size_t len _unused_)
+{
+    http_reply(r, 400, "text/plain", "enough", 6);
+}
+
+static void body_end(struct http_req *r)
+{
+    char text[64];
+    int n = snprintf(text, sizeof(text), "%d %llu", (int)the_server->raw_bytes,
+                     (unsigned long long)the_server->body_sum);
+
+    if (http_req_user(r))
+        later_free(http_req_user(r));
+    http_reply(r, 200, "text/plain", text, (size_t)n);
+}
+
+static void start_body(struct http_req *r, const char *path)
+{
+    static const struct http_body_events count = {body_count, body_end};
+    static const struct http_body_events paused = {body_pause, body_end};
+    static const struct http_body_events refuse = {body_refuse, body_end};
+
+    the_server->raw_bytes = 0;
+    the_server->body_sum = 0;
+    http_req_on_gone(r, count_gone);
+    if (STREQ(path, "/body/unread")) {
+        http_reply(r, 403, "text/plain", "no", 2);
+    } else if (STREQ(path, "/body/paused")) {
+        struct later *l = later_new(r, body_resume);
+
+        http_body_start(r, &paused);
+        loop_timer_set(l->timer, 20000, true);
+    } else if (STREQ(path, "/body/refuse")) {
+        http_body_start(r, &refuse);
+    } else {
+        http_body_start(r, &count);
+    }
 }
 
 static void on_request(void *arg _unused_, struct http_req *r)
@@ -228,6 +318,12 @@ static void on_request(void *arg _unused_, struct http_req *r)
         http_req_on_gone(r, count_gone);
     else if (STREQ(path, "/stream"))
         start_flood(r, false);
+    else if (STREQ(path, "/abort")) {
+        http_stream_start(r, 200, "text/plain", no_drain);
+        http_stream_write(r, "half", 4);
+        http_stream_abort(r);
+    } else if (want_stream(NULL, NULL, path))
+        start_body(r, path);
     else if (STREQ(path, "/drip")) {
         later_new(r, NULL);
         http_stream_start(r, 200, "text/plain", drip);
@@ -269,6 +365,7 @@ static struct server *server_start(const struct http_server_config *custom)
     s->addr.sun_family = AF_UNIX;
     s->addr_len = sizeof(sa_family_t);
     config.on_request = on_request;
+    config.want_stream = want_stream;
     config.body_max = BODY_MAX;
     if (!config.connections_max)
         config.connections_max = 64;
@@ -859,6 +956,214 @@ TEST(raw_flood_is_exact_and_bounded)
     CHECK(read_all(fd, &b));
     CHECK(is_flood(buf_data(&b), b.len));
     CHECK(s->pending_max > 0 && s->pending_max < (256 << 10) + 2 * PIECE);
+}
+
+/* Our end comes first; what the peer says after it still arrives, and its own end too, however it
+ * closes. */
+TEST(raw_end_leaves_the_other_way_open)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+    SERVER(NULL);
+
+    for (int full = 0; full < 2; full++) {
+        int fd = upgrade(s, "/raw/ending", &b);
+
+        s->raw_bytes = 0;
+        CHECK(fd >= 0);
+        CHECK(send_text(fd, "go", 2));
+        b.len = 0;
+        CHECK(read_all(fd, &b) && b.len == 4 * PIECE);
+        CHECK(send_text(fd, "more", 4));
+        if (!full)
+            shutdown(fd, SHUT_WR);
+        else
+            close(fd);
+        CHECK(wait_until(&s->raw_eof, full + 1));
+        CHECK(s->raw_bytes == 6 && s->gone == 0);
+        if (!full)
+            close(fd);
+    }
+}
+
+/* -- streamed bodies -- */
+
+enum { STREAMED = 8 << 20 };
+
+/* Pieces whose sizes share no factor with any buffer's. */
+static bool put_streamed(struct http_client *c, const char *path, size_t size)
+{
+    _cleanup_free_ char *data = xmalloc(100003);
+
+    memset(data, 1, 100003);
+    if (http_client_begin(c, "PUT", path, "a/b", NULL) < 0)
+        return false;
+    while (size) {
+        size_t n = MIN(size, (size_t)100003);
+
+        if (http_client_put(c, data, n, NULL) != 1)
+            return false;
+        size -= n;
+    }
+    return http_client_put(c, NULL, 0, NULL) == 1;
+}
+
+TEST(streamed_body_chunked_and_kept_alive)
+{
+    _cleanup_client_ struct http_client c;
+    SERVER(NULL);
+
+    http_client_init(&c, dial(s));
+    for (int i = 0; i < 3; i++) {
+        _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+
+        CHECK(put_streamed(&c, "/body/count", STREAMED));
+        CHECK(http_client_head(&c, NULL) == 0 && c.head.status == 200 && c.head.keep_alive);
+        CHECK(http_client_body(&c, 100, &b, NULL) == 0);
+        CHECK_STR(buf_data(&b), "8388608 8388608");
+    }
+    CHECK(s->gone == 0);
+}
+
+TEST(streamed_body_with_a_length)
+{
+    _cleanup_free_ char *data = xmalloc(STREAMED);
+    _cleanup_client_ struct http_client c;
+    SERVER(NULL);
+
+    memset(data, 2, STREAMED);
+    http_client_init(&c, dial(s));
+    for (size_t size = STREAMED;; size /= 1000) {
+        _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+        char want[64];
+
+        snprintf(want, sizeof(want), "%zu %zu", size, 2 * size);
+        CHECK(http_client_send(&c, "PUT", "/body/count", NULL, "a/b", data, size, NULL) == 0);
+        CHECK(http_client_head(&c, NULL) == 0 && http_client_body(&c, 100, &b, NULL) == 0);
+        CHECK_STR(buf_data(&b), want);
+        if (!size)
+            break;
+    }
+}
+
+TEST(streamed_body_is_held_back)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+    _cleanup_client_ struct http_client c;
+    uint64_t start = time_mono();
+    SERVER(NULL);
+
+    http_client_init(&c, dial(s));
+    CHECK(put_streamed(&c, "/body/paused", 2 << 20));
+    CHECK(time_mono() - start > 200 * USEC_PER_MSEC);
+    CHECK(http_client_head(&c, NULL) == 0 && http_client_body(&c, 100, &b, NULL) == 0);
+    CHECK_STR(buf_data(&b), "2097152 2097152");
+}
+
+/* An answer before the body's end reaches the sender, and ends the connection. */
+TEST(streamed_body_may_be_refused)
+{
+    static const char *const paths[] = {"/body/refuse", "/body/unread"};
+    SERVER(NULL);
+
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+        _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+        _cleanup_client_ struct http_client c;
+
+        http_client_init(&c, dial(s));
+        CHECK(!put_streamed(&c, paths[i], 64 << 20));
+        CHECK(http_client_head(&c, NULL) == 0 && !c.head.keep_alive);
+        CHECK(c.head.status == (i ? 403 : 400));
+        CHECK(http_client_body(&c, 100, &b, NULL) == 0);
+        CHECK_STR(buf_data(&b), i ? "no" : "enough");
+    }
+    CHECK(s->gone == 0);
+}
+
+TEST(streamed_body_that_goes_wrong)
+{
+    static const struct {
+        const char *text, *answer;
+    } cases[] = {
+        {REQ("PUT /body/count") "Content-Length: 5\r\n\r\nabc", "HTTP/1.1 400 "},
+        {REQ("PUT /body/count") "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "HTTP/1.1 400 "},
+        {REQ("PUT /body/count") "Transfer-Encoding: chunked\r\n\r\n3\r\nabcx\r\n", "HTTP/1.1 400 "},
+        {REQ("PUT /body/count") "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "HTTP/1.1 400 "},
+    };
+    SERVER(NULL);
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+
+        CHECK(exchange(s, cases[i].text, &b));
+        CHECK(strncmp(buf_data(&b), cases[i].answer, strlen(cases[i].answer)) == 0);
+        CHECK(s->gone == (int)i + 1);
+    }
+}
+
+TEST(streamed_body_stalls_and_peers_go)
+{
+    struct http_server_config config = {.stall_timeout = 30000};
+    _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+    static const char text[] = REQ("PUT /body/count") "Content-Length: 5\r\n\r\nabc";
+    _cleanup_close_ int fd = -1;
+    SERVER(&config);
+
+    fd = dial(s);
+    CHECK(send_text(fd, text, strlen(text)));
+    CHECK(read_all(fd, &b));
+    CHECK(strncmp(buf_data(&b), "HTTP/1.1 408 ", 13) == 0 && s->gone == 1);
+    fd_close(fd);
+    fd = dial(s);
+    CHECK(send_text(fd, text, strlen(text)));
+    CHECK(wait_until(&s->requests, 2));
+    fd = fd_close(fd);
+    CHECK(wait_until(&s->gone, 2));
+}
+
+TEST(streamed_body_and_the_next_request)
+{
+    static const char text[] =
+        REQ("PUT /body/count") "Content-Length: 3\r\n\r\nabc" REQ(
+            "PUT /body/count") "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n" REQ("GET "
+                                                                                            "/hell"
+                                                                                            "o") "\r\n";
+    _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+    SERVER(NULL);
+
+    CHECK(exchange(s, text, &b));
+    CHECK(strstr(buf_data(&b), "\r\n\r\n3 294") && strstr(buf_data(&b), "\r\n\r\n2 195"));
+    CHECK(strstr(buf_data(&b), "\r\n\r\nhello"));
+}
+
+TEST(streamed_body_continues_when_it_is_read)
+{
+    static const char text[] = REQ("PUT /body/count") "Content-Length: 3\r\nExpect: "
+                                                      "100-continue\r\n\r\n";
+    _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+    _cleanup_close_ int fd = -1;
+    char got[26] = "";
+    SERVER(NULL);
+
+    fd = dial(s);
+    CHECK(send_text(fd, text, strlen(text)));
+    CHECK(recv(fd, got, 25, MSG_WAITALL) == 25);
+    CHECK_STR(got, "HTTP/1.1 100 Continue\r\n\r\n");
+    CHECK(send_text(fd, "abc", 3));
+    shutdown(fd, SHUT_WR);
+    CHECK(read_all(fd, &b));
+    CHECK(strstr(buf_data(&b), "\r\n\r\n3 294"));
+}
+
+TEST(an_aborted_stream_is_seen)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
+    _cleanup_client_ struct http_client c;
+    SERVER(NULL);
+
+    http_client_init(&c, dial(s));
+    CHECK(http_client_send(&c, "GET", "/abort", NULL, NULL, NULL, 0, NULL) == 0);
+    CHECK(http_client_head(&c, NULL) == 0 && c.head.status == 200);
+    CHECK(http_client_body(&c, 100, &b, NULL) < 0);
 }
 
 /* -- time, limits, credentials -- */
