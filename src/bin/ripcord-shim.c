@@ -3,7 +3,7 @@
  */
 #include "shim/main.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
-    return shim_main();
+    return shim_main(argc, argv);
 }

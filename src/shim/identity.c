@@ -16,13 +16,15 @@
 
 static int set_ids(const struct plan *plan, const struct user *u, struct err *err)
 {
-    if (!plan->id_base && (u->uid != PLAN_AGENT_ID || u->gid != PLAN_AGENT_ID)) {
+    bool many = plan->id_base || plan->sub_uid;
+
+    if (!many && (u->uid != PLAN_AGENT_ID || u->gid != PLAN_AGENT_ID)) {
         err_set(err, ERR_UNSUPPORTED, "user %u:%u does not exist here: only id %d is mapped",
                 u->uid, u->gid, PLAN_AGENT_ID);
-        return err_hint(err, "Other users need a range of ids: run as root, or install uidmap.");
+        return err_hint(err, "Other users need a range of ids: `ripcord doctor` tells how.");
     }
     /* Raw calls: the process has one thread, and libc's versions would look for others. */
-    if (plan->id_base && syscall(SYS_setgroups, u->n_groups, u->groups) < 0)
+    if (many && syscall(SYS_setgroups, u->n_groups, u->groups) < 0)
         return err_sys(err, errno, "set the groups of user %u", u->uid);
     if (syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0)
         return err_sys(err, errno, "become group %u", u->gid);

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "shim/enter.h"
+#include "shim/remove.h"
 #include "shim/shim.h"
 
 enum { TERM_GRACE_SEC = 5 };
@@ -179,10 +180,13 @@ static int run(struct shim *s)
     return 0;
 }
 
-int shim_main(void)
+int shim_main(int argc, char **argv)
 {
     struct shim s;
     int r;
+
+    if (argc > 1 && STREQ(argv[1], "remove"))
+        return remove_main(argv + 2);
 
     shim_init(&s);
     hold_stdio();

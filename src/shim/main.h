@@ -1,9 +1,9 @@
 /*
  * The shim: supervisor of one native sandbox. Started by the daemon with a socket as descriptor
  * SHIM_FD_CONTROL and a plan as SHIM_FD_PLAN; builds the sandbox, serves it, and outlives the
- * daemon.
+ * daemon. Or, called with `remove`, does that and ends (remove.h).
  */
 #pragma once
 
 /* Exit status: 0 after a sandbox that was up, 1 when it never was. */
-int shim_main(void);
+int shim_main(int argc, char **argv);

@@ -61,6 +61,8 @@ static const struct plan_field {
     FIELD(NET_BOX,        U32,  net_box,        UINT32_MAX),
     FIELD(NET_MTU,        U32,  net_mtu,        65535),
     FIELD(RESOLV_CONF,    STR,  resolv_conf,    4096),
+    FIELD(SUB_UID,        U32,  sub_uid,        UINT32_MAX - PLAN_ID_COUNT),
+    FIELD(SUB_GID,        U32,  sub_gid,        UINT32_MAX - PLAN_ID_COUNT),
 #undef FIELD
 };
 /* clang-format on */
@@ -189,6 +191,10 @@ static int check_ids(const struct plan *p, struct err *err)
     if (p->id_base && p->id_base < PLAN_ID_MIN)
         return err_set(err, ERR_INVALID, "plan: id range starts at %u, below %d", p->id_base,
                        PLAN_ID_MIN);
+    if ((p->sub_uid && (p->id_base || p->sub_uid < PLAN_ID_MIN || p->sub_gid < PLAN_ID_MIN)) ||
+        !p->sub_uid != !p->sub_gid)
+        return err_set(err, ERR_INVALID, "plan: subordinate ids from %u and %u", p->sub_uid,
+                       p->sub_gid);
     if (p->seccomp_len % sizeof(struct sock_filter) ||
         p->seccomp_len > PLAN_SECCOMP_MAX * sizeof(struct sock_filter))
         return err_set(err, ERR_INVALID, "plan: a seccomp filter of %zu bytes", p->seccomp_len);

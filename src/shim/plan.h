@@ -14,7 +14,7 @@
  * exec_dir/<exec id>/, made by the shim.
  *
  * Ownership on disk is 0-based when id_base is not 0 (the skeleton's /home/agent belongs to
- * 1000:1000, the rest to 0:0); with id_base 0 everything belongs to the caller's own id.
+ * 1000:1000, the rest to 0:0); with id_base 0 what we make belongs to the caller's own id.
  */
 #pragma once
 
@@ -63,6 +63,8 @@ enum plan_tag {
     PLAN_TAG_NET_BOX,        /* u64 */
     PLAN_TAG_NET_MTU,        /* u64 */
     PLAN_TAG_RESOLV_CONF,    /* string */
+    PLAN_TAG_SUB_UID,        /* u64 */
+    PLAN_TAG_SUB_GID,        /* u64 */
 };
 
 /* Which limits: the same bits as enum spec_limit of the engine. */
@@ -110,6 +112,7 @@ struct plan {
     size_t n_mounts;
 
     uint32_t id_base; /* first host id of the range; 0: rootless, own uid is 1000 inside */
+    uint32_t sub_uid, sub_gid; /* rootless, with others' ids from here (os/submap.h); 0: without */
 
     uint64_t memory;    /* bytes; 0: no limit, also below */
     uint32_t cpu_milli; /* thousandths of a CPU */

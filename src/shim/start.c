@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
+#include "os/submap.h"
 #include "shim/enter.h"
 #include "shim/init.h"
 #include "shim/layers.h"
@@ -51,13 +53,30 @@ static int make_cgroups(struct shim *s, struct err *err)
     return cgroup_group_open(&s->cgroup, "init", false, &s->init_group, err);
 }
 
-static int write_maps(const struct shim *s, struct err *err)
+/* False: there are none, or the machine does not let us have them after all. */
+static bool map_sub_ids(struct shim *s)
+{
+    const struct submap map = {s->plan.sub_uid, s->plan.sub_gid};
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (!map.uid)
+        return false;
+    if (submap_write(s->init_pid, &map, &why) >= 0)
+        return true;
+    log_warn("sandbox %s: only one user inside: %s", s->plan.sandbox_id, why.msg);
+    s->plan.sub_uid = s->plan.sub_gid = 0;
+    return false;
+}
+
+static int write_maps(struct shim *s, struct err *err)
 {
     const struct plan *p = &s->plan;
     struct ns_map range = {0, p->id_base, PLAN_ID_COUNT};
     struct ns_map uid = {PLAN_AGENT_ID, geteuid(), 1}, gid = {PLAN_AGENT_ID, getegid(), 1};
     int r;
 
+    if (map_sub_ids(s))
+        return 0;
     if (p->id_base)
         r = ns_write_maps(s->init_pid, &range, &range, false, err);
     else

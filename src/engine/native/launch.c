@@ -160,6 +160,8 @@ static int make_plan(struct launch *l, struct err *err)
     fill_limits(&p, spec);
     p.image = PLAN_IMAGE_HOST;
     p.id_base = l->id_base;
+    p.sub_uid = l->n->subids.uid;
+    p.sub_gid = l->n->subids.gid;
     p.user = xstrdup(spec->user);
     p.workdir = xstrdup(spec->workdir);
     p.env = environment(spec);

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "engine/native/ids.h"
 #include "engine/native/network.h"
+#include "os/submap.h"
 
 struct trash;
 
@@ -33,7 +34,8 @@ struct native_engine {
     int devnull;
     int shim;    /* sealed memfd of ripcord-shim */
     char *lower; /* present generation of image `host` */
-    bool ranges; /* id ranges can be mapped; else only our own id */
+    bool ranges; /* id ranges can be mapped; else only our own id, */
+    struct submap subids; /* and these, when they are there */
     uint64_t journal_budget;
 
     pthread_mutex_t lock;

@@ -8,14 +8,17 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/wait.h>
 
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "os/rmtree.h"
+#include "shim/proto.h"
 
 /* More than this waiting: who throws deletes, so that a fast creator cannot fill the disk. */
 enum { TRASH_WAITING_MAX = 512 };
@@ -30,6 +33,8 @@ struct trash {
     bool running;     /* the thread lives */
     bool again;       /* something came after the thread had looked */
     bool closing;
+    int shim; /* with `ids`, or -1 */
+    struct submap ids;
 };
 
 static void trash_unref(struct trash *t)
@@ -42,6 +47,7 @@ static void trash_unref(struct trash *t)
     if (!last)
         return;
     fd_close(t->dirfd);
+    fd_close(t->shim);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }
@@ -56,12 +62,53 @@ static bool is_closing(struct trash *t)
     return closing;
 }
 
+static int delete_by_shim(int shim, const struct submap *ids, int dirfd, const char *name,
+                          struct err *err)
+{
+    char path[32], uid[12], gid[12];
+    char *argv[] = {(char *)"ripcord-shim", (char *)"remove", (char *)name, uid, gid, NULL};
+    char *env[] = {NULL};
+    posix_spawn_file_actions_t fa;
+    int r, status = -1;
+    pid_t pid;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", shim);
+    snprintf(uid, sizeof(uid), "%u", ids->uid);
+    snprintf(gid, sizeof(gid), "%u", ids->gid);
+    posix_spawn_file_actions_init(&fa);
+    r = posix_spawn_file_actions_adddup2(&fa, dirfd, SHIM_FD_CONTROL);
+    if (r == 0)
+        r = posix_spawn(&pid, path, &fa, NULL, argv, env);
+    posix_spawn_file_actions_destroy(&fa);
+    if (r != 0)
+        return err_sys(err, r, "start ripcord-shim to remove '%s'", name);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status ? err_set(err, ERR_SYSTEM, "'%s' cannot be removed with mapped ids", name) : 0;
+}
+
+static int throw_out(struct trash *t, int dirfd, const char *name, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    struct submap ids;
+    int shim, r;
+
+    r = rmtree(dirfd, name, &why);
+    pthread_mutex_lock(&t->lock);
+    shim = t->shim;
+    ids = t->ids;
+    pthread_mutex_unlock(&t->lock);
+    if (r < 0 && shim >= 0)
+        return delete_by_shim(shim, &ids, dirfd, name, err);
+    return r < 0 ? err_move(err, &why) : r;
+}
+
 static void delete_one(struct trash *t, const char *name)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     /* One that cannot be deleted stays for the next daemon, which may find the reason gone. */
-    if (rmtree(t->dirfd, name, &err) < 0)
+    if (throw_out(t, t->dirfd, name, &err) < 0)
         log_debug("trash: %s", err.msg);
     pthread_mutex_lock(&t->lock);
     t->waiting -= t->waiting > 0;
@@ -144,11 +191,21 @@ struct trash *trash_new(int dirfd)
     pthread_mutex_init(&t->lock, NULL);
     t->dirfd = dirfd;
     t->refs = 1;
+    t->shim = -1;
     t->session = time_wall();
     pthread_mutex_lock(&t->lock);
     kick(t);
     pthread_mutex_unlock(&t->lock);
     return t;
+}
+
+void trash_use_subids(struct trash *t, int shim, const struct submap *ids)
+{
+    pthread_mutex_lock(&t->lock);
+    t->shim = fcntl(shim, F_DUPFD_CLOEXEC, SHIM_FD_PLAN + 1);
+    t->ids = *ids;
+    kick(t); /* an earlier daemon may have left what needs it */
+    pthread_mutex_unlock(&t->lock);
 }
 
 void trash_free(struct trash *t)
@@ -174,11 +231,11 @@ int trash_throw(struct trash *t, int dirfd, const char *name, struct err *err)
 
     snprintf(to, sizeof(to), "%llx-%u", (unsigned long long)t->session, n);
     if (full)
-        return rmtree(dirfd, name, err);
+        return throw_out(t, dirfd, name, err);
     if (renameat(dirfd, name, t->dirfd, to) < 0) {
         if (errno == ENOENT)
             return 0;
-        return errno == EXDEV ? rmtree(dirfd, name, err)
+        return errno == EXDEV ? throw_out(t, dirfd, name, err)
                               : err_sys(err, errno, "move '%s' to the trash", name);
     }
     pthread_mutex_lock(&t->lock);
