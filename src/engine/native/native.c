@@ -13,11 +13,9 @@
 #include "base/log.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
-#include "engine/native/disk.h"
 #include "engine/native/host-image.h"
 #include "engine/native/probe.h"
 #include "engine/native/spread.h"
-#include "engine/native/subids.h"
 #include "engine/native/trash.h"
 #include "engine/spec.h"
 #include "os/cgroup.h"
@@ -148,18 +146,12 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
     int r;
 
     n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
-    if (!n->ranges)
-        subids_find(&n->subids, NULL);
     n->engine.caps = caps_of(cgroup_probe(&cgroups), cgroups);
     if (n->ranges && network_possible())
         n->engine.caps |= ENGINE_CAP_NET_OPEN;
-    if (n->ranges && disk_possible(NULL))
-        n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     r = open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
-    if (r >= 0 && n->subids.uid)
-        trash_use_subids(n->trash, n->shim, &n->subids);
     if (r >= 0)
         r = open_ids(n, err);
     if (r >= 0)
@@ -241,48 +233,30 @@ static bool meta_matches(int dir, const struct box_request *req)
     return strncmp(text, req->hash, want) == 0 && text[want] == '/';
 }
 
-static int make_disk(struct native_engine *n, const struct box_request *req,
-                     const struct deadline *by, struct err *err)
-{
-    _cleanup_free_ char *folder = NULL;
-
-    if (!req->spec.disk)
-        return 0;
-    folder = xasprintf("%s/sandboxes/%s", n->state_dir, req->id);
-    return disk_make(folder, req->spec.disk, by, err);
-}
-
-/* Another spec: the root layer belongs to the old one and goes, /home/agent stays. On a disk of its
- * own the shim sees to that, as it has it mounted. */
-static int renew(struct native_engine *n, const struct box_request *req, const struct deadline *by,
-                 struct err *err)
+/* Another spec: the root layer belongs to the old one and goes, /home/agent stays. */
+static int renew(struct native_engine *n, const struct box_request *req, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
-    if (r >= 0)
-        r = dir_open(n->boxes, req->id, &dir, err);
+    r = dir_open(n->boxes, req->id, &dir, err);
     if (r < 0 || meta_matches(dir, req))
         return r;
     r = trash_throw(n->trash, dir, "root", err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
-static int make_new(struct native_engine *n, const struct box_request *req,
-                    const struct deadline *by, struct err *err)
+static int make_new(struct native_engine *n, const struct box_request *req, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
 
     r = dir_open(n->boxes, req->id, &dir, err);
-    if (r >= 0)
-        r = make_disk(n, req, by, err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
-static int native_create(struct engine *e, const struct box_request *req, const struct deadline *by,
-                         struct err *err)
+static int native_create(struct engine *e, const struct box_request *req,
+                         const struct deadline *by _unused_, struct err *err)
 {
     struct native_engine *n = native_of(e);
     int r;
@@ -295,9 +269,9 @@ static int native_create(struct engine *e, const struct box_request *req, const 
     if (mkdirat(n->boxes, req->id, 0700) < 0) {
         if (errno != EEXIST)
             return err_sys(err, errno, "make folder of sandbox '%s'", req->name);
-        return renew(n, req, by, err);
+        return renew(n, req, err);
     }
-    r = make_new(n, req, by, err);
+    r = make_new(n, req, err);
     if (r < 0) {
         rmtree(n->boxes, req->id, NULL);
         rmtree(n->execs, req->id, NULL);
