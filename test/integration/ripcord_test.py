@@ -228,7 +228,8 @@ class Root:
         wait_until(lambda: not alive(pid), 30, f"daemon {pid} to end after signal {sig}")
 
     def logs(self):
-        return [Path(path, n) for path, _, names in os.walk(self.path) for n in names if n.endswith(".log")]
+        return [Path(path, n) for path, _, names in os.walk(self.path) for n in names
+                if n.endswith(".log") and "/trash/" not in path]  # what is there goes while we look
 
     def log_tail(self):
         tails = [f"{p.name}: {p.read_bytes()[-1500:].decode(errors='replace')}" for p in self.logs()]
@@ -277,11 +278,13 @@ class Root:
         return sorted(name for name in os.listdir("/sys/class/net") if name.startswith(prefix))
 
     def firewall(self):
-        """Names of this root's tables and chains in the firewall."""
-        if not self.root_id or not shutil.which("nft") or os.geteuid() != 0:
+        """This root's tables (nft) and chains (iptables) in the firewall."""
+        if not self.root_id or os.geteuid() != 0:
             return []
-        listed = subprocess.run(["nft", "list", "tables"], capture_output=True, check=False).stdout.decode()
-        return [line for line in listed.splitlines() if line.endswith(f"ripcord_{self.root_id}")]
+        found = lines_of("nft", "list", "tables", ending=f"ripcord_{self.root_id}")
+        for table in ("filter", "nat"):
+            found += lines_of("iptables", "-w", "-t", table, "-S", holding=f"-N RIPCORD-{self.root_id[:8]}-")
+        return found
 
     def files(self):
         """State and run folders without what a daemon always keeps: its database, logs and sockets."""
@@ -362,7 +365,8 @@ class Root:
         for name in self.links():
             subprocess.run(["ip", "link", "delete", name], check=False, stderr=subprocess.DEVNULL)
         for line in self.firewall():
-            subprocess.run(["nft", "delete", *line.split()], check=False, stderr=subprocess.DEVNULL)
+            if line.startswith("table"):
+                subprocess.run(["nft", "delete", *line.split()], check=False, stderr=subprocess.DEVNULL)
 
     def sweep(self):
         """Ends by force what is left, so that one failed test does not spoil the next."""
@@ -383,6 +387,14 @@ class Root:
                 remove_folder(path)
         if self.made:
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+def lines_of(*argv, ending="", holding=""):
+    """Lines of a program's output; none when it is not there."""
+    if not shutil.which(argv[0]):
+        return []
+    text = subprocess.run(argv, capture_output=True, check=False).stdout.decode()
+    return [line for line in text.splitlines() if line.endswith(ending) and holding in line]
 
 
 def remove_folder(path):
