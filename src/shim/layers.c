@@ -42,13 +42,13 @@ static int make_folder(int dirfd, const char *path, mode_t mode, uint32_t id, st
     return 0;
 }
 
-int layers_prepare(const struct plan *plan, struct err *err)
+int layers_prepare(const struct plan *plan, int disk, struct err *err)
 {
     uint32_t agent = plan->id_base ? PLAN_AGENT_ID : 0;
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = dir_open(AT_FDCWD, plan->data_dir, &dir, err);
+    r = disk >= 0 ? dir_open(disk, ".", &dir, err) : dir_open(AT_FDCWD, plan->data_dir, &dir, err);
     if (r >= 0)
         r = make_folder(dir, "root", 0700, 0, err);
     if (r >= 0)
@@ -164,7 +164,9 @@ int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct
     int r;
 
     r = open_layer(plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd, &l->fd[LAYER_LOWER], err);
-    if (r >= 0)
+    if (r >= 0 && l->fd[LAYER_DATA] >= 0)
+        r = mount_set(l->fd[LAYER_DATA], MOUNT_SAFE, userns_fd, err);
+    else if (r >= 0)
         r = open_layer(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
     if (r >= 0 && plan->image == PLAN_IMAGE_HOST)
         r = open_host_trees(l, userns_fd, err);

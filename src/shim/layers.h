@@ -26,10 +26,12 @@ struct layers {
 void layers_init(struct layers *l, const struct plan *plan);
 void layers_done(struct layers *l);
 
-/* Makes what is missing below the data folder. By the shim, before anything else. */
-int layers_prepare(const struct plan *plan, struct err *err);
+/* Makes what is missing below the data folder. By the shim, before anything else. disk: the mount
+ * that takes that folder's place, or -1. */
+int layers_prepare(const struct plan *plan, int disk, struct err *err);
 
-/* userns_fd: the sandbox's, to map ids by; -1: no mapping. */
+/* userns_fd: the sandbox's, to map ids by; -1: no mapping. A data layer that is there already (a
+ * detached mount of its own) is only id-mapped. */
 int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct err *err);
 
 /* From the shim to pid 1; the receiver gets exactly what was sent. */

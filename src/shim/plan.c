@@ -63,6 +63,7 @@ static const struct plan_field {
     FIELD(RESOLV_CONF,    STR,  resolv_conf,    4096),
     FIELD(SUB_UID,        U32,  sub_uid,        UINT32_MAX - PLAN_ID_COUNT),
     FIELD(SUB_GID,        U32,  sub_gid,        UINT32_MAX - PLAN_ID_COUNT),
+    FIELD(DISK_IMAGE,     STR,  disk_image,     PATH_MAX - 64),
 #undef FIELD
 };
 /* clang-format on */
@@ -129,6 +130,10 @@ static int check_folders(const struct plan *p, struct err *err)
         r = check_path("exec_dir", p->exec_dir, err);
     if (r >= 0)
         r = check_path("lower_dir", p->lower_dir, err);
+    if (r >= 0 && p->disk_image)
+        r = check_path("disk_image", p->disk_image, err);
+    if (r >= 0 && p->disk_image && !p->id_base)
+        r = err_set(err, ERR_INVALID, "plan: a disk image needs a range of ids");
     if (r >= 0 && (!p->workdir || *p->workdir != '/'))
         r = err_set(err, ERR_INVALID, "plan: workdir '%s' is not absolute",
                     p->workdir ? p->workdir : "");

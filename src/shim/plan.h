@@ -13,6 +13,9 @@
  * and keeps data_dir/home. In run_dir the shim makes only `shim.sock`. An exec's journals go to
  * exec_dir/<exec id>/, made by the shim.
  *
+ * With disk_image the two overlays' layers lie in that image instead, which the shim mounts for
+ * itself; it also removes root/ there when the plan's hash is not the one that root/ was made for.
+ *
  * Ownership on disk is 0-based when id_base is not 0 (the skeleton's /home/agent belongs to
  * 1000:1000, the rest to 0:0); with id_base 0 what we make belongs to the caller's own id.
  */
@@ -65,6 +68,7 @@ enum plan_tag {
     PLAN_TAG_RESOLV_CONF,    /* string */
     PLAN_TAG_SUB_UID,        /* u64 */
     PLAN_TAG_SUB_GID,        /* u64 */
+    PLAN_TAG_DISK_IMAGE,     /* string */
 };
 
 /* Which limits: the same bits as enum spec_limit of the engine. */
@@ -136,6 +140,8 @@ struct plan {
     uint32_t net_host, net_box; /* IPv4 addresses of the two ends, host byte order: a /31 */
     uint32_t net_mtu;           /* 0: the kernel's default */
     char *resolv_conf;          /* text of /etc/resolv.conf; NULL: as the image has it */
+
+    char *disk_image; /* absolute: an ext4 image that takes the place of data_dir, or NULL */
 
     void *seccomp;      /* array of struct sock_filter, or NULL */
     size_t seccomp_len; /* bytes */

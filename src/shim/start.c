@@ -19,6 +19,7 @@
 #include "os/ns.h"
 #include "os/pidfd.h"
 #include "os/submap.h"
+#include "shim/disk.h"
 #include "shim/enter.h"
 #include "shim/init.h"
 #include "shim/layers.h"
@@ -84,13 +85,27 @@ static int write_maps(struct shim *s, struct err *err)
     return r < 0 ? err_wrap(err, "map the sandbox's ids") : 0;
 }
 
-static int hand_over_layers(struct shim *s, struct err *err)
+static int open_data(const struct plan *p, int *ret_disk, struct err *err)
+{
+    int r = 0;
+
+    if (p->disk_image) {
+        r = disk_mount(p->disk_image, ret_disk, err);
+        if (r >= 0)
+            r = disk_renew(*ret_disk, p->hash ? p->hash : "", err);
+    }
+    return r < 0 ? r : layers_prepare(p, *ret_disk, err);
+}
+
+/* Takes the disk, so that from here on only the sandbox holds it. */
+static int hand_over_layers(struct shim *s, int *disk, struct err *err)
 {
     _cleanup_close_ int userns = -1;
     struct layers layers;
     int r = 0;
 
     layers_init(&layers, &s->plan);
+    layers.fd[LAYER_DATA] = TAKE_FD(*disk);
     if (s->plan.id_base) {
         r = ns_open_user(s->init_pid, &userns, err);
         if (r >= 0)
@@ -180,12 +195,12 @@ static void undo(struct shim *s, int pidfd)
 
 int sandbox_start(struct shim *s, struct err *err)
 {
-    _cleanup_close_ int pidfd = -1;
+    _cleanup_close_ int pidfd = -1, disk = -1;
     int r;
 
     r = make_cgroups(s, err);
     if (r >= 0)
-        r = layers_prepare(&s->plan, err);
+        r = open_data(&s->plan, &disk, err);
     s->memory_told = truth_memory(s->unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
     if (r >= 0)
         r = clone_init(s, &pidfd, err);
@@ -194,7 +209,7 @@ int sandbox_start(struct shim *s, struct err *err)
     if (r >= 0)
         r = enter_open(s, err);
     if (r >= 0)
-        r = hand_over_layers(s, err);
+        r = hand_over_layers(s, &disk, err);
     if (r >= 0)
         r = await_init(s, err);
     if (r >= 0)

@@ -17,6 +17,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "engine/handshake.h"
+#include "engine/native/disk.h"
 #include "engine/native/mounts.h"
 #include "engine/native/native.h"
 #include "shim/plan.h"
@@ -124,6 +125,8 @@ static void fill_names(struct plan *p, const struct launch *l)
     p->exec_dir = xasprintf("%s/%s", n->engine.exec_root, id);
     p->lower_dir = xstrdup(n->lower);
     p->cgroup_parent = xstrdup(NATIVE_CGROUP_PARENT);
+    if (l->req->spec.disk)
+        p->disk_image = xasprintf("%s/" DISK_IMAGE, p->data_dir);
 }
 
 /* The addresses are those of the id lease: no two sandboxes of the machine have the same. */

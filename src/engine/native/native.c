@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "engine/native/disk.h"
 #include "engine/native/host-image.h"
 #include "engine/native/probe.h"
 #include "engine/native/spread.h"
@@ -152,6 +153,8 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
     r = open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
+    if (n->ranges && disk_possible(NULL))
+        n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     if (r >= 0)
         r = open_ids(n, err);
     if (r >= 0)
@@ -233,20 +236,36 @@ static bool meta_matches(int dir, const struct box_request *req)
     return strncmp(text, req->hash, want) == 0 && text[want] == '/';
 }
 
-/* Another spec: the root layer belongs to the old one and goes, /home/agent stays. */
-static int renew(struct native_engine *n, const struct box_request *req, struct err *err)
+static int make_disk(struct native_engine *n, const struct box_request *req,
+                     const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *folder = NULL;
+
+    if (!req->spec.disk)
+        return 0;
+    folder = xasprintf("%s/sandboxes/%s", n->state_dir, req->id);
+    return disk_make(folder, req->spec.disk, by, err);
+}
+
+/* Another spec: the root layer belongs to the old one and goes, /home/agent stays. On a disk of its
+ * own the shim sees to that, as it has it mounted. */
+static int renew(struct native_engine *n, const struct box_request *req, const struct deadline *by,
+                 struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = dir_open(n->boxes, req->id, &dir, err);
+    r = make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
+    if (r >= 0)
+        r = dir_open(n->boxes, req->id, &dir, err);
     if (r < 0 || meta_matches(dir, req))
         return r;
     r = trash_throw(n->trash, dir, "root", err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
-static int make_new(struct native_engine *n, const struct box_request *req, struct err *err)
+static int make_new(struct native_engine *n, const struct box_request *req,
+                    const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
@@ -255,8 +274,10 @@ static int make_new(struct native_engine *n, const struct box_request *req, stru
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
-static int native_create(struct engine *e, const struct box_request *req,
-                         const struct deadline *by _unused_, struct err *err)
+static int native_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+                         struct err *err)
+    if (r >= 0)
+        r = make_disk(n, req, by, err);
 {
     struct native_engine *n = native_of(e);
     int r;
@@ -269,9 +290,9 @@ static int native_create(struct engine *e, const struct box_request *req,
     if (mkdirat(n->boxes, req->id, 0700) < 0) {
         if (errno != EEXIST)
             return err_sys(err, errno, "make folder of sandbox '%s'", req->name);
-        return renew(n, req, err);
+        return renew(n, req, by, err);
     }
-    r = make_new(n, req, err);
+    r = make_new(n, req, by, err);
     if (r < 0) {
         rmtree(n->boxes, req->id, NULL);
         rmtree(n->execs, req->id, NULL);
