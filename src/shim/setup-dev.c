@@ -57,9 +57,9 @@ static int bind_device(int dev_fd, size_t i, struct err *err)
 static int mount_devpts(const struct plan *plan, int dev_fd, struct err *err)
 {
     /* gid 5 is `tty` on Debian and most others; without a range of ids it is not mapped. */
-    bool many = plan->id_base || plan->sub_uid;
-    const char *const options[] = {"newinstance", "ptmxmode=0666",        "mode=0620",
-                                   "max=256",     many ? "gid=5" : NULL, NULL};
+    const char *const options[] = {
+        "newinstance", "ptmxmode=0666", "mode=0620", "max=256", plan->id_base ? "gid=5" : NULL,
+        NULL};
     _cleanup_close_ int fd = -1;
     int r;
 

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -18,6 +19,7 @@
 #include "engine/native/network.h"
 #include "engine/native/probe.h"
 #include "engine/native/program.h"
+#include "engine/native/subids.h"
 #include "engine/native/trial.h"
 #include "os/cgroup.h"
 
@@ -114,18 +116,23 @@ static void check_namespaces(const struct patient *p)
 
 static void check_ids(const struct patient *p)
 {
-    bool helpers = program_find("newuidmap") && program_find("newgidmap");
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct submap ids;
 
     if (p->ranges)
         say(p, "id ranges", DOCTOR_OK, NULL, "each sandbox gets 65,536 ids of its own");
+    else if (subids_find(&ids, &err) >= 0 && trial_subids(&ids, &err) >= 0)
+        say(p, "id ranges", DOCTOR_OK, NULL,
+            "newuidmap: the sandboxes of this user share the %d ids from %u", SUBMAP_COUNT,
+            ids.uid);
     else
         say(p, "id ranges", DOCTOR_WARN,
-            "Run the daemon as root, or install the package 'uidmap' and give this user a range in "
-            "/etc/subuid and /etc/subgid.",
-            "only the own id can be mapped: one user inside a sandbox, same id for all");
-    say(p, "newuidmap", helpers || p->ranges ? DOCTOR_OK : DOCTOR_WARN,
-        "Install the package 'uidmap'.", "%s",
-        helpers ? "found" : "not found, needed by ordinary users only");
+            err.hint ? err.hint
+                     : "newuidmap must be setuid root, and nothing around the daemon may forbid "
+                       "new privileges.",
+            "only the own id can be mapped, so a sandbox has one user, 'agent', and '--user 0' is "
+            "refused: %s",
+            err.msg);
 }
 
 static const char *userns_fix(void)
@@ -204,7 +211,9 @@ static void check_cgroup(const struct patient *p)
             "Run the daemon as root, or under systemd with 'Delegate=yes' (the unit that comes "
             "with "
             "ripcord has it).",
-            "%s; these limits cannot be enforced: %s", version, text);
+            "%s; these limits cannot be enforced, are dropped where they are defaults, and refused "
+            "where they are asked for: %s",
+            version, text);
     else
         say(p, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
 }
@@ -261,6 +270,11 @@ static void check_firewall(const struct patient *p)
 {
     bool nft = program_find("nft"), iptables = program_find("iptables");
 
+    if (!p->ranges) {
+        say(p, "network open", DOCTOR_WARN, "Run the daemon as root.",
+            "an ordinary user cannot have it: '--network open' is refused");
+        return;
+    }
     say(p, "firewall", nft || iptables ? DOCTOR_OK : DOCTOR_WARN,
         "Install the package 'nftables' to use network 'open'.", "%s",
         nft        ? "nft"
@@ -274,6 +288,8 @@ static void check_forwarding(const struct patient *p)
     struct deadline by = deadline_in(5 * USEC_PER_SEC);
     bool on = sysctl_read("/proc/sys/net/ipv4/ip_forward", 0) > 0;
 
+    if (!p->ranges)
+        return;
     if (access("/proc/sys/net/ipv4/ip_forward", W_OK) < 0 && !on)
         say(p, "ip_forward", DOCTOR_WARN,
             "Run 'sysctl -w net.ipv4.ip_forward=1' to use network 'open'.",
@@ -281,7 +297,7 @@ static void check_forwarding(const struct patient *p)
     else
         say(p, "ip_forward", DOCTOR_OK, NULL, "%s",
             on ? "on" : "off; network 'open' turns it on when it is first used");
-    if (!p->ranges || !program_find("iptables") || !network_forward_drops(&by))
+    if (!program_find("iptables") || !network_forward_drops(&by))
         return;
     if (program_find("nft"))
         say(p, "forward policy", DOCTOR_OK, NULL,
@@ -360,6 +376,8 @@ void native_doctor(const char *state_dir, struct doctor_report *ret)
     };
 
     *ret = (struct doctor_report)DOCTOR_REPORT_INIT;
+    /* The daemon hides itself; an ordinary user could then not write the maps of its children. */
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     p.ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
     dir_make_all(AT_FDCWD, state_dir, 0700, NULL); /* else the trial there says why not */
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++)

@@ -32,9 +32,9 @@ struct native_engine {
     int boxes, execs, runs; /* the folders above */
     struct trash *trash;
     int devnull;
-    int shim;    /* sealed memfd of ripcord-shim */
-    char *lower; /* present generation of image `host` */
-    bool ranges; /* id ranges can be mapped; else only our own id, */
+    int shim;             /* sealed memfd of ripcord-shim */
+    char *lower;          /* present generation of image `host` */
+    bool ranges;          /* id ranges can be mapped; else only our own id, */
     struct submap subids; /* and these, when they are there */
     uint64_t journal_budget;
 

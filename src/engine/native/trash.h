@@ -15,8 +15,8 @@ struct trash;
 
 /* Takes the folder's descriptor. */
 struct trash *trash_new(int dirfd);
-/* From now on what rmtree() alone cannot remove is left to the program behind `shim` (not taken), in
- * a user namespace with these ids. */
+/* From now on what rmtree() alone cannot remove is left to the program behind `shim` (not taken),
+ * in a user namespace with these ids. */
 void trash_use_subids(struct trash *t, int shim, const struct submap *ids);
 /* Does not wait: what is left is for the next daemon. NULL is fine. */
 void trash_free(struct trash *t);
