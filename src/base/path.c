@@ -124,11 +124,12 @@ static int make_private(const char *path, struct err *err)
     int r;
 
     r = dir_make_all(AT_FDCWD, path, 0700, err);
-    if (r < 0)
-        return r;
-    r = dir_open(AT_FDCWD, path, &fd, err);
-    if (r < 0)
-        return r;
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, path, &fd, err);
+    if (r < 0) {
+        err_wrap(err, "'%s' is not ours to use", path);
+        return err_hint(err, "Name another folder with --root DIR or RIPCORD_ROOT.");
+    }
     if (fstat(fd, &st) < 0)
         return err_sys(err, errno, "look at folder '%s'", path);
     if (st.st_uid != geteuid()) {
