@@ -191,6 +191,23 @@ static bool recover_removes(struct op *op)
     return true;
 }
 
+/* It was being stopped when the last daemon ended: what was asked for is carried out. */
+static bool recover_stops(struct op *op)
+{
+    struct sandbox *sb = op->sb;
+    struct recovery *r = sb->m->recovery;
+    struct op *stop;
+
+    if (sb->state != SANDBOX_STOPPING || sb->want_running)
+        return false;
+    stop = op_push_front(sb, &op_stop);
+    stop->grace = sb->m->config.stop_grace;
+    stop->why = "stopped on request";
+    op_done(op, ACTION_UNCHANGED);
+    recovery_done_one(r);
+    return true;
+}
+
 static void recover_cleaned(void *arg, const struct err *err, struct engine_box *box)
 {
     struct op *op = arg;
@@ -206,7 +223,9 @@ static void recover_cleaned(void *arg, const struct err *err, struct engine_box 
         sandbox_forget_hash(sb);
         recover_finish(op, SANDBOX_FAILED, "the daemon ended while it was being created");
     } else {
-        recover_finish(op, SANDBOX_STOPPED, "found gone when the daemon started");
+        recover_finish(op, SANDBOX_STOPPED,
+                       sb->state == SANDBOX_STOPPING ? "stopped on request"
+                                                     : "found gone when the daemon started");
     }
 }
 
@@ -230,6 +249,8 @@ static void recover_connected(void *arg, const struct err *err, struct engine_bo
         recover_finish(op, SANDBOX_FAILED, err->msg);
         return;
     }
+    if (recover_stops(op))
+        return;
     recover_finish(op, box->state == BOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL);
 }
 
