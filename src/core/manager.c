@@ -11,6 +11,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
+#include "core/floor.h"
 #include "core/manager-internal.h"
 #include "core/spec.h"
 #include "core/transfer.h"
@@ -353,7 +354,7 @@ static int check_spec(struct manager *m, const struct sandbox *sb, const json_t 
 static int check_room(const struct manager *m, struct err *err)
 {
     if (m->sandboxes.used < SANDBOXES_MAX)
-        return 0;
+        return floor_check(m, err);
     return err_set(err, ERR_LIMIT, "there are %d sandboxes, no more are allowed", SANDBOXES_MAX);
 }
 
@@ -369,8 +370,8 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
         return r;
     sb = map_get(&m->sandboxes, name);
     r = check_spec(m, sb, spec, err);
-    if (r >= 0 && !sb)
-        r = check_room(m, err);
+    if (r >= 0)
+        r = sb ? floor_check(m, err) : check_room(m, err);
     if (r < 0)
         return r;
     if (sb && sb->ephemeral)
@@ -470,7 +471,9 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
         err_set(err, ERR_CONFLICT, "sandbox '%s' is paused", name);
         return err_hint(err, "Resume it first: 'ripcord resume %s'.", name);
     }
-    r = exec_new(sb, req, ret, err);
+    r = floor_check(m, err);
+    if (r >= 0)
+        r = exec_new(sb, req, ret, err);
     if (r < 0)
         return r;
     if (sb->state == SANDBOX_RUNNING && sb->link && !sb->ops) {

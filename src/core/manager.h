@@ -27,6 +27,8 @@ struct manager_config {
     struct sandbox_spec defaults; /* copied */
     char *const *mount_roots;     /* borrowed */
     uint64_t stop_grace;          /* usec, when the caller names none */
+    const char *state_dir; /* borrowed: where sandboxes are kept; NULL: disk_floor means nothing */
+    uint64_t disk_floor;   /* bytes that must be free there for new work; 0: none */
 
     /* Told of every change, and of what went wrong behind the caller's back. */
     void (*on_state)(void *arg, const struct sandbox *sb, enum sandbox_state from,

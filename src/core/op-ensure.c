@@ -9,6 +9,7 @@
  *   paused, same     resume                                   started
  */
 #include "base/cleanup.h"
+#include "base/parse.h"
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
@@ -185,6 +186,20 @@ static int keep_asked(struct op *op, struct err *err)
     return sandbox_save(sb, err);
 }
 
+/* Its files lie on a disk of that size, or on none: /home/agent could not stay. */
+static int other_disk(const struct sandbox *sb, struct err *err)
+{
+    char size[FORMAT_MAX];
+
+    if (sb->spec.disk)
+        err_set(err, ERR_CONFLICT, "sandbox '%s' has a disk of %s, and that cannot change",
+                sb->name, format_size(sb->spec.disk, size));
+    else
+        err_set(err, ERR_CONFLICT, "sandbox '%s' was made without a disk limit and cannot get one",
+                sb->name);
+    return err_hint(err, "Leave the disk limit as it is, or remove the sandbox first.");
+}
+
 static int wanted(struct op *op, struct err *err)
 {
     struct sandbox *sb = op->sb;
@@ -207,6 +222,8 @@ static int wanted(struct op *op, struct err *err)
         err_set(err, ERR_CONFLICT, "sandbox '%s' is on engine '%s', not '%s'", sb->name,
                 sb->engine->ops->name, engine);
         return err_hint(err, "A sandbox does not change engines: remove it first.");
+    } else if (op->want.disk != sb->spec.disk) {
+        return other_disk(sb, err);
     }
     spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
     return engine_check_spec(sb->engine, &op->want, err); /* before the old one is given up */

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "core/floor.h"
 #include "core/manager-internal.h"
 
 enum { TRANSFERS_MAX = 1024 };
@@ -168,7 +169,9 @@ int manager_copy(struct manager *m, const char *name, const char *path, bool int
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", path);
     }
     wish.path = xstrdup(path);
-    r = transfer_start(m, name, &wish, err);
+    r = into ? floor_check(m, err) : 0;
+    if (r >= 0)
+        r = transfer_start(m, name, &wish, err);
     if (r < 0) {
         free(wish.path);
         fd_close(tar_fd);

@@ -22,7 +22,7 @@ struct config {
     uint32_t cpus, pids, nofile;
     char *network, *user, *workdir;
     char **mount_roots;
-    uint64_t journal_budget, stop_grace, body_max;
+    uint64_t journal_budget, stop_grace, body_max, disk_floor;
     uint32_t connections;
     char *log_level;
     bool log_json;
