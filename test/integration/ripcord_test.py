@@ -286,6 +286,18 @@ class Root:
             found += lines_of("iptables", "-w", "-t", table, "-S", holding=f"-N RIPCORD-{self.root_id[:8]}-")
         return found
 
+    def loops(self):
+        """Loop devices that hold a file of this root."""
+        found = []
+        for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+            try:
+                name = backing.read_text(encoding="utf-8", errors="replace").strip()
+            except OSError:
+                continue  # detached meanwhile
+            if str(self.path) in name:
+                found.append(f"{backing.parts[3]}: {name}")
+        return sorted(found)
+
     def files(self):
         """State and run folders without what a daemon always keeps: its database, logs and sockets."""
         kept = re.compile(r"(\.db|\.db-wal|\.db-shm|\.log|\.lock|\.sock)$")
@@ -304,6 +316,7 @@ class Root:
             "cgroups": self.cgroups(),
             "interfaces": self.links(),
             "firewall": self.firewall(),
+            "loop devices": self.loops(),
             "rows": [s["name"] for s in self.sandboxes()] if daemon else [],
         }
 

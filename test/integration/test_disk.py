@@ -1,0 +1,275 @@
+"""The disk limit of a sandbox, and the free-space floor of the machine."""
+import json
+import os
+import signal
+import subprocess
+import unittest
+from pathlib import Path
+
+from ripcord_test import TestCase, alive, full_run_only, wait_until
+
+MIB = 1 << 20
+
+FILL = "dd if=/dev/zero of=big bs=1M 2>&1; echo status=$?"
+MANY = """
+import errno, os
+n = 0
+try:
+    for n in range(10 ** 6):
+        os.close(os.open(f'm/{n}', os.O_CREAT | os.O_WRONLY))
+except OSError as e:
+    print(errno.errorcode[e.errno], n)
+"""
+
+
+def limits_disks(root):
+    engines = root.start().get("/v1/engines")["engines"]
+    return any(e["name"] == "native" and "disk_limit" in e["capabilities"] for e in engines)
+
+
+class DiskCase(TestCase):
+    def setUp(self):
+        super().setUp()
+        if not limits_disks(self.root):
+            self.skipTest("no disk limit on this machine")
+
+    def up(self, *options, name="a", size="64M"):
+        return self.root.ok("up", name, "--disk", size, *options)
+
+    def free_kib(self, path="/home/agent"):
+        return int(self.shell("a", f"df -k --output=avail {path} | tail -1"))
+
+    def shim_pid(self):
+        """The supervisor, which alone is no child of another process of this root."""
+        [sandbox] = [s for s in self.root.sandboxes() if s["name"] == "a"]
+        for pid in self.root.processes():
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if words[:2] == [b"ripcord-shim", sandbox["id"].encode()]:
+                comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+                if comm == "ripcord-shim":
+                    return pid
+        raise AssertionError("no shim found")
+
+
+class TestLimit(DiskCase):
+    def test_full_disk_is_enospc_and_freed_space_is_back(self):
+        self.up()
+        before = self.free_kib()
+        self.assertTrue(50 << 10 < before < 64 << 10, before)
+        out = self.shell("a", FILL)
+        self.assertIn("No space left on device", out)
+        self.assertIn("status=1", out)
+        self.assertLess(self.free_kib(), 1024)
+        self.shell("a", "rm big")
+        wait_until(lambda: self.free_kib() > before - 1024, 10, "the space to be free again")
+
+    def test_cap_holds_for_the_root_too(self):
+        self.up("--user", "root")
+        self.shell("a", "dd if=/dev/zero of=/var/big bs=1M count=40 2>&1")
+        out = self.shell("a", "cd /root; " + FILL)
+        self.assertIn("No space left on device", out)
+
+    def test_df_shows_the_cap(self):
+        self.up(size="256M")
+        size = int(self.shell("a", "df -k --output=size / | tail -1"))
+        self.assertTrue(230 << 10 < size <= 256 << 10, size)
+
+    def test_inodes_are_capped_and_the_hosts_untouched(self):
+        self.up()
+        before = os.statvfs(self.root.path).f_ffree
+        out = self.shell("a", f"mkdir m; python3 -c \"{MANY}\"", timeout=120)
+        self.assertIn("ENOSPC", out)
+        self.assertLess(int(out.split()[1]), 5000)
+        self.assertLess(abs(os.statvfs(self.root.path).f_ffree - before), 3000)
+
+    def test_image_takes_only_what_is_written(self):
+        self.up(size="4G")
+        [image] = self.root.path.glob("state/sandboxes/*/disk.img")
+        self.assertEqual(image.stat().st_size, 4 << 30)
+        self.assertLess(image.stat().st_blocks * 512, 32 * MIB)
+        self.assertEqual(image.stat().st_mode & 0o777, 0o600)
+
+    def test_mount_is_safe_and_hides_the_host(self):
+        self.up("--user", "root")
+        text = self.shell("a", "cat /proc/self/mountinfo")
+        self.assertNotIn("loop", text)
+        self.assertNotIn(str(self.root.path), text)
+        root = [line for line in text.splitlines() if line.split()[4] == "/"]
+        self.assertIn("nosuid,nodev", root[0])
+
+    def test_run_has_a_disk_too(self):
+        result = self.root.ok("run", "--disk", "64M", "--", "sh", "-c", FILL)
+        self.assertIn("No space left on device", result.text)
+
+    def test_one_full_sandbox_leaves_the_other_alone(self):
+        self.up()
+        self.up(name="b")
+        self.shell("a", FILL)
+        self.assertEqual(self.shell("b", "echo hello > f && cat f"), "hello\n")
+
+
+class TestKeeping(DiskCase):
+    def test_files_survive_stop_and_start(self):
+        self.up("--user", "root")
+        self.shell("a", "echo 1 > /home/agent/f; echo 2 > /var/f")
+        self.root.ok("stop", "a")
+        wait_until(lambda: not self.root.loops(), 10, "the loop device to go")
+        self.assertEqual(self.shell("a", "cat /home/agent/f /var/f"), "1\n2\n")
+
+    def test_another_spec_keeps_home_only(self):
+        self.up("--user", "root")
+        self.shell("a", "mkdir -p /var/d/e; echo 1 > /home/agent/f; echo 2 > /var/d/e/f")
+        result = self.root.ok("up", "a", "--pids", "100", "--json").json()
+        self.assertIn("recreated", json.dumps(result))
+        self.assertEqual(self.shell("a", "cat /home/agent/f; ls /var/d 2>&1 | wc -l"), "1\n1\n")
+        self.assertEqual(self.shell("a", "test -e /var/d || echo gone"), "gone\n")
+
+    def test_same_spec_changes_nothing(self):
+        self.up()
+        self.assertIn("unchanged", json.dumps(self.up("--json").json()))
+        self.assertIn("unchanged", json.dumps(self.root.ok("up", "a", "--json").json()))
+
+    def test_copies_both_ways(self):
+        self.up()
+        source = self.root.path / "source"
+        source.write_bytes(os.urandom(3 * MIB))
+        self.root.ok("cp", source, "a:/home/agent/copy")
+        self.root.ok("cp", "a:/home/agent/copy", self.root.path / "back")
+        self.assertEqual((self.root.path / "back").read_bytes(), source.read_bytes())
+
+    def test_copy_into_a_full_disk_fails(self):
+        self.up(size="16M")
+        source = self.root.path / "source"
+        source.write_bytes(bytes(32 * MIB))
+        result = self.root.run("cp", source, "a:/home/agent/copy")
+        self.assertNotEqual(result.code, 0, result)
+        self.assertIn("No space left", result.err.decode())
+
+
+class TestRefusals(DiskCase):
+    def test_size_that_is_none(self):
+        for size in ("10Q", "", "-1", "many"):
+            result = self.assert_exit(self.root.run("up", "a", "--disk", size), 2)
+            self.assertIn("disk", result.err.decode())
+
+    def test_too_small_names_the_minimum(self):
+        result = self.assert_exit(self.root.run("up", "a", "--disk", "1M"), 2)
+        self.assertIn(str(16 * MIB), result.err.decode())
+
+    def test_smallest_works(self):
+        self.up(size="16M")
+        self.assertGreater(self.free_kib(), 8 << 10)
+
+    def test_too_big_for_a_file_leaves_nothing(self):
+        self.assert_exit(self.root.run("up", "a", "--disk", "1000T"), 6)
+        self.assertEqual(self.root.sandboxes(), [])
+
+    def test_size_cannot_change(self):
+        self.up()
+        self.shell("a", "echo 1 > f")
+        result = self.assert_exit(self.root.run("up", "a", "--disk", "128M"), 4)
+        self.assertIn("64 MiB", result.err.decode())
+        self.assertEqual(self.shell("a", "cat f"), "1\n")
+
+    def test_no_limit_later(self):
+        self.root.ok("up", "a")
+        self.shell("a", "echo 1 > f")
+        self.assert_exit(self.root.run("up", "a", "--disk", "128M"), 4)
+        self.assertEqual(self.shell("a", "cat f"), "1\n")
+
+
+class TestNothingLeft(DiskCase):
+    def test_rm_frees_device_and_image(self):
+        self.up()
+        self.assertEqual(len(self.root.loops()), 1)
+        self.root.ok("rm", "-f", "a")
+        wait_until(lambda: not self.root.loops(), 10, "the loop device to go")
+        wait_until(lambda: not list(self.root.path.rglob("disk.img*")), 10, "the image to go")
+
+    def test_killed_shim(self):
+        self.up()
+        self.shell("a", "echo 1 > f; sync")
+        os.kill(self.shim_pid(), signal.SIGKILL)
+        wait_until(lambda: not self.root.loops(), 10, "the loop device to go")
+        self.assertEqual(self.shell("a", "cat f"), "1\n")
+
+    def test_killed_shim_and_started_at_once(self):
+        self.up()
+        for i in range(5):
+            self.shell("a", f"echo {i} >> f")
+            os.kill(self.shim_pid(), signal.SIGKILL)
+            wait_until(lambda: self.root.sandbox("a")["state"] != "running", 10, "the end to be seen")
+            self.shell("a", "true")
+            self.assertLessEqual(len(self.root.loops()), 1)
+        self.assertEqual(self.shell("a", "cat f"), "0\n1\n2\n3\n4\n")
+
+    def test_killed_daemon(self):
+        self.up()
+        self.shell("a", "echo 1 > f")
+        self.root.kill_daemon()
+        self.assertEqual(self.shell("a", "cat f"), "1\n")
+        self.assertEqual(len(self.root.loops()), 1)
+
+    def test_all_killed_at_once(self):
+        self.up()
+        self.shell("a", "echo 1 > f; sync")
+        pids = self.root.processes()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(map(alive, pids)), 10, "all to end")
+        wait_until(lambda: not self.root.loops(), 10, "the loop device to go")
+        self.assertEqual(self.shell("a", "cat f"), "1\n")
+
+    @full_run_only
+    def test_many_at_once(self):
+        """More than the eight devices that a machine has from the start."""
+        names = [f"n{i}" for i in range(12)]
+        procs = [self.root.popen("up", name, "--disk", "16M") for name in names]
+        for p in procs:
+            with p:
+                out, err = p.communicate(timeout=120)
+            self.assertEqual(p.returncode, 0, (out, err))
+        self.assertEqual(len(self.root.loops()), len(names))
+
+
+@unittest.skipUnless(os.geteuid() == 0, "mounts a small tmpfs")
+class TestFloor(TestCase):
+    def setUp(self):
+        super().setUp()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M", "none", self.root.path], check=True)
+        self.addCleanup(self.unmount)
+
+    def unmount(self):
+        subprocess.run(["umount", "-l", self.root.path], check=True)
+        self.root.path.rmdir()
+
+    def fill(self, left):
+        fs = os.statvfs(self.root.path)
+        with open(self.root.path / "ballast", "wb") as f:
+            os.posix_fallocate(f.fileno(), 0, fs.f_bavail * fs.f_frsize - left)
+
+    def assert_full(self, *argv, code=6):
+        result = self.assert_exit(self.root.run(*argv), code)
+        text = result.err.decode()
+        for word in ("nearly full", "3 MiB", "6.4 MiB", "disk.floor"):
+            self.assertIn(word, text)
+
+    def test_new_work_is_refused_and_the_rest_works(self):
+        self.root.ok("up", "a")
+        self.root.ok("exec", "a", "--", "echo", "before")
+        self.fill(3 * MIB)
+        self.assert_full("up", "b")
+        self.assert_full("exec", "a", "--", "true", code=125)
+        self.assert_full("run", "--", "true", code=125)
+        self.assert_full("cp", "/etc/hostname", "a:/home/agent/x")
+        self.root.ok("ls")
+        self.assertEqual(self.root.ok("logs", "a").text, "before\n")
+        self.root.ok("stop", "a")
+        (self.root.path / "ballast").unlink()
+        self.root.ok("exec", "a", "--", "true")
+
+    def test_zero_turns_it_off(self):
+        (self.root.path / "ripcord.yaml").write_text("disk.floor: 0\n", encoding="utf-8")
+        self.root.ok("ls")
+        self.fill(3 * MIB)
+        self.root.ok("run", "--", "true")
