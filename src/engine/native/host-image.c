@@ -77,7 +77,7 @@ static const struct {
     const char *path;
     mode_t mode;
 } dirs[] = {
-    {"dev", 0755},       {"etc", 0755},     {"home", 0755},     {"home/agent", 0750},
+    {"dev", 0755},       {"etc", 0755},     {"home", 0755},     {"home/agent", 0755},
     {"media", 0755},     {"mnt", 0755},     {"opt", 0755},      {"proc", 0555},
     {"root", 0700},      {"run", 0755},     {"scratch", 01777}, {"srv", 0755},
     {"sys", 0555},       {"tmp", 01777},    {"usr", 0755},      {"var", 0755},
