@@ -147,6 +147,7 @@ static void fill(struct plan *p)
     p->net_host = 0xc6120000;
     p->net_box = 0xc6120001;
     p->resolv_conf = xstrdup("nameserver 192.0.2.1\n");
+    p->disk_image = xstrdup("/data/disk.img");
     p->seccomp = xmemdup(&allow, sizeof(allow));
     p->seccomp_len = sizeof(allow);
 }
@@ -172,6 +173,7 @@ TEST(plan_round_trip)
     CHECK(out.net_host == 0xc6120000 && out.net_box == 0xc6120001 && out.net_mtu == 0);
     CHECK_STR(out.net_ifname, "rc01234567-0fff");
     CHECK_STR(out.resolv_conf, "nameserver 192.0.2.1\n");
+    CHECK_STR(out.disk_image, "/data/disk.img");
     CHECK(out.seccomp_len == in.seccomp_len && !memcmp(out.seccomp, in.seccomp, in.seccomp_len));
     plan_done(&in);
     plan_done(&out);
@@ -207,6 +209,7 @@ static bool spoil(struct plan *p, int which)
     case 16: set(&p->cgroup_parent, ".."); break;
     case 17: p->cpu_milli = 2000000; break;
     case 18: p->image = 17; break;
+    case 19: set(&p->disk_image, "disk.img"); break;
     default: return false;
     }
     /* clang-format on */

@@ -32,11 +32,12 @@ static bool in_first_userns(void)
 
 bool disk_possible(const char **why)
 {
+    _cleanup_close_ int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     const char *missing = NULL;
 
     if (!in_first_userns())
         missing = "not in the first user namespace, where alone images can be mounted";
-    else if (access("/dev/loop-control", R_OK | W_OK) < 0)
+    else if (control < 0)
         missing = "'/dev/loop-control' cannot be used";
     else if (!program_find("mkfs.ext4"))
         missing = "the program 'mkfs.ext4' is not installed";

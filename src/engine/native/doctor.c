@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "engine/native/disk.h"
 #include "engine/native/ids.h"
 #include "engine/native/network.h"
 #include "engine/native/probe.h"
@@ -310,6 +311,21 @@ static void check_forwarding(const struct patient *p)
 
 static void check_resolvers(const struct patient *p)
 {
+static void check_disk(const struct patient *p)
+{
+    const char *missing = NULL;
+
+    if (!p->ranges)
+        missing = "a range of ids is needed to mount them";
+    if (!missing && disk_possible(&missing))
+        say(p, "disk limit", DOCTOR_OK, NULL, "by an image for each sandbox");
+    else
+        say(p, "disk limit", DOCTOR_WARN,
+            "To use --disk, run the daemon as root, outside of containers, with 'e2fsprogs' "
+            "installed and the kernel's 'loop' driver.",
+            "not here: %s", missing);
+}
+
     _cleanup_strv_ char **servers = network_resolvers();
     _cleanup_free_ char *list = servers ? strv_join(servers, ", ") : NULL;
 
@@ -370,9 +386,10 @@ void native_doctor(const char *state_dir, struct doctor_report *ret)
 {
     struct patient p = {.state_dir = state_dir, .report = ret};
     static void (*const checks[])(const struct patient *) = {
-        check_kernel,    check_namespaces, check_ids,        check_userns,    check_overlay,
-        check_proc,      check_cgroup,     check_seccomp,    check_landlock,  check_memfd,
-        check_protected, check_firewall,   check_forwarding, check_resolvers, check_engines,
+        check_kernel,     check_namespaces, check_ids,       check_userns,
+        check_overlay,    check_proc,       check_cgroup,    check_seccomp,
+        check_landlock,   check_memfd,      check_protected, check_firewall,
+        check_forwarding, check_resolvers,  check_disk,      check_engines,
     };
 
     *ret = (struct doctor_report)DOCTOR_REPORT_INIT;

@@ -1,0 +1,76 @@
+/* A sandbox's disk: making the image, and what is renewed on it. Mounting it needs a real sandbox:
+ * see test/integration/test_disk.py. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/xalloc.h"
+#include "engine/native/disk.h"
+#include "engine/native/program.h"
+#include "os/rmtree.h"
+#include "shim/disk.h"
+#include "tap.h"
+
+static char dir[] = "/tmp/ripcord-disk-XXXXXX";
+
+static bool there(const char *name)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+TEST(an_image_is_sparse_private_and_made_once)
+{
+    _cleanup_free_ char *path = NULL;
+    struct deadline by = deadline_in(30 * USEC_PER_SEC);
+    struct stat st, again;
+
+    CHECK(mkdtemp(dir));
+    if (!program_find("mkfs.ext4"))
+        return;
+    path = xasprintf("%s/" DISK_IMAGE, dir);
+    CHECK(disk_make(dir, GIB(1), &by, NULL) == 0);
+    CHECK(stat(path, &st) == 0 && st.st_size == (off_t)GIB(1));
+    CHECK((st.st_mode & 07777) == 0600);
+    CHECK((size_t)st.st_blocks * 512 < MIB(4));
+    CHECK(!there(DISK_IMAGE ".new"));
+    CHECK(disk_make(dir, GIB(2), &by, NULL) == 0); /* there already: left alone */
+    CHECK(stat(path, &again) == 0 && again.st_ino == st.st_ino && again.st_size == st.st_size);
+    unlink(path);
+}
+
+TEST(a_failure_leaves_nothing)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct deadline by = deadline_in(30 * USEC_PER_SEC);
+
+    CHECK(disk_make(dir, UINT64_C(1) << 62, &by, &err) < 0);
+    CHECK(strstr(err.msg, "disk"));
+    CHECK(!there(DISK_IMAGE) && !there(DISK_IMAGE ".new"));
+    err_done(&err);
+    CHECK(disk_make("/nonexistent", MIB(16), &by, &err) == -ERR_SYSTEM);
+}
+
+TEST(another_spec_renews_the_root_only)
+{
+    _cleanup_close_ int fd = -1;
+
+    CHECK(dir_open(AT_FDCWD, dir, &fd, NULL) == 0);
+    CHECK(mkdirat(fd, "root", 0700) == 0 && mkdirat(fd, "home", 0700) == 0);
+    CHECK(disk_renew(fd, "aaaa", NULL) == 0); /* nobody knows whose root this is: it goes */
+    CHECK(!there("root") && there("home"));
+    CHECK(mkdirat(fd, "root", 0700) == 0);
+    CHECK(disk_renew(fd, "aaaa", NULL) == 0);
+    CHECK(there("root"));
+    CHECK(disk_renew(fd, "bbbb", NULL) == 0);
+    CHECK(!there("root") && there("home"));
+    CHECK(mkdirat(fd, "root", 0700) == 0);
+    CHECK(disk_renew(fd, "", NULL) == 0 && !there("root"));
+    CHECK(mkdirat(fd, "root", 0700) == 0);
+    CHECK(disk_renew(fd, "", NULL) == 0 && there("root"));
+    CHECK(rmtree(AT_FDCWD, dir, NULL) == 0);
+}
