@@ -271,13 +271,13 @@ static int make_new(struct native_engine *n, const struct box_request *req,
     int r;
 
     r = dir_open(n->boxes, req->id, &dir, err);
+    if (r >= 0)
+        r = make_disk(n, req, by, err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
 static int native_create(struct engine *e, const struct box_request *req, const struct deadline *by,
                          struct err *err)
-    if (r >= 0)
-        r = make_disk(n, req, by, err);
 {
     struct native_engine *n = native_of(e);
     int r;
