@@ -108,33 +108,65 @@ static int read_answer(struct client *c, json_t **ret, struct err *err)
     return 0;
 }
 
-int client_receive(struct client *c, json_t **ret, struct err *err)
+static int await_head(struct client *c, struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL;
     int r;
 
     tell_when_slow(c);
     r = http_client_head(&c->http, err);
-    if (r < 0) {
-        client_disconnect(c);
-        return err_wrap(err, "wait for the daemon's answer");
-    }
-    r = read_answer(c, &doc, err);
-    if (r < 0 || !c->http.head.keep_alive)
-        client_disconnect(c);
-    if (r < 0)
-        return r;
-    if (ret)
-        *ret = TAKE_PTR(doc);
-    return 0;
+    if (r >= 0)
+        return 0;
+    client_disconnect(c);
+    return err_wrap(err, "wait for the daemon's answer");
 }
 
+static int take_answer(struct client *c, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = read_answer(c, &doc, err);
+
+    if (r < 0 || !c->http.head.keep_alive)
+        client_disconnect(c);
+    if (r >= 0 && ret)
+        *ret = TAKE_PTR(doc);
+    return r;
+}
+
+int client_receive(struct client *c, json_t **ret, struct err *err)
+{
+    int r = await_head(c, err);
+
+    return r < 0 ? r : take_answer(c, ret, err);
+}
+
+/* Asking twice does no harm. */
+static bool is_idempotent(const char *method)
+{
+    return STREQ(method, "GET") || STREQ(method, "PUT");
+}
+
+/*
+ * A daemon that is killed just now still has its socket, and takes the connection with it: what may
+ * be asked twice is then asked of the next daemon.
+ */
 int client_call(struct client *c, const char *method, const char *target, const json_t *body,
                 json_t **ret, struct err *err)
 {
-    int r = client_send(c, method, target, NULL, body, err);
+    bool again = is_idempotent(method);
 
-    return r < 0 ? r : client_receive(c, ret, err);
+    for (;; again = false, err_done(err)) {
+        int r = client_connect(c, err);
+
+        if (r < 0)
+            return r;
+        r = client_send(c, method, target, NULL, body, err);
+        if (r >= 0)
+            r = await_head(c, err);
+        if (r >= 0)
+            return take_answer(c, ret, err);
+        if (!again)
+            return r;
+    }
 }
 
 int client_get(struct client *c, const char *target, struct err *err)
