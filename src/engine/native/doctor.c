@@ -291,6 +291,8 @@ static void check_forwarding(const struct patient *p)
 
     if (!p->ranges)
         return;
+    if (!p->ranges)
+        return;
     if (access("/proc/sys/net/ipv4/ip_forward", W_OK) < 0 && !on)
         say(p, "ip_forward", DOCTOR_WARN,
             "Run 'sysctl -w net.ipv4.ip_forward=1' to use network 'open'.",
@@ -309,8 +311,6 @@ static void check_forwarding(const struct patient *p)
             "iptables drops what is forwarded; network 'open' puts its rules before that");
 }
 
-static void check_resolvers(const struct patient *p)
-{
 static void check_disk(const struct patient *p)
 {
     const char *missing = NULL;
@@ -326,9 +326,13 @@ static void check_disk(const struct patient *p)
             "not here: %s", missing);
 }
 
+static void check_resolvers(const struct patient *p)
+{
     _cleanup_strv_ char **servers = network_resolvers();
     _cleanup_free_ char *list = servers ? strv_join(servers, ", ") : NULL;
 
+    if (!p->ranges)
+        return;
     say(p, "name servers", list ? DOCTOR_OK : DOCTOR_WARN,
         "Add a 'nameserver ADDRESS' line to /etc/resolv.conf with an IPv4 address that is not on "
         "loopback: names cannot be resolved in sandboxes with network 'open'.",
