@@ -1,0 +1,326 @@
+"""The same commands without root: as an ordinary user with one id, with subordinate ids, under `unshare -r`.
+
+The tests run as root (as on CI) and drop to a user of their own for every command. Run by an ordinary user, they use
+that user.
+"""
+import atexit
+import ctypes
+import os
+import platform
+import pwd
+import shutil
+import subprocess
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+from ripcord_test import Config, Root, TestCase, alive, full_run_only, wait_until
+
+UID = 61234  # nobody's: no name, no subordinate ids
+PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim")
+NEWUIDMAP = Path("/usr/bin/newuidmap")
+SYS_SETRESUID = {"x86_64": 117}.get(platform.machine(), 147)
+LOCK = threading.Lock()
+
+
+class Programs:
+    """A copy of the programs that every user can reach."""
+    folder = None
+
+    @classmethod
+    def path(cls):
+        with LOCK:
+            if cls.folder is None:
+                cls.folder = tempfile.TemporaryDirectory(prefix="ripcord-bin-")
+                os.chmod(cls.folder.name, 0o755)
+                for name in PROGRAMS:
+                    shutil.copy(find_program(name), cls.folder.name)
+            return Path(cls.folder.name)
+
+
+class SubUser:
+    """A user whom useradd gives a range of subordinate ids; goes when the tests have ended."""
+    made = None
+
+    @classmethod
+    def entry(cls):
+        with LOCK:
+            if cls.made is None:
+                name = f"ripcord-{os.getpid()}"
+                subprocess.run(["useradd", "--no-create-home", "--shell", "/bin/false", name], check=True)
+                atexit.register(subprocess.run, ["userdel", name], check=False)
+                cls.made = pwd.getpwnam(name)
+            return cls.made
+
+
+def become(uid):
+    """The effective uid of this thread alone, as the kernel has it: -1, uid, -1."""
+    if ctypes.CDLL(None, use_errno=True).syscall(SYS_SETRESUID, -1, uid, -1) < 0:
+        raise OSError(ctypes.get_errno(), f"become user {uid}")
+
+
+def find_program(name):
+    """Beside `ripcord`, where the build puts them; links are followed."""
+    return (Config.bin / name).resolve()
+
+
+def may_make_namespaces():
+    probe = ["unshare", "-r", "true"]
+    if os.geteuid() == 0:
+        probe = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", *probe]
+    return subprocess.run(probe, check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
+class UserRoot(Root):
+    """A root that belongs to another user, and whose commands run as that one."""
+
+    def __init__(self, uid, gid, prefix=()):
+        super().__init__()
+        self.prefix, self.uid = list(prefix), uid
+        if os.geteuid() == 0:
+            os.chown(self.path, uid, gid)
+            self.prefix = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *self.prefix]
+
+    def argv(self, *args):
+        return [*self.prefix, str(Programs.path() / "ripcord"), *map(str, args)]
+
+    def connect(self, timeout=60):
+        """As that user: to a daemon inside a user namespace, the host's root is nobody."""
+        if os.geteuid() != 0:
+            return super().connect(timeout)
+        become(self.uid)
+        try:
+            return super().connect(timeout)
+        finally:
+            become(0)
+
+    def popen(self, *args, **kwargs):
+        return super().popen(*args, **{"cwd": "/", **kwargs})
+
+    def kept_files(self):
+        """What is left of sandboxes on disk."""
+        folders = ("state/sandboxes", "state/execs", "state/trash", "run/sandboxes")
+        return [str(p) for f in folders if (self.path / f).is_dir() for p in (self.path / f).iterdir()]
+
+
+class Rootless(TestCase):
+    """What holds for every kind of user; the subclasses say which."""
+    uid = gid = UID
+    prefix = ()
+
+    def setUp(self):
+        if not may_make_namespaces():
+            self.skipTest("ordinary users may not make user namespaces here")
+        uid, gid = (self.uid, self.gid) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+        self.root = UserRoot(uid, gid, self.prefix)
+        self.extra_roots = []
+
+    def assert_gone(self):
+        wait_until(lambda: not self.root.kept_files(), 10, f"files to go: {self.root.kept_files()}")
+
+    def refused(self, *args, code=7, words=()):
+        result = self.assert_exit(self.root.run(*args), code)
+        for word in (*words, "hint:"):
+            self.assertIn(word, result.err.decode())
+
+
+class Common:
+    """Mixed into each kind of user."""
+
+    def test_run(self):
+        self.assertEqual(self.root.ok("run", "--", "id", "-u").text, "1000\n")
+        self.assert_exit(self.root.run("run", "--", "sh", "-c", "exit 7"), 7)
+        self.assertEqual(self.root.ok("run", "-i", "--", "cat", stdin=b"a\0b").out, b"a\0b")
+        self.assert_gone()
+
+    def test_life(self):
+        self.root.ok("up", "a")
+        self.shell("a", "echo kept > f; echo here > /etc/mine")
+        self.root.ok("stop", "a")
+        self.assertEqual(self.shell("a", "cat f /etc/mine"), "kept\nhere\n")
+        self.assertIn("kept", self.root.ok("logs", "a").text)
+        self.root.ok("rm", "-f", "a")
+        self.assert_gone()
+
+    def test_copy_both_ways(self):
+        data = os.urandom(300000)
+        there, back = self.root.path / "there", self.root.path / "back"
+        there.write_bytes(data)
+        there.chmod(0o644)
+        self.root.ok("up", "a")
+        self.root.ok("cp", there, "a:/home/agent/f")
+        self.root.ok("cp", "a:/home/agent/f", back)
+        self.assertEqual(back.read_bytes(), data)
+
+    def test_nothing_of_the_host_is_there(self):
+        script = "ls /home; touch /usr/x 2>&1; ls /etc/shadow 2>&1; cat /proc/1/root/etc/hostname 2>&1; exit 0"
+        text = self.root.ok("run", "--", "sh", "-c", script).text
+        self.assertEqual(text.splitlines()[0], "agent")
+        self.assertIn("Read-only file system", text)
+        self.assertIn("No such file", text)
+        self.assertIn("Permission denied", text)
+
+    def test_pid_1_is_out_of_reach(self):
+        script = ("import ctypes, os; c = ctypes.CDLL(None, use_errno=True); "
+                  "print(c.ptrace(16, 1, 0, 0), os.strerror(ctypes.get_errno()))")
+        self.assertEqual(self.root.ok("run", "--", "python3", "-c", script).text, "-1 Operation not permitted\n")
+
+    def test_timeout_kills_the_whole_tree(self):
+        self.root.ok("up", "a")
+        script = "(setsid sh -c 'sleep 86399 & sleep 86399' &); (setsid sh -c 'while :; do sleep 0.01; done' &); sleep 86399"
+        self.assert_exit(self.root.run("exec", "--timeout", "500ms", "a", "--", "sh", "-c", script), 137)
+        self.assertEqual(self.root.exec_info("a")["end"]["cause"], "timeout")
+        wait_until(lambda: self.shell("a", "ps ax | grep -c '[s]leep' || :") == "0\n", 5, "all of it to die")
+
+    def test_timeout_spares_the_neighbour(self):
+        self.root.ok("up", "a")
+        self.root.ok("exec", "a", "--detach", "--", "sleep", "86398")
+        self.assert_exit(self.root.run("exec", "--timeout", "200ms", "a", "--", "sleep", "100"), 137)
+        self.assertEqual(self.shell("a", "ps ax | grep -c '[s]leep 86398'"), "1\n")
+
+    def test_hostile_trees_are_removed(self):
+        script = """
+import os
+def chain(top, depth):
+    os.makedirs(top)
+    os.chdir(top)
+    for i in range(depth):
+        os.mkdir('d')
+        open('f', 'w').close()
+        os.chmod('f', 0)
+        os.chdir('d')
+    for i in range(depth):
+        os.chdir('..')
+        os.chmod('d', 0 if i == depth - 1 else 0o500)
+chain('/home/agent/deep', 300)
+chain('/var/deep', 100)
+os.mkdir('/srv/zero'); os.mkdir('/srv/zero/in'); os.chmod('/srv/zero', 0)
+"""
+        self.root.ok("up", "a")
+        self.root.ok("exec", "a", "--", "python3", "-c", script)
+        self.root.ok("rm", "-f", "a")
+        self.assert_gone()
+
+    def test_terminal(self):
+        self.root.ok("up", "a")
+        self.assertIn("/dev/pts/0", self.root.ok("exec", "-t", "a", "--", "tty").text)
+
+    @full_run_only
+    def test_survives_the_daemon(self):
+        self.root.ok("up", "a")
+        exec_id = self.root.ok("exec", "a", "--detach", "--", "sh", "-c", "sleep 1; echo done").text.strip()
+        self.root.kill_daemon()
+        wait_until(lambda: self.root.ok("logs", "a", exec_id).text == "done\n", 10, "the output")
+        self.assertEqual(self.root.exec_info("a", exec_id)["end"]["exit_code"], 0)
+
+    @full_run_only
+    def test_nothing_outlives_its_shim(self):
+        self.root.ok("up", "a")
+        self.root.ok("exec", "a", "--detach", "--", "sh", "-c", "(setsid sleep 86397 &); sleep 86397")
+        inside = [p for p in self.root.processes() if b"ripcord-shim" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        self.assertTrue(inside)
+        for pid in inside:
+            os.kill(pid, 9)
+        wait_until(lambda: not any(alive(p) for p in inside), 5, "the shim to end")
+        wait_until(lambda: self.root.sandbox("a")["state"] != "running", 5, "the daemon to see it")
+        self.root.ok("rm", "-f", "a")
+        self.assert_gone()
+
+
+class Unlimited:
+    """Mixed in where no cgroup can be made."""
+    names = ["memory", "cpus", "pids"]
+
+    def test_default_limits_are_dropped_with_one_warning(self):
+        result = self.root.ok("up", "a")
+        self.assertEqual(result.err.decode().count("warning"), 1, result)
+        self.assertEqual(self.root.ok("show", "a", "--json").json()["sandbox"]["unenforced"], self.names)
+
+    def test_limits_asked_for_are_refused(self):
+        for option in (("--memory", "1G"), ("--cpus", "1"), ("--pids", "50"), ("--disk", "1G")):
+            self.refused("up", "a", *option, words=[option[0][2:], "doctor"])
+            self.refused("run", *option, "--", "true", code=125, words=[option[0][2:], "doctor"])
+        self.assertEqual(self.root.sandboxes(), [])
+        self.assert_gone()
+
+    def test_a_refused_limit_leaves_the_sandbox_alone(self):
+        self.root.ok("up", "a")
+        before = self.root.sandbox("a")
+        self.refused("up", "a", "--memory", "1G", words=["memory"])
+        self.assertEqual(self.root.sandbox("a"), before)
+
+    def test_what_is_not_possible_is_told(self):
+        self.refused("run", "--network", "open", "--", "true", code=125, words=["open"])
+        self.root.ok("up", "a")
+        self.assert_exit(self.root.run("pause", "a"), 7)
+        lines = self.root.run("doctor").text
+        for word in ("cgroup: none", "memory, cpu, pids", "network open"):
+            self.assertIn(word, lines)
+        self.assertNotIn("\nfail ", "\n" + lines)
+
+
+class OneId:
+    """Mixed in where only the own id can be mapped."""
+
+    def test_only_one_user_inside(self):
+        result = self.assert_exit(self.root.run("run", "--user", "0", "--", "id"), 125)
+        self.assertIn("only id 1000 is mapped", result.err.decode())
+        self.assertIn("warn  id ranges", self.root.run("doctor").text)
+
+
+class OrdinaryUser(Common, Unlimited, OneId, Rootless):
+    pass
+
+
+@full_run_only
+class RootOfANamespace(Common, Unlimited, OneId, Rootless):
+    """uid 0, and next to nothing with it."""
+    prefix = ("unshare", "-r")
+
+    def test_a_folder_that_cannot_be_made_is_named(self):
+        result = self.assert_exit(self.root.run("--root", "/var/lib/not-ours", "run", "--", "true"), 125)
+        self.assertIn("/var/lib/not-ours", result.err.decode())
+        self.assertIn("RIPCORD_ROOT", result.err.decode())
+
+
+@full_run_only
+@unittest.skipIf(os.geteuid() != 0, "needs root to begin with")
+class RealRootOfANamespace(Common, OneId, Rootless):
+    """Started by root: files and cgroups are still its own, mapping ids is not."""
+    uid = gid = 0
+    prefix = ("unshare", "-r")
+
+
+@full_run_only
+@unittest.skipIf(os.geteuid() != 0, "makes a user with subordinate ids, which needs root")
+@unittest.skipUnless(NEWUIDMAP.exists(), "there is no newuidmap: package 'uidmap'")
+class SubordinateIds(Common, Unlimited, Rootless):
+    def setUp(self):
+        user = SubUser.entry()
+        if f"{user.pw_name}:" not in Path("/etc/subuid").read_text(encoding="utf-8"):
+            self.skipTest("useradd gives no subordinate ids here")
+        self.uid, self.gid = user.pw_uid, user.pw_gid
+        super().setUp()
+
+    def test_other_users_inside(self):
+        self.root.ok("up", "a")
+        self.assertEqual(self.root.ok("exec", "a", "--user", "0", "--", "id", "-u").text, "0\n")
+        self.assertEqual(self.root.ok("exec", "a", "--user", "65534:65535", "--", "id", "-u").text, "65534\n")
+        self.assertEqual(self.shell("a", "id -u; touch f; stat -c %u f"), "1000\n1000\n")
+        self.assertIn("ok    id ranges", self.root.run("doctor").text)
+
+    def test_files_of_other_users_are_removed(self):
+        script = "mkdir -p /var/x/y /home/agent/z; touch /var/x/y/f /home/agent/z/f; chmod 0 /var/x /home/agent/z"
+        self.root.ok("up", "a")
+        self.root.ok("exec", "a", "--user", "0", "--", "sh", "-c", script)
+        self.root.ok("rm", "-f", "a")
+        self.assert_gone()
+        self.root.ok("run", "--user", "0", "--", "sh", "-c", script)
+        self.assert_gone()
+
+    def test_timeout_kills_other_users_too(self):
+        self.root.ok("up", "a")
+        self.assert_exit(self.root.run("exec", "--user", "0", "--timeout", "300ms", "a", "--", "sh", "-c",
+                                       "(setsid sleep 86396 &); sleep 86396"), 137)
+        wait_until(lambda: self.shell("a", "ps ax | grep -c '[s]leep' || :") == "0\n", 5, "all of it to die")
