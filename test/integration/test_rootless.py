@@ -168,7 +168,8 @@ class Common:
 
     def test_timeout_kills_the_whole_tree(self):
         self.root.ok("up", "a")
-        script = "(setsid sh -c 'sleep 86399 & sleep 86399' &); (setsid sh -c 'while :; do sleep 0.01; done' &); sleep 86399"
+        script = ("(setsid sh -c 'sleep 86399 & sleep 86399' &); "
+                  "(setsid sh -c 'while :; do sleep 0.01; done' &); sleep 86399")
         self.assert_exit(self.root.run("exec", "--timeout", "500ms", "a", "--", "sh", "-c", script), 137)
         self.assertEqual(self.root.exec_info("a")["end"]["cause"], "timeout")
         wait_until(lambda: self.shell("a", "ps ax | grep -c '[s]leep' || :") == "0\n", 5, "all of it to die")

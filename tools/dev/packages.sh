@@ -5,7 +5,7 @@
 # name of the group -> Debian/Ubuntu packages
 declare -A PACKAGES=(
     [build]="gcc libc6-dev meson ninja-build pkg-config libuv1-dev libjansson-dev libsqlite3-dev libssl-dev libyaml-dev"
-    [test]="python3 procps"
+    [test]="python3 procps uidmap"
     [lint]="clang-format clang-tidy cppcheck shellcheck python3"
     [fuzz]="clang libclang-rt-dev"
     [bench]="python3 bubblewrap runc docker.io busybox-static iproute2"
