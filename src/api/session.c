@@ -4,11 +4,13 @@
  * and, a whole budget later, the command. In: stdin frames go into the pipe without blocking; while
  * it is full we do not read from the client.
  *
- * The stdin descriptor is moved here from the exec, so that its watch can never outlive it.
+ * The stdin descriptor is moved here from the exec (a terminal's is duplicated), so that its watch
+ * can never outlive it.
  */
 #include "api/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -229,12 +231,23 @@ static void stdin_write(struct session *s)
     }
 }
 
+/* A pipe has one writer, whose leaving is its end of file. A terminal may have several people at
+ * it: each gets a descriptor of his own, and the exec keeps one for those to come. */
+static void stdin_take(struct session *s)
+{
+    if (!s->exec || s->exec->stdin_fd < 0 || s->stdin_fd >= 0 || s->stdin_closed)
+        return;
+    if (s->exec->req.tty)
+        s->stdin_fd = fcntl(s->exec->stdin_fd, F_DUPFD_CLOEXEC, 3);
+    else
+        s->stdin_fd = TAKE_FD(s->exec->stdin_fd);
+}
+
 static void stdin_flush(struct session *s)
 {
     bool full;
 
-    if (s->exec && s->exec->stdin_fd >= 0 && s->stdin_fd < 0 && !s->stdin_closed)
-        s->stdin_fd = TAKE_FD(s->exec->stdin_fd);
+    stdin_take(s);
     if (s->stdin_fd >= 0)
         stdin_write(s);
     if (s->stdin_closed)
