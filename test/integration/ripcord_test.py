@@ -227,13 +227,26 @@ class Root:
         os.kill(pid, sig)
         wait_until(lambda: not alive(pid), 30, f"daemon {pid} to end after signal {sig}")
 
+    def walk(self, *folders):
+        """Every path below; what goes away meanwhile is left out."""
+        for folder in folders:
+            for path, names, files in os.walk(self.path / folder):
+                yield from (Path(path) / name for name in names + files)
+
     def logs(self):
-        return [Path(path, n) for path, _, names in os.walk(self.path) for n in names
-                if n.endswith(".log") and "/trash/" not in path]  # what is there goes while we look
+        """(name, bytes) of the logs of daemon and shims."""
+        found = []
+        for path in self.walk("state", "run"):
+            try:
+                if path.suffix == ".log":
+                    found.append((path.name, path.read_bytes()))
+            except OSError:
+                pass  # its sandbox has been removed
+        return found
 
     def log_tail(self):
-        tails = [f"{p.name}: {p.read_bytes()[-1500:].decode(errors='replace')}" for p in self.logs()]
-        return "daemon log: " + " | ".join(tails) if tails else "no daemon log"
+        tails = [f"{name}: {text[-1500:].decode(errors='replace')}" for name, text in self.logs() if text]
+        return "log: " + " | ".join(tails) if tails else "no log"
 
     # ---- what the kernel knows of this root ----
 
@@ -301,11 +314,7 @@ class Root:
     def files(self):
         """State and run folders without what a daemon always keeps: its database, logs and sockets."""
         kept = re.compile(r"(\.db|\.db-wal|\.db-shm|\.log|\.lock|\.sock)$")
-        found = []
-        for top in ("state", "run"):  # os.walk, because folders may go while we look
-            for path, folders, names in os.walk(self.path / top):
-                found += [os.path.relpath(os.path.join(path, n), self.path) for n in folders + names]
-        return sorted(n for n in found if not kept.search(n))
+        return sorted(str(p.relative_to(self.path)) for p in self.walk("state", "run") if not kept.search(p.name))
 
     def leftovers(self):
         """Everything of sandboxes that is still there, as text; empty when clean."""
@@ -351,8 +360,7 @@ class Root:
     def reports(self):
         """Lines of sanitizer reports in the logs."""
         found = []
-        for log in self.logs():
-            text = log.read_bytes()
+        for _, text in self.logs():
             match = SANITIZER.search(text)
             if match:
                 found.append(text[max(0, match.start() - 200):match.start() + 4000].decode(errors="replace"))
