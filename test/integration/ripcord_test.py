@@ -368,7 +368,7 @@ class Root:
 
     def close(self):
         """Removes all and tells what had been left or reported: an empty list when all is well."""
-        problems = []
+        problems = [f"sanitizer: {r}" for r in self.reports()]  # a shim's log goes with its sandbox
         try:
             self.remove_sandboxes()
             left = self.wait_clean()
@@ -378,7 +378,7 @@ class Root:
                 self.kill_daemon(signal.SIGTERM)
         except (AssertionError, OSError, ValueError, KeyError) as e:
             problems.append(f"while stopping: {e!r}; {self.log_tail()}")
-        problems += [f"sanitizer: {r}" for r in self.reports()]
+        problems += [f"sanitizer: {r}" for r in self.reports() if f"sanitizer: {r}" not in problems]
         self.sweep()
         return problems
 
