@@ -341,15 +341,35 @@ int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exe
     return end_record_read(fd, ret, err);
 }
 
+/* What the journals hold was truly written, also when nobody lived to count it. */
+static void count_output(const struct exec *x, enum journal_stream which, uint64_t *ret_bytes,
+                         uint64_t *ret_dropped)
+{
+    _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
+    struct journal_reader reader;
+    uint64_t start = 0, end = 0;
+
+    if (journal_reader_open(&reader, AT_FDCWD, dir, which, NULL) < 0)
+        return;
+    if (journal_reader_extent(&reader, &start, &end, NULL) >= 0) {
+        *ret_bytes = end;
+        *ret_dropped = start;
+    }
+    journal_reader_done(&reader);
+}
+
 static void exec_lost(struct exec *x)
 {
     struct end_record rec;
 
     if (!x->seq) /* never sent: its sandbox's operation tells what became of it */
         return;
-    if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0)
+    if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {
         end_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
                  "the sandbox's supervisor ended without an end record", x->started_at);
+        count_output(x, JOURNAL_STDOUT, &rec.stdout_bytes, &rec.stdout_dropped);
+        count_output(x, JOURNAL_STDERR, &rec.stderr_bytes, &rec.stderr_dropped);
+    }
     exec_end(x, &rec);
 }
 

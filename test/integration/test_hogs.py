@@ -1,0 +1,108 @@
+"""One sandbox that takes all it can get: the daemon still answers, and its neighbour does not notice."""
+import time
+
+from ripcord_test import TestCase, alone, full_run_only, wait_until
+
+HOGS = {
+    "fork bomb": ["sh", "-c", "f() { f | f & }; f; sleep 1000"],
+    "zombies": ["python3", "-c", """
+import os, time
+try:
+    while True:
+        if os.fork() == 0:
+            os._exit(0)
+except OSError:
+    print("full", flush=True)
+time.sleep(1000)
+"""],
+    "descriptors": ["python3", "-c", """
+import os, time
+held = []
+while True:
+    try:
+        held.append(os.pipe())
+    except OSError:
+        if os.fork() == 0:
+            held = []
+            continue
+        time.sleep(1000)
+"""],
+    "ptys": ["python3", "-c", """
+import os, time
+held = []
+try:
+    while True:
+        held.append(os.openpty())
+except OSError as e:
+    print(len(held), e, flush=True)
+time.sleep(1000)
+"""],
+    "output": ["sh", "-c", "yes & yes >&2"],
+    "files": ["python3", "-c", """
+i = 0
+while True:
+    try:
+        open(f"/tmp/{i}", "w").close()
+    except OSError as e:
+        print(i, e, flush=True)
+        break
+    i += 1
+"""],
+}
+
+
+@alone
+class Hogs(TestCase):
+    def setUp(self):
+        super().setUp()
+        (self.root.path / "ripcord.yaml").write_text("journal.budget: 16M\nstop_grace: 1s\n", encoding="utf-8")
+        self.root.start()
+        self.root.ok("up", "victim")
+        self.shell("victim", "echo mine > /home/agent/file; echo tmp > /tmp/file")
+        self.root.ok("up", "hog", "--memory", "128M", "--pids", "100", "--cpus", "1")
+
+    def start_hog(self, *argv):
+        return self.root.ok("exec", "hog", "--detach", "--", *argv).text.split()[0]
+
+    def check_unharmed(self, what):
+        for _ in range(5):
+            since = time.monotonic()
+            self.root.ok("ls")
+            took = time.monotonic() - since
+            self.assertLess(took, 2, f"ls under {what}")
+            self.assertEqual(self.shell("victim", "cat /home/agent/file /tmp/file"), "mine\ntmp\n", what)
+            time.sleep(0.05)
+
+    def check_gone(self, what):
+        since = time.monotonic()
+        self.root.ok("stop", "hog")
+        self.assertLess(time.monotonic() - since, 40, f"stop under {what}")
+        self.root.ok("up", "hog")
+
+    @full_run_only
+    def test_each_hog_alone_harms_nobody(self):
+        for what, argv in HOGS.items():
+            with self.subTest(what):
+                self.start_hog(*argv)
+                time.sleep(0.5)
+                self.check_unharmed(what)
+                self.check_gone(what)
+
+    def test_tmpfs_is_bounded(self):
+        """A full /tmp is ENOSPC at its size; /scratch beyond the memory limit is the kernel's OOM: never the host."""
+        r = self.root.run("exec", "victim", "--", "sh", "-c", "head -c 400M /dev/zero > /tmp/big; ls -l /tmp/big")
+        self.assertIn(b"No space left", r.err, r)
+        self.assertIn(str(128 << 20), self.shell("victim", "du -b /tmp | cut -f1; stat -c %s /tmp/big; echo; df -B1 /tmp"))
+        self.shell("victim", "rm /tmp/big")
+        r = self.root.run("exec", "hog", "--", "sh", "-c", "head -c 400M /dev/zero > /scratch/big")
+        self.assertNotEqual(r.code, 0)
+        self.assertGreaterEqual(self.root.exec_info("hog")["end"]["oom_kills"], 1)
+        self.check_unharmed("a full tmpfs")
+
+    def test_ptys_and_descriptors_end(self):
+        x = self.start_hog(*HOGS["ptys"])
+        wait_until(lambda: self.root.ok("logs", "hog", x).out, 30, "the end of ptys")
+        count = int(self.root.ok("logs", "hog", x).text.split()[0])
+        self.assertLess(count, 1024)
+        self.assertEqual(self.root.ok("exec", "victim", "-t", "--", "echo", "tty").code, 0)
+        self.assertEqual(self.root.ok("exec", "hog", "--", "echo", "still").text, "still\n")
