@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "core/spec.h"
 #include "net/loop.h"
 #include "wire/frame.h"
 
@@ -71,6 +72,16 @@ static void send_json(struct session *s, enum frame_type type, const char *text)
     buf_done(&b);
 }
 
+/* A named sandbox shows it; of a run's this is the only chance to learn. */
+static void add_unenforced(const struct session *s, json_t *o)
+{
+    const struct sandbox *sb =
+        s->config.run ? manager_find(s->config.manager, s->exec->sandbox_name, NULL) : NULL;
+
+    if (sb && sb->unenforced)
+        json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
+}
+
 static void send_started(struct session *s)
 {
     _cleanup_json_ json_t *o = NULL;
@@ -82,6 +93,7 @@ static void send_started(struct session *s)
     s->started_sent = true;
     o = json_pack("{s:s, s:s, s:i}", "sandbox", s->exec->sandbox_name, "exec", s->exec->id, "pid",
                   s->exec->pid);
+    add_unenforced(s, o);
     text = json_to_text(o, false);
     send_json(s, FRAME_STARTED, text);
 }

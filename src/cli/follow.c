@@ -153,14 +153,31 @@ static int show_json(struct follow *f, json_t *taken, struct err *err)
     return show_text(f, STREAM_STDOUT, render_line(doc, &f->text), err);
 }
 
+/* For people only: a program that reads the command's stderr gets nothing but that. */
+static void warn_unenforced(const struct follow *f)
+{
+    _cleanup_free_ char *names = NULL;
+
+    if (!f->s->unenforced || !isatty(STDERR_FILENO))
+        return;
+    names = json_to_text(f->s->unenforced, false);
+    output_note(false, "warning: these default limits cannot be enforced on this machine: %s",
+                names);
+}
+
 static int on_started(struct follow *f, struct err *err)
 {
-    if (!f->o->json)
+    json_t *doc;
+
+    if (!f->o->json) {
+        warn_unenforced(f);
         return 0;
-    return show_json(f,
-                     json_pack("{s:s, s:s, s:s}", "type", "started", "sandbox", f->s->sandbox,
-                               "exec", f->s->exec),
-                     err);
+    }
+    doc = json_pack("{s:s, s:s, s:s}", "type", "started", "sandbox", f->s->sandbox, "exec",
+                    f->s->exec);
+    if (f->s->unenforced)
+        json_object_set(doc, "unenforced", f->s->unenforced);
+    return show_json(f, doc, err);
 }
 
 static int on_gap(struct follow *f, const struct stream_event *ev, struct err *err)

@@ -98,6 +98,7 @@ void stream_done(struct stream *s)
     buf_done(&s->out);
     free(s->sandbox);
     free(s->exec);
+    json_decref(s->unenforced);
     json_decref(s->end);
     *s = (struct stream){.fd = -1};
 }
@@ -154,6 +155,8 @@ static int on_started(struct stream *s, const struct frame *f, struct stream_eve
     free(s->exec);
     s->sandbox = xstrdup(sandbox);
     s->exec = xstrdup(exec);
+    json_decref(s->unenforced);
+    s->unenforced = json_incref(json_object_get(doc, "unenforced"));
     ret->type = STREAM_STARTED;
     return 0;
 }

@@ -44,6 +44,7 @@ struct stream {
     char *exec;               /* owned */
     uint64_t next[3];         /* next offset expected, by stream number */
     struct stream_event held; /* output behind a gap that the daemon did not announce */
+    json_t *unenforced;       /* owned; a run's default limits that do not hold, or NULL */
     json_t *end;              /* owned */
 };
 

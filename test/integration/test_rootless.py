@@ -5,8 +5,10 @@ that user.
 """
 import atexit
 import ctypes
+import json
 import os
 import platform
+import pty
 import pwd
 import shutil
 import subprocess
@@ -58,6 +60,22 @@ def become(uid):
     """The effective uid of this thread alone, as the kernel has it: -1, uid, -1."""
     if ctypes.CDLL(None, use_errno=True).syscall(SYS_SETRESUID, -1, uid, -1) < 0:
         raise OSError(ctypes.get_errno(), f"become user {uid}")
+
+
+def on_terminal(argv, env):
+    """What a command prints when its stderr is a terminal."""
+    main, tty = pty.openpty()
+    with subprocess.Popen(argv, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=tty) as p:
+        p.wait(60)
+    os.close(tty)
+    seen = b""
+    try:
+        while piece := os.read(main, 4096):
+            seen += piece
+    except OSError:
+        pass  # the end of a terminal is an error
+    os.close(main)
+    return seen.decode()
 
 
 def find_program(name):
@@ -237,6 +255,14 @@ class Unlimited:
         result = self.root.ok("up", "a")
         self.assertEqual(result.err.decode().count("warning"), 1, result)
         self.assertEqual(self.root.ok("show", "a", "--json").json()["sandbox"]["unenforced"], self.names)
+
+    def test_a_run_tells_programs_and_people_but_spoils_no_output(self):
+        result = self.root.ok("run", "--", "true")
+        self.assertEqual((result.out, result.err), (b"", b""))
+        events = [json.loads(line) for line in self.root.ok("run", "--json", "--", "true").text.splitlines()]
+        self.assertEqual(events[0].get("unenforced"), self.names, events)
+        seen = on_terminal(self.root.argv("run", "--", "true"), self.root.env())
+        self.assertEqual(seen.count("warning: these default limits cannot be enforced"), 1, seen)
 
     def test_limits_asked_for_are_refused(self):
         for option in (("--memory", "1G"), ("--cpus", "1"), ("--pids", "50"), ("--disk", "1G")):
