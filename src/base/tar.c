@@ -36,6 +36,7 @@ struct overrides {
     bool has_size, has_uid, has_gid, has_mtime;
     uint64_t size, uid, gid;
     int64_t mtime;
+    uint64_t left_out;
 };
 
 static void overrides_done(struct overrides *o)
@@ -209,6 +210,9 @@ static int pax_number(const char *key, const char *value, bool *has, uint64_t *r
     return 0;
 }
 
+/* Our own remark in a comment, which others ignore: see tar_put_left_out(). */
+static const char left_out_mark[] = "ripcord left out ";
+
 static int pax_set(struct overrides *o, const char *key, const char *value, struct err *err)
 {
     if (STREQ(key, "path")) {
@@ -226,6 +230,9 @@ static int pax_set(struct overrides *o, const char *key, const char *value, stru
     } else if (STREQ(key, "mtime")) {
         o->has_mtime = true;
         return pax_time(value, &o->mtime, err);
+    } else if (STREQ(key, "comment") &&
+               strncmp(value, left_out_mark, sizeof(left_out_mark) - 1) == 0) {
+        (void)parse_u64(value + sizeof(left_out_mark) - 1, 0, TAR_ENTRIES_MAX, &o->left_out, NULL);
     } else if (strncmp(key, "GNU.sparse", 10) == 0) {
         return err_set(err, ERR_UNSUPPORTED,
                        "archive holds a sparse file; write it without --sparse");
@@ -344,6 +351,15 @@ static int fill_entry(struct tar_reader *r, const struct ustar *h, const struct 
     return 1;
 }
 
+/* Global records carry nothing that we use but our own remark; whatever else is in them stays. */
+static void take_global(struct tar_reader *r, char *text, size_t size)
+{
+    __attribute__((cleanup(overrides_done))) struct overrides global = {0};
+
+    if (pax_parse(&global, text, size, NULL) >= 0)
+        r->left_out += global.left_out;
+}
+
 /* pax and GNU headers before an entry; 1 when h was one and has been taken in. */
 static int take_header(struct tar_reader *r, const struct ustar *h, struct overrides *o,
                        struct err *err)
@@ -366,7 +382,9 @@ static int take_header(struct tar_reader *r, const struct ustar *h, struct overr
         x = pax_set(o, "path", text, err);
     else if (h->type == 'K')
         x = pax_set(o, "linkpath", text, err);
-    return x < 0 ? x : 1; /* 'g' (global) records carry nothing that we use */
+    else
+        take_global(r, text, size);
+    return x < 0 ? x : 1;
 }
 
 int tar_next(struct tar_reader *r, struct tar_entry *ret, struct err *err)
@@ -474,10 +492,20 @@ static int pax_record(struct buf *b, const char *key, const char *value)
     return buf_appendf(b, "%zu %s=%s\n", len, key, value);
 }
 
+static int put_records(struct tar_writer *w, char type, const struct buf *b, struct err *err)
+{
+    struct tar_entry head = {.mode = 0644};
+    int r = put_header(w, &head, type, "PaxHeaders/entry", b->len, err);
+
+    if (r == 0)
+        r = put_bytes(w, buf_data(b), b->len, err);
+    w->pad = (unsigned)((TAR_BLOCK - b->len % TAR_BLOCK) % TAR_BLOCK);
+    return r < 0 ? r : put_padding(w, err);
+}
+
 static int put_pax(struct tar_writer *w, const struct tar_entry *e, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(TAR_PAX_MAX);
-    struct tar_entry head = {.mode = 0644};
     int r = 0;
 
     if (strlen(e->path) > sizeof(((struct ustar *)0)->name))
@@ -486,13 +514,18 @@ static int put_pax(struct tar_writer *w, const struct tar_entry *e, struct err *
         r = pax_record(&b, "linkpath", e->link);
     if (r < 0)
         return err_set(err, ERR_LIMIT, "path of '%.60s...' is too long for an archive", e->path);
-    if (!b.len)
-        return 0;
-    r = put_header(w, &head, 'x', "PaxHeaders/entry", b.len, err);
-    if (r == 0)
-        r = put_bytes(w, buf_data(&b), b.len, err);
-    w->pad = (unsigned)((TAR_BLOCK - b.len % TAR_BLOCK) % TAR_BLOCK);
-    return r < 0 ? r : put_padding(w, err);
+    return b.len ? put_records(w, 'x', &b, err) : 0;
+}
+
+int tar_put_left_out(struct tar_writer *w, uint64_t n, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(TAR_PAX_MAX);
+    char text[64];
+
+    snprintf(text, sizeof(text), "%s%llu", left_out_mark, (unsigned long long)n);
+    if (pax_record(&b, "comment", text) < 0)
+        return err_set(err, ERR_LIMIT, "archive: a comment is too long");
+    return put_records(w, 'g', &b, err);
 }
 
 int tar_put(struct tar_writer *w, const struct tar_entry *e, struct err *err)

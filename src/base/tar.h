@@ -54,7 +54,8 @@ struct tar_reader {
     unsigned pad;  /* padding behind it */
     uint64_t entries;
     bool ended;
-    bool marked; /* by its end mark, not only by the end of the stream */
+    uint64_t left_out; /* entries that the writer says are missing: tar_put_left_out() */
+    bool marked;       /* by its end mark, not only by the end of the stream */
 };
 
 void tar_reader_init(struct tar_reader *r, tar_read_fn read, void *arg);
@@ -75,4 +76,7 @@ void tar_writer_init(struct tar_writer *w, tar_write_fn write, void *arg);
 /* entry->size bytes of data must follow through tar_write(). */
 int tar_put(struct tar_writer *w, const struct tar_entry *entry, struct err *err);
 int tar_write(struct tar_writer *w, const void *data, size_t len, struct err *err);
+/* A remark that so many things were left out, for the reader's count; others take it for a comment.
+ */
+int tar_put_left_out(struct tar_writer *w, uint64_t n, struct err *err);
 int tar_finish(struct tar_writer *w, struct err *err); /* the two zero blocks */

@@ -422,6 +422,7 @@ int tree_from_tar(const char *path, tar_read_fn read, void *arg, struct tree_sta
         r = place_entry(&p, e, err);
     if (r >= 0 && !p.tar.marked)
         r = err_set(err, ERR_INVALID, "archive is cut short: its end mark is missing");
+    stats->skipped += p.tar.left_out;
     late_leave(&p, NULL);
     fd_close(p.dest);
     free(p.top);

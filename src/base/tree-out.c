@@ -217,5 +217,7 @@ int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_sta
     tar_writer_init(&w->tar, write, arg);
     snprintf(w->entry.path, TAR_PATH_MAX, "%s", top_name(clean));
     r = put_any(w, AT_FDCWD, path, 0, err);
+    if (r >= 0 && stats->skipped)
+        r = tar_put_left_out(&w->tar, stats->skipped, err);
     return r < 0 ? r : tar_finish(&w->tar, err);
 }

@@ -189,7 +189,6 @@ static int from_local(struct cp *cp, const struct side *src, struct err *err)
     }
     if (r >= 0 && cp->len)
         r = put_piece(cp, cp->piece, cp->len, err);
-    cp->stats.skipped += sent.skipped;
     return MIN(r, 0);
 }
 
@@ -233,7 +232,7 @@ static int finish_upload(struct cp *cp, struct err *err)
         return r;
     cp->stats.entries = json_number_of(doc, "entries");
     cp->stats.bytes = json_number_of(doc, "bytes");
-    cp->stats.skipped += json_number_of(doc, "skipped");
+    cp->stats.skipped = json_number_of(doc, "skipped");
     return 0;
 }
 

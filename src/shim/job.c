@@ -25,6 +25,7 @@
 #include "os/caps.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
+#include "shim/confine.h"
 #include "shim/enter.h"
 #include "shim/identity.h"
 #include "shim/shim.h"
@@ -58,25 +59,41 @@ struct job {
 
 /* ---- in the helper ---- */
 
+/* 0, -errno, with the socket in *ret_fd. A full backlog would hold us for minutes. */
+static int dial(int family, const void *to, socklen_t len, int *ret_fd)
+{
+    const struct timeval limit = {.tv_sec = DIAL_TIMEOUT_SEC}, none = {0};
+    _cleanup_close_ int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    if (connect(fd, to, len) < 0)
+        return errno == EINPROGRESS ? -ETIMEDOUT : -errno;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none));
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
 static int run_dial(const struct job_spec *spec, struct tree_stats *stats _unused_, int *ret_fd,
                     struct err *err)
 {
-    struct sockaddr_in to = {
+    const struct sockaddr_in v4 = {
         .sin_family = AF_INET, .sin_port = htons(spec->port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const struct sockaddr_in6 v6 = {
+        .sin6_family = AF_INET6, .sin6_port = htons(spec->port), .sin6_addr = in6addr_loopback};
+    int r = dial(AF_INET, &v4, sizeof(v4), ret_fd);
 
-    if (fd < 0)
-        return err_sys(err, errno, "make a socket inside");
-    *ret_fd = fd;
-    alarm(DIAL_TIMEOUT_SEC); /* a full backlog would hold us for minutes */
-    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0) {
-        if (errno != ECONNREFUSED)
-            return err_sys(err, errno, "connect to port %u inside", spec->port);
+    /* Some services listen on "localhost", and get only its newer half. */
+    if (r == -ECONNREFUSED && dial(AF_INET6, &v6, sizeof(v6), ret_fd) == 0)
+        return 0;
+    if (r == -ECONNREFUSED) {
         err_set(err, ERR_NOT_FOUND, "nothing listens on port %u inside the sandbox", spec->port);
         return err_hint(err, "The service must listen on 127.0.0.1 or 0.0.0.0.");
     }
-    alarm(0);
-    return 0;
+    if (r == -ETIMEDOUT)
+        return err_set(err, ERR_TIMEOUT, "port %u inside the sandbox does not answer", spec->port);
+    return r < 0 ? err_sys(err, -r, "connect to port %u inside", spec->port) : 0;
 }
 
 /*
@@ -202,10 +219,11 @@ _noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec 
 
     umask(022);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGALRM, SIG_DFL);
     r = enter(s, spec, &err);
     if (r >= 0)
         r = keep_descriptors(&sock, &spec->fd, &err);
+    if (r >= 0)
+        r = confine_job(&err);
     if (r >= 0)
         r = spec->run(spec, &stats, &fd, &err);
     shim_begin(&w, SHIM_RESULT, 0);
