@@ -13,6 +13,7 @@
 #include "engine/native/mounts.h"
 #include "engine/native/native.h"
 #include "engine/native/probe.h"
+#include "engine/native/subids.h"
 #include "os/rmtree.h"
 #include "tap.h"
 
@@ -328,6 +329,23 @@ TEST(id_maps)
     CHECK(!probe_map_covers("         0       1000          1\n", 0x70000000, 65536));
     CHECK(!probe_map_covers("0 100000 65536\n70000 0 5\n", 65000, 1000));
     CHECK(!probe_map_covers("", 0, 1));
+}
+
+static uint32_t first_of(const char *text, const char *name)
+{
+    _cleanup_free_ char *copy = xstrdup(text);
+
+    return subids_parse(copy, name, 1001);
+}
+
+TEST(subordinate_ids)
+{
+    CHECK(first_of("alice:100000:65536\nbob:165536:65536\n", "bob") == 165536);
+    CHECK(first_of("1001:300000:65535", NULL) == 300000);
+    CHECK(first_of("bob:100000:1000\nbob:200000:65536\n", "bob") == 200000); /* enough of them */
+    CHECK(first_of("bobby:100000:65536\n", "bob") == 0);
+    CHECK(first_of("bob:0:65536\nbob:4294967295:65536\nbob:-1:65536\nbob:1\n\n", "bob") == 0);
+    CHECK(first_of("", "bob") == 0);
 }
 
 TEST(the_sealed_shim_cannot_be_written)

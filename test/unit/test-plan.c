@@ -210,6 +210,10 @@ static bool spoil(struct plan *p, int which)
     case 17: p->cpu_milli = 2000000; break;
     case 18: p->image = 17; break;
     case 19: set(&p->disk_image, "disk.img"); break;
+    case 20: p->sub_uid = p->sub_gid = 100000; break; /* and a range */
+    case 21: p->id_base = 0; p->sub_uid = 100000; break;
+    case 22: p->id_base = 0; p->sub_uid = p->sub_gid = 1000; break;
+    case 23: p->id_base = 0; p->sub_uid = p->sub_gid = UINT32_MAX - 1; break;
     default: return false;
     }
     /* clang-format on */
