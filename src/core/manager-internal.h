@@ -6,6 +6,7 @@
 #include "base/macro.h"
 #include "base/map.h"
 #include "core/exec.h"
+#include "core/floor.h"
 #include "core/manager.h"
 #include "core/op.h"
 #include "store/store.h"
@@ -20,6 +21,7 @@ struct manager {
     struct recovery *recovery;
     struct exec *unsaved; /* ended ones whose end is not on disk yet */
     unsigned n_unsaved;
+    struct floor_watch floor;
     unsigned loose; /* engine calls under way that belong to no operation */
     bool closing;
 };

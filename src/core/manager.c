@@ -11,7 +11,6 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
-#include "core/floor.h"
 #include "core/manager-internal.h"
 #include "core/spec.h"
 #include "core/transfer.h"
@@ -330,6 +329,7 @@ void manager_tick(struct manager *m)
         tick_idle(sb);
     }
     exec_retry_unsaved(m);
+    floor_tick(m);
 }
 
 /* ---- operations ---- */

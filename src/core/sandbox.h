@@ -62,6 +62,11 @@ struct sandbox {
     uint64_t idle_since; /* time_mono() when the last exec ended or it came up */
     struct op *ops;      /* serial queue: the first one runs */
     bool kicked;         /* a turn of the queue is due */
+
+    /* Of floor.c: bytes on the disk at the last two looks, and whether one followed the other. */
+    uint64_t usage, usage_before;
+    unsigned usage_round;
+    bool usage_pair;
 };
 
 const char *sandbox_state_name(enum sandbox_state s);

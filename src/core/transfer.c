@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "core/floor.h"
 #include "core/manager-internal.h"
 
 enum { TRANSFERS_MAX = 1024 };

@@ -38,13 +38,15 @@ struct call {
     struct box_request req; /* only its id is set for calls that take an id */
     struct deadline by;
     engine_done_fn done;
-    engine_list_fn list_done; /* instead of done */
+    engine_list_fn list_done;   /* instead of done */
+    engine_usage_fn usage_done; /* the same */
     void *arg;
 
     bool failed;
     struct err err;
     struct engine_box box;
     char **ids;
+    uint64_t usage;
 };
 
 static int run_create(struct call *c)
@@ -82,6 +84,14 @@ static int run_list(struct call *c)
     return c->engine->ops->list(c->engine, &c->by, &c->ids, &c->err);
 }
 
+static int run_usage(struct call *c)
+{
+    if (!c->engine->ops->usage)
+        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' does not measure sandboxes",
+                       c->engine->ops->name);
+    return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->usage, &c->err);
+}
+
 #define UNDO_TIMEOUT (30 * USEC_PER_SEC)
 
 static int run_create_start(struct call *c)
@@ -111,6 +121,7 @@ static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC
 static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, run_cleanup,      false};
 static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, run_remove,       false};
 static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, run_list,         false};
+static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        false};
 /* clang-format on */
 
 static void call_work(void *arg)
@@ -132,6 +143,8 @@ static void call_done(void *arg)
 
     if (c->list_done)
         c->list_done(c->arg, c->failed ? &c->err : NULL, c->ids);
+    else if (c->usage_done)
+        c->usage_done(c->arg, c->failed ? &c->err : NULL, c->usage);
     else
         c->done(c->arg, c->failed ? &c->err : NULL, &c->box);
     err_done(&c->err);
@@ -273,6 +286,15 @@ void engine_list(struct engine *e, engine_list_fn done, void *arg)
     struct call *c = call_new(e, &call_list, arg);
 
     c->list_done = done;
+    call_submit(c);
+}
+
+void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_usage, arg);
+
+    c->usage_done = done;
+    snprintf(c->req.id, sizeof(c->req.id), "%s", id);
     call_submit(c);
 }
 

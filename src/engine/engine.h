@@ -126,6 +126,9 @@ struct engine_ops {
     int (*cleanup)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
     /* Removes all of it, whatever its state; fine when there is nothing. */
     int (*remove)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+    /* Bytes that the sandbox takes on the disk, its journals included. NULL: cannot be told. */
+    int (*usage)(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
+                 struct err *err);
     /* Ids of everything that carries our root id, however broken. *ret is a strv. */
     int (*list)(struct engine *e, const struct deadline *by, char ***ret, struct err *err);
 };
@@ -161,6 +164,8 @@ void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void 
 void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg);
 typedef void (*engine_list_fn)(void *arg, const struct err *err, char **ids /* borrowed */);
 void engine_list(struct engine *e, engine_list_fn done, void *arg);
+typedef void (*engine_usage_fn)(void *arg, const struct err *err, uint64_t bytes);
+void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *arg);
 
 /* ---- the supervisor's line (link.c) ---- */
 

@@ -268,6 +268,20 @@ class TestFloor(TestCase):
         (self.root.path / "ballast").unlink()
         self.root.ok("exec", "a", "--", "true")
 
+    def test_biggest_grower_is_stopped_and_the_quiet_one_stays(self):
+        for name in ("quiet", "grower"):
+            self.root.ok("up", name)
+        grow = "for i in $(seq 20); do sleep 0.5; head -c 400000 /dev/zero >> big; done; sleep 60"
+        self.root.ok("exec", "--detach", "quiet", "--", "sleep", "60")
+        self.root.ok("exec", "--detach", "grower", "--", "sh", "-c", grow)
+        self.fill(6 * MIB)  # below the floor of 6.4 MiB, and above its half for some seconds
+        wait_until(lambda: self.root.sandbox("grower")["state"] == "stopped", 30, "the grower to be stopped")
+        self.assertIn("nearly full", json.dumps(self.root.sandbox("grower")))
+        self.assertEqual(self.root.exec_info("grower")["end"]["cause"], "sandbox_stopped")
+        self.assertEqual(self.root.sandbox("quiet")["state"], "running")
+        (self.root.path / "ballast").unlink()
+        self.assertGreater(int(self.shell("grower", "wc -c < big")), 600000)
+
     def test_zero_turns_it_off(self):
         (self.root.path / "ripcord.yaml").write_text("disk.floor: 0\n", encoding="utf-8")
         self.root.ok("ls")

@@ -9,6 +9,7 @@
 #include "base/xalloc.h"
 #include "engine/native/disk.h"
 #include "engine/native/program.h"
+#include "engine/native/usage.h"
 #include "os/rmtree.h"
 #include "shim/disk.h"
 #include "tap.h"
@@ -73,4 +74,45 @@ TEST(another_spec_renews_the_root_only)
     CHECK(mkdirat(fd, "root", 0700) == 0);
     CHECK(disk_renew(fd, "", NULL) == 0 && there("root"));
     CHECK(rmtree(AT_FDCWD, dir, NULL) == 0);
+}
+
+TEST(usage_counts_files_once_and_follows_nothing)
+{
+    char tree[] = "/tmp/ripcord-usage-XXXXXX", block[8192] = {1};
+    struct deadline by = deadline_in(30 * USEC_PER_SEC), over = deadline_in(0);
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_close_ int fd = -1;
+    uint64_t sum = 0, bigger = 0;
+
+    CHECK(mkdtemp(tree) && dir_open(AT_FDCWD, tree, &fd, NULL) == 0);
+    CHECK(mkdirat(fd, "a", 0700) == 0 && symlinkat("/usr", fd, "a/usr") == 0);
+    CHECK(usage_add(AT_FDCWD, tree, &by, &sum, NULL) == 0);
+    CHECK(sum < MIB(1));
+    CHECK(file_replace(fd, "a/f", block, sizeof(block), 0600, false, NULL) == 0);
+    CHECK(usage_add(AT_FDCWD, tree, &by, &bigger, NULL) == 0);
+    CHECK(bigger >= sum + sizeof(block) && bigger < sum + MIB(1));
+    CHECK(usage_add(AT_FDCWD, "/nonexistent", &by, &sum, NULL) == 0);
+    CHECK(usage_add(AT_FDCWD, tree, &over, &sum, &err) == -ERR_TIMEOUT);
+    CHECK(rmtree(AT_FDCWD, tree, NULL) == 0);
+}
+
+TEST(usage_gives_up_on_a_chain_without_end)
+{
+    char tree[] = "/tmp/ripcord-usage-XXXXXX";
+    struct deadline by = deadline_in(30 * USEC_PER_SEC);
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t sum = 0;
+    int fd = -1;
+
+    CHECK(mkdtemp(tree) && dir_open(AT_FDCWD, tree, &fd, NULL) == 0);
+    for (int i = 0; i < 300; i++) {
+        int next = -1;
+
+        CHECK(mkdirat(fd, "d", 0700) == 0 && dir_open(fd, "d", &next, NULL) == 0);
+        fd_close(fd);
+        fd = next;
+    }
+    fd_close(fd);
+    CHECK(usage_add(AT_FDCWD, tree, &by, &sum, &err) == -ERR_LIMIT);
+    CHECK(rmtree(AT_FDCWD, tree, NULL) == 0);
 }

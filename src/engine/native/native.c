@@ -18,6 +18,7 @@
 #include "engine/native/probe.h"
 #include "engine/native/spread.h"
 #include "engine/native/trash.h"
+#include "engine/native/usage.h"
 #include "engine/spec.h"
 #include "os/cgroup.h"
 #include "os/rmtree.h"
@@ -150,11 +151,11 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
     n->engine.caps = caps_of(cgroup_probe(&cgroups), cgroups);
     if (n->ranges && network_possible())
         n->engine.caps |= ENGINE_CAP_NET_OPEN;
+    if (n->ranges && disk_possible(NULL))
+        n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     r = open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
-    if (n->ranges && disk_possible(NULL))
-        n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     if (r >= 0)
         r = open_ids(n, err);
     if (r >= 0)
@@ -314,6 +315,21 @@ static int native_remove(struct engine *e, const char *id, const struct deadline
     return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
 }
 
+static int native_usage(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
+                        struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    uint64_t sum = 0;
+    int r;
+
+    r = usage_add(n->boxes, id, by, &sum, err);
+    if (r >= 0)
+        r = usage_add(n->execs, id, by, &sum, err);
+    if (r >= 0)
+        *ret = sum;
+    return r;
+}
+
 static int native_list(struct engine *e, const struct deadline *by, char ***ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
@@ -346,5 +362,6 @@ const struct engine_ops engine_native_ops = {
     .connect = native_connect,
     .cleanup = native_cleanup,
     .remove = native_remove,
+    .usage = native_usage,
     .list = native_list,
 };
