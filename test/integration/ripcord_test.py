@@ -456,12 +456,20 @@ def read_reply(sock):
 
 
 def alive(pid):
-    """True while it runs: a zombie has ended."""
+    """True while one of its threads runs: a zombie has ended, but not before its last thread let go of the sockets."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1")
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    return any(task_runs(task) for task in tasks)
+
+
+def task_runs(task):
+    try:
+        stat = (task / "stat").read_text(encoding="latin-1")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def describe(pid):
