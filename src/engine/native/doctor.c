@@ -209,12 +209,12 @@ static void check_cgroup(const struct patient *p)
     text = missing ? strv_join(missing, ", ") : NULL;
     if (text)
         say(p, "cgroup", DOCTOR_WARN,
-            "Run the daemon as root, or under systemd with 'Delegate=yes' (the unit that comes "
-            "with "
-            "ripcord has it).",
+            "Run the daemon as root, where the controllers are enabled and may be written: a "
+            "cgroup "
+            "that systemd delegates to an ordinary user is not made use of.",
             "%s; these limits cannot be enforced, are dropped where they are defaults, and refused "
-            "where they are asked for: %s",
-            version, text);
+            "where they are asked for: %s%s",
+            version, text, STREQ(version, "none") ? "; nothing can be paused" : "");
     else
         say(p, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
 }
