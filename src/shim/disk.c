@@ -39,18 +39,21 @@ static int lock_image(int fd, const char *image, struct err *err)
 
 /*
  * noinit_itable: the image is sparse and reads as zeros already; writing them would only fill the
- * host's disk. discard: what is deleted inside is given back to the host.
+ * host's disk. discard: what is deleted inside is given back to the host. nobarrier: else mount and
+ * unmount wait for the host's disk.
  */
-static int mount_device(const char *device, int *ret, struct err *err)
+static int mount_device(const char *device, bool throw_away, int *ret, struct err *err)
 {
     char source[LOOPDEV_PATH_MAX + 8];
-    const char *const options[] = {source, "errors=remount-ro", "noinit_itable", "discard", NULL};
+    const char *const options[] = {
+        source, "errors=remount-ro", "noinit_itable", "discard", throw_away ? "nobarrier" : NULL,
+        NULL};
 
     snprintf(source, sizeof(source), "source=%s", device);
     return mount_new("ext4", options, MOUNT_SAFE, ret, err);
 }
 
-int disk_mount(const char *image, int *ret, struct err *err)
+int disk_mount(const char *image, bool throw_away, int *ret, struct err *err)
 {
     _cleanup_close_ int file = -1, device = -1;
     char path[LOOPDEV_PATH_MAX];
@@ -63,7 +66,7 @@ int disk_mount(const char *image, int *ret, struct err *err)
     if (r >= 0)
         r = loopdev_attach(file, path, &device, err);
     if (r >= 0)
-        r = mount_device(path, ret, err);
+        r = mount_device(path, throw_away, ret, err);
     return r < 0 ? err_wrap(err, "mount the sandbox's disk") : 0;
 }
 

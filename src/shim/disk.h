@@ -5,11 +5,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 /* The mount, detached, nosuid and nodev, not id-mapped yet. Waits while an earlier run still has
- * the image. */
-int disk_mount(const char *image, int *ret, struct err *err);
+ * the image. throw_away: nothing on it need survive a crash of the machine. */
+int disk_mount(const char *image, bool throw_away, int *ret, struct err *err);
 
 /*
  * What lies on the disk belongs to the spec with this hash: when that has changed, the root layer

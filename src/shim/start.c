@@ -90,7 +90,7 @@ static int open_data(const struct plan *p, int *ret_disk, struct err *err)
     int r = 0;
 
     if (p->disk_image) {
-        r = disk_mount(p->disk_image, ret_disk, err);
+        r = disk_mount(p->disk_image, p->ephemeral, ret_disk, err);
         if (r >= 0)
             r = disk_renew(*ret_disk, p->hash ? p->hash : "", err);
     }
