@@ -182,6 +182,43 @@ def test_unknown_paths_methods_and_types(d):
     assert expect(d.call("GET", "/v1/sandboxes"), 200) == {"sandboxes": []}
 
 
+def test_files(d):
+    """The fake's tree is an empty archive; what comes in is read to its end."""
+    target, tar = "/v1/sandboxes/f/files?path=/home/agent", "Content-Type: application/x-tar\r\n"
+    expect(d.call("GET", target), 404, "not_found", "'f'")
+    expect(d.call("PUT", "/v1/sandboxes/f"), 201)
+    assert d.call("GET", target) == (200, bytes(1024))
+    doc = expect(d.call("PUT", target, bytes(5 << 20), tar), 200)
+    assert doc == {"entries": 0, "bytes": 0, "skipped": 0}, doc
+    expect(d.call("PUT", target, b"{}"), 415, "invalid", "x-tar")
+    for bad in ("", "?path=", "?path=x", "?path=/%00"):
+        expect(d.call("GET", "/v1/sandboxes/f/files" + bad), 400, "invalid", "")
+    expect(d.call("POST", "/v1/sandboxes/f/pause"), 200)
+    expect(d.call("GET", target), 409, "conflict", "paused")
+    expect(d.call("POST", "/v1/sandboxes/f/resume"), 200)
+    expect(d.call("POST", "/v1/sandboxes/f/stop"), 200)
+    assert d.call("GET", target) == (200, bytes(1024))  # started again
+    with d.send("PUT", target, None, tar + "Content-Length: 99999\r\n") as s:
+        s.sendall(b"x" * 100)  # and gone
+    expect(d.call("DELETE", "/v1/sandboxes/f?force=1"), 200)
+
+
+def test_ports(d):
+    """Port 7 of the fake says one word and ends."""
+    tcp = "Connection: Upgrade\r\nUpgrade: tcp\r\n"
+    expect(d.call("PUT", "/v1/sandboxes/p"), 201)
+    with d.send("GET", "/v1/sandboxes/p/ports/7", None, tcp) as s:
+        s.shutdown(socket.SHUT_WR)
+        head, body = split_reply(read_all(s))
+    assert " 101 " in head and body == b"fake\n", (head, body)
+    for port, status in (("8", 404), ("0", 400), ("70000", 400), ("x", 400)):
+        with d.send("GET", f"/v1/sandboxes/p/ports/{port}", None, tcp) as s:
+            s.shutdown(socket.SHUT_WR)
+            assert int(read_all(s).split()[1]) == status, port
+    expect(d.call("GET", "/v1/sandboxes/p/ports/7"), 426, "invalid", "Upgrade: tcp")
+    expect(d.call("DELETE", "/v1/sandboxes/p?force=1"), 200)
+
+
 def test_life_of_a_sandbox(d):
     doc = expect(d.call("PUT", "/v1/sandboxes/a", {"limits": {"cpus": 0.5}}), 201)
     assert doc["action"] == "created" and doc["warnings"] == [], doc
