@@ -189,7 +189,8 @@ static int on_gap(struct follow *f, const struct stream_event *ev, struct err *e
                          json_pack("{s:s, s:s, s:I, s:I}", "type", "gap", "stream", name, "from",
                                    (json_int_t)ev->from, "to", (json_int_t)ev->to),
                          err);
-    output_note(false, "bytes %llu to %llu of %s are gone (over the budget of the journal)",
+    output_note(false,
+                "bytes %llu to %llu of %s are gone (over the budget of the journal, or too old)",
                 (unsigned long long)ev->from, (unsigned long long)ev->to, name);
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "core/end.h"
 #include "core/exec-internal.h"
 #include "core/manager-internal.h"
+#include "core/retain.h"
 
 enum { EXEC_LIVE_MAX = 2048, EXEC_UNSAVED_MAX = 1024 };
 
@@ -248,7 +249,8 @@ static int store_end(struct exec *x, struct err *err)
     _cleanup_json_ json_t *o = end_to_json(&x->end);
     _cleanup_free_ char *text = json_to_text(o, false);
 
-    return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text, err);
+    return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text,
+                          retain_bytes(x), err);
 }
 
 /* The end is known and must not be forgotten because the disk is full: it is kept and tried again.
@@ -312,6 +314,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     notify(x, EXEC_EVENT_ENDED);
     if (x->stored)
         save_end(x);
+    retain_ended(sb, x);
     if (sb->ephemeral)
         sandbox_expire(sb);
     exec_unref(x);

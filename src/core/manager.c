@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
 #include "core/manager-internal.h"
+#include "core/retain.h"
 #include "core/spec.h"
 #include "core/transfer.h"
 
@@ -328,6 +329,7 @@ void manager_tick(struct manager *m)
         op_check_deadline(sb);
         tick_idle(sb);
     }
+    retain_tick(m);
     exec_retry_unsaved(m);
     floor_tick(m);
 }

@@ -24,9 +24,11 @@ struct manager_config {
     struct engine **engines;
     size_t n_engines;
     const char *default_engine;
-    struct sandbox_spec defaults; /* copied */
-    char *const *mount_roots;     /* borrowed */
-    uint64_t stop_grace;          /* usec, when the caller names none */
+    struct sandbox_spec defaults;    /* copied */
+    char *const *mount_roots;        /* borrowed */
+    uint64_t stop_grace;             /* usec, when the caller names none */
+    uint64_t journal_sandbox_budget; /* bytes of its ended execs' output; 0: no limit */
+    uint64_t journal_keep;           /* usec after their end; 0: for ever */
     const char *state_dir; /* borrowed: where sandboxes are kept; NULL: disk_floor means nothing */
     uint64_t disk_floor;   /* bytes that must be free there for new work; 0: none */
 

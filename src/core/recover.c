@@ -15,6 +15,7 @@
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
 #include "core/manager-internal.h"
+#include "core/retain.h"
 #include "core/spec.h"
 #include "net/loop.h"
 
@@ -304,6 +305,7 @@ static void load_seqs(struct manager *m)
 
         store_exec_last_seq(m->store, sb->id, &last, NULL);
         sb->next_seq = last + 1;
+        retain_load(sb);
     }
 }
 

@@ -51,6 +51,8 @@ struct sandbox {
     enum sandbox_state state;
     uint64_t since, created_at; /* wall clock */
     char *reason;               /* why it is in this state, or NULL */
+    uint64_t journal_bytes;     /* retain.c: output of its ended execs on disk */
+    uint64_t retain_at;         /* wall clock: when the next of it may go */
     uint32_t unenforced;        /* enum spec_limit bits */
     struct engine_link *link;   /* while its supervisor lives */
     struct exec *execs;         /* live ones */

@@ -41,6 +41,8 @@ static const struct config_key keys[] = {
     {"mounts.roots",       KEY_LIST,     AT(mount_roots), "/home,/srv,/mnt,/media,/data,/tmp,/work", "folders below which mount sources may lie"},
     {"journal.budget",     KEY_SIZE,     AT(journal_budget), "256M",     "output kept for each stream of a command"},
     {"disk.floor",         KEY_SIZE,     AT(disk_floor),  "1G",          "below this much free space no new work is taken (at most a tenth of the disk counts); 0: never"},
+    {"journal.sandbox_budget", KEY_SIZE, AT(journal_sandbox_budget), "1G", "output kept of the finished commands of a sandbox; 0: all"},
+    {"journal.keep",       KEY_DURATION, AT(journal_keep), "7d",         "how long output of finished commands is kept; 0s: for ever"},
     {"stop_grace",         KEY_DURATION, AT(stop_grace),  "10s",         "time between TERM and KILL when a sandbox is stopped"},
     {"http.connections",   KEY_COUNT,    AT(connections), "1024",        "connections that may be open at once"},
     {"http.body_max",      KEY_SIZE,     AT(body_max),    "1M",          "largest request body"},

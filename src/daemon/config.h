@@ -22,6 +22,7 @@ struct config {
     uint32_t cpus, pids, nofile;
     char *network, *user, *workdir;
     char **mount_roots;
+    uint64_t journal_sandbox_budget, journal_keep;
     uint64_t journal_budget, stop_grace, body_max, disk_floor;
     uint32_t connections;
     char *log_level;

@@ -167,6 +167,8 @@ static int open_manager(struct daemon *d, struct err *err)
         .default_engine = d->engine->ops->name,
         .mount_roots = d->config.mount_roots,
         .stop_grace = d->config.stop_grace,
+        .journal_sandbox_budget = d->config.journal_sandbox_budget,
+        .journal_keep = d->config.journal_keep,
         .state_dir = d->paths.state,
         .disk_floor = d->config.disk_floor,
         .on_state = on_state,

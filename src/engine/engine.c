@@ -9,8 +9,10 @@
  */
 #include "engine/engine.h"
 
+#include <fcntl.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/strv.h"
@@ -18,6 +20,7 @@
 #include "engine/spec.h"
 #include "net/loop.h"
 #include "net/pool.h"
+#include "os/rmtree.h"
 
 /* A start waits for its supervisor, so workers mostly sleep: more of them than cores pay. */
 enum { ENGINE_WORKERS = 8, ENGINE_QUEUE_MAX = 4096 };
@@ -79,6 +82,17 @@ static int run_connect(struct call *c)
     return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->box, &c->err);
 }
 
+static int run_forget(struct call *c)
+{
+    for (char **x = c->ids; x && *x; x++) {
+        _cleanup_free_ char *path = xasprintf("%s/%s/%s", c->engine->exec_root, c->req.id, *x);
+
+        if (rmtree(AT_FDCWD, path, &c->err) < 0)
+            return err_wrap(&c->err, "delete the output of exec '%s'", *x);
+    }
+    return 0;
+}
+
 static int run_list(struct call *c)
 {
     return c->engine->ops->list(c->engine, &c->by, &c->ids, &c->err);
@@ -120,6 +134,7 @@ static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC
 static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, run_connect,      false};
 static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, run_cleanup,      false};
 static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, run_remove,       false};
+static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, run_forget,       false};
 static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, run_list,         false};
 static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        false};
 /* clang-format on */
@@ -279,6 +294,17 @@ void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void 
 void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg)
 {
     submit_id(e, &call_remove, id, done, arg);
+}
+
+void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
+                         void *arg)
+{
+    struct call *c = call_new(e, &call_forget, arg);
+
+    c->done = done;
+    c->ids = strv_copy(execs);
+    snprintf(c->req.id, sizeof(c->req.id), "%s", id);
+    call_submit(c);
 }
 
 void engine_list(struct engine *e, engine_list_fn done, void *arg)

@@ -162,6 +162,9 @@ void engine_create_start(struct engine *e, const struct box_request *req, engine
 void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg);
 void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void *arg);
 void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg);
+/* Deletes the journals of execs that have ended; fine when they are not there. */
+void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
+                         void *arg);
 typedef void (*engine_list_fn)(void *arg, const struct err *err, char **ids /* borrowed */);
 void engine_list(struct engine *e, engine_list_fn done, void *arg);
 typedef void (*engine_usage_fn)(void *arg, const struct err *err, uint64_t bytes);

@@ -1,14 +1,15 @@
 #include "base/macro.h"
 #include "store/store-internal.h"
 
-#define COLUMNS "id, sandbox_id, seq, argv, options, state, started_at, ended_at, end"
+#define COLUMNS "id, sandbox_id, seq, argv, options, state, started_at, ended_at, end, journal"
+#define KEPT "journal IS NOT NULL AND end IS NOT NULL "
 #define SELECT "SELECT " COLUMNS " FROM execs WHERE sandbox_id = ?1 "
 
 int store_exec_add(struct store *s, const struct store_exec *row, struct err *err)
 {
     sqlite3_stmt *st = store_prepare(s, STMT_EXEC_ADD,
                                      "INSERT INTO execs(" COLUMNS ") "
-                                     "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                                     "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                                      err);
 
     if (!st)
@@ -22,15 +23,16 @@ int store_exec_add(struct store *s, const struct store_exec *row, struct err *er
     store_bind_u64(st, 7, row->started_at);
     store_bind_u64(st, 8, row->ended_at);
     store_bind_text(st, 9, row->end);
+    store_bind_u64(st, 10, row->journal);
     return store_run(s, st, "save exec", err);
 }
 
 int store_exec_end(struct store *s, const char *id, const char *state, uint64_t ended_at,
-                   const char *end, struct err *err)
+                   const char *end, uint64_t journal, struct err *err)
 {
-    sqlite3_stmt *st =
-        store_prepare(s, STMT_EXEC_END,
-                      "UPDATE execs SET state = ?2, ended_at = ?3, end = ?4 WHERE id = ?1", err);
+    sqlite3_stmt *st = store_prepare(
+        s, STMT_EXEC_END,
+        "UPDATE execs SET state = ?2, ended_at = ?3, end = ?4, journal = ?5 WHERE id = ?1", err);
 
     if (!st)
         return -ERR_SYSTEM;
@@ -38,6 +40,7 @@ int store_exec_end(struct store *s, const char *id, const char *state, uint64_t 
     store_bind_text(st, 2, state);
     store_bind_u64(st, 3, ended_at);
     store_bind_text(st, 4, end);
+    store_bind_u64(st, 5, journal);
     return store_run(s, st, "save exec end", err);
 }
 
@@ -53,6 +56,8 @@ static void read_row(sqlite3_stmt *st, struct store_exec *row)
         .started_at = store_u64(st, 6),
         .ended_at = store_u64(st, 7),
         .end = store_text(st, 8),
+        .journal = store_u64(st, 9),
+        .journal_gone = !store_text(st, 9),
     };
 }
 
@@ -94,6 +99,32 @@ int store_exec_each_open(struct store *s, const char *sandbox_id, store_exec_fn 
     store_bind_text(st, 1, sandbox_id);
     r = each(s, st, fn, arg, err);
     return MIN(r, 0);
+}
+
+int store_exec_each_kept(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
+                         void *arg, struct err *err)
+{
+    sqlite3_stmt *st =
+        store_prepare(s, STMT_EXEC_KEPT, SELECT "AND " KEPT "ORDER BY ended_at LIMIT ?2", err);
+    int r;
+
+    if (!st)
+        return -ERR_SYSTEM;
+    store_bind_text(st, 1, sandbox_id);
+    store_bind_u64(st, 2, limit);
+    r = each(s, st, fn, arg, err);
+    return MIN(r, 0);
+}
+
+int store_exec_journal_gone(struct store *s, const char *id, struct err *err)
+{
+    sqlite3_stmt *st =
+        store_prepare(s, STMT_EXEC_GONE, "UPDATE execs SET journal = NULL WHERE id = ?1", err);
+
+    if (!st)
+        return -ERR_SYSTEM;
+    store_bind_text(st, 1, id);
+    return store_run(s, st, "note that a journal is gone", err);
 }
 
 int store_exec_get(struct store *s, const char *sandbox_id, const char *id, store_exec_fn fn,
@@ -138,6 +169,15 @@ int store_exec_last_seq(struct store *s, const char *sandbox_id, uint64_t *ret, 
 {
     sqlite3_stmt *st = store_prepare(
         s, STMT_EXEC_SEQ, "SELECT coalesce(max(seq), 0) FROM execs WHERE sandbox_id = ?1", err);
+
+    return one_number(s, st, sandbox_id, ret, err);
+}
+
+int store_exec_kept_bytes(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err)
+{
+    sqlite3_stmt *st = store_prepare(
+        s, STMT_EXEC_KEPT_SUM,
+        "SELECT coalesce(sum(journal), 0) FROM execs WHERE sandbox_id = ?1 AND " KEPT, err);
 
     return one_number(s, st, sandbox_id, ret, err);
 }

@@ -23,6 +23,9 @@ enum store_stmt {
     STMT_EXEC_LAST,
     STMT_EXEC_SEQ,
     STMT_EXEC_COUNT,
+    STMT_EXEC_KEPT,
+    STMT_EXEC_KEPT_SUM,
+    STMT_EXEC_GONE,
     STMT_MAX,
 };
 

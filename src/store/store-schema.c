@@ -18,6 +18,10 @@ static const char *const migrations[] = {
     "  seq INTEGER NOT NULL, argv TEXT NOT NULL, options TEXT NOT NULL, state TEXT NOT NULL,"
     "  started_at INTEGER NOT NULL, ended_at INTEGER NOT NULL, end TEXT,"
     "  UNIQUE(sandbox_id, seq)) WITHOUT ROWID;",
+    /* Bytes that its journals take, NULL once they have been removed. */
+    "ALTER TABLE execs ADD COLUMN journal INTEGER DEFAULT 0;"
+    "CREATE INDEX execs_kept ON execs(sandbox_id, ended_at, journal)"
+    "  WHERE journal IS NOT NULL AND end IS NOT NULL;",
 };
 
 static int schema_version(struct store *s, int *ret, struct err *err)

@@ -55,13 +55,15 @@ struct store_exec {
     const char *state;
     uint64_t started_at, ended_at; /* 0: not yet */
     const char *end;               /* JSON object, NULL: not ended */
+    uint64_t journal;              /* bytes that its journals take; known when it has ended */
+    bool journal_gone;             /* they have been removed */
 };
 
 typedef void (*store_exec_fn)(void *arg, const struct store_exec *row);
 
 int store_exec_add(struct store *s, const struct store_exec *row, struct err *err);
 int store_exec_end(struct store *s, const char *id, const char *state, uint64_t ended_at,
-                   const char *end, struct err *err);
+                   const char *end, uint64_t journal, struct err *err);
 /* Newest first, at most `limit`. */
 int store_exec_each(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
                     void *arg, struct err *err);
@@ -70,5 +72,10 @@ int store_exec_each_open(struct store *s, const char *sandbox_id, store_exec_fn 
 /* id "last" is the newest. -ERR_NOT_FOUND when there is none; fn is called at most once. */
 int store_exec_get(struct store *s, const char *sandbox_id, const char *id, store_exec_fn fn,
                    void *arg, struct err *err);
+/* Ended ones whose journals are still there: oldest end first, at most `limit`. */
+int store_exec_each_kept(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
+                         void *arg, struct err *err);
+int store_exec_kept_bytes(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
+int store_exec_journal_gone(struct store *s, const char *id, struct err *err);
 int store_exec_last_seq(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
 int store_exec_count(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);

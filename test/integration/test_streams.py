@@ -329,3 +329,58 @@ class Ptys(TestCase):
         again.type("later\n")
         again.expect("got later")
         self.root.ok("kill", "a", x["id"], "--signal", "KILL")
+
+
+class Retention(TestCase):
+    """Output of finished execs goes by size and by age; their receipts stay."""
+
+    def configure(self, text):
+        (self.root.path / "ripcord.yaml").write_text(text, encoding="utf-8")
+
+    def print_some(self, count=400000):
+        self.root.ok("exec", "a", "--", "head", "-c", str(count), "/dev/zero")
+        return self.root.exec_info("a")["id"]
+
+    def is_gone(self, x):
+        return self.root.exec_info("a", x)["journal"] == "gone"
+
+    def folder(self, x):
+        return self.root.path / "state" / "execs" / self.root.sandbox("a")["id"] / x
+
+    def test_oldest_finished_go_when_the_sandbox_is_over_its_budget(self):
+        self.configure("journal.sandbox_budget: 1M\n")
+        self.root.ok("up", "a")
+        live = self.root.ok("exec", "a", "--detach", "--", "sh", "-c", "echo live; exec sleep 1000").text.split()[0]
+        execs = [self.print_some() for _ in range(5)]
+        wait_until(lambda: [self.is_gone(x) for x in execs] == [True, True, True, False, False], 30, "the first three to go")
+        self.assertEqual([self.folder(x).exists() for x in execs], [False, False, False, True, True])
+        self.assertEqual(self.root.ok("logs", "a", live).out, b"live\n", "a live one is never touched")
+        r = self.root.run("logs", "a", execs[0])
+        self.assertEqual(r.out, b"")
+        self.assertIn(b"bytes 0 to 400000 of stdout are gone", r.err)
+        receipt = self.root.exec_info("a", execs[0])
+        self.assertEqual((receipt["end"]["exit_code"], receipt["end"]["stdout_bytes"]), (0, 400000), receipt)
+        self.assertEqual(len(self.root.ok("logs", "a", execs[4]).out), 400000)
+
+    def test_the_newest_stays_whatever_its_size(self):
+        self.configure("journal.sandbox_budget: 100K\n")
+        self.root.ok("up", "a")
+        x = self.print_some()
+        self.root.kill_daemon()
+        self.root.ok("ls")
+        time.sleep(1.5)
+        self.assertEqual(len(self.root.ok("logs", "a", x).out), 400000)
+        self.print_some(10)
+        wait_until(lambda: self.is_gone(x), 30, "it to go when it is not the newest any more")
+
+    def test_by_age_also_what_an_earlier_daemon_kept(self):
+        self.root.ok("up", "a")
+        execs = [self.print_some(10) for _ in range(40)]
+        self.root.kill_daemon()
+        self.configure("journal.keep: 1s\n")
+        self.root.ok("ls")
+        live = self.root.ok("exec", "a", "--detach", "--", "sh", "-c", "echo live; exec sleep 1000").text.split()[0]
+        wait_until(lambda: all(self.is_gone(x) for x in execs), 60, "all to be too old")
+        self.assertEqual([p.name for p in self.folder(live).parent.iterdir()], [live])
+        self.assertEqual(len(self.root.get("/v1/sandboxes/a/execs")["execs"]), 41)
+        self.assertEqual(self.root.ok("logs", "a", live).out, b"live\n")

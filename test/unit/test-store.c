@@ -150,7 +150,7 @@ TEST(exec_rows)
     CHECK(add_exec(s, "x2", "1", 2) == 0);
     CHECK(add_exec(s, "x3", "nobody", 1) < 0); /* foreign key */
     CHECK(add_exec(s, "x4", "1", 2) < 0);      /* a sequence number once */
-    CHECK(store_exec_end(s, "x1", "ended", 7, "{\"cause\":\"exited\"}", NULL) == 0);
+    CHECK(store_exec_end(s, "x1", "ended", 7, "{\"cause\":\"exited\"}", 5, NULL) == 0);
     CHECK(store_exec_get(s, "1", "x1", on_exec, &seen, NULL) == 0);
     CHECK_STR(seen.end, "{\"cause\":\"exited\"}");
     CHECK(seen.ended_at == 7);
@@ -168,6 +168,35 @@ TEST(exec_rows)
     CHECK(store_exec_count(s, "1", &n, NULL) == 0 && n == 2);
     CHECK(store_sandbox_delete(s, "1", NULL) == 0);
     CHECK(store_exec_count(s, "1", &n, NULL) == 0 && n == 0); /* gone with their sandbox */
+    store_close(s);
+    teardown();
+}
+
+TEST(journals_are_kept_by_the_order_of_ends_until_they_are_gone)
+{
+    const struct store_sandbox a = row("1", "a");
+    struct seen seen = {0};
+    struct store *s = NULL;
+    uint64_t n = 99;
+
+    setup();
+    CHECK(store_open(path, &s, NULL) == 0);
+    CHECK(store_sandbox_put(s, &a, NULL) == 0);
+    for (unsigned i = 1; i <= 3; i++)
+        CHECK(add_exec(s, (const char *[]){"x1", "x2", "x3"}[i - 1], "1", i) == 0);
+    CHECK(store_exec_each_kept(s, "1", 10, on_exec, &seen, NULL) == 0);
+    CHECK(seen.n == 0); /* live ones are not for the taking */
+    CHECK(store_exec_end(s, "x1", "ended", 9, "{}", 100, NULL) == 0);
+    CHECK(store_exec_end(s, "x2", "ended", 8, "{}", 20, NULL) == 0);
+    CHECK(store_exec_kept_bytes(s, "1", &n, NULL) == 0 && n == 120);
+    CHECK(store_exec_each_kept(s, "1", 1, on_exec, &seen, NULL) == 0);
+    CHECK(seen.n == 1 && STREQ(seen.last_id, "x2")); /* ended first, began second */
+    CHECK(store_exec_journal_gone(s, "x2", NULL) == 0);
+    CHECK(store_exec_kept_bytes(s, "1", &n, NULL) == 0 && n == 100);
+    seen = (struct seen){0};
+    CHECK(store_exec_each_kept(s, "1", 10, on_exec, &seen, NULL) == 0);
+    CHECK(seen.n == 1 && STREQ(seen.last_id, "x1"));
+    CHECK(store_exec_count(s, "1", &n, NULL) == 0 && n == 3); /* receipts stay */
     store_close(s);
     teardown();
 }

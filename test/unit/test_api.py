@@ -78,10 +78,10 @@ class Daemon:
 
 
 def read_all(s):
-    data = b""
-    while piece := s.recv(65536):
-        data += piece
-    return data
+    pieces = []
+    while piece := s.recv(1 << 20):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def split_reply(data):
@@ -90,11 +90,13 @@ def split_reply(data):
 
 
 def dechunk(data):
-    body = b""
-    while data:
-        size, _, data = data.partition(b"\r\n")
-        body, data = body + data[:int(size, 16)], data[int(size, 16) + 2:]
-    return body
+    pieces, at = [], 0
+    while at < len(data):
+        line = data.index(b"\r\n", at)
+        size = int(data[at:line], 16)
+        pieces.append(data[line + 2:line + 2 + size])
+        at = line + 2 + size + 2
+    return b"".join(pieces)
 
 
 class Wire:
@@ -128,7 +130,7 @@ class Wire:
 
     def finish(self):
         """All frames to the end: streams by type, and the last document."""
-        out = {STDOUT: b"", STDERR: b""}
+        out = {STDOUT: bytearray(), STDERR: bytearray()}
         last = None
         while f := self.frame():
             assert last is None, "a frame behind the end"
@@ -139,7 +141,7 @@ class Wire:
             elif f[0] in (END, ERROR):
                 last = f[0], json.loads(f[1])
         self.s.close()
-        return out[STDOUT], out[STDERR], last
+        return bytes(out[STDOUT]), bytes(out[STDERR]), last
 
 
 def expect(reply, status, code=None, *words):

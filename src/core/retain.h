@@ -1,0 +1,21 @@
+/*
+ * How long output is kept: a budget for the finished execs of a sandbox, and an age. Oldest ends go
+ * first, the newest one never for its size alone. The row, which is the receipt, stays and says
+ * that the journals are gone. On the loop; the deleting is the engine's workers'.
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct exec;
+struct manager;
+struct sandbox;
+
+/* What the store remembers of an earlier daemon's execs. */
+void retain_load(struct sandbox *sb);
+/* An exec of it has ended. */
+void retain_ended(struct sandbox *sb, const struct exec *x);
+/* Bytes that its journals take. */
+uint64_t retain_bytes(const struct exec *x);
+/* A little of what is due. */
+void retain_tick(struct manager *m);
