@@ -17,6 +17,7 @@
 #include "engine/native/host-image.h"
 #include "engine/native/probe.h"
 #include "engine/native/spread.h"
+#include "engine/native/subids.h"
 #include "engine/native/trash.h"
 #include "engine/native/usage.h"
 #include "engine/spec.h"
@@ -148,6 +149,8 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
     int r;
 
     n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
+    if (!n->ranges)
+        subids_find(&n->subids, NULL);
     n->engine.caps = caps_of(cgroup_probe(&cgroups), cgroups);
     if (n->ranges && network_possible())
         n->engine.caps |= ENGINE_CAP_NET_OPEN;
@@ -156,6 +159,8 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
     r = open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
+    if (r >= 0 && n->subids.uid)
+        trash_use_subids(n->trash, n->shim, &n->subids);
     if (r >= 0)
         r = open_ids(n, err);
     if (r >= 0)
