@@ -123,7 +123,8 @@ static int place_name(struct placer *p, const char *path, char **ret, struct err
     if (strlen(p->top) != top || memcmp(p->top, clean, top) != 0) {
         err_set(err, ERR_NOT_FOUND, "'%s' is no folder, and the archive has several top entries",
                 p->rename);
-        return err_hint(err, "Make the folder first.");
+        err_hint(err, "Make the folder first.");
+        return -ERR_NOT_FOUND;
     }
     *ret = xasprintf("%s%s", p->rename, clean + top);
     return 0;
@@ -290,7 +291,7 @@ static int place_hardlink(struct placer *p, int parent, const char *path, const 
     int r;
 
     r = place_name(p, e->link, &target, err);
-    if (r == 0)
+    if (r >= 0)
         r = open_parent(p, target, &up, &base, err);
     if (r < 0)
         return r;

@@ -1122,11 +1122,10 @@ TEST(streamed_body_stalls_and_peers_go)
 
 TEST(streamed_body_and_the_next_request)
 {
-    static const char text[] =
-        REQ("PUT /body/count") "Content-Length: 3\r\n\r\nabc" REQ(
-            "PUT /body/count") "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n" REQ("GET "
-                                                                                            "/hell"
-                                                                                            "o") "\r\n";
+    static const char text[] = "PUT /body/count HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+                               "PUT /body/count HTTP/1.1\r\nHost: x\r\n"
+                               "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"
+                               "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
     SERVER(NULL);
 
