@@ -285,7 +285,7 @@ int spec_env_read(const json_t *obj, char ***ret, struct err *err)
 
 static int apply_env(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
-    char **v;
+    char **v = NULL;
     int r = spec_env_read(obj, &v, err);
 
     if (r < 0)
@@ -297,7 +297,7 @@ static int apply_env(struct sandbox_spec *spec, const json_t *obj, struct err *e
 
 static int apply_labels(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
-    char **v;
+    char **v = NULL;
     int r = read_pairs(obj, "labels", SPEC_LABELS_MAX, label_entry, &v, err);
 
     if (r < 0)

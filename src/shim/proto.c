@@ -179,8 +179,8 @@ int shim_read_err(const void *packet, size_t len, struct err *err)
 {
     const char *msg = NULL, *hint = NULL;
     uint64_t code = ERR_NONE, errnum = 0;
-    struct shim_reader r;
-    struct shim_value v;
+    struct shim_reader r = {0};
+    struct shim_value v = {0};
     int n;
 
     n = shim_read(&r, packet, len, err);
