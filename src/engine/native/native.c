@@ -146,12 +146,13 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
 {
     _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", config->libexec_dir);
     const char *cgroups = "none";
+    uint32_t unenforced = cgroup_probe(&cgroups);
     int r;
 
     n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
     if (!n->ranges)
         subids_find(&n->subids, NULL);
-    n->engine.caps = caps_of(cgroup_probe(&cgroups), cgroups);
+    n->engine.caps = caps_of(unenforced, cgroups);
     if (n->ranges && network_possible())
         n->engine.caps |= ENGINE_CAP_NET_OPEN;
     if (n->ranges && disk_possible(NULL))
