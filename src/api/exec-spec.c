@@ -60,7 +60,7 @@ static int read_argv(const json_t *array, char ***ret, struct err *err)
     if (bytes > EXEC_ARGV_BYTES_MAX)
         return err_set(err, ERR_INVALID, "field 'argv' has %zu bytes, at most %d are allowed",
                        bytes, EXEC_ARGV_BYTES_MAX);
-    if (!v || !v[0][0])
+    if (!v || !v[0] || !*v[0])
         return err_set(err, ERR_INVALID, "field 'argv[0]' must not be empty");
     *ret = TAKE_PTR(v);
     return 0;

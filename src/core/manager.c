@@ -255,7 +255,7 @@ bool manager_next(struct manager *m, size_t *iter, struct sandbox **ret)
     return false;
 }
 
-static int not_found(struct manager *m, const char *name, struct err *err)
+static void tell_not_found(struct manager *m, const char *name, struct err *err)
 {
     const char **names = xcalloc(m->sandboxes.used + 1, sizeof(*names));
     const char *near;
@@ -272,7 +272,6 @@ static int not_found(struct manager *m, const char *name, struct err *err)
     else
         err_hint(err, "'ripcord ls' shows those that exist, 'ripcord up %s' makes it.", name);
     free(names);
-    return -ERR_NOT_FOUND;
 }
 
 static int lookup(struct manager *m, const char *name, struct sandbox **ret, struct err *err)
@@ -284,8 +283,10 @@ static int lookup(struct manager *m, const char *name, struct sandbox **ret, str
         return r;
     sb = map_get(&m->sandboxes, name);
     /* One that is about to be made counts: the caller's wish is queued behind that. */
-    if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops))
-        return not_found(m, name, err);
+    if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops)) {
+        tell_not_found(m, name, err);
+        return -ERR_NOT_FOUND;
+    }
     *ret = sb;
     return 0;
 }
