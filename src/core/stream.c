@@ -284,10 +284,13 @@ size_t stream_available(const struct stream *s)
 
 uint64_t stream_first(struct stream *s, enum journal_stream which)
 {
+    struct side *side = &s->sides[which];
     uint64_t start = 0, end = 0;
+    int r = side_open(s, side, which, NULL);
 
-    if (side_open(s, &s->sides[which], which, NULL) <= 0 ||
-        journal_reader_extent(&s->sides[which].reader, &start, &end, NULL) < 0)
+    if (r == 0 && s->end) /* ended and no folder: nothing is kept any more */
+        return side->total;
+    if (r <= 0 || journal_reader_extent(&side->reader, &start, &end, NULL) < 0)
         return 0;
     return start;
 }

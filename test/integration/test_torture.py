@@ -14,7 +14,7 @@ from ripcord_test import Config, TestCase, alone, full_run_only
 NAMES = [f"t{i}" for i in range(6)]
 WITH_NETWORK = NAMES[:2]  # with an interface and rules of their own, where that is possible
 WORKERS = 4
-ROUND_SECONDS = 0.7
+ROUND_SECONDS = 0.5
 # The command writes the code it is about to end with to a file, by which its record is judged.
 SCRIPT = 'sleep 0.0{wait}; echo {code} > /home/agent/{tag}.tmp; mv /home/agent/{tag}.tmp /home/agent/{tag}; exit {code}'
 
