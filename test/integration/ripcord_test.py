@@ -262,12 +262,7 @@ class Root:
         return sorted(found)
 
     def owns(self, proc):
-        try:
-            texts = [(proc / name).read_bytes() for name in ("cmdline", "environ", "cgroup")]
-            texts += [os.fsencode(os.readlink(fd)) for fd in (proc / "fd").iterdir()]
-        except OSError:
-            return False  # ended meanwhile
-        return any(mark in text for mark in self.marks() for text in texts)
+        return any(mark in text for text in traces(proc) for mark in self.marks())
 
     def mounts(self):
         marks = self.marks()
@@ -462,6 +457,24 @@ def alive(pid):
     except OSError:
         return False
     return any(task_runs(task) for task in tasks)
+
+
+def traces(proc):
+    """What tells whose a process is; what cannot be read any more is left out."""
+    for name in ("cmdline", "environ", "cgroup"):
+        try:
+            yield (proc / name).read_bytes()
+        except OSError:
+            pass
+    try:
+        numbers = os.listdir(proc / "fd")
+    except OSError:
+        return
+    for number in numbers:
+        try:
+            yield os.fsencode(os.readlink(proc / "fd" / number))
+        except OSError:
+            pass
 
 
 def task_runs(task):
