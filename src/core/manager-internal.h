@@ -19,7 +19,7 @@ struct manager {
     struct loop *loop;
     struct map sandboxes; /* by name */
     struct recovery *recovery;
-    bool retaining; /* a job of retain.c is under way */
+    bool retaining;       /* a job of retain.c is under way */
     struct exec *unsaved; /* ended ones whose end is not on disk yet */
     unsigned n_unsaved;
     struct floor_watch floor;
