@@ -251,7 +251,7 @@ class TestFloor(TestCase):
     def assert_full(self, *argv, code=6):
         result = self.assert_exit(self.root.run(*argv), code)
         text = result.err.decode()
-        for word in ("nearly full", "3 MiB", "6.4 MiB", "disk.floor"):
+        for word in ("nearly full", "MiB are free", "6.4 MiB", "disk.floor"):
             self.assertIn(word, text)
 
     def test_new_work_is_refused_and_the_rest_works(self):
