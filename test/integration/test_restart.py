@@ -34,16 +34,19 @@ class IdleStop(TestCase):
 
 
 class Reboot(TestCase):
-    def power_off(self):
-        """All processes of this root at once, then what a reboot empties."""
-        daemon = self.root.daemon_pid()
-        os.kill(daemon, signal.SIGKILL)
-        for pid in self.root.processes():
+    def kill_all(self):
+        """Again and again: a client that follows an exec starts a daemon when the first has gone."""
+        living = [pid for pid in self.root.processes() if alive(pid)]
+        for pid in living:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        wait_until(lambda: not [p for p in self.root.processes() if alive(p)], 30, "all processes to be gone")
+        return not living
+
+    def power_off(self):
+        """All processes of this root, then what a reboot empties."""
+        wait_until(self.kill_all, 30, "all processes to be gone")
         shutil.rmtree(self.root.path / "run")
         for folder in reversed(self.root.cgroups()):
             for path, _, _ in os.walk(folder, topdown=False):
