@@ -3,12 +3,23 @@
 
 DEMO_ROOT=
 
+# The daemon of the demo's root: no other has that folder among its arguments.
+demo_daemon() {
+    local file
+    for file in /proc/[0-9]*/cmdline; do
+        if grep -qzxF -- "$DEMO_ROOT" "$file" 2>/dev/null; then
+            file=${file%/cmdline}
+            printf '%s\n' "${file#/proc/}"
+        fi
+    done
+}
+
 demo_end() {
     local pid
-    pid=$(RIPCORD_ROOT=$DEMO_ROOT "$DEMO_RIPCORD" version --json 2>/dev/null |
-        sed -n 's/.*"pid": *\([0-9]*\).*/\1/p') || true
     "$DEMO_RIPCORD" rm -f demo >/dev/null 2>&1 || true
-    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
+    pid=$(demo_daemon)
+    [ -z "$pid" ] || kill "$pid"
+    while [ -n "$pid" ] && [ -e "/proc/$pid/exe" ]; do sleep 0.05; done
     rm -rf "$DEMO_ROOT"
 }
 
