@@ -115,7 +115,7 @@ struct plan {
     struct plan_mount *mounts;
     size_t n_mounts;
 
-    uint32_t id_base; /* first host id of the range; 0: rootless, own uid is 1000 inside */
+    uint32_t id_base;          /* first host id of the range; 0: rootless, own uid is 1000 inside */
     uint32_t sub_uid, sub_gid; /* rootless, with others' ids from here (os/submap.h); 0: without */
 
     uint64_t memory;    /* bytes; 0: no limit, also below */

@@ -5,8 +5,8 @@
 LOGS=build/logs
 PASSED=0 FAILED=0 SKIPPED=0
 # Undefined behaviour ends the program: a line in the log of a shim that is then removed would go unseen.
-MESON_ASAN=(-Db_sanitize=address,undefined -Dc_args=-fno-sanitize-recover=undefined)
-MESON_TSAN=(-Db_sanitize=thread)
+MESON_ASAN=('-Db_sanitize=address,undefined' '-Dc_args=-fno-sanitize-recover=undefined')
+MESON_TSAN=('-Db_sanitize=thread')
 
 # part NAME COMMAND...: runs, counts, and goes on whatever happens
 part() {
