@@ -291,8 +291,6 @@ static void check_forwarding(const struct patient *p)
 
     if (!p->ranges)
         return;
-    if (!p->ranges)
-        return;
     if (access("/proc/sys/net/ipv4/ip_forward", W_OK) < 0 && !on)
         say(p, "ip_forward", DOCTOR_WARN,
             "Run 'sysctl -w net.ipv4.ip_forward=1' to use network 'open'.",
