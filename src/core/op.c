@@ -132,13 +132,14 @@ void op_drop_all(struct sandbox *sb)
 static void finish(struct op *op, const struct err *err)
 {
     struct sandbox *sb = op->sb;
+    bool pending = sb->kicked; /* a second kick would find the object freed by the first */
 
     sb->ops = op->next;
     sb->kicked = true; /* holds the object while waiters are told */
     for (struct op_waiter *w = op->waiters; w; w = w->next)
         w->done(w->arg, err, sb->state == SANDBOX_ABSENT ? NULL : sb, op->action);
     op_free(op);
-    sb->kicked = false;
+    sb->kicked = pending;
     op_kick(sb);
 }
 

@@ -287,6 +287,55 @@ TEST(requests_that_are_wrong_are_refused_at_once)
     bed_end(&b);
 }
 
+struct late_remove {
+    struct bed *b;
+    int pipe[2];
+    int r;
+};
+
+static void remove_again(void *arg, int events)
+{
+    struct late_remove *late = arg;
+    char c;
+
+    (void)events;
+    if (read(late->pipe[0], &c, 1) == 1)
+        late->r = manager_remove(late->b->m, "a", true, on_done, late->b, NULL);
+}
+
+/* The pipe became ready before the worker's answer: the second removal is queued in the turn in
+ * which the first one ends, so its kick is still due then. */
+TEST(an_operation_queued_as_another_ends_is_run_once)
+{
+    const struct fake_fault slow = {.delay = 50 * USEC_PER_MSEC, .times = 1};
+    struct bed b;
+    struct late_remove late = {.b = &b, .r = -1};
+    struct loop_watch *w;
+
+    bed_new(&b);
+    if (pipe2(late.pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        abort();
+    w = loop_watch_new(b.loop, late.pipe[0], remove_again, &late);
+    loop_watch_set(w, LOOP_READ);
+    CHECK(ensure(&b, "a", "{}"));
+    fake_set_fault(b.engine, FAKE_REMOVE, &slow);
+    CHECK(manager_remove(b.m, "a", false, on_done, &b, NULL) == 0);
+    spin(&b, 20 * USEC_PER_MSEC);
+    if (write(late.pipe[1], "x", 1) != 1)
+        abort();
+    usleep(150000);
+    wait_answers(&b, 3);
+    CHECK(late.r == 0);
+    CHECK(b.answers == 3);
+    CHECK(b.code == ERR_NOT_FOUND);
+    spin(&b, 20 * USEC_PER_MSEC);
+    CHECK(fake_count() == 0);
+    loop_watch_free(w);
+    bed_end(&b);
+    close(late.pipe[0]);
+    close(late.pipe[1]);
+}
+
 TEST(pause_and_resume)
 {
     struct bed b;
