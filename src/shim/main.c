@@ -121,7 +121,7 @@ static void tell_failed(struct shim *s, const struct err *err)
     struct shim_writer w;
 
     if (s->run_dirfd >= 0)
-        unlinkat(s->run_dirfd, "shim.sock", 0);
+        unlinkat(s->run_dirfd, SHIM_SOCKET, 0);
     shim_begin(&w, SHIM_FAILED, 0);
     shim_put_err(&w, err);
     if (shim_finish(&w, NULL) >= 0)

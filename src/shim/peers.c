@@ -14,8 +14,6 @@
 #include "base/xalloc.h"
 #include "shim/shim.h"
 
-#define SHIM_SOCKET "shim.sock"
-
 /* ---- sending ---- */
 
 static void pop(struct peer *p)

@@ -54,8 +54,9 @@
 
 enum { SHIM_VERSION_MAJOR = 1, SHIM_VERSION_MINOR = 0 };
 
-/* Descriptor numbers at start-up of the shim. */
+/* Descriptor numbers at start-up of the supervisor, and the name of its socket. */
 enum { SHIM_FD_CONTROL = 3, SHIM_FD_PLAN = 4 };
+#define SHIM_SOCKET "shim.sock"
 
 enum { SHIM_MSG_MAX = 192 << 10, SHIM_PLAN_MAX = 4 << 20 };
 

@@ -48,7 +48,7 @@ static void finish(struct shim *s)
 
     jobs_end(s);
     source_close(s, &s->listener);
-    unlinkat(s->run_dirfd, "shim.sock", 0);
+    unlinkat(s->run_dirfd, SHIM_SOCKET, 0);
     cgroup_group_done(&s->init_group);
     for (struct exec *x = s->execs; x; x = x->next)
         cgroup_group_done(&x->group);

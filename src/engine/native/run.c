@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "engine/handshake.h"
 #include "engine/native/native.h"
+#include "shim/proto.h"
 #include "engine/native/trash.h"
 #include "os/cgroup.h"
 #include "os/pidfd.h"
@@ -60,7 +61,7 @@ static int dial(struct native_engine *n, const char *id, int *ret, struct err *e
     _cleanup_err_ struct err why = ERR_INIT;
 
     if (dir_open(n->runs, id, &dir, &why) >= 0 &&
-        unix_connect(dir, "shim.sock", SOCK_SEQPACKET | SOCK_NONBLOCK, ret, &why) >= 0)
+        unix_connect(dir, SHIM_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, ret, &why) >= 0)
         return 0;
     if (why.errnum == ENOENT || why.errnum == ECONNREFUSED)
         return err_set(err, ERR_NOT_FOUND, "no supervisor of sandbox '%s' lives", id);
