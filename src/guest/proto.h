@@ -13,8 +13,9 @@
  *   guest dial PORT      a TCP connection to 127.0.0.1 (or ::1) inside
  *   guest copy-in PATH   unpacks a tar stream, as base/tree.h
  *   guest copy-out PATH  sends one
- *   guest reap [PID]...  kills all processes of its user but pid 1, itself and the trees of the
- *                        guests given: for an exec whose guest was killed or stopped from inside
+ *   guest reap [PID]...  kills what has lost its guest: every process below pid 1, and the trees of
+ *                        the guests given (dead or stopped from inside). Execs that live, jobs, and
+ *                        those being started are not touched: their parent is the engine
  *   guest init           pid 1 of the container; speaks nothing
  *
  *  relay -> guest
@@ -54,10 +55,15 @@
  * SIGNAL and KILL are never stuck behind them; a relay that sends more is cut off. The other modes
  * have no ACK: there the stream's own back-pressure is enough.
  *
- * The end of the guest's stdin without STDIN_EOF, or an error on its stdout, means that relay or
- * engine are gone: the command and all its descendants are killed. A stream that ends without
- * EXIT, FAILED or DONE means that the guest was killed: nothing is known of the command's end, and
- * its processes may live on (`guest reap`).
+ * The program lies in the container as /.ripcord/guest, root's, mode 0111: what its user cannot
+ * read is not dumpable from birth, so that nobody of the same uid can look into it or take its
+ * descriptors. After EXIT the guest may live on with its stdio closed, as the parent of daemonised
+ * children and the reader of their pipes: the relay waits for no end of the stream then.
+ *
+ * The relay never half-closes the stream. Its end at the guest's stdin, or an error at its stdout,
+ * means that relay or engine are gone: the command and all its descendants are killed. A stream
+ * that ends without EXIT, FAILED or DONE means that the guest was killed: nothing is known of the
+ * command's end, and its processes may live on (`guest reap`).
  *
  * Pure code, no I/O: shared by guest and relay.
  */

@@ -46,22 +46,41 @@ static bool read_text(int dirfd, const char *file, char *buf, size_t size)
     return true;
 }
 
+static bool take_number(const char *text, uint64_t *ret)
+{
+    char *end;
+    uint64_t v = strtoull(text, &end, 10);
+
+    if (end == text)
+        return false;
+    *ret = v;
+    return true;
+}
+
+bool cgroup_find(int dirfd, const char *file, const char *key, uint64_t *ret)
+{
+    size_t len = key ? strlen(key) : 0;
+    char text[8192], *p = text, *line;
+
+    if (!read_text(dirfd, file, text, sizeof(text)))
+        return false;
+    if (!key)
+        return take_number(text, ret);
+    while ((line = strsep(&p, "\n")))
+        if (strncmp(line, key, len) == 0 && line[len] == ' ')
+            return take_number(line + len + 1, ret);
+    return false;
+}
+
 uint64_t cgroup_read_u64(int dirfd, const char *file)
 {
-    char text[64];
-
-    return read_text(dirfd, file, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
+    return cgroup_read_key(dirfd, file, NULL);
 }
 
 uint64_t cgroup_read_key(int dirfd, const char *file, const char *key)
 {
-    size_t len = strlen(key);
-    char text[8192], *p = text, *line;
+    uint64_t v = 0;
 
-    if (!read_text(dirfd, file, text, sizeof(text)))
-        return 0;
-    while ((line = strsep(&p, "\n")))
-        if (strncmp(line, key, len) == 0 && line[len] == ' ')
-            return strtoull(line + len + 1, NULL, 10);
-    return 0;
+    cgroup_find(dirfd, file, key, &v);
+    return v;
 }

@@ -25,6 +25,7 @@
 #include "base/fd.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "os/command.h"
 #include "os/ns.h"
 #include "os/pty.h"
 #include "os/rlimit.h"
@@ -69,17 +70,6 @@ _noreturn_ static void fail(int status, const struct err *err)
 }
 
 /* ---- in the helper ---- */
-
-/* What the shim ignores or blocks for itself must not be inherited by the command. */
-static void reset_signals(void)
-{
-    sigset_t none;
-
-    for (int sig = 1; sig <= 64; sig++)
-        signal(sig, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
 
 static int pin_cpus(const struct plan *plan, struct err *err)
 {
@@ -234,52 +224,6 @@ static int arrange_stdio(struct entry *e, struct err *err)
     return 0;
 }
 
-/* A script without "#!" is the shell's, as execvp(3) has it. */
-static void run_by_shell(const char *path, char **argv, char **env)
-{
-    size_t n = strv_len(argv);
-    char **args = xcalloc(n + 2, sizeof(char *));
-
-    args[0] = (char *)"sh";
-    args[1] = (char *)path;
-    memcpy(args + 2, argv + 1, n * sizeof(char *)); /* with the NULL */
-    execve("/bin/sh", args, env);
-    free(args);
-}
-
-/* Returns only on failure, with what stands in the way: 0 is "not there". */
-static int try_run(const char *path, char **argv, char **env)
-{
-    execve(path, argv, env);
-    if (errno == ENOEXEC)
-        run_by_shell(path, argv, env);
-    return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
-}
-
-static int search_and_run(char **argv, char **env)
-{
-    const char *dir = strv_env_get(env, "PATH");
-    int first = 0;
-
-    if (strchr(argv[0], '/'))
-        return try_run(argv[0], argv, env);
-    while (dir && *dir) {
-        size_t n = strcspn(dir, ":");
-        char path[PATH_MAX];
-        int r;
-
-        if (n &&
-            (size_t)snprintf(path, sizeof(path), "%.*s/%s", (int)n, dir, argv[0]) < sizeof(path)) {
-            r = try_run(path, argv, env);
-            if (r && r != EACCES)
-                return r;
-            first = first ? first : r;
-        }
-        dir += n + (dir[n] == ':');
-    }
-    return first;
-}
-
 _noreturn_ static void run_child(struct entry *e)
 {
     struct err err = ERR_INIT;
@@ -290,7 +234,7 @@ _noreturn_ static void run_child(struct entry *e)
         r = install_filter(&e->shim->plan, &err);
     if (r < 0)
         fail(e->status, &err);
-    r = search_and_run(e->spec->argv, e->env);
+    r = command_exec(e->spec->argv, e->env);
     if (r == 0)
         err_set(&err, ERR_NOT_FOUND, "command '%s' not found", e->spec->argv[0]);
     else
@@ -348,7 +292,7 @@ _noreturn_ void exec_helper(const struct shim *s, const struct exec_spec *spec,
     int pidfd = -1;
     pid_t pid;
 
-    reset_signals();
+    command_reset_signals();
     umask(022);
     if (prepare(&e, fds, &err) < 0)
         fail(e.status, &err);

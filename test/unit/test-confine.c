@@ -1,4 +1,4 @@
-#include "shim/confine.h"
+#include "os/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
