@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
-from bench_docker import IMAGE, DockerEngine, make_rootfs  # noqa: E402
+import engines  # noqa: E402
 from bench_lib import Contender, Goals, interleave, print_times, progress, summary, write_json  # noqa: E402
 from ripcord_test import Config, Root  # noqa: E402
 
@@ -39,9 +39,17 @@ def options():
     return opts
 
 
+def busybox_rootfs(place):
+    """The smallest root file system that runc can start something in."""
+    for folder in ("bin", "proc", "sys", "dev", "tmp", "etc"):
+        (place / folder).mkdir(parents=True)
+    shutil.copy2(os.path.realpath(shutil.which("busybox")), place / "bin" / "busybox")
+    (place / "bin" / "true").symlink_to("busybox")
+
+
 def runc_bundle(place):
     """The bundle of `runc spec` with `true` as its command and no terminal."""
-    make_rootfs(place / "rootfs")
+    busybox_rootfs(place / "rootfs")
     subprocess.run(["runc", "spec", "--bundle", place], check=True)
     spec = json.loads((place / "config.json").read_text())
     spec["process"].update(terminal=False, args=["/bin/true"])
@@ -79,18 +87,16 @@ class Bench:
             bundle = self.place / "runc"
             bundle.mkdir()
             self.add("runc run", runc_bundle(bundle), every=4)
-        if shutil.which("dockerd") and not self.opts.no_docker:
+        if not engines.Docker.missing() and not self.opts.no_docker:
             self.prepare_docker()
 
     def prepare_docker(self):
-        place = self.place / "docker"
-        place.mkdir()
-        self.docker = DockerEngine(place)
-        self.docker.start(make_rootfs(place / "rootfs"))
-        self.docker.run_box("box")
-        self.figures["dockerd + containerd RSS, MiB"] = self.docker.memory()
+        self.docker = engines.Docker().start()
         cli = self.docker.cli
-        self.add("docker run --rm", [*cli, "run", "--rm", "--network", "none", IMAGE, "/bin/true"], every=10)
+        subprocess.run([*cli, "run", "-d", "--network", "none", "--name", "box", engines.IMAGE, "/bin/sleep", "100000"],
+                       check=True, stdout=subprocess.DEVNULL)
+        self.figures["dockerd + containerd RSS, MiB"] = self.docker.memory()
+        self.add("docker run --rm", [*cli, "run", "--rm", "--network", "none", engines.IMAGE, "/bin/true"], every=10)
         self.add("docker exec", [*cli, "exec", "box", "/bin/true"], every=10)
 
     # ---- what is measured ----

@@ -24,6 +24,8 @@ class Config:
     quick = False
     soak = False
     sanitized = False
+    engine = "native"
+    backend = None  # the engines.Engine that sandboxes live on, when it is not native
 
 
 TIMEOUT = 60
@@ -33,6 +35,14 @@ SANITIZER = re.compile(rb"ERROR: (Address|Leak|Thread)Sanitizer|WARNING: ThreadS
 def full_run_only(test):
     """Left out of `./dev test --quick`."""
     return unittest.skipIf(Config.quick, "not in a quick run")(test)
+
+
+def only_on(*engines):
+    """Tests of one engine's own behaviour; a run on another engine does not have them at all."""
+    def mark(test):
+        test.only_on = engines
+        return test
+    return mark
 
 
 def alone(test):
@@ -119,6 +129,13 @@ class Root:
         self.made = path is None
         self.path = Path(path or tempfile.mkdtemp(prefix="ripcord-test-"))
         self.root_id = None
+        if Config.backend and self.path.is_dir():
+            self.configure()
+
+    def configure(self, text=""):
+        """Writes ripcord.yaml: what the engine of this run needs, and the test's own lines."""
+        lines = f"engine: {Config.engine}\ndocker.host: {Config.backend.host}\n" if Config.backend else ""
+        (self.path / "ripcord.yaml").write_text(lines + text, encoding="utf-8")
 
     # ---- the command line ----
 

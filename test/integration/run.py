@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs the integration tests: a line for each, two at a time.
 
-    test/integration/run.py [-k WORD] [--bin BUILD] [--quick | --soak] [--jobs N] [--list]
+    test/integration/run.py [-k WORD] [--bin BUILD] [--engine native|docker|podman] [--quick | --soak] [--jobs N] [--list]
 
 Ends with `N passed, N failed, N skipped`; status 1 when one failed, 77 when nothing can run here.
 """
 import argparse
 import os
+import signal
 import sys
 import threading
 import time
@@ -17,7 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import ripcord_test  # noqa: E402  (found through the line above)
+import engines  # noqa: E402  (found through the line above)
+import ripcord_test  # noqa: E402
 
 PRINT = threading.Lock()
 
@@ -26,6 +28,7 @@ def options():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("-k", metavar="WORD", action="append", default=[], help="only tests whose name holds WORD")
     p.add_argument("--bin", default=HERE.parents[1] / "build", type=Path, help="folder of the programs")
+    p.add_argument("--engine", default="native", choices=["native", *engines.KINDS])
     p.add_argument("--quick", action="store_true")
     p.add_argument("--soak", action="store_true")
     p.add_argument("--jobs", type=int, default=2)
@@ -45,8 +48,18 @@ def short_name(test):
     return test.id().replace("test_", "", 1) if test.id().startswith("test_") else test.id()
 
 
+def mark_of(test, name):
+    """What a decorator has put on the method, else on its class."""
+    method = getattr(test, test._testMethodName, None)
+    return getattr(method, name, None) or getattr(test, name, None)
+
+
 def is_alone(test):
-    return getattr(test, "alone", False) or getattr(getattr(test, test._testMethodName), "alone", False)
+    return bool(mark_of(test, "alone"))
+
+
+def is_for(test, engine):
+    return engine in (mark_of(test, "only_on") or (engine,))
 
 
 class Counter:
@@ -76,25 +89,48 @@ class Counter:
             sys.stdout.flush()
 
 
+def run_all(tests, jobs):
+    counter = Counter()
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(counter.run, [t for t in tests if not is_alone(t)]))
+    for test in tests:
+        if is_alone(test):
+            counter.run(test)
+    return counter
+
+
+def prepare_engine(config, name):
+    """Starts the engine of this run; the reason when it cannot run here."""
+    config.engine = "native" if name == "native" else "docker"
+    try:
+        config.backend = None if name == "native" else engines.shared(name)
+    except unittest.SkipTest as e:
+        return str(e)
+    return None
+
+
 def main():
     opts = options()
     config = ripcord_test.Config
     config.bin, config.quick, config.soak = opts.bin.resolve(), opts.quick, opts.soak
     config.sanitized = (config.bin / "ripcord").exists() and b"__asan_init" in (config.bin / "ripcord").read_bytes()
     tests = [t for t in flatten(unittest.defaultTestLoader.discover(str(HERE), "test_*.py"))
-             if all(word in t.id() for word in opts.k)]
+             if all(word in t.id() for word in opts.k) and is_for(t, opts.engine)]
     if opts.list:
         print("\n".join(short_name(t) for t in tests))
         return 0
     if not os.access(config.bin / "ripcord", os.X_OK):
         print(f"there is no program '{config.bin}/ripcord': run ./dev build first")
         return 1
-    counter = Counter()
-    with ThreadPoolExecutor(opts.jobs) as pool:
-        list(pool.map(counter.run, [t for t in tests if not is_alone(t)]))
-    for test in tests:
-        if is_alone(test):
-            counter.run(test)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, so that the engine is stopped
+    try:
+        reason = prepare_engine(config, opts.engine)
+        if reason:
+            print(f"skip {opts.engine}: {reason}\n0 passed, 0 failed, 1 skipped")
+            return 77
+        counter = run_all(tests, opts.jobs)
+    finally:
+        engines.stop_shared()
     print(f"{counter.passed} passed, {counter.failed} failed, {counter.skipped} skipped")
     return 1 if counter.failed else 0
 

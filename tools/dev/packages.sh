@@ -6,6 +6,8 @@
 declare -A PACKAGES=(
     [build]="gcc libc6-dev meson ninja-build pkg-config libuv1-dev libjansson-dev libsqlite3-dev libssl-dev libyaml-dev"
     [test]="python3 procps uidmap"
+    [engines]="docker.io podman runc netavark iptables iproute2 e2fsprogs"
+    [image]="mmdebstrap debian-archive-keyring"
     [lint]="clang-format clang-tidy cppcheck shellcheck python3"
     [fuzz]="clang libclang-rt-dev"
     [bench]="python3 bubblewrap runc docker.io busybox-static iproute2"
@@ -13,6 +15,8 @@ declare -A PACKAGES=(
 declare -A PURPOSE=(
     [build]="to compile ripcord"
     [test]="to run the tests"
+    [engines]="to test on Docker and Podman"
+    [image]="to build the image"
     [lint]="to check the sources"
     [fuzz]="to fuzz the parsers"
     [bench]="to measure beside us"
