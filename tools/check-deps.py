@@ -20,17 +20,18 @@ LAYERS = {
     "wire": ["base"],
     "journal": ["base"],
     "store": ["base"],
-    "shim": ["base", "os", "journal"],
-    "guest": ["base", "os"],
-    "relay": ["base", "wire", "journal", "docker", "guest/proto.h"],
+    "supervise": ["base", "journal", "shim/proto.h"],
+    "shim": ["base", "os", "journal", "supervise"],
     "docker": ["base", "wire"],
+    "guest": ["base", "os"],
+    "relay": ["base", "journal", "supervise", "docker", "guest/proto.h", "shim/proto.h"],
     "client": ["base", "wire"],
     "net": ["base", "wire"],
     "cli": ["base", "client"],
     "image": ["base", "net"],
     "registry": ["base", "net"],
     "engine": ["base", "os", "wire", "net", "image", "journal", "docker",
-               "shim/proto.h", "shim/plan.h", "relay/proto.h"],
+               "shim/proto.h", "shim/plan.h", "relay/plan.h"],
     "core": ["base", "store", "image", "journal", "engine/engine.h", "net/loop.h"],
     "api": ["base", "net", "core", "wire/frame.h"],
     "daemon": ["base", "os", "wire", "journal", "store", "net", "image", "engine", "core", "api"],
@@ -38,7 +39,7 @@ LAYERS = {
 }
 
 # Folders that link libc alone: jansson must not creep in through base/json.h.
-WITHOUT_JSON = {"os", "wire", "journal", "shim", "guest"}
+WITHOUT_JSON = {"os", "wire", "journal", "supervise", "shim", "guest"}
 
 # Foreign libraries and the only folders that may see them.
 LIBRARIES = {

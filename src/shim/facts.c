@@ -9,13 +9,16 @@
 #include "shim/shim.h"
 #include "shim/truth.h"
 
-uint64_t facts_refresh_at(const struct shim *s)
+uint64_t facts_refresh_at(const struct supervisor *sup)
 {
-    return s->meminfo_fd >= 0 && execs_live(s) ? s->refresh_at : DEADLINE_NEVER;
+    const struct shim *s = container_of(sup, const struct shim, sup);
+
+    return s->meminfo_fd >= 0 && execs_live(sup) ? s->refresh_at : DEADLINE_NEVER;
 }
 
-void facts_refresh(struct shim *s, uint64_t now)
+void facts_refresh(struct supervisor *sup, uint64_t now)
 {
+    struct shim *s = shim_of(sup);
     _cleanup_buf_ struct buf text = BUF_INIT(TRUTH_FILE_MAX);
     struct cgroup_usage u;
 

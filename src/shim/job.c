@@ -155,14 +155,6 @@ static int enter(const struct shim *s, const struct job_spec *spec, struct err *
     return r < 0 ? r : caps_set(CAPS_NONE, err);
 }
 
-static void put_stat(struct shim_writer *w, const char *name, uint64_t value)
-{
-    char text[64];
-
-    snprintf(text, sizeof(text), "%s=%llu", name, (unsigned long long)value);
-    shim_put_str(w, SHIM_TAG_STAT, text);
-}
-
 /* The helper holds copies of all that the shim holds: journals, peers, the plan. It keeps two. */
 static int keep_descriptors(int *sock, int *arg, struct err *err)
 {
@@ -197,9 +189,9 @@ _noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec 
     shim_begin(&w, SHIM_RESULT, 0);
     if (r < 0)
         shim_put_err(&w, &err);
-    put_stat(&w, "entries", stats.entries);
-    put_stat(&w, "bytes", stats.bytes);
-    put_stat(&w, "skipped", stats.skipped);
+    shim_put_stat(&w, "entries", stats.entries);
+    shim_put_stat(&w, "bytes", stats.bytes);
+    shim_put_stat(&w, "skipped", stats.skipped);
     if (shim_finish(&w, NULL) >= 0)
         fd_send(sock, buf_data(&w.buf), w.buf.len, &fd, r >= 0 && fd >= 0, 0);
     _exit(0);
@@ -214,7 +206,7 @@ static void job_free(struct job *j)
     while (*at != j)
         at = &(*at)->next;
     *at = j->next;
-    source_close(j->shim, &j->src);
+    source_close(&j->shim->sup, &j->src);
     if (j->pidfd >= 0) {
         pidfd_signal(j->pidfd, SIGKILL); /* it has nothing left to say */
         pidfd_reap(j->pidfd, true, NULL, NULL);
@@ -237,7 +229,7 @@ static void pass_stats(struct shim_writer *w, const void *packet, size_t len)
             size_t n = strlen(known[i]);
 
             if (strncmp(v.data, known[i], n) == 0 && v.data[n] == '=')
-                put_stat(w, known[i], strtoull(v.data + n + 1, NULL, 10));
+                shim_put_stat(w, known[i], strtoull(v.data + n + 1, NULL, 10));
         }
 }
 
@@ -271,7 +263,7 @@ static void job_on_message(struct source *src, uint32_t events _unused_)
 
 static int job_start(struct peer *p, uint64_t seq, struct job_spec *spec, struct err *err)
 {
-    struct shim *s = p->shim;
+    struct shim *s = shim_of(p->sup);
     struct job *j;
     size_t live = 0;
     int pair[2], r;
@@ -282,7 +274,7 @@ static int job_start(struct peer *p, uint64_t seq, struct job_spec *spec, struct
     if (live >= JOBS_MAX)
         return err_set(err, ERR_LIMIT, "%d copies and dials are under way in this sandbox already",
                        JOBS_MAX);
-    if (s->state != SHIM_RUNNING)
+    if (s->sup.state != SHIM_RUNNING)
         return err_set(err, ERR_CONFLICT, "the sandbox is not running");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
@@ -295,13 +287,13 @@ static int job_start(struct peer *p, uint64_t seq, struct job_spec *spec, struct
         job_main(s, pair[1], spec);
     fd_close(pair[1]);
     r = pid < 0 ? err_sys(err, -pid, "start a helper")
-                : source_add(s, &j->src, pair[0], EPOLLIN, job_on_message, err);
+                : source_add(&s->sup, &j->src, pair[0], EPOLLIN, job_on_message, err);
     if (r < 0) {
         if (j->src.fd < 0)
             fd_close(pair[0]);
         job_free(j);
     }
-    return r;
+    return r < 0 ? r : 1;
 }
 
 int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
@@ -311,9 +303,6 @@ int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
                             .run = run_dial,
                             .port = (uint16_t)port};
 
-    if (port < 1 || port > UINT16_MAX)
-        return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
-                       (unsigned long long)port);
     return job_start(p, seq, &spec, err);
 }
 
@@ -327,16 +316,12 @@ int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, 
         .run = into ? run_copy_in : run_copy_out,
     };
 
-    if (!path || path[0] != '/')
-        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", path ? path : "");
-    if (fd < 0)
-        return err_set(err, ERR_INVALID, "no stream came with the request");
     return job_start(p, seq, &spec, err);
 }
 
-void jobs_forget(struct shim *s, const struct peer *p)
+void jobs_forget(struct supervisor *sup, const struct peer *p)
 {
-    for (struct job *j = s->jobs; j; j = j->next)
+    for (struct job *j = shim_of(sup)->jobs; j; j = j->next)
         if (j->peer == p)
             j->peer = NULL;
 }

@@ -1,95 +1,68 @@
 #include "shim/main.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
-#include "base/fd.h"
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "shim/enter.h"
 #include "shim/remove.h"
 #include "shim/shim.h"
 
-enum { TERM_GRACE_SEC = 5 };
-
-/* SIGTERM comes when the machine goes down: the sandbox ends in order, with true records. */
-static void on_signal(struct source *src, uint32_t events _unused_)
+static int shim_freeze(struct peer *p, uint64_t seq _unused_, bool on, struct err *err)
 {
-    struct shim *s = container_of(src, struct shim, signals);
-    struct signalfd_siginfo si;
-
-    if (read(src->fd, &si, sizeof(si)) == sizeof(si))
-        stop_begin(s, TERM_GRACE_SEC * USEC_PER_SEC);
+    return cgroup_freeze(&shim_of(p->sup)->cgroup, on, err);
 }
 
-static int watch_signals(struct shim *s, struct err *err)
+static int shim_stats(struct peer *p, uint64_t seq, struct err *err _unused_)
 {
-    sigset_t set;
-    int fd;
+    struct shim *s = shim_of(p->sup);
+    struct cgroup_usage u;
+    struct shim_writer w;
 
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
-    signal(SIGINT, SIG_IGN);
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd < 0)
-        return err_sys(err, errno, "watch signals");
-    return source_add(s, &s->signals, fd, EPOLLIN, on_signal, err);
+    cgroup_usage(&s->cgroup, NULL, &u);
+    shim_begin(&w, SHIM_STATS, seq);
+    shim_put_stat(&w, "memory", u.memory);
+    shim_put_stat(&w, "memory_peak", u.memory_peak);
+    shim_put_stat(&w, "memory_limit", s->plan.memory);
+    shim_put_stat(&w, "cpu_usec", u.cpu_usec);
+    shim_put_stat(&w, "pids", u.pids);
+    shim_put_stat(&w, "pids_limit", s->plan.pids);
+    shim_put_stat(&w, "pids_denied", u.pids_denied);
+    shim_put_stat(&w, "execs", execs_live(&s->sup));
+    peer_send(p, &w, -1);
+    return 1;
 }
 
-/* Code here relies on descriptors above 2 for itself: 0 to 2 must be taken. */
-static void hold_stdio(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    while (fd >= 0 && fd <= 2);
-    fd_close(fd);
-}
-
-static int make_loop(struct shim *s, struct err *err)
-{
-    int fd;
-
-    s->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (s->epoll < 0)
-        return err_sys(err, errno, "make an epoll");
-    fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (fd < 0)
-        return err_sys(err, errno, "make a timer");
-    return source_add(s, &s->timer, fd, EPOLLIN, timers_on_expiry, err);
-}
-
-static int open_folders(struct shim *s, struct err *err)
-{
-    int r = dir_open(AT_FDCWD, s->plan.run_dir, &s->run_dirfd, err);
-
-    if (r >= 0)
-        r = dir_open(AT_FDCWD, s->plan.exec_dir, &s->exec_dirfd, err);
-    return r;
-}
+static const struct supervisor_ops shim_ops = {
+    .exec_size = sizeof(struct shim_exec),
+    .exec_init = shim_exec_init,
+    .exec_done = shim_exec_done,
+    .launch = shim_exec_launch,
+    .signal = shim_exec_signal,
+    .kill = shim_exec_kill,
+    .terminal = shim_exec_terminal,
+    .resize = shim_exec_resize,
+    .stdin_close = shim_exec_stdin_close,
+    .has_company = shim_exec_has_company,
+    .fill = shim_exec_fill,
+    .over = shim_exec_over,
+    .freeze = shim_freeze,
+    .stats = shim_stats,
+    .dial = job_dial,
+    .copy = job_copy,
+    .forget = jobs_forget,
+    .stopping = shim_stopping,
+    .shut_down = shim_shut_down,
+    .finish = shim_clean_up,
+    .timer_at = facts_refresh_at,
+    .timer = facts_refresh,
+};
 
 static void shim_init(struct shim *s)
 {
-    *s = (struct shim){.epoll = -1,
-                       .listener.fd = -1,
-                       .timer.fd = -1,
-                       .init.fd = -1,
-                       .signals.fd = -1,
-                       .timer_at = DEADLINE_NEVER,
-                       .run_dirfd = -1,
-                       .exec_dirfd = -1,
-                       .init_sock = -1,
-                       .meminfo_fd = -1};
+    *s = (struct shim){.init.fd = -1, .init_sock = -1, .meminfo_fd = -1};
+    supervisor_init(&s->sup, &shim_ops);
     s->init_group = (struct cgroup_group)CGROUP_GROUP_INIT;
     for (int i = 0; i < SHIM_NAMESPACES; i++)
         s->namespaces[i] = -1;
@@ -97,72 +70,28 @@ static void shim_init(struct shim *s)
         s->cgroup.root[t] = s->cgroup.dir[t] = s->cgroup.tasks[t] = -1;
 }
 
-static int bring_up(struct shim *s, struct err *err)
+static int read_plan(struct shim *s, struct err *err)
 {
-    int r;
+    int r = plan_read(SHIM_FD_PLAN, &s->plan, err);
 
-    r = plan_read(SHIM_FD_PLAN, &s->plan, err);
     fd_close(SHIM_FD_PLAN);
-    if (r >= 0)
-        r = make_loop(s, err);
-    if (r >= 0)
-        r = watch_signals(s, err);
-    if (r >= 0)
-        r = open_folders(s, err);
-    if (r >= 0)
-        r = peers_listen(s, err);
-    if (r >= 0)
-        r = sandbox_start(s, err);
+    s->sup.sandbox_id = s->plan.sandbox_id;
+    s->sup.name = s->plan.name;
+    s->sup.hash = s->plan.hash;
+    s->sup.journal_budget = s->plan.journal_budget;
+    s->sup.ephemeral = s->plan.ephemeral;
     return r;
 }
 
-static void tell_failed(struct shim *s, const struct err *err)
+static int bring_up(struct shim *s, struct err *err)
 {
-    struct shim_writer w;
+    int r = read_plan(s, err);
 
-    if (s->run_dirfd >= 0)
-        unlinkat(s->run_dirfd, SHIM_SOCKET, 0);
-    shim_begin(&w, SHIM_FAILED, 0);
-    shim_put_err(&w, err);
-    if (shim_finish(&w, NULL) >= 0)
-        fd_send(SHIM_FD_CONTROL, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
-    peer_hang_up(SHIM_FD_CONTROL);
-    shim_writer_done(&w);
-}
-
-static int serve(struct shim *s, struct err *err)
-{
-    struct shim_writer w;
-    int r;
-
-    r = peer_add(s, SHIM_FD_CONTROL, err);
-    if (r < 0)
-        return r;
-    shim_begin(&w, SHIM_READY, 0);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)s->init_pid);
-    shim_put_u64(&w, SHIM_TAG_UNENFORCED, s->unenforced);
-    peer_send(s->peers, &w, -1);
-    return loop_run(s, err);
-}
-
-/* The kernel would take it all back; freed by hand, so that a real leak shows. */
-static void shim_done(struct shim *s)
-{
-    while (s->peers) {
-        struct peer *p = s->peers;
-
-        s->peers = p->next;
-        peer_free(p);
-    }
-    while (s->execs) {
-        struct exec *x = s->execs;
-
-        s->execs = x->next;
-        exec_free(x);
-    }
-    enter_close(s);
-    cgroup_close(&s->cgroup);
-    plan_done(&s->plan);
+    if (r >= 0)
+        r = supervisor_open(&s->sup, s->plan.run_dir, s->plan.exec_dir, err);
+    if (r >= 0)
+        r = sandbox_start(s, err);
+    return r;
 }
 
 static int run(struct shim *s)
@@ -170,10 +99,10 @@ static int run(struct shim *s)
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (bring_up(s, &err) < 0) {
-        tell_failed(s, &err);
+        supervisor_fail(&s->sup, &err);
         return 1;
     }
-    if (serve(s, &err) < 0) {
+    if (supervisor_serve(&s->sup, &err) < 0) {
         log_error("sandbox %s: the shim gives up: %s", s->plan.sandbox_id, err.msg);
         return 1;
     }
@@ -189,11 +118,12 @@ int shim_main(int argc, char **argv)
         return remove_main(argv + 2);
 
     shim_init(&s);
-    hold_stdio();
+    supervisor_hold_fds();
     prctl(PR_SET_NAME, "ripcord-shim", 0, 0, 0);
-    fcntl(SHIM_FD_CONTROL, F_SETFD, FD_CLOEXEC);
-    fcntl(SHIM_FD_PLAN, F_SETFD, FD_CLOEXEC);
     r = run(&s);
-    shim_done(&s);
+    supervisor_done(&s.sup);
+    enter_close(&s);
+    cgroup_close(&s.cgroup);
+    plan_done(&s.plan);
     return r;
 }

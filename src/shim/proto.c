@@ -91,6 +91,14 @@ void shim_put_str(struct shim_writer *w, uint16_t tag, const char *s)
         shim_put_bytes(w, tag, s, strlen(s));
 }
 
+void shim_put_stat(struct shim_writer *w, const char *name, uint64_t value)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%s=%llu", name, (unsigned long long)value);
+    shim_put_str(w, SHIM_TAG_STAT, text);
+}
+
 void shim_put_err(struct shim_writer *w, const struct err *err)
 {
     shim_put_u64(w, SHIM_TAG_ERR_CODE, err->code);

@@ -156,6 +156,8 @@ void shim_begin(struct shim_writer *w, enum shim_msg_type type, uint64_t seq);
 void shim_put_u64(struct shim_writer *w, uint16_t tag, uint64_t v);
 void shim_put_str(struct shim_writer *w, uint16_t tag, const char *s); /* NULL: nothing is put */
 void shim_put_bytes(struct shim_writer *w, uint16_t tag, const void *p, size_t len);
+/* SHIM_TAG_STAT "name=value". */
+void shim_put_stat(struct shim_writer *w, const char *name, uint64_t value);
 void shim_put_err(struct shim_writer *w, const struct err *err);
 int shim_finish(struct shim_writer *w, struct err *err); /* fills in the length */
 void shim_writer_done(struct shim_writer *w);

@@ -42,12 +42,12 @@ static int make_cgroups(struct shim *s, struct err *err)
                     p->sandbox_id, err);
     if (r < 0)
         return r;
-    s->unenforced = cgroup_limit(&s->cgroup, &limits);
-    if (s->unenforced & p->required) {
+    s->sup.unenforced = cgroup_limit(&s->cgroup, &limits);
+    if (s->sup.unenforced & p->required) {
         err_set(err, ERR_UNSUPPORTED, "a limit that was asked for cannot be enforced here:%s%s%s",
-                s->unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
-                s->unenforced & PLAN_LIMIT_CPUS ? " cpus" : "",
-                s->unenforced & PLAN_LIMIT_PIDS ? " pids" : "");
+                s->sup.unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
+                s->sup.unenforced & PLAN_LIMIT_CPUS ? " cpus" : "",
+                s->sup.unenforced & PLAN_LIMIT_PIDS ? " pids" : "");
         return err_hint(err, "This needs the right to make cgroups with those controllers: "
                              "`ripcord doctor` tells how.");
     }
@@ -122,7 +122,7 @@ static int await_init(struct shim *s, struct err *err)
 {
     struct pollfd p = {.fd = s->init_sock, .events = POLLIN};
     struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
-    char *packet = shim_io(s);
+    char *packet = supervisor_io(&s->sup);
     size_t fds = 1;
     ssize_t n;
     int r;
@@ -172,7 +172,7 @@ static int clone_init(struct shim *s, int *ret_pidfd, struct err *err)
 static void prefer_init_error(struct shim *s, struct err *err)
 {
     _cleanup_err_ struct err inner = ERR_INIT;
-    char *packet = shim_io(s);
+    char *packet = supervisor_io(&s->sup);
     ssize_t n;
 
     if (s->init_sock < 0)
@@ -201,7 +201,7 @@ int sandbox_start(struct shim *s, struct err *err)
     r = make_cgroups(s, err);
     if (r >= 0)
         r = open_data(&s->plan, &disk, err);
-    s->memory_told = truth_memory(s->unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
+    s->memory_told = truth_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
     if (r >= 0)
         r = clone_init(s, &pidfd, err);
     if (r >= 0)
@@ -215,7 +215,7 @@ int sandbox_start(struct shim *s, struct err *err)
     if (r >= 0)
         r = network_start(s, err);
     if (r >= 0)
-        r = source_add(s, &s->init, pidfd, EPOLLIN, stop_on_init, err);
+        r = source_add(&s->sup, &s->init, pidfd, EPOLLIN, stop_on_init, err);
     if (r < 0) {
         prefer_init_error(s, err);
         undo(s, pidfd);
@@ -223,6 +223,7 @@ int sandbox_start(struct shim *s, struct err *err)
     }
     TAKE_FD(pidfd);
     s->refresh_at = time_mono() + FACTS_INTERVAL;
-    s->state = SHIM_RUNNING;
+    s->sup.pid = s->init_pid;
+    s->sup.state = SHIM_RUNNING;
     return 0;
 }

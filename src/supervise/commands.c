@@ -2,24 +2,16 @@
  * What a daemon may ask, one function a message. Each finds its fields in `struct request`, answers
  * with RESULT or its own message, and touches nothing on error.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <string.h>
-#include <termios.h>
-#include <unistd.h>
 
-#include "base/fd.h"
-#include "base/xalloc.h"
-#include "os/pidfd.h"
-#include "os/pty.h"
-#include "shim/shim.h"
+#include "base/cleanup.h"
+#include "base/macro.h"
+#include "supervise/supervise.h"
 
 enum { STOP_GRACE_MAX_SEC = 3600 };
 
 struct request {
     struct peer *peer;
-    struct shim *shim;
+    struct supervisor *sup;
     uint64_t seq;
     const char *exec_id;
     struct exec *exec; /* live, or NULL */
@@ -63,8 +55,8 @@ static int do_attach(const struct request *q, struct err *err)
     if (r < 0)
         return r;
     attachment_add(q->exec, q->peer, q->offsets);
-    if (q->exec->tty && q->exec->streams[JOURNAL_STDOUT].src.fd >= 0)
-        fd = fcntl(q->exec->streams[JOURNAL_STDOUT].src.fd, F_DUPFD_CLOEXEC, 3);
+    if (q->exec->tty)
+        fd = q->sup->ops->terminal(q->exec);
     shim_begin(&w, SHIM_ATTACHED, q->seq);
     shim_put_str(&w, SHIM_TAG_EXEC, q->exec->id);
     put_offsets(&w, q->exec);
@@ -103,8 +95,7 @@ static int do_signal(const struct request *q, struct err *err)
         return r;
     if (q->signal < 1 || q->signal > 64)
         return err_set(err, ERR_INVALID, "signal %llu is not one", (unsigned long long)q->signal);
-    r = pidfd_signal(q->exec->main.fd, (int)q->signal);
-    return r < 0 && r != -ESRCH ? err_sys(err, -r, "signal exec '%s'", q->exec->id) : 0;
+    return q->sup->ops->signal(q->exec, (int)q->signal, err);
 }
 
 static int do_kill(const struct request *q, struct err *err)
@@ -125,37 +116,30 @@ static int do_resize(const struct request *q, struct err *err)
 
     if (r < 0)
         return r;
-    if (!q->exec->tty || q->exec->streams[JOURNAL_STDOUT].src.fd < 0)
+    if (!q->exec->tty || streams_drained(q->exec))
         return err_set(err, ERR_CONFLICT, "exec '%s' has no terminal", q->exec->id);
     if (q->rows > UINT16_MAX || q->cols > UINT16_MAX)
         return err_set(err, ERR_INVALID, "a terminal has at most 65535 rows and columns");
-    return pty_resize(q->exec->streams[JOURNAL_STDOUT].src.fd, (uint16_t)q->rows, (uint16_t)q->cols,
-                      err);
+    return q->sup->ops->resize(q->exec, (uint16_t)q->rows, (uint16_t)q->cols, err);
 }
 
-/* A pipe ends when its holder closes it; a terminal is told by its end-of-file character. */
 static int do_stdin_close(const struct request *q, struct err *err)
 {
-    struct termios tio;
-    int fd, r = need_exec(q, err);
+    int r = need_exec(q, err);
 
-    if (r < 0)
-        return r;
-    fd = q->exec->streams[JOURNAL_STDOUT].src.fd;
-    if (q->exec->tty && fd >= 0 && tcgetattr(fd, &tio) == 0 && tio.c_cc[VEOF])
-        fd_write_all(fd, &tio.c_cc[VEOF], 1);
-    return 0;
+    return r < 0 ? r : q->sup->ops->stdin_close(q->exec, err);
 }
 
 static int do_stop(const struct request *q, struct err *err _unused_)
 {
     peer_result(q->peer, q->seq, NULL);
-    stop_begin(q->shim, MIN(q->grace, STOP_GRACE_MAX_SEC * USEC_PER_SEC));
+    stop_begin(q->sup, MIN(q->grace, STOP_GRACE_MAX_SEC * USEC_PER_SEC));
     return 1;
 }
 
-static int freeze(struct shim *s, bool on, struct err *err)
+static int freeze(const struct request *q, bool on, struct err *err)
 {
+    struct supervisor *s = q->sup;
     enum shim_state from = on ? SHIM_RUNNING : SHIM_PAUSED, to = on ? SHIM_PAUSED : SHIM_RUNNING;
     int r;
 
@@ -163,62 +147,43 @@ static int freeze(struct shim *s, bool on, struct err *err)
         return 0;
     if (s->state != from)
         return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
-    r = cgroup_freeze(&s->cgroup, on, err);
-    if (r >= 0)
+    r = s->ops->freeze(q->peer, q->seq, on, err);
+    if (r == 0)
         s->state = to;
     return r;
 }
 
 static int do_pause(const struct request *q, struct err *err)
 {
-    return freeze(q->shim, true, err);
+    return freeze(q, true, err);
 }
 
 static int do_resume(const struct request *q, struct err *err)
 {
-    return freeze(q->shim, false, err);
+    return freeze(q, false, err);
 }
 
-static void put_stat(struct shim_writer *w, const char *name, uint64_t value)
+static int do_stats(const struct request *q, struct err *err)
 {
-    char text[64];
-
-    snprintf(text, sizeof(text), "%s=%llu", name, (unsigned long long)value);
-    shim_put_str(w, SHIM_TAG_STAT, text);
+    return q->sup->ops->stats(q->peer, q->seq, err);
 }
 
-static int do_stats(const struct request *q, struct err *err _unused_)
-{
-    struct cgroup_usage u;
-    struct shim_writer w;
-
-    cgroup_usage(&q->shim->cgroup, NULL, &u);
-    shim_begin(&w, SHIM_STATS, q->seq);
-    put_stat(&w, "memory", u.memory);
-    put_stat(&w, "memory_peak", u.memory_peak);
-    put_stat(&w, "memory_limit", q->shim->plan.memory);
-    put_stat(&w, "cpu_usec", u.cpu_usec);
-    put_stat(&w, "pids", u.pids);
-    put_stat(&w, "pids_limit", q->shim->plan.pids);
-    put_stat(&w, "pids_denied", u.pids_denied);
-    put_stat(&w, "execs", execs_live(q->shim));
-    peer_send(q->peer, &w, -1);
-    return 1;
-}
-
-/* Both answer when the helper inside has ended. */
+/* Both answer when the work inside is done. */
 static int do_dial(const struct request *q, struct err *err)
 {
-    int r = job_dial(q->peer, q->seq, q->port, err);
-
-    return r < 0 ? r : 1;
+    if (q->port < 1 || q->port > UINT16_MAX)
+        return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
+                       (unsigned long long)q->port);
+    return q->sup->ops->dial(q->peer, q->seq, q->port, err);
 }
 
 static int do_copy(const struct request *q, struct err *err)
 {
-    int r = job_copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
-
-    return r < 0 ? r : 1;
+    if (!q->path || q->path[0] != '/')
+        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", q->path ? q->path : "");
+    if (q->fd < 0)
+        return err_set(err, ERR_INVALID, "no stream came with the request");
+    return q->sup->ops->copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
 }
 
 static int do_hello(const struct request *q _unused_, struct err *err _unused_)
@@ -295,20 +260,21 @@ static int run(struct request *q, struct shim_reader *r, struct err *err)
     int n;
 
     if (type >= SHIM_MSG_TYPE_MAX || !commands[type])
-        return err_set(err, ERR_UNSUPPORTED, "this sandbox's shim does not know message %u", type);
+        return err_set(err, ERR_UNSUPPORTED, "this sandbox's supervisor does not know message %u",
+                       type);
     while ((n = shim_next(r, &v, err)) > 0)
         take_field(q, &v);
     if (n < 0)
         return n;
     if (q->exec_id)
-        q->exec = exec_find(q->shim, q->exec_id);
+        q->exec = exec_find(q->sup, q->exec_id);
     return commands[type](q, err);
 }
 
 void command_run(struct peer *p, struct shim_reader *r, int fd)
 {
     _cleanup_close_ int came = fd;
-    struct request q = {.peer = p, .shim = p->shim, .seq = r->head.seq, .fd = came};
+    struct request q = {.peer = p, .sup = p->sup, .seq = r->head.seq, .fd = came};
     _cleanup_err_ struct err err = ERR_INIT;
     int n;
 

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "shim/shim.h"
+#include "supervise/supervise.h"
 
-int source_add(struct shim *s, struct source *src, int fd, uint32_t events,
+int source_add(struct supervisor *s, struct source *src, int fd, uint32_t events,
                void (*ready)(struct source *, uint32_t), struct err *err)
 {
     struct epoll_event ev = {.events = events, .data.ptr = src};
@@ -22,7 +22,7 @@ int source_add(struct shim *s, struct source *src, int fd, uint32_t events,
     return 0;
 }
 
-void source_set(struct shim *s, struct source *src, uint32_t events)
+void source_set(struct supervisor *s, struct source *src, uint32_t events)
 {
     struct epoll_event ev = {.events = events, .data.ptr = src};
 
@@ -40,7 +40,7 @@ void source_set(struct shim *s, struct source *src, uint32_t events)
 
 /* Taken out by hand: another process may hold the same open file, and then close() is not enough.
  */
-void source_close(struct shim *s, struct source *src)
+void source_close(struct supervisor *s, struct source *src)
 {
     if (src->fd < 0)
         return;
@@ -48,13 +48,13 @@ void source_close(struct shim *s, struct source *src)
     src->fd = fd_close(src->fd);
 }
 
-char *shim_io(struct shim *s)
+char *supervisor_io(struct supervisor *s)
 {
     void *p;
 
     if (s->io)
         return s->io;
-    p = mmap(NULL, SHIM_IO_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    p = mmap(NULL, SUPERVISE_IO_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         abort(); /* as xmalloc() does: no memory */
     s->io = p;
@@ -62,16 +62,16 @@ char *shim_io(struct shim *s)
 }
 
 /* At rest the buffer is given back: a sandbox that does nothing should cost next to nothing. */
-static void rest(struct shim *s)
+static void rest(struct supervisor *s)
 {
     if (!s->io || execs_live(s))
         return;
-    munmap(s->io, SHIM_IO_SIZE);
+    munmap(s->io, SUPERVISE_IO_SIZE);
     s->io = NULL;
 }
 
 /* Frees what ended while its own handler ran. */
-static void sweep(struct shim *s)
+static void sweep(struct supervisor *s)
 {
     for (struct peer **p = &s->peers; *p;) {
         struct peer *gone = *p;
@@ -95,7 +95,7 @@ static void sweep(struct shim *s)
     }
 }
 
-int loop_run(struct shim *s, struct err *err)
+int loop_run(struct supervisor *s, struct err *err)
 {
     while (!s->over) {
         struct epoll_event ev;

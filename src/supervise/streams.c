@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "shim/shim.h"
+#include "supervise/supervise.h"
 
 enum {
     STREAM_READS = 8,           /* a turn: one flood must not starve the rest */
@@ -114,12 +114,18 @@ static bool reader_too_far_behind(const struct stream *st)
 
 void streams_wake(struct exec *x)
 {
+    bool behind = false;
+
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         struct stream *st = &x->streams[i];
 
-        if (x->state != EXEC_OVER && !reader_too_far_behind(st))
-            source_set(x->shim, &st->src, EPOLLIN);
+        if (x->state == EXEC_OVER || reader_too_far_behind(st))
+            behind = true;
+        else
+            source_set(x->sup, &st->src, EPOLLIN);
     }
+    if (x->fed && !behind)
+        x->sup->ops->readable(x);
 }
 
 static void keep(struct stream *st, const char *data, size_t len)
@@ -138,6 +144,15 @@ static void keep(struct stream *st, const char *data, size_t len)
     x->last_output = time_mono();
 }
 
+bool stream_feed(struct exec *x, enum journal_stream which, const void *data, size_t len)
+{
+    struct stream *st = &x->streams[which];
+
+    if (x->state != EXEC_OVER)
+        keep(st, data, len);
+    return !reader_too_far_behind(st);
+}
+
 /* A writer that fills its pipe gets a larger one: fewer, larger reads. Others never pay for it. */
 static void widen(struct stream *st, size_t got)
 {
@@ -150,8 +165,8 @@ static void widen(struct stream *st, size_t got)
 /* 1 something came, 0 nothing there, -1 the end. A terminal's end is EIO. */
 static int read_some(struct stream *st)
 {
-    char *io = shim_io(st->exec->shim);
-    ssize_t n = read(st->src.fd, io, SHIM_IO_SIZE);
+    char *io = supervisor_io(st->exec->sup);
+    ssize_t n = read(st->src.fd, io, SUPERVISE_IO_SIZE);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
@@ -173,11 +188,11 @@ static void discard_some(struct stream *st)
     struct exec *x = st->exec;
 
     if (read_some(st) < 0) {
-        source_close(x->shim, &st->src);
+        source_close(x->sup, &st->src);
         x->freed = streams_drained(x);
         return;
     }
-    source_set(x->shim, &st->src, 0);
+    source_set(x->sup, &st->src, 0);
     x->discard_at = time_mono() + STREAM_DISCARD_USEC;
 }
 
@@ -194,12 +209,12 @@ static void on_stream(struct source *src, uint32_t events _unused_)
     for (int i = 0; i < STREAM_READS && r > 0; i++) {
         r = read_some(st);
         if (r > 0 && reader_too_far_behind(st)) {
-            source_set(x->shim, src, 0);
+            source_set(x->sup, src, 0);
             break;
         }
     }
     if (r < 0)
-        source_close(x->shim, src);
+        source_close(x->sup, src);
     streams_notify(x);
     if (r < 0)
         exec_try_finish(x);
@@ -213,7 +228,7 @@ static int open_one(struct exec *x, enum journal_stream which, int fd, struct er
 
     if (r < 0)
         return err_sys(err, -r, "prepare a pipe");
-    return source_add(x->shim, &x->streams[which].src, fd, EPOLLIN, on_stream, err);
+    return source_add(x->sup, &x->streams[which].src, fd, EPOLLIN, on_stream, err);
 }
 
 /* Takes the descriptors that it has put under watch: those are then in streams[].src. */
@@ -230,7 +245,8 @@ int streams_open(struct exec *x, int out, int err_fd, struct err *err)
 
 bool streams_drained(const struct exec *x)
 {
-    return x->streams[JOURNAL_STDOUT].src.fd < 0 && x->streams[JOURNAL_STDERR].src.fd < 0;
+    return !x->fed && x->streams[JOURNAL_STDOUT].src.fd < 0 &&
+           x->streams[JOURNAL_STDERR].src.fd < 0;
 }
 
 /*
@@ -248,13 +264,13 @@ void streams_discard_on(struct exec *x)
 {
     x->discard_at = DEADLINE_NEVER;
     for (int i = 0; i < JOURNAL_STREAMS; i++)
-        source_set(x->shim, &x->streams[i].src, EPOLLIN);
+        source_set(x->sup, &x->streams[i].src, EPOLLIN);
 }
 
 void streams_close(struct exec *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        source_close(x->shim, &x->streams[i].src);
+        source_close(x->sup, &x->streams[i].src);
         journal_writer_done(&x->streams[i].journal);
     }
 }

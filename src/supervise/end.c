@@ -1,19 +1,15 @@
 /*
- * The end of an exec: the kernel's wait status, the pipes drained, then the record. Nothing here is
- * guessed from an exit code: `oom` needs the exec's own memory cgroup to have counted a kill,
+ * The end of an exec: its wait status, the pipes drained, then the record. Nothing here is guessed
+ * from an exit code: `oom` needs the owner to have seen the kernel's own counter of kills rise,
  * `timeout` and `killed` need us to have sent the signal.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "os/pidfd.h"
-#include "shim/shim.h"
+#include "supervise/supervise.h"
 
 enum {
     DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still say something */
@@ -43,31 +39,6 @@ static enum end_cause decide(const struct exec *x, const struct end_record *rec)
     return WIFSIGNALED(x->wait_status) ? END_SIGNALED : END_EXITED;
 }
 
-static uint64_t timeval_usec(const struct timeval *tv)
-{
-    return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
-}
-
-/* Where there is no cgroup to ask, what the kernel summed up for the main process and the children
- * it waited for. */
-static void fill_usage(const struct exec *x, struct end_record *rec)
-{
-    const struct rusage *ru = &x->usage;
-    struct cgroup_usage u;
-
-    cgroup_usage(&x->shim->cgroup, &x->group, &u);
-    rec->cpu_usec =
-        u.cpu_usec ? u.cpu_usec : timeval_usec(&ru->ru_utime) + timeval_usec(&ru->ru_stime);
-    rec->memory_peak = u.memory_peak ? u.memory_peak : (uint64_t)ru->ru_maxrss * 1024;
-    rec->memory_limit = x->shim->unenforced & PLAN_LIMIT_MEMORY ? 0 : x->shim->plan.memory;
-    rec->oom_kills = u.oom_kills;
-    rec->io_read = (uint64_t)ru->ru_inblock * 512;
-    rec->io_write = (uint64_t)ru->ru_oublock * 512;
-    /* The counter is the sandbox's: only an exec that was alone can call it its own. */
-    if (x->alone && u.pids_denied > x->pids_denied_before)
-        rec->pids_denied = u.pids_denied - x->pids_denied_before;
-}
-
 static void fill_streams(const struct exec *x, struct end_record *rec)
 {
     const struct stream *out = &x->streams[JOURNAL_STDOUT], *err = &x->streams[JOURNAL_STDERR];
@@ -92,17 +63,14 @@ static void tell_ended(struct exec *x, const struct end_record *rec)
     shim_put_str(&w, SHIM_TAG_EXEC, x->id);
     if (end_record_format(rec, &text) >= 0)
         shim_put_bytes(&w, SHIM_TAG_RECORD, buf_data(&text), text.len);
-    peers_broadcast(x->shim, &w);
+    peers_broadcast(x->sup, &w);
 }
 
-/* The group goes when it is empty; with a daemonised child in it, when the sandbox stops. */
 static void release(struct exec *x)
 {
     attachments_remove(x, NULL);
     x->state = EXEC_OVER;
-    cgroup_group_done(&x->group);
-    if (!x->shim->plan.ephemeral && *x->group.name)
-        cgroup_group_remove(&x->shim->cgroup, x->group.name);
+    x->sup->ops->over(x);
     x->dirfd = fd_close(x->dirfd);
     stream_discard(x);
     x->freed = streams_drained(x);
@@ -119,8 +87,8 @@ static void conclude(struct exec *x, struct end_record *rec)
         log_warn("exec %s: its end record is not on disk: %s", x->id, err.msg);
     tell_ended(x, rec);
     release(x);
-    if (x->shim->plan.ephemeral)
-        stop_begin(x->shim, 0);
+    if (x->sup->ephemeral)
+        stop_begin(x->sup, 0);
 }
 
 void exec_try_finish(struct exec *x)
@@ -135,37 +103,35 @@ void exec_try_finish(struct exec *x)
         rec.exit_code = WEXITSTATUS(x->wait_status);
     else
         rec.signal = WTERMSIG(x->wait_status);
-    fill_usage(x, &rec);
     fill_streams(x, &rec);
+    x->sup->ops->fill(x, &rec);
     rec.cause = decide(x, &rec);
     conclude(x, &rec);
 }
 
-void exec_on_main(struct source *src, uint32_t events _unused_)
+void exec_main_ended(struct exec *x)
 {
-    struct exec *x = container_of(src, struct exec, main);
-    struct shim *s = x->shim;
-    int r;
+    struct supervisor *s = x->sup;
 
-    if (x->state == EXEC_STARTING) /* first its status line must say whether it ever ran */
-        return;
-    stop_if_init_dies(s);
-    r = pidfd_reap(src->fd, false, &x->wait_status, &x->usage);
-    if (r == 0)
-        return;
-    if (r < 0) { /* cannot be, and must not be reported as success */
-        log_error("exec %s: no wait status: %s", x->id, strerror(-r));
-        x->wait_status = SIGKILL;
-    }
-    source_close(s, src);
     x->state = EXEC_DRAINING;
     /* Of an ephemeral sandbox nothing outlives its command; that also ends every other holder of
      * the pipes. */
-    if (s->plan.ephemeral)
+    if (s->ephemeral)
         stop_begin(s, 0);
-    x->drain_by =
-        deadline_in(cgroup_group_populated(&x->group) ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
+    x->drain_by = deadline_in(s->ops->has_company(x) ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
     exec_try_finish(x);
+}
+
+void exec_lose(struct exec *x, const struct err *why)
+{
+    struct end_record rec = {.cause = END_ENGINE_LOST, .exit_code = -1, .error = why->code};
+
+    snprintf(rec.message, sizeof(rec.message), "%s", why->msg ? why->msg : "");
+    x->fed = false;
+    streams_close(x);
+    fill_streams(x, &rec);
+    rec.drained = false;
+    conclude(x, &rec);
 }
 
 void exec_fail_start(struct exec *x, const struct err *why)
@@ -175,6 +141,7 @@ void exec_fail_start(struct exec *x, const struct err *why)
     struct shim_writer w;
 
     snprintf(rec.message, sizeof(rec.message), "%s", why->msg ? why->msg : "");
+    x->fed = false;
     streams_close(x);
     if (x->starter) {
         shim_begin(&w, SHIM_EXEC_FAILED, x->seq);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/macro.h"
-#include "shim/shim.h"
+#include "supervise/supervise.h"
 
 static uint64_t exec_timeout_at(const struct exec *x)
 {
@@ -29,12 +29,12 @@ static uint64_t exec_next(const struct exec *x)
     return MIN(exec_timeout_at(x), exec_idle_at(x));
 }
 
-void timers_arm(struct shim *s)
+void timers_arm(struct supervisor *s)
 {
-    uint64_t at = s->state == SHIM_STOPPING && !s->kill_sent ? s->stop_by.at : DEADLINE_NEVER;
+    uint64_t at = s->state == SHIM_STOPPING && !s->shut ? s->stop_by.at : DEADLINE_NEVER;
     struct itimerspec spec = {0};
 
-    at = MIN(at, facts_refresh_at(s));
+    at = MIN(at, s->ops->timer_at(s));
     for (const struct exec *x = s->execs; x; x = x->next)
         at = MIN(at, exec_next(x));
     if (at == s->timer_at)
@@ -65,15 +65,15 @@ static void exec_expire(struct exec *x, uint64_t now)
 
 void timers_on_expiry(struct source *src, uint32_t events _unused_)
 {
-    struct shim *s = container_of(src, struct shim, timer);
+    struct supervisor *s = container_of(src, struct supervisor, timer);
     uint64_t count, now;
 
     if (read(src->fd, &count, sizeof(count)) < 0)
         return;
     s->timer_at = 0; /* it has fired: to be set anew */
     now = time_mono();
-    if (now >= facts_refresh_at(s))
-        facts_refresh(s, now);
+    if (now >= s->ops->timer_at(s))
+        s->ops->timer(s, now);
     for (struct exec *x = s->execs; x; x = x->next)
         exec_expire(x, now);
 }

@@ -1,6 +1,7 @@
 /*
  * The daemons at the other end: connections, greeting, sending. A peer that does not read is
- * queued for up to SHIM_QUEUE_MAX bytes and then cut off: it can come back and ask for the state.
+ * queued for up to SUPERVISE_QUEUE_MAX bytes and then cut off: it can come back and ask for the
+ * state.
  */
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "shim/shim.h"
+#include "supervise/supervise.h"
 
 /* ---- sending ---- */
 
@@ -32,7 +33,7 @@ static void enqueue(struct peer *p, const struct buf *b, int fd)
 {
     struct packet *k;
 
-    if (p->queued + b->len > SHIM_QUEUE_MAX) {
+    if (p->queued + b->len > SUPERVISE_QUEUE_MAX) {
         log_warn("a daemon does not read its messages: cut off");
         p->dead = true;
         fd_close(fd);
@@ -44,7 +45,7 @@ static void enqueue(struct peer *p, const struct buf *b, int fd)
     *p->last = k;
     p->last = &k->next;
     p->queued += k->len;
-    source_set(p->shim, &p->src, EPOLLIN | EPOLLOUT);
+    source_set(p->sup, &p->src, EPOLLIN | EPOLLOUT);
 }
 
 /* 0 sent, -EAGAIN, or the peer is dead. */
@@ -84,7 +85,7 @@ void peer_result(struct peer *p, uint64_t seq, const struct err *err)
     peer_send(p, &w, -1);
 }
 
-void peers_broadcast(struct shim *s, struct shim_writer *w)
+void peers_broadcast(struct supervisor *s, struct shim_writer *w)
 {
     for (struct peer *p = s->peers; p; p = p->next) {
         struct shim_writer copy = {.buf = BUF_INIT(SHIM_MSG_MAX), .overflow = w->overflow};
@@ -103,7 +104,7 @@ static void flush(struct peer *p)
             return;
         pop(p);
     }
-    source_set(p->shim, &p->src, EPOLLIN);
+    source_set(p->sup, &p->src, EPOLLIN);
 }
 
 void peer_hang_up(int fd)
@@ -117,7 +118,7 @@ void peer_hang_up(int fd)
         ;
 }
 
-void peers_finish(struct shim *s, uint64_t usec)
+void peers_finish(struct supervisor *s, uint64_t usec)
 {
     struct deadline by = deadline_in(usec);
 
@@ -136,15 +137,15 @@ void peers_finish(struct shim *s, uint64_t usec)
 
 static void greet(struct peer *p)
 {
-    struct shim *s = p->shim;
+    struct supervisor *s = p->sup;
     struct shim_writer w;
 
     shim_begin(&w, SHIM_HELLO, 0);
     shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
-    shim_put_str(&w, SHIM_TAG_SANDBOX, s->plan.sandbox_id);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)s->init_pid);
+    shim_put_str(&w, SHIM_TAG_SANDBOX, s->sandbox_id);
+    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)s->pid);
     shim_put_u64(&w, SHIM_TAG_STATE, s->state);
-    shim_put_str(&w, SHIM_TAG_HASH, s->plan.hash);
+    shim_put_str(&w, SHIM_TAG_HASH, s->hash);
     shim_put_u64(&w, SHIM_TAG_UNENFORCED, s->unenforced);
     peer_send(p, &w, -1);
 }
@@ -152,13 +153,13 @@ static void greet(struct peer *p)
 /* Nobody's attachments and answers may point at a peer that has gone. */
 static void forget(struct peer *p)
 {
-    for (struct exec *x = p->shim->execs; x; x = x->next) {
+    for (struct exec *x = p->sup->execs; x; x = x->next) {
         if (x->starter == p)
             x->starter = NULL;
         attachments_remove(x, p);
         streams_wake(x);
     }
-    jobs_forget(p->shim, p);
+    p->sup->ops->forget(p->sup, p);
 }
 
 void peer_free(struct peer *p)
@@ -166,7 +167,7 @@ void peer_free(struct peer *p)
     forget(p);
     while (p->first)
         pop(p);
-    source_close(p->shim, &p->src);
+    source_close(p->sup, &p->src);
     free(p);
 }
 
@@ -185,7 +186,7 @@ static int check_hello(struct peer *p, struct shim_reader *r, struct err *err)
     if (n < 0)
         return n;
     if (version >> 32 != SHIM_VERSION_MAJOR)
-        return err_set(err, ERR_UNSUPPORTED, "this shim speaks protocol %d, not %u",
+        return err_set(err, ERR_UNSUPPORTED, "this supervisor speaks protocol %d, not %u",
                        SHIM_VERSION_MAJOR, (unsigned)(version >> 32));
     p->greeted = true;
     return 0;
@@ -215,7 +216,7 @@ static void handle(struct peer *p, const char *packet, size_t len, int fd)
 static void on_peer(struct source *src, uint32_t events)
 {
     struct peer *p = container_of(src, struct peer, src);
-    char *packet = shim_io(p->shim);
+    char *packet = supervisor_io(p->sup);
     size_t n_fds = 1;
     int fd = -1;
     ssize_t n;
@@ -233,12 +234,12 @@ static void on_peer(struct source *src, uint32_t events)
         handle(p, packet, (size_t)n, n_fds ? fd : -1);
 }
 
-int peer_add(struct shim *s, int fd, struct err *err)
+int peer_add(struct supervisor *s, int fd, struct err *err)
 {
     struct peer *p = xnew0(struct peer);
     int r;
 
-    p->shim = s;
+    p->sup = s;
     p->last = &p->first;
     r = source_add(s, &p->src, fd, EPOLLIN, on_peer, err);
     if (r < 0) {
@@ -253,7 +254,7 @@ int peer_add(struct shim *s, int fd, struct err *err)
 }
 
 /* The folder is 0700 and the socket 0600; the kernel's word on who connects comes on top. */
-static bool may_connect(const struct shim *s, int fd)
+static bool may_connect(const struct supervisor *s, int fd)
 {
     struct ucred who;
     socklen_t len = sizeof(who);
@@ -261,13 +262,13 @@ static bool may_connect(const struct shim *s, int fd)
 
     for (const struct peer *p = s->peers; p; p = p->next)
         n++;
-    return n < SHIM_PEERS_MAX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+    return n < SUPERVISE_PEERS_MAX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
            (who.uid == 0 || who.uid == geteuid());
 }
 
 static void on_connect(struct source *src, uint32_t events _unused_)
 {
-    struct shim *s = container_of(src, struct shim, listener);
+    struct supervisor *s = container_of(src, struct supervisor, listener);
     int fd = accept4(src->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd < 0)
@@ -278,7 +279,7 @@ static void on_connect(struct source *src, uint32_t events _unused_)
         fd_close(fd);
 }
 
-int peers_listen(struct shim *s, struct err *err)
+int peers_listen(struct supervisor *s, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r;
