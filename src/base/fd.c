@@ -1,6 +1,7 @@
 #include "base/fd.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -125,6 +126,23 @@ int file_replace(int dirfd, const char *path, const void *data, size_t len, mode
         unlinkat(dirfd, tmp, 0);
         return err_sys(err, r, "rename '%s' to '%s'", tmp, path);
     }
+    return 0;
+}
+
+int memfd_sealed(const char *name, const void *data, size_t len, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int r;
+
+    if (fd < 0)
+        return err_sys(err, errno, "make memfd '%s'", name);
+    r = fd_write_all(fd, data, len);
+    if (r < 0)
+        return err_sys(err, -r, "write memfd '%s'", name);
+    if (lseek(fd, 0, SEEK_SET) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        return err_sys(err, errno, "seal memfd '%s'", name);
+    *ret = TAKE_FD(fd);
     return 0;
 }
 

@@ -27,6 +27,9 @@ int file_write(int dirfd, const char *path, const char *text, struct err *err);
 int file_replace(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
                  struct err *err);
 
+/* A new memfd that holds the bytes and can never be changed, at offset 0. */
+int memfd_sealed(const char *name, const void *data, size_t len, int *ret, struct err *err);
+
 /* mkdir -p of an absolute or dirfd-relative path; each new folder gets `mode`. */
 int dir_make_all(int dirfd, const char *path, mode_t mode, struct err *err);
 /* Opens a folder O_PATH-free (readable), O_NOFOLLOW on the last component. */

@@ -29,10 +29,7 @@ struct relay_plan {
     char *name;       /* of the sandbox, for people */
     char *hash;       /* config hash, "" when none; told back in HELLO */
 
-    char *host;        /* as in DOCKER_HOST: unix:///path, tcp://host:port */
-    char *tls_dir;     /* holds ca.pem, cert.pem, key.pem; NULL: no TLS */
-    char *api_version; /* negotiated, "1.41" */
-    bool podman;
+    char *endpoint;  /* docker_endpoint_text() */
     char *container; /* the engine's id of it, not the name */
 
     char *run_dir, *exec_dir; /* absolute */

@@ -4,12 +4,10 @@
  */
 #include "shim/plan.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/filter.h>
 #include <net/if.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -306,23 +304,9 @@ done:
 int plan_write(const struct plan *p, int *ret_fd, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
-    _cleanup_close_ int fd = -1;
-    int r;
+    int r = plan_encode(p, &b, err);
 
-    r = plan_encode(p, &b, err);
-    if (r < 0)
-        return r;
-    fd = memfd_create("ripcord-plan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return err_sys(err, errno, "make a memfd for the plan");
-    r = fd_write_all(fd, buf_data(&b), b.len);
-    if (r < 0)
-        return err_sys(err, -r, "write the plan");
-    if (lseek(fd, 0, SEEK_SET) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        return err_sys(err, errno, "seal the plan");
-    *ret_fd = TAKE_FD(fd);
-    return 0;
+    return r < 0 ? r : memfd_sealed("ripcord-plan", buf_data(&b), b.len, ret_fd, err);
 }
 
 /* ---- reading ---- */
