@@ -49,6 +49,11 @@ struct docker {
 /* Connects, pings, negotiates. Takes a copy of the endpoint. */
 int docker_open(const struct docker_endpoint *endpoint, const struct deadline *by,
                 struct docker **ret, struct err *err);
+/* The same without a word to the engine, by one who was told what docker_open() had found (the
+ * relay).
+ */
+int docker_open_known(const struct docker_endpoint *endpoint, enum docker_flavour flavour,
+                      unsigned api, struct docker **ret, struct err *err);
 void docker_close(struct docker *d);                    /* NULL is fine */
 const char *docker_flavour_name(enum docker_flavour f); /* "docker", "podman" */
 
@@ -89,7 +94,8 @@ struct docker_source {
 int docker_upload(const struct docker *d, const char *method, const char *path,
                   const struct docker_source *source, const struct deadline *by,
                   struct docker_reply *ret, struct err *err);
-/* A GET whose body goes to fd as it comes; more than `max` bytes is ERR_LIMIT. */
+/* A GET whose body goes to fd (a file, or non-blocking) as it comes; more than `max` bytes is
+ * ERR_LIMIT. */
 int docker_download(const struct docker *d, const char *path, int fd, uint64_t max,
                     const struct deadline *by, struct docker_reply *ret, struct err *err);
 

@@ -25,7 +25,7 @@ enum { READ_SIZE = 64 << 10, SEND_HEAD_MAX = 64 << 10 };
 void http_client_init(struct http_client *c, int fd)
 {
     *c = (struct http_client){
-        .fd = fd, .in = BUF_INIT(HTTP_HEAD_MAX + READ_SIZE), .by = {DEADLINE_NEVER}};
+        .fd = fd, .in = BUF_INIT(HTTP_HEAD_MAX + READ_SIZE), .by = {DEADLINE_NEVER}, .stop_fd = -1};
 }
 
 void http_client_done(struct http_client *c)
@@ -40,26 +40,29 @@ void http_client_done(struct http_client *c)
 /* Readable or writable as asked, or broken: the call that follows says which. */
 static int wait_for(struct http_client *c, short events, struct err *err)
 {
-    struct pollfd p = {.fd = c->fd, .events = events};
+    /* poll(2) leaves a negative descriptor alone */
+    struct pollfd p[] = {{.fd = c->fd, .events = events}, {.fd = c->stop_fd, .events = POLLIN}};
     int r;
 
     do
-        r = poll(&p, 1, deadline_ms(&c->by));
+        r = poll(p, ARRAY_SIZE(p), deadline_ms(&c->by));
     while (r < 0 && errno == EINTR);
     if (r < 0)
         return err_sys(err, errno, "wait for the HTTP peer");
+    if (p[1].revents)
+        return err_set(err, ERR_TIMEOUT, "asked to stop while waiting for the HTTP peer");
     if (r == 0)
         return err_set(err, ERR_TIMEOUT, "no answer from the HTTP peer in time");
     return 0;
 }
 
-/* The peer has closed; true when it has said why first (an early error response). */
-static bool answer_is_waiting(struct http_client *c)
+/* 1: the peer has answered before our request's end (mostly an error, and it reads no more); 0: it
+ * has closed its side without a word; -1: neither. */
+static int early_answer(struct http_client *c)
 {
-    struct pollfd p = {.fd = c->fd, .events = POLLIN};
     char byte;
 
-    return poll(&p, 1, 0) > 0 && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+    return (int)recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 }
 
 static size_t iov_left(const struct iovec *iov, size_t count)
@@ -93,13 +96,18 @@ static int send_all(struct http_client *c, struct iovec *iov, size_t count, stru
         if (n >= 0) {
             iov_advance(iov, count, (size_t)n);
         } else if (errno == EAGAIN) {
-            r = wait_for(c, POLLOUT, err);
+            int early = early_answer(c);
+
+            if (early > 0)
+                return 0;
+            /* A closed side stays readable: waiting for that too would spin. */
+            r = wait_for(c, early == 0 ? POLLOUT : POLLOUT | POLLIN, err);
             if (r < 0)
                 return r;
         } else if (errno != EINTR) {
             int saved = errno;
 
-            if ((saved == EPIPE || saved == ECONNRESET) && answer_is_waiting(c))
+            if ((saved == EPIPE || saved == ECONNRESET) && early_answer(c) > 0)
                 return 0;
             return err_sys(err, saved, "send the HTTP request");
         }
@@ -180,7 +188,7 @@ int http_client_put(struct http_client *c, const void *data, size_t len, struct 
     char size[32];
     struct iovec iov[3] = {{size, 0}, {(void *)data, len}, {(char *)"\r\n", 2}};
 
-    if (answer_is_waiting(c))
+    if (early_answer(c) > 0)
         return 0;
     iov[0].iov_len = (size_t)snprintf(size, sizeof(size), "%zx\r\n", len);
     return send_all(c, iov, ARRAY_SIZE(iov), err);

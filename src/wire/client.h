@@ -22,6 +22,7 @@ struct http_client {
     uint64_t body_left;
     bool is_head;       /* the last request was HEAD: its response has no body */
     struct deadline by; /* applies to each wait; DEADLINE_NEVER by default */
+    int stop_fd;        /* borrowed; readable: every wait ends with ERR_TIMEOUT. -1 by default */
 };
 
 void http_client_init(struct http_client *c, int fd); /* takes the fd */
