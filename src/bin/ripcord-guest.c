@@ -1,0 +1,10 @@
+/*
+ * ripcord-guest: the one program of ours inside a container. See guest/proto.h.
+ */
+#include "guest/modes.h"
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    guest_main(argv);
+}

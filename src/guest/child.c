@@ -1,0 +1,217 @@
+#include "guest/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "os/command.h"
+#include "os/pty.h"
+
+enum {
+    STATUS_FD = 3, /* where the child keeps its line until execve */
+};
+
+#define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+/* What the child tells when it does not become the command. */
+enum step { STEP_STDIO, STEP_FOLDER, STEP_EXEC };
+
+struct failure {
+    int32_t step, errnum; /* STEP_EXEC: 0 is "not found" */
+};
+
+/* The child's ends of what struct child holds. */
+struct ends {
+    int status, in, out, err;
+    bool tty;
+};
+
+char **child_env(const struct guest_spec *spec)
+{
+    char **env = strv_copy(spec->flags & GUEST_SPEC_ENV_CLEAR ? NULL : environ);
+
+    for (char **p = spec->env; p && *p; p++) {
+        char *eq = strchr(*p, '=');
+
+        *eq = '\0'; /* our own copy, and parse_env() has seen it */
+        strv_env_set(&env, *p, eq + 1);
+        *eq = '=';
+    }
+    if (!strv_env_get(env, "PATH"))
+        strv_env_set(&env, "PATH", PATH_DEFAULT);
+    return env;
+}
+
+/* ---- in the child ---- */
+
+_noreturn_ static void fail(int status, enum step step, int errnum)
+{
+    const struct failure f = {.step = step, .errnum = errnum};
+
+    (void)!write(status, &f, sizeof(f));
+    _exit(127);
+}
+
+static bool arrange_stdio(struct ends *e)
+{
+    if (setsid() < 0 || (e->tty && ioctl(e->in, TIOCSCTTY, 0) < 0))
+        return false;
+    /* All of ours lie above 2: main() has seen to it. */
+    if (dup2(e->in, 0) < 0 || dup2(e->out, 1) < 0 || dup2(e->err, 2) < 0)
+        return false;
+    if (e->status != STATUS_FD && dup3(e->status, STATUS_FD, O_CLOEXEC) < 0)
+        return false;
+    e->status = STATUS_FD;
+    syscall(SYS_close_range, STATUS_FD + 1U, ~0U, 0);
+    return true;
+}
+
+/*
+ * When the guest is killed from inside, its command goes with it; the rest of the tree is then the
+ * relay's to clear (`guest reap`).
+ */
+_noreturn_ static void run(const struct guest_spec *spec, char **env, struct ends *e, pid_t guest)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != guest)
+        _exit(127);
+    command_reset_signals();
+    umask(022);
+    if (!arrange_stdio(e))
+        fail(e->status, STEP_STDIO, errno);
+    if (spec->cwd && chdir(spec->cwd) < 0)
+        fail(e->status, STEP_FOLDER, errno);
+    fail(e->status, STEP_EXEC, command_exec(spec->argv, env));
+}
+
+/* ---- in the guest ---- */
+
+/* *ours and *theirs: who reads, who writes. */
+static int make_pipe(int *read_end, int *write_end, struct err *err)
+{
+    int p[2];
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    *read_end = p[0];
+    *write_end = p[1];
+    return 0;
+}
+
+static int open_terminal(const struct guest_spec *spec, struct child *c, struct ends *e,
+                         struct err *err)
+{
+    int r = pty_open(spec->rows, spec->cols, &c->out, &e->in, err);
+
+    if (r < 0)
+        return r;
+    c->in = fcntl(c->out, F_DUPFD_CLOEXEC, STATUS_FD);
+    e->out = fcntl(e->in, F_DUPFD_CLOEXEC, STATUS_FD);
+    e->err = fcntl(e->in, F_DUPFD_CLOEXEC, STATUS_FD);
+    if (c->in < 0 || e->out < 0 || e->err < 0)
+        return err_sys(err, errno, "prepare the terminal");
+    return 0;
+}
+
+static int open_pipes(const struct guest_spec *spec, struct child *c, struct ends *e,
+                      struct err *err)
+{
+    int r;
+
+    if (spec->flags & GUEST_SPEC_STDIN) {
+        r = make_pipe(&e->in, &c->in, err);
+    } else {
+        e->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        r = e->in < 0 ? err_sys(err, errno, "open '/dev/null' inside") : 0;
+    }
+    if (r >= 0)
+        r = make_pipe(&c->out, &e->out, err);
+    if (r >= 0)
+        r = make_pipe(&c->err, &e->err, err);
+    return r;
+}
+
+static int open_all(const struct guest_spec *spec, struct child *c, struct ends *e, struct err *err)
+{
+    int r = make_pipe(&c->status, &e->status, err);
+
+    if (r >= 0)
+        r = e->tty ? open_terminal(spec, c, e, err) : open_pipes(spec, c, e, err);
+    if (r < 0)
+        return r;
+    if (fd_set_nonblock(c->status, true) < 0 || fd_set_nonblock(c->out, true) < 0 ||
+        (c->in >= 0 && fd_set_nonblock(c->in, true) < 0) ||
+        (c->err >= 0 && fd_set_nonblock(c->err, true) < 0))
+        return err_sys(err, errno, "prepare a pipe");
+    return 0;
+}
+
+static void close_ends(struct ends *e)
+{
+    fd_close(e->status);
+    fd_close(e->in);
+    fd_close(e->out);
+    fd_close(e->err);
+}
+
+static int fork_error(int errnum, struct err *err)
+{
+    if (errnum != EAGAIN)
+        return err_sys(err, errnum, "start a process inside");
+    err_set(err, ERR_LIMIT, "no process can be started: the sandbox is at its limit");
+    return err_hint(err, "End some of its processes, or give it a higher --pids.");
+}
+
+int child_start(const struct guest_spec *spec, char **env, struct child *ret, struct err *err)
+{
+    struct ends e = {-1, -1, -1, -1, spec->flags & GUEST_SPEC_TTY};
+    pid_t self = getpid();
+    int r;
+
+    *ret = (struct child)CHILD_INIT;
+    r = open_all(spec, ret, &e, err);
+    if (r >= 0) {
+        ret->pid = fork();
+        if (ret->pid == 0)
+            run(spec, env, &e, self);
+        if (ret->pid < 0)
+            r = fork_error(errno, err);
+    }
+    close_ends(&e);
+    return r;
+}
+
+static int explain(const struct failure *f, const struct guest_spec *spec, struct err *err)
+{
+    switch ((enum step)f->step) {
+    case STEP_FOLDER:
+        err_set(err, ERR_INVALID, "working folder '%s': %s", spec->cwd, strerror(f->errnum));
+        return err_hint(err, "It must exist inside the sandbox and be open to the user.");
+    case STEP_EXEC:
+        if (f->errnum)
+            return err_set(err, ERR_DENIED, "command '%s' cannot be run: %s", spec->argv[0],
+                           strerror(f->errnum));
+        return err_set(err, ERR_NOT_FOUND, "command '%s' not found", spec->argv[0]);
+    case STEP_STDIO:
+        break;
+    }
+    return err_sys(err, f->errnum, "set up stdio");
+}
+
+int child_status(const struct child *c, const struct guest_spec *spec, struct err *err)
+{
+    struct failure f;
+    ssize_t n = read(c->status, &f, sizeof(f));
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    return n == (ssize_t)sizeof(f) ? explain(&f, spec, err) : 1;
+}

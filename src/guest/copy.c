@@ -1,0 +1,120 @@
+/*
+ * `guest copy-in` and `guest copy-out`: a tree as a tar stream in frames, by the rules of
+ * base/tree.h, as the sandbox's user. Blocking. What is read may be hostile, so that nothing is
+ * left to this process but what the work needs (os/confine.h).
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/tree.h"
+#include "guest/line.h"
+#include "guest/modes.h"
+#include "os/confine.h"
+
+struct copy {
+    struct line line;
+    struct guest_frame frame; /* in: what is being read */
+    uint32_t at;
+    bool ended;
+    struct buf gathered; /* out: headers and small files make large frames */
+};
+
+static ssize_t read_frames(void *arg, void *data, size_t len)
+{
+    struct copy *c = arg;
+    size_t n;
+
+    while (c->at == c->frame.length && !c->ended) {
+        if (line_wait(&c->line, &c->frame, NULL) <= 0)
+            return -ECONNRESET;
+        if (c->frame.type != GUEST_STDIN && c->frame.type != GUEST_STDIN_EOF)
+            return -EPROTO;
+        c->ended = c->frame.type == GUEST_STDIN_EOF;
+        c->at = 0;
+    }
+    n = MIN(len, (size_t)(c->frame.length - c->at));
+    if (n)
+        memcpy(data, c->frame.data + c->at, n);
+    c->at += (uint32_t)n;
+    return (ssize_t)n;
+}
+
+static int flush_gathered(struct copy *c)
+{
+    if (c->gathered.len)
+        line_say(&c->line,
+                 guest_put(&c->line.out, GUEST_STDOUT, buf_data(&c->gathered), c->gathered.len));
+    buf_clear(&c->gathered);
+    line_flush(&c->line);
+    return c->line.gone ? -EPIPE : 0;
+}
+
+static int write_frames(void *arg, const void *data, size_t len)
+{
+    struct copy *c = arg;
+    int r = 0;
+
+    while (len && r == 0) {
+        size_t n = MIN(len, c->gathered.max - c->gathered.len);
+
+        if (buf_append(&c->gathered, data, n) < 0)
+            return -ENOBUFS;
+        data = (const char *)data + n;
+        len -= n;
+        if (c->gathered.len == c->gathered.max)
+            r = flush_gathered(c);
+    }
+    return r;
+}
+
+static int unpack(struct copy *c, const char *path, struct tree_stats *stats, struct err *err)
+{
+    return tree_from_tar(path, read_frames, c, stats, err);
+}
+
+static int pack(struct copy *c, const char *path, struct tree_stats *stats, struct err *err)
+{
+    int r = tree_to_tar(path, write_frames, c, stats, err);
+
+    if (r >= 0 && flush_gathered(c) < 0)
+        r = err_set(err, ERR_ENGINE, "the relay does not listen any more");
+    return r;
+}
+
+static int run(char **argv,
+               int (*work)(struct copy *, const char *, struct tree_stats *, struct err *))
+{
+    struct copy c = {.line = LINE_INIT, .gathered = BUF_INIT(GUEST_PAYLOAD_MAX)};
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct tree_stats stats = {0};
+    struct guest_done done;
+    int r;
+
+    line_say(&c.line, guest_put_hello(&c.line.out, (uint32_t)getpid()));
+    line_flush(&c.line);
+    if (!argv[0] || argv[0][0] != '/')
+        r = err_set(&err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
+    else
+        r = confine_job(&err);
+    if (r >= 0)
+        r = work(&c, argv[0], &stats, &err);
+    done = (struct guest_done){stats.entries, stats.bytes, stats.skipped};
+    line_say(&c.line,
+             r < 0 ? guest_put_failed(&c.line.out, &err) : guest_put_done(&c.line.out, &done));
+    line_flush(&c.line);
+    buf_done(&c.gathered);
+    line_done(&c.line);
+    return 0;
+}
+
+int guest_copy_in(char **argv, struct err *err _unused_)
+{
+    return run(argv, unpack);
+}
+
+int guest_copy_out(char **argv, struct err *err _unused_)
+{
+    return run(argv, pack);
+}

@@ -1,0 +1,145 @@
+/*
+ * `guest dial`: a connection to a service inside, in frames both ways. Each direction ends by
+ * itself, as TCP has it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "guest/line.h"
+#include "guest/modes.h"
+#include "os/dial.h"
+
+struct dial {
+    struct line line;
+    int sock;
+    struct buf pending; /* for the service; while there is some, the relay is not read */
+    bool in_eof;        /* the relay's side has ended */
+    bool shut;          /* and the service was told */
+    bool out_eof;       /* the service's side has ended */
+    bool broken;        /* both have, by an error */
+};
+
+static bool take_frame(struct dial *d, const struct guest_frame *f)
+{
+    if (d->in_eof)
+        return false;
+    if (f->type == GUEST_STDIN_EOF)
+        d->in_eof = true;
+    else
+        return f->type == GUEST_STDIN && buf_append(&d->pending, f->data, f->length) >= 0;
+    return true;
+}
+
+static void read_relay(struct dial *d)
+{
+    struct guest_frame f;
+    int r;
+
+    if (!line_read(&d->line))
+        d->line.gone = true;
+    while (!d->line.gone && !d->pending.len && (r = line_next(&d->line, &f, NULL)))
+        if (r < 0 || !take_frame(d, &f))
+            d->line.gone = true;
+}
+
+static void write_service(struct dial *d)
+{
+    ssize_t n = 0;
+
+    if (d->pending.len)
+        n = send(d->sock, buf_data(&d->pending), d->pending.len, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        d->broken = true;
+    if (n > 0)
+        buf_consume(&d->pending, (size_t)n);
+    if (d->in_eof && !d->pending.len && !d->shut) {
+        d->shut = true;
+        shutdown(d->sock, SHUT_WR);
+    }
+}
+
+static void read_service(struct dial *d)
+{
+    ssize_t n = line_forward(&d->line, GUEST_STDOUT, d->sock);
+
+    if (n > 0 || n == -EAGAIN || n == -EINTR)
+        return;
+    d->broken = n < 0;
+    d->out_eof = true;
+    line_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
+}
+
+/* What is not wanted is not polled: a hang-up would wake us for ever. */
+static void turn(struct dial *d)
+{
+    bool hear = !d->pending.len, read = !d->out_eof && line_has_room(&d->line);
+    bool write = d->pending.len;
+    short events = (short)((read ? POLLIN : 0) | (write ? POLLOUT : 0));
+    struct pollfd polls[] = {
+        {.fd = hear ? LINE_IN : -1, .events = POLLIN},
+        {.fd = LINE_OUT, .events = (short)(d->line.out.len ? POLLOUT : 0)},
+        {.fd = events ? d->sock : -1, .events = events},
+    };
+
+    if (poll(polls, ARRAY_SIZE(polls), -1) < 0)
+        return;
+    if (polls[1].revents & (POLLERR | POLLNVAL))
+        d->line.gone = true;
+    if (polls[0].revents)
+        read_relay(d);
+    if (read && polls[2].revents & (POLLIN | POLLHUP | POLLERR))
+        read_service(d);
+    write_service(d);
+    /* There may be whole frames behind the one that has just been passed on. */
+    if (!d->pending.len)
+        read_relay(d);
+    line_flush(&d->line);
+}
+
+static void serve(struct dial *d)
+{
+    const struct guest_done done = {0};
+
+    line_say(&d->line, guest_put_u32(&d->line.out, GUEST_STARTED, 0));
+    line_flush(&d->line);
+    while (!d->line.gone && !d->broken && !(d->shut && d->out_eof))
+        turn(d);
+    if (!d->out_eof)
+        line_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
+    line_say(&d->line, guest_put_done(&d->line.out, &done));
+}
+
+int guest_dial(char **argv, struct err *err)
+{
+    struct dial d = {.sock = -1, .pending = BUF_INIT(GUEST_PAYLOAD_MAX)};
+    _cleanup_err_ struct err why = ERR_INIT;
+    uint32_t port = 0;
+    int r;
+
+    r = line_open_async(&d.line, err);
+    if (r < 0)
+        return r;
+    line_say(&d.line, guest_put_hello(&d.line.out, (uint32_t)getpid()));
+    r = parse_u32(argv[0] ? argv[0] : "", 1, UINT16_MAX, &port, &why);
+    if (r >= 0)
+        r = dial_inside((uint16_t)port, &d.sock, &why);
+    if (r >= 0 && fd_set_nonblock(d.sock, true) < 0)
+        r = err_sys(&why, errno, "prepare the connection");
+    if (r >= 0)
+        serve(&d);
+    else
+        line_say(&d.line, guest_put_failed(&d.line.out, &why));
+    /* The last frames, however slow the reader. */
+    fd_set_nonblock(LINE_OUT, false);
+    line_flush(&d.line);
+    fd_close(d.sock);
+    buf_done(&d.pending);
+    line_done(&d.line);
+    return 0;
+}

@@ -1,0 +1,515 @@
+/*
+ * `guest exec`: one command, its streams, its end. One poll loop; the order of things is
+ *
+ *   SPEC… RUN -> fork -> the status pipe says that it runs -> streams flow -> the main process has
+ *   been waited for -> both pipes drained, or the grace for daemonised children over -> EXIT.
+ *
+ * Then the guest stays as long as it has children or a pipe of theirs is open, as the shim does on
+ * the native engine: they keep their parent, and what they write is read and forgotten.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/time.h"
+#include "guest/child.h"
+#include "guest/counters.h"
+#include "guest/kin.h"
+#include "guest/line.h"
+#include "guest/modes.h"
+#include "os/pty.h"
+
+enum {
+    DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still say something */
+    DRAIN_STRAY_USEC = 100000,  /* no process of the exec is left, but someone has its pipe */
+    KILL_PAUSE_NSEC = 1000000,
+    KILL_OUTRUN = 50,      /* looks, before everybody is killed where that is allowed */
+    KILL_GIVE_UP = 10000,  /* looks, once the main process has gone */
+    FORGET_PAUSE_MS = 100, /* between two reads of what nobody will see */
+};
+
+enum state {
+    STATE_SPEC,     /* waits for RUN */
+    STATE_STARTING, /* the status pipe has not ended */
+    STATE_RUNNING,
+    STATE_DRAINING, /* the main process has ended, a pipe is still open */
+    STATE_TOLD,     /* EXIT or FAILED is queued */
+};
+
+struct stream {
+    int fd;
+    enum guest_type type;
+    uint64_t bytes; /* sent */
+    uint64_t owed;  /* were in the pipe when the main process had ended: those are its words */
+};
+
+struct exec {
+    struct line line;
+    enum state state;
+    struct buf fields; /* of the spec, until RUN */
+    struct guest_spec spec;
+    struct child child;
+    struct stream streams[2];
+    struct buf pending; /* for the command's stdin */
+    uint32_t to_ack;    /* taken from it, and not said yet */
+    bool in_eof;        /* none follows */
+    int signals;        /* signalfd: SIGCHLD */
+    bool waited;        /* for the main process: */
+    int wait_status;
+    bool has_children;
+    struct deadline drain_by;
+    struct counters before;
+};
+
+/* ---- children ---- */
+
+/* Takes all that have ended: the command, and orphans of its that came to us. */
+static void reap(struct exec *x)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0 || (pid < 0 && errno == EINTR))
+        if (pid == x->child.pid) {
+            x->waited = true;
+            x->wait_status = status;
+        }
+    x->has_children = pid == 0;
+}
+
+static void kill_all(struct exec *x, bool alone)
+{
+    const struct timespec pause = {.tv_nsec = KILL_PAUSE_NSEC};
+
+    for (unsigned i = 0; !x->waited || i < KILL_GIVE_UP; i++) {
+        if (!kin_kill_own())
+            kill(-x->child.pid, SIGKILL); /* its session's first group, better than nothing */
+        if (alone && i >= KILL_OUTRUN)
+            kin_kill_everybody();
+        reap(x);
+        if (!x->has_children)
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void take_signals(struct exec *x)
+{
+    struct signalfd_siginfo si;
+
+    while (read(x->signals, &si, sizeof(si)) == (ssize_t)sizeof(si))
+        ;
+    reap(x);
+}
+
+/* ---- starting ---- */
+
+static void tell_failed(struct exec *x, const struct err *why)
+{
+    line_say(&x->line, guest_put_failed(&x->line.out, why));
+    x->state = STATE_TOLD;
+}
+
+static void start(struct exec *x)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_strv_ char **env = NULL;
+    int r;
+
+    r = guest_get_spec(&x->fields, &x->spec, &err);
+    buf_done(&x->fields);
+    if (r >= 0) {
+        counters_read(&x->before);
+        env = child_env(&x->spec);
+        r = child_start(&x->spec, env, &x->child, &err);
+    }
+    if (r < 0) {
+        tell_failed(x, &err);
+        return;
+    }
+    x->state = STATE_STARTING;
+    x->has_children = true;
+    x->streams[0].fd = x->child.out;
+    x->streams[1].fd = x->child.err;
+}
+
+/* The status pipe has ended, or says why not. */
+static void resolve_start(struct exec *x)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r = child_status(&x->child, &x->spec, &err);
+
+    if (r == 0)
+        return;
+    x->child.status = fd_close(x->child.status);
+    if (r < 0) {
+        for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
+            x->streams[i].fd = fd_close(x->streams[i].fd);
+        tell_failed(x, &err);
+        return;
+    }
+    x->state = STATE_RUNNING;
+    line_say(&x->line, guest_put_u32(&x->line.out, GUEST_STARTED, (uint32_t)x->child.pid));
+}
+
+/* ---- stdin ---- */
+
+static bool is_tty(const struct exec *x)
+{
+    return x->spec.flags & GUEST_SPEC_TTY;
+}
+
+static void taken(struct exec *x, size_t n)
+{
+    buf_consume(&x->pending, n);
+    x->to_ack += (uint32_t)n;
+}
+
+/* Many small ones make one ACK while the relay does not listen. */
+static void acknowledge(struct exec *x)
+{
+    if (x->to_ack && line_has_room(&x->line)) {
+        line_say(&x->line, guest_put_u32(&x->line.out, GUEST_STDIN_ACK, x->to_ack));
+        x->to_ack = 0;
+    }
+}
+
+/* The command has closed its end, or we have reached ours. */
+static void close_stdin(struct exec *x, bool by_command)
+{
+    if (x->child.in >= 0 && by_command)
+        line_say(&x->line, guest_put(&x->line.out, GUEST_STDIN_CLOSED, NULL, 0));
+    x->child.in = fd_close(x->child.in);
+    taken(x, x->pending.len);
+}
+
+static void feed_stdin(struct exec *x)
+{
+    ssize_t n = 0;
+
+    if (x->child.in >= 0 && x->pending.len)
+        n = write(x->child.in, buf_data(&x->pending), x->pending.len);
+    if (n > 0)
+        taken(x, (size_t)n);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        close_stdin(x, true);
+    else if (x->child.in < 0 || (x->in_eof && !x->pending.len))
+        close_stdin(x, false);
+}
+
+/* ---- frames from the relay ---- */
+
+/* More than the credit is a relay that does not keep the rules. */
+static bool take_stdin(struct exec *x, const struct guest_frame *f)
+{
+    if (x->in_eof || buf_append(&x->pending, f->data, f->length) < 0)
+        return false;
+    if (x->state != STATE_SPEC && x->state != STATE_STARTING)
+        feed_stdin(x);
+    return true;
+}
+
+static void take_kill(struct exec *x, const struct guest_frame *f)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (x->state != STATE_SPEC) {
+        kill_all(x, guest_get_kill(f) & GUEST_KILL_ALONE);
+        return;
+    }
+    err_set(&err, ERR_CONFLICT, "the command was killed before it was started");
+    tell_failed(x, &err);
+}
+
+static bool take_signal(const struct exec *x, const struct guest_frame *f)
+{
+    int sig;
+
+    if (guest_get_signal(f, &sig, NULL) < 0)
+        return false;
+    if (x->child.pid > 0 && !x->waited) /* until then the number is its own */
+        kill(x->child.pid, sig);
+    return true;
+}
+
+static void take_resize(const struct exec *x, const struct guest_frame *f)
+{
+    uint16_t rows, cols;
+
+    guest_get_resize(f, &rows, &cols);
+    if (is_tty(x) && x->child.in >= 0)
+        (void)pty_resize(x->child.in, rows, cols, NULL);
+}
+
+static bool take_frame(struct exec *x, const struct guest_frame *f)
+{
+    switch ((unsigned)f->type) {
+    case GUEST_SPEC:
+        return x->state == STATE_SPEC && guest_collect_spec(&x->fields, f, NULL) >= 0;
+    case GUEST_RUN:
+        if (x->state != STATE_SPEC)
+            return false;
+        start(x);
+        return true;
+    case GUEST_STDIN:
+        return take_stdin(x, f);
+    case GUEST_STDIN_EOF:
+        x->in_eof = !is_tty(x);
+        if (x->state >= STATE_RUNNING)
+            feed_stdin(x);
+        return true;
+    case GUEST_SIGNAL:
+        return take_signal(x, f);
+    case GUEST_RESIZE:
+        take_resize(x, f);
+        return true;
+    case GUEST_KILL:
+        take_kill(x, f);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void listen_to_relay(struct exec *x)
+{
+    struct guest_frame f;
+    int r;
+
+    if (!line_read(&x->line))
+        x->line.gone = true;
+    while (!x->line.gone && x->state != STATE_TOLD && (r = line_next(&x->line, &f, NULL)))
+        if (r < 0 || !take_frame(x, &f))
+            x->line.gone = true;
+}
+
+/* ---- output and the end ---- */
+
+/* A terminal's end is EIO. */
+static void pass_output(struct exec *x, struct stream *s)
+{
+    ssize_t n = line_forward(&x->line, s->type, s->fd);
+
+    if (n == -EAGAIN || n == -EINTR)
+        return;
+    if (n <= 0) {
+        s->fd = fd_close(s->fd);
+        s->owed = 0;
+        return;
+    }
+    s->bytes += (uint64_t)n;
+    s->owed -= MIN(s->owed, (uint64_t)n);
+}
+
+static bool drained(const struct exec *x)
+{
+    return x->streams[0].fd < 0 && x->streams[1].fd < 0;
+}
+
+static uint64_t unread(int fd)
+{
+    int n = 0;
+
+    return fd >= 0 && ioctl(fd, FIONREAD, &n) == 0 && n > 0 ? (uint64_t)n : 0;
+}
+
+/* From here on a daemonised child may hold the pipes open, but what the command itself has written
+ * is read to the last byte, however slow the relay is. */
+static void begin_drain(struct exec *x)
+{
+    x->state = STATE_DRAINING;
+    x->drain_by = deadline_in(x->has_children ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
+    for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
+        x->streams[i].owed = unread(x->streams[i].fd);
+}
+
+static uint64_t timeval_usec(const struct timeval *tv)
+{
+    return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
+}
+
+static void tell_exit(struct exec *x)
+{
+    struct counters now;
+    struct rusage ru = {0};
+    struct guest_exit e;
+
+    counters_read(&now);
+    getrusage(RUSAGE_CHILDREN, &ru);
+    e = (struct guest_exit){
+        .status = (uint32_t)x->wait_status,
+        .flags = drained(x) ? GUEST_EXIT_DRAINED : 0,
+        .stdout_bytes = x->streams[0].bytes,
+        .stderr_bytes = x->streams[1].bytes,
+        .cpu_usec = timeval_usec(&ru.ru_utime) + timeval_usec(&ru.ru_stime),
+        .max_rss = (uint64_t)ru.ru_maxrss * 1024,
+        .io_read = (uint64_t)ru.ru_inblock * 512,
+        .io_write = (uint64_t)ru.ru_oublock * 512,
+        .memory_peak_before = x->before.memory_peak,
+        .memory_peak = now.memory_peak,
+        .memory_limit = now.memory_limit,
+        .oom_kills_before = x->before.oom_kills,
+        .oom_kills = now.oom_kills,
+        .pids_denied_before = x->before.pids_denied,
+        .pids_denied = now.pids_denied,
+    };
+    line_say(&x->line, guest_put_exit(&x->line.out, &e));
+    x->state = STATE_TOLD;
+}
+
+/* An empty pipe settles it: somebody else may have read from it. */
+static bool owes(const struct stream *s)
+{
+    return s->owed && unread(s->fd);
+}
+
+static void advance(struct exec *x)
+{
+    if (x->state == STATE_RUNNING && x->waited)
+        begin_drain(x);
+    if (x->state != STATE_DRAINING)
+        return;
+    if (drained(x) ||
+        (deadline_passed(&x->drain_by) && !owes(&x->streams[0]) && !owes(&x->streams[1])))
+        tell_exit(x);
+}
+
+/* ---- the loop ---- */
+
+enum { P_IN, P_OUT, P_SIGNALS, P_STATUS, P_STDIN, P_STREAM, P_COUNT = P_STREAM + 2 };
+
+/* What is not wanted is not polled at all: its hang-up would wake us for ever. */
+static void fill_polls(const struct exec *x, struct pollfd polls[static P_COUNT])
+{
+    bool flows = x->state == STATE_RUNNING || x->state == STATE_DRAINING;
+
+    polls[P_IN] = (struct pollfd){.fd = x->state == STATE_TOLD ? -1 : LINE_IN, .events = POLLIN};
+    polls[P_OUT] =
+        (struct pollfd){.fd = LINE_OUT, .events = (short)(x->line.out.len ? POLLOUT : 0)};
+    polls[P_SIGNALS] = (struct pollfd){.fd = x->signals, .events = POLLIN};
+    polls[P_STATUS] = (struct pollfd){.fd = x->child.status, .events = POLLIN};
+    polls[P_STDIN] =
+        (struct pollfd){.fd = flows && (x->pending.len || !is_tty(x)) ? x->child.in : -1,
+                        .events = (short)(x->pending.len ? POLLOUT : 0)};
+    for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
+        polls[P_STREAM + i] = (struct pollfd){
+            .fd = flows && line_has_room(&x->line) ? x->streams[i].fd : -1, .events = POLLIN};
+}
+
+static void turn(struct exec *x)
+{
+    struct pollfd polls[P_COUNT];
+    int wait = x->state == STATE_DRAINING ? deadline_ms(&x->drain_by) : -1;
+
+    fill_polls(x, polls);
+    /* The grace is over, and the command's last words wait for room on the line. */
+    if (wait == 0 && !line_has_room(&x->line))
+        wait = -1;
+    if (poll(polls, P_COUNT, wait) < 0)
+        return;
+    if (polls[P_SIGNALS].revents)
+        take_signals(x);
+    if (polls[P_OUT].revents & (POLLERR | POLLNVAL))
+        x->line.gone = true;
+    if (polls[P_IN].revents)
+        listen_to_relay(x);
+    if (polls[P_STATUS].revents && x->state == STATE_STARTING)
+        resolve_start(x);
+    if (polls[P_STDIN].revents & (POLLERR | POLLNVAL) && !is_tty(x))
+        close_stdin(x, true);
+    else if (polls[P_STDIN].revents)
+        feed_stdin(x);
+    for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
+        if (polls[P_STREAM + i].revents && x->streams[i].fd >= 0)
+            pass_output(x, &x->streams[i]);
+    acknowledge(x);
+    advance(x);
+    line_flush(&x->line);
+}
+
+/* ---- after the end ---- */
+
+static void forget_output(struct exec *x, char *io, size_t size)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++) {
+        struct stream *s = &x->streams[i];
+        ssize_t n = s->fd >= 0 ? read(s->fd, io, size) : -1;
+
+        if (s->fd >= 0 && (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)))
+            s->fd = fd_close(s->fd);
+    }
+}
+
+/*
+ * One read, then a rest: at full speed a flood that nobody will see would take processor time from
+ * the sandbox. Nobody listens any more, so that the engine sees the end of the streams.
+ */
+static void stay(struct exec *x)
+{
+    const struct timespec pause = {.tv_nsec = FORGET_PAUSE_MS * 1000000L};
+    static char io[GUEST_PAYLOAD_MAX];
+
+    stdio_close();
+    line_done(&x->line);
+    guest_spec_done(&x->spec);
+    buf_done(&x->pending);
+    x->child.in = fd_close(x->child.in);
+    for (take_signals(x); x->has_children || !drained(x); take_signals(x)) {
+        struct pollfd polls[] = {{.fd = x->signals, .events = POLLIN},
+                                 {.fd = x->streams[0].fd, .events = POLLIN},
+                                 {.fd = x->streams[1].fd, .events = POLLIN}};
+
+        if (poll(polls, ARRAY_SIZE(polls), -1) > 0 && (polls[1].revents || polls[2].revents)) {
+            forget_output(x, io, sizeof(io));
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+static int watch_children(struct exec *x, struct err *err)
+{
+    sigset_t all, child;
+
+    sigfillset(&all);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    if (sigprocmask(SIG_SETMASK, &all, NULL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+        return err_sys(err, errno, "become the parent of orphans");
+    x->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    return x->signals < 0 ? err_sys(err, errno, "watch for children") : 0;
+}
+
+int guest_exec(char **argv _unused_, struct err *err)
+{
+    struct exec x = {
+        .fields = BUF_INIT(GUEST_SPEC_MAX),
+        .child = CHILD_INIT,
+        .streams = {{.fd = -1, .type = GUEST_STDOUT}, {.fd = -1, .type = GUEST_STDERR}},
+        .pending = BUF_INIT(GUEST_CREDIT)};
+    int r;
+
+    r = line_open_async(&x.line, err);
+    if (r >= 0)
+        r = watch_children(&x, err);
+    if (r < 0)
+        return r;
+    line_say(&x.line, guest_put_hello(&x.line.out, (uint32_t)getpid()));
+    line_flush(&x.line);
+    while (!x.line.gone && !(x.state == STATE_TOLD && !x.line.out.len))
+        turn(&x);
+    if (x.state != STATE_TOLD && x.child.pid > 0)
+        kill_all(&x, false);
+    else
+        stay(&x);
+    return 0;
+}

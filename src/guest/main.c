@@ -1,0 +1,93 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "guest/modes.h"
+
+static const struct mode {
+    const char *name;
+    int (*run)(char **argv, struct err *err);
+} modes[] = {
+    {"exec", guest_exec},         {"dial", guest_dial}, {"copy-in", guest_copy_in},
+    {"copy-out", guest_copy_out}, {"reap", guest_reap}, {"init", guest_init},
+};
+
+static const struct mode *find_mode(const char *name)
+{
+    for (size_t i = 0; name && i < ARRAY_SIZE(modes); i++)
+        if (STREQ(modes[i].name, name))
+            return &modes[i];
+    return NULL;
+}
+
+void stdio_close(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int fd = 0; fd <= 2; fd++)
+        if (null < 0)
+            close(fd);
+        else if (null != fd)
+            dup2(null, fd);
+    if (null > 2)
+        close(null);
+}
+
+/* What we open ourselves must never become 0, 1 or 2. */
+static bool stdio_is_open(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= 2);
+    fd_close(fd);
+    return fd > 2;
+}
+
+static void complain(const struct err *err)
+{
+    static const char who[] = "ripcord-guest: ";
+
+    (void)!write(2, who, sizeof(who) - 1);
+    (void)!write(2, err->msg, strlen(err->msg));
+    (void)!write(2, "\n", 1);
+}
+
+/*
+ * First of all nobody of the same user may look into this process, nor into what it forks: where
+ * the program file cannot be read by that user, this has been so from the start.
+ */
+static int hide(struct err *err)
+{
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return err_sys(err, errno, "hide the guest");
+    return 0;
+}
+
+_noreturn_ void guest_main(char **argv)
+{
+    const struct mode *mode = find_mode(argv[0] ? argv[1] : NULL);
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r;
+
+    r = hide(&err);
+    if (r >= 0 && !stdio_is_open())
+        r = err_set(&err, ERR_SYSTEM, "open '/dev/null' inside");
+    if (r >= 0 && !mode)
+        r = err_set(&err, ERR_INVALID, "this program is started by ripcord inside of sandboxes");
+    if (r >= 0) {
+        umask(022);
+        signal(SIGPIPE, SIG_IGN);
+        r = mode->run(argv + 2, &err);
+    }
+    if (r < 0)
+        complain(&err);
+    _exit(r < 0 ? err_code_exit(err.code) : 0);
+}

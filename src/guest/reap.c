@@ -1,0 +1,44 @@
+/*
+ * `guest reap`: see kin.h.
+ */
+#include <unistd.h>
+
+#include "base/parse.h"
+#include "guest/kin.h"
+#include "guest/line.h"
+#include "guest/modes.h"
+
+enum { GUESTS_MAX = 4096 };
+
+static int read_guests(char **argv, pid_t *guests, size_t *n, struct err *err)
+{
+    uint32_t pid = 0;
+
+    for (*n = 0; argv[*n]; ++*n) {
+        if (*n == GUESTS_MAX)
+            return err_set(err, ERR_LIMIT, "over %d guests", GUESTS_MAX);
+        if (parse_u32(argv[*n], 2, INT32_MAX, &pid, err) < 0)
+            return err_wrap(err, "pid");
+        guests[*n] = (pid_t)pid;
+    }
+    return 0;
+}
+
+int guest_reap(char **argv, struct err *err _unused_)
+{
+    static pid_t guests[GUESTS_MAX];
+    struct line line = LINE_INIT;
+    _cleanup_err_ struct err why = ERR_INIT;
+    size_t n, killed = 0;
+    int r;
+
+    line_say(&line, guest_put_hello(&line.out, (uint32_t)getpid()));
+    r = read_guests(argv, guests, &n, &why);
+    if (r >= 0)
+        r = kin_kill_lost(guests, n, &killed, &why);
+    line_say(&line, r < 0 ? guest_put_failed(&line.out, &why)
+                          : guest_put_done(&line.out, &(struct guest_done){.entries = killed}));
+    line_flush(&line);
+    line_done(&line);
+    return 0;
+}
