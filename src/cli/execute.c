@@ -114,7 +114,6 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
         .input = args_has(args, "interactive"),
         .tty = args_has(args, "tty"),
         .stats = args_has(args, "stats"),
-        .wait_close = kind == EXECUTE_RUN,
         .json = cli->json,
         .mode = cli->json ? RENDER_JSON : RENDER_RAW,
     };

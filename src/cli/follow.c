@@ -31,7 +31,6 @@ static const uint64_t again_usec = 2 * USEC_PER_SEC;      /* a second Ctrl-C wit
 static const uint64_t pipe_grace_usec = 2 * USEC_PER_SEC; /* for SIGPIPE to do its work */
 static const uint64_t held_key_usec = 300 * USEC_PER_MSEC;
 static const uint64_t resume_usec = 10 * USEC_PER_SEC;
-static const uint64_t close_usec = 60 * USEC_PER_SEC;
 
 struct follow {
     struct stream *s;
@@ -202,7 +201,7 @@ static int on_end(struct follow *f, const struct stream_event *ev, struct err *e
 
     f->ended = true;
     f->input_open = false;
-    f->by = f->o->wait_close ? deadline_in(close_usec) : (struct deadline){DEADLINE_NEVER};
+    f->by = (struct deadline){DEADLINE_NEVER};
     if (!f->o->json)
         return 0;
     doc = json_pack("{s:s}", "type", "end");
@@ -393,11 +392,6 @@ static int on_time(struct follow *f, struct err *err)
         f->held_key = false;
         return stream_stdin(f->s, &ctrl_p, 1, err);
     }
-    if (f->ended) {
-        f->closed = true;
-        output_note(f->o->json, "the sandbox is still being removed");
-        return 0;
-    }
     return f->pipe_broken ? stream_signal(f->s, SIGKILL, err) : 0;
 }
 
@@ -451,7 +445,7 @@ static bool finished(const struct follow *f)
         return false;
     if (f->detached)
         return f->closed || !stream_sending(f->s);
-    return f->ended && (f->closed || !f->o->wait_close);
+    return f->ended;
 }
 
 static int loop(struct follow *f, struct err *err)

@@ -11,11 +11,10 @@
 #include "client/stream.h"
 
 struct follow_options {
-    bool input;      /* pass stdin on */
-    bool tty;        /* raw terminal, resize, detach keys */
-    bool rejoin;     /* attach: the terminal's size is news to the exec */
-    bool reading;    /* only look (logs): signals end us and are not passed on */
-    bool wait_close; /* the connection closes when all is cleaned up: wait for that (run) */
+    bool input;   /* pass stdin on */
+    bool tty;     /* raw terminal, resize, detach keys */
+    bool rejoin;  /* attach: the terminal's size is news to the exec */
+    bool reading; /* only look (logs): signals end us and are not passed on */
     bool stats;
     bool json;
     enum render_mode mode;

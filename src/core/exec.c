@@ -312,7 +312,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     drop_from_sandbox(x);
     hold_for_readers(x, sb);
     notify(x, EXEC_EVENT_ENDED);
-    if (x->stored)
+    if (x->stored && !sb->ephemeral)
         save_end(x);
     retain_ended(sb, x);
     if (sb->ephemeral)

@@ -89,6 +89,9 @@ static int save_state(struct sandbox *sb, struct err *err)
         return sandbox_save(sb, err);
     if (!sb->stored)
         return 0;
+    /* Whatever it has come to, the next daemon removes it. */
+    if (sb->ephemeral && sb->state != SANDBOX_ABSENT)
+        return 0;
     if (sb->state == SANDBOX_ABSENT) {
         sb->stored = false;
         return store_sandbox_delete(sb->m->store, sb->id, err);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -70,11 +71,10 @@ static void shim_init(struct shim *s)
         s->cgroup.root[t] = s->cgroup.dir[t] = s->cgroup.tasks[t] = -1;
 }
 
-static int read_plan(struct shim *s, struct err *err)
+static int read_plan(struct shim *s, int fd, struct err *err)
 {
-    int r = plan_read(SHIM_FD_PLAN, &s->plan, err);
+    int r = plan_read(fd, &s->plan, err);
 
-    fd_close(SHIM_FD_PLAN);
     s->sup.sandbox_id = s->plan.sandbox_id;
     s->sup.name = s->plan.name;
     s->sup.hash = s->plan.hash;
@@ -83,25 +83,49 @@ static int read_plan(struct shim *s, struct err *err)
     return r;
 }
 
-static int bring_up(struct shim *s, struct err *err)
+/* Waits for its sandbox. 0: there will be none. */
+static int await_plan(struct shim *s, struct err *err)
 {
-    int r = read_plan(s, err);
+    _cleanup_close_ int plan = -1, log = -1;
+    int fds[PLAN_FDS], r;
 
-    if (r >= 0)
-        r = supervisor_open(&s->sup, s->plan.run_dir, s->plan.exec_dir, err);
-    if (r >= 0)
-        r = sandbox_start(s, err);
-    return r;
+    r = plan_take(SHIM_FD_CONTROL, fds, err);
+    if (r <= 0)
+        return r;
+    plan = fds[PLAN_FD_PLAN];
+    log = fds[PLAN_FD_LOG];
+    dup2(log, STDERR_FILENO);
+    r = read_plan(s, plan, err);
+    return r < 0 ? r : 1;
 }
 
-static int run(struct shim *s)
+static int bring_up(struct shim *s, struct err *err)
+{
+    int r = supervisor_open(&s->sup, s->plan.run_dir, s->plan.exec_dir, err);
+
+    return r < 0 ? r : sandbox_start(s, err);
+}
+
+/* So that `ps` tells whose it is: the daemon left room for an id. */
+static void show_id(char *arg, const char *id)
+{
+    if (arg && strlen(arg) == strlen(id))
+        memcpy(arg, id, strlen(id));
+}
+
+static int run(struct shim *s, char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
+    int r;
 
-    if (bring_up(s, &err) < 0) {
+    r = await_plan(s, &err);
+    if (r == 0)
+        return 1;
+    if (r < 0 || bring_up(s, &err) < 0) {
         supervisor_fail(&s->sup, &err);
         return 1;
     }
+    show_id(id, s->plan.sandbox_id);
     if (supervisor_serve(&s->sup, &err) < 0) {
         log_error("sandbox %s: the shim gives up: %s", s->plan.sandbox_id, err.msg);
         return 1;
@@ -120,7 +144,7 @@ int shim_main(int argc, char **argv)
     shim_init(&s);
     supervisor_hold_fds();
     prctl(PR_SET_NAME, "ripcord-shim", 0, 0, 0);
-    r = run(&s);
+    r = run(&s, argc > 1 ? argv[1] : NULL);
     supervisor_done(&s.sup);
     enter_close(&s);
     cgroup_close(&s.cgroup);

@@ -1,7 +1,7 @@
 /*
  * The shim: supervisor of one native sandbox. Started by the daemon with a socket as descriptor
- * SHIM_FD_CONTROL and a plan as SHIM_FD_PLAN; builds the sandbox, serves it, and outlives the
- * daemon. Or, called with `remove`, does that and ends (remove.h).
+ * SHIM_FD_CONTROL, perhaps long before it is needed: waits there for its plan, builds the sandbox,
+ * serves it, and outlives the daemon. Or, called with `remove`, does that and ends (remove.h).
  */
 #pragma once
 

@@ -432,3 +432,37 @@ int plan_read(int fd, struct plan *ret, struct err *err)
         return err_sys(err, n < 0 ? errno : EIO, "read the plan");
     return plan_decode(data, (size_t)n, ret, err);
 }
+
+/* ---- the way from daemon to shim ---- */
+
+int plan_give(int control, const int fds[], size_t n, struct err *err)
+{
+    struct shim_writer w;
+    int r;
+
+    shim_begin(&w, SHIM_PLAN, 0);
+    r = shim_finish(&w, err);
+    if (r >= 0) {
+        r = fd_send(control, buf_data(&w.buf), w.buf.len, fds, n, 0);
+        r = r < 0 ? err_sys(err, -r, "hand the plan over") : 0;
+    }
+    shim_writer_done(&w);
+    return r;
+}
+
+int plan_take(int control, int fds[static PLAN_FDS], struct err *err)
+{
+    char packet[64];
+    struct shim_reader reader;
+    size_t n = PLAN_FDS;
+    ssize_t len = fd_recv(control, packet, sizeof(packet), fds, &n, 0);
+
+    if (len == 0 || len == -ECONNRESET)
+        return 0;
+    if (len < 0)
+        return err_sys(err, (int)-len, "receive the plan");
+    if (shim_read(&reader, packet, (size_t)len, err) < 0 || reader.head.type != SHIM_PLAN ||
+        n <= PLAN_FD_LOG)
+        return err_set(err, ERR_INVALID, "the first message holds no plan");
+    return (int)n;
+}

@@ -1,7 +1,8 @@
 /*
  * The plan: what the daemon wants the shim to build, as one flat list of fields in a sealed memfd
- * that the shim finds as descriptor SHIM_FD_PLAN. Same encoding as the messages of proto.h (struct
- * shim_field, padded to 8 bytes; unknown tags are skipped), without a message header.
+ * that comes with the first message on the shim's line (PLAN). Same encoding as the messages of
+ * proto.h (struct shim_field, padded to 8 bytes; unknown tags are skipped), without a message
+ * header.
  *
  * The daemon fills a struct plan and calls plan_write(); the shim calls plan_read(). Strings in a
  * struct plan are owned (plan_done). Everything is checked on both sides: a plan that plan_write()
@@ -159,6 +160,13 @@ void plan_done(struct plan *p);
 int plan_write(const struct plan *p, int *ret_fd, struct err *err);
 /* Reads and checks; the descriptor stays open. *ret is untouched on failure. */
 int plan_read(int fd, struct plan *ret, struct err *err);
+
+/* The first message on the line of a shim, with the descriptors of enum plan_fd. A lease is only
+ * held: it lies open in the shim. */
+enum plan_fd { PLAN_FD_PLAN, PLAN_FD_LOG, PLAN_FD_LEASE, PLAN_FDS };
+int plan_give(int control, const int fds[], size_t n, struct err *err);
+/* Waits for it. 0: the line has ended instead; else how many came, at least PLAN_FD_LOG. */
+int plan_take(int control, int fds[static PLAN_FDS], struct err *err);
 
 /* The same on memory: for tests and the fuzzer. */
 int plan_encode(const struct plan *p, struct buf *b, struct err *err);

@@ -1,7 +1,8 @@
 /*
  * What daemon and shim say to each other, on a SOCK_SEQPACKET unix socket, one message a packet.
- * The shim is started with one end of a socket pair as descriptor 3 and also listens on `shim.sock`
- * in the sandbox's run folder, so that a later daemon can take over. Several connections at once
+ * The shim is started with one end of a socket pair as descriptor 3, where its plan comes first
+ * (PLAN), and also listens on `shim.sock` in the sandbox's run folder, so that a later daemon can
+ * take over. Several connections at once
  * are fine (each gets what it asked for).
  *
  * A message is `struct shim_msg` followed by typed fields (struct shim_field, padded to 8 bytes):
@@ -13,6 +14,7 @@
  * Descriptors travel beside a message where the table says so.
  *
  *  daemon -> shim
+ *    PLAN         [+ fds: plan, log, lease of ids]: only as the very first message on descriptor 3
  *    HELLO        version
  *    EXEC         the exec's fields; answered by STARTED or EXEC_FAILED with the same seq
  *    ATTACH       exec [, ack offsets]; answered by ATTACHED (or RESULT with the error)
@@ -85,6 +87,7 @@ enum shim_msg_type {
     SHIM_DIAL,
     SHIM_COPY,
     SHIM_RESULT,
+    SHIM_PLAN,
     SHIM_MSG_TYPE_MAX,
 };
 

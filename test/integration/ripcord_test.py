@@ -325,8 +325,8 @@ class Root:
 
     def files(self):
         """State and run folders without what a daemon always keeps: its database, logs and sockets."""
-        kept = re.compile(r"(\.db|\.db-wal|\.db-shm|\.log|\.lock|\.sock)$")
-        return sorted(str(p.relative_to(self.path)) for p in self.walk("state", "run") if not kept.search(p.name))
+        kept = re.compile(r"(\.db|\.db-wal|\.db-shm|\.log|\.lock|\.sock)$|/spares/")
+        return sorted(str(p.relative_to(self.path)) for p in self.walk("state", "run") if not kept.search(str(p)))
 
     def leftovers(self):
         """Everything of sandboxes that is still there, as text; empty when clean."""

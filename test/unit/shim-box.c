@@ -133,7 +133,7 @@ static char *shim_path(void)
     return xasprintf("%s/src/bin/ripcord-shim", self);
 }
 
-static int spawn(struct box *b, int control, int plan, struct err *err)
+static int spawn(struct box *b, int control, struct err *err)
 {
     _cleanup_free_ char *path = shim_path();
     char *const argv[] = {(char *)"ripcord-shim", NULL}, *const env[] = {NULL};
@@ -145,11 +145,7 @@ static int spawn(struct box *b, int control, int plan, struct err *err)
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
-    /* 10 and 11 first: either may lie where the other has to go. */
-    posix_spawn_file_actions_adddup2(&actions, control, 10);
-    posix_spawn_file_actions_adddup2(&actions, plan, 11);
-    posix_spawn_file_actions_adddup2(&actions, 10, SHIM_FD_CONTROL);
-    posix_spawn_file_actions_adddup2(&actions, 11, SHIM_FD_PLAN);
+    posix_spawn_file_actions_adddup2(&actions, control, SHIM_FD_CONTROL);
     r = posix_spawn(&pid, path, &actions, &attr, argv, env);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
@@ -204,7 +200,9 @@ int box_up(struct box *b)
         return err_sys(&b->err, errno, "socketpair");
     b->sock = pair[0];
     far = pair[1];
-    r = spawn(b, far, plan, &b->err);
+    r = spawn(b, far, &b->err);
+    if (r >= 0)
+        r = plan_give(b->sock, (int[]){plan, STDERR_FILENO}, 2, &b->err);
     if (r < 0)
         return r;
     far = fd_close(far);

@@ -233,7 +233,7 @@ static bool nothing_left(const struct bed *b)
     return entries(b, "state/sandboxes") == 0 && entries(b, "state/execs") == 0 &&
            entries(b, "state/trash") == 0 && entries(b, "run/sandboxes") == 0 &&
            cgroup_list(NATIVE_CGROUP_PARENT, ROOT, &groups, NULL) >= 0 && strv_len(groups) == 0 &&
-           waitpid(-1, NULL, WNOHANG) < 0; /* no child, so no zombie either */
+           waitpid(-1, NULL, WNOHANG) <= 0; /* no zombie; spare shims may live */
 }
 
 static struct box_request request(void)

@@ -1,15 +1,12 @@
 /*
- * The start of a sandbox: a plan, a lease of ids, a socket pair, and a shim spawned from the sealed
- * memfd, which builds the sandbox and answers READY or why not. The daemon has threads, so it does
+ * The start of a sandbox: a plan, a lease of ids and a shim from the spares, which builds the
+ * sandbox and answers READY or why not. The daemon has threads, so it does
  * nothing itself that needs fork, unshare or setns.
  *
  * This is the path that is measured: no fsync, nothing that could be done at open.
  */
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
@@ -20,19 +17,16 @@
 #include "engine/native/disk.h"
 #include "engine/native/mounts.h"
 #include "engine/native/native.h"
+#include "engine/native/spares.h"
 #include "shim/plan.h"
 #include "shim/proto.h"
-
-/* Beside SHIM_FD_CONTROL and SHIM_FD_PLAN. The shim knows nothing of it: it lies open in it, and
- * that is the lease. */
-enum { LEASE_FD = 5, SPAWN_FD_MIN = 16 };
 
 #define UNDO_TIMEOUT (10 * USEC_PER_SEC)
 
 struct launch {
     struct native_engine *n;
     const struct box_request *req;
-    int control, control_shim; /* socket pair */
+    int control; /* our end of the shim's line */
     int plan, lease, log;
     uint32_t id_base;
 };
@@ -40,7 +34,6 @@ struct launch {
 static void launch_done(struct launch *l)
 {
     fd_close(l->control);
-    fd_close(l->control_shim);
     fd_close(l->plan);
     fd_close(l->lease);
     fd_close(l->log);
@@ -197,15 +190,15 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
     _cleanup_close_ int dir = -1;
     int r;
 
-    if (mkdirat(l->n->runs, id, 0700) < 0) {
-        if (errno != EEXIST)
-            return err_sys(err, errno, "make run folder of sandbox '%s'", id);
+    r = spares_folder(l->n->spares, SPARE_RUN, l->n->runs, id);
+    if (r == -EEXIST) {
         r = native_cleanup(&l->n->engine, id, by, err);
         if (r < 0)
             return r;
-        if (mkdirat(l->n->runs, id, 0700) < 0)
-            return err_sys(err, errno, "make run folder of sandbox '%s'", id);
+        r = spares_folder(l->n->spares, SPARE_RUN, l->n->runs, id);
     }
+    if (r < 0)
+        return err_sys(err, -r, "make run folder of sandbox '%s'", id);
     r = dir_open(l->n->runs, id, &dir, err);
     if (r < 0)
         return r;
@@ -215,84 +208,17 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
     return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", id) : 0;
 }
 
-/* ---- spawning ---- */
-
-/*
- * The child gets fixed low numbers by dup2, one after the other; a source that had one of those
- * numbers itself would be overwritten on the way.
- */
-static int raise_fd(int *fd, struct err *err)
+static int start_shim(struct launch *l, struct err *err)
 {
-    int high;
+    const int fds[PLAN_FDS] = {l->plan, l->log, l->lease};
+    struct spare_shim shim;
+    int r;
 
-    if (*fd < 0 || *fd >= SPAWN_FD_MIN)
-        return 0;
-    high = fcntl(*fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
-    if (high < 0)
-        return err_sys(err, errno, "duplicate a descriptor");
-    fd_close(*fd);
-    *fd = high;
-    return 0;
-}
-
-static int raise_fds(struct launch *l, struct err *err)
-{
-    int *const fds[] = {&l->control_shim, &l->plan, &l->lease, &l->log};
-    int r = 0;
-
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(fds); i++)
-        r = raise_fd(fds[i], err);
-    return r;
-}
-
-static int spawn_with(struct launch *l, posix_spawn_file_actions_t *fa, posix_spawnattr_t *attr,
-                      pid_t *ret)
-{
-    char path[32];
-    char *argv[] = {(char *)"ripcord-shim", (char *)l->req->id, NULL}, *env[] = {NULL};
-    sigset_t none, all;
-    int r = 0;
-
-    sigemptyset(&none);
-    sigfillset(&all);
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", l->n->shim);
-    r |= posix_spawn_file_actions_adddup2(fa, l->n->devnull, STDIN_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, l->n->devnull, STDOUT_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, l->log, STDERR_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, l->control_shim, SHIM_FD_CONTROL);
-    r |= posix_spawn_file_actions_adddup2(fa, l->plan, SHIM_FD_PLAN);
-    if (l->lease >= 0)
-        r |= posix_spawn_file_actions_adddup2(fa, l->lease, LEASE_FD);
-    r |= posix_spawnattr_setsigmask(attr, &none);
-    r |= posix_spawnattr_setsigdefault(attr, &all);
-    r |= posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-                                            POSIX_SPAWN_SETSIGDEF);
-    return r ? ENOMEM : posix_spawn(ret, path, fa, attr, argv, env);
-}
-
-static int spawn_shim(struct launch *l, struct err *err)
-{
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t attr;
-    int pair[2], r;
-    pid_t pid;
-
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(err, errno, "make a socket pair");
-    l->control = pair[0];
-    l->control_shim = pair[1];
-    r = raise_fds(l, err);
+    r = spares_shim(l->n->spares, fds, l->lease < 0 ? PLAN_FD_LEASE : PLAN_FDS, &shim, err);
     if (r < 0)
         return r;
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&attr);
-    r = spawn_with(l, &fa, &attr, &pid);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&fa);
-    if (r != 0)
-        return err_sys(err, r, "start ripcord-shim");
-    native_child_add(l->n, l->req->id, pid);
-    l->control_shim = fd_close(l->control_shim); /* else its end would never be seen */
+    l->control = shim.control;
+    native_child_add(l->n, l->req->id, shim.pid);
     return 0;
 }
 
@@ -340,7 +266,7 @@ static int launch_run(struct launch *l, const struct deadline *by, struct engine
     if (r >= 0)
         r = make_plan(l, err);
     if (r >= 0)
-        r = spawn_shim(l, err);
+        r = start_shim(l, err);
     if (r >= 0)
         r = await_ready(l, by, box, err);
     return r;
@@ -365,13 +291,8 @@ static int check_not_running(struct engine *e, const char *id, const struct dead
 int native_start(struct engine *e, const struct box_request *req, const struct deadline *by,
                  struct engine_box *ret, struct err *err)
 {
-    struct launch l = {.n = native_of(e),
-                       .req = req,
-                       .control = -1,
-                       .control_shim = -1,
-                       .plan = -1,
-                       .lease = -1,
-                       .log = -1};
+    struct launch l = {
+        .n = native_of(e), .req = req, .control = -1, .plan = -1, .lease = -1, .log = -1};
     struct engine_box box = {.link_fd = -1};
     int r;
 

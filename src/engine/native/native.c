@@ -16,6 +16,7 @@
 #include "engine/native/disk.h"
 #include "engine/native/host-image.h"
 #include "engine/native/probe.h"
+#include "engine/native/spares.h"
 #include "engine/native/spread.h"
 #include "engine/native/subids.h"
 #include "engine/native/trash.h"
@@ -130,6 +131,22 @@ static int open_ids(struct native_engine *n, struct err *err)
     return n->ranges ? ids_init(&n->ids, IDS_FILE, subids, err) : 0;
 }
 
+static int open_spares(struct native_engine *n, struct err *err)
+{
+    _cleanup_close_ int state = -1, run = -1;
+    int r;
+
+    r = open_folder(n->state_dir, "spares", &state, err);
+    if (r >= 0)
+        r = open_folder(n->run_dir, "spares", &run, err);
+    if (r < 0)
+        return r;
+    spread_children(state);
+    spread_children(run);
+    n->spares = spares_new(n->shim, n->devnull, (int[SPARE_POOLS]){TAKE_FD(state), TAKE_FD(run)});
+    return 0;
+}
+
 static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
 {
     uint32_t caps = ENGINE_CAP_PTY;
@@ -166,6 +183,8 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
         r = open_ids(n, err);
     if (r >= 0)
         r = open_image(n, err);
+    if (r >= 0)
+        r = open_spares(n, err);
     return r;
 }
 
@@ -175,6 +194,7 @@ static void native_close(struct engine *e)
 
     if (!n)
         return;
+    spares_free(n->spares);
     cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
     fd_close(n->boxes);
     fd_close(n->execs);
@@ -292,13 +312,14 @@ static int native_create(struct engine *e, const struct box_request *req, const 
     if (!STREQ(req->spec.image, "host"))
         return err_set(err, ERR_NOT_FOUND, "no image '%s' on the native engine", req->spec.image);
     /* First, also when the rest is there: a daemon may have been killed between the two. */
-    if (mkdirat(n->execs, req->id, 0700) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "make journal folder of sandbox '%s'", req->name);
-    if (mkdirat(n->boxes, req->id, 0700) < 0) {
-        if (errno != EEXIST)
-            return err_sys(err, errno, "make folder of sandbox '%s'", req->name);
+    r = spares_folder(n->spares, SPARE_STATE, n->execs, req->id);
+    if (r < 0 && r != -EEXIST)
+        return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
+    r = spares_folder(n->spares, SPARE_STATE, n->boxes, req->id);
+    if (r == -EEXIST)
         return renew(n, req, by, err);
-    }
+    if (r < 0)
+        return err_sys(err, -r, "make folder of sandbox '%s'", req->name);
     r = make_new(n, req, by, err);
     if (r < 0) {
         rmtree(n->boxes, req->id, NULL);

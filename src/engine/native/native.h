@@ -2,11 +2,13 @@
  * Inside of the native engine, shared by its files. One of these per root; every call runs on one
  * of the engine's workers, so what is not constant after open stands behind `lock`.
  *
- *   <state>/images/host/g-*     generations of image `host`
- *   <state>/sandboxes/<id>/     files of one sandbox: root/ and home/ (made by the shim), and
- * `meta`, a symlink that holds "<config hash>/<name>" <state>/execs/<id>/<exec>/  journals and end
- * records <state>/trash/              what is being deleted <run>/sandboxes/<id>/       of one run:
- * shim.sock, shim.log, `lower` (link to its generation)
+ * - <state>/images/host/g-N: generations of image `host`
+ * - <state>/sandboxes/<id>/: files of one sandbox: root/ and home/ (made by the shim), and `meta`,
+ * a symlink that holds "<config hash>/<name>"
+ * - <state>/execs/<id>/<exec>/: journals and end records
+ * - <state>/trash/: what is being deleted
+ * - <run>/sandboxes/<id>/: of one run: shim.sock, shim.log, `lower` (link to its generation)
+ * - <state>/spares/ and <run>/spares/: empty folders for sandboxes to come
  */
 #pragma once
 
@@ -21,6 +23,7 @@
 #include "engine/native/network.h"
 #include "os/submap.h"
 
+struct spares;
 struct trash;
 
 /* First folder of ours below each cgroup hierarchy. */
@@ -31,6 +34,7 @@ struct native_engine {
     char *state_dir, *run_dir, *root_id;
     int boxes, execs, runs; /* the folders above */
     struct trash *trash;
+    struct spares *spares;
     int devnull;
     int shim;             /* sealed memfd of ripcord-shim */
     char *lower;          /* present generation of image `host` */

@@ -1,0 +1,286 @@
+#include "engine/native/spares.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "shim/plan.h"
+#include "shim/proto.h"
+
+enum { SPARE_SHIMS = 2, SPARE_FOLDERS = 4, SPARE_NAME_MAX = 16 };
+
+struct spares {
+    int shim, devnull, pools[SPARE_POOLS];
+    pthread_t thread;
+    bool threaded;
+
+    pthread_mutex_t lock;
+    pthread_cond_t taken;
+    bool closing;
+    bool stuck; /* something could not be made: not before the next taking again */
+    struct spare_shim shims[SPARE_SHIMS];
+    unsigned n_shims;
+    unsigned folders[SPARE_POOLS][SPARE_FOLDERS]; /* their numbers, which are their names */
+    unsigned n_folders[SPARE_POOLS];
+    unsigned last; /* number given */
+};
+
+/* ---- shims ---- */
+
+static int spawn_with(const struct spares *s, int control, posix_spawn_file_actions_t *fa,
+                      posix_spawnattr_t *attr, pid_t *ret)
+{
+    char path[32];
+    /* The shim writes its sandbox's id over the second word. */
+    char *argv[] = {(char *)"ripcord-shim", (char *)"spare...........", NULL}, *env[] = {NULL};
+    sigset_t none, all;
+    int r = 0;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", s->shim);
+    r |= posix_spawn_file_actions_adddup2(fa, s->devnull, STDIN_FILENO);
+    r |= posix_spawn_file_actions_adddup2(fa, s->devnull, STDOUT_FILENO);
+    r |= posix_spawn_file_actions_adddup2(fa, s->devnull, STDERR_FILENO);
+    r |= posix_spawn_file_actions_adddup2(fa, control, SHIM_FD_CONTROL);
+    r |= posix_spawnattr_setsigmask(attr, &none);
+    r |= posix_spawnattr_setsigdefault(attr, &all);
+    r |= posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+                                            POSIX_SPAWN_SETSIGDEF);
+    return r ? ENOMEM : posix_spawn(ret, path, fa, attr, argv, env);
+}
+
+static int spawn_shim(const struct spares *s, struct spare_shim *ret, struct err *err)
+{
+    _cleanup_close_ int near = -1, far = -1;
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t attr;
+    int pair[2], r;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    near = pair[0];
+    far = pair[1];
+    posix_spawn_file_actions_init(&fa);
+    posix_spawnattr_init(&attr);
+    r = spawn_with(s, far, &fa, &attr, &ret->pid);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&fa);
+    if (r != 0)
+        return err_sys(err, r, "start ripcord-shim");
+    ret->control = TAKE_FD(near);
+    return 0;
+}
+
+static void end_shim(struct spare_shim *shim)
+{
+    shim->control = fd_close(shim->control);
+    while (waitpid(shim->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static bool take_shim(struct spares *s, struct spare_shim *ret)
+{
+    bool found;
+
+    pthread_mutex_lock(&s->lock);
+    found = s->n_shims > 0;
+    if (found)
+        *ret = s->shims[--s->n_shims];
+    s->stuck = false;
+    pthread_cond_signal(&s->taken);
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
+int spares_shim(struct spares *s, const int fds[], size_t n_fds, struct spare_shim *ret,
+                struct err *err)
+{
+    int r;
+
+    /* One that somebody has killed while it waited does not take its plan. */
+    while (take_shim(s, ret)) {
+        if (plan_give(ret->control, fds, n_fds, NULL) >= 0)
+            return 0;
+        end_shim(ret);
+    }
+    r = spawn_shim(s, ret, err);
+    if (r < 0)
+        return r;
+    r = plan_give(ret->control, fds, n_fds, err);
+    if (r < 0)
+        end_shim(ret);
+    return r;
+}
+
+/* ---- folders ---- */
+
+static void folder_name(unsigned number, char name[static SPARE_NAME_MAX])
+{
+    snprintf(name, SPARE_NAME_MAX, "%u", number);
+}
+
+static bool take_folder(struct spares *s, enum spare_pool pool, unsigned *ret)
+{
+    bool found;
+
+    pthread_mutex_lock(&s->lock);
+    found = s->n_folders[pool] > 0;
+    if (found)
+        *ret = s->folders[pool][--s->n_folders[pool]];
+    s->stuck = false;
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
+int spares_folder(struct spares *s, enum spare_pool pool, int dirfd, const char *name)
+{
+    char spare[SPARE_NAME_MAX];
+    unsigned number;
+
+    if (!take_folder(s, pool, &number))
+        return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
+    folder_name(number, spare);
+    if (renameat2(s->pools[pool], spare, dirfd, name, RENAME_NOREPLACE) == 0)
+        return 0;
+    unlinkat(s->pools[pool], spare, AT_REMOVEDIR);
+    return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
+}
+
+/* Ours, or what a killed daemon left. */
+static void remove_folders(int dirfd)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return;
+    }
+    for (const struct dirent *e; (e = readdir(d));)
+        if (e->d_name[0] != '.')
+            unlinkat(dirfd, e->d_name, AT_REMOVEDIR);
+}
+
+/* ---- the thread ---- */
+
+/* With the lock held; released while it works. */
+static bool make_shim(struct spares *s)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct spare_shim shim;
+    int r;
+
+    pthread_mutex_unlock(&s->lock);
+    r = spawn_shim(s, &shim, &err);
+    if (r < 0)
+        log_debug("spares: %s", err.msg);
+    pthread_mutex_lock(&s->lock);
+    if (r >= 0)
+        s->shims[s->n_shims++] = shim;
+    return r >= 0;
+}
+
+static bool make_folder(struct spares *s, enum spare_pool pool)
+{
+    unsigned number = ++s->last;
+    char name[SPARE_NAME_MAX];
+    int r;
+
+    folder_name(number, name);
+    pthread_mutex_unlock(&s->lock);
+    r = mkdirat(s->pools[pool], name, 0700);
+    pthread_mutex_lock(&s->lock);
+    if (r == 0)
+        s->folders[pool][s->n_folders[pool]++] = number;
+    return r == 0;
+}
+
+/* False when nothing is missing, or what is missing cannot be made. */
+static bool make_one(struct spares *s)
+{
+    if (s->closing || s->stuck)
+        return false;
+    if (s->n_shims < SPARE_SHIMS)
+        return make_shim(s);
+    for (int pool = 0; pool < SPARE_POOLS; pool++)
+        if (s->n_folders[pool] < SPARE_FOLDERS)
+            return make_folder(s, pool);
+    return false;
+}
+
+static void *spares_main(void *arg)
+{
+    struct spares *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->closing) {
+        while (make_one(s))
+            ;
+        s->stuck = true; /* until something is taken */
+        while (s->stuck && !s->closing)
+            pthread_cond_wait(&s->taken, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static bool start_thread(struct spares *s)
+{
+    sigset_t all, old;
+    int r;
+
+    sigfillset(&all); /* signals are for the threads that expect them */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = pthread_create(&s->thread, NULL, spares_main, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return r == 0;
+}
+
+struct spares *spares_new(int shim, int devnull, const int pools[static SPARE_POOLS])
+{
+    struct spares *s = xnew0(struct spares);
+
+    s->shim = shim;
+    s->devnull = devnull;
+    memcpy(s->pools, pools, sizeof(s->pools));
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->taken, NULL);
+    for (int pool = 0; pool < SPARE_POOLS; pool++)
+        remove_folders(s->pools[pool]);
+    s->threaded = start_thread(s); /* without it there are no spares, and all works */
+    return s;
+}
+
+void spares_free(struct spares *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_cond_signal(&s->taken);
+    pthread_mutex_unlock(&s->lock);
+    if (s->threaded)
+        pthread_join(s->thread, NULL);
+    for (unsigned i = 0; i < s->n_shims; i++)
+        end_shim(&s->shims[i]);
+    for (int pool = 0; pool < SPARE_POOLS; pool++) {
+        remove_folders(s->pools[pool]);
+        fd_close(s->pools[pool]);
+    }
+    pthread_cond_destroy(&s->taken);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
