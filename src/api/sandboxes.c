@@ -34,7 +34,8 @@ json_t *sandbox_to_json(const struct sandbox *sb)
     json_object_set_new(o, "state", json_string(sandbox_state_name(sb->state)));
     json_object_set_new(o, "since", time_to_json(sb->since));
     json_object_set_new(o, "reason", text_to_json(sb->reason));
-    json_object_set_new(o, "image", json_string(sb->spec.image));
+    json_object_set_new(o, "image", text_to_json(sb->spec.image));
+    json_object_set_new(o, "image_digest", text_to_json(sb->spec.image_digest));
     json_object_set_new(o, "hash", json_string(sb->hash));
     json_object_set_new(o, "created_at", time_to_json(sb->created_at));
     json_object_set_new(o, "ephemeral", json_boolean(sb->ephemeral));
@@ -85,6 +86,8 @@ static json_t *warnings(const struct sandbox *sb)
         json_array_append_new(
             w, json_sprintf("these default limits cannot be enforced on this machine: %s", text));
     }
+    for (char **p = sb->warnings; p && *p; p++)
+        json_array_append_new(w, text_to_json(*p));
     return w;
 }
 
@@ -96,6 +99,11 @@ static json_t *notes(const struct sandbox *sb)
     if (sb->spec.network == SPEC_NETWORK_PACKAGES)
         json_array_append_new(w, json_string("network 'packages' has no package registry yet: it "
                                              "is loopback only, as 'none'"));
+    if (sb->spec.network == SPEC_NETWORK_OPEN && engine_is_open(sb->engine) &&
+        !(sb->engine->caps & ENGINE_CAP_NET_ISOLATED))
+        json_array_append_new(w, json_sprintf("network 'open' of engine '%s' does not keep "
+                                              "sandboxes from each other",
+                                              sb->engine->ops->name));
     return w;
 }
 

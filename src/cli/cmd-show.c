@@ -144,6 +144,7 @@ static void print(const json_t *sb)
     print_state(sb);
     row("Engine", json_text_of(sb, "engine"));
     row("Image", json_text_of(sb, "image"));
+    row("Runtime", json_text_of(spec, "runtime"));
     row("Network", json_text_of(sb, "network"));
     print_limits(sb);
     snprintf(text, sizeof(text), "%llu running",
@@ -152,6 +153,7 @@ static void print(const json_t *sb)
     row("User", json_text_of(spec, "user"));
     row("Workdir", json_text_of(spec, "workdir"));
     print_mounts(spec);
+    print_pairs("Caches", json_object_get(spec, "caches"));
     print_pairs("Env", json_object_get(spec, "env"));
     print_pairs("Labels", json_object_get(spec, "labels"));
     if (idle)

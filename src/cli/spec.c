@@ -8,8 +8,10 @@
 
 /* clang-format off */
 static const struct cli_option spec_options[] = {
-    { "engine", 0, "NAME", "engine to run on: native (default), docker or kube", "native docker kube" },
-    { "image", 0, "IMAGE", "base file system; 'host' is this machine's own programs, read-only (default)", "host" },
+    { "engine", 0, "NAME", "engine to run on: native (default) or docker (Docker and Podman)", "native docker" },
+    { "image", 0, "IMAGE", "base file system: 'host', this machine's own programs, read-only (native); an image's name (docker)", "host default" },
+    { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is its own", "default" },
+    { "cache", 0, "TOOL=MODE", "how a tool's package cache is kept: off, private or shared; may be repeated", NULL },
     { "network", 0, "MODE", "none, packages (default) or open", "none packages open" },
     { "mount", 0, "SRC:DST[:ro]", "show a folder of this machine inside; may be repeated", "@dir" },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
@@ -278,7 +280,7 @@ static int check_word(const struct cli_args *a, const char *name, const char *co
 
 int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, struct err *err)
 {
-    static const char *const engines[] = {"native", "docker", "kube", "fake"};
+    static const char *const engines[] = {"native", "docker", "fake"};
     static const char *const networks[] = {"none", "packages", "open"};
     _cleanup_json_ json_t *doc = json_object();
     int r;
@@ -287,6 +289,8 @@ int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, stru
         (r = check_word(a, "network", networks, ARRAY_SIZE(networks), err)) < 0 ||
         (r = set_option(doc, "engine", a, "engine", err)) < 0 ||
         (r = set_option(doc, "image", a, "image", err)) < 0 ||
+        (r = set_option(doc, "runtime", a, "runtime", err)) < 0 ||
+        (r = set_pairs(doc, "caches", a, "cache", err)) < 0 ||
         (r = set_option(doc, "network", a, "network", err)) < 0 ||
         (r = set_limits(doc, a, err)) < 0 || (r = set_mounts(doc, a, err)) < 0 ||
         (r = set_pairs(doc, "labels", a, "label", err)) < 0 ||

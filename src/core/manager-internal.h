@@ -40,11 +40,20 @@ void sandbox_expire(struct sandbox *sb);
 int sandbox_make_id(struct sandbox *sb, struct err *err);
 int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 
+/* The reason of a state that nobody asked for, as long as no better one is known. */
+#define SANDBOX_ENDED_ITSELF "its supervisor ended by itself"
+
+/* What the engine says that it does without: kept, and told to the hook when it is new. */
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_box *box);
 /* Takes the supervisor's socket and listens to it. */
 void sandbox_link(struct sandbox *sb, struct engine_box *box);
 void sandbox_unlink(struct sandbox *sb); /* drops the link; live execs are ended as lost */
 
+/* news.c: what happens behind our back */
+void news_on_engine(void *arg, struct engine *e, const struct engine_news *news);
+
 /* recover.c */
+void recovery_find_orphans(struct recovery *r, struct engine *e);
 int recovery_start(struct manager *m, struct err *err);
 void recovery_free(struct recovery *r);
 bool recovery_is_done(const struct recovery *r);

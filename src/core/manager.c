@@ -68,6 +68,7 @@ void sandbox_free(struct sandbox *sb)
     op_drop_all(sb);
     transfers_lost(sb, true);
     sandbox_spec_done(&sb->spec);
+    strv_free(sb->warnings);
     free(sb->reason);
     sb->m = NULL;
     if (!sb->kicked) /* else the turn that is due frees it */
@@ -134,7 +135,7 @@ static void on_closed(void *arg)
         sandbox_expire(sb);
         return;
     }
-    sandbox_set_state(sb, SANDBOX_STOPPED, "its supervisor ended by itself", NULL);
+    sandbox_set_state(sb, SANDBOX_STOPPED, SANDBOX_ENDED_ITSELF, NULL);
     op_push_front(sb, &op_reclaim);
 }
 
@@ -146,9 +147,20 @@ static const struct link_events link_events = {
     .closed = on_closed,
 };
 
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_box *box)
+{
+    for (char **w = box->warnings; w && *w; w++)
+        if (!strv_contains(sb->warnings, *w))
+            manager_warn(sb->m, "sandbox %s: %s", sb->name, *w);
+    strv_free(sb->warnings);
+    sb->warnings = strv_copy(box->warnings);
+}
+
 void sandbox_link(struct sandbox *sb, struct engine_box *box)
 {
     sb->unenforced = box->unenforced;
+    sb->unsettled = false;
+    sandbox_take_warnings(sb, box);
     sb->idle_since = time_mono();
     sb->link = engine_link_open(sb->m->loop, TAKE_FD(box->link_fd), &link_events, sb);
 }
@@ -170,6 +182,8 @@ struct manager *manager_new(const struct manager_config *config)
     sandbox_spec_copy(&m->config.defaults, &config->defaults);
     m->loop = config->loop;
     m->store = config->store;
+    for (size_t i = 0; i < config->n_engines; i++)
+        engine_listen(config->engines[i], news_on_engine, m);
     return m;
 }
 
@@ -186,6 +200,8 @@ void manager_free(struct manager *m)
     if (!m)
         return;
     m->closing = true;
+    for (size_t i = 0; i < m->config.n_engines; i++)
+        engine_listen(m->config.engines[i], NULL, NULL);
     for (size_t i = 0; map_next(&m->sandboxes, &i, NULL, &value);) {
         struct sandbox *sb = value;
 
@@ -300,13 +316,24 @@ struct sandbox *manager_find(struct manager *m, const char *name, struct err *er
 
 struct engine *manager_engine(struct manager *m, const char *name, struct err *err)
 {
-    const char *wanted = name ? name : m->config.default_engine;
+    const char *wanted = name ? name : m->config.default_engine, *near;
+    const char **names = xcalloc(m->config.n_engines + 1, sizeof(*names));
+    struct engine *found = NULL;
 
-    for (size_t i = 0; i < m->config.n_engines; i++)
-        if (STREQ(m->config.engines[i]->ops->name, wanted))
-            return m->config.engines[i];
-    err_set(err, ERR_UNSUPPORTED, "engine '%s' is not available on this machine", wanted);
-    err_hint(err, "'ripcord doctor' says what is missing.");
+    for (size_t i = 0; i < m->config.n_engines; i++) {
+        names[i] = m->config.engines[i]->ops->name;
+        if (STREQ(names[i], wanted))
+            found = m->config.engines[i];
+    }
+    near = found ? NULL : strv_nearest(wanted, names, m->config.n_engines);
+    free(names);
+    if (found)
+        return found;
+    err_set(err, ERR_UNSUPPORTED, "there is no engine '%.60s' here", wanted);
+    if (near)
+        err_hint(err, "Did you mean '%s'?", near);
+    else
+        err_hint(err, "'ripcord doctor' shows the engines and what they need.");
     return NULL;
 }
 
@@ -337,21 +364,27 @@ void manager_tick(struct manager *m)
 
 /* ---- operations ---- */
 
-/* Before anything is queued: is the document right, does it name an engine that we have? */
+/* Before anything is queued: is the document right, does it name an engine that we have, and can
+ * that carry it out? An engine that is not open yet says so later. */
 static int check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
                       struct err *err)
 {
     bool fresh = !sb || sb->state == SANDBOX_ABSENT;
     struct sandbox_spec scratch;
-    const char *engine = NULL;
+    const struct engine *e = NULL;
+    const char *name = NULL;
     int r;
 
     sandbox_spec_copy(&scratch, fresh ? &m->config.defaults : &sb->spec);
-    r = spec_apply(&scratch, &engine, patch, m->config.mount_roots, err);
+    r = spec_apply(&scratch, &name, patch, m->config.mount_roots, err);
+    if (r >= 0 && fresh) {
+        e = manager_engine(m, name, err);
+        r = e ? 0 : -ERR_UNSUPPORTED;
+    }
+    if (r >= 0 && e && engine_is_open(e))
+        r = engine_check_spec(e, &scratch, err);
     sandbox_spec_done(&scratch);
-    if (r < 0)
-        return r;
-    return !fresh || manager_engine(m, engine, err) ? 0 : -ERR_UNSUPPORTED;
+    return r;
 }
 
 static int check_room(const struct manager *m, struct err *err)

@@ -1,5 +1,5 @@
 /*
- * ensure: create, start, re-create or leave alone.
+ * ensure: create, start, re-create or leave alone, after the engine was asked what the image is.
  *
  *   absent           create+start in one trip to the engine   created    (failure: nothing is left)
  *   stopped, same    start                                    started
@@ -200,6 +200,22 @@ static int other_disk(const struct sandbox *sb, struct err *err)
     return err_hint(err, "Leave the disk limit as it is, or remove the sandbox first.");
 }
 
+static int choose_engine(struct op *op, const char *engine, struct err *err)
+{
+    struct sandbox *sb = op->sb;
+
+    if (sb->state == SANDBOX_ABSENT) {
+        sb->engine = manager_engine(sb->m, engine, err);
+        return sb->engine ? 0 : -ERR_UNSUPPORTED;
+    }
+    if (!engine || STREQ(engine, sb->engine->ops->name))
+        return 0;
+    err_set(err, ERR_CONFLICT, "sandbox '%s' is on engine '%s', not '%s'", sb->name,
+            sb->engine->ops->name, engine);
+    return err_hint(err, "A sandbox does not change engines: remove it first.");
+}
+
+/* The spec after the patch, all but the digest of its image. */
 static int wanted(struct op *op, struct err *err)
 {
     struct sandbox *sb = op->sb;
@@ -212,21 +228,13 @@ static int wanted(struct op *op, struct err *err)
         return err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", sb->name);
     sandbox_spec_copy(&op->want, absent ? &c->defaults : &sb->spec);
     r = op->patch ? spec_apply(&op->want, &engine, op->patch, c->mount_roots, err) : 0;
+    if (r >= 0)
+        r = choose_engine(op, engine, err);
     if (r < 0)
         return r;
-    if (absent) {
-        sb->engine = manager_engine(sb->m, engine, err);
-        if (!sb->engine)
-            return -ERR_UNSUPPORTED;
-    } else if (engine && !STREQ(engine, sb->engine->ops->name)) {
-        err_set(err, ERR_CONFLICT, "sandbox '%s' is on engine '%s', not '%s'", sb->name,
-                sb->engine->ops->name, engine);
-        return err_hint(err, "A sandbox does not change engines: remove it first.");
-    } else if (op->want.disk != sb->spec.disk) {
-        return other_disk(sb, err);
-    }
-    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
-    return engine_check_spec(sb->engine, &op->want, err); /* before the old one is given up */
+    if (!op->want.image)
+        op->want.image = xstrdup(sb->engine->ops->default_image);
+    return absent || op->want.disk == sb->spec.disk ? 0 : other_disk(sb, err);
 }
 
 static void ensure_same(struct op *op)
@@ -244,12 +252,14 @@ static void ensure_same(struct op *op)
         start_again(op);
 }
 
-static void ensure_run(struct op *op)
+/* The engine is open and the image known. */
+static void ensure_go(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    if (wanted(op, &err) < 0)
+    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
+    if (engine_check_spec(sb->engine, &op->want, &err) < 0) /* before the old one is given up */
         op_fail(op, &err);
     else if (sb->state == SANDBOX_ABSENT)
         create_new(op);
@@ -259,6 +269,60 @@ static void ensure_run(struct op *op)
         replace_running(op);
     else
         create_again(op);
+}
+
+static void resolved(void *arg, const struct err *err, const char *digest)
+{
+    struct op *op = arg;
+
+    if (err) {
+        op_fail(op, err);
+        return;
+    }
+    free(op->want.image_digest);
+    op->want.image_digest = xstrdup(digest);
+    ensure_go(op);
+}
+
+static void prepared(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+
+    (void)box;
+    if (err)
+        op_fail(op, err);
+    else
+        ensure_go(op);
+}
+
+/* Which image a name stands for is asked when somebody wants the sandbox as described, not when a
+ * command needs the one that is there. */
+static bool must_resolve(const struct op *op)
+{
+    return !op->existing || !op->want.image_digest;
+}
+
+static void ensure_run(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct engine *e;
+
+    if (wanted(op, &err) < 0) {
+        op_fail(op, &err);
+        return;
+    }
+    e = op->sb->engine;
+    if (engine_fixed_digest(e)) {
+        free(op->want.image_digest);
+        op->want.image_digest = xstrdup(engine_fixed_digest(e));
+    } else if (must_resolve(op)) {
+        engine_resolve(e, &op->want, resolved, op);
+        return;
+    }
+    if (engine_is_open(e))
+        ensure_go(op);
+    else
+        engine_prepare(e, prepared, op);
 }
 
 const struct op_type op_ensure = {"ensure", ensure_run};

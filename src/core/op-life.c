@@ -11,6 +11,7 @@ static void stop_cleaned(void *arg, const struct err *err, struct engine_box *bo
     struct op *op = arg;
 
     (void)box;
+    op->sb->unsettled = err != NULL;
     if (err) {
         sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
         op_fail(op, err);
@@ -59,6 +60,7 @@ static void removed(void *arg, const struct err *err, struct engine_box *box)
     struct op *op = arg;
 
     (void)box;
+    op->sb->unsettled = err != NULL;
     if (err) {
         sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
         op_fail(op, err);
@@ -143,6 +145,7 @@ static void reclaimed(void *arg, const struct err *err, struct engine_box *box)
     struct op *op = arg;
 
     (void)box;
+    op->sb->unsettled = err != NULL;
     if (err) {
         sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
         op_fail(op, err);

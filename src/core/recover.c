@@ -235,8 +235,14 @@ static void recover_connected(void *arg, const struct err *err, struct engine_bo
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
-    if (err && err->code == ERR_NOT_FOUND) {
+    if (err && err->code == ERR_NOT_FOUND && engine_is_open(sb->engine)) {
         engine_cleanup(sb->engine, sb->id, recover_cleaned, op);
+        return;
+    }
+    if (err && err->code == ERR_NOT_FOUND) {
+        /* An engine that may be out of reach holds up nobody: news.c sees to the rest. */
+        sb->unsettled = true;
+        recover_cleaned(op, NULL, NULL);
         return;
     }
     if (!err) {
@@ -246,6 +252,7 @@ static void recover_connected(void *arg, const struct err *err, struct engine_bo
     if (recover_removes(op))
         return;
     if (err) { /* it may well live: nothing is touched but by the user's word */
+        sb->unsettled = true;
         manager_warn(sb->m, "sandbox %s cannot be reached: %s", sb->name, err->msg);
         recover_finish(op, SANDBOX_FAILED, err->msg);
         return;
@@ -369,19 +376,58 @@ static void orphans_listed(void *arg, const struct err *err, char **ids)
     free(job);
 }
 
-static void find_orphans(void *arg)
+void recovery_find_orphans(struct recovery *r, struct engine *e)
+{
+    struct orphan_job *job;
+
+    if (r->m->closing)
+        return;
+    job = xnew0(struct orphan_job);
+    job->r = r;
+    job->engine = e;
+    r->m->loose++;
+    engine_list(e, orphans_listed, job);
+}
+
+static void prepared(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct manager *m = arg;
+
+    (void)box;
+    m->loose--;
+    if (err)
+        manager_warn(m, "%s; it is tried again when it is needed", err->msg);
+}
+
+/* Whether somebody would miss the engine: it is the default, or has sandboxes. */
+static bool is_wanted(struct manager *m, const struct engine *e)
+{
+    struct sandbox *sb = NULL;
+
+    if (STREQ(e->ops->name, m->config.default_engine))
+        return true;
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (sb->engine == e)
+            return true;
+    return false;
+}
+
+/* Those that are not open yet are looked through when they are (news.c). */
+static void look_at_engines(void *arg)
 {
     struct recovery *r = arg;
 
     if (!take_turn(r) || r->m->closing)
         return;
     for (size_t i = 0; i < r->m->config.n_engines; i++) {
-        struct orphan_job *job = xnew0(struct orphan_job);
+        struct engine *e = r->m->config.engines[i];
 
-        job->r = r;
-        job->engine = r->m->config.engines[i];
-        r->m->loose++;
-        engine_list(job->engine, orphans_listed, job);
+        if (engine_is_open(e)) {
+            recovery_find_orphans(r, e);
+        } else if (is_wanted(r->m, e)) {
+            r->m->loose++;
+            engine_prepare(e, prepared, r->m);
+        }
     }
 }
 
@@ -398,6 +444,6 @@ int recovery_start(struct manager *m, struct err *err)
     load_seqs(m);
     for (int i = 0; i < RECOVER_AT_ONCE; i++)
         look_at_next(r);
-    defer(r, find_orphans);
+    defer(r, look_at_engines);
     return 0;
 }

@@ -54,6 +54,8 @@ struct sandbox {
     uint64_t journal_bytes;     /* retain.c: output of its ended execs on disk */
     uint64_t retain_at;         /* wall clock: when the next of it may go */
     uint32_t unenforced;        /* enum spec_limit bits */
+    char **warnings;            /* what this run does without, in the engine's words */
+    bool unsettled;             /* the engine could not clean up behind it: to be tried again */
     struct engine_link *link;   /* while its supervisor lives */
     struct exec *execs;         /* live ones */
     unsigned n_execs;

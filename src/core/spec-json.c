@@ -1,6 +1,6 @@
 /*
  * The spec back to JSON, its stored form and its hash. The stored form is the API's own document
- * plus "asked", so that one parser reads both.
+ * plus "asked" and "image_digest", so that one parser reads both.
  */
 #include <openssl/sha.h>
 
@@ -8,8 +8,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/spec.h"
-
-#define IMAGE_HOST_DIGEST "host-1"
+#include "engine/caches.h"
 
 /* clang-format off */
 static const struct { uint32_t bit; const char *name; } limit_names[] = {
@@ -78,13 +77,35 @@ static json_t *mounts_to_json(const struct sandbox_spec *spec)
     return a;
 }
 
+const char *spec_cache_mode_name(enum spec_cache_mode m)
+{
+    return cache_mode_name(m);
+}
+
+static json_t *caches_to_json(const struct sandbox_spec *spec)
+{
+    json_t *o = json_object();
+
+    for (size_t i = 0; i < spec->n_caches; i++)
+        json_object_set_new(o, spec->caches[i].tool,
+                            json_string(cache_mode_name(spec->caches[i].mode)));
+    return o;
+}
+
+static json_t *text_or_null(const char *s)
+{
+    return s ? json_string(s) : json_null();
+}
+
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
 {
     json_t *o = json_object();
 
     if (engine)
         json_object_set_new(o, "engine", json_string(engine));
-    json_object_set_new(o, "image", json_string(spec->image));
+    json_object_set_new(o, "image", text_or_null(spec->image));
+    json_object_set_new(o, "runtime", text_or_null(spec->runtime));
+    json_object_set_new(o, "caches", caches_to_json(spec));
     json_object_set_new(o, "limits", spec_limits_to_json(spec));
     json_object_set_new(o, "network", json_string(spec_network_name(spec->network)));
     json_object_set_new(o, "tmpfs",
@@ -105,6 +126,7 @@ char *spec_to_text(const struct sandbox_spec *spec)
     _cleanup_json_ json_t *o = spec_to_json(spec, NULL);
 
     json_object_set_new(o, "asked", spec_limit_names(spec->asked));
+    json_object_set_new(o, "image_digest", text_or_null(spec->image_digest));
     return json_to_text(o, true);
 }
 
@@ -126,6 +148,7 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
     /* What was accepted once is not judged by today's list again. */
     char *all[] = {(char *)"", NULL};
     _cleanup_json_ json_t *o = NULL;
+    _cleanup_free_ char *digest = NULL;
     struct sandbox_spec spec;
     const char *engine = NULL;
     uint32_t asked;
@@ -136,6 +159,9 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
         return r;
     asked = limit_bits(json_object_get(o, "asked"));
     json_object_del(o, "asked");
+    if (json_is_string(json_object_get(o, "image_digest")))
+        digest = xstrdup(json_string_value(json_object_get(o, "image_digest")));
+    json_object_del(o, "image_digest");
     spec_defaults(&spec);
     r = spec_apply(&spec, &engine, o, all, err);
     if (r < 0) {
@@ -143,6 +169,7 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
         return err_wrap(err, "stored spec");
     }
     spec.asked = asked;
+    spec.image_digest = TAKE_PTR(digest);
     *ret = spec;
     return 0;
 }
@@ -152,7 +179,8 @@ void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[sta
     _cleanup_json_ json_t *o = spec_to_json(spec, engine);
     _cleanup_free_ char *canonical = json_to_text(o, true);
     _cleanup_free_ char *text =
-        xasprintf("%s\n%s\n%d\n", canonical, IMAGE_HOST_DIGEST, SPEC_HARDENING_VERSION);
+        xasprintf("%s\n%s\n%d\n", canonical, spec->image_digest ? spec->image_digest : "",
+                  SPEC_HARDENING_VERSION);
     unsigned char digest[SHA256_DIGEST_LENGTH];
 
     SHA256((const unsigned char *)text, strlen(text), digest);

@@ -1,5 +1,6 @@
 #include "core/spec.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -7,6 +8,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "engine/caches.h"
 
 enum {
     SPEC_ENV_MAX = 256,
@@ -15,12 +17,13 @@ enum {
     SPEC_LABEL_MAX = 1024,
     SPEC_MOUNTS_MAX = 32,
     SPEC_PATH_MAX = 4095,
+    SPEC_IMAGE_MAX = 255,
+    SPEC_RUNTIME_MAX = 64,
 };
 
 void spec_defaults(struct sandbox_spec *ret)
 {
     *ret = (struct sandbox_spec){
-        .image = xstrdup("host"),
         .memory = GIB(4),
         .cpu_milli = 2000,
         .pids = 300,
@@ -189,14 +192,31 @@ static void replace(char **dst, const char *s)
     *dst = copy;
 }
 
+/* Enough to keep it out of paths and headers; whether there is such an image is the engine's. */
 static int apply_image(struct sandbox_spec *spec, const char *image, struct err *err)
 {
-    if (!STREQ(image, "host")) {
-        err_set(err, ERR_NOT_FOUND, "field 'image': no image '%.100s'", image);
-        return err_hint(err, "The image of this version is 'host': the machine's own programs, "
-                             "read-only.");
-    }
+    static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
+
+    if (!*image || strlen(image) > SPEC_IMAGE_MAX || strspn(image, ok) != strlen(image) ||
+        strstr(image, "..") || !isalnum((unsigned char)*image))
+        return err_set(err, ERR_INVALID, "field 'image': '%.100s' is not an image's name", image);
+    if (spec->image && STREQ(spec->image, image))
+        return 0;
     replace(&spec->image, image);
+    free(TAKE_PTR(spec->image_digest));
+    return 0;
+}
+
+static int apply_runtime(struct sandbox_spec *spec, const char *runtime, struct err *err)
+{
+    static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
+
+    if (!*runtime || strlen(runtime) > SPEC_RUNTIME_MAX || strspn(runtime, ok) != strlen(runtime))
+        return err_set(err, ERR_INVALID, "field 'runtime': '%.100s' is not a runtime's name",
+                       runtime);
+    free(TAKE_PTR(spec->runtime));
+    if (!STREQ(runtime, "default"))
+        spec->runtime = xstrdup(runtime);
     return 0;
 }
 
@@ -307,6 +327,51 @@ static int apply_labels(struct sandbox_spec *spec, const json_t *obj, struct err
     return 0;
 }
 
+/* ---- caches ---- */
+
+static int read_cache(const char *tool, const json_t *mode, struct spec_cache *ret, struct err *err)
+{
+    const struct cache_tool *t;
+    int r;
+
+    if (!json_is_string(mode))
+        return err_set(err, ERR_INVALID, "field 'caches.%.100s' must be a string", tool);
+    r = cache_tool_find(tool, &t, err);
+    if (r >= 0)
+        r = cache_mode_parse(json_string_value(mode), &ret->mode, err);
+    if (r < 0)
+        return err_wrap(err, "field 'caches'");
+    ret->tool = xstrdup(t->name);
+    return 0;
+}
+
+static int apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+{
+    struct sandbox_spec tmp = {0}; /* only its caches: for the release */
+    const char *tool;
+    json_t *mode;
+    int r = 0;
+
+    tmp.caches = xcalloc(json_object_size(obj) + 1, sizeof(*tmp.caches));
+    json_object_foreach ((json_t *)obj, tool, mode) {
+        r = read_cache(tool, mode, &tmp.caches[tmp.n_caches], err);
+        if (r < 0)
+            break;
+        tmp.n_caches++;
+    }
+    if (r >= 0) {
+        struct spec_cache *old = spec->caches;
+        size_t n = spec->n_caches;
+
+        spec->caches = tmp.caches;
+        spec->n_caches = tmp.n_caches;
+        tmp.caches = old;
+        tmp.n_caches = n;
+    }
+    sandbox_spec_done(&tmp);
+    return r;
+}
+
 /* ---- mounts ---- */
 
 static bool path_below(const char *path, const char *root)
@@ -317,8 +382,10 @@ static bool path_below(const char *path, const char *root)
 }
 
 /* Below these the sandbox has file systems of its own that a mount would break or open up. */
-static const char *const reserved_targets[] = {"/proc", "/sys", "/dev", "/run/ripcord", "/usr",
-                                               "/etc",  "/bin", "/lib", "/lib64",       "/sbin"};
+static const char *const reserved_targets[] = {
+    "/proc", "/sys", "/dev", "/run/ripcord", "/.ripcord", "/cache",
+    "/usr",  "/etc", "/bin", "/lib",         "/lib64",    "/sbin",
+};
 
 static int check_mount(const struct spec_mount *m, char *const *roots, size_t i, struct err *err)
 {
@@ -395,8 +462,8 @@ static int apply_mounts(struct sandbox_spec *spec, const json_t *array, char *co
 /* ---- the whole ---- */
 
 struct spec_doc {
-    const char *engine, *image, *network, *user, *workdir;
-    const json_t *limits, *tmpfs, *env, *labels, *mounts;
+    const char *engine, *image, *runtime, *network, *user, *workdir;
+    const json_t *limits, *tmpfs, *env, *labels, *mounts, *caches;
     uint64_t idle_stop_ms;
 };
 
@@ -405,6 +472,8 @@ static int read_doc(const json_t *patch, struct spec_doc *d, struct err *err)
     const struct json_field fields[] = {
         {"engine", JSON_FIELD_STRING, &d->engine},
         {"image", JSON_FIELD_STRING, &d->image},
+        {"runtime", JSON_FIELD_STRING, &d->runtime},
+        {"caches", JSON_FIELD_OBJECT, &d->caches},
         {"limits", JSON_FIELD_OBJECT, &d->limits},
         {"network", JSON_FIELD_STRING, &d->network},
         {"tmpfs", JSON_FIELD_OBJECT, &d->tmpfs},
@@ -425,6 +494,10 @@ static int apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *
     int r;
 
     r = apply_strings(spec, d->image, d->network, d->user, d->workdir, err);
+    if (r >= 0 && d->runtime)
+        r = apply_runtime(spec, d->runtime, err);
+    if (r >= 0 && d->caches)
+        r = apply_caches(spec, d->caches, err);
     if (r >= 0 && d->limits)
         r = apply_limits(spec, d->limits, err);
     if (r >= 0 && d->tmpfs)

@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 
 /* Raise it when hardening changes in a way that old sandboxes must not keep. */
-#define SPEC_HARDENING_VERSION 1
+#define SPEC_HARDENING_VERSION 2
 
 enum { SPEC_HASH_LEN = 64 };
 
@@ -36,12 +36,14 @@ json_t *spec_limit_names(uint32_t bits);
 char *spec_to_text(const struct sandbox_spec *spec);
 int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err);
 
-/* SHA-256 over canonical spec, engine, image digest and hardening version, in hex. */
+/* SHA-256 over canonical spec, engine, image digest (spec->image_digest) and hardening version, in
+ * hex. */
 void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65]);
 
 /* An "env" object to K=V strings; also used for execs. */
 int spec_env_read(const json_t *obj, char ***ret, struct err *err);
 int spec_check_path(const char *field, const char *p, struct err *err);
 
+const char *spec_cache_mode_name(enum spec_cache_mode m);
 const char *spec_network_name(enum spec_network n);
 int spec_network_parse(const char *s, enum spec_network *ret, struct err *err);

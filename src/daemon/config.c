@@ -1,5 +1,6 @@
 #include "daemon/config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,11 @@ static const struct config_key keys[] = {
     {"disk.floor",         KEY_SIZE,     AT(disk_floor),  "1G",          "below this much free space no new work is taken (at most a tenth of the disk counts); 0: never"},
     {"journal.sandbox_budget", KEY_SIZE, AT(journal_sandbox_budget), "1G", "output kept of the finished commands of a sandbox; 0: all"},
     {"journal.keep",       KEY_DURATION, AT(journal_keep), "7d",         "how long output of finished commands is kept; 0s: for ever"},
+    {"docker.host",        KEY_STRING,   AT(docker_host), "",            "where Docker or Podman listens, as in DOCKER_HOST; empty: by DOCKER_HOST, CONTAINER_HOST, or the usual sockets"},
+    {"docker.prefix",      KEY_STRING,   AT(docker_prefix), "ripcord",   "begins the names of containers, volumes and the network on that engine"},
+    {"docker.image",       KEY_STRING,   AT(docker_image), "ripcord/default", "what image 'default' stands for on that engine"},
+    {"docker.timeout",     KEY_DURATION, AT(docker_timeout), "30s",      "how long one answer of that engine may take"},
+    {"cache.required",     KEY_BOOL,     AT(cache_required), "no",       "refuse to make a sandbox when one of its caches cannot be made, instead of a warning"},
     {"stop_grace",         KEY_DURATION, AT(stop_grace),  "10s",         "time between TERM and KILL when a sandbox is stopped"},
     {"http.connections",   KEY_COUNT,    AT(connections), "1024",        "connections that may be open at once"},
     {"http.body_max",      KEY_SIZE,     AT(body_max),    "1M",          "largest request body"},
@@ -149,6 +155,19 @@ static int on_entry(void *arg, const struct config_entry *e, struct err *err)
     return 0;
 }
 
+/* What Docker takes for a name, short enough to leave room for a sandbox's. */
+static int check_prefix(const char *prefix, struct err *err)
+{
+    static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    size_t len = strlen(prefix);
+
+    if (len >= 2 && len <= 40 && strspn(prefix, ok) == len && isalnum((unsigned char)*prefix))
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "key 'docker.prefix': '%.60s' must be 2 to 40 letters, digits and . _ -",
+                   prefix);
+}
+
 /* What no single value shows to be wrong. */
 static int check(const struct config *c, struct err *err)
 {
@@ -163,6 +182,11 @@ static int check(const struct config *c, struct err *err)
     r = log_parse_level(c->log_level, &level, err);
     if (r < 0)
         return err_wrap(err, "key 'log.level'");
+    r = check_prefix(c->docker_prefix, err);
+    if (r < 0)
+        return r;
+    if (!c->docker_timeout)
+        return err_set(err, ERR_INVALID, "key 'docker.timeout' must not be 0");
     for (char **p = c->mount_roots; p && *p; p++)
         if (spec_check_path("mounts.roots", *p, err) < 0)
             return -ERR_INVALID;

@@ -25,6 +25,9 @@ struct config {
     uint64_t journal_sandbox_budget, journal_keep;
     uint64_t journal_budget, stop_grace, body_max, disk_floor;
     uint32_t connections;
+    char *docker_host, *docker_prefix, *docker_image;
+    uint64_t docker_timeout;
+    bool cache_required;
     char *log_level;
     bool log_json;
     char **sources; /* one per key: "default", or the file and line */

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/path.h"
+#include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/manager.h"
 #include "daemon/config.h"
@@ -30,6 +31,8 @@
 #define SHUTDOWN_POLL (20 * USEC_PER_MSEC)
 #define SHUTDOWN_GRACE (5 * USEC_PER_SEC)
 
+enum { ENGINES_MAX = 3 };
+
 struct daemon {
     struct options options;
     const struct engine_ops *extra_engine; /* or NULL */
@@ -39,7 +42,9 @@ struct daemon {
     int ready_fd, run_dirfd, lock_fd;
     struct loop *loop;
     struct store *store;
-    struct engine *engine;
+    struct engine *engines[ENGINES_MAX];
+    size_t n_engines;
+    const char *default_engine;
     struct manager *manager;
     struct api *api;
     struct http_server *server;
@@ -136,25 +141,59 @@ static int open_store(struct daemon *d, struct err *err)
     return store_open(path, &d->store, err);
 }
 
-static int open_engine(struct daemon *d, struct err *err)
+static void add_engine(struct daemon *d, const struct engine_ops *ops)
 {
-    const char *name = d->options.engine ? d->options.engine : d->config.engine;
     const struct engine_config config = {
         .state_dir = d->paths.state,
         .run_dir = d->paths.run,
         .root_id = store_root_id(d->store),
         .libexec_dir = d->libexec_dir,
         .journal_budget = d->config.journal_budget,
+        .docker = {.host = d->config.docker_host,
+                   .prefix = d->config.docker_prefix,
+                   .image = d->config.docker_image,
+                   .timeout = d->config.docker_timeout,
+                   .cache_required = d->config.cache_required},
     };
-    const struct engine_ops *ops = NULL;
 
-    if (STREQ(name, engine_native_ops.name))
-        ops = &engine_native_ops;
-    else if (d->extra_engine && STREQ(name, d->extra_engine->name))
-        ops = d->extra_engine;
-    if (!ops)
-        return err_set(err, ERR_UNSUPPORTED, "engine '%s' is unknown: 'native' is there", name);
-    return engine_open(d->loop, ops, &config, &d->engine, err);
+    d->engines[d->n_engines++] = engine_new(d->loop, ops, &config);
+}
+
+static int check_default_engine(const struct daemon *d, struct err *err)
+{
+    const char *names[ENGINES_MAX], *near;
+
+    for (size_t i = 0; i < d->n_engines; i++) {
+        names[i] = d->engines[i]->ops->name;
+        if (STREQ(names[i], d->default_engine))
+            return 0;
+    }
+    near = strv_nearest(d->default_engine, names, d->n_engines);
+    err_set(err, ERR_UNSUPPORTED, "key 'engine': there is no engine '%s'", d->default_engine);
+    return err_hint(err, "Did you mean '%s'?", near ? near : names[0]);
+}
+
+/* The native engine depends on nobody and is opened now; others when they are needed, so that one
+ * that is not there or hangs is nobody's business but its own users'. */
+static int open_engines(struct daemon *d, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r;
+
+    d->default_engine = d->options.engine ? d->options.engine : d->config.engine;
+    if (d->extra_engine)
+        add_engine(d, d->extra_engine);
+    else
+        add_engine(d, &engine_native_ops);
+    r = check_default_engine(d, err);
+    if (r < 0)
+        return r;
+    if (engine_open_now(d->engines[0], &why) >= 0)
+        return 0;
+    if (STREQ(d->default_engine, d->engines[0]->ops->name))
+        return err_move(err, &why);
+    log_warn("%s", why.msg);
+    return 0;
 }
 
 static int open_manager(struct daemon *d, struct err *err)
@@ -162,9 +201,9 @@ static int open_manager(struct daemon *d, struct err *err)
     struct manager_config config = {
         .loop = d->loop,
         .store = d->store,
-        .engines = &d->engine,
-        .n_engines = 1,
-        .default_engine = d->engine->ops->name,
+        .engines = d->engines,
+        .n_engines = d->n_engines,
+        .default_engine = d->default_engine,
         .mount_roots = d->config.mount_roots,
         .stop_grace = d->config.stop_grace,
         .journal_sandbox_budget = d->config.journal_sandbox_budget,
@@ -234,7 +273,7 @@ static int daemon_open(struct daemon *d, struct err *err)
     if (r >= 0)
         r = loop_new(&d->loop, err);
     if (r >= 0)
-        r = open_engine(d, err);
+        r = open_engines(d, err);
     if (r >= 0)
         r = open_manager(d, err);
     if (r >= 0)
@@ -260,7 +299,8 @@ static void daemon_close(struct daemon *d)
     loop_signal_free(d->sigterm);
     loop_signal_free(d->sigint);
     manager_free(d->manager);
-    engine_close(d->engine);
+    for (size_t i = 0; i < d->n_engines; i++)
+        engine_close(d->engines[i]);
     api_free(d->api);
     loop_free(d->loop);
     store_close(d->store);
@@ -277,7 +317,7 @@ static int daemon_run(struct daemon *d)
         status = fail(&err);
     } else {
         log_info("ripcordd %s serves '%s' engine=%s root_id=%s", RIPCORD_VERSION, d->paths.run,
-                 d->engine->ops->name, store_root_id(d->store));
+                 d->default_engine, store_root_id(d->store));
         process_ready(TAKE_FD(d->ready_fd));
         process_notify("READY=1");
         loop_run(d->loop);

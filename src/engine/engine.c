@@ -17,6 +17,8 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "engine/caches.h"
+#include "engine/front.h"
 #include "engine/spec.h"
 #include "net/loop.h"
 #include "net/pool.h"
@@ -28,28 +30,37 @@ enum { ENGINE_WORKERS = 8, ENGINE_QUEUE_MAX = 4096 };
 struct call;
 typedef int (*call_fn)(struct call *c);
 
+enum call_flags {
+    CALL_ID = 1 << 0,      /* is about one sandbox */
+    CALL_SPEC = 1 << 1,    /* carries out a spec, which must be possible here */
+    CALL_OFFLINE = 1 << 2, /* needs no open backend */
+};
+
 struct call_type {
     const char *verb;
     uint64_t timeout; /* usec */
     call_fn run;      /* on a worker */
-    bool has_request; /* takes a whole box_request, not only an id */
+    unsigned flags;
 };
 
 struct call {
     struct engine *engine;
     const struct call_type *type;
-    struct box_request req; /* only its id is set for calls that take an id */
+    struct box_request req; /* only its id is set for calls without a spec */
     struct deadline by;
     engine_done_fn done;
     engine_list_fn list_done;   /* instead of done */
     engine_usage_fn usage_done; /* the same */
+    engine_digest_fn digest_done;
     void *arg;
 
     bool failed;
+    bool asked, unopened; /* the backend was needed; and could not be opened */
     struct err err;
     struct engine_box box;
     char **ids;
     uint64_t usage;
+    char *digest;
 };
 
 static int run_create(struct call *c)
@@ -80,6 +91,37 @@ static int run_remove(struct call *c)
 static int run_connect(struct call *c)
 {
     return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->box, &c->err);
+}
+
+static int run_look(struct call *c)
+{
+    if (!c->engine->ops->look)
+        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has nothing to look at",
+                       c->engine->ops->name);
+    return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->box, &c->err);
+}
+
+static int run_prepare(struct call *c)
+{
+    (void)c; /* it is open by now */
+    return 0;
+}
+
+#define DIGEST_OF_HOST "host-1"
+
+const char *engine_fixed_digest(const struct engine *e)
+{
+    return e->ops->resolve ? NULL : DIGEST_OF_HOST;
+}
+
+static int run_resolve(struct call *c)
+{
+    const char *fixed = engine_fixed_digest(c->engine);
+
+    if (!fixed)
+        return c->engine->ops->resolve(c->engine, &c->req.spec, &c->by, &c->digest, &c->err);
+    c->digest = xstrdup(fixed);
+    return 0;
 }
 
 static int run_forget(struct call *c)
@@ -128,44 +170,25 @@ static int run_create_start(struct call *c)
 }
 
 /* clang-format off */
-static const struct call_type call_create       = {"create",   60 * USEC_PER_SEC, run_create,       true};
-static const struct call_type call_start        = {"start",    30 * USEC_PER_SEC, run_start,        true};
-static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC, run_create_start, true};
-static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, run_connect,      false};
-static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, run_cleanup,      false};
-static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, run_remove,       false};
-static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, run_forget,       false};
-static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, run_list,         false};
-static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        false};
+static const struct call_type call_create       = {"create",   60 * USEC_PER_SEC, run_create,       CALL_ID | CALL_SPEC};
+static const struct call_type call_start        = {"start",    30 * USEC_PER_SEC, run_start,        CALL_ID | CALL_SPEC};
+static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC, run_create_start, CALL_ID | CALL_SPEC};
+static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, run_connect,      CALL_ID};
+static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC, run_look,         CALL_ID};
+static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, run_cleanup,      CALL_ID};
+static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, run_remove,       CALL_ID};
+static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, run_forget,       CALL_ID | CALL_OFFLINE};
+static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        CALL_ID};
+static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, run_list,         0};
+static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, run_prepare,      0};
+static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC, run_resolve,      0};
 /* clang-format on */
 
-static void call_work(void *arg)
+static bool needs_open(const struct call *c)
 {
-    struct call *c = arg;
-
-    if (deadline_passed(&c->by)) {
-        c->failed = true;
-        err_set(&c->err, ERR_TIMEOUT, "%s sandbox '%s': no worker of engine '%s' was free in time",
-                c->type->verb, c->req.id, c->engine->ops->name);
-        return;
-    }
-    c->failed = c->type->run(c) < 0;
-}
-
-static void call_done(void *arg)
-{
-    struct call *c = arg;
-
-    if (c->list_done)
-        c->list_done(c->arg, c->failed ? &c->err : NULL, c->ids);
-    else if (c->usage_done)
-        c->usage_done(c->arg, c->failed ? &c->err : NULL, c->usage);
-    else
-        c->done(c->arg, c->failed ? &c->err : NULL, &c->box);
-    err_done(&c->err);
-    strv_free(c->ids);
-    box_request_done(&c->req);
-    free(c);
+    if (c->type == &call_connect && c->engine->ops->connects_closed)
+        return false;
+    return !(c->type->flags & CALL_OFFLINE);
 }
 
 static const struct {
@@ -193,7 +216,23 @@ static uint32_t limits_unenforced(const struct engine *e, const struct sandbox_s
     return out;
 }
 
-int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+static int check_caches(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    for (size_t i = 0; i < spec->n_caches; i++) {
+        const struct spec_cache *c = &spec->caches[i];
+        _cleanup_free_ char *modes = NULL;
+
+        if (e->cache_modes & (1U << c->mode))
+            continue;
+        modes = cache_mode_list(e->cache_modes);
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot keep cache '%s' in mode '%s'",
+                e->ops->name, c->tool, cache_mode_name(c->mode));
+        return err_hint(err, "It can be: %s.", modes);
+    }
+    return 0;
+}
+
+static int check_abilities(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
     uint32_t unenforced = limits_unenforced(e, spec);
 
@@ -209,30 +248,87 @@ int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, s
         err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network mode 'open' here", e->ops->name);
         return err_hint(err, "Use network 'none'; 'ripcord doctor' tells what 'open' would need.");
     }
-    return 0;
+    if (spec->runtime && !(e->caps & ENGINE_CAP_RUNTIME)) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no choice of runtimes", e->ops->name);
+        return err_hint(err, "Leave 'runtime' out, or use engine 'docker'.");
+    }
+    return check_caches(e, spec, err);
 }
 
-static int call_check(struct call *c)
+int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
-    if (c->type == &call_list)
-        return 0;
-    if (!box_id_is_valid(c->req.id))
-        return err_set(&c->err, ERR_INVALID, "sandbox id '%s' is not 16 hex digits", c->req.id);
-    snprintf(c->box.id, sizeof(c->box.id), "%s", c->req.id);
-    if (!c->type->has_request)
+    int r = check_abilities(e, spec, err);
+
+    return r < 0 || !e->ops->check ? r : e->ops->check(e, spec, err);
+}
+
+/* On the worker, not before: what the backend can do is known when it is open. */
+static int call_check_spec(struct call *c)
+{
+    if (!(c->type->flags & CALL_SPEC))
         return 0;
     c->box.unenforced = limits_unenforced(c->engine, &c->req.spec);
     return engine_check_spec(c->engine, &c->req.spec, &c->err);
 }
 
+static void call_work(void *arg)
+{
+    struct call *c = arg;
+
+    if (deadline_passed(&c->by)) {
+        c->failed = true;
+        err_set(&c->err, ERR_TIMEOUT, "%s sandbox '%s': no worker of engine '%s' was free in time",
+                c->type->verb, c->req.id, c->engine->ops->name);
+        return;
+    }
+    c->asked = needs_open(c);
+    c->unopened = c->asked && front_open(c->engine, &c->by, &c->err) < 0;
+    c->failed = c->unopened || call_check_spec(c) < 0 || c->type->run(c) < 0;
+}
+
+static void call_done(void *arg)
+{
+    struct call *c = arg;
+    const struct err *err = c->failed ? &c->err : NULL;
+
+    if (c->asked)
+        front_settle(c->engine, c->unopened ? err : NULL);
+    if (c->list_done)
+        c->list_done(c->arg, err, c->ids);
+    else if (c->usage_done)
+        c->usage_done(c->arg, err, c->usage);
+    else if (c->digest_done)
+        c->digest_done(c->arg, err, c->digest);
+    else
+        c->done(c->arg, err, &c->box);
+    err_done(&c->err);
+    strv_free(c->ids);
+    strv_free(c->box.warnings);
+    free(c->digest);
+    box_request_done(&c->req);
+    free(c);
+}
+
+static int call_check_id(struct call *c)
+{
+    if (!(c->type->flags & CALL_ID))
+        return 0;
+    if (!box_id_is_valid(c->req.id))
+        return err_set(&c->err, ERR_INVALID, "sandbox id '%s' is not 16 hex digits", c->req.id);
+    snprintf(c->box.id, sizeof(c->box.id), "%s", c->req.id);
+    return 0;
+}
+
 static void call_submit(struct call *c)
 {
+    const struct engine_front *f = c->engine->front;
+
     c->by = deadline_in(c->type->timeout);
     c->box.link_fd = -1;
-    if (call_check(c) >= 0 && pool_submit(c->engine->pool, call_work, call_done, c, &c->err) >= 0)
+    if (call_check_id(c) >= 0 && pool_submit(f->pool, call_work, call_done, c, &c->err) >= 0)
         return;
     c->failed = true;
-    loop_defer(c->engine->loop, call_done, c);
+    loop_defer(f->loop, call_done, c);
 }
 
 static struct call *call_new(struct engine *e, const struct call_type *type, void *arg)
@@ -324,26 +420,68 @@ void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *
     call_submit(c);
 }
 
+void engine_look(struct engine *e, const char *id, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_look, id, done, arg);
+}
+
+void engine_prepare(struct engine *e, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_prepare, "", done, arg);
+}
+
+void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_digest_fn done,
+                    void *arg)
+{
+    struct call *c = call_new(e, &call_resolve, arg);
+
+    c->digest_done = done;
+    sandbox_spec_copy(&c->req.spec, spec);
+    call_submit(c);
+}
+
+struct engine *engine_new(struct loop *loop, const struct engine_ops *ops,
+                          const struct engine_config *config)
+{
+    struct engine *e = ops->make(config);
+
+    e->ops = ops;
+    e->front = front_new(e, loop, pool_new(loop, ops->name, ENGINE_WORKERS, ENGINE_QUEUE_MAX));
+    return e;
+}
+
+int engine_open_now(struct engine *e, struct err *err)
+{
+    struct deadline by = deadline_in(call_prepare.timeout);
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = front_open(e, &by, &why);
+
+    front_settle(e, r < 0 ? &why : NULL);
+    return r < 0 ? err_move(err, &why) : 0;
+}
+
 int engine_open(struct loop *loop, const struct engine_ops *ops, const struct engine_config *config,
                 struct engine **ret, struct err *err)
 {
-    struct engine *e;
-    int r;
+    struct engine *e = engine_new(loop, ops, config);
+    int r = engine_open_now(e, err);
 
-    r = ops->open(&e, config, err);
     if (r < 0)
-        return err_wrap(err, "open engine '%s'", ops->name);
-    e->ops = ops;
-    e->loop = loop;
-    e->pool = pool_new(loop, ops->name, ENGINE_WORKERS, ENGINE_QUEUE_MAX);
-    *ret = e;
-    return 0;
+        engine_close(e);
+    else
+        *ret = e;
+    return r;
 }
 
+/* The backend's own threads may have news until it is closed, so its front goes last. */
 void engine_close(struct engine *e)
 {
+    struct engine_front *f;
+
     if (!e)
         return;
-    pool_free(TAKE_PTR(e->pool));
+    f = e->front;
+    pool_free(TAKE_PTR(f->pool));
     e->ops->close(e);
+    front_free(f);
 }

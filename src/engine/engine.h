@@ -40,9 +40,19 @@ struct spec_mount {
     bool read_only;
 };
 
+/* How a tool's package cache is kept: engine/caches.h has the tools. */
+enum spec_cache_mode { CACHE_OFF, CACHE_PRIVATE, CACHE_SHARED, CACHE_LAYERED, CACHE_READONLY };
+
+struct spec_cache {
+    char *tool;
+    enum spec_cache_mode mode;
+};
+
 struct sandbox_spec {
-    char *image;     /* "host" */
-    uint64_t memory; /* bytes */
+    char *image;        /* NULL: the engine's own default */
+    char *image_digest; /* what `image` was when the sandbox was made; NULL: not resolved yet */
+    char *runtime;      /* of Docker, by name; NULL: the engine's own default */
+    uint64_t memory;    /* bytes */
     uint32_t cpu_milli;
     uint32_t pids;
     uint32_t nofile;
@@ -57,6 +67,8 @@ struct sandbox_spec {
     char **labels;                             /* K=V */
     struct spec_mount *mounts;
     size_t n_mounts;
+    struct spec_cache *caches; /* those that were asked for; others have the engine's default */
+    size_t n_caches;
     uint64_t idle_stop; /* usec; 0: never */
 };
 
@@ -74,6 +86,8 @@ struct engine_box {
     uint32_t unenforced; /* enum spec_limit bits that hold only on paper here */
     int link_fd;         /* start: the supervisor's socket, owned by the receiver; else -1 */
     int pid;             /* supervisor's pid, for people */
+    char **warnings;     /* start, look: what it does without, in the engine's words; owned by the
+                            call, which frees it after done() */
 };
 
 /* What an engine needs to know beside the spec. Strings are copies. */
@@ -94,21 +108,60 @@ enum engine_caps {
     ENGINE_CAP_PIDS_LIMIT = 1 << 5,
     ENGINE_CAP_DISK_LIMIT = 1 << 6,
     ENGINE_CAP_NET_OPEN = 1 << 7,
+    ENGINE_CAP_RUNTIME = 1 << 8,
+    ENGINE_CAP_IMAGES = 1 << 9, /* images by reference, not only the machine's own programs */
+    ENGINE_CAP_NET_ISOLATED = 1 << 10, /* sandboxes with network 'open' do not reach each other */
 };
 
 struct engine;
 
+struct engine_docker_config {
+    const char *host;   /* "" : found by the environment and the usual sockets */
+    const char *prefix; /* of the names of containers, volumes and the network */
+    const char *image;  /* what image `default` stands for */
+    uint64_t timeout;   /* usec: for one answer of the engine */
+    bool cache_required;
+};
+
+/* Borrowed until `make` has returned: a backend copies what it keeps. */
 struct engine_config {
     const char *state_dir, *run_dir; /* absolute; the backend makes its own folders below */
     const char *root_id;             /* 16 hex digits: in the name of every kernel object */
     const char *libexec_dir;         /* where ripcord-shim lies */
     uint64_t journal_budget;         /* bytes per stream */
+    struct engine_docker_config docker;
+};
+
+/* What happened to a sandbox behind our back, or to the backend as a whole. It is a reason to look,
+ * not the truth itself: that is `look`. */
+enum engine_news_kind {
+    ENGINE_NEWS_BOX,  /* one sandbox has changed: look at it */
+    ENGINE_NEWS_BACK, /* the backend is open now, or was restarted: look at all of them */
+};
+
+struct engine_news {
+    enum engine_news_kind kind;
+    char id[33]; /* ENGINE_NEWS_BOX */
 };
 
 struct engine_ops {
     const char *name;
-    int (*open)(struct engine **ret, const struct engine_config *config, struct err *err);
-    void (*close)(struct engine *e); /* NULL is fine */
+    const char *default_image;
+    bool connects_closed; /* `connect` works while the backend cannot be reached */
+    /* Allocates, copies the configuration, touches nothing. exec_root is set. */
+    struct engine *(*make)(const struct engine_config *config);
+    /* Reaches the backend and finds out what it can do (caps). Called on a worker before the first
+     * other call and again for each later one until it has succeeded; never twice at once. */
+    int (*open)(struct engine *e, const struct deadline *by, struct err *err);
+    void (*close)(struct engine *e); /* of one that may never have been open; NULL is fine */
+
+    /* Whether the spec can be carried out here, as far as that is known without asking. On the
+     * loop. NULL: capabilities say it all. */
+    int (*check)(const struct engine *e, const struct sandbox_spec *spec, struct err *err);
+    /* What the spec's image is at present: *ret is a text that changes with its contents. NULL: the
+     * only image is `default_image`. */
+    int (*resolve)(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
+                   char **ret, struct err *err);
 
     /* Makes the sandbox's files; idempotent for one id. On failure nothing is left behind. */
     int (*create)(struct engine *e, const struct box_request *req, const struct deadline *by,
@@ -121,6 +174,10 @@ struct engine_ops {
      * lives. */
     int (*connect)(struct engine *e, const char *id, const struct deadline *by,
                    struct engine_box *ret, struct err *err);
+    /* What the backend says of it: state, hash, warnings. BOX_ABSENT is an answer, not an error.
+     * NULL: the supervisor's line tells all there is. */
+    int (*look)(struct engine *e, const char *id, const struct deadline *by, struct engine_box *ret,
+                struct err *err);
     /* Ends whatever is left of a run (processes, cgroups, sockets) after the link has closed or
      * when it hangs; keeps files. */
     int (*cleanup)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
@@ -133,12 +190,18 @@ struct engine_ops {
     int (*list)(struct engine *e, const struct deadline *by, char ***ret, struct err *err);
 };
 
+struct engine_front;
+
 struct engine {
     const struct engine_ops *ops;
-    uint32_t caps;     /* enum engine_caps, probed at open */
-    char *exec_root;   /* folder that holds <sandbox id>/<exec id>/ journals; owned */
-    struct loop *loop; /* set by engine_open() */
-    struct pool *pool; /* same */
+    /* Of the backend. Set by `make`: */
+    char *exec_root; /* folder that holds <sandbox id>/<exec id>/ journals; owned */
+    /* by `open`; read on the loop only when engine_is_open(): */
+    uint32_t caps;        /* enum engine_caps */
+    uint32_t cache_modes; /* 1 << enum spec_cache_mode */
+    char *about;          /* what the backend is, for people; owned, or NULL */
+    /* Of engine.c: */
+    struct engine_front *front;
 };
 
 /* ---- calls for core: all run on the loop, done() is never called before they return ---- */
@@ -146,12 +209,30 @@ struct engine {
 typedef void (*engine_done_fn)(void *arg, const struct err *err,
                                struct engine_box *box); /* err NULL: success */
 
+/* A backend that is not open yet: the first call that needs it opens it. */
+struct engine *engine_new(struct loop *loop, const struct engine_ops *ops,
+                          const struct engine_config *config);
+/* Opens it now, on this thread. */
+int engine_open_now(struct engine *e, struct err *err);
+/* Both; nothing is left on failure. */
 int engine_open(struct loop *loop, const struct engine_ops *ops, const struct engine_config *config,
                 struct engine **ret, struct err *err);
 void engine_close(struct engine *e); /* waits for its workers */
 
-/* ERR_UNSUPPORTED when the spec asks for what this engine cannot do here. The calls below refuse it
- * too; this is for those who must know before they change anything. */
+bool engine_is_open(const struct engine *e);
+/* Why the last try to open it failed; NULL: there was none, or it is open. */
+const struct err *engine_trouble(const struct engine *e);
+/* Opens it when it is not; box means nothing in the answer. */
+void engine_prepare(struct engine *e, engine_done_fn done, void *arg);
+
+/* One listener; told on the loop. */
+typedef void (*engine_news_fn)(void *arg, struct engine *e, const struct engine_news *news);
+void engine_listen(struct engine *e, engine_news_fn fn, void *arg);
+/* For backends, from any thread. */
+void engine_tell(struct engine *e, const struct engine_news *news);
+
+/* ERR_UNSUPPORTED when the spec asks for what this engine cannot do here; the engine must be open.
+ * The calls below refuse it too; this is for those who must know before they change anything. */
 int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err);
 
 void engine_create(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg);
@@ -160,6 +241,14 @@ void engine_start(struct engine *e, const struct box_request *req, engine_done_f
 void engine_create_start(struct engine *e, const struct box_request *req, engine_done_fn done,
                          void *arg);
 void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg);
+/* Unsupported without `look`. */
+void engine_look(struct engine *e, const char *id, engine_done_fn done, void *arg);
+/* The digest of the only image of an engine without `resolve`; NULL with it. */
+const char *engine_fixed_digest(const struct engine *e);
+/* Of spec->image, or the engine's default image when that is NULL. */
+typedef void (*engine_digest_fn)(void *arg, const struct err *err, const char *digest);
+void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_digest_fn done,
+                    void *arg);
 void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void *arg);
 void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg);
 /* Deletes the journals of execs that have ended; fine when they are not there. */
@@ -235,4 +324,5 @@ void engine_link_copy(struct engine_link *l, const char *path, bool into, int ta
 /* ---- backends ---- */
 
 extern const struct engine_ops engine_native_ops;
+extern const struct engine_ops engine_docker_ops;
 extern const struct engine_ops engine_fake_ops;

@@ -28,6 +28,8 @@ void sandbox_spec_done(struct sandbox_spec *spec)
     if (!spec)
         return;
     free(spec->image);
+    free(spec->image_digest);
+    free(spec->runtime);
     free(spec->user);
     free(spec->workdir);
     strv_free(spec->env);
@@ -37,6 +39,9 @@ void sandbox_spec_done(struct sandbox_spec *spec)
         free(spec->mounts[i].target);
     }
     free(spec->mounts);
+    for (size_t i = 0; i < spec->n_caches; i++)
+        free(spec->caches[i].tool);
+    free(spec->caches);
     *spec = (struct sandbox_spec){0};
 }
 
@@ -44,6 +49,8 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
 {
     *dst = *src;
     dst->image = copy_str(src->image);
+    dst->image_digest = copy_str(src->image_digest);
+    dst->runtime = copy_str(src->runtime);
     dst->user = copy_str(src->user);
     dst->workdir = copy_str(src->workdir);
     dst->env = copy_strv(src->env);
@@ -54,6 +61,9 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
         dst->mounts[i].target = copy_str(src->mounts[i].target);
         dst->mounts[i].read_only = src->mounts[i].read_only;
     }
+    dst->caches = src->n_caches ? xcalloc(src->n_caches, sizeof(*dst->caches)) : NULL;
+    for (size_t i = 0; i < src->n_caches; i++)
+        dst->caches[i] = (struct spec_cache){copy_str(src->caches[i].tool), src->caches[i].mode};
 }
 
 void exec_request_done(struct exec_request *r)

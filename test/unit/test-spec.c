@@ -23,7 +23,7 @@ TEST(defaults)
     struct sandbox_spec s;
 
     CHECK(apply(&s, "{}", NULL) == 0);
-    CHECK_STR(s.image, "host");
+    CHECK(!s.image && !s.image_digest && !s.runtime && s.n_caches == 0);
     CHECK(s.memory == GIB(4) && s.cpu_milli == 2000 && s.pids == 300 && s.disk == 0);
     CHECK(s.tmp_size == MIB(128) && s.run_size == MIB(32) && s.scratch_size == MIB(512));
     CHECK(s.network == SPEC_NETWORK_PACKAGES && s.asked == 0 && s.idle_stop == 0);
@@ -71,7 +71,14 @@ static const struct {
     {"{\"limits\":{\"nofile\":0}}", "limits.nofile", NULL},
     {"{\"limits\":[]}", "limits", NULL},
     {"{\"network\":\"sometimes\"}", "network", "sometimes"},
-    {"{\"image\":\"nope\"}", "image", "nope"},
+    {"{\"image\":\"no pe\"}", "image", "no pe"},
+    {"{\"image\":\"../x\"}", "image", "../x"},
+    {"{\"image\":\"\"}", "image", NULL},
+    {"{\"image_digest\":\"x\"}", "image_digest", NULL},
+    {"{\"runtime\":\"a b\"}", "runtime", "a b"},
+    {"{\"caches\":{\"pipp\":\"off\"}}", "caches", "pipp"},
+    {"{\"caches\":{\"pip\":\"on\"}}", "caches", "on"},
+    {"{\"caches\":{\"pip\":1}}", "caches.pip", NULL},
     {"{\"user\":\"4294967296\"}", "user", "4294967296"},
     {"{\"user\":\"-1\"}", "user", "-1"},
     {"{\"user\":\" 0\"}", "user", NULL},
@@ -96,6 +103,30 @@ static const struct {
     {"{\"idle_stop_ms\":-1}", "idle_stop_ms", NULL},
     {"[]", "object", NULL},
 };
+
+TEST(image_runtime_and_caches)
+{
+    static const char text[] = "{\"image\":\"reg.example:5000/a/b:1\",\"runtime\":\"runsc\","
+                               "\"caches\":{\"pip\":\"shared\",\"npm\":\"off\"}}";
+    _cleanup_free_ char *stored = NULL;
+    struct sandbox_spec s, back;
+    char one[65], two[65];
+
+    CHECK(apply(&s, text, NULL) == 0);
+    CHECK_STR(s.image, "reg.example:5000/a/b:1");
+    CHECK_STR(s.runtime, "runsc");
+    CHECK(s.n_caches == 2);
+    spec_hash(&s, "docker", one);
+    s.image_digest = xstrdup("sha256:1");
+    spec_hash(&s, "docker", two);
+    CHECK(strcmp(one, two) != 0); /* another image behind the same name is another sandbox */
+    stored = spec_to_text(&s);
+    CHECK(spec_from_text(stored, &back, NULL) == 0);
+    spec_hash(&back, "docker", one);
+    CHECK_STR(one, two);
+    sandbox_spec_done(&back);
+    sandbox_spec_done(&s);
+}
 
 TEST(bad_specs_name_field_and_value_and_change_nothing)
 {

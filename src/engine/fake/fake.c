@@ -23,6 +23,7 @@ struct fake_box {
     char *state_dir; /* whose it is: another root's boxes are not seen */
     char id[33];
     struct fake_supervisor *supervisor;
+    enum fake_outside outside;
 };
 
 struct fake_engine {
@@ -35,6 +36,7 @@ struct fake_engine {
 
 static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fake_box *fake_boxes;
+static unsigned fake_generation; /* of all images */
 
 static void unlock(pthread_mutex_t **m)
 {
@@ -86,21 +88,26 @@ static int fault(struct engine *e, enum fake_op op, const struct deadline *by, s
     return f.code ? err_set(err, f.code, "the fake engine was told to fail") : 0;
 }
 
-static int fake_open(struct engine **ret, const struct engine_config *config, struct err *err)
+static struct engine *fake_make(const struct engine_config *config)
 {
     struct fake_engine *f = xnew0(struct fake_engine);
 
-    f->engine.caps = ENGINE_CAP_PAUSE | ENGINE_CAP_STATS | ENGINE_CAP_MEMORY_LIMIT |
-                     ENGINE_CAP_CPU_LIMIT | ENGINE_CAP_PIDS_LIMIT;
     f->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     f->state_dir = xstrdup(config->state_dir);
     f->journal_budget = config->journal_budget;
-    if (dir_make_all(AT_FDCWD, f->engine.exec_root, 0700, err) < 0) {
-        engine_fake_ops.close(&f->engine);
-        return -ERR_SYSTEM;
-    }
-    *ret = &f->engine;
-    return 0;
+    return &f->engine;
+}
+
+static int fake_open(struct engine *e, const struct deadline *by, struct err *err)
+{
+    int r = fault(e, FAKE_OPEN, by, err);
+
+    if (r < 0)
+        return r;
+    e->caps = ENGINE_CAP_PAUSE | ENGINE_CAP_STATS | ENGINE_CAP_MEMORY_LIMIT | ENGINE_CAP_CPU_LIMIT |
+              ENGINE_CAP_PIDS_LIMIT;
+    e->cache_modes = 1U << CACHE_OFF;
+    return dir_make_all(AT_FDCWD, e->exec_root, 0700, err);
 }
 
 static void fake_close(struct engine *e)
@@ -112,6 +119,13 @@ static void fake_close(struct engine *e)
     free(f->engine.exec_root);
     free(f->state_dir);
     free(f);
+}
+
+static int fake_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    if (!spec->image || STREQ(spec->image, e->ops->default_image))
+        return 0;
+    return err_set(err, ERR_NOT_FOUND, "no image '%s' on engine '%s'", spec->image, e->ops->name);
 }
 
 static int fake_create(struct engine *e, const struct box_request *req, const struct deadline *by,
@@ -156,6 +170,7 @@ static int launch(struct fake_engine *f, const struct box_request *req, int *ret
     if (r < 0)
         return r;
     fake_supervisor_end(b->supervisor);
+    b->outside = FAKE_OUTSIDE_NOTHING;
     b->supervisor = fake_supervisor_start(req, f->engine.exec_root, f->journal_budget, pair[1]);
     *ret = pair[0];
     return 0;
@@ -278,8 +293,11 @@ static int fake_list(struct engine *e, const struct deadline *by, char ***ret, s
 
 const struct engine_ops engine_fake_ops = {
     .name = "fake",
+    .default_image = "host",
+    .make = fake_make,
     .open = fake_open,
     .close = fake_close,
+    .check = fake_check,
     .create = fake_create,
     .start = fake_start,
     .connect = fake_connect,
@@ -287,6 +305,97 @@ const struct engine_ops engine_fake_ops = {
     .remove = fake_remove,
     .list = fake_list,
 };
+
+/* ---- the second kind: a backend that can be out of reach, with images and news ---- */
+
+static struct engine *remote_make(const struct engine_config *config)
+{
+    _cleanup_free_ char *dir = xasprintf("%s/remote", config->state_dir);
+    struct engine_config own = *config;
+
+    own.state_dir = dir;
+    return fake_make(&own);
+}
+
+static int remote_open(struct engine *e, const struct deadline *by, struct err *err)
+{
+    int r = fake_open(e, by, err);
+
+    e->caps |= ENGINE_CAP_IMAGES | ENGINE_CAP_RUNTIME;
+    e->cache_modes |= 1U << CACHE_PRIVATE;
+    return r;
+}
+
+static int remote_look(struct engine *e, const char *id, const struct deadline *by,
+                       struct engine_box *ret, struct err *err)
+{
+    const struct fake_box *b;
+    int r;
+
+    r = fault(e, FAKE_LOOK, by, err);
+    if (r < 0)
+        return r;
+    FAKE_LOCKED();
+    b = *find(((struct fake_engine *)e)->state_dir, id);
+    if (!b || b->outside == FAKE_OUTSIDE_REMOVED)
+        ret->state = BOX_ABSENT;
+    else if (b->outside == FAKE_OUTSIDE_PAUSED)
+        ret->state = BOX_PAUSED;
+    else
+        ret->state =
+            b->supervisor && fake_supervisor_alive(b->supervisor) ? BOX_RUNNING : BOX_STOPPED;
+    return 0;
+}
+
+static int remote_resolve(struct engine *e, const struct sandbox_spec *spec,
+                          const struct deadline *by, char **ret, struct err *err)
+{
+    int r = fault(e, FAKE_RESOLVE, by, err);
+
+    if (r < 0)
+        return r;
+    FAKE_LOCKED();
+    *ret = xasprintf("%s@%u", spec->image, fake_generation);
+    return 0;
+}
+
+const struct engine_ops engine_fake_remote_ops = {
+    .name = "remote",
+    .default_image = "default",
+    .connects_closed = true,
+    .make = remote_make,
+    .open = remote_open,
+    .close = fake_close,
+    .resolve = remote_resolve,
+    .create = fake_create,
+    .start = fake_start,
+    .connect = fake_connect,
+    .look = remote_look,
+    .cleanup = fake_cleanup,
+    .remove = fake_remove,
+    .list = fake_list,
+};
+
+void fake_outside(struct engine *e, const char *id, enum fake_outside what)
+{
+    struct engine_news news = {.kind = ENGINE_NEWS_BOX};
+
+    snprintf(news.id, sizeof(news.id), "%s", id);
+    pthread_mutex_lock(&fake_lock);
+    if (*find(NULL, id))
+        (*find(NULL, id))->outside = what;
+    pthread_mutex_unlock(&fake_lock);
+    if (what == FAKE_OUTSIDE_REMOVED)
+        fake_kill(id);
+    engine_tell(e, &news);
+}
+
+void fake_new_image(void)
+{
+    FAKE_LOCKED();
+
+    fake_generation++;
+}
 
 void fake_set_fault(struct engine *e, enum fake_op op, const struct fake_fault *f)
 {

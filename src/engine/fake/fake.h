@@ -19,8 +19,16 @@
 #include "base/err.h"
 
 struct engine;
+struct engine_ops;
+
+/* As `fake`, but like a backend of its own: it can be out of reach (FAKE_OPEN), has images and is
+ * changed by others. Named "remote". */
+extern const struct engine_ops engine_fake_remote_ops;
 
 enum fake_op {
+    FAKE_OPEN,
+    FAKE_RESOLVE,
+    FAKE_LOOK,
     FAKE_CREATE,
     FAKE_START,
     FAKE_CONNECT,
@@ -41,6 +49,11 @@ void fake_set_fault(struct engine *e, enum fake_op op, const struct fake_fault *
 
 /* The supervisor of this sandbox dies at once: no record, no word. */
 void fake_kill(const char *id);
+
+/* Somebody else does that to a sandbox of `remote`, and the engine has news. */
+enum fake_outside { FAKE_OUTSIDE_NOTHING, FAKE_OUTSIDE_PAUSED, FAKE_OUTSIDE_REMOVED };
+void fake_outside(struct engine *e, const char *id, enum fake_outside what);
+void fake_new_image(void); /* every image of `remote` gets another digest */
 
 size_t fake_count(void);   /* sandboxes that exist */
 size_t fake_running(void); /* with a living supervisor */

@@ -159,9 +159,9 @@ static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
     return caps;
 }
 
-static int open_parts(struct native_engine *n, const struct engine_config *config, struct err *err)
+static int open_parts(struct native_engine *n, struct err *err)
 {
-    _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", config->libexec_dir);
+    _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", n->libexec_dir);
     const char *cgroups = "none";
     uint32_t unenforced = cgroup_probe(&cgroups);
     int r;
@@ -170,8 +170,9 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
     if (!n->ranges)
         subids_find(&n->subids, NULL);
     n->engine.caps = caps_of(unenforced, cgroups);
+    n->engine.cache_modes = 1U << CACHE_OFF;
     if (n->ranges && network_possible())
-        n->engine.caps |= ENGINE_CAP_NET_OPEN;
+        n->engine.caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
     if (n->ranges && disk_possible(NULL))
         n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     r = open_folders(n, err);
@@ -188,21 +189,30 @@ static int open_parts(struct native_engine *n, const struct engine_config *confi
     return r;
 }
 
+/* As at the beginning: a try that failed half-way must not be in the way of the next one. */
+static void close_parts(struct native_engine *n)
+{
+    spares_free(TAKE_PTR(n->spares));
+    n->boxes = fd_close(n->boxes);
+    n->execs = fd_close(n->execs);
+    trash_free(TAKE_PTR(n->trash));
+    n->runs = fd_close(n->runs);
+    n->devnull = fd_close(n->devnull);
+    n->shim = fd_close(n->shim);
+    ids_done(&n->ids);
+    n->ids = (struct ids){.dirfd = -1};
+    free(TAKE_PTR(n->lower));
+}
+
 static void native_close(struct engine *e)
 {
     struct native_engine *n = e ? native_of(e) : NULL;
 
     if (!n)
         return;
-    spares_free(n->spares);
-    cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
-    fd_close(n->boxes);
-    fd_close(n->execs);
-    trash_free(n->trash);
-    fd_close(n->runs);
-    fd_close(n->devnull);
-    fd_close(n->shim);
-    ids_done(&n->ids);
+    if (n->runs >= 0)
+        cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
+    close_parts(n);
     network_done(&n->net);
     map_done(&n->children);
     pthread_mutex_destroy(&n->lock);
@@ -210,30 +220,45 @@ static void native_close(struct engine *e)
     free(n->state_dir);
     free(n->run_dir);
     free(n->root_id);
-    free(n->lower);
+    free(n->libexec_dir);
     free(n);
 }
 
-static int native_open(struct engine **ret, const struct engine_config *config, struct err *err)
+static struct engine *native_make(const struct engine_config *config)
 {
     struct native_engine *n = xnew0(struct native_engine);
-    int r;
 
     n->boxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = -1;
     pthread_mutex_init(&n->lock, NULL);
     n->state_dir = xstrdup(config->state_dir);
     n->run_dir = xstrdup(config->run_dir);
     n->root_id = xstrdup(config->root_id);
+    n->libexec_dir = xstrdup(config->libexec_dir);
     network_init(&n->net, n->root_id);
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
-    r = open_parts(n, config, err);
-    if (r < 0) {
-        native_close(&n->engine);
-        return r;
-    }
-    *ret = &n->engine;
-    return 0;
+    return &n->engine;
+}
+
+static int native_open(struct engine *e, const struct deadline *by, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    int r;
+
+    (void)by; /* nothing here waits for anybody */
+    r = open_parts(n, err);
+    if (r < 0)
+        close_parts(n);
+    return r;
+}
+
+static int native_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    if (!spec->image || STREQ(spec->image, e->ops->default_image))
+        return 0;
+    err_set(err, ERR_NOT_FOUND, "no image '%.200s' on the native engine", spec->image);
+    return err_hint(err, "The native engine of this version has one image, 'host': the machine's "
+                         "own programs, read-only. Engine 'docker' runs others.");
 }
 
 /* ---- files of a sandbox ---- */
@@ -309,8 +334,6 @@ static int native_create(struct engine *e, const struct box_request *req, const 
     struct native_engine *n = native_of(e);
     int r;
 
-    if (!STREQ(req->spec.image, "host"))
-        return err_set(err, ERR_NOT_FOUND, "no image '%s' on the native engine", req->spec.image);
     /* First, also when the rest is there: a daemon may have been killed between the two. */
     r = spares_folder(n->spares, SPARE_STATE, n->execs, req->id);
     if (r < 0 && r != -EEXIST)
@@ -382,8 +405,11 @@ static int native_list(struct engine *e, const struct deadline *by, char ***ret,
 
 const struct engine_ops engine_native_ops = {
     .name = "native",
+    .default_image = "host",
+    .make = native_make,
     .open = native_open,
     .close = native_close,
+    .check = native_check,
     .create = native_create,
     .start = native_start,
     .connect = native_connect,

@@ -31,7 +31,7 @@ struct trash;
 
 struct native_engine {
     struct engine engine;
-    char *state_dir, *run_dir, *root_id;
+    char *state_dir, *run_dir, *root_id, *libexec_dir;
     int boxes, execs, runs; /* the folders above */
     struct trash *trash;
     struct spares *spares;

@@ -1,0 +1,164 @@
+/*
+ * What happens to sandboxes behind our back. An engine's news is a reason to look: the operation
+ * below asks the engine what the sandbox is and makes our state agree. When an engine is back,
+ * everything that lives there is looked at, and what could not be cleaned up is cleaned up.
+ */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "core/manager-internal.h"
+
+#define GONE_REASON "gone: removed outside ripcord"
+#define STOPPED_REASON "stopped outside ripcord"
+
+static void finish(struct op *op)
+{
+    struct sandbox *sb = op->sb;
+
+    op_done(op, ACTION_UNCHANGED);
+    /* The end of its line was ours to wait for, and with it the end of an ephemeral sandbox. */
+    if (sb->ephemeral && !sb->link)
+        sandbox_expire(sb);
+}
+
+static void cleaned(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+    struct sandbox *sb = op->sb;
+
+    (void)box;
+    sb->unsettled = err != NULL;
+    if (err)
+        sandbox_set_state(sb, SANDBOX_FAILED, err->msg, NULL);
+    else if (sb->state != SANDBOX_STOPPED || op->why)
+        sandbox_set_state(sb, SANDBOX_STOPPED, op->why, NULL);
+    finish(op);
+}
+
+static void clean(struct op *op)
+{
+    engine_cleanup(op->sb->engine, op->sb->id, cleaned, op);
+}
+
+/* The engine says that it does not run. */
+static void found_down(struct op *op, enum box_state state)
+{
+    struct sandbox *sb = op->sb;
+    const char *why = state == BOX_ABSENT ? GONE_REASON : STOPPED_REASON;
+
+    if (sb->link) {
+        op->why = why;
+        sandbox_set_state(sb, SANDBOX_STOPPING, why, NULL);
+        op_down(op, 0, clean); /* its supervisor knows, or is about to */
+        return;
+    }
+    if (sb->state == SANDBOX_STOPPED &&
+        (state == BOX_ABSENT || (sb->reason && STREQ(sb->reason, SANDBOX_ENDED_ITSELF))))
+        op->why = why;
+    if (sb->unsettled || op->why)
+        clean(op);
+    else
+        finish(op);
+}
+
+static void found_up(struct op *op, enum box_state state)
+{
+    struct sandbox *sb = op->sb;
+    enum sandbox_state now = state == BOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+
+    if (!sb->link) { /* nobody could run a command in it: it goes down, as we say it is */
+        if (sb->state == SANDBOX_STOPPED || sb->unsettled)
+            clean(op);
+        else
+            finish(op);
+        return;
+    }
+    if (sb->state != now && (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED))
+        sandbox_set_state(sb, now, state == BOX_PAUSED ? "paused outside ripcord" : NULL, NULL);
+    finish(op);
+}
+
+static void looked(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+    struct sandbox *sb = op->sb;
+
+    if (err) { /* the engine has gone again; there will be news when it is back */
+        log_debug("sandbox %s: cannot be looked at: %s", sb->name, err->msg);
+        finish(op);
+        return;
+    }
+    if (sb->link)
+        sandbox_take_warnings(sb, box);
+    if (box->state == BOX_ABSENT || box->state == BOX_STOPPED)
+        found_down(op, box->state);
+    else
+        found_up(op, box->state);
+}
+
+static void look_run(struct op *op)
+{
+    const struct sandbox *sb = op->sb;
+
+    if (sb->state == SANDBOX_ABSENT)
+        op_done(op, ACTION_UNCHANGED);
+    else if (sb->engine->ops->look)
+        engine_look(sb->engine, sb->id, looked, op);
+    else if (sb->unsettled && !sb->link)
+        clean(op);
+    else
+        op_done(op, ACTION_UNCHANGED);
+}
+
+static const struct op_type op_look = {"look", look_run};
+
+static void look_at(struct sandbox *sb)
+{
+    const struct op *last = op_last(sb);
+
+    if (!last || last->type != &op_look || last->running)
+        op_push(sb, &op_look);
+}
+
+static struct sandbox *find_id(struct manager *m, const char *id)
+{
+    struct sandbox *sb = NULL;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (STREQ(sb->id, id))
+            return sb;
+    return NULL;
+}
+
+static void engine_back(struct manager *m, struct engine *e)
+{
+    struct sandbox *sb = NULL;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        if (sb->engine != e)
+            continue;
+        if (sb->unsettled && sb->ephemeral)
+            sandbox_expire(sb);
+        else if (sb->link || sb->unsettled)
+            look_at(sb);
+    }
+    if (m->recovery)
+        recovery_find_orphans(m->recovery, e);
+}
+
+void news_on_engine(void *arg, struct engine *e, const struct engine_news *news)
+{
+    struct manager *m = arg;
+    struct sandbox *sb;
+
+    if (m->closing)
+        return;
+    if (news->kind == ENGINE_NEWS_BACK) {
+        engine_back(m, e);
+        return;
+    }
+    sb = find_id(m, news->id);
+    if (sb && sb->engine == e)
+        look_at(sb);
+}

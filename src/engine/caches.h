@@ -1,0 +1,31 @@
+/*
+ * Package caches: the one table of tools, where their cache lies in a sandbox and which variables
+ * make a tool use it, and the modes by name. How a mode is carried out is each backend's own.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/engine.h"
+
+struct cache_tool {
+    const char *name;
+    const char *target; /* where it is mounted */
+    const char *env[3]; /* K=V, NULL-terminated; what makes the tool look there */
+};
+
+/* The i-th of them in the order of the table; NULL past the end. */
+const struct cache_tool *cache_tool_at(size_t i);
+/* ERR_INVALID with the nearest name when there is none. */
+int cache_tool_find(const char *name, const struct cache_tool **ret, struct err *err);
+
+const char *cache_mode_name(enum spec_cache_mode m);
+int cache_mode_parse(const char *name, enum spec_cache_mode *ret, struct err *err);
+/* "off, private": of 1 << enum spec_cache_mode bits. Owned by the caller. */
+char *cache_mode_list(uint32_t bits);
+
+/* What the spec says of a tool; `by_default` when it says nothing. */
+enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const char *tool,
+                                   enum spec_cache_mode by_default);
