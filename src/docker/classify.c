@@ -108,6 +108,7 @@ static const struct {
     [DOCKER_NETWORK_CONNECTED] = {"network_connected", ERR_CONFLICT, NULL},
     [DOCKER_NETWORK_NOT_CONNECTED] = {"network_not_connected", ERR_CONFLICT, NULL},
     [DOCKER_NETWORK_POOL]  = {"network_pool", ERR_LIMIT, "Remove unused networks ('docker network prune'), or give the engine more address pools."},
+    [DOCKER_NETWORK_OVERLAP] = {"network_overlap", ERR_CONFLICT, "Choose another subnet."},
     [DOCKER_NO_PATH]       = {"no_path", ERR_NOT_FOUND, NULL},
     [DOCKER_OUTSIDE]       = {"outside", ERR_INVALID, NULL},
     [DOCKER_READ_ONLY]     = {"read_only", ERR_DENIED, NULL},
@@ -147,7 +148,7 @@ static const struct row {
     {BOX,       P,  500, 500, "container has already been removed", NULL, DOCKER_NO_CONTAINER},
     {CONTAINER, D,  409, 409, "is already in use by container", NULL, DOCKER_NAME_TAKEN},
     {CONTAINER, P,  409, 500, "name is already in use", NULL, DOCKER_NAME_TAKEN},
-    {CONTAINER, P,  409, 500, "name is in use", NULL, DOCKER_NAME_TAKEN},
+    {CONTAINER, P,  409, 500, "already in use, cannot rename", NULL, DOCKER_NAME_TAKEN},
     {CONTAINER, DP, 409, 409, "removal of container", "already in progress", DOCKER_REMOVING},
     {BOX | NETWORK, DP, 409, 409, "is marked for removal", NULL, DOCKER_REMOVING},
     {BOX,       P,  409, 500, "container is being removed", NULL, DOCKER_REMOVING},
@@ -200,17 +201,16 @@ static const struct row {
     {VOLUME,    P,  409, 500, "volume is being used", NULL, DOCKER_VOLUME_IN_USE},
     {VOLUME | NETWORK | CONTAINER, D, 400, 500, "plugin", "not found", DOCKER_NO_DRIVER},
     {VOLUME,    P,  400, 500, "required plugin missing", NULL, DOCKER_NO_DRIVER},
+    {NETWORK,   P,  400, 500, "unsupported driver", NULL, DOCKER_NO_DRIVER},
     {VOLUME,    D,  400, 500, "no quota support", NULL, DOCKER_NO_QUOTA},
     {VOLUME,    P,  400, 500, "does not support project quota", NULL, DOCKER_NO_QUOTA},
-    {VOLUME,    P,  500, 500, "invalid argument", NULL, DOCKER_BAD_REQUEST},
-    {VOLUME,    P,  500, 500, "names must match", NULL, DOCKER_BAD_REQUEST},
 
     /* Before "not found": Docker answers 404 when its pools are used up. */
     {NETWORK | CONTAINER, DP, 400, 500, "non-overlapping IPv4 address pool", NULL, DOCKER_NETWORK_POOL},
     {NETWORK | CONTAINER, DP, 400, 500, "address pools have been fully subnetted", NULL, DOCKER_NETWORK_POOL}, /* src: 28 and later */
     {NETWORK,   P,  400, 500, "could not find free subnet", NULL, DOCKER_NETWORK_POOL},
-    {NETWORK,   D,  400, 500, "pool overlaps with other one", NULL, DOCKER_NETWORK_POOL},
-    {NETWORK,   P,  400, 500, "is already used on the host or by another config", NULL, DOCKER_NETWORK_POOL},
+    {NETWORK,   D,  400, 500, "pool overlaps with other one", NULL, DOCKER_NETWORK_OVERLAP},
+    {NETWORK,   P,  400, 500, "is already used on the host or by another config", NULL, DOCKER_NETWORK_OVERLAP},
     {NETWORK,   D,  409, 409, "already exists", NULL, DOCKER_NETWORK_EXISTS},
     {NETWORK,   P,  409, 500, "network already exists", NULL, DOCKER_NETWORK_EXISTS},
     {NETWORK,   P,  409, 500, "already exists: network", NULL, DOCKER_NETWORK_EXISTS},
@@ -231,7 +231,14 @@ static const struct row {
     {ARCHIVE,   D,  400, 500, "is outside of", NULL, DOCKER_OUTSIDE},
     {ARCHIVE,   D,  400, 500, "marked read-only", NULL, DOCKER_READ_ONLY},
     {ALL,       D,  409, 409, "operation is already running", NULL, DOCKER_BUSY},
-    {CONTAINER, P,  500, 500, "names must match", NULL, DOCKER_BAD_REQUEST},
+
+    /* Refused values that come as 500: all of Podman's, and Docker's where it decodes too late. */
+    {ALL,       DP, 500, 500, "cannot unmarshal", NULL, DOCKER_BAD_REQUEST},
+    {NETWORK,   DP, 500, 500, "invalid CIDR address", NULL, DOCKER_BAD_REQUEST},
+    {NETWORK,   P,  500, 500, "invalid network mode", NULL, DOCKER_BAD_REQUEST},
+    {NETWORK,   P,  500, 500, "conflicts with a valid network mode", NULL, DOCKER_BAD_REQUEST},
+    {CONTAINER, P,  500, 500, "invalid signal", NULL, DOCKER_BAD_REQUEST},
+    {ALL,       P,  500, 500, "invalid argument", NULL, DOCKER_BAD_REQUEST},
 
     {ALL,       DP, 400, 400, NULL, NULL, DOCKER_BAD_REQUEST},
     {ALL,       DP, 401, 401, NULL, NULL, DOCKER_FORBIDDEN},

@@ -122,7 +122,7 @@ static void decode(json_t *doc, struct docker_event *ret)
         .action = action_of(action),
         .id = text_or_empty(actor, "ID"),
         .name = text_or_empty(attributes, "name"),
-        .exit_code = exit_code_of(attributes),
+        .exit_code = action_of(action) == DOCKER_EVENT_DIE ? exit_code_of(attributes) : -1,
         .time = time_of(doc),
         .attributes = attributes,
         .doc = doc,
@@ -132,6 +132,15 @@ static void decode(json_t *doc, struct docker_event *ret)
 }
 
 /* ---- the stream ---- */
+
+json_t *docker_events_filters(const char *label)
+{
+    json_t *names = json_array();
+
+    for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
+        json_array_append_new(names, json_string(actions[i].name));
+    return json_pack("{s:[s], s:[s], s:o}", "type", "container", "label", label, "event", names);
+}
 
 /* The engine's clock, whose second the stream is asked to begin with; ours when it does not tell.
  */

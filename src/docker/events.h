@@ -34,7 +34,7 @@ struct docker_event {
     enum docker_event_type type;
     enum docker_event_action action;
     const char *id, *name;    /* borrowed from doc; "" when absent */
-    int exit_code;            /* die: -1 when not told */
+    int exit_code;            /* of die; -1 when not told */
     uint64_t time;            /* wall clock of the engine, microseconds; 0 when not told */
     const json_t *attributes; /* labels among them; borrowed from doc, may be NULL */
     json_t *doc;              /* owned */
@@ -44,10 +44,15 @@ const char *docker_event_label(const struct docker_event *e, const char *key); /
 
 struct docker_events;
 
+/* What happens to containers with that label ("ripcord.root=…"), without their execs. The names of
+ * both engines stand in it: Podman calls some events otherwise when it filters than when it tells
+ * them. */
+json_t *docker_events_filters(const char *label);
+
 /*
- * filters: {"type":["container"],"label":["ripcord.root=…"]} or NULL; stop_fd: readable ends the
- * waiting. The engine is asked for what happened since just before, because Docker answers a moment
- * before it subscribes: an event may come twice, none is missed.
+ * filters: as made above, or of your own, or NULL for all; stop_fd: readable ends the waiting. The
+ * engine is asked for what happened since just before, because Docker answers a moment before it
+ * subscribes: an event may come twice, none is missed.
  */
 int docker_events_open(const struct docker *d, const json_t *filters, int stop_fd,
                        const struct deadline *by, struct docker_events **ret, struct err *err);

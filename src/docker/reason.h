@@ -45,9 +45,10 @@ enum docker_reason {
     DOCKER_NETWORK_IN_USE,
     DOCKER_NETWORK_CONNECTED, /* already */
     DOCKER_NETWORK_NOT_CONNECTED,
-    DOCKER_NETWORK_POOL, /* no free subnet, or it overlaps */
-    DOCKER_NO_PATH,      /* archive: not in the container */
-    DOCKER_OUTSIDE,      /* archive: a name that leads out */
+    DOCKER_NETWORK_OVERLAP, /* with another one's subnet */
+    DOCKER_NETWORK_POOL,    /* no free subnet */
+    DOCKER_NO_PATH,         /* archive: not in the container */
+    DOCKER_OUTSIDE,         /* archive: a name that leads out */
     DOCKER_READ_ONLY,
     DOCKER_BUSY, /* an operation of that kind is already running */
     DOCKER_REASON_MAX,
