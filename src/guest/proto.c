@@ -258,8 +258,8 @@ static int take_string(struct guest_spec *s, const struct field *f, struct err *
     if (memchr(f->value, 0, f->length))
         return bad_field(f, "NUL in a string", err);
     text = xstrndup(f->value, f->length);
-    if (f->tag == GUEST_TAG_ENV && parse_env(text, err) < 0)
-        return err_wrap(err, "env");
+    if (f->tag == GUEST_TAG_ENV && parse_env(text, NULL) < 0)
+        return bad_field(f, "not NAME=VALUE", err);
     if (f->tag == GUEST_TAG_CWD && (s->cwd || *text != '/'))
         return bad_field(f, s->cwd ? "given twice" : "not absolute", err);
     if (f->tag == GUEST_TAG_ARG)
