@@ -88,13 +88,23 @@ static void take_mount_line(char *line, char *mounts[CGROUP_TREES])
             mounts[t] = target;
 }
 
+static char *learned_mounts;
+
+int cgroup_learn(struct err *err)
+{
+    return file_read(AT_FDCWD, "/proc/self/mounts", MOUNTS_MAX, &learned_mounts, NULL, err);
+}
+
 /* mounts[] points into *text; NULL where a tree is not mounted. */
 static int find_mounts(char **text, char *mounts[CGROUP_TREES], struct err *err)
 {
     char *p, *line;
-    int r;
+    int r = 0;
 
-    r = file_read(AT_FDCWD, "/proc/self/mounts", MOUNTS_MAX, text, NULL, err);
+    if (learned_mounts)
+        *text = TAKE_PTR(learned_mounts);
+    else
+        r = file_read(AT_FDCWD, "/proc/self/mounts", MOUNTS_MAX, text, NULL, err);
     if (r < 0)
         return r;
     p = *text;

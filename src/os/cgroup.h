@@ -84,6 +84,10 @@ struct cgroup_ops {
     int (*freeze)(struct cgroup *c, bool on, struct err *err);
 };
 
+/* Looks in advance where the trees are mounted: the next cgroup_open() relies on it. For a process
+ * of one thread that will be in a hurry. */
+int cgroup_learn(struct err *err);
+
 /* Makes the sandbox's folders. Takes over what a dead run has left. */
 int cgroup_open(struct cgroup *c, const char *parent, const char *root_id, const char *sandbox_id,
                 struct err *err);

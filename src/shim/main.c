@@ -89,6 +89,7 @@ static int await_plan(struct shim *s, struct err *err)
     _cleanup_close_ int plan = -1, log = -1;
     int fds[PLAN_FDS], r;
 
+    cgroup_learn(NULL);
     r = plan_take(SHIM_FD_CONTROL, fds, err);
     if (r <= 0)
         return r;

@@ -53,8 +53,9 @@ static void bed_new(struct bed *b)
         abort();
     }
     b->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
-    b->spares = spares_new(b->shim, b->devnull,
-                           (int[SPARE_POOLS]){subfolder(b, "state"), subfolder(b, "run")});
+    b->spares = spares_new(
+        b->shim, b->devnull,
+        (int[SPARE_KINDS]){subfolder(b, "box"), subfolder(b, "execs"), subfolder(b, "run")});
     for (int i = 0; i < 1000 && entries(b, "run") < 4; i++) /* made last */
         usleep(10000);
 }
@@ -107,13 +108,13 @@ TEST(folders_are_taken_and_made_again)
 
     bed_new(&b);
     target = subfolder(&b, "target");
-    CHECK(entries(&b, "state") == 4 && entries(&b, "run") == 4);
+    CHECK(entries(&b, "box") == 4 && entries(&b, "run") == 4);
     for (int i = 0; i < 20; i++) {
         char name[8];
 
         snprintf(name, sizeof(name), "f%d", i);
-        CHECK(spares_folder(b.spares, SPARE_STATE, target, name) == 0);
-        CHECK(spares_folder(b.spares, SPARE_STATE, target, name) == -EEXIST);
+        CHECK(spares_folder(b.spares, SPARE_BOX, target, name) == 0);
+        CHECK(spares_folder(b.spares, SPARE_BOX, target, name) == -EEXIST);
     }
     CHECK(entries(&b, "target") == 20);
     fd_close(target);
@@ -148,6 +149,6 @@ TEST(nothing_is_left_after_the_end)
     bed_new(&b);
     spares_free(TAKE_PTR(b.spares));
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
-    CHECK(entries(&b, "state") == 0 && entries(&b, "run") == 0);
+    CHECK(entries(&b, "box") == 0 && entries(&b, "run") == 0);
     bed_end(&b);
 }

@@ -133,18 +133,22 @@ static int open_ids(struct native_engine *n, struct err *err)
 
 static int open_spares(struct native_engine *n, struct err *err)
 {
-    _cleanup_close_ int state = -1, run = -1;
-    int r;
+    int dirs[SPARE_KINDS] = {-1, -1, -1}, r;
 
-    r = open_folder(n->state_dir, "spares", &state, err);
+    r = open_folder(n->state_dir, "spares/boxes", &dirs[SPARE_BOX], err);
     if (r >= 0)
-        r = open_folder(n->run_dir, "spares", &run, err);
-    if (r < 0)
-        return r;
-    spread_children(state);
-    spread_children(run);
-    n->spares = spares_new(n->shim, n->devnull, (int[SPARE_POOLS]){TAKE_FD(state), TAKE_FD(run)});
-    return 0;
+        r = open_folder(n->state_dir, "spares/execs", &dirs[SPARE_EXECS], err);
+    if (r >= 0)
+        r = open_folder(n->run_dir, "spares", &dirs[SPARE_RUN], err);
+    for (int kind = 0; kind < SPARE_KINDS; kind++) {
+        if (r < 0)
+            fd_close(dirs[kind]);
+        else
+            spread_children(dirs[kind]);
+    }
+    if (r >= 0)
+        n->spares = spares_new(n->shim, n->devnull, dirs);
+    return r;
 }
 
 static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
@@ -335,10 +339,10 @@ static int native_create(struct engine *e, const struct box_request *req, const 
     int r;
 
     /* First, also when the rest is there: a daemon may have been killed between the two. */
-    r = spares_folder(n->spares, SPARE_STATE, n->execs, req->id);
+    r = spares_folder(n->spares, SPARE_EXECS, n->execs, req->id);
     if (r < 0 && r != -EEXIST)
         return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
-    r = spares_folder(n->spares, SPARE_STATE, n->boxes, req->id);
+    r = spares_folder(n->spares, SPARE_BOX, n->boxes, req->id);
     if (r == -EEXIST)
         return renew(n, req, by, err);
     if (r < 0)

@@ -11,17 +11,19 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "os/rmtree.h"
 #include "shim/plan.h"
 #include "shim/proto.h"
 
 enum { SPARE_SHIMS = 2, SPARE_FOLDERS = 4, SPARE_NAME_MAX = 16 };
 
 struct spares {
-    int shim, devnull, pools[SPARE_POOLS];
+    int shim, devnull, dirs[SPARE_KINDS];
     pthread_t thread;
     bool threaded;
 
@@ -31,8 +33,8 @@ struct spares {
     bool stuck; /* something could not be made: not before the next taking again */
     struct spare_shim shims[SPARE_SHIMS];
     unsigned n_shims;
-    unsigned folders[SPARE_POOLS][SPARE_FOLDERS]; /* their numbers, which are their names */
-    unsigned n_folders[SPARE_POOLS];
+    unsigned folders[SPARE_KINDS][SPARE_FOLDERS]; /* their numbers, which are their names */
+    unsigned n_folders[SPARE_KINDS];
     unsigned last; /* number given */
 };
 
@@ -131,30 +133,30 @@ static void folder_name(unsigned number, char name[static SPARE_NAME_MAX])
     snprintf(name, SPARE_NAME_MAX, "%u", number);
 }
 
-static bool take_folder(struct spares *s, enum spare_pool pool, unsigned *ret)
+static bool take_folder(struct spares *s, enum spare_kind kind, unsigned *ret)
 {
     bool found;
 
     pthread_mutex_lock(&s->lock);
-    found = s->n_folders[pool] > 0;
+    found = s->n_folders[kind] > 0;
     if (found)
-        *ret = s->folders[pool][--s->n_folders[pool]];
+        *ret = s->folders[kind][--s->n_folders[kind]];
     s->stuck = false;
     pthread_mutex_unlock(&s->lock);
     return found;
 }
 
-int spares_folder(struct spares *s, enum spare_pool pool, int dirfd, const char *name)
+int spares_folder(struct spares *s, enum spare_kind kind, int dirfd, const char *name)
 {
     char spare[SPARE_NAME_MAX];
     unsigned number;
 
-    if (!take_folder(s, pool, &number))
+    if (!take_folder(s, kind, &number))
         return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
     folder_name(number, spare);
-    if (renameat2(s->pools[pool], spare, dirfd, name, RENAME_NOREPLACE) == 0)
+    if (renameat2(s->dirs[kind], spare, dirfd, name, RENAME_NOREPLACE) == 0)
         return 0;
-    unlinkat(s->pools[pool], spare, AT_REMOVEDIR);
+    rmtree(s->dirs[kind], spare, NULL);
     return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
 }
 
@@ -171,7 +173,7 @@ static void remove_folders(int dirfd)
     }
     for (const struct dirent *e; (e = readdir(d));)
         if (e->d_name[0] != '.')
-            unlinkat(dirfd, e->d_name, AT_REMOVEDIR);
+            rmtree(dirfd, e->d_name, NULL);
 }
 
 /* ---- the thread ---- */
@@ -193,7 +195,22 @@ static bool make_shim(struct spares *s)
     return r >= 0;
 }
 
-static bool make_folder(struct spares *s, enum spare_pool pool)
+/* As shim/layers.c makes them where they are missing, and so without a word when one fails. */
+static void make_layer(int dirfd, const char *name)
+{
+    static const struct {
+        const char *path;
+        mode_t mode;
+    } folders[] = {{"root", 0700}, {"root/upper", 0755}, {"root/work", 0700}};
+    _cleanup_close_ int dir = openat(dirfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
+        if (mkdirat(dir, folders[i].path, 0700) < 0 ||
+            fchmodat(dir, folders[i].path, folders[i].mode, 0) < 0)
+            return;
+}
+
+static bool make_folder(struct spares *s, enum spare_kind kind)
 {
     unsigned number = ++s->last;
     char name[SPARE_NAME_MAX];
@@ -201,10 +218,12 @@ static bool make_folder(struct spares *s, enum spare_pool pool)
 
     folder_name(number, name);
     pthread_mutex_unlock(&s->lock);
-    r = mkdirat(s->pools[pool], name, 0700);
+    r = mkdirat(s->dirs[kind], name, 0700);
+    if (r == 0 && kind == SPARE_BOX)
+        make_layer(s->dirs[kind], name);
     pthread_mutex_lock(&s->lock);
     if (r == 0)
-        s->folders[pool][s->n_folders[pool]++] = number;
+        s->folders[kind][s->n_folders[kind]++] = number;
     return r == 0;
 }
 
@@ -215,10 +234,20 @@ static bool make_one(struct spares *s)
         return false;
     if (s->n_shims < SPARE_SHIMS)
         return make_shim(s);
-    for (int pool = 0; pool < SPARE_POOLS; pool++)
-        if (s->n_folders[pool] < SPARE_FOLDERS)
-            return make_folder(s, pool);
+    for (int kind = 0; kind < SPARE_KINDS; kind++)
+        if (s->n_folders[kind] < SPARE_FOLDERS)
+            return make_folder(s, kind);
     return false;
+}
+
+/* Whoever takes is about to start a sandbox: its processor is not wanted for the next one yet. */
+static void let_them_work(struct spares *s)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+
+    pthread_mutex_unlock(&s->lock);
+    nanosleep(&pause, NULL);
+    pthread_mutex_lock(&s->lock);
 }
 
 static void *spares_main(void *arg)
@@ -232,6 +261,7 @@ static void *spares_main(void *arg)
         s->stuck = true; /* until something is taken */
         while (s->stuck && !s->closing)
             pthread_cond_wait(&s->taken, &s->lock);
+        let_them_work(s);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -249,17 +279,17 @@ static bool start_thread(struct spares *s)
     return r == 0;
 }
 
-struct spares *spares_new(int shim, int devnull, const int pools[static SPARE_POOLS])
+struct spares *spares_new(int shim, int devnull, const int dirs[static SPARE_KINDS])
 {
     struct spares *s = xnew0(struct spares);
 
     s->shim = shim;
     s->devnull = devnull;
-    memcpy(s->pools, pools, sizeof(s->pools));
+    memcpy(s->dirs, dirs, sizeof(s->dirs));
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->taken, NULL);
-    for (int pool = 0; pool < SPARE_POOLS; pool++)
-        remove_folders(s->pools[pool]);
+    for (int kind = 0; kind < SPARE_KINDS; kind++)
+        remove_folders(s->dirs[kind]);
     s->threaded = start_thread(s); /* without it there are no spares, and all works */
     return s;
 }
@@ -276,9 +306,9 @@ void spares_free(struct spares *s)
         pthread_join(s->thread, NULL);
     for (unsigned i = 0; i < s->n_shims; i++)
         end_shim(&s->shims[i]);
-    for (int pool = 0; pool < SPARE_POOLS; pool++) {
-        remove_folders(s->pools[pool]);
-        fd_close(s->pools[pool]);
+    for (int kind = 0; kind < SPARE_KINDS; kind++) {
+        remove_folders(s->dirs[kind]);
+        fd_close(s->dirs[kind]);
     }
     pthread_cond_destroy(&s->taken);
     pthread_mutex_destroy(&s->lock);

@@ -13,18 +13,18 @@
 
 #include "base/err.h"
 
-/* One per file system that folders are needed on. */
-enum spare_pool { SPARE_STATE, SPARE_RUN, SPARE_POOLS };
+/* BOX: a sandbox's files, with the folders of its root layer, which the shim would make. */
+enum spare_kind { SPARE_BOX, SPARE_EXECS, SPARE_RUN, SPARE_KINDS };
 
 struct spares;
 
-/* shim: the sealed program, with devnull the caller's and open until spares_free(). pools: folders
- * for us alone; taken. */
-struct spares *spares_new(int shim, int devnull, const int pools[static SPARE_POOLS]);
+/* shim: the sealed program, with devnull the caller's and open until spares_free(). dirs:
+ * folders for us alone, one for each kind, on the file system where it is needed; taken. */
+struct spares *spares_new(int shim, int devnull, const int dirs[static SPARE_KINDS]);
 void spares_free(struct spares *s); /* NULL is fine */
 
-/* As mkdirat(dirfd, name, 0700), on the pool's file system: 0, or -errno. */
-int spares_folder(struct spares *s, enum spare_pool pool, int dirfd, const char *name);
+/* As mkdirat(dirfd, name, 0700): 0, or -errno. */
+int spares_folder(struct spares *s, enum spare_kind kind, int dirfd, const char *name);
 
 /* A waiting shim that was given its plan (plan_give()), and the daemon's end of its line. */
 struct spare_shim {
