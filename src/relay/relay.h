@@ -1,0 +1,238 @@
+/*
+ * The relay's own structures: the supervisor (supervise/supervise.h) of one running Docker or
+ * Podman sandbox. Only the files of this folder include this header.
+ *
+ * One loop, one thread touches these objects. Calls of the Engine API block, so each runs as a
+ * struct work on a short-lived thread that sees nothing but its own work and what never changes
+ * (the client, the plan); its result comes back to the loop through a pipe. Threads rather than
+ * state machines: the client is straight-line code with deadlines, an exec costs the engine some 50
+ * ms anyway, and a hung call then holds up nobody but itself.
+ *
+ * Everything inside the container goes through its guest (guest/proto.h), on a struct line: the
+ * hijacked stream of one engine exec.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/macro.h"
+#include "base/time.h"
+#include "docker/demux.h"
+#include "docker/docker.h"
+#include "guest/proto.h"
+#include "relay/plan.h"
+#include "supervise/supervise.h"
+
+enum {
+    RELAY_OPENS_MAX = 8, /* engine execs being started at once: more only wait inside the engine */
+    RELAY_JOBS_MAX = 64, /* copies and dials */
+    RELAY_TEXT_MAX = 4096, /* of an engine's error text */
+    RELAY_USER_MAX = 64,
+};
+
+#define RELAY_CALL_TIMEOUT (30 * USEC_PER_SEC)  /* any one call of the engine */
+#define RELAY_GREET_TIMEOUT (30 * USEC_PER_SEC) /* from the stream to the guest's HELLO */
+#define RELAY_KILL_TIMEOUT (5 * USEC_PER_SEC)   /* from KILL to EXIT */
+#define RELAY_END_TIMEOUT (5 * USEC_PER_SEC)    /* from the container's end to a stream's */
+
+struct relay;
+
+/* ---- work.c ---- */
+
+/* Reaping kills every process that no known guest answers for: nothing may be half-open then. */
+enum work_kind { WORK_PLAIN, WORK_OPEN, WORK_REAP };
+
+/* Begins the structure of each kind of work. */
+struct work {
+    struct work *next;
+    struct relay *relay;
+    enum work_kind kind;
+    void (*prepare)(struct work *w); /* on the loop, right before it starts; or NULL */
+    void (*run)(struct work *w);     /* on a thread */
+    void (*done)(struct work *w);    /* on the loop; frees it */
+    struct err err;                  /* of run() */
+    enum docker_reason reason;
+};
+
+/* Takes it; done() follows from an event, never from inside. */
+void work_submit(struct relay *r, struct work *w);
+/* On a thread: done() will be called on the loop. */
+void work_post(struct work *w);
+/* A half-open line has become a whole one, or nothing: reaping may go on. */
+void work_greeted(struct relay *r);
+int works_open(struct relay *r, struct err *err);
+void works_close(struct relay *r); /* those not started are dropped */
+
+/* ---- line.c: one guest ---- */
+
+struct line;
+
+struct line_ops {
+    void (*greeted)(struct line *l); /* HELLO has come */
+    /* Each frame after it. 1; 0: no more for now (line_resume()); or the guest breaks the rules.
+     * The frame is gone once the line is closed. */
+    int (*frame)(struct line *l, const struct guest_frame *f, struct err *err);
+    void (*drained)(struct line *l); /* all that was to be sent is sent; or NULL */
+    /* Once, when nothing more will come. err: it could not be opened, spoke nonsense, or said
+     * something else than HELLO (the engine's words); NULL: it just ended. */
+    void (*ended)(struct line *l, struct err *err);
+    void (*settle)(struct line *l); /* last in each event: the owner may free it; or NULL */
+};
+
+enum line_state { LINE_CLOSED, LINE_OPENING, LINE_GREETING, LINE_UP };
+
+struct line {
+    struct line *next; /* of relay->lines while not CLOSED */
+    struct relay *relay;
+    const struct line_ops *ops;
+    enum line_state state;
+    struct work *opening;
+    char *exec_id; /* the engine's; NULL before there is one */
+    struct source src;
+    struct docker_demux demux;
+    struct buf in;   /* of the guest, not yet a whole frame */
+    struct buf out;  /* for the guest, not yet sent */
+    struct buf text; /* the engine's words in place of HELLO */
+    bool held;       /* the owner wants no more frames for now */
+    bool deaf;       /* writing has failed: the rest is read all the same */
+    uint32_t guest_pid;
+    uint64_t greet_by;
+};
+
+void line_init(struct line *l, struct relay *r, const struct line_ops *ops);
+/* Starts `guest ARGS…` inside as that user. */
+void line_open(struct line *l, const char *user, const char *const *args);
+void line_close(struct line *l); /* the guest, if any, sees its stdin end; no more calls */
+void line_done(struct line *l);  /* and forgets the exec's id */
+void line_resume(struct line *l);
+/* Put frames into l->out, then call this. */
+void line_flush(struct line *l);
+uint64_t lines_next(const struct relay *r); /* earliest greet_by */
+void lines_expire(struct relay *r, uint64_t now);
+
+/* ---- calls.c: straight-line, on threads ---- */
+
+struct opened {
+    char *exec_id;
+    struct docker_hijacked stream;
+};
+
+int call_open(const struct relay *r, const char *user, const char *const *args,
+              const struct deadline *by, struct opened *ret, enum docker_reason *ret_reason,
+              struct err *err);
+
+enum box_life { LIFE_RUNNING, LIFE_PAUSED, LIFE_GONE };
+struct box {
+    enum box_life life;
+    int pid; /* of its pid 1, seen from the engine's machine */
+};
+int call_inspect(const struct relay *r, const struct deadline *by, struct box *ret,
+                 struct err *err);
+/* Waits until the engine says that the exec has ended. -ERR_NOT_FOUND: it knows of none. */
+int call_exec_status(const struct relay *r, const char *exec_id, const struct deadline *by,
+                     int *ret_status, struct err *err);
+/* Kills all processes of the user but those of the guests in spare. */
+int call_reap(const struct relay *r, const char *user, const uint32_t *spare, size_t n,
+              const struct deadline *by, struct err *err);
+
+/* ---- exec.c ---- */
+
+struct relay_exec {
+    struct exec exec; /* first: supervise/ allocates and frees it */
+    struct line line;
+    char user[RELAY_USER_MAX + 1];
+    struct source input; /* what the daemon writes to stdin */
+    int input_end;       /* its other end: until handed over; with a tty, as long as it lives */
+    uint32_t credit;     /* bytes of STDIN that the guest can take */
+    uint64_t kill_by;    /* KILL must be answered until then, or DEADLINE_NEVER */
+    uint64_t end_by;     /* the container has gone: the stream must end until then */
+    struct work *loss;   /* finding out how it ended */
+    struct guest_exit exit;
+    bool told; /* exit is what the guest said */
+};
+
+void relay_exec_init(struct exec *base);
+void relay_exec_done(struct exec *base);
+int relay_exec_launch(struct exec *base, struct err *err);
+int relay_exec_signal(struct exec *base, int sig, struct err *err);
+void relay_exec_kill(struct exec *base);
+int relay_exec_terminal(struct exec *base);
+int relay_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err);
+int relay_exec_stdin_close(struct exec *base, struct err *err);
+void relay_exec_readable(struct exec *base);
+bool relay_exec_has_company(const struct exec *base);
+void relay_exec_fill(const struct exec *base, struct end_record *rec);
+void relay_exec_over(struct exec *base);
+uint64_t relay_execs_next(const struct relay *r);
+void relay_execs_expire(struct relay *r, uint64_t now);
+void relay_execs_thawed(struct relay *r); /* those that were killed meanwhile hear of it now */
+void relay_execs_gone(struct relay *r);   /* the container has: their streams must end soon */
+void relay_execs_lose(struct relay *r, const struct err *why);
+
+/* ---- loss.c: a command of which the guest says no more ---- */
+
+/* Ends what is left of it, asks the engine, ends the exec. `why` is copied: the guest broke the
+ * rules; NULL: its stream just ended, or it does not answer. */
+void loss_begin(struct relay_exec *x, const struct err *why);
+void loss_forget(struct relay_exec *x);
+
+/* ---- job.c: dial and copy ---- */
+
+struct job;
+int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err);
+int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err);
+void jobs_forget(struct supervisor *sup, const struct peer *p);
+void jobs_end(struct relay *r);
+
+/* ---- control.c: the container as a whole ---- */
+
+int control_freeze(struct peer *p, uint64_t seq, bool on, struct err *err);
+int control_stats(struct peer *p, uint64_t seq, struct err *err);
+void controls_forget(struct relay *r, const struct peer *p);
+void control_thaw(struct supervisor *sup);
+void control_stop(struct supervisor *sup);
+void control_retry(struct relay *r); /* at stop_at */
+
+/* ---- watch.c: a thread that sits in the engine's `wait` ---- */
+
+int watch_start(struct relay *r, struct err *err);
+void watch_stop(struct relay *r);
+
+/* ---- the sandbox ---- */
+
+struct relay {
+    struct supervisor sup;
+    struct relay_plan plan;
+    struct docker *docker;
+
+    struct source results; /* pointers to finished works */
+    int results_end;
+    struct work *waiting, **waiting_last;
+    unsigned running; /* works on threads, all kinds */
+    unsigned opening; /* of them WORK_OPEN */
+    unsigned halves;  /* lines that have a guest, perhaps, but no HELLO yet */
+    unsigned reaps;   /* WORK_REAP, waiting or running */
+
+    struct line *lines;
+    struct job *jobs;
+    struct control *controls;
+    unsigned stop_tries;
+    uint64_t stop_at; /* next try to stop the container, or DEADLINE_NEVER */
+    int watch_stop;   /* eventfd that ends the watching thread, or -1 */
+};
+
+/* main.c: nothing runs in the container any more. May be told twice. */
+void relay_gone(struct relay *r);
+
+static inline struct relay *relay_of(struct supervisor *sup)
+{
+    return container_of(sup, struct relay, sup);
+}
+
+static inline struct relay_exec *relay_exec_of(struct exec *x)
+{
+    return container_of(x, struct relay_exec, exec);
+}
