@@ -10,6 +10,9 @@
 int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, struct err *err);
 /* A live one that an earlier daemon started. */
 void exec_adopt(struct sandbox *sb, const struct store_exec *row);
+/* What the start of an ephemeral sandbox takes along, or NULL; and that it did. */
+struct exec_request *exec_first_request(struct sandbox *sb);
+void exec_first_sent(struct sandbox *sb);
 /* Sends it to the supervisor. */
 void exec_launch(struct exec *x);
 /* The sandbox did not come up. */

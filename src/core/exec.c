@@ -214,10 +214,56 @@ static void bind_to_sandbox(struct exec *x)
     store_add(x);
 }
 
-void exec_launch(struct exec *x)
+/* The one that an ephemeral sandbox is made for. */
+static struct exec *first_of(const struct sandbox *sb)
+{
+    struct exec *x = sb->ephemeral ? sb->execs : NULL;
+
+    while (x && x->next)
+        x = x->next;
+    return x;
+}
+
+struct exec_request *exec_first_request(struct sandbox *sb)
+{
+    struct exec *x = first_of(sb);
+
+    if (!x || x->cancelled)
+        return NULL;
+    x->attached = x->req.attach |= x->attached;
+    return &x->req;
+}
+
+void exec_first_sent(struct sandbox *sb)
+{
+    struct exec *x = first_of(sb);
+
+    if (x)
+        x->sent = true;
+}
+
+/* Whoever came or left since it was sent ahead is told now. */
+static void catch_up(struct exec *x)
+{
+    if (x->attached && !x->req.attach)
+        engine_link_attach(x->sb->link, x->id, slowest(x, JOURNAL_STDOUT),
+                           slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
+    else if (x->req.attach && !x->attached)
+        engine_link_detach(x->sb->link, x->id);
+}
+
+static void send(struct exec *x)
 {
     x->attached = x->req.attach |= x->attached;
     engine_link_exec(x->sb->link, &x->req);
+}
+
+void exec_launch(struct exec *x)
+{
+    if (x->sent)
+        catch_up(x);
+    else
+        send(x);
     /* Sent first, stored second: the supervisor works while SQLite writes. If we die between the
      * two, the journals are on disk and the row is missing: history is lost, truth is not. */
     bind_to_sandbox(x);

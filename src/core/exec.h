@@ -48,6 +48,7 @@ struct exec {
     struct exec_request req; /* emptied when it has been sent, but for argv and flags */
     bool detached;           /* nobody was to follow it */
     bool cancelled;          /* killed before it was sent */
+    bool sent;               /* ahead, with the start of its sandbox */
     bool stored, attached;   /* attached: the supervisor sends us OUTPUT */
     uint64_t started_at, ended_at;
     int pid;

@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/time.h"
 #include "base/xalloc.h"
+#include "core/exec-internal.h"
 #include "core/manager-internal.h"
 #include "core/spec.h"
 
@@ -24,6 +25,7 @@ static void fill_request(const struct op *op, struct box_request *req)
     snprintf(req->name, sizeof(req->name), "%s", sb->name);
     snprintf(req->hash, sizeof(req->hash), "%s", sb->hash);
     req->spec = sb->spec; /* shallow: the engine copies before it returns */
+    req->first = exec_first_request(op->sb);
 }
 
 /* The engine undid the start; what is left is a stopped sandbox, or none when it was new. */
@@ -50,6 +52,8 @@ static void started(void *arg, const struct err *err, struct engine_box *box)
     }
     sb->want_running = true;
     sandbox_link(sb, box);
+    if (box->first_sent)
+        exec_first_sent(sb);
     sandbox_set_state(sb, SANDBOX_RUNNING, NULL, NULL);
     op_done(op, op->action);
 }

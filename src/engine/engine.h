@@ -86,17 +86,21 @@ struct engine_box {
     uint32_t unenforced; /* enum spec_limit bits that hold only on paper here */
     int link_fd;         /* start: the supervisor's socket, owned by the receiver; else -1 */
     int pid;             /* supervisor's pid, for people */
+    bool first_sent;     /* start: the request's first exec is on its way */
     char **warnings;     /* start, look: what it does without, in the engine's words; owned by the
                             call, which frees it after done() */
 };
 
 /* What an engine needs to know beside the spec. Strings are copies. */
+struct exec_request;
+
 struct box_request {
     char id[33];
     char name[64];
     char hash[65];
     bool ephemeral; /* goes away by itself when its first exec ends */
     struct sandbox_spec spec;
+    struct exec_request *first; /* start: run as soon as it is up, or NULL */
 };
 
 enum engine_caps {

@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "engine/engine.h"
+#include "engine/spec.h"
 #include "shim/proto.h"
 
 /* HELLO, READY and FAILED are small; an error text is cut by its sender well below this. */
@@ -50,24 +51,40 @@ static int receive(int fd, const struct deadline *by, void *packet, size_t *len,
     return 0;
 }
 
-static int send_hello(int fd, const struct deadline *by, struct err *err)
+/* Releases the writer. */
+static int send_message(int fd, struct shim_writer *w, const struct deadline *by, struct err *err)
 {
-    struct shim_writer w = {0};
     int r;
 
-    shim_begin(&w, SHIM_HELLO, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
-    r = shim_finish(&w, err);
+    r = shim_finish(w, err);
     while (r >= 0) {
-        r = fd_send(fd, buf_data(&w.buf), w.buf.len, NULL, 0, MSG_DONTWAIT);
+        r = fd_send(fd, buf_data(&w->buf), w->buf.len, NULL, 0, MSG_DONTWAIT);
         if (r != -EAGAIN) {
             r = r < 0 ? err_sys(err, -r, "greet the supervisor") : 0;
             break;
         }
         r = wait_for(fd, POLLOUT, by, err);
     }
-    shim_writer_done(&w);
+    shim_writer_done(w);
     return r;
+}
+
+static int send_hello(int fd, const struct deadline *by, struct err *err)
+{
+    struct shim_writer w = {0};
+
+    shim_begin(&w, SHIM_HELLO, 0);
+    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
+    return send_message(fd, &w, by, err);
+}
+
+static int send_first(int fd, const struct exec_request *first, const struct deadline *by)
+{
+    struct shim_writer w = {0};
+
+    shim_begin(&w, SHIM_EXEC, 0);
+    exec_request_put(&w, first);
+    return send_message(fd, &w, by, NULL);
 }
 
 static enum box_state box_state_of(uint64_t shim_state)
@@ -125,20 +142,23 @@ static int read_hello(const void *packet, size_t len, const char *id, struct eng
     return r < 0 ? r : check_version(version, err);
 }
 
-int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_box *ret,
-                    struct err *err)
+static int take_hello(int fd, const char *id, const struct deadline *by, struct engine_box *ret,
+                      struct err *err)
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
     size_t len = 0;
     int r;
 
-    r = send_hello(fd, by, err);
-    if (r < 0)
-        return r;
     r = receive(fd, by, packet, &len, err);
-    if (r < 0)
-        return r;
-    return read_hello(packet, len, id, ret, err);
+    return r < 0 ? r : read_hello(packet, len, id, ret, err);
+}
+
+int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_box *ret,
+                    struct err *err)
+{
+    int r = send_hello(fd, by, err);
+
+    return r < 0 ? r : take_hello(fd, id, by, ret, err);
 }
 
 static int read_unenforced(struct shim_reader *rd, struct engine_box *ret, struct err *err)
@@ -155,7 +175,7 @@ static int read_unenforced(struct shim_reader *rd, struct engine_box *ret, struc
     return r;
 }
 
-int handshake_ready(int fd, const struct deadline *by, struct engine_box *ret, struct err *err)
+static int take_ready(int fd, const struct deadline *by, struct engine_box *ret, struct err *err)
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
     struct shim_reader rd;
@@ -176,4 +196,17 @@ int handshake_ready(int fd, const struct deadline *by, struct engine_box *ret, s
         return err_set(err, ERR_ENGINE, "the supervisor says message type %u instead of READY",
                        rd.head.type);
     return read_failed(packet, len, err);
+}
+
+int handshake_start(int fd, const struct box_request *req, const struct deadline *by,
+                    struct engine_box *ret, struct err *err)
+{
+    int r = send_hello(fd, by, err);
+
+    if (r < 0)
+        return r;
+    /* Not an error of the start: one that fails says so itself, else it is sent again later. */
+    ret->first_sent = req->first && send_first(fd, req->first, by) >= 0;
+    r = take_hello(fd, req->id, by, ret, err);
+    return r < 0 ? r : take_ready(fd, by, ret, err);
 }

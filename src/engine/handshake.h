@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/time.h"
 
+struct box_request;
 struct engine_box;
 
 /*
@@ -20,5 +21,10 @@ struct engine_box;
 int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_box *ret,
                     struct err *err);
 
-/* Waits for READY (0; ret's unenforced is filled) or FAILED (the supervisor's own error). */
-int handshake_ready(int fd, const struct deadline *by, struct engine_box *ret, struct err *err);
+/*
+ * The same with a supervisor that was just started, and then READY (0; ret's unenforced is filled)
+ * or FAILED (the supervisor's own error). The request's first exec is sent right behind HELLO, so
+ * that it waits for the sandbox and not the sandbox for it: ret->first_sent.
+ */
+int handshake_start(int fd, const struct box_request *req, const struct deadline *by,
+                    struct engine_box *ret, struct err *err);

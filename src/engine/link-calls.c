@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "engine/spec.h"
+
 /* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
 #define LINK_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
 
@@ -23,27 +25,34 @@ static void put_nonzero(struct shim_writer *w, uint16_t tag, uint64_t v)
         shim_put_u64(w, tag, v);
 }
 
-void engine_link_exec(struct engine_link *l, const struct exec_request *req)
+void exec_request_put(struct shim_writer *w, const struct exec_request *req)
 {
-    struct shim_writer w;
     uint64_t flags = 0;
-    struct link_request *q;
 
     flags |= req->want_stdin ? SHIM_EXEC_STDIN : 0;
     flags |= req->tty ? SHIM_EXEC_TTY : 0;
     flags |= req->attach ? SHIM_EXEC_ATTACH : 0;
-    link_begin(l, &w, SHIM_EXEC, req->id);
+    shim_put_str(w, SHIM_TAG_EXEC, req->id);
     for (char **a = req->argv; a && *a; a++)
-        shim_put_str(&w, SHIM_TAG_ARG, *a);
+        shim_put_str(w, SHIM_TAG_ARG, *a);
     for (char **v = req->env; v && *v; v++)
-        shim_put_str(&w, SHIM_TAG_ENV, *v);
-    shim_put_str(&w, SHIM_TAG_CWD, req->cwd);
-    shim_put_str(&w, SHIM_TAG_USER, req->user);
-    shim_put_u64(&w, SHIM_TAG_FLAGS, flags);
-    put_nonzero(&w, SHIM_TAG_TIMEOUT, req->timeout);
-    put_nonzero(&w, SHIM_TAG_IDLE_TIMEOUT, req->idle_timeout);
-    put_nonzero(&w, SHIM_TAG_ROWS, req->rows);
-    put_nonzero(&w, SHIM_TAG_COLS, req->cols);
+        shim_put_str(w, SHIM_TAG_ENV, *v);
+    shim_put_str(w, SHIM_TAG_CWD, req->cwd);
+    shim_put_str(w, SHIM_TAG_USER, req->user);
+    shim_put_u64(w, SHIM_TAG_FLAGS, flags);
+    put_nonzero(w, SHIM_TAG_TIMEOUT, req->timeout);
+    put_nonzero(w, SHIM_TAG_IDLE_TIMEOUT, req->idle_timeout);
+    put_nonzero(w, SHIM_TAG_ROWS, req->rows);
+    put_nonzero(w, SHIM_TAG_COLS, req->cols);
+}
+
+void engine_link_exec(struct engine_link *l, const struct exec_request *req)
+{
+    struct shim_writer w;
+    struct link_request *q;
+
+    link_begin(l, &w, SHIM_EXEC, NULL);
+    exec_request_put(&w, req);
     /* No deadline: a start told as failed that happens later would be a lie. */
     q = link_ask(l, &w, -1, 0);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);

@@ -77,10 +77,23 @@ void exec_request_done(struct exec_request *r)
     *r = (struct exec_request){0};
 }
 
+static struct exec_request *exec_request_copy(const struct exec_request *src)
+{
+    struct exec_request *r = xnew0(struct exec_request);
+
+    *r = *src;
+    r->argv = strv_copy(src->argv);
+    r->env = strv_copy(src->env);
+    r->cwd = copy_str(src->cwd);
+    r->user = copy_str(src->user);
+    return r;
+}
+
 void box_request_copy(struct box_request *dst, const struct box_request *src)
 {
     *dst = *src;
     sandbox_spec_copy(&dst->spec, &src->spec);
+    dst->first = src->first ? exec_request_copy(src->first) : NULL;
 }
 
 void box_request_done(struct box_request *req)
@@ -88,6 +101,8 @@ void box_request_done(struct box_request *req)
     if (!req)
         return;
     sandbox_spec_done(&req->spec);
+    exec_request_done(req->first);
+    free(req->first);
     *req = (struct box_request){0};
 }
 

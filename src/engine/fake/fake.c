@@ -189,9 +189,7 @@ static int fake_start(struct engine *e, const struct box_request *req, const str
     r = launch((struct fake_engine *)e, req, &fd, err);
     if (r < 0)
         return r;
-    r = handshake_hello(fd, req->id, by, &box, err);
-    if (r >= 0)
-        r = handshake_ready(fd, by, &box, err);
+    r = handshake_start(fd, req, by, &box, err);
     if (r < 0)
         return r;
     snprintf(box.id, sizeof(box.id), "%s", req->id);

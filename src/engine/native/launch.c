@@ -245,9 +245,7 @@ static int await_ready(struct launch *l, const struct deadline *by, struct engin
 {
     int r;
 
-    r = handshake_hello(l->control, l->req->id, by, box, err);
-    if (r >= 0)
-        r = handshake_ready(l->control, by, box, err);
+    r = handshake_start(l->control, l->req, by, box, err);
     if (r == -ERR_ENGINE)
         add_last_words(l, err);
     return r;
