@@ -96,7 +96,16 @@ static int take_lock(const struct path_roots *paths, int *ret, struct err *err)
 
 static char **clean_environment(void)
 {
-    static const char *const keep[] = {"PATH=", "HOME=", "LANG=", "XDG_", "RIPCORD_ROOT="};
+    /* The last ones say where the docker engine is. */
+    static const char *const keep[] = {"PATH=",
+                                       "HOME=",
+                                       "LANG=",
+                                       "XDG_",
+                                       "RIPCORD_ROOT=",
+                                       "DOCKER_HOST=",
+                                       "DOCKER_TLS_VERIFY=",
+                                       "DOCKER_CERT_PATH=",
+                                       "CONTAINER_HOST="};
     char **env = strv_copy(NULL);
 
     for (char **e = environ; *e; e++)

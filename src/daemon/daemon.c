@@ -185,6 +185,7 @@ static int open_engines(struct daemon *d, struct err *err)
         add_engine(d, d->extra_engine);
     else
         add_engine(d, &engine_native_ops);
+    add_engine(d, &engine_docker_ops);
     r = check_default_engine(d, err);
     if (r < 0)
         return r;

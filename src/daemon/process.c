@@ -40,6 +40,9 @@ static const char *const env_kept[] = {"PATH",
                                        "XDG_RUNTIME_DIR",
                                        "XDG_CONFIG_HOME",
                                        "DOCKER_HOST",
+                                       "DOCKER_TLS_VERIFY",
+                                       "DOCKER_CERT_PATH",
+                                       "CONTAINER_HOST",
                                        "RIPCORD_ROOT"};
 
 static void clean_environment(void)

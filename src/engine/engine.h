@@ -99,6 +99,7 @@ struct box_request {
     char name[64];
     char hash[65];
     bool ephemeral; /* goes away by itself when its first exec ends */
+    bool fresh;     /* nothing of it exists yet: a create that fails leaves nothing at all */
     struct sandbox_spec spec;
     struct exec_request *first; /* start: run as soon as it is up, or NULL */
 };
@@ -167,7 +168,7 @@ struct engine_ops {
     int (*resolve)(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
                    char **ret, struct err *err);
 
-    /* Makes the sandbox's files; idempotent for one id. On failure nothing is left behind. */
+    /* Makes the sandbox's files; idempotent for one id. On failure nothing new is left behind. */
     int (*create)(struct engine *e, const struct box_request *req, const struct deadline *by,
                   struct err *err);
     /* Brings it up; ret->link_fd is connected and has sent READY. On failure nothing of the start

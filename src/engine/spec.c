@@ -106,6 +106,38 @@ void box_request_done(struct box_request *req)
     *req = (struct box_request){0};
 }
 
+static const char *home_of(const char *user)
+{
+    bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
+
+    return root ? "/root" : "/home/agent";
+}
+
+static void add_pairs(char ***env, char *const *pairs)
+{
+    for (char *const *v = pairs; v && *v; v++) {
+        const char *eq = strchr(*v, '=');
+        _cleanup_free_ char *key = eq ? xstrndup(*v, (size_t)(eq - *v)) : NULL;
+
+        if (key)
+            strv_env_set(env, key, eq + 1);
+    }
+}
+
+char **spec_environment(const struct sandbox_spec *spec, char *const *more)
+{
+    char **env = NULL;
+
+    strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    strv_add(&env, "LANG=C.UTF-8");
+    add_pairs(&env, more);
+    strv_env_set(&env, "HOME", home_of(spec->user));
+    strv_env_set(&env, "USER", spec->user);
+    strv_env_set(&env, "LOGNAME", spec->user);
+    add_pairs(&env, spec->env);
+    return env;
+}
+
 bool box_id_is_valid(const char *id)
 {
     return strlen(id) == BOX_ID_LEN && strspn(id, "0123456789abcdef") == BOX_ID_LEN;

@@ -9,12 +9,16 @@
 struct box_request;
 struct exec_request;
 struct shim_writer;
+struct sandbox_spec;
 
 void box_request_copy(struct box_request *dst, const struct box_request *src);
 void box_request_done(struct box_request *req);
 
 /* The fields of an EXEC message (link-calls.c). */
 void exec_request_put(struct shim_writer *w, const struct exec_request *req);
+/* The environment of the sandbox's commands: what every program expects, then `more` (of an image;
+ * may be NULL), then the spec's own. A new strv. */
+char **spec_environment(const struct sandbox_spec *spec, char *const *more);
 
 /* A sandbox id: 16 hex digits. Anything else is refused before it becomes part of a path. */
 bool box_id_is_valid(const char *id);

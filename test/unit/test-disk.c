@@ -9,7 +9,7 @@
 #include "base/xalloc.h"
 #include "engine/native/disk.h"
 #include "engine/native/program.h"
-#include "engine/native/usage.h"
+#include "engine/usage.h"
 #include "os/rmtree.h"
 #include "shim/disk.h"
 #include "tap.h"

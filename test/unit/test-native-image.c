@@ -10,7 +10,7 @@
 #include "base/xalloc.h"
 #include "engine/native/host-image.h"
 #include "engine/native/ids.h"
-#include "engine/native/mounts.h"
+#include "engine/mounts.h"
 #include "engine/native/native.h"
 #include "engine/native/probe.h"
 #include "engine/native/subids.h"

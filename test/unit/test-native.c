@@ -424,7 +424,7 @@ TEST(a_killed_supervisor_takes_all_with_it)
     CHECK(up(&b, &r));
     begin(&b, "sleep 1000 & sleep 1000");
     CHECK(b.started == 1);
-    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->children, BOX);
+    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->supervisors.children, BOX);
     CHECK(shim > 1 && kill(shim, SIGKILL) == 0);
     while (!b.closed)
         loop_run(b.loop);
@@ -443,7 +443,7 @@ TEST(a_hung_supervisor_is_ended)
     pid_t shim;
 
     CHECK(up(&b, &r));
-    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->children, BOX);
+    shim = (pid_t)(intptr_t)map_get(&native_of(b.engine)->supervisors.children, BOX);
     CHECK(kill(shim, SIGSTOP) == 0);
     engine_remove(b.engine, BOX, on_done, &b);
     while (!b.closed || b.calls < 2)

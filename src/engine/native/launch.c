@@ -15,9 +15,10 @@
 #include "base/xalloc.h"
 #include "engine/handshake.h"
 #include "engine/native/disk.h"
-#include "engine/native/mounts.h"
+#include "engine/mounts.h"
 #include "engine/native/native.h"
 #include "engine/native/spares.h"
+#include "engine/spec.h"
 #include "shim/plan.h"
 #include "shim/proto.h"
 
@@ -40,32 +41,6 @@ static void launch_done(struct launch *l)
 }
 
 /* ---- the plan ---- */
-
-static const char *home_of(const char *user)
-{
-    bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
-
-    return root ? "/root" : "/home/agent";
-}
-
-static char **environment(const struct sandbox_spec *spec)
-{
-    char **env = NULL;
-
-    strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    strv_add(&env, "LANG=C.UTF-8");
-    strv_env_set(&env, "HOME", home_of(spec->user));
-    strv_env_set(&env, "USER", spec->user);
-    strv_env_set(&env, "LOGNAME", spec->user);
-    for (char **v = spec->env; v && *v; v++) {
-        const char *eq = strchr(*v, '=');
-        _cleanup_free_ char *key = eq ? xstrndup(*v, (size_t)(eq - *v)) : NULL;
-
-        if (key)
-            strv_env_set(&env, key, eq + 1);
-    }
-    return env;
-}
 
 static int fill_mounts(const struct launch *l, struct plan *p, struct err *err)
 {
@@ -160,7 +135,7 @@ static int make_plan(struct launch *l, struct err *err)
     p.sub_gid = l->n->subids.gid;
     p.user = xstrdup(spec->user);
     p.workdir = xstrdup(spec->workdir);
-    p.env = environment(spec);
+    p.env = spec_environment(spec, NULL);
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
     fill_network(&p, l);
@@ -218,7 +193,7 @@ static int start_shim(struct launch *l, struct err *err)
     if (r < 0)
         return r;
     l->control = shim.control;
-    native_child_add(l->n, l->req->id, shim.pid);
+    supervisors_add(&l->n->supervisors, l->req->id, shim.pid);
     return 0;
 }
 

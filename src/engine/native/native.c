@@ -20,7 +20,7 @@
 #include "engine/native/spread.h"
 #include "engine/native/subids.h"
 #include "engine/native/trash.h"
-#include "engine/native/usage.h"
+#include "engine/usage.h"
 #include "engine/spec.h"
 #include "os/cgroup.h"
 #include "os/rmtree.h"
@@ -63,6 +63,7 @@ static int open_folders(struct native_engine *n, struct err *err)
     spread_children(n->execs);
     spread_children(n->runs);
     n->net.runs = n->runs;
+    n->supervisors.runs = n->runs;
     n->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
     return n->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 }
@@ -218,7 +219,7 @@ static void native_close(struct engine *e)
         cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
     close_parts(n);
     network_done(&n->net);
-    map_done(&n->children);
+    supervisors_done(&n->supervisors);
     pthread_mutex_destroy(&n->lock);
     free(n->engine.exec_root);
     free(n->state_dir);
@@ -234,6 +235,7 @@ static struct engine *native_make(const struct engine_config *config)
 
     n->boxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = -1;
     pthread_mutex_init(&n->lock, NULL);
+    supervisors_init(&n->supervisors);
     n->state_dir = xstrdup(config->state_dir);
     n->run_dir = xstrdup(config->run_dir);
     n->root_id = xstrdup(config->root_id);

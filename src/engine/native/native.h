@@ -17,10 +17,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/map.h"
 #include "engine/engine.h"
 #include "engine/native/ids.h"
 #include "engine/native/network.h"
+#include "engine/supervisors.h"
 #include "os/submap.h"
 
 struct spares;
@@ -45,8 +45,7 @@ struct native_engine {
     pthread_mutex_t lock;
     struct ids ids; /* with `ranges` */
     struct network net;
-    struct map
-        children; /* sandbox id -> (void *)pid of a shim that we started and have not reaped */
+    struct supervisors supervisors;
 };
 
 static inline struct native_engine *native_of(struct engine *e)
@@ -59,7 +58,6 @@ int native_start(struct engine *e, const struct box_request *req, const struct d
                  struct engine_box *ret, struct err *err);
 
 /* run.c: the supervisor of a sandbox that may or may not be ours to wait for */
-void native_child_add(struct native_engine *n, const char *id, pid_t pid);
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
                    struct engine_box *ret, struct err *err);
 /* Firewall rules that no run needs any more go; what cannot be removed is tried again next time. */

@@ -3,7 +3,7 @@
  * device and inode with the refused trees, so that a bind mount of such a tree under another name
  * does not get through.
  */
-#include "engine/native/mounts.h"
+#include "engine/mounts.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>

@@ -1,4 +1,4 @@
-#include "engine/native/usage.h"
+#include "engine/usage.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,0 +1,423 @@
+/*
+ * The Docker engine: reaching it, what it can do, images, and finding what is ours. Containers are
+ * in container.c, their runs in launch.c, the engine's news in events.c.
+ */
+#include "engine/docker/backend.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/spec.h"
+#include "engine/usage.h"
+
+/* A ping and two small answers: what takes longer than this is not there for us. */
+#define OPEN_TIMEOUT (5 * USEC_PER_SEC)
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+
+    return s ? s : "";
+}
+
+/* ---- asking ---- */
+
+const struct docker *docker_client(struct docker_engine *d)
+{
+    const struct docker *c;
+
+    pthread_mutex_lock(&d->lock);
+    c = d->n_clients ? d->clients[d->n_clients - 1] : NULL;
+    pthread_mutex_unlock(&d->lock);
+    return c;
+}
+
+struct deadline docker_by(const struct docker_engine *d, const struct deadline *by)
+{
+    struct deadline one = deadline_in(d->timeout);
+
+    return one.at < by->at ? one : *by;
+}
+
+int docker_ask(struct docker_engine *d, const char *method, const char *path, const json_t *body,
+               const struct deadline *by, struct docker_reply *ret, struct err *err)
+{
+    struct deadline one = docker_by(d, by);
+
+    return docker_call(docker_client(d), method, path, body, &one, ret, err);
+}
+
+/* ---- opening ---- */
+
+static int open_folder(const char *parent, const char *name, int *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", parent, name);
+    int r;
+
+    if (*ret >= 0)
+        return 0;
+    r = dir_make_all(AT_FDCWD, path, 0700, err);
+    return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
+}
+
+int docker_folders(struct docker_engine *d, struct err *err)
+{
+    int r;
+
+    pthread_mutex_lock(&d->lock);
+    r = open_folder(d->state_dir, "docker/execs", &d->execs, err);
+    if (r >= 0)
+        r = open_folder(d->run_dir, "docker", &d->runs, err);
+    if (r >= 0 && d->devnull < 0) {
+        d->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (d->devnull < 0)
+            r = err_sys(err, errno, "open '/dev/null'");
+    }
+    d->supervisors.runs = d->runs;
+    pthread_mutex_unlock(&d->lock);
+    return r;
+}
+
+static const char *env_get(const char *name)
+{
+    return getenv(name);
+}
+
+static void take_client(struct docker_engine *d, struct docker *c)
+{
+    pthread_mutex_lock(&d->lock);
+    d->clients = xreallocarray(d->clients, d->n_clients + 1, sizeof(struct docker *));
+    d->clients[d->n_clients++] = c;
+    pthread_mutex_unlock(&d->lock);
+}
+
+static int connect_engine(struct docker_engine *d, const struct deadline *by, struct docker **ret,
+                          struct err *err)
+{
+    _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
+    int r;
+
+    r = docker_endpoint_find(d->host, env_get, &endpoint, err);
+    return r < 0 ? r : docker_open(&endpoint, by, ret, err);
+}
+
+static bool same_engine(const struct docker *a, const struct docker *b)
+{
+    return STREQ(a->where, b->where) && a->flavour == b->flavour && a->api == b->api &&
+           STREQ(a->version, b->version);
+}
+
+int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct err *err)
+{
+    _cleanup_(docker_closep) struct docker *c = NULL;
+    int r;
+
+    r = connect_engine(d, by, &c, err);
+    if (r < 0)
+        return r;
+    ensured_forget_all(&d->ensured);
+    /* A client that a worker holds stays as it is; a new one is needed only after an upgrade. */
+    if (!same_engine(c, docker_client(d)))
+        take_client(d, TAKE_PTR(c));
+    return 0;
+}
+
+static const struct {
+    const char *key;
+    uint32_t cap;
+} info_caps[] = {
+    {"MemoryLimit", ENGINE_CAP_MEMORY_LIMIT},
+    {"CpuCfsQuota", ENGINE_CAP_CPU_LIMIT},
+    {"PidsLimit", ENGINE_CAP_PIDS_LIMIT},
+};
+
+/* Whether --storage-opt size can work; on overlay2 the mount options decide, and create says. */
+static bool has_quota(const json_t *info)
+{
+    static const char *const drivers[] = {"btrfs", "zfs", "devicemapper", "windowsfilter"};
+    const json_t *pair;
+    size_t i;
+
+    for (i = 0; i < ARRAY_SIZE(drivers); i++)
+        if (STREQ(text_of(info, "Driver"), drivers[i]))
+            return true;
+    json_array_foreach (json_object_get(info, "DriverStatus"), i, pair) {
+        const char *key = json_string_value(json_array_get(pair, 0));
+        const char *value = json_string_value(json_array_get(pair, 1));
+
+        if (key && value && STREQ(key, "Backing Filesystem") && STREQ(value, "xfs"))
+            return true;
+    }
+    return false;
+}
+
+static void take_caps(struct docker_engine *d, const struct docker *c, const json_t *info)
+{
+    uint32_t caps = ENGINE_CAP_PAUSE | ENGINE_CAP_PTY | ENGINE_CAP_STATS | ENGINE_CAP_NET_OPEN |
+                    ENGINE_CAP_IMAGES;
+
+    for (size_t i = 0; i < ARRAY_SIZE(info_caps); i++)
+        if (json_is_true(json_object_get(info, info_caps[i].key)))
+            caps |= info_caps[i].cap;
+    if (c->flavour == DOCKER_FLAVOUR_DOCKER) /* Podman takes both options and ignores them */
+        caps |= ENGINE_CAP_RUNTIME | ENGINE_CAP_NET_ISOLATED;
+    if (has_quota(info))
+        caps |= ENGINE_CAP_DISK_LIMIT;
+    d->engine.caps = caps;
+    d->engine.cache_modes = 1U << CACHE_OFF | 1U << CACHE_PRIVATE | 1U << CACHE_SHARED;
+    d->cpus = (uint32_t)json_integer_value(json_object_get(info, "NCPU"));
+}
+
+static int read_info(struct docker_engine *d, const struct deadline *by, struct err *err)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const struct docker *c = docker_client(d);
+    int r;
+
+    r = docker_ask(d, "GET", "/info", NULL, by, &reply, err);
+    if (r < 0)
+        return err_wrap(err, "ask the engine what it can do");
+    take_caps(d, c, reply.json);
+    free(d->engine.about);
+    d->engine.about = xasprintf("%s %s, API 1.%u, at %s", docker_flavour_name(c->flavour),
+                                c->version, c->api, c->where);
+    free(d->data_dir);
+    d->data_dir = NULL;
+    if (c->endpoint.transport == DOCKER_UNIX && *text_of(reply.json, "DockerRootDir") == '/')
+        d->data_dir = xstrdup(text_of(reply.json, "DockerRootDir"));
+    return 0;
+}
+
+static int engine_docker_open(struct engine *e, const struct deadline *by, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    _cleanup_(docker_closep) struct docker *c = NULL;
+    struct deadline soon = docker_by(d, by), quick = deadline_in(OPEN_TIMEOUT);
+    int r;
+
+    if (quick.at < soon.at)
+        soon = quick;
+    r = docker_folders(d, err);
+    if (r >= 0)
+        r = connect_engine(d, &soon, &c, err);
+    if (r < 0)
+        return r;
+    take_client(d, TAKE_PTR(c));
+    r = read_info(d, &soon, err);
+    if (r >= 0 && !d->watcher)
+        d->watcher = watcher_new(d);
+    return r;
+}
+
+static struct engine *engine_docker_make(const struct engine_config *config)
+{
+    struct docker_engine *d = xnew0(struct docker_engine);
+
+    d->execs = d->runs = d->devnull = -1;
+    pthread_mutex_init(&d->lock, NULL);
+    supervisors_init(&d->supervisors);
+    ensured_init(&d->ensured);
+    d->state_dir = xstrdup(config->state_dir);
+    d->run_dir = xstrdup(config->run_dir);
+    d->root_id = xstrdup(config->root_id);
+    d->libexec_dir = xstrdup(config->libexec_dir);
+    d->host = xstrdup(config->docker.host);
+    d->prefix = xstrdup(config->docker.prefix);
+    d->image = xstrdup(config->docker.image);
+    d->timeout = config->docker.timeout;
+    d->cache_required = config->docker.cache_required;
+    d->journal_budget = config->journal_budget;
+    d->engine.exec_root = xasprintf("%s/docker/execs", config->state_dir);
+    return &d->engine;
+}
+
+static void free_containers(struct map *m)
+{
+    void *value;
+
+    for (size_t i = 0; map_next(m, &i, NULL, &value);)
+        free(value);
+    map_done(m);
+}
+
+static void engine_docker_close(struct engine *e)
+{
+    struct docker_engine *d = e ? docker_of(e) : NULL;
+
+    if (!d)
+        return;
+    watcher_free(d->watcher);
+    for (size_t i = 0; i < d->n_clients; i++)
+        docker_close(d->clients[i]);
+    free(d->clients);
+    free_containers(&d->containers);
+    ensured_done(&d->ensured);
+    supervisors_done(&d->supervisors);
+    fd_close(d->execs);
+    fd_close(d->runs);
+    fd_close(d->devnull);
+    pthread_mutex_destroy(&d->lock);
+    free(d->engine.exec_root);
+    free(d->engine.about);
+    free(d->data_dir);
+    free(d->state_dir);
+    free(d->run_dir);
+    free(d->root_id);
+    free(d->libexec_dir);
+    free(d->host);
+    free(d->prefix);
+    free(d->image);
+    free(d);
+}
+
+/* ---- images ---- */
+
+static int engine_docker_check(const struct engine *e, const struct sandbox_spec *spec,
+                               struct err *err)
+{
+    if (!spec->image || !STREQ(spec->image, "host"))
+        return 0;
+    err_set(err, ERR_UNSUPPORTED, "engine '%s' has no image 'host'", e->ops->name);
+    return err_hint(err, "'host' is the native engine's. Use image 'default' here, or any that the "
+                         "engine has.");
+}
+
+static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *spec,
+                                 const struct deadline *by, char **ret, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    const char *name = STREQ(spec->image, e->ops->default_image) ? d->image : spec->image;
+    _cleanup_free_ char *path = docker_path("/images/%s/json", name);
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    int r;
+
+    r = engine_docker_check(e, spec, err);
+    if (r < 0)
+        return r;
+    r = docker_ask(d, "GET", path, NULL, by, &reply, err);
+    if (r < 0 && reply.reason == DOCKER_NO_IMAGE) {
+        err_wrap(err, "image '%s'", name);
+        return STREQ(name, d->image)
+                   ? err_hint(err,
+                              "'./dev image' of the ripcord sources makes it; 'docker.image' in "
+                              "ripcord.yaml names another one.")
+                   : err_hint(err, "Bring it to the engine first, e.g. 'docker pull %s'.", name);
+    }
+    if (r < 0)
+        return err_wrap(err, "image '%s'", name);
+    if (!*text_of(reply.json, "Id"))
+        return err_set(err, ERR_ENGINE, "image '%s': the engine does not tell its id", name);
+    *ret = xstrdup(text_of(reply.json, "Id"));
+    return 0;
+}
+
+/* ---- what is ours ---- */
+
+static void add_id(char ***ids, const json_t *labels)
+{
+    const char *id = text_of(labels, LABEL_ID);
+
+    if (box_id_is_valid(id) && !strv_contains(*ids, id))
+        strv_add(ids, id);
+}
+
+static int list_labels(struct docker_engine *d, const char *fmt, const char *member,
+                       const struct deadline *by, char ***ids, struct err *err)
+{
+    _cleanup_json_ json_t *filters =
+        json_pack("{s:[o]}", "label", json_sprintf(LABEL_ROOT "=%s", d->root_id));
+    _cleanup_free_ char *text = json_to_text(filters, true), *path = docker_path(fmt, text);
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const json_t *item;
+    size_t i;
+    int r;
+
+    r = docker_ask(d, "GET", path, NULL, by, &reply, err);
+    if (r < 0)
+        return r;
+    json_array_foreach (member ? json_object_get(reply.json, member) : reply.json, i, item)
+        add_id(ids, json_object_get(item, "Labels"));
+    return 0;
+}
+
+static int list_folder(int dirfd, char ***ids, struct err *err)
+{
+    _cleanup_closedir_ DIR *dir = NULL;
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        int saved = errno;
+
+        fd_close(fd);
+        return err_sys(err, saved, "read a folder of sandboxes");
+    }
+    for (const struct dirent *e; (e = readdir(dir));)
+        if (box_id_is_valid(e->d_name) && !strv_contains(*ids, e->d_name))
+            strv_add(ids, e->d_name);
+    return 0;
+}
+
+static int engine_docker_list(struct engine *e, const struct deadline *by, char ***ret,
+                              struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    _cleanup_strv_ char **ids = NULL;
+    int r;
+
+    r = list_labels(d, "/containers/json?all=1&filters=%s", NULL, by, &ids, err);
+    if (r >= 0)
+        r = list_labels(d, "/volumes?filters=%s", "Volumes", by, &ids, err);
+    if (r >= 0)
+        r = list_folder(d->execs, &ids, err);
+    if (r >= 0)
+        r = list_folder(d->runs, &ids, err);
+    if (r >= 0)
+        *ret = TAKE_PTR(ids);
+    return r;
+}
+
+static int engine_docker_connect(struct engine *e, const char *id, const struct deadline *by,
+                                 struct engine_box *ret, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    int r = docker_folders(d, err);
+
+    return r < 0 ? r : supervisors_connect(&d->supervisors, id, by, ret, err);
+}
+
+/* What lies on our own disk: its output. The rest is on the engine's. */
+static int engine_docker_usage(struct engine *e, const char *id, const struct deadline *by,
+                               uint64_t *ret, struct err *err)
+{
+    uint64_t sum = 0;
+    int r = usage_add(docker_of(e)->execs, id, by, &sum, err);
+
+    if (r >= 0)
+        *ret = sum;
+    return r;
+}
+
+const struct engine_ops engine_docker_ops = {
+    .name = "docker",
+    .default_image = "default",
+    .connects_closed = true,
+    .make = engine_docker_make,
+    .open = engine_docker_open,
+    .close = engine_docker_close,
+    .check = engine_docker_check,
+    .resolve = engine_docker_resolve,
+    .create = docker_create,
+    .start = docker_start,
+    .connect = engine_docker_connect,
+    .look = docker_look,
+    .cleanup = docker_cleanup,
+    .remove = docker_remove,
+    .usage = engine_docker_usage,
+    .list = engine_docker_list,
+};

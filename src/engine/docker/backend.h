@@ -1,0 +1,94 @@
+/*
+ * Inside of the Docker engine, shared by its files. One of these per root; every call runs on one
+ * of the engine's workers, so what is not constant after open stands behind `lock`.
+ *
+ * On the engine: container <prefix>-<name>, volume <prefix>-home-<name> (both with our labels),
+ * volumes of caches and the network <prefix>-net (ensure.h). Of ours:
+ *
+ * - <state>/docker/execs/<id>/<exec>/: journals and end records
+ * - <run>/docker/<id>/: of one run: shim.sock, relay.log
+ *
+ * A sandbox on the engine is found by its labels, whatever the database says. Containers are named
+ * by their id everywhere else: a name may have come to mean another one.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/map.h"
+#include "docker/docker.h"
+#include "engine/docker/ensure.h"
+#include "engine/engine.h"
+#include "engine/supervisors.h"
+
+#define LABEL_ROOT "ripcord.root"       /* id of the root that made it */
+#define LABEL_ID "ripcord.id"           /* of the sandbox */
+#define LABEL_NAME "ripcord.name"       /* same */
+#define LABEL_HASH "ripcord.hash"       /* config hash, read back */
+#define LABEL_WITHOUT "ripcord.without" /* caches that could not be made, a line each */
+
+struct watcher;
+
+struct docker_engine {
+    struct engine engine;
+    char *state_dir, *run_dir, *root_id, *libexec_dir;
+    char *host, *prefix, *image;
+    uint64_t timeout;
+    bool cache_required;
+    uint64_t journal_budget;
+    uint32_t cpus; /* of the engine's machine; set by open */
+    struct supervisors supervisors;
+    struct ensured ensured;
+    struct watcher *watcher; /* events.c; from the first open on */
+    pthread_mutex_t lock;    /* over the next ones */
+    int execs, runs, devnull;
+    struct docker **clients; /* the last one is in use; older ones may be, by a worker */
+    size_t n_clients;
+    char *data_dir;        /* of the engine, when it is on this machine: never mounted */
+    struct map containers; /* sandbox id -> (char *) container id: saves a search */
+};
+
+static inline struct docker_engine *docker_of(struct engine *e)
+{
+    return container_of(e, struct docker_engine, engine);
+}
+
+/* backend.c */
+const struct docker *docker_client(struct docker_engine *d);
+/* A deadline for one answer: `docker.timeout`, or what is left of the whole call. */
+struct deadline docker_by(const struct docker_engine *d, const struct deadline *by);
+/* docker_call() with that deadline. */
+int docker_ask(struct docker_engine *d, const char *method, const char *path, const json_t *body,
+               const struct deadline *by, struct docker_reply *ret, struct err *err);
+/* Speaks with the engine anew after it was away: version and all that is remembered of it. */
+int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct err *err);
+/* Our own folders; they need no engine. */
+int docker_folders(struct docker_engine *d, struct err *err);
+
+/* container.c */
+/* Id of the sandbox's container; ERR_NOT_FOUND. The caller frees it. */
+int container_find(struct docker_engine *d, const char *id, const struct deadline *by, char **ret,
+                   struct err *err);
+void container_remember(struct docker_engine *d, const char *id, const char *container);
+void container_forget(struct docker_engine *d, const char *id);
+int container_inspect(struct docker_engine *d, const char *container, const struct deadline *by,
+                      json_t **ret, struct err *err);
+int docker_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+                  struct err *err);
+/* Gone when this returns; fine when it is not there. */
+int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
+                     struct err *err);
+int docker_look(struct engine *e, const char *id, const struct deadline *by, struct engine_box *ret,
+                struct err *err);
+
+/* launch.c */
+int docker_start(struct engine *e, const struct box_request *req, const struct deadline *by,
+                 struct engine_box *ret, struct err *err);
+int docker_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+int docker_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+
+/* events.c: a thread in the engine's event stream. */
+struct watcher *watcher_new(struct docker_engine *d);
+void watcher_free(struct watcher *w); /* ends the thread; NULL is fine */
