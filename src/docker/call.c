@@ -55,12 +55,13 @@ int exchange_open(struct exchange *x, const struct docker *d, const char *path,
 
 static int silent(const struct exchange *x, struct err *err)
 {
+    const char *what =
+        x->http.head.status ? "did not finish its answer" : "takes connections but did not answer";
     char took[FORMAT_MAX];
 
     err_done(err);
-    return docker_reason_err(DOCKER_SILENT, err,
-                             "the %s engine at %s takes connections but did not answer within %s",
-                             docker_flavour_name(x->d->flavour), x->d->where,
+    return docker_reason_err(DOCKER_SILENT, err, "the %s engine at %s %s within %s",
+                             docker_flavour_name(x->d->flavour), x->d->where, what,
                              format_duration(time_mono() - x->began, took));
 }
 
