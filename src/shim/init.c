@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/resident.h"
 #include "os/caps.h"
 #include "os/ns.h"
 #include "shim/layers.h"
@@ -137,5 +138,6 @@ _noreturn_ void init_main(const struct init_args *args)
         _exit(1);
     fd_close(meminfo);
     malloc_trim(0);
+    resident_release();
     be_there(sock);
 }

@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/resident.h"
 #include "supervise/supervise.h"
+
+enum { IDLE_MS = 1000 };
 
 int source_add(struct supervisor *s, struct source *src, int fd, uint32_t events,
                void (*ready)(struct source *, uint32_t), struct err *err)
@@ -95,6 +98,17 @@ static void sweep(struct supervisor *s)
     }
 }
 
+/* Waits for one event; after a while without any, program text is not kept in memory either. */
+static int wait_event(struct supervisor *s, struct epoll_event *ev)
+{
+    int n = epoll_wait(s->epoll, ev, 1, execs_live(s) ? -1 : IDLE_MS);
+
+    if (n != 0)
+        return n;
+    resident_release();
+    return epoll_wait(s->epoll, ev, 1, -1);
+}
+
 int loop_run(struct supervisor *s, struct err *err)
 {
     while (!s->over) {
@@ -104,7 +118,7 @@ int loop_run(struct supervisor *s, struct err *err)
 
         timers_arm(s);
         rest(s);
-        n = epoll_wait(s->epoll, &ev, 1, -1);
+        n = wait_event(s, &ev);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
