@@ -44,6 +44,9 @@ def summary(times):
             "mean": round(statistics.fmean(ordered), 4)}
 
 
+SETTLE = 0.02  # what one leaves to be done in the background must not slow the next
+
+
 def interleave(contenders, rounds, warm_up=3):
     for c in contenders:
         for _ in range(warm_up):
@@ -52,6 +55,7 @@ def interleave(contenders, rounds, warm_up=3):
         for c in contenders:
             if i % c.every == 0:
                 c.times.append(c.run_once())
+                time.sleep(SETTLE)
         progress(f"round {i + 1} of {rounds}")
     progress("")
 
