@@ -54,7 +54,11 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { SHIM_VERSION_MAJOR = 1, SHIM_VERSION_MINOR = 0 };
+/* 1.1: PLAN. Tests build programs of other versions. */
+#ifndef SHIM_VERSION_MAJOR
+#define SHIM_VERSION_MAJOR 1
+#define SHIM_VERSION_MINOR 1
+#endif
 
 /* Descriptor numbers at start-up of the supervisor, and the name of its socket. */
 enum { SHIM_FD_CONTROL = 3, SHIM_FD_PLAN = 4 };

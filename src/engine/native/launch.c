@@ -250,12 +250,17 @@ static int check_not_running(struct engine *e, const char *id, const struct dead
                              struct err *err)
 {
     struct native_engine *n = native_of(e);
-    _cleanup_err_ struct err none = ERR_INIT;
+    _cleanup_err_ struct err why = ERR_INIT;
     struct engine_box box;
     struct stat st;
+    int r;
 
-    if (fstatat(n->runs, id, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-        native_connect(e, id, by, &box, &none) < 0)
+    if (fstatat(n->runs, id, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    r = native_connect(e, id, by, &box, &why);
+    if (r == -ERR_UNSUPPORTED) /* alive, and perhaps with execs: only who stops it ends it */
+        return err_move(err, &why);
+    if (r < 0)
         return 0;
     fd_close(box.link_fd);
     return err_set(err, ERR_CONFLICT, "sandbox '%s' is running", id);
