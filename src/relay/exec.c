@@ -156,7 +156,8 @@ static void on_greeted(struct line *l)
     const struct exec_spec *asked = &x->exec.spec;
     _cleanup_strv_ char **env = make_env(x);
     _cleanup_err_ struct err err = ERR_INIT;
-    struct guest_spec spec = {.argv = asked->argv,
+    struct guest_spec spec = {.flags = GUEST_SPEC_ENV_CLEAR, /* HOSTNAME, container, …: not ours */
+                              .argv = asked->argv,
                               .env = env,
                               .cwd = asked->cwd ? asked->cwd : l->relay->plan.workdir,
                               .rows = asked->rows,

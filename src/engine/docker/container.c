@@ -16,13 +16,14 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "engine/caches.h"
-#include "engine/docker/body.h"
 #include "engine/docker/backend.h"
+#include "engine/docker/body.h"
 #include "engine/mounts.h"
 
 enum { VOLUMES_MAX = 16, GUEST_MAX = 16 << 20, POLL_MS = 25 };
 
-#define NPROC_MAX 65536
+/* Podman lowers its own hard limit to this, and cannot give more. */
+#define NPROC_MAX 32768
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 
 static const char *text_of(const json_t *o, const char *key)

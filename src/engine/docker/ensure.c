@@ -14,8 +14,8 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "engine/docker/created.h"
 #include "engine/docker/backend.h"
+#include "engine/docker/created.h"
 
 #define NSEC_PER_SEC 1000000000L
 #define WAIT_SLICE_NS (NSEC_PER_SEC / 10)
