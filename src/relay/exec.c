@@ -120,14 +120,16 @@ int relay_exec_stdin_close(struct exec *base, struct err *err _unused_)
 static void set_user(char ***env, const char *user)
 {
     static const char *const keys[] = {"USER", "LOGNAME"};
+    bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
 
+    strv_env_set(env, "HOME", root ? "/root" : "/home/agent");
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
         if (user[0] < '0' || user[0] > '9')
             strv_env_set(env, keys[i], user);
 }
 
-/* The sandbox's HOME, USER and LOGNAME are its user's: another one gets those that the engine finds
- * in the container's passwd, and its own name. */
+/* The sandbox's HOME, USER and LOGNAME are its user's: another one gets its own, as on the native
+ * engine. */
 static char **make_env(const struct relay_exec *x)
 {
     const struct relay *r = x->line.relay;
