@@ -248,6 +248,11 @@ static const struct row {
 };
 /* clang-format on */
 
+const char *docker_flavour_name(enum docker_flavour f)
+{
+    return f == DOCKER_FLAVOUR_PODMAN ? "podman" : "docker";
+}
+
 const char *docker_reason_name(enum docker_reason r)
 {
     return (unsigned)r < DOCKER_REASON_MAX ? reasons[r].name : "other";

@@ -15,11 +15,6 @@
 #include "docker/classify.h"
 #include "docker/tls.h"
 
-const char *docker_flavour_name(enum docker_flavour f)
-{
-    return f == DOCKER_FLAVOUR_PODMAN ? "podman" : "docker";
-}
-
 void docker_close(struct docker *d)
 {
     if (!d)

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/parse.h"
 #include "base/xalloc.h"
 #include "docker/call.h"
 
@@ -14,132 +13,12 @@ struct docker_events {
     int stop_fd; /* borrowed */
 };
 
-void docker_event_done(struct docker_event *e)
-{
-    json_decref(e->doc);
-    *e = (struct docker_event){0};
-}
-
-const char *docker_event_label(const struct docker_event *e, const char *key)
-{
-    return json_string_value(json_object_get(e->attributes, key));
-}
-
 void docker_events_close(struct docker_events *ev)
 {
     if (!ev)
         return;
     docker_stream_close(ev->stream);
     free(ev);
-}
-
-/* ---- decoding ---- */
-
-/* clang-format off */
-static const struct {
-    const char *name;
-    enum docker_event_type type;
-} types[] = {
-    {"container", DOCKER_EVENT_CONTAINER},
-    {"network", DOCKER_EVENT_NETWORK},
-    {"volume", DOCKER_EVENT_VOLUME},
-    {"image", DOCKER_EVENT_IMAGE},
-};
-
-static const struct {
-    const char *name;
-    enum docker_event_action action;
-} actions[] = {
-    {"create", DOCKER_EVENT_CREATE},
-    {"start", DOCKER_EVENT_START},
-    {"die", DOCKER_EVENT_DIE},
-    {"died", DOCKER_EVENT_DIE},
-    {"oom", DOCKER_EVENT_OOM},
-    {"pause", DOCKER_EVENT_PAUSE},
-    {"unpause", DOCKER_EVENT_UNPAUSE},
-    {"rename", DOCKER_EVENT_RENAME},
-    {"destroy", DOCKER_EVENT_DESTROY},
-    {"remove", DOCKER_EVENT_DESTROY},
-};
-/* clang-format on */
-
-static enum docker_event_type type_of(const char *name)
-{
-    for (size_t i = 0; name && i < ARRAY_SIZE(types); i++)
-        if (STREQ(types[i].name, name))
-            return types[i].type;
-    return DOCKER_EVENT_OTHER;
-}
-
-static enum docker_event_action action_of(const char *name)
-{
-    for (size_t i = 0; name && i < ARRAY_SIZE(actions); i++)
-        if (STREQ(actions[i].name, name))
-            return actions[i].action;
-    return DOCKER_EVENT_ANY_OTHER;
-}
-
-static const char *text_or_empty(const json_t *obj, const char *key)
-{
-    const char *s = json_string_value(json_object_get(obj, key));
-
-    return s ? s : "";
-}
-
-static int exit_code_of(const json_t *attributes)
-{
-    static const char *const keys[] = {"exitCode", "containerExitCode"};
-    uint32_t code;
-
-    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-        if (parse_u32(text_or_empty(attributes, keys[i]), 0, 255, &code, NULL) >= 0)
-            return (int)code;
-    return -1;
-}
-
-static uint64_t time_of(const json_t *doc)
-{
-    json_int_t nano = json_integer_value(json_object_get(doc, "timeNano"));
-    json_int_t sec = json_integer_value(json_object_get(doc, "time"));
-
-    if (nano > 0)
-        return (uint64_t)nano / 1000;
-    return sec > 0 && (uint64_t)sec < UINT64_MAX / USEC_PER_SEC ? (uint64_t)sec * USEC_PER_SEC : 0;
-}
-
-/* Takes the document. */
-static void decode(json_t *doc, struct docker_event *ret)
-{
-    const json_t *actor = json_object_get(doc, "Actor");
-    const json_t *attributes = json_object_get(actor, "Attributes");
-    const char *action = json_string_value(json_object_get(doc, "Action"));
-
-    /* Older forms carry `status` and `id` beside these; Podman 4 has both too. */
-    if (!action)
-        action = json_string_value(json_object_get(doc, "status"));
-    *ret = (struct docker_event){
-        .type = type_of(json_string_value(json_object_get(doc, "Type"))),
-        .action = action_of(action),
-        .id = text_or_empty(actor, "ID"),
-        .name = text_or_empty(attributes, "name"),
-        .exit_code = action_of(action) == DOCKER_EVENT_DIE ? exit_code_of(attributes) : -1,
-        .time = time_of(doc),
-        .attributes = attributes,
-        .doc = doc,
-    };
-    if (!*ret->id)
-        ret->id = text_or_empty(doc, "id");
-}
-
-/* ---- the stream ---- */
-
-json_t *docker_events_filters(const char *label)
-{
-    json_t *names = json_array();
-
-    for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
-        json_array_append_new(names, json_string(actions[i].name));
-    return json_pack("{s:[s], s:[s], s:o}", "type", "container", "label", label, "event", names);
 }
 
 /* The engine's clock, whose second the stream is asked to begin with; ours when it does not tell.
@@ -200,6 +79,6 @@ int docker_events_next(struct docker_events *ev, struct docker_event *ret, struc
         return r;
     if (r == 0) /* an engine that is shut down properly ends its stream properly */
         return asked_to_stop(ev) ? 0 : err_set(err, ERR_ENGINE, "the engine has ended its events");
-    decode(doc, ret);
+    docker_event_decode(doc, ret);
     return 1;
 }

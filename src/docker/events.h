@@ -39,6 +39,8 @@ struct docker_event {
     const json_t *attributes; /* labels among them; borrowed from doc, may be NULL */
     json_t *doc;              /* owned */
 };
+/* Takes the document, whatever it is. */
+void docker_event_decode(json_t *doc, struct docker_event *ret);
 void docker_event_done(struct docker_event *e);
 const char *docker_event_label(const struct docker_event *e, const char *key); /* NULL: none */
 
