@@ -500,6 +500,8 @@ static int conclude(struct follow *f)
     words = end_words(end, f->o->timeout_ms, f->o->idle_timeout_ms);
     if (words && !own_doing(f, end))
         output_note(f->o->json, "%s", words);
+    if (words && json_text_of(end, "hint"))
+        output_hint(f->o->json, json_text_of(end, "hint"));
     if (f->o->stats) {
         stats = end_stats(end);
         output_note(f->o->json, "%s", stats);

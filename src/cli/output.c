@@ -55,9 +55,20 @@ void output_json(const json_t *doc)
     puts(text);
 }
 
+void output_hint(bool json, const char *hint)
+{
+    _cleanup_free_ char *safe = NULL;
+
+    if (json)
+        return;
+    safe = escaped(hint, true);
+    fprintf(stderr, "%shint:%s %s\n", output_color(stderr, COLOR_YELLOW),
+            output_color(stderr, COLOR_NONE), safe);
+}
+
 void output_error(const struct err *err, bool json)
 {
-    _cleanup_free_ char *msg = NULL, *hint = NULL;
+    _cleanup_free_ char *msg = NULL;
 
     fflush(stdout);
     if (json) {
@@ -70,11 +81,8 @@ void output_error(const struct err *err, bool json)
     msg = escaped(err->msg ? err->msg : "failed for no known reason", true);
     fprintf(stderr, "%sripcord:%s %s\n", output_color(stderr, COLOR_RED),
             output_color(stderr, COLOR_NONE), msg);
-    if (!err->hint)
-        return;
-    hint = escaped(err->hint, true);
-    fprintf(stderr, "%shint:%s %s\n", output_color(stderr, COLOR_YELLOW),
-            output_color(stderr, COLOR_NONE), hint);
+    if (err->hint)
+        output_hint(false, err->hint);
 }
 
 void output_note(bool json, const char *fmt, ...)

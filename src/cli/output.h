@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/macro.h"
 
+void output_hint(bool json, const char *hint); /* "hint: …" on stderr; nothing with json */
 /* "ripcord: …" and "hint: …" on stderr; one JSON line with json. */
 void output_error(const struct err *err, bool json);
 /* "ripcord: …" on stderr; nothing with json. */

@@ -40,10 +40,14 @@ static void put_figures(json_t *o, const struct end_record *rec)
     put_u64(o, "stderr_dropped", rec->stderr_dropped);
 }
 
+static json_t *words_to_json(const char *words)
+{
+    return *words ? json_string(words) : json_null();
+}
+
 json_t *end_to_json(const struct end_record *rec)
 {
     json_t *o = json_object();
-    json_t *message = rec->message[0] ? json_string(rec->message) : NULL;
 
     json_object_set_new(o, "cause", json_string(end_cause_name(rec->cause)));
     json_object_set_new(o, "exit_code",
@@ -52,7 +56,8 @@ json_t *end_to_json(const struct end_record *rec)
     json_object_set_new(o, "status", json_integer(end_record_status(rec)));
     put_figures(o, rec);
     json_object_set_new(o, "drained", json_boolean(rec->drained));
-    json_object_set_new(o, "message", message ? message : json_null());
+    json_object_set_new(o, "message", words_to_json(rec->message));
+    json_object_set_new(o, "hint", words_to_json(rec->hint));
     put_time(o, "started_at", rec->started_wall);
     put_time(o, "ended_at", rec->ended_wall);
     return o;

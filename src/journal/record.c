@@ -71,6 +71,18 @@ int end_record_status(const struct end_record *rec)
     return 125; /* engine_lost: nobody knows, and we do not invent one */
 }
 
+static int format_words(struct buf *b, const char *key, const char *words, size_t max)
+{
+    int r;
+
+    if (!*words)
+        return 0;
+    r = buf_append_str(b, key);
+    if (r >= 0)
+        r = text_escape(b, words, strnlen(words, max));
+    return r < 0 ? r : buf_append_c(b, '\n');
+}
+
 int end_record_format(const struct end_record *rec, struct buf *b)
 {
     int r;
@@ -89,13 +101,10 @@ int end_record_format(const struct end_record *rec, struct buf *b)
         r = buf_appendf(b, "drained=%d\n", rec->drained);
     if (r >= 0 && rec->error != ERR_NONE)
         r = buf_appendf(b, "error=%s\n", err_code_name(rec->error));
-    if (r >= 0 && rec->message[0]) {
-        r = buf_append_str(b, "message=");
-        if (r >= 0)
-            r = text_escape(b, rec->message, strnlen(rec->message, sizeof(rec->message)));
-        if (r >= 0)
-            r = buf_append_c(b, '\n');
-    }
+    if (r >= 0)
+        r = format_words(b, "message=", rec->message, sizeof(rec->message));
+    if (r >= 0)
+        r = format_words(b, "hint=", rec->hint, sizeof(rec->hint));
     return r;
 }
 
@@ -137,6 +146,8 @@ static int take_line(struct end_record *rec, const char *key, const char *value,
         rec->error = err_code_from_name(value);
     } else if (STREQ(key, "message")) {
         snprintf(rec->message, sizeof(rec->message), "%s", value);
+    } else if (STREQ(key, "hint")) {
+        snprintf(rec->hint, sizeof(rec->hint), "%s", value);
     } else {
         r = take_number(rec, key, value, err);
     }

@@ -41,6 +41,7 @@ struct end_record {
     bool drained;        /* false: a daemonised child still held a pipe when the grace had passed */
     enum err_code error; /* START_FAILED: what it was */
     char message[512];   /* why, in words: START_FAILED, or output that could not be kept */
+    char hint[256];      /* START_FAILED: what to do, or "" */
 };
 
 const char *end_cause_name(enum end_cause cause);

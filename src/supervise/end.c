@@ -141,6 +141,7 @@ void exec_fail_start(struct exec *x, const struct err *why)
     struct shim_writer w;
 
     snprintf(rec.message, sizeof(rec.message), "%s", why->msg ? why->msg : "");
+    snprintf(rec.hint, sizeof(rec.hint), "%s", why->hint ? why->hint : "");
     x->fed = false;
     streams_close(x);
     if (x->starter) {

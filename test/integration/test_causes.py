@@ -113,6 +113,7 @@ class Causes(TestCase):
         self.assertIn("/no/such", end["message"])
         end = self.told("start_failed", "'/nowhere'", "--workdir", "/nowhere", "--", "true")
         self.assertEqual(end["status"], 125)
+        self.assertIn("must exist", end["hint"])
 
     def follow_and(self, act, *options):
         """A sleeping command, followed by a client with --json, and what the client is told after act()."""

@@ -115,6 +115,7 @@ class Options(TestCase):
         r = self.root.run("run", "--workdir", "/no/such/place", "--", "true")
         self.assertIn(r.code, (125, 126, 127))
         self.assertIn(b"/no/such/place", r.err)
+        self.assertIn(b"hint:", r.err)
 
     def test_memory_given_holds(self):
         eat = "x = bytearray(200 << 20); print('survived')"

@@ -228,10 +228,12 @@ TEST(record_message_cannot_forge_fields)
     _cleanup_buf_ struct buf b = BUF_INIT(8192);
 
     snprintf(rec.message, sizeof(rec.message), "command 'x\ncause=exited\nexit_code=0' not found");
+    snprintf(rec.hint, sizeof(rec.hint), "look\nsignal=9");
     CHECK(end_record_format(&rec, &b) == 0);
     CHECK(end_record_parse(buf_data(&b), b.len, &got, NULL) == 0);
     CHECK(got.cause == END_START_FAILED && got.exit_code == -1 && got.error == ERR_NOT_FOUND);
-    CHECK(end_record_status(&got) == 127);
+    CHECK(end_record_status(&got) == 127 && got.signal == 0);
+    CHECK(strncmp(got.hint, "look", 4) == 0);
 }
 
 TEST(record_status_is_what_a_shell_shows)
