@@ -36,13 +36,11 @@ static bool take_frame(struct dial *d, const struct guest_frame *f)
     return true;
 }
 
-static void read_relay(struct dial *d)
+static void take_frames(struct dial *d)
 {
     struct guest_frame f;
     int r;
 
-    if (!line_read(&d->line))
-        d->line.gone = true;
     while (!d->line.gone && !d->pending.len && (r = line_next(&d->line, &f, NULL)))
         if (r < 0 || !take_frame(d, &f))
             d->line.gone = true;
@@ -62,6 +60,19 @@ static void write_service(struct dial *d)
         d->shut = true;
         shutdown(d->sock, SHUT_WR);
     }
+}
+
+/* All whole frames that have been read, as far as the service takes them: of those left behind no
+ * poll would tell. */
+static void pass_on(struct dial *d)
+{
+    bool had;
+
+    do {
+        take_frames(d);
+        had = d->pending.len;
+        write_service(d);
+    } while (had && !d->pending.len && !d->broken && !d->line.gone);
 }
 
 static void read_service(struct dial *d)
@@ -91,14 +102,11 @@ static void turn(struct dial *d)
         return;
     if (polls[1].revents & (POLLERR | POLLNVAL))
         d->line.gone = true;
-    if (polls[0].revents)
-        read_relay(d);
+    if (polls[0].revents && !line_read(&d->line))
+        d->line.gone = true;
     if (read && polls[2].revents & (POLLIN | POLLHUP | POLLERR))
         read_service(d);
-    write_service(d);
-    /* There may be whole frames behind the one that has just been passed on. */
-    if (!d->pending.len)
-        read_relay(d);
+    pass_on(d);
     line_flush(&d->line);
 }
 

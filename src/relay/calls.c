@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/strv.h"
 #include "base/xalloc.h"
 #include "relay/relay.h"
 
@@ -199,26 +198,18 @@ static int await_done(struct talk *t, const struct deadline *by, struct err *err
     }
 }
 
-static char **reap_args(const uint32_t *spare, size_t n)
-{
-    char **args = NULL;
-
-    strv_add(&args, "reap");
-    for (size_t i = 0; i < n; i++)
-        strv_push(&args, xasprintf("%u", spare[i]));
-    return args;
-}
-
-int call_reap(const struct relay *r, const char *user, const uint32_t *spare, size_t n,
+int call_reap(const struct relay *r, const char *user, uint32_t guest_pid,
               const struct deadline *by, struct err *err)
 {
-    _cleanup_strv_ char **args = reap_args(spare, n);
     struct talk t = {.demux = DOCKER_DEMUX_INIT, .in = BUF_INIT(REAP_IN_MAX)};
     struct opened opened = {.stream.fd = -1};
+    char pid[16];
+    const char *const args[] = {"reap", guest_pid ? pid : NULL, NULL};
     enum docker_reason reason;
     int e;
 
-    e = call_open(r, user, (const char *const *)args, by, &opened, &reason, err);
+    snprintf(pid, sizeof(pid), "%u", guest_pid);
+    e = call_open(r, user, args, by, &opened, &reason, err);
     if (e < 0)
         return e;
     t.fd = opened.stream.fd;

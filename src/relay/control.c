@@ -90,8 +90,10 @@ static void freeze_done(struct work *w)
 
     if (!w->err.code && r->sup.state != SHIM_STOPPING) {
         r->sup.state = c->on ? SHIM_PAUSED : SHIM_RUNNING;
-        if (!c->on)
+        if (!c->on) {
             relay_execs_thawed(r);
+            loss_retry(r);
+        }
     }
     if (c->peer)
         peer_result(c->peer, c->seq, &w->err);

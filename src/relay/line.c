@@ -55,9 +55,7 @@ static void unlink_line(struct line *l)
 
 void line_close(struct line *l)
 {
-    enum line_state was = l->state;
-
-    if (was == LINE_CLOSED)
+    if (l->state == LINE_CLOSED)
         return;
     l->state = LINE_CLOSED;
     unlink_line(l);
@@ -66,10 +64,8 @@ void line_close(struct line *l)
     buf_done(&l->out);
     buf_done(&l->text);
     l->greet_by = DEADLINE_NEVER;
-    if (l->opening) /* its result will find nobody, and count itself off */
+    if (l->opening) /* its result will find nobody */
         container_of(l->opening, struct opening, work)->line = NULL;
-    else if (was != LINE_UP)
-        work_greeted(l->relay);
     l->opening = NULL;
 }
 
@@ -147,7 +143,6 @@ static int greet(struct line *l, const struct guest_frame *f, struct err *err)
     l->guest_pid = hello.pid;
     l->greet_by = DEADLINE_NEVER;
     l->state = LINE_UP;
-    work_greeted(l->relay);
     l->ops->greeted(l);
     return 1;
 }
@@ -296,6 +291,7 @@ static void connected(struct line *l, struct opening *o)
         set_events(l);
 }
 
+/* Where nobody wants it any more, the guest finds its stdin at its end. */
 static void opening_done(struct work *w)
 {
     struct opening *o = container_of(w, struct opening, work);
@@ -303,8 +299,6 @@ static void opening_done(struct work *w)
 
     if (l)
         l->opening = NULL;
-    else
-        work_greeted(w->relay); /* a guest there would find its stdin at its end */
     if (l && w->err.code)
         end(l, &w->err);
     else if (l)

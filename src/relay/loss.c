@@ -4,6 +4,7 @@
  * gone. The engine is asked how the guest ended, what is left of the command is killed (`guest
  * reap`), and the exec ends with what is then known, never with a status that nobody reported.
  */
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 
@@ -12,20 +13,26 @@
 #include "relay/relay.h"
 
 #define LOSS_STATUS_TIMEOUT (3 * USEC_PER_SEC)
+#define LOSS_GONE_TIMEOUT (2 * USEC_PER_SEC)
 
-enum { STATUS_KILLED = 128 + SIGKILL };
+enum { STATUS_KILLED = 128 + SIGKILL, LOSS_GONE_POLL_MS = 50 };
 
 struct loss {
     struct work work;
     struct relay_exec *x; /* NULL: it is over */
     struct err why;       /* the guest's fault, or none */
     char *exec_id, user[RELAY_USER_MAX + 1];
-    uint32_t *spare;
-    size_t n_spare;
+    uint32_t guest_pid;
     /* what was found out; work.err: nothing */
     struct box box;
     int status; /* of the guest, or -1 */
     struct err status_err, reap_err;
+};
+
+struct orphan {
+    struct orphan *next;
+    uint32_t guest_pid;
+    char user[RELAY_USER_MAX + 1];
 };
 
 static void loss_free(struct loss *l)
@@ -35,22 +42,23 @@ static void loss_free(struct loss *l)
     err_done(&l->status_err);
     err_done(&l->reap_err);
     free(l->exec_id);
-    free(l->spare);
     free(l);
 }
 
-/* On the loop: nothing is half-open now, so these are all guests that there are. */
-static void prepare(struct work *w)
+/* Whether it has gone, or goes in the next moment. */
+static bool await_gone(const struct relay *r, const struct deadline *by, struct box *box,
+                       struct err *err)
 {
-    struct loss *l = container_of(w, struct loss, work);
-    size_t n = 0;
+    struct deadline soon = deadline_in(LOSS_GONE_TIMEOUT);
 
-    for (struct line *at = w->relay->lines; at; at = at->next)
-        n++;
-    l->spare = xcalloc(n + 1, sizeof(*l->spare));
-    for (struct line *at = w->relay->lines; at; at = at->next)
-        if (at->state == LINE_UP)
-            l->spare[l->n_spare++] = at->guest_pid;
+    do {
+        if (call_inspect(r, by, box, err) < 0)
+            return true;
+        if (box->life == LIFE_GONE)
+            return true;
+        poll(NULL, 0, LOSS_GONE_POLL_MS);
+    } while (!deadline_passed(&soon));
+    return false;
 }
 
 static void run(struct work *w)
@@ -61,10 +69,29 @@ static void run(struct work *w)
     if (call_inspect(w->relay, &by, &l->box, &w->err) < 0 || l->box.life == LIFE_GONE)
         return;
     if (l->box.life == LIFE_RUNNING)
-        call_reap(w->relay, l->user, l->spare, l->n_spare, &by, &l->reap_err);
+        call_reap(w->relay, l->user, l->guest_pid, &by, &l->reap_err);
+    /* When a container dies, its streams end some time before the engine says so. */
+    if (l->reap_err.code && await_gone(w->relay, &by, &l->box, &w->err))
+        return;
     soon = deadline_in(LOSS_STATUS_TIMEOUT);
     if (l->exec_id)
         call_exec_status(w->relay, l->exec_id, &soon, &l->status, &l->status_err);
+}
+
+/* What is left of a command may live as long as the engine is away or the container frozen: it is
+ * remembered. */
+static void orphan_add(const struct loss *l)
+{
+    struct relay *r = l->work.relay;
+    const char *why = l->work.err.msg ? l->work.err.msg : l->reap_err.msg;
+    struct orphan *o = xnew0(struct orphan);
+
+    log_warn("sandbox %s: processes of a lost command may be left: %s", r->plan.sandbox_id,
+             why ? why : "it is paused");
+    o->guest_pid = l->guest_pid;
+    memcpy(o->user, l->user, sizeof(o->user));
+    o->next = r->orphans;
+    r->orphans = o;
 }
 
 /* With its container every process of it was killed. */
@@ -105,19 +132,20 @@ static void conclude(struct loss *l, struct relay_exec *x)
     _cleanup_err_ struct err err = ERR_INIT;
     bool killed = !l->work.err.code && l->status == STATUS_KILLED;
 
-    if (l->reap_err.code)
-        log_warn("exec %s: processes of it may be left: %s", x->exec.id, l->reap_err.msg);
-    if (x->exec.state == EXEC_STARTING) {
-        explain(l, &err);
-        exec_fail_start(&x->exec, &err);
-    } else if (killed && (!l->why.code || x->exec.killed)) {
+    if (killed && (!l->why.code || x->exec.killed)) {
+        /* It may have been the command's first deed, before the guest could tell of it. */
+        if (x->exec.state == EXEC_STARTING)
+            exec_started(&x->exec, -1);
         x->exec.fed = false;
         x->exec.wait_status = SIGKILL;
         exec_main_ended(&x->exec);
-    } else {
-        explain(l, &err);
-        exec_lose(&x->exec, &err);
+        return;
     }
+    explain(l, &err);
+    if (x->exec.state == EXEC_STARTING)
+        exec_fail_start(&x->exec, &err);
+    else
+        exec_lose(&x->exec, &err);
 }
 
 static void done(struct work *w)
@@ -125,14 +153,28 @@ static void done(struct work *w)
     struct loss *l = container_of(w, struct loss, work);
     struct relay_exec *x = l->x;
 
-    if (x) {
+    bool gone = w->relay->sup.gone || (!w->err.code && l->box.life == LIFE_GONE);
+
+    if (x)
         x->loss = NULL;
-        if (w->relay->sup.gone || (!w->err.code && l->box.life == LIFE_GONE))
-            ended_with_container(w->relay, x);
-        else
-            conclude(l, x);
-    }
+    if (!gone && (w->err.code || l->reap_err.code || l->box.life == LIFE_PAUSED))
+        orphan_add(l);
+    if (x && gone)
+        ended_with_container(w->relay, x);
+    else if (x)
+        conclude(l, x);
     loss_free(l);
+}
+
+static struct loss *loss_new(const char *user, uint32_t guest_pid)
+{
+    struct loss *l = xnew0(struct loss);
+
+    l->work = (struct work){.kind = WORK_PLAIN, .run = run, .done = done};
+    l->status = -1;
+    l->guest_pid = guest_pid;
+    snprintf(l->user, sizeof(l->user), "%s", user);
+    return l;
 }
 
 void loss_begin(struct relay_exec *x, const struct err *why)
@@ -146,15 +188,12 @@ void loss_begin(struct relay_exec *x, const struct err *why)
         ended_with_container(r, x);
         return;
     }
-    l = xnew0(struct loss);
-    l->work = (struct work){.kind = WORK_REAP, .prepare = prepare, .run = run, .done = done};
+    l = loss_new(x->user, x->line.guest_pid);
     l->x = x;
-    l->status = -1;
     if (why)
         err_copy(&l->why, why);
     if (x->line.exec_id)
         l->exec_id = xstrdup(x->line.exec_id);
-    snprintf(l->user, sizeof(l->user), "%s", x->user);
     x->loss = &l->work;
     work_submit(r, &l->work);
 }
@@ -164,4 +203,16 @@ void loss_forget(struct relay_exec *x)
     if (x->loss)
         container_of(x->loss, struct loss, work)->x = NULL;
     x->loss = NULL;
+}
+
+void loss_retry(struct relay *r)
+{
+    struct orphan *next, *o = r->orphans;
+
+    r->orphans = NULL;
+    for (; o; o = next) {
+        next = o->next;
+        work_submit(r, &loss_new(o->user, o->guest_pid)->work);
+        free(o);
+    }
 }

@@ -42,18 +42,17 @@ struct relay;
 
 /* ---- work.c ---- */
 
-/* Reaping kills every process that no known guest answers for: nothing may be half-open then. */
-enum work_kind { WORK_PLAIN, WORK_OPEN, WORK_REAP };
+/* WORK_OPEN: at most RELAY_OPENS_MAX at once, the others wait. */
+enum work_kind { WORK_PLAIN, WORK_OPEN };
 
 /* Begins the structure of each kind of work. */
 struct work {
     struct work *next;
     struct relay *relay;
     enum work_kind kind;
-    void (*prepare)(struct work *w); /* on the loop, right before it starts; or NULL */
-    void (*run)(struct work *w);     /* on a thread */
-    void (*done)(struct work *w);    /* on the loop; frees it */
-    struct err err;                  /* of run() */
+    void (*run)(struct work *w);  /* on a thread */
+    void (*done)(struct work *w); /* on the loop; frees it */
+    struct err err;               /* of run() */
     enum docker_reason reason;
 };
 
@@ -61,10 +60,7 @@ struct work {
 void work_submit(struct relay *r, struct work *w);
 /* On a thread: done() will be called on the loop. */
 void work_post(struct work *w);
-/* A half-open line has become a whole one, or nothing: reaping may go on. */
-void work_greeted(struct relay *r);
 int works_open(struct relay *r, struct err *err);
-void works_close(struct relay *r); /* those not started are dropped */
 
 /* ---- line.c: one guest ---- */
 
@@ -134,8 +130,8 @@ int call_inspect(const struct relay *r, const struct deadline *by, struct box *r
 /* Waits until the engine says that the exec has ended. -ERR_NOT_FOUND: it knows of none. */
 int call_exec_status(const struct relay *r, const char *exec_id, const struct deadline *by,
                      int *ret_status, struct err *err);
-/* Kills all processes of the user but those of the guests in spare. */
-int call_reap(const struct relay *r, const char *user, const uint32_t *spare, size_t n,
+/* Kills the user's processes that have lost their guest, and that guest with all of its own. */
+int call_reap(const struct relay *r, const char *user, uint32_t guest_pid,
               const struct deadline *by, struct err *err);
 
 /* ---- exec.c ---- */
@@ -178,6 +174,8 @@ void relay_execs_lose(struct relay *r, const struct err *why);
  * rules; NULL: its stream just ended, or it does not answer. */
 void loss_begin(struct relay_exec *x, const struct err *why);
 void loss_forget(struct relay_exec *x);
+/* The engine is back, or the container thawed: what could not be ended then is ended now. */
+void loss_retry(struct relay *r);
 
 /* ---- job.c: dial and copy ---- */
 
@@ -211,14 +209,12 @@ struct relay {
     struct source results; /* pointers to finished works */
     int results_end;
     struct work *waiting, **waiting_last;
-    unsigned running; /* works on threads, all kinds */
-    unsigned opening; /* of them WORK_OPEN */
-    unsigned halves;  /* lines that have a guest, perhaps, but no HELLO yet */
-    unsigned reaps;   /* WORK_REAP, waiting or running */
+    unsigned opening; /* WORK_OPEN on threads */
 
     struct line *lines;
     struct job *jobs;
     struct control *controls;
+    struct orphan *orphans; /* guests that could not be reaped yet */
     unsigned stop_tries;
     uint64_t stop_at; /* next try to stop the container, or DEADLINE_NEVER */
     int watch_stop;   /* eventfd that ends the watching thread, or -1 */

@@ -48,6 +48,7 @@ static void on_notice(struct work *w)
         break;
     case NEWS_BACK:
         log_info("sandbox %s: the engine is back and the container runs", r->plan.sandbox_id);
+        loss_retry(r);
         break;
     case NEWS_GIVEN_UP:
         log_error("sandbox %s: the engine has been gone for too long: %s", r->plan.sandbox_id, why);

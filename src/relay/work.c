@@ -1,9 +1,6 @@
 /*
  * Threads for calls that block, and the pipe that brings their results back. A thread is handed its
  * work and nothing else; what it writes to the pipe is the work's address.
- *
- * Some wait their turn: WORK_OPEN when RELAY_OPENS_MAX are under way or somebody wants to reap,
- * WORK_REAP until every guest that may exist has said HELLO, because only those are spared.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -50,13 +47,7 @@ static void start(struct relay *r, struct work *w)
 {
     int e;
 
-    if (w->prepare)
-        w->prepare(w);
-    r->running++;
-    if (w->kind == WORK_OPEN) {
-        r->opening++;
-        r->halves++;
-    }
+    r->opening += w->kind == WORK_OPEN;
     e = spawn(w);
     if (e) {
         err_sys(&w->err, e, "start a thread");
@@ -66,9 +57,7 @@ static void start(struct relay *r, struct work *w)
 
 static bool may_start(const struct relay *r, const struct work *w)
 {
-    if (w->kind == WORK_OPEN)
-        return r->opening < RELAY_OPENS_MAX && !r->reaps;
-    return w->kind != WORK_REAP || !r->halves;
+    return w->kind != WORK_OPEN || r->opening < RELAY_OPENS_MAX;
 }
 
 static void pump(struct relay *r)
@@ -93,14 +82,6 @@ void work_submit(struct relay *r, struct work *w)
     w->relay = r;
     *r->waiting_last = w;
     r->waiting_last = &w->next;
-    if (w->kind == WORK_REAP)
-        r->reaps++;
-    pump(r);
-}
-
-void work_greeted(struct relay *r)
-{
-    r->halves--;
     pump(r);
 }
 
@@ -111,11 +92,7 @@ static void on_result(struct source *src, uint32_t events _unused_)
 
     if (read(src->fd, &w, sizeof(w)) != sizeof(w))
         return;
-    if (w->run) { /* else it is a notice of a thread of its own */
-        r->running--;
-        r->opening -= w->kind == WORK_OPEN;
-        r->reaps -= w->kind == WORK_REAP;
-    }
+    r->opening -= w->kind == WORK_OPEN;
     w->done(w);
     pump(r);
 }
@@ -133,18 +110,4 @@ int works_open(struct relay *r, struct err *err)
     if (n < 0)
         fd_close(ends[0]);
     return n;
-}
-
-/* What still waits is told that it will not be; what runs is left to its thread. */
-void works_close(struct relay *r)
-{
-    while (r->waiting) {
-        struct work *w = r->waiting;
-
-        r->waiting = w->next;
-        err_set(&w->err, ERR_CONFLICT, "the sandbox is stopping");
-        r->halves += w->kind == WORK_OPEN;
-        w->done(w);
-    }
-    r->waiting_last = &r->waiting;
 }

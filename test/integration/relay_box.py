@@ -1,0 +1,226 @@
+"""A ripcord-relay started by hand on a container: what the engine does, without the daemon in between.
+
+    with relay_box.Box(engine, bin) as box:
+        x = box.exec("echo", "hello")
+        x.end()["cause"]; x.read("out")
+"""
+import array
+import io
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+import engines
+
+(HELLO, READY, FAILED, EXEC, STARTED, EXEC_FAILED, ATTACH, ATTACHED, DETACH, ACK, OUTPUT, ENDED, SIGNAL, KILL, RESIZE,
+ STDIN_CLOSE, STOP, STOPPED, PAUSE, RESUME, STATS, DIAL, COPY, RESULT) = range(1, 25)
+TAGS = ("version sandbox pid state err_code err_errno err_msg err_hint exec arg env cwd user flags timeout idle_timeout rows cols "
+        "stdout stderr stdout_start stderr_start record signal cause grace port path direction stat hash unenforced").split()
+STRINGS = {"sandbox", "err_msg", "err_hint", "exec", "arg", "env", "cwd", "user", "record", "path", "stat", "hash"}
+WANT_STDIN, WANT_TTY, WANT_OUTPUT = 1, 2, 4
+
+
+def pack(kind, seq, fields):
+    body = b""
+    for name, value in fields:
+        data = value.encode() if isinstance(value, str) else struct.pack("=Q", value)
+        body += struct.pack("=HHI", TAGS.index(name) + 1, 0, len(data)) + data + bytes(8 - len(data) % 8)
+    return struct.pack("=HHIQ", kind, 0, len(body), seq) + body
+
+
+def unpack(packet):
+    kind, _, _, seq = struct.unpack_from("=HHIQ", packet)
+    at, fields = 16, {"stat": []}
+    while at < len(packet):
+        tag, _, length = struct.unpack_from("=HHI", packet, at)
+        data = packet[at + 8:at + 8 + length]
+        name = TAGS[tag - 1] if tag <= len(TAGS) else str(tag)
+        value = data.decode(errors="replace") if name in STRINGS else struct.unpack("=Q", data)[0]
+        if name == "stat":
+            fields["stat"].append(value)
+        else:
+            fields[name] = value
+        at += 8 + length + 8 - length % 8
+    return kind, seq, fields
+
+
+class Link:
+    """One connection to the relay."""
+
+    def __init__(self, sock):
+        self.sock, self.seq = sock, 0
+        self.messages = []
+        self.sock.settimeout(60)
+        self.send(HELLO, ("version", 1 << 32))
+
+    def send(self, kind, *fields, fd=None):
+        self.seq += 1
+        socket.send_fds(self.sock, [pack(kind, self.seq, fields)], [] if fd is None else [fd])
+        return self.seq
+
+    def receive(self, seconds=60):
+        """The next message: (kind, seq, fields, fd or None); None at the end."""
+        if not select.select([self.sock], [], [], seconds)[0]:
+            raise TimeoutError("the relay says nothing")
+        packet, fds, _, _ = socket.recv_fds(self.sock, 1 << 18, 4)
+        return (*unpack(packet), fds[0] if fds else None) if packet else None
+
+    def until(self, wanted, seconds=60):
+        """Looks through what came before, then waits."""
+        by = time.monotonic() + seconds
+        for i, m in enumerate(self.messages):
+            if wanted(m):
+                return self.messages.pop(i)
+        while True:
+            m = self.receive(max(by - time.monotonic(), 0.01))
+            if m is None:
+                raise EOFError("the relay has closed its line")
+            if m[0] == OUTPUT:
+                self.send(ACK, *((k, m[2][k]) for k in ("exec", "stdout", "stderr")))
+            if wanted(m):
+                return m
+            self.messages.append(m)
+
+    def ask(self, kind, *fields, fd=None, seconds=60):
+        seq = self.send(kind, *fields, fd=fd)
+        return self.until(lambda m: m[1] == seq, seconds)
+
+
+class Exec:
+    def __init__(self, box, link, name, seq):
+        self.box, self.link, self.name, self.seq = box, link, name, seq
+        self.stdin = None
+
+    def started(self):
+        kind, _, fields, fd = self.link.until(lambda m: m[1] == self.seq and m[0] in (STARTED, EXEC_FAILED))
+        self.stdin = fd
+        return fields if kind == STARTED else RuntimeError(fields["err_msg"])
+
+    def end(self, seconds=60):
+        m = self.link.until(lambda m: m[0] == ENDED and m[2]["exec"] == self.name, seconds)
+        return dict(line.split("=", 1) for line in m[2]["record"].splitlines())
+
+    def read(self, stream="out"):
+        return b"".join(p.read_bytes() for p in sorted(self.box.execs.joinpath(self.name).glob(f"{stream}.*")))
+
+    def tell(self, kind, *fields):
+        return self.link.ask(kind, ("exec", self.name), *fields)[2]
+
+
+class Box:
+    """A running container with the guest in it, and its relay."""
+
+    def __init__(self, engine, bin_folder, ephemeral=False, memory=0, pids=0, budget=0, host=None):
+        self.engine, self.bin = engine, Path(bin_folder)
+        self.ephemeral, self.memory, self.pids, self.budget, self.host = ephemeral, memory, pids, budget, host
+        self.numbers = iter(range(1, 1 << 30))
+
+    def __enter__(self):
+        self.place = Path(tempfile.mkdtemp(prefix="ripcord-relay-"))
+        self.run, self.execs = self.place / "run", self.place / "execs"
+        self.run.mkdir()
+        self.execs.mkdir()
+        self.make_container()
+        self.link = self.start_relay()
+        return self
+
+    def make_container(self):
+        config = {"Image": engines.IMAGE, "Entrypoint": ["/.ripcord/guest", "init"], "Cmd": [],
+                  "HostConfig": {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], "NetworkMode": "none",
+                                 "Memory": self.memory, "MemorySwap": self.memory, "PidsLimit": self.pids or None}}
+        made = self.engine.api("POST", "/containers/create", config)
+        assert made.status == 201, made
+        self.id = made.json()["Id"]
+        tar = io.BytesIO()
+        with tarfile.open(fileobj=tar, mode="w") as t:
+            folder = tarfile.TarInfo(".ripcord")
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            t.addfile(folder)
+            data = (self.bin / "ripcord-guest").read_bytes()
+            guest = tarfile.TarInfo(".ripcord/guest")
+            guest.mode, guest.size = 0o555, len(data)
+            t.addfile(guest, io.BytesIO(data))
+        put = self.engine.api("PUT", f"/containers/{self.id}/archive?path=/", tar.getvalue(),
+                              headers={"Content-Type": "application/x-tar"})
+        assert put.status == 200, put
+        started = self.engine.api("POST", f"/containers/{self.id}/start")
+        assert started.status == 204, started
+
+    def plan(self):
+        plan = {"sandbox_id": "0123456789abcdef", "name": "box", "hash": "", "endpoint": self.host or self.engine.host,
+                "container": self.id, "run_dir": str(self.run), "exec_dir": str(self.execs), "user": "agent",
+                "workdir": "/home/agent", "env": ["HOME=/home/agent", "USER=agent", "BASE=1"], "memory": self.memory,
+                "pids": self.pids, "unenforced": 0, "journal_budget": self.budget, "ephemeral": self.ephemeral}
+        fd = os.memfd_create("plan")
+        os.write(fd, json.dumps(plan).encode())
+        return fd
+
+    def start_relay(self):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        plan = self.plan()
+
+        def arrange():
+            a, b = os.dup(theirs.fileno()), os.dup(plan)
+            a, b = (os.dup(a), os.dup(b)) if a < 5 or b < 5 else (a, b)
+            os.dup2(a, 3)
+            os.dup2(b, 4)
+        with open(self.run / "relay.log", "ab") as log:
+            self.relay = subprocess.Popen([self.bin / "ripcord-relay", "0123456789abcdef"], stdin=subprocess.DEVNULL,
+                                          stdout=subprocess.DEVNULL, stderr=log, env={}, close_fds=True,
+                                          pass_fds=(3, 4), preexec_fn=arrange, start_new_session=True)
+        os.close(plan)
+        theirs.close()
+        link = Link(ours)
+        self.hello = link.until(lambda m: m[0] in (HELLO, FAILED))
+        if self.hello[0] == HELLO:
+            self.ready = link.until(lambda m: m[0] in (READY, FAILED))
+        return link
+
+    def log(self):
+        return (self.run / "relay.log").read_text(errors="replace")
+
+    def connect(self):
+        """As a later daemon does."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(str(self.run / "shim.sock"))
+        return Link(sock)
+
+    def exec(self, *argv, env=(), stdin=False, tty=False, user=None, cwd=None, timeout=None, idle=None, attach=True):
+        name = f"x{next(self.numbers)}"
+        flags = WANT_STDIN * stdin | WANT_TTY * tty | WANT_OUTPUT * attach
+        fields = [("exec", name), ("flags", flags), *(("arg", a) for a in argv), *(("env", e) for e in env)]
+        fields += [(k, v) for k, v in (("user", user), ("cwd", cwd)) if v]
+        fields += [(k, int(v * 1e6)) for k, v in (("timeout", timeout), ("idle_timeout", idle)) if v]
+        if tty:
+            fields += [("rows", 24), ("cols", 80)]
+        return Exec(self, self.link, name, self.link.send(EXEC, *fields))
+
+    def processes(self):
+        """Command lines inside, but for pid 1."""
+        top = self.engine.api("GET", f"/containers/{self.id}/json").json()["State"]["Pid"]
+        ns = os.readlink(f"/proc/{top}/ns/pid")
+        found = []
+        for p in Path("/proc").iterdir():
+            try:
+                if p.name.isdigit() and int(p.name) != top and os.readlink(p / "ns/pid") == ns:
+                    found.append((p / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip())
+            except OSError:
+                pass
+        return found
+
+    def __exit__(self, *_):
+        self.link.sock.close()
+        if self.relay.poll() is None:
+            self.relay.kill()
+        self.relay.wait()
+        self.engine.api("DELETE", f"/containers/{self.id}?force=1&v=1")
+        shutil.rmtree(self.place, ignore_errors=True)
