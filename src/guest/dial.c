@@ -36,16 +36,6 @@ static bool take_frame(struct dial *d, const struct guest_frame *f)
     return true;
 }
 
-static void take_frames(struct dial *d)
-{
-    struct guest_frame f;
-    int r;
-
-    while (!d->line.gone && !d->pending.len && (r = line_next(&d->line, &f, NULL)))
-        if (r < 0 || !take_frame(d, &f))
-            d->line.gone = true;
-}
-
 static void write_service(struct dial *d)
 {
     ssize_t n = 0;
@@ -62,17 +52,20 @@ static void write_service(struct dial *d)
     }
 }
 
-/* All whole frames that have been read, as far as the service takes them: of those left behind no
- * poll would tell. */
+/* Frame by frame, as long as the service takes them. */
 static void pass_on(struct dial *d)
 {
-    bool had;
+    struct guest_frame f;
+    int r = 1;
 
-    do {
-        take_frames(d);
-        had = d->pending.len;
+    while (r && !d->line.gone && !d->broken) {
         write_service(d);
-    } while (had && !d->pending.len && !d->broken && !d->line.gone);
+        if (d->pending.len)
+            return;
+        r = line_next(&d->line, &f, NULL);
+        if (r < 0 || (r && !take_frame(d, &f)))
+            d->line.gone = true;
+    }
 }
 
 static void read_service(struct dial *d)

@@ -249,8 +249,6 @@ static int bad_field(const struct field *f, const char *why, struct err *err)
     return err_set(err, ERR_INVALID, "guest protocol: spec field %u: %s", f->tag, why);
 }
 
-/* The environment: only what parse_env() takes, so that a name never holds what a shell dislikes.
- */
 static int take_string(struct guest_spec *s, const struct field *f, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
