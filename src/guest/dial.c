@@ -79,14 +79,15 @@ static void read_service(struct dial *d)
     line_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
 }
 
-/* What is not wanted is not polled: a hang-up would wake us for ever. */
+/* What is not wanted of the service is not polled: a hang-up would wake us for ever. That of the
+ * relay is the end, also while its bytes wait. */
 static void turn(struct dial *d)
 {
     bool hear = !d->pending.len, read = !d->out_eof && line_has_room(&d->line);
     bool write = d->pending.len;
     short events = (short)((read ? POLLIN : 0) | (write ? POLLOUT : 0));
     struct pollfd polls[] = {
-        {.fd = hear ? LINE_IN : -1, .events = POLLIN},
+        {.fd = LINE_IN, .events = (short)(hear ? POLLIN : 0)},
         {.fd = LINE_OUT, .events = (short)(d->line.out.len ? POLLOUT : 0)},
         {.fd = events ? d->sock : -1, .events = events},
     };
@@ -95,7 +96,7 @@ static void turn(struct dial *d)
         return;
     if (polls[1].revents & (POLLERR | POLLNVAL))
         d->line.gone = true;
-    if (polls[0].revents && !line_read(&d->line))
+    if (polls[0].revents && (!hear || !line_read(&d->line)))
         d->line.gone = true;
     if (read && polls[2].revents & (POLLIN | POLLHUP | POLLERR))
         read_service(d);

@@ -49,12 +49,13 @@ static bool copy_program(const struct gbox *b, const char *variable, const char 
 
 static bool make_place(struct gbox *b)
 {
-    char home[sizeof(b->dir) + 8];
+    char home[sizeof(b->dir) + 8], *dir;
 
     snprintf(b->dir, sizeof(b->dir), "/tmp/ripcord-guest-XXXXXX");
-    if (mkdtemp(b->dir) != b->dir)
+    dir = mkdtemp(b->dir);
+    if (!dir)
         return false;
-    snprintf(home, sizeof(home), "%s/home", b->dir);
+    snprintf(home, sizeof(home), "%s/home", dir);
     return chmod(b->dir, 0755) == 0 && mkdir(home, 0755) == 0 &&
            chown(home, GBOX_UID, GBOX_UID) == 0 && copy_program(b, "RIPCORD_GUEST", "guest") &&
            copy_program(b, "RIPCORD_GUEST_PREY", "prey");
