@@ -4,7 +4,9 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 
 #include "store/store.h"
 
@@ -34,6 +36,12 @@ struct store {
     char *path;
     char root_id[17];
     sqlite3_stmt *stmts[STMT_MAX];
+
+    /* Of store-checkpoint.c. */
+    pthread_t checkpoint_thread;
+    bool checkpoint_started; /* the thread is to be joined */
+    atomic_bool checkpointing;
+    int checkpoint_at; /* pages in the log */
 };
 
 /* Fills err with SQLite's own words and the file's name; -ERR_SYSTEM. */
@@ -51,6 +59,10 @@ void store_bind_text(sqlite3_stmt *st, int col, const char *text); /* NULL binds
 void store_bind_u64(sqlite3_stmt *st, int col, uint64_t v);
 const char *store_text(sqlite3_stmt *st, int col); /* NULL for NULL */
 uint64_t store_u64(sqlite3_stmt *st, int col);
+
+/* store-checkpoint.c */
+void store_checkpoints_start(struct store *s);
+void store_checkpoints_stop(struct store *s);
 
 int store_migrate(struct store *s, struct err *err);
 int store_meta_load(struct store *s, struct err *err);

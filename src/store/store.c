@@ -89,6 +89,7 @@ int store_open(const char *path, struct store **ret, struct err *err)
         r = store_meta_load(s, err);
     if (r < 0)
         goto fail;
+    store_checkpoints_start(s);
     *ret = s;
     return 0;
 fail:
@@ -100,6 +101,7 @@ void store_close(struct store *s)
 {
     if (!s)
         return;
+    store_checkpoints_stop(s);
     for (size_t i = 0; i < STMT_MAX; i++)
         sqlite3_finalize(s->stmts[i]);
     sqlite3_close(s->db);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -198,6 +199,28 @@ TEST(journals_are_kept_by_the_order_of_ends_until_they_are_gone)
     CHECK(seen.n == 1 && STREQ(seen.last_id, "x1"));
     CHECK(store_exec_count(s, "1", &n, NULL) == 0 && n == 3); /* receipts stay */
     store_close(s);
+    teardown();
+}
+
+/* Each commit adds a few pages to the log; without checkpoints these would be some 50 MiB. */
+TEST(the_log_is_written_back_while_it_is_used)
+{
+    struct store_sandbox r = row("id1", "a");
+    struct store *s = NULL;
+    struct seen seen = {0};
+    struct stat st;
+    char wal[80];
+
+    setup();
+    snprintf(wal, sizeof(wal), "%s-wal", path);
+    CHECK(store_open(path, &s, NULL) == 0);
+    CHECK(store_sandbox_put(s, &r, NULL) == 0);
+    for (uint64_t i = 0; i < 12000; i++)
+        CHECK(store_sandbox_set_state(s, "id1", "running", "running", i, "some reason", NULL) == 0);
+    CHECK(stat(wal, &st) == 0 && st.st_size < (off_t)MIB(30));
+    CHECK(store_sandbox_each(s, on_sandbox, &seen, NULL) == 0 && seen.n == 1);
+    store_close(s);
+    CHECK(stat(path, &st) == 0 && stat(wal, &st) < 0);
     teardown();
 }
 
