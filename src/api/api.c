@@ -141,34 +141,35 @@ bool call_wants_upgrade(const struct call *c)
     return up && STREQ(up, route_protocol(c->route));
 }
 
-int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err)
+/* 1 and the value; 0 when it is not there. */
+static int query_value(const struct call *c, const char *key, char **ret, struct err *err)
 {
-    _cleanup_free_ char *value = NULL;
     int r;
 
     if (!c->req || !http_req_query(c->req))
         return 0;
-    r = http_query_get(http_req_query(c->req), key, &value, err);
-    if (r < 0 || !value)
-        return r;
-    if (parse_u64(value, 0, INT64_MAX, ret, err) < 0)
+    r = http_query_get(http_req_query(c->req), key, ret, err);
+    return r < 0 ? r : *ret != NULL;
+}
+
+int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err)
+{
+    _cleanup_free_ char *value = NULL;
+    int r = query_value(c, key, &value, err);
+
+    if (r > 0 && parse_u64(value, 0, INT64_MAX, ret, err) < 0)
         return err_wrap(err, "query parameter '%s'", key);
-    return 0;
+    return MIN(r, 0);
 }
 
 int call_query_bool(const struct call *c, const char *key, bool *ret, struct err *err)
 {
     _cleanup_free_ char *value = NULL;
-    int r;
+    int r = query_value(c, key, &value, err);
 
-    if (!c->req || !http_req_query(c->req))
-        return 0;
-    r = http_query_get(http_req_query(c->req), key, &value, err);
-    if (r < 0 || !value)
-        return r;
-    if (parse_bool(value, ret, err) < 0)
+    if (r > 0 && parse_bool(value, ret, err) < 0)
         return err_wrap(err, "query parameter '%s'", key);
-    return 0;
+    return MIN(r, 0);
 }
 
 struct sandbox *call_sandbox(struct call *c)

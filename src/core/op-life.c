@@ -4,6 +4,35 @@
 #include "base/cleanup.h"
 #include "core/manager-internal.h"
 
+static void become(struct op *op, enum sandbox_state state, const char *why)
+{
+    sandbox_set_state(op->sb, state, why, NULL);
+    op_done(op, ACTION_UNCHANGED);
+}
+
+/* What the engine says of its cleaning up. False: it could not, and the operation is over. */
+static bool settled(struct op *op, const struct err *err)
+{
+    op->sb->unsettled = err != NULL;
+    if (!err)
+        return true;
+    sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
+    op_fail(op, err);
+    return false;
+}
+
+/* True: there is no sandbox (any more), and the operation is over. */
+static bool absent(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (op->sb->state != SANDBOX_ABSENT)
+        return false;
+    err_set(&err, ERR_NOT_FOUND, "no sandbox '%s'", op->sb->name);
+    op_fail(op, &err);
+    return true;
+}
+
 /* ---- stop ---- */
 
 static void stop_cleaned(void *arg, const struct err *err, struct engine_box *box)
@@ -11,14 +40,8 @@ static void stop_cleaned(void *arg, const struct err *err, struct engine_box *bo
     struct op *op = arg;
 
     (void)box;
-    op->sb->unsettled = err != NULL;
-    if (err) {
-        sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
-        op_fail(op, err);
-        return;
-    }
-    sandbox_set_state(op->sb, SANDBOX_STOPPED, op->why, NULL);
-    op_done(op, ACTION_UNCHANGED);
+    if (settled(op, err))
+        become(op, SANDBOX_STOPPED, op->why);
 }
 
 static void stop_down(struct op *op)
@@ -26,21 +49,12 @@ static void stop_down(struct op *op)
     engine_cleanup(op->sb->engine, op->sb->id, stop_cleaned, op);
 }
 
-static int absent_error(const struct sandbox *sb, struct err *err)
-{
-    return err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", sb->name);
-}
-
 static void stop_run(struct op *op)
 {
-    _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    if (sb->state == SANDBOX_ABSENT) {
-        absent_error(sb, &err);
-        op_fail(op, &err);
+    if (absent(op))
         return;
-    }
     sb->want_running = false;
     if (sb->state == SANDBOX_STOPPED) {
         op_done(op, ACTION_UNCHANGED);
@@ -60,14 +74,8 @@ static void removed(void *arg, const struct err *err, struct engine_box *box)
     struct op *op = arg;
 
     (void)box;
-    op->sb->unsettled = err != NULL;
-    if (err) {
-        sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
-        op_fail(op, err);
-        return;
-    }
-    sandbox_set_state(op->sb, SANDBOX_ABSENT, NULL, NULL);
-    op_done(op, ACTION_UNCHANGED);
+    if (settled(op, err))
+        become(op, SANDBOX_ABSENT, NULL);
 }
 
 static void remove_down(struct op *op)
@@ -80,11 +88,8 @@ static void remove_run(struct op *op)
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    if (sb->state == SANDBOX_ABSENT) {
-        absent_error(sb, &err);
-        op_fail(op, &err);
+    if (absent(op))
         return;
-    }
     if (sb->n_execs && !op->force) {
         err_set(&err, ERR_CONFLICT, "sandbox '%s' runs %u exec(s)", sb->name, sb->n_execs);
         err_hint(&err, "Wait for them, or remove it with force ('ripcord rm -f').");
@@ -108,8 +113,7 @@ static void paused(void *arg, const struct err *err, int fd)
         op_fail(op, err);
         return;
     }
-    sandbox_set_state(op->sb, op->on ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL, NULL);
-    op_done(op, ACTION_UNCHANGED);
+    become(op, op->on ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL);
 }
 
 static void pause_run(struct op *op)
@@ -123,12 +127,15 @@ static void pause_run(struct op *op)
         op_done(op, ACTION_UNCHANGED);
         return;
     }
-    if (sb->state != from || !sb->link)
+    if (sb->state != from || !sb->link) {
         err_set(&err, ERR_CONFLICT, "sandbox '%s' is %s, not %s", sb->name,
                 sandbox_state_name(sb->state), sandbox_state_name(from));
-    else if (!(sb->engine->caps & ENGINE_CAP_PAUSE))
+        err_hint(&err, "'ripcord up %s' starts it.", sb->name);
+    } else if (!(sb->engine->caps & ENGINE_CAP_PAUSE)) {
         err_set(&err, ERR_UNSUPPORTED, "engine '%s' cannot pause on this machine",
                 sb->engine->ops->name);
+        err_hint(&err, "'ripcord doctor' tells what is missing; 'ripcord stop' frees its memory.");
+    }
     if (err.code) {
         op_fail(op, &err);
         return;
@@ -145,13 +152,8 @@ static void reclaimed(void *arg, const struct err *err, struct engine_box *box)
     struct op *op = arg;
 
     (void)box;
-    op->sb->unsettled = err != NULL;
-    if (err) {
-        sandbox_set_state(op->sb, SANDBOX_FAILED, err->msg, NULL);
-        op_fail(op, err);
-        return;
-    }
-    op_done(op, ACTION_UNCHANGED);
+    if (settled(op, err))
+        op_done(op, ACTION_UNCHANGED);
 }
 
 static void reclaim_run(struct op *op)

@@ -74,46 +74,41 @@ static int each(struct store *s, sqlite3_stmt *st, store_exec_fn fn, void *arg, 
     return r < 0 ? r : n;
 }
 
-int store_exec_each(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
-                    void *arg, struct err *err)
+/* limit 0: the statement has none. */
+static int list(struct store *s, enum store_stmt which, const char *sql, const char *sandbox_id,
+                unsigned limit, store_exec_fn fn, void *arg, struct err *err)
 {
-    sqlite3_stmt *st = store_prepare(s, STMT_EXEC_EACH, SELECT "ORDER BY seq DESC LIMIT ?2", err);
+    sqlite3_stmt *st = store_prepare(s, which, sql, err);
     int r;
 
     if (!st)
         return -ERR_SYSTEM;
     store_bind_text(st, 1, sandbox_id);
-    store_bind_u64(st, 2, limit);
+    if (limit)
+        store_bind_u64(st, 2, limit);
     r = each(s, st, fn, arg, err);
     return MIN(r, 0);
+}
+
+int store_exec_each(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
+                    void *arg, struct err *err)
+{
+    return list(s, STMT_EXEC_EACH, SELECT "ORDER BY seq DESC LIMIT ?2", sandbox_id, limit, fn, arg,
+                err);
 }
 
 int store_exec_each_open(struct store *s, const char *sandbox_id, store_exec_fn fn, void *arg,
                          struct err *err)
 {
-    sqlite3_stmt *st = store_prepare(s, STMT_EXEC_OPEN, SELECT "AND end IS NULL ORDER BY seq", err);
-    int r;
-
-    if (!st)
-        return -ERR_SYSTEM;
-    store_bind_text(st, 1, sandbox_id);
-    r = each(s, st, fn, arg, err);
-    return MIN(r, 0);
+    return list(s, STMT_EXEC_OPEN, SELECT "AND end IS NULL ORDER BY seq", sandbox_id, 0, fn, arg,
+                err);
 }
 
 int store_exec_each_kept(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
                          void *arg, struct err *err)
 {
-    sqlite3_stmt *st =
-        store_prepare(s, STMT_EXEC_KEPT, SELECT "AND " KEPT "ORDER BY ended_at LIMIT ?2", err);
-    int r;
-
-    if (!st)
-        return -ERR_SYSTEM;
-    store_bind_text(st, 1, sandbox_id);
-    store_bind_u64(st, 2, limit);
-    r = each(s, st, fn, arg, err);
-    return MIN(r, 0);
+    return list(s, STMT_EXEC_KEPT, SELECT "AND " KEPT "ORDER BY ended_at LIMIT ?2", sandbox_id,
+                limit, fn, arg, err);
 }
 
 int store_exec_journal_gone(struct store *s, const char *id, struct err *err)
