@@ -63,7 +63,7 @@ static bool is_host(const char *s, bool brackets)
         if (!((s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'z') ||
               (s[i] >= 'A' && s[i] <= 'Z') || strchr(extra, s[i])))
             return false;
-    return n > 0 && n <= HOST_MAX && (brackets || s[0] != '-');
+    return n > 0 && n <= HOST_MAX && (brackets ? strchr(s, ':') != NULL : s[0] != '-');
 }
 
 /* Cuts "host:port" or "[v6]:port" in place. */
