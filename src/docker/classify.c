@@ -270,8 +270,10 @@ static bool row_fits(const struct row *row, const struct docker_answer *a, const
 
 static enum docker_reason reason_of(const struct docker_answer *a, const char *words)
 {
-    /* Podman's router, which has no JSON for a path it does not know. */
-    if (a->flavour == DOCKER_FLAVOUR_PODMAN && a->status == 404 && STREQ(words, "Not Found"))
+    /* Podman's router, which has no JSON for a path it does not know. (An empty 404 is another
+     * thing.) */
+    if (a->flavour == DOCKER_FLAVOUR_PODMAN && a->status == 404 && a->len &&
+        STREQ(words, "Not Found"))
         return DOCKER_NO_CALL;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
         if (row_fits(&rows[i], a, words))
