@@ -147,7 +147,7 @@ class Box:
             t.addfile(folder)
             data = (self.bin / "ripcord-guest").read_bytes()
             guest = tarfile.TarInfo(".ripcord/guest")
-            guest.mode, guest.size = 0o555, len(data)
+            guest.mode, guest.size = 0o111, len(data)
             t.addfile(guest, io.BytesIO(data))
         put = self.engine.api("PUT", f"/containers/{self.id}/archive?path=/", tar.getvalue(),
                               headers={"Content-Type": "application/x-tar"})

@@ -202,9 +202,11 @@ static int put_folder(struct tar_writer *w, const char *path, unsigned uid, mode
     return tar_put(w, &e, err);
 }
 
+/* Not readable: a process of such a file is never dumpable, so that nobody of the sandbox can look
+ * into a guest, not even in its first moment. */
 static int put_guest(struct tar_writer *w, const void *guest, size_t len, struct err *err)
 {
-    struct tar_entry e = {.type = TAR_FILE, .mode = 0555, .size = len};
+    struct tar_entry e = {.type = TAR_FILE, .mode = 0111, .size = len};
     int r;
 
     snprintf(e.path, sizeof(e.path), "%s", GUEST_PATH + 1);
