@@ -23,7 +23,9 @@ struct manager {
     struct exec *unsaved; /* ended ones whose end is not on disk yet */
     unsigned n_unsaved;
     struct floor_watch floor;
-    unsigned loose; /* engine calls under way that belong to no operation */
+    uint64_t reach_at; /* time_mono() of the next try to open what is not open */
+    unsigned reaching; /* tries under way */
+    unsigned loose;    /* engine calls under way that belong to no operation */
     bool closing;
 };
 
@@ -51,6 +53,8 @@ void sandbox_unlink(struct sandbox *sb); /* drops the link; live execs are ended
 
 /* news.c: what happens behind our back */
 void news_on_engine(void *arg, struct engine *e, const struct engine_news *news);
+/* Tries those that are out of reach, when somebody would miss them. */
+void news_tick(struct manager *m);
 
 /* recover.c */
 void recovery_find_orphans(struct recovery *r, struct engine *e);

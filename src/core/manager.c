@@ -360,6 +360,7 @@ void manager_tick(struct manager *m)
     retain_tick(m);
     exec_retry_unsaved(m);
     floor_tick(m);
+    news_tick(m);
 }
 
 /* ---- operations ---- */

@@ -3,10 +3,12 @@
  * below asks the engine what the sandbox is and makes our state agree. When an engine is back,
  * everything that lives there is looked at, and what could not be cleaned up is cleaned up.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "core/manager-internal.h"
 
 #define GONE_REASON "gone: removed outside ripcord"
@@ -120,6 +122,68 @@ static void look_at(struct sandbox *sb)
     if (!last || last->type != &op_look || last->running)
         op_push(sb, &op_look);
 }
+
+/* ---- engines out of reach ---- */
+
+#define REACH_INTERVAL (10 * USEC_PER_SEC)
+
+struct reach {
+    struct manager *m;
+    char *before; /* what was wrong the last time, or NULL */
+};
+
+/* Said once, not at each try. */
+static void reached(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct reach *r = arg;
+
+    (void)box;
+    r->m->loose--;
+    r->m->reaching--;
+    if (err && (!r->before || !STREQ(r->before, err->msg)))
+        manager_warn(r->m, "%s; it is tried again", err->msg);
+    free(r->before);
+    free(r);
+}
+
+static void reach(struct manager *m, struct engine *e)
+{
+    struct reach *r = xnew0(struct reach);
+
+    r->m = m;
+    r->before = engine_trouble(e) ? xstrdup(engine_trouble(e)->msg) : NULL;
+    m->loose++;
+    m->reaching++;
+    engine_prepare(e, reached, r);
+}
+
+/* Whether somebody would miss the engine: it is the default, or has sandboxes. */
+static bool is_wanted(struct manager *m, const struct engine *e)
+{
+    struct sandbox *sb = NULL;
+
+    if (STREQ(e->ops->name, m->config.default_engine))
+        return true;
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (sb->engine == e)
+            return true;
+    return false;
+}
+
+void news_tick(struct manager *m)
+{
+    if (m->closing || m->reaching || time_mono() < m->reach_at)
+        return;
+    m->reach_at = time_mono() + REACH_INTERVAL;
+    for (size_t i = 0; i < m->config.n_engines; i++) {
+        struct engine *e = m->config.engines[i];
+
+        if (!engine_is_open(e) && is_wanted(m, e))
+            reach(m, e);
+    }
+}
+
+/* ---- news ---- */
 
 static struct sandbox *find_id(struct manager *m, const char *id)
 {

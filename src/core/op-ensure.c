@@ -20,8 +20,7 @@ static void fill_request(const struct op *op, struct box_request *req)
 {
     const struct sandbox *sb = op->sb;
 
-    *req = (struct box_request){.ephemeral = sb->ephemeral,
-                                .fresh = op->action == ACTION_CREATED};
+    *req = (struct box_request){.ephemeral = sb->ephemeral, .fresh = op->action == ACTION_CREATED};
     snprintf(req->id, sizeof(req->id), "%s", sb->id);
     snprintf(req->name, sizeof(req->name), "%s", sb->name);
     snprintf(req->hash, sizeof(req->hash), "%s", sb->hash);

@@ -389,29 +389,6 @@ void recovery_find_orphans(struct recovery *r, struct engine *e)
     engine_list(e, orphans_listed, job);
 }
 
-static void prepared(void *arg, const struct err *err, struct engine_box *box)
-{
-    struct manager *m = arg;
-
-    (void)box;
-    m->loose--;
-    if (err)
-        manager_warn(m, "%s; it is tried again when it is needed", err->msg);
-}
-
-/* Whether somebody would miss the engine: it is the default, or has sandboxes. */
-static bool is_wanted(struct manager *m, const struct engine *e)
-{
-    struct sandbox *sb = NULL;
-
-    if (STREQ(e->ops->name, m->config.default_engine))
-        return true;
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (sb->engine == e)
-            return true;
-    return false;
-}
-
 /* Those that are not open yet are looked through when they are (news.c). */
 static void look_at_engines(void *arg)
 {
@@ -419,16 +396,10 @@ static void look_at_engines(void *arg)
 
     if (!take_turn(r) || r->m->closing)
         return;
-    for (size_t i = 0; i < r->m->config.n_engines; i++) {
-        struct engine *e = r->m->config.engines[i];
-
-        if (engine_is_open(e)) {
-            recovery_find_orphans(r, e);
-        } else if (is_wanted(r->m, e)) {
-            r->m->loose++;
-            engine_prepare(e, prepared, r->m);
-        }
-    }
+    for (size_t i = 0; i < r->m->config.n_engines; i++)
+        if (engine_is_open(r->m->config.engines[i]))
+            recovery_find_orphans(r, r->m->config.engines[i]);
+    news_tick(r->m);
 }
 
 int recovery_start(struct manager *m, struct err *err)

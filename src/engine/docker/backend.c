@@ -15,9 +15,6 @@
 #include "engine/spec.h"
 #include "engine/usage.h"
 
-/* A ping and two small answers: what takes longer than this is not there for us. */
-#define OPEN_TIMEOUT (5 * USEC_PER_SEC)
-
 static const char *text_of(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
@@ -42,6 +39,11 @@ struct deadline docker_by(const struct docker_engine *d, const struct deadline *
     struct deadline one = deadline_in(d->timeout);
 
     return one.at < by->at ? one : *by;
+}
+
+bool docker_owns(const struct docker_engine *d, const char *id, const json_t *labels)
+{
+    return STREQ(text_of(labels, LABEL_ROOT), d->root_id) && STREQ(text_of(labels, LABEL_ID), id);
 }
 
 int docker_ask(struct docker_engine *d, const char *method, const char *path, const json_t *body,
@@ -197,11 +199,9 @@ static int engine_docker_open(struct engine *e, const struct deadline *by, struc
 {
     struct docker_engine *d = docker_of(e);
     _cleanup_(docker_closep) struct docker *c = NULL;
-    struct deadline soon = docker_by(d, by), quick = deadline_in(OPEN_TIMEOUT);
+    struct deadline soon = docker_by(d, by);
     int r;
 
-    if (quick.at < soon.at)
-        soon = quick;
     r = docker_folders(d, err);
     if (r >= 0)
         r = connect_engine(d, &soon, &c, err);
@@ -340,8 +340,12 @@ static int list_labels(struct docker_engine *d, const char *fmt, const char *mem
     r = docker_ask(d, "GET", path, NULL, by, &reply, err);
     if (r < 0)
         return r;
-    json_array_foreach (member ? json_object_get(reply.json, member) : reply.json, i, item)
-        add_id(ids, json_object_get(item, "Labels"));
+    json_array_foreach (member ? json_object_get(reply.json, member) : reply.json, i, item) {
+        const json_t *labels = json_object_get(item, "Labels");
+
+        if (STREQ(text_of(labels, LABEL_ROOT), d->root_id))
+            add_id(ids, labels);
+    }
     return 0;
 }
 

@@ -59,6 +59,9 @@ static inline struct docker_engine *docker_of(struct engine *e)
 const struct docker *docker_client(struct docker_engine *d);
 /* A deadline for one answer: `docker.timeout`, or what is left of the whole call. */
 struct deadline docker_by(const struct docker_engine *d, const struct deadline *by);
+/* Whether labels say that it is ours, and of that sandbox. Podman takes several labels of a filter
+ * for alternatives, so what a list shows is to be looked at again. */
+bool docker_owns(const struct docker_engine *d, const char *id, const json_t *labels);
 /* docker_call() with that deadline. */
 int docker_ask(struct docker_engine *d, const char *method, const char *path, const json_t *body,
                const struct deadline *by, struct docker_reply *ret, struct err *err);

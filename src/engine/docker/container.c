@@ -75,24 +75,28 @@ int container_find(struct docker_engine *d, const char *id, const struct deadlin
     _cleanup_json_ json_t *filters = NULL;
     _cleanup_free_ char *text = NULL, *path = NULL, *found = remembered(d, id);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const json_t *item;
+    size_t i;
     int r;
 
     if (found) {
         *ret = TAKE_PTR(found);
         return 0;
     }
-    filters = json_pack("{s:[o,o]}", "label", json_sprintf(LABEL_ROOT "=%s", d->root_id),
-                        json_sprintf(LABEL_ID "=%s", id));
+    filters = json_pack("{s:[o]}", "label", json_sprintf(LABEL_ID "=%s", id));
     text = json_to_text(filters, true);
     path = docker_path("/containers/json?all=1&filters=%s", text);
     r = docker_ask(d, "GET", path, NULL, by, &reply, err);
     if (r < 0)
         return r;
-    if (json_array_size(reply.json) == 0)
-        return err_set(err, ERR_NOT_FOUND, "sandbox '%s' has no container", id);
-    *ret = xstrdup(text_of(json_array_get(reply.json, 0), "Id"));
-    container_remember(d, id, *ret);
-    return 0;
+    json_array_foreach (reply.json, i, item) {
+        if (!docker_owns(d, id, json_object_get(item, "Labels")))
+            continue;
+        *ret = xstrdup(text_of(item, "Id"));
+        container_remember(d, id, *ret);
+        return 0;
+    }
+    return err_set(err, ERR_NOT_FOUND, "sandbox '%s' has no container", id);
 }
 
 int container_inspect(struct docker_engine *d, const char *container, const struct deadline *by,

@@ -75,7 +75,8 @@ static bool is_podmans(const char *pair)
     return false;
 }
 
-static bool is_mounted(const struct launch *l, const char *target)
+/* Whether a volume is mounted there, or (with `above`) on a folder above. */
+static bool is_mounted(const struct launch *l, const char *target, bool above)
 {
     const json_t *m;
     size_t i;
@@ -84,7 +85,8 @@ static bool is_mounted(const struct launch *l, const char *target)
         const char *at = text_of(m, "Destination");
         size_t len = strlen(at);
 
-        if (strncmp(target, at, len) == 0 && (target[len] == '/' || target[len] == '\0') && len > 1)
+        if (STREQ(at, target) ||
+            (above && len > 1 && strncmp(target, at, len) == 0 && target[len] == '/'))
             return true;
     }
     return false;
@@ -93,11 +95,12 @@ static bool is_mounted(const struct launch *l, const char *target)
 /* Variables only for what is there: a tool that is sent to a missing cache fails. */
 static void add_cache_env(const struct launch *l, char ***env)
 {
-    const struct sandbox_spec *spec = &l->req->spec;
     const struct cache_tool *t;
 
     for (size_t i = 0; (t = cache_tool_at(i)); i++) {
-        if (cache_mode_of(spec, t->name, CACHE_PRIVATE) == CACHE_OFF || !is_mounted(l, t->target))
+        enum spec_cache_mode mode = cache_mode_of(&l->req->spec, t->name, CACHE_PRIVATE);
+
+        if (mode == CACHE_OFF || !is_mounted(l, t->target, mode == CACHE_PRIVATE))
             continue;
         for (const char *const *v = t->env; *v; v++)
             strv_add(env, *v);
@@ -446,8 +449,7 @@ static int remove_volumes(struct docker_engine *d, const char *id, const struct 
                           struct err *err)
 {
     _cleanup_json_ json_t *filters =
-        json_pack("{s:[o,o]}", "label", json_sprintf(LABEL_ROOT "=%s", d->root_id),
-                  json_sprintf(LABEL_ID "=%s", id));
+        json_pack("{s:[o]}", "label", json_sprintf(LABEL_ID "=%s", id));
     _cleanup_free_ char *text = json_to_text(filters, true);
     _cleanup_free_ char *list = docker_path("/volumes?filters=%s", text);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
@@ -461,6 +463,8 @@ static int remove_volumes(struct docker_engine *d, const char *id, const struct 
     json_array_foreach (json_object_get(reply.json, "Volumes"), i, v) {
         _cleanup_free_ char *path = docker_path("/volumes/%s?force=1", text_of(v, "Name"));
 
+        if (!docker_owns(d, id, json_object_get(v, "Labels")))
+            continue;
         r = docker_ask(d, "DELETE", path, NULL, by, NULL, err);
         if (r < 0)
             return err_wrap(err, "volume '%s'", text_of(v, "Name"));
