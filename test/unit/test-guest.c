@@ -172,20 +172,21 @@ TEST(commands_that_do_not_start)
 {
     NEED_BOX(b);
     _cleanup_free_ char *plain = xasprintf("%s/home/plain", b.dir);
+    _cleanup_free_ char *absent = xasprintf("%s/home/absent", b.dir);
     char *argv[] = {(char *)"no-such-command", NULL};
     struct guest_spec spec = {.argv = argv};
 
     CHECK(failure(&b, &spec, "'no-such-command' not found") == ERR_NOT_FOUND);
-    argv[0] = (char *)"/no/such";
-    CHECK(failure(&b, &spec, "'/no/such' not found") == ERR_NOT_FOUND);
+    argv[0] = absent;
+    CHECK(failure(&b, &spec, "/home/absent' not found") == ERR_NOT_FOUND);
     write_file(&b, "plain", "x", 0644);
     argv[0] = plain;
     CHECK(failure(&b, &spec, "cannot be run: Permission denied") == ERR_DENIED);
     argv[0] = (char *)"/usr";
     CHECK(failure(&b, &spec, "cannot be run: ") == ERR_DENIED);
     argv[0] = (char *)"true";
-    spec.cwd = (char *)"/no/such";
-    CHECK(failure(&b, &spec, "working folder '/no/such': No such file") == ERR_INVALID);
+    spec.cwd = absent;
+    CHECK(failure(&b, &spec, "/home/absent': No such file") == ERR_INVALID);
     CHECK(gbox_settles(&b, 1));
 }
 
@@ -662,7 +663,8 @@ TEST(copy_out_reads_as_the_user)
     CHECK(file_replace(AT_FDCWD, secret, "x", 1, 0600, false, NULL) >= 0);
     CHECK(copy(&b, "copy-out", secret, NULL, &e) && e.last == GUEST_FAILED);
     CHECK(e.failed.code == ERR_DENIED);
-    CHECK(copy(&b, "copy-out", "/no/such", NULL, &none) && none.failed.code == ERR_NOT_FOUND);
+    CHECK(copy(&b, "copy-out", at(b.dir, "absent"), NULL, &none) &&
+          none.failed.code == ERR_NOT_FOUND);
 }
 
 TEST(copied_tree_is_the_same)
