@@ -451,6 +451,8 @@ void relay_execs_gone(struct relay *r)
 void relay_execs_lose(struct relay *r, const struct err *why)
 {
     for (struct exec *base = r->sup.execs; base; base = base->next)
-        if (exec_is_live(base))
+        if (base->state == EXEC_STARTING)
+            exec_fail_start(base, why);
+        else if (exec_is_live(base))
             exec_lose(base, why);
 }

@@ -16,7 +16,6 @@
 #include "relay/relay.h"
 
 enum {
-    LINE_CHUNK = 64 << 10,
     LINE_READS = 4, /* a turn: one flood must not starve the rest */
     LINE_IN_MAX = LINE_CHUNK + GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX,
     LINE_OUT_MAX = GUEST_SPEC_WIRE_MAX + (256 << 10),
@@ -64,8 +63,10 @@ void line_close(struct line *l)
     buf_done(&l->out);
     buf_done(&l->text);
     l->greet_by = DEADLINE_NEVER;
-    if (l->opening) /* its result will find nobody */
+    if (l->opening) { /* its result will find nobody */
+        l->opening->dropped = true;
         container_of(l->opening, struct opening, work)->line = NULL;
+    }
     l->opening = NULL;
 }
 
@@ -126,6 +127,8 @@ void line_flush(struct line *l)
             buf_consume(&l->out, (size_t)n);
     }
     set_events(l);
+    if (!l->out.len && l->ops->drained)
+        l->ops->drained(l);
 }
 
 /* ---- receiving ---- */
@@ -187,7 +190,7 @@ static int take_run(struct line *l, int stream, const char *data, size_t len, st
     return 0;
 }
 
-static void take(struct line *l, const char *data, size_t len)
+void line_take(struct line *l, const char *data, size_t len)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     size_t used = 1, off, n;
@@ -218,7 +221,7 @@ static void receive(struct line *l)
             end_of_stream(l);
             return;
         }
-        take(l, io, (size_t)n);
+        line_take(l, io, (size_t)n);
     }
 }
 
@@ -226,11 +229,8 @@ static void on_line(struct source *src, uint32_t events)
 {
     struct line *l = container_of(src, struct line, src);
 
-    if (events & EPOLLOUT) {
+    if (events & EPOLLOUT)
         line_flush(l);
-        if (l->ops->drained)
-            l->ops->drained(l);
-    }
     if (l->state != LINE_CLOSED && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         receive(l);
     if (l->state != LINE_CLOSED)
@@ -286,7 +286,7 @@ static void connected(struct line *l, struct opening *o)
     }
     TAKE_FD(o->opened.stream.fd);
     if (o->opened.stream.early.len)
-        take(l, buf_data(&o->opened.stream.early), o->opened.stream.early.len);
+        line_take(l, buf_data(&o->opened.stream.early), o->opened.stream.early.len);
     if (l->state != LINE_CLOSED)
         set_events(l);
 }

@@ -13,6 +13,7 @@
 #include "relay/relay.h"
 
 #define LOSS_STATUS_TIMEOUT (3 * USEC_PER_SEC)
+#define ORPHANS_RETRY (10 * USEC_PER_SEC)
 #define LOSS_GONE_TIMEOUT (2 * USEC_PER_SEC)
 
 enum { STATUS_KILLED = 128 + SIGKILL, LOSS_GONE_POLL_MS = 50 };
@@ -78,8 +79,8 @@ static void run(struct work *w)
         call_exec_status(w->relay, l->exec_id, &soon, &l->status, &l->status_err);
 }
 
-/* What is left of a command may live as long as the engine is away or the container frozen: it is
- * remembered. */
+/* What is left of a command may live on: the engine is away, the container is frozen, or it holds
+ * all processes that the container may have. It is remembered. */
 static void orphan_add(const struct loss *l)
 {
     struct relay *r = l->work.relay;
@@ -92,6 +93,7 @@ static void orphan_add(const struct loss *l)
     memcpy(o->user, l->user, sizeof(o->user));
     o->next = r->orphans;
     r->orphans = o;
+    r->orphans_at = time_mono() + ORPHANS_RETRY;
 }
 
 /* With its container every process of it was killed. */
@@ -210,6 +212,7 @@ void loss_retry(struct relay *r)
     struct orphan *next, *o = r->orphans;
 
     r->orphans = NULL;
+    r->orphans_at = DEADLINE_NEVER;
     for (; o; o = next) {
         next = o->next;
         work_submit(r, &loss_new(o->user, o->guest_pid)->work);

@@ -16,7 +16,7 @@ static uint64_t relay_timer_at(const struct supervisor *sup)
 {
     const struct relay *r = container_of(sup, const struct relay, sup);
 
-    return MIN(r->stop_at, MIN(lines_next(r), relay_execs_next(r)));
+    return MIN(MIN(r->stop_at, r->orphans_at), MIN(lines_next(r), relay_execs_next(r)));
 }
 
 static void relay_timer(struct supervisor *sup, uint64_t now)
@@ -27,6 +27,8 @@ static void relay_timer(struct supervisor *sup, uint64_t now)
     relay_execs_expire(r, now);
     if (now >= r->stop_at)
         control_retry(r);
+    if (now >= r->orphans_at)
+        loss_retry(r);
 }
 
 static const struct supervisor_ops relay_ops = {
@@ -71,8 +73,10 @@ void relay_gone(struct relay *r)
 
 static void relay_init(struct relay *r)
 {
-    *r = (struct relay){
-        .results.fd = -1, .results_end = -1, .stop_at = DEADLINE_NEVER, .watch_stop = -1};
+    *r = (struct relay){.results.fd = -1,
+                        .results_end = -1,
+                        .stop_at = DEADLINE_NEVER,
+                        .orphans_at = DEADLINE_NEVER};
     supervisor_init(&r->sup, &relay_ops);
 }
 

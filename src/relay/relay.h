@@ -53,6 +53,7 @@ struct work {
     void (*run)(struct work *w);  /* on a thread */
     void (*done)(struct work *w); /* on the loop; frees it */
     struct err err;               /* of run() */
+    bool dropped; /* nobody wants it any more: if it still waits, it is not started */
     enum docker_reason reason;
 };
 
@@ -106,6 +107,9 @@ void line_done(struct line *l);  /* and forgets the exec's id */
 void line_resume(struct line *l);
 /* Put frames into l->out, then call this. */
 void line_flush(struct line *l);
+/* Bytes of the engine's stream, cut anywhere; at most LINE_CHUNK. Called by the line itself. */
+enum { LINE_CHUNK = 64 << 10 };
+void line_take(struct line *l, const char *data, size_t len);
 uint64_t lines_next(const struct relay *r); /* earliest greet_by */
 void lines_expire(struct relay *r, uint64_t now);
 
@@ -174,7 +178,8 @@ void relay_execs_lose(struct relay *r, const struct err *why);
  * rules; NULL: its stream just ended, or it does not answer. */
 void loss_begin(struct relay_exec *x, const struct err *why);
 void loss_forget(struct relay_exec *x);
-/* The engine is back, or the container thawed: what could not be ended then is ended now. */
+/* What could not be ended before is tried again: from time to time, and when the engine is back or
+ * the container thawed. */
 void loss_retry(struct relay *r);
 
 /* ---- job.c: dial and copy ---- */
@@ -197,7 +202,6 @@ void control_retry(struct relay *r); /* at stop_at */
 /* ---- watch.c: a thread that sits in the engine's `wait` ---- */
 
 int watch_start(struct relay *r, struct err *err);
-void watch_stop(struct relay *r);
 
 /* ---- the sandbox ---- */
 
@@ -215,9 +219,9 @@ struct relay {
     struct job *jobs;
     struct control *controls;
     struct orphan *orphans; /* guests that could not be reaped yet */
+    uint64_t orphans_at;    /* when it is tried again, or DEADLINE_NEVER */
     unsigned stop_tries;
     uint64_t stop_at; /* next try to stop the container, or DEADLINE_NEVER */
-    int watch_stop;   /* eventfd that ends the watching thread, or -1 */
 };
 
 /* main.c: nothing runs in the container any more. May be told twice. */

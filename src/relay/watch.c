@@ -4,11 +4,8 @@
  * more slowly and not for ever: an engine that comes back with the container still running
  * (live-restore, or Podman, which is not a daemon) leaves the sandbox as it was.
  */
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -27,7 +24,6 @@ struct notice {
 
 struct watcher {
     struct relay *relay;
-    int stop_fd;
     bool lost;
     uint64_t lost_at;
     int pause_ms;
@@ -76,18 +72,14 @@ static void tell(struct watcher *w, enum news news, struct err *err)
     work_post(&n->work);
 }
 
-/* False: told to end. */
-static bool rest(struct watcher *w)
+static void rest(struct watcher *w)
 {
-    struct pollfd p = {.fd = w->stop_fd, .events = POLLIN};
-    int r = poll(&p, 1, w->pause_ms);
-
+    poll(NULL, 0, w->pause_ms);
     w->pause_ms = MIN(w->pause_ms * 2, PAUSE_MAX_MS);
-    return r <= 0;
 }
 
-/* Returns when the container has ended, or the engine, or the relay. */
-static void sit(struct watcher *w)
+/* Until the container has ended, or the engine. */
+static void wait_for_end(struct watcher *w)
 {
     _cleanup_free_ char *path =
         docker_path("/containers/%s/wait?condition=not-running", w->relay->plan.container);
@@ -95,18 +87,23 @@ static void sit(struct watcher *w)
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT), never = {DEADLINE_NEVER};
     json_t *line = NULL;
 
-    if (docker_stream_open(w->relay->docker, "POST", path, NULL, w->stop_fd, &by, &s, NULL, NULL) <
-        0)
+    if (docker_stream_open(w->relay->docker, "POST", path, NULL, -1, &by, &s, NULL, NULL) < 0)
         return;
     if (docker_stream_next(s, &never, &line, NULL) > 0)
         json_decref(line);
 }
 
-static bool was_told_to_end(const struct watcher *w)
+/* An engine that says `running` and will not wait must not be asked again and again at full speed.
+ */
+static void sit(struct watcher *w)
 {
-    struct pollfd p = {.fd = w->stop_fd, .events = POLLIN};
+    uint64_t begun = time_mono();
 
-    return poll(&p, 1, 0) > 0;
+    wait_for_end(w);
+    if (time_mono() - begun > PAUSE_MAX_MS * USEC_PER_MSEC)
+        w->pause_ms = PAUSE_FIRST_MS;
+    else
+        rest(w);
 }
 
 /* The engine does not answer. False: for too long. */
@@ -128,7 +125,6 @@ static void found(struct watcher *w)
     if (w->lost)
         tell(w, NEWS_BACK, NULL);
     w->lost = false;
-    w->pause_ms = PAUSE_FIRST_MS;
 }
 
 /* Asks before each wait: what has ended by then is not waited for. False: that was all. */
@@ -138,15 +134,17 @@ static bool look(struct watcher *w)
     _cleanup_err_ struct err err = ERR_INIT;
     struct box box;
 
-    if (call_inspect(w->relay, &by, &box, &err) < 0)
-        return still_hopes(w, &err) && rest(w);
+    if (call_inspect(w->relay, &by, &box, &err) < 0) {
+        rest(w);
+        return still_hopes(w, &err);
+    }
     if (box.life == LIFE_GONE) {
         tell(w, NEWS_GONE, NULL);
         return false;
     }
     found(w);
     sit(w);
-    return !was_told_to_end(w);
+    return true;
 }
 
 static void *thread_main(void *arg)
@@ -155,7 +153,6 @@ static void *thread_main(void *arg)
 
     while (look(w))
         ;
-    fd_close(w->stop_fd);
     free(w);
     return NULL;
 }
@@ -167,20 +164,13 @@ int watch_start(struct relay *r, struct err *err)
     pthread_t thread;
     int e;
 
-    r->watch_stop = eventfd(0, EFD_CLOEXEC);
-    *w = (struct watcher){.relay = r,
-                          .stop_fd = r->watch_stop < 0 ? -1 : dup(r->watch_stop),
-                          .pause_ms = PAUSE_FIRST_MS};
-    if (w->stop_fd < 0)
-        return err_sys(err, errno, "make an event descriptor");
+    *w = (struct watcher){.relay = r, .pause_ms = PAUSE_FIRST_MS};
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     e = pthread_create(&thread, &attr, thread_main, w);
     pthread_attr_destroy(&attr);
-    if (e) {
-        fd_close(w->stop_fd);
+    if (e)
         return err_sys(err, e, "start the watching thread");
-    }
     TAKE_PTR(w);
     return 0;
 }

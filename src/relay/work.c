@@ -57,7 +57,7 @@ static void start(struct relay *r, struct work *w)
 
 static bool may_start(const struct relay *r, const struct work *w)
 {
-    return w->kind != WORK_OPEN || r->opening < RELAY_OPENS_MAX;
+    return w->kind != WORK_OPEN || w->dropped || r->opening < RELAY_OPENS_MAX;
 }
 
 static void pump(struct relay *r)
@@ -72,7 +72,10 @@ static void pump(struct relay *r)
         *at = w->next;
         if (!w->next)
             r->waiting_last = at;
-        start(r, w);
+        if (w->dropped)
+            w->done(w);
+        else
+            start(r, w);
     }
 }
 

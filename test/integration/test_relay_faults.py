@@ -1,0 +1,196 @@
+"""The relay against an engine and a guest that misbehave (fake_engine.py): it never makes up a status, never hangs,
+and one bad line leaves the others alone."""
+import random
+import struct
+import tempfile
+import threading
+import time
+import unittest
+
+import fake_engine as fe
+import relay_box as rb
+from fake_engine import FakeEngine, Guest
+from ripcord_test import Config, only_on
+
+
+class FakeBox(rb.Box):
+    def make_container(self):
+        self.id = "c0ffee" * 8
+
+    def __exit__(self, *_):
+        self.engine.api = lambda *_: None
+        super().__exit__()
+        self.engine.close()
+
+
+@only_on("native")
+class Faults(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="ripcord-fake-")
+        self.addCleanup(self.folder.cleanup)
+        self.engine = FakeEngine(self.folder.name)
+        self.box = FakeBox(self.engine, Config.bin)
+        self.box.__enter__()
+        self.addCleanup(self.box.__exit__)
+
+    def guest(self, script):
+        """script(guest): what the next guest does once it has got its spec."""
+        def run(conn, _):
+            g = Guest(conn)
+            g.say(fe.hello())
+            g.until(fe.RUN)
+            script(g)
+        self.engine.on_exec = run
+
+    def end_of(self, script, **kwargs):
+        self.guest(script)
+        return self.box.exec("true", **kwargs).end()
+
+    def test_in_order(self):
+        end = self.end_of(lambda g: g.say(fe.started(), fe.frame(fe.STDOUT, b"hello"), fe.exited(3 << 8, 5)))
+        self.assertEqual((end["cause"], end["exit_code"], end["stdout_bytes"]), ("exited", "3", "5"))
+
+    def test_every_cut(self):
+        whole = fe.mux(fe.hello()), fe.mux(fe.started() + fe.frame(fe.STDOUT, b"abc")), fe.mux(b"", 2), fe.mux(fe.exited(0, 3))
+
+        def drip(conn, _):
+            for byte in b"".join(whole):
+                conn.sendall(bytes([byte]))
+                time.sleep(0.0005)
+        self.engine.on_exec = drip
+        x = self.box.exec("true")
+        self.assertEqual(x.end()["cause"], "exited")
+        self.assertEqual(x.read(), b"abc")
+
+    def test_cut_in_mid_frame_is_no_end(self):
+        """What the engine then says of the guest decides; nothing else does."""
+        def cut(g):
+            g.conn.sendall(fe.mux(fe.started() + fe.frame(fe.STDOUT, b"half")) + fe.mux(fe.exited(0, 4))[:20])
+            g.conn.close()
+        for status, cause, signal in ((137, "signaled", "9"), (0, "engine_lost", None), (1, "engine_lost", None),
+                                      (None, "engine_lost", None)):
+            self.engine.exec_status = status
+            end = self.end_of(cut)
+            self.assertEqual((end["cause"], end.get("signal"), end.get("exit_code"), end["stdout_bytes"]),
+                             (cause, signal, None, "4"), end)
+        self.assertIn(["reap", "7"], self.engine.execs.values())
+
+    def test_engine_text_in_place_of_hello(self):
+        for stream in (1, 2):
+            self.engine.on_exec = lambda conn, _, s=stream: conn.sendall(fe.mux(b"OCI runtime exec failed: \x1b[31mno\r\n", s))
+            end = self.box.exec("true").end()
+            self.assertEqual((end["cause"], "OCI runtime exec failed" in end["message"]), ("start_failed", True), end)
+            self.assertNotIn("\x1b", end["message"])
+
+    def test_silence_instead_of_a_guest(self):
+        self.engine.on_exec = lambda conn, _: conn.close()
+        self.assertEqual(self.box.exec("true").end()["cause"], "start_failed")
+
+    def test_engine_refuses(self):
+        self.engine.create_status = 500
+        end = self.box.exec("true").end()
+        self.assertEqual(end["cause"], "start_failed")
+        self.assertIn("not in the mood", end["message"])
+
+    def test_guests_that_break_the_rules(self):
+        """Each loses its line and its command; no status is believed."""
+        lies = {
+            "output before it started": [fe.frame(fe.STDOUT, b"x")],
+            "exit before it started": [fe.exited()],
+            "hello twice": [fe.started(), fe.hello()],
+            "started twice": [fe.started(), fe.started()],
+            "failed after started": [fe.started(), fe.frame(fe.FAILED, struct.pack(">IIH", 1, 0, 1) + b"x")],
+            "a frame of the relay": [fe.started(), fe.frame(fe.STDIN, b"x")],
+            "an unknown type": [fe.started(), fe.frame(0xff)],
+            "a frame too large": [fe.started(), struct.pack(">BI", fe.STDOUT, 1 << 30)],
+            "more stdin taken than given": [fe.started(), fe.frame(fe.STDIN_ACK, struct.pack(">I", 1 << 20))],
+            "a short exit": [fe.started(), fe.frame(fe.EXIT, b"xx")],
+            "an impossible status": [fe.started(), fe.exited(0x7f)],
+            "done": [fe.started(), fe.done()],
+        }
+        self.engine.exec_status = 0
+        for what, frames in lies.items():
+            with self.subTest(what):
+                end = self.end_of(lambda g, f=frames: (g.say(*f), g.until(None)))
+                self.assertIn(end["cause"], ("engine_lost", "start_failed"), end)
+                self.assertIsNone(end.get("exit_code"), end)
+        end = self.end_of(lambda g: g.say(fe.started(), fe.exited(0)))
+        self.assertEqual(end["cause"], "exited")
+
+    def test_noise(self):
+        rng = random.Random(1)
+        self.engine.exec_status = 0
+        for _ in range(100):
+            noise = bytes(rng.choice((0, 1, 2, 0x81, 0x86, rng.randrange(256))) for _ in range(rng.randrange(1, 200)))
+            self.engine.on_exec = lambda conn, _, n=noise: conn.sendall(
+                fe.mux(fe.hello() + (fe.started() if n[0] % 2 else b"")) * (n[0] % 3 > 0) + n)
+            self.assertIn(self.box.exec("true").end()["cause"], ("engine_lost", "start_failed"))
+        self.test_in_order()
+
+    def test_a_guest_that_does_not_answer_to_kill(self):
+        self.engine.exec_status = 137
+        end = self.end_of(lambda g: (g.say(fe.started()), g.until(None)), timeout=0.5)
+        self.assertEqual((end["cause"], end["signal"]), ("timeout", "9"))
+        self.assertGreater(int(end["wall_usec"]), 5000000)
+
+    def test_stdin_is_credited(self):
+        taken = threading.Event()
+        got = []
+
+        def slow(g):
+            g.say(fe.started())
+            total = 0
+            while total < 65536:
+                total += len(g.until(fe.STDIN)[1])
+            g.conn.settimeout(0.5)
+            try:
+                got.append(g.next())
+            except TimeoutError:
+                got.append("nothing")
+            g.conn.settimeout(30)
+            g.say(fe.frame(fe.STDIN_ACK, struct.pack(">I", 1000)))
+            got.append(len(g.until(fe.STDIN)[1]))
+            taken.set()
+            g.say(fe.frame(fe.STDIN_CLOSED), fe.exited())
+        self.guest(slow)
+        x = self.box.exec("cat", stdin=True)
+        x.started()
+        rb.os.set_blocking(x.stdin, True)
+
+        def write():
+            try:
+                while True:
+                    rb.os.write(x.stdin, bytes(10000))
+            except BrokenPipeError:
+                pass
+        t = threading.Thread(target=write)
+        t.start()
+        self.assertEqual(x.end()["cause"], "exited")
+        t.join(10)
+        self.assertEqual(got, ["nothing", 1000])
+
+    def test_a_hung_engine_holds_up_no_other_exec(self):
+        go = threading.Event()
+        self.guest(lambda g: (g.say(fe.started()), go.wait(30), g.say(fe.frame(fe.STDOUT, b"x" * 1000), fe.exited(0, 1000))))
+        x = self.box.exec("true")
+        x.started()
+        self.engine.hung.set()
+        others = [self.box.exec("true", timeout=1) for _ in range(20)]
+        go.set()
+        self.assertEqual(x.end(5)["cause"], "exited")
+        for y in others:
+            self.assertEqual(y.end(10)["cause"], "start_failed")
+
+    def test_engine_gone(self):
+        self.guest(lambda g: (g.say(fe.started()), self.engine.close(), rb.os.unlink(self.engine.path), g.conn.close()))
+        end = self.box.exec("true").end()
+        self.assertEqual((end["cause"], end.get("exit_code"), end.get("signal")), ("engine_lost", None, None), end)
+
+    def test_stop(self):
+        self.guest(lambda g: (g.say(fe.started()), self.engine.gone.wait(30)))
+        x = self.box.exec("true")
+        x.started()
+        self.box.link.ask(rb.STOP, ("grace", 100000))
+        self.assertEqual((x.end()["cause"]), "sandbox_stopped")
+        self.box.link.until(lambda m: m[0] == rb.STOPPED)
+        self.assertEqual(self.box.relay.wait(10), 0)
