@@ -11,15 +11,16 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/xalloc.h"
 #include "docker/docker.h"
+#include "docker/thread.h"
 #include "docker/tls.h"
 
 enum { RETRY_MS = 20 };
@@ -151,19 +152,41 @@ static int dial_address(const struct addrinfo *ai, const struct deadline *by, in
     return 0;
 }
 
-/* One look-up; on the heap because glibc's thread may still hold it when we give up. */
+/* One look-up. Two hold it: who waits and the thread that asks; the last to leave frees it. */
 struct lookup {
-    struct gaicb cb;
-    struct addrinfo hints;
+    atomic_int holders;
+    atomic_int code; /* EAI_; EAI_INPROGRESS until the result is there */
+    int done_fd;     /* eventfd: wakes who waits */
+    struct addrinfo *result;
     char port[8];
     char host[];
 };
 
-static void lookup_done(struct lookup *l)
+static void lookup_leave(struct lookup *l)
 {
-    if (l->cb.ar_result)
-        freeaddrinfo(l->cb.ar_result);
+    if (atomic_fetch_sub(&l->holders, 1) > 1)
+        return;
+    if (l->result)
+        freeaddrinfo(l->result);
+    fd_close(l->done_fd);
     free(l);
+}
+
+static int ask(const char *host, const char *port, int flags, struct addrinfo **ret)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
+
+    return getaddrinfo(host, port, &hints, ret);
+}
+
+static void *lookup_main(void *arg)
+{
+    struct lookup *l = arg;
+
+    atomic_store(&l->code, ask(l->host, l->port, 0, &l->result));
+    eventfd_write(l->done_fd, 1);
+    lookup_leave(l);
+    return NULL;
 }
 
 static struct lookup *lookup_new(const struct docker_endpoint *e)
@@ -173,68 +196,52 @@ static struct lookup *lookup_new(const struct docker_endpoint *e)
 
     memcpy(l->host, e->host, len);
     snprintf(l->port, sizeof(l->port), "%u", e->port);
-    l->hints = (struct addrinfo){.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    l->cb = (struct gaicb){.ar_name = l->host, .ar_service = l->port, .ar_request = &l->hints};
+    l->done_fd = eventfd(0, EFD_CLOEXEC);
+    atomic_init(&l->holders, 1);
+    atomic_init(&l->code, EAI_INPROGRESS);
     return l;
 }
 
+/* 0 or an EAI_ code; EAI_INPROGRESS: the deadline passed. */
 static int lookup_wait(struct lookup *l, const struct deadline *by)
 {
-    const struct gaicb *list[] = {&l->cb};
+    struct pollfd p = {.fd = l->done_fd, .events = POLLIN};
     int r;
 
-    while ((r = gai_error(&l->cb)) == EAI_INPROGRESS) {
-        int ms = deadline_ms(by);
-        struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
-
-        if (deadline_passed(by))
-            return EAI_INPROGRESS;
-        gai_suspend(list, 1, ms < 0 ? NULL : &ts);
+    if (l->done_fd < 0)
+        return EAI_SYSTEM;
+    /* An address needs no thread. */
+    if (ask(l->host, l->port, AI_NUMERICHOST, &l->result) == 0)
+        return 0;
+    atomic_fetch_add(&l->holders, 1);
+    errno = docker_thread(lookup_main, l);
+    if (errno) {
+        atomic_fetch_sub(&l->holders, 1);
+        return EAI_SYSTEM;
     }
-    return r;
-}
-
-/* 0 or an EAI_ code; EAI_INPROGRESS: the deadline passed. */
-static int resolve(const struct docker_endpoint *e, const struct deadline *by, struct lookup **ret)
-{
-    struct sigevent quiet = {.sigev_notify = SIGEV_NONE};
-    struct lookup *l = lookup_new(e);
-    struct gaicb *list[] = {&l->cb};
-    int r;
-
-    r = getaddrinfo_a(GAI_NOWAIT, list, 1, &quiet);
-    if (r == 0)
-        r = lookup_wait(l, by);
-    /* What cannot be cancelled any more is left to glibc's thread: it writes there when it is done.
-     */
-    if (r == EAI_INPROGRESS && gai_cancel(&l->cb) == EAI_NOTCANCELED)
-        return r;
-    if (r != 0) {
-        lookup_done(l);
-        return r;
-    }
-    *ret = l;
-    return 0;
+    do
+        r = poll(&p, 1, deadline_ms(by));
+    while (r < 0 && errno == EINTR);
+    return atomic_load(&l->code);
 }
 
 static int dial_tcp(const struct docker_endpoint *e, const struct deadline *by, int *ret,
                     struct err *err)
 {
-    struct lookup *l = NULL;
-    int r = resolve(e, by, &l);
+    struct lookup *l = lookup_new(e);
+    int found = lookup_wait(l, by), r = -EADDRNOTAVAIL;
 
-    if (r == EAI_INPROGRESS)
+    if (found == 0)
+        for (const struct addrinfo *ai = l->result; ai && r < 0; ai = ai->ai_next)
+            r = dial_address(ai, by, ret);
+    lookup_leave(l);
+    if (found == EAI_INPROGRESS)
         return fail(e, ETIMEDOUT, err);
-    if (r != 0) {
-        err_set(err, ERR_ENGINE, "the engine's host '%s' is not found: %s", e->host,
-                gai_strerror(r));
-        return err_hint(err, "Check DOCKER_HOST and the name service.");
-    }
-    r = -EADDRNOTAVAIL;
-    for (const struct addrinfo *ai = l->cb.ar_result; ai && r < 0; ai = ai->ai_next)
-        r = dial_address(ai, by, ret);
-    lookup_done(l);
-    return r < 0 ? fail(e, -r, err) : 0;
+    if (found == 0)
+        return r < 0 ? fail(e, -r, err) : 0;
+    err_set(err, ERR_ENGINE, "the engine's host '%s' is not found: %s", e->host,
+            gai_strerror(found));
+    return err_hint(err, "Check DOCKER_HOST and the name service.");
 }
 
 int docker_dial(const struct docker_endpoint *e, const struct deadline *by, int *ret,

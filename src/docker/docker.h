@@ -133,6 +133,8 @@ int docker_stream_open(const struct docker *d, const char *method, const char *p
  */
 int docker_stream_next(struct docker_stream *s, const struct deadline *by, json_t **ret,
                        struct err *err);
+/* Whether stop_fd is readable: tells the two meanings of 0 apart. */
+bool docker_stream_stopped(const struct docker_stream *s);
 int docker_stream_fd(const struct docker_stream *s);
 void docker_stream_close(struct docker_stream *s); /* NULL is fine */
 

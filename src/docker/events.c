@@ -1,6 +1,5 @@
 #include "docker/events.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +9,6 @@
 
 struct docker_events {
     struct docker_stream *stream;
-    int stop_fd; /* borrowed */
 };
 
 void docker_events_close(struct docker_events *ev)
@@ -23,18 +21,20 @@ void docker_events_close(struct docker_events *ev)
 
 /* The engine's clock, whose second the stream is asked to begin with; ours when it does not tell.
  */
-static time_t engine_time(const struct docker *d, const struct deadline *by)
+static int engine_time(const struct docker *d, const struct deadline *by, time_t *ret,
+                       struct err *err)
 {
     _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
-    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_err_ struct err own = ERR_INIT;
     struct tm tm = {0};
     const char *date, *end;
 
-    if (exchange_ask(&x, d, "GET", "/_ping", NULL, by, &err) < 0)
-        return time(NULL);
+    if (exchange_ask(&x, d, "GET", "/_ping", NULL, by, &own) < 0)
+        return err_move(err, &own);
     date = http_field_get(&x.http.head, "Date");
     end = date ? strptime(date, "%a, %d %b %Y %H:%M:%S GMT", &tm) : NULL;
-    return end && !*end ? timegm(&tm) : time(NULL);
+    *ret = end && !*end ? timegm(&tm) : time(NULL);
+    return 0;
 }
 
 static char *events_path(time_t since, const json_t *filters)
@@ -50,22 +50,19 @@ int docker_events_open(const struct docker *d, const json_t *filters, int stop_f
                        const struct deadline *by, struct docker_events **ret, struct err *err)
 {
     _cleanup_(docker_events_closep) struct docker_events *ev = xnew0(struct docker_events);
-    _cleanup_free_ char *path = events_path(engine_time(d, by), filters);
+    _cleanup_free_ char *path = NULL;
+    time_t since = 0;
     int r;
 
+    r = engine_time(d, by, &since, err);
+    if (r < 0)
+        return r;
+    path = events_path(since, filters);
     r = docker_stream_open(d, "GET", path, NULL, stop_fd, by, &ev->stream, NULL, err);
     if (r < 0)
         return r;
-    ev->stop_fd = stop_fd;
     *ret = TAKE_PTR(ev);
     return 0;
-}
-
-static bool asked_to_stop(const struct docker_events *ev)
-{
-    struct pollfd p = {.fd = ev->stop_fd, .events = POLLIN};
-
-    return ev->stop_fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
 int docker_events_next(struct docker_events *ev, struct docker_event *ret, struct err *err)
@@ -78,7 +75,9 @@ int docker_events_next(struct docker_events *ev, struct docker_event *ret, struc
     if (r < 0)
         return r;
     if (r == 0) /* an engine that is shut down properly ends its stream properly */
-        return asked_to_stop(ev) ? 0 : err_set(err, ERR_ENGINE, "the engine has ended its events");
+        return docker_stream_stopped(ev->stream)
+                   ? 0
+                   : err_set(err, ERR_ENGINE, "the engine has ended its events");
     docker_event_decode(doc, ret);
     return 1;
 }

@@ -117,7 +117,7 @@ static int next_document(struct docker_stream *s, json_t **ret, struct err *err)
     return 0;
 }
 
-static bool asked_to_stop(const struct docker_stream *s)
+bool docker_stream_stopped(const struct docker_stream *s)
 {
     struct pollfd p = {.fd = s->x.http.stop_fd, .events = POLLIN};
 
@@ -150,9 +150,9 @@ int docker_stream_next(struct docker_stream *s, const struct deadline *by, json_
     int r;
 
     s->x.http.by = *by;
-    while ((r = next_document(s, &doc, &own)) == 0 && !s->ended && !asked_to_stop(s)) {
+    while ((r = next_document(s, &doc, &own)) == 0 && !s->ended && !docker_stream_stopped(s)) {
         r = read_more(s, &own);
-        if (r == -ERR_TIMEOUT && asked_to_stop(s))
+        if (r == -ERR_TIMEOUT && docker_stream_stopped(s))
             return 0;
         if (r < 0)
             break;

@@ -9,16 +9,15 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/xalloc.h"
+#include "docker/thread.h"
 
-enum { PIECE = 16 << 10, STACK = 256 << 10 }; /* a TLS record is at most 16 KiB */
+enum { PIECE = 16 << 10 }; /* a TLS record is at most 16 KiB */
 
 struct lane {
     char data[PIECE];
@@ -177,25 +176,6 @@ static void *pump_main(void *arg)
     return NULL;
 }
 
-/* No signal of the process is for this thread. */
-static int start_thread(struct pump *p)
-{
-    pthread_attr_t attr;
-    sigset_t all, old;
-    pthread_t id;
-    int r;
-
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, STACK);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&id, &attr, pump_main, p);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
-    return r;
-}
-
 int docker_tls_pump(SSL *ssl, int sock, int *ret, struct err *err)
 {
     struct pump *p = xnew0(struct pump);
@@ -210,7 +190,7 @@ int docker_tls_pump(SSL *ssl, int sock, int *ret, struct err *err)
         return r;
     }
     p->user = sv[1];
-    r = start_thread(p);
+    r = docker_thread(pump_main, p);
     if (r) {
         fd_close(sv[0]);
         pump_free(p);
