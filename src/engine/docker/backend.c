@@ -208,7 +208,7 @@ static int engine_docker_open(struct engine *e, const struct deadline *by, struc
     if (r < 0)
         return r;
     take_client(d, TAKE_PTR(c));
-    r = read_info(d, &soon, err);
+    r = read_info(d, by, err);
     if (r >= 0 && !d->watcher)
         d->watcher = watcher_new(d);
     return r;
