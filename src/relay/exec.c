@@ -279,19 +279,25 @@ static const struct line_ops exec_line_ops = {
     .ended = on_ended,
 };
 
+void relay_exec_attach(struct relay_exec *x, struct relay *r)
+{
+    const struct exec_spec *spec = &x->exec.spec;
+
+    snprintf(x->user, sizeof(x->user), "%s", spec->user ? spec->user : r->plan.user);
+    x->exec.tty = spec->flags & SHIM_EXEC_TTY;
+    x->exec.fed = true;
+    line_init(&x->line, r, &exec_line_ops);
+}
+
 int relay_exec_launch(struct exec *base, struct err *err)
 {
     static const char *const args[] = {"exec", NULL};
     struct relay_exec *x = relay_exec_of(base);
-    struct relay *r = relay_of(base->sup);
     int n = make_input(x, err);
 
     if (n < 0)
         return n;
-    snprintf(x->user, sizeof(x->user), "%s", base->spec.user ? base->spec.user : r->plan.user);
-    base->tty = base->spec.flags & SHIM_EXEC_TTY;
-    base->fed = true;
-    line_init(&x->line, r, &exec_line_ops);
+    relay_exec_attach(x, relay_of(base->sup));
     line_open(&x->line, x->user, args);
     return 0;
 }

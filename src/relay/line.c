@@ -175,13 +175,14 @@ static void deliver(struct line *l)
     }
 }
 
-/* Payload of one engine frame. */
+/* Payload of one engine frame. What begins otherwise than a guest is the engine's text. */
 static int take_run(struct line *l, int stream, const char *data, size_t len, struct err *err)
 {
-    bool first = l->state == LINE_GREETING && !l->in.len;
-
-    if (stream == DOCKER_STDOUT && !l->text.len &&
-        !(first && (unsigned char)data[0] != GUEST_HELLO))
+    if (stream == DOCKER_STDOUT && !l->begun) {
+        l->begun = true;
+        l->garbled = (unsigned char)data[0] != GUEST_HELLO;
+    }
+    if (stream == DOCKER_STDOUT && !l->garbled)
         return buf_append(&l->in, data, len) < 0
                    ? err_set(err, ERR_INVALID, "the guest sends a frame that is too large")
                    : 0;
@@ -203,10 +204,9 @@ void line_take(struct line *l, const char *data, size_t len)
         data += used;
         len -= used;
     }
-    if (r < 0)
+    deliver(l); /* also what came before a fault */
+    if (r < 0 && l->state != LINE_CLOSED)
         end(l, &err);
-    else
-        deliver(l);
 }
 
 static void receive(struct line *l)

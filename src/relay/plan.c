@@ -183,12 +183,13 @@ static int take_member(struct relay_plan *p, const struct member *m, const json_
 
 static int from_json(const json_t *doc, struct relay_plan *p, struct err *err)
 {
-    int r = 0;
+    const json_t *env = json_object_get(doc, "env");
+    int r = json_is_array(env) ? 0 : err_set(err, ERR_INVALID, "relay plan: env is missing");
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(members); i++)
         r = take_member(p, &members[i], json_object_get(doc, members[i].name), err);
     if (r >= 0)
-        r = json_read_strv(json_object_get(doc, "env"), "env", &p->env, err);
+        r = json_read_strv(env, "env", &p->env, err);
     return r < 0 ? r : check(p, err);
 }
 

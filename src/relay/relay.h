@@ -90,11 +90,12 @@ struct line {
     char *exec_id; /* the engine's; NULL before there is one */
     struct source src;
     struct docker_demux demux;
-    struct buf in;   /* of the guest, not yet a whole frame */
-    struct buf out;  /* for the guest, not yet sent */
-    struct buf text; /* the engine's words in place of HELLO */
-    bool held;       /* the owner wants no more frames for now */
-    bool deaf;       /* writing has failed: the rest is read all the same */
+    struct buf in;       /* of the guest, not yet a whole frame */
+    struct buf out;      /* for the guest, not yet sent */
+    struct buf text;     /* the engine's words in place of HELLO */
+    bool begun, garbled; /* the first byte of its stdout has come, and is not a guest's */
+    bool held;           /* the owner wants no more frames for now */
+    bool deaf;           /* writing has failed: the rest is read all the same */
     uint32_t guest_pid;
     uint64_t greet_by;
 };
@@ -157,6 +158,7 @@ struct relay_exec {
 void relay_exec_init(struct exec *base);
 void relay_exec_done(struct exec *base);
 int relay_exec_launch(struct exec *base, struct err *err);
+void relay_exec_attach(struct relay_exec *x, struct relay *r); /* all of it but the opening */
 int relay_exec_signal(struct exec *base, int sig, struct err *err);
 void relay_exec_kill(struct exec *base);
 int relay_exec_terminal(struct exec *base);

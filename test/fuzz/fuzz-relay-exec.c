@@ -1,0 +1,143 @@
+/*
+ * A hijacked stream from its first byte to its last, as the relay makes an exec of it: engine
+ * frames, guest frames, the order in which they may come. However the bytes are cut, the exec ends
+ * the same way: once, with a status only when the guest reported one.
+ */
+#include "base/xalloc.h"
+#include "fuzz.h"
+#include "relay/relay.h"
+
+/* ---- what the relay would do outside of the stream ---- */
+
+static unsigned losses;
+
+void loss_begin(struct relay_exec *x, const struct err *why)
+{
+    const struct err none = {.code = ERR_ENGINE};
+
+    losses++;
+    exec_lose(&x->exec, why ? why : &none);
+}
+
+void loss_forget(struct relay_exec *x)
+{
+    x->loss = NULL;
+}
+
+void work_submit(struct relay *r, struct work *w)
+{
+    (void)r;
+    w->done(w);
+}
+
+int call_open(const struct relay *r, const char *user, const char *const *args,
+              const struct deadline *by, struct opened *ret, enum docker_reason *ret_reason,
+              struct err *err)
+{
+    (void)r, (void)user, (void)args, (void)by, (void)ret, (void)ret_reason;
+    return err_set(err, ERR_ENGINE, "not here");
+}
+
+static void nothing(struct supervisor *s)
+{
+    (void)s;
+}
+
+static const struct supervisor_ops ops = {
+    .exec_size = sizeof(struct relay_exec),
+    .exec_init = relay_exec_init,
+    .exec_done = relay_exec_done,
+    .launch = relay_exec_launch,
+    .signal = relay_exec_signal,
+    .kill = relay_exec_kill,
+    .terminal = relay_exec_terminal,
+    .has_company = relay_exec_has_company,
+    .fill = relay_exec_fill,
+    .over = relay_exec_over,
+    .readable = relay_exec_readable,
+    .stopping = nothing,
+    .shut_down = nothing,
+    .finish = nothing,
+};
+
+/* ---- one stream ---- */
+
+struct outcome {
+    enum exec_state state;
+    unsigned losses;
+    bool told;
+    int wait_status;
+    uint64_t bytes[JOURNAL_STREAMS];
+};
+
+/* Launched as by a daemon's message. The opening fails at once here, so the line is put up by hand
+ * in its place. */
+static struct relay_exec *exec_new(struct relay *r)
+{
+    struct relay_exec *x = xcalloc(1, sizeof(*x));
+    struct exec *base = &x->exec;
+
+    base->sup = &r->sup;
+    base->dirfd = -1;
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        base->streams[i].src.fd = base->streams[i].journal.fd = -1;
+        base->streams[i].exec = base;
+        base->streams[i].full = true; /* counted, not written */
+    }
+    relay_exec_init(base);
+    base->spec.argv = xcalloc(2, sizeof(char *));
+    base->spec.argv[0] = xstrdup("true");
+    base->next = r->sup.execs;
+    r->sup.execs = base;
+    relay_exec_attach(x, r);
+    x->line.state = LINE_GREETING;
+    x->line.next = r->lines;
+    r->lines = &x->line;
+    return x;
+}
+
+static void run(const uint8_t *data, size_t size, size_t step, struct outcome *ret)
+{
+    struct docker docker = {.flavour = DOCKER_FLAVOUR_DOCKER};
+    struct relay r = {.docker = &docker, .plan = {.user = "agent", .workdir = "/"}};
+    struct relay_exec *x;
+
+    supervisor_init(&r.sup, &ops);
+    r.sup.state = SHIM_RUNNING;
+    losses = 0;
+    x = exec_new(&r);
+    for (size_t pos = 0; pos < size && x->line.state != LINE_CLOSED; pos += step) {
+        size_t have = MIN(size - pos, step);
+        char *copy = fuzz_copy(data + pos, have);
+
+        line_take(&x->line, copy, have);
+        free(copy);
+    }
+    *ret = (struct outcome){
+        .state = x->exec.state,
+        .losses = losses,
+        .told = x->told,
+        .wait_status = x->exec.wait_status,
+        .bytes = {x->exec.streams[0].dropped, x->exec.streams[1].dropped},
+    };
+    MUST(ret->state != EXEC_DRAINING);
+    MUST(!r.lines == (x->line.state == LINE_CLOSED));
+    MUST((ret->state == EXEC_OVER) == (x->line.state == LINE_CLOSED));
+    MUST(!(ret->told && ret->losses) && ret->losses <= 1);
+    MUST(ret->told || !ret->wait_status);
+    supervisor_done(&r.sup);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct outcome whole, cut;
+
+    if (size > LINE_CHUNK)
+        return 0;
+    run(data, size, size ? size : 1, &whole);
+    run(data, size, 3, &cut);
+    MUST(memcmp(whole.bytes, cut.bytes, sizeof(whole.bytes)) == 0);
+    MUST(whole.state == cut.state && whole.losses == cut.losses && whole.told == cut.told &&
+         whole.wait_status == cut.wait_status);
+    return 0;
+}
