@@ -19,6 +19,7 @@
 #include "daemon/config.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
+#include "engine/docker/doctor.h"
 #include "engine/engine.h"
 #include "engine/native/doctor.h"
 #include "net/http-server.h"
@@ -141,6 +142,17 @@ static int open_store(struct daemon *d, struct err *err)
     return store_open(path, &d->store, err);
 }
 
+static struct engine_docker_config docker_config(const struct daemon *d)
+{
+    return (struct engine_docker_config){
+        .host = d->config.docker_host,
+        .prefix = d->config.docker_prefix,
+        .image = d->config.docker_image,
+        .timeout = d->config.docker_timeout,
+        .cache_required = d->config.cache_required,
+    };
+}
+
 static void add_engine(struct daemon *d, const struct engine_ops *ops)
 {
     const struct engine_config config = {
@@ -149,11 +161,7 @@ static void add_engine(struct daemon *d, const struct engine_ops *ops)
         .root_id = store_root_id(d->store),
         .libexec_dir = d->libexec_dir,
         .journal_budget = d->config.journal_budget,
-        .docker = {.host = d->config.docker_host,
-                   .prefix = d->config.docker_prefix,
-                   .image = d->config.docker_image,
-                   .timeout = d->config.docker_timeout,
-                   .cache_required = d->config.cache_required},
+        .docker = docker_config(d),
     };
 
     d->engines[d->n_engines++] = engine_new(d->loop, ops, &config);
@@ -346,10 +354,14 @@ static int doctor(const struct daemon *d)
     struct doctor_report report = DOCTOR_REPORT_INIT;
     _cleanup_json_ json_t *doc = json_object();
     _cleanup_free_ char *text = NULL;
+    struct engine_docker_config config;
     json_t *checks = json_array();
     bool ok = true;
 
-    native_doctor(d->paths.state, &report);
+    native_doctor(d->paths.state, &report); /* first: it needs a process without threads */
+    config = docker_config(d);
+    docker_doctor(&config, *config.host || STREQ(d->config.engine, engine_docker_ops.name),
+                  &report);
     for (size_t i = 0; i < report.n; i++) {
         ok &= report.lines[i].status != DOCTOR_FAIL;
         json_array_append_new(checks, doctor_line_to_json(&report.lines[i]));

@@ -4,12 +4,10 @@
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/utsname.h>
 
 #include "base/fd.h"
@@ -29,44 +27,6 @@ struct patient {
     bool ranges;
     struct doctor_report *report;
 };
-
-const char *doctor_status_name(enum doctor_status status)
-{
-    static const char *const names[] = {"ok", "warn", "fail"};
-
-    return names[status];
-}
-
-void doctor_report_done(struct doctor_report *r)
-{
-    for (size_t i = 0; i < r->n; i++) {
-        free(r->lines[i].detail);
-        free(r->lines[i].fix);
-    }
-    free(r->lines);
-    *r = (struct doctor_report)DOCTOR_REPORT_INIT;
-}
-
-/* `fix` may be NULL; `fmt` makes the detail. */
-static void say(const struct patient *p, const char *name, enum doctor_status status,
-                const char *fix, const char *fmt, ...) _printf_(5, 6);
-
-static void say(const struct patient *p, const char *name, enum doctor_status status,
-                const char *fix, const char *fmt, ...)
-{
-    struct doctor_report *r = p->report;
-    va_list ap;
-
-    r->lines = xreallocarray(r->lines, r->n + 1, sizeof(*r->lines));
-    va_start(ap, fmt);
-    r->lines[r->n++] = (struct doctor_line){
-        .name = name,
-        .status = status,
-        .detail = xvasprintf(fmt, ap),
-        .fix = fix && status != DOCTOR_OK ? xstrdup(fix) : NULL,
-    };
-    va_end(ap);
-}
 
 /* A number in a sysctl file, or `missing`. */
 static long sysctl_read(const char *path, long missing)
@@ -90,9 +50,9 @@ static void check_kernel(const struct patient *p)
     sscanf(u.release, "%u.%u", &major, &minor);
     old = major < 5 || (major == 5 && minor < 19);
     /* Only for people: what counts are the trials below. */
-    say(p, "kernel", old ? DOCTOR_WARN : DOCTOR_OK,
-        "Use Linux 5.19 or newer: overlayfs on id-mapped layers came with it.", "Linux %s on %s",
-        u.release, u.machine);
+    doctor_say(p->report, "kernel", old ? DOCTOR_WARN : DOCTOR_OK,
+               "Use Linux 5.19 or newer: overlayfs on id-mapped layers came with it.",
+               "Linux %s on %s", u.release, u.machine);
 }
 
 static void check_namespaces(const struct patient *p)
@@ -109,10 +69,11 @@ static void check_namespaces(const struct patient *p)
     }
     text = missing ? strv_join(missing, ", ") : NULL;
     if (text)
-        say(p, "namespaces", DOCTOR_FAIL, "Use a kernel that is built with all namespaces.",
-            "missing: %s", text);
+        doctor_say(p->report, "namespaces", DOCTOR_FAIL,
+                   "Use a kernel that is built with all namespaces.", "missing: %s", text);
     else
-        say(p, "namespaces", DOCTOR_OK, NULL, "user, mount, pid, net, ipc, uts, cgroup");
+        doctor_say(p->report, "namespaces", DOCTOR_OK, NULL,
+                   "user, mount, pid, net, ipc, uts, cgroup");
 }
 
 static void check_ids(const struct patient *p)
@@ -121,13 +82,15 @@ static void check_ids(const struct patient *p)
     struct submap ids;
 
     if (p->ranges)
-        say(p, "id ranges", DOCTOR_OK, NULL, "each sandbox gets 65,536 ids of its own");
+        doctor_say(p->report, "id ranges", DOCTOR_OK, NULL,
+                   "each sandbox gets 65,536 ids of its own");
     else if (subids_find(&ids, &err) >= 0 && trial_subids(&ids, &err) >= 0)
-        say(p, "id ranges", DOCTOR_OK, NULL,
-            "newuidmap: the sandboxes of this user share the %d ids from %u", SUBMAP_COUNT,
-            ids.uid);
+        doctor_say(p->report, "id ranges", DOCTOR_OK, NULL,
+                   "newuidmap: the sandboxes of this user share the %d ids from %u", SUBMAP_COUNT,
+                   ids.uid);
     else
-        say(p, "id ranges", DOCTOR_WARN,
+        doctor_say(
+            p->report, "id ranges", DOCTOR_WARN,
             err.hint ? err.hint
                      : "newuidmap must be setuid root, and nothing around the daemon may forbid "
                        "new privileges.",
@@ -157,15 +120,16 @@ static void check_userns(const struct patient *p)
     long max = sysctl_read("/proc/sys/user/max_user_namespaces", -1);
 
     if (trial_user_namespace(&err) >= 0)
-        say(p, "user namespaces", DOCTOR_OK, NULL, "ordinary users may make them");
+        doctor_say(p->report, "user namespaces", DOCTOR_OK, NULL, "ordinary users may make them");
     else
-        say(p, "user namespaces", p->ranges ? DOCTOR_WARN : DOCTOR_FAIL, userns_fix(),
-            "not for ordinary users: %s", err.msg);
-    say(p, "max_user_namespaces",
-        max == 0               ? DOCTOR_FAIL
-        : max > 0 && max < 100 ? DOCTOR_WARN
-                               : DOCTOR_OK,
-        "Run 'sysctl -w user.max_user_namespaces=15000'.", max < 0 ? "no limit told" : "%ld", max);
+        doctor_say(p->report, "user namespaces", p->ranges ? DOCTOR_WARN : DOCTOR_FAIL,
+                   userns_fix(), "not for ordinary users: %s", err.msg);
+    doctor_say(p->report, "max_user_namespaces",
+               max == 0               ? DOCTOR_FAIL
+               : max > 0 && max < 100 ? DOCTOR_WARN
+                                      : DOCTOR_OK,
+               "Run 'sysctl -w user.max_user_namespaces=15000'.", max < 0 ? "no limit told" : "%ld",
+               max);
 }
 
 static void check_overlay(const struct patient *p)
@@ -174,9 +138,10 @@ static void check_overlay(const struct patient *p)
     const char *what = p->ranges ? "on id-mapped layers" : "on plain layers";
 
     if (trial_overlay(p->state_dir, p->ranges, &err) >= 0)
-        say(p, "overlay", DOCTOR_OK, NULL, "works %s in '%s'", what, p->state_dir);
+        doctor_say(p->report, "overlay", DOCTOR_OK, NULL, "works %s in '%s'", what, p->state_dir);
     else
-        say(p, "overlay", DOCTOR_FAIL,
+        doctor_say(
+            p->report, "overlay", DOCTOR_FAIL,
             "The state folder must lie on a file system that supports id-mapped mounts and can be "
             "an overlay's upper layer (ext4, xfs, btrfs, tmpfs), on Linux 5.19 or newer.",
             "does not work %s in '%s': %s", what, p->state_dir, err.msg);
@@ -187,12 +152,12 @@ static void check_proc(const struct patient *p)
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (trial_proc(p->ranges, &err) >= 0)
-        say(p, "proc", DOCTOR_OK, NULL, "can be mounted in a sandbox");
+        doctor_say(p->report, "proc", DOCTOR_OK, NULL, "can be mounted in a sandbox");
     else
-        say(p, "proc", DOCTOR_FAIL,
-            "Parts of /proc are masked here, as in a container: start that container with "
-            "'--security-opt systempaths=unconfined'.",
-            "cannot be mounted in a sandbox: %s", err.msg);
+        doctor_say(p->report, "proc", DOCTOR_FAIL,
+                   "Parts of /proc are masked here, as in a container: start that container with "
+                   "'--security-opt systempaths=unconfined'.",
+                   "cannot be mounted in a sandbox: %s", err.msg);
 }
 
 static void check_cgroup(const struct patient *p)
@@ -208,7 +173,8 @@ static void check_cgroup(const struct patient *p)
             strv_add(&missing, names[i]);
     text = missing ? strv_join(missing, ", ") : NULL;
     if (text)
-        say(p, "cgroup", DOCTOR_WARN,
+        doctor_say(
+            p->report, "cgroup", DOCTOR_WARN,
             "Run the daemon as root, where the controllers are enabled and may be written: a "
             "cgroup "
             "that systemd delegates to an ordinary user is not made use of.",
@@ -216,7 +182,7 @@ static void check_cgroup(const struct patient *p)
             "where they are asked for: %s%s",
             version, text, STREQ(version, "none") ? "; nothing can be paused" : "");
     else
-        say(p, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
+        doctor_say(p->report, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
 }
 
 static void check_seccomp(const struct patient *p)
@@ -224,8 +190,9 @@ static void check_seccomp(const struct patient *p)
     uint32_t action = SECCOMP_RET_KILL_PROCESS;
     bool ok = syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 
-    say(p, "seccomp", ok ? DOCTOR_OK : DOCTOR_FAIL, "Use a kernel with CONFIG_SECCOMP_FILTER.",
-        "%s", ok ? "filters work" : strerror(errno));
+    doctor_say(p->report, "seccomp", ok ? DOCTOR_OK : DOCTOR_FAIL,
+               "Use a kernel with CONFIG_SECCOMP_FILTER.", "%s",
+               ok ? "filters work" : strerror(errno));
 }
 
 static void check_landlock(const struct patient *p)
@@ -233,19 +200,20 @@ static void check_landlock(const struct patient *p)
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
     if (abi > 0)
-        say(p, "landlock", DOCTOR_OK, NULL, "ABI %ld", abi);
+        doctor_say(p->report, "landlock", DOCTOR_OK, NULL, "ABI %ld", abi);
     else
-        say(p, "landlock", DOCTOR_WARN,
-            "Boot with 'landlock' in the 'lsm=' list to have this second wall.", "not there: %s",
-            strerror(errno));
+        doctor_say(p->report, "landlock", DOCTOR_WARN,
+                   "Boot with 'landlock' in the 'lsm=' list to have this second wall.",
+                   "not there: %s", strerror(errno));
 }
 
 static void check_memfd(const struct patient *p)
 {
     long level = sysctl_read("/proc/sys/vm/memfd_noexec", 0);
 
-    say(p, "memfd", level >= 2 ? DOCTOR_FAIL : DOCTOR_OK, "Run 'sysctl -w vm.memfd_noexec=1'.",
-        "%s", level >= 2 ? "may not be executed (vm.memfd_noexec)" : "may be executed");
+    doctor_say(p->report, "memfd", level >= 2 ? DOCTOR_FAIL : DOCTOR_OK,
+               "Run 'sysctl -w vm.memfd_noexec=1'.", "%s",
+               level >= 2 ? "may not be executed (vm.memfd_noexec)" : "may be executed");
 }
 
 static void check_protected(const struct patient *p)
@@ -263,8 +231,9 @@ static void check_protected(const struct patient *p)
     }
     text = off ? strv_join(off, " ") : NULL;
     fix = text ? xasprintf("Run 'sysctl -w %s'.", text) : NULL;
-    say(p, "protected files", text ? DOCTOR_WARN : DOCTOR_OK, fix, "%s",
-        text ? "the kernel's guards of shared folders are off" : "the kernel's guards are on");
+    doctor_say(p->report, "protected files", text ? DOCTOR_WARN : DOCTOR_OK, fix, "%s",
+               text ? "the kernel's guards of shared folders are off"
+                    : "the kernel's guards are on");
 }
 
 static void check_firewall(const struct patient *p)
@@ -272,15 +241,15 @@ static void check_firewall(const struct patient *p)
     bool nft = program_find("nft"), iptables = program_find("iptables");
 
     if (!p->ranges) {
-        say(p, "network open", DOCTOR_WARN, "Run the daemon as root.",
-            "an ordinary user cannot have it: '--network open' is refused");
+        doctor_say(p->report, "network open", DOCTOR_WARN, "Run the daemon as root.",
+                   "an ordinary user cannot have it: '--network open' is refused");
         return;
     }
-    say(p, "firewall", nft || iptables ? DOCTOR_OK : DOCTOR_WARN,
-        "Install the package 'nftables' to use network 'open'.", "%s",
-        nft        ? "nft"
-        : iptables ? "iptables"
-                   : "neither nft nor iptables found");
+    doctor_say(p->report, "firewall", nft || iptables ? DOCTOR_OK : DOCTOR_WARN,
+               "Install the package 'nftables' to use network 'open'.", "%s",
+               nft        ? "nft"
+               : iptables ? "iptables"
+                          : "neither nft nor iptables found");
 }
 
 /* Network 'open' sets both itself when it is first used: these lines say what stands in its way. */
@@ -292,21 +261,22 @@ static void check_forwarding(const struct patient *p)
     if (!p->ranges)
         return;
     if (access("/proc/sys/net/ipv4/ip_forward", W_OK) < 0 && !on)
-        say(p, "ip_forward", DOCTOR_WARN,
-            "Run 'sysctl -w net.ipv4.ip_forward=1' to use network 'open'.",
-            "off, and cannot be set from here");
+        doctor_say(p->report, "ip_forward", DOCTOR_WARN,
+                   "Run 'sysctl -w net.ipv4.ip_forward=1' to use network 'open'.",
+                   "off, and cannot be set from here");
     else
-        say(p, "ip_forward", DOCTOR_OK, NULL, "%s",
-            on ? "on" : "off; network 'open' turns it on when it is first used");
+        doctor_say(p->report, "ip_forward", DOCTOR_OK, NULL, "%s",
+                   on ? "on" : "off; network 'open' turns it on when it is first used");
     if (!program_find("iptables") || !network_forward_drops(&by))
         return;
     if (program_find("nft"))
-        say(p, "forward policy", DOCTOR_OK, NULL,
+        doctor_say(
+            p->report, "forward policy", DOCTOR_OK, NULL,
             "iptables drops what is forwarded (as Docker sets it up); network 'open' adds rules to "
             "FORWARD that accept its own interfaces");
     else
-        say(p, "forward policy", DOCTOR_OK, NULL,
-            "iptables drops what is forwarded; network 'open' puts its rules before that");
+        doctor_say(p->report, "forward policy", DOCTOR_OK, NULL,
+                   "iptables drops what is forwarded; network 'open' puts its rules before that");
 }
 
 static void check_disk(const struct patient *p)
@@ -316,12 +286,12 @@ static void check_disk(const struct patient *p)
     if (!p->ranges)
         missing = "a range of ids is needed to mount them";
     if (!missing && disk_possible(&missing))
-        say(p, "disk limit", DOCTOR_OK, NULL, "by an image for each sandbox");
+        doctor_say(p->report, "disk limit", DOCTOR_OK, NULL, "by an image for each sandbox");
     else
-        say(p, "disk limit", DOCTOR_WARN,
-            "To use --disk, run the daemon as root, outside of containers, with 'e2fsprogs' "
-            "installed and the kernel's 'loop' driver.",
-            "not here: %s", missing);
+        doctor_say(p->report, "disk limit", DOCTOR_WARN,
+                   "To use --disk, run the daemon as root, outside of containers, with 'e2fsprogs' "
+                   "installed and the kernel's 'loop' driver.",
+                   "not here: %s", missing);
 }
 
 static void check_resolvers(const struct patient *p)
@@ -331,67 +301,20 @@ static void check_resolvers(const struct patient *p)
 
     if (!p->ranges)
         return;
-    say(p, "name servers", list ? DOCTOR_OK : DOCTOR_WARN,
+    doctor_say(
+        p->report, "name servers", list ? DOCTOR_OK : DOCTOR_WARN,
         "Add a 'nameserver ADDRESS' line to /etc/resolv.conf with an IPv4 address that is not on "
         "loopback: names cannot be resolved in sandboxes with network 'open'.",
         "%s", list ? list : "none that a sandbox with network 'open' could reach");
-}
-
-/* ---- other engines ---- */
-
-static int try_socket(const char *path)
-{
-    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-
-    if (fd < 0 || strlen(path) >= sizeof(addr.sun_path))
-        return -EINVAL;
-    memcpy(addr.sun_path, path, strlen(path) + 1);
-    return connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ? -errno : 0;
-}
-
-static void check_socket(const struct patient *p, const char *name, const char *path)
-{
-    int r;
-
-    if (access(path, F_OK) < 0)
-        return;
-    r = try_socket(path);
-    if (r >= 0)
-        say(p, name, DOCTOR_OK, NULL, "answers at '%s'", path);
-    else
-        say(p, name, DOCTOR_WARN,
-            r == -EACCES ? "Run the daemon as a user who may use that socket."
-                         : "Start the engine behind that socket, or remove the file.",
-            "'%s' cannot be used: %s", path, strerror(-r));
-}
-
-static void check_engines(const struct patient *p)
-{
-    const char *run = getenv("XDG_RUNTIME_DIR");
-    size_t before = p->report->n;
-
-    check_socket(p, "docker", "/run/docker.sock");
-    check_socket(p, "podman", "/run/podman/podman.sock");
-    if (run && *run == '/') {
-        _cleanup_free_ char *docker = xasprintf("%s/docker.sock", run);
-        _cleanup_free_ char *podman = xasprintf("%s/podman/podman.sock", run);
-
-        check_socket(p, "docker (user)", docker);
-        check_socket(p, "podman (user)", podman);
-    }
-    if (p->report->n == before)
-        say(p, "docker, podman", DOCTOR_OK, NULL, "no socket found; the native engine needs none");
 }
 
 void native_doctor(const char *state_dir, struct doctor_report *ret)
 {
     struct patient p = {.state_dir = state_dir, .report = ret};
     static void (*const checks[])(const struct patient *) = {
-        check_kernel,     check_namespaces, check_ids,       check_userns,
-        check_overlay,    check_proc,       check_cgroup,    check_seccomp,
-        check_landlock,   check_memfd,      check_protected, check_firewall,
-        check_forwarding, check_resolvers,  check_disk,      check_engines,
+        check_kernel,    check_namespaces, check_ids,        check_userns,    check_overlay,
+        check_proc,      check_cgroup,     check_seccomp,    check_landlock,  check_memfd,
+        check_protected, check_firewall,   check_forwarding, check_resolvers, check_disk,
     };
 
     *ret = (struct doctor_report)DOCTOR_REPORT_INIT;
