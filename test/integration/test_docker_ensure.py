@@ -28,7 +28,8 @@ class EnsureTest(TestCase):
         self.configure(self.root)
 
     def configure(self, root, more=""):
-        root.configure(f"docker.prefix: {self.prefix}\nlog.level: debug\n{more}")
+        text = f"engine: docker\ndocker.host: {self.engine.host}\ndocker.prefix: {self.prefix}\nlog.level: debug\n{more}"
+        (root.path / "ripcord.yaml").write_text(text, encoding="ascii")
 
     def tearDown(self):
         try:
