@@ -36,11 +36,23 @@ void exchange_done(struct exchange *x)
     *x = (struct exchange)EXCHANGE_INIT;
 }
 
+/* Ours to get right: past this point what is malformed is the engine's. */
+static bool is_path(const char *s)
+{
+    if (*s != '/')
+        return false;
+    while ((unsigned char)*s > 0x20 && *s != 0x7f)
+        s++;
+    return *s == '\0';
+}
+
 int exchange_open(struct exchange *x, const struct docker *d, const char *path,
                   const struct deadline *by, struct err *err)
 {
     int fd = -1, r;
 
+    if (!is_path(path))
+        return err_set(err, ERR_INVALID, "a path of the Engine API with a blank or control byte");
     x->began = time_mono();
     r = docker_connect(d, by, &fd, err);
     if (r < 0)
@@ -51,6 +63,13 @@ int exchange_open(struct exchange *x, const struct docker *d, const char *path,
     x->target = d->api ? xasprintf("/v1.%u%s", d->api, path) : xstrdup(path);
     x->path = x->target + strlen(x->target) - strlen(path);
     return 0;
+}
+
+enum docker_reason exchange_unopened(int r)
+{
+    if (r == -ERR_INVALID)
+        return DOCKER_BAD_REQUEST;
+    return r == -ERR_TIMEOUT ? DOCKER_SILENT : DOCKER_UNREACHABLE;
 }
 
 static int silent(const struct exchange *x, struct err *err)
@@ -273,7 +292,7 @@ static int converse(const struct docker *d, const char *path, const struct deadl
 
     r = exchange_open(&x, d, path, by, &own);
     if (r < 0)
-        reply.reason = r == -ERR_TIMEOUT ? DOCKER_SILENT : DOCKER_UNREACHABLE;
+        reply.reason = exchange_unopened(r);
     else
         r = talk(&x, arg, &reply, &own);
     if (ret) {

@@ -23,6 +23,8 @@ void exchange_done(struct exchange *x);
 
 int exchange_open(struct exchange *x, const struct docker *d, const char *path,
                   const struct deadline *by, struct err *err);
+/* The reason when that failed with r. */
+enum docker_reason exchange_unopened(int r);
 /* extra: header lines or NULL. */
 int exchange_send(struct exchange *x, const char *method, const char *extra, const json_t *body,
                   struct err *err);

@@ -143,7 +143,7 @@ static const struct row {
     {IMAGE,     P,  409, 500, "image is in use by a container", NULL, DOCKER_IMAGE_IN_USE},
     {IMAGE,     P,  409, 500, "image used by", NULL, DOCKER_IMAGE_IN_USE},
 
-    {BOX | NETWORK, DP, 404, 500, "no such container", NULL, DOCKER_NO_CONTAINER},
+    {BOX | NETWORK | IMAGE, DP, 404, 500, "no such container", NULL, DOCKER_NO_CONTAINER},
     {BOX,       P,  404, 500, "no container with name or id", NULL, DOCKER_NO_CONTAINER},
     {BOX,       P,  500, 500, "container has already been removed", NULL, DOCKER_NO_CONTAINER},
     {CONTAINER, D,  409, 409, "is already in use by container", NULL, DOCKER_NAME_TAKEN},
@@ -238,6 +238,7 @@ static const struct row {
     {NETWORK,   P,  500, 500, "invalid network mode", NULL, DOCKER_BAD_REQUEST},
     {NETWORK,   P,  500, 500, "conflicts with a valid network mode", NULL, DOCKER_BAD_REQUEST},
     {CONTAINER, P,  500, 500, "invalid signal", NULL, DOCKER_BAD_REQUEST},
+    {ALL,       P,  500, 500, "is an invalid filter", NULL, DOCKER_BAD_REQUEST},
     {ALL,       P,  500, 500, "invalid argument", NULL, DOCKER_BAD_REQUEST},
 
     {ALL,       DP, 400, 400, NULL, NULL, DOCKER_BAD_REQUEST},

@@ -1,8 +1,9 @@
 /*
- * Opening an engine: two questions. The unversioned ping always answers and tells the highest
- * version and the flavour; /version under the negotiated prefix proves that the prefix is accepted,
- * so that an engine which has dropped even our highest is found here and not in the middle of the
- * first create.
+ * Opening an engine is one question: the unversioned ping always answers, and its head tells the
+ * highest version and the flavour. Where we do not speak that highest, a ping under our own prefix
+ * proves that the prefix is still accepted, so that an engine which has dropped it is found here
+ * and not in the middle of the first create. (/version would tell more, but Podman asks the package
+ * manager for it: a second.)
  */
 #include "docker/docker.h"
 
@@ -72,6 +73,15 @@ static int not_an_engine(const struct docker *d, const char *what, struct err *e
     return err_hint(err, "Check DOCKER_HOST; the usual socket is /var/run/docker.sock.");
 }
 
+/* "Docker/20.10.24 (linux)", "Libpod/4.3.1 (linux)" */
+static char *version_of(const struct http_head *head)
+{
+    const char *server = http_field_get(head, "Server");
+    const char *slash = server ? strchr(server, '/') : NULL;
+
+    return slash ? docker_words(slash + 1, strcspn(slash + 1, " ")) : xstrdup("");
+}
+
 /* From the ping's head: flavour and versions. */
 static int negotiate(struct docker *d, const struct http_head *head, struct err *err)
 {
@@ -83,6 +93,8 @@ static int negotiate(struct docker *d, const struct http_head *head, struct err 
         return not_an_engine(d, "its ping tells no API version", err);
     if (parse_api(api, &d->engine_api) < 0)
         return not_an_engine(d, "its API version is not 1.N", err);
+    free(d->version);
+    d->version = version_of(head);
     d->api = MIN(d->engine_api, (unsigned)DOCKER_API_MAX);
     if (d->api >= DOCKER_API_MIN)
         return 0;
@@ -91,42 +103,37 @@ static int negotiate(struct docker *d, const struct http_head *head, struct err 
         docker_flavour_name(d->flavour), d->where, d->engine_api, DOCKER_API_MIN);
 }
 
-static int read_version(struct docker *d, const struct deadline *by, struct err *err)
+static int ping(struct docker *d, const struct deadline *by, struct err *err)
 {
-    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
-    const char *version;
+    _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
+    _cleanup_err_ struct err own = ERR_INIT;
     int r;
 
-    r = docker_call(d, "GET", "/version", NULL, by, &reply, err);
-    if (r < 0)
-        return err_wrap(err, "engine at %s", d->where);
-    version = json_string_value(json_object_get(reply.json, "Version"));
-    free(d->version);
-    d->version = docker_words(version ? version : "", version ? strnlen(version, 64) : 0);
-    return 0;
+    r = exchange_ask(&x, d, "GET", "/_ping", NULL, by, &own);
+    if (r >= 0 && x.http.head.status != 200)
+        r = not_an_engine(d, "it does not answer the ping with 200", &own);
+    if (r >= 0)
+        r = negotiate(d, &x.http.head, &own);
+    return r < 0 ? err_move(err, &own) : 0;
 }
 
 int docker_open(const struct docker_endpoint *endpoint, const struct deadline *by,
                 struct docker **ret, struct err *err)
 {
     _cleanup_(docker_closep) struct docker *d = NULL;
-    _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
     int r;
 
     r = new_docker(endpoint, &d, err);
     if (r < 0)
         return r;
-    r = exchange_ask(&x, d, "GET", "/_ping", NULL, by, err);
+    r = ping(d, by, err);
     if (r < 0)
         return r;
-    if (x.http.head.status != 200)
-        return not_an_engine(d, "it does not answer the ping with 200", err);
-    r = negotiate(d, &x.http.head, err);
-    if (r < 0)
-        return r;
-    r = read_version(d, by, err);
-    if (r < 0)
-        return r;
+    if (d->api < d->engine_api) {
+        r = docker_call(d, "GET", "/_ping", NULL, by, NULL, err);
+        if (r < 0)
+            return err ? err_wrap(err, "engine at %s", d->where) : r;
+    }
     *ret = TAKE_PTR(d);
     return 0;
 }

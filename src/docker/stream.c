@@ -59,7 +59,7 @@ int docker_stream_open(const struct docker *d, const char *method, const char *p
     s->line = (struct buf)BUF_INIT(LINE_MAX_BYTES + PIECE);
     r = exchange_open(&s->x, d, path, by, &own);
     if (r < 0) {
-        reply.reason = r == -ERR_TIMEOUT ? DOCKER_SILENT : DOCKER_UNREACHABLE;
+        reply.reason = exchange_unopened(r);
     } else {
         s->x.http.stop_fd = stop_fd;
         r = ask(s, method, body, &reply, &own);
