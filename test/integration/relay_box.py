@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import engines
+from ripcord_test import SANITIZER
 
 (HELLO, READY, FAILED, EXEC, STARTED, EXEC_FAILED, ATTACH, ATTACHED, DETACH, ACK, OUTPUT, ENDED, SIGNAL, KILL, RESIZE,
  STDIN_CLOSE, STOP, STOPPED, PAUSE, RESUME, STATS, DIAL, COPY, RESULT) = range(1, 25)
@@ -222,5 +223,8 @@ class Box:
         if self.relay.poll() is None:
             self.relay.kill()
         self.relay.wait()
+        log = self.log()
         self.engine.api("DELETE", f"/containers/{self.id}?force=1&v=1")
         shutil.rmtree(self.place, ignore_errors=True)
+        if SANITIZER.search(log.encode()):
+            raise AssertionError(log)

@@ -19,8 +19,8 @@ class FakeBox(rb.Box):
 
     def __exit__(self, *_):
         self.engine.api = lambda *_: None
-        super().__exit__()
         self.engine.close()
+        super().__exit__()
 
 
 @only_on("native")
