@@ -26,6 +26,7 @@ class Config:
     sanitized = False
     engine = "native"
     backend = None  # the engines.Engine that sandboxes live on, when it is not native
+    disk = tempfile.gettempdir()  # a folder on a real disk; tests in general lie where tempfile puts them
 
 
 TIMEOUT = 60
@@ -43,6 +44,30 @@ def only_on(*engines):
         test.only_on = engines
         return test
     return mark
+
+
+# What not every engine has. A test says what it needs; the runner leaves it out elsewhere and says how many.
+CAPABILITIES = {
+    "host image": ("native",),      # the machine's own programs as the sandbox's /usr, read-only
+    "disk limit": ("native",),      # --disk on any file system
+    "truthful proc": ("native",),   # /proc/meminfo and /proc/cpuinfo with the sandbox's limits
+    "rootless": ("native",),        # an ordinary user's sandboxes
+    "routed network": ("native",),  # interfaces and firewall rules of our own on the host
+    "own kernel objects": ("native",),  # cgroups, mounts, namespaces and processes that we make ourselves
+}
+
+
+def needs(*capabilities):
+    """Marks a test or class with what its engine must have."""
+    def mark(test):
+        test.needs = capabilities
+        return test
+    return mark
+
+
+def missing(capabilities, engine):
+    """The first of them that an engine does not have, or None."""
+    return next((c for c in capabilities if engine not in CAPABILITIES[c]), None)
 
 
 def alone(test):
@@ -125,17 +150,23 @@ class Process(subprocess.Popen):
 class Root:
     """A state folder of its own, and everything one does to it."""
 
-    def __init__(self, path=None):
+    def __init__(self, path=None, folder=None):
         self.made = path is None
-        self.path = Path(path or tempfile.mkdtemp(prefix="ripcord-test-"))
+        self.path = Path(path or tempfile.mkdtemp(prefix="ripcord-test-", dir=folder))
         self.root_id = None
         if Config.backend and self.path.is_dir():
             self.configure()
 
     def configure(self, text=""):
         """Writes ripcord.yaml: what the engine of this run needs, and the test's own lines."""
-        lines = f"engine: {Config.engine}\ndocker.host: {Config.backend.host}\n" if Config.backend else ""
+        lines = ""
+        if Config.backend:
+            lines = f"engine: docker\ndocker.host: {Config.backend.host}\ndocker.prefix: {self.prefix()}\n"
         (self.path / "ripcord.yaml").write_text(lines + text, encoding="utf-8")
+
+    def prefix(self):
+        """Names of this root's own on an engine that all tests share."""
+        return "t-" + re.sub("[^a-z0-9]", "", self.path.name.rpartition("-")[2].lower())
 
     # ---- the command line ----
 
@@ -339,6 +370,7 @@ class Root:
             "firewall": self.firewall(),
             "loop devices": self.loops(),
             "rows": [s["name"] for s in self.sandboxes()] if daemon else [],
+            **self.on_engine(),
         }
 
     def snapshot(self):
@@ -358,6 +390,13 @@ class Root:
             if not left or time.monotonic() > end:
                 return left
             time.sleep(0.05)
+
+    def on_engine(self):
+        """Containers and volumes with this root's label. Its network is kept for the next sandbox, as it should be."""
+        if not Config.backend or not self.root_id:
+            return {}
+        found = Config.backend.labelled(f"ripcord.root={self.root_id}")
+        return {"containers": found["containers"], "volumes": found["volumes"]}
 
     # ---- the end ----
 
@@ -401,6 +440,13 @@ class Root:
             if line.startswith("table"):
                 subprocess.run(["nft", "delete", *line.split()], check=False, stderr=subprocess.DEVNULL)
 
+    def sweep_engine(self):
+        if not Config.backend or not self.root_id:
+            return
+        for kind, names in Config.backend.labelled(f"ripcord.root={self.root_id}").items():
+            for name in names:
+                Config.backend.api("DELETE", f"/{kind}/{name.lstrip('/')}?force=1")
+
     def sweep(self):
         """Ends by force what is left, so that one failed test does not spoil the next."""
         for pid in self.processes():
@@ -408,6 +454,7 @@ class Root:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        self.sweep_engine()
         self.sweep_network()
         for line in reversed(self.mounts()):
             subprocess.run(["umount", "-l", line.split()[4]], check=False, stderr=subprocess.DEVNULL)
@@ -540,10 +587,11 @@ class TestCase(unittest.TestCase):
     """A test with a root of its own in self.root."""
 
     alone = False
+    on_disk = False  # of a class whose tests are about the disk itself
     maxDiff = 4000
 
     def setUp(self):
-        self.root = Root()
+        self.root = Root(folder=Config.disk if self.on_disk else None)
         self.extra_roots = []
 
     def new_root(self, path=None):

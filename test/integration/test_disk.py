@@ -6,7 +6,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from ripcord_test import TestCase, alive, full_run_only, wait_until
+from ripcord_test import TestCase, alive, full_run_only, needs, wait_until
 
 MIB = 1 << 20
 
@@ -28,6 +28,8 @@ def limits_disks(root):
 
 
 class DiskCase(TestCase):
+    on_disk = True
+
     def setUp(self):
         super().setUp()
         if not limits_disks(self.root):
@@ -43,14 +45,17 @@ class DiskCase(TestCase):
         """The supervisor, which alone is no child of another process of this root."""
         [sandbox] = [s for s in self.root.sandboxes() if s["name"] == "a"]
         for pid in self.root.processes():
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if words[:2] == [b"ripcord-shim", sandbox["id"].encode()]:
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-                if comm == "ripcord-shim":
-                    return pid
+            except OSError:
+                continue  # ended meanwhile
+            if words[:2] == [b"ripcord-shim", sandbox["id"].encode()] and comm == "ripcord-shim":
+                return pid
         raise AssertionError("no shim found")
 
 
+@needs("disk limit")
 class TestLimit(DiskCase):
     def test_full_disk_is_enospc_and_freed_space_is_back(self):
         self.up()
@@ -108,6 +113,7 @@ class TestLimit(DiskCase):
         self.assertEqual(self.shell("b", "echo hello > f && cat f"), "hello\n")
 
 
+@needs("disk limit")
 class TestKeeping(DiskCase):
     def test_files_survive_stop_and_start(self):
         self.up("--user", "root")
@@ -146,6 +152,7 @@ class TestKeeping(DiskCase):
         self.assertIn("No space left", result.err.decode())
 
 
+@needs("disk limit")
 class TestRefusals(DiskCase):
     def test_size_that_is_none(self):
         for size in ("10Q", "", "-1", "many"):
@@ -178,6 +185,7 @@ class TestRefusals(DiskCase):
         self.assertEqual(self.shell("a", "cat f"), "1\n")
 
 
+@needs("disk limit")
 class TestNothingLeft(DiskCase):
     def test_rm_frees_device_and_image(self):
         self.up()
@@ -236,8 +244,11 @@ class TestNothingLeft(DiskCase):
 class TestFloor(TestCase):
     def setUp(self):
         super().setUp()
+        self.root.configure()
+        (self.root.path / "ripcord.yaml").unlink()  # below the mount nobody would remove it
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M", "none", self.root.path], check=True)
         self.addCleanup(self.unmount)
+        self.root.configure()
 
     def unmount(self):
         subprocess.run(["umount", "-l", self.root.path], check=True)
@@ -283,7 +294,7 @@ class TestFloor(TestCase):
         self.assertGreater(int(self.shell("grower", "wc -c < big")), 600000)
 
     def test_zero_turns_it_off(self):
-        (self.root.path / "ripcord.yaml").write_text("disk.floor: 0\n", encoding="utf-8")
+        self.root.configure("disk.floor: 0\n")
         self.root.ok("ls")
         self.fill(3 * MIB)
         self.root.ok("run", "--", "true")

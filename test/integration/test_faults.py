@@ -1,5 +1,6 @@
 """What happens when the machine says no: an error, and nothing left behind."""
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -46,6 +47,8 @@ class FullDisk(TestCase):
         root = self.mount("32m")
         root.start()
         root.ok("run", "--", "true")
+        wait_until(lambda: not root.wait_clean() and not [f for f in root.files() if re.search("execs/.", f)], 20,
+                   "the run to be gone")
         before = root.files()
         self.fill()
         r = root.run("up", "a")
@@ -100,7 +103,7 @@ class Missing(TestCase):
         p = subprocess.run([place / "ripcord", "run", "--", "true"], env=self.root.env(), capture_output=True,
                            timeout=60, check=False)
         self.assertNotEqual(p.returncode, 0)
-        self.assertIn(b"ripcord-shim", p.stderr)
+        self.assertIn(b"ripcord-shim" if Config.engine == "native" else b"ripcord-guest", p.stderr)
 
     def test_state_folder_that_is_a_file(self):
         (self.root.path / "state").write_text("")

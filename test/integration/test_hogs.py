@@ -55,7 +55,7 @@ while True:
 class Hogs(TestCase):
     def setUp(self):
         super().setUp()
-        (self.root.path / "ripcord.yaml").write_text("journal.budget: 16M\nstop_grace: 1s\n", encoding="utf-8")
+        self.root.configure("journal.budget: 16M\nstop_grace: 1s\n")
         self.root.start()
         self.root.ok("up", "victim")
         self.shell("victim", "echo mine > /home/agent/file; echo tmp > /tmp/file")

@@ -3,7 +3,7 @@ import os
 import re
 from pathlib import Path
 
-from ripcord_test import TestCase, wait_until
+from ripcord_test import Config, TestCase, needs, wait_until
 
 
 class Isolation(TestCase):
@@ -34,7 +34,8 @@ class Isolation(TestCase):
         self.assertFalse(int(s["CapBnd"], 16) >> 21 & 1)
 
     def test_own_namespaces(self):
-        for kind in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup"):
+        own_user = ["user"] if Config.engine == "native" else []  # an engine's containers share the machine's
+        for kind in ("mnt", "pid", "net", "ipc", "uts", "cgroup", *own_user):
             inside = self.shell("a", f"readlink /proc/self/ns/{kind}").strip()
             self.assertNotEqual(inside, os.readlink(f"/proc/self/ns/{kind}"), kind)
 
@@ -50,6 +51,7 @@ class Isolation(TestCase):
                 "c=socket.create_connection(s.getsockname()); print('ok')")
         self.assertEqual(self.root.ok("exec", "a", "--", "/usr/bin/python3", "-c", code).text, "ok\n")
 
+    @needs("own kernel objects")
     def test_no_host_path_in_the_mount_table(self):
         table = self.shell("a", "cat /proc/self/mountinfo; cat /proc/mounts")
         self.assertNotIn(str(self.root.path), table)
@@ -60,6 +62,7 @@ class Isolation(TestCase):
                 for layer in layers.split(":"):
                     self.assertFalse(layer.startswith(("/tmp", "/var", "/home", "/root")), line)
 
+    @needs("host image")
     def test_usr_is_read_only(self):
         r = self.root.run("exec", "a", "--", "touch", "/usr/x")
         self.assertEqual(r.code, 1)
@@ -77,6 +80,9 @@ class Isolation(TestCase):
     def test_only_its_own_processes(self):
         pids = self.shell("a", "ls /proc | grep -E '^[0-9]+$' | wc -l").strip()
         self.assertLessEqual(int(pids), 8)
+
+    @needs("own kernel objects")
+    def test_pid_1_cannot_be_signalled(self):
         self.assertEqual(self.root.run("exec", "a", "--", "sh", "-c", "kill -0 1").code, 1)
 
     def test_devices_are_the_harmless_ones(self):

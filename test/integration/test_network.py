@@ -13,7 +13,7 @@ import threading
 import unittest
 from pathlib import Path
 
-from ripcord_test import TestCase, alive, alone, full_run_only, wait_until
+from ripcord_test import TestCase, alive, alone, full_run_only, needs, wait_until
 
 PYTHON = "/usr/bin/python3"
 OUTSIDE = "198.51.100.2"
@@ -163,6 +163,7 @@ class Closed(NetworkCase):
 
 
 @unittest.skipUnless(can_open(), "network 'open' needs root, ip, and nft or iptables")
+@needs("routed network")
 @alone
 class Open(NetworkCase):
     def test_reaches_the_world_and_nothing_private(self):
@@ -265,6 +266,7 @@ class Open(NetworkCase):
 
 
 @unittest.skipUnless(can_open(), "network 'open' needs root, ip, and nft or iptables")
+@needs("routed network")
 @alone
 class Gone(NetworkCase):
     def test_with_the_last_one(self):

@@ -4,7 +4,7 @@ import shutil
 import signal
 import time
 
-from ripcord_test import TestCase, alive, wait_until
+from ripcord_test import TestCase, alive, needs, wait_until
 
 
 class IdleStop(TestCase):
@@ -33,6 +33,7 @@ class IdleStop(TestCase):
         wait_until(lambda: self.root.sandbox("a")["state"] == "stopped", 30, "the idle stop")
 
 
+@needs("own kernel objects")
 class Reboot(TestCase):
     def kill_all(self):
         """Again and again: a client that follows an exec starts a daemon when the first has gone."""

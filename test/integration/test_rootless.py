@@ -17,7 +17,7 @@ import threading
 import unittest
 from pathlib import Path
 
-from ripcord_test import Config, Root, TestCase, alive, full_run_only, wait_until
+from ripcord_test import Config, Root, TestCase, alive, full_run_only, needs, wait_until
 
 UID = 61234  # nobody's: no name, no subordinate ids
 PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim")
@@ -296,11 +296,13 @@ class OneId:
         self.assertIn("warn  id ranges", self.root.run("doctor").text)
 
 
+@needs("rootless")
 class OrdinaryUser(Common, Unlimited, OneId, Rootless):
     pass
 
 
 @full_run_only
+@needs("rootless")
 class RootOfANamespace(Common, Unlimited, OneId, Rootless):
     """uid 0, and next to nothing with it."""
     prefix = ("unshare", "-r")
@@ -313,6 +315,7 @@ class RootOfANamespace(Common, Unlimited, OneId, Rootless):
 
 @full_run_only
 @unittest.skipIf(os.geteuid() != 0, "needs root to begin with")
+@needs("rootless")
 class RealRootOfANamespace(Common, OneId, Rootless):
     """Started by root: files and cgroups are still its own, mapping ids is not."""
     uid = gid = 0
@@ -322,6 +325,7 @@ class RealRootOfANamespace(Common, OneId, Rootless):
 @full_run_only
 @unittest.skipIf(os.geteuid() != 0, "makes a user with subordinate ids, which needs root")
 @unittest.skipUnless(NEWUIDMAP.exists(), "there is no newuidmap: package 'uidmap'")
+@needs("rootless")
 class SubordinateIds(Common, Unlimited, Rootless):
     def setUp(self):
         user = SubUser.entry()

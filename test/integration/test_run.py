@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from ripcord_test import Config, TestCase, full_run_only, wait_until
+from ripcord_test import Config, TestCase, full_run_only, needs, wait_until
 
 
 def digest_of_zeros(size):
@@ -124,6 +124,7 @@ class Options(TestCase):
         self.assertNotEqual(r.code, 0)
 
 
+@needs("host image")
 class Programs(TestCase):
     """The machine's own programs run inside."""
 

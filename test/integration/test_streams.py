@@ -112,7 +112,7 @@ class Budget(TestCase):
 
     def setUp(self):
         super().setUp()
-        (self.root.path / "ripcord.yaml").write_text("journal.budget: 16M\n", encoding="utf-8")
+        self.root.configure("journal.budget: 16M\n")
         self.root.ok("up", "a")
 
     def test_with_nobody_attached_the_oldest_goes_and_the_gap_is_told(self):
@@ -335,7 +335,7 @@ class Retention(TestCase):
     """Output of finished execs goes by size and by age; their receipts stay."""
 
     def configure(self, text):
-        (self.root.path / "ripcord.yaml").write_text(text, encoding="utf-8")
+        self.root.configure(text)
 
     def print_some(self, count=400000):
         self.root.ok("exec", "a", "--", "head", "-c", str(count), "/dev/zero")

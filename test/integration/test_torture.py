@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from ripcord_test import Config, TestCase, alone, full_run_only
+from ripcord_test import Config, TestCase, alone, full_run_only, needs
 
 NAMES = [f"t{i}" for i in range(6)]
 WITH_NETWORK = NAMES[:2]  # with an interface and rules of their own, where that is possible
@@ -88,6 +88,7 @@ def shims(root):
     return found
 
 
+@needs("own kernel objects")
 @alone
 class Torture(TestCase):
     def setUp(self):

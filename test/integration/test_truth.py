@@ -3,13 +3,16 @@ import os
 import re
 import shutil
 
-from ripcord_test import TestCase, wait_until
+from ripcord_test import TestCase, needs, wait_until
 
 PYTHON = "/usr/bin/python3"
 MIB = 1 << 20
 
 
+@needs("truthful proc")
 class Truth(TestCase):
+    on_disk = True  # files in memory are never "cached"
+
     def meminfo(self, name):
         text = self.root.ok("exec", name, "--", "cat", "/proc/meminfo").text
         return {k: int(v) * 1024 for k, v in re.findall(r"^(\w+): +(\d+) kB$", text, re.M)}
