@@ -153,6 +153,7 @@ struct engine_ops {
     const char *name;
     const char *default_image;
     bool connects_closed; /* `connect` works while the backend cannot be reached */
+    bool removes_running; /* `remove` of what runs is cheaper than a stop before it */
     /* Allocates, copies the configuration, touches nothing. exec_root is set. */
     struct engine *(*make)(const struct engine_config *config);
     /* Reaches the backend and finds out what it can do (caps). Called on a worker before the first

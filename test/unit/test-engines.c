@@ -322,6 +322,17 @@ TEST(what_others_do_to_a_sandbox_is_seen)
     bed_end(&b);
 }
 
+TEST(a_running_sandbox_is_removed_as_it_is)
+{
+    struct bed b;
+
+    bed_new(&b, NULL);
+    CHECK(ensure(&b, "a", REMOTE) && fake_running() == 1);
+    CHECK(manager_remove(b.m, "a", false, on_done, &b, NULL) == 0 && wait_answers(&b, 2));
+    CHECK(b.bad == 0 && fake_count() == 0 && !manager_find(b.m, "a", NULL));
+    bed_end(&b);
+}
+
 TEST(recovery_does_not_wait_for_an_engine_out_of_reach)
 {
     const struct fake_fault down = {.code = ERR_ENGINE, .delay = 3 * USEC_PER_SEC};

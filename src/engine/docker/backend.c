@@ -411,6 +411,7 @@ const struct engine_ops engine_docker_ops = {
     .name = "docker",
     .default_image = "default",
     .connects_closed = true,
+    .removes_running = true,
     .make = engine_docker_make,
     .open = engine_docker_open,
     .close = engine_docker_close,

@@ -480,7 +480,7 @@ int docker_create(struct engine *e, const struct box_request *req, const struct 
     if (r >= 0)
         r = dir_make_all(d->execs, req->id, 0700, err);
     if (r >= 0)
-        r = renew(d, req, by, err);
+        r = req->fresh ? 0 : renew(d, req, by, err);
     if (r == 0) {
         r = gather(&m, by, err);
         if (r >= 0)

@@ -287,19 +287,37 @@ static int end_container(struct docker_engine *d, const char *container, const s
     }
 }
 
+static int inspect_container(struct launch *l, const struct deadline *by, struct err *err)
+{
+    int r = container_find(l->d, l->req->id, by, &l->container, err);
+
+    return r < 0 ? r : container_inspect(l->d, l->container, by, &l->doc, err);
+}
+
+static void forget_container(struct launch *l)
+{
+    free(TAKE_PTR(l->container));
+    json_decref(TAKE_PTR(l->doc));
+}
+
 /* The sandbox's container, as it should be: one that is missing or of another spec is made anew. */
 static int find_container(struct launch *l, const struct deadline *by, struct err *err)
 {
-    struct docker_engine *d = l->d;
+    _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
-    r = docker_create(&d->engine, l->req, by, err); /* leaves alone what is right */
-    if (r >= 0)
-        r = container_find(d, l->req->id, by, &l->container, err);
-    if (r >= 0)
-        r = container_inspect(d, l->container, by, &l->doc, err);
+    r = inspect_container(l, by, &why);
+    if (r < 0 && r != -ERR_NOT_FOUND)
+        return err_move(err, &why);
+    if (r < 0 || !STREQ(text_of(labels_of(l), LABEL_HASH), l->req->hash)) {
+        container_forget(l->d, l->req->id);
+        forget_container(l);
+        r = docker_create(&l->d->engine, l->req, by, err);
+        if (r >= 0)
+            r = inspect_container(l, by, err);
+    }
     if (r >= 0 && json_is_true(json_object_get(json_object_get(l->doc, "State"), "Running")))
-        r = end_container(d, l->container, by, err); /* of a run that has lost its relay */
+        r = end_container(l->d, l->container, by, err); /* of a run that has lost its relay */
     return r;
 }
 

@@ -361,6 +361,7 @@ const struct engine_ops engine_fake_remote_ops = {
     .name = "remote",
     .default_image = "default",
     .connects_closed = true,
+    .removes_running = true,
     .make = remote_make,
     .open = remote_open,
     .close = fake_close,
