@@ -92,7 +92,7 @@ static void kill_all(struct exec *x, bool alone)
     const struct timespec pause = {.tv_nsec = KILL_PAUSE_NSEC};
 
     for (unsigned i = 0; !x->waited || i < KILL_GIVE_UP; i++) {
-        if (!kin_kill_own())
+        if (!kin_kill_own() && !x->waited)
             kill(-x->child.pid, SIGKILL); /* its session's first group, better than nothing */
         if (alone && i >= KILL_OUTRUN)
             kin_kill_everybody();
@@ -143,25 +143,6 @@ static void start(struct exec *x)
     x->streams[1].fd = x->child.err;
 }
 
-/* The status pipe has ended, or says why not. */
-static void resolve_start(struct exec *x)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    int r = child_status(&x->child, &x->spec, &err);
-
-    if (r == 0)
-        return;
-    x->child.status = fd_close(x->child.status);
-    if (r < 0) {
-        for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
-            x->streams[i].fd = fd_close(x->streams[i].fd);
-        tell_failed(x, &err);
-        return;
-    }
-    x->state = STATE_RUNNING;
-    line_say(&x->line, guest_put_u32(&x->line.out, GUEST_STARTED, (uint32_t)x->child.pid));
-}
-
 /* ---- stdin ---- */
 
 static bool is_tty(const struct exec *x)
@@ -178,7 +159,7 @@ static void taken(struct exec *x, size_t n)
 /* Many small ones make one ACK while the relay does not listen. */
 static void acknowledge(struct exec *x)
 {
-    if (x->to_ack && line_has_room(&x->line)) {
+    if (x->to_ack && line_has_room(&x->line) && x->state != STATE_TOLD) {
         line_say(&x->line, guest_put_u32(&x->line.out, GUEST_STDIN_ACK, x->to_ack));
         x->to_ack = 0;
     }
@@ -207,14 +188,39 @@ static void feed_stdin(struct exec *x)
         close_stdin(x, false);
 }
 
+/* The status pipe has ended, or says why not. */
+static void resolve_start(struct exec *x)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r = child_status(&x->child, &x->spec, &err);
+
+    if (r == 0)
+        return;
+    x->child.status = fd_close(x->child.status);
+    if (r < 0) {
+        for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
+            x->streams[i].fd = fd_close(x->streams[i].fd);
+        tell_failed(x, &err);
+        return;
+    }
+    x->state = STATE_RUNNING;
+    line_say(&x->line, guest_put_u32(&x->line.out, GUEST_STARTED, (uint32_t)x->child.pid));
+    feed_stdin(x); /* what has come meanwhile, be it only its end */
+}
+
 /* ---- frames from the relay ---- */
 
-/* More than the credit is a relay that does not keep the rules. */
+/* More than the credit is a relay that does not keep the rules. The end is nothing to a terminal.
+ */
 static bool take_stdin(struct exec *x, const struct guest_frame *f)
 {
-    if (x->in_eof || buf_append(&x->pending, f->data, f->length) < 0)
+    if (x->state == STATE_SPEC || x->in_eof)
         return false;
-    if (x->state != STATE_SPEC && x->state != STATE_STARTING)
+    if (f->type == GUEST_STDIN_EOF)
+        x->in_eof = !is_tty(x);
+    else if (buf_append(&x->pending, f->data, f->length) < 0)
+        return false;
+    if (x->state != STATE_STARTING)
         feed_stdin(x);
     return true;
 }
@@ -262,12 +268,8 @@ static bool take_frame(struct exec *x, const struct guest_frame *f)
         start(x);
         return true;
     case GUEST_STDIN:
-        return take_stdin(x, f);
     case GUEST_STDIN_EOF:
-        x->in_eof = !is_tty(x);
-        if (x->state >= STATE_RUNNING)
-            feed_stdin(x);
-        return true;
+        return take_stdin(x, f);
     case GUEST_SIGNAL:
         return take_signal(x, f);
     case GUEST_RESIZE:
@@ -388,12 +390,14 @@ static void advance(struct exec *x)
 
 enum { P_IN, P_OUT, P_SIGNALS, P_STATUS, P_STDIN, P_STREAM, P_COUNT = P_STREAM + 2 };
 
-/* What is not wanted is not polled at all: its hang-up would wake us for ever. */
+/* What is not wanted is not polled at all: its hang-up would wake us for ever. That of the line is
+ * the end, also when nothing more is wanted from it. */
 static void fill_polls(const struct exec *x, struct pollfd polls[static P_COUNT])
 {
     bool flows = x->state == STATE_RUNNING || x->state == STATE_DRAINING;
 
-    polls[P_IN] = (struct pollfd){.fd = x->state == STATE_TOLD ? -1 : LINE_IN, .events = POLLIN};
+    polls[P_IN] =
+        (struct pollfd){.fd = LINE_IN, .events = (short)(x->state == STATE_TOLD ? 0 : POLLIN)};
     polls[P_OUT] =
         (struct pollfd){.fd = LINE_OUT, .events = (short)(x->line.out.len ? POLLOUT : 0)};
     polls[P_SIGNALS] = (struct pollfd){.fd = x->signals, .events = POLLIN};
@@ -421,7 +425,9 @@ static void turn(struct exec *x)
         take_signals(x);
     if (polls[P_OUT].revents & (POLLERR | POLLNVAL))
         x->line.gone = true;
-    if (polls[P_IN].revents)
+    if (polls[P_IN].revents && x->state == STATE_TOLD)
+        x->line.gone = true;
+    else if (polls[P_IN].revents)
         listen_to_relay(x);
     if (polls[P_STATUS].revents && x->state == STATE_STARTING)
         resolve_start(x);
@@ -480,6 +486,7 @@ static int watch_children(struct exec *x, struct err *err)
 {
     sigset_t all, child;
 
+    signal(SIGCHLD, SIG_DFL); /* ignored, as an engine may leave it, the kernel would reap for us */
     sigfillset(&all);
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);

@@ -21,7 +21,7 @@
  *  relay -> guest
  *    SPEC         a piece of the spec's fields (below); as many frames as are needed
  *    RUN          empty: the spec is whole, start
- *    STDIN        bytes
+ *    STDIN        bytes; after RUN
  *    STDIN_EOF    empty: no more follow. With a terminal nothing happens
  *    SIGNAL       u8 signal, 1 to 64: to the main process
  *    RESIZE       u16 rows, u16 cols

@@ -166,6 +166,7 @@ _noreturn_ static void enter(const struct gbox *b, int fd, const char *const *ar
         dup2(fd, 0);
         dup2(fd, 1);
         dup2(null, 2);
+        signal(SIGCHLD, SIG_IGN); /* an engine may leave it so */
         become(b, "guest", args);
     }
     syscall(SYS_close_range, 3U, ~0U, 0); /* nor may it hold any line open */

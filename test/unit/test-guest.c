@@ -249,6 +249,24 @@ TEST(stdin_by_credit)
     CHECK(acked == TOTAL && got == TOTAL && memcmp(data, back, TOTAL) == 0);
 }
 
+TEST(stdin_right_behind_the_spec)
+{
+    NEED_BOX(b);
+    static const char *const args[] = {"exec", NULL};
+    _cleanup_buf_ struct buf frames = BUF_INIT(GUEST_SPEC_WIRE_MAX);
+    _cleanup_gline_ struct gline l = GLINE_INIT, empty = GLINE_INIT, early = GLINE_INIT;
+    _cleanup_gend_ struct gend e = GEND_INIT, ee = GEND_INIT, x = GEND_INIT;
+
+    CHECK(guest_put_spec(&frames, shell("cat; echo end", GUEST_SPEC_STDIN), NULL) == 0);
+    CHECK(gline_open(&l, &b, args) && gline_send(&l, &frames) && gline_stdin(&l, "abc", 3, true));
+    CHECK(gline_finish(&l, &e) && says(&e.out, "abcend\n") && e.acked == 3);
+    CHECK(gline_open(&empty, &b, args) && gline_send(&empty, &frames));
+    CHECK(gline_stdin(&empty, NULL, 0, true) && gline_finish(&empty, &ee));
+    CHECK(says(&ee.out, "end\n"));
+    CHECK(gline_open(&early, &b, args) && gline_stdin(&early, "abc", 3, false));
+    CHECK(gline_finish(&early, &x) && x.last == 0); /* before it: not by the rules */
+}
+
 TEST(stdin_that_nobody_reads)
 {
     NEED_BOX(b);
