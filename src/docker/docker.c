@@ -14,7 +14,7 @@
 #include "base/xalloc.h"
 #include "docker/call.h"
 #include "docker/classify.h"
-#include "docker/tls.h"
+#include "docker/net.h"
 
 void docker_close(struct docker *d)
 {

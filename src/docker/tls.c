@@ -2,7 +2,7 @@
  * OpenSSL's own socket BIO writes with write(2) and would raise SIGPIPE in whatever thread it runs
  * in, so ours is a small one on send(MSG_NOSIGNAL).
  */
-#include "docker/tls.h"
+#include "docker/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -168,7 +168,9 @@ static int raise_fd(int *fd, struct err *err)
 static int spawn_with(const struct launch *l, posix_spawn_file_actions_t *fa,
                       posix_spawnattr_t *attr, pid_t *ret)
 {
-    _cleanup_free_ char *path = xasprintf("%s/ripcord-relay", l->d->libexec_dir);
+    bool local = docker_client(l->d)->endpoint.transport == DOCKER_UNIX;
+    _cleanup_free_ char *path =
+        xasprintf("%s/ripcord-relay%s", l->d->libexec_dir, local ? "" : "-net");
     char *argv[] = {(char *)"ripcord-relay", (char *)l->req->id, NULL}, *env[] = {NULL};
     sigset_t none, all;
     int r = 0;
