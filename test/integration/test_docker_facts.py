@@ -15,7 +15,7 @@ import time
 import unittest
 
 import engines
-from ripcord_test import Config, only_on
+from ripcord_test import Config, TestCase, alone, only_on
 
 SLEEP = ["sleep", "1000"]
 
@@ -423,34 +423,73 @@ class OwnDocker(unittest.TestCase):
             said = [call(engine.host, "POST", "/networks/create", {"Name": f"n{i}"}) for i in range(4)]
         self.assertIn("limit/network_pool", [verdict(s) for s in said], said)
 
+
+@only_on("docker")
+@alone
+class AcrossTheNetwork(TestCase):
+    """An engine behind TLS: verified both ways, calls, streams and a whole sandbox."""
+
+    def setUp(self):
+        super().setUp()
+        program()
+        self.engine = docker_with_tls()
+        self.addCleanup(self.engine.stop)
+        self.host = f"tls://{self.engine.address}:2376?certs={self.engine.place}/certs"
+
     def test_tls(self):
-        """Verified both ways, calls and hijacked streams; a stranger's certificates are refused."""
-        with engines.Docker(flags=["-H", "tcp://127.0.0.1:2376"]) as engine:
-            engine.kill(15)
-            ours, others = make_certificates(engine.place / "certs"), make_certificates(engine.place / "others")
-            engine.flags += ["--tlsverify", f"--tlscacert={ours}/ca.pem", f"--tlscert={ours}/server.pem",
-                             f"--tlskey={ours}/server-key.pem"]
-            engine.restart()
-            inside = ["nsenter", f"--net=/run/netns/{engine.name}"]
-            host = f"tls://localhost:2376?certs={ours}"
-            self.assertTrue(call(host, "open", prefix=inside)["ok"])
-            said = call(f"tls://localhost:2376?certs={others}", "open", prefix=inside)
-            self.assertEqual(said["code"], "denied", said)
-            made = engine.api("POST", "/containers/create?name=facts", box()).json()["Id"]
-            engine.api("POST", f"/containers/{made}/start")
-            exec_id = call(host, "POST", f"/containers/{made}/exec", {"AttachStdin": True, "AttachStdout": True, "Cmd": ["cat"]},
-                           prefix=inside)["json"]["Id"]
-            argv = [*inside, program(), host, "hijack", f"/exec/{exec_id}/start", '{"Detach":false,"Tty":false}']
-            done = subprocess.run(argv, input=b"y" * 300000, capture_output=True, timeout=60, check=True)
-            self.assertEqual(demultiplex(done.stdout), {1: b"y" * 300000})
+        self.check_certificates()
+        self.check_stream()
+        self.check_sandbox()
+
+    def check_certificates(self):
+        self.assertTrue(call(self.host, "open")["ok"])
+        others = make_certificates(self.engine.place / "others", self.engine.address)
+        said = call(f"tls://{self.engine.address}:2376?certs={others}", "open")
+        self.assertEqual(said["code"], "denied", said)
+
+    def check_stream(self):
+        made = call(self.host, "POST", "/containers/create?name=facts", box())["json"]["Id"]
+        call(self.host, "POST", f"/containers/{made}/start")
+        exec_id = call(self.host, "POST", f"/containers/{made}/exec",
+                       {"AttachStdin": True, "AttachStdout": True, "Cmd": ["cat"]})["json"]["Id"]
+        argv = [program(), self.host, "hijack", f"/exec/{exec_id}/start", '{"Detach":false,"Tty":false}']
+        done = subprocess.run(argv, input=b"y" * 300000, capture_output=True, timeout=60, check=True)
+        self.assertEqual(demultiplex(done.stdout), {1: b"y" * 300000})
+        self.assertTrue(call(self.host, "DELETE", f"/containers/{made}?force=1")["ok"])
+
+    def check_sandbox(self):
+        (self.root.path / "ripcord.yaml").write_text(f"engine: docker\ndocker.host: {self.host}\n", encoding="ascii")
+        self.root.ok("up", "box")
+        result = self.root.run("exec", "-i", "box", "--", "sh", "-c", "cat; echo done >&2; exit 5", stdin=b"z" * 100000)
+        self.assertEqual((result.code, result.out, result.err), (5, b"z" * 100000, b"done\n"))
+        refused = self.root.run("run", "--mount", f"{self.root.path}:/x", "--", "true")
+        self.assertIn(b"folders of this machine", refused.err)
+        self.root.ok("rm", "-f", "box")
+        self.assertEqual(self.engine.api("GET", "/containers/json?all=1").json(), [])
 
 
-def make_certificates(place):
+def docker_with_tls():
+    """A dockerd on a TCP port that wants certificates; `address` is where this machine finds it."""
+    engine = engines.Docker(outside=True)
+    engine.address = f"10.213.{engine.number}.2"
+    engine.start()
+    certs = make_certificates(engine.place / "certs", engine.address)
+    engine.kill(15)
+    engine.flags = ["-H", f"tcp://{engine.address}:2376", "--tlsverify", f"--tlscacert={certs}/ca.pem",
+                    f"--tlscert={certs}/server.pem", f"--tlskey={certs}/server-key.pem"]
+    try:
+        return engine.restart()
+    except BaseException:
+        engine.stop()
+        raise
+
+
+def make_certificates(place, address):
     """A CA with a server's and a client's certificate."""
     place.mkdir()
     new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     signed = ["-CA", "ca.pem", "-CAkey", "ca-key.pem"]
-    server = ["-addext", "subjectAltName=DNS:localhost", "-addext", "extendedKeyUsage=serverAuth"]
+    server = ["-addext", f"subjectAltName=IP:{address}", "-addext", "extendedKeyUsage=serverAuth"]
     for argv in (["-subj", "/CN=ca", "-keyout", "ca-key.pem", "-out", "ca.pem"],
                  [*signed, *server, "-subj", "/CN=engine", "-keyout", "server-key.pem", "-out", "server.pem"],
                  [*signed, "-addext", "extendedKeyUsage=clientAuth", "-subj", "/CN=client", "-keyout", "key.pem", "-out", "cert.pem"]):
