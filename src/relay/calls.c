@@ -121,6 +121,8 @@ int call_inspect(const struct relay *r, const struct deadline *by, struct box *r
     if (!json_is_object(state))
         return err_set(err, ERR_ENGINE, "the engine tells no state of the container");
     ret->pid = (int)json_integer_value(json_object_get(state, "Pid"));
+    if (r->sup.pid && ret->pid && ret->pid != r->sup.pid)
+        return 0; /* started again by somebody else: what we supervise has ended */
     if (json_is_true(json_object_get(state, "Paused")))
         ret->life = LIFE_PAUSED;
     else if (json_is_true(json_object_get(state, "Running")))

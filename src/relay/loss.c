@@ -16,7 +16,7 @@
 #define ORPHANS_RETRY (10 * USEC_PER_SEC)
 #define LOSS_GONE_TIMEOUT (2 * USEC_PER_SEC)
 
-enum { STATUS_KILLED = 128 + SIGKILL, LOSS_GONE_POLL_MS = 50 };
+enum { STATUS_SIGNAL = 128, LOSS_GONE_POLL_MS = 50 };
 
 struct loss {
     struct work work;
@@ -132,7 +132,9 @@ static void explain(struct loss *l, struct err *err)
 static void conclude(struct loss *l, struct relay_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    bool killed = !l->work.err.code && l->status == STATUS_KILLED;
+    /* A guest ends by a signal only when somebody inside sends one; reaping has then ended the
+     * command, if that had not. */
+    bool killed = !l->work.err.code && l->status > STATUS_SIGNAL;
 
     if (killed && (!l->why.code || x->exec.killed)) {
         /* It may have been the command's first deed, before the guest could tell of it. */

@@ -167,6 +167,15 @@ class Hurt(Case):
         self.assert_end(other.end(), "exited", exit_code="0")
         self.assertEqual(other.read(), b"fine\n")
 
+    def test_guest_ended_by_other_signals(self):
+        box = self.box()
+        for sig in ("TERM", "INT", "SEGV", "ABRT", "USR1", "PIPE"):
+            end = box.exec("sh", "-c", f"setsid sleep 1000 & kill -{sig} $PPID; sleep 0.5; exit 3").end()
+            self.assertIn((end["cause"], end.get("exit_code"), end.get("signal")),
+                          (("exited", "3", None), ("signaled", None, "9")), (sig, end))
+            if end["cause"] == "signaled":
+                self.assertTrue(settle(lambda: not any("1000" in p for p in box.processes())), (sig, box.processes()))
+
     def test_guest_stopped(self):
         box = self.box()
         x = box.exec("sh", "-c", "kill -STOP $PPID; sleep 1000", timeout=1)
@@ -288,6 +297,14 @@ class Ends(Case):
         box.engine.api("POST", f"/containers/{box.id}/kill")
         self.assert_end(x.end(), "sandbox_stopped", signal="9")
         self.stopped(box)
+
+    def test_container_started_again_by_somebody_else(self):
+        box = self.box()
+        x = box.exec("sleep", "100")
+        x.started()
+        box.engine.api("POST", f"/containers/{box.id}/restart?t=0")
+        self.assert_end(x.end(), "sandbox_stopped", signal="9")
+        box.link.until(lambda m: m[0] == rb.STOPPED)
 
     def test_ephemeral_ends_with_its_command(self):
         box = self.box(ephemeral=True)
