@@ -4,19 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "engine/wait.h"
 #include "net/loop.h"
 
 /* A listener that does not keep up is told to look at everything instead. */
 enum { NEWS_MAX = 4096 };
-#define NSEC_PER_SEC 1000000000L
-#define WAIT_SLICE_NS (NSEC_PER_SEC / 5)
 
 struct news_item {
     struct news_item *next;
@@ -24,20 +22,6 @@ struct news_item {
 };
 
 /* ---- opening ---- */
-
-/* Condition variables know no CLOCK_BOOTTIME, so the wait is cut into slices of the other clock. */
-static void wait_a_slice(struct engine_front *f)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += WAIT_SLICE_NS;
-    if (until.tv_nsec >= NSEC_PER_SEC) {
-        until.tv_nsec -= NSEC_PER_SEC;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&f->changed, &f->lock, &until);
-}
 
 /* With the lock held: until the try under way has ended, or the deadline has passed. */
 static int await_other(struct engine_front *f, const struct deadline *by, struct err *err)
@@ -47,7 +31,7 @@ static int await_other(struct engine_front *f, const struct deadline *by, struct
     while (f->tries == tries) {
         if (deadline_passed(by))
             return err_set(err, ERR_TIMEOUT, "it does not answer");
-        wait_a_slice(f);
+        wait_a_slice(&f->changed, &f->lock);
     }
     return f->opened ? 0 : err_copy(err, &f->failure);
 }
@@ -184,16 +168,12 @@ static void on_news(void *arg, int events)
 struct engine_front *front_new(struct engine *e, struct loop *loop, struct pool *pool)
 {
     struct engine_front *f = xnew0(struct engine_front);
-    pthread_condattr_t attr;
 
     f->loop = loop;
     f->pool = pool;
     f->last = &f->first;
     pthread_mutex_init(&f->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    wait_cond_init(&f->changed);
     f->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     f->watch = f->news_fd < 0 ? NULL : loop_watch_new(loop, f->news_fd, on_news, e);
     if (f->watch)

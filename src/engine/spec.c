@@ -4,6 +4,8 @@
  */
 #include "engine/spec.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -141,4 +143,22 @@ char **spec_environment(const struct sandbox_spec *spec, char *const *more)
 bool box_id_is_valid(const char *id)
 {
     return strlen(id) == BOX_ID_LEN && strspn(id, "0123456789abcdef") == BOX_ID_LEN;
+}
+
+int box_ids_add(int dirfd, char ***ids, struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        int saved = errno;
+
+        fd_close(fd);
+        return err_sys(err, saved, "read a folder of sandboxes");
+    }
+    for (const struct dirent *e; (e = readdir(d));)
+        if (box_id_is_valid(e->d_name) && !strv_contains(*ids, e->d_name))
+            strv_add(ids, e->d_name);
+    return 0;
 }

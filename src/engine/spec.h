@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+#include "base/err.h"
+
 struct box_request;
 struct exec_request;
 struct shim_writer;
@@ -22,3 +24,5 @@ char **spec_environment(const struct sandbox_spec *spec, char *const *more);
 
 /* A sandbox id: 16 hex digits. Anything else is refused before it becomes part of a path. */
 bool box_id_is_valid(const char *id);
+/* Names in a folder that are sandbox ids, added to *ids once each. */
+int box_ids_add(int dirfd, char ***ids, struct err *err);

@@ -130,3 +130,12 @@ class Box(TestCase):
         engines = {e["name"]: e for e in other.get("/v1/engines")["engines"]}
         self.assertTrue(engines["native"]["default"])
         self.assertIn(self.engine.kind, engines["docker"]["about"])
+        other.ok("up", "a", "--engine", "docker")
+        other.kill_daemon()
+        elsewhere = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}  # of whoever starts the next daemon
+        self.assertEqual(other.ok("exec", "a", "--", "echo", "still here", env=elsewhere).text, "still here\n")
+        other.ok("rm", "-f", "a")
+        other.kill_daemon()
+        done = other.run("run", "--engine", "docker", "--", "true", env=elsewhere)
+        self.assert_exit(done, 125)
+        self.assertIn("/nowhere/docker.sock", done.err.decode())

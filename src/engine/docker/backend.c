@@ -10,17 +10,14 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "engine/spec.h"
 #include "engine/usage.h"
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-
-    return s ? s : "";
-}
+#define PIN_FILE "engine"
+enum { PIN_MAX = 4096 };
 
 /* ---- asking ---- */
 
@@ -43,7 +40,8 @@ struct deadline docker_by(const struct docker_engine *d, const struct deadline *
 
 bool docker_owns(const struct docker_engine *d, const char *id, const json_t *labels)
 {
-    return STREQ(text_of(labels, LABEL_ROOT), d->root_id) && STREQ(text_of(labels, LABEL_ID), id);
+    return STREQ(docker_text(labels, LABEL_ROOT), d->root_id) &&
+           STREQ(docker_text(labels, LABEL_ID), id);
 }
 
 int docker_ask(struct docker_engine *d, const char *method, const char *path, const json_t *body,
@@ -98,14 +96,46 @@ static void take_client(struct docker_engine *d, struct docker *c)
     pthread_mutex_unlock(&d->lock);
 }
 
+/*
+ * Where our sandboxes are is not a matter of who starts the daemon with which environment, or of
+ * which engine answers first today: while there are some, the engine that they were made on is
+ * meant, unless the configuration names one.
+ */
+static char *pinned(struct docker_engine *d)
+{
+    _cleanup_strv_ char **ids = NULL;
+    char *text = NULL;
+
+    if (*d->host || box_ids_add(d->execs, &ids, NULL) < 0 || !ids)
+        return NULL;
+    file_read(d->execs, PIN_FILE, PIN_MAX, &text, NULL, NULL);
+    return text;
+}
+
+static void pin(struct docker_engine *d, const char *where)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (file_replace(d->execs, PIN_FILE, where, strlen(where), 0600, false, &err) < 0)
+        log_debug("engine docker: %s", err.msg);
+}
+
 static int connect_engine(struct docker_engine *d, const struct deadline *by, struct docker **ret,
                           struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
+    _cleanup_free_ char *where = pinned(d);
     int r;
 
-    r = docker_endpoint_find(d->host, env_get, &endpoint, err);
-    return r < 0 ? r : docker_open(&endpoint, by, ret, err);
+    r = where ? docker_endpoint_parse(where, &endpoint, err)
+              : docker_endpoint_find(d->host, env_get, &endpoint, err);
+    if (r >= 0)
+        r = docker_open(&endpoint, by, ret, err);
+    if (r < 0 && where)
+        err_wrap(err, "the engine that sandboxes were made on");
+    if (r >= 0 && !where)
+        pin(d, (*ret)->where);
+    return r;
 }
 
 static bool same_engine(const struct docker *a, const struct docker *b)
@@ -119,7 +149,7 @@ int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct 
     _cleanup_(docker_closep) struct docker *c = NULL;
     int r;
 
-    r = connect_engine(d, by, &c, err);
+    r = docker_open(&docker_client(d)->endpoint, by, &c, err);
     if (r < 0)
         return r;
     ensured_forget_all(&d->ensured);
@@ -146,7 +176,7 @@ static bool has_quota(const json_t *info)
     size_t i;
 
     for (i = 0; i < ARRAY_SIZE(drivers); i++)
-        if (STREQ(text_of(info, "Driver"), drivers[i]))
+        if (STREQ(docker_text(info, "Driver"), drivers[i]))
             return true;
     json_array_foreach (json_object_get(info, "DriverStatus"), i, pair) {
         const char *key = json_string_value(json_array_get(pair, 0));
@@ -190,8 +220,8 @@ static int read_info(struct docker_engine *d, const struct deadline *by, struct 
                                 c->version, c->api, c->where);
     free(d->data_dir);
     d->data_dir = NULL;
-    if (c->endpoint.transport == DOCKER_UNIX && *text_of(reply.json, "DockerRootDir") == '/')
-        d->data_dir = xstrdup(text_of(reply.json, "DockerRootDir"));
+    if (c->endpoint.transport == DOCKER_UNIX && *docker_text(reply.json, "DockerRootDir") == '/')
+        d->data_dir = xstrdup(docker_text(reply.json, "DockerRootDir"));
     return 0;
 }
 
@@ -310,9 +340,9 @@ static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *sp
     }
     if (r < 0)
         return err_wrap(err, "image '%s'", name);
-    if (!*text_of(reply.json, "Id"))
+    if (!*docker_text(reply.json, "Id"))
         return err_set(err, ERR_ENGINE, "image '%s': the engine does not tell its id", name);
-    *ret = xstrdup(text_of(reply.json, "Id"));
+    *ret = xstrdup(docker_text(reply.json, "Id"));
     return 0;
 }
 
@@ -320,7 +350,7 @@ static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *sp
 
 static void add_id(char ***ids, const json_t *labels)
 {
-    const char *id = text_of(labels, LABEL_ID);
+    const char *id = docker_text(labels, LABEL_ID);
 
     if (box_id_is_valid(id) && !strv_contains(*ids, id))
         strv_add(ids, id);
@@ -343,27 +373,9 @@ static int list_labels(struct docker_engine *d, const char *fmt, const char *mem
     json_array_foreach (member ? json_object_get(reply.json, member) : reply.json, i, item) {
         const json_t *labels = json_object_get(item, "Labels");
 
-        if (STREQ(text_of(labels, LABEL_ROOT), d->root_id))
+        if (STREQ(docker_text(labels, LABEL_ROOT), d->root_id))
             add_id(ids, labels);
     }
-    return 0;
-}
-
-static int list_folder(int dirfd, char ***ids, struct err *err)
-{
-    _cleanup_closedir_ DIR *dir = NULL;
-    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir) {
-        int saved = errno;
-
-        fd_close(fd);
-        return err_sys(err, saved, "read a folder of sandboxes");
-    }
-    for (const struct dirent *e; (e = readdir(dir));)
-        if (box_id_is_valid(e->d_name) && !strv_contains(*ids, e->d_name))
-            strv_add(ids, e->d_name);
     return 0;
 }
 
@@ -378,9 +390,9 @@ static int engine_docker_list(struct engine *e, const struct deadline *by, char 
     if (r >= 0)
         r = list_labels(d, "/volumes?filters=%s", "Volumes", by, &ids, err);
     if (r >= 0)
-        r = list_folder(d->execs, &ids, err);
+        r = box_ids_add(d->execs, &ids, err);
     if (r >= 0)
-        r = list_folder(d->runs, &ids, err);
+        r = box_ids_add(d->runs, &ids, err);
     if (r >= 0)
         *ret = TAKE_PTR(ids);
     return r;

@@ -6,6 +6,7 @@
  * volumes of caches and the network <prefix>-net (ensure.h). Of ours:
  *
  * - <state>/docker/execs/<id>/<exec>/: journals and end records
+ * - <state>/docker/execs/engine: where the engine is that sandboxes were made on
  * - <run>/docker/<id>/: of one run: shim.sock, relay.log
  *
  * A sandbox on the engine is found by its labels, whatever the database says. Containers are named
@@ -53,6 +54,14 @@ struct docker_engine {
 static inline struct docker_engine *docker_of(struct engine *e)
 {
     return container_of(e, struct docker_engine, engine);
+}
+
+/* A string of the engine's JSON; "" when it is not there. */
+static inline const char *docker_text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+
+    return s ? s : "";
 }
 
 /* backend.c */

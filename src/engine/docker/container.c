@@ -26,13 +26,6 @@ enum { VOLUMES_MAX = 16, GUEST_MAX = 16 << 20, POLL_MS = 25 };
 #define NPROC_MAX 32768
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-
-    return s ? s : "";
-}
-
 static void nap(void)
 {
     const struct timespec ts = {.tv_nsec = POLL_MS * 1000000L};
@@ -92,7 +85,7 @@ int container_find(struct docker_engine *d, const char *id, const struct deadlin
     json_array_foreach (reply.json, i, item) {
         if (!docker_owns(d, id, json_object_get(item, "Labels")))
             continue;
-        *ret = xstrdup(text_of(item, "Id"));
+        *ret = xstrdup(docker_text(item, "Id"));
         container_remember(d, id, *ret);
         return 0;
     }
@@ -148,7 +141,7 @@ static enum box_state state_of(const json_t *doc)
 {
     const json_t *state = json_object_get(doc, "State");
 
-    if (STREQ(text_of(state, "Status"), "removing"))
+    if (STREQ(docker_text(state, "Status"), "removing"))
         return BOX_ABSENT;
     if (json_is_true(json_object_get(state, "Paused")))
         return BOX_PAUSED;
@@ -190,8 +183,8 @@ int docker_look(struct engine *e, const char *id, const struct deadline *by, str
         return err_move(err, &why);
     labels = json_object_get(json_object_get(doc, "Config"), "Labels");
     ret->state = state_of(doc);
-    snprintf(ret->hash, sizeof(ret->hash), "%s", text_of(labels, LABEL_HASH));
-    ret->warnings = warnings_of(text_of(labels, LABEL_WITHOUT));
+    snprintf(ret->hash, sizeof(ret->hash), "%s", docker_text(labels, LABEL_HASH));
+    ret->warnings = warnings_of(docker_text(labels, LABEL_WITHOUT));
     return 0;
 }
 
@@ -397,7 +390,7 @@ static int post_create(const struct making *m, const struct body_parts *p,
                              "ripcord.yaml.");
     }
     if (r >= 0)
-        *ret = xstrdup(text_of(reply.json, "Id"));
+        *ret = xstrdup(docker_text(reply.json, "Id"));
     return r;
 }
 
@@ -461,7 +454,7 @@ static int renew(struct docker_engine *d, const struct box_request *req, const s
     }
     if (r < 0)
         return err_move(err, &why);
-    if (STREQ(text_of(json_object_get(json_object_get(doc, "Config"), "Labels"), LABEL_HASH),
+    if (STREQ(docker_text(json_object_get(json_object_get(doc, "Config"), "Labels"), LABEL_HASH),
               req->hash))
         return 1;
     r = container_remove(d, container, by, err);

@@ -9,16 +9,14 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "engine/docker/backend.h"
 #include "engine/docker/created.h"
+#include "engine/wait.h"
 
-#define NSEC_PER_SEC 1000000000L
-#define WAIT_SLICE_NS (NSEC_PER_SEC / 10)
 #define OPTION_ICC "com.docker.network.bridge.enable_icc"
 
 struct ensured_object {
@@ -33,14 +31,9 @@ struct ensured_object {
 
 void ensured_init(struct ensured *e)
 {
-    pthread_condattr_t attr;
-
     *e = (struct ensured){0};
     pthread_mutex_init(&e->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    wait_cond_init(&e->changed);
 }
 
 void ensured_done(struct ensured *e)
@@ -87,19 +80,6 @@ void ensured_forget_all(struct ensured *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void wait_a_slice(struct ensured *e)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += WAIT_SLICE_NS;
-    if (until.tv_nsec >= NSEC_PER_SEC) {
-        until.tv_nsec -= NSEC_PER_SEC;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&e->changed, &e->lock, &until);
-}
-
 struct ensure_job {
     struct docker_engine *d;
     const char *kind, *name, *id;
@@ -142,7 +122,7 @@ static int await_it(const struct ensure_job *job, struct ensured_object *o,
     while (o->tries == tries) {
         if (deadline_passed(by))
             return err_set(err, ERR_TIMEOUT, "%s '%s' is still being made", job->kind, job->name);
-        wait_a_slice(&job->d->ensured);
+        wait_a_slice(&job->d->ensured.changed, &job->d->ensured.lock);
     }
     return o->failure.code ? err_copy(err, &o->failure) : 0;
 }
@@ -178,13 +158,6 @@ static int ensure(const struct ensure_job *job, const struct deadline *by, char 
 
 /* ---- is it what we would have made? ---- */
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-
-    return s ? s : "";
-}
-
 static int differs(const struct ensure_job *job, const char *what, const char *key,
                    const char *have, const char *want, struct err *err)
 {
@@ -198,7 +171,7 @@ static int differs(const struct ensure_job *job, const char *what, const char *k
 static int check_label(const struct ensure_job *job, const json_t *doc, const char *key,
                        const char *want, struct err *err)
 {
-    const char *have = text_of(json_object_get(doc, "Labels"), key);
+    const char *have = docker_text(json_object_get(doc, "Labels"), key);
 
     return STREQ(have, want) ? 0 : differs(job, "label", key, have, want, err);
 }
@@ -206,7 +179,7 @@ static int check_label(const struct ensure_job *job, const json_t *doc, const ch
 static int check_driver(const struct ensure_job *job, const json_t *doc, const char *want,
                         struct err *err)
 {
-    const char *have = text_of(doc, "Driver");
+    const char *have = docker_text(doc, "Driver");
 
     return STREQ(have, want) ? 0 : differs(job, "driver", "", have, want, err);
 }
@@ -277,7 +250,7 @@ int ensure_volume(struct docker_engine *d, const char *name, const char *id,
 
 static int check_network(const struct ensure_job *job, const json_t *doc, struct err *err)
 {
-    const char *icc = text_of(json_object_get(doc, "Options"), OPTION_ICC);
+    const char *icc = docker_text(json_object_get(doc, "Options"), OPTION_ICC);
     int r;
 
     r = check_driver(job, doc, "bridge", err);
@@ -297,7 +270,7 @@ static json_t *network_body(const struct ensure_job *job)
 
 static bool is_ours(const struct ensure_job *job, const json_t *doc)
 {
-    return STREQ(text_of(json_object_get(doc, "Labels"), LABEL_SHARED), job->d->prefix);
+    return STREQ(docker_text(json_object_get(doc, "Labels"), LABEL_SHARED), job->d->prefix);
 }
 
 /* All of that very name; the engine's filter also finds those that only contain it. */
@@ -317,7 +290,7 @@ static int list_networks(const struct ensure_job *job, const struct deadline *by
         return r;
     *ret = json_array();
     json_array_foreach (reply.json, i, item)
-        if (STREQ(text_of(item, "Name"), job->name))
+        if (STREQ(docker_text(item, "Name"), job->name))
             json_array_append(*ret, item);
     return 0;
 }
@@ -331,8 +304,8 @@ static const json_t *choose_network(const struct ensure_job *job, const json_t *
     json_array_foreach (list, i, item) {
         if (!best || (is_ours(job, item) && !is_ours(job, best)) ||
             (is_ours(job, item) == is_ours(job, best) &&
-             created_before(text_of(item, "Created"), text_of(item, "Id"), text_of(best, "Created"),
-                            text_of(best, "Id"))))
+             created_before(docker_text(item, "Created"), docker_text(item, "Id"),
+                            docker_text(best, "Created"), docker_text(best, "Id"))))
             best = item;
     }
     return best;
@@ -345,14 +318,15 @@ static void remove_others(const struct ensure_job *job, const json_t *list, cons
     size_t i;
 
     json_array_foreach (list, i, item) {
-        _cleanup_free_ char *path = docker_path("/networks/%s", text_of(item, "Id"));
+        _cleanup_free_ char *path = docker_path("/networks/%s", docker_text(item, "Id"));
         _cleanup_err_ struct err err = ERR_INIT;
 
         if (item == kept || !is_ours(job, item))
             continue;
         /* Another process may be faster. */
         if (docker_ask(job->d, "DELETE", path, NULL, by, NULL, &err) < 0)
-            log_debug("network %s: double %s stays: %s", job->name, text_of(item, "Id"), err.msg);
+            log_debug("network %s: double %s stays: %s", job->name, docker_text(item, "Id"),
+                      err.msg);
     }
 }
 
@@ -369,7 +343,7 @@ static int settle_network(const struct ensure_job *job, const json_t *list,
         return r;
     if (json_array_size(list) > 1)
         remove_others(job, list, best, by);
-    *ret = xstrdup(text_of(best, "Id"));
+    *ret = xstrdup(docker_text(best, "Id"));
     return 0;
 }
 

@@ -112,7 +112,7 @@ static int begin(struct watcher *w, bool again, struct docker_events **ret, stru
 
     if (r >= 0)
         r = open_events(w, ret, err);
-    if (r >= 0 && again)
+    if (r >= 0) /* the state is read after the stream is open: nothing falls in between */
         engine_tell(&w->d->engine, &back);
     return r;
 }

@@ -50,13 +50,6 @@ static void launch_done(struct launch *l)
     json_decref(l->doc);
 }
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-
-    return s ? s : "";
-}
-
 static const json_t *labels_of(const struct launch *l)
 {
     return json_object_get(json_object_get(l->doc, "Config"), "Labels");
@@ -82,7 +75,7 @@ static bool is_mounted(const struct launch *l, const char *target, bool above)
     size_t i;
 
     json_array_foreach (json_object_get(l->doc, "Mounts"), i, m) {
-        const char *at = text_of(m, "Destination");
+        const char *at = docker_text(m, "Destination");
         size_t len = strlen(at);
 
         if (STREQ(at, target) ||
@@ -135,7 +128,7 @@ static int make_plan(struct launch *l, struct err *err)
 
     p.sandbox_id = xstrdup(req->id);
     p.name = xstrdup(req->name);
-    p.hash = xstrdup(text_of(labels_of(l), LABEL_HASH));
+    p.hash = xstrdup(docker_text(labels_of(l), LABEL_HASH));
     p.endpoint = docker_endpoint_text(&docker_client(d)->endpoint);
     p.container = xstrdup(l->container);
     p.run_dir = xasprintf("%s/docker/%s", d->run_dir, req->id);
@@ -311,7 +304,7 @@ static int find_container(struct launch *l, const struct deadline *by, struct er
     r = inspect_container(l, by, &why);
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_move(err, &why);
-    if (r < 0 || !STREQ(text_of(labels_of(l), LABEL_HASH), l->req->hash)) {
+    if (r < 0 || !STREQ(docker_text(labels_of(l), LABEL_HASH), l->req->hash)) {
         container_forget(l->d, l->req->id);
         forget_container(l);
         r = docker_create(&l->d->engine, l->req, by, err);
@@ -428,8 +421,8 @@ int docker_start(struct engine *e, const struct box_request *req, const struct d
     r = launch_run(&l, by, &box, err);
     if (r >= 0) {
         memcpy(box.id, req->id, sizeof(box.id));
-        snprintf(box.hash, sizeof(box.hash), "%s", text_of(labels_of(&l), LABEL_HASH));
-        box.warnings = *text_of(labels_of(&l), LABEL_WITHOUT) ? warnings_of(&l) : NULL;
+        snprintf(box.hash, sizeof(box.hash), "%s", docker_text(labels_of(&l), LABEL_HASH));
+        box.warnings = *docker_text(labels_of(&l), LABEL_WITHOUT) ? warnings_of(&l) : NULL;
         box.link_fd = TAKE_FD(l.control);
         *ret = box;
     } else {
@@ -481,13 +474,13 @@ static int remove_volumes(struct docker_engine *d, const char *id, const struct 
     if (r < 0)
         return r;
     json_array_foreach (json_object_get(reply.json, "Volumes"), i, v) {
-        _cleanup_free_ char *path = docker_path("/volumes/%s?force=1", text_of(v, "Name"));
+        _cleanup_free_ char *path = docker_path("/volumes/%s?force=1", docker_text(v, "Name"));
 
         if (!docker_owns(d, id, json_object_get(v, "Labels")))
             continue;
         r = docker_ask(d, "DELETE", path, NULL, by, NULL, err);
         if (r < 0)
-            return err_wrap(err, "volume '%s'", text_of(v, "Name"));
+            return err_wrap(err, "volume '%s'", docker_text(v, "Name"));
     }
     return 0;
 }

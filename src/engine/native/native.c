@@ -20,8 +20,8 @@
 #include "engine/native/spread.h"
 #include "engine/native/subids.h"
 #include "engine/native/trash.h"
-#include "engine/usage.h"
 #include "engine/spec.h"
+#include "engine/usage.h"
 #include "os/cgroup.h"
 #include "os/rmtree.h"
 
@@ -68,32 +68,13 @@ static int open_folders(struct native_engine *n, struct err *err)
     return n->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 }
 
-/* Names in a folder that are sandbox ids, added to *ids once each. */
-static int add_ids(int dirfd, char ***ids, struct err *err)
-{
-    _cleanup_closedir_ DIR *d = NULL;
-    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d) {
-        int saved = errno;
-
-        fd_close(fd);
-        return err_sys(err, saved, "read a folder of sandboxes");
-    }
-    for (const struct dirent *e; (e = readdir(d));)
-        if (box_id_is_valid(e->d_name) && !strv_contains(*ids, e->d_name))
-            strv_add(ids, e->d_name);
-    return 0;
-}
-
 /* The generations that living runs stand on, and the present one. */
 static int images_in_use(struct native_engine *n, char ***ret, struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
     int r;
 
-    r = add_ids(n->runs, &ids, err);
+    r = box_ids_add(n->runs, &ids, err);
     if (r < 0)
         return r;
     strv_add(ret, n->lower);
@@ -395,11 +376,11 @@ static int native_list(struct engine *e, const struct deadline *by, char ***ret,
     native_tidy_network(n, by);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
     if (r >= 0)
-        r = add_ids(n->boxes, &ids, err);
+        r = box_ids_add(n->boxes, &ids, err);
     if (r >= 0)
-        r = add_ids(n->runs, &ids, err);
+        r = box_ids_add(n->runs, &ids, err);
     if (r >= 0)
-        r = add_ids(n->execs, &ids, err);
+        r = box_ids_add(n->execs, &ids, err);
     if (r < 0)
         return r;
     for (char **g = groups; g && *g; g++)
