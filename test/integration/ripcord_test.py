@@ -52,6 +52,7 @@ CAPABILITIES = {
     "disk limit": ("native",),      # --disk on any file system
     "truthful proc": ("native",),   # /proc/meminfo and /proc/cpuinfo with the sandbox's limits
     "rootless": ("native",),        # an ordinary user's sandboxes
+    "cgroup namespace": ("native", "docker"),  # Podman's API does not take the wish, and on cgroup v1 its default is none
     "routed network": ("native",),  # interfaces and firewall rules of our own on the host
     "own kernel objects": ("native",),  # cgroups, mounts, namespaces and processes that we make ourselves
 }
@@ -74,6 +75,14 @@ def alone(test):
     """Runs while no other test does: it looks at the whole machine or loads it."""
     test.alone = True
     return test
+
+
+def serial(group):
+    """Tests of one group run one after another, beside all others: they share something of the machine, or take long."""
+    def mark(test):
+        test.serial = group
+        return test
+    return mark
 
 
 class Result:
@@ -309,6 +318,16 @@ class Root:
                 found.append(int(entry.name))
         return sorted(found)
 
+    def inside(self):
+        """Pids of what runs in this root's sandboxes."""
+        if not Config.backend:
+            return self.processes()
+        found = []
+        for name in Config.backend.labelled(f"ripcord.root={self.root_id}")["containers"]:
+            box = Config.backend.api("GET", f"/containers{name}/json").json()["Id"].encode()
+            found += [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and box in cgroup_of(p)]
+        return sorted(found)
+
     def owns(self, proc):
         return any(mark in text for text in traces(proc) for mark in self.marks())
 
@@ -539,6 +558,13 @@ def traces(proc):
             yield os.fsencode(os.readlink(proc / "fd" / number))
         except OSError:
             pass
+
+
+def cgroup_of(proc):
+    try:
+        return (proc / "cgroup").read_bytes()
+    except OSError:
+        return b""
 
 
 def task_runs(task):

@@ -128,11 +128,28 @@ def fast_folder():
         os.rmdir(place)
 
 
+def batches(tests):
+    """Lists of tests that one worker runs in a row; groups come first, as they take longest."""
+    groups, single = {}, []
+    for test in tests:
+        group = mark_of(test, "serial")
+        if group:
+            groups.setdefault(group, []).append(test)
+        else:
+            single.append([test])
+    return [*groups.values(), *single]
+
+
 def run_all(tests, jobs):
     counter = Counter()
+
+    def run_batch(batch):
+        for test in batch:
+            counter.run(test)
+
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            list(pool.map(counter.run, [t for t in tests if not is_alone(t)]))
+            list(pool.map(run_batch, batches([t for t in tests if not is_alone(t)])))
         except BaseException:
             pool.shutdown(cancel_futures=True)  # told to end: what has begun is finished, so that it cleans up
             raise

@@ -1,7 +1,7 @@
 """One sandbox that takes all it can get: the daemon still answers, and its neighbour does not notice."""
 import time
 
-from ripcord_test import TestCase, alone, full_run_only, wait_until
+from ripcord_test import TestCase, alone, full_run_only, needs, wait_until
 
 HOGS = {
     "fork bomb": ["sh", "-c", "f() { f | f & }; f; sleep 1000"],
@@ -99,6 +99,7 @@ class Hogs(TestCase):
         self.assertGreaterEqual(self.root.exec_info("hog")["end"]["oom_kills"], 1)
         self.check_unharmed("a full tmpfs")
 
+    @needs("own kernel objects")  # a devpts with a limit of its own
     def test_ptys_and_descriptors_end(self):
         x = self.start_hog(*HOGS["ptys"])
         wait_until(lambda: self.root.ok("logs", "hog", x).out, 30, "the end of ptys")

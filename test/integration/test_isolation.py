@@ -35,9 +35,13 @@ class Isolation(TestCase):
 
     def test_own_namespaces(self):
         own_user = ["user"] if Config.engine == "native" else []  # an engine's containers share the machine's
-        for kind in ("mnt", "pid", "net", "ipc", "uts", "cgroup", *own_user):
+        for kind in ("mnt", "pid", "net", "ipc", "uts", *own_user):
             inside = self.shell("a", f"readlink /proc/self/ns/{kind}").strip()
             self.assertNotEqual(inside, os.readlink(f"/proc/self/ns/{kind}"), kind)
+
+    @needs("cgroup namespace")
+    def test_own_cgroup_namespace(self):
+        self.assertNotEqual(self.shell("a", "readlink /proc/self/ns/cgroup").strip(), os.readlink("/proc/self/ns/cgroup"))
 
     def test_own_hostname(self):
         name = self.shell("a", "uname -n").strip()

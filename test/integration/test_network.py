@@ -13,7 +13,7 @@ import threading
 import unittest
 from pathlib import Path
 
-from ripcord_test import TestCase, alive, alone, full_run_only, needs, wait_until
+from ripcord_test import TestCase, alive, full_run_only, needs, serial, wait_until
 
 PYTHON = "/usr/bin/python3"
 OUTSIDE = "198.51.100.2"
@@ -164,7 +164,7 @@ class Closed(NetworkCase):
 
 @unittest.skipUnless(can_open(), "network 'open' needs root, ip, and nft or iptables")
 @needs("routed network")
-@alone
+@serial("network")
 class Open(NetworkCase):
     def test_reaches_the_world_and_nothing_private(self):
         with Outside():
@@ -267,7 +267,7 @@ class Open(NetworkCase):
 
 @unittest.skipUnless(can_open(), "network 'open' needs root, ip, and nft or iptables")
 @needs("routed network")
-@alone
+@serial("network")
 class Gone(NetworkCase):
     def test_with_the_last_one(self):
         self.up("a")

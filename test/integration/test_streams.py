@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from ripcord_test import TestCase, alive, alone, full_run_only, wait_until
+from ripcord_test import Config, TestCase, alive, alone, full_run_only, wait_until
 from test_causes import shim_of
 
 MILLION = "".join(f"{i}\n" for i in range(1, 1000001)).encode()
@@ -175,7 +175,7 @@ class LeftBehind(TestCase):
         self.assertEqual((end["cause"], end["exit_code"], end["drained"]), ("exited", 0, False), end)
         self.assertEqual(self.shell("a", "kill -0 $(cat pid) && echo lives"), "lives\n")
         self.root.daemon_pid()
-        sleepers = [p for p in self.root.processes() if b"1000" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        sleepers = [p for p in self.root.inside() if b"1000" in Path(f"/proc/{p}/cmdline").read_bytes()]
         self.assertEqual(len(sleepers), 1, "it is in the sandbox's cgroup")
         self.root.ok("stop", "a")
         self.assertFalse(alive(sleepers[0]), "nothing outlives a stop")
@@ -345,7 +345,8 @@ class Retention(TestCase):
         return self.root.exec_info("a", x)["journal"] == "gone"
 
     def folder(self, x):
-        return self.root.path / "state" / "execs" / self.root.sandbox("a")["id"] / x
+        state = self.root.path / "state" / ("docker" if Config.backend else "")
+        return state / "execs" / self.root.sandbox("a")["id"] / x
 
     def test_oldest_finished_go_when_the_sandbox_is_over_its_budget(self):
         self.configure("journal.sandbox_budget: 1M\n")

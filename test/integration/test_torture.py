@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from ripcord_test import Config, TestCase, alone, full_run_only, needs
+from ripcord_test import Config, TestCase, full_run_only, needs, serial
 
 NAMES = [f"t{i}" for i in range(6)]
 WITH_NETWORK = NAMES[:2]  # with an interface and rules of their own, where that is possible
@@ -89,7 +89,7 @@ def shims(root):
 
 
 @needs("own kernel objects")
-@alone
+@serial("torture")
 class Torture(TestCase):
     def setUp(self):
         super().setUp()

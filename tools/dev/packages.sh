@@ -10,7 +10,7 @@ declare -A PACKAGES=(
     [image]="python3 mmdebstrap debian-archive-keyring"
     [lint]="clang-format clang-tidy cppcheck shellcheck python3"
     [fuzz]="clang libclang-rt-dev"
-    [bench]="python3 bubblewrap runc docker.io busybox-static iproute2"
+    [bench]="python3 bubblewrap runc docker.io busybox-static iproute2 iptables"
 )
 declare -A PURPOSE=(
     [build]="to compile ripcord"
@@ -46,7 +46,23 @@ as_root() {
     fi
 }
 
+# Docker and Podman are installed for their programs: a daemon that starts by itself would change this machine's firewall.
+POLICY=/usr/sbin/policy-rc.d
+
+services_stay_down() {
+    [ ! -e "$POLICY" ] || return 1
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$POLICY" >/dev/null && as_root chmod 755 "$POLICY"
+}
+
 apt_install() {
+    local ours=0 status=0
+    ! services_stay_down || ours=1
+    apt_get_install "$@" || status=$?
+    [ "$ours" -eq 0 ] || as_root rm -f "$POLICY"
+    return "$status"
+}
+
+apt_get_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2
 }
 
