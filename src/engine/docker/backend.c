@@ -16,7 +16,7 @@
 #include "engine/spec.h"
 #include "engine/usage.h"
 
-#define PIN_FILE "engine"
+#define PIN_FILE "docker/engine"
 enum { PIN_MAX = 4096 };
 
 /* ---- asking ---- */
@@ -103,20 +103,22 @@ static void take_client(struct docker_engine *d, struct docker *c)
  */
 static char *pinned(struct docker_engine *d)
 {
+    _cleanup_free_ char *path = xasprintf("%s/" PIN_FILE, d->state_dir);
     _cleanup_strv_ char **ids = NULL;
     char *text = NULL;
 
     if (*d->host || box_ids_add(d->execs, &ids, NULL) < 0 || !ids)
         return NULL;
-    file_read(d->execs, PIN_FILE, PIN_MAX, &text, NULL, NULL);
+    file_read(AT_FDCWD, path, PIN_MAX, &text, NULL, NULL);
     return text;
 }
 
 static void pin(struct docker_engine *d, const char *where)
 {
+    _cleanup_free_ char *path = xasprintf("%s/" PIN_FILE, d->state_dir);
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (file_replace(d->execs, PIN_FILE, where, strlen(where), 0600, false, &err) < 0)
+    if (file_replace(AT_FDCWD, path, where, strlen(where), 0600, false, &err) < 0)
         log_debug("engine docker: %s", err.msg);
 }
 

@@ -6,7 +6,7 @@
  * volumes of caches and the network <prefix>-net (ensure.h). Of ours:
  *
  * - <state>/docker/execs/<id>/<exec>/: journals and end records
- * - <state>/docker/execs/engine: where the engine is that sandboxes were made on
+ * - <state>/docker/engine: where the engine is that sandboxes were made on
  * - <run>/docker/<id>/: of one run: shim.sock, relay.log
  *
  * A sandbox on the engine is found by its labels, whatever the database says. Containers are named
