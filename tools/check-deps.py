@@ -29,7 +29,7 @@ LAYERS = {
     "net": ["base", "wire"],
     "cli": ["base", "client"],
     "image": ["base", "net"],
-    "registry": ["base", "net"],
+    "registry": ["base", "os", "net", "shim/proto.h"],
     "engine": ["base", "os", "wire", "net", "image", "journal", "docker",
                "shim/proto.h", "shim/plan.h", "relay/plan.h"],
     "core": ["base", "store", "image", "journal", "engine/engine.h", "engine/caches.h",

@@ -95,7 +95,7 @@ static int parse_head(struct http_conn *c, size_t len, struct err *err)
     c->scanned = 0;
     c->served = true;
     ret = http_parse_request(r->head_mem, len, &r->head, err);
-    if (ret < 0)
+    if (ret < 0 || c->server->config.raw_target)
         return ret;
     r->target_mem = xstrdup(r->head.target);
     return http_target_split(r->target_mem, &r->path, &r->query, err);

@@ -17,12 +17,15 @@ static bool has_no_body(const struct http_req *r, int status)
     return STREQ(r->head.method, "HEAD") || status == 204 || status == 304;
 }
 
-static int append_head(struct buf *b, int status, const char *content_type, bool close)
+static int append_head(struct buf *b, const struct http_answer *a, bool close)
 {
-    int r = buf_appendf(b, "HTTP/1.1 %d %s\r\n", status, http_status_text(status));
+    int r = buf_appendf(b, "HTTP/1.1 %d %s\r\n", a->status,
+                        a->reason ? a->reason : http_status_text(a->status));
 
-    if (r >= 0 && content_type)
-        r = buf_appendf(b, "Content-Type: %s\r\n", content_type);
+    if (r >= 0 && a->content_type)
+        r = buf_appendf(b, "Content-Type: %s\r\n", a->content_type);
+    if (r >= 0 && a->extra)
+        r = buf_append_str(b, a->extra);
     if (r >= 0 && close)
         r = buf_append_str(b, "Connection: close\r\n");
     return r;
@@ -61,7 +64,8 @@ int response_error(struct buf *b, int status, const struct err *err, bool close)
     int r;
 
     error_body(&body, err);
-    r = append_head(b, status, "application/json", close);
+    r = append_head(b, &(struct http_answer){.status = status, .content_type = "application/json"},
+                    close);
     if (r >= 0)
         r = buf_appendf(b, "Content-Length: %zu\r\n\r\n", body.len);
     if (r >= 0)
@@ -103,21 +107,50 @@ static struct http_conn *begin_response(struct http_req *r)
     return c;
 }
 
+/* False when it cannot be sent at all: the peer has gone, or the head is over its limit. */
+static bool reply_head(struct http_req *r, const struct http_answer *a, uint64_t len,
+                       struct buf *head)
+{
+    struct http_conn *c = begin_response(r);
+
+    return c && append_head(head, a, c->close_after) >= 0 &&
+           (a->status == 204 ||
+            buf_appendf(head, "Content-Length: %llu\r\n", (unsigned long long)len) >= 0) &&
+           buf_append_str(head, "\r\n") >= 0;
+}
+
+void http_reply_with(struct http_req *r, const struct http_answer *a, const void *body, size_t len)
+{
+    _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
+    struct iovec iov[2];
+
+    if (reply_head(r, a, len, &head)) {
+        iov[0] = (struct iovec){buf_data(&head), head.len};
+        iov[1] = (struct iovec){(void *)body, len};
+        conn_write(r->conn, iov, len && !has_no_body(r, a->status) ? 2 : 1);
+    }
+    end_request(r);
+}
+
+void http_reply_take(struct http_req *r, const struct http_answer *a, char *owned, size_t len)
+{
+    _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
+    bool sent = reply_head(r, a, len, &head);
+
+    if (sent)
+        conn_write(r->conn, &(struct iovec){buf_data(&head), head.len}, 1);
+    if (sent && len && !has_no_body(r, a->status))
+        conn_write_take(r->conn, owned, len);
+    else
+        free(owned);
+    end_request(r);
+}
+
 void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
                 size_t len)
 {
-    _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
-    struct http_conn *c = begin_response(r);
-    struct iovec iov[2];
-
-    if (c && append_head(&head, status, content_type, c->close_after) >= 0 &&
-        (status == 204 || buf_appendf(&head, "Content-Length: %zu\r\n", len) >= 0) &&
-        buf_append_str(&head, "\r\n") >= 0) {
-        iov[0] = (struct iovec){buf_data(&head), head.len};
-        iov[1] = (struct iovec){(void *)body, len};
-        conn_write(c, iov, len && !has_no_body(r, status) ? 2 : 1);
-    }
-    end_request(r);
+    http_reply_with(r, &(struct http_answer){.status = status, .content_type = content_type}, body,
+                    len);
 }
 
 void http_reply_err(struct http_req *r, const struct err *err)
@@ -141,10 +174,28 @@ void http_stream_start(struct http_req *r, int status, const char *content_type,
     /* HTTP/1.0 knows no chunks: there the end of the connection is the end of the body. */
     r->chunked = r->head.minor == 1;
     r->no_body = has_no_body(r, status);
-    if (append_head(&head, status, content_type, c->close_after) >= 0 &&
+    if (append_head(&head, &(struct http_answer){.status = status, .content_type = content_type},
+                    c->close_after) >= 0 &&
         buf_append_str(&head, r->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n") >= 0)
         conn_write(c, &(struct iovec){buf_data(&head), head.len}, 1);
     conn_update(c);
+}
+
+void http_stream_start_length(struct http_req *r, const struct http_answer *a, uint64_t length,
+                              http_drain_fn on_drain)
+{
+    _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
+    bool sent = reply_head(r, a, length, &head);
+
+    r->on_drain = on_drain;
+    if (!r->conn)
+        return;
+    r->conn->state = CONN_STREAM;
+    r->chunked = false;
+    r->no_body = has_no_body(r, a->status);
+    if (sent)
+        conn_write(r->conn, &(struct iovec){buf_data(&head), head.len}, 1);
+    conn_update(r->conn);
 }
 
 void http_stream_write(struct http_req *r, const void *data, size_t len)

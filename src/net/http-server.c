@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -55,16 +57,23 @@ static bool peer_may(int fd)
     return cred.uid == 0 || cred.uid == geteuid();
 }
 
+/* Answers go out in few large writes: waiting for a full segment would only cost time on TCP. */
+static void welcome(struct http_server *s, int fd)
+{
+    if (s->config.any_peer)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    conn_new(s, fd);
+}
+
 static void take_connection(struct http_server *s, int fd)
 {
-    if (!peer_may(fd))
+    if (!s->config.any_peer && !peer_may(fd))
         refuse(fd, ERR_DENIED, "this socket serves its owner and root only",
                "Start your own daemon, or run the command as the daemon's user.");
     else if (s->n_conns >= s->config.connections_max)
-        refuse(fd, ERR_LIMIT, "too many connections to the daemon",
-               "Try again when other commands have ended.");
+        refuse(fd, ERR_LIMIT, "too many connections", "Try again when other requests have ended.");
     else
-        conn_new(s, fd);
+        welcome(s, fd);
 }
 
 /*

@@ -36,12 +36,15 @@ struct http_server_config {
     void *arg;
     size_t body_max; /* larger: 413 before anything is allocated */
     unsigned connections_max;
+    bool any_peer;   /* do not look at a peer's credentials: the socket is not ours alone, or TCP */
+    bool raw_target; /* the target is not split: http_req_path() is NULL, the handler reads it from
+                        the head */
     uint64_t head_timeout, idle_timeout, stall_timeout; /* usec; 0: the defaults above */
 };
 
 int http_server_new(struct loop *l, const struct http_server_config *config,
                     struct http_server **ret, struct err *err);
-/* Takes a listening unix socket. */
+/* Takes a listening socket. */
 int http_server_listen(struct http_server *s, int listen_fd, struct err *err);
 void http_server_stop_accepting(struct http_server *s);
 void http_server_free(
@@ -79,11 +82,26 @@ void http_body_read(struct http_req *r, bool on);
 void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
                 size_t len);                                    /* r is gone after */
 void http_reply_err(struct http_req *r, const struct err *err); /* JSON error; r is gone after */
+
+/* As above, with more said in the head. Texts are the caller's and hold no line break; NULL leaves
+ * a field out, or takes the usual reason. */
+struct http_answer {
+    int status;
+    const char *reason, *content_type;
+    const char *extra; /* further lines, each "Name: value\r\n" */
+};
+void http_reply_with(struct http_req *r, const struct http_answer *a, const void *body, size_t len);
+/* Takes a malloc'd body. */
+void http_reply_take(struct http_req *r, const struct http_answer *a, char *owned, size_t len);
+
 /* Chunked stream: start, then write pieces; on_drain is called when all written bytes have reached
  * the kernel, on a later turn also where a write found room at once. */
 typedef void (*http_drain_fn)(struct http_req *r);
 void http_stream_start(struct http_req *r, int status, const char *content_type,
                        http_drain_fn on_drain);
+/* A stream of declared length: exactly so many bytes follow, or http_stream_abort(). */
+void http_stream_start_length(struct http_req *r, const struct http_answer *a, uint64_t length,
+                              http_drain_fn on_drain);
 void http_stream_write(
     struct http_req *r, const void *data,
     size_t len); /* copies; wait for on_drain before the next when pending > 256 KiB */

@@ -5,6 +5,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "base/err.h"
 
 int confine_job(struct err *err);
+
+/* The same with a list of one's own, at most 240; with `threads` further threads may be started,
+ * never a process. The caller has one thread yet. */
+int confine_to(const int *calls, size_t n, bool threads, struct err *err);

@@ -4,8 +4,8 @@
 
 # name of the group -> Debian/Ubuntu packages
 declare -A PACKAGES=(
-    [build]="gcc libc6-dev meson ninja-build pkg-config libuv1-dev libjansson-dev libsqlite3-dev libssl-dev libyaml-dev"
-    [test]="python3 procps uidmap openssl"
+    [build]="gcc libc6-dev meson ninja-build pkg-config libuv1-dev libjansson-dev libsqlite3-dev libssl-dev libyaml-dev libcurl4-openssl-dev"
+    [test]="python3 python3-pip procps uidmap openssl"
     [engines]="docker.io podman runc netavark iptables iproute2 e2fsprogs"
     [image]="python3 mmdebstrap debian-archive-keyring"
     [lint]="clang-format clang-tidy cppcheck shellcheck python3"

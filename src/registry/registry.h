@@ -1,0 +1,150 @@
+/*
+ * Inside of ripcord-registry: the structs that its files share. One loop, whose thread alone
+ * touches these; workers get jobs of their own (pages.c, flights.c, admin.c).
+ *
+ * A request is an `ask`. For an index page: look (is a fresh one kept?), else join the page's one
+ * fetch, then look again. For a file: look it up in its page, which gives its digest; then send it
+ * from the store, or join its one download (flight).
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "net/http-server.h"
+#include "registry/blobs.h"
+#include "registry/config.h"
+#include "registry/name.h"
+#include "registry/page.h"
+
+struct loop;
+struct loop_timer;
+struct loop_watch;
+struct pool;
+struct control;
+
+struct counters {
+    uint64_t requests, hits, misses, stale, denials, errors, mismatches, weak;
+    uint64_t bytes_store,
+        bytes_upstream; /* what went to clients from the store; what was fetched */
+};
+
+struct box { /* one sandbox */
+    struct registry *reg;
+    struct box *next;
+    char *id;                   /* owned */
+    struct http_server *server; /* owned */
+    struct counters counters[ECO_MAX];
+    uint64_t tokens, tokens_at; /* thousandths of a request; when they were counted */
+};
+
+struct registry {
+    struct loop *loop;
+    struct config config;
+    int dirfd, wake_fd;
+    struct loop_watch *wake;
+    struct pool *disk, *pages, *downloads;
+    struct blobs blobs;
+    struct box *boxes;
+    struct counters counters[ECO_MAX];
+    struct map page_fetches; /* by path of the page */
+    struct map flights;      /* by digest */
+    struct control *control;
+    unsigned asks; /* requests under way */
+};
+
+enum ask_kind { ASK_PAGE, ASK_FILE };
+enum ask_state {
+    ASK_START,
+    ASK_JOB,    /* a worker has the look */
+    ASK_FETCH,  /* waits for its page */
+    ASK_FLIGHT, /* waits for, or follows, a download */
+    ASK_SEND,   /* a stored file is on its way out */
+};
+
+struct look;
+struct flight;
+struct page_fetch;
+
+struct ask {
+    struct registry *reg;
+    struct box *box;      /* NULL once it is forgotten */
+    struct http_req *req; /* NULL once the peer has gone */
+    struct ask *next;     /* in the list of what it waits for */
+    enum ask_kind kind;
+    enum ask_state state;
+    enum ecosystem eco;
+    struct upstream *upstream;
+    char *name;                         /* owned, normal form */
+    char *path;                         /* owned: its page's, in our folder */
+    char *file;                         /* owned; ASK_FILE */
+    const char *section, *content_type; /* ASK_PAGE */
+    char *host;                         /* owned; npm's pages are written for it */
+    bool full;                          /* npm: the long document */
+    bool fetched;                       /* the upstream has been asked for this one already */
+    bool stale;                         /* and did not answer */
+    bool metadata;                      /* the file beside the file (PEP 658) */
+    bool started;                       /* the head of the answer is out */
+    bool head;                          /* HEAD */
+    struct digest want;                 /* ASK_FILE, PyPI: what the link says */
+    struct digest digest;
+    struct err fetch_err; /* why the upstream did not */
+    struct flight *flight;
+    struct page_fetch *page_fetch;
+    int fd; /* owned */
+    uint64_t sent, length;
+};
+
+/* serve.c: requests in, answers out */
+void serve_request(void *box, struct http_req *req);
+void ask_free(struct ask *a);
+/* Each of these answers and frees. */
+void ask_fail(struct ask *a, const struct err *err);
+void ask_fail_status(struct ask *a, int status, enum err_code code, const char *fmt, ...)
+    _printf_(4, 5);
+void ask_send_page(struct ask *a, struct buf *body);
+void ask_send_blob(struct ask *a, int fd, uint64_t size, bool hit);
+void ask_pump(struct ask *a, uint64_t limit); /* sends up to there; ends when all is out */
+void ask_begin_stream(struct ask *a, uint64_t length);
+struct counters *ask_counters(struct ask *a); /* the sandbox's, or a place for what nobody counts */
+
+/* pages.c */
+void pages_look(struct ask *a);       /* on to the page, its fetch, or the file */
+void page_fetch_leave(struct ask *a); /* its peer has gone */
+
+/* flights.c */
+int flights_init(struct registry *reg, struct err *err);
+void flights_done(struct registry *reg);
+void flight_join(struct ask *a, const struct page_file *f);
+void flight_leave(struct ask *a);
+
+/* registry.c */
+struct upstream *registry_route(struct registry *reg, enum ecosystem eco, const char *name);
+void registry_upstream_failed(struct registry *reg, struct upstream *u, const struct err *err);
+void registry_upstream_works(struct registry *reg, struct upstream *u);
+/* `fmt`, … as json_pack() takes them, an object without "type". */
+void registry_event(struct registry *reg, const char *type, const char *fmt, ...);
+int registry_listen(struct registry *reg, const char *id, int fd, struct err *err); /* takes fd */
+bool registry_forget(struct registry *reg, const char *id);
+
+/* control.c */
+int control_new(struct registry *reg, int fd, struct err *err);
+void control_free(struct control *c);
+void control_event(struct control *c, const char *json);
+void control_ready(struct control *c);
+
+/* admin.c: questions of the daemon that workers answer. Calls fn on the loop with a JSON text. */
+typedef void (*admin_fn)(void *arg, uint64_t seq, const char *json, const struct err *err);
+struct admin_ask {
+    int type; /* enum registry_msg_type */
+    uint64_t seq, keep, age;
+    bool has_keep;
+    const char *subject;
+    admin_fn fn;
+    void *arg;
+};
+void admin_run(struct registry *reg, const struct admin_ask *ask);
+char *admin_stats(struct registry *reg); /* JSON, malloc'd */
