@@ -258,7 +258,12 @@ static int tell_head(struct hop *hop)
     hop->told = true;
     curl_easy_getinfo(hop->curl, CURLINFO_RESPONSE_CODE, &status);
     hop->head.status = (int)status;
-    if (!hop->f->on_head || (status != 200 && status != 206))
+    if (status != 200 && status != 206)
+        return 0;
+    if (hop->head.length != UINT64_MAX && hop->head.length > hop->f->size_max)
+        return err_set(&hop->err, ERR_LIMIT, "the answer is over %llu bytes",
+                       (unsigned long long)hop->f->size_max);
+    if (!hop->f->on_head)
         return 0;
     return hop->f->on_head(hop->f->arg, &hop->head, &hop->err);
 }

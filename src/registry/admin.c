@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -275,7 +274,8 @@ static void prune(struct registry *reg, const struct admin_ask *ask)
     uint64_t n = 0, bytes = 0, keep = ask->has_keep ? ask->keep : reg->config.budget;
     char text[128];
 
-    blobs_evict(&reg->blobs, keep, ask->age ? time(NULL) - (int64_t)ask->age : 0, &n, &bytes);
+    blobs_evict(&reg->blobs, keep, ask->age ? (int64_t)(time_wall() - ask->age * USEC_PER_SEC) : 0,
+                &n, &bytes);
     snprintf(text, sizeof(text), "{\"removed\":%llu,\"bytes\":%llu}", (unsigned long long)n,
              (unsigned long long)bytes);
     ask->fn(ask->arg, ask->seq, text, NULL);

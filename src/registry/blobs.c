@@ -8,14 +8,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/time.h"
 #include "base/xalloc.h"
 
 #define NOTE_XATTR "user.ripcord.file"
-enum { TOUCH_SECONDS = 60 };
+enum { TOUCH_EVERY = 60 * 1000000 };
 
 void blob_path(const struct digest *d, char ret[static BLOB_PATH_MAX])
 {
@@ -24,9 +24,9 @@ void blob_path(const struct digest *d, char ret[static BLOB_PATH_MAX])
 
 /* -- the folders -- */
 
-static void clear_tmp(int dirfd)
+static void clear_tmp(int folder)
 {
-    _cleanup_close_ int fd = openat(dirfd, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int fd = openat(folder, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fcntl(fd, F_DUPFD_CLOEXEC, 3));
     struct dirent *e;
 
@@ -35,7 +35,6 @@ static void clear_tmp(int dirfd)
             unlinkat(fd, e->d_name, 0);
 }
 
-/* In order, so that the last one says that all are there. */
 static int make_folders(int dirfd, struct err *err)
 {
     int r = dir_make_all(dirfd, "tmp", 0700, err);
@@ -43,40 +42,55 @@ static int make_folders(int dirfd, struct err *err)
     for (int a = 0; a < DIGEST_MAX && r >= 0; a++) {
         char path[BLOB_PATH_MAX];
 
-        snprintf(path, sizeof(path), "blobs/%s/ff", digest_algo_name((enum digest_algo)a));
-        if (faccessat(dirfd, path, F_OK, 0) == 0)
-            continue;
-        for (int i = 0; i < 256 && r >= 0; i++) {
-            snprintf(path, sizeof(path), "blobs/%s/%02x", digest_algo_name((enum digest_algo)a), i);
-            r = dir_make_all(dirfd, path, 0700, err);
-        }
+        snprintf(path, sizeof(path), "blobs/%s", digest_algo_name((enum digest_algo)a));
+        r = dir_make_all(dirfd, path, 0700, err);
     }
     return r;
 }
 
 typedef void (*visit_fn)(void *arg, int dirfd, const char *name, const struct digest *d);
 
-static void visit_folder(int dirfd, enum digest_algo algo, int i, visit_fn fn, void *arg)
+struct visit {
+    enum digest_algo algo;
+    visit_fn fn;
+    void *arg;
+};
+
+static DIR *open_dir(int dirfd, const char *path)
 {
-    char path[BLOB_PATH_MAX];
-    _cleanup_close_ int fd = -1;
-    _cleanup_closedir_ DIR *dir = NULL;
+    int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!d)
+        fd_close(fd);
+    return d;
+}
+
+static void visit_files(const struct visit *v, int parent, const char *name)
+{
+    _cleanup_closedir_ DIR *dir = open_dir(parent, name);
     struct dirent *e;
     struct digest d;
 
-    snprintf(path, sizeof(path), "blobs/%s/%02x", digest_algo_name(algo), i);
-    fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    dir = fd < 0 ? NULL : fdopendir(fcntl(fd, F_DUPFD_CLOEXEC, 3));
     while (dir && (e = readdir(dir)))
-        if (digest_from_hex(algo, e->d_name, &d) && STREQ(d.hex, e->d_name))
-            fn(arg, fd, e->d_name, &d);
+        if (digest_from_hex(v->algo, e->d_name, &d) && STREQ(d.hex, e->d_name))
+            v->fn(v->arg, dirfd(dir), e->d_name, &d);
 }
 
-static void visit_all(int dirfd, visit_fn fn, void *arg)
+static void visit_all(int folder, visit_fn fn, void *arg)
 {
-    for (int a = 0; a < DIGEST_MAX; a++)
-        for (int i = 0; i < 256; i++)
-            visit_folder(dirfd, (enum digest_algo)a, i, fn, arg);
+    for (int a = 0; a < DIGEST_MAX; a++) {
+        struct visit v = {.algo = (enum digest_algo)a, .fn = fn, .arg = arg};
+        char path[BLOB_PATH_MAX];
+        _cleanup_closedir_ DIR *dir = NULL;
+        struct dirent *e;
+
+        snprintf(path, sizeof(path), "blobs/%s", digest_algo_name(v.algo));
+        dir = open_dir(folder, path);
+        while (dir && (e = readdir(dir)))
+            if (e->d_name[0] != '.')
+                visit_files(&v, dirfd(dir), e->d_name);
+    }
 }
 
 /* -- the table -- */
@@ -102,7 +116,8 @@ static void found(void *arg, int dirfd, const char *name, const struct digest *d
     struct stat st;
 
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-        insert(arg, d, (uint64_t)st.st_size, st.st_mtime);
+        insert(arg, d, (uint64_t)st.st_size,
+               (int64_t)st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000);
 }
 
 int blobs_open(struct blobs *b, int dirfd, uint64_t budget, struct err *err)
@@ -152,7 +167,7 @@ void blobs_forget(struct blobs *b, const struct digest *d)
 int blobs_use(struct blobs *b, const struct digest *d, uint64_t *ret_size)
 {
     struct blob *blob = blobs_get(b, d);
-    int64_t now = time(NULL);
+    int64_t now = (int64_t)time_wall();
     char path[BLOB_PATH_MAX];
     struct stat st;
     int fd;
@@ -167,7 +182,7 @@ int blobs_use(struct blobs *b, const struct digest *d, uint64_t *ret_size)
         blobs_forget(b, d);
         return -1;
     }
-    if (now - blob->used >= TOUCH_SECONDS)
+    if (now - blob->used >= TOUCH_EVERY)
         futimens(fd, NULL);
     blob->used = now;
     *ret_size = blob->size;
@@ -176,7 +191,7 @@ int blobs_use(struct blobs *b, const struct digest *d, uint64_t *ret_size)
 
 void blobs_add(struct blobs *b, const struct digest *d, uint64_t size)
 {
-    insert(b, d, size, time(NULL));
+    insert(b, d, size, (int64_t)time_wall());
     if (b->bytes > b->budget)
         blobs_evict(b, b->budget - b->budget / 10, 0, NULL, NULL);
 }
@@ -241,6 +256,20 @@ static int sync_folder(int dirfd, const char *path)
     return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
+/* Its folder is made when the first file needs it. */
+static int rename_into(int dirfd, const char *tmp, const char *path)
+{
+    _cleanup_free_ char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
+
+    if (renameat(dirfd, tmp, dirfd, path) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return -1;
+    if (mkdirat(dirfd, folder, 0700) < 0 && errno != EEXIST)
+        return -1;
+    return renameat(dirfd, tmp, dirfd, path);
+}
+
 int blob_commit(int dirfd, int fd, const char *tmp, const struct digest *d, const char *note,
                 struct err *err)
 {
@@ -251,7 +280,7 @@ int blob_commit(int dirfd, int fd, const char *tmp, const struct digest *d, cons
     fsetxattr(fd, NOTE_XATTR, note, MIN(strlen(note), (size_t)BLOB_NOTE_MAX - 1), 0);
     if (fchmod(fd, 0400) < 0 || fsync(fd) < 0)
         return err_sys(err, errno, "sync '%s'", tmp);
-    if (renameat(dirfd, tmp, dirfd, path) < 0)
+    if (rename_into(dirfd, tmp, path) < 0)
         return err_sys(err, errno, "rename '%s' to '%s'", tmp, path);
     r = sync_folder(dirfd, path);
     return r < 0 ? err_sys(err, -r, "sync the folder of '%s'", path) : 0;

@@ -18,7 +18,7 @@ enum { BLOB_PATH_MAX = 160, BLOB_NOTE_MAX = 512 };
 struct blob {
     struct digest digest;
     uint64_t size;
-    int64_t used; /* seconds since the epoch */
+    int64_t used; /* microseconds since the epoch */
 };
 
 struct blobs {
@@ -37,7 +37,8 @@ struct blob *blobs_get(struct blobs *b, const struct digest *d);
 int blobs_use(struct blobs *b, const struct digest *d, uint64_t *ret_size);
 void blobs_add(struct blobs *b, const struct digest *d, uint64_t size);
 void blobs_forget(struct blobs *b, const struct digest *d);
-/* Unlinks the longest unused until at most `keep` bytes are left, and all unused since `before`. */
+/* Unlinks the longest unused until at most `keep` bytes are left, and all unused since `before`
+ * (microseconds since the epoch). */
 void blobs_evict(struct blobs *b, uint64_t keep, int64_t before, uint64_t *ret_n,
                  uint64_t *ret_bytes);
 

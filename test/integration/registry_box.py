@@ -158,6 +158,8 @@ class Registry:
         self.control.close()
 
     def stop(self):
+        if self.log.closed:
+            return
         if self.process.poll() is None:
             self.control.close()
             try:
@@ -224,7 +226,7 @@ class Upstream:
     def __init__(self, certificates):
         self.pypi, self.npm, self.files, self.hooks = {}, {}, {}, {}
         self.requests, self.delay, self.html_only, self.lock = [], 0, False, threading.Lock()
-        self.auth = None
+        self.auth, self.connections = None, []
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -235,6 +237,10 @@ class Upstream:
 
             def log_message(self, *_):
                 pass
+
+            def setup(self):
+                super().setup()
+                outer.connections.append(self.connection)
 
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
@@ -258,6 +264,11 @@ class Upstream:
             self.server.shutdown()
             self.server.server_close()
             self.server = None
+            for c in self.connections:  # kept-alive ones would go on being served
+                try:
+                    c.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
 
     def as_pypi(self, name="pypi", **more):
         return {"name": name, "type": "pypi", "url": f"{self.url}/simple/", "private": True, "ca_file": self.ca, **more}
@@ -338,7 +349,7 @@ class Upstream:
                             f'data-requires-python="&gt;=3.6">{f["filename"]}</a><br/>\n' for f in self.pypi[name])
             self.send_tagged(h, f"<!DOCTYPE html><html><body>{links}</body></html>".encode(), "text/html")
         else:
-            versions = sorted({f["filename"].split("-")[1] for f in self.pypi[name]})
+            versions = sorted({str(f["filename"]).split("-")[1] for f in self.pypi[name][:1]})
             doc = {"meta": {"api-version": "1.1"}, "name": name, "versions": versions, "files": self.pypi[name]}
             self.send_tagged(h, json.dumps(doc).encode(), "application/vnd.pypi.simple.v1+json")
 
@@ -365,9 +376,9 @@ def make_certificates(folder):
     """An authority of our own and a certificate for localhost."""
     run = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
     (folder / "ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n", encoding="ascii")
-    subprocess.run("openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 30 -subj /CN=test-ca".split(),
+    subprocess.run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout ca.key -out ca.pem -days 30 -subj /CN=test-ca".split(),
                    **run)
-    subprocess.run("openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost".split(),
+    subprocess.run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout server.key -out server.csr -subj /CN=localhost".split(),
                    **run)
     subprocess.run("openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 30 "
                    "-extfile ext".split(), **run)
