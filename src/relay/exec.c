@@ -128,6 +128,16 @@ static void set_user(char ***env, const char *user)
             strv_env_set(env, keys[i], user);
 }
 
+static bool tells_user(const char *variable)
+{
+    static const char *const keys[] = {"HOME=", "USER=", "LOGNAME="};
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+        if (strncmp(variable, keys[i], strlen(keys[i])) == 0)
+            return true;
+    return false;
+}
+
 /* The sandbox's HOME, USER and LOGNAME are its user's: another one gets its own, as on the native
  * engine. */
 static char **make_env(const struct relay_exec *x)
@@ -137,8 +147,7 @@ static char **make_env(const struct relay_exec *x)
     char **env = NULL;
 
     for (char **e = r->plan.env; e && *e; e++)
-        if (!other ||
-            (strncmp(*e, "HOME=", 5) && strncmp(*e, "USER=", 5) && strncmp(*e, "LOGNAME=", 8)))
+        if (!other || !tells_user(*e))
             strv_add(&env, *e);
     if (other)
         set_user(&env, x->user);
