@@ -35,7 +35,7 @@ struct model {
     int refuse;                 /* status for each create; 0: none */
     const char *words;          /* its body */
     bool unique;                /* as Podman: a second network of one name is refused */
-    bool closing;
+    unsigned visits;            /* connections under way */
 };
 
 static void reply(int fd, int status, const char *body)
@@ -110,11 +110,11 @@ static void delete_network(struct model *m, int fd, const char *id)
     reply(fd, 404, "{\"message\":\"network not found\"}");
 }
 
+/* With the lock held. */
 static void answer(struct model *m, int fd, const char *head, json_t *doc)
 {
     bool create = strstr(head, "/create ") != NULL;
 
-    pthread_mutex_lock(&m->lock);
     m->creates += create;
     if (create && m->refuse)
         reply(fd, m->refuse, m->words);
@@ -126,7 +126,6 @@ static void answer(struct model *m, int fd, const char *head, json_t *doc)
         delete_network(m, fd, strstr(head, "/networks/") + strlen("/networks/"));
     else
         reply_json(fd, 200, m->networks);
-    pthread_mutex_unlock(&m->lock);
 }
 
 struct visit {
@@ -134,17 +133,12 @@ struct visit {
     int fd;
 };
 
-/* One request a connection: the whole head, then Content-Length bytes. */
-static void *serve(void *arg)
+/* The whole head, then Content-Length bytes, in `text`; where the body begins, or NULL. */
+static const char *read_request(int fd, char *text)
 {
-    struct visit v = *(struct visit *)arg;
-    _cleanup_close_ int fd = v.fd;
-    _cleanup_free_ char *text = xcalloc(1, REQUEST_MAX);
-    _cleanup_json_ json_t *doc = NULL;
     const char *end = NULL, *length;
     size_t len = 0, want = 0;
 
-    free(arg);
     while (!end || len < (size_t)(end + 4 - text) + want) {
         ssize_t n = read(fd, text + len, REQUEST_MAX - 1 - len);
 
@@ -155,8 +149,28 @@ static void *serve(void *arg)
         length = end ? strcasestr(text, "content-length: ") : NULL;
         want = length && length < end ? strtoul(length + 16, NULL, 10) : 0;
     }
-    doc = want ? json_loads(end + 4, 0, NULL) : NULL;
-    answer(v.m, fd, text, doc);
+    return end + 4;
+}
+
+/* One request a connection. */
+static void *serve(void *arg)
+{
+    struct visit *v = arg;
+    char *text = xcalloc(1, REQUEST_MAX);
+    const char *body = read_request(v->fd, text);
+    struct model *m = v->m;
+    json_t *doc;
+
+    pthread_mutex_lock(&m->lock);
+    doc = body && *body ? json_loads(body, 0, NULL) : NULL;
+    if (body)
+        answer(m, v->fd, text, doc);
+    json_decref(doc);
+    fd_close(v->fd);
+    free(text);
+    free(v);
+    m->visits--;
+    pthread_mutex_unlock(&m->lock);
     return NULL;
 }
 
@@ -173,6 +187,9 @@ static void *accept_all(void *arg)
             return NULL;
         v = xnew0(struct visit);
         *v = (struct visit){m, fd};
+        pthread_mutex_lock(&m->lock);
+        m->visits++;
+        pthread_mutex_unlock(&m->lock);
         if (pthread_create(&t, NULL, serve, v) != 0)
             abort();
         pthread_detach(t);
@@ -199,9 +216,23 @@ static void model_down(struct model *m)
     shutdown(m->listener, SHUT_RDWR);
     pthread_join(m->thread, NULL);
     fd_close(m->listener);
+    for (bool busy = true; busy;) {
+        pthread_mutex_lock(&m->lock);
+        busy = m->visits > 0;
+        pthread_mutex_unlock(&m->lock);
+        usleep(busy ? 1000 : 0);
+    }
+    pthread_mutex_destroy(&m->lock);
     json_decref(m->networks);
     json_decref(m->volumes);
     rmtree(AT_FDCWD, m->dir, NULL);
+}
+
+static void forget_networks(struct model *m)
+{
+    pthread_mutex_lock(&m->lock);
+    json_array_clear(m->networks);
+    pthread_mutex_unlock(&m->lock);
 }
 
 static struct docker_engine *engine_up(const struct model *m, const char *root,
@@ -348,7 +379,7 @@ TEST(success_is_remembered_until_it_is_forgotten)
 
         CHECK(network(d, &id, NULL) == 0);
         if (i == 0)
-            json_array_clear(m.networks); /* nobody noticed yet */
+            forget_networks(&m); /* nobody noticed yet */
         if (i == 1)
             ensured_forget(&d->ensured, "network", "ripcord-net");
         CHECK(m.creates == (i < 2 ? 1U : 2U));
