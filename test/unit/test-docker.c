@@ -988,7 +988,7 @@ TEST(stream_gives_lines_and_tells_its_end_from_a_cut)
         struct deadline by = in_ms(5000);
         json_t *doc = NULL;
         struct fake f;
-        int sum = 0, r;
+        int sum = 0, r = 0;
 
         fake_start(&f, temp_folder(), &acts[i], 1);
         s = stream(&f, -1, &d);
