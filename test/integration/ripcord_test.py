@@ -411,11 +411,12 @@ class Root:
             time.sleep(0.05)
 
     def on_engine(self):
-        """Containers and volumes with this root's label. Its network is kept for the next sandbox, as it should be."""
+        """Containers and volumes with this root's label. The network and shared caches are kept for the next sandbox."""
         if not Config.backend or not self.root_id:
             return {}
         found = Config.backend.labelled(f"ripcord.root={self.root_id}")
-        return {"containers": found["containers"], "volumes": found["volumes"]}
+        shared = Config.backend.labelled("ripcord.shared")["volumes"]
+        return {"containers": found["containers"], "volumes": [v for v in found["volumes"] if v not in shared]}
 
     # ---- the end ----
 
