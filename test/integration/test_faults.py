@@ -47,7 +47,7 @@ class FullDisk(TestCase):
         root = self.mount("32m")
         root.start()
         root.ok("run", "--", "true")
-        wait_until(lambda: not root.wait_clean() and not [f for f in root.files() if re.search("execs/.", f)], 20,
+        wait_until(lambda: not root.wait_clean() and not [f for f in root.files() if re.search("execs/[0-9a-f]{16}", f)], 20,
                    "the run to be gone")
         before = root.files()
         self.fill()

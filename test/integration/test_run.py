@@ -1,6 +1,7 @@
 """`ripcord run`: streams, status, stdin, limits of time, signals, and nothing left behind."""
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -185,6 +186,8 @@ class Ending(TestCase):
     def test_run_leaves_no_row_and_no_file(self):
         self.root.start()
         self.root.ok("run", "--", "true")
+        wait_until(lambda: not [f for f in self.root.files() if re.search("execs/[0-9a-f]{16}", f)], 20, "the run to be gone")
+        self.assertEqual(self.root.wait_clean(), {})
         before = self.root.snapshot()
         for _ in range(5):
             self.root.ok("run", "--", "sh", "-c", "echo x > f; sleep 0.01")
