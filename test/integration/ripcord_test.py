@@ -50,6 +50,7 @@ def only_on(*engines):
 CAPABILITIES = {
     "host image": ("native",),      # the machine's own programs as the sandbox's /usr, read-only
     "disk limit": ("native",),      # --disk on any file system
+    "files in the root": ("native",),  # those of sandboxes lie in our state folder
     "truthful proc": ("native",),   # /proc/meminfo and /proc/cpuinfo with the sandbox's limits
     "rootless": ("native",),        # an ordinary user's sandboxes
     "cgroup namespace": ("native", "docker"),  # Podman's API does not take the wish, and on cgroup v1 its default is none

@@ -279,6 +279,7 @@ class TestFloor(TestCase):
         (self.root.path / "ballast").unlink()
         self.root.ok("exec", "a", "--", "true")
 
+    @needs("files in the root")
     def test_biggest_grower_is_stopped_and_the_quiet_one_stays(self):
         for name in ("quiet", "grower"):
             self.root.ok("up", name)
