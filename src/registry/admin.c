@@ -276,6 +276,8 @@ static void prune(struct registry *reg, const struct admin_ask *ask)
 
     blobs_evict(&reg->blobs, keep, ask->age ? (int64_t)(time_wall() - ask->age * USEC_PER_SEC) : 0,
                 &n, &bytes);
+    if (keep == 0)
+        trim_pages(reg, 0);
     snprintf(text, sizeof(text), "{\"removed\":%llu,\"bytes\":%llu}", (unsigned long long)n,
              (unsigned long long)bytes);
     ask->fn(ask->arg, ask->seq, text, NULL);

@@ -177,6 +177,7 @@ static int read_document(const json_t *doc, struct config *c, struct err *err)
         {"budget", JSON_FIELD_U64, &c->budget},
         {"artifact_max", JSON_FIELD_U64, &c->artifact_max},
         {"metadata_max", JSON_FIELD_U64, &c->metadata_max},
+        {"metadata_budget", JSON_FIELD_U64, &c->metadata_budget},
         {"metadata_life", JSON_FIELD_U64, &c->metadata_life},
         {"offline", JSON_FIELD_STRING, &offline},
         {"min_age", JSON_FIELD_U64, &min_age},
@@ -213,7 +214,8 @@ int config_parse(const char *text, size_t len, struct config *ret, struct err *e
 
     *ret = (struct config){
         .budget = GIB(20),
-        .artifact_max = GIB(4),
+        .artifact_max = GIB(2),
+        .metadata_budget = GIB(2),
         .metadata_max = MIB(64),
         .metadata_life = 300,
         .connections_max = 64,

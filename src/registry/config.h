@@ -4,8 +4,9 @@
  *
  *  {"folder": "/…/registry",       made if missing; nobody else writes there
  *   "uid": 60001, "gid": 60001,    to become, when started as root; absent: stays who it is
- *   "budget": bytes,               of stored files, default 20 GiB; "artifact_max", default 4 GiB
- *   "metadata_life": seconds,      default 300; "metadata_max": bytes, default 64 MiB
+ *   "budget": bytes,               of stored files, default 20 GiB; "artifact_max", default 2 GiB
+ *   "metadata_life": seconds,      default 300; "metadata_max": bytes, default 64 MiB;
+ *   "metadata_budget": bytes,      of index pages, default 2 GiB
  *   "offline": "auto",             auto: what is kept when the upstream is down; always: never ask
  * it; never: no stale answer "min_age": seconds, "deny": ["name", "npm:name==1.0", …],
  *   "connections_max": 64,         per sandbox; "requests_per_second": 200, with a burst of ten
@@ -48,7 +49,7 @@ struct config {
     char *folder; /* owned */
     bool change_user;
     uint32_t uid, gid;
-    uint64_t budget, artifact_max, metadata_max;
+    uint64_t budget, artifact_max, metadata_max, metadata_budget;
     uint64_t metadata_life; /* seconds */
     enum offline offline;
     struct policy policy;

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,7 +19,11 @@
 #include "registry/registry.h"
 
 #define PAGE_TIME_MAX (120 * USEC_PER_SEC)
-enum { PAGE_TRIES = 2 };
+enum {
+    PAGE_TRIES = 2,
+    YOUNG = 5, /* seconds in which a file that a page does not list is not looked for again */
+    PARSE_ALONE = 4 << 20,
+};
 
 /* -- looking -- */
 
@@ -34,6 +39,7 @@ struct look {
     char *policy;
 
     enum found found;
+    bool young;      /* the upstream has been asked for this page just now */
     struct buf body; /* the page, or the list that file_found points into */
     struct page_file hit;
     struct err err;
@@ -85,6 +91,7 @@ static void look_work(void *arg)
     if (page_open(l->dirfd, l->path, &page) <= 0)
         return;
     age = time(NULL) - page.fetched;
+    l->young = age >= 0 && age < YOUNG;
     if (l->file)
         l->found = look_for_file(l, &page);
     else if (!l->any_age && (age < 0 || age >= l->life || !STREQ(page.policy, l->policy)))
@@ -151,6 +158,8 @@ static void look_done(void *arg)
         on_file(a, &l->hit);
     else if (l->found == FOUND)
         ask_send_page(a, &l->body);
+    else if (l->found == FOUND_NO_FILE && l->young)
+        page_is_missing(a);
     else if (may_ask_upstream(a))
         page_fetch_join(a);
     else
@@ -204,8 +213,8 @@ struct page_fetch {
     struct ask *asks;
     struct upstream *upstream; /* its fetcher is for any thread */
     enum ecosystem eco;
-    char *path, *name, *url, *policy_print;
-    bool full, have_full;
+    char *path, *name, *url;
+    bool full;
     uint64_t size_max;
 
     struct buf body;
@@ -234,6 +243,12 @@ static int on_data(void *arg, const char *data, size_t len, struct err *err)
                : 0;
 }
 
+/*
+ * A parsed document takes many times its length. Large ones are read one at a time, so that sixteen
+ * hostile ones at once do not take sixteen times that.
+ */
+static pthread_mutex_t parse_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static int make_page(struct page_fetch *p, const struct fetch_head *head, struct page_draft *draft)
 {
     const struct policy *policy = &p->reg->config.policy; /* never changes */
@@ -257,7 +272,16 @@ static void keep_page(struct page_fetch *p, const struct fetch_head *head)
 {
     struct page_draft draft = {.etag = head->etag, .policy = p->reg->config.policy.print};
 
-    if (make_page(p, head, &draft) >= 0)
+    bool alone = p->body.len > PARSE_ALONE;
+    int r;
+
+    if (alone)
+        pthread_mutex_lock(&parse_lock);
+    r = make_page(p, head, &draft);
+    if (alone)
+        pthread_mutex_unlock(&parse_lock);
+    buf_done(&p->body);
+    if (r >= 0)
         (void)page_write(p->reg->dirfd, p->path, &draft, &p->err);
     page_draft_done(&draft);
 }
@@ -356,6 +380,10 @@ static void page_fetch_done(void *arg)
     struct registry *reg = p->reg;
 
     map_remove(&reg->page_fetches, p->path);
+    if (p->status == 404 || p->status == 410)
+        registry_set_missing(reg, p->path);
+    else if (p->status == 200)
+        trim_note(reg, p->got);
     reg->counters[p->eco].bytes_upstream += p->got;
     if (p->asks && p->asks->box)
         p->asks->box->counters[p->eco].bytes_upstream += p->got;
@@ -405,6 +433,11 @@ static void page_fetch_join(struct ask *a)
     struct page_fetch *p = map_get(&a->reg->page_fetches, a->path);
     _cleanup_err_ struct err err = ERR_INIT;
 
+    if (!p && registry_is_missing(a->reg, a->path)) {
+        ask_fail_status(a, 404, ERR_NOT_FOUND, "upstream '%s' has no package '%s'",
+                        a->upstream->name, a->name);
+        return;
+    }
     if (!p) {
         p = page_fetch_new(a);
         if (pool_submit(a->reg->pages, page_fetch_work, page_fetch_done, p, &err) < 0) {

@@ -20,12 +20,14 @@
  * from]. Again for the same sandbox: the new socket takes the old one's place, counters go on
  *    FORGET    SHIM_TAG_SANDBOX: its socket is closed, its connections cut, its counters dropped
  *    STATS     + fd: {"ecosystems": {"pypi": {…}, "npm": {…}}, "sandboxes": {id: {"pypi": {…}, …}},
- *              "upstreams": […], "store": {"files", "bytes", "budget", "evicted"}}
- *    LIST      + fd: {"files": [{"digest", "size", "last_used", "file"}], "pages": […]}
- *    SHOW      SHIM_TAG_PATH: "sha256:<hex>", or "pypi/<name>", "npm/<name>"; + fd
- *    VERIFY    + fd: {"checked", "bytes", "bad": [digest, …]}: every file is hashed again, a wrong
- * one removed PRUNE     REGISTRY_TAG_KEEP (bytes to keep at most; absent: the budget),
- * REGISTRY_TAG_AGE (seconds: whatever was not used for so long goes); + fd: {"removed", "bytes"}
+ *              "upstreams": […], "store": {"files", "bytes", "budget", "evicted"}}. Of the
+ * counters, hits and misses are files, bytes_store went to sandboxes, bytes_upstream came from
+ * outside (unpacked) LIST      + fd: {"files": [{"digest", "size", "last_used", "file"}], "pages":
+ * […]} SHOW      SHIM_TAG_PATH: "sha256:<hex>", or "pypi/<name>", "npm/<name>"; + fd VERIFY    +
+ * fd: {"checked", "bytes", "bad": [digest, …]}: every file is hashed again, a wrong one removed
+ * PRUNE     REGISTRY_TAG_KEEP (bytes to keep at most; absent: the budget), REGISTRY_TAG_AGE
+ * (seconds: whatever was not used for so long goes; with KEEP 0 the index pages go too); + fd:
+ * {"removed", "bytes"}
  *
  * What a sandbox is told, HOST being what reaches the socket from inside:
  *    PIP_INDEX_URL, UV_DEFAULT_INDEX   http://HOST/pypi/simple/

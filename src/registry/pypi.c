@@ -54,6 +54,12 @@ static char *copy_text(const char *s)
     return s && strlen(s) <= TEXT_MAX ? xstrdup(s) : NULL;
 }
 
+/* Yanked stays yanked: only an endless reason is left out. */
+static char *copy_reason(const char *s)
+{
+    return xstrdup(strlen(s) <= TEXT_MAX ? s : "");
+}
+
 /* The link as an address that can be asked later; NULL when it is none. */
 static char *absolute(const struct pypi_input *in, const char *href)
 {
@@ -114,7 +120,7 @@ static void take_json_file(struct files *fs, const json_t *j)
     f->digest = d;
     f->requires_python = copy_text(json_string_value(json_object_get(j, "requires-python")));
     if (json_is_true(yanked) || json_is_string(yanked))
-        f->yanked = xstrdup(json_is_string(yanked) ? json_string_value(yanked) : "");
+        f->yanked = copy_reason(json_is_string(yanked) ? json_string_value(yanked) : "");
     f->upload_time = copy_text(json_string_value(json_object_get(j, "upload-time")));
     f->uploaded = policy_parse_time(f->upload_time);
     if (json_is_integer(size) && json_integer_value(size) > 0)
@@ -163,7 +169,7 @@ static int take_link(void *arg, const struct html_link *link, struct err *err _u
     f->url = full;
     f->digest = d;
     f->requires_python = copy_text(link->requires_python);
-    f->yanked = link->yanked ? copy_text(link->yanked) : NULL;
+    f->yanked = link->yanked ? copy_reason(link->yanked) : NULL;
     f->has_metadata = sha256_of(link->core_metadata, &f->metadata);
     return 0;
 }

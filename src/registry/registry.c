@@ -13,7 +13,8 @@
 #include "base/xalloc.h"
 
 #define DOWN_TIME (15 * USEC_PER_SEC)
-enum { BODY_MAX = 1 << 20 };
+#define MISSING_TIME (10 * USEC_PER_SEC)
+enum { BODY_MAX = 1 << 20, MISSING_MAX = 4096 };
 
 static struct box **find_box(struct registry *reg, const char *id)
 {
@@ -73,6 +74,34 @@ bool registry_forget(struct registry *reg, const char *id)
     free(b->id);
     free(b);
     return true;
+}
+
+/* Boxed times, so that asking again and again for what is not there stays with us. */
+static void forget_missing(struct registry *reg)
+{
+    void *at;
+
+    for (size_t i = 0; map_next(&reg->missing, &i, NULL, &at);)
+        free(at);
+    map_done(&reg->missing);
+}
+
+void registry_set_missing(struct registry *reg, const char *path)
+{
+    uint64_t *at = xmemdup(&(uint64_t){time_mono()}, sizeof(uint64_t));
+
+    if (reg->missing.used >= MISSING_MAX)
+        forget_missing(reg);
+    free(map_remove(&reg->missing, path));
+    if (!map_add(&reg->missing, path, at))
+        free(at);
+}
+
+bool registry_is_missing(struct registry *reg, const char *path)
+{
+    const uint64_t *at = map_get(&reg->missing, path);
+
+    return at && time_mono() - *at < MISSING_TIME;
 }
 
 void registry_upstream_failed(struct registry *reg, struct upstream *u, const struct err *err)

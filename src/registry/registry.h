@@ -53,7 +53,10 @@ struct registry {
     struct map page_fetches; /* by path of the page */
     struct map flights;      /* by digest */
     struct control *control;
-    unsigned asks; /* requests under way */
+    unsigned asks;      /* requests under way */
+    struct map missing; /* pages that an upstream did not have a moment ago; times of time_mono() */
+    uint64_t page_bytes; /* new ones since the last trim */
+    bool trimming;
 };
 
 enum ask_kind { ASK_PAGE, ASK_FILE };
@@ -121,8 +124,14 @@ void flights_done(struct registry *reg);
 void flight_join(struct ask *a, const struct page_file *f);
 void flight_leave(struct ask *a);
 
+/* trim.c */
+void trim_note(struct registry *reg, uint64_t bytes); /* a page of so many bytes is new */
+void trim_pages(struct registry *reg,
+                uint64_t keep); /* the oldest go until so many bytes are left */
+
 /* registry.c */
-struct upstream *registry_route(struct registry *reg, enum ecosystem eco, const char *name);
+void registry_set_missing(struct registry *reg, const char *path);
+bool registry_is_missing(struct registry *reg, const char *path);
 void registry_upstream_failed(struct registry *reg, struct upstream *u, const struct err *err);
 void registry_upstream_works(struct registry *reg, struct upstream *u);
 /* `fmt`, … as json_pack() takes them, an object without "type". */

@@ -224,6 +224,16 @@ class Upstreams(registry_box.TestCase):
                 self.registry(**bad)
 
 
+    def test_what_is_missing_is_not_asked_for_again_and_again(self):
+        self.up.add_wheel("demo", "1.0")
+        host = self.registry().listen()
+        self.file_url(host, "demo")
+        for _ in range(5):
+            self.assertEqual(get(host, "/pypi/simple/nothing/")[0], 404)
+            self.assertEqual(get(host, f"/pypi/files/demo/{'0' * 64}/no-1.0.whl")[0], 404)
+        self.assertEqual((self.up.count("nothing"), self.up.count("/simple/demo/")), (1, 1))
+
+
 class Hostile(registry_box.TestCase):
     """An upstream that lies, breaks off, or never ends."""
 
@@ -659,6 +669,21 @@ class Store(registry_box.TestCase):
         self.assertEqual(sum(map(len, kept.values())), stats["bytes"])
         self.assertNotIn(hashlib.sha256(files[0][1]).hexdigest(), kept)
 
+    def test_pages_have_a_budget(self):
+        for i in range(8):
+            for k in range(20):
+                self.up.add_wheel(f"p{i}", f"1.{k}", yanked="y" * 1000)
+        reg = self.registry(metadata_budget=100000)
+        host = reg.listen()
+        for i in range(8):
+            self.file_url(host, f"p{i}")
+        pages = self.tmp / "store" / "pages" / "pypi" / "pypi"
+        until = time.monotonic() + 5
+        while time.monotonic() < until and len(list(pages.iterdir())) == 8:
+            time.sleep(0.05)
+        self.assertLess(len(list(pages.iterdir())), 8)
+        self.assertEqual(get(host, "/pypi/simple/p0/")[0], 200)
+
     def test_eviction_leaves_running_downloads_alone(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(16 << 20))
         reg = self.registry()
@@ -912,6 +937,51 @@ class Live(Tools):
             self.assertTrue((folder / "node_modules/is-number/index.js").exists())
             self.assertIn(before, (None, reg.counters("npm")["bytes_upstream"]))
             before = reg.counters("npm")["bytes_upstream"]
+
+    def project(self, name):
+        folder = self.tmp / name
+        folder.mkdir()
+        manifest = {"name": name, "version": "1.0.0", "license": "MIT", "dependencies": {"is-odd": "3.0.1"}}
+        (folder / "package.json").write_text(json.dumps(manifest), encoding="ascii")
+        return folder
+
+    def test_live_uv(self):
+        self.need_pip()
+        if Config.sanitized:
+            self.skipTest("the plain build has shown it")
+        reg = self.live()
+        host = reg.listen()
+        self.pip(host, "tools", "uv==0.5.11")
+        before = None
+        for box in ("a", "b"):
+            self.run_tool(str(self.tmp / "tools/bin/uv"), "pip", "install", "--python", "/usr/bin/python3", "--target",
+                          str(self.tmp / box), "idna==3.7", UV_DEFAULT_INDEX=f"http://{reg.listen(box)}/pypi/simple/",
+                          UV_CACHE_DIR=str(self.tmp / f"cache-{box}"))
+            self.assertTrue((self.tmp / box / "idna" / "core.py").exists())
+            self.assertIn(before, (None, reg.counters("pypi")["bytes_upstream"]))
+            before = reg.counters("pypi")["bytes_upstream"]
+
+    def test_live_other_installers(self):
+        if not Config.soak:
+            self.skipTest("in a soak only: it fetches each of these programs")
+        self.need_pip()
+        reg = self.live()
+        host = reg.listen()
+        npm = {"NPM_CONFIG_REGISTRY": f"http://{host}/npm/", "BUN_CONFIG_REGISTRY": f"http://{host}/npm/",
+               "YARN_NPM_REGISTRY_SERVER": f"http://{host}/npm/", "YARN_UNSAFE_HTTP_WHITELIST": "127.0.0.1",
+               "YARN_ENABLE_TELEMETRY": "0", "YARN_NODE_LINKER": "node-modules"}
+        self.pip(host, "tools", "pip")
+        self.run_tool("/usr/bin/python3", str(self.tmp / "tools/pip"), "install", "--target", str(self.tmp / "new"),
+                      "--index-url", f"http://{host}/pypi/simple/", "idna==3.7")
+        for name, argv in {"pnpm": ["pnpm@9", "install"], "yarn": ["yarn@1.22.22", "install", "--registry", f"http://{host}/npm/"],
+                           "berry": ["-p", "@yarnpkg/cli-dist@4.5.0", "yarn", "install"], "bun": ["bun@1.1.30", "install"]}.items():
+            folder = self.project(name)
+            (folder / "yarn.lock").touch()
+            self.run_tool("npx", "-y", *argv, cwd=folder, **npm)
+            self.assertTrue((folder / "node_modules/is-odd/index.js").exists(), name)
+        folder = self.project("npm")
+        self.run_tool("npm", "install", cwd=folder, **npm)
+        self.assertIn("found 0", self.run_tool("npm", "audit", cwd=folder, **npm))
 
 
 if __name__ == "__main__":
