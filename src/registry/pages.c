@@ -116,9 +116,11 @@ static void page_is_missing(struct ask *a)
     else if (a->reg->config.offline == OFFLINE_ALWAYS)
         ask_fail_status(a, 504, ERR_ENGINE,
                         "'%s' is not in the cache and the registry cache is offline", a->name);
+    else if (a->file)
+        ask_fail_status(a, 404, ERR_NOT_FOUND, "'%s' has no file '%s'", a->name, a->file);
     else
-        ask_fail_status(a, 404, ERR_NOT_FOUND, "'%s' has no file '%s'", a->name,
-                        a->file ? a->file : a->name);
+        ask_fail_status(a, 503, ERR_LIMIT, "the index page of '%s' has been dropped again",
+                        a->name);
 }
 
 static void on_file(struct ask *a, const struct page_file *f)

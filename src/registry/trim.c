@@ -17,8 +17,8 @@
 enum { PAGES_MAX = 1 << 20, LOOK_EVERY = 64 << 20 };
 
 struct kept {
-    char *path; /* owned */
-    int64_t fetched;
+    char *path;      /* owned */
+    int64_t fetched; /* nanoseconds: of two in one second, the new one stays */
     uint64_t size;
 };
 
@@ -35,9 +35,10 @@ static void add_page(struct trim *t, const char *folder, const char *name, const
         t->cap = t->cap ? 2 * t->cap : 256;
         t->all = xreallocarray(t->all, t->cap, sizeof(*t->all));
     }
-    t->all[t->n++] = (struct kept){.path = xasprintf("%s/%s", folder, name),
-                                   .fetched = st->st_mtime,
-                                   .size = (uint64_t)st->st_size};
+    t->all[t->n++] =
+        (struct kept){.path = xasprintf("%s/%s", folder, name),
+                      .fetched = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+                      .size = (uint64_t)st->st_size};
     t->bytes += (uint64_t)st->st_size;
 }
 
