@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -409,13 +410,53 @@ static int engine_docker_connect(struct engine *e, const char *id, const struct 
     return r < 0 ? r : supervisors_connect(&d->supervisors, id, by, ret, err);
 }
 
-/* What lies on our own disk: its output. The rest is on the engine's. */
+/* A folder of the engine, when it lies on the disk that we look after. */
+static int add_folder(const struct docker_engine *d, const char *path, const struct deadline *by,
+                      uint64_t *sum, struct err *err)
+{
+    struct stat ours, theirs;
+
+    if (*path != '/' || fstat(d->execs, &ours) < 0 || stat(path, &theirs) < 0 ||
+        ours.st_dev != theirs.st_dev)
+        return 0;
+    return usage_add(AT_FDCWD, path, by, sum, err);
+}
+
+/* The container's own layer and the sandbox's own volumes. */
+static int add_container(struct docker_engine *d, const char *id, const struct deadline *by,
+                         uint64_t *sum, struct err *err)
+{
+    _cleanup_free_ char *container = NULL, *shared = xasprintf("%s-cache-", d->prefix);
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *m;
+    size_t i;
+    int r;
+
+    r = container_find(d, id, by, &container, err);
+    if (r >= 0)
+        r = container_inspect(d, container, by, &doc, err);
+    if (r >= 0)
+        r = add_folder(
+            d,
+            docker_text(json_object_get(json_object_get(doc, "GraphDriver"), "Data"), "UpperDir"),
+            by, sum, err);
+    json_array_foreach (json_object_get(doc, "Mounts"), i, m)
+        if (r >= 0 && STREQ(docker_text(m, "Type"), "volume") &&
+            strncmp(docker_text(m, "Name"), shared, strlen(shared)) != 0)
+            r = add_folder(d, docker_text(m, "Source"), by, sum, err);
+    return r;
+}
+
 static int engine_docker_usage(struct engine *e, const char *id, const struct deadline *by,
                                uint64_t *ret, struct err *err)
 {
+    struct docker_engine *d = docker_of(e);
     uint64_t sum = 0;
-    int r = usage_add(docker_of(e)->execs, id, by, &sum, err);
+    int r;
 
+    r = usage_add(d->execs, id, by, &sum, err);
+    if (r >= 0 && docker_client(d)->endpoint.transport == DOCKER_UNIX)
+        r = add_container(d, id, by, &sum, err);
     if (r >= 0)
         *ret = sum;
     return r;
