@@ -4,6 +4,7 @@
 #include "api/call.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "core/packages.h"
 #include "core/spec.h"
 
 enum { GRACE_MAX_MS = 600000 };
@@ -88,6 +89,10 @@ static json_t *warnings(const struct sandbox *sb)
     }
     for (char **p = sb->warnings; p && *p; p++)
         json_array_append_new(w, text_to_json(*p));
+    if (packages_trouble(sb))
+        json_array_append_new(w, json_sprintf("the package registry does not run, the next request "
+                                              "tries again: %s",
+                                              packages_trouble(sb)));
     return w;
 }
 
@@ -96,9 +101,11 @@ static json_t *notes(const struct sandbox *sb)
 {
     json_t *w = warnings(sb);
 
-    if (sb->spec.network == SPEC_NETWORK_PACKAGES)
-        json_array_append_new(w, json_string("network 'packages' has no package registry yet: it "
-                                             "is loopback only, as 'none'"));
+    if (sb->spec.network == SPEC_NETWORK_PACKAGES && engine_is_open(sb->engine) &&
+        !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES))
+        json_array_append_new(w, json_sprintf("network 'packages' of engine '%s' has no package "
+                                              "registry yet: it is loopback only, as 'none'",
+                                              sb->engine->ops->name));
     if (sb->spec.network == SPEC_NETWORK_OPEN && engine_is_open(sb->engine) &&
         !(sb->engine->caps & ENGINE_CAP_NET_ISOLATED))
         json_array_append_new(w, json_sprintf("network 'open' of engine '%s' does not keep "

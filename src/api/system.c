@@ -41,7 +41,7 @@ static const struct { uint32_t bit; const char *name; } caps[] = {
     {ENGINE_CAP_CPU_LIMIT, "cpu_limit"},       {ENGINE_CAP_PIDS_LIMIT, "pids_limit"},
     {ENGINE_CAP_DISK_LIMIT, "disk_limit"},     {ENGINE_CAP_NET_OPEN, "network_open"},
     {ENGINE_CAP_RUNTIME, "runtime"},           {ENGINE_CAP_IMAGES, "images"},
-    {ENGINE_CAP_NET_ISOLATED, "network_isolated"},
+    {ENGINE_CAP_NET_ISOLATED, "network_isolated"}, {ENGINE_CAP_NET_PACKAGES, "network_packages"},
 };
 /* clang-format on */
 

@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
 #include "core/manager-internal.h"
+#include "core/packages.h"
 #include "core/retain.h"
 #include "core/spec.h"
 #include "core/transfer.h"
@@ -65,6 +66,7 @@ void sandbox_free(struct sandbox *sb)
 {
     map_remove(&sb->m->sandboxes, sb->name);
     engine_link_close(sb->link);
+    packages_unlinked(sb);
     op_drop_all(sb);
     transfers_lost(sb, true);
     sandbox_spec_done(&sb->spec);
@@ -128,6 +130,7 @@ static void on_closed(void *arg)
     struct sandbox *sb = arg;
 
     sb->link = NULL;
+    packages_unlinked(sb);
     exec_all_lost(sb);
     if (op_link_closed(sb))
         return;
@@ -163,11 +166,13 @@ void sandbox_link(struct sandbox *sb, struct engine_box *box)
     sandbox_take_warnings(sb, box);
     sb->idle_since = time_mono();
     sb->link = engine_link_open(sb->m->loop, TAKE_FD(box->link_fd), &link_events, sb);
+    packages_linked(sb);
 }
 
 void sandbox_unlink(struct sandbox *sb)
 {
     engine_link_close(TAKE_PTR(sb->link));
+    packages_unlinked(sb);
     exec_all_lost(sb);
     transfers_lost(sb, false);
 }

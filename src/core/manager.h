@@ -17,6 +17,7 @@
 struct loop;
 struct store;
 struct exec;
+struct keeper;
 
 struct manager_config {
     struct loop *loop;
@@ -31,6 +32,9 @@ struct manager_config {
     uint64_t journal_keep;           /* usec after their end; 0: for ever */
     const char *state_dir; /* borrowed: where sandboxes are kept; NULL: disk_floor means nothing */
     uint64_t disk_floor;   /* bytes that must be free there for new work; 0: none */
+
+    struct keeper *registry; /* borrowed: of network `packages`; NULL: there is none */
+    bool registry_required;  /* no sandbox with that network starts without it */
 
     /* Told of every change, and of what went wrong behind the caller's back. */
     void (*on_state)(void *arg, const struct sandbox *sb, enum sandbox_state from,

@@ -14,6 +14,7 @@
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
 #include "core/manager-internal.h"
+#include "core/packages.h"
 #include "core/spec.h"
 
 static void fill_request(const struct op *op, struct box_request *req)
@@ -256,16 +257,11 @@ static void ensure_same(struct op *op)
         start_again(op);
 }
 
-/* The engine is open and the image known. */
-static void ensure_go(struct op *op)
+static void ensure_checked(struct op *op)
 {
-    _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
-    if (engine_check_spec(sb->engine, &op->want, &err) < 0) /* before the old one is given up */
-        op_fail(op, &err);
-    else if (sb->state == SANDBOX_ABSENT)
+    if (sb->state == SANDBOX_ABSENT)
         create_new(op);
     else if (STREQ(sb->hash, op->want_hash) && sb->state != SANDBOX_CREATING)
         ensure_same(op);
@@ -273,6 +269,22 @@ static void ensure_go(struct op *op)
         replace_running(op);
     else
         create_again(op);
+}
+
+/* The engine is open and the image known. All that may be refused is, before the old one is given
+ * up. */
+static void ensure_go(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
+    if (engine_check_spec(sb->engine, &op->want, &err) < 0)
+        op_fail(op, &err);
+    else if (sb->link && STREQ(sb->hash, op->want_hash))
+        ensure_checked(op); /* it runs as wanted: nothing is to be started */
+    else
+        packages_require(op, ensure_checked);
 }
 
 static void resolved(void *arg, const struct err *err, const char *digest)

@@ -38,6 +38,7 @@ struct op {
     /* on the way */
     struct sandbox_spec want; /* ensure: the spec after the patch */
     char want_hash[65];
+    op_step_fn then;    /* waits for the package registry */
     op_step_fn on_down; /* waits for the link's end */
     uint64_t deadline;  /* time_mono() when the wait for it is over; 0: none */
     bool forced;        /* the first deadline has passed */

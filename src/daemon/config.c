@@ -48,7 +48,19 @@ static const struct config_key keys[] = {
     {"docker.prefix",      KEY_STRING,   AT(docker_prefix), "ripcord",   "begins the names of containers, volumes and the network on that engine"},
     {"docker.image",       KEY_STRING,   AT(docker_image), "ripcord/default", "what image 'default' stands for on that engine"},
     {"docker.timeout",     KEY_DURATION, AT(docker_timeout), "30s",      "how long one answer of that engine may take"},
-    {"cache.required",     KEY_BOOL,     AT(cache_required), "no",       "refuse to make a sandbox when one of its caches cannot be made, instead of a warning"},
+    {"cache.required",     KEY_BOOL,     AT(cache_required), "no",       "refuse to make a sandbox when one of its caches or the package registry is not there, instead of a warning"},
+    {"registry.pypi",      KEY_STRING,   AT(registry_pypi), "https://pypi.org/simple/", "where the package registry gets Python packages; empty: nowhere"},
+    {"registry.npm",       KEY_STRING,   AT(registry_npm), "https://registry.npmjs.org/", "where it gets npm packages; empty: nowhere"},
+    {"registry.upstreams", KEY_STRING,   AT(registry_upstreams), "",     "JSON file with further indexes, their scopes and credentials"},
+    {"registry.private",   KEY_BOOL,     AT(registry_private), "no",     "registry.pypi and registry.npm may have private addresses"},
+    {"registry.ca_file",   KEY_STRING,   AT(registry_ca_file), "",       "certificates (PEM) that those two are checked against; empty: the system's"},
+    {"registry.proxy",     KEY_STRING,   AT(registry_proxy), "",         "HTTP proxy between the registry and the world; empty: none"},
+    {"registry.offline",   KEY_STRING,   AT(registry_offline), "auto",   "auto: what is kept when the index is down; always: never ask it; never: no stale answer"},
+    {"registry.min_age",   KEY_DURATION, AT(registry_min_age), "0s",     "hide releases that are younger"},
+    {"registry.deny",      KEY_LIST,     AT(registry_deny), "",          "packages that are refused: name, npm:name or pypi:name, with ==version or without"},
+    {"registry.budget",    KEY_SIZE,     AT(registry_budget), "20G",     "how much the registry keeps; what was not used longest goes first"},
+    {"registry.metadata_life", KEY_DURATION, AT(registry_metadata_life), "5m", "how long a package's list of releases is believed before its index is asked again"},
+    {"registry.uid",       KEY_COUNT,    AT(registry_uid), "60997",      "user id of the registry's process when the daemon is root"},
     {"stop_grace",         KEY_DURATION, AT(stop_grace),  "10s",         "time between TERM and KILL when a sandbox is stopped"},
     {"http.connections",   KEY_COUNT,    AT(connections), "1024",        "connections that may be open at once"},
     {"http.body_max",      KEY_SIZE,     AT(body_max),    "1M",          "largest request body"},
@@ -97,7 +109,7 @@ static char **split(const char *text)
     char *rest = copy, *item;
     char **v = NULL;
 
-    while ((item = strsep(&rest, ",")))
+    while (*text && (item = strsep(&rest, ",")))
         strv_add(&v, item);
     return v;
 }
@@ -185,6 +197,12 @@ static int check(const struct config *c, struct err *err)
     r = check_prefix(c->docker_prefix, err);
     if (r < 0)
         return r;
+    if (!STREQ(c->registry_offline, "auto") && !STREQ(c->registry_offline, "always") &&
+        !STREQ(c->registry_offline, "never"))
+        return err_set(err, ERR_INVALID,
+                       "key 'registry.offline': '%.20s' is not auto, always or "
+                       "never",
+                       c->registry_offline);
     if (!c->docker_timeout)
         return err_set(err, ERR_INVALID, "key 'docker.timeout' must not be 0");
     for (char **p = c->mount_roots; p && *p; p++)

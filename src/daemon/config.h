@@ -28,6 +28,12 @@ struct config {
     char *docker_host, *docker_prefix, *docker_image;
     uint64_t docker_timeout;
     bool cache_required;
+    char *registry_pypi, *registry_npm, *registry_upstreams, *registry_ca_file, *registry_proxy;
+    char *registry_offline;
+    char **registry_deny;
+    uint64_t registry_min_age, registry_metadata_life, registry_budget;
+    uint32_t registry_uid;
+    bool registry_private;
     char *log_level;
     bool log_json;
     char **sources; /* one per key: "default", or the file and line */

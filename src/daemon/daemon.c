@@ -19,11 +19,13 @@
 #include "daemon/config.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
+#include "daemon/registry.h"
 #include "engine/docker/doctor.h"
 #include "engine/engine.h"
 #include "engine/native/doctor.h"
 #include "net/http-server.h"
 #include "net/loop.h"
+#include "registry/keeper.h"
 #include "store/store.h"
 #include "version.h"
 
@@ -46,6 +48,7 @@ struct daemon {
     struct engine *engines[ENGINES_MAX];
     size_t n_engines;
     const char *default_engine;
+    struct keeper *registry;
     struct manager *manager;
     struct api *api;
     struct http_server *server;
@@ -119,6 +122,7 @@ static void on_tick(void *arg)
     struct daemon *d = arg;
 
     manager_tick(d->manager);
+    keeper_tick(d->registry);
 }
 
 /* ---- set-up, bottom up ---- */
@@ -219,6 +223,8 @@ static int open_manager(struct daemon *d, struct err *err)
         .journal_keep = d->config.journal_keep,
         .state_dir = d->paths.state,
         .disk_floor = d->config.disk_floor,
+        .registry = d->registry,
+        .registry_required = d->config.cache_required,
         .on_state = on_state,
         .on_warning = on_warning,
         .arg = d,
@@ -284,6 +290,8 @@ static int daemon_open(struct daemon *d, struct err *err)
     if (r >= 0)
         r = open_engines(d, err);
     if (r >= 0)
+        r = registry_open(&d->config, d->loop, d->libexec_dir, d->paths.state, &d->registry, err);
+    if (r >= 0)
         r = open_manager(d, err);
     if (r >= 0)
         r = open_server(d, err);
@@ -308,6 +316,7 @@ static void daemon_close(struct daemon *d)
     loop_signal_free(d->sigterm);
     loop_signal_free(d->sigint);
     manager_free(d->manager);
+    keeper_free(d->registry);
     for (size_t i = 0; i < d->n_engines; i++)
         engine_close(d->engines[i]);
     api_free(d->api);

@@ -4,6 +4,8 @@
 
 #include "base/macro.h"
 #include "base/strv.h"
+#include "base/xalloc.h"
+#include "shim/plan.h"
 
 /*
  * What was measured is in DESIGN 8: npm without PREFER_OFFLINE asks for each package's metadata
@@ -21,6 +23,27 @@ static const struct cache_tool tools[] = {
     {"cargo", "/cache/cargo", {"CARGO_HOME=/cache/cargo"}},
     {"maven", "/cache/maven", {"MAVEN_ARGS=-Dmaven.repo.local=/cache/maven -Daether.syncContext.named.factory=file-lock"}},
     {"apt",   "/var/cache/apt/archives", {NULL}},
+};
+/* clang-format on */
+
+/*
+ * pip takes plain http on the loopback, but keeps nothing of it in its cache unless the host is
+ * named as trusted; yarn from 2 on refuses plain http unless it is. YARN_REGISTRY is what yarn 1
+ * reads; pnpm reads npm's. poetry has no variable for it.
+ */
+/* clang-format off */
+static const struct { const char *name, *path, *value; } registry_env[] = {
+    {"PIP_INDEX_URL",                 "/pypi/simple/", NULL},
+    {"PIP_TRUSTED_HOST",              NULL,            "127.0.0.1"},
+    {"PIP_DISABLE_PIP_VERSION_CHECK", NULL,            "1"},
+    {"UV_DEFAULT_INDEX",              "/pypi/simple/", NULL},
+    {"PDM_PYPI_URL",                  "/pypi/simple/", NULL},
+    {"PIPENV_PYPI_MIRROR",            "/pypi/simple/", NULL},
+    {"NPM_CONFIG_REGISTRY",           "/npm/",         NULL},
+    {"YARN_REGISTRY",                 "/npm/",         NULL},
+    {"YARN_NPM_REGISTRY_SERVER",      "/npm",          NULL},
+    {"YARN_UNSAFE_HTTP_WHITELIST",    NULL,            "127.0.0.1"},
+    {"BUN_CONFIG_REGISTRY",           "/npm/",         NULL},
 };
 /* clang-format on */
 
@@ -81,6 +104,32 @@ char *cache_mode_list(uint32_t bits)
         if (bits & (1U << i))
             strv_add(&names, mode_names[i]);
     return strv_join(names, ", ");
+}
+
+/* npm takes its variables in any case, and which of two wins is its secret. */
+static bool sets(char *const *env, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (; env && *env; env++)
+        if (strncasecmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return true;
+    return false;
+}
+
+char **registry_variables(const struct sandbox_spec *spec)
+{
+    char **env = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(registry_env); i++) {
+        const char *name = registry_env[i].name, *path = registry_env[i].path;
+
+        if (spec->network != SPEC_NETWORK_PACKAGES || sets(spec->env, name))
+            continue;
+        strv_push(&env, path ? xasprintf("%s=http://127.0.0.1:%d%s", name, PLAN_REGISTRY_PORT, path)
+                             : xasprintf("%s=%s", name, registry_env[i].value));
+    }
+    return env;
 }
 
 enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const char *tool,

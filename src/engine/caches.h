@@ -26,6 +26,13 @@ int cache_mode_parse(const char *name, enum spec_cache_mode *ret, struct err *er
 /* "off, private": of 1 << enum spec_cache_mode bits. Owned by the caller. */
 char *cache_mode_list(uint32_t bits);
 
+/*
+ * K=V for the commands of a sandbox with network `packages`: where each tool finds the package
+ * registry. Those that the spec sets itself, in whatever case, are left out. A new strv; empty with
+ * other networks.
+ */
+char **registry_variables(const struct sandbox_spec *spec);
+
 /* What the spec says of a tool; `by_default` when it says nothing. */
 enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const char *tool,
                                    enum spec_cache_mode by_default);

@@ -116,6 +116,7 @@ enum engine_caps {
     ENGINE_CAP_RUNTIME = 1 << 8,
     ENGINE_CAP_IMAGES = 1 << 9, /* images by reference, not only the machine's own programs */
     ENGINE_CAP_NET_ISOLATED = 1 << 10, /* sandboxes with network 'open' do not reach each other */
+    ENGINE_CAP_NET_PACKAGES = 1 << 11, /* network 'packages' leads to the package registry */
 };
 
 struct engine;
@@ -322,6 +323,8 @@ typedef void (*link_stats_fn)(void *arg, const struct err *err,
 void engine_link_stats(struct engine_link *l, link_stats_fn done, void *arg);
 void engine_link_dial(struct engine_link *l, uint16_t port, link_result_fn done,
                       void *arg); /* fd: connected socket */
+/* fd: the listening socket behind which the sandbox looks for its package registry. */
+void engine_link_listener(struct engine_link *l, link_result_fn done, void *arg);
 /* Streams a tar out of (into=false) or into the sandbox through `tar_fd` (taken). stats: entries,
  * bytes, skipped. */
 void engine_link_copy(struct engine_link *l, const char *path, bool into, int tar_fd,

@@ -167,6 +167,14 @@ void engine_link_dial(struct engine_link *l, uint16_t port, link_result_fn done,
     ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
 }
 
+void engine_link_listener(struct engine_link *l, link_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    link_begin(l, &w, SHIM_LISTENER, NULL);
+    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+}
+
 void engine_link_copy(struct engine_link *l, const char *path, bool into, int tar_fd,
                       link_stats_fn done, void *arg)
 {

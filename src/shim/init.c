@@ -4,9 +4,11 @@
 #include <grp.h>
 #include <linux/close_range.h>
 #include <malloc.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +19,8 @@
 #include "os/ns.h"
 #include "shim/layers.h"
 #include "shim/setup.h"
+
+enum { REGISTRY_BACKLOG = 128 };
 
 /* Being a single-threaded static program, the raw calls are the process's: no need to tell threads.
  */
@@ -43,7 +47,26 @@ static int get_layers(const struct init_args *a, struct layers *layers, struct e
     return r;
 }
 
-static int build(const struct init_args *a, struct layers *layers, int *ret_meminfo,
+/*
+ * What the sandbox reaches its package registry by: a socket of its own network namespace, on which
+ * a process outside accepts. It takes no interface and no route, and it is there before any command
+ * could take the port.
+ */
+static int listen_for_registry(int *ret, struct err *err)
+{
+    const struct sockaddr_in at = {.sin_family = AF_INET,
+                                   .sin_port = htons(PLAN_REGISTRY_PORT),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    _cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+        listen(fd, REGISTRY_BACKLOG) < 0)
+        return err_sys(err, errno, "listen on the package registry's port");
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static int build(const struct init_args *a, struct layers *layers, int fds[static INIT_FDS],
                  struct err *err)
 {
     int r;
@@ -63,7 +86,9 @@ static int build(const struct init_args *a, struct layers *layers, int *ret_memi
         return err_sys(err, errno, "set the host name inside");
     r = ns_loopback_up(err);
     if (r >= 0)
-        r = setup_root(a->plan, layers, a->memory_told, ret_meminfo, err);
+        r = setup_root(a->plan, layers, a->memory_told, &fds[INIT_FD_MEMINFO], err);
+    if (r >= 0 && a->plan->network == PLAN_NETWORK_PACKAGES)
+        r = listen_for_registry(&fds[INIT_FD_LISTENER], err);
     return r;
 }
 
@@ -81,16 +106,26 @@ static int give_up_everything(struct err *err)
     return 0;
 }
 
-/* fd: goes to the shim, when there is one. */
-static void report(int sock, const struct err *err, int fd)
+/* The descriptors go to the shim, those that there are. */
+static void report(int sock, const struct err *err, const int fds[static INIT_FDS])
 {
     struct shim_writer w = {0};
+    int sent[INIT_FDS];
+    uint64_t which = 0;
+    size_t n = 0;
 
     shim_begin(&w, err->code ? SHIM_FAILED : SHIM_READY, 0);
     if (err->code)
         shim_put_err(&w, err);
+    for (int i = 0; i < INIT_FDS && !err->code; i++) {
+        if (fds[i] < 0)
+            continue;
+        sent[n++] = fds[i];
+        which |= 1U << i;
+    }
+    shim_put_u64(&w, SHIM_TAG_FLAGS, which);
     if (shim_finish(&w, NULL) >= 0)
-        fd_send(sock, buf_data(&w.buf), w.buf.len, &fd, fd >= 0, 0);
+        fd_send(sock, buf_data(&w.buf), w.buf.len, sent, n, 0);
     shim_writer_done(&w);
 }
 
@@ -104,22 +139,26 @@ _noreturn_ static void be_there(int sock)
 }
 
 /* Everything else goes: no descriptor of the host stays in the sandbox. */
-static void close_all_but(int *sock, int *fd)
+static void close_all_but(int *sock, int fds[static INIT_FDS])
 {
-    if (*fd >= 0) {
-        dup2(*fd, 1);
-        *fd = 1;
+    int next = 0;
+
+    dup2(*sock, next);
+    *sock = next++;
+    for (int i = 0; i < INIT_FDS; i++) {
+        if (fds[i] < 0)
+            continue;
+        dup2(fds[i], next);
+        fds[i] = next++;
     }
-    dup2(*sock, 0);
-    *sock = 0;
-    syscall(SYS_close_range, *fd >= 0 ? 2U : 1U, ~0U, 0);
+    syscall(SYS_close_range, (unsigned)next, ~0U, 0);
 }
 
 _noreturn_ void init_main(const struct init_args *args)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct layers layers;
-    int sock = args->sock, meminfo = -1, r;
+    int sock = args->sock, fds[INIT_FDS] = {-1, -1}, r;
 
     prctl(PR_SET_NAME, "ripcord-init", 0, 0, 0);
     signal(SIGCHLD, SIG_IGN);
@@ -127,16 +166,17 @@ _noreturn_ void init_main(const struct init_args *args)
     setsid();
     umask(022); /* what is made for the sandbox is for all its users to read */
     layers_init(&layers, args->plan);
-    r = build(args, &layers, &meminfo, &err);
+    r = build(args, &layers, fds, &err);
     layers_done(&layers);
     if (r >= 0)
         r = give_up_everything(&err);
     if (r >= 0)
-        close_all_but(&sock, &meminfo);
-    report(sock, &err, r >= 0 ? meminfo : -1);
+        close_all_but(&sock, fds);
+    report(sock, &err, fds);
     if (r < 0)
         _exit(1);
-    fd_close(meminfo);
+    for (int i = 0; i < INIT_FDS; i++)
+        fd_close(fds[i]);
     malloc_trim(0);
     resident_release();
     be_there(sock);

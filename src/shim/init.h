@@ -18,5 +18,8 @@ struct init_args {
     int sock;             /* to the shim */
 };
 
+/* What comes with pid 1's READY to the shim; SHIM_TAG_FLAGS has a bit for each that does. */
+enum init_fd { INIT_FD_MEMINFO, INIT_FD_LISTENER, INIT_FDS };
+
 /* In the cloned child. Never returns. */
 _noreturn_ void init_main(const struct init_args *args);

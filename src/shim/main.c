@@ -1,5 +1,7 @@
 #include "shim/main.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -35,6 +37,16 @@ static int shim_stats(struct peer *p, uint64_t seq, struct err *err _unused_)
     return 1;
 }
 
+static int shim_listener(struct supervisor *sup, struct err *err)
+{
+    int fd = shim_of(sup)->listener_fd;
+
+    if (fd < 0)
+        return err_set(err, ERR_NOT_FOUND, "this sandbox was started without a package registry");
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
+}
+
 static const struct supervisor_ops shim_ops = {
     .exec_size = sizeof(struct shim_exec),
     .exec_init = shim_exec_init,
@@ -52,6 +64,7 @@ static const struct supervisor_ops shim_ops = {
     .stats = shim_stats,
     .dial = job_dial,
     .copy = job_copy,
+    .listener = shim_listener,
     .forget = jobs_forget,
     .stopping = shim_stopping,
     .shut_down = shim_shut_down,
@@ -62,7 +75,7 @@ static const struct supervisor_ops shim_ops = {
 
 static void shim_init(struct shim *s)
 {
-    *s = (struct shim){.init.fd = -1, .init_sock = -1, .meminfo_fd = -1};
+    *s = (struct shim){.init.fd = -1, .init_sock = -1, .meminfo_fd = -1, .listener_fd = -1};
     supervisor_init(&s->sup, &shim_ops);
     s->init_group = (struct cgroup_group)CGROUP_GROUP_INIT;
     for (int i = 0; i < SHIM_NAMESPACES; i++)

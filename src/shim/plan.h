@@ -93,9 +93,10 @@ enum {
     PLAN_MOUNT_RDONLY = 1 << 0, /* PLAN_TAG_MOUNT flags */
     PLAN_MOUNTS_MAX = 64,
     PLAN_ENV_MAX = 1024,
-    PLAN_ID_COUNT = 65536,   /* ids of one sandbox when id_base is not 0 */
-    PLAN_AGENT_ID = 1000,    /* the ordinary user inside */
-    PLAN_SECCOMP_MAX = 4096, /* instructions: BPF_MAXINSNS */
+    PLAN_ID_COUNT = 65536,     /* ids of one sandbox when id_base is not 0 */
+    PLAN_AGENT_ID = 1000,      /* the ordinary user inside */
+    PLAN_SECCOMP_MAX = 4096,   /* instructions: BPF_MAXINSNS */
+    PLAN_REGISTRY_PORT = 7417, /* on 127.0.0.1 inside, with `packages` */
 };
 
 struct plan_mount {

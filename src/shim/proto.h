@@ -29,6 +29,7 @@
  *    STATS
  *    DIAL         port
  *    COPY         direction, path, options [+ fd: tar stream]
+ *    LISTENER     since 1.2
  *
  *  shim -> daemon
  *    HELLO        version, pid of init, sandbox id, state, config hash; on every connection
@@ -42,6 +43,7 @@
  *    STATS        memory, cpu, pids, …
  *    RESULT       error or none: to every message that has no answer of its own. DIAL: + fd, a
  *                 connected TCP socket to 127.0.0.1:port inside. COPY: when the helper has ended.
+ *                 LISTENER: + fd, the socket that the sandbox finds its package registry behind.
  *                 STOP: at once; then ENDED for each exec, then STOPPED
  *    STOPPED      everything is gone; the shim ends
  *
@@ -54,10 +56,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* 1.1: PLAN. Tests build programs of other versions. */
+/* 1.1: PLAN. 1.2: LISTENER. Tests build programs of other versions. */
 #ifndef SHIM_VERSION_MAJOR
 #define SHIM_VERSION_MAJOR 1
-#define SHIM_VERSION_MINOR 1
+#define SHIM_VERSION_MINOR 2
 #endif
 
 /* Descriptor numbers at start-up of the supervisor, and the name of its socket. */
@@ -92,6 +94,7 @@ enum shim_msg_type {
     SHIM_COPY,
     SHIM_RESULT,
     SHIM_PLAN,
+    SHIM_LISTENER,
     SHIM_MSG_TYPE_MAX,
 };
 

@@ -39,6 +39,7 @@ struct shim {
     uint64_t memory_told; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
     int meminfo_fd;       /* the file that stands in its place, or -1 */
     uint64_t refresh_at;  /* of that file, while an exec runs */
+    int listener_fd;      /* with network `packages`: on the registry's port inside; or -1 */
     struct cgroup cgroup;
     struct cgroup_group init_group;
     struct job *jobs;

@@ -117,13 +117,37 @@ static int hand_over_layers(struct shim *s, int *disk, struct err *err)
     return r;
 }
 
+/* They come in the order of enum init_fd, those that there are. */
+static int take_fds(struct shim *s, const char *packet, size_t len, const int *fds, size_t n,
+                    struct err *err)
+{
+    int *const places[INIT_FDS] = {&s->meminfo_fd, &s->listener_fd};
+    struct shim_reader rd;
+    struct shim_value v;
+    uint64_t which = 0;
+    size_t taken = 0;
+    int r;
+
+    r = shim_read(&rd, packet, len, err);
+    while (r >= 0 && (r = shim_next(&rd, &v, err)) > 0)
+        if (v.tag == SHIM_TAG_FLAGS)
+            which = v.u64;
+    for (int i = 0; i < INIT_FDS && taken < n; i++)
+        if (which & (1U << i))
+            *places[i] = fds[taken++];
+    while (taken < n)
+        fd_close(fds[taken++]);
+    return r;
+}
+
 /* READY, or the error that stopped pid 1, in its own words. */
 static int await_init(struct shim *s, struct err *err)
 {
     struct pollfd p = {.fd = s->init_sock, .events = POLLIN};
     struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
     char *packet = supervisor_io(&s->sup);
-    size_t fds = 1;
+    int fds[INIT_FDS];
+    size_t n_fds = INIT_FDS;
     ssize_t n;
     int r;
 
@@ -132,12 +156,13 @@ static int await_init(struct shim *s, struct err *err)
     while (r < 0 && errno == EINTR);
     if (r <= 0)
         return err_set(err, ERR_TIMEOUT, "building the sandbox took over %d s", START_TIMEOUT_SEC);
-    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, &s->meminfo_fd, &fds, 0);
+    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, fds, &n_fds, 0);
     if (n == 0)
         return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended while it was being built");
     if (n < 0)
         return err_sys(err, (int)-n, "hear from pid 1 of the sandbox");
-    return shim_read_err(packet, (size_t)n, err);
+    r = shim_read_err(packet, (size_t)n, err);
+    return r < 0 ? r : take_fds(s, packet, (size_t)n, fds, n_fds, err);
 }
 
 static int clone_init(struct shim *s, int *ret_pidfd, struct err *err)

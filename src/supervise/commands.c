@@ -186,6 +186,21 @@ static int do_copy(const struct request *q, struct err *err)
     return q->sup->ops->copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
 }
 
+static int do_listener(const struct request *q, struct err *err)
+{
+    struct shim_writer w;
+    int fd;
+
+    if (!q->sup->ops->listener)
+        return err_set(err, ERR_UNSUPPORTED, "this engine's sandboxes reach no package registry");
+    fd = q->sup->ops->listener(q->sup, err);
+    if (fd < 0)
+        return fd;
+    shim_begin(&w, SHIM_RESULT, q->seq);
+    peer_send(q->peer, &w, fd);
+    return 1;
+}
+
 static int do_hello(const struct request *q _unused_, struct err *err _unused_)
 {
     return 1;
@@ -209,6 +224,7 @@ static const command_fn commands[SHIM_MSG_TYPE_MAX] = {
     [SHIM_STATS]       = do_stats,
     [SHIM_DIAL]        = do_dial,
     [SHIM_COPY]        = do_copy,
+    [SHIM_LISTENER]    = do_listener,
 };
 /* clang-format on */
 

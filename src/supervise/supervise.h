@@ -152,7 +152,8 @@ struct supervisor_ops {
     int (*stats)(struct peer *p, uint64_t seq, struct err *err);
     int (*dial)(struct peer *p, uint64_t seq, uint64_t port, struct err *err);
     int (*copy)(struct peer *p, uint64_t seq, const char *path, bool into, int fd,
-                struct err *err);                               /* fd: borrowed */
+                struct err *err);                           /* fd: borrowed */
+    int (*listener)(struct supervisor *s, struct err *err); /* a new descriptor; NULL: has none */
     void (*forget)(struct supervisor *s, const struct peer *p); /* it goes: answer it no more */
 
     void (*stopping)(struct supervisor *s);  /* before the commands are told: thaw */

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "engine/caches.h"
 #include "engine/handshake.h"
 #include "engine/mounts.h"
 #include "engine/native/disk.h"
@@ -124,6 +125,7 @@ static void fill_network(struct plan *p, const struct launch *l)
 static int make_plan(struct launch *l, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
+    _cleanup_strv_ char **variables = registry_variables(spec);
     struct plan p = PLAN_INIT;
     int r;
 
@@ -135,7 +137,7 @@ static int make_plan(struct launch *l, struct err *err)
     p.sub_gid = l->n->subids.gid;
     p.user = xstrdup(spec->user);
     p.workdir = xstrdup(spec->workdir);
-    p.env = spec_environment(spec, NULL);
+    p.env = spec_environment(spec, variables);
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
     fill_network(&p, l);

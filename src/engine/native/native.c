@@ -135,7 +135,7 @@ static int open_spares(struct native_engine *n, struct err *err)
 
 static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
 {
-    uint32_t caps = ENGINE_CAP_PTY;
+    uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES;
 
     caps |= unenforced & SPEC_LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
     caps |= unenforced & SPEC_LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;

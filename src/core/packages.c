@@ -1,0 +1,75 @@
+#include "core/packages.h"
+
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "core/manager-internal.h"
+#include "registry/keeper.h"
+
+/* The spec's network leads to a registry on this engine. */
+static bool uses_registry(const struct sandbox *sb, const struct sandbox_spec *spec)
+{
+    return sb->m->config.registry && spec->network == SPEC_NETWORK_PACKAGES &&
+           engine_is_open(sb->engine) && sb->engine->caps & ENGINE_CAP_NET_PACKAGES;
+}
+
+/* The supervisor of an earlier version does not know the question. */
+static void no_listener(struct sandbox *sb, const struct err *err)
+{
+    const char *why = err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND
+                          ? "it was started by an earlier version: stop it and start it again"
+                          : err->msg;
+    char *text = xasprintf("network 'packages' has no package registry: %s", why);
+
+    manager_warn(sb->m, "sandbox %s: %s", sb->name, text);
+    strv_push(&sb->warnings, text);
+}
+
+static void on_listener(void *arg, const struct err *err, int fd)
+{
+    struct sandbox *sb = arg;
+
+    if (err || fd < 0)
+        no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
+    else
+        keeper_attach(sb->m->config.registry, sb->id, fd);
+}
+
+void packages_linked(struct sandbox *sb)
+{
+    if (uses_registry(sb, &sb->spec))
+        engine_link_listener(sb->link, on_listener, sb);
+}
+
+void packages_unlinked(struct sandbox *sb)
+{
+    if (sb->m->config.registry)
+        keeper_forget(sb->m->config.registry, sb->id);
+}
+
+const char *packages_trouble(const struct sandbox *sb)
+{
+    return uses_registry(sb, &sb->spec) ? keeper_trouble(sb->m->config.registry) : NULL;
+}
+
+static void on_answer(void *arg, const struct err *err, const char *json)
+{
+    struct op *op = arg;
+
+    (void)json; /* that it answers is all we want to know */
+    if (err)
+        op_fail(op, err);
+    else
+        op->then(op);
+}
+
+void packages_require(struct op *op, void (*then)(struct op *op))
+{
+    const struct manager_config *c = &op->sb->m->config;
+
+    if (!c->registry_required || !uses_registry(op->sb, &op->want)) {
+        then(op);
+        return;
+    }
+    op->then = then;
+    keeper_ask(c->registry, &(struct keeper_ask){.what = KEEPER_STATS}, on_answer, op);
+}

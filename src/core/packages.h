@@ -1,0 +1,16 @@
+/*
+ * Network `packages`: brings a sandbox's listening socket to the registry's keeper when its
+ * supervisor is linked, and takes it back when that has gone.
+ */
+#pragma once
+
+struct op;
+struct sandbox;
+
+void packages_linked(struct sandbox *sb);
+void packages_unlinked(struct sandbox *sb);
+/* Why its package registry does not serve; NULL: nothing is known against it. */
+const char *packages_trouble(const struct sandbox *sb);
+/* Goes on with `then` at once, or when the registry is there where the configuration requires it;
+ * else the operation fails. */
+void packages_require(struct op *op, void (*then)(struct op *op));
