@@ -32,6 +32,7 @@
 #define STEADY (10 * USEC_PER_SEC)           /* one that was up for so long did not fail to start */
 #define PAUSE_MIN (250 * USEC_PER_MSEC)
 #define PAUSE_MAX (30 * USEC_PER_SEC)
+#define PATIENCE (2 * USEC_PER_SEC) /* who connects in a pause waits for so long at most */
 #define END_GRACE_MS 3000
 
 enum { PACKET_MAX = 64 << 10, ANSWER_MAX = 64 << 20, READS_PER_TURN = 32, PAUSE_DOUBLINGS = 7 };
@@ -68,10 +69,12 @@ struct keeper {
     int pidfd, control;
     struct loop_watch *process, *line;
     struct loop_timer *failed; /* a start that failed at once is told from the loop */
+    struct loop_timer *retry;  /* somebody waits for the end of a pause */
     uint64_t last_seq, since;
     unsigned failures;
     uint64_t retry_at;
     char *trouble; /* of the last try; NULL */
+    bool was_up;   /* this run has said READY */
     bool said;     /* this run has said by itself why it ends */
     struct box *boxes;
     struct request *first, **last;
@@ -208,15 +211,17 @@ static void box_on_connection(void *arg, int events)
     struct box *b = arg;
     struct keeper *k = b->k;
 
+    uint64_t now = time_mono();
+
     (void)events;
-    if (k->state == STATE_DOWN && time_mono() < k->retry_at) {
+    if (k->state == STATE_DOWN && now + PATIENCE < k->retry_at) {
         box_refuse(b);
         return;
     }
     loop_watch_set(b->watch, 0);
     b->waiting = true;
     if (k->state == STATE_DOWN)
-        start(k);
+        loop_timer_set(k->retry, k->retry_at > now ? k->retry_at - now : 0, false);
     else if (k->state == STATE_UP)
         box_hand_over(b);
 }
@@ -286,12 +291,15 @@ static void count_failure(struct keeper *k)
 /* It has ended, or could not be started. */
 static void down(struct keeper *k, const char *why)
 {
+    bool was_up = k->was_up;
+
     k->state = STATE_DOWN;
+    k->was_up = false;
     count_failure(k);
     set_trouble(k, why);
     fail_all(k, why);
     for (struct box *b = k->boxes; b; b = b->next) {
-        if (b->waiting && k->retry_at > time_mono())
+        if (b->waiting && !was_up)
             box_refuse(b);
         else
             box_watch(b);
@@ -348,6 +356,7 @@ static int parse(const char *packet, size_t len, struct incoming *m, struct err 
 static void on_ready(struct keeper *k)
 {
     k->state = STATE_UP;
+    k->was_up = true;
     k->since = time_mono();
     free(TAKE_PTR(k->trouble));
     for (struct box *b = k->boxes; b; b = b->next)
@@ -503,6 +512,14 @@ static void start_failed(void *arg)
     down(k, why);
 }
 
+static void retry(void *arg)
+{
+    struct keeper *k = arg;
+
+    if (k->state == STATE_DOWN)
+        start(k);
+}
+
 static int start_now(struct keeper *k, struct err *err)
 {
     int r = registry_spawn(k->program, k->env, k->settings, &k->pidfd, &k->control, err);
@@ -572,6 +589,7 @@ struct keeper *keeper_new(const struct keeper_config *config)
     k->pidfd = k->control = -1;
     k->last = &k->first;
     k->failed = loop_timer_new(config->loop, start_failed, k);
+    k->retry = loop_timer_new(config->loop, retry, k);
     return k;
 }
 
@@ -592,6 +610,7 @@ void keeper_free(struct keeper *k)
     if (!k)
         return;
     loop_timer_free(k->failed);
+    loop_timer_free(k->retry);
     loop_watch_free(k->process);
     loop_watch_free(k->line);
     fd_close(k->control);

@@ -278,6 +278,16 @@ class Root:
         self.root_id = version["root_id"]
         return version["pid"]
 
+    def registry_pid(self):
+        """The package registry of the daemon that runs now, or None."""
+        daemon = self.daemon_pid()
+        try:
+            children = Path(f"/proc/{daemon}/task/{daemon}/children").read_text(encoding="ascii").split()
+            names = {int(p): Path(f"/proc/{p}/comm").read_text(encoding="utf-8").strip() for p in children}
+        except OSError:
+            return None
+        return next((p for p, name in names.items() if name == "ripcord-registr"), None)
+
     def kill_daemon(self, sig=signal.SIGKILL):
         pid = self.daemon_pid()
         if pid is None:
@@ -383,7 +393,7 @@ class Root:
         """Everything of sandboxes that is still there, as text; empty when clean."""
         daemon = self.daemon_pid()
         return {
-            "processes": [describe(p) for p in self.processes() if p != daemon],
+            "processes": [describe(p) for p in self.processes() if p not in (daemon, self.registry_pid())],
             "mounts": self.mounts(),
             "cgroups": self.cgroups(),
             "interfaces": self.links(),

@@ -1,0 +1,222 @@
+"""Network `packages`: installs go through the package registry and nothing else leaves a sandbox.
+
+The upstreams are our own (registry_box.py); the public ones are tried where they answer.
+"""
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import unittest
+from pathlib import Path
+
+import registry_box
+from ripcord_test import TestCase, alive, only_on, wait_until
+
+PIP = "/usr/bin/python3 -m pip"
+DOOR = "127.0.0.1:7417"
+
+# What a hostile program sees of the network: its interfaces, and who answers.
+PROBE = """
+import os, socket
+print("interfaces", *sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else "?")
+print("names", *sorted(name for _, name in socket.if_nameindex()))
+print("routes", open("/proc/net/route").read().count("\\n") - 1)
+for address in %r:
+    try:
+        socket.create_connection(tuple(address), timeout=2).close()
+        print("reaches", *address)
+    except OSError as e:
+        pass
+"""
+
+
+FETCH = f"""
+import http.client
+c = http.client.HTTPConnection("{DOOR}", timeout=20)
+c.request("GET", "/pypi/simple/demo/")
+print(c.getresponse().status)
+"""
+
+
+def answers(host):
+    try:
+        socket.create_connection((host, 443), timeout=3).close()
+        return True
+    except OSError:
+        return False
+
+
+class PackagesCase(TestCase):
+    def setUp(self):
+        super().setUp()
+        registry_box.TestCase.prepare()
+        self.up = registry_box.Upstream(registry_box.TestCase.certificates)
+        self.addCleanup(self.up.stop)
+        self.configure()
+
+    def configure(self, more="", upstreams=None):
+        """Both indexes are the test's own."""
+        self.folder = Path(tempfile.mkdtemp(prefix="ripcord-packages-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        file = self.folder / "upstreams.json"
+        file.write_text(json.dumps(upstreams or [self.up.as_pypi("own-pypi"), self.up.as_npm("own-npm")]),
+                        encoding="utf-8")
+        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {file}\n{more}")
+
+    def registry_pid(self):
+        return self.root.registry_pid()
+
+    def pip(self, name, package, **kwargs):
+        return self.shell(name, f"rm -rf /tmp/t && {PIP} install --no-cache-dir --target /tmp/t {package} 2>&1 && id -u "
+                          f"&& PYTHONPATH=/tmp/t python3 -c 'import {package}; print({package}.version)'", **kwargs)
+
+    def fetch(self, name):
+        """What the index says of `demo`, asked by a plain program."""
+        return self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", FETCH).text.strip()
+
+    def npm(self, name, package):
+        return self.shell(name, f"rm -rf /tmp/n && mkdir /tmp/n && cd /tmp/n && npm install --cache /tmp/c --no-audit "
+                          f"--no-update-notifier {package} 2>&1 && id -u && node -p 'require(\"{package}\")'")
+
+
+@only_on("native")
+class Install(PackagesCase):
+    def test_pip_install_uses_the_cache(self):
+        self.up.add_wheel("demo", "1.5", os.urandom(200000))
+        self.root.ok("up", "a")
+        self.root.ok("up", "b")
+        self.assertTrue(self.pip("a", "demo").endswith("1000\n1.5\n"))
+        self.assertEqual(self.up.count(".whl"), 1 + self.up.count(".whl.metadata"))
+        before = len(self.up.requests)
+        self.assertTrue(self.pip("b", "demo").endswith("1000\n1.5\n"))
+        self.assertEqual(len(self.up.requests), before, self.up.requests)
+        self.up.stop()
+        self.root.ok("up", "c")
+        self.assertTrue(self.pip("c", "demo").endswith("1.5\n"))
+
+    @unittest.skipUnless(shutil.which("npm"), "needs npm")
+    def test_npm_install_uses_the_cache(self):
+        self.up.add_npm("demo", "1.5.0", os.urandom(200000))
+        self.root.ok("up", "a")
+        self.root.ok("up", "b")
+        self.assertTrue(self.npm("a", "demo").endswith("1000\n1.5.0\n"))
+        before = len(self.up.requests)
+        self.up.stop()
+        self.assertTrue(self.npm("b", "demo").endswith("1.5.0\n"))
+        self.assertEqual(len(self.up.requests), before, self.up.requests)
+
+    def test_run_and_own_settings(self):
+        """A one-off run is served too; what the user sets stays as it is."""
+        self.up.add_wheel("demo", "1.5")
+        self.root.ok("run", "--", "sh", "-c", f"{PIP} download -q -d /tmp/d demo && ls /tmp/d/demo-1.5-*")
+        self.root.ok("up", "a", "-e", "npm_config_registry=http://own/")
+        seen = self.root.ok("exec", "a", "-e", "PIP_INDEX_URL=http://mine/", "--", "env").text
+        self.assertIn("PIP_INDEX_URL=http://mine/\n", seen)
+        self.assertNotIn("NPM_CONFIG_REGISTRY", seen)
+        self.assertIn(f"UV_DEFAULT_INDEX=http://{DOOR}/pypi/simple/\n", seen)
+        self.assertNotIn("PIP_INDEX_URL", self.root.ok("run", "--network", "none", "--", "env").text)
+
+
+@only_on("native")
+class Reach(PackagesCase):
+    def test_nothing_else_is_reached(self):
+        """No interface but lo, no route, and of the host only the registry's door."""
+        with socket.create_server(("", 0)) as host:
+            port = host.getsockname()[1]
+            others = [("127.0.0.1", port), ("127.0.0.1", self.up.port), ("192.0.2.1", 80), ("::1", 7417)]
+            for name, network, expected in (("a", "packages", ["reaches 127.0.0.1 7417"]), ("b", "none", [])):
+                self.root.ok("up", name, "--network", network)
+                seen = self.root.ok("exec", name, "--", "/usr/bin/python3", "-c",
+                                    PROBE % ([*others, ("127.0.0.1", 7417)],)).text.splitlines()
+                self.assertIn("names lo", seen)
+                self.assertIn("routes 0", seen)
+                self.assertEqual([l for l in seen if l.startswith("reaches")], expected, seen)
+
+    def test_no_way_out(self):
+        """The door leads to registry paths and nowhere else."""
+        self.root.ok("up", "a")
+        probe = "import http.client\nfor m, p in %r:\n c = http.client.HTTPConnection('127.0.0.1', 7417, timeout=10)\n" \
+                " c.request(m, p)\n print(c.getresponse().status)\n c.close()\n"
+        asks = [("CONNECT", f"localhost:{self.up.port}"), ("GET", f"{self.up.url}/simple/demo/"), ("GET", "/etc/passwd"),
+                ("PUT", "/pypi/simple/demo/"), ("DELETE", "/npm/demo"), ("GET", "/pypi/../../etc/passwd")]
+        seen = self.root.ok("exec", "a", "--", "/usr/bin/python3", "-c", probe % asks).text.split()
+        self.assertEqual(len(seen), len(asks))
+        self.assertTrue(all(400 <= int(status) < 600 for status in seen), seen)
+        self.assertEqual(self.up.requests, [])
+
+
+@only_on("native")
+class Faults(PackagesCase):
+    def test_registry_killed(self):
+        self.up.add_wheel("demo", "1.5")
+        self.root.ok("up", "a")
+        self.assertIsNone(self.registry_pid(), "nobody has asked for a package yet")
+        self.fetch("a")
+        for _ in range(3):
+            pid = self.registry_pid()
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not alive(pid), 10, "the registry to end")
+            self.assertEqual(self.fetch("a"), "200")
+            self.assertNotEqual(self.registry_pid(), pid)
+
+    def test_daemon_killed(self):
+        self.up.add_wheel("demo", "1.5")
+        self.root.ok("up", "a")
+        self.fetch("a")
+        before = self.registry_pid()
+        self.root.kill_daemon()
+        wait_until(lambda: not alive(before), 10, "the registry to end with its daemon")
+        self.root.start()
+        self.assertEqual(self.fetch("a"), "200")
+        self.root.ok("stop", "a")
+        self.root.ok("up", "a")
+        self.assertEqual(self.fetch("a"), "200")
+        self.root.ok("rm", "-f", "a")
+        self.assertEqual(self.root.wait_clean(), {})
+
+    def test_nothing_stays(self):
+        """Sockets and namespaces go with their sandbox, whether the registry had them or not."""
+        self.up.add_wheel("demo", "1.5")
+        self.root.ok("up", "warm")
+        self.fetch("warm")
+        before = self.root.snapshot()
+        for use in (True, False):
+            self.root.ok("up", "a")
+            self.root.ok("up", "b")
+            if use:
+                self.fetch("a")
+            self.root.ok("rm", "-f", "a", "b")
+        wait_until(lambda: self.root.snapshot() == before, 10, "what was there before")
+
+    def test_registry_that_cannot_start(self):
+        """The sandbox starts all the same, its tools are told at once, and `show` says why."""
+        self.configure(upstreams=[{"name": "x", "type": "nonsense", "url": "https://x/"}])
+        self.root.ok("up", "a")
+        result = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --retries 0 --timeout 20 demo", timeout=20)
+        self.assertNotEqual(result.code, 0)
+        shown = " ".join(self.root.get("/v1/sandboxes/a")["warnings"])
+        self.assertIn("package registry does not run", shown)
+        self.assertIn("nonsense", shown)
+
+    def test_registry_required(self):
+        self.configure("cache.required: true\n", upstreams=[{"name": "x", "type": "nonsense", "url": "https://x/"}])
+        result = self.root.run("up", "a")
+        self.assertNotEqual(result.code, 0)
+        self.assertIn(b"package registry does not run", result.err)
+        self.root.ok("up", "b", "--network", "none")
+        self.assertEqual([s["name"] for s in self.root.sandboxes()], ["b"])
+
+
+@only_on("native")
+class Live(TestCase):
+    @unittest.skipUnless(answers("pypi.org"), "pypi.org does not answer")
+    def test_pip(self):
+        self.root.ok("up", "a")
+        self.shell("a", f"{PIP} download -q -d /tmp/d six && ls /tmp/d/six-*")
+
+    @unittest.skipUnless(shutil.which("npm") and answers("registry.npmjs.org"), "registry.npmjs.org does not answer")
+    def test_npm(self):
+        self.root.ok("up", "a")
+        self.shell("a", "cd /tmp && npm pack --cache /tmp/c left-pad@1.3.0 && ls left-pad-1.3.0.tgz")
