@@ -27,7 +27,7 @@ static struct control *control_new(struct relay *r, struct peer *p, uint64_t seq
 {
     struct control *c = xnew0(struct control);
 
-    c->work = (struct work){.relay = r, .kind = WORK_PLAIN, .run = run, .done = done};
+    c->work = (struct work){.relay = r, .kind = WORK_CONTROL, .run = run, .done = done};
     c->peer = p;
     c->seq = seq;
     c->next = r->controls;

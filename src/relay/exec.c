@@ -434,6 +434,7 @@ static void expire(struct relay_exec *x, uint64_t now)
     if (now >= x->end_by) {
         x->end_by = DEADLINE_NEVER;
         line_close(&x->line);
+        loss_forget(x); /* the engine need not be asked */
         loss_begin(x, NULL);
     } else if (now >= x->kill_by) {
         x->kill_by = DEADLINE_NEVER;

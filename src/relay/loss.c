@@ -174,7 +174,7 @@ static struct loss *loss_new(const char *user, uint32_t guest_pid)
 {
     struct loss *l = xnew0(struct loss);
 
-    l->work = (struct work){.kind = WORK_PLAIN, .run = run, .done = done};
+    l->work = (struct work){.kind = WORK_LOSS, .run = run, .done = done};
     l->status = -1;
     l->guest_pid = guest_pid;
     snprintf(l->user, sizeof(l->user), "%s", user);

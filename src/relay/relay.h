@@ -27,8 +27,7 @@
 #include "supervise/supervise.h"
 
 enum {
-    RELAY_OPENS_MAX = 8, /* engine execs being started at once: more only wait inside the engine */
-    RELAY_JOBS_MAX = 64, /* copies and dials */
+    RELAY_JOBS_MAX = 64,   /* copies and dials */
     RELAY_TEXT_MAX = 4096, /* of an engine's error text */
     RELAY_USER_MAX = 64,
 };
@@ -42,8 +41,9 @@ struct relay;
 
 /* ---- work.c ---- */
 
-/* WORK_OPEN: at most RELAY_OPENS_MAX at once, the others wait. */
-enum work_kind { WORK_PLAIN, WORK_OPEN };
+/* Of each kind so many run at once, the others wait (work.c): what is asked of the container as a
+ * whole never waits behind a thousand execs. */
+enum work_kind { WORK_CONTROL, WORK_OPEN, WORK_LOSS, WORK_KINDS };
 
 /* Begins the structure of each kind of work. */
 struct work {
@@ -215,7 +215,7 @@ struct relay {
     struct source results; /* pointers to finished works */
     int results_end;
     struct work *waiting, **waiting_last;
-    unsigned opening; /* WORK_OPEN on threads */
+    unsigned busy[WORK_KINDS]; /* on threads */
 
     struct line *lines;
     struct job *jobs;

@@ -14,6 +14,13 @@
 
 enum { THREAD_STACK = 512 << 10 };
 
+/* More execs at once would only wait inside the engine. */
+static const unsigned limits[WORK_KINDS] = {
+    [WORK_CONTROL] = 64,
+    [WORK_OPEN] = 8,
+    [WORK_LOSS] = 32,
+};
+
 void work_post(struct work *w)
 {
     /* Eight bytes: whole or not at all. A full pipe blocks until the loop has taken some. */
@@ -47,7 +54,7 @@ static void start(struct relay *r, struct work *w)
 {
     int e;
 
-    r->opening += w->kind == WORK_OPEN;
+    r->busy[w->kind]++;
     e = spawn(w);
     if (e) {
         err_sys(&w->err, e, "start a thread");
@@ -57,7 +64,7 @@ static void start(struct relay *r, struct work *w)
 
 static bool may_start(const struct relay *r, const struct work *w)
 {
-    return w->kind != WORK_OPEN || w->dropped || r->opening < RELAY_OPENS_MAX;
+    return w->dropped || r->busy[w->kind] < limits[w->kind];
 }
 
 static void pump(struct relay *r)
@@ -95,7 +102,8 @@ static void on_result(struct source *src, uint32_t events _unused_)
 
     if (read(src->fd, &w, sizeof(w)) != sizeof(w))
         return;
-    r->opening -= w->kind == WORK_OPEN;
+    if (w->run) /* else it is a notice */
+        r->busy[w->kind]--;
     w->done(w);
     pump(r);
 }

@@ -186,6 +186,19 @@ class Faults(unittest.TestCase):
         end = self.box.exec("true").end()
         self.assertEqual((end["cause"], end.get("exit_code"), end.get("signal")), ("engine_lost", None, None), end)
 
+    def test_engine_gone_under_many(self):
+        down = threading.Event()
+        self.guest(lambda g: (g.say(fe.started(), fe.frame(fe.STDOUT, b"x" * 100)), down.wait(30)))
+        execs = [self.box.exec("true") for _ in range(100)]
+        for x in execs:
+            x.started()
+        self.engine.close()
+        rb.os.unlink(self.engine.path)
+        down.set()
+        for x in execs:
+            end = x.end(20)
+            self.assertEqual((end["cause"], end.get("exit_code"), end["stdout_bytes"]), ("engine_lost", None, "100"), end)
+
     def test_stop(self):
         self.guest(lambda g: (g.say(fe.started()), self.engine.gone.wait(30)))
         x = self.box.exec("true")
