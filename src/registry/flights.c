@@ -282,8 +282,7 @@ static void count_flight(struct flight *f)
         f->asks->box->counters[f->eco].bytes_upstream += f->got;
     if (f->mismatch)
         report_mismatch(f);
-    if (f->err.code == ERR_ENGINE || f->err.code == ERR_TIMEOUT)
-        registry_upstream_failed(reg, f->upstream, &f->err);
+    /* Whether the index answers is another matter: files may lie elsewhere. */
     if (f->err.code == ERR_NONE) {
         reg->counters[f->eco].weak += f->digest.algo == DIGEST_SHA1;
         blobs_add(&reg->blobs, &f->digest, f->written);

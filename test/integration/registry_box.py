@@ -372,6 +372,45 @@ class Upstream:
             self.send(h, 200, data, "application/octet-stream")
 
 
+class Proxy:
+    """An HTTP proxy that knows CONNECT alone; `asked` holds where to."""
+
+    def __init__(self):
+        self.asked = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += client.recv(4096)
+        target = head.split()[1].decode()
+        self.asked.append(target)
+        name, port = target.rsplit(":", 1)
+        with client, socket.create_connection((name, int(port))) as server:
+            client.sendall(b"HTTP/1.1 200 fine\r\n\r\n")
+            threading.Thread(target=self.pump, args=(server, client), daemon=True).start()
+            self.pump(client, server)
+
+    @staticmethod
+    def pump(source, sink):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
 def make_certificates(folder):
     """An authority of our own and a certificate for localhost."""
     run = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}

@@ -215,6 +215,19 @@ class Upstreams(registry_box.TestCase):
         self.assertEqual(status, 502)
         self.assertIn("certificate", json.loads(body)["error"])
 
+    def test_proxy_variables(self):
+        file, data = self.up.add_wheel("demo", "1.0")
+        for name in ("literal", "scheme"):
+            to = {"literal": "https://10.0.0.1/x", "scheme": "http://example.com/"}[name]
+            self.up.hooks[f"/simple/{name}/"] = lambda h, to=to: self.up.send(h, 302, b"", Location=to)
+        proxy = registry_box.Proxy()
+        self.addCleanup(proxy.listener.close)
+        host = self.registry(env={"https_proxy": f"http://127.0.0.1:{proxy.port}"}).listen()
+        self.assertEqual(get(host, self.file_url(host, "demo")[file])[3], data)
+        for name in ("literal", "scheme"):
+            self.assertEqual(get(host, f"/pypi/simple/{name}/")[0], 403)
+        self.assertEqual(set(proxy.asked), {f"localhost:{self.up.port}"})
+
     def test_bad_configurations(self):
         for bad, words in (({"offline": "perhaps"}, "offline"), ({"deny": ["a b"]}, "deny"), ({"nonsense": 1}, "unknown"),
                            ({"upstreams": [{"name": "../x", "type": "pypi", "url": "https://x/"}]}, "name"),
