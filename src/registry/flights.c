@@ -33,6 +33,7 @@ enum {
 
 struct flight {
     struct registry *reg;
+    struct box *owner; /* whose turn it is; NULL once that is forgotten */
     struct ask *asks;
     struct upstream *upstream;
     enum ecosystem eco;
@@ -304,7 +305,14 @@ static void flight_done(void *arg)
         a->next = NULL;
         finish_ask(a, f);
     }
+    turn_end(f->owner);
     flight_free(f);
+}
+
+void flight_disown(struct flight *f, const struct box *box)
+{
+    if (f->owner == box)
+        f->owner = NULL;
 }
 
 static int flight_new(struct ask *a, const struct page_file *file, struct flight **ret,
@@ -353,12 +361,19 @@ void flight_join(struct ask *a, const struct page_file *file)
     }
     digest_key(&a->digest, key);
     f = map_get(&a->reg->flights, key);
-    if (!f && flight_new(a, file, &f, &err) < 0) {
-        ask_fail(a, &err);
-        return;
-    }
-    if (!map_get(&a->reg->flights, key))
+    if (!f) {
+        struct box *owner;
+
+        if (!turn_take(a, &owner))
+            return;
+        if (flight_new(a, file, &f, &err) < 0) {
+            owner->running--;
+            ask_fail(a, &err);
+            return;
+        }
+        f->owner = owner;
         map_add(&a->reg->flights, key, f);
+    }
     a->reg->counters[a->eco].misses++;
     ask_counters(a)->misses++;
     a->state = ASK_FLIGHT;

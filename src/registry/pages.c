@@ -212,6 +212,7 @@ void pages_look(struct ask *a)
 
 struct page_fetch {
     struct registry *reg;
+    struct box *owner; /* whose turn it is; NULL once that is forgotten */
     struct ask *asks;
     struct upstream *upstream; /* its fetcher is for any thread */
     enum ecosystem eco;
@@ -400,7 +401,14 @@ static void page_fetch_done(void *arg)
         a->next = NULL;
         answer_ask(a, p);
     }
+    turn_end(p->owner);
     page_fetch_free(p);
+}
+
+void page_fetch_disown(struct page_fetch *p, const struct box *box)
+{
+    if (p->owner == box)
+        p->owner = NULL;
 }
 
 static char *page_url(const struct ask *a)
@@ -441,9 +449,15 @@ static void page_fetch_join(struct ask *a)
         return;
     }
     if (!p) {
+        struct box *owner;
+
+        if (!turn_take(a, &owner))
+            return;
         p = page_fetch_new(a);
+        p->owner = owner;
         if (pool_submit(a->reg->pages, page_fetch_work, page_fetch_done, p, &err) < 0) {
             page_fetch_free(p);
+            owner->running--;
             ask_fail_status(a, 503, ERR_LIMIT, "the registry cache is busy");
             return;
         }

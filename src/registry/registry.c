@@ -71,6 +71,7 @@ bool registry_forget(struct registry *reg, const char *id)
         return false;
     *at = b->next;
     http_server_free(b->server);
+    turns_forget(reg, b);
     free(b->id);
     free(b);
     return true;

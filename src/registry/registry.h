@@ -38,7 +38,9 @@ struct box { /* one sandbox */
     char *id;                   /* owned */
     struct http_server *server; /* owned */
     struct counters counters[ECO_MAX];
-    uint64_t tokens, tokens_at; /* thousandths of a request; when they were counted */
+    unsigned running;                  /* fetches and downloads that it has begun */
+    struct ask *parked, **parked_tail; /* requests that wait for one of those to end */
+    uint64_t tokens, tokens_at;        /* thousandths of a request; when they were counted */
 };
 
 struct registry {
@@ -63,6 +65,7 @@ enum ask_kind { ASK_PAGE, ASK_FILE };
 enum ask_state {
     ASK_START,
     ASK_JOB,    /* a worker has the look */
+    ASK_PARKED, /* waits for its turn to ask an upstream */
     ASK_FETCH,  /* waits for its page */
     ASK_FLIGHT, /* waits for, or follows, a download */
     ASK_SEND,   /* a stored file is on its way out */
@@ -115,7 +118,8 @@ void ask_begin_stream(struct ask *a, uint64_t length);
 struct counters *ask_counters(struct ask *a); /* the sandbox's, or a place for what nobody counts */
 
 /* pages.c */
-void pages_look(struct ask *a);       /* on to the page, its fetch, or the file */
+void pages_look(struct ask *a); /* on to the page, its fetch, or the file */
+void page_fetch_disown(struct page_fetch *p, const struct box *box);
 void page_fetch_leave(struct ask *a); /* its peer has gone */
 
 /* flights.c */
@@ -123,6 +127,15 @@ int flights_init(struct registry *reg, struct err *err);
 void flights_done(struct registry *reg);
 void flight_join(struct ask *a, const struct page_file *f);
 void flight_leave(struct ask *a);
+void flight_disown(struct flight *f, const struct box *box);
+
+/* turns.c: what one sandbox asks of upstreams must not take all workers from the others */
+bool turn_take(struct ask *a,
+               struct box **owner); /* false: parked, it comes back by pages_look() */
+void turn_end(struct box *owner);   /* NULL is fine: it has been forgotten */
+void turn_next(struct box *box);    /* lets a parked one go on, if there is room */
+void turn_leave(struct box *box, struct ask *a);
+void turns_forget(struct registry *reg, const struct box *box);
 
 /* trim.c */
 void trim_note(struct registry *reg, uint64_t bytes); /* a page of so many bytes is new */

@@ -38,6 +38,8 @@ struct counters *ask_counters(struct ask *a)
 
 void ask_free(struct ask *a)
 {
+    struct box *box = a->box;
+
     a->reg->asks--;
     fd_close(a->fd);
     err_done(&a->fetch_err);
@@ -46,21 +48,26 @@ void ask_free(struct ask *a)
     free(a->file);
     free(a->host);
     free(a);
+    if (box)
+        turn_next(box);
 }
 
 static void on_gone(struct http_req *req)
 {
     struct ask *a = http_req_user(req);
+    struct box *box = a->box;
 
     a->req = NULL;
     a->box = NULL;
-    if (a->state == ASK_JOB)
-        return; /* freed when it comes back */
+    if (a->state == ASK_PARKED)
+        turn_leave(box, a);
     if (a->state == ASK_FETCH)
         page_fetch_leave(a);
     if (a->state == ASK_FLIGHT)
         flight_leave(a);
-    ask_free(a);
+    if (a->state != ASK_JOB) /* that one is freed when it comes back */
+        ask_free(a);
+    turn_next(box);
 }
 
 static struct ask *ask_new(struct box *box, struct http_req *req, enum ecosystem eco)
@@ -124,6 +131,8 @@ static void tell_denial(struct ask *a, const char *msg)
 
 static void fail(struct ask *a, int status, enum err_code code, const char *msg)
 {
+    if (a->state == ASK_FLIGHT)
+        flight_leave(a); /* a file that is being written could not be read */
     count_failure(a, code);
     if (code == ERR_DENIED)
         tell_denial(a, msg);

@@ -591,6 +591,78 @@ class Sandboxes(registry_box.TestCase):
         for s in readers:
             s.close()
 
+    def test_one_sandbox_leaves_workers_to_the_others(self):
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        files = [self.up.add_wheel(f"p{i}", "1.0", os.urandom(1000)) for i in range(30)]
+        one, data = self.up.add_wheel("other", "1.0")
+        reg = self.registry(stall_timeout=60)
+        host, other = reg.listen("a"), reg.listen("b")
+        urls = [self.file_url(host, f"p{i}")[files[i][0]] for i in range(30)]
+
+        def held(h):
+            gate.wait(20)
+            self.up.send(h, 200, self.up.files[h.path])
+
+        for file, _ in files:
+            self.up.hooks[f"/files/{file}"] = held
+        with concurrent.futures.ThreadPoolExecutor(30) as pool:
+            jobs = [pool.submit(get, host, u) for u in urls]
+            until = time.monotonic() + 10
+            while self.up.count("/files/p") < 12 and time.monotonic() < until:
+                time.sleep(0.02)
+            self.assertEqual(get(other, self.file_url(other, "other")[one])[3], data)
+            self.assertEqual(self.up.count("/files/p"), 12)
+            gone = socket.create_connection(host.split(":"))
+            gone.sendall(f"GET {urls[29]} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            time.sleep(0.1)
+            gone.close()  # a parked one leaves
+            gate.set()
+            self.assertEqual([j.result()[3] == files[i][1] for i, j in enumerate(jobs)], [True] * 30)
+
+    def test_parked_ones_that_need_no_turn_in_the_end(self):
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        files = [self.up.add_wheel(f"p{i}", "1.0", os.urandom(1000)) for i in range(12)]
+        one, data = self.up.add_wheel("common", "1.0")
+        for file, body in files:
+            self.up.hooks[f"/files/{file}"] = lambda h, b=body: (gate.wait(20), self.up.send(h, 200, b))
+        reg = self.registry(stall_timeout=60, connections_max=300)
+        host, other = reg.listen("a"), reg.listen("b")
+        url = self.file_url(host, "common")[one]
+        urls = [self.file_url(host, f"p{i}")[files[i][0]] for i in range(12)]
+        with concurrent.futures.ThreadPoolExecutor(140) as pool:
+            jobs = [pool.submit(get, host, u) for u in urls]
+            until = time.monotonic() + 10
+            while self.up.count("/files/p") < 12 and time.monotonic() < until:
+                time.sleep(0.02)
+            jobs = [pool.submit(get, host, url) for _ in range(120)]
+            time.sleep(0.5)
+            self.assertEqual(get(other, url)[3], data)
+            gate.set()
+            self.assertEqual([j.result()[3] == data for j in jobs], [True] * 120)
+
+    def test_forgotten_in_the_middle(self):
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
+        self.up.hooks[f"/files/{file}"] = lambda h: (gate.wait(20), self.up.send(h, 200, data))
+        reg = self.registry(stall_timeout=60)
+        host, other = reg.listen("a"), reg.listen("b")
+        url = self.file_url(host, "demo")[file]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            lost, kept = pool.submit(get, host, url), None
+            until = time.monotonic() + 10
+            while not self.up.count("/files/") and time.monotonic() < until:
+                time.sleep(0.02)
+            kept = pool.submit(get, other, url)
+            time.sleep(0.1)
+            reg.ask(registry_box.FORGET, (registry_box.TAG_SANDBOX, "a"))
+            gate.set()
+            self.assertEqual(kept.result()[3], data)
+            self.assertIsNotNone(lost.exception())
+        self.assertEqual(self.up.count("/files/"), 1)
+
     def test_deny_list_tells_why(self):
         file, _ = self.up.add_wheel("evil-lib", "1.0")
         one, _ = self.up.add_wheel("mixed", "1.0")
