@@ -4,13 +4,12 @@
         x = box.exec("echo", "hello")
         x.end()["cause"]; x.read("out")
 """
-import array
+import fcntl
 import io
 import json
 import os
 import select
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -168,17 +167,17 @@ class Box:
     def start_relay(self):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         plan = self.plan()
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in (theirs.fileno(), plan)]
 
         def arrange():
-            a, b = os.dup(theirs.fileno()), os.dup(plan)
-            a, b = (os.dup(a), os.dup(b)) if a < 5 or b < 5 else (a, b)
-            os.dup2(a, 3)
-            os.dup2(b, 4)
+            for number, fd in zip((3, 4), high):
+                os.dup2(fd, number)
         with open(self.run / "relay.log", "ab") as log:
             self.relay = subprocess.Popen([self.bin / "ripcord-relay", "0123456789abcdef"], stdin=subprocess.DEVNULL,
-                                          stdout=subprocess.DEVNULL, stderr=log, env={}, close_fds=True,
-                                          pass_fds=(3, 4), preexec_fn=arrange, start_new_session=True)
-        os.close(plan)
+                                          stdout=subprocess.DEVNULL, stderr=log, env={}, close_fds=False,
+                                          preexec_fn=arrange, start_new_session=True)
+        for fd in (plan, *high):
+            os.close(fd)
         theirs.close()
         link = Link(ours)
         self.hello = link.until(lambda m: m[0] in (HELLO, FAILED))
