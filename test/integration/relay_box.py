@@ -129,8 +129,12 @@ class Box:
         self.run, self.execs = self.place / "run", self.place / "execs"
         self.run.mkdir()
         self.execs.mkdir()
-        self.make_container()
-        self.link = self.start_relay()
+        try:
+            self.make_container()
+            self.link = self.start_relay()
+        except BaseException:
+            shutil.rmtree(self.place)
+            raise
         return self
 
     def make_container(self):
