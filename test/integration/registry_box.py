@@ -2,6 +2,7 @@
 of our own (a simple index and an npm registry behind TLS) that can be told to misbehave."""
 import array
 import base64
+import concurrent.futures
 import gzip
 import hashlib
 import http.client
@@ -27,6 +28,11 @@ import ripcord_test
 READY, FAILED, RESULT, EVENT, LISTEN, FORGET, STATS, LIST, SHOW, VERIFY, PRUNE = range(128, 139)
 TAG_SANDBOX, TAG_ERR_CODE, TAG_ERR_MSG, TAG_PATH = 2, 5, 7, 28
 TAG_JSON, TAG_KEEP, TAG_AGE = 512, 513, 514
+
+# What installers ask for.
+JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
+SHORT = {"Accept": "application/vnd.npm.install-v1+json"}
+BIG = 3 << 20  # long enough to be streamed
 
 
 class Refused(Exception):
@@ -184,6 +190,11 @@ def get(host, path, headers=None, method="GET", timeout=30):
         return r.status, r.reason, {k.lower(): v for k, v in r.getheaders()}, r.read()
     finally:
         c.close()
+
+
+def at_once(n, fn):
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        return list(pool.map(fn, range(n)))
 
 
 # ---- packages ----
