@@ -21,6 +21,11 @@ static const struct route routes[] = {
     {"GET",    "/v1/version",                       handle_version,        0},
     {"GET",    "/v1/config",                        handle_config,         0},
     {"GET",    "/v1/engines",                       handle_engines,        0},
+    {"GET",    "/v1/caches",                        handle_caches,         0},
+    {"GET",    "/v1/caches/registry",               handle_cache_list,     0},
+    {"GET",    "/v1/caches/registry/show",          handle_cache_show,     0},
+    {"POST",   "/v1/caches/registry/verify",        handle_cache_verify,   ROUTE_BODY},
+    {"POST",   "/v1/caches/registry/prune",         handle_cache_prune,    ROUTE_BODY},
     {"GET",    "/v1/sandboxes",                     handle_sandbox_list,   ROUTE_TRUTH},
     {"PUT",    "/v1/sandboxes/*",                   handle_sandbox_ensure, ROUTE_BODY},
     {"GET",    "/v1/sandboxes/*",                   handle_sandbox_get,    ROUTE_TRUTH},
@@ -97,14 +102,19 @@ static void call_free(struct call *c)
     free(c);
 }
 
+void call_reply_text(struct call *c, int status, const char *json)
+{
+    if (c->req)
+        http_reply(c->req, status, "application/json", json, strlen(json));
+    call_free(c);
+}
+
 void call_reply(struct call *c, int status, json_t *doc)
 {
     _cleanup_free_ char *text = json_to_text(doc, false);
 
-    if (c->req)
-        http_reply(c->req, status, "application/json", text, strlen(text));
     json_decref(doc);
-    call_free(c);
+    call_reply_text(c, status, text);
 }
 
 void call_reply_err(struct call *c, const struct err *err)
@@ -150,6 +160,11 @@ static int query_value(const struct call *c, const char *key, char **ret, struct
         return 0;
     r = http_query_get(http_req_query(c->req), key, ret, err);
     return r < 0 ? r : *ret != NULL;
+}
+
+int call_query_text(const struct call *c, const char *key, char **ret, struct err *err)
+{
+    return MIN(query_value(c, key, ret, err), 0);
 }
 
 int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err)

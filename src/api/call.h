@@ -46,6 +46,7 @@ const struct api_config *api_settings(const struct api *a);
 
 /* Each frees the call. call_reply() takes the document. */
 void call_reply(struct call *c, int status, json_t *doc);
+void call_reply_text(struct call *c, int status, const char *json);
 void call_reply_err(struct call *c, const struct err *err);
 void call_reply_status(struct call *c, int status, const struct err *err);
 /* The request for one's own use; the call is freed. NULL when the peer has gone. */
@@ -54,6 +55,8 @@ struct http_req *call_take_request(struct call *c);
 /* To the protocol of its route. */
 bool call_wants_upgrade(const struct call *c);
 #define TUNNEL_PROTOCOL "tcp"
+/* ?key=TEXT, owned by the caller; NULL when absent. */
+int call_query_text(const struct call *c, const char *key, char **ret, struct err *err);
 /* ?key=N; 0 when absent. */
 int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err);
 int call_query_bool(const struct call *c, const char *key, bool *ret, struct err *err);
@@ -68,6 +71,12 @@ void handle_ready(struct call *c);
 void handle_version(struct call *c);
 void handle_config(struct call *c);
 void handle_engines(struct call *c);
+
+void handle_caches(struct call *c);
+void handle_cache_list(struct call *c);
+void handle_cache_show(struct call *c);
+void handle_cache_verify(struct call *c);
+void handle_cache_prune(struct call *c);
 
 void handle_sandbox_list(struct call *c);
 void handle_sandbox_ensure(struct call *c);

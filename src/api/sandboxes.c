@@ -6,6 +6,7 @@
 #include "base/xalloc.h"
 #include "core/packages.h"
 #include "core/spec.h"
+#include "registry/keeper.h"
 
 enum { GRACE_MAX_MS = 600000 };
 
@@ -136,13 +137,44 @@ void handle_sandbox_ensure(struct call *c)
         call_reply_err(c, &err);
 }
 
+/* What the package registry has counted for it; NULL: nothing. */
+static json_t *counters(const char *stats, const char *id)
+{
+    _cleanup_json_ json_t *doc = NULL;
+
+    if (!stats || json_parse("the registry's answer", stats, strlen(stats), &doc, NULL) < 0)
+        return NULL;
+    return json_incref(json_object_get(json_object_get(doc, "sandboxes"), id));
+}
+
+/* A registry that does not answer takes nothing but its counters away. */
+static void counted(void *arg, const struct err *err, const char *stats)
+{
+    struct call *c = arg;
+    struct sandbox *sb = call_sandbox(c);
+    json_t *doc, *packages;
+
+    (void)err;
+    if (!sb)
+        return;
+    doc = json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", notes(sb));
+    packages = counters(stats, sb->id);
+    if (packages)
+        json_object_set_new(doc, "packages", packages);
+    call_reply(c, 200, doc);
+}
+
 void handle_sandbox_get(struct call *c)
 {
+    struct keeper *k = manager_settings(c->manager)->registry;
     struct sandbox *sb = call_sandbox(c);
 
-    if (sb)
-        call_reply(c, 200,
-                   json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", notes(sb)));
+    if (!sb)
+        return;
+    if (k && keeper_serves(k, sb->id))
+        keeper_ask(k, &(struct keeper_ask){.what = KEEPER_STATS}, counted, c);
+    else
+        counted(c, NULL, NULL);
 }
 
 /* ---- stop, pause, remove ---- */

@@ -134,6 +134,27 @@ static void print_notes(const json_t *warnings)
     }
 }
 
+/* What went through the package registry, for each kind of package that was asked for. */
+static void print_packages(const json_t *packages)
+{
+    const char *name = "Packages", *kind;
+    char bytes[FORMAT_MAX];
+    json_t *c;
+
+    json_object_foreach ((json_t *)packages, kind, c) {
+        _cleanup_free_ char *line =
+            xasprintf("%s: %llu from the cache, %llu not, %s fetched for it", kind,
+                      (unsigned long long)json_number_of(c, "hits"),
+                      (unsigned long long)json_number_of(c, "misses"),
+                      format_size(json_number_of(c, "bytes_upstream"), bytes));
+
+        if (!json_number_of(c, "requests"))
+            continue;
+        row(name, line);
+        name = "";
+    }
+}
+
 static void print(const json_t *sb)
 {
     const json_t *spec = json_object_get(sb, "spec");
@@ -182,6 +203,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         output_json(doc);
     } else {
         print(json_object_get(doc, "sandbox"));
+        print_packages(json_object_get(doc, "packages"));
         print_notes(json_object_get(doc, "warnings"));
     }
     return 0;

@@ -28,6 +28,7 @@
 
 #define START_TIMEOUT (20 * USEC_PER_SEC)
 #define ANSWER_TIMEOUT (60 * USEC_PER_SEC)
+#define STATS_TIMEOUT (5 * USEC_PER_SEC)     /* answered at once by one that is well */
 #define VERIFY_TIMEOUT (1800 * USEC_PER_SEC) /* every file is read */
 #define STEADY (10 * USEC_PER_SEC)           /* one that was up for so long did not fail to start */
 #define PAUSE_MIN (250 * USEC_PER_MSEC)
@@ -55,8 +56,9 @@ struct request {
     struct shim_writer w; /* until it is sent */
     int fd;               /* goes with it; owned, or -1 */
     bool sent;
-    struct deadline by;
-    char *box; /* LISTEN: whose; else NULL */
+    uint64_t timeout;
+    struct deadline by; /* counts from when it is sent */
+    char *box;          /* LISTEN: whose; else NULL */
     keeper_fn done;
     void *arg;
 };
@@ -111,7 +113,8 @@ static struct request *request_add(struct keeper *k, enum registry_msg_type type
 
     q->seq = ++k->last_seq;
     q->fd = fd;
-    q->by = deadline_in(timeout);
+    q->timeout = timeout;
+    q->by = deadline_in(timeout + START_TIMEOUT);
     shim_begin(&q->w, (enum shim_msg_type)type, q->seq);
     *k->last = q;
     k->last = &q->next;
@@ -485,6 +488,7 @@ static void flush(struct keeper *k)
         if (full)
             break;
         q->sent = true; /* what could not be sent will be told by the end of the line or in time */
+        q->by = deadline_in(q->timeout);
         q->fd = fd_close(q->fd);
         shim_writer_done(&q->w);
     }
@@ -630,6 +634,15 @@ void keeper_free(struct keeper *k)
     free(k);
 }
 
+bool keeper_serves(const struct keeper *k, const char *sandbox)
+{
+    const struct box *b = k->boxes;
+
+    while (b && !STREQ(b->id, sandbox))
+        b = b->next;
+    return b && b->handed && k->state == STATE_UP;
+}
+
 const char *keeper_trouble(const struct keeper *k)
 {
     return k->state == STATE_UP ? NULL : k->trouble;
@@ -642,8 +655,10 @@ void keeper_ask(struct keeper *k, const struct keeper_ask *ask, keeper_fn done, 
         [KEEPER_SHOW] = REGISTRY_SHOW,   [KEEPER_VERIFY] = REGISTRY_VERIFY,
         [KEEPER_PRUNE] = REGISTRY_PRUNE,
     };
-    struct request *q = request_add(k, types[ask->what], -1,
-                                    ask->what == KEEPER_VERIFY ? VERIFY_TIMEOUT : ANSWER_TIMEOUT);
+    uint64_t timeout = ask->what == KEEPER_VERIFY  ? VERIFY_TIMEOUT
+                       : ask->what == KEEPER_STATS ? STATS_TIMEOUT
+                                                   : ANSWER_TIMEOUT;
+    struct request *q = request_add(k, types[ask->what], -1, timeout);
 
     shim_put_str(&q->w, SHIM_TAG_PATH, ask->subject);
     if (ask->keep)

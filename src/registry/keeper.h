@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -34,6 +35,9 @@ void keeper_tick(struct keeper *k);
 /* Takes the socket. A second one for the same sandbox takes the first one's place. */
 void keeper_attach(struct keeper *k, const char *sandbox, int fd);
 void keeper_forget(struct keeper *k, const char *sandbox); /* fine when it is not there */
+
+/* The registry has its socket, and thus counts for it. */
+bool keeper_serves(const struct keeper *k, const char *sandbox);
 
 /* Why the registry does not serve; NULL: it does, or nobody has needed it yet. */
 const char *keeper_trouble(const struct keeper *k);

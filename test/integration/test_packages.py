@@ -92,6 +92,10 @@ class Install(PackagesCase):
         before = len(self.up.requests)
         self.assertTrue(self.pip("b", "demo").endswith("1000\n1.5\n"))
         self.assertEqual(len(self.up.requests), before, self.up.requests)
+        counted = {name: self.root.ok("show", name, "--json").json()["packages"]["pypi"] for name in "ab"}
+        self.assertGreater(counted["a"]["bytes_upstream"], 200000)
+        self.assertEqual((counted["b"]["bytes_upstream"], counted["b"]["misses"]), (0, 0))
+        self.assertGreater(counted["b"]["bytes_store"], 200000)
         self.up.stop()
         self.root.ok("up", "c")
         self.assertTrue(self.pip("c", "demo").endswith("1.5\n"))
@@ -117,6 +121,43 @@ class Install(PackagesCase):
         self.assertNotIn("NPM_CONFIG_REGISTRY", seen)
         self.assertIn(f"UV_DEFAULT_INDEX=http://{DOOR}/pypi/simple/\n", seen)
         self.assertNotIn("PIP_INDEX_URL", self.root.ok("run", "--network", "none", "--", "env").text)
+
+
+@only_on("native")
+class Cache(PackagesCase):
+    def test_look_and_tend(self):
+        file = "pypi/demo/" + self.up.add_wheel("demo", "1.5", b"x" * 5000)[0]
+        self.root.ok("up", "a")
+        self.assertEqual(self.root.ok("cache", "ls", "--json").json()["files"], [])
+        self.shell("a", f"{PIP} download -q -d /tmp/d demo")
+        kept = {f["file"]: f for f in self.root.ok("cache", "ls", "--json").json()["files"]}
+        self.assertIn(file, kept, kept)
+        self.assertIn(file, self.root.ok("cache", "ls").text)
+        self.assertIn("own-pypi: https://", self.root.ok("cache", "show").text)
+        self.assertEqual(self.root.ok("cache", "show", "--json").json()["store"]["files"], len(kept))
+        self.assertIn("yes", self.root.ok("cache", "show", "pypi/demo").text)
+        self.assertIn(file, self.root.ok("cache", "show", kept[file]["digest"]).text)
+        self.assertEqual(self.root.run("cache", "show", "pypi/other").code, 3)
+        self.root.ok("cache", "verify")
+        self.spoil(kept[file]["digest"])
+        self.assertEqual(self.root.run("cache", "verify").code, 1)
+        self.assertIn("0 wrong", self.root.ok("cache", "verify").text)
+        self.root.ok("cache", "prune", "--keep", "0")
+        self.assertEqual(self.root.ok("cache", "ls", "--json").json()["files"], [])
+        self.shell("a", f"{PIP} download -q --no-cache-dir -d /tmp/e demo")
+
+    def spoil(self, digest):
+        path = next(p for p in (self.root.path / "state" / "registry").rglob(digest.partition(":")[2]))
+        os.chmod(path, 0o644)
+        path.write_bytes(b"not what it was")
+
+    def test_bad_calls(self):
+        self.root.start()
+        for args in (["cache"], ["cache", "lst"], ["cache", "ls", "x"], ["cache", "prune", "--keep", "much"]):
+            self.assert_exit(self.root.run(*args), 2)
+        self.assert_refused(self.root.http("GET", "/v1/caches/registry/show"), 400, "invalid", "of")
+        self.assert_refused(self.root.http("POST", "/v1/caches/registry/prune", {"kep": 1}), 400, "invalid", "keep")
+        self.assert_refused(self.root.http("GET", "/v1/caches/registry/show?of=pypi/../../x"), 404, "not_found")
 
 
 @only_on("native")

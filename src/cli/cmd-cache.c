@@ -1,0 +1,267 @@
+/* ripcord cache: what the package registry keeps. */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+struct action {
+    const char *name;
+    int max_words; /* behind its name */
+    int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
+};
+
+static const char *size_of(const json_t *obj, const char *key, char buf[static FORMAT_MAX])
+{
+    return format_size(json_number_of(obj, key), buf);
+}
+
+/* Seconds since the epoch, as the registry has them. */
+static const char *age_of(const json_t *obj, const char *key, char buf[static AGE_MAX])
+{
+    char text[TIME_FORMAT_MAX];
+
+    return output_age(time_format(json_number_of(obj, key) * USEC_PER_SEC, text), buf);
+}
+
+/* ---- ls ---- */
+
+static void print_files(const json_t *files)
+{
+    static const char *const titles[] = {"FILE", "SIZE", "USED", "DIGEST"};
+    struct table *t = table_new(titles, ARRAY_SIZE(titles));
+    const json_t *f;
+    size_t i;
+
+    json_array_foreach (files, i, f) {
+        char size[FORMAT_MAX], age[AGE_MAX];
+
+        table_add(t, json_text_of(f, "file"));
+        table_add(t, size_of(f, "size", size));
+        table_add(t, age_of(f, "last_used", age));
+        table_add(t, json_text_of(f, "digest"));
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
+
+    (void)args;
+    if (r < 0)
+        return r;
+    if (cli->json)
+        output_json(doc);
+    else
+        print_files(json_object_get(doc, "files"));
+    return 0;
+}
+
+/* ---- show ---- */
+
+static void print_counters(const json_t *ecosystems)
+{
+    static const char *const titles[] = {"FROM",       "HITS",          "MISSES",
+                                         "FROM CACHE", "FROM UPSTREAM", "REFUSED"};
+    struct table *t = table_new(titles, ARRAY_SIZE(titles));
+    const char *name;
+    json_t *c;
+
+    json_object_foreach ((json_t *)ecosystems, name, c) {
+        uint64_t refused = json_number_of(c, "denials") + json_number_of(c, "mismatches");
+        const uint64_t numbers[] = {json_number_of(c, "hits"), json_number_of(c, "misses")};
+        char text[FORMAT_MAX];
+
+        table_add(t, name);
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+            snprintf(text, sizeof(text), "%llu", (unsigned long long)numbers[i]);
+            table_add(t, text);
+        }
+        table_add(t, size_of(c, "bytes_store", text));
+        table_add(t, size_of(c, "bytes_upstream", text));
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)refused);
+        table_add(t, text);
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static void print_store(const json_t *doc)
+{
+    const json_t *store = json_object_get(doc, "store"), *u;
+    char bytes[FORMAT_MAX], budget[FORMAT_MAX];
+    size_t i;
+
+    printf("%llu files, %s of %s\n", (unsigned long long)json_number_of(store, "files"),
+           size_of(store, "bytes", bytes), size_of(store, "budget", budget));
+    json_array_foreach (json_object_get(doc, "upstreams"), i, u) {
+        output_text(stdout, json_text_of(u, "name"));
+        fputs(": ", stdout);
+        output_text(stdout, json_text_of(u, "url"));
+        puts(json_is_true(json_object_get(u, "down")) ? " (does not answer)" : "");
+    }
+    print_counters(json_object_get(doc, "ecosystems"));
+}
+
+static void print_package(const json_t *doc)
+{
+    static const char *const titles[] = {"FILE", "VERSION", "SIZE", "KEPT"};
+    struct table *t = table_new(titles, ARRAY_SIZE(titles));
+    const json_t *f;
+    size_t i;
+
+    json_array_foreach (json_object_get(doc, "files"), i, f) {
+        uint64_t size = json_number_of(f, "size");
+        char text[FORMAT_MAX];
+
+        table_add(t, json_text_of(f, "file"));
+        table_add(t, json_text_of(f, "version"));
+        table_add(t, size ? format_size(size, text) : NULL);
+        table_add(t, json_is_true(json_object_get(f, "stored")) ? "yes" : "no");
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static int run_show(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    const char *of = args->n_words > 1 ? args->words[1] : NULL;
+    _cleanup_free_ char *escaped = of ? client_escape(of) : NULL;
+    _cleanup_free_ char *target =
+        of ? xasprintf("/v1/caches/registry/show?of=%s", escaped) : xstrdup("/v1/caches");
+    _cleanup_json_ json_t *doc = NULL, *one = NULL;
+    int r = cli_call(cli, "GET", target, NULL, &doc, err);
+
+    if (r < 0)
+        return r;
+    if (cli->json) {
+        output_json(doc);
+    } else if (!of) {
+        print_store(doc);
+    } else if (json_object_get(doc, "files")) {
+        print_package(doc);
+    } else {
+        one = json_pack("[O]", doc);
+        print_files(one);
+    }
+    return 0;
+}
+
+/* ---- verify, prune ---- */
+
+static int run_verify(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *body = json_object();
+    int r = cli_call(cli, "POST", "/v1/caches/registry/verify", body, &doc, err);
+    const json_t *bad, *d;
+    char bytes[FORMAT_MAX];
+    size_t i;
+
+    (void)args;
+    if (r < 0)
+        return r;
+    bad = json_object_get(doc, "bad");
+    if (cli->json) {
+        output_json(doc);
+        return json_array_size(bad) ? 1 : 0;
+    }
+    printf("%llu files, %s: %zu wrong\n", (unsigned long long)json_number_of(doc, "checked"),
+           size_of(doc, "bytes", bytes), json_array_size(bad));
+    json_array_foreach (bad, i, d) {
+        fputs("removed: ", stdout);
+        output_text(stdout, json_string_value(d));
+        putchar('\n');
+    }
+    return json_array_size(bad) ? 1 : 0;
+}
+
+static int run_prune(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *body = json_object();
+    uint64_t keep = 0, unused = 0;
+    char bytes[FORMAT_MAX];
+    int r;
+
+    r = args_size(args, "keep", &keep, err);
+    if (r >= 0)
+        r = args_duration_ms(args, "unused", &unused, err);
+    if (r < 0)
+        return r;
+    if (args_has(args, "keep"))
+        json_object_set_new(body, "keep", json_integer((json_int_t)keep));
+    if (args_has(args, "unused"))
+        json_object_set_new(body, "unused_ms", json_integer((json_int_t)unused));
+    r = cli_call(cli, "POST", "/v1/caches/registry/prune", body, &doc, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        output_json(doc);
+    else
+        printf("%llu files removed, %s\n", (unsigned long long)json_number_of(doc, "removed"),
+               size_of(doc, "bytes", bytes));
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static const struct action actions[] = {
+    {"ls", 0, run_ls},
+    {"show", 1, run_show},
+    {"verify", 0, run_verify},
+    {"prune", 0, run_prune},
+};
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    const char *names[ARRAY_SIZE(actions)], *near, *name = args->words[0];
+
+    for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
+        names[i] = actions[i].name;
+        if (!STREQ(actions[i].name, name))
+            continue;
+        if (args->n_words - 1 > actions[i].max_words)
+            return err_set(err, ERR_INVALID, "'ripcord cache %s' does not take '%s'", name,
+                           args->words[actions[i].max_words + 1]);
+        return actions[i].run(cli, args, err);
+    }
+    near = strv_nearest(name, names, ARRAY_SIZE(names));
+    err_set(err, ERR_INVALID, "'%s' is not ls, show, verify or prune", name);
+    return near ? err_hint(err, "Did you mean 'ripcord cache %s'?", near) : -ERR_INVALID;
+}
+
+static const struct cli_option options[] = {
+    {"keep", 0, "SIZE", "prune: until no more than this is kept; 0 removes all", NULL},
+    {"unused", 0, "TIME", "prune: what was not used for so long (30d)", NULL},
+    {0},
+};
+static const struct cli_group group = {"Options", options};
+static const struct cli_group *const groups[] = {&group, NULL};
+
+const struct cli_command cmd_cache = {
+    .name = "cache",
+    .summary = "look at and tend the package cache",
+    .usage = "cache ls | show [PACKAGE] | verify | prune [options]",
+    .details =
+        "Sandboxes with network 'packages' install from a registry of this machine, which keeps "
+        "what it has fetched once and checks every file against its index.\n\n"
+        "ls lists the files. show tells how much is kept, from where, and how often it was used; "
+        "with pypi/NAME, npm/NAME or a digest it shows that one. verify reads every file again "
+        "and removes what is wrong (exit status 1 then). prune makes room: down to the budget of "
+        "the configuration, or as the options say.",
+    .examples = "ripcord cache show\thow much it holds and saves\n"
+                "ripcord cache show pypi/requests\twhich releases of it are kept\n"
+                "ripcord cache prune --unused 30d\tforget what nobody needs",
+    .groups = groups,
+    .min_args = 1,
+    .max_args = 2,
+    .stop_after = -1,
+    .run = run,
+};
