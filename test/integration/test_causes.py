@@ -167,6 +167,7 @@ class Causes(TestCase):
         end = self.follow_and(kill_init)
         self.assertIn(end["cause"], ("sandbox_stopped", "engine_lost"), end)
         self.assertIsNone(end["exit_code"])
+        wait_until(lambda: self.root.sandbox("a")["state"] == "stopped", 20, "the sandbox to be told as stopped")
         self.assertEqual(self.shell("a", "echo again"), "again\n")
 
 
