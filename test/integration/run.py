@@ -32,6 +32,8 @@ FAST_MEMORY = 6 << 30
 def options():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("-k", metavar="WORD", action="append", default=[], help="only tests whose name holds WORD")
+    p.add_argument("--only", metavar="MODULES", help="only these, e.g. life,streams")
+    p.add_argument("--without", metavar="MODULES", default="", help="all but these")
     p.add_argument("--bin", default=HERE.parents[1] / "build", type=Path, help="folder of the programs")
     p.add_argument("--engine", default="native", choices=["native", *engines.KINDS])
     p.add_argument("--quick", action="store_true")
@@ -52,6 +54,12 @@ def flatten(suite):
 
 def short_name(test):
     return test.id().replace("test_", "", 1) if test.id().startswith("test_") else test.id()
+
+
+def is_wanted(test, opts):
+    module = short_name(test).partition(".")[0]
+    return (all(word in test.id() for word in opts.k) and module not in opts.without.split(",")
+            and (not opts.only or module in opts.only.split(",")))
 
 
 def mark_of(test, name):
@@ -175,7 +183,7 @@ def main():
     config.sanitized = (config.bin / "ripcord").exists() and b"__asan_init" in (config.bin / "ripcord").read_bytes()
     config.engine = "native" if opts.engine == "native" else "docker"
     found = flatten(unittest.defaultTestLoader.discover(str(HERE), "test_*.py"))
-    tests = choose([t for t in found if all(word in t.id() for word in opts.k)], opts.engine)
+    tests = choose([t for t in found if is_wanted(t, opts)], opts.engine)
     if opts.list:
         print("\n".join(short_name(t) for t in tests))
         return 0

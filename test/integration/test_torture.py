@@ -89,7 +89,7 @@ def shims(root):
 
 
 @needs("own kernel objects")
-@serial("torture")
+@serial("network")
 class Torture(TestCase):
     def setUp(self):
         super().setUp()

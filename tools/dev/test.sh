@@ -95,6 +95,12 @@ test_quick() {
     part native integration_tests build --quick
 }
 
+# What does not depend on the engine is tested on native alone, and what spends its time waiting is not instrumented: the
+# whole of everything takes twice as long, and is for --soak.
+SAME_ON_ALL=cli,daemon,http,input,packages,registry,registry_hostile,registry_tools,relay_faults
+INSTRUMENTED=faults,files,life,registry,registry_hostile,relay_faults,restart,run,streams,torture
+ON_PODMAN=causes,docker_box,docker_ensure,docker_facts,files,guest,life,ports,relay,restart,run,streams
+
 # Native on the disk as in real life; the rest in memory, which is another file system and twice as quick. What Docker's
 # and Podman's sandboxes share is instrumented on one of them.
 test_full() {
@@ -107,14 +113,17 @@ test_full() {
     beside lint tools/lint.sh build
     part unit-asan unit_tests build-asan
     part corpus-asan corpus_replay build-asan
-    part native-asan integration_tests build-asan --memory
-    part docker integration_tests build-asan --memory --engine docker
-    part podman integration_tests build --memory --engine podman
+    part native-asan integration_tests build-asan --memory --only "$INSTRUMENTED"
+    part docker integration_tests build-asan --memory --engine docker --without "$SAME_ON_ALL"
+    part podman integration_tests build --memory --engine podman --only "$ON_PODMAN"
     joined lint
 }
 
 test_soak() {
     test_full
+    part native-asan-all integration_tests build-asan
+    part docker-all integration_tests build --engine docker
+    part podman-all integration_tests build --engine podman
     part build-tsan build_part build-tsan "${MESON_TSAN[@]}"
     part unit-tsan unit_tests build-tsan
     part native-tsan integration_tests build-tsan
