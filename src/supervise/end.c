@@ -99,6 +99,7 @@ void exec_try_finish(struct exec *x)
         return;
     if (!streams_drained(x) && !deadline_passed(&x->drain_by))
         return;
+    streams_last_words(x);
     if (WIFEXITED(x->wait_status))
         rec.exit_code = WEXITSTATUS(x->wait_status);
     else

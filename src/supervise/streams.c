@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -218,6 +219,26 @@ static void on_stream(struct source *src, uint32_t events _unused_)
     streams_notify(x);
     if (r < 0)
         exec_try_finish(x);
+}
+
+/*
+ * The time for draining is over, and someone still holds a pipe. What lies in it was written before
+ * that, however late we come to look, and belongs to the output; what is written from now on does
+ * not.
+ */
+void streams_last_words(struct exec *x)
+{
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        struct stream *st = &x->streams[i];
+        uint64_t until = st->journal.end + st->dropped;
+        int left = 0;
+
+        if (st->src.fd < 0 || ioctl(st->src.fd, FIONREAD, &left) < 0)
+            continue;
+        until += (uint64_t)left;
+        while (st->journal.end + st->dropped < until && read_some(st) > 0)
+            ;
+    }
 }
 
 /* ---- opening and closing ---- */

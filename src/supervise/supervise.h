@@ -237,6 +237,7 @@ void exec_spec_done(struct exec_spec *spec);
 int streams_open(struct exec *x, int out, int err_fd, struct err *err);
 void streams_close(struct exec *x);
 bool streams_drained(const struct exec *x);
+void streams_last_words(struct exec *x); /* before the record of one that is not */
 void streams_wake(struct exec *x);   /* after ACK, DETACH: read on where readers have caught up */
 void streams_notify(struct exec *x); /* OUTPUT to those who may have one */
 void stream_discard(struct exec *x); /* from now on read and forget */
