@@ -174,6 +174,8 @@ static void on_greeted(struct line *l)
                               .rows = asked->rows,
                               .cols = asked->cols};
 
+    x->exec.awaited = false;
+    x->exec.started_mono = x->exec.last_output = time_mono();
     if (asked->flags & SHIM_EXEC_STDIN)
         spec.flags |= GUEST_SPEC_STDIN;
     if (asked->flags & SHIM_EXEC_TTY)
@@ -295,6 +297,7 @@ void relay_exec_attach(struct relay_exec *x, struct relay *r)
     snprintf(x->user, sizeof(x->user), "%s", spec->user ? spec->user : r->plan.user);
     x->exec.tty = spec->flags & SHIM_EXEC_TTY;
     x->exec.fed = true;
+    x->exec.awaited = true;
     line_init(&x->line, r, &exec_line_ops);
 }
 

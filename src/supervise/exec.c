@@ -182,7 +182,6 @@ void exec_started(struct exec *x, int fd)
     struct shim_writer w;
 
     x->state = EXEC_RUNNING;
-    x->started_mono = x->last_output = time_mono();
     exec_spec_done(&x->spec);
     if (x->starter) { /* else it has gone: its command goes on, with its stdin at its end */
         shim_begin(&w, SHIM_STARTED, x->seq);

@@ -106,7 +106,8 @@ struct exec {
     uint64_t seq;
 
     struct stream streams[JOURNAL_STREAMS];
-    bool fed; /* output still comes by stream_feed() */
+    bool fed;     /* output still comes by stream_feed() */
+    bool awaited; /* an engine is about to start it: that time is not the command's own */
     bool tty;
     int pid;
     int dirfd; /* its journals' folder */

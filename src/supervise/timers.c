@@ -18,19 +18,13 @@ static uint64_t exec_idle_at(const struct exec *x)
     return x->idle_timeout ? x->last_output + x->idle_timeout : DEADLINE_NEVER;
 }
 
-/* The time of a command is its own: what an engine takes to start it has the engine's deadline. */
-static bool engine_starts(const struct exec *x)
-{
-    return x->state == EXEC_STARTING && x->fed;
-}
-
 static uint64_t exec_next(const struct exec *x)
 {
     if (x->state == EXEC_DRAINING)
         return x->drain_by.at;
     if (x->state == EXEC_OVER)
         return x->discard_at;
-    if (x->killed || engine_starts(x))
+    if (x->killed || x->awaited)
         return DEADLINE_NEVER;
     return MIN(exec_timeout_at(x), exec_idle_at(x));
 }
@@ -61,7 +55,7 @@ static void exec_expire(struct exec *x, uint64_t now)
     }
     if (x->state == EXEC_OVER && now >= x->discard_at)
         streams_discard_on(x);
-    if (x->state == EXEC_OVER || x->killed || engine_starts(x))
+    if (x->state == EXEC_OVER || x->killed || x->awaited)
         return;
     if (now >= exec_timeout_at(x))
         exec_kill(x, END_TIMEOUT);

@@ -101,8 +101,7 @@ SAME_ON_ALL=cli,daemon,http,input,packages,registry,registry_hostile,registry_to
 INSTRUMENTED=faults,files,life,registry,registry_hostile,relay_faults,restart,run,streams,torture
 ON_PODMAN=causes,docker_box,docker_ensure,docker_facts,files,guest,life,ports,relay,restart,run,streams
 
-# Native on the disk as in real life; the rest in memory, which is another file system and twice as quick. What Docker's
-# and Podman's sandboxes share is instrumented on one of them.
+# Native on the disk as in real life; the rest in memory, which is another file system and twice as quick.
 test_full() {
     part build build_part build -Dwerror=true
     beside build-asan build_part build-asan -Dwerror=true "${MESON_ASAN[@]}"
@@ -114,7 +113,7 @@ test_full() {
     part unit-asan unit_tests build-asan
     part corpus-asan corpus_replay build-asan
     part native-asan integration_tests build-asan --memory --only "$INSTRUMENTED"
-    part docker integration_tests build-asan --memory --engine docker --without "$SAME_ON_ALL"
+    part docker integration_tests build --memory --engine docker --without "$SAME_ON_ALL"
     part podman integration_tests build --memory --engine podman --only "$ON_PODMAN"
     joined lint
 }
@@ -122,7 +121,7 @@ test_full() {
 test_soak() {
     test_full
     part native-asan-all integration_tests build-asan
-    part docker-all integration_tests build --engine docker
+    part docker-all integration_tests build-asan --engine docker
     part podman-all integration_tests build --engine podman
     part build-tsan build_part build-tsan "${MESON_TSAN[@]}"
     part unit-tsan unit_tests build-tsan
