@@ -98,8 +98,8 @@ test_quick() {
 # What does not depend on the engine is tested on native alone, and what spends its time waiting is not instrumented: the
 # whole of everything takes twice as long, and is for --soak.
 SAME_ON_ALL=cli,daemon,http,input,packages,registry,registry_hostile,registry_tools,relay_faults
-INSTRUMENTED=faults,files,life,registry,registry_hostile,relay_faults,restart,run,streams,torture
-ON_PODMAN=causes,docker_box,docker_ensure,docker_facts,files,guest,life,ports,relay,restart,run,streams
+INSTRUMENTED=faults,registry,registry_hostile,relay_faults,restart,run,streams,torture
+ON_PODMAN=causes,docker_box,docker_ensure,guest,life,restart,run,streams
 
 # Native on the disk as in real life; the rest in memory, which is another file system and twice as quick.
 test_full() {
