@@ -378,11 +378,13 @@ const struct engine_ops engine_fake_remote_ops = {
 void fake_outside(struct engine *e, const char *id, enum fake_outside what)
 {
     struct engine_news news = {.kind = ENGINE_NEWS_BOX};
+    struct fake_box *b;
 
     snprintf(news.id, sizeof(news.id), "%s", id);
     pthread_mutex_lock(&fake_lock);
-    if (*find(NULL, id))
-        (*find(NULL, id))->outside = what;
+    b = *find(NULL, id);
+    if (b)
+        b->outside = what;
     pthread_mutex_unlock(&fake_lock);
     if (what == FAKE_OUTSIDE_REMOVED)
         fake_kill(id);
