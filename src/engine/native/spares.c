@@ -30,7 +30,7 @@ struct spares {
     pthread_mutex_t lock;
     pthread_cond_t taken;
     bool closing;
-    bool stuck; /* something could not be made: not before the next taking again */
+    bool stuck; /* all is there, or cannot be made: nothing to do before the next taking */
     struct spare_shim shims[SPARE_SHIMS];
     unsigned n_shims;
     unsigned folders[SPARE_KINDS][SPARE_FOLDERS]; /* their numbers, which are their names */
