@@ -78,32 +78,22 @@ static void rest(struct watcher *w)
     w->pause_ms = MIN(w->pause_ms * 2, PAUSE_MAX_MS);
 }
 
-/* Until the container has ended, or the engine. */
-static void wait_for_end(struct watcher *w)
+/* Until the container has ended or is not there: 0. An error: the engine broke off, which is no
+ * end. */
+static int wait_for_end(const struct watcher *w, struct err *err)
 {
     _cleanup_free_ char *path =
         docker_path("/containers/%s/wait?condition=not-running", w->relay->plan.container);
     _cleanup_(docker_stream_closep) struct docker_stream *s = NULL;
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT), never = {DEADLINE_NEVER};
     json_t *line = NULL;
+    int r;
 
-    if (docker_stream_open(w->relay->docker, "POST", path, NULL, -1, &by, &s, NULL, NULL) < 0)
-        return;
-    if (docker_stream_next(s, &never, &line, NULL) > 0)
-        json_decref(line);
-}
-
-/* An engine that says `running` and will not wait must not be asked again and again at full speed.
- */
-static void sit(struct watcher *w)
-{
-    uint64_t begun = time_mono();
-
-    wait_for_end(w);
-    if (time_mono() - begun > PAUSE_MAX_MS * USEC_PER_MSEC)
-        w->pause_ms = PAUSE_FIRST_MS;
-    else
-        rest(w);
+    r = docker_stream_open(w->relay->docker, "POST", path, NULL, -1, &by, &s, NULL, err);
+    if (r == 0)
+        r = docker_stream_next(s, &never, &line, err);
+    json_decref(line);
+    return r < 0 && r != -ERR_NOT_FOUND ? -1 : 0;
 }
 
 /* The engine does not answer. False: for too long. */
@@ -118,6 +108,21 @@ static bool still_hopes(struct watcher *w, struct err *err)
         return true;
     tell(w, NEWS_GIVEN_UP, err);
     return false;
+}
+
+/* A wait that breaks is a lost engine, even one that is back before it can be asked again. An
+ * engine that says `running` and will not wait must not be asked again and again at full speed. */
+static bool sit(struct watcher *w)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t begun = time_mono();
+    bool hopes = wait_for_end(w, &err) == 0 || still_hopes(w, &err);
+
+    if (time_mono() - begun > PAUSE_MAX_MS * USEC_PER_MSEC)
+        w->pause_ms = PAUSE_FIRST_MS;
+    else
+        rest(w);
+    return hopes;
 }
 
 static void found(struct watcher *w)
@@ -143,8 +148,7 @@ static bool look(struct watcher *w)
         return false;
     }
     found(w);
-    sit(w);
-    return true;
+    return sit(w);
 }
 
 static void *thread_main(void *arg)
