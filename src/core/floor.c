@@ -118,7 +118,7 @@ static void stop_grower(struct manager *m, uint64_t free)
                  format_size(free, text), worst->name);
     op = op_push(worst, &op_stop);
     op->grace = STOP_GRACE;
-    op->why = "the disk is nearly full and this sandbox grew most";
+    op->why = xstrdup("the disk is nearly full and this sandbox grew most");
 }
 
 struct measure {

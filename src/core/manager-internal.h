@@ -44,6 +44,8 @@ int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 
 /* The reason of a state that nobody asked for, as long as no better one is known. */
 #define SANDBOX_ENDED_ITSELF "its supervisor ended by itself"
+/* Begins the reason of one that the engine does not have any more. */
+#define SANDBOX_GONE "gone: removed outside ripcord"
 
 /* What the engine says that it does without: kept, and told to the hook when it is new. */
 void sandbox_take_warnings(struct sandbox *sb, const struct engine_box *box);

@@ -344,6 +344,7 @@ struct engine *manager_engine(struct manager *m, const char *name, struct err *e
 
 static void tick_idle(struct sandbox *sb)
 {
+    char idle[FORMAT_MAX];
     struct op *op;
 
     if (sb->state != SANDBOX_RUNNING || sb->ops || sb->n_execs || sb->n_transfers ||
@@ -351,7 +352,7 @@ static void tick_idle(struct sandbox *sb)
         return;
     op = op_push(sb, &op_stop);
     op->grace = sb->m->config.stop_grace;
-    op->why = "idle";
+    op->why = xasprintf("idle for %s", format_duration(sb->spec.idle_stop, idle));
 }
 
 void manager_tick(struct manager *m)
@@ -442,7 +443,7 @@ int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_do
     if (!op || op->type != &op_stop) {
         op = op_push(sb, &op_stop);
         op->grace = grace;
-        op->why = "stopped on request";
+        op->why = xstrdup("stopped on request");
     }
     op_wait(op, done, arg);
     return 0;

@@ -11,9 +11,6 @@
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
 
-#define GONE_REASON "gone: removed outside ripcord"
-#define STOPPED_REASON "stopped outside ripcord"
-
 static void finish(struct op *op)
 {
     struct sandbox *sb = op->sb;
@@ -43,21 +40,37 @@ static void clean(struct op *op)
     engine_cleanup(op->sb->engine, op->sb->id, cleaned, op);
 }
 
+/* Whether its reason is one that tells how it went down. */
+static bool is_explained(const struct sandbox *sb, enum box_state state)
+{
+    if (sb->state != SANDBOX_STOPPED)
+        return true; /* a failure has a reason of its own */
+    if (state == BOX_ABSENT)
+        return sb->reason && strncmp(sb->reason, SANDBOX_GONE, strlen(SANDBOX_GONE)) == 0;
+    return !sb->reason || !STREQ(sb->reason, SANDBOX_ENDED_ITSELF);
+}
+
+static char *why_down(enum box_state state)
+{
+    char when[TIME_FORMAT_MAX];
+
+    return xasprintf("%s at %s", state == BOX_ABSENT ? SANDBOX_GONE : "stopped outside ripcord",
+                     time_format(time_wall(), when));
+}
+
 /* The engine says that it does not run. */
 static void found_down(struct op *op, enum box_state state)
 {
     struct sandbox *sb = op->sb;
-    const char *why = state == BOX_ABSENT ? GONE_REASON : STOPPED_REASON;
 
     if (sb->link) {
-        op->why = why;
-        sandbox_set_state(sb, SANDBOX_STOPPING, why, NULL);
+        op->why = why_down(state);
+        sandbox_set_state(sb, SANDBOX_STOPPING, op->why, NULL);
         op_down(op, 0, clean); /* its supervisor knows, or is about to */
         return;
     }
-    if (sb->state == SANDBOX_STOPPED &&
-        (state == BOX_ABSENT || (sb->reason && STREQ(sb->reason, SANDBOX_ENDED_ITSELF))))
-        op->why = why;
+    if (!is_explained(sb, state))
+        op->why = why_down(state);
     if (sb->unsettled || op->why)
         clean(op);
     else

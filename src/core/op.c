@@ -28,6 +28,7 @@ static void op_free(struct op *op)
         free(w);
     }
     json_decref(op->patch);
+    free(op->why);
     sandbox_spec_done(&op->want);
     free(op);
 }

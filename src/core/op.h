@@ -32,8 +32,8 @@ struct op {
     json_t *patch; /* ensure: owned, or NULL */
     uint64_t grace;
     bool force, on;
-    bool existing;   /* ensure: start it, but never make a new one */
-    const char *why; /* static: for the state's reason */
+    bool existing; /* ensure: start it, but never make a new one */
+    char *why;     /* owned: for the state's reason, or NULL */
 
     /* on the way */
     struct sandbox_spec want; /* ensure: the spec after the patch */

@@ -203,7 +203,7 @@ static bool recover_stops(struct op *op)
         return false;
     stop = op_push_front(sb, &op_stop);
     stop->grace = sb->m->config.stop_grace;
-    stop->why = "stopped on request";
+    stop->why = xstrdup("stopped on request");
     op_done(op, ACTION_UNCHANGED);
     recovery_done_one(r);
     return true;

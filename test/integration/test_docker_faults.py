@@ -180,7 +180,7 @@ class Outside(FaultTest):
             self.assertNotEqual(p.wait(60), 0)
         self.assertNotEqual(self.root.exec_info("a")["end"]["cause"], "exited")
         box = self.wait_state("a", "stopped")
-        wait_until(lambda: self.root.sandbox("a")["reason"] == "gone: removed outside ripcord", 20, f"the reason: {box}")
+        wait_until(lambda: (self.root.sandbox("a")["reason"] or "").startswith("gone: removed outside ripcord at 2"), 20, f"the reason: {box}")
         self.assertEqual(self.shell("a", "cat ~/x"), "kept\n")
         self.root.ok("rm", "-f", "a")
         self.assertEqual(self.ours(engine), {"containers": [], "volumes": [], "networks": []})

@@ -12,7 +12,7 @@ class IdleStop(TestCase):
         self.root.ok("up", "a", "--idle-stop", "1s")
         self.shell("a", "echo kept > file")
         wait_until(lambda: self.root.sandbox("a")["state"] == "stopped", 30, "the idle stop")
-        self.assertEqual(self.root.sandbox("a")["reason"], "idle")
+        self.assertEqual(self.root.sandbox("a")["reason"], "idle for 1s")
         self.assertEqual(self.root.cgroups(), [])
         self.assertEqual(self.shell("a", "cat file"), "kept\n")
 
