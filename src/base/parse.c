@@ -280,19 +280,32 @@ const char *format_size(uint64_t bytes, char buf[static FORMAT_MAX])
     return buf;
 }
 
+/* "30m", not "30m0s". */
+static const char *two_units(unsigned long long n, const char *unit, unsigned long long rest,
+                             const char *small, char buf[static FORMAT_MAX])
+{
+    if (rest)
+        snprintf(buf, FORMAT_MAX, "%llu%s%llu%s", n, unit, rest, small);
+    else
+        snprintf(buf, FORMAT_MAX, "%llu%s", n, unit);
+    return buf;
+}
+
 const char *format_duration(uint64_t usec, char buf[static FORMAT_MAX])
 {
     unsigned long long s = usec / usec_per_sec;
 
-    if (usec < usec_per_sec)
-        snprintf(buf, FORMAT_MAX, "%.1fms", (double)usec / 1000);
-    else if (s < 60)
+    if (s >= 86400)
+        return two_units(s / 86400, "d", s % 86400 / 3600, "h", buf);
+    if (s >= 3600)
+        return two_units(s / 3600, "h", s % 3600 / 60, "m", buf);
+    if (s >= 60)
+        return two_units(s / 60, "m", s % 60, "s", buf);
+    if (usec == s * usec_per_sec)
+        return two_units(s, "s", 0, "", buf);
+    if (s)
         snprintf(buf, FORMAT_MAX, "%.1fs", (double)usec / (double)usec_per_sec);
-    else if (s < 3600)
-        snprintf(buf, FORMAT_MAX, "%llum%llus", s / 60, s % 60);
-    else if (s < 86400)
-        snprintf(buf, FORMAT_MAX, "%lluh%llum", s / 3600, s % 3600 / 60);
     else
-        snprintf(buf, FORMAT_MAX, "%llud%lluh", s / 86400, s % 86400 / 3600);
+        snprintf(buf, FORMAT_MAX, "%.1fms", (double)usec / 1000);
     return buf;
 }

@@ -206,10 +206,11 @@ TEST(durations_for_people)
 {
     char s[FORMAT_MAX];
 
-    CHECK_STR(format_duration(0, s), "0.0ms");
+    CHECK_STR(format_duration(0, s), "0s");
     CHECK_STR(format_duration(250000, s), "250.0ms");
     CHECK_STR(format_duration(1500000, s), "1.5s");
     CHECK_STR(format_duration(90 * UINT64_C(1000000), s), "1m30s");
+    CHECK_STR(format_duration(1800 * UINT64_C(1000000), s), "30m");
     CHECK_STR(format_duration(9000 * UINT64_C(1000000), s), "2h30m");
     CHECK_STR(format_duration(90000 * UINT64_C(1000000), s), "1d1h");
 }
