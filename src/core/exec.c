@@ -9,6 +9,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/end.h"
+#include "core/events.h"
 #include "core/exec-internal.h"
 #include "core/manager-internal.h"
 #include "core/retain.h"
@@ -346,6 +347,19 @@ static void hold_for_readers(struct exec *x, struct sandbox *sb)
     x->read_from = sb;
 }
 
+static void emit_ended(const struct exec *x, const struct sandbox *sb)
+{
+    const struct end_record *e = &x->end;
+
+    events_emit(x->m->config.events, "exec.ended", sb, x->id,
+                json_pack("{s:s, s:i, s:I, s:I, s:I, s:I}", "cause", end_cause_name(e->cause),
+                          "status", end_record_status(e), "wall_ms",
+                          (json_int_t)(e->wall_usec / USEC_PER_MSEC), "cpu_ms",
+                          (json_int_t)(e->cpu_usec / USEC_PER_MSEC), "memory_peak",
+                          (json_int_t)e->memory_peak, "output_bytes",
+                          (json_int_t)(e->stdout_bytes + e->stderr_bytes)));
+}
+
 static void exec_end(struct exec *x, const struct end_record *rec)
 {
     struct sandbox *sb = x->sb;
@@ -358,6 +372,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     drop_from_sandbox(x);
     hold_for_readers(x, sb);
     notify(x, EXEC_EVENT_ENDED);
+    emit_ended(x, sb);
     if (x->stored && !sb->ephemeral)
         save_end(x);
     retain_ended(sb, x);
@@ -452,6 +467,16 @@ struct exec *exec_find_live(struct sandbox *sb, const char *id)
     return newest && newest->seq + 1 == sb->next_seq ? newest : NULL;
 }
 
+/* Enough to recognise it by; the whole is in the exec's own document. */
+static json_t *command_data(const struct exec *x)
+{
+    json_t *o = json_object();
+
+    if (x->req.argv && *x->req.argv)
+        json_object_set_new(o, "command", json_string(*x->req.argv));
+    return o;
+}
+
 void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
 {
     struct exec *x = find_id(sb, id);
@@ -466,6 +491,7 @@ void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
     if (stdin_fd >= 0)
         fd_set_nonblock(stdin_fd, true);
     notify(x, EXEC_EVENT_STARTED);
+    events_emit(sb->m->config.events, "exec.started", sb, x->id, command_data(x));
 }
 
 void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t err_end)

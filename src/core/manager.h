@@ -18,6 +18,7 @@ struct loop;
 struct store;
 struct exec;
 struct keeper;
+struct events;
 
 struct manager_config {
     struct loop *loop;
@@ -35,6 +36,8 @@ struct manager_config {
 
     struct keeper *registry; /* borrowed: of network `packages`; NULL: there is none */
     bool registry_required;  /* no sandbox with that network starts without it */
+
+    struct events *events; /* borrowed: where every change is recorded; NULL: nowhere */
 
     /* Told of every change, and of what went wrong behind the caller's back. */
     void (*on_state)(void *arg, const struct sandbox *sb, enum sandbox_state from,

@@ -1,8 +1,10 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "core/events.h"
 #include "core/manager-internal.h"
 #include "core/spec.h"
 
@@ -100,6 +102,20 @@ static int save_state(struct sandbox *sb, struct err *err)
                                    sandbox_state_name(sb->state), sb->since, sb->reason, err);
 }
 
+static void emit(const struct sandbox *sb, enum sandbox_state from)
+{
+    json_t *data = json_pack("{s:s}", "from", sandbox_state_name(from));
+    char kind[EVENT_KIND_MAX];
+
+    if (sb->reason) /* an engine's words may be no UTF-8: then without them */
+        json_object_set_new(data, "reason", json_string(sb->reason));
+    if (sb->ephemeral)
+        json_object_set_new(data, "ephemeral", json_true());
+    snprintf(kind, sizeof(kind), "sandbox.%s",
+             sb->state == SANDBOX_ABSENT ? "removed" : sandbox_state_name(sb->state));
+    events_emit(sb->m->config.events, kind, sb, NULL, data);
+}
+
 int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why, struct err *err)
 {
     _cleanup_err_ struct err save = ERR_INIT;
@@ -120,6 +136,7 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
         manager_warn(sb->m, "sandbox %s: state '%s' is not saved: %s", sb->name,
                      sandbox_state_name(to), save.msg);
     }
+    emit(sb, from);
     log_debug("sandbox %s: %s -> %s%s%s", sb->name, sandbox_state_name(from),
               sandbox_state_name(to), why ? ": " : "", why ? why : "");
     if (sb->m->config.on_state)

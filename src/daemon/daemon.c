@@ -15,6 +15,7 @@
 #include "base/path.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "core/events.h"
 #include "core/manager.h"
 #include "daemon/config.h"
 #include "daemon/options.h"
@@ -49,6 +50,7 @@ struct daemon {
     size_t n_engines;
     const char *default_engine;
     struct keeper *registry;
+    struct events *events;
     struct manager *manager;
     struct api *api;
     struct http_server *server;
@@ -209,6 +211,16 @@ static int open_engines(struct daemon *d, struct err *err)
     return 0;
 }
 
+static int open_events(struct daemon *d, struct err *err)
+{
+    int r = events_open(d->loop, d->store, d->config.events_keep, &d->events, err);
+
+    if (r >= 0)
+        events_emit(d->events, "daemon.started", NULL, NULL,
+                    json_pack("{s:s}", "version", RIPCORD_VERSION));
+    return r;
+}
+
 static int open_manager(struct daemon *d, struct err *err)
 {
     struct manager_config config = {
@@ -225,6 +237,7 @@ static int open_manager(struct daemon *d, struct err *err)
         .disk_floor = d->config.disk_floor,
         .registry = d->registry,
         .registry_required = d->config.cache_required,
+        .events = d->events,
         .on_state = on_state,
         .on_warning = on_warning,
         .arg = d,
@@ -292,6 +305,8 @@ static int daemon_open(struct daemon *d, struct err *err)
     if (r >= 0)
         r = registry_open(&d->config, d->loop, d->libexec_dir, d->paths.state, &d->registry, err);
     if (r >= 0)
+        r = open_events(d, err);
+    if (r >= 0)
         r = open_manager(d, err);
     if (r >= 0)
         r = open_server(d, err);
@@ -309,6 +324,7 @@ static void daemon_close(struct daemon *d)
     http_server_free(d->server);
     if (d->manager && manager_busy(d->manager)) {
         log_warn("ending with operations under way: the next start takes them up");
+        events_flush(d->events);
         _exit(0);
     }
     loop_timer_free(d->tick);
@@ -317,6 +333,7 @@ static void daemon_close(struct daemon *d)
     loop_signal_free(d->sigint);
     manager_free(d->manager);
     keeper_free(d->registry);
+    events_close(d->events);
     for (size_t i = 0; i < d->n_engines; i++)
         engine_close(d->engines[i]);
     api_free(d->api);

@@ -28,6 +28,10 @@ enum store_stmt {
     STMT_EXEC_KEPT,
     STMT_EXEC_KEPT_SUM,
     STMT_EXEC_GONE,
+    STMT_EVENT_ADD,
+    STMT_EVENT_EACH,
+    STMT_EVENT_SPAN,
+    STMT_EVENT_TRIM,
     STMT_MAX,
 };
 

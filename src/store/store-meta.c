@@ -6,7 +6,7 @@
 
 #define ROOT_ID_KEY "root_id"
 
-static int meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err)
+int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err)
 {
     sqlite3_stmt *st =
         store_prepare(s, STMT_META_GET, "SELECT value FROM meta WHERE key = ?1", err);
@@ -35,12 +35,24 @@ static int meta_set(struct store *s, const char *key, const char *value, struct 
     return store_run(s, st, "write meta", err);
 }
 
+int store_meta_set(struct store *s, const char *key, const char *value, bool sync, struct err *err)
+{
+    int r;
+
+    if (sync)
+        sqlite3_exec(s->db, "PRAGMA synchronous=FULL", NULL, NULL, NULL);
+    r = meta_set(s, key, value, err);
+    if (sync)
+        sqlite3_exec(s->db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
+    return r;
+}
+
 int store_meta_load(struct store *s, struct err *err)
 {
     uint64_t random;
     int r;
 
-    r = meta_get(s, ROOT_ID_KEY, s->root_id, sizeof(s->root_id), err);
+    r = store_meta_get(s, ROOT_ID_KEY, s->root_id, sizeof(s->root_id), err);
     if (r != 0)
         return r;
     if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))

@@ -22,6 +22,10 @@ static const char *const migrations[] = {
     "ALTER TABLE execs ADD COLUMN journal INTEGER DEFAULT 0;"
     "CREATE INDEX execs_kept ON execs(sandbox_id, ended_at, journal)"
     "  WHERE journal IS NOT NULL AND end IS NOT NULL;",
+    /* What happened, by number; who hands the numbers out keeps its mark in meta. */
+    "CREATE TABLE events("
+    "  seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind TEXT NOT NULL, sandbox_id TEXT,"
+    "  sandbox TEXT, exec TEXT, data TEXT);",
 };
 
 static int schema_version(struct store *s, int *ret, struct err *err)

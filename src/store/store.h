@@ -23,6 +23,11 @@ void store_close(struct store *s); /* NULL is fine */
 
 /* The id of this root: 16 hex digits, made by the first store_open() and kept for ever. */
 const char *store_root_id(const struct store *s);
+/* A small text of some module's own, by key. 1 and the text (at most size - 1 bytes), or 0. */
+int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err);
+/* sync: on the disk before it returns (10 to 40 ms); else as all writes, safe from our own death.
+ */
+int store_meta_set(struct store *s, const char *key, const char *value, bool sync, struct err *err);
 
 /* ---- sandboxes ---- */
 
@@ -79,3 +84,26 @@ int store_exec_kept_bytes(struct store *s, const char *sandbox_id, uint64_t *ret
 int store_exec_journal_gone(struct store *s, const char *id, struct err *err);
 int store_exec_last_seq(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
 int store_exec_count(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
+
+/* ---- events ---- */
+
+struct store_event {
+    uint64_t seq, at; /* wall clock */
+    const char *kind;
+    const char *sandbox_id, *sandbox, *exec; /* NULL: of none */
+    const char *data;                        /* JSON object, or NULL */
+};
+
+typedef void (*store_event_fn)(void *arg, const struct store_event *row);
+
+/* All of them or none, in one transaction. */
+int store_event_add(struct store *s, const struct store_event *rows, size_t n, struct err *err);
+/* Those after number `after`, in order, at most `limit`; returns how many there were. */
+int store_event_each(struct store *s, uint64_t after, unsigned limit, store_event_fn fn, void *arg,
+                     struct err *err);
+/* Oldest number (0: there are none), newest number, and how many. */
+struct store_span {
+    uint64_t first, last, count;
+};
+int store_event_span(struct store *s, struct store_span *ret, struct err *err);
+int store_event_trim(struct store *s, uint64_t n, struct err *err); /* the n oldest go */
