@@ -24,7 +24,7 @@ LAYERS = {
     "shim": ["base", "os", "journal", "supervise"],
     "docker": ["base", "wire"],
     "guest": ["base", "os"],
-    "relay": ["base", "journal", "supervise", "docker", "guest/proto.h", "shim/proto.h"],
+    "relay": ["base", "os", "journal", "supervise", "docker", "guest/proto.h", "shim/proto.h"],
     "client": ["base", "wire"],
     "net": ["base", "wire"],
     "cli": ["base", "client"],

@@ -105,7 +105,8 @@ static json_t *notes(const struct sandbox *sb)
     if (sb->spec.network == SPEC_NETWORK_PACKAGES && engine_is_open(sb->engine) &&
         !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES))
         json_array_append_new(w, json_sprintf("network 'packages' of engine '%s' has no package "
-                                              "registry yet: it is loopback only, as 'none'",
+                                              "registry: its sandboxes are not on this machine, "
+                                              "so it is loopback only, as 'none'",
                                               sb->engine->ops->name));
     if (sb->spec.network == SPEC_NETWORK_OPEN && engine_is_open(sb->engine) &&
         !(sb->engine->caps & ENGINE_CAP_NET_ISOLATED))

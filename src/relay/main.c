@@ -1,15 +1,32 @@
 #include "relay/main.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "relay/door.h"
 #include "relay/relay.h"
 
 static void relay_finish(struct supervisor *sup)
 {
     jobs_end(relay_of(sup));
+}
+
+/* Not one of the codes that a supervisor without any door answers with: this one says why. */
+static int relay_door(struct supervisor *sup, struct err *err)
+{
+    struct relay *r = relay_of(sup);
+    int fd = r->door < 0 ? -1 : fcntl(r->door, F_DUPFD_CLOEXEC, 0);
+
+    if (r->door >= 0)
+        return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
+    return err_set(err, ERR_ENGINE, "%s",
+                   r->door_err.msg
+                       ? r->door_err.msg
+                       : "its runtime has a network of its own, which cannot be entered");
 }
 
 static uint64_t relay_timer_at(const struct supervisor *sup)
@@ -49,6 +66,7 @@ static const struct supervisor_ops relay_ops = {
     .stats = control_stats,
     .dial = job_dial,
     .copy = job_copy,
+    .listener = relay_door,
     .forget = jobs_forget,
     .stopping = control_thaw,
     .shut_down = control_stop,
@@ -75,6 +93,7 @@ static void relay_init(struct relay *r)
 {
     *r = (struct relay){.results.fd = -1,
                         .results_end = -1,
+                        .door = -1,
                         .stop_at = DEADLINE_NEVER,
                         .orphans_at = DEADLINE_NEVER};
     supervisor_init(&r->sup, &relay_ops);
@@ -115,6 +134,17 @@ static int find_container(struct relay *r, struct err *err)
     return 0;
 }
 
+/* A container without it is as good as one of network `none`: whoever asks is told why. Before the
+ * first thread is started, and before any command could take the port. */
+static void open_door(struct relay *r)
+{
+    if (r->plan.registry_port &&
+        door_open(r->plan.container, r->sup.pid, (uint16_t)r->plan.registry_port, &r->door,
+                  &r->door_err) < 0)
+        log_warn("sandbox %s: no way to the package registry: %s", r->plan.sandbox_id,
+                 r->door_err.msg);
+}
+
 static int bring_up(struct relay *r, struct err *err)
 {
     int n = read_plan(r, err);
@@ -125,6 +155,8 @@ static int bring_up(struct relay *r, struct err *err)
         n = works_open(r, err);
     if (n >= 0)
         n = find_container(r, err);
+    if (n >= 0)
+        open_door(r);
     if (n >= 0)
         n = watch_start(r, err);
     return n;

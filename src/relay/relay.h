@@ -217,6 +217,9 @@ struct relay {
     struct work *waiting, **waiting_last;
     unsigned busy[WORK_KINDS]; /* on threads */
 
+    int door; /* door.h; or -1 and why not */
+    struct err door_err;
+
     struct line *lines;
     struct job *jobs;
     struct control *controls;

@@ -4,7 +4,6 @@
 #include <grp.h>
 #include <linux/close_range.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,11 +15,10 @@
 #include "base/fd.h"
 #include "base/resident.h"
 #include "os/caps.h"
+#include "os/listen.h"
 #include "os/ns.h"
 #include "shim/layers.h"
 #include "shim/setup.h"
-
-enum { REGISTRY_BACKLOG = 128 };
 
 /* Being a single-threaded static program, the raw calls are the process's: no need to tell threads.
  */
@@ -47,25 +45,6 @@ static int get_layers(const struct init_args *a, struct layers *layers, struct e
     return r;
 }
 
-/*
- * What the sandbox reaches its package registry by: a socket of its own network namespace, on which
- * a process outside accepts. It takes no interface and no route, and it is there before any command
- * could take the port.
- */
-static int listen_for_registry(int *ret, struct err *err)
-{
-    const struct sockaddr_in at = {.sin_family = AF_INET,
-                                   .sin_port = htons(PLAN_REGISTRY_PORT),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    _cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-        listen(fd, REGISTRY_BACKLOG) < 0)
-        return err_sys(err, errno, "listen on the package registry's port");
-    *ret = TAKE_FD(fd);
-    return 0;
-}
-
 static int build(const struct init_args *a, struct layers *layers, int fds[static INIT_FDS],
                  struct err *err)
 {
@@ -87,8 +66,9 @@ static int build(const struct init_args *a, struct layers *layers, int fds[stati
     r = ns_loopback_up(err);
     if (r >= 0)
         r = setup_root(a->plan, layers, a->memory_told, &fds[INIT_FD_MEMINFO], err);
+    /* The sandbox's way to its package registry, there before any command could take the port. */
     if (r >= 0 && a->plan->network == PLAN_NETWORK_PACKAGES)
-        r = listen_for_registry(&fds[INIT_FD_LISTENER], err);
+        r = listen_inside(PLAN_REGISTRY_PORT, &fds[INIT_FD_LISTENER], err);
     return r;
 }
 

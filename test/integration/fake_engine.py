@@ -46,6 +46,7 @@ class FakeEngine:
         self.gone = threading.Event()
         self.hung = threading.Event()       # no call is answered
         self.create_status = None           # of POST /exec
+        self.pid = 42                       # what it calls the pid 1 of the container
         self.exec_status = 137              # what inspect says of every exec; None: it is not known
         self.on_exec = lambda conn, args: None
         self.calls, self.execs = [], {}
@@ -116,7 +117,7 @@ class FakeEngine:
             self.gone.set()
             conn.sendall(b"HTTP/1.1 204 X\r\n\r\n")
         elif path[1] == "containers":
-            self.reply(conn, 200, {"State": {"Running": not self.gone.is_set(), "Paused": False, "Pid": 42}})
+            self.reply(conn, 200, {"State": {"Running": not self.gone.is_set(), "Paused": False, "Pid": self.pid}})
         elif path[-1] == "start":
             self.start_exec(conn, path[2])
         elif self.exec_status is None:

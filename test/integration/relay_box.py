@@ -22,7 +22,7 @@ import engines
 from ripcord_test import SANITIZER
 
 (HELLO, READY, FAILED, EXEC, STARTED, EXEC_FAILED, ATTACH, ATTACHED, DETACH, ACK, OUTPUT, ENDED, SIGNAL, KILL, RESIZE,
- STDIN_CLOSE, STOP, STOPPED, PAUSE, RESUME, STATS, DIAL, COPY, RESULT) = range(1, 25)
+ STDIN_CLOSE, STOP, STOPPED, PAUSE, RESUME, STATS, DIAL, COPY, RESULT, PLAN, LISTENER) = range(1, 27)
 TAGS = ("version sandbox pid state err_code err_errno err_msg err_hint exec arg env cwd user flags timeout idle_timeout rows cols "
         "stdout stderr stdout_start stderr_start record signal cause grace port path direction stat hash unenforced").split()
 STRINGS = {"sandbox", "err_msg", "err_hint", "exec", "arg", "env", "cwd", "user", "record", "path", "stat", "hash"}
@@ -119,9 +119,9 @@ class Exec:
 class Box:
     """A running container with the guest in it, and its relay."""
 
-    def __init__(self, engine, bin_folder, ephemeral=False, memory=0, pids=0, budget=0, host=None):
+    def __init__(self, engine, bin_folder, ephemeral=False, memory=0, pids=0, budget=0, host=None, port=0):
         self.engine, self.bin = engine, Path(bin_folder)
-        self.ephemeral, self.memory, self.pids, self.budget, self.host = ephemeral, memory, pids, budget, host
+        self.ephemeral, self.memory, self.pids, self.budget, self.host, self.port = ephemeral, memory, pids, budget, host, port
         self.numbers = iter(range(1, 1 << 30))
 
     def __enter__(self):
@@ -163,7 +163,7 @@ class Box:
         plan = {"sandbox_id": "0123456789abcdef", "name": "box", "hash": "", "endpoint": self.host or self.engine.host,
                 "container": self.id, "run_dir": str(self.run), "exec_dir": str(self.execs), "user": "agent",
                 "workdir": "/home/agent", "env": ["HOME=/home/agent", "USER=agent", "BASE=1"], "memory": self.memory,
-                "pids": self.pids, "unenforced": 0, "journal_budget": self.budget, "ephemeral": self.ephemeral}
+                "pids": self.pids, "unenforced": 0, "registry_port": self.port, "journal_budget": self.budget, "ephemeral": self.ephemeral}
         fd = os.memfd_create("plan")
         os.write(fd, json.dumps(plan).encode())
         return fd

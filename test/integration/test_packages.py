@@ -4,6 +4,7 @@ The upstreams are our own (registry_box.py); the public ones are tried where the
 """
 import json
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -12,7 +13,7 @@ import unittest
 from pathlib import Path
 
 import registry_box
-from ripcord_test import TestCase, alive, only_on, wait_until
+from ripcord_test import Config, TestCase, alive, only_on, wait_until
 
 PIP = "/usr/bin/python3 -m pip"
 DOOR = "127.0.0.1:7417"
@@ -63,14 +64,25 @@ class PackagesCase(TestCase):
         file = self.folder / "upstreams.json"
         file.write_text(json.dumps(upstreams or [self.up.as_pypi("own-pypi"), self.up.as_npm("own-npm")]),
                         encoding="utf-8")
-        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {file}\n{more}")
+        self.root.configure(f"mounts.roots: [/usr]\nregistry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {file}\n{more}")
 
     def registry_pid(self):
         return self.root.registry_pid()
 
+    @staticmethod
+    def tools():
+        """The machine's own programs: the image of test engines is small, and made of the same packages."""
+        places = ("PYTHONPATH=/machine/lib/python3/dist-packages",
+                  f"LD_LIBRARY_PATH=/machine/lib/{platform.machine()}-linux-gnu",
+                  "PATH=/usr/local/bin:/usr/bin:/bin:/machine/bin")
+        return ["--mount", "/usr:/machine:ro", *(o for p in places for o in ("-e", p))] if Config.backend else []
+
+    def up_box(self, name, *options):
+        return self.root.ok("up", name, *self.tools(), *options)
+
     def pip(self, name, package, **kwargs):
         return self.shell(name, f"rm -rf /tmp/t && {PIP} install --no-cache-dir --target /tmp/t {package} 2>&1 && id -u "
-                          f"&& PYTHONPATH=/tmp/t python3 -c 'import {package}; print({package}.version)'", **kwargs)
+                          f"&& PYTHONPATH=/tmp/t:$PYTHONPATH python3 -c 'import {package}; print({package}.version)'", **kwargs)
 
     def fetch(self, name):
         """What the index says of `demo`, asked by a plain program."""
@@ -81,12 +93,11 @@ class PackagesCase(TestCase):
                           f"--no-update-notifier {package} 2>&1 && id -u && node -p 'require(\"{package}\")'")
 
 
-@only_on("native")
 class Install(PackagesCase):
     def test_pip_install_uses_the_cache(self):
         self.up.add_wheel("demo", "1.5", os.urandom(200000))
-        self.root.ok("up", "a")
-        self.root.ok("up", "b")
+        self.up_box("a")
+        self.up_box("b")
         self.assertTrue(self.pip("a", "demo").endswith("1000\n1.5\n"))
         self.assertEqual(self.up.count(".whl"), 1 + self.up.count(".whl.metadata"))
         before = len(self.up.requests)
@@ -97,14 +108,14 @@ class Install(PackagesCase):
         self.assertEqual((counted["b"]["bytes_upstream"], counted["b"]["misses"]), (0, 0))
         self.assertGreater(counted["b"]["bytes_store"], 200000)
         self.up.stop()
-        self.root.ok("up", "c")
+        self.up_box("c")
         self.assertTrue(self.pip("c", "demo").endswith("1.5\n"))
 
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_npm_install_uses_the_cache(self):
         self.up.add_npm("demo", "1.5.0", os.urandom(200000))
-        self.root.ok("up", "a")
-        self.root.ok("up", "b")
+        self.up_box("a")
+        self.up_box("b")
         self.assertTrue(self.npm("a", "demo").endswith("1000\n1.5.0\n"))
         before = len(self.up.requests)
         self.up.stop()
@@ -114,8 +125,8 @@ class Install(PackagesCase):
     def test_run_and_own_settings(self):
         """A one-off run is served too; what the user sets stays as it is."""
         self.up.add_wheel("demo", "1.5")
-        self.root.ok("run", "--", "sh", "-c", f"{PIP} download -q -d /tmp/d demo && ls /tmp/d/demo-1.5-*")
-        self.root.ok("up", "a", "-e", "npm_config_registry=http://own/")
+        self.root.ok("run", *self.tools(), "--", "sh", "-c", f"{PIP} download -q -d /tmp/d demo && ls /tmp/d/demo-1.5-*")
+        self.up_box("a", "-e", "npm_config_registry=http://own/")
         seen = self.root.ok("exec", "a", "-e", "PIP_INDEX_URL=http://mine/", "--", "env").text
         self.assertIn("PIP_INDEX_URL=http://mine/\n", seen)
         self.assertNotIn("NPM_CONFIG_REGISTRY", seen)
@@ -160,7 +171,6 @@ class Cache(PackagesCase):
         self.assert_refused(self.root.http("GET", "/v1/caches/registry/show?of=pypi/../../x"), 404, "not_found")
 
 
-@only_on("native")
 class Reach(PackagesCase):
     def test_nothing_else_is_reached(self):
         """No interface but lo, no route, and of the host only the registry's door."""
@@ -168,7 +178,7 @@ class Reach(PackagesCase):
             port = host.getsockname()[1]
             others = [("127.0.0.1", port), ("127.0.0.1", self.up.port), ("192.0.2.1", 80), ("::1", 7417)]
             for name, network, expected in (("a", "packages", ["reaches 127.0.0.1 7417"]), ("b", "none", [])):
-                self.root.ok("up", name, "--network", network)
+                self.up_box(name, "--network", network)
                 seen = self.root.ok("exec", name, "--", "/usr/bin/python3", "-c",
                                     PROBE % ([*others, ("127.0.0.1", 7417)],)).text.splitlines()
                 self.assertIn("names lo", seen)
@@ -177,7 +187,7 @@ class Reach(PackagesCase):
 
     def test_no_way_out(self):
         """The door leads to registry paths and nowhere else."""
-        self.root.ok("up", "a")
+        self.up_box("a")
         probe = "import http.client\nfor m, p in %r:\n c = http.client.HTTPConnection('127.0.0.1', 7417, timeout=10)\n" \
                 " c.request(m, p)\n print(c.getresponse().status)\n c.close()\n"
         asks = [("CONNECT", f"localhost:{self.up.port}"), ("GET", f"{self.up.url}/simple/demo/"), ("GET", "/etc/passwd"),

@@ -209,3 +209,25 @@ class Faults(unittest.TestCase):
         self.assertEqual((x.end()["cause"]), "sandbox_stopped")
         self.box.link.until(lambda m: m[0] == rb.STOPPED)
         self.assertEqual(self.box.relay.wait(10), 0)
+
+
+@only_on("native")
+class Door(unittest.TestCase):
+    def test_a_stranger_gets_no_door(self):
+        """The engine's machine may be another one: its pid then means some process of ours, or none."""
+        for pid, words in ((rb.os.getpid(), "is not of it here"), (1 << 22, "process")):
+            with tempfile.TemporaryDirectory(prefix="ripcord-fake-") as folder:
+                engine = FakeEngine(folder)
+                engine.pid = pid
+                with FakeBox(engine, Config.bin, port=self.free_port()) as box:
+                    seq = box.link.send(rb.LISTENER)
+                    answer = box.link.until(lambda m, seq=seq: m[0] == rb.RESULT and m[1] == seq)
+                    self.assertIn(words, answer[2].get("err_msg", ""))
+                    self.assertIsNone(answer[3])
+                    with self.assertRaises(ConnectionRefusedError):
+                        rb.socket.create_connection(("127.0.0.1", box.port), timeout=5).close()
+
+    @staticmethod
+    def free_port():
+        with rb.socket.create_server(("127.0.0.1", 0)) as s:
+            return s.getsockname()[1]

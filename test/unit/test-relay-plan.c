@@ -25,6 +25,7 @@ static void fill(struct relay_plan *p)
         .memory = UINT64_C(1) << 40,
         .pids = 300,
         .unenforced = 3,
+        .registry_port = 7417,
         .journal_budget = 1 << 28,
         .ephemeral = true,
     };
@@ -54,7 +55,7 @@ TEST(round_trip)
     CHECK(STREQ(b.user, a.user) && STREQ(b.workdir, a.workdir));
     CHECK(strv_len(b.env) == 2 && STREQ(b.env[0], a.env[0]) && STREQ(b.env[1], "B="));
     CHECK(b.memory == a.memory && b.pids == 300 && b.unenforced == 3 && b.ephemeral);
-    CHECK(b.journal_budget == 1 << 28);
+    CHECK(b.journal_budget == 1 << 28 && b.registry_port == 7417);
     relay_plan_done(&a);
     relay_plan_done(&b);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -191,6 +192,19 @@ static bool has_quota(const json_t *info)
     return false;
 }
 
+/*
+ * Whether its containers run under our own kernel, so that their network namespaces can be entered:
+ * not across a network, and not those of Docker Desktop, which has a virtual machine behind a
+ * socket of this one. The relay looks at each container again.
+ */
+static bool shares_kernel(const struct docker *c, const json_t *info)
+{
+    struct utsname us;
+
+    return c->endpoint.transport == DOCKER_UNIX && uname(&us) == 0 &&
+           STREQ(docker_text(info, "KernelVersion"), us.release);
+}
+
 static void take_caps(struct docker_engine *d, const struct docker *c, const json_t *info)
 {
     uint32_t caps = ENGINE_CAP_PAUSE | ENGINE_CAP_PTY | ENGINE_CAP_STATS | ENGINE_CAP_NET_OPEN |
@@ -201,6 +215,8 @@ static void take_caps(struct docker_engine *d, const struct docker *c, const jso
             caps |= info_caps[i].cap;
     if (c->flavour == DOCKER_FLAVOUR_DOCKER) /* Podman takes both options and ignores them */
         caps |= ENGINE_CAP_RUNTIME | ENGINE_CAP_NET_ISOLATED;
+    if (shares_kernel(c, info))
+        caps |= ENGINE_CAP_NET_PACKAGES;
     if (has_quota(info))
         caps |= ENGINE_CAP_DISK_LIMIT;
     d->engine.caps = caps;

@@ -24,6 +24,7 @@
 #include "engine/spec.h"
 #include "os/rmtree.h"
 #include "relay/plan.h"
+#include "shim/plan.h"
 #include "shim/proto.h"
 
 enum { SPAWN_FD_MIN = 16, LOG_TAIL_MAX = 64 << 10 };
@@ -100,6 +101,25 @@ static void add_cache_env(const struct launch *l, char ***env)
     }
 }
 
+/* Runtimes that are no namespaces (gVisor, Kata) have a loopback of their own, which a socket of
+ * the network namespace around them is not on. */
+static bool has_door(const struct launch *l)
+{
+    const char *runtime = l->req->spec.runtime;
+
+    return l->req->spec.network == SPEC_NETWORK_PACKAGES &&
+           l->d->engine.caps & ENGINE_CAP_NET_PACKAGES &&
+           (!runtime || STREQ(runtime, "runc") || STREQ(runtime, "crun"));
+}
+
+static void add_registry_env(const struct launch *l, char ***env)
+{
+    _cleanup_strv_ char **more = has_door(l) ? registry_variables(&l->req->spec) : NULL;
+
+    for (char **v = more; v && *v; v++)
+        strv_add(env, *v);
+}
+
 static char **environment(const struct launch *l)
 {
     const json_t *image = json_object_get(json_object_get(l->doc, "Config"), "Env"), *v;
@@ -114,6 +134,7 @@ static char **environment(const struct launch *l)
             strv_add(&more, pair);
     }
     add_cache_env(l, &more);
+    add_registry_env(l, &more);
     return spec_environment(&l->req->spec, more);
 }
 
@@ -138,6 +159,7 @@ static int make_plan(struct launch *l, struct err *err)
     p.env = environment(l);
     p.memory = d->engine.caps & ENGINE_CAP_MEMORY_LIMIT ? req->spec.memory : 0;
     p.pids = d->engine.caps & ENGINE_CAP_PIDS_LIMIT ? req->spec.pids : 0;
+    p.registry_port = has_door(l) ? PLAN_REGISTRY_PORT : 0;
     p.journal_budget = d->journal_budget;
     p.ephemeral = req->ephemeral;
     r = relay_plan_write(&p, &l->plan, err);
