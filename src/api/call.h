@@ -72,6 +72,8 @@ void handle_version(struct call *c);
 void handle_config(struct call *c);
 void handle_engines(struct call *c);
 
+void handle_events(struct call *c);
+
 void handle_caches(struct call *c);
 void handle_cache_list(struct call *c);
 void handle_cache_show(struct call *c);
