@@ -19,27 +19,55 @@ static void answered(void *arg, const struct err *err, const char *json)
         call_reply_text(c, 200, json);
 }
 
-static void ask(struct call *c, const struct keeper_ask *what)
+static void ask(struct call *c, const struct keeper_ask *what, keeper_fn done)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct keeper *k = manager_settings(c->manager)->registry;
 
     if (k) {
-        keeper_ask(k, what, answered, c);
+        keeper_ask(k, what, done, c);
         return;
     }
     err_set(&err, ERR_UNSUPPORTED, "this daemon has no package registry");
     call_reply_err(c, &err);
 }
 
+/* The registry knows sandboxes by their ids; people do by their names. */
+static void add_names(struct manager *m, json_t *doc)
+{
+    const json_t *counted = json_object_get(doc, "sandboxes");
+    json_t *names = json_object();
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (json_object_get(counted, sb->id))
+            json_object_set_new(names, sb->id, json_string(sb->name));
+    json_object_set_new(doc, "names", names);
+}
+
+static void with_names(void *arg, const struct err *err, const char *json)
+{
+    struct call *c = arg;
+    json_t *doc = NULL;
+
+    if (err) {
+        call_reply_err(c, err);
+    } else if (json_parse("the registry's answer", json, strlen(json), &doc, NULL) < 0) {
+        call_reply_text(c, 200, json);
+    } else {
+        add_names(c->manager, doc);
+        call_reply(c, 200, doc);
+    }
+}
+
 void handle_caches(struct call *c)
 {
-    ask(c, &(struct keeper_ask){.what = KEEPER_STATS});
+    ask(c, &(struct keeper_ask){.what = KEEPER_STATS}, with_names);
 }
 
 void handle_cache_list(struct call *c)
 {
-    ask(c, &(struct keeper_ask){.what = KEEPER_LIST});
+    ask(c, &(struct keeper_ask){.what = KEEPER_LIST}, answered);
 }
 
 void handle_cache_show(struct call *c)
@@ -55,7 +83,7 @@ void handle_cache_show(struct call *c)
     if (r < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct keeper_ask){.what = KEEPER_SHOW, .subject = of});
+        ask(c, &(struct keeper_ask){.what = KEEPER_SHOW, .subject = of}, answered);
 }
 
 void handle_cache_verify(struct call *c)
@@ -65,7 +93,7 @@ void handle_cache_verify(struct call *c)
     if (json_read(c->body, NULL, NULL, 0, &err) < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct keeper_ask){.what = KEEPER_VERIFY});
+        ask(c, &(struct keeper_ask){.what = KEEPER_VERIFY}, answered);
 }
 
 void handle_cache_prune(struct call *c)
@@ -80,7 +108,9 @@ void handle_cache_prune(struct call *c)
     if (json_read(c->body, NULL, fields, ARRAY_SIZE(fields), &err) < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct keeper_ask){.what = KEEPER_PRUNE,
-                                    .keep = keep == UINT64_MAX ? NULL : &keep,
-                                    .unused_for = (unused_ms + 999) / 1000});
+        ask(c,
+            &(struct keeper_ask){.what = KEEPER_PRUNE,
+                                 .keep = keep == UINT64_MAX ? NULL : &keep,
+                                 .unused_for = (unused_ms + 999) / 1000},
+            answered);
 }

@@ -18,7 +18,7 @@ enum {
 struct doc {
     const json_t *argv, *env;
     const char *workdir, *user, *on_disconnect;
-    bool want_stdin, tty;
+    bool want_stdin, tty, stats;
     uint64_t rows, cols, timeout_ms, idle_timeout_ms;
 };
 
@@ -36,6 +36,7 @@ static int read_doc(const json_t *doc, const char *where, struct doc *d, struct 
         {"timeout_ms", JSON_FIELD_U64, &d->timeout_ms},
         {"idle_timeout_ms", JSON_FIELD_U64, &d->idle_timeout_ms},
         {"on_disconnect", JSON_FIELD_STRING, &d->on_disconnect},
+        {"stats", JSON_FIELD_BOOL, &d->stats},
     };
 
     return json_read(doc, where, fields, ARRAY_SIZE(fields), err);
@@ -122,6 +123,7 @@ static int fill(const struct doc *d, struct exec_spec *s, struct err *err)
         return r;
     req->cwd = d->workdir ? xstrdup(d->workdir) : NULL;
     req->user = d->user ? xstrdup(d->user) : NULL;
+    s->stats = d->stats;
     req->want_stdin = d->want_stdin;
     req->tty = d->tty;
     req->rows = (uint16_t)d->rows;

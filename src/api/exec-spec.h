@@ -11,6 +11,7 @@ enum on_disconnect { DISCONNECT_DEFAULT, DISCONNECT_KEEP, DISCONNECT_KILL };
 struct exec_spec {
     struct exec_request req;
     enum on_disconnect on_disconnect;
+    bool stats; /* the end frame tells of packages too */
 };
 
 /* `where` as in json_read(). On failure there is nothing to release. */

@@ -95,6 +95,7 @@ static void start_attached(struct call *c, struct exec_spec *spec)
         .manager = c->manager,
         .kill = spec->on_disconnect == DISCONNECT_KILL,
         .want_stdin = spec->req.want_stdin,
+        .stats = spec->stats,
     };
     struct exec *x;
 
@@ -157,6 +158,7 @@ void handle_run(struct call *c)
         exec.req.attach = true;
         config.kill = exec.on_disconnect != DISCONNECT_KEEP;
         config.want_stdin = exec.req.want_stdin;
+        config.stats = exec.stats;
         r = manager_run(c->manager, spec, &exec.req, &x, &err);
     }
     exec_spec_done(&exec);

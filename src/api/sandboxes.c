@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/tally.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "core/packages.h"
@@ -138,16 +139,6 @@ void handle_sandbox_ensure(struct call *c)
         call_reply_err(c, &err);
 }
 
-/* What the package registry has counted for it; NULL: nothing. */
-static json_t *counters(const char *stats, const char *id)
-{
-    _cleanup_json_ json_t *doc = NULL;
-
-    if (!stats || json_parse("the registry's answer", stats, strlen(stats), &doc, NULL) < 0)
-        return NULL;
-    return json_incref(json_object_get(json_object_get(doc, "sandboxes"), id));
-}
-
 /* A registry that does not answer takes nothing but its counters away. */
 static void counted(void *arg, const struct err *err, const char *stats)
 {
@@ -159,7 +150,7 @@ static void counted(void *arg, const struct err *err, const char *stats)
     if (!sb)
         return;
     doc = json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", notes(sb));
-    packages = counters(stats, sb->id);
+    packages = tally_counters(stats, sb->id);
     if (packages)
         json_object_set_new(doc, "packages", packages);
     call_reply(c, 200, doc);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/tally.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "core/spec.h"
@@ -38,6 +39,12 @@ struct session {
     bool kept;                   /* the client said DETACH */
     bool removing;               /* the removal's answer will free us */
 
+    struct tally *tally; /* NULL: nobody wants it */
+    json_t *packages;    /* its result; NULL: none */
+    bool counted;        /* it was stopped */
+    bool counting;       /* and is not known yet: END waits for it */
+    bool at_end;         /* all else is out */
+
     struct buf in; /* part of a frame */
     int stdin_fd;
     struct loop_watch *stdin_watch;
@@ -55,6 +62,8 @@ static void stdin_drop(struct session *s)
 static void session_free(struct session *s)
 {
     stdin_drop(s);
+    tally_free(s->tally);
+    json_decref(s->packages);
     stream_free(s->stream);
     exec_unref(s->exec);
     buf_done(&s->in);
@@ -160,13 +169,60 @@ static void finish(struct session *s)
         close_connection(s);
 }
 
+/* The record as it is, and beside it what only this client has asked for. */
+static void send_record(struct session *s)
+{
+    const char *record = stream_end_text(s->stream);
+    _cleanup_json_ json_t *o = NULL;
+    _cleanup_free_ char *text = NULL;
+
+    if (!s->packages || json_parse("the end record", record, strlen(record), &o, NULL) < 0) {
+        send_json(s, FRAME_END, record);
+        return;
+    }
+    json_object_set(o, "packages", s->packages);
+    text = json_to_text(o, false);
+    send_json(s, FRAME_END, text);
+}
+
 static void send_end(struct session *s)
 {
+    s->at_end = true;
+    if (s->counting)
+        return;
     if (s->exec && s->exec->start_err.code)
         send_error(s, &s->exec->start_err);
     else
-        send_json(s, FRAME_END, stream_end_text(s->stream));
+        send_record(s);
     finish(s);
+}
+
+static void on_tally(void *arg, json_t *packages)
+{
+    struct session *s = arg;
+
+    s->counting = false;
+    s->packages = json_incref(packages);
+    if (s->at_end && s->req && !s->finished)
+        send_end(s);
+}
+
+/* As soon as it is known which sandbox it is: one that is only being made has had nothing yet. */
+static void start_tally(struct session *s)
+{
+    struct keeper *k = manager_settings(s->config.manager)->registry;
+
+    if (s->config.stats && k && !s->tally && *s->exec->sandbox_id)
+        s->tally = tally_new(k, s->exec->sandbox_id);
+}
+
+/* At the end of the command, not of its output: a run's sandbox is forgotten right after it. */
+static void stop_tally(struct session *s)
+{
+    if (!s->tally || s->counted)
+        return;
+    s->counted = true;
+    s->counting = tally_stop(s->tally, on_tally, s);
 }
 
 /* Reads one piece into a block of its own. False: nothing more for now, or the session is over. */
@@ -194,7 +250,7 @@ static bool pump_one(struct session *s)
 static void pump(struct session *s)
 {
     /* STARTED comes first, whatever the supervisor told first. */
-    if (!s->req || s->finished || (s->exec && s->exec->state == EXEC_STARTING))
+    if (!s->req || s->finished || s->at_end || (s->exec && s->exec->state == EXEC_STARTING))
         return;
     send_started(s);
     while (http_stream_pending(s->req) < PENDING_MAX && pump_one(s))
@@ -429,6 +485,9 @@ static void on_news(void *arg)
 {
     struct session *s = arg;
 
+    start_tally(s);
+    if (s->exec->state == EXEC_ENDED)
+        stop_tally(s);
     if (s->req && !s->finished && s->exec->state == EXEC_RUNNING)
         stdin_flush(s);
     else if (s->exec->state == EXEC_ENDED)
@@ -471,6 +530,7 @@ void session_start(struct http_req *req, struct exec *x, const struct session_co
     session_stream_config(&stream);
     stream.arg = s;
     s->exec = x;
+    start_tally(s);
     s->stream = stream_new_live(x, &stream);
     if (req)
         upgrade(s, req);

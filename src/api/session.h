@@ -13,6 +13,7 @@ struct session_config {
     bool run;        /* the sandbox is ephemeral: close when it has gone */
     bool kill;       /* what to do with the exec when the client goes */
     bool want_stdin; /* the client was promised one */
+    bool stats;      /* END also tells what the package registry has served meanwhile */
 };
 
 /* Both streams from offset 0, followed. */

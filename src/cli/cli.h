@@ -43,6 +43,7 @@ struct cli_command {
     const struct cli_group *const *groups; /* NULL-terminated, without the global group */
     const char *complete; /* one word per positional: sandbox exec command topic path; the last
                              one repeats with a "+" */
+    const char *words; /* what the first positional can be, e.g. "ls show"; NULL: anything */
     int min_args, max_args;
     int stop_after; /* a positional after this many ends option parsing; -1 never */
     unsigned flags;

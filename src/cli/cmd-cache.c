@@ -67,28 +67,49 @@ static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 
 /* ---- show ---- */
 
-static void print_counters(const json_t *ecosystems)
+/* One line of the table; `of` and `eco` are its first words. */
+static void add_counters(struct table *t, const char *of, const char *eco, const json_t *c)
 {
-    static const char *const titles[] = {"FROM",       "HITS",          "MISSES",
+    uint64_t refused = json_number_of(c, "denials") + json_number_of(c, "mismatches");
+    const uint64_t numbers[] = {json_number_of(c, "hits"), json_number_of(c, "misses")};
+    char text[FORMAT_MAX];
+
+    table_add(t, of);
+    table_add(t, eco);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)numbers[i]);
+        table_add(t, text);
+    }
+    table_add(t, size_of(c, "bytes_store", text));
+    table_add(t, size_of(c, "bytes_upstream", text));
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)refused);
+    table_add(t, text);
+}
+
+static void add_sandbox(struct table *t, const char *name, const json_t *sandbox)
+{
+    const char *eco;
+    json_t *c;
+
+    json_object_foreach ((json_t *)sandbox, eco, c)
+        if (json_number_of(c, "requests"))
+            add_counters(t, name, eco, c);
+}
+
+static void print_counters(const json_t *doc)
+{
+    static const char *const titles[] = {"SANDBOX",    "FROM",          "HITS",   "MISSES",
                                          "FROM CACHE", "FROM UPSTREAM", "REFUSED"};
     struct table *t = table_new(titles, ARRAY_SIZE(titles));
     const char *name;
     json_t *c;
 
-    json_object_foreach ((json_t *)ecosystems, name, c) {
-        uint64_t refused = json_number_of(c, "denials") + json_number_of(c, "mismatches");
-        const uint64_t numbers[] = {json_number_of(c, "hits"), json_number_of(c, "misses")};
-        char text[FORMAT_MAX];
+    json_object_foreach (json_object_get(doc, "ecosystems"), name, c)
+        add_counters(t, "all", name, c);
+    json_object_foreach (json_object_get(doc, "sandboxes"), name, c) {
+        const char *known = json_text_of(json_object_get(doc, "names"), name);
 
-        table_add(t, name);
-        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-            snprintf(text, sizeof(text), "%llu", (unsigned long long)numbers[i]);
-            table_add(t, text);
-        }
-        table_add(t, size_of(c, "bytes_store", text));
-        table_add(t, size_of(c, "bytes_upstream", text));
-        snprintf(text, sizeof(text), "%llu", (unsigned long long)refused);
-        table_add(t, text);
+        add_sandbox(t, known ? known : name, c);
     }
     table_print(t);
     table_free(t);
@@ -108,7 +129,7 @@ static void print_store(const json_t *doc)
         output_text(stdout, json_text_of(u, "url"));
         puts(json_is_true(json_object_get(u, "down")) ? " (does not answer)" : "");
     }
-    print_counters(json_object_get(doc, "ecosystems"));
+    print_counters(doc);
 }
 
 static void print_package(const json_t *doc)
@@ -260,6 +281,7 @@ const struct cli_command cmd_cache = {
                 "ripcord cache show pypi/requests\twhich releases of it are kept\n"
                 "ripcord cache prune --unused 30d\tforget what nobody needs",
     .groups = groups,
+    .words = "ls show verify prune",
     .min_args = 1,
     .max_args = 2,
     .stop_after = -1,

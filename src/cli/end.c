@@ -93,6 +93,31 @@ char *end_stats(const json_t *end)
                      (unsigned long long)json_number_of(end, "stderr_bytes"));
 }
 
+static uint64_t sum_of(const json_t *packages, const char *key)
+{
+    uint64_t sum = 0;
+    const char *name;
+    json_t *v;
+
+    json_object_foreach ((json_t *)packages, name, v)
+        sum += json_number_of(v, key);
+    return sum;
+}
+
+char *end_packages(const json_t *end)
+{
+    const json_t *p = json_object_get(end, "packages");
+    unsigned long long hits = sum_of(p, "hits"), misses = sum_of(p, "misses");
+    char store[FORMAT_MAX], upstream[FORMAT_MAX];
+
+    if (!sum_of(p, "requests"))
+        return NULL;
+    return xasprintf("packages: %llu hit%s, %llu miss%s, %s from the store, %s from upstream", hits,
+                     hits == 1 ? "" : "s", misses, misses == 1 ? "" : "es",
+                     format_size(sum_of(p, "bytes_store"), store),
+                     format_size(sum_of(p, "bytes_upstream"), upstream));
+}
+
 int end_status(const json_t *end)
 {
     const json_t *status = json_object_get(end, "status");

@@ -12,4 +12,6 @@
 char *end_words(const json_t *end, uint64_t timeout_ms, uint64_t idle_timeout_ms);
 /* What the command used, as one line. */
 char *end_stats(const json_t *end);
+/* What the sandbox had of the package registry meanwhile, as one line; NULL: nothing. */
+char *end_packages(const json_t *end);
 int end_status(const json_t *end);

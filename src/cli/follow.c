@@ -484,7 +484,7 @@ static bool own_doing(const struct follow *f, const json_t *end)
 
 static int conclude(struct follow *f)
 {
-    _cleanup_free_ char *words = NULL, *stats = NULL;
+    _cleanup_free_ char *words = NULL, *stats = NULL, *packages = NULL;
     const json_t *end = f->s->end;
 
     term_restore();
@@ -505,6 +505,9 @@ static int conclude(struct follow *f)
     if (f->o->stats) {
         stats = end_stats(end);
         output_note(f->o->json, "%s", stats);
+        packages = end_packages(end);
+        if (packages)
+            output_note(f->o->json, "%s", packages);
     }
     return f->o->reading ? 0 : end_status(end);
 }

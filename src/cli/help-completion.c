@@ -95,6 +95,8 @@ static void bash_command(const struct cli_command *cmd)
         fputs(" names=1", stdout);
     if (strcmp(cmd->name, "help") == 0)
         fputs(" topics=1", stdout);
+    if (cmd->words)
+        printf(" firsts='%s'", cmd->words);
     fputs(" ;;\n", stdout);
 }
 
@@ -103,7 +105,7 @@ void help_bash(void)
     fputs("# bash completion for ripcord; made by 'ripcord help --format bash'\n"
           "_ripcord() {\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-          "    local cmd= opts= names=0 topics=0 words=0 i\n"
+          "    local cmd= opts= firsts= names=0 topics=0 words=0 i\n"
           "    COMPREPLY=()\n"
           "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
           "        case ${COMP_WORDS[i]} in\n"
@@ -129,6 +131,8 @@ void help_bash(void)
     fputs("    esac\n"
           "    if [[ $cur == -* ]]; then\n"
           "        COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
+          "    elif ((words == 0)) && [[ -n $firsts ]]; then\n"
+          "        COMPREPLY=($(compgen -W \"$firsts\" -- \"$cur\"))\n"
           "    elif ((words < names)); then\n"
           "        COMPREPLY=($(compgen -W \"$(ripcord ls -q 2>/dev/null)\" -- \"$cur\"))\n"
           "    elif ((words < topics)); then\n"
@@ -176,6 +180,8 @@ static void zsh_command(const struct cli_command *cmd)
         fputs(" \\\n            '*:sandbox:_ripcord_sandboxes'", stdout);
     else if (takes(cmd, "sandbox"))
         fputs(" \\\n            '1:sandbox:_ripcord_sandboxes'", stdout);
+    if (cmd->words)
+        printf(" \\\n            '1:what:(%s)'", cmd->words);
     if (takes(cmd, "command"))
         fputs(" \\\n            '*::command:_normal'", stdout);
     fputs(" ;;\n", stdout);
@@ -245,6 +251,9 @@ void help_fish(void)
         fputs("'\n", stdout);
         for (size_t i = 0; (o = cli_option_at(*c, i)); i++)
             fish_option(*c, o);
+        if ((*c)->words)
+            printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -a '%s'\n", (*c)->name,
+                   (*c)->words);
         if (takes(*c, "sandbox"))
             printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -a "
                    "'(ripcord ls -q 2>/dev/null)'\n",

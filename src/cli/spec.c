@@ -37,7 +37,7 @@ static const struct cli_option exec_options[] = {
     { "timeout", 0, "DURATION", "kill the command and all it started after this long, e.g. 90s", NULL },
     { "idle-timeout", 0, "DURATION", "the same after this long without output", NULL },
     { "detach", 'd', NULL, "do not wait: print the exec's id and leave it running", NULL },
-    { "stats", 0, NULL, "say on stderr what the command used", NULL },
+    { "stats", 0, NULL, "say on stderr what the command used, and what it had of the package registry", NULL },
     { 0 },
 };
 static const struct cli_option terminal_options[] = {
@@ -332,6 +332,8 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
         json_object_set_new(doc, "stdin", json_true());
     if (args_has(a, "tty"))
         json_object_set_new(doc, "tty", json_true());
+    if (args_has(a, "stats"))
+        json_object_set_new(doc, "stats", json_true());
     *ret = TAKE_PTR(doc);
     return 0;
 }

@@ -111,6 +111,24 @@ class Install(PackagesCase):
         self.up_box("c")
         self.assertTrue(self.pip("c", "demo").endswith("1.5\n"))
 
+    def test_stats(self):
+        """One line says what a command had of the registry, also of a sandbox that goes with it."""
+        self.up.add_wheel("demo", "1.5", os.urandom(200000))
+        command = ("--stats", "--", "sh", "-c", f"{PIP} download -q --no-cache-dir -d /tmp/d demo")
+        said = self.root.ok("run", *self.tools(), *command).err.decode()
+        self.assertRegex(said, r"packages: 0 hits, [12] miss(es)?, .* from the store, 19\d(\.\d)? KiB from upstream\n")
+        said = self.root.ok("run", *self.tools(), *command).err.decode()
+        self.assertRegex(said, r"packages: [12] hits?, 0 misses, 19\d(\.\d)? KiB from the store, 0 B from upstream\n")
+        self.up_box("a")
+        self.assertNotIn("packages:", self.root.ok("exec", "a", "--stats", "--", "true").err.decode())
+        self.fetch("a")
+        said = self.root.ok("exec", "a", *command).err.decode()
+        self.assertRegex(said, r"packages: [12] hits?, 0 misses, ")
+        shown = self.root.ok("cache", "show", "--json").json()
+        (box,) = [i for i, name in shown["names"].items() if name == "a"]
+        self.assertGreaterEqual(shown["sandboxes"][box]["pypi"]["hits"], 1)
+        self.assertRegex(self.root.ok("cache", "show").text, r"(?m)^a +pypi +[12] +0 ")
+
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_npm_install_uses_the_cache(self):
         self.up.add_npm("demo", "1.5.0", os.urandom(200000))
