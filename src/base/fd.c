@@ -188,7 +188,6 @@ int unix_listen(int dirfd, const char *name, int type, mode_t mode, int *ret, st
 {
     _cleanup_close_ int fd = -1;
     struct sockaddr_un addr;
-    mode_t old;
     int r;
 
     r = unix_address(dirfd, name, &addr, err);
@@ -199,11 +198,15 @@ int unix_listen(int dirfd, const char *name, int type, mode_t mode, int *ret, st
         return err_sys(err, errno, "make socket '%s'", name);
     if (unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
         return err_sys(err, errno, "remove old socket '%s'", name);
-    old = umask(0777 & ~mode); /* the file is born with its mode: no window for others */
-    r = bind(fd, (struct sockaddr *)&addr, sizeof(addr));
-    umask(old);
-    if (r < 0)
+    /* bind gives the file the mode of the socket less the umask: there is no window for others.
+     * Not by the umask, which all threads share: a folder made beside it would be born without x.
+     */
+    if (fchmod(fd, mode) < 0)
+        return err_sys(err, errno, "set mode of socket '%s'", name);
+    if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
         return err_sys(err, errno, "bind socket '%s'", name);
+    if (fchmodat(dirfd, name, mode, 0) < 0) /* what the umask took */
+        return err_sys(err, errno, "set mode of socket '%s'", name);
     if (listen(fd, SOMAXCONN) < 0)
         return err_sys(err, errno, "listen on socket '%s'", name);
     *ret = TAKE_FD(fd);

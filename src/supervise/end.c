@@ -50,8 +50,9 @@ static void fill_streams(const struct exec *x, struct end_record *rec)
     rec->drained = streams_drained(x);
     if (out->dropped + err->dropped && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
-                 "%llu bytes of output are lost: there was no room to store them",
-                 (unsigned long long)(out->dropped + err->dropped));
+                 "%llu bytes of output are lost, they could not be stored: %s",
+                 (unsigned long long)(out->dropped + err->dropped),
+                 strerror(out->lost_errno ? out->lost_errno : err->lost_errno));
 }
 
 static void tell_ended(struct exec *x, const struct end_record *rec)

@@ -135,10 +135,11 @@ static void keep(struct stream *st, const char *data, size_t len)
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t before = st->journal.end;
 
-    if (st->full || journal_writer_append(&st->journal, data, len, &err) < 0) {
-        if (!st->full)
+    if (st->lost_errno || journal_writer_append(&st->journal, data, len, &err) < 0) {
+        if (!st->lost_errno) {
             log_warn("exec %s: output is being lost: %s", x->id, err.msg);
-        st->full = true;
+            st->lost_errno = err.errnum ? err.errnum : EIO;
+        }
         st->dropped += len - (st->journal.end - before);
     }
     journal_writer_trim(&st->journal, lowest_ack(x, stream_index(st)));

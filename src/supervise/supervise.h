@@ -74,9 +74,9 @@ struct stream {
     struct source src; /* the pipe's read end, or the pty's master; -1 where the owner feeds it */
     struct exec *exec;
     struct journal_writer journal;
-    uint64_t dropped; /* bytes that found no room on the disk */
-    bool full;        /* the disk was: nothing more is kept, so that what is kept has no hole */
-    bool widened;     /* the pipe was given its large size */
+    uint64_t dropped; /* bytes that could not be stored */
+    int lost_errno; /* why, or 0: nothing more is kept after it, so that what is kept has no hole */
+    bool widened;   /* the pipe was given its large size */
 };
 
 enum exec_state {

@@ -82,7 +82,7 @@ static struct relay_exec *exec_new(struct relay *r)
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         base->streams[i].src.fd = base->streams[i].journal.fd = -1;
         base->streams[i].exec = base;
-        base->streams[i].full = true; /* counted, not written */
+        base->streams[i].lost_errno = ENOSPC; /* counted, not written */
     }
     relay_exec_init(base);
     base->spec.argv = xcalloc(2, sizeof(char *));

@@ -3,6 +3,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -200,6 +201,41 @@ TEST(unix_socket_far_down_the_tree)
     CHECK(fstatat(dir, "s", &st, 0) == 0 && S_ISSOCK(st.st_mode) && (st.st_mode & 0777) == 0600);
     CHECK(unix_connect(dir, "s", SOCK_STREAM, &client, NULL) == 0);
     CHECK(fcntl(client, F_GETFD) & FD_CLOEXEC);
+}
+
+static void *make_folders(void *arg)
+{
+    static const char name[] = "folder";
+    const struct place *p = arg;
+    struct stat st;
+    intptr_t wrong = 0;
+
+    for (int i = 0; i < 3000; i++) {
+        if (mkdirat(p->fd, name, 0700) < 0 || fstatat(p->fd, name, &st, 0) < 0)
+            return (void *)-1;
+        wrong += (st.st_mode & 0777) != 0700;
+        unlinkat(p->fd, name, AT_REMOVEDIR);
+    }
+    return (void *)wrong;
+}
+
+/* The umask is the process's: to bend it for one socket once took a folder's x away, and with it a
+ * command's output. */
+TEST(unix_listen_bends_no_mode_of_other_threads)
+{
+    struct stat st;
+    pthread_t thread;
+    void *wrong = NULL;
+    int fd = -1;
+    PLACE(p);
+
+    CHECK(pthread_create(&thread, NULL, make_folders, &p) == 0);
+    for (int i = 0; i < 3000; i++) {
+        CHECK(unix_listen(p.fd, "s", SOCK_STREAM, 0620, &fd, NULL) == 0);
+        fd = fd_close(fd);
+    }
+    CHECK(fstatat(p.fd, "s", &st, 0) == 0 && (st.st_mode & 0777) == 0620);
+    CHECK(pthread_join(thread, &wrong) == 0 && wrong == NULL);
 }
 
 TEST(unix_connect_tells_missing_from_dead)

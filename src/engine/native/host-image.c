@@ -151,6 +151,42 @@ static void mix_stat(struct walk *w, const char *path, const struct stat *st)
     mix_u64(w, (uint64_t)st->st_mtim.tv_nsec);
 }
 
+/* Modes are set, not left to the umask: that is the whole process's, and other threads make files
+ * of their own meanwhile. */
+static int make_file(int dst, const char *path, mode_t mode, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = openat(dst, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+    if (fd < 0)
+        return err_sys(err, errno, "create '%s'", path);
+    if (fchmod(fd, mode) < 0)
+        return err_sys(err, errno, "set mode of '%s'", path);
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static int make_dir(int dst, const char *path, mode_t mode, struct err *err)
+{
+    if (mkdirat(dst, path, mode) < 0)
+        return errno == EEXIST ? 0 : err_sys(err, errno, "make folder '%s'", path);
+    if (fchmodat(dst, path, mode, 0) < 0)
+        return err_sys(err, errno, "set mode of '%s'", path);
+    return 0;
+}
+
+static int make_dirs(int dst, const char *path, mode_t mode, struct err *err)
+{
+    _cleanup_free_ char *p = xstrdup(path);
+    int r = 0;
+
+    for (char *s = strchr(p, '/'); s && r >= 0; s = strchr(s + 1, '/')) {
+        *s = '\0';
+        r = make_dir(dst, p, mode, err);
+        *s = '/';
+    }
+    return r < 0 ? r : make_dir(dst, p, mode, err);
+}
+
 static int copy_link(struct walk *w, const char *path, struct err *err)
 {
     char target[PATH_MAX];
@@ -205,15 +241,11 @@ static int copy_file(struct walk *w, const char *path, const struct stat *st, st
     in = openat(w->src, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (in < 0 || fstat(in, &opened) < 0 || !is_wanted_file(&opened))
         return 0; /* changed since we looked: leave it out */
-    out = openat(w->dst, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (out < 0)
-        return err_sys(err, errno, "create '%s'", path);
-    r = copy_bytes(in, out, FILE_SIZE_MAX);
+    r = make_file(w->dst, path, st->st_mode & 0111 ? 0755 : 0644, &out, err);
     if (r < 0)
-        return err_sys(err, -r, "copy '%s'", path);
-    if ((st->st_mode & 0111) && fchmod(out, 0755) < 0)
-        return err_sys(err, errno, "set mode of '%s'", path);
-    return 0;
+        return r;
+    r = copy_bytes(in, out, FILE_SIZE_MAX);
+    return r < 0 ? err_sys(err, -r, "copy '%s'", path) : 0;
 }
 
 static int copy_entry(struct walk *w, const char *path, int depth, struct err *err);
@@ -248,7 +280,7 @@ static int copy_dir(struct walk *w, const char *path, int depth, struct err *err
 {
     _cleanup_strv_ char **names = NULL;
 
-    if (w->dst >= 0 && dir_make_all(w->dst, path, 0755, err) < 0)
+    if (w->dst >= 0 && make_dir(w->dst, path, 0755, err) < 0)
         return -ERR_SYSTEM;
     if (depth >= DEPTH_MAX || list_dir(w->src, path, &names) < 0)
         return 0;
@@ -300,7 +332,7 @@ static int copy_allowed(struct walk *w, const char *pattern, struct err *err)
 
         if (fnmatch(slash + 1, *n, 0) != 0)
             continue;
-        if (w->dst >= 0 && dir_make_all(w->dst, parent, 0755, err) < 0)
+        if (w->dst >= 0 && make_dirs(w->dst, parent, 0755, err) < 0)
             return -ERR_SYSTEM;
         r = copy_entry(w, path, 1, err);
         if (r < 0)
@@ -341,11 +373,11 @@ static int walk_machine(struct walk *w, struct err *err)
 
 static int put_text(int dst, const char *path, const char *text, struct err *err)
 {
-    _cleanup_close_ int fd = openat(dst, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    int r;
+    _cleanup_close_ int fd = -1;
+    int r = make_file(dst, path, 0644, &fd, err);
 
-    if (fd < 0)
-        return err_sys(err, errno, "create '%s'", path);
+    if (r < 0)
+        return r;
     r = fd_write_all(fd, text, strlen(text));
     return r < 0 ? err_sys(err, -r, "write '%s'", path) : 0;
 }
@@ -374,16 +406,13 @@ static int put_own(const struct walk *w, struct err *err)
     return r < 0 ? r : put_passwd(w, err);
 }
 
-/* mkdir and chmod: the modes must not depend on the daemon's umask. */
 static int put_dirs(int dst, struct err *err)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-        if (mkdirat(dst, dirs[i].path, dirs[i].mode) < 0)
-            return err_sys(err, errno, "make folder '%s'", dirs[i].path);
-        if (fchmodat(dst, dirs[i].path, dirs[i].mode, 0) < 0)
-            return err_sys(err, errno, "set mode of '%s'", dirs[i].path);
-    }
-    return 0;
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
+        r = make_dir(dst, dirs[i].path, dirs[i].mode, err);
+    return r;
 }
 
 static int chown_home(int dst, struct err *err)
@@ -427,21 +456,19 @@ static int build_generation(int images, int root, const char *name,
     _cleanup_free_ char *tmp = xasprintf("tmp-%s", name);
     _cleanup_close_ int dst = -1;
     struct walk w = {.src = root, .hash = hash_start(src)};
-    mode_t old;
     int r;
 
     r = rmtree(images, tmp, err); /* of a daemon that was killed here */
     if (r < 0)
         return r;
-    if (mkdirat(images, tmp, 0755) < 0)
-        return err_sys(err, errno, "make folder '%s'", tmp);
+    r = make_dir(images, tmp, 0755, err);
+    if (r < 0)
+        return r;
     r = dir_open(images, tmp, &dst, err);
     if (r < 0)
         return r;
     w.dst = dst;
-    old = umask(022); /* the engine opens before any thread of ours makes files */
     r = build(&w, src, err);
-    umask(old);
     if (r >= 0 && renameat(images, tmp, images, name) < 0)
         r = err_sys(err, errno, "rename '%s' to '%s'", tmp, name);
     if (r < 0)
