@@ -1,7 +1,11 @@
 #include "core/packages.h"
 
+#include <string.h>
+
+#include "base/json.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "core/events.h"
 #include "core/manager-internal.h"
 #include "registry/keeper.h"
 
@@ -72,4 +76,34 @@ void packages_require(struct op *op, void (*then)(struct op *op))
     }
     op->then = then;
     keeper_ask(c->registry, &(struct keeper_ask){.what = KEEPER_STATS}, on_answer, op);
+}
+
+static const struct sandbox *find_id(struct manager *m, const char *id)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; id && manager_next(m, &i, &sb);)
+        if (STREQ(sb->id, id))
+            return sb;
+    return NULL;
+}
+
+void packages_event(struct manager *m, const char *json)
+{
+    _cleanup_free_ char *id = NULL;
+    const struct sandbox *sb;
+    const char *type;
+    char kind[EVENT_KIND_MAX + 1];
+    json_t *doc = NULL;
+
+    if (json_parse("the registry's event", json, strlen(json), &doc, NULL) < 0)
+        return;
+    type = json_string_value(json_object_get(doc, "type"));
+    snprintf(kind, sizeof(kind), "registry.%.20s", type ? type : "unknown");
+    if (json_string_length(json_object_get(doc, "sandbox")))
+        id = xstrdup(json_string_value(json_object_get(doc, "sandbox")));
+    json_object_del(doc, "type");
+    json_object_del(doc, "sandbox");
+    sb = find_id(m, id);
+    events_emit_of(m->config.events, kind, id, sb ? sb->name : NULL, NULL, doc);
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+struct manager;
 struct op;
 struct sandbox;
 
@@ -11,6 +12,8 @@ void packages_linked(struct sandbox *sb);
 void packages_unlinked(struct sandbox *sb);
 /* Why its package registry does not serve; NULL: nothing is known against it. */
 const char *packages_trouble(const struct sandbox *sb);
+/* One event of the registry (registry/proto.h), as one of ours: "registry.<its type>". */
+void packages_event(struct manager *m, const char *json);
 /* Goes on with `then` at once, or when the registry is there where the configuration requires it;
  * else the operation fails. */
 void packages_require(struct op *op, void (*then)(struct op *op));

@@ -17,6 +17,7 @@
 #include "base/xalloc.h"
 #include "core/events.h"
 #include "core/manager.h"
+#include "core/packages.h"
 #include "daemon/config.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
@@ -291,6 +292,27 @@ static void open_timers(struct daemon *d)
     d->sigint = loop_signal_new(d->loop, SIGINT, on_signal, d);
 }
 
+/* What a sandbox was refused, and what an index did wrong, is worth a line. */
+static void on_registry_event(void *arg, const char *json)
+{
+    struct daemon *d = arg;
+
+    log_info("package registry: %s", json);
+    if (d->manager)
+        packages_event(d->manager, json);
+}
+
+static int open_registry(struct daemon *d, struct err *err)
+{
+    const struct registry_place place = {.loop = d->loop,
+                                         .libexec_dir = d->libexec_dir,
+                                         .state_dir = d->paths.state,
+                                         .on_event = on_registry_event,
+                                         .arg = d};
+
+    return registry_open(&d->config, &place, &d->registry, err);
+}
+
 static int daemon_open(struct daemon *d, struct err *err)
 {
     int r;
@@ -303,7 +325,7 @@ static int daemon_open(struct daemon *d, struct err *err)
     if (r >= 0)
         r = open_engines(d, err);
     if (r >= 0)
-        r = registry_open(&d->config, d->loop, d->libexec_dir, d->paths.state, &d->registry, err);
+        r = open_registry(d, err);
     if (r >= 0)
         r = open_events(d, err);
     if (r >= 0)

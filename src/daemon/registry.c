@@ -21,13 +21,6 @@ static void on_warning(void *arg, const char *message)
     log_warn("%s", message);
 }
 
-/* What a sandbox was refused, and what an index did wrong, is worth a line. */
-static void on_event(void *arg, const char *json)
-{
-    (void)arg;
-    log_info("package registry: %s", json);
-}
-
 static void add_upstream(json_t *list, const struct config *c, const char *type, const char *url)
 {
     json_t *u;
@@ -97,12 +90,13 @@ static int settings(const struct config *c, const char *state_dir, char **ret, s
     return 0;
 }
 
-int registry_open(const struct config *c, struct loop *loop, const char *libexec_dir,
-                  const char *state_dir, struct keeper **ret, struct err *err)
+int registry_open(const struct config *c, const struct registry_place *place, struct keeper **ret,
+                  struct err *err)
 {
-    _cleanup_free_ char *program = xasprintf("%s/ripcord-registry", libexec_dir), *text = NULL;
+    _cleanup_free_ char *program = xasprintf("%s/ripcord-registry", place->libexec_dir);
+    _cleanup_free_ char *text = NULL;
     _cleanup_strv_ char **env = NULL;
-    int r = settings(c, state_dir, &text, err);
+    int r = settings(c, place->state_dir, &text, err);
 
     if (r < 0)
         return r;
@@ -110,11 +104,12 @@ int registry_open(const struct config *c, struct loop *loop, const char *libexec
         strv_env_set(&env, "https_proxy", c->registry_proxy);
         strv_env_set(&env, "http_proxy", c->registry_proxy);
     }
-    *ret = keeper_new(&(struct keeper_config){.loop = loop,
+    *ret = keeper_new(&(struct keeper_config){.loop = place->loop,
                                               .program = program,
                                               .settings = text,
                                               .env = env,
                                               .on_warning = on_warning,
-                                              .on_event = on_event});
+                                              .on_event = place->on_event,
+                                              .arg = place->arg});
     return 0;
 }

@@ -9,6 +9,14 @@ struct config;
 struct keeper;
 struct loop;
 
+/* Where everything is, and who is told of events (registry/proto.h). Borrowed. */
+struct registry_place {
+    struct loop *loop;
+    const char *libexec_dir, *state_dir;
+    void (*on_event)(void *arg, const char *json);
+    void *arg;
+};
+
 /* Reads what registry.upstreams names; the process itself starts when it is needed. */
-int registry_open(const struct config *config, struct loop *loop, const char *libexec_dir,
-                  const char *state_dir, struct keeper **ret, struct err *err);
+int registry_open(const struct config *config, const struct registry_place *place,
+                  struct keeper **ret, struct err *err);

@@ -266,12 +266,17 @@ static void finish_ask(struct ask *a, struct flight *f)
 static void report_mismatch(struct flight *f)
 {
     struct registry *reg = f->reg;
+    struct box *box = f->asks ? f->asks->box : NULL; /* of one that waits for it */
 
     reg->counters[f->eco].mismatches++;
-    registry_event(reg, "mismatch", "{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "ecosystem",
-                   ecosystem_name(f->eco), "name", f->name, "file", f->note, "upstream",
-                   f->upstream->name, "expected", f->digest.hex, "actual", f->actual.hex, "message",
-                   f->err.msg);
+    for (struct ask *a = f->asks; a; a = a->next)
+        ask_counters(a)->mismatches++;
+    if (box && !registry_may_tell(box))
+        return;
+    registry_event(reg, "mismatch", "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "sandbox",
+                   box ? box->id : "", "ecosystem", ecosystem_name(f->eco), "name", f->name, "file",
+                   f->note, "upstream", f->upstream->name, "expected", f->digest.hex, "actual",
+                   f->actual.hex, "message", f->err.msg);
 }
 
 static void count_flight(struct flight *f)

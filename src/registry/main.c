@@ -1,16 +1,20 @@
 #include "registry/main.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "base/xalloc.h"
 #include "net/fetch.h"
 #include "net/loop.h"
@@ -19,7 +23,14 @@
 #include "registry/proto.h"
 #include "registry/registry.h"
 
-enum { DISK_THREADS = 4, PAGE_THREADS = 16, DOWNLOAD_THREADS = 16, QUEUE_MAX = 4096 };
+enum {
+    DISK_THREADS = 4,
+    PAGE_THREADS = 16,
+    DOWNLOAD_THREADS = 16,
+    QUEUE_MAX = 4096,
+    LOCK_POLL_MS = 20
+};
+#define LOCK_PATIENCE (5 * USEC_PER_SEC) /* over the grace of one that ends (control.c) */
 
 static int read_config(struct registry *reg, struct err *err)
 {
@@ -44,6 +55,29 @@ static int open_folder(struct registry *reg, struct err *err)
     if (r >= 0 && c->change_user && fchown(reg->dirfd, c->uid, c->gid) < 0)
         return err_sys(err, errno, "give '%s' to user %u", c->folder, c->uid);
     return r;
+}
+
+/*
+ * One process at a time: a registry whose daemon was killed finishes what runs for a moment, and
+ * the next daemon's must not clear away under it what it is writing. The lock goes with the
+ * process.
+ */
+static int lock_folder(const struct registry *reg, struct err *err)
+{
+    struct deadline by = deadline_in(LOCK_PATIENCE);
+    int fd = openat(reg->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s/lock'", reg->config.folder);
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(err, errno, "lock '%s'", reg->config.folder);
+        if (deadline_passed(&by))
+            return err_set(err, ERR_CONFLICT, "'%s' is in use by another ripcord-registry",
+                           reg->config.folder);
+        poll(NULL, 0, LOCK_POLL_MS);
+    }
+    return 0; /* never closed */
 }
 
 static int make_page_folders(struct registry *reg, struct err *err)
@@ -79,6 +113,8 @@ static int bring_up(struct registry *reg, struct err *err)
         r = read_config(reg, err);
     if (r >= 0)
         r = open_folder(reg, err);
+    if (r >= 0)
+        r = lock_folder(reg, err);
     warm_up();
     if (r >= 0)
         r = registry_become(&reg->config, err);

@@ -14,7 +14,8 @@
 
 #define DOWN_TIME (15 * USEC_PER_SEC)
 #define MISSING_TIME (10 * USEC_PER_SEC)
-enum { BODY_MAX = 1 << 20, MISSING_MAX = 4096 };
+#define EVENT_LIFE (30 * USEC_PER_SEC)
+enum { BODY_MAX = 1 << 20, MISSING_MAX = 4096, BOX_EVENTS_MAX = 20 };
 
 static struct box **find_box(struct registry *reg, const char *id)
 {
@@ -123,6 +124,19 @@ void registry_upstream_works(struct registry *reg, struct upstream *u)
     u->down = false;
     if (news)
         registry_event(reg, "upstream_up", "{s:s}", "upstream", u->name);
+}
+
+/* So many at once, then one in EVENT_LIFE. */
+bool registry_may_tell(struct box *box)
+{
+    uint64_t now = time_mono(), over = (now - box->told_at) / EVENT_LIFE;
+
+    box->told -= MIN(box->told, over);
+    box->told_at = box->told ? box->told_at + over * EVENT_LIFE : now;
+    if (box->told >= BOX_EVENTS_MAX)
+        return false;
+    box->told++;
+    return true;
 }
 
 void registry_event(struct registry *reg, const char *type, const char *fmt, ...)

@@ -41,6 +41,7 @@ struct box { /* one sandbox */
     unsigned running;                  /* fetches and downloads that it has begun */
     struct ask *parked, **parked_tail; /* requests that wait for one of those to end */
     uint64_t tokens, tokens_at;        /* thousandths of a request; when they were counted */
+    uint64_t told, told_at;            /* its events that count against the limit; since when */
 };
 
 struct registry {
@@ -104,7 +105,7 @@ struct ask {
     uint64_t sent, length;
 };
 
-/* serve.c: requests in, answers out */
+/* serve.c: requests in; answer.c: files and pages out */
 void serve_request(void *box, struct http_req *req);
 void ask_free(struct ask *a);
 /* Each of these answers and frees. */
@@ -149,6 +150,8 @@ void registry_upstream_failed(struct registry *reg, struct upstream *u, const st
 void registry_upstream_works(struct registry *reg, struct upstream *u);
 /* `fmt`, … as json_pack() takes them, an object without "type". */
 void registry_event(struct registry *reg, const char *type, const char *fmt, ...);
+/* Whether one more event of this sandbox's doing is worth telling: it could fill the log of all. */
+bool registry_may_tell(struct box *box);
 int registry_listen(struct registry *reg, const char *id, int fd, struct err *err); /* takes fd */
 bool registry_forget(struct registry *reg, const char *id);
 

@@ -25,7 +25,7 @@
 #include "registry/pypi.h"
 #include "registry/registry.h"
 
-enum { PIECE = 256 << 10, PENDING_MAX = 256 << 10, MESSAGE_MAX = 2 << 10, REASON_MAX = 160 };
+enum { MESSAGE_MAX = 2 << 10, REASON_MAX = 160 };
 
 /* -- asks -- */
 
@@ -124,9 +124,10 @@ static void count_failure(struct ask *a, enum err_code code)
 
 static void tell_denial(struct ask *a, const char *msg)
 {
-    registry_event(a->reg, "denied", "{s:s, s:s, s:s, s:s}", "sandbox", a->box ? a->box->id : "",
-                   "ecosystem", ecosystem_name(a->eco), "name", a->name ? a->name : "", "message",
-                   msg);
+    if (!a->box || !registry_may_tell(a->box))
+        return;
+    registry_event(a->reg, "denied", "{s:s, s:s, s:s, s:s}", "sandbox", a->box->id, "ecosystem",
+                   ecosystem_name(a->eco), "name", a->name ? a->name : "", "message", msg);
 }
 
 static void fail(struct ask *a, int status, enum err_code code, const char *msg)
@@ -162,108 +163,6 @@ void ask_fail_status(struct ask *a, int status, enum err_code code, const char *
     msg = xvasprintf(fmt, ap);
     va_end(ap);
     fail(a, status, code, msg);
-}
-
-/* -- answers -- */
-
-void ask_send_page(struct ask *a, struct buf *body)
-{
-    bool hit = !a->fetched && !a->stale;
-    size_t len = body->len;
-    char extra[256];
-
-    a->reg->counters[a->eco].stale += a->stale;
-    ask_counters(a)->stale += a->stale;
-    a->reg->counters[a->eco].bytes_store += len;
-    ask_counters(a)->bytes_store += len;
-    snprintf(extra, sizeof(extra),
-             "Cache-Control: max-age=%llu\r\nVary: Accept\r\nX-Ripcord-Cache: %s\r\n%s",
-             (unsigned long long)(a->stale ? 0 : a->reg->config.metadata_life),
-             a->stale ? "stale"
-             : hit    ? "hit"
-                      : "miss",
-             a->stale ? "Warning: 110 ripcord \"the upstream does not answer\"\r\n" : "");
-    http_reply_take(
-        a->req,
-        &(struct http_answer){.status = 200, .content_type = a->content_type, .extra = extra},
-        buf_steal(body), len);
-    ask_free(a);
-}
-
-static void on_drain(struct http_req *req)
-{
-    struct ask *a = http_req_user(req);
-
-    /* A download under way is pushed by its progress. */
-    if (a->state == ASK_SEND)
-        ask_pump(a, a->length);
-}
-
-/* Files never change: their digest is their name. */
-static void start_answer(struct ask *a, bool hit)
-{
-    char extra[512];
-
-    snprintf(
-        extra, sizeof(extra),
-        "ETag: \"%s\"\r\nCache-Control: max-age=31536000, immutable\r\nX-Ripcord-Cache: %s\r\n%s",
-        a->digest.hex, hit ? "hit" : "miss",
-        a->digest.algo == DIGEST_SHA1 ? "X-Ripcord-Digest: sha1 only\r\n" : "");
-    a->started = true;
-    http_stream_start_length(a->req,
-                             &(struct http_answer){.status = 200,
-                                                   .content_type = "application/octet-stream",
-                                                   .extra = extra},
-                             a->length, on_drain);
-}
-
-void ask_begin_stream(struct ask *a, uint64_t length)
-{
-    a->length = length;
-    start_answer(a, false);
-}
-
-void ask_send_blob(struct ask *a, int fd, uint64_t size, bool hit)
-{
-    a->reg->counters[a->eco].hits += hit;
-    ask_counters(a)->hits += hit;
-    a->fd = fd;
-    a->length = size;
-    a->state = ASK_SEND;
-    start_answer(a, hit);
-    if (a->head) {
-        http_stream_end(a->req);
-        ask_free(a);
-        return;
-    }
-    ask_pump(a, size);
-}
-
-static bool send_piece(struct ask *a, uint64_t limit)
-{
-    static char piece[PIECE]; /* one thread, used up before we return */
-    ssize_t n = pread(a->fd, piece, (size_t)MIN(limit - a->sent, (uint64_t)PIECE), (off_t)a->sent);
-
-    if (n <= 0)
-        return false;
-    a->sent += (uint64_t)n;
-    a->reg->counters[a->eco].bytes_store += (uint64_t)n;
-    ask_counters(a)->bytes_store += (uint64_t)n;
-    http_stream_write(a->req, piece, (size_t)n);
-    return true;
-}
-
-void ask_pump(struct ask *a, uint64_t limit)
-{
-    while (a->sent < limit && http_stream_pending(a->req) < PENDING_MAX)
-        if (!send_piece(a, limit)) {
-            ask_fail_status(a, 500, ERR_SYSTEM, "a stored file is shorter than it was");
-            return;
-        }
-    if (a->sent == a->length) {
-        http_stream_end(a->req);
-        ask_free(a);
-    }
 }
 
 /* -- routes -- */

@@ -245,6 +245,27 @@ class Faults(PackagesCase):
         self.root.ok("rm", "-f", "a")
         self.assertEqual(self.root.wait_clean(), {})
 
+    def test_refusals_are_events(self):
+        """A file that is not what its index promised, and a package that a policy refuses."""
+        self.configure("registry.deny: [evil]\n")
+        file, data = self.up.add_wheel("demo", "1.5")
+        self.up.files[f"/files/{file}"] = bytes(len(data))
+        self.up.add_wheel("evil", "1.0")
+        self.root.ok("up", "a")
+        for name, why in (("demo", "not what the index promised"), ("evil", "is on the deny list")):
+            said = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --no-deps -d /tmp/d {name} 2>&1")
+            self.assertNotEqual(said.code, 0)
+            self.assertIn(why, said.text)
+        events = [json.loads(line) for line in self.root.http("GET", "/v1/events?since=0&kind=registry").body.splitlines()]
+        wrong = next(e for e in events if e["kind"] == "registry.mismatch")
+        self.assertEqual((wrong["sandbox"], wrong["data"]["file"]), ("a", f"pypi/demo/{file}"))
+        self.assertNotEqual(wrong["data"]["expected"], wrong["data"]["actual"])
+        self.assertEqual({e["sandbox"] for e in events if e["kind"] == "registry.denied"}, {"a"})
+        counted = self.root.ok("show", "a", "--json").json()["packages"]["pypi"]
+        self.assertGreaterEqual(counted["mismatches"], 1)
+        self.assertGreaterEqual(counted["denials"], 1)
+        self.assertEqual(self.root.ok("cache", "ls", "--json").json()["files"], [])
+
     def test_nothing_stays(self):
         """Sockets and namespaces go with their sandbox, whether the registry had them or not."""
         self.up.add_wheel("demo", "1.5")

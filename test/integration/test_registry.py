@@ -1,10 +1,12 @@
 """ripcord-registry alone, with the tests as its daemon: what it serves, keeps and survives."""
 import concurrent.futures
 import hashlib
+import http.client
 import json
 import os
 import socket
 import struct
+import threading
 import time
 
 import registry_box
@@ -155,13 +157,15 @@ class Upstreams(registry_box.TestCase):
         url = self.file_url(host, "demo")[file]
         get(host, url)
         reg.stop()
-        host = self.registry(offline="always", metadata_life=0).listen()
+        reg = self.registry(offline="always", metadata_life=0)
+        host = reg.listen()
         asked = len(self.up.requests)
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 200)
         self.assertEqual(get(host, url)[3], data)
         self.assertEqual(get(host, "/pypi/simple/other/")[0], 504)
         self.assertEqual(len(self.up.requests), asked)
         self.up.stop()
+        reg.stop()
         host = self.registry(offline="never", metadata_life=0).listen()
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 502)
 
@@ -361,6 +365,69 @@ class Store(registry_box.TestCase):
         self.file_url(host, "demo")
         reg.control.close()
         self.assertEqual(reg.process.wait(10), 0)
+
+    def test_two_never_share_a_folder(self):
+        """A registry that still finishes something is waited for; one that does not go is an error."""
+        file, data = self.up.add_wheel("demo", "1.0", os.urandom(1000))
+        entered = threading.Event()
+
+        def late(h):
+            entered.set()
+            time.sleep(1)
+            self.up.send_file(h, data)
+        self.up.hooks[f"/files/{file}"] = late
+        old = self.registry()
+        host = old.listen()
+        url = self.file_url(host, "demo")[file]
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            last = pool.submit(get, host, url)
+            entered.wait(10)
+            old.control.close()  # as the kernel does when the daemon is killed
+            new = self.registry()
+            self.assertIsNotNone(old.process.poll(), "both run")
+            self.assertIn(last.result()[3], (data, b""))
+        self.assertEqual(get(new.listen(), url)[3], data)
+        if Config.soak:
+            with self.assertRaisesRegex(registry_box.Refused, "in use by another"):
+                self.registry()
+            self.assertTrue(new.stats())
+
+    def test_parts_of_files(self):
+        file, data = self.up.add_wheel("demo", "1.0", os.urandom(5000))
+        reg = self.registry()
+        host = reg.listen()
+        url = self.file_url(host, "demo")[file]
+        for _ in ("a miss", "a hit"):
+            status, _, head, body = get(host, url, {"Range": "bytes=10-19"})
+            self.assertEqual((status, body, head["content-range"]), (206, data[10:20], f"bytes 10-19/{len(data)}"))
+        tag = head["etag"]
+        for given, want in (("bytes=-5", data[-5:]), ("bytes=100-", data[100:]), ("bytes=0-99999", data)):
+            self.assertEqual(get(host, url, {"Range": given, "If-Range": tag})[3], want)
+        for headers in ({"Range": "bytes=0-1,3-4"}, {"Range": "bytes=9-1"}, {"Range": "bytes=0-1", "If-Range": '"other"'}):
+            status, _, head, body = get(host, url, headers)
+            self.assertEqual((status, body, head["accept-ranges"]), (200, data, "bytes"))
+        status, _, head, body = get(host, url, {"Range": "bytes=999999-"})
+        self.assertEqual((status, head["content-range"]), (416, f"bytes */{len(data)}"))
+        self.assertEqual(get(host, url, {"Range": "bytes=0-1"}, method="HEAD")[0], 200)
+
+    def test_parts_of_what_is_not_verified(self):
+        """While a large file comes there is only the whole of it: a part could not be checked by anybody."""
+        file, data = self.up.add_wheel("demo", "1.0", os.urandom(BIG))
+        wrong = data[:-1] + bytes([data[-1] ^ 1])
+
+        def slowly(h):
+            h.send_response(200)
+            h.send_header("Content-Length", str(len(data)))
+            h.end_headers()
+            for at in range(0, len(wrong), 1 << 19):
+                h.wfile.write(wrong[at:at + (1 << 19)])
+                time.sleep(0.05)
+        self.up.hooks[f"/files/{file}"] = slowly
+        host = self.registry().listen()
+        url = self.file_url(host, "demo")[file]
+        with self.assertRaises(http.client.IncompleteRead):
+            get(host, url, {"Range": "bytes=0-9"})
+        self.assertEqual(self.stored(), {})
 
     def test_confined(self):
         program = (Config.bin / "ripcord-registry").read_bytes()

@@ -2,6 +2,7 @@
 import concurrent.futures
 import json
 import os
+import resource
 import socket
 import threading
 import time
@@ -335,6 +336,44 @@ class Sandboxes(registry_box.TestCase):
             statuses.append(get(host, "/npm/-/ping")[0])
         self.assertEqual(set(statuses), {200, 429})
         self.assertEqual(get(other, "/pypi/simple/demo/")[0], 200)
+
+    def test_ten_thousand_connections(self):
+        """One sandbox opens what it can: the registry keeps what it allows, and serves the others."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
+        many = min(10000, limit[1] - 2000)
+        file, data = self.up.add_wheel("demo", "1.0", os.urandom(100000))
+        reg = self.registry()
+        host, other = reg.listen("a"), reg.listen("b")
+        url = self.file_url(other, "demo")[file]
+        self.assertEqual(get(other, url)[3], data)
+        before = self.memory_of(reg)
+        held, times, peak = [], [], 0
+        try:
+            while len(held) < many:
+                s = socket.socket()
+                s.setblocking(False)
+                s.connect_ex(("127.0.0.1", int(host.split(":")[1])))
+                held.append(s)
+                if len(held) % 500 == 0:
+                    start = time.monotonic()
+                    self.assertEqual(get(other, url)[3], data)
+                    times.append(time.monotonic() - start)
+                    peak = max(peak, len(os.listdir(f"/proc/{reg.process.pid}/fd")))
+            self.assertLess(self.memory_of(reg) - before, 32 << 20)
+        finally:
+            for s in held:
+                s.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        self.assertLess(peak, 300)
+        self.assertLess(max(times), 5)
+        self.assertEqual(get(reg.listen("a"), "/npm/-/ping")[0], 200)
+
+    @staticmethod
+    def memory_of(reg):
+        """Bytes of its own, without what it has mapped of files."""
+        with open(f"/proc/{reg.process.pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) << 10 for line in f if line.startswith("RssAnon"))
 
     def test_slow_reader_holds_nobody_up(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(8 << 20))

@@ -21,6 +21,7 @@
 #include "registry/page.h"
 #include "registry/policy.h"
 #include "registry/pypi.h"
+#include "registry/range.h"
 #include "tap.h"
 
 #define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -104,6 +105,44 @@ TEST(targets_are_decoded_once)
 }
 
 /* -- digests -- */
+
+TEST(ranges)
+{
+    static const struct {
+        const char *text;
+        uint64_t size;
+        enum range_kind kind;
+        uint64_t first, count;
+    } cases[] = {
+        {NULL, 100, RANGE_ALL, 0, 0},
+        {"bytes=0-0", 100, RANGE_PART, 0, 1},
+        {"Bytes=10-19", 100, RANGE_PART, 10, 10},
+        {"bytes=10-", 100, RANGE_PART, 10, 90},
+        {"bytes=-7", 100, RANGE_PART, 93, 7},
+        {"bytes=-700", 100, RANGE_PART, 0, 100},
+        {"bytes=90-900", 100, RANGE_PART, 90, 10},
+        {"bytes=0-18446744073709551615", 100, RANGE_PART, 0, 100},
+        {"bytes=100-", 100, RANGE_NONE, 0, 0},
+        {"bytes=-0", 100, RANGE_NONE, 0, 0},
+        {"bytes=0-", 0, RANGE_NONE, 0, 0},
+        {"bytes=5-4", 100, RANGE_ALL, 0, 0},
+        {"bytes=0-1,5-6", 100, RANGE_ALL, 0, 0},
+        {"bytes=", 100, RANGE_ALL, 0, 0},
+        {"bytes=-", 100, RANGE_ALL, 0, 0},
+        {"bytes=1", 100, RANGE_ALL, 0, 0},
+        {"bytes= 1-2", 100, RANGE_ALL, 0, 0},
+        {"bytes=+1-2", 100, RANGE_ALL, 0, 0},
+        {"bytes=18446744073709551616-", 100, RANGE_ALL, 0, 0},
+        {"lines=1-2", 100, RANGE_ALL, 0, 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        uint64_t first = 0, count = 0;
+
+        CHECK(range_parse(cases[i].text, cases[i].size, &first, &count) == cases[i].kind);
+        CHECK(first == cases[i].first && count == cases[i].count);
+    }
+}
 
 TEST(integrity_takes_the_strongest)
 {
