@@ -30,6 +30,7 @@ static const struct route routes[] = {
     {"GET",    "/v1/sandboxes",                     handle_sandbox_list,   ROUTE_TRUTH},
     {"PUT",    "/v1/sandboxes/*",                   handle_sandbox_ensure, ROUTE_BODY},
     {"GET",    "/v1/sandboxes/*",                   handle_sandbox_get,    ROUTE_TRUTH},
+    {"PATCH",  "/v1/sandboxes/*",                   handle_sandbox_lease,  ROUTE_BODY | ROUTE_TRUTH},
     {"DELETE", "/v1/sandboxes/*",                   handle_sandbox_remove, 0},
     {"POST",   "/v1/sandboxes/*/stop",              handle_sandbox_stop,   ROUTE_BODY},
     {"POST",   "/v1/sandboxes/*/pause",             handle_sandbox_pause,  ROUTE_BODY},

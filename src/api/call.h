@@ -85,6 +85,7 @@ void handle_sandbox_ensure(struct call *c);
 void handle_sandbox_get(struct call *c);
 void handle_sandbox_remove(struct call *c);
 void handle_sandbox_stop(struct call *c);
+void handle_sandbox_lease(struct call *c);
 void handle_sandbox_pause(struct call *c);
 void handle_sandbox_resume(struct call *c);
 

@@ -5,6 +5,7 @@
 #include "api/tally.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "core/lease.h"
 #include "core/packages.h"
 #include "core/spec.h"
 #include "registry/keeper.h"
@@ -46,6 +47,7 @@ json_t *sandbox_to_json(const struct sandbox *sb)
     json_object_set_new(o, "limits", spec_limits_to_json(&sb->spec));
     json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
     json_object_set_new(o, "network", json_string(spec_network_name(sb->spec.network)));
+    json_object_set_new(o, "expires", lease_to_json(sb));
     json_object_set_new(o, "spec", spec_to_json(&sb->spec, engine));
     return o;
 }
@@ -198,6 +200,14 @@ void handle_sandbox_stop(struct call *c)
         r = manager_stop(c->manager, c->params[0], grace_ms * USEC_PER_MSEC, replied_with_sandbox,
                          c, &err);
     if (r < 0)
+        call_reply_err(c, &err);
+}
+
+void handle_sandbox_lease(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (manager_lease(c->manager, c->params[0], c->body, replied_with_sandbox, c, &err) < 0)
         call_reply_err(c, &err);
 }
 

@@ -1,7 +1,12 @@
 #include "base/time.h"
 
+#include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "base/macro.h"
 
 static uint64_t now(clockid_t clock)
 {
@@ -19,6 +24,20 @@ uint64_t time_mono(void)
 uint64_t time_wall(void)
 {
     return now(CLOCK_REALTIME);
+}
+
+const char *time_boot_id(char buf[static BOOT_ID_MAX])
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, buf, BOOT_ID_MAX - 1);
+
+    if (fd >= 0)
+        close(fd);
+    buf[MAX(n, 0)] = '\0';
+    buf[strcspn(buf, "\n")] = '\0';
+    if (!*buf)
+        memcpy(buf, "-", 2);
+    return buf;
 }
 
 struct deadline deadline_in(uint64_t usec)

@@ -22,6 +22,10 @@ struct deadline deadline_in(uint64_t usec);
 bool deadline_passed(const struct deadline *d);
 int deadline_ms(const struct deadline *d); /* for poll(2): rounded up, -1 for never */
 
+/* What tells one boot of this machine from another; "-" when the kernel does not say. */
+enum { BOOT_ID_MAX = 40 };
+const char *time_boot_id(char buf[static BOOT_ID_MAX]);
+
 /* "2026-11-16T01:02:03.456Z" */
 #define TIME_FORMAT_MAX 32
 const char *time_format(uint64_t wall_usec, char buf[static TIME_FORMAT_MAX]);

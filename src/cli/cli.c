@@ -26,7 +26,7 @@ const struct cli_group cli_global_group = { "Global options", global_options };
 const struct cli_command *const cli_commands[] = {
     &cmd_run, &cmd_up, &cmd_exec, &cmd_shell, &cmd_attach,
     &cmd_ls, &cmd_show, &cmd_ps, &cmd_logs, &cmd_kill,
-    &cmd_stop, &cmd_pause, &cmd_resume, &cmd_rm,
+    &cmd_stop, &cmd_pause, &cmd_resume, &cmd_lease, &cmd_rm,
     &cmd_cp, &cmd_port, &cmd_cache, &cmd_events,
     &cmd_doctor, &cmd_daemon, &cmd_config, &cmd_version, &cmd_help,
     NULL,

@@ -20,8 +20,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     return execute(cli, args, "/v1/run", body, EXECUTE_RUN, err);
 }
 
-static const struct cli_group *const groups[] = {&terminal_group, &exec_group,   &place_group,
-                                                 &spec_group,     &limits_group, NULL};
+static const struct cli_group *const groups[] = {
+    &terminal_group, &exec_group, &place_group, &spec_group, &limits_group, &lease_group, NULL};
 
 const struct cli_command cmd_run = {
     .name = "run",

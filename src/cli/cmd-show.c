@@ -3,6 +3,7 @@
 
 #include "base/parse.h"
 #include "base/strv.h"
+#include "base/time.h"
 #include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -155,10 +156,33 @@ static void print_packages(const json_t *packages)
     }
 }
 
+static void print_lease(const json_t *spec, const char *key, const char *title)
+{
+    uint64_t ms = json_number_of(spec, key);
+    char text[FORMAT_MAX];
+
+    if (ms)
+        row(title, format_duration(ms * USEC_PER_MSEC, text));
+}
+
+/* "stops in 29m (idle_stop)" */
+static void print_expiry(const json_t *expires)
+{
+    const char *action = json_text_of(expires, "action"), *by = json_text_of(expires, "by");
+    uint64_t in = json_number_of(expires, "in_ms") / 1000 * USEC_PER_SEC;
+    _cleanup_free_ char *line = NULL;
+    char text[FORMAT_MAX];
+
+    if (!action || !by)
+        return;
+    line = xasprintf("%s in %s (%s)", STREQ(action, "stop") ? "stops" : "is removed",
+                     format_duration(in, text), by);
+    row("Expires", line);
+}
+
 static void print(const json_t *sb)
 {
     const json_t *spec = json_object_get(sb, "spec");
-    uint64_t idle = json_number_of(spec, "idle_stop_ms");
     char age[AGE_MAX], text[FORMAT_MAX];
 
     row("Name", json_text_of(sb, "name"));
@@ -177,8 +201,10 @@ static void print(const json_t *sb)
     print_pairs("Caches", json_object_get(spec, "caches"));
     print_pairs("Env", json_object_get(spec, "env"));
     print_pairs("Labels", json_object_get(spec, "labels"));
-    if (idle)
-        row("Idle stop", format_duration(idle * 1000, text));
+    print_lease(spec, "idle_stop_ms", "Idle stop");
+    print_lease(spec, "max_life_ms", "Max life");
+    print_lease(spec, "rm_after_ms", "Rm after");
+    print_expiry(json_object_get(sb, "expires"));
     if (json_is_true(json_object_get(sb, "ephemeral")))
         row("Ephemeral", "yes: goes with its command");
     snprintf(text, sizeof(text), "%s ago", output_age(json_text_of(sb, "created_at"), age));

@@ -38,7 +38,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     return 0;
 }
 
-static const struct cli_group *const groups[] = {&spec_group, &limits_group, &place_group, NULL};
+static const struct cli_group *const groups[] = {&spec_group, &limits_group, &lease_group,
+                                                 &place_group, NULL};
 
 const struct cli_command cmd_up = {
     .name = "up",
@@ -47,7 +48,7 @@ const struct cli_command cmd_up = {
     .details =
         "Makes sure that the sandbox NAME exists and runs. For one that exists, options not "
         "given mean \"as it is\"; a different one re-creates it when it is idle, which keeps "
-        "/home/agent and nothing else.",
+        "/home/agent and nothing else. Leases change at once.",
     .examples = "ripcord up box\twith the defaults\n"
                 "ripcord up box --memory 1G --cpus 1 --network none\twith limits\n"
                 "ripcord up box --mount ~/src:/src:ro\twith a folder of this machine",

@@ -15,7 +15,12 @@ static const struct cli_option spec_options[] = {
     { "network", 0, "MODE", "none, packages (default) or open", "none packages open" },
     { "mount", 0, "SRC:DST[:ro]", "show a folder of this machine inside; may be repeated", "@dir" },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
-    { "idle-stop", 0, "DURATION", "stop after this long without a command, e.g. 30m", NULL },
+    { 0 },
+};
+static const struct cli_option lease_options[] = {
+    { "idle-stop", 0, "DURATION", "stop after this long without a command, e.g. 30m; 0s: never", NULL },
+    { "max-life", 0, "DURATION", "stop this long after it came up, whatever runs, e.g. 8h; 0s: never", NULL },
+    { "rm-after", 0, "DURATION", "remove after it has been stopped for this long, e.g. 7d; 0s: never", NULL },
     { 0 },
 };
 static const struct cli_option limits_options[] = {
@@ -48,6 +53,7 @@ static const struct cli_option terminal_options[] = {
 /* clang-format on */
 
 const struct cli_group spec_group = {"Sandbox", spec_options};
+const struct cli_group lease_group = {"Leases", lease_options};
 const struct cli_group limits_group = {"Limits", limits_options};
 const struct cli_group place_group = {"Environment", place_options};
 const struct cli_group exec_group = {"Command", exec_options};
@@ -278,6 +284,30 @@ static int check_word(const struct cli_args *a, const char *name, const char *co
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
+/* A duration, or 0 in any unit for none. */
+static int set_lease(json_t *doc, const char *key, const struct cli_args *a, const char *name,
+                     struct err *err)
+{
+    const char *v = args_get(a, name);
+    uint64_t usec = 1;
+
+    if (!v || parse_duration(v, &usec, NULL) < 0 || usec)
+        return set_duration(doc, key, a, name, err);
+    json_object_set_new(doc, key, json_integer(0));
+    return 0;
+}
+
+int leases_from_args(const struct cli_args *a, json_t *doc, struct err *err)
+{
+    int r = set_lease(doc, "idle_stop_ms", a, "idle-stop", err);
+
+    if (r >= 0)
+        r = set_lease(doc, "max_life_ms", a, "max-life", err);
+    if (r >= 0)
+        r = set_lease(doc, "rm_after_ms", a, "rm-after", err);
+    return r;
+}
+
 int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, struct err *err)
 {
     static const char *const engines[] = {"native", "docker", "fake"};
@@ -294,7 +324,7 @@ int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, stru
         (r = set_option(doc, "network", a, "network", err)) < 0 ||
         (r = set_limits(doc, a, err)) < 0 || (r = set_mounts(doc, a, err)) < 0 ||
         (r = set_pairs(doc, "labels", a, "label", err)) < 0 ||
-        (r = set_duration(doc, "idle_stop_ms", a, "idle-stop", err)) < 0)
+        (r = leases_from_args(a, doc, err)) < 0)
         return r;
     if (with_place && (r = set_place(doc, a, err)) < 0)
         return r;

@@ -8,6 +8,7 @@
 #include "cli/options.h"
 
 extern const struct cli_group spec_group;     /* image, network, mounts, labels, … */
+extern const struct cli_group lease_group;    /* idle-stop, max-life, rm-after */
 extern const struct cli_group limits_group;   /* memory, cpus, … */
 extern const struct cli_group place_group;    /* env, workdir, user: of a sandbox or of an exec */
 extern const struct cli_group exec_group;     /* timeouts, detach, stats */
@@ -15,6 +16,9 @@ extern const struct cli_group terminal_group; /* -i, -t */
 
 /* The SPEC from what was given only; with_place: env, workdir and user belong to the sandbox. */
 int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, struct err *err);
+
+/* Leases that were given, into doc. */
+int leases_from_args(const struct cli_args *a, json_t *doc, struct err *err);
 
 /* The EXECSPEC of argv (NULL-terminated). */
 int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **ret, struct err *err);

@@ -7,13 +7,11 @@
  */
 #include "core/events.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "base/macro.h"
 #include "base/text.h"
@@ -24,7 +22,6 @@
 #include "store/store.h"
 
 #define MARK_KEY "events"
-#define BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define FLUSH_AFTER (50 * USEC_PER_MSEC)
 #define FLUSH_AGAIN USEC_PER_SEC
 
@@ -34,7 +31,6 @@ enum {
     BATCH = 128,        /* in one transaction: about a millisecond */
     PENDING_MAX = 8192, /* the disk is full: the oldest go */
     DATA_MAX = 4096,
-    BOOT_MAX = 40,
 };
 
 struct pending {
@@ -48,7 +44,7 @@ struct pending {
 struct events {
     struct store *store;
     struct loop_timer *flush_timer, *tell_timer;
-    char boot[BOOT_MAX];
+    char boot[BOOT_ID_MAX];
     uint64_t next, reserved;
     uint64_t saved; /* all up to this number are in the store, or lost */
     uint64_t keep, stored;
@@ -80,18 +76,9 @@ static int reserve(struct events *ev, bool sync, struct err *err)
     return r;
 }
 
-static void read_boot_id(struct events *ev)
-{
-    _cleanup_free_ char *id = NULL;
-
-    /* Without one every start counts as one of a new boot. */
-    if (file_read(AT_FDCWD, BOOT_ID, BOOT_MAX, &id, NULL, NULL) >= 0)
-        snprintf(ev->boot, sizeof(ev->boot), "%.*s", (int)strcspn(id, "\n"), id);
-}
-
 static int take_up(struct events *ev, struct err *err)
 {
-    char text[96], state = 'u', boot[BOOT_MAX] = "";
+    char text[96], state = 'u', boot[BOOT_ID_MAX] = "";
     unsigned long long number = 1;
     bool same_boot;
     int r;
@@ -101,7 +88,7 @@ static int take_up(struct events *ev, struct err *err)
         return r;
     if (r > 0 && sscanf(text, "%llu %c %39s", &number, &state, boot) < 2)
         return err_set(err, ERR_SYSTEM, "the mark of event numbers is damaged: '%s'", text);
-    same_boot = r == 0 || (*ev->boot && STREQ(boot, ev->boot));
+    same_boot = r == 0 || (!STREQ(boot, "-") && STREQ(boot, ev->boot));
     ev->next = number + (state == 'c' || same_boot ? 0 : LEAP);
     ev->saved = ev->next - 1;
     return reserve(ev, !same_boot, err);
@@ -228,7 +215,7 @@ int events_open(struct loop *loop, struct store *store, uint64_t keep, struct ev
     ev->store = store;
     ev->keep = keep;
     ev->last = &ev->first;
-    read_boot_id(ev);
+    time_boot_id(ev->boot);
     r = take_up(ev, err);
     if (r < 0) {
         free(ev);

@@ -11,6 +11,7 @@
 #include "core/end.h"
 #include "core/events.h"
 #include "core/exec-internal.h"
+#include "core/lease.h"
 #include "core/manager-internal.h"
 #include "core/retain.h"
 
@@ -287,7 +288,7 @@ static void drop_from_sandbox(struct exec *x)
     x->sb = NULL;
     x->next = NULL;
     sb->n_execs--;
-    sb->idle_since = time_mono();
+    lease_touch(sb);
     exec_unref(x);
 }
 

@@ -9,6 +9,7 @@
 #include "core/floor.h"
 #include "core/manager.h"
 #include "core/op.h"
+#include "core/uptime.h"
 #include "store/store.h"
 
 struct recovery;
@@ -23,9 +24,10 @@ struct manager {
     struct exec *unsaved; /* ended ones whose end is not on disk yet */
     unsigned n_unsaved;
     struct floor_watch floor;
-    uint64_t reach_at; /* time_mono() of the next try to open what is not open */
-    unsigned reaching; /* tries under way */
-    unsigned loose;    /* engine calls under way that belong to no operation */
+    struct uptime uptime; /* what leases are counted on */
+    uint64_t reach_at;    /* time_mono() of the next try to open what is not open */
+    unsigned reaching;    /* tries under way */
+    unsigned loose;       /* engine calls under way that belong to no operation */
     bool closing;
 };
 
@@ -42,6 +44,7 @@ void sandbox_expire(struct sandbox *sb);
 int sandbox_make_id(struct sandbox *sb, struct err *err);
 int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 
+#define STOPPED_ON_REQUEST "stopped on request"
 /* The reason of a state that nobody asked for, as long as no better one is known. */
 #define SANDBOX_ENDED_ITSELF "its supervisor ended by itself"
 /* Begins the reason of one that the engine does not have any more. */

@@ -11,6 +11,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
+#include "core/lease.h"
 #include "core/manager-internal.h"
 #include "core/packages.h"
 #include "core/retain.h"
@@ -56,7 +57,6 @@ struct sandbox *sandbox_new(struct manager *m, const char *name)
 
     sb->m = m;
     sb->next_seq = 1;
-    sb->idle_since = time_mono();
     snprintf(sb->name, sizeof(sb->name), "%s", name);
     map_add(&m->sandboxes, sb->name, sb);
     return sb;
@@ -164,7 +164,6 @@ void sandbox_link(struct sandbox *sb, struct engine_box *box)
     sb->unenforced = box->unenforced;
     sb->unsettled = false;
     sandbox_take_warnings(sb, box);
-    sb->idle_since = time_mono();
     sb->link = engine_link_open(sb->m->loop, TAKE_FD(box->link_fd), &link_events, sb);
     packages_linked(sb);
 }
@@ -194,7 +193,9 @@ struct manager *manager_new(const struct manager_config *config)
 
 int manager_start(struct manager *m, struct err *err)
 {
-    return recovery_start(m, err);
+    int r = uptime_open(m->store, &m->uptime, err);
+
+    return r < 0 ? r : recovery_start(m, err);
 }
 
 /* Watches of execs are the api's and must be gone by now. */
@@ -342,27 +343,14 @@ struct engine *manager_engine(struct manager *m, const char *name, struct err *e
     return NULL;
 }
 
-static void tick_idle(struct sandbox *sb)
-{
-    char idle[FORMAT_MAX];
-    struct op *op;
-
-    if (sb->state != SANDBOX_RUNNING || sb->ops || sb->n_execs || sb->n_transfers ||
-        !sb->spec.idle_stop || time_mono() - sb->idle_since < sb->spec.idle_stop)
-        return;
-    op = op_push(sb, &op_stop);
-    op->grace = sb->m->config.stop_grace;
-    op->why = xasprintf("idle for %s", format_duration(sb->spec.idle_stop, idle));
-}
-
 void manager_tick(struct manager *m)
 {
     struct sandbox *sb = NULL;
 
     for (size_t i = 0; manager_next(m, &i, &sb);) {
         op_check_deadline(sb);
-        tick_idle(sb);
     }
+    lease_tick(m);
     retain_tick(m);
     exec_retry_unsaved(m);
     floor_tick(m);
@@ -443,7 +431,7 @@ int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_do
     if (!op || op->type != &op_stop) {
         op = op_push(sb, &op_stop);
         op->grace = grace;
-        op->why = xstrdup("stopped on request");
+        op->why = xstrdup(STOPPED_ON_REQUEST);
     }
     op_wait(op, done, arg);
     return 0;
@@ -463,6 +451,24 @@ int manager_remove(struct manager *m, const char *name, bool force, manager_done
         op = op_push(sb, &op_remove);
         op->force = force;
     }
+    op_wait(op, done, arg);
+    return 0;
+}
+
+int manager_lease(struct manager *m, const char *name, const json_t *leases, manager_done_fn done,
+                  void *arg, struct err *err)
+{
+    struct sandbox_spec scratch = {0};
+    struct sandbox *sb = NULL;
+    struct op *op;
+    int r = lookup(m, name, &sb, err);
+
+    if (r >= 0)
+        r = spec_apply_leases(&scratch, leases, err);
+    if (r < 0)
+        return r;
+    op = op_push(sb, &op_lease);
+    op->patch = json_deep_copy(leases);
     op_wait(op, done, arg);
     return 0;
 }

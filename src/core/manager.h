@@ -98,6 +98,9 @@ int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_do
                  void *arg, struct err *err);
 int manager_remove(struct manager *m, const char *name, bool force, manager_done_fn done, void *arg,
                    struct err *err);
+/* Changes leases (lease.h) and nothing else, in every state. */
+int manager_lease(struct manager *m, const char *name, const json_t *leases, manager_done_fn done,
+                  void *arg, struct err *err);
 int manager_pause(struct manager *m, const char *name, bool on, manager_done_fn done, void *arg,
                   struct err *err);
 

@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
+#include "core/lease.h"
 #include "core/manager-internal.h"
 #include "core/packages.h"
 #include "core/spec.h"
@@ -242,17 +243,25 @@ static int wanted(struct op *op, struct err *err)
     return absent || op->want.disk == sb->spec.disk ? 0 : other_disk(sb, err);
 }
 
+/* Who asks for it wants to use it. */
+static void in_use(struct op *op)
+{
+    lease_touch(op->sb);
+    op_done(op, ACTION_UNCHANGED);
+}
+
 static void ensure_same(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    if (keep_asked(op, &err) < 0)
+    if (keep_asked(op, &err) < 0 ||
+        (!lease_equal(&sb->spec, &op->want) && lease_change(sb, &op->want, &err) < 0))
         op_fail(op, &err);
     else if (sb->state == SANDBOX_PAUSED)
         engine_link_pause(sb->link, false, resumed, op);
     else if (sb->state == SANDBOX_RUNNING)
-        op_done(op, ACTION_UNCHANGED);
+        in_use(op);
     else
         start_again(op);
 }

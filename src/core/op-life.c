@@ -2,7 +2,9 @@
  * stop, remove, pause and resume, and the reclaim after a supervisor that ended by itself.
  */
 #include "base/cleanup.h"
+#include "core/lease.h"
 #include "core/manager-internal.h"
+#include "core/spec.h"
 
 static void become(struct op *op, enum sandbox_state state, const char *why)
 {
@@ -96,7 +98,7 @@ static void remove_run(struct op *op)
         op_fail(op, &err);
         return;
     }
-    sandbox_set_state(sb, SANDBOX_REMOVING, NULL, NULL);
+    sandbox_set_state(sb, SANDBOX_REMOVING, op->why, NULL);
     /* Nobody waits for the end of anything in it: it need not be brought down first. */
     if (sb->engine->ops->removes_running && !sb->n_execs && !sb->n_transfers) {
         sandbox_unlink(sb);
@@ -150,6 +152,25 @@ static void pause_run(struct op *op)
 }
 
 const struct op_type op_pause = {"pause", pause_run};
+
+/* ---- leases ---- */
+
+static void lease_run(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    if (absent(op))
+        return;
+    lease_copy(&op->want, &sb->spec);
+    if (spec_apply_leases(&op->want, op->patch, &err) < 0 ||
+        (!lease_equal(&sb->spec, &op->want) && lease_change(sb, &op->want, &err) < 0))
+        op_fail(op, &err);
+    else
+        op_done(op, ACTION_UNCHANGED);
+}
+
+const struct op_type op_lease = {"lease", lease_run};
 
 /* ---- reclaim: the supervisor has gone without being asked ---- */
 

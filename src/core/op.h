@@ -45,7 +45,7 @@ struct op {
     enum manager_action action;
 };
 
-extern const struct op_type op_ensure, op_stop, op_remove, op_pause, op_reclaim;
+extern const struct op_type op_ensure, op_stop, op_remove, op_pause, op_lease, op_reclaim;
 
 /* Appends (or puts before all that has not begun) and sees that it runs soon. */
 struct op *op_push(struct sandbox *sb, const struct op_type *type);

@@ -14,6 +14,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/exec-internal.h"
+#include "core/lease.h"
 #include "core/manager-internal.h"
 #include "core/retain.h"
 #include "core/spec.h"
@@ -203,7 +204,7 @@ static bool recover_stops(struct op *op)
         return false;
     stop = op_push_front(sb, &op_stop);
     stop->grace = sb->m->config.stop_grace;
-    stop->why = xstrdup("stopped on request");
+    stop->why = xstrdup(sb->reason ? sb->reason : STOPPED_ON_REQUEST);
     op_done(op, ACTION_UNCHANGED);
     recovery_done_one(r);
     return true;
@@ -225,8 +226,9 @@ static void recover_cleaned(void *arg, const struct err *err, struct engine_box 
         recover_finish(op, SANDBOX_FAILED, "the daemon ended while it was being created");
     } else {
         recover_finish(op, SANDBOX_STOPPED,
-                       sb->state == SANDBOX_STOPPING ? "stopped on request"
-                                                     : "found gone when the daemon started");
+                       sb->state != SANDBOX_STOPPING ? "found gone when the daemon started"
+                       : sb->reason                  ? sb->reason
+                                                     : STOPPED_ON_REQUEST);
     }
 }
 
@@ -295,6 +297,7 @@ static void load_row(void *arg, const struct store_sandbox *row)
     sb->since = row->since;
     sb->created_at = row->created_at;
     sb->reason = row->reason ? xstrdup(row->reason) : NULL;
+    lease_load(sb, row->up_at, row->idle_at, row->down_at);
     sb->state = sandbox_state_parse(row->state);
     if (sb->state == SANDBOX_STATE_MAX || sb->state == SANDBOX_ABSENT)
         sb->state = SANDBOX_FAILED;

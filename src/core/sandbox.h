@@ -63,9 +63,9 @@ struct sandbox {
     unsigned n_transfers;
     unsigned readers; /* ephemeral: of execs that have ended; the journals must stay */
     uint64_t next_seq;
-    uint64_t idle_since; /* time_mono() when the last exec ended or it came up */
-    struct op *ops;      /* serial queue: the first one runs */
-    bool kicked;         /* a turn of the queue is due */
+    uint64_t up_at, idle_at, down_at; /* lease.c: when it came up, was last used, went down */
+    struct op *ops;                   /* serial queue: the first one runs */
+    bool kicked;                      /* a turn of the queue is due */
 
     /* Of floor.c: bytes on the disk at the last two looks, and whether one followed the other. */
     uint64_t usage, usage_before;

@@ -118,6 +118,8 @@ json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
     json_object_set_new(o, "labels", pairs_to_json(spec->labels));
     json_object_set_new(o, "mounts", mounts_to_json(spec));
     json_object_set_new(o, "idle_stop_ms", number(spec->idle_stop / USEC_PER_MSEC));
+    json_object_set_new(o, "max_life_ms", number(spec->max_life / USEC_PER_MSEC));
+    json_object_set_new(o, "rm_after_ms", number(spec->rm_after / USEC_PER_MSEC));
     return o;
 }
 
@@ -174,10 +176,21 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
     return 0;
 }
 
-void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65])
+/* Leases say how long a sandbox is, not what it is. The one that has always been there stays as the
+ * 0 that it nearly always was: sandboxes made before keep their hash. */
+static char *hashed_text(const struct sandbox_spec *spec, const char *engine)
 {
     _cleanup_json_ json_t *o = spec_to_json(spec, engine);
-    _cleanup_free_ char *canonical = json_to_text(o, true);
+
+    json_object_set_new(o, "idle_stop_ms", number(0));
+    json_object_del(o, "max_life_ms");
+    json_object_del(o, "rm_after_ms");
+    return json_to_text(o, true);
+}
+
+void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65])
+{
+    _cleanup_free_ char *canonical = hashed_text(spec, engine);
     _cleanup_free_ char *text =
         xasprintf("%s\n%s\n%d\n", canonical, spec->image_digest ? spec->image_digest : "",
                   SPEC_HARDENING_VERSION);

@@ -464,8 +464,13 @@ static int apply_mounts(struct sandbox_spec *spec, const json_t *array, char *co
 struct spec_doc {
     const char *engine, *image, *runtime, *network, *user, *workdir;
     const json_t *limits, *tmpfs, *env, *labels, *mounts, *caches;
-    uint64_t idle_stop_ms;
+    uint64_t idle_stop_ms, max_life_ms, rm_after_ms;
 };
+
+#define NO_LEASES                                                                                  \
+    {                                                                                              \
+        .idle_stop_ms = NUMBER_ABSENT, .max_life_ms = NUMBER_ABSENT, .rm_after_ms = NUMBER_ABSENT  \
+    }
 
 static int read_doc(const json_t *patch, struct spec_doc *d, struct err *err)
 {
@@ -483,9 +488,46 @@ static int read_doc(const json_t *patch, struct spec_doc *d, struct err *err)
         {"labels", JSON_FIELD_OBJECT, &d->labels},
         {"mounts", JSON_FIELD_ARRAY, &d->mounts},
         {"idle_stop_ms", JSON_FIELD_U64, &d->idle_stop_ms},
+        {"max_life_ms", JSON_FIELD_U64, &d->max_life_ms},
+        {"rm_after_ms", JSON_FIELD_U64, &d->rm_after_ms},
     };
 
     return json_read(patch, NULL, fields, ARRAY_SIZE(fields), err);
+}
+
+static int apply_lease(uint64_t *lease, const char *field, uint64_t ms, struct err *err)
+{
+    if (ms == NUMBER_ABSENT)
+        return 0;
+    if (ms > UINT64_MAX / USEC_PER_MSEC / 1000)
+        return err_set(err, ERR_INVALID, "field '%s': %llu is too long", field,
+                       (unsigned long long)ms);
+    *lease = ms * USEC_PER_MSEC;
+    return 0;
+}
+
+static int apply_leases(struct sandbox_spec *spec, const struct spec_doc *d, struct err *err)
+{
+    int r = apply_lease(&spec->idle_stop, "idle_stop_ms", d->idle_stop_ms, err);
+
+    if (r >= 0)
+        r = apply_lease(&spec->max_life, "max_life_ms", d->max_life_ms, err);
+    if (r >= 0)
+        r = apply_lease(&spec->rm_after, "rm_after_ms", d->rm_after_ms, err);
+    return r;
+}
+
+int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err *err)
+{
+    struct spec_doc d = NO_LEASES;
+    const struct json_field fields[] = {
+        {"idle_stop_ms", JSON_FIELD_U64, &d.idle_stop_ms},
+        {"max_life_ms", JSON_FIELD_U64, &d.max_life_ms},
+        {"rm_after_ms", JSON_FIELD_U64, &d.rm_after_ms},
+    };
+    int r = json_read(patch, NULL, fields, ARRAY_SIZE(fields), err);
+
+    return r < 0 ? r : apply_leases(spec, &d, err);
 }
 
 static int apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *const *roots,
@@ -508,19 +550,13 @@ static int apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *
         r = apply_labels(spec, d->labels, err);
     if (r >= 0 && d->mounts)
         r = apply_mounts(spec, d->mounts, roots, err);
-    if (r < 0 || d->idle_stop_ms == NUMBER_ABSENT)
-        return r;
-    if (d->idle_stop_ms > UINT64_MAX / USEC_PER_MSEC / 1000)
-        return err_set(err, ERR_INVALID, "field 'idle_stop_ms': %llu is too long",
-                       (unsigned long long)d->idle_stop_ms);
-    spec->idle_stop = d->idle_stop_ms * USEC_PER_MSEC;
-    return 0;
+    return r < 0 ? r : apply_leases(spec, d, err);
 }
 
 int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *patch,
                char *const *mount_roots, struct err *err)
 {
-    struct spec_doc d = {.idle_stop_ms = NUMBER_ABSENT};
+    struct spec_doc d = NO_LEASES;
     struct sandbox_spec work;
     int r;
 

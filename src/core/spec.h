@@ -25,6 +25,9 @@ void spec_defaults(struct sandbox_spec *ret);
 int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *patch,
                char *const *mount_roots, struct err *err);
 
+/* The same of a document that holds nothing but leases. */
+int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err *err);
+
 /* The whole spec, every field present; `engine` may be NULL. New reference. */
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine);
 /* {"memory":…,"cpus":…,…} alone. */
@@ -36,8 +39,8 @@ json_t *spec_limit_names(uint32_t bits);
 char *spec_to_text(const struct sandbox_spec *spec);
 int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err);
 
-/* SHA-256 over canonical spec, engine, image digest (spec->image_digest) and hardening version, in
- * hex. */
+/* SHA-256 over canonical spec without its leases, engine, image digest (spec->image_digest) and
+ * hardening version, in hex. */
 void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65]);
 
 /* An "env" object to K=V strings; also used for execs. */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "core/events.h"
+#include "core/lease.h"
 #include "core/manager-internal.h"
 #include "core/spec.h"
 
@@ -53,10 +54,10 @@ static const char *wanted_name(const struct sandbox *sb)
     return sb->want_running ? "running" : "stopped";
 }
 
-int sandbox_save(struct sandbox *sb, struct err *err)
+/* spec: its text, or NULL where that is not written. */
+static struct store_sandbox to_row(const struct sandbox *sb, const char *spec)
 {
-    _cleanup_free_ char *spec = spec_to_text(&sb->spec);
-    const struct store_sandbox row = {
+    return (struct store_sandbox){
         .id = sb->id,
         .name = sb->name,
         .engine = sb->engine->ops->name,
@@ -68,7 +69,16 @@ int sandbox_save(struct sandbox *sb, struct err *err)
         .reason = sb->reason,
         .since = sb->since,
         .created_at = sb->created_at,
+        .up_at = sb->up_at,
+        .idle_at = sb->idle_at,
+        .down_at = sb->down_at,
     };
+}
+
+int sandbox_save(struct sandbox *sb, struct err *err)
+{
+    _cleanup_free_ char *spec = spec_to_text(&sb->spec);
+    const struct store_sandbox row = to_row(sb, spec);
     int r = store_sandbox_put(sb->m->store, &row, err);
 
     if (r >= 0)
@@ -87,6 +97,8 @@ void sandbox_forget_hash(struct sandbox *sb)
 
 static int save_state(struct sandbox *sb, struct err *err)
 {
+    struct store_sandbox row;
+
     if (sb->state == SANDBOX_CREATING)
         return sandbox_save(sb, err);
     if (!sb->stored)
@@ -98,8 +110,8 @@ static int save_state(struct sandbox *sb, struct err *err)
         sb->stored = false;
         return store_sandbox_delete(sb->m->store, sb->id, err);
     }
-    return store_sandbox_set_state(sb->m->store, sb->id, wanted_name(sb),
-                                   sandbox_state_name(sb->state), sb->since, sb->reason, err);
+    row = to_row(sb, NULL);
+    return store_sandbox_set_state(sb->m->store, &row, err);
 }
 
 static void emit(const struct sandbox *sb, enum sandbox_state from)
@@ -128,6 +140,7 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
     sb->since = time_wall();
     free(sb->reason);
     sb->reason = why ? xstrdup(why) : NULL;
+    lease_moved(sb, from);
     if (save_state(sb, &save) < 0) {
         if (from == SANDBOX_ABSENT) {
             sb->state = from;

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "core/lease.h"
 #include "core/manager-internal.h"
 
 enum { TRANSFERS_MAX = 1024 };
@@ -35,7 +36,7 @@ static void transfer_tell(struct transfer *t, const struct err *err,
         break;
     }
     sb->n_transfers--;
-    sb->idle_since = time_mono();
+    lease_touch(sb);
     t->done(t->arg, err, result);
     fd_close(t->tar_fd);
     free(t->path);
@@ -191,5 +192,5 @@ void manager_touch(struct manager *m, const char *name)
     struct sandbox *sb = manager_find(m, name, NULL);
 
     if (sb)
-        sb->idle_since = time_mono();
+        lease_touch(sb);
 }

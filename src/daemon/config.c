@@ -39,6 +39,8 @@ static const struct config_key keys[] = {
     {"defaults.user",      KEY_STRING,   AT(user),        "agent",       "user that commands run as"},
     {"defaults.workdir",   KEY_STRING,   AT(workdir),     "/home/agent", "folder that commands start in"},
     {"defaults.idle_stop", KEY_DURATION, AT(idle_stop),   "0s",          "stop a sandbox after this long without a command; 0s: never"},
+    {"defaults.max_life",  KEY_DURATION, AT(max_life),    "0s",          "stop a sandbox this long after it came up, whatever runs in it; 0s: never"},
+    {"defaults.rm_after",  KEY_DURATION, AT(rm_after),    "0s",          "remove a sandbox that has been stopped for this long; 0s: never"},
     {"mounts.roots",       KEY_LIST,     AT(mount_roots), "/home,/srv,/mnt,/media,/data,/tmp,/work", "folders below which mount sources may lie"},
     {"journal.budget",     KEY_SIZE,     AT(journal_budget), "256M",     "output kept for each stream of a command"},
     {"disk.floor",         KEY_SIZE,     AT(disk_floor),  "1G",          "below this much free space no new work is taken (at most a tenth of the disk counts); 0: never"},
@@ -314,11 +316,13 @@ void config_help(FILE *f)
 int config_spec(const struct config *c, struct sandbox_spec *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_pack(
-        "{s:{s:I, s:f, s:I, s:I}, s:s, s:{s:I, s:I, s:I}, s:s, s:s, s:I}", "limits", "memory",
-        (json_int_t)c->memory, "cpus", c->cpus / 1000.0, "pids", (json_int_t)c->pids, "nofile",
-        (json_int_t)c->nofile, "network", c->network, "tmpfs", "tmp", (json_int_t)c->tmp, "run",
-        (json_int_t)c->run, "scratch", (json_int_t)c->scratch, "user", c->user, "workdir",
-        c->workdir, "idle_stop_ms", (json_int_t)(c->idle_stop / USEC_PER_MSEC));
+        "{s:{s:I, s:f, s:I, s:I}, s:s, s:{s:I, s:I, s:I}, s:s, s:s, s:I, s:I, s:I}", "limits",
+        "memory", (json_int_t)c->memory, "cpus", c->cpus / 1000.0, "pids", (json_int_t)c->pids,
+        "nofile", (json_int_t)c->nofile, "network", c->network, "tmpfs", "tmp", (json_int_t)c->tmp,
+        "run", (json_int_t)c->run, "scratch", (json_int_t)c->scratch, "user", c->user, "workdir",
+        c->workdir, "idle_stop_ms", (json_int_t)(c->idle_stop / USEC_PER_MSEC), "max_life_ms",
+        (json_int_t)(c->max_life / USEC_PER_MSEC), "rm_after_ms",
+        (json_int_t)(c->rm_after / USEC_PER_MSEC));
     struct sandbox_spec spec;
     const char *engine = NULL;
     int r;

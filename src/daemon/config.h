@@ -18,7 +18,7 @@
 
 struct config {
     char *engine;
-    uint64_t memory, tmp, run, scratch, idle_stop;
+    uint64_t memory, tmp, run, scratch, idle_stop, max_life, rm_after;
     uint32_t cpus, pids, nofile;
     char *network, *user, *workdir;
     char **mount_roots;

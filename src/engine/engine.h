@@ -69,7 +69,7 @@ struct sandbox_spec {
     size_t n_mounts;
     struct spec_cache *caches; /* those that were asked for; others have the engine's default */
     size_t n_caches;
-    uint64_t idle_stop; /* usec; 0: never */
+    uint64_t idle_stop, max_life, rm_after; /* usec; 0: never */
 };
 
 void sandbox_spec_done(struct sandbox_spec *spec);

@@ -1,6 +1,8 @@
 #include "store/store-internal.h"
 
-#define COLUMNS "id, name, engine, spec, hash, ephemeral, wanted, state, reason, since, created_at"
+#define COLUMNS                                                                                    \
+    "id, name, engine, spec, hash, ephemeral, wanted, state, reason, since, created_at, "          \
+    "up_at, idle_at, down_at"
 
 static void bind_row(sqlite3_stmt *st, const struct store_sandbox *row)
 {
@@ -15,6 +17,9 @@ static void bind_row(sqlite3_stmt *st, const struct store_sandbox *row)
     store_bind_text(st, 9, row->reason);
     store_bind_u64(st, 10, row->since);
     store_bind_u64(st, 11, row->created_at);
+    store_bind_u64(st, 12, row->up_at);
+    store_bind_u64(st, 13, row->idle_at);
+    store_bind_u64(st, 14, row->down_at);
 }
 
 static void read_row(sqlite3_stmt *st, struct store_sandbox *row)
@@ -31,6 +36,9 @@ static void read_row(sqlite3_stmt *st, struct store_sandbox *row)
         .reason = store_text(st, 8),
         .since = store_u64(st, 9),
         .created_at = store_u64(st, 10),
+        .up_at = store_u64(st, 11),
+        .idle_at = store_u64(st, 12),
+        .down_at = store_u64(st, 13),
     };
 }
 
@@ -39,9 +47,11 @@ int store_sandbox_put(struct store *s, const struct store_sandbox *row, struct e
 {
     sqlite3_stmt *st = store_prepare(
         s, STMT_SANDBOX_PUT,
-        "INSERT INTO sandboxes(" COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
+        "INSERT INTO sandboxes(" COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, "
+        "?12, ?13, ?14) "
         "ON CONFLICT(id) DO UPDATE SET engine = ?3, spec = ?4, hash = ?5, ephemeral = ?6, "
-        "wanted = ?7, state = ?8, reason = ?9, since = ?10",
+        "wanted = ?7, state = ?8, reason = ?9, since = ?10, up_at = ?12, idle_at = ?13, "
+        "down_at = ?14",
         err);
     int r;
 
@@ -55,21 +65,36 @@ int store_sandbox_put(struct store *s, const struct store_sandbox *row, struct e
     return r == SQLITE_DONE ? 0 : store_fail(s, "save sandbox", err);
 }
 
-int store_sandbox_set_state(struct store *s, const char *id, const char *wanted, const char *state,
-                            uint64_t since, const char *reason, struct err *err)
+int store_sandbox_set_state(struct store *s, const struct store_sandbox *row, struct err *err)
 {
     sqlite3_stmt *st = store_prepare(s, STMT_SANDBOX_STATE,
                                      "UPDATE sandboxes SET wanted = ?2, state = ?3, since = ?4, "
-                                     "reason = ?5 WHERE id = ?1",
+                                     "reason = ?5, up_at = ?6, idle_at = ?7, down_at = ?8 "
+                                     "WHERE id = ?1",
                                      err);
 
     if (!st)
         return -ERR_SYSTEM;
+    store_bind_text(st, 1, row->id);
+    store_bind_text(st, 2, row->wanted);
+    store_bind_text(st, 3, row->state);
+    store_bind_u64(st, 4, row->since);
+    store_bind_text(st, 5, row->reason);
+    store_bind_u64(st, 6, row->up_at);
+    store_bind_u64(st, 7, row->idle_at);
+    store_bind_u64(st, 8, row->down_at);
+    return store_run(s, st, "save sandbox state", err);
+}
+
+int store_sandbox_set_idle(struct store *s, const char *id, uint64_t idle_at, struct err *err)
+{
+    sqlite3_stmt *st =
+        store_prepare(s, STMT_SANDBOX_IDLE, "UPDATE sandboxes SET idle_at = ?2 WHERE id = ?1", err);
+
+    if (!st)
+        return -ERR_SYSTEM;
     store_bind_text(st, 1, id);
-    store_bind_text(st, 2, wanted);
-    store_bind_text(st, 3, state);
-    store_bind_u64(st, 4, since);
-    store_bind_text(st, 5, reason);
+    store_bind_u64(st, 2, idle_at);
     return store_run(s, st, "save sandbox state", err);
 }
 

@@ -26,6 +26,10 @@ static const char *const migrations[] = {
     "CREATE TABLE events("
     "  seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind TEXT NOT NULL, sandbox_id TEXT,"
     "  sandbox TEXT, exec TEXT, data TEXT);",
+    /* Readings of the clock that leases are counted on. */
+    "ALTER TABLE sandboxes ADD COLUMN up_at INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN idle_at INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN down_at INTEGER NOT NULL DEFAULT 0;",
 };
 
 static int schema_version(struct store *s, int *ret, struct err *err)

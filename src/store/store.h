@@ -37,16 +37,18 @@ struct store_sandbox {
     const char *hash;
     bool ephemeral;
     const char *wanted, *state;
-    const char *reason;         /* NULL: none */
-    uint64_t since, created_at; /* wall clock, microseconds */
+    const char *reason;               /* NULL: none */
+    uint64_t since, created_at;       /* wall clock, microseconds */
+    uint64_t up_at, idle_at, down_at; /* readings of core's own clock; 0: not known */
 };
 
 typedef void (*store_sandbox_fn)(void *arg, const struct store_sandbox *row);
 
 /* Inserts, or replaces the row of the same id. Another id with the same name is ERR_CONFLICT. */
 int store_sandbox_put(struct store *s, const struct store_sandbox *row, struct err *err);
-int store_sandbox_set_state(struct store *s, const char *id, const char *wanted, const char *state,
-                            uint64_t since, const char *reason, struct err *err);
+/* All of the row but what it is: wanted, state, reason, since, and the three readings. */
+int store_sandbox_set_state(struct store *s, const struct store_sandbox *row, struct err *err);
+int store_sandbox_set_idle(struct store *s, const char *id, uint64_t idle_at, struct err *err);
 int store_sandbox_delete(struct store *s, const char *id, struct err *err); /* and its execs */
 int store_sandbox_each(struct store *s, store_sandbox_fn fn, void *arg, struct err *err);
 

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/time.h"
 #include "core/events.h"
+#include "core/uptime.h"
 #include "net/loop.h"
 #include "os/rmtree.h"
 #include "store/store.h"
@@ -242,6 +244,25 @@ TEST(followers_are_told_on_a_later_turn_and_all_is_written)
     CHECK(store_event_span(b.store, &span, NULL) >= 0 && span.last == 300);
     store_close(b.store);
     rmtree(AT_FDCWD, b.dir, NULL);
+}
+
+/* The clock of leases: a daemon's restart changes nothing, a reboot goes on where it was. */
+TEST(uptime_goes_on_across_daemons_and_boots)
+{
+    struct bed b;
+    struct uptime u, next;
+
+    bed_init(&b);
+    CHECK(uptime_open(b.store, &u, NULL) >= 0 && uptime_now(&u) > 0);
+    CHECK(uptime_open(b.store, &next, NULL) >= 0 && next.base == u.base);
+    CHECK(store_meta_set(b.store, "uptime", "another-boot 5 1000000000000000", false, NULL) >= 0);
+    CHECK(uptime_open(b.store, &next, NULL) >= 0);
+    CHECK(uptime_now(&next) >= UINT64_C(1000000000000000));
+    CHECK(uptime_since(&next, UINT64_C(1000000000000000)) <= time_mono());
+    CHECK(uptime_since(&next, UINT64_MAX) == 0); /* of the future: nothing is due */
+    CHECK(store_meta_set(b.store, "uptime", "nonsense", false, NULL) >= 0);
+    CHECK(uptime_open(b.store, &next, NULL) == -ERR_SYSTEM);
+    bed_done(&b);
 }
 
 TEST(text_is_one_json_object)

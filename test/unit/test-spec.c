@@ -197,7 +197,11 @@ TEST(hash_sees_values_not_their_order_nor_who_asked)
     char ha[65], hb[65], hc[65], other[65];
 
     CHECK(apply(&a, "{\"env\":{\"A\":\"1\",\"B\":\"2\"}}", NULL) == 0);
-    CHECK(apply(&b, "{\"env\":{\"B\":\"2\",\"A\":\"1\"},\"limits\":{\"pids\":300}}", NULL) == 0);
+    CHECK(apply(&b,
+                "{\"env\":{\"B\":\"2\",\"A\":\"1\"},\"limits\":{\"pids\":300},"
+                "\"idle_stop_ms\":5000,\"max_life_ms\":1,\"rm_after_ms\":2}",
+                NULL) == 0); /* nor how long it is to stay */
+    CHECK(b.idle_stop == 5000000 && b.max_life == 1000 && b.rm_after == 2000);
     CHECK(apply(&c, "{\"env\":{\"A\":\"1\",\"B\":\"3\"}}", NULL) == 0);
     spec_hash(&a, "native", ha);
     spec_hash(&b, "native", hb);

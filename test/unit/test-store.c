@@ -49,7 +49,7 @@ static struct store_sandbox row(const char *id, const char *name)
 struct seen {
     unsigned n;
     char last_id[40], state[16], reason[32], end[64];
-    uint64_t seq, ended_at;
+    uint64_t seq, ended_at, up_at, idle_at;
 };
 
 static void on_sandbox(void *arg, const struct store_sandbox *r)
@@ -60,6 +60,8 @@ static void on_sandbox(void *arg, const struct store_sandbox *r)
     snprintf(s->last_id, sizeof(s->last_id), "%s", r->id);
     snprintf(s->state, sizeof(s->state), "%s", r->state);
     snprintf(s->reason, sizeof(s->reason), "%s", r->reason ? r->reason : "(null)");
+    s->up_at = r->up_at;
+    s->idle_at = r->idle_at;
 }
 
 static void on_exec(void *arg, const struct store_exec *r)
@@ -93,6 +95,8 @@ TEST(root_id_is_made_once_and_kept)
 TEST(sandbox_rows)
 {
     struct store_sandbox a = row("1", "a"), b = row("2", "b"), twin = row("3", "a");
+    const struct store_sandbox changed = {
+        .id = "2", .wanted = "stopped", .state = "failed", .since = 9, .reason = "why", .up_at = 7};
     _cleanup_err_ struct err err = ERR_INIT;
     struct seen seen = {0};
     struct store *s = NULL;
@@ -103,12 +107,15 @@ TEST(sandbox_rows)
     CHECK(store_sandbox_put(s, &a, NULL) == 0);
     CHECK(store_sandbox_put(s, &twin, &err) == -ERR_CONFLICT);
     CHECK(strstr(err.msg, "'a'"));
-    CHECK(store_sandbox_set_state(s, "2", "stopped", "failed", 9, "why", NULL) == 0);
+    CHECK(store_sandbox_set_state(s, &changed, NULL) == 0);
     CHECK(store_sandbox_each(s, on_sandbox, &seen, NULL) == 0);
     CHECK(seen.n == 2);
     CHECK_STR(seen.last_id, "2"); /* by name: b comes last */
     CHECK_STR(seen.state, "failed");
     CHECK_STR(seen.reason, "why");
+    CHECK(seen.up_at == 7 && seen.idle_at == 0);
+    CHECK(store_sandbox_set_idle(s, "2", 8, NULL) == 0);
+    CHECK(store_sandbox_each(s, on_sandbox, &seen, NULL) == 0 && seen.idle_at == 8);
     a.state = "stopped";
     CHECK(store_sandbox_put(s, &a, NULL) == 0); /* the same id: replaced */
     CHECK(store_sandbox_delete(s, "2", NULL) == 0);
@@ -215,8 +222,10 @@ TEST(the_log_is_written_back_while_it_is_used)
     snprintf(wal, sizeof(wal), "%s-wal", path);
     CHECK(store_open(path, &s, NULL) == 0);
     CHECK(store_sandbox_put(s, &r, NULL) == 0);
-    for (uint64_t i = 0; i < 12000; i++)
-        CHECK(store_sandbox_set_state(s, "id1", "running", "running", i, "some reason", NULL) == 0);
+    for (uint64_t i = 0; i < 12000; i++) {
+        r.since = i;
+        CHECK(store_sandbox_set_state(s, &r, NULL) == 0);
+    }
     CHECK(stat(wal, &st) == 0 && st.st_size < (off_t)MIB(30));
     CHECK(store_sandbox_each(s, on_sandbox, &seen, NULL) == 0 && seen.n == 1);
     store_close(s);
