@@ -8,10 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <linux/filter.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -26,6 +24,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "os/command.h"
+#include "os/filter.h"
 #include "os/ns.h"
 #include "os/pty.h"
 #include "os/rlimit.h"
@@ -192,19 +191,6 @@ static void build_env(struct entry *e)
 
 /* ---- in the child ---- */
 
-static int install_filter(const struct plan *plan, struct err *err)
-{
-    struct sock_fprog prog = {.len =
-                                  (unsigned short)(plan->seccomp_len / sizeof(struct sock_filter)),
-                              .filter = plan->seccomp};
-
-    if (!plan->seccomp)
-        return 0;
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
-        return err_sys(err, errno, "install the system call filter");
-    return 0;
-}
-
 static int arrange_stdio(struct entry *e, struct err *err)
 {
     bool tty = e->master >= 0;
@@ -226,12 +212,13 @@ static int arrange_stdio(struct entry *e, struct err *err)
 
 _noreturn_ static void run_child(struct entry *e)
 {
+    const struct plan *plan = &e->shim->plan;
     struct err err = ERR_INIT;
     int r;
 
     r = arrange_stdio(e, &err);
-    if (r >= 0)
-        r = install_filter(&e->shim->plan, &err);
+    if (r >= 0 && plan->seccomp)
+        r = filter_install(plan->seccomp, plan->seccomp_len, &err);
     if (r < 0)
         fail(e->status, &err);
     r = command_exec(e->spec->argv, e->env);

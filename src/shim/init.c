@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/resident.h"
 #include "os/caps.h"
+#include "os/confine.h"
 #include "os/listen.h"
 #include "os/ns.h"
 #include "shim/layers.h"
@@ -109,6 +110,19 @@ static void report(int sock, const struct err *err, const int fds[static INIT_FD
     shim_writer_done(&w);
 }
 
+/*
+ * What is left to do: give memory back, wait, end. After the report, as nobody inside can speak to
+ * pid 1 and the first exec need not wait for this; a pid 1 without its filter is none at all.
+ */
+static void confine_init(void)
+{
+    static const int calls[] = {SYS_read, SYS_close, SYS_madvise,         SYS_munmap,
+                                SYS_brk,  SYS_exit,  SYS_restart_syscall, SYS_exit_group};
+
+    if (confine_to(calls, ARRAY_SIZE(calls), false, NULL) < 0)
+        _exit(1);
+}
+
 _noreturn_ static void be_there(int sock)
 {
     char byte;
@@ -155,6 +169,7 @@ _noreturn_ void init_main(const struct init_args *args)
     report(sock, &err, fds);
     if (r < 0)
         _exit(1);
+    confine_init();
     for (int i = 0; i < INIT_FDS; i++)
         fd_close(fds[i]);
     malloc_trim(0);

@@ -140,6 +140,8 @@ static int make_plan(struct launch *l, struct err *err)
     p.env = spec_environment(spec, variables);
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
+    p.seccomp = xmemdup(l->n->filter, l->n->filter_bytes);
+    p.seccomp_len = l->n->filter_bytes;
     fill_network(&p, l);
     r = fill_mounts(l, &p, err);
     if (r >= 0)

@@ -23,6 +23,7 @@
 #include "engine/spec.h"
 #include "engine/usage.h"
 #include "os/cgroup.h"
+#include "os/filter.h"
 #include "os/rmtree.h"
 
 /* ---- open ---- */
@@ -207,6 +208,7 @@ static void native_close(struct engine *e)
     free(n->run_dir);
     free(n->root_id);
     free(n->libexec_dir);
+    free(n->filter);
     free(n);
 }
 
@@ -224,6 +226,8 @@ static struct engine *native_make(const struct engine_config *config)
     network_init(&n->net, n->root_id);
     n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
     n->journal_budget = config->journal_budget;
+    n->filter = filter_compile(&n->filter_bytes);
+    n->filter_bytes *= sizeof(struct sock_filter);
     return &n->engine;
 }
 

@@ -40,6 +40,8 @@ struct native_engine {
     char *lower;          /* present generation of image `host` */
     bool ranges;          /* id ranges can be mapped; else only our own id, */
     struct submap subids; /* and these, when they are there */
+    void *filter;         /* of system calls, for every exec */
+    size_t filter_bytes;
     uint64_t journal_budget;
 
     pthread_mutex_t lock;
