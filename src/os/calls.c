@@ -67,12 +67,12 @@ static const struct call_rule socketpair_rule = {0, CALL_ONE_OF, EAFNOSUPPORT, {
 /*
  * No AF_ALG, AF_VSOCK, AF_PACKET and the dozens of others; of netlink only what tells addresses and
  * routes. Of the internet protocols those that programs use: SCTP, DCCP, MPTCP and their kind are
- * large, rarely looked at, and within anybody's reach.
+ * large, rarely looked at, and within anybody's reach. (Raw ones take a capability.)
  */
 static const struct call_socket sockets[] = {
     {AF_UNIX, {0}, 0},
-    {AF_INET, {0, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP}, 4},
-    {AF_INET6, {0, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6}, 4},
+    {AF_INET, {0, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_RAW}, 5},
+    {AF_INET6, {0, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6, IPPROTO_RAW}, 5},
     {AF_NETLINK, {NETLINK_ROUTE}, 1},
 };
 

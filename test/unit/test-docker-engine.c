@@ -490,6 +490,7 @@ static const struct body_parts parts = {
     .volumes = volumes,
     .n_volumes = 2,
     .without = "",
+    .seccomp = "{}",
     .caps = ENGINE_CAP_MEMORY_LIMIT | ENGINE_CAP_CPU_LIMIT | ENGINE_CAP_PIDS_LIMIT,
     .cpus = 2,
     .nofile_max = 20000,
@@ -515,7 +516,7 @@ TEST(every_hardening_option_is_set)
     text = json_to_text(doc, true);
     host = json_object_get(doc, "HostConfig");
     CHECK(strstr(text, "\"CapDrop\":[\"ALL\"]") && !strstr(text, "CapAdd"));
-    CHECK(strstr(text, "\"SecurityOpt\":[\"no-new-privileges\"]"));
+    CHECK(strstr(text, "\"SecurityOpt\":[\"no-new-privileges\",\"seccomp={}\"]"));
     CHECK(strstr(text, "\"CgroupnsMode\":\"private\"") && strstr(text, "\"NetworkMode\":\"none\""));
     CHECK(strstr(text, "\"Privileged\":false") && !strstr(text, "\"Init\""));
     CHECK(number_of(host, "Memory") == (json_int_t)MIB(512));

@@ -238,7 +238,7 @@ TEST(sockets_of_four_families)
 TEST(sockets_of_few_protocols)
 {
     for (int protocol = 0; protocol < 300; protocol++) {
-        bool inet = protocol == 0 || protocol == 6 || protocol == 17;
+        bool inet = protocol == 0 || protocol == 6 || protocol == 17 || protocol == 255;
         uint32_t v4 = verdict(SYS_socket, AF_INET, SOCK_STREAM, (uint64_t)protocol);
         uint32_t v6 = verdict(SYS_socket, AF_INET6, SOCK_STREAM, (uint64_t)protocol);
         uint32_t nl = verdict(SYS_socket, AF_NETLINK, SOCK_RAW, (uint64_t)protocol | HIGH);

@@ -3,6 +3,7 @@
  * in container.c, their runs in launch.c, the engine's news in events.c.
  */
 #include "engine/docker/backend.h"
+#include "engine/docker/profile.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -273,6 +274,7 @@ static struct engine *engine_docker_make(const struct engine_config *config)
     ensured_init(&d->ensured);
     d->state_dir = xstrdup(config->state_dir);
     d->run_dir = xstrdup(config->run_dir);
+    d->profile = profile_text();
     d->root_id = xstrdup(config->root_id);
     d->libexec_dir = xstrdup(config->libexec_dir);
     d->host = xstrdup(config->docker.host);
@@ -317,6 +319,7 @@ static void engine_docker_close(struct engine *e)
     free(d->state_dir);
     free(d->run_dir);
     free(d->root_id);
+    free(d->profile);
     free(d->libexec_dir);
     free(d->host);
     free(d->prefix);

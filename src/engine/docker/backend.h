@@ -39,6 +39,7 @@ struct docker_engine {
     uint64_t timeout;
     bool cache_required;
     uint64_t journal_budget;
+    char *profile; /* of system calls: profile.h */
     uint32_t cpus; /* of the engine's machine; set by open */
     struct supervisors supervisors;
     struct ensured ensured;

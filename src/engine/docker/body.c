@@ -124,13 +124,22 @@ static json_t *log_config(const struct body_parts *p)
     return json_pack("{s:s, s:{s:s}}", "Type", "k8s-file", "Config", "max-size", "64k");
 }
 
+static json_t *security(const struct body_parts *p)
+{
+    json_t *a = json_pack("[s]", "no-new-privileges");
+
+    if (p->seccomp)
+        json_array_append_new(a, json_sprintf("seccomp=%s", p->seccomp));
+    return a;
+}
+
 static json_t *host_config(const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
     json_t *host = json_object();
 
     json_object_set_new(host, "CapDrop", json_pack("[s]", "ALL"));
-    json_object_set_new(host, "SecurityOpt", json_pack("[s]", "no-new-privileges"));
+    json_object_set_new(host, "SecurityOpt", security(p));
     json_object_set_new(host, "Privileged", json_false());
     json_object_set_new(host, "CgroupnsMode", json_string("private"));
     json_object_set_new(host, "IpcMode", json_string("private"));

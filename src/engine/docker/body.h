@@ -21,6 +21,7 @@ struct body_parts {
     const struct body_volume *volumes;
     size_t n_volumes;
     const char *without; /* LABEL_WITHOUT; "" when nothing is missing */
+    const char *seccomp; /* the system call filter as the engine takes it; NULL: its own */
     bool podman;
     uint32_t caps;       /* enum engine_caps: limits beyond them are left out */
     uint32_t cpus;       /* of the engine's machine; 0: unknown */

@@ -403,9 +403,33 @@ static void undo_container(const struct making *m, const char *container)
         log_debug("sandbox %s: undo of a failed create: %s", m->req->name, err.msg);
 }
 
+/*
+ * Docker takes the profile itself, Podman the name of a file on its machine: written each time, as
+ * it is small beside a create and a run folder may be swept. A Podman elsewhere cannot read ours,
+ * and uses its own.
+ */
+static int give_profile(const struct making *m, struct body_parts *p, char **ret_file,
+                        struct err *err)
+{
+    int r;
+
+    p->seccomp = m->d->profile;
+    if (!p->podman)
+        return 0;
+    p->seccomp = NULL;
+    if (docker_client(m->d)->endpoint.transport != DOCKER_UNIX)
+        return 0;
+    *ret_file = xasprintf("%s/seccomp.json", m->d->run_dir);
+    pthread_mutex_lock(&m->d->lock);
+    r = file_replace(AT_FDCWD, *ret_file, m->d->profile, strlen(m->d->profile), 0600, false, err);
+    pthread_mutex_unlock(&m->d->lock);
+    p->seccomp = *ret_file;
+    return r;
+}
+
 static int make_container(const struct making *m, const struct deadline *by, struct err *err)
 {
-    _cleanup_free_ char *without = strv_join(m->without, "\n"), *container = NULL;
+    _cleanup_free_ char *without = strv_join(m->without, "\n"), *container = NULL, *file = NULL;
     struct docker_engine *d = m->d;
     struct body_parts p = {
         .req = m->req,
@@ -424,6 +448,8 @@ static int make_container(const struct making *m, const struct deadline *by, str
     int r;
 
     r = check_nofile(m->req, p.nofile_max, err);
+    if (r >= 0)
+        r = give_profile(m, &p, &file, err);
     if (r >= 0)
         r = post_create(m, &p, by, &container, err);
     if (r < 0)
