@@ -120,6 +120,7 @@ test_full() {
 
 test_soak() {
     test_full
+    part lint-deep tools/lint.sh build deep
     part native-asan-all integration_tests build-asan
     part docker-all integration_tests build-asan --engine docker
     part podman-all integration_tests build --engine podman
