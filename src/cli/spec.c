@@ -11,7 +11,7 @@ static const struct cli_option spec_options[] = {
     { "engine", 0, "NAME", "engine to run on: native (default) or docker (Docker and Podman)", "native docker" },
     { "image", 0, "IMAGE", "base file system: 'host', this machine's own programs, read-only (native); an image's name (docker)", "host default" },
     { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is its own", "default" },
-    { "cache", 0, "TOOL=MODE", "how a tool's package cache is kept: off, private or shared; may be repeated", NULL },
+    { "cache", 0, "TOOL=MODE", "how a tool's package cache is kept: layered (default), private, shared[:GROUP], readonly or off; TOOL 'all': every tool that is not named; may be repeated", NULL },
     { "network", 0, "MODE", "none, packages (default) or open", "none packages open" },
     { "mount", 0, "SRC:DST[:ro]", "show a folder of this machine inside; may be repeated", "@dir" },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },

@@ -86,9 +86,15 @@ static json_t *caches_to_json(const struct sandbox_spec *spec)
 {
     json_t *o = json_object();
 
-    for (size_t i = 0; i < spec->n_caches; i++)
-        json_object_set_new(o, spec->caches[i].tool,
-                            json_string(cache_mode_name(spec->caches[i].mode)));
+    if (spec->cache_mode != CACHE_LAYERED)
+        json_object_set_new(o, CACHE_ALL, json_string(cache_mode_name(spec->cache_mode)));
+    for (size_t i = 0; i < spec->n_caches; i++) {
+        const struct spec_cache *c = &spec->caches[i];
+
+        json_object_set_new(o, c->tool,
+                            json_sprintf("%s%s%s", cache_mode_name(c->mode), c->group ? ":" : "",
+                                         c->group ? c->group : ""));
+    }
     return o;
 }
 

@@ -29,6 +29,7 @@ void spec_defaults(struct sandbox_spec *ret)
         .pids = 300,
         .nofile = 16384,
         .network = SPEC_NETWORK_PACKAGES,
+        .cache_mode = CACHE_LAYERED,
         .tmp_size = MIB(128),
         .run_size = MIB(32),
         .scratch_size = MIB(512),
@@ -329,40 +330,80 @@ static int apply_labels(struct sandbox_spec *spec, const json_t *obj, struct err
 
 /* ---- caches ---- */
 
+/* "private", or "shared:GROUP". */
+static int read_mode(const char *text, struct spec_cache *ret, struct err *err)
+{
+    const char *colon = strchr(text, ':');
+    _cleanup_free_ char *mode = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
+    int r = cache_mode_parse(mode, &ret->mode, err);
+
+    if (r < 0 || !colon)
+        return r;
+    if (ret->mode != CACHE_SHARED)
+        return err_set(err, ERR_INVALID, "'%.80s': only mode 'shared' has a group", text);
+    if (!name_is_valid(colon + 1)) {
+        err_set(err, ERR_INVALID, "'%.80s' is not a valid group", colon + 1);
+        return err_hint(err, "Groups are named as sandboxes are: lower-case letters, digits and "
+                             "dashes.");
+    }
+    ret->group = xstrdup(colon + 1);
+    return 0;
+}
+
 static int read_cache(const char *tool, const json_t *mode, struct spec_cache *ret, struct err *err)
 {
-    const struct cache_tool *t;
-    int r;
+    const struct cache_tool *t = NULL;
+    int r = 0;
 
     if (!json_is_string(mode))
         return err_set(err, ERR_INVALID, "field 'caches.%.100s' must be a string", tool);
-    r = cache_tool_find(tool, &t, err);
+    if (!STREQ(tool, CACHE_ALL))
+        r = cache_tool_find(tool, &t, err);
     if (r >= 0)
-        r = cache_mode_parse(json_string_value(mode), &ret->mode, err);
+        r = read_mode(json_string_value(mode), ret, err);
+    if (r >= 0 && !t && ret->mode == CACHE_SHARED)
+        r = err_set(err, ERR_INVALID, "mode 'shared' is asked for tool by tool");
     if (r < 0)
         return err_wrap(err, "field 'caches'");
-    ret->tool = xstrdup(t->name);
+    ret->tool = xstrdup(tool);
     return 0;
+}
+
+/* What is said of all of them is no entry of the list. */
+static void take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
+{
+    struct spec_cache *last = &tmp->caches[tmp->n_caches - 1];
+
+    if (!STREQ(last->tool, CACHE_ALL))
+        return;
+    *mode = last->mode;
+    free(last->tool);
+    tmp->n_caches--;
 }
 
 static int apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
     struct sandbox_spec tmp = {0}; /* only its caches: for the release */
     const char *tool;
+    enum spec_cache_mode all = spec->cache_mode;
     json_t *mode;
     int r = 0;
 
     tmp.caches = xcalloc(json_object_size(obj) + 1, sizeof(*tmp.caches));
     json_object_foreach ((json_t *)obj, tool, mode) {
         r = read_cache(tool, mode, &tmp.caches[tmp.n_caches], err);
-        if (r < 0)
+        if (r < 0) {
+            free(tmp.caches[tmp.n_caches].group);
             break;
+        }
         tmp.n_caches++;
+        take_all(&tmp, &all);
     }
     if (r >= 0) {
         struct spec_cache *old = spec->caches;
         size_t n = spec->n_caches;
 
+        spec->cache_mode = all;
         spec->caches = tmp.caches;
         spec->n_caches = tmp.n_caches;
         tmp.caches = old;

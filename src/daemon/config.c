@@ -33,6 +33,7 @@ static const struct config_key keys[] = {
     {"defaults.pids",      KEY_COUNT,    AT(pids),        "300",         "processes and threads of a sandbox"},
     {"defaults.nofile",    KEY_COUNT,    AT(nofile),      "16384",       "open files of each process"},
     {"defaults.network",   KEY_STRING,   AT(network),     "packages",    "network mode: none, packages or open"},
+    {"defaults.cache",     KEY_STRING,   AT(cache),       "layered",     "how package caches are kept: layered, private, readonly or off"},
     {"defaults.tmp",       KEY_SIZE,     AT(tmp),         "128M",        "size of /tmp"},
     {"defaults.run",       KEY_SIZE,     AT(run),         "32M",         "size of /run"},
     {"defaults.scratch",   KEY_SIZE,     AT(scratch),     "512M",        "size of /scratch"},
@@ -316,11 +317,12 @@ void config_help(FILE *f)
 int config_spec(const struct config *c, struct sandbox_spec *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_pack(
-        "{s:{s:I, s:f, s:I, s:I}, s:s, s:{s:I, s:I, s:I}, s:s, s:s, s:I, s:I, s:I}", "limits",
-        "memory", (json_int_t)c->memory, "cpus", c->cpus / 1000.0, "pids", (json_int_t)c->pids,
-        "nofile", (json_int_t)c->nofile, "network", c->network, "tmpfs", "tmp", (json_int_t)c->tmp,
-        "run", (json_int_t)c->run, "scratch", (json_int_t)c->scratch, "user", c->user, "workdir",
-        c->workdir, "idle_stop_ms", (json_int_t)(c->idle_stop / USEC_PER_MSEC), "max_life_ms",
+        "{s:{s:I, s:f, s:I, s:I}, s:s, s:{s:s}, s:{s:I, s:I, s:I}, s:s, s:s, s:I, s:I, s:I}",
+        "limits", "memory", (json_int_t)c->memory, "cpus", c->cpus / 1000.0, "pids",
+        (json_int_t)c->pids, "nofile", (json_int_t)c->nofile, "network", c->network, "caches",
+        "all", c->cache, "tmpfs", "tmp", (json_int_t)c->tmp, "run", (json_int_t)c->run, "scratch",
+        (json_int_t)c->scratch, "user", c->user, "workdir", c->workdir, "idle_stop_ms",
+        (json_int_t)(c->idle_stop / USEC_PER_MSEC), "max_life_ms",
         (json_int_t)(c->max_life / USEC_PER_MSEC), "rm_after_ms",
         (json_int_t)(c->rm_after / USEC_PER_MSEC));
     struct sandbox_spec spec;

@@ -20,7 +20,7 @@ struct config {
     char *engine;
     uint64_t memory, tmp, run, scratch, idle_stop, max_life, rm_after;
     uint32_t cpus, pids, nofile;
-    char *network, *user, *workdir;
+    char *network, *cache, *user, *workdir;
     char **mount_roots;
     uint64_t journal_sandbox_budget, journal_keep;
     uint64_t journal_budget, stop_grace, body_max, disk_floor;

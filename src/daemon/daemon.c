@@ -156,7 +156,6 @@ static struct engine_docker_config docker_config(const struct daemon *d)
         .prefix = d->config.docker_prefix,
         .image = d->config.docker_image,
         .timeout = d->config.docker_timeout,
-        .cache_required = d->config.cache_required,
     };
 }
 
@@ -168,6 +167,7 @@ static void add_engine(struct daemon *d, const struct engine_ops *ops)
         .root_id = store_root_id(d->store),
         .libexec_dir = d->libexec_dir,
         .journal_budget = d->config.journal_budget,
+        .cache_required = d->config.cache_required,
         .docker = docker_config(d),
     };
 

@@ -132,11 +132,54 @@ char **registry_variables(const struct sandbox_spec *spec)
     return env;
 }
 
-enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const char *tool,
-                                   enum spec_cache_mode by_default)
+static const struct spec_cache *named(const struct sandbox_spec *spec, const struct cache_tool *t)
 {
     for (size_t i = 0; i < spec->n_caches; i++)
-        if (STREQ(spec->caches[i].tool, tool))
-            return spec->caches[i].mode;
-    return by_default;
+        if (STREQ(spec->caches[i].tool, t->name))
+            return &spec->caches[i];
+    return NULL;
+}
+
+bool cache_is_below_root(const struct cache_tool *t)
+{
+    return strncmp(t->target, CACHE_ROOT "/", strlen(CACHE_ROOT "/")) == 0;
+}
+
+enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const struct cache_tool *t)
+{
+    const struct spec_cache *c = named(spec, t);
+
+    if (c)
+        return c->mode;
+    return cache_is_below_root(t) ? spec->cache_mode : CACHE_OFF;
+}
+
+const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_tool *t)
+{
+    const struct spec_cache *c = named(spec, t);
+
+    return c && c->group ? c->group : "";
+}
+
+static void add_unset(const struct sandbox_spec *spec, const char *pair, char ***env)
+{
+    _cleanup_free_ char *name = xstrndup(pair, strcspn(pair, "="));
+
+    if (!sets(spec->env, name))
+        strv_add(env, pair);
+}
+
+void cache_variables(const struct sandbox_spec *spec, cache_there_fn there, const void *arg,
+                     char ***env)
+{
+    const struct cache_tool *t;
+
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
+        enum spec_cache_mode mode = cache_mode_of(spec, t);
+
+        if (mode == CACHE_OFF || !there(arg, t, mode))
+            continue;
+        for (const char *const *v = t->env; *v; v++)
+            add_unset(spec, *v, env);
+    }
 }

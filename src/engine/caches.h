@@ -4,11 +4,17 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "engine/engine.h"
+
+/* Where caches are, but for those of tools that cannot be told so. */
+#define CACHE_ROOT "/cache"
+/* In a spec: every tool that is not named. */
+#define CACHE_ALL "all"
 
 struct cache_tool {
     const char *name;
@@ -33,6 +39,20 @@ char *cache_mode_list(uint32_t bits);
  */
 char **registry_variables(const struct sandbox_spec *spec);
 
-/* What the spec says of a tool; `by_default` when it says nothing. */
-enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const char *tool,
-                                   enum spec_cache_mode by_default);
+/*
+ * What the spec says of a tool: by its name, else (of those below CACHE_ROOT, which cost nothing)
+ * for all of them.
+ */
+enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const struct cache_tool *t);
+/* The trust group of a tool in mode `shared`; "" when none is named. */
+const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_tool *t);
+bool cache_is_below_root(const struct cache_tool *t);
+
+/*
+ * K=V that make the tools use what they have: of those for which `there` says so. Those that the
+ * spec sets itself, in whatever case, are left out. Added to *env.
+ */
+typedef bool (*cache_there_fn)(const void *arg, const struct cache_tool *t,
+                               enum spec_cache_mode mode);
+void cache_variables(const struct sandbox_spec *spec, cache_there_fn there, const void *arg,
+                     char ***env);

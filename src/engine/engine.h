@@ -42,10 +42,12 @@ struct spec_mount {
 
 /* How a tool's package cache is kept: engine/caches.h has the tools. */
 enum spec_cache_mode { CACHE_OFF, CACHE_PRIVATE, CACHE_SHARED, CACHE_LAYERED, CACHE_READONLY };
+#define CACHE_MODES (CACHE_READONLY + 1)
 
 struct spec_cache {
     char *tool;
     enum spec_cache_mode mode;
+    char *group; /* CACHE_SHARED: with whom; NULL: all who name none */
 };
 
 struct sandbox_spec {
@@ -67,7 +69,8 @@ struct sandbox_spec {
     char **labels;                             /* K=V */
     struct spec_mount *mounts;
     size_t n_mounts;
-    struct spec_cache *caches; /* those that were asked for; others have the engine's default */
+    enum spec_cache_mode cache_mode; /* of tools that are not named in: */
+    struct spec_cache *caches;
     size_t n_caches;
     uint64_t idle_stop, max_life, rm_after; /* usec; 0: never */
 };
@@ -126,7 +129,6 @@ struct engine_docker_config {
     const char *prefix; /* of the names of containers, volumes and the network */
     const char *image;  /* what image `default` stands for */
     uint64_t timeout;   /* usec: for one answer of the engine */
-    bool cache_required;
 };
 
 /* Borrowed until `make` has returned: a backend copies what it keeps. */
@@ -135,6 +137,7 @@ struct engine_config {
     const char *root_id;             /* 16 hex digits: in the name of every kernel object */
     const char *libexec_dir;         /* where ripcord-shim lies */
     uint64_t journal_budget;         /* bytes per stream */
+    bool cache_required;             /* a cache that cannot be made ready is an error */
     struct engine_docker_config docker;
 };
 

@@ -41,8 +41,10 @@ void sandbox_spec_done(struct sandbox_spec *spec)
         free(spec->mounts[i].target);
     }
     free(spec->mounts);
-    for (size_t i = 0; i < spec->n_caches; i++)
+    for (size_t i = 0; i < spec->n_caches; i++) {
         free(spec->caches[i].tool);
+        free(spec->caches[i].group);
+    }
     free(spec->caches);
     *spec = (struct sandbox_spec){0};
 }
@@ -65,7 +67,8 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
     }
     dst->caches = src->n_caches ? xcalloc(src->n_caches, sizeof(*dst->caches)) : NULL;
     for (size_t i = 0; i < src->n_caches; i++)
-        dst->caches[i] = (struct spec_cache){copy_str(src->caches[i].tool), src->caches[i].mode};
+        dst->caches[i] = (struct spec_cache){copy_str(src->caches[i].tool), src->caches[i].mode,
+                                             copy_str(src->caches[i].group)};
 }
 
 void exec_request_done(struct exec_request *r)

@@ -15,3 +15,12 @@ struct overlay {
 
 /* A detached mount, nosuid and nodev. */
 int overlay_mount(const struct overlay *o, int *ret, struct err *err);
+
+/*
+ * Layers of a root, dirfd/root/{upper,work}, made anew but for one folder of the upper layer. First
+ * _begin, which takes that folder over into root.next; then the caller removes root in its own way;
+ * then _end. Cut short anywhere it can be begun again. What cannot be taken over is left to its
+ * fate: a folder whose owner is not ours to move things for.
+ */
+int overlay_renew_begin(int dirfd, const char *keep, struct err *err);
+int overlay_renew_end(int dirfd, struct err *err);

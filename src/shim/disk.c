@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "os/loopdev.h"
 #include "os/mount.h"
+#include "os/overlay.h"
 #include "os/rmtree.h"
 
 #define LOCK_TIMEOUT (10 * USEC_PER_SEC)
@@ -81,7 +82,11 @@ int disk_renew(int dirfd, const char *hash, struct err *err)
     if (n > 0 && STREQ(have, want))
         return 0;
     /* In this order: a run that is cut short here does it again. */
-    r = rmtree(dirfd, "root", err);
+    r = overlay_renew_begin(dirfd, "cache", err);
+    if (r >= 0)
+        r = rmtree(dirfd, "root", err);
+    if (r >= 0)
+        r = overlay_renew_end(dirfd, err);
     if (r < 0)
         return err_wrap(err, "renew the sandbox's root");
     if ((unlinkat(dirfd, HASH_NAME, 0) < 0 && errno != ENOENT) ||

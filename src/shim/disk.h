@@ -15,6 +15,6 @@ int disk_mount(const char *image, bool throw_away, int *ret, struct err *err);
 
 /*
  * What lies on the disk belongs to the spec with this hash: when that has changed, the root layer
- * goes and /home/agent stays. dirfd is the mount's root.
+ * goes; /home/agent and /cache stay. dirfd is the mount's root.
  */
 int disk_renew(int dirfd, const char *hash, struct err *err);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "os/idmap.h"
 #include "os/mount.h"
+#include "shim/caches.h"
 
 void layers_init(struct layers *l, const struct plan *plan)
 {
@@ -27,7 +28,7 @@ void layers_done(struct layers *l)
 
 /* ---- the overlays' own folders ---- */
 
-static int make_folder(int dirfd, const char *path, mode_t mode, uint32_t id, struct err *err)
+int layers_folder(int dirfd, const char *path, mode_t mode, uint32_t id, struct err *err)
 {
     if (mkdirat(dirfd, path, mode) < 0) {
         if (errno == EEXIST)
@@ -50,18 +51,20 @@ int layers_prepare(const struct plan *plan, int disk, struct err *err)
 
     r = disk >= 0 ? dir_open(disk, ".", &dir, err) : dir_open(AT_FDCWD, plan->data_dir, &dir, err);
     if (r >= 0)
-        r = make_folder(dir, "root", 0700, 0, err);
+        r = layers_folder(dir, "root", 0700, 0, err);
     if (r >= 0)
-        r = make_folder(dir, "root/upper", 0755, 0, err);
+        r = layers_folder(dir, "root/upper", 0755, 0, err);
     if (r >= 0)
-        r = make_folder(dir, "root/work", 0700, 0, err);
+        r = layers_folder(dir, "root/work", 0700, 0, err);
+    if (r >= 0)
+        r = caches_prepare(plan, dir, err);
     if (r < 0 || plan->ephemeral)
         return r;
-    r = make_folder(dir, "home", 0700, 0, err);
+    r = layers_folder(dir, "home", 0700, 0, err);
     if (r >= 0)
-        r = make_folder(dir, "home/upper", 0755, agent, err);
+        r = layers_folder(dir, "home/upper", 0755, agent, err);
     if (r >= 0)
-        r = make_folder(dir, "home/work", 0700, 0, err);
+        r = layers_folder(dir, "home/work", 0700, 0, err);
     return r;
 }
 
@@ -159,6 +162,21 @@ static int open_mount(const struct plan *plan, const struct plan_mount *m, int u
     return 0;
 }
 
+/* On the disk they belong to the agent, as all caches do: the sandbox's own map fits. */
+static int open_caches(struct layers *l, const struct plan *plan, int userns_fd, struct err *err)
+{
+    int r = 0;
+
+    if (plan->cache_base)
+        r = open_layer(plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd, &l->fd[LAYER_BASE],
+                       err);
+    for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
+        if (plan->caches[i].kind == PLAN_CACHE_SHARED)
+            r = open_layer(plan->caches[i].source, MOUNT_SAFE, userns_fd, &l->fd[LAYER_CACHES + i],
+                           err);
+    return r;
+}
+
 int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct err *err)
 {
     int r;
@@ -170,6 +188,8 @@ int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct
         r = open_layer(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
     if (r >= 0 && plan->image == PLAN_IMAGE_HOST)
         r = open_host_trees(l, userns_fd, err);
+    if (r >= 0)
+        r = open_caches(l, plan, userns_fd, err);
     for (size_t i = 0; r >= 0 && i < plan->n_mounts; i++)
         r = open_mount(plan, &plan->mounts[i], userns_fd, &l->fd[LAYER_MOUNTS + i], err);
     return r;

@@ -6,16 +6,19 @@
 #pragma once
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "shim/plan.h"
 
 enum layer {
-    LAYER_LOWER, /* the image */
-    LAYER_DATA,  /* holds root/{upper,work} and home/{upper,work} */
-    LAYER_USR,   /* -1 unless the image is the host's */
-    LAYER_OPT,   /* the same; also -1 when the host has none */
-    LAYER_MOUNTS /* the first of plan.mounts, in order */
+    LAYER_LOWER,  /* the image */
+    LAYER_DATA,   /* holds root, home and caches/<tool>: each with its upper and work */
+    LAYER_USR,    /* -1 unless the image is the host's */
+    LAYER_OPT,    /* the same; also -1 when the host has none */
+    LAYER_BASE,   /* of the package caches; -1: none */
+    LAYER_CACHES, /* the first of plan.caches, in order; -1 unless shared */
+    LAYER_MOUNTS = LAYER_CACHES + PLAN_CACHES_MAX, /* the first of plan.mounts, in order */
 };
 
 struct layers {
@@ -29,6 +32,8 @@ void layers_done(struct layers *l);
 /* Makes what is missing below the data folder. By the shim, before anything else. disk: the mount
  * that takes that folder's place, or -1. */
 int layers_prepare(const struct plan *plan, int disk, struct err *err);
+/* A folder of a layer, when it is missing: of that mode, and that id's unless it is 0. */
+int layers_folder(int dirfd, const char *path, mode_t mode, uint32_t id, struct err *err);
 
 /* userns_fd: the sandbox's, to map ids by; -1: no mapping. A data layer that is there already (a
  * detached mount of its own) is only id-mapped. */

@@ -62,6 +62,8 @@ static const struct plan_field {
     FIELD(SUB_UID,        U32,  sub_uid,        UINT32_MAX - PLAN_ID_COUNT),
     FIELD(SUB_GID,        U32,  sub_gid,        UINT32_MAX - PLAN_ID_COUNT),
     FIELD(DISK_IMAGE,     STR,  disk_image,     PATH_MAX - 64),
+    FIELD(CACHE_BASE,     STR,  cache_base,     PATH_MAX - 64),
+    FIELD(CACHE_OWNER,    U32,  cache_owner,    PLAN_ID_COUNT - 1),
 #undef FIELD
 };
 /* clang-format on */
@@ -79,6 +81,12 @@ void plan_done(struct plan *p)
         free(p->mounts[i].target);
     }
     free(p->mounts);
+    for (size_t i = 0; i < p->n_caches; i++) {
+        free(p->caches[i].tool);
+        free(p->caches[i].target);
+        free(p->caches[i].source);
+    }
+    free(p->caches);
     strv_free(p->env);
     free(p->seccomp);
     *p = (struct plan)PLAN_INIT;
@@ -183,6 +191,34 @@ static bool is_plain_name(const char *s)
                             "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == strlen(s));
 }
 
+static int check_cache(const struct plan *p, const struct plan_cache *c, struct err *err)
+{
+    bool below = c->kind == PLAN_CACHE_LAYERED || c->kind == PLAN_CACHE_READONLY;
+    int r;
+
+    if (!c->tool || !*c->tool || !is_plain_name(c->tool))
+        return err_set(err, ERR_INVALID, "plan: cache '%s' is not a name", c->tool ? c->tool : "");
+    if (below && !p->cache_base)
+        return err_set(err, ERR_INVALID, "plan: cache '%s' without a base", c->tool);
+    r = check_path("cache target", c->target, err);
+    if (r >= 0 && STREQ(c->target, "/"))
+        r = err_set(err, ERR_INVALID, "plan: cache target '/' would hide the sandbox");
+    if (r >= 0 && c->kind == PLAN_CACHE_SHARED)
+        r = check_path("cache source", c->source, err);
+    return r;
+}
+
+static int check_caches(const struct plan *p, struct err *err)
+{
+    int r = p->cache_base ? check_path("cache_base", p->cache_base, err) : 0;
+
+    if (r >= 0 && p->n_caches > PLAN_CACHES_MAX)
+        r = err_set(err, ERR_LIMIT, "plan: %zu caches, at most %d", p->n_caches, PLAN_CACHES_MAX);
+    for (size_t i = 0; r >= 0 && i < p->n_caches; i++)
+        r = check_cache(p, &p->caches[i], err);
+    return r;
+}
+
 static int check_ids(const struct plan *p, struct err *err)
 {
     if (!is_hex_id(p->sandbox_id) || !is_hex_id(p->root_id))
@@ -229,6 +265,8 @@ static int plan_check(const struct plan *p, struct err *err)
         r = check_folders(p, err);
     if (r >= 0)
         r = check_mounts(p, err);
+    if (r >= 0)
+        r = check_caches(p, err);
     if (r >= 0)
         r = check_user_and_env(p, err);
     if (r >= 0)
@@ -280,6 +318,18 @@ static void put_mounts(struct shim_writer *w, const struct plan *p)
     }
 }
 
+static void put_caches(struct shim_writer *w, const struct plan *p)
+{
+    for (size_t i = 0; i < p->n_caches; i++) {
+        const struct plan_cache *c = &p->caches[i];
+
+        shim_put_u64(w, PLAN_TAG_CACHE, c->kind);
+        shim_put_str(w, PLAN_TAG_CACHE_TOOL, c->tool);
+        shim_put_str(w, PLAN_TAG_CACHE_TARGET, c->target);
+        shim_put_str(w, PLAN_TAG_CACHE_SOURCE, c->source);
+    }
+}
+
 int plan_encode(const struct plan *p, struct buf *b, struct err *err)
 {
     struct shim_writer w = {.buf = BUF_INIT(SHIM_PLAN_MAX)};
@@ -290,6 +340,7 @@ int plan_encode(const struct plan *p, struct buf *b, struct err *err)
     if (r < 0)
         goto done;
     put_mounts(&w, p);
+    put_caches(&w, p);
     for (char **e = p->env; e && *e; e++)
         shim_put_str(&w, PLAN_TAG_ENV, *e);
     if (p->seccomp_len)
@@ -371,6 +422,29 @@ static int take_mount(struct plan *p, const struct shim_value *v, struct err *er
     return 0;
 }
 
+static int take_cache(struct plan *p, const struct shim_value *v, struct err *err)
+{
+    struct plan_cache *c;
+
+    if (v->tag == PLAN_TAG_CACHE) {
+        if (p->n_caches == PLAN_CACHES_MAX)
+            return err_set(err, ERR_LIMIT, "plan: over %d caches", PLAN_CACHES_MAX);
+        if (v->length != sizeof(v->u64) || v->u64 >= PLAN_CACHE_KINDS)
+            return err_set(err, ERR_INVALID, "plan: a cache of no known kind");
+        p->caches = xreallocarray(p->caches, p->n_caches + 1, sizeof(*p->caches));
+        p->caches[p->n_caches++] = (struct plan_cache){.kind = (enum plan_cache_kind)v->u64};
+        return 0;
+    }
+    if (!p->n_caches)
+        return err_set(err, ERR_INVALID, "plan: cache field %u before its cache", v->tag);
+    c = &p->caches[p->n_caches - 1];
+    if (v->tag == PLAN_TAG_CACHE_TOOL)
+        return take_string(&c->tool, v, "cache tool", NAME_MAX, err);
+    if (v->tag == PLAN_TAG_CACHE_TARGET)
+        return take_string(&c->target, v, "cache target", PATH_MAX - 1, err);
+    return take_string(&c->source, v, "cache source", PATH_MAX - 1, err);
+}
+
 static int take_value(struct plan *p, const struct shim_value *v, struct err *err)
 {
     char *text = NULL;
@@ -381,6 +455,8 @@ static int take_value(struct plan *p, const struct shim_value *v, struct err *er
             return take_field(p, &fields[i], v, err);
     if (v->tag >= PLAN_TAG_MOUNT && v->tag <= PLAN_TAG_MOUNT_INO)
         return take_mount(p, v, err);
+    if (v->tag >= PLAN_TAG_CACHE && v->tag <= PLAN_TAG_CACHE_SOURCE)
+        return take_cache(p, v, err);
     if (v->tag == PLAN_TAG_ENV) {
         r = take_string(&text, v, "env", SHIM_PLAN_MAX, err);
         if (r >= 0)

@@ -9,12 +9,16 @@
  * accepts is one that plan_read() accepts.
  *
  * Folders. The engine makes run_dir, data_dir, exec_dir and lower_dir (0700, its own); the shim
- * makes what it needs below data_dir when missing: root/{upper,work} and home/{upper,work}, the two
+ * makes what it needs below data_dir when missing: root/{upper,work} and home/{upper,work}, the
  * overlays' own layers (an ephemeral sandbox has no home/). So a re-create removes data_dir/root
  * and keeps data_dir/home. In run_dir the shim makes only `shim.sock`. An exec's journals go to
  * exec_dir/<exec id>/, made by the shim.
  *
- * With disk_image the two overlays' layers lie in that image instead, which the shim mounts for
+ * Package caches. The base, which holds nothing but `cache`, is one more layer below the root, so
+ * /cache is a part of the root and costs no mount; a re-create takes root/upper/cache over. What a
+ * single tool has otherwise lies over it, in data_dir/caches/<tool>/{upper,work}.
+ *
+ * With disk_image the overlays' layers lie in that image instead, which the shim mounts for
  * itself; it also removes root/ there when the plan's hash is not the one that root/ was made for.
  *
  * Ownership on disk is 0-based when id_base is not 0 (the skeleton's /home/agent belongs to
@@ -70,6 +74,12 @@ enum plan_tag {
     PLAN_TAG_SUB_UID,        /* u64 */
     PLAN_TAG_SUB_GID,        /* u64 */
     PLAN_TAG_DISK_IMAGE,     /* string */
+    PLAN_TAG_CACHE_BASE,     /* string */
+    PLAN_TAG_CACHE_OWNER,    /* u64 */
+    PLAN_TAG_CACHE,          /* u64: enum plan_cache_kind; opens a cache, the next three are its */
+    PLAN_TAG_CACHE_TOOL,     /* string */
+    PLAN_TAG_CACHE_TARGET,   /* string */
+    PLAN_TAG_CACHE_SOURCE,   /* string */
 };
 
 /* Which limits: the same bits as enum spec_limit of the engine. */
@@ -89,9 +99,20 @@ enum plan_image {
 
 enum plan_network { PLAN_NETWORK_NONE, PLAN_NETWORK_PACKAGES, PLAN_NETWORK_OPEN };
 
+/* What a tool's cache is when it is not just a folder below /cache. */
+enum plan_cache_kind {
+    PLAN_CACHE_HIDDEN,   /* nothing: an empty folder that cannot be written */
+    PLAN_CACHE_PRIVATE,  /* the sandbox's own, without the base */
+    PLAN_CACHE_SHARED,   /* `source`, for writing */
+    PLAN_CACHE_LAYERED,  /* the base's folder of that tool below, the sandbox's own above */
+    PLAN_CACHE_READONLY, /* the same, and what is above is empty at each start */
+    PLAN_CACHE_KINDS
+};
+
 enum {
     PLAN_MOUNT_RDONLY = 1 << 0, /* PLAN_TAG_MOUNT flags */
     PLAN_MOUNTS_MAX = 64,
+    PLAN_CACHES_MAX = 16,
     PLAN_ENV_MAX = 1024,
     PLAN_ID_COUNT = 65536,     /* ids of one sandbox when id_base is not 0 */
     PLAN_AGENT_ID = 1000,      /* the ordinary user inside */
@@ -104,6 +125,13 @@ struct plan_mount {
     char *target; /* absolute inside; made when missing */
     bool read_only;
     uint64_t dev, ino; /* of the source when the daemon checked it; ino 0: not told */
+};
+
+struct plan_cache {
+    enum plan_cache_kind kind;
+    char *tool;   /* a plain name: the folder of its layers */
+    char *target; /* absolute inside */
+    char *source; /* absolute: SHARED; else NULL */
 };
 
 struct plan {
@@ -142,6 +170,11 @@ struct plan {
     uint32_t net_host, net_box; /* IPv4 addresses of the two ends, host byte order: a /31 */
     uint32_t net_mtu;           /* 0: the kernel's default */
     char *resolv_conf;          /* text of /etc/resolv.conf; NULL: as the image has it */
+
+    char *cache_base;     /* absolute: holds cache/<tool>, only ever read; NULL: no /cache */
+    uint32_t cache_owner; /* id inside of whose the caches are */
+    struct plan_cache *caches;
+    size_t n_caches;
 
     char *disk_image; /* absolute: an ext4 image that takes the place of data_dir, or NULL */
 

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "os/mount.h"
 #include "os/overlay.h"
+#include "shim/caches.h"
 #include "shim/place.h"
 #include "shim/setup.h"
 
@@ -44,7 +45,7 @@ int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, 
 static int build_scaffold(const struct layers *layers, int *ret, struct err *err)
 {
     static const char *const options[] = {"size=64k", "mode=0700", NULL};
-    static const char *const folders[] = {"lower", "data", "root", "none"};
+    static const char *const folders[] = {"lower", "data", "base", "root", "none"};
     _cleanup_close_ int fd = -1;
     int r;
 
@@ -59,15 +60,20 @@ static int build_scaffold(const struct layers *layers, int *ret, struct err *err
         r = mount_attach(layers->fd[LAYER_LOWER], fd, "lower", err);
     if (r >= 0)
         r = mount_attach(layers->fd[LAYER_DATA], fd, "data", err);
+    if (r >= 0 && layers->fd[LAYER_BASE] >= 0)
+        r = mount_attach(layers->fd[LAYER_BASE], fd, "base", err);
     if (r < 0)
         return err_wrap(err, "build the scaffold of the root");
     *ret = TAKE_FD(fd);
     return 0;
 }
 
+/* The caches' base is one more layer: /cache needs no mount of its own, which would cost a tenth of
+ * a start. */
 static int mount_root(const struct plan *plan, int scaffold, int *ret, struct err *err)
 {
-    struct overlay root = {"lower", "data/root/upper", "data/root/work", plan->ephemeral};
+    const char *lower = plan->cache_base ? "base:lower" : "lower";
+    struct overlay root = {lower, "data/root/upper", "data/root/work", plan->ephemeral};
     _cleanup_close_ int fd = -1;
     int r;
 
@@ -188,6 +194,8 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
         r = setup_facts(plan, memory_told, files, root_fd, ret_meminfo, err);
     if (r >= 0)
         r = setup_sys(plan, root_fd, err);
+    if (r >= 0)
+        r = caches_mount(plan, layers, scaffold, root_fd, err);
     if (r >= 0)
         r = mount_wanted(plan, layers, root_fd, err);
     if (r >= 0)

@@ -281,7 +281,7 @@ static struct engine *engine_docker_make(const struct engine_config *config)
     d->prefix = xstrdup(config->docker.prefix);
     d->image = xstrdup(config->docker.image);
     d->timeout = config->docker.timeout;
-    d->cache_required = config->docker.cache_required;
+    d->cache_required = config->cache_required;
     d->journal_budget = config->journal_budget;
     d->engine.exec_root = xasprintf("%s/docker/execs", config->state_dir);
     return &d->engine;

@@ -243,10 +243,10 @@ static int add_private_caches(struct making *m, const struct deadline *by, struc
 
     for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
         _cleanup_free_ char *own = xasprintf("%s.%s", name, t->name);
-        bool below = strncmp(t->target, "/cache/", 7) == 0;
+        bool below = cache_is_below_root(t);
+        enum spec_cache_mode mode = cache_mode_of(&m->req->spec, t);
 
-        if (cache_mode_of(&m->req->spec, t->name, below ? CACHE_PRIVATE : CACHE_OFF) !=
-            CACHE_PRIVATE)
+        if (mode != CACHE_PRIVATE && mode != CACHE_LAYERED)
             continue;
         wanted |= below;
         if (!below)
@@ -263,9 +263,11 @@ static int add_shared_caches(struct making *m, const struct deadline *by, struct
     int r = 0;
 
     for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
-        _cleanup_free_ char *name = xasprintf("%s-cache-%s", m->d->prefix, t->name);
+        const char *group = cache_group_of(&m->req->spec, t);
+        _cleanup_free_ char *name =
+            xasprintf("%s-cache-%s%s%s", m->d->prefix, t->name, *group ? "." : "", group);
 
-        if (cache_mode_of(&m->req->spec, t->name, CACHE_OFF) == CACHE_SHARED)
+        if (cache_mode_of(&m->req->spec, t) == CACHE_SHARED)
             r = add_cache(m, t->name, name, t->target, true, by, err);
     }
     return r;

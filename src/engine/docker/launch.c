@@ -86,19 +86,10 @@ static bool is_mounted(const struct launch *l, const char *target, bool above)
     return false;
 }
 
-/* Variables only for what is there: a tool that is sent to a missing cache fails. */
-static void add_cache_env(const struct launch *l, char ***env)
+/* A tool that is sent to a missing cache fails. */
+static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cache_mode mode)
 {
-    const struct cache_tool *t;
-
-    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
-        enum spec_cache_mode mode = cache_mode_of(&l->req->spec, t->name, CACHE_PRIVATE);
-
-        if (mode == CACHE_OFF || !is_mounted(l, t->target, mode == CACHE_PRIVATE))
-            continue;
-        for (const char *const *v = t->env; *v; v++)
-            strv_add(env, *v);
-    }
+    return is_mounted(arg, t->target, mode != CACHE_SHARED);
 }
 
 /* Runtimes that are no namespaces (gVisor, Kata) have a loopback of their own, which a socket of
@@ -133,7 +124,7 @@ static char **environment(const struct launch *l)
         if (pair && !(podman && is_podmans(pair)))
             strv_add(&more, pair);
     }
-    add_cache_env(l, &more);
+    cache_variables(&l->req->spec, is_there, l, &more);
     add_registry_env(l, &more);
     return spec_environment(&l->req->spec, more);
 }

@@ -19,6 +19,7 @@
 #include "engine/native/disk.h"
 #include "engine/native/native.h"
 #include "engine/native/spares.h"
+#include "engine/native/tool-caches.h"
 #include "engine/spec.h"
 #include "shim/plan.h"
 #include "shim/proto.h"
@@ -29,7 +30,8 @@ struct launch {
     struct native_engine *n;
     const struct box_request *req;
     int control; /* our end of the shim's line */
-    int plan, lease, log;
+    int plan, lease, log, run;
+    char **warnings; /* what it does without: owned */
     uint32_t id_base;
 };
 
@@ -39,6 +41,8 @@ static void launch_done(struct launch *l)
     fd_close(l->plan);
     fd_close(l->lease);
     fd_close(l->log);
+    fd_close(l->run);
+    strv_free(l->warnings);
 }
 
 /* ---- the plan ---- */
@@ -129,6 +133,11 @@ static int make_plan(struct launch *l, struct err *err)
     struct plan p = PLAN_INIT;
     int r;
 
+    r = tool_caches_plan(l->n, l->req, l->run, &p, &variables, &l->warnings, err);
+    if (r < 0) {
+        plan_done(&p);
+        return r;
+    }
     fill_names(&p, l);
     fill_limits(&p, spec);
     p.image = PLAN_IMAGE_HOST;
@@ -166,7 +175,6 @@ static int lease_ids(struct launch *l, struct err *err)
 static int make_run_folder(struct launch *l, const struct deadline *by, struct err *err)
 {
     const char *id = l->req->id;
-    _cleanup_close_ int dir = -1;
     int r;
 
     r = spares_folder(l->n->spares, SPARE_RUN, l->n->runs, id);
@@ -178,12 +186,12 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
     }
     if (r < 0)
         return err_sys(err, -r, "make run folder of sandbox '%s'", id);
-    r = dir_open(l->n->runs, id, &dir, err);
+    r = dir_open(l->n->runs, id, &l->run, err);
     if (r < 0)
         return r;
-    if (symlinkat(l->n->lower, dir, "lower") < 0)
+    if (symlinkat(l->n->lower, l->run, "lower") < 0)
         return err_sys(err, errno, "note the image of sandbox '%s'", id);
-    l->log = openat(dir, "shim.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    l->log = openat(l->run, "shim.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", id) : 0;
 }
 
@@ -273,8 +281,13 @@ static int check_not_running(struct engine *e, const char *id, const struct dead
 int native_start(struct engine *e, const struct box_request *req, const struct deadline *by,
                  struct engine_box *ret, struct err *err)
 {
-    struct launch l = {
-        .n = native_of(e), .req = req, .control = -1, .plan = -1, .lease = -1, .log = -1};
+    struct launch l = {.n = native_of(e),
+                       .req = req,
+                       .control = -1,
+                       .plan = -1,
+                       .lease = -1,
+                       .log = -1,
+                       .run = -1};
     struct engine_box box = {.link_fd = -1};
     int r;
 
@@ -286,6 +299,7 @@ int native_start(struct engine *e, const struct box_request *req, const struct d
         memcpy(box.id, req->id, sizeof(box.id));
         memcpy(box.hash, req->hash, sizeof(box.hash));
         box.link_fd = TAKE_FD(l.control);
+        box.warnings = TAKE_PTR(l.warnings);
         *ret = box;
     } else {
         _cleanup_err_ struct err undo = ERR_INIT;

@@ -19,11 +19,13 @@
 #include "engine/native/spares.h"
 #include "engine/native/spread.h"
 #include "engine/native/subids.h"
+#include "engine/native/tool-caches.h"
 #include "engine/native/trash.h"
 #include "engine/spec.h"
 #include "engine/usage.h"
 #include "os/cgroup.h"
 #include "os/filter.h"
+#include "os/overlay.h"
 #include "os/rmtree.h"
 
 /* ---- open ---- */
@@ -146,6 +148,15 @@ static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
     return caps;
 }
 
+/* Sandboxes start without, and say so. */
+static void open_caches(struct native_engine *n)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (tool_caches_open(n, &err) < 0)
+        log_debug("native: %s", err.msg);
+}
+
 static int open_parts(struct native_engine *n, struct err *err)
 {
     _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", n->libexec_dir);
@@ -157,7 +168,7 @@ static int open_parts(struct native_engine *n, struct err *err)
     if (!n->ranges)
         subids_find(&n->subids, NULL);
     n->engine.caps = caps_of(unenforced, cgroups);
-    n->engine.cache_modes = 1U << CACHE_OFF;
+    n->engine.cache_modes = (1U << CACHE_MODES) - 1;
     if (n->ranges && network_possible())
         n->engine.caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
     if (n->ranges && disk_possible(NULL))
@@ -173,6 +184,8 @@ static int open_parts(struct native_engine *n, struct err *err)
         r = open_image(n, err);
     if (r >= 0)
         r = open_spares(n, err);
+    if (r >= 0)
+        open_caches(n);
     return r;
 }
 
@@ -185,6 +198,7 @@ static void close_parts(struct native_engine *n)
     trash_free(TAKE_PTR(n->trash));
     n->runs = fd_close(n->runs);
     n->devnull = fd_close(n->devnull);
+    n->shared_caches = fd_close(n->shared_caches);
     n->shim = fd_close(n->shim);
     ids_done(&n->ids);
     n->ids = (struct ids){.dirfd = -1};
@@ -202,6 +216,7 @@ static void native_close(struct engine *e)
     close_parts(n);
     network_done(&n->net);
     supervisors_done(&n->supervisors);
+    cache_base_done(&n->base);
     pthread_mutex_destroy(&n->lock);
     free(n->engine.exec_root);
     free(n->state_dir);
@@ -216,7 +231,8 @@ static struct engine *native_make(const struct engine_config *config)
 {
     struct native_engine *n = xnew0(struct native_engine);
 
-    n->boxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = -1;
+    n->boxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = n->shared_caches = -1;
+    cache_base_init(&n->base);
     pthread_mutex_init(&n->lock, NULL);
     supervisors_init(&n->supervisors);
     n->state_dir = xstrdup(config->state_dir);
@@ -228,6 +244,7 @@ static struct engine *native_make(const struct engine_config *config)
     n->journal_budget = config->journal_budget;
     n->filter = filter_compile(&n->filter_bytes);
     n->filter_bytes *= sizeof(struct sock_filter);
+    n->cache_required = config->cache_required;
     return &n->engine;
 }
 
@@ -290,8 +307,8 @@ static int make_disk(struct native_engine *n, const struct box_request *req,
     return disk_make(folder, req->spec.disk, by, err);
 }
 
-/* Another spec: the root layer belongs to the old one and goes, /home/agent stays. On a disk of its
- * own the shim sees to that, as it has it mounted. */
+/* Another spec: the root layer belongs to the old one and goes, /home/agent and /cache stay. On a
+ * disk of its own the shim sees to that, as it has it mounted. */
 static int renew(struct native_engine *n, const struct box_request *req, const struct deadline *by,
                  struct err *err)
 {
@@ -303,7 +320,11 @@ static int renew(struct native_engine *n, const struct box_request *req, const s
         r = dir_open(n->boxes, req->id, &dir, err);
     if (r < 0 || meta_matches(dir, req))
         return r;
-    r = trash_throw(n->trash, dir, "root", err);
+    r = overlay_renew_begin(dir, "cache", err);
+    if (r >= 0)
+        r = trash_throw(n->trash, dir, "root", err);
+    if (r >= 0)
+        r = overlay_renew_end(dir, err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 

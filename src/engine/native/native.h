@@ -6,6 +6,7 @@
  * - <state>/sandboxes/<id>/: files of one sandbox: root/ and home/ (made by the shim), and `meta`,
  * a symlink that holds "<config hash>/<name>"
  * - <state>/execs/<id>/<exec>/: journals and end records
+ * - <state>/caches/: package caches that are more than one sandbox's (tool-caches.h)
  * - <state>/trash/: what is being deleted
  * - <run>/sandboxes/<id>/: of one run: shim.sock, shim.log, `lower` (link to its generation)
  * - <state>/spares/ and <run>/spares/: empty folders for sandboxes to come
@@ -18,6 +19,7 @@
 #include <sys/types.h>
 
 #include "engine/engine.h"
+#include "engine/native/cache-base.h"
 #include "engine/native/ids.h"
 #include "engine/native/network.h"
 #include "engine/supervisors.h"
@@ -43,6 +45,9 @@ struct native_engine {
     void *filter;         /* of system calls, for every exec */
     size_t filter_bytes;
     uint64_t journal_budget;
+    bool cache_required;
+    struct cache_base base; /* of package caches, */
+    int shared_caches;      /* and the folder of those in mode `shared` */
 
     pthread_mutex_t lock;
     struct ids ids; /* with `ranges` */

@@ -1,0 +1,202 @@
+#include "engine/native/tool-caches.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/caches.h"
+#include "engine/native/native.h"
+#include "engine/native/trash.h"
+
+struct filling {
+    struct native_engine *n;
+    const struct box_request *req;
+    struct plan *p;
+    char ***warnings;
+    bool private_base; /* the base is the empty one: what is layered is private */
+    uint32_t missing;  /* tools by number */
+};
+
+int tool_caches_open(struct native_engine *n, struct err *err)
+{
+    _cleanup_free_ char *base = xasprintf("%s/caches/base", n->state_dir);
+    _cleanup_free_ char *shared = xasprintf("%s/caches/shared", n->state_dir);
+    int r;
+
+    r = dir_make_all(AT_FDCWD, shared, 0700, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, shared, &n->shared_caches, err);
+    if (r >= 0)
+        r = cache_base_open(&n->base, base, n->ranges, err);
+    if (r >= 0)
+        cache_base_sweep(&n->base, n->runs);
+    return r;
+}
+
+/* ---- who ---- */
+
+/* Names but root's are the image's to know: they get the agent's. */
+static uint32_t owner_of(const char *user)
+{
+    _cleanup_free_ char *id = xstrndup(user, strcspn(user, ":"));
+    uint32_t uid = PLAN_AGENT_ID;
+
+    if (STREQ(id, "root"))
+        return 0;
+    parse_u32(id, 0, PLAN_ID_COUNT - 1, &uid, NULL);
+    return uid;
+}
+
+/* ---- one tool ---- */
+
+static struct plan_cache *add(struct plan *p, enum plan_cache_kind kind, const struct cache_tool *t)
+{
+    struct plan_cache *c;
+
+    p->caches = xreallocarray(p->caches, p->n_caches + 1, sizeof(*p->caches));
+    c = &p->caches[p->n_caches++];
+    *c = (struct plan_cache){.kind = kind, .tool = xstrdup(t->name), .target = xstrdup(t->target)};
+    return c;
+}
+
+static int make_shared(const struct filling *f, const char *name, struct err *err)
+{
+    int dir = f->n->shared_caches;
+
+    if (mkdirat(dir, name, 0700) < 0)
+        return errno == EEXIST ? 0 : err_sys(err, errno, "make shared cache '%s'", name);
+    if (f->n->ranges && fchownat(dir, name, PLAN_AGENT_ID, PLAN_AGENT_ID, 0) < 0)
+        return err_sys(err, errno, "set the owner of shared cache '%s'", name);
+    return fchmodat(dir, name, 0777, 0) < 0
+               ? err_sys(err, errno, "set the mode of shared cache '%s'", name)
+               : 0;
+}
+
+static int add_shared(const struct filling *f, const struct cache_tool *t, struct err *err)
+{
+    const char *group = cache_group_of(&f->req->spec, t);
+    _cleanup_free_ char *name = xasprintf("%s%s%s", t->name, *group ? "." : "", group);
+    int r = make_shared(f, name, err);
+
+    if (r >= 0)
+        add(f->p, PLAN_CACHE_SHARED, t)->source =
+            xasprintf("%s/caches/shared/%s", f->n->state_dir, name);
+    return r;
+}
+
+/* What an earlier run has written goes. On a disk of the sandbox's own the shim sees to it. */
+static int add_readonly(const struct filling *f, const struct cache_tool *t, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/caches", f->req->id);
+    _cleanup_close_ int dir = -1;
+    int r = 0;
+
+    if (!f->req->spec.disk && !f->req->fresh && dir_open(f->n->boxes, path, &dir, NULL) >= 0)
+        r = trash_throw(f->n->trash, dir, t->name, err);
+    if (r >= 0)
+        add(f->p, PLAN_CACHE_READONLY, t);
+    return r;
+}
+
+static int add_tool(const struct filling *f, const struct cache_tool *t, enum spec_cache_mode mode,
+                    struct err *err)
+{
+    bool below = cache_is_below_root(t);
+
+    switch (mode) {
+    case CACHE_OFF:
+        if (below)
+            add(f->p, PLAN_CACHE_HIDDEN, t);
+        return 0;
+    case CACHE_PRIVATE:
+        if (!below || !f->private_base)
+            add(f->p, PLAN_CACHE_PRIVATE, t);
+        return 0;
+    case CACHE_LAYERED:
+        if (!below)
+            add(f->p, PLAN_CACHE_LAYERED, t);
+        return 0;
+    case CACHE_SHARED:
+        return add_shared(f, t, err);
+    case CACHE_READONLY:
+        return add_readonly(f, t, err);
+    }
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static int without(struct filling *f, const char *what, struct err *why, struct err *err)
+{
+    if (f->n->cache_required) {
+        err_move(err, why);
+        return err_wrap(err, "cache '%s' is required and cannot be made", what);
+    }
+    strv_push(f->warnings, xasprintf("it has no cache '%s': %s", what, why->msg));
+    err_done(why);
+    return 0;
+}
+
+static int add_tools(struct filling *f, struct err *err)
+{
+    const struct cache_tool *t;
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+        _cleanup_err_ struct err why = ERR_INIT;
+
+        if (add_tool(f, t, cache_mode_of(&f->req->spec, t), &why) >= 0)
+            continue;
+        f->missing |= 1U << i;
+        r = without(f, t->name, &why, err);
+    }
+    return r;
+}
+
+static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cache_mode mode)
+{
+    const struct filling *f = arg;
+    size_t i = 0;
+
+    (void)mode;
+    while (cache_tool_at(i) != t)
+        i++;
+    return !(f->missing & (1U << i));
+}
+
+/* Which modes there are: 1 << enum spec_cache_mode. */
+static uint32_t modes_of(const struct sandbox_spec *spec)
+{
+    const struct cache_tool *t;
+    uint32_t bits = 0;
+
+    for (size_t i = 0; (t = cache_tool_at(i)); i++)
+        bits |= 1U << cache_mode_of(spec, t);
+    return bits;
+}
+
+int tool_caches_plan(struct native_engine *n, const struct box_request *req, int run,
+                     struct plan *p, char ***env, char ***warnings, struct err *err)
+{
+    struct filling f = {.n = n, .req = req, .p = p, .warnings = warnings};
+    uint32_t modes = modes_of(&req->spec);
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r;
+
+    if (modes == 1U << CACHE_OFF)
+        return 0;
+    f.private_base = !(modes & (1U << CACHE_LAYERED | 1U << CACHE_READONLY));
+    r = cache_base_take(&n->base, f.private_base, run, &p->cache_base, &why);
+    if (r < 0)
+        return without(&f, CACHE_ALL, &why, err);
+    p->cache_owner = owner_of(req->spec.user);
+    r = add_tools(&f, err);
+    if (r >= 0)
+        cache_variables(&req->spec, is_there, &f, env);
+    return r;
+}

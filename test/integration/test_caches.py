@@ -1,0 +1,239 @@
+"""Tool caches below /cache: their modes, whose they are, how long they live, and that no sandbox can put
+anything into another's.
+
+The upstreams are our own (registry_box.py); what is installed comes through the package registry.
+"""
+import json
+import os
+import shutil
+import unittest
+
+import registry_box
+from ripcord_test import only_on
+from test_packages import DOOR, PIP, PackagesCase
+
+TOOLS = ["cargo", "go", "maven", "npm", "pip", "pnpm", "uv", "yarn"]
+VARIABLES = {"PIP_CACHE_DIR": "/cache/pip", "NPM_CONFIG_CACHE": "/cache/npm", "NPM_CONFIG_PREFER_OFFLINE": "true",
+             "UV_CACHE_DIR": "/cache/uv", "YARN_CACHE_FOLDER": "/cache/yarn", "CARGO_HOME": "/cache/cargo",
+             "GOMODCACHE": "/cache/go/mod", "GOCACHE": "/cache/go/build"}
+
+# pip takes a wheel that lies in its cache under the link's name for one that it has built itself, and does not
+# look at a digest. The evil one reads as version 1.5 too, and says another.
+POISON_PIP = f"""
+import glob, os, sys, urllib.request
+from pip._internal.cache import SimpleWheelCache
+from pip._internal.models.format_control import FormatControl
+from pip._internal.models.link import Link
+from urllib.parse import urljoin
+import re
+page = "http://{DOOR}/pypi/simple/demo/"
+html = urllib.request.urlopen(urllib.request.Request(page, headers={{"Accept": "text/html"}})).read().decode()
+link = Link(urljoin(page, re.search('href="([^"]*whl[^"]*)"', html).group(1).replace("&amp;", "&")))
+try:
+    cache = SimpleWheelCache("/cache/pip", FormatControl())
+except TypeError:
+    cache = SimpleWheelCache("/cache/pip")
+for top, _, files in os.walk("/cache"):
+    for f in files:
+        try:
+            with open(os.path.join(top, f), "r+b") as out:
+                out.write(b"poison")
+        except OSError as e:
+            print(top, f, e)
+folder = cache.get_path_for_link(link)
+os.makedirs(folder, exist_ok=True)
+os.replace("/tmp/evil.whl", os.path.join(folder, link.filename))
+"""
+
+# npm checks contents against the index, and the index against nothing: both are replaced.
+POISON_NPM = """
+import base64, glob, hashlib, json, os
+def digest(data):
+    return "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
+def put(data):
+    d = hashlib.sha512(data).hexdigest()
+    path = f"/cache/npm/_cacache/content-v2/sha512/{d[:2]}/{d[2:4]}/{d[4:]}"
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, "wb").write(data)
+evil = open("/tmp/evil.tgz", "rb").read()
+put(evil)
+swap = {}
+found = glob.glob("/cache/npm/_cacache/content-v2/**/*", recursive=True)
+contents = [open(p, "rb").read() for p in found if os.path.isfile(p)]
+tarballs = [c for c in contents if c[:2] == b"\\x1f\\x8b" and c != evil]
+for t in tarballs:
+    swap[digest(t)] = (digest(evil), len(evil))
+for c in contents:
+    if c[:1] == b"{":
+        new = c
+        for t in tarballs:
+            new = new.replace(digest(t).encode(), digest(evil).encode())
+            new = new.replace(hashlib.sha1(t).hexdigest().encode(), hashlib.sha1(evil).hexdigest().encode())
+        put(new)
+        swap[digest(c)] = (digest(new), len(new))
+for p in glob.glob("/cache/npm/_cacache/index-v5/**/*", recursive=True):
+    if os.path.isfile(p):
+        lines = []
+        for line in filter(None, open(p).read().split("\\n")):
+            entry = json.loads(line.split("\\t", 1)[1])
+            entry["integrity"], entry["size"] = swap.get(entry["integrity"], (entry["integrity"], entry["size"]))
+            text = json.dumps(entry)
+            lines.append(hashlib.sha1(text.encode()).hexdigest() + "\\t" + text)
+        open(p, "w").write("\\n" + "\\n".join(lines))
+"""
+
+
+class CachesCase(PackagesCase):
+    def install(self, name, prefix=""):
+        """What an installed `demo` says of itself."""
+        return self.shell(name, f"rm -rf /tmp/t && {prefix} {PIP} install -q --target /tmp/t demo 2>&1 "
+                          f"&& PYTHONPATH=/tmp/t /usr/bin/python3 -c 'import demo; print(demo.version)'").split("\n")[-2]
+
+    def npm_install(self, name, prefix=""):
+        return self.shell(name, "rm -rf /tmp/n && mkdir /tmp/n && cd /tmp/n && "
+                          f"{prefix} npm install --no-audit --no-fund --no-update-notifier demo >&2 "
+                          "&& node -p 'require(\"demo\")'").strip()
+
+    def files(self, name, folder):
+        return self.shell(name, f"find {folder} -type f").split()
+
+    def put(self, name, data, path):
+        file = self.folder / os.path.basename(path)
+        file.write_bytes(data)
+        self.root.ok("cp", file, f"{name}:{path}")
+
+    def poison_pip(self, name):
+        true = registry_box.make_wheel("demo", "1.5")[1]
+        evil = registry_box.make_wheel("demo", "1.5")[1].replace(b"version = '1.5'", b"version = '6.6'")
+        self.assertNotEqual(true, evil)
+        self.put(name, repack(evil), "/tmp/evil.whl")
+        self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", POISON_PIP)
+
+    def poison_npm(self, name):
+        evil = registry_box.make_tarball("demo", "6.6.0")[0]
+        self.put(name, evil, "/tmp/evil.tgz")
+        self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", POISON_NPM)
+
+
+def repack(wheel):
+    """The same files with the right sums: what was changed in it was not."""
+    import io
+    import zipfile
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(wheel)) as old, zipfile.ZipFile(out, "w") as new:
+        for info in old.infolist():
+            start = info.header_offset + 30 + len(info.filename)
+            new.writestr(zipfile.ZipInfo(info.filename), wheel[start:start + info.file_size])
+    return out.getvalue()
+
+
+class Use(CachesCase):
+    def test_pip_cache_dir_is_used(self):
+        self.up.add_wheel("demo", "1.5", os.urandom(50000))
+        self.root.ok("up", "a")
+        self.assertEqual(self.install("a", "env -u PIP_CACHE_DIR"), "1.5")
+        self.assertEqual(self.files("a", "/cache/pip"), [])
+        self.assertEqual(self.install("a"), "1.5")
+        self.assertNotEqual(self.files("a", "/cache/pip"), [])
+        self.assertEqual(self.shell("a", "id -u; stat -c %u /cache/pip").split(), ["1000", "1000"])
+        before = self.packages("a")
+        self.assertEqual(self.install("a"), "1.5")
+        self.assertLess(self.packages("a") - before, 50000, "the wheel came out of the tool's own cache")
+
+    def packages(self, name):
+        return self.root.ok("show", name, "--json").json()["packages"]["pypi"]["bytes_store"]
+
+    @unittest.skipUnless(shutil.which("npm"), "needs npm")
+    def test_npm_cache_is_used(self):
+        self.up.add_npm("demo", "1.5.0", os.urandom(50000))
+        self.root.ok("up", "a")
+        self.assertEqual(self.npm_install("a", "env -u NPM_CONFIG_CACHE"), "1.5.0")
+        self.assertEqual(self.files("a", "/cache/npm"), [])
+        self.assertEqual(self.npm_install("a"), "1.5.0")
+        self.assertNotEqual(self.files("a", "/cache/npm"), [])
+        self.root.ok("stop", "a")
+        self.up.stop()
+        self.root.ok("cache", "prune", "--keep", "0")
+        self.assertEqual(self.npm_install("a", "env NPM_CONFIG_OFFLINE=true"), "1.5.0")
+
+    def test_poisoning_is_impossible(self):
+        """The same attack against mode `shared` succeeds: it is an attack."""
+        self.up.add_wheel("demo", "1.5")
+        for name, mode in ("a", "layered"), ("b", "layered"), ("c", "shared"), ("d", "shared"):
+            self.root.ok("up", name, "--cache", f"pip={mode}")
+        for attacker, victim, expected in ("a", "b", "1.5"), ("c", "d", "6.6"):
+            self.assertEqual(self.install(attacker), "1.5")
+            self.poison_pip(attacker)
+            self.assertEqual(self.install(attacker), "6.6", "the attack works on the attacker")
+            self.assertEqual(self.install(victim), expected)
+
+    @unittest.skipUnless(shutil.which("npm"), "needs npm")
+    def test_poisoning_is_impossible_with_npm(self):
+        self.up.add_npm("demo", "1.5.0")
+        for name, mode in ("a", "layered"), ("b", "layered"), ("c", "shared"), ("d", "shared"):
+            self.root.ok("up", name, "--cache", f"npm={mode}")
+        for attacker, victim, expected in ("a", "b", "1.5.0"), ("c", "d", "6.6.0"):
+            self.assertEqual(self.npm_install(attacker), "1.5.0")
+            self.poison_npm(attacker)
+            self.assertEqual(self.npm_install(victim), expected)
+
+
+class Modes(CachesCase):
+    def environment(self, name):
+        return dict(line.split("=", 1) for line in self.root.ok("exec", name, "--", "env").text.splitlines())
+
+    def test_variables_and_own_settings(self):
+        self.root.ok("up", "a", "-e", "npm_config_cache=/tmp/mine", "--cache", "go=off")
+        env = self.environment("a")
+        want = {k: v for k, v in VARIABLES.items() if not k.startswith("GO")}
+        del want["NPM_CONFIG_CACHE"]
+        self.assertEqual({k: env.get(k) for k in want}, want)
+        for name in "NPM_CONFIG_CACHE", "GOCACHE", "GOMODCACHE":
+            self.assertNotIn(name, env)
+        self.assertEqual(self.root.ok("exec", "a", "-e", "PIP_CACHE_DIR=/tmp/x", "--", "sh", "-c", "echo $PIP_CACHE_DIR").text,
+                         "/tmp/x\n")
+        off = self.root.ok("run", "--cache", "all=off", "--", "env").text
+        self.assertFalse([v for v in VARIABLES if v + "=" in off], off)
+
+    def test_each_mode(self):
+        """Where what is written goes, and whether it is there after a stop, a re-create and a removal."""
+        self.root.ok("up", "a", "--cache", "pip=shared", "--cache", "npm=readonly", "--cache", "uv=private",
+                     "--cache", "go=off", "--cache", "yarn=shared:team-1")
+        self.root.ok("up", "b", "--cache", "pip=shared", "--cache", "yarn=shared:team-2")
+        self.shell("a", "for t in pip npm uv cargo yarn; do echo a >/cache/$t/x; done")
+        self.assertNotEqual(self.root.run("exec", "a", "--", "sh", "-c", "echo a >/cache/go/x").code, 0)
+        self.assertEqual(self.shell("b", "ls /cache/*/x"), "/cache/pip/x\n")
+        self.root.ok("stop", "a")
+        self.assertEqual(self.shell("a", "ls /cache/*/x").split(), [f"/cache/{t}/x" for t in ("cargo", "pip", "uv", "yarn")])
+        self.root.ok("up", "a", "-e", "X=1")
+        self.assertEqual(self.shell("a", "ls /cache/*/x").split(), [f"/cache/{t}/x" for t in ("cargo", "pip", "uv", "yarn")])
+        self.root.ok("rm", "-f", "a")
+        self.root.ok("up", "a")
+        self.assertEqual(self.shell("a", "find /cache -name x"), "")
+
+    def test_ownership_and_flags(self):
+        for name, user in ("a", "agent"), ("b", "root"), ("c", "1234"):
+            self.root.ok("up", name, "--user", user)
+            owners = self.shell(name, "id -u; stat -c %u /cache/pip /cache/npm; touch /cache/pip/x && echo fine").split()
+            self.assertEqual(owners[1:], [owners[0], owners[0], "fine"], user)
+        for line in self.shell("a", "cat /proc/self/mounts").splitlines():
+            if " /cache" in line or " / " in line:
+                self.assertIn("nosuid,nodev", line)
+
+    def test_daemon_killed(self):
+        self.root.ok("up", "a")
+        self.shell("a", "echo kept >/cache/pip/x")
+        self.root.kill_daemon()
+        self.assertEqual(self.shell("a", "cat /cache/pip/x"), "kept\n")
+        self.root.ok("stop", "a")
+        self.root.kill_daemon()
+        self.assertEqual(self.shell("a", "cat /cache/pip/x"), "kept\n")
+
+    def test_bad_input(self):
+        for cache, *words in (("pip=shred", "'shared'"), ("pipp=off", "'pip'"), ("all=shared", "tool by tool"),
+                              ("pip=private:x", "group"), ("pip=shared:../x", "not a valid group"), ("pip=shared:", "group")):
+            done = self.root.run("up", "a", "--cache", cache)
+            self.assert_exit(done, 2)
+            for word in words:
+                self.assertIn(word, done.err.decode())
+        self.assertEqual(self.root.sandboxes(), [])
