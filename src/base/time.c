@@ -78,3 +78,13 @@ const char *time_format(uint64_t wall_usec, char buf[static TIME_FORMAT_MAX])
              (unsigned)(wall_usec % USEC_PER_SEC / USEC_PER_MSEC));
     return buf;
 }
+
+const char *time_http(uint64_t wall_usec, char buf[static TIME_HTTP_MAX])
+{
+    time_t secs = (time_t)(wall_usec / USEC_PER_SEC);
+    struct tm tm;
+
+    gmtime_r(&secs, &tm);
+    strftime(buf, TIME_HTTP_MAX, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    return buf;
+}

@@ -29,3 +29,6 @@ const char *time_boot_id(char buf[static BOOT_ID_MAX]);
 /* "2026-11-16T01:02:03.456Z" */
 #define TIME_FORMAT_MAX 32
 const char *time_format(uint64_t wall_usec, char buf[static TIME_FORMAT_MAX]);
+/* "Mon, 16 Nov 2026 01:02:03 GMT", as in a Date field */
+#define TIME_HTTP_MAX 32
+const char *time_http(uint64_t wall_usec, char buf[static TIME_HTTP_MAX]);

@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -18,25 +17,11 @@ static bool has_no_body(const struct http_req *r, int status)
     return STREQ(r->head.method, "HEAD") || status == 204 || status == 304;
 }
 
-/* Clients that keep what they get need it: pip takes nothing out of its cache without. */
-static int append_date(struct buf *b)
-{
-    time_t now = time(NULL);
-    char text[40];
-    struct tm tm;
-
-    gmtime_r(&now, &tm);
-    strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm);
-    return buf_appendf(b, "Date: %s\r\n", text);
-}
-
 static int append_head(struct buf *b, const struct http_answer *a, bool close)
 {
     int r = buf_appendf(b, "HTTP/1.1 %d %s\r\n", a->status,
                         a->reason ? a->reason : http_status_text(a->status));
 
-    if (r >= 0)
-        r = append_date(b);
     if (r >= 0 && a->content_type)
         r = buf_appendf(b, "Content-Type: %s\r\n", a->content_type);
     if (r >= 0 && a->extra)

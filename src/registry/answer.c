@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "base/xalloc.h"
 #include "registry/range.h"
 #include "registry/registry.h"
@@ -52,7 +53,7 @@ static void on_drain(struct http_req *req)
 static void start_answer(struct ask *a, uint64_t size, bool hit)
 {
     bool part = a->length - a->sent < size;
-    char extra[EXTRA_MAX], range[128] = "";
+    char extra[EXTRA_MAX], range[128] = "", date[TIME_HTTP_MAX];
 
     if (part)
         snprintf(range, sizeof(range), "Content-Range: bytes %llu-%llu/%llu\r\n",
@@ -61,8 +62,8 @@ static void start_answer(struct ask *a, uint64_t size, bool hit)
     snprintf(
         extra, sizeof(extra),
         "ETag: \"%s\"\r\nCache-Control: max-age=31536000, immutable\r\nAccept-Ranges: bytes\r\n"
-        "X-Ripcord-Cache: %s\r\n%s%s",
-        a->digest.hex, hit ? "hit" : "miss", range,
+        "Date: %s\r\nX-Ripcord-Cache: %s\r\n%s%s",
+        a->digest.hex, time_http(time_wall(), date), hit ? "hit" : "miss", range,
         a->digest.algo == DIGEST_SHA1 ? "X-Ripcord-Digest: sha1 only\r\n" : "");
     a->started = true;
     http_stream_start_length(a->req,

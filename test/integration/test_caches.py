@@ -3,16 +3,15 @@ anything into another's.
 
 The upstreams are our own (registry_box.py); what is installed comes through the package registry.
 """
-import json
+import io
 import os
 import shutil
 import unittest
+import zipfile
 
 import registry_box
-from ripcord_test import only_on
 from test_packages import DOOR, PIP, PackagesCase
 
-TOOLS = ["cargo", "go", "maven", "npm", "pip", "pnpm", "uv", "yarn"]
 VARIABLES = {"PIP_CACHE_DIR": "/cache/pip", "NPM_CONFIG_CACHE": "/cache/npm", "NPM_CONFIG_PREFER_OFFLINE": "true",
              "UV_CACHE_DIR": "/cache/uv", "YARN_CACHE_FOLDER": "/cache/yarn", "CARGO_HOME": "/cache/cargo",
              "GOMODCACHE": "/cache/go/mod", "GOCACHE": "/cache/go/build"}
@@ -20,12 +19,11 @@ VARIABLES = {"PIP_CACHE_DIR": "/cache/pip", "NPM_CONFIG_CACHE": "/cache/npm", "N
 # pip takes a wheel that lies in its cache under the link's name for one that it has built itself, and does not
 # look at a digest. The evil one reads as version 1.5 too, and says another.
 POISON_PIP = f"""
-import glob, os, sys, urllib.request
+import os, re, shutil, urllib.request
 from pip._internal.cache import SimpleWheelCache
 from pip._internal.models.format_control import FormatControl
 from pip._internal.models.link import Link
 from urllib.parse import urljoin
-import re
 page = "http://{DOOR}/pypi/simple/demo/"
 html = urllib.request.urlopen(urllib.request.Request(page, headers={{"Accept": "text/html"}})).read().decode()
 link = Link(urljoin(page, re.search('href="([^"]*whl[^"]*)"', html).group(1).replace("&amp;", "&")))
@@ -42,7 +40,7 @@ for top, _, files in os.walk("/cache"):
             print(top, f, e)
 folder = cache.get_path_for_link(link)
 os.makedirs(folder, exist_ok=True)
-os.replace("/tmp/evil.whl", os.path.join(folder, link.filename))
+shutil.copy("/tmp/evil.whl", os.path.join(folder, link.filename))
 """
 
 # npm checks contents against the index, and the index against nothing: both are replaced.
@@ -103,9 +101,7 @@ class CachesCase(PackagesCase):
         self.root.ok("cp", file, f"{name}:{path}")
 
     def poison_pip(self, name):
-        true = registry_box.make_wheel("demo", "1.5")[1]
         evil = registry_box.make_wheel("demo", "1.5")[1].replace(b"version = '1.5'", b"version = '6.6'")
-        self.assertNotEqual(true, evil)
         self.put(name, repack(evil), "/tmp/evil.whl")
         self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", POISON_PIP)
 
@@ -117,8 +113,6 @@ class CachesCase(PackagesCase):
 
 def repack(wheel):
     """The same files with the right sums: what was changed in it was not."""
-    import io
-    import zipfile
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(wheel)) as old, zipfile.ZipFile(out, "w") as new:
         for info in old.infolist():
