@@ -13,9 +13,20 @@ import unittest
 from pathlib import Path
 
 import registry_box
+import tools_box
 from ripcord_test import Config, TestCase, alive, only_on, wait_until
 
 PIP = "/usr/bin/python3 -m pip"
+# Without caches of their own: what is fast or silent here is so because of the registry.
+PYTHON_TOOLS = {
+    "Debian's pip": f"{PIP} install --no-cache-dir",
+    "current pip": f"PYTHONPATH=/tools/pip {PIP} install --no-cache-dir",
+    "uv": "/tools/uv/bin/uv pip install --no-cache --python /usr/bin/python3",
+}
+NODE_TOOLS = {
+    "npm": "npm install --cache /tmp/c --no-audit --no-update-notifier",
+    "pnpm": "node /tools/pnpm/node_modules/pnpm/bin/pnpm.cjs add --store-dir /tmp/c --config.cache-dir=/tmp/c/meta",
+}
 DOOR = "127.0.0.1:7417"
 
 # What a hostile program sees of the network: its interfaces, and who answers.
@@ -41,14 +52,6 @@ print(c.getresponse().status)
 """
 
 
-def answers(host):
-    try:
-        socket.create_connection((host, 443), timeout=3).close()
-        return True
-    except OSError:
-        return False
-
-
 class PackagesCase(TestCase):
     def setUp(self):
         super().setUp()
@@ -64,7 +67,7 @@ class PackagesCase(TestCase):
         file = self.folder / "upstreams.json"
         file.write_text(json.dumps(upstreams or [self.up.as_pypi("own-pypi"), self.up.as_npm("own-npm")]),
                         encoding="utf-8")
-        self.root.configure(f"mounts.roots: [/usr]\nregistry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {file}\n{more}")
+        self.root.configure(f"mounts.roots: [/usr, /root, /home]\nregistry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {file}\n{more}")
 
     def registry_pid(self):
         return self.root.registry_pid()
@@ -72,45 +75,82 @@ class PackagesCase(TestCase):
     @staticmethod
     def tools():
         """The machine's own programs: the image of test engines is small, and made of the same packages."""
-        places = ("PYTHONPATH=/machine/lib/python3/dist-packages",
+        places = ("PYTHONPATH=/machine/lib/python3/dist-packages", "PYTHONPYCACHEPREFIX=/tmp/pyc",
                   f"LD_LIBRARY_PATH=/machine/lib/{platform.machine()}-linux-gnu",
                   "PATH=/usr/local/bin:/usr/bin:/bin:/machine/bin")
-        return ["--mount", "/usr:/machine:ro", *(o for p in places for o in ("-e", p))] if Config.backend else []
+        more, _ = tools_box.folder()
+        return [*(["--mount", f"{more}:/tools:ro"] if more else []),
+                *(["--mount", "/usr:/machine:ro", *(o for p in places for o in ("-e", p))] if Config.backend else [])]
 
     def up_box(self, name, *options):
         return self.root.ok("up", name, *self.tools(), *options)
 
-    def pip(self, name, package, **kwargs):
-        return self.shell(name, f"rm -rf /tmp/t && {PIP} install --no-cache-dir --target /tmp/t {package} 2>&1 && id -u "
-                          f"&& PYTHONPATH=/tmp/t:$PYTHONPATH python3 -c 'import {package}; print({package}.version)'", **kwargs)
+    def pip(self, name, package, tool="Debian's pip"):
+        """Installs as the sandbox's user; what it says ends with the uid and the package's version."""
+        return self.shell(name, f"rm -rf /tmp/t && {PYTHON_TOOLS[tool]} --target /tmp/t {package} 2>&1 && id -u "
+                          f"&& PYTHONPATH=/tmp/t python3 -c 'import {package}; print({package}.version)'")
+
+    def npm(self, name, package, tool="npm"):
+        return self.shell(name, f"rm -rf /tmp/n /tmp/c && mkdir /tmp/n && cd /tmp/n && echo '{{}}' > package.json && "
+                          f"{NODE_TOOLS[tool]} {package} 2>&1 && id -u && node -p 'require(\"{package}\")'")
+
+    @staticmethod
+    def all_of(tools):
+        """Those of a table that are here: the ones of packages always. What differs between engines, the first shows."""
+        here = [t for t, command in tools.items() if "/tools/" not in command or tools_box.folder()[0]]
+        return here[:1] if Config.backend and Config.backend.kind == "podman" else here
 
     def fetch(self, name):
         """What the index says of `demo`, asked by a plain program."""
         return self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", FETCH).text.strip()
 
-    def npm(self, name, package):
-        return self.shell(name, f"rm -rf /tmp/n && mkdir /tmp/n && cd /tmp/n && npm install --cache /tmp/c --no-audit "
-                          f"--no-update-notifier {package} 2>&1 && id -u && node -p 'require(\"{package}\")'")
-
 
 class Install(PackagesCase):
-    def test_pip_install_uses_the_cache(self):
-        self.up.add_wheel("demo", "1.5", os.urandom(200000))
+    def setUp(self):
+        super().setUp()
         self.up_box("a")
         self.up_box("b")
-        self.assertTrue(self.pip("a", "demo").endswith("1000\n1.5\n"))
-        self.assertEqual(self.up.count(".whl"), 1 + self.up.count(".whl.metadata"))
-        before = len(self.up.requests)
-        self.assertTrue(self.pip("b", "demo").endswith("1000\n1.5\n"))
-        self.assertEqual(len(self.up.requests), before, self.up.requests)
-        counted = {name: self.root.ok("show", name, "--json").json()["packages"]["pypi"] for name in "ab"}
-        self.assertGreater(counted["a"]["bytes_upstream"], 200000)
-        self.assertEqual((counted["b"]["bytes_upstream"], counted["b"]["misses"]), (0, 0))
-        self.assertGreater(counted["b"]["bytes_store"], 200000)
-        self.up.stop()
-        self.up_box("c")
-        self.assertTrue(self.pip("c", "demo").endswith("1.5\n"))
 
+    def count(self, name, eco):
+        return self.root.ok("show", name, "--json").json()["packages"][eco]
+
+    def test_pip_install_uses_the_cache(self):
+        """What A has installed B gets without a byte from upstream, and with the upstream switched off."""
+        tools = self.all_of(PYTHON_TOOLS)
+        for i, tool in enumerate(tools):
+            self.up.add_wheel(f"demo{i}", "1.5", os.urandom(200000))
+            self.assertTrue(self.pip("a", f"demo{i}", tool).endswith("1000\n1.5\n"), tool)
+            self.assertEqual(self.up.count(f"demo{i}-1.5-py3-none-any.whl"),
+                             1 + self.up.count(f"demo{i}-1.5-py3-none-any.whl.metadata"))
+        before = len(self.up.requests)
+        self.assertTrue(self.pip("b", "demo0").endswith("1000\n1.5\n"))
+        self.assertEqual(len(self.up.requests), before, self.up.requests)
+        self.up.stop()
+        for i, tool in enumerate(tools):
+            self.assertTrue(self.pip("b", f"demo{i}", tool).endswith("1000\n1.5\n"), tool)
+        first, second = self.count("a", "pypi"), self.count("b", "pypi")
+        self.assertGreater(first["bytes_upstream"], 200000 * len(tools))
+        self.assertEqual((second["bytes_upstream"], second["misses"], second["errors"]), (0, 0, 0))
+        self.assertGreater(second["bytes_store"], 200000 * len(tools))
+
+    @unittest.skipUnless(shutil.which("npm"), "needs npm")
+    def test_npm_install_uses_the_cache(self):
+        tools = self.all_of(NODE_TOOLS)
+        for i, tool in enumerate(tools):
+            self.up.add_npm(f"demo{i}", "1.5.0", os.urandom(200000))
+            self.assertTrue(self.npm("a", f"demo{i}", tool).endswith("1000\n1.5.0\n"), tool)
+        before = len(self.up.requests)
+        self.assertTrue(self.npm("b", "demo0").endswith("1000\n1.5.0\n"))
+        self.assertEqual(len(self.up.requests), before, self.up.requests)
+        self.up.stop()
+        for i, tool in enumerate(tools):
+            self.assertTrue(self.npm("b", f"demo{i}", tool).endswith("1000\n1.5.0\n"), tool)
+        second = self.count("b", "npm")
+        self.assertEqual((second["bytes_upstream"], second["misses"], second["errors"]), (0, 0, 0))
+
+
+@only_on("native", "docker")
+class Settings(PackagesCase):
     def test_stats(self):
         """One line says what a command had of the registry, also of a sandbox that goes with it."""
         self.up.add_wheel("demo", "1.5", os.urandom(200000))
@@ -128,17 +168,6 @@ class Install(PackagesCase):
         (box,) = [i for i, name in shown["names"].items() if name == "a"]
         self.assertGreaterEqual(shown["sandboxes"][box]["pypi"]["hits"], 1)
         self.assertRegex(self.root.ok("cache", "show").text, r"(?m)^a +pypi +[12] +0 ")
-
-    @unittest.skipUnless(shutil.which("npm"), "needs npm")
-    def test_npm_install_uses_the_cache(self):
-        self.up.add_npm("demo", "1.5.0", os.urandom(200000))
-        self.up_box("a")
-        self.up_box("b")
-        self.assertTrue(self.npm("a", "demo").endswith("1000\n1.5.0\n"))
-        before = len(self.up.requests)
-        self.up.stop()
-        self.assertTrue(self.npm("b", "demo").endswith("1.5.0\n"))
-        self.assertEqual(len(self.up.requests), before, self.up.requests)
 
     def test_run_and_own_settings(self):
         """A one-off run is served too; what the user sets stays as it is."""
@@ -299,14 +328,36 @@ class Faults(PackagesCase):
         self.assertEqual([s["name"] for s in self.root.sandboxes()], ["b"])
 
 
-@only_on("native")
-class Live(TestCase):
-    @unittest.skipUnless(answers("pypi.org"), "pypi.org does not answer")
-    def test_pip(self):
-        self.root.ok("up", "a")
-        self.shell("a", f"{PIP} download -q -d /tmp/d six && ls /tmp/d/six-*")
+class Live(PackagesCase):
+    """The public registries, where they answer."""
 
-    @unittest.skipUnless(shutil.which("npm") and answers("registry.npmjs.org"), "registry.npmjs.org does not answer")
+    def setUp(self):
+        TestCase.setUp(self)
+        reason = "native shows it" if Config.backend and not Config.soak else tools_box.public_registries()
+        if Config.quick or reason:
+            self.skipTest(reason or "not in a quick run")
+        self.root.configure("mounts.roots: [/usr, /root, /home]\n")
+        self.up_box("a")
+        self.up_box("b")
+
+    def twice(self, eco, install, packages, tools):
+        for tool, package in zip(tools, packages):
+            for name in "ab":
+                install(name, package, tool)
+        second = self.root.ok("show", "b", "--json").json()["packages"][eco]
+        self.assertEqual((second["bytes_upstream"], second["misses"]), (0, 0))
+        self.assertGreater(second["hits"], 0)
+
+    def live_pip(self, name, package, tool):
+        self.shell(name, f"rm -rf /tmp/t && {PYTHON_TOOLS[tool]} --target /tmp/t {package} 2>&1 && ls /tmp/t/{package}*")
+
+    def live_npm(self, name, package, tool):
+        self.shell(name, f"rm -rf /tmp/n /tmp/c && mkdir /tmp/n && cd /tmp/n && echo '{{}}' > package.json && "
+                   f"{NODE_TOOLS[tool]} {package} 2>&1 && ls node_modules/{package}/package.json")
+
+    def test_pip(self):
+        self.twice("pypi", self.live_pip, ("six", "idna", "certifi"), self.all_of(PYTHON_TOOLS))
+
+    @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_npm(self):
-        self.root.ok("up", "a")
-        self.shell("a", "cd /tmp && npm pack --cache /tmp/c left-pad@1.3.0 && ls left-pad-1.3.0.tgz")
+        self.twice("npm", self.live_npm, ("left-pad", "is-odd"), self.all_of(NODE_TOOLS))

@@ -1,8 +1,11 @@
 """Real installers through ripcord-registry, from upstreams of our own and from the public ones."""
+import concurrent.futures
 import json
 import os
+import random
 import socket
 import subprocess
+import time
 
 import registry_box
 from ripcord_test import Config, full_run_only
@@ -21,7 +24,7 @@ class Tools(registry_box.TestCase):
                  "PIP_DISABLE_PIP_VERSION_CHECK": "1", "NPM_CONFIG_CACHE": str(self.tmp / "npm-cache"),
                  "NPM_CONFIG_UPDATE_NOTIFIER": "false", "NPM_CONFIG_FUND": "false", **env}
         p = subprocess.run(argv, env=clean, cwd=cwd or self.tmp, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           timeout=180, check=False)
+                           timeout=600 if Config.soak else 180, check=False)
         self.assertEqual(p.returncode, code, f"{argv}: {p.stdout}")
         return p.stdout
 
@@ -75,6 +78,57 @@ class Tools(registry_box.TestCase):
         out = self.run_tool("npm", "install", "evil", code=1, cwd=folder, NPM_CONFIG_REGISTRY=f"http://{host}/npm/",
                             NPM_CONFIG_FETCH_RETRIES="0")
         self.assertIn("is on the deny list", out)
+
+
+class Parallel(Tools):
+    """Many installers at once while the registry is killed and started again."""
+
+    test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = None
+
+    def attempt(self, i, host, folder):
+        """One installer's run: the bytes that it has brought, or None. What is cut off may fail, and is tried again."""
+        argv = (["npm", "pack", "--silent", f"n{i}"] if i % 2 else
+                ["/usr/bin/python3", "-m", "pip", "download", "-q", "--no-cache-dir", "--no-deps", "-d", ".", f"p{i}"])
+        env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+               "PIP_INDEX_URL": f"http://{host}/pypi/simple/", "NPM_CONFIG_REGISTRY": f"http://{host}/npm/",
+               "NPM_CONFIG_CACHE": str(folder / "cache"), "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+               "NPM_CONFIG_FETCH_RETRY_MINTIMEOUT": "200"}
+        done = subprocess.run(argv, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, timeout=600, check=False)
+        brought = [p for p in folder.iterdir() if p.suffix in (".whl", ".tgz")]
+        return brought[0].read_bytes() if done.returncode == 0 and brought else None
+
+    def installer(self, i, host):
+        folder = self.tmp / f"at-{i}"
+        folder.mkdir()
+        return next((data for data in (self.attempt(i, host, folder) for _ in range(20)) if data), None)
+
+    @full_run_only
+    def test_installers_with_restarts(self):
+        self.need_pip()
+        if not which("npm"):
+            self.skipTest("npm is not installed")
+        many = 200 if Config.soak else 6
+        truth = {i: self.up.add_npm(f"n{i}", "1.0.0", os.urandom(50000 + 9999 * i)) if i % 2 else
+                 self.up.add_wheel(f"p{i}", "1.0", os.urandom(50000 + 9999 * i))[1] for i in range(many)}
+        reg = self.registry(connections_max=512, requests_per_second=0)
+        with socket.create_server(("127.0.0.1", 0), backlog=1024) as door:
+            host = f"127.0.0.1:{door.getsockname()[1]}"
+            reg.ask(registry_box.LISTEN, (registry_box.TAG_SANDBOX, "a"), fd=door.fileno())
+            with concurrent.futures.ThreadPoolExecutor(many) as pool:
+                jobs = [pool.submit(self.installer, i, host) for i in range(many)]
+                kills = 0
+                while not all(j.done() for j in jobs):
+                    time.sleep(random.uniform(0.2, 1.5))
+                    if kills < many:
+                        reg.kill()
+                        reg.start()
+                        reg.ask(registry_box.LISTEN, (registry_box.TAG_SANDBOX, "a"), fd=door.fileno())
+                        kills += 1
+                self.assertEqual([i for i, j in enumerate(jobs) if j.result() != truth[i]], [])
+        self.assertGreater(kills, 0)
+        self.stored()
+        self.assertEqual(reg.ask(registry_box.VERIFY)["bad"], [])
 
 
 def public_registries_answer():
@@ -151,10 +205,43 @@ class Live(Tools):
             self.assertIn(before, (None, reg.counters("pypi")["bytes_upstream"]))
             before = reg.counters("pypi")["bytes_upstream"]
 
-    def test_live_other_installers(self):
+    def soak_only(self):
         if not Config.soak:
             self.skipTest("in a soak only: it fetches each of these programs")
         self.need_pip()
+
+    def test_live_pipx(self):
+        self.soak_only()
+        host = self.live().listen()
+        index = {"PIP_INDEX_URL": f"http://{host}/pypi/simple/", "PIPX_HOME": str(self.tmp / "pipx"),
+                 "PIPX_BIN_DIR": str(self.tmp / "bin"), "PYTHONPATH": str(self.tmp / "tools"),
+                 "PIPX_DEFAULT_PYTHON": "/usr/bin/python3"}
+        self.pip(host, "tools", "pipx==1.8.0")
+        self.run_tool("/usr/bin/python3", "-m", "pipx", "install", "cowsay==6.1", **index)
+        self.assertIn("moo", self.run_tool(str(self.tmp / "bin" / "cowsay"), "-t", "moo"))
+
+    def test_live_poetry(self):
+        """poetry has no variable for its index: the project names it as its only source."""
+        self.soak_only()
+        reg = self.live()
+        host, folder = reg.listen(), self.tmp / "project"
+        self.pip(host, "tools", "poetry==2.2.1")
+        env = {"PYTHONPATH": str(self.tmp / "tools"), "POETRY_VIRTUALENVS_IN_PROJECT": "true",
+               "POETRY_CACHE_DIR": str(self.tmp / "poetry-cache")}
+        poetry = ("/usr/bin/python3", "-m", "poetry", "--no-interaction")
+        folder.mkdir()
+        self.run_tool(*poetry, "init", "--name", "demo", "--python", ">=3.11,<4", cwd=folder, **env)
+        self.run_tool(*poetry, "source", "add", "--priority=primary", "ripcord", f"http://{host}/pypi/simple/", cwd=folder, **env)
+        self.run_tool(*poetry, "add", "idna==3.7", cwd=folder, **env)
+        self.assertTrue(list(folder.glob(".venv/lib/python3*/site-packages/idna/core.py")))
+        before = reg.counters("pypi")["bytes_upstream"]
+        subprocess.run(["rm", "-rf", folder / ".venv", self.tmp / "poetry-cache"], check=True)
+        self.run_tool(*poetry, "install", "--no-root", cwd=folder, **env)
+        self.assertTrue(list(folder.glob(".venv/lib/python3*/site-packages/idna/core.py")))
+        self.assertEqual(reg.counters("pypi")["bytes_upstream"], before)
+
+    def test_live_other_installers(self):
+        self.soak_only()
         reg = self.live()
         host = reg.listen()
         npm = {"NPM_CONFIG_REGISTRY": f"http://{host}/npm/", "BUN_CONFIG_REGISTRY": f"http://{host}/npm/",

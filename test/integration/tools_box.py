@@ -1,0 +1,61 @@
+"""Installers that no distribution package brings: fetched once from the public registries and kept in the cache folder."""
+import os
+import shutil
+import socket
+import subprocess
+import threading
+
+import host_image
+
+# Of each tool a version, so that a run next year meets the same programs.
+PIP, UV, PNPM = "pip==26.3", "uv==0.13.7", "pnpm@10.22.0"
+LOCK = threading.Lock()
+
+
+def answers(host):
+    try:
+        socket.create_connection((host, 443), timeout=3).close()
+        return True
+    except OSError:
+        return False
+
+
+def public_registries():
+    """Why they cannot be used here, or None."""
+    return next((f"{host} does not answer" for host in ("pypi.org", "registry.npmjs.org") if not answers(host)), None)
+
+
+def run(home, *argv):
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=300,
+                   env={**os.environ, "HOME": str(home), "PIP_CONFIG_FILE": "/dev/null",
+                        "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"})
+
+
+def fetch(folder):
+    pip = ("/usr/bin/python3", "-m", "pip", "install", "-q", "--no-cache-dir")
+    run(folder, *pip, "--target", folder / "pip", PIP)
+    run(folder, *pip, "--target", folder / "uv", UV)
+    run(folder, "npm", "install", "--silent", "--no-audit", "--no-fund", "--cache", folder / "cache", "--prefix", folder / "pnpm", PNPM)
+    shutil.rmtree(folder / "cache")
+
+
+def folder():
+    """pip/, uv/bin/uv and pnpm/node_modules/pnpm/bin/pnpm.cjs below it; or None and why not."""
+    name = "-".join(["tools", PIP, UV, PNPM]).replace("==", "-").replace("@", "-")
+    kept = host_image.cache_folder() / name
+    with LOCK:
+        if kept.is_dir():
+            return kept, None
+        reason = public_registries() or (None if shutil.which("npm") else "npm is not installed")
+        if reason:
+            return None, reason
+        new = kept.with_name(f"{name}.new-{os.getpid()}")
+        try:
+            new.mkdir(mode=0o755)
+            fetch(new)
+            new.rename(kept)
+        except (OSError, subprocess.SubprocessError) as e:
+            return None, f"the tools could not be fetched: {e}"
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    return kept, None
