@@ -27,6 +27,7 @@ static const struct route routes[] = {
     {"POST",   "/v1/caches/registry/verify",        handle_cache_verify,   ROUTE_BODY},
     {"POST",   "/v1/caches/registry/prune",         handle_cache_prune,    ROUTE_BODY},
     {"GET",    "/v1/events",                        handle_events,         ROUTE_LIVE},
+    {"GET",    "/v1/execs",                         handle_exec_list_all,  ROUTE_TRUTH},
     {"GET",    "/v1/sandboxes",                     handle_sandbox_list,   ROUTE_TRUTH},
     {"PUT",    "/v1/sandboxes/*",                   handle_sandbox_ensure, ROUTE_BODY},
     {"GET",    "/v1/sandboxes/*",                   handle_sandbox_get,    ROUTE_TRUTH},

@@ -91,6 +91,7 @@ void handle_sandbox_resume(struct call *c);
 
 void handle_exec_start(struct call *c);
 void handle_exec_list(struct call *c);
+void handle_exec_list_all(struct call *c);
 void handle_exec_get(struct call *c);
 void handle_exec_stdout(struct call *c);
 void handle_exec_stderr(struct call *c);

@@ -43,7 +43,7 @@ struct cli_command {
     const struct cli_group *const *groups; /* NULL-terminated, without the global group */
     const char *complete; /* one word per positional: sandbox exec command topic path; the last
                              one repeats with a "+" */
-    const char *words; /* what the first positional can be, e.g. "ls show"; NULL: anything */
+    const char *words;    /* what the first positional can be, e.g. "ls show"; NULL: anything */
     int min_args, max_args;
     int stop_after; /* a positional after this many ends option parsing; -1 never */
     unsigned flags;
@@ -76,5 +76,5 @@ int cli_call(struct cli *cli, const char *method, const char *target, const json
 #define CLI_EXIT_OURS 125
 
 extern const struct cli_command cmd_run, cmd_up, cmd_exec, cmd_shell, cmd_attach, cmd_ls, cmd_show,
-    cmd_ps, cmd_logs, cmd_kill, cmd_stop, cmd_pause, cmd_resume, cmd_lease, cmd_rm, cmd_cp, cmd_port,
-    cmd_cache, cmd_events, cmd_doctor, cmd_daemon, cmd_config, cmd_version, cmd_help;
+    cmd_ps, cmd_logs, cmd_kill, cmd_stop, cmd_pause, cmd_resume, cmd_lease, cmd_rm, cmd_cp,
+    cmd_port, cmd_cache, cmd_events, cmd_doctor, cmd_daemon, cmd_config, cmd_version, cmd_help;

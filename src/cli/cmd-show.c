@@ -6,6 +6,7 @@
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "cli/cli.h"
+#include "cli/exec-table.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/state.h"
@@ -213,6 +214,31 @@ static void print(const json_t *sb)
     row("Hash", json_text_of(sb, "hash"));
 }
 
+/* Into doc, as "execs" and "totals". */
+static int add_execs(struct cli *cli, const char *name, json_t *doc, struct err *err)
+{
+    _cleanup_free_ char *target = xasprintf("/v1/sandboxes/%s/execs", name);
+    _cleanup_json_ json_t *execs = NULL;
+    int r = cli_call(cli, "GET", target, NULL, &execs, err);
+
+    if (r >= 0)
+        json_object_update_missing(doc, execs);
+    return r;
+}
+
+static void print_all(const json_t *doc)
+{
+    print(json_object_get(doc, "sandbox"));
+    print_packages(json_object_get(doc, "packages"));
+    print_notes(json_object_get(doc, "warnings"));
+    if (!json_object_get(doc, "execs"))
+        return;
+    putchar('\n');
+    exec_table(json_object_get(doc, "execs"), true, false);
+    putchar('\n');
+    exec_totals(json_object_get(doc, "totals"));
+}
+
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_free_ char *target = NULL;
@@ -223,23 +249,31 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return r;
     target = xasprintf("/v1/sandboxes/%s", args->words[0]);
     r = cli_call(cli, "GET", target, NULL, &doc, err);
+    if (r >= 0 && args_has(args, "execs"))
+        r = add_execs(cli, args->words[0], doc, err);
     if (r < 0)
         return r;
-    if (cli->json) {
+    if (cli->json)
         output_json(doc);
-    } else {
-        print(json_object_get(doc, "sandbox"));
-        print_packages(json_object_get(doc, "packages"));
-        print_notes(json_object_get(doc, "warnings"));
-    }
+    else
+        print_all(doc);
     return 0;
 }
+
+static const struct cli_option options[] = {
+    {"execs", 0, NULL, "and what was run in it: how it ended and what it used", NULL},
+    {0},
+};
+static const struct cli_group group = {"Options", options};
+static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_show = {
     .name = "show",
     .summary = "show one sandbox in full",
-    .usage = "show NAME",
-    .examples = "ripcord show box --json | jq .sandbox.state\tfor programs",
+    .usage = "show NAME [options]",
+    .examples = "ripcord show box --json | jq .sandbox.state\tfor programs\n"
+                "ripcord show box --execs\twith the receipts of its commands",
+    .groups = groups,
     .complete = "sandbox",
     .min_args = 1,
     .max_args = 1,

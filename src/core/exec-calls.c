@@ -173,6 +173,62 @@ int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct e
     return 0;
 }
 
+/* Newest first, as exec_list_json() does. */
+static void collect_live(struct sandbox *sb, json_t *list)
+{
+    for (const struct exec *x = sb->execs; x; x = x->next)
+        json_array_append_new(list, exec_to_json(x));
+}
+
+int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *list = json_array();
+    struct sandbox *sb = NULL;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        struct collect c = {.sb = sb, .list = list};
+        size_t n = json_array_size(list);
+        int r = 0;
+
+        if (!all || sb->ephemeral)
+            collect_live(sb, list);
+        else if (n < EXEC_LIST_MAX)
+            r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX - (unsigned)n, collect_row, &c,
+                                err);
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE_PTR(list);
+    return 0;
+}
+
+int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err)
+{
+    return tally_of(&m->tallies, sb->id, ret, err);
+}
+
+int exec_totals_all(struct manager *m, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *boxes = json_object();
+    struct sandbox *sb = NULL;
+    int r = tally_all(&m->tallies, &doc, err);
+
+    for (size_t i = 0; r >= 0 && manager_next(m, &i, &sb);) {
+        json_t *sum = NULL;
+
+        if (sb->ephemeral)
+            continue;
+        r = exec_totals_of(m, sb, &sum, err);
+        if (r >= 0)
+            json_object_set_new(boxes, sb->name, sum);
+    }
+    if (r < 0)
+        return r;
+    json_object_set(doc, "sandboxes", boxes);
+    *ret = TAKE_PTR(doc);
+    return 0;
+}
+
 int exec_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t **ret,
                   struct err *err)
 {

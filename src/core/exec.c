@@ -292,13 +292,30 @@ static void drop_from_sandbox(struct exec *x)
     exec_unref(x);
 }
 
-static int store_end(struct exec *x, struct err *err)
+static int write_end(struct exec *x, struct err *err)
 {
     _cleanup_json_ json_t *o = end_to_json(&x->end);
     _cleanup_free_ char *text = json_to_text(o, false);
 
     return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text,
                           retain_bytes(x), err);
+}
+
+/* With what it has used, so that neither is ever there without the other. */
+static int write_end_and_totals(struct exec *x, struct err *err)
+{
+    struct store *s = x->m->store;
+    int r = store_begin(s, err);
+
+    if (r < 0)
+        return r;
+    r = write_end(x, err);
+    if (r >= 0)
+        r = tally_write(&x->m->tallies, err);
+    r = store_end(s, r, err);
+    if (r >= 0)
+        tally_written(&x->m->tallies);
+    return r;
 }
 
 /* The end is known and must not be forgotten because the disk is full: it is kept and tried again.
@@ -308,7 +325,7 @@ static void save_end(struct exec *x)
     _cleanup_err_ struct err err = ERR_INIT;
     struct manager *m = x->m;
 
-    if (store_end(x, &err) >= 0)
+    if (write_end_and_totals(x, &err) >= 0)
         return;
     manager_warn(m, "end of exec %s is not saved%s: %s", x->id,
                  m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);
@@ -321,7 +338,7 @@ static void save_end(struct exec *x)
 
 void exec_retry_unsaved(struct manager *m)
 {
-    while (m->unsaved && store_end(m->unsaved, NULL) >= 0) {
+    while (m->unsaved && write_end(m->unsaved, NULL) >= 0) {
         struct exec *x = m->unsaved;
 
         m->unsaved = x->next;
@@ -374,6 +391,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     hold_for_readers(x, sb);
     notify(x, EXEC_EVENT_ENDED);
     emit_ended(x, sb);
+    tally_add(&x->m->tallies, sb, x);
     if (x->stored && !sb->ephemeral)
         save_end(x);
     retain_ended(sb, x);

@@ -83,5 +83,11 @@ void exec_stdin_close(struct exec *x);
 /* The EXEC document: of a live or held exec, or of a stored one. New reference. */
 json_t *exec_to_json(const struct exec *x);
 int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct err *err);
+/* Of all sandboxes: live ones, or with `all` as many of the rest as an answer may hold. */
+int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *err);
+/* What execs have used together: {"execs","cpu_ms",…} of a sandbox; {"all","labels","sandboxes"} of
+ * everything. New reference. */
+int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err);
+int exec_totals_all(struct manager *m, json_t **ret, struct err *err);
 int exec_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t **ret,
                   struct err *err);

@@ -9,6 +9,7 @@
 #include "core/floor.h"
 #include "core/manager.h"
 #include "core/op.h"
+#include "core/tally.h"
 #include "core/uptime.h"
 #include "store/store.h"
 
@@ -24,6 +25,7 @@ struct manager {
     struct exec *unsaved; /* ended ones whose end is not on disk yet */
     unsigned n_unsaved;
     struct floor_watch floor;
+    struct tallies tallies;
     struct uptime uptime; /* what leases are counted on */
     uint64_t reach_at;    /* time_mono() of the next try to open what is not open */
     unsigned reaching;    /* tries under way */

@@ -186,6 +186,7 @@ struct manager *manager_new(const struct manager_config *config)
     sandbox_spec_copy(&m->config.defaults, &config->defaults);
     m->loop = config->loop;
     m->store = config->store;
+    tally_open(&m->tallies, m->loop, m->store);
     for (size_t i = 0; i < config->n_engines; i++)
         engine_listen(config->engines[i], news_on_engine, m);
     return m;
@@ -227,6 +228,7 @@ void manager_free(struct manager *m)
         exec_unref(x);
     }
     recovery_free(m->recovery);
+    tally_close(&m->tallies);
     map_done(&m->sandboxes);
     sandbox_spec_done(&m->config.defaults);
     free(m);

@@ -31,6 +31,7 @@ struct manager_config {
     uint64_t stop_grace;             /* usec, when the caller names none */
     uint64_t journal_sandbox_budget; /* bytes of its ended execs' output; 0: no limit */
     uint64_t journal_keep;           /* usec after their end; 0: for ever */
+    uint64_t history_keep;           /* ended execs of a sandbox; 0: all */
     const char *state_dir; /* borrowed: where sandboxes are kept; NULL: disk_floor means nothing */
     uint64_t disk_floor;   /* bytes that must be free there for new work; 0: none */
 

@@ -24,6 +24,7 @@ struct retain_job {
     /* While the victims are chosen: */
     uint64_t kept, now; /* now: wall clock */
     uint64_t next_at;   /* when the oldest that stays is due */
+    uint64_t too_many;
     char last[EXEC_ID_LEN + 1];
     uint64_t last_bytes, last_due;
 };
@@ -44,6 +45,14 @@ static bool is_over(const struct manager *m, uint64_t bytes)
     uint64_t budget = m->config.journal_sandbox_budget;
 
     return budget && bytes > budget;
+}
+
+/* The number of the newest exec that is too many; 0: none is. */
+static uint64_t too_many(const struct sandbox *sb)
+{
+    uint64_t keep = sb->m->config.history_keep;
+
+    return keep && sb->next_seq > keep + 1 ? sb->next_seq - 1 - keep : 0;
 }
 
 uint64_t retain_bytes(const struct exec *x)
@@ -79,6 +88,8 @@ static void choose(void *arg, const struct store_exec *row)
         take_last(j);
     if (j->next_at != UINT64_MAX)
         return; /* one that stays has been seen: so do all that ended after it */
+    if (row->seq <= j->too_many)
+        due = 0;
     if (due > j->now && !is_over(j->m, j->kept - MIN(j->kept, j->bytes))) {
         j->next_at = MIN(due, UINT64_MAX - 1);
         return;
@@ -96,6 +107,7 @@ static struct retain_job *job_new(struct sandbox *sb)
     j->m = sb->m;
     j->kept = sb->journal_bytes;
     j->now = time_wall();
+    j->too_many = too_many(sb);
     j->next_at = UINT64_MAX;
     snprintf(j->name, sizeof(j->name), "%s", sb->name);
     snprintf(j->id, sizeof(j->id), "%s", sb->id);
@@ -133,6 +145,7 @@ static void forgotten(void *arg, const struct err *err, struct engine_box *box)
         store_exec_journal_gone(m->store, *x, NULL);
     if (sb && !err) {
         sb->journal_bytes -= MIN(sb->journal_bytes, j->bytes);
+        store_exec_trim(m->store, sb->id, j->too_many, NULL);
         sb->retain_at = 0; /* there may be more */
     }
     job_free(j);
@@ -145,6 +158,8 @@ static void run(struct sandbox *sb)
 
     if (!j->execs) {
         sb->retain_at = j->next_at;
+        if (j->too_many)
+            store_exec_trim(m->store, sb->id, j->too_many, NULL);
         job_free(j);
         return;
     }
@@ -160,8 +175,9 @@ void retain_ended(struct sandbox *sb, const struct exec *x)
         return;
     sb->journal_bytes += retain_bytes(x);
     sb->retain_at = MIN(sb->retain_at, due_at(sb->m, x->ended_at));
-    if (!is_over(sb->m, sb->journal_bytes))
+    if (!is_over(sb->m, sb->journal_bytes) && too_many(sb) < sb->trim_seq + RETAIN_BATCH)
         return;
+    sb->trim_seq = too_many(sb);
     sb->retain_at = 0;
     if (!sb->m->retaining && !sb->m->closing)
         run(sb);

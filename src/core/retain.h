@@ -1,7 +1,8 @@
 /*
- * How long output is kept: a budget for the finished execs of a sandbox, and an age. Oldest ends go
- * first, the newest one never for its size alone. The row, which is the receipt, stays and says
- * that the journals are gone. On the loop; the deleting is the engine's workers'.
+ * How long output is kept: a budget for the finished execs of a sandbox, an age, and a number.
+ * Oldest ends go first, the newest one never for its size alone. The row, which is the receipt,
+ * stays and says that the journals are gone, until so many have followed that it goes too. On the
+ * loop; the deleting is the engine's workers'.
  */
 #pragma once
 

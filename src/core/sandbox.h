@@ -52,6 +52,7 @@ struct sandbox {
     uint64_t since, created_at; /* wall clock */
     char *reason;               /* why it is in this state, or NULL */
     uint64_t journal_bytes;     /* retain.c: output of its ended execs on disk */
+    uint64_t trim_seq;          /* retain.c: up to this number, execs were too many */
     uint64_t retain_at;         /* wall clock: when the next of it may go */
     uint32_t unenforced;        /* enum spec_limit bits */
     char **warnings;            /* what this run does without, in the engine's words */

@@ -108,6 +108,8 @@ static int save_state(struct sandbox *sb, struct err *err)
         return 0;
     if (sb->state == SANDBOX_ABSENT) {
         sb->stored = false;
+        if (!sb->ephemeral)
+            tally_forget(&sb->m->tallies, sb->id);
         return store_sandbox_delete(sb->m->store, sb->id, err);
     }
     row = to_row(sb, NULL);

@@ -47,6 +47,7 @@ static const struct config_key keys[] = {
     {"disk.floor",         KEY_SIZE,     AT(disk_floor),  "1G",          "below this much free space no new work is taken (at most a tenth of the disk counts); 0: never"},
     {"journal.sandbox_budget", KEY_SIZE, AT(journal_sandbox_budget), "1G", "output kept of the finished commands of a sandbox; 0: all"},
     {"journal.keep",       KEY_DURATION, AT(journal_keep), "7d",         "how long output of finished commands is kept; 0s: for ever"},
+    {"history.keep",       KEY_COUNT,    AT(history_keep), "1000",       "how many finished commands of a sandbox are remembered, with their output; 0: all"},
     {"events.keep",        KEY_COUNT,    AT(events_keep), "10000",       "how many events are kept; 0: none"},
     {"docker.host",        KEY_STRING,   AT(docker_host), "",            "where Docker or Podman listens, as in DOCKER_HOST; empty: by DOCKER_HOST, CONTAINER_HOST, or the usual sockets"},
     {"docker.prefix",      KEY_STRING,   AT(docker_prefix), "ripcord",   "begins the names of containers, volumes and the network on that engine"},

@@ -24,7 +24,7 @@ struct config {
     char **mount_roots;
     uint64_t journal_sandbox_budget, journal_keep;
     uint64_t journal_budget, stop_grace, body_max, disk_floor;
-    uint32_t connections, events_keep;
+    uint32_t connections, events_keep, history_keep;
     char *docker_host, *docker_prefix, *docker_image;
     uint64_t docker_timeout;
     bool cache_required;

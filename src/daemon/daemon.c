@@ -234,6 +234,7 @@ static int open_manager(struct daemon *d, struct err *err)
         .stop_grace = d->config.stop_grace,
         .journal_sandbox_budget = d->config.journal_sandbox_budget,
         .journal_keep = d->config.journal_keep,
+        .history_keep = d->config.history_keep,
         .state_dir = d->paths.state,
         .disk_floor = d->config.disk_floor,
         .registry = d->registry,

@@ -22,17 +22,13 @@ static int add_one(struct store *s, const struct store_event *row, struct err *e
 
 int store_event_add(struct store *s, const struct store_event *rows, size_t n, struct err *err)
 {
-    int r = 0;
+    int r = store_begin(s, err);
 
-    if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
-        return store_fail(s, "save events", err);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < n && r >= 0; i++)
         r = add_one(s, &rows[i], err);
-    if (r >= 0 && sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
-        r = store_fail(s, "save events", err);
-    if (r < 0) /* where SQLite has rolled back by itself this says so, and nothing else */
-        sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-    return r;
+    return store_end(s, r, err);
 }
 
 static void read_row(sqlite3_stmt *st, struct store_event *row)

@@ -122,6 +122,20 @@ int store_exec_journal_gone(struct store *s, const char *id, struct err *err)
     return store_run(s, st, "note that a journal is gone", err);
 }
 
+int store_exec_trim(struct store *s, const char *sandbox_id, uint64_t seq, struct err *err)
+{
+    sqlite3_stmt *st = store_prepare(s, STMT_EXEC_TRIM,
+                                     "DELETE FROM execs WHERE sandbox_id = ?1 AND seq <= ?2 "
+                                     "AND journal IS NULL AND end IS NOT NULL",
+                                     err);
+
+    if (!st)
+        return -ERR_SYSTEM;
+    store_bind_text(st, 1, sandbox_id);
+    store_bind_u64(st, 2, seq);
+    return store_run(s, st, "remove old execs", err);
+}
+
 int store_exec_get(struct store *s, const char *sandbox_id, const char *id, store_exec_fn fn,
                    void *arg, struct err *err)
 {

@@ -30,6 +30,12 @@ static const char *const migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN up_at INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN idle_at INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN down_at INTEGER NOT NULL DEFAULT 0;",
+    /* Sums over execs, of which the rows may be gone. */
+    "CREATE TABLE totals("
+    "  scope TEXT NOT NULL, name TEXT NOT NULL, execs INTEGER NOT NULL, failed INTEGER NOT NULL,"
+    "  wall INTEGER NOT NULL, cpu INTEGER NOT NULL, memory_peak INTEGER NOT NULL,"
+    "  io_read INTEGER NOT NULL, io_write INTEGER NOT NULL, output INTEGER NOT NULL,"
+    "  updated_at INTEGER NOT NULL, PRIMARY KEY(scope, name)) WITHOUT ROWID;",
 };
 
 static int schema_version(struct store *s, int *ret, struct err *err)

@@ -125,6 +125,20 @@ sqlite3_stmt *store_prepare(struct store *s, enum store_stmt which, const char *
     return s->stmts[which];
 }
 
+int store_begin(struct store *s, struct err *err)
+{
+    return run_sql(s, "BEGIN IMMEDIATE", "begin a transaction", err);
+}
+
+int store_end(struct store *s, int r, struct err *err)
+{
+    if (r >= 0)
+        r = run_sql(s, "COMMIT", "commit a transaction", err);
+    if (r < 0) /* where SQLite has rolled back by itself this says so, and nothing else */
+        sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    return r;
+}
+
 static void stmt_reset(sqlite3_stmt *st)
 {
     sqlite3_reset(st);

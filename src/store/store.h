@@ -19,6 +19,11 @@ struct store;
 int store_open(const char *path, struct store **ret, struct err *err);
 void store_close(struct store *s); /* NULL is fine */
 
+/* Several writes as one: all of them, or none. begin, the writes, then end with the first failure
+ * (or 0): it commits or takes back, and returns that failure or its own. Not to be nested. */
+int store_begin(struct store *s, struct err *err);
+int store_end(struct store *s, int r, struct err *err);
+
 /* ---- meta ---- */
 
 /* The id of this root: 16 hex digits, made by the first store_open() and kept for ever. */
@@ -84,6 +89,8 @@ int store_exec_each_kept(struct store *s, const char *sandbox_id, unsigned limit
                          void *arg, struct err *err);
 int store_exec_kept_bytes(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
 int store_exec_journal_gone(struct store *s, const char *id, struct err *err);
+/* Rows of ended execs with a number of at most `seq` whose journals are gone. */
+int store_exec_trim(struct store *s, const char *sandbox_id, uint64_t seq, struct err *err);
 int store_exec_last_seq(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
 int store_exec_count(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err);
 
@@ -109,3 +116,24 @@ struct store_span {
 };
 int store_event_span(struct store *s, struct store_span *ret, struct err *err);
 int store_event_trim(struct store *s, uint64_t n, struct err *err); /* the n oldest go */
+
+/* ---- totals ---- */
+
+/* Sums by scope ("label") and name; times in microseconds, sizes in bytes. */
+struct store_total {
+    const char *scope, *name;
+    uint64_t execs, failed, wall, cpu;
+    uint64_t memory_peak; /* the highest, no sum */
+    uint64_t io_read, io_write, output;
+    uint64_t updated_at; /* wall clock */
+};
+
+typedef void (*store_total_fn)(void *arg, const struct store_total *row);
+
+int store_total_add(struct store *s, const struct store_total *row, struct err *err);
+/* name NULL: all of the scope. */
+int store_total_each(struct store *s, const char *scope, const char *name, store_total_fn fn,
+                     void *arg, struct err *err);
+int store_total_delete(struct store *s, const char *scope, const char *name, struct err *err);
+/* Those that were added to least recently go. */
+int store_total_trim(struct store *s, const char *scope, uint64_t keep, struct err *err);

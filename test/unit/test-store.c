@@ -300,6 +300,6 @@ TEST(a_folder_that_is_not_there)
     _cleanup_err_ struct err err = ERR_INIT;
     struct store *s = NULL;
 
-    CHECK(store_open("/nonexistent/ripcord.db", &s, &err) == -ERR_SYSTEM);
-    CHECK(strstr(err.msg, "/nonexistent/ripcord.db"));
+    CHECK(store_open("/nonexistent/none/ripcord.db", &s, &err) == -ERR_SYSTEM);
+    CHECK(strstr(err.msg, "/nonexistent/none/ripcord.db"));
 }
