@@ -100,6 +100,12 @@ void handle_exec_signal(struct call *c);
 void handle_exec_kill(struct call *c);
 void handle_run(struct call *c);
 
+void handle_session_start(struct call *c);
+void handle_session_list(struct call *c);
+void handle_session_get(struct call *c);
+void handle_session_events(struct call *c);
+void handle_session_cancel(struct call *c);
+
 void handle_files_get(struct call *c);
 void handle_files_put(struct call *c);
 void handle_port(struct call *c);

@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 
-#include "api/session.h"
+#include "api/exec-wire.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"

@@ -12,11 +12,13 @@ enum {
     EXEC_ARGV_MAX = 4096,
     EXEC_ARGV_BYTES_MAX = 80 << 10, /* with the environment it must fit one message to the shim */
     EXEC_TTY_MAX = 65535,
+    EXEC_SECRETS_MAX = 32,
+    EXEC_SECRETS_BYTES_MAX = 64 << 10, /* names and values together */
 };
 #define EXEC_TIME_MAX_MS (UINT64_C(366) * 24 * 3600 * 1000)
 
 struct doc {
-    const json_t *argv, *env;
+    const json_t *argv, *env, *secrets;
     const char *workdir, *user, *on_disconnect;
     bool want_stdin, tty, stats;
     uint64_t rows, cols, timeout_ms, idle_timeout_ms;
@@ -27,6 +29,7 @@ static int read_doc(const json_t *doc, const char *where, struct doc *d, struct 
     const struct json_field fields[] = {
         {"argv", JSON_FIELD_ARRAY, &d->argv},
         {"env", JSON_FIELD_OBJECT, &d->env},
+        {"secrets", JSON_FIELD_OBJECT, &d->secrets},
         {"workdir", JSON_FIELD_STRING, &d->workdir},
         {"user", JSON_FIELD_STRING, &d->user},
         {"stdin", JSON_FIELD_BOOL, &d->want_stdin},
@@ -105,6 +108,41 @@ static int check_strings(const struct doc *d, struct err *err)
     return d->workdir ? spec_check_path("workdir", d->workdir, err) : 0;
 }
 
+/* The document's own copies are wiped: nobody needs them again. */
+static void take_secret(struct exec_request *req, const char *name, json_t *value)
+{
+    size_t len = json_string_length(value);
+
+    req->secrets = xreallocarray(req->secrets, req->n_secrets + 1, sizeof(*req->secrets));
+    req->secrets[req->n_secrets++] = (struct exec_secret){
+        .name = xstrdup(name), .value = xmemdup(json_string_value(value), len), .len = len};
+    explicit_bzero((char *)json_string_value(value), len);
+}
+
+static int read_secrets(const json_t *secrets, struct exec_request *req, struct err *err)
+{
+    size_t bytes = 0;
+    const char *name;
+    json_t *value;
+
+    if (json_object_size(secrets) > EXEC_SECRETS_MAX)
+        return err_set(err, ERR_LIMIT, "field 'secrets' has %zu of them, at most %d are allowed",
+                       json_object_size(secrets), EXEC_SECRETS_MAX);
+    json_object_foreach ((json_t *)secrets, name, value) {
+        if (parse_secret_name(name, err) < 0)
+            return err_wrap(err, "field 'secrets'");
+        if (!json_is_string(value))
+            return err_set(err, ERR_INVALID, "field 'secrets.%s' must be a string", name);
+        bytes += strlen(name) + 1 + json_string_length(value);
+    }
+    if (bytes > EXEC_SECRETS_BYTES_MAX)
+        return err_set(err, ERR_LIMIT, "field 'secrets' has %zu bytes, at most %d are allowed",
+                       bytes, EXEC_SECRETS_BYTES_MAX);
+    json_object_foreach ((json_t *)secrets, name, value)
+        take_secret(req, name, value);
+    return 0;
+}
+
 static int fill(const struct doc *d, struct exec_spec *s, struct err *err)
 {
     struct exec_request *req = &s->req;
@@ -119,6 +157,8 @@ static int fill(const struct doc *d, struct exec_spec *s, struct err *err)
         r = check_numbers(d, err);
     if (r >= 0)
         r = read_disconnect(d->on_disconnect, &s->on_disconnect, err);
+    if (r >= 0 && d->secrets)
+        r = read_secrets(d->secrets, req, err);
     if (r < 0)
         return r;
     req->cwd = d->workdir ? xstrdup(d->workdir) : NULL;

@@ -3,7 +3,8 @@
 
 #include "api/call.h"
 #include "api/exec-spec.h"
-#include "api/session.h"
+#include "api/exec-wire.h"
+#include "api/starting.h"
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -57,55 +58,24 @@ void handle_exec_get(struct call *c)
         reply_exec(c, sb, c->params[1]);
 }
 
-/* ---- start, detached: answered when the command runs, or could not be run ---- */
-
-struct starting {
-    struct call *call;
-    struct exec *exec;
-    struct exec_watch watch;
-};
-
-static void starting_event(void *arg, enum exec_event event)
-{
-    struct starting *s = arg;
-
-    (void)event;
-    exec_watch_remove(s->exec, &s->watch);
-    if (s->exec->start_err.code)
-        call_reply_err(s->call, &s->exec->start_err);
-    else
-        call_reply(s->call, 201, json_pack("{s:o}", "exec", exec_to_json(s->exec)));
-    exec_unref(s->exec);
-    free(s);
-}
+/* ---- start ---- */
 
 static void start_detached(struct call *c, struct exec_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct starting *s;
-    struct exec *x;
-    int r = 0;
 
-    if (spec->req.want_stdin)
-        r = err_set(&err, ERR_INVALID, "field 'stdin': needs an upgraded connection to come from");
-    if (r >= 0)
-        r = manager_exec(c->manager, c->params[0], &spec->req, &x, &err);
-    if (r < 0) {
+    if (spec->req.want_stdin) {
+        err_set(&err, ERR_INVALID, "field 'stdin': needs an upgraded connection to come from");
         call_reply_err(c, &err);
         return;
     }
-    s = xnew0(struct starting);
-    s->call = c;
-    s->exec = x;
-    s->watch.fn = starting_event;
-    s->watch.arg = s;
-    exec_watch_add(x, &s->watch);
+    starting_begin(c, &spec->req, "exec");
 }
 
 static void start_attached(struct call *c, struct exec_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct session_config config = {
+    struct wire_config config = {
         .loop = api_settings(c->api)->loop,
         .manager = c->manager,
         .kill = spec->on_disconnect == DISCONNECT_KILL,
@@ -118,7 +88,7 @@ static void start_attached(struct call *c, struct exec_spec *spec)
     if (manager_exec(c->manager, c->params[0], &spec->req, &x, &err) < 0)
         call_reply_err(c, &err);
     else
-        session_start(call_take_request(c), x, &config);
+        wire_start(call_take_request(c), x, &config);
 }
 
 void handle_exec_start(struct call *c)
@@ -162,7 +132,7 @@ void handle_run(struct call *c)
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_json_ json_t *empty = json_object();
     const json_t *spec = empty;
-    struct session_config config = {
+    struct wire_config config = {
         .loop = api_settings(c->api)->loop, .manager = c->manager, .run = true};
     struct exec_spec exec = {0};
     struct exec *x = NULL;
@@ -180,7 +150,7 @@ void handle_run(struct call *c)
     if (r < 0)
         call_reply_err(c, &err);
     else
-        session_start(call_take_request(c), x, &config);
+        wire_start(call_take_request(c), x, &config);
 }
 
 /* ---- attach and output ---- */
@@ -188,21 +158,21 @@ void handle_run(struct call *c)
 void handle_exec_attach(struct call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct session_config config = {.loop = api_settings(c->api)->loop, .manager = c->manager};
+    struct wire_config config = {.loop = api_settings(c->api)->loop, .manager = c->manager};
     struct sandbox *sb = call_sandbox(c);
     struct stream_config stream;
     int r;
 
     if (!sb)
         return;
-    session_stream_config(&stream);
+    wire_stream_config(&stream);
     r = json_read(c->body, NULL, NULL, 0, &err);
     if (r >= 0)
         r = call_query_u64(c, "stdout_offset", &stream.offsets[JOURNAL_STDOUT], &err);
     if (r >= 0)
         r = call_query_u64(c, "stderr_offset", &stream.offsets[JOURNAL_STDERR], &err);
     if (r >= 0)
-        r = session_attach(c, sb, c->params[1], &stream, &config, &err);
+        r = wire_attach(c, sb, c->params[1], &stream, &config, &err);
     if (r < 0)
         call_reply_err(c, &err);
 }

@@ -265,6 +265,21 @@ int parse_env(const char *s, struct err *err)
     return 0;
 }
 
+int parse_secret_name(const char *s, struct err *err)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    size_t first = strspn(s, letters), len = first;
+
+    while (s[len] && (strchr(letters, s[len]) || s[len] == '.' || s[len] == '-'))
+        len++;
+    if (first && len <= 64 && !s[len])
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "'%.80s' is not a secret's name: 1 to 64 of letters, digits, '_', '.' and '-', "
+                   "beginning with none of the last two",
+                   s);
+}
+
 const char *format_size(uint64_t bytes, char buf[static FORMAT_MAX])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -40,6 +40,9 @@ int parse_user(const char *s, struct err *err);
 /* KEY=VALUE with KEY [A-Za-z_][A-Za-z0-9_]*. */
 int parse_env(const char *s, struct err *err);
 
+/* The name of a secret, which becomes that of a file: [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}. */
+int parse_secret_name(const char *s, struct err *err);
+
 /* For people: "1.5 GiB", "250ms", "2h30m". */
 #define FORMAT_MAX 32
 const char *format_size(uint64_t bytes, char buf[static FORMAT_MAX]);

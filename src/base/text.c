@@ -66,30 +66,50 @@ int text_escape(struct buf *b, const char *s, size_t len)
     return 0;
 }
 
-int text_escape_json(struct buf *b, const char *s)
+/* How much from here on needs no escape: most text is of such bytes. */
+static size_t plain_span(const char *s, size_t len)
 {
-    size_t len = strlen(s);
+    size_t i = 0;
 
+    while (i < len && s[i] >= 0x20 && s[i] < 0x7f && s[i] != '"' && s[i] != '\\')
+        i++;
+    return i;
+}
+
+static int escape_one(struct buf *b, const char *s, size_t n, unsigned cp)
+{
+    if (n == 0)
+        return buf_append_str(b, "\xef\xbf\xbd");
+    if (cp == '"' || cp == '\\')
+        return buf_appendf(b, "\\%c", (char)cp);
+    if (cp < 0x20 || cp == 0x7f)
+        return buf_appendf(b, "\\u%04x", cp);
+    return buf_append(b, s, n);
+}
+
+int text_escape_json_n(struct buf *b, const char *s, size_t len)
+{
     for (size_t i = 0; i < len;) {
+        size_t n = plain_span(s + i, len - i);
         unsigned cp = 0;
-        size_t n = text_utf8_next(s + i, len - i, &cp);
         int r;
 
-        if (n == 0) {
-            r = buf_append_str(b, "\xef\xbf\xbd");
-            n = 1;
-        } else if (cp == '"' || cp == '\\') {
-            r = buf_appendf(b, "\\%c", (char)cp);
-        } else if (cp < 0x20 || cp == 0x7f) {
-            r = buf_appendf(b, "\\u%04x", cp);
-        } else {
+        if (n) {
             r = buf_append(b, s + i, n);
+        } else {
+            n = text_utf8_next(s + i, len - i, &cp);
+            r = escape_one(b, s + i, n, cp);
         }
         if (r < 0)
             return r;
-        i += n;
+        i += n ? n : 1;
     }
     return 0;
+}
+
+int text_escape_json(struct buf *b, const char *s)
+{
+    return text_escape_json_n(b, s, strlen(s));
 }
 
 int text_hex_digit(char c)

@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "cli/secrets.h"
 
 /* clang-format off */
 static const struct cli_option spec_options[] = {
@@ -41,6 +42,7 @@ static const struct cli_option place_options[] = {
 static const struct cli_option exec_options[] = {
     { "timeout", 0, "DURATION", "kill the command and all it started after this long, e.g. 90s", NULL },
     { "idle-timeout", 0, "DURATION", "the same after this long without output", NULL },
+    { "secret", 0, "NAME=@FILE", "hand over a secret as a file in $RIPCORD_SECRETS; NAME alone: from the environment; may be repeated", NULL },
     { "detach", 'd', NULL, "do not wait: print the exec's id and leave it running", NULL },
     { "stats", 0, NULL, "say on stderr what the command used, and what it had of the package registry", NULL },
     { 0 },
@@ -356,7 +358,8 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
 
     if ((r = set_argv(doc, argv, err)) < 0 || (r = set_place(doc, a, err)) < 0 ||
         (r = set_duration(doc, "timeout_ms", a, "timeout", err)) < 0 ||
-        (r = set_duration(doc, "idle_timeout_ms", a, "idle-timeout", err)) < 0)
+        (r = set_duration(doc, "idle_timeout_ms", a, "idle-timeout", err)) < 0 ||
+        (r = secrets_from_args(a, doc, err)) < 0)
         return r;
     if (args_has(a, "interactive"))
         json_object_set_new(doc, "stdin", json_true());

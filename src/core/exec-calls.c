@@ -104,6 +104,7 @@ json_t *exec_to_json(const struct exec *x)
     put_time(o, "ended_at", x->ended_at);
     json_object_set_new(o, "detached", json_boolean(x->detached));
     json_object_set_new(o, "tty", json_boolean(x->req.tty));
+    json_object_set_new(o, "session", json_boolean(x->req.session));
     json_object_set_new(o, "end", x->state == EXEC_ENDED ? end_to_json(&x->end) : json_null());
     json_object_set_new(o, "journal", json_string("kept"));
     return o;
@@ -132,6 +133,8 @@ static json_t *row_to_json(const struct sandbox *sb, const struct store_exec *ro
     json_object_set_new(o, "detached",
                         json_boolean(json_is_true(json_object_get(options, "detached"))));
     json_object_set_new(o, "tty", json_boolean(json_is_true(json_object_get(options, "tty"))));
+    json_object_set_new(o, "session",
+                        json_boolean(json_is_true(json_object_get(options, "session"))));
     json_object_set_new(o, "end", parse_or_null(row->end));
     json_object_set_new(o, "journal", json_string(row->journal_gone ? "gone" : "kept"));
     return o;

@@ -14,6 +14,7 @@
 #include "core/lease.h"
 #include "core/manager-internal.h"
 #include "core/retain.h"
+#include "net/loop.h"
 
 enum { EXEC_LIVE_MAX = 2048, EXEC_UNSAVED_MAX = 1024 };
 
@@ -37,6 +38,7 @@ void exec_unref(struct exec *x)
     exec_request_done(&x->req);
     err_done(&x->start_err);
     fd_close(x->stdin_fd);
+    loop_timer_free(x->grace);
     free(x);
 }
 
@@ -171,6 +173,8 @@ static char *options_text(const struct exec *x)
 
     json_object_set_new(o, "tty", json_boolean(x->req.tty));
     json_object_set_new(o, "detached", json_boolean(x->detached));
+    if (x->req.session)
+        json_object_set_new(o, "session", json_true());
     return json_to_text(o, true);
 }
 
@@ -269,8 +273,7 @@ void exec_launch(struct exec *x)
     /* Sent first, stored second: the supervisor works while SQLite writes. If we die between the
      * two, the journals are on disk and the row is missing: history is lost, truth is not. */
     bind_to_sandbox(x);
-    strv_free(x->req.env);
-    x->req.env = NULL; /* may hold what nobody should find in our memory later */
+    exec_request_wipe(&x->req);
 }
 
 /* ---- end ---- */
@@ -387,6 +390,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     x->state = EXEC_ENDED;
     x->ended_at = rec->ended_wall;
     x->stdin_fd = fd_close(x->stdin_fd);
+    loop_timer_free(TAKE_PTR(x->grace));
     drop_from_sandbox(x);
     hold_for_readers(x, sb);
     notify(x, EXEC_EVENT_ENDED);
@@ -546,6 +550,7 @@ void exec_adopt(struct sandbox *sb, const struct store_exec *row)
     x->stored = true;
     x->detached = true;
     x->req.tty = strstr(row->options, "\"tty\":true") != NULL;
+    x->req.session = strstr(row->options, "\"session\":true") != NULL;
     if (json_parse("stored argv", row->argv, strlen(row->argv), &argv, NULL) >= 0)
         json_read_strv(argv, "argv", &x->req.argv, NULL);
 }

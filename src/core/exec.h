@@ -13,6 +13,7 @@
 
 struct sandbox;
 struct manager;
+struct loop_timer;
 
 enum exec_state { EXEC_STARTING, EXEC_RUNNING, EXEC_ENDED };
 const char *exec_state_name(enum exec_state s);
@@ -55,6 +56,7 @@ struct exec {
     int stdin_fd; /* owned: the write end of stdin or a pty master, non-blocking; -1: none */
     uint64_t end_of[JOURNAL_STREAMS]; /* as told by the last OUTPUT */
     struct exec_watch *watches;
+    struct loop_timer *grace;  /* of a session that was told to end, or NULL */
     struct sandbox *read_from; /* after the end, in an ephemeral sandbox: held by our watches */
     struct end_record end;     /* valid when ended */
     struct err start_err;      /* set when the sandbox itself could not be brought up */

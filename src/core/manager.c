@@ -15,6 +15,7 @@
 #include "core/manager-internal.h"
 #include "core/packages.h"
 #include "core/retain.h"
+#include "core/session.h"
 #include "core/spec.h"
 #include "core/transfer.h"
 
@@ -523,6 +524,8 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
         return err_hint(err, "Resume it first: 'ripcord resume %s'.", name);
     }
     r = floor_check(m, err);
+    if (r >= 0 && req->session && !req->concurrent)
+        r = session_check_free(sb, err);
     if (r >= 0)
         r = exec_new(sb, req, ret, err);
     if (r < 0)

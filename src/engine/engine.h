@@ -273,6 +273,11 @@ void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *
 
 enum { EXEC_ID_LEN = 16 };
 
+struct exec_secret {
+    char *name, *value;
+    size_t len;
+};
+
 struct exec_request {
     char id[EXEC_ID_LEN + 1];
     char **argv, **env;
@@ -280,8 +285,15 @@ struct exec_request {
     bool want_stdin, tty, attach;
     uint16_t rows, cols;
     uint64_t timeout, idle_timeout; /* usec, 0: none */
+    char *input;                    /* what its stdin is, given by the supervisor; NULL: nothing */
+    size_t input_len;
+    struct exec_secret *secrets;
+    size_t n_secrets;
+    bool session, concurrent; /* core's own: an agent's turn, beside others (core/session.h) */
 };
 
+/* Forgets what must not be found in our memory once it was sent: environment, input, secrets. */
+void exec_request_wipe(struct exec_request *r);
 void exec_request_done(struct exec_request *r);
 
 struct engine_link;

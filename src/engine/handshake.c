@@ -52,13 +52,15 @@ static int receive(int fd, const struct deadline *by, void *packet, size_t *len,
 }
 
 /* Releases the writer. */
-static int send_message(int fd, struct shim_writer *w, const struct deadline *by, struct err *err)
+/* pass: a descriptor to go along, or -1. */
+static int send_message(int fd, struct shim_writer *w, int pass, const struct deadline *by,
+                        struct err *err)
 {
     int r;
 
     r = shim_finish(w, err);
     while (r >= 0) {
-        r = fd_send(fd, buf_data(&w->buf), w->buf.len, NULL, 0, MSG_DONTWAIT);
+        r = fd_send(fd, buf_data(&w->buf), w->buf.len, &pass, pass >= 0, MSG_DONTWAIT);
         if (r != -EAGAIN) {
             r = r < 0 ? err_sys(err, -r, "greet the supervisor") : 0;
             break;
@@ -75,16 +77,20 @@ static int send_hello(int fd, const struct deadline *by, struct err *err)
 
     shim_begin(&w, SHIM_HELLO, 0);
     shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
-    return send_message(fd, &w, by, err);
+    return send_message(fd, &w, -1, by, err);
 }
 
 static int send_first(int fd, const struct exec_request *first, const struct deadline *by)
 {
+    _cleanup_close_ int handover = -1;
     struct shim_writer w = {0};
+    int r = exec_request_handover(first, &handover, NULL);
 
-    shim_begin(&w, SHIM_EXEC, 0);
+    if (r < 0)
+        return r;
+    shim_begin(&w, exec_request_type(first), 0);
     exec_request_put(&w, first);
-    return send_message(fd, &w, by, NULL);
+    return send_message(fd, &w, handover, by, NULL);
 }
 
 static enum box_state box_state_of(uint64_t shim_state)

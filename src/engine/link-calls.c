@@ -5,7 +5,10 @@
 
 #include <string.h>
 
+#include "base/fd.h"
+#include "base/log.h"
 #include "engine/spec.h"
+#include "shim/handover.h"
 
 /* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
 #define LINK_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
@@ -29,7 +32,7 @@ void exec_request_put(struct shim_writer *w, const struct exec_request *req)
 {
     uint64_t flags = 0;
 
-    flags |= req->want_stdin ? SHIM_EXEC_STDIN : 0;
+    flags |= req->want_stdin || req->input ? SHIM_EXEC_STDIN : 0;
     flags |= req->tty ? SHIM_EXEC_TTY : 0;
     flags |= req->attach ? SHIM_EXEC_ATTACH : 0;
     shim_put_str(w, SHIM_TAG_EXEC, req->id);
@@ -46,15 +49,42 @@ void exec_request_put(struct shim_writer *w, const struct exec_request *req)
     put_nonzero(w, SHIM_TAG_COLS, req->cols);
 }
 
+enum shim_msg_type exec_request_type(const struct exec_request *req)
+{
+    return req->input || req->n_secrets ? SHIM_EXEC_FED : SHIM_EXEC;
+}
+
+int exec_request_handover(const struct exec_request *req, int *ret_fd, struct err *err)
+{
+    struct handover_secret secrets[HANDOVER_SECRETS_MAX];
+
+    *ret_fd = -1;
+    if (exec_request_type(req) == SHIM_EXEC)
+        return 0;
+    if (req->n_secrets > ARRAY_SIZE(secrets))
+        return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", req->n_secrets,
+                       HANDOVER_SECRETS_MAX);
+    for (size_t i = 0; i < req->n_secrets; i++)
+        secrets[i] = (struct handover_secret){req->secrets[i].name, req->secrets[i].value,
+                                              req->secrets[i].len};
+    return handover_make(req->input, req->input_len, secrets, req->n_secrets, ret_fd, err);
+}
+
 void engine_link_exec(struct engine_link *l, const struct exec_request *req)
 {
-    struct shim_writer w;
+    _cleanup_err_ struct err err = ERR_INIT;
     struct link_request *q;
+    struct shim_writer w;
+    int fd;
 
-    link_begin(l, &w, SHIM_EXEC, NULL);
+    /* Without its handover it goes all the same, as EXEC_FED: refused there, and told as any other
+     * refusal is. */
+    if (exec_request_handover(req, &fd, &err) < 0)
+        log_debug("exec %s: %s", req->id, err.msg);
+    link_begin(l, &w, exec_request_type(req), NULL);
     exec_request_put(&w, req);
     /* No deadline: a start told as failed that happens later would be a lie. */
-    q = link_ask(l, &w, -1, 0);
+    q = link_ask(l, &w, fd, 0);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
 }
 

@@ -71,15 +71,46 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
                                              copy_str(src->caches[i].group)};
 }
 
+static void wipe(char *p, size_t len)
+{
+    if (p)
+        explicit_bzero(p, len);
+    free(p);
+}
+
+void exec_request_wipe(struct exec_request *r)
+{
+    for (char **e = r->env; e && *e; e++)
+        explicit_bzero(*e, strlen(*e));
+    strv_free(TAKE_PTR(r->env));
+    wipe(TAKE_PTR(r->input), r->input_len);
+    for (size_t i = 0; i < r->n_secrets; i++) {
+        wipe(r->secrets[i].value, r->secrets[i].len);
+        free(r->secrets[i].name);
+    }
+    free(TAKE_PTR(r->secrets));
+    r->n_secrets = r->input_len = 0;
+}
+
 void exec_request_done(struct exec_request *r)
 {
     if (!r)
         return;
+    exec_request_wipe(r);
     strv_free(r->argv);
-    strv_free(r->env);
     free(r->cwd);
     free(r->user);
     *r = (struct exec_request){0};
+}
+
+static struct exec_secret *copy_secrets(const struct exec_secret *src, size_t n)
+{
+    struct exec_secret *dst = n ? xcalloc(n, sizeof(*dst)) : NULL;
+
+    for (size_t i = 0; i < n; i++)
+        dst[i] = (struct exec_secret){xstrdup(src[i].name), xmemdup(src[i].value, src[i].len),
+                                      src[i].len};
+    return dst;
 }
 
 static struct exec_request *exec_request_copy(const struct exec_request *src)
@@ -91,6 +122,8 @@ static struct exec_request *exec_request_copy(const struct exec_request *src)
     r->env = strv_copy(src->env);
     r->cwd = copy_str(src->cwd);
     r->user = copy_str(src->user);
+    r->input = src->input ? xmemdup(src->input, src->input_len) : NULL;
+    r->secrets = copy_secrets(src->secrets, src->n_secrets);
     return r;
 }
 

@@ -18,6 +18,9 @@ void box_request_done(struct box_request *req);
 
 /* The fields of an EXEC message (link-calls.c). */
 void exec_request_put(struct shim_writer *w, const struct exec_request *req);
+/* Which message carries it: EXEC, or EXEC_FED and *ret_fd, the handover beside it; else -1. */
+enum shim_msg_type exec_request_type(const struct exec_request *req);
+int exec_request_handover(const struct exec_request *req, int *ret_fd, struct err *err);
 /* The environment of the sandbox's commands: what every program expects, then `more` (of an image;
  * may be NULL), then the spec's own. A new strv. */
 char **spec_environment(const struct sandbox_spec *spec, char *const *more);

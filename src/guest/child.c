@@ -35,7 +35,7 @@ struct ends {
     bool tty;
 };
 
-char **child_env(const struct guest_spec *spec)
+char **child_env(const struct guest_spec *spec, const char *secrets)
 {
     char **env = strv_copy(spec->flags & GUEST_SPEC_ENV_CLEAR ? NULL : environ);
 
@@ -48,6 +48,8 @@ char **child_env(const struct guest_spec *spec)
     }
     if (!strv_env_get(env, "PATH"))
         strv_env_set(&env, "PATH", PATH_DEFAULT);
+    if (secrets)
+        strv_env_set(&env, "RIPCORD_SECRETS", secrets);
     return env;
 }
 

@@ -27,4 +27,4 @@ int child_start(const struct guest_spec *spec, char **env, struct child *ret, st
 int child_status(const struct child *c, const struct guest_spec *spec, struct err *err);
 
 /* What the engine gave to the guest, with the spec's on top. Owned by the caller. */
-char **child_env(const struct guest_spec *spec);
+char **child_env(const struct guest_spec *spec, const char *secrets /* their folder, or NULL */);

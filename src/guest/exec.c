@@ -27,6 +27,7 @@
 #include "guest/kin.h"
 #include "guest/line.h"
 #include "guest/modes.h"
+#include "guest/secrets.h"
 #include "os/pty.h"
 
 enum {
@@ -69,6 +70,7 @@ struct exec {
     bool has_children;
     struct deadline drain_by;
     struct counters before;
+    char *secrets; /* the folder that holds them while the command runs, or NULL */
 };
 
 /* ---- children ---- */
@@ -114,8 +116,16 @@ static void take_signals(struct exec *x)
 
 /* ---- starting ---- */
 
+/* Also before a failure is told: no word of ours is later than their end. */
+static void drop_secrets(struct exec *x)
+{
+    secrets_remove(&x->spec, x->secrets);
+    free(TAKE_PTR(x->secrets));
+}
+
 static void tell_failed(struct exec *x, const struct err *why)
 {
+    drop_secrets(x);
     line_say(&x->line, guest_put_failed(&x->line.out, why));
     x->state = STATE_TOLD;
 }
@@ -127,10 +137,14 @@ static void start(struct exec *x)
     int r;
 
     r = guest_get_spec(&x->fields, &x->spec, &err);
+    explicit_bzero(buf_data(&x->fields), x->fields.len); /* secrets were among them */
     buf_done(&x->fields);
     if (r >= 0) {
         counters_read(&x->before);
-        env = child_env(&x->spec);
+        r = secrets_write(&x->spec, &x->secrets, &err);
+    }
+    if (r >= 0) {
+        env = child_env(&x->spec, x->secrets);
         r = child_start(&x->spec, env, &x->child, &err);
     }
     if (r < 0) {
@@ -346,6 +360,7 @@ static void tell_exit(struct exec *x)
     struct rusage ru = {0};
     struct guest_exit e;
 
+    drop_secrets(x);
     counters_read(&now);
     getrusage(RUSAGE_CHILDREN, &ru);
     e = (struct guest_exit){
@@ -514,6 +529,7 @@ int guest_exec(char **argv _unused_, struct err *err)
     line_flush(&x.line);
     while (!x.line.gone && !(x.state == STATE_TOLD && !x.line.out.len))
         turn(&x);
+    drop_secrets(&x); /* of one whose end could not be told */
     if (x.state != STATE_TOLD && x.child.pid > 0)
         kill_all(&x, false);
     else

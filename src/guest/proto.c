@@ -170,6 +170,12 @@ void guest_spec_done(struct guest_spec *s)
     strv_free(s->argv);
     strv_free(s->env);
     free(s->cwd);
+    for (size_t i = 0; i < s->n_secrets; i++) {
+        explicit_bzero(s->secrets[i].value, s->secrets[i].len);
+        free(s->secrets[i].value);
+        free(s->secrets[i].name);
+    }
+    free(s->secrets);
     *s = (struct guest_spec){0};
 }
 
@@ -194,6 +200,21 @@ static int put_strings(struct buf *b, enum guest_spec_tag tag, char *const *v)
     return r;
 }
 
+static int put_secret(struct buf *b, const struct guest_secret *s)
+{
+    size_t name = strlen(s->name) + 1, len = name + s->len;
+    char *value = xmalloc(len);
+    int r;
+
+    memcpy(value, s->name, name);
+    if (s->len)
+        memcpy(value + name, s->value, s->len);
+    r = put_field(b, GUEST_TAG_SECRET, value, len);
+    explicit_bzero(value, len);
+    free(value);
+    return r;
+}
+
 static int put_fields(struct buf *b, const struct guest_spec *s)
 {
     char flags[4], size[4];
@@ -210,6 +231,8 @@ static int put_fields(struct buf *b, const struct guest_spec *s)
         r = put_field(b, GUEST_TAG_FLAGS, flags, sizeof(flags));
     if (r == 0 && s->rows && s->cols)
         r = put_field(b, GUEST_TAG_SIZE, size, sizeof(size));
+    for (size_t i = 0; r == 0 && i < s->n_secrets; i++)
+        r = put_secret(b, &s->secrets[i]);
     return r;
 }
 
@@ -269,6 +292,23 @@ static int take_string(struct guest_spec *s, const struct field *f, struct err *
     return 0;
 }
 
+static int take_secret(struct guest_spec *s, const struct field *f, struct err *err)
+{
+    size_t name = strnlen(f->value, f->length);
+    struct guest_secret *secret;
+
+    if (name == f->length || parse_secret_name(f->value, NULL) < 0)
+        return bad_field(f, "a secret without a valid name", err);
+    if (s->n_secrets == GUEST_SECRETS_MAX)
+        return bad_field(f, "too many secrets", err);
+    s->secrets = xreallocarray(s->secrets, s->n_secrets + 1, sizeof(*s->secrets));
+    secret = &s->secrets[s->n_secrets++];
+    secret->name = xstrdup(f->value);
+    secret->len = f->length - name - 1;
+    secret->value = xmemdup(f->value + name + 1, secret->len);
+    return 0;
+}
+
 static int take_field(struct guest_spec *s, const struct field *f, unsigned *seen, struct err *err)
 {
     switch (f->tag) {
@@ -276,6 +316,8 @@ static int take_field(struct guest_spec *s, const struct field *f, unsigned *see
     case GUEST_TAG_ENV:
     case GUEST_TAG_CWD:
         return take_string(s, f, err);
+    case GUEST_TAG_SECRET:
+        return take_secret(s, f, err);
     case GUEST_TAG_FLAGS:
     case GUEST_TAG_SIZE:
         if (f->length != 4 || *seen & 1U << f->tag)
@@ -304,7 +346,7 @@ static int read_fields(const char *p, size_t left, struct guest_spec *s, struct 
         if (left < FIELD_HEAD || get32(p + 1) > left - FIELD_HEAD)
             return err_set(err, ERR_INVALID, "guest protocol: spec field is cut off");
         f = (struct field){.tag = (uint8_t)*p, .length = get32(p + 1), .value = p + FIELD_HEAD};
-        if (++items > GUEST_SPEC_ITEMS_MAX + 8)
+        if (++items > GUEST_SPEC_ITEMS_MAX + GUEST_SECRETS_MAX + 8)
             return err_set(err, ERR_LIMIT, "guest protocol: spec of over %d strings",
                            GUEST_SPEC_ITEMS_MAX);
         r = take_field(s, &f, &seen, err);

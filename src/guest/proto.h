@@ -75,7 +75,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { GUEST_VERSION_MAJOR = 1, GUEST_VERSION_MINOR = 0 };
+enum { GUEST_VERSION_MAJOR = 1, GUEST_VERSION_MINOR = 1 };
 
 enum {
     GUEST_HEAD_SIZE = 5,
@@ -85,6 +85,7 @@ enum {
     GUEST_SPEC_ITEMS_MAX = 8192,
     GUEST_TEXT_MAX = 1024,
     GUEST_SIGNAL_MAX = 64,
+    GUEST_SECRETS_MAX = 32,
 };
 
 #define GUEST_UNKNOWN UINT64_MAX /* of a counter that could not be read */
@@ -151,14 +152,20 @@ enum guest_spec_flags {
 /*
  * What to run. On the wire: fields of u8 tag, u32 length, value, one behind the other and cut into
  * SPEC frames anywhere. ARG and ENV repeat, in order; CWD, FLAGS (u32) and SIZE (u16, u16) come at
- * most once. Strings hold no NUL; an unknown tag is refused.
+ * most once. SECRET is a name, NUL and the value. Strings hold no NUL; an unknown tag is refused.
  */
 enum guest_spec_tag {
     GUEST_TAG_ARG = 1, /* the first one is the command; at least one, not empty */
     GUEST_TAG_ENV,     /* K=V, K as base/parse.h has it; replaces what the engine gave */
     GUEST_TAG_CWD,     /* absolute; absent: where the engine put the guest */
     GUEST_TAG_FLAGS,
-    GUEST_TAG_SIZE, /* rows, cols of the terminal */
+    GUEST_TAG_SIZE,   /* rows, cols of the terminal */
+    GUEST_TAG_SECRET, /* since 1.1 */
+};
+
+struct guest_secret {
+    char *name, *value; /* owned */
+    size_t len;
 };
 
 struct guest_spec {
@@ -166,6 +173,8 @@ struct guest_spec {
     char *cwd;          /* owned; NULL: as it is */
     uint32_t flags;
     uint16_t rows, cols;
+    struct guest_secret *secrets; /* owned */
+    size_t n_secrets;
 };
 
 void guest_spec_done(struct guest_spec *s);

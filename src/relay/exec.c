@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/strv.h"
+#include "base/xalloc.h"
 #include "relay/relay.h"
 
 enum {
@@ -161,6 +162,15 @@ static char **make_env(const struct relay_exec *x)
     return env;
 }
 
+static void add_secrets(struct guest_spec *spec, const struct handover *h)
+{
+    spec->secrets = h->n_secrets ? xcalloc(h->n_secrets, sizeof(*spec->secrets)) : NULL;
+    spec->n_secrets = h->n_secrets;
+    for (size_t i = 0; i < h->n_secrets; i++)
+        spec->secrets[i] = (struct guest_secret){(char *)h->secrets[i].name,
+                                                 (char *)h->secrets[i].value, h->secrets[i].len};
+}
+
 static void on_greeted(struct line *l)
 {
     struct relay_exec *x = container_of(l, struct relay_exec, line);
@@ -173,6 +183,7 @@ static void on_greeted(struct line *l)
                               .cwd = asked->cwd ? asked->cwd : l->relay->plan.workdir,
                               .rows = asked->rows,
                               .cols = asked->cols};
+    int r;
 
     x->exec.awaited = false;
     x->exec.started_mono = x->exec.last_output = time_mono();
@@ -180,7 +191,10 @@ static void on_greeted(struct line *l)
         spec.flags |= GUEST_SPEC_STDIN;
     if (asked->flags & SHIM_EXEC_TTY)
         spec.flags |= GUEST_SPEC_TTY;
-    if (guest_put_spec(&l->out, &spec, &err) < 0)
+    add_secrets(&spec, &x->exec.handover);
+    r = guest_put_spec(&l->out, &spec, &err);
+    free(spec.secrets); /* its strings are the handover's */
+    if (r < 0)
         exec_fail_start(&x->exec, &err);
     else
         line_flush(l);

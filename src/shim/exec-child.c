@@ -30,6 +30,7 @@
 #include "os/rlimit.h"
 #include "shim/enter.h"
 #include "shim/identity.h"
+#include "shim/secrets.h"
 #include "shim/shim.h"
 #include "shim/truth.h"
 #include "shim/user.h"
@@ -47,6 +48,7 @@ enum {
 struct entry {
     const struct shim *shim;
     const struct exec_spec *spec;
+    const struct handover *handover;
     int status;
     int in, out, err; /* stdio of the command */
     int master;       /* of its terminal, or -1 */
@@ -180,6 +182,8 @@ static void build_env(struct entry *e)
             strv_env_set(&e->env, who[i][0], who[i][1]);
     if (!strv_env_get(e->env, "PATH"))
         strv_env_set(&e->env, "PATH", PATH_DEFAULT);
+    if (e->handover->n_secrets)
+        strv_env_set(&e->env, SHIM_SECRETS_ENV, SECRETS_DIR);
     for (char **p = e->spec->env; p && *p; p++) {
         char *eq = strchr(*p, '=');
 
@@ -254,6 +258,8 @@ static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
     if (r >= 0)
         r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
     if (r >= 0)
+        r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
+    if (r >= 0)
         r = set_limits(plan, err);
     if (r >= 0)
         r = identity_become(plan, &e->user, err);
@@ -264,11 +270,11 @@ static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
     return r;
 }
 
-_noreturn_ void exec_helper(const struct shim *s, const struct exec_spec *spec,
-                            const struct exec_fds *fds)
+_noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const struct exec_fds *fds)
 {
     struct entry e = {.shim = s,
-                      .spec = spec,
+                      .spec = &x->spec,
+                      .handover = &x->handover,
                       .status = fds->status,
                       .in = fds->in,
                       .out = fds->out,

@@ -107,7 +107,7 @@ static int fork_helper(struct shim_exec *x, const struct pipes *p, struct err *e
 
     pid = ns_clone(0, cgroup_group_clone_fd(&x->group), &pidfd);
     if (pid == 0)
-        exec_helper(s, &x->exec.spec, &fds);
+        exec_helper(s, &x->exec, &fds);
     if (pid < 0)
         return err_sys(err, -pid, "start a helper for exec '%s'", x->exec.id);
     if (source_add(&s->sup, &x->helper, pidfd, EPOLLIN, on_helper, err) < 0) {

@@ -17,6 +17,8 @@
  *    PLAN         [+ fds: plan, log, lease of ids]: only as the very first message on descriptor 3
  *    HELLO        version
  *    EXEC         the exec's fields; answered by STARTED or EXEC_FAILED with the same seq
+ *    EXEC_FED     since 1.3: the same [+ fd: what is given to the command beside them
+ *                 (shim/handover.h)]. A message of its own, so that an older supervisor refuses it
  *    ATTACH       exec [, ack offsets]; answered by ATTACHED (or RESULT with the error)
  *    DETACH       exec
  *    ACK          exec, stdout offset, stderr offset: read so far; allows the next OUTPUT
@@ -56,10 +58,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* 1.1: PLAN. 1.2: LISTENER. Tests build programs of other versions. */
+/* 1.1: PLAN. 1.2: LISTENER. 1.3: EXEC_FED. Tests build programs of other versions. */
 #ifndef SHIM_VERSION_MAJOR
 #define SHIM_VERSION_MAJOR 1
-#define SHIM_VERSION_MINOR 2
+#define SHIM_VERSION_MINOR 3
 #endif
 
 /* Descriptor numbers at start-up of the supervisor, and the name of its socket. */
@@ -95,6 +97,7 @@ enum shim_msg_type {
     SHIM_RESULT,
     SHIM_PLAN,
     SHIM_LISTENER,
+    SHIM_EXEC_FED,
     SHIM_MSG_TYPE_MAX,
 };
 
@@ -144,6 +147,8 @@ enum shim_tag {
     SHIM_TAG_STAT,             /* string "name=value", repeated */
     SHIM_TAG_HASH,             /* string: config hash of the plan */
     SHIM_TAG_UNENFORCED,       /* u64: enum plan_limit bits that hold only on paper here */
+    SHIM_TAG_INPUT,            /* bytes, in a handover: for stdin, then its end */
+    SHIM_TAG_SECRET,           /* bytes, in a handover, repeated: name, NUL, value */
     SHIM_TAG_PLAN_FIRST = 256, /* tags of the plan: shim/plan.h */
 };
 

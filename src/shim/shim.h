@@ -84,8 +84,7 @@ struct exec_fds {
     const struct cgroup *cgroup;
     const struct cgroup_group *group;
 };
-_noreturn_ void exec_helper(const struct shim *s, const struct exec_spec *spec,
-                            const struct exec_fds *fds);
+_noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const struct exec_fds *fds);
 
 /* stop.c */
 void shim_stopping(struct supervisor *sup);

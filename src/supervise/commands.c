@@ -294,8 +294,8 @@ void command_run(struct peer *p, struct shim_reader *r, int fd)
     _cleanup_err_ struct err err = ERR_INIT;
     int n;
 
-    if (r->head.type == SHIM_EXEC) {
-        exec_start(p, r);
+    if (r->head.type == SHIM_EXEC || r->head.type == SHIM_EXEC_FED) {
+        exec_start(p, r, r->head.type == SHIM_EXEC_FED ? came : -1);
         return;
     }
     n = run(&q, r, &err);

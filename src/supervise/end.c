@@ -71,6 +71,7 @@ static void release(struct exec *x)
 {
     attachments_remove(x, NULL);
     x->state = EXEC_OVER;
+    input_close(x);
     x->sup->ops->over(x);
     x->dirfd = fd_close(x->dirfd);
     stream_discard(x);

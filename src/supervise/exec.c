@@ -53,6 +53,7 @@ void exec_free(struct exec *x)
     attachments_remove(x, NULL);
     x->sup->ops->exec_done(x);
     streams_close(x);
+    input_close(x);
     fd_close(x->dirfd);
     exec_spec_done(&x->spec);
     free(x);
@@ -146,7 +147,7 @@ static struct exec *exec_new(struct peer *p, uint64_t seq)
     x->sup = p->sup;
     x->starter = p;
     x->seq = seq;
-    x->dirfd = -1;
+    x->dirfd = x->input.fd = -1;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         x->streams[i].src.fd = -1;
         x->streams[i].exec = x;
@@ -183,6 +184,10 @@ void exec_started(struct exec *x, int fd)
 
     x->state = EXEC_RUNNING;
     exec_spec_done(&x->spec);
+    if (x->handover.input)
+        input_begin(x, TAKE_FD(in));
+    else
+        input_close(x);
     if (x->starter) { /* else it has gone: its command goes on, with its stdin at its end */
         shim_begin(&w, SHIM_STARTED, x->seq);
         shim_put_str(&w, SHIM_TAG_EXEC, x->id);
@@ -239,7 +244,7 @@ static bool refuse(struct exec *x, struct err *err)
     return true;
 }
 
-void exec_start(struct peer *p, struct shim_reader *reader)
+void exec_start(struct peer *p, struct shim_reader *reader, int fd)
 {
     static const uint64_t from_start[JOURNAL_STREAMS] = {0, 0};
     _cleanup_err_ struct err err = ERR_INIT;
@@ -248,6 +253,8 @@ void exec_start(struct peer *p, struct shim_reader *reader)
     int r;
 
     r = read_request(x, reader, &err);
+    if (r >= 0 && reader->head.type == SHIM_EXEC_FED)
+        r = handover_read(fd, &x->handover, &err);
     if (refuse(x, &err))
         return;
     x->next = s->execs;

@@ -22,6 +22,7 @@
 #include "base/time.h"
 #include "journal/journal.h"
 #include "journal/record.h"
+#include "shim/handover.h"
 #include "shim/proto.h"
 
 enum {
@@ -101,6 +102,9 @@ struct exec {
     enum exec_state state;
     bool freed;
     struct exec_spec spec;
+    struct handover handover; /* until the command has it */
+    struct source input;      /* its stdin, while the handover's input is written to it */
+    size_t input_at;
 
     struct peer *starter; /* who waits for STARTED; NULL when it has gone */
     uint64_t seq;
@@ -223,7 +227,7 @@ void peer_free(struct peer *p);
 void command_run(struct peer *p, struct shim_reader *r, int fd);
 
 /* exec.c */
-void exec_start(struct peer *p, struct shim_reader *r);
+void exec_start(struct peer *p, struct shim_reader *r, int fd); /* fd: handover, or -1; borrowed */
 struct exec *exec_find(struct supervisor *s, const char *id);
 bool exec_is_live(const struct exec *x); /* not OVER */
 size_t execs_live(const struct supervisor *s);
@@ -233,6 +237,10 @@ void exec_kill(struct exec *x, enum end_cause cause);
 /* The command runs. fd: what to write its stdin to, taken; or -1. */
 void exec_started(struct exec *x, int fd);
 void exec_spec_done(struct exec_spec *spec);
+
+/* input.c */
+void input_begin(struct exec *x, int fd); /* takes it: the command's stdin, or -1 */
+void input_close(struct exec *x);
 
 /* streams.c */
 int streams_open(struct exec *x, int out, int err_fd, struct err *err);

@@ -78,7 +78,7 @@ static struct relay_exec *exec_new(struct relay *r)
     struct exec *base = &x->exec;
 
     base->sup = &r->sup;
-    base->dirfd = -1;
+    base->dirfd = base->input.fd = -1;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         base->streams[i].src.fd = base->streams[i].journal.fd = -1;
         base->streams[i].exec = base;

@@ -206,6 +206,33 @@ TEST(spec_in_several_frames)
     guest_spec_done(&out);
 }
 
+TEST(secrets)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(GUEST_SPEC_WIRE_MAX);
+    struct guest_secret secrets[GUEST_SECRETS_MAX + 1];
+    char *argv[] = {(char *)"sh", NULL}, value[] = "a\0b";
+    struct guest_spec in = {.argv = argv, .secrets = secrets}, out = {0};
+    size_t frames;
+
+    for (size_t i = 0; i < ARRAY_SIZE(secrets); i++)
+        secrets[i] = (struct guest_secret){(char *)"KEY", value, sizeof(value)};
+    secrets[0] = (struct guest_secret){(char *)"a.pem", NULL, 0};
+    in.n_secrets = 2;
+    CHECK(guest_put_spec(&b, &in, NULL) == 0);
+    CHECK(read_spec(&b, &out, &frames) == 0 && out.n_secrets == 2);
+    CHECK_STR(out.secrets[0].name, "a.pem");
+    CHECK_STR(out.secrets[1].name, "KEY");
+    CHECK(out.secrets[0].len == 0 && out.secrets[1].len == 4);
+    CHECK(memcmp(out.secrets[1].value, "a\0b", 4) == 0);
+    guest_spec_done(&out);
+    CHECK(!out.secrets);
+
+    buf_clear(&b);
+    in.n_secrets = ARRAY_SIZE(secrets); /* one too many */
+    CHECK(guest_put_spec(&b, &in, NULL) == 0);
+    CHECK(read_spec(&b, &out, &frames) == -ERR_INVALID);
+}
+
 TEST(spec_too_large)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(2 << 20), fields = BUF_INIT(2 << 20);
@@ -233,7 +260,7 @@ TEST(spec_of_too_many)
     CHECK(guest_put_spec(&b, &in, NULL) == -ERR_LIMIT && b.len == 0);
     argv[GUEST_SPEC_ITEMS_MAX] = NULL;
     CHECK(guest_put_spec(&b, &in, NULL) == 0);
-    for (int i = 0; i < GUEST_SPEC_ITEMS_MAX + 9; i++)
+    for (int i = 0; i < GUEST_SPEC_ITEMS_MAX + GUEST_SECRETS_MAX + 9; i++)
         CHECK(buf_append(&fields, "\1\0\0\0\1x", 6) == 0);
     CHECK(guest_get_spec(&fields, &out, NULL) == -ERR_LIMIT);
     free(argv);
@@ -268,7 +295,11 @@ TEST(specs_that_are_refused)
         BAD(SH "\4\0\0\0\4\0\0\0\1\4\0\0\0\4\0\0\0\1"), /* twice */
         BAD(SH "\5\0\0\0\0"),                           /* no size */
         BAD(SH "\0\0\0\0\0"),                           /* unknown tags */
-        BAD(SH "\6\0\0\0\0"),
+        BAD(SH "\7\0\0\0\0"),
+        BAD(SH "\6\0\0\0\0"),       /* a secret without a name */
+        BAD(SH "\6\0\0\0\2ab"),     /* without an end of it */
+        BAD(SH "\6\0\0\0\3\0ab"),   /* with an empty one */
+        BAD(SH "\6\0\0\0\5../\0x"), /* that leads elsewhere */
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {

@@ -10,7 +10,7 @@
 #include "engine/docker/backend.h"
 
 #define GUEST_PATH "/.ripcord/guest"
-enum { AGENT_UID = 1000, LOG_FILES = 1 };
+enum { AGENT_UID = 1000, LOG_FILES = 1, SECRETS_SIZE = 4 << 20 };
 
 static json_t *number(uint64_t v)
 {
@@ -85,6 +85,8 @@ static json_t *tmpfs(const struct sandbox_spec *spec)
     add_tmpfs(o, "/tmp", spec->tmp_size, "1777");
     add_tmpfs(o, "/run", spec->run_size, "0755");
     add_tmpfs(o, "/scratch", spec->scratch_size, "1777");
+    json_object_set_new(o, "/run/secrets",
+                        json_sprintf("rw,nosuid,nodev,noexec,size=%d,mode=1733", SECRETS_SIZE));
     return o;
 }
 

@@ -7,7 +7,7 @@
  * The stdin descriptor is moved here from the exec (a terminal's is duplicated), so that its watch
  * can never outlive it.
  */
-#include "api/session.h"
+#include "api/exec-wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +30,8 @@ enum {
     IN_MAX = FRAME_HEAD_SIZE + FRAME_PAYLOAD_MAX,
 };
 
-struct session {
-    struct session_config config;
+struct wire {
+    struct wire_config config;
     struct http_req *req; /* NULL: the client has gone */
     struct exec *exec;    /* NULL when an ended one is replayed */
     struct stream *stream;
@@ -52,14 +52,14 @@ struct session {
     bool stdin_eof, stdin_closed;
 };
 
-static void stdin_drop(struct session *s)
+static void stdin_drop(struct wire *s)
 {
     loop_watch_free(TAKE_PTR(s->stdin_watch));
     s->stdin_fd = fd_close(s->stdin_fd);
     buf_done(&s->stdin_pending);
 }
 
-static void session_free(struct session *s)
+static void wire_free(struct wire *s)
 {
     stdin_drop(s);
     tally_free(s->tally);
@@ -72,7 +72,7 @@ static void session_free(struct session *s)
 
 /* ---- out ---- */
 
-static void send_json(struct session *s, enum frame_type type, const char *text)
+static void send_json(struct wire *s, enum frame_type type, const char *text)
 {
     struct buf b = BUF_INIT(IN_MAX);
 
@@ -82,7 +82,7 @@ static void send_json(struct session *s, enum frame_type type, const char *text)
 }
 
 /* A named sandbox shows it; of a run's this is the only chance to learn. */
-static void add_unenforced(const struct session *s, json_t *o)
+static void add_unenforced(const struct wire *s, json_t *o)
 {
     const struct sandbox *sb =
         s->config.run ? manager_find(s->config.manager, s->exec->sandbox_name, NULL) : NULL;
@@ -91,7 +91,7 @@ static void add_unenforced(const struct session *s, json_t *o)
         json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
 }
 
-static void send_started(struct session *s)
+static void send_started(struct wire *s)
 {
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *text = NULL;
@@ -107,7 +107,7 @@ static void send_started(struct session *s)
     send_json(s, FRAME_STARTED, text);
 }
 
-static void send_error(struct session *s, const struct err *err)
+static void send_error(struct wire *s, const struct err *err)
 {
     _cleanup_json_ json_t *o = json_from_err(err);
     _cleanup_free_ char *text = json_to_text(o, false);
@@ -115,7 +115,7 @@ static void send_error(struct session *s, const struct err *err)
     send_json(s, FRAME_ERROR, text);
 }
 
-static void send_gap(struct session *s, const struct stream_chunk *chunk)
+static void send_gap(struct wire *s, const struct stream_chunk *chunk)
 {
     char frame[FRAME_HEAD_SIZE + 17];
 
@@ -126,7 +126,7 @@ static void send_gap(struct session *s, const struct stream_chunk *chunk)
     http_raw_write(s->req, frame, sizeof(frame));
 }
 
-static void send_data(struct session *s, char *block, const struct stream_chunk *chunk)
+static void send_data(struct wire *s, char *block, const struct stream_chunk *chunk)
 {
     frame_put_head(block, chunk->which == JOURNAL_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
                    (uint32_t)chunk->len + 8);
@@ -134,18 +134,18 @@ static void send_data(struct session *s, char *block, const struct stream_chunk 
     http_raw_take(s->req, block, DATA_HEAD + chunk->len);
 }
 
-static void close_connection(struct session *s)
+static void close_connection(struct wire *s)
 {
     struct http_req *req = TAKE_PTR(s->req);
 
-    session_free(s);
+    wire_free(s);
     http_raw_close(req);
 }
 
 static void removed(void *arg, const struct err *err, const struct sandbox *sb,
                     enum manager_action action)
 {
-    struct session *s = arg;
+    struct wire *s = arg;
 
     (void)err; /* the sandbox is shown as failed then, with the reason */
     (void)sb;
@@ -154,11 +154,11 @@ static void removed(void *arg, const struct err *err, const struct sandbox *sb,
     if (s->req)
         close_connection(s);
     else
-        session_free(s);
+        wire_free(s);
 }
 
 /* The last frame is out: a run's connection stays until its sandbox has gone. */
-static void finish(struct session *s)
+static void finish(struct wire *s)
 {
     s->finished = true;
     stdin_drop(s);
@@ -170,7 +170,7 @@ static void finish(struct session *s)
 }
 
 /* The record as it is, and beside it what only this client has asked for. */
-static void send_record(struct session *s)
+static void send_record(struct wire *s)
 {
     const char *record = stream_end_text(s->stream);
     _cleanup_json_ json_t *o = NULL;
@@ -185,7 +185,7 @@ static void send_record(struct session *s)
     send_json(s, FRAME_END, text);
 }
 
-static void send_end(struct session *s)
+static void send_end(struct wire *s)
 {
     s->at_end = true;
     if (s->counting)
@@ -199,7 +199,7 @@ static void send_end(struct session *s)
 
 static void on_tally(void *arg, json_t *packages)
 {
-    struct session *s = arg;
+    struct wire *s = arg;
 
     s->counting = false;
     s->packages = json_incref(packages);
@@ -208,7 +208,7 @@ static void on_tally(void *arg, json_t *packages)
 }
 
 /* As soon as it is known which sandbox it is: one that is only being made has had nothing yet. */
-static void start_tally(struct session *s)
+static void start_tally(struct wire *s)
 {
     struct keeper *k = manager_settings(s->config.manager)->registry;
 
@@ -217,7 +217,7 @@ static void start_tally(struct session *s)
 }
 
 /* At the end of the command, not of its output: a run's sandbox is forgotten right after it. */
-static void stop_tally(struct session *s)
+static void stop_tally(struct wire *s)
 {
     if (!s->tally || s->counted)
         return;
@@ -225,8 +225,8 @@ static void stop_tally(struct session *s)
     s->counting = tally_stop(s->tally, on_tally, s);
 }
 
-/* Reads one piece into a block of its own. False: nothing more for now, or the session is over. */
-static bool pump_one(struct session *s)
+/* Reads one piece into a block of its own. False: nothing more for now, or all is told. */
+static bool pump_one(struct wire *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     size_t room = MIN(stream_available(s->stream), (size_t)PIECE_MAX);
@@ -247,7 +247,7 @@ static bool pump_one(struct session *s)
     return chunk.kind == STREAM_DATA || chunk.kind == STREAM_GAP;
 }
 
-static void pump(struct session *s)
+static void pump(struct wire *s)
 {
     /* STARTED comes first, whatever the supervisor told first. */
     if (!s->req || s->finished || s->at_end || (s->exec && s->exec->state == EXEC_STARTING))
@@ -264,7 +264,7 @@ static void on_drain(struct http_req *req)
 
 /* ---- stdin ---- */
 
-static void stdin_flush(struct session *s);
+static void stdin_flush(struct wire *s);
 
 static void stdin_writable(void *arg, int events)
 {
@@ -272,7 +272,7 @@ static void stdin_writable(void *arg, int events)
     stdin_flush(arg);
 }
 
-static void stdin_close(struct session *s)
+static void stdin_close(struct wire *s)
 {
     if (s->stdin_closed)
         return;
@@ -283,7 +283,7 @@ static void stdin_close(struct session *s)
 }
 
 /* EPIPE: the command has closed its end. The rest has no reader, which is no error of ours. */
-static void stdin_write(struct session *s)
+static void stdin_write(struct wire *s)
 {
     while (s->stdin_pending.len) {
         ssize_t n = write(s->stdin_fd, buf_data(&s->stdin_pending), s->stdin_pending.len);
@@ -301,7 +301,7 @@ static void stdin_write(struct session *s)
 
 /* A pipe has one writer, whose leaving is its end of file. A terminal may have several people at
  * it: each gets a descriptor of his own, and the exec keeps one for those to come. */
-static void stdin_take(struct session *s)
+static void stdin_take(struct wire *s)
 {
     if (!s->exec || s->exec->stdin_fd < 0 || s->stdin_fd >= 0 || s->stdin_closed)
         return;
@@ -311,7 +311,7 @@ static void stdin_take(struct session *s)
         s->stdin_fd = TAKE_FD(s->exec->stdin_fd);
 }
 
-static void stdin_flush(struct session *s)
+static void stdin_flush(struct wire *s)
 {
     bool full;
 
@@ -333,13 +333,13 @@ static void stdin_flush(struct session *s)
 
 /* ---- in ---- */
 
-static int refuse(struct session *s, struct err *err)
+static int refuse(struct wire *s, struct err *err)
 {
     send_error(s, err);
     return -ERR_INVALID;
 }
 
-static int take_stdin(struct session *s, const struct frame *f)
+static int take_stdin(struct wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -363,7 +363,7 @@ static unsigned get_u16(const char *p)
 }
 
 /* A client that detaches leaves everything as it is, stdin too: it may come back. */
-static int take_detach(struct session *s)
+static int take_detach(struct wire *s)
 {
     s->kept = true;
     if (s->exec && s->stdin_fd >= 0 && s->exec->stdin_fd < 0 && s->exec->state != EXEC_ENDED) {
@@ -373,7 +373,7 @@ static int take_detach(struct session *s)
     return 0;
 }
 
-static int take_frame(struct session *s, const struct frame *f)
+static int take_frame(struct wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -401,7 +401,7 @@ static int take_frame(struct session *s, const struct frame *f)
     return refuse(s, &err);
 }
 
-static int take_frames(struct session *s, const char *data, size_t len, size_t *used)
+static int take_frames(struct wire *s, const char *data, size_t len, size_t *used)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct frame f;
@@ -421,7 +421,7 @@ static int take_frames(struct session *s, const char *data, size_t len, size_t *
 static void on_gone(struct http_req *req);
 
 /* Breaking the protocol is leaving. */
-static void cut_off(struct session *s)
+static void cut_off(struct wire *s)
 {
     struct http_req *req = s->req;
 
@@ -431,7 +431,7 @@ static void cut_off(struct session *s)
 
 static void on_data(struct http_req *req, const char *data, size_t len)
 {
-    struct session *s = http_req_user(req);
+    struct wire *s = http_req_user(req);
     size_t used;
     int r;
 
@@ -456,7 +456,7 @@ static void on_data(struct http_req *req, const char *data, size_t len)
 
 static void on_eof(struct http_req *req)
 {
-    struct session *s = http_req_user(req);
+    struct wire *s = http_req_user(req);
 
     s->stdin_eof = true;
     if (!s->finished)
@@ -465,7 +465,7 @@ static void on_eof(struct http_req *req)
 
 static void on_gone(struct http_req *req)
 {
-    struct session *s = http_req_user(req);
+    struct wire *s = http_req_user(req);
 
     s->req = NULL;
     if (s->removing)
@@ -476,14 +476,14 @@ static void on_gone(struct http_req *req)
         else
             exec_kill(s->exec, NULL, NULL, NULL);
     }
-    session_free(s);
+    wire_free(s);
 }
 
 /* ---- beginnings ---- */
 
 static void on_news(void *arg)
 {
-    struct session *s = arg;
+    struct wire *s = arg;
 
     start_tally(s);
     if (s->exec->state == EXEC_ENDED)
@@ -495,9 +495,9 @@ static void on_news(void *arg)
     pump(s);
 }
 
-static struct session *session_new(const struct session_config *config)
+static struct wire *wire_new(const struct wire_config *config)
 {
-    struct session *s = xnew0(struct session);
+    struct wire *s = xnew0(struct wire);
 
     s->config = *config;
     s->stdin_fd = -1;
@@ -506,14 +506,14 @@ static struct session *session_new(const struct session_config *config)
     return s;
 }
 
-void session_stream_config(struct stream_config *c)
+void wire_stream_config(struct stream_config *c)
 {
     *c = (struct stream_config){.want = {true, true}, .follow = true, .notify = on_news};
 }
 
 static const struct http_raw_events raw_events = {on_data, on_eof, on_drain};
 
-static void upgrade(struct session *s, struct http_req *req)
+static void upgrade(struct wire *s, struct http_req *req)
 {
     s->req = req;
     http_req_set_user(req, s);
@@ -522,12 +522,12 @@ static void upgrade(struct session *s, struct http_req *req)
     pump(s);
 }
 
-void session_start(struct http_req *req, struct exec *x, const struct session_config *config)
+void wire_start(struct http_req *req, struct exec *x, const struct wire_config *config)
 {
-    struct session *s = session_new(config);
+    struct wire *s = wire_new(config);
     struct stream_config stream;
 
-    session_stream_config(&stream);
+    wire_stream_config(&stream);
     stream.arg = s;
     s->exec = x;
     start_tally(s);
@@ -535,20 +535,20 @@ void session_start(struct http_req *req, struct exec *x, const struct session_co
     if (req)
         upgrade(s, req);
     else
-        session_free(s);
+        wire_free(s);
 }
 
-int session_attach(struct call *c, struct sandbox *sb, const char *id, struct stream_config *stream,
-                   const struct session_config *config, struct err *err)
+int wire_attach(struct call *c, struct sandbox *sb, const char *id, struct stream_config *stream,
+                const struct wire_config *config, struct err *err)
 {
-    struct session *s = session_new(config);
+    struct wire *s = wire_new(config);
     struct http_req *req;
     int r;
 
     stream->arg = s;
     r = stream_new(c->manager, sb, id, stream, &s->stream, err);
     if (r < 0) {
-        session_free(s);
+        wire_free(s);
         return r;
     }
     s->exec = stream_exec(s->stream) ? exec_ref(stream_exec(s->stream)) : NULL;
@@ -556,6 +556,6 @@ int session_attach(struct call *c, struct sandbox *sb, const char *id, struct st
     if (req)
         upgrade(s, req);
     else
-        session_free(s);
+        wire_free(s);
     return 0;
 }

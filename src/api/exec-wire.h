@@ -7,7 +7,7 @@
 #include "api/call.h"
 #include "core/stream.h"
 
-struct session_config {
+struct wire_config {
     struct loop *loop;
     struct manager *manager;
     bool run;        /* the sandbox is ephemeral: close when it has gone */
@@ -17,13 +17,13 @@ struct session_config {
 };
 
 /* Both streams from offset 0, followed. */
-void session_stream_config(struct stream_config *c);
+void wire_stream_config(struct stream_config *c);
 
 /* Answers 101 and serves the exec. Takes the exec's reference. req NULL: the client has gone. */
-void session_start(struct http_req *req, struct exec *x, const struct session_config *config);
+void wire_start(struct http_req *req, struct exec *x, const struct wire_config *config);
 /* The same for an exec that runs already or has ended; frees the call unless it fails. */
-int session_attach(struct call *c, struct sandbox *sb, const char *id, struct stream_config *stream,
-                   const struct session_config *config, struct err *err);
+int wire_attach(struct call *c, struct sandbox *sb, const char *id, struct stream_config *stream,
+                const struct wire_config *config, struct err *err);
 
 /* A chunked response with the bytes of one stream; frees the call unless it fails. */
 int download_start(struct call *c, struct sandbox *sb, const char *id, struct stream_config *stream,

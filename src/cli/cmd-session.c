@@ -1,0 +1,157 @@
+/* ripcord session: one turn of an agent, JSON in, JSON lines out. */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/jsontext.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/names.h"
+#include "cli/output.h"
+#include "cli/secrets.h"
+#include "cli/session-follow.h"
+#include "cli/spec.h"
+
+enum { PAYLOAD_MAX = 16 << 20 };
+
+static int set_payload(const struct cli_args *args, json_t *body, struct err *err)
+{
+    const char *path = args_get(args, "payload");
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    json_t *value;
+    int r;
+
+    if (!path) {
+        err_set(err, ERR_INVALID, "--payload is missing: it names the file with the agent's input");
+        return err_hint(err, "'--payload -' reads it from standard input.");
+    }
+    r = input_read(path, PAYLOAD_MAX, &text, &len, err);
+    if (r >= 0)
+        r = json_text_compact(text, &len, err);
+    if (r < 0)
+        return err_wrap(err, "--payload '%s'", path);
+    value = json_stringn(text, len);
+    explicit_bzero(text, len);
+    json_object_set_new(body, "payload_text", value);
+    return 0;
+}
+
+static int make_body(const struct cli_args *args, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *body = NULL;
+    int r;
+
+    r = exec_spec_from_args(args, args->words + 1, &body, err);
+    if (r >= 0)
+        r = set_payload(args, body, err);
+    if (r < 0)
+        return r;
+    if (args_has(args, "concurrent"))
+        json_object_set_new(body, "concurrent", json_true());
+    *ret = TAKE_PTR(body);
+    return 0;
+}
+
+static int start(struct cli *cli, const struct cli_args *args, json_t **ret, struct err *err)
+{
+    _cleanup_free_ char *target = xasprintf("/v1/sandboxes/%s/sessions", args->words[0]);
+    _cleanup_json_ json_t *body = NULL;
+    int r = make_body(args, &body, err);
+
+    return r < 0 ? r : cli_call(cli, "POST", target, body, ret, err);
+}
+
+static int follow(struct cli *cli, const struct cli_args *args, const char *id, struct err *err)
+{
+    struct session_follow o = {.sandbox = args->words[0], .session = id};
+    int r;
+
+    o.stats = args_has(args, "stats");
+    if ((r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
+        (r = args_u64(args, "since", 0, INT64_MAX, &o.since, err)) < 0)
+        return r;
+    return session_follow(cli, &o, err);
+}
+
+static int resume(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    const char *id = args_get(args, "resume");
+    int r = exec_parse(id, err);
+
+    if (r < 0)
+        return err_wrap(err, "--resume");
+    if (args->n_words > 1 || args_has(args, "payload"))
+        return err_set(err, ERR_INVALID,
+                       "--resume joins a session: it takes no command or payload");
+    return follow(cli, args, id, err);
+}
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *session;
+    int r = parse_name("sandbox name", args->words[0], err);
+
+    if (r < 0)
+        return r;
+    if (args_has(args, "resume"))
+        return resume(cli, args, err);
+    if (args->n_words < 2)
+        return err_set(err, ERR_INVALID, "the agent's command is missing");
+    if (args_has(args, "since"))
+        return err_set(err, ERR_INVALID, "--since goes with --resume");
+    r = start(cli, args, &doc, err);
+    if (r < 0)
+        return r;
+    session = json_object_get(doc, "session");
+    if (!json_text_of(session, "id"))
+        return err_set(err, ERR_ENGINE, "the daemon's answer names no session");
+    if (!args_has(args, "detach"))
+        return follow(cli, args, json_text_of(session, "id"), err);
+    if (cli->json)
+        output_json(doc);
+    else
+        printf("%s\n", json_text_of(session, "id"));
+    return 0;
+}
+
+static const struct cli_option options[] = {
+    {"payload", 0, "FILE", "the agent's input, one JSON value; '-' is standard input", "@file"},
+    {"concurrent", 0, NULL, "start it even while another session is active in the sandbox", NULL},
+    {"resume", 0, "SESSION", "join a session that runs or has ended, instead of a new one", NULL},
+    {"since", 0, "N", "with --resume: begin behind the event of this number", NULL},
+    {0},
+};
+static const struct cli_group group = {"Session", options};
+static const struct cli_group *const groups[] = {&group, &exec_group, &place_group, NULL};
+
+const struct cli_command cmd_session = {
+    .name = "session",
+    .summary = "run an agent's turn: JSON in, JSON lines out",
+    .usage = "session NAME [options] --payload FILE [--] CMD [ARG...]",
+    .details =
+        "Runs CMD in the sandbox NAME with the payload as one line on its standard input. Each "
+        "line of its standard output that is a JSON object is passed on; other lines, and all of "
+        "standard error, become {\"type\":\"log\",...}. The last event is {\"type\":\"exit\",...} "
+        "with "
+        "the end record, and CMD's exit status is ours; 125 means that ripcord failed.\n\n"
+        "Events are numbered, and kept: when this program or the daemon goes away, the session "
+        "goes on, and --resume with --since continues where one has stopped. With --json each "
+        "event comes with its number. Ctrl-C cancels the session.\n\n"
+        "Credentials belong in the payload or in --secret, which makes each a file that only the "
+        "agent can read, in the folder $RIPCORD_SECRETS.",
+    .examples =
+        "ripcord session box --payload turn.json -- ./agent.py\tone turn\n"
+        "ripcord session box --payload - --secret API_KEY -- ./agent.py\twith a credential from "
+        "the environment\n"
+        "ripcord session box --resume last --since 120 --json\tgo on after a lost connection",
+    .groups = groups,
+    .complete = "sandbox command+",
+    .min_args = 1,
+    .max_args = CLI_ANY,
+    .stop_after = 1,
+    .flags = CLI_RUNS_COMMAND,
+    .run = run,
+};

@@ -1,0 +1,322 @@
+#include "cli/session-follow.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/text.h"
+#include "base/xalloc.h"
+#include "cli/end.h"
+#include "cli/output.h"
+
+enum {
+    PIECE = 64 << 10,
+    LINE_MAX_BYTES = 8 << 20, /* more than any event can have */
+    RETRY_USEC = 50000,
+};
+static const uint64_t resume_usec = 10 * USEC_PER_SEC;
+
+struct following {
+    struct cli *cli;
+    const struct session_follow *o;
+    struct client *client;
+    uint64_t seq;
+    struct buf line;  /* not whole yet */
+    struct buf shown; /* for a terminal */
+    json_t *end;      /* the exit event */
+    int signals;      /* signalfd */
+    bool cancelled;
+    bool progress; /* something came since the connection was made */
+    bool told;     /* the daemon itself said why it ends: another try would not help */
+};
+
+/* ---- events ---- */
+
+static const char *skip(const char *p, const char *end, const char *word)
+{
+    size_t len = strlen(word);
+
+    return p && (size_t)(end - p) >= len && memcmp(p, word, len) == 0 ? p + len : NULL;
+}
+
+int session_event_parse(const char *line, size_t len, struct session_event *ret, struct err *err)
+{
+    const char *end = line + len, *p = skip(line, end, "{\"seq\":"), *name;
+    struct session_event e = {0};
+    size_t n = 0;
+
+    while (p && p < end && *p >= '0' && *p <= '9' && e.seq <= INT64_MAX / 10)
+        e.seq = e.seq * 10 + (uint64_t)(*p++ - '0');
+    name = p = skip(p, end, ",\"stream\":\"");
+    while (p && p < end && *p >= 'a' && *p <= 'z')
+        p++;
+    n = p ? (size_t)(p - name) : 0;
+    p = skip(p, end, "\",\"event\":");
+    if (!p || !e.seq || n >= sizeof(e.stream) || end - p < 3 || end[-1] != '}')
+        return err_set(err, ERR_ENGINE, "the daemon sent something that is not an event");
+    memcpy(e.stream, name, n);
+    e.text = p;
+    e.len = (size_t)(end - p) - 1;
+    *ret = e;
+    return 0;
+}
+
+static int show(struct following *f, const char *data, size_t len, struct err *err)
+{
+    if (isatty(STDOUT_FILENO)) {
+        buf_clear(&f->shown);
+        if (text_escape(&f->shown, data, len) < 0)
+            return err_set(err, ERR_LIMIT, "an event is too large to be shown");
+        data = buf_data(&f->shown);
+        len = f->shown.len;
+    }
+    if (fwrite(data, 1, len, stdout) < len || putchar('\n') == EOF)
+        return err_sys(err, errno, "write to standard output");
+    return 0;
+}
+
+static int take_exit(struct following *f, const struct session_event *e, struct err *err)
+{
+    static const char head[] = "{\"type\":\"exit\"";
+
+    if (!STREQ(e->stream, "session") || !skip(e->text, e->text + e->len, head))
+        return 0;
+    return json_parse("the exit event", e->text, e->len, &f->end, err);
+}
+
+static int take_line(struct following *f, const char *line, size_t len, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    struct session_event e;
+    int r;
+
+    if (skip(line, line + len, "{\"error\":")) {
+        f->told = true;
+        r = json_parse("the daemon's answer", line, len, &doc, err);
+        return r < 0 ? r : json_to_err(doc, err);
+    }
+    r = session_event_parse(line, len, &e, err);
+    if (r < 0 || e.seq <= f->seq)
+        return r;
+    r = f->cli->json ? show(f, line, len, err) : show(f, e.text, e.len, err);
+    if (r < 0)
+        return r;
+    f->seq = e.seq;
+    f->progress = true;
+    return take_exit(f, &e, err);
+}
+
+static int take_bytes(struct following *f, const char *data, size_t len, struct err *err)
+{
+    int r;
+
+    for (const char *nl; len && (nl = memchr(data, '\n', len));) {
+        size_t n = (size_t)(nl - data);
+
+        if (!f->line.len) { /* the usual case: no copy */
+            r = take_line(f, data, n, err);
+        } else {
+            if (buf_append(&f->line, data, n) < 0)
+                return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
+            r = take_line(f, buf_data(&f->line), f->line.len, err);
+            buf_clear(&f->line);
+        }
+        if (r < 0)
+            return r;
+        data += n + 1;
+        len -= n + 1;
+    }
+    if (len && buf_append(&f->line, data, len) < 0)
+        return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
+    return 0;
+}
+
+/* ---- signals ---- */
+
+static int watch_signals(struct following *f, struct err *err)
+{
+    static const int wanted[] = {SIGINT, SIGTERM};
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+        struct sigaction old;
+
+        if (sigaction(wanted[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaddset(&set, wanted[i]);
+    }
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return err_sys(err, errno, "block signals");
+    f->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return f->signals < 0 ? err_sys(err, errno, "make a signal descriptor") : 0;
+}
+
+/* One that has ended meanwhile needs no cancelling. */
+static int cancel(struct following *f, struct err *err)
+{
+    _cleanup_free_ char *target =
+        xasprintf("/v1/sandboxes/%s/sessions/%s/cancel", f->o->sandbox, f->o->session);
+    _cleanup_json_ json_t *body = json_object();
+    int r;
+
+    if (f->cancelled)
+        json_object_set_new(body, "grace_ms", json_integer(0));
+    else
+        output_note(f->cli->json, "cancelling the session; Ctrl-C again kills it");
+    f->cancelled = true;
+    client_disconnect(f->client);
+    r = client_call(f->client, "POST", target, body, NULL, err);
+    if (r == -ERR_CONFLICT) {
+        err_done(err);
+        r = 0;
+    }
+    return r;
+}
+
+/* 1 when there was one. */
+static int take_signals(struct following *f, struct err *err)
+{
+    struct signalfd_siginfo si;
+    int r = 0;
+
+    while (r >= 0 && read(f->signals, &si, sizeof(si)) == sizeof(si))
+        r = cancel(f, err) < 0 ? -err->code : 1;
+    return r;
+}
+
+/* ---- the connection ---- */
+
+static int connect_events(struct following *f, struct err *err)
+{
+    _cleanup_free_ char *target =
+        xasprintf("/v1/sandboxes/%s/sessions/%s/events?follow=true&since=%llu", f->o->sandbox,
+                  f->o->session, (unsigned long long)f->seq);
+    int r;
+
+    buf_clear(&f->line);
+    f->progress = false;
+    client_disconnect(f->client);
+    r = client_get(f->client, target, err);
+    if (r >= 0)
+        f->client->http.stop_fd = f->signals;
+    return r;
+}
+
+/* Until the connection ends: 0 when all is told, -ERR_X when it was lost or broken. */
+static int read_events(struct following *f, struct err *err)
+{
+    static char piece[PIECE];
+
+    while (!f->end) {
+        ssize_t n = client_read(f->client, piece, sizeof(piece), err);
+        int r;
+
+        if (n == 0)
+            return err_set(err, ERR_ENGINE, "the daemon ended the stream before the session");
+        if (n < 0)
+            return (int)n;
+        r = take_bytes(f, piece, (size_t)n, err);
+        if (r >= 0 && fflush(stdout) != 0)
+            r = err_sys(err, errno, "write to standard output");
+        if (r < 0) {
+            f->told = true;
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* The daemon is not there, or not yet itself again. */
+static bool passing(const struct err *err)
+{
+    return err->code == ERR_ENGINE || err->code == ERR_SYSTEM || err->code == ERR_TIMEOUT;
+}
+
+static int lost(const struct following *f, struct err *err)
+{
+    err_wrap(err, "session '%s'", f->o->session);
+    if (f->told || !passing(err))
+        return -err->code;
+    return err_hint(err, "It may go on: 'ripcord session %s --resume %s --since %llu' joins it.",
+                    f->o->sandbox, f->o->session, (unsigned long long)f->seq);
+}
+
+/* After a loss: 1 to try again. */
+static int again(struct following *f, struct deadline *by, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    int sig;
+
+    if (f->told || !passing(err))
+        return lost(f, err);
+    err_move(&why, err);
+    sig = take_signals(f, err);
+    if (sig)
+        return sig;
+    if (f->progress)
+        *by = deadline_in(resume_usec);
+    else if (deadline_passed(by))
+        return err_move(err, &why), lost(f, err);
+    else
+        usleep(RETRY_USEC);
+    return 1;
+}
+
+static int run(struct following *f, struct err *err)
+{
+    struct deadline by = deadline_in(resume_usec);
+
+    for (;;) {
+        int r = connect_events(f, err);
+
+        if (r >= 0)
+            r = read_events(f, err);
+        if (r >= 0)
+            return 0;
+        r = again(f, &by, err);
+        if (r < 0)
+            return r;
+    }
+}
+
+static int conclude(const struct following *f)
+{
+    _cleanup_free_ char *words = end_words(f->end, f->o->timeout_ms, f->o->idle_timeout_ms);
+    _cleanup_free_ char *stats = f->o->stats ? end_stats(f->end) : NULL;
+
+    if (words && !f->cancelled)
+        output_note(f->cli->json, "%s", words);
+    if (words && json_text_of(f->end, "hint"))
+        output_hint(f->cli->json, json_text_of(f->end, "hint"));
+    if (stats)
+        output_note(f->cli->json, "%s", stats);
+    return end_status(f->end);
+}
+
+int session_follow(struct cli *cli, const struct session_follow *o, struct err *err)
+{
+    struct following f = {.cli = cli,
+                          .o = o,
+                          .seq = o->since,
+                          .line = BUF_INIT(LINE_MAX_BYTES),
+                          .shown = BUF_INIT(4 * LINE_MAX_BYTES),
+                          .signals = -1};
+    int r = cli_client(cli, &f.client, err);
+
+    if (r >= 0)
+        r = watch_signals(&f, err);
+    if (r >= 0)
+        r = run(&f, err);
+    if (r >= 0)
+        r = conclude(&f);
+    json_decref(f.end);
+    buf_done(&f.line);
+    buf_done(&f.shown);
+    fd_close(f.signals);
+    return r;
+}

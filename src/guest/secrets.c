@@ -1,0 +1,73 @@
+#include "guest/secrets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/xalloc.h"
+
+static int write_one(int dirfd, const struct guest_secret *s, struct err *err)
+{
+    _cleanup_close_ int fd =
+        openat(dirfd, s->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+    int r;
+
+    if (fd < 0 && errno == EEXIST)
+        return err_set(err, ERR_INVALID, "secret '%s' is given twice", s->name);
+    if (fd < 0)
+        return err_sys(err, errno, "make the file of secret '%s'", s->name);
+    r = fd_write_all(fd, s->value, s->len);
+    return r < 0 ? err_sys(err, -r, "write secret '%s'", s->name) : 0;
+}
+
+/* On a disk they would outlive us. */
+static int check_place(struct err *err)
+{
+    struct statfs fs;
+
+    if (statfs(SECRETS_DIR, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
+        return 0;
+    err_set(err, ERR_UNSUPPORTED, "this container has no tmpfs at '%s'", SECRETS_DIR);
+    return err_hint(err, "Stop the sandbox: it is made anew at its next start.");
+}
+
+int secrets_write(const struct guest_spec *spec, char **ret, struct err *err)
+{
+    _cleanup_free_ char *folder = NULL;
+    _cleanup_close_ int dirfd = -1;
+    int r;
+
+    *ret = NULL;
+    if (!spec->n_secrets)
+        return 0;
+    r = check_place(err);
+    if (r < 0)
+        return r;
+    folder = xstrdup(SECRETS_DIR "/XXXXXX");
+    if (!mkdtemp(folder))
+        return err_sys(err, errno, "make a folder in '%s'", SECRETS_DIR);
+    r = dir_open(AT_FDCWD, folder, &dirfd, err);
+    for (size_t i = 0; r >= 0 && i < spec->n_secrets; i++)
+        r = write_one(dirfd, &spec->secrets[i], err);
+    if (r < 0)
+        secrets_remove(spec, folder);
+    else
+        *ret = TAKE_PTR(folder);
+    return r;
+}
+
+/* What the command itself has put there is its own and goes with the container. */
+void secrets_remove(const struct guest_spec *spec, const char *folder)
+{
+    _cleanup_close_ int dirfd = -1;
+
+    if (!folder || dir_open(AT_FDCWD, folder, &dirfd, NULL) < 0)
+        return;
+    for (size_t i = 0; i < spec->n_secrets; i++)
+        unlinkat(dirfd, spec->secrets[i].name, 0);
+    rmdir(folder);
+}

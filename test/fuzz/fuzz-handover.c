@@ -1,0 +1,31 @@
+/*
+ * A handover as a supervisor reads it: what is taken lies inside of it and has valid names.
+ */
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/parse.h"
+#include "fuzz.h"
+#include "shim/handover.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct handover h = {0};
+    int fd = -1;
+
+    if (memfd_sealed("fuzz", data, size, &fd, NULL) < 0)
+        return 0;
+    if (handover_read(fd, &h, NULL) >= 0) {
+        const char *from = h.map, *to = from + h.size;
+
+        MUST(h.n_secrets <= HANDOVER_SECRETS_MAX);
+        MUST(!h.input || (h.input >= from && h.input + h.input_len <= to));
+        for (size_t i = 0; i < h.n_secrets; i++) {
+            MUST(parse_secret_name(h.secrets[i].name, NULL) >= 0);
+            MUST(h.secrets[i].value >= from && h.secrets[i].value + h.secrets[i].len <= to);
+        }
+        handover_done(&h);
+    }
+    close(fd);
+    return 0;
+}

@@ -1,0 +1,76 @@
+/*
+ * What an agent writes, as the events of its session: the same events however the bytes come, no
+ * byte lost, each event one line and one JSON object.
+ */
+#include "base/json.h"
+#include "base/jsontext.h"
+#include "core/session-line.h"
+#include "fuzz.h"
+
+/* Cuts all of it in steps; *ret gets the events, one a line. */
+static void run(const char *data, size_t size, size_t step, size_t max, struct buf *ret)
+{
+    struct session_line l;
+    size_t at = 0, have = 0;
+    uint32_t part = 0;
+
+    do {
+        have = step < size - have ? have + step : size;
+        while (session_line_next(data + at, have - at, have == size, part, max, &l)) {
+            MUST(l.len <= max && l.used <= have - at && l.data == data + at);
+            MUST(l.used > 0 || (have == size && at == size && part));
+            MUST(!memchr(l.data, '\n', l.len));
+            MUST(session_line_event(&l, at % 3 ? JOURNAL_STDOUT : JOURNAL_STDERR, ret) >= 0);
+            MUST(buf_append_c(ret, '\n') >= 0);
+            part = l.last ? 0 : l.part;
+            at += l.used;
+        }
+    } while (have < size);
+    MUST(at == size && !part);
+}
+
+static void check_events(const struct buf *b)
+{
+    for (const char *p = buf_data(b), *nl;
+         (nl = memchr(p, '\n', b->len - (size_t)(p - buf_data(b)))); p = nl + 1) {
+        MUST(json_text_kind(p, (size_t)(nl - p)) == JSON_TEXT_OBJECT);
+        MUST(!memchr(p, '\r', (size_t)(nl - p)));
+    }
+}
+
+/* What we call JSON, a real parser takes, but for what it refuses on purpose. */
+static void check_kind(char *copy, size_t size)
+{
+    enum json_text_kind kind = json_text_kind(copy, size);
+    json_t *j = json_loadb(copy, size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    size_t len = size;
+
+    if (j)
+        MUST(kind == (json_is_object(j) ? JSON_TEXT_OBJECT : JSON_TEXT_OTHER) ||
+             kind == JSON_TEXT_BAD);
+    json_decref(j);
+    if (json_text_compact(copy, &len, NULL) < 0) {
+        MUST(kind == JSON_TEXT_BAD);
+        return;
+    }
+    MUST(kind != JSON_TEXT_BAD && len <= size && json_text_kind(copy, len) == kind);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct buf whole = BUF_INIT(64 << 20), steps = BUF_INIT(64 << 20);
+    size_t max = size ? 4 + data[0] % 60 : 4;
+    char *copy = fuzz_copy(data, size);
+
+    if (size < 1 << 16) {
+        run(copy, size, size ? size : 1, max, &whole);
+        run(copy, size, 1, max, &steps);
+        MUST(whole.len == steps.len && memcmp(buf_data(&whole), buf_data(&steps), whole.len) == 0);
+        check_events(&whole);
+        check_kind(copy, size);
+    }
+    buf_done(&whole);
+    buf_done(&steps);
+    free(copy);
+    return 0;
+}

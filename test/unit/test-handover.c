@@ -1,0 +1,122 @@
+/* What goes to a command beside its words: there and back, limits, and what is refused. */
+#include "shim/handover.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/xalloc.h"
+#include "shim/proto.h"
+#include "tap.h"
+
+TEST(there_and_back)
+{
+    const struct handover_secret in[] = {{"KEY", "a\0b", 3}, {"empty.pem", "", 0}};
+    struct handover h = {0};
+    int fd = -1;
+
+    CHECK(handover_make("hello\n", 6, in, 2, &fd, NULL) == 0);
+    CHECK(handover_read(fd, &h, NULL) == 0);
+    CHECK(h.input_len == 6 && memcmp(h.input, "hello\n", 6) == 0);
+    CHECK(h.n_secrets == 2);
+    CHECK_STR(h.secrets[0].name, "KEY");
+    CHECK(h.secrets[0].len == 3 && memcmp(h.secrets[0].value, "a\0b", 3) == 0);
+    CHECK_STR(h.secrets[1].name, "empty.pem");
+    CHECK(h.secrets[1].len == 0);
+    handover_done(&h);
+    CHECK(!h.map && !h.n_secrets);
+    close(fd);
+}
+
+TEST(an_empty_input_is_not_none)
+{
+    const struct handover_secret in[] = {{"KEY", "v", 1}};
+    struct handover h = {0};
+    int fd = -1;
+
+    CHECK(handover_make("", 0, NULL, 0, &fd, NULL) == 0);
+    CHECK(handover_read(fd, &h, NULL) == 0 && h.input && h.input_len == 0);
+    handover_done(&h);
+    close(fd);
+    CHECK(handover_make(NULL, 0, in, 1, &fd, NULL) == 0);
+    CHECK(handover_read(fd, &h, NULL) == 0 && !h.input && h.n_secrets == 1);
+    handover_done(&h);
+    close(fd);
+}
+
+TEST(limits)
+{
+    struct handover_secret many[HANDOVER_SECRETS_MAX + 1];
+    _cleanup_free_ char *big = xcalloc(1, HANDOVER_INPUT_MAX + 1);
+    struct handover h = {0};
+    int fd = -1;
+
+    for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+        many[i] = (struct handover_secret){"K", "v", 1};
+    CHECK(handover_make(NULL, 0, many, ARRAY_SIZE(many), &fd, NULL) == -ERR_LIMIT);
+    many[0] = (struct handover_secret){"K", big, HANDOVER_SECRETS_SIZE};
+    CHECK(handover_make(NULL, 0, many, 1, &fd, NULL) == -ERR_LIMIT);
+    CHECK(handover_make(big, HANDOVER_INPUT_MAX + 1, NULL, 0, &fd, NULL) == -ERR_LIMIT);
+    CHECK(fd == -1);
+    many[0].len -= 2;
+    CHECK(handover_make(big, HANDOVER_INPUT_MAX, many, 1, &fd, NULL) == 0);
+    CHECK(handover_read(fd, &h, NULL) == 0 && h.input_len == HANDOVER_INPUT_MAX);
+    handover_done(&h);
+    close(fd);
+}
+
+static int refused(const void *data, size_t len)
+{
+    struct handover h = {0};
+    int fd = -1, r;
+
+    if (memfd_sealed("test", data, len, &fd, NULL) < 0)
+        return 0;
+    r = handover_read(fd, &h, NULL);
+    handover_done(&h);
+    close(fd);
+    return r;
+}
+
+static int refused_field(uint16_t tag, const char *value, size_t len, int times)
+{
+    struct shim_writer w = {.buf = BUF_INIT(1 << 20)};
+    int r;
+
+    for (int i = 0; i < times; i++)
+        shim_put_bytes(&w, tag, value, len);
+    r = refused(buf_data(&w.buf), w.buf.len);
+    shim_writer_done(&w);
+    return r;
+}
+
+TEST(bytes_that_are_refused)
+{
+    CHECK(refused("", 0) == -ERR_LIMIT);
+    CHECK(refused("x", 1) == -ERR_INVALID);
+    CHECK(refused_field(SHIM_TAG_INPUT, "x", 1, 1) == 0);
+    CHECK(refused_field(SHIM_TAG_INPUT, "x", 1, 2) == -ERR_INVALID);
+    CHECK(refused_field(SHIM_TAG_ARG, "x", 1, 1) == -ERR_INVALID);
+    CHECK(refused_field(SHIM_TAG_SECRET, "K\0v", 3, HANDOVER_SECRETS_MAX) == 0);
+    CHECK(refused_field(SHIM_TAG_SECRET, "K\0v", 3, HANDOVER_SECRETS_MAX + 1) == -ERR_LIMIT);
+    CHECK(refused_field(SHIM_TAG_SECRET, "K", 1, 1) == -ERR_INVALID);
+    CHECK(refused_field(SHIM_TAG_SECRET, "\0v", 2, 1) == -ERR_INVALID);
+    CHECK(refused_field(SHIM_TAG_SECRET, "../k\0v", 6, 1) == -ERR_INVALID);
+}
+
+TEST(only_what_cannot_change_is_read)
+{
+    struct handover h = {0};
+    int fd = memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING), pipes[2];
+
+    CHECK(fd >= 0 && write(fd, "xxxxxxxx", 8) == 8);
+    CHECK(handover_read(fd, &h, NULL) == -ERR_INVALID);
+    close(fd);
+    CHECK(pipe2(pipes, O_CLOEXEC) == 0);
+    CHECK(handover_read(pipes[0], &h, NULL) == -ERR_INVALID);
+    CHECK(handover_read(-1, &h, NULL) == -ERR_INVALID);
+    close(pipes[0]);
+    close(pipes[1]);
+}
