@@ -19,6 +19,8 @@ LAYERS = {
     "os": ["base"],
     "wire": ["base"],
     "journal": ["base"],
+    "dockerfile": ["base"],
+    "lint": ["base", "dockerfile"],
     "store": ["base"],
     "supervise": ["base", "journal", "shim/handover.h", "shim/proto.h"],
     "shim": ["base", "os", "journal", "supervise"],
@@ -27,7 +29,7 @@ LAYERS = {
     "relay": ["base", "os", "journal", "supervise", "docker", "guest/proto.h", "shim/handover.h", "shim/proto.h"],
     "client": ["base", "wire"],
     "net": ["base", "wire"],
-    "cli": ["base", "client"],
+    "cli": ["base", "client", "dockerfile", "lint"],
     "image": ["base", "net"],
     "registry": ["base", "os", "net", "shim/proto.h"],
     "engine": ["base", "os", "wire", "net", "image", "journal", "docker",
@@ -41,7 +43,7 @@ LAYERS = {
 }
 
 # Folders that link libc alone: jansson must not creep in through base/json.h.
-WITHOUT_JSON = {"os", "wire", "journal", "supervise", "shim", "guest"}
+WITHOUT_JSON = {"os", "wire", "journal", "dockerfile", "supervise", "shim", "guest"}
 
 # Foreign libraries and the only folders that may see them.
 LIBRARIES = {

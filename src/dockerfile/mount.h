@@ -1,0 +1,29 @@
+/*
+ * RUN --mount=type=cache,target=/x,…: the list of options, and what may go together.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+enum mount_type { MOUNT_BIND, MOUNT_CACHE, MOUNT_TMPFS, MOUNT_SECRET, MOUNT_SSH };
+
+struct mount {
+    enum mount_type type;
+    char *from, *source, *target, *id; /* owned, not expanded; NULL when not given */
+    char *sharing;                     /* owned; shared, private, locked, or NULL */
+    char *mode, *uid, *gid, *size;     /* owned, as given; NULL when not */
+    char *env;                         /* of a secret */
+    bool read_only, required;
+    size_t at, end; /* of the flag, in the source */
+};
+
+/*
+ * The flag's value. A value that holds a variable is checked only when it is expanded: `defer`
+ * says that such are to be let through.
+ */
+int mount_parse(const char *value, bool defer, struct mount *ret, struct err *err);
+void mount_done(struct mount *m);
+const char *mount_type_name(enum mount_type type);

@@ -1,0 +1,231 @@
+/*
+ * From stages to the target's configuration. A stage is only built on earlier ones and copies only
+ * from earlier ones, so one walk backward finds what the target needs, and one forward evaluates
+ * it.
+ */
+#include <string.h>
+
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "dockerfile/config.h"
+#include "dockerfile/expand.h"
+
+enum { BASE_IMAGE = -1, BASE_EMPTY = -2 }; /* in place of a stage */
+
+struct evaluation {
+    const struct dockerfile *df;
+    const struct config_inputs *inputs;
+    char **globals;      /* owned */
+    struct config *made; /* owned: one for each stage */
+    long *bases;         /* owned: the stage each is built on, or a BASE_ */
+    bool *needed;        /* owned */
+    size_t *ret_at;
+};
+
+static void evaluation_done(struct evaluation *ev)
+{
+    for (size_t i = 0; ev->made && i < ev->df->n_stages; i++)
+        config_done(&ev->made[i]);
+    strv_free(ev->globals);
+    free(ev->made);
+    free(ev->bases);
+    free(ev->needed);
+}
+
+static const char *no_variable(void *userdata, const char *name)
+{
+    (void)userdata;
+    (void)name;
+    return NULL;
+}
+
+static int check_literal(const struct dockerfile *df, const char *from, struct err *err)
+{
+    struct expand x = {.escape = df->escape, .get = no_variable};
+    _cleanup_free_ char *plain = NULL;
+    int r = expand_word(&x, from, &plain, err);
+
+    if (r < 0 || STREQ(plain, from))
+        return r;
+    err_set(err, ERR_INVALID, "'--from=%s' cannot hold variables", from);
+    return err_hint(err, "Give the image a name with FROM … AS, where global ARGs count.");
+}
+
+/* The stage that --from means, or -1 for an image. A later stage cannot be meant. */
+static int find_source(const struct evaluation *ev, size_t stage, const char *from, long *ret,
+                       struct err *err)
+{
+    long found = dockerfile_find_stage(ev->df, from, ev->df->n_stages);
+    uint32_t index;
+
+    if (found < 0 && parse_u32(from, 0, UINT32_MAX, &index, NULL) >= 0)
+        return err_set(err, ERR_INVALID, "there is no stage %u", index);
+    *ret = dockerfile_find_stage(ev->df, from, stage);
+    if (*ret < 0 && found >= 0)
+        return err_set(err, ERR_INVALID, "stage '%s' does not stand before this one", from);
+    return 0;
+}
+
+static int need_sources(struct evaluation *ev, size_t stage,
+                        const struct dockerfile_instruction *in, struct err *err)
+{
+    const char *from = in->kind == DOCKERFILE_COPY ? dockerfile_flag(in, "from") : NULL;
+    long found = -1;
+    int r = 0;
+
+    *ev->ret_at = in->at;
+    if (from && *from) {
+        r = check_literal(ev->df, from, err);
+        if (r >= 0)
+            r = find_source(ev, stage, from, &found, err);
+    }
+    if (r >= 0 && found >= 0)
+        ev->needed[found] = true;
+    for (size_t i = 0; i < in->n_mounts && r >= 0; i++) {
+        if (!in->mounts[i].from)
+            continue;
+        *ev->ret_at = in->mounts[i].at;
+        r = find_source(ev, stage, in->mounts[i].from, &found, err);
+        if (r >= 0 && found >= 0)
+            ev->needed[found] = true;
+    }
+    return r;
+}
+
+static int find_target(struct evaluation *ev, size_t *ret, struct err *err)
+{
+    const struct dockerfile *df = ev->df;
+    const char *target = ev->inputs->target;
+    long found = (long)df->n_stages - 1;
+
+    *ev->ret_at = 0;
+    if (target)
+        found = dockerfile_find_stage(df, target, df->n_stages);
+    if (found < 0)
+        return err_set(err, ERR_NOT_FOUND, "there is no stage '%s'", target);
+    *ret = (size_t)found;
+    return 0;
+}
+
+static int find_bases(struct evaluation *ev, struct err *err)
+{
+    for (size_t i = 0; i < ev->df->n_stages; i++) {
+        _cleanup_free_ char *base = NULL;
+        int r = config_base(ev->df, i, ev->globals, &base, ev->ret_at, err);
+
+        if (r < 0)
+            return r;
+        /* A number is an image here, not a stage. */
+        ev->bases[i] = strspn(base, "0123456789") == strlen(base)
+                           ? BASE_IMAGE
+                           : dockerfile_find_stage(ev->df, base, i);
+        if (ev->bases[i] < 0 && STREQ(base, "scratch"))
+            ev->bases[i] = BASE_EMPTY;
+    }
+    return 0;
+}
+
+static int find_needed(struct evaluation *ev, size_t target, struct err *err)
+{
+    ev->needed[target] = true;
+    for (size_t i = target + 1; i-- > 0;) {
+        const struct dockerfile_stage *st = &ev->df->stages[i];
+
+        if (!ev->needed[i])
+            continue;
+        if (ev->bases[i] >= 0)
+            ev->needed[ev->bases[i]] = true;
+        for (size_t k = st->first; k < st->last; k++) {
+            int r = need_sources(ev, i, &ev->df->instructions[k], err);
+
+            if (r < 0)
+                return r;
+        }
+    }
+    return 0;
+}
+
+/* What BuildKit gives an image that begins with nothing. */
+static void begin_empty(struct config *c)
+{
+    static const char path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+    strv_env_set(&c->env, "PATH", path);
+    strv_env_set(&c->scope, "PATH", path);
+    c->workdir = xstrdup("/");
+}
+
+/* ONBUILD of the stage that this one is built on. Their variables are this stage's. */
+static int apply_triggers(struct evaluation *ev, size_t i, struct err *err)
+{
+    const struct dockerfile_stage *base = &ev->df->stages[ev->bases[i]];
+    int r = 0;
+
+    for (size_t k = base->first; k < base->last && r >= 0; k++) {
+        const struct dockerfile_instruction *in = &ev->df->instructions[k];
+
+        if (in->kind == DOCKERFILE_ONBUILD)
+            r = config_apply(&ev->made[i], ev->df, in->trigger, ev->inputs, ev->globals, ev->ret_at,
+                             err);
+    }
+    return r;
+}
+
+static int evaluate_stage(struct evaluation *ev, size_t i, struct err *err)
+{
+    const struct dockerfile_stage *st = &ev->df->stages[i];
+    int r = 0;
+
+    config_begin(&ev->made[i], ev->bases[i] >= 0 ? &ev->made[ev->bases[i]] : NULL);
+    if (ev->bases[i] == BASE_EMPTY)
+        begin_empty(&ev->made[i]);
+    if (ev->bases[i] >= 0)
+        r = apply_triggers(ev, i, err);
+    for (size_t k = st->first; k < st->last && r >= 0; k++)
+        r = config_apply(&ev->made[i], ev->df, &ev->df->instructions[k], ev->inputs, ev->globals,
+                         ev->ret_at, err);
+    return r;
+}
+
+static int evaluate(struct evaluation *ev, struct config *ret, struct err *err)
+{
+    size_t target = 0, n = ev->df->n_stages;
+    int r = config_globals(ev->df, ev->inputs, &ev->globals, ev->ret_at, err);
+
+    ev->made = xcalloc(n, sizeof(*ev->made));
+    ev->bases = xcalloc(n, sizeof(*ev->bases));
+    ev->needed = xcalloc(n, sizeof(*ev->needed));
+    if (r >= 0)
+        r = find_bases(ev, err);
+    if (r >= 0)
+        r = find_target(ev, &target, err);
+    if (r >= 0)
+        r = find_needed(ev, target, err);
+    for (size_t i = 0; r >= 0 && i <= target; i++)
+        if (ev->needed[i])
+            r = evaluate_stage(ev, i, err);
+    if (r < 0)
+        return r;
+    *ret = ev->made[target];
+    ev->made[target] = (struct config){0};
+    return 0;
+}
+
+int config_evaluate(const struct dockerfile *df, const struct config_inputs *inputs,
+                    struct config *ret, size_t *ret_at, struct err *err)
+{
+    size_t at = 0;
+    struct evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at};
+    struct dockerfile_pos pos;
+    int r = evaluate(&ev, ret, err);
+
+    evaluation_done(&ev);
+    if (r >= 0)
+        return r;
+    if (ret_at)
+        *ret_at = at;
+    pos = dockerfile_pos(df, at);
+    err_wrap(err, "line %u, column %u", pos.line, pos.column);
+    return r;
+}
