@@ -9,11 +9,13 @@
 #include "core/manager-internal.h"
 #include "registry/keeper.h"
 
-/* The spec's network leads to a registry on this engine. */
+/* The spec's network leads to a registry. An engine that nobody has needed yet has not said whether
+ * it can: then the sandbox's supervisor will. */
 static bool uses_registry(const struct sandbox *sb, const struct sandbox_spec *spec)
 {
-    return sb->m->config.registry && spec->network == SPEC_NETWORK_PACKAGES &&
-           engine_is_open(sb->engine) && sb->engine->caps & ENGINE_CAP_NET_PACKAGES;
+    bool cannot = engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES);
+
+    return sb->m->config.registry && spec->network == SPEC_NETWORK_PACKAGES && !cannot;
 }
 
 /* The supervisor of an earlier version does not know the question. */

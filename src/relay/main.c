@@ -24,9 +24,9 @@ static int relay_door(struct supervisor *sup, struct err *err)
     if (r->door >= 0)
         return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
     return err_set(err, ERR_ENGINE, "%s",
-                   r->door_err.msg
-                       ? r->door_err.msg
-                       : "its runtime has a network of its own, which cannot be entered");
+                   r->door_err.msg ? r->door_err.msg
+                                   : "its network cannot be entered: the engine is on another "
+                                     "machine, or its runtime has a network of its own");
 }
 
 static uint64_t relay_timer_at(const struct supervisor *sup)

@@ -245,6 +245,23 @@ class Reach(PackagesCase):
         self.assertEqual(self.up.requests, [])
 
 
+class Restart(PackagesCase):
+    def test_daemon_killed(self):
+        self.up.add_wheel("demo", "1.5")
+        self.up_box("a")
+        self.fetch("a")
+        before = self.registry_pid()
+        self.root.kill_daemon()
+        wait_until(lambda: not alive(before), 10, "the registry to end with its daemon")
+        self.root.start()
+        self.assertEqual(self.fetch("a"), "200")
+        self.root.ok("stop", "a")
+        self.up_box("a")
+        self.assertEqual(self.fetch("a"), "200")
+        self.root.ok("rm", "-f", "a")
+        self.assertEqual(self.root.wait_clean(), {})
+
+
 @only_on("native")
 class Faults(PackagesCase):
     def test_registry_killed(self):
@@ -258,21 +275,6 @@ class Faults(PackagesCase):
             wait_until(lambda: not alive(pid), 10, "the registry to end")
             self.assertEqual(self.fetch("a"), "200")
             self.assertNotEqual(self.registry_pid(), pid)
-
-    def test_daemon_killed(self):
-        self.up.add_wheel("demo", "1.5")
-        self.root.ok("up", "a")
-        self.fetch("a")
-        before = self.registry_pid()
-        self.root.kill_daemon()
-        wait_until(lambda: not alive(before), 10, "the registry to end with its daemon")
-        self.root.start()
-        self.assertEqual(self.fetch("a"), "200")
-        self.root.ok("stop", "a")
-        self.root.ok("up", "a")
-        self.assertEqual(self.fetch("a"), "200")
-        self.root.ok("rm", "-f", "a")
-        self.assertEqual(self.root.wait_clean(), {})
 
     def test_refusals_are_events(self):
         """A file that is not what its index promised, and a package that a policy refuses."""
