@@ -9,6 +9,9 @@
 #include "base/xalloc.h"
 #include "wire/frame.h"
 
+/* How long an answer is held back for states that are not known yet. */
+#define SOON (200 * USEC_PER_MSEC)
+
 struct api {
     struct api_config config;
     unsigned open_calls;
@@ -28,9 +31,11 @@ static const struct route routes[] = {
     {"POST",   "/v1/caches/registry/prune",         handle_cache_prune,    ROUTE_BODY},
     {"GET",    "/v1/events",                        handle_events,         ROUTE_LIVE},
     {"GET",    "/v1/execs",                         handle_exec_list_all,  ROUTE_TRUTH},
-    {"GET",    "/v1/sandboxes",                     handle_sandbox_list,   ROUTE_TRUTH},
+    {"GET",    "/v1/reconcile",                     handle_reconcile_get,  0},
+    {"POST",   "/v1/reconcile",                     handle_reconcile,      ROUTE_BODY},
+    {"GET",    "/v1/sandboxes",                     handle_sandbox_list,   ROUTE_TRUTH | ROUTE_SOON},
     {"PUT",    "/v1/sandboxes/*",                   handle_sandbox_ensure, ROUTE_BODY},
-    {"GET",    "/v1/sandboxes/*",                   handle_sandbox_get,    ROUTE_TRUTH},
+    {"GET",    "/v1/sandboxes/*",                   handle_sandbox_get,    ROUTE_TRUTH | ROUTE_SOON},
     {"PATCH",  "/v1/sandboxes/*",                   handle_sandbox_lease,  ROUTE_BODY | ROUTE_TRUTH},
     {"DELETE", "/v1/sandboxes/*",                   handle_sandbox_remove, 0},
     {"POST",   "/v1/sandboxes/*/stop",              handle_sandbox_stop,   ROUTE_BODY},
@@ -363,7 +368,7 @@ void api_on_request(void *arg, struct http_req *req)
     if (status)
         call_reply_status(c, status, &err);
     else if (c->route->flags & ROUTE_TRUTH && !manager_is_recovered(c->manager))
-        manager_when_recovered(c->manager, run_handler, c);
+        manager_when_recovered(c->manager, c->route->flags & ROUTE_SOON ? SOON : 0, run_handler, c);
     else
         run_handler(c);
 }

@@ -27,6 +27,18 @@ static json_t *text_to_json(const char *s)
     return j ? j : json_null();
 }
 
+static void set_state(json_t *o, const struct sandbox *sb)
+{
+    bool unsure = sandbox_is_unsure(sb);
+    const char *state = sandbox_state_name(sb->state);
+
+    json_object_set_new(o, "state", json_string(unsure ? "reconciling" : state));
+    json_object_set_new(o, "since", time_to_json(sb->since));
+    json_object_set_new(o, "reason",
+                        unsure ? json_sprintf("the daemon has just started; it was %s", state)
+                               : text_to_json(sb->reason));
+}
+
 json_t *sandbox_to_json(const struct sandbox *sb)
 {
     const char *engine = sb->engine ? sb->engine->ops->name : "";
@@ -35,9 +47,7 @@ json_t *sandbox_to_json(const struct sandbox *sb)
     json_object_set_new(o, "name", json_string(sb->name));
     json_object_set_new(o, "id", json_string(sb->id));
     json_object_set_new(o, "engine", json_string(engine));
-    json_object_set_new(o, "state", json_string(sandbox_state_name(sb->state)));
-    json_object_set_new(o, "since", time_to_json(sb->since));
-    json_object_set_new(o, "reason", text_to_json(sb->reason));
+    set_state(o, sb);
     json_object_set_new(o, "image", text_to_json(sb->spec.image));
     json_object_set_new(o, "image_digest", text_to_json(sb->spec.image_digest));
     json_object_set_new(o, "hash", json_string(sb->hash));

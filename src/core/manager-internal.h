@@ -14,6 +14,7 @@
 #include "store/store.h"
 
 struct recovery;
+struct reconcile;
 
 struct manager {
     struct manager_config config; /* spec defaults owned */
@@ -21,6 +22,7 @@ struct manager {
     struct loop *loop;
     struct map sandboxes; /* by name */
     struct recovery *recovery;
+    struct reconcile *reconcile;
     bool retaining;       /* a job of retain.c is under way */
     struct exec *unsaved; /* ended ones whose end is not on disk yet */
     unsigned n_unsaved;
@@ -62,11 +64,19 @@ void sandbox_unlink(struct sandbox *sb); /* drops the link; live execs are ended
 void news_on_engine(void *arg, struct engine *e, const struct engine_news *news);
 /* Tries those that are out of reach, when somebody would miss them. */
 void news_tick(struct manager *m);
+/* Whether somebody would miss the engine: it is the default, or has sandboxes. */
+bool news_is_wanted(struct manager *m, const struct engine *e);
+/* Makes our state agree with what the engine says of it. */
+struct op *news_look_at(struct sandbox *sb);
 
 /* recover.c */
-void recovery_find_orphans(struct recovery *r, struct engine *e);
 int recovery_start(struct manager *m, struct err *err);
 void recovery_free(struct recovery *r);
 bool recovery_is_done(const struct recovery *r);
-void recovery_wait(struct recovery *r, manager_fn fn, void *arg);
+void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg);
+void recovery_tick(struct recovery *r);
 extern const struct op_type op_recover;
+/* One that is new to the store: connects to what lives of it. */
+struct op *recovery_add(struct sandbox *sb);
+/* Ids of rows that could not be made sense of; borrowed, or NULL. */
+char **recovery_unread(const struct recovery *r);

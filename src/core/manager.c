@@ -14,6 +14,7 @@
 #include "core/lease.h"
 #include "core/manager-internal.h"
 #include "core/packages.h"
+#include "core/reconcile.h"
 #include "core/retain.h"
 #include "core/session.h"
 #include "core/spec.h"
@@ -188,6 +189,7 @@ struct manager *manager_new(const struct manager_config *config)
     m->loop = config->loop;
     m->store = config->store;
     tally_open(&m->tallies, m->loop, m->store);
+    reconcile_init(m);
     for (size_t i = 0; i < config->n_engines; i++)
         engine_listen(config->engines[i], news_on_engine, m);
     return m;
@@ -230,6 +232,7 @@ void manager_free(struct manager *m)
     }
     recovery_free(m->recovery);
     tally_close(&m->tallies);
+    reconcile_free(m);
     map_done(&m->sandboxes);
     sandbox_spec_done(&m->config.defaults);
     free(m);
@@ -253,9 +256,9 @@ bool manager_busy(const struct manager *m)
     return m->loose > 0;
 }
 
-void manager_when_recovered(struct manager *m, manager_fn fn, void *arg)
+void manager_when_recovered(struct manager *m, uint64_t limit, manager_fn fn, void *arg)
 {
-    recovery_wait(m->recovery, fn, arg);
+    recovery_wait(m->recovery, limit, fn, arg);
 }
 
 bool manager_is_recovered(const struct manager *m)
@@ -354,10 +357,12 @@ void manager_tick(struct manager *m)
         op_check_deadline(sb);
     }
     lease_tick(m);
+    recovery_tick(m->recovery);
     retain_tick(m);
     exec_retry_unsaved(m);
     floor_tick(m);
     news_tick(m);
+    reconcile_tick(m);
 }
 
 /* ---- operations ---- */

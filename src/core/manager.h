@@ -38,6 +38,8 @@ struct manager_config {
     struct keeper *registry; /* borrowed: of network `packages`; NULL: there is none */
     bool registry_required;  /* no sandbox with that network starts without it */
 
+    uint64_t reconcile_interval; /* usec between two looks at everything; 0: only at the start */
+
     struct events *events; /* borrowed: where every change is recorded; NULL: nowhere */
 
     /* Told of every change, and of what went wrong behind the caller's back. */
@@ -62,8 +64,9 @@ void manager_free(struct manager *m);
 void manager_tick(struct manager *m);
 
 typedef void (*manager_fn)(void *arg);
-/* Calls fn once recovery has looked at everything the store knew: from then on states are true. */
-void manager_when_recovered(struct manager *m, manager_fn fn, void *arg);
+/* Calls fn once recovery has looked at everything the store knew: from then on states are true.
+ * With a limit (usec; 0: none) after about that time at the latest. */
+void manager_when_recovered(struct manager *m, uint64_t limit, manager_fn fn, void *arg);
 bool manager_is_recovered(const struct manager *m);
 
 /* NULL with *err filled (ERR_INVALID or ERR_NOT_FOUND, with the nearest name) when there is none.

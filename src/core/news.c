@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
+#include "core/reconcile.h"
 
 static void finish(struct op *op)
 {
@@ -128,12 +129,11 @@ static void look_run(struct op *op)
 
 static const struct op_type op_look = {"look", look_run};
 
-static void look_at(struct sandbox *sb)
+struct op *news_look_at(struct sandbox *sb)
 {
-    const struct op *last = op_last(sb);
+    struct op *last = op_last(sb);
 
-    if (!last || last->type != &op_look || last->running)
-        op_push(sb, &op_look);
+    return last && last->type == &op_look && !last->running ? last : op_push(sb, &op_look);
 }
 
 /* ---- engines out of reach ---- */
@@ -170,8 +170,7 @@ static void reach(struct manager *m, struct engine *e)
     engine_prepare(e, reached, r);
 }
 
-/* Whether somebody would miss the engine: it is the default, or has sandboxes. */
-static bool is_wanted(struct manager *m, const struct engine *e)
+bool news_is_wanted(struct manager *m, const struct engine *e)
 {
     struct sandbox *sb = NULL;
 
@@ -191,7 +190,7 @@ void news_tick(struct manager *m)
     for (size_t i = 0; i < m->config.n_engines; i++) {
         struct engine *e = m->config.engines[i];
 
-        if (!engine_is_open(e) && is_wanted(m, e))
+        if (!engine_is_open(e) && news_is_wanted(m, e))
             reach(m, e);
     }
 }
@@ -218,10 +217,9 @@ static void engine_back(struct manager *m, struct engine *e)
         if (sb->unsettled && sb->ephemeral)
             sandbox_expire(sb);
         else if (sb->link || sb->unsettled)
-            look_at(sb);
+            news_look_at(sb);
     }
-    if (m->recovery)
-        recovery_find_orphans(m->recovery, e);
+    reconcile_soon(m, "engine");
 }
 
 void news_on_engine(void *arg, struct engine *e, const struct engine_news *news)
@@ -237,5 +235,5 @@ void news_on_engine(void *arg, struct engine *e, const struct engine_news *news)
     }
     sb = find_id(m, news->id);
     if (sb && sb->engine == e)
-        look_at(sb);
+        news_look_at(sb);
 }

@@ -18,7 +18,21 @@
 #include "core/packages.h"
 #include "core/spec.h"
 
-static void fill_request(const struct op *op, struct box_request *req)
+/* A throw-away sandbox is not worth a note. */
+static void note_spec(struct op *op)
+{
+    struct sandbox_spec open = op->sb->spec; /* shallow */
+
+    if (op->sb->ephemeral)
+        return;
+    free(op->spec_text);
+    free(op->spec_label);
+    op->spec_text = spec_to_text(&op->sb->spec);
+    open.env = NULL;
+    op->spec_label = spec_to_text(&open);
+}
+
+static void fill_request(struct op *op, struct box_request *req)
 {
     const struct sandbox *sb = op->sb;
 
@@ -27,6 +41,9 @@ static void fill_request(const struct op *op, struct box_request *req)
     snprintf(req->name, sizeof(req->name), "%s", sb->name);
     snprintf(req->hash, sizeof(req->hash), "%s", sb->hash);
     req->spec = sb->spec; /* shallow: the engine copies before it returns */
+    note_spec(op);
+    req->spec_text = op->spec_text;
+    req->spec_label = op->spec_label;
     req->first = exec_first_request(op->sb);
 }
 
@@ -70,6 +87,11 @@ static void recreated(void *arg, const struct err *err, struct engine_box *box)
         return;
     }
     (void)box;
+    if (op->down) {
+        sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was stale", NULL);
+        op_done(op, ACTION_RECREATED);
+        return;
+    }
     fill_request(op, &req);
     engine_start(op->sb->engine, &req, started, op);
 }
@@ -83,6 +105,7 @@ static int take_spec(struct op *op, struct err *err)
     sb->spec = op->want;
     op->want = (struct sandbox_spec){0};
     memcpy(sb->hash, op->want_hash, sizeof(sb->hash));
+    sb->hash_checked = true;
     return sandbox_set_state(sb, SANDBOX_CREATING, NULL, err);
 }
 
@@ -351,3 +374,58 @@ static void ensure_run(struct op *op)
 }
 
 const struct op_type op_ensure = {"ensure", ensure_run};
+
+/* ---- renew: the same spec, made as this version makes it ---- */
+
+int op_renew_check(const struct sandbox *sb, struct err *err)
+{
+    if (sb->n_execs || sb->n_transfers)
+        return err_set(err, ERR_CONFLICT, "%u command(s) run in it: it is re-created when idle",
+                       sb->n_execs + sb->n_transfers);
+    if (sb->state == SANDBOX_PAUSED)
+        return err_set(err, ERR_CONFLICT, "it is paused: it is re-created when resumed and idle");
+    return 0;
+}
+
+static void renew_go(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    if (op_renew_check(sb, &err) < 0) { /* somebody came while the registry was waited for */
+        sb->stale = true;
+        op_fail(op, &err);
+    } else if (sb->link) {
+        replace_running(op);
+    } else {
+        op->down = true;
+        create_again(op);
+    }
+}
+
+static void renew_run(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = op->sb;
+
+    if (sb->state == SANDBOX_ABSENT || sb->ephemeral) {
+        op_done(op, ACTION_UNCHANGED);
+        return;
+    }
+    sb->stale = false;
+    if (op_renew_check(sb, &err) < 0) {
+        sb->stale = true;
+        op_fail(op, &err);
+        return;
+    }
+    sandbox_spec_copy(&op->want, &sb->spec);
+    spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
+    if (engine_is_open(sb->engine) && engine_check_spec(sb->engine, &op->want, &err) < 0)
+        op_fail(op, &err);
+    else if (sb->link)
+        packages_require(op, renew_go);
+    else
+        renew_go(op);
+}
+
+const struct op_type op_renew = {"renew", renew_run};

@@ -29,6 +29,8 @@ static void op_free(struct op *op)
     }
     json_decref(op->patch);
     free(op->why);
+    free(op->spec_text);
+    free(op->spec_label);
     sandbox_spec_done(&op->want);
     free(op);
 }

@@ -33,19 +33,23 @@ struct op {
     uint64_t grace;
     bool force, on;
     bool existing; /* ensure: start it, but never make a new one */
+    bool down;     /* renew: it was not running, and stays so */
     char *why;     /* owned: for the state's reason, or NULL */
 
     /* on the way */
     struct sandbox_spec want; /* ensure: the spec after the patch */
     char want_hash[65];
-    op_step_fn then;    /* waits for the package registry */
-    op_step_fn on_down; /* waits for the link's end */
-    uint64_t deadline;  /* time_mono() when the wait for it is over; 0: none */
-    bool forced;        /* the first deadline has passed */
+    char *spec_text, *spec_label; /* of the sandbox, for the engine */
+    op_step_fn then;              /* waits for the package registry */
+    op_step_fn on_down;           /* waits for the link's end */
+    uint64_t deadline;            /* time_mono() when the wait for it is over; 0: none */
+    bool forced;                  /* the first deadline has passed */
     enum manager_action action;
 };
 
-extern const struct op_type op_ensure, op_stop, op_remove, op_pause, op_lease, op_reclaim;
+extern const struct op_type op_ensure, op_stop, op_remove, op_pause, op_lease, op_reclaim, op_renew;
+/* Why it cannot be re-created now: ERR_CONFLICT. */
+int op_renew_check(const struct sandbox *sb, struct err *err);
 
 /* Appends (or puts before all that has not begun) and sees that it runs soon. */
 struct op *op_push(struct sandbox *sb, const struct op_type *type);

@@ -3,9 +3,10 @@
  *
  * For each stored sandbox an operation asks the engine for its supervisor and adopts it, or marks
  * the sandbox stopped and takes its run's leftovers away; execs that ended meanwhile get the record
- * that their supervisor left. Ephemeral ones are removed: whoever ran them is gone. Objects of our
- * root that no row knows are removed too. A few at a time, in the background: a request for a
- * sandbox that has not had its turn pulls it forward, because its queue begins with the recovery.
+ * that their supervisor left. Ephemeral ones are removed: whoever ran them is gone. A few at a
+ * time, in the background: a request for a sandbox that has not had its turn pulls it forward,
+ * because its queue begins with the recovery. When all states are known, reconcile looks at the
+ * rest.
  */
 #include <stdlib.h>
 
@@ -16,21 +17,18 @@
 #include "core/exec-internal.h"
 #include "core/lease.h"
 #include "core/manager-internal.h"
+#include "core/reconcile.h"
 #include "core/retain.h"
 #include "core/spec.h"
 #include "net/loop.h"
 
-enum { RECOVER_AT_ONCE = 16, ORPHANS_AT_ONCE = 4 };
+enum { RECOVER_AT_ONCE = 16 };
 
 struct waiter {
     struct waiter *next;
+    uint64_t until; /* time_mono(): told then, whatever is known; 0: never */
     manager_fn fn;
     void *arg;
-};
-
-struct orphan_job {
-    struct recovery *r;
-    struct engine *engine;
 };
 
 struct recovery {
@@ -41,9 +39,6 @@ struct recovery {
     char **unread; /* ids of rows that we could not make sense of: not ours to remove */
     unsigned due;  /* deferred calls that will come */
     struct waiter *waiters;
-    char **orphans; /* ids still to be removed */
-    struct engine **orphan_engines;
-    size_t n_orphans, next_orphan;
 };
 
 static void tell_waiters(struct recovery *r)
@@ -67,8 +62,6 @@ static void free_now(struct recovery *r)
     }
     strv_free(r->names);
     strv_free(r->unread);
-    strv_free(r->orphans);
-    free(r->orphan_engines);
     free(r);
 }
 
@@ -100,10 +93,11 @@ bool recovery_is_done(const struct recovery *r)
     return r->pending == 0;
 }
 
-void recovery_wait(struct recovery *r, manager_fn fn, void *arg)
+void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg)
 {
     struct waiter *w = xnew0(struct waiter), **at = &r->waiters;
 
+    w->until = limit ? time_mono() + limit : 0;
     w->fn = fn;
     w->arg = arg;
     while (*at)
@@ -111,6 +105,34 @@ void recovery_wait(struct recovery *r, manager_fn fn, void *arg)
     *at = w;
     if (!r->pending)
         defer(r, tell_later);
+}
+
+static struct waiter *take_late(struct recovery *r)
+{
+    for (struct waiter **at = &r->waiters; *at; at = &(*at)->next) {
+        struct waiter *w = *at;
+
+        if (!w->until || time_mono() < w->until)
+            continue;
+        *at = w->next;
+        return w;
+    }
+    return NULL;
+}
+
+void recovery_tick(struct recovery *r)
+{
+    struct waiter *w;
+
+    while (r && (w = take_late(r))) {
+        w->fn(w->arg);
+        free(w);
+    }
+}
+
+bool sandbox_is_unsure(const struct sandbox *sb)
+{
+    return sb->ops && sb->ops->type == &op_recover;
 }
 
 static void look_at_next(struct recovery *r)
@@ -210,6 +232,14 @@ static bool recover_stops(struct op *op)
     return true;
 }
 
+static const char *why_stopped(const struct sandbox *sb)
+{
+    if (sb->state == SANDBOX_STOPPING)
+        return sb->reason ? sb->reason : STOPPED_ON_REQUEST;
+    return sb->state == SANDBOX_FAILED ? "cleaned up after it had failed"
+                                       : "found gone when the daemon started";
+}
+
 static void recover_cleaned(void *arg, const struct err *err, struct engine_box *box)
 {
     struct op *op = arg;
@@ -225,10 +255,7 @@ static void recover_cleaned(void *arg, const struct err *err, struct engine_box 
         sandbox_forget_hash(sb);
         recover_finish(op, SANDBOX_FAILED, "the daemon ended while it was being created");
     } else {
-        recover_finish(op, SANDBOX_STOPPED,
-                       sb->state != SANDBOX_STOPPING ? "found gone when the daemon started"
-                       : sb->reason                  ? sb->reason
-                                                     : STOPPED_ON_REQUEST);
+        recover_finish(op, SANDBOX_STOPPED, why_stopped(sb));
     }
 }
 
@@ -270,6 +297,17 @@ static void recover_run(struct op *op)
 }
 
 const struct op_type op_recover = {"recover", recover_run};
+
+struct op *recovery_add(struct sandbox *sb)
+{
+    sb->m->recovery->pending++;
+    return op_push(sb, &op_recover);
+}
+
+char **recovery_unread(const struct recovery *r)
+{
+    return r->unread;
+}
 
 /* ---- the store's rows ---- */
 
@@ -319,90 +357,20 @@ static void load_seqs(struct manager *m)
     }
 }
 
-/* ---- orphans ---- */
+/* ---- the beginning ---- */
 
-static void orphan_next(struct recovery *r);
-
-static void orphan_removed(void *arg, const struct err *err, struct engine_box *box)
+/* Engines that somebody would miss are opened now, not at the first tick. */
+static void reach_engines(void *arg)
 {
     struct recovery *r = arg;
 
-    (void)box;
-    r->m->loose--;
-    if (err)
-        manager_warn(r->m, "leftover is not removed, the next start tries again: %s", err->msg);
-    orphan_next(r);
+    if (take_turn(r) && !r->m->closing)
+        news_tick(r->m);
 }
 
-static void orphan_next(struct recovery *r)
+static void reconcile(void *arg)
 {
-    size_t i = r->next_orphan;
-
-    if (i >= r->n_orphans || r->m->closing)
-        return;
-    r->next_orphan++;
-    r->m->loose++;
-    log_debug("removing leftover %s", r->orphans[i]);
-    engine_remove(r->orphan_engines[i], r->orphans[i], orphan_removed, r);
-}
-
-static bool is_ours(struct manager *m, const char *id)
-{
-    struct sandbox *sb;
-
-    for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (STREQ(sb->id, id))
-            return true;
-    return strv_contains(m->recovery->unread, id);
-}
-
-static void orphans_listed(void *arg, const struct err *err, char **ids)
-{
-    struct orphan_job *job = arg;
-    struct recovery *r = job->r;
-    size_t before = r->n_orphans;
-
-    r->m->loose--;
-    if (err)
-        manager_warn(r->m, "leftovers of engine '%s' cannot be listed: %s", job->engine->ops->name,
-                     err->msg);
-    for (char **p = err ? NULL : ids; p && *p; p++) {
-        if (is_ours(r->m, *p))
-            continue;
-        strv_add(&r->orphans, *p);
-        r->orphan_engines =
-            xreallocarray(r->orphan_engines, r->n_orphans + 1, sizeof(*r->orphan_engines));
-        r->orphan_engines[r->n_orphans++] = job->engine;
-    }
-    for (size_t i = before; i < r->n_orphans && i < before + ORPHANS_AT_ONCE; i++)
-        orphan_next(r);
-    free(job);
-}
-
-void recovery_find_orphans(struct recovery *r, struct engine *e)
-{
-    struct orphan_job *job;
-
-    if (r->m->closing)
-        return;
-    job = xnew0(struct orphan_job);
-    job->r = r;
-    job->engine = e;
-    r->m->loose++;
-    engine_list(e, orphans_listed, job);
-}
-
-/* Those that are not open yet are looked through when they are (news.c). */
-static void look_at_engines(void *arg)
-{
-    struct recovery *r = arg;
-
-    if (!take_turn(r) || r->m->closing)
-        return;
-    for (size_t i = 0; i < r->m->config.n_engines; i++)
-        if (engine_is_open(r->m->config.engines[i]))
-            recovery_find_orphans(r, r->m->config.engines[i]);
-    news_tick(r->m);
+    reconcile_soon(arg, "start");
 }
 
 int recovery_start(struct manager *m, struct err *err)
@@ -418,6 +386,7 @@ int recovery_start(struct manager *m, struct err *err)
     load_seqs(m);
     for (int i = 0; i < RECOVER_AT_ONCE; i++)
         look_at_next(r);
-    defer(r, look_at_engines);
+    defer(r, reach_engines);
+    recovery_wait(r, 0, reconcile, m);
     return 0;
 }

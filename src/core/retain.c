@@ -55,12 +55,15 @@ static uint64_t too_many(const struct sandbox *sb)
     return keep && sb->next_seq > keep + 1 ? sb->next_seq - 1 - keep : 0;
 }
 
-uint64_t retain_bytes(const struct exec *x)
+uint64_t retain_record_bytes(const struct end_record *end)
 {
-    const struct end_record *end = &x->end;
-
     return end->stdout_bytes - MIN(end->stdout_bytes, end->stdout_dropped) + end->stderr_bytes -
            MIN(end->stderr_bytes, end->stderr_dropped);
+}
+
+uint64_t retain_bytes(const struct exec *x)
+{
+    return retain_record_bytes(&x->end);
 }
 
 void retain_load(struct sandbox *sb)

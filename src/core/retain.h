@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+struct end_record;
 struct exec;
 struct manager;
 struct sandbox;
@@ -18,5 +19,6 @@ void retain_load(struct sandbox *sb);
 void retain_ended(struct sandbox *sb, const struct exec *x);
 /* Bytes that its journals take. */
 uint64_t retain_bytes(const struct exec *x);
+uint64_t retain_record_bytes(const struct end_record *end);
 /* A little of what is due. */
 void retain_tick(struct manager *m);

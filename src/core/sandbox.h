@@ -45,6 +45,8 @@ struct sandbox {
     struct engine *engine; /* borrowed from the manager */
     struct sandbox_spec spec;
     char hash[65];
+    bool hash_checked; /* it is what this version makes of the spec */
+    bool stale;        /* to be re-created as soon as it is idle */
     bool ephemeral;
     bool stored; /* has a row */
     bool want_running;
@@ -84,6 +86,9 @@ bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to);
  * follows the kernel even when the disk does not, and the hook is warned.
  */
 int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why, struct err *err);
+
+/* Its state is the last daemon's word: recovery has not seen it yet. Shown as `reconciling`. */
+bool sandbox_is_unsure(const struct sandbox *sb);
 
 /* Writes the whole row (spec, hash, state). */
 int sandbox_save(struct sandbox *sb, struct err *err);

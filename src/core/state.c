@@ -19,7 +19,7 @@ static const char *const state_names[] = {
 
 /* Row: from; bits: where it may go. */
 static const uint32_t moves[] = {
-    [SANDBOX_ABSENT] = TO(CREATING),
+    [SANDBOX_ABSENT] = TO(CREATING) | TO(STOPPED), /* the latter: taken back from its engine */
     [SANDBOX_CREATING] = TO(RUNNING) | TO(ABSENT) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
     [SANDBOX_RUNNING] = TO(PAUSED) | TO(STOPPING) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
     [SANDBOX_PAUSED] = TO(RUNNING) | TO(STOPPING) | TO(STOPPED) | TO(FAILED) | TO(REMOVING),
@@ -99,7 +99,7 @@ static int save_state(struct sandbox *sb, struct err *err)
 {
     struct store_sandbox row;
 
-    if (sb->state == SANDBOX_CREATING)
+    if (sb->state == SANDBOX_CREATING || (!sb->stored && sb->state != SANDBOX_ABSENT))
         return sandbox_save(sb, err);
     if (!sb->stored)
         return 0;
@@ -134,14 +134,16 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
 {
     _cleanup_err_ struct err save = ERR_INIT;
     enum sandbox_state from = sb->state;
+    char *reason;
 
     if (!sandbox_state_may(from, to))
         return err_set(err, ERR_CONFLICT, "sandbox '%s' is %s, cannot become %s", sb->name,
                        sandbox_state_name(from), sandbox_state_name(to));
     sb->state = to;
     sb->since = time_wall();
+    reason = why ? xstrdup(why) : NULL; /* may well be the old one's own text */
     free(sb->reason);
-    sb->reason = why ? xstrdup(why) : NULL;
+    sb->reason = reason;
     lease_moved(sb, from);
     if (save_state(sb, &save) < 0) {
         if (from == SANDBOX_ABSENT) {

@@ -25,7 +25,10 @@ struct config {
     uint64_t journal_sandbox_budget, journal_keep;
     uint64_t journal_budget, stop_grace, body_max, disk_floor;
     uint32_t connections, events_keep, history_keep;
-    char *docker_host, *docker_prefix, *docker_image;
+    char *docker_host, *docker_prefix, *docker_image, *docker_label;
+    uint64_t reconcile_interval;
+    uint32_t reconcile_native, reconcile_docker;
+    char **legacy_containers, **legacy_networks, **legacy_volumes, *legacy_label;
     uint64_t docker_timeout;
     bool cache_required;
     char *registry_pypi, *registry_npm, *registry_upstreams, *registry_ca_file, *registry_proxy;

@@ -156,6 +156,14 @@ static struct engine_docker_config docker_config(const struct daemon *d)
         .prefix = d->config.docker_prefix,
         .image = d->config.docker_image,
         .timeout = d->config.docker_timeout,
+        .label = d->config.docker_label,
+        .legacy =
+            {
+                .containers = d->config.legacy_containers,
+                .networks = d->config.legacy_networks,
+                .volumes = d->config.legacy_volumes,
+                .label = d->config.legacy_label,
+            },
     };
 }
 
@@ -168,6 +176,8 @@ static void add_engine(struct daemon *d, const struct engine_ops *ops)
         .libexec_dir = d->libexec_dir,
         .journal_budget = d->config.journal_budget,
         .cache_required = d->config.cache_required,
+        .at_once =
+            ops == &engine_docker_ops ? d->config.reconcile_docker : d->config.reconcile_native,
         .docker = docker_config(d),
     };
 
@@ -237,6 +247,7 @@ static int open_manager(struct daemon *d, struct err *err)
         .history_keep = d->config.history_keep,
         .state_dir = d->paths.state,
         .disk_floor = d->config.disk_floor,
+        .reconcile_interval = d->config.reconcile_interval,
         .registry = d->registry,
         .registry_required = d->config.cache_required,
         .events = d->events,

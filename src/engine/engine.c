@@ -9,10 +9,14 @@
  */
 #include "engine/engine.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/strv.h"
@@ -25,7 +29,7 @@
 #include "os/rmtree.h"
 
 /* A start waits for its supervisor, so workers mostly sleep: more of them than cores pay. */
-enum { ENGINE_WORKERS = 8, ENGINE_QUEUE_MAX = 4096 };
+enum { ENGINE_WORKERS = 8, ENGINE_QUEUE_MAX = 4096, ENGINE_AT_ONCE = 4 };
 
 struct call;
 typedef int (*call_fn)(struct call *c);
@@ -56,9 +60,12 @@ struct call {
 
     bool failed;
     bool asked, unopened; /* the backend was needed; and could not be opened */
+    bool specs, dry;      /* list, discard */
     struct err err;
     struct engine_box box;
     char **ids;
+    struct engine_objects objects;
+    struct engine_object object; /* discard: owned, but for `spec` */
     uint64_t usage;
     char *digest;
 };
@@ -137,7 +144,58 @@ static int run_forget(struct call *c)
 
 static int run_list(struct call *c)
 {
-    return c->engine->ops->list(c->engine, &c->by, &c->ids, &c->err);
+    return c->engine->ops->list(c->engine, c->specs, &c->by, &c->objects, &c->err);
+}
+
+/* Execs that have a folder and no end in it: while their supervisor lives, so do they. */
+static unsigned open_execs(const struct engine *e, const char *id)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", e->exec_root, id);
+    _cleanup_closedir_ DIR *d = opendir(path);
+    unsigned n = 0;
+
+    for (const struct dirent *x; d && (x = readdir(d));) {
+        char end[sizeof(x->d_name) + 8];
+
+        snprintf(end, sizeof(end), "%s/end", x->d_name);
+        n += x->d_name[0] != '.' && faccessat(dirfd(d), end, F_OK, 0) < 0 && errno == ENOENT;
+    }
+    return n;
+}
+
+static int count_live(struct call *c, unsigned *ret)
+{
+    struct engine_box box = {.link_fd = -1};
+    const struct engine_object *o = &c->object;
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = -ERR_NOT_FOUND;
+
+    if (o->kind == OBJECT_SANDBOX)
+        r = c->engine->ops->connect(c->engine, o->id, &c->by, &box, &why);
+    if (r >= 0) {
+        fd_close(box.link_fd);
+        *ret = open_execs(c->engine, o->id);
+        return 0;
+    }
+    if (r != -ERR_NOT_FOUND) /* it may well live */
+        return err_move(&c->err, &why);
+    return c->engine->ops->live ? c->engine->ops->live(c->engine, o, &c->by, ret, &c->err) : 0;
+}
+
+static int run_discard(struct call *c)
+{
+    unsigned live = 0;
+    int r = count_live(c, &live);
+
+    if (r < 0)
+        return r;
+    if (live)
+        return err_set(&c->err, ERR_CONFLICT, "%u command(s) run in it", live);
+    if (c->dry)
+        return 0;
+    if (c->object.kind == OBJECT_SANDBOX)
+        return c->engine->ops->remove(c->engine, c->object.id, &c->by, &c->err);
+    return c->engine->ops->remove_legacy(c->engine, &c->object, &c->by, &c->err);
 }
 
 static int run_usage(struct call *c)
@@ -180,6 +238,7 @@ static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC
 static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, run_forget,       CALL_ID | CALL_OFFLINE};
 static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        CALL_ID};
 static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, run_list,         0};
+static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, run_discard,      0};
 static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, run_prepare,      0};
 static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC, run_resolve,      0};
 /* clang-format on */
@@ -294,7 +353,7 @@ static void call_done(void *arg)
     if (c->asked)
         front_settle(c->engine, c->unopened ? err : NULL);
     if (c->list_done)
-        c->list_done(c->arg, err, c->ids);
+        c->list_done(c->arg, err, &c->objects);
     else if (c->usage_done)
         c->usage_done(c->arg, err, c->usage);
     else if (c->digest_done)
@@ -303,6 +362,9 @@ static void call_done(void *arg)
         c->done(c->arg, err, &c->box);
     err_done(&c->err);
     strv_free(c->ids);
+    engine_objects_done(&c->objects);
+    free(c->object.name);
+    free(c->object.ref);
     strv_free(c->box.warnings);
     free(c->digest);
     box_request_done(&c->req);
@@ -403,11 +465,26 @@ void engine_forget_execs(struct engine *e, const char *id, char *const *execs, e
     call_submit(c);
 }
 
-void engine_list(struct engine *e, engine_list_fn done, void *arg)
+void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg)
 {
     struct call *c = call_new(e, &call_list, arg);
 
     c->list_done = done;
+    c->specs = specs;
+    call_submit(c);
+}
+
+void engine_discard(struct engine *e, const struct engine_object *o, bool dry, engine_done_fn done,
+                    void *arg)
+{
+    struct call *c = call_new(e, &call_discard, arg);
+
+    c->done = done;
+    c->dry = dry;
+    c->object = *o;
+    c->object.name = o->name ? xstrdup(o->name) : NULL;
+    c->object.ref = o->ref ? xstrdup(o->ref) : NULL;
+    c->object.spec = NULL;
     call_submit(c);
 }
 
@@ -446,6 +523,7 @@ struct engine *engine_new(struct loop *loop, const struct engine_ops *ops,
     struct engine *e = ops->make(config);
 
     e->ops = ops;
+    e->at_once = config->at_once ? config->at_once : ENGINE_AT_ONCE;
     e->front = front_new(e, loop, pool_new(loop, ops->name, ENGINE_WORKERS, ENGINE_QUEUE_MAX));
     return e;
 }

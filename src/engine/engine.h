@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/map.h"
 #include "base/time.h"
 #include "journal/journal.h"
 #include "journal/record.h"
@@ -104,6 +105,8 @@ struct box_request {
     bool ephemeral; /* goes away by itself when its first exec ends */
     bool fresh;     /* nothing of it exists yet: a create that fails leaves nothing at all */
     struct sandbox_spec spec;
+    char *spec_text;  /* opaque: kept in a private file for `list`; NULL: not worth keeping */
+    char *spec_label; /* the same without what others must not see: may be put on objects */
     struct exec_request *first; /* start: run as soon as it is up, or NULL */
 };
 
@@ -124,11 +127,19 @@ enum engine_caps {
 
 struct engine;
 
+/* Objects of an earlier system that are to be cleaned up: shell patterns of their names. */
+struct engine_legacy_config {
+    char *const *containers, *const *networks, *const *volumes;
+    const char *label; /* "key" or "key=value" that they must carry too; "": none */
+};
+
 struct engine_docker_config {
     const char *host;   /* "" : found by the environment and the usual sockets */
     const char *prefix; /* of the names of containers, volumes and the network */
     const char *image;  /* what image `default` stands for */
+    const char *label;  /* "key=value" on everything we make, beside our own labels; "": none */
     uint64_t timeout;   /* usec: for one answer of the engine */
+    struct engine_legacy_config legacy;
 };
 
 /* Borrowed until `make` has returned: a backend copies what it keeps. */
@@ -138,8 +149,38 @@ struct engine_config {
     const char *libexec_dir;         /* where ripcord-shim lies */
     uint64_t journal_budget;         /* bytes per stream */
     bool cache_required;             /* a cache that cannot be made ready is an error */
+    unsigned at_once;                /* objects that reconcile works on at a time; 0: a few */
     struct engine_docker_config docker;
 };
+
+/* ---- what is on a backend, whatever the store says ---- */
+
+enum object_kind { OBJECT_SANDBOX, OBJECT_CONTAINER, OBJECT_NETWORK, OBJECT_VOLUME };
+
+struct engine_object {
+    enum object_kind kind; /* others than OBJECT_SANDBOX are legacy ones */
+    char id[33];           /* of the sandbox; "" for legacy */
+    char *name;            /* as the object has it; NULL: unknown */
+    char *ref;             /* legacy: what the backend knows it by; else NULL */
+    char hash[65];         /* config hash read back, "" when unknown */
+    char *spec;            /* box_request.spec_text, when it was asked for and is there */
+    bool whole;            /* its main part is there, not only leftovers around it */
+    bool up;               /* it runs, or something of a run is left */
+};
+
+struct engine_objects {
+    struct engine_object **v; /* owned */
+    size_t n;
+    struct map by_id; /* those of sandboxes */
+};
+
+void engine_objects_done(struct engine_objects *l);
+/* The sandbox of that id, added when it is new; NULL: no sandbox has such an id. */
+struct engine_object *engine_objects_add(struct engine_objects *l, const char *id);
+struct engine_object *engine_objects_get(const struct engine_objects *l, const char *id);
+struct engine_object *engine_objects_add_legacy(struct engine_objects *l, enum object_kind kind,
+                                                const char *name, const char *ref);
+const char *object_kind_name(enum object_kind k);
 
 /* What happened to a sandbox behind our back, or to the backend as a whole. It is a reason to look,
  * not the truth itself: that is `look`. */
@@ -196,8 +237,16 @@ struct engine_ops {
     /* Bytes that the sandbox takes on the disk, its journals included. NULL: cannot be told. */
     int (*usage)(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
                  struct err *err);
-    /* Ids of everything that carries our root id, however broken. *ret is a strv. */
-    int (*list)(struct engine *e, const struct deadline *by, char ***ret, struct err *err);
+    /* Everything that carries our root id, however broken, and what the configuration calls legacy.
+     * On failure *ret may be half filled. */
+    int (*list)(struct engine *e, bool specs, const struct deadline *by, struct engine_objects *ret,
+                struct err *err);
+    /* How many commands run in something without a supervisor. NULL: none ever do. */
+    int (*live)(struct engine *e, const struct engine_object *o, const struct deadline *by,
+                unsigned *ret, struct err *err);
+    /* Removes a legacy object; fine when it is not there. NULL: `list` never shows one. */
+    int (*remove_legacy)(struct engine *e, const struct engine_object *o, const struct deadline *by,
+                         struct err *err);
 };
 
 struct engine_front;
@@ -211,6 +260,7 @@ struct engine {
     uint32_t cache_modes; /* 1 << enum spec_cache_mode */
     char *about;          /* what the backend is, for people; owned, or NULL */
     /* Of engine.c: */
+    unsigned at_once; /* of the configuration */
     struct engine_front *front;
 };
 
@@ -264,8 +314,13 @@ void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *
 /* Deletes the journals of execs that have ended; fine when they are not there. */
 void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
                          void *arg);
-typedef void (*engine_list_fn)(void *arg, const struct err *err, char **ids /* borrowed */);
-void engine_list(struct engine *e, engine_list_fn done, void *arg);
+/* `specs`: with what they were made from. */
+typedef void (*engine_list_fn)(void *arg, const struct err *err, const struct engine_objects *list);
+void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg);
+/* Removes something that nobody needs, unless commands run in it: ERR_CONFLICT. `dry`: only asks
+ * whether they do. */
+void engine_discard(struct engine *e, const struct engine_object *o, bool dry, engine_done_fn done,
+                    void *arg);
 typedef void (*engine_usage_fn)(void *arg, const struct err *err, uint64_t bytes);
 void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *arg);
 

@@ -131,6 +131,8 @@ void box_request_copy(struct box_request *dst, const struct box_request *src)
 {
     *dst = *src;
     sandbox_spec_copy(&dst->spec, &src->spec);
+    dst->spec_text = copy_str(src->spec_text);
+    dst->spec_label = copy_str(src->spec_label);
     dst->first = src->first ? exec_request_copy(src->first) : NULL;
 }
 
@@ -139,6 +141,8 @@ void box_request_done(struct box_request *req)
     if (!req)
         return;
     sandbox_spec_done(&req->spec);
+    free(req->spec_text);
+    free(req->spec_label);
     exec_request_done(req->first);
     free(req->first);
     *req = (struct box_request){0};

@@ -25,6 +25,9 @@ int exec_request_handover(const struct exec_request *req, int *ret_fd, struct er
  * may be NULL), then the spec's own. A new strv. */
 char **spec_environment(const struct sandbox_spec *spec, char *const *more);
 
+/* The longest box_request.spec_text that is read back. */
+enum { SPEC_TEXT_MAX = 1 << 20 };
+
 /* A sandbox id: 16 hex digits. Anything else is refused before it becomes part of a path. */
 bool box_id_is_valid(const char *id);
 /* Names in a folder that are sandbox ids, added to *ids once each. */

@@ -26,13 +26,21 @@ int store_end(struct store *s, int r, struct err *err);
 
 /* ---- meta ---- */
 
-/* The id of this root: 16 hex digits, made by the first store_open() and kept for ever. */
+/* The id of this root: 16 hex digits, made by the first store_open() and kept for ever, also in the
+ * file `root-id` beside the database. */
 const char *store_root_id(const struct store *s);
 /* A small text of some module's own, by key. 1 and the text (at most size - 1 bytes), or 0. */
 int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err);
 /* sync: on the disk before it returns (10 to 40 ms); else as all writes, safe from our own death.
  */
 int store_meta_set(struct store *s, const char *key, const char *value, bool sync, struct err *err);
+
+/*
+ * A new database may lie over objects of an old one that was lost. Until an engine is settled (every
+ * object there has a row) nothing there may be removed because no row knows it.
+ */
+bool store_is_held(struct store *s, const char *engine);
+int store_settle(struct store *s, const char *engine, struct err *err);
 
 /* ---- sandboxes ---- */
 

@@ -654,7 +654,7 @@ static void restart(struct bed *b)
 {
     bed_down(b);
     bed_up(b);
-    manager_when_recovered(b->m, recovered, b);
+    manager_when_recovered(b->m, 0, recovered, b);
     spin(b, WAIT);
 }
 
@@ -709,7 +709,7 @@ TEST(restart_finds_ends_that_came_meanwhile_and_the_lost)
     usleep(300000);
     fake_kill(id);
     bed_up(&b);
-    manager_when_recovered(b.m, recovered, &b);
+    manager_when_recovered(b.m, 0, recovered, &b);
     spin(&b, WAIT);
     sb = manager_find(b.m, "a", NULL);
     CHECK(sb->state == SANDBOX_STOPPED && sb->n_execs == 0);
@@ -766,7 +766,7 @@ TEST(a_sandbox_that_cannot_be_reached_is_not_touched)
     bed_down(&b);
     bed_up(&b);
     fake_set_fault(b.engine, FAKE_CONNECT, &fault);
-    manager_when_recovered(b.m, recovered, &b);
+    manager_when_recovered(b.m, 0, recovered, &b);
     spin(&b, WAIT);
     CHECK(manager_find(b.m, "a", NULL)->state == SANDBOX_FAILED);
     CHECK(fake_running() == 1);

@@ -41,14 +41,16 @@ static void on_done(void *arg, const struct err *err, struct engine_box *box)
     loop_stop(b->loop);
 }
 
-static void on_list(void *arg, const struct err *err, char **ids)
+static void on_list(void *arg, const struct err *err, const struct engine_objects *list)
 {
     struct bed *b = arg;
 
     b->calls++;
     b->code = err ? err->code : ERR_NONE;
     strv_free(b->ids);
-    b->ids = strv_copy(ids);
+    b->ids = NULL;
+    for (size_t i = 0; i < list->n; i++)
+        strv_add(&b->ids, list->v[i]->id);
     loop_stop(b->loop);
 }
 
@@ -398,7 +400,7 @@ TEST(sandboxes_outlive_the_engine)
     engine_link_close(TAKE_PTR(b.link));
     engine_close(b.engine);
     open_engine(&b);
-    engine_list(b.engine, on_list, &b);
+    engine_list(b.engine, true, on_list, &b);
     loop_run(b.loop);
     CHECK(strv_len(b.ids) == 1 && strv_contains(b.ids, BOX));
     engine_connect(b.engine, BOX, on_done, &b);

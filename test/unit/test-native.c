@@ -63,12 +63,14 @@ static void on_done(void *arg, const struct err *err, struct engine_box *box)
     note(b, err);
 }
 
-static void on_list(void *arg, const struct err *err, char **ids)
+static void on_list(void *arg, const struct err *err, const struct engine_objects *list)
 {
     struct bed *b = arg;
 
     strv_free(b->ids);
-    b->ids = strv_copy(ids);
+    b->ids = NULL;
+    for (size_t i = 0; i < list->n; i++)
+        strv_add(&b->ids, list->v[i]->id);
     note(b, err);
 }
 
@@ -380,7 +382,7 @@ TEST(an_earlier_daemons_sandbox_is_found_and_ended)
     engine_link_close(TAKE_PTR(b.link));
     engine_close(b.engine);
     CHECK(open_engine(&b));
-    engine_list(b.engine, on_list, &b);
+    engine_list(b.engine, true, on_list, &b);
     loop_run(b.loop);
     CHECK(strv_len(b.ids) == 1 && strv_contains(b.ids, BOX));
     engine_start(b.engine, &r, on_done, &b); /* a second supervisor over the first: refused */

@@ -1,6 +1,6 @@
 /*
- * The Docker engine: reaching it, what it can do, images, and finding what is ours. Containers are
- * in container.c, their runs in launch.c, the engine's news in events.c.
+ * The Docker engine: reaching it, what it can do, images. Containers are in container.c, their runs
+ * in launch.c, finding what is ours in objects.c, the engine's news in events.c.
  */
 #include "engine/docker/backend.h"
 #include "engine/docker/profile.h"
@@ -280,6 +280,8 @@ static struct engine *engine_docker_make(const struct engine_config *config)
     d->host = xstrdup(config->docker.host);
     d->prefix = xstrdup(config->docker.prefix);
     d->image = xstrdup(config->docker.image);
+    d->label = xstrdup(config->docker.label ? config->docker.label : "");
+    legacy_copy(&d->legacy, &config->docker.legacy);
     d->timeout = config->docker.timeout;
     d->cache_required = config->cache_required;
     d->journal_budget = config->journal_budget;
@@ -324,6 +326,8 @@ static void engine_docker_close(struct engine *e)
     free(d->host);
     free(d->prefix);
     free(d->image);
+    free(d->label);
+    legacy_done(&d->legacy);
     free(d);
 }
 
@@ -368,57 +372,7 @@ static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *sp
     return 0;
 }
 
-/* ---- what is ours ---- */
-
-static void add_id(char ***ids, const json_t *labels)
-{
-    const char *id = docker_text(labels, LABEL_ID);
-
-    if (box_id_is_valid(id) && !strv_contains(*ids, id))
-        strv_add(ids, id);
-}
-
-static int list_labels(struct docker_engine *d, const char *fmt, const char *member,
-                       const struct deadline *by, char ***ids, struct err *err)
-{
-    _cleanup_json_ json_t *filters =
-        json_pack("{s:[o]}", "label", json_sprintf(LABEL_ROOT "=%s", d->root_id));
-    _cleanup_free_ char *text = json_to_text(filters, true), *path = docker_path(fmt, text);
-    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
-    const json_t *item;
-    size_t i;
-    int r;
-
-    r = docker_ask(d, "GET", path, NULL, by, &reply, err);
-    if (r < 0)
-        return r;
-    json_array_foreach (member ? json_object_get(reply.json, member) : reply.json, i, item) {
-        const json_t *labels = json_object_get(item, "Labels");
-
-        if (STREQ(docker_text(labels, LABEL_ROOT), d->root_id))
-            add_id(ids, labels);
-    }
-    return 0;
-}
-
-static int engine_docker_list(struct engine *e, const struct deadline *by, char ***ret,
-                              struct err *err)
-{
-    struct docker_engine *d = docker_of(e);
-    _cleanup_strv_ char **ids = NULL;
-    int r;
-
-    r = list_labels(d, "/containers/json?all=1&filters=%s", NULL, by, &ids, err);
-    if (r >= 0)
-        r = list_labels(d, "/volumes?filters=%s", "Volumes", by, &ids, err);
-    if (r >= 0)
-        r = box_ids_add(d->execs, &ids, err);
-    if (r >= 0)
-        r = box_ids_add(d->runs, &ids, err);
-    if (r >= 0)
-        *ret = TAKE_PTR(ids);
-    return r;
-}
+/* ---- its supervisor, its size ---- */
 
 static int engine_docker_connect(struct engine *e, const char *id, const struct deadline *by,
                                  struct engine_box *ret, struct err *err)
@@ -498,5 +452,7 @@ const struct engine_ops engine_docker_ops = {
     .cleanup = docker_cleanup,
     .remove = docker_remove,
     .usage = engine_docker_usage,
-    .list = engine_docker_list,
+    .list = docker_list,
+    .live = docker_live,
+    .remove_legacy = docker_remove_legacy,
 };

@@ -5,7 +5,7 @@
  * On the engine: container <prefix>-<name>, volume <prefix>-home-<name> (both with our labels),
  * volumes of caches and the network <prefix>-net (ensure.h). Of ours:
  *
- * - <state>/docker/execs/<id>/<exec>/: journals and end records
+ * - <state>/docker/execs/<id>/<exec>/: journals and end records; <id>/spec: what it was made from
  * - <state>/docker/engine: where the engine is that sandboxes were made on
  * - <run>/docker/<id>/: of one run: shim.sock, relay.log
  *
@@ -29,13 +29,21 @@
 #define LABEL_NAME "ripcord.name"       /* same */
 #define LABEL_HASH "ripcord.hash"       /* config hash, read back */
 #define LABEL_WITHOUT "ripcord.without" /* caches that could not be made, a line each */
+#define LABEL_SPEC "ripcord.spec"       /* what it was made from, without its variables */
+#define SPEC_FILE "spec"                /* in its folder of execs: all that it was made from */
 
 struct watcher;
+
+/* struct engine_legacy_config, owned. */
+struct legacy {
+    char **containers, **networks, **volumes, *label;
+};
 
 struct docker_engine {
     struct engine engine;
     char *state_dir, *run_dir, *root_id, *libexec_dir;
-    char *host, *prefix, *image;
+    char *host, *prefix, *image, *label;
+    struct legacy legacy;
     uint64_t timeout;
     bool cache_required;
     uint64_t journal_budget;
@@ -101,6 +109,18 @@ int docker_start(struct engine *e, const struct box_request *req, const struct d
                  struct engine_box *ret, struct err *err);
 int docker_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);
 int docker_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+
+/* objects.c */
+void legacy_copy(struct legacy *dst, const struct engine_legacy_config *src);
+void legacy_done(struct legacy *l);
+/* Adds the configured label ("key=value"; "" or NULL: none) of everything that we make. */
+void docker_add_label(const char *label, json_t *labels);
+int docker_list(struct engine *e, bool specs, const struct deadline *by, struct engine_objects *ret,
+                struct err *err);
+int docker_live(struct engine *e, const struct engine_object *o, const struct deadline *by,
+                unsigned *ret, struct err *err);
+int docker_remove_legacy(struct engine *e, const struct engine_object *o, const struct deadline *by,
+                         struct err *err);
 
 /* events.c: a thread in the engine's event stream. */
 struct watcher *watcher_new(struct docker_engine *d);

@@ -170,11 +170,14 @@ static json_t *labels(const struct body_parts *p)
 
         json_object_set_new(o, key, json_string(eq + 1));
     }
+    docker_add_label(p->label, o);
     json_object_set_new(o, LABEL_ROOT, json_string(p->root_id)); /* ours last: they count */
     json_object_set_new(o, LABEL_ID, json_string(req->id));
     json_object_set_new(o, LABEL_NAME, json_string(req->name));
     json_object_set_new(o, LABEL_HASH, json_string(req->hash));
     json_object_set_new(o, LABEL_WITHOUT, json_string(p->without));
+    if (req->spec_label)
+        json_object_set_new(o, LABEL_SPEC, json_string(req->spec_label));
     return o;
 }
 

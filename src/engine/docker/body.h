@@ -20,6 +20,7 @@ struct body_parts {
     const char *network; /* id; NULL: none */
     const struct body_volume *volumes;
     size_t n_volumes;
+    const char *label;   /* the configured one, "key=value"; "" or NULL: none */
     const char *without; /* LABEL_WITHOUT; "" when nothing is missing */
     const char *seccomp; /* the system call filter as the engine takes it; NULL: its own */
     bool podman;

@@ -440,6 +440,7 @@ static int make_container(const struct making *m, const struct deadline *by, str
         .network = m->network,
         .volumes = m->volumes,
         .n_volumes = m->n_volumes,
+        .label = d->label,
         .without = without,
         .podman = docker_client(d)->flavour == DOCKER_FLAVOUR_PODMAN,
         .caps = d->engine.caps,
@@ -490,6 +491,17 @@ static int renew(struct docker_engine *d, const struct box_request *req, const s
     return r;
 }
 
+/* Our own folder of it, and in it what nobody finds on the engine. */
+static int make_folder(struct docker_engine *d, const struct box_request *req, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, req->id);
+    int r = dir_make_all(d->execs, req->id, 0700, err);
+
+    if (r < 0 || !req->spec_text)
+        return r;
+    return file_replace(d->execs, path, req->spec_text, strlen(req->spec_text), 0600, false, err);
+}
+
 int docker_create(struct engine *e, const struct box_request *req, const struct deadline *by,
                   struct err *err)
 {
@@ -499,7 +511,7 @@ int docker_create(struct engine *e, const struct box_request *req, const struct 
 
     r = docker_folders(d, err);
     if (r >= 0)
-        r = dir_make_all(d->execs, req->id, 0700, err);
+        r = make_folder(d, req, err);
     if (r >= 0)
         r = req->fresh ? 0 : renew(d, req, by, err);
     if (r == 0) {

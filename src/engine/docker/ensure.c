@@ -202,6 +202,7 @@ static json_t *labels_of(const struct ensure_job *job)
         json_object_set_new(o, LABEL_ID, json_string(job->id));
     else
         json_object_set_new(o, LABEL_SHARED, json_string(job->d->prefix));
+    docker_add_label(job->d->label, o);
     return o;
 }
 

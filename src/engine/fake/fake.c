@@ -21,7 +21,8 @@
 struct fake_box {
     struct fake_box *next;
     char *state_dir; /* whose it is: another root's boxes are not seen */
-    char id[33];
+    char id[33], name[64], hash[65];
+    char *spec;
     struct fake_supervisor *supervisor;
     enum fake_outside outside;
 };
@@ -59,6 +60,7 @@ static void box_free(struct fake_box *b)
 {
     fake_supervisor_end(b->supervisor);
     free(b->state_dir);
+    free(b->spec);
     free(b);
 }
 
@@ -145,6 +147,10 @@ static int fake_create(struct engine *e, const struct box_request *req, const st
         (*p)->state_dir = xstrdup(f->state_dir);
         snprintf((*p)->id, sizeof((*p)->id), "%s", req->id);
     }
+    snprintf((*p)->name, sizeof((*p)->name), "%s", req->name);
+    snprintf((*p)->hash, sizeof((*p)->hash), "%s", req->hash);
+    free((*p)->spec);
+    (*p)->spec = req->spec_text ? xstrdup(req->spec_text) : NULL;
     return 0;
 }
 
@@ -272,10 +278,19 @@ static int fake_remove(struct engine *e, const char *id, const struct deadline *
     return r < 0 ? r : rmtree(execs, id, err);
 }
 
-static int fake_list(struct engine *e, const struct deadline *by, char ***ret, struct err *err)
+static void describe(const struct fake_box *b, bool specs, struct engine_object *o)
+{
+    o->whole = b->outside != FAKE_OUTSIDE_REMOVED;
+    o->up = b->supervisor && fake_supervisor_alive(b->supervisor);
+    o->name = xstrdup(b->name);
+    o->spec = specs && b->spec ? xstrdup(b->spec) : NULL;
+    snprintf(o->hash, sizeof(o->hash), "%s", b->hash);
+}
+
+static int fake_list(struct engine *e, bool specs, const struct deadline *by,
+                     struct engine_objects *ret, struct err *err)
 {
     const struct fake_engine *f = (struct fake_engine *)e;
-    char **ids = NULL;
     int r;
 
     r = fault(e, FAKE_LIST, by, err);
@@ -284,8 +299,7 @@ static int fake_list(struct engine *e, const struct deadline *by, char ***ret, s
     FAKE_LOCKED();
     for (const struct fake_box *b = fake_boxes; b; b = b->next)
         if (STREQ(b->state_dir, f->state_dir))
-            strv_add(&ids, b->id);
-    *ret = ids;
+            describe(b, specs, engine_objects_add(ret, b->id));
     return 0;
 }
 

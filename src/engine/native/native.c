@@ -271,11 +271,17 @@ static int native_check(const struct engine *e, const struct sandbox_spec *spec,
 
 /* ---- files of a sandbox ---- */
 
-/* "hash/name": one symlink is one system call to write and one to read, and never half there. */
+/*
+ * "hash/name": one symlink is one system call to write and one to read, and never half there. The
+ * whole spec lies beside it for the case that the database is lost; a throw-away sandbox has none.
+ */
 static int write_meta(int dir, const struct box_request *req, struct err *err)
 {
     char text[sizeof(req->hash) + sizeof(req->name) + 1];
 
+    if (req->spec_text &&
+        file_replace(dir, "spec", req->spec_text, strlen(req->spec_text), 0600, false, err) < 0)
+        return err_wrap(err, "note the spec of sandbox '%s'", req->id);
     snprintf(text, sizeof(text), "%s/%s", req->hash, req->name);
     if (symlinkat(text, dir, "meta") == 0)
         return 0;
@@ -392,26 +398,60 @@ static int native_usage(struct engine *e, const char *id, const struct deadline 
     return r;
 }
 
-static int native_list(struct engine *e, const struct deadline *by, char ***ret, struct err *err)
+static void read_meta(struct native_engine *n, bool specs, struct engine_object *o)
+{
+    char text[sizeof(o->hash) + NAME_MAX], *slash;
+    _cleanup_free_ char *path = xasprintf("%s/meta", o->id), *spec = xasprintf("%s/spec", o->id);
+    ssize_t len = readlinkat(n->boxes, path, text, sizeof(text) - 1);
+
+    if (len < 0)
+        return;
+    text[len] = '\0';
+    slash = strchr(text, '/');
+    if (!slash || slash - text >= (ssize_t)sizeof(o->hash))
+        return;
+    *slash = '\0';
+    o->whole = true;
+    o->name = xstrdup(slash + 1);
+    memcpy(o->hash, text, (size_t)(slash - text) + 1);
+    if (specs)
+        file_read(n->boxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
+}
+
+/* A run that has ended has neither folder nor cgroup. */
+static void add_up(struct engine_objects *l, char *const *ids)
+{
+    for (; ids && *ids; ids++) {
+        struct engine_object *o = engine_objects_add(l, *ids);
+
+        if (o)
+            o->up = true;
+    }
+}
+
+static int native_list(struct engine *e, bool specs, const struct deadline *by,
+                       struct engine_objects *ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
-    _cleanup_strv_ char **ids = NULL, **groups = NULL;
+    _cleanup_strv_ char **ids = NULL, **runs = NULL, **groups = NULL;
     int r;
 
     native_tidy_network(n, by);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
     if (r >= 0)
-        r = box_ids_add(n->boxes, &ids, err);
+        r = box_ids_add(n->runs, &runs, err);
     if (r >= 0)
-        r = box_ids_add(n->runs, &ids, err);
+        r = box_ids_add(n->boxes, &ids, err);
+    for (char **id = ids; id && *id; id++)
+        read_meta(n, specs, engine_objects_add(ret, *id));
     if (r >= 0)
         r = box_ids_add(n->execs, &ids, err);
     if (r < 0)
         return r;
-    for (char **g = groups; g && *g; g++)
-        if (box_id_is_valid(*g) && !strv_contains(ids, *g))
-            strv_add(&ids, *g);
-    *ret = TAKE_PTR(ids);
+    for (char **id = ids; id && *id; id++)
+        engine_objects_add(ret, *id);
+    add_up(ret, runs);
+    add_up(ret, groups);
     return 0;
 }
 

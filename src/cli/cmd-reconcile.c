@@ -1,0 +1,194 @@
+/* ripcord reconcile: what should be there against what is there. */
+#include <poll.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+enum { LOOK_EVERY_MS = 250 };
+
+/* ---- while it goes on ---- */
+
+static void show_progress(struct client *other)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *run, *counts;
+
+    if (client_call(other, "GET", "/v1/reconcile?brief=1", NULL, &doc, NULL) < 0)
+        return;
+    run = json_object_get(doc, "reconcile");
+    counts = json_object_get(run, "counts");
+    fprintf(stderr, "\r\033[K%llu of %llu looked at, %llu removed, %llu failed",
+            (unsigned long long)json_number_of(run, "finished"),
+            (unsigned long long)json_number_of(run, "total"),
+            (unsigned long long)json_number_of(counts, "removed"),
+            (unsigned long long)json_number_of(counts, "failed"));
+    fflush(stderr);
+}
+
+/* Called when the answer is late: until it is there, a second connection asks how far it is. */
+static void on_slow(void *userdata)
+{
+    struct client *c = userdata;
+    struct pollfd p = {.fd = c->http.fd, .events = POLLIN};
+    _cleanup_client_ struct client other;
+
+    client_init_like(&other, c);
+    other.on_slow = NULL;
+    do
+        show_progress(&other);
+    while (poll(&p, 1, LOOK_EVERY_MS) == 0);
+    fputs("\r\033[K", stderr);
+}
+
+/* ---- what came of it ---- */
+
+static bool is_news(const json_t *item)
+{
+    const char *action = json_text_of(item, "action"), *result = json_text_of(item, "result");
+
+    return !action || !result || !STREQ(action, "adopt") || !STREQ(result, "done") ||
+           json_text_of(item, "reason");
+}
+
+static enum output_color color_of(const char *result)
+{
+    if (!result)
+        return COLOR_NONE;
+    return STREQ(result, "failed")     ? COLOR_RED
+           : STREQ(result, "deferred") ? COLOR_YELLOW
+           : STREQ(result, "done")     ? COLOR_GREEN
+                                       : COLOR_NONE;
+}
+
+static void print_results(const json_t *results)
+{
+    static const char *const titles[] = {"ENGINE", "OBJECT", "NAME", "ACTION", "RESULT", "REASON"};
+    struct table *t = table_new(titles, ARRAY_SIZE(titles));
+    bool any = false;
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach (results, i, item) {
+        const char *name = json_text_of(item, "name"), *result = json_text_of(item, "result");
+
+        if (!is_news(item))
+            continue;
+        any = true;
+        table_add(t, json_text_of(item, "engine"));
+        table_add(t, json_text_of(item, "kind"));
+        table_add(t, name ? name : json_text_of(item, "id"));
+        table_add(t, json_text_of(item, "action"));
+        table_add(t, result);
+        table_color(t, color_of(result));
+        table_add(t, json_text_of(item, "reason"));
+    }
+    if (any)
+        table_print(t);
+    table_free(t);
+}
+
+static void print_counts(const json_t *run)
+{
+    static const char *const names[] = {"adopted",        "recreated", "removed", "cleaned",
+                                        "marked_stopped", "deferred",  "failed"};
+    static const char *const words[] = {"as they should be", "re-created", "removed", "cleaned up",
+                                        "marked stopped",    "deferred",   "failed"};
+    const json_t *counts = json_object_get(run, "counts");
+    bool dry = json_is_true(json_object_get(run, "dry_run")), first = true;
+    char took[FORMAT_MAX];
+
+    fputs(dry ? "plan: " : "", stdout);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        uint64_t n = json_number_of(counts, names[i]);
+
+        if (!n && i > 0)
+            continue;
+        printf("%s%llu %s", first ? "" : ", ", (unsigned long long)n, words[i]);
+        first = false;
+    }
+    printf(" (%s)\n", format_duration(json_number_of(run, "took_ms") * USEC_PER_MSEC, took));
+}
+
+static void print_unreachable(const json_t *list)
+{
+    const json_t *e;
+    size_t i;
+
+    json_array_foreach (list, i, e) {
+        fprintf(stderr, "ripcord: engine '%s' was left out: ", json_text_of(e, "engine"));
+        output_text(stderr, json_text_of(e, "reason"));
+        fputc('\n', stderr);
+    }
+}
+
+static int run(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *body = json_object();
+    const json_t *report;
+    struct client *c;
+    int r = cli_client(cli, &c, err);
+
+    if (r < 0)
+        return r;
+    json_object_set_new(body, "dry_run", json_boolean(args_has(args, "dry-run")));
+    json_object_set_new(body, "from_engine", json_boolean(args_has(args, "from-engine")));
+    c->on_slow = !cli->json && isatty(STDERR_FILENO) ? on_slow : NULL;
+    c->userdata = c;
+    r = client_call(c, "POST", "/v1/reconcile", body, &doc, err);
+    if (r < 0)
+        return r;
+    report = json_object_get(doc, "reconcile");
+    if (cli->json) {
+        output_json(doc);
+    } else {
+        print_results(json_object_get(report, "results"));
+        print_counts(report);
+        print_unreachable(json_object_get(report, "unreachable"));
+    }
+    return json_number_of(json_object_get(report, "counts"), "failed") ||
+                   json_array_size(json_object_get(report, "unreachable"))
+               ? err_code_exit(ERR_SYSTEM)
+               : 0;
+}
+
+static const struct cli_option options[] = {
+    {"dry-run", 'n', NULL, "show what would be done, and do nothing", NULL},
+    {"from-engine", 0, NULL, "take sandboxes that the store does not know into it", NULL},
+    {0},
+};
+static const struct cli_group group = {"Options", options};
+static const struct cli_group *const groups[] = {&group, NULL};
+
+const struct cli_command cmd_reconcile = {
+    .name = "reconcile",
+    .summary = "compare what should be there with what is there, and put it right",
+    .usage = "reconcile [options]",
+    .details =
+        "Looks at every object of this root on every engine. One that is as it should be is left "
+        "alone; one whose configuration is stale is made anew when it is idle; leftovers of "
+        "crashes "
+        "and objects of an earlier system (keys 'legacy.*' of ripcord.yaml) are removed; a sandbox "
+        "that somebody has removed outside ripcord is marked. Nothing is done to an object in "
+        "which "
+        "a command runs: it is deferred. What fails is named with the engine's reason and tried "
+        "again later.\n\n"
+        "The daemon does the same by itself when it starts, and then in intervals "
+        "(reconcile.interval).\n\n"
+        "With --from-engine, sandboxes of this root that the database does not know are taken into "
+        "it instead of being removed: what to do when the database was lost.\n\n"
+        "The exit status is 1 when something failed or an engine could not be reached.",
+    .examples = "ripcord reconcile --dry-run\twhat would be done\n"
+                "ripcord reconcile --json | jq '.reconcile.results[] | select(.result == "
+                "\"failed\")'\twhat could not be done\n"
+                "ripcord reconcile --from-engine\tafter the database was lost",
+    .groups = groups,
+    .max_args = 0,
+    .stop_after = -1,
+    .run = run,
+};
