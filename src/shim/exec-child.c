@@ -34,6 +34,7 @@
 #include "shim/shim.h"
 #include "shim/truth.h"
 #include "shim/user.h"
+#include "shim/wall.h"
 
 enum {
     NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
@@ -127,10 +128,11 @@ static int set_limits(const struct plan *plan, struct err *err)
  * The folder is opened inside the root without magic links and checked after: a path through
  * /proc/self/fd, or one that left the root, never becomes the working directory.
  */
-static int enter_workdir(const char *path, struct err *err)
+static int enter_workdir(const struct plan *plan, const char *path, struct err *err)
 {
-    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    struct open_how how = {
+        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+        .resolve = wall_stands(plan, "workdir") ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : 0};
     _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1;
     char real[PATH_MAX];
 
@@ -221,7 +223,7 @@ _noreturn_ static void run_child(struct entry *e)
     int r;
 
     r = arrange_stdio(e, &err);
-    if (r >= 0 && plan->seccomp)
+    if (r >= 0 && plan->seccomp && wall_stands(plan, "seccomp"))
         r = filter_install(plan->seccomp, plan->seccomp_len, &err);
     if (r < 0)
         fail(e->status, &err);
@@ -260,13 +262,13 @@ static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
     if (r >= 0)
         r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
     if (r >= 0)
-        r = set_limits(plan, err);
+        r = wall_stands(plan, "rlimits") ? set_limits(plan, err) : 0;
     if (r >= 0)
         r = identity_become(plan, &e->user, err);
     if (r >= 0)
         r = open_stdio(e, err);
     if (r >= 0)
-        r = enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
+        r = enter_workdir(plan, e->spec->cwd ? e->spec->cwd : plan->workdir, err);
     return r;
 }
 

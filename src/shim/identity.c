@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "os/caps.h"
+#include "shim/wall.h"
 
 /* Valid in the sandbox's user namespace only. */
 #define ROOT_CAPS                                                                                  \
@@ -38,6 +39,8 @@ int identity_become(const struct plan *plan, const struct user *u, struct err *e
     uint64_t keep = u->uid == 0 ? ROOT_CAPS : CAPS_NONE;
     int r;
 
+    if (!wall_stands(plan, "capabilities"))
+        return set_ids(plan, u, err);
     r = caps_bound(keep, err);
     if (r >= 0)
         r = set_ids(plan, u, err);
@@ -45,7 +48,7 @@ int identity_become(const struct plan *plan, const struct user *u, struct err *e
         r = caps_set(keep, err);
     if (r < 0)
         return r;
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    if (wall_stands(plan, "no-new-privileges") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(err, errno, "forbid new privileges");
     return 0;
 }

@@ -20,6 +20,7 @@
 #include "os/ns.h"
 #include "shim/layers.h"
 #include "shim/setup.h"
+#include "shim/wall.h"
 
 /* Being a single-threaded static program, the raw calls are the process's: no need to tell threads.
  */
@@ -73,9 +74,12 @@ static int build(const struct init_args *a, struct layers *layers, int fds[stati
     return r;
 }
 
-static int give_up_everything(struct err *err)
+static int give_up_everything(const struct plan *plan, struct err *err)
 {
     int r;
+
+    if (!wall_stands(plan, "pid 1"))
+        return 0;
 
     r = caps_bound(CAPS_NONE, err);
     if (r >= 0)
@@ -163,13 +167,14 @@ _noreturn_ void init_main(const struct init_args *args)
     r = build(args, &layers, fds, &err);
     layers_done(&layers);
     if (r >= 0)
-        r = give_up_everything(&err);
+        r = give_up_everything(args->plan, &err);
     if (r >= 0)
         close_all_but(&sock, fds);
     report(sock, &err, fds);
     if (r < 0)
         _exit(1);
-    confine_init();
+    if (wall_stands(args->plan, "pid 1"))
+        confine_init();
     for (int i = 0; i < INIT_FDS; i++)
         fd_close(fds[i]);
     malloc_trim(0);

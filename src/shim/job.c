@@ -24,6 +24,7 @@
 #include "os/caps.h"
 #include "os/confine.h"
 #include "os/dial.h"
+#include "os/landlock.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
 #include "shim/enter.h"
@@ -182,6 +183,8 @@ _noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec 
     r = enter(s, spec, &err);
     if (r >= 0)
         r = keep_descriptors(&sock, &spec->fd, &err);
+    if (r >= 0)
+        r = landlock_confine(spec->namespaces & CLONE_NEWNS ? "/" : NULL, spec->port, &err);
     if (r >= 0)
         r = confine_job(&err);
     if (r >= 0)

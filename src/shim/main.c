@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -11,6 +13,7 @@
 #include "shim/enter.h"
 #include "shim/remove.h"
 #include "shim/shim.h"
+#include "shim/wall.h"
 
 static int shim_freeze(struct peer *p, uint64_t seq _unused_, bool on, struct err *err)
 {
@@ -127,6 +130,16 @@ static void show_id(char *arg, const char *id)
         memcpy(arg, id, strlen(id));
 }
 
+/*
+ * A session keyring goes from parent to child: the sandbox's would be that of who started the
+ * daemon. It fails where the kernel has none, or a user has no key left; commands cannot ask for
+ * keys then either (os/calls.c).
+ */
+static void leave_keyring(void)
+{
+    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL, 0, 0, 0);
+}
+
 static int run(struct shim *s, char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -135,6 +148,8 @@ static int run(struct shim *s, char *id)
     r = await_plan(s, &err);
     if (r == 0)
         return 1;
+    if (wall_stands(&s->plan, "keyring"))
+        leave_keyring();
     if (r < 0 || bring_up(s, &err) < 0) {
         supervisor_fail(&s->sup, &err);
         return 1;

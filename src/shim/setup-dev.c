@@ -14,6 +14,7 @@
 #include "os/mount.h"
 #include "shim/place.h"
 #include "shim/setup.h"
+#include "shim/wall.h"
 
 enum { SHM_SIZE_DEFAULT = 64 << 20 };
 
@@ -57,9 +58,12 @@ static int bind_device(int dev_fd, size_t i, struct err *err)
 static int mount_devpts(const struct plan *plan, int dev_fd, struct err *err)
 {
     /* gid 5 is `tty` on Debian and most others; without a range of ids it is not mapped. */
-    const char *const options[] = {
-        "newinstance", "ptmxmode=0666", "mode=0620", "max=256", plan->id_base ? "gid=5" : NULL,
-        NULL};
+    const char *const options[] = {"newinstance",
+                                   "ptmxmode=0666",
+                                   "mode=0620",
+                                   wall_stands(plan, "ptys") ? "max=256" : "max=4096",
+                                   plan->id_base ? "gid=5" : NULL,
+                                   NULL};
     _cleanup_close_ int fd = -1;
     int r;
 

@@ -16,13 +16,16 @@
 #include "shim/place.h"
 #include "shim/setup.h"
 #include "shim/truth.h"
+#include "shim/wall.h"
 
 static const char *const locked[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
 
-/* Each is a file or a folder, and exists or not, as the kernel was built. */
+/* Each is a file or a folder, and exists or not, as the kernel was built. Keys, addresses, how the
+ * machine was booted; and what tells, interrupt by interrupt, what others are doing just now. */
 static const char *const hidden[] = {
-    "kcore", "keys",   "timer_list", "sched_debug", "latency_stats", "scsi",
-    "acpi",  "asound", "interrupts", "kallsyms",    "modules",       "key-users",
+    "kcore",    "keys",      "timer_list", "sched_debug", "latency_stats", "scsi",
+    "acpi",     "asound",    "interrupts", "kallsyms",    "modules",       "key-users",
+    "softirqs", "schedstat", "diskstats",  "cmdline",     "timer_stats",
 };
 
 static int protect(int proc, const char *name, struct err *err)
@@ -108,8 +111,10 @@ static int forbid_namespaces(int proc, struct err *err)
     return file_write(proc, "sys/user/max_user_namespaces", "0", err);
 }
 
-int setup_proc(int root_fd, int *ret_files, struct err *err)
+int setup_proc(const struct plan *plan, int root_fd, int *ret_files, struct err *err)
 {
+    size_t n_locked = wall_stands(plan, "locked proc") ? ARRAY_SIZE(locked) : 0;
+    size_t n_hidden = wall_stands(plan, "hidden proc") ? ARRAY_SIZE(hidden) : 0;
     _cleanup_close_ int proc = -1, files = -1;
     int r;
 
@@ -120,13 +125,13 @@ int setup_proc(int root_fd, int *ret_files, struct err *err)
         return err_wrap(err, "set up '/proc'");
     }
     r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
-    if (r >= 0)
+    if (r >= 0 && wall_stands(plan, "no namespaces"))
         r = forbid_namespaces(proc, err);
     if (r >= 0)
         r = make_files(root_fd, &files, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(locked); i++)
+    for (size_t i = 0; r >= 0 && i < n_locked; i++)
         r = protect(proc, locked[i], err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(hidden); i++)
+    for (size_t i = 0; r >= 0 && i < n_hidden; i++)
         r = hide(proc, files, hidden[i], err);
     if (r >= 0)
         *ret_files = TAKE_FD(files);

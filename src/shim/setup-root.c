@@ -189,7 +189,7 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
     if (r >= 0)
         r = setup_dev(plan, root_fd, err);
     if (r >= 0)
-        r = setup_proc(root_fd, &files, err);
+        r = setup_proc(plan, root_fd, &files, err);
     if (r >= 0)
         r = setup_facts(plan, memory_told, files, root_fd, ret_meminfo, err);
     if (r >= 0)

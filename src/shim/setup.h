@@ -21,7 +21,7 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
 int setup_dev(const struct plan *plan, int root_fd, struct err *err);
 /* *ret_files: a tmpfs for small files of ours, attached (at a place that is covered later) so that
  * parts of it can be bound elsewhere. */
-int setup_proc(int root_fd, int *ret_files, struct err *err);
+int setup_proc(const struct plan *plan, int root_fd, int *ret_files, struct err *err);
 /* Binds `name` of those files, read-only when asked, over root_fd/path. */
 int setup_bind_file(int files, const char *name, bool read_only, int root_fd, const char *path,
                     struct err *err);

@@ -25,6 +25,7 @@
 #include "shim/layers.h"
 #include "shim/shim.h"
 #include "shim/truth.h"
+#include "shim/wall.h"
 
 enum {
     START_TIMEOUT_SEC = 30,
@@ -42,6 +43,8 @@ static int make_cgroups(struct shim *s, struct err *err)
                     p->sandbox_id, err);
     if (r < 0)
         return r;
+    if (!wall_stands(p, "limits"))
+        limits = (struct cgroup_limits){0};
     s->sup.unenforced = cgroup_limit(&s->cgroup, &limits);
     if (s->sup.unenforced & p->required) {
         err_set(err, ERR_UNSUPPORTED, "a limit that was asked for cannot be enforced here:%s%s%s",

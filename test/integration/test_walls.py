@@ -1,0 +1,114 @@
+"""Each wall of the native engine is seen to stand, and its test to fail without it: a shim built for this leaves out the walls
+that a sandbox's variable RIPCORD_WITHOUT names (src/shim/wall.h). Some stand behind others, which are then left out first."""
+import ctypes
+import shutil
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from ripcord_test import Config, TestCase, alone, only_on
+
+CANARY = b"ripcord-canary"
+KEYCTL, ADD_KEY, SESSION = 250, 248, -3
+
+
+def python(code):
+    return ("/usr/bin/python3", "-c", "import ctypes, errno, os, pty, resource\n"
+            "libc = ctypes.CDLL(None, use_errno=True)\n"
+            "def call(*args):\n"
+            "    r = libc.syscall(*(ctypes.c_long(a) if isinstance(a, int) else a for a in args))\n"
+            "    return 'done' if r >= 0 else errno.errorcode[ctypes.get_errno()]\n" + code)
+
+
+def shell(code):
+    return ("sh", "-c", code)
+
+
+FORKS = """
+n = 0
+try:
+    while n < 40:
+        if os.fork() == 0:
+            os.read(0, 1); os._exit(0)
+        n += 1
+except OSError:
+    pass
+print('breach' if n == 40 else 'held')
+"""
+PTYS = """
+resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
+kept = []
+try:
+    while len(kept) < 300:
+        kept.append(os.open('/dev/ptmx', os.O_RDWR | os.O_NOCTTY))
+except OSError:
+    pass
+print('breach' if len(kept) == 300 else 'held')
+"""
+
+
+class Wall(NamedTuple):
+    """What to try: it prints 'breach' when it got through, or anything else."""
+    command: tuple
+    options: tuple = ()  # of exec
+    spec: tuple = ()  # of up
+    before: tuple = ()  # runs meanwhile, as process 2
+    first: str = ""  # walls that stand before it
+
+
+WALLS = {
+    "seccomp": Wall(python("print('held' if call(425, 1, 0) == 'ENOSYS' else 'breach')")),
+    "capabilities": Wall(shell("grep -q 'CapBnd:.*0000000000000000' /proc/self/status || echo breach")),
+    "no-new-privileges": Wall(shell("grep -q 'NoNewPrivs:.*1' /proc/self/status || echo breach"), first="seccomp"),
+    "pid 1": Wall(shell("grep -q 'Seccomp:.*2' /proc/1/status && grep -q 'CapBnd:.*0000000000000000' /proc/1/status || echo breach")),
+    "locked proc": Wall(shell("echo 1 2>/dev/null > /proc/sys/net/ipv4/ip_forward && echo breach"), ("--user", "0"), first="capabilities"),
+    "hidden proc": Wall(shell("cat /proc/interrupts /proc/softirqs /proc/cmdline /proc/key-users | grep -q . && echo breach")),
+    "no namespaces": Wall(python("print('breach' if call(272, 0x10000000) == 'done' else 'held')"), first="seccomp"),
+    "keyring": Wall(python(f"print('breach' if call({KEYCTL}, 10, {SESSION}, b'user', {CANARY!r}, 0) == 'done' else 'held')"),
+                    first="seccomp"),
+    "ptys": Wall(python(PTYS)),
+    "rlimits": Wall(python("print('held' if resource.getrlimit(resource.RLIMIT_NOFILE) == (16384, 16384) else 'breach')")),
+    "limits": Wall(python(FORKS), spec=("--pids", "20"), first="rlimits"),
+    "workdir": Wall(shell("echo breach"), ("--workdir", "/proc/2/root/tmp"), before=("sleep", "100")),
+}
+
+
+def new_session_with_a_key():
+    """In the process that starts the daemon, so that its session keyring is not the test's."""
+    libc = ctypes.CDLL(None)
+    libc.syscall(KEYCTL, 1, None)
+    libc.syscall(ADD_KEY, b"user", CANARY, b"secret", 6, ctypes.c_long(SESSION))
+
+
+@alone
+@only_on("native")
+class Walls(TestCase):
+    def setUp(self):
+        super().setUp()
+        place = Path(tempfile.mkdtemp(prefix="ripcord-walls-"))
+        self.addCleanup(shutil.rmtree, place)
+        for name in ("ripcord", "ripcordd", "ripcord-shim"):
+            special = Config.bin / "test" / "unit" / f"{name}-walls"
+            shutil.copy2(special if special.exists() else Config.bin / name, place / name)
+        old, Config.bin = Config.bin, place
+        try:
+            self.root.ok("run", "--", "true", preexec_fn=new_session_with_a_key)
+        finally:
+            Config.bin = old
+
+    def breached(self, wall, without):
+        self.root.ok("up", "w", *wall.spec, "--env", f"RIPCORD_WITHOUT={without}")
+        if wall.before:
+            self.root.ok("exec", "w", "--detach", "--", *wall.before)
+        done = self.root.run("exec", "w", *wall.options, "--", *wall.command)
+        self.root.ok("rm", "-f", "w")
+        return "breach" in done.text
+
+    def test_each_wall_stands_and_would_be_missed(self):
+        for name, wall in WALLS.items():
+            self.assertFalse(self.breached(wall, wall.first), f"'{name}' does not hold")
+            self.assertTrue(self.breached(wall, f"{wall.first},{name}"), f"nobody would notice that '{name}' is missing")
+
+    def test_the_product_has_no_such_switch(self):
+        for program in ("ripcord-shim", "ripcordd"):
+            self.assertFalse(b"RIPCORD_WITHOUT" in (Config.bin / program).read_bytes(), program)
