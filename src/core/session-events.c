@@ -23,6 +23,7 @@ enum {
     SIDE_MAX = SESSION_LINE_MAX + 4 * READ_PIECE, /* a whole line and what decides on its cut */
     RUN_EVENTS_MAX = 256, /* to be read again by one who resumes in the middle of a run */
     RUN_BYTES_MAX = 256 << 10,
+    TAKE_WAIT = 2,
 };
 
 static const char *const stream_names[] = {"stdout", "stderr"};
@@ -166,15 +167,6 @@ static int put_run(struct session_reader *r, const struct session_run *more, str
     return 1;
 }
 
-/* Everything that was ever handed out is in the index: who has seen more was not with us. */
-static int check_since(const struct session_reader *r, struct err *err)
-{
-    if (r->config.since < r->seq)
-        return 0;
-    return err_set(err, ERR_INVALID, "event %llu was never sent: the last one is %llu",
-                   (unsigned long long)r->config.since, (unsigned long long)(r->seq - 1));
-}
-
 /* The streams take turns, so that neither waits for the other's end. */
 static int decide(struct session_reader *r, struct err *err)
 {
@@ -185,7 +177,7 @@ static int decide(struct session_reader *r, struct err *err)
         int n = plan_run(r, (enum journal_stream)(first ^ k), &run, err);
 
         if (n > 0)
-            n = check_since(r, err) < 0 ? -ERR_INVALID : put_run(r, &run, err);
+            n = put_run(r, &run, err);
         if (n)
             return n;
     }
@@ -284,8 +276,11 @@ static int give_exit(struct session_reader *r, struct buf *b, struct err *err)
 {
     const char *end = stream_end_text(r->sides[0].stream);
 
+    if (r->config.since > r->seq)
+        return err_set(err, ERR_INVALID, "event %llu never was: the last one is %llu",
+                       (unsigned long long)r->config.since, (unsigned long long)r->seq);
     r->finished = true;
-    if (r->seq <= r->config.since)
+    if (r->seq == r->config.since)
         return 0;
     /* The record is an object of its own: its fields follow the type. */
     if (put_head(r->seq, "session", b) < 0 ||
@@ -307,26 +302,37 @@ static void pass_over(struct session_reader *r)
     r->sides[r->run.stream].part = 0;
 }
 
+enum found { FOUND, FOUND_LATER, FOUND_LOST };
+
 /*
  * The next line of a run that is written down: its bytes were there once. They have been dropped
- * since, when the line that can be made of what is left ends with it and the run does not.
+ * since, when the line that can be made of what is left ends with it and the run does not. They
+ * come later, when another reader saw them before the news of them has reached us.
  */
-static bool line_of_run(const struct session_reader *r, struct session_line *ret)
+static enum found line_of_run(const struct session_reader *r, struct session_line *ret)
 {
     const struct side *s = &r->sides[r->run.stream];
+    bool all = s->over || s->gap_to;
 
-    if (!side_next(r, s, 0, s->part, ret) || s->at + ret->used > r->run.to)
-        return false;
-    return ret->used < s->buf.len || s->at + ret->used == r->run.to || !(s->over || s->gap_to);
+    if (!side_next(r, s, 0, s->part, ret))
+        return all ? FOUND_LOST : FOUND_LATER;
+    if (s->at + ret->used > r->run.to)
+        return FOUND_LOST;
+    if (all && ret->used == s->buf.len && s->at + ret->used < r->run.to)
+        return FOUND_LOST;
+    return FOUND;
 }
 
-/* The next event of the run: 1 when it is in the buffer. */
+/* The next event of the run: 1 when it is in the buffer, 0 when it is passed over, TAKE_WAIT. */
 static int take_one(struct session_reader *r, struct buf *b, struct err *err)
 {
     struct side *s = &r->sides[r->run.stream];
     struct session_line line;
+    enum found found;
     int n;
 
+    if (r->run.gap && r->missed)
+        return give_missed(r, b, err);
     if (r->run.gap) {
         n = give_gap(r, b, err);
         side_drop(s, r->run.to);
@@ -335,7 +341,10 @@ static int take_one(struct session_reader *r, struct buf *b, struct err *err)
         n = side_fill(s, err);
         if (n < 0)
             return n;
-        if (!line_of_run(r, &line)) {
+        found = line_of_run(r, &line);
+        if (found == FOUND_LATER)
+            return TAKE_WAIT;
+        if (found == FOUND_LOST) {
             pass_over(r);
             return 0;
         }
@@ -396,6 +405,8 @@ int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
         if (gave < 0)
             return gave;
     }
+    if (gave == TAKE_WAIT)
+        gave = 0;
     if (n < 0)
         return n;
     if (!gave && r->missed)
