@@ -124,6 +124,34 @@ static void paused(void *arg, const struct err *err, int fd)
     become(op, op->on ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL);
 }
 
+/* A command that is frozen on its way into the sandbox would leave whoever started it without an
+ * answer: it is let in first. */
+static struct exec *on_its_way(const struct sandbox *sb)
+{
+    for (struct exec *x = sb->execs; x; x = x->next)
+        if (x->seq && x->state == EXEC_STARTING)
+            return x;
+    return NULL;
+}
+
+static void pause_run(struct op *op);
+
+static void arrived(void *arg, enum exec_event event _unused_)
+{
+    struct op *op = arg;
+
+    exec_watch_remove(op->starting, &op->watch);
+    exec_unref(TAKE_PTR(op->starting));
+    pause_run(op);
+}
+
+static void wait_for(struct op *op, struct exec *x)
+{
+    op->starting = exec_ref(x);
+    op->watch = (struct exec_watch){.fn = arrived, .arg = op};
+    exec_watch_add(x, &op->watch);
+}
+
 static void pause_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -148,7 +176,10 @@ static void pause_run(struct op *op)
         op_fail(op, &err);
         return;
     }
-    engine_link_pause(sb->link, op->on, paused, op);
+    if (op->on && on_its_way(sb))
+        wait_for(op, on_its_way(sb));
+    else
+        engine_link_pause(sb->link, op->on, paused, op);
 }
 
 const struct op_type op_pause = {"pause", pause_run};

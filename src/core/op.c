@@ -27,6 +27,9 @@ static void op_free(struct op *op)
         next = w->next;
         free(w);
     }
+    if (op->starting)
+        exec_watch_remove(op->starting, &op->watch);
+    exec_unref(op->starting);
     json_decref(op->patch);
     free(op->why);
     free(op->spec_text);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "core/exec.h"
 #include "core/manager.h"
 
 struct op;
@@ -42,6 +43,8 @@ struct op {
     char *spec_text, *spec_label; /* of the sandbox, for the engine */
     op_step_fn then;              /* waits for the package registry */
     op_step_fn on_down;           /* waits for the link's end */
+    struct exec *starting;        /* pause: a reference to an exec that is waited for, or NULL */
+    struct exec_watch watch;      /* of it */
     uint64_t deadline;            /* time_mono() when the wait for it is over; 0: none */
     bool forced;                  /* the first deadline has passed */
     enum manager_action action;

@@ -128,7 +128,7 @@ void tally_add(struct tallies *t, const struct sandbox *sb, const struct exec *x
     if (!t->pending.used)
         loop_timer_set(t->timer, FLUSH_AFTER, false);
     add(t, SCOPE_ALL, "", &used);
-    if (!sb->ephemeral)
+    if (x->stored && !sb->ephemeral) /* else it has no receipt either */
         add(t, SCOPE_SANDBOX, sb->id, &used);
     for (char **l = sb->spec.labels; l && *l; l++)
         add(t, SCOPE_LABEL, *l, &used);
