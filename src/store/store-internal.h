@@ -11,6 +11,8 @@
 #include "store/store.h"
 
 enum store_stmt {
+    STMT_BEGIN,
+    STMT_COMMIT,
     STMT_META_GET,
     STMT_META_SET,
     STMT_SANDBOX_PUT,

@@ -127,13 +127,17 @@ sqlite3_stmt *store_prepare(struct store *s, enum store_stmt which, const char *
 
 int store_begin(struct store *s, struct err *err)
 {
-    return run_sql(s, "BEGIN IMMEDIATE", "begin a transaction", err);
+    sqlite3_stmt *st = store_prepare(s, STMT_BEGIN, "BEGIN IMMEDIATE", err);
+
+    return st ? store_run(s, st, "begin a transaction", err) : -ERR_SYSTEM;
 }
 
 int store_end(struct store *s, int r, struct err *err)
 {
+    sqlite3_stmt *st = r < 0 ? NULL : store_prepare(s, STMT_COMMIT, "COMMIT", err);
+
     if (r >= 0)
-        r = run_sql(s, "COMMIT", "commit a transaction", err);
+        r = st ? store_run(s, st, "commit a transaction", err) : -ERR_SYSTEM;
     if (r < 0) /* where SQLite has rolled back by itself this says so, and nothing else */
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     return r;
