@@ -83,6 +83,9 @@ void handle_cache_list(struct call *c);
 void handle_cache_show(struct call *c);
 void handle_cache_verify(struct call *c);
 void handle_cache_prune(struct call *c);
+void handle_tool_caches(struct call *c);
+void handle_cache_warm(struct call *c);
+void handle_tool_prune(struct call *c);
 
 void handle_sandbox_list(struct call *c);
 void handle_sandbox_ensure(struct call *c);

@@ -6,6 +6,7 @@
 #include "base/strv.h"
 #include "base/time.h"
 #include "base/xalloc.h"
+#include "cli/cache-tools.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -52,16 +53,24 @@ static void print_files(const json_t *files)
 
 static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL;
+    _cleanup_json_ json_t *doc = NULL, *tools = NULL;
     int r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
 
     (void)args;
+    if (r >= 0)
+        r = cache_tools_list(cli, &tools, err);
     if (r < 0)
         return r;
-    if (cli->json)
+    if (cli->json) {
+        json_object_set(doc, "tools", json_object_get(tools, "caches"));
+        json_object_set(doc, "errors", json_object_get(tools, "errors"));
         output_json(doc);
-    else
-        print_files(json_object_get(doc, "files"));
+        return 0;
+    }
+    cache_tools_print(tools);
+    if (json_array_size(json_object_get(tools, "caches")) > 0)
+        putchar('\n');
+    print_files(json_object_get(doc, "files"));
     return 0;
 }
 
@@ -211,6 +220,8 @@ static int run_prune(struct cli *cli, const struct cli_args *args, struct err *e
     char bytes[FORMAT_MAX];
     int r;
 
+    if (args_get(args, "tool"))
+        return cache_tools_prune(cli, args_get(args, "tool"), err);
     r = args_size(args, "keep", &keep, err);
     if (r >= 0)
         r = args_duration_ms(args, "unused", &unused, err);
@@ -238,6 +249,7 @@ static const struct action actions[] = {
     {"show", 1, run_show},
     {"verify", 0, run_verify},
     {"prune", 0, run_prune},
+    {"warm", CLI_ANY, cache_tools_warm},
 };
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -254,13 +266,20 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID, "'%s' is not ls, show, verify or prune", name);
+    err_set(err, ERR_INVALID, "'%s' is not ls, show, verify, prune or warm", name);
     return near ? err_hint(err, "Did you mean 'ripcord cache %s'?", near) : -ERR_INVALID;
 }
 
 static const struct cli_option options[] = {
     {"keep", 0, "SIZE", "prune: until no more than this is kept; 0 removes all", NULL},
     {"unused", 0, "TIME", "prune: what was not used for so long (30d)", NULL},
+    {"tool", 0, "TOOL",
+     "prune: the shared base and shared stores of that tool, or of 'all'; warm: whose base",
+     "pip npm uv pnpm yarn all"},
+    {"requirements", 0, "FILE", "warm: a file of requirements (pip, uv)", "@file"},
+    {"package-lock", 0, "FILE", "warm: a package-lock.json (npm)", "@file"},
+    {"engine", 0, "NAME", "warm: engine whose sandboxes have the base", "native docker"},
+    {"image", 0, "IMAGE", "warm: image whose tool is to be used", "host default"},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -269,21 +288,32 @@ static const struct cli_group *const groups[] = {&group, NULL};
 const struct cli_command cmd_cache = {
     .name = "cache",
     .summary = "look at and tend the package cache",
-    .usage = "cache ls | show [PACKAGE] | verify | prune [options]",
+    .usage = "cache ls | show [PACKAGE] | verify | prune [options] | warm --tool TOOL PACKAGE...",
     .details =
         "Sandboxes with network 'packages' install from a registry of this machine, which keeps "
         "what it has fetched once and checks every file against its index.\n\n"
-        "ls lists the files. show tells how much is kept, from where, and how often it was used; "
+        "Beside that every tool has a cache of its own in each sandbox, below /cache (option "
+        "--cache of "
+        "'up' and 'run'): the sandbox's private layer, over a base that all of them see and none "
+        "of "
+        "them can change. warm fills the base: the tool downloads the packages in a throw-away "
+        "sandbox that reaches nothing but the registry, and what it then has in its cache is the "
+        "new base. No code of a package runs there.\n\n"
+        "ls lists tool caches, and the registry's files. show tells how much is kept, from where, "
+        "and how often it was used; "
         "with pypi/NAME, npm/NAME or a digest it shows that one. verify reads every file again "
         "and removes what is wrong (exit status 1 then). prune makes room: down to the budget of "
-        "the configuration, or as the options say.",
-    .examples = "ripcord cache show\thow much it holds and saves\n"
-                "ripcord cache show pypi/requests\twhich releases of it are kept\n"
-                "ripcord cache prune --unused 30d\tforget what nobody needs",
+        "the configuration, or as the options say; with --tool it forgets bases and shared stores.",
+    .examples =
+        "ripcord cache show\thow much it holds and saves\n"
+        "ripcord cache show pypi/requests\twhich releases of it are kept\n"
+        "ripcord cache prune --unused 30d\tforget what nobody needs\n"
+        "ripcord cache warm --tool pip requests==2.32.3\tready for every new sandbox\n"
+        "ripcord cache warm --tool npm --package-lock package-lock.json\tall that a project needs",
     .groups = groups,
-    .words = "ls show verify prune",
+    .words = "ls show verify prune warm",
     .min_args = 1,
-    .max_args = 2,
+    .max_args = CLI_ANY,
     .stop_after = -1,
     .run = run,
 };

@@ -15,6 +15,7 @@
 
 struct recovery;
 struct reconcile;
+struct warm;
 
 struct manager {
     struct manager_config config; /* spec defaults owned */
@@ -31,6 +32,7 @@ struct manager {
     struct uptime uptime; /* what leases are counted on */
     uint64_t reach_at;    /* time_mono() of the next try to open what is not open */
     unsigned reaching;    /* tries under way */
+    struct warm *warms;   /* caches that are being filled: warm.h */
     unsigned loose;       /* engine calls under way that belong to no operation */
     bool closing;
 };

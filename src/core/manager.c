@@ -19,6 +19,7 @@
 #include "core/session.h"
 #include "core/spec.h"
 #include "core/transfer.h"
+#include "core/warm.h"
 
 enum { SANDBOXES_MAX = 16384 };
 
@@ -210,6 +211,7 @@ void manager_free(struct manager *m)
     if (!m)
         return;
     m->closing = true;
+    warms_end(m);
     for (size_t i = 0; i < m->config.n_engines; i++)
         engine_listen(m->config.engines[i], NULL, NULL);
     for (size_t i = 0; map_next(&m->sandboxes, &i, NULL, &value);) {
@@ -230,6 +232,7 @@ void manager_free(struct manager *m)
         m->unsaved = x->next;
         exec_unref(x);
     }
+    warms_drop(m);
     recovery_free(m->recovery);
     tally_close(&m->tallies);
     reconcile_free(m);
@@ -241,6 +244,7 @@ void manager_free(struct manager *m)
 void manager_close(struct manager *m)
 {
     m->closing = true;
+    warms_end(m);
 }
 
 bool manager_busy(const struct manager *m)

@@ -56,6 +56,7 @@ struct call {
     engine_list_fn list_done;   /* instead of done */
     engine_usage_fn usage_done; /* the same */
     engine_digest_fn digest_done;
+    engine_caches_fn caches_done;
     void *arg;
 
     bool failed;
@@ -68,6 +69,9 @@ struct call {
     struct engine_object object; /* discard: owned, but for `spec` */
     uint64_t usage;
     char *digest;
+    char *tool; /* of a cache */
+    int tar_fd; /* owned; -1: none */
+    struct engine_caches caches;
 };
 
 static int run_create(struct call *c)
@@ -206,6 +210,34 @@ static int run_usage(struct call *c)
     return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->usage, &c->err);
 }
 
+static int no_base(struct call *c)
+{
+    return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has no shared package caches",
+                   c->engine->ops->name);
+}
+
+static int run_publish(struct call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->cache_publish ? ops->cache_publish(c->engine, c->tool, c->tar_fd, &c->by, &c->err)
+                              : no_base(c);
+}
+
+static int run_drop(struct call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->cache_drop ? ops->cache_drop(c->engine, c->tool, &c->by, &c->err) : no_base(c);
+}
+
+static int run_caches(struct call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->cache_list ? ops->cache_list(c->engine, &c->by, &c->caches, &c->err) : 0;
+}
+
 #define UNDO_TIMEOUT (30 * USEC_PER_SEC)
 
 static int run_create_start(struct call *c)
@@ -241,6 +273,9 @@ static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC
 static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, run_discard,      0};
 static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, run_prepare,      0};
 static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC, run_resolve,      0};
+static const struct call_type call_publish      = {"publish", 600 * USEC_PER_SEC, run_publish,      0};
+static const struct call_type call_drop         = {"drop",    600 * USEC_PER_SEC, run_drop,         0};
+static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC, run_caches,       0};
 /* clang-format on */
 
 static bool needs_open(const struct call *c)
@@ -358,6 +393,8 @@ static void call_done(void *arg)
         c->usage_done(c->arg, err, c->usage);
     else if (c->digest_done)
         c->digest_done(c->arg, err, c->digest);
+    else if (c->caches_done)
+        c->caches_done(c->arg, err, &c->caches);
     else
         c->done(c->arg, err, &c->box);
     err_done(&c->err);
@@ -367,6 +404,9 @@ static void call_done(void *arg)
     free(c->object.ref);
     strv_free(c->box.warnings);
     free(c->digest);
+    free(c->tool);
+    fd_close(c->tar_fd);
+    engine_caches_done(&c->caches);
     box_request_done(&c->req);
     free(c);
 }
@@ -400,6 +440,7 @@ static struct call *call_new(struct engine *e, const struct call_type *type, voi
     c->engine = e;
     c->type = type;
     c->arg = arg;
+    c->tar_fd = -1;
     return c;
 }
 
@@ -494,6 +535,34 @@ void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *
 
     c->usage_done = done;
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
+    call_submit(c);
+}
+
+void engine_cache_publish(struct engine *e, const char *tool, int tar_fd, engine_done_fn done,
+                          void *arg)
+{
+    struct call *c = call_new(e, &call_publish, arg);
+
+    c->done = done;
+    c->tool = xstrdup(tool);
+    c->tar_fd = tar_fd;
+    call_submit(c);
+}
+
+void engine_cache_drop(struct engine *e, const char *tool, engine_done_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_drop, arg);
+
+    c->done = done;
+    c->tool = xstrdup(tool);
+    call_submit(c);
+}
+
+void engine_cache_list(struct engine *e, engine_caches_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_caches, arg);
+
+    c->caches_done = done;
     call_submit(c);
 }
 

@@ -95,6 +95,21 @@ struct engine_box {
                             call, which frees it after done() */
 };
 
+enum engine_cache_kind { ENGINE_CACHE_BASE, ENGINE_CACHE_SHARED, ENGINE_CACHE_PRIVATE };
+
+struct engine_cache {
+    enum engine_cache_kind kind;
+    char *tool;       /* owned; "" when it is all of a sandbox's */
+    char *owner;      /* owned; SHARED: the trust group or "", PRIVATE: the sandbox's id */
+    uint64_t bytes;   /* UINT64_MAX: cannot be told */
+    uint64_t changed; /* usec, wall clock; 0: cannot be told */
+};
+
+struct engine_caches {
+    struct engine_cache *items;
+    size_t n;
+};
+
 /* What an engine needs to know beside the spec. Strings are copies. */
 struct exec_request;
 
@@ -247,6 +262,18 @@ struct engine_ops {
     /* Removes a legacy object; fine when it is not there. NULL: `list` never shows one. */
     int (*remove_legacy)(struct engine *e, const struct engine_object *o, const struct deadline *by,
                          struct err *err);
+
+    /* Package caches that are more than one sandbox's. NULL: there are none. */
+    /* A new shared base in which `tool` has what the archive holds: one folder of that name. Those
+     * who run on the old one keep it. On failure it stays the base. */
+    int (*cache_publish)(struct engine *e, const char *tool, int tar_fd, const struct deadline *by,
+                         struct err *err);
+    /* Adds what there is. */
+    int (*cache_list)(struct engine *e, const struct deadline *by, struct engine_caches *ret,
+                      struct err *err);
+    /* Forgets what the base and the shared stores have of a tool; "": of all. */
+    int (*cache_drop)(struct engine *e, const char *tool, const struct deadline *by,
+                      struct err *err);
 };
 
 struct engine_front;
@@ -321,6 +348,18 @@ void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg);
  * whether they do. */
 void engine_discard(struct engine *e, const struct engine_object *o, bool dry, engine_done_fn done,
                     void *arg);
+/* Takes tar_fd; box means nothing in the answer. */
+void engine_cache_publish(struct engine *e, const char *tool, int tar_fd, engine_done_fn done,
+                          void *arg);
+void engine_cache_drop(struct engine *e, const char *tool, engine_done_fn done, void *arg);
+typedef void (*engine_caches_fn)(void *arg, const struct err *err,
+                                 const struct engine_caches *caches /* borrowed */);
+void engine_cache_list(struct engine *e, engine_caches_fn done, void *arg);
+void engine_caches_done(struct engine_caches *c);
+/* For backends: one more; the strings are copied. */
+struct engine_cache *engine_caches_add(struct engine_caches *c, enum engine_cache_kind kind,
+                                       const char *tool, const char *owner);
+
 typedef void (*engine_usage_fn)(void *arg, const struct err *err, uint64_t bytes);
 void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *arg);
 

@@ -6,10 +6,13 @@ The upstreams are our own (registry_box.py); what is installed comes through the
 import io
 import os
 import shutil
+import subprocess
+import time
 import unittest
 import zipfile
 
 import registry_box
+from ripcord_test import Config
 from test_packages import DOOR, PIP, PackagesCase
 
 VARIABLES = {"PIP_CACHE_DIR": "/cache/pip", "NPM_CONFIG_CACHE": "/cache/npm", "NPM_CONFIG_PREFER_OFFLINE": "true",
@@ -93,7 +96,7 @@ class CachesCase(PackagesCase):
                           "&& node -p 'require(\"demo\")'").strip()
 
     def files(self, name, folder):
-        return self.shell(name, f"find {folder} -type f").split()
+        return sorted(self.shell(name, f"find {folder} -type f").split())
 
     def put(self, name, data, path):
         file = self.folder / os.path.basename(path)
@@ -170,6 +173,132 @@ class Use(CachesCase):
             self.assertEqual(self.npm_install(attacker), "1.5.0")
             self.poison_npm(attacker)
             self.assertEqual(self.npm_install(victim), expected)
+
+
+class Warm(CachesCase):
+    """The shared base: filled by `cache warm` alone."""
+
+    def warm(self, *args):
+        return self.root.ok("cache", "warm", *self.engine(), *args, "--json").json()
+
+    def engine(self):
+        return [] if Config.engine == "native" else ["--engine", "docker"]
+
+    def tools(self):
+        """Kind, tool and owner of what there is."""
+        listed = self.root.ok("cache", "ls", "--json").json()
+        self.assertEqual(listed["errors"], [])
+        return sorted((c["kind"], c["tool"], c["owner"]) for c in listed["tools"])
+
+    def digests(self, name, folder):
+        return self.shell(name, f"cd {folder} && find . -type f -exec sha256sum {{}} + | sort")
+
+    def test_base_cannot_be_poisoned(self):
+        """All see what was fetched in advance; what one does to it, none of the others sees."""
+        payload = os.urandom(50000)
+        self.up.add_wheel("demo", "1.5", payload)
+        self.assertGreater(self.warm("--tool", "pip", "demo")["bytes"], 50000)
+        self.assertEqual(self.tools(), [("base", "pip", "")])
+        for name in "ab":
+            self.root.ok("up", name)
+        before = self.digests("b", "/cache/pip")
+        self.assertEqual(self.install("a"), "1.5")
+        self.assertLess(self.root.ok("show", "a", "--json").json()["packages"]["pypi"]["bytes_store"], 50000,
+                        "the wheel was there already")
+        self.poison_pip("a")
+        self.shell("a", "find /cache/pip -type f -exec sh -c 'echo poison >$0' {} ';'; rm -rf /cache/npm; touch /cache/pip/new")
+        self.assertNotEqual(self.digests("a", "/cache/pip"), before)
+        self.root.ok("up", "c")
+        for name in "bc":
+            self.assertEqual(self.digests(name, "/cache/pip"), before)
+            self.assertEqual(self.install(name), "1.5")
+        self.assertIn(("base", "pip", ""), self.tools())
+
+    def test_files_modes_and_prune(self):
+        self.up.add_wheel("demo", "1.5", requires=["other"])
+        self.up.add_wheel("other", "2.0")
+        requirements = self.folder / "requirements.txt"
+        requirements.write_text("# pip-compile --generate-hashes\ndemo==1.5  # via --nothing\n", encoding="utf-8")
+        self.warm("--tool", "pip", "--requirements", requirements)
+        if Config.engine == "native":
+            self.root.ok("up", "o", "--cache", "pip=off")
+            self.assertEqual(self.shell("o", "find /cache/pip -type f"), "")
+        for name, mode in ("l", "layered"), ("r", "readonly"), ("p", "private"):
+            self.root.ok("up", name, "--cache", f"pip={mode}")
+        filled = self.files("l", "/cache/pip")
+        self.assertEqual(len(filled), 2)
+        self.assertEqual(self.files("r", "/cache/pip"), filled)
+        self.assertEqual(self.files("p", "/cache/pip"), [])
+        for name in "lr":
+            self.shell(name, f"echo x >/cache/pip/x && rm {filled[0]}")
+            self.root.ok("stop", name)
+        self.assertEqual(self.files("l", "/cache/pip"), [filled[1], "/cache/pip/x"])
+        self.assertEqual(self.files("r", "/cache/pip"), filled)
+        self.root.ok("cache", "prune", "--tool", "pip")
+        self.root.ok("up", "n")
+        self.assertEqual(self.files("n", "/cache/pip"), [])
+        self.assertNotIn(("base", "pip", ""), self.tools())
+
+    @unittest.skipUnless(shutil.which("npm"), "needs npm")
+    def test_package_lock(self):
+        self.up.add_npm("demo", "1.5.0", dependencies={"other": "^2.0.0"}, scripts={"install": "touch /cache/npm/ran"})
+        self.up.add_npm("other", "2.0.0")
+        self.root.ok("up", "a")
+        self.npm_install("a")
+        lock = self.folder / "package-lock.json"
+        self.root.ok("cp", "a:/tmp/n/package-lock.json", lock)
+        self.warm("--tool", "npm", "--package-lock", lock)
+        self.root.ok("up", "b")
+        self.shell("b", "mkdir /tmp/n && echo '{\"dependencies\": {\"demo\": \"^1.5.0\"}}' >/tmp/n/package.json")
+        self.root.ok("cp", lock, "b:/tmp/n/package-lock.json")
+        self.assertEqual(self.shell("b", "cd /tmp/n && npm ci --offline --ignore-scripts --no-audit >&2 && node -p 'require(\"demo\")'"),
+                         "1.5.0\n")
+        self.assertEqual(self.shell("b", "find /cache/npm -name ran"), "")
+
+    def test_killed_in_the_middle(self):
+        """The old base stays, and is used; nothing of the new one is left."""
+        self.up.add_wheel("demo", "1.5")
+        self.warm("--tool", "pip", "demo")
+        self.up.add_wheel("late", "1.0")
+        for wait in 0.2, 0.6:
+            self.up.delay = 1
+            with self.root.popen("cache", "warm", *self.engine(), "--tool", "pip", "late",
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                time.sleep(wait)
+                self.root.kill_daemon()
+                self.assertNotEqual(process.wait(60), 0)
+            self.up.delay = 0
+        self.root.ok("up", "a")
+        self.assertEqual(len(self.files("a", "/cache/pip")), 1)
+        self.warm("--tool", "pip", "late")
+        self.root.ok("up", "b")
+        self.assertEqual(len(self.files("b", "/cache/pip")), 2)
+        for box in self.root.sandboxes():
+            if box["name"].startswith("warm-"):
+                self.root.ok("rm", "-f", box["name"])
+        if Config.engine == "native":
+            self.assertEqual([p.name for p in (self.root.path / "state" / "caches" / "base").glob("tmp*")], [])
+
+    def test_bad_input(self):
+        self.up.add_wheel("demo", "1.5")
+        file = self.folder / "file"
+        for text, words, code, *args in (
+                ("", "--tool is missing", 2, "demo"), ("", "no package", 2, "--tool", "pip"),
+                ("", "'pip'", 2, "--tool", "pipp", "demo"), ("", "cannot be filled", 7, "--tool", "go", "demo"),
+                ("", "not a package", 2, "--tool", "pip", "--", "--index-url=http://x"),
+                ("", "not a package", 2, "--tool", "pip", "demo @ http://x/"),
+                ("-r other.txt", "line 1", 2, "--tool", "pip", "--requirements", file),
+                ("demo\n--no-binary :all:", "line 2", 2, "--tool", "pip", "--requirements", file),
+                ("demo --global-option=x", "line 1", 2, "--tool", "pip", "--requirements", file),
+                ("demo", "no file of requirements", 2, "--tool", "npm", "--requirements", file),
+                ("{}", "packages", 2, "--tool", "npm", "--package-lock", file),
+                ("{", "package-lock", 2, "--tool", "npm", "--package-lock", file),
+                ("", "No matching distribution", 2, "--tool", "pip", "nothing-of-that-name")):
+            file.write_text(text, encoding="utf-8")
+            done = self.root.run("cache", "warm", *self.engine(), *args)
+            self.assertIn(words, done.err.decode())
+            self.assert_exit(done, code)
+        self.assertEqual((self.root.sandboxes(), self.tools()), ([], []))
 
 
 class Modes(CachesCase):

@@ -24,7 +24,7 @@
 
 #define EMPTY "0"
 
-enum { NAME_SIZE = 32 };
+enum { NAME_SIZE = 32, BYTES_PER_BLOCK = 512 };
 
 void cache_base_init(struct cache_base *b)
 {
@@ -297,6 +297,29 @@ int cache_base_drop(struct cache_base *b, const char *tool, struct err *err)
     return r;
 }
 
+/* The generation of a run; false: it has none, or the empty one. */
+static bool noted(int runs, const char *id, char name[static NAME_SIZE])
+{
+    _cleanup_free_ char *link = xasprintf("%s/" CACHE_BASE_LINK, id);
+    ssize_t n = readlinkat(runs, link, name, NAME_SIZE - 1);
+
+    name[n < 0 ? 0 : n] = '\0';
+    return n >= 0;
+}
+
+bool cache_base_is_old(struct cache_base *b, int runs, const char *id)
+{
+    char name[NAME_SIZE];
+    bool old;
+
+    if (!b->dir || !noted(runs, id, name))
+        return false;
+    pthread_mutex_lock(&b->lock);
+    old = !STREQ(name, b->current);
+    pthread_mutex_unlock(&b->lock);
+    return old;
+}
+
 static char **in_use(const struct cache_base *b, int runs)
 {
     _cleanup_strv_ char **ids = NULL;
@@ -307,14 +330,10 @@ static char **in_use(const struct cache_base *b, int runs)
     if (box_ids_add(runs, &ids, NULL) < 0)
         return used;
     for (char **id = ids; id && *id; id++) {
-        _cleanup_free_ char *link = xasprintf("%s/" CACHE_BASE_LINK, *id);
         char name[NAME_SIZE];
-        ssize_t n = readlinkat(runs, link, name, sizeof(name) - 1);
 
-        if (n < 0)
-            continue;
-        name[n] = '\0';
-        strv_add(&used, name);
+        if (noted(runs, *id, name))
+            strv_add(&used, name);
     }
     return used;
 }
@@ -374,7 +393,8 @@ int cache_base_usage(struct cache_base *b, const char *tool, const struct deadli
     pthread_mutex_unlock(&b->lock);
     r = usage_add(b->dirfd, path, by, &bytes, err);
     if (r >= 0 && fstatat(b->dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-        *ret_bytes = bytes;
+        /* An empty folder is nothing. */
+        *ret_bytes = bytes == (uint64_t)st.st_blocks * BYTES_PER_BLOCK ? 0 : bytes;
         *ret_made = (uint64_t)st.st_mtim.tv_sec * USEC_PER_SEC;
     }
     return r;

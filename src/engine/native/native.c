@@ -468,5 +468,8 @@ const struct engine_ops engine_native_ops = {
     .cleanup = native_cleanup,
     .remove = native_remove,
     .usage = native_usage,
+    .cache_publish = native_cache_publish,
+    .cache_list = native_cache_list,
+    .cache_drop = native_cache_drop,
     .list = native_list,
 };

@@ -47,6 +47,7 @@ void native_tidy_network(struct native_engine *n, const struct deadline *by)
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
     struct native_engine *n = native_of(e);
+    bool old = cache_base_is_old(&n->base, n->runs, id);
     int r;
 
     r = supervisors_end(&n->supervisors, id, by, err);
@@ -54,6 +55,8 @@ int native_cleanup(struct engine *e, const char *id, const struct deadline *by, 
         r = sweep_cgroups(n, id, by, err);
     if (r >= 0)
         r = trash_throw(n->trash, n->runs, id, err);
+    if (r >= 0 && old)
+        cache_base_sweep(&n->base, n->runs);
     native_tidy_network(n, by);
     return r < 0 ? err_wrap(err, "clean up sandbox '%s'", id) : 0;
 }

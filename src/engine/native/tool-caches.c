@@ -1,5 +1,6 @@
 #include "engine/native/tool-caches.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include "engine/caches.h"
 #include "engine/native/native.h"
 #include "engine/native/trash.h"
+#include "engine/spec.h"
+#include "engine/usage.h"
 
 struct filling {
     struct native_engine *n;
@@ -199,4 +202,128 @@ int tool_caches_plan(struct native_engine *n, const struct box_request *req, int
     if (r >= 0)
         cache_variables(&req->spec, is_there, &f, env);
     return r;
+}
+
+/* ---- those of more than one sandbox ---- */
+
+int native_cache_publish(struct engine *e, const char *tool, int tar_fd, const struct deadline *by,
+                         struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    int r;
+
+    (void)by; /* unpacking waits for nobody */
+    r = cache_base_publish(&n->base, tool, tar_fd, err);
+    if (r >= 0)
+        cache_base_sweep(&n->base, n->runs);
+    return r;
+}
+
+static bool is_of_tool(const char *name, const char *tool)
+{
+    size_t len = strlen(tool);
+
+    return !len || (strncmp(name, tool, len) == 0 && (!name[len] || name[len] == '.'));
+}
+
+static char **shared_stores(const struct native_engine *n, const char *tool)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    char **names = NULL;
+    int fd = openat(n->shared_caches, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d)
+        fd_close(fd);
+    for (const struct dirent *entry; d && (entry = readdir(d));)
+        if (entry->d_name[0] != '.' && is_of_tool(entry->d_name, tool))
+            strv_add(&names, entry->d_name);
+    return names;
+}
+
+/* A store that running sandboxes have mounted is emptied under them by its name alone: they go on
+ * with what they have, and the next ones get a new one. */
+int native_cache_drop(struct engine *e, const char *tool, const struct deadline *by,
+                      struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    _cleanup_strv_ char **stores = shared_stores(n, tool);
+    int r;
+
+    (void)by;
+    r = cache_base_drop(&n->base, *tool ? tool : NULL, err);
+    if (r >= 0)
+        cache_base_sweep(&n->base, n->runs);
+    for (char **s = stores; r >= 0 && s && *s; s++)
+        r = trash_throw(n->trash, n->shared_caches, *s, err);
+    return r;
+}
+
+static int list_base(struct native_engine *n, const struct deadline *by, struct engine_caches *ret,
+                     struct err *err)
+{
+    const struct cache_tool *t;
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+        uint64_t bytes = 0, made = 0;
+        struct engine_cache *c;
+
+        r = cache_base_usage(&n->base, t->name, by, &bytes, &made, err);
+        if (r < 0 || !bytes)
+            continue;
+        c = engine_caches_add(ret, ENGINE_CACHE_BASE, t->name, "");
+        c->bytes = bytes;
+        c->changed = made;
+    }
+    return r;
+}
+
+static int list_shared(struct native_engine *n, const struct deadline *by,
+                       struct engine_caches *ret, struct err *err)
+{
+    _cleanup_strv_ char **stores = shared_stores(n, "");
+    int r = 0;
+
+    for (char **s = stores; r >= 0 && s && *s; s++) {
+        _cleanup_free_ char *tool = xstrndup(*s, strcspn(*s, "."));
+        const char *dot = strchr(*s, '.');
+        struct engine_cache *c =
+            engine_caches_add(ret, ENGINE_CACHE_SHARED, tool, dot ? dot + 1 : "");
+
+        r = usage_add(n->shared_caches, *s, by, &c->bytes, err);
+    }
+    return r;
+}
+
+/* A sandbox with a disk of its own keeps them there, out of sight. */
+static int list_private(struct native_engine *n, const struct deadline *by,
+                        struct engine_caches *ret, struct err *err)
+{
+    _cleanup_strv_ char **ids = NULL;
+    int r = box_ids_add(n->boxes, &ids, err);
+
+    for (char **id = ids; r >= 0 && id && *id; id++) {
+        _cleanup_free_ char *main = xasprintf("%s/root/upper/cache", *id);
+        _cleanup_free_ char *own = xasprintf("%s/caches", *id);
+        uint64_t bytes = 0;
+
+        r = usage_add(n->boxes, main, by, &bytes, err);
+        if (r >= 0)
+            r = usage_add(n->boxes, own, by, &bytes, err);
+        if (r >= 0 && bytes)
+            engine_caches_add(ret, ENGINE_CACHE_PRIVATE, "", *id)->bytes = bytes;
+    }
+    return r;
+}
+
+int native_cache_list(struct engine *e, const struct deadline *by, struct engine_caches *ret,
+                      struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    int r = list_base(n, by, ret, err);
+
+    if (r >= 0)
+        r = list_shared(n, by, ret, err);
+    return r < 0 ? r : list_private(n, by, ret, err);
 }

@@ -19,3 +19,11 @@ int tool_caches_open(struct native_engine *n, struct err *err);
  */
 int tool_caches_plan(struct native_engine *n, const struct box_request *req, int run,
                      struct plan *p, char ***env, char ***warnings, struct err *err);
+
+/* The engine's calls of the same names. */
+int native_cache_publish(struct engine *e, const char *tool, int tar_fd, const struct deadline *by,
+                         struct err *err);
+int native_cache_list(struct engine *e, const struct deadline *by, struct engine_caches *ret,
+                      struct err *err);
+int native_cache_drop(struct engine *e, const char *tool, const struct deadline *by,
+                      struct err *err);
