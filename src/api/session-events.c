@@ -12,12 +12,13 @@
 #include "base/xalloc.h"
 #include "core/session.h"
 
-enum { PENDING_MAX = 512 << 10 };
+enum { PENDING_MAX = 256 << 10, BATCH = 64 << 10, BATCH_MAX = SESSION_TEXT_MAX + BATCH + 128 };
 
 struct events {
     struct http_req *req;
     struct session_reader *reader;
-    struct buf text; /* one event; keeps its memory */
+    struct buf text;  /* one event; keeps its memory */
+    struct buf batch; /* events that go out in one piece */
     bool follow, sse;
 };
 
@@ -25,6 +26,7 @@ static void events_free(struct events *e)
 {
     session_reader_free(e->reader);
     buf_done(&e->text);
+    buf_done(&e->batch);
     free(e);
 }
 
@@ -39,15 +41,22 @@ static void finish(struct events *e)
     events_free(e);
 }
 
-static void send_text(struct events *e, uint64_t seq)
+static void flush(struct events *e)
 {
-    char head[48];
-    int n = e->sse ? snprintf(head, sizeof(head), "id: %llu\ndata: ", (unsigned long long)seq) : 0;
+    if (e->batch.len)
+        http_stream_write(e->req, buf_data(&e->batch), e->batch.len);
+    buf_clear(&e->batch);
+}
 
-    if (n)
-        http_stream_write(e->req, head, (size_t)n);
-    http_stream_write(e->req, buf_data(&e->text), e->text.len);
-    http_stream_write(e->req, "\n\n", e->sse ? 2 : 1);
+/* What is in `text` joins the batch, for which there is room. */
+static void add(struct events *e, uint64_t seq)
+{
+    if ((e->sse && buf_appendf(&e->batch, "id: %llu\ndata: ", (unsigned long long)seq) < 0) ||
+        buf_append(&e->batch, buf_data(&e->text), e->text.len) < 0 ||
+        buf_append(&e->batch, "\n\n", e->sse ? 2 : 1) < 0)
+        log_error("session events: event %llu is too large", (unsigned long long)seq);
+    if (e->batch.len >= BATCH)
+        flush(e);
 }
 
 /* The status is out long ago: the reason is the last line. */
@@ -57,7 +66,7 @@ static void fail(struct events *e, const struct err *err)
     _cleanup_free_ char *text = json_to_text(doc, false);
 
     log_debug("session events: %s", err->msg);
-    buf_clear(&e->text);
+    flush(e);
     if (e->sse)
         http_stream_write(e->req, "event: error\ndata: ", 19);
     http_stream_write(e->req, text, strlen(text));
@@ -78,13 +87,15 @@ static void pump(struct events *e)
             return;
         }
         if (result == SESSION_EVENT) {
-            send_text(e, seq);
+            add(e, seq);
             continue;
         }
+        flush(e);
         if (result == SESSION_OVER || !e->follow)
             finish(e);
         return;
     }
+    flush(e);
 }
 
 static void on_drain(struct http_req *req)
@@ -132,6 +143,7 @@ void handle_session_events(struct call *c)
         return;
     e = xnew0(struct events);
     e->text.max = SESSION_TEXT_MAX;
+    e->batch.max = BATCH_MAX;
     if (start(c, sb, e, &err) < 0) {
         events_free(e);
         call_reply_err(c, &err);

@@ -186,6 +186,11 @@ static int decide(struct session_reader *r, struct err *err)
 
 static void enter_run(struct session_reader *r, const struct session_run *run)
 {
+    uint64_t wanted = MAX(r->seq, r->config.since + 1);
+
+    if (run->seq > wanted) /* those between are not even numbers any more */
+        r->missed += run->seq - wanted;
+    r->seq = run->seq;
     r->run = *run;
     r->taken = 0;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
@@ -212,7 +217,7 @@ static int advance(struct session_reader *r, struct err *err)
         return 1;
     }
     if (n >= 0 && r->i + 1 < count + !r->run.count) {
-        r->i += r->run.count > 0;
+        r->i = session_index_first(&r->index, r->i + (r->run.count > 0), count);
         n = session_index_get(&r->index, r->i, &run, err);
         if (n >= 0)
             enter_run(r, &run);
@@ -390,7 +395,6 @@ static int open_index(struct session_reader *r, struct err *err)
         n = session_index_get(&r->index, r->i, &run, err);
     if (n < 0)
         return n;
-    r->seq = run.seq;
     enter_run(r, &run);
     return 1;
 }

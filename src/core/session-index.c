@@ -115,22 +115,48 @@ int session_index_count(const struct session_index *x, uint64_t *ret, struct err
     return 0;
 }
 
+/* Looked at now and then; where the file system cannot, the file stays as large as it is. */
+static void forget(const struct session_index *x, uint64_t i)
+{
+    if (i % (SESSION_INDEX_RUNS / 2) == 0 && i > SESSION_INDEX_RUNS)
+        (void)!fallocate(x->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_of(0),
+                         offset_of(i - SESSION_INDEX_RUNS) - offset_of(0));
+}
+
 int session_index_put(const struct session_index *x, uint64_t i, const struct session_run *run,
                       struct err *err)
 {
     struct entry e = {.run = *run, .check = checksum(run)};
     ssize_t n = pwrite(x->fd, &e, sizeof(e), offset_of(i));
 
-    if (n == (ssize_t)sizeof(e))
+    if (n == (ssize_t)sizeof(e)) {
+        forget(x, i);
         return 0;
+    }
     return err_sys(err, n < 0 ? errno : ENOSPC, "write the index of the session");
+}
+
+/* Those that are forgotten come before all that are kept. */
+uint64_t session_index_first(const struct session_index *x, uint64_t i, uint64_t count)
+{
+    while (i < count) {
+        uint64_t mid = i + (count - i) / 2;
+        struct session_run run;
+
+        if (session_index_get(x, mid, &run, NULL) >= 0)
+            count = mid;
+        else
+            i = mid + 1;
+    }
+    return count;
 }
 
 int session_index_find(const struct session_index *x, uint64_t seq, uint64_t *ret, struct err *err)
 {
-    uint64_t low = 0, high;
+    uint64_t low, high;
     int r = session_index_count(x, &high, err);
 
+    low = r < 0 ? 0 : session_index_first(x, 0, high);
     while (r >= 0 && high - low > 1) {
         uint64_t mid = low + (high - low) / 2;
         struct session_run run;

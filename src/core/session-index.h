@@ -39,5 +39,11 @@ int session_index_get(const struct session_index *x, uint64_t i, struct session_
 /* Appends, or replaces the last one with more of the same. */
 int session_index_put(const struct session_index *x, uint64_t i, const struct session_run *run,
                       struct err *err);
-/* The last run that begins at or before seq; there is at least one. */
+/*
+ * Of runs whose bytes are long gone the oldest are forgotten, so that an agent cannot fill the disk
+ * with them: at most SESSION_INDEX_RUNS are kept for certain. The first that is, at or behind i.
+ */
+enum { SESSION_INDEX_RUNS = 1 << 20 };
+uint64_t session_index_first(const struct session_index *x, uint64_t i, uint64_t count);
+/* The last run that begins at or before seq, else the first that is kept; there is at least one. */
 int session_index_find(const struct session_index *x, uint64_t seq, uint64_t *ret, struct err *err);

@@ -207,6 +207,31 @@ TEST(index_finds_the_run_of_a_number)
     drop_dir(dir);
 }
 
+TEST(what_is_forgotten_comes_before_what_is_kept)
+{
+    char *dir = make_dir();
+    const uint64_t last = SESSION_INDEX_RUNS + SESSION_INDEX_RUNS / 2,
+                   kept = last - SESSION_INDEX_RUNS;
+    struct session_run run;
+    struct session_index x;
+    uint64_t n;
+
+    CHECK(session_index_open(&x, dir, NULL) == 0);
+    for (uint64_t i = 0; i <= last; i += i == 10          ? kept - 20
+                                         : i == kept + 10 ? last - kept - 20
+                                                          : 1) {
+        run = run_at(1 + i, 1);
+        CHECK(session_index_put(&x, i, &run, NULL) == 0);
+    }
+    CHECK(session_index_get(&x, 5, &run, NULL) < 0);
+    CHECK(session_index_get(&x, last, &run, NULL) == 0);
+    CHECK(session_index_first(&x, last - 5, last + 1) == last - 5);
+    CHECK(session_index_first(&x, 0, kept + 11) == kept);
+    CHECK(session_index_find(&x, 3, &n, NULL) == 0 && n >= kept);
+    session_index_done(&x);
+    drop_dir(dir);
+}
+
 TEST(a_torn_end_is_cut_off)
 {
     char *dir = make_dir();
