@@ -116,9 +116,10 @@ static int plan_run(struct session_reader *r, enum journal_stream which, struct 
     struct session_line line;
     uint32_t part = s->part;
     size_t used = 0;
+    int n = side_fill(s, err);
 
-    if (side_fill(s, err) < 0)
-        return -err->code;
+    if (n < 0)
+        return n;
     *run = (struct session_run){.seq = r->seq, .stream = which};
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         run->at[i] = r->sides[i].at;
@@ -173,7 +174,7 @@ static int decide(struct session_reader *r, struct err *err)
     unsigned first = r->run.count ? 1U - r->run.stream : JOURNAL_STDOUT;
 
     for (unsigned k = 0; k < JOURNAL_STREAMS; k++) {
-        struct session_run run;
+        struct session_run run = {0};
         int n = plan_run(r, (enum journal_stream)(first ^ k), &run, err);
 
         if (n > 0)
