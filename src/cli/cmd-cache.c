@@ -130,8 +130,9 @@ static void print_store(const json_t *doc)
     char bytes[FORMAT_MAX], budget[FORMAT_MAX];
     size_t i;
 
-    printf("%llu files, %s of %s\n", (unsigned long long)json_number_of(store, "files"),
-           size_of(store, "bytes", bytes), size_of(store, "budget", budget));
+    printf("%llu file%s, %s of %s\n", (unsigned long long)json_number_of(store, "files"),
+           json_number_of(store, "files") == 1 ? "" : "s", size_of(store, "bytes", bytes),
+           size_of(store, "budget", budget));
     json_array_foreach (json_object_get(doc, "upstreams"), i, u) {
         output_text(stdout, json_text_of(u, "name"));
         fputs(": ", stdout);

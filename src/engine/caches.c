@@ -30,7 +30,7 @@ static const struct cache_tool tools[] = {
 /*
  * pip takes plain http on the loopback, but keeps nothing of it in its cache unless the host is
  * named as trusted; yarn from 2 on refuses plain http unless it is. YARN_REGISTRY is what yarn 1
- * reads; pnpm reads npm's. poetry has no variable for it.
+ * reads; pnpm reads npm's. poetry has no variable for it, its plugin poetry-plugin-pypi-mirror has.
  */
 /* clang-format off */
 static const struct { const char *name, *path, *value; } registry_env[] = {
@@ -40,6 +40,7 @@ static const struct { const char *name, *path, *value; } registry_env[] = {
     {"UV_DEFAULT_INDEX",              "/pypi/simple/", NULL},
     {"PDM_PYPI_URL",                  "/pypi/simple/", NULL},
     {"PIPENV_PYPI_MIRROR",            "/pypi/simple/", NULL},
+    {"POETRY_PYPI_MIRROR_URL",        "/pypi/simple/", NULL},
     {"NPM_CONFIG_REGISTRY",           "/npm/",         NULL},
     {"YARN_REGISTRY",                 "/npm/",         NULL},
     {"YARN_NPM_REGISTRY_SERVER",      "/npm",          NULL},
