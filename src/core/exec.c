@@ -371,14 +371,14 @@ static void hold_for_readers(struct exec *x, struct sandbox *sb)
 static void emit_ended(const struct exec *x, const struct sandbox *sb)
 {
     const struct end_record *e = &x->end;
+    uint64_t output = e->stdout_bytes + e->stderr_bytes;
 
     events_emit(x->m->config.events, "exec.ended", sb, x->id,
                 json_pack("{s:s, s:i, s:I, s:I, s:I, s:I}", "cause", end_cause_name(e->cause),
                           "status", end_record_status(e), "wall_ms",
                           (json_int_t)(e->wall_usec / USEC_PER_MSEC), "cpu_ms",
                           (json_int_t)(e->cpu_usec / USEC_PER_MSEC), "memory_peak",
-                          (json_int_t)e->memory_peak, "output_bytes",
-                          (json_int_t)(e->stdout_bytes + e->stderr_bytes)));
+                          (json_int_t)e->memory_peak, "output_bytes", (json_int_t)output));
 }
 
 static void exec_end(struct exec *x, const struct end_record *rec)

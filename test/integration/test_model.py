@@ -144,12 +144,15 @@ class Model(TestCase):
         self.boxes[name].ended[x] = caused("timeout")
         return name
 
+    def new_marker(self):
+        self.sleeps += 1
+        return f"{self.marker}.{self.sleeps}"
+
     def detach(self):
         name = self.usable()
         if not name:
             return None
-        self.sleeps += 1
-        word = f"{self.marker}.{self.sleeps}"
+        word = self.new_marker()
         x = self.want(self.command(name, ["sleep", word]), 201).json()["exec"]["id"]
         self.started(name)
         self.boxes[name].live[x] = word
@@ -238,16 +241,16 @@ class Model(TestCase):
         chosen = [self.rng.choice(["up", "exec", "stop", "pause", "resume", "rm"]) for _ in range(4)]
         target = f"/v1/sandboxes/{name}"
         requests = {
-            "up": ("PUT", target, {"labels": {"of": name}}),
-            "exec": ("POST", f"{target}/execs", {"argv": ["true"]}),
-            "stop": ("POST", f"{target}/stop", {"grace_ms": 200}),
-            "pause": ("POST", f"{target}/pause", {}),
-            "resume": ("POST", f"{target}/resume", {}),
-            "rm": ("DELETE", f"{target}?force=1", None),
+            "up": lambda: ("PUT", target, {"labels": {"of": name}}),
+            "exec": lambda: ("POST", f"{target}/execs", {"argv": ["sleep", self.new_marker()]}),
+            "stop": lambda: ("POST", f"{target}/stop", {"grace_ms": 200}),
+            "pause": lambda: ("POST", f"{target}/pause", {}),
+            "resume": lambda: ("POST", f"{target}/resume", {}),
+            "rm": lambda: ("DELETE", f"{target}?force=1", None),
         }
         self.call("GET", "/healthz")
         replies = []
-        threads = [threading.Thread(target=lambda w=w: replies.append((w, self.root.http(*requests[w])))) for w in chosen]
+        threads = [threading.Thread(target=lambda w=w: replies.append((w, self.root.http(*requests[w]())))) for w in chosen]
         for t in threads:
             t.start()
         for t in threads:

@@ -137,6 +137,7 @@ test_soak() {
     need fuzz
     part fuzz cmd_fuzz all 600
     part soak integration_tests build --soak
+    part soak-docker engine_tests docker build --soak --only model
 }
 
 cmd_test() {
