@@ -2,12 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/macro.h"
+#include "base/time.h"
+
+#define FREEZE_WAIT (2 * USEC_PER_SEC)
 
 int cgroup_write(int dirfd, const char *file, const char *text)
 {
@@ -44,6 +48,30 @@ static bool read_text(int dirfd, const char *file, char *buf, size_t size)
         return false;
     buf[n] = '\0';
     return true;
+}
+
+/* The file is polled, and must be read before: poll(2) tells of changes since the last read. */
+int cgroup_await_events(int dirfd, bool frozen)
+{
+    const char *wanted = frozen ? "frozen 1" : "frozen 0";
+    const struct deadline by = deadline_in(FREEZE_WAIT);
+    _cleanup_close_ int fd = openat(dirfd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+    char text[256];
+    ssize_t n;
+
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLPRI};
+
+        n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+        if (n < 0)
+            return -errno;
+        text[n] = '\0';
+        if (strstr(text, wanted))
+            return 0;
+        if (deadline_passed(&by))
+            return -ETIMEDOUT;
+        poll(&p, 1, deadline_ms(&by));
+    }
 }
 
 static bool take_number(const char *text, uint64_t *ret)

@@ -331,6 +331,16 @@ static bool kill_listed(int dir)
     return any;
 }
 
+int cgroup_await_frozen(struct cgroup *c, bool on, struct err *err)
+{
+    int r = c->dir[CGROUP_UNIFIED] < 0 ? 0 : cgroup_await_events(c->dir[CGROUP_UNIFIED], on);
+
+    if (r == -ETIMEDOUT)
+        return err_set(err, ERR_TIMEOUT, "processes of the sandbox do not %s",
+                       on ? "freeze" : "thaw");
+    return r < 0 ? err_sys(err, -r, "read the state of the sandbox's cgroup") : 0;
+}
+
 /* Without cgroup.kill: frozen processes cannot fork away between the listing and the signal. */
 static void kill_frozen(struct cgroup *c, int dir)
 {

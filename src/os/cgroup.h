@@ -110,6 +110,9 @@ static inline uint64_t cgroup_cache(struct cgroup *c)
     return c->ops->cache ? c->ops->cache(c) : 0;
 }
 
+/* The kernel freezes a process when that next comes by: waits until all are (not) frozen. Only
+ * where the v2 freezer does it; of a v1 freezer the request is all there is. */
+int cgroup_await_frozen(struct cgroup *c, bool on, struct err *err);
 static inline int cgroup_freeze(struct cgroup *c, bool on, struct err *err)
 {
     return c->ops->freeze(c, on, err);

@@ -17,7 +17,14 @@
 
 static int shim_freeze(struct peer *p, uint64_t seq _unused_, bool on, struct err *err)
 {
-    return cgroup_freeze(&shim_of(p->sup)->cgroup, on, err);
+    struct cgroup *c = &shim_of(p->sup)->cgroup;
+    int r = cgroup_freeze(c, on, err);
+
+    if (r >= 0)
+        r = cgroup_await_frozen(c, on, err);
+    if (r < 0 && on)
+        cgroup_freeze(c, false, NULL);
+    return r;
 }
 
 static int shim_stats(struct peer *p, uint64_t seq, struct err *err _unused_)
