@@ -7,11 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -168,6 +171,38 @@ static int await_init(struct shim *s, struct err *err)
     return r < 0 ? r : take_fds(s, packet, (size_t)n, fds, n_fds, err);
 }
 
+/*
+ * A user namespace belongs to the user who makes it, and what its processes hold of the kernel's
+ * counted things (inotify instances, message queues, locked memory, signals) is counted for that
+ * user too, up the line: were all made by root, one sandbox could take all that there is for the
+ * others and for root. So each is made by the first of its own ids. The capabilities stay: the
+ * kernel takes them from who leaves uid 0 unless it is told not to.
+ */
+static int act_as(uid_t uid, unsigned long securebits)
+{
+    if (prctl(PR_SET_SECUREBITS, securebits, 0, 0, 0) < 0 ||
+        syscall(SYS_setresuid, -1, uid, -1) < 0)
+        return -errno;
+    syscall(SYS_setfsuid, 0); /* files are still made and opened as root */
+    return 0;
+}
+
+static pid_t clone_owned(struct shim *s, int *ret_pidfd)
+{
+    bool other = s->plan.id_base && wall_stands(&s->plan, "own namespace");
+    pid_t pid;
+    int r = other ? act_as(s->plan.id_base, SECBIT_NO_SETUID_FIXUP) : 0;
+
+    if (r < 0)
+        return r;
+    pid = ns_clone(NAMESPACES, cgroup_group_clone_fd(&s->init_group), ret_pidfd);
+    if (other && pid != 0) {
+        syscall(SYS_setresuid, -1, 0, -1);
+        prctl(PR_SET_SECUREBITS, 0, 0, 0, 0);
+    }
+    return pid;
+}
+
 static int clone_init(struct shim *s, int *ret_pidfd, struct err *err)
 {
     int pair[2];
@@ -175,7 +210,7 @@ static int clone_init(struct shim *s, int *ret_pidfd, struct err *err)
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
-    pid = ns_clone(NAMESPACES, cgroup_group_clone_fd(&s->init_group), ret_pidfd);
+    pid = clone_owned(s, ret_pidfd);
     if (pid == 0) {
         struct init_args args = {&s->plan, &s->cgroup, &s->init_group, s->memory_told, pair[1]};
 

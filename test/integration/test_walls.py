@@ -66,6 +66,9 @@ WALLS = {
     "no namespaces": Wall(python("print('breach' if call(272, 0x10000000) == 'done' else 'held')"), first="seccomp"),
     "keyring": Wall(python(f"print('breach' if call({KEYCTL}, 10, {SESSION}, b'user', {CANARY!r}, 0) == 'done' else 'held')"),
                     first="seccomp"),
+    "own namespace": Wall(python("import fcntl, struct\n"
+                                 "owner = fcntl.ioctl(open('/proc/self/ns/user'), 0xb704, bytes(4))\n"  # NS_GET_OWNER_UID
+                                 "print('held' if struct.unpack('I', owner) == (0,) else 'breach')")),
     "ptys": Wall(python(PTYS)),
     "rlimits": Wall(python("print('held' if resource.getrlimit(resource.RLIMIT_NOFILE) == (16384, 16384) else 'breach')")),
     "limits": Wall(python(FORKS), spec=("--pids", "20"), first="rlimits"),
