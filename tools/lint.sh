@@ -65,6 +65,8 @@ for name in sys.argv[1:]:
 
 lint_layers() { tools/check-deps.py --self-test && tools/check-deps.py; }
 
+lint_paths() { tools/check-paths.py --self-test && tools/check-paths.py; }
+
 # A file past 800 lines or a tab in a source is nearly always an accident.
 lint_shape() {
     local f bad=0
@@ -84,6 +86,8 @@ lint_umask() {
 
 check clang-format lint_format
 check layers lint_layers
+check "paths by descriptor" lint_paths
+check "docs of security tests" tools/check-security.py
 check shape lint_shape
 check umask lint_umask
 check shellcheck lint_shell

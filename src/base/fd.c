@@ -1,7 +1,9 @@
 #include "base/fd.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -161,6 +163,20 @@ int dir_make_all(int dirfd, const char *path, mode_t mode, struct err *err)
     if (mkdirat(dirfd, p, mode) < 0 && errno != EEXIST)
         return err_sys(err, errno, "make folder '%s'", p);
     return 0;
+}
+
+unsigned fd_left(unsigned *ret_limit)
+{
+    struct rlimit files = {0};
+    int lowest = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || lowest < 0) {
+        *ret_limit = (unsigned)files.rlim_cur;
+        return 0;
+    }
+    close(lowest);
+    *ret_limit = (unsigned)MIN(files.rlim_cur, (rlim_t)INT_MAX);
+    return *ret_limit > (unsigned)lowest ? *ret_limit - (unsigned)lowest : 0;
 }
 
 int dir_open(int dirfd, const char *path, int *ret, struct err *err)

@@ -17,6 +17,8 @@ int fd_write_all(int fd, const void *data, size_t len);
 /* Up to len bytes, short only at end of file; or -errno. */
 ssize_t fd_read_full(int fd, void *data, size_t len);
 int fd_set_nonblock(int fd, bool on);
+/* How many more this process may open, at least about: counted from the lowest that is free. */
+unsigned fd_left(unsigned *ret_limit);
 
 /* The whole file as NUL-terminated text; over `max` bytes is ERR_LIMIT. */
 int file_read(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,

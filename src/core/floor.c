@@ -12,13 +12,14 @@
 
 #include <sys/statvfs.h>
 
+#include "base/fd.h"
 #include "base/parse.h"
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
 
 /* On a small disk the floor is a tenth of it; of the inodes a hundredth is kept free. */
-enum { FLOOR_DIVISOR = 10, INODES_DIVISOR = 100, LOOKS_PER_MINUTE = 30 };
+enum { FLOOR_DIVISOR = 10, INODES_DIVISOR = 100, LOOKS_PER_MINUTE = 30, DESCRIPTORS_KEPT = 128 };
 
 #define LOOK_INTERVAL (2 * USEC_PER_SEC)
 #define STOP_GRACE USEC_PER_SEC
@@ -66,11 +67,31 @@ static int check_inodes(const struct statvfs *fs, struct err *err)
     return too_full("inodes are", have, need, err);
 }
 
+/*
+ * New work is refused while what is under way can still be finished: a start or an exec takes a
+ * dozen for a moment, several go on at once, and clients want to be answered.
+ */
+static int check_descriptors(struct err *err)
+{
+    unsigned limit, left = fd_left(&limit);
+
+    if (left >= MIN(DESCRIPTORS_KEPT, limit / 4))
+        return 0;
+    err_set(err, ERR_LIMIT, "no new work: the daemon has %u of its %u descriptors in use",
+            limit - left, limit);
+    return err_hint(err,
+                    "Let some commands or clients end, or give the daemon more: LimitNOFILE= in "
+                    "its unit, 'ulimit -Hn' where it is started.");
+}
+
 int floor_check(const struct manager *m, struct err *err)
 {
     char have[FORMAT_MAX], need[FORMAT_MAX];
     struct floor_state s;
+    int r = check_descriptors(err);
 
+    if (r < 0)
+        return r;
     if (!look(m, &s))
         return 0;
     if (s.free < s.floor)

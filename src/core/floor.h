@@ -18,7 +18,8 @@ struct floor_watch {
     unsigned round;   /* numbers the looks: two in a row make a growth */
 };
 
-/* ERR_LIMIT, with the figures, when less than the floor is free where sandboxes are kept. */
+/* ERR_LIMIT, with the figures, when less than the floor is free where sandboxes are kept, or the
+ * daemon is about to run out of descriptors. */
 int floor_check(const struct manager *m, struct err *err);
 /* From manager_tick(). */
 void floor_tick(struct manager *m);

@@ -1,4 +1,5 @@
 """One sandbox that takes all it can get: the daemon still answers, and its neighbour does not notice."""
+import resource
 import time
 
 from ripcord_test import TestCase, alone, full_run_only, needs, wait_until
@@ -107,3 +108,26 @@ class Hogs(TestCase):
         self.assertLess(count, 1024)
         self.assertEqual(self.root.ok("exec", "victim", "-t", "--", "echo", "tty").code, 0)
         self.assertEqual(self.root.ok("exec", "hog", "--", "echo", "still").text, "still\n")
+
+
+class Descriptors(TestCase):
+    """A daemon that runs out of descriptors says so to new work, and finishes what it has."""
+    LIMIT = 160
+
+    def test_new_work_is_refused_in_time(self):
+        self.root.ok("up", "a", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (self.LIMIT, self.LIMIT)))
+        with self.root.popen("exec", "a", "-i", "--", "cat", stdin=-1) as p:
+            held = []
+            while (reply := self.exec_once()).status == 201 and len(held) < self.LIMIT:
+                held += [self.root.connect() for _ in range(5)]
+            self.assertEqual((reply.status, reply.code), (429, "limit"), reply)
+            self.assertIn("descriptors in use", reply.json()["error"]["message"])
+            self.assertEqual(self.root.sandbox("a")["state"], "running")
+            out, _ = p.communicate(b"still served", timeout=30)
+            self.assertEqual((p.returncode, out), (0, b"still served"))
+            for s in held:
+                s.close()
+        wait_until(lambda: self.exec_once().status == 201, 20, "new work to be taken again")
+
+    def exec_once(self):
+        return self.root.http("POST", "/v1/sandboxes/a/execs", {"argv": ["true"]})

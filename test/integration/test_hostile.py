@@ -23,7 +23,7 @@ def contents(folder):
 @only_on("native")
 class Roots(TestCase):
     """What a hostile image, or a root of an earlier run, may hold where we are about to mount, write or look."""
-    PLACES = ("dev", "proc", "sys", "etc", "tmp", "run", "scratch", "home", "home/agent", "usr", "etc/resolv.conf", "etc/hosts",
+    PLACES = ("dev", "proc", "sys", "etc", "tmp", "run", "scratch", "cache", "home", "home/agent", "usr", "etc/resolv.conf", "etc/hosts",
               "etc/passwd")
 
     def setUp(self):

@@ -135,6 +135,15 @@ class Bodies(TestCase):
         self.assertEqual(self.put({}, headers={"Content-Type": "text/plain"}).status, 415)
         self.assertEqual(self.put({}, headers={"Content-Type": None}).status, 415)
 
+    def test_web_pages_are_refused(self):
+        for field in ("Origin: http://evil.test", "Origin: null", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"):
+            name, value = field.split(": ")
+            for method, path in (("GET", "/v1/sandboxes"), ("PUT", "/v1/sandboxes/a"), ("POST", "/v1/run")):
+                reply = self.root.http(method, path, {} if method != "GET" else None, headers={name: value})
+                self.assertEqual((reply.status, reply.code), (403, "denied"), (field, path, reply))
+        self.assertEqual(self.root.http("GET", "/v1/sandboxes", headers={"Sec-Fetch-Site": "none"}).status, 200)
+        self.assertEqual(self.root.get("/v1/sandboxes")["sandboxes"], [])
+
     def test_body_over_the_limit(self):
         reply = self.put({"env": {"A": "x" * (8 << 20)}})
         self.assertEqual(reply.status, 413, reply)

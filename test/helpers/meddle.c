@@ -1,0 +1,164 @@
+/*
+ * meddle kill|fault N NAME PID: follows process PID and all that it starts; at the N-th system call
+ * of processes named NAME it kills that process, or lets the call fail. For `fault` only calls
+ * count that can fail on a healthy machine: files, mounts, processes, sockets. Says "ready" when it
+ * watches, then "done CALL" when it has meddled, and lets all go; "idle" when PID ends before.
+ *
+ * x86-64 only: a call is made to fail by its registers.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/macro.h"
+
+#ifdef __x86_64__
+
+enum { SYSCALL_STOP = SIGTRAP | 0x80, NAME_SIZE = 32 };
+
+/* clang-format off */
+static const struct { int nr, errnum; } breakable[] = {
+    {SYS_openat, EMFILE}, {SYS_openat2, EMFILE}, {SYS_mkdirat, ENOSPC}, {SYS_symlinkat, ENOSPC}, {SYS_unlinkat, EIO},
+    {SYS_renameat, EIO}, {SYS_renameat2, EIO}, {SYS_rename, EIO}, {SYS_fsync, EIO}, {SYS_fdatasync, EIO}, {SYS_ftruncate, ENOSPC},
+    {SYS_write, ENOSPC}, {SYS_pwrite64, ENOSPC}, {SYS_writev, EIO}, {SYS_fsopen, EPERM}, {SYS_fsmount, EPERM}, {SYS_fsconfig, EINVAL},
+    {SYS_move_mount, EPERM}, {SYS_open_tree, EPERM}, {SYS_mount_setattr, EPERM}, {SYS_mount, EPERM}, {SYS_umount2, EPERM}, {SYS_pivot_root, EPERM},
+    {SYS_clone3, EAGAIN}, {SYS_clone, EAGAIN}, {SYS_vfork, EAGAIN}, {SYS_setns, EPERM}, {SYS_unshare, EPERM}, {SYS_socket, EMFILE},
+    {SYS_socketpair, EMFILE}, {SYS_memfd_create, EMFILE}, {SYS_pipe2, EMFILE}, {SYS_sendmsg, ENOBUFS}, {SYS_accept4, EMFILE}, {SYS_dup3, EMFILE},
+    {SYS_statx, EIO}, {SYS_fchown, EPERM}, {SYS_fchownat, EPERM}, {SYS_setresuid, EAGAIN}, {SYS_prctl, EINVAL}, {SYS_capset, EPERM},
+};
+/* clang-format on */
+
+static bool is_named(pid_t pid, const char *name)
+{
+    char path[NAME_SIZE + 16], got[NAME_SIZE] = "";
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+    f = fopen(path, "re");
+    if (f && fgets(got, sizeof(got), f))
+        got[strcspn(got, "\n")] = '\0';
+    if (f)
+        fclose(f);
+    return STREQ(got, name);
+}
+
+static int errno_for(long nr)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(breakable); i++)
+        if (breakable[i].nr == nr)
+            return breakable[i].errnum;
+    return 0;
+}
+
+/* The call does not happen; what it returns is set when it would have ended. */
+static void break_call(pid_t pid, int errnum)
+{
+    struct user_regs_struct regs;
+
+    ptrace(PTRACE_GETREGS, pid, NULL, &regs);
+    regs.orig_rax = (unsigned long long)-1;
+    ptrace(PTRACE_SETREGS, pid, NULL, &regs);
+    ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
+    waitpid(pid, NULL, __WALL);
+    ptrace(PTRACE_GETREGS, pid, NULL, &regs);
+    regs.rax = (unsigned long long)-errnum;
+    ptrace(PTRACE_SETREGS, pid, NULL, &regs);
+}
+
+/* At a stop of a call: true when the deed is done. */
+static bool meddle(pid_t pid, const char *what, const char *name, long *left)
+{
+    struct __ptrace_syscall_info info;
+    bool fault = STREQ(what, "fault");
+    int errnum;
+
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) <= 0 ||
+        info.op != PTRACE_SYSCALL_INFO_ENTRY || !is_named(pid, name))
+        return false;
+    errnum = errno_for((long)info.entry.nr);
+    if ((fault && !errnum) || --*left > 0)
+        return false;
+    if (fault)
+        break_call(pid, errnum);
+    else
+        kill(pid, SIGKILL);
+    printf("done %llu\n", (unsigned long long)info.entry.nr);
+    fflush(stdout);
+    return true;
+}
+
+static bool follow(pid_t pid)
+{
+    const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+                         PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC;
+
+    return ptrace(PTRACE_SEIZE, pid, NULL, options) == 0 &&
+           ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) == 0;
+}
+
+static bool follow_all(const char *pid)
+{
+    char path[64];
+    const struct dirent *e;
+    DIR *tasks_dir;
+    int n = 0;
+
+    snprintf(path, sizeof(path), "/proc/%ld/task", strtol(pid, NULL, 10));
+    tasks_dir = opendir(path);
+    while (tasks_dir && (e = readdir(tasks_dir)))
+        if (e->d_name[0] != '.')
+            n += follow((pid_t)strtol(e->d_name, NULL, 10));
+    if (tasks_dir)
+        closedir(tasks_dir);
+    return n > 0;
+}
+
+/* Let the task go on; a signal that stopped it is given back, but for those that are ptrace's. */
+static void go_on(pid_t pid, int status)
+{
+    int sig = WSTOPSIG(status);
+    bool ours = sig == SYSCALL_STOP || status >> 16 || sig == SIGTRAP;
+
+    if (status >> 16 == PTRACE_EVENT_STOP && sig != SIGTRAP) { /* a real stop: leave it so */
+        ptrace(PTRACE_LISTEN, pid, NULL, NULL);
+        return;
+    }
+    ptrace(PTRACE_SYSCALL, pid, NULL, ours ? 0L : (long)sig);
+}
+
+int main(int argc, char **argv)
+{
+    long left = argc == 5 ? strtol(argv[2], NULL, 10) : 0;
+    int status;
+    pid_t pid;
+
+    if (left <= 0 || !follow_all(argv[4]))
+        return 2;
+    puts("ready");
+    fflush(stdout);
+    while ((pid = waitpid(-1, &status, __WALL)) > 0) {
+        if (!WIFSTOPPED(status))
+            continue;
+        if (WSTOPSIG(status) == SYSCALL_STOP && meddle(pid, argv[1], argv[3], &left))
+            return 0; /* the end of a tracer lets its tracees go */
+        go_on(pid, status);
+    }
+    puts("idle");
+    return 0;
+}
+
+#else
+int main(void)
+{
+    return 77;
+}
+#endif
