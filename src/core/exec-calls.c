@@ -39,7 +39,7 @@ static int check_reachable(const struct exec *x, struct err *err)
 {
     if (x->state == EXEC_ENDED)
         return err_set(err, ERR_CONFLICT, "exec '%s' has ended", x->id);
-    if (!x->sb || !x->sb->link || !x->seq)
+    if (!x->sb || !x->sb->link || !exec_is_sent(x))
         return err_set(err, ERR_CONFLICT, "exec '%s' has not begun yet", x->id);
     return 0;
 }
@@ -57,7 +57,7 @@ int exec_kill(struct exec *x, exec_result_fn done, void *arg, struct err *err)
 {
     int r;
 
-    if (!x->seq)
+    if (!exec_is_sent(x))
         x->cancelled = true; /* not sent yet: it will not be */
     r = check_reachable(x, err);
     if (r >= 0)

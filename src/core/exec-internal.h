@@ -18,11 +18,22 @@ void exec_launch(struct exec *x);
 /* The sandbox did not come up. */
 void exec_fail(struct exec *x, const struct err *err);
 
+/* In the supervisor's hands. */
+static inline bool exec_is_sent(const struct exec *x)
+{
+    return x->seq && !x->waiting;
+}
+/* manager.c: starts its sandbox, then launches it. */
+void manager_start_for(struct exec *x);
+
 /* Link events. */
 void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd);
 void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t err_end);
+/* Its sandbox goes down: it waits for the next start. */
+void exec_on_refused(struct sandbox *sb, const char *id, const struct err *err);
 void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec);
-/* The supervisor has gone: each live exec gets the record it left behind, or says engine_lost. */
+/* The supervisor has gone: each live exec gets the record it left behind, or says engine_lost; one
+ * that was not begun is sent to the next one. */
 void exec_all_lost(struct sandbox *sb);
 
 /* The end file that a supervisor has left; -ERR_NOT_FOUND without one. */

@@ -16,7 +16,7 @@
 #include "core/retain.h"
 #include "net/loop.h"
 
-enum { EXEC_LIVE_MAX = 2048, EXEC_UNSAVED_MAX = 1024 };
+enum { EXEC_LIVE_MAX = 2048, EXEC_UNSAVED_MAX = 1024, EXEC_REFUSALS_MAX = 3 };
 
 const char *exec_state_name(enum exec_state s)
 {
@@ -108,7 +108,7 @@ static void attached(void *arg, const struct err *err, int fd)
 
 static bool is_sent(const struct exec *x)
 {
-    return x->sb && x->sb->link && x->seq;
+    return x->sb && x->sb->link && exec_is_sent(x);
 }
 
 static uint64_t slowest(const struct exec *x, int stream)
@@ -272,8 +272,9 @@ void exec_launch(struct exec *x)
         send(x);
     /* Sent first, stored second: the supervisor works while SQLite writes. If we die between the
      * two, the journals are on disk and the row is missing: history is lost, truth is not. */
-    bind_to_sandbox(x);
-    exec_request_wipe(&x->req);
+    if (!x->seq)
+        bind_to_sandbox(x);
+    x->waiting = false;
 }
 
 /* ---- end ---- */
@@ -391,6 +392,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     x->ended_at = rec->ended_wall;
     x->stdin_fd = fd_close(x->stdin_fd);
     loop_timer_free(TAKE_PTR(x->grace));
+    exec_request_wipe(&x->req);
     drop_from_sandbox(x);
     hold_for_readers(x, sb);
     notify(x, EXEC_EVENT_ENDED);
@@ -410,7 +412,7 @@ void exec_fail(struct exec *x, const struct err *err)
 
     err_copy(&x->start_err, err);
     end_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
-    if (x->sb->state != SANDBOX_ABSENT && x->sb->stored)
+    if (!x->seq && x->sb->state != SANDBOX_ABSENT && x->sb->stored)
         bind_to_sandbox(x);
     exec_end(x, &rec);
 }
@@ -445,12 +447,36 @@ static void count_output(const struct exec *x, enum journal_stream which, uint64
     journal_reader_done(&reader);
 }
 
+/* A supervisor makes the folder before it begins. */
+static bool was_begun(const struct exec *x)
+{
+    _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
+
+    return x->state != EXEC_STARTING || x->sb->ephemeral || access(dir, F_OK) == 0 ||
+           errno != ENOENT;
+}
+
+/* To the next start, but not for ever: a sandbox that cannot stay up is a failure. */
+static void put_off(struct exec *x, const char *why)
+{
+    const struct err err = {.code = ERR_ENGINE, .msg = (char *)why};
+
+    if (++x->refusals > EXEC_REFUSALS_MAX)
+        exec_fail(x, &err);
+    else
+        x->waiting = true;
+}
+
 static void exec_lost(struct exec *x)
 {
     struct end_record rec;
 
-    if (!x->seq) /* never sent: its sandbox's operation tells what became of it */
+    if (!exec_is_sent(x)) /* its sandbox's operation tells what becomes of it */
         return;
+    if (!was_begun(x)) {
+        put_off(x, "the sandbox went down before it began");
+        return;
+    }
     if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {
         end_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
                  "the sandbox's supervisor ended without an end record", x->started_at);
@@ -466,6 +492,9 @@ void exec_all_lost(struct sandbox *sb)
         next = x->next;
         exec_lost(x);
     }
+    for (struct exec *x = sb->execs; x; x = x->next)
+        if (x->waiting)
+            manager_start_for(x);
 }
 
 /* ---- link events ---- */
@@ -508,6 +537,7 @@ void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
         fd_close(stdin_fd);
         return;
     }
+    exec_request_wipe(&x->req);
     x->state = EXEC_RUNNING;
     x->pid = pid;
     x->stdin_fd = stdin_fd;
@@ -526,6 +556,14 @@ void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t e
     x->end_of[JOURNAL_STDOUT] = MAX(x->end_of[JOURNAL_STDOUT], out);
     x->end_of[JOURNAL_STDERR] = MAX(x->end_of[JOURNAL_STDERR], err_end);
     notify(x, EXEC_EVENT_OUTPUT);
+}
+
+void exec_on_refused(struct sandbox *sb, const char *id, const struct err *err)
+{
+    struct exec *x = find_id(sb, id);
+
+    if (x)
+        put_off(x, err->msg);
 }
 
 void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec)

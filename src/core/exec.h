@@ -50,6 +50,8 @@ struct exec {
     bool detached;           /* nobody was to follow it */
     bool cancelled;          /* killed before it was sent */
     bool sent;               /* ahead, with the start of its sandbox */
+    bool waiting;            /* sent, not begun because its sandbox went down: to be sent again */
+    unsigned char refusals;  /* how often that happened */
     bool stored, attached;   /* attached: the supervisor sends us OUTPUT */
     uint64_t started_at, ended_at;
     int pid;

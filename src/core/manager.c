@@ -118,6 +118,11 @@ static void on_start_failed(void *arg, const char *exec, const struct err *err)
     (void)err;
 }
 
+static void on_refused(void *arg, const char *exec, const struct err *err)
+{
+    exec_on_refused(arg, exec, err);
+}
+
 static void on_output(void *arg, const char *exec, uint64_t out, uint64_t err_end)
 {
     exec_on_output(arg, exec, out, err_end);
@@ -151,6 +156,7 @@ static const struct link_events link_events = {
     .output = on_output,
     .ended = on_ended,
     .closed = on_closed,
+    .refused = on_refused,
 };
 
 void sandbox_take_warnings(struct sandbox *sb, const struct engine_box *box)
@@ -519,11 +525,18 @@ static void exec_ready(void *arg, const struct err *err, const struct sandbox *s
     exec_unref(x);
 }
 
+void manager_start_for(struct exec *x)
+{
+    struct op *op = op_push(x->sb, &op_ensure);
+
+    op->existing = true;
+    op_wait(op, exec_ready, exec_ref(x));
+}
+
 int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
                  struct err *err)
 {
     struct sandbox *sb = NULL;
-    struct op *op;
     int r = lookup(m, name, &sb, err);
 
     if (r < 0)
@@ -543,9 +556,7 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
         exec_launch(*ret); /* its news come from the loop: the caller has time to add a watch */
         return 0;
     }
-    op = op_push(sb, &op_ensure);
-    op->existing = true;
-    op_wait(op, exec_ready, exec_ref(*ret));
+    manager_start_for(*ret);
     return 0;
 }
 

@@ -60,7 +60,7 @@ static const struct config_key keys[] = {
     {"legacy.containers",  KEY_LIST,     AT(legacy_containers), "",      "names (shell patterns) of an earlier system's containers, which reconcile removes when no command runs in them"},
     {"legacy.networks",    KEY_LIST,     AT(legacy_networks), "",        "names of its networks, removed after those"},
     {"legacy.volumes",     KEY_LIST,     AT(legacy_volumes), "",         "names of its volumes, removed after those"},
-    {"legacy.label",       KEY_STRING,   AT(legacy_label), "",           "key or key=value that legacy objects must carry beside their name; empty: the name is enough"},
+    {"legacy.label",       KEY_STRING,   AT(legacy_label), "",           "key or key=value that legacy containers must carry beside their name; empty: the name is enough"},
     {"cache.required",     KEY_BOOL,     AT(cache_required), "no",       "refuse to make a sandbox when one of its caches or the package registry is not there, instead of a warning"},
     {"registry.pypi",      KEY_STRING,   AT(registry_pypi), "https://pypi.org/simple/", "where the package registry gets Python packages; empty: nowhere"},
     {"registry.npm",       KEY_STRING,   AT(registry_npm), "https://registry.npmjs.org/", "where it gets npm packages; empty: nowhere"},

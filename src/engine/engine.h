@@ -145,7 +145,7 @@ struct engine;
 /* Objects of an earlier system that are to be cleaned up: shell patterns of their names. */
 struct engine_legacy_config {
     char *const *containers, *const *networks, *const *volumes;
-    const char *label; /* "key" or "key=value" that they must carry too; "": none */
+    const char *label; /* "key" or "key=value" that the containers must carry too; "": none */
 };
 
 struct engine_docker_config {
@@ -403,6 +403,9 @@ struct link_events {
     void (*output)(void *arg, const char *exec, uint64_t stdout_end, uint64_t stderr_end);
     void (*ended)(void *arg, const char *exec, const struct end_record *rec);
     void (*closed)(void *arg); /* the supervisor has gone: last call; the link is freed after it */
+    /* The sandbox goes down: nothing was begun or recorded, and nothing follows but `closed`. NULL:
+     * told by start_failed. */
+    void (*refused)(void *arg, const char *exec, const struct err *err);
 };
 
 /* Takes the fd. */

@@ -243,7 +243,7 @@ struct incoming {
     const char *exec, *record;
     size_t record_len;
     uint64_t version, pid, stdout_end, stderr_end;
-    bool has_version, has_offsets;
+    bool has_version, has_offsets, stopping;
     char **stats;
     struct err err;
     int fd; /* owned until a receiver takes it */
@@ -272,6 +272,9 @@ static void incoming_field(struct incoming *m, const struct shim_value *v)
         break;
     case SHIM_TAG_PID:
         m->pid = v->u64;
+        break;
+    case SHIM_TAG_STATE:
+        m->stopping = v->u64 == SHIM_STOPPING;
         break;
     case SHIM_TAG_STDOUT:
         m->stdout_end = v->u64;
@@ -340,7 +343,10 @@ static void dispatch_exec(struct engine_link *l, enum shim_msg_type type, struct
         l->events->started(l->arg, m->exec, (int)m->pid, TAKE_FD(m->fd));
     } else if (type == SHIM_EXEC_FAILED) {
         drop_request(l, m->seq);
-        l->events->start_failed(l->arg, m->exec, &m->err);
+        if (m->stopping && l->events->refused)
+            l->events->refused(l->arg, m->exec, &m->err);
+        else
+            l->events->start_failed(l->arg, m->exec, &m->err);
     } else if (type == SHIM_OUTPUT) {
         l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
     } else if (type == SHIM_ENDED) {

@@ -186,6 +186,7 @@ static void on_greeted(struct line *l)
     int r;
 
     x->exec.awaited = false;
+    x->exec.entrusted = true;
     x->exec.started_mono = x->exec.last_output = time_mono();
     if (asked->flags & SHIM_EXEC_STDIN)
         spec.flags |= GUEST_SPEC_STDIN;

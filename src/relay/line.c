@@ -291,6 +291,13 @@ static void connected(struct line *l, struct opening *o)
         set_events(l);
 }
 
+/* Podman says the same of one that is paused. */
+static bool says_dead(const struct work *w)
+{
+    return w->reason == DOCKER_NO_CONTAINER || w->reason == DOCKER_NO_EXEC ||
+           (w->reason == DOCKER_NOT_RUNNING && w->relay->docker->flavour == DOCKER_FLAVOUR_DOCKER);
+}
+
 /* Where nobody wants it any more, the guest finds its stdin at its end. */
 static void opening_done(struct work *w)
 {
@@ -299,6 +306,8 @@ static void opening_done(struct work *w)
 
     if (l)
         l->opening = NULL;
+    if (w->err.code && says_dead(w))
+        w->relay->dead = true;
     if (l && w->err.code)
         end(l, &w->err);
     else if (l)

@@ -48,6 +48,11 @@ static void relay_timer(struct supervisor *sup, uint64_t now)
         loss_retry(r);
 }
 
+static bool relay_has_died(const struct supervisor *sup)
+{
+    return container_of(sup, const struct relay, sup)->dead;
+}
+
 static const struct supervisor_ops relay_ops = {
     .exec_size = sizeof(struct relay_exec),
     .exec_init = relay_exec_init,
@@ -68,6 +73,7 @@ static const struct supervisor_ops relay_ops = {
     .copy = job_copy,
     .listener = relay_door,
     .forget = jobs_forget,
+    .has_died = relay_has_died,
     .stopping = control_thaw,
     .shut_down = control_stop,
     .finish = relay_finish,

@@ -225,6 +225,7 @@ struct relay {
     struct control *controls;
     struct orphan *orphans; /* guests that could not be reaped yet */
     uint64_t orphans_at;    /* when it is tried again, or DEADLINE_NEVER */
+    bool dead; /* the engine says that the container does not run; its event is on the way */
     unsigned stop_tries;
     uint64_t stop_at; /* next try to stop the container, or DEADLINE_NEVER */
 };

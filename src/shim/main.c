@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/keyctl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -57,6 +58,15 @@ static int shim_listener(struct supervisor *sup, struct err *err)
     return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
 }
 
+/* Its pidfd is readable from the moment that pid 1 is dead. */
+static bool shim_has_died(const struct supervisor *sup)
+{
+    const struct shim *s = container_of(sup, struct shim, sup);
+    struct pollfd p = {.fd = s->init.fd, .events = POLLIN};
+
+    return s->init.fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
 static const struct supervisor_ops shim_ops = {
     .exec_size = sizeof(struct shim_exec),
     .exec_init = shim_exec_init,
@@ -76,6 +86,7 @@ static const struct supervisor_ops shim_ops = {
     .copy = job_copy,
     .listener = shim_listener,
     .forget = jobs_forget,
+    .has_died = shim_has_died,
     .stopping = shim_stopping,
     .shut_down = shim_shut_down,
     .finish = shim_clean_up,

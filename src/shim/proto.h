@@ -38,7 +38,8 @@
  *    READY        the sandbox is up; unenforced limits. Only on descriptor 3
  *    FAILED       error: it is not, the shim ends
  *    STARTED      exec, pid [+ fd: write end of stdin, when asked; the pty's master with a tty]
- *    EXEC_FAILED  exec, error; ENDED follows (cause start_failed)
+ *    EXEC_FAILED  exec, error; ENDED follows (cause start_failed). With a state (STOPPING; since 1.4)
+ *                 nothing was begun or recorded, and no ENDED follows: it may be sent again
  *    ATTACHED     exec, offsets so far [+ fd: pty master, when it has one]; then OUTPUT
  *    OUTPUT       exec, stdout end, stderr end: only to attached peers, at most one un-ACKed
  *    ENDED        exec, end record text: to every peer

@@ -3,9 +3,12 @@
  * from an exit code: `oom` needs the owner to have seen the kernel's own counter of kills rise,
  * `timeout` and `killed` need us to have sent the signal.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -137,21 +140,62 @@ void exec_lose(struct exec *x, const struct err *why)
     conclude(x, &rec);
 }
 
+bool exec_is_late(const struct exec *x)
+{
+    const struct supervisor *s = x->sup;
+
+    if (s->ephemeral) /* has no next start */
+        return false;
+    return s->state == SHIM_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
+}
+
+static void tell_failed(struct exec *x, const struct err *why, bool late)
+{
+    struct shim_writer w;
+
+    if (!x->starter)
+        return;
+    shim_begin(&w, SHIM_EXEC_FAILED, x->seq);
+    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    if (late)
+        shim_put_u64(&w, SHIM_TAG_STATE, SHIM_STOPPING);
+    shim_put_err(&w, why);
+    peer_send(x->starter, &w, -1);
+}
+
+void exec_tell_refused(struct exec *x, const struct err *why)
+{
+    tell_failed(x, why, exec_is_late(x));
+}
+
+/* It was not begun because the sandbox died under it: as if it had never come, so that it can come
+ * again. Something in its folder would be a trace of it. */
+static bool give_back(struct exec *x, const struct err *why)
+{
+    /* ESRCH: the kernel's word for a pid 1 that is dying, a moment before its pidfd says so. */
+    bool late = exec_is_late(x) || (!x->sup->ephemeral && why->errnum == ESRCH);
+
+    if (!x->starter || !late || x->entrusted ||
+        (unlinkat(x->sup->exec_dirfd, x->id, AT_REMOVEDIR) < 0 && errno != ENOENT))
+        return false;
+    x->fed = false;
+    streams_close(x);
+    tell_failed(x, why, true);
+    release(x);
+    return true;
+}
+
 void exec_fail_start(struct exec *x, const struct err *why)
 {
     struct end_record rec = {
         .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = why->code};
-    struct shim_writer w;
 
+    if (give_back(x, why))
+        return;
     snprintf(rec.message, sizeof(rec.message), "%s", why->msg ? why->msg : "");
     snprintf(rec.hint, sizeof(rec.hint), "%s", why->hint ? why->hint : "");
     x->fed = false;
     streams_close(x);
-    if (x->starter) {
-        shim_begin(&w, SHIM_EXEC_FAILED, x->seq);
-        shim_put_str(&w, SHIM_TAG_EXEC, x->id);
-        shim_put_err(&w, why);
-        peer_send(x->starter, &w, -1);
-    }
+    tell_failed(x, why, false);
     conclude(x, &rec);
 }

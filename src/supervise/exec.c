@@ -223,23 +223,21 @@ static int read_request(struct exec *x, struct shim_reader *r, struct err *err)
     return n;
 }
 
-/* Without an id of its own it cannot be recorded: the answer is all there is. */
+/* Without an id of its own it cannot be recorded, and one that may come again must not be: the
+ * answer is all there is. */
 static bool refuse(struct exec *x, struct err *err)
 {
-    struct shim_writer w;
-
     if (*x->id && exec_find(x->sup, x->id))
         err_set(err, ERR_CONFLICT, "exec '%s' runs already", x->id);
     else if (*x->id && faccessat(x->sup->exec_dirfd, x->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         err_set(err, ERR_CONFLICT, "exec '%s' has been used before", x->id);
+    else if (*x->id && exec_is_late(x))
+        err_set(err, ERR_CONFLICT, "the sandbox is stopping");
     else if (*x->id)
         return false;
     else if (!err->code)
         err_set(err, ERR_INVALID, "the exec has no id");
-    shim_begin(&w, SHIM_EXEC_FAILED, x->seq);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
-    shim_put_err(&w, err);
-    peer_send(x->starter, &w, -1);
+    exec_tell_refused(x, err);
     exec_free(x);
     return true;
 }

@@ -112,6 +112,7 @@ struct exec {
     struct stream streams[JOURNAL_STREAMS];
     bool fed;     /* output still comes by stream_feed() */
     bool awaited; /* an engine is about to start it: that time is not the command's own */
+    bool entrusted; /* to somebody inside, who may have begun it without our knowledge */
     bool tty;
     int pid;
     int dirfd; /* its journals' folder */
@@ -161,6 +162,8 @@ struct supervisor_ops {
     int (*listener)(struct supervisor *s, struct err *err); /* a new descriptor; NULL: has none */
     void (*forget)(struct supervisor *s, const struct peer *p); /* it goes: answer it no more */
 
+    bool (*has_died)(
+        const struct supervisor *s);         /* perhaps before its event came; NULL: see gone */
     void (*stopping)(struct supervisor *s);  /* before the commands are told: thaw */
     void (*shut_down)(struct supervisor *s); /* end all that is inside; once. `gone` follows */
     void (*finish)(struct supervisor *s);    /* gone, every exec has its record: clean up */
@@ -263,6 +266,9 @@ void attachments_remove(struct exec *x, const struct peer *p); /* NULL: all */
 void exec_main_ended(struct exec *x);
 void exec_try_finish(struct exec *x);
 void exec_fail_start(struct exec *x, const struct err *err);
+/* The sandbox goes down and a command may wait for its next start: no new one is begun. */
+bool exec_is_late(const struct exec *x);
+void exec_tell_refused(struct exec *x, const struct err *why);
 /* How it ended cannot be learnt any more: engine_lost, with the reason. */
 void exec_lose(struct exec *x, const struct err *why);
 

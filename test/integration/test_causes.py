@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from ripcord_test import Config, TestCase, alive, wait_until
+from ripcord_test import Config, TestCase, alive, needs, wait_until
 
 FORK_UNTIL_REFUSED = """
 import os, signal, sys
@@ -169,6 +169,17 @@ class Causes(TestCase):
         self.assertIsNone(end["exit_code"])
         wait_until(lambda: self.root.sandbox("a")["state"] == "stopped", 20, "the sandbox to be told as stopped")
         self.assertEqual(self.shell("a", "echo again"), "again\n")
+
+    @needs("own kernel objects")
+    def test_a_command_that_meets_a_sandbox_on_its_way_down_waits_and_starts_it_again(self):
+        for i in range(10):
+            os.kill(self.init_of("a"), signal.SIGKILL)
+            begun = [self.root.popen("exec", "a", "--env", f"NUMBER={k}", "--", "sh", "-c", "echo $NUMBER") for k in range(3)]
+            for k, p in enumerate(begun):
+                out, err = p.communicate(timeout=60)
+                if b"was stopped while the command ran" in err:
+                    continue  # it came before the death did: that is the truth, and it must not run twice
+                self.assertEqual((p.returncode, out), (0, f"{k}\n".encode()), f"round {i}: {err}; {self.root.log_tail()}")
 
 
 def namespace_pid(pid):

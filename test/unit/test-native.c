@@ -121,7 +121,7 @@ static void on_closed(void *arg)
 }
 
 static const struct link_events events = {on_started, on_start_failed, on_output, on_ended,
-                                          on_closed};
+                                          on_closed, NULL};
 
 /* ---- the bed ---- */
 

@@ -28,6 +28,8 @@ static void teardown(void)
         snprintf(file, sizeof(file), "%s%s", path, suffixes[i]);
         unlink(file);
     }
+    snprintf(file, sizeof(file), "%s/root-id", dir);
+    unlink(file);
     rmdir(dir);
 }
 
@@ -88,6 +90,30 @@ TEST(root_id_is_made_once_and_kept)
     store_close(s);
     CHECK(store_open(path, &s, NULL) == 0);
     CHECK_STR(store_root_id(s), id);
+    store_close(s);
+    teardown();
+}
+
+/* A database that is lost must not make strangers of everything that carries the root's id. */
+TEST(a_new_database_keeps_the_root_id_and_holds_what_it_does_not_know)
+{
+    char id[40];
+    struct store *s;
+
+    setup();
+    CHECK(store_open(path, &s, NULL) == 0);
+    snprintf(id, sizeof(id), "%s", store_root_id(s));
+    CHECK(store_is_held(s, "one") && store_is_held(s, "two"));
+    CHECK(store_settle(s, "one", NULL) == 0);
+    CHECK(!store_is_held(s, "one") && store_is_held(s, "two"));
+    store_close(s);
+    CHECK(store_open(path, &s, NULL) == 0);
+    CHECK(!store_is_held(s, "one") && store_is_held(s, "two"));
+    store_close(s);
+    CHECK(unlink(path) == 0);
+    CHECK(store_open(path, &s, NULL) == 0);
+    CHECK_STR(store_root_id(s), id);
+    CHECK(store_is_held(s, "one"));
     store_close(s);
     teardown();
 }

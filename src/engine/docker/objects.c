@@ -164,19 +164,6 @@ static bool carries(const json_t *labels, const char *label)
     return have && (!want || STREQ(have, want));
 }
 
-static bool is_legacy(const struct docker_engine *d, const json_t *item, char *const *patterns,
-                      const char *name)
-{
-    const json_t *labels = json_object_get(item, "Labels");
-
-    if (json_object_get(labels, LABEL_ROOT) || !carries(labels, d->legacy.label))
-        return false;
-    for (; patterns && *patterns; patterns++)
-        if (fnmatch(*patterns, name, FNM_NOESCAPE) == 0)
-            return true;
-    return false;
-}
-
 static const char *name_of(enum object_kind kind, const json_t *item)
 {
     const char *name;
@@ -185,6 +172,22 @@ static const char *name_of(enum object_kind kind, const json_t *item)
         return docker_text(item, "Name");
     name = json_string_value(json_array_get(json_object_get(item, "Names"), 0));
     return name ? name + (*name == '/') : "";
+}
+
+/* The label is asked of containers only: that system's networks and volumes have none. */
+static bool is_legacy(const struct docker_engine *d, enum object_kind kind, const json_t *item,
+                      char *const *patterns)
+{
+    const json_t *labels = json_object_get(item, "Labels");
+    const char *name = name_of(kind, item);
+
+    if (json_object_get(labels, LABEL_ROOT) ||
+        (kind == OBJECT_CONTAINER && !carries(labels, d->legacy.label)))
+        return false;
+    for (; patterns && *patterns; patterns++)
+        if (fnmatch(*patterns, name, FNM_NOESCAPE) == 0)
+            return true;
+    return false;
 }
 
 /* By id where there is one: a name may have come to mean another object meanwhile. */
@@ -212,7 +215,7 @@ static int list_legacy(struct docker_engine *d, enum object_kind kind, char *con
     if (r < 0)
         return r;
     json_array_foreach (list, i, item)
-        if (is_legacy(d, item, patterns, name_of(kind, item)))
+        if (is_legacy(d, kind, item, patterns))
             engine_objects_add_legacy(ret, kind, name_of(kind, item), ref_of(kind, item));
     return 0;
 }
