@@ -83,7 +83,7 @@ class PackagesCase(TestCase):
     @staticmethod
     def tools():
         """The machine's own programs: the image of test engines is small, and made of the same packages."""
-        places = ("PYTHONPATH=/machine/lib/python3/dist-packages", "PYTHONPYCACHEPREFIX=/tmp/pyc",
+        places = ("PYTHONPATH=/machine/lib/python3/dist-packages", "PYTHONHOME=/machine",
                   f"LD_LIBRARY_PATH=/machine/lib/{platform.machine()}-linux-gnu",
                   "PATH=/usr/local/bin:/usr/bin:/bin:/machine/bin")
         more, _ = tools_box.folder()
@@ -130,9 +130,10 @@ class Install(PackagesCase):
             self.assertTrue(self.pip("a", f"demo{i}", tool).endswith("1000\n1.5\n"), tool)
             self.assertEqual(self.up.count(f"demo{i}-1.5-py3-none-any.whl"),
                              1 + self.up.count(f"demo{i}-1.5-py3-none-any.whl.metadata"))
-        before = len(self.up.requests)
-        self.assertTrue(self.pip("b", "demo0").endswith("1000\n1.5\n"))
-        self.assertEqual(len(self.up.requests), before, self.up.requests)
+        if not Config.backend:  # they show it below
+            before = len(self.up.requests)
+            self.assertTrue(self.pip("b", "demo0").endswith("1000\n1.5\n"))
+            self.assertEqual(len(self.up.requests), before, self.up.requests)
         self.up.stop()
         for i, tool in enumerate(tools):
             self.assertTrue(self.pip("b", f"demo{i}", tool).endswith("1000\n1.5\n"), tool)
@@ -147,9 +148,10 @@ class Install(PackagesCase):
         for i, tool in enumerate(tools):
             self.up.add_npm(f"demo{i}", "1.5.0", os.urandom(200000))
             self.assertTrue(self.npm("a", f"demo{i}", tool).endswith("1000\n1.5.0\n"), tool)
-        before = len(self.up.requests)
-        self.assertTrue(self.npm("b", "demo0").endswith("1000\n1.5.0\n"))
-        self.assertEqual(len(self.up.requests), before, self.up.requests)
+        if not Config.backend:  # they show it below
+            before = len(self.up.requests)
+            self.assertTrue(self.npm("b", "demo0").endswith("1000\n1.5.0\n"))
+            self.assertEqual(len(self.up.requests), before, self.up.requests)
         self.up.stop()
         for i, tool in enumerate(tools):
             self.assertTrue(self.npm("b", f"demo{i}", tool).endswith("1000\n1.5.0\n"), tool)
