@@ -12,8 +12,8 @@
 #include "dockerfile/ports.h"
 
 enum {
-    CONFIG_BYTES_MAX = 8 << 20, /* all variables of a stage together */
-    CONFIG_COUNT_MAX = 4096,    /* of variables, labels, ports, volumes */
+    CONFIG_BYTES_MAX = 256 << 10, /* all variables of a stage together; each stage has a copy */
+    CONFIG_COUNT_MAX = 4096,      /* of variables, labels, ports, volumes */
 };
 
 void config_done(struct config *c)

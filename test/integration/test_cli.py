@@ -7,7 +7,7 @@ import unittest
 
 from ripcord_test import TestCase
 
-COMMANDS = ["run", "up", "exec", "ls", "show", "ps", "logs", "kill", "stop", "rm", "doctor", "config", "version", "cache",
+COMMANDS = ["run", "up", "exec", "ls", "show", "ps", "logs", "kill", "stop", "rm", "doctor", "config", "version", "cache", "image",
             "daemon"]
 
 

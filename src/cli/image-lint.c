@@ -1,0 +1,204 @@
+/* ripcord image lint: Dockerfiles checked on their own, without a daemon. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/xalloc.h"
+#include "cli/image.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "lint/lint.h"
+
+enum { FILE_MAX = DOCKERFILE_SIZE_MAX + 1 }; /* one more, so that the parser can say so */
+
+struct job {
+    const char *path; /* "-" is the standard input */
+    char *text;       /* owned */
+    size_t len;
+    struct lint_report report;
+    size_t fixed;
+};
+
+static void job_done(struct job *j)
+{
+    free(j->text);
+    lint_report_done(&j->report);
+}
+
+/* ---- in ---- */
+
+static int read_text(struct job *j, struct err *err)
+{
+    const char *path = STREQ(j->path, "-") ? "/dev/stdin" : j->path;
+    struct stat st;
+    int r;
+
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        err_set(err, ERR_INVALID, "'%s' is a folder", j->path);
+        return err_hint(err, "Name the Dockerfile in it.");
+    }
+    r = file_read(AT_FDCWD, path, FILE_MAX, &j->text, &j->len, err);
+    if (r < 0 && err && err->errnum == ENOENT)
+        err->code = ERR_NOT_FOUND;
+    return r < 0 ? -(int)(err ? err->code : ERR_SYSTEM) : 0;
+}
+
+static bool exists_beside(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    _cleanup_free_ char *beside =
+        xasprintf("%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name);
+
+    return access(beside, F_OK) == 0;
+}
+
+/* Docker looks for Dockerfile.dockerignore first, then for the context's; we take the Dockerfile's
+ * folder for the context, or the working directory, where people build from. */
+static bool has_ignore_file(const char *path)
+{
+    _cleanup_free_ char *own = xasprintf("%s.dockerignore", path);
+
+    return STREQ(path, "-") || access(own, F_OK) == 0 || exists_beside(path, ".dockerignore") ||
+           access(".dockerignore", F_OK) == 0;
+}
+
+/* ---- --fix ---- */
+
+/* Edits can uncover one another: again, until nothing changes. */
+static int fix(struct job *j, const struct lint_context *context, struct err *err)
+{
+    _cleanup_free_ char *real = NULL; /* a link stays one */
+    size_t fixed = 1, len;
+    struct stat st;
+
+    for (int round = 0; fixed && round < 10; round++) {
+        char *text = lint_apply(j->text, j->len, &j->report, &len, &fixed);
+
+        free(j->text);
+        j->text = text;
+        j->len = len;
+        j->fixed += fixed;
+        lint_report_done(&j->report);
+        lint_check(j->text, j->len, context, &j->report);
+    }
+    if (!j->fixed)
+        return 0;
+    real = realpath(j->path, NULL);
+    if (!real || stat(real, &st) < 0)
+        return err_sys(err, errno, "look at '%s'", j->path);
+    return file_replace(AT_FDCWD, real, j->text, j->len, st.st_mode & 07777, false, err);
+}
+
+static int check(struct job *j, bool repair, struct err *err)
+{
+    struct lint_context context;
+    int r = read_text(j, err);
+
+    if (r < 0)
+        return r;
+    if (repair && STREQ(j->path, "-"))
+        return err_set(err, ERR_INVALID,
+                       "--fix needs a file: the standard input cannot be changed");
+    context = (struct lint_context){.has_ignore_file = has_ignore_file(j->path)};
+    lint_check(j->text, j->len, &context, &j->report);
+    return repair ? fix(j, &context, err) : 0;
+}
+
+/* ---- out ---- */
+
+static enum output_color color_of(enum lint_severity s)
+{
+    return s == LINT_ERROR ? COLOR_RED : s == LINT_WARNING ? COLOR_YELLOW : COLOR_DIM;
+}
+
+static void print_finding(const struct job *j, const struct lint_finding *f)
+{
+    struct dockerfile_pos pos = lint_pos(j->text, f->at);
+
+    output_text(stdout, j->path);
+    printf(":%u:%u: %s%s%s: ", pos.line, pos.column,
+           output_color(stdout, color_of(f->rule->severity)), lint_severity_name(f->rule->severity),
+           output_color(stdout, COLOR_NONE));
+    output_text(stdout, f->message);
+    printf(" %s[%s]%s\n", output_color(stdout, COLOR_DIM), f->rule->id,
+           output_color(stdout, COLOR_NONE));
+    if (f->fix) {
+        fputs("    ", stdout);
+        output_text(stdout, f->fix);
+        puts(f->edit ? " (--fix does it)" : "");
+    }
+}
+
+static json_t *place_json(const struct job *j, size_t at)
+{
+    struct dockerfile_pos pos = lint_pos(j->text, at);
+
+    return json_pack("{sIsI}", "line", (json_int_t)pos.line, "column", (json_int_t)pos.column);
+}
+
+static json_t *finding_json(const struct job *j, const struct lint_finding *f)
+{
+    _cleanup_free_ char *docs = xasprintf("docs/lint.md#%s", f->rule->id);
+
+    return json_pack("{sssssososssssssb}", "rule", f->rule->id, "severity",
+                     lint_severity_name(f->rule->severity), "start", place_json(j, f->at), "end",
+                     place_json(j, f->end), "message", f->message, "fix", f->fix ? f->fix : "",
+                     "docs", docs, "fixable", f->edit != NULL);
+}
+
+static json_t *job_json(const struct job *j)
+{
+    json_t *findings = json_array();
+
+    for (size_t i = 0; i < j->report.n; i++) {
+        json_t *one = finding_json(j, &j->report.findings[i]);
+
+        if (one) /* NULL where a message holds bytes that are no UTF-8 */
+            json_array_append_new(findings, one);
+    }
+    return json_pack("{sssosI}", "file", j->path, "findings", findings, "fixed",
+                     (json_int_t)j->fixed);
+}
+
+static void print_job(const struct cli *cli, const struct job *j, json_t *doc)
+{
+    if (cli->json) {
+        json_array_append_new(doc, job_json(j));
+        return;
+    }
+    for (size_t i = 0; i < j->report.n; i++)
+        print_finding(j, &j->report.findings[i]);
+    if (j->fixed) {
+        output_text(stdout, j->path);
+        printf(": %zu repaired\n", j->fixed);
+    }
+}
+
+int image_lint(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    char *standard[] = {"Dockerfile", NULL}, **paths = args->words + 1;
+    int worst = -1, bound = args_has(args, "strict") ? LINT_INFO : LINT_WARNING, r = 0;
+    _cleanup_json_ json_t *files = json_array(), *doc = NULL;
+
+    for (paths = *paths ? paths : standard; *paths && r >= 0; paths++) {
+        struct job j = {.path = *paths};
+
+        r = check(&j, args_has(args, "fix"), err);
+        if (r >= 0) {
+            print_job(cli, &j, files);
+            worst = MAX(worst, lint_worst(&j.report));
+        }
+        job_done(&j);
+    }
+    if (r < 0)
+        return r;
+    doc = json_pack("{sO}", "files", files);
+    if (cli->json)
+        output_json(doc);
+    else if (worst < 0)
+        puts("no findings");
+    return worst >= bound ? 1 : 0;
+}
