@@ -73,9 +73,9 @@ def kept_file(target, keep=True):
 
 
 def context():
-    """images/default as a tar."""
+    """images/default as a tar; BuildKit knows a tar by its first header, which must not be an extended one."""
     data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as tar:
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(RECIPE.iterdir()):
             tar.add(path, arcname=path.name)
     return data.getvalue()

@@ -137,27 +137,50 @@ static bool fits(const struct token *pattern, const struct token *c)
     return pattern->len == c->len && !memcmp(pattern->s, c->s, c->len);
 }
 
+static bool has_failed(const struct matcher *m, size_t p, size_t v)
+{
+    size_t cell = p * (m->value.n + 1) + v;
+
+    return m->failed[cell / 8] & (1 << cell % 8);
+}
+
+static void set_failed(struct matcher *m, size_t p, size_t v)
+{
+    size_t cell = p * (m->value.n + 1) + v;
+
+    m->failed[cell / 8] |= (unsigned char)(1 << cell % 8);
+}
+
 static bool match_from(struct matcher *m, size_t p, size_t v, size_t *ret_end);
 
-/* The star at p: as many characters as it can take, tried in the order that is asked for. */
+/*
+ * The star at p: as many characters as it can take, tried in the order that is asked for. A star
+ * that has failed at a place has failed at all later ones, so only those before the first known
+ * failure are tried, and all that were tried become known: each place costs once.
+ */
 static bool match_star(struct matcher *m, size_t p, size_t v, size_t *ret_end)
 {
-    size_t most = v;
+    size_t n = 0;
 
-    while (most < m->value.n && !is_newline(&m->value.v[most]))
-        most++;
-    for (size_t i = 0; i <= most - v; i++)
-        if (match_from(m, p + 1, m->greedy ? most - i : v + i, ret_end))
+    while (v + n <= m->value.n && !has_failed(m, p, v + n)) {
+        n++;
+        if (v + n > m->value.n || is_newline(&m->value.v[v + n - 1]))
+            break;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (match_from(m, p + 1, m->greedy ? v + n - 1 - i : v + i, ret_end))
             return true;
+    for (size_t i = 0; i < n; i++)
+        set_failed(m, p, v + i);
     return false;
 }
 
 static bool match_from(struct matcher *m, size_t p, size_t v, size_t *ret_end)
 {
-    size_t cell = p * (m->value.n + 1) + v;
+    size_t p0 = p, v0 = v;
     bool found;
 
-    if (m->failed[cell / 8] & (1 << cell % 8))
+    if (has_failed(m, p, v))
         return false;
     while (p < m->pattern.n && m->pattern.v[p].type != TOKEN_STAR && v < m->value.n &&
            fits(&m->pattern.v[p], &m->value.v[v])) {
@@ -170,7 +193,7 @@ static bool match_from(struct matcher *m, size_t p, size_t v, size_t *ret_end)
     }
     found = m->pattern.v[p].type == TOKEN_STAR && match_star(m, p, v, ret_end);
     if (!found)
-        m->failed[cell / 8] |= 1 << cell % 8;
+        set_failed(m, p0, v0);
     return found;
 }
 

@@ -194,7 +194,7 @@ TEST(values_that_double_are_refused)
     df = parse(buf_data(&b));
     CHECK(df);
     CHECK(config_evaluate(df, &(struct config_inputs){0}, &c, NULL, &err) == -ERR_LIMIT);
-    CHECK(strstr(err.msg, "line 19, column 7"));
+    CHECK(strstr(err.msg, "line 16, column 7"));
     err_done(&err);
     dockerfile_free(df);
     buf_done(&b);
