@@ -211,7 +211,7 @@ static unsigned char way(const size_t *verdicts, size_t from, int to)
 
 static void put_all(struct program *p, const struct span *spans, size_t n)
 {
-    size_t first = p->n, end, verdicts[VERDICTS_MAX];
+    size_t first = p->n, end, verdicts[VERDICTS_MAX] = {0};
 
     put_tree(p, spans, n);
     end = p->n;
@@ -242,6 +242,16 @@ struct sock_filter *filter_compile(size_t *ret_n)
     put_all(p, spans, n);
     *ret_n = p->n;
     return xmemdup(p->f, p->n * sizeof(p->f[0]));
+}
+
+int filter_possible(struct err *err)
+{
+    uint32_t action = SECCOMP_RET_KILL_PROCESS;
+
+    if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
+        return 0;
+    err_sys(err, errno, "ask for filters of system calls");
+    return err_hint(err, "Use a kernel with CONFIG_SECCOMP_FILTER: without one nothing is run.");
 }
 
 int filter_install(const void *filter, size_t bytes, struct err *err)

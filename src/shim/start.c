@@ -19,6 +19,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "os/filter.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
 #include "os/submap.h"
@@ -261,7 +262,9 @@ int sandbox_start(struct shim *s, struct err *err)
     _cleanup_close_ int pidfd = -1, disk = -1;
     int r;
 
-    r = make_cgroups(s, err);
+    r = filter_possible(err);
+    if (r >= 0)
+        r = make_cgroups(s, err);
     if (r >= 0)
         r = open_data(&s->plan, &disk, err);
     s->memory_told = truth_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
