@@ -1,6 +1,8 @@
 #include "core/warm-plan.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +22,7 @@
 enum {
     PACKAGES_MAX = 500,
     PACKAGE_MAX = 214, /* the longest npm name; versions are short */
-    FILES_MAX = 64 << 20,
+    FILES_MAX = 8 << 20,
     WARM_LIFE_MS = 3600 * 1000, /* more than the command may take */
     WARM_REST_MS = 60 * 1000,
 };
@@ -261,6 +263,26 @@ static int put_lock(struct tar_writer *w, const char *text, struct err *err)
     return r < 0 ? r : put_file(w, "package.json", package_text, err);
 }
 
+/* All of it lies in the pipe before anybody reads: supervisors read what they can wait for, which a
+ * file is not. */
+static int into_pipe(const struct buf *tar, int *ret, struct err *err)
+{
+    _cleanup_close_ int near = -1, far = -1;
+    int fds[2], r;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    near = fds[0];
+    far = fds[1];
+    if (fcntl(far, F_SETPIPE_SZ, (int)tar->len) < (int)tar->len)
+        return err_set(err, ERR_LIMIT, "the files take %zu bytes, which is too much", tar->len);
+    r = fd_write_all(far, buf_data(tar), tar->len);
+    if (r < 0)
+        return err_sys(err, -r, "write to a pipe");
+    *ret = TAKE_FD(near);
+    return 0;
+}
+
 static int make_files(const struct request *q, int *ret, struct err *err)
 {
     _cleanup_buf_ struct buf tar = BUF_INIT(FILES_MAX);
@@ -276,7 +298,7 @@ static int make_files(const struct request *q, int *ret, struct err *err)
         r = put_lock(&w, q->lock, err);
     if (r >= 0)
         r = tar_finish(&w, err);
-    return r < 0 ? r : memfd_sealed("ripcord-warm", buf_data(&tar), tar.len, ret, err);
+    return r < 0 ? r : into_pipe(&tar, ret, err);
 }
 
 /* ---- the whole ---- */

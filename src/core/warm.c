@@ -12,16 +12,18 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
 #include "core/transfer.h"
 #include "core/warm-plan.h"
 #include "engine/caches.h"
+#include "net/loop.h"
 
 #define WARM_TIMEOUT (1800 * USEC_PER_SEC)
 
-enum { TAIL_MAX = 2048, WARMS_MAX = 4 };
+enum { TAIL_MAX = 2048, WARMS_MAX = 4, PIECE = 1 << 18 };
 
 struct warm {
     struct warm *next;
@@ -32,6 +34,9 @@ struct warm {
     struct exec *exec;     /* a reference, while it is watched */
     struct exec_watch watch;
     int archive; /* -1: not yet, or handed on */
+    int pipe;    /* what comes out of the sandbox, on its way there; -1: all has come */
+    struct loop_watch *incoming;
+    bool copied; /* and the sandbox says that this was all */
     uint64_t files, bytes;
     struct err err; /* why it failed; told when the sandbox has gone */
     warm_done_fn done;
@@ -48,6 +53,12 @@ static void unwatch(struct warm *w)
     exec_unref(TAKE_PTR(w->exec));
 }
 
+static void stop_reading(struct warm *w)
+{
+    loop_watch_free(TAKE_PTR(w->incoming));
+    w->pipe = fd_close(w->pipe);
+}
+
 static void warm_free(struct warm *w)
 {
     for (struct warm **at = &w->m->warms; *at; at = &(*at)->next) {
@@ -57,6 +68,7 @@ static void warm_free(struct warm *w)
         break;
     }
     unwatch(w);
+    stop_reading(w);
     fd_close(w->archive);
     warm_plan_done(&w->plan);
     err_done(&w->err);
@@ -132,46 +144,85 @@ static void published(void *arg, const struct err *err, struct engine_box *box)
     finish(w, err);
 }
 
-static void copied_out(void *arg, const struct err *err, const struct transfer_result *result)
+/* When all has come, and was all. */
+static void publish(struct warm *w)
 {
-    struct warm *w = arg;
-    _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_err_ struct err err = ERR_INIT;
 
-    if (w->m->closing)
+    if (!w->copied || w->pipe >= 0)
         return;
-    if (!err && lseek(w->archive, 0, SEEK_SET) < 0)
-        err_sys(&why, errno, "read the archive");
-    if (err || why.code) {
-        finish(w, err ? err : &why);
+    if (lseek(w->archive, 0, SEEK_SET) < 0) {
+        err_sys(&err, errno, "read the archive");
+        finish(w, &err);
         return;
     }
-    w->files = result->entries;
-    w->bytes = result->bytes;
     w->m->loose++;
     engine_cache_publish(w->engine, w->plan.tool, TAKE_FD(w->archive), published, w);
 }
 
-/* The sandbox has one end of it, as the file that its cache is written to. */
+static void copied_out(void *arg, const struct err *err, const struct transfer_result *result)
+{
+    struct warm *w = arg;
+
+    if (w->m->closing)
+        return;
+    if (err || w->err.code) {
+        finish(w, err);
+        return;
+    }
+    w->files = result->entries;
+    w->bytes = result->bytes;
+    w->copied = true;
+    publish(w);
+}
+
+/* What cannot be written is read all the same: copied_out() then ends it. */
+static void on_incoming(void *arg, int events)
+{
+    static char piece[PIECE]; /* one thread, used up before we return */
+    struct warm *w = arg;
+    ssize_t n = read(w->pipe, piece, sizeof(piece));
+    int r = n > 0 && !w->err.code ? fd_write_all(w->archive, piece, (size_t)n) : 0;
+
+    (void)events;
+    if (r < 0)
+        err_sys(&w->err, -r, "write the archive");
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+        return;
+    stop_reading(w);
+    publish(w);
+}
+
+/* *ret: the end that the sandbox writes to. */
 static int open_archive(struct warm *w, int *ret, struct err *err)
 {
     const char *dir = w->m->config.state_dir;
+    int fds[2];
 
     w->archive = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (w->archive < 0)
         return err_sys(err, errno, "make a file in '%s'", dir);
-    *ret = fcntl(w->archive, F_DUPFD_CLOEXEC, 3);
-    return *ret < 0 ? err_sys(err, errno, "open the archive again") : 0;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    w->pipe = fds[0];
+    *ret = fds[1];
+    w->incoming = loop_watch_new(w->m->loop, w->pipe, on_incoming, w);
+    if (!w->incoming)
+        return err_set(err, ERR_LIMIT, "too many descriptors are watched");
+    loop_watch_set(w->incoming, LOOP_READ);
+    return 0;
 }
 
 static void take_cache(struct warm *w)
 {
     _cleanup_free_ char *path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
     _cleanup_err_ struct err err = ERR_INIT;
-    int fd = -1, r;
+    _cleanup_close_ int fd = -1;
+    int r;
 
     r = open_archive(w, &fd, &err);
     if (r >= 0)
-        r = manager_copy(w->m, w->name, path, false, fd, copied_out, w, &err);
+        r = manager_copy(w->m, w->name, path, false, TAKE_FD(fd), copied_out, w, &err);
     if (r < 0)
         finish(w, &err);
 }
@@ -314,7 +365,8 @@ int manager_warm(struct manager *m, const json_t *request, warm_done_fn done, vo
     char id[SANDBOX_ID_LEN + 1] = "";
     int r;
 
-    *w = (struct warm){.m = m, .archive = -1, .done = done, .arg = arg, .plan = {.files = -1}};
+    *w = (struct warm){
+        .m = m, .archive = -1, .pipe = -1, .done = done, .arg = arg, .plan = {.files = -1}};
     r = check_room(m, err);
     if (r >= 0)
         r = warm_plan_read(request, &w->plan, err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/macro.h"
+#include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "shim/plan.h"
@@ -161,6 +162,18 @@ const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_t
     const struct spec_cache *c = named(spec, t);
 
     return c && c->group ? c->group : "";
+}
+
+/* Names but root's are the image's to know: they get the agent's. */
+uint32_t cache_owner(const struct sandbox_spec *spec)
+{
+    _cleanup_free_ char *id = xstrndup(spec->user, strcspn(spec->user, ":"));
+    uint32_t uid = PLAN_AGENT_ID;
+
+    if (STREQ(id, "root"))
+        return 0;
+    parse_u32(id, 0, PLAN_ID_COUNT - 1, &uid, NULL);
+    return uid;
 }
 
 static void add_unset(const struct sandbox_spec *spec, const char *pair, char ***env)

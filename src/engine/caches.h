@@ -46,6 +46,8 @@ char **registry_variables(const struct sandbox_spec *spec);
 enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const struct cache_tool *t);
 /* The trust group of a tool in mode `shared`; "" when none is named. */
 const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_tool *t);
+/* Whose the caches are, as an id inside: tools do not use a cache that is not their user's. */
+uint32_t cache_owner(const struct sandbox_spec *spec);
 bool cache_is_below_root(const struct cache_tool *t);
 
 /*

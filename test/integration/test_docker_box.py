@@ -109,7 +109,6 @@ class Box(TestCase):
         self.refused(7, "up", "a", "--image", "host", words=["'host'", "default"])
         self.refused(3, "up", "a", "--image", "no/such:1", words=["image 'no/such:1'"])
         self.refused(2, "up", "a", "--cache", "pipp=shared", words=["pipp", "'pip'"])
-        self.refused(7, "up", "a", "--cache", "pip=layered", words=["layered", "private"])
         self.refused(2, "up", "a", "--engine", "dokcer", words=["'docker'"])
         self.refused(7, "up", "a", "--disk", "1G", words=["disk"])
         if self.engine.kind == "podman":

@@ -3,6 +3,7 @@
  * in launch.c, finding what is ours in objects.c, the engine's news in events.c.
  */
 #include "engine/docker/backend.h"
+#include "engine/docker/layers.h"
 #include "engine/docker/profile.h"
 
 #include <fcntl.h>
@@ -221,7 +222,7 @@ static void take_caps(struct docker_engine *d, const struct docker *c, const jso
     if (has_quota(info))
         caps |= ENGINE_CAP_DISK_LIMIT;
     d->engine.caps = caps;
-    d->engine.cache_modes = 1U << CACHE_OFF | 1U << CACHE_PRIVATE | 1U << CACHE_SHARED;
+    d->engine.cache_modes = (1U << CACHE_MODES) - 1;
     d->cpus = (uint32_t)json_integer_value(json_object_get(info, "NCPU"));
 }
 
@@ -259,6 +260,8 @@ static int engine_docker_open(struct engine *e, const struct deadline *by, struc
         return r;
     take_client(d, TAKE_PTR(c));
     r = read_info(d, by, err);
+    if (r >= 0)
+        layers_tidy(d, by);
     if (r >= 0 && !d->watcher)
         d->watcher = watcher_new(d);
     return r;
@@ -452,6 +455,9 @@ const struct engine_ops engine_docker_ops = {
     .cleanup = docker_cleanup,
     .remove = docker_remove,
     .usage = engine_docker_usage,
+    .cache_publish = docker_cache_publish,
+    .cache_list = docker_cache_list,
+    .cache_drop = docker_cache_drop,
     .list = docker_list,
     .live = docker_live,
     .remove_legacy = docker_remove_legacy,

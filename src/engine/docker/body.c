@@ -231,16 +231,17 @@ static int put_guest(struct tar_writer *w, const void *guest, size_t len, struct
 }
 
 /* Tools refuse a cache that is not theirs; a shared one is for whoever runs there. */
-static int put_cache_folders(struct tar_writer *w, const struct body_volume *v, struct err *err)
+static int put_cache_folders(struct tar_writer *w, const struct body_volume *v, uint32_t owner,
+                             struct err *err)
 {
     const struct cache_tool *t;
-    int r = put_folder(w, v->target, AGENT_UID, v->shared ? 0777 : 0755, err);
+    int r = put_folder(w, v->target, owner, v->shared ? 0777 : 0755, err);
 
     for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
         size_t len = strlen(v->target);
 
         if (strncmp(t->target, v->target, len) == 0 && t->target[len] == '/')
-            r = put_folder(w, t->target, AGENT_UID, 0755, err);
+            r = put_folder(w, t->target, owner, 0755, err);
     }
     return r;
 }
@@ -257,6 +258,6 @@ int body_archive(const struct body_parts *p, const void *guest, size_t len, stru
         r = put_folder(&w, "/home/agent", AGENT_UID, 0755, err);
     for (size_t i = 0; r >= 0 && i < p->n_volumes; i++)
         if (!STREQ(p->volumes[i].target, "/home/agent"))
-            r = put_cache_folders(&w, &p->volumes[i], err);
+            r = put_cache_folders(&w, &p->volumes[i], cache_owner(&p->req->spec), err);
     return r < 0 ? r : tar_finish(&w, err);
 }

@@ -18,9 +18,10 @@
 #include "engine/caches.h"
 #include "engine/docker/backend.h"
 #include "engine/docker/body.h"
+#include "engine/docker/layers.h"
 #include "engine/mounts.h"
 
-enum { VOLUMES_MAX = 16, GUEST_MAX = 16 << 20, POLL_MS = 25 };
+enum { VOLUMES_MAX = 32, GUEST_MAX = 16 << 20, POLL_MS = 25 };
 
 /* Podman lowers its own hard limit to this, and cannot give more. */
 #define NPROC_MAX 32768
@@ -198,6 +199,8 @@ struct making {
     char **names; /* of the volumes: owned */
     char *network;
     char **without; /* a line for each cache that is missing */
+    bool layered;   /* one of the volumes is an overlay */
+    bool plain;     /* and none may be */
 };
 
 static void making_done(struct making *m)
@@ -231,6 +234,42 @@ static int add_cache(struct making *m, const char *what, const char *name, const
     }
     strv_push(&m->without, xasprintf("it has no cache '%s': %s", what, why.msg));
     return 0;
+}
+
+/* A base that cannot be laid below is a warning too: the tool then has its private cache. */
+static int add_layer(struct making *m, const struct cache_tool *t, const struct deadline *by,
+                     struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_free_ char *name = NULL;
+    int r = layer_ensure(m->d, m->req, t, by, &name, &why);
+
+    if (r > 0) {
+        add_volume(m, name, t->target, false);
+        m->layered = true;
+    }
+    if (r >= 0)
+        return 0;
+    if (m->d->cache_required) {
+        err_move(err, &why);
+        return err_wrap(err, "cache '%s' is required and cannot be made", t->name);
+    }
+    strv_push(&m->without, xasprintf("its cache '%s' is without the base: %s", t->name, why.msg));
+    return 0;
+}
+
+static int add_layers(struct making *m, const struct deadline *by, struct err *err)
+{
+    const struct cache_tool *t;
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+        enum spec_cache_mode mode = cache_mode_of(&m->req->spec, t);
+
+        if (!m->plain && (mode == CACHE_LAYERED || mode == CACHE_READONLY))
+            r = add_layer(m, t, by, err);
+    }
+    return r;
 }
 
 /* Private caches below /cache are one volume. What is asked for by name may lie elsewhere. */
@@ -326,6 +365,8 @@ static int gather(struct making *m, const struct deadline *by, struct err *err)
         r = add_private_caches(m, by, err);
     if (r >= 0)
         r = add_shared_caches(m, by, err);
+    if (r >= 0)
+        r = add_layers(m, by, err);
     if (r >= 0 && m->req->spec.network == SPEC_NETWORK_OPEN)
         r = ensure_network(m->d, by, &m->network, err);
     return r;
@@ -502,11 +543,36 @@ static int make_folder(struct docker_engine *d, const struct box_request *req, s
     return file_replace(d->execs, path, req->spec_text, strlen(req->spec_text), 0600, false, err);
 }
 
+static int make_with(struct making *m, const struct deadline *by, struct err *err)
+{
+    int r = gather(m, by, err);
+
+    return r < 0 ? r : make_container(m, by, err);
+}
+
+/* Whether the engine can mount overlays shows when it does: where it cannot, it is tried without.
+ */
+static int make_all(struct docker_engine *d, const struct box_request *req,
+                    const struct deadline *by, struct err *err)
+{
+    struct making m = {.d = d, .req = req}, plain = {.d = d, .req = req, .plain = true};
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = make_with(&m, by, &why);
+
+    if (r < 0 && m.layered && !d->cache_required) {
+        strv_push(&plain.without, xasprintf("its caches are without their base: %s", why.msg));
+        if (make_with(&plain, by, NULL) >= 0)
+            r = 0;
+    }
+    making_done(&m);
+    making_done(&plain);
+    return r < 0 ? err_move(err, &why) : 0;
+}
+
 int docker_create(struct engine *e, const struct box_request *req, const struct deadline *by,
                   struct err *err)
 {
     struct docker_engine *d = docker_of(e);
-    struct making m = {.d = d, .req = req};
     int r;
 
     r = docker_folders(d, err);
@@ -514,12 +580,8 @@ int docker_create(struct engine *e, const struct box_request *req, const struct 
         r = make_folder(d, req, err);
     if (r >= 0)
         r = req->fresh ? 0 : renew(d, req, by, err);
-    if (r == 0) {
-        r = gather(&m, by, err);
-        if (r >= 0)
-            r = make_container(&m, by, err);
-        making_done(&m);
-    }
+    if (r == 0)
+        r = make_all(d, req, by, err);
     if (r >= 0)
         return 0;
     if (req->fresh) {

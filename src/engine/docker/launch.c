@@ -20,6 +20,7 @@
 #include "base/xalloc.h"
 #include "engine/caches.h"
 #include "engine/docker/backend.h"
+#include "engine/docker/layers.h"
 #include "engine/handshake.h"
 #include "engine/spec.h"
 #include "os/rmtree.h"
@@ -431,7 +432,9 @@ int docker_start(struct engine *e, const struct box_request *req, const struct d
     r = check_not_running(d, req->id, by, err);
     if (r < 0)
         return r;
-    r = launch_run(&l, by, &box, err);
+    r = layers_renew(d, req, by, err);
+    if (r >= 0)
+        r = launch_run(&l, by, &box, err);
     if (r >= 0) {
         memcpy(box.id, req->id, sizeof(box.id));
         snprintf(box.hash, sizeof(box.hash), "%s", docker_text(labels_of(&l), LABEL_HASH));

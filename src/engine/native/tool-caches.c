@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
-#include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "engine/caches.h"
@@ -39,20 +38,6 @@ int tool_caches_open(struct native_engine *n, struct err *err)
     if (r >= 0)
         cache_base_sweep(&n->base, n->runs);
     return r;
-}
-
-/* ---- who ---- */
-
-/* Names but root's are the image's to know: they get the agent's. */
-static uint32_t owner_of(const char *user)
-{
-    _cleanup_free_ char *id = xstrndup(user, strcspn(user, ":"));
-    uint32_t uid = PLAN_AGENT_ID;
-
-    if (STREQ(id, "root"))
-        return 0;
-    parse_u32(id, 0, PLAN_ID_COUNT - 1, &uid, NULL);
-    return uid;
 }
 
 /* ---- one tool ---- */
@@ -197,7 +182,7 @@ int tool_caches_plan(struct native_engine *n, const struct box_request *req, int
     r = cache_base_take(&n->base, f.private_base, run, &p->cache_base, &why);
     if (r < 0)
         return without(&f, CACHE_ALL, &why, err);
-    p->cache_owner = owner_of(req->spec.user);
+    p->cache_owner = cache_owner(&req->spec);
     r = add_tools(&f, err);
     if (r >= 0)
         cache_variables(&req->spec, is_there, &f, env);
