@@ -173,6 +173,7 @@ class Causes(TestCase):
     @needs("own kernel objects")
     def test_a_command_that_meets_a_sandbox_on_its_way_down_waits_and_starts_it_again(self):
         for i in range(10):
+            self.root.ok("up", "a")
             os.kill(self.init_of("a"), signal.SIGKILL)
             begun = [self.root.popen("exec", "a", "--env", f"NUMBER={k}", "--", "sh", "-c", "echo $NUMBER") for k in range(3)]
             for k, p in enumerate(begun):
