@@ -1,6 +1,8 @@
 #include "base/buf.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/xalloc.h"
@@ -10,6 +12,13 @@ void buf_done(struct buf *b)
     free(b->mem);
     b->mem = NULL;
     b->off = b->len = b->cap = 0;
+}
+
+void buf_wipe(struct buf *b)
+{
+    if (b->mem)
+        explicit_bzero(b->mem, b->cap);
+    buf_done(b);
 }
 
 void buf_clear(struct buf *b)

@@ -26,8 +26,10 @@ struct buf {
         .max = (max_)                                                                              \
     }
 #define _cleanup_buf_ __attribute__((cleanup(buf_done)))
+#define _cleanup_wipe_ __attribute__((cleanup(buf_wipe)))
 
 void buf_done(struct buf *b);
+void buf_wipe(struct buf *b);  /* the same, and nothing of it stays in memory */
 void buf_clear(struct buf *b); /* keeps the memory */
 
 static inline char *buf_data(const struct buf *b)

@@ -1,6 +1,8 @@
 #include "base/json.h"
 
+#include <malloc.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/strv.h"
@@ -186,4 +188,16 @@ int json_to_err(const json_t *doc, struct err *err)
         return err_set(err, ERR_SYSTEM, "the daemon sent an error without code or message");
     r = err_set(err, err_code_from_name(code), "%s", msg);
     return hint ? err_hint(err, "%s", hint) : r;
+}
+
+static void wipe_and_free(void *p)
+{
+    if (p)
+        explicit_bzero(p, malloc_usable_size(p));
+    free(p);
+}
+
+void json_wipe_freed(void)
+{
+    json_set_alloc_funcs(malloc, wipe_and_free);
 }

@@ -18,6 +18,10 @@ enum { JSON_DEPTH_LIMIT = 32 };
 /* Whole text, one value. `what` names the source in errors ("request body"). */
 int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err);
 
+/* From now on what a freed document held does not stay in memory: requests carry credentials.
+ * Before the first document. */
+void json_wipe_freed(void);
+
 /* Compact text, malloc'd, never NULL; keys sorted when `canonical`. */
 char *json_to_text(const json_t *j, bool canonical);
 

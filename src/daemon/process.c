@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
@@ -106,6 +107,7 @@ int process_harden(int keep_fd, struct err *err)
         return r;
     clean_environment();
     tame_malloc();
+    json_wipe_freed();
     umask(077);
     if (chdir("/") < 0)
         return err_sys(err, errno, "change to '/'");

@@ -238,7 +238,7 @@ static int put_fields(struct buf *b, const struct guest_spec *s)
 
 int guest_put_spec(struct buf *b, const struct guest_spec *s, struct err *err)
 {
-    _cleanup_buf_ struct buf fields = BUF_INIT(GUEST_SPEC_MAX);
+    _cleanup_wipe_ struct buf fields = BUF_INIT(GUEST_SPEC_MAX);
     size_t items = strv_len(s->argv) + strv_len(s->env), before = b->len;
     int r = put_fields(&fields, s);
 

@@ -540,17 +540,21 @@ static void on_bytes(struct http_conn *c, const char *data, size_t len)
 static void read_input(struct http_conn *c)
 {
     struct http_server *s = c->server;
+    bool raw = c->state == CONN_RAW;
     ssize_t n;
 
     do
         n = recv(c->fd, s->scratch, sizeof(s->scratch), MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (n > 0)
+    if (n > 0) {
         on_bytes(c, s->scratch, (size_t)n);
-    else if (n == 0)
+        if (!raw) /* requests carry credentials; streams are many bytes, and journals hold them */
+            explicit_bzero(s->scratch, (size_t)n);
+    } else if (n == 0) {
         on_eof(c);
-    else if (errno != EAGAIN)
+    } else if (errno != EAGAIN) {
         conn_gone(c);
+    }
 }
 
 static void on_hangup(struct http_conn *c)

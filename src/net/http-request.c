@@ -15,7 +15,7 @@ void req_free(struct http_req *r)
 {
     if (!r)
         return;
-    buf_done(&r->body);
+    buf_wipe(&r->body); /* bodies carry credentials */
     free(r->head_mem);
     free(r->target_mem);
     free(r);
@@ -162,6 +162,7 @@ static void take_plain_body(struct http_conn *c)
         refuse_body(c);
         return;
     }
+    explicit_bzero(buf_data(&c->in), n);
     buf_consume(&c->in, n);
     c->body_left -= n;
     if (c->body_left == 0)
@@ -183,6 +184,7 @@ static void take_chunked_body(struct http_conn *c)
             refuse_body(c);
             return;
         }
+        explicit_bzero(buf_data(&c->in), used);
         buf_consume(&c->in, used);
     } while (used > 0 && !c->chunked.done);
     if (c->chunked.done)

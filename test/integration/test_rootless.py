@@ -161,6 +161,11 @@ class Common:
         self.root.ok("rm", "-f", "a")
         self.assert_gone()
 
+    def test_secrets(self):
+        script = "cat $RIPCORD_SECRETS/KEY; stat -c ' %a %u' $RIPCORD_SECRETS/KEY; stat -fc %T $RIPCORD_SECRETS"
+        self.assertEqual(self.root.ok("run", "--secret", "KEY=@-", "--", "sh", "-c", script, stdin=b"sek").text,
+                         "sek 400 1000\ntmpfs\n")
+
     def test_copy_both_ways(self):
         data = os.urandom(300000)
         there, back = self.root.path / "there", self.root.path / "back"

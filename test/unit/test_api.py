@@ -171,7 +171,7 @@ def test_unknown_paths_methods_and_types(d):
     expect(d.call("GET", "/v1/nothing"), 404, "not_found", "/v1/nothing")
     expect(d.call("GET", "/v1/sandboxes/"), 404, "not_found")
     expect(d.call("GET", "/v1/sandboxes/a/b/c"), 404, "not_found")
-    expect(d.call("PATCH", "/v1/sandboxes/a"), 405, "invalid", "PATCH")
+    expect(d.call("POST", "/v1/sandboxes/a"), 405, "invalid", "POST")
     expect(d.call("PUT", "/v1/sandboxes/a", b"{}", "Content-Type: text/plain\r\n"), 415, "invalid", "application/json")
     expect(d.call("GET", "/v1/sandboxes", {}), 400, "invalid", "no body")
     expect(d.call("PUT", "/v1/sandboxes/a", b"[]"), 400, "invalid", "object")
