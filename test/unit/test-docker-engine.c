@@ -552,12 +552,14 @@ static ssize_t read_cursor(void *arg, void *data, size_t len)
 TEST(the_archive_holds_our_program_and_the_users_folders)
 {
     _cleanup_buf_ struct buf tar = BUF_INIT(MIB(1));
+    const struct box_request req = {.spec = {.user = (char *)"agent"}};
     struct body_parts p = parts;
     struct cursor c;
     struct tar_reader r;
     struct tar_entry *e = xnew0(struct tar_entry);
     bool guest = false, home = false, pip = false;
 
+    p.req = &req;
     CHECK(body_archive(&p, "program", 7, &tar, NULL) == 0);
     c = (struct cursor){buf_data(&tar), tar.len};
     tar_reader_init(&r, read_cursor, &c);
@@ -593,4 +595,42 @@ TEST(cache_tools_and_modes)
     CHECK(cache_tool_find("nmp", &t, &err) == -ERR_INVALID && strstr(err.hint, "'npm'"));
     CHECK(cache_mode_parse("layered", &m, NULL) == 0 && m == CACHE_LAYERED);
     CHECK_STR(list, "off, shared");
+}
+
+static bool all_but_npm(const void *arg, const struct cache_tool *t, enum spec_cache_mode mode)
+{
+    (void)arg;
+    (void)mode;
+    return !STREQ(t->name, "npm");
+}
+
+TEST(cache_modes_and_variables_of_a_spec)
+{
+    char *own[] = {(char *)"pip_cache_dir=/mine", NULL};
+    struct spec_cache named[] = {{(char *)"uv", CACHE_OFF, NULL},
+                                 {(char *)"go", CACHE_SHARED, (char *)"team"}};
+    struct sandbox_spec spec = {.user = (char *)"root",
+                                .env = own,
+                                .cache_mode = CACHE_LAYERED,
+                                .caches = named,
+                                .n_caches = 2};
+    const struct cache_tool *go, *apt, *uv, *pip;
+    _cleanup_strv_ char **env = NULL;
+
+    CHECK(cache_tool_find("go", &go, NULL) == 0 && cache_tool_find("apt", &apt, NULL) == 0);
+    CHECK(cache_tool_find("uv", &uv, NULL) == 0 && cache_tool_find("pip", &pip, NULL) == 0);
+    CHECK(cache_mode_of(&spec, go) == CACHE_SHARED && cache_mode_of(&spec, uv) == CACHE_OFF);
+    CHECK(cache_mode_of(&spec, pip) == CACHE_LAYERED && cache_mode_of(&spec, apt) == CACHE_OFF);
+    CHECK_STR(cache_group_of(&spec, go), "team");
+    CHECK_STR(cache_group_of(&spec, pip), "");
+    cache_variables(&spec, all_but_npm, NULL, &env);
+    CHECK(strv_contains(env, "GOCACHE=/cache/go/build"));
+    CHECK(!strv_contains(env, "PIP_CACHE_DIR=/cache/pip")); /* set by the user, in small letters */
+    CHECK(!strv_contains(env, "UV_CACHE_DIR=/cache/uv"));
+    CHECK(!strv_contains(env, "NPM_CONFIG_CACHE=/cache/npm"));
+    CHECK(cache_owner(&spec) == 0);
+    spec.user = (char *)"1234:5";
+    CHECK(cache_owner(&spec) == 1234);
+    spec.user = (char *)"somebody";
+    CHECK(cache_owner(&spec) == 1000);
 }
