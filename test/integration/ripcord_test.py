@@ -478,13 +478,24 @@ class Root:
             for name in names:
                 Config.backend.api("DELETE", f"/{kind}/{name.lstrip('/')}?force=1")
 
+    def end(self, pid):
+        """Kills it if it is still ours: on a busy machine its number may be somebody else's by now."""
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            if self.owns(Path(f"/proc/{pid}")):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(fd)
+
     def sweep(self):
         """Ends by force what is left, so that one failed test does not spoil the next."""
         for pid in self.processes():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            self.end(pid)
         self.sweep_engine()
         self.sweep_network()
         for line in reversed(self.mounts()):
