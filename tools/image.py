@@ -73,9 +73,9 @@ def kept_file(target, keep=True):
 
 
 def context():
-    """images/default as a tar."""
+    """images/default as a tar; BuildKit knows a tar by its first header, which must not be an extended one."""
     data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as tar:
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(RECIPE.iterdir()):
             tar.add(path, arcname=path.name)
     return data.getvalue()
@@ -84,7 +84,7 @@ def context():
 def build(engine, base, name):
     """Builds the Dockerfile on a base that the engine has; the steps have no network and need none."""
     arguments = quote(json.dumps({"BASE": base, "PACKAGES_IN_BASE": "yes"}))
-    reply = engine.api("POST", f"/build?t={quote(name)}&buildargs={arguments}&networkmode=none&rm=1&forcerm=1", context(),
+    reply = engine.api("POST", f"/build?version=2&t={quote(name)}&buildargs={arguments}&networkmode=none&rm=1&forcerm=1", context(),
                        headers={"Content-Type": "application/x-tar"}, timeout=600)
     lines = [json.loads(line) for line in reply.body.splitlines() if line.strip()]
     wrong = [l["error"] if isinstance(l.get("error"), str) else str(l["errorDetail"])
