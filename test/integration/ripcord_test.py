@@ -184,7 +184,7 @@ class Root:
         return [str(Config.bin / "ripcord"), *map(str, args)]
 
     def env(self, extra=None):
-        env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "RIPCORD_ROOT": str(self.path),
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.path / "nobody-is-at-home"), "RIPCORD_ROOT": str(self.path),
                "LC_ALL": "C.UTF-8"}
         env.update(extra or {})
         return env

@@ -61,18 +61,20 @@ TEST(another_spec_renews_the_root_only)
     _cleanup_close_ int fd = -1;
 
     CHECK(dir_open(AT_FDCWD, dir, &fd, NULL) == 0);
-    CHECK(mkdirat(fd, "root", 0700) == 0 && mkdirat(fd, "home", 0700) == 0);
+    CHECK(mkdirat(fd, "home", 0700) == 0);
+    CHECK(mkdirat(fd, "root", 0700) == 0 && mkdirat(fd, "root/upper", 0700) == 0);
+    CHECK(mkdirat(fd, "root/upper/cache", 0700) == 0 && mkdirat(fd, "root/upper/old", 0700) == 0);
     CHECK(disk_renew(fd, "aaaa", NULL) == 0); /* nobody knows whose root this is: it goes */
-    CHECK(!there("root") && there("home"));
-    CHECK(mkdirat(fd, "root", 0700) == 0);
-    CHECK(disk_renew(fd, "aaaa", NULL) == 0);
-    CHECK(there("root"));
-    CHECK(disk_renew(fd, "bbbb", NULL) == 0);
-    CHECK(!there("root") && there("home"));
-    CHECK(mkdirat(fd, "root", 0700) == 0);
-    CHECK(disk_renew(fd, "", NULL) == 0 && !there("root"));
-    CHECK(mkdirat(fd, "root", 0700) == 0);
-    CHECK(disk_renew(fd, "", NULL) == 0 && there("root"));
+    CHECK(!there("root/upper/old") && there("home"));
+    CHECK(there("root/upper/cache") && !there("root.next")); /* what tools keep there stays */
+    CHECK(mkdirat(fd, "root/upper/old", 0700) == 0);
+    CHECK(disk_renew(fd, "aaaa", NULL) == 0 && there("root/upper/old"));
+    CHECK(disk_renew(fd, "bbbb", NULL) == 0 && !there("root/upper/old"));
+    CHECK(there("home") && there("root/upper/cache"));
+    CHECK(mkdirat(fd, "root/upper/old", 0700) == 0);
+    CHECK(disk_renew(fd, "", NULL) == 0 && !there("root/upper/old"));
+    CHECK(mkdirat(fd, "root/upper/old", 0700) == 0);
+    CHECK(disk_renew(fd, "", NULL) == 0 && there("root/upper/old"));
     CHECK(rmtree(AT_FDCWD, dir, NULL) == 0);
 }
 
