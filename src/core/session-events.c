@@ -204,27 +204,29 @@ static void enter_run(struct session_reader *r, const struct session_run *run)
  * have made the run longer, or gone on behind it. */
 static int advance(struct session_reader *r, struct err *err)
 {
-    struct session_run run;
+    bool begun = r->run.count > 0;
+    struct session_run run = {0};
     uint64_t count;
     int n;
 
     if (r->taken < r->run.count)
         return 1;
     n = session_index_count(&r->index, &count, err);
-    if (n >= 0 && r->run.count && r->i < count)
-        n = session_index_get(&r->index, r->i, &run, err);
-    if (n >= 0 && r->run.count && r->i < count && run.count > r->taken) {
+    if (n < 0)
+        return n;
+    if (begun && r->i < count && session_index_get(&r->index, r->i, &run, NULL) >= 0 &&
+        run.count > r->taken) {
         r->run = run;
         return 1;
     }
-    if (n >= 0 && r->i + 1 < count + !r->run.count) {
-        r->i = session_index_first(&r->index, r->i + (r->run.count > 0), count);
-        n = session_index_get(&r->index, r->i, &run, err);
-        if (n >= 0)
-            enter_run(r, &run);
-        return n < 0 ? n : 1;
-    }
-    return n < 0 ? n : decide(r, err);
+    if (r->i + begun >= count)
+        return decide(r, err);
+    r->i = session_index_first(&r->index, r->i + begun, count);
+    n = session_index_get(&r->index, r->i, &run, err);
+    if (n < 0)
+        return n;
+    enter_run(r, &run);
+    return 1;
 }
 
 /* ---- events ---- */
