@@ -237,7 +237,7 @@ static bool read_items(struct reader *r, struct json_list_item **items, size_t *
     if (take(r, ']'))
         return true;
     do {
-        struct json_list_item spare, *item = *mixed ? &spare : push(items, n);
+        struct json_list_item spare = {0}, *item = *mixed ? &spare : push(items, n);
         bool good;
 
         skip_blanks(r);
