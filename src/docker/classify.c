@@ -164,9 +164,6 @@ static const struct row {
     {CONTAINER, P,  409, 500, "as it is running", NULL, DOCKER_RUNNING},
     {BOX,       D,  409, 409, "is not running", NULL, DOCKER_NOT_RUNNING},
     {BOX,       D,  409, 409, "is restarting", NULL, DOCKER_NOT_RUNNING},
-    {BOX,       D,  400, 500, "cannot exec in a stopped", NULL, DOCKER_NOT_RUNNING}, /* these: in the moment of its death */
-    {BOX,       D,  400, 500, "cannot exec in a deleted", NULL, DOCKER_NOT_RUNNING},
-    {EXEC,      D,  400, 500, "task", "not found", DOCKER_NOT_RUNNING},
     {BOX,       P,  409, 500, "can only create exec sessions on running containers", NULL, DOCKER_NOT_RUNNING},
     {BOX,       P,  409, 500, "is not running", NULL, DOCKER_NOT_RUNNING},
     {BOX,       P,  409, 500, "container state improper", "running containers", DOCKER_NOT_RUNNING},

@@ -4,6 +4,7 @@
  * that breaks the rules loses its line, which makes a true guest kill all that it has started.
  */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -27,7 +28,11 @@ struct opening {
     char *user;
     char **args;
     struct opened opened;
+    bool dead; /* it failed because the container had ended */
 };
+
+#define DEAD_LOOK_TIMEOUT (5 * USEC_PER_SEC)
+enum { DEAD_LOOKS = 10, DEAD_LOOK_MS = 50 };
 
 void line_init(struct line *l, struct relay *r, const struct line_ops *ops)
 {
@@ -251,13 +256,35 @@ void line_resume(struct line *l)
 
 /* ---- opening ---- */
 
+/*
+ * An engine has many words for "it has just died", and some of them come before it knows so itself:
+ * it is asked, and for a moment asked again.
+ */
+static bool is_dead(const struct relay *r)
+{
+    struct deadline by = deadline_in(DEAD_LOOK_TIMEOUT);
+
+    for (int i = 0; i < DEAD_LOOKS; i++) {
+        _cleanup_err_ struct err err = ERR_INIT;
+        struct box box;
+
+        if (call_inspect(r, &by, &box, &err) < 0)
+            return false;
+        if (box.life == LIFE_GONE)
+            return true;
+        poll(NULL, 0, DEAD_LOOK_MS);
+    }
+    return false;
+}
+
 static void run_opening(struct work *w)
 {
     struct opening *o = container_of(w, struct opening, work);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
 
-    call_open(w->relay, o->user, (const char *const *)o->args, &by, &o->opened, &w->reason,
-              &w->err);
+    if (call_open(w->relay, o->user, (const char *const *)o->args, &by, &o->opened, &w->reason,
+                  &w->err) < 0)
+        o->dead = is_dead(w->relay);
 }
 
 static void opening_free(struct opening *o)
@@ -291,13 +318,6 @@ static void connected(struct line *l, struct opening *o)
         set_events(l);
 }
 
-/* Podman says the same of one that is paused. */
-static bool says_dead(const struct work *w)
-{
-    return w->reason == DOCKER_NO_CONTAINER || w->reason == DOCKER_NO_EXEC ||
-           (w->reason == DOCKER_NOT_RUNNING && w->relay->docker->flavour == DOCKER_FLAVOUR_DOCKER);
-}
-
 /* Where nobody wants it any more, the guest finds its stdin at its end. */
 static void opening_done(struct work *w)
 {
@@ -306,7 +326,7 @@ static void opening_done(struct work *w)
 
     if (l)
         l->opening = NULL;
-    if (w->err.code && says_dead(w))
+    if (o->dead)
         w->relay->dead = true;
     if (l && w->err.code)
         end(l, &w->err);
