@@ -169,7 +169,8 @@ static const struct cli_option options[] = {
     {"since", 0, "N", "those after number N; 0: all that is kept", NULL},
     {"sandbox", 0, "NAME", "those of one sandbox, by name or id", NULL},
     {"kind", 0, "KIND", "those of a kind, e.g. exec.ended, or of all that begin with it, e.g. exec",
-     "sandbox exec daemon gap sandbox.running sandbox.stopped sandbox.failed sandbox.removed "
+     "sandbox exec daemon registry reconcile gap sandbox.running sandbox.stopped sandbox.failed "
+     "sandbox.removed "
      "exec.started exec.ended"},
     {0},
 };

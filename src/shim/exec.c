@@ -165,6 +165,10 @@ static void resolve(struct shim_exec *x)
     struct exec *base = &x->exec;
 
     source_close(base->sup, &x->status);
+    if (!x->start_err.code && x->main.fd < 0 && base->killed) {
+        exec_killed_in_start(base);
+        return;
+    }
     if (!x->start_err.code && x->main.fd < 0)
         err_set(&x->start_err, ERR_ENGINE, "the helper that enters the sandbox was killed");
     if (x->start_err.code) {

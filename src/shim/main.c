@@ -90,8 +90,8 @@ static const struct supervisor_ops shim_ops = {
     .stopping = shim_stopping,
     .shut_down = shim_shut_down,
     .finish = shim_clean_up,
-    .timer_at = facts_refresh_at,
-    .timer = facts_refresh,
+    .timer_at = shim_timer_at,
+    .timer = shim_timer,
 };
 
 static void shim_init(struct shim *s)

@@ -33,6 +33,7 @@ struct shim {
     struct supervisor sup;
     struct plan plan;
     struct source init; /* pidfd of pid 1 */
+    uint64_t strays_at; /* while pid 1 does not end: when children nobody knows are reaped next */
     int init_sock;
     int init_pid;
     int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
@@ -89,6 +90,8 @@ _noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const st
 /* stop.c */
 void shim_stopping(struct supervisor *sup);
 void shim_shut_down(struct supervisor *sup);
+uint64_t shim_timer_at(const struct supervisor *sup);
+void shim_timer(struct supervisor *sup, uint64_t now);
 void shim_clean_up(struct supervisor *sup);
 void stop_on_init(struct source *src, uint32_t events);
 void stop_if_init_dies(struct shim *s); /* before a death is judged */

@@ -4,12 +4,14 @@
  */
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "base/log.h"
 #include "os/pidfd.h"
 #include "shim/shim.h"
 
 enum { CGROUP_WAIT_SEC = 2 };
+#define STRAYS_EVERY (20 * USEC_PER_MSEC)
 
 /* Frozen processes hear no signal. */
 void shim_stopping(struct supervisor *sup)
@@ -21,6 +23,46 @@ void shim_stopping(struct supervisor *sup)
 void shim_shut_down(struct supervisor *sup)
 {
     pidfd_signal(shim_of(sup)->init.fd, SIGKILL);
+    shim_of(sup)->strays_at = time_mono() + STRAYS_EVERY;
+}
+
+/*
+ * A helper that is killed between the birth of the command and telling us of it leaves a child that
+ * we never heard of. Nobody else can reap it, and pid 1 is not let go before: so what is left when
+ * no exec lives is reaped unseen, pid 1 as well, whose end its descriptor tells all the same.
+ */
+static bool waits_for_init(const struct supervisor *sup)
+{
+    return sup->shut && !sup->gone && !execs_live(sup);
+}
+
+static void reap_strays(void)
+{
+    siginfo_t si;
+
+    do
+        si.si_pid = 0;
+    while (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | __WALL) == 0 && si.si_pid);
+}
+
+uint64_t shim_timer_at(const struct supervisor *sup)
+{
+    const struct shim *s = container_of(sup, const struct shim, sup);
+    uint64_t at = facts_refresh_at(sup);
+
+    return waits_for_init(sup) ? MIN(at, s->strays_at) : at;
+}
+
+void shim_timer(struct supervisor *sup, uint64_t now)
+{
+    struct shim *s = shim_of(sup);
+
+    if (now >= facts_refresh_at(sup))
+        facts_refresh(sup, now);
+    if (!waits_for_init(sup) || now < s->strays_at)
+        return;
+    s->strays_at = now + STRAYS_EVERY;
+    reap_strays();
 }
 
 void shim_clean_up(struct supervisor *sup)

@@ -199,3 +199,15 @@ void exec_fail_start(struct exec *x, const struct err *why)
     tell_failed(x, why, false);
     conclude(x, &rec);
 }
+
+void exec_killed_in_start(struct exec *x)
+{
+    struct end_record rec = {
+        .cause = x->kill_cause, .exit_code = -1, .signal = SIGKILL, .drained = true};
+
+    snprintf(rec.message, sizeof(rec.message), "it was killed before it ran");
+    x->fed = false;
+    x->starter = NULL;
+    streams_close(x);
+    conclude(x, &rec);
+}

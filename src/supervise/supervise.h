@@ -110,8 +110,8 @@ struct exec {
     uint64_t seq;
 
     struct stream streams[JOURNAL_STREAMS];
-    bool fed;     /* output still comes by stream_feed() */
-    bool awaited; /* an engine is about to start it: that time is not the command's own */
+    bool fed;       /* output still comes by stream_feed() */
+    bool awaited;   /* an engine is about to start it: that time is not the command's own */
     bool entrusted; /* to somebody inside, who may have begun it without our knowledge */
     bool tty;
     int pid;
@@ -269,6 +269,8 @@ void exec_fail_start(struct exec *x, const struct err *err);
 /* The sandbox goes down and a command may wait for its next start: no new one is begun. */
 bool exec_is_late(const struct exec *x);
 void exec_tell_refused(struct exec *x, const struct err *why);
+/* It was killed on its way in, by us: for its time, or on request. */
+void exec_killed_in_start(struct exec *x);
 /* How it ended cannot be learnt any more: engine_lost, with the reason. */
 void exec_lose(struct exec *x, const struct err *why);
 

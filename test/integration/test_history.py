@@ -62,3 +62,13 @@ class History(TestCase):
         kept = {x["id"] for x in left["execs"] if x["journal"] == "kept"}
         folders = {p.name for p in self.root.walk("state") if p.is_dir() and (p / "end").exists()}
         self.assertLessEqual(len(folders - kept), 0, "their output is gone with them")
+
+    def test_a_timeout_on_the_way_in_is_a_timeout(self):
+        """Found by the model: a command that was killed before it ran had failed to start."""
+        self.root.ok("up", "a")
+        for ms in range(1, 4):
+            for _ in range(10):
+                self.root.http("POST", "/v1/sandboxes/a/execs", {"argv": ["sleep", "1000"], "timeout_ms": ms})
+        wait_until(lambda: self.root.sandbox("a")["execs_live"] == 0, 30, "their ends")
+        ends = [x["end"] for x in self.root.get("/v1/sandboxes/a/execs")["execs"]]
+        self.assertEqual({(e["cause"], e["signal"], e["status"]) for e in ends}, {("timeout", "KILL", 137)}, ends)
