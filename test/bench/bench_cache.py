@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""What caches save: the same installs, first and again from a fresh sandbox, with the bytes that came from outside.
+
+    bench_cache.py --bin BUILD --out FILE [--rounds N] [--tool pip|npm] [--without-docker]
+
+Real packages from the public registries. Plain Docker asks them itself, without any cache and with one volume that all
+containers write to; ours goes through the package registry, with the tool's own cache in each mode, and at last over a base
+that `cache warm` has filled. "again" is always another container or sandbox. Every round begins with empty caches.
+"""
+import argparse
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
+
+import engines  # noqa: E402  (found through the line above)
+from bench_lib import progress, write_json  # noqa: E402
+from ripcord_test import Config, Root  # noqa: E402
+
+PACKAGES = {"pip": ["requests==2.32.3", "jinja2==3.1.4", "pyyaml==6.0.2"], "npm": ["express@4.21.2", "chalk@4.1.2", "typescript@5.6.3"]}
+INSTALL = {"pip": "/usr/bin/python3 -m pip install -q --no-input --target /scratch/t {}",
+           "npm": "mkdir -p /scratch/n && cd /scratch/n && npm install --silent --no-audit --no-fund --no-update-notifier {}"}
+VARIABLES = {"pip": ["PIP_CACHE_DIR=/cache/pip"], "npm": ["NPM_CONFIG_CACHE=/cache/npm", "NPM_CONFIG_PREFER_OFFLINE=true"]}
+MACHINE = ["PYTHONPATH=/machine/lib/python3/dist-packages", "PYTHONPYCACHEPREFIX=/tmp/pyc", "HOME=/scratch",
+           f"LD_LIBRARY_PATH=/machine/lib/{platform.machine()}-linux-gnu",
+           "PATH=/usr/local/bin:/usr/bin:/bin:/machine/bin", "PIP_DISABLE_PIP_VERSION_CHECK=1",
+           *(f"{v}=/etc/ssl/certs/ca-certificates.crt" for v in ("PIP_CERT", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"))]
+
+
+HOSTS = {"pip": ["pypi.org", "files.pythonhosted.org"], "npm": ["registry.npmjs.org"]}
+
+
+class PlainDocker:
+    """The docker command line, as people use it: uid 1000, the machine's own pip and npm."""
+
+    def __init__(self, engine, shared):
+        self.engine, self.shared = engine, shared
+        self.name = "docker, shared volume" if shared else "docker, no cache"
+
+    def begin(self, tool):
+        if not self.shared:
+            return
+        self.command("volume", "create", "bench-cache")
+        self.command("run", "--rm", "-u", "0", "-v", "bench-cache:/cache", engines.IMAGE, "sh", "-c",
+                     f"mkdir -p /cache/{tool} && chown 1000 /cache/{tool}")
+
+    def command(self, *args):
+        return subprocess.run([*self.engine.cli, *args], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def install(self, tool, packages):
+        """Milliseconds and bytes. The engine has a network namespace of its own, whose one interface leads outside."""
+        env = MACHINE + (VARIABLES[tool] if self.shared else [])
+        script = (f"rx() {{ cat /sys/class/net/[!l]*/statistics/rx_bytes; }}; before=$(rx); {INSTALL[tool].format(' '.join(packages))} "
+                  "&& echo $(($(rx) - before))")
+        hosts = [o for h in HOSTS[tool] for o in ("--add-host", f"{h}:{socket.gethostbyname(h)}")]
+        since = time.perf_counter()
+        out = self.command("run", "--rm", "--network", "host", *hosts, "-u", "1000", "-v", "/usr:/machine:ro",
+                           "-v", "/etc/ssl/certs:/etc/ssl/certs:ro", "--tmpfs", "/scratch:exec,mode=1777",
+                           *(["-v", "bench-cache:/cache"] if self.shared else []), *(o for e in env for o in ("-e", e)),
+                           engines.IMAGE, "sh", "-c", script)
+        return (time.perf_counter() - since) * 1000, int(out.split()[-1])
+
+    def end(self):
+        if self.shared:
+            self.command("volume", "rm", "-f", "bench-cache")
+
+
+class Ours:
+    """A root of its own for each round, so that nothing is there before."""
+
+    def __init__(self, mode, warm=False):
+        self.mode, self.warm = mode, warm
+        self.name = f"ripcord, {mode}" + (", warmed base" if warm else "")
+        self.root, self.boxes = None, 0
+
+    def begin(self, tool):
+        self.root = Root()
+        self.root.start()
+        if self.warm:
+            self.root.ok("cache", "warm", "--tool", tool, *PACKAGES[tool], timeout=600)
+
+    def install(self, tool, packages):
+        self.boxes += 1
+        box = f"box-{self.boxes}"
+        since = time.perf_counter()
+        self.root.ok("up", box, "--cache", f"{tool}={self.mode}")
+        self.root.ok("exec", box, "--", "sh", "-c", f"HOME=/scratch; {INSTALL[tool].format(' '.join(packages))}", timeout=600)
+        took = (time.perf_counter() - since) * 1000
+        counted = self.root.ok("show", box, "--json").json().get("packages", {})
+        self.root.ok("rm", "-f", box)
+        return took, sum(c["bytes_upstream"] for c in counted.values())
+
+    def end(self):
+        self.root.close()
+
+
+def measure(contender, tool):
+    contender.begin(tool)
+    try:
+        return [contender.install(tool, PACKAGES[tool]) for _ in range(2)]
+    finally:
+        contender.end()
+
+
+def contenders(engine):
+    ours = [Ours("private"), Ours("layered"), Ours("shared"), Ours("layered", warm=True)]
+    return ([PlainDocker(engine, False), PlainDocker(engine, True)] if engine else []) + ours
+
+
+def middle(rounds, which):
+    times, sizes = zip(*(r[which] for r in rounds))
+    return {"ms": round(statistics.median(times), 1), "bytes": int(statistics.median(sizes))}
+
+
+def run(engine, args):
+    results = {}
+    for tool in args.tool or sorted(PACKAGES):
+        if tool == "npm" and not shutil.which("npm"):
+            continue
+        rounds = {}
+        for number in range(args.rounds):
+            for c in contenders(engine):
+                progress(f"{tool}: round {number + 1} of {args.rounds}, {c.name}")
+                rounds.setdefault(c.name, []).append(measure(c, tool))
+        progress("")
+        results[tool] = {name: {"first": middle(r, 0), "again": middle(r, 1)} for name, r in rounds.items()}
+        print(f"{tool}: {', '.join(PACKAGES[tool])}")
+        print(f"{'':34}{'first ms':>10}{'MB':>8}{'again ms':>10}{'MB':>8}")
+        for name, r in results[tool].items():
+            print(f"{name:34}{r['first']['ms']:10.0f}{r['first']['bytes'] / 1e6:8.1f}{r['again']['ms']:10.0f}"
+                  f"{r['again']['bytes'] / 1e6:8.1f}")
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--tool", action="append", choices=sorted(PACKAGES))
+    parser.add_argument("--without-docker", action="store_true")
+    args = parser.parse_args()
+    folder = args.bin.resolve()
+    Config.bin = folder / "src" / "bin" if (folder / "src" / "bin").is_dir() else folder
+    if args.without_docker or engines.Docker.missing():
+        results = run(None, args)
+    else:
+        with engines.Docker(outside=True) as engine:
+            results = run(engine, args)
+    write_json(args.out, {"packages": PACKAGES, "rounds": args.rounds, "results": results})
+
+
+if __name__ == "__main__":
+    main()
