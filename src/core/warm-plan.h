@@ -9,7 +9,8 @@
 struct warm_plan {
     const char *tool, *engine; /* static; owned by the spec, or NULL */
     char **argv;
-    int files; /* pipe with an archive of folder `warm`, which is to lie in the user's home; owned */
+    int files; /* pipe with an archive of folder `warm`, which is to lie in the user's home; owned
+                */
     json_t *spec;
 };
 

@@ -12,6 +12,7 @@
  * By the shim. */
 int caches_prepare(const struct plan *plan, int dir, struct err *err);
 
-/* Mounts what lies over /cache, or elsewhere, in the root that is being built. By pid 1, which stands in the scaffold. */
+/* Mounts what lies over /cache, or elsewhere, in the root that is being built. By pid 1, which
+ * stands in the scaffold. */
 int caches_mount(const struct plan *plan, const struct layers *layers, int scaffold, int root_fd,
                  struct err *err);

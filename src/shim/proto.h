@@ -38,17 +38,15 @@
  *    READY        the sandbox is up; unenforced limits. Only on descriptor 3
  *    FAILED       error: it is not, the shim ends
  *    STARTED      exec, pid [+ fd: write end of stdin, when asked; the pty's master with a tty]
- *    EXEC_FAILED  exec, error; ENDED follows (cause start_failed). With a state (STOPPING; since 1.4)
- *                 nothing was begun or recorded, and no ENDED follows: it may be sent again
- *    ATTACHED     exec, offsets so far [+ fd: pty master, when it has one]; then OUTPUT
- *    OUTPUT       exec, stdout end, stderr end: only to attached peers, at most one un-ACKed
- *    ENDED        exec, end record text: to every peer
- *    STATS        memory, cpu, pids, …
- *    RESULT       error or none: to every message that has no answer of its own. DIAL: + fd, a
- *                 connected TCP socket to 127.0.0.1:port inside. COPY: when the helper has ended.
- *                 LISTENER: + fd, the socket that the sandbox finds its package registry behind.
- *                 STOP: at once; then ENDED for each exec, then STOPPED
- *    STOPPED      everything is gone; the shim ends
+ *    EXEC_FAILED  exec, error; ENDED follows (cause start_failed). With a state (STOPPING;
+ * since 1.4) nothing was begun or recorded, and no ENDED follows: it may be sent again ATTACHED
+ * exec, offsets so far [+ fd: pty master, when it has one]; then OUTPUT OUTPUT       exec, stdout
+ * end, stderr end: only to attached peers, at most one un-ACKed ENDED        exec, end record text:
+ * to every peer STATS        memory, cpu, pids, … RESULT       error or none: to every message that
+ * has no answer of its own. DIAL: + fd, a connected TCP socket to 127.0.0.1:port inside. COPY: when
+ * the helper has ended. LISTENER: + fd, the socket that the sandbox finds its package registry
+ * behind. STOP: at once; then ENDED for each exec, then STOPPED STOPPED      everything is gone;
+ * the shim ends
  *
  * Every daemon message carries a `seq` chosen by the daemon; the answer carries the same one.
  */

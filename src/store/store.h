@@ -36,8 +36,8 @@ int store_meta_get(struct store *s, const char *key, char *ret, size_t size, str
 int store_meta_set(struct store *s, const char *key, const char *value, bool sync, struct err *err);
 
 /*
- * A new database may lie over objects of an old one that was lost. Until an engine is settled (every
- * object there has a row) nothing there may be removed because no row knows it.
+ * A new database may lie over objects of an old one that was lost. Until an engine is settled
+ * (every object there has a row) nothing there may be removed because no row knows it.
  */
 bool store_is_held(struct store *s, const char *engine);
 int store_settle(struct store *s, const char *engine, struct err *err);

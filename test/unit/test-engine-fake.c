@@ -153,8 +153,8 @@ static void on_closed(void *arg)
     loop_stop(b->loop);
 }
 
-static const struct link_events events = {on_started, on_start_failed, on_output, on_ended,
-                                          on_closed, NULL};
+static const struct link_events events = {on_started, on_start_failed, on_output,
+                                          on_ended,   on_closed,       NULL};
 
 static void on_result(void *arg, const struct err *err, int fd)
 {

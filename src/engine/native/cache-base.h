@@ -46,8 +46,8 @@ int cache_base_drop(struct cache_base *b, const char *tool, struct err *err);
 /* Removes all that is neither present nor noted in a folder below `runs`. Best effort. */
 void cache_base_sweep(struct cache_base *b, int runs);
 
-/* Whether that run stands on a generation that is not the present one: when it has gone, a sweep may
- * find something. */
+/* Whether that run stands on a generation that is not the present one: when it has gone, a sweep
+ * may find something. */
 bool cache_base_is_old(struct cache_base *b, int runs, const char *id);
 
 /* Bytes of a tool in the present generation, and when that was made (usec, wall clock). */
