@@ -30,7 +30,7 @@ LAYERS = {
     "client": ["base", "wire"],
     "net": ["base", "wire"],
     "cli": ["base", "client", "dockerfile", "lint"],
-    "image": ["base", "net"],
+    "image": ["base", "os"],
     "registry": ["base", "os", "net", "shim/proto.h"],
     "engine": ["base", "os", "wire", "net", "image", "journal", "docker",
                "shim/handover.h", "shim/proto.h", "shim/plan.h", "relay/plan.h"],
@@ -39,7 +39,7 @@ LAYERS = {
     "api": ["base", "net", "core", "wire/frame.h", "registry/keeper.h"],
     "daemon": ["base", "os", "wire", "journal", "store", "net", "image", "engine", "core", "api",
                "registry/keeper.h"],
-    "bin": ["base", "os", "cli", "daemon", "shim", "guest", "relay", "registry"],
+    "bin": ["base", "os", "cli", "daemon", "shim", "guest", "relay", "registry", "image"],
 }
 
 # Folders that link libc alone: jansson must not creep in through base/json.h.
@@ -51,6 +51,7 @@ LIBRARIES = {
     "curl/": {"net"},
     "sqlite3.h": {"store"},
     "yaml.h": {"daemon"},
+    "archive": {"image"},
     "seccomp.h": {"os", "engine"},
     "openssl/ssl.h": {"docker"},
     "jansson.h": LAYERS.keys() - WITHOUT_JSON,

@@ -87,6 +87,12 @@ void handle_tool_caches(struct call *c);
 void handle_cache_warm(struct call *c);
 void handle_tool_prune(struct call *c);
 
+void handle_image_list(struct call *c);
+void handle_image_import(struct call *c);
+void handle_image_show(struct call *c);
+void handle_image_remove(struct call *c);
+void handle_image_prune(struct call *c);
+
 void handle_sandbox_list(struct call *c);
 void handle_sandbox_ensure(struct call *c);
 void handle_sandbox_get(struct call *c);

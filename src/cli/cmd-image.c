@@ -10,7 +10,8 @@ static const struct {
     const char *name;
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 } actions[] = {
-    {"lint", image_lint},
+    {"lint", image_lint}, {"import", image_import}, {"ls", image_ls},
+    {"show", image_show}, {"rm", image_rm},         {"prune", image_prune},
 };
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -23,13 +24,13 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
             return actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID, "'%s' is not lint", name);
+    err_set(err, ERR_INVALID, "'%s' is not lint, import, ls, show, rm or prune", name);
     return near ? err_hint(err, "Did you mean 'ripcord image %s'?", near) : -ERR_INVALID;
 }
 
 static const struct cli_option options[] = {
-    {"fix", 0, NULL, "repair what can be repaired without a person, in place", NULL},
-    {"strict", 0, NULL, "exit with 1 also for what is only info", NULL},
+    {"fix", 0, NULL, "lint: repair what can be repaired without a person, in place", NULL},
+    {"strict", 0, NULL, "lint: exit with 1 also for what is only info", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
@@ -37,9 +38,18 @@ static const struct cli_group *const groups[] = {&group, NULL};
 
 const struct cli_command cmd_image = {
     .name = "image",
-    .summary = "look for mistakes in Dockerfiles",
-    .usage = "image lint [--fix] [--strict] [FILE...]",
+    .summary = "bring images in, list and remove them; look for mistakes in Dockerfiles",
+    .usage = "image import FILE|DIR|- [NAME] | ls | show NAME | rm NAME... | prune | "
+             "lint [--fix] [--strict] [FILE...]",
     .details =
+        "import brings an image into the store, from which sandboxes of engine 'native' start "
+        "without copying (--image NAME): a `docker save` archive, an OCI layout (folder or tar), "
+        "or a root file system as tar, which needs a NAME; plain or compressed by gzip, zstd or "
+        "xz; '-' is the standard input. Every layer is checked against its digest and unpacked by "
+        "a helper that can reach nothing else; devices, file capabilities and foreign attributes "
+        "are left out. ls lists the images, layers that several share counted once; show tells "
+        "what one is made of; rm takes a name away and, with the last one, the image, unless a "
+        "sandbox is made of it; prune removes what has no name and is not in use.\n\n"
         "lint reads Dockerfiles as BuildKit does and reports what a build would not say: cache "
         "mounts that are contradicted on the same RUN, that belong to the wrong user or lie where "
         "the tool does not look, installs without any cache, versions that are not pinned, secrets "
@@ -51,11 +61,14 @@ const struct cli_command cmd_image = {
         "rule "
         "away for it, '# ripcord: ignore-file=RULE' for the whole file.\n\n"
         "The exit status is 1 when there is a warning or an error, and 0 when there is none.",
-    .examples = "ripcord image lint\t./Dockerfile\n"
+    .examples = "docker save team/tool:1 | ripcord image import -\tfrom Docker's store\n"
+                "ripcord image import rootfs.tar.zst mine\ta root file system\n"
+                "ripcord run --image mine -- id\ta command in it\n"
+                "ripcord image lint\t./Dockerfile\n"
                 "ripcord image lint --fix a/Dockerfile b/Dockerfile\trepair in place\n"
                 "ripcord image lint --json - <Dockerfile\tfor programs\n",
     .groups = groups,
-    .words = "lint",
+    .words = "import ls show rm prune lint",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,

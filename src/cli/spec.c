@@ -10,7 +10,7 @@
 /* clang-format off */
 static const struct cli_option spec_options[] = {
     { "engine", 0, "NAME", "engine to run on: native (default) or docker (Docker and Podman)", "native docker" },
-    { "image", 0, "IMAGE", "base file system: 'host', this machine's own programs, read-only (native); an image's name (docker)", "host default" },
+    { "image", 0, "IMAGE", "base file system: 'host', this machine's own programs, read-only (native), or an image's name", "host default" },
     { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is its own", "default" },
     { "cache", 0, "TOOL=MODE", "how a tool's package cache is kept: layered (default), private, shared[:GROUP], readonly or off; TOOL 'all': every tool that is not named; may be repeated", NULL },
     { "network", 0, "MODE", "none, packages (default) or open", "none packages open" },

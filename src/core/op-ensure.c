@@ -360,9 +360,9 @@ static void ensure_run(struct op *op)
         return;
     }
     e = op->sb->engine;
-    if (engine_fixed_digest(e)) {
+    if (engine_fixed_digest(e, &op->want)) {
         free(op->want.image_digest);
-        op->want.image_digest = xstrdup(engine_fixed_digest(e));
+        op->want.image_digest = xstrdup(engine_fixed_digest(e, &op->want));
     } else if (must_resolve(op)) {
         engine_resolve(e, &op->want, resolved, op);
         return;

@@ -57,6 +57,7 @@ struct call {
     engine_usage_fn usage_done; /* the same */
     engine_digest_fn digest_done;
     engine_caches_fn caches_done;
+    engine_image_fn image_done;
     void *arg;
 
     bool failed;
@@ -68,10 +69,11 @@ struct call {
     struct engine_objects objects;
     struct engine_object object; /* discard: owned, but for `spec` */
     uint64_t usage;
-    char *digest;
     char *tool; /* of a cache */
     int tar_fd; /* owned; -1: none */
     struct engine_caches caches;
+    char *digest; /* or another text that is the answer */
+    struct image_ask ask;
 };
 
 static int run_create(struct call *c)
@@ -120,19 +122,31 @@ static int run_prepare(struct call *c)
 
 #define DIGEST_OF_HOST "host-1"
 
-const char *engine_fixed_digest(const struct engine *e)
+const char *engine_fixed_digest(const struct engine *e, const struct sandbox_spec *spec)
 {
-    return e->ops->resolve ? NULL : DIGEST_OF_HOST;
+    bool is_default = !spec->image || STREQ(spec->image, e->ops->default_image);
+
+    return !e->ops->resolve || (e->ops->default_is_fixed && is_default) ? DIGEST_OF_HOST : NULL;
 }
 
 static int run_resolve(struct call *c)
 {
-    const char *fixed = engine_fixed_digest(c->engine);
+    const char *fixed = engine_fixed_digest(c->engine, &c->req.spec);
 
     if (!fixed)
         return c->engine->ops->resolve(c->engine, &c->req.spec, &c->by, &c->digest, &c->err);
     c->digest = xstrdup(fixed);
     return 0;
+}
+
+static int run_image(struct call *c)
+{
+    if (!c->engine->ops->image) {
+        err_set(&c->err, ERR_UNSUPPORTED, "the images of engine '%s' are kept by itself",
+                c->engine->ops->name);
+        return err_hint(&c->err, "Use its own commands, such as `docker image ls`.");
+    }
+    return c->engine->ops->image(c->engine, &c->ask, &c->by, &c->digest, &c->err);
 }
 
 static int run_forget(struct call *c)
@@ -276,6 +290,7 @@ static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC
 static const struct call_type call_publish      = {"publish", 600 * USEC_PER_SEC, run_publish,      0};
 static const struct call_type call_drop         = {"drop",    600 * USEC_PER_SEC, run_drop,         0};
 static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC, run_caches,       0};
+static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC, run_image,        0};
 /* clang-format on */
 
 static bool needs_open(const struct call *c)
@@ -395,6 +410,8 @@ static void call_done(void *arg)
         c->digest_done(c->arg, err, c->digest);
     else if (c->caches_done)
         c->caches_done(c->arg, err, &c->caches);
+    else if (c->image_done)
+        c->image_done(c->arg, err, c->digest);
     else
         c->done(c->arg, err, &c->box);
     err_done(&c->err);
@@ -407,6 +424,9 @@ static void call_done(void *arg)
     free(c->tool);
     fd_close(c->tar_fd);
     engine_caches_done(&c->caches);
+    free(c->ask.name);
+    strv_free(c->ask.used);
+    fd_close(c->ask.fd);
     box_request_done(&c->req);
     free(c);
 }
@@ -441,6 +461,7 @@ static struct call *call_new(struct engine *e, const struct call_type *type, voi
     c->type = type;
     c->arg = arg;
     c->tar_fd = -1;
+    c->ask.fd = -1;
     return c;
 }
 
@@ -583,6 +604,17 @@ void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_di
 
     c->digest_done = done;
     sandbox_spec_copy(&c->req.spec, spec);
+    call_submit(c);
+}
+
+void engine_image(struct engine *e, const struct image_ask *ask, engine_image_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_image, arg);
+
+    c->image_done = done;
+    c->ask = *ask;
+    c->ask.name = ask->name ? xstrdup(ask->name) : NULL;
+    c->ask.used = ask->used ? strv_copy(ask->used) : NULL;
     call_submit(c);
 }
 

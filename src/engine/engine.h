@@ -209,11 +209,22 @@ struct engine_news {
     char id[33]; /* ENGINE_NEWS_BOX */
 };
 
+/* What is asked of a backend's images. */
+enum image_verb { IMAGE_LIST, IMAGE_SHOW, IMAGE_IMPORT, IMAGE_REMOVE, IMAGE_PRUNE };
+
+struct image_ask {
+    enum image_verb verb;
+    char *name;  /* SHOW, REMOVE; IMPORT: what it is to be called, or NULL */
+    char **used; /* REMOVE, PRUNE: digests of the images that sandboxes are made of */
+    int fd;      /* IMPORT: the archive, read to its end; else -1 */
+};
+
 struct engine_ops {
     const char *name;
     const char *default_image;
-    bool connects_closed; /* `connect` works while the backend cannot be reached */
-    bool removes_running; /* `remove` of what runs is cheaper than a stop before it */
+    bool default_is_fixed; /* `default_image` needs no `resolve` */
+    bool connects_closed;  /* `connect` works while the backend cannot be reached */
+    bool removes_running;  /* `remove` of what runs is cheaper than a stop before it */
     /* Allocates, copies the configuration, touches nothing. exec_root is set. */
     struct engine *(*make)(const struct engine_config *config);
     /* Reaches the backend and finds out what it can do (caps). Called on a worker before the first
@@ -228,6 +239,9 @@ struct engine_ops {
      * only image is `default_image`. */
     int (*resolve)(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
                    char **ret, struct err *err);
+    /* *ret is a document in JSON. NULL: the backend's images are not ours to keep. */
+    int (*image)(struct engine *e, const struct image_ask *ask, const struct deadline *by,
+                 char **ret, struct err *err);
 
     /* Makes the sandbox's files; idempotent for one id. On failure nothing new is left behind. */
     int (*create)(struct engine *e, const struct box_request *req, const struct deadline *by,
@@ -330,12 +344,16 @@ void engine_create_start(struct engine *e, const struct box_request *req, engine
 void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg);
 /* Unsupported without `look`. */
 void engine_look(struct engine *e, const char *id, engine_done_fn done, void *arg);
-/* The digest of the only image of an engine without `resolve`; NULL with it. */
-const char *engine_fixed_digest(const struct engine *e);
+/* The digest of an image that needs no asking: the only one of an engine without `resolve`, or its
+ * default; else NULL. */
+const char *engine_fixed_digest(const struct engine *e, const struct sandbox_spec *spec);
 /* Of spec->image, or the engine's default image when that is NULL. */
 typedef void (*engine_digest_fn)(void *arg, const struct err *err, const char *digest);
 void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_digest_fn done,
                     void *arg);
+/* Takes ask->fd; copies the rest. json: the answer, borrowed. */
+typedef void (*engine_image_fn)(void *arg, const struct err *err, const char *json);
+void engine_image(struct engine *e, const struct image_ask *ask, engine_image_fn done, void *arg);
 void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void *arg);
 void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg);
 /* Deletes the journals of execs that have ended; fine when they are not there. */

@@ -166,17 +166,17 @@ static void add_pairs(char ***env, char *const *pairs)
     }
 }
 
-char **spec_environment(const struct sandbox_spec *spec, char *const *more)
+char **spec_environment(const char *user, char *const *own, char *const *more)
 {
     char **env = NULL;
 
     strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     strv_add(&env, "LANG=C.UTF-8");
     add_pairs(&env, more);
-    strv_env_set(&env, "HOME", home_of(spec->user));
-    strv_env_set(&env, "USER", spec->user);
-    strv_env_set(&env, "LOGNAME", spec->user);
-    add_pairs(&env, spec->env);
+    strv_env_set(&env, "HOME", home_of(user));
+    strv_env_set(&env, "USER", user);
+    strv_env_set(&env, "LOGNAME", user);
+    add_pairs(&env, own);
     return env;
 }
 

@@ -87,6 +87,7 @@ void plan_done(struct plan *p)
         free(p->caches[i].source);
     }
     free(p->caches);
+    strv_free(p->layers);
     strv_free(p->env);
     free(p->seccomp);
     *p = (struct plan)PLAN_INIT;
@@ -144,6 +145,25 @@ static int check_folders(const struct plan *p, struct err *err)
         r = err_set(err, ERR_INVALID, "plan: workdir '%s' is not absolute",
                     p->workdir ? p->workdir : "");
     return r;
+}
+
+/* "<64 hex digits>/fs": as the image store names them. */
+static bool is_layer_name(const char *s)
+{
+    return strspn(s, "0123456789abcdef") == 64 && STREQ(s + 64, "/fs");
+}
+
+static int check_layers(const struct plan *p, struct err *err)
+{
+    if (p->n_layers != strv_len(p->layers) || p->n_layers > PLAN_LAYERS_MAX)
+        return err_set(err, ERR_LIMIT, "plan: %zu layers, at most %d", strv_len(p->layers),
+                       PLAN_LAYERS_MAX);
+    if (p->n_layers && p->image != PLAN_IMAGE_ROOTFS)
+        return err_set(err, ERR_INVALID, "plan: layers without an image");
+    for (size_t i = 0; i < p->n_layers; i++)
+        if (!is_layer_name(p->layers[i]))
+            return err_set(err, ERR_INVALID, "plan: '%s' is not a layer", p->layers[i]);
+    return 0;
 }
 
 static int check_mounts(const struct plan *p, struct err *err)
@@ -264,6 +284,8 @@ static int plan_check(const struct plan *p, struct err *err)
     if (r >= 0)
         r = check_folders(p, err);
     if (r >= 0)
+        r = check_layers(p, err);
+    if (r >= 0)
         r = check_mounts(p, err);
     if (r >= 0)
         r = check_caches(p, err);
@@ -341,6 +363,8 @@ int plan_encode(const struct plan *p, struct buf *b, struct err *err)
         goto done;
     put_mounts(&w, p);
     put_caches(&w, p);
+    for (size_t i = 0; i < p->n_layers; i++)
+        shim_put_str(&w, PLAN_TAG_LAYER, p->layers[i]);
     for (char **e = p->env; e && *e; e++)
         shim_put_str(&w, PLAN_TAG_ENV, *e);
     if (p->seccomp_len)
@@ -457,6 +481,16 @@ static int take_value(struct plan *p, const struct shim_value *v, struct err *er
         return take_mount(p, v, err);
     if (v->tag >= PLAN_TAG_CACHE && v->tag <= PLAN_TAG_CACHE_SOURCE)
         return take_cache(p, v, err);
+    if (v->tag == PLAN_TAG_LAYER) {
+        if (p->n_layers == PLAN_LAYERS_MAX)
+            return err_set(err, ERR_LIMIT, "plan: over %d layers", PLAN_LAYERS_MAX);
+        r = take_string(&text, v, "layer", NAME_MAX, err);
+        if (r >= 0) {
+            strv_push(&p->layers, text);
+            p->n_layers++;
+        }
+        return r;
+    }
     if (v->tag == PLAN_TAG_ENV) {
         r = take_string(&text, v, "env", SHIM_PLAN_MAX, err);
         if (r >= 0)

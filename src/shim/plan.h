@@ -80,6 +80,7 @@ enum plan_tag {
     PLAN_TAG_CACHE_TOOL,     /* string */
     PLAN_TAG_CACHE_TARGET,   /* string */
     PLAN_TAG_CACHE_SOURCE,   /* string */
+    PLAN_TAG_LAYER,          /* string, repeated */
 };
 
 /* Which limits: the same bits as enum spec_limit of the engine. */
@@ -94,7 +95,7 @@ enum plan_limit {
 enum plan_image {
     PLAN_IMAGE_HOST,   /* lower_dir is the skeleton; the machine's /usr and /opt are bound read-only
                         */
-    PLAN_IMAGE_ROOTFS, /* lower_dir is a whole root file system */
+    PLAN_IMAGE_ROOTFS, /* lower_dir is a whole root file system, or holds `layers`, which are one */
 };
 
 enum plan_network { PLAN_NETWORK_NONE, PLAN_NETWORK_PACKAGES, PLAN_NETWORK_OPEN };
@@ -113,6 +114,7 @@ enum {
     PLAN_MOUNT_RDONLY = 1 << 0, /* PLAN_TAG_MOUNT flags */
     PLAN_MOUNTS_MAX = 64,
     PLAN_CACHES_MAX = 16,
+    PLAN_LAYERS_MAX = 100, /* of an image: what fits into one mount option (shim/lower.h) */
     PLAN_ENV_MAX = 1024,
     PLAN_ID_COUNT = 65536,     /* ids of one sandbox when id_base is not 0 */
     PLAN_AGENT_ID = 1000,      /* the ordinary user inside */
@@ -142,6 +144,9 @@ struct plan {
 
     char *run_dir, *data_dir, *exec_dir, *lower_dir; /* absolute */
     enum plan_image image;
+    char *
+        *layers; /* of a ROOTFS: names below lower_dir, the topmost first; NULL: lower_dir itself */
+    size_t n_layers;
     struct plan_mount *mounts;
     size_t n_mounts;
 

@@ -15,6 +15,7 @@
 #include "os/mount.h"
 #include "os/overlay.h"
 #include "shim/caches.h"
+#include "shim/lower.h"
 #include "shim/place.h"
 #include "shim/setup.h"
 
@@ -42,7 +43,8 @@ int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, 
  * it is open to all, and its copy is among the layers by now. Not "/": umount2() of the old root
  * would take what is stacked on it instead.
  */
-static int build_scaffold(const struct layers *layers, int *ret, struct err *err)
+static int build_scaffold(const struct plan *plan, const struct layers *layers, int *ret,
+                          struct err *err)
 {
     static const char *const options[] = {"size=64k", "mode=0700", NULL};
     static const char *const folders[] = {"lower", "data", "base", "root", "none"};
@@ -62,22 +64,25 @@ static int build_scaffold(const struct layers *layers, int *ret, struct err *err
         r = mount_attach(layers->fd[LAYER_DATA], fd, "data", err);
     if (r >= 0 && layers->fd[LAYER_BASE] >= 0)
         r = mount_attach(layers->fd[LAYER_BASE], fd, "base", err);
+    if (r >= 0)
+        r = lower_link(plan, fd, err);
     if (r < 0)
         return err_wrap(err, "build the scaffold of the root");
     *ret = TAKE_FD(fd);
     return 0;
 }
 
-/* The caches' base is one more layer: /cache needs no mount of its own, which would cost a tenth of
- * a start. */
 static int mount_root(const struct plan *plan, int scaffold, int *ret, struct err *err)
 {
-    const char *lower = plan->cache_base ? "base:lower" : "lower";
-    struct overlay root = {lower, "data/root/upper", "data/root/work", plan->ephemeral};
+    struct overlay root = {NULL, "data/root/upper", "data/root/work", plan->ephemeral};
+    _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = overlay_mount(&root, &fd, err);
+    r = lower_root(plan, &lower, err);
+    root.lower = buf_data(&lower);
+    if (r >= 0)
+        r = overlay_mount(&root, &fd, err);
     if (r >= 0)
         r = mount_attach(fd, scaffold, "root", err);
     if (r < 0)
@@ -86,19 +91,39 @@ static int mount_root(const struct plan *plan, int scaffold, int *ret, struct er
     return 0;
 }
 
-/* An overlay of its own, as it outlives the root's; in a throw-away sandbox it need not. */
-static int mount_home(const struct plan *plan, int scaffold, int root_fd, struct err *err)
+/* The home of an image that knows no such user, where no overlay of its own brings it. */
+static int ensure_home(const struct plan *plan, int root_fd, struct err *err)
 {
-    struct overlay home = {"lower/home/agent", "data/home/upper", "data/home/work", false};
     _cleanup_close_ int fd = -1;
     struct stat st;
     int r;
 
-    if (plan->ephemeral)
+    if (plan->image == PLAN_IMAGE_HOST)
         return 0;
-    if (fstatat(scaffold, home.lower, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
-        home.lower = "none"; /* an image without that user's folder */
-    r = overlay_mount(&home, &fd, err);
+    r = place_open(root_fd, "home/agent", PLACE_FOLDER, &fd, err);
+    if (r < 0)
+        return r;
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "look at '/home/agent'");
+    if (st.st_uid == 0 && fchownat(fd, "", PLAN_AGENT_ID, PLAN_AGENT_ID, AT_EMPTY_PATH) < 0)
+        return err_sys(err, errno, "give '/home/agent' to its user");
+    return 0;
+}
+
+/* An overlay of its own, as it outlives the root's; in a throw-away sandbox it need not. */
+static int mount_home(const struct plan *plan, int scaffold, int root_fd, struct err *err)
+{
+    struct overlay home = {NULL, "data/home/upper", "data/home/work", false};
+    _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (plan->ephemeral)
+        return ensure_home(plan, root_fd, err);
+    r = lower_home(plan, scaffold, &lower, err);
+    home.lower = buf_data(&lower);
+    if (r >= 0)
+        r = overlay_mount(&home, &fd, err);
     if (r >= 0)
         r = place_mount(root_fd, "home/agent", PLACE_FOLDER, fd, err);
     return r < 0 ? err_wrap(err, "mount '/home/agent'") : 0;
@@ -177,7 +202,7 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
 
     r = mount_make_private(err);
     if (r >= 0)
-        r = build_scaffold(layers, &scaffold, err);
+        r = build_scaffold(plan, layers, &scaffold, err);
     if (r >= 0)
         r = mount_root(plan, scaffold, &root_fd, err);
     if (r >= 0)

@@ -17,10 +17,11 @@ import threading
 import unittest
 from pathlib import Path
 
+import test_images
 from ripcord_test import Config, Root, TestCase, alive, full_run_only, needs, wait_until
 
 UID = 61234  # nobody's: no name, no subordinate ids
-PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim")
+PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image")
 NEWUIDMAP = Path("/usr/bin/newuidmap")
 SYS_SETRESUID = {"x86_64": 117}.get(platform.machine(), 147)
 LOCK = threading.Lock()
@@ -165,6 +166,15 @@ class Common:
         script = "cat $RIPCORD_SECRETS/KEY; stat -c ' %a %u' $RIPCORD_SECRETS/KEY; stat -fc %T $RIPCORD_SECRETS"
         self.assertEqual(self.root.ok("run", "--secret", "KEY=@-", "--", "sh", "-c", script, stdin=b"sek").text,
                          "sek 400 1000\ntmpfs\n")
+
+    def test_an_image_of_two_layers(self):
+        base = test_images.rootfs(test_images.entry("d", "d"), test_images.entry("d/gone"), test_images.entry("d/own", uid=7, mode=0o600))
+        upper = test_images.tar(test_images.entry("d", "d", mode=0o555), test_images.entry("d/.wh.gone"), test_images.entry("o", "d"),
+                                test_images.entry("o/.wh..wh..opq"), test_images.entry("o/new", data=b"hi"))
+        self.root.ok("image", "import", "-", stdin=test_images.saved([base, upper]))
+        self.assertEqual(self.root.ok("run", "--image", "tool:1", "--", "sh", "-c", "id -u; ls /d; cat /o/new").text, "1000\nown\nhi")
+        wait_until(lambda: self.root.run("image", "rm", "tool:1").code == 0, 10, "the sandbox of `run` to be gone")
+        self.assertEqual([p.name for f in ("layers", "tmp") for p in (self.root.path / "state/images/store" / f).iterdir()], [])
 
     def test_copy_both_ways(self):
         data = os.urandom(300000)

@@ -116,6 +116,9 @@ TEST(broken_messages_are_refused)
 
 /* ---- plans ---- */
 
+#define LAYER_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/fs"
+#define LAYER_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/fs"
+
 static void fill(struct plan *p)
 {
     static const struct sock_filter allow = {.code = 6, .k = 0x7fff0000};
@@ -130,6 +133,9 @@ static void fill(struct plan *p)
     p->exec_dir = xstrdup("/execs/x");
     p->lower_dir = xstrdup("/lower");
     p->image = PLAN_IMAGE_ROOTFS;
+    strv_add(&p->layers, LAYER_A);
+    strv_add(&p->layers, LAYER_B);
+    p->n_layers = 2;
     p->id_base = 0x70000000;
     p->memory = 1 << 30;
     p->required = PLAN_LIMIT_MEMORY;
@@ -164,6 +170,7 @@ TEST(plan_round_trip)
     CHECK(plan_read(fd, &out, &err) == 0);
     CHECK_STR(out.sandbox_id, in.sandbox_id);
     CHECK_STR(out.lower_dir, "/lower");
+    CHECK(out.n_layers == 2 && STREQ(out.layers[0], LAYER_A) && STREQ(out.layers[1], LAYER_B));
     CHECK(out.hash && !*out.hash && out.image == PLAN_IMAGE_ROOTFS && out.id_base == 0x70000000);
     CHECK(out.memory == 1 << 30 && out.pids == 0 && out.required == PLAN_LIMIT_MEMORY);
     CHECK(strv_len(out.env) == 2 && STREQ(out.env[1], "B="));
@@ -214,6 +221,9 @@ static bool spoil(struct plan *p, int which)
     case 21: p->id_base = 0; p->sub_uid = 100000; break;
     case 22: p->id_base = 0; p->sub_uid = p->sub_gid = 1000; break;
     case 23: p->id_base = 0; p->sub_uid = p->sub_gid = UINT32_MAX - 1; break;
+    case 24: set(&p->layers[0], "../fs"); break;
+    case 25: p->image = PLAN_IMAGE_HOST; break; /* with layers */
+    case 26: p->n_layers = 1; break;
     default: return false;
     }
     /* clang-format on */

@@ -127,7 +127,7 @@ static char **environment(const struct launch *l)
     }
     cache_variables(&l->req->spec, is_there, l, &more);
     add_registry_env(l, &more);
-    return spec_environment(&l->req->spec, more);
+    return spec_environment(l->req->spec.user, l->req->spec.env, more);
 }
 
 /* ---- the relay ---- */

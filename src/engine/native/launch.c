@@ -17,6 +17,7 @@
 #include "engine/handshake.h"
 #include "engine/mounts.h"
 #include "engine/native/disk.h"
+#include "engine/native/image.h"
 #include "engine/native/native.h"
 #include "engine/native/spares.h"
 #include "engine/native/tool-caches.h"
@@ -96,7 +97,6 @@ static void fill_names(struct plan *p, const struct launch *l)
     p->run_dir = xasprintf("%s/sandboxes/%s", n->run_dir, id);
     p->data_dir = xasprintf("%s/sandboxes/%s", n->state_dir, id);
     p->exec_dir = xasprintf("%s/%s", n->engine.exec_root, id);
-    p->lower_dir = xstrdup(n->lower);
     p->cgroup_parent = xstrdup(NATIVE_CGROUP_PARENT);
     if (l->req->spec.disk)
         p->disk_image = xasprintf("%s/" DISK_IMAGE, p->data_dir);
@@ -133,20 +133,19 @@ static int make_plan(struct launch *l, struct err *err)
     struct plan p = PLAN_INIT;
     int r;
 
-    r = tool_caches_plan(l->n, l->req, l->run, &p, &variables, &l->warnings, err);
+    r = native_image_plan(l->n, spec, &p, &variables, err);
+    if (r >= 0)
+        r = tool_caches_plan(l->n, l->req, l->run, &p, &variables, &l->warnings, err);
     if (r < 0) {
         plan_done(&p);
         return r;
     }
     fill_names(&p, l);
     fill_limits(&p, spec);
-    p.image = PLAN_IMAGE_HOST;
     p.id_base = l->id_base;
     p.sub_uid = l->n->subids.uid;
     p.sub_gid = l->n->subids.gid;
-    p.user = xstrdup(spec->user);
-    p.workdir = xstrdup(spec->workdir);
-    p.env = spec_environment(spec, variables);
+    p.env = spec_environment(p.user, spec->env, variables);
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
     p.seccomp = xmemdup(l->n->filter, l->n->filter_bytes);

@@ -15,6 +15,7 @@
 #include "base/xalloc.h"
 #include "engine/native/disk.h"
 #include "engine/native/host-image.h"
+#include "engine/native/image.h"
 #include "engine/native/probe.h"
 #include "engine/native/spares.h"
 #include "engine/native/spread.h"
@@ -138,7 +139,7 @@ static int open_spares(struct native_engine *n, struct err *err)
 
 static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
 {
-    uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES;
+    uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
 
     caps |= unenforced & SPEC_LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
     caps |= unenforced & SPEC_LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
@@ -258,15 +259,6 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
     if (r < 0)
         close_parts(n);
     return r;
-}
-
-static int native_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
-{
-    if (!spec->image || STREQ(spec->image, e->ops->default_image))
-        return 0;
-    err_set(err, ERR_NOT_FOUND, "no image '%.200s' on the native engine", spec->image);
-    return err_hint(err, "The native engine of this version has one image, 'host': the machine's "
-                         "own programs, read-only. Engine 'docker' runs others.");
 }
 
 /* ---- files of a sandbox ---- */
@@ -458,10 +450,12 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
 const struct engine_ops engine_native_ops = {
     .name = "native",
     .default_image = "host",
+    .default_is_fixed = true,
     .make = native_make,
     .open = native_open,
     .close = native_close,
-    .check = native_check,
+    .resolve = native_resolve,
+    .image = native_image,
     .create = native_create,
     .start = native_start,
     .connect = native_connect,

@@ -2,7 +2,7 @@
  * Inside of the native engine, shared by its files. One of these per root; every call runs on one
  * of the engine's workers, so what is not constant after open stands behind `lock`.
  *
- * - <state>/images/host/g-N: generations of image `host`
+ * - <state>/images/host/g-N: generations of image `host`; <state>/images/store: image/images.h
  * - <state>/sandboxes/<id>/: files of one sandbox: root/ and home/ (made by the shim), and `meta`,
  * a symlink that holds "<config hash>/<name>"
  * - <state>/execs/<id>/<exec>/: journals and end records
@@ -50,7 +50,8 @@ struct native_engine {
     int shared_caches;      /* and the folder of those in mode `shared` */
 
     pthread_mutex_t lock;
-    struct ids ids; /* with `ranges` */
+    struct ids ids;   /* with `ranges` */
+    unsigned imports; /* of images, at work */
     struct network net;
     struct supervisors supervisors;
 };

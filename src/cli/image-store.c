@@ -1,0 +1,356 @@
+/* ripcord image import, ls, show, rm, prune: the daemon's store of images. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/tree.h"
+#include "base/xalloc.h"
+#include "cli/image.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+
+enum { PIECE = 256 << 10 };
+
+static int check_words(const struct cli_args *args, int min, int max, const char *usage,
+                       struct err *err)
+{
+    int n = args->n_words - 1;
+
+    if (n >= min && n <= max)
+        return 0;
+    return err_set(err, ERR_INVALID, "usage: ripcord image %s", usage);
+}
+
+static char *target_of(const char *path, const char *name)
+{
+    _cleanup_free_ char *escaped = name ? client_escape(name) : NULL;
+
+    return name ? xasprintf("%s?name=%s", path, escaped) : xstrdup(path);
+}
+
+/* ---- import ---- */
+
+struct import {
+    struct client *client;
+    char *target; /* owned */
+    char *piece;  /* owned */
+    size_t len;
+    bool begun, answered;
+    struct err failure;
+    struct progress progress;
+};
+
+/* 1; 0 when the daemon has answered: it will be an error. */
+static int put_piece(struct import *im, const void *data, size_t len, struct err *err)
+{
+    int r = 0;
+
+    if (!im->begun)
+        r = client_begin(im->client, "POST", im->target, "application/x-tar", err);
+    im->begun = true;
+    if (r >= 0)
+        r = client_put(im->client, data, len, err);
+    im->answered |= r == 0;
+    progress_add(&im->progress, len);
+    return r;
+}
+
+/* tar_write_fn: small writes become large pieces. */
+static int write_piece(void *arg, const void *data, size_t len)
+{
+    struct import *im = arg;
+
+    while (len) {
+        size_t n = MIN(len, (size_t)PIECE - im->len);
+        int r = 1;
+
+        memcpy(im->piece + im->len, data, n);
+        im->len += n;
+        data = (const char *)data + n;
+        len -= n;
+        if (im->len == PIECE) {
+            r = put_piece(im, im->piece, im->len, &im->failure);
+            im->len = 0;
+        }
+        if (r <= 0)
+            return -EPIPE;
+    }
+    return 0;
+}
+
+/* An OCI layout as a folder travels as the tar that it would be. */
+static int send_folder(struct import *im, int dir, const char *path, struct err *err)
+{
+    struct tree_stats stats = {0};
+    struct stat st;
+    int r;
+
+    if (fstatat(dir, "oci-layout", &st, 0) < 0) {
+        err_set(err, ERR_INVALID, "folder '%s' is not an OCI layout: it has no 'oci-layout'", path);
+        return err_hint(err,
+                        "A root file system comes as a tar: tar -C '%s' -c . | ripcord image "
+                        "import - NAME",
+                        path);
+    }
+    if (fchdir(dir) < 0)
+        return err_sys(err, errno, "enter '%s'", path);
+    r = tree_to_tar(".", write_piece, im, &stats, err);
+    if (im->failure.code || im->answered) {
+        err_done(err);
+        return err_move(err, &im->failure);
+    }
+    if (r >= 0 && im->len)
+        r = put_piece(im, im->piece, im->len, err);
+    return MIN(r, 0);
+}
+
+static int send_file(struct import *im, int fd, const char *path, struct err *err)
+{
+    int r = 0;
+
+    while (r >= 0 && !im->answered) {
+        ssize_t n = read(fd, im->piece, PIECE);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, errno, "read '%s'", path);
+        if (n == 0)
+            break;
+        r = put_piece(im, im->piece, (size_t)n, err);
+    }
+    return MIN(r, 0);
+}
+
+static int send_all(struct import *im, const char *path, json_t **ret, struct err *err)
+{
+    bool in = STREQ(path, "-");
+    _cleanup_close_ int fd =
+        in ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    struct stat st;
+    int r;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return tree_err(err, errno, "open '%s'", path);
+    if (in && isatty(fd))
+        return err_set(err, ERR_INVALID, "an image is not read from a terminal");
+    r = S_ISDIR(st.st_mode) ? send_folder(im, fd, path, err) : send_file(im, fd, path, err);
+    if (r < 0 && im->begun)
+        client_disconnect(im->client); /* without an end it is no whole archive there either */
+    if (r >= 0 && !im->answered)
+        r = put_piece(im, NULL, 0, err);
+    return r < 0 ? r : client_receive(im->client, ret, err);
+}
+
+static void print_imported(const json_t *doc)
+{
+    const json_t *image, *name;
+    size_t i, j;
+
+    json_array_foreach (json_object_get(doc, "images"), i, image) {
+        char size[FORMAT_MAX];
+
+        output_text(stdout, json_text_of(image, "id"));
+        json_array_foreach (json_object_get(image, "names"), j, name) {
+            putchar(' ');
+            output_text(stdout, json_string_value(name));
+        }
+        printf(": layers %llu, new %llu, %s\n", (unsigned long long)json_number_of(image, "layers"),
+               (unsigned long long)json_number_of(image, "new_layers"),
+               format_size(json_number_of(image, "bytes"), size));
+        if (json_number_of(image, "dropped"))
+            output_note(false, "%llu devices, pipes or attributes were left out",
+                        (unsigned long long)json_number_of(image, "dropped"));
+    }
+}
+
+int image_import(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    struct import im = {0};
+    int r = check_words(args, 1, 2, "import FILE|DIR|- [NAME]", err);
+
+    if (r >= 0)
+        r = cli_client(cli, &im.client, err);
+    if (r < 0)
+        return r;
+    im.target = target_of("/v1/images", args->n_words > 2 ? args->words[2] : NULL);
+    im.piece = xmalloc(PIECE);
+    progress_init(&im.progress, cli->json);
+    r = send_all(&im, args->words[1], &doc, err);
+    progress_done(&im.progress);
+    if (r >= 0 && cli->json)
+        output_json(doc);
+    else if (r >= 0)
+        print_imported(doc);
+    err_done(&im.failure);
+    free(im.target);
+    free(im.piece);
+    return r < 0 ? err_wrap(err, "import '%s'", args->words[1]) : 0;
+}
+
+/* ---- ls, show ---- */
+
+static const char *size_of(const json_t *o, const char *key, char text[static FORMAT_MAX])
+{
+    return format_size(json_number_of(o, key), text);
+}
+
+static void add_image(struct table *t, const json_t *image)
+{
+    const json_t *names = json_object_get(image, "names");
+    const char *id = json_text_of(image, "id");
+    char bytes[FORMAT_MAX], own[FORMAT_MAX], age[AGE_MAX], layers[16];
+    _cleanup_free_ char *shown = id ? xstrndup(id + MIN(strlen(id), (size_t)7), 12) : NULL;
+    size_t i = 0;
+
+    do {
+        table_add(t, json_string_value(json_array_get(names, i)));
+        table_add(t, shown);
+        snprintf(layers, sizeof(layers), "%zu", json_array_size(json_object_get(image, "layers")));
+        table_add(t, layers);
+        table_add(t, size_of(image, "bytes", bytes));
+        table_add(t, size_of(image, "own_bytes", own));
+        table_add(t, output_age(json_text_of(image, "imported"), age));
+    } while (++i < json_array_size(names));
+}
+
+int image_ls(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    static const char *const titles[] = {"NAME", "ID", "LAYERS", "SIZE", "OWN", "AGE"};
+    _cleanup_json_ json_t *doc = NULL;
+    struct table *t;
+    const json_t *image;
+    size_t i;
+    char total[FORMAT_MAX];
+    int r = check_words(args, 0, 0, "ls", err);
+
+    if (r >= 0)
+        r = cli_call(cli, "GET", "/v1/images", NULL, &doc, err);
+    if (r < 0)
+        return r;
+    if (cli->json) {
+        output_json(doc);
+        return 0;
+    }
+    t = table_new(titles, ARRAY_SIZE(titles));
+    json_array_foreach (json_object_get(doc, "images"), i, image)
+        add_image(t, image);
+    table_print(t);
+    table_free(t);
+    printf("%s in all, shared layers counted once\n", size_of(doc, "bytes", total));
+    return 0;
+}
+
+static void print_list(const char *title, const json_t *list, const char *sep)
+{
+    const json_t *v;
+    size_t i;
+
+    if (!json_array_size(list))
+        return;
+    printf("%-10s", title);
+    json_array_foreach (list, i, v) {
+        if (i)
+            fputs(sep, stdout);
+        output_text(stdout, json_string_value(v));
+    }
+    putchar('\n');
+}
+
+static void print_text(const char *title, const char *text)
+{
+    if (!text)
+        return;
+    printf("%-10s", title);
+    output_text(stdout, text);
+    putchar('\n');
+}
+
+static void print_image(const json_t *image)
+{
+    char text[FORMAT_MAX];
+
+    print_text("Id", json_text_of(image, "id"));
+    print_list("Names", json_object_get(image, "names"), "\n          ");
+    print_text("Platform", json_text_of(image, "architecture"));
+    print_text("Created", json_text_of(image, "created"));
+    print_text("Imported", json_text_of(image, "imported"));
+    print_text("Size", size_of(image, "bytes", text));
+    print_text("Own", size_of(image, "own_bytes", text));
+    print_text("User", json_text_of(image, "user"));
+    print_text("Workdir", json_text_of(image, "workdir"));
+    print_list("Env", json_object_get(image, "env"), "\n          ");
+    print_list("Entry", json_object_get(image, "entrypoint"), " ");
+    print_list("Cmd", json_object_get(image, "cmd"), " ");
+    print_list("Layers", json_object_get(image, "layers"), "\n          ");
+}
+
+int image_show(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    _cleanup_free_ char *target = NULL;
+    int r = check_words(args, 1, 1, "show NAME", err);
+
+    if (r < 0)
+        return r;
+    target = target_of("/v1/images/show", args->words[1]);
+    r = cli_call(cli, "GET", target, NULL, &doc, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        output_json(doc);
+    else
+        print_image(doc);
+    return 0;
+}
+
+/* ---- rm, prune ---- */
+
+static void print_removed(const json_t *doc)
+{
+    char bytes[FORMAT_MAX];
+
+    printf("removed: images %llu, layers %llu, %s\n",
+           (unsigned long long)json_number_of(doc, "images"),
+           (unsigned long long)json_number_of(doc, "layers"), size_of(doc, "bytes", bytes));
+}
+
+/* One after the other; the first that cannot be removed ends it. */
+int image_rm(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    int r = check_words(args, 1, CLI_ANY, "rm NAME...", err);
+
+    for (int i = 1; r >= 0 && i < args->n_words; i++) {
+        _cleanup_free_ char *target = target_of("/v1/images", args->words[i]);
+        _cleanup_json_ json_t *doc = NULL;
+
+        r = cli_call(cli, "DELETE", target, NULL, &doc, err);
+        if (r >= 0 && cli->json)
+            output_json(doc);
+        else if (r >= 0)
+            print_removed(doc);
+    }
+    return r;
+}
+
+int image_prune(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *body = json_object();
+    int r = check_words(args, 0, 0, "prune", err);
+
+    if (r >= 0)
+        r = cli_call(cli, "POST", "/v1/images/prune", body, &doc, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        output_json(doc);
+    else
+        print_removed(doc);
+    return 0;
+}

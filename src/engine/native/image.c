@@ -1,0 +1,330 @@
+#include "engine/native/image.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/native/native.h"
+#include "image/images.h"
+
+enum { ANSWER_MAX = 1 << 20, IMPORTS_MAX = 2 };
+
+#define DEFAULT_USER "agent" /* of core/spec.c */
+#define DEFAULT_WORKDIR "/home/agent"
+#define PLAIN_USER "1000"
+
+_Static_assert((int)PLAN_LAYERS_MAX >= (int)IMAGES_LAYERS_MAX,
+               "whatever is in the store can be mounted");
+
+static char *store_path(const struct native_engine *n)
+{
+    return xasprintf("%s/images/store", n->state_dir);
+}
+
+static int open_store(const struct native_engine *n, struct images *ret, struct err *err)
+{
+    _cleanup_free_ char *path = store_path(n);
+
+    return images_open(path, ret, err);
+}
+
+static bool is_host(const struct sandbox_spec *spec)
+{
+    return !spec->image || STREQ(spec->image, engine_native_ops.default_image);
+}
+
+int native_resolve(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
+                   char **ret, struct err *err)
+{
+    _cleanup_images_ struct images s = IMAGES_INIT;
+    char id[DIGEST_MAX];
+    int r;
+
+    (void)by;
+    r = open_store(native_of(e), &s, err);
+    if (r >= 0)
+        r = images_resolve(&s, spec->image, id, err);
+    if (r >= 0)
+        *ret = xstrdup(id);
+    return r;
+}
+
+/* ---- the plan ---- */
+
+/* The topmost first, as overlayfs wants them. */
+static int plan_layers(const json_t *record, struct plan *p, struct err *err)
+{
+    const json_t *layers = json_object_get(record, "layers");
+
+    for (size_t i = json_array_size(layers); i-- > 0;) {
+        const char *digest = json_string_value(json_array_get(layers, i));
+
+        if (!digest_is_valid(digest))
+            return err_set(err, ERR_SYSTEM, "the record of the image is damaged");
+        strv_push(&p->layers, xasprintf("%s/fs", digest_hex(digest)));
+        p->n_layers++;
+    }
+    return p->n_layers ? 0 : err_set(err, ERR_UNSUPPORTED, "the image has no layers");
+}
+
+/* Variables of the image, then those that were there. What is no variable is left out. */
+static int plan_env(const json_t *record, char ***env, struct err *err)
+{
+    _cleanup_strv_ char **image = NULL;
+    char **all = NULL;
+    int r = json_read_strv(json_object_get(record, "env"), "env", &image, err);
+
+    if (r < 0)
+        return r;
+    for (char **v = image; v && *v; v++)
+        if (parse_env(*v, NULL) >= 0)
+            strv_add(&all, *v);
+    for (char **v = *env; v && *v; v++)
+        strv_add(&all, *v);
+    strv_free(*env);
+    *env = all;
+    return 0;
+}
+
+/* "name", "1000", "1000:1000" as they are; of "name:group" the name. */
+static char *image_user(const json_t *record)
+{
+    const char *user = json_string_value(json_object_get(record, "user"));
+    _cleanup_free_ char *name = NULL;
+
+    if (json_is_true(json_object_get(record, "agent")))
+        return xstrdup(DEFAULT_USER);
+    if (user && parse_user(user, NULL) >= 0)
+        return xstrdup(user);
+    name = user ? xstrndup(user, strcspn(user, ":")) : NULL;
+    return name && parse_user(name, NULL) >= 0 ? TAKE_PTR(name) : xstrdup(PLAIN_USER);
+}
+
+static char *image_workdir(const json_t *record)
+{
+    const char *dir = json_string_value(json_object_get(record, "workdir"));
+
+    return xstrdup(dir && dir[0] == '/' && dir[1] && !strstr(dir, "/..") ? dir : DEFAULT_WORKDIR);
+}
+
+static int plan_stored(struct native_engine *n, const struct sandbox_spec *spec, struct plan *p,
+                       char ***env, struct err *err)
+{
+    _cleanup_images_ struct images s = IMAGES_INIT;
+    _cleanup_json_ json_t *record = NULL;
+    int r;
+
+    if (!spec->image_digest)
+        return err_set(err, ERR_INVALID, "it is not known which image '%s' is", spec->image);
+    r = open_store(n, &s, err);
+    if (r >= 0)
+        r = images_read(&s, spec->image_digest, &record, err);
+    if (r >= 0)
+        r = plan_layers(record, p, err);
+    if (r >= 0)
+        r = plan_env(record, env, err);
+    if (r < 0)
+        return err_wrap(err, "image '%s'", spec->image);
+    p->image = PLAN_IMAGE_ROOTFS;
+    p->lower_dir = xasprintf("%s/images/store/layers", n->state_dir);
+    p->user = STREQ(spec->user, DEFAULT_USER) ? image_user(record) : xstrdup(spec->user);
+    p->workdir =
+        STREQ(spec->workdir, DEFAULT_WORKDIR) ? image_workdir(record) : xstrdup(spec->workdir);
+    return 0;
+}
+
+int native_image_plan(struct native_engine *n, const struct sandbox_spec *spec, struct plan *p,
+                      char ***env, struct err *err)
+{
+    if (!is_host(spec))
+        return plan_stored(n, spec, p, env, err);
+    p->image = PLAN_IMAGE_HOST;
+    p->lower_dir = xstrdup(n->lower);
+    p->user = xstrdup(spec->user);
+    p->workdir = xstrdup(spec->workdir);
+    return 0;
+}
+
+/* ---- ripcord-image ---- */
+
+static int spawn_tool(const struct native_engine *n, const char *verb, const char *arg, int in,
+                      int out, pid_t *ret)
+{
+    _cleanup_free_ char *path = xasprintf("%s/ripcord-image", n->libexec_dir);
+    _cleanup_free_ char *store = store_path(n), *ids = NULL;
+    char *const env[] = {NULL};
+    char *argv[] = {(char *)"ripcord-image", store, NULL, (char *)verb, (char *)arg, NULL};
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    int r;
+
+    ids = n->subids.uid ? xasprintf("sub:%u:%u", n->subids.uid, n->subids.gid)
+                        : xstrdup(n->ranges ? "range" : "own");
+    argv[2] = ids;
+    sigemptyset(&none);
+    posix_spawn_file_actions_init(&fa);
+    posix_spawnattr_init(&attr);
+    posix_spawn_file_actions_adddup2(&fa, in, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+    r = posix_spawn(ret, path, &fa, &attr, argv, env);
+    posix_spawn_file_actions_destroy(&fa);
+    posix_spawnattr_destroy(&attr);
+    return r;
+}
+
+/* All that it says; false when the deadline came first. */
+static bool collect(int fd, struct buf *out, const struct deadline *by)
+{
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int n = poll(&p, 1, deadline_ms(by));
+        char chunk[4096];
+        ssize_t len;
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        len = read(fd, chunk, sizeof(chunk));
+        if (len <= 0)
+            return true;
+        (void)!buf_append(out, chunk, MIN((size_t)len, out->max - out->len));
+    }
+}
+
+static int judge(int status, struct buf *out, char **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r;
+
+    if (WIFSIGNALED(status))
+        return err_set(err, ERR_SYSTEM, "ripcord-image was ended by signal %d", WTERMSIG(status));
+    r = json_parse("the answer of ripcord-image", buf_data(out), out->len, &doc, err);
+    if (r < 0)
+        return r;
+    if (status)
+        return json_to_err(doc, err);
+    *ret = buf_steal(out);
+    return 0;
+}
+
+static int run_tool(const struct native_engine *n, const char *verb, const char *arg, int in,
+                    const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf out = BUF_INIT(ANSWER_MAX);
+    _cleanup_close_ int from = -1, to = -1;
+    int p[2], status = 0, r;
+    bool in_time;
+    pid_t pid;
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    from = p[0];
+    to = p[1];
+    r = spawn_tool(n, verb, arg, in, to, &pid);
+    if (r) {
+        err_sys(err, r, "start ripcord-image");
+        return err_hint(err, "ripcord-image belongs beside ripcordd: install ripcord again.");
+    }
+    to = fd_close(to);
+    in_time = collect(from, &out, by);
+    if (!in_time)
+        kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!in_time)
+        return err_set(err, ERR_TIMEOUT, "ripcord-image did not end in time");
+    return judge(status, &out, ret, err);
+}
+
+/* ---- what is asked ---- */
+
+/* A few at once: each takes a worker, and starts of sandboxes need them too. */
+static int import_image(struct native_engine *n, const struct image_ask *ask,
+                        const struct deadline *by, char **ret, struct err *err)
+{
+    bool full;
+    int r;
+
+    pthread_mutex_lock(&n->lock);
+    full = n->imports >= IMPORTS_MAX;
+    n->imports += !full;
+    pthread_mutex_unlock(&n->lock);
+    if (full)
+        return err_set(err, ERR_LIMIT, "%d images are being imported already", IMPORTS_MAX);
+    r = run_tool(n, "import", ask->name, ask->fd, by, ret, err);
+    pthread_mutex_lock(&n->lock);
+    n->imports--;
+    pthread_mutex_unlock(&n->lock);
+    return r;
+}
+
+static int run_with_used(struct native_engine *n, const char *verb, const struct image_ask *ask,
+                         const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_free_ char *used = strv_join(ask->used, "\n");
+    _cleanup_close_ int in = -1;
+    int r = memfd_sealed("images-in-use", used, strlen(used), &in, err);
+
+    return r < 0 ? r : run_tool(n, verb, ask->name, in, by, ret, err);
+}
+
+/* `name` NULL: all of them. */
+static int show_images(struct native_engine *n, const char *name, char **ret, struct err *err)
+{
+    _cleanup_images_ struct images s = IMAGES_INIT;
+    _cleanup_json_ json_t *list = NULL;
+    char id[DIGEST_MAX];
+    const json_t *image;
+    size_t i;
+    int r;
+
+    r = open_store(n, &s, err);
+    if (r >= 0 && name)
+        r = images_resolve(&s, name, id, err);
+    if (r >= 0)
+        r = images_list(&s, &list, err);
+    if (r < 0)
+        return r;
+    if (!name) {
+        *ret = json_to_text(list, false);
+        return 0;
+    }
+    json_array_foreach (json_object_get(list, "images"), i, image)
+        if (STREQ(json_string_value(json_object_get(image, "id")), id)) {
+            *ret = json_to_text(image, false);
+            return 0;
+        }
+    return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
+}
+
+int native_image(struct engine *e, const struct image_ask *ask, const struct deadline *by,
+                 char **ret, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+
+    switch (ask->verb) {
+    case IMAGE_LIST:
+        return show_images(n, NULL, ret, err);
+    case IMAGE_SHOW:
+        return show_images(n, ask->name, ret, err);
+    case IMAGE_IMPORT:
+        return import_image(n, ask, by, ret, err);
+    case IMAGE_REMOVE:
+        return run_with_used(n, "rm", ask, by, ret, err);
+    case IMAGE_PRUNE:
+        return run_with_used(n, "prune", ask, by, ret, err);
+    }
+    return err_set(err, ERR_UNSUPPORTED, "that cannot be asked of images");
+}

@@ -1,0 +1,25 @@
+/*
+ * Images of the native engine: `host` (host-image.h), and those of the store (image/images.h),
+ * whose layers are used where they lie. Reading the store happens here; what changes it is done by
+ * ripcord-image, a process of its own.
+ */
+#pragma once
+
+#include "engine/engine.h"
+#include "shim/plan.h"
+
+struct native_engine;
+
+/* What engine_ops.resolve and .image want. */
+int native_resolve(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
+                   char **ret, struct err *err);
+int native_image(struct engine *e, const struct image_ask *ask, const struct deadline *by,
+                 char **ret, struct err *err);
+
+/*
+ * The plan's image, layers, user and workdir, and what the image adds to the environment before
+ * *env. Where the spec has the defaults, the image's own user and workdir count; an image that has
+ * neither `agent` nor a user of its own runs as 1000.
+ */
+int native_image_plan(struct native_engine *n, const struct sandbox_spec *spec, struct plan *p,
+                      char ***env, struct err *err);

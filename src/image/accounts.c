@@ -1,0 +1,76 @@
+#include "image/accounts.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/xalloc.h"
+#include "os/whiteout.h"
+
+enum { PASSWD_MAX = 1 << 20 };
+
+static int open_below(int dir, const char *path, uint64_t flags)
+{
+    struct open_how how = {.flags = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                                      RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV};
+
+    return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+}
+
+static bool listed(int fd, const char *user)
+{
+    _cleanup_free_ char *text = NULL;
+    struct stat st;
+    ssize_t n;
+
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > PASSWD_MAX)
+        return false;
+    text = xmalloc((size_t)st.st_size + 1);
+    n = fd_read_full(fd, text, (size_t)st.st_size);
+    text[n < 0 ? 0 : n] = '\0';
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+        if (strncmp(line, user, strlen(user)) == 0 && line[strlen(user)] == ':')
+            return true;
+    return false;
+}
+
+/* 1, 0, or -1: a lower layer knows. */
+static int ask_layer(int fs, const char *user)
+{
+    _cleanup_close_ int etc = open_below(fs, "etc", O_RDONLY | O_DIRECTORY), passwd = -1;
+    struct stat st;
+
+    if (etc < 0)
+        return fstatat(fs, "etc", &st, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : -1;
+    passwd = open_below(etc, "passwd", O_RDONLY);
+    if (passwd >= 0)
+        return listed(passwd, user);
+    if (fstatat(etc, "passwd", &st, AT_SYMLINK_NOFOLLOW) == 0 || whiteout_is_opaque(etc))
+        return 0;
+    return -1;
+}
+
+bool accounts_have(const struct images *s, const json_t *record, const char *user)
+{
+    const json_t *layers = json_object_get(record, "layers");
+
+    for (size_t i = json_array_size(layers); i-- > 0;) {
+        const char *digest = json_string_value(json_array_get(layers, i));
+        _cleanup_free_ char *path = xasprintf("layers/%s/fs", digest_hex(digest));
+        _cleanup_close_ int fs = -1;
+        int has;
+
+        if (dir_open(s->dir, path, &fs, NULL) < 0)
+            return false;
+        has = ask_layer(fs, user);
+        if (has >= 0)
+            return has;
+    }
+    return false;
+}

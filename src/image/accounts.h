@@ -1,0 +1,10 @@
+/* Which users an image knows: its /etc/passwd, looked up through its layers. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/json.h"
+#include "image/images.h"
+
+/* record: of an image whose layers are in the store. */
+bool accounts_have(const struct images *s, const json_t *record, const char *user);

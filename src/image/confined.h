@@ -1,0 +1,58 @@
+/*
+ * Children that read what others have made: archives. Each has namespaces of its own (user, mount,
+ * pid, network, ipc, uts), one folder as its root or none that it could open anything in, the
+ * descriptors it was given and no other, limits on memory, and a short list of system calls. It
+ * starts no program and dies with its parent.
+ *
+ * For single-threaded callers: it is a plain clone().
+ */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "os/submap.h"
+
+enum confined_kind {
+    CONFINED_OWN,   /* all that is made belongs to the caller */
+    CONFINED_RANGE, /* ids 0 to 65535 are those of the disk: needs a privileged caller */
+    CONFINED_SUB,   /* as os/submap.h maps them */
+};
+
+/* Whose the files are that a child makes. */
+struct confined_ids {
+    enum confined_kind kind;
+    struct submap sub;
+};
+
+enum { CONFINED_FDS_MAX = 4, CONFINED_OUT_MAX = 256 };
+
+struct confined_job {
+    /* In the child. root: its folder, or -1. out: CONFINED_OUT_MAX bytes that the parent sees. */
+    int (*fn)(void *arg, int root, void *out, struct err *err);
+    void *arg;
+    int dir; /* becomes its root; -1: none */
+    int fds[CONFINED_FDS_MAX];
+    size_t n_fds;
+};
+
+struct confined {
+    int pidfd;
+    struct confined_word *word; /* shared with the child */
+};
+
+#define CONFINED_INIT                                                                              \
+    {                                                                                              \
+        .pidfd = -1                                                                                \
+    }
+
+int confined_start(const struct confined_job *job, const struct confined_ids *ids,
+                   struct confined *ret, struct err *err);
+/* Waits for it; its failure is ours. out: what it has left, may be NULL. */
+int confined_wait(struct confined *c, void *out, size_t out_len, struct err *err);
+/* Ends it when it still runs. Fine with one that never was. */
+void confined_done(struct confined *c);
+
+/* Removes dirfd/name with all in it, whoever of these ids it belongs to. */
+int confined_remove(const struct confined_ids *ids, int dirfd, const char *name, struct err *err);

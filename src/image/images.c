@@ -1,0 +1,307 @@
+/* See images.h. Reading and adding; what is removed is in collect.c. */
+#include "image/images.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "image/reference.h"
+
+enum { PREFIX_MIN = 6 };
+
+/* ---- the folder ---- */
+
+int images_open(const char *path, struct images *ret, struct err *err)
+{
+    static const char *const folders[] = {"layers", "blobs", "images", "tmp"};
+    struct images s = IMAGES_INIT;
+    int r;
+
+    r = dir_make_all(AT_FDCWD, path, 0700, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, path, &s.dir, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+        if (mkdirat(s.dir, folders[i], 0700) < 0 && errno != EEXIST)
+            r = err_sys(err, errno, "make folder '%s/%s'", path, folders[i]);
+    if (r < 0)
+        images_done(&s);
+    else
+        *ret = s;
+    return r < 0 ? err_wrap(err, "open the image store") : 0;
+}
+
+void images_done(struct images *s)
+{
+    s->lock = fd_close(s->lock);
+    s->dir = fd_close(s->dir);
+}
+
+static int lock_file(int dir, const char *name, int how, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s' of the image store", name);
+    while (flock(fd, how) < 0) {
+        if (errno == EWOULDBLOCK)
+            return 0;
+        if (errno != EINTR)
+            return err_sys(err, errno, "lock '%s' of the image store", name);
+    }
+    *ret = TAKE_FD(fd);
+    return 1;
+}
+
+int images_lock(struct images *s, bool exclusive, bool wait, struct err *err)
+{
+    int how = (exclusive ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB);
+
+    s->lock = fd_close(s->lock);
+    return lock_file(s->dir, "lock", how, &s->lock, err);
+}
+
+static int sync_folder(int dir, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = dir_open(dir, name, &fd, err);
+
+    if (r < 0)
+        return r;
+    return fsync(fd) < 0 ? err_sys(err, errno, "sync folder '%s'", name) : 0;
+}
+
+/* ---- names ---- */
+
+int images_refs(const struct images *s, json_t **ret, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    struct stat st;
+    size_t len;
+    int r;
+
+    if (fstatat(s->dir, "refs", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
+        *ret = json_object();
+        return 0;
+    }
+    r = file_read(s->dir, "refs", IMAGES_REFS_MAX, &text, &len, err);
+    if (r >= 0)
+        r = json_parse("the names of images", text, len, ret, err);
+    return r;
+}
+
+static int write_refs(struct images *s, const json_t *refs, struct err *err)
+{
+    _cleanup_free_ char *text = json_to_text(refs, true);
+    int r;
+
+    if (strlen(text) > IMAGES_REFS_MAX)
+        return err_set(err, ERR_LIMIT, "too many names of images");
+    r = file_replace(s->dir, "refs", text, strlen(text), 0600, true, err);
+    return r < 0 ? r : sync_folder(s->dir, ".", err);
+}
+
+/* Several may add at once, each with the store's lock shared: this one is for the file alone. */
+static int change_ref(struct images *s, const char *name, const char *id, struct err *err)
+{
+    _cleanup_close_ int lock = -1;
+    _cleanup_json_ json_t *refs = NULL;
+    _cleanup_free_ char *ref = NULL;
+    int r;
+
+    r = reference_parse(name, &ref, err);
+    if (r >= 0)
+        r = lock_file(s->dir, "refs.lock", LOCK_EX, &lock, err);
+    if (r >= 0)
+        r = images_refs(s, &refs, err);
+    if (r < 0)
+        return r;
+    if (!id && !json_object_get(refs, ref))
+        return 0;
+    if (id)
+        json_object_set_new(refs, ref, json_string(id));
+    else
+        json_object_del(refs, ref);
+    r = write_refs(s, refs, err);
+    return r < 0 ? r : 1;
+}
+
+int images_tag(struct images *s, const char *name, const char *id, struct err *err)
+{
+    return change_ref(s, name, id, err);
+}
+
+int images_untag(struct images *s, const char *name, struct err *err)
+{
+    return change_ref(s, name, NULL, err);
+}
+
+static bool by_ref(const json_t *refs, const char *ref, char ret[static DIGEST_MAX])
+{
+    const char *id = json_string_value(json_object_get(refs, ref));
+
+    if (!digest_is_valid(id))
+        return false;
+    memcpy(ret, id, DIGEST_MAX);
+    return true;
+}
+
+/* How many images begin so; *ret is one of them. */
+static int by_digits(const struct images *s, const char *hex, char ret[static DIGEST_MAX],
+                     struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd = openat(s->dir, "images", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return err_sys(err, errno, "read the folder of images");
+    }
+    for (const struct dirent *e; (e = readdir(d));) {
+        char digest[DIGEST_MAX];
+
+        snprintf(digest, sizeof(digest), "sha256:%.64s", e->d_name);
+        if (!digest_is_valid(digest) || strncmp(e->d_name, hex, strlen(hex)) != 0)
+            continue;
+        memcpy(ret, digest, sizeof(digest));
+        n++;
+    }
+    return n;
+}
+
+static int resolve_digest(const struct images *s, const char *name, char ret[static DIGEST_MAX],
+                          struct err *err)
+{
+    const char *hex = strncmp(name, "sha256:", 7) == 0 ? name + 7 : name;
+    size_t n = strspn(hex, "0123456789abcdef");
+    int found;
+
+    if (n < PREFIX_MIN || n > 64 || hex[n])
+        return 0;
+    found = by_digits(s, hex, ret, err);
+    if (found > 1)
+        return err_set(err, ERR_CONFLICT, "'%s' is the beginning of %d images", name, found);
+    return found;
+}
+
+int images_resolve(const struct images *s, const char *name, char ret[static DIGEST_MAX],
+                   struct err *err)
+{
+    _cleanup_free_ char *ref = NULL, *local = NULL;
+    _cleanup_json_ json_t *refs = NULL;
+    int r;
+
+    r = images_refs(s, &refs, err);
+    if (r < 0)
+        return r;
+    if (reference_parse(name, &ref, NULL) >= 0) {
+        local = xasprintf("localhost/%s", ref); /* how Podman calls what has no registry */
+        if (by_ref(refs, ref, ret) || by_ref(refs, local, ret))
+            return 0;
+    }
+    r = resolve_digest(s, name, ret, err);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    err_set(err, ERR_NOT_FOUND, "there is no image '%.200s'", name);
+    return err_hint(err, "`ripcord image ls` shows those there are, `ripcord image import` brings "
+                         "one in.");
+}
+
+/* ---- images and blobs ---- */
+
+int images_read(const struct images *s, const char *id, json_t **ret, struct err *err)
+{
+    _cleanup_free_ char *path = NULL, *text = NULL;
+    struct stat st;
+    size_t len;
+    int r;
+
+    if (!digest_is_valid(id))
+        return err_set(err, ERR_INVALID, "'%.100s' is not an image's digest", id);
+    path = xasprintf("images/%s", digest_hex(id));
+    if (fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
+    r = file_read(s->dir, path, IMAGES_RECORD_MAX, &text, &len, err);
+    if (r >= 0)
+        r = json_parse("the record of an image", text, len, ret, err);
+    return r;
+}
+
+static int put_file(struct images *s, const char *folder, const char *digest, const void *data,
+                    size_t len, struct err *err)
+{
+    _cleanup_free_ char *tmp = xasprintf("tmp/%s-%s-%d", folder, digest_hex(digest), getpid());
+    _cleanup_free_ char *path = xasprintf("%s/%s", folder, digest_hex(digest));
+    int r;
+
+    r = file_replace(s->dir, tmp, data, len, 0600, true, err);
+    if (r < 0)
+        return r;
+    if (renameat(s->dir, tmp, s->dir, path) < 0)
+        return err_sys(err, errno, "put '%s' into the image store", path);
+    return sync_folder(s->dir, folder, err);
+}
+
+int images_put(struct images *s, const char *id, const json_t *record, struct err *err)
+{
+    _cleanup_free_ char *text = json_to_text(record, true);
+
+    if (strlen(text) > IMAGES_RECORD_MAX)
+        return err_set(err, ERR_LIMIT, "the configuration of image '%s' is too long", id);
+    return put_file(s, "images", id, text, strlen(text), err);
+}
+
+int images_put_blob(struct images *s, const char *digest, const void *data, size_t len,
+                    struct err *err)
+{
+    return put_file(s, "blobs", digest, data, len, err);
+}
+
+/* ---- layers ---- */
+
+bool images_has_layer(const struct images *s, const char *digest)
+{
+    _cleanup_free_ char *path = xasprintf("layers/%s/fs", digest_hex(digest));
+    struct stat st;
+
+    return fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+int images_put_layer(struct images *s, const char *digest, const char *name, uint64_t bytes,
+                     struct err *err)
+{
+    _cleanup_free_ char *tmp = xasprintf("tmp/%s", name), *about = xasprintf("%s/about", tmp);
+    _cleanup_free_ char *path = xasprintf("layers/%s", digest_hex(digest));
+    _cleanup_free_ char *text = xasprintf("{\"bytes\":%llu}", (unsigned long long)bytes);
+    int r;
+
+    r = file_replace(s->dir, about, text, strlen(text), 0600, false, err);
+    if (r < 0)
+        return r;
+    /* All of it at once: a file at a time would take longer than the unpacking. */
+    if (syncfs(s->dir) < 0)
+        return err_sys(err, errno, "sync the image store");
+    if (renameat(s->dir, tmp, s->dir, path) < 0 && errno != EEXIST && errno != ENOTEMPTY)
+        return err_sys(err, errno, "put layer '%s' into the store", digest);
+    return sync_folder(s->dir, "layers", err);
+}
+
+uint64_t images_layer_bytes(const struct images *s, const char *digest)
+{
+    _cleanup_free_ char *path = xasprintf("layers/%s/about", digest_hex(digest)), *text = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    uint64_t bytes = 0;
+    const struct json_field fields[] = {{"bytes", JSON_FIELD_U64, &bytes}};
+    size_t len;
+
+    if (file_read(s->dir, path, KIB(4), &text, &len, NULL) >= 0 &&
+        json_parse("a layer", text, len, &doc, NULL) >= 0)
+        json_read(doc, NULL, fields, ARRAY_SIZE(fields), NULL);
+    return bytes;
+}

@@ -1,0 +1,94 @@
+/*
+ * The image store: one folder, shared by all sandboxes of a root and by several processes.
+ *
+ *   layers/<hex>/fs      an unpacked layer, by the digest of its plain tar (its diff id); never
+ *                        changed once it is there, and used where it lies
+ *   layers/<hex>/about   its size
+ *   blobs/<hex>          configurations and manifests, byte for byte, by their digest
+ *   images/<hex>         an image, by the digest of its configuration: the layers, bottom first,
+ * and what a sandbox needs to know of the configuration refs                 names tmp/ what is
+ * being made
+ *
+ * Everything is made below tmp/, synced and renamed, an image after its layers and a name after its
+ * image: a crash leaves things that nobody refers to, which the next collection removes. What
+ * refers to a layer is counted when it is asked for: names refer to images, so do sandboxes, images
+ * to layers and blobs.
+ *
+ * Who adds holds the lock shared, who collects exclusive; readers need none.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "image/digest.h"
+
+enum {
+    IMAGES_BLOB_MAX = 4 << 20,   /* a configuration or manifest */
+    IMAGES_LAYERS_MAX = 100,     /* what one overlay mount takes: shim/plan.h */
+    IMAGES_RECORD_MAX = 1 << 20, /* what we write of one */
+    IMAGES_REFS_MAX = 8 << 20,
+};
+
+struct images {
+    int dir;  /* the store's folder */
+    int lock; /* -1: not held */
+};
+
+#define IMAGES_INIT                                                                                \
+    {                                                                                              \
+        .dir = -1, .lock = -1                                                                      \
+    }
+#define _cleanup_images_ __attribute__((cleanup(images_done)))
+
+/* Makes its folders. */
+int images_open(const char *path, struct images *ret, struct err *err);
+void images_done(struct images *s);
+
+/* 1: held; 0: others are at it (only with `wait` false). Released by images_done(). */
+int images_lock(struct images *s, bool exclusive, bool wait, struct err *err);
+
+/* ---- names ---- */
+
+/* A name, a digest, or at least 6 digits of one. */
+int images_resolve(const struct images *s, const char *name, char ret[static DIGEST_MAX],
+                   struct err *err);
+/* Gives a name to an image; it may have been another's. */
+int images_tag(struct images *s, const char *name, const char *id, struct err *err);
+/* 1: taken away; 0: there was none. */
+int images_untag(struct images *s, const char *name, struct err *err);
+/* All of them: {name: id}. */
+int images_refs(const struct images *s, json_t **ret, struct err *err);
+
+/* ---- images, layers, blobs ---- */
+
+/* The record of an image; ERR_NOT_FOUND when there is none. */
+int images_read(const struct images *s, const char *id, json_t **ret, struct err *err);
+int images_put(struct images *s, const char *id, const json_t *record, struct err *err);
+int images_put_blob(struct images *s, const char *digest, const void *data, size_t len,
+                    struct err *err);
+
+bool images_has_layer(const struct images *s, const char *digest);
+/* Moves tmp/<name>, which holds fs/, to its place; fine when another was faster. */
+int images_put_layer(struct images *s, const char *digest, const char *name, uint64_t bytes,
+                     struct err *err);
+uint64_t images_layer_bytes(const struct images *s, const char *digest);
+
+/* {"images": […], "bytes": …}: each with its names and sizes; layers that several share are counted
+ * once in "bytes", and in no image's "own_bytes". */
+int images_list(const struct images *s, json_t **ret, struct err *err);
+
+/* ---- collection; the lock is held, exclusively ---- */
+
+typedef int (*images_remove_fn)(void *arg, int dirfd, const char *name, struct err *err);
+
+struct images_collected {
+    uint64_t images, layers, bytes;
+};
+
+/* Removes images that have no name and are not in `used` (ids), then layers and blobs that no image
+ * has, and leftovers. */
+int images_collect(struct images *s, char *const *used, images_remove_fn fn, void *arg,
+                   struct images_collected *ret, struct err *err);

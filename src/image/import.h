@@ -1,0 +1,19 @@
+/*
+ * An archive on a descriptor becomes images of the store: a root file system as tar, an OCI layout
+ * as tar, a `docker save` archive; plain or compressed by gzip, zstd or xz. Blocking, in a process
+ * of its own (image/main.c).
+ */
+#pragma once
+
+#include "base/err.h"
+#include "base/json.h"
+#include "image/confined.h"
+#include "image/images.h"
+
+/*
+ * name: what the image is to be called, or NULL: what the archive says; a root file system needs
+ * one. *ret: {"images": [{"id", "names", "layers", "new_layers", "bytes", "dropped"}]}. On failure
+ * the store holds nothing new that counts.
+ */
+int import_archive(struct images *s, const struct confined_ids *ids, int in, const char *name,
+                   json_t **ret, struct err *err);

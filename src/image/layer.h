@@ -1,0 +1,33 @@
+/*
+ * A layer's way into the store: its bytes are made plain by one confined child and unpacked by
+ * another, and what passes between them is counted here, so that neither can say what it is.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "image/confined.h"
+#include "image/digest.h"
+#include "image/images.h"
+#include "image/inflate.h"
+#include "image/unpack.h"
+
+struct layer_in {
+    struct inflate_range range; /* compressed or not */
+    const char *digest;         /* of these bytes, or NULL: not known */
+    const char *diff_id;        /* of the plain tar, or NULL */
+};
+
+struct layer_out {
+    char diff_id[DIGEST_MAX];
+    struct unpack_stats stats;
+};
+
+/* Verifies, unpacks and puts it in its place. 1: it is new; 0: the store has it. */
+int layer_import(struct images *s, const struct confined_ids *ids, const struct layer_in *in,
+                 struct layer_out *ret, struct err *err);
+
+/* `in` made plain, into `out`; *digest is that of what was written. */
+int layer_inflate(const struct inflate_range *in, int out, char digest[static DIGEST_MAX],
+                  struct err *err);

@@ -1,0 +1,191 @@
+#include "image/main.h"
+
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "image/confined.h"
+#include "image/images.h"
+#include "image/import.h"
+
+enum { USED_MAX = 16 << 20 };
+
+struct request {
+    struct images store;
+    struct confined_ids ids;
+    const char *arg; /* or NULL */
+};
+
+static int parse_ids(const char *text, struct confined_ids *ret, struct err *err)
+{
+    _cleanup_free_ char *copy = xstrdup(text);
+    char *uid = strchr(copy, ':'), *gid = uid ? strchr(uid + 1, ':') : NULL;
+    const uint32_t most = UINT32_MAX - SUBMAP_COUNT;
+    int r;
+
+    if (STREQ(text, "own") || STREQ(text, "range")) {
+        ret->kind = STREQ(text, "own") ? CONFINED_OWN : CONFINED_RANGE;
+        return 0;
+    }
+    if (strncmp(text, "sub:", 4) != 0 || !gid)
+        return err_set(err, ERR_INVALID, "'%s' is not own, range or sub:UID:GID", text);
+    *gid = '\0';
+    ret->kind = CONFINED_SUB;
+    r = parse_u32(uid + 1, 1, most, &ret->sub.uid, err);
+    return r < 0 ? r : parse_u32(gid + 1, 1, most, &ret->sub.gid, err);
+}
+
+static int remove_tree(void *arg, int dirfd, const char *name, struct err *err)
+{
+    return confined_remove(arg, dirfd, name, err);
+}
+
+static int read_used(char ***ret, struct err *err)
+{
+    _cleanup_free_ char *text = xmalloc(USED_MAX + 1);
+    ssize_t n = fd_read_full(STDIN_FILENO, text, USED_MAX);
+
+    if (n < 0 || n == USED_MAX)
+        return err_sys(err, n < 0 ? (int)-n : E2BIG, "read which images are in use");
+    text[n] = '\0';
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+        if (*line)
+            strv_add(ret, line);
+    return 0;
+}
+
+static int collect(struct request *q, char *const *used, json_t **ret, struct err *err)
+{
+    struct images_collected n = {0};
+    int r = images_lock(&q->store, true, false, err);
+
+    if (r < 0)
+        return r;
+    if (r > 0)
+        r = images_collect(&q->store, used, remove_tree, &q->ids, &n, err);
+    else
+        r = 0; /* an import is at work: the next collection finds what is left */
+    if (r >= 0)
+        *ret = json_pack("{s:I, s:I, s:I}", "images", (json_int_t)n.images, "layers",
+                         (json_int_t)n.layers, "bytes", (json_int_t)n.bytes);
+    return r;
+}
+
+/* ---- the verbs ---- */
+
+static int run_import(struct request *q, json_t **ret, struct err *err)
+{
+    int r = images_lock(&q->store, false, true, err);
+
+    return r < 0 ? r : import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, ret, err);
+}
+
+static int run_prune(struct request *q, json_t **ret, struct err *err)
+{
+    _cleanup_strv_ char **used = NULL;
+    int r = read_used(&used, err);
+
+    return r < 0 ? r : collect(q, used, ret, err);
+}
+
+/* By name that name goes, by digest all its names; what is in use must keep one. */
+static int untag(struct request *q, const char *id, char *const *used, struct err *err)
+{
+    _cleanup_json_ json_t *refs = NULL;
+    _cleanup_strv_ char **names = NULL;
+    const char *name;
+    json_t *of;
+    int r;
+
+    r = images_refs(&q->store, &refs, err);
+    if (r < 0)
+        return r;
+    json_object_foreach (refs, name, of)
+        if (json_is_string(of) && STREQ(json_string_value(of), id))
+            strv_add(&names, name);
+    r = strv_len(names) > 1 ? images_untag(&q->store, q->arg, NULL) : 0;
+    if (r > 0)
+        return 0;
+    if (strv_contains(used, id)) {
+        err_set(err, ERR_CONFLICT, "image '%.200s' is in use", q->arg);
+        return err_hint(err, "`ripcord ls` shows the sandboxes made of it; remove them first.");
+    }
+    for (char **n = names; n && *n; n++) {
+        r = images_untag(&q->store, *n, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int run_rm(struct request *q, json_t **ret, struct err *err)
+{
+    _cleanup_strv_ char **used = NULL;
+    char id[DIGEST_MAX];
+    int r;
+
+    r = read_used(&used, err);
+    if (r >= 0)
+        r = images_resolve(&q->store, q->arg, id, err);
+    if (r >= 0)
+        r = untag(q, id, used, err);
+    if (r >= 0)
+        r = collect(q, used, ret, err);
+    if (r >= 0)
+        json_object_set_new(*ret, "id", json_string(id));
+    return r;
+}
+
+static const struct {
+    const char *name;
+    int min, max;
+    int (*run)(struct request *q, json_t **ret, struct err *err);
+} verbs[] = {{"import", 0, 1, run_import}, {"rm", 1, 1, run_rm}, {"prune", 0, 0, run_prune}};
+
+static int run(int argc, char **argv, json_t **ret, struct err *err)
+{
+    struct request q = {.store = IMAGES_INIT, .arg = argc > 4 ? argv[4] : NULL};
+    int r = -1;
+
+    if (argc < 4)
+        return err_set(err, ERR_INVALID, "ripcord-image is started by ripcordd");
+    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+        if (!STREQ(verbs[i].name, argv[3]) || argc - 4 < verbs[i].min || argc - 4 > verbs[i].max)
+            continue;
+        r = parse_ids(argv[2], &q.ids, err);
+        if (r >= 0)
+            r = images_open(argv[1], &q.store, err);
+        if (r >= 0)
+            r = verbs[i].run(&q, ret, err);
+        images_done(&q.store);
+        return r;
+    }
+    return err_set(err, ERR_INVALID, "ripcord-image knows no '%s'", argv[3]);
+}
+
+int image_main(int argc, char **argv)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_json_ json_t *doc = NULL;
+    _cleanup_free_ char *text = NULL;
+    int r;
+
+    setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
+    signal(SIGPIPE, SIG_IGN);
+    umask(022); /* folders that no entry makes are for all users of a sandbox */
+    r = run(argc, argv, &doc, &err);
+    if (r < 0)
+        doc = json_from_err(&err);
+    text = json_to_text(doc, false);
+    if (printf("%s\n", text) < 0 || fflush(stdout) != 0)
+        return 1;
+    return r < 0;
+}

@@ -1,0 +1,14 @@
+/*
+ * ripcord-image: what changes the image store, in a process of its own, as it clones children and
+ * the daemon has threads.
+ *
+ *   ripcord-image STORE IDS import [NAME]   an archive on stdin
+ *   ripcord-image STORE IDS rm NAME         in use: ids of images on stdin, one on a line
+ *   ripcord-image STORE IDS prune           likewise
+ *
+ * IDS is "own", "range" or "sub:UID:GID" (image/confined.h). One line of JSON on stdout: the
+ * result, or {"error": …} and exit status 1.
+ */
+#pragma once
+
+int image_main(int argc, char **argv);

@@ -1,0 +1,68 @@
+/*
+ * The documents of images: Docker's list in `docker save` archives, OCI indexes, manifests and
+ * configurations. They come from outside: every digest, count and name in them is checked here.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "image/digest.h"
+
+enum { MANIFEST_IMAGES_MAX = 64, MANIFEST_TAGS_MAX = 64 };
+
+/* ---- `docker save`: manifest.json ---- */
+
+struct saved_image {
+    char *config;  /* name in the archive */
+    char **tags;   /* may be empty */
+    char **layers; /* names in the archive, bottom first */
+};
+
+struct saved_images {
+    struct saved_image *v;
+    size_t n;
+};
+
+int saved_images_parse(const char *text, size_t len, struct saved_images *ret, struct err *err);
+void saved_images_done(struct saved_images *s);
+
+/* ---- OCI ---- */
+
+struct descriptor {
+    char digest[DIGEST_MAX];
+    uint64_t size;
+};
+
+/* An entry of an index. */
+struct index_entry {
+    struct descriptor d;
+    bool is_index; /* of further ones */
+    char *name;    /* as annotated, or NULL */
+};
+
+struct index {
+    struct index_entry *v; /* those for this machine, or of no platform in particular */
+    size_t n;
+};
+
+int index_parse(const char *text, size_t len, struct index *ret, struct err *err);
+void index_done(struct index *x);
+
+struct manifest {
+    struct descriptor config;
+    struct descriptor *layers; /* bottom first */
+    size_t n;
+};
+
+int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err);
+void manifest_done(struct manifest *m);
+
+/* ---- configuration ---- */
+
+/* *ret is the record that the store keeps of it (images.h), without what only the importer knows:
+ * layers, architecture, created, env, user, workdir, entrypoint, cmd. */
+int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err);
+/* Of an image that came without: one layer, for this machine. The same each time. New. */
+char *image_config_make(const char *diff_id);

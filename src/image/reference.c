@@ -1,0 +1,69 @@
+#include "image/reference.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/xalloc.h"
+
+static const char path_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789._-/";
+static const char tag_chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+static const char *without_default_registry(const char *name)
+{
+    static const char *const prefixes[] = {"docker.io/library/", "docker.io/"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return name + strlen(prefixes[i]);
+    return name;
+}
+
+/* A colon before the last slash belongs to the registry's port. */
+static const char *find_tag(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+
+    return strchr(slash ? slash : name, ':');
+}
+
+static bool path_is_valid(const char *s, size_t len)
+{
+    const char *registry = memchr(s, '/', len);
+    const char *port = registry ? memchr(s, ':', (size_t)(registry - s)) : NULL;
+
+    if (port) { /* "host:5000/…" */
+        size_t digits = strspn(port + 1, "0123456789");
+
+        if (digits == 0 || port + 1 + digits != registry ||
+            strspn(s, path_chars) < (size_t)(port - s))
+            return false;
+        len -= (size_t)(registry + 1 - s);
+        s = registry + 1;
+    }
+    if (len == 0 || strspn(s, path_chars) < len || !isalnum((unsigned char)*s) ||
+        !isalnum((unsigned char)s[len - 1]))
+        return false;
+    for (size_t i = 1; i < len; i++)
+        if (strchr("./", s[i]) && strchr("./", s[i - 1]))
+            return false;
+    return true;
+}
+
+int reference_parse(const char *name, char **ret, struct err *err)
+{
+    const char *s = without_default_registry(name), *tag = find_tag(s);
+    size_t len = tag ? (size_t)(tag - s) : strlen(s);
+
+    if (strlen(name) > REFERENCE_MAX || !path_is_valid(s, len) ||
+        (tag &&
+         (!tag[1] || strlen(tag + 1) > 128 || strspn(tag + 1, tag_chars) != strlen(tag + 1)))) {
+        err_set(err, ERR_INVALID, "'%.100s' is not an image's name", name);
+        return err_hint(err, "Names are lower-case, with an optional tag: team/tool:1.2");
+    }
+    if (STREQ(s, "host") || STREQ(s, "host:latest"))
+        return err_set(err, ERR_INVALID,
+                       "'host' is the machine's own programs, not a stored image");
+    *ret = tag ? xstrdup(s) : xasprintf("%s:latest", s);
+    return 0;
+}

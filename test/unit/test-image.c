@@ -1,0 +1,330 @@
+/* The image store and the documents of images. What unpacks archives is tested by
+ * test/integration/test_images.py, confined as it always is. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "image/images.h"
+#include "image/manifest.h"
+#include "image/reference.h"
+#include "image/unpack.h"
+#include "os/rmtree.h"
+#include "os/whiteout.h"
+#include "tap.h"
+
+#define A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define C "sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+#define D "sha256:dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd"
+
+static struct err err;
+static char folder[] = "/tmp/test-image-XXXXXX";
+static struct images store = IMAGES_INIT;
+
+/* The code alone is looked at: what was said about it goes. */
+static int forget(int r)
+{
+    err_done(&err);
+    err = (struct err)ERR_INIT;
+    return r;
+}
+
+static void fresh(void)
+{
+    forget(0);
+    images_done(&store);
+    rmtree(AT_FDCWD, folder, NULL);
+    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
+    if (!mkdtemp(folder) || images_open(folder, &store, &err) < 0)
+        abort();
+}
+
+static int remove_tree(void *arg, int dirfd, const char *name, struct err *e)
+{
+    (void)arg;
+    return rmtree(dirfd, name, e);
+}
+
+static void add_layer(const char *digest, uint64_t bytes)
+{
+    if (mkdirat(store.dir, "tmp/x", 0700) < 0 || mkdirat(store.dir, "tmp/x/fs", 0755) < 0 ||
+        images_put_layer(&store, digest, "x", bytes, &err) < 0)
+        abort();
+}
+
+static void add_image(const char *id, const char *layer1, const char *layer2)
+{
+    _cleanup_json_ json_t *r = json_pack("{s:[s, s], s:n}", "layers", layer1, layer2, "manifest");
+
+    if (images_put(&store, id, r, &err) < 0 || images_put_blob(&store, id, "{}", 2, &err) < 0)
+        abort();
+}
+
+/* ---- names ---- */
+
+static bool is_name(const char *in, const char *out)
+{
+    _cleanup_free_ char *ref = NULL;
+
+    return out ? reference_parse(in, &ref, NULL) >= 0 && STREQ(ref, out)
+               : reference_parse(in, &ref, NULL) < 0 && !ref;
+}
+
+TEST(names_have_one_spelling)
+{
+    CHECK(is_name("debian", "debian:latest"));
+    CHECK(is_name("debian:12", "debian:12"));
+    CHECK(is_name("docker.io/library/debian:12", "debian:12"));
+    CHECK(is_name("docker.io/team/tool", "team/tool:latest"));
+    CHECK(is_name("host.example:5000/a/b:v1", "host.example:5000/a/b:v1"));
+    CHECK(is_name("localhost/x", "localhost/x:latest"));
+}
+
+TEST(what_is_no_name_is_refused)
+{
+    static const char *const bad[] = {"",     "/",        "a//b", "../a", "a/../b", "A",
+                                      "a:",   "a:b:c",    "a b",  "-a",   "a-",     "a:/b",
+                                      "host", "a@sha256", "a/.b", ".a",   "x:y/z",  "host:latest"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        CHECK(is_name(bad[i], NULL));
+}
+
+TEST(digests_are_whole_and_lower_case)
+{
+    char d[DIGEST_MAX];
+
+    digest_of("", 0, d);
+    CHECK(STREQ(d, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
+    CHECK(digest_is_valid(d));
+    d[20] = 'A';
+    CHECK(!digest_is_valid(d));
+    CHECK(!digest_is_valid("sha256:12") && !digest_is_valid(NULL) && !digest_is_valid("md5:x"));
+    CHECK(
+        !digest_is_valid("sha256:../../../../../../../../../../../../../../../../../../../../..x"));
+}
+
+TEST(entry_names_stay_below)
+{
+    char out[UNPACK_PATH_MAX];
+
+    CHECK(unpack_name("./a//b/./c/", out, NULL) >= 0 && STREQ(out, "a/b/c"));
+    CHECK(unpack_name(".", out, NULL) >= 0 && STREQ(out, ""));
+    CHECK(unpack_name("..a/b..", out, NULL) >= 0 && STREQ(out, "..a/b.."));
+    CHECK(unpack_name("a/../b", out, NULL) == -ERR_DENIED);
+    CHECK(unpack_name("..", out, NULL) == -ERR_DENIED);
+    CHECK(unpack_name("/etc", out, NULL) == -ERR_DENIED);
+}
+
+TEST(long_and_deep_names_are_refused)
+{
+    char out[UNPACK_PATH_MAX], name[2 * UNPACK_PATH_MAX];
+
+    memset(name, 'x', sizeof(name));
+    name[256] = '\0';
+    CHECK(unpack_name(name, out, NULL) == -ERR_INVALID);
+    for (size_t i = 0; i + 2 < sizeof(name); i += 2)
+        memcpy(name + i, "a/", 3);
+    CHECK(unpack_name(name, out, NULL) == -ERR_INVALID);
+    name[2 * UNPACK_DEPTH_MAX] = '\0';
+    CHECK(unpack_name(name, out, NULL) >= 0);
+}
+
+TEST(whiteouts_are_told_apart)
+{
+    const char *hidden = NULL;
+
+    CHECK(whiteout_parse("wh.x", &hidden) == WHITEOUT_NONE);
+    CHECK(whiteout_parse(".wh.x", &hidden) == WHITEOUT_HIDES && STREQ(hidden, "x"));
+    CHECK(whiteout_parse(".wh..wh..opq", &hidden) == WHITEOUT_OPAQUE);
+    CHECK(whiteout_parse(".wh..wh.plnk", &hidden) == WHITEOUT_OTHER);
+    CHECK(whiteout_parse(".wh.", &hidden) == WHITEOUT_BAD);
+    CHECK(whiteout_parse(".wh..", &hidden) == WHITEOUT_BAD);
+    CHECK(whiteout_parse(".wh...", &hidden) == WHITEOUT_BAD);
+}
+
+/* ---- documents ---- */
+
+#define PARSE(fn, text, ret) forget(fn(text, strlen(text), ret, &err))
+
+TEST(saved_images_are_read)
+{
+    struct saved_images s = {0};
+
+    CHECK(PARSE(saved_images_parse,
+                "[{\"Config\":\"c.json\",\"RepoTags\":[\"a:1\"],\"Layers\":[\"l/layer.tar\"],"
+                "\"Parent\":\"x\"}]",
+                &s) >= 0);
+    CHECK(s.n == 1 && STREQ(s.v[0].config, "c.json") && STREQ(s.v[0].tags[0], "a:1"));
+    CHECK(strv_len(s.v[0].layers) == 1);
+    saved_images_done(&s);
+    CHECK(PARSE(saved_images_parse, "[{\"Config\":\"c\",\"RepoTags\":null,\"Layers\":[]}]", &s) >=
+          0);
+    saved_images_done(&s);
+    CHECK(PARSE(saved_images_parse, "[]", &s) < 0);
+    CHECK(PARSE(saved_images_parse, "{}", &s) < 0);
+    CHECK(PARSE(saved_images_parse, "[{\"Layers\":[]}]", &s) < 0);
+    CHECK(PARSE(saved_images_parse, "[{\"Config\":\"c\",\"Layers\":[1]}]", &s) < 0);
+}
+
+TEST(an_index_gives_what_is_for_this_machine)
+{
+    struct index x = {0};
+
+    CHECK(PARSE(index_parse,
+                "{\"manifests\":[{\"digest\":\"" A "\",\"size\":2,\"platform\":{\"os\":\"plan9\"}},"
+                "{\"digest\":\"" B "\",\"size\":3,\"annotations\":"
+                "{\"org.opencontainers.image.ref.name\":\"v1\"}}]}",
+                &x) >= 0);
+    CHECK(x.n == 1 && STREQ(x.v[0].d.digest, B) && x.v[0].d.size == 3 && STREQ(x.v[0].name, "v1"));
+    index_done(&x);
+    CHECK(PARSE(index_parse, "{\"manifests\":[{\"digest\":\"sha256:../x\",\"size\":2}]}", &x) < 0);
+    CHECK(PARSE(index_parse, "{\"manifests\":[{\"digest\":\"" A "\",\"size\":-2}]}", &x) < 0);
+    CHECK(PARSE(index_parse, "{}", &x) < 0);
+}
+
+TEST(a_manifest_has_checked_digests)
+{
+    struct manifest m = {0};
+
+    CHECK(PARSE(manifest_parse,
+                "{\"config\":{\"digest\":\"" A "\",\"size\":1},\"layers\":[{\"digest\":\"" B
+                "\",\"size\":9}]}",
+                &m) >= 0);
+    CHECK(m.n == 1 && STREQ(m.config.digest, A) && m.layers[0].size == 9);
+    manifest_done(&m);
+    CHECK(PARSE(manifest_parse, "{\"config\":{},\"layers\":[]}", &m) < 0);
+    CHECK(PARSE(manifest_parse, "{\"config\":{\"digest\":\"" A "\",\"size\":1}}", &m) < 0);
+}
+
+TEST(a_configuration_becomes_a_record)
+{
+    _cleanup_json_ json_t *r = NULL;
+    _cleanup_free_ char *made = image_config_make(A);
+
+    CHECK(PARSE(image_config_parse,
+                "{\"config\":{\"Env\":[\"A=1\"],\"User\":\"\",\"WorkingDir\":\"/app\"},"
+                "\"rootfs\":{\"diff_ids\":[\"" A "\"]},\"x\":1}",
+                &r) >= 0);
+    CHECK(json_is_null(json_object_get(r, "user")));
+    CHECK(STREQ(json_string_value(json_object_get(r, "workdir")), "/app"));
+    json_decref(TAKE_PTR(r));
+    CHECK(PARSE(image_config_parse, made, &r) >= 0);
+    CHECK(json_array_size(json_object_get(r, "layers")) == 1);
+    CHECK(PARSE(image_config_parse, "{\"os\":\"windows\"}", &r) == -ERR_UNSUPPORTED);
+    CHECK(PARSE(image_config_parse, "{\"rootfs\":{\"diff_ids\":[\"../x\"]}}", &r) < 0);
+    CHECK(PARSE(image_config_parse, "{\"config\":{\"Env\":\"A\"}}", &r) < 0);
+    CHECK(PARSE(image_config_parse, "[]", &r) < 0);
+}
+
+/* ---- the store ---- */
+
+TEST(a_name_leads_to_its_image)
+{
+    char id[DIGEST_MAX];
+
+    fresh();
+    add_layer(C, 10);
+    add_image(A, C, C);
+    CHECK(images_tag(&store, "tool:1", A, &err) >= 0);
+    CHECK(images_resolve(&store, "docker.io/library/tool:1", id, &err) >= 0 && STREQ(id, A));
+    CHECK(images_resolve(&store, A, id, &err) >= 0 && STREQ(id, A));
+    CHECK(images_resolve(&store, "aaaaaa", id, &err) >= 0 && STREQ(id, A));
+    CHECK(forget(images_resolve(&store, "tool", id, &err)) == -ERR_NOT_FOUND);
+    CHECK(forget(images_resolve(&store, "aaaaa", id, &err)) == -ERR_NOT_FOUND);
+    CHECK(images_untag(&store, "tool:1", &err) == 1 && images_untag(&store, "tool:1", &err) == 0);
+    CHECK(forget(images_resolve(&store, "tool:1", id, &err)) == -ERR_NOT_FOUND);
+}
+
+TEST(shared_layers_count_once)
+{
+    _cleanup_json_ json_t *list = NULL;
+    const json_t *image;
+    size_t i;
+
+    fresh();
+    add_layer(B, 7);
+    add_layer(C, 100);
+    add_layer(D, 1000);
+    add_image(A, C, B);
+    add_image(B, C, D);
+    CHECK(images_list(&store, &list, &err) >= 0);
+    CHECK(json_integer_value(json_object_get(list, "bytes")) == 1107);
+    json_array_foreach (json_object_get(list, "images"), i, image) {
+        bool a = STREQ(json_string_value(json_object_get(image, "id")), A);
+
+        CHECK(json_integer_value(json_object_get(image, "bytes")) == (a ? 107 : 1100));
+        CHECK(json_integer_value(json_object_get(image, "own_bytes")) == (a ? 7 : 1000));
+    }
+    CHECK(i == 2);
+}
+
+TEST(collection_keeps_what_is_named_or_used)
+{
+    static char *const used[] = {(char *)B, NULL};
+    struct images_collected n;
+    json_t *record = NULL;
+
+    fresh();
+    add_layer(B, 7);
+    add_layer(C, 100);
+    add_layer(D, 1000);
+    add_image(A, C, B);
+    add_image(B, C, D);
+    add_image(C, C, C);
+    CHECK(images_tag(&store, "x", A, &err) >= 0);
+    CHECK(images_lock(&store, true, false, &err) == 1);
+    CHECK(images_collect(&store, used, remove_tree, NULL, &n, &err) >= 0);
+    CHECK(n.images == 1 && n.layers == 0);
+    CHECK(forget(images_read(&store, C, &record, &err)) == -ERR_NOT_FOUND);
+    CHECK(images_collect(&store, NULL, remove_tree, NULL, &n, &err) >= 0);
+    CHECK(n.images == 1 && n.layers == 1 && n.bytes == 1000);
+    CHECK(images_has_layer(&store, B) && images_has_layer(&store, C) &&
+          !images_has_layer(&store, D));
+    CHECK(images_untag(&store, "x", &err) == 1);
+    CHECK(images_collect(&store, NULL, remove_tree, NULL, &n, &err) >= 0);
+    CHECK(n.images == 1 && n.layers == 2);
+    CHECK(faccessat(store.dir,
+                    "blobs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", F_OK,
+                    0) < 0);
+}
+
+TEST(leftovers_and_damaged_records_go)
+{
+    struct images_collected n;
+
+    fresh();
+    add_layer(C, 100);
+    add_image(A, C, C);
+    CHECK(images_tag(&store, "x", A, &err) >= 0);
+    CHECK(mkdirat(store.dir, "tmp/layer-1-0", 0700) == 0);
+    CHECK(mkdirat(store.dir, "tmp/layer-1-0/fs", 0700) == 0);
+    CHECK(file_replace(store.dir,
+                       "images/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+                       "{", 1, 0600, false, &err) >= 0);
+    CHECK(images_collect(&store, NULL, remove_tree, NULL, &n, &err) >= 0);
+    CHECK(faccessat(store.dir, "tmp/layer-1-0", F_OK, 0) < 0);
+    CHECK(faccessat(store.dir,
+                    "images/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", F_OK,
+                    0) < 0);
+    CHECK(images_has_layer(&store, C));
+}
+
+TEST(who_adds_keeps_collectors_out)
+{
+    struct images other = IMAGES_INIT;
+
+    fresh();
+    CHECK(images_open(folder, &other, &err) >= 0);
+    CHECK(images_lock(&store, false, true, &err) == 1);
+    CHECK(images_lock(&other, true, false, &err) == 0);
+    CHECK(images_lock(&other, false, false, &err) == 1);
+    images_done(&other);
+    images_done(&store);
+    rmtree(AT_FDCWD, folder, NULL);
+}
