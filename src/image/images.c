@@ -141,14 +141,16 @@ int images_untag(struct images *s, const char *name, struct err *err)
     return change_ref(s, name, NULL, err);
 }
 
-static bool by_ref(const json_t *refs, const char *ref, char ret[static DIGEST_MAX])
+char *images_ref(const json_t *refs, const char *name)
 {
-    const char *id = json_string_value(json_object_get(refs, ref));
+    _cleanup_free_ char *ref = NULL, *local = NULL;
 
-    if (!digest_is_valid(id))
-        return false;
-    memcpy(ret, id, DIGEST_MAX);
-    return true;
+    if (reference_parse(name, &ref, NULL) < 0)
+        return NULL;
+    if (json_object_get(refs, ref))
+        return TAKE_PTR(ref);
+    local = xasprintf("localhost/%s", ref);
+    return json_object_get(refs, local) ? TAKE_PTR(local) : NULL;
 }
 
 /* How many images begin so; *ret is one of them. */
@@ -193,17 +195,19 @@ static int resolve_digest(const struct images *s, const char *name, char ret[sta
 int images_resolve(const struct images *s, const char *name, char ret[static DIGEST_MAX],
                    struct err *err)
 {
-    _cleanup_free_ char *ref = NULL, *local = NULL;
+    _cleanup_free_ char *ref = NULL;
     _cleanup_json_ json_t *refs = NULL;
+    const char *id;
     int r;
 
     r = images_refs(s, &refs, err);
     if (r < 0)
         return r;
-    if (reference_parse(name, &ref, NULL) >= 0) {
-        local = xasprintf("localhost/%s", ref); /* how Podman calls what has no registry */
-        if (by_ref(refs, ref, ret) || by_ref(refs, local, ret))
-            return 0;
+    ref = images_ref(refs, name);
+    id = ref ? json_string_value(json_object_get(refs, ref)) : NULL;
+    if (digest_is_valid(id)) {
+        memcpy(ret, id, DIGEST_MAX);
+        return 0;
     }
     r = resolve_digest(s, name, ret, err);
     if (r != 0)

@@ -61,6 +61,9 @@ int images_tag(struct images *s, const char *name, const char *id, struct err *e
 int images_untag(struct images *s, const char *name, struct err *err);
 /* All of them: {name: id}. */
 int images_refs(const struct images *s, json_t **ret, struct err *err);
+/* Which of them is meant: as it is written, else below "localhost/", as Podman calls what has no
+ * registry. New, or NULL. */
+char *images_ref(const json_t *refs, const char *name);
 
 /* ---- images, layers, blobs ---- */
 

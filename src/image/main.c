@@ -96,34 +96,39 @@ static int run_prune(struct request *q, json_t **ret, struct err *err)
     return r < 0 ? r : collect(q, used, ret, err);
 }
 
+static char **names_of(const json_t *refs, const char *id)
+{
+    char **names = NULL;
+    const char *name;
+    json_t *of;
+
+    json_object_foreach ((json_t *)refs, name, of)
+        if (json_is_string(of) && STREQ(json_string_value(of), id))
+            strv_add(&names, name);
+    return names;
+}
+
 /* By name that name goes, by digest all its names; what is in use must keep one. */
 static int untag(struct request *q, const char *id, char *const *used, struct err *err)
 {
     _cleanup_json_ json_t *refs = NULL;
     _cleanup_strv_ char **names = NULL;
-    const char *name;
-    json_t *of;
-    int r;
+    _cleanup_free_ char *ref = NULL;
+    int r = images_refs(&q->store, &refs, err);
 
-    r = images_refs(&q->store, &refs, err);
     if (r < 0)
         return r;
-    json_object_foreach (refs, name, of)
-        if (json_is_string(of) && STREQ(json_string_value(of), id))
-            strv_add(&names, name);
-    r = strv_len(names) > 1 ? images_untag(&q->store, q->arg, NULL) : 0;
-    if (r > 0)
-        return 0;
+    names = names_of(refs, id);
+    ref = images_ref(refs, q->arg);
+    if (ref && strv_len(names) > 1)
+        return images_untag(&q->store, ref, err);
     if (strv_contains(used, id)) {
         err_set(err, ERR_CONFLICT, "image '%.200s' is in use", q->arg);
         return err_hint(err, "`ripcord ls` shows the sandboxes made of it; remove them first.");
     }
-    for (char **n = names; n && *n; n++) {
+    for (char **n = names; r >= 0 && n && *n; n++)
         r = images_untag(&q->store, *n, err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    return r;
 }
 
 static int run_rm(struct request *q, json_t **ret, struct err *err)

@@ -205,10 +205,13 @@ static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct er
         return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
     archive_entry_xattr_reset(it->e);
     while (archive_entry_xattr_next(it->e, &name, &value, &size) == ARCHIVE_OK) {
-        if (!name || !xattr_is_ours(name) || size > XATTR_MAX)
-            u->stats.dropped++;
-        else if (fsetxattr(fd, name, value, size, 0) < 0 && errno != EOPNOTSUPP && errno != ENOSPC)
+        bool wanted = name && xattr_is_ours(name) && size <= XATTR_MAX;
+
+        if (wanted && fsetxattr(fd, name, value, size, 0) == 0)
+            continue;
+        if (wanted && errno != EOPNOTSUPP && errno != ENOSPC) /* what this file system can keep */
             return err_sys(err, errno, "set its attribute '%.100s'", name);
+        u->stats.dropped++;
     }
     return 0;
 }

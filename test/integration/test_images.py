@@ -277,7 +277,9 @@ class TestStore(ImageCase):
     def test_a_name_of_two_goes_and_the_image_stays(self):
         self.put_ok(rootfs(), "a")
         self.put_ok(rootfs(), "b")
+        self.put_ok(rootfs(), "localhost/c")
         self.root.ok("image", "rm", "a")
+        self.root.ok("image", "rm", "c")
         self.assertEqual(self.images()["images"][0]["names"], ["b:latest"])
         self.root.ok("image", "rm", self.images()["images"][0]["id"])
         self.assertEqual((self.in_store("layers"), self.in_store("blobs"), self.in_store("images")), ([], [], []))
