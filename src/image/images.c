@@ -205,7 +205,7 @@ int images_resolve(const struct images *s, const char *name, char ret[static DIG
         return r;
     ref = images_ref(refs, name);
     id = ref ? json_string_value(json_object_get(refs, ref)) : NULL;
-    if (digest_is_valid(id)) {
+    if (id && digest_is_valid(id)) {
         memcpy(ret, id, DIGEST_MAX);
         return 0;
     }
