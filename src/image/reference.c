@@ -6,16 +6,21 @@
 
 #include "base/xalloc.h"
 
+enum { TAG_MAX = 128 };
+
 static const char path_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789._-/";
 static const char tag_chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
+/* As often as it is there: a name in the store is never one that is written otherwise. */
 static const char *without_default_registry(const char *name)
 {
-    static const char *const prefixes[] = {"docker.io/library/", "docker.io/"};
+    static const char registry[] = "docker.io/", library[] = "library/";
 
-    for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-            return name + strlen(prefixes[i]);
+    while (strncmp(name, registry, strlen(registry)) == 0) {
+        name += strlen(registry);
+        if (strncmp(name, library, strlen(library)) == 0)
+            name += strlen(library);
+    }
     return name;
 }
 
@@ -50,14 +55,21 @@ static bool path_is_valid(const char *s, size_t len)
     return true;
 }
 
+static bool tag_is_valid(const char *tag)
+{
+    size_t len = strlen(tag);
+
+    return len > 0 && len <= TAG_MAX && strspn(tag, tag_chars) == len && !strchr(".-", *tag);
+}
+
 int reference_parse(const char *name, char **ret, struct err *err)
 {
     const char *s = without_default_registry(name), *tag = find_tag(s);
     size_t len = tag ? (size_t)(tag - s) : strlen(s);
 
-    if (strlen(name) > REFERENCE_MAX || !path_is_valid(s, len) ||
-        (tag &&
-         (!tag[1] || strlen(tag + 1) > 128 || strspn(tag + 1, tag_chars) != strlen(tag + 1)))) {
+    /* ".." is nothing bad here, but specs refuse it in any name. */
+    if (strlen(name) > REFERENCE_MAX || strstr(s, "..") || !isalnum((unsigned char)*s) ||
+        !path_is_valid(s, len) || (tag && !tag_is_valid(tag + 1))) {
         err_set(err, ERR_INVALID, "'%.100s' is not an image's name", name);
         return err_hint(err, "Names are lower-case, with an optional tag: team/tool:1.2");
     }
