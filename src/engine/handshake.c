@@ -42,6 +42,8 @@ static int receive(int fd, const struct deadline *by, void *packet, size_t *len,
         if (r < 0)
             return r;
         n = fd_recv(fd, packet, HANDSHAKE_MAX, NULL, NULL, MSG_DONTWAIT);
+        if (n == -ECONNRESET) /* told once; its last words lie behind it */
+            n = fd_recv(fd, packet, HANDSHAKE_MAX, NULL, NULL, MSG_DONTWAIT);
     } while (n == -EAGAIN);
     if (n == 0 || n == -ECONNRESET)
         return err_set(err, ERR_ENGINE, "the supervisor has closed its line");
@@ -51,8 +53,10 @@ static int receive(int fd, const struct deadline *by, void *packet, size_t *len,
     return 0;
 }
 
-/* Releases the writer. */
-/* pass: a descriptor to go along, or -1. */
+/*
+ * Releases the writer. pass: a descriptor to go along, or -1. One that has hung up is no error yet:
+ * it has said why, and that is read next.
+ */
 static int send_message(int fd, struct shim_writer *w, int pass, const struct deadline *by,
                         struct err *err)
 {
@@ -62,7 +66,8 @@ static int send_message(int fd, struct shim_writer *w, int pass, const struct de
     while (r >= 0) {
         r = fd_send(fd, buf_data(&w->buf), w->buf.len, &pass, pass >= 0, MSG_DONTWAIT);
         if (r != -EAGAIN) {
-            r = r < 0 ? err_sys(err, -r, "greet the supervisor") : 0;
+            r = r < 0 && r != -EPIPE && r != -ECONNRESET ? err_sys(err, -r, "greet the supervisor")
+                                                         : 0;
             break;
         }
         r = wait_for(fd, POLLOUT, by, err);
