@@ -22,6 +22,7 @@ class Start(TestCase):
         daemon = self.root.daemon_pid()
         self.assertEqual(self.root.wait_clean(), {})
         self.assertEqual(self.root.processes(), [daemon])
+        wait_until(lambda: not any(f.startswith("state/trash/") for f in self.root.files()), 30, "an empty trash")
         first = self.root.snapshot()
         running = [self.root.popen("run", "--", "true") for _ in range(20)]
         self.assertEqual([p.wait(180) for p in running], [0] * 20)
