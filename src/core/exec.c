@@ -272,7 +272,7 @@ void exec_launch(struct exec *x)
         send(x);
     /* Sent first, stored second: the supervisor works while SQLite writes. If we die between the
      * two, the journals are on disk and the row is missing: history is lost, truth is not. */
-    if (!x->seq)
+    if (!x->seq || !STREQ(x->sandbox_id, x->sb->id)) /* it waited while another took the name */
         bind_to_sandbox(x);
     x->waiting = false;
 }

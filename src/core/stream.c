@@ -169,8 +169,13 @@ static int side_open(struct stream *s, struct side *side, enum journal_stream wh
         return 0;
     if (!s->dir)
         s->dir = xasprintf("%s/%s/%s", s->exec->exec_root, s->exec->sandbox_id, s->exec->id);
-    if (access(s->dir, F_OK) < 0 && errno == ENOENT)
+    if (access(s->dir, F_OK) < 0 && errno == ENOENT) {
+        if (s->exec) { /* not begun: it may yet be in another sandbox of that name */
+            free(s->dir);
+            s->dir = NULL;
+        }
         return 0;
+    }
     if (journal_reader_open(&side->reader, AT_FDCWD, s->dir, which, err) < 0)
         return err_wrap(err, "read output of exec");
     side->open = true;

@@ -8,7 +8,6 @@ import fcntl
 import io
 import json
 import os
-import select
 import shutil
 import socket
 import struct
@@ -19,7 +18,7 @@ import time
 from pathlib import Path
 
 import engines
-from ripcord_test import SANITIZER
+from ripcord_test import SANITIZER, readable
 
 (HELLO, READY, FAILED, EXEC, STARTED, EXEC_FAILED, ATTACH, ATTACHED, DETACH, ACK, OUTPUT, ENDED, SIGNAL, KILL, RESIZE,
  STDIN_CLOSE, STOP, STOPPED, PAUSE, RESUME, STATS, DIAL, COPY, RESULT, PLAN, LISTENER) = range(1, 27)
@@ -69,7 +68,7 @@ class Link:
 
     def receive(self, seconds=60):
         """The next message: (kind, seq, fields, fd or None); None at the end."""
-        if not select.select([self.sock], [], [], seconds)[0]:
+        if not readable(self.sock, seconds):
             raise TimeoutError("the relay says nothing")
         packet, fds, _, _ = socket.recv_fds(self.sock, 1 << 18, 4)
         return (*unpack(packet), fds[0] if fds else None) if packet else None

@@ -8,6 +8,7 @@ wrote a report.
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -622,6 +623,13 @@ def descriptors(pid):
         except OSError:
             pass
     return sorted(found)
+
+
+def readable(fd, seconds):
+    """Whether something comes in time. Not by select(2): it knows no descriptor past 1023, and some tests hold thousands."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def wait_until(condition, seconds, what):

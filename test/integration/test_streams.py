@@ -5,14 +5,13 @@ import json
 import os
 import pty
 import re
-import select
 import struct
 import termios
 import threading
 import time
 from pathlib import Path
 
-from ripcord_test import Config, TestCase, alive, alone, full_run_only, wait_until
+from ripcord_test import Config, TestCase, alive, alone, full_run_only, readable, wait_until
 from test_causes import shim_of
 
 MILLION = "".join(f"{i}\n" for i in range(1, 1000001)).encode()
@@ -239,7 +238,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def read(self, seconds):
-        if not select.select([self.master], [], [], seconds)[0]:
+        if not readable(self.master, seconds):
             return False
         try:
             piece = os.read(self.master, 65536)
