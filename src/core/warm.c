@@ -290,12 +290,12 @@ static void on_exec(void *arg, enum exec_event event)
 
 static void run_tool(struct warm *w)
 {
-    struct exec_request req = {.argv = TAKE_PTR(w->plan.argv),
-                               .cwd = xstrdup(WARM_HOME "/" WARM_FOLDER),
-                               .timeout = WARM_TIMEOUT};
+    struct exec_request req = {.cwd = xstrdup(WARM_HOME "/" WARM_FOLDER), .timeout = WARM_TIMEOUT};
     _cleanup_err_ struct err err = ERR_INIT;
-    int r = manager_exec(w->m, w->name, &req, &w->exec, &err);
+    int r;
 
+    req.argv = TAKE_PTR(w->plan.argv);
+    r = manager_exec(w->m, w->name, &req, &w->exec, &err);
     exec_request_done(&req);
     if (r < 0) {
         finish(w, &err);
