@@ -75,6 +75,8 @@ class Box(TestCase):
                          {"containers": [], "volumes": [], "networks": []})
 
     def test_leftovers_of_this_root_go_and_nothing_else(self):
+        self.root.ok("run", "--", "true")
+        self.root.ok("reconcile")  # a store that is new removes nothing before it has seen the engine once
         image = self.engine.api("GET", "/images/ripcord%2Fdefault/json").json()["Id"]
         made = {}
         for name, labels in (("ours", {"ripcord.root": self.root.root_id, "ripcord.id": "00000000000000aa"}),
