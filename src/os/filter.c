@@ -159,7 +159,7 @@ static void add_span(struct span *spans, size_t *n, unsigned first, const struct
 /* From 0 to the end of numbers, without a gap. */
 static size_t make_spans(struct span *spans)
 {
-    const struct call *sorted[FILTER_MAX], *c;
+    const struct call *sorted[FILTER_MAX] = {0}, *c;
     size_t n = 0, n_calls = 0;
 
     for (size_t i = 0; (c = call_at(i)); i++)
