@@ -23,6 +23,8 @@ static inline bool exec_is_sent(const struct exec *x)
 {
     return x->seq && !x->waiting;
 }
+/* For the next start, but not for ever: a sandbox that cannot stay up is a failure. */
+bool exec_may_wait(struct exec *x);
 /* manager.c: starts its sandbox, then launches it. */
 void manager_start_for(struct exec *x);
 
@@ -33,8 +35,10 @@ void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t e
 void exec_on_refused(struct sandbox *sb, const char *id, const struct err *err);
 void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec);
 /* The supervisor has gone: each live exec gets the record it left behind, or says engine_lost; one
- * that was not begun is sent to the next one. */
+ * that was not begun waits. Those are sent to the next start when the sandbox's state says that it
+ * is down: before, a start would find it running. */
 void exec_all_lost(struct sandbox *sb);
+void exec_start_waiting(struct sandbox *sb);
 
 /* The end file that a supervisor has left; -ERR_NOT_FOUND without one. */
 int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exec_id,

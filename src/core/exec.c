@@ -456,15 +456,19 @@ static bool was_begun(const struct exec *x)
            errno != ENOENT;
 }
 
-/* To the next start, but not for ever: a sandbox that cannot stay up is a failure. */
+bool exec_may_wait(struct exec *x)
+{
+    return !x->sb->ephemeral && ++x->refusals <= EXEC_REFUSALS_MAX;
+}
+
 static void put_off(struct exec *x, const char *why)
 {
     const struct err err = {.code = ERR_ENGINE, .msg = (char *)why};
 
-    if (++x->refusals > EXEC_REFUSALS_MAX)
-        exec_fail(x, &err);
-    else
+    if (exec_may_wait(x))
         x->waiting = true;
+    else
+        exec_fail(x, &err);
 }
 
 static void exec_lost(struct exec *x)
@@ -492,6 +496,10 @@ void exec_all_lost(struct sandbox *sb)
         next = x->next;
         exec_lost(x);
     }
+}
+
+void exec_start_waiting(struct sandbox *sb)
+{
     for (struct exec *x = sb->execs; x; x = x->next)
         if (x->waiting)
             manager_start_for(x);

@@ -136,10 +136,13 @@ static void on_ended(void *arg, const char *exec, const struct end_record *rec)
 static void on_closed(void *arg)
 {
     struct sandbox *sb = arg;
+    bool busy = sb->ops && sb->ops->running;
 
     sb->link = NULL;
     packages_unlinked(sb);
     exec_all_lost(sb);
+    if (busy) /* behind the operation, which may be the sandbox's last */
+        exec_start_waiting(sb);
     if (op_link_closed(sb))
         return;
     if (sb->ephemeral) {
@@ -148,6 +151,8 @@ static void on_closed(void *arg)
     }
     sandbox_set_state(sb, SANDBOX_STOPPED, SANDBOX_ENDED_ITSELF, NULL);
     op_push_front(sb, &op_reclaim);
+    if (!busy)
+        exec_start_waiting(sb);
 }
 
 static const struct link_events link_events = {
@@ -182,6 +187,7 @@ void sandbox_unlink(struct sandbox *sb)
     engine_link_close(TAKE_PTR(sb->link));
     packages_unlinked(sb);
     exec_all_lost(sb);
+    exec_start_waiting(sb);
     transfers_lost(sb, false);
 }
 
@@ -514,12 +520,18 @@ static void exec_ready(void *arg, const struct err *err, const struct sandbox *s
     struct exec *x = arg;
 
     (void)action;
+    if (x->state != EXEC_STARTING || exec_is_sent(x)) { /* it was told to start twice */
+        exec_unref(x);
+        return;
+    }
     if (x->cancelled)
         exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client has gone"});
     else if (!err && sb->link)
         exec_launch(x);
     else if (err)
         exec_fail(x, err);
+    else if (exec_may_wait(x)) /* it went down as it had just been found up */
+        manager_start_for(x);
     else
         exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"});
     exec_unref(x);

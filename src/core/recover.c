@@ -187,7 +187,7 @@ static void settle_execs(struct sandbox *sb)
             exec_on_ended(sb, x->id, &rec);
     }
     if (!sb->link)
-        exec_all_lost(sb);
+        exec_all_lost(sb); /* none waits: what is in the store was begun */
 }
 
 static void recover_finish(struct op *op, enum sandbox_state state, const char *why)

@@ -192,12 +192,15 @@ static struct link_request *request_take_due(struct engine_link *l)
     return NULL;
 }
 
+/* On a dead line the fate of an exec, also of one that came too late for it, is told by `closed`.
+ */
 static void tell_due(struct engine_link *l)
 {
     struct link_request *q;
 
     while (!l->freed && (q = request_take_due(l))) {
-        request_tell(l, q, &q->err, -1, NULL);
+        if (!*q->exec || !l->broken)
+            request_tell(l, q, &q->err, -1, NULL);
         request_free(q);
     }
 }
@@ -210,8 +213,7 @@ static void tell_closed(struct engine_link *l)
         l->requests = q->next;
         if (!q->err.code)
             err_set(&q->err, ERR_ENGINE, "the sandbox has gone");
-        /* An exec in flight may have begun: its fate is told by `closed`, not made up here. */
-        if (!*q->exec)
+        if (!*q->exec) /* one in flight may have begun */
             request_tell(l, q, &q->err, -1, NULL);
         request_free(q);
     }

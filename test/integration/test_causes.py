@@ -153,12 +153,15 @@ class Causes(TestCase):
         self.assertEqual(self.root.sandbox("a")["state"], "stopped")
         self.assertEqual(self.shell("a", "pgrep -c sleep || true"), "0\n")
 
+    def inits(self):
+        return [p for p in self.root.processes() if namespace_pid(p) == 1]
+
     def init_of(self, name):
         """The pid of a sandbox's pid 1."""
         if Config.backend:
             [box] = Config.backend.labelled(f"ripcord.id={self.root.sandbox(name)['id']}")["containers"]
             return Config.backend.api("GET", f"/containers{box}/json").json()["State"]["Pid"]
-        [pid] = [p for p in self.root.processes() if namespace_pid(p) == 1]
+        [pid] = self.inits()
         return pid
 
     def test_sandbox_gone_when_its_pid_1_is_killed(self):
@@ -173,7 +176,7 @@ class Causes(TestCase):
     @needs("own kernel objects")
     def test_a_command_that_meets_a_sandbox_on_its_way_down_waits_and_starts_it_again(self):
         for i in range(10):
-            self.root.ok("up", "a")
+            wait_until(lambda: self.root.ok("up", "a") and self.inits(), 10, "a sandbox that is up")  # the last may go down yet
             os.kill(self.init_of("a"), signal.SIGKILL)
             begun = [self.root.popen("exec", "a", "--env", f"NUMBER={k}", "--", "sh", "-c", "echo $NUMBER") for k in range(3)]
             for k, p in enumerate(begun):
