@@ -147,3 +147,15 @@ const char *strv_nearest(const char *word, const char *const *candidates, size_t
     }
     return best;
 }
+
+void strv_pop(char **v)
+{
+    char **end = v;
+
+    while (end && *end)
+        end++;
+    if (end == v)
+        return;
+    free(end[-1]);
+    end[-1] = NULL;
+}

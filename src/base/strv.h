@@ -12,6 +12,7 @@ char **strv_free(char **v); /* returns NULL */
 size_t strv_len(char *const *v);
 char **strv_copy(char *const *v); /* never NULL */
 void strv_push(char ***v, char *owned);
+void strv_pop(char **v); /* frees the last, if there is one */
 void strv_add(char ***v, const char *s);
 bool strv_contains(char *const *v, const char *s);
 char *strv_join(char *const *v, const char *sep);

@@ -327,16 +327,10 @@ static char *join_path(const char *base, const char *rel)
 
         p += strspn(p, "/");
         n = strcspn(p, "/");
-        if (n == 2 && !strncmp(p, "..", 2)) {
-            size_t len = strv_len(parts);
-
-            if (len) {
-                free(parts[len - 1]);
-                parts[len - 1] = NULL;
-            }
-        } else if (n && !(n == 1 && *p == '.')) {
+        if (n == 2 && !strncmp(p, "..", 2))
+            strv_pop(parts);
+        else if (n && !(n == 1 && *p == '.'))
             strv_push(&parts, xstrndup(p, n));
-        }
         p += n;
     }
     joined = parts ? strv_join(parts, "/") : xstrdup("");

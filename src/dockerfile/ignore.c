@@ -165,19 +165,14 @@ static char *clean(const char *s, size_t len)
 
     for (size_t i = 0, n; i < len; i += n + 1) {
         const char *slash = memchr(s + i, '/', len - i);
-        size_t have = strv_len(parts);
 
         n = slash ? (size_t)(slash - s) - i : len - i;
         if (n == 0 || (n == 1 && s[i] == '.'))
             continue;
-        if (n == 2 && !memcmp(s + i, "..", 2)) {
-            if (have) {
-                free(parts[have - 1]);
-                parts[have - 1] = NULL;
-            }
-            continue;
-        }
-        strv_push(&parts, xstrndup(s + i, n));
+        if (n == 2 && !memcmp(s + i, "..", 2))
+            strv_pop(parts);
+        else
+            strv_push(&parts, xstrndup(s + i, n));
     }
     return parts && *parts ? strv_join(parts, "/") : xstrdup(".");
 }

@@ -295,6 +295,12 @@ class Root:
             raise AssertionError("no daemon to kill")
         os.kill(pid, sig)
         wait_until(lambda: not alive(pid), 30, f"daemon {pid} to end after signal {sig}")
+        # A child that it was about to start as a spare has its listening socket until it executes.
+        wait_until(lambda: not self.accepts() or self.daemon_pid() not in (None, pid), 10, "the daemon's socket to close")
+
+    def accepts(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            return s.connect_ex(str(self.path / "run" / "ripcord.sock")) == 0
 
     def walk(self, *folders):
         """Every path below; what goes away meanwhile is left out."""

@@ -85,7 +85,14 @@ class Orphans:
         if Config.backend:
             return sorted(n.rpartition("-")[2] for n in self.ours()["containers"])
         folder = self.root.path / "state" / "sandboxes"
-        return sorted(os.readlink(b / "meta").partition("/")[2] for b in folder.iterdir() if (b / "meta").is_symlink())
+        return sorted(name for name in map(self.name_of, folder.iterdir()) if name)
+
+    @staticmethod
+    def name_of(box):
+        try:
+            return os.readlink(box / "meta").partition("/")[2]
+        except OSError:  # going, or gone
+            return None
 
     def ours(self):
         return Config.backend.labelled(f"ripcord.root={self.root.root_id}")
