@@ -39,6 +39,8 @@ void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *
  * is down: before, a start would find it running. */
 void exec_all_lost(struct sandbox *sb);
 void exec_start_waiting(struct sandbox *sb);
+/* After a restart, of those that the store has as live: the last daemon was to send them again. */
+void exec_end_unbegun(struct sandbox *sb);
 
 /* The end file that a supervisor has left; -ERR_NOT_FOUND without one. */
 int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exec_id,

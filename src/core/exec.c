@@ -447,13 +447,31 @@ static void count_output(const struct exec *x, enum journal_stream which, uint64
     journal_reader_done(&reader);
 }
 
-/* A supervisor makes the folder before it begins. */
-static bool was_begun(const struct exec *x)
+/* A supervisor makes it before it begins. */
+static bool has_folder(const struct exec *x)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
 
-    return x->state != EXEC_STARTING || x->sb->ephemeral || access(dir, F_OK) == 0 ||
-           errno != ENOENT;
+    return access(dir, F_OK) == 0 || errno != ENOENT;
+}
+
+static bool was_begun(const struct exec *x)
+{
+    return x->state != EXEC_STARTING || x->sb->ephemeral || has_folder(x);
+}
+
+void exec_end_unbegun(struct sandbox *sb)
+{
+    for (struct exec *x = sb->execs, *next; x; x = next) {
+        struct end_record rec;
+
+        next = x->next;
+        if (!x->seq || has_folder(x))
+            continue;
+        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE, "the daemon ended before the command had begun",
+                 x->started_at);
+        exec_end(x, &rec);
+    }
 }
 
 bool exec_may_wait(struct exec *x)

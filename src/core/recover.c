@@ -186,8 +186,9 @@ static void settle_execs(struct sandbox *sb)
         if (x->seq && exec_read_end(x->exec_root, sb->id, x->id, &rec, NULL) >= 0)
             exec_on_ended(sb, x->id, &rec);
     }
+    exec_end_unbegun(sb);
     if (!sb->link)
-        exec_all_lost(sb); /* none waits: what is in the store was begun */
+        exec_all_lost(sb);
 }
 
 static void recover_finish(struct op *op, enum sandbox_state state, const char *why)
