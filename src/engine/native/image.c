@@ -1,7 +1,6 @@
 #include "engine/native/image.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "engine/native/native.h"
+#include "engine/native/program.h"
 #include "image/images.h"
 
 enum { ANSWER_MAX = 1 << 20, IMPORTS_MAX = 2 };
@@ -183,26 +183,6 @@ static int spawn_tool(const struct native_engine *n, const char *verb, const cha
     return r;
 }
 
-/* All that it says; false when the deadline came first. */
-static bool collect(int fd, struct buf *out, const struct deadline *by)
-{
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int n = poll(&p, 1, deadline_ms(by));
-        char chunk[4096];
-        ssize_t len;
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        len = read(fd, chunk, sizeof(chunk));
-        if (len <= 0)
-            return true;
-        (void)!buf_append(out, chunk, MIN((size_t)len, out->max - out->len));
-    }
-}
-
 static int judge(int status, struct buf *out, char **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
@@ -238,7 +218,7 @@ static int run_tool(const struct native_engine *n, const char *verb, const char 
         return err_hint(err, "ripcord-image belongs beside ripcordd: install ripcord again.");
     }
     to = fd_close(to);
-    in_time = collect(from, &out, by);
+    in_time = program_collect(from, &out, by);
     if (!in_time)
         kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

@@ -66,9 +66,7 @@ static int spawn(const char *path, const char *const *argv, int in, int out, pid
     return r;
 }
 
-/* Until end of file; false when the deadline came first. Output beyond the maximum is read and
- * dropped. */
-static bool collect(int fd, struct buf *out, const struct deadline *by)
+bool program_collect(int fd, struct buf *out, const struct deadline *by)
 {
     char chunk[4096];
 
@@ -123,7 +121,7 @@ int program_run(const char *const *argv, const char *input, const struct deadlin
     if (r)
         return err_sys(err, r, "start '%s'", path);
     pw = fd_close(pw);
-    in_time = collect(pr, &out, by);
+    in_time = program_collect(pr, &out, by);
     if (!in_time)
         kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

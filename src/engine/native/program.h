@@ -4,6 +4,9 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/time.h"
 
@@ -15,3 +18,7 @@ const char *program_find(const char *name);
  * together, at most 16 KiB. A non-zero exit is ERR_SYSTEM. */
 int program_run(const char *const *argv, const char *input, const struct deadline *by,
                 char **ret_output, struct err *err);
+
+/* What comes on fd until its end; false when the deadline came first. Output beyond the maximum is
+ * read and dropped. */
+bool program_collect(int fd, struct buf *out, const struct deadline *by);
