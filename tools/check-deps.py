@@ -35,7 +35,7 @@ LAYERS = {
     "engine": ["base", "os", "wire", "net", "image", "journal", "docker",
                "shim/handover.h", "shim/proto.h", "shim/plan.h", "relay/plan.h"],
     "core": ["base", "store", "image", "journal", "engine/engine.h", "engine/caches.h",
-             "net/loop.h", "registry/keeper.h"],
+             "engine/build.h", "net/loop.h", "registry/keeper.h"],
     "api": ["base", "net", "core", "wire/frame.h", "registry/keeper.h"],
     "daemon": ["base", "os", "wire", "journal", "store", "net", "image", "engine", "core", "api",
                "registry/keeper.h"],

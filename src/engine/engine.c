@@ -29,7 +29,13 @@
 #include "os/rmtree.h"
 
 /* A start waits for its supervisor, so workers mostly sleep: more of them than cores pay. */
-enum { ENGINE_WORKERS = 8, ENGINE_QUEUE_MAX = 4096, ENGINE_AT_ONCE = 4 };
+enum {
+    ENGINE_WORKERS = 8,
+    ENGINE_QUEUE_MAX = 4096,
+    ENGINE_AT_ONCE = 4,
+    ENGINE_BUILDS = 2,
+    ENGINE_BUILDS_MAX = 64
+};
 
 struct call;
 typedef int (*call_fn)(struct call *c);
@@ -626,6 +632,7 @@ struct engine *engine_new(struct loop *loop, const struct engine_ops *ops,
     e->ops = ops;
     e->at_once = config->at_once ? config->at_once : ENGINE_AT_ONCE;
     e->front = front_new(e, loop, pool_new(loop, ops->name, ENGINE_WORKERS, ENGINE_QUEUE_MAX));
+    e->front->builds = pool_new(loop, "build", ENGINE_BUILDS, ENGINE_BUILDS_MAX);
     return e;
 }
 
@@ -660,6 +667,7 @@ void engine_close(struct engine *e)
     if (!e)
         return;
     f = e->front;
+    pool_free(TAKE_PTR(f->builds));
     pool_free(TAKE_PTR(f->pool));
     e->ops->close(e);
     front_free(f);

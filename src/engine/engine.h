@@ -22,6 +22,8 @@
 #include "journal/journal.h"
 #include "journal/record.h"
 
+struct build;
+struct build_request;
 struct loop;
 
 /* ---- what a sandbox is made from; filled and checked by core/spec.c ---- */
@@ -242,6 +244,11 @@ struct engine_ops {
     /* *ret is a document in JSON. NULL: the backend's images are not ours to keep. */
     int (*image)(struct engine *e, const struct image_ask *ask, const struct deadline *by,
                  char **ret, struct err *err);
+
+    /* Builds an image (engine/build.h). *ret is {"id":"sha256:…","names":[…]}. On failure, and when
+     * it is told to stop, nothing but what is cached is left. NULL: it has no builder. */
+    int (*build)(struct engine *e, const struct build_request *req, struct build *b,
+                 const struct deadline *by, char **ret, struct err *err);
 
     /* Makes the sandbox's files; idempotent for one id. On failure nothing new is left behind. */
     int (*create)(struct engine *e, const struct box_request *req, const struct deadline *by,

@@ -17,7 +17,7 @@ struct news_item;
 
 struct engine_front {
     struct loop *loop;
-    struct pool *pool;
+    struct pool *pool, *builds;
 
     pthread_mutex_t lock; /* over the next ones */
     pthread_cond_t changed;

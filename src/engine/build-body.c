@@ -1,0 +1,143 @@
+#include "engine/build-body.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "engine/build.h"
+
+enum { PIECE = 256 << 10 };
+
+/* Bytes; 0 at the end, which is the body's only when nobody has told us to stop. */
+static ssize_t read_piece(int fd, int stop_fd, void *data, size_t len, struct err *err)
+{
+    struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
+    ssize_t n;
+
+    for (;;) {
+        if (poll(p, 2, -1) < 0 && errno != EINTR)
+            return err_sys(err, errno, "wait for the build context");
+        if (p[1].revents)
+            return err_set(err, ERR_CONFLICT, "the build was cancelled");
+        n = read(fd, data, len);
+        if (n >= 0)
+            return n;
+        if (errno != EINTR && errno != EAGAIN)
+            return err_sys(err, errno, "read the build context");
+    }
+}
+
+/* ---- secrets ---- */
+
+static int add_secret(struct build_request *req, const char *id, const json_t *value,
+                      struct err *err)
+{
+    struct build_secret *s;
+
+    if (!*id || !json_is_string(value))
+        return err_set(err, ERR_INVALID, "secret '%s' of a build must be a text with a name", id);
+    req->secrets = xreallocarray(req->secrets, req->n_secrets + 1, sizeof(*s));
+    s = &req->secrets[req->n_secrets++];
+    s->id = xstrdup(id);
+    s->len = json_string_length(value);
+    s->value = xmalloc(s->len + 1);
+    memcpy(s->value, json_string_value(value), s->len + 1);
+    return 0;
+}
+
+static int parse_secrets(const char *text, size_t len, struct build_request *req, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const char *id;
+    json_t *value;
+    int r = json_parse("the secrets of a build", text, len, &doc, err);
+
+    if (r >= 0 && !json_is_object(doc))
+        r = err_set(err, ERR_INVALID, "the secrets of a build must be a JSON object");
+    json_object_foreach (doc, id, value)
+        if (r >= 0)
+            r = add_secret(req, id, value, err);
+    return r;
+}
+
+static int take_secrets(const struct build_body *body, int stop_fd, struct build_request *req,
+                        struct err *err)
+{
+    _cleanup_wipe_ struct buf text = BUF_INIT(BUILD_SECRETS_MAX + 1);
+
+    if (!body->secrets)
+        return 0;
+    if (body->secrets > BUILD_SECRETS_MAX)
+        return err_set(err, ERR_LIMIT, "the secrets of a build are over %d bytes",
+                       BUILD_SECRETS_MAX);
+    while (text.len < body->secrets) {
+        size_t want = (size_t)body->secrets - text.len;
+        char *p = buf_reserve(&text, want);
+        ssize_t n = p ? read_piece(body->fd, stop_fd, p, want, err) : 0;
+
+        if (n < 0)
+            return (int)n;
+        if (n == 0)
+            return err_set(err, ERR_INVALID, "the request's body ends within its secrets");
+        buf_commit(&text, (size_t)n);
+    }
+    return parse_secrets(buf_data(&text), text.len, req, err);
+}
+
+/* ---- the context ---- */
+
+static int over_limit(struct err *err)
+{
+    char max[FORMAT_MAX];
+
+    err_set(err, ERR_LIMIT, "the build context is over %s", format_size(BUILD_CONTEXT_MAX, max));
+    return err_hint(err, "Leave out what the build does not need, in a .dockerignore.");
+}
+
+static int spool(const struct build_body *body, int stop_fd, int file, uint64_t *ret,
+                 struct err *err)
+{
+    _cleanup_free_ char *piece = xmalloc(PIECE);
+    uint64_t size = 0;
+    ssize_t n;
+
+    while ((n = read_piece(body->fd, stop_fd, piece, PIECE, err)) > 0) {
+        int r = fd_write_all(file, piece, (size_t)n);
+
+        if (r < 0)
+            return err_sys(err, -r, "keep the build context in '%s'", body->dir);
+        size += (uint64_t)n;
+        if (size > BUILD_CONTEXT_MAX)
+            return over_limit(err);
+    }
+    *ret = size;
+    return (int)n;
+}
+
+int build_body_take(const struct build_body *body, int stop_fd, struct build_request *req,
+                    struct err *err)
+{
+    _cleanup_close_ int file = -1;
+    int r = take_secrets(body, stop_fd, req, err);
+
+    if (r < 0)
+        return r;
+    file = open(body->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (file < 0)
+        return err_sys(err, errno, "make a file for the build context in '%s'", body->dir);
+    r = spool(body, stop_fd, file, &req->context_size, err);
+    if (r < 0)
+        return r;
+    if (lseek(file, 0, SEEK_SET) < 0)
+        return err_sys(err, errno, "rewind the build context");
+    req->context = TAKE_FD(file);
+    return 0;
+}
