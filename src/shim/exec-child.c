@@ -10,6 +10,7 @@
 #include <linux/close_range.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -40,6 +41,7 @@ enum {
     NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
                  CLONE_NEWUTS | CLONE_NEWCGROUP,
     NOFILE_DEFAULT = 16384,
+    INIT_DEATH_MS = 1000,
     STATUS_FD = 3, /* where the child keeps its line to the shim until execve */
 };
 
@@ -272,6 +274,17 @@ static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
     return r;
 }
 
+/* In a namespace whose pid 1 is dying there are no new processes, and the kernel's word for that is
+ * ENOMEM too: then it is seen dead at once, or as soon as the last of its processes is reaped. */
+static int clone_error(const struct shim *s, int errnum)
+{
+    struct pollfd init = {.fd = s->init.fd, .events = POLLIN};
+
+    if (errnum == ENOMEM && poll(&init, 1, INIT_DEATH_MS) > 0)
+        return ESRCH;
+    return errnum;
+}
+
 _noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const struct exec_fds *fds)
 {
     struct entry e = {.shim = s,
@@ -302,7 +315,7 @@ _noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const st
         fail(e.status, &err);
     }
     if (pid < 0) {
-        err_sys(&err, -pid, "start a process inside");
+        err_sys(&err, clone_error(s, -pid), "start a process inside");
         fail(e.status, &err);
     }
     tell_started(&e, pid, pidfd);
