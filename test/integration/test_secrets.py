@@ -69,10 +69,10 @@ class SecretCase(TestCase):
 
     def engine_files(self):
         """Docker's and Podman's state of containers; not the layers, which hold whole systems."""
-        if Config.backend:
-            place = Path(Config.backend.place)
-            # Not by rglob(), which fails when a folder goes while it looks.
-        yield from files(*(p for p, _, _ in os.walk(place) if os.path.basename(p) == "containers" and "overlay" not in p))
+        if not Config.backend:
+            return
+        # Not by rglob(), which fails when a folder goes while it looks.
+        yield from files(*(p for p, _, _ in os.walk(Config.backend.place) if os.path.basename(p) == "containers" and "overlay" not in p))
 
     def assert_nowhere(self, when):
         self.root.daemon_pid()
