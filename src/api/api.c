@@ -37,6 +37,7 @@ static const struct route routes[] = {
     {"GET",    "/v1/images",                        handle_image_list,     0},
     {"POST",   "/v1/images",                        handle_image_import,   ROUTE_STREAM | ROUTE_LIVE},
     {"DELETE", "/v1/images",                        handle_image_remove,   ROUTE_TRUTH},
+    {"GET",    "/v1/images/export",                 handle_image_export,   ROUTE_LIVE},
     {"GET",    "/v1/images/show",                   handle_image_show,     0},
     {"POST",   "/v1/images/prune",                  handle_image_prune,    ROUTE_BODY | ROUTE_TRUTH},
     {"GET",    "/v1/reconcile",                     handle_reconcile_get,  0},

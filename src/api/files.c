@@ -13,39 +13,33 @@
 #include <unistd.h>
 
 #include "api/call.h"
+#include "api/drain.h"
 #include "base/cleanup.h"
-#include "base/log.h"
 #include "base/xalloc.h"
 #include "core/transfer.h"
 #include "net/loop.h"
 
 enum {
-    FILES_PIECE = 64 << 10,
-    FILES_PIECES_PER_TURN = 8,
-    FILES_OUT_MAX = 256 << 10, /* bytes that a slow client may leave with us */
-    FILES_IN_MAX = 256 << 10,  /* bytes that a full pipe may: more than one piece of a body */
+    FILES_IN_MAX =
+        256 << 10, /* bytes that a full pipe leaves with us: more than one piece of a body */
     FILES_PATH_MAX = 4095,
     FILES_PIPE = 1 << 20,
 };
 
 static const char tar_type[] = "application/x-tar";
 
-/* One copy; lives until the verdict is there and the client has its answer or has gone. */
+/* One upload; lives until the verdict is there and the client has its answer or has gone. */
 struct copy {
     struct http_req *req; /* NULL: the client has gone, or has its answer */
-    char *name, *path;    /* owned; for the log */
+    char *name;           /* owned; for the error */
     struct loop_watch *watch;
     int fd;             /* our end of the pipe; -1: closed */
-    struct buf pending; /* upload: what the pipe has not taken */
-    bool streaming;     /* download: the answer has begun */
-    bool body_done;     /* upload: all of it has come */
+    struct buf pending; /* what the pipe has not taken */
+    bool body_done;     /* all of it has come */
     bool told;
     struct err err; /* the verdict */
     struct transfer_result result;
 };
-
-/* One loop, one thread: used up before the callback returns. */
-static char scratch[FILES_PIECE];
 
 static void pipe_close(struct copy *c)
 {
@@ -59,7 +53,6 @@ static void copy_free(struct copy *c)
     buf_done(&c->pending);
     err_done(&c->err);
     free(c->name);
-    free(c->path);
     free(c);
 }
 
@@ -71,17 +64,6 @@ static void on_gone(struct http_req *req)
     pipe_close(c); /* the helper sees that and ends */
     if (c->told)
         copy_free(c);
-}
-
-static void take_verdict(struct copy *c, const struct err *err,
-                         const struct transfer_result *result)
-{
-    c->told = true;
-    c->result = *result;
-    if (err) {
-        err_copy(&c->err, err);
-        err_wrap(&c->err, "sandbox '%s'", c->name);
-    }
 }
 
 /* ---- beginnings ---- */
@@ -104,139 +86,100 @@ static int read_path(const struct call *call, char **ret, struct err *err)
     return 0;
 }
 
-/* fds[0] is read from, fds[1] written to. */
-static int make_pipe(int fds[static 2], struct err *err)
+/* ---- out of the sandbox ---- */
+
+struct download {
+    struct drain *drain;
+    char *name; /* owned */
+};
+
+static void download_told(void *arg, const struct err *err,
+                          const struct transfer_result *result _unused_)
 {
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    (void)fcntl(fds[1], F_SETPIPE_SZ, FILES_PIPE); /* it works with less, only slower */
-    return 0;
+    struct download *d = arg;
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (err) {
+        err_copy(&why, err);
+        err_wrap(&why, "sandbox '%s'", d->name);
+    }
+    drain_end(d->drain, err ? &why : NULL, NULL);
+    free(d->name);
+    free(d);
 }
 
-static struct copy *copy_new(const struct call *call, char *path, int fd)
+void handle_files_get(struct call *call)
 {
-    struct copy *c = xnew0(struct copy);
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *path = NULL, *what = NULL, *name = xstrdup(call->params[0]);
+    struct manager *m = call->manager;
+    struct drain_config config = {.type = tar_type};
+    struct download *d;
+    struct drain *drain = NULL;
+    int fd;
 
-    c->name = xstrdup(call->params[0]);
-    c->path = path;
-    c->fd = fd;
-    c->pending.max = FILES_IN_MAX;
-    return c;
+    if (read_path(call, &path, &err) >= 0) {
+        config.what = what = xasprintf("sandbox %s: the copy of '%s'", name, path);
+        drain = drain_start(call, &config, &fd, &err);
+    }
+    if (!drain) {
+        call_reply_err(call, &err);
+        return;
+    }
+    d = xnew0(struct download);
+    *d = (struct download){drain, TAKE_PTR(name)};
+    if (manager_copy(m, d->name, path, false, fd, download_told, d, &err) < 0) {
+        drain_end(drain, &err, NULL);
+        free(d->name);
+        free(d);
+    }
 }
 
-/* From here on the request is the copy's. */
-static void take_request(struct copy *c, struct call *call)
-{
-    c->req = call_take_request(call);
-    http_req_set_user(c->req, c);
-    http_req_on_gone(c->req, on_gone);
-}
+/* ---- into the sandbox ---- */
 
-static struct copy *copy_start(struct call *call, bool into, loop_watch_fn fn,
-                               transfer_done_fn done, struct err *err)
+static struct copy *upload_start(struct call *call, loop_watch_fn fn, transfer_done_fn done,
+                                 struct err *err)
 {
     struct loop *loop = api_settings(call->api)->loop;
     _cleanup_free_ char *path = NULL;
     struct copy *c;
-    int fds[2], mine = into ? 1 : 0;
+    int p[2];
 
-    if (read_path(call, &path, err) < 0 || make_pipe(fds, err) < 0)
+    if (read_path(call, &path, err) < 0)
         return NULL;
-    c = copy_new(call, TAKE_PTR(path), fds[mine]);
+    if (pipe2(p, O_CLOEXEC) < 0) {
+        err_sys(err, errno, "make a pipe");
+        return NULL;
+    }
+    (void)fcntl(p[1], F_SETPIPE_SZ, FILES_PIPE); /* it works with less, only slower */
+    c = xnew0(struct copy);
+    c->name = xstrdup(call->params[0]);
+    c->fd = p[1];
+    c->pending.max = FILES_IN_MAX;
     c->watch = loop_watch_new(loop, c->fd, fn, c);
     if (!c->watch) {
-        fd_close(fds[!mine]);
+        fd_close(p[0]);
         err_set(err, ERR_LIMIT, "a pipe cannot be watched");
-    } else if (manager_copy(call->manager, c->name, c->path, into, fds[!mine], done, c, err) >= 0) {
-        take_request(c, call);
+    } else if (manager_copy(call->manager, c->name, path, true, p[0], done, c, err) >= 0) {
+        c->req = call_take_request(call);
+        http_req_set_user(c->req, c);
+        http_req_on_gone(c->req, on_gone);
         return c;
     }
     copy_free(c);
     return NULL;
 }
 
-/* ---- out of the sandbox ---- */
-
-static void download_answer(struct copy *c)
+static void take_verdict(struct copy *c, const struct err *err,
+                         const struct transfer_result *result)
 {
-    struct http_req *req = TAKE_PTR(c->req);
-
-    if (!c->err.code) {
-        http_stream_end(req);
-    } else if (!c->streaming) {
-        http_reply_err(req, &c->err);
-    } else {
-        /* The status is out: what is left is to let the client see that this is not all. */
-        log_warn("sandbox %s: the copy of '%s' ends early: %s", c->name, c->path, c->err.msg);
-        http_stream_abort(req);
-    }
-    copy_free(c);
-}
-
-static void download_drained(struct http_req *req)
-{
-    struct copy *c = http_req_user(req);
-
-    if (c->watch)
-        loop_watch_set(c->watch, LOOP_READ);
-}
-
-static void download_piece(struct copy *c, size_t len)
-{
-    if (!c->streaming)
-        http_stream_start(c->req, 200, tar_type, download_drained);
-    c->streaming = true;
-    http_stream_write(c->req, scratch, len);
-    if (http_stream_pending(c->req) >= FILES_OUT_MAX)
-        loop_watch_set(c->watch, 0);
-}
-
-static void download_readable(void *arg, int events _unused_)
-{
-    struct copy *c = arg;
-
-    for (int i = 0; i < FILES_PIECES_PER_TURN; i++) {
-        ssize_t n;
-
-        if (c->req && http_stream_pending(c->req) >= FILES_OUT_MAX)
-            return;
-        n = read(c->fd, scratch, sizeof(scratch));
-        if (n > 0) {
-            download_piece(c, (size_t)n);
-        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-            pipe_close(c);
-            if (c->told)
-                download_answer(c);
-            return;
-        } else {
-            return;
-        }
+    c->told = true;
+    c->result = *result;
+    if (err) {
+        err_copy(&c->err, err);
+        err_wrap(&c->err, "sandbox '%s'", c->name);
     }
 }
-
-static void download_told(void *arg, const struct err *err, const struct transfer_result *result)
-{
-    struct copy *c = arg;
-
-    take_verdict(c, err, result);
-    if (!c->req)
-        copy_free(c);
-    else if (err || c->fd < 0) /* else its last bytes are still in the pipe */
-        download_answer(c);
-}
-
-void handle_files_get(struct call *call)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    struct copy *c = copy_start(call, false, download_readable, download_told, &err);
-
-    if (!c)
-        call_reply_err(call, &err);
-    else
-        loop_watch_set(c->watch, LOOP_READ);
-}
-
-/* ---- into the sandbox ---- */
 
 static void upload_answer(struct copy *c)
 {
@@ -344,7 +287,7 @@ void handle_files_put(struct call *call)
         call_reply_status(call, 415, &err);
         return;
     }
-    c = copy_start(call, true, upload_writable, upload_told, &err);
+    c = upload_start(call, upload_writable, upload_told, &err);
     if (!c)
         call_reply_err(call, &err);
     else

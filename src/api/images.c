@@ -2,8 +2,10 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/drain.h"
 #include "api/upload.h"
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "core/images.h"
 
 static void answered(void *arg, const struct err *err, const char *json)
@@ -101,4 +103,33 @@ void handle_image_import(struct call *c)
     what.name = name;
     if (manager_image(m, engine, &what, imported, u, &err) < 0)
         upload_end(u, &err, NULL);
+}
+
+static void exported(void *arg, const struct err *err, const char *json _unused_)
+{
+    drain_end(arg, err, NULL);
+}
+
+void handle_image_export(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *name = NULL, *engine = NULL, *format = NULL, *text = NULL;
+    struct image_ask what = {.verb = IMAGE_EXPORT, .fd = -1};
+    struct drain_config config = {.type = "application/x-tar"};
+    struct manager *m = c->manager;
+    struct drain *d = NULL;
+
+    if (name_of(c, true, &name, &err) >= 0 && call_query_text(c, "engine", &engine, &err) >= 0 &&
+        call_query_text(c, "format", &format, &err) >= 0) {
+        config.what = text = xasprintf("the export of image '%.200s'", name);
+        d = drain_start(c, &config, &what.fd, &err);
+    }
+    if (!d) {
+        call_reply_err(c, &err);
+        return;
+    }
+    what.name = name;
+    what.detail = format ? format : (char *)"oci";
+    if (manager_image(m, engine, &what, exported, d, &err) < 0)
+        drain_end(d, &err, NULL);
 }

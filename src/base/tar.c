@@ -1,6 +1,7 @@
 #include "base/tar.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 
 #include "base/cleanup.h"
@@ -482,14 +483,36 @@ static int put_padding(struct tar_writer *w, struct err *err)
 }
 
 /* "LEN key=value\n" where LEN counts its own digits too. */
-static int pax_record(struct buf *b, const char *key, const char *value)
+static int pax_record_n(struct buf *b, const char *key, const void *value, size_t n)
 {
-    size_t body = strlen(key) + strlen(value) + 3, len = body + 1;
+    size_t body = strlen(key) + n + 3, len = body + 1;
     char digits[24];
 
     while ((size_t)snprintf(digits, sizeof(digits), "%zu", len) + body != len)
         len = strlen(digits) + body;
-    return buf_appendf(b, "%zu %s=%s\n", len, key, value);
+    if (buf_appendf(b, "%zu %s=", len, key) < 0 || buf_append(b, value, n) < 0)
+        return -1;
+    return buf_append(b, "\n", 1);
+}
+
+static int pax_record(struct buf *b, const char *key, const char *value)
+{
+    return pax_record_n(b, key, value, strlen(value));
+}
+
+static int pax_xattrs(struct buf *b, const struct tar_entry *e)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < e->n_xattrs; i++) {
+        const struct tar_xattr *x = &e->xattrs[i];
+        char key[64 + XATTR_NAME_MAX];
+
+        snprintf(key, sizeof(key), "SCHILY.xattr.%s", x->name);
+        b->max += sizeof(key) + x->len + 32;
+        r = pax_record_n(b, key, x->value, x->len);
+    }
+    return r;
 }
 
 static int put_records(struct tar_writer *w, char type, const struct buf *b, struct err *err)
@@ -512,6 +535,8 @@ static int put_pax(struct tar_writer *w, const struct tar_entry *e, struct err *
         r = pax_record(&b, "path", e->path);
     if (r == 0 && strlen(e->link) > sizeof(((struct ustar *)0)->link))
         r = pax_record(&b, "linkpath", e->link);
+    if (r == 0)
+        r = pax_xattrs(&b, e);
     if (r < 0)
         return err_set(err, ERR_LIMIT, "path of '%.60s...' is too long for an archive", e->path);
     return b.len ? put_records(w, 'x', &b, err) : 0;

@@ -32,6 +32,13 @@ enum tar_type {
     TAR_OTHER /* device, fifo: callers skip or refuse */
 };
 
+/* An extended attribute of an entry: all borrowed. */
+struct tar_xattr {
+    const char *name;
+    const void *value;
+    size_t len;
+};
+
 struct tar_entry {
     enum tar_type type;
     char path[TAR_PATH_MAX];
@@ -40,6 +47,9 @@ struct tar_entry {
     uint64_t uid, gid;
     uint64_t size; /* bytes of data that follow (TAR_FILE only) */
     int64_t mtime; /* seconds */
+    /* For the writer alone: the reader knows of no attributes. */
+    const struct tar_xattr *xattrs;
+    size_t n_xattrs;
 };
 
 /* Up to len bytes; 0 at the end; -errno. */

@@ -10,7 +10,7 @@ static const struct {
     const char *name;
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 } actions[] = {
-    {"lint", image_lint}, {"import", image_import}, {"ls", image_ls},
+    {"lint", image_lint}, {"import", image_import}, {"export", image_export}, {"ls", image_ls},
     {"show", image_show}, {"rm", image_rm},         {"prune", image_prune},
 };
 
@@ -24,11 +24,18 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
             return actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID, "'%s' is not lint, import, ls, show, rm or prune", name);
+    err_set(err, ERR_INVALID, "'%s' is not lint, import, export, ls, show, rm or prune", name);
     return near ? err_hint(err, "Did you mean 'ripcord image %s'?", near) : -ERR_INVALID;
 }
 
 static const struct cli_option options[] = {
+    {"output", 'o', "FILE|DIR",
+     "export: where to; a folder (or a name that ends with '/') becomes an OCI layout; without it, "
+     "standard output",
+     "@file"},
+    {"format", 0, "oci|docker",
+     "export: docker is an OCI archive that `docker load` of any version takes (default: oci)",
+     "oci docker"},
     {"fix", 0, NULL, "lint: repair what can be repaired without a person, in place", NULL},
     {"strict", 0, NULL, "lint: exit with 1 also for what is only info", NULL},
     {0},
@@ -39,7 +46,8 @@ static const struct cli_group *const groups[] = {&group, NULL};
 const struct cli_command cmd_image = {
     .name = "image",
     .summary = "bring images in, list and remove them; look for mistakes in Dockerfiles",
-    .usage = "image import FILE|DIR|- [NAME] | ls | show NAME | rm NAME... | prune | "
+    .usage = "image import FILE|DIR|- [NAME] | export NAME [-o FILE|DIR] | ls | show NAME | rm "
+             "NAME... | prune | "
              "lint [--fix] [--strict] [FILE...]",
     .details =
         "import brings an image into the store, from which sandboxes of engine 'native' start "
@@ -47,7 +55,10 @@ const struct cli_command cmd_image = {
         "or a root file system as tar, which needs a NAME; plain or compressed by gzip, zstd or "
         "xz; '-' is the standard input. Every layer is checked against its digest and unpacked by "
         "a helper that can reach nothing else; devices, file capabilities and foreign attributes "
-        "are left out. ls lists the images, layers that several share counted once; show tells "
+        "are left out. export writes one as an OCI layout, which Podman, skopeo and newer Docker "
+        "take, or with --format docker for `docker load`; its layers are packed anew, the same "
+        "bytes each time, so their digests are others than those they came with. ls lists the "
+        "images, layers that several share counted once; show tells "
         "what one is made of; rm takes a name away and, with the last one, the image, unless a "
         "sandbox is made of it; prune removes what has no name and is not in use.\n\n"
         "lint reads Dockerfiles as BuildKit does and reports what a build would not say: cache "
@@ -64,11 +75,12 @@ const struct cli_command cmd_image = {
     .examples = "docker save team/tool:1 | ripcord image import -\tfrom Docker's store\n"
                 "ripcord image import rootfs.tar.zst mine\ta root file system\n"
                 "ripcord run --image mine -- id\ta command in it\n"
+                "ripcord image export --format docker mine | docker load\tto Docker\n"
                 "ripcord image lint\t./Dockerfile\n"
                 "ripcord image lint --fix a/Dockerfile b/Dockerfile\trepair in place\n"
                 "ripcord image lint --json - <Dockerfile\tfor programs\n",
     .groups = groups,
-    .words = "import ls show rm prune lint",
+    .words = "import export ls show rm prune lint",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,

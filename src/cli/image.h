@@ -15,3 +15,6 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_show(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_rm(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_prune(struct cli *cli, const struct cli_args *args, struct err *err);
+
+/* image-export.c */
+int image_export(struct cli *cli, const struct cli_args *args, struct err *err);

@@ -431,6 +431,7 @@ static void call_done(void *arg)
     fd_close(c->tar_fd);
     engine_caches_done(&c->caches);
     free(c->ask.name);
+    free(c->ask.detail);
     strv_free(c->ask.used);
     fd_close(c->ask.fd);
     box_request_done(&c->req);
@@ -620,6 +621,7 @@ void engine_image(struct engine *e, const struct image_ask *ask, engine_image_fn
     c->image_done = done;
     c->ask = *ask;
     c->ask.name = ask->name ? xstrdup(ask->name) : NULL;
+    c->ask.detail = ask->detail ? xstrdup(ask->detail) : NULL;
     c->ask.used = ask->used ? strv_copy(ask->used) : NULL;
     call_submit(c);
 }

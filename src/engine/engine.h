@@ -212,13 +212,14 @@ struct engine_news {
 };
 
 /* What is asked of a backend's images. */
-enum image_verb { IMAGE_LIST, IMAGE_SHOW, IMAGE_IMPORT, IMAGE_REMOVE, IMAGE_PRUNE };
+enum image_verb { IMAGE_LIST, IMAGE_SHOW, IMAGE_IMPORT, IMAGE_EXPORT, IMAGE_REMOVE, IMAGE_PRUNE };
 
 struct image_ask {
     enum image_verb verb;
-    char *name;  /* SHOW, REMOVE; IMPORT: what it is to be called, or NULL */
-    char **used; /* REMOVE, PRUNE: digests of the images that sandboxes are made of */
-    int fd;      /* IMPORT: the archive, read to its end; else -1 */
+    char *name;   /* SHOW, EXPORT, REMOVE; IMPORT: what it is to be called, or NULL */
+    char *detail; /* EXPORT: "oci" or "docker" */
+    char **used;  /* REMOVE, PRUNE: digests of the images that sandboxes are made of */
+    int fd;       /* IMPORT: the archive, read to its end; EXPORT: takes it; else -1 */
 };
 
 struct engine_ops {

@@ -54,6 +54,7 @@ static const int calls_bytes[] = {
 static const int calls_files[] = {
     SYS_ftruncate, SYS_openat, SYS_openat2, SYS_statx, SYS_getdents64, SYS_mkdirat, SYS_mknodat, SYS_symlinkat, SYS_linkat,
     SYS_unlinkat, SYS_fchmod, SYS_fchown, SYS_fchownat, SYS_utimensat, SYS_fsetxattr,
+    SYS_flistxattr, SYS_fgetxattr, SYS_readlinkat,
 };
 /* clang-format on */
 

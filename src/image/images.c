@@ -267,6 +267,25 @@ int images_put_blob(struct images *s, const char *digest, const void *data, size
     return put_file(s, "blobs", digest, data, len, err);
 }
 
+int images_read_blob(const struct images *s, const char *digest, char **ret, size_t *ret_len,
+                     struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(digest)), *text = NULL;
+    char found[DIGEST_MAX];
+    size_t len;
+    int r = file_read(s->dir, path, IMAGES_BLOB_MAX, &text, &len, err);
+
+    if (r < 0)
+        return r;
+    digest_of(text, len, found);
+    if (!STREQ(found, digest))
+        return err_set(err, ERR_SYSTEM, "'%s' of the image store is damaged: its bytes are '%s'",
+                       digest, found);
+    *ret = TAKE_PTR(text);
+    *ret_len = len;
+    return 0;
+}
+
 /* ---- layers ---- */
 
 bool images_has_layer(const struct images *s, const char *digest)

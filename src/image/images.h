@@ -72,6 +72,9 @@ int images_read(const struct images *s, const char *id, json_t **ret, struct err
 int images_put(struct images *s, const char *id, const json_t *record, struct err *err);
 int images_put_blob(struct images *s, const char *digest, const void *data, size_t len,
                     struct err *err);
+/* A whole blob, checked against its digest; ends with a NUL. */
+int images_read_blob(const struct images *s, const char *digest, char **ret, size_t *ret_len,
+                     struct err *err);
 
 bool images_has_layer(const struct images *s, const char *digest);
 /* Moves tmp/<name>, which holds fs/, to its place; fine when another was faster. */

@@ -13,6 +13,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "image/confined.h"
+#include "image/export.h"
 #include "image/images.h"
 #include "image/import.h"
 
@@ -21,7 +22,7 @@ enum { USED_MAX = 16 << 20 };
 struct request {
     struct images store;
     struct confined_ids ids;
-    const char *arg; /* or NULL */
+    const char *arg, *more; /* or NULL */
 };
 
 static int parse_ids(const char *text, struct confined_ids *ret, struct err *err)
@@ -86,6 +87,16 @@ static int run_import(struct request *q, json_t **ret, struct err *err)
     int r = images_lock(&q->store, false, true, err);
 
     return r < 0 ? r : import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, ret, err);
+}
+
+static int run_export(struct request *q, json_t **ret, struct err *err)
+{
+    enum export_form form;
+    int r = export_form_parse(q->more, &form, err);
+
+    if (r >= 0)
+        r = images_lock(&q->store, false, true, err);
+    return r < 0 ? r : export_image(&q->store, &q->ids, q->arg, form, IMAGE_FD_OUT, ret, err);
 }
 
 static int run_prune(struct request *q, json_t **ret, struct err *err)
@@ -153,11 +164,17 @@ static const struct {
     const char *name;
     int min, max;
     int (*run)(struct request *q, json_t **ret, struct err *err);
-} verbs[] = {{"import", 0, 1, run_import}, {"rm", 1, 1, run_rm}, {"prune", 0, 0, run_prune}};
+} verbs[] = {
+    {"import", 0, 1, run_import},
+    {"export", 2, 2, run_export},
+    {"rm", 1, 1, run_rm},
+    {"prune", 0, 0, run_prune},
+};
 
 static int run(int argc, char **argv, json_t **ret, struct err *err)
 {
-    struct request q = {.store = IMAGES_INIT, .arg = argc > 4 ? argv[4] : NULL};
+    struct request q = {
+        .store = IMAGES_INIT, .arg = argc > 4 ? argv[4] : NULL, .more = argc > 5 ? argv[5] : NULL};
     int r = -1;
 
     if (argc < 4)

@@ -1,8 +1,9 @@
 /*
- * ripcord-image: what changes the image store, in a process of its own, as it clones children and
- * the daemon has threads.
+ * ripcord-image: what changes the image store or packs its layers, in a process of its own, as it
+ * clones children and the daemon has threads.
  *
  *   ripcord-image STORE IDS import [NAME]   an archive on stdin
+ *   ripcord-image STORE IDS export NAME FORM   an archive on IMAGE_FD_OUT (image/export.h)
  *   ripcord-image STORE IDS rm NAME         in use: ids of images on stdin, one on a line
  *   ripcord-image STORE IDS prune           likewise
  *
@@ -10,5 +11,7 @@
  * result, or {"error": …} and exit status 1.
  */
 #pragma once
+
+enum { IMAGE_FD_OUT = 3 };
 
 int image_main(int argc, char **argv);

@@ -98,7 +98,7 @@ int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *
 
 /* ---- places ---- */
 
-static int open_below(int dir, const char *path, uint64_t flags)
+int unpack_open(int dir, const char *path, uint64_t flags)
 {
     struct open_how how = {.flags = flags | O_CLOEXEC | O_NOFOLLOW,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
@@ -157,14 +157,14 @@ static int open_parent(struct unpack *u, char *path, struct err *err)
     if (u->parent >= 0 && STREQ(path, u->parent_path))
         return 0;
     forget_parent(u);
-    u->parent = open_below(u->root, *path ? path : ".", O_PATH | O_DIRECTORY);
+    u->parent = unpack_open(u->root, *path ? path : ".", O_PATH | O_DIRECTORY);
     if (u->parent < 0) {
         r = check_way(u, path, err);
         if (r >= 0)
             r = make_way(u, path, err);
         if (r < 0)
             return r;
-        u->parent = open_below(u->root, path, O_PATH | O_DIRECTORY);
+        u->parent = unpack_open(u->root, path, O_PATH | O_DIRECTORY);
     }
     if (u->parent < 0)
         return err_sys(err, errno, "open folder '%s'", path);
@@ -190,7 +190,7 @@ static int find_place(struct unpack *u, struct item *it, struct err *err)
 
 /* ---- what an entry has beside its contents ---- */
 
-static bool xattr_is_ours(const char *name)
+bool unpack_keeps_xattr(const char *name)
 {
     return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0;
 }
@@ -205,7 +205,7 @@ static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct er
         return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
     archive_entry_xattr_reset(it->e);
     while (archive_entry_xattr_next(it->e, &name, &value, &size) == ARCHIVE_OK) {
-        bool wanted = name && xattr_is_ours(name) && size <= XATTR_MAX;
+        bool wanted = name && unpack_keeps_xattr(name) && size <= XATTR_MAX;
 
         if (wanted && fsetxattr(fd, name, value, size, 0) == 0)
             continue;
@@ -329,7 +329,7 @@ static int put_file(struct unpack *u, struct item *it, struct err *err)
     r = clear_place(it, err);
     if (r < 0)
         return r;
-    fd = open_below(it->parent, it->name, O_WRONLY | O_CREAT | O_EXCL);
+    fd = unpack_open(it->parent, it->name, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0)
         return err_sys(err, errno, "make it");
     r = write_data(u, fd, err);
@@ -381,8 +381,8 @@ static int put_folder(struct unpack *u, struct item *it, struct err *err)
         r = make_folder(it, &hides, err);
     if (r < 0)
         return r;
-    fd = open_below(*it->path ? it->parent : u->root, *it->path ? it->name : ".",
-                    O_RDONLY | O_DIRECTORY);
+    fd = unpack_open(*it->path ? it->parent : u->root, *it->path ? it->name : ".",
+                     O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return err_sys(err, errno, "open it");
     r = give(u, it, fd, err);
@@ -425,7 +425,7 @@ static int open_target(struct unpack *u, const char *target, int *ret, struct er
     r = unpack_name(target, path, err);
     if (r < 0)
         return err_wrap(err, "it is a hard link to '%.200s'", target);
-    fd = open_below(u->root, *path ? path : ".", O_PATH);
+    fd = unpack_open(u->root, *path ? path : ".", O_PATH);
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_set(err, ERR_DENIED,
                        "it is a hard link to '%.200s', which is not in this layer: %s", target,
@@ -471,13 +471,13 @@ static int put_whiteout(struct item *it, const char *hidden, struct err *err)
         return whiteout_make(it->parent, hidden, err);
     if (!S_ISDIR(st.st_mode))
         return 0;
-    fd = open_below(it->parent, hidden, O_RDONLY | O_DIRECTORY);
+    fd = unpack_open(it->parent, hidden, O_RDONLY | O_DIRECTORY);
     return fd < 0 ? err_sys(err, errno, "open '%s'", hidden) : whiteout_opaque(fd, err);
 }
 
 static int put_opaque(struct item *it, struct err *err)
 {
-    _cleanup_close_ int fd = open_below(it->parent, ".", O_RDONLY | O_DIRECTORY);
+    _cleanup_close_ int fd = unpack_open(it->parent, ".", O_RDONLY | O_DIRECTORY);
 
     return fd < 0 ? err_sys(err, errno, "open its folder") : whiteout_opaque(fd, err);
 }
@@ -580,7 +580,7 @@ static int finish_folders(struct unpack *u, struct err *err)
         const struct later *l = &u->later[i];
         const struct timespec times[2] = {l->mtime, l->mtime};
         _cleanup_close_ int fd =
-            open_below(u->root, *l->path ? l->path : ".", O_RDONLY | O_DIRECTORY);
+            unpack_open(u->root, *l->path ? l->path : ".", O_RDONLY | O_DIRECTORY);
 
         if (fd < 0)
             continue; /* a later entry has taken its place */

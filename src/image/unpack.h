@@ -40,3 +40,8 @@ int unpack_layer(int in, int dir, bool owners, struct unpack_stats *ret, struct 
 
 /* The name of an entry, without "./" and slashes at its end; "" is the folder itself. For tests. */
 int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *err);
+
+/* What unpacking and packing (image/pack.h) share: a name below `dir`, opened without following a
+ * link; and which attributes a layer keeps. */
+int unpack_open(int dir, const char *path, uint64_t flags);
+bool unpack_keeps_xattr(const char *name);

@@ -17,6 +17,7 @@ import threading
 import unittest
 from pathlib import Path
 
+import test_image_export
 import test_images
 from ripcord_test import Config, Root, TestCase, alive, full_run_only, needs, wait_until
 
@@ -173,6 +174,9 @@ class Common:
                                 test_images.entry("o/.wh..wh..opq"), test_images.entry("o/new", data=b"hi"))
         self.root.ok("image", "import", "-", stdin=test_images.saved([base, upper]))
         self.assertEqual(self.root.ok("run", "--image", "tool:1", "--", "sh", "-c", "id -u; ls /d; cat /o/new").text, "1000\nown\nhi")
+        packed = self.root.ok("image", "export", "tool:1").out
+        layers, _ = test_image_export.layers_of(packed)
+        self.assertEqual(list(layers[1]), ["d", "d/.wh.gone", "o", "o/.wh..wh..opq", "o/new"])
         wait_until(lambda: self.root.run("image", "rm", "tool:1").code == 0, 10, "the sandbox of `run` to be gone")
         self.assertEqual([p.name for f in ("layers", "tmp") for p in (self.root.path / "state/images/store" / f).iterdir()], [])
 

@@ -11,6 +11,7 @@
 #include "base/xalloc.h"
 #include "image/images.h"
 #include "image/manifest.h"
+#include "image/pack.h"
 #include "image/reference.h"
 #include "image/unpack.h"
 #include "os/rmtree.h"
@@ -133,6 +134,64 @@ TEST(long_and_deep_names_are_refused)
     CHECK(unpack_name(name, out, NULL) == -ERR_INVALID);
     name[2 * UNPACK_DEPTH_MAX] = '\0';
     CHECK(unpack_name(name, out, NULL) >= 0);
+}
+
+/* A folder of the store with one of everything. */
+static int make_tree(const char *path)
+{
+    int dir = -1, fd;
+
+    if (mkdirat(store.dir, path, 0755) < 0 || dir_open(store.dir, path, &dir, &err) < 0 ||
+        mkdirat(dir, "d", 0750) < 0 || symlinkat("d/f", dir, "l") < 0 ||
+        whiteout_make(dir, "gone", &err) < 0 || mkfifoat(dir, "pipe", 0600) < 0)
+        abort();
+    fd = openat(dir, "d/f", O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
+    if (fd_write_all(fd, "hello", 5) < 0 || linkat(dir, "d/f", dir, "d/g", 0) < 0)
+        abort();
+    close(fd);
+    return dir;
+}
+
+static int pack_to(int dir, const char *path, struct pack_stats *stats)
+{
+    int fd = openat(store.dir, path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (pack_layer(dir, fd, stats, &err) < 0 || lseek(fd, 0, SEEK_SET) != 0)
+        abort();
+    return fd;
+}
+
+TEST(a_layer_is_packed_and_unpacked_to_the_same)
+{
+    _cleanup_free_ char *one = NULL, *two = NULL;
+    _cleanup_close_ int from = -1, back = -1, tar1 = -1, tar2 = -1;
+    struct pack_stats stats;
+    struct unpack_stats in;
+    size_t len1, len2;
+
+    fresh();
+    from = make_tree("tmp/from");
+    tar1 = pack_to(from, "tmp/1", &stats);
+    CHECK(stats.entries == 5 && stats.dropped == 1);
+    CHECK(mkdirat(store.dir, "tmp/back", 0755) == 0);
+    CHECK(dir_open(store.dir, "tmp/back", &back, &err) >= 0);
+    CHECK(unpack_layer(tar1, back, false, &in, &err) >= 0);
+    CHECK(in.entries == 5 && in.bytes == 5 && in.dropped == 0);
+    tar2 = pack_to(back, "tmp/2", &stats);
+    CHECK(file_read(store.dir, "tmp/1", MIB(1), &one, &len1, &err) >= 0);
+    CHECK(file_read(store.dir, "tmp/2", MIB(1), &two, &len2, &err) >= 0);
+    CHECK(len1 == len2 && memcmp(one, two, len1) == 0);
+}
+
+TEST(a_file_that_archives_take_for_a_whiteout_is_not_packed)
+{
+    _cleanup_close_ int dir = -1, out = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    struct pack_stats stats;
+
+    fresh();
+    dir = make_tree("tmp/from");
+    CHECK(mkdirat(dir, "d/.wh.x", 0755) == 0);
+    CHECK(forget(pack_layer(dir, out, &stats, &err)) == -ERR_UNSUPPORTED);
 }
 
 TEST(whiteouts_are_told_apart)

@@ -94,6 +94,22 @@ TEST(long_path_goes_through_pax)
     CHECK_STR(entry.path, path);
 }
 
+TEST(attributes_are_pax_records)
+{
+    const struct tar_xattr x[] = {{"user.a", "1\0=", 3}, {"user.b", "", 0}};
+    static const char a[] = "27 SCHILY.xattr.user.a=1\0=\n", b[] = "24 SCHILY.xattr.user.b=\n";
+    struct tar_entry e = make(TAR_FILE, "f", 0);
+    struct tar_writer w;
+
+    e.xattrs = x;
+    e.n_xattrs = 2;
+    m = (struct mem){0};
+    tar_writer_init(&w, mem_write, &m);
+    CHECK(tar_put(&w, &e, NULL) == 0 && tar_finish(&w, NULL) == 0);
+    CHECK(memmem(m.data, m.len, a, sizeof(a) - 1) != NULL);
+    CHECK(memmem(m.data, m.len, b, sizeof(b) - 1) != NULL);
+}
+
 TEST(unread_data_is_skipped)
 {
     struct tar_reader r;

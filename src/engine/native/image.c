@@ -14,8 +14,9 @@
 #include "engine/native/native.h"
 #include "engine/native/program.h"
 #include "image/images.h"
+#include "image/main.h"
 
-enum { ANSWER_MAX = 1 << 20, IMPORTS_MAX = 2 };
+enum { ANSWER_MAX = 1 << 20, TRANSFERS_MAX = 2 };
 
 #define DEFAULT_USER "agent" /* of core/spec.c */
 #define DEFAULT_WORKDIR "/home/agent"
@@ -155,13 +156,20 @@ int native_image_plan(struct native_engine *n, const struct sandbox_spec *spec, 
 
 /* ---- ripcord-image ---- */
 
-static int spawn_tool(const struct native_engine *n, const char *verb, const char *arg, int in,
-                      int out, pid_t *ret)
+/* One run of it. */
+struct tool {
+    const char *verb, *arg, *more; /* arg and more may be NULL */
+    int in;                        /* its stdin */
+    int data;                      /* IMAGE_FD_OUT; -1: none */
+};
+
+static int spawn_tool(const struct native_engine *n, const struct tool *t, int out, pid_t *ret)
 {
     _cleanup_free_ char *path = xasprintf("%s/ripcord-image", n->libexec_dir);
     _cleanup_free_ char *store = store_path(n), *ids = NULL;
     char *const env[] = {NULL};
-    char *argv[] = {(char *)"ripcord-image", store, NULL, (char *)verb, (char *)arg, NULL};
+    char *argv[] = {(char *)"ripcord-image", store,           NULL, (char *)t->verb,
+                    (char *)t->arg,          (char *)t->more, NULL};
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t attr;
     sigset_t none;
@@ -173,8 +181,10 @@ static int spawn_tool(const struct native_engine *n, const char *verb, const cha
     sigemptyset(&none);
     posix_spawn_file_actions_init(&fa);
     posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_adddup2(&fa, in, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&fa, t->in, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
+    if (t->data >= 0)
+        posix_spawn_file_actions_adddup2(&fa, t->data, IMAGE_FD_OUT);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
     r = posix_spawn(ret, path, &fa, &attr, argv, env);
@@ -199,8 +209,8 @@ static int judge(int status, struct buf *out, char **ret, struct err *err)
     return 0;
 }
 
-static int run_tool(const struct native_engine *n, const char *verb, const char *arg, int in,
-                    const struct deadline *by, char **ret, struct err *err)
+static int run_tool(const struct native_engine *n, const struct tool *t, const struct deadline *by,
+                    char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf out = BUF_INIT(ANSWER_MAX);
     _cleanup_close_ int from = -1, to = -1;
@@ -212,7 +222,7 @@ static int run_tool(const struct native_engine *n, const char *verb, const char 
         return err_sys(err, errno, "make a pipe");
     from = p[0];
     to = p[1];
-    r = spawn_tool(n, verb, arg, in, to, &pid);
+    r = spawn_tool(n, t, to, &pid);
     if (r) {
         err_sys(err, r, "start ripcord-image");
         return err_hint(err, "ripcord-image belongs beside ripcordd: install ripcord again.");
@@ -231,23 +241,43 @@ static int run_tool(const struct native_engine *n, const char *verb, const char 
 /* ---- what is asked ---- */
 
 /* A few at once: each takes a worker, and starts of sandboxes need them too. */
-static int import_image(struct native_engine *n, const struct image_ask *ask,
-                        const struct deadline *by, char **ret, struct err *err)
+static int transfer(struct native_engine *n, const struct tool *t, const struct deadline *by,
+                    char **ret, struct err *err)
 {
     bool full;
     int r;
 
     pthread_mutex_lock(&n->lock);
-    full = n->imports >= IMPORTS_MAX;
-    n->imports += !full;
+    full = n->transfers >= TRANSFERS_MAX;
+    n->transfers += !full;
     pthread_mutex_unlock(&n->lock);
     if (full)
-        return err_set(err, ERR_LIMIT, "%d images are being imported already", IMPORTS_MAX);
-    r = run_tool(n, "import", ask->name, ask->fd, by, ret, err);
+        return err_set(err, ERR_LIMIT, "%d images are on their way in or out already",
+                       TRANSFERS_MAX);
+    r = run_tool(n, t, by, ret, err);
     pthread_mutex_lock(&n->lock);
-    n->imports--;
+    n->transfers--;
     pthread_mutex_unlock(&n->lock);
     return r;
+}
+
+static int import_image(struct native_engine *n, const struct image_ask *ask,
+                        const struct deadline *by, char **ret, struct err *err)
+{
+    const struct tool t = {.verb = "import", .arg = ask->name, .in = ask->fd, .data = -1};
+
+    return transfer(n, &t, by, ret, err);
+}
+
+static int export_image(struct native_engine *n, const struct image_ask *ask,
+                        const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const struct tool t = {"export", ask->name, ask->detail, null, ask->fd};
+
+    if (null < 0)
+        return err_sys(err, errno, "open '/dev/null'");
+    return transfer(n, &t, by, ret, err);
 }
 
 static int run_with_used(struct native_engine *n, const char *verb, const struct image_ask *ask,
@@ -257,7 +287,9 @@ static int run_with_used(struct native_engine *n, const char *verb, const struct
     _cleanup_close_ int in = -1;
     int r = memfd_sealed("images-in-use", used, strlen(used), &in, err);
 
-    return r < 0 ? r : run_tool(n, verb, ask->name, in, by, ret, err);
+    const struct tool t = {.verb = verb, .arg = ask->name, .in = in, .data = -1};
+
+    return r < 0 ? r : run_tool(n, &t, by, ret, err);
 }
 
 /* `name` NULL: all of them. */
@@ -301,6 +333,8 @@ int native_image(struct engine *e, const struct image_ask *ask, const struct dea
         return show_images(n, ask->name, ret, err);
     case IMAGE_IMPORT:
         return import_image(n, ask, by, ret, err);
+    case IMAGE_EXPORT:
+        return export_image(n, ask, by, ret, err);
     case IMAGE_REMOVE:
         return run_with_used(n, "rm", ask, by, ret, err);
     case IMAGE_PRUNE:

@@ -51,7 +51,7 @@ struct native_engine {
 
     pthread_mutex_t lock;
     struct ids ids;   /* with `ranges` */
-    unsigned imports; /* of images, at work */
+    unsigned transfers; /* of images, at work */
     struct network net;
     struct supervisors supervisors;
 };

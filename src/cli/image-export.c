@@ -1,0 +1,257 @@
+/*
+ * ripcord image export: an image of the store as an archive or a folder. A file gets its name when
+ * all of it is there, so that what was broken off leaves none.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/tar.h"
+#include "base/tree.h"
+#include "base/xalloc.h"
+#include "cli/image.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+
+enum { PIECE = 256 << 10 };
+
+struct export_job {
+    struct client *client;
+    const char *path; /* NULL: standard output */
+    bool folder;
+    struct progress progress;
+    uint64_t bytes;
+    struct err failure;
+};
+
+/* tar_read_fn */
+static ssize_t read_piece(void *arg, void *data, size_t len)
+{
+    struct export_job *x = arg;
+    ssize_t n = client_read(x->client, data, len, &x->failure);
+
+    if (n < 0)
+        return -EIO;
+    x->bytes += (uint64_t)n;
+    progress_add(&x->progress, (uint64_t)n);
+    return n;
+}
+
+/* The daemon cuts the stream when the export fails over there after it began. */
+static int cut_off(struct export_job *x, struct err *err)
+{
+    err_done(err);
+    err_move(err, &x->failure);
+    return err_wrap(err, "the export ended early");
+}
+
+static int copy_to(struct export_job *x, int fd, struct err *err)
+{
+    _cleanup_free_ char *piece = xmalloc(PIECE);
+    ssize_t n;
+    int r;
+
+    while ((n = read_piece(x, piece, PIECE)) > 0) {
+        r = fd_write_all(fd, piece, (size_t)n);
+        if (r < 0)
+            return tree_err(err, -r, "write '%s'", x->path ? x->path : "standard output");
+    }
+    return n < 0 ? cut_off(x, err) : 0;
+}
+
+/* ---- a file ---- */
+
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return xstrdup(".");
+    return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
+}
+
+/* In two steps: a link cannot take the place of a file that is there. */
+static int give_name(int fd, const char *path, struct err *err)
+{
+    _cleanup_free_ char *tmp = xasprintf("%s.%d", path, getpid());
+    char self[64];
+
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, self, AT_FDCWD, tmp, AT_SYMLINK_FOLLOW) < 0)
+        return tree_err(err, errno, "make '%s'", tmp);
+    if (rename(tmp, path) < 0) {
+        int saved = errno;
+
+        unlink(tmp);
+        return tree_err(err, saved, "make '%s'", path);
+    }
+    return 0;
+}
+
+static int to_file(struct export_job *x, struct err *err)
+{
+    _cleanup_free_ char *folder = folder_of(x->path);
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+    bool named = stat(x->path, &st) == 0 && !S_ISREG(st.st_mode); /* a pipe, a device */
+    int r;
+
+    if (!named)
+        fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    if (fd < 0 && (named || errno == EOPNOTSUPP || errno == EISDIR)) {
+        named = true;
+        fd = open(x->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    }
+    if (fd < 0)
+        return tree_err(err, errno, "write '%s'", x->path);
+    r = copy_to(x, fd, err);
+    return r < 0 || named ? r : give_name(fd, x->path, err);
+}
+
+/* ---- a folder ---- */
+
+static bool blob_is_valid(const char *path)
+{
+    static const char blobs[] = "blobs/sha256/";
+    const char *hex = path + strlen(blobs);
+
+    return strncmp(path, blobs, strlen(blobs)) == 0 && strlen(hex) == 64 &&
+           strspn(hex, "0123456789abcdef") == 64;
+}
+
+/* The daemon is ours, but names that come from elsewhere are looked at all the same. */
+static int put_file(struct export_job *x, int dir, struct tar_reader *t, const struct tar_entry *e,
+                    struct err *err)
+{
+    _cleanup_free_ char *piece = xmalloc(PIECE);
+    _cleanup_close_ int fd = -1;
+    ssize_t n;
+    int r;
+
+    if (e->type != TAR_FILE ||
+        !(STREQ(e->path, "oci-layout") || STREQ(e->path, "index.json") || blob_is_valid(e->path)))
+        return err_set(err, ERR_INVALID, "'%.200s' is no part of an OCI layout", e->path);
+    fd = openat(dir, e->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return tree_err(err, errno, "make '%s/%s'", x->path, e->path);
+    while ((n = tar_read(t, piece, PIECE, err)) > 0) {
+        r = fd_write_all(fd, piece, (size_t)n);
+        if (r < 0)
+            return tree_err(err, -r, "write '%s/%s'", x->path, e->path);
+    }
+    return (int)n;
+}
+
+/* Made when it is missing; what is in one would be mixed with what comes. */
+static int open_folder(const char *path, int *ret, struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    const struct dirent *e;
+
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        return tree_err(err, errno, "make folder '%s'", path);
+    d = opendir(path);
+    if (!d)
+        return tree_err(err, errno, "open folder '%s'", path);
+    while ((e = readdir(d)))
+        if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
+            return err_set(err, ERR_CONFLICT, "folder '%s' is not empty", path);
+    if (mkdirat(dirfd(d), "blobs", 0777) < 0 || mkdirat(dirfd(d), "blobs/sha256", 0777) < 0)
+        return tree_err(err, errno, "make '%s/blobs/sha256'", path);
+    return dir_open(AT_FDCWD, path, ret, err);
+}
+
+static int to_folder(struct export_job *x, struct err *err)
+{
+    _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
+    _cleanup_close_ int dir = -1;
+    struct tar_reader t;
+    char rest[TAR_BLOCK];
+    int r = open_folder(x->path, &dir, err);
+
+    tar_reader_init(&t, read_piece, x);
+    while (r >= 0 && (r = tar_next(&t, e, err)) > 0)
+        r = put_file(x, dir, &t, e, err);
+    while (r >= 0 && !x->failure.code && read_piece(x, rest, sizeof(rest)) > 0)
+        ;
+    return x->failure.code ? cut_off(x, err) : r;
+}
+
+/* ---- the command ---- */
+
+static int check_place(const struct cli *cli, struct export_job *x, bool docker, struct err *err)
+{
+    struct stat st;
+    size_t len = x->path ? strlen(x->path) : 0;
+
+    if (!x->path && isatty(STDOUT_FILENO)) {
+        err_set(err, ERR_INVALID, "an image is not written to a terminal");
+        return err_hint(err, "Give a file or a folder: -o image.tar");
+    }
+    if (!x->path && cli->json)
+        return err_set(err, ERR_INVALID,
+                       "--json has no place beside an archive on standard output");
+    x->folder =
+        len && (x->path[len - 1] == '/' || (stat(x->path, &st) == 0 && S_ISDIR(st.st_mode)));
+    if (x->folder && docker)
+        return err_set(err, ERR_INVALID, "--format docker is an archive: '%s' is a folder",
+                       x->path);
+    return 0;
+}
+
+static void tell(const struct cli *cli, const struct export_job *x, const char *name)
+{
+    _cleanup_json_ json_t *doc = NULL;
+
+    if (!cli->json)
+        return;
+    doc =
+        json_pack("{s:s, s:s, s:I}", "name", name, "path", x->path, "bytes", (json_int_t)x->bytes);
+    output_json(doc);
+}
+
+static int run_export(struct export_job *x, const char *name, const char *format, struct err *err)
+{
+    _cleanup_free_ char *escaped = client_escape(name), *form = client_escape(format);
+    _cleanup_free_ char *target = xasprintf("/v1/images/export?name=%s&format=%s", escaped, form);
+    int r = client_get(x->client, target, err);
+
+    if (r < 0)
+        return r;
+    if (x->folder)
+        return to_folder(x, err);
+    return x->path ? to_file(x, err) : copy_to(x, STDOUT_FILENO, err);
+}
+
+int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    const char *format = args_get(args, "format"), *path = args_get(args, "output");
+    struct export_job x = {.path = path && !STREQ(path, "-") ? path : NULL};
+    int r;
+
+    if (args->n_words != 2)
+        return err_set(err, ERR_INVALID, "usage: ripcord image export NAME [-o FILE|DIR]");
+    format = format ? format : "oci";
+    if (!STREQ(format, "oci") && !STREQ(format, "docker"))
+        return err_set(err, ERR_INVALID, "--format '%.40s' is not oci or docker", format);
+    r = check_place(cli, &x, STREQ(format, "docker"), err);
+    if (r >= 0)
+        r = cli_client(cli, &x.client, err);
+    if (r < 0)
+        return r;
+    progress_init(&x.progress, cli->json);
+    r = run_export(&x, args->words[1], format, err);
+    progress_done(&x.progress);
+    err_done(&x.failure);
+    if (r < 0)
+        return err_wrap(err, "export '%s'", args->words[1]);
+    tell(cli, &x, args->words[1]);
+    return 0;
+}
