@@ -406,6 +406,14 @@ static int transfer_error(struct hop *hop, CURLcode code, const char *words, str
     return -ERR_ENGINE;
 }
 
+static void count_received(const struct hop *hop)
+{
+    curl_off_t n = 0;
+
+    if (hop->f->received && curl_easy_getinfo(hop->curl, CURLINFO_SIZE_DOWNLOAD_T, &n) == CURLE_OK)
+        *hop->f->received += (uint64_t)n;
+}
+
 /* One request. *redirect is where the answer points, or NULL. */
 static int run_hop(struct hop *hop, const char *url, char **redirect, struct err *err)
 {
@@ -423,6 +431,7 @@ static int run_hop(struct hop *hop, const char *url, char **redirect, struct err
     if (hop->f->from) /* not curl's resumption, which fails on a 200: to us that is as good */
         curl_easy_setopt(c, CURLOPT_RANGE, range);
     code = curl_easy_perform(c);
+    count_received(hop);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, NULL);
     curl_slist_free_all(fields);

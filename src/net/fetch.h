@@ -58,6 +58,7 @@ struct fetch {
     int (*on_head)(void *arg, const struct fetch_head *head, struct err *err);
     int (*on_data)(void *arg, const char *data, size_t len, struct err *err);
     void *arg;
+    uint64_t *received; /* grows by the bytes of bodies as they came, packed; NULL: nobody asks */
     const atomic_bool *stop; /* ends it with ERR_TIMEOUT; may be NULL */
 };
 

@@ -33,6 +33,7 @@ struct look {
     struct ask *ask;
     int dirfd;
     char *path, *host, *file;
+    char *other; /* where the file may be listed as well; NULL: nowhere */
     const char *section;
     bool any_age, metadata;
     int64_t life;
@@ -48,6 +49,7 @@ struct look {
 static void look_free(struct look *l)
 {
     free(l->path);
+    free(l->other);
     free(l->host);
     free(l->file);
     free(l->policy);
@@ -81,14 +83,13 @@ static enum found look_for_page(struct look *l, const struct page *page)
  * A page in a future that the clock has left again counts as old. A file's digest does not change,
  * so for a file any page that lists it will do.
  */
-static void look_work(void *arg)
+static void look_into(struct look *l, const char *path)
 {
-    struct look *l = arg;
     struct page page = {.fd = -1};
     int64_t age;
 
     l->found = FOUND_NOTHING;
-    if (page_open(l->dirfd, l->path, &page) <= 0)
+    if (page_open(l->dirfd, path, &page) <= 0)
         return;
     age = time(NULL) - page.fetched;
     l->young = age >= 0 && age < YOUNG;
@@ -99,6 +100,28 @@ static void look_work(void *arg)
     else
         l->found = look_for_page(l, &page);
     page_done(&page);
+}
+
+/* The other page is only for what it may have: whether to ask the upstream, the first one says. */
+static void look_work(void *arg)
+{
+    struct look *l = arg;
+    enum found first;
+    bool young;
+
+    look_into(l, l->path);
+    if (l->found == FOUND || !l->other)
+        return;
+    first = l->found;
+    young = l->young;
+    buf_clear(&l->body);
+    err_done(&l->err);
+    l->err = (struct err)ERR_INIT;
+    look_into(l, l->other);
+    if (l->found != FOUND) {
+        l->found = first;
+        l->young = young;
+    }
 }
 
 static void page_fetch_join(struct ask *a);
@@ -191,6 +214,7 @@ void pages_look(struct ask *a)
     l->ask = a;
     l->dirfd = a->reg->dirfd;
     l->path = xstrdup(a->path);
+    l->other = copy(a->other_path);
     l->host = copy(a->host);
     l->file = copy(a->file);
     l->section = a->section;
@@ -221,7 +245,7 @@ struct page_fetch {
     uint64_t size_max;
 
     struct buf body;
-    uint64_t got;
+    uint64_t got, received; /* unpacked; as it came */
     int status;
     struct err err;
 };
@@ -306,7 +330,8 @@ static int try_fetch(struct page_fetch *p, const char *etag, struct fetch_head *
                       .time_max = PAGE_TIME_MAX,
                       .compressed = true,
                       .on_data = on_data,
-                      .arg = p};
+                      .arg = p,
+                      .received = &p->received};
 
     err_done(&p->err);
     p->err = (struct err)ERR_INIT;
@@ -387,9 +412,9 @@ static void page_fetch_done(void *arg)
         registry_set_missing(reg, p->path);
     else if (p->status == 200)
         trim_note(reg, p->got);
-    reg->counters[p->eco].bytes_upstream += p->got;
+    reg->counters[p->eco].bytes_upstream += p->received;
     if (p->asks && p->asks->box)
-        p->asks->box->counters[p->eco].bytes_upstream += p->got;
+        p->asks->box->counters[p->eco].bytes_upstream += p->received;
     if (p->err.code == ERR_ENGINE || p->err.code == ERR_TIMEOUT)
         registry_upstream_failed(reg, p->upstream, &p->err);
     else

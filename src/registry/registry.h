@@ -87,6 +87,7 @@ struct ask {
     struct upstream *upstream;
     char *name;                         /* owned, normal form */
     char *path;                         /* owned: its page's, in our folder */
+    char *other_path;                   /* owned: of another that may list the file; may be NULL */
     char *file;                         /* owned; ASK_FILE */
     const char *section, *content_type; /* ASK_PAGE */
     char *host;                         /* owned; npm's pages are written for it */

@@ -45,6 +45,7 @@ void ask_free(struct ask *a)
     err_done(&a->fetch_err);
     free(a->name);
     free(a->path);
+    free(a->other_path);
     free(a->file);
     free(a->host);
     free(a);
@@ -219,10 +220,10 @@ static bool route_upstream(struct ask *a)
     return false;
 }
 
-static char *page_path(const struct ask *a)
+static char *page_path(const struct ask *a, bool full)
 {
     const char *slash = strchr(a->name, '/');
-    const char *eco = a->eco == ECO_NPM && a->full ? "npm-full" : ecosystem_name(a->eco);
+    const char *eco = a->eco == ECO_NPM && full ? "npm-full" : ecosystem_name(a->eco);
 
     if (!slash)
         return xasprintf("pages/%s/%s/%s", eco, a->upstream->name, a->name);
@@ -234,7 +235,10 @@ static void ask_go(struct ask *a)
 {
     if (!route_upstream(a))
         return;
-    a->path = page_path(a);
+    a->path = page_path(a, a->full);
+    /* Who asks for a tarball has read one of the two documents; current npm reads the long one. */
+    if (a->eco == ECO_NPM && a->kind == ASK_FILE)
+        a->other_path = page_path(a, !a->full);
     pages_look(a);
 }
 

@@ -1,5 +1,6 @@
 """ripcord-registry alone, with the tests as its daemon: what it serves, keeps and survives."""
 import concurrent.futures
+import gzip
 import hashlib
 import http.client
 import json
@@ -78,6 +79,24 @@ class Serving(registry_box.TestCase):
         full = json.loads(get(host, "/npm/@corp/thing")[3])
         self.assertEqual((full["versions"]["2.1.0"]["scripts"], "readme" in full), ({"test": "true"}, False))
         self.assertIn("2.1.0", full["time"])
+
+    def test_one_document_is_enough_for_a_tarball(self):
+        """npm reads the long one, pnpm the short one: what either lists need not be looked up again."""
+        host = self.registry().listen()
+        for name, accept in ("long", {}), ("short", SHORT):
+            data = self.up.add_npm(name, "1.0.0")
+            get(host, f"/npm/{name}", accept)
+            self.assertEqual(get(host, f"/npm/{name}/-/{name}-1.0.0.tgz")[3], data)
+            self.assertEqual(self.up.count(f"/npm/{name}"), 1)
+            self.assertEqual(get(host, f"/npm/{name}/-/{name}-2.0.0.tgz")[0], 404)
+
+    def test_packed_pages_count_as_they_come(self):
+        self.up.add_npm("plain", "1.0.0", description="x" * 50000)
+        packed = gzip.compress(json.dumps(self.up.npm["plain"]).encode())
+        self.up.hooks["/npm/plain"] = lambda h: self.up.send(h, 200, packed, "application/json", Content_Encoding="gzip")
+        reg = self.registry()
+        self.assertGreater(len(get(reg.listen(), "/npm/plain")[3]), 50000)
+        self.assertEqual(reg.counters("npm")["bytes_upstream"], len(packed))
 
     def test_services_of_npm(self):
         host = self.registry().listen()
