@@ -119,14 +119,10 @@ static size_t without_comment(const char *line, size_t len)
 }
 
 /* Options in the file could undo ours, and lead elsewhere: none but digests. */
-static int check_line(const char *text, size_t len, unsigned line, struct err *err)
+static int check_options(const char *text, size_t len, unsigned line, struct err *err)
 {
-    size_t blank = 0;
-
-    while (blank < len && isspace((unsigned char)text[blank]))
-        blank++;
-    for (size_t i = blank; i + 1 < len; i++) {
-        bool option = text[i] == '-' && (i == blank || isspace((unsigned char)text[i - 1]));
+    for (size_t i = 0; i < len; i++) {
+        bool option = text[i] == '-' && (i == 0 || isspace((unsigned char)text[i - 1]));
 
         if (!option || (len - i > 7 && strncmp(text + i, "--hash=", 7) == 0))
             continue;
@@ -137,7 +133,34 @@ static int check_line(const char *text, size_t len, unsigned line, struct err *e
     return 0;
 }
 
-static int check_requirements(const char *text, struct err *err)
+/* Python ends a line at more characters than we do, some of them not ASCII: with one of those a
+ * comment could go on as an option. */
+static int check_characters(const char *text, size_t len, unsigned line, struct err *err)
+{
+    for (size_t i = 0; i < len; i++)
+        if (text[i] != '\t' && (text[i] < ' ' || text[i] > '~'))
+            return err_set(err, ERR_INVALID, "line %u of the requirements has the character 0x%02x",
+                           line, (unsigned char)text[i]);
+    return 0;
+}
+
+/* What the tool gets to read: without comments, which may hold anything, another encoding too. */
+static int take_line(const char *text, size_t len, unsigned line, struct buf *ret, struct err *err)
+{
+    int r;
+
+    if (len && text[len - 1] == '\r')
+        len--;
+    len = without_comment(text, len);
+    r = check_characters(text, len, line, err);
+    if (r >= 0)
+        r = check_options(text, len, line, err);
+    if (r >= 0 && (buf_append(ret, text, len) < 0 || buf_append_c(ret, '\n') < 0))
+        r = err_set(err, ERR_LIMIT, "the requirements are over %zu bytes", ret->max);
+    return r;
+}
+
+static int take_requirements(const char *text, struct buf *ret, struct err *err)
 {
     unsigned line = 1;
     int r = 0;
@@ -145,7 +168,7 @@ static int check_requirements(const char *text, struct err *err)
     for (const char *p = text; r >= 0 && *p; line++) {
         size_t len = strcspn(p, "\n");
 
-        r = check_line(p, without_comment(p, len), line, err);
+        r = take_line(p, len, line, ret, err);
         p += len + (p[len] == '\n');
     }
     return r;
@@ -164,7 +187,7 @@ static int check_kind(const struct recipe *r, const struct request *q, struct er
         return err_set(err, ERR_INVALID, "%s takes no " LOCKFILE, r->tool);
     if (q->lock && given > 1)
         return err_set(err, ERR_INVALID, "either packages or a " LOCKFILE);
-    return q->requirements ? check_requirements(q->requirements, err) : 0;
+    return 0;
 }
 
 /* ---- the command ---- */
@@ -243,6 +266,14 @@ static int put_file(struct tar_writer *w, const char *name, const char *text, st
     return r < 0 ? r : tar_write(w, text, strlen(text), err);
 }
 
+static int put_requirements(struct tar_writer *w, const char *given, struct err *err)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(FILES_MAX);
+    int r = take_requirements(given, &text, err);
+
+    return r < 0 ? r : put_file(w, "requirements.txt", buf_data(&text), err);
+}
+
 static int put_lock(struct tar_writer *w, const char *text, struct err *err)
 {
     _cleanup_json_ json_t *lock = NULL, *package = NULL;
@@ -293,7 +324,7 @@ static int make_files(const struct request *q, int *ret, struct err *err)
     tar_writer_init(&w, to_buf, &tar);
     r = tar_put(&w, &folder, err);
     if (r >= 0 && q->requirements)
-        r = put_file(&w, "requirements.txt", q->requirements, err);
+        r = put_requirements(&w, q->requirements, err);
     if (r >= 0 && q->lock)
         r = put_lock(&w, q->lock, err);
     if (r >= 0)

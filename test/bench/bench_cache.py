@@ -1,51 +1,111 @@
 #!/usr/bin/env python3
 """What caches save: the same installs, first and again from a fresh sandbox, with the bytes that came from outside.
 
-    bench_cache.py --bin BUILD --out FILE [--rounds N] [--tool pip|npm] [--without-docker]
+    bench_cache.py --bin BUILD --out FILE [--rounds N] [--tool pip|uv|npm] [--without-docker]
 
 Real packages from the public registries. Plain Docker asks them itself, without any cache and with one volume that all
 containers write to; ours goes through the package registry, with the tool's own cache in each mode, and at last over a base
-that `cache warm` has filled. "again" is always another container or sandbox. Every round begins with empty caches.
+that `cache warm` has filled. "again" is always another container or sandbox. Every round begins with empty caches. pip and uv
+install the same: what pip takes longer is its own work, which no cache saves.
 """
 import argparse
+import hashlib
+import http.server
 import platform
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 import engines  # noqa: E402  (found through the line above)
+import tools_box  # noqa: E402
 from bench_lib import progress, write_json  # noqa: E402
 from ripcord_test import Config, Root  # noqa: E402
 
-PACKAGES = {"pip": ["requests==2.32.3", "jinja2==3.1.4", "pyyaml==6.0.2"], "npm": ["express@4.21.2", "chalk@4.1.2", "typescript@5.6.3"]}
+PYTHON = ["requests==2.32.3", "jinja2==3.1.4", "pyyaml==6.0.2"]
+PACKAGES = {"pip": PYTHON, "uv": PYTHON, "npm": ["express@4.21.2", "chalk@4.1.2", "typescript@5.6.3"]}
 INSTALL = {"pip": "/usr/bin/python3 -m pip install -q --no-input --target /scratch/t {}",
+           "uv": "/tools/uv/bin/uv pip install -q --python /usr/bin/python3 --target /scratch/t {}",
            "npm": "mkdir -p /scratch/n && cd /scratch/n && npm install --silent --no-audit --no-fund --no-update-notifier {}"}
-VARIABLES = {"pip": ["PIP_CACHE_DIR=/cache/pip"], "npm": ["NPM_CONFIG_CACHE=/cache/npm", "NPM_CONFIG_PREFER_OFFLINE=true"]}
+VARIABLES = {"pip": ["PIP_CACHE_DIR=/cache/pip"], "uv": ["UV_CACHE_DIR=/cache/uv", "UV_LINK_MODE=copy"],
+             "npm": ["NPM_CONFIG_CACHE=/cache/npm", "NPM_CONFIG_PREFER_OFFLINE=true"]}
 MACHINE = ["PYTHONPATH=/machine/lib/python3/dist-packages", "PYTHONPYCACHEPREFIX=/tmp/pyc", "HOME=/scratch",
            f"LD_LIBRARY_PATH=/machine/lib/{platform.machine()}-linux-gnu",
            "PATH=/usr/local/bin:/usr/bin:/bin:/machine/bin", "PIP_DISABLE_PIP_VERSION_CHECK=1",
            *(f"{v}=/etc/ssl/certs/ca-certificates.crt" for v in ("PIP_CERT", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"))]
 
 
-HOSTS = {"pip": ["pypi.org", "files.pythonhosted.org"], "npm": ["registry.npmjs.org"]}
+PYPI, FILES = "https://pypi.org", "https://files.pythonhosted.org"
+HOSTS = {"pip": ["pypi.org", "files.pythonhosted.org"], "uv": ["pypi.org", "files.pythonhosted.org"], "npm": ["registry.npmjs.org"]}
+
+
+def pypi_is_stripped():
+    """Whether something on the way takes the fields off PyPI's answers without which tools keep nothing of it, or not for long."""
+    try:
+        with urllib.request.urlopen(f"{PYPI}/simple/idna/", timeout=20) as answer:
+            return not (answer.headers["ETag"] or answer.headers["Cache-Control"])
+    except OSError:
+        return False
+
+
+class WholePyPI:
+    """PyPI with those fields put back as it sends them, on the machine's end of the engine's network."""
+
+    def __init__(self, address):
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                outer.serve(self)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer((address, 0), Handler)
+        host = f"{address}:{self.server.server_address[1]}"
+        self.variables = [f"PIP_INDEX_URL=http://{host}/simple/", f"PIP_TRUSTED_HOST={address}", f"UV_DEFAULT_INDEX=http://{host}/simple/"]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def serve(self, h):
+        page = h.path.startswith("/simple/")
+        with urllib.request.urlopen((PYPI if page else FILES) + h.path, timeout=60) as answer:
+            body, kind = answer.read().replace(FILES.encode(), b"") if page else answer.read(), answer.headers["Content-Type"]
+        tag = f'"{hashlib.sha1(body).hexdigest()}"'
+        same = h.headers["If-None-Match"] == tag
+        h.send_response(304 if same else 200)
+        for field, value in {"Content-Type": kind, "Content-Length": 0 if same else len(body), "ETag": tag,
+                             "Cache-Control": "max-age=600, public" if page else "max-age=365000000, immutable, public"}.items():
+            h.send_header(field, value)
+        h.end_headers()
+        if not same:
+            h.wfile.write(body)
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 class PlainDocker:
     """The docker command line, as people use it: uid 1000, the machine's own pip and npm."""
 
     def __init__(self, engine, shared):
-        self.engine, self.shared = engine, shared
+        self.engine, self.shared, self.index = engine, shared, None
         self.name = "docker, shared volume" if shared else "docker, no cache"
 
     def begin(self, tool):
         if not self.shared:
             return
+        if tool != "npm" and pypi_is_stripped():
+            self.index = WholePyPI(self.engine.outside_address)
         self.command("volume", "create", "bench-cache")
         self.command("run", "--rm", "-u", "0", "-v", "bench-cache:/cache", engines.IMAGE, "sh", "-c",
                      f"mkdir -p /cache/{tool} && chown 1000 /cache/{tool}")
@@ -55,18 +115,20 @@ class PlainDocker:
 
     def install(self, tool, packages):
         """Milliseconds and bytes. The engine has a network namespace of its own, whose one interface leads outside."""
-        env = MACHINE + (VARIABLES[tool] if self.shared else [])
+        env = MACHINE + (VARIABLES[tool] if self.shared else []) + (self.index.variables if self.index else [])
         script = (f"rx() {{ cat /sys/class/net/[!l]*/statistics/rx_bytes; }}; before=$(rx); {INSTALL[tool].format(' '.join(packages))} "
                   "&& echo $(($(rx) - before))")
         hosts = [o for h in HOSTS[tool] for o in ("--add-host", f"{h}:{socket.gethostbyname(h)}")]
         since = time.perf_counter()
         out = self.command("run", "--rm", "--network", "host", *hosts, "-u", "1000", "-v", "/usr:/machine:ro",
-                           "-v", "/etc/ssl/certs:/etc/ssl/certs:ro", "--tmpfs", "/scratch:exec,mode=1777",
+                           *(["-v", f"{tools_box.folder()[0]}:/tools:ro"] if tool == "uv" else []), "-v", "/etc/ssl/certs:/etc/ssl/certs:ro", "--tmpfs", "/scratch:exec,mode=1777",
                            *(["-v", "bench-cache:/cache"] if self.shared else []), *(o for e in env for o in ("-e", e)),
                            engines.IMAGE, "sh", "-c", script)
         return (time.perf_counter() - since) * 1000, int(out.split()[-1])
 
     def end(self):
+        if self.index:
+            self.index.stop()
         if self.shared:
             self.command("volume", "rm", "-f", "bench-cache")
 
@@ -81,6 +143,7 @@ class Ours:
 
     def begin(self, tool):
         self.root = Root()
+        self.root.configure(f"mounts.roots: [{tools_box.folder()[0] or '/usr'}]\n")
         self.root.start()
         if self.warm:
             self.root.ok("cache", "warm", "--tool", tool, *PACKAGES[tool], timeout=600)
@@ -89,7 +152,8 @@ class Ours:
         self.boxes += 1
         box = f"box-{self.boxes}"
         since = time.perf_counter()
-        self.root.ok("up", box, "--cache", f"{tool}={self.mode}")
+        self.root.ok("up", box, "--cache", f"{tool}={self.mode}",
+                     *(["--mount", f"{tools_box.folder()[0]}:/tools:ro"] if tool == "uv" else []))
         self.root.ok("exec", box, "--", "sh", "-c", f"HOME=/scratch; {INSTALL[tool].format(' '.join(packages))}", timeout=600)
         took = (time.perf_counter() - since) * 1000
         counted = self.root.ok("show", box, "--json").json().get("packages", {})
@@ -108,8 +172,10 @@ def measure(contender, tool):
         contender.end()
 
 
-def contenders(engine):
-    ours = [Ours("private"), Ours("layered"), Ours("shared"), Ours("layered", warm=True)]
+def contenders(engine, tool):
+    ours = [Ours("private"), Ours("layered"), Ours("shared")]
+    if tool != "uv":  # which no image has here: there is nothing that could fill its base
+        ours.append(Ours("layered", warm=True))
     return ([PlainDocker(engine, False), PlainDocker(engine, True)] if engine else []) + ours
 
 
@@ -121,11 +187,11 @@ def middle(rounds, which):
 def run(engine, args):
     results = {}
     for tool in args.tool or sorted(PACKAGES):
-        if tool == "npm" and not shutil.which("npm"):
+        if (tool == "npm" and not shutil.which("npm")) or (tool == "uv" and not tools_box.folder()[0]):
             continue
         rounds = {}
         for number in range(args.rounds):
-            for c in contenders(engine):
+            for c in contenders(engine, tool):
                 progress(f"{tool}: round {number + 1} of {args.rounds}, {c.name}")
                 rounds.setdefault(c.name, []).append(measure(c, tool))
         progress("")

@@ -274,6 +274,11 @@ class Engine:
         if self.outside:
             self.connect_outside()
 
+    @property
+    def outside_address(self):
+        """The machine's, as the engine's networks see it; with `outside` alone."""
+        return f"10.213.{self.number}.1"
+
     def connect_outside(self):
         """A pair of interfaces and NAT on the machine's side."""
         near, far, net = f"rt{self.number}a", f"rt{self.number}b", f"10.213.{self.number}"
