@@ -136,27 +136,39 @@ _noreturn_ static void be_there(int sock)
             _exit(0);
 }
 
+static void keep(int *fd, int *next)
+{
+    if (*fd < 0)
+        return;
+    dup2(*fd, *next);
+    *fd = (*next)++;
+}
+
 /* Everything else goes: no descriptor of the host stays in the sandbox. */
-static void close_all_but(int *sock, int fds[static INIT_FDS])
+static void close_all_but(int *sock, int *gate, int fds[static INIT_FDS])
 {
     int next = 0;
 
-    dup2(*sock, next);
-    *sock = next++;
-    for (int i = 0; i < INIT_FDS; i++) {
-        if (fds[i] < 0)
-            continue;
-        dup2(fds[i], next);
-        fds[i] = next++;
-    }
+    keep(sock, &next);
+    keep(gate, &next);
+    for (int i = 0; i < INIT_FDS; i++)
+        keep(&fds[i], &next);
     syscall(SYS_close_range, (unsigned)next, ~0U, 0);
+}
+
+/* Whoever waits for it goes on at once, the shim hears of it meanwhile. */
+static void open_gate(int gate)
+{
+    if (gate >= 0 && write(gate, "", 1) < 0)
+        _exit(1);
+    fd_close(gate);
 }
 
 _noreturn_ void init_main(const struct init_args *args)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct layers layers;
-    int sock = args->sock, fds[INIT_FDS] = {-1, -1}, r;
+    int sock = args->sock, gate = args->gate, fds[INIT_FDS] = {-1, -1}, r;
 
     prctl(PR_SET_NAME, "ripcord-init", 0, 0, 0);
     signal(SIGCHLD, SIG_IGN);
@@ -168,8 +180,10 @@ _noreturn_ void init_main(const struct init_args *args)
     layers_done(&layers);
     if (r >= 0)
         r = give_up_everything(args->plan, &err);
-    if (r >= 0)
-        close_all_but(&sock, fds);
+    if (r >= 0) {
+        close_all_but(&sock, &gate, fds);
+        open_gate(gate);
+    }
     report(sock, &err, fds);
     if (r < 0)
         _exit(1);

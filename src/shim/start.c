@@ -147,22 +147,60 @@ static int take_fds(struct shim *s, const char *packet, size_t len, const int *f
     return r;
 }
 
+/*
+ * The command of a throw-away sandbox comes right behind its plan. Its helper is made ready while
+ * pid 1 builds, and waits at the gate: a pipe into which pid 1 puts a byte when all is there. An
+ * open network is none of what pid 1 makes, so those sandboxes have no gate.
+ */
+static int make_gate(struct shim *s, int *ret_inside, struct err *err)
+{
+    int fds[2];
+
+    if (!s->plan.ephemeral || s->plan.network == PLAN_NETWORK_OPEN)
+        return 0;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    s->gate = fds[0];
+    *ret_inside = fds[1];
+    return 0;
+}
+
+/* Until pid 1 says something; takes in what comes for it to the gate. */
+static int await_word(struct shim *s, struct err *err)
+{
+    struct pollfd p[2] = {{.fd = s->init_sock, .events = POLLIN},
+                          {.fd = s->gate >= 0 ? SHIM_FD_CONTROL : -1, .events = POLLIN}};
+    struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
+
+    for (;;) {
+        int r = poll(p, ARRAY_SIZE(p), deadline_ms(&by));
+
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0)
+            return err_set(err, ERR_TIMEOUT, "building the sandbox took over %d s",
+                           START_TIMEOUT_SEC);
+        if (p[0].revents)
+            return 0;
+        r = peer_early(&s->sup, SHIM_FD_CONTROL, err);
+        if (r < 0)
+            return r;
+        if (r == 0 || s->sup.execs) /* the rest is for later */
+            p[1].fd = -1;
+    }
+}
+
 /* READY, or the error that stopped pid 1, in its own words. */
 static int await_init(struct shim *s, struct err *err)
 {
-    struct pollfd p = {.fd = s->init_sock, .events = POLLIN};
-    struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
     char *packet = supervisor_io(&s->sup);
     int fds[INIT_FDS];
     size_t n_fds = INIT_FDS;
     ssize_t n;
-    int r;
+    int r = await_word(s, err);
 
-    do
-        r = poll(&p, 1, deadline_ms(&by));
-    while (r < 0 && errno == EINTR);
-    if (r <= 0)
-        return err_set(err, ERR_TIMEOUT, "building the sandbox took over %d s", START_TIMEOUT_SEC);
+    if (r < 0)
+        return r;
     n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, fds, &n_fds, 0);
     if (n == 0)
         return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended while it was being built");
@@ -204,16 +242,20 @@ static pid_t clone_owned(struct shim *s, int *ret_pidfd)
     return pid;
 }
 
-static int clone_init(struct shim *s, int *ret_pidfd, struct err *err)
+static int clone_init(struct shim *s, struct err *err)
 {
-    int pair[2];
+    _cleanup_close_ int gate = -1, pidfd = -1;
+    int pair[2], r;
     pid_t pid;
 
+    if (make_gate(s, &gate, err) < 0)
+        return -ERR_SYSTEM;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
-    pid = clone_owned(s, ret_pidfd);
+    pid = clone_owned(s, &pidfd);
     if (pid == 0) {
-        struct init_args args = {&s->plan, &s->cgroup, &s->init_group, s->memory_told, pair[1]};
+        struct init_args args = {&s->plan,       &s->cgroup, &s->init_group,
+                                 s->memory_told, pair[1],    gate};
 
         close(pair[0]); /* else the end of the shim would not be seen */
         init_main(&args);
@@ -229,6 +271,13 @@ static int clone_init(struct shim *s, int *ret_pidfd, struct err *err)
     }
     s->init_pid = pid;
     s->init_sock = pair[0];
+    r = source_add(&s->sup, &s->init, pidfd, EPOLLIN, stop_on_init, err);
+    if (r < 0) {
+        pidfd_signal(pidfd, SIGKILL);
+        pidfd_reap(pidfd, true, NULL, NULL);
+        return r;
+    }
+    TAKE_FD(pidfd);
     return 0;
 }
 
@@ -246,11 +295,13 @@ static void prefer_init_error(struct shim *s, struct err *err)
         err_move(err, &inner);
 }
 
-static void undo(struct shim *s, int pidfd)
+static void undo(struct shim *s)
 {
-    if (pidfd >= 0) {
-        pidfd_signal(pidfd, SIGKILL);
-        pidfd_reap(pidfd, true, NULL, NULL);
+    execs_drop(&s->sup);
+    if (s->init.fd >= 0) {
+        pidfd_signal(s->init.fd, SIGKILL);
+        pidfd_reap(s->init.fd, true, NULL, NULL);
+        source_close(&s->sup, &s->init);
     }
     cgroup_group_done(&s->init_group);
     cgroup_remove(&s->cgroup, USEC_PER_SEC, NULL);
@@ -259,7 +310,7 @@ static void undo(struct shim *s, int pidfd)
 
 int sandbox_start(struct shim *s, struct err *err)
 {
-    _cleanup_close_ int pidfd = -1, disk = -1;
+    _cleanup_close_ int disk = -1;
     int r;
 
     r = filter_possible(err);
@@ -269,27 +320,25 @@ int sandbox_start(struct shim *s, struct err *err)
         r = open_data(&s->plan, &disk, err);
     s->memory_told = truth_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
     if (r >= 0)
-        r = clone_init(s, &pidfd, err);
+        r = clone_init(s, err);
     if (r >= 0)
         r = write_maps(s, err);
     if (r >= 0)
         r = enter_open(s, err);
     if (r >= 0)
         r = hand_over_layers(s, &disk, err);
+    s->sup.state = SHIM_RUNNING;
     if (r >= 0)
         r = await_init(s, err);
+    s->gate = fd_close(s->gate);
     if (r >= 0)
         r = network_start(s, err);
-    if (r >= 0)
-        r = source_add(&s->sup, &s->init, pidfd, EPOLLIN, stop_on_init, err);
     if (r < 0) {
         prefer_init_error(s, err);
-        undo(s, pidfd);
+        undo(s);
         return -(int)err->code;
     }
-    TAKE_FD(pidfd);
     s->refresh_at = time_mono() + FACTS_INTERVAL;
     s->sup.pid = s->init_pid;
-    s->sup.state = SHIM_RUNNING;
     return 0;
 }

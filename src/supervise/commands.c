@@ -137,19 +137,17 @@ static int do_stop(const struct request *q, struct err *err _unused_)
     return 1;
 }
 
+/* Also when it is so already, as far as we know: others may pause and resume a container too. */
 static int freeze(const struct request *q, bool on, struct err *err)
 {
     struct supervisor *s = q->sup;
-    enum shim_state from = on ? SHIM_RUNNING : SHIM_PAUSED, to = on ? SHIM_PAUSED : SHIM_RUNNING;
     int r;
 
-    if (s->state == to)
-        return 0;
-    if (s->state != from)
+    if (s->state == SHIM_STOPPING)
         return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
     r = s->ops->freeze(q->peer, q->seq, on, err);
     if (r == 0)
-        s->state = to;
+        s->state = on ? SHIM_PAUSED : SHIM_RUNNING;
     return r;
 }
 

@@ -67,7 +67,8 @@ void peer_send(struct peer *p, struct shim_writer *w, int fd)
         fd_close(fd);
     } else if (p->dead) {
         fd_close(fd);
-    } else if (p->first || send_packet(p, buf_data(&w->buf), w->buf.len, fd) == -EAGAIN) {
+    } else if (p->first || p->held ||
+               send_packet(p, buf_data(&w->buf), w->buf.len, fd) == -EAGAIN) {
         enqueue(p, &w->buf, fd);
     } else {
         fd_close(fd);
@@ -234,12 +235,13 @@ static void on_peer(struct source *src, uint32_t events)
         handle(p, packet, (size_t)n, n_fds ? fd : -1);
 }
 
-int peer_add(struct supervisor *s, int fd, struct err *err)
+static int peer_new(struct supervisor *s, int fd, bool held, struct err *err)
 {
     struct peer *p = xnew0(struct peer);
     int r;
 
     p->sup = s;
+    p->held = held;
     p->last = &p->first;
     r = source_add(s, &p->src, fd, EPOLLIN, on_peer, err);
     if (r < 0) {
@@ -249,8 +251,52 @@ int peer_add(struct supervisor *s, int fd, struct err *err)
     }
     p->next = s->peers;
     s->peers = p;
-    greet(p);
     return 0;
+}
+
+int peer_add(struct supervisor *s, int fd, struct err *err)
+{
+    int r = peer_new(s, fd, false, err);
+
+    if (r >= 0)
+        greet(s->peers);
+    return r;
+}
+
+/* The sandbox must be there for all that is not the start of a command. */
+static bool comes_early(int fd)
+{
+    struct shim_msg head;
+
+    return recv(fd, &head, sizeof(head), MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof(head) &&
+           (head.type == SHIM_HELLO || head.type == SHIM_EXEC || head.type == SHIM_EXEC_FED);
+}
+
+int peer_early(struct supervisor *s, int fd, struct err *err)
+{
+    int r = s->peers ? 0 : peer_new(s, fd, true, err);
+
+    if (r < 0 || s->peers->dead || !comes_early(fd))
+        return r;
+    on_peer(&s->peers->src, EPOLLIN);
+    return 1;
+}
+
+/* What was held goes behind the greeting and the news of the sandbox. */
+void peer_release(struct peer *p, struct shim_writer *news)
+{
+    struct packet *held = TAKE_PTR(p->first);
+
+    p->last = &p->first;
+    p->held = false;
+    greet(p);
+    peer_send(p, news, -1);
+    while (*p->last)
+        p->last = &(*p->last)->next;
+    *p->last = held;
+    while (*p->last)
+        p->last = &(*p->last)->next;
+    source_set(p->sup, &p->src, p->first ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
 /* The folder is 0700 and the socket 0600; the kernel's word on who connects comes on top. */

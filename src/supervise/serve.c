@@ -112,14 +112,27 @@ int supervisor_serve(struct supervisor *s, struct err *err)
     struct shim_writer w;
     int r;
 
-    r = peer_add(s, SHIM_FD_CONTROL, err);
+    r = s->peers ? 0 : peer_add(s, SHIM_FD_CONTROL, err);
     if (r < 0)
         return r;
     shim_begin(&w, SHIM_READY, 0);
     shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)s->pid);
     shim_put_u64(&w, SHIM_TAG_UNENFORCED, s->unenforced);
-    peer_send(s->peers, &w, -1);
+    if (s->peers->held)
+        peer_release(s->peers, &w);
+    else
+        peer_send(s->peers, &w, -1);
     return loop_run(s, err);
+}
+
+void execs_drop(struct supervisor *s)
+{
+    while (s->execs) {
+        struct exec *x = s->execs;
+
+        s->execs = x->next;
+        exec_free(x);
+    }
 }
 
 /* The kernel would take it all back; freed by hand, so that a real leak shows. */
@@ -131,10 +144,5 @@ void supervisor_done(struct supervisor *s)
         s->peers = p->next;
         peer_free(p);
     }
-    while (s->execs) {
-        struct exec *x = s->execs;
-
-        s->execs = x->next;
-        exec_free(x);
-    }
+    execs_drop(s);
 }

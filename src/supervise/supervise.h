@@ -56,6 +56,7 @@ struct peer {
     struct supervisor *sup;
     struct source src;
     bool greeted, dead;
+    bool held;                    /* the sandbox is not there yet: what is for it waits */
     struct packet *first, **last; /* not sent yet */
     size_t queued;
 };
@@ -203,6 +204,7 @@ int supervisor_open(struct supervisor *s, const char *run_dir, const char *exec_
                     struct err *err);
 void supervisor_fail(struct supervisor *s, const struct err *err); /* FAILED, to who started us */
 int supervisor_serve(struct supervisor *s, struct err *err);       /* READY, then the loop */
+void execs_drop(struct supervisor *s); /* of a sandbox that did not come up: as if none had come */
 void supervisor_done(struct supervisor *s);
 
 /* loop.c */
@@ -216,6 +218,9 @@ char *supervisor_io(struct supervisor *s); /* the shared buffer; valid until the
 /* peers.c */
 int peers_listen(struct supervisor *s, struct err *err);
 int peer_add(struct supervisor *s, int fd, struct err *err); /* takes the fd; greets */
+/* Before the sandbox is there: takes one message that starts a command. 0: the next is none. */
+int peer_early(struct supervisor *s, int fd, struct err *err);
+void peer_release(struct peer *p, struct shim_writer *news);
 /* Takes the fd. Fails by marking the peer dead: its handler cleans up. */
 void peer_send(struct peer *p, struct shim_writer *w, int fd);
 void peer_result(struct peer *p, uint64_t seq, const struct err *err);
