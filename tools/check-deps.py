@@ -32,7 +32,7 @@ LAYERS = {
     "cli": ["base", "client", "dockerfile", "lint"],
     "image": ["base", "os"],
     "registry": ["base", "os", "net", "shim/proto.h"],
-    "engine": ["base", "os", "wire", "net", "image", "journal", "docker",
+    "engine": ["base", "os", "wire", "net", "image", "journal", "docker", "dockerfile",
                "shim/handover.h", "shim/proto.h", "shim/plan.h", "relay/plan.h"],
     "core": ["base", "store", "image", "journal", "engine/engine.h", "engine/caches.h",
              "engine/build.h", "net/loop.h", "registry/keeper.h"],

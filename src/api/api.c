@@ -38,6 +38,7 @@ static const struct route routes[] = {
     {"POST",   "/v1/images",                        handle_image_import,   ROUTE_STREAM | ROUTE_LIVE},
     {"DELETE", "/v1/images",                        handle_image_remove,   ROUTE_TRUTH},
     {"GET",    "/v1/images/export",                 handle_image_export,   ROUTE_LIVE},
+    {"POST",   "/v1/images/build",                  handle_image_build,    ROUTE_STREAM | ROUTE_LIVE},
     {"GET",    "/v1/images/show",                   handle_image_show,     0},
     {"POST",   "/v1/images/prune",                  handle_image_prune,    ROUTE_BODY | ROUTE_TRUTH},
     {"GET",    "/v1/reconcile",                     handle_reconcile_get,  0},
@@ -187,6 +188,11 @@ static int query_value(const struct call *c, const char *key, char **ret, struct
 int call_query_text(const struct call *c, const char *key, char **ret, struct err *err)
 {
     return MIN(query_value(c, key, ret, err), 0);
+}
+
+int call_query_texts(const struct call *c, const char *key, char ***ret, struct err *err)
+{
+    return c->req ? http_query_all(http_req_query(c->req), key, ret, err) : 0;
 }
 
 int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err)

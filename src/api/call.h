@@ -58,6 +58,8 @@ bool call_wants_upgrade(const struct call *c);
 #define TUNNEL_PROTOCOL "tcp"
 /* ?key=TEXT, owned by the caller; NULL when absent. */
 int call_query_text(const struct call *c, const char *key, char **ret, struct err *err);
+/* Every ?key=TEXT, added to a strv. */
+int call_query_texts(const struct call *c, const char *key, char ***ret, struct err *err);
 /* ?key=N; 0 when absent. */
 int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err);
 int call_query_bool(const struct call *c, const char *key, bool *ret, struct err *err);
@@ -87,6 +89,7 @@ void handle_tool_caches(struct call *c);
 void handle_cache_warm(struct call *c);
 void handle_tool_prune(struct call *c);
 
+void handle_image_build(struct call *c);
 void handle_image_list(struct call *c);
 void handle_image_import(struct call *c);
 void handle_image_export(struct call *c);

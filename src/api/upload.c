@@ -19,6 +19,8 @@ struct upload {
     struct buf pending; /* what the pipe has not taken */
     bool body_done;     /* all of it has come */
     bool told;
+    upload_whole_fn on_whole;
+    void *arg;
     struct err err; /* the verdict, */
     char *json;     /* or the answer; owned */
 };
@@ -38,6 +40,16 @@ static void upload_free(struct upload *u)
     free(u);
 }
 
+/* The request is another's from here on. */
+static void hand_over(struct upload *u, struct http_req *req)
+{
+    upload_whole_fn fn = u->on_whole;
+    void *arg = u->arg;
+
+    upload_free(u);
+    fn(arg, req);
+}
+
 /* The reader sees a body without its end, and says so. */
 static void on_gone(struct http_req *req)
 {
@@ -47,6 +59,16 @@ static void on_gone(struct http_req *req)
     pipe_close(u);
     if (u->told)
         upload_free(u);
+    else if (u->on_whole)
+        hand_over(u, NULL);
+}
+
+/* All of it is in the pipe. */
+static void body_out(struct upload *u)
+{
+    pipe_close(u);
+    if (u->on_whole && u->req && !u->told)
+        hand_over(u, TAKE_PTR(u->req));
 }
 
 static void answer(struct upload *u)
@@ -87,7 +109,7 @@ static void on_writable(void *arg, int events _unused_)
     if (u->pending.len)
         return;
     if (u->body_done)
-        pipe_close(u);
+        body_out(u);
     else if (u->req)
         http_body_read(u->req, true);
 }
@@ -115,7 +137,7 @@ static void on_end(struct http_req *req)
     if (u->told)
         answer(u);
     else if (!u->pending.len)
-        pipe_close(u);
+        body_out(u);
 }
 
 struct upload *upload_start(struct call *call, int *ret_fd, struct err *err)
@@ -145,6 +167,12 @@ struct upload *upload_start(struct call *call, int *ret_fd, struct err *err)
     http_body_start(u->req, &events);
     *ret_fd = p[0];
     return u;
+}
+
+void upload_on_whole(struct upload *u, upload_whole_fn fn, void *arg)
+{
+    u->on_whole = fn;
+    u->arg = arg;
 }
 
 void upload_end(struct upload *u, const struct err *err, const char *json)

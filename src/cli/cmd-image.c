@@ -10,8 +10,9 @@ static const struct {
     const char *name;
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 } actions[] = {
-    {"lint", image_lint}, {"import", image_import}, {"export", image_export}, {"ls", image_ls},
-    {"show", image_show}, {"rm", image_rm},         {"prune", image_prune},
+    {"build", image_build},   {"lint", image_lint},   {"import", image_import},
+    {"export", image_export}, {"ls", image_ls},       {"show", image_show},
+    {"rm", image_rm},         {"prune", image_prune},
 };
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -24,32 +25,69 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
             return actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID, "'%s' is not lint, import, export, ls, show, rm or prune", name);
+    err_set(err, ERR_INVALID, "'%s' is not build, lint, import, export, ls, show, rm or prune",
+            name);
     return near ? err_hint(err, "Did you mean 'ripcord image %s'?", near) : -ERR_INVALID;
 }
 
 static const struct cli_option options[] = {
+    {"strict", 0, NULL,
+     "lint: exit with 1 also for what is only info; build: not at all when the linter warns", NULL},
+    {0},
+};
+static const struct cli_option build_options[] = {
+    {"file", 'f', "FILE", "the Dockerfile, '-' for the standard input; default: CONTEXT/Dockerfile",
+     "@file"},
+    {"tag", 't', "NAME", "a name for the image; may come more than once", NULL},
+    {"target", 0, "STAGE", "build up to this stage; default: the last", NULL},
+    {"build-arg", 0, "NAME=VALUE", "a value for ARG; NAME alone: from the environment", NULL},
+    {"secret", 0, "NAME=@FILE",
+     "for RUN --mount=type=secret,id=NAME; NAME alone: from the environment (engine native)", NULL},
+    {"no-cache", 0, NULL, "run every step, whatever is cached of it", NULL},
+    {"network", 0, "NAME", "none: no step has a network", "none"},
+    {"platform", 0, "OS/ARCH", "for another machine, where the builder can", NULL},
+    {"engine", 0, "NAME", "engine that builds: native (default) or docker (Docker and Podman)",
+     "native docker"},
+    {"progress", 0, "HOW", "auto, plain (a log) or tty (live)", "auto plain tty"},
+    {0},
+};
+static const struct cli_option export_options[] = {
     {"output", 'o', "FILE|DIR",
-     "export: where to; a folder (or a name that ends with '/') becomes an OCI layout; without it, "
+     "where to; a folder (or a name that ends with '/') becomes an OCI layout; without it, "
      "standard output",
      "@file"},
     {"format", 0, "oci|docker",
-     "export: docker is an OCI archive that `docker load` of any version takes (default: oci)",
+     "docker is an OCI archive that `docker load` of any version takes (default: oci)",
      "oci docker"},
-    {"fix", 0, NULL, "lint: repair what can be repaired without a person, in place", NULL},
-    {"strict", 0, NULL, "lint: exit with 1 also for what is only info", NULL},
+    {0},
+};
+static const struct cli_option lint_options[] = {
+    {"fix", 0, NULL, "repair what can be repaired without a person, in place", NULL},
     {0},
 };
 static const struct cli_group group = {"Options", options};
-static const struct cli_group *const groups[] = {&group, NULL};
+static const struct cli_group build_group = {"Options of build", build_options};
+static const struct cli_group export_group = {"Options of export", export_options};
+static const struct cli_group lint_group = {"Options of lint", lint_options};
+static const struct cli_group *const groups[] = {&build_group, &export_group, &lint_group, &group,
+                                                 NULL};
 
 const struct cli_command cmd_image = {
     .name = "image",
-    .summary = "bring images in, list and remove them; look for mistakes in Dockerfiles",
-    .usage = "image import FILE|DIR|- [NAME] | export NAME [-o FILE|DIR] | ls | show NAME | rm "
-             "NAME... | prune | "
-             "lint [--fix] [--strict] [FILE...]",
+    .summary =
+        "build images, bring them in, list and remove them; look for mistakes in Dockerfiles",
+    .usage = "image build [options] [CONTEXT] | import FILE|DIR|- [NAME] | export NAME [-o "
+             "FILE|DIR] | ls | show NAME | "
+             "rm NAME... | prune | lint [--fix] [--strict] [FILE...]",
     .details =
+        "build makes an image from a Dockerfile and the files below CONTEXT (default: the working "
+        "directory), without what .dockerignore leaves out; links are not followed, and a socket, "
+        "pipe or device there is an error. The Dockerfile is checked first: a mistake is told with "
+        "its line and column, and the linter's warnings are shown, before anything is sent. "
+        "Progress goes to the standard error, the image's id and names to the standard output; "
+        "with --json every event is a line there. Ctrl-C cancels the build and leaves nothing of "
+        "it. With '--engine docker' the engine's own builder does it (BuildKit, or Podman's), "
+        "without secrets, and the image is in that engine's store.\n\n"
         "import brings an image into the store, from which sandboxes of engine 'native' start "
         "without copying (--image NAME): a `docker save` archive, an OCI layout (folder or tar), "
         "or a root file system as tar, which needs a NAME; plain or compressed by gzip, zstd or "
@@ -72,7 +110,9 @@ const struct cli_command cmd_image = {
         "rule "
         "away for it, '# ripcord: ignore-file=RULE' for the whole file.\n\n"
         "The exit status is 1 when there is a warning or an error, and 0 when there is none.",
-    .examples = "docker save team/tool:1 | ripcord image import -\tfrom Docker's store\n"
+    .examples = "ripcord image build -t mine .\t./Dockerfile and what is here\n"
+                "ripcord image build -f a/Dockerfile --target test --build-arg V=2 src\tone stage\n"
+                "docker save team/tool:1 | ripcord image import -\tfrom Docker's store\n"
                 "ripcord image import rootfs.tar.zst mine\ta root file system\n"
                 "ripcord run --image mine -- id\ta command in it\n"
                 "ripcord image export --format docker mine | docker load\tto Docker\n"
@@ -80,7 +120,7 @@ const struct cli_command cmd_image = {
                 "ripcord image lint --fix a/Dockerfile b/Dockerfile\trepair in place\n"
                 "ripcord image lint --json - <Dockerfile\tfor programs\n",
     .groups = groups,
-    .words = "import export ls show rm prune lint",
+    .words = "build import export ls show rm prune lint",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,

@@ -114,38 +114,39 @@ static enum output_color color_of(enum lint_severity s)
     return s == LINT_ERROR ? COLOR_RED : s == LINT_WARNING ? COLOR_YELLOW : COLOR_DIM;
 }
 
-static void print_finding(const struct job *j, const struct lint_finding *f)
+static void print_finding(FILE *to, const char *path, const char *text,
+                          const struct lint_finding *f)
 {
-    struct dockerfile_pos pos = lint_pos(j->text, f->at);
+    struct dockerfile_pos pos = lint_pos(text, f->at);
 
-    output_text(stdout, j->path);
-    printf(":%u:%u: %s%s%s: ", pos.line, pos.column,
-           output_color(stdout, color_of(f->rule->severity)), lint_severity_name(f->rule->severity),
-           output_color(stdout, COLOR_NONE));
-    output_text(stdout, f->message);
-    printf(" %s[%s]%s\n", output_color(stdout, COLOR_DIM), f->rule->id,
-           output_color(stdout, COLOR_NONE));
+    output_text(to, path);
+    fprintf(to, ":%u:%u: %s%s%s: ", pos.line, pos.column,
+            output_color(to, color_of(f->rule->severity)), lint_severity_name(f->rule->severity),
+            output_color(to, COLOR_NONE));
+    output_text(to, f->message);
+    fprintf(to, " %s[%s]%s\n", output_color(to, COLOR_DIM), f->rule->id,
+            output_color(to, COLOR_NONE));
     if (f->fix) {
-        fputs("    ", stdout);
-        output_text(stdout, f->fix);
-        puts(f->edit ? " (--fix does it)" : "");
+        fputs("    ", to);
+        output_text(to, f->fix);
+        fputs(f->edit ? " (--fix does it)\n" : "\n", to);
     }
 }
 
-static json_t *place_json(const struct job *j, size_t at)
+static json_t *place_json(const char *text, size_t at)
 {
-    struct dockerfile_pos pos = lint_pos(j->text, at);
+    struct dockerfile_pos pos = lint_pos(text, at);
 
     return json_pack("{sIsI}", "line", (json_int_t)pos.line, "column", (json_int_t)pos.column);
 }
 
-static json_t *finding_json(const struct job *j, const struct lint_finding *f)
+static json_t *finding_json(const char *text, const struct lint_finding *f)
 {
     _cleanup_free_ char *docs = xasprintf("docs/lint.md#%s", f->rule->id);
 
     return json_pack("{sssssososssssssb}", "rule", f->rule->id, "severity",
-                     lint_severity_name(f->rule->severity), "start", place_json(j, f->at), "end",
-                     place_json(j, f->end), "message", f->message, "fix", f->fix ? f->fix : "",
+                     lint_severity_name(f->rule->severity), "start", place_json(text, f->at), "end",
+                     place_json(text, f->end), "message", f->message, "fix", f->fix ? f->fix : "",
                      "docs", docs, "fixable", f->edit != NULL);
 }
 
@@ -154,7 +155,7 @@ static json_t *job_json(const struct job *j)
     json_t *findings = json_array();
 
     for (size_t i = 0; i < j->report.n; i++) {
-        json_t *one = finding_json(j, &j->report.findings[i]);
+        json_t *one = finding_json(j->text, &j->report.findings[i]);
 
         if (one) /* NULL where a message holds bytes that are no UTF-8 */
             json_array_append_new(findings, one);
@@ -170,11 +171,28 @@ static void print_job(const struct cli *cli, const struct job *j, json_t *doc)
         return;
     }
     for (size_t i = 0; i < j->report.n; i++)
-        print_finding(j, &j->report.findings[i]);
+        print_finding(stdout, j->path, j->text, &j->report.findings[i]);
     if (j->fixed) {
         output_text(stdout, j->path);
         printf(": %zu repaired\n", j->fixed);
     }
+}
+
+void image_lint_show(const struct cli *cli, const char *path, const char *text,
+                     const struct lint_finding *f)
+{
+    _cleanup_json_ json_t *doc = NULL;
+
+    if (!cli->json) {
+        print_finding(stderr, path, text, f);
+        return;
+    }
+    doc = finding_json(text, f);
+    if (!doc) /* a message with bytes that are no UTF-8 */
+        return;
+    json_object_set_new(doc, "event", json_string("lint"));
+    json_object_set_new(doc, "file", json_string(path));
+    output_json(doc);
 }
 
 int image_lint(struct cli *cli, const struct cli_args *args, struct err *err)

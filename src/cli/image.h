@@ -7,7 +7,15 @@
 
 struct cli_args;
 
+int image_build(struct cli *cli, const struct cli_args *args, struct err *err);
+
+struct lint_finding;
 int image_lint(struct cli *cli, const struct cli_args *args, struct err *err);
+
+/* One finding as the other commands show it: a line on stderr, or an event on stdout with --json.
+ */
+void image_lint_show(const struct cli *cli, const char *path, const char *text,
+                     const struct lint_finding *f);
 
 /* The store: image-store.c. */
 int image_import(struct cli *cli, const struct cli_args *args, struct err *err);

@@ -171,11 +171,16 @@ int client_call(struct client *c, const char *method, const char *target, const 
 
 int client_get(struct client *c, const char *target, struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL;
     int r = client_send(c, "GET", target, NULL, NULL, err);
 
-    if (r < 0)
-        return r;
+    return r < 0 ? r : client_head(c, err);
+}
+
+int client_head(struct client *c, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r;
+
     tell_when_slow(c);
     r = http_client_head(&c->http, err);
     if (r < 0)
@@ -192,6 +197,18 @@ ssize_t client_read(struct client *c, void *data, size_t len, struct err *err)
     ssize_t n = http_client_read(&c->http, data, len, err);
 
     if (n < 0 || (n == 0 && !c->http.head.keep_alive))
+        client_disconnect(c);
+    return n;
+}
+
+ssize_t client_read_for(struct client *c, void *data, size_t len, uint64_t usec, struct err *err)
+{
+    ssize_t n;
+
+    c->http.by = deadline_in(usec);
+    n = http_client_read(&c->http, data, len, err);
+    c->http.by = (struct deadline){DEADLINE_NEVER};
+    if ((n < 0 && n != -ERR_TIMEOUT) || (n == 0 && !c->http.head.keep_alive))
         client_disconnect(c);
     return n;
 }

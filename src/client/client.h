@@ -52,11 +52,17 @@ int client_download(struct client *c, const char *target, client_data_fn fn, voi
 int client_get(struct client *c, const char *target, struct err *err);
 ssize_t client_read(struct client *c, void *data, size_t len, struct err *err);
 
+/* The same, but waits no longer than that: -ERR_TIMEOUT, and nothing is lost. */
+ssize_t client_read_for(struct client *c, void *data, size_t len, uint64_t usec, struct err *err);
+
 /* A request with a body of any size: begin, put pieces and at last one of length 0, then
  * client_receive(). put gives 0 when the daemon has answered before the end. */
 int client_begin(struct client *c, const char *method, const char *target, const char *content_type,
                  struct err *err);
 int client_put(struct client *c, const void *data, size_t len, struct err *err);
+
+/* Instead of client_receive(), for an answer in pieces: its head, then client_read(). */
+int client_head(struct client *c, struct err *err);
 
 /* `s` as a value of a query string; new. */
 char *client_escape(const char *s);

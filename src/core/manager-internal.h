@@ -13,6 +13,7 @@
 #include "core/uptime.h"
 #include "store/store.h"
 
+struct manager_build;
 struct recovery;
 struct reconcile;
 struct warm;
@@ -29,11 +30,12 @@ struct manager {
     unsigned n_unsaved;
     struct floor_watch floor;
     struct tallies tallies;
-    struct uptime uptime; /* what leases are counted on */
-    uint64_t reach_at;    /* time_mono() of the next try to open what is not open */
-    unsigned reaching;    /* tries under way */
-    struct warm *warms;   /* caches that are being filled: warm.h */
-    unsigned loose;       /* engine calls under way that belong to no operation */
+    struct uptime uptime;         /* what leases are counted on */
+    uint64_t reach_at;            /* time_mono() of the next try to open what is not open */
+    unsigned reaching;            /* tries under way */
+    struct manager_build *builds; /* images that are being built: build.h */
+    struct warm *warms;           /* caches that are being filled: warm.h */
+    unsigned loose;               /* engine calls under way that belong to no operation */
     bool closing;
 };
 

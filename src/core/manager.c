@@ -10,6 +10,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "core/build.h"
 #include "core/exec-internal.h"
 #include "core/lease.h"
 #include "core/manager-internal.h"
@@ -257,6 +258,7 @@ void manager_close(struct manager *m)
 {
     m->closing = true;
     warms_end(m);
+    builds_end(m);
 }
 
 bool manager_busy(const struct manager *m)

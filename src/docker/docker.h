@@ -124,6 +124,11 @@ struct docker_stream;
 int docker_stream_open(const struct docker *d, const char *method, const char *path,
                        const json_t *body, int stop_fd, const struct deadline *by,
                        struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err);
+/* The same for a request that sends what there is in a file, from its offset on to its end: a build.
+ * The deadline is for all of the stream. */
+int docker_stream_upload(const struct docker *d, const char *path, int fd, int stop_fd,
+                         const struct deadline *by, struct docker_stream **ret,
+                         struct docker_reply *ret_reply, struct err *err);
 /*
  * The next line as JSON. 1; 0 at the proper end of the answer, or when stop_fd is readable;
  * -ERR_TIMEOUT when the deadline passed with nothing lost (call again); -ERR_ENGINE when the engine

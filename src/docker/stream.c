@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/xalloc.h"
 #include "docker/call.h"
 
-enum { PIECE = 16 << 10, LINE_MAX_BYTES = 1 << 20 };
+enum { PIECE = 16 << 10, FILE_PIECE = 256 << 10, LINE_MAX_BYTES = 1 << 20 };
 
 struct docker_stream {
     struct exchange x;
@@ -32,12 +33,38 @@ int docker_stream_fd(const struct docker_stream *s)
     return s->x.http.fd;
 }
 
-static int ask(struct docker_stream *s, const char *method, const json_t *body,
-               struct docker_reply *reply, struct err *err)
+/* What a stream's request is. */
+struct request {
+    const char *method;
+    const json_t *body;
+    int fd; /* of an upload, instead of the body; else -1 */
+};
+
+/* An engine that has answered before the end takes no more: its answer says why. */
+static int send_file(struct docker_stream *s, const struct request *q, struct err *err)
+{
+    _cleanup_free_ char *piece = xmalloc(FILE_PIECE);
+    ssize_t n;
+    int r;
+
+    r = http_client_begin(&s->x.http, q->method, s->x.target, "application/x-tar", err);
+    while (r >= 0) {
+        n = fd_read_full(q->fd, piece, FILE_PIECE);
+        if (n < 0)
+            return err_sys(err, (int)-n, "read what is to be sent to the engine");
+        r = http_client_put(&s->x.http, piece, (size_t)n, err);
+        if (r <= 0 || n == 0)
+            break;
+    }
+    return MIN(r, 0);
+}
+
+static int ask(struct docker_stream *s, const struct request *q, struct docker_reply *reply,
+               struct err *err)
 {
     int r;
 
-    r = exchange_send(&s->x, method, NULL, body, err);
+    r = q->fd >= 0 ? send_file(s, q, err) : exchange_send(&s->x, q->method, NULL, q->body, err);
     if (r >= 0)
         r = exchange_head(&s->x, err);
     if (r < 0)
@@ -46,9 +73,9 @@ static int ask(struct docker_stream *s, const char *method, const json_t *body,
     return exchange_ok(&s->x) ? 0 : exchange_refused(&s->x, &reply->reason, err);
 }
 
-int docker_stream_open(const struct docker *d, const char *method, const char *path,
-                       const json_t *body, int stop_fd, const struct deadline *by,
-                       struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err)
+static int stream_open(const struct docker *d, const char *path, const struct request *q,
+                       int stop_fd, const struct deadline *by, struct docker_stream **ret,
+                       struct docker_reply *ret_reply, struct err *err)
 {
     _cleanup_(docker_stream_closep) struct docker_stream *s = xnew0(struct docker_stream);
     struct docker_reply reply = DOCKER_REPLY_INIT;
@@ -62,7 +89,7 @@ int docker_stream_open(const struct docker *d, const char *method, const char *p
         reply.reason = exchange_unopened(r);
     } else {
         s->x.http.stop_fd = stop_fd;
-        r = ask(s, method, body, &reply, &own);
+        r = ask(s, q, &reply, &own);
     }
     if (ret_reply)
         *ret_reply = reply;
@@ -70,6 +97,22 @@ int docker_stream_open(const struct docker *d, const char *method, const char *p
         return err_move(err, &own);
     *ret = TAKE_PTR(s);
     return 0;
+}
+
+int docker_stream_open(const struct docker *d, const char *method, const char *path,
+                       const json_t *body, int stop_fd, const struct deadline *by,
+                       struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err)
+{
+    return stream_open(d, path, &(struct request){method, body, -1}, stop_fd, by, ret, ret_reply,
+                       err);
+}
+
+int docker_stream_upload(const struct docker *d, const char *path, int fd, int stop_fd,
+                         const struct deadline *by, struct docker_stream **ret,
+                         struct docker_reply *ret_reply, struct err *err)
+{
+    return stream_open(d, path, &(struct request){"POST", NULL, fd}, stop_fd, by, ret, ret_reply,
+                       err);
 }
 
 /* 1: *ret is a line, NUL-terminated, without its end; valid until the next call. */

@@ -77,6 +77,7 @@ void build_request_done(struct build_request *r)
     free(r->target);
     strv_free(r->args);
     free(r->platform);
+    free(r->network);
     for (size_t i = 0; i < r->n_secrets; i++) {
         explicit_bzero(r->secrets[i].value, r->secrets[i].len);
         free(r->secrets[i].id);

@@ -39,7 +39,8 @@ struct build_secret {
     size_t len;
 };
 
-/* Strings are owned: build_request_done(). */
+/* Strings are owned: build_request_done(). What fails by what the Dockerfile says (a command's exit
+ * status, a file that is not in the context, an unknown stage) is ERR_INVALID. */
 struct build_request {
     int context;           /* the context as a plain tar: a file without a name, at its start */
     uint64_t context_size; /* of that file */
@@ -48,6 +49,7 @@ struct build_request {
     char *target;          /* stage to end with; NULL: the last */
     char **args;           /* K=V, for ARG */
     char *platform;        /* "linux/amd64"; NULL: the engine's own */
+    char *network;         /* of RUN: "none"; NULL: as the builder has it */
     bool no_cache;         /* every step is run, whatever is kept of it */
     struct build_secret *secrets; /* for RUN --mount=type=secret */
     size_t n_secrets;

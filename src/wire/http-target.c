@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/macro.h"
+#include "base/strv.h"
 #include "base/text.h"
 #include "base/xalloc.h"
 
@@ -135,24 +136,32 @@ static int query_pair(const char *pair, size_t len, const char *key, char **ret,
     return r < 0 ? r : 1;
 }
 
-int http_query_get(const char *query, const char *key, char **ret, struct err *err)
+int http_query_all(const char *query, const char *key, char ***ret, struct err *err)
 {
-    _cleanup_free_ char *found = NULL;
-
     for (const char *p = query ? query : ""; *p;) {
         size_t n = strcspn(p, "&");
-        _cleanup_free_ char *value = NULL;
+        char *value = NULL;
         int r = query_pair(p, n, key, &value, err);
 
         if (r < 0)
             return r;
-        if (r > 0 && found)
-            return err_set(err, ERR_INVALID, "query parameter '%s' given twice", key);
         if (r > 0)
-            found = TAKE_PTR(value);
+            strv_push(ret, value);
         p += n;
         p += *p == '&';
     }
-    *ret = TAKE_PTR(found);
+    return 0;
+}
+
+int http_query_get(const char *query, const char *key, char **ret, struct err *err)
+{
+    _cleanup_strv_ char **found = NULL;
+    int r = http_query_all(query, key, &found, err);
+
+    if (r < 0)
+        return r;
+    if (strv_len(found) > 1)
+        return err_set(err, ERR_INVALID, "query parameter '%s' given twice", key);
+    *ret = found ? xstrdup(found[0]) : NULL;
     return 0;
 }

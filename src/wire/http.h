@@ -59,6 +59,8 @@ int http_target_split(char *target, char **ret_path, char **ret_query, struct er
 /* The value of `key` in a query string, percent-decoded into a new string; 0 with *ret NULL when
  * absent. */
 int http_query_get(const char *query, const char *key, char **ret, struct err *err);
+/* All values of a key that may come more than once, added to a strv. */
+int http_query_all(const char *query, const char *key, char ***ret, struct err *err);
 
 struct http_chunked {
     int state;

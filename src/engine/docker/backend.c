@@ -3,6 +3,7 @@
  * in launch.c, finding what is ours in objects.c, the engine's news in events.c.
  */
 #include "engine/docker/backend.h"
+#include "engine/docker/build.h"
 #include "engine/docker/layers.h"
 #include "engine/docker/profile.h"
 
@@ -448,6 +449,7 @@ const struct engine_ops engine_docker_ops = {
     .close = engine_docker_close,
     .check = engine_docker_check,
     .resolve = engine_docker_resolve,
+    .build = docker_build,
     .create = docker_create,
     .start = docker_start,
     .connect = engine_docker_connect,

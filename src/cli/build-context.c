@@ -1,0 +1,389 @@
+/*
+ * Walks with descriptors: each folder is opened below its parent with O_NOFOLLOW, so that a tree
+ * that changes meanwhile can hide or show files but never lead elsewhere. What vanishes between the
+ * look and the opening was never there; a file that shrinks while it is read ends the build.
+ */
+#include "cli/build-context.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/tree.h"
+#include "base/xalloc.h"
+#include "cli/secrets.h"
+#include "dockerfile/dockerfile.h"
+#include "dockerfile/ignore.h"
+
+enum { DEPTH_MAX = 256, CHUNK = 256 << 10 };
+
+struct build_context {
+    int dir;
+    char *folder;     /* owned: as given */
+    char *label;      /* owned: the Dockerfile for people */
+    char *dockerfile; /* owned: its path in the context */
+    char *text;       /* owned */
+    size_t len;
+    bool inside;           /* it is a file of the folder; else it is sent beside it */
+    struct stat st;        /* of that file */
+    struct ignore *ignore; /* owned, or NULL */
+
+    /* While packing: */
+    struct tar_writer tar;
+    struct tar_entry entry; /* its path is the stack of names */
+    uint64_t entries;
+    char *chunk; /* owned */
+};
+
+/* ---- opening ---- */
+
+void build_context_free(struct build_context *c)
+{
+    if (!c)
+        return;
+    fd_close(c->dir);
+    free(c->folder);
+    free(c->label);
+    free(c->dockerfile);
+    free(c->text);
+    ignore_free(c->ignore);
+    free(c->chunk);
+    free(c);
+}
+
+const char *build_context_text(const struct build_context *c, size_t *ret_len)
+{
+    *ret_len = c->len;
+    return c->text;
+}
+
+const char *build_context_label(const struct build_context *c)
+{
+    return c->label;
+}
+
+const char *build_context_dockerfile(const struct build_context *c)
+{
+    return c->dockerfile;
+}
+
+bool build_context_has_ignore(const struct build_context *c)
+{
+    return c->ignore;
+}
+
+static int open_folder(struct build_context *c, struct err *err)
+{
+    struct stat st;
+
+    c->dir = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->dir >= 0)
+        return 0;
+    if (errno == ENOTDIR && stat(c->folder, &st) == 0) {
+        err_set(err, ERR_INVALID, "the context '%s' is not a folder", c->folder);
+        return err_hint(err, "Name the folder, and the Dockerfile with -f.");
+    }
+    return tree_err(err, errno, "open the context '%s'", c->folder);
+}
+
+/* The path of a file below the folder, or NULL when it lies elsewhere. */
+static char *path_inside(const char *folder, const char *file)
+{
+    _cleanup_free_ char *top = realpath(folder, NULL), *slash = xstrdup(file), *parent = NULL;
+    char *name = strrchr(slash, '/');
+    size_t len;
+
+    if (name)
+        *name++ = '\0';
+    parent = realpath(!name ? "." : *slash ? slash : "/", NULL);
+    name = name ? name : slash;
+    len = top ? strlen(top) : 0;
+    if (!parent || strncmp(parent, top, len) != 0 || (parent[len] && parent[len] != '/'))
+        return NULL;
+    return parent[len] ? xasprintf("%s/%s", parent + len + 1, name) : xstrdup(name);
+}
+
+static int read_dockerfile(struct build_context *c, const char *file, struct err *err)
+{
+    int r;
+
+    if (file && STREQ(file, "-")) {
+        c->label = xstrdup("standard input");
+        return input_read("-", DOCKERFILE_SIZE_MAX, &c->text, &c->len, err);
+    }
+    c->label = file                    ? xstrdup(file)
+               : STREQ(c->folder, ".") ? xstrdup("Dockerfile")
+                                       : xasprintf("%s/Dockerfile", c->folder);
+    r = file_read(AT_FDCWD, c->label, DOCKERFILE_SIZE_MAX, &c->text, &c->len, err);
+    if (r < 0 && err && err->errnum == ENOENT) {
+        err_done(err);
+        err_set(err, ERR_NOT_FOUND, "no Dockerfile '%s'", c->label);
+        return err_hint(err, "Name it with -f, or the folder that holds it.");
+    }
+    if (r < 0)
+        return r;
+    c->dockerfile = path_inside(c->folder, c->label);
+    c->inside = c->dockerfile && fstatat(c->dir, c->dockerfile, &c->st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                S_ISREG(c->st.st_mode);
+    return 0;
+}
+
+/* 1: there is one. */
+static int read_ignore(struct build_context *c, int dir, const char *path, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    _cleanup_err_ struct err why = ERR_INIT;
+    size_t len;
+    int r = file_read(dir, path, IGNORE_SIZE_MAX, &text, &len, &why);
+
+    if (r < 0)
+        return why.errnum == ENOENT ? 0 : err_move(err, &why);
+    r = ignore_parse(text, len, &c->ignore, err);
+    return r < 0 ? err_wrap(err, "'%s'", path) : 1;
+}
+
+/* As Docker: the Dockerfile's own comes before the context's. */
+static int find_ignore(struct build_context *c, struct err *err)
+{
+    _cleanup_free_ char *own = xasprintf("%s.dockerignore", c->label);
+    int r = read_ignore(c, AT_FDCWD, own, err);
+
+    return r != 0 ? MIN(r, 0) : MIN(read_ignore(c, c->dir, ".dockerignore", err), 0);
+}
+
+int build_context_open(const char *folder, const char *file, struct build_context **ret,
+                       struct err *err)
+{
+    _cleanup_(build_context_freep) struct build_context *c = xnew0(struct build_context);
+    int r;
+
+    c->dir = -1;
+    c->folder = xstrdup(folder);
+    r = open_folder(c, err);
+    if (r >= 0)
+        r = read_dockerfile(c, file, err);
+    if (r >= 0)
+        r = find_ignore(c, err);
+    if (r < 0)
+        return r;
+    if (!c->inside) {
+        free(c->dockerfile);
+        c->dockerfile = xstrdup(BUILD_CONTEXT_DOCKERFILE);
+    }
+    *ret = TAKE_PTR(c);
+    return 0;
+}
+
+/* ---- packing ---- */
+
+static int put_entry(struct build_context *c, struct err *err)
+{
+    if (++c->entries > TAR_ENTRIES_MAX)
+        return err_set(err, ERR_LIMIT, "the context '%s' has over %d files", c->folder,
+                       TAR_ENTRIES_MAX);
+    return tar_put(&c->tar, &c->entry, err);
+}
+
+/* Everything belongs to root there, as with Docker: who built it is nobody's business. */
+static void fill_entry(struct build_context *c, enum tar_type type, const struct stat *st)
+{
+    struct tar_entry *e = &c->entry;
+
+    e->type = type;
+    e->link[0] = '\0';
+    e->mode = st->st_mode & 07777;
+    e->size = type == TAR_FILE ? (uint64_t)st->st_size : 0;
+    e->mtime = st->st_mtim.tv_sec;
+}
+
+static int put_data(struct build_context *c, int fd, struct err *err)
+{
+    for (uint64_t left = c->entry.size; left;) {
+        ssize_t n = read(fd, c->chunk, MIN(left, (uint64_t)CHUNK));
+        int r;
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return tree_err(err, errno, "read '%s'", c->entry.path);
+        if (n == 0)
+            return err_set(err, ERR_CONFLICT, "'%s' shrank while it was sent", c->entry.path);
+        r = tar_write(&c->tar, c->chunk, (size_t)n, err);
+        if (r < 0)
+            return r;
+        left -= (uint64_t)n;
+    }
+    return 0;
+}
+
+static int put_file(struct build_context *c, int parent, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd =
+        openat(parent, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    int r;
+
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return tree_err(err, errno, "open '%s'", c->entry.path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was sent", c->entry.path);
+    fill_entry(c, TAR_FILE, &st);
+    r = put_entry(c, err);
+    return r < 0 ? r : put_data(c, fd, err);
+}
+
+static int put_symlink(struct build_context *c, int parent, const char *name, const struct stat *st,
+                       struct err *err)
+{
+    ssize_t n;
+
+    fill_entry(c, TAR_SYMLINK, st);
+    n = readlinkat(parent, name, c->entry.link, sizeof(c->entry.link) - 1);
+    if (n < 0 && errno == ENOENT)
+        return 0;
+    if (n < 0)
+        return tree_err(err, errno, "read link '%s'", c->entry.path);
+    c->entry.link[n] = '\0';
+    return put_entry(c, err);
+}
+
+static int refuse(const struct build_context *c, mode_t mode, struct err *err)
+{
+    const char *what = S_ISSOCK(mode) ? "a socket" : S_ISFIFO(mode) ? "a named pipe" : "a device";
+
+    err_set(err, ERR_INVALID, "'%s' in the context is %s, which cannot be sent", c->entry.path,
+            what);
+    return err_hint(err, "Leave it out: add a line '%s' to .dockerignore.", c->entry.path);
+}
+
+/* `shown` is false for a folder that is left out but for what `!` takes back in. */
+static int put_folder(struct build_context *c, int parent, const char *name, bool shown,
+                      unsigned depth, struct err *err);
+
+static int put_any(struct build_context *c, int parent, const char *name, unsigned depth,
+                   struct err *err)
+{
+    bool left_out = c->ignore && ignore_matches(c->ignore, c->entry.path);
+    struct stat st;
+
+    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : tree_err(err, errno, "look at '%s'", c->entry.path);
+    if (S_ISDIR(st.st_mode))
+        return left_out && !ignore_has_exceptions(c->ignore)
+                   ? 0
+                   : put_folder(c, parent, name, !left_out, depth, err);
+    if (left_out || (c->inside && STREQ(c->entry.path, c->dockerfile)))
+        return 0;
+    if (S_ISREG(st.st_mode))
+        return put_file(c, parent, name, err);
+    if (S_ISLNK(st.st_mode))
+        return put_symlink(c, parent, name, &st, err);
+    return refuse(c, st.st_mode, err);
+}
+
+/* Appends "/name" to the entry's path; the length before, or an error. */
+static int push_name(struct build_context *c, const char *name, struct err *err)
+{
+    char *path = c->entry.path;
+    size_t len = strlen(path);
+    int n = snprintf(path + len, TAR_PATH_MAX - len, "%s%s", len ? "/" : "", name);
+
+    if (n >= 0 && (size_t)n < TAR_PATH_MAX - len)
+        return (int)len;
+    path[len] = '\0';
+    return err_set(err, ERR_LIMIT, "a path below '%.60s' is over %d bytes", path, TAR_PATH_MAX - 1);
+}
+
+static int put_names(struct build_context *c, int dir, struct dirent **names, int n, unsigned depth,
+                     struct err *err)
+{
+    for (int i = 0; i < n; i++) {
+        const char *name = names[i]->d_name;
+        int len, r;
+
+        if (STREQ(name, ".") || STREQ(name, ".."))
+            continue;
+        len = push_name(c, name, err);
+        if (len < 0)
+            return len;
+        r = put_any(c, dir, name, depth, err);
+        c->entry.path[len] = '\0';
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* In the order of their names, so that the same context is the same archive. */
+static int put_children(struct build_context *c, int dir, unsigned depth, struct err *err)
+{
+    struct dirent **names = NULL;
+    int n, r;
+
+    if (depth >= DEPTH_MAX)
+        return err_set(err, ERR_LIMIT, "'%.60s…' is over %d folders deep", c->entry.path,
+                       DEPTH_MAX);
+    n = scandirat(dir, ".", &names, NULL, alphasort);
+    if (n < 0)
+        return tree_err(err, errno, "read folder '%s'", *c->entry.path ? c->entry.path : c->folder);
+    r = put_names(c, dir, names, n, depth + 1, err);
+    while (n-- > 0)
+        free(names[n]);
+    free(names);
+    return r;
+}
+
+static int put_folder(struct build_context *c, int parent, const char *name, bool shown,
+                      unsigned depth, struct err *err)
+{
+    _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    int r = 0;
+
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return tree_err(err, errno, "open folder '%s'", c->entry.path);
+    fill_entry(c, TAR_DIR, &st);
+    if (shown)
+        r = put_entry(c, err);
+    return r < 0 ? r : put_children(c, fd, depth, err);
+}
+
+/* From the text that was read and looked at, whatever the file has become. */
+static int put_dockerfile(struct build_context *c, struct err *err)
+{
+    int r;
+
+    snprintf(c->entry.path, TAR_PATH_MAX, "%s", c->dockerfile);
+    if (!c->inside)
+        c->st = (struct stat){.st_mode = 0644};
+    fill_entry(c, TAR_FILE, &c->st);
+    c->entry.size = c->len;
+    r = put_entry(c, err);
+    if (r >= 0 && c->len)
+        r = tar_write(&c->tar, c->text, c->len, err);
+    c->entry.path[0] = '\0';
+    return r;
+}
+
+int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, struct err *err)
+{
+    int r;
+
+    tar_writer_init(&c->tar, write, arg);
+    c->entry = (struct tar_entry){0};
+    c->entries = 0;
+    c->chunk = c->chunk ? c->chunk : xmalloc(CHUNK);
+    r = put_dockerfile(c, err);
+    if (r >= 0)
+        r = put_children(c, c->dir, 0, err);
+    return r < 0 ? r : tar_finish(&c->tar, err);
+}

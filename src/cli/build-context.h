@@ -1,0 +1,32 @@
+/*
+ * The context of a build as a tar stream: what lies below a folder, without what .dockerignore
+ * leaves out. Links travel as links and are never followed; a socket, a pipe or a device is an
+ * error, because a build that misses it silently is worse. The Dockerfile comes first.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/tar.h"
+
+struct build_context;
+
+/* What the Dockerfile is called in a context that does not hold it. */
+#define BUILD_CONTEXT_DOCKERFILE ".ripcord.Dockerfile"
+
+/*
+ * file: the Dockerfile, by a path as from the working directory, "-" for the standard input; NULL:
+ * "Dockerfile" in the folder. Both are opened and the text is read here.
+ */
+int build_context_open(const char *folder, const char *file, struct build_context **ret,
+                       struct err *err);
+void build_context_free(struct build_context *c); /* NULL is fine */
+DEFINE_CLEANUP(struct build_context *, build_context_free);
+
+/* The Dockerfile: its text, the name for people, and its path in the context. */
+const char *build_context_text(const struct build_context *c, size_t *ret_len);
+const char *build_context_label(const struct build_context *c);
+const char *build_context_dockerfile(const struct build_context *c);
+bool build_context_has_ignore(const struct build_context *c);
+
+int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, struct err *err);

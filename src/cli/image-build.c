@@ -1,0 +1,326 @@
+/*
+ * ripcord image build: the Dockerfile is read and looked at here, so that what is wrong with it is
+ * said with its place before anything is sent; then the context goes to the daemon, whose events
+ * come back as lines. Whoever ends this program ends the build: the daemon sees us go.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/strv.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+#include "cli/build-context.h"
+#include "cli/build-view.h"
+#include "cli/image.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/secrets.h"
+#include "cli/sender.h"
+#include "lint/lint.h"
+
+#define TICK (100 * USEC_PER_MSEC)
+enum { EVENT_MAX = 256 << 10, TARGET_MAX_BYTES = 14 << 10 };
+
+struct image_build {
+    struct cli *cli;
+    const struct cli_args *args;
+    struct build_context *context;
+    struct build_view *view; /* NULL with --json */
+    struct buf lines;        /* of the answer, not looked at yet */
+    json_t *end;             /* the last event */
+};
+
+static void build_done(struct image_build *ib)
+{
+    build_context_free(ib->context);
+    build_view_free(ib->view);
+    buf_done(&ib->lines);
+    json_decref(ib->end);
+}
+#define _cleanup_build_ __attribute__((cleanup(build_done)))
+
+/* ---- the Dockerfile ---- */
+
+static int check_stage(const struct dockerfile *df, const char *target, struct err *err)
+{
+    const char *names[DOCKERFILE_STAGES_MAX], *near;
+    size_t n = 0;
+
+    if (!target || dockerfile_find_stage(df, target, df->n_stages) >= 0)
+        return 0;
+    for (size_t i = 0; i < df->n_stages; i++)
+        if (df->stages[i].name)
+            names[n++] = df->stages[i].name;
+    near = strv_nearest(target, names, n);
+    err_set(err, ERR_INVALID, "the Dockerfile has no stage '%s'", target);
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
+}
+
+/* What is only worth a remark is for `image lint`. */
+static int lint(struct image_build *ib, const char *text, size_t len, struct err *err)
+{
+    struct lint_context context = {.has_ignore_file = build_context_has_ignore(ib->context)};
+    const char *label = build_context_label(ib->context);
+    struct lint_report report = {0};
+    bool bad;
+
+    lint_check(text, len, &context, &report);
+    bad = lint_worst(&report) >= LINT_WARNING;
+    for (size_t i = 0; i < report.n; i++)
+        if (report.findings[i].rule->severity >= LINT_WARNING)
+            image_lint_show(ib->cli, label, text, &report.findings[i]);
+    lint_report_done(&report);
+    if (!bad || !args_has(ib->args, "strict"))
+        return 0;
+    err_set(err, ERR_INVALID, "the linter has findings in '%s'", label);
+    return err_hint(err, "'ripcord image lint' tells more; without --strict the build goes on.");
+}
+
+static int check_dockerfile(struct image_build *ib, struct err *err)
+{
+    _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
+    size_t len;
+    const char *text = build_context_text(ib->context, &len);
+    int r = dockerfile_parse(text, len, &df, NULL, err);
+
+    if (r < 0)
+        return err_wrap(err, "%s", build_context_label(ib->context));
+    r = check_stage(df, args_get(ib->args, "target"), err);
+    return r < 0 ? r : lint(ib, text, len, err);
+}
+
+/* ---- the request ---- */
+
+static int add(struct buf *b, const char *key, const char *value)
+{
+    _cleanup_free_ char *escaped = client_escape(value);
+
+    return buf_appendf(b, "%c%s=%s", strchr(buf_data(b), '?') ? '&' : '?', key, escaped);
+}
+
+/* NAME alone is the variable of that name in our own environment; without it, it is left out. */
+static int add_arg(struct buf *b, const char *arg)
+{
+    const char *value = strchr(arg, '=') ? NULL : getenv(arg);
+    _cleanup_free_ char *both = value ? xasprintf("%s=%s", arg, value) : NULL;
+
+    if (!both && !strchr(arg, '='))
+        return 0;
+    return add(b, "arg", both ? both : arg);
+}
+
+static int add_options(const struct image_build *ib, struct buf *b)
+{
+    static const char *const texts[] = {"target", "platform", "network", "engine"};
+    const char *v;
+    int r = add(b, "dockerfile", build_context_dockerfile(ib->context));
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
+        if ((v = args_get(ib->args, texts[i])))
+            r = add(b, texts[i], v);
+    for (size_t i = 0; r >= 0 && (v = args_next(ib->args, "tag", &i));)
+        r = add(b, "tag", v);
+    for (size_t i = 0; r >= 0 && (v = args_next(ib->args, "build-arg", &i));)
+        r = add_arg(b, v);
+    if (r >= 0 && args_has(ib->args, "no-cache"))
+        r = add(b, "no_cache", "1");
+    return r;
+}
+
+static int make_target(const struct image_build *ib, size_t secrets, char **ret, struct err *err)
+{
+    struct buf b = BUF_INIT(TARGET_MAX_BYTES);
+    char size[32];
+    int r = buf_append_str(&b, "/v1/images/build");
+
+    snprintf(size, sizeof(size), "%zu", secrets);
+    if (r >= 0)
+        r = add_options(ib, &b);
+    if (r >= 0 && secrets)
+        r = add(&b, "secrets", size);
+    if (r >= 0) {
+        *ret = buf_steal(&b);
+        return 0;
+    }
+    buf_done(&b);
+    return err_set(err, ERR_LIMIT, "names and arguments of the build are over %d bytes",
+                   TARGET_MAX_BYTES);
+}
+
+static int send_all(struct image_build *ib, struct client *c, struct err *err)
+{
+    _cleanup_json_ json_t *doc = json_object();
+    _cleanup_free_ char *secrets = NULL;
+    char *target = NULL;
+    struct sender s;
+    int r = secrets_from_args(ib->args, doc, err);
+
+    if (r >= 0 && json_object_get(doc, "secrets"))
+        secrets = json_to_text(json_object_get(doc, "secrets"), false);
+    if (r >= 0)
+        r = make_target(ib, secrets ? strlen(secrets) : 0, &target, err);
+    if (r < 0)
+        return r;
+    sender_init(&s, c, target, ib->cli->json);
+    if (secrets && sender_write(&s, secrets, strlen(secrets)) < 0)
+        r = err_set(err, ERR_ENGINE, "the daemon takes no more");
+    if (r >= 0)
+        r = build_context_pack(ib->context, sender_write, &s, err);
+    r = sender_end(&s, r, err);
+    sender_done(&s);
+    return r;
+}
+
+/* ---- the answer ---- */
+
+static int on_line(struct image_build *ib, const char *line, size_t len, struct err *err)
+{
+    _cleanup_json_ json_t *e = NULL;
+    const char *kind;
+    int r = json_parse("an event of the build", line, len, &e, err);
+
+    if (r < 0)
+        return r;
+    kind = json_text_of(e, "event");
+    if (ib->view) {
+        build_view_event(ib->view, e);
+    } else {
+        fwrite(line, 1, len, stdout);
+        putchar('\n');
+        fflush(stdout);
+    }
+    if (kind && STREQ(kind, "end") && !ib->end)
+        ib->end = TAKE_PTR(e);
+    return 0;
+}
+
+static int on_piece(struct image_build *ib, const char *data, size_t len, struct err *err)
+{
+    const char *end;
+    int r = 0;
+
+    if (buf_append(&ib->lines, data, len) < 0)
+        return err_set(err, ERR_LIMIT, "an event of the build is over %d bytes", EVENT_MAX);
+    while (r >= 0 && (end = memchr(buf_data(&ib->lines), '\n', ib->lines.len))) {
+        size_t n = (size_t)(end - buf_data(&ib->lines));
+
+        r = on_line(ib, buf_data(&ib->lines), n, err);
+        buf_consume(&ib->lines, n + 1);
+    }
+    return r;
+}
+
+/* While nothing comes, the times on the screen go on. */
+static ssize_t read_some(struct image_build *ib, struct client *c, void *data, size_t len,
+                         struct err *err)
+{
+    for (;;) {
+        _cleanup_err_ struct err why = ERR_INIT;
+        ssize_t n = client_read_for(c, data, len, TICK, &why);
+
+        if (ib->view)
+            build_view_tick(ib->view);
+        if (n != -ERR_TIMEOUT)
+            return n < 0 ? err_move(err, &why) : n;
+    }
+}
+
+static int receive(struct image_build *ib, struct client *c, struct err *err)
+{
+    _cleanup_free_ char *piece = xmalloc(EVENT_MAX / 4);
+    ssize_t n;
+    int r = client_head(c, err);
+
+    if (r < 0)
+        return r;
+    do {
+        n = read_some(ib, c, piece, EVENT_MAX / 4, err);
+        if (n > 0)
+            r = on_piece(ib, piece, (size_t)n, err);
+    } while (n > 0 && r >= 0);
+    if (n < 0)
+        return (int)n;
+    if (r >= 0 && !ib->end)
+        return err_set(err, ERR_ENGINE, "the daemon's answer ends without saying how");
+    return r;
+}
+
+static int failed(struct image_build *ib, struct err *err)
+{
+    const char *step = NULL;
+    unsigned line = ib->view ? build_view_failure(ib->view, &step) : 0;
+
+    json_to_err(ib->end, err);
+    if (line)
+        return err_wrap(err, "%s:%u: %s", build_context_label(ib->context), line, step);
+    return step ? err_wrap(err, "%s", step) : -(int)err->code;
+}
+
+static void print_image(const json_t *image)
+{
+    const json_t *name;
+    size_t i;
+
+    output_text(stdout, json_text_of(image, "id"));
+    json_array_foreach (json_object_get(image, "names"), i, name) {
+        putchar(' ');
+        output_text(stdout, json_string_value(name));
+    }
+    putchar('\n');
+}
+
+static int finish(struct image_build *ib, struct err *err)
+{
+    if (json_object_get(ib->end, "error")) {
+        int r = failed(ib, err);
+
+        /* The end event has said it on stdout. */
+        return ib->cli->json ? err_code_exit(err->code) : r;
+    }
+    build_view_free(TAKE_PTR(ib->view));
+    if (!ib->cli->json)
+        print_image(json_object_get(ib->end, "image"));
+    return 0;
+}
+
+/* ---- the command ---- */
+
+static int read_progress(struct image_build *ib, struct err *err)
+{
+    const char *how = args_get(ib->args, "progress");
+    bool live = isatty(STDERR_FILENO);
+
+    if (how && !STREQ(how, "plain") && !STREQ(how, "tty") && !STREQ(how, "auto"))
+        return err_set(err, ERR_INVALID, "--progress: '%s' is not auto, plain or tty", how);
+    if (how && !STREQ(how, "auto"))
+        live = STREQ(how, "tty");
+    if (!ib->cli->json)
+        ib->view = build_view_new(live);
+    return 0;
+}
+
+int image_build(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_build_ struct image_build ib = {
+        .cli = cli, .args = args, .lines = BUF_INIT(EVENT_MAX + EVENT_MAX / 4)};
+    const char *folder = args->n_words > 1 ? args->words[1] : ".";
+    struct client *c;
+    int r;
+
+    if (args->n_words > 2)
+        return err_set(err, ERR_INVALID, "usage: ripcord image build [options] [CONTEXT]");
+    r = build_context_open(folder, args_get(args, "file"), &ib.context, err);
+    if (r >= 0)
+        r = check_dockerfile(&ib, err);
+    if (r >= 0)
+        r = read_progress(&ib, err);
+    if (r >= 0)
+        r = cli_client(cli, &c, err);
+    if (r >= 0)
+        r = send_all(&ib, c, err);
+    if (r >= 0)
+        r = receive(&ib, c, err);
+    return r < 0 ? r : finish(&ib, err);
+}

@@ -1,0 +1,77 @@
+#include "cli/sender.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macro.h"
+#include "base/xalloc.h"
+
+enum { PIECE = 256 << 10 };
+
+void sender_init(struct sender *s, struct client *c, char *target, bool json)
+{
+    *s = (struct sender){.client = c, .target = target, .piece = xmalloc(PIECE)};
+    progress_init(&s->progress, json);
+}
+
+void sender_done(struct sender *s)
+{
+    progress_done(&s->progress);
+    free(s->target);
+    free(s->piece);
+    err_done(&s->failure);
+}
+
+/* 1; 0 when the daemon has answered. */
+static int put_piece(struct sender *s, const void *data, size_t len)
+{
+    int r = 0;
+
+    if (!s->begun)
+        r = client_begin(s->client, "POST", s->target, "application/x-tar", &s->failure);
+    s->begun = true;
+    if (r >= 0)
+        r = client_put(s->client, data, len, &s->failure);
+    s->answered |= r == 0;
+    progress_add(&s->progress, len);
+    return r;
+}
+
+int sender_write(void *arg, const void *data, size_t len)
+{
+    struct sender *s = arg;
+
+    while (len) {
+        size_t n = MIN(len, (size_t)PIECE - s->len);
+        int r = 1;
+
+        memcpy(s->piece + s->len, data, n);
+        s->len += n;
+        data = (const char *)data + n;
+        len -= n;
+        if (s->len == PIECE) {
+            s->len = 0;
+            r = put_piece(s, s->piece, PIECE);
+        }
+        if (r <= 0)
+            return -EPIPE;
+    }
+    return 0;
+}
+
+int sender_end(struct sender *s, int r, struct err *err)
+{
+    if (r >= 0 && s->len)
+        r = put_piece(s, s->piece, s->len);
+    if (r >= 0 && !s->answered)
+        r = put_piece(s, NULL, 0);
+    progress_done(&s->progress);
+    if (s->failure.code || s->answered) {
+        err_done(err);
+        return s->failure.code ? err_move(err, &s->failure) : 0;
+    }
+    if (r < 0 && s->begun)
+        client_disconnect(s->client);
+    return MIN(r, 0);
+}
