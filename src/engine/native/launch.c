@@ -133,7 +133,7 @@ static int make_plan(struct launch *l, struct err *err)
     struct plan p = PLAN_INIT;
     int r;
 
-    r = native_image_plan(l->n, spec, &p, &variables, err);
+    r = native_image_plan(l->n, l->req, &p, &variables, err);
     if (r >= 0)
         r = tool_caches_plan(l->n, l->req, l->run, &p, &variables, &l->warnings, err);
     if (r < 0) {
@@ -148,6 +148,7 @@ static int make_plan(struct launch *l, struct err *err)
     p.env = spec_environment(p.user, spec->env, variables);
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
+    p.strict = spec->isolation == SPEC_ISOLATION_STRICT;
     p.seccomp = xmemdup(l->n->filter, l->n->filter_bytes);
     p.seccomp_len = l->n->filter_bytes;
     fill_network(&p, l);
