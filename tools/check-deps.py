@@ -31,6 +31,7 @@ LAYERS = {
     "net": ["base", "wire"],
     "cli": ["base", "client", "dockerfile", "lint"],
     "image": ["base", "os"],
+    "build": ["base", "os", "dockerfile", "image"],
     "registry": ["base", "os", "net", "shim/proto.h"],
     "engine": ["base", "os", "wire", "net", "image", "journal", "docker", "dockerfile",
                "shim/handover.h", "shim/proto.h", "shim/plan.h", "relay/plan.h"],
@@ -39,7 +40,7 @@ LAYERS = {
     "api": ["base", "net", "core", "wire/frame.h", "registry/keeper.h"],
     "daemon": ["base", "os", "wire", "journal", "store", "net", "image", "engine", "core", "api",
                "registry/keeper.h"],
-    "bin": ["base", "os", "cli", "daemon", "shim", "guest", "relay", "registry", "image"],
+    "bin": ["base", "os", "cli", "daemon", "shim", "guest", "relay", "registry", "image", "build"],
 }
 
 # Folders that link libc alone: jansson must not creep in through base/json.h.

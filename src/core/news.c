@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
+#include "core/packages.h"
 #include "core/reconcile.h"
 
 static void finish(struct op *op)
@@ -231,6 +232,10 @@ void news_on_engine(void *arg, struct engine *e, const struct engine_news *news)
         return;
     if (news->kind == ENGINE_NEWS_BACK) {
         engine_back(m, e);
+        return;
+    }
+    if (news->kind == ENGINE_NEWS_PACKAGES) {
+        packages_build(m, news->id, news->fd);
         return;
     }
     sb = find_id(m, news->id);

@@ -1,7 +1,9 @@
 #include "core/packages.h"
 
+#include <fcntl.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
@@ -50,6 +52,18 @@ void packages_unlinked(struct sandbox *sb)
 {
     if (sb->m->config.registry)
         keeper_forget(sb->m->config.registry, sb->id);
+}
+
+void packages_build(struct manager *m, const char *id, int fd)
+{
+    int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+    if (!m->config.registry)
+        fd_close(own);
+    else if (own >= 0)
+        keeper_attach(m->config.registry, id, own);
+    else
+        keeper_forget(m->config.registry, id);
 }
 
 const char *packages_trouble(const struct sandbox *sb)

@@ -17,3 +17,6 @@ void packages_event(struct manager *m, const char *json);
 /* Goes on with `then` at once, or when the registry is there where the configuration requires it;
  * else the operation fails. */
 void packages_require(struct op *op, void (*then)(struct op *op));
+
+/* A step of a build looks for its packages behind this socket, which is borrowed; -1: no more. */
+void packages_build(struct manager *m, const char *id, int fd);

@@ -58,6 +58,27 @@ int config_apply(struct config *c, const struct dockerfile *df,
 int config_evaluate(const struct dockerfile *df, const struct config_inputs *inputs,
                     struct config *ret, size_t *ret_at, struct err *err);
 
+/*
+ * The same, told as it goes: stages that the target needs, in their order, and their instructions.
+ * Any function may be NULL; one that fails ends the walk, at the place of what it was told of. What
+ * is handed over lives only during the call.
+ */
+struct config_visitor {
+    /* Fills the configuration of an image that is no stage, its triggers included: they are run
+     * here. `stage` wants it. */
+    int (*image)(void *arg, size_t stage, const char *name, struct config *ret, struct err *err);
+    /* A stage: built on an earlier one, or on an image, or on nothing (base -1, image NULL). */
+    int (*stage)(void *arg, size_t stage, long base, const char *image, struct err *err);
+    /* `c` is what it is after the instruction. `df` need not be the one of the walk. */
+    int (*step)(void *arg, size_t stage, const struct dockerfile *df,
+                const struct dockerfile_instruction *in, const struct config *c, size_t *ret_at,
+                struct err *err);
+};
+
+int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
+                const struct config_visitor *visitor, void *arg, struct config *ret,
+                size_t *ret_target, struct err *err);
+
 /* The value of a variable at this point, or NULL. */
 const char *config_get(const struct config *c, const char *name);
 /* A word with its variables replaced. */

@@ -38,10 +38,6 @@ enum spec_limit {
 
 enum spec_network { SPEC_NETWORK_NONE, SPEC_NETWORK_PACKAGES, SPEC_NETWORK_OPEN };
 
-/* Strict: no file of the image or of a cache is another sandbox's too, and every command is in a
- * Landlock domain of its own (docs/threat-model.md). */
-enum spec_isolation { SPEC_ISOLATION_SHARED, SPEC_ISOLATION_STRICT };
-
 struct spec_mount {
     char *source, *target;
     bool read_only;
@@ -69,7 +65,6 @@ struct sandbox_spec {
     uint32_t asked; /* enum spec_limit bits: asked for by the user, so refused when they cannot be
                        enforced */
     enum spec_network network;
-    enum spec_isolation isolation;
     uint64_t tmp_size, run_size, scratch_size; /* tmpfs, bytes */
     char *user;                                /* "agent" */
     char *workdir;                             /* "/home/agent" */
@@ -145,7 +140,6 @@ enum engine_caps {
     ENGINE_CAP_IMAGES = 1 << 9, /* images by reference, not only the machine's own programs */
     ENGINE_CAP_NET_ISOLATED = 1 << 10, /* sandboxes with network 'open' do not reach each other */
     ENGINE_CAP_NET_PACKAGES = 1 << 11, /* network 'packages' leads to the package registry */
-    ENGINE_CAP_STRICT = 1 << 12,       /* isolation 'strict' */
 };
 
 struct engine;
@@ -208,13 +202,16 @@ const char *object_kind_name(enum object_kind k);
 /* What happened to a sandbox behind our back, or to the backend as a whole. It is a reason to look,
  * not the truth itself: that is `look`. */
 enum engine_news_kind {
-    ENGINE_NEWS_BOX,  /* one sandbox has changed: look at it */
-    ENGINE_NEWS_BACK, /* the backend is open now, or was restarted: look at all of them */
+    ENGINE_NEWS_BOX,      /* one sandbox has changed: look at it */
+    ENGINE_NEWS_BACK,     /* the backend is open now, or was restarted: look at all of them */
+    ENGINE_NEWS_PACKAGES, /* a step of a build looks for packages behind a socket, or has ended */
 };
 
 struct engine_news {
     enum engine_news_kind kind;
-    char id[33]; /* ENGINE_NEWS_BOX */
+    char id[33]; /* ENGINE_NEWS_BOX, ENGINE_NEWS_PACKAGES */
+    int fd;      /* ENGINE_NEWS_PACKAGES: listens; -1: no more. engine_tell() takes it, the listener
+                    borrows it */
 };
 
 /* What is asked of a backend's images. */
@@ -231,10 +228,9 @@ struct image_ask {
 struct engine_ops {
     const char *name;
     const char *default_image;
-    bool default_is_fixed;   /* `default_image` needs no `resolve` */
-    bool connects_closed;    /* `connect` works while the backend cannot be reached */
-    bool removes_running;    /* `remove` of what runs is cheaper than a stop before it */
-    const char *strict_hint; /* what to do where ENGINE_CAP_STRICT is missing; NULL: nothing */
+    bool default_is_fixed; /* `default_image` needs no `resolve` */
+    bool connects_closed;  /* `connect` works while the backend cannot be reached */
+    bool removes_running;  /* `remove` of what runs is cheaper than a stop before it */
     /* Allocates, copies the configuration, touches nothing. exec_root is set. */
     struct engine *(*make)(const struct engine_config *config);
     /* Reaches the backend and finds out what it can do (caps). Called on a worker before the first

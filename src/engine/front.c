@@ -108,6 +108,8 @@ static void news_free(struct news_item *i)
 {
     for (struct news_item *next; i; i = next) {
         next = i->next;
+        if (i->news.kind == ENGINE_NEWS_PACKAGES)
+            fd_close(i->news.fd);
         free(i);
     }
 }

@@ -189,6 +189,33 @@ static int drop_layer(struct sweep *w, const char *hex, struct err *err)
     return w->fn(w->arg, w->s->dir, path, err);
 }
 
+/* The layers of steps are kept as those of images are, or their entries go. */
+static int sweep_cache(struct sweep *w, bool keep, json_t *counts, struct err *err)
+{
+    _cleanup_strv_ char **names = NULL;
+    int r = names_in(w->s, "cache", &names, err);
+
+    for (char **n = names; r >= 0 && n && *n; n++) {
+        _cleanup_free_ char *path = xasprintf("cache/%s", *n), *text = NULL;
+        _cleanup_json_ json_t *doc = NULL;
+        const char *layer;
+        size_t len;
+
+        if (!keep) {
+            if (unlinkat(w->s->dir, path, 0) < 0 && errno != ENOENT)
+                r = err_sys(err, errno, "remove '%s' of the image store", path);
+            continue;
+        }
+        if (file_read(w->s->dir, path, KIB(4), &text, &len, NULL) < 0 ||
+            json_parse("a step", text, len, &doc, NULL) < 0)
+            continue;
+        layer = json_string_value(json_object_get(doc, "layer"));
+        if (digest_is_valid(layer))
+            json_object_set_new(counts, layer, json_integer(1));
+    }
+    return r;
+}
+
 static int drop_layers(struct sweep *w, const json_t *counts, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
@@ -244,8 +271,8 @@ static int empty_tmp(struct sweep *w, struct err *err)
     return r;
 }
 
-int images_collect(struct images *s, char *const *used, images_remove_fn fn, void *arg,
-                   struct images_collected *ret, struct err *err)
+int images_collect(struct images *s, char *const *used, bool keep_cache, images_remove_fn fn,
+                   void *arg, struct images_collected *ret, struct err *err)
 {
     _cleanup_json_ json_t *images = json_object(), *refs = NULL, *counts = NULL;
     struct images_collected count = {0};
@@ -260,7 +287,9 @@ int images_collect(struct images *s, char *const *used, images_remove_fn fn, voi
     if (r < 0)
         return r;
     counts = count_layers(images);
-    r = drop_layers(&w, counts, err);
+    r = sweep_cache(&w, keep_cache, counts, err);
+    if (r >= 0)
+        r = drop_layers(&w, counts, err);
     if (r >= 0)
         r = drop_blobs(&w, images, err);
     if (r >= 0)

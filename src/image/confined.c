@@ -30,7 +30,7 @@
 #include "os/rlimit.h"
 #include "os/rmtree.h"
 
-enum { FILES_MAX = 64, IDS = 65536 };
+enum { FILES_MAX = 64, TREE_FILES_MAX = 512, IDS = 65536 };
 
 /* A window of xz can be 1.5 GiB; what images hold needs 64 MiB. */
 #define MEMORY_MAX GIB(1)
@@ -54,7 +54,7 @@ static const int calls_bytes[] = {
 static const int calls_files[] = {
     SYS_ftruncate, SYS_openat, SYS_openat2, SYS_statx, SYS_getdents64, SYS_mkdirat, SYS_mknodat, SYS_symlinkat, SYS_linkat,
     SYS_unlinkat, SYS_fchmod, SYS_fchown, SYS_fchownat, SYS_utimensat, SYS_fsetxattr,
-    SYS_flistxattr, SYS_fgetxattr, SYS_readlinkat,
+    SYS_flistxattr, SYS_fgetxattr, SYS_fremovexattr, SYS_readlinkat,
 };
 /* clang-format on */
 
@@ -100,14 +100,14 @@ static int close_others(const struct confined_job *job)
     }
 }
 
-static int limit_self(struct err *err)
+static int limit_self(rlim_t files, struct err *err)
 {
     int r;
 
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     r = rlimit_set(RLIMIT_CORE, 0, 0, err);
     if (r >= 0)
-        r = rlimit_set(RLIMIT_NOFILE, FILES_MAX, FILES_MAX, err);
+        r = rlimit_set(RLIMIT_NOFILE, files, files, err);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     if (r >= 0)
         r = rlimit_set(RLIMIT_AS, MEMORY_MAX, MEMORY_MAX, err);
@@ -147,8 +147,10 @@ static int allow_calls(bool files, struct err *err)
 static int wall_in(const struct confined_job *job, int *root, struct err *err)
 {
     uint64_t keep = job->dir >= 0 ? CAPS_FILES : CAPS_NONE;
-    int r = hush(job) < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
+    int r = job->prepare ? job->prepare(job->arg, err) : 0;
 
+    if (r >= 0 && hush(job) < 0)
+        r = err_sys(err, errno, "open '/dev/null'");
     if (r >= 0 && job->dir >= 0)
         r = enter_folder(err);
     if (r >= 0 && close_others(job) < 0)
@@ -156,7 +158,7 @@ static int wall_in(const struct confined_job *job, int *root, struct err *err)
     if (r >= 0 && job->dir >= 0)
         r = dir_open(AT_FDCWD, "/", root, err);
     if (r >= 0)
-        r = limit_self(err);
+        r = limit_self(job->trees ? TREE_FILES_MAX : FILES_MAX, err);
     if (r >= 0)
         r = caps_bound(keep, err);
     if (r >= 0)

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -32,7 +33,11 @@ struct confined_job {
     /* In the child. root: its folder, or -1. out: CONFINED_OUT_MAX bytes that the parent sees. */
     int (*fn)(void *arg, int root, void *out, struct err *err);
     void *arg;
-    int dir; /* becomes its root; -1: none */
+    /* In the child before any wall stands, in its folder: what it mounts below comes along. May be
+     * NULL. */
+    int (*prepare)(void *arg, struct err *err);
+    int dir;    /* becomes its root; -1: none */
+    bool trees; /* it walks trees, with a descriptor for each level */
     int fds[CONFINED_FDS_MAX];
     size_t n_fds;
 };

@@ -19,7 +19,7 @@ enum { PREFIX_MIN = 6 };
 
 int images_open(const char *path, struct images *ret, struct err *err)
 {
-    static const char *const folders[] = {"layers", "blobs", "images", "tmp"};
+    static const char *const folders[] = {"layers", "blobs", "images", "cache", "mounts", "tmp"};
     struct images s = IMAGES_INIT;
     int r;
 

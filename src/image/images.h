@@ -6,8 +6,11 @@
  *   layers/<hex>/about   its size
  *   blobs/<hex>          configurations and manifests, byte for byte, by their digest
  *   images/<hex>         an image, by the digest of its configuration: the layers, bottom first,
- * and what a sandbox needs to know of the configuration refs                 names tmp/ what is
- * being made
+ *                        and what a sandbox needs to know of the configuration
+ *   refs                 names
+ *   cache/<hex>          what a step of a build has come to (build/cache.h)
+ *   mounts/<hex>/        a cache mount of builds (build/mounts.h)
+ *   tmp/                 what is being made
  *
  * Everything is made below tmp/, synced and renamed, an image after its layers and a name after its
  * image: a crash leaves things that nobody refers to, which the next collection removes. What
@@ -95,6 +98,6 @@ struct images_collected {
 };
 
 /* Removes images that have no name and are not in `used` (ids), then layers and blobs that no image
- * has, and leftovers. */
-int images_collect(struct images *s, char *const *used, images_remove_fn fn, void *arg,
-                   struct images_collected *ret, struct err *err);
+ * has, and leftovers. What builds may use again goes too, unless it is to be kept. */
+int images_collect(struct images *s, char *const *used, bool keep_cache, images_remove_fn fn,
+                   void *arg, struct images_collected *ret, struct err *err);

@@ -161,8 +161,8 @@ static int check_digest(const struct layer_in *in, struct err *err)
     return 0;
 }
 
-static int unpack_into(int dir, const struct confined_ids *ids, const struct layer_in *in,
-                       struct layer_out *ret, struct err *err)
+int layer_unpack(int dir, const struct confined_ids *ids, const struct layer_in *in,
+                 struct layer_out *ret, struct err *err)
 {
     struct confined inflater = CONFINED_INIT, unpacker = CONFINED_INIT;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -199,7 +199,7 @@ static int unpack_to(struct images *s, const struct confined_ids *ids, const cha
         return err_sys(err, errno, "make folder '%s' of the image store", fs);
     r = dir_open(s->dir, fs, &dir, err);
     if (r >= 0)
-        r = unpack_into(dir, ids, in, ret, err);
+        r = layer_unpack(dir, ids, in, ret, err);
     if (r >= 0 && in->diff_id && !STREQ(in->diff_id, ret->diff_id))
         r = err_set(err, ERR_INVALID, "layer '%s' is damaged: unpacked it is '%s'", in->diff_id,
                     ret->diff_id);

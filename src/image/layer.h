@@ -28,6 +28,10 @@ struct layer_out {
 int layer_import(struct images *s, const struct confined_ids *ids, const struct layer_in *in,
                  struct layer_out *ret, struct err *err);
 
+/* The same into a folder of the caller's, which is empty; nothing is put anywhere. */
+int layer_unpack(int dir, const struct confined_ids *ids, const struct layer_in *in,
+                 struct layer_out *ret, struct err *err);
+
 /* `in` made plain, into `out`; *digest is that of what was written. */
 int layer_inflate(const struct inflate_range *in, int out, char digest[static DIGEST_MAX],
                   struct err *err);

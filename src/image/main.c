@@ -1,6 +1,5 @@
 #include "image/main.h"
 
-#include <errno.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,12 +9,11 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "image/confined.h"
-#include "image/copy.h"
 #include "image/export.h"
+#include "image/ids.h"
 #include "image/images.h"
 #include "image/import.h"
 
@@ -26,25 +24,6 @@ struct request {
     struct confined_ids ids;
     const char *arg, *more; /* or NULL */
 };
-
-static int parse_ids(const char *text, struct confined_ids *ret, struct err *err)
-{
-    _cleanup_free_ char *copy = xstrdup(text);
-    char *uid = strchr(copy, ':'), *gid = uid ? strchr(uid + 1, ':') : NULL;
-    const uint32_t most = UINT32_MAX - SUBMAP_COUNT;
-    int r;
-
-    if (STREQ(text, "own") || STREQ(text, "range")) {
-        ret->kind = STREQ(text, "own") ? CONFINED_OWN : CONFINED_RANGE;
-        return 0;
-    }
-    if (strncmp(text, "sub:", 4) != 0 || !gid)
-        return err_set(err, ERR_INVALID, "'%s' is not own, range or sub:UID:GID", text);
-    *gid = '\0';
-    ret->kind = CONFINED_SUB;
-    r = parse_u32(uid + 1, 1, most, &ret->sub.uid, err);
-    return r < 0 ? r : parse_u32(gid + 1, 1, most, &ret->sub.gid, err);
-}
 
 static int remove_tree(void *arg, int dirfd, const char *name, struct err *err)
 {
@@ -65,7 +44,8 @@ static int read_used(char ***ret, struct err *err)
     return 0;
 }
 
-static int collect(struct request *q, char *const *used, json_t **ret, struct err *err)
+static int collect(struct request *q, char *const *used, bool keep_cache, json_t **ret,
+                   struct err *err)
 {
     struct images_collected n = {0};
     int r = images_lock(&q->store, true, false, err);
@@ -73,7 +53,7 @@ static int collect(struct request *q, char *const *used, json_t **ret, struct er
     if (r < 0)
         return r;
     if (r > 0)
-        r = images_collect(&q->store, used, remove_tree, &q->ids, &n, err);
+        r = images_collect(&q->store, used, keep_cache, remove_tree, &q->ids, &n, err);
     else
         r = 0; /* an import is at work: the next collection finds what is left */
     if (r >= 0)
@@ -106,7 +86,7 @@ static int run_prune(struct request *q, json_t **ret, struct err *err)
     _cleanup_strv_ char **used = NULL;
     int r = read_used(&used, err);
 
-    return r < 0 ? r : collect(q, used, ret, err);
+    return r < 0 ? r : collect(q, used, false, ret, err);
 }
 
 static char **names_of(const json_t *refs, const char *id)
@@ -156,37 +136,10 @@ static int run_rm(struct request *q, json_t **ret, struct err *err)
     if (r >= 0)
         r = untag(q, id, used, err);
     if (r >= 0)
-        r = collect(q, used, ret, err);
+        r = collect(q, used, true, ret, err);
     if (r >= 0)
         json_object_set_new(*ret, "id", json_string(id));
     return r;
-}
-
-/* Into the folder that is our stdin, as the store has them: <hex>/fs. */
-static int copy(struct request *q, bool sync, json_t **ret, struct err *err)
-{
-    struct copy_stats n = {0};
-    int r = images_lock(&q->store, false, true, err);
-
-    if (r >= 0)
-        r = copy_image(&q->store, &q->ids, q->arg, STDIN_FILENO, &n, err);
-    /* The copy is believed whole by its name alone, also after a crash of the machine. */
-    if (r >= 0 && sync && syncfs(STDIN_FILENO) < 0)
-        r = err_sys(err, errno, "write the copy to the disk");
-    if (r >= 0)
-        *ret = json_pack("{s:I, s:I}", "files", (json_int_t)n.files, "bytes", (json_int_t)n.bytes);
-    return r;
-}
-
-static int run_copy(struct request *q, json_t **ret, struct err *err)
-{
-    return copy(q, true, ret, err);
-}
-
-/* For a sandbox that no crash outlives. */
-static int run_copy_ephemeral(struct request *q, json_t **ret, struct err *err)
-{
-    return copy(q, false, ret, err);
 }
 
 static const struct {
@@ -194,9 +147,10 @@ static const struct {
     int min, max;
     int (*run)(struct request *q, json_t **ret, struct err *err);
 } verbs[] = {
-    {"import", 0, 1, run_import}, {"export", 2, 2, run_export},
-    {"rm", 1, 1, run_rm},         {"prune", 0, 0, run_prune},
-    {"copy", 1, 1, run_copy},     {"copy-ephemeral", 1, 1, run_copy_ephemeral},
+    {"import", 0, 1, run_import},
+    {"export", 2, 2, run_export},
+    {"rm", 1, 1, run_rm},
+    {"prune", 0, 0, run_prune},
 };
 
 static int run(int argc, char **argv, json_t **ret, struct err *err)
@@ -210,7 +164,7 @@ static int run(int argc, char **argv, json_t **ret, struct err *err)
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
         if (!STREQ(verbs[i].name, argv[3]) || argc - 4 < verbs[i].min || argc - 4 > verbs[i].max)
             continue;
-        r = parse_ids(argv[2], &q.ids, err);
+        r = image_ids_parse(argv[2], &q.ids, err);
         if (r >= 0)
             r = images_open(argv[1], &q.store, err);
         if (r >= 0)

@@ -326,6 +326,11 @@ int image_config_parse(const char *text, size_t len, json_t **ret, struct err *e
     return 0;
 }
 
+const char *image_config_architecture(void)
+{
+    return ARCHITECTURE;
+}
+
 char *image_config_make(const char *diff_id)
 {
     _cleanup_json_ json_t *doc =

@@ -64,5 +64,7 @@ void manifest_done(struct manifest *m);
 /* *ret is the record that the store keeps of it (images.h), without what only the importer knows:
  * layers, architecture, created, env, user, workdir, entrypoint, cmd. */
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err);
+/* This machine's, in the words of images. */
+const char *image_config_architecture(void);
 /* Of an image that came without: one layer, for this machine. The same each time. New. */
 char *image_config_make(const char *diff_id);

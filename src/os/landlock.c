@@ -78,27 +78,15 @@ static int allow_port(int rules, uint16_t port, struct err *err)
     return 0;
 }
 
-static long version(void)
+int landlock_confine(const char *root, uint16_t port, struct err *err)
 {
-    return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-}
-
-bool landlock_possible(void)
-{
-    return version() >= 1;
-}
-
-static int restrict_self(const char *root, bool net, uint16_t port, struct err *err)
-{
-    long abi = version();
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     struct ruleset want = rules_of(abi);
     _cleanup_close_ int rules = -1;
     int r = 0;
 
     if (abi < 1)
         return 0;
-    if (!net)
-        want.net = 0;
     rules = (int)syscall(SYS_landlock_create_ruleset, &want, size_of(abi), 0);
     if (rules < 0)
         return err_sys(err, errno, "make a Landlock ruleset");
@@ -112,16 +100,4 @@ static int restrict_self(const char *root, bool net, uint16_t port, struct err *
         syscall(SYS_landlock_restrict_self, rules, 0) < 0)
         return err_sys(err, errno, "enter a Landlock domain");
     return 1;
-}
-
-int landlock_confine(const char *root, uint16_t port, struct err *err)
-{
-    return restrict_self(root, true, port, err);
-}
-
-int landlock_domain(const char *root, struct err *err)
-{
-    int r = restrict_self(root, false, 0, err);
-
-    return r ? r : err_set(err, ERR_UNSUPPORTED, "this kernel has no Landlock");
 }

@@ -150,12 +150,12 @@ static int open_mount(const struct plan *plan, const struct plan_mount *m, int u
     int r;
 
     r = open_source(m, &st, &source, err);
-    if (r >= 0 && userns_fd >= 0)
+    if (r >= 0 && userns_fd >= 0 && !m->ours)
         r = mount_userns(plan, &st, &map, err);
     if (r >= 0)
         r = mount_clone(source, "", flags, &fd, err);
     if (r >= 0)
-        r = mount_set(fd, flags, map, err);
+        r = mount_set(fd, flags, m->ours ? userns_fd : map, err);
     if (r < 0)
         return err_wrap(err, "mount '%s' at '%s'", m->source, m->target);
     *ret = TAKE_FD(fd);

@@ -51,7 +51,7 @@ static const struct plan_field {
     FIELD(WORKDIR,        STR,  workdir,        PATH_MAX - 1),
     FIELD(JOURNAL_BUDGET, U64,  journal_budget, INT64_MAX),
     FIELD(EPHEMERAL,      BOOL, ephemeral,      1),
-    FIELD(STRICT,         BOOL, strict,         1),
+    FIELD(BARE,           BOOL, bare,           1),
     FIELD(CGROUP_PARENT,  STR,  cgroup_parent,  64),
     FIELD(NETWORK,        U32,  network,        PLAN_NETWORK_OPEN),
     FIELD(REQUIRED,       U32,  required,       UINT32_MAX),
@@ -333,7 +333,8 @@ static void put_mounts(struct shim_writer *w, const struct plan *p)
     for (size_t i = 0; i < p->n_mounts; i++) {
         const struct plan_mount *m = &p->mounts[i];
 
-        shim_put_u64(w, PLAN_TAG_MOUNT, m->read_only ? PLAN_MOUNT_RDONLY : 0);
+        shim_put_u64(w, PLAN_TAG_MOUNT,
+                     (m->read_only ? PLAN_MOUNT_RDONLY : 0) | (m->ours ? PLAN_MOUNT_OURS : 0));
         shim_put_str(w, PLAN_TAG_MOUNT_SOURCE, m->source);
         shim_put_str(w, PLAN_TAG_MOUNT_TARGET, m->target);
         shim_put_u64(w, PLAN_TAG_MOUNT_DEV, m->dev);
@@ -430,7 +431,8 @@ static int take_mount(struct plan *p, const struct shim_value *v, struct err *er
             return err_set(err, ERR_LIMIT, "plan: over %d mounts", PLAN_MOUNTS_MAX);
         p->mounts = xreallocarray(p->mounts, p->n_mounts + 1, sizeof(*p->mounts));
         p->mounts[p->n_mounts++] =
-            (struct plan_mount){.read_only = (v->u64 & PLAN_MOUNT_RDONLY) != 0};
+            (struct plan_mount){.read_only = (v->u64 & PLAN_MOUNT_RDONLY) != 0,
+                                .ours = (v->u64 & PLAN_MOUNT_OURS) != 0};
         return 0;
     }
     if (!p->n_mounts)

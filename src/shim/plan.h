@@ -81,7 +81,7 @@ enum plan_tag {
     PLAN_TAG_CACHE_TARGET,   /* string */
     PLAN_TAG_CACHE_SOURCE,   /* string */
     PLAN_TAG_LAYER,          /* string, repeated */
-    PLAN_TAG_STRICT,         /* u64: 0 or 1 */
+    PLAN_TAG_BARE,           /* u64: 0 or 1 */
 };
 
 /* Which limits: the same bits as enum spec_limit of the engine. */
@@ -113,6 +113,7 @@ enum plan_cache_kind {
 
 enum {
     PLAN_MOUNT_RDONLY = 1 << 0, /* PLAN_TAG_MOUNT flags */
+    PLAN_MOUNT_OURS = 1 << 1,
     PLAN_MOUNTS_MAX = 64,
     PLAN_CACHES_MAX = 16,
     PLAN_LAYERS_MAX = 100, /* of an image: what fits into one mount option (shim/lower.h) */
@@ -127,6 +128,8 @@ struct plan_mount {
     char *source; /* absolute, without symlinks: opened with RESOLVE_NO_SYMLINKS */
     char *target; /* absolute inside; made when missing */
     bool read_only;
+    bool ours; /* a tree of our own making, with the ids of a sandbox on the disk; else its owner is
+                  the agent inside */
     uint64_t dev, ino; /* of the source when the daemon checked it; ino 0: not told */
 };
 
@@ -169,7 +172,7 @@ struct plan {
 
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */
     bool ephemeral;          /* ends by itself when its first exec has ended */
-    bool strict;             /* every exec in a Landlock domain of its own */
+    bool bare;               /* a step of a build: nothing is added to the image's own files */
     char *cgroup_parent;     /* first folder below each hierarchy's root; NULL: "ripcord" */
     enum plan_network network;
     char *net_ifname; /* with `open`, else NULL: the host's end of the veth pair; inside it is eth0

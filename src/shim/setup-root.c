@@ -118,6 +118,8 @@ static int mount_home(const struct plan *plan, int scaffold, int root_fd, struct
     _cleanup_close_ int fd = -1;
     int r;
 
+    if (plan->bare)
+        return 0;
     if (plan->ephemeral)
         return ensure_home(plan, root_fd, err);
     r = lower_home(plan, scaffold, &lower, err);

@@ -30,7 +30,8 @@
 struct launch {
     struct native_engine *n;
     const struct box_request *req;
-    int control; /* our end of the shim's line */
+    const struct native_step *step; /* of a build, or NULL */
+    int control;                    /* our end of the shim's line */
     int plan, lease, log, run;
     char **warnings; /* what it does without: owned */
     uint32_t id_base;
@@ -126,6 +127,41 @@ static void fill_network(struct plan *p, const struct launch *l)
     p->resolv_conf = network_resolv_conf(resolvers);
 }
 
+/* Layers, mounts and user of a build's step; its variables go with the command. */
+static void fill_step(const struct launch *l, struct plan *p)
+{
+    const struct native_step *s = l->step;
+
+    p->image = PLAN_IMAGE_ROOTFS;
+    p->bare = true;
+    p->lower_dir = xstrdup(s->lower_dir);
+    p->n_layers = strv_len(s->layers);
+    p->layers = p->n_layers ? strv_copy(s->layers) : NULL;
+    p->user = xstrdup(l->req->spec.user);
+    p->workdir = xstrdup("/");
+    p->mounts = xcalloc(s->n_mounts + 1, sizeof(*p->mounts));
+    for (; p->n_mounts < s->n_mounts; p->n_mounts++) {
+        const struct spec_mount *m = &s->mounts[p->n_mounts];
+
+        p->mounts[p->n_mounts] = (struct plan_mount){.source = xstrdup(m->source),
+                                                     .target = xstrdup(m->target),
+                                                     .read_only = m->read_only,
+                                                     .ours = true};
+    }
+}
+
+static int fill_image(struct launch *l, struct plan *p, char ***variables, struct err *err)
+{
+    int r;
+
+    if (l->step) {
+        fill_step(l, p);
+        return 0;
+    }
+    r = native_image_plan(l->n, &l->req->spec, p, variables, err);
+    return r < 0 ? r : tool_caches_plan(l->n, l->req, l->run, p, variables, &l->warnings, err);
+}
+
 static int make_plan(struct launch *l, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
@@ -133,9 +169,7 @@ static int make_plan(struct launch *l, struct err *err)
     struct plan p = PLAN_INIT;
     int r;
 
-    r = native_image_plan(l->n, l->req, &p, &variables, err);
-    if (r >= 0)
-        r = tool_caches_plan(l->n, l->req, l->run, &p, &variables, &l->warnings, err);
+    r = fill_image(l, &p, &variables, err);
     if (r < 0) {
         plan_done(&p);
         return r;
@@ -145,14 +179,13 @@ static int make_plan(struct launch *l, struct err *err)
     p.id_base = l->id_base;
     p.sub_uid = l->n->subids.uid;
     p.sub_gid = l->n->subids.gid;
-    p.env = spec_environment(p.user, spec->env, variables);
+    p.env = l->step ? strv_copy(variables) : spec_environment(p.user, spec->env, variables);
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
-    p.strict = spec->isolation == SPEC_ISOLATION_STRICT;
     p.seccomp = xmemdup(l->n->filter, l->n->filter_bytes);
     p.seccomp_len = l->n->filter_bytes;
     fill_network(&p, l);
-    r = fill_mounts(l, &p, err);
+    r = l->step ? 0 : fill_mounts(l, &p, err);
     if (r >= 0)
         r = plan_write(&p, &l->plan, err);
     plan_done(&p);
@@ -281,8 +314,16 @@ static int check_not_running(struct engine *e, const char *id, const struct dead
 int native_start(struct engine *e, const struct box_request *req, const struct deadline *by,
                  struct engine_box *ret, struct err *err)
 {
+    return native_start_step(e, req, NULL, by, ret, err);
+}
+
+int native_start_step(struct engine *e, const struct box_request *req,
+                      const struct native_step *step, const struct deadline *by,
+                      struct engine_box *ret, struct err *err)
+{
     struct launch l = {.n = native_of(e),
                        .req = req,
+                       .step = step,
                        .control = -1,
                        .plan = -1,
                        .lease = -1,

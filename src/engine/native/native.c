@@ -26,7 +26,6 @@
 #include "engine/usage.h"
 #include "os/cgroup.h"
 #include "os/filter.h"
-#include "os/landlock.h"
 #include "os/overlay.h"
 #include "os/rmtree.h"
 
@@ -173,8 +172,6 @@ static int open_parts(struct native_engine *n, struct err *err)
     n->engine.cache_modes = (1U << CACHE_MODES) - 1;
     if (n->ranges && network_possible())
         n->engine.caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
-    if (landlock_possible())
-        n->engine.caps |= ENGINE_CAP_STRICT;
     if (n->ranges && disk_possible(NULL))
         n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     r = open_folders(n, err);
@@ -319,8 +316,6 @@ static int renew(struct native_engine *n, const struct box_request *req, const s
     r = make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
     if (r >= 0)
         r = dir_open(n->boxes, req->id, &dir, err);
-    if (r >= 0)
-        r = native_image_own(n, req, dir, by, err);
     if (r < 0 || meta_matches(dir, req))
         return r;
     r = overlay_renew_begin(dir, "cache", err);
@@ -340,13 +335,11 @@ static int make_new(struct native_engine *n, const struct box_request *req,
     r = dir_open(n->boxes, req->id, &dir, err);
     if (r >= 0)
         r = make_disk(n, req, by, err);
-    if (r >= 0)
-        r = native_image_own(n, req, dir, by, err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
-static int native_create(struct engine *e, const struct box_request *req, const struct deadline *by,
-                         struct err *err)
+int native_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+                  struct err *err)
 {
     struct native_engine *n = native_of(e);
     int r;
@@ -368,8 +361,7 @@ static int native_create(struct engine *e, const struct box_request *req, const 
     return r;
 }
 
-static int native_remove(struct engine *e, const char *id, const struct deadline *by,
-                         struct err *err)
+int native_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
     struct native_engine *n = native_of(e);
     int r;
@@ -417,40 +409,60 @@ static void read_meta(struct native_engine *n, bool specs, struct engine_object 
         file_read(n->boxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
 }
 
+static void add_objects(struct engine_objects *l, char *const *ids, char *const *steps)
+{
+    for (; ids && *ids; ids++)
+        if (!strv_contains(steps, *ids))
+            engine_objects_add(l, *ids);
+}
+
 /* A run that has ended has neither folder nor cgroup. */
-static void add_up(struct engine_objects *l, char *const *ids)
+static void add_up(struct engine_objects *l, char *const *ids, char *const *steps)
 {
     for (; ids && *ids; ids++) {
-        struct engine_object *o = engine_objects_add(l, *ids);
+        struct engine_object *o = strv_contains(steps, *ids) ? NULL : engine_objects_add(l, *ids);
 
         if (o)
             o->up = true;
     }
 }
 
+/* Asked before and after all is looked at: what began or ended in between is in one of the two, or
+ * has gone as a whole. */
+static void add_steps(struct native_engine *n, char ***steps)
+{
+    pthread_mutex_lock(&n->lock);
+    for (char **id = n->steps; id && *id; id++)
+        strv_add(steps, *id);
+    pthread_mutex_unlock(&n->lock);
+}
+
 static int native_list(struct engine *e, bool specs, const struct deadline *by,
                        struct engine_objects *ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
-    _cleanup_strv_ char **ids = NULL, **runs = NULL, **groups = NULL;
+    _cleanup_strv_ char **ids = NULL, **execs = NULL, **runs = NULL, **groups = NULL,
+                        **steps = NULL;
     int r;
 
     native_tidy_network(n, by);
+    add_steps(n, &steps);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
     if (r >= 0)
         r = box_ids_add(n->runs, &runs, err);
     if (r >= 0)
         r = box_ids_add(n->boxes, &ids, err);
-    for (char **id = ids; id && *id; id++)
-        read_meta(n, specs, engine_objects_add(ret, *id));
     if (r >= 0)
-        r = box_ids_add(n->execs, &ids, err);
+        r = box_ids_add(n->execs, &execs, err);
     if (r < 0)
         return r;
+    add_steps(n, &steps);
     for (char **id = ids; id && *id; id++)
-        engine_objects_add(ret, *id);
-    add_up(ret, runs);
-    add_up(ret, groups);
+        if (!strv_contains(steps, *id))
+            read_meta(n, specs, engine_objects_add(ret, *id));
+    add_objects(ret, execs, steps);
+    add_up(ret, runs, steps);
+    add_up(ret, groups, steps);
     return 0;
 }
 
@@ -458,15 +470,12 @@ const struct engine_ops engine_native_ops = {
     .name = "native",
     .default_image = "host",
     .default_is_fixed = true,
-    .strict_hint =
-        "It needs a kernel with Landlock (5.13), switched on: see 'lsm=' of the kernel's "
-        "command line.",
     .make = native_make,
     .open = native_open,
     .close = native_close,
-    .check = native_image_check,
     .resolve = native_resolve,
     .image = native_image,
+    .build = native_build,
     .create = native_create,
     .start = native_start,
     .connect = native_connect,

@@ -3,8 +3,8 @@
  * of the engine's workers, so what is not constant after open stands behind `lock`.
  *
  * - <state>/images/host/g-N: generations of image `host`; <state>/images/store: image/images.h
- * - <state>/sandboxes/<id>/: files of one sandbox: root/ and home/ (made by the shim), `meta`, a
- * symlink that holds "<config hash>/<name>", and image-<hex>/ of a strict one
+ * - <state>/sandboxes/<id>/: files of one sandbox: root/ and home/ (made by the shim), and `meta`,
+ * a symlink that holds "<config hash>/<name>"
  * - <state>/execs/<id>/<exec>/: journals and end records
  * - <state>/caches/: package caches that are more than one sandbox's (tool-caches.h)
  * - <state>/trash/: what is being deleted
@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/json.h"
 #include "engine/engine.h"
 #include "engine/native/cache-base.h"
 #include "engine/native/ids.h"
@@ -27,6 +28,12 @@
 
 struct spares;
 struct trash;
+
+#if defined(__aarch64__)
+#define NATIVE_PLATFORM "linux/arm64"
+#else
+#define NATIVE_PLATFORM "linux/amd64"
+#endif
 
 /* First folder of ours below each cgroup hierarchy. */
 #define NATIVE_CGROUP_PARENT "ripcord"
@@ -50,8 +57,9 @@ struct native_engine {
     int shared_caches;      /* and the folder of those in mode `shared` */
 
     pthread_mutex_t lock;
-    struct ids ids;   /* with `ranges` */
+    struct ids ids;     /* with `ranges` */
     unsigned transfers; /* of images, at work */
+    char **steps;       /* of builds, at work: they are no sandboxes that anybody lists */
     struct network net;
     struct supervisors supervisors;
 };
@@ -64,6 +72,29 @@ static inline struct native_engine *native_of(struct engine *e)
 /* launch.c */
 int native_start(struct engine *e, const struct box_request *req, const struct deadline *by,
                  struct engine_box *ret, struct err *err);
+
+/* A step of a build takes these in place of an image and of its spec's mounts. */
+struct native_step {
+    char *lower_dir; /* holds the layers, or is the only one */
+    char **layers;   /* the topmost first */
+    struct spec_mount *mounts;
+    size_t n_mounts;
+};
+int native_start_step(struct engine *e, const struct box_request *req,
+                      const struct native_step *step, const struct deadline *by,
+                      struct engine_box *ret, struct err *err);
+
+/* native.c */
+int native_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+                  struct err *err);
+int native_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+
+/* build.c: engine_ops.build. */
+int native_build(struct engine *e, const struct build_request *req, struct build *b,
+                 const struct deadline *by, char **ret, struct err *err);
+/* build-run.c: a RUN, as ripcord-build asks for it; `step` is told its output. */
+int native_build_run(struct native_engine *n, const struct build_request *req, struct build *b,
+                     unsigned step, const json_t *run, const struct deadline *by, struct err *err);
 
 /* run.c: the supervisor of a sandbox that may or may not be ours to wait for */
 int native_connect(struct engine *e, const char *id, const struct deadline *by,

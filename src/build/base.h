@@ -1,0 +1,28 @@
+/*
+ * Images of the store as a Dockerfile sees them, and what a build makes of its configuration.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "base/json.h"
+#include "dockerfile/config.h"
+#include "image/images.h"
+
+struct base {
+    char id[DIGEST_MAX];
+    char **layers; /* owned: digests, bottom first */
+    char *created; /* owned, or NULL */
+};
+
+#define _cleanup_base_ __attribute__((cleanup(base_done)))
+void base_done(struct base *b);
+
+/* Any of the two results may be NULL. */
+int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
+              struct err *err);
+
+/* An image's configuration as it is stored: the same text each time. */
+char *base_config_text(const struct config *c, char *const *layers, const char *created);
+
+/* Of a document as text, for tests. */
+int base_config_parse(const char *text, size_t len, struct config *ret, struct err *err);

@@ -1,0 +1,16 @@
+/*
+ * What came with the request: its Dockerfile, what its .dockerignore leaves out, and archives that
+ * ADD takes apart.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "build/plan.h"
+#include "build/work.h"
+
+/* Reads and parses it, then removes from the context what is to be ignored. */
+int context_dockerfile(struct work *w, const char *path, struct dockerfile **ret, struct err *err);
+
+/* ADD's sources: archives among them are taken apart into the root of layer n; *ret is the rest. */
+int context_add(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
+                char ***ret, struct err *err);

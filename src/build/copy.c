@@ -1,0 +1,382 @@
+#include "build/copy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/macro.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "build/sources.h"
+
+enum { PIECE = 256 << 10, DEPTH_MAX = 200, ACCOUNTS_MAX = 1 << 20, ID_MAX = 65535 };
+
+struct copy {
+    const struct copy_job *job;
+    char *piece; /* owned */
+    unsigned depth;
+};
+
+/* ---- owners ---- */
+
+/* Field `want` of the line whose first field is `name`. */
+static int find_field(char *text, const char *name, unsigned want, uint32_t *ret)
+{
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+        char *field = strsep(&line, ":");
+
+        if (!STREQ(field, name))
+            continue;
+        for (unsigned i = 0; field && i < want; i++)
+            field = strsep(&line, ":");
+        return field ? parse_u32(field, 0, ID_MAX, ret, NULL) : -ERR_INVALID;
+    }
+    return -ERR_NOT_FOUND;
+}
+
+static int look_up(int root, const char *file, const char *name, unsigned want, uint32_t *ret,
+                   struct err *err)
+{
+    _cleanup_close_ int fd = sources_open(root, file, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    _cleanup_free_ char *text = xmalloc(ACCOUNTS_MAX + 1);
+    ssize_t n = fd < 0 ? 0 : fd_read_full(fd, text, ACCOUNTS_MAX);
+
+    text[MAX(n, (ssize_t)0)] = '\0';
+    if (find_field(text, name, want, ret) < 0)
+        return err_set(err, ERR_INVALID, "the image's '/%s' does not know '%.64s'", file, name);
+    return 0;
+}
+
+static bool is_number(const char *s)
+{
+    return *s && strspn(s, "0123456789") == strlen(s);
+}
+
+static int find_user(int root, const char *name, struct copy_owner *ret, struct err *err)
+{
+    int r;
+
+    if (is_number(name)) {
+        r = parse_u32(name, 0, ID_MAX, &ret->uid, err);
+        ret->gid = ret->uid;
+        return r;
+    }
+    r = look_up(root, "etc/passwd", name, 2, &ret->uid, err);
+    return r < 0 ? r : look_up(root, "etc/passwd", name, 3, &ret->gid, err);
+}
+
+int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct err *err)
+{
+    _cleanup_free_ char *copy = xstrdup(text);
+    char *group = copy, *user = strsep(&group, ":");
+    struct copy_owner o = {.given = true};
+    int r = *user ? find_user(root, user, &o, err) : 0;
+
+    if (r >= 0 && group && *group)
+        r = is_number(group) ? parse_u32(group, 0, ID_MAX, &o.gid, err)
+                             : look_up(root, "etc/group", group, 2, &o.gid, err);
+    if (r < 0)
+        return err_wrap(err, "owner '%.64s'", text);
+    *ret = o;
+    return 0;
+}
+
+/* ---- folders on the way ---- */
+
+static int make_one(int parent, const char *name, const struct copy_owner *owner, struct err *err)
+{
+    if (mkdirat(parent, name, 0755) < 0)
+        return err_sys(err, errno, "make folder '%.200s'", name);
+    if (owner->given && fchownat(parent, name, owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "give folder '%.200s' to its owner", name);
+    return 0;
+}
+
+/* Part by part, each looked up from the root again, as links may lead across it. */
+int copy_make_folder(int root, const char *path, const struct copy_owner *owner, int *ret,
+                     struct err *err)
+{
+    _cleanup_free_ char *copy = xstrdup(path), *so_far = xstrdup("");
+    _cleanup_close_ int fd = sources_open(root, "", O_PATH | O_DIRECTORY);
+    char *rest = copy, *part;
+
+    if (fd < 0)
+        return err_sys(err, -fd, "open the root");
+    while ((part = strsep(&rest, "/"))) {
+        char *next;
+        int at, r;
+
+        if (!*part)
+            continue;
+        next = xasprintf("%s/%s", so_far, part);
+        free(so_far);
+        so_far = next;
+        at = sources_open(root, so_far, O_PATH | O_DIRECTORY);
+        if (at == -ENOENT) {
+            r = make_one(fd, part, owner, err);
+            if (r < 0)
+                return r;
+            at = sources_open(root, so_far, O_PATH | O_DIRECTORY);
+        }
+        if (at < 0)
+            return err_sys(err, -at, "open folder '%.200s'", so_far);
+        fd_close(fd);
+        fd = at;
+    }
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* ---- copying ---- */
+
+static int copy_into(struct copy *c, int from, int to, struct err *err);
+
+static mode_t mode_of(const struct copy *c, const struct stat *st)
+{
+    return c->job->mode >= 0 ? (mode_t)c->job->mode : st->st_mode & 07777;
+}
+
+/* The owner first: a change of it takes set-uid bits away. */
+static int set_meta(const struct copy *c, int fd, const struct stat *st, struct err *err)
+{
+    const struct copy_owner *o = &c->job->owner;
+    const struct timespec times[2] = {st->st_mtim, st->st_mtim};
+
+    if (fchown(fd, o->given ? o->uid : st->st_uid, o->given ? o->gid : st->st_gid) < 0)
+        return err_sys(err, errno, "set the owner");
+    if (fchmod(fd, mode_of(c, st)) < 0)
+        return err_sys(err, errno, "set the mode");
+    if (futimens(fd, times) < 0)
+        return err_sys(err, errno, "set the time");
+    return 0;
+}
+
+static int copy_bytes(struct copy *c, int from, int to, struct err *err)
+{
+    for (;;) {
+        ssize_t n = fd_read_full(from, c->piece, PIECE);
+        int r;
+
+        if (n < 0)
+            return err_sys(err, (int)-n, "read");
+        if (n == 0)
+            return 0;
+        r = fd_write_all(to, c->piece, (size_t)n);
+        if (r < 0)
+            return err_sys(err, -r, "write");
+    }
+}
+
+static int make_room(int to, const char *name, struct err *err)
+{
+    struct stat st;
+
+    if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "look at it");
+    if (S_ISDIR(st.st_mode))
+        return err_set(err, ERR_CONFLICT, "a folder of that name is there");
+    return unlinkat(to, name, 0) < 0 ? err_sys(err, errno, "replace it") : 0;
+}
+
+static int copy_file(struct copy *c, int in, const struct stat *st, int to, const char *name,
+                     struct err *err)
+{
+    _cleanup_close_ int out = -1;
+    int r = make_room(to, name, err);
+
+    if (r < 0)
+        return r;
+    out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (out < 0)
+        return err_sys(err, errno, "make it");
+    r = copy_bytes(c, in, out, err);
+    return r < 0 ? r : set_meta(c, out, st, err);
+}
+
+static int copy_symlink(struct copy *c, int from, const char *name, const struct stat *st, int to,
+                        struct err *err)
+{
+    const struct copy_owner *o = &c->job->owner;
+    const struct timespec times[2] = {st->st_mtim, st->st_mtim};
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from, name, target, sizeof(target) - 1);
+    int r;
+
+    if (n < 0)
+        return err_sys(err, errno, "read the link");
+    target[n] = '\0';
+    r = make_room(to, name, err);
+    if (r < 0)
+        return r;
+    if (symlinkat(target, to, name) < 0 ||
+        fchownat(to, name, o->given ? o->uid : st->st_uid, o->given ? o->gid : st->st_gid,
+                 AT_SYMLINK_NOFOLLOW) < 0 ||
+        utimensat(to, name, times, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "make the link");
+    return 0;
+}
+
+static int open_or_make(int to, const char *name, int *ret, struct err *err)
+{
+    struct stat st;
+
+    if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode)) {
+        err_set(err, ERR_CONFLICT, "something that is no folder has that name");
+        return err_hint(err, "A folder cannot take the place of a file.");
+    }
+    if (mkdirat(to, name, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make the folder");
+    return dir_open(to, name, ret, err);
+}
+
+static int copy_dir(struct copy *c, int in, const struct stat *st, int to, const char *name,
+                    struct err *err)
+{
+    _cleanup_close_ int out = -1;
+    int r = open_or_make(to, name, &out, err);
+
+    if (r >= 0 && ++c->depth > DEPTH_MAX)
+        r = err_set(err, ERR_LIMIT, "over %d levels", DEPTH_MAX);
+    if (r >= 0)
+        r = copy_into(c, in, out, err);
+    c->depth--;
+    return r < 0 ? r : set_meta(c, out, st, err);
+}
+
+/* Devices, FIFOs and sockets are passed over. */
+static int copy_one(struct copy *c, int from, const char *name, int to, struct err *err)
+{
+    _cleanup_close_ int in = -1;
+    struct stat st;
+    int r = 0;
+
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "look at '%.200s'", name);
+    if (S_ISLNK(st.st_mode)) {
+        r = copy_symlink(c, from, name, &st, to, err);
+    } else if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) {
+        in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (in < 0)
+            r = err_sys(err, errno, "open it");
+        else if (S_ISREG(st.st_mode))
+            r = copy_file(c, in, &st, to, name, err);
+        else
+            r = copy_dir(c, in, &st, to, name, err);
+    }
+    return r < 0 ? err_wrap(err, "'%.200s'", name) : 0;
+}
+
+static int copy_into(struct copy *c, int from, int to, struct err *err)
+{
+    int copy = fcntl(from, F_DUPFD_CLOEXEC, 3);
+    _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    int r = 0;
+
+    if (!d) {
+        fd_close(copy);
+        return err_sys(err, errno, "read the folder");
+    }
+    for (const struct dirent *e; r >= 0 && (e = readdir(d));)
+        if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
+            r = copy_one(c, from, e->d_name, to, err);
+    return r;
+}
+
+/* ---- the destination ---- */
+
+/* Where a file goes: into the destination when that is a folder, else it gets that name. */
+static int place_file(struct copy *c, int in, const struct stat *st, const char *match,
+                      struct err *err)
+{
+    const struct copy_job *j = c->job;
+    _cleanup_free_ char *parent = xstrdup(j->dest);
+    _cleanup_close_ int to = -1;
+    char *slash = strrchr(parent, '/');
+    int fd = sources_open(j->to, j->dest, O_PATH | O_DIRECTORY), r;
+
+    if (fd >= 0 || slash[1] == '\0') {
+        fd_close(fd);
+        r = copy_make_folder(j->to, j->dest, &j->owner, &to, err);
+        return r < 0 ? r : copy_file(c, in, st, to, sources_name(match), err);
+    }
+    *slash = '\0';
+    r = copy_make_folder(j->to, parent, &j->owner, &to, err);
+    return r < 0 ? r : copy_file(c, in, st, to, slash + 1, err);
+}
+
+/* An O_PATH descriptor becomes one that can be read. */
+static int dir_reopen(int *fd, struct err *err)
+{
+    int open_fd;
+    int r = dir_open(*fd, ".", &open_fd, err);
+
+    if (r >= 0) {
+        fd_close(*fd);
+        *fd = open_fd;
+    }
+    return r;
+}
+
+static int place_match(struct copy *c, const char *match, struct err *err)
+{
+    const struct copy_job *j = c->job;
+    _cleanup_close_ int in = sources_open(j->from, match, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    _cleanup_close_ int to = -1;
+    struct stat st;
+    int r;
+
+    if (in < 0)
+        return err_sys(err, -in, "open '%.200s'", match);
+    if (fstat(in, &st) < 0)
+        return err_sys(err, errno, "look at '%.200s'", match);
+    if (S_ISREG(st.st_mode)) {
+        r = place_file(c, in, &st, match, err);
+    } else if (S_ISDIR(st.st_mode)) {
+        r = copy_make_folder(j->to, j->dest, &j->owner, &to, err);
+        if (r >= 0)
+            r = dir_reopen(&to, err);
+        if (r >= 0)
+            r = copy_into(c, in, to, err);
+    } else {
+        r = err_set(err, ERR_UNSUPPORTED, "it is neither a file nor a folder");
+    }
+    return r < 0 ? err_wrap(err, "copy '%.200s' to '%.200s'", match, j->dest) : 0;
+}
+
+static int several_need_folder(const struct copy_job *j, size_t n, struct err *err)
+{
+    size_t len = strlen(j->dest);
+
+    if (n <= 1 || j->dest[len - 1] == '/')
+        return 0;
+    err_set(err, ERR_INVALID, "several files match: destination '%.200s' must end with a slash",
+            j->dest);
+    return err_hint(err, "Write '%.200s/'.", j->dest);
+}
+
+int copy_files(const struct copy_job *job, struct err *err)
+{
+    _cleanup_strv_ char **all = NULL;
+    struct copy c = {.job = job, .piece = xmalloc(PIECE)};
+    int r = 0;
+
+    for (char *const *s = job->sources; r >= 0 && s && *s; s++) {
+        _cleanup_strv_ char **found = NULL;
+
+        r = sources_match(job->from, *s, &found, err);
+        for (char **f = found; r >= 0 && f && *f; f++)
+            strv_add(&all, *f);
+    }
+    if (r >= 0)
+        r = several_need_folder(job, strv_len(all), err);
+    for (char **f = all; r >= 0 && f && *f; f++)
+        r = place_match(&c, *f, err);
+    free(c.piece);
+    return r;
+}

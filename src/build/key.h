@@ -1,0 +1,20 @@
+/*
+ * The key of a step: a digest over named texts, each with its length, so that no two lists of them
+ * look alike.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "image/digest.h"
+
+struct key {
+    struct digest_state *d;
+};
+
+void key_begin(struct key *k, const char *parent);
+void key_text(struct key *k, const char *name, const char *value); /* NULL is not "" */
+void key_texts(struct key *k, const char *name, char *const *values);
+/* Files of the context that a source means: names, modes, contents; of the build's folder `dir`. */
+int key_source(struct key *k, int dir, const char *pattern, struct err *err);
+/* Frees what it holds. */
+void key_end(struct key *k, char ret[static DIGEST_MAX]);

@@ -1,0 +1,15 @@
+/*
+ * ripcord-build: one build of the native engine, in a process of its own, as it reads what others
+ * have written and clones children.
+ *
+ *   ripcord-build STORE IDS NAME build   the context on descriptor 3
+ *   ripcord-build STORE IDS NAME clean   removes what a build of that name has left
+ *
+ * IDS as of image/main.h; NAME is that of its folder in the store. `build` reads its request as one
+ * line of JSON on stdin and then an answer to each {"run": …} that it writes; what it writes to
+ * stdout is one line of JSON each: events (build/build.h), those questions, and at last {"done": …}
+ * or {"error": …}.
+ */
+#pragma once
+
+int build_main(int argc, char **argv);

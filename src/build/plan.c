@@ -1,0 +1,571 @@
+#include "build/plan.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+
+struct planner {
+    struct build_plan *plan;
+    const struct dockerfile *df;
+    build_image_fn image;
+    void *arg;
+};
+
+/* One instruction, on its way into the plan. */
+struct turn {
+    struct planner *p;
+    size_t stage;
+    const struct dockerfile *df;
+    const struct dockerfile_instruction *in;
+    const struct config *c;
+    size_t *ret_at;
+    struct build_step *step;
+};
+
+/* ---- release ---- */
+
+static void file_done(struct build_file *f)
+{
+    free(f->name);
+    free(f->content);
+}
+
+static void step_done(struct build_step *s)
+{
+    char *const owned[] = {s->text,  s->user,  s->workdir,   s->dest,
+                           s->chown, s->chmod, s->from.image};
+
+    for (size_t i = 0; i < ARRAY_SIZE(owned); i++)
+        free(owned[i]);
+    strv_free(s->argv);
+    strv_free(s->env);
+    strv_free(s->sources);
+    for (size_t i = 0; i < s->n_mounts; i++) {
+        mount_done(&s->mounts[i].m);
+        free(s->mounts[i].from.image);
+    }
+    free(s->mounts);
+    for (size_t i = 0; i < s->n_files; i++)
+        file_done(&s->files[i]);
+    free(s->files);
+    file_done(&s->script);
+}
+
+void build_plan_done(struct build_plan *p)
+{
+    for (size_t i = 0; i < p->n_stages; i++) {
+        struct build_stage *s = &p->stages[i];
+
+        for (size_t k = 0; k < s->n_steps; k++)
+            step_done(&s->steps[k]);
+        free(s->steps);
+        free(s->name);
+        free(s->image);
+    }
+    free(p->stages);
+    config_done(&p->config);
+    *p = (struct build_plan){0};
+}
+
+size_t build_stage_total(const struct build_stage *s)
+{
+    return s->n_steps + (s->base < 0);
+}
+
+/* ---- small things ---- */
+
+static int refuse(const struct turn *t, size_t at, struct err *err, const char *what)
+{
+    *t->ret_at = at;
+    err_set(err, ERR_UNSUPPORTED, "the native builder does not know %s", what);
+    return err_hint(err, "Build it with `--engine docker`.");
+}
+
+static int expand(const struct turn *t, const char *word, size_t at, char **ret, struct err *err)
+{
+    *t->ret_at = at;
+    return config_expand(t->c, t->df->escape, word, ret, err);
+}
+
+static size_t flag_at(const struct dockerfile_instruction *in, const char *name)
+{
+    for (size_t i = in->n_flags; i-- > 0;)
+        if (STREQ(in->flags[i].name, name))
+            return in->flags[i].at;
+    return in->at;
+}
+
+static bool flag_is_on(const struct dockerfile_instruction *in, const char *name)
+{
+    const char *value = dockerfile_flag(in, name);
+
+    return value && !STREQ(value, "false");
+}
+
+/* The instruction as people read it: blanks of any kind become one space. */
+static char *one_line(const struct dockerfile_instruction *in)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(in->line.len + 64);
+    bool gap = false;
+
+    for (size_t i = 0; i < in->line.len; i++) {
+        unsigned char c = (unsigned char)in->line.text[i];
+
+        if (isspace(c) || c < ' ') {
+            gap = true;
+            continue;
+        }
+        if (gap && b.len)
+            (void)!buf_append_c(&b, ' ');
+        gap = false;
+        (void)!buf_append_c(&b, (char)c);
+    }
+    return buf_steal(&b);
+}
+
+/* "a/../b", "//", "." put right; a slash at the end stays. */
+static char *absolute(const char *workdir, const char *path)
+{
+    _cleanup_free_ char *both = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", workdir, path);
+    size_t len = strlen(path);
+    bool folder = !len || path[len - 1] == '/' || STREQ(path, ".") || STREQ(path, "..") ||
+                  (len > 1 && STREQ(path + len - 2, "/.")) ||
+                  (len > 2 && STREQ(path + len - 3, "/.."));
+    _cleanup_strv_ char **parts = NULL;
+    _cleanup_free_ char *joined = NULL;
+
+    for (char *rest = both, *part; (part = strsep(&rest, "/"));) {
+        if (STREQ(part, ".."))
+            strv_pop(parts);
+        else if (*part && !STREQ(part, "."))
+            strv_add(&parts, part);
+    }
+    joined = strv_join(parts, "/");
+    return xasprintf("/%s%s", joined, folder && *joined ? "/" : "");
+}
+
+static const char *workdir_of(const struct config *c)
+{
+    return c->workdir && *c->workdir ? c->workdir : "/";
+}
+
+/* ---- where files come from ---- */
+
+static int plan_from(const struct turn *t, const char *from, size_t at, struct build_from *ret,
+                     struct err *err)
+{
+    struct config unused = {0};
+    int r;
+
+    ret->stage = -1;
+    if (!from || !*from)
+        return 0;
+    *t->ret_at = at;
+    ret->stage = dockerfile_find_stage(t->p->df, from, t->stage);
+    if (ret->stage >= 0)
+        return 0;
+    if (STREQ(from, "scratch") || STREQ(from, "host"))
+        return refuse(t, at, err, "files of 'scratch' and 'host'");
+    r = t->p->image(t->p->arg, from, &unused, err);
+    config_done(&unused);
+    if (r >= 0)
+        ret->image = xstrdup(from);
+    return r;
+}
+
+/* ---- RUN ---- */
+
+/* The supervisor puts them where Docker does by default, and nowhere else. */
+static bool is_secrets_place(const char *target)
+{
+    static const char folder[] = "/run/secrets/";
+
+    return strncmp(target, folder, strlen(folder)) == 0 && !strchr(target + strlen(folder), '/') &&
+           parse_secret_name(target + strlen(folder), NULL) >= 0;
+}
+
+static int check_mount(const struct turn *t, const struct mount *m, size_t at, struct err *err)
+{
+    if (m->type == MOUNT_SSH)
+        return refuse(t, at, err, "'--mount=type=ssh'");
+    if (m->type == MOUNT_TMPFS && m->size)
+        return refuse(t, at, err, "the size of a tmpfs in '--mount'");
+    if (m->type == MOUNT_CACHE && (m->from || m->source))
+        return refuse(t, at, err, "a cache mount with contents to begin with ('from', 'source')");
+    if (m->type == MOUNT_SECRET && m->target && !is_secrets_place(m->target))
+        return refuse(t, at, err, "secrets elsewhere than in '/run/secrets'");
+    return 0;
+}
+
+static int plan_mount(const struct turn *t, const char *value, size_t at, struct err *err)
+{
+    struct build_step *s = t->step;
+    _cleanup_free_ char *plain = NULL;
+    struct build_mount *m;
+    int r = expand(t, value, at, &plain, err);
+
+    if (r < 0)
+        return r;
+    s->mounts = xreallocarray(s->mounts, s->n_mounts + 1, sizeof(*s->mounts));
+    m = &s->mounts[s->n_mounts];
+    *m = (struct build_mount){.from = {.stage = -1}};
+    r = mount_parse(plain, false, &m->m, err);
+    if (r < 0)
+        return r;
+    s->n_mounts++;
+    r = check_mount(t, &m->m, at, err);
+    if (r < 0)
+        return r;
+    return plan_from(t, m->m.from, at, &m->from, err);
+}
+
+/* What stays open after parsing: a target is needed, and which one it is. */
+static int place_mount(const struct turn *t, struct build_mount *b, struct err *err)
+{
+    struct mount *m = &b->m;
+    char *target;
+
+    if (m->type == MOUNT_SECRET)
+        return 0;
+    if (!m->target || !*m->target)
+        return err_set(err, ERR_INVALID, "--mount=type=%s needs a target",
+                       mount_type_name(m->type));
+    target = absolute(workdir_of(t->c), m->target);
+    free(m->target);
+    m->target = target;
+    if (STREQ(target, "/"))
+        return err_set(err, ERR_INVALID, "--mount: target '/' would hide the image");
+    if (target[strlen(target) - 1] == '/')
+        target[strlen(target) - 1] = '\0';
+    return 0;
+}
+
+static int plan_mounts(const struct turn *t, struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < t->in->n_flags; i++) {
+        const struct dockerfile_flag *f = &t->in->flags[i];
+
+        if (!STREQ(f->name, "mount"))
+            continue;
+        r = plan_mount(t, f->value, f->at, err);
+        if (r >= 0)
+            r = place_mount(t, &t->step->mounts[t->step->n_mounts - 1], err);
+    }
+    return r;
+}
+
+static int plan_run_flags(const struct turn *t, struct err *err)
+{
+    const char *network = dockerfile_flag(t->in, "network");
+    const char *security = dockerfile_flag(t->in, "security");
+
+    if (network && STREQ(network, "host"))
+        return refuse(t, flag_at(t->in, "network"), err, "'--network=host'");
+    if (network && STREQ(network, "none"))
+        t->step->network = BUILD_NETWORK_NONE;
+    if (security && STREQ(security, "insecure"))
+        return refuse(t, flag_at(t->in, "security"), err, "'--security=insecure'");
+    if (dockerfile_flag(t->in, "device"))
+        return refuse(t, flag_at(t->in, "device"), err, "'--device'");
+    return plan_mounts(t, err);
+}
+
+static char **shell_of(const struct config *c)
+{
+    static char *const standard[] = {(char *)"/bin/sh", (char *)"-c", NULL};
+
+    return strv_copy(c->shell ? c->shell : standard);
+}
+
+static char *without_tabs(const struct dockerfile_heredoc *h)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX);
+    bool begins = h->chomp;
+
+    for (const char *p = h->content; *p; p++) {
+        if (begins && *p == '\t')
+            continue;
+        begins = h->chomp && *p == '\n';
+        (void)!buf_append_c(&b, *p);
+    }
+    return buf_steal(&b);
+}
+
+static bool is_only_mark(const char *command)
+{
+    return strncmp(command, "<<", 2) == 0 && !strpbrk(command, " \t|;&>");
+}
+
+/* A command with its heredocs behind it, for the shell to take apart. */
+static char *with_heredocs(const struct dockerfile_instruction *in)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
+    int r = buf_append_str(&b, in->words[0].text);
+
+    for (size_t i = 0; r >= 0 && i < in->n_heredocs; i++)
+        r = buf_appendf(&b, "\n%s%s", in->heredocs[i].content, in->heredocs[i].name);
+    return buf_steal(&b);
+}
+
+/* RUN <<EOF is a script: by its own interpreter when it names one, else by the shell. */
+static void plan_script(const struct turn *t)
+{
+    const struct dockerfile_heredoc *h = &t->in->heredocs[0];
+    _cleanup_free_ char *content = without_tabs(h);
+    struct build_step *s = t->step;
+
+    if (strncmp(content, "#!", 2) != 0) {
+        s->argv = shell_of(t->c);
+        strv_push(&s->argv, TAKE_PTR(content));
+        return;
+    }
+    s->script = (struct build_file){xstrdup(h->name), TAKE_PTR(content)};
+    strv_push(&s->argv, xasprintf(BUILD_SCRIPT_DIR "/%s", h->name));
+}
+
+/* A group by name beside a user: the supervisor knows names, numbers, and pairs of numbers. */
+static int check_user(const struct turn *t, struct err *err)
+{
+    if (!t->step->user || parse_user(t->step->user, NULL) >= 0)
+        return 0;
+    return refuse(t, t->in->at, err, "RUN as such a USER: a name, UID or UID:GID");
+}
+
+static int plan_run(const struct turn *t, struct err *err)
+{
+    struct build_step *s = t->step;
+    int r = plan_run_flags(t, err);
+
+    if (r >= 0)
+        r = check_user(t, err);
+    if (r < 0)
+        return r;
+    s->env = strv_copy(t->c->scope);
+    if (t->in->json) {
+        for (size_t i = 0; i < t->in->n_words; i++)
+            strv_add(&s->argv, t->in->words[i].text);
+        return s->argv ? 0 : err_set(err, ERR_INVALID, "RUN [] has no command");
+    }
+    if (t->in->n_heredocs == 1 && is_only_mark(t->in->words[0].text)) {
+        plan_script(t);
+        return 0;
+    }
+    s->argv = shell_of(t->c);
+    strv_push(&s->argv, with_heredocs(t->in));
+    return 0;
+}
+
+/* ---- COPY and ADD ---- */
+
+static bool is_remote(const char *source)
+{
+    return strncmp(source, "http://", 7) == 0 || strncmp(source, "https://", 8) == 0 ||
+           strncmp(source, "git@", 4) == 0 || strncmp(source, "git://", 6) == 0 ||
+           strncmp(source, "ssh://", 6) == 0;
+}
+
+static int plan_file(const struct turn *t, const struct dockerfile_heredoc *h, struct err *err)
+{
+    struct build_step *s = t->step;
+    _cleanup_free_ char *content = without_tabs(h), *expanded = NULL;
+    int r = 0;
+
+    if (h->expand)
+        r = expand(t, content, h->at, &expanded, err);
+    if (r < 0)
+        return r;
+    s->files = xreallocarray(s->files, s->n_files + 1, sizeof(*s->files));
+    s->files[s->n_files++] =
+        (struct build_file){xstrdup(h->name), expanded ? TAKE_PTR(expanded) : TAKE_PTR(content)};
+    return 0;
+}
+
+static bool is_heredoc(const struct dockerfile_instruction *in, const char *word)
+{
+    return in->n_heredocs && strncmp(word, "<<", 2) == 0;
+}
+
+static int plan_source(const struct turn *t, const struct dockerfile_word *w, struct err *err)
+{
+    char *source;
+    int r;
+
+    if (is_heredoc(t->in, w->text))
+        return 0;
+    r = expand(t, w->text, w->at, &source, err);
+    if (r < 0)
+        return r;
+    strv_push(&t->step->sources, source);
+    if (t->in->kind == DOCKERFILE_ADD && is_remote(source))
+        return refuse(t, w->at, err, "ADD of something remote");
+    return 0;
+}
+
+static int plan_chmod(const struct turn *t, struct err *err)
+{
+    const char *given = dockerfile_flag(t->in, "chmod");
+    struct build_step *s = t->step;
+    int r;
+
+    if (!given)
+        return 0;
+    r = expand(t, given, flag_at(t->in, "chmod"), &s->chmod, err);
+    if (r >= 0 &&
+        (!*s->chmod || strspn(s->chmod, "01234567") != strlen(s->chmod) || strlen(s->chmod) > 5))
+        return refuse(t, flag_at(t->in, "chmod"), err, "modes that are not octal");
+    return r;
+}
+
+static int plan_copy_flags(const struct turn *t, struct err *err)
+{
+    static const char *const unknown[] = {"parents", "exclude", "keep-git-dir", "checksum"};
+    const char *chown = dockerfile_flag(t->in, "chown");
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(unknown); i++)
+        if (dockerfile_flag(t->in, unknown[i])) {
+            _cleanup_free_ char *flag = xasprintf("'--%s'", unknown[i]);
+
+            return refuse(t, flag_at(t->in, unknown[i]), err, flag);
+        }
+    if (chown)
+        r = expand(t, chown, flag_at(t->in, "chown"), &t->step->chown, err);
+    if (r >= 0)
+        r = plan_chmod(t, err);
+    if (r < 0)
+        return r;
+    t->step->unpack = t->in->kind == DOCKERFILE_ADD &&
+                      (!dockerfile_flag(t->in, "unpack") || flag_is_on(t->in, "unpack"));
+    return plan_from(t, dockerfile_flag(t->in, "from"), flag_at(t->in, "from"), &t->step->from,
+                     err);
+}
+
+static int check_dest(const struct turn *t, const char *dest, struct err *err)
+{
+    const struct build_step *s = t->step;
+
+    if (strv_len(s->sources) + s->n_files <= 1 || s->dest[strlen(s->dest) - 1] == '/')
+        return 0;
+    *t->ret_at = t->in->words[t->in->n_words - 1].at;
+    err_set(err, ERR_INVALID, "%s of several files: '%.200s' must end with a slash",
+            dockerfile_kind_name(t->in->kind), dest);
+    return err_hint(err, "Write '%.200s/'.", dest);
+}
+
+static int plan_copy(const struct turn *t, struct err *err)
+{
+    const struct dockerfile_word *last = &t->in->words[t->in->n_words - 1];
+    _cleanup_free_ char *dest = NULL;
+    int r = plan_copy_flags(t, err);
+
+    for (size_t i = 0; r >= 0 && i + 1 < t->in->n_words; i++)
+        r = plan_source(t, &t->in->words[i], err);
+    for (size_t i = 0; r >= 0 && i < t->in->n_heredocs; i++)
+        r = plan_file(t, &t->in->heredocs[i], err);
+    if (r >= 0)
+        r = expand(t, last->text, last->at, &dest, err);
+    if (r < 0)
+        return r;
+    t->step->dest = absolute(workdir_of(t->c), dest);
+    return check_dest(t, dest, err);
+}
+
+/* ---- the walk ---- */
+
+static int plan_step(const struct turn *t, struct err *err)
+{
+    struct build_step *s = t->step;
+
+    s->kind = t->in->kind;
+    s->text = one_line(t->in);
+    s->line = dockerfile_pos(t->p->df, *t->ret_at).line;
+    s->user = t->c->user && *t->c->user ? xstrdup(t->c->user) : NULL;
+    s->workdir = xstrdup(workdir_of(t->c));
+    s->from.stage = -1;
+    if (t->in->kind == DOCKERFILE_RUN)
+        return plan_run(t, err);
+    return t->in->kind == DOCKERFILE_WORKDIR ? 0 : plan_copy(t, err);
+}
+
+static bool is_step(enum dockerfile_kind kind)
+{
+    return kind == DOCKERFILE_RUN || kind == DOCKERFILE_COPY || kind == DOCKERFILE_ADD ||
+           kind == DOCKERFILE_WORKDIR;
+}
+
+static int on_step(void *arg, size_t stage, const struct dockerfile *df,
+                   const struct dockerfile_instruction *in, const struct config *c, size_t *ret_at,
+                   struct err *err)
+{
+    struct planner *p = arg;
+    struct build_stage *st = &p->plan->stages[stage];
+    struct turn t = {p, stage, df, in, c, ret_at, NULL};
+    struct build_step step = {0};
+    int r;
+
+    if (!is_step(in->kind))
+        return 0;
+    t.step = &step;
+    r = plan_step(&t, err);
+    if (r < 0) {
+        step_done(&step);
+        return r;
+    }
+    st->steps = xreallocarray(st->steps, st->n_steps + 1, sizeof(*st->steps));
+    st->steps[st->n_steps++] = step;
+    return 0;
+}
+
+static int on_stage(void *arg, size_t stage, long base, const char *image, struct err *err)
+{
+    struct planner *p = arg;
+    const struct dockerfile_stage *from = &p->df->stages[stage];
+    struct build_stage *st = &p->plan->stages[stage];
+    const char *platform = dockerfile_flag(from->from, "platform");
+
+    st->needed = true;
+    st->base = base;
+    st->name = from->name ? xstrdup(from->name) : xasprintf("stage-%zu", stage);
+    st->image = image ? xstrdup(image) : NULL;
+    if (platform && !strchr(platform, '$') && !STREQ(platform, "linux/amd64") &&
+        !STREQ(platform, "linux")) {
+        err_set(err, ERR_UNSUPPORTED, "the native builder does not know FROM for other platforms");
+        return err_hint(err, "It builds for this machine: linux/amd64.");
+    }
+    if (image && STREQ(image, "host")) {
+        err_set(err, ERR_UNSUPPORTED, "the native builder does not know FROM 'host'");
+        return err_hint(err, "Import a root file system: `ripcord image import`.");
+    }
+    return 0;
+}
+
+static int on_image(void *arg, size_t stage, const char *name, struct config *ret, struct err *err)
+{
+    struct planner *p = arg;
+
+    (void)stage;
+    return p->image(p->arg, name, ret, err);
+}
+
+int build_plan_make(const struct dockerfile *df, const struct config_inputs *inputs,
+                    build_image_fn image, void *arg, struct build_plan *ret, struct err *err)
+{
+    static const struct config_visitor visitor = {on_image, on_stage, on_step};
+    struct build_plan plan = {.n_stages = df->n_stages};
+    struct planner p = {&plan, df, image, arg};
+    int r;
+
+    plan.stages = xcalloc(df->n_stages, sizeof(*plan.stages));
+    r = config_walk(df, inputs, &visitor, &p, &plan.config, &plan.target, err);
+    if (r < 0)
+        build_plan_done(&plan);
+    else
+        *ret = plan;
+    return r;
+}

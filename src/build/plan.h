@@ -1,0 +1,85 @@
+/*
+ * What is to be done to build a target of a Dockerfile: its stages, those that the target needs,
+ * and their steps with every variable replaced. Nothing has been touched when it is made, and what
+ * the native builder cannot do has been refused by then, with its place: a build does not fail
+ * half-way for something that could have been known.
+ *
+ * Instructions that only change the configuration (ENV, LABEL, CMD, …) are no steps; the plan's
+ * configuration is what they come to.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "dockerfile/config.h"
+#include "dockerfile/dockerfile.h"
+
+enum build_network { BUILD_NETWORK_DEFAULT, BUILD_NETWORK_NONE };
+
+/* A file that stands in the Dockerfile itself. */
+struct build_file {
+    char *name, *content; /* owned */
+};
+
+/* Where files come from: an earlier stage, an image of the store, or the context. */
+struct build_from {
+    long stage;  /* -1: none */
+    char *image; /* owned, or NULL */
+};
+
+struct build_mount {
+    struct mount m; /* owned, expanded */
+    struct build_from from;
+};
+
+struct build_step {
+    enum dockerfile_kind kind; /* RUN, COPY, ADD or WORKDIR */
+    char *text;                /* owned: the instruction on one line */
+    unsigned line;
+    char *user;    /* owned: who it is done by; NULL is root */
+    char *workdir; /* owned, absolute; of WORKDIR the folder to be there */
+
+    /* RUN */
+    char **argv, **env;       /* owned */
+    struct build_file script; /* at BUILD_SCRIPT_DIR, or without a name */
+    enum build_network network;
+    struct build_mount *mounts;
+    size_t n_mounts;
+
+    /* COPY, ADD */
+    char **sources; /* owned: paths and patterns */
+    char *dest;     /* owned, absolute; ends with '/' where that was written */
+    char *chown, *chmod;
+    struct build_from from;
+    struct build_file *files;
+    size_t n_files;
+    bool unpack; /* archives among the sources become what is in them */
+};
+
+#define BUILD_SCRIPT_DIR "/dev/pipes"
+
+struct build_stage {
+    bool needed;
+    char *name;  /* owned; its number without AS */
+    long base;   /* the stage it is built on, or -1 */
+    char *image; /* owned: the image it is built on, or NULL */
+    struct build_step *steps;
+    size_t n_steps;
+};
+
+struct build_plan {
+    struct build_stage *stages;
+    size_t n_stages, target;
+    struct config config; /* of the target */
+};
+
+/* Configurations of images that are no stages; ERR_NOT_FOUND when there is none. */
+typedef int (*build_image_fn)(void *arg, const char *name, struct config *ret, struct err *err);
+
+int build_plan_make(const struct dockerfile *df, const struct config_inputs *inputs,
+                    build_image_fn image, void *arg, struct build_plan *ret, struct err *err);
+void build_plan_done(struct build_plan *p);
+
+/* How many steps there are in a stage for people: FROM counts, unless it is another stage. */
+size_t build_stage_total(const struct build_stage *s);

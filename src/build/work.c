@@ -1,0 +1,277 @@
+#include "build/work.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "build/tidy.h"
+#include "image/layer.h"
+#include "image/pack.h"
+#include "os/mount.h"
+#include "os/overlay.h"
+
+enum { LOWER_MAX = 4000, PIECE = 256 << 10 };
+
+/* ---- the folder ---- */
+
+static int make(const struct work *w, mode_t mode, struct err *err, const char *name)
+{
+    if (mkdirat(w->dir, name, mode) < 0 || fchmodat(w->dir, name, mode, 0) < 0)
+        return err_sys(err, errno, "make folder '%s' of the build", name);
+    return 0;
+}
+
+int work_open(struct images *s, const struct confined_ids *ids, const char *name, struct work *ret,
+              struct err *err)
+{
+    static const char *const folders[] = {"context", "none", "root", "src"};
+    struct work w = {.store = s, .ids = ids, .path = xasprintf("tmp/%s", name), .dir = -1};
+    int r = mkdirat(s->dir, w.path, 0755) < 0 ? err_sys(err, errno, "make '%s'", w.path) : 0;
+
+    if (r >= 0)
+        r = dir_open(s->dir, w.path, &w.dir, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+        r = make(&w, 0755, err, folders[i]);
+    if (r < 0)
+        work_done(&w);
+    else
+        *ret = w;
+    return r < 0 ? err_wrap(err, "begin the build") : 0;
+}
+
+void work_done(struct work *w)
+{
+    w->dir = fd_close(w->dir);
+    if (w->path)
+        confined_remove(w->ids, w->store->dir, w->path, NULL);
+    free(w->path);
+    w->path = NULL;
+}
+
+int work_unpack_context(struct work *w, int fd, struct err *err)
+{
+    const struct confined_ids own = {.kind = CONFINED_OWN};
+    const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
+    _cleanup_close_ int dir = -1;
+    struct layer_out out = {0};
+    int r = dir_open(w->dir, "context", &dir, err);
+
+    if (r >= 0)
+        r = layer_unpack(dir, &own, &in, &out, err);
+    return r < 0 ? err_wrap(err, "the build context") : 0;
+}
+
+int work_folder(struct work *w, mode_t mode, char **ret, struct err *err)
+{
+    _cleanup_free_ char *name = xasprintf("m%u", ++w->n);
+    int r = make(w, mode, err, name);
+
+    if (r >= 0)
+        *ret = TAKE_PTR(name);
+    return r;
+}
+
+int work_layer(struct work *w, unsigned *ret, struct err *err)
+{
+    unsigned n = ++w->n;
+    _cleanup_free_ char *top = xasprintf("%u", n), *fs = xasprintf("%u/fs", n);
+    int r = make(w, 0700, err, top);
+
+    if (r >= 0)
+        r = make(w, 0755, err, fs);
+    if (r >= 0)
+        *ret = n;
+    return r;
+}
+
+/* ---- a layer's way into the store ---- */
+
+struct packing {
+    unsigned n;
+    int out;
+};
+
+struct measured {
+    struct pack_stats stats;
+    uint64_t bytes;
+};
+
+static int run_pack(void *arg, int root, void *out, struct err *err)
+{
+    struct packing *p = arg;
+    struct measured *m = out;
+    _cleanup_free_ char *fs = xasprintf("%u/fs", p->n);
+    _cleanup_close_ int dir = -1;
+    int r = dir_open(root, fs, &dir, err);
+
+    _Static_assert(sizeof(*m) <= CONFINED_OUT_MAX, "it fits");
+    if (r >= 0)
+        r = tidy_layer(dir, &m->bytes, err);
+    return r < 0 ? r : pack_layer(dir, p->out, &m->stats, err);
+}
+
+static int digest_stream(int fd, char digest[static DIGEST_MAX], struct err *err)
+{
+    _cleanup_free_ char *piece = xmalloc(PIECE);
+    struct digest_state *d = digest_begin();
+    ssize_t n;
+
+    while ((n = fd_read_full(fd, piece, PIECE)) > 0)
+        digest_add(d, piece, (size_t)n);
+    digest_end(d, digest);
+    return n < 0 ? err_sys(err, (int)-n, "read from a helper") : 0;
+}
+
+/* What it is known by is counted here, from the bytes: the child cannot say what it is. */
+static int measure(struct work *w, unsigned n, char digest[static DIGEST_MAX], struct measured *ret,
+                   struct err *err)
+{
+    struct packing p = {.n = n};
+    struct confined_job job = {.fn = run_pack, .arg = &p, .dir = w->dir, .trees = true, .n_fds = 1};
+    struct confined child = CONFINED_INIT;
+    int ends[2], r;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    (void)fcntl(ends[1], F_SETPIPE_SZ, PIECE);
+    p.out = job.fds[0] = ends[1];
+    r = confined_start(&job, w->ids, &child, err);
+    fd_close(ends[1]);
+    if (r >= 0)
+        r = digest_stream(ends[0], digest, err);
+    fd_close(ends[0]);
+    if (r >= 0)
+        r = confined_wait(&child, ret, sizeof(*ret), err);
+    confined_done(&child);
+    return r < 0 ? err_wrap(err, "read the new layer") : 0;
+}
+
+int work_commit(struct work *w, unsigned n, char digest[static DIGEST_MAX], struct err *err)
+{
+    _cleanup_free_ char *name = xasprintf("%s/%u", w->path + strlen("tmp/"), n);
+    struct measured m = {0};
+    int r = measure(w, n, digest, &m, err);
+
+    if (r < 0 || m.stats.entries <= 1) /* the folder itself */
+        return r;
+    if (!images_has_layer(w->store, digest))
+        r = images_put_layer(w->store, digest, name, m.bytes, err);
+    return r < 0 ? r : 1;
+}
+
+/* ---- children with a root ---- */
+
+/* Short names for the layers, the topmost first: a mount option has but a page. */
+static int link_layers(struct work *w, char kind, unsigned n, char *const *layers,
+                       struct buf *lower, struct err *err)
+{
+    _cleanup_free_ char *folder = xasprintf("%c%u", kind, n);
+    size_t count = strv_len(layers);
+    int r = make(w, 0755, err, folder);
+
+    for (size_t i = 0; r >= 0 && i < count; i++) {
+        _cleanup_free_ char *name = xasprintf("%s/%zu", folder, i);
+        _cleanup_free_ char *target =
+            xasprintf("../../../layers/%s/fs", digest_hex(layers[count - 1 - i]));
+
+        if (symlinkat(target, w->dir, name) < 0)
+            r = err_sys(err, errno, "make a link to a layer");
+        else if (buf_appendf(lower, "%s%s", i ? ":" : "", name) < 0)
+            r = err_set(err, ERR_LIMIT, "too many layers for one mount");
+    }
+    if (r >= 0 && !count && buf_append_str(lower, "none") < 0)
+        r = -ERR_LIMIT;
+    return r;
+}
+
+struct rooted {
+    const struct work_job *job;
+    struct buf lower, from;
+    char *upper, *work, *from_upper, *from_work;
+};
+
+static int mount_at(const struct overlay *o, const char *place, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = overlay_mount(o, &fd, err);
+
+    return r < 0 ? r : mount_attach(fd, AT_FDCWD, place, err);
+}
+
+static int mount_trees(void *arg, struct err *err)
+{
+    struct rooted *t = arg;
+    struct overlay root = {buf_data(&t->lower), t->upper, t->work, false};
+    struct overlay from = {buf_data(&t->from), t->from_upper, t->from_work, true};
+    int r = mount_make_private(err);
+
+    if (r >= 0 && t->job->mount_root)
+        r = mount_at(&root, "root", err);
+    if (r >= 0 && t->job->from)
+        r = mount_at(&from, "src", err);
+    return r;
+}
+
+static int run_job(void *arg, int root, void *out, struct err *err)
+{
+    struct rooted *t = arg;
+
+    (void)out;
+    return t->job->fn(t->job->arg, root, err);
+}
+
+static void rooted_done(struct rooted *t)
+{
+    buf_done(&t->lower);
+    buf_done(&t->from);
+    free(t->upper);
+    free(t->work);
+    free(t->from_upper);
+    free(t->from_work);
+}
+
+static int prepare_mounts(struct work *w, const struct work_job *job, struct rooted *t,
+                          struct err *err)
+{
+    unsigned own = ++w->n; /* several jobs may work on one layer, each with mounts of its own */
+    int r = 0;
+
+    t->upper = xasprintf("%u/fs", job->n);
+    t->work = xasprintf("w%u", own);
+    t->from_upper = xasprintf("u%u", own);
+    t->from_work = xasprintf("v%u", own);
+    if (job->mount_root)
+        r = link_layers(w, 'l', own, job->layers, &t->lower, err);
+    if (r >= 0 && job->mount_root)
+        r = make(w, 0700, err, t->work);
+    if (r >= 0 && job->from)
+        r = link_layers(w, 'f', own, job->from, &t->from, err);
+    if (r >= 0 && job->from)
+        r = make(w, 0755, err, t->from_upper);
+    if (r >= 0 && job->from)
+        r = make(w, 0700, err, t->from_work);
+    return r;
+}
+
+int work_run(struct work *w, const struct work_job *job, struct err *err)
+{
+    struct rooted t = {.job = job, .lower = BUF_INIT(LOWER_MAX), .from = BUF_INIT(LOWER_MAX)};
+    struct confined_job child_job = {
+        .fn = run_job, .arg = &t, .prepare = mount_trees, .dir = w->dir, .trees = true};
+    struct confined child = CONFINED_INIT;
+    int r = prepare_mounts(w, job, &t, err);
+
+    if (r >= 0)
+        r = confined_start(&child_job, w->ids, &child, err);
+    if (r >= 0)
+        r = confined_wait(&child, NULL, 0, err);
+    confined_done(&child);
+    rooted_done(&t);
+    return r;
+}

@@ -1,0 +1,309 @@
+/*
+ * Builds on the native engine. ripcord-build does the work, in a process of its own: it reads what
+ * others have written. Here it is started, what it tells is told on, and the commands that it wants
+ * run are run (build-run.c). When the build is to end it is killed, and a second one removes what
+ * it has left.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/build.h"
+#include "engine/native/image.h"
+#include "engine/native/native.h"
+#include "engine/native/program.h"
+
+enum { LINE_MAX_BYTES = 4 << 20, PIECE = 64 << 10, NAME_LEN = 32, CONTEXT_FD = 3 };
+
+#define CLEAN_TIMEOUT (60 * USEC_PER_SEC)
+
+struct builder {
+    struct native_engine *n;
+    const struct build_request *req;
+    struct build *b;
+    const struct deadline *by;
+    char name[NAME_LEN]; /* of its folder */
+    pid_t pid;
+    int to, from;
+    struct buf lines;
+    unsigned step; /* the one at work */
+    char *ret;     /* its result, when it is done */
+    bool over;
+};
+
+/* ---- the process ---- */
+
+static int spawn(const struct native_engine *n, const char *name, const char *verb, int context,
+                 int in, int out, pid_t *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/ripcord-build", n->libexec_dir);
+    _cleanup_free_ char *store = native_store_path(n), *ids = native_store_ids(n);
+    char *const env[] = {NULL};
+    char *argv[] = {(char *)"ripcord-build", store, ids, (char *)name, (char *)verb, NULL};
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    int r;
+
+    sigemptyset(&none);
+    posix_spawn_file_actions_init(&fa);
+    posix_spawnattr_init(&attr);
+    posix_spawn_file_actions_adddup2(&fa, in, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
+    if (context >= 0)
+        posix_spawn_file_actions_adddup2(&fa, context, CONTEXT_FD);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+    r = posix_spawn(ret, path, &fa, &attr, argv, env);
+    posix_spawn_file_actions_destroy(&fa);
+    posix_spawnattr_destroy(&attr);
+    if (!r)
+        return 0;
+    err_sys(err, r, "start ripcord-build");
+    return err_hint(err, "ripcord-build belongs beside ripcordd: install ripcord again.");
+}
+
+static int begin(struct builder *x, struct err *err)
+{
+    int in[2], out[2], r;
+
+    if (pipe2(in, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    if (pipe2(out, O_CLOEXEC) < 0) {
+        r = err_sys(err, errno, "make a pipe");
+        fd_close(in[0]);
+        fd_close(in[1]);
+        return r;
+    }
+    r = spawn(x->n, x->name, "build", x->req->context, in[0], out[1], &x->pid, err);
+    fd_close(in[0]);
+    fd_close(out[1]);
+    x->to = in[1];
+    x->from = out[0];
+    return r;
+}
+
+static int reap(pid_t pid)
+{
+    int status = 0;
+
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
+/* After one that was killed, whose children went with it. */
+static void clean(const struct builder *x)
+{
+    _cleanup_buf_ struct buf out = BUF_INIT(KIB(4));
+    struct deadline by = deadline_in(CLEAN_TIMEOUT);
+    int p[2];
+    pid_t pid;
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return;
+    if (spawn(x->n, x->name, "clean", -1, x->n->devnull, p[1], &pid, NULL) >= 0) {
+        p[1] = fd_close(p[1]);
+        if (!program_collect(p[0], &out, &by))
+            kill(pid, SIGKILL);
+        reap(pid);
+    }
+    fd_close(p[0]);
+    fd_close(p[1]);
+}
+
+/* ---- what it says, and what it is told ---- */
+
+static int send_line(struct builder *x, const json_t *doc, struct err *err)
+{
+    _cleanup_free_ char *text = json_to_text(doc, false), *line = xasprintf("%s\n", text);
+    int r = fd_write_all(x->to, line, strlen(line));
+
+    return r < 0 ? err_sys(err, -r, "talk to ripcord-build") : 0;
+}
+
+static json_t *texts_json(char *const *v)
+{
+    json_t *list = json_array();
+
+    for (; v && *v; v++)
+        json_array_append_new(list, json_string(*v));
+    return list;
+}
+
+static int send_request(struct builder *x, struct err *err)
+{
+    _cleanup_json_ json_t *doc = json_object();
+
+    json_object_set_new(doc, "dockerfile", json_string(x->req->dockerfile));
+    json_object_set_new(doc, "tags", texts_json(x->req->tags));
+    json_object_set_new(doc, "args", texts_json(x->req->args));
+    json_object_set_new(doc, "no_cache", json_boolean(x->req->no_cache));
+    if (x->req->target)
+        json_object_set_new(doc, "target", json_string(x->req->target));
+    return send_line(x, doc, err);
+}
+
+static void begin_step(struct builder *x, const json_t *doc)
+{
+    const char *stage = json_string_value(json_object_get(doc, "stage"));
+    const char *text = json_string_value(json_object_get(doc, "step"));
+    const struct build_step s = {
+        .stage = stage ? stage : "",
+        .n = (unsigned)json_integer_value(json_object_get(doc, "n")),
+        .of = (unsigned)json_integer_value(json_object_get(doc, "of")),
+        .text = text ? text : "",
+        .line = (unsigned)json_integer_value(json_object_get(doc, "line")),
+    };
+
+    x->step = build_step_begin(x->b, &s);
+}
+
+static int run_command(struct builder *x, const json_t *run, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_json_ json_t *answer = NULL;
+    int r = native_build_run(x->n, x->req, x->b, x->step, run, x->by, &why);
+
+    if (r < 0 && build_stopped(x->b))
+        return err_move(err, &why);
+    answer = r < 0 ? json_from_err(&why) : json_object();
+    return send_line(x, answer, err);
+}
+
+static int on_line(struct builder *x, const char *line, size_t len, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *value;
+    int r = json_parse("what ripcord-build says", line, len, &doc, err);
+
+    if (r < 0)
+        return r;
+    if (json_object_get(doc, "step")) {
+        begin_step(x, doc);
+    } else if (json_object_get(doc, "cached")) {
+        build_step_cached(x->b, x->step);
+    } else if ((value = json_object_get(doc, "end"))) {
+        build_step_end(x->b, x->step, json_string_value(value));
+    } else if ((value = json_object_get(doc, "run"))) {
+        return run_command(x, value, err);
+    } else if ((value = json_object_get(doc, "done"))) {
+        x->ret = json_to_text(value, false);
+        x->over = true;
+    } else {
+        return json_to_err(doc, err);
+    }
+    return 0;
+}
+
+static int read_more(struct builder *x, struct err *err)
+{
+    struct pollfd p[2] = {{.fd = x->from, .events = POLLIN},
+                          {.fd = build_stop_fd(x->b), .events = POLLIN}};
+    char *room;
+    ssize_t n;
+
+    while (poll(p, 2, deadline_ms(x->by)) < 0)
+        if (errno != EINTR)
+            return err_sys(err, errno, "wait for ripcord-build");
+    if (p[1].revents)
+        return err_set(err, ERR_CONFLICT, "the build was cancelled");
+    if (!p[0].revents)
+        return err_set(err, ERR_TIMEOUT, "the build did not end in time");
+    room = buf_reserve(&x->lines, PIECE);
+    if (!room)
+        return err_set(err, ERR_LIMIT, "a line of ripcord-build is over %d bytes", LINE_MAX_BYTES);
+    n = read(x->from, room, PIECE);
+    if (n < 0)
+        return errno == EINTR ? 0 : err_sys(err, errno, "hear from ripcord-build");
+    if (n == 0)
+        return err_set(err, ERR_ENGINE, "ripcord-build has ended without a word");
+    buf_commit(&x->lines, (size_t)n);
+    return 0;
+}
+
+static int converse(struct builder *x, struct err *err)
+{
+    int r = send_request(x, err);
+
+    while (r >= 0 && !x->over) {
+        const char *text = buf_data(&x->lines), *end = memchr(text, '\n', x->lines.len);
+
+        if (!end) {
+            r = read_more(x, err);
+            continue;
+        }
+        r = on_line(x, text, (size_t)(end - text), err);
+        buf_consume(&x->lines, (size_t)(end - buf_data(&x->lines)) + 1);
+    }
+    return r;
+}
+
+/* ---- the whole ---- */
+
+static int check_request(const struct native_engine *n, const struct build_request *req,
+                         struct err *err)
+{
+    if (!n->ranges && !n->subids.uid) {
+        err_set(err, ERR_UNSUPPORTED, "images cannot be built here: files need owners");
+        return err_hint(err, "This needs a range of subordinate ids: `ripcord doctor` tells how.");
+    }
+    if (req->platform && !STREQ(req->platform, NATIVE_PLATFORM)) {
+        err_set(err, ERR_UNSUPPORTED, "the native engine does not build for '%.64s'",
+                req->platform);
+        return err_hint(err, "It builds for this machine: " NATIVE_PLATFORM ".");
+    }
+    return 0;
+}
+
+static int make_name(struct builder *x, struct err *err)
+{
+    uint64_t n;
+
+    if (getrandom(&n, sizeof(n), 0) != sizeof(n))
+        return err_sys(err, errno, "name the build");
+    snprintf(x->name, sizeof(x->name), "build-%016llx", (unsigned long long)n);
+    return 0;
+}
+
+int native_build(struct engine *e, const struct build_request *req, struct build *b,
+                 const struct deadline *by, char **ret, struct err *err)
+{
+    struct builder x = {.n = native_of(e),
+                        .req = req,
+                        .b = b,
+                        .by = by,
+                        .to = -1,
+                        .from = -1,
+                        .lines = BUF_INIT(LINE_MAX_BYTES)};
+    int r = check_request(x.n, req, err), status = 0;
+
+    if (r >= 0)
+        r = make_name(&x, err);
+    if (r >= 0)
+        r = begin(&x, err);
+    if (r >= 0) {
+        r = converse(&x, err);
+        fd_close(x.to);
+        fd_close(x.from);
+        if (!x.over)
+            kill(x.pid, SIGKILL);
+        status = reap(x.pid);
+        if (WIFSIGNALED(status))
+            clean(&x);
+    }
+    if (r >= 0)
+        *ret = TAKE_PTR(x.ret);
+    free(x.ret);
+    buf_done(&x.lines);
+    return r;
+}

@@ -1,0 +1,459 @@
+/* The builder's plan, its keys and its copies. Builds as a whole are tested by
+ * test/integration/test_build.py, in the namespaces that they always have. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "build/base.h"
+#include "build/cache.h"
+#include "build/copy.h"
+#include "build/key.h"
+#include "build/plan.h"
+#include "build/sources.h"
+#include "build/stubs.h"
+#include "build/tidy.h"
+#include "os/rmtree.h"
+#include "os/whiteout.h"
+#include "tap.h"
+
+#define A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+static struct err err;
+static char folder[] = "/tmp/test-builder-XXXXXX";
+static int top = -1; /* of that folder */
+
+static int forget(int r)
+{
+    err_done(&err);
+    err = (struct err)ERR_INIT;
+    return r;
+}
+
+static void fresh(void)
+{
+    forget(0);
+    top = fd_close(top);
+    rmtree(AT_FDCWD, folder, NULL);
+    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
+    if (!mkdtemp(folder) || dir_open(AT_FDCWD, folder, &top, &err) < 0)
+        abort();
+}
+
+static void put(const char *path, const char *text)
+{
+    _cleanup_free_ char *copy = xstrdup(path);
+    char *slash = strrchr(copy, '/');
+
+    if (slash) {
+        *slash = '\0';
+        if (dir_make_all(top, copy, 0755, &err) < 0)
+            abort();
+    }
+    if (file_replace(top, path, text, strlen(text), 0644, false, &err) < 0)
+        abort();
+}
+
+static bool has(const char *path, const char *text)
+{
+    _cleanup_free_ char *found = NULL;
+
+    return file_read(top, path, 1 << 16, &found, NULL, NULL) >= 0 && STREQ(found, text);
+}
+
+/* ---- the plan ---- */
+
+/* Images: "base" has a variable and a trigger, there is no other. */
+static int image(void *arg, const char *name, struct config *ret, struct err *e)
+{
+    (void)arg;
+    if (!STREQ(name, "base"))
+        return err_set(e, ERR_NOT_FOUND, "no image '%s'", name);
+    strv_add(&ret->env, "BASE=7");
+    ret->scope = strv_copy(ret->env);
+    strv_add(&ret->triggers, "RUN trigger $BASE");
+    return 0;
+}
+
+static int make(const char *text, const char *target, struct build_plan *ret)
+{
+    char *args[] = {(char *)"GIVEN=yes", NULL};
+    const struct config_inputs inputs = {.build_args = args, .target = target};
+    _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
+    int r;
+
+    forget(0);
+    r = dockerfile_parse(text, strlen(text), &df, NULL, &err);
+    return r < 0 ? r : build_plan_make(df, &inputs, image, NULL, ret, &err);
+}
+
+TEST(plan_has_steps_with_everything_expanded)
+{
+    struct build_plan p;
+    const struct build_step *s;
+
+    CHECK(make("FROM base AS one\nARG GIVEN\nENV DIR=/d\nWORKDIR $DIR\nRUN echo $GIVEN\n"
+               "COPY --chown=$BASE a b $DIR/x/\nUSER u\nRUN [\"a\", \"b\"]\n",
+               NULL, &p) >= 0);
+    CHECK(p.stages[0].n_steps == 5 && build_stage_total(&p.stages[0]) == 6);
+    s = p.stages[0].steps;
+    CHECK_STR(s[0].argv[2], "trigger $BASE");
+    CHECK(s[1].kind == DOCKERFILE_WORKDIR);
+    CHECK_STR(s[1].workdir, "/d");
+    CHECK_STR(s[2].argv[2], "echo $GIVEN");
+    CHECK_STR(strv_env_get(s[2].env, "GIVEN"), "yes");
+    CHECK(s[2].user == NULL && s[2].line == 5);
+    CHECK_STR(s[3].chown, "7");
+    CHECK_STR(s[3].dest, "/d/x/");
+    CHECK(strv_len(s[3].sources) == 2 && s[3].from.stage < 0);
+    CHECK(strv_len(s[4].argv) == 2);
+    CHECK_STR(s[4].user, "u");
+    CHECK_STR(p.config.workdir, "/d");
+    build_plan_done(&p);
+}
+
+TEST(plan_needs_only_what_the_target_needs)
+{
+    static const char text[] = "FROM scratch AS a\nCOPY x /\nFROM nowhere AS b\nRUN x\n"
+                               "FROM a AS c\nCOPY --from=a /x /y\nFROM b AS d\n";
+    struct build_plan p;
+
+    CHECK(make(text, "c", &p) >= 0);
+    CHECK(p.stages[0].needed && !p.stages[1].needed && p.stages[2].needed && !p.stages[3].needed);
+    CHECK(p.target == 2 && p.stages[2].base == 0 && p.stages[2].steps[0].from.stage == 0);
+    build_plan_done(&p);
+    CHECK(forget(make(text, NULL, &p)) == -ERR_NOT_FOUND);
+}
+
+TEST(plan_takes_heredocs_apart)
+{
+    struct build_plan p;
+    const struct build_step *s;
+
+    CHECK(make("FROM scratch\nARG GIVEN\nRUN <<EOF\nline $x\nEOF\nRUN <<E\n#!/bin/py\nx\nE\n"
+               "RUN cat <<E\nin\nE\nCOPY <<f <<'g' /d/\n$GIVEN\nf\n$GIVEN\ng\n",
+               NULL, &p) >= 0);
+    s = p.stages[0].steps;
+    CHECK_STR(s[0].argv[2], "line $x\n");
+    CHECK_STR(s[1].argv[0], BUILD_SCRIPT_DIR "/E");
+    CHECK_STR(s[1].script.content, "#!/bin/py\nx\n");
+    CHECK_STR(s[2].argv[2], "cat <<E\nin\nE");
+    CHECK(s[3].n_files == 2 && !s[3].sources);
+    CHECK_STR(s[3].files[0].content, "yes\n");
+    CHECK_STR(s[3].files[1].content, "$GIVEN\n");
+    build_plan_done(&p);
+}
+
+TEST(plan_refuses_what_it_cannot_do_with_its_place)
+{
+    static const struct {
+        const char *text, *place;
+        int code;
+    } cases[] = {
+        {"FROM scratch\nRUN --mount=type=ssh x\n", "line 2, column 5", ERR_UNSUPPORTED},
+        {"FROM scratch\nRUN --network=host x\n", "line 2, column 5", ERR_UNSUPPORTED},
+        {"FROM scratch\nRUN --security=insecure x\n", "line 2, column 5", ERR_UNSUPPORTED},
+        {"FROM scratch\nADD https://a/b /c\n", "line 2, column 5", ERR_UNSUPPORTED},
+        {"FROM scratch\nCOPY --parents a /c\n", "line 2, column 6", ERR_UNSUPPORTED},
+        {"FROM scratch\nCOPY --chmod=u+x a /c\n", "line 2, column 6", ERR_UNSUPPORTED},
+        {"FROM scratch\nRUN --mount=type=secret,id=a,target=/x y\n", "line 2, column 5",
+         ERR_UNSUPPORTED},
+        {"FROM scratch\nRUN --mount=type=cache x\n", "line 2, column 5", ERR_INVALID},
+        {"FROM scratch\nUSER a:b\nRUN x\n", "line 3, column 1", ERR_UNSUPPORTED},
+        {"FROM scratch\nCOPY a b /c\n", "line 2, column 10", ERR_INVALID},
+        {"FROM --platform=linux/riscv64 scratch\n", "line 1, column 1", ERR_UNSUPPORTED},
+        {"FROM host\n", "line 1, column 1", ERR_UNSUPPORTED},
+        {"FROM scratch\nCOPY --from=missing a /\n", "line 2, column 6", ERR_NOT_FOUND},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct build_plan p;
+
+        CHECK(make(cases[i].text, NULL, &p) == -cases[i].code);
+        CHECK(strncmp(err.msg, cases[i].place, strlen(cases[i].place)) == 0);
+    }
+    forget(0);
+}
+
+TEST(plan_puts_destinations_right)
+{
+    static const char *const cases[][2] = {{"x", "/w/x"},   {".", "/w/"},   {"./", "/w/"},
+                                           {"/", "/"},      {"../y", "/y"}, {"/a//b/../c", "/a/c"},
+                                           {"a/.", "/w/a/"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        _cleanup_free_ char *text = xasprintf("FROM scratch\nWORKDIR /w\nCOPY a %s\n", cases[i][0]);
+        struct build_plan p;
+
+        CHECK(make(text, NULL, &p) >= 0);
+        CHECK_STR(p.stages[0].steps[1].dest, cases[i][1]);
+        build_plan_done(&p);
+    }
+}
+
+/* ---- sources ---- */
+
+TEST(sources_match_below_their_folder_only)
+{
+    _cleanup_strv_ char **found = NULL, **none = NULL, **all = NULL;
+
+    fresh();
+    put("a/1.txt", "");
+    put("a/2.txt", "");
+    put("a/.h.txt", "");
+    put("b/1.txt", "");
+    CHECK(symlinkat("/../../../../etc", top, "out") == 0);
+    CHECK(sources_match(top, "*/*.txt", &found, &err) >= 0);
+    CHECK(strv_len(found) == 4);
+    CHECK_STR(found[0], "a/.h.txt");
+    CHECK_STR(found[3], "b/1.txt");
+    CHECK(sources_match(top, "nothing*", &none, &err) >= 0 && !none);
+    CHECK(forget(sources_match(top, "nothing", &none, &err)) == -ERR_NOT_FOUND);
+    CHECK(forget(sources_match(top, "out/passwd", &none, &err)) == -ERR_NOT_FOUND);
+    CHECK(forget(sources_match(top, "../../../../etc/passwd", &none, &err)) == -ERR_NOT_FOUND);
+    CHECK(sources_match(top, "./a/", &all, &err) >= 0);
+    CHECK_STR(all[0], "a");
+}
+
+/* ---- copying ---- */
+
+static int copy(const char *source, const char *dest, int mode)
+{
+    char *sources[] = {(char *)source, NULL};
+    struct copy_job job = {.sources = sources, .dest = dest, .mode = mode};
+    _cleanup_close_ int from = -1, to = -1;
+
+    if (dir_make_all(top, "to", 0755, NULL) < 0 || dir_open(top, "from", &from, NULL) < 0 ||
+        dir_open(top, "to", &to, NULL) < 0)
+        abort();
+    job.from = from;
+    job.to = to;
+    return forget(copy_files(&job, &err));
+}
+
+TEST(copy_lays_files_as_buildkit_does)
+{
+    struct stat st;
+
+    fresh();
+    put("from/f", "f");
+    put("from/d/x", "x");
+    put("from/d/y/z", "z");
+    CHECK(copy("f", "/new", -1) >= 0 && has("to/new", "f"));
+    CHECK(copy("f", "/dir/", -1) >= 0 && has("to/dir/f", "f"));
+    CHECK(copy("f", "/dir", -1) >= 0 && has("to/dir/f", "f"));
+    CHECK(copy("f", "/p/q/r", 0750) >= 0 && has("to/p/q/r", "f"));
+    CHECK(fstatat(top, "to/p/q/r", &st, 0) == 0 && (st.st_mode & 07777) == 0750);
+    CHECK(copy("d", "/all", -1) >= 0 && has("to/all/x", "x") && has("to/all/y/z", "z"));
+    CHECK(copy("d/*", "/some/", -1) >= 0 && has("to/some/x", "x") && has("to/some/z", "z"));
+    CHECK(copy("d/*", "/several", -1) == -ERR_INVALID);
+    CHECK(copy("f", "/all/y/", -1) >= 0 && has("to/all/y/f", "f"));
+}
+
+TEST(copy_stays_in_its_tree)
+{
+    struct stat st;
+
+    fresh();
+    put("from/f", "new");
+    put("victim", "old");
+    put("to/real/keep", "");
+    CHECK(symlinkat("../victim", top, "to/link") == 0);
+    CHECK(symlinkat("/real", top, "to/way") == 0);
+    CHECK(symlinkat("../../../../../../../../etc/passwd", top, "from/leak") == 0);
+    CHECK(copy("f", "/link", -1) >= 0 && has("victim", "old") && has("to/link", "new"));
+    CHECK(copy("f", "/way/f", -1) >= 0 && has("to/real/f", "new"));
+    CHECK(copy("f", "/../../out", -1) >= 0 && has("to/out", "new"));
+    CHECK(fstatat(top, "out", &st, 0) < 0);
+    CHECK(copy("leak", "/", -1) == -ERR_NOT_FOUND);
+    CHECK(copy("f", "/real", -1) >= 0 && has("to/real/f", "new"));
+}
+
+TEST(copy_finds_owners_in_the_image)
+{
+    struct copy_owner o;
+
+    fresh();
+    put("etc/passwd", "root:x:0:0::/:\nbob:x:1000:1001::/:\n");
+    put("etc/group", "users:x:100:\n");
+    CHECK(copy_owner_find(top, "bob", &o, &err) >= 0 && o.uid == 1000 && o.gid == 1001);
+    CHECK(copy_owner_find(top, "bob:users", &o, &err) >= 0 && o.uid == 1000 && o.gid == 100);
+    CHECK(copy_owner_find(top, "7", &o, &err) >= 0 && o.uid == 7 && o.gid == 7 && o.given);
+    CHECK(copy_owner_find(top, "7:8", &o, &err) >= 0 && o.gid == 8);
+    CHECK(copy_owner_find(top, ":8", &o, &err) >= 0 && o.uid == 0 && o.gid == 8);
+    CHECK(forget(copy_owner_find(top, "eve", &o, &err)) == -ERR_INVALID);
+    CHECK(forget(copy_owner_find(top, "bob:eve", &o, &err)) == -ERR_INVALID);
+    CHECK(forget(copy_owner_find(top, "65536", &o, &err)) == -ERR_INVALID);
+}
+
+/* ---- keys ---- */
+
+static void key_of_context(char ret[static DIGEST_MAX])
+{
+    struct key k;
+
+    key_begin(&k, "parent");
+    if (key_source(&k, top, "d", &err) < 0)
+        abort();
+    key_end(&k, ret);
+}
+
+TEST(keys_follow_names_modes_and_contents_but_not_times)
+{
+    const struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    char first[DIGEST_MAX], again[DIGEST_MAX], other[DIGEST_MAX];
+
+    fresh();
+    put("context/d/f", "1");
+    key_of_context(first);
+    CHECK(utimensat(top, "context/d/f", old, 0) == 0);
+    key_of_context(again);
+    CHECK_STR(first, again);
+    CHECK(fchmodat(top, "context/d/f", 0755, 0) == 0);
+    key_of_context(other);
+    CHECK(!STREQ(first, other));
+    CHECK(fchmodat(top, "context/d/f", 0644, 0) == 0);
+    put("context/d/f", "2");
+    key_of_context(other);
+    CHECK(!STREQ(first, other));
+    put("context/d/f", "1");
+    CHECK(renameat(top, "context/d/f", top, "context/d/g") == 0);
+    key_of_context(other);
+    CHECK(!STREQ(first, other));
+}
+
+TEST(keys_tell_lists_apart)
+{
+    char *const ab[] = {(char *)"a", (char *)"b", NULL}, *const joined[] = {(char *)"ab", NULL};
+    char x[DIGEST_MAX], y[DIGEST_MAX], z[DIGEST_MAX];
+    struct key k;
+
+    key_begin(&k, "p");
+    key_texts(&k, "n", ab);
+    key_end(&k, x);
+    key_begin(&k, "p");
+    key_texts(&k, "n", joined);
+    key_end(&k, y);
+    key_begin(&k, "p");
+    key_text(&k, "n", NULL);
+    key_end(&k, z);
+    CHECK(!STREQ(x, y) && !STREQ(y, z));
+}
+
+/* ---- the store's side ---- */
+
+TEST(cache_entries_need_their_layer)
+{
+    _cleanup_images_ struct images s = IMAGES_INIT;
+    struct cache_entry e = {.layer = B, .created = (char *)"now"}, got = {0};
+
+    fresh();
+    CHECK(images_open(folder, &s, &err) >= 0);
+    CHECK(cache_get(&s, A, &got) == 0);
+    CHECK(cache_put(&s, A, &e, &err) >= 0);
+    CHECK(cache_get(&s, A, &got) == 0); /* the layer is not there */
+    put("layers/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/fs/f", "");
+    CHECK(cache_get(&s, A, &got) == 1);
+    CHECK_STR(got.layer, B);
+    CHECK_STR(got.created, "now");
+    free(got.created);
+    e.layer[0] = '\0';
+    CHECK(cache_put(&s, A, &e, &err) >= 0 && cache_get(&s, A, &got) == 1 && !*got.layer);
+    free(got.created);
+}
+
+TEST(configurations_come_back_as_they_went)
+{
+    static const char text[] =
+        "{\"config\":{\"Env\":[\"A=1\"],\"Cmd\":[\"c\"],\"Entrypoint\":[\"e\"],\"Labels\":{\"l\":"
+        "\"v=w\"},\"ExposedPorts\":{\"80/tcp\":{}},\"Volumes\":{\"/v\":{}},\"User\":\"u\","
+        "\"WorkingDir\":\"/w\",\"StopSignal\":\"INT\",\"Shell\":[\"s\",\"-c\"],\"OnBuild\":[\"RUN "
+        "x\"],\"Healthcheck\":{\"Test\":[\"CMD\",\"t\"],\"Interval\":5,\"Retries\":3}}}";
+    char *layers[] = {(char *)A, NULL};
+    struct config c = {0}, again = {0};
+    _cleanup_free_ char *once = NULL, *twice = NULL;
+
+    CHECK(base_config_parse(text, strlen(text), &c, &err) >= 0);
+    CHECK_STR(c.labels[0], "l=v=w");
+    CHECK_STR(config_get(&c, "A"), "1");
+    CHECK(c.health.retries == 3 && strv_len(c.triggers) == 1);
+    once = base_config_text(&c, layers, "2026-01-01T00:00:00Z");
+    CHECK(base_config_parse(once, strlen(once), &again, &err) >= 0);
+    twice = base_config_text(&again, layers, "2026-01-01T00:00:00Z");
+    CHECK_STR(once, twice);
+    CHECK(strstr(once, "\"diff_ids\":[\"" A "\"]"));
+    config_done(&c);
+    config_done(&again);
+}
+
+TEST(layers_are_tidied)
+{
+    _cleanup_close_ int dir = -1;
+    uint64_t bytes = 0;
+    struct stat st;
+    char value[8];
+
+    fresh();
+    put("l/d/f", "1234");
+    CHECK(dir_open(top, "l", &dir, &err) >= 0);
+    CHECK(mkfifoat(dir, "d/pipe", 0600) == 0);
+    CHECK(whiteout_make(dir, "gone", &err) >= 0);
+    {
+        _cleanup_close_ int f = openat(dir, "d/f", O_RDONLY | O_CLOEXEC);
+
+        if (fsetxattr(f, "user.overlay.origin", "x", 1, 0) < 0)
+            SKIP("no attributes here");
+        CHECK(fsetxattr(f, "user.mine", "x", 1, 0) == 0);
+        CHECK(tidy_layer(dir, &bytes, &err) >= 0);
+        CHECK(fgetxattr(f, "user.overlay.origin", value, sizeof(value)) < 0);
+        CHECK(fgetxattr(f, "user.mine", value, sizeof(value)) == 1);
+    }
+    CHECK(bytes == 4);
+    CHECK(fstatat(dir, "d/pipe", &st, 0) < 0 && fstatat(dir, "gone", &st, 0) == 0);
+}
+
+TEST(stubs_are_what_the_layers_do_not_have)
+{
+    static const char low[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static const char high[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+    char *layers[] = {(char *)A, (char *)B, NULL};
+    struct images s = {.lock = -1};
+    struct work w = {.store = &s};
+    struct stubs stubs = {0};
+    char path[128];
+    struct stat st;
+    int fs;
+
+    fresh();
+    s.dir = w.dir = top;
+    snprintf(path, sizeof(path), "layers/%s/fs/root/.cache/f", low);
+    put(path, "");
+    snprintf(path, sizeof(path), "layers/%s/fs/root/x", high);
+    put(path, "");
+    stubs_note(&stubs, &w, layers, "/root/.cache/pip");
+    CHECK(strv_len(stubs.paths) == 1);
+    CHECK_STR(stubs.paths[0], "root/.cache/pip");
+    snprintf(path, sizeof(path), "layers/%s/fs/root", high);
+    fs = openat(top, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(whiteout_make(fs, ".cache", &err) >= 0);
+    fd_close(fs);
+    stubs_note(&stubs, &w, layers, "/root/.cache/pip");
+    CHECK(strv_len(stubs.paths) == 2); /* the upper layer hides it */
+    put("3/fs/root/.cache/pip/kept", "");
+    stubs_remove(&stubs, &w, 3);
+    CHECK(fstatat(top, "3/fs/root/.cache/pip/kept", &st, 0) == 0);
+    CHECK(unlinkat(top, "3/fs/root/.cache/pip/kept", 0) == 0);
+    stubs_remove(&stubs, &w, 3);
+    CHECK(fstatat(top, "3/fs/root/.cache/pip", &st, 0) < 0);
+    CHECK(fstatat(top, "3/fs/root", &st, 0) == 0);
+    stubs_done(&stubs);
+    top = fd_close(top);
+    rmtree(AT_FDCWD, folder, NULL);
+}
