@@ -311,6 +311,7 @@ bool gline_finish(struct gline *l, struct gend *ret)
             return false;
         if (f.type == GUEST_EXIT || f.type == GUEST_FAILED || f.type == GUEST_DONE) {
             ret->last = f.type;
+            gline_hang_up(l); /* as the relay does */
             return true;
         }
     }

@@ -510,6 +510,24 @@ TEST(last_words_reach_a_slow_relay)
     pidfd_signal(b.init_pidfd, SIGKILL);
 }
 
+/* An engine may forget what it has not passed on of a process that has ended. */
+TEST(it_stays_until_it_was_heard)
+{
+    NEED_BOX(b);
+    _cleanup_gline_ struct gline l = GLINE_INIT;
+    struct guest_frame f;
+
+    CHECK(gline_run(&l, &b, shell("echo bye", GUEST_SPEC_STDIN)));
+    do
+        CHECK(gline_next(&l, &f) == 1);
+    while (f.type != GUEST_EXIT);
+    usleep(300000);
+    CHECK(waitpid(l.pid, NULL, WNOHANG) == 0);
+    CHECK(gline_stdin(&l, "unheard", 7, false));
+    gline_hang_up(&l);
+    CHECK(gbox_settles(&b, 1));
+}
+
 /* ---- much output ---- */
 
 TEST(much_output_under_a_slow_reader)
