@@ -192,6 +192,7 @@ static void print(const json_t *sb)
     row("Image", json_text_of(sb, "image"));
     row("Runtime", json_text_of(spec, "runtime"));
     row("Network", json_text_of(sb, "network"));
+    row("Isolation", json_text_of(spec, "isolation"));
     print_limits(sb);
     snprintf(text, sizeof(text), "%llu running",
              (unsigned long long)json_number_of(sb, "execs_live"));

@@ -231,8 +231,10 @@ static int receive(struct image_build *ib, struct client *c, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(EVENT_MAX / 4);
     ssize_t n;
-    int r = client_head(c, err);
+    int r;
 
+    c->on_slow = NULL; /* the answer begins with the first step, which may be long in coming */
+    r = client_head(c, err);
     if (r < 0)
         return r;
     do {

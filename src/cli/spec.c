@@ -14,6 +14,7 @@ static const struct cli_option spec_options[] = {
     { "runtime", 0, "NAME", "runtime of the docker engine, e.g. runsc or kata; 'default' is its own", "default" },
     { "cache", 0, "TOOL=MODE", "how a tool's package cache is kept: layered (default), private, shared[:GROUP], readonly or off; TOOL 'all': every tool that is not named; may be repeated", NULL },
     { "network", 0, "MODE", "none, packages (default) or open", "none packages open" },
+    { "isolation", 0, "LEVEL", "shared (default), or strict: no file of image or caches is another sandbox's too (native, images of the store)", "shared strict" },
     { "mount", 0, "SRC:DST[:ro]", "show a folder of this machine inside; may be repeated", "@dir" },
     { "label", 0, "KEY=VALUE", "attach a label; may be repeated", NULL },
     { 0 },
@@ -314,16 +315,19 @@ int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, stru
 {
     static const char *const engines[] = {"native", "docker", "fake"};
     static const char *const networks[] = {"none", "packages", "open"};
+    static const char *const levels[] = {"shared", "strict"};
     _cleanup_json_ json_t *doc = json_object();
     int r;
 
     if ((r = check_word(a, "engine", engines, ARRAY_SIZE(engines), err)) < 0 ||
         (r = check_word(a, "network", networks, ARRAY_SIZE(networks), err)) < 0 ||
+        (r = check_word(a, "isolation", levels, ARRAY_SIZE(levels), err)) < 0 ||
         (r = set_option(doc, "engine", a, "engine", err)) < 0 ||
         (r = set_option(doc, "image", a, "image", err)) < 0 ||
         (r = set_option(doc, "runtime", a, "runtime", err)) < 0 ||
         (r = set_pairs(doc, "caches", a, "cache", err)) < 0 ||
         (r = set_option(doc, "network", a, "network", err)) < 0 ||
+        (r = set_option(doc, "isolation", a, "isolation", err)) < 0 ||
         (r = set_limits(doc, a, err)) < 0 || (r = set_mounts(doc, a, err)) < 0 ||
         (r = set_pairs(doc, "labels", a, "label", err)) < 0 ||
         (r = leases_from_args(a, doc, err)) < 0)

@@ -31,6 +31,8 @@ enum {
     START_WORDS_MAX = 2048, /* how much of the log's end may become an error message */
     START_WORDS_LINES = 5,
     START_LOCK_POLL_USEC = 5000,
+    START_AGAIN_USEC = 10000, /* at first; each time twice as long, up to */
+    START_AGAIN_MAX_USEC = 1000000,
 };
 static const uint64_t start_timeout_usec = 30 * USEC_PER_SEC;
 
@@ -223,21 +225,23 @@ static char *last_words(const char *log, off_t from)
     return buf_steal(&b);
 }
 
+/* ERR_CONFLICT: it has found another one, which may not listen yet, or be about to end. */
 static int report_failure(pid_t pid, const char *log, off_t from, struct err *err)
 {
     _cleanup_free_ char *words = NULL;
-    int status = 0;
+    int status = 0, code = ERR_ENGINE;
 
     /* The pipe is closed, so it is dead or about to be; it never blocks for long. */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     words = last_words(log, from);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == err_code_exit(ERR_CONFLICT))
+        code = ERR_CONFLICT;
     if (WIFSIGNALED(status))
-        err_set(err, ERR_ENGINE, "the daemon could not start (signal %d): %s", WTERMSIG(status),
-                words);
+        err_set(err, code, "the daemon could not start (signal %d): %s", WTERMSIG(status), words);
     else
-        err_set(err, ERR_ENGINE, "the daemon could not start (exit status %d): %s",
-                WEXITSTATUS(status), words);
+        err_set(err, code, "the daemon could not start (exit status %d): %s", WEXITSTATUS(status),
+                words);
     return err_hint(err, "'ripcord doctor' shows what this machine lacks; the log is '%s'.", log);
 }
 
@@ -271,9 +275,28 @@ static int start_locked(const struct path_roots *paths, struct err *err)
     return r ? 0 : report_failure(pid, log, from, err);
 }
 
+/* Others (systemd, somebody by hand) start daemons without our lock: theirs is as good as ours. */
+static int start_and_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
+{
+    struct deadline by = deadline_in(start_timeout_usec);
+
+    for (useconds_t wait = START_AGAIN_USEC;; wait = MIN(wait * 2, START_AGAIN_MAX_USEC)) {
+        _cleanup_err_ struct err start_err = ERR_INIT, e = ERR_INIT;
+        int r = start_locked(paths, &start_err);
+
+        if (try_connect(paths, ret_fd, &e) == 0)
+            return 0;
+        if (r != -ERR_CONFLICT || deadline_passed(&by))
+            return err_move(err, r < 0 ? &start_err : &e);
+        usleep(wait);
+        if (try_connect(paths, ret_fd, NULL) == 0)
+            return 0;
+    }
+}
+
 int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
 {
-    _cleanup_err_ struct err start_err = ERR_INIT, e = ERR_INIT;
+    _cleanup_err_ struct err e = ERR_INIT;
     _cleanup_close_ int lock = -1;
     int r;
 
@@ -291,9 +314,5 @@ int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
         return 0;
     if (!nobody_there(&e))
         return err_move(err, &e);
-    r = start_locked(paths, &start_err);
-    /* Also after a failure: somebody else (systemd) may have started one just before ours. */
-    if (try_connect(paths, ret_fd, &e) == 0)
-        return 0;
-    return r < 0 ? err_move(err, &start_err) : err_move(err, &e);
+    return start_and_connect(paths, ret_fd, err);
 }

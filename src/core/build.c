@@ -121,16 +121,6 @@ static struct manager_build *build_add(struct manager *m, const struct build_eve
     return mb;
 }
 
-static struct engine *builder(struct manager *m, struct err *err)
-{
-    struct engine *const *engines = m->config.engines;
-
-    for (size_t i = 0; i < m->config.n_engines; i++)
-        if (engines[i]->ops->image)
-            return engines[i];
-    return manager_engine(m, m->config.default_engine, err);
-}
-
 /* Why it cannot begin; 0 and *ret otherwise. */
 static int prepare(struct manager *m, const char *engine, const struct build_request *req,
                    struct engine **ret, struct err *err)
@@ -141,7 +131,7 @@ static int prepare(struct manager *m, const char *engine, const struct build_req
         return r;
     if (m->closing)
         return err_set(err, ERR_CONFLICT, "the daemon is ending");
-    *ret = engine ? manager_engine(m, engine, err) : builder(m, err);
+    *ret = manager_engine(m, engine ? engine : m->config.default_engine, err);
     return *ret ? 0 : -(int)(err ? err->code : ERR_SYSTEM);
 }
 

@@ -14,9 +14,9 @@ struct manager_build;
 char *build_end_line(const struct err *err, const char *json);
 
 /*
- * engine NULL: the one that keeps images. Takes what the request holds and body->fd, in any case;
- * body->dir is set here. A failure is for what is wrong with the request itself, and nothing is
- * called then. `done` may be told by the daemon's own end.
+ * engine NULL: the default, on which sandboxes of the image will run. Takes what the request holds
+ * and body->fd, in any case; body->dir is set here. A failure is for what is wrong with the request
+ * itself, and nothing is called then. `done` may be told by the daemon's own end.
  */
 int manager_build(struct manager *m, const char *engine, struct build_request *req,
                   struct build_body *body, const struct build_events *events, void *arg,

@@ -55,8 +55,8 @@ static void start_failed(struct op *op, const struct err *err)
     /* A root that is half re-created must not pass for one of this spec at the next try. */
     if (op->action == ACTION_RECREATED)
         sandbox_forget_hash(sb);
-    sandbox_set_state(sb, op->action == ACTION_CREATED ? SANDBOX_ABSENT : SANDBOX_FAILED, err->msg,
-                      NULL);
+    if (op->action != ACTION_CREATED || sandbox_set_state(sb, SANDBOX_ABSENT, err->msg, NULL) < 0)
+        sandbox_set_state(sb, SANDBOX_FAILED, err->msg, NULL);
     op_fail(op, err);
 }
 

@@ -73,11 +73,19 @@ const struct op_type op_stop = {"stop", stop_run};
 
 static void removed(void *arg, const struct err *err, struct engine_box *box)
 {
+    _cleanup_err_ struct err why = ERR_INIT;
     struct op *op = arg;
 
     (void)box;
-    if (settled(op, err))
-        become(op, SANDBOX_ABSENT, NULL);
+    if (!settled(op, err))
+        return;
+    if (sandbox_set_state(op->sb, SANDBOX_ABSENT, NULL, &why) >= 0) {
+        op_done(op, ACTION_UNCHANGED);
+        return;
+    }
+    err_hint(&why, "Its files are gone. Remove it again when the store can be written.");
+    sandbox_set_state(op->sb, SANDBOX_FAILED, why.msg, NULL);
+    op_fail(op, &why);
 }
 
 static void remove_down(struct op *op)

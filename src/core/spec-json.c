@@ -114,6 +114,9 @@ json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
     json_object_set_new(o, "caches", caches_to_json(spec));
     json_object_set_new(o, "limits", spec_limits_to_json(spec));
     json_object_set_new(o, "network", json_string(spec_network_name(spec->network)));
+    /* The usual one is left out: sandboxes made before it had a name keep their hash. */
+    if (spec->isolation != SPEC_ISOLATION_SHARED)
+        json_object_set_new(o, "isolation", json_string(spec_isolation_name(spec->isolation)));
     json_object_set_new(o, "tmpfs",
                         json_pack("{s:I,s:I,s:I}", "tmp", (json_int_t)spec->tmp_size, "run",
                                   (json_int_t)spec->run_size, "scratch",

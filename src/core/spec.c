@@ -56,6 +56,25 @@ int spec_network_parse(const char *s, enum spec_network *ret, struct err *err)
     return err_set(err, ERR_INVALID, "'%s' is not a network mode: none, packages or open", s);
 }
 
+static const char *const isolation_names[] = {"shared", "strict"};
+
+const char *spec_isolation_name(enum spec_isolation i)
+{
+    return isolation_names[i];
+}
+
+static int apply_isolation(struct sandbox_spec *spec, const char *name, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(isolation_names); i++) {
+        if (!STREQ(isolation_names[i], name))
+            continue;
+        spec->isolation = (enum spec_isolation)i;
+        return 0;
+    }
+    return err_set(err, ERR_INVALID, "field 'isolation': '%.80s' is neither 'shared' nor 'strict'",
+                   name);
+}
+
 /* ---- numbers: one table for limits and tmpfs sizes ---- */
 
 struct number_field {
@@ -413,6 +432,31 @@ static int apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err
     return r;
 }
 
+static int refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
+{
+    err_set(err, ERR_INVALID, "isolation 'strict' and cache '%s' in mode '%s' exclude each other",
+            tool, cache_mode_name(mode));
+    return err_hint(err, "The files of that cache are other sandboxes' too: mode 'private' or "
+                         "'off' has its own.");
+}
+
+/* What others read or write too is not for strict sandboxes: refused when it was asked for. */
+static int apply_strict(struct sandbox_spec *spec, const json_t *caches, struct err *err)
+{
+    const uint32_t own = 1U << CACHE_PRIVATE | 1U << CACHE_OFF;
+
+    if (spec->isolation != SPEC_ISOLATION_STRICT)
+        return 0;
+    if (spec->cache_mode == CACHE_LAYERED && !json_object_get(caches, CACHE_ALL))
+        spec->cache_mode = CACHE_PRIVATE;
+    if (!(own & 1U << spec->cache_mode))
+        return refuse_cache(CACHE_ALL, spec->cache_mode, err);
+    for (size_t i = 0; i < spec->n_caches; i++)
+        if (!(own & 1U << spec->caches[i].mode))
+            return refuse_cache(spec->caches[i].tool, spec->caches[i].mode, err);
+    return 0;
+}
+
 /* ---- mounts ---- */
 
 static bool path_below(const char *path, const char *root)
@@ -503,7 +547,7 @@ static int apply_mounts(struct sandbox_spec *spec, const json_t *array, char *co
 /* ---- the whole ---- */
 
 struct spec_doc {
-    const char *engine, *image, *runtime, *network, *user, *workdir;
+    const char *engine, *image, *runtime, *network, *isolation, *user, *workdir;
     const json_t *limits, *tmpfs, *env, *labels, *mounts, *caches;
     uint64_t idle_stop_ms, max_life_ms, rm_after_ms;
 };
@@ -522,6 +566,7 @@ static int read_doc(const json_t *patch, struct spec_doc *d, struct err *err)
         {"caches", JSON_FIELD_OBJECT, &d->caches},
         {"limits", JSON_FIELD_OBJECT, &d->limits},
         {"network", JSON_FIELD_STRING, &d->network},
+        {"isolation", JSON_FIELD_STRING, &d->isolation},
         {"tmpfs", JSON_FIELD_OBJECT, &d->tmpfs},
         {"user", JSON_FIELD_STRING, &d->user},
         {"workdir", JSON_FIELD_STRING, &d->workdir},
@@ -579,8 +624,12 @@ static int apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *
     r = apply_strings(spec, d->image, d->network, d->user, d->workdir, err);
     if (r >= 0 && d->runtime)
         r = apply_runtime(spec, d->runtime, err);
+    if (r >= 0 && d->isolation)
+        r = apply_isolation(spec, d->isolation, err);
     if (r >= 0 && d->caches)
         r = apply_caches(spec, d->caches, err);
+    if (r >= 0)
+        r = apply_strict(spec, d->caches, err);
     if (r >= 0 && d->limits)
         r = apply_limits(spec, d->limits, err);
     if (r >= 0 && d->tmpfs)

@@ -28,7 +28,8 @@ int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *pat
 /* The same of a document that holds nothing but leases. */
 int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err *err);
 
-/* The whole spec, every field present; `engine` may be NULL. New reference. */
+/* The whole spec, every field present but the usual isolation; `engine` may be NULL. New reference.
+ */
 json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine);
 /* {"memory":…,"cpus":…,…} alone. */
 json_t *spec_limits_to_json(const struct sandbox_spec *spec);
@@ -50,3 +51,4 @@ int spec_check_path(const char *field, const char *p, struct err *err);
 const char *spec_cache_mode_name(enum spec_cache_mode m);
 const char *spec_network_name(enum spec_network n);
 int spec_network_parse(const char *s, enum spec_network *ret, struct err *err);
+const char *spec_isolation_name(enum spec_isolation i);

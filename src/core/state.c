@@ -101,19 +101,30 @@ static int save_state(struct sandbox *sb, struct err *err)
 
     if (sb->state == SANDBOX_CREATING || (!sb->stored && sb->state != SANDBOX_ABSENT))
         return sandbox_save(sb, err);
-    if (!sb->stored)
+    /* An ephemeral one: whatever it has come to, the next daemon removes it. */
+    if (!sb->stored || sb->ephemeral || sb->state == SANDBOX_ABSENT)
         return 0;
-    /* Whatever it has come to, the next daemon removes it. */
-    if (sb->ephemeral && sb->state != SANDBOX_ABSENT)
-        return 0;
-    if (sb->state == SANDBOX_ABSENT) {
-        sb->stored = false;
-        if (!sb->ephemeral)
-            tally_forget(&sb->m->tallies, sb->id);
-        return store_sandbox_delete(sb->m->store, sb->id, err);
-    }
     row = to_row(sb, NULL);
     return store_sandbox_set_state(sb->m->store, &row, err);
+}
+
+/* Of one that goes. What the store still has would come back with the next daemon, and until then
+ * its name could not be given again: then it has not gone. */
+static int forget(struct sandbox *sb, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (!sb->stored)
+        return 0;
+    if (store_sandbox_delete(sb->m->store, sb->id, &why) < 0) {
+        if (!sb->ephemeral) /* of those the next daemon removes what it finds */
+            return err_move(err, &why);
+        manager_warn(sb->m, "sandbox %s: not removed from the store: %s", sb->name, why.msg);
+    }
+    sb->stored = false;
+    if (!sb->ephemeral)
+        tally_forget(&sb->m->tallies, sb->id);
+    return 0;
 }
 
 static void emit(const struct sandbox *sb, enum sandbox_state from)
@@ -139,6 +150,8 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
     if (!sandbox_state_may(from, to))
         return err_set(err, ERR_CONFLICT, "sandbox '%s' is %s, cannot become %s", sb->name,
                        sandbox_state_name(from), sandbox_state_name(to));
+    if (to == SANDBOX_ABSENT && forget(sb, err) < 0)
+        return err_wrap(err, "sandbox '%s' cannot be removed from the store", sb->name);
     sb->state = to;
     sb->since = time_wall();
     reason = why ? xstrdup(why) : NULL; /* may well be the old one's own text */

@@ -367,6 +367,11 @@ static int check_abilities(const struct engine *e, const struct sandbox_spec *sp
         err_set(err, ERR_UNSUPPORTED, "engine '%s' has no choice of runtimes", e->ops->name);
         return err_hint(err, "Leave 'runtime' out, or use engine 'docker'.");
     }
+    if (spec->isolation == SPEC_ISOLATION_STRICT && !(e->caps & ENGINE_CAP_STRICT)) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no isolation 'strict' here", e->ops->name);
+        return err_hint(err, "%s",
+                        e->ops->strict_hint ? e->ops->strict_hint : "Leave 'isolation' out.");
+    }
     return check_caches(e, spec, err);
 }
 

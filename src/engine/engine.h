@@ -38,6 +38,10 @@ enum spec_limit {
 
 enum spec_network { SPEC_NETWORK_NONE, SPEC_NETWORK_PACKAGES, SPEC_NETWORK_OPEN };
 
+/* Strict: no file of the image or of a cache is another sandbox's too, and every command is in a
+ * Landlock domain of its own (docs/threat-model.md). */
+enum spec_isolation { SPEC_ISOLATION_SHARED, SPEC_ISOLATION_STRICT };
+
 struct spec_mount {
     char *source, *target;
     bool read_only;
@@ -65,6 +69,7 @@ struct sandbox_spec {
     uint32_t asked; /* enum spec_limit bits: asked for by the user, so refused when they cannot be
                        enforced */
     enum spec_network network;
+    enum spec_isolation isolation;
     uint64_t tmp_size, run_size, scratch_size; /* tmpfs, bytes */
     char *user;                                /* "agent" */
     char *workdir;                             /* "/home/agent" */
@@ -140,6 +145,7 @@ enum engine_caps {
     ENGINE_CAP_IMAGES = 1 << 9, /* images by reference, not only the machine's own programs */
     ENGINE_CAP_NET_ISOLATED = 1 << 10, /* sandboxes with network 'open' do not reach each other */
     ENGINE_CAP_NET_PACKAGES = 1 << 11, /* network 'packages' leads to the package registry */
+    ENGINE_CAP_STRICT = 1 << 12,       /* isolation 'strict' */
 };
 
 struct engine;
@@ -228,9 +234,10 @@ struct image_ask {
 struct engine_ops {
     const char *name;
     const char *default_image;
-    bool default_is_fixed; /* `default_image` needs no `resolve` */
-    bool connects_closed;  /* `connect` works while the backend cannot be reached */
-    bool removes_running;  /* `remove` of what runs is cheaper than a stop before it */
+    bool default_is_fixed;   /* `default_image` needs no `resolve` */
+    bool connects_closed;    /* `connect` works while the backend cannot be reached */
+    bool removes_running;    /* `remove` of what runs is cheaper than a stop before it */
+    const char *strict_hint; /* what to do where ENGINE_CAP_STRICT is missing; NULL: nothing */
     /* Allocates, copies the configuration, touches nothing. exec_root is set. */
     struct engine *(*make)(const struct engine_config *config);
     /* Reaches the backend and finds out what it can do (caps). Called on a worker before the first

@@ -497,6 +497,12 @@ static void stay(struct exec *x)
     }
 }
 
+static void part(struct exec *x)
+{
+    line_part(&x->line);
+    stay(x);
+}
+
 static int watch_children(struct exec *x, struct err *err)
 {
     sigset_t all, child;
@@ -533,6 +539,6 @@ int guest_exec(char **argv _unused_, struct err *err)
     if (x.state != STATE_TOLD && x.child.pid > 0)
         kill_all(&x, false);
     else
-        stay(&x);
+        part(&x);
     return 0;
 }

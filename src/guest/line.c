@@ -1,10 +1,12 @@
 #include "guest/line.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/time.h"
 
 int line_open_async(struct line *l, struct err *err)
 {
@@ -97,4 +99,16 @@ void line_flush(struct line *l)
         else if (errno != EINTR)
             l->gone = true;
     }
+}
+
+/* An engine (Podman) that sees a process end may drop what it has not passed on yet. */
+void line_part(const struct line *l)
+{
+    struct deadline by = deadline_in(LINE_PART_SEC * USEC_PER_SEC);
+    struct pollfd in = {.fd = LINE_IN, .events = POLLIN};
+    char dropped[4096];
+
+    while (!l->gone && poll(&in, 1, deadline_ms(&by)) > 0)
+        if (read(LINE_IN, dropped, sizeof(dropped)) <= 0)
+            return;
 }

@@ -13,6 +13,7 @@ enum {
     LINE_OUT = 1,
     LINE_IN_MAX = GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX,
     LINE_OUT_MAX = 256 << 10,
+    LINE_PART_SEC = 5,
     LINE_OUT_FULL = 128 << 10, /* from here on output waits; the rest is for the small frames */
 };
 
@@ -50,3 +51,5 @@ static inline bool line_has_room(const struct line *l)
 ssize_t line_forward(struct line *l, enum guest_type type, int fd);
 /* Writes what the line takes (all of it when blocking). */
 void line_flush(struct line *l);
+/* All was said: waits until the relay hangs up, which it does when it has heard it. */
+void line_part(const struct line *l);

@@ -57,8 +57,9 @@
  *
  * The program lies in the container as /.ripcord/guest, root's, mode 0111: what its user cannot
  * read is not dumpable from birth, so that nobody of the same uid can look into it or take its
- * descriptors. After EXIT the guest may live on with its stdio closed, as the parent of daemonised
- * children and the reader of their pipes: the relay waits for no end of the stream then.
+ * descriptors. After EXIT the guest waits for the end of its stdin, which says that it was heard.
+ * Then it may live on with its stdio closed, as the parent of daemonised children and the reader of
+ * their pipes: the relay waits for no end of the stream then.
  *
  * The relay never half-closes the stream. Its end at the guest's stdin, or an error at its stdout,
  * means that relay or engine are gone: the command and all its descendants are killed. A stream

@@ -78,15 +78,27 @@ static int allow_port(int rules, uint16_t port, struct err *err)
     return 0;
 }
 
-int landlock_confine(const char *root, uint16_t port, struct err *err)
+static long version(void)
 {
-    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+}
+
+bool landlock_possible(void)
+{
+    return version() >= 1;
+}
+
+static int restrict_self(const char *root, bool net, uint16_t port, struct err *err)
+{
+    long abi = version();
     struct ruleset want = rules_of(abi);
     _cleanup_close_ int rules = -1;
     int r = 0;
 
     if (abi < 1)
         return 0;
+    if (!net)
+        want.net = 0;
     rules = (int)syscall(SYS_landlock_create_ruleset, &want, size_of(abi), 0);
     if (rules < 0)
         return err_sys(err, errno, "make a Landlock ruleset");
@@ -100,4 +112,16 @@ int landlock_confine(const char *root, uint16_t port, struct err *err)
         syscall(SYS_landlock_restrict_self, rules, 0) < 0)
         return err_sys(err, errno, "enter a Landlock domain");
     return 1;
+}
+
+int landlock_confine(const char *root, uint16_t port, struct err *err)
+{
+    return restrict_self(root, true, port, err);
+}
+
+int landlock_domain(const char *root, struct err *err)
+{
+    int r = restrict_self(root, false, 0, err);
+
+    return r ? r : err_set(err, ERR_UNSUPPORTED, "this kernel has no Landlock");
 }

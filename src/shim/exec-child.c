@@ -26,6 +26,7 @@
 #include "base/xalloc.h"
 #include "os/command.h"
 #include "os/filter.h"
+#include "os/landlock.h"
 #include "os/ns.h"
 #include "os/pty.h"
 #include "os/rlimit.h"
@@ -241,6 +242,8 @@ _noreturn_ static void run_child(struct entry *e)
     int r;
 
     r = arrange_stdio(e, &err);
+    if (r >= 0 && plan->strict && wall_stands(plan, "landlock"))
+        r = landlock_domain("/", &err);
     if (r >= 0 && plan->seccomp && wall_stands(plan, "seccomp"))
         r = filter_install(plan->seccomp, plan->seccomp_len, &err);
     if (r < 0)

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <termios.h>
@@ -73,13 +74,22 @@ static void pipes_done(struct pipes *p)
     }
 }
 
+/*
+ * A pipe is its maker's alone, and we are nobody inside: without this a command could not open
+ * /dev/stdin, /dev/stdout or /dev/stderr. Who else could reach it is who may look into the command.
+ */
+static int pipe_for_all(int p[2])
+{
+    return pipe2(p, O_CLOEXEC) < 0 ? -1 : fchmod(p[0], 0666);
+}
+
 static int pipes_open(const struct exec *x, struct pipes *p, struct err *err)
 {
     bool tty = x->spec.flags & SHIM_EXEC_TTY, in = x->spec.flags & SHIM_EXEC_STDIN;
 
     *p = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
-    if ((in && !tty && pipe2(p->in, O_CLOEXEC) < 0) || (!tty && pipe2(p->out, O_CLOEXEC) < 0) ||
-        (!tty && pipe2(p->err, O_CLOEXEC) < 0) ||
+    if ((in && !tty && pipe_for_all(p->in) < 0) || (!tty && pipe_for_all(p->out) < 0) ||
+        (!tty && pipe_for_all(p->err) < 0) ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0) {
         int r = err_sys(err, errno, "make pipes for exec '%s'", x->id);
 

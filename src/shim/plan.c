@@ -51,6 +51,7 @@ static const struct plan_field {
     FIELD(WORKDIR,        STR,  workdir,        PATH_MAX - 1),
     FIELD(JOURNAL_BUDGET, U64,  journal_budget, INT64_MAX),
     FIELD(EPHEMERAL,      BOOL, ephemeral,      1),
+    FIELD(STRICT,         BOOL, strict,         1),
     FIELD(BARE,           BOOL, bare,           1),
     FIELD(CGROUP_PARENT,  STR,  cgroup_parent,  64),
     FIELD(NETWORK,        U32,  network,        PLAN_NETWORK_OPEN),

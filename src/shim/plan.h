@@ -81,6 +81,7 @@ enum plan_tag {
     PLAN_TAG_CACHE_TARGET,   /* string */
     PLAN_TAG_CACHE_SOURCE,   /* string */
     PLAN_TAG_LAYER,          /* string, repeated */
+    PLAN_TAG_STRICT,         /* u64: 0 or 1 */
     PLAN_TAG_BARE,           /* u64: 0 or 1 */
 };
 
@@ -172,6 +173,7 @@ struct plan {
 
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */
     bool ephemeral;          /* ends by itself when its first exec has ended */
+    bool strict;             /* every exec in a Landlock domain of its own */
     bool bare;               /* a step of a build: nothing is added to the image's own files */
     char *cgroup_parent;     /* first folder below each hierarchy's root; NULL: "ripcord" */
     enum plan_network network;

@@ -1,13 +1,17 @@
 /*
- * meddle kill|fault N NAME PID: follows process PID and all that it starts; at the N-th system call
- * of processes named NAME it kills that process, or lets the call fail. For `fault` only calls
- * count that can fail on a healthy machine: files, mounts, processes, sockets. Says "ready" when it
- * watches, then "done CALL" when it has meddled, and lets all go; "idle" when PID ends before.
+ * meddle kill|fault N NAME PID
+ * meddle kill|fault N NAME PROGRAM ARG...
+ * Follows process PID, or PROGRAM from its first call on, and all that it starts; at the N-th
+ * system call of processes named NAME it kills that process, or lets the call fail. For `fault`
+ * only calls count that can fail on a healthy machine: files, mounts, processes, sockets. Says
+ * "ready" when it watches, then "done CALL" when it has meddled, and lets all go; "idle" when what
+ * it follows ends before.
  *
  * x86-64 only: a call is made to fail by its registers.
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -105,6 +109,29 @@ static bool follow(pid_t pid)
            ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) == 0;
 }
 
+/* It waits for us before it becomes the program; our stdout stays ours. */
+static bool begin(char **argv)
+{
+    int go[2];
+    pid_t pid;
+
+    if (pipe2(go, O_CLOEXEC) < 0)
+        return false;
+    pid = fork();
+    if (pid == 0) {
+        char byte;
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        close(go[1]);
+        if (null < 0 || dup2(null, STDOUT_FILENO) < 0 || read(go[0], &byte, 1) != 1)
+            _exit(1);
+        setsid();
+        execv(argv[0], argv);
+        _exit(1);
+    }
+    return pid > 0 && follow(pid) && write(go[1], "g", 1) == 1 && close(go[1]) == 0;
+}
+
 static bool follow_all(const char *pid)
 {
     char path[64];
@@ -137,11 +164,11 @@ static void go_on(pid_t pid, int status)
 
 int main(int argc, char **argv)
 {
-    long left = argc == 5 ? strtol(argv[2], NULL, 10) : 0;
+    long left = argc >= 5 ? strtol(argv[2], NULL, 10) : 0;
     int status;
     pid_t pid;
 
-    if (left <= 0 || !follow_all(argv[4]))
+    if (left <= 0 || !(argv[4][0] == '/' ? begin(argv + 4) : follow_all(argv[4])))
         return 2;
     puts("ready");
     fflush(stdout);

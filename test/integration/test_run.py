@@ -42,6 +42,11 @@ class Streams(TestCase):
     def test_without_i_stdin_is_empty(self):
         self.assertEqual(self.root.ok("run", "--", "cat", stdin=b"not for it").out, b"")
 
+    def test_streams_by_their_names(self):
+        script = "cat /dev/stdin; echo o > /dev/stdout; echo e > /dev/stderr; echo x | tee /proc/self/fd/2 > /dev/null"
+        done = self.root.ok("run", "-i", "--", "sh", "-c", script, stdin=b"in\n")
+        self.assertEqual((done.out, done.err), (b"in\no\n", b"e\nx\n"))
+
     def test_binary_stdin_and_stdout_are_exact(self):
         data = os.urandom(3 << 20)
         self.assertEqual(self.root.ok("run", "-i", "--", "cat", stdin=data).out, data)

@@ -1,6 +1,8 @@
 /* The manager on the fake engine: operations, single flight, execs, streams, restart. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/strv.h"
@@ -232,6 +234,32 @@ TEST(a_failed_creation_answers_all_and_leaves_nothing)
     wait_answers(&b, 3);
     CHECK(b.answers == 3 && b.code == ERR_SYSTEM && b.creations == 1);
     CHECK(fake_count() == 0 && !manager_find(b.m, "a", NULL));
+    CHECK(ensure(&b, "a", "{}") && b.action == ACTION_CREATED);
+    bed_end(&b);
+}
+
+/* As on a full disk: no file can grow. */
+static void let_files_grow(bool on)
+{
+    struct rlimit size = {on ? RLIM_INFINITY : 0, RLIM_INFINITY};
+
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &size) < 0)
+        abort();
+}
+
+TEST(what_the_store_still_has_is_not_removed)
+{
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(ensure(&b, "a", "{}"));
+    let_files_grow(false);
+    CHECK(!rm(&b, "a", false) && b.code == ERR_SYSTEM && b.state == SANDBOX_FAILED);
+    let_files_grow(true);
+    bed_down(&b);
+    bed_up(&b); /* it has not come back from anywhere: it was never gone */
+    CHECK(manager_find(b.m, "a", NULL) && rm(&b, "a", false) && !manager_find(b.m, "a", NULL));
     CHECK(ensure(&b, "a", "{}") && b.action == ACTION_CREATED);
     bed_end(&b);
 }

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "image/copy.h"
 #include "image/images.h"
 #include "image/manifest.h"
 #include "image/pack.h"
@@ -386,4 +388,66 @@ TEST(who_adds_keeps_collectors_out)
     images_done(&other);
     images_done(&store);
     rmtree(AT_FDCWD, folder, NULL);
+}
+
+/* ---- copies ---- */
+
+static void make_source(int dir)
+{
+    const struct timespec times[] = {{.tv_sec = 1}, {.tv_sec = 12345}};
+    int fd;
+
+    if (mkdirat(dir, "sub", 0755) < 0 ||
+        file_replace(dir, "sub/data", "bytes", 5, 0644, false, &err) < 0 ||
+        linkat(dir, "sub/data", dir, "again", 0) < 0 || symlinkat("/nowhere", dir, "link") < 0 ||
+        whiteout_make(dir, "gone", &err) < 0)
+        abort();
+    fd = openat(dir, "sub", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || whiteout_opaque(fd, &err) < 0 || futimens(fd, times) < 0)
+        abort();
+    fd_close(fd);
+    fd = openat(dir, "sparse", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, GIB(1)) < 0 || pwrite(fd, "end", 3, GIB(1) - 3) != 3 ||
+        fsetxattr(fd, "user.note", "n", 1, 0) < 0 || fchmod(fd, 04751) < 0)
+        abort();
+    fd_close(fd);
+}
+
+static void open_pair(int *from, int *to)
+{
+    fresh();
+    if (mkdirat(store.dir, "from", 0700) < 0 || mkdirat(store.dir, "to", 0700) < 0 ||
+        dir_open(store.dir, "from", from, &err) < 0 || dir_open(store.dir, "to", to, &err) < 0)
+        abort();
+}
+
+TEST(a_copy_is_alike_and_shares_nothing)
+{
+    _cleanup_close_ int from = -1, to = -1, sub = -1;
+    struct copy_stats n = {0};
+    struct stat a, b, c;
+    char text[8];
+
+    open_pair(&from, &to);
+    make_source(from);
+    CHECK(copy_tree(from, to, false, &n, &err) == 0 && n.files == 2);
+    CHECK(fstatat(from, "again", &a, 0) == 0 && fstatat(to, "again", &b, 0) == 0 &&
+          fstatat(to, "sub/data", &c, 0) == 0);
+    CHECK(b.st_ino == c.st_ino && b.st_ino != a.st_ino && b.st_nlink == 2);
+    CHECK(readlinkat(to, "link", text, sizeof(text)) == 8 && memcmp(text, "/nowhere", 8) == 0);
+    CHECK(fstatat(to, "gone", &b, AT_SYMLINK_NOFOLLOW) == 0 && whiteout_is(&b));
+    CHECK(dir_open(to, "sub", &sub, &err) == 0 && whiteout_is_opaque(sub));
+    CHECK(fstat(sub, &b) == 0 && b.st_mtime == 12345 && (b.st_mode & 0777) == 0755);
+    CHECK(fstatat(to, "sparse", &b, 0) == 0 && b.st_size == (off_t)GIB(1));
+    CHECK((b.st_mode & 07777) == 04751 && b.st_blocks * 512 < (off_t)MIB(1));
+}
+
+TEST(what_no_layer_holds_is_not_copied)
+{
+    _cleanup_close_ int from = -1, to = -1;
+    struct copy_stats n = {0};
+
+    open_pair(&from, &to);
+    CHECK(mkfifoat(from, "fifo", 0600) == 0);
+    CHECK(forget(copy_tree(from, to, false, &n, &err)) == -ERR_SYSTEM);
 }

@@ -42,8 +42,13 @@ static long abi(void)
     return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
+static int enter(const char *root, bool command, uint16_t port)
+{
+    return command ? landlock_domain(root, NULL) : landlock_confine(root, port, NULL);
+}
+
 /* What fn says from inside a domain; its exit status. */
-static int confined(bool tree, uint16_t port, int (*fn)(void))
+static int within(bool tree, bool command, uint16_t port, int (*fn)(void))
 {
     char root[64];
     int status;
@@ -51,11 +56,16 @@ static int confined(bool tree, uint16_t port, int (*fn)(void))
 
     if (pid == 0) {
         snprintf(root, sizeof(root), "%s/in", base);
-        if (chdir(root) < 0 || landlock_confine(tree ? root : NULL, port, NULL) != 1)
+        if (chdir(root) < 0 || enter(tree ? root : NULL, command, port) != 1)
             _exit(NO_LANDLOCK);
         _exit(fn());
     }
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int confined(bool tree, uint16_t port, int (*fn)(void))
+{
+    return within(tree, false, port, fn);
 }
 
 static int open_inside(void)
@@ -147,6 +157,21 @@ TEST(no_signal_to_the_outside)
     if (abi() < 6)
         SKIP("this kernel's Landlock knows no signals");
     CHECK(confined(true, 0, signal_parent) == EPERM);
+}
+
+TEST(a_command_s_domain_has_its_tree_and_the_network)
+{
+    int fd = listen_here();
+
+    CHECK(fd >= 0 && prepare());
+    CHECK(landlock_possible() == (abi() >= 1));
+    if (abi() < 6)
+        SKIP("this kernel's Landlock knows no signals");
+    CHECK(within(true, true, 0, open_inside) == 0);
+    CHECK(within(true, true, 0, open_by_leaked_folder) == EACCES);
+    CHECK(within(true, true, 0, signal_parent) == EPERM);
+    CHECK(within(true, true, 0, connect_there) == 0);
+    fd_close(fd);
 }
 
 TEST(nothing_is_left)

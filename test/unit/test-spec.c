@@ -101,6 +101,9 @@ static const struct {
     {"{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/\"}]}", "target", NULL},
     {"{\"mounts\":[{\"source\":\"/srv\",\"target\":\"/x\",\"ro\":true}]}", "ro", NULL},
     {"{\"idle_stop_ms\":-1}", "idle_stop_ms", NULL},
+    {"{\"isolation\":\"Strict\"}", "isolation", "'Strict'"},
+    {"{\"isolation\":\"strict\",\"caches\":{\"all\":\"layered\"}}", "'all'", "layered"},
+    {"{\"isolation\":\"strict\",\"caches\":{\"npm\":\"shared:g\"}}", "'npm'", "shared"},
     {"[]", "object", NULL},
 };
 
@@ -124,6 +127,35 @@ TEST(image_runtime_and_caches)
     CHECK(spec_from_text(stored, &back, NULL) == 0);
     spec_hash(&back, "docker", one);
     CHECK_STR(one, two);
+    sandbox_spec_done(&back);
+    sandbox_spec_done(&s);
+}
+
+static void hash_of(const char *text, char ret[static 65])
+{
+    struct sandbox_spec s;
+
+    CHECK(apply(&s, text, NULL) == 0);
+    spec_hash(&s, "native", ret);
+    sandbox_spec_done(&s);
+}
+
+TEST(strict_isolation_is_another_sandbox_with_caches_of_its_own)
+{
+    _cleanup_free_ char *stored = NULL;
+    char usual[65], named[65], strict[65];
+    struct sandbox_spec s, back;
+
+    hash_of("{}", usual);
+    hash_of("{\"isolation\":\"shared\"}", named);
+    CHECK_STR(usual, named); /* sandboxes from before there was a choice keep their hash */
+    hash_of("{\"caches\":{\"all\":\"private\"}}", named);
+    hash_of("{\"isolation\":\"strict\"}", strict);
+    CHECK(strcmp(named, strict) != 0);
+    CHECK(apply(&s, "{\"isolation\":\"strict\",\"caches\":{\"pip\":\"off\"}}", NULL) == 0);
+    CHECK(s.isolation == SPEC_ISOLATION_STRICT && s.cache_mode == CACHE_PRIVATE);
+    stored = spec_to_text(&s);
+    CHECK(spec_from_text(stored, &back, NULL) == 0 && back.isolation == SPEC_ISOLATION_STRICT);
     sandbox_spec_done(&back);
     sandbox_spec_done(&s);
 }

@@ -444,6 +444,9 @@ const struct engine_ops engine_docker_ops = {
     .default_image = "default",
     .connects_closed = true,
     .removes_running = true,
+    .strict_hint =
+        "Containers of one image share its files. A runtime with a kernel of its own keeps "
+        "them apart: --runtime kata or runsc; or use engine 'native'.",
     .make = engine_docker_make,
     .open = engine_docker_open,
     .close = engine_docker_close,

@@ -108,32 +108,34 @@ int container_inspect(struct docker_engine *d, const char *container, const stru
 
 /* ---- removing ---- */
 
-/* 1: gone. */
+/* 1: gone; 0 and why: not yet. */
 static int remove_once(struct docker_engine *d, const char *container, const struct deadline *by,
                        struct err *err)
 {
     _cleanup_free_ char *path = docker_path("/containers/%s?force=1&v=1", container);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
-    _cleanup_err_ struct err why = ERR_INIT;
+    int r = docker_ask(d, "DELETE", path, NULL, by, &reply, err);
 
-    if (docker_ask(d, "DELETE", path, NULL, by, &reply, &why) >= 0 ||
-        reply.reason == DOCKER_NO_CONTAINER)
+    if (r >= 0 || reply.reason == DOCKER_NO_CONTAINER)
         return 1;
-    return reply.reason == DOCKER_REMOVING ? 0 : err_move(err, &why);
+    /* A forced removal is right in every state: a bad one has changed in that moment. */
+    return reply.reason == DOCKER_REMOVING || reply.reason == DOCKER_BAD_STATE ? 0 : r;
 }
 
 /* Somebody else removes it: as good as done, when it is done. */
 int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
                      struct err *err)
 {
-    int r;
+    for (;;) {
+        _cleanup_err_ struct err why = ERR_INIT;
+        int r = remove_once(d, container, by, &why);
 
-    while ((r = remove_once(d, container, by, err)) == 0) {
-        if (deadline_passed(by))
-            return err_set(err, ERR_TIMEOUT, "container '%.12s' is still being removed", container);
+        if (r > 0)
+            return 0;
+        if (r < 0 || deadline_passed(by))
+            return err_move(err, &why);
         nap();
     }
-    return r < 0 ? r : 0;
 }
 
 /* ---- looking ---- */

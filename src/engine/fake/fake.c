@@ -333,7 +333,7 @@ static int remote_open(struct engine *e, const struct deadline *by, struct err *
 {
     int r = fake_open(e, by, err);
 
-    e->caps |= ENGINE_CAP_IMAGES | ENGINE_CAP_RUNTIME;
+    e->caps |= ENGINE_CAP_IMAGES | ENGINE_CAP_RUNTIME | ENGINE_CAP_STRICT;
     e->cache_modes |= 1U << CACHE_PRIVATE;
     return r;
 }

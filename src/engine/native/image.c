@@ -1,9 +1,11 @@
 #include "engine/native/image.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,10 +15,14 @@
 #include "base/xalloc.h"
 #include "engine/native/native.h"
 #include "engine/native/program.h"
+#include "engine/native/trash.h"
 #include "image/images.h"
 #include "image/main.h"
 
 enum { ANSWER_MAX = 1 << 20, TRANSFERS_MAX = 2 };
+
+#define OWN_PREFIX "image-" /* of a strict sandbox's own layers */
+#define OWN_NEW "image.new"
 
 #define DEFAULT_USER "agent" /* of core/spec.c */
 #define DEFAULT_WORKDIR "/home/agent"
@@ -46,6 +52,25 @@ static int open_store(const struct native_engine *n, struct images *ret, struct 
 static bool is_host(const struct sandbox_spec *spec)
 {
     return !spec->image || STREQ(spec->image, engine_native_ops.default_image);
+}
+
+/* Of a strict sandbox's own copy of its image; NULL: it has none. */
+static char *own_name(const struct sandbox_spec *spec)
+{
+    return spec->isolation == SPEC_ISOLATION_STRICT && spec->image_digest
+               ? xasprintf(OWN_PREFIX "%s", digest_hex(spec->image_digest))
+               : NULL;
+}
+
+int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    (void)e;
+    if (spec->isolation != SPEC_ISOLATION_STRICT || !is_host(spec))
+        return 0;
+    err_set(err, ERR_UNSUPPORTED,
+            "isolation 'strict' cannot be had with image 'host', which is this machine's own /usr");
+    return err_hint(err, "Bring an image into the store with 'ripcord image import' and name it "
+                         "with --image.");
 }
 
 int native_resolve(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
@@ -122,9 +147,19 @@ static char *image_workdir(const json_t *record)
     return xstrdup(dir && dir[0] == '/' && dir[1] && !strstr(dir, "/..") ? dir : DEFAULT_WORKDIR);
 }
 
-static int plan_stored(struct native_engine *n, const struct sandbox_spec *spec, struct plan *p,
+/* Where they lie for all, or the sandbox's own. */
+static char *layers_path(const struct native_engine *n, const struct box_request *req)
+{
+    _cleanup_free_ char *own = own_name(&req->spec);
+
+    return own ? xasprintf("%s/sandboxes/%s/%s", n->state_dir, req->id, own)
+               : xasprintf("%s/images/store/layers", n->state_dir);
+}
+
+static int plan_stored(struct native_engine *n, const struct box_request *req, struct plan *p,
                        char ***env, struct err *err)
 {
+    const struct sandbox_spec *spec = &req->spec;
     _cleanup_images_ struct images s = IMAGES_INIT;
     _cleanup_json_ json_t *record = NULL;
     int r;
@@ -141,18 +176,20 @@ static int plan_stored(struct native_engine *n, const struct sandbox_spec *spec,
     if (r < 0)
         return err_wrap(err, "image '%s'", spec->image);
     p->image = PLAN_IMAGE_ROOTFS;
-    p->lower_dir = xasprintf("%s/images/store/layers", n->state_dir);
+    p->lower_dir = layers_path(n, req);
     p->user = STREQ(spec->user, DEFAULT_USER) ? image_user(record) : xstrdup(spec->user);
     p->workdir =
         STREQ(spec->workdir, DEFAULT_WORKDIR) ? image_workdir(record) : xstrdup(spec->workdir);
     return 0;
 }
 
-int native_image_plan(struct native_engine *n, const struct sandbox_spec *spec, struct plan *p,
+int native_image_plan(struct native_engine *n, const struct box_request *req, struct plan *p,
                       char ***env, struct err *err)
 {
+    const struct sandbox_spec *spec = &req->spec;
+
     if (!is_host(spec))
-        return plan_stored(n, spec, p, env, err);
+        return plan_stored(n, req, p, env, err);
     p->image = PLAN_IMAGE_HOST;
     p->lower_dir = xstrdup(n->lower);
     p->user = xstrdup(spec->user);
@@ -239,6 +276,63 @@ static int run_tool(const struct native_engine *n, const struct tool *t, const s
     if (!in_time)
         return err_set(err, ERR_TIMEOUT, "ripcord-image did not end in time");
     return judge(status, &out, ret, err);
+}
+
+/* ---- a sandbox's own copy ---- */
+
+/* All of an earlier spec, and what a daemon that was killed had not finished. */
+static int throw_others(struct native_engine *n, int box, const char *own, struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    _cleanup_strv_ char **names = NULL;
+    int fd = openat(box, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        r = err_sys(err, errno, "read the folder of a sandbox");
+        fd_close(fd);
+        return r;
+    }
+    for (const struct dirent *e; (e = readdir(d));)
+        if (STREQ(e->d_name, OWN_NEW) || (strncmp(e->d_name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0 &&
+                                          !(own && STREQ(e->d_name, own))))
+            strv_add(&names, e->d_name);
+    for (char **name = names; r >= 0 && name && *name; name++)
+        r = trash_throw(n->trash, box, *name, err);
+    return r;
+}
+
+static int copy_layers(struct native_engine *n, const struct box_request *req, int box,
+                       const struct deadline *by, struct err *err)
+{
+    struct tool t = {.verb = req->ephemeral ? "copy-ephemeral" : "copy",
+                     .arg = req->spec.image_digest,
+                     .data = -1};
+    _cleanup_close_ int dir = -1;
+    _cleanup_free_ char *answer = NULL;
+    int r;
+
+    if (mkdirat(box, OWN_NEW, 0700) < 0)
+        return err_sys(err, errno, "make folder '%s' of a sandbox", OWN_NEW);
+    r = dir_open(box, OWN_NEW, &dir, err);
+    t.in = dir;
+    return r < 0 ? r : run_tool(n, &t, by, &answer, err);
+}
+
+int native_image_own(struct native_engine *n, const struct box_request *req, int box,
+                     const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *own = own_name(&req->spec);
+    int r = req->fresh ? 0 : throw_others(n, box, own, err);
+
+    if (r < 0 || !own || faccessat(box, own, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return r;
+    r = copy_layers(n, req, box, by, err);
+    if (r >= 0 && renameat(box, OWN_NEW, box, own) < 0)
+        r = err_sys(err, errno, "put the copy of image '%s' in its place", req->spec.image);
+    if (r < 0)
+        trash_throw(n->trash, box, OWN_NEW, NULL);
+    return r < 0 ? err_wrap(err, "copy image '%s' for isolation 'strict'", req->spec.image) : 0;
 }
 
 /* ---- what is asked ---- */

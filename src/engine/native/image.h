@@ -25,5 +25,15 @@ int native_image(struct engine *e, const struct image_ask *ask, const struct dea
  * *env. Where the spec has the defaults, the image's own user and workdir count; an image that has
  * neither `agent` nor a user of its own runs as 1000.
  */
-int native_image_plan(struct native_engine *n, const struct sandbox_spec *spec, struct plan *p,
+int native_image_plan(struct native_engine *n, const struct box_request *req, struct plan *p,
                       char ***env, struct err *err);
+
+/*
+ * Isolation `strict`: the sandbox has a copy of its image's layers in its own folder
+ * (<state>/sandboxes/<id>/image-<hex>), so that no page of them is in another sandbox's reach. Made
+ * here unless it is there; what an earlier spec has left there goes. `box`: that folder.
+ */
+int native_image_own(struct native_engine *n, const struct box_request *req, int box,
+                     const struct deadline *by, struct err *err);
+/* engine_ops.check: `strict` needs an image of the store. */
+int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err);

@@ -158,7 +158,7 @@ static int fill_image(struct launch *l, struct plan *p, char ***variables, struc
         fill_step(l, p);
         return 0;
     }
-    r = native_image_plan(l->n, &l->req->spec, p, variables, err);
+    r = native_image_plan(l->n, l->req, p, variables, err);
     return r < 0 ? r : tool_caches_plan(l->n, l->req, l->run, p, variables, &l->warnings, err);
 }
 
@@ -182,6 +182,7 @@ static int make_plan(struct launch *l, struct err *err)
     p.env = l->step ? strv_copy(variables) : spec_environment(p.user, spec->env, variables);
     p.journal_budget = l->n->journal_budget;
     p.ephemeral = l->req->ephemeral;
+    p.strict = spec->isolation == SPEC_ISOLATION_STRICT;
     p.seccomp = xmemdup(l->n->filter, l->n->filter_bytes);
     p.seccomp_len = l->n->filter_bytes;
     fill_network(&p, l);

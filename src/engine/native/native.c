@@ -26,6 +26,7 @@
 #include "engine/usage.h"
 #include "os/cgroup.h"
 #include "os/filter.h"
+#include "os/landlock.h"
 #include "os/overlay.h"
 #include "os/rmtree.h"
 
@@ -172,6 +173,8 @@ static int open_parts(struct native_engine *n, struct err *err)
     n->engine.cache_modes = (1U << CACHE_MODES) - 1;
     if (n->ranges && network_possible())
         n->engine.caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
+    if (landlock_possible())
+        n->engine.caps |= ENGINE_CAP_STRICT;
     if (n->ranges && disk_possible(NULL))
         n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     r = open_folders(n, err);
@@ -316,6 +319,8 @@ static int renew(struct native_engine *n, const struct box_request *req, const s
     r = make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
     if (r >= 0)
         r = dir_open(n->boxes, req->id, &dir, err);
+    if (r >= 0)
+        r = native_image_own(n, req, dir, by, err);
     if (r < 0 || meta_matches(dir, req))
         return r;
     r = overlay_renew_begin(dir, "cache", err);
@@ -335,6 +340,8 @@ static int make_new(struct native_engine *n, const struct box_request *req,
     r = dir_open(n->boxes, req->id, &dir, err);
     if (r >= 0)
         r = make_disk(n, req, by, err);
+    if (r >= 0)
+        r = native_image_own(n, req, dir, by, err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
@@ -470,9 +477,13 @@ const struct engine_ops engine_native_ops = {
     .name = "native",
     .default_image = "host",
     .default_is_fixed = true,
+    .strict_hint =
+        "It needs a kernel with Landlock (5.13), switched on: see 'lsm=' of the kernel's "
+        "command line.",
     .make = native_make,
     .open = native_open,
     .close = native_close,
+    .check = native_image_check,
     .resolve = native_resolve,
     .image = native_image,
     .build = native_build,

@@ -3,8 +3,8 @@
  * of the engine's workers, so what is not constant after open stands behind `lock`.
  *
  * - <state>/images/host/g-N: generations of image `host`; <state>/images/store: image/images.h
- * - <state>/sandboxes/<id>/: files of one sandbox: root/ and home/ (made by the shim), and `meta`,
- * a symlink that holds "<config hash>/<name>"
+ * - <state>/sandboxes/<id>/: files of one sandbox: root/ and home/ (made by the shim), `meta`, a
+ * symlink that holds "<config hash>/<name>", and image-<hex>/ of a strict one
  * - <state>/execs/<id>/<exec>/: journals and end records
  * - <state>/caches/: package caches that are more than one sandbox's (tool-caches.h)
  * - <state>/trash/: what is being deleted
