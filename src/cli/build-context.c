@@ -88,7 +88,11 @@ static int open_folder(struct build_context *c, struct err *err)
         err_set(err, ERR_INVALID, "the context '%s' is not a folder", c->folder);
         return err_hint(err, "Name the folder, and the Dockerfile with -f.");
     }
-    return tree_err(err, errno, "open the context '%s'", c->folder);
+    tree_err(err, errno, "open the context '%s'", c->folder);
+    if (STREQ(c->folder, "-") || strstr(c->folder, "://"))
+        return err_hint(err, "The context is a folder of this machine; a Dockerfile on the "
+                             "standard input is '-f -'.");
+    return -(int)(err ? err->code : ERR_SYSTEM);
 }
 
 /* The path of a file below the folder, or NULL when it lies elsewhere. */

@@ -279,8 +279,10 @@ void build_step_end(struct build *b, unsigned step, const char *error)
 
     pthread_mutex_lock(&b->lock);
     s = step_of(b, step);
-    if (s) /* the rest of that character does not come any more */
+    if (s) { /* the rest of that character does not come any more */
         send_output(b, step, BUILD_STDOUT, s->part, s->n_part);
+        s->n_part = 0;
+    }
     begin_line(b, "step_end", step);
     add_number(b, "ms", step_ms(b, step));
     if (error)
