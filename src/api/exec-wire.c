@@ -282,7 +282,10 @@ static void stdin_close(struct wire *s)
     exec_stdin_close(s->exec);
 }
 
-/* EPIPE: the command has closed its end. The rest has no reader, which is no error of ours. */
+/*
+ * EPIPE: the command has closed its end. The rest has no reader, which is no error of ours.
+ * Anything else is: a command must not take what it has got for all of its input.
+ */
 static void stdin_write(struct wire *s)
 {
     while (s->stdin_pending.len) {
@@ -293,6 +296,8 @@ static void stdin_write(struct wire *s)
         else if (n < 0 && errno == EAGAIN)
             return;
         else if (n < 0 && errno != EINTR) {
+            if (errno != EPIPE && s->exec)
+                exec_kill(s->exec, NULL, NULL, NULL);
             s->stdin_closed = true;
             stdin_drop(s);
         }

@@ -127,7 +127,10 @@ static int do_stdin_close(const struct request *q, struct err *err)
 {
     int r = need_exec(q, err);
 
-    return r < 0 ? r : q->sup->ops->stdin_close(q->exec, err);
+    if (r < 0)
+        return r;
+    q->exec->input_whole = true;
+    return q->sup->ops->stdin_close(q->exec, err);
 }
 
 static int do_stop(const struct request *q, struct err *err _unused_)

@@ -56,6 +56,9 @@ static void fill_streams(const struct exec *x, struct end_record *rec)
                  "%llu bytes of output are lost, they could not be stored: %s",
                  (unsigned long long)(out->dropped + err->dropped),
                  strerror(out->lost_errno ? out->lost_errno : err->lost_errno));
+    if (x->input_lost && !*rec->message)
+        snprintf(rec->message, sizeof(rec->message),
+                 "its input was cut: the daemon ended before all of it had been handed over");
 }
 
 static void tell_ended(struct exec *x, const struct end_record *rec)

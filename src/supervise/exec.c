@@ -255,6 +255,8 @@ void exec_start(struct peer *p, struct shim_reader *reader, int fd)
         r = handover_read(fd, &x->handover, &err);
     if (refuse(x, &err))
         return;
+    x->input_whole =
+        (x->spec.flags & (SHIM_EXEC_STDIN | SHIM_EXEC_TTY)) != SHIM_EXEC_STDIN || x->handover.input;
     x->next = s->execs;
     s->execs = x;
     if (r >= 0)

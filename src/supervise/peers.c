@@ -151,10 +151,19 @@ static void greet(struct peer *p)
     peer_send(p, &w, -1);
 }
 
+/* What a daemon has not handed over of a command's input goes with it: the command sees an end of
+ * file that is none, which must be told. */
+static void note_input(struct exec *x, const struct peer *p)
+{
+    if (!x->input_whole && (x->starter == p || attachment_find(x, p)))
+        x->input_lost = true;
+}
+
 /* Nobody's attachments and answers may point at a peer that has gone. */
 static void forget(struct peer *p)
 {
     for (struct exec *x = p->sup->execs; x; x = x->next) {
+        note_input(x, p);
         if (x->starter == p)
             x->starter = NULL;
         attachments_remove(x, p);

@@ -115,6 +115,8 @@ struct exec {
     bool awaited;   /* an engine is about to start it: that time is not the command's own */
     bool entrusted; /* to somebody inside, who may have begun it without our knowledge */
     bool tty;
+    bool input_whole; /* no daemon has anything of its stdin that it is still to hand over */
+    bool input_lost;  /* one had, and has gone with it */
     int pid;
     int dirfd; /* its journals' folder */
     struct attachment *attached;

@@ -7,7 +7,40 @@ import subprocess
 import time
 import unittest
 
-from ripcord_test import Config, TestCase, alive, alone, wait_until
+from ripcord_test import Config, TestCase, alive, alone, describe, wait_until
+
+
+class InputOfTheDead(TestCase):
+    """What a daemon had of a command's input goes with it, and that is told."""
+
+    def test_input_that_was_cut_is_told(self):
+        self.root.ok("up", "a")
+        with self.root.popen("exec", "a", "-i", "--", "sh", "-c", "cat; echo end", stdin=subprocess.PIPE) as p:
+            p.stdin.write(b"first\n")
+            p.stdin.flush()
+            self.assertEqual(p.stdout.readline(), b"first\n")
+            self.root.kill_daemon()
+            p.stdin.close()
+            out, err = p.stdout.read(), p.stderr.read()
+        self.assertEqual((out, p.returncode), (b"end\n", 0))
+        self.assertIn(b"its input was cut", err)
+        self.assertIn("input was cut", self.root.exec_info("a")["end"]["message"])
+
+    def test_input_that_had_arrived_is_whole(self):
+        self.root.start().ok("up", "a")
+        with self.root.popen("exec", "a", "-i", "--", "sh", "-c", "cat; cat /tmp/go; echo end", stdin=subprocess.PIPE) as p:
+            self.root.ok("exec", "a", "--", "mkfifo", "/tmp/go")
+            p.stdin.write(b"all\n")
+            p.stdin.close()
+            self.assertEqual(p.stdout.readline(), b"all\n")
+            wait_until(lambda: "cat /tmp/go" in self.inside(), 10, "the end of its input")
+            self.root.kill_daemon()
+            self.root.ok("exec", "a", "--", "sh", "-c", "echo > /tmp/go")
+            out, err = p.stdout.read(), p.stderr.read()
+        self.assertEqual((out, err, p.returncode), (b"\nend\n", b"", 0))
+
+    def inside(self):
+        return [describe(p).partition(" ")[2].strip() for p in self.root.inside()]
 
 
 class Start(TestCase):

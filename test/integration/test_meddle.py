@@ -55,8 +55,10 @@ class Meddle(TestCase):
         yield
         done = self.root.run("exec", "m", "-i", "--", "sh", "-c", "tee f; echo last", stdin=TEXT)
         yield
-        self.assertEqual(done.out, TEXT + b"last\n" if done.code == 0 else done.out, done.code)
-        self.assertEqual(self.content("f"), TEXT if done.code == 0 else self.content("f"))
+        if done.code != 0 or b"input was cut" in done.err or b"input ends here" in done.err:
+            return  # the status is the command's own, and what it did not get is told
+        self.assertEqual(done.out, TEXT + b"last\n", done)
+        self.assertEqual(self.content("f"), TEXT)
 
     def op_cp_in(self):
         self.root.ok("up", "m")
