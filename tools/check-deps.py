@@ -33,14 +33,16 @@ LAYERS = {
     "image": ["base", "os"],
     "build": ["base", "os", "dockerfile", "image"],
     "registry": ["base", "os", "net", "shim/proto.h"],
-    "engine": ["base", "os", "wire", "net", "image", "journal", "docker", "dockerfile",
+    "hub": ["base", "os", "net/fetch.h", "image/digest.h", "image/images.h", "image/layout.h", "image/manifest.h",
+            "image/reference.h"],
+    "engine": ["base", "os", "wire", "net", "image", "hub/main.h", "journal", "docker", "dockerfile",
                "shim/handover.h", "shim/proto.h", "shim/plan.h", "relay/plan.h"],
     "core": ["base", "store", "image", "journal", "engine/engine.h", "engine/caches.h",
              "engine/build.h", "net/loop.h", "registry/keeper.h"],
     "api": ["base", "net", "core", "wire/frame.h", "registry/keeper.h"],
     "daemon": ["base", "os", "wire", "journal", "store", "net", "image", "engine", "core", "api",
                "registry/keeper.h"],
-    "bin": ["base", "os", "cli", "daemon", "shim", "guest", "relay", "registry", "image", "build"],
+    "bin": ["base", "os", "cli", "daemon", "shim", "guest", "relay", "registry", "image", "build", "hub"],
 }
 
 # Folders that link libc alone: jansson must not creep in through base/json.h.

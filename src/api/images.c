@@ -133,3 +133,66 @@ void handle_image_export(struct call *c)
     if (manager_image(m, engine, &what, exported, d, &err) < 0)
         drain_end(d, &err, NULL);
 }
+
+/* ---- registries ---- */
+
+/* What of a request's body goes on to the engine. */
+struct transfer_fields {
+    const char *name, *as, *platform, *username, *password;
+    bool plain_http;
+};
+
+static int read_transfer(const json_t *body, struct transfer_fields *f, struct err *err)
+{
+    const struct json_field fields[] = {
+        {"name", JSON_FIELD_STRING, &f->name},
+        {"as", JSON_FIELD_STRING, &f->as},
+        {"platform", JSON_FIELD_STRING, &f->platform},
+        {"plain_http", JSON_FIELD_BOOL, &f->plain_http},
+        {"username", JSON_FIELD_STRING, &f->username},
+        {"password", JSON_FIELD_STRING, &f->password},
+    };
+    int r = json_read(body, NULL, fields, ARRAY_SIZE(fields), err);
+
+    if (r >= 0 && (!f->name || !*f->name))
+        r = err_set(err, ERR_INVALID, "field 'name' is missing");
+    return r;
+}
+
+static char *transfer_text(const struct transfer_fields *f)
+{
+    _cleanup_json_ json_t *doc =
+        json_pack("{s:s, s:s*, s:b, s:s*, s:s*}", "name", f->name, "platform", f->platform,
+                  "plain_http", f->plain_http, "username", f->username, "password", f->password);
+
+    return json_to_text(doc, false);
+}
+
+static void transferred(void *arg, const struct err *err, const char *json)
+{
+    drain_end(arg, err, json);
+}
+
+void handle_image_pull(struct call *c)
+{
+    const struct drain_config config = {
+        .type = "application/x-ndjson", .what = "a pull", .lines = true};
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *as = NULL, *text = NULL, *engine = NULL;
+    struct transfer_fields f = {0};
+    struct image_ask what = {.verb = IMAGE_PULL, .fd = -1};
+    struct manager *m = c->manager;
+    struct drain *d = NULL;
+
+    if (read_transfer(c->body, &f, &err) >= 0 && call_query_text(c, "engine", &engine, &err) >= 0) {
+        what.name = as = f.as ? xstrdup(f.as) : NULL;
+        what.detail = text = transfer_text(&f);
+        d = drain_start(c, &config, &what.fd, &err);
+    }
+    if (!d)
+        call_reply_err(c, &err);
+    else if (manager_image(m, engine, &what, transferred, d, &err) < 0)
+        drain_end(d, &err, NULL);
+    if (text)
+        explicit_bzero(text, strlen(text));
+}

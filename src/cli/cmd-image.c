@@ -10,9 +10,9 @@ static const struct {
     const char *name;
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 } actions[] = {
-    {"build", image_build},   {"lint", image_lint},   {"import", image_import},
-    {"export", image_export}, {"ls", image_ls},       {"show", image_show},
-    {"rm", image_rm},         {"prune", image_prune},
+    {"build", image_build},   {"lint", image_lint}, {"import", image_import},
+    {"export", image_export}, {"pull", image_pull}, {"ls", image_ls},
+    {"show", image_show},     {"rm", image_rm},     {"prune", image_prune},
 };
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -25,12 +25,14 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
             return actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID, "'%s' is not build, lint, import, export, ls, show, rm or prune",
-            name);
+    err_set(err, ERR_INVALID,
+            "'%s' is not build, lint, import, export, pull, ls, show, rm or prune", name);
     return near ? err_hint(err, "Did you mean 'ripcord image %s'?", near) : -ERR_INVALID;
 }
 
 static const struct cli_option options[] = {
+    {"platform", 0, "OS/ARCH",
+     "build: for another machine, where the builder can; pull: of another machine", NULL},
     {"strict", 0, NULL,
      "lint: exit with 1 also for what is only info; build: not at all when the linter warns", NULL},
     {0},
@@ -45,7 +47,6 @@ static const struct cli_option build_options[] = {
      "for RUN --mount=type=secret,id=NAME; NAME alone: from the environment (engine native)", NULL},
     {"no-cache", 0, NULL, "run every step, whatever is cached of it", NULL},
     {"network", 0, "NAME", "none: no step has a network", "none"},
-    {"platform", 0, "OS/ARCH", "for another machine, where the builder can", NULL},
     {"engine", 0, "NAME",
      "engine that builds: native or docker (Docker and Podman); default: as for sandboxes",
      "native docker"},
@@ -62,6 +63,12 @@ static const struct cli_option export_options[] = {
      "oci docker"},
     {0},
 };
+static const struct cli_option pull_options[] = {
+    {"plain-http", 0, NULL, "without TLS; registries on this machine may do so anyway", NULL},
+    {"username", 0, "NAME", "with --password-stdin; else as ~/.docker/config.json says", NULL},
+    {"password-stdin", 0, NULL, "the password or token is on the standard input", NULL},
+    {0},
+};
 static const struct cli_option lint_options[] = {
     {"fix", 0, NULL, "repair what can be repaired without a person, in place", NULL},
     {0},
@@ -69,16 +76,17 @@ static const struct cli_option lint_options[] = {
 static const struct cli_group group = {"Options", options};
 static const struct cli_group build_group = {"Options of build", build_options};
 static const struct cli_group export_group = {"Options of export", export_options};
+static const struct cli_group pull_group = {"Options of pull", pull_options};
 static const struct cli_group lint_group = {"Options of lint", lint_options};
-static const struct cli_group *const groups[] = {&build_group, &export_group, &lint_group, &group,
-                                                 NULL};
+static const struct cli_group *const groups[] = {&build_group, &export_group, &pull_group,
+                                                 &lint_group,  &group,        NULL};
 
 const struct cli_command cmd_image = {
     .name = "image",
     .summary =
         "build images, bring them in, list and remove them; look for mistakes in Dockerfiles",
     .usage = "image build [options] [CONTEXT] | import FILE|DIR|- [NAME] | export NAME [-o "
-             "FILE|DIR] | ls | show NAME | "
+             "FILE|DIR] | pull NAME [AS] | ls | show NAME | "
              "rm NAME... | prune | lint [--fix] [--strict] [FILE...]",
     .details =
         "build makes an image from a Dockerfile and the files below CONTEXT (default: the working "
@@ -96,7 +104,10 @@ const struct cli_command cmd_image = {
         "a helper that can reach nothing else; devices, file capabilities and foreign attributes "
         "are left out. export writes one as an OCI layout, which Podman, skopeo and newer Docker "
         "take, or with --format docker for `docker load`; its layers are packed anew, the same "
-        "bytes each time, so their digests are others than those they came with. ls lists the "
+        "bytes each time, so their digests are others than those they came with. pull fetches one "
+        "from a registry, the layers that are missing, several at a time, each checked against "
+        "its digest; what was broken off goes on where it stopped. NAME may end with @sha256:...; "
+        "AS is what it is called here. ls lists the "
         "images, layers that several share counted once; show tells "
         "what one is made of; rm takes a name away and, with the last one, the image, unless a "
         "sandbox is made of it; prune removes what has no name and is not in use.\n\n"
@@ -117,11 +128,12 @@ const struct cli_command cmd_image = {
                 "ripcord image import rootfs.tar.zst mine\ta root file system\n"
                 "ripcord run --image mine -- id\ta command in it\n"
                 "ripcord image export --format docker mine | docker load\tto Docker\n"
+                "ripcord image pull debian:12-slim\tfrom Docker Hub\n"
                 "ripcord image lint\t./Dockerfile\n"
                 "ripcord image lint --fix a/Dockerfile b/Dockerfile\trepair in place\n"
                 "ripcord image lint --json - <Dockerfile\tfor programs\n",
     .groups = groups,
-    .words = "build import export ls show rm prune lint",
+    .words = "build import export pull ls show rm prune lint",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,

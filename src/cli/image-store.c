@@ -147,7 +147,7 @@ static int send_all(struct import *im, const char *path, json_t **ret, struct er
     return r < 0 ? r : client_receive(im->client, ret, err);
 }
 
-static void print_imported(const json_t *doc)
+void image_print_imported(const json_t *doc)
 {
     const json_t *image, *name;
     size_t i, j;
@@ -187,7 +187,7 @@ int image_import(struct cli *cli, const struct cli_args *args, struct err *err)
     if (r >= 0 && cli->json)
         output_json(doc);
     else if (r >= 0)
-        print_imported(doc);
+        image_print_imported(doc);
     err_done(&im.failure);
     free(im.target);
     free(im.piece);

@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include <jansson.h>
+
 #include "cli/cli.h"
 
 struct cli_args;
@@ -23,6 +25,10 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_show(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_rm(struct cli *cli, const struct cli_args *args, struct err *err);
 int image_prune(struct cli *cli, const struct cli_args *args, struct err *err);
+void image_print_imported(const json_t *doc); /* the answer of an import or a pull */
+
+/* image-transfer.c */
+int image_pull(struct cli *cli, const struct cli_args *args, struct err *err);
 
 /* image-export.c */
 int image_export(struct cli *cli, const struct cli_args *args, struct err *err);

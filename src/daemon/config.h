@@ -35,7 +35,8 @@ struct config {
     char *registry_offline;
     char **registry_deny;
     uint64_t registry_min_age, registry_metadata_life, registry_budget;
-    uint32_t registry_uid;
+    uint32_t registry_uid, hub_uid;
+    char **hub_mirrors, *hub_ca_file, *hub_proxy;
     bool registry_private;
     char *log_level;
     bool log_json;

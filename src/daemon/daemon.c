@@ -179,6 +179,10 @@ static void add_engine(struct daemon *d, const struct engine_ops *ops)
         .at_once =
             ops == &engine_docker_ops ? d->config.reconcile_docker : d->config.reconcile_native,
         .docker = docker_config(d),
+        .hub = {.uid = d->config.hub_uid,
+                .mirrors = d->config.hub_mirrors,
+                .ca_file = d->config.hub_ca_file,
+                .proxy = d->config.hub_proxy},
     };
 
     d->engines[d->n_engines++] = engine_new(d->loop, ops, &config);

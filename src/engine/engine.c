@@ -436,6 +436,8 @@ static void call_done(void *arg)
     fd_close(c->tar_fd);
     engine_caches_done(&c->caches);
     free(c->ask.name);
+    if (c->ask.detail) /* it may hold a password */
+        explicit_bzero(c->ask.detail, strlen(c->ask.detail));
     free(c->ask.detail);
     strv_free(c->ask.used);
     fd_close(c->ask.fd);

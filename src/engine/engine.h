@@ -166,6 +166,14 @@ struct engine_docker_config {
 };
 
 /* Borrowed until `make` has returned: a backend copies what it keeps. */
+/* How registries of images are reached; all borrowed. */
+struct engine_hub_config {
+    uint32_t uid;         /* of ripcord-hub, when we are root */
+    char *const *mirrors; /* "docker.io=https://…" */
+    const char *ca_file;  /* "": the system's */
+    const char *proxy;    /* "": none */
+};
+
 struct engine_config {
     const char *state_dir, *run_dir; /* absolute; the backend makes its own folders below */
     const char *root_id;             /* 16 hex digits: in the name of every kernel object */
@@ -174,6 +182,7 @@ struct engine_config {
     bool cache_required;             /* a cache that cannot be made ready is an error */
     unsigned at_once;                /* objects that reconcile works on at a time; 0: a few */
     struct engine_docker_config docker;
+    struct engine_hub_config hub;
 };
 
 /* ---- what is on a backend, whatever the store says ---- */
@@ -221,14 +230,23 @@ struct engine_news {
 };
 
 /* What is asked of a backend's images. */
-enum image_verb { IMAGE_LIST, IMAGE_SHOW, IMAGE_IMPORT, IMAGE_EXPORT, IMAGE_REMOVE, IMAGE_PRUNE };
+enum image_verb {
+    IMAGE_LIST,
+    IMAGE_SHOW,
+    IMAGE_IMPORT,
+    IMAGE_EXPORT,
+    IMAGE_PULL,
+    IMAGE_REMOVE,
+    IMAGE_PRUNE
+};
 
 struct image_ask {
     enum image_verb verb;
-    char *name;   /* SHOW, EXPORT, REMOVE; IMPORT: what it is to be called, or NULL */
-    char *detail; /* EXPORT: "oci" or "docker" */
+    char *name;   /* SHOW, EXPORT, REMOVE; IMPORT, PULL: what it is to be called, or NULL */
+    char *detail; /* EXPORT: "oci" or "docker"; PULL: JSON, may hold credentials (hub/settings.h) */
     char **used;  /* REMOVE, PRUNE: digests of the images that sandboxes are made of */
-    int fd;       /* IMPORT: the archive, read to its end; EXPORT: takes it; else -1 */
+    int fd; /* IMPORT: the archive, read to its end; EXPORT: takes it; PULL: takes lines of JSON
+               that tell how far it is; else -1 */
 };
 
 struct engine_ops {

@@ -5,18 +5,13 @@
  */
 #include "image/export.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
+#include "base/cleanup.h"
 #include "base/strv.h"
-#include "base/tar.h"
 #include "base/xalloc.h"
+#include "image/layout.h"
 #include "image/packed.h"
-
-enum { PIECE = 256 << 10 };
 
 #define MEDIA "application/vnd.oci.image."
 
@@ -24,8 +19,7 @@ struct exporting {
     const struct images *s;
     const struct confined_ids *ids;
     enum export_form form;
-    int out;
-    struct tar_writer w;
+    struct layout out;
     char id[DIGEST_MAX];
     char **names;          /* to go with it */
     char *config;          /* owned */
@@ -170,59 +164,6 @@ static char *make_index(const struct exporting *x)
 
 /* ---- the archive ---- */
 
-/* tar_write_fn */
-static int put_bytes(void *arg, const void *data, size_t len)
-{
-    return fd_write_all(*(const int *)arg, data, len);
-}
-
-static int put_head(struct exporting *x, const char *path, uint64_t size, struct err *err)
-{
-    _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
-
-    snprintf(e->path, sizeof(e->path), "%s", path);
-    e->mode = 0644;
-    e->size = size;
-    return tar_put(&x->w, e, err);
-}
-
-static int put_text(struct exporting *x, const char *path, const char *text, struct err *err)
-{
-    int r = put_head(x, path, strlen(text), err);
-
-    return r < 0 ? r : tar_write(&x->w, text, strlen(text), err);
-}
-
-static int put_text_blob(struct exporting *x, const char *text, struct err *err)
-{
-    char digest[DIGEST_MAX], path[128];
-
-    digest_of(text, strlen(text), digest);
-    snprintf(path, sizeof(path), "blobs/sha256/%s", digest_hex(digest));
-    return put_text(x, path, text, err);
-}
-
-static int put_layer(struct exporting *x, const struct packed *p, struct err *err)
-{
-    _cleanup_free_ char *buf = xmalloc(PIECE);
-    char path[128];
-    int r;
-
-    snprintf(path, sizeof(path), "blobs/sha256/%s", digest_hex(p->digest));
-    r = put_head(x, path, p->size, err);
-    for (uint64_t at = 0; r >= 0 && at < p->size;) {
-        ssize_t n = pread(p->fd, buf, PIECE, (off_t)at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return err_sys(err, n < 0 ? errno : EIO, "read a packed layer");
-        r = tar_write(&x->w, buf, (size_t)n, err);
-        at += (uint64_t)n;
-    }
-    return r;
-}
-
 /* Twice the same layer is one file. */
 static bool is_put(const struct exporting *x, size_t i)
 {
@@ -249,28 +190,26 @@ static int put_docker_list(struct exporting *x, struct err *err)
                               json_sprintf("blobs/sha256/%s", digest_hex(x->layers[i].digest)));
     doc = json_pack("[{s:s, s:o, s:o}]", "Config", config, "RepoTags", tags, "Layers", layers);
     text = json_to_text(doc, true);
-    return put_text(x, "manifest.json", text, err);
+    return layout_text(&x->out, "manifest.json", text, strlen(text), err);
 }
 
-static int put_all(struct exporting *x, struct err *err)
+static int put_all(struct exporting *x, int out, struct err *err)
 {
     _cleanup_free_ char *index = make_index(x);
-    int r;
+    int r = layout_begin(&x->out, out, err);
 
-    tar_writer_init(&x->w, put_bytes, &x->out);
-    r = put_text(x, "oci-layout", "{\"imageLayoutVersion\":\"1.0.0\"}", err);
     if (r >= 0)
-        r = put_text(x, "index.json", index, err);
+        r = layout_text(&x->out, "index.json", index, strlen(index), err);
     if (r >= 0 && x->form == EXPORT_DOCKER)
         r = put_docker_list(x, err);
     if (r >= 0)
-        r = put_text_blob(x, x->manifest, err);
+        r = layout_document(&x->out, x->manifest, strlen(x->manifest), err);
     if (r >= 0)
-        r = put_text_blob(x, x->config, err);
+        r = layout_document(&x->out, x->config, strlen(x->config), err);
     for (size_t i = 0; r >= 0 && i < x->n; i++)
         if (!is_put(x, i))
-            r = put_layer(x, &x->layers[i], err);
-    return r < 0 ? r : tar_finish(&x->w, err);
+            r = layout_blob(&x->out, x->layers[i].digest, x->layers[i].fd, x->layers[i].size, err);
+    return r < 0 ? r : layout_finish(&x->out, err);
 }
 
 /* ---- the whole ---- */
@@ -305,11 +244,11 @@ static json_t *report(const struct exporting *x)
 int export_image(const struct images *s, const struct confined_ids *ids, const char *name,
                  enum export_form form, int out, json_t **ret, struct err *err)
 {
-    struct exporting x = {.s = s, .ids = ids, .form = form, .out = out};
+    struct exporting x = {.s = s, .ids = ids, .form = form};
     int r = prepare(&x, name, err);
 
     if (r >= 0)
-        r = put_all(&x, err);
+        r = put_all(&x, out, err);
     if (r >= 0)
         *ret = report(&x);
     for (size_t i = 0; i < x.n; i++)

@@ -28,6 +28,13 @@
 #include "base/json.h"
 #include "image/digest.h"
 
+/* As images call it. */
+#if defined(__x86_64__)
+#define IMAGES_ARCHITECTURE "amd64"
+#elif defined(__aarch64__)
+#define IMAGES_ARCHITECTURE "arm64"
+#endif
+
 enum {
     IMAGES_BLOB_MAX = 4 << 20,   /* a configuration or manifest */
     IMAGES_LAYERS_MAX = 100,     /* what one overlay mount takes: shim/plan.h */

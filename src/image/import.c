@@ -21,8 +21,9 @@ enum { INDEX_DEPTH_MAX = 3, TAR_END = 1024 };
 struct import {
     struct images *s;
     const struct confined_ids *ids;
-    const char *name; /* asked for, or NULL */
-    int spool;        /* the archive, plain */
+    const char *name;     /* asked for, or NULL */
+    const char *platform; /* as in manifest.h */
+    int spool;            /* the archive, plain */
     uint64_t size;
     char digest[DIGEST_MAX]; /* of it */
     struct bundle bundle;
@@ -57,6 +58,9 @@ static int import_layers(struct import *im, const struct incoming *in, const jso
         int r;
 
         layer.diff_id = json_string_value(json_array_get(diff_ids, i));
+        /* What the store has need not come along: a pull leaves it out. */
+        if (layer.range.fd < 0 && !images_has_layer(im->s, layer.diff_id))
+            return err_set(err, ERR_INVALID, "the layout has no file of layer '%s'", layer.digest);
         r = layer_import(im->s, im->ids, &layer, &out, err);
         if (r < 0)
             return err_wrap(err, "layer %zu of %zu", i + 1, in->n);
@@ -110,7 +114,7 @@ static int import_image(struct import *im, struct incoming *in, struct err *err)
 
     digest_of(in->config, in->config_len, in->id);
     json_object_set_new(report, "id", json_string(in->id));
-    r = image_config_parse(in->config, in->config_len, &record, err);
+    r = image_config_parse_for(in->config, in->config_len, im->platform, &record, err);
     if (r >= 0)
         r = import_layers(im, in, record, report, err);
     if (r >= 0)
@@ -247,11 +251,12 @@ static int find_oci_layers(struct import *im, const struct manifest *m, struct i
         _cleanup_free_ char *name = blob_name(m->layers[i].digest);
         const struct bundle_file *f = bundle_find(&im->bundle, name);
 
-        if (!f || f->size != m->layers[i].size)
-            return err_set(err, ERR_INVALID, "the layout has no file '%s' of %llu bytes", name,
-                           (unsigned long long)m->layers[i].size);
+        if (f && f->size != m->layers[i].size)
+            return err_set(err, ERR_INVALID, "'%s' is not the %llu bytes that its manifest says",
+                           name, (unsigned long long)m->layers[i].size);
         in->layers[in->n++] =
-            (struct layer_in){.range = {im->spool, f->at, f->size}, .digest = m->layers[i].digest};
+            (struct layer_in){.range = {f ? im->spool : -1, f ? f->at : 0, f ? f->size : 0},
+                              .digest = m->layers[i].digest};
     }
     return 0;
 }
@@ -307,7 +312,7 @@ static int import_index(struct import *im, const char *text, size_t len, unsigne
     struct index x = {0};
     int r;
 
-    r = index_parse(text, len, &x, err);
+    r = index_parse_for(text, len, im->platform, &x, err);
     if (r >= 0)
         r = one_name_one_image(im, x.n, err);
     if (r >= 0 && x.n == 0)
@@ -390,10 +395,11 @@ static int import_any(struct import *im, struct err *err)
 }
 
 int import_archive(struct images *s, const struct confined_ids *ids, int in, const char *name,
-                   json_t **ret, struct err *err)
+                   const char *platform, json_t **ret, struct err *err)
 {
     _cleanup_free_ char *ref = NULL;
-    struct import im = {.s = s, .ids = ids, .spool = -1, .images = json_array()};
+    struct import im = {
+        .s = s, .ids = ids, .platform = platform, .spool = -1, .images = json_array()};
     int r = 0;
 
     if (name)

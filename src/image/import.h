@@ -12,8 +12,9 @@
 
 /*
  * name: what the image is to be called, or NULL: what the archive says; a root file system needs
- * one. *ret: {"images": [{"id", "names", "layers", "new_layers", "bytes", "dropped"}]}. On failure
- * the store holds nothing new that counts.
+ * one. platform: for another than this machine, or NULL. *ret: {"images": [{"id", "names",
+ * "layers", "new_layers", "bytes", "dropped"}]}. On failure the store holds nothing new that
+ * counts.
  */
 int import_archive(struct images *s, const struct confined_ids *ids, int in, const char *name,
-                   json_t **ret, struct err *err);
+                   const char *platform, json_t **ret, struct err *err);

@@ -70,7 +70,7 @@ static int run_import(struct request *q, json_t **ret, struct err *err)
 {
     int r = images_lock(&q->store, false, true, err);
 
-    return r < 0 ? r : import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, ret, err);
+    return r < 0 ? r : import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, q->more, ret, err);
 }
 
 static int run_export(struct request *q, json_t **ret, struct err *err)
@@ -176,7 +176,7 @@ static const struct {
     int min, max;
     int (*run)(struct request *q, json_t **ret, struct err *err);
 } verbs[] = {
-    {"import", 0, 1, run_import}, {"export", 2, 2, run_export},
+    {"import", 0, 2, run_import}, {"export", 2, 2, run_export},
     {"rm", 1, 1, run_rm},         {"prune", 0, 0, run_prune},
     {"copy", 1, 1, run_copy},     {"copy-ephemeral", 1, 1, run_copy_ephemeral},
 };

@@ -2,7 +2,7 @@
  * ripcord-image: what changes the image store or packs its layers, in a process of its own, as it
  * clones children and the daemon has threads.
  *
- *   ripcord-image STORE IDS import [NAME]   an archive on stdin
+ *   ripcord-image STORE IDS import [NAME [PLATFORM]]   an archive on stdin
  *   ripcord-image STORE IDS export NAME FORM   an archive on IMAGE_FD_OUT (image/export.h)
  *   ripcord-image STORE IDS rm NAME         in use: ids of images on stdin, one on a line
  *   ripcord-image STORE IDS prune           likewise

@@ -7,12 +7,6 @@
 #include "image/images.h"
 #include "image/reference.h"
 
-#if defined(__x86_64__)
-#define ARCHITECTURE "amd64"
-#elif defined(__aarch64__)
-#define ARCHITECTURE "arm64"
-#endif
-
 enum { NAME_IN_ARCHIVE_MAX = 4096, ENV_MAX = 512, WORDS_MAX = 1024 };
 
 /* Documents of others have fields that we do not know: only those we need are looked at. */
@@ -117,12 +111,25 @@ static int descriptor_parse(const json_t *o, struct descriptor *ret, struct err 
     return 0;
 }
 
-static bool is_for_us(const json_t *platform)
+/* Whether a word of a platform is what is asked for; who says nothing is for all. */
+static bool word_fits(const json_t *platform, const char *key, const char *want, size_t len)
 {
-    const char *os = json_string_value(json_object_get(platform, "os"));
-    const char *arch = json_string_value(json_object_get(platform, "architecture"));
+    const char *is = json_string_value(json_object_get(platform, key));
 
-    return (!os || STREQ(os, "linux")) && (!arch || STREQ(arch, ARCHITECTURE));
+    return !is || (strlen(is) == len && strncmp(is, want, len) == 0);
+}
+
+static bool is_for(const json_t *platform, const char *wanted)
+{
+    const char *os = wanted ? wanted : "linux/" IMAGES_ARCHITECTURE;
+    size_t os_len = strcspn(os, "/");
+    const char *arch = os + os_len + (os[os_len] == '/');
+    size_t arch_len = strcspn(arch, "/");
+    const char *variant = arch + arch_len + (arch[arch_len] == '/');
+
+    return word_fits(platform, "os", os, os_len) &&
+           word_fits(platform, "architecture", arch, arch_len) &&
+           (!*variant || word_fits(platform, "variant", variant, strlen(variant)));
 }
 
 static bool media_is_index(const char *type)
@@ -141,13 +148,13 @@ static const char *name_of(const json_t *o)
                 : json_string_value(json_object_get(notes, "org.opencontainers.image.ref.name"));
 }
 
-static int index_entry_add(struct index *x, const json_t *o, struct err *err)
+static int index_entry_add(struct index *x, const json_t *o, const char *wanted, struct err *err)
 {
     const char *name = name_of(o);
     struct index_entry e = {0};
     int r;
 
-    if (!is_for_us(json_object_get(o, "platform")))
+    if (!is_for(json_object_get(o, "platform"), wanted))
         return 0;
     r = descriptor_parse(o, &e.d, err);
     if (r < 0)
@@ -159,6 +166,12 @@ static int index_entry_add(struct index *x, const json_t *o, struct err *err)
 }
 
 int index_parse(const char *text, size_t len, struct index *ret, struct err *err)
+{
+    return index_parse_for(text, len, NULL, ret, err);
+}
+
+int index_parse_for(const char *text, size_t len, const char *platform, struct index *ret,
+                    struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *list, *o;
@@ -175,7 +188,7 @@ int index_parse(const char *text, size_t len, struct index *ret, struct err *err
                        MANIFEST_IMAGES_MAX);
     x.v = xcalloc(json_array_size(list) + 1, sizeof(*x.v));
     json_array_foreach (list, i, o) {
-        r = index_entry_add(&x, o, err);
+        r = index_entry_add(&x, o, platform, err);
         if (r < 0)
             break;
     }
@@ -273,21 +286,22 @@ static int check_layers(const json_t *record, struct err *err)
     return 0;
 }
 
-static int check_platform(const json_t *doc, struct err *err)
+static int check_platform(const json_t *doc, const char *wanted, struct err *err)
 {
-    if (is_for_us(doc))
+    if (is_for(doc, wanted))
         return 0;
-    return err_set(err, ERR_UNSUPPORTED, "it is for %.40s/%.40s, this machine is linux/%s",
+    return err_set(err, ERR_UNSUPPORTED, "it is for %.40s/%.40s, and %.80s is wanted",
                    json_string_value(json_object_get(doc, "os")) ?: "linux",
-                   json_string_value(json_object_get(doc, "architecture")) ?: "?", ARCHITECTURE);
+                   json_string_value(json_object_get(doc, "architecture")) ?: "?",
+                   wanted ? wanted : "linux/" IMAGES_ARCHITECTURE " (this machine)");
 }
 
-static int fill_record(const json_t *doc, json_t *record, struct err *err)
+static int fill_record(const json_t *doc, const char *platform, json_t *record, struct err *err)
 {
     const json_t *config = json_object_get(doc, "config");
     int r;
 
-    r = check_platform(doc, err);
+    r = check_platform(doc, platform, err);
     if (r >= 0)
         r = copy_texts(json_object_get(doc, "rootfs"), "diff_ids", IMAGES_LAYERS_MAX, record,
                        "layers", err);
@@ -312,6 +326,12 @@ static int fill_record(const json_t *doc, json_t *record, struct err *err)
 
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err)
 {
+    return image_config_parse_for(text, len, NULL, ret, err);
+}
+
+int image_config_parse_for(const char *text, size_t len, const char *platform, json_t **ret,
+                           struct err *err)
+{
     _cleanup_json_ json_t *doc = NULL, *record = json_object();
     int r;
 
@@ -319,7 +339,7 @@ int image_config_parse(const char *text, size_t len, json_t **ret, struct err *e
     if (r >= 0 && !json_is_object(doc))
         r = err_set(err, ERR_INVALID, "it is not an object");
     if (r >= 0)
-        r = fill_record(doc, record, err);
+        r = fill_record(doc, platform, record, err);
     if (r < 0)
         return err_wrap(err, "the image's configuration");
     *ret = json_incref(record);
@@ -328,14 +348,14 @@ int image_config_parse(const char *text, size_t len, json_t **ret, struct err *e
 
 const char *image_config_architecture(void)
 {
-    return ARCHITECTURE;
+    return IMAGES_ARCHITECTURE;
 }
 
 char *image_config_make(const char *diff_id)
 {
     _cleanup_json_ json_t *doc =
-        json_pack("{s:s, s:s, s:{}, s:{s:s, s:[s]}}", "architecture", ARCHITECTURE, "os", "linux",
-                  "config", "rootfs", "type", "layers", "diff_ids", diff_id);
+        json_pack("{s:s, s:s, s:{}, s:{s:s, s:[s]}}", "architecture", IMAGES_ARCHITECTURE, "os",
+                  "linux", "config", "rootfs", "type", "layers", "diff_ids", diff_id);
 
     return json_to_text(doc, true);
 }

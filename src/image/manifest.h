@@ -48,6 +48,9 @@ struct index {
 };
 
 int index_parse(const char *text, size_t len, struct index *ret, struct err *err);
+/* platform: "os/architecture[/variant]" instead of this machine's; NULL: this machine's. */
+int index_parse_for(const char *text, size_t len, const char *platform, struct index *ret,
+                    struct err *err);
 void index_done(struct index *x);
 
 struct manifest {
@@ -66,5 +69,8 @@ void manifest_done(struct manifest *m);
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err);
 /* This machine's, in the words of images. */
 const char *image_config_architecture(void);
+/* platform as in index_parse_for(). */
+int image_config_parse_for(const char *text, size_t len, const char *platform, json_t **ret,
+                           struct err *err);
 /* Of an image that came without: one layer, for this machine. The same each time. New. */
 char *image_config_make(const char *diff_id);

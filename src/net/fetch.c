@@ -19,7 +19,7 @@
 #include "base/time.h"
 #include "base/xalloc.h"
 
-enum { IDLE_MAX = 8, LOW_SPEED = 100, FIELD_MAX = 512 };
+enum { IDLE_MAX = 8, LOW_SPEED = 100, FIELD_MAX = 512, LONG_FIELD_MAX = 8192 };
 
 struct fetcher {
     char **hosts;
@@ -202,11 +202,11 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sock
     return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 
-static char *field_value(const char *line, size_t len, const char *name)
+static char *field_value(const char *line, size_t len, const char *name, size_t max)
 {
     size_t n = strlen(name);
 
-    if (len <= n || strncasecmp(line, name, n) != 0 || line[n] != ':' || len > FIELD_MAX)
+    if (len <= n || strncasecmp(line, name, n) != 0 || line[n] != ':' || len > max)
         return NULL;
     for (n++; n < len && (line[n] == ' ' || line[n] == '\t');)
         n++;
@@ -215,20 +215,27 @@ static char *field_value(const char *line, size_t len, const char *name)
     return xstrndup(line + n, len - n);
 }
 
+static void take_text(char **at, const char *line, size_t len, const char *name, size_t max)
+{
+    char *value = field_value(line, len, name, max);
+
+    if (!value)
+        return;
+    free(*at);
+    *at = value;
+}
+
 static void take_field(struct fetch_head *h, const char *line, size_t len)
 {
-    _cleanup_free_ char *length = field_value(line, len, "content-length");
-    _cleanup_free_ char *range = field_value(line, len, "content-range");
-    char *etag = field_value(line, len, "etag"), *type = field_value(line, len, "content-type");
+    _cleanup_free_ char *length = field_value(line, len, "content-length", FIELD_MAX);
+    _cleanup_free_ char *range = field_value(line, len, "content-range", FIELD_MAX);
 
-    if (etag) {
-        free(h->etag);
-        h->etag = etag;
-    }
-    if (type) {
-        free(h->content_type);
-        h->content_type = type;
-    }
+    take_text(&h->etag, line, len, "etag", FIELD_MAX);
+    take_text(&h->content_type, line, len, "content-type", FIELD_MAX);
+    take_text(&h->location, line, len, "location", LONG_FIELD_MAX);
+    /* Of several the first: it is the one that servers want to be used. */
+    if (!h->challenge)
+        take_text(&h->challenge, line, len, "www-authenticate", LONG_FIELD_MAX);
     if (length && parse_u64(length, 0, INT64_MAX, &h->length, NULL) < 0)
         h->length = UINT64_MAX;
     if (range && strncasecmp(range, "bytes ", 6) == 0)
@@ -328,16 +335,25 @@ static void give_handle(struct fetcher *f, CURL *c)
         curl_easy_cleanup(c);
 }
 
+static bool is_upload(const struct fetch *f)
+{
+    return f->method && !STREQ(f->method, "GET") && !STREQ(f->method, "HEAD");
+}
+
 static struct curl_slist *request_fields(const struct hop *hop)
 {
     const struct fetch *f = hop->f;
+    const char *authorization = f->authorization ? f->authorization : hop->fetcher->authorization;
     struct curl_slist *list = NULL;
     const char *const values[][2] = {
         {"Accept", f->accept ? f->accept : "*/*"},
         {"If-None-Match", f->etag},
-        {"Authorization", hop->trusted ? hop->fetcher->authorization : NULL},
+        {"Authorization", hop->trusted ? authorization : NULL},
+        {"Content-Type", f->content_type},
     };
 
+    if (is_upload(f))
+        list = curl_slist_append(list, "Expect:"); /* who wants no body says so all the same */
     for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
         _cleanup_free_ char *line = NULL;
 
@@ -390,6 +406,29 @@ static void set_transfer(struct hop *hop, CURL *c)
         curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "gzip");
 }
 
+static size_t on_send(char *data, size_t size, size_t n, void *arg)
+{
+    struct hop *hop = arg;
+    ssize_t len = hop->f->on_send ? hop->f->on_send(hop->f->arg, data, size * n, &hop->err) : 0;
+
+    return len < 0 ? CURL_READFUNC_ABORT : (size_t)len;
+}
+
+static void set_method(struct hop *hop, CURL *c)
+{
+    const struct fetch *f = hop->f;
+
+    if (f->method && STREQ(f->method, "HEAD"))
+        curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
+    if (!is_upload(f))
+        return;
+    curl_easy_setopt(c, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, f->method);
+    curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)f->send_size);
+    curl_easy_setopt(c, CURLOPT_READFUNCTION, on_send);
+    curl_easy_setopt(c, CURLOPT_READDATA, hop);
+}
+
 static int transfer_error(struct hop *hop, CURLcode code, const char *words, struct err *err)
 {
     const char *why = words[0] ? words : curl_easy_strerror(code);
@@ -424,6 +463,7 @@ static int run_hop(struct hop *hop, const char *url, char **redirect, struct err
 
     set_trust(hop, c);
     set_transfer(hop, c);
+    set_method(hop, c);
     curl_easy_setopt(c, CURLOPT_URL, url);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, fields);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, words);
@@ -440,7 +480,8 @@ static int run_hop(struct hop *hop, const char *url, char **redirect, struct err
     if (code != CURLE_OK)
         return transfer_error(hop, code, words, err);
     curl_easy_getinfo(c, CURLINFO_REDIRECT_URL, &to);
-    if (to && hop->head.status >= 300 && hop->head.status < 400 && hop->head.status != 304)
+    if (to && !is_upload(hop->f) && hop->head.status >= 300 && hop->head.status < 400 &&
+        hop->head.status != 304)
         *redirect = xstrdup(to);
     return 0;
 }
@@ -483,7 +524,7 @@ int fetch_run(struct fetcher *fetcher, const struct fetch *f, struct fetch_head 
     err_done(&hop.err);
     if (r < 0) {
         fetch_head_done(&hop.head);
-        return err_wrap(err, "get '%.300s'", f->url);
+        return err_wrap(err, "%s '%.300s'", is_upload(f) ? "send to" : "get", f->url);
     }
     *ret = hop.head;
     return 0;
@@ -493,6 +534,8 @@ void fetch_head_done(struct fetch_head *h)
 {
     free(h->etag);
     free(h->content_type);
+    free(h->challenge);
+    free(h->location);
     *h = (struct fetch_head){0};
 }
 

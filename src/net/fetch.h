@@ -1,9 +1,9 @@
 /*
- * Downloads from outside, on libcurl: blocking, for workers. TLS is verified, redirects are
- * followed here and not by curl, so that each hop is looked at: https only, no address of a private
- * network and no loopback, unless the host is one of those that the caller trusts. Proxy variables
- * of the environment are honoured; an address that a proxy resolves cannot be looked at then, a
- * literal one still is.
+ * Downloads from outside and uploads, on libcurl: blocking, for workers. TLS is verified, redirects
+ * are followed here and not by curl, so that each hop is looked at: https only, no address of a
+ * private network and no loopback, unless the host is one of those that the caller trusts. Proxy
+ * variables of the environment are honoured; an address that a proxy resolves cannot be looked at
+ * then, a literal one still is.
  *
  * The other client, wire/client.h, is for our own daemon and engines.
  */
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -42,6 +43,8 @@ struct fetch_head {
     char *etag, *content_type; /* owned, may be NULL */
     uint64_t length;           /* of this answer's body; UINT64_MAX: not said */
     uint64_t from;             /* of a 206: where its bytes begin */
+    /* WWW-Authenticate, and Location as it was sent; owned, may be NULL */
+    char *challenge, *location;
 };
 void fetch_head_done(struct fetch_head *h);
 
@@ -49,14 +52,22 @@ struct fetch {
     const char *url;
     const char *accept; /* may be NULL */
     const char *etag;   /* asks for 304 when it still holds; may be NULL */
-    uint64_t from;      /* asks for the bytes from here on */
-    uint64_t size_max;  /* of the body, unpacked */
-    uint64_t time_max;  /* usec for all of it; 0: stall_timeout alone */
-    bool compressed;    /* the server may send it compressed */
+    /* Instead of the fetcher's own, and to the same hosts only; may be NULL. */
+    const char *authorization;
+    uint64_t from;     /* asks for the bytes from here on */
+    uint64_t size_max; /* of the body, unpacked */
+    uint64_t time_max; /* usec for all of it; 0: stall_timeout alone */
+    bool compressed;   /* the server may send it compressed */
     /* Both may refuse by a negative code with *err filled. on_data is called for 200 and 206 only,
      * on_head (may be NULL) before it. */
     int (*on_head)(void *arg, const struct fetch_head *head, struct err *err);
     int (*on_data)(void *arg, const char *data, size_t len, struct err *err);
+    /* NULL: GET. HEAD has no body, all others send one: send_size bytes that on_send gives, in
+     * pieces of up to len; fewer is a failure. Redirects of those are not followed: the answer is
+     * the 30x. */
+    const char *method, *content_type;
+    uint64_t send_size;
+    ssize_t (*on_send)(void *arg, char *data, size_t len, struct err *err);
     void *arg;
     uint64_t *received; /* grows by the bytes of bodies as they came, packed; NULL: nobody asks */
     const atomic_bool *stop; /* ends it with ERR_TIMEOUT; may be NULL */

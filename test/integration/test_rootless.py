@@ -22,7 +22,7 @@ import test_images
 from ripcord_test import Config, Root, TestCase, alive, full_run_only, needs, wait_until
 
 UID = 61234  # nobody's: no name, no subordinate ids
-PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build")
+PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-hub")
 NEWUIDMAP = Path("/usr/bin/newuidmap")
 SYS_SETRESUID = {"x86_64": 117}.get(platform.machine(), 147)
 LOCK = threading.Lock()

@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "cli/docker-auth.h"
 #include "cli/end.h"
 #include "cli/output.h"
 #include "cli/render.h"
@@ -254,4 +256,32 @@ TEST(times)
     CHECK(output_parse_time("2026-11-16T00:00:00Z") == UINT64_C(1794787200000000));
     CHECK(output_parse_time("yesterday") == 0);
     CHECK_STR(output_age(NULL, age), "-");
+}
+
+/* "user password", "" for none, or NULL where the file is refused. */
+static bool auth_is(const char *text, const char *registry, const char *want)
+{
+    struct docker_auth a = {0};
+    _cleanup_free_ char *found = NULL;
+
+    if (docker_auth_parse(text, strlen(text), registry, &a, NULL) < 0)
+        return !want;
+    found = a.username ? xasprintf("%s %s", a.username, a.password) : xstrdup("");
+    docker_auth_done(&a);
+    return want && STREQ(found, want);
+}
+
+TEST(credentials_of_docker_are_found_by_registry)
+{
+    static const char file[] = "{\"auths\":{\"https://index.docker.io/v1/\":{\"auth\":\"dTpw\"},"
+                               "\"ghcr.io\":{\"auth\":\"bWU6YTpi\"},\"odd.io\":{}}}";
+
+    CHECK(auth_is(file, "docker.io", "u p"));
+    CHECK(auth_is(file, "ghcr.io", "me a:b"));
+    CHECK(auth_is(file, "odd.io", ""));
+    CHECK(auth_is(file, "ghcr.i", ""));
+    CHECK(auth_is("{}", "docker.io", ""));
+    CHECK(auth_is("{\"auths\":{\"x.io\":{\"auth\":\"!\"}}}", "x.io", NULL));
+    CHECK(auth_is("{\"auths\":{\"x.io\":{\"auth\":\"dXA=\"}}}", "x.io", NULL));
+    CHECK(auth_is("hello", "x.io", NULL));
 }

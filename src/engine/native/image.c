@@ -13,6 +13,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "engine/native/hub.h"
 #include "engine/native/native.h"
 #include "engine/native/program.h"
 #include "engine/native/trash.h"
@@ -147,6 +148,17 @@ static char *image_workdir(const json_t *record)
     return xstrdup(dir && dir[0] == '/' && dir[1] && !strstr(dir, "/..") ? dir : DEFAULT_WORKDIR);
 }
 
+/* One of another architecture may be in the store, to go elsewhere. */
+static int check_machine(const json_t *record, struct err *err)
+{
+    const char *arch = json_string_value(json_object_get(record, "architecture"));
+
+    if (!arch || STREQ(arch, IMAGES_ARCHITECTURE))
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED, "it is for %.40s, this machine is %s", arch,
+                   IMAGES_ARCHITECTURE);
+}
+
 /* Where they lie for all, or the sandbox's own. */
 static char *layers_path(const struct native_engine *n, const struct box_request *req)
 {
@@ -169,6 +181,8 @@ static int plan_stored(struct native_engine *n, const struct box_request *req, s
     r = open_store(n, &s, err);
     if (r >= 0)
         r = images_read(&s, spec->image_digest, &record, err);
+    if (r >= 0)
+        r = check_machine(record, err);
     if (r >= 0)
         r = plan_layers(record, p, err);
     if (r >= 0)
@@ -199,14 +213,7 @@ int native_image_plan(struct native_engine *n, const struct box_request *req, st
 
 /* ---- ripcord-image ---- */
 
-/* One run of it. */
-struct tool {
-    const char *verb, *arg, *more; /* arg and more may be NULL */
-    int in;                        /* its stdin */
-    int data;                      /* IMAGE_FD_OUT; -1: none */
-};
-
-static int spawn_tool(const struct native_engine *n, const struct tool *t, int out, pid_t *ret)
+int image_tool_spawn(const struct native_engine *n, const struct image_tool *t, int out, pid_t *ret)
 {
     _cleanup_free_ char *path = xasprintf("%s/ripcord-image", n->libexec_dir);
     _cleanup_free_ char *store = native_store_path(n), *ids = native_store_ids(n);
@@ -233,14 +240,14 @@ static int spawn_tool(const struct native_engine *n, const struct tool *t, int o
     return r;
 }
 
-static int judge(int status, struct buf *out, char **ret, struct err *err)
+int image_tool_judge(const char *program, int status, struct buf *out, char **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int r;
 
     if (WIFSIGNALED(status))
-        return err_set(err, ERR_SYSTEM, "ripcord-image was ended by signal %d", WTERMSIG(status));
-    r = json_parse("the answer of ripcord-image", buf_data(out), out->len, &doc, err);
+        return err_set(err, ERR_SYSTEM, "%s was ended by signal %d", program, WTERMSIG(status));
+    r = json_parse(program, buf_data(out), out->len, &doc, err);
     if (r < 0)
         return r;
     if (status)
@@ -249,8 +256,8 @@ static int judge(int status, struct buf *out, char **ret, struct err *err)
     return 0;
 }
 
-static int run_tool(const struct native_engine *n, const struct tool *t, const struct deadline *by,
-                    char **ret, struct err *err)
+static int run_tool(const struct native_engine *n, const struct image_tool *t,
+                    const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf out = BUF_INIT(ANSWER_MAX);
     _cleanup_close_ int from = -1, to = -1;
@@ -262,7 +269,7 @@ static int run_tool(const struct native_engine *n, const struct tool *t, const s
         return err_sys(err, errno, "make a pipe");
     from = p[0];
     to = p[1];
-    r = spawn_tool(n, t, to, &pid);
+    r = image_tool_spawn(n, t, to, &pid);
     if (r) {
         err_sys(err, r, "start ripcord-image");
         return err_hint(err, "ripcord-image belongs beside ripcordd: install ripcord again.");
@@ -275,7 +282,7 @@ static int run_tool(const struct native_engine *n, const struct tool *t, const s
         ;
     if (!in_time)
         return err_set(err, ERR_TIMEOUT, "ripcord-image did not end in time");
-    return judge(status, &out, ret, err);
+    return image_tool_judge("ripcord-image", status, &out, ret, err);
 }
 
 /* ---- a sandbox's own copy ---- */
@@ -305,9 +312,9 @@ static int throw_others(struct native_engine *n, int box, const char *own, struc
 static int copy_layers(struct native_engine *n, const struct box_request *req, int box,
                        const struct deadline *by, struct err *err)
 {
-    struct tool t = {.verb = req->ephemeral ? "copy-ephemeral" : "copy",
-                     .arg = req->spec.image_digest,
-                     .data = -1};
+    struct image_tool t = {.verb = req->ephemeral ? "copy-ephemeral" : "copy",
+                           .arg = req->spec.image_digest,
+                           .data = -1};
     _cleanup_close_ int dir = -1;
     _cleanup_free_ char *answer = NULL;
     int r;
@@ -338,30 +345,42 @@ int native_image_own(struct native_engine *n, const struct box_request *req, int
 /* ---- what is asked ---- */
 
 /* A few at once: each takes a worker, and starts of sandboxes need them too. */
-static int transfer(struct native_engine *n, const struct tool *t, const struct deadline *by,
-                    char **ret, struct err *err)
+int image_transfer_begin(struct native_engine *n, struct err *err)
 {
     bool full;
-    int r;
 
     pthread_mutex_lock(&n->lock);
     full = n->transfers >= TRANSFERS_MAX;
     n->transfers += !full;
     pthread_mutex_unlock(&n->lock);
-    if (full)
-        return err_set(err, ERR_LIMIT, "%d images are on their way in or out already",
-                       TRANSFERS_MAX);
-    r = run_tool(n, t, by, ret, err);
+    return full ? err_set(err, ERR_LIMIT, "%d images are on their way in or out already",
+                          TRANSFERS_MAX)
+                : 0;
+}
+
+void image_transfer_end(struct native_engine *n)
+{
     pthread_mutex_lock(&n->lock);
     n->transfers--;
     pthread_mutex_unlock(&n->lock);
+}
+
+static int transfer(struct native_engine *n, const struct image_tool *t, const struct deadline *by,
+                    char **ret, struct err *err)
+{
+    int r = image_transfer_begin(n, err);
+
+    if (r < 0)
+        return r;
+    r = run_tool(n, t, by, ret, err);
+    image_transfer_end(n);
     return r;
 }
 
 static int import_image(struct native_engine *n, const struct image_ask *ask,
                         const struct deadline *by, char **ret, struct err *err)
 {
-    const struct tool t = {.verb = "import", .arg = ask->name, .in = ask->fd, .data = -1};
+    const struct image_tool t = {.verb = "import", .arg = ask->name, .in = ask->fd, .data = -1};
 
     return transfer(n, &t, by, ret, err);
 }
@@ -370,7 +389,7 @@ static int export_image(struct native_engine *n, const struct image_ask *ask,
                         const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    const struct tool t = {"export", ask->name, ask->detail, null, ask->fd};
+    const struct image_tool t = {"export", ask->name, ask->detail, null, ask->fd};
 
     if (null < 0)
         return err_sys(err, errno, "open '/dev/null'");
@@ -384,7 +403,7 @@ static int run_with_used(struct native_engine *n, const char *verb, const struct
     _cleanup_close_ int in = -1;
     int r = memfd_sealed("images-in-use", used, strlen(used), &in, err);
 
-    const struct tool t = {.verb = verb, .arg = ask->name, .in = in, .data = -1};
+    const struct image_tool t = {.verb = verb, .arg = ask->name, .in = in, .data = -1};
 
     return r < 0 ? r : run_tool(n, &t, by, ret, err);
 }
@@ -432,6 +451,8 @@ int native_image(struct engine *e, const struct image_ask *ask, const struct dea
         return import_image(n, ask, by, ret, err);
     case IMAGE_EXPORT:
         return export_image(n, ask, by, ret, err);
+    case IMAGE_PULL:
+        return native_pull(n, ask, by, ret, err);
     case IMAGE_REMOVE:
         return run_with_used(n, "rm", ask, by, ret, err);
     case IMAGE_PRUNE:

@@ -5,6 +5,9 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
+#include "base/buf.h"
 #include "engine/engine.h"
 #include "shim/plan.h"
 
@@ -19,6 +22,22 @@ int native_resolve(struct engine *e, const struct sandbox_spec *spec, const stru
                    char **ret, struct err *err);
 int native_image(struct engine *e, const struct image_ask *ask, const struct deadline *by,
                  char **ret, struct err *err);
+
+/* One run of ripcord-image (image/main.h). */
+struct image_tool {
+    const char *verb, *arg, *more; /* arg and more may be NULL */
+    int in;                        /* its stdin */
+    int data;                      /* IMAGE_FD_OUT; -1: none */
+};
+
+/* 0, or an errno. */
+int image_tool_spawn(const struct native_engine *n, const struct image_tool *t, int out,
+                     pid_t *ret);
+/* What a program said that ends with one line of JSON: the answer, or its error. */
+int image_tool_judge(const char *program, int status, struct buf *out, char **ret, struct err *err);
+/* Only so many at a time: ERR_LIMIT. */
+int image_transfer_begin(struct native_engine *n, struct err *err);
+void image_transfer_end(struct native_engine *n);
 
 /*
  * The plan's image, layers, user and workdir, and what the image adds to the environment before

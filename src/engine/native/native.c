@@ -15,6 +15,7 @@
 #include "base/xalloc.h"
 #include "engine/native/disk.h"
 #include "engine/native/host-image.h"
+#include "engine/native/hub.h"
 #include "engine/native/image.h"
 #include "engine/native/probe.h"
 #include "engine/native/spares.h"
@@ -221,6 +222,7 @@ static void native_close(struct engine *e)
     network_done(&n->net);
     supervisors_done(&n->supervisors);
     cache_base_done(&n->base);
+    native_hub_done(n);
     pthread_mutex_destroy(&n->lock);
     free(n->engine.exec_root);
     free(n->state_dir);
@@ -249,6 +251,7 @@ static struct engine *native_make(const struct engine_config *config)
     n->filter = filter_compile(&n->filter_bytes);
     n->filter_bytes *= sizeof(struct sock_filter);
     n->cache_required = config->cache_required;
+    native_hub_init(n, &config->hub);
     return &n->engine;
 }
 

@@ -60,6 +60,10 @@ struct native_engine {
     struct ids ids;     /* with `ranges` */
     unsigned transfers; /* of images, at work */
     char **steps;       /* of builds, at work: they are no sandboxes that anybody lists */
+    struct {
+        uint32_t uid;
+        char **mirrors, *ca_file, *proxy;
+    } hub; /* as in engine_config */
     struct network net;
     struct supervisors supervisors;
 };

@@ -1,0 +1,109 @@
+#include "cli/docker-auth.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base64.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+
+enum { CONFIG_MAX = 1 << 20, AUTH_MAX = 16 << 10 };
+
+static char *config_path(void)
+{
+    const char *dir = getenv("DOCKER_CONFIG"), *home = getenv("HOME");
+
+    if (dir && *dir)
+        return xasprintf("%s/config.json", dir);
+    return home && *home ? xasprintf("%s/.docker/config.json", home) : NULL;
+}
+
+/* As names are read: the first part is a registry when it looks like one. New. */
+static char *registry_of(const char *name)
+{
+    size_t len = strcspn(name, "/");
+
+    if (!name[len] || (!memchr(name, '.', len) && !memchr(name, ':', len) &&
+                       !(len == 9 && strncmp(name, "localhost", 9) == 0)))
+        return xstrdup("docker.io");
+    return xstrndup(name, len);
+}
+
+/* Keys are "host", "https://host/v1/", and Docker's own has an old name. */
+static bool key_is_for(const char *key, const char *registry)
+{
+    const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;
+    size_t len = strcspn(host, "/");
+
+    if (STREQ(registry, "docker.io") &&
+        (strncmp(host, "index.docker.io", len) == 0 || strncmp(host, "docker.io", len) == 0))
+        return len > 0;
+    return strlen(registry) == len && strncmp(host, registry, len) == 0;
+}
+
+static int split_auth(const char *text, struct docker_auth *ret, struct err *err)
+{
+    _cleanup_wipe_ struct buf b = BUF_INIT(AUTH_MAX);
+    const char *colon;
+
+    if (base64_decode(&b, text, strlen(text), err) < 0)
+        return err_wrap(err, "'auth'");
+    colon = memchr(buf_data(&b), ':', b.len);
+    if (!colon || memchr(buf_data(&b), '\0', b.len))
+        return err_set(err, ERR_INVALID, "'auth' is not USER:PASSWORD");
+    ret->username = xstrndup(buf_data(&b), (size_t)(colon - buf_data(&b)));
+    ret->password = xstrndup(colon + 1, b.len - (size_t)(colon + 1 - buf_data(&b)));
+    return 0;
+}
+
+int docker_auth_parse(const char *text, size_t len, const char *registry, struct docker_auth *ret,
+                      struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const char *key, *auth;
+    json_t *entry;
+    int r = json_parse("it", text, len, &doc, err);
+
+    if (r < 0)
+        return r;
+    json_object_foreach (json_object_get(doc, "auths"), key, entry) {
+        auth = json_string_value(json_object_get(entry, "auth"));
+        if (auth && *auth && key_is_for(key, registry))
+            return split_auth(auth, ret, err);
+    }
+    return 0;
+}
+
+int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err)
+{
+    _cleanup_free_ char *path = config_path(), *registry = registry_of(name), *text = NULL;
+    size_t len;
+    int r;
+
+    if (!path || access(path, F_OK) < 0)
+        return 0;
+    r = file_read(AT_FDCWD, path, CONFIG_MAX, &text, &len, err);
+    if (r >= 0)
+        r = docker_auth_parse(text, len, registry, ret, err);
+    if (text)
+        explicit_bzero(text, len);
+    if (r >= 0)
+        return 0;
+    err_wrap(err, "credentials in '%s'", path);
+    return err_hint(err, "Or give --username and --password-stdin.");
+}
+
+void docker_auth_done(struct docker_auth *a)
+{
+    if (a->password)
+        explicit_bzero(a->password, strlen(a->password));
+    free(a->username);
+    free(a->password);
+    *a = (struct docker_auth){0};
+}

@@ -1,0 +1,20 @@
+/*
+ * Credentials for registries of images, as `docker login` and `podman login` leave them: 'auths' of
+ * $DOCKER_CONFIG/config.json, else of ~/.docker/config.json.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct docker_auth {
+    char *username, *password; /* owned; both NULL: there are none */
+};
+
+/* `name` is an image's. A file that cannot be read or understood is an error; none is none. */
+int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err);
+/* The same in the text of such a file; for tests. */
+int docker_auth_parse(const char *text, size_t len, const char *registry, struct docker_auth *ret,
+                      struct err *err);
+void docker_auth_done(struct docker_auth *a); /* nothing of it stays in memory */

@@ -1,0 +1,211 @@
+/* ripcord image pull: images of registries. The daemon does it and tells how far it is. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+#include "cli/docker-auth.h"
+#include "cli/image.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+enum { LINE_MAX_BYTES = 1 << 20, PASSWORD_MAX = 16 << 10, BAR = 24 };
+
+#define SHOW_AFTER (500 * USEC_PER_MSEC)
+
+struct transfer {
+    struct cli *cli;
+    uint64_t started;
+    bool bar, shown;
+    char step[16]; /* last told */
+};
+
+/* ---- progress ---- */
+
+static void draw_bar(uint64_t bytes, uint64_t total)
+{
+    int full = total ? (int)(bytes * BAR / total) : 0;
+
+    fputc('[', stderr);
+    for (int i = 0; i < BAR; i++)
+        fputc(i < full ? '#' : '.', stderr);
+    fputs("] ", stderr);
+}
+
+static void show_progress(struct transfer *t, const json_t *p)
+{
+    const char *step = json_text_of(p, "step");
+    uint64_t bytes = json_number_of(p, "bytes"), total = json_number_of(p, "total");
+    unsigned long long done = json_number_of(p, "layers_done"), n = json_number_of(p, "layers");
+    char has[FORMAT_MAX], all[FORMAT_MAX];
+    bool same;
+
+    if (!step || t->cli->json || time_mono() - t->started < SHOW_AFTER)
+        return;
+    same = STREQ(t->step, step);
+    snprintf(t->step, sizeof(t->step), "%s", step);
+    if (t->bar)
+        fputs("\r\033[K", stderr);
+    else if (same)
+        return;
+    t->shown = t->bar;
+    if (t->bar && total)
+        draw_bar(bytes, total);
+    if (total)
+        fprintf(stderr, "%s: layers %llu of %llu, %s of %s", t->step, done, n,
+                format_size(bytes, has), format_size(total, all));
+    else
+        fprintf(stderr, "%s: %llu layers", t->step, n);
+    fputs(t->bar ? "" : "\n", stderr);
+    fflush(stderr);
+}
+
+static void hide_progress(struct transfer *t)
+{
+    if (t->shown)
+        fputs("\r\033[K", stderr);
+    t->shown = false;
+}
+
+/* ---- the answer: lines, the last of which counts ---- */
+
+static int take_line(struct transfer *t, const char *line, size_t len, json_t **last,
+                     struct err *err)
+{
+    json_t *doc = NULL, *progress;
+    int r = json_parse("the daemon's answer", line, len, &doc, err);
+
+    if (r < 0)
+        return r;
+    progress = json_object_get(doc, "progress");
+    if (progress) {
+        show_progress(t, progress);
+        json_decref(doc);
+        return 0;
+    }
+    json_decref(*last);
+    *last = doc;
+    return 0;
+}
+
+static int take_lines(struct transfer *t, struct buf *b, json_t **last, struct err *err)
+{
+    int r = 0;
+
+    for (char *end; r >= 0 && (end = memchr(buf_data(b), '\n', b->len));) {
+        size_t len = (size_t)(end - buf_data(b));
+
+        r = take_line(t, buf_data(b), len, last, err);
+        buf_consume(b, len + 1);
+    }
+    return r;
+}
+
+static int read_answer(struct transfer *t, struct client *c, json_t **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(LINE_MAX_BYTES);
+    _cleanup_json_ json_t *last = NULL;
+    char piece[4096];
+    ssize_t n;
+    int r = 0;
+
+    while (r >= 0 && (n = client_read(c, piece, sizeof(piece), err)) != 0) {
+        if (n < 0)
+            return (int)n;
+        if (buf_append(&b, piece, (size_t)n) < 0)
+            return err_set(err, ERR_LIMIT, "the daemon's answer has a line that is too long");
+        r = take_lines(t, &b, &last, err);
+    }
+    if (r < 0)
+        return r;
+    if (!last)
+        return err_set(err, ERR_ENGINE, "the daemon's answer has no end");
+    if (json_object_get(last, "error"))
+        return json_to_err(last, err);
+    *ret = TAKE_PTR(last);
+    return 0;
+}
+
+static int run_transfer(struct cli *cli, const char *target, const json_t *body, json_t **ret,
+                        struct err *err)
+{
+    struct transfer t = {
+        .cli = cli, .started = time_mono(), .bar = !cli->json && isatty(STDERR_FILENO)};
+    struct client *c;
+    int r = cli_client(cli, &c, err);
+
+    if (r >= 0)
+        r = client_send(c, "POST", target, NULL, body, err);
+    if (r >= 0)
+        r = client_head(c, err);
+    if (r >= 0)
+        r = read_answer(&t, c, ret, err);
+    hide_progress(&t);
+    return r;
+}
+
+/* ---- credentials ---- */
+
+static int read_password(char **ret, struct err *err)
+{
+    _cleanup_free_ char *text = xmalloc(PASSWORD_MAX + 1);
+    ssize_t n;
+
+    if (isatty(STDIN_FILENO))
+        return err_set(err, ERR_INVALID, "a password is not read from a terminal");
+    n = fd_read_full(STDIN_FILENO, text, PASSWORD_MAX);
+    if (n < 0)
+        return err_sys(err, (int)-n, "read the password");
+    while (n > 0 && strchr("\r\n", text[n - 1]))
+        n--;
+    text[n] = '\0';
+    *ret = TAKE_PTR(text);
+    return 0;
+}
+
+static int find_credentials(const struct cli_args *args, const char *name, struct docker_auth *a,
+                            struct err *err)
+{
+    const char *user = args_get(args, "username");
+    bool password = args_has(args, "password-stdin");
+
+    if (!user != !password)
+        return err_set(err, ERR_INVALID, "--username and --password-stdin belong together");
+    if (!user)
+        return docker_auth_find(name, a, err);
+    a->username = xstrdup(user);
+    return read_password(&a->password, err);
+}
+
+/* ---- pull ---- */
+
+int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *body = NULL;
+    struct docker_auth auth = {0};
+    int r;
+
+    if (args->n_words < 2 || args->n_words > 3)
+        return err_set(err, ERR_INVALID, "usage: ripcord image pull NAME [AS]");
+    r = find_credentials(args, args->words[1], &auth, err);
+    if (r >= 0) {
+        body = json_pack("{s:s, s:s*, s:s*, s:b, s:s*, s:s*}", "name", args->words[1], "as",
+                         args->n_words > 2 ? args->words[2] : NULL, "platform",
+                         args_get(args, "platform"), "plain_http", args_has(args, "plain-http"),
+                         "username", auth.username, "password", auth.password);
+        r = body ? run_transfer(cli, "/v1/images/pull", body, &doc, err)
+                 : err_set(err, ERR_INVALID, "a name or a password is not valid UTF-8");
+    }
+    docker_auth_done(&auth);
+    if (r >= 0 && cli->json)
+        output_json(doc);
+    else if (r >= 0)
+        image_print_imported(doc);
+    return r;
+}

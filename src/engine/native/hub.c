@@ -1,0 +1,290 @@
+#include "engine/native/hub.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+#include "engine/native/image.h"
+#include "engine/native/native.h"
+#include "engine/native/program.h"
+#include "hub/main.h"
+#include "image/images.h"
+#include "image/reference.h"
+
+/* Above what they become in the child: dup2 onto a descriptor that is still a source loses it. */
+enum { FD_SAFE = 16, ANSWER_MAX = 1 << 20, HAVE_MAX = 20000 };
+
+/* A program of the two, and what it says. */
+struct side {
+    pid_t pid; /* 0: never started, or reaped */
+    int said;  /* its stdout; -1 */
+};
+
+/* ---- settings ---- */
+
+void native_hub_init(struct native_engine *n, const struct engine_hub_config *config)
+{
+    n->hub.uid = config->uid;
+    n->hub.mirrors = strv_copy(config->mirrors);
+    n->hub.ca_file = xstrdup(config->ca_file ? config->ca_file : "");
+    n->hub.proxy = xstrdup(config->proxy ? config->proxy : "");
+}
+
+void native_hub_done(struct native_engine *n)
+{
+    strv_free(n->hub.mirrors);
+    free(n->hub.ca_file);
+    free(n->hub.proxy);
+}
+
+static json_t *to_array(char *const *v)
+{
+    json_t *a = json_array();
+
+    for (; v && *v; v++)
+        json_array_append_new(a, json_string(*v));
+    return a;
+}
+
+/* Layers of the store; those over the limit would only be fetched again. */
+static json_t *layers_here(const struct native_engine *n)
+{
+    _cleanup_free_ char *path = xasprintf("%s/images/store/layers", n->state_dir);
+    _cleanup_closedir_ DIR *d = opendir(path);
+    json_t *a = json_array();
+
+    for (const struct dirent *e; d && json_array_size(a) < HAVE_MAX && (e = readdir(d));) {
+        char digest[DIGEST_MAX];
+
+        snprintf(digest, sizeof(digest), "sha256:%.64s", e->d_name);
+        if (digest_is_valid(digest))
+            json_array_append_new(a, json_string(digest));
+    }
+    return a;
+}
+
+/* "NAME[:TAG]@sha256:…" is split; *ret_name is what it will be called here. */
+static int split_name(json_t *doc, const char *wanted, char **ret_name, struct err *err)
+{
+    const char *text = json_string_value(json_object_get(doc, "name"));
+    const char *at = text ? strchr(text, '@') : NULL;
+    _cleanup_free_ char *name = NULL, *ref = NULL;
+    int r;
+
+    if (!text)
+        return err_set(err, ERR_INVALID, "the image's name is missing");
+    name = at ? xstrndup(text, (size_t)(at - text)) : xstrdup(text);
+    r = reference_parse(name, &ref, err);
+    if (r < 0)
+        return r;
+    if (at && !digest_is_valid(at + 1))
+        return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'", at + 1);
+    if (at && !wanted && !strchr(strrchr(name, '/') ?: name, ':')) {
+        err_set(err, ERR_INVALID, "by its digest alone the image has no name here");
+        return err_hint(err, "Give one: NAME:TAG@sha256:…, or another name behind it.");
+    }
+    if (at)
+        json_object_set_new(doc, "digest", json_string(at + 1));
+    json_object_set_new(doc, "name", json_string(ref));
+    if (!wanted) {
+        *ret_name = TAKE_PTR(ref);
+        return 0;
+    }
+    return reference_parse(wanted, ret_name, err);
+}
+
+static int make_settings(const struct native_engine *n, json_t *doc, int *ret, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r;
+
+    if (geteuid() == 0)
+        json_object_set_new(doc, "uid", json_integer(n->hub.uid));
+    json_object_set_new(doc, "mirrors", to_array(n->hub.mirrors));
+    json_object_set_new(doc, "ca_file", json_string(n->hub.ca_file));
+    text = json_to_text(doc, false);
+    if (strlen(text) > HUB_SETTINGS_MAX)
+        return err_set(err, ERR_LIMIT, "the request is too long");
+    r = memfd_sealed("hub-settings", text, strlen(text), ret, err);
+    explicit_bzero(text, strlen(text));
+    return r;
+}
+
+/* ---- processes ---- */
+
+static int lift(int fd)
+{
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_SAFE);
+}
+
+/* fds: as HUB_FD_ARCHIVE and those behind it; a negative one is left out. */
+static int spawn_hub(const struct native_engine *n, const char *verb, int out,
+                     const int fds[static HUB_FDS], pid_t *ret)
+{
+    _cleanup_free_ char *path = xasprintf("%s/ripcord-hub", n->libexec_dir);
+    _cleanup_free_ char *proxy = xasprintf("https_proxy=%s", n->hub.proxy);
+    char *const argv[] = {(char *)"ripcord-hub", (char *)verb, NULL};
+    char *const env[] = {*n->hub.proxy ? proxy : NULL, NULL};
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    int r;
+
+    sigemptyset(&none);
+    posix_spawn_file_actions_init(&fa);
+    posix_spawnattr_init(&attr);
+    posix_spawn_file_actions_addopen(&fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
+    for (int i = 0; i < HUB_FDS; i++)
+        if (fds[i] >= 0)
+            posix_spawn_file_actions_adddup2(&fa, fds[i], HUB_FD_ARCHIVE + i);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+    r = posix_spawn(ret, path, &fa, &attr, argv, env);
+    posix_spawn_file_actions_destroy(&fa);
+    posix_spawnattr_destroy(&attr);
+    return r;
+}
+
+static int started(int errnum, const char *program, struct err *err)
+{
+    if (!errnum)
+        return 0;
+    err_sys(err, errnum, "start %s", program);
+    return err_hint(err, "%s belongs beside ripcordd: install ripcord again.", program);
+}
+
+static int start_hub(const struct native_engine *n, const char *verb,
+                     const int from[static HUB_FDS], struct side *ret, struct err *err)
+{
+    int fds[HUB_FDS], p[2], out, r;
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    out = lift(p[1]);
+    fd_close(p[1]);
+    for (int i = 0; i < HUB_FDS; i++)
+        fds[i] = lift(from[i]);
+    r = spawn_hub(n, verb, out, fds, &ret->pid);
+    for (int i = 0; i < HUB_FDS; i++)
+        fd_close(fds[i]);
+    fd_close(out);
+    ret->said = p[0];
+    return started(r, "ripcord-hub", err);
+}
+
+static int start_image(const struct native_engine *n, const struct image_tool *t, struct side *ret,
+                       struct err *err)
+{
+    int p[2], r;
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    r = image_tool_spawn(n, t, p[1], &ret->pid);
+    fd_close(p[1]);
+    ret->said = p[0];
+    return started(r, "ripcord-image", err);
+}
+
+static void reap(struct side *s, bool end, int *status)
+{
+    if (s->pid > 0) {
+        if (end)
+            kill(s->pid, SIGKILL);
+        while (waitpid(s->pid, status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    s->pid = 0;
+    s->said = fd_close(s->said);
+}
+
+static int finish(struct side *s, const char *program, const struct deadline *by, char **ret,
+                  struct err *err)
+{
+    _cleanup_buf_ struct buf out = BUF_INIT(ANSWER_MAX);
+    bool in_time = program_collect(s->said, &out, by);
+    int status = 0;
+
+    reap(s, !in_time, &status);
+    if (!in_time)
+        return err_set(err, ERR_TIMEOUT, "%s did not end in time", program);
+    return image_tool_judge(program, status, &out, ret, err);
+}
+
+/* ---- pull ---- */
+
+static int open_downloads(const struct native_engine *n, int *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/images/downloads", n->state_dir);
+    int r = dir_make_all(AT_FDCWD, path, 0700, err);
+
+    return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
+}
+
+/* Of the two the hub is asked first: when it fails, the other has read half an archive. */
+static int run_pull(const struct native_engine *n, const struct image_tool *tool, int archive,
+                    const int fds[static HUB_FDS], const struct deadline *by, char **ret,
+                    struct err *err)
+{
+    struct side hub = {.said = -1}, image = {.said = -1};
+    _cleanup_free_ char *nothing = NULL;
+    int r = start_image(n, tool, &image, err);
+
+    if (r >= 0)
+        r = start_hub(n, "pull", fds, &hub, err);
+    fd_close(tool->in); /* theirs alone from here on: each sees when the other ends */
+    fd_close(archive);
+    if (r >= 0)
+        r = finish(&hub, "ripcord-hub", by, &nothing, err);
+    if (r >= 0)
+        r = finish(&image, "ripcord-image", by, ret, err);
+    reap(&hub, true, NULL);
+    reap(&image, true, NULL);
+    return r;
+}
+
+static int pull(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+                const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_close_ int settings = -1, folder = -1;
+    _cleanup_free_ char *name = NULL;
+    struct image_tool tool = {.verb = "import", .data = -1};
+    int p[2], r = split_name(doc, ask->name, &name, err);
+
+    json_object_set_new(doc, "have", layers_here(n));
+    if (r >= 0)
+        r = make_settings(n, doc, &settings, err);
+    if (r >= 0)
+        r = open_downloads(n, &folder, err);
+    if (r < 0)
+        return r;
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    tool.arg = name;
+    tool.more = json_string_value(json_object_get(doc, "platform"));
+    tool.in = p[0];
+    return run_pull(n, &tool, p[1], (const int[]){p[1], settings, ask->fd, folder}, by, ret, err);
+}
+
+int native_pull(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
+                char **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = json_parse("the request", ask->detail, strlen(ask->detail), &doc, err);
+
+    if (r >= 0)
+        r = image_transfer_begin(n, err);
+    if (r < 0)
+        return r;
+    r = pull(n, ask, doc, by, ret, err);
+    image_transfer_end(n);
+    return r;
+}

@@ -1,0 +1,97 @@
+#include "hub/main.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "hub/confine.h"
+#include "hub/pull.h"
+#include "net/fetch.h"
+
+static int read_settings(struct settings *ret, struct err *err)
+{
+    _cleanup_free_ char *text = xmalloc(HUB_SETTINGS_MAX + 1);
+    ssize_t n = fd_read_full(HUB_FD_SETTINGS, text, HUB_SETTINGS_MAX);
+    int r;
+
+    fd_close(HUB_FD_SETTINGS);
+    if (n < 0)
+        return err_sys(err, (int)-n, "read the settings");
+    r = settings_parse(text, (size_t)n, ret, err);
+    explicit_bzero(text, (size_t)n);
+    return r;
+}
+
+/* What libraries load on first use they must load now: afterwards the filter may not let them. */
+static void warm_up(void)
+{
+    struct addrinfo *found = NULL;
+
+    if (getaddrinfo("localhost", NULL, NULL, &found) == 0)
+        freeaddrinfo(found);
+}
+
+static int run_pull(const struct settings *s, struct err *err)
+{
+    const struct pull_fds fds = {HUB_FD_ARCHIVE, HUB_FD_EVENTS, HUB_FD_FOLDER};
+
+    return pull_run(s, &fds, err);
+}
+
+static const struct {
+    const char *name;
+    bool folder;
+    int (*run)(const struct settings *s, struct err *err);
+} verbs[] = {{"pull", true, run_pull}};
+
+static int run_verb(size_t verb, struct err *err)
+{
+    struct settings s = {0};
+    int r = fetch_init(err);
+
+    if (r >= 0)
+        r = read_settings(&s, err);
+    warm_up();
+    if (r >= 0)
+        r = hub_become(&s, verbs[verb].folder ? HUB_FD_FOLDER : -1, err);
+    if (r >= 0)
+        r = hub_confine(err);
+    if (r >= 0)
+        r = verbs[verb].run(&s, err);
+    settings_done(&s);
+    return r;
+}
+
+static int run(int argc, char **argv, struct err *err)
+{
+    for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(verbs); i++)
+        if (STREQ(verbs[i].name, argv[1]))
+            return run_verb(i, err);
+    return err_set(err, ERR_INVALID, "ripcord-hub is started by ripcordd");
+}
+
+int hub_main(int argc, char **argv)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_json_ json_t *doc = NULL;
+    _cleanup_free_ char *text = NULL;
+    int r;
+
+    json_wipe_freed();
+    signal(SIGPIPE, SIG_IGN);
+    for (int fd = HUB_FD_ARCHIVE; fd < HUB_FD_ARCHIVE + HUB_FDS; fd++)
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    r = run(argc, argv, &err);
+    doc = r < 0 ? json_from_err(&err) : json_object();
+    text = json_to_text(doc, false);
+    if (printf("%s\n", text) < 0 || fflush(stdout) != 0)
+        return 1;
+    return r < 0;
+}

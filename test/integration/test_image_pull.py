@@ -1,0 +1,197 @@
+"""Images from registries: pulled from a real one, and what a hostile one is refused."""
+import base64
+import json
+import os
+import threading
+import unittest
+from pathlib import Path
+
+import hub_box
+from hub_box import Image, index_of
+from ripcord_test import wait_until
+from test_images import ImageCase, config_of, digest, entry, rootfs, tar
+
+MACHINE = json.loads(config_of([]))["architecture"]
+OTHER = "arm64" if MACHINE == "amd64" else "amd64"
+
+
+class PullCase(ImageCase):
+    def pull(self, *argv, **kwargs):
+        return self.root.run("image", "pull", *argv, **kwargs)
+
+    def pull_ok(self, *argv, **kwargs):
+        result = self.pull(*argv, "--json", **kwargs)
+        self.assertEqual(result.code, 0, result)
+        return json.loads(result.out)["images"][0]
+
+    def downloads(self):
+        return sorted(p.name for p in (Path(self.root.path) / "state/images/downloads").iterdir())
+
+
+@unittest.skipUnless(hub_box.PROGRAM, "docker-registry is not installed")
+class TestRegistry(PullCase):
+    def setUp(self):
+        super().setUp()
+        self.hub = hub_box.RealRegistry()
+        self.addCleanup(self.hub.close)
+
+    def test_pull_and_run(self):
+        base = rootfs()
+        upper = tar(entry("y", data=b"pulled"))
+        self.hub.put("team/tool", "1", Image([base, upper], Env=["A=b"]))
+        self.hub.put("team/tool", "2", Image([base, tar(entry("y", data=b"again"))], kind=hub_box.DOCKER))
+        name = f"{self.hub.host}/team/tool"
+        first = self.pull_ok(f"{name}:1")
+        self.assertEqual((first["names"], first["layers"], first["new_layers"]), ([f"{name}:1"], 2, 2))
+        self.assertEqual(self.sh(f"{name}:1", "cat /y; echo $A"), "pulledb")
+        second = self.pull_ok(f"{name}:2", "mine")
+        self.assertEqual((second["names"], second["new_layers"]), (["mine:latest"], 1), "the other layer was here")
+        self.assertEqual(self.sh("mine", "cat /y"), "again")
+        self.assertEqual(self.pull_ok(f"{name}:1")["new_layers"], 0)
+        self.assertEqual((self.downloads(), self.in_store("tmp")), ([], []))
+        self.assertEqual(self.pull(f"{name}:3").code, 3)
+
+    def test_platforms_and_digests(self):
+        mine, other = Image([rootfs()]), Image([tar(entry("x"))], config=config_of([tar(entry("x"))]).replace(
+            f'"{MACHINE}"'.encode(), f'"{OTHER}"'.encode()))
+        index = index_of({OTHER: other, MACHINE: mine})
+        for image in (mine, other):
+            self.hub.put("multi", None, image)
+        self.hub.put_manifest("multi", "1", index, hub_box.OCI_INDEX)
+        name = f"{self.hub.host}/multi"
+        self.assertEqual(self.pull_ok(f"{name}:1")["id"], digest(mine.config))
+        self.assertEqual(self.pull_ok(f"{name}:1", "foreign", "--platform", f"linux/{OTHER}")["id"], digest(other.config))
+        result = self.root.run("run", "--image", "foreign", "--", "true")
+        self.assertIn(f"it is for {OTHER}", result.err.decode())
+        self.assertIn("none for platform linux/riscv64", self.pull(f"{name}:1", "--platform", "linux/riscv64").err.decode())
+        self.assertEqual(self.pull_ok(f"{name}@{digest(mine.manifest)}", "pinned")["id"], digest(mine.config))
+        self.assertEqual(self.pull_ok(f"{name}:x@{digest(index)}")["names"], [f"{name}:x"])
+        self.assertIn("no name here", self.pull(f"{name}@{digest(index)}").err.decode())
+        self.assertEqual(self.pull(f"{name}:1@sha256:{'0' * 64}").code, 3)
+
+
+class TestHostile(PullCase):
+    def setUp(self):
+        super().setUp()
+        self.hub = hub_box.FakeRegistry()
+        self.addCleanup(self.hub.close)
+        self.image = Image([rootfs(), tar(entry("y", data=os.urandom(300000)))])
+        self.hub.put("a/b", "1", self.image)
+        self.name = f"{self.hub.host}/a/b:1"
+
+    def blob(self, i):
+        return f"/v2/a/b/blobs/{digest(self.image.layers[i])}"
+
+    def refused(self, *words, code=None, argv=(), **kwargs):
+        result = self.pull(self.name, *argv, **kwargs)
+        self.assertNotEqual(result.code, 0, result)
+        if code:
+            self.assertEqual(result.code, code, result)
+        for word in words:
+            self.assertIn(word, result.err.decode())
+        self.assertEqual(self.images()["images"], [])
+
+    def test_wrong_bytes_are_refused(self):
+        good = dict(self.hub.files)
+        manifest = "/v2/a/b/manifests/1"
+        swapped = bytearray(self.image.layers[1])
+        swapped[-9] ^= 1
+        cases = [(self.blob(1), bytes(swapped), "damaged"), (self.blob(1), self.image.layers[1] + b"x", "longer than"),
+                 (f"/v2/a/b/blobs/{digest(self.image.config)}", b"{}" + self.image.config[2:-1] + b" ", "damaged"),
+                 (manifest, b"hello", "manifest"), (manifest, b'{"layers":[]}', "digest"), (manifest, b" " * (5 << 20), "over 4194304 bytes"),
+                 (manifest, json.dumps({"manifests": [{"digest": digest(b"x"), "size": 1}]}).encode(), "has no"),
+                 (manifest, json.dumps(dict(json.loads(self.image.manifest), layers=[])).encode(), "0"),
+                 (manifest, self.image.manifest.replace(b'"size": ', b'"size": 99999999'), "over")]
+        for path, data, word in cases:
+            with self.subTest(word=word, data=data[:20]):
+                self.hub.files = dict(good, **{path: data})
+                self.refused(word)
+        self.hub.files = dict(good)
+        loop = index_of({MACHINE: Image([], config=b"{}")})
+        self.hub.files[manifest] = loop.replace(digest(Image([], config=b"{}").manifest).encode(), digest(loop).encode())
+        self.refused("no")
+        self.hub.files = good
+        self.pull_ok(self.name)  # what was wrong before has left nothing behind
+        self.assertEqual(self.downloads(), [])
+
+    def test_what_breaks_off_goes_on(self):
+        data, times = self.image.layers[1], []
+
+        def cut(handler):
+            times.append(handler.headers.get("Range"))
+            if len(times) < 3:
+                start = int(times[-1][6:-1]) if times[-1] else 0
+                part = data[start:start + 100000]
+                handler.answer(206 if start else 200, part, {"Content-Range": f"bytes {start}-"} if start else {}, length=len(data) - start)
+            else:
+                handler.part(data)
+        self.hub.files[self.blob(1)] = cut
+        self.pull_ok(self.name)
+        self.assertEqual(times, [None, "bytes=100000-", "bytes=200000-"])
+
+    def test_another_pull_goes_on_too(self):
+        data = self.image.layers[1]
+        self.hub.files[self.blob(1)] = lambda h: h.answer(200, data[:50000], length=len(data)) if not h.headers.get("Range") else h.answer(403, b"")
+        self.refused("does not allow", code=5)
+        self.assertIn(digest(data)[7:], self.downloads())
+        self.hub.files[self.blob(1)] = data
+        self.hub.log.clear()
+        self.pull_ok(self.name)
+        self.assertIn((self.blob(1), "bytes=50000-"), self.hub.log)
+
+    def test_leads_into_private_networks_are_not_followed(self):
+        def to(where):
+            return lambda h: h.answer(307, b"", {"Location": where})
+        other = hub_box.FakeRegistry()
+        self.addCleanup(other.close)
+        for where, word in [(f"http://{other.host}/x", "not https"), ("https://169.254.169.254/latest", "private"),
+                            ("file:///etc/passwd", ""), ("https://localhost:1/x", "private")]:
+            self.hub.files[self.blob(1)] = to(where)
+            self.refused(word)
+        self.hub.user = "u:p"
+        for realm in (f"http://{other.host.replace('127.0.0.1', '127.0.0.2')}/token", "https://10.0.0.1/token", "ftp://x/y", "x"):
+            self.hub.challenge = f'Bearer realm="{realm}"'
+            self.refused(argv=["--username", "u", "--password-stdin"], stdin=b"hush-hush")
+        self.assertEqual(other.log, [])
+        for challenge in ("Digest realm=x", "Bearer", 'Bearer realm="', ""):
+            self.hub.challenge = challenge or " "
+            self.refused()
+
+    def test_credentials(self):
+        self.hub.user = "someone:s3cr3t-w0rd"
+        self.hub.challenge = f'Bearer realm="http://{self.hub.host}/token",service="fake",scope="repository:evil:push"'
+        self.hub.files["/token"] = b'{"token":"abc.def"}'
+        self.refused("wants credentials", code=5)
+        self.refused("wants credentials", argv=["--username", "someone", "--password-stdin"], stdin=b"wrong\n", code=5)
+        self.refused("belong together", argv=["--username", "someone"], code=2)
+        folder = Path(self.root.path) / "docker"
+        folder.mkdir()
+        auth = base64.b64encode(self.hub.user.encode()).decode()
+        (folder / "config.json").write_text(json.dumps({"auths": {f"http://{self.hub.host}/v1/": {"auth": auth}}}), encoding="utf-8")
+        self.pull_ok(self.name, env={"DOCKER_CONFIG": str(folder)})
+        self.assertIn(("/token?service=fake&scope=repository%3Aa%2Fb%3Apull", None), self.hub.log)
+        secrets = (b"s3cr3t-w0rd", auth.encode(), b"abc.def")
+        for path in Path(self.root.path).rglob("*"):
+            if path.is_file() and path.parent != folder and "layers" not in path.parts:
+                self.assertFalse(any(s in path.read_bytes() for s in secrets), path)
+
+    def test_mirrors_are_asked_first(self):
+        mirror, down = hub_box.FakeRegistry(), f"127.0.0.1:{hub_box.free_port()}"
+        self.addCleanup(mirror.close)
+        mirror.put("a/b", "1", self.image)
+        self.root.configure(f'hub:\n  mirrors: ["{self.hub.host}=http://{down}", "{self.hub.host}=http://{mirror.host}"]\n')
+        self.pull_ok(self.name)
+        self.assertEqual(self.hub.log, [])
+        self.hub.put("a/b", "2", Image([rootfs()]))
+        self.pull_ok(f"{self.hub.host}/a/b:2")
+
+    def test_a_client_that_goes_ends_the_pull(self):
+        gate = threading.Event()
+        self.hub.files[self.blob(1)] = lambda h: gate.wait(30) and h.part(self.image.layers[1])
+        self.addCleanup(gate.set)
+        with self.root.popen("image", "pull", self.name) as p:
+            wait_until(lambda: self.blob(1) in [path for path, _ in self.hub.log], 20, "the layer to be asked for")
+            p.kill()
+        wait_until(lambda: not any(b"ripcord-hub" in Path(f"/proc/{q}/cmdline").read_bytes() for q in self.root.processes()),
+                   20, "ripcord-hub to end")
+        self.assertEqual(self.images()["images"], [])
