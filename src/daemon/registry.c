@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "daemon/config.h"
+#include "engine/native/probe.h"
 #include "registry/keeper.h"
 
 enum { UPSTREAMS_FILE_MAX = 1 << 20 };
@@ -84,7 +85,8 @@ static int settings(const struct config *c, const char *state_dir, char **ret, s
     r = add_file(upstreams, c->registry_upstreams, err);
     if (r < 0)
         return r;
-    if (geteuid() == 0)
+    /* Under `unshare -r` there is no other user to become. */
+    if (geteuid() == 0 && probe_id_exists(c->registry_uid))
         json_object_set_new(doc, "uid", json_integer(c->registry_uid));
     *ret = json_to_text(doc, false);
     return 0;

@@ -44,8 +44,8 @@ static const int allowed[] = {
 
 int registry_become(const struct config *c, struct err *err)
 {
-    if (!c->change_user)
-        return 0;
+    if (!c->change_user) /* uid 0 of a user namespace has some, too */
+        return caps_set(CAPS_NONE, err);
     if (setgroups(0, NULL) < 0 || setresgid(c->gid, c->gid, c->gid) < 0)
         return err_sys(err, errno, "become group %u", c->gid);
     if (caps_bound(CAPS_NONE, NULL) < 0)

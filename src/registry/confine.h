@@ -9,5 +9,6 @@
 
 struct config;
 
-int registry_become(const struct config *c, struct err *err); /* another user, when told so */
-int registry_confine(struct err *err);                        /* last, before the first thread */
+/* Another user, when told so; in any case one without capabilities. */
+int registry_become(const struct config *c, struct err *err);
+int registry_confine(struct err *err); /* last, before the first thread */

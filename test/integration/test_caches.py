@@ -3,17 +3,14 @@ anything into another's.
 
 The upstreams are our own (registry_box.py); what is installed comes through the package registry.
 """
-import hashlib
 import io
 import os
 import shutil
 import subprocess
-import tarfile
 import time
 import unittest
 import zipfile
 
-import engines
 import registry_box
 from ripcord_test import Config, only_on
 from test_packages import DOOR, PIP, PackagesCase
@@ -360,74 +357,3 @@ class Modes(CachesCase):
             for word in words:
                 self.assertIn(word, done.err.decode())
         self.assertEqual(self.root.sandboxes(), [])
-
-
-# In the place of pip, which the image of test engines does not have: fetches what it is told to, and keeps it.
-SMALL_PIP = """
-import os, re, sys, urllib.request
-from urllib.parse import urljoin
-package = sys.argv[-1]
-page = os.environ["PIP_INDEX_URL"] + package + "/"
-html = urllib.request.urlopen(urllib.request.Request(page, headers={"Accept": "text/html"})).read().decode()
-data = urllib.request.urlopen(urljoin(page, re.search('href="([^"#]*)', html).group(1))).read()
-os.makedirs(os.environ["PIP_CACHE_DIR"] + "/http", exist_ok=True)
-open(os.environ["PIP_CACHE_DIR"] + "/http/" + package, "wb").write(data)
-"""
-
-
-@only_on("docker")
-class Layers(CachesCase):
-    """The base on a container engine: volumes, and overlays of them."""
-
-    def image(self):
-        """The test image with that pip in it."""
-        engine = Config.backend
-        made = engine.api("POST", "/containers/create", {"Image": engines.IMAGE, "Cmd": ["/"]}).json()["Id"]
-        self.addCleanup(engine.api, "DELETE", f"/containers/{made}?force=1")
-        out = io.BytesIO()
-        with tarfile.open(fileobj=out, mode="w") as tar:
-            info = tarfile.TarInfo("usr/lib/python3/dist-packages/pip/__main__.py")
-            info.size, info.mode = len(SMALL_PIP), 0o644
-            tar.addfile(info, io.BytesIO(SMALL_PIP.encode()))
-        self.assertTrue(engine.api("PUT", f"/containers/{made}/archive?path=/", out.getvalue()).ok)
-        done = engine.api("POST", f"/commit?container={made}&repo={self.root.prefix()}-pip")
-        self.assertTrue(done.ok, done)
-        self.addCleanup(engine.api, "DELETE", f"/images/{self.root.prefix()}-pip?force=1")
-        return f"{self.root.prefix()}-pip"
-
-    def volumes(self, word):
-        found = Config.backend.api("GET", "/volumes").json()["Volumes"] or []
-        return [v["Name"] for v in found if v["Name"].startswith(f"{self.root.prefix()}-{word}-")]
-
-    def test_base_cannot_be_poisoned(self):
-        payload = os.urandom(50000)
-        wheel = self.up.add_wheel("demo", "1.5", payload)[1]
-        image = self.image()
-        self.root.ok("cache", "warm", "--engine", "docker", "--image", image, "--tool", "pip", "demo")
-        self.addCleanup(self.root.run, "cache", "prune", "--tool", "all")
-        for name, mode in ("a", "layered"), ("b", "layered"), ("r", "readonly"), ("p", "private"):
-            self.root.ok("up", name, "--cache", f"pip={mode}")
-        self.assertEqual(self.files("p", "/cache/pip"), [])
-        for name in "ar":
-            self.shell(name, "echo poison >/cache/pip/http/demo && echo new >/cache/pip/x")
-        self.assertEqual(self.shell("b", "cd /cache/pip && sha256sum http/demo && ls && id -u && stat -c %u ."),
-                         f"{hashlib.sha256(wheel).hexdigest()}  http/demo\nhttp\n1000\n1000\n")
-        for name in "ar":
-            self.root.ok("stop", name)
-        self.assertEqual(self.files("a", "/cache/pip"), ["/cache/pip/http/demo", "/cache/pip/x"])
-        self.assertEqual(self.shell("a", "cat /cache/pip/http/demo"), "poison\n")
-        self.assertEqual(self.files("r", "/cache/pip"), ["/cache/pip/http/demo"])
-        self.assertIn(hashlib.sha256(wheel).hexdigest(), self.shell("r", "sha256sum /cache/pip/http/demo"))
-        self.assertIn("overlay /cache/pip overlay rw,nosuid,nodev", self.shell("a", "cat /proc/self/mounts"))
-        listed = self.root.ok("cache", "ls", "--json").json()
-        self.assertIn(("docker", "base", "pip"), [(c["engine"], c["kind"], c["tool"]) for c in listed["tools"]])
-
-        self.up.add_wheel("other", "1.0")
-        self.root.ok("cache", "warm", "--engine", "docker", "--image", image, "--tool", "pip", "other")
-        self.assertEqual(len(self.volumes("base")), 2, "the old one is in use")
-        self.root.ok("up", "c")
-        self.assertEqual(self.files("c", "/cache/pip"), ["/cache/pip/http/demo", "/cache/pip/http/other"])
-        self.root.ok("rm", "-f", "a", "b", "c", "r", "p")
-        self.assertEqual(self.volumes("layer") + self.volumes("upper"), [])
-        self.root.ok("cache", "prune", "--tool", "pip")
-        self.assertEqual(self.volumes("base"), [])

@@ -1,6 +1,6 @@
 """Network `packages`: installs go through the package registry and nothing else leaves a sandbox.
 
-The upstreams are our own (registry_box.py); the public ones are tried where they answer.
+The upstreams are our own (registry_box.py); the public ones are for test_packages_live.py.
 """
 import json
 import os
@@ -338,38 +338,3 @@ class Faults(PackagesCase):
         self.assertIn(b"package registry does not run", result.err)
         self.root.ok("up", "b", "--network", "none")
         self.assertEqual([s["name"] for s in self.root.sandboxes()], ["b"])
-
-
-class Live(PackagesCase):
-    """The public registries, where they answer."""
-
-    def setUp(self):
-        TestCase.setUp(self)
-        reason = "native shows it" if Config.backend and not Config.soak else tools_box.public_registries()
-        if Config.quick or reason:
-            self.skipTest(reason or "not in a quick run")
-        self.root.configure("mounts.roots: [/usr, /root, /home]\n")
-        self.up_box("a")
-        self.up_box("b")
-
-    def twice(self, eco, install, packages, tools):
-        for tool, package in zip(tools, packages):
-            for name in "ab":
-                install(name, package, tool)
-        second = self.root.ok("show", "b", "--json").json()["packages"][eco]
-        self.assertEqual((second["bytes_upstream"], second["misses"]), (0, 0))
-        self.assertGreater(second["hits"], 0)
-
-    def live_pip(self, name, package, tool):
-        self.shell(name, f"rm -rf /tmp/t && {PYTHON_TOOLS[tool]} --target /tmp/t {package} 2>&1 && ls /tmp/t/{package}*")
-
-    def live_npm(self, name, package, tool):
-        self.shell(name, f"rm -rf /tmp/n /tmp/c && mkdir /tmp/n && cd /tmp/n && echo '{{}}' > package.json && "
-                   f"{NODE_TOOLS[tool]} {package} 2>&1 && ls node_modules/{package}/package.json")
-
-    def test_pip(self):
-        self.twice("pypi", self.live_pip, ("six", "idna", "certifi"), self.all_of(PYTHON_TOOLS))
-
-    @unittest.skipUnless(shutil.which("npm"), "needs npm")
-    def test_npm(self):
-        self.twice("npm", self.live_npm, ("left-pad", "is-odd"), self.all_of(NODE_TOOLS))

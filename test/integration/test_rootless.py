@@ -17,12 +17,13 @@ import threading
 import unittest
 from pathlib import Path
 
+import registry_box
 import test_image_export
 import test_images
 from ripcord_test import Config, Root, TestCase, alive, full_run_only, needs, wait_until
 
 UID = 61234  # nobody's: no name, no subordinate ids
-PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-hub")
+PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-hub", "ripcord-registry")
 NEWUIDMAP = Path("/usr/bin/newuidmap")
 SYS_SETRESUID = {"x86_64": 117}.get(platform.machine(), 147)
 LOCK = threading.Lock()
@@ -315,14 +316,53 @@ class OneId:
         self.assertIn("warn  id ranges", self.root.run("doctor").text)
 
 
+class Caches:
+    """Mixed in where the registry cannot have a user of its own: of an ordinary user, of one who is root of a namespace."""
+
+    def upstream(self):
+        """An index that the user's own registry may read: certificate and settings are for everybody."""
+        registry_box.TestCase.prepare()
+        up = registry_box.Upstream(registry_box.TestCase.certificates)
+        self.addCleanup(up.stop)
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ripcord-rootless-")))
+        shutil.copy(up.ca, folder / "ca.pem")
+        (folder / "upstreams.json").write_text(json.dumps([{**up.as_pypi("own"), "ca_file": f"{folder}/ca.pem"}]), encoding="utf-8")
+        for path, mode in (folder, 0o755), (folder / "ca.pem", 0o644), (folder / "upstreams.json", 0o644):
+            os.chmod(path, mode)
+        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {folder}/upstreams.json\n")
+        return up
+
+    def test_caches(self):
+        """A base that pip has filled, each mode over it, and what is written where."""
+        self.upstream().add_wheel("demo", "1.5")
+        self.root.ok("cache", "warm", "--tool", "pip", "demo")
+        self.assertIn("CapEff:\t0000000000000000\n", Path(f"/proc/{self.root.registry_pid()}/status").read_text(encoding="ascii"))
+        for name, mode in ("l", "layered"), ("r", "readonly"), ("p", "private"), ("s", "shared"), ("t", "shared"), ("o", "off"):
+            self.root.ok("up", name, "--cache", f"pip={mode}")
+        files = {name: self.shell(name, "find /cache/pip -type f").split() for name in "lrpso"}
+        self.assertEqual([len(files[name]) for name in "lrpso"], [1, 1, 0, 0, 0])
+        for name in "lrps":
+            self.shell(name, "stat -c %u /cache/pip | grep -qx 1000 && echo x >/cache/pip/x")
+            self.shell(name, "find /cache/pip -type f -exec sh -c 'echo poison >$0' {} ';'")
+        self.assertEqual(self.shell("t", "cat /cache/pip/x"), "poison\n")
+        for name in "lrp":
+            self.root.ok("stop", name)
+        self.assertEqual(self.shell("r", "find /cache/pip -type f").split(), files["r"])
+        self.assertEqual(self.shell("r", f"grep -c poison {files['r'][0]} || :"), "0\n")
+        self.assertEqual([self.shell(name, "cat /cache/pip/x") for name in "lp"], ["poison\n"] * 2)
+        self.root.ok("rm", "-f", *"lrpsto")
+        self.root.ok("cache", "prune", "--tool", "all")
+        self.assert_gone()
+
+
 @needs("rootless")
-class OrdinaryUser(Common, Unlimited, OneId, Rootless):
+class OrdinaryUser(Common, Unlimited, OneId, Caches, Rootless):
     pass
 
 
 @full_run_only
 @needs("rootless")
-class RootOfANamespace(Common, Unlimited, OneId, Rootless):
+class RootOfANamespace(Common, Unlimited, OneId, Caches, Rootless):
     """uid 0, and next to nothing with it."""
     prefix = ("unshare", "-r")
 

@@ -106,7 +106,7 @@ test_quick() {
 # whole of everything takes twice as long, and is for --soak.
 SAME_ON_ALL=cli,daemon,http,input,packages,registry,registry_hostile,registry_tools,relay_faults
 INSTRUMENTED=faults,registry,registry_hostile,relay_faults,restart,run,streams,torture
-ON_PODMAN=causes,docker_box,docker_ensure,guest,life,restart,run
+ON_PODMAN=cache_layers,causes,docker_box,docker_ensure,guest,life,restart,run
 
 # Native on the disk as in real life; the rest in memory, which is another file system and twice as quick.
 test_full() {

@@ -38,6 +38,12 @@ static bool own_map_covers(const char *path, uint64_t first, uint64_t count)
            probe_map_covers(text, first, count);
 }
 
+bool probe_id_exists(uint32_t id)
+{
+    return own_map_covers("/proc/self/uid_map", id, 1) &&
+           own_map_covers("/proc/self/gid_map", id, 1);
+}
+
 bool probe_id_ranges(uint64_t first, uint64_t count)
 {
     const uint64_t wanted = UINT64_C(1) << CAP_SETUID | UINT64_C(1) << CAP_SETGID |

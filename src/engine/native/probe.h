@@ -11,5 +11,8 @@
  * for it, and the ids exist in our own user namespace. */
 bool probe_id_ranges(uint64_t first, uint64_t count);
 
+/* Whether there is such a user and group in our own user namespace. */
+bool probe_id_exists(uint32_t id);
+
 /* Whether one line of a uid_map or gid_map text covers the range. */
 bool probe_map_covers(const char *map, uint64_t first, uint64_t count);

@@ -1,0 +1,44 @@
+"""Installs from the public registries, where they answer: what one sandbox has fetched, another gets from the store."""
+import shutil
+import unittest
+
+import tools_box
+from ripcord_test import Config, TestCase
+from test_packages import NODE_TOOLS, PYTHON_TOOLS, PackagesCase
+
+
+class Live(PackagesCase):
+    """The public registries, where they answer."""
+
+    def setUp(self):
+        TestCase.setUp(self)
+        reason = "not in a quick run" if Config.quick else tools_box.public_registries()
+        if reason:
+            self.skipTest(reason)
+        self.root.configure("mounts.roots: [/usr, /root, /home]\n")
+        self.up_box("a")
+        self.up_box("b")
+
+    def twice(self, eco, install, packages, tools):
+        if Config.backend and not Config.soak:
+            tools = tools[:1]  # what differs between engines, the first shows
+        for tool, package in zip(tools, packages):
+            for name in "ab":
+                install(name, package, tool)
+        second = self.root.ok("show", "b", "--json").json()["packages"][eco]
+        self.assertEqual((second["bytes_upstream"], second["misses"]), (0, 0))
+        self.assertGreater(second["hits"], 0)
+
+    def live_pip(self, name, package, tool):
+        self.shell(name, f"rm -rf /tmp/t && {PYTHON_TOOLS[tool]} --target /tmp/t {package} 2>&1 && ls /tmp/t/{package}*")
+
+    def live_npm(self, name, package, tool):
+        self.shell(name, f"rm -rf /tmp/n /tmp/c && mkdir /tmp/n && cd /tmp/n && echo '{{}}' > package.json && "
+                   f"{NODE_TOOLS[tool]} {package} 2>&1 && ls node_modules/{package}/package.json")
+
+    def test_pip(self):
+        self.twice("pypi", self.live_pip, ("six", "idna", "certifi"), self.all_of(PYTHON_TOOLS))
+
+    @unittest.skipUnless(shutil.which("npm"), "needs npm")
+    def test_npm(self):
+        self.twice("npm", self.live_npm, ("left-pad", "is-odd"), self.all_of(NODE_TOOLS))
