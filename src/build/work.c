@@ -158,7 +158,7 @@ int work_commit(struct work *w, unsigned n, char digest[static DIGEST_MAX], stru
     struct measured m = {0};
     int r = measure(w, n, digest, &m, err);
 
-    if (r < 0 || m.stats.entries <= 1) /* the folder itself */
+    if (r < 0 || m.stats.entries == 0)
         return r;
     if (!images_has_layer(w->store, digest))
         r = images_put_layer(w->store, digest, name, m.bytes, err);

@@ -114,6 +114,7 @@ static int read_plan(struct shim *s, int fd, struct err *err)
     s->sup.hash = s->plan.hash;
     s->sup.journal_budget = s->plan.journal_budget;
     s->sup.ephemeral = s->plan.ephemeral;
+    s->sup.tied = s->plan.bare; /* nobody else could use what a step of a build makes */
     return r;
 }
 

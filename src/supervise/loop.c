@@ -85,6 +85,8 @@ static void sweep(struct supervisor *s)
         }
         *p = gone->next;
         peer_free(gone);
+        if (s->tied && !s->peers)
+            stop_begin(s, 0);
     }
     for (struct exec **x = &s->execs; *x;) {
         struct exec *gone = *x;

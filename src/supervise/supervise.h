@@ -182,7 +182,8 @@ struct supervisor {
     const char *sandbox_id, *name, *hash;
     uint64_t journal_budget;
     bool ephemeral;
-    int pid; /* of the sandbox's pid 1, for people */
+    bool tied; /* ends when nobody is connected any more */
+    int pid;   /* of the sandbox's pid 1, for people */
     uint32_t unenforced;
     bool gone; /* nothing runs inside any more */
 

@@ -1,0 +1,442 @@
+"""The native builder: what its images hold, what is done again and what is not, what is refused, what is left; and
+the same Dockerfiles on Docker."""
+import io
+import json
+import os
+import shutil
+import signal
+import tarfile
+import unittest
+from pathlib import Path
+
+import registry_box
+from ripcord_test import Config, TestCase, only_on, wait_until
+from test_images import BUSYBOX, entry, saved, tar
+
+APPLETS = "sh ls cat id env pwd stat find sleep echo mkdir touch rm chmod ln wget tar mkfifo grep test sed".split()
+PASSWD = b"root:x:0:0:root:/root:/bin/sh\nbob:x:1000:1001:Bob:/home/bob:/bin/sh\n"
+
+
+def base(*tags):
+    """An image that runs commands, as `docker save` makes it."""
+    links = [entry(f"bin/{name}", "l", "busybox") for name in APPLETS]
+    layer = tar(entry("bin", "d"), entry("bin/busybox", data=Path(BUSYBOX).read_bytes(), mode=0o755), *links,
+                entry("etc", "d"), entry("etc/passwd", data=PASSWD), entry("etc/group", data=b"root:x:0:\nstaff:x:50:\n"),
+                entry("root", "d", mode=0o700), entry("tmp", "d", mode=0o1777), entry("home", "d"))
+    return saved([layer], tags=tags or ("base:1",), Env=["PATH=/bin", "FROM_BASE=yes"], Labels={"base": "1"})
+
+
+class BuildCase(TestCase):
+    """The store has image base:1."""
+
+    engine = ()
+
+    def setUp(self):
+        super().setUp()
+        self.context = self.root.path / "context"
+        self.context.mkdir(mode=0o755)
+        self.prepare()
+
+    def prepare(self):
+        result = self.root.run("image", "import", "-", stdin=base())
+        self.assertEqual(result.code, 0, result)
+
+    def file(self, name, text="", mode=0o644):
+        path = self.context / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(mode)
+        return path
+
+    def try_build(self, dockerfile, *options, **kwargs):
+        self.file("Dockerfile", dockerfile)
+        return self.root.run("image", "build", "--progress", "plain", *self.engine, *options, self.context, **kwargs)
+
+    def build(self, dockerfile, *options, tag="made:1", **kwargs):
+        """(what was done, the image's id)"""
+        result = self.try_build(dockerfile, "-t", tag, *options, **kwargs)
+        self.assertEqual(result.code, 0, result)
+        return result.err.decode(), result.text.split()[0]
+
+    def sh(self, script, image="made:1"):
+        return self.root.ok("run", "--image", image, "--user", "0", "--", "sh", "-c", script).text.strip()
+
+    def store(self):
+        return self.root.path / "state" / "images" / "store"
+
+    def assert_nothing_left(self):
+        state, run = self.root.path / "state", self.root.path / "run"
+        wait_until(lambda: not any(p for d in (self.store() / "tmp", state / "sandboxes", state / "execs", run / "sandboxes")
+                                   for p in d.iterdir()), 20, "the build's folders to go")
+        wait_until(lambda: not any(b"ripcord-build" in cmdline(p) for p in self.root.processes()), 20, "the builder to end")
+
+
+def cmdline(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@only_on("native")
+@unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
+class Steps(BuildCase):
+    def test_run_has_root_inside_and_leaves_only_its_files(self):
+        said, _ = self.build("FROM base:1\nARG V=arg\nENV W=$V-env\n"
+                             "RUN id -u; pwd; echo $V $W $FROM_BASE; cat /proc/self/setgroups; mkfifo /pipe; touch /made; rm /etc/group\n"
+                             "WORKDIR /work/dir\nUSER bob\nRUN id -u; pwd; echo $HOME; touch /tmp/bobs\n"
+                             'SHELL ["/bin/sh", "-ec"]\nRUN false || echo survived\nCMD ["sh"]\n')
+        for words in ("0\n", "arg arg-env yes", "1000\n", "/work/dir", "/home/bob", "survived"):
+            self.assertIn(words, said)
+        self.assertEqual(self.sh("ls /made; stat -c '%u %g' /work/dir /made"), "/made\n0 0\n0 0")
+        self.assertEqual(self.sh("ls /pipe /etc/group 2>/dev/null || echo none"), "none")
+        shown = self.root.ok("image", "show", "made:1", "--json").json()
+        self.assertEqual((shown["cmd"], shown["user"], shown["workdir"]), (["sh"], "bob", "/work/dir"))
+        self.assertEqual(shown["env"], ["PATH=/bin", "FROM_BASE=yes", "W=arg-env"])
+        self.assert_nothing_left()
+
+    def test_mounts_and_their_places(self):
+        self.file("req.txt", "wanted")
+        self.file("dir/in", "inside")
+        secret = self.root.path / "secret"
+        secret.write_text("not to be told", encoding="utf-8")
+        said, _ = self.build(
+            "FROM base:1 AS other\nRUN echo staged > /staged\nFROM base:1\n"
+            "RUN --mount=type=bind,source=req.txt,target=/new/req cat /new/req; echo; echo x > /new/req || echo read-only\n"
+            "RUN --mount=type=bind,source=dir,target=/rw,rw echo more > /rw/more; cat /rw/in /rw/more\n"
+            "RUN --mount=type=bind,from=other,source=/staged,target=/s cat /s\n"
+            "RUN --mount=type=tmpfs,target=/t touch /t/x && ls /t\n"
+            "RUN --mount=type=secret,id=s cat /run/secrets/s > /dev/null && stat -c 'secret %a' /run/secrets/s\n"
+            "RUN --mount=type=secret,id=s,env=S echo length ${#S}\n"
+            "RUN --mount=type=cache,target=/c,uid=1000,mode=0700 stat -c 'cache %u %a' /c; touch /c/kept\n"
+            "RUN <<EOF\nset -e\necho script\nEOF\nRUN <<RUNME\n#!/bin/cat\nby its interpreter\nRUNME\n",
+            "--secret", f"s=@{secret}")
+        for words in ("wanted", "read-only", "insidemore", "staged", "secret 400", "length 14", "cache 1000 700", "script",
+                      "by its interpreter"):
+            self.assertIn(words, said.replace("inside\n", "inside") if words == "insidemore" else said, words)
+        self.assertNotIn("not to be told", said)
+        self.assertEqual(self.sh("ls -d /new /rw /s /t /c /run/secrets 2>/dev/null || echo none"), "none")
+        self.assertFalse([p for p in self.root.walk("state") if p.is_file() and b"not to be told" in p.read_bytes()], "a secret on the disk")
+
+    def test_copies(self):
+        self.file("a.txt", "a")
+        self.file("b.txt", "b", 0o600)
+        self.file("dir/sub/c", "c", 0o755)
+        self.file("left/out", "no")
+        self.file(".dockerignore", "left\n*.md\n!keep.md\n")
+        self.file("x.md")
+        self.file("keep.md", "kept")
+        (self.context / "link").symlink_to("a.txt")
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            info, data = entry("in/archive", data=b"packed", uid=7)
+            archive.addfile(info, io.BytesIO(data))
+        (self.context / "pack.tgz").write_bytes(packed.getvalue())
+        self.build("FROM base:1\nCOPY *.txt /t/\nCOPY --chown=bob:staff --chmod=640 dir /d\nCOPY . /all/\nADD pack.tgz /p\n"
+                   "COPY pack.tgz /q/\nCOPY link /l\nCOPY <<one <<two /h/\nfirst\none\nsecond\ntwo\nCOPY keep.md missing* /k/\n")
+        self.assertEqual(self.sh("cat /t/a.txt /t/b.txt /l /p/in/archive /h/one /h/two /k/keep.md; "
+                                 "stat -c '%n %a %u %g' /t/b.txt /d/sub/c /p/in/archive /d; ls /all/left /all/x.md /q; ls /all/link"),
+                         "abapackedfirst\nsecond\nkept/t/b.txt 600 0 0\n/d/sub/c 640 1000 50\n/p/in/archive 644 7 0\n"
+                         "/d 755 1000 50\n/q:\npack.tgz\n/all/link")
+
+    def test_the_registry_is_all_there_is_of_a_network(self):
+        said, _ = self.build("FROM base:1\nRUN cat /proc/net/route | grep -c eth || echo no routes; echo $PIP_INDEX_URL\n"
+                             "RUN --network=none wget -q -O- http://127.0.0.1:7417/ 2>&1 || echo nobody\n")
+        self.assertIn("no routes", said)
+        self.assertIn("http://127.0.0.1:7417/pypi", said)
+        self.assertIn("nobody", said)
+
+
+@only_on("native")
+@unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
+class Cache(BuildCase):
+    def test_a_step_is_done_again_when_what_it_takes_changes(self):
+        text = "FROM base:1\nRUN echo first\nCOPY dir /d\nRUN echo second\n"
+        self.file("dir/f", "1")
+        _, first = self.build(text)
+        said, again = self.build(text, tag="made:2")
+        self.assertEqual(first, again, "the same image")
+        self.assertEqual(said.count("CACHED"), 3, said)
+        os.utime(self.context / "dir" / "f", (1, 1))
+        self.assertEqual(self.build(text)[0].count("CACHED"), 3, "a time is no content")
+        self.file("dir/f", "2")
+        said, other = self.build(text)
+        self.assertEqual(said.count("CACHED"), 1, said)
+        self.assertNotEqual(first, other)
+        self.assertEqual(self.build(text, "--no-cache")[0].count("CACHED"), 0)
+        said = self.build(text.replace("RUN echo first", "ENV A=1\nRUN echo first"))[0]
+        self.assertEqual(said.count("CACHED"), 0, "a variable is seen by every command after it")
+        self.root.ok("image", "rm", "made:2")
+        self.assertEqual(self.build(text)[0].count("CACHED"), 3, "what was built stays")
+        self.root.ok("image", "rm", "made:1")
+        self.root.ok("image", "prune")
+        self.assertEqual(self.build(text)[0].count("CACHED"), 0)
+
+    def test_a_failed_build_goes_on_where_it_was(self):
+        result = self.try_build("FROM base:1\nRUN touch /done\nRUN echo bad; exit 3\n")
+        self.assert_exit(result, 2)
+        self.assertIn("exit status 3", result.err.decode())
+        self.assertIn("Dockerfile:3", result.err.decode())
+        self.assert_nothing_left()
+        said, _ = self.build("FROM base:1\nRUN touch /done\nRUN ls /done\n")
+        self.assertEqual(said.count("CACHED"), 1, said)
+
+
+@only_on("native")
+@unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
+class Packages(BuildCase):
+    """Packages come through the registry: what was fetched once is not fetched again."""
+
+    # What an installer does, by one that any image has.
+    FETCH = ("wget -q -O /tmp/page ${PIP_INDEX_URL}demo/ && "
+             "wget -q -O /pip/demo.whl http://127.0.0.1:7417/pypi/$(sed -n 's|.*href=\"../../\\(files[^\"#]*whl\\)#.*|\\1|p' /tmp/page)")
+
+    def setUp(self):
+        registry_box.TestCase.prepare()
+        self.up = registry_box.Upstream(registry_box.TestCase.certificates)
+        self.addCleanup(self.up.stop)
+        self.up.add_wheel("demo", "1.5", os.urandom(100000))
+        super().setUp()
+
+    def prepare(self):
+        upstreams = self.root.path / "upstreams.json"
+        upstreams.write_text(json.dumps([self.up.as_pypi("own")]), encoding="utf-8")
+        self.root.configure(f"registry.pypi: ''\nregistry.npm: ''\nregistry.upstreams: {upstreams}\n")
+        super().prepare()
+
+    def fetched(self):
+        return self.up.count("demo-1.5-py3-none-any.whl")
+
+    def test_build_twice_downloads_nothing(self):
+        text = f"FROM base:1\nRUN mkdir /pip && {self.FETCH}\n"
+        self.build(text)
+        self.assertEqual(self.fetched(), 1)
+        before = len(self.up.requests)
+        said, _ = self.build(text)
+        self.assertIn("CACHED", said)
+        self.assertEqual(len(self.up.requests), before, self.up.requests)
+        self.build(text, "--no-cache")  # the layer is made again, from the registry's cache
+        self.assertEqual(self.fetched(), 1, self.up.requests)
+        self.assertGreater(int(self.sh("stat -c %s /pip/demo.whl")), 100000)
+
+    def test_cache_mount_survives_layer_invalidation(self):
+        def text(line):
+            return (f"FROM base:1\nRUN echo {line}\nRUN --mount=type=cache,target=/pip,id=wheels "
+                    f"test -s /pip/demo.whl || {{ {self.FETCH} && echo was fetched; }}\n")
+
+        said, _ = self.build(text("one"))
+        self.assertIn("was fetched\n", said.split("RUN --mount", 1)[1].split("\n", 1)[1])
+        self.up.stop()
+        said, _ = self.build(text("two"))
+        self.assertNotIn("CACHED", said)
+        self.assertNotIn("was fetched", said.split("RUN --mount", 1)[1].split("\n", 1)[1])
+        self.assertEqual(self.fetched(), 1)
+        self.root.ok("image", "rm", "made:1")
+        self.root.ok("image", "prune")
+        said, _ = self.build(text("three"))
+        self.assertNotIn("was fetched", said.split("RUN --mount", 1)[1].split("\n", 1)[1])
+
+
+@only_on("native")
+@unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
+class Ends(BuildCase):
+    def test_what_cannot_be_done_is_told_before_anything_runs(self):
+        for text, words in (("RUN --mount=type=ssh true", "line 3, column 5"), ("ADD https://example.com/x /", "line 3, column 5"),
+                            ("COPY --from=nowhere:9 a /", "'nowhere:9' is not in the store")):
+            result = self.try_build(f"FROM base:1\nRUN echo ran\n{text}\n")
+            self.assertIn(result.code, (3, 7), result)
+            self.assertIn(words, result.err.decode())
+            self.assertNotIn("ran\n", result.err.decode().replace("RUN echo ran", ""))
+        self.assertFalse(list((self.store() / "cache").iterdir()))
+
+    def test_a_hostile_context_leads_nowhere(self):
+        self.file("f", "own")
+        (self.context / "out").symlink_to("/etc/shadow")
+        (self.context / "up").symlink_to("../../../../../../etc")
+        for text in ("COPY out /x", "COPY up/shadow /x", "COPY ../../../etc/shadow /x",
+                     "RUN --mount=type=bind,source=out,target=/x cat /x"):
+            self.assert_exit(self.try_build(f"FROM base:1\n{text}\n"), 3)
+        self.build("FROM base:1\nRUN ln -s /../../../../../etc /esc && ln -s ../../../../../../tmp /tmp/esc\nCOPY f /esc/planted\n"
+                   "COPY f /tmp/esc/planted\n")
+        self.assertEqual(self.sh("cat /etc/planted"), "own")
+        self.assertFalse(os.path.exists("/etc/planted") or os.path.exists("/tmp/planted"))
+
+    def test_a_cancelled_build_leaves_nothing(self):
+        self.file("Dockerfile", "FROM base:1\nRUN echo begun; sleep 1000\n")
+        with self.root.popen("image", "build", "--progress", "plain", self.context) as p:
+            for line in p.stderr:
+                if b" begun" in line and b"RUN" not in line:
+                    break
+            p.send_signal(signal.SIGINT)
+            p.communicate(timeout=60)
+        self.assertNotEqual(p.returncode, 0)
+        self.assert_nothing_left()
+
+    def test_a_killed_daemon_leaves_nothing(self):
+        self.file("Dockerfile", "FROM base:1\nRUN echo begun; sleep 1000\n")
+        with self.root.popen("image", "build", "--progress", "plain", self.context) as p:
+            for line in p.stderr:
+                if b" begun" in line and b"RUN" not in line:
+                    break
+            self.root.kill_daemon()
+            p.communicate(timeout=60)
+        self.root.ok("reconcile")
+        self.root.ok("image", "prune")
+        self.assert_nothing_left()
+        self.build("FROM base:1\nRUN echo works\n")
+
+
+def merged(archive):
+    """(configuration, {path: what it is}) of a `docker save` archive: layers laid over each other."""
+    tree = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as outer:
+        image = json.load(outer.extractfile("manifest.json"))[0]
+        config = json.load(outer.extractfile(image["Config"]))
+        for name in image["Layers"]:
+            with tarfile.open(fileobj=io.BytesIO(outer.extractfile(name).read())) as layer:
+                lay(tree, layer)
+    return config, tree
+
+
+def lay(tree, layer):
+    for info in layer:
+        path = info.name.removeprefix("./").strip("/")
+        folder, _, name = path.rpartition("/")
+        if name == ".wh..wh..opq":
+            drop(tree, folder + "/")
+        elif name.startswith(".wh."):
+            gone = f"{folder}/{name[4:]}".lstrip("/")
+            tree.pop(gone, None)
+            drop(tree, gone + "/")
+        elif path not in ("", "."):
+            if not info.isdir():
+                drop(tree, path + "/")
+            content = layer.extractfile(info).read() if info.isfile() else info.linkname
+            tree[path] = tree[info.linkname.removeprefix("./")] if info.islnk() else \
+                (info.type if not info.isfile() else b"0", 0o777 if info.issym() else info.mode & 0o7777, info.uid, info.gid, content)
+
+
+def drop(tree, prefix):
+    for path in [p for p in tree if p.startswith(prefix)]:
+        del tree[path]
+
+
+# Each is built on both; what a line is for stands in it.
+SAME = {
+    "configuration": """FROM base:1
+LABEL a=1 b="two words" base=
+ENV X=1 Y="a b"
+EXPOSE 80 90-91/udp
+VOLUME ["/v", "/w x"]
+STOPSIGNAL SIGINT
+HEALTHCHECK --interval=5s --retries=2 CMD test -e /x
+ENTRYPOINT ["sh", "-c"]
+CMD echo $X
+USER bob
+ONBUILD RUN echo later
+SHELL ["/bin/sh", "-ec"]
+""",
+    "copies": """FROM base:1
+COPY . /all
+COPY dir/ /d/
+COPY dir/sub /file.d/new
+COPY --chown=bob --chmod=600 a.txt b.txt /owned/deep/
+COPY --chown=5 a.txt /five/
+COPY a.txt /etc/passwd2
+COPY dir /etc
+COPY link /followed
+COPY <<EOF /here/doc.txt
+$HOME ${FROM_BASE}
+EOF
+ADD pack.tar /unpacked
+""",
+    "stages": """ARG WHICH=one
+FROM base:1 AS one
+RUN mkdir -p /o/p && echo 1 > /o/p/f && chmod 4711 /o/p/f
+FROM one AS two
+RUN rm -r /o/p && echo 2 > /o/g && ln -s g /o/l
+FROM scratch AS bare
+COPY --from=one /o /from-one
+COPY --from=two --chown=3:4 /o/* /from-two/
+COPY --from=base:1 /etc/passwd /passwd
+FROM $WHICH
+COPY --from=bare / /bare
+""",
+    "commands": """FROM base:1
+WORKDIR /a
+WORKDIR b/c
+RUN pwd > where; echo $FROM_BASE > env; mkdir new; chmod 700 new; touch new/x
+USER bob
+WORKDIR /bobs
+USER root
+RUN rm -r /a/b/c/new /etc/group && mkdir /a/b/c/new && touch /a/b/c/new/y
+RUN --mount=type=cache,target=/cache/x --mount=type=bind,target=/ctx touch /cache/x/y; cat /ctx/a.txt > /copied
+RUN <<EOF
+set -e
+echo one > /script
+ln /script /hard
+EOF
+RUN ["/bin/sh", "-c", "echo exec > /exec"]
+""",
+    "onbuild and arguments": """FROM base:1 AS parent
+ONBUILD ARG A=default
+ONBUILD RUN echo $A > /triggered
+FROM parent
+ARG B
+ARG TARGETARCH
+ENV C=${B:-none} D=${B:+some} E=${FROM_BASE%s}
+RUN echo $B $TARGETARCH > /args
+LABEL b=$B
+""",
+}
+
+
+@only_on("docker")
+@unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
+class SameAsDocker(BuildCase):
+    engine = ("--engine", "native")
+
+    def prepare(self):
+        result = self.root.run("image", "import", "--engine", "native", "-", stdin=base())
+        self.assertEqual(result.code, 0, result)
+        Config.backend.load(base())
+        self.addCleanup(Config.backend.api, "DELETE", "/images/base:1?force=1")
+
+    def context_files(self):
+        self.file("a.txt", "a")
+        self.file("b.txt", "b", 0o640)
+        self.file("dir/sub/c", "c", 0o755)
+        self.file("dir/passwd", "new")
+        self.file(".dockerignore", "b.txt.not\n")
+        (self.context / "link").symlink_to("dir")
+        (self.context / "dir" / "inner").symlink_to("nowhere")
+        (self.context / "pack.tar").write_bytes(tar(entry("p", "d", mode=0o711, uid=9), entry("p/f", data=b"x", uid=8, mode=0o4755)))
+
+    def native(self, name, dockerfile):
+        self.build(dockerfile, "--build-arg", "B=given", tag=name)
+        return merged(self.root.ok("image", "export", "--engine", "native", "--format", "docker", name).out)
+
+    def docker(self, name, dockerfile):
+        self.file("Dockerfile", dockerfile)
+        result = self.root.run("image", "build", "--engine", "docker", "--build-arg", "B=given", "-t", name, self.context)
+        self.assertEqual(result.code, 0, result)
+        self.addCleanup(Config.backend.api, "DELETE", f"/images/{name}?force=1")
+        return merged(Config.backend.api("GET", f"/images/{name}/get").body)
+
+    @staticmethod
+    def plain(config):
+        """What is said, without what is the same when it is not said."""
+        return {k: v for k, v in config["config"].items() if v and k != "ArgsEscaped"}
+
+    def test_images_are_the_same(self):
+        self.context_files()
+        for i, (name, dockerfile) in enumerate(SAME.items()):
+            with self.subTest(name):
+                tag = f"same{i}-{os.getpid()}:1"
+                mine, theirs = self.native(tag, dockerfile), self.docker(tag, dockerfile)
+                self.assertEqual(self.plain(mine[0]), self.plain(theirs[0]))
+                different = {p: (mine[1].get(p), theirs[1].get(p)) for p in mine[1].keys() | theirs[1].keys()
+                             if mine[1].get(p) != theirs[1].get(p)}
+                self.assertEqual(different, {})
+
+
