@@ -82,6 +82,11 @@ static int key_from(struct builder *b, struct key *k, const struct build_from *f
 
 /* ---- keys ---- */
 
+static const char *network_of(const struct builder *b, const struct build_step *s)
+{
+    return b->ask->offline || s->network == BUILD_NETWORK_NONE ? "none" : "default";
+}
+
 static int key_mounts(struct builder *b, struct key *k, const struct build_step *s, struct err *err)
 {
     int r = 0;
@@ -111,7 +116,7 @@ static int key_run(struct builder *b, struct key *k, const struct build_step *s,
     key_texts(k, "env", s->env);
     key_text(k, "user", s->user);
     key_text(k, "workdir", s->workdir);
-    key_text(k, "network", s->network == BUILD_NETWORK_NONE ? "none" : "default");
+    key_text(k, "network", network_of(b, s));
     key_text(k, "script", s->script.content);
     return key_mounts(b, k, s, err);
 }
@@ -309,8 +314,7 @@ static json_t *run_json(const struct builder *b, const struct state *st, const s
     json_object_set_new(doc, "env", texts_json(s->env));
     json_object_set_new(doc, "user", json_string(s->user ? s->user : "0"));
     json_object_set_new(doc, "workdir", json_string(s->workdir));
-    json_object_set_new(doc, "network",
-                        json_string(s->network == BUILD_NETWORK_NONE ? "none" : "default"));
+    json_object_set_new(doc, "network", json_string(network_of(b, s)));
     json_object_set(doc, "mounts", m->list);
     json_object_set(doc, "secrets", m->secrets);
     return doc;

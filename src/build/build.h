@@ -14,6 +14,7 @@ struct build_ask {
     const char *target;     /* or NULL */
     char **tags, **args;    /* owned */
     bool no_cache;
+    bool offline; /* no command has a network */
 };
 
 struct build_ops {

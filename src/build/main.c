@@ -70,6 +70,7 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
         {"tags", JSON_FIELD_ARRAY, &tags},
         {"args", JSON_FIELD_ARRAY, &args},
         {"no_cache", JSON_FIELD_BOOL, &ret->no_cache},
+        {"offline", JSON_FIELD_BOOL, &ret->offline},
     };
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
 
