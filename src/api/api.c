@@ -40,6 +40,7 @@ static const struct route routes[] = {
     {"GET",    "/v1/images/export",                 handle_image_export,   ROUTE_LIVE},
     {"POST",   "/v1/images/build",                  handle_image_build,    ROUTE_STREAM | ROUTE_LIVE},
     {"POST",   "/v1/images/pull",                   handle_image_pull,     ROUTE_BODY | ROUTE_LIVE},
+    {"POST",   "/v1/images/push",                   handle_image_push,     ROUTE_BODY | ROUTE_LIVE},
     {"GET",    "/v1/images/show",                   handle_image_show,     0},
     {"POST",   "/v1/images/prune",                  handle_image_prune,    ROUTE_BODY | ROUTE_TRUTH},
     {"GET",    "/v1/reconcile",                     handle_reconcile_get,  0},

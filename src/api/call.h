@@ -94,6 +94,7 @@ void handle_image_list(struct call *c);
 void handle_image_import(struct call *c);
 void handle_image_export(struct call *c);
 void handle_image_pull(struct call *c);
+void handle_image_push(struct call *c);
 void handle_image_show(struct call *c);
 void handle_image_remove(struct call *c);
 void handle_image_prune(struct call *c);

@@ -138,31 +138,33 @@ void handle_image_export(struct call *c)
 
 /* What of a request's body goes on to the engine. */
 struct transfer_fields {
-    const char *name, *as, *platform, *username, *password;
+    const char *name, *other, *platform, *username, *password;
     bool plain_http;
 };
 
-static int read_transfer(const json_t *body, struct transfer_fields *f, struct err *err)
+/* other: what a pulled image is called here, or where a pushed one goes to. */
+static int read_transfer(const json_t *body, bool push, struct transfer_fields *f, struct err *err)
 {
     const struct json_field fields[] = {
         {"name", JSON_FIELD_STRING, &f->name},
-        {"as", JSON_FIELD_STRING, &f->as},
-        {"platform", JSON_FIELD_STRING, &f->platform},
+        {push ? "to" : "as", JSON_FIELD_STRING, &f->other},
         {"plain_http", JSON_FIELD_BOOL, &f->plain_http},
         {"username", JSON_FIELD_STRING, &f->username},
         {"password", JSON_FIELD_STRING, &f->password},
+        {"platform", JSON_FIELD_STRING, &f->platform}, /* last: of a pull alone */
     };
-    int r = json_read(body, NULL, fields, ARRAY_SIZE(fields), err);
+    int r = json_read(body, NULL, fields, ARRAY_SIZE(fields) - push, err);
 
     if (r >= 0 && (!f->name || !*f->name))
         r = err_set(err, ERR_INVALID, "field 'name' is missing");
     return r;
 }
 
-static char *transfer_text(const struct transfer_fields *f)
+/* remote: its name in the registry. */
+static char *transfer_text(const struct transfer_fields *f, const char *remote)
 {
     _cleanup_json_ json_t *doc =
-        json_pack("{s:s, s:s*, s:b, s:s*, s:s*}", "name", f->name, "platform", f->platform,
+        json_pack("{s:s, s:s*, s:b, s:s*, s:s*}", "name", remote, "platform", f->platform,
                   "plain_http", f->plain_http, "username", f->username, "password", f->password);
 
     return json_to_text(doc, false);
@@ -173,20 +175,23 @@ static void transferred(void *arg, const struct err *err, const char *json)
     drain_end(arg, err, json);
 }
 
-void handle_image_pull(struct call *c)
+static void transfer(struct call *c, bool push)
 {
     const struct drain_config config = {
-        .type = "application/x-ndjson", .what = "a pull", .lines = true};
+        .type = "application/x-ndjson", .what = push ? "a push" : "a pull", .lines = true};
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_free_ char *as = NULL, *text = NULL, *engine = NULL;
+    _cleanup_free_ char *here = NULL, *text = NULL, *engine = NULL;
     struct transfer_fields f = {0};
-    struct image_ask what = {.verb = IMAGE_PULL, .fd = -1};
+    struct image_ask what = {.verb = push ? IMAGE_PUSH : IMAGE_PULL, .fd = -1};
     struct manager *m = c->manager;
     struct drain *d = NULL;
 
-    if (read_transfer(c->body, &f, &err) >= 0 && call_query_text(c, "engine", &engine, &err) >= 0) {
-        what.name = as = f.as ? xstrdup(f.as) : NULL;
-        what.detail = text = transfer_text(&f);
+    if (read_transfer(c->body, push, &f, &err) >= 0 &&
+        call_query_text(c, "engine", &engine, &err) >= 0) {
+        const char *local = push ? f.name : f.other;
+
+        what.name = here = local ? xstrdup(local) : NULL;
+        what.detail = text = transfer_text(&f, push && f.other ? f.other : f.name);
         d = drain_start(c, &config, &what.fd, &err);
     }
     if (!d)
@@ -195,4 +200,14 @@ void handle_image_pull(struct call *c)
         drain_end(d, &err, NULL);
     if (text)
         explicit_bzero(text, strlen(text));
+}
+
+void handle_image_pull(struct call *c)
+{
+    transfer(c, false);
+}
+
+void handle_image_push(struct call *c)
+{
+    transfer(c, true);
 }

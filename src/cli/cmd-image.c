@@ -11,8 +11,9 @@ static const struct {
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 } actions[] = {
     {"build", image_build},   {"lint", image_lint}, {"import", image_import},
-    {"export", image_export}, {"pull", image_pull}, {"ls", image_ls},
-    {"show", image_show},     {"rm", image_rm},     {"prune", image_prune},
+    {"export", image_export}, {"pull", image_pull}, {"push", image_push},
+    {"ls", image_ls},         {"show", image_show}, {"rm", image_rm},
+    {"prune", image_prune},
 };
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -26,7 +27,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
     err_set(err, ERR_INVALID,
-            "'%s' is not build, lint, import, export, pull, ls, show, rm or prune", name);
+            "'%s' is not build, lint, import, export, pull, push, ls, show, rm or prune", name);
     return near ? err_hint(err, "Did you mean 'ripcord image %s'?", near) : -ERR_INVALID;
 }
 
@@ -76,7 +77,7 @@ static const struct cli_option lint_options[] = {
 static const struct cli_group group = {"Options", options};
 static const struct cli_group build_group = {"Options of build", build_options};
 static const struct cli_group export_group = {"Options of export", export_options};
-static const struct cli_group pull_group = {"Options of pull", pull_options};
+static const struct cli_group pull_group = {"Options of pull and push", pull_options};
 static const struct cli_group lint_group = {"Options of lint", lint_options};
 static const struct cli_group *const groups[] = {&build_group, &export_group, &pull_group,
                                                  &lint_group,  &group,        NULL};
@@ -86,7 +87,7 @@ const struct cli_command cmd_image = {
     .summary =
         "build images, bring them in, list and remove them; look for mistakes in Dockerfiles",
     .usage = "image build [options] [CONTEXT] | import FILE|DIR|- [NAME] | export NAME [-o "
-             "FILE|DIR] | pull NAME [AS] | ls | show NAME | "
+             "FILE|DIR] | pull NAME [AS] | push NAME [DEST] | ls | show NAME | "
              "rm NAME... | prune | lint [--fix] [--strict] [FILE...]",
     .details =
         "build makes an image from a Dockerfile and the files below CONTEXT (default: the working "
@@ -107,7 +108,8 @@ const struct cli_command cmd_image = {
         "bytes each time, so their digests are others than those they came with. pull fetches one "
         "from a registry, the layers that are missing, several at a time, each checked against "
         "its digest; what was broken off goes on where it stopped. NAME may end with @sha256:...; "
-        "AS is what it is called here. ls lists the "
+        "AS is what it is called here. push sends one to the registry in its name or in DEST, "
+        "compressed, without what is there already. ls lists the "
         "images, layers that several share counted once; show tells "
         "what one is made of; rm takes a name away and, with the last one, the image, unless a "
         "sandbox is made of it; prune removes what has no name and is not in use.\n\n"
@@ -129,11 +131,12 @@ const struct cli_command cmd_image = {
                 "ripcord run --image mine -- id\ta command in it\n"
                 "ripcord image export --format docker mine | docker load\tto Docker\n"
                 "ripcord image pull debian:12-slim\tfrom Docker Hub\n"
+                "ripcord image push mine ghcr.io/me/mine:1\tto a registry\n"
                 "ripcord image lint\t./Dockerfile\n"
                 "ripcord image lint --fix a/Dockerfile b/Dockerfile\trepair in place\n"
                 "ripcord image lint --json - <Dockerfile\tfor programs\n",
     .groups = groups,
-    .words = "build import export pull ls show rm prune lint",
+    .words = "build import export pull push ls show rm prune lint",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,

@@ -1,4 +1,4 @@
-/* ripcord image pull: images of registries. The daemon does it and tells how far it is. */
+/* ripcord image pull and push: images of registries. The daemon does it and tells how far it is. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,29 +183,65 @@ static int find_credentials(const struct cli_args *args, const char *name, struc
     return read_password(&a->password, err);
 }
 
-/* ---- pull ---- */
+/* ---- the commands ---- */
+
+/* remote: the name that tells the registry; second: the command's other name. */
+static int transfer(struct cli *cli, const struct cli_args *args, const char *remote, bool push,
+                    json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *body = NULL;
+    struct docker_auth auth = {0};
+    int r = find_credentials(args, remote, &auth, err);
+
+    if (r >= 0)
+        body = json_pack("{s:s, s:s*, s:s*, s:b, s:s*, s:s*}", "name", args->words[1],
+                         push ? "to" : "as", args->n_words > 2 ? args->words[2] : NULL, "platform",
+                         args_get(args, "platform"), "plain_http", args_has(args, "plain-http"),
+                         "username", auth.username, "password", auth.password);
+    if (r >= 0)
+        r = body ? run_transfer(cli, push ? "/v1/images/push" : "/v1/images/pull", body, ret, err)
+                 : err_set(err, ERR_INVALID, "a name or a password is not valid UTF-8");
+    docker_auth_done(&auth);
+    return r;
+}
 
 int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL, *body = NULL;
-    struct docker_auth auth = {0};
+    _cleanup_json_ json_t *doc = NULL;
     int r;
 
     if (args->n_words < 2 || args->n_words > 3)
         return err_set(err, ERR_INVALID, "usage: ripcord image pull NAME [AS]");
-    r = find_credentials(args, args->words[1], &auth, err);
-    if (r >= 0) {
-        body = json_pack("{s:s, s:s*, s:s*, s:b, s:s*, s:s*}", "name", args->words[1], "as",
-                         args->n_words > 2 ? args->words[2] : NULL, "platform",
-                         args_get(args, "platform"), "plain_http", args_has(args, "plain-http"),
-                         "username", auth.username, "password", auth.password);
-        r = body ? run_transfer(cli, "/v1/images/pull", body, &doc, err)
-                 : err_set(err, ERR_INVALID, "a name or a password is not valid UTF-8");
-    }
-    docker_auth_done(&auth);
+    r = transfer(cli, args, args->words[1], false, &doc, err);
     if (r >= 0 && cli->json)
         output_json(doc);
     else if (r >= 0)
         image_print_imported(doc);
+    return r;
+}
+
+static void print_pushed(const json_t *doc)
+{
+    char size[FORMAT_MAX];
+
+    output_text(stdout, json_text_of(doc, "name"));
+    putchar('@');
+    output_text(stdout, json_text_of(doc, "digest"));
+    printf(": layers %llu, %s sent\n", (unsigned long long)json_number_of(doc, "layers"),
+           format_size(json_number_of(doc, "bytes"), size));
+}
+
+int image_push(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r;
+
+    if (args->n_words < 2 || args->n_words > 3)
+        return err_set(err, ERR_INVALID, "usage: ripcord image push NAME [DEST]");
+    r = transfer(cli, args, args->words[args->n_words - 1], true, &doc, err);
+    if (r >= 0 && cli->json)
+        output_json(doc);
+    else if (r >= 0)
+        print_pushed(doc);
     return r;
 }

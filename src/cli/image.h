@@ -29,6 +29,7 @@ void image_print_imported(const json_t *doc); /* the answer of an import or a pu
 
 /* image-transfer.c */
 int image_pull(struct cli *cli, const struct cli_args *args, struct err *err);
+int image_push(struct cli *cli, const struct cli_args *args, struct err *err);
 
 /* image-export.c */
 int image_export(struct cli *cli, const struct cli_args *args, struct err *err);

@@ -236,17 +236,19 @@ enum image_verb {
     IMAGE_IMPORT,
     IMAGE_EXPORT,
     IMAGE_PULL,
+    IMAGE_PUSH,
     IMAGE_REMOVE,
     IMAGE_PRUNE
 };
 
 struct image_ask {
     enum image_verb verb;
-    char *name;   /* SHOW, EXPORT, REMOVE; IMPORT, PULL: what it is to be called, or NULL */
-    char *detail; /* EXPORT: "oci" or "docker"; PULL: JSON, may hold credentials (hub/settings.h) */
+    char *name;   /* SHOW, EXPORT, PUSH, REMOVE; IMPORT, PULL: what it is to be called, or NULL */
+    char *detail; /* EXPORT: "oci" or "docker"; PULL, PUSH: JSON, may hold credentials
+                     (hub/settings.h) */
     char **used;  /* REMOVE, PRUNE: digests of the images that sandboxes are made of */
-    int fd; /* IMPORT: the archive, read to its end; EXPORT: takes it; PULL: takes lines of JSON
-               that tell how far it is; else -1 */
+    int fd; /* IMPORT: the archive, read to its end; EXPORT: takes it; PULL, PUSH: takes lines of
+               JSON that tell how far it is; else -1 */
 };
 
 struct engine_ops {

@@ -13,6 +13,7 @@
 #include "base/xalloc.h"
 #include "hub/confine.h"
 #include "hub/pull.h"
+#include "hub/push.h"
 #include "net/fetch.h"
 
 static int read_settings(struct settings *ret, struct err *err)
@@ -38,20 +39,26 @@ static void warm_up(void)
         freeaddrinfo(found);
 }
 
-static int run_pull(const struct settings *s, struct err *err)
+static int run_pull(const struct settings *s, json_t **ret, struct err *err)
 {
     const struct pull_fds fds = {HUB_FD_ARCHIVE, HUB_FD_EVENTS, HUB_FD_FOLDER};
 
+    *ret = json_object();
     return pull_run(s, &fds, err);
+}
+
+static int run_push(const struct settings *s, json_t **ret, struct err *err)
+{
+    return push_run(s, HUB_FD_ARCHIVE, HUB_FD_EVENTS, ret, err);
 }
 
 static const struct {
     const char *name;
     bool folder;
-    int (*run)(const struct settings *s, struct err *err);
-} verbs[] = {{"pull", true, run_pull}};
+    int (*run)(const struct settings *s, json_t **ret, struct err *err);
+} verbs[] = {{"pull", true, run_pull}, {"push", false, run_push}};
 
-static int run_verb(size_t verb, struct err *err)
+static int run_verb(size_t verb, json_t **ret, struct err *err)
 {
     struct settings s = {0};
     int r = fetch_init(err);
@@ -64,16 +71,16 @@ static int run_verb(size_t verb, struct err *err)
     if (r >= 0)
         r = hub_confine(err);
     if (r >= 0)
-        r = verbs[verb].run(&s, err);
+        r = verbs[verb].run(&s, ret, err);
     settings_done(&s);
     return r;
 }
 
-static int run(int argc, char **argv, struct err *err)
+static int run(int argc, char **argv, json_t **ret, struct err *err)
 {
     for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(verbs); i++)
         if (STREQ(verbs[i].name, argv[1]))
-            return run_verb(i, err);
+            return run_verb(i, ret, err);
     return err_set(err, ERR_INVALID, "ripcord-hub is started by ripcordd");
 }
 
@@ -88,8 +95,11 @@ int hub_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     for (int fd = HUB_FD_ARCHIVE; fd < HUB_FD_ARCHIVE + HUB_FDS; fd++)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    r = run(argc, argv, &err);
-    doc = r < 0 ? json_from_err(&err) : json_object();
+    r = run(argc, argv, &doc, &err);
+    if (r < 0) {
+        json_decref(doc);
+        doc = json_from_err(&err);
+    }
     text = json_to_text(doc, false);
     if (printf("%s\n", text) < 0 || fflush(stdout) != 0)
         return 1;

@@ -5,13 +5,14 @@
  * ripcord-image through a pipe, what it sends comes from there.
  *
  *   ripcord-hub pull
+ *   ripcord-hub push
  *
- * One line of JSON on stdout: {}, or {"error": …} and exit status 1.
+ * One line of JSON on stdout: the result, or {"error": …} and exit status 1.
  */
 #pragma once
 
 enum {
-    HUB_FD_ARCHIVE = 3,  /* pull: takes the OCI layout */
+    HUB_FD_ARCHIVE = 3,  /* pull: takes the OCI layout; push: gives it */
     HUB_FD_SETTINGS = 4, /* hub/settings.h */
     HUB_FD_EVENTS = 5,   /* hub/events.h */
     HUB_FD_FOLDER = 6,   /* pull: of downloads; becomes the user's */

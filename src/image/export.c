@@ -5,6 +5,7 @@
  */
 #include "image/export.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -212,6 +213,16 @@ static int put_all(struct exporting *x, int out, struct err *err)
     return r < 0 ? r : layout_finish(&x->out, err);
 }
 
+/* A reader that has closed its end says why by itself. */
+static int hand_over(struct exporting *x, int out, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (put_all(x, out, &why) >= 0 || why.errnum == EPIPE)
+        return 0;
+    return err_move(err, &why);
+}
+
 /* ---- the whole ---- */
 
 static int prepare(struct exporting *x, const char *name, struct err *err)
@@ -248,7 +259,7 @@ int export_image(const struct images *s, const struct confined_ids *ids, const c
     int r = prepare(&x, name, err);
 
     if (r >= 0)
-        r = put_all(&x, out, err);
+        r = hand_over(&x, out, err);
     if (r >= 0)
         *ret = report(&x);
     for (size_t i = 0; i < x.n; i++)

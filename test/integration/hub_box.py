@@ -110,7 +110,7 @@ class FakeRegistry(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.host = f"127.0.0.1:{self.server_port}"
         self.files, self.log, self.user = {}, [], user
-        self.challenge = None
+        self.challenge = self.location = None
         if user:
             self.challenge = f'Bearer realm="http://{self.host}/token",service="fake"'
             self.files["/token"] = b'{"token":"abc.def"}'
@@ -158,6 +158,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(404, b'{"errors":[]}')
         else:
             self.part(data)
+
+    def do_HEAD(self):
+        self.server.log.append((self.path, None))
+        self.answer(404, b"")
+
+    def do_POST(self):
+        self.server.log.append((self.path, None))
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.answer(202, b"", {"Location": self.server.location} if self.server.location else {})
 
     def part(self, data):
         wanted = self.headers.get("Range")

@@ -1,5 +1,6 @@
-"""Images from registries: pulled from a real one, and what a hostile one is refused."""
+"""Images from registries and to them: a real one, and what a hostile one is refused."""
 import base64
+import contextlib
 import json
 import os
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 import hub_box
 from hub_box import Image, index_of
 from ripcord_test import wait_until
-from test_images import ImageCase, config_of, digest, entry, rootfs, tar
+from test_images import ImageCase, config_of, digest, entry, rootfs, saved, tar
 
 MACHINE = json.loads(config_of([]))["architecture"]
 OTHER = "arm64" if MACHINE == "amd64" else "amd64"
@@ -68,6 +69,24 @@ class TestRegistry(PullCase):
         self.assertEqual(self.pull_ok(f"{name}:x@{digest(index)}")["names"], [f"{name}:x"])
         self.assertIn("no name here", self.pull(f"{name}@{digest(index)}").err.decode())
         self.assertEqual(self.pull(f"{name}:1@sha256:{'0' * 64}").code, 3)
+
+    def test_push_and_pull_back(self):
+        upper = tar(entry("d", "d", uid=7, mode=0o750), entry("d/f", data=b"there and back"), entry("bin", "d"), entry("bin/.wh.find"))
+        self.put_ok(saved([rootfs(), upper], ["tool:1"], Env=["A=b"]))
+        name = f"{self.hub.host}/out/tool"
+        first = json.loads(self.root.ok("image", "push", "tool:1", f"{name}:1", "--json").out)
+        self.assertEqual((first["name"], first["layers"], first["sent"]), (f"{name}:1", 2, 3))
+        again = json.loads(self.root.ok("image", "push", "tool:1", f"{name}:2", "--json").out)
+        self.assertEqual((again["digest"], again["sent"], again["bytes"]), (first["digest"], 0, 0))
+        self.root.ok("image", "rm", "tool:1")
+        self.pull_ok(f"{name}:2@{first['digest']}")
+        self.assertEqual(self.sh(f"{name}:2", "cat /d/f; stat -c ' %u %a' /d; echo $A; ls /bin/find || true", "--user", "7"),
+                         "there and back 7 750\nb")
+        third = json.loads(self.root.ok("image", "push", f"{name}:2", "--json").out)
+        self.assertEqual((third["digest"], third["sent"]), (first["digest"], 0), "packed again it is the same")
+        self.assertEqual(self.root.run("image", "push", "nope", f"{name}:3").code, 3)
+        self.assertEqual(self.root.run("image", "push", f"{name}:2", f"{name}@{first['digest']}").code, 2)
+        self.assertEqual(self.in_store("tmp"), [])
 
 
 class TestHostile(PullCase):
@@ -185,6 +204,22 @@ class TestHostile(PullCase):
         self.hub.put("a/b", "2", Image([rootfs()]))
         self.pull_ok(f"{self.hub.host}/a/b:2")
 
+    def hub_runs(self):
+        for pid in self.root.processes():
+            with contextlib.suppress(OSError):  # it may be gone by now
+                if b"ripcord-hub" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return True
+        return False
+
+    def test_uploads_go_where_they_may(self):
+        self.put_ok(rootfs(), "mine")
+        for location, word in [("http://127.0.0.2:1/x", "not https"), ("https://10.0.0.1/x", "private"), (None, "does not say where")]:
+            self.hub.location = location
+            result = self.root.run("image", "push", "mine", f"{self.hub.host}/to/x:1")
+            self.assertNotEqual(result.code, 0)
+            self.assertIn(word, result.err.decode())
+        self.assertEqual([path for path, _ in self.hub.log if "manifests" in path], [])
+
     def test_a_client_that_goes_ends_the_pull(self):
         gate = threading.Event()
         self.hub.files[self.blob(1)] = lambda h: gate.wait(30) and h.part(self.image.layers[1])
@@ -192,6 +227,5 @@ class TestHostile(PullCase):
         with self.root.popen("image", "pull", self.name) as p:
             wait_until(lambda: self.blob(1) in [path for path, _ in self.hub.log], 20, "the layer to be asked for")
             p.kill()
-        wait_until(lambda: not any(b"ripcord-hub" in Path(f"/proc/{q}/cmdline").read_bytes() for q in self.root.processes()),
-                   20, "ripcord-hub to end")
+        wait_until(lambda: not self.hub_runs(), 20, "ripcord-hub to end")
         self.assertEqual(self.images()["images"], [])

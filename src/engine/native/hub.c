@@ -274,8 +274,59 @@ static int pull(struct native_engine *n, const struct image_ask *ask, json_t *do
     return run_pull(n, &tool, p[1], (const int[]){p[1], settings, ask->fd, folder}, by, ret, err);
 }
 
-int native_pull(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
-                char **ret, struct err *err)
+/* ---- push ---- */
+
+/* What packs is asked first: when that fails, the hub has read half an archive. */
+static int run_push(const struct native_engine *n, const struct image_tool *tool, int archive,
+                    const int fds[static HUB_FDS], const struct deadline *by, char **ret,
+                    struct err *err)
+{
+    struct side hub = {.said = -1}, image = {.said = -1};
+    _cleanup_free_ char *packed = NULL;
+    int r = start_image(n, tool, &image, err);
+
+    if (r >= 0)
+        r = start_hub(n, "push", fds, &hub, err);
+    fd_close(tool->data);
+    fd_close(archive);
+    if (r >= 0)
+        r = finish(&image, "ripcord-image", by, &packed, err);
+    if (r >= 0)
+        r = finish(&hub, "ripcord-hub", by, ret, err);
+    reap(&hub, true, NULL);
+    reap(&image, true, NULL);
+    return r;
+}
+
+static int push(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+                const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_close_ int settings = -1, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    _cleanup_free_ char *name = NULL;
+    struct image_tool tool = {.verb = "export", .arg = ask->name, .more = "push", .in = null};
+    int p[2], r = null < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
+
+    if (r >= 0)
+        r = split_name(doc, NULL, &name, err);
+    if (r >= 0 && json_object_get(doc, "digest"))
+        r = err_set(err, ERR_INVALID, "an image is pushed to a name, not to a digest");
+    if (r >= 0)
+        r = make_settings(n, doc, &settings, err);
+    if (r < 0)
+        return r;
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    tool.data = p[1];
+    return run_push(n, &tool, p[0], (const int[]){p[0], settings, ask->fd, -1}, by, ret, err);
+}
+
+/* ---- both ---- */
+
+typedef int (*transfer_fn)(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+                           const struct deadline *by, char **ret, struct err *err);
+
+static int transfer(struct native_engine *n, transfer_fn fn, const struct image_ask *ask,
+                    const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int r = json_parse("the request", ask->detail, strlen(ask->detail), &doc, err);
@@ -284,7 +335,19 @@ int native_pull(struct native_engine *n, const struct image_ask *ask, const stru
         r = image_transfer_begin(n, err);
     if (r < 0)
         return r;
-    r = pull(n, ask, doc, by, ret, err);
+    r = fn(n, ask, doc, by, ret, err);
     image_transfer_end(n);
     return r;
+}
+
+int native_pull(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
+                char **ret, struct err *err)
+{
+    return transfer(n, pull, ask, by, ret, err);
+}
+
+int native_push(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
+                char **ret, struct err *err)
+{
+    return transfer(n, push, ask, by, ret, err);
 }

@@ -451,6 +451,8 @@ int native_image(struct engine *e, const struct image_ask *ask, const struct dea
         return import_image(n, ask, by, ret, err);
     case IMAGE_EXPORT:
         return export_image(n, ask, by, ret, err);
+    case IMAGE_PUSH:
+        return native_push(n, ask, by, ret, err);
     case IMAGE_PULL:
         return native_pull(n, ask, by, ret, err);
     case IMAGE_REMOVE:
