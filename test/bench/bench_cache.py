@@ -10,6 +10,7 @@ install the same: what pip takes longer is its own work, which no cache saves.
 """
 import argparse
 import hashlib
+import http.client
 import http.server
 import platform
 import shutil
@@ -42,21 +43,22 @@ MACHINE = ["PYTHONPATH=/machine/lib/python3/dist-packages", "PYTHONPYCACHEPREFIX
            *(f"{v}=/etc/ssl/certs/ca-certificates.crt" for v in ("PIP_CERT", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"))]
 
 
-PYPI, FILES = "https://pypi.org", "https://files.pythonhosted.org"
-HOSTS = {"pip": ["pypi.org", "files.pythonhosted.org"], "uv": ["pypi.org", "files.pythonhosted.org"], "npm": ["registry.npmjs.org"]}
+PYPI, FILES = "pypi.org", "files.pythonhosted.org"
+HOSTS = {"pip": [PYPI, FILES], "uv": [PYPI, FILES], "npm": ["registry.npmjs.org"]}
 
 
 def pypi_is_stripped():
     """Whether something on the way takes the fields off PyPI's answers without which tools keep nothing of it, or not for long."""
     try:
-        with urllib.request.urlopen(f"{PYPI}/simple/idna/", timeout=20) as answer:
+        with urllib.request.urlopen(f"https://{PYPI}/simple/idna/", timeout=20) as answer:
             return not (answer.headers["ETag"] or answer.headers["Cache-Control"])
     except OSError:
         return False
 
 
 class WholePyPI:
-    """PyPI with those fields put back as it sends them, on the machine's end of the engine's network."""
+    """PyPI with those fields put back as it sends them, on the machine's end of the engine's network. A client's connection
+    has one to each of PyPI's hosts, so that the detour costs next to nothing."""
 
     def __init__(self, address):
         outer = self
@@ -64,29 +66,40 @@ class WholePyPI:
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def setup(self):
+                super().setup()
+                self.links = {host: http.client.HTTPSConnection(host, timeout=60) for host in (PYPI, FILES)}
+
             def do_GET(self):
                 outer.serve(self)
+
+            do_HEAD = do_GET
 
             def log_message(self, *_):
                 pass
 
         self.server = http.server.ThreadingHTTPServer((address, 0), Handler)
+        self.server.handle_error = lambda *_: None  # uv hangs up when it has seen enough
         host = f"{address}:{self.server.server_address[1]}"
         self.variables = [f"PIP_INDEX_URL=http://{host}/simple/", f"PIP_TRUSTED_HOST={address}", f"UV_DEFAULT_INDEX=http://{host}/simple/"]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def serve(self, h):
         page = h.path.startswith("/simple/")
-        with urllib.request.urlopen((PYPI if page else FILES) + h.path, timeout=60) as answer:
-            body, kind = answer.read().replace(FILES.encode(), b"") if page else answer.read(), answer.headers["Content-Type"]
+        link = h.links[PYPI if page else FILES]
+        link.request("GET", h.path)
+        answer = link.getresponse()
+        body, kind = answer.read(), answer.headers["Content-Type"]
+        if page:
+            body = body.replace(f"https://{FILES}".encode(), b"")
         tag = f'"{hashlib.sha1(body).hexdigest()}"'
         same = h.headers["If-None-Match"] == tag
-        h.send_response(304 if same else 200)
+        h.send_response(304 if same else answer.status)
         for field, value in {"Content-Type": kind, "Content-Length": 0 if same else len(body), "ETag": tag,
                              "Cache-Control": "max-age=600, public" if page else "max-age=365000000, immutable, public"}.items():
             h.send_header(field, value)
         h.end_headers()
-        if not same:
+        if not same and h.command == "GET":
             h.wfile.write(body)
 
     def stop(self):
