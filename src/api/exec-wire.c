@@ -49,7 +49,7 @@ struct wire {
     int stdin_fd;
     struct loop_watch *stdin_watch;
     struct buf stdin_pending;
-    bool stdin_eof, stdin_closed;
+    bool stdin_eof, stdin_closed, stdin_broken;
 };
 
 static void stdin_drop(struct wire *s)
@@ -296,8 +296,11 @@ static void stdin_write(struct wire *s)
         else if (n < 0 && errno == EAGAIN)
             return;
         else if (n < 0 && errno != EINTR) {
-            if (errno != EPIPE && s->exec)
+            if (errno != EPIPE && s->exec) {
                 exec_kill(s->exec, NULL, NULL, NULL);
+                s->stdin_broken = true; /* it stays open: the command must not see its end before */
+                return;
+            }
             s->stdin_closed = true;
             stdin_drop(s);
         }
@@ -321,8 +324,10 @@ static void stdin_flush(struct wire *s)
     bool full;
 
     stdin_take(s);
-    if (s->stdin_fd >= 0)
+    if (s->stdin_fd >= 0 && !s->stdin_broken)
         stdin_write(s);
+    if (s->stdin_broken)
+        return;
     if (s->stdin_closed)
         buf_clear(&s->stdin_pending);
     if (s->stdin_fd >= 0 && s->stdin_pending.len && !s->stdin_watch)
@@ -348,7 +353,7 @@ static int take_stdin(struct wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (!s->exec || s->stdin_closed || s->stdin_eof)
+    if (!s->exec || s->stdin_closed || s->stdin_broken || s->stdin_eof)
         return 0;
     if (!s->config.want_stdin && !s->exec->req.tty && !s->exec->req.want_stdin) {
         err_set(&err, ERR_INVALID, "this exec was started without stdin");

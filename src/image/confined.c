@@ -21,6 +21,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "image/wall.h"
 #include "os/caps.h"
 #include "os/confine.h"
 #include "os/landlock.h"
@@ -149,23 +150,23 @@ static int wall_in(const struct confined_job *job, int *root, struct err *err)
     uint64_t keep = job->dir >= 0 ? CAPS_FILES : CAPS_NONE;
     int r = job->prepare ? job->prepare(job->arg, err) : 0;
 
-    if (r >= 0 && hush(job) < 0)
+    if (r >= 0 && image_wall_stands("stdio") && hush(job) < 0)
         r = err_sys(err, errno, "open '/dev/null'");
-    if (r >= 0 && job->dir >= 0)
+    if (r >= 0 && job->dir >= 0 && image_wall_stands("root"))
         r = enter_folder(err);
-    if (r >= 0 && close_others(job) < 0)
+    if (r >= 0 && image_wall_stands("descriptors") && close_others(job) < 0)
         r = err_sys(err, errno, "close descriptors");
     if (r >= 0 && job->dir >= 0)
         r = dir_open(AT_FDCWD, "/", root, err);
-    if (r >= 0)
+    if (r >= 0 && image_wall_stands("rlimits"))
         r = limit_self(job->trees ? TREE_FILES_MAX : FILES_MAX, err);
-    if (r >= 0)
+    if (r >= 0 && image_wall_stands("capabilities"))
         r = caps_bound(keep, err);
-    if (r >= 0)
+    if (r >= 0 && image_wall_stands("capabilities"))
         r = caps_set(keep, err);
-    if (r >= 0)
+    if (r >= 0 && image_wall_stands("landlock"))
         r = landlock_confine(job->dir >= 0 ? "/" : NULL, 0, err);
-    if (r >= 0)
+    if (r >= 0 && image_wall_stands("seccomp"))
         r = allow_calls(job->dir >= 0, err);
     return r;
 }
@@ -243,11 +244,23 @@ static pid_t clone_in(int dir, uint64_t flags, int *pidfd)
     return pid;
 }
 
+static uint64_t namespaces(void)
+{
+    static const struct {
+        uint64_t flag;
+        const char *wall;
+    } some[] = {{CLONE_NEWPID, "pids"}, {CLONE_NEWNET, "network"}, {CLONE_NEWIPC, "ipc"}};
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS;
+
+    for (size_t i = 0; i < ARRAY_SIZE(some); i++)
+        if (image_wall_stands(some[i].wall))
+            flags |= some[i].flag;
+    return flags;
+}
+
 int confined_start(const struct confined_job *job, const struct confined_ids *ids,
                    struct confined *ret, struct err *err)
 {
-    uint64_t flags =
-        CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
     struct confined c = CONFINED_INIT;
     _cleanup_close_ int go = -1, go_in = -1;
     int p[2], r;
@@ -263,7 +276,7 @@ int confined_start(const struct confined_job *job, const struct confined_ids *id
     }
     go = p[0];
     go_in = p[1];
-    pid = clone_in(job->dir, flags, &c.pidfd);
+    pid = clone_in(job->dir, namespaces(), &c.pidfd);
     if (pid == 0) {
         close(go_in); /* else its end would never be seen */
         child(job, go, c.word);

@@ -6,8 +6,42 @@ import stat
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from ripcord_test import Config, TestCase, alive, alone, describe, wait_until
+
+
+class NoTcp(TestCase):
+    """Nobody reaches the API through an address, so there is none without a token."""
+
+    def listening(self):
+        """Inodes of TCP sockets of this network namespace that listen."""
+        found = set()
+        for name in ("tcp", "tcp6"):
+            for line in Path(f"/proc/net/{name}").read_text(encoding="ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A":
+                    found.add(f"socket:[{fields[9]}]")
+        return found
+
+    def sockets(self, pid):
+        return {os.readlink(p) for p in Path(f"/proc/{pid}/fd").iterdir() if p.is_symlink()}
+
+    def test_no_process_of_ours_listens(self):
+        self.root.start()
+        with socket.create_server(("127.0.0.1", 0)):  # the search finds what there is
+            self.assertTrue(self.listening() & self.sockets(os.getpid()))
+        self.root.ok("up", "a", "--network", "packages")
+        held = set.union(*[self.sockets(p) for p in (self.root.daemon_pid(), self.root.registry_pid()) if p])
+        self.assertEqual(self.listening() & held, set())
+
+    def test_an_address_to_listen_on_is_refused(self):
+        for address in ("0.0.0.0:0", "127.0.0.1:0", "[::]:0"):
+            for form in (("--listen", address), (f"--listen={address}",)):
+                done = self.root.run("daemon", *form, timeout=20)
+                self.assertEqual(done.code, 2, done)
+                self.assertIn(b"unknown option '--listen'", done.err)
+        self.assertIsNone(self.root.daemon_pid())
 
 
 class InputOfTheDead(TestCase):
