@@ -45,8 +45,7 @@ TEST(a_log_has_buildkits_plain_form)
     static const char *const events[] = {
         "{\"event\":\"step\",\"step\":1,\"stage\":\"internal\",\"text\":\"load\"}",
         "{\"event\":\"step_end\",\"step\":1,\"ms\":140}",
-        "{\"event\":\"step\",\"step\":2,\"stage\":\"a\",\"n\":2,\"of\":4,\"text\":\"RUN "
-        "x\\ny\",\"line\":7}",
+        "{\"event\":\"step\",\"step\":2,\"n\":2,\"of\":4,\"text\":\"R\\ny\",\"line\":7}",
         "{\"event\":\"step\",\"step\":3,\"n\":1,\"of\":1,\"text\":\"COPY . .\"}",
         "{\"event\":\"cached\",\"step\":3}",
         "{\"event\":\"step_end\",\"step\":3,\"ms\":0}",
@@ -59,9 +58,9 @@ TEST(a_log_has_buildkits_plain_form)
     _cleanup_free_ char *text = SHOWN(false, events, &line);
 
     CHECK_STR(text, "#1 [internal] load\n#1 DONE 0.1s\n\n"
-                    "#2 [a 2/4] RUN x y\n\n"
+                    "#2 [2/4] R y\n\n"
                     "#3 [1/1] COPY . .\n#3 CACHED\n\n"
-                    "#2 [a 2/4] RUN x y\n#2 1.234 one\n#2 1.300 two\n#2 1.300 \n#2 1.400 last\n"
+                    "#2 [2/4] R y\n#2 1.234 one\n#2 1.300 two\n#2 1.300 \n#2 1.400 last\n"
                     "#2 ERROR: exit code: 3\n");
     CHECK(line == 7);
 }
@@ -70,8 +69,7 @@ TEST(what_a_build_writes_cannot_reach_the_terminal)
 {
     static const char *const events[] = {
         "{\"event\":\"step\",\"step\":1,\"text\":\"RUN \\u001b]0;x\\u0007\"}",
-        "{\"event\":\"output\",\"step\":1,\"ms\":0,\"data\":\"10%\\r50%\\r\\u001b[32m100%\\u001b["
-        "0m\\r\\n\"}",
+        "{\"event\":\"output\",\"step\":1,\"data\":\"1%\\r\\u001b[32m100%\\u001b[0m\\r\\n\"}",
         "{\"event\":\"output\",\"step\":1,\"ms\":0,\"data\":\"\\u001b]52;c;x\\u0007\\u202e\\n\"}",
         "{\"event\":\"step_end\",\"step\":1,\"ms\":0,\"error\":\"\\u001b[2J\"}",
     };
