@@ -189,6 +189,8 @@ static int run_files(void *arg, int dir, struct err *err)
     job.from = from;
     job.to = to;
     job.owner.given |= f->own;
+    job.way = job.owner;
+    job.way.given = true; /* root's, where nobody else's */
     if (s->chmod)
         job.mode = (int)strtol(s->chmod, NULL, 8) & 07777;
     return copy_files(&job, err);
@@ -197,7 +199,7 @@ static int run_files(void *arg, int dir, struct err *err)
 static int run_workdir(void *arg, int dir, struct err *err)
 {
     const struct build_step *s = arg;
-    struct copy_owner owner = {0};
+    struct copy_owner owner = {.given = true};
     _cleanup_close_ int root = -1, made = -1;
     int r = dir_open(dir, "root", &root, err);
 

@@ -186,6 +186,8 @@ static int run_add(void *arg, int dir, struct err *err)
         r = copy_owner_find(to, a->step->chown, &job.owner, err);
     job.from = from;
     job.to = to;
+    job.way = job.owner;
+    job.way.given = true;
     return r < 0 ? r : copy_files(&job, err);
 }
 

@@ -302,11 +302,11 @@ static int place_file(struct copy *c, int in, const struct stat *st, const char 
 
     if (fd >= 0 || slash[1] == '\0') {
         fd_close(fd);
-        r = copy_make_folder(j->to, j->dest, &j->owner, &to, err);
+        r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
         return r < 0 ? r : copy_file(c, in, st, to, sources_name(match), err);
     }
     *slash = '\0';
-    r = copy_make_folder(j->to, parent, &j->owner, &to, err);
+    r = copy_make_folder(j->to, parent, &j->way, &to, err);
     return r < 0 ? r : copy_file(c, in, st, to, slash + 1, err);
 }
 
@@ -338,7 +338,7 @@ static int place_match(struct copy *c, const char *match, struct err *err)
     if (S_ISREG(st.st_mode)) {
         r = place_file(c, in, &st, match, err);
     } else if (S_ISDIR(st.st_mode)) {
-        r = copy_make_folder(j->to, j->dest, &j->owner, &to, err);
+        r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
         if (r >= 0)
             r = dir_reopen(&to, err);
         if (r >= 0)

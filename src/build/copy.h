@@ -26,7 +26,8 @@ struct copy_job {
     char *const *sources;    /* paths and patterns */
     int to;                  /* root of the destination */
     const char *dest;        /* absolute; with a slash at its end it is a folder */
-    struct copy_owner owner; /* of all that is made; not given: as the sources have it */
+    struct copy_owner owner; /* of all that is copied; not given: as the sources have it */
+    struct copy_owner way;   /* of folders that are made on the way; not given: the caller's */
     int mode;                /* of all that is copied; -1: as the sources have it */
 };
 

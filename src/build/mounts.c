@@ -16,8 +16,6 @@
 #include "build/copy.h"
 #include "build/sources.h"
 
-#define SECRETS_FOLDER "/run/secrets/"
-
 void mounts_done(struct mounts *m)
 {
     for (size_t i = 0; i < m->n_locks; i++)
@@ -115,7 +113,7 @@ static int hold(struct mounts *ms, const char *id, int dir, const struct mount *
 static int prepare_cache(struct work *w, const struct mount *m, struct mounts *ms, struct err *err)
 {
     const char *id = m->id ? m->id : m->target;
-    _cleanup_free_ char *folder = NULL, *slot = NULL, *source = NULL, *note = NULL;
+    _cleanup_free_ char *folder = NULL, *slot = NULL, *source = NULL;
     _cleanup_close_ int dir = -1;
     char digest[DIGEST_MAX];
     int r;

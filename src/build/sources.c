@@ -17,14 +17,22 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 
-enum { MATCHES_MAX = 1 << 16 };
+enum { MATCHES_MAX = 1 << 16, OPEN_TRIES = 100000 };
 
+/*
+ * The kernel says EAGAIN where ".." is on the way and something, anywhere on the machine, was
+ * renamed or mounted meanwhile: it could not tell whether the root was left. It is meant to be
+ * asked again.
+ */
 int sources_open(int root, const char *path, int flags)
 {
     struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    int fd = (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
+    int fd, tries = OPEN_TRIES;
 
+    do
+        fd = (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
+    while (fd < 0 && (errno == EAGAIN || errno == EINTR) && tries--);
     return fd < 0 ? -errno : fd;
 }
 

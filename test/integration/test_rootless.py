@@ -18,6 +18,7 @@ import unittest
 from pathlib import Path
 
 import registry_box
+import test_builder
 import test_image_export
 import test_images
 from ripcord_test import Config, Root, TestCase, alive, full_run_only, needs, wait_until
@@ -310,6 +311,9 @@ class Unlimited:
 class OneId:
     """Mixed in where only the own id can be mapped."""
 
+    def test_build_is_refused(self):
+        self.assert_exit(build_made(self.root), 7)
+
     def test_only_one_user_inside(self):
         result = self.assert_exit(self.root.run("run", "--user", "0", "--", "id"), 125)
         self.assertIn("only id 1000 is mapped", result.err.decode())
@@ -385,6 +389,18 @@ class RealRootOfANamespace(Common, OneId, Rootless):
 @unittest.skipIf(os.geteuid() != 0, "makes a user with subordinate ids, which needs root")
 @unittest.skipUnless(NEWUIDMAP.exists(), "there is no newuidmap: package 'uidmap'")
 @needs("rootless")
+def build_made(root):
+    """An image of three layers, one from each kind of step; the result of the build."""
+    root.ok("image", "import", "-", stdin=test_builder.base())
+    context = root.path / "context"
+    context.mkdir()
+    (context / "f").write_text("copied", encoding="utf-8")
+    (context / "Dockerfile").write_text("FROM base:1\nWORKDIR /w\nCOPY --chown=bob f .\nRUN id -u > /who && stat -c %u:%g f . >> /who\n",
+                                        encoding="utf-8")
+    context.chmod(0o755)
+    return root.run("image", "build", "-t", "made", context)
+
+
 class SubordinateIds(Common, Unlimited, Rootless):
     def setUp(self):
         user = SubUser.entry()
@@ -392,6 +408,13 @@ class SubordinateIds(Common, Unlimited, Rootless):
             self.skipTest("useradd gives no subordinate ids here")
         self.uid, self.gid = user.pw_uid, user.pw_gid
         super().setUp()
+
+    def test_build(self):
+        result = build_made(self.root)
+        self.assertEqual(result.code, 0, result)
+        self.assertEqual(self.root.ok("run", "--image", "made", "--", "cat", "/who", "/w/f").text, "0\n1000:1001\n0:0\ncopied")
+        store = self.root.path / "state/images/store"
+        self.assertEqual(list((store / "tmp").iterdir()), [])
 
     def test_other_users_inside(self):
         self.root.ok("up", "a")
