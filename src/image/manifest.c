@@ -249,7 +249,7 @@ void manifest_done(struct manifest *m)
 static int copy_text(const json_t *from, const char *key, json_t *to, const char *as,
                      struct err *err)
 {
-    const char *text;
+    const char *text = NULL;
     int r = text_of(from, key, &text, err);
 
     if (r < 0)
