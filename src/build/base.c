@@ -122,8 +122,7 @@ static int read_blob(const struct images *s, const char *id, struct config *ret,
 static int not_there(const char *name, struct err *err)
 {
     err_set(err, ERR_NOT_FOUND, "image '%.200s' is not in the store", name);
-    return err_hint(err, "`ripcord image ls` shows what is there, `ripcord image import` brings in "
-                         "more.");
+    return err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
 }
 
 int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
