@@ -3,7 +3,6 @@ the same Dockerfiles on Docker."""
 import io
 import json
 import os
-import shutil
 import signal
 import tarfile
 import unittest
@@ -71,11 +70,16 @@ class BuildCase(TestCase):
         wait_until(lambda: not any(b"ripcord-build" in cmdline(p) for p in self.root.processes()), 20, "the builder to end")
 
 
-def cmdline(pid):
+def content(path):
+    """Of a file, if it is one and still there."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return path.read_bytes() if path.is_file() else b""
     except OSError:
         return b""
+
+
+def cmdline(pid):
+    return content(Path(f"/proc/{pid}/cmdline"))
 
 
 @only_on("native")
@@ -116,7 +120,7 @@ class Steps(BuildCase):
             self.assertIn(words, said.replace("inside\n", "inside") if words == "insidemore" else said, words)
         self.assertNotIn("not to be told", said)
         self.assertEqual(self.sh("ls -d /new /rw /s /t /c /run/secrets 2>/dev/null || echo none"), "none")
-        self.assertFalse([p for p in self.root.walk("state") if p.is_file() and b"not to be told" in p.read_bytes()], "a secret on the disk")
+        self.assertFalse([p for p in self.root.walk("state") if b"not to be told" in content(p)], "a secret on the disk")
 
     def test_copies(self):
         self.file("a.txt", "a")
