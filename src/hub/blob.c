@@ -27,18 +27,33 @@ struct taking {
 
 /* ---- the file ---- */
 
-/* Another pull may fetch the same: it is waited for. It may have removed the file in the end. */
-static int open_locked(int dir, const char *name, int *ret, struct err *err)
+/* Another pull may fetch the same: it is waited for, as long as somebody waits for us. */
+static int lock(int fd, const atomic_bool *stop, struct err *err)
+{
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(err, errno, "lock a download");
+        if (atomic_load(stop))
+            return err_set(err, ERR_TIMEOUT, "the download was given up");
+        poll(NULL, 0, PAUSE_MS);
+    }
+    return 0;
+}
+
+/* Who had it before may have removed the file in the end. */
+static int open_locked(int dir, const char *name, const atomic_bool *stop, int *ret,
+                       struct err *err)
 {
     for (;;) {
         _cleanup_close_ int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         struct stat st;
+        int r;
 
         if (fd < 0)
             return err_sys(err, errno, "make a file for '%s'", name);
-        while (flock(fd, LOCK_EX) < 0)
-            if (errno != EINTR)
-                return err_sys(err, errno, "lock '%s'", name);
+        r = lock(fd, stop, err);
+        if (r < 0)
+            return r;
         if (fstat(fd, &st) < 0)
             return err_sys(err, errno, "look at '%s'", name);
         if (st.st_nlink == 0)
@@ -174,7 +189,7 @@ static int check(struct taking *t, struct err *err)
 int blob_fetch(const struct blob_fetch *b, int *ret, struct err *err)
 {
     struct taking t = {.b = b, .fd = -1};
-    int r = open_locked(b->dir, digest_hex(b->d->digest), &t.fd, err);
+    int r = open_locked(b->dir, digest_hex(b->d->digest), b->stop, &t.fd, err);
 
     if (r >= 0) {
         t.digest = digest_begin();

@@ -79,7 +79,7 @@ static int read_manifest(struct push *p, struct err *err)
     _cleanup_free_ char *layout = NULL, *text = NULL, *path = NULL;
     struct index x = {0};
     struct manifest m = {0};
-    size_t len;
+    size_t len = 0;
     int r = read_document(p, "oci-layout", &layout, &len, err);
 
     if (r >= 0)
@@ -178,12 +178,11 @@ static int begin_upload(struct push *p, const char *digest, char **ret, struct e
 
     if (r >= 0 && head.status != 202)
         r = remote_fault(p->remote, head.status, "a push to this repository", err);
-    if (r >= 0) {
-        where = remote_location(p->remote, f.url, head.location);
-        if (!where)
-            r = err_set(err, ERR_ENGINE, "the registry does not say where an upload goes");
-    }
     if (r >= 0)
+        where = remote_location(p->remote, f.url, head.location);
+    if (r >= 0 && !where)
+        r = err_set(err, ERR_ENGINE, "the registry does not say where an upload goes");
+    if (r >= 0 && where)
         *ret = xasprintf("%s%cdigest=%s", where, strchr(where, '?') ? '&' : '?', digest);
     fetch_head_done(&head);
     return r;
