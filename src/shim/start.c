@@ -226,6 +226,14 @@ static int act_as(uid_t uid, unsigned long securebits)
     return 0;
 }
 
+/* Who does not come back could supervise nothing. */
+static int act_as_root(void)
+{
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) < 0)
+        return -errno;
+    return 0;
+}
+
 static pid_t clone_owned(struct shim *s, int *ret_pidfd)
 {
     bool other = s->plan.id_base && wall_stands(&s->plan, "own namespace");
@@ -235,11 +243,15 @@ static pid_t clone_owned(struct shim *s, int *ret_pidfd)
     if (r < 0)
         return r;
     pid = ns_clone(NAMESPACES, cgroup_group_clone_fd(&s->init_group), ret_pidfd);
-    if (other && pid != 0) {
-        syscall(SYS_setresuid, -1, 0, -1);
-        prctl(PR_SET_SECUREBITS, 0, 0, 0, 0);
-    }
-    return pid;
+    if (!other || pid == 0)
+        return pid;
+    r = act_as_root();
+    if (r >= 0 || pid < 0)
+        return r < 0 ? r : pid;
+    pidfd_signal(*ret_pidfd, SIGKILL);
+    pidfd_reap(*ret_pidfd, true, NULL, NULL);
+    *ret_pidfd = fd_close(*ret_pidfd);
+    return r;
 }
 
 static int clone_init(struct shim *s, struct err *err)

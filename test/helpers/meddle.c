@@ -1,7 +1,8 @@
 /*
- * meddle kill|fault N NAME PID
+ * meddle kill|fault N NAME [+]PID
  * meddle kill|fault N NAME PROGRAM ARG...
- * Follows process PID, or PROGRAM from its first call on, and all that it starts; at the N-th
+ * Follows process PID (with a plus also what it has started before), or PROGRAM from its first call
+ * on, and all that it starts; at the N-th
  * system call of processes named NAME it kills that process, or lets the call fail. For `fault`
  * only calls count that can fail on a healthy machine: files, mounts, processes, sockets. Says
  * "ready" when it watches, then "done CALL" when it has meddled, and lets all go; "idle" when what
@@ -132,7 +133,23 @@ static bool begin(char **argv)
     return pid > 0 && follow(pid) && write(go[1], "g", 1) == 1 && close(go[1]) == 0;
 }
 
-static bool follow_all(const char *pid)
+static bool follow_all(const char *pid, bool children);
+
+/* Those that it has started before: spare shims, and what others of them have made. */
+static void follow_children(long pid, long task)
+{
+    char path[64], child[16];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", pid, task);
+    f = fopen(path, "re");
+    while (f && fscanf(f, "%15s", child) == 1)
+        follow_all(child, true);
+    if (f)
+        fclose(f);
+}
+
+static bool follow_all(const char *pid, bool children)
 {
     char path[64];
     const struct dirent *e;
@@ -141,9 +158,13 @@ static bool follow_all(const char *pid)
 
     snprintf(path, sizeof(path), "/proc/%ld/task", strtol(pid, NULL, 10));
     tasks_dir = opendir(path);
-    while (tasks_dir && (e = readdir(tasks_dir)))
-        if (e->d_name[0] != '.')
-            n += follow((pid_t)strtol(e->d_name, NULL, 10));
+    while (tasks_dir && (e = readdir(tasks_dir))) {
+        if (e->d_name[0] == '.')
+            continue;
+        n += follow((pid_t)strtol(e->d_name, NULL, 10));
+        if (children)
+            follow_children(strtol(pid, NULL, 10), strtol(e->d_name, NULL, 10));
+    }
     if (tasks_dir)
         closedir(tasks_dir);
     return n > 0;
@@ -168,7 +189,8 @@ int main(int argc, char **argv)
     int status;
     pid_t pid;
 
-    if (left <= 0 || !(argv[4][0] == '/' ? begin(argv + 4) : follow_all(argv[4])))
+    if (left <= 0 ||
+        !(argv[4][0] == '/' ? begin(argv + 4) : follow_all(argv[4], argv[4][0] == '+')))
         return 2;
     puts("ready");
     fflush(stdout);
