@@ -4,7 +4,6 @@ import io
 import os
 import platform
 import random
-import signal
 import tarfile
 import unittest
 
