@@ -124,8 +124,8 @@ struct docker_stream;
 int docker_stream_open(const struct docker *d, const char *method, const char *path,
                        const json_t *body, int stop_fd, const struct deadline *by,
                        struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err);
-/* The same for a request that sends what there is in a file, from its offset on to its end: a build.
- * The deadline is for all of the stream. */
+/* The same for a request that sends what there is in a file, from its offset on to its end: a
+ * build. The deadline is for all of the stream. */
 int docker_stream_upload(const struct docker *d, const char *path, int fd, int stop_fd,
                          const struct deadline *by, struct docker_stream **ret,
                          struct docker_reply *ret_reply, struct err *err);

@@ -25,12 +25,12 @@ int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, 
 {
     char size_opt[48], inodes_opt[48], mode_opt[32];
     const char *const options[] = {size_opt, inodes_opt, mode_opt, NULL};
+    uint64_t inodes = size / TMPFS_BYTES_PER_INODE + TMPFS_INODES_MIN;
     _cleanup_close_ int fd = -1;
     int r;
 
     snprintf(size_opt, sizeof(size_opt), "size=%llu", (unsigned long long)size);
-    snprintf(inodes_opt, sizeof(inodes_opt), "nr_inodes=%llu",
-             (unsigned long long)(size / TMPFS_BYTES_PER_INODE + TMPFS_INODES_MIN));
+    snprintf(inodes_opt, sizeof(inodes_opt), "nr_inodes=%llu", (unsigned long long)inodes);
     snprintf(mode_opt, sizeof(mode_opt), "mode=%s", mode);
     r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
     if (r < 0)

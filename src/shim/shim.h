@@ -36,7 +36,7 @@ struct shim {
     uint64_t strays_at; /* while pid 1 does not end: when children nobody knows are reaped next */
     int init_sock;
     int init_pid;
-    int gate; /* see start.c; or -1 */
+    int gate;                        /* see start.c; or -1 */
     int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
     uint64_t memory_told; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
     int meminfo_fd;       /* the file that stands in its place, or -1 */

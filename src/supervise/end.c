@@ -45,16 +45,17 @@ static enum end_cause decide(const struct exec *x, const struct end_record *rec)
 static void fill_streams(const struct exec *x, struct end_record *rec)
 {
     const struct stream *out = &x->streams[JOURNAL_STDOUT], *err = &x->streams[JOURNAL_STDERR];
+    uint64_t lost = out->dropped + err->dropped;
 
     rec->stdout_bytes = out->journal.end;
     rec->stderr_bytes = err->journal.end;
     rec->stdout_dropped = out->journal.start + out->dropped;
     rec->stderr_dropped = err->journal.start + err->dropped;
     rec->drained = streams_drained(x);
-    if (out->dropped + err->dropped && !*rec->message)
+    if (lost && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
                  "%llu bytes of output are lost, they could not be stored: %s",
-                 (unsigned long long)(out->dropped + err->dropped),
+                 (unsigned long long)lost,
                  strerror(out->lost_errno ? out->lost_errno : err->lost_errno));
     if (x->input_lost && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),

@@ -76,6 +76,8 @@ static void rest(struct supervisor *s)
 /* Frees what ended while its own handler ran. */
 static void sweep(struct supervisor *s)
 {
+    bool left = false;
+
     for (struct peer **p = &s->peers; *p;) {
         struct peer *gone = *p;
 
@@ -85,9 +87,10 @@ static void sweep(struct supervisor *s)
         }
         *p = gone->next;
         peer_free(gone);
-        if (s->tied && !s->peers)
-            stop_begin(s, 0);
+        left = true;
     }
+    if (left && s->tied && !s->peers)
+        stop_begin(s, 0);
     for (struct exec **x = &s->execs; *x;) {
         struct exec *gone = *x;
 

@@ -449,7 +449,7 @@ TEST(client_length_then_chunked_on_one_connection)
         "HTTP/1.1 201 Created\r\nTransfer-Encoding: "
         "chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     _cleanup_client_ struct http_client c;
-    _cleanup_close_ int peer = client_with(&c, replies);
+    _cleanup_close_ _unused_ int peer = client_with(&c, replies);
     _cleanup_buf_ struct buf a = BUF_INIT(0), b = BUF_INIT(0);
     char got[512] = "";
 
@@ -472,7 +472,7 @@ TEST(client_length_then_chunked_on_one_connection)
 TEST(client_body_in_tiny_reads)
 {
     _cleanup_client_ struct http_client c;
-    _cleanup_close_ int peer = client_with(
+    _cleanup_close_ _unused_ int peer = client_with(
         &c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n");
     char all[5] = "";
 
@@ -486,7 +486,7 @@ TEST(client_body_in_tiny_reads)
 TEST(client_body_until_close)
 {
     _cleanup_client_ struct http_client c;
-    _cleanup_close_ int peer = client_with(&c, "HTTP/1.0 200 OK\r\n\r\nall of it");
+    _cleanup_close_ _unused_ int peer = client_with(&c, "HTTP/1.0 200 OK\r\n\r\nall of it");
     _cleanup_buf_ struct buf b = BUF_INIT(0);
 
     CHECK(http_client_head(&c, NULL) == 0);
@@ -512,7 +512,7 @@ TEST(client_sees_cut_and_oversized_bodies)
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         _cleanup_client_ struct http_client c;
-        _cleanup_close_ int peer = client_with(&c, cases[i].reply);
+        _cleanup_close_ _unused_ int peer = client_with(&c, cases[i].reply);
         _cleanup_buf_ struct buf b = BUF_INIT(0);
         _cleanup_err_ struct err err = ERR_INIT;
 
@@ -529,7 +529,7 @@ TEST(client_head_errors)
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         _cleanup_client_ struct http_client c;
-        _cleanup_close_ int peer = client_with(&c, bad[i]);
+        _cleanup_close_ _unused_ int peer = client_with(&c, bad[i]);
 
         CHECK(http_client_head(&c, NULL) < 0);
     }
@@ -563,7 +563,7 @@ TEST(client_reads_an_early_answer_after_epipe)
 TEST(client_refuses_to_split_a_request)
 {
     _cleanup_client_ struct http_client c;
-    _cleanup_close_ int peer = client_with(&c, "");
+    _cleanup_close_ _unused_ int peer = client_with(&c, "");
 
     CHECK(http_client_send(&c, "GET", "/a b", NULL, NULL, NULL, 0, NULL) == -ERR_INVALID);
     CHECK(http_client_send(&c, "GET", "/\r\nX: y", NULL, NULL, NULL, 0, NULL) == -ERR_INVALID);
@@ -573,7 +573,7 @@ TEST(client_refuses_to_split_a_request)
 TEST(client_upgrade_hands_over_early_bytes)
 {
     _cleanup_client_ struct http_client c;
-    _cleanup_close_ int peer = client_with(
+    _cleanup_close_ _unused_ int peer = client_with(
         &c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: a\r\n\r\nearly");
     _cleanup_buf_ struct buf early = BUF_INIT(100);
     _cleanup_close_ int fd = -1;
@@ -588,7 +588,8 @@ TEST(client_upgrade_hands_over_early_bytes)
 TEST(client_head_request_has_no_body)
 {
     _cleanup_client_ struct http_client c;
-    _cleanup_close_ int peer = client_with(&c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+    _cleanup_close_ _unused_ int peer =
+        client_with(&c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
     char byte;
 
     CHECK(http_client_send(&c, "HEAD", "/", NULL, NULL, NULL, 0, NULL) == 0);

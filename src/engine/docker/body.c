@@ -223,7 +223,7 @@ static int put_guest(struct tar_writer *w, const void *guest, size_t len, struct
     struct tar_entry e = {.type = TAR_FILE, .mode = 0111, .size = len};
     int r;
 
-    snprintf(e.path, sizeof(e.path), "%s", GUEST_PATH + 1);
+    snprintf(e.path, sizeof(e.path), "%s", &GUEST_PATH[1]);
     r = put_folder(w, "/.ripcord", 0, 0555, err);
     if (r >= 0)
         r = tar_put(w, &e, err);
