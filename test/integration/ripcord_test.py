@@ -5,6 +5,7 @@ ripcord in use on this machine. When a test ends, its sandboxes are removed, its
 the test fails if any process, mount, cgroup or folder of that root is still there, or if a sanitizer
 wrote a report.
 """
+import fnmatch
 import json
 import os
 import re
@@ -636,6 +637,12 @@ def readable(fd, seconds):
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
+
+
+def files_below(top, pattern="*"):
+    """The files of a folder in which things come and go: rglob() fails when one goes while it looks."""
+    for folder, _, names in os.walk(top):
+        yield from (Path(folder) / name for name in fnmatch.filter(names, pattern))
 
 
 def wait_until(condition, seconds, what):

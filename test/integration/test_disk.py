@@ -6,7 +6,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from ripcord_test import TestCase, alive, full_run_only, needs, wait_until
+from ripcord_test import TestCase, alive, files_below, full_run_only, needs, wait_until
 
 MIB = 1 << 20
 
@@ -192,7 +192,7 @@ class TestNothingLeft(DiskCase):
         self.assertEqual(len(self.root.loops()), 1)
         self.root.ok("rm", "-f", "a")
         wait_until(lambda: not self.root.loops(), 10, "the loop device to go")
-        wait_until(lambda: not list(self.root.path.rglob("disk.img*")), 10, "the image to go")
+        wait_until(lambda: not list(files_below(self.root.path, "disk.img*")), 10, "the image to go")
 
     def test_killed_shim(self):
         self.up()

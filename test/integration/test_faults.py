@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from ripcord_test import Config, Root, TestCase, wait_until
+from ripcord_test import Config, Root, TestCase, files_below, wait_until
 
 
 class FullDisk(TestCase):
@@ -121,7 +121,7 @@ class Missing(TestCase):
     def test_a_broken_database_is_told_and_kept(self):
         self.root.start()
         self.root.kill_daemon()
-        database = next(p for p in (self.root.path / "state").rglob("*.db"))
+        database = next(files_below(self.root.path / "state", "*.db"))
         database.write_bytes(b"this is no database " * 500)
         for extra in database.parent.glob(database.name + "-*"):
             extra.unlink()

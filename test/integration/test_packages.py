@@ -14,7 +14,7 @@ from pathlib import Path
 
 import registry_box
 import tools_box
-from ripcord_test import Config, TestCase, alive, only_on, wait_until
+from ripcord_test import Config, TestCase, alive, files_below, only_on, wait_until
 
 PIP = "/usr/bin/python3 -m pip"
 # Without caches of their own: what is fast or silent here is so because of the registry.
@@ -215,7 +215,7 @@ class Cache(PackagesCase):
         self.shell("a", f"{PIP} download -q --no-cache-dir -d /tmp/e demo")
 
     def spoil(self, digest):
-        path = next(p for p in (self.root.path / "state" / "registry").rglob(digest.partition(":")[2]))
+        path = next(files_below(self.root.path / "state" / "registry", digest.partition(":")[2]))
         os.chmod(path, 0o644)
         path.write_bytes(b"not what it was")
 

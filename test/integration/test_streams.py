@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from ripcord_test import Config, TestCase, alive, alone, full_run_only, readable, wait_until
+from ripcord_test import Config, TestCase, alive, alone, files_below, full_run_only, readable, wait_until
 from test_causes import shim_of
 
 MILLION = "".join(f"{i}\n" for i in range(1, 1000001)).encode()
@@ -128,7 +128,7 @@ class Budget(TestCase):
             self.assertEqual(r.out[:16], b"%015d\n" % (dropped // 16), "goes on right behind the gap")
         events = [json.loads(line) for line in self.root.ok("logs", "a", x, "--json").out.splitlines()]
         self.assertIn({"type": "gap", "stream": "stdout", "from": 0, "to": dropped}, events)
-        used = sum(f.stat().st_size for f in self.root.path.rglob("out.*"))
+        used = sum(f.stat().st_size for f in files_below(self.root.path, "out.*"))
         self.assertLessEqual(used, self.BUDGET + (16 << 20))
 
     def test_an_attached_slow_reader_holds_the_command_and_loses_nothing(self):
