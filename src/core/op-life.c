@@ -5,6 +5,10 @@
 #include "core/lease.h"
 #include "core/manager-internal.h"
 #include "core/spec.h"
+#include "net/loop.h"
+
+enum { FORGET_TRIES = 10 };
+#define FORGET_PAUSE (200 * USEC_PER_MSEC)
 
 static void become(struct op *op, enum sandbox_state state, const char *why)
 {
@@ -71,21 +75,34 @@ const struct op_type op_stop = {"stop", stop_run};
 
 /* ---- remove: legal from every state ---- */
 
-static void removed(void *arg, const struct err *err, struct engine_box *box)
+/* On a full disk the store cannot even forget; the files that were removed make room soon. */
+static void forget(void *arg)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     struct op *op = arg;
 
-    (void)box;
-    if (!settled(op, err))
-        return;
     if (sandbox_set_state(op->sb, SANDBOX_ABSENT, NULL, &why) >= 0) {
         op_done(op, ACTION_UNCHANGED);
+        return;
+    }
+    if (op->tries++ < FORGET_TRIES) {
+        if (!op->again)
+            op->again = loop_timer_new(op->sb->m->loop, forget, op);
+        loop_timer_set(op->again, FORGET_PAUSE, false);
         return;
     }
     err_hint(&why, "Its files are gone. Remove it again when the store can be written.");
     sandbox_set_state(op->sb, SANDBOX_FAILED, why.msg, NULL);
     op_fail(op, &why);
+}
+
+static void removed(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+
+    (void)box;
+    if (settled(op, err))
+        forget(op);
 }
 
 static void remove_down(struct op *op)

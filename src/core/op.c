@@ -31,6 +31,7 @@ static void op_free(struct op *op)
         exec_watch_remove(op->starting, &op->watch);
     exec_unref(op->starting);
     json_decref(op->patch);
+    loop_timer_free(op->again);
     free(op->why);
     free(op->spec_text);
     free(op->spec_label);

@@ -47,6 +47,8 @@ struct op {
     struct exec_watch watch;      /* of it */
     uint64_t deadline;            /* time_mono() when the wait for it is over; 0: none */
     bool forced;                  /* the first deadline has passed */
+    struct loop_timer *again;     /* remove: until the store can forget it; or NULL */
+    unsigned tries;
     enum manager_action action;
 };
 

@@ -155,6 +155,10 @@ int shim_exec_launch(struct exec *base, struct err *err)
     struct pipes p;
     int r;
 
+    if (base->sup->state == SHIM_PAUSED) {
+        err_set(err, ERR_CONFLICT, "the sandbox is paused");
+        return err_hint(err, "Resume it first: `ripcord resume %s`.", base->sup->name);
+    }
     r = make_group(x, err);
     if (r >= 0)
         r = pipes_open(base, &p, err);

@@ -128,11 +128,7 @@ static int check_spec(const struct exec *x, struct err *err)
         return err_wrap(err, "user");
     if (x->timeout > UINT64_MAX / 4 || x->idle_timeout > UINT64_MAX / 4)
         return err_set(err, ERR_INVALID, "the timeout is too long");
-    if (x->sup->state == SHIM_PAUSED) {
-        err_set(err, ERR_CONFLICT, "the sandbox is paused");
-        return err_hint(err, "Resume it first: `ripcord resume %s`.", x->sup->name);
-    }
-    if (x->sup->state != SHIM_RUNNING)
+    if (x->sup->state != SHIM_RUNNING && x->sup->state != SHIM_PAUSED)
         return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
     if (execs_live(x->sup) >= SUPERVISE_EXECS_MAX)
         return err_set(err, ERR_LIMIT, "%d execs run in this sandbox already", SUPERVISE_EXECS_MAX);

@@ -385,10 +385,6 @@ class RealRootOfANamespace(Common, OneId, Rootless):
     prefix = ("unshare", "-r")
 
 
-@full_run_only
-@unittest.skipIf(os.geteuid() != 0, "makes a user with subordinate ids, which needs root")
-@unittest.skipUnless(NEWUIDMAP.exists(), "there is no newuidmap: package 'uidmap'")
-@needs("rootless")
 def build_made(root):
     """An image of three layers, one from each kind of step; the result of the build."""
     root.ok("image", "import", "-", stdin=test_builder.base())
@@ -401,6 +397,10 @@ def build_made(root):
     return root.run("image", "build", "-t", "made", context)
 
 
+@full_run_only
+@unittest.skipIf(os.geteuid() != 0, "makes a user with subordinate ids, which needs root")
+@unittest.skipUnless(NEWUIDMAP.exists(), "there is no newuidmap: package 'uidmap'")
+@needs("rootless")
 class SubordinateIds(Common, Unlimited, Rootless):
     def setUp(self):
         user = SubUser.entry()

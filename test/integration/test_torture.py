@@ -196,7 +196,7 @@ class Torture(TestCase):
         self.empty = self.root.files()
         probe = self.root.run("run", "--network", "open", "--", "true")
         self.network = ["--network", "open"] if probe.code == 0 else []
-        rounds = 200 if Config.soak else 20
+        rounds = 200 if Config.soak else 12
         for number in range(rounds):
             where = self.one_round(number)
             self.root.ok("ls")
