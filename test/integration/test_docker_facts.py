@@ -15,7 +15,7 @@ import time
 import unittest
 
 import engines
-from ripcord_test import Config, TestCase, alone, only_on
+from ripcord_test import Config, TestCase, only_on, serial
 
 SLEEP = ["sleep", "1000"]
 
@@ -425,7 +425,7 @@ class OwnDocker(unittest.TestCase):
 
 
 @only_on("docker")
-@alone
+@serial("tls")
 class AcrossTheNetwork(TestCase):
     """An engine behind TLS: verified both ways, calls, streams and a whole sandbox."""
 

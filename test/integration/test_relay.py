@@ -11,7 +11,7 @@ import unittest
 
 import engines
 import relay_box as rb
-from ripcord_test import Config, alone, only_on
+from ripcord_test import Config, only_on, serial
 
 KILL_GUEST = "for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in '/.ripcord/guest exec '*) kill -%s ${p#/proc/};; esac; done"
 
@@ -326,7 +326,7 @@ class Ends(Case):
 
 
 @only_on("docker", "podman")
-@alone
+@serial("engines that go")
 class EngineLost(Case):
     def engine(self, **kwargs):
         e = type(Config.backend)(**kwargs)
