@@ -639,6 +639,11 @@ def readable(fd, seconds):
     return bool(poll.poll(seconds * 1000))
 
 
+def copy_program(source, place):
+    """By another process: a fork of another test's thread would hold the copy open for writing, and it could not be run."""
+    subprocess.run(["cp", "-p", source, place], check=True)
+
+
 def files_below(top, pattern="*"):
     """The files of a folder in which things come and go: rglob() fails when one goes while it looks."""
     for folder, _, names in os.walk(top):

@@ -1,13 +1,12 @@
 """What happens when the machine says no: an error, and nothing left behind."""
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from ripcord_test import Config, Root, TestCase, files_below, wait_until
+from ripcord_test import Config, Root, TestCase, copy_program, files_below, wait_until
 
 
 class FullDisk(TestCase):
@@ -99,7 +98,7 @@ class Missing(TestCase):
         place = self.root.path / "bin"
         place.mkdir()
         for name in ("ripcord", "ripcordd"):
-            shutil.copy2(Config.bin / name, place / name)
+            copy_program(Config.bin / name, place)
         p = subprocess.run([place / "ripcord", "run", "--", "true"], env=self.root.env(), capture_output=True,
                            timeout=60, check=False)
         self.assertNotEqual(p.returncode, 0)

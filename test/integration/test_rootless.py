@@ -21,7 +21,7 @@ import registry_box
 import test_builder
 import test_image_export
 import test_images
-from ripcord_test import Config, Root, TestCase, alive, full_run_only, needs, wait_until
+from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_only, needs, wait_until
 
 UID = 61234  # nobody's: no name, no subordinate ids
 PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-hub", "ripcord-registry")
@@ -41,7 +41,7 @@ class Programs:
                 cls.folder = tempfile.TemporaryDirectory(prefix="ripcord-bin-")
                 os.chmod(cls.folder.name, 0o755)
                 for name in PROGRAMS:
-                    shutil.copy(find_program(name), cls.folder.name)
+                    copy_program(find_program(name), cls.folder.name)
             return Path(cls.folder.name)
 
 
