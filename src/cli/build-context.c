@@ -106,8 +106,10 @@ static char *path_inside(const char *folder, const char *file)
         *name++ = '\0';
     parent = realpath(!name ? "." : *slash ? slash : "/", NULL);
     name = name ? name : slash;
-    len = top ? strlen(top) : 0;
-    if (!parent || strncmp(parent, top, len) != 0 || (parent[len] && parent[len] != '/'))
+    if (!top || !parent)
+        return NULL;
+    len = strlen(top);
+    if (strncmp(parent, top, len) != 0 || (parent[len] && parent[len] != '/'))
         return NULL;
     return parent[len] ? xasprintf("%s/%s", parent + len + 1, name) : xstrdup(name);
 }

@@ -234,14 +234,14 @@ static int check_health(const struct dockerfile_instruction *in, size_t *ret_at,
         return err_set(err, ERR_INVALID, "HEALTHCHECK CMD has no command");
     for (size_t i = 0; i < in->n_flags; i++) {
         const struct dockerfile_flag *f = &in->flags[i];
-        int64_t ns;
+        int64_t ns = 0;
         int r;
 
         if (!*f->value)
             continue;
         r = STREQ(f->name, "retries") ? check_retries(f->value, err)
                                       : duration_parse(f->value, &ns, err);
-        if (r >= 0 && !STREQ(f->name, "retries") && ns != 0 && ns < DURATION_MILLISECOND)
+        if (r >= 0 && ns != 0 && ns < DURATION_MILLISECOND)
             r = err_set(err, ERR_INVALID, "'--%s' is less than a millisecond", f->name);
         if (r < 0) {
             *ret_at = f->at;
