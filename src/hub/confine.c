@@ -1,7 +1,6 @@
 #include "hub/confine.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -42,17 +41,11 @@ static const int allowed[] = {
 
 int hub_become(const struct settings *s, int folder, struct err *err)
 {
-    if (!s->change_user)
-        return 0;
+    if (!s->change_user) /* uid 0 of a user namespace has some, too */
+        return caps_set(CAPS_NONE, err);
     if (folder >= 0 && fchown(folder, s->uid, s->uid) < 0)
         return err_sys(err, errno, "give the folder of downloads to user %u", s->uid);
-    if (setgroups(0, NULL) < 0 || setresgid(s->uid, s->uid, s->uid) < 0)
-        return err_sys(err, errno, "become group %u", s->uid);
-    if (caps_bound(CAPS_NONE, NULL) < 0)
-        return err_set(err, ERR_SYSTEM, "cannot give up capabilities");
-    if (setresuid(s->uid, s->uid, s->uid) < 0)
-        return err_sys(err, errno, "become user %u", s->uid);
-    return 0;
+    return caps_become(s->uid, s->uid, err);
 }
 
 int hub_confine(struct err *err)

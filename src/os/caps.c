@@ -1,6 +1,7 @@
 #include "os/caps.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -45,5 +46,16 @@ int caps_set(uint64_t keep, struct err *err)
             return err_set(err, ERR_SYSTEM, "capabilities are not what was set: word %d is %#x", i,
                            data[i].permitted);
     }
+    return 0;
+}
+
+int caps_become(uid_t uid, gid_t gid, struct err *err)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0)
+        return err_sys(err, errno, "become group %u", gid);
+    if (caps_bound(CAPS_NONE, NULL) < 0)
+        return err_set(err, ERR_SYSTEM, "cannot give up capabilities");
+    if (setresuid(uid, uid, uid) < 0)
+        return err_sys(err, errno, "become user %u", uid);
     return 0;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -16,3 +17,5 @@
 int caps_bound(uint64_t keep, struct err *err);
 /* permitted = effective = keep, inheritable = none; fails unless reading back says the same. */
 int caps_set(uint64_t keep, struct err *err);
+/* For good another user, in no other group and without any capability. */
+int caps_become(uid_t uid, gid_t gid, struct err *err);

@@ -1,7 +1,6 @@
 #include "registry/confine.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -46,13 +45,7 @@ int registry_become(const struct config *c, struct err *err)
 {
     if (!c->change_user) /* uid 0 of a user namespace has some, too */
         return caps_set(CAPS_NONE, err);
-    if (setgroups(0, NULL) < 0 || setresgid(c->gid, c->gid, c->gid) < 0)
-        return err_sys(err, errno, "become group %u", c->gid);
-    if (caps_bound(CAPS_NONE, NULL) < 0)
-        return err_set(err, ERR_SYSTEM, "cannot give up capabilities");
-    if (setresuid(c->uid, c->uid, c->uid) < 0)
-        return err_sys(err, errno, "become user %u", c->uid);
-    return 0;
+    return caps_become(c->uid, c->gid, err);
 }
 
 int registry_confine(struct err *err)
