@@ -14,6 +14,7 @@
 #include "base/xalloc.h"
 #include "engine/native/image.h"
 #include "engine/native/native.h"
+#include "engine/native/probe.h"
 #include "engine/native/program.h"
 #include "hub/main.h"
 #include "image/images.h"
@@ -106,7 +107,7 @@ static int make_settings(const struct native_engine *n, json_t *doc, int *ret, s
     _cleanup_free_ char *text = NULL;
     int r;
 
-    if (geteuid() == 0)
+    if (geteuid() == 0 && probe_id_exists(n->hub.uid))
         json_object_set_new(doc, "uid", json_integer(n->hub.uid));
     json_object_set_new(doc, "mirrors", to_array(n->hub.mirrors));
     json_object_set_new(doc, "ca_file", json_string(n->hub.ca_file));
