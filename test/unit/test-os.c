@@ -14,12 +14,14 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "os/caps.h"
 #include "os/cgroup.h"
 #include "os/ns.h"
 #include "os/pidfd.h"
+#include "os/process.h"
 #include "os/rlimit.h"
 #include "os/rmtree.h"
 #include "shim/user.h"
@@ -339,4 +341,45 @@ TEST(users_that_do_not_parse_are_refused)
     CHECK(user_resolve("0", &u, NULL) == 0 && u.uid == 0);
     CHECK(user_resolve("54321:12345", &u, NULL) == 0 && u.uid == 54321 && u.gid == 12345);
     CHECK(user_resolve("54321", &u, NULL) == 0 && u.gid == 54321);
+}
+
+/* Runs a shell that says what it finds on two descriptors, which lie where the other is to go. */
+TEST(descriptors_of_a_program_do_not_meet_each_other)
+{
+    static const char *const argv[] = {"sh", "-c",
+                                       "cat <&7 && cat <&8 && ! test -e /proc/self/fd/9", NULL};
+    _cleanup_close_ int one = -1, two = -1, out = -1, said = -1;
+    int saved[] = {fcntl(7, F_DUPFD_CLOEXEC, 40), fcntl(8, F_DUPFD_CLOEXEC, 40)}, p[2];
+    char text[16] = {0};
+    pid_t pid;
+
+    CHECK(memfd_sealed("one", "one,", 4, &one, NULL) == 0);
+    CHECK(memfd_sealed("two", "two", 3, &two, NULL) == 0);
+    CHECK(pipe2(p, O_CLOEXEC) == 0);
+    said = p[0];
+    out = p[1];
+    CHECK(dup3(one, 8, O_CLOEXEC) == 8 && dup3(two, 7, O_CLOEXEC) == 7);
+    CHECK(process_start(&(struct process_spec){.path = "/bin/sh",
+                                               .argv = argv,
+                                               .fds = {{8, 7}, {7, 8}, {-1, 9}, {out, 1}},
+                                               .n_fds = 4},
+                        &pid) == 0);
+    out = fd_close(out);
+    CHECK(process_wait(pid) == 0 && process_wait(pid) == -1);
+    CHECK(fd_read_full(said, text, sizeof(text)) == 7 && STREQ(text, "one,two"));
+    for (int i = 0; i < 2; i++) {
+        close(7 + i);
+        if (saved[i] >= 0)
+            dup3(saved[i], 7 + i, O_CLOEXEC);
+        fd_close(saved[i]);
+    }
+}
+
+TEST(a_program_that_is_not_there_is_told_at_once)
+{
+    static const char *const argv[] = {"nothing", NULL};
+    pid_t pid;
+
+    CHECK(process_start(&(struct process_spec){.path = "/nowhere/nothing", .argv = argv}, &pid) ==
+          ENOENT);
 }

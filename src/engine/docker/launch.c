@@ -5,8 +5,6 @@
  * by name.
  */
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,12 +21,13 @@
 #include "engine/docker/layers.h"
 #include "engine/handshake.h"
 #include "engine/spec.h"
+#include "os/process.h"
 #include "os/rmtree.h"
 #include "relay/plan.h"
 #include "shim/plan.h"
 #include "shim/proto.h"
 
-enum { SPAWN_FD_MIN = 16, LOG_TAIL_MAX = 64 << 10 };
+enum { LOG_TAIL_MAX = 64 << 10 };
 
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 #define RELAY_LOG "relay.log"
@@ -37,15 +36,14 @@ struct launch {
     struct docker_engine *d;
     const struct box_request *req;
     char *container;
-    json_t *doc;                /* its inspection */
-    int control, control_relay; /* socket pair */
+    json_t *doc; /* its inspection */
+    int control; /* our end */
     int plan, log;
 };
 
 static void launch_done(struct launch *l)
 {
     fd_close(l->control);
-    fd_close(l->control_relay);
     fd_close(l->plan);
     fd_close(l->log);
     free(l->container);
@@ -159,72 +157,33 @@ static int make_plan(struct launch *l, struct err *err)
     return r;
 }
 
-/* The child gets fixed low numbers by dup2: a source must not lie on one of them. */
-static int raise_fd(int *fd, struct err *err)
-{
-    int high = *fd >= SPAWN_FD_MIN ? *fd : fcntl(*fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
-
-    if (high < 0)
-        return err_sys(err, errno, "duplicate a descriptor");
-    if (high != *fd)
-        fd_close(*fd);
-    *fd = high;
-    return 0;
-}
-
-static int spawn_with(const struct launch *l, posix_spawn_file_actions_t *fa,
-                      posix_spawnattr_t *attr, pid_t *ret)
+static int spawn_relay(struct launch *l, struct err *err)
 {
     bool local = docker_client(l->d)->endpoint.transport == DOCKER_UNIX;
     _cleanup_free_ char *path =
         xasprintf("%s/ripcord-relay%s", l->d->libexec_dir, local ? "" : "-net");
-    char *argv[] = {(char *)"ripcord-relay", (char *)l->req->id, NULL}, *env[] = {NULL};
-    sigset_t none, all;
-    int r = 0;
-
-    sigemptyset(&none);
-    sigfillset(&all);
-    r |= posix_spawn_file_actions_adddup2(fa, l->d->devnull, STDIN_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, l->d->devnull, STDOUT_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, l->log, STDERR_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, l->control_relay, SHIM_FD_CONTROL);
-    r |= posix_spawn_file_actions_adddup2(fa, l->plan, SHIM_FD_PLAN);
-    r |= posix_spawnattr_setsigmask(attr, &none);
-    r |= posix_spawnattr_setsigdefault(attr, &all);
-    r |= posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-                                            POSIX_SPAWN_SETSIGDEF);
-    return r ? ENOMEM : posix_spawn(ret, path, fa, attr, argv, env);
-}
-
-static int spawn_relay(struct launch *l, struct err *err)
-{
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t attr;
+    const char *const argv[] = {"ripcord-relay", l->req->id, NULL};
     int pair[2], r;
     pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
     l->control = pair[0];
-    l->control_relay = pair[1];
-    r = raise_fd(&l->control_relay, err);
-    if (r >= 0)
-        r = raise_fd(&l->plan, err);
-    if (r >= 0)
-        r = raise_fd(&l->log, err);
-    if (r < 0)
-        return r;
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&attr);
-    r = spawn_with(l, &fa, &attr, &pid);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&fa);
+    r = process_start(&(const struct process_spec){.path = path,
+                                                   .argv = argv,
+                                                   .fds = {{l->d->devnull, STDIN_FILENO},
+                                                           {l->d->devnull, STDOUT_FILENO},
+                                                           {l->log, STDERR_FILENO},
+                                                           {pair[1], SHIM_FD_CONTROL},
+                                                           {l->plan, SHIM_FD_PLAN}},
+                                                   .n_fds = 5},
+                      &pid);
+    fd_close(pair[1]); /* else its end would never be seen */
     if (r != 0) {
         err_sys(err, r, "start ripcord-relay");
         return err_hint(err, "ripcord-relay belongs beside ripcordd: install ripcord again.");
     }
     supervisors_add(&l->d->supervisors, l->req->id, pid);
-    l->control_relay = fd_close(l->control_relay); /* else its end would never be seen */
     return 0;
 }
 
@@ -424,8 +383,7 @@ int docker_start(struct engine *e, const struct box_request *req, const struct d
                  struct engine_box *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
-    struct launch l = {
-        .d = d, .req = req, .control = -1, .control_relay = -1, .plan = -1, .log = -1};
+    struct launch l = {.d = d, .req = req, .control = -1, .plan = -1, .log = -1};
     struct engine_box box = {.link_fd = -1};
     int r;
 

@@ -6,8 +6,6 @@
  */
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -32,8 +30,8 @@ struct builder {
     struct build *b;
     const struct deadline *by;
     char name[NAME_LEN]; /* of its folder */
-    pid_t pid;
-    int to, from;
+    struct program process;
+    int to;
     struct buf lines;
     unsigned step; /* the one at work */
     char *ret;     /* its result, when it is done */
@@ -42,63 +40,26 @@ struct builder {
 
 /* ---- the process ---- */
 
-static int spawn(const struct native_engine *n, const char *name, const char *verb, int context,
-                 int in, int out, pid_t *ret, struct err *err)
+static int start(const struct builder *x, const char *verb, int in, int context,
+                 struct program *ret, struct err *err)
 {
-    _cleanup_free_ char *path = xasprintf("%s/ripcord-build", n->libexec_dir);
-    _cleanup_free_ char *store = native_store_path(n), *ids = native_store_ids(n);
-    char *const env[] = {NULL};
-    char *argv[] = {(char *)"ripcord-build", store, ids, (char *)name, (char *)verb, NULL};
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t attr;
-    sigset_t none;
-    int r;
+    _cleanup_free_ char *store = native_store_path(x->n), *ids = native_store_ids(x->n);
+    const char *const argv[] = {"ripcord-build", store, ids, x->name, verb, NULL};
+    const struct process_fd fds[] = {{in, STDIN_FILENO}, {context, CONTEXT_FD}};
 
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_adddup2(&fa, in, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
-    if (context >= 0)
-        posix_spawn_file_actions_adddup2(&fa, context, CONTEXT_FD);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-    r = posix_spawn(ret, path, &fa, &attr, argv, env);
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&attr);
-    if (!r)
-        return 0;
-    err_sys(err, r, "start ripcord-build");
-    return err_hint(err, "ripcord-build belongs beside ripcordd: install ripcord again.");
+    return program_start(x->n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), ret, err);
 }
 
 static int begin(struct builder *x, struct err *err)
 {
-    int in[2], out[2], r;
+    int in[2], r;
 
     if (pipe2(in, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
-    if (pipe2(out, O_CLOEXEC) < 0) {
-        r = err_sys(err, errno, "make a pipe");
-        fd_close(in[0]);
-        fd_close(in[1]);
-        return r;
-    }
-    r = spawn(x->n, x->name, "build", x->req->context, in[0], out[1], &x->pid, err);
+    r = start(x, "build", in[0], x->req->context, &x->process, err);
     fd_close(in[0]);
-    fd_close(out[1]);
     x->to = in[1];
-    x->from = out[0];
     return r;
-}
-
-static int reap(pid_t pid)
-{
-    int status = 0;
-
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return status;
 }
 
 /* After one that was killed, whose children went with it. */
@@ -106,19 +67,12 @@ static void clean(const struct builder *x)
 {
     _cleanup_buf_ struct buf out = BUF_INIT(KIB(4));
     struct deadline by = deadline_in(CLEAN_TIMEOUT);
-    int p[2];
-    pid_t pid;
+    struct program p = PROGRAM_INIT;
+    int status;
 
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return;
-    if (spawn(x->n, x->name, "clean", -1, x->n->devnull, p[1], &pid, NULL) >= 0) {
-        p[1] = fd_close(p[1]);
-        if (!program_collect(p[0], &out, &by))
-            kill(pid, SIGKILL);
-        reap(pid);
-    }
-    fd_close(p[0]);
-    fd_close(p[1]);
+    if (start(x, "clean", x->n->devnull, -1, &p, NULL) >= 0)
+        (void)program_finish(&p, &by, &out, &status, NULL);
+    program_end(&p);
 }
 
 /* ---- what it says, and what it is told ---- */
@@ -209,7 +163,7 @@ static int on_line(struct builder *x, const char *line, size_t len, struct err *
 
 static int read_more(struct builder *x, struct err *err)
 {
-    struct pollfd p[2] = {{.fd = x->from, .events = POLLIN},
+    struct pollfd p[2] = {{.fd = x->process.said, .events = POLLIN},
                           {.fd = build_stop_fd(x->b), .events = POLLIN}};
     char *room;
     ssize_t n;
@@ -224,7 +178,7 @@ static int read_more(struct builder *x, struct err *err)
     room = buf_reserve(&x->lines, PIECE);
     if (!room)
         return err_set(err, ERR_LIMIT, "a line of ripcord-build is over %d bytes", LINE_MAX_BYTES);
-    n = read(x->from, room, PIECE);
+    n = read(x->process.said, room, PIECE);
     if (n < 0)
         return errno == EINTR ? 0 : err_sys(err, errno, "hear from ripcord-build");
     if (n == 0)
@@ -281,6 +235,19 @@ static int make_name(struct builder *x, struct err *err)
     return 0;
 }
 
+/* One that has told its result ends by itself. */
+static void end(struct builder *x)
+{
+    _cleanup_buf_ struct buf rest = BUF_INIT(KIB(4));
+    int status = 0;
+
+    x->to = fd_close(x->to);
+    if (!x->over || program_finish(&x->process, x->by, &rest, &status, NULL) < 0)
+        status = program_end(&x->process);
+    if (WIFSIGNALED(status))
+        clean(x);
+}
+
 int native_build(struct engine *e, const struct build_request *req, struct build *b,
                  const struct deadline *by, char **ret, struct err *err)
 {
@@ -289,24 +256,17 @@ int native_build(struct engine *e, const struct build_request *req, struct build
                         .b = b,
                         .by = by,
                         .to = -1,
-                        .from = -1,
+                        .process = PROGRAM_INIT,
                         .lines = BUF_INIT(LINE_MAX_BYTES)};
-    int r = check_request(x.n, req, err), status = 0;
+    int r = check_request(x.n, req, err);
 
     if (r >= 0)
         r = make_name(&x, err);
     if (r >= 0)
         r = begin(&x, err);
-    if (r >= 0) {
+    if (r >= 0)
         r = converse(&x, err);
-        fd_close(x.to);
-        fd_close(x.from);
-        if (!x.over)
-            kill(x.pid, SIGKILL);
-        status = reap(x.pid);
-        if (WIFSIGNALED(status))
-            clean(&x);
-    }
+    end(&x);
     if (r >= 0)
         *ret = TAKE_PTR(x.ret);
     free(x.ret);

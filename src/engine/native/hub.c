@@ -2,10 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -20,14 +17,7 @@
 #include "image/images.h"
 #include "image/reference.h"
 
-/* Above what they become in the child: dup2 onto a descriptor that is still a source loses it. */
-enum { FD_SAFE = 16, ANSWER_MAX = 1 << 20, HAVE_MAX = 20000 };
-
-/* A program of the two, and what it says. */
-struct side {
-    pid_t pid; /* 0: never started, or reaped */
-    int said;  /* its stdout; -1 */
-};
+enum { HAVE_MAX = 20000 };
 
 /* ---- settings ---- */
 
@@ -119,105 +109,18 @@ static int make_settings(const struct native_engine *n, json_t *doc, int *ret, s
     return r;
 }
 
-/* ---- processes ---- */
-
-static int lift(int fd)
-{
-    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FD_SAFE);
-}
-
 /* fds: as HUB_FD_ARCHIVE and those behind it; a negative one is left out. */
-static int spawn_hub(const struct native_engine *n, const char *verb, int out,
-                     const int fds[static HUB_FDS], pid_t *ret)
+static int start_hub(const struct native_engine *n, const char *verb, const int fds[static HUB_FDS],
+                     struct program *ret, struct err *err)
 {
-    _cleanup_free_ char *path = xasprintf("%s/ripcord-hub", n->libexec_dir);
     _cleanup_free_ char *proxy = xasprintf("https_proxy=%s", n->hub.proxy);
-    char *const argv[] = {(char *)"ripcord-hub", (char *)verb, NULL};
-    char *const env[] = {*n->hub.proxy ? proxy : NULL, NULL};
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t attr;
-    sigset_t none;
-    int r;
+    const char *const argv[] = {"ripcord-hub", verb, NULL};
+    const char *const env[] = {*n->hub.proxy ? proxy : NULL, NULL};
+    struct process_fd table[HUB_FDS + 1] = {{n->devnull, STDIN_FILENO}};
 
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_addopen(&fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
     for (int i = 0; i < HUB_FDS; i++)
-        if (fds[i] >= 0)
-            posix_spawn_file_actions_adddup2(&fa, fds[i], HUB_FD_ARCHIVE + i);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-    r = posix_spawn(ret, path, &fa, &attr, argv, env);
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&attr);
-    return r;
-}
-
-static int started(int errnum, const char *program, struct err *err)
-{
-    if (!errnum)
-        return 0;
-    err_sys(err, errnum, "start %s", program);
-    return err_hint(err, "%s belongs beside ripcordd: install ripcord again.", program);
-}
-
-static int start_hub(const struct native_engine *n, const char *verb,
-                     const int from[static HUB_FDS], struct side *ret, struct err *err)
-{
-    int fds[HUB_FDS], p[2], out, r;
-
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    out = lift(p[1]);
-    fd_close(p[1]);
-    for (int i = 0; i < HUB_FDS; i++)
-        fds[i] = lift(from[i]);
-    r = spawn_hub(n, verb, out, fds, &ret->pid);
-    for (int i = 0; i < HUB_FDS; i++)
-        fd_close(fds[i]);
-    fd_close(out);
-    ret->said = p[0];
-    return started(r, "ripcord-hub", err);
-}
-
-static int start_image(const struct native_engine *n, const struct image_tool *t, struct side *ret,
-                       struct err *err)
-{
-    int p[2], r;
-
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    r = image_tool_spawn(n, t, p[1], &ret->pid);
-    fd_close(p[1]);
-    ret->said = p[0];
-    return started(r, "ripcord-image", err);
-}
-
-static void reap(struct side *s, bool end, int *status)
-{
-    if (s->pid > 0) {
-        if (end)
-            kill(s->pid, SIGKILL);
-        while (waitpid(s->pid, status, 0) < 0 && errno == EINTR)
-            ;
-    }
-    s->pid = 0;
-    s->said = fd_close(s->said);
-}
-
-static int finish(struct side *s, const char *program, const struct deadline *by, char **ret,
-                  struct err *err)
-{
-    _cleanup_buf_ struct buf out = BUF_INIT(ANSWER_MAX);
-    bool in_time = program_collect(s->said, &out, by);
-    int status = 0;
-
-    reap(s, !in_time, &status);
-    if (!in_time)
-        return err_set(err, ERR_TIMEOUT, "%s did not end in time", program);
-    return image_tool_judge(program, status, &out, ret, err);
+        table[i + 1] = (struct process_fd){fds[i], HUB_FD_ARCHIVE + i};
+    return program_start(n->libexec_dir, argv, env, table, HUB_FDS + 1, ret, err);
 }
 
 /* ---- pull ---- */
@@ -235,20 +138,20 @@ static int run_pull(const struct native_engine *n, const struct image_tool *tool
                     const int fds[static HUB_FDS], const struct deadline *by, char **ret,
                     struct err *err)
 {
-    struct side hub = {.said = -1}, image = {.said = -1};
+    struct program hub = PROGRAM_INIT, image = PROGRAM_INIT;
     _cleanup_free_ char *nothing = NULL;
-    int r = start_image(n, tool, &image, err);
+    int r = image_tool_start(n, tool, &image, err);
 
     if (r >= 0)
         r = start_hub(n, "pull", fds, &hub, err);
     fd_close(tool->in); /* theirs alone from here on: each sees when the other ends */
     fd_close(archive);
     if (r >= 0)
-        r = finish(&hub, "ripcord-hub", by, &nothing, err);
+        r = program_answer(&hub, by, &nothing, err);
     if (r >= 0)
-        r = finish(&image, "ripcord-image", by, ret, err);
-    reap(&hub, true, NULL);
-    reap(&image, true, NULL);
+        r = program_answer(&image, by, ret, err);
+    program_end(&hub);
+    program_end(&image);
     return r;
 }
 
@@ -282,20 +185,20 @@ static int run_push(const struct native_engine *n, const struct image_tool *tool
                     const int fds[static HUB_FDS], const struct deadline *by, char **ret,
                     struct err *err)
 {
-    struct side hub = {.said = -1}, image = {.said = -1};
+    struct program hub = PROGRAM_INIT, image = PROGRAM_INIT;
     _cleanup_free_ char *packed = NULL;
-    int r = start_image(n, tool, &image, err);
+    int r = image_tool_start(n, tool, &image, err);
 
     if (r >= 0)
         r = start_hub(n, "push", fds, &hub, err);
     fd_close(tool->data);
     fd_close(archive);
     if (r >= 0)
-        r = finish(&image, "ripcord-image", by, &packed, err);
+        r = program_answer(&image, by, &packed, err);
     if (r >= 0)
-        r = finish(&hub, "ripcord-hub", by, ret, err);
-    reap(&hub, true, NULL);
-    reap(&image, true, NULL);
+        r = program_answer(&hub, by, ret, err);
+    program_end(&hub);
+    program_end(&image);
     return r;
 }
 

@@ -2,11 +2,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -20,7 +17,7 @@
 #include "image/images.h"
 #include "image/main.h"
 
-enum { ANSWER_MAX = 1 << 20, TRANSFERS_MAX = 2 };
+enum { TRANSFERS_MAX = 2 };
 
 #define OWN_PREFIX "image-" /* of a strict sandbox's own layers */
 #define OWN_NEW "image.new"
@@ -213,76 +210,26 @@ int native_image_plan(struct native_engine *n, const struct box_request *req, st
 
 /* ---- ripcord-image ---- */
 
-int image_tool_spawn(const struct native_engine *n, const struct image_tool *t, int out, pid_t *ret)
+int image_tool_start(const struct native_engine *n, const struct image_tool *t, struct program *ret,
+                     struct err *err)
 {
-    _cleanup_free_ char *path = xasprintf("%s/ripcord-image", n->libexec_dir);
     _cleanup_free_ char *store = native_store_path(n), *ids = native_store_ids(n);
-    char *const env[] = {NULL};
-    char *argv[] = {(char *)"ripcord-image", store,           ids, (char *)t->verb,
-                    (char *)t->arg,          (char *)t->more, NULL};
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t attr;
-    sigset_t none;
-    int r;
+    const char *const argv[] = {"ripcord-image", store, ids, t->verb, t->arg, t->more, NULL};
+    const struct process_fd fds[] = {{t->in, STDIN_FILENO}, {t->data, IMAGE_FD_OUT}};
 
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_adddup2(&fa, t->in, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
-    if (t->data >= 0)
-        posix_spawn_file_actions_adddup2(&fa, t->data, IMAGE_FD_OUT);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-    r = posix_spawn(ret, path, &fa, &attr, argv, env);
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&attr);
-    return r;
-}
-
-int image_tool_judge(const char *program, int status, struct buf *out, char **ret, struct err *err)
-{
-    _cleanup_json_ json_t *doc = NULL;
-    int r;
-
-    if (WIFSIGNALED(status))
-        return err_set(err, ERR_SYSTEM, "%s was ended by signal %d", program, WTERMSIG(status));
-    r = json_parse(program, buf_data(out), out->len, &doc, err);
-    if (r < 0)
-        return r;
-    if (status)
-        return json_to_err(doc, err);
-    *ret = buf_steal(out);
-    return 0;
+    return program_start(n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), ret, err);
 }
 
 static int run_tool(const struct native_engine *n, const struct image_tool *t,
                     const struct deadline *by, char **ret, struct err *err)
 {
-    _cleanup_buf_ struct buf out = BUF_INIT(ANSWER_MAX);
-    _cleanup_close_ int from = -1, to = -1;
-    int p[2], status = 0, r;
-    bool in_time;
-    pid_t pid;
+    struct program p = PROGRAM_INIT;
+    int r = image_tool_start(n, t, &p, err);
 
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    from = p[0];
-    to = p[1];
-    r = image_tool_spawn(n, t, to, &pid);
-    if (r) {
-        err_sys(err, r, "start ripcord-image");
-        return err_hint(err, "ripcord-image belongs beside ripcordd: install ripcord again.");
-    }
-    to = fd_close(to);
-    in_time = program_collect(from, &out, by);
-    if (!in_time)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (!in_time)
-        return err_set(err, ERR_TIMEOUT, "ripcord-image did not end in time");
-    return image_tool_judge("ripcord-image", status, &out, ret, err);
+    if (r >= 0)
+        r = program_answer(&p, by, ret, err);
+    program_end(&p);
+    return r;
 }
 
 /* ---- a sandbox's own copy ---- */

@@ -5,13 +5,11 @@
  */
 #pragma once
 
-#include <sys/types.h>
-
-#include "base/buf.h"
 #include "engine/engine.h"
 #include "shim/plan.h"
 
 struct native_engine;
+struct program;
 
 /* The store's folder, and whose its files are (image/ids.h); new. */
 char *native_store_path(const struct native_engine *n);
@@ -30,11 +28,8 @@ struct image_tool {
     int data;                      /* IMAGE_FD_OUT; -1: none */
 };
 
-/* 0, or an errno. */
-int image_tool_spawn(const struct native_engine *n, const struct image_tool *t, int out,
-                     pid_t *ret);
-/* What a program said that ends with one line of JSON: the answer, or its error. */
-int image_tool_judge(const char *program, int status, struct buf *out, char **ret, struct err *err);
+int image_tool_start(const struct native_engine *n, const struct image_tool *t, struct program *ret,
+                     struct err *err);
 /* Only so many at a time: ERR_LIMIT. */
 int image_transfer_begin(struct native_engine *n, struct err *err);
 void image_transfer_end(struct native_engine *n);

@@ -1,18 +1,19 @@
 #include "engine/native/program.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/mman.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/xalloc.h"
 
-enum { OUTPUT_MAX = 16 << 10 };
+enum { OUTPUT_MAX = 16 << 10, ANSWER_MAX = 1 << 20 };
 
 const char *program_find(const char *name)
 {
@@ -28,45 +29,41 @@ const char *program_find(const char *name)
     return NULL;
 }
 
-/* stdin of the program: a memfd, so that nobody has to write while somebody else must read. */
-static int input_fd(const char *input, struct err *err)
-{
-    _cleanup_close_ int fd = -1;
-    int r;
+/* ---- at work ---- */
 
-    if (!input)
-        return open("/dev/null", O_RDONLY | O_CLOEXEC);
-    fd = memfd_create("input", MFD_CLOEXEC);
-    r = fd < 0 ? -errno : fd_write_all(fd, input, strlen(input));
-    if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        r = -errno;
-    return r < 0 ? err_sys(err, -r, "prepare a program's input") : TAKE_FD(fd);
+static int start(struct process_spec *s, bool errors, struct program *ret, struct err *err)
+{
+    int ends[2], r;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe for '%s'", s->argv[0]);
+    ret->name = s->argv[0];
+    ret->said = ends[0];
+    s->fds[s->n_fds++] = (struct process_fd){ends[1], STDOUT_FILENO};
+    s->fds[s->n_fds++] = (struct process_fd){errors ? ends[1] : -1, STDERR_FILENO};
+    r = process_start(s, &ret->pid);
+    fd_close(ends[1]);
+    if (!r)
+        return 0;
+    ret->pid = 0;
+    return err_sys(err, r, "start '%s'", s->path);
 }
 
-static int spawn(const char *path, const char *const *argv, int in, int out, pid_t *ret)
+int program_start(const char *libexec, const char *const *argv, const char *const *env,
+                  const struct process_fd *fds, size_t n_fds, struct program *ret, struct err *err)
 {
-    static char *const env[] = {(char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", (char *)"LC_ALL=C",
-                                NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t none;
+    _cleanup_free_ char *path = xasprintf("%s/%s", libexec, argv[0]);
+    struct process_spec s = {.path = path, .argv = argv, .env = env, .n_fds = n_fds};
     int r;
 
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out, STDERR_FILENO);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-    r = posix_spawn(ret, path, &actions, &attr, (char *const *)argv, env);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attr);
-    return r;
+    assert(n_fds + 2 <= PROCESS_FDS_MAX);
+    memcpy(s.fds, fds, n_fds * sizeof(*fds));
+    r = start(&s, false, ret, err);
+    return r < 0 ? err_hint(err, "%s belongs beside ripcordd: install ripcord again.", argv[0]) : 0;
 }
 
-bool program_collect(int fd, struct buf *out, const struct deadline *by)
+/* False when the deadline came first. */
+static bool collect(int fd, struct buf *out, const struct deadline *by)
 {
     char chunk[4096];
 
@@ -86,6 +83,52 @@ bool program_collect(int fd, struct buf *out, const struct deadline *by)
     }
 }
 
+int program_finish(struct program *p, const struct deadline *by, struct buf *out, int *ret_status,
+                   struct err *err)
+{
+    if (!collect(p->said, out, by))
+        return err_set(err, ERR_TIMEOUT, "%s did not end in time", p->name);
+    *ret_status = process_wait(p->pid);
+    p->pid = 0;
+    p->said = fd_close(p->said);
+    return 0;
+}
+
+int program_answer(struct program *p, const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf out = BUF_INIT(ANSWER_MAX);
+    _cleanup_json_ json_t *doc = NULL;
+    int status, r;
+
+    r = program_finish(p, by, &out, &status, err);
+    if (r < 0)
+        return r;
+    if (WIFSIGNALED(status))
+        return err_set(err, ERR_SYSTEM, "%s was ended by signal %d", p->name, WTERMSIG(status));
+    r = json_parse(p->name, buf_data(&out), out.len, &doc, err);
+    if (r < 0)
+        return r;
+    if (status)
+        return json_to_err(doc, err);
+    *ret = buf_steal(&out);
+    return 0;
+}
+
+int program_end(struct program *p)
+{
+    int status = 0;
+
+    if (p->pid > 0) {
+        kill(p->pid, SIGKILL);
+        status = process_wait(p->pid);
+    }
+    p->pid = 0;
+    p->said = fd_close(p->said);
+    return status;
+}
+
+/* ---- the machine's own ---- */
+
 static int judge(const char *name, int status, struct buf *out, struct err *err)
 {
     while (out->len && buf_data(out)[out->len - 1] == '\n')
@@ -101,35 +144,27 @@ static int judge(const char *name, int status, struct buf *out, struct err *err)
 int program_run(const char *const *argv, const char *input, const struct deadline *by,
                 char **ret_output, struct err *err)
 {
+    static const char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
     _cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
-    _cleanup_close_ int in = -1, pr = -1, pw = -1;
-    const char *path = program_find(argv[0]);
-    int ends[2], status = 0, r;
-    bool in_time;
-    pid_t pid;
+    struct process_spec s = {.path = program_find(argv[0]), .argv = argv, .env = env, .n_fds = 1};
+    struct program p = PROGRAM_INIT;
+    _cleanup_close_ int in = -1;
+    int status = 0, r;
 
-    if (!path)
+    if (!s.path)
         return err_set(err, ERR_UNSUPPORTED, "the program '%s' is not installed", argv[0]);
-    in = input_fd(input, err);
-    if (in < 0)
-        return -ERR_SYSTEM;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe for '%s'", argv[0]);
-    pr = ends[0];
-    pw = ends[1];
-    r = spawn(path, argv, in, pw, &pid);
-    if (r)
-        return err_sys(err, r, "start '%s'", path);
-    pw = fd_close(pw);
-    in_time = program_collect(pr, &out, by);
-    if (!in_time)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (!in_time)
-        return err_set(err, ERR_TIMEOUT, "%s did not end in time", argv[0]);
-    r = judge(argv[0], status, &out, err);
-    if (r == 0 && ret_output)
+    /* A memfd, so that nobody has to write while somebody else must read. */
+    r = memfd_sealed("input", input ? input : "", input ? strlen(input) : 0, &in, err);
+    if (r < 0)
+        return r;
+    s.fds[0] = (struct process_fd){in, STDIN_FILENO};
+    r = start(&s, true, &p, err);
+    if (r >= 0)
+        r = program_finish(&p, by, &out, &status, err);
+    program_end(&p);
+    if (r >= 0)
+        r = judge(argv[0], status, &out, err);
+    if (r >= 0 && ret_output)
         *ret_output = buf_steal(&out);
     return r;
 }

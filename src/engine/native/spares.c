@@ -4,18 +4,17 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "os/process.h"
 #include "os/rmtree.h"
 #include "shim/plan.h"
 #include "shim/proto.h"
@@ -40,45 +39,27 @@ struct spares {
 
 /* ---- shims ---- */
 
-static int spawn_with(const struct spares *s, int control, posix_spawn_file_actions_t *fa,
-                      posix_spawnattr_t *attr, pid_t *ret)
-{
-    char path[32];
-    /* The shim writes its sandbox's id over the second word. */
-    char *argv[] = {(char *)"ripcord-shim", (char *)"spare...........", NULL}, *env[] = {NULL};
-    sigset_t none, all;
-    int r = 0;
-
-    sigemptyset(&none);
-    sigfillset(&all);
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", s->shim);
-    r |= posix_spawn_file_actions_adddup2(fa, s->devnull, STDIN_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, s->devnull, STDOUT_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, s->devnull, STDERR_FILENO);
-    r |= posix_spawn_file_actions_adddup2(fa, control, SHIM_FD_CONTROL);
-    r |= posix_spawnattr_setsigmask(attr, &none);
-    r |= posix_spawnattr_setsigdefault(attr, &all);
-    r |= posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-                                            POSIX_SPAWN_SETSIGDEF);
-    return r ? ENOMEM : posix_spawn(ret, path, fa, attr, argv, env);
-}
-
 static int spawn_shim(const struct spares *s, struct spare_shim *ret, struct err *err)
 {
     _cleanup_close_ int near = -1, far = -1;
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t attr;
+    char path[32];
+    /* The shim writes its sandbox's id over the second word. */
+    const char *const argv[] = {"ripcord-shim", "spare...........", NULL};
     int pair[2], r;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
     near = pair[0];
     far = pair[1];
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&attr);
-    r = spawn_with(s, far, &fa, &attr, &ret->pid);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&fa);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", s->shim);
+    r = process_start(&(const struct process_spec){.path = path,
+                                                   .argv = argv,
+                                                   .fds = {{s->devnull, STDIN_FILENO},
+                                                           {s->devnull, STDOUT_FILENO},
+                                                           {s->devnull, STDERR_FILENO},
+                                                           {far, SHIM_FD_CONTROL}},
+                                                   .n_fds = 4},
+                      &ret->pid);
     if (r != 0)
         return err_sys(err, r, "start ripcord-shim");
     ret->control = TAKE_FD(near);
@@ -88,8 +69,7 @@ static int spawn_shim(const struct spares *s, struct spare_shim *ret, struct err
 static void end_shim(struct spare_shim *shim)
 {
     shim->control = fd_close(shim->control);
-    while (waitpid(shim->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    process_wait(shim->pid);
 }
 
 static bool take_shim(struct spares *s, struct spare_shim *ret)

@@ -8,15 +8,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/wait.h>
 
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "base/xalloc.h"
+#include "os/process.h"
 #include "os/rmtree.h"
 #include "shim/proto.h"
 
@@ -66,25 +65,21 @@ static int delete_by_shim(int shim, const struct submap *ids, int dirfd, const c
                           struct err *err)
 {
     char path[32], uid[12], gid[12];
-    char *argv[] = {(char *)"ripcord-shim", (char *)"remove", (char *)name, uid, gid, NULL};
-    char *env[] = {NULL};
-    posix_spawn_file_actions_t fa;
-    int r, status = -1;
+    const char *const argv[] = {"ripcord-shim", "remove", name, uid, gid, NULL};
+    const struct process_spec s = {
+        .path = path, .argv = argv, .fds = {{dirfd, SHIM_FD_CONTROL}}, .n_fds = 1};
     pid_t pid;
+    int r;
 
     snprintf(path, sizeof(path), "/proc/self/fd/%d", shim);
     snprintf(uid, sizeof(uid), "%u", ids->uid);
     snprintf(gid, sizeof(gid), "%u", ids->gid);
-    posix_spawn_file_actions_init(&fa);
-    r = posix_spawn_file_actions_adddup2(&fa, dirfd, SHIM_FD_CONTROL);
-    if (r == 0)
-        r = posix_spawn(&pid, path, &fa, NULL, argv, env);
-    posix_spawn_file_actions_destroy(&fa);
+    r = process_start(&s, &pid);
     if (r != 0)
         return err_sys(err, r, "start ripcord-shim to remove '%s'", name);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return status ? err_set(err, ERR_SYSTEM, "'%s' cannot be removed with mapped ids", name) : 0;
+    if (process_wait(pid) != 0)
+        return err_set(err, ERR_SYSTEM, "'%s' cannot be removed with mapped ids", name);
+    return 0;
 }
 
 static int throw_out(struct trash *t, int dirfd, const char *name, struct err *err)
