@@ -2,11 +2,13 @@
 """Builds the image `ripcord/default` from images/default and gives it to Docker and Podman.
 
     tools/image.py [--host unix:///path]... [--rebuild]
+    tools/image.py --native [--bin BUILD]
 
 Nothing is pulled: the base is made of Debian's packages with mmdebstrap, and the Dockerfile is built on it. Base and
 result are kept in the cache folder (~/.cache/ripcord) under a key of all that goes into them, so that a second run
 only loads. Without --host the engines with a socket in the usual places get it; when there is none, a private
-one builds it and the result stays in the cache folder.
+one builds it and the result stays in the cache folder. With --native the store of ripcord's own engine gets it, built there:
+a bare Debian is imported, and apt runs in a step with network 'open'.
 """
 import argparse
 import contextlib
@@ -31,6 +33,7 @@ SUITE = "bookworm"
 RECIPE = HERE / "images" / "default"
 NAME = "ripcord/default:latest"
 BASE = "ripcord/base:latest"
+BARE = ["ca-certificates"]
 SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock")
 LEAVE_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
 
@@ -47,17 +50,29 @@ def key(*parts):
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def base_archive():
-    """The root file system of the packages as an image's archive."""
-    target = host_image.cache_folder() / f"base-{key(SUITE, packages(), LEAVE_OUT)}.tar"
+def base_archive(wanted):
+    """The root file system of these packages as an image's archive."""
+    target = host_image.cache_folder() / f"base-{key(SUITE, wanted, LEAVE_OUT)}.tar"
     if not target.exists():
-        say(f"installing {len(packages())} packages and what they need into a base")
+        say(f"installing {len(wanted)} packages and what they need into a base")
         with kept_file(target) as new, kept_file(target.with_suffix(".layer.tar"), keep=False) as layer:
             options = [f"--dpkgopt=path-exclude={path}" for path in LEAVE_OUT]
-            subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages())}",
+            subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(wanted)}",
                             "--dpkgopt=force-unsafe-io", *options, SUITE, layer], check=True)
             host_image.write_archive(new, layer, BASE)
     return target
+
+
+def build_natively(programs):
+    """In the store of the daemon that answers, or is started: RIPCORD_ROOT says which."""
+    ripcord = programs / "ripcord"
+    if not ripcord.exists():
+        raise SystemExit(f"image: '{ripcord}' is not there: ./dev build")
+    if subprocess.run([ripcord, "image", "show", BASE], capture_output=True, check=False).returncode != 0:
+        with open(base_archive(BARE), "rb") as archive:
+            subprocess.run([ripcord, "image", "import", "-"], stdin=archive, check=True)
+    subprocess.run([ripcord, "image", "build", "--engine", "native", "--network", "open", "--build-arg", f"BASE={BASE}", "-t", NAME, RECIPE],
+                   check=True)
 
 
 @contextlib.contextmanager
@@ -102,7 +117,7 @@ def image_archive(engine):
     """The finished image's archive; built on the engine when none is kept."""
     target = host_image.cache_folder() / f"image-{key(SUITE, packages(), (RECIPE / 'Dockerfile').read_text('ascii'))}.tar"
     if not target.exists():
-        engine.load(base_archive())
+        engine.load(base_archive(packages()))
         say(f"building {NAME}")
         build(engine, BASE, NAME)
         engine.api("DELETE", f"/images/{quote(BASE)}")  # its layers stay with the image
@@ -130,6 +145,8 @@ def hosts(given):
 def options():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("--host", action="append", default=[], help="engine to load it into (unix://PATH); may be repeated")
+    p.add_argument("--native", action="store_true", help="into the store of ripcord's own engine, by its own builder")
+    p.add_argument("--bin", type=Path, default=HERE / "build", help="with --native: folder of ripcord (default: build)")
     p.add_argument("--rebuild", action="store_true", help="make all of it again")
     return p.parse_args()
 
@@ -147,6 +164,9 @@ def main():
     if opts.rebuild:
         for old in [*host_image.cache_folder().glob("base-*.tar"), *host_image.cache_folder().glob("image-*.tar")]:
             old.unlink()
+    if opts.native:
+        build_natively(opts.bin)
+        return 0
     targets = [Reached(host) for host in hosts(opts.host)]
     for engine in targets:
         engine.load(image_archive(engine))

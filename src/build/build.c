@@ -84,7 +84,7 @@ static int key_from(struct builder *b, struct key *k, const struct build_from *f
 
 static const char *network_of(const struct builder *b, const struct build_step *s)
 {
-    return b->ask->offline || s->network == BUILD_NETWORK_NONE ? "none" : "default";
+    return s->network == BUILD_NETWORK_NONE ? "none" : b->ask->network;
 }
 
 static int key_mounts(struct builder *b, struct key *k, const struct build_step *s, struct err *err)
@@ -323,7 +323,7 @@ static json_t *run_json(const struct builder *b, const struct state *st, const s
 }
 
 static void note_stubs(struct stubs *stubs, const struct builder *b, const struct state *st,
-                       const struct mounts *m)
+                       const struct build_step *s, const struct mounts *m)
 {
     const json_t *mount;
     size_t i;
@@ -333,6 +333,8 @@ static void note_stubs(struct stubs *stubs, const struct builder *b, const struc
                    json_string_value(json_object_get(mount, "target")));
     if (json_array_size(m->secrets))
         stubs_note(stubs, &b->work, st->layers, "/run/secrets");
+    if (STREQ(network_of(b, s), "open"))
+        stubs_note(stubs, &b->work, st->layers, "/etc/resolv.conf");
 }
 
 static int do_run(struct builder *b, const struct state *st, const struct build_step *s, unsigned n,
@@ -344,7 +346,7 @@ static int do_run(struct builder *b, const struct state *st, const struct build_
 
     if (r < 0)
         return r;
-    note_stubs(&stubs, b, st, &m);
+    note_stubs(&stubs, b, st, s, &m);
     r = b->ops->run(b->ops->arg, run_json(b, st, s, n, &m), err);
     if (r >= 0)
         stubs_remove(&stubs, &b->work, n);

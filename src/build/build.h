@@ -14,7 +14,7 @@ struct build_ask {
     const char *target;     /* or NULL */
     char **tags, **args;    /* owned */
     bool no_cache;
-    bool offline; /* no command has a network */
+    const char *network; /* of commands: "none", "packages" or "open" */
 };
 
 struct build_ops {

@@ -70,7 +70,7 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
         {"tags", JSON_FIELD_ARRAY, &tags},
         {"args", JSON_FIELD_ARRAY, &args},
         {"no_cache", JSON_FIELD_BOOL, &ret->no_cache},
-        {"offline", JSON_FIELD_BOOL, &ret->offline},
+        {"network", JSON_FIELD_STRING, &ret->network},
     };
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
 
@@ -85,7 +85,7 @@ static int run_build(struct images *s, const struct confined_ids *ids, const cha
                      json_t **ret, struct err *err)
 {
     static const struct build_ops ops = {.tell = tell, .run = ask_run};
-    struct build_ask ask = {.dockerfile = "Dockerfile"};
+    struct build_ask ask = {.dockerfile = "Dockerfile", .network = "packages"};
     _cleanup_json_ json_t *doc = NULL;
     int r = read_line(&doc, err);
 

@@ -260,13 +260,21 @@ static int plan_mounts(const struct turn *t, struct err *err)
     return r;
 }
 
+static int refuse_host_network(const struct turn *t, struct err *err)
+{
+    int r = refuse(t, flag_at(t->in, "network"), err, "'--network=host'");
+
+    err_hint(err, "A step that needs the world has it with `image build --network open`.");
+    return r;
+}
+
 static int plan_run_flags(const struct turn *t, struct err *err)
 {
     const char *network = dockerfile_flag(t->in, "network");
     const char *security = dockerfile_flag(t->in, "security");
 
     if (network && STREQ(network, "host"))
-        return refuse(t, flag_at(t->in, "network"), err, "'--network=host'");
+        return refuse_host_network(t, err);
     if (network && STREQ(network, "none"))
         t->step->network = BUILD_NETWORK_NONE;
     if (security && STREQ(security, "insecure"))

@@ -47,7 +47,10 @@ static const struct cli_option build_options[] = {
     {"secret", 0, "NAME=@FILE",
      "for RUN --mount=type=secret,id=NAME; NAME alone: from the environment (engine native)", NULL},
     {"no-cache", 0, NULL, "run every step, whatever is cached of it", NULL},
-    {"network", 0, "NAME", "none: no step has a network", "none"},
+    {"network", 0, "MODE",
+     "of RUN steps: none, packages (default on native: the package registry alone) or open "
+     "(default on docker)",
+     "none packages open"},
     {"engine", 0, "NAME",
      "engine that builds: native or docker (Docker and Podman); default: as for sandboxes",
      "native docker"},

@@ -7,6 +7,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
+#include "core/spec.h"
 #include "image/reference.h"
 
 enum { BUILD_TAGS_MAX = 64 };
@@ -63,13 +64,15 @@ static int check_tags(const struct build_request *req, struct err *err)
 
 static int check_request(const struct build_request *req, struct err *err)
 {
+    enum spec_network network;
+
     if (!is_inside(req->dockerfile))
         return err_set(err, ERR_INVALID, "the Dockerfile '%s' is not a path in the context",
                        req->dockerfile);
     if (req->target && !*req->target)
         return err_set(err, ERR_INVALID, "the target stage has no name");
-    if (req->network && !STREQ(req->network, "none"))
-        return err_set(err, ERR_INVALID, "network '%s' of a build is not 'none'", req->network);
+    if (req->network && spec_network_parse(req->network, &network, err) < 0)
+        return err_wrap(err, "network of a build");
     for (char **a = req->args; a && *a; a++)
         if (!strchr(*a, '=') || **a == '=')
             return err_set(err, ERR_INVALID, "build argument '%s' is not NAME=VALUE", *a);

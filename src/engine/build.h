@@ -49,7 +49,7 @@ struct build_request {
     char *target;          /* stage to end with; NULL: the last */
     char **args;           /* K=V, for ARG */
     char *platform;        /* "linux/amd64"; NULL: the engine's own */
-    char *network;         /* of RUN: "none"; NULL: as the builder has it */
+    char *network;         /* of RUN, as a sandbox's; NULL: as the builder has it */
     bool no_cache;         /* every step is run, whatever is kept of it */
     struct build_secret *secrets; /* for RUN --mount=type=secret */
     size_t n_secrets;

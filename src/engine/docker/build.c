@@ -72,8 +72,8 @@ static int build_path(const struct build_request *req, char **ret, struct err *e
         r = add(&b, "&target=%s", req->target);
     if (r >= 0 && req->platform)
         r = add(&b, "&platform=%s", req->platform);
-    if (r >= 0 && req->network)
-        r = add(&b, "&networkmode=%s", req->network);
+    if (r >= 0 && req->network && STREQ(req->network, "none"))
+        r = buf_append_str(&b, "&networkmode=none"); /* `open` is what the engine's own is */
     if (r >= 0 && req->no_cache)
         r = buf_append_str(&b, "&nocache=1");
     if (r >= 0)
@@ -87,6 +87,11 @@ static int build_path(const struct build_request *req, char **ret, struct err *e
 
 static int check(const struct docker_engine *d, const struct build_request *req, struct err *err)
 {
+    if (req->network && STREQ(req->network, "packages")) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network 'packages' for builds",
+                d->engine.ops->name);
+        return err_hint(err, "It has 'none' and 'open'; engine 'native' has it.");
+    }
     if (!req->n_secrets)
         return 0;
     err_set(err, ERR_UNSUPPORTED, "engine '%s' takes no secrets for a build through its API",

@@ -144,6 +144,20 @@ static int read_layers(struct run *x, const json_t *list, const char *none, stru
     return 0;
 }
 
+static int read_network(const char *name, enum spec_network *ret, struct err *err)
+{
+    static const char *const names[] = {[SPEC_NETWORK_NONE] = "none",
+                                        [SPEC_NETWORK_PACKAGES] = "packages",
+                                        [SPEC_NETWORK_OPEN] = "open"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (STREQ(name, names[i])) {
+            *ret = (enum spec_network)i;
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "a step has no network '%.64s'", name);
+}
+
 static int read_ask(struct run *x, const struct build_request *req, const json_t *doc,
                     struct err *err)
 {
@@ -173,8 +187,7 @@ static int read_ask(struct run *x, const struct build_request *req, const json_t
     x->to = xstrdup(to);
     x->first.cwd = xstrdup(workdir);
     x->req.spec.user = xstrdup(user);
-    x->req.spec.network = STREQ(network, "none") ? SPEC_NETWORK_NONE : SPEC_NETWORK_PACKAGES;
-    return 0;
+    return read_network(network, &x->req.spec.network, err);
 }
 
 static int random_id(char ret[static EXEC_ID_LEN + 1], struct err *err)

@@ -102,8 +102,8 @@ static int send_request(struct builder *x, struct err *err)
     json_object_set_new(doc, "tags", texts_json(x->req->tags));
     json_object_set_new(doc, "args", texts_json(x->req->args));
     json_object_set_new(doc, "no_cache", json_boolean(x->req->no_cache));
-    json_object_set_new(doc, "offline",
-                        json_boolean(x->req->network && STREQ(x->req->network, "none")));
+    if (x->req->network)
+        json_object_set_new(doc, "network", json_string(x->req->network));
     if (x->req->target)
         json_object_set_new(doc, "target", json_string(x->req->target));
     return send_line(x, doc, err);
@@ -213,9 +213,9 @@ static int check_request(const struct native_engine *n, const struct build_reque
         err_set(err, ERR_UNSUPPORTED, "images cannot be built here: files need owners");
         return err_hint(err, "This needs a range of subordinate ids: `ripcord doctor` tells how.");
     }
-    if (req->network && !STREQ(req->network, "none")) {
-        err_set(err, ERR_UNSUPPORTED, "the native builder has no network '%.64s'", req->network);
-        return err_hint(err, "It has 'none', and by default the package registry alone.");
+    if (req->network && STREQ(req->network, "open") && !(n->engine.caps & ENGINE_CAP_NET_OPEN)) {
+        err_set(err, ERR_UNSUPPORTED, "network 'open' cannot be made on this machine");
+        return err_hint(err, "`ripcord doctor` tells what is missing.");
     }
     if (req->platform && !STREQ(req->platform, NATIVE_PLATFORM)) {
         err_set(err, ERR_UNSUPPORTED, "the native engine does not build for '%.64s'",
