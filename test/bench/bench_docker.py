@@ -4,9 +4,11 @@
     bench_docker.py --bin BUILD --out FILE [--rounds N] [--boxes N] [--engine docker|podman]
 
 The bare API is a client without any of our checks: one connection a call, and only the calls that the work needs. It
-shows what the engine itself costs; the docker CLI shows what people use today.
+shows what the engine itself costs; the docker CLI shows what people use today. All three make the same thing: a container
+with these limits and these temporary file systems, and two volumes of its own, which go with it.
 """
 import argparse
+import itertools
 import socket
 import sys
 import tempfile
@@ -22,7 +24,8 @@ from ripcord_test import Config, Root  # noqa: E402
 
 HARD = {"Memory": 1 << 30, "MemorySwap": 1 << 30, "NanoCpus": 10**9, "PidsLimit": 300, "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"], "NetworkMode": "none",
-        "Tmpfs": {"/tmp": "size=128m", "/run": "size=32m", "/scratch": "size=512m"}}
+        "Tmpfs": {"/tmp": "size=128m", "/run": "size=32m", "/run/secrets": "size=4m", "/scratch": "size=512m"}}
+VOLUMES = {"home": "/home/agent", "caches": "/cache"}
 LIMITS = ["--memory", "1G", "--cpus", "1", "--pids", "300", "--network", "none"]
 CONCURRENCIES = (1, 2, 4, 8, 16, 32)
 
@@ -31,7 +34,7 @@ class Bare:
     """The Engine API with nothing around it. A box here has the limits and the hardening that ours has."""
 
     def __init__(self, engine):
-        self.engine = engine
+        self.engine, self.numbers = engine, itertools.count()
 
     def call(self, method, target, body=None):
         reply = self.engine.api(method, target, body, timeout=300)
@@ -40,8 +43,10 @@ class Bare:
         return reply
 
     def up(self):
-        body = {"Image": engines.IMAGE, "Cmd": ["sleep", "100000"], "User": "1000", "HostConfig": HARD}
-        box = self.call("POST", "/containers/create", body).json()["Id"]
+        box = f"bare{next(self.numbers)}"
+        host = {**HARD, "Binds": [f"{box}-{volume}:{target}" for volume, target in VOLUMES.items()]}
+        body = {"Image": engines.IMAGE, "Cmd": ["sleep", "100000"], "User": "1000", "HostConfig": host}
+        self.call("POST", f"/containers/create?name={box}", body)
         self.call("POST", f"/containers/{box}/start")
         return box
 
@@ -62,6 +67,8 @@ class Bare:
 
     def remove(self, box):
         self.call("DELETE", f"/containers/{box}?force=1&v=1")
+        for volume in VOLUMES:
+            self.call("DELETE", f"/volumes/{box}-{volume}")
 
     def up_exec_rm(self):
         box = self.up()
@@ -121,8 +128,11 @@ class Bench:
         bare_box = self.bare.up()
         life = self.script(self.ours("up", "x", *LIMITS), self.ours("exec", "x", "--", "true"), self.ours("rm", "-f", "x"))
         cli_limits = ["--memory", "1g", "--cpus", "1", "--pids-limit", "300", "--network", "none", "--cap-drop", "ALL"]
+        cli_limits += [f"--tmpfs={target}:{size}" for target, size in HARD["Tmpfs"].items()]
+        cli_limits += [f"--volume=xx-{volume}:{target}" for volume, target in VOLUMES.items()]
         cli_life = self.script([*cli, "run", "-d", "--name", "xx", *cli_limits, engines.IMAGE, "sleep", "100000", ">/dev/null"],
-                               [*cli, "exec", "xx", "true"], [*cli, "rm", "-f", "xx", ">/dev/null"])
+                               [*cli, "exec", "xx", "true"], [*cli, "rm", "-f", "xx", ">/dev/null"],
+                               [*cli, "volume", "rm", *(f"xx-{volume}" for volume in VOLUMES), ">/dev/null"])
         self.contenders.append(Callable("bare API: exec", lambda: self.bare.execute(bare_box)))
         self.add("ripcord exec", self.ours("exec", "box", "--", "true"))
         self.add("docker exec", [*cli, "exec", bare_box, "true"])

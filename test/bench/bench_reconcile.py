@@ -37,6 +37,15 @@ def edit_store(root, statement):
     store.close()
 
 
+def wait_for(condition, seconds, what):
+    """Asks seldom: a list of 200 containers takes the engine as long as a removal."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise SystemExit(f"bench: waited {seconds} s for {what}")
+        time.sleep(0.25)
+
+
 def report_of(root):
     return root.get("/v1/reconcile")["reconcile"]
 
@@ -59,6 +68,9 @@ class DockerPart:
     def ours(self):
         return [n.lstrip("/") for n in self.engine.labelled(f"ripcord.root={self.root.root_id}")["containers"]]
 
+    def volumes(self):
+        return self.engine.labelled(f"ripcord.root={self.root.root_id}")["volumes"]
+
     def stale(self):
         return [n for n in self.ours() if re.search(r"-n\d+$", n)]
 
@@ -72,18 +84,23 @@ class DockerPart:
         self.root.kill_daemon()
         edit_store(self.root, "DELETE FROM sandboxes WHERE name LIKE 'n%'")
 
+    def volumes_of(self, name):
+        mounts = self.engine.api("GET", f"/containers/{name}/json").json()["Mounts"]
+        return [m["Name"] for m in mounts if m["Type"] == "volume"]
+
     def one_by_one(self):
         progress("one by one")
         self.make(self.opts.boxes)
+        volumes = {name: self.volumes_of(name) for name in self.stale()}
         since = time.monotonic()
         for name in self.stale():
-            reply = self.engine.api("DELETE", f"/containers/{name}?force=1&v=1", timeout=300)
-            if reply.status >= 400:
-                raise SystemExit(f"bench: {name}: {reply}")
+            for target in (f"/containers/{name}?force=1&v=1", *(f"/volumes/{volume}" for volume in volumes[name])):
+                reply = self.engine.api("DELETE", target, timeout=300)
+                if reply.status >= 400:
+                    raise SystemExit(f"bench: {target}: {reply}")
         took = time.monotonic() - since
         self.root.start()
-        wait_until(lambda: not self.stale() and not self.engine.labelled(f"ripcord.root={self.root.root_id}")["volumes"], 600,
-                   "the volumes to go")
+        wait_for(lambda: not self.stale() and not self.volumes(), 600, "the rest to go")
         return took
 
     def by_daemon(self, at_once):
@@ -94,7 +111,7 @@ class DockerPart:
         since = time.monotonic()
         self.root.ok("ls")
         answered = time.monotonic() - since
-        wait_until(lambda: not self.stale(), 900, "the leftovers to go")
+        wait_for(lambda: not self.stale() and not self.volumes(), 900, "the leftovers to go")
         return answered, time.monotonic() - since
 
     def with_busy_and_stuck(self, goals):
@@ -110,9 +127,9 @@ class DockerPart:
             since = time.monotonic()
             self.root.ok("ls")
             answered = time.monotonic() - since
-            wait_until(lambda: len(self.stale()) == len(stuck), 900, "all but the stuck ones to go")
+            wait_for(lambda: len(self.stale()) == len(stuck), 900, "all but the stuck ones to go")
             took = time.monotonic() - since
-            wait_until(lambda: not report_of(self.root)["running"] and report_of(self.root)["counts"]["failed"], 60, "the report")
+            wait_for(lambda: not report_of(self.root)["running"] and report_of(self.root)["counts"]["failed"], 60, "the report")
             failed = [r for r in report_of(self.root)["results"] if r["result"] == "failed"]
             named = [r for r in failed if "operation not permitted" in (r["reason"] or "").lower()]
             alive = sum(self.root.exec_info(n, x)["state"] == "running" for n, x in execs.items())
@@ -122,7 +139,7 @@ class DockerPart:
         goals.add("API answers after the start", answered, "s", 1.0, True)
         goals.add(f"stuck ones named with the engine's reason (of {len(stuck)})", len(named), "", len(stuck), False)
         goals.add(f"busy ones that run on (of {len(busy)})", alive, "", len(busy), False)
-        wait_until(lambda: not self.stale(), 120, "the retry of the stuck ones")
+        wait_for(lambda: not self.stale(), 120, "the retry of the stuck ones")
         self.root.ok("rm", "-f", *busy, timeout=600)
         return took
 
