@@ -16,7 +16,7 @@
 #include "os/mount.h"
 #include "os/overlay.h"
 
-enum { LOWER_MAX = 4000, PIECE = 256 << 10 };
+enum { LOWER_MAX = 4000 };
 
 /* ---- the folder ---- */
 
@@ -116,36 +116,19 @@ static int run_pack(void *arg, int root, void *out, struct err *err)
     return r < 0 ? r : pack_layer(dir, p->out, &m->stats, err);
 }
 
-static int digest_stream(int fd, char digest[static DIGEST_MAX], struct err *err)
-{
-    _cleanup_free_ char *piece = xmalloc(PIECE);
-    struct digest_state *d = digest_begin();
-    ssize_t n;
-
-    while ((n = fd_read_full(fd, piece, PIECE)) > 0)
-        digest_add(d, piece, (size_t)n);
-    digest_end(d, digest);
-    return n < 0 ? err_sys(err, (int)-n, "read from a helper") : 0;
-}
-
 /* What it is known by is counted here, from the bytes: the child cannot say what it is. */
 static int measure(struct work *w, unsigned n, char digest[static DIGEST_MAX], struct measured *ret,
                    struct err *err)
 {
     struct packing p = {.n = n};
-    struct confined_job job = {.fn = run_pack, .arg = &p, .dir = w->dir, .trees = true, .n_fds = 1};
+    struct confined_job job = {.fn = run_pack, .arg = &p, .dir = w->dir, .trees = true};
     struct confined child = CONFINED_INIT;
-    int ends[2], r;
+    int out = -1, r;
 
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    (void)fcntl(ends[1], F_SETPIPE_SZ, PIECE);
-    p.out = job.fds[0] = ends[1];
-    r = confined_start(&job, w->ids, &child, err);
-    fd_close(ends[1]);
+    r = confined_start_piped(&job, false, &p.out, w->ids, &child, &out, err);
     if (r >= 0)
-        r = digest_stream(ends[0], digest, err);
-    fd_close(ends[0]);
+        r = confined_drain(out, NULL, NULL, digest, err);
+    fd_close(out);
     if (r >= 0)
         r = confined_wait(&child, ret, sizeof(*ret), err);
     confined_done(&child);

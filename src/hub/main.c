@@ -1,5 +1,6 @@
 #include "hub/main.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <signal.h>
@@ -11,10 +12,11 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/xalloc.h"
-#include "hub/confine.h"
 #include "hub/pull.h"
 #include "hub/push.h"
 #include "net/fetch.h"
+#include "os/caps.h"
+#include "os/confine.h"
 
 static int read_settings(struct settings *ret, struct err *err)
 {
@@ -28,6 +30,16 @@ static int read_settings(struct settings *ret, struct err *err)
     r = settings_parse(text, (size_t)n, ret, err);
     explicit_bzero(text, (size_t)n);
     return r;
+}
+
+/* Another user, when told so; `folder` becomes that one's. */
+static int become(const struct settings *s, int folder, struct err *err)
+{
+    if (!s->change_user) /* uid 0 of a user namespace has capabilities, too */
+        return caps_set(CAPS_NONE, err);
+    if (folder >= 0 && fchown(folder, s->uid, s->uid) < 0)
+        return err_sys(err, errno, "give the folder of downloads to user %u", s->uid);
+    return caps_become(s->uid, s->uid, err);
 }
 
 /* What libraries load on first use they must load now: afterwards the filter may not let them. */
@@ -67,9 +79,9 @@ static int run_verb(size_t verb, json_t **ret, struct err *err)
         r = read_settings(&s, err);
     warm_up();
     if (r >= 0)
-        r = hub_become(&s, verbs[verb].folder ? HUB_FD_FOLDER : -1, err);
+        r = become(&s, verbs[verb].folder ? HUB_FD_FOLDER : -1, err);
     if (r >= 0)
-        r = hub_confine(err);
+        r = confine_speaker(NULL, 0, err); /* it reads what hostile registries send */
     if (r >= 0)
         r = verbs[verb].run(&s, ret, err);
     settings_done(&s);

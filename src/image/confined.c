@@ -21,6 +21,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/xalloc.h"
 #include "image/wall.h"
 #include "os/caps.h"
 #include "os/confine.h"
@@ -31,7 +32,7 @@
 #include "os/rlimit.h"
 #include "os/rmtree.h"
 
-enum { FILES_MAX = 64, TREE_FILES_MAX = 512, IDS = 65536 };
+enum { FILES_MAX = 64, TREE_FILES_MAX = 512, IDS = 65536, PIECE = 256 << 10 };
 
 /* A window of xz can be 1.5 GiB; what images hold needs 64 MiB. */
 #define MEMORY_MAX GIB(1)
@@ -291,6 +292,49 @@ int confined_start(const struct confined_job *job, const struct confined_ids *id
     return r;
 }
 
+int confined_start_piped(struct confined_job *job, bool reads, int *its,
+                         const struct confined_ids *ids, struct confined *ret, int *ret_fd,
+                         struct err *err)
+{
+    int p[2], r;
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    (void)fcntl(p[1], F_SETPIPE_SZ, PIECE);
+    *its = job->fds[job->n_fds++] = p[reads ? 0 : 1];
+    r = confined_start(job, ids, ret, err);
+    fd_close(*its);
+    if (r < 0)
+        fd_close(p[reads ? 1 : 0]);
+    else
+        *ret_fd = p[reads ? 1 : 0];
+    return r;
+}
+
+int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIGEST_MAX],
+                   struct err *err)
+{
+    _cleanup_free_ char *buf = xmalloc(PIECE);
+    struct digest_state *d = digest_begin();
+    int r = 0;
+
+    while (r == 0) {
+        ssize_t n = read(fd, buf, PIECE);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            r = err_sys(err, errno, "read from a helper");
+        if (n <= 0)
+            break;
+        digest_add(d, buf, (size_t)n);
+        if (put)
+            r = put(to, buf, (size_t)n, err);
+    }
+    digest_end(d, digest);
+    return r;
+}
+
 static int judge(const struct confined_word *w, int status, struct err *err)
 {
     struct confined_word said = *w; /* it may still be able to write there: once, and checked */
@@ -313,8 +357,9 @@ int confined_wait(struct confined *c, void *out, size_t out_len, struct err *err
 {
     int status = 0, r;
 
-    if (pidfd_reap(c->pidfd, true, &status, NULL) < 0)
-        return err_sys(err, errno, "wait for a helper");
+    r = pidfd_reap(c->pidfd, true, &status, NULL);
+    if (r < 0)
+        return err_sys(err, -r, "wait for a helper");
     c->pidfd = fd_close(c->pidfd);
     r = judge(c->word, status, err);
     if (r >= 0 && out)

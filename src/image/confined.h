@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "image/digest.h"
 #include "os/submap.h"
 
 enum confined_kind {
@@ -54,6 +55,16 @@ struct confined {
 
 int confined_start(const struct confined_job *job, const struct confined_ids *ids,
                    struct confined *ret, struct err *err);
+/* The same with a pipe to it (`reads`) or from it. *its: where job->arg keeps its end, set here;
+ * *ret_fd: ours. */
+int confined_start_piped(struct confined_job *job, bool reads, int *its,
+                         const struct confined_ids *ids, struct confined *ret, int *ret_fd,
+                         struct err *err);
+/* Reads all that one gives, counts its digest and hands it on: `put` may be NULL; what it returns
+ * ends this, unless that is 0, and is returned. */
+typedef int (*confined_put_fn)(void *to, const void *data, size_t len, struct err *err);
+int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIGEST_MAX],
+                   struct err *err);
 /* Waits for it; its failure is ours. out: what it has left, may be NULL. */
 int confined_wait(struct confined *c, void *out, size_t out_len, struct err *err);
 /* Ends it when it still runs. Fine with one that never was. */

@@ -33,22 +33,10 @@ static int start_inflate(const struct inflate_range *in, struct confined *ret, i
     /* It makes no file: nobody's ids are needed. */
     const struct confined_ids own = {.kind = CONFINED_OWN};
     struct inflate_job j = {.in = *in};
-    struct confined_job job = {.fn = run_inflate, .arg = &j, .dir = -1, .n_fds = 2};
-    int p[2], r;
+    struct confined_job job = {
+        .fn = run_inflate, .arg = &j, .dir = -1, .fds = {in->fd}, .n_fds = 1};
 
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    (void)fcntl(p[1], F_SETPIPE_SZ, PIECE);
-    j.out = p[1];
-    job.fds[0] = in->fd;
-    job.fds[1] = p[1];
-    r = confined_start(&job, &own, ret, err);
-    fd_close(p[1]);
-    if (r < 0)
-        fd_close(p[0]);
-    else
-        *ret_fd = p[0];
-    return r;
+    return confined_start_piped(&job, false, &j.out, &own, ret, ret_fd, err);
 }
 
 struct unpack_job {
@@ -68,54 +56,21 @@ static int start_unpack(int dir, const struct confined_ids *ids, struct confined
                         struct err *err)
 {
     struct unpack_job j = {.owners = ids->kind != CONFINED_OWN};
-    struct confined_job job = {.fn = run_unpack, .arg = &j, .dir = dir, .n_fds = 1};
-    int p[2], r;
+    struct confined_job job = {.fn = run_unpack, .arg = &j, .dir = dir};
 
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    (void)fcntl(p[1], F_SETPIPE_SZ, PIECE);
-    j.in = p[0];
-    job.fds[0] = p[0];
-    r = confined_start(&job, ids, ret, err);
-    fd_close(p[0]);
-    if (r < 0)
-        fd_close(p[1]);
-    else
-        *ret_fd = p[1];
-    return r;
+    return confined_start_piped(&job, true, &j.in, ids, ret, ret_fd, err);
 }
 
 /* ---- between them ---- */
 
-/* 0 at the end; 1 when `out` takes no more, which its owner will explain. */
-static int pump(int in, int out, char digest[static DIGEST_MAX], struct err *err)
+/* 1 when `to` takes no more, which its owner will explain. */
+static int put(void *to, const void *data, size_t len, struct err *err)
 {
-    _cleanup_free_ char *buf = xmalloc(PIECE);
-    struct digest_state *d = digest_begin();
-    int r = 0;
+    int r = fd_write_all(*(const int *)to, data, len);
 
-    for (;;) {
-        ssize_t n = read(in, buf, PIECE);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            r = err_sys(err, errno, "read from a helper");
-        if (n <= 0)
-            break;
-        digest_add(d, buf, (size_t)n);
-        r = fd_write_all(out, buf, (size_t)n);
-        if (r == -EPIPE) {
-            r = 1;
-            break;
-        }
-        if (r < 0) {
-            r = err_sys(err, -r, "write to the image store");
-            break;
-        }
-    }
-    digest_end(d, digest);
-    return r;
+    if (r == -EPIPE)
+        return 1;
+    return r < 0 ? err_sys(err, -r, "write to the image store") : 0;
 }
 
 int layer_inflate(const struct inflate_range *in, int out, char digest[static DIGEST_MAX],
@@ -127,7 +82,7 @@ int layer_inflate(const struct inflate_range *in, int out, char digest[static DI
 
     r = start_inflate(in, &child, &plain, err);
     if (r >= 0)
-        r = pump(plain, out, digest, err);
+        r = confined_drain(plain, put, &out, digest, err);
     if (r >= 0)
         r = confined_wait(&child, NULL, 0, err);
     confined_done(&child);
@@ -172,7 +127,7 @@ int layer_unpack(int dir, const struct confined_ids *ids, const struct layer_in 
     if (r >= 0)
         r = start_unpack(dir, ids, &unpacker, &tar, err);
     if (r >= 0)
-        r = pump(plain, tar, ret->diff_id, err);
+        r = confined_drain(plain, put, &tar, ret->diff_id, err);
     fd_close(plain);
     fd_close(tar);
     if (r >= 0) {

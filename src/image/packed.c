@@ -11,8 +11,6 @@
 #include "base/xalloc.h"
 #include "image/pack.h"
 
-enum { PIECE = 256 << 10 };
-
 /* Where the bytes go. */
 struct sink {
     int fd;
@@ -27,26 +25,6 @@ static int run_pack(void *arg, int root, void *out, struct err *err)
 {
     _Static_assert(sizeof(struct pack_stats) <= CONFINED_OUT_MAX, "the stats fit");
     return pack_layer(root, *(const int *)arg, out, err);
-}
-
-static int start_pack(int dir, const struct confined_ids *ids, struct confined *ret, int *ret_fd,
-                      struct err *err)
-{
-    struct confined_job job = {.fn = run_pack, .dir = dir, .n_fds = 1};
-    int p[2], r;
-
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
-    (void)fcntl(p[1], F_SETPIPE_SZ, PIECE);
-    job.arg = &p[1];
-    job.fds[0] = p[1];
-    r = confined_start(&job, ids, ret, err);
-    fd_close(p[1]);
-    if (r < 0)
-        fd_close(p[0]);
-    else
-        *ret_fd = p[0];
-    return r;
 }
 
 /* ---- what comes of it ---- */
@@ -101,8 +79,9 @@ static int gzip_begin(struct sink *s, struct err *err)
     return r == ARCHIVE_OK ? 0 : gzip_fault(s, err);
 }
 
-static int sink_put(struct sink *s, const void *data, size_t len, struct err *err)
+static int sink_put(void *to, const void *data, size_t len, struct err *err)
 {
+    struct sink *s = to;
     int r;
 
     if (s->gzip)
@@ -111,43 +90,22 @@ static int sink_put(struct sink *s, const void *data, size_t len, struct err *er
     return r < 0 ? err_sys(err, -r, "write to the image store") : 0;
 }
 
-static int pump(int in, struct sink *s, char diff_id[static DIGEST_MAX], struct err *err)
-{
-    _cleanup_free_ char *buf = xmalloc(PIECE);
-    struct digest_state *d = digest_begin();
-    int r = 0;
-
-    while (r >= 0) {
-        ssize_t n = read(in, buf, PIECE);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            r = err_sys(err, errno, "read from a helper");
-        if (n <= 0)
-            break;
-        digest_add(d, buf, (size_t)n);
-        r = sink_put(s, buf, (size_t)n, err);
-    }
-    if (r >= 0 && s->gzip && archive_write_close(s->gzip) != ARCHIVE_OK)
-        r = gzip_fault(s, err);
-    digest_end(d, diff_id);
-    return r;
-}
-
 static int pack_into(int dir, const struct confined_ids *ids, bool gzip, struct packed *p,
                      struct err *err)
 {
     struct sink sink = {.fd = p->fd, .digest = digest_begin()};
     struct confined child = CONFINED_INIT;
     _cleanup_close_ int plain = -1;
-    int r;
+    int out, r;
+    struct confined_job job = {.fn = run_pack, .arg = &out, .dir = dir};
 
     r = gzip ? gzip_begin(&sink, err) : 0;
     if (r >= 0)
-        r = start_pack(dir, ids, &child, &plain, err);
+        r = confined_start_piped(&job, false, &out, ids, &child, &plain, err);
     if (r >= 0)
-        r = pump(plain, &sink, p->diff_id, err);
+        r = confined_drain(plain, sink_put, &sink, p->diff_id, err);
+    if (r >= 0 && gzip && archive_write_close(sink.gzip) != ARCHIVE_OK)
+        r = gzip_fault(&sink, err);
     plain = fd_close(plain); /* a child that still writes sees that nobody reads */
     if (r >= 0)
         r = confined_wait(&child, NULL, 0, err);

@@ -7,9 +7,13 @@
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/macro.h"
 
 #if defined(__x86_64__)
 #define CONFINE_ARCH AUDIT_ARCH_X86_64
@@ -29,6 +33,33 @@ static const int allowed[] = {
     /* libc itself */
     SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom, SYS_clock_gettime,
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_exit, SYS_exit_group,
+};
+
+/* Nothing that listens, renames, makes folders or changes modes. */
+static const int speaker[] = {
+    SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_close, SYS_lseek, SYS_fcntl, SYS_ioctl,
+    SYS_dup, SYS_pipe2, SYS_eventfd2, SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait,
+#ifdef SYS_poll
+    SYS_poll, SYS_select, SYS_epoll_wait,
+#endif
+    /* a folder of its own, and what libc and OpenSSL read of /etc */
+    SYS_openat, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_faccessat, SYS_faccessat2, SYS_getdents64, SYS_readlinkat,
+    SYS_unlinkat, SYS_ftruncate, SYS_flock,
+#ifdef SYS_open
+    SYS_open, SYS_stat, SYS_access, SYS_readlink,
+#endif
+    /* the network */
+    SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_shutdown, SYS_getsockname, SYS_getpeername,
+    SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg,
+    /* libc itself, and its threads (clone: see below) */
+    SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom,
+    SYS_clock_gettime, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday, SYS_rt_sigaction, SYS_rt_sigprocmask,
+    SYS_rt_sigreturn, SYS_sigaltstack, SYS_restart_syscall, SYS_exit, SYS_exit_group, SYS_sched_yield,
+    SYS_sched_getaffinity, SYS_getpid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_uname,
+    SYS_sysinfo, SYS_prctl, SYS_set_robust_list, SYS_membarrier, SYS_tgkill,
+#ifdef SYS_rseq
+    SYS_rseq,
+#endif
 };
 /* clang-format on */
 
@@ -96,5 +127,19 @@ int confine_to(const int *calls, size_t n, bool threads, struct err *err)
 
 int confine_job(struct err *err)
 {
-    return confine_to(allowed, sizeof(allowed) / sizeof(allowed[0]), false, err);
+    return confine_to(allowed, ARRAY_SIZE(allowed), false, err);
+}
+
+int confine_speaker(const int *more, size_t n, struct err *err)
+{
+    const struct rlimit none = {0, 0};
+    int calls[CONFINE_CALLS_MAX];
+
+    assert(ARRAY_SIZE(speaker) + n <= CONFINE_CALLS_MAX);
+    memcpy(calls, speaker, sizeof(speaker));
+    if (n)
+        memcpy(calls + ARRAY_SIZE(speaker), more, n * sizeof(*more));
+    if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return err_sys(err, errno, "hide from debuggers");
+    return confine_to(calls, ARRAY_SIZE(speaker) + n, true, err);
 }

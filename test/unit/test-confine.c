@@ -2,21 +2,33 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tap.h"
 
+static int speaker(struct err *err)
+{
+    return confine_speaker(NULL, 0, err);
+}
+
+static int keeper(struct err *err)
+{
+    return confine_speaker((const int[]){SYS_mkdirat}, 1, err);
+}
+
 /* What fn says in a process that has confined itself. */
-static bool confined(bool (*fn)(void))
+static bool confined(int (*confine)(struct err *err), bool (*fn)(void))
 {
     int status;
     pid_t pid = fork();
 
     if (pid == 0)
-        _exit(confine_job(NULL) < 0 ? 2 : !fn());
+        _exit(confine(NULL) < 0 ? 2 : !fn());
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -48,7 +60,7 @@ static bool does_nothing_else(void)
 
 TEST(the_filter_lets_the_work_through)
 {
-    CHECK(confined(does_its_work));
+    CHECK(confined(confine_job, does_its_work));
 }
 
 TEST(the_filter_stops_everything_else)
@@ -56,5 +68,38 @@ TEST(the_filter_stops_everything_else)
 #ifdef __SANITIZE_ADDRESS__
     SKIP("not installed in a sanitized build");
 #endif
-    CHECK(confined(does_nothing_else));
+    CHECK(confined(confine_job, does_nothing_else));
+}
+
+static void *say_so(void *arg)
+{
+    return arg;
+}
+
+/* A thread, and no process; a connection, and nothing that listens. */
+static bool speaks(void)
+{
+    pthread_t thread;
+    void *said = NULL;
+    int sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (sock < 0 || pthread_create(&thread, NULL, say_so, &sock) != 0 ||
+        pthread_join(thread, &said) != 0 || said != &sock)
+        return false;
+    return listen(sock, 1) < 0 && errno == EPERM && fork() < 0 && is_denied(SYS_execve) &&
+           is_denied(SYS_mkdirat) && is_denied(SYS_fchmod) && is_denied(SYS_kill);
+}
+
+static bool makes_folders(void)
+{
+    return syscall(SYS_mkdirat, -1, "x", 0700) < 0 && errno == EBADF && is_denied(SYS_fchmod);
+}
+
+TEST(who_speaks_with_the_network_does_no_more)
+{
+#ifdef __SANITIZE_ADDRESS__
+    SKIP("not installed in a sanitized build");
+#endif
+    CHECK(confined(speaker, speaks));
+    CHECK(confined(keeper, makes_folders));
 }
