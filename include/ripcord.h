@@ -42,8 +42,8 @@ RIPCORD_API const char *ripcord_error_message(const struct ripcord_error *e);
 RIPCORD_API const char *ripcord_error_hint(const struct ripcord_error *e);
 RIPCORD_API void ripcord_error_free(struct ripcord_error *e);
 
-/* root: the folder of --root; NULL for $RIPCORD_ROOT or the usual places. Connects to nothing yet.
- */
+/* root: the folder of --root; NULL for $RIPCORD_HOST (over TCP, with the token in $RIPCORD_TOKEN),
+ * $RIPCORD_ROOT or the usual places. Connects to nothing yet. */
 RIPCORD_API int ripcord_open(const char *root, struct ripcord **ret, struct ripcord_error **err);
 RIPCORD_API void ripcord_close(struct ripcord *r);
 

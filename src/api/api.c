@@ -330,22 +330,6 @@ static int read_body(struct call *c, struct err *err)
     return 400;
 }
 
-/*
- * 0, or the status of the refusal. No page of any site may use this API through somebody's browser,
- * whatever tunnel leads here: browsers say for whom they ask, and cannot be made to leave it out.
- */
-static int check_browser(const struct call *c, struct err *err)
-{
-    const struct http_head *h = http_req_head(c->req);
-    const char *site = http_field_get(h, "sec-fetch-site");
-
-    if (!http_field_get(h, "origin") && (!site || STREQ(site, "none")))
-        return 0;
-    err_set(err, ERR_DENIED, "requests of web pages are refused ('%s')",
-            http_field_get(h, "origin") ? "Origin" : "Sec-Fetch-Site");
-    return 403;
-}
-
 /* 0, or the status of the refusal. */
 static int check_upgrade(struct call *c, struct err *err)
 {
@@ -395,9 +379,7 @@ void api_on_request(void *arg, struct http_req *req)
         return;
     }
     take_params(c, c->route->pattern);
-    status = check_browser(c, &err);
-    if (!status)
-        status = check_upgrade(c, &err);
+    status = check_upgrade(c, &err);
     if (!status)
         status = read_body(c, &err);
     if (status)

@@ -16,6 +16,7 @@ struct api_config {
     struct manager *manager;
     const char *version, *root_id, *state_dir, *run_dir; /* borrowed */
     json_t *(*settings)(void *arg);                      /* the effective configuration */
+    const char *(*listen)(void *arg);                    /* the address on TCP, or NULL */
     void *arg;
 };
 

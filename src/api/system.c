@@ -22,9 +22,9 @@ void handle_version(struct call *c)
     const struct api_config *s = api_settings(c->api);
 
     call_reply(c, 200,
-               json_pack("{s:s, s:i, s:i, s:s, s:s, s:s}", "version", s->version, "api", 1, "pid",
-                         (int)getpid(), "root_id", s->root_id, "state_dir", s->state_dir, "run_dir",
-                         s->run_dir));
+               json_pack("{s:s, s:i, s:i, s:s, s:s, s:s, s:s?}", "version", s->version, "api", 1,
+                         "pid", (int)getpid(), "root_id", s->root_id, "state_dir", s->state_dir,
+                         "run_dir", s->run_dir, "listen", s->listen(s->arg)));
 }
 
 void handle_config(struct call *c)

@@ -16,6 +16,7 @@
 /* clang-format off */
 static const struct cli_option global_options[] = {
     { "root", 0, "DIR", "keep all state below DIR (or RIPCORD_ROOT)", "@dir" },
+    { "host", 0, "ADDR", "ask the daemon that listens there, 127.0.0.1:7070 (or RIPCORD_HOST)", NULL },
     { "json", 0, NULL, "answer in JSON, errors too", NULL },
     { "help", 'h', NULL, "show this help", NULL },
     { 0 },
@@ -28,7 +29,7 @@ const struct cli_command *const cli_commands[] = {
     &cmd_ls, &cmd_show, &cmd_ps, &cmd_logs, &cmd_kill,
     &cmd_stop, &cmd_pause, &cmd_resume, &cmd_lease, &cmd_rm,
     &cmd_cp, &cmd_port, &cmd_cache, &cmd_image, &cmd_reconcile, &cmd_events,
-    &cmd_doctor, &cmd_daemon, &cmd_config, &cmd_version, &cmd_help,
+    &cmd_doctor, &cmd_daemon, &cmd_config, &cmd_token, &cmd_version, &cmd_help,
     NULL,
 };
 /* clang-format on */
@@ -84,7 +85,7 @@ int cli_client(struct cli *cli, struct client **ret, struct err *err)
     int r;
 
     if (!cli->client_ready) {
-        r = client_init(&cli->client, cli->root, err);
+        r = client_init(&cli->client, cli->root, cli->host, err);
         if (r < 0)
             return r;
         cli->client.on_slow = tell_slow;
@@ -106,10 +107,12 @@ int cli_call(struct cli *cli, const char *method, const char *target, const json
 
 static void take_globals(struct cli *cli, const struct cli_args *args)
 {
-    const char *root = args_get(args, "root");
+    const char *root = args_get(args, "root"), *host = args_get(args, "host");
 
     if (root)
         cli->root = root;
+    if (host)
+        cli->host = host;
     cli->json |= args_has(args, "json");
 }
 

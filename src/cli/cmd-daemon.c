@@ -33,14 +33,35 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     return err_sys(err, errno, "run '%s'", program);
 }
 
+/* The daemon parses them itself (daemon/options.c): these are for help and completion. */
+static const struct cli_option options[] = {
+    {"listen", 0, "ADDR", "answer on this address too, 127.0.0.1:7070, to those who have the token",
+     NULL},
+    {"allow-remote", 0, NULL, "ADDR may be one that other machines reach: there is no encryption",
+     NULL},
+    {"log-level", 0, "LEVEL", "how much it tells", "error warn info debug"},
+    {"log-json", 0, NULL, "log as JSON lines", NULL},
+    {0},
+};
+static const struct cli_group group = {"Options", options};
+static const struct cli_group *const groups[] = {&group, NULL};
+
 const struct cli_command cmd_daemon = {
     .name = "daemon",
     .summary = "run the daemon in the foreground",
-    .usage = "daemon [options of ripcordd]",
+    .usage = "daemon [--listen ADDR] [options of ripcordd]",
     .details =
         "Runs ripcordd in this terminal, with the options given. There is no need to: the "
-        "first command that wants the daemon starts it. 'ripcordd --help' lists its options.",
-    .examples = "ripcord daemon --log-level debug\twatch it work",
+        "first command that wants the daemon starts it. 'ripcordd --help' lists all of its "
+        "options.\n\n"
+        "With --listen (or http.listen in ripcord.yaml, which also holds for a daemon that was "
+        "started by a command) the API is there over TCP as well, for whoever sends the token "
+        "that 'ripcord token' prints: 'ripcord --host ADDR', or an Authorization field. It is "
+        "not encrypted, so an address that other machines can reach is refused unless "
+        "--allow-remote says that the network is safe; 'ssh -L' is the better way.",
+    .examples = "ripcord daemon --log-level debug\twatch it work\n"
+                "ripcord daemon --listen 127.0.0.1:7070\tfor programs that speak HTTP over TCP",
+    .groups = groups,
     .max_args = CLI_ANY,
     .stop_after = -1,
     .flags = CLI_PASS_THROUGH,

@@ -30,6 +30,8 @@ const struct help_entry help_statuses[] = {
 };
 const struct help_entry help_environment[] = {
     { "RIPCORD_ROOT", "as --root" },
+    { "RIPCORD_HOST", "as --host, unless --root is given" },
+    { "RIPCORD_TOKEN", "what 'ripcord token' prints on the machine of --host; without it, the token of this machine's state folder is used for its own addresses" },
     { "NO_COLOR", "when set and not empty, no colours" },
     { "XDG_DATA_HOME, XDG_RUNTIME_DIR", "where state and sockets of an ordinary user lie" },
     { NULL, NULL },
@@ -145,7 +147,7 @@ void help_command(const struct cli_command *cmd)
 
 void help_overview(void)
 {
-    printf("Usage: ripcord [--root DIR] [--json] COMMAND ...\n\n");
+    printf("Usage: ripcord [--root DIR | --host ADDR] [--json] COMMAND ...\n\n");
     wrap(help_about, 0);
     putchar('\n');
     title("Commands");

@@ -9,10 +9,53 @@
 enum { CLIENT_SLOW_MS = 500, CLIENT_PIECE = 256 << 10 };
 #define CLIENT_BODY_MAX MIB(64)
 
-int client_init(struct client *c, const char *root, struct err *err)
+static int take_token(struct client *c, struct err *err)
 {
+    const char *given = getenv("RIPCORD_TOKEN");
+    int r;
+
+    if (given && *given) {
+        if (strlen(given) != TOKEN_LEN) {
+            err_set(err, ERR_INVALID, "RIPCORD_TOKEN does not hold a token");
+            return err_hint(err, "'ripcord token' on the daemon's machine prints it.");
+        }
+        memcpy(c->token.text, given, TOKEN_LEN + 1);
+        return 0;
+    }
+    if (!address_is_loopback(&c->address)) {
+        err_set(err, ERR_UNAUTHORIZED, "no token for '%s'", c->host);
+        return err_hint(err, "Set RIPCORD_TOKEN to what 'ripcord token' prints on that machine.");
+    }
+    r = token_load(c->paths.state, &c->token, err);
+    return r < 0 ? err_wrap(err, "no token for '%s'", c->host) : 0;
+}
+
+static int init_remote(struct client *c, const char *host, struct err *err)
+{
+    int r = address_parse(host, &c->address, err);
+
+    if (r < 0)
+        return r;
+    c->remote = true;
+    address_format(&c->address, c->host);
+    return take_token(c, err);
+}
+
+int client_init(struct client *c, const char *root, const char *host, struct err *err)
+{
+    const char *env = getenv("RIPCORD_HOST");
+    int r;
+
     *c = (struct client){.http.fd = -1};
-    return path_roots_init(&c->paths, root, err);
+    r = path_roots_init(&c->paths, root, err);
+    if (r < 0)
+        return r;
+    if (!host && !root && env && *env)
+        host = env;
+    r = host ? init_remote(c, host, err) : 0;
+    if (r < 0)
+        client_done(c);
+    return r;
 }
 
 static char *copy_or_null(const char *s)
@@ -24,6 +67,9 @@ void client_init_like(struct client *c, const struct client *other)
 {
     *c = (struct client){
         .http.fd = -1,
+        .remote = other->remote,
+        .address = other->address,
+        .token = other->token,
         .on_slow = other->on_slow,
         .userdata = other->userdata,
         .paths =
@@ -34,6 +80,7 @@ void client_init_like(struct client *c, const struct client *other)
                 .config = copy_or_null(other->paths.config),
             },
     };
+    memcpy(c->host, other->host, sizeof(c->host));
 }
 
 void client_disconnect(struct client *c)
@@ -47,6 +94,19 @@ void client_done(struct client *c)
 {
     client_disconnect(c);
     path_roots_done(&c->paths);
+    token_done(&c->token);
+}
+
+/* Nobody there is for the other side to mend: we start daemons on this machine only, and those
+ * that are asked for by their address have been started with it. */
+static int connect_remote(struct client *c, int *ret_fd, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (address_connect(&c->address, ret_fd, &why) >= 0)
+        return 0;
+    err_set(err, ERR_ENGINE, "%s", why.msg);
+    return err_hint(err, "Is 'ripcord daemon --listen %s' running there?", c->host);
 }
 
 int client_connect(struct client *c, struct err *err)
@@ -55,10 +115,14 @@ int client_connect(struct client *c, struct err *err)
 
     if (c->connected)
         return 0;
-    r = start_connect(&c->paths, &fd, err);
+    r = c->remote ? connect_remote(c, &fd, err) : start_connect(&c->paths, &fd, err);
     if (r < 0)
         return r;
     http_client_init(&c->http, fd);
+    if (c->remote) {
+        c->http.host = c->host;
+        c->http.bearer = c->token.text;
+    }
     c->connected = true;
     return 0;
 }

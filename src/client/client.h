@@ -1,6 +1,6 @@
 /*
  * A connection to the daemon: one request at a time, JSON both ways. Connecting starts the daemon
- * when none answers. Blocking; one thread.
+ * when none answers, unless it is asked for over TCP. Blocking; one thread.
  *
  * A failure that the daemon reports comes back as the same error object (code, message, hint) that
  * it was there, so that a local and a remote failure print alike.
@@ -9,8 +9,10 @@
 
 #include <stdbool.h>
 
+#include "base/address.h"
 #include "base/json.h"
 #include "base/path.h"
+#include "base/token.h"
 #include "wire/client.h"
 
 /* Called when an answer takes longer than half a second, once per request. */
@@ -20,12 +22,23 @@ struct client {
     struct path_roots paths;
     struct http_client http;
     bool connected;
+    bool remote; /* over TCP, with what follows */
+    struct address address;
+    char host[ADDRESS_MAX];
+    struct token token;
     client_slow_fn on_slow; /* may be NULL */
     void *userdata;
 };
 
-/* Finds the folders; connects to nothing yet. root as in path_roots_init(). */
-int client_init(struct client *c, const char *root, struct err *err);
+/*
+ * Finds the folders; connects to nothing yet. root as in path_roots_init(). host: an address of
+ * address_parse(), or NULL, which means RIPCORD_HOST when that is set, not empty and no root is
+ * given: what stands on the command line beats the environment.
+ *
+ * The token for it is in RIPCORD_TOKEN, else in the folders' file, but that only for this machine:
+ * another must not be told what opens ours.
+ */
+int client_init(struct client *c, const char *root, const char *host, struct err *err);
 /* A second connection to the same daemon. */
 void client_init_like(struct client *c, const struct client *other);
 void client_done(struct client *c);

@@ -68,7 +68,7 @@ int ripcord_open(const char *root, struct ripcord **ret, struct ripcord_error **
     struct ripcord *r = xnew0(struct ripcord);
     struct err e = ERR_INIT;
 
-    if (client_init(&r->client, root, &e) < 0) {
+    if (client_init(&r->client, root, NULL, &e) < 0) {
         free(r);
         return give(err, &e);
     }

@@ -24,6 +24,8 @@ struct config {
     char **mount_roots;
     uint64_t journal_sandbox_budget, journal_keep;
     uint64_t journal_budget, stop_grace, body_max, disk_floor;
+    char *http_listen, **http_hosts;
+    bool http_remote;
     uint32_t connections, events_keep, history_keep;
     char *docker_host, *docker_prefix, *docker_image, *docker_label;
     uint64_t reconcile_interval;

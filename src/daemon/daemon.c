@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/gate.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -22,6 +23,7 @@
 #include "daemon/options.h"
 #include "daemon/process.h"
 #include "daemon/registry.h"
+#include "daemon/tcp.h"
 #include "engine/docker/doctor.h"
 #include "engine/engine.h"
 #include "engine/native/doctor.h"
@@ -55,6 +57,7 @@ struct daemon {
     struct manager *manager;
     struct api *api;
     struct http_server *server;
+    struct tcp *tcp; /* NULL: no address to listen on */
     struct loop_timer *tick, *shutdown_poll;
     struct loop_signal *sigterm, *sigint;
     struct deadline shutdown_by;
@@ -91,6 +94,13 @@ static json_t *settings(void *arg)
     return config_to_json(&d->config);
 }
 
+static const char *listen_address(void *arg)
+{
+    const struct daemon *d = arg;
+
+    return tcp_address(d->tcp);
+}
+
 /* ---- shutdown: sandboxes stay up, requests under way get a short grace ---- */
 
 static void shutdown_step(void *arg)
@@ -116,6 +126,7 @@ static void on_signal(void *arg, int sig)
     d->stopping = true;
     d->shutdown_by = deadline_in(SHUTDOWN_GRACE);
     http_server_stop_accepting(d->server);
+    tcp_stop_accepting(d->tcp);
     manager_close(d->manager);
     loop_timer_set(d->shutdown_poll, SHUTDOWN_POLL, true);
 }
@@ -126,6 +137,7 @@ static void on_tick(void *arg)
 
     manager_tick(d->manager);
     keeper_tick(d->registry);
+    tcp_tick(d->tcp);
 }
 
 /* ---- set-up, bottom up ---- */
@@ -269,6 +281,20 @@ static int open_manager(struct daemon *d, struct err *err)
     return manager_start(d->manager, err);
 }
 
+static int open_tcp(struct daemon *d, const struct http_server_config *http, struct err *err)
+{
+    const struct tcp_config config = {
+        .listen = d->options.listen ? d->options.listen : d->config.http_listen,
+        .remote = d->options.allow_remote || d->config.http_remote,
+        .hosts = d->config.http_hosts,
+        .state_dir = d->paths.state,
+        .loop = d->loop,
+        .http = http,
+    };
+
+    return tcp_open(&config, &d->tcp, err);
+}
+
 static int open_server(struct daemon *d, struct err *err)
 {
     const struct api_config api = {
@@ -279,21 +305,24 @@ static int open_server(struct daemon *d, struct err *err)
         .state_dir = d->paths.state,
         .run_dir = d->paths.run,
         .settings = settings,
+        .listen = listen_address,
         .arg = d,
     };
-    const struct http_server_config http = {
+    struct http_server_config http = {
         .on_request = api_on_request,
         .want_stream = api_wants_stream,
+        .admit = gate_unix,
         .body_max = d->config.body_max,
         .connections_max = d->config.connections,
     };
-    struct http_server_config config = http;
     _cleanup_close_ int fd = -1;
     int r;
 
     d->api = api_new(&api);
-    config.arg = d->api;
-    r = http_server_new(d->loop, &config, &d->server, err);
+    http.arg = d->api;
+    r = open_tcp(d, &http, err);
+    if (r >= 0)
+        r = http_server_new(d->loop, &http, &d->server, err);
     if (r >= 0)
         r = unix_listen(d->run_dirfd, SOCKET_NAME, SOCK_STREAM | SOCK_NONBLOCK, 0600, &fd, err);
     return r < 0 ? r : http_server_listen(d->server, TAKE_FD(fd), err);
@@ -360,6 +389,7 @@ static void daemon_close(struct daemon *d)
     if (d->server)
         unlinkat(d->run_dirfd, SOCKET_NAME, 0);
     http_server_free(d->server);
+    tcp_close(d->tcp);
     if (d->manager && manager_busy(d->manager)) {
         log_warn("ending with operations under way: the next start takes them up");
         events_flush(d->events);

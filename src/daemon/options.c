@@ -17,6 +17,8 @@ struct option_def {
 /* clang-format off */
 static const struct option_def defs[] = {
     {"root",         "DIR",   AT(root),         "keep state in DIR/state and DIR/run (env RIPCORD_ROOT)"},
+    {"listen",       "ADDR",  AT(listen),       "answer on this address too, 127.0.0.1:7070, to those who have the token"},
+    {"allow-remote", NULL,    AT(allow_remote), "ADDR may be one that other machines reach: there is no encryption"},
     {"log-level",    "LEVEL", AT(log_level),    "error, warn, info or debug"},
     {"log-json",     NULL,    AT(log_json),     "log as JSON lines"},
     {"ready-fd",     "N",     AT(ready_fd),     "write 'ready' to this descriptor once the socket answers"},

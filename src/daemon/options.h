@@ -9,8 +9,9 @@
 #include "base/err.h"
 
 struct options {
-    const char *root, *log_level, *engine, *ready_fd; /* borrowed from argv; NULL: not given */
-    bool log_json, doctor, print_config, help_config, help, version, foreground;
+    const char *root, *log_level, *engine, *ready_fd,
+        *listen; /* borrowed from argv; NULL: not given */
+    bool log_json, doctor, print_config, help_config, help, version, foreground, allow_remote;
 };
 
 int options_parse(struct options *ret, int argc, char **argv, struct err *err);

@@ -91,6 +91,7 @@ struct http_conn {
 struct http_req {
     struct http_conn *conn; /* NULL once the peer has gone */
     char *head_mem, *target_mem;
+    size_t head_len; /* of head_mem */
     struct http_head head;
     char *path, *query; /* in target_mem */
     struct buf body;

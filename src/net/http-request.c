@@ -15,7 +15,9 @@ void req_free(struct http_req *r)
 {
     if (!r)
         return;
-    buf_wipe(&r->body); /* bodies carry credentials */
+    buf_wipe(&r->body); /* bodies carry credentials, and so do heads */
+    if (r->head_mem)
+        explicit_bzero(r->head_mem, r->head_len);
     free(r->head_mem);
     free(r->target_mem);
     free(r);
@@ -91,6 +93,8 @@ static int parse_head(struct http_conn *c, size_t len, struct err *err)
     r->conn = c;
     r->body = (struct buf)BUF_INIT(c->server->config.body_max);
     r->head_mem = xmemdup(buf_data(&c->in), len);
+    r->head_len = len;
+    explicit_bzero(buf_data(&c->in), len);
     buf_consume(&c->in, len);
     c->scanned = 0;
     c->served = true;
@@ -141,15 +145,29 @@ static void start_body(struct http_conn *c)
     send_continue(c);
 }
 
+/* 0, or the status of the refusal. */
+static int admit(const struct http_conn *c, struct err *err)
+{
+    const struct http_server_config *config = &c->server->config;
+
+    return config->admit ? config->admit(config->admit_arg, &c->req->head, err) : 0;
+}
+
 static void take_head(struct http_conn *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     ssize_t n = http_head_find(buf_data(&c->in), c->in.len, &c->scanned, &err);
+    int status;
 
     if (n == 0)
         return;
-    if (n < 0 || parse_head(c, (size_t)n, &err) < 0)
+    if (n < 0 || parse_head(c, (size_t)n, &err) < 0) {
         refuse_head(c, &err);
+        return;
+    }
+    status = admit(c, &err);
+    if (status)
+        conn_refuse(c, status, &err);
     else
         start_body(c);
 }

@@ -12,6 +12,9 @@
 
 enum { RESPONSE_HEAD_MAX = 4 << 10, ERROR_BODY_MAX = 64 << 10 };
 
+/* RFC 9110, 15.5.2: a 401 says what would be right. */
+#define HOW_TO_AUTHENTICATE "WWW-Authenticate: Bearer realm=\"ripcord\"\r\n"
+
 static bool has_no_body(const struct http_req *r, int status)
 {
     return STREQ(r->head.method, "HEAD") || status == 204 || status == 304;
@@ -64,7 +67,10 @@ int response_error(struct buf *b, int status, const struct err *err, bool close)
     int r;
 
     error_body(&body, err);
-    r = append_head(b, &(struct http_answer){.status = status, .content_type = "application/json"},
+    r = append_head(b,
+                    &(struct http_answer){.status = status,
+                                          .content_type = "application/json",
+                                          .extra = status == 401 ? HOW_TO_AUTHENTICATE : NULL},
                     close);
     if (r >= 0)
         r = buf_appendf(b, "Content-Length: %zu\r\n\r\n", body.len);

@@ -17,7 +17,7 @@
 #include "base/xalloc.h"
 #include "net/http-conn.h"
 
-enum { ACCEPT_BATCH = 32, REFUSAL_MAX = 4 << 10 };
+enum { ACCEPT_BATCH = 32, REFUSAL_MAX = 4 << 10, KEEPALIVE_SEC = 60 };
 
 /* While no descriptor is to be had, not even to refuse with, we look again this often. */
 #define ACCEPT_RETRY (100 * USEC_PER_MSEC)
@@ -57,11 +57,24 @@ static bool peer_may(int fd)
     return cred.uid == 0 || cred.uid == geteuid();
 }
 
-/* Answers go out in few large writes: waiting for a full segment would only cost time on TCP. */
+/*
+ * Answers go out in few large writes: waiting for a full segment would only cost time on TCP. A
+ * machine that vanishes says no goodbye: what runs for it must end all the same. On a unix socket
+ * these do nothing.
+ */
+static void prepare_tcp(int fd)
+{
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){KEEPALIVE_SEC}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){KEEPALIVE_SEC / 4}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){4}, sizeof(int));
+}
+
 static void welcome(struct http_server *s, int fd)
 {
     if (s->config.any_peer)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        prepare_tcp(fd);
     conn_new(s, fd);
 }
 
@@ -165,6 +178,12 @@ void http_server_stop_accepting(struct http_server *s)
     loop_timer_stop(s->listen_retry);
 }
 
+void http_server_drop(struct http_server *s)
+{
+    while (s->conns)
+        conn_gone(s->conns);
+}
+
 void http_server_free(struct http_server *s)
 {
     if (!s)
@@ -172,7 +191,6 @@ void http_server_free(struct http_server *s)
     http_server_stop_accepting(s);
     loop_timer_free(s->listen_retry);
     s->reserve_fd = fd_close(s->reserve_fd);
-    while (s->conns)
-        conn_gone(s->conns);
+    http_server_drop(s);
     server_unref(s);
 }

@@ -34,6 +34,11 @@ struct http_server_config {
      * none is. */
     bool (*want_stream)(void *arg, const struct http_head *head, const char *path);
     void *arg;
+    /* Decides from the head, before anything else of the request is looked at or read: 0, or the
+     * status that it is refused with, and *err. The connection ends with a refusal. NULL: all
+     * are taken. */
+    int (*admit)(void *arg, const struct http_head *head, struct err *err);
+    void *admit_arg;
     size_t body_max; /* larger: 413 before anything is allocated */
     unsigned connections_max;
     bool any_peer;   /* do not look at a peer's credentials: the socket is not ours alone, or TCP */
@@ -47,6 +52,9 @@ int http_server_new(struct loop *l, const struct http_server_config *config,
 /* Takes a listening socket. */
 int http_server_listen(struct http_server *s, int listen_fd, struct err *err);
 void http_server_stop_accepting(struct http_server *s);
+/* Ends all connections, whatever they are about; each request's on_gone is called. Not from a
+ * handler. */
+void http_server_drop(struct http_server *s);
 void http_server_free(
     struct http_server *s); /* closes all connections; each request's on_gone is called */
 

@@ -24,8 +24,11 @@ enum { READ_SIZE = 64 << 10, SEND_HEAD_MAX = 64 << 10 };
 
 void http_client_init(struct http_client *c, int fd)
 {
-    *c = (struct http_client){
-        .fd = fd, .in = BUF_INIT(HTTP_HEAD_MAX + READ_SIZE), .by = {DEADLINE_NEVER}, .stop_fd = -1};
+    *c = (struct http_client){.fd = fd,
+                              .in = BUF_INIT(HTTP_HEAD_MAX + READ_SIZE),
+                              .by = {DEADLINE_NEVER},
+                              .stop_fd = -1,
+                              .host = "localhost"};
 }
 
 void http_client_done(struct http_client *c)
@@ -124,16 +127,19 @@ static bool is_line_safe(const char *s, bool blanks)
     return true;
 }
 
-static int compose_head(struct buf *b, const char *method, const char *target, const char *extra,
-                        const char *content_type, const void *body, size_t len)
+static int compose_head(struct buf *b, const struct http_client *c, const char *method,
+                        const char *target, const char *extra, const char *content_type,
+                        const void *body, size_t len)
 {
     bool chunked = len == BODY_IN_PIECES;
     bool sends_length = !chunked && (body || STREQ(method, "POST") || STREQ(method, "PUT") ||
                                      STREQ(method, "PATCH"));
     int r;
 
-    r = buf_appendf(b, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s", method, target,
+    r = buf_appendf(b, "%s %s HTTP/1.1\r\nHost: %s\r\n%s", method, target, c->host,
                     extra ? extra : "");
+    if (r >= 0 && c->bearer)
+        r = buf_appendf(b, "Authorization: Bearer %s\r\n", c->bearer);
     if (r >= 0 && content_type)
         r = buf_appendf(b, "Content-Type: %s\r\n", content_type);
     if (r >= 0 && sends_length)
@@ -153,12 +159,13 @@ static int send_request(struct http_client *c, const char *method, const char *t
     struct iovec iov[2];
 
     if (!is_line_safe(method, false) || !is_line_safe(target, false) ||
+        !is_line_safe(c->host, false) || (c->bearer && !is_line_safe(c->bearer, false)) ||
         (content_type && !is_line_safe(content_type, true)))
         return err_set(err, ERR_INVALID, "blank or control byte in an HTTP request line");
     if (c->body_left || (c->head.chunked && !c->chunked.done))
         return err_set(err, ERR_CONFLICT,
                        "HTTP request before the last response was read to its end");
-    if (compose_head(&head, method, target, extra, content_type, body, len) < 0)
+    if (compose_head(&head, c, method, target, extra, content_type, body, len) < 0)
         return err_set(err, ERR_LIMIT, "HTTP request head over %d bytes", SEND_HEAD_MAX);
     c->is_head = STREQ(method, "HEAD");
     iov[0] = (struct iovec){buf_data(&head), head.len};

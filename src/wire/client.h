@@ -23,6 +23,8 @@ struct http_client {
     bool is_head;       /* the last request was HEAD: its response has no body */
     struct deadline by; /* applies to each wait; DEADLINE_NEVER by default */
     int stop_fd;        /* borrowed; readable: every wait ends with ERR_TIMEOUT. -1 by default */
+    const char *host;   /* borrowed; of the Host field. "localhost" by default */
+    const char *bearer; /* borrowed; sent as authorization, or NULL */
 };
 
 void http_client_init(struct http_client *c, int fd); /* takes the fd */
