@@ -190,6 +190,7 @@ def main():
     if not os.access(config.bin / "ripcord", os.X_OK):
         print(f"there is no program '{config.bin}/ripcord': run ./dev build first")
         return 1
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs us in the background has ignored it, for our children too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, so that the engine is stopped
     with fast_folder() if opts.memory else contextlib.nullcontext():
         reason = prepare_engine(config, opts.engine)

@@ -455,4 +455,4 @@ class Model(TestCase):
         if Config.soak:
             self.walk(2000)
         else:
-            self.walk(120 if Config.engine == "native" else 60)
+            self.walk(200 if Config.engine == "native" else 60)
