@@ -88,6 +88,9 @@ void handle_cache_prune(struct call *c);
 void handle_tool_caches(struct call *c);
 void handle_cache_warm(struct call *c);
 void handle_tool_prune(struct call *c);
+void handle_mount_caches(struct call *c);
+void handle_mount_cache_remove(struct call *c);
+void handle_mount_cache_prune(struct call *c);
 
 void handle_image_build(struct call *c);
 void handle_image_list(struct call *c);

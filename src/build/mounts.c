@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,9 +17,9 @@
 
 void mounts_done(struct mounts *m)
 {
-    for (size_t i = 0; i < m->n_locks; i++)
-        fd_close(m->locks[i]);
-    free(m->locks);
+    for (size_t i = 0; i < m->n_held; i++)
+        mount_cache_done(&m->held[i]);
+    free(m->held);
     strv_free(m->held_ids);
     json_decref(m->list);
     json_decref(m->secrets);
@@ -34,41 +33,6 @@ static void add(struct mounts *m, const char *source, const char *target, bool r
 }
 
 /* ---- caches ---- */
-
-static int lock_slot(int dir, unsigned slot, int how, int *ret, struct err *err)
-{
-    _cleanup_free_ char *name = xasprintf("%u.lock", slot);
-    _cleanup_close_ int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-    if (fd < 0)
-        return err_sys(err, errno, "open the lock of a cache mount");
-    while (flock(fd, how) < 0) {
-        if (errno == EWOULDBLOCK)
-            return 0;
-        if (errno != EINTR)
-            return err_sys(err, errno, "lock a cache mount");
-    }
-    *ret = TAKE_FD(fd);
-    return 1;
-}
-
-static int take_slot(int dir, const char *sharing, unsigned *ret, int *ret_lock, struct err *err)
-{
-    int r;
-
-    *ret = 0;
-    if (!sharing || STREQ(sharing, "shared"))
-        return lock_slot(dir, 0, LOCK_SH, ret_lock, err);
-    if (STREQ(sharing, "locked"))
-        return lock_slot(dir, 0, LOCK_EX, ret_lock, err);
-    for (unsigned i = 0; i < MOUNTS_SLOTS; i++) {
-        r = lock_slot(dir, i, LOCK_EX | LOCK_NB, ret_lock, err);
-        *ret = i;
-        if (r != 0)
-            return r;
-    }
-    return err_set(err, ERR_LIMIT, "%d builds use this private cache mount already", MOUNTS_SLOTS);
-}
 
 static uint32_t number(const char *text, int base)
 {
@@ -93,45 +57,49 @@ static int make_slot(const struct work *w, int dir, const char *name, const stru
     return 0;
 }
 
-static int hold(struct mounts *ms, const char *id, int dir, const struct mount *m, char **ret_slot,
-                struct err *err)
+static enum mount_cache_share share_of(const char *sharing)
 {
-    unsigned slot = 0;
-    int lock = -1, r = 0;
+    if (sharing && STREQ(sharing, "locked"))
+        return MOUNT_CACHE_LOCKED;
+    return sharing && STREQ(sharing, "private") ? MOUNT_CACHE_PRIVATE : MOUNT_CACHE_SHARED;
+}
 
-    if (!strv_contains(ms->held_ids, id))
-        r = take_slot(dir, m->sharing, &slot, &lock, err);
+/* One that another mount of this step has is that one's. */
+static int hold(const struct work *w, struct mounts *ms, const char *id, const struct mount *m,
+                const struct mount_cache **ret, struct err *err)
+{
+    struct mount_cache c;
+    int r;
+
+    for (size_t i = 0; i < ms->n_held; i++)
+        if (STREQ(ms->held_ids[i], id)) {
+            *ret = &ms->held[i];
+            return 0;
+        }
+    r = mount_cache_take(w->store, id, share_of(m->sharing), &c, err);
     if (r < 0)
         return r;
     strv_add(&ms->held_ids, id);
-    ms->locks = xreallocarray(ms->locks, ms->n_locks + 1, sizeof(*ms->locks));
-    ms->locks[ms->n_locks++] = lock;
-    *ret_slot = xasprintf("%u", slot);
+    ms->held = xreallocarray(ms->held, ms->n_held + 1, sizeof(*ms->held));
+    ms->held[ms->n_held] = c;
+    *ret = &ms->held[ms->n_held++];
     return 0;
 }
 
 static int prepare_cache(struct work *w, const struct mount *m, struct mounts *ms, struct err *err)
 {
     const char *id = m->id ? m->id : m->target;
-    _cleanup_free_ char *folder = NULL, *slot = NULL, *source = NULL;
-    _cleanup_close_ int dir = -1;
-    char digest[DIGEST_MAX];
-    int r;
+    _cleanup_free_ char *slot = NULL, *source = NULL;
+    const struct mount_cache *c = NULL;
+    int r = hold(w, ms, id, m, &c, err);
 
-    digest_of(id, strlen(id), digest);
-    folder = xasprintf("mounts/%s", digest_hex(digest));
-    r = dir_make_all(w->store->dir, folder, 0700, err);
-    if (r >= 0)
-        r = dir_open(w->store->dir, folder, &dir, err);
-    if (r >= 0)
-        r = file_replace(dir, "id", id, strlen(id), 0600, false, err); /* for people */
-    if (r >= 0)
-        r = hold(ms, id, dir, m, &slot, err);
-    if (r >= 0)
-        r = make_slot(w, dir, slot, m, err);
+    if (r >= 0) {
+        slot = xasprintf("%u", c->slot);
+        r = make_slot(w, c->dir, slot, m, err);
+    }
     if (r < 0)
         return err_wrap(err, "cache mount '%.200s'", id);
-    source = xasprintf("%s/%s", folder, slot);
+    source = xasprintf("%s/%s", c->folder, slot);
     add(ms, source, m->target, m->read_only);
     return 0;
 }

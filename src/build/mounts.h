@@ -1,11 +1,6 @@
 /*
  * RUN --mount: which folder or file of the store stands behind each, made ready and held until the
- * command has ended. Cache mounts persist: mounts/<digest of their id>/<slot>, with a lock beside
- * each slot.
- *
- *   shared    slot 0, with all others who share
- *   locked    slot 0, alone: waits for those who have it
- *   private   the first slot that nobody has
+ * command has ended. Cache mounts persist: image/mount-cache.h.
  */
 #pragma once
 
@@ -13,15 +8,14 @@
 #include "base/json.h"
 #include "build/plan.h"
 #include "build/work.h"
-
-enum { MOUNTS_SLOTS = 64 };
+#include "image/mount-cache.h"
 
 struct mounts {
-    json_t *list;    /* [{"source": below the store, "target", "read_only"}]; owned */
-    json_t *secrets; /* [{"id", "target", "env", "required"}]; owned */
-    char **held_ids; /* owned: whose slots are held, */
-    int *locks;      /* by these; -1: another mount of this step has it */
-    size_t n_locks;
+    json_t *list;             /* [{"source": below the store, "target", "read_only"}]; owned */
+    json_t *secrets;          /* [{"id", "target", "env", "required"}]; owned */
+    char **held_ids;          /* owned: cache mounts that are held, */
+    struct mount_cache *held; /* and how */
+    size_t n_held;
 };
 
 /* Fills in the layers of a stage or an image. */

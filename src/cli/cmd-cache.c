@@ -1,4 +1,4 @@
-/* ripcord cache: what the package registry keeps. */
+/* ripcord cache: what the package registry keeps, and the other caches beside it. */
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -6,6 +6,7 @@
 #include "base/strv.h"
 #include "base/time.h"
 #include "base/xalloc.h"
+#include "cli/cache-mounts.h"
 #include "cli/cache-tools.h"
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -53,23 +54,27 @@ static void print_files(const json_t *files)
 
 static int run_ls(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL, *tools = NULL;
+    _cleanup_json_ json_t *doc = NULL, *tools = NULL, *mounts = NULL;
     int r = cli_call(cli, "GET", "/v1/caches/registry", NULL, &doc, err);
 
     (void)args;
     if (r >= 0)
         r = cache_tools_list(cli, &tools, err);
+    if (r >= 0)
+        r = cache_mounts_list(cli, &mounts, err);
     if (r < 0)
         return r;
     if (cli->json) {
         json_object_set(doc, "tools", json_object_get(tools, "caches"));
         json_object_set(doc, "errors", json_object_get(tools, "errors"));
+        json_object_set(doc, "mounts", json_object_get(mounts, "mounts"));
         output_json(doc);
         return 0;
     }
     cache_tools_print(tools);
     if (json_array_size(json_object_get(tools, "caches")) > 0)
         putchar('\n');
+    cache_mounts_print(mounts);
     print_files(json_object_get(doc, "files"));
     return 0;
 }
@@ -162,21 +167,40 @@ static void print_package(const json_t *doc)
     table_free(t);
 }
 
+static int show_all(struct cli *cli, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *mounts = NULL;
+    int r = cli_call(cli, "GET", "/v1/caches", NULL, &doc, err);
+
+    if (r >= 0)
+        r = cache_mounts_list(cli, &mounts, err);
+    if (r < 0)
+        return r;
+    if (cli->json) {
+        json_object_set(doc, "mounts", mounts);
+        output_json(doc);
+        return 0;
+    }
+    cache_mounts_print_sum(mounts);
+    print_store(doc);
+    return 0;
+}
+
 static int run_show(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    const char *of = args->n_words > 1 ? args->words[1] : NULL;
-    _cleanup_free_ char *escaped = of ? client_escape(of) : NULL;
-    _cleanup_free_ char *target =
-        of ? xasprintf("/v1/caches/registry/show?of=%s", escaped) : xstrdup("/v1/caches");
+    _cleanup_free_ char *escaped = NULL, *target = NULL;
     _cleanup_json_ json_t *doc = NULL, *one = NULL;
-    int r = cli_call(cli, "GET", target, NULL, &doc, err);
+    int r;
 
+    if (args->n_words < 2)
+        return show_all(cli, err);
+    escaped = client_escape(args->words[1]);
+    target = xasprintf("/v1/caches/registry/show?of=%s", escaped);
+    r = cli_call(cli, "GET", target, NULL, &doc, err);
     if (r < 0)
         return r;
     if (cli->json) {
         output_json(doc);
-    } else if (!of) {
-        print_store(doc);
     } else if (json_object_get(doc, "files")) {
         print_package(doc);
     } else {
@@ -214,16 +238,11 @@ static int run_verify(struct cli *cli, const struct cli_args *args, struct err *
     return json_array_size(bad) ? 1 : 0;
 }
 
-static int run_prune(struct cli *cli, const struct cli_args *args, struct err *err)
+static int read_limits(const struct cli_args *args, json_t *body, struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL, *body = json_object();
     uint64_t keep = 0, unused = 0;
-    char bytes[FORMAT_MAX];
-    int r;
+    int r = args_size(args, "keep", &keep, err);
 
-    if (args_get(args, "tool"))
-        return cache_tools_prune(cli, args_get(args, "tool"), err);
-    r = args_size(args, "keep", &keep, err);
     if (r >= 0)
         r = args_duration_ms(args, "unused", &unused, err);
     if (r < 0)
@@ -232,6 +251,34 @@ static int run_prune(struct cli *cli, const struct cli_args *args, struct err *e
         json_object_set_new(body, "keep", json_integer((json_int_t)keep));
     if (args_has(args, "unused"))
         json_object_set_new(body, "unused_ms", json_integer((json_int_t)unused));
+    return 0;
+}
+
+static int prune_mounts(struct cli *cli, const json_t *body, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = cache_mounts_prune(cli, body, &doc, err);
+
+    if (r >= 0 && cli->json)
+        output_json(doc);
+    else if (r >= 0)
+        cache_mounts_print_pruned(doc);
+    return r;
+}
+
+static int run_prune(struct cli *cli, const struct cli_args *args, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *body = json_object();
+    char bytes[FORMAT_MAX];
+    int r;
+
+    if (args_get(args, "tool"))
+        return cache_tools_prune(cli, args_get(args, "tool"), err);
+    r = read_limits(args, body, err);
+    if (r < 0)
+        return r;
+    if (args_has(args, "mounts"))
+        return prune_mounts(cli, body, err);
     r = cli_call(cli, "POST", "/v1/caches/registry/prune", body, &doc, err);
     if (r < 0)
         return r;
@@ -250,6 +297,7 @@ static const struct action actions[] = {
     {"show", 1, run_show},
     {"verify", 0, run_verify},
     {"prune", 0, run_prune},
+    {"rm", CLI_ANY, cache_mounts_rm},
     {"warm", CLI_ANY, cache_tools_warm},
 };
 
@@ -267,13 +315,14 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         return actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
-    err_set(err, ERR_INVALID, "'%s' is not ls, show, verify, prune or warm", name);
+    err_set(err, ERR_INVALID, "'%s' is not ls, show, verify, prune, rm or warm", name);
     return near ? err_hint(err, "Did you mean 'ripcord cache %s'?", near) : -ERR_INVALID;
 }
 
 static const struct cli_option options[] = {
     {"keep", 0, "SIZE", "prune: until no more than this is kept; 0 removes all", NULL},
     {"unused", 0, "TIME", "prune: what was not used for so long (30d)", NULL},
+    {"mounts", 0, NULL, "prune: cache mounts of builds, instead of the registry's files", NULL},
     {"tool", 0, "TOOL",
      "prune: the shared base and shared stores of that tool, or of 'all'; warm: whose base",
      "pip npm uv pnpm yarn all"},
@@ -289,7 +338,8 @@ static const struct cli_group *const groups[] = {&group, NULL};
 const struct cli_command cmd_cache = {
     .name = "cache",
     .summary = "look at and tend the package cache",
-    .usage = "cache ls | show [PACKAGE] | verify | prune [options] | warm --tool TOOL PACKAGE...",
+    .usage = "cache ls | show [PACKAGE] | verify | prune [options] | rm MOUNT... | "
+             "warm --tool TOOL PACKAGE...",
     .details =
         "Sandboxes with network 'packages' install from a registry of this machine, which keeps "
         "what it has fetched once and checks every file against its index.\n\n"
@@ -300,7 +350,12 @@ const struct cli_command cmd_cache = {
         "them can change. warm fills the base: the tool downloads the packages in a throw-away "
         "sandbox that reaches nothing but the registry, and what it then has in its cache is the "
         "new base. No code of a package runs there.\n\n"
-        "ls lists tool caches, and the registry's files. show tells how much is kept, from where, "
+        "Builds have cache mounts (RUN --mount=type=cache), known by their id, or by their target "
+        "where a Dockerfile names none. All of them together have a budget (build.mounts_budget): "
+        "after a build those go that were not used for longest, but never one that a build uses. "
+        "rm removes single ones, prune --mounts several.\n\n"
+        "ls lists tool caches, cache mounts, and the registry's files. show tells how much is "
+        "kept, from where, "
         "and how often it was used; "
         "with pypi/NAME, npm/NAME or a digest it shows that one. verify reads every file again "
         "and removes what is wrong (exit status 1 then). prune makes room: down to the budget of "
@@ -309,10 +364,11 @@ const struct cli_command cmd_cache = {
         "ripcord cache show\thow much it holds and saves\n"
         "ripcord cache show pypi/requests\twhich releases of it are kept\n"
         "ripcord cache prune --unused 30d\tforget what nobody needs\n"
+        "ripcord cache rm /root/.cache/pip\tforget a cache mount of builds\n"
         "ripcord cache warm --tool pip requests==2.32.3\tready for every new sandbox\n"
         "ripcord cache warm --tool npm --package-lock package-lock.json\tall that a project needs",
     .groups = groups,
-    .words = "ls show verify prune warm",
+    .words = "ls show verify prune rm warm",
     .min_args = 1,
     .max_args = CLI_ANY,
     .stop_after = -1,

@@ -7,6 +7,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
+#include "core/mount-caches.h"
 #include "core/spec.h"
 #include "image/reference.h"
 
@@ -107,6 +108,7 @@ static void on_done(void *arg, const struct err *err, const char *json)
     if (mb->next)
         mb->next->self = mb->self;
     tell_done(mb, err, json);
+    mounts_keep_budget(mb->m);
     free(mb);
 }
 

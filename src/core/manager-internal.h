@@ -26,6 +26,8 @@ struct manager {
     struct recovery *recovery;
     struct reconcile *reconcile;
     bool retaining;       /* a job of retain.c is under way */
+    bool trimming;        /* the same of mount-caches.c, */
+    bool trim_again;      /* and a build has ended since */
     struct exec *unsaved; /* ended ones whose end is not on disk yet */
     unsigned n_unsaved;
     struct floor_watch floor;

@@ -35,6 +35,8 @@ struct manager_config {
     const char *state_dir; /* borrowed: where sandboxes are kept; NULL: disk_floor means nothing */
     uint64_t disk_floor;   /* bytes that must be free there for new work; 0: none */
 
+    uint64_t mounts_budget; /* bytes of all cache mounts of builds */
+
     struct keeper *registry; /* borrowed: of network `packages`; NULL: there is none */
     bool registry_required;  /* no sandbox with that network starts without it */
 

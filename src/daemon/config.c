@@ -73,6 +73,7 @@ static const struct config_key keys[] = {
     {"registry.deny",      KEY_LIST,     AT(registry_deny), "",          "packages that are refused: name, npm:name or pypi:name, with ==version or without"},
     {"registry.budget",    KEY_SIZE,     AT(registry_budget), "20G",     "how much the registry keeps; what was not used longest goes first"},
     {"registry.metadata_life", KEY_DURATION, AT(registry_metadata_life), "5m", "how long a package's list of releases is believed before its index is asked again"},
+    {"build.mounts_budget", KEY_SIZE,    AT(build_mounts_budget), "20G", "how much all cache mounts of builds keep; what was not used longest goes first"},
     {"hub.mirrors",        KEY_LIST,     AT(hub_mirrors), "",            "where images are asked for first: docker.io=https://mirror.example"},
     {"hub.ca_file",        KEY_STRING,   AT(hub_ca_file), "",            "certificates (PEM) that registries of images are checked against; empty: the system's"},
     {"hub.proxy",          KEY_STRING,   AT(hub_proxy), "",              "HTTP proxy between registries of images and us; empty: none"},

@@ -37,6 +37,7 @@ struct config {
     char *registry_offline;
     char **registry_deny;
     uint64_t registry_min_age, registry_metadata_life, registry_budget;
+    uint64_t build_mounts_budget;
     uint32_t registry_uid, hub_uid;
     char **hub_mirrors, *hub_ca_file, *hub_proxy;
     bool registry_private;

@@ -266,6 +266,7 @@ static int open_manager(struct daemon *d, struct err *err)
         .reconcile_interval = d->config.reconcile_interval,
         .registry = d->registry,
         .registry_required = d->config.cache_required,
+        .mounts_budget = d->config.build_mounts_budget,
         .events = d->events,
         .on_state = on_state,
         .on_warning = on_warning,

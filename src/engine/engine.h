@@ -238,15 +238,21 @@ enum image_verb {
     IMAGE_PULL,
     IMAGE_PUSH,
     IMAGE_REMOVE,
-    IMAGE_PRUNE
+    IMAGE_PRUNE,
+    IMAGE_MOUNTS, /* cache mounts of builds: list, */
+    IMAGE_MOUNT_REMOVE,
+    IMAGE_MOUNTS_TRIM
 };
 
 struct image_ask {
     enum image_verb verb;
-    char *name;   /* SHOW, EXPORT, PUSH, REMOVE; IMPORT, PULL: what it is to be called, or NULL */
+    char *name;   /* SHOW, EXPORT, PUSH, REMOVE; IMPORT, PULL: what it is to be called, or NULL;
+                     MOUNT_REMOVE: its id */
     char *detail; /* EXPORT: "oci" or "docker"; PULL, PUSH: JSON, may hold credentials
                      (hub/settings.h) */
     char **used;  /* REMOVE, PRUNE: digests of the images that sandboxes are made of */
+    uint64_t keep, unused; /* MOUNTS_TRIM: bytes to be kept at most; what was not used for so many
+                              seconds goes too, 0: none for that */
     int fd; /* IMPORT: the archive, read to its end; EXPORT: takes it; PULL, PUSH: takes lines of
                JSON that tell how far it is; else -1 */
 };

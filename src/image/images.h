@@ -9,7 +9,7 @@
  *                        and what a sandbox needs to know of the configuration
  *   refs                 names
  *   cache/<hex>          what a step of a build has come to (build/cache.h)
- *   mounts/<hex>/        a cache mount of builds (build/mounts.h)
+ *   mounts/<hex>/        a cache mount of builds (image/mount-cache.h)
  *   tmp/                 what is being made
  *
  * Everything is made below tmp/, synced and renamed, an image after its layers and a name after its

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "image/confined.h"
@@ -18,6 +19,7 @@
 #include "image/ids.h"
 #include "image/images.h"
 #include "image/import.h"
+#include "image/mount-cache.h"
 
 enum { USED_MAX = 16 << 20 };
 
@@ -171,6 +173,33 @@ static int run_copy_ephemeral(struct request *q, json_t **ret, struct err *err)
     return copy(q, false, ret, err);
 }
 
+/* ---- cache mounts ---- */
+
+static int run_mounts(struct request *q, json_t **ret, struct err *err)
+{
+    return mount_cache_list(&q->store, &q->ids, ret, err);
+}
+
+static int run_mounts_rm(struct request *q, json_t **ret, struct err *err)
+{
+    int r = images_lock(&q->store, false, true, err);
+
+    return r < 0 ? r : mount_cache_remove(&q->store, &q->ids, q->arg, ret, err);
+}
+
+/* BYTES SECONDS */
+static int run_mounts_trim(struct request *q, json_t **ret, struct err *err)
+{
+    uint64_t keep, unused;
+    int r = parse_u64(q->arg, 0, UINT64_MAX, &keep, err);
+
+    if (r >= 0)
+        r = parse_u64(q->more, 0, UINT32_MAX, &unused, err);
+    if (r >= 0)
+        r = images_lock(&q->store, false, true, err);
+    return r < 0 ? r : mount_cache_trim(&q->store, &q->ids, keep, unused, ret, err);
+}
+
 static const struct {
     const char *name;
     int min, max;
@@ -179,6 +208,8 @@ static const struct {
     {"import", 0, 2, run_import}, {"export", 2, 2, run_export},
     {"rm", 1, 1, run_rm},         {"prune", 0, 0, run_prune},
     {"copy", 1, 1, run_copy},     {"copy-ephemeral", 1, 1, run_copy_ephemeral},
+    {"mounts", 0, 0, run_mounts}, {"mounts-rm", 1, 1, run_mounts_rm},
+    {"mounts-trim", 2, 2, run_mounts_trim},
 };
 
 static int run(int argc, char **argv, json_t **ret, struct err *err)

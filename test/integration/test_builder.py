@@ -12,7 +12,7 @@ import registry_box
 from ripcord_test import Config, TestCase, only_on, wait_until
 from test_images import BUSYBOX, entry, saved, tar
 
-APPLETS = "sh ls cat id env pwd stat find sleep echo mkdir touch rm chmod ln wget tar mkfifo grep test sed".split()
+APPLETS = "sh ls cat id env pwd stat find sleep echo mkdir touch rm chmod ln wget tar mkfifo grep test sed head".split()
 PASSWD = b"root:x:0:0:root:/root:/bin/sh\nbob:x:1000:1001:Bob:/home/bob:/bin/sh\n"
 
 
@@ -184,6 +184,57 @@ class Cache(BuildCase):
         self.assert_nothing_left()
         said, _ = self.build("FROM base:1\nRUN touch /done\nRUN ls /done\n")
         self.assertEqual(said.count("CACHED"), 1, said)
+
+
+@only_on("native")
+@unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
+class CacheMounts(BuildCase):
+    """They are counted, removed one by one or by a budget, and never while a build uses one."""
+
+    def mounts(self):
+        return {m["id"]: m for m in self.root.ok("cache", "ls", "--json").json()["mounts"]}
+
+    @staticmethod
+    def fill(mount, kib):
+        return f"RUN --mount=type=cache,target=/{mount},id={mount} head -c {kib}k /dev/zero > /{mount}/data\n"
+
+    def test_they_are_counted_and_removed(self):
+        self.build("FROM base:1\n" + self.fill("big", 300) + "RUN --mount=type=cache,target=/small touch /small/x\n")
+        mounts = self.mounts()
+        self.assertEqual(list(mounts), ["/small", "big"], "the one used last comes first")
+        self.assertGreaterEqual(mounts["big"]["bytes"], 300 << 10)
+        self.assertFalse(any(m["in_use"] for m in mounts.values()))
+        shown = self.root.ok("cache", "show", "--json").json()["mounts"]
+        self.assertEqual((shown["bytes"], shown["budget"]), (sum(m["bytes"] for m in mounts.values()), 20 << 30))
+        self.assertIn("big", self.root.ok("cache", "ls").text)
+        self.assert_exit(self.root.run("cache", "rm", "nowhere"), 3)
+        self.assertEqual(self.root.ok("cache", "rm", "--json", "big").json()["mounts"], ["big"])
+        self.assertEqual(list(self.mounts()), ["/small"])
+        self.assertEqual(self.root.ok("cache", "prune", "--mounts", "--unused", "1h", "--json").json()["removed"], 0)
+        self.assertEqual(self.root.ok("cache", "prune", "--mounts", "--keep", "0", "--json").json()["mounts"], ["/small"])
+        self.assertEqual(self.mounts(), {})
+
+    def test_one_in_use_stays(self):
+        self.file("Dockerfile", "FROM base:1\nRUN --mount=type=cache,target=/c touch /c/x; echo begun; sleep 1000\n")
+        with self.root.popen("image", "build", "--progress", "plain", self.context) as p:
+            for line in p.stderr:
+                if b" begun" in line and b"RUN" not in line:
+                    break
+            self.assertTrue(self.mounts()["/c"]["in_use"])
+            self.assert_exit(self.root.run("cache", "rm", "/c"), 4)
+            self.assertEqual(self.root.ok("cache", "prune", "--mounts", "--keep", "0", "--json").json()["removed"], 0)
+            p.send_signal(signal.SIGINT)
+            p.communicate(timeout=60)
+        self.assert_nothing_left()
+        self.assertFalse(self.mounts()["/c"]["in_use"])
+        self.root.ok("cache", "rm", "/c")
+
+    def test_the_budget_is_kept_after_builds(self):
+        self.root.configure("build.mounts_budget: 1M\n")
+        self.root.kill_daemon(signal.SIGTERM)
+        self.build("FROM base:1\n" + self.fill("first", 700))
+        self.build("FROM base:1\n" + self.fill("second", 700))
+        wait_until(lambda: list(self.mounts()) == ["second"], 20, "the older one to go")
 
 
 @only_on("native")

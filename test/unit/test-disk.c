@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/usage.h"
 #include "base/xalloc.h"
 #include "engine/native/disk.h"
 #include "engine/native/program.h"
-#include "engine/usage.h"
 #include "os/rmtree.h"
 #include "shim/disk.h"
 #include "tap.h"

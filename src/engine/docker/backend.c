@@ -17,9 +17,9 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/strv.h"
+#include "base/usage.h"
 #include "base/xalloc.h"
 #include "engine/spec.h"
-#include "engine/usage.h"
 
 #define PIN_FILE "docker/engine"
 enum { PIN_MAX = 4096 };

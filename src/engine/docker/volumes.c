@@ -7,11 +7,11 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/usage.h"
 #include "base/xalloc.h"
 #include "engine/caches.h"
 #include "engine/docker/backend.h"
 #include "engine/docker/layers.h"
-#include "engine/usage.h"
 
 #define HELPER_FOLDER "/fill"
 

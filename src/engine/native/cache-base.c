@@ -14,11 +14,11 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/tree.h"
+#include "base/usage.h"
 #include "base/xalloc.h"
 #include "engine/caches.h"
 #include "engine/native/cache-tree.h"
 #include "engine/spec.h"
-#include "engine/usage.h"
 #include "os/rmtree.h"
 #include "shim/plan.h"
 

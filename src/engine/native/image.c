@@ -355,6 +355,27 @@ static int run_with_used(struct native_engine *n, const char *verb, const struct
     return r < 0 ? r : run_tool(n, &t, by, ret, err);
 }
 
+/* ---- cache mounts of builds ---- */
+
+static int run_plain(struct native_engine *n, const char *verb, const char *arg, const char *more,
+                     const struct deadline *by, char **ret, struct err *err)
+{
+    const struct image_tool t = {verb, arg, more, n->devnull, -1};
+
+    return run_tool(n, &t, by, ret, err);
+}
+
+static int trim_mounts(struct native_engine *n, const struct image_ask *ask,
+                       const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_free_ char *keep = xasprintf("%llu", (unsigned long long)ask->keep);
+    _cleanup_free_ char *unused = xasprintf("%llu", (unsigned long long)ask->unused);
+
+    return run_plain(n, "mounts-trim", keep, unused, by, ret, err);
+}
+
+/* ---- all that is asked ---- */
+
 /* `name` NULL: all of them. */
 static int show_images(struct native_engine *n, const char *name, char **ret, struct err *err)
 {
@@ -406,6 +427,12 @@ int native_image(struct engine *e, const struct image_ask *ask, const struct dea
         return run_with_used(n, "rm", ask, by, ret, err);
     case IMAGE_PRUNE:
         return run_with_used(n, "prune", ask, by, ret, err);
+    case IMAGE_MOUNTS:
+        return run_plain(n, "mounts", NULL, NULL, by, ret, err);
+    case IMAGE_MOUNT_REMOVE:
+        return run_plain(n, "mounts-rm", ask->name, NULL, by, ret, err);
+    case IMAGE_MOUNTS_TRIM:
+        return trim_mounts(n, ask, by, ret, err);
     }
     return err_set(err, ERR_UNSUPPORTED, "that cannot be asked of images");
 }

@@ -8,12 +8,12 @@
 
 #include "base/fd.h"
 #include "base/strv.h"
+#include "base/usage.h"
 #include "base/xalloc.h"
 #include "engine/caches.h"
 #include "engine/native/native.h"
 #include "engine/native/trash.h"
 #include "engine/spec.h"
-#include "engine/usage.h"
 
 struct filling {
     struct native_engine *n;

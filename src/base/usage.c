@@ -1,4 +1,4 @@
-#include "engine/usage.h"
+#include "base/usage.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,0 +1,18 @@
+/*
+ * The part of `ripcord cache` that is about cache mounts of builds.
+ */
+#pragma once
+
+#include "base/json.h"
+#include "cli/cli.h"
+
+/* {"mounts":[…],"bytes","budget"}. */
+int cache_mounts_list(struct cli *cli, json_t **ret, struct err *err);
+void cache_mounts_print(const json_t *doc);
+/* One line of `cache show`. */
+void cache_mounts_print_sum(const json_t *doc);
+/* `cache rm ID…` */
+int cache_mounts_rm(struct cli *cli, const struct cli_args *args, struct err *err);
+/* body: what to keep. */
+int cache_mounts_prune(struct cli *cli, const json_t *body, json_t **ret, struct err *err);
+void cache_mounts_print_pruned(const json_t *doc);
