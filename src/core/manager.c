@@ -555,11 +555,10 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
 
     if (r < 0)
         return r;
-    if (sb->state == SANDBOX_PAUSED && !sb->ops) {
-        err_set(err, ERR_CONFLICT, "sandbox '%s' is paused", name);
-        return err_hint(err, "Resume it first: 'ripcord resume %s'.", name);
-    }
-    r = floor_check(m, err);
+    if (!sb->ops)
+        r = sandbox_check_awake(sb, err);
+    if (r >= 0)
+        r = floor_check(m, err);
     if (r >= 0 && req->session && !req->concurrent)
         r = session_check_free(sb, err);
     if (r >= 0)

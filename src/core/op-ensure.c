@@ -274,22 +274,12 @@ static void in_use(struct op *op)
 }
 
 /* Only `up` wakes it. Whoever wants to use it may not have known when he asked. */
-static int check_awake(const struct op *op, struct err *err)
-{
-    const struct sandbox *sb = op->sb;
-
-    if (sb->state != SANDBOX_PAUSED || !op->existing)
-        return 0;
-    err_set(err, ERR_CONFLICT, "sandbox '%s' is paused", sb->name);
-    return err_hint(err, "Resume it first: 'ripcord resume %s'.", sb->name);
-}
-
 static void ensure_same(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    if (check_awake(op, &err) < 0 || keep_asked(op, &err) < 0 ||
+    if ((op->existing && sandbox_check_awake(sb, &err) < 0) || keep_asked(op, &err) < 0 ||
         (!lease_equal(&sb->spec, &op->want) && lease_change(sb, &op->want, &err) < 0))
         op_fail(op, &err);
     else if (sb->state == SANDBOX_PAUSED)

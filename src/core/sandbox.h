@@ -87,6 +87,9 @@ bool sandbox_state_may(enum sandbox_state from, enum sandbox_state to);
  */
 int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why, struct err *err);
 
+/* ERR_CONFLICT when it is paused: only `up` and `resume` wake it. */
+int sandbox_check_awake(const struct sandbox *sb, struct err *err);
+
 /* Its state is the last daemon's word: recovery has not seen it yet. Shown as `reconciling`. */
 bool sandbox_is_unsure(const struct sandbox *sb);
 

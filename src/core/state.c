@@ -173,3 +173,11 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
         sb->m->config.on_state(sb->m->config.arg, sb, from, to);
     return 0;
 }
+
+int sandbox_check_awake(const struct sandbox *sb, struct err *err)
+{
+    if (sb->state != SANDBOX_PAUSED)
+        return 0;
+    err_set(err, ERR_CONFLICT, "sandbox '%s' is paused", sb->name);
+    return err_hint(err, "Resume it first: 'ripcord resume %s'.", sb->name);
+}

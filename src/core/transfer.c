@@ -119,10 +119,8 @@ static void sandbox_ready(void *arg, const struct err *err, const struct sandbox
 
 static int check_sandbox(const struct sandbox *sb, struct err *err)
 {
-    if (sb->state == SANDBOX_PAUSED && !sb->ops) {
-        err_set(err, ERR_CONFLICT, "sandbox '%s' is paused", sb->name);
-        return err_hint(err, "Resume it first: 'ripcord resume %s'.", sb->name);
-    }
+    if (!sb->ops && sandbox_check_awake(sb, err) < 0)
+        return -ERR_CONFLICT;
     if (sb->n_transfers >= TRANSFERS_MAX)
         return err_set(err, ERR_LIMIT, "%d copies and connections are under way in '%s' already",
                        TRANSFERS_MAX, sb->name);
