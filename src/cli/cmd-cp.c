@@ -16,6 +16,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/sender.h"
 
 enum { CP_PIECE = 256 << 10 };
 
@@ -34,13 +35,6 @@ struct cp {
     struct progress progress;
     struct tree_stats stats;
     struct err failure; /* why a stream function gave up, where an errno cannot say it */
-
-    /* into a sandbox */
-    struct client *to;
-    char *target; /* owned; the request is sent with the first piece */
-    bool begun, answered;
-    char *piece; /* owned */
-    size_t len;
 };
 
 /* ---- the two sides ---- */
@@ -126,11 +120,12 @@ static int to_local(struct cp *cp, const struct side *dst, struct err *err)
 
 static int to_stdout(struct cp *cp, struct err *err)
 {
+    _cleanup_free_ char *piece = xmalloc(CP_PIECE);
     ssize_t n;
     int r;
 
-    while ((n = read_piece(cp, cp->piece, CP_PIECE)) > 0) {
-        r = fd_write_all(STDOUT_FILENO, cp->piece, (size_t)n);
+    while ((n = read_piece(cp, piece, CP_PIECE)) > 0) {
+        r = fd_write_all(STDOUT_FILENO, piece, (size_t)n);
         if (r < 0)
             return err_sys(err, -r, "write to standard output");
     }
@@ -139,95 +134,32 @@ static int to_stdout(struct cp *cp, struct err *err)
 
 /* ---- into a sandbox ---- */
 
-/* 1; 0 when the daemon has answered: it will be an error. */
-static int put_piece(struct cp *cp, const void *data, size_t len, struct err *err)
-{
-    int r = 0;
-
-    if (!cp->begun)
-        r = client_begin(cp->to, "PUT", cp->target, "application/x-tar", err);
-    cp->begun = true;
-    if (r >= 0)
-        r = client_put(cp->to, data, len, err);
-    cp->answered |= r == 0;
-    progress_add(&cp->progress, len);
-    return r;
-}
-
-/* tar_write_fn: small writes become large pieces. Nothing is sent before the first is full, so that
- * a source that cannot be read never reaches the sandbox. */
-static int write_piece(void *arg, const void *data, size_t len)
-{
-    struct cp *cp = arg;
-
-    while (len) {
-        size_t n = MIN(len, (size_t)CP_PIECE - cp->len);
-        int r = 1;
-
-        memcpy(cp->piece + cp->len, data, n);
-        cp->len += n;
-        data = (const char *)data + n;
-        len -= n;
-        if (cp->len == CP_PIECE) {
-            r = put_piece(cp, cp->piece, cp->len, &cp->failure);
-            cp->len = 0;
-        }
-        if (r <= 0)
-            return -EPIPE;
-    }
-    return 0;
-}
-
-static int from_local(struct cp *cp, const struct side *src, struct err *err)
+static int send(struct cp *cp, struct sender *s, const struct side *src, struct err *err)
 {
     struct tree_stats sent = {0};
-    int r = tree_to_tar(src->path, write_piece, cp, &sent, err);
-
-    if (cp->failure.code || cp->answered) {
-        err_done(err);
-        return err_move(err, &cp->failure);
-    }
-    if (r >= 0 && cp->len)
-        r = put_piece(cp, cp->piece, cp->len, err);
-    return MIN(r, 0);
-}
-
-/* The same for bytes that are a tar already. */
-static int pass_on(struct cp *cp, tar_read_fn read, void *arg, struct err *err)
-{
-    ssize_t n;
     int r;
 
-    while (!cp->answered && (n = read(arg, cp->piece, CP_PIECE)) != 0) {
-        if (n < 0)
-            return cp->failure.code ? cut_off(cp, err)
-                                    : err_sys(err, (int)-n, "read standard input");
-        r = put_piece(cp, cp->piece, (size_t)n, err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    if (src->kind == SIDE_LOCAL)
+        return tree_to_tar(src->path, sender_write, s, &sent, err);
+    if (src->kind == SIDE_TAR)
+        return sender_pass_fd(s, STDIN_FILENO, "standard input", err);
+    r = sender_pass(s, read_piece, cp);
+    return r < 0 && cp->failure.code ? cut_off(cp, err) : r;
 }
 
-static ssize_t read_stdin(void *arg _unused_, void *data, size_t len)
-{
-    ssize_t n;
-
-    do
-        n = read(STDIN_FILENO, data, len);
-    while (n < 0 && errno == EINTR);
-    return n < 0 ? -errno : n;
-}
-
-static int finish_upload(struct cp *cp, struct err *err)
+static int upload(struct cp *cp, struct client *to, const struct side *src, const struct side *dst,
+                  struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int r = 0;
+    struct sender s;
+    int r;
 
-    if (!cp->answered)
-        r = put_piece(cp, NULL, 0, err);
+    cp->progress.on = false; /* the sender's counts the same */
+    sender_init(&s, to, "PUT", side_target(dst), cp->cli->json);
+    r = sender_end(&s, send(cp, &s, src, err), err);
+    sender_done(&s);
     if (r >= 0)
-        r = client_receive(cp->to, &doc, err);
+        r = client_receive(to, &doc, err);
     if (r < 0)
         return r;
     cp->stats.entries = json_number_of(doc, "entries");
@@ -236,20 +168,19 @@ static int finish_upload(struct cp *cp, struct err *err)
     return 0;
 }
 
-static int upload(struct cp *cp, const struct side *src, const struct side *dst, struct err *err)
+/* Between two, each has a connection. */
+static int upload_from(struct cp *cp, const struct side *src, const struct side *dst,
+                       struct err *err)
 {
+    struct client second = {.http.fd = -1};
     int r;
 
-    cp->target = side_target(dst);
-    if (src->kind == SIDE_LOCAL)
-        r = from_local(cp, src, err);
-    else if (src->kind == SIDE_TAR)
-        r = pass_on(cp, read_stdin, cp, err);
-    else
-        r = pass_on(cp, read_piece, cp, err);
-    if (r < 0 && cp->begun)
-        client_disconnect(cp->to); /* without an end it is no whole archive over there either */
-    return r < 0 ? r : finish_upload(cp, err);
+    if (src->kind != SIDE_SANDBOX)
+        return upload(cp, cp->client, src, dst, err);
+    client_init_like(&second, cp->client);
+    r = upload(cp, &second, src, dst, err);
+    client_done(&second);
+    return r;
 }
 
 /* ---- the command ---- */
@@ -282,7 +213,7 @@ static int copy(struct cp *cp, const struct side *src, const struct side *dst, s
     if (r < 0)
         return r;
     if (dst->kind == SIDE_SANDBOX)
-        return upload(cp, src, dst, err);
+        return upload_from(cp, src, dst, err);
     return dst->kind == SIDE_TAR ? to_stdout(cp, err) : to_local(cp, dst, err);
 }
 
@@ -303,7 +234,6 @@ static void tell(const struct cp *cp, const struct side *dst)
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_side_ struct side src = {0}, dst = {0};
-    struct client second = {.http.fd = -1};
     struct cp cp = {.cli = cli};
     int r;
 
@@ -311,18 +241,12 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         (r = side_parse(&dst, args->words[1], err)) < 0 ||
         (r = check_sides(cli, &src, &dst, err)) < 0 || (r = cli_client(cli, &cp.client, err)) < 0)
         return r;
-    client_init_like(&second, cp.client);
-    cp.to = src.kind == SIDE_SANDBOX ? &second : cp.client;
-    cp.piece = xmalloc(CP_PIECE);
     progress_init(&cp.progress, cli->json);
     r = copy(&cp, &src, &dst, err);
     progress_done(&cp.progress);
     if (r >= 0)
         tell(&cp, &dst);
-    client_done(&second);
     err_done(&cp.failure);
-    free(cp.target);
-    free(cp.piece);
     return r;
 }
 

@@ -163,7 +163,7 @@ static int send_all(struct image_build *ib, struct client *c, struct err *err)
         r = make_target(ib, secrets ? strlen(secrets) : 0, &target, err);
     if (r < 0)
         return r;
-    sender_init(&s, c, target, ib->cli->json);
+    sender_init(&s, c, "POST", target, ib->cli->json);
     if (secrets && sender_write(&s, secrets, strlen(secrets)) < 0)
         r = err_set(err, ERR_ENGINE, "the daemon takes no more");
     if (r >= 0)

@@ -12,9 +12,7 @@
 #include "cli/image.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
-
-enum { PIECE = 256 << 10 };
+#include "cli/sender.h"
 
 static int check_words(const struct cli_args *args, int min, int max, const char *usage,
                        struct err *err)
@@ -35,60 +33,11 @@ static char *target_of(const char *path, const char *name)
 
 /* ---- import ---- */
 
-struct import {
-    struct client *client;
-    char *target; /* owned */
-    char *piece;  /* owned */
-    size_t len;
-    bool begun, answered;
-    struct err failure;
-    struct progress progress;
-};
-
-/* 1; 0 when the daemon has answered: it will be an error. */
-static int put_piece(struct import *im, const void *data, size_t len, struct err *err)
-{
-    int r = 0;
-
-    if (!im->begun)
-        r = client_begin(im->client, "POST", im->target, "application/x-tar", err);
-    im->begun = true;
-    if (r >= 0)
-        r = client_put(im->client, data, len, err);
-    im->answered |= r == 0;
-    progress_add(&im->progress, len);
-    return r;
-}
-
-/* tar_write_fn: small writes become large pieces. */
-static int write_piece(void *arg, const void *data, size_t len)
-{
-    struct import *im = arg;
-
-    while (len) {
-        size_t n = MIN(len, (size_t)PIECE - im->len);
-        int r = 1;
-
-        memcpy(im->piece + im->len, data, n);
-        im->len += n;
-        data = (const char *)data + n;
-        len -= n;
-        if (im->len == PIECE) {
-            r = put_piece(im, im->piece, im->len, &im->failure);
-            im->len = 0;
-        }
-        if (r <= 0)
-            return -EPIPE;
-    }
-    return 0;
-}
-
 /* An OCI layout as a folder travels as the tar that it would be. */
-static int send_folder(struct import *im, int dir, const char *path, struct err *err)
+static int send_folder(struct sender *s, int dir, const char *path, struct err *err)
 {
     struct tree_stats stats = {0};
     struct stat st;
-    int r;
 
     if (fstatat(dir, "oci-layout", &st, 0) < 0) {
         err_set(err, ERR_INVALID, "folder '%s' is not an OCI layout: it has no 'oci-layout'", path);
@@ -99,52 +48,21 @@ static int send_folder(struct import *im, int dir, const char *path, struct err 
     }
     if (fchdir(dir) < 0)
         return err_sys(err, errno, "enter '%s'", path);
-    r = tree_to_tar(".", write_piece, im, &stats, err);
-    if (im->failure.code || im->answered) {
-        err_done(err);
-        return err_move(err, &im->failure);
-    }
-    if (r >= 0 && im->len)
-        r = put_piece(im, im->piece, im->len, err);
-    return MIN(r, 0);
+    return tree_to_tar(".", sender_write, s, &stats, err);
 }
 
-static int send_file(struct import *im, int fd, const char *path, struct err *err)
-{
-    int r = 0;
-
-    while (r >= 0 && !im->answered) {
-        ssize_t n = read(fd, im->piece, PIECE);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(err, errno, "read '%s'", path);
-        if (n == 0)
-            break;
-        r = put_piece(im, im->piece, (size_t)n, err);
-    }
-    return MIN(r, 0);
-}
-
-static int send_all(struct import *im, const char *path, json_t **ret, struct err *err)
+static int send_all(struct sender *s, const char *path, struct err *err)
 {
     bool in = STREQ(path, "-");
     _cleanup_close_ int fd =
         in ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     struct stat st;
-    int r;
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return tree_err(err, errno, "open '%s'", path);
     if (in && isatty(fd))
         return err_set(err, ERR_INVALID, "an image is not read from a terminal");
-    r = S_ISDIR(st.st_mode) ? send_folder(im, fd, path, err) : send_file(im, fd, path, err);
-    if (r < 0 && im->begun)
-        client_disconnect(im->client); /* without an end it is no whole archive there either */
-    if (r >= 0 && !im->answered)
-        r = put_piece(im, NULL, 0, err);
-    return r < 0 ? r : client_receive(im->client, ret, err);
+    return S_ISDIR(st.st_mode) ? send_folder(s, fd, path, err) : sender_pass_fd(s, fd, path, err);
 }
 
 void image_print_imported(const json_t *doc)
@@ -172,25 +90,25 @@ void image_print_imported(const json_t *doc)
 int image_import(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    struct import im = {0};
+    struct client *client;
+    struct sender s;
     int r = check_words(args, 1, 2, "import FILE|DIR|- [NAME]", err);
 
     if (r >= 0)
-        r = cli_client(cli, &im.client, err);
+        r = cli_client(cli, &client, err);
     if (r < 0)
         return r;
-    im.target = target_of("/v1/images", args->n_words > 2 ? args->words[2] : NULL);
-    im.piece = xmalloc(PIECE);
-    progress_init(&im.progress, cli->json);
-    r = send_all(&im, args->words[1], &doc, err);
-    progress_done(&im.progress);
+    sender_init(&s, client, "POST",
+                target_of("/v1/images", args->n_words > 2 ? args->words[2] : NULL), cli->json);
+    r = send_all(&s, args->words[1], err);
+    r = sender_end(&s, r, err);
+    sender_done(&s);
+    if (r >= 0)
+        r = client_receive(client, &doc, err);
     if (r >= 0 && cli->json)
         output_json(doc);
     else if (r >= 0)
         image_print_imported(doc);
-    err_done(&im.failure);
-    free(im.target);
-    free(im.piece);
     return r < 0 ? err_wrap(err, "import '%s'", args->words[1]) : 0;
 }
 

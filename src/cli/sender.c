@@ -3,15 +3,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/macro.h"
 #include "base/xalloc.h"
 
 enum { PIECE = 256 << 10 };
 
-void sender_init(struct sender *s, struct client *c, char *target, bool json)
+void sender_init(struct sender *s, struct client *c, const char *method, char *target, bool json)
 {
-    *s = (struct sender){.client = c, .target = target, .piece = xmalloc(PIECE)};
+    *s = (struct sender){.client = c, .method = method, .target = target, .piece = xmalloc(PIECE)};
     progress_init(&s->progress, json);
 }
 
@@ -29,7 +30,7 @@ static int put_piece(struct sender *s, const void *data, size_t len)
     int r = 0;
 
     if (!s->begun)
-        r = client_begin(s->client, "POST", s->target, "application/x-tar", &s->failure);
+        r = client_begin(s->client, s->method, s->target, "application/x-tar", &s->failure);
     s->begun = true;
     if (r >= 0)
         r = client_put(s->client, data, len, &s->failure);
@@ -58,6 +59,33 @@ int sender_write(void *arg, const void *data, size_t len)
             return -EPIPE;
     }
     return 0;
+}
+
+int sender_pass(struct sender *s, tar_read_fn read, void *arg)
+{
+    ssize_t n;
+
+    while ((n = read(arg, s->piece, PIECE)) > 0)
+        if (put_piece(s, s->piece, (size_t)n) <= 0)
+            return -EPIPE;
+    return (int)n;
+}
+
+static ssize_t read_fd(void *arg, void *data, size_t len)
+{
+    ssize_t n;
+
+    do
+        n = read(*(const int *)arg, data, len);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
+int sender_pass_fd(struct sender *s, int fd, const char *name, struct err *err)
+{
+    int r = sender_pass(s, read_fd, &fd);
+
+    return r < 0 ? err_sys(err, -r, "read '%s'", name) : 0;
 }
 
 int sender_end(struct sender *s, int r, struct err *err)

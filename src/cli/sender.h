@@ -4,11 +4,13 @@
  */
 #pragma once
 
+#include "base/tar.h"
 #include "cli/progress.h"
 #include "client/client.h"
 
 struct sender {
     struct client *client;
+    const char *method;
     char *target; /* owned */
     char *piece;  /* owned */
     size_t len;
@@ -18,10 +20,14 @@ struct sender {
 };
 
 /* Takes the target. */
-void sender_init(struct sender *s, struct client *c, char *target, bool json);
+void sender_init(struct sender *s, struct client *c, const char *method, char *target, bool json);
 void sender_done(struct sender *s);
 /* tar_write_fn; the argument is the sender. -EPIPE: sender_end() tells why. */
 int sender_write(void *arg, const void *data, size_t len);
+/* All that `read` gives, as it comes: 0, its -errno, or -EPIPE as above. */
+int sender_pass(struct sender *s, tar_read_fn read, void *arg);
+/* The same of a descriptor. */
+int sender_pass_fd(struct sender *s, int fd, const char *name, struct err *err);
 /*
  * The body is whole, or (r < 0, *err is filled) cannot be made: the connection is cut then, so that
  * it is not taken for whole over there. A failure of the sending itself replaces *err. Then the
