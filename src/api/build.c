@@ -105,6 +105,8 @@ static int read_options(const struct call *c, struct build_request *req, struct 
     };
     int r = call_query_bool(c, "no_cache", &req->no_cache, err);
 
+    if (r >= 0)
+        r = call_query_bool(c, "pull", &req->pull, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
         r = call_query_text(c, texts[i].key, texts[i].ret, err);
     if (r >= 0)

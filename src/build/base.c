@@ -119,6 +119,21 @@ static int read_blob(const struct images *s, const char *id, struct config *ret,
 
 /* ---- from the store ---- */
 
+char *base_name(const char *written)
+{
+    const char *at = strchr(written, '@');
+    _cleanup_free_ char *name = NULL;
+    char *tag;
+
+    if (!at || !digest_is_valid(at + 1))
+        return xstrdup(written);
+    name = xstrndup(written, (size_t)(at - written));
+    tag = strchr(strrchr(name, '/') ?: name, ':');
+    if (tag)
+        *tag = '\0';
+    return xasprintf("%s:sha256-%s", name, digest_hex(at + 1));
+}
+
 static int not_there(const char *name, struct err *err)
 {
     err_set(err, ERR_NOT_FOUND, "image '%.200s' is not in the store", name);
@@ -130,8 +145,9 @@ int base_read(const struct images *s, const char *name, struct base *ret, struct
 {
     _cleanup_base_ struct base b = {0};
     _cleanup_json_ json_t *record = NULL;
+    _cleanup_free_ char *local = base_name(name);
     const char *created;
-    int r = images_resolve(s, name, b.id, err);
+    int r = images_resolve(s, local, b.id, err);
 
     if (r == -ERR_NOT_FOUND) {
         if (err)

@@ -17,6 +17,10 @@ struct base {
 #define _cleanup_base_ __attribute__((cleanup(base_done)))
 void base_done(struct base *b);
 
+/* What an image is called in the store: as it is written, but that NAME[:TAG]@sha256:… has a name
+ * of its own, as TAG may be another by now; new. */
+char *base_name(const char *written);
+
 /* Any of the two results may be NULL. */
 int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
               struct err *err);

@@ -45,6 +45,7 @@ struct builder {
     struct work work;
     struct build_plan plan;
     struct state *states; /* of the plan's stages */
+    char **brought;       /* owned: images that were asked for */
 };
 
 /* ---- where files come from ---- */
@@ -525,11 +526,40 @@ static int finish(struct builder *b, json_t **ret, struct err *err)
 
 /* ---- the whole ---- */
 
+static int bring_in(struct builder *b, const char *name, struct err *err)
+{
+    _cleanup_free_ char *text = xasprintf("pull %s", name), *as = base_name(name);
+    json_t *ask = json_pack("{s:s}", "name", name);
+    int r;
+
+    if (!STREQ(as, name))
+        json_object_set_new(ask, "as", json_string(as));
+    b->ops->tell(b->ops->arg, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
+    r = b->ops->pull(b->ops->arg, ask, err);
+    if (r < 0 && !(err && err->hint))
+        err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
+    strv_add(&b->brought, name);
+    return tell_end(b, r, err);
+}
+
+/* What a digest names is what it was: there is nothing new to ask for. */
+static bool is_to_be_asked(const struct builder *b, const char *name)
+{
+    return b->ask->pull && !strchr(name, '@') && !strv_contains(b->brought, name);
+}
+
 static int image_config(void *arg, const char *name, struct config *ret, struct err *err)
 {
-    const struct builder *b = arg;
+    struct builder *b = arg;
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = -ERR_NOT_FOUND;
 
-    return base_read(b->store, name, NULL, ret, err);
+    if (!is_to_be_asked(b, name))
+        r = base_read(b->store, name, NULL, ret, &why);
+    if (r != -ERR_NOT_FOUND)
+        return r < 0 ? err_move(err, &why) : r;
+    r = bring_in(b, name, err);
+    return r < 0 ? r : base_read(b->store, name, NULL, ret, err);
 }
 
 static int make_plan(struct builder *b, struct err *err)
@@ -566,6 +596,7 @@ static void builder_done(struct builder *b)
         free(b->states[i].created);
     }
     free(b->states);
+    strv_free(b->brought);
     build_plan_done(&b->plan);
     work_done(&b->work);
 }

@@ -1,6 +1,6 @@
 /*
  * The builder: a context and a Dockerfile become an image of the store. It does all of it but run
- * commands, which is asked of whoever started it, as sandboxes are the daemon's.
+ * commands and fetch images, which is asked of whoever started it.
  */
 #pragma once
 
@@ -14,6 +14,7 @@ struct build_ask {
     const char *target;     /* or NULL */
     char **tags, **args;    /* owned */
     bool no_cache;
+    bool pull;           /* asks for images that are in the store, too */
     const char *network; /* of commands: "none", "packages" or "open" */
 };
 
@@ -27,6 +28,8 @@ struct build_ops {
     /* Runs a command on layers; takes the document (build.c, struct run). Waits for its end, and
      * its files are in their place then. Fails when the command does. */
     int (*run)(void *arg, json_t *run, struct err *err);
+    /* Brings an image in: {"name", "as"}, what it is called here where that is another name. */
+    int (*pull)(void *arg, json_t *pull, struct err *err);
     void *arg;
 };
 

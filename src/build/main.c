@@ -46,17 +46,28 @@ static void tell(void *arg, json_t *event)
     write_line(event);
 }
 
-static int ask_run(void *arg, json_t *run, struct err *err)
+static int ask(const char *what, json_t *doc, struct err *err)
 {
     _cleanup_json_ json_t *answer = NULL;
     int r;
 
-    (void)arg;
-    write_line(json_pack("{s:o}", "run", run));
+    write_line(json_pack("{s:o}", what, doc));
     r = read_line(&answer, err);
     if (r >= 0 && json_object_get(answer, "error"))
         r = json_to_err(answer, err);
     return r;
+}
+
+static int ask_run(void *arg, json_t *run, struct err *err)
+{
+    (void)arg;
+    return ask("run", run, err);
+}
+
+static int ask_pull(void *arg, json_t *pull, struct err *err)
+{
+    (void)arg;
+    return ask("pull", pull, err);
 }
 
 /* ---- verbs ---- */
@@ -70,6 +81,7 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
         {"tags", JSON_FIELD_ARRAY, &tags},
         {"args", JSON_FIELD_ARRAY, &args},
         {"no_cache", JSON_FIELD_BOOL, &ret->no_cache},
+        {"pull", JSON_FIELD_BOOL, &ret->pull},
         {"network", JSON_FIELD_STRING, &ret->network},
     };
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
@@ -84,19 +96,19 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
 static int run_build(struct images *s, const struct confined_ids *ids, const char *name,
                      json_t **ret, struct err *err)
 {
-    static const struct build_ops ops = {.tell = tell, .run = ask_run};
-    struct build_ask ask = {.dockerfile = "Dockerfile", .network = "packages"};
+    static const struct build_ops ops = {.tell = tell, .run = ask_run, .pull = ask_pull};
+    struct build_ask a = {.dockerfile = "Dockerfile", .network = "packages"};
     _cleanup_json_ json_t *doc = NULL;
     int r = read_line(&doc, err);
 
     if (r >= 0)
-        r = read_ask(doc, &ask, err);
+        r = read_ask(doc, &a, err);
     if (r >= 0)
         r = images_lock(s, false, true, err);
     if (r >= 0)
-        r = build_image(s, ids, name, CONTEXT_FD, &ask, &ops, ret, err);
-    strv_free(ask.tags);
-    strv_free(ask.args);
+        r = build_image(s, ids, name, CONTEXT_FD, &a, &ops, ret, err);
+    strv_free(a.tags);
+    strv_free(a.args);
     return r;
 }
 

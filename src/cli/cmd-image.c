@@ -46,6 +46,7 @@ static const struct cli_option build_options[] = {
     {"build-arg", 0, "NAME=VALUE", "a value for ARG; NAME alone: from the environment", NULL},
     {"secret", 0, "NAME=@FILE",
      "for RUN --mount=type=secret,id=NAME; NAME alone: from the environment (engine native)", NULL},
+    {"pull", 0, NULL, "ask registries for base images, also for those that are here", NULL},
     {"no-cache", 0, NULL, "run every step, whatever is cached of it", NULL},
     {"network", 0, "MODE",
      "of RUN steps: none, packages (default on native: the package registry alone) or open "

@@ -126,6 +126,8 @@ static int add_options(const struct image_build *ib, struct buf *b)
         r = add_arg(b, v);
     if (r >= 0 && args_has(ib->args, "no-cache"))
         r = add(b, "no_cache", "1");
+    if (r >= 0 && args_has(ib->args, "pull"))
+        r = add(b, "pull", "1");
     return r;
 }
 

@@ -2,9 +2,10 @@
 import os
 import unittest
 
+import hub_box
 from ripcord_test import only_on
 from test_builder import BuildCase
-from test_images import BUSYBOX
+from test_images import BUSYBOX, digest, entry, rootfs, tar
 from test_network import can_open
 
 
@@ -35,3 +36,48 @@ class Network(BuildCase):
         self.assert_exit(result, 7)
         self.assertIn("line 3, column 5", result.err.decode())
         self.assertIn("--network open", result.err.decode())
+
+
+@only_on("native")
+@unittest.skipUnless(hub_box.PROGRAM, "docker-registry is not installed")
+@unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
+class Bases(BuildCase):
+    """Images that are not in the store come from where their names say."""
+
+    def setUp(self):
+        super().setUp()
+        self.hub = hub_box.RealRegistry()
+        self.addCleanup(self.hub.close)
+
+    def put(self, tag, word):
+        image = hub_box.Image([rootfs(), tar(entry("word", data=word.encode()))], Env=["A=b"])
+        self.hub.put("team/base", tag, image)
+        return digest(image.manifest)
+
+    def test_what_is_missing_is_pulled_once(self):
+        name = f"{self.hub.host}/team/base"
+        first = self.put("1", "one")
+        text = f"FROM base:1 AS other\nFROM {name}:1\nCOPY --from={name}:1 /word /copied\nRUN cat /copied; echo $A\n"
+        said, _ = self.build(text)
+        self.assertIn(f"[internal] pull {name}:1", said)
+        self.assertIn("oneb", said)
+        self.put("1", "two")
+        self.assertNotIn("pull", self.build(text)[0], "it is here")
+        said, _ = self.build(text, "--pull", tag="made:2")
+        self.assertEqual(said.count("[internal] pull"), 1, "once, though it is named twice")
+        self.assertEqual(self.sh("cat /copied", "made:2"), "two")
+        pinned = f"FROM {name}:1@{first}\nCOPY --from={name}@{first} /word /again\n"
+        self.assertIn("pull", self.build(pinned, tag="made:3")[0])
+        self.assertEqual(self.sh("cat /word /again", "made:3"), "oneone")
+        self.assertNotIn("pull", self.build(pinned, "--pull", tag="made:3")[0], "a digest has nothing new")
+        self.assertEqual(self.sh("cat /word", f"{name}:1"), "two", "the tag is what it was")
+
+    def test_what_is_nowhere(self):
+        for name, code in ((f"{self.hub.host}/none:1", 3), ("127.0.0.1:1/none:1", 8)):
+            result = self.try_build(f"FROM base:1 AS x\nRUN echo ran\nFROM {name}\nCOPY --from=x /bin /b\n")
+            self.assert_exit(result, code)
+            self.assertIn("line 3, column 1", result.err.decode())
+            self.assertIn("ripcord image pull", result.err.decode())
+            self.assertNotIn("ran\n", result.err.decode().replace("RUN echo ran", ""))
+        self.build(f"FROM {self.hub.host}/none:1 AS unused\nFROM base:1\n")
+        self.assert_nothing_left()

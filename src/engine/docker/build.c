@@ -74,6 +74,8 @@ static int build_path(const struct build_request *req, char **ret, struct err *e
         r = add(&b, "&platform=%s", req->platform);
     if (r >= 0 && req->network && STREQ(req->network, "none"))
         r = buf_append_str(&b, "&networkmode=none"); /* `open` is what the engine's own is */
+    if (r >= 0 && req->pull)
+        r = buf_append_str(&b, "&pull=1");
     if (r >= 0 && req->no_cache)
         r = buf_append_str(&b, "&nocache=1");
     if (r >= 0)

@@ -102,6 +102,7 @@ static int send_request(struct builder *x, struct err *err)
     json_object_set_new(doc, "tags", texts_json(x->req->tags));
     json_object_set_new(doc, "args", texts_json(x->req->args));
     json_object_set_new(doc, "no_cache", json_boolean(x->req->no_cache));
+    json_object_set_new(doc, "pull", json_boolean(x->req->pull));
     if (x->req->network)
         json_object_set_new(doc, "network", json_string(x->req->network));
     if (x->req->target)
@@ -124,11 +125,13 @@ static void begin_step(struct builder *x, const json_t *doc)
     x->step = build_step_begin(x->b, &s);
 }
 
-static int run_command(struct builder *x, const json_t *run, struct err *err)
+/* What it cannot do itself. */
+static int serve(struct builder *x, const json_t *run, const json_t *pull, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_json_ json_t *answer = NULL;
-    int r = native_build_run(x->n, x->req, x->b, x->step, run, x->by, &why);
+    int r = run ? native_build_run(x->n, x->req, x->b, x->step, run, x->by, &why)
+                : native_build_pull(x->n, x->b, x->step, pull, x->by, &why);
 
     if (r < 0 && build_stopped(x->b))
         return err_move(err, &why);
@@ -151,7 +154,9 @@ static int on_line(struct builder *x, const char *line, size_t len, struct err *
     } else if ((value = json_object_get(doc, "end"))) {
         build_step_end(x->b, x->step, json_string_value(value));
     } else if ((value = json_object_get(doc, "run"))) {
-        return run_command(x, value, err);
+        return serve(x, value, NULL, err);
+    } else if ((value = json_object_get(doc, "pull"))) {
+        return serve(x, NULL, value, err);
     } else if ((value = json_object_get(doc, "done"))) {
         x->ret = json_to_text(value, false);
         x->over = true;

@@ -1,0 +1,120 @@
+/*
+ * The base of a build that is not in the store: pulled as `image pull` does it, on the build's
+ * thread. What the hub tells of its way is read by a thread of its own and told as the step's
+ * progress; when the build is to stop it stops reading, which ends the hub.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/xalloc.h"
+#include "engine/build.h"
+#include "engine/native/hub.h"
+#include "engine/native/native.h"
+
+enum { LINES_MAX = 16 << 10 };
+
+struct listener {
+    struct build *b;
+    unsigned step;
+    int fd;
+};
+
+static void tell(const struct listener *l, const char *line, size_t len)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *p;
+    const char *what;
+
+    if (json_parse("progress", line, len, &doc, NULL) < 0)
+        return;
+    p = json_object_get(doc, "progress");
+    what = json_string_value(json_object_get(p, "step"));
+    if (what)
+        build_step_progress(l->b, l->step, what,
+                            (uint64_t)json_integer_value(json_object_get(p, "bytes")),
+                            (uint64_t)json_integer_value(json_object_get(p, "total")));
+}
+
+static void tell_lines(const struct listener *l, struct buf *b)
+{
+    for (const char *end; (end = memchr(buf_data(b), '\n', b->len));) {
+        size_t len = (size_t)(end - buf_data(b));
+
+        tell(l, buf_data(b), len);
+        buf_consume(b, len + 1);
+    }
+}
+
+static void *listen_on(void *arg)
+{
+    struct listener *l = arg;
+    _cleanup_buf_ struct buf b = BUF_INIT(LINES_MAX);
+    struct pollfd p[2] = {{.fd = l->fd, .events = POLLIN},
+                          {.fd = build_stop_fd(l->b), .events = POLLIN}};
+    char piece[4096];
+    ssize_t n = 1;
+
+    while (n > 0) {
+        if (poll(p, 2, -1) < 0 && errno == EINTR)
+            continue;
+        if (p[1].revents)
+            break;
+        n = read(l->fd, piece, sizeof(piece));
+        if (n > 0 && buf_append(&b, piece, (size_t)n) < 0)
+            break;
+        tell_lines(l, &b);
+    }
+    l->fd = fd_close(l->fd);
+    return NULL;
+}
+
+static int pull(struct native_engine *n, const json_t *ask, int events, const struct deadline *by,
+                struct err *err)
+{
+    const char *name = NULL, *as = NULL;
+    const struct json_field fields[] = {{"name", JSON_FIELD_STRING, &name},
+                                        {"as", JSON_FIELD_STRING, &as}};
+    _cleanup_json_ json_t *detail = NULL;
+    _cleanup_free_ char *text = NULL, *done = NULL;
+    int r = json_read(ask, "pull", fields, ARRAY_SIZE(fields), err);
+
+    if (r < 0)
+        return r;
+    detail = json_pack("{s:s}", "name", name ? name : "");
+    text = json_to_text(detail, false);
+    return native_pull(
+        n,
+        &(struct image_ask){.verb = IMAGE_PULL, .name = (char *)as, .detail = text, .fd = events},
+        by, &done, err);
+}
+
+int native_build_pull(struct native_engine *n, struct build *b, unsigned step, const json_t *ask,
+                      const struct deadline *by, struct err *err)
+{
+    struct listener l = {.b = b, .step = step};
+    pthread_t thread;
+    int p[2], r;
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    l.fd = p[0];
+    r = pthread_create(&thread, NULL, listen_on, &l);
+    if (r) {
+        fd_close(p[0]);
+        fd_close(p[1]);
+        return err_sys(err, r, "start a thread");
+    }
+    r = pull(n, ask, p[1], by, err);
+    fd_close(p[1]);
+    pthread_join(thread, NULL);
+    if (r < 0 && build_stopped(b)) {
+        if (err)
+            err_done(err);
+        return err_set(err, ERR_CONFLICT, "the build was cancelled");
+    }
+    return r;
+}
