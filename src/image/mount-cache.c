@@ -52,7 +52,7 @@ static int gate_call(int fd, int op, short type, struct flock *ret)
 static bool is_in_use(int dir)
 {
     _cleanup_close_ int fd = -1;
-    struct flock l;
+    struct flock l = {.l_type = F_WRLCK};
 
     return gate_open(dir, &fd, NULL) < 0 || gate_call(fd, F_OFD_GETLK, F_WRLCK, &l) < 0 ||
            l.l_type != F_UNLCK;
