@@ -134,7 +134,7 @@ static int to_stdout(struct cp *cp, struct err *err)
 
 /* ---- into a sandbox ---- */
 
-static int send(struct cp *cp, struct sender *s, const struct side *src, struct err *err)
+static int send_side(struct cp *cp, struct sender *s, const struct side *src, struct err *err)
 {
     struct tree_stats sent = {0};
     int r;
@@ -156,7 +156,7 @@ static int upload(struct cp *cp, struct client *to, const struct side *src, cons
 
     cp->progress.on = false; /* the sender's counts the same */
     sender_init(&s, to, "PUT", side_target(dst), cp->cli->json);
-    r = sender_end(&s, send(cp, &s, src, err), err);
+    r = sender_end(&s, send_side(cp, &s, src, err), err);
     sender_done(&s);
     if (r >= 0)
         r = client_receive(to, &doc, err);
