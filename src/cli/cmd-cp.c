@@ -208,7 +208,7 @@ static int copy(struct cp *cp, const struct side *src, const struct side *dst, s
 
     if (src->kind == SIDE_SANDBOX) {
         target = side_target(src);
-        r = client_get(cp->client, target, err);
+        r = client_ask(cp->client, "GET", target, NULL, err);
     }
     if (r < 0)
         return r;

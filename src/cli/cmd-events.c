@@ -117,7 +117,7 @@ static int list_once(struct client *c, struct listing *l, struct err *err)
     int r;
 
     buf_clear(&l->line);
-    r = client_get(c, target, err);
+    r = client_ask(c, "GET", target, NULL, err);
     if (r < 0)
         return r;
     l->resume_by = (struct deadline){DEADLINE_NEVER};

@@ -37,7 +37,7 @@ static int connect_inside(struct cli *cli, const struct forward *f, int in, int 
     int r = cli_client(cli, &c, err);
 
     if (r >= 0)
-        r = client_tunnel(c, target, "tcp", &sock, &early, err);
+        r = client_upgrade(c, "GET", target, "tcp", NULL, &sock, &early, err);
     if (r < 0)
         return r;
     pump(in, out, sock, &early);

@@ -221,7 +221,7 @@ static int run_export(struct export_job *x, const char *name, const char *format
 {
     _cleanup_free_ char *escaped = client_escape(name), *form = client_escape(format);
     _cleanup_free_ char *target = xasprintf("/v1/images/export?name=%s&format=%s", escaped, form);
-    int r = client_get(x->client, target, err);
+    int r = client_ask(x->client, "GET", target, NULL, err);
 
     if (r < 0)
         return r;

@@ -141,9 +141,7 @@ static int run_transfer(struct cli *cli, const char *target, const json_t *body,
     int r = cli_client(cli, &c, err);
 
     if (r >= 0)
-        r = client_send(c, "POST", target, NULL, body, err);
-    if (r >= 0)
-        r = client_head(c, err);
+        r = client_ask(c, "POST", target, body, err);
     if (r >= 0)
         r = read_answer(&t, c, ret, err);
     hide_progress(&t);

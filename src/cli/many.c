@@ -18,12 +18,31 @@ struct task {
     struct err err;
 };
 
+static char *target_of(const struct many *m, const struct task *t)
+{
+    return xasprintf("/v1/sandboxes/%s%s", t->name, m->suffix);
+}
+
 static void send_one(struct cli *cli, const struct many *m, struct task *t)
 {
-    _cleanup_free_ char *target = xasprintf("/v1/sandboxes/%s%s", t->name, m->suffix);
+    _cleanup_free_ char *target = target_of(m, t);
 
     client_init_like(&t->client, &cli->client);
     client_send(&t->client, m->method, target, NULL, m->body, &t->err);
+}
+
+/* What a daemon that has just ended has not heard is asked of the next. */
+static void receive_one(const struct many *m, struct task *t)
+{
+    _cleanup_free_ char *target = target_of(m, t);
+
+    if (!t->err.code)
+        client_receive(&t->client, &t->answer, &t->err);
+    if (t->err.code && client_was_unheard(&t->client)) {
+        err_done(&t->err);
+        client_call(&t->client, m->method, target, m->body, &t->answer, &t->err);
+    }
+    client_done(&t->client);
 }
 
 static void print_one(const struct many *m, const struct task *t)
@@ -49,11 +68,8 @@ static void run_batch(struct cli *cli, const struct many *m, struct task *tasks,
 {
     for (size_t i = 0; i < n; i++)
         send_one(cli, m, &tasks[i]);
-    for (size_t i = 0; i < n; i++) {
-        if (!tasks[i].err.code)
-            client_receive(&tasks[i].client, &tasks[i].answer, &tasks[i].err);
-        client_done(&tasks[i].client);
-    }
+    for (size_t i = 0; i < n; i++)
+        receive_one(m, &tasks[i]);
 }
 
 /* Prints the results and releases the tasks; returns the worst exit status. */

@@ -201,7 +201,7 @@ static int connect_events(struct following *f, struct err *err)
     buf_clear(&f->line);
     f->progress = false;
     client_disconnect(f->client);
-    r = client_get(f->client, target, err);
+    r = client_ask(f->client, "GET", target, NULL, err);
     if (r >= 0)
         f->client->http.stop_fd = f->signals;
     return r;

@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include <errno.h>
 #include <poll.h>
 
 #include "base/cleanup.h"
@@ -172,6 +173,7 @@ static int read_answer(struct client *c, json_t **ret, struct err *err)
     return 0;
 }
 
+/* A daemon that ends after it has read a request may have done what was asked. */
 static int await_head(struct client *c, struct err *err)
 {
     int r;
@@ -181,7 +183,44 @@ static int await_head(struct client *c, struct err *err)
     if (r >= 0)
         return 0;
     client_disconnect(c);
-    return err_wrap(err, "wait for the daemon's answer");
+    err_wrap(err, "wait for the daemon's answer");
+    if (c->http.unread || !err || err->errnum != ECONNRESET)
+        return r;
+    return err_hint(err,
+                    "The daemon has ended; what has become of the request is not known, and "
+                    "'ripcord ls' shows what is there. The log is '%s/ripcordd.log'.",
+                    c->paths.state);
+}
+
+/* Asking twice does no harm. */
+static bool may_repeat(const struct client *c, const char *method)
+{
+    return STREQ(method, "GET") || STREQ(method, "PUT") || client_was_unheard(c);
+}
+
+bool client_was_unheard(const struct client *c)
+{
+    return !c->remote && c->http.unread;
+}
+
+/*
+ * A daemon that is killed just now still has its socket, and takes the connection with it: what may
+ * be asked twice, or was not heard, is then asked of the next daemon.
+ */
+static int request(struct client *c, const char *method, const char *target,
+                   const char *extra_headers, const json_t *body, struct err *err)
+{
+    for (bool again = true;; again = false, err_done(err)) {
+        int r = client_connect(c, err);
+
+        if (r < 0)
+            return r;
+        r = client_send(c, method, target, extra_headers, body, err);
+        if (r >= 0)
+            r = await_head(c, err);
+        if (r >= 0 || !again || !may_repeat(c, method))
+            return r;
+    }
 }
 
 static int take_answer(struct client *c, json_t **ret, struct err *err)
@@ -203,57 +242,37 @@ int client_receive(struct client *c, json_t **ret, struct err *err)
     return r < 0 ? r : take_answer(c, ret, err);
 }
 
-/* Asking twice does no harm. */
-static bool is_idempotent(const char *method)
-{
-    return STREQ(method, "GET") || STREQ(method, "PUT");
-}
-
-/*
- * A daemon that is killed just now still has its socket, and takes the connection with it: what may
- * be asked twice is then asked of the next daemon.
- */
 int client_call(struct client *c, const char *method, const char *target, const json_t *body,
                 json_t **ret, struct err *err)
 {
-    bool again = is_idempotent(method);
+    int r = request(c, method, target, NULL, body, err);
 
-    for (;; again = false, err_done(err)) {
-        int r = client_connect(c, err);
-
-        if (r < 0)
-            return r;
-        r = client_send(c, method, target, NULL, body, err);
-        if (r >= 0)
-            r = await_head(c, err);
-        if (r >= 0)
-            return take_answer(c, ret, err);
-        if (!again)
-            return r;
-    }
+    return r < 0 ? r : take_answer(c, ret, err);
 }
 
-int client_get(struct client *c, const char *target, struct err *err)
+static int check_status(struct client *c, struct err *err)
 {
-    int r = client_send(c, "GET", target, NULL, NULL, err);
+    _cleanup_json_ json_t *doc = NULL;
+    int r = c->http.head.status >= 400 ? read_answer(c, &doc, err) : 0;
 
-    return r < 0 ? r : client_head(c, err);
+    if (r < 0)
+        client_disconnect(c);
+    return r;
+}
+
+int client_ask(struct client *c, const char *method, const char *target, const json_t *body,
+               struct err *err)
+{
+    int r = request(c, method, target, NULL, body, err);
+
+    return r < 0 ? r : check_status(c, err);
 }
 
 int client_head(struct client *c, struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL;
-    int r;
+    int r = await_head(c, err);
 
-    tell_when_slow(c);
-    r = http_client_head(&c->http, err);
-    if (r < 0)
-        err_wrap(err, "wait for the daemon's answer");
-    else if (c->http.head.status >= 400)
-        r = read_answer(c, &doc, err);
-    if (r < 0)
-        client_disconnect(c);
-    return r;
+    return r < 0 ? r : check_status(c, err);
 }
 
 ssize_t client_read(struct client *c, void *data, size_t len, struct err *err)
@@ -338,7 +357,7 @@ static int read_pieces(struct client *c, client_data_fn fn, void *userdata, stru
 int client_download(struct client *c, const char *target, client_data_fn fn, void *userdata,
                     struct err *err)
 {
-    int r = client_get(c, target, err);
+    int r = client_ask(c, "GET", target, NULL, err);
 
     if (r < 0)
         return r;
@@ -348,40 +367,24 @@ int client_download(struct client *c, const char *target, client_data_fn fn, voi
     return r;
 }
 
-int client_tunnel(struct client *c, const char *target, const char *protocol, int *ret_fd,
-                  struct buf *early, struct err *err)
+int client_upgrade(struct client *c, const char *method, const char *target, const char *protocol,
+                   const json_t *body, int *ret_fd, struct buf *early, struct err *err)
 {
-    _cleanup_free_ char *upgrade = xasprintf("Connection: Upgrade\r\nUpgrade: %s\r\n", protocol);
-    int r = client_send(c, "GET", target, upgrade, NULL, err), fd;
+    _cleanup_free_ char *headers = xasprintf("Connection: Upgrade\r\nUpgrade: %s\r\n", protocol);
+    _cleanup_json_ json_t *doc = NULL;
+    int r = request(c, method, target, headers, body, err), fd = -1;
 
-    if (r >= 0)
-        r = client_receive_upgrade(c, err);
     if (r < 0)
         return r;
-    fd = http_client_upgraded(&c->http, early);
-    client_disconnect(c);
-    if (fd < 0)
-        return err_set(err, ERR_ENGINE, "the daemon's connection cannot be taken over");
-    *ret_fd = fd;
-    return 0;
-}
-
-int client_receive_upgrade(struct client *c, struct err *err)
-{
-    _cleanup_json_ json_t *doc = NULL;
-    int r;
-
-    tell_when_slow(c);
-    r = http_client_head(&c->http, err);
-    if (r < 0)
-        err_wrap(err, "wait for the daemon's answer");
-    else if (c->http.head.status == 101)
-        return 0;
+    if (c->http.head.status == 101)
+        fd = http_client_upgraded(&c->http, early);
     else
         r = read_answer(c, &doc, err);
-    if (r >= 0)
+    if (r >= 0 && fd < 0)
         r = err_set(err, ERR_ENGINE, "the daemon answered HTTP %d instead of opening a stream",
                     c->http.head.status);
     client_disconnect(c);
+    if (r >= 0)
+        *ret_fd = fd;
     return r;
 }

@@ -47,12 +47,19 @@ void client_done(struct client *c);
 int client_connect(struct client *c, struct err *err);
 void client_disconnect(struct client *c);
 
-/* body may be NULL (no body). Connects when needed. */
+/*
+ * body may be NULL (no body). Connects when needed. Where the whole request is sent here and its
+ * answer awaited (client_call, _ask, _upgrade, _download), one that failed because the daemon has
+ * just ended is sent once more, to the next, if that does no harm: GET and PUT, and what it cannot
+ * have read.
+ */
 int client_send(struct client *c, const char *method, const char *target, const char *extra_headers,
                 const json_t *body, struct err *err);
 /* Waits for the answer to the last client_send(); a status of 400 or more is an error. ret may be
  * NULL. */
 int client_receive(struct client *c, json_t **ret, struct err *err);
+/* The last request failed, and no daemon has read it whole: it has not been acted upon. */
+bool client_was_unheard(const struct client *c);
 int client_call(struct client *c, const char *method, const char *target, const json_t *body,
                 json_t **ret, struct err *err);
 
@@ -62,7 +69,8 @@ int client_download(struct client *c, const char *target, client_data_fn fn, voi
                     struct err *err);
 
 /* The same for a caller who pulls: the head, then client_read() until it gives 0. */
-int client_get(struct client *c, const char *target, struct err *err);
+int client_ask(struct client *c, const char *method, const char *target, const json_t *body,
+               struct err *err);
 ssize_t client_read(struct client *c, void *data, size_t len, struct err *err);
 
 /* The same, but waits no longer than that: -ERR_TIMEOUT, and nothing is lost. */
@@ -80,10 +88,7 @@ int client_head(struct client *c, struct err *err);
 /* `s` as a value of a query string; new. */
 char *client_escape(const char *s);
 
-/* GET with an upgrade to raw bytes: the socket is the caller's, `early` holds what came with the
+/* With an upgrade to another protocol: the socket is the caller's, `early` holds what came with the
  * answer. */
-int client_tunnel(struct client *c, const char *target, const char *protocol, int *ret_fd,
-                  struct buf *early, struct err *err);
-
-/* Reads only the head; 0 when it is `101 Switching Protocols`, else the daemon's error. */
-int client_receive_upgrade(struct client *c, struct err *err);
+int client_upgrade(struct client *c, const char *method, const char *target, const char *protocol,
+                   const json_t *body, int *ret_fd, struct buf *early, struct err *err);

@@ -18,33 +18,19 @@ enum {
     STREAM_RETRY_USEC = 50000,
 };
 
-static const char upgrade[] = "Connection: Upgrade\r\nUpgrade: " FRAME_PROTOCOL "\r\n";
-
-/* Takes the client's upgraded connection; what came with the head is the stream's beginning. */
-static int take_connection(struct stream *s, struct client *c, struct err *err)
+/* What came with the head of the answer is the stream's beginning. */
+static int start(struct stream *s, struct client *c, const char *target, const json_t *body,
+                 struct err *err)
 {
     _cleanup_buf_ struct buf early = BUF_INIT(STREAM_BUFFER);
-    int fd = http_client_upgraded(&c->http, &early);
+    int r = client_upgrade(c, "POST", target, FRAME_PROTOCOL, body, &s->fd, &early, err);
 
-    client_disconnect(c);
-    if (fd < 0)
-        return err_set(err, ERR_ENGINE, "the daemon's stream cannot be taken over");
-    s->fd = fd;
+    if (r < 0)
+        return r;
     s->off = 0;
     s->len = early.len;
     memcpy(s->mem, buf_data(&early), early.len);
     return 0;
-}
-
-static int start(struct stream *s, struct client *c, const char *target, const json_t *body,
-                 struct err *err)
-{
-    int r = client_send(c, "POST", target, upgrade, body, err);
-
-    if (r < 0)
-        return r;
-    r = client_receive_upgrade(c, err);
-    return r < 0 ? r : take_connection(s, c, err);
 }
 
 static void init(struct stream *s, struct client *c)

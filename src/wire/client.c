@@ -112,6 +112,7 @@ static int send_all(struct http_client *c, struct iovec *iov, size_t count, stru
 
             if ((saved == EPIPE || saved == ECONNRESET) && early_answer(c) > 0)
                 return 0;
+            c->unread = saved == EPIPE || saved == ECONNRESET;
             return err_sys(err, saved, "send the HTTP request");
         }
     }
@@ -168,6 +169,7 @@ static int send_request(struct http_client *c, const char *method, const char *t
     if (compose_head(&head, c, method, target, extra, content_type, body, len) < 0)
         return err_set(err, ERR_LIMIT, "HTTP request head over %d bytes", SEND_HEAD_MAX);
     c->is_head = STREQ(method, "HEAD");
+    c->unread = false;
     iov[0] = (struct iovec){buf_data(&head), head.len};
     iov[1] = (struct iovec){(void *)body, body ? len : 0};
     return send_all(c, iov, ARRAY_SIZE(iov), err);
@@ -212,8 +214,11 @@ static ssize_t receive(struct http_client *c, void *data, size_t len, struct err
             return n;
         if (errno == EINTR)
             continue;
-        if (errno != EAGAIN)
+        if (errno != EAGAIN) {
+            /* The kernel says so when what we sent lies there unread, or was never taken. */
+            c->unread = errno == ECONNRESET && !c->in.len;
             return err_sys(err, errno, "read the HTTP response");
+        }
         r = wait_for(c, POLLIN, err);
         if (r < 0)
             return r;

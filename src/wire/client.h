@@ -20,6 +20,8 @@ struct http_client {
     struct http_head head;
     struct http_chunked chunked;
     uint64_t body_left;
+    bool unread;        /* the peer has gone without a word, before it had all of the last request;
+                         * to be relied upon over a unix socket */
     bool is_head;       /* the last request was HEAD: its response has no body */
     struct deadline by; /* applies to each wait; DEADLINE_NEVER by default */
     int stop_fd;        /* borrowed; readable: every wait ends with ERR_TIMEOUT. -1 by default */

@@ -98,6 +98,22 @@ static void serve_error(int fd)
     fd_write_all(fd, text, strlen(text));
 }
 
+/* The request has come, and is not read. */
+static void serve_deaf(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    poll(&p, 1, -1);
+}
+
+/* It is read, and more cannot be known. */
+static void serve_mute(int fd)
+{
+    char head[4096];
+
+    read_request(fd, head, sizeof(head));
+}
+
 static pid_t serve(void (*const *scripts)(int), size_t n)
 {
     _cleanup_path_roots_ struct path_roots paths = PATH_ROOTS_INIT;
@@ -209,6 +225,46 @@ TEST(the_daemons_error_comes_through_whole)
     CHECK_STR(ripcord_error_code(e), "not_found");
     CHECK_STR(ripcord_error_message(e), "no sandbox 'x'");
     CHECK_STR(ripcord_error_hint(e), "Make it.");
+    ripcord_error_free(e);
+    ripcord_close(r);
+    CHECK(reap(server) == 0);
+}
+
+/* A connection that nobody has taken yet is as good as one that nobody has read. */
+TEST(what_was_not_heard_is_asked_again)
+{
+    static void (*const scripts[])(int) = {serve_deaf, serve_error};
+    static const char *const methods[] = {"POST", "DELETE", "GET"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+        struct ripcord_error *e = NULL;
+        struct ripcord *r = NULL;
+        pid_t server = serve(scripts, 2);
+
+        CHECK(ripcord_open(root, &r, NULL) == 0);
+        CHECK(ripcord_request(r, methods[i], "/v1/sandboxes/x", NULL, NULL, &e) < 0);
+        CHECK_STR(ripcord_error_code(e), "not_found");
+        ripcord_error_free(e);
+        ripcord_close(r);
+        CHECK(reap(server) == 0);
+    }
+}
+
+TEST(what_may_have_been_done_is_not_asked_again)
+{
+    static void (*const scripts[])(int) = {serve_mute, serve_error};
+    struct ripcord_error *e = NULL;
+    struct ripcord *r = NULL;
+    pid_t server = serve(scripts, 2);
+
+    CHECK(ripcord_open(root, &r, NULL) == 0);
+    CHECK(ripcord_request(r, "POST", "/v1/sandboxes/x", NULL, NULL, &e) < 0);
+    CHECK_STR(ripcord_error_code(e), "system");
+    CHECK(strstr(ripcord_error_hint(e), "is not known"));
+    ripcord_error_free(e);
+    e = NULL;
+    CHECK(ripcord_request(r, "POST", "/v1/sandboxes/x", NULL, NULL, &e) < 0);
+    CHECK_STR(ripcord_error_code(e), "not_found"); /* the second script was still to come */
     ripcord_error_free(e);
     ripcord_close(r);
     CHECK(reap(server) == 0);
