@@ -192,7 +192,7 @@ static void pause_run(struct op *op)
         err_set(&err, ERR_CONFLICT, "sandbox '%s' is %s, not %s", sb->name,
                 sandbox_state_name(sb->state), sandbox_state_name(from));
         err_hint(&err, "'ripcord up %s' starts it.", sb->name);
-    } else if (!(sb->engine->caps & ENGINE_CAP_PAUSE)) {
+    } else if (engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_PAUSE)) {
         err_set(&err, ERR_UNSUPPORTED, "engine '%s' cannot pause on this machine",
                 sb->engine->ops->name);
         err_hint(&err, "'ripcord doctor' tells what is missing; 'ripcord stop' frees its memory.");

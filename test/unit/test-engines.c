@@ -292,6 +292,24 @@ TEST(another_image_behind_the_name_recreates_on_up_only)
     bed_end(&b);
 }
 
+/* What it can do is not known yet: that is no reason to say that it cannot. */
+TEST(a_sandbox_is_resumed_before_its_engine_is_open)
+{
+    const struct fake_fault down = {.code = ERR_ENGINE, .times = 1000};
+    struct bed b;
+
+    bed_new(&b, NULL);
+    CHECK(ensure(&b, "a", REMOTE));
+    CHECK(manager_pause(b.m, "a", true, on_done, &b, NULL) == 0 && wait_answers(&b, 2));
+    bed_down(&b);
+    b.answers = 0;
+    bed_up(&b, &down);
+    CHECK(becomes(&b, "a", SANDBOX_PAUSED, NULL) && !engine_is_open(b.engines[1]));
+    CHECK(manager_pause(b.m, "a", false, on_done, &b, NULL) == 0 && wait_answers(&b, 1));
+    CHECK(b.code == ERR_NONE && !engine_is_open(b.engines[1]));
+    bed_end(&b);
+}
+
 TEST(an_image_that_is_missing_is_the_answer)
 {
     const struct fake_fault fault = {.code = ERR_NOT_FOUND, .times = 1};
