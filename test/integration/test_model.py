@@ -452,7 +452,4 @@ class Model(TestCase):
 
     @full_run_only
     def test_no_lie(self):
-        if Config.soak:
-            self.walk(2000)
-        else:
-            self.walk(200 if Config.engine == "native" else 60)
+        self.walk(2000 if Config.soak else 200)
