@@ -42,7 +42,7 @@ static enum end_cause decide(const struct exec *x, const struct end_record *rec)
     return WIFSIGNALED(x->wait_status) ? END_SIGNALED : END_EXITED;
 }
 
-static void fill_streams(const struct exec *x, struct end_record *rec)
+static void fill_streams(struct exec *x, struct end_record *rec)
 {
     const struct stream *out = &x->streams[JOURNAL_STDOUT], *err = &x->streams[JOURNAL_STDERR];
     uint64_t lost = out->dropped + err->dropped;
@@ -57,6 +57,7 @@ static void fill_streams(const struct exec *x, struct end_record *rec)
                  "%llu bytes of output are lost, they could not be stored: %s",
                  (unsigned long long)lost,
                  strerror(out->lost_errno ? out->lost_errno : err->lost_errno));
+    peers_note_input(x); /* of a dead daemon the kernel may close that pipe before the line to us */
     if (x->input_lost && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
                  "its input was cut: the daemon ended before all of it had been handed over");

@@ -159,6 +159,16 @@ static void note_input(struct exec *x, const struct peer *p)
         x->input_lost = true;
 }
 
+void peers_note_input(struct exec *x)
+{
+    for (const struct peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next) {
+        struct pollfd fd = {.fd = p->src.fd};
+
+        if (p->dead || (poll(&fd, 1, 0) > 0 && fd.revents & (POLLHUP | POLLERR)))
+            note_input(x, p);
+    }
+}
+
 /* Nobody's attachments and answers may point at a peer that has gone. */
 static void forget(struct peer *p)
 {

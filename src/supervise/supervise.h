@@ -230,6 +230,8 @@ void peer_result(struct peer *p, uint64_t seq, const struct err *err);
 void peers_broadcast(struct supervisor *s, struct shim_writer *w);
 /* Before the end: waits for slow readers, then lets all of them read in peace. */
 void peers_finish(struct supervisor *s, uint64_t usec);
+/* Whether a daemon has gone that had some of its input, also where that is not news yet. */
+void peers_note_input(struct exec *x);
 void peer_hang_up(int fd);
 void peer_free(struct peer *p);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "os/pidfd.h"
@@ -331,6 +332,69 @@ TEST(stdin_and_half_close)
     stop(&b);
 }
 
+static pid_t pid_of(const char *packet, size_t len)
+{
+    struct shim_reader rd;
+    struct shim_value v;
+    pid_t pid = 0;
+
+    if (shim_read(&rd, packet, len, NULL) >= 0)
+        while (shim_next(&rd, &v, NULL) > 0)
+            if (v.tag == SHIM_TAG_PID)
+                pid = (pid_t)v.u64;
+    return pid;
+}
+
+/* Has it ended, with nobody to reap it? */
+static bool is_zombie(pid_t pid)
+{
+    struct deadline by = deadline_in(10 * USEC_PER_SEC);
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    do {
+        _cleanup_free_ char *text = NULL;
+        const char *state;
+
+        if (file_read(AT_FDCWD, path, 4096, &text, NULL, NULL) < 0)
+            return false;
+        state = strrchr(text, ')');
+        if (state && state[1] && state[2] == 'Z')
+            return true;
+        usleep(1000);
+    } while (!deadline_passed(&by));
+    return false;
+}
+
+/* A dead daemon's pipe may close before its line: the command ends, and the shim learns of that
+ * first. */
+TEST(input_that_went_with_the_daemon_is_told)
+{
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+    struct box_result r;
+    struct shim_writer w;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    int fd = -1, second;
+    size_t len;
+
+    UP(b);
+    box_exec_begin(&b, &w, "a1", "exec cat");
+    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_STDIN | SHIM_EXEC_ATTACH);
+    box_send(&b, &w);
+    CHECK(box_expect(&b, SHIM_STARTED, packet, &len, &fd));
+    second = box_connect(&b);
+    CHECK(second >= 0 && pidfd_signal(b.pidfd, SIGSTOP) == 0);
+    close(fd);
+    CHECK(is_zombie(pid_of(packet, len)));
+    close(b.sock);
+    b.sock = second;
+    CHECK(pidfd_signal(b.pidfd, SIGCONT) == 0);
+    box_collect(&b, "a1", &r);
+    CHECK(strstr(r.rec.message, "input was cut"));
+    box_result_done(&r);
+    stop(&b);
+}
+
 TEST(terminal)
 {
     _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
@@ -558,19 +622,15 @@ TEST(pid_1_killed)
     _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
     struct box_result r;
     struct shim_writer w;
-    struct shim_reader rd;
-    struct shim_value v;
-    pid_t init = 0;
+    pid_t init;
     _cleanup_box_ struct box b = BOX_EMPTY;
     size_t len;
 
     UP(b);
     close(b.sock);
     b.sock = box_connect(&b);
-    CHECK(box_expect(&b, SHIM_HELLO, packet, &len, NULL) && shim_read(&rd, packet, len, NULL) >= 0);
-    while (shim_next(&rd, &v, NULL) > 0)
-        if (v.tag == SHIM_TAG_PID)
-            init = (pid_t)v.u64;
+    CHECK(box_expect(&b, SHIM_HELLO, packet, &len, NULL));
+    init = pid_of(packet, len);
     box_exec_begin(&b, &w, "a1", "sleep 777");
     box_send(&b, &w);
     CHECK(box_expect(&b, SHIM_STARTED, packet, &len, NULL));
