@@ -197,7 +197,12 @@ static void wipe_and_free(void *p)
     free(p);
 }
 
+void json_need_memory(void)
+{
+    json_set_alloc_funcs(xmalloc, free);
+}
+
 void json_wipe_freed(void)
 {
-    json_set_alloc_funcs(malloc, wipe_and_free);
+    json_set_alloc_funcs(xmalloc, wipe_and_free);
 }

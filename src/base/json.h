@@ -18,8 +18,13 @@ enum { JSON_DEPTH_LIMIT = 32 };
 /* Whole text, one value. `what` names the source in errors ("request body"). */
 int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err);
 
-/* From now on what a freed document held does not stay in memory: requests carry credentials.
- * Before the first document. */
+/*
+ * Each program says one of these before its first document; a library does not, as they hold for
+ * the whole process. Out of memory ends it, as everywhere else: else a document that could not be
+ * made would be a field that is silently missing. And with the second, what a freed document held
+ * does not stay in memory: requests carry credentials.
+ */
+void json_need_memory(void);
 void json_wipe_freed(void);
 
 /* Compact text, malloc'd, never NULL; keys sorted when `canonical`. */

@@ -147,6 +147,7 @@ int build_main(int argc, char **argv)
     json_t *done = NULL;
     int r;
 
+    json_need_memory();
     setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
     signal(SIGPIPE, SIG_IGN);
     umask(022);

@@ -194,6 +194,7 @@ int cli_main(int argc, char **argv)
     int r;
 
     seed_tables();
+    json_need_memory();
     r = run(&cli, argc, argv, &err);
     if (r < 0) {
         output_error(&err, cli.json);

@@ -241,6 +241,7 @@ int image_main(int argc, char **argv)
     _cleanup_free_ char *text = NULL;
     int r;
 
+    json_need_memory();
     setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
     signal(SIGPIPE, SIG_IGN);
     umask(022); /* folders that no entry makes are for all users of a sandbox */

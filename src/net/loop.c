@@ -76,8 +76,11 @@ static void on_keep(uv_async_t *keep _unused_)
 int loop_new(struct loop **ret, struct err *err)
 {
     struct loop *l = xnew0(struct loop);
-    int r = uv_loop_init(&l->uv);
+    int r;
 
+    /* libuv's own ways out of memory are abort() and errors that nobody expects. */
+    uv_replace_allocator(xmalloc, xrealloc, xcalloc, free);
+    r = uv_loop_init(&l->uv);
     if (r < 0) {
         free(l);
         return err_sys(err, -r, "start the event loop");

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "base/xalloc.h"
@@ -156,6 +157,7 @@ int registry_main(void)
     static struct registry reg = {.dirfd = -1, .wake_fd = -1}; /* threads see it to the very end */
     _cleanup_err_ struct err err = ERR_INIT;
 
+    json_need_memory();
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_NAME, "ripcord-registr", 0, 0, 0);
     fcntl(REGISTRY_FD_CONTROL, F_SETFD, FD_CLOEXEC);

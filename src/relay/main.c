@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "relay/door.h"
 #include "relay/relay.h"
@@ -192,6 +193,7 @@ int relay_main(int argc _unused_, char **argv _unused_)
     static struct relay r; /* threads may see it until the very end */
     int status;
 
+    json_need_memory();
     relay_init(&r);
     supervisor_hold_fds();
     prctl(PR_SET_NAME, "ripcord-relay", 0, 0, 0);

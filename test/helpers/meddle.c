@@ -1,10 +1,11 @@
 /*
- * meddle kill|fault N NAME [+]PID
- * meddle kill|fault N NAME PROGRAM ARG...
+ * meddle kill|fault|malloc N NAME [+]PID
+ * meddle kill|fault|malloc N NAME PROGRAM ARG...
  * Follows process PID (with a plus also what it has started before), or PROGRAM from its first call
  * on, and all that it starts; at the N-th
  * system call of processes named NAME it kills that process, or lets the call fail. For `fault`
- * only calls count that can fail on a healthy machine: files, mounts, processes, sockets. Says
+ * only calls count that can fail on a healthy machine: files, mounts, processes, sockets; for
+ * `malloc` allocations count, of programs that alloc.c is part of. Says
  * "ready" when it watches, then "done CALL" when it has meddled, and lets all go; "idle" when what
  * it follows ends before.
  *
@@ -24,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "base/macro.h"
 
 #ifdef __x86_64__
@@ -79,21 +81,36 @@ static void break_call(pid_t pid, int errnum)
     ptrace(PTRACE_SETREGS, pid, NULL, &regs);
 }
 
+static bool is_allocation(const struct __ptrace_syscall_info *info)
+{
+    return info->entry.nr == SYS_getrandom && info->entry.args[2] == ALLOC_MARK;
+}
+
+/* What the call is answered with, 0 when it does not count; for `kill`, -1. An allocation is no
+ * system call but for `malloc`. */
+static int answer_for(const struct __ptrace_syscall_info *info, const char *what)
+{
+    if (STREQ(what, "malloc"))
+        return is_allocation(info) ? ENOMEM : 0;
+    if (is_allocation(info))
+        return 0;
+    return STREQ(what, "fault") ? errno_for((long)info->entry.nr) : -1;
+}
+
 /* At a stop of a call: true when the deed is done. */
 static bool meddle(pid_t pid, const char *what, const char *name, long *left)
 {
     struct __ptrace_syscall_info info;
-    bool fault = STREQ(what, "fault");
-    int errnum;
+    int answer;
 
     if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) <= 0 ||
-        info.op != PTRACE_SYSCALL_INFO_ENTRY || !is_named(pid, name))
+        info.op != PTRACE_SYSCALL_INFO_ENTRY)
         return false;
-    errnum = errno_for((long)info.entry.nr);
-    if ((fault && !errnum) || --*left > 0)
+    answer = answer_for(&info, what);
+    if (!answer || !is_named(pid, name) || --*left > 0)
         return false;
-    if (fault)
-        break_call(pid, errnum);
+    if (answer > 0)
+        break_call(pid, answer);
     else
         kill(pid, SIGKILL);
     printf("done %llu\n", (unsigned long long)info.entry.nr);

@@ -162,6 +162,8 @@ class Process(subprocess.Popen):
 class Root:
     """A state folder of its own, and everything one does to it."""
 
+    bin = None  # where its programs are, when they are not those of this run
+
     def __init__(self, path=None, folder=None):
         self.made = path is None
         self.path = Path(path or tempfile.mkdtemp(prefix="ripcord-test-", dir=folder))
@@ -183,7 +185,7 @@ class Root:
     # ---- the command line ----
 
     def argv(self, *args):
-        return [str(Config.bin / "ripcord"), *map(str, args)]
+        return [str((self.bin or Config.bin) / "ripcord"), *map(str, args)]
 
     def env(self, extra=None):
         env = {"PATH": os.environ["PATH"], "HOME": str(self.path / "nobody-is-at-home"), "RIPCORD_ROOT": str(self.path),

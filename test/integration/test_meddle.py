@@ -1,24 +1,77 @@
-"""What if the n-th system call of the daemon, a shim or pid 1 fails, or is its last? Whatever n is: no false success, nothing is
-left behind, and the next daemon goes on. A few n in every run, taken anew each time; every n of every operation in the soak."""
+"""What if the n-th system call or allocation of the daemon, a shim or pid 1 fails, or is its last? Whatever n is: no false success,
+nothing is left behind, and the next daemon goes on. A few n in every run, taken anew each time; in the soak every n of every
+operation, which takes days on one machine. It goes on where the last soak of the same programs was ended, and says how far it got:
+
+    RIPCORD_MEDDLE_PICK="malloc up"  test/integration/run.py --soak -k test_meddle    (a part: what it finds in "KIND OPERATION NAME")
+    RIPCORD_MEDDLE_SECONDS=600       ends after so long, with what was covered
+    RIPCORD_MEDDLE_STEP=10           every tenth only, counted apart
+"""
+import hashlib
 import io
+import json
 import os
 import platform
 import random
+import re
+import shutil
+import sys
 import tarfile
+import tempfile
+import time
 import unittest
+from pathlib import Path
 
-from ripcord_test import Config, Process, TestCase, alive, describe, only_on, serial, wait_until
+from ripcord_test import Config, Process, Root, TestCase, alive, copy_program, describe, only_on, serial, wait_until
 
 NAMES = ("ripcordd", "ripcord-shim", "ripcord-init")
 FEW = int(os.environ.get("RIPCORD_MEDDLE", "0"))  # in each test, instead of the usual few
-ONLY = os.environ.get("RIPCORD_MEDDLE_ONLY", "")  # "OPERATION NAME N": this one alone
-MOST = 3000
+ONLY = os.environ.get("RIPCORD_MEDDLE_ONLY", "")  # "KIND OPERATION NAME N": this one alone
+PICK = os.environ.get("RIPCORD_MEDDLE_PICK", "")
+SECONDS = float(os.environ.get("RIPCORD_MEDDLE_SECONDS", "inf"))
+STEP = int(os.environ.get("RIPCORD_MEDDLE_STEP", "1"))
+MOST = 30000
 IN_A_ROW = 3  # that were not reached: then there are no more
 TEXT = b"kept\n" * 2000
+SINCE = time.monotonic()
 
 
 def possible():
     return platform.machine() == "x86_64" and os.geteuid() == 0 and (Config.bin / "test" / "unit" / "meddle").exists()
+
+
+class Covered:
+    """How far the sweep over one kind, operation and process has come, in a file beside the programs."""
+
+    def __init__(self, kind, operation, name):
+        self.what = f"{kind} {operation} {name}"
+        self.file = Config.bin / "meddle" / f"{kind}-{operation}-{name}-{STEP}.json"
+        programs = [Config.bin / p for p in ("ripcordd", "ripcord-shim", "test/unit/ripcordd-alloc", "test/unit/ripcord-shim-alloc")]
+        stamps = "".join(f"{p.stat().st_size} {p.stat().st_mtime_ns} " for p in programs if p.exists())
+        self.state = {"programs": hashlib.sha256(stamps.encode()).hexdigest(), "n": 1, "reached": 0, "missed": 0, "failed": []}
+        try:
+            old = json.loads(self.file.read_text(encoding="utf-8"))
+            if old["programs"] == self.state["programs"]:
+                self.state = old
+        except (OSError, ValueError, KeyError):
+            pass
+
+    def goes_on(self):
+        return self.state["n"] <= MOST and self.state["missed"] < IN_A_ROW and time.monotonic() - SINCE < SECONDS
+
+    def note(self, reached, failure=None):
+        state = self.state
+        if reached:
+            state["reached"] = state["n"]
+        state["missed"] = 0 if reached else state["missed"] + 1
+        state["failed"] += [failure] if failure else []
+        state["n"] += STEP
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_text(json.dumps(state), encoding="utf-8")
+
+    def __str__(self):
+        last, whole = self.state["reached"], self.state["missed"] >= IN_A_ROW
+        return (f"meddle: {self.what}: {'every one' if STEP == 1 else f'one in {STEP}'} of 1 to {last}"
+                f"{', all there are' if whole else ', not ended'}; {len(self.state['failed'])} failed")
 
 
 @serial("meddle")
@@ -30,6 +83,10 @@ class Meddle(TestCase):
             raise unittest.SkipTest("needs root on x86-64, and the test helpers beside the programs")
         if Config.sanitized:
             raise unittest.SkipTest("a sanitizer has system calls of its own")
+        self.begin_root(None)
+
+    def begin_root(self, bin):
+        self.root.bin = bin
         self.file = self.root.path / "text"
         self.file.write_bytes(TEXT)
         self.root.start()  # its id is a mark of what is ours
@@ -41,6 +98,7 @@ class Meddle(TestCase):
         done = self.root.run("run", "--", "echo", "said")
         yield
         self.assertEqual(done.out, b"said\n" if done.code == 0 else done.out, done)
+        self.assert_ours(done)
 
     def op_up(self):
         yield
@@ -54,6 +112,7 @@ class Meddle(TestCase):
         yield
         done = self.root.run("exec", "m", "-i", "--", "sh", "-c", "tee f; echo last", stdin=TEXT)
         yield
+        self.assert_ours(done)
         if done.code != 0 or any(words in done.err for words in (b"input was cut", b"input ends here", b"output are lost")):
             return  # the status is the command's own, and what did not come in or out is told
         self.assertEqual(done.out, TEXT + b"last\n", done)
@@ -104,12 +163,16 @@ class Meddle(TestCase):
         wait_until(self.sleepers, 10, "the command to run")
         sleeper = self.sleepers()[0]
         self.root.kill_daemon()
-        yield [str(Config.bin / "ripcordd"), "--root", str(self.root.path)]
+        yield [str((self.root.bin or Config.bin) / "ripcordd"), "--root", str(self.root.path)]
         listed = self.root.run("ls", "--json")
         yield
         self.assertTrue(alive(sleeper), listed)
         if listed.code == 0:
             self.assertEqual([s["state"] for s in self.root.sandboxes()], ["running"], listed)
+
+    def assert_ours(self, done):
+        """The command itself ends with 0: any other status of its own would be made up."""
+        self.assertFalse(0 < done.code < 125, done)
 
     def sleepers(self):
         return [p for p in self.root.inside() if describe(p) == f"{p} sleep 1000 "]
@@ -162,30 +225,54 @@ class Meddle(TestCase):
             raise AssertionError(f"{operation}: {kind} {n} of {name}, {what}: {e}") from None
         return what.startswith(b"done")
 
-    def every(self, kind, operation):
-        for name in NAMES:
-            n = missed = 0
-            while n < MOST and missed < IN_A_ROW:
-                n += 1
-                missed = 0 if self.one(kind, n, name, operation) else missed + 1
+    def every(self, kind, operation, name):
+        """All failures of a sweep, each in a root that is given up with it."""
+        covered = Covered(kind, operation, name)
+        while covered.goes_on():
+            try:
+                covered.note(self.one(kind, covered.state["n"], name, operation))
+            except AssertionError as e:
+                covered.note(True, str(e)[:4000])
+                print(f"meddle: {str(e)[:1500]}", file=sys.stderr, flush=True)
+                self.root.close()
+                bin, self.root = self.root.bin, Root()
+                self.begin_root(bin)
+        print(covered, file=sys.stderr, flush=True)
+        return covered.state["failed"]
 
-    def some(self, kind, most):
-        operations = sorted(o[3:] for o in dir(self) if o.startswith("op_"))
-        for name, operation in random.sample([(n, o) for n in NAMES for o in operations], FEW or 5):
+    def some(self, kind, most, few):
+        for name, operation in random.sample([(n, o) for n in most for o in self.operations()], FEW or few):
             self.one(kind, random.randint(1, most[name]), name, operation)
 
-    def sweep(self, kind, most):
+    def operations(self):
+        return sorted(o[3:] for o in dir(self) if o.startswith("op_"))
+
+    def sweep(self, kind, most, few=5):
         if ONLY:
-            operation, name, n = ONLY.split()
-            self.one(kind, int(n), name, operation)
+            only, operation, name, n = ONLY.split()
+            if only == kind:
+                self.one(kind, int(n), name, operation)
         elif Config.soak:
-            for operation in sorted(o[3:] for o in dir(self) if o.startswith("op_")):
-                self.every(kind, operation)
+            parts = [(o, n) for o in self.operations() for n in NAMES if re.search(PICK, f"{kind} {o} {n}")]
+            failed = [f for operation, name in parts for f in self.every(kind, operation, name)]
+            self.assertEqual(failed, [])
         else:
-            self.some(kind, most)
+            self.some(kind, most, few)
 
     def test_a_call_that_is_the_last(self):
         self.sweep("kill", {"ripcordd": 250, "ripcord-shim": 200, "ripcord-init": 200})
 
     def test_a_call_that_fails(self):
         self.sweep("fault", {"ripcordd": 60, "ripcord-shim": 100, "ripcord-init": 120})
+
+    def test_an_allocation_that_fails(self):
+        """In programs whose allocations the meddler sees (test/helpers/alloc.c)."""
+        place = Path(tempfile.mkdtemp(prefix="ripcord-alloc-"))
+        self.addCleanup(shutil.rmtree, place)
+        for program in Config.bin.glob("ripcord*"):
+            special = Config.bin / "test" / "unit" / f"{program.name}-alloc"
+            if program.is_file() and os.access(program, os.X_OK):
+                copy_program(special if special.exists() else program, place / program.name)
+        self.root.kill_daemon()
+        self.begin_root(place)
+        self.sweep("malloc", {"ripcordd": 1500, "ripcord-shim": 60, "ripcord-init": 20}, 3)

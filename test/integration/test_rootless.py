@@ -320,6 +320,27 @@ class OneId:
         self.assertIn("warn  id ranges", self.root.run("doctor").text)
 
 
+class Strict:
+    """Of one id, and of a range."""
+
+    def test_strict_has_files_of_its_own(self):
+        """Also where the layers' files belong to several ids of a range that is not the daemon's."""
+        files = [test_images.entry("lib.so", data=b"code" * 1000), test_images.entry("own", data=b"7", uid=7, gid=8, mode=0o640)]
+        self.root.ok("image", "import", "-", stdin=test_images.saved([test_images.rootfs(*files)]))
+        look = ("sh", "-c", "stat -c '%n %u:%g %a %s' /lib.so /own; wc -c < /lib.so; touch /lib.so 2>&1; true")
+        for name, isolation in (("a", "strict"), ("b", "strict"), ("c", "shared")):
+            self.root.ok("up", name, "--image", "tool:1", "--isolation", isolation)
+        self.assertEqual(len({self.root.ok("exec", n, "--", *look).text for n in "abc"}), 1)
+        state = self.root.path / "state"
+        found = [[p.stat().st_ino for p in state.glob(where)] for where in (
+            "images/store/layers/*/fs/lib.so", *(f"sandboxes/{self.root.sandbox(n)['id']}/image-*/*/fs/lib.so" for n in "abc"))]
+        self.assertEqual([len(f) for f in found], [1, 1, 1, 0], found)
+        self.assertEqual(len({i for f in found for i in f}), 3, found)
+        self.assertEqual(self.shell("a", "sleep 100 & kill -0 $!; echo $?"), "0\n")
+        self.root.ok("rm", "-f", "a", "b", "c")
+        self.assert_gone()
+
+
 class Caches:
     """Mixed in where the registry cannot have a user of its own: of an ordinary user, of one who is root of a namespace."""
 
@@ -360,7 +381,7 @@ class Caches:
 
 
 @needs("rootless")
-class OrdinaryUser(Common, Unlimited, OneId, Caches, Rootless):
+class OrdinaryUser(Common, Unlimited, OneId, Strict, Caches, Rootless):
     pass
 
 
@@ -401,7 +422,7 @@ def build_made(root):
 @unittest.skipIf(os.geteuid() != 0, "makes a user with subordinate ids, which needs root")
 @unittest.skipUnless(NEWUIDMAP.exists(), "there is no newuidmap: package 'uidmap'")
 @needs("rootless")
-class SubordinateIds(Common, Unlimited, Rootless):
+class SubordinateIds(Common, Unlimited, Strict, Rootless):
     def setUp(self):
         user = SubUser.entry()
         if f"{user.pw_name}:" not in Path("/etc/subuid").read_text(encoding="utf-8"):

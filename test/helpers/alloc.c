@@ -1,0 +1,66 @@
+/*
+ * Allocations that meddle.c can make fail. Each of them first makes a system call that says nothing
+ * to the kernel (getrandom with flags that there are not: EINVAL) and everything to a tracer, who
+ * answers ENOMEM in its place; all filters of ours let it through. For the programs that
+ * test_meddle.py uses, never in the product.
+ *
+ * A dynamic program brings these in place of libc's own, for the libraries, too. A static one is
+ * linked with --wrap (ALLOC_WRAPPED), since libc's lie in one object with what they are made of.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+
+#include "alloc.h"
+
+#ifdef ALLOC_WRAPPED
+#define OURS(name) __wrap_##name
+#define THEIRS(name) __real_##name
+#else
+#define OURS(name) name
+#define THEIRS(name) __libc_##name
+#endif
+
+#define VISIBLE __attribute__((visibility("default")))
+
+void *THEIRS(malloc)(size_t size);
+void *THEIRS(calloc)(size_t n, size_t size);
+void *THEIRS(realloc)(void *p, size_t size);
+VISIBLE void *OURS(malloc)(size_t size);
+VISIBLE void *OURS(calloc)(size_t n, size_t size);
+VISIBLE void *OURS(realloc)(void *p, size_t size);
+
+/* Without errno: one that succeeds must leave it alone. */
+static int is_refused(void)
+{
+#ifdef __x86_64__
+    long ret;
+
+    __asm__ volatile("syscall"
+                     : "=a"(ret)
+                     : "0"((long)SYS_getrandom), "D"(0L), "S"(0L), "d"((long)ALLOC_MARK)
+                     : "rcx", "r11", "memory");
+    if (ret != -ENOMEM)
+        return 0;
+    errno = ENOMEM;
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+void *OURS(malloc)(size_t size)
+{
+    return is_refused() ? NULL : THEIRS(malloc)(size);
+}
+
+void *OURS(calloc)(size_t n, size_t size)
+{
+    return is_refused() ? NULL : THEIRS(calloc)(n, size);
+}
+
+void *OURS(realloc)(void *p, size_t size)
+{
+    return is_refused() ? NULL : THEIRS(realloc)(p, size);
+}
