@@ -302,6 +302,16 @@ static json_t *texts_json(char *const *v)
     return list;
 }
 
+/* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
+static char *run_user(const struct builder *b, const struct state *st, const char *user)
+{
+    bool number = user && *user && strspn(user, "0123456789") == strlen(user);
+
+    if (number && !accounts_have_uid(b->work.store, st->layers, user))
+        return xasprintf("%s:0", user);
+    return xstrdup(user ? user : "0");
+}
+
 /* What the daemon needs to know: layers bottom first, paths below the store's folder. */
 static json_t *run_json(const struct builder *b, const struct state *st, const struct build_step *s,
                         unsigned n, const struct mounts *m)
@@ -309,13 +319,14 @@ static json_t *run_json(const struct builder *b, const struct state *st, const s
     json_t *doc = json_object();
     _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->work.path, n);
     _cleanup_free_ char *none = xasprintf("%s/none", b->work.path);
+    _cleanup_free_ char *user = run_user(b, st, s->user);
 
     json_object_set_new(doc, "layers", texts_json(st->layers));
     json_object_set_new(doc, "none", json_string(none));
     json_object_set_new(doc, "to", json_string(to));
     json_object_set_new(doc, "argv", texts_json(s->argv));
     json_object_set_new(doc, "env", texts_json(s->env));
-    json_object_set_new(doc, "user", json_string(s->user ? s->user : "0"));
+    json_object_set_new(doc, "user", json_string(user));
     json_object_set_new(doc, "workdir", json_string(s->workdir));
     json_object_set_new(doc, "network", json_string(network_of(b, s)));
     json_object_set(doc, "mounts", m->list);

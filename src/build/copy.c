@@ -7,9 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/macro.h"
+#include "base/map.h"
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
@@ -21,6 +23,9 @@ struct copy {
     const struct copy_job *job;
     char *piece; /* owned */
     unsigned depth;
+    int base;          /* of the folder that is copied: borrowed; -1: a single file is */
+    struct buf path;   /* of the folder at hand, below it: "a/b/" */
+    struct map linked; /* what has several names in the source: "dev:ino" to its first one here */
 };
 
 /* ---- owners ---- */
@@ -184,13 +189,29 @@ static int make_room(int to, const char *name, struct err *err)
     return unlinkat(to, name, 0) < 0 ? err_sys(err, errno, "replace it") : 0;
 }
 
+/* A second name of what is here already. 1: it is a link to that; 0: it is not, or cannot be. */
+static int link_again(struct copy *c, const struct stat *st, int to, const char *name)
+{
+    _cleanup_free_ char *key = NULL;
+    const char *first;
+
+    if (st->st_nlink < 2 || c->base < 0)
+        return 0;
+    key = xasprintf("%llx:%llx", (unsigned long long)st->st_dev, (unsigned long long)st->st_ino);
+    first = map_get(&c->linked, key);
+    if (first)
+        return linkat(c->base, first, to, name, 0) == 0;
+    map_add(&c->linked, key, xasprintf("%s%s", buf_data(&c->path), name));
+    return 0;
+}
+
 static int copy_file(struct copy *c, int in, const struct stat *st, int to, const char *name,
                      struct err *err)
 {
     _cleanup_close_ int out = -1;
     int r = make_room(to, name, err);
 
-    if (r < 0)
+    if (r < 0 || link_again(c, st, to, name))
         return r;
     out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (out < 0)
@@ -239,12 +260,16 @@ static int copy_dir(struct copy *c, int in, const struct stat *st, int to, const
                     struct err *err)
 {
     _cleanup_close_ int out = -1;
+    size_t above = c->path.len;
     int r = open_or_make(to, name, &out, err);
 
     if (r >= 0 && ++c->depth > DEPTH_MAX)
         r = err_set(err, ERR_LIMIT, "over %d levels", DEPTH_MAX);
+    if (r >= 0 && buf_appendf(&c->path, "%s/", name) < 0)
+        r = err_set(err, ERR_LIMIT, "its path is too long");
     if (r >= 0)
         r = copy_into(c, in, out, err);
+    buf_truncate(&c->path, above);
     c->depth--;
     return r < 0 ? r : set_meta(c, out, st, err);
 }
@@ -323,6 +348,28 @@ static int dir_reopen(int *fd, struct err *err)
     return r;
 }
 
+static void forget_links(struct copy *c)
+{
+    const char *key;
+    void *path;
+
+    for (size_t i = 0; map_next(&c->linked, &i, &key, &path);)
+        free(path);
+    map_done(&c->linked);
+    c->linked = (struct map)MAP_INIT;
+}
+
+static int copy_folder(struct copy *c, int in, int to, struct err *err)
+{
+    int r;
+
+    c->base = to;
+    r = copy_into(c, in, to, err);
+    c->base = -1;
+    forget_links(c);
+    return r;
+}
+
 static int place_match(struct copy *c, const char *match, struct err *err)
 {
     const struct copy_job *j = c->job;
@@ -342,7 +389,7 @@ static int place_match(struct copy *c, const char *match, struct err *err)
         if (r >= 0)
             r = dir_reopen(&to, err);
         if (r >= 0)
-            r = copy_into(c, in, to, err);
+            r = copy_folder(c, in, to, err);
     } else {
         r = err_set(err, ERR_UNSUPPORTED, "it is neither a file nor a folder");
     }
@@ -363,7 +410,8 @@ static int several_need_folder(const struct copy_job *j, size_t n, struct err *e
 int copy_files(const struct copy_job *job, struct err *err)
 {
     _cleanup_strv_ char **all = NULL;
-    struct copy c = {.job = job, .piece = xmalloc(PIECE)};
+    struct copy c = {
+        .job = job, .piece = xmalloc(PIECE), .base = -1, .path = BUF_INIT(DEPTH_MAX * 256)};
     int r = 0;
 
     for (char *const *s = job->sources; r >= 0 && s && *s; s++) {
@@ -378,5 +426,6 @@ int copy_files(const struct copy_job *job, struct err *err)
     for (char **f = all; r >= 0 && f && *f; f++)
         r = place_match(&c, *f, err);
     free(c.piece);
+    buf_done(&c.path);
     return r;
 }

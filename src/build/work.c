@@ -155,13 +155,13 @@ static int link_layers(struct work *w, char kind, unsigned n, char *const *layer
                        struct buf *lower, struct err *err)
 {
     _cleanup_free_ char *folder = xasprintf("%c%u", kind, n);
-    size_t count = strv_len(layers);
+    _cleanup_strv_ char **stack = images_stack(layers);
+    size_t count = strv_len(stack);
     int r = make(w, 0755, err, folder);
 
     for (size_t i = 0; r >= 0 && i < count; i++) {
         _cleanup_free_ char *name = xasprintf("%s/%zu", folder, i);
-        _cleanup_free_ char *target =
-            xasprintf("../../../layers/%s/fs", digest_hex(layers[count - 1 - i]));
+        _cleanup_free_ char *target = xasprintf("../../../layers/%s/fs", digest_hex(stack[i]));
 
         if (symlinkat(target, w->dir, name) < 0)
             r = err_sys(err, errno, "make a link to a layer");

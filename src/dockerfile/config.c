@@ -45,6 +45,20 @@ static char *dup_or_null(const char *s)
     return s ? xstrdup(s) : NULL;
 }
 
+/* ARG may have hidden a variable of the same name: a stage that goes on from there sees it again.
+ */
+static char **scope_of(const struct config *base)
+{
+    char **scope = copy_or_null(base->scope);
+
+    for (char **v = base->env; v && *v; v++) {
+        _cleanup_free_ char *name = xstrndup(*v, strcspn(*v, "="));
+
+        strv_env_set(&scope, name, *v + strlen(name) + (strchr(*v, '=') != NULL));
+    }
+    return scope;
+}
+
 void config_begin(struct config *ret, const struct config *base)
 {
     *ret = (struct config){0};
@@ -57,7 +71,7 @@ void config_begin(struct config *ret, const struct config *base)
     ret->shell = copy_or_null(base->shell);
     ret->ports = copy_or_null(base->ports);
     ret->volumes = copy_or_null(base->volumes);
-    ret->scope = copy_or_null(base->scope);
+    ret->scope = scope_of(base);
     ret->user = dup_or_null(base->user);
     ret->workdir = dup_or_null(base->workdir);
     ret->stop_signal = dup_or_null(base->stop_signal);

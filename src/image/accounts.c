@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/strv.h"
 #include "base/xalloc.h"
 #include "os/whiteout.h"
 
@@ -23,7 +24,24 @@ static int open_below(int dir, const char *path, uint64_t flags)
     return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
 }
 
-static bool listed(int fd, const char *user)
+/* By its name, or by its number when that is NULL. */
+struct account {
+    const char *name;
+    const char *uid;
+};
+
+static bool is_of(char *line, const struct account *a)
+{
+    const char *name = strsep(&line, ":"), *uid;
+
+    if (a->name)
+        return line && STREQ(name, a->name);
+    (void)strsep(&line, ":");
+    uid = strsep(&line, ":");
+    return uid && STREQ(uid, a->uid);
+}
+
+static bool listed(int fd, const struct account *a)
 {
     _cleanup_free_ char *text = NULL;
     struct stat st;
@@ -35,13 +53,13 @@ static bool listed(int fd, const char *user)
     n = fd_read_full(fd, text, (size_t)st.st_size);
     text[n < 0 ? 0 : n] = '\0';
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
-        if (strncmp(line, user, strlen(user)) == 0 && line[strlen(user)] == ':')
+        if (is_of(line, a))
             return true;
     return false;
 }
 
 /* 1, 0, or -1: a lower layer knows. */
-static int ask_layer(int fs, const char *user)
+static int ask_layer(int fs, const struct account *a)
 {
     _cleanup_close_ int etc = open_below(fs, "etc", O_RDONLY | O_DIRECTORY), passwd = -1;
     struct stat st;
@@ -50,27 +68,37 @@ static int ask_layer(int fs, const char *user)
         return fstatat(fs, "etc", &st, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : -1;
     passwd = open_below(etc, "passwd", O_RDONLY);
     if (passwd >= 0)
-        return listed(passwd, user);
+        return listed(passwd, a);
     if (fstatat(etc, "passwd", &st, AT_SYMLINK_NOFOLLOW) == 0 || whiteout_is_opaque(etc))
         return 0;
     return -1;
 }
 
-bool accounts_have(const struct images *s, const json_t *record, const char *user)
+static bool ask_layers(const struct images *s, char *const *layers, const struct account *a)
 {
-    const json_t *layers = json_object_get(record, "layers");
-
-    for (size_t i = json_array_size(layers); i-- > 0;) {
-        const char *digest = json_string_value(json_array_get(layers, i));
-        _cleanup_free_ char *path = xasprintf("layers/%s/fs", digest_hex(digest));
+    for (size_t i = strv_len(layers); i-- > 0;) {
+        _cleanup_free_ char *path = xasprintf("layers/%s/fs", digest_hex(layers[i]));
         _cleanup_close_ int fs = -1;
         int has;
 
         if (dir_open(s->dir, path, &fs, NULL) < 0)
             return false;
-        has = ask_layer(fs, user);
+        has = ask_layer(fs, a);
         if (has >= 0)
             return has;
     }
     return false;
+}
+
+bool accounts_have(const struct images *s, const json_t *record, const char *user)
+{
+    _cleanup_strv_ char **layers = NULL;
+
+    return json_read_strv(json_object_get(record, "layers"), "layers", &layers, NULL) >= 0 &&
+           ask_layers(s, layers, &(struct account){.name = user});
+}
+
+bool accounts_have_uid(const struct images *s, char *const *layers, const char *uid)
+{
+    return ask_layers(s, layers, &(struct account){.uid = uid});
 }

@@ -8,3 +8,5 @@
 
 /* record: of an image whose layers are in the store. */
 bool accounts_have(const struct images *s, const json_t *record, const char *user);
+/* The same for a number; layers: digests, bottom first. */
+bool accounts_have_uid(const struct images *s, char *const *layers, const char *uid);

@@ -315,6 +315,16 @@ int images_put_layer(struct images *s, const char *digest, const char *name, uin
     return sync_folder(s->dir, "layers", err);
 }
 
+char **images_stack(char *const *layers)
+{
+    char **stack = NULL;
+
+    for (size_t i = strv_len(layers); i-- > 0;)
+        if (!strv_contains(stack, layers[i]))
+            strv_add(&stack, layers[i]);
+    return stack;
+}
+
 uint64_t images_layer_bytes(const struct images *s, const char *digest)
 {
     _cleanup_free_ char *path = xasprintf("layers/%s/about", digest_hex(digest)), *text = NULL;

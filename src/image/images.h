@@ -90,6 +90,9 @@ bool images_has_layer(const struct images *s, const char *digest);
 /* Moves tmp/<name>, which holds fs/, to its place; fine when another was faster. */
 int images_put_layer(struct images *s, const char *digest, const char *name, uint64_t bytes,
                      struct err *err);
+/* Digests, bottom first, as one mount takes them: the topmost first and none twice, which overlayfs
+ * refuses. All that the lower of two equal layers says is said again by the upper. New. */
+char **images_stack(char *const *layers);
 uint64_t images_layer_bytes(const struct images *s, const char *digest);
 
 /* {"images": […], "bytes": …}: each with its names and sizes; layers that several share are counted

@@ -393,6 +393,32 @@ TEST(configurations_come_back_as_they_went)
     config_done(&again);
 }
 
+TEST(names_of_one_file_stay_names_of_one_file)
+{
+    struct stat a, b, c;
+
+    fresh();
+    put("from/d/a", "x");
+    put("from/d/sub/c", "y");
+    CHECK(linkat(top, "from/d/a", top, "from/d/b", 0) == 0);
+    CHECK(linkat(top, "from/d/a", top, "from/d/sub/z", 0) == 0);
+    CHECK(copy("d", "/copied", -1) >= 0);
+    CHECK(fstatat(top, "to/copied/a", &a, 0) == 0 && fstatat(top, "to/copied/b", &b, 0) == 0);
+    CHECK(fstatat(top, "to/copied/sub/z", &c, 0) == 0);
+    CHECK(a.st_ino == b.st_ino && b.st_ino == c.st_ino && a.st_nlink == 3);
+    CHECK(fstatat(top, "to/copied/sub/c", &c, 0) == 0 && c.st_nlink == 1);
+}
+
+TEST(equal_layers_are_mounted_once)
+{
+    char *layers[] = {(char *)A, (char *)B, (char *)A, NULL};
+    _cleanup_strv_ char **stack = images_stack(layers);
+
+    CHECK(strv_len(stack) == 2);
+    CHECK_STR(stack[0], A);
+    CHECK_STR(stack[1], B);
+}
+
 TEST(layers_are_tidied)
 {
     _cleanup_close_ int dir = -1;

@@ -20,6 +20,7 @@
 #include "engine/build.h"
 #include "engine/native/native.h"
 #include "engine/spec.h"
+#include "image/images.h"
 #include "shim/plan.h"
 #include "shim/proto.h"
 
@@ -132,13 +133,14 @@ static int add_secrets(struct run *x, const struct build_request *req, const jso
 
 static int read_layers(struct run *x, const json_t *list, const char *none, struct err *err)
 {
-    _cleanup_strv_ char **digests = NULL;
+    _cleanup_strv_ char **digests = NULL, **stack = NULL;
     int r = json_read_strv(list, "layers", &digests, err);
 
     if (r < 0)
         return r;
-    for (size_t i = strv_len(digests); i-- > 0;)
-        strv_push(&x->native.layers, xasprintf("%s/fs", digests[i] + strlen("sha256:")));
+    stack = images_stack(digests);
+    for (char **digest = stack; digest && *digest; digest++)
+        strv_push(&x->native.layers, xasprintf("%s/fs", digest_hex(*digest)));
     x->native.lower_dir =
         xasprintf("%s/images/store/%s", x->n->state_dir, x->native.layers ? "layers" : none);
     return 0;

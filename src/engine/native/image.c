@@ -92,14 +92,16 @@ int native_resolve(struct engine *e, const struct sandbox_spec *spec, const stru
 /* The topmost first, as overlayfs wants them. */
 static int plan_layers(const json_t *record, struct plan *p, struct err *err)
 {
-    const json_t *layers = json_object_get(record, "layers");
+    _cleanup_strv_ char **layers = NULL, **stack = NULL;
+    int r = json_read_strv(json_object_get(record, "layers"), "layers", &layers, err);
 
-    for (size_t i = json_array_size(layers); i-- > 0;) {
-        const char *digest = json_string_value(json_array_get(layers, i));
-
-        if (!digest_is_valid(digest))
+    if (r < 0)
+        return r;
+    stack = images_stack(layers);
+    for (char **digest = stack; digest && *digest; digest++) {
+        if (!digest_is_valid(*digest))
             return err_set(err, ERR_SYSTEM, "the record of the image is damaged");
-        strv_push(&p->layers, xasprintf("%s/fs", digest_hex(digest)));
+        strv_push(&p->layers, xasprintf("%s/fs", digest_hex(*digest)));
         p->n_layers++;
     }
     return p->n_layers ? 0 : err_set(err, ERR_UNSUPPORTED, "the image has no layers");
