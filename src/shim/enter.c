@@ -20,17 +20,26 @@ static const struct {
     {"net", CLONE_NEWNET},   {"pid", CLONE_NEWPID}, {"mnt", CLONE_NEWNS},
 };
 
+enum { KIND_MOUNTS = SHIM_NAMESPACES - 1 };
+
+static int open_one(const struct shim *s, size_t kind, int *ret, struct err *err)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/%s", s->init_pid, kinds[kind].name);
+    *ret = open(path, O_RDONLY | O_CLOEXEC);
+    return *ret < 0 ? err_sys(err, errno, "open '%s'", path) : 0;
+}
+
 int enter_open(struct shim *s, struct err *err)
 {
     if (s->plan.id_base)
         return 0;
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        char path[64];
+        int r = open_one(s, i, &s->namespaces[i], err);
 
-        snprintf(path, sizeof(path), "/proc/%d/ns/%s", s->init_pid, kinds[i].name);
-        s->namespaces[i] = open(path, O_RDONLY | O_CLOEXEC);
-        if (s->namespaces[i] < 0)
-            return err_sys(err, errno, "open '%s'", path);
+        if (r < 0)
+            return r;
     }
     return 0;
 }
@@ -41,10 +50,17 @@ void enter_close(struct shim *s)
         s->namespaces[i] = fd_close(s->namespaces[i]);
 }
 
+static int unshare_cgroup(struct err *err)
+{
+    return unshare(CLONE_NEWCGROUP) < 0 ? err_sys(err, errno, "make a cgroup namespace") : 0;
+}
+
 static int make_mark(int *ret, struct err *err)
 {
-    if (unshare(CLONE_NEWCGROUP) < 0)
-        return err_sys(err, errno, "make a cgroup namespace");
+    int r = unshare_cgroup(err);
+
+    if (r < 0)
+        return r;
     *ret = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
     return *ret < 0 ? err_sys(err, errno, "open '/proc/self/ns/cgroup'") : 0;
 }
@@ -64,4 +80,20 @@ int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct er
             return r;
     }
     return 0;
+}
+
+int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_mark,
+                struct err *err)
+{
+    int r;
+
+    if (!s->plan.id_base) {
+        *ret_mounts = s->namespaces[KIND_MOUNTS];
+        return enter_sandbox(s, namespaces & ~CLONE_NEWNS, ret_mark, err);
+    }
+    /* Once in the sandbox's user namespace we have no right to look at pid 1 any more. */
+    r = open_one(s, KIND_MOUNTS, ret_mounts, err);
+    if (r >= 0)
+        r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
+    return r < 0 ? r : unshare_cgroup(err);
 }

@@ -22,3 +22,11 @@ void enter_close(struct shim *s);
  * sandbox's was joined instead.
  */
 int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct err *err);
+
+/*
+ * The same in two steps, for a helper that is there before pid 1 has built the sandbox: all but the
+ * mounts now, those later by ns_enter() of *ret_mounts, which is for the process's whole life. The
+ * cgroup namespace is one of its own: whether pid 1 has made its yet is not known.
+ */
+int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_mark,
+                struct err *err);

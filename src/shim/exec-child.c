@@ -98,13 +98,26 @@ static void pass_gate(int gate)
     char byte;
     ssize_t n;
 
-    if (gate < 0)
-        return;
     do
         n = read(gate, &byte, 1);
     while (n < 0 && errno == EINTR);
     if (n <= 0)
         _exit(127);
+}
+
+/* The helper of a throw-away sandbox is there before the sandbox: what can be done before pid 1 is
+ * ready is done while it builds. */
+static int join_ahead(struct entry *e, struct err *err)
+{
+    int mounts = -1, r;
+
+    r = enter_ahead(e->shim, NAMESPACES, &mounts, &e->mark, err);
+    if (r >= 0)
+        r = identity_bound(&e->shim->plan, err);
+    if (r < 0)
+        return r;
+    pass_gate(e->shim->gate);
+    return ns_enter(mounts, CLONE_NEWNS, err);
 }
 
 static int join(struct entry *e, const struct exec_fds *fds, struct err *err)
@@ -122,7 +135,8 @@ static int join(struct entry *e, const struct exec_fds *fds, struct err *err)
         r = pin_cpus(&e->shim->plan, err);
     if (r < 0)
         return r;
-    pass_gate(e->shim->gate);
+    if (e->shim->gate >= 0)
+        return join_ahead(e, err);
     return enter_sandbox(e->shim, NAMESPACES, &e->mark, err);
 }
 

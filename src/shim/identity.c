@@ -34,6 +34,11 @@ static int set_ids(const struct plan *plan, const struct user *u, struct err *er
     return 0;
 }
 
+int identity_bound(const struct plan *plan, struct err *err)
+{
+    return wall_stands(plan, "capabilities") ? caps_bound(ROOT_CAPS, err) : 0;
+}
+
 int identity_become(const struct plan *plan, const struct user *u, struct err *err)
 {
     uint64_t keep = u->uid == 0 ? ROOT_CAPS : CAPS_NONE;

@@ -47,25 +47,34 @@ static int get_layers(const struct init_args *a, struct layers *layers, struct e
     return r;
 }
 
-static int build(const struct init_args *a, struct layers *layers, int fds[static INIT_FDS],
-                 struct err *err)
+/* What needs neither ids nor files: the shim is still writing the maps and opening the layers. */
+static int prepare(const struct init_args *a, struct err *err)
 {
-    int r;
+    int r = -cgroup_group_enter(a->cgroup, a->group);
 
-    r = -cgroup_group_enter(a->cgroup, a->group);
     if (r > 0)
         return err_sys(err, r, "join the sandbox's cgroups");
-    r = get_layers(a, layers, err);
-    if (r >= 0)
-        r = become_root(a->plan, err);
-    if (r < 0)
-        return r;
     /* After joining, so that the namespace's root is the sandbox's own place. */
     if (unshare(CLONE_NEWCGROUP) < 0)
         return err_sys(err, errno, "make a cgroup namespace");
     if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
         return err_sys(err, errno, "set the host name inside");
     r = ns_loopback_up(err);
+    if (r >= 0 && wall_stands(a->plan, "pid 1"))
+        r = caps_bound(CAPS_NONE, err); /* pid 1 runs no other program: it has what it needs */
+    return r;
+}
+
+static int build(const struct init_args *a, struct layers *layers, int fds[static INIT_FDS],
+                 struct err *err)
+{
+    int r;
+
+    r = prepare(a, err);
+    if (r >= 0)
+        r = get_layers(a, layers, err);
+    if (r >= 0)
+        r = become_root(a->plan, err);
     if (r >= 0)
         r = setup_root(a->plan, layers, a->memory_told, &fds[INIT_FD_MEMINFO], err);
     /* The sandbox's way to its package registry, there before any command could take the port. */
@@ -81,9 +90,7 @@ static int give_up_everything(const struct plan *plan, struct err *err)
     if (!wall_stands(plan, "pid 1"))
         return 0;
 
-    r = caps_bound(CAPS_NONE, err);
-    if (r >= 0)
-        r = caps_set(CAPS_NONE, err);
+    r = caps_set(CAPS_NONE, err); /* the bounding set is empty already */
     if (r < 0)
         return r;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)

@@ -223,7 +223,7 @@ static bool make_one(struct spares *s)
 /* Whoever takes is about to start a sandbox: its processor is not wanted for the next one yet. */
 static void let_them_work(struct spares *s)
 {
-    const struct timespec pause = {.tv_nsec = 5000000};
+    const struct timespec pause = {.tv_nsec = 12000000};
 
     pthread_mutex_unlock(&s->lock);
     nanosleep(&pause, NULL);
