@@ -5,6 +5,7 @@
 #include "base/xalloc.h"
 #include "core/events.h"
 #include "core/manager-internal.h"
+#include "core/spec.h"
 
 struct due {
     const char *by; /* NULL: nothing will happen */
@@ -71,7 +72,7 @@ static json_t *ms(uint64_t usec)
     return json_integer((json_int_t)(usec / USEC_PER_MSEC));
 }
 
-int lease_change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
+static int change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
 {
     struct sandbox_spec before = sb->spec; /* its numbers only */
     int r;
@@ -86,6 +87,35 @@ int lease_change(struct sandbox *sb, const struct sandbox_spec *from, struct err
                 json_pack("{s:o, s:o, s:o}", "idle_stop_ms", ms(from->idle_stop), "max_life_ms",
                           ms(from->max_life), "rm_after_ms", ms(from->rm_after)));
     return 0;
+}
+
+/* The store has it: what is noted beside the sandbox counts when that is lost. */
+static void noted(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct op *op = arg;
+
+    (void)box;
+    if (err)
+        manager_warn(op->sb->m, "sandbox %s: its leases are not noted beside it: %s", op->sb->name,
+                     err->msg);
+    TAKE_PTR(op->then)(op);
+}
+
+void lease_apply(struct op *op, op_step_fn then)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *text = NULL;
+    struct sandbox *sb = op->sb;
+
+    if (lease_equal(&sb->spec, &op->want)) {
+        then(op);
+    } else if (change(sb, &op->want, &err) < 0) {
+        op_fail(op, &err);
+    } else {
+        op->then = then;
+        text = spec_to_text(&sb->spec);
+        engine_note(sb->engine, sb->id, text, noted, op);
+    }
 }
 
 /* ---- what is due ---- */

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/json.h"
+#include "core/op.h"
 #include "core/sandbox.h"
 
 /* Its state has changed: what is counted from now on. */
@@ -23,8 +24,9 @@ void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t d
 /* Whether two specs have the same leases; and takes them over. */
 bool lease_equal(const struct sandbox_spec *a, const struct sandbox_spec *b);
 void lease_copy(struct sandbox_spec *to, const struct sandbox_spec *from);
-/* Saves new leases and tells of it. */
-int lease_change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err);
+/* Takes the leases of op->want over, in the store and in what the engine keeps beside the sandbox,
+ * where they differ; then goes on, or fails the operation. */
+void lease_apply(struct op *op, op_step_fn then);
 
 /* What happens next by itself: {"at","in_ms","action":"stop|remove","by":"idle_stop|…"}, or null.
  * New reference. */

@@ -273,21 +273,27 @@ static void in_use(struct op *op)
     op_done(op, ACTION_UNCHANGED);
 }
 
-/* Only `up` wakes it. Whoever wants to use it may not have known when he asked. */
-static void ensure_same(struct op *op)
+static void ensure_up(struct op *op)
 {
-    _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
 
-    if ((op->existing && sandbox_check_awake(sb, &err) < 0) || keep_asked(op, &err) < 0 ||
-        (!lease_equal(&sb->spec, &op->want) && lease_change(sb, &op->want, &err) < 0))
-        op_fail(op, &err);
-    else if (sb->state == SANDBOX_PAUSED)
+    if (sb->state == SANDBOX_PAUSED)
         engine_link_pause(sb->link, false, resumed, op);
     else if (sb->state == SANDBOX_RUNNING)
         in_use(op);
     else
         start_again(op);
+}
+
+/* Only `up` wakes it. Whoever wants to use it may not have known when he asked. */
+static void ensure_same(struct op *op)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if ((op->existing && sandbox_check_awake(op->sb, &err) < 0) || keep_asked(op, &err) < 0)
+        op_fail(op, &err);
+    else
+        lease_apply(op, ensure_up);
 }
 
 static void ensure_checked(struct op *op)

@@ -211,6 +211,11 @@ const struct op_type op_pause = {"pause", pause_run};
 
 /* ---- leases ---- */
 
+static void lease_done(struct op *op)
+{
+    op_done(op, ACTION_UNCHANGED);
+}
+
 static void lease_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -219,11 +224,10 @@ static void lease_run(struct op *op)
     if (absent(op))
         return;
     lease_copy(&op->want, &sb->spec);
-    if (spec_apply_leases(&op->want, op->patch, &err) < 0 ||
-        (!lease_equal(&sb->spec, &op->want) && lease_change(sb, &op->want, &err) < 0))
+    if (spec_apply_leases(&op->want, op->patch, &err) < 0)
         op_fail(op, &err);
     else
-        op_done(op, ACTION_UNCHANGED);
+        lease_apply(op, lease_done);
 }
 
 const struct op_type op_lease = {"lease", lease_run};

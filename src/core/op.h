@@ -41,7 +41,7 @@ struct op {
     struct sandbox_spec want; /* ensure: the spec after the patch */
     char want_hash[65];
     char *spec_text, *spec_label; /* of the sandbox, for the engine */
-    op_step_fn then;              /* waits for the package registry */
+    op_step_fn then;              /* waits for the package registry, or for a note */
     op_step_fn on_down;           /* waits for the link's end */
     struct exec *starting;        /* pause: a reference to an exec that is waited for, or NULL */
     struct exec_watch watch;      /* of it */

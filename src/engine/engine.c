@@ -222,6 +222,13 @@ static int run_discard(struct call *c)
     return c->engine->ops->remove_legacy(c->engine, &c->object, &c->by, &c->err);
 }
 
+static int run_note(struct call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->note ? ops->note(c->engine, c->req.id, c->req.spec_text, &c->err) : 0;
+}
+
 static int run_usage(struct call *c)
 {
     if (!c->engine->ops->usage)
@@ -288,6 +295,7 @@ static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC
 static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, run_cleanup,      CALL_ID};
 static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, run_remove,       CALL_ID};
 static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, run_forget,       CALL_ID | CALL_OFFLINE};
+static const struct call_type call_note         = {"note",     10 * USEC_PER_SEC, run_note,         CALL_ID};
 static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        CALL_ID};
 static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, run_list,         0};
 static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, run_discard,      0};
@@ -561,6 +569,17 @@ void engine_discard(struct engine *e, const struct engine_object *o, bool dry, e
     c->object.name = o->name ? xstrdup(o->name) : NULL;
     c->object.ref = o->ref ? xstrdup(o->ref) : NULL;
     c->object.spec = NULL;
+    call_submit(c);
+}
+
+void engine_note(struct engine *e, const char *id, const char *spec_text, engine_done_fn done,
+                 void *arg)
+{
+    struct call *c = call_new(e, &call_note, arg);
+
+    c->done = done;
+    c->req.spec_text = xstrdup(spec_text);
+    snprintf(c->req.id, sizeof(c->req.id), "%s", id);
     call_submit(c);
 }
 

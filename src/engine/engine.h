@@ -307,6 +307,8 @@ struct engine_ops {
     int (*cleanup)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
     /* Removes all of it, whatever its state; fine when there is nothing. */
     int (*remove)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+    /* Another box_request.spec_text, of one that is there. NULL: none are kept. */
+    int (*note)(struct engine *e, const char *id, const char *spec_text, struct err *err);
     /* Bytes that the sandbox takes on the disk, its journals included. NULL: cannot be told. */
     int (*usage)(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
                  struct err *err);
@@ -403,6 +405,9 @@ void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *
 /* Deletes the journals of execs that have ended; fine when they are not there. */
 void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
                          void *arg);
+/* What `list` tells of it from now on, in place of box_request.spec_text. */
+void engine_note(struct engine *e, const char *id, const char *spec_text, engine_done_fn done,
+                 void *arg);
 /* `specs`: with what they were made from. */
 typedef void (*engine_list_fn)(void *arg, const struct err *err, const struct engine_objects *list);
 void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg);

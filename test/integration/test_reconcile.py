@@ -300,6 +300,8 @@ class LostStore(Orphans, TestCase):
         self.shell("a", "echo kept > ~/file; echo once")
         self.root.ok("up", "down")
         self.root.ok("stop", "down")
+        self.root.ok("lease", "a", "--idle-stop", "2h")
+        self.root.ok("lease", "down", "--rm-after", "3h")
         live = self.root.ok("exec", "a", "--detach", "--", "sh", "-c", "echo begun; sleep 3; echo over").text.split()[0]
         before = {n: self.root.sandbox(n) for n in ("a", "down")}
         self.lose()

@@ -424,6 +424,14 @@ static int add_container(struct docker_engine *d, const char *id, const struct d
     return r;
 }
 
+static int engine_docker_note(struct engine *e, const char *id, const char *spec_text,
+                              struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, id);
+
+    return file_replace(docker_of(e)->execs, path, spec_text, strlen(spec_text), 0600, false, err);
+}
+
 static int engine_docker_usage(struct engine *e, const char *id, const struct deadline *by,
                                uint64_t *ret, struct err *err)
 {
@@ -459,6 +467,7 @@ const struct engine_ops engine_docker_ops = {
     .look = docker_look,
     .cleanup = docker_cleanup,
     .remove = docker_remove,
+    .note = engine_docker_note,
     .usage = engine_docker_usage,
     .cache_publish = docker_cache_publish,
     .cache_list = docker_cache_list,

@@ -384,6 +384,13 @@ int native_remove(struct engine *e, const char *id, const struct deadline *by, s
     return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
 }
 
+static int native_note(struct engine *e, const char *id, const char *spec_text, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/spec", id);
+
+    return file_replace(native_of(e)->boxes, path, spec_text, strlen(spec_text), 0600, false, err);
+}
+
 static int native_usage(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
                         struct err *err)
 {
@@ -495,6 +502,7 @@ const struct engine_ops engine_native_ops = {
     .connect = native_connect,
     .cleanup = native_cleanup,
     .remove = native_remove,
+    .note = native_note,
     .usage = native_usage,
     .cache_publish = native_cache_publish,
     .cache_list = native_cache_list,
