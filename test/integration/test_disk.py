@@ -273,6 +273,7 @@ class TestFloor(TestCase):
         self.assert_full("exec", "a", "--", "true", code=125)
         self.assert_full("run", "--", "true", code=125)
         self.assert_full("cp", "/etc/hostname", "a:/home/agent/x")
+        self.assert_full("image", "import", "/dev/null", "x")
         self.root.ok("ls")
         self.assertEqual(self.root.ok("logs", "a").text, "before\n")
         self.root.ok("stop", "a")

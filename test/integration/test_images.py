@@ -274,6 +274,12 @@ class TestStore(ImageCase):
         self.root.ok("rm", "-f", "box")
         self.assertEqual(json.loads(self.root.ok("image", "prune", "--json").out)["images"], 1)
 
+    def test_what_is_on_its_way_out_is_waited_for(self):
+        for _ in range(5):
+            self.put_ok(rootfs(), "brief")
+            self.root.ok("run", "--image", "brief", "--", "sh", "-c", ":")
+            self.root.ok("image", "rm", "brief")
+
     def test_a_name_of_two_goes_and_the_image_stays(self):
         self.put_ok(rootfs(), "a")
         self.put_ok(rootfs(), "b")
