@@ -55,7 +55,7 @@ static int prepare(const struct init_args *a, struct err *err)
     if (r > 0)
         return err_sys(err, r, "join the sandbox's cgroups");
     /* After joining, so that the namespace's root is the sandbox's own place. */
-    if (unshare(CLONE_NEWCGROUP) < 0)
+    if (wall_stands(a->plan, "cgroup namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return err_sys(err, errno, "make a cgroup namespace");
     if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
         return err_sys(err, errno, "set the host name inside");

@@ -18,6 +18,7 @@
 #include "shim/lower.h"
 #include "shim/place.h"
 #include "shim/setup.h"
+#include "shim/wall.h"
 
 enum { TMPFS_BYTES_PER_INODE = 4096, TMPFS_INODES_MIN = 1024, MOUNTINFO_MAX = 1 << 20 };
 
@@ -142,16 +143,21 @@ static int mount_host_trees(const struct layers *layers, int root_fd, struct err
     return r;
 }
 
+static uint64_t bounded(const struct plan *plan, uint64_t size)
+{
+    return wall_stands(plan, "tmpfs") ? size : GIB(64);
+}
+
 static int mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
 {
     int r = 0;
 
     if (plan->tmp_size)
-        r = setup_tmpfs(root_fd, "tmp", plan->tmp_size, "1777", err);
+        r = setup_tmpfs(root_fd, "tmp", bounded(plan, plan->tmp_size), "1777", err);
     if (r >= 0 && plan->run_size)
-        r = setup_tmpfs(root_fd, "run", plan->run_size, "0755", err);
+        r = setup_tmpfs(root_fd, "run", bounded(plan, plan->run_size), "0755", err);
     if (r >= 0 && plan->scratch_size)
-        r = setup_tmpfs(root_fd, "scratch", plan->scratch_size, "1777", err);
+        r = setup_tmpfs(root_fd, "scratch", bounded(plan, plan->scratch_size), "1777", err);
     return r;
 }
 

@@ -215,3 +215,6 @@ class FromInside(Tcp):
                 s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 self.assertEqual(read_reply(s).status, 421)
         self.assertNotIn("reached", self.shell("a", tries + "\ntrue"))
+        table = f"ripcord_{self.root.root_id}"
+        if subprocess.run(["nft", "delete", "table", "inet", table], capture_output=True, check=False).returncode == 0:
+            self.assertIn(f"reached {gateway}", self.shell("a", tries + "\ntrue"), "nobody would notice that the rules are missing")
