@@ -1,8 +1,8 @@
 /*
- * Stage by stage, step by step. A step's key is made of the key of what it stands on, its own words
- * and what it reads; with it the step is looked for in the cache (cache.h) before anything is done.
- * What has been done is put there as soon as its layer is in the store, so that a build that fails
- * or is cut short goes on from there.
+ * Stages side by side (stages.h), each step by step. A step's key is made of the key of what it
+ * stands on, its own words and what it reads; with it the step is looked for in the cache (cache.h)
+ * before anything is done. What has been done is put there as soon as its layer is in the store, so
+ * that a build that fails or is cut short goes on from there.
  */
 #include "build/build.h"
 
@@ -25,6 +25,7 @@
 #include "build/mounts.h"
 #include "build/plan.h"
 #include "build/sources.h"
+#include "build/stages.h"
 #include "build/stubs.h"
 #include "build/work.h"
 #include "image/accounts.h"
@@ -41,7 +42,7 @@ struct state {
 struct builder {
     struct images *store;
     const struct build_ask *ask;
-    const struct build_ops *ops;
+    struct front *front; /* of this process */
     struct work work;
     struct build_plan plan;
     struct state *states; /* of the plan's stages */
@@ -359,7 +360,7 @@ static int do_run(struct builder *b, const struct state *st, const struct build_
     if (r < 0)
         return r;
     note_stubs(&stubs, b, st, s, &m);
-    r = b->ops->run(b->ops->arg, run_json(b, st, s, n, &m), err);
+    r = front_run(b->front, run_json(b, st, s, n, &m), err);
     if (r >= 0)
         stubs_remove(&stubs, &b->work, n);
     stubs_done(&stubs);
@@ -418,7 +419,7 @@ static int find_or_do(struct builder *b, struct state *st, const struct build_st
     if (strv_len(st->layers) >= IMAGES_LAYERS_MAX)
         return err_set(err, ERR_LIMIT, "the image has over %d layers", IMAGES_LAYERS_MAX);
     if (!b->ask->no_cache && cache_get(b->store, key, &e) > 0) {
-        b->ops->tell(b->ops->arg, json_pack("{s:b}", "cached", 1));
+        front_tell(b->front, json_pack("{s:b}", "cached", 1));
     } else {
         r = do_step(b, st, s, &e, err);
         if (r >= 0)
@@ -434,14 +435,14 @@ static int find_or_do(struct builder *b, struct state *st, const struct build_st
 static void tell_begin(const struct builder *b, const struct build_stage *stage, const char *text,
                        unsigned n, unsigned line)
 {
-    b->ops->tell(b->ops->arg,
-                 json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage", stage->name, "n",
-                           (int)n, "of", (int)build_stage_total(stage), "line", (int)line));
+    front_tell(b->front,
+               json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage", stage->name, "n",
+                         (int)n, "of", (int)build_stage_total(stage), "line", (int)line));
 }
 
 static int tell_end(const struct builder *b, int r, const struct err *err)
 {
-    b->ops->tell(b->ops->arg, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
+    front_tell(b->front, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
     return r;
 }
 
@@ -489,6 +490,74 @@ static int build_stage(struct builder *b, size_t i, struct err *err)
         r = tell_end(b, find_or_do(b, st, s, err), err);
     }
     return r;
+}
+
+/* ---- in children ---- */
+
+/* Names in the build's folder that no other stage has. */
+enum { WORK_NUMBERS = 100000 };
+
+static bool is_needed(void *arg, size_t stage)
+{
+    return ((const struct builder *)arg)->plan.stages[stage].needed;
+}
+
+static bool waits_for(void *arg, size_t stage, size_t earlier)
+{
+    const struct build_stage *s = &((const struct builder *)arg)->plan.stages[stage];
+
+    if (s->base == (long)earlier)
+        return true;
+    for (size_t i = 0; i < s->n_steps; i++) {
+        const struct build_step *step = &s->steps[i];
+
+        if (step->from.stage == (long)earlier)
+            return true;
+        for (size_t k = 0; k < step->n_mounts; k++)
+            if (step->mounts[k].from.stage == (long)earlier)
+                return true;
+    }
+    return false;
+}
+
+static int stage_in_child(void *arg, size_t stage, struct front *front, json_t **ret,
+                          struct err *err)
+{
+    struct builder *b = arg;
+    const struct state *st = &b->states[stage];
+    int r;
+
+    b->front = front;
+    b->work.n = ((unsigned)stage + 1) * WORK_NUMBERS;
+    r = build_stage(b, stage, err);
+    if (r >= 0)
+        *ret = json_pack("{s:o, s:s, s:s?}", "layers", texts_json(st->layers), "key", st->key,
+                         "created", st->created);
+    return r;
+}
+
+static int stage_ended(void *arg, size_t stage, const json_t *doc, struct err *err)
+{
+    struct state *st = &((struct builder *)arg)->states[stage];
+    const char *key = json_string_value(json_object_get(doc, "key"));
+    const char *created = json_string_value(json_object_get(doc, "created"));
+
+    snprintf(st->key, sizeof(st->key), "%s", key ? key : "");
+    st->created = created ? xstrdup(created) : NULL;
+    return json_read_strv(json_object_get(doc, "layers"), "layers", &st->layers, err);
+}
+
+static int build_stages(struct builder *b, struct err *err)
+{
+    const struct stages stages = {.front = b->front,
+                                  .arg = b,
+                                  .n = b->plan.n_stages,
+                                  .is_needed = is_needed,
+                                  .waits_for = waits_for,
+                                  .build = stage_in_child,
+                                  .took = stage_ended};
+
+    return stages_run(&stages, err);
 }
 
 /* ---- the image ---- */
@@ -545,8 +614,8 @@ static int bring_in(struct builder *b, const char *name, struct err *err)
 
     if (!STREQ(as, name))
         json_object_set_new(ask, "as", json_string(as));
-    b->ops->tell(b->ops->arg, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
-    r = b->ops->pull(b->ops->arg, ask, err);
+    front_tell(b->front, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
+    r = front_pull(b->front, ask, err);
     if (r < 0 && !(err && err->hint))
         err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
     strv_add(&b->brought, name);
@@ -613,10 +682,9 @@ static void builder_done(struct builder *b)
 }
 
 int build_image(struct images *s, const struct confined_ids *ids, const char *name, int context,
-                const struct build_ask *ask, const struct build_ops *ops, json_t **ret,
-                struct err *err)
+                const struct build_ask *ask, struct front *front, json_t **ret, struct err *err)
 {
-    struct builder b = {.store = s, .ask = ask, .ops = ops, .work = WORK_INIT};
+    struct builder b = {.store = s, .ask = ask, .front = front, .work = WORK_INIT};
     int r = check_tags(ask, err);
 
     if (r >= 0)
@@ -625,9 +693,8 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
         r = work_unpack_context(&b.work, context, err);
     if (r >= 0)
         r = make_plan(&b, err);
-    for (size_t i = 0; r >= 0 && i < b.plan.n_stages; i++)
-        if (b.plan.stages[i].needed)
-            r = build_stage(&b, i, err);
+    if (r >= 0)
+        r = build_stages(&b, err);
     if (r >= 0)
         r = finish(&b, ret, err);
     builder_done(&b);

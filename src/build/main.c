@@ -2,7 +2,6 @@
 
 #include <locale.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,61 +13,7 @@
 #include "build/build.h"
 #include "image/ids.h"
 
-enum { CONTEXT_FD = 3, LINE_MAX_BYTES = 4 << 20 };
-
-/* ---- lines ---- */
-
-static int read_line(json_t **ret, struct err *err)
-{
-    _cleanup_free_ char *line = NULL;
-    size_t size = 0;
-    ssize_t n = getline(&line, &size, stdin);
-
-    if (n <= 0)
-        return err_set(err, ERR_ENGINE, "the daemon has gone");
-    if (n > LINE_MAX_BYTES)
-        return err_set(err, ERR_LIMIT, "a line of the daemon's is over %d bytes", LINE_MAX_BYTES);
-    return json_parse("a line of the daemon's", line, (size_t)n, ret, err);
-}
-
-static void write_line(json_t *doc)
-{
-    _cleanup_free_ char *text = json_to_text(doc, false);
-
-    if (printf("%s\n", text) < 0 || fflush(stdout) != 0)
-        _exit(1); /* nobody listens */
-    json_decref(doc);
-}
-
-static void tell(void *arg, json_t *event)
-{
-    (void)arg;
-    write_line(event);
-}
-
-static int ask(const char *what, json_t *doc, struct err *err)
-{
-    _cleanup_json_ json_t *answer = NULL;
-    int r;
-
-    write_line(json_pack("{s:o}", what, doc));
-    r = read_line(&answer, err);
-    if (r >= 0 && json_object_get(answer, "error"))
-        r = json_to_err(answer, err);
-    return r;
-}
-
-static int ask_run(void *arg, json_t *run, struct err *err)
-{
-    (void)arg;
-    return ask("run", run, err);
-}
-
-static int ask_pull(void *arg, json_t *pull, struct err *err)
-{
-    (void)arg;
-    return ask("pull", pull, err);
-}
+enum { CONTEXT_FD = 3 };
 
 /* ---- verbs ---- */
 
@@ -94,36 +39,36 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
 }
 
 static int run_build(struct images *s, const struct confined_ids *ids, const char *name,
-                     json_t **ret, struct err *err)
+                     struct front *front, json_t **ret, struct err *err)
 {
-    static const struct build_ops ops = {.tell = tell, .run = ask_run, .pull = ask_pull};
-    struct build_ask a = {.dockerfile = "Dockerfile", .network = "packages"};
+    struct build_ask ask = {.dockerfile = "Dockerfile", .network = "packages"};
     _cleanup_json_ json_t *doc = NULL;
-    int r = read_line(&doc, err);
+    int r = wire_next(&front->wire, &doc, err);
 
     if (r >= 0)
-        r = read_ask(doc, &a, err);
+        r = read_ask(doc, &ask, err);
     if (r >= 0)
         r = images_lock(s, false, true, err);
     if (r >= 0)
-        r = build_image(s, ids, name, CONTEXT_FD, &a, &ops, ret, err);
-    strv_free(a.tags);
-    strv_free(a.args);
+        r = build_image(s, ids, name, CONTEXT_FD, &ask, front, ret, err);
+    strv_free(ask.tags);
+    strv_free(ask.args);
     return r;
 }
 
 static int run_clean(struct images *s, const struct confined_ids *ids, const char *name,
-                     json_t **ret, struct err *err)
+                     struct front *front, json_t **ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("tmp/%s", name);
     int r = confined_remove(ids, s->dir, path, err);
 
+    (void)front;
     if (r >= 0)
         *ret = json_object();
     return r;
 }
 
-static int run(int argc, char **argv, json_t **ret, struct err *err)
+static int run(int argc, char **argv, struct front *front, json_t **ret, struct err *err)
 {
     struct images s = IMAGES_INIT;
     struct confined_ids ids;
@@ -135,8 +80,8 @@ static int run(int argc, char **argv, json_t **ret, struct err *err)
     if (r >= 0)
         r = images_open(argv[1], &s, err);
     if (r >= 0)
-        r = STREQ(argv[4], "build") ? run_build(&s, &ids, argv[3], ret, err)
-                                    : run_clean(&s, &ids, argv[3], ret, err);
+        r = STREQ(argv[4], "build") ? run_build(&s, &ids, argv[3], front, ret, err)
+                                    : run_clean(&s, &ids, argv[3], front, ret, err);
     images_done(&s);
     return r;
 }
@@ -144,6 +89,7 @@ static int run(int argc, char **argv, json_t **ret, struct err *err)
 int build_main(int argc, char **argv)
 {
     _cleanup_err_ struct err err = ERR_INIT;
+    struct front front = {.wire = WIRE_INIT(STDIN_FILENO, STDOUT_FILENO)};
     json_t *done = NULL;
     int r;
 
@@ -151,7 +97,8 @@ int build_main(int argc, char **argv)
     setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
     signal(SIGPIPE, SIG_IGN);
     umask(022);
-    r = run(argc, argv, &done, &err);
-    write_line(r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
+    r = run(argc, argv, &front, &done, &err);
+    wire_send(&front.wire, r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
+    wire_done(&front.wire);
     return r < 0;
 }

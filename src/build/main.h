@@ -6,9 +6,10 @@
  *   ripcord-build STORE IDS NAME clean   removes what a build of that name has left
  *
  * IDS as of image/main.h; NAME is that of its folder in the store. `build` reads its request as one
- * line of JSON on stdin and then an answer to each {"run": …} and {"pull": …} that it writes; what
- * it writes to stdout is one line of JSON each: events (build/build.h), those questions, and at
- * last {"done": …} or {"error": …}.
+ * line of JSON on stdin and then an answer to each {"run": …} and {"pull": …} that it writes, with
+ * the same "id" and in any order. What it writes to stdout is one line of JSON each: events and
+ * questions (build/front.h), {"cancel": true} when it waits for its answers only to be sure that
+ * nobody is at work, and at last {"done": …} or {"error": …}.
  */
 #pragma once
 

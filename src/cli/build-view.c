@@ -291,7 +291,7 @@ static void on_end(struct build_view *v, size_t id, const json_t *e)
     v->done += !s->ended;
     s->ended = true;
     s->failed = json_text_of(e, "error");
-    if (s->failed)
+    if (s->failed && !v->failed) /* those after it were cancelled */
         v->failed = id;
     if (v->live)
         live_end(v, id, e);

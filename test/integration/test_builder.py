@@ -11,7 +11,7 @@ import registry_box
 from ripcord_test import TestCase, only_on, wait_until
 from test_images import BUSYBOX, entry, saved, tar
 
-APPLETS = "sh ls cat id env pwd stat find sleep echo mkdir touch rm chmod ln wget tar mkfifo grep test sed head cp mv chown".split()
+APPLETS = "sh ls cat id env pwd stat find sleep echo mkdir touch rm chmod ln wget tar mkfifo grep test sed head cp mv chown seq".split()
 PASSWD = b"root:x:0:0:root:/root:/bin/sh\nbob:x:1000:1001:Bob:/home/bob:/bin/sh\n"
 
 

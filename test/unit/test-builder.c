@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "build/key.h"
 #include "build/plan.h"
 #include "build/sources.h"
+#include "build/stages.h"
 #include "build/stubs.h"
 #include "build/tidy.h"
 #include "os/rmtree.h"
@@ -482,4 +484,97 @@ TEST(stubs_are_what_the_layers_do_not_have)
     stubs_done(&stubs);
     top = fd_close(top);
     rmtree(AT_FDCWD, folder, NULL);
+}
+
+/* ---- stages ---- */
+
+/* Four: 1 and 2 need 0, nobody needs 3. */
+struct told {
+    char order[8];
+    long failing;
+};
+
+static bool three_are_needed(void *arg, size_t stage)
+{
+    (void)arg;
+    return stage < 3;
+}
+
+static bool first_is_needed(void *arg, size_t stage, size_t earlier)
+{
+    (void)arg;
+    return stage > 0 && earlier == 0;
+}
+
+static int stage_build(void *arg, size_t stage, struct front *f, json_t **ret, struct err *e)
+{
+    const struct told *t = arg;
+
+    front_tell(f, json_pack("{s:s}", "step", "a step"));
+    if ((long)stage == t->failing)
+        return err_set(e, ERR_INVALID, "stage %zu has failed", stage);
+    if (t->failing >= 0 && stage) /* goes on until it is ended */
+        pause();
+    *ret = json_pack("{s:s}", "seen", t->order);
+    return 0;
+}
+
+static int stage_took(void *arg, size_t stage, const json_t *state, struct err *e)
+{
+    struct told *t = arg;
+
+    if (stage && strchr(json_string_value(json_object_get(state, "seen")), '0') == NULL)
+        return err_set(e, ERR_SYSTEM, "stage %zu did not wait", stage);
+    t->order[strlen(t->order)] = (char)('0' + stage);
+    return 0;
+}
+
+static int run_stages(struct told *t, struct wire *heard)
+{
+    struct front front = {.wire = WIRE_INIT(-1, -1)};
+    int in[2], out[2], r;
+    const struct stages s = {&front,          t,           4,         three_are_needed,
+                             first_is_needed, stage_build, stage_took};
+
+    if (pipe(in) < 0 || pipe(out) < 0)
+        abort();
+    front.wire.in = in[0];
+    front.wire.out = out[1];
+    r = stages_run(&s, &err);
+    wire_done(&front.wire);
+    fd_close(in[0]);
+    fd_close(in[1]);
+    fd_close(out[1]);
+    *heard = (struct wire)WIRE_INIT(out[0], -1);
+    return r;
+}
+
+TEST(stages_wait_for_what_they_need)
+{
+    struct told t = {.failing = -1};
+    struct wire heard;
+    json_t *doc;
+
+    CHECK(run_stages(&t, &heard) >= 0);
+    CHECK(strlen(t.order) == 3 && t.order[0] == '0');
+    for (int i = 1; i <= 3; i++) { /* each step has a number of its own */
+        CHECK(wire_next(&heard, &doc, &err) > 0);
+        CHECK(json_integer_value(json_object_get(doc, "id")) == i);
+        json_decref(doc);
+    }
+    CHECK(wire_fill(&heard, &err) == 0);
+    fd_close(heard.in);
+    wire_done(&heard);
+}
+
+TEST(a_stage_that_fails_ends_the_others)
+{
+    struct told t = {.failing = 1};
+    struct wire heard;
+
+    CHECK(forget(run_stages(&t, &heard)) == -ERR_INVALID);
+    CHECK_STR(t.order, "0");
+    fd_close(heard.in);
+    wire_done(&heard);
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0);
 }

@@ -18,7 +18,7 @@
 enum { LINES_MAX = 16 << 10 };
 
 struct listener {
-    struct build *b;
+    const struct native_task *t;
     unsigned step;
     int fd;
 };
@@ -34,7 +34,7 @@ static void tell(const struct listener *l, const char *line, size_t len)
     p = json_object_get(doc, "progress");
     what = json_string_value(json_object_get(p, "step"));
     if (what)
-        build_step_progress(l->b, l->step, what,
+        build_step_progress(l->t->b, l->step, what,
                             (uint64_t)json_integer_value(json_object_get(p, "bytes")),
                             (uint64_t)json_integer_value(json_object_get(p, "total")));
 }
@@ -53,15 +53,16 @@ static void *listen_on(void *arg)
 {
     struct listener *l = arg;
     _cleanup_buf_ struct buf b = BUF_INIT(LINES_MAX);
-    struct pollfd p[2] = {{.fd = l->fd, .events = POLLIN},
-                          {.fd = build_stop_fd(l->b), .events = POLLIN}};
+    struct pollfd p[] = {{.fd = l->fd, .events = POLLIN},
+                         {.fd = build_stop_fd(l->t->b), .events = POLLIN},
+                         {.fd = l->t->cancel_fd, .events = POLLIN}};
     char piece[4096];
     ssize_t n = 1;
 
     while (n > 0) {
-        if (poll(p, 2, -1) < 0 && errno == EINTR)
+        if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
             continue;
-        if (p[1].revents)
+        if (p[1].revents || p[2].revents)
             break;
         n = read(l->fd, piece, sizeof(piece));
         if (n > 0 && buf_append(&b, piece, (size_t)n) < 0)
@@ -72,8 +73,7 @@ static void *listen_on(void *arg)
     return NULL;
 }
 
-static int pull(struct native_engine *n, const json_t *ask, int events, const struct deadline *by,
-                struct err *err)
+static int pull(const struct native_task *t, const json_t *ask, int events, struct err *err)
 {
     const char *name = NULL, *as = NULL;
     const struct json_field fields[] = {{"name", JSON_FIELD_STRING, &name},
@@ -87,15 +87,15 @@ static int pull(struct native_engine *n, const json_t *ask, int events, const st
     detail = json_pack("{s:s}", "name", name ? name : "");
     text = json_to_text(detail, false);
     return native_pull(
-        n,
+        t->n,
         &(struct image_ask){.verb = IMAGE_PULL, .name = (char *)as, .detail = text, .fd = events},
-        by, &done, err);
+        t->by, &done, err);
 }
 
-int native_build_pull(struct native_engine *n, struct build *b, unsigned step, const json_t *ask,
-                      const struct deadline *by, struct err *err)
+int native_build_pull(const struct native_task *t, unsigned step, const json_t *ask,
+                      struct err *err)
 {
-    struct listener l = {.b = b, .step = step};
+    struct listener l = {.t = t, .step = step};
     pthread_t thread;
     int p[2], r;
 
@@ -108,10 +108,10 @@ int native_build_pull(struct native_engine *n, struct build *b, unsigned step, c
         fd_close(p[1]);
         return err_sys(err, r, "start a thread");
     }
-    r = pull(n, ask, p[1], by, err);
+    r = pull(t, ask, p[1], err);
     fd_close(p[1]);
     pthread_join(thread, NULL);
-    if (r < 0 && build_stopped(b)) {
+    if (r < 0 && build_stopped(t->b)) {
         if (err)
             err_done(err);
         return err_set(err, ERR_CONFLICT, "the build was cancelled");

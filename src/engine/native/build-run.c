@@ -35,6 +35,7 @@ struct run {
     struct build *b;
     unsigned step;
     const struct deadline *by;
+    int cancel_fd;
     struct box_request req;
     struct native_step native;
     struct exec_request first;
@@ -381,15 +382,16 @@ static int on_message(struct run *x, const char *packet, size_t len, int *fd, st
 
 static int await_message(const struct run *x, struct err *err)
 {
-    struct pollfd p[2] = {{.fd = x->link, .events = POLLIN},
-                          {.fd = build_stop_fd(x->b), .events = POLLIN}};
-    int r = poll(p, 2, deadline_ms(x->by));
+    struct pollfd p[] = {{.fd = x->link, .events = POLLIN},
+                         {.fd = build_stop_fd(x->b), .events = POLLIN},
+                         {.fd = x->cancel_fd, .events = POLLIN}};
+    int r = poll(p, ARRAY_SIZE(p), deadline_ms(x->by));
 
     if (r < 0 && errno != EINTR)
         return err_sys(err, errno, "wait for the step");
     if (r == 0)
         return err_set(err, ERR_TIMEOUT, "the build did not end in time");
-    if (r > 0 && p[1].revents)
+    if (r > 0 && (p[1].revents || p[2].revents))
         return err_set(err, ERR_CONFLICT, "the build was cancelled");
     return r > 0 && p[0].revents;
 }
@@ -498,15 +500,16 @@ static int run_all(struct run *x, struct err *err)
     return r;
 }
 
-int native_build_run(struct native_engine *n, const struct build_request *req, struct build *b,
-                     unsigned step, const json_t *run, const struct deadline *by, struct err *err)
+int native_build_run(const struct native_task *t, unsigned step, const json_t *run, struct err *err)
 {
-    struct run x = {.n = n, .b = b, .step = step, .by = by, .link = -1};
+    struct native_engine *n = t->n;
+    struct run x = {
+        .n = n, .b = t->b, .step = step, .by = t->by, .cancel_fd = t->cancel_fd, .link = -1};
     int r;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         x.readers[i] = (struct journal_reader){.dirfd = -1, .fd = -1};
-    r = read_ask(&x, req, run, err);
+    r = read_ask(&x, t->req, run, err);
     if (r >= 0)
         r = fill_request(&x, err);
     if (r >= 0) {

@@ -16,6 +16,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "engine/build.h"
+#include "engine/native/build-serve.h"
 #include "engine/native/image.h"
 #include "engine/native/native.h"
 #include "engine/native/program.h"
@@ -23,6 +24,7 @@
 enum { LINE_MAX_BYTES = 4 << 20, PIECE = 64 << 10, NAME_LEN = 32, CONTEXT_FD = 3 };
 
 #define CLEAN_TIMEOUT (60 * USEC_PER_SEC)
+#define SILENCE_TIMEOUT (5 * USEC_PER_SEC)
 
 struct builder {
     struct native_engine *n;
@@ -33,8 +35,10 @@ struct builder {
     struct program process;
     int to;
     struct buf lines;
-    unsigned step; /* the one at work */
-    char *ret;     /* its result, when it is done */
+    struct serve *serve;
+    unsigned *steps; /* owned: their numbers in build_*() calls */
+    size_t n_steps;
+    char *ret; /* its result, when it is done */
     bool over;
 };
 
@@ -59,7 +63,9 @@ static int begin(struct builder *x, struct err *err)
     r = start(x, "build", in[0], x->req->context, &x->process, err);
     fd_close(in[0]);
     x->to = in[1];
-    return r;
+    return r < 0 ? r
+                 : serve_new(&(struct native_task){x->n, x->req, x->b, x->by, -1}, x->to, &x->serve,
+                             err);
 }
 
 /* After one that was killed, whose children went with it. */
@@ -76,14 +82,6 @@ static void clean(const struct builder *x)
 }
 
 /* ---- what it says, and what it is told ---- */
-
-static int send_line(struct builder *x, const json_t *doc, struct err *err)
-{
-    _cleanup_free_ char *text = json_to_text(doc, false), *line = xasprintf("%s\n", text);
-    int r = fd_write_all(x->to, line, strlen(line));
-
-    return r < 0 ? err_sys(err, -r, "talk to ripcord-build") : 0;
-}
 
 static json_t *texts_json(char *const *v)
 {
@@ -107,10 +105,11 @@ static int send_request(struct builder *x, struct err *err)
         json_object_set_new(doc, "network", json_string(x->req->network));
     if (x->req->target)
         json_object_set_new(doc, "target", json_string(x->req->target));
-    return send_line(x, doc, err);
+    return serve_send(x->serve, doc, err);
 }
 
-static void begin_step(struct builder *x, const json_t *doc)
+/* They are numbered from 1 there, too, in the order of their beginning. */
+static int begin_step(struct builder *x, const json_t *doc, struct err *err)
 {
     const char *stage = json_string_value(json_object_get(doc, "stage"));
     const char *text = json_string_value(json_object_get(doc, "step"));
@@ -122,41 +121,40 @@ static void begin_step(struct builder *x, const json_t *doc)
         .line = (unsigned)json_integer_value(json_object_get(doc, "line")),
     };
 
-    x->step = build_step_begin(x->b, &s);
+    if (x->n_steps >= BUILD_STEPS_MAX)
+        return err_set(err, ERR_LIMIT, "the build has over %d steps", BUILD_STEPS_MAX);
+    x->steps = xreallocarray(x->steps, x->n_steps + 1, sizeof(*x->steps));
+    x->steps[x->n_steps++] = build_step_begin(x->b, &s);
+    return 0;
 }
 
-/* What it cannot do itself. */
-static int serve(struct builder *x, const json_t *run, const json_t *pull, struct err *err)
+static unsigned step_of(const struct builder *x, const json_t *doc)
 {
-    _cleanup_err_ struct err why = ERR_INIT;
-    _cleanup_json_ json_t *answer = NULL;
-    int r = run ? native_build_run(x->n, x->req, x->b, x->step, run, x->by, &why)
-                : native_build_pull(x->n, x->b, x->step, pull, x->by, &why);
+    json_int_t id = json_integer_value(json_object_get(doc, "id"));
 
-    if (r < 0 && build_stopped(x->b))
-        return err_move(err, &why);
-    answer = r < 0 ? json_from_err(&why) : json_object();
-    return send_line(x, answer, err);
+    return id > 0 && (size_t)id <= x->n_steps ? x->steps[id - 1] : 0;
 }
 
 static int on_line(struct builder *x, const char *line, size_t len, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *value;
+    unsigned step;
     int r = json_parse("what ripcord-build says", line, len, &doc, err);
 
     if (r < 0)
         return r;
+    step = step_of(x, doc);
     if (json_object_get(doc, "step")) {
-        begin_step(x, doc);
+        return begin_step(x, doc, err);
     } else if (json_object_get(doc, "cached")) {
-        build_step_cached(x->b, x->step);
+        build_step_cached(x->b, step);
     } else if ((value = json_object_get(doc, "end"))) {
-        build_step_end(x->b, x->step, json_string_value(value));
-    } else if ((value = json_object_get(doc, "run"))) {
-        return serve(x, value, NULL, err);
-    } else if ((value = json_object_get(doc, "pull"))) {
-        return serve(x, NULL, value, err);
+        build_step_end(x->b, step, json_string_value(value));
+    } else if (json_object_get(doc, "run") || json_object_get(doc, "pull")) {
+        return serve_begin(x->serve, step, TAKE_PTR(doc), err);
+    } else if (json_object_get(doc, "cancel")) {
+        serve_cancel(x->serve);
     } else if ((value = json_object_get(doc, "done"))) {
         x->ret = json_to_text(value, false);
         x->over = true;
@@ -240,15 +238,34 @@ static int make_name(struct builder *x, struct err *err)
     return 0;
 }
 
+/* Those that build stages have its stdout and die with it, a moment later: nothing is removed under
+ * them. */
+static void await_silence(int said)
+{
+    struct deadline by = deadline_in(SILENCE_TIMEOUT);
+    struct pollfd p = {.fd = said, .events = POLLIN};
+    char rest[4096];
+    int r;
+
+    do
+        r = said < 0 ? 0 : poll(&p, 1, deadline_ms(&by));
+    while ((r < 0 && errno == EINTR) || (r > 0 && read(said, rest, sizeof(rest)) > 0));
+}
+
 /* One that has told its result ends by itself. */
 static void end(struct builder *x)
 {
     _cleanup_buf_ struct buf rest = BUF_INIT(KIB(4));
+    _cleanup_close_ int said = -1;
     int status = 0;
 
+    serve_free(x->serve);
     x->to = fd_close(x->to);
-    if (!x->over || program_finish(&x->process, x->by, &rest, &status, NULL) < 0)
+    if (!x->over || program_finish(&x->process, x->by, &rest, &status, NULL) < 0) {
+        said = fcntl(x->process.said, F_DUPFD_CLOEXEC, 0);
         status = program_end(&x->process);
+        await_silence(said);
+    }
     if (WIFSIGNALED(status))
         clean(x);
 }
@@ -275,6 +292,7 @@ int native_build(struct engine *e, const struct build_request *req, struct build
     if (r >= 0)
         *ret = TAKE_PTR(x.ret);
     free(x.ret);
+    free(x.steps);
     buf_done(&x.lines);
     return r;
 }

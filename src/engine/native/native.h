@@ -96,12 +96,20 @@ int native_remove(struct engine *e, const char *id, const struct deadline *by, s
 /* build.c: engine_ops.build. */
 int native_build(struct engine *e, const struct build_request *req, struct build *b,
                  const struct deadline *by, char **ret, struct err *err);
+/* What is done for a build; all borrowed. */
+struct native_task {
+    struct native_engine *n;
+    const struct build_request *req;
+    struct build *b;
+    const struct deadline *by;
+    int cancel_fd; /* readable: it is not wanted any more */
+};
 /* build-pull.c: an image that a Dockerfile names: {"name", "as"}, as native_pull() takes them. */
-int native_build_pull(struct native_engine *n, struct build *b, unsigned step, const json_t *ask,
-                      const struct deadline *by, struct err *err);
+int native_build_pull(const struct native_task *t, unsigned step, const json_t *ask,
+                      struct err *err);
 /* build-run.c: a RUN, as ripcord-build asks for it; `step` is told its output. */
-int native_build_run(struct native_engine *n, const struct build_request *req, struct build *b,
-                     unsigned step, const json_t *run, const struct deadline *by, struct err *err);
+int native_build_run(const struct native_task *t, unsigned step, const json_t *run,
+                     struct err *err);
 
 /* run.c: the supervisor of a sandbox that may or may not be ours to wait for */
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
