@@ -255,7 +255,7 @@ class Hostile(registry_box.TestCase):
         self.assertEqual(get(host, "/npm/thing/-/thing-1.0.0.tgz")[3], data)
 
     def test_pages_that_are_no_pages(self):
-        cases = {"million": b'<a href="x.whl">x.whl</a>' * 300000, "deep": b"[" * 100000, "nul": b"{\"files\":\"\0\"}",
+        cases = {"million": b'<a href="x.whl">x.whl</a>' * 1000000, "deep": b"[" * 100000, "nul": b"{\"files\":\"\0\"}",
                  "half": b'{"files":[{"filename"', "binary": bytes(range(256)) * 100, "long": b"<a href='" + b"x" * 100000}
         for name, body in cases.items():
             kind = "text/html" if name in ("million", "long") else "application/json"

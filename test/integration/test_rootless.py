@@ -17,6 +17,7 @@ import threading
 import unittest
 from pathlib import Path
 
+import hub_box
 import registry_box
 import test_builder
 import test_image_export
@@ -179,7 +180,7 @@ class Common:
         packed = self.root.ok("image", "export", "tool:1").out
         layers, _ = test_image_export.layers_of(packed)
         self.assertEqual(list(layers[1]), ["d", "d/.wh.gone", "o", "o/.wh..wh..opq", "o/new"])
-        wait_until(lambda: self.root.run("image", "rm", "tool:1").code == 0, 10, "the sandbox of `run` to be gone")
+        self.root.ok("image", "rm", "tool:1")
         self.assertEqual([p.name for f in ("layers", "tmp") for p in (self.root.path / "state/images/store" / f).iterdir()], [])
 
     def test_copy_both_ways(self):
@@ -380,14 +381,26 @@ class Caches:
         self.assert_gone()
 
 
+class Pulls:
+    """Mixed in where ripcord-hub has no user of its own to become."""
+
+    def test_pull(self):
+        hub = hub_box.FakeRegistry()
+        self.addCleanup(hub.close)
+        hub.put("a/b", "1", hub_box.Image([test_images.rootfs(), test_images.tar(test_images.entry("y", data=b"pulled"))]))
+        self.root.ok("image", "pull", f"{hub.host}/a/b:1", "mine")
+        self.assertEqual(self.root.ok("run", "--image", "mine", "--", "sh", "-c", "cat /y").text, "pulled")
+        self.assert_gone()
+
+
 @needs("rootless")
-class OrdinaryUser(Common, Unlimited, OneId, Strict, Caches, Rootless):
+class OrdinaryUser(Common, Unlimited, OneId, Strict, Caches, Pulls, Rootless):
     pass
 
 
 @full_run_only
 @needs("rootless")
-class RootOfANamespace(Common, Unlimited, OneId, Caches, Rootless):
+class RootOfANamespace(Common, Unlimited, OneId, Caches, Pulls, Rootless):
     """uid 0, and next to nothing with it."""
     prefix = ("unshare", "-r")
 
