@@ -10,6 +10,7 @@ declare -A PACKAGES=(
     [image]="python3 mmdebstrap debian-archive-keyring"
     [lint]="clang-format clang-tidy cppcheck shellcheck python3"
     [fuzz]="clang libclang-rt-dev"
+    [builders]="buildah containernetworking-plugins"
     [bench]="python3 bubblewrap runc docker.io busybox-static iproute2 iptables"
 )
 declare -A PURPOSE=(
@@ -19,6 +20,7 @@ declare -A PURPOSE=(
     [image]="to build the image"
     [lint]="to check the sources"
     [fuzz]="to fuzz the parsers"
+    [builders]="to measure builds beside us"
     [bench]="to measure beside us"
 )
 
