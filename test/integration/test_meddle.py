@@ -83,6 +83,7 @@ class Meddle(TestCase):
             raise unittest.SkipTest("needs root on x86-64, and the test helpers beside the programs")
         if Config.sanitized:
             raise unittest.SkipTest("a sanitizer has system calls of its own")
+        self.meddler = None
         self.begin_root(None)
 
     def begin_root(self, bin):
@@ -164,6 +165,8 @@ class Meddle(TestCase):
         sleeper = self.sleepers()[0]
         self.root.kill_daemon()
         yield [str((self.root.bin or Config.bin) / "ripcordd"), "--root", str(self.root.path)]
+        # Else the command would start a daemon of its own, and the one that is watched would find that and go.
+        wait_until(lambda: self.root.accepts() or self.meddler.poll() is not None, 60, "the daemon to answer, or to be meddled with")
         listed = self.root.run("ls", "--json")
         yield
         self.assertTrue(alive(sleeper), listed)
@@ -190,6 +193,7 @@ class Meddle(TestCase):
         argv = argv or [("+" if Config.soak else "") + str(self.root.daemon_pid())]
         meddler = Process([str(Config.bin / "test" / "unit" / "meddle"), kind, str(n), name, *argv], stdout=-1)
         self.assertEqual(meddler.stdout.readline(), b"ready\n")
+        self.meddler = meddler
         return meddler
 
     def settle(self, before):
