@@ -14,6 +14,7 @@ import platform
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -191,7 +192,7 @@ class Meddle(TestCase):
             self.root.start()
         # In the soak the spare shims, too, which are there already and do most of the work.
         argv = argv or [("+" if Config.soak else "") + str(self.root.daemon_pid())]
-        meddler = Process([str(Config.bin / "test" / "unit" / "meddle"), kind, str(n), name, *argv], stdout=-1)
+        meddler = Process([str(Config.bin / "test" / "unit" / "meddle"), kind, str(n), name, *argv], stdout=-1, stderr=subprocess.DEVNULL)
         self.assertEqual(meddler.stdout.readline(), b"ready\n")
         self.meddler = meddler
         return meddler
