@@ -205,10 +205,14 @@ static const struct {
     int min, max;
     int (*run)(struct request *q, json_t **ret, struct err *err);
 } verbs[] = {
-    {"import", 0, 2, run_import}, {"export", 2, 2, run_export},
-    {"rm", 1, 1, run_rm},         {"prune", 0, 0, run_prune},
-    {"copy", 1, 1, run_copy},     {"copy-ephemeral", 1, 1, run_copy_ephemeral},
-    {"mounts", 0, 0, run_mounts}, {"mounts-rm", 1, 1, run_mounts_rm},
+    {"import", 0, 2, run_import},
+    {"export", 2, 2, run_export},
+    {"rm", 1, 1, run_rm},
+    {"prune", 0, 0, run_prune},
+    {"copy", 1, 1, run_copy},
+    {"copy-ephemeral", 1, 1, run_copy_ephemeral},
+    {"mounts", 0, 0, run_mounts},
+    {"mounts-rm", 1, 1, run_mounts_rm},
     {"mounts-trim", 2, 2, run_mounts_trim},
 };
 
