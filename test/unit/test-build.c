@@ -2,6 +2,7 @@
  * builders of Docker and Podman say. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -57,6 +58,7 @@ static void bed_init(struct bed *b, script_fn fn)
 {
     struct engine_config config = {.root_id = "0000000000000001", .libexec_dir = "/nowhere"};
 
+    signal(SIGPIPE, SIG_IGN); /* as the daemon does */
     script = fn;
     ops = engine_fake_ops;
     ops.build = fn ? scripted : NULL;

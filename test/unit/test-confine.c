@@ -65,7 +65,7 @@ TEST(the_filter_lets_the_work_through)
 
 TEST(the_filter_stops_everything_else)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     SKIP("not installed in a sanitized build");
 #endif
     CHECK(confined(confine_job, does_nothing_else));
@@ -97,7 +97,7 @@ static bool makes_folders(void)
 
 TEST(who_speaks_with_the_network_does_no_more)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     SKIP("not installed in a sanitized build");
 #endif
     CHECK(confined(speaker, speaks));
