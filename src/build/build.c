@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/parse.h"
 #include "base/strv.h"
 #include "base/time.h"
 #include "base/xalloc.h"
@@ -303,24 +304,13 @@ static json_t *texts_json(char *const *v)
     return list;
 }
 
-/* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
-static char *run_user(const struct builder *b, const struct state *st, const char *user)
-{
-    bool number = user && *user && strspn(user, "0123456789") == strlen(user);
-
-    if (number && !accounts_have_uid(b->work.store, st->layers, user))
-        return xasprintf("%s:0", user);
-    return xstrdup(user ? user : "0");
-}
-
 /* What the daemon needs to know: layers bottom first, paths below the store's folder. */
 static json_t *run_json(const struct builder *b, const struct state *st, const struct build_step *s,
-                        unsigned n, const struct mounts *m)
+                        unsigned n, const char *user, const struct mounts *m)
 {
     json_t *doc = json_object();
     _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->work.path, n);
     _cleanup_free_ char *none = xasprintf("%s/none", b->work.path);
-    _cleanup_free_ char *user = run_user(b, st, s->user);
 
     json_object_set_new(doc, "layers", texts_json(st->layers));
     json_object_set_new(doc, "none", json_string(none));
@@ -350,17 +340,62 @@ static void note_stubs(struct stubs *stubs, const struct builder *b, const struc
         stubs_note(stubs, &b->work, st->layers, "/etc/resolv.conf");
 }
 
+/* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
+static char *plain_user(const struct builder *b, const struct state *st, const char *user)
+{
+    bool number = user && *user && strspn(user, "0123456789") == strlen(user);
+
+    if (number && !accounts_have_uid(b->work.store, st->layers, user))
+        return xasprintf("%s:0", user);
+    return xstrdup(user ? user : "0");
+}
+
+static int find_owner(void *arg, int dir, void *out, struct err *err)
+{
+    _cleanup_close_ int root = -1;
+    int r = dir_open(dir, "root", &root, err);
+
+    return r < 0 ? r : copy_owner_find(root, arg, out, err);
+}
+
+/* The supervisor knows names, numbers, and pairs of numbers; a group's name is looked up here. */
+static int find_user(struct builder *b, const struct state *st, const struct build_step *s,
+                     unsigned n, char **ret, struct err *err)
+{
+    struct copy_owner owner = {0};
+    const struct work_job job = {.n = n,
+                                 .layers = st->layers,
+                                 .mount_root = true,
+                                 .find = find_owner,
+                                 .arg = s->user,
+                                 .out = &owner,
+                                 .out_len = sizeof(owner)};
+    int r;
+
+    if (!s->user || parse_user(s->user, NULL) >= 0) {
+        *ret = plain_user(b, st, s->user);
+        return 0;
+    }
+    r = work_run(&b->work, &job, err);
+    if (r >= 0)
+        *ret = xasprintf("%u:%u", owner.uid, owner.gid);
+    return r;
+}
+
 static int do_run(struct builder *b, const struct state *st, const struct build_step *s, unsigned n,
                   struct err *err)
 {
+    _cleanup_free_ char *user = NULL;
     struct mounts m = {0};
     struct stubs stubs = {0};
-    int r = mounts_prepare(&b->work, s, layers_of, b, &m, err);
+    int r = find_user(b, st, s, n, &user, err);
 
+    if (r >= 0)
+        r = mounts_prepare(&b->work, s, layers_of, b, &m, err);
     if (r < 0)
         return r;
     note_stubs(&stubs, b, st, s, &m);
-    r = front_run(b->front, run_json(b, st, s, n, &m), err);
+    r = front_run(b->front, run_json(b, st, s, n, user, &m), err);
     if (r >= 0)
         stubs_remove(&stubs, &b->work, n);
     stubs_done(&stubs);

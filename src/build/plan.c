@@ -337,21 +337,11 @@ static void plan_script(const struct turn *t)
     strv_push(&s->argv, xasprintf(BUILD_SCRIPT_DIR "/%s", h->name));
 }
 
-/* A group by name beside a user: the supervisor knows names, numbers, and pairs of numbers. */
-static int check_user(const struct turn *t, struct err *err)
-{
-    if (!t->step->user || parse_user(t->step->user, NULL) >= 0)
-        return 0;
-    return refuse(t, t->in->at, err, "RUN as such a USER: a name, UID or UID:GID");
-}
-
 static int plan_run(const struct turn *t, struct err *err)
 {
     struct build_step *s = t->step;
     int r = plan_run_flags(t, err);
 
-    if (r >= 0)
-        r = check_user(t, err);
     if (r < 0)
         return r;
     s->env = strv_copy(t->c->scope);

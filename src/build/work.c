@@ -205,8 +205,8 @@ static int run_job(void *arg, int root, void *out, struct err *err)
 {
     struct rooted *t = arg;
 
-    (void)out;
-    return t->job->fn(t->job->arg, root, err);
+    return t->job->find ? t->job->find(t->job->arg, root, out, err)
+                        : t->job->fn(t->job->arg, root, err);
 }
 
 static void rooted_done(struct rooted *t)
@@ -253,7 +253,7 @@ int work_run(struct work *w, const struct work_job *job, struct err *err)
     if (r >= 0)
         r = confined_start(&child_job, w->ids, &child, err);
     if (r >= 0)
-        r = confined_wait(&child, NULL, 0, err);
+        r = confined_wait(&child, job->out, job->out_len, err);
     confined_done(&child);
     rooted_done(&t);
     return r;

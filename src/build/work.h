@@ -54,6 +54,9 @@ struct work_job {
     char *const *layers, *const *from;
     bool mount_root;
     int (*fn)(void *arg, int dir, struct err *err);
-    void *arg;
+    /* Instead of fn, where something is to be found out: it fills `out`. */
+    int (*find)(void *arg, int dir, void *out, struct err *err);
+    void *arg, *out;
+    size_t out_len; /* up to CONFINED_OUT_MAX */
 };
 int work_run(struct work *w, const struct work_job *job, struct err *err);

@@ -85,11 +85,11 @@ def cmdline(pid):
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Steps(BuildCase):
     def test_run_has_root_inside_and_leaves_only_its_files(self):
-        said, _ = self.build("FROM base:1\nARG V=arg\nENV W=$V-env\n"
+        said, _ = self.build("FROM base:1\nUSER bob:staff\nRUN echo is $(id -u) of $(id -g)\nUSER 0\nARG V=arg\nENV W=$V-env\n"
                              "RUN id -u; pwd; echo $V $W $FROM_BASE; cat /proc/self/setgroups; mkfifo /pipe; touch /made; rm /etc/group\n"
                              "WORKDIR /work/dir\nUSER bob\nRUN id -u; pwd; echo $HOME; touch /tmp/bobs\n"
                              'SHELL ["/bin/sh", "-ec"]\nRUN false || echo survived\nCMD ["sh"]\n')
-        for words in ("0\n", "arg arg-env yes", "1000\n", "/work/dir", "/home/bob", "survived"):
+        for words in ("0\n", "arg arg-env yes", "1000\n", "/work/dir", "/home/bob", "is 1000 of 50", "survived"):
             self.assertIn(words, said)
         self.assertEqual(self.sh("ls /made; stat -c '%u %g' /work/dir /made"), "/made\n0 0\n0 0")
         self.assertEqual(self.sh("ls /pipe /etc/group 2>/dev/null || echo none"), "none")

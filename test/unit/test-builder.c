@@ -168,7 +168,6 @@ TEST(plan_refuses_what_it_cannot_do_with_its_place)
         {"FROM scratch\nRUN --mount=type=secret,id=a,target=/x y\n", "line 2, column 5",
          ERR_UNSUPPORTED},
         {"FROM scratch\nRUN --mount=type=cache x\n", "line 2, column 5", ERR_INVALID},
-        {"FROM scratch\nUSER a:b\nRUN x\n", "line 3, column 1", ERR_UNSUPPORTED},
         {"FROM scratch\nCOPY a b /c\n", "line 2, column 10", ERR_INVALID},
         {"FROM --platform=linux/riscv64 scratch\n", "line 1, column 1", ERR_UNSUPPORTED},
         {"FROM host\n", "line 1, column 1", ERR_UNSUPPORTED},
