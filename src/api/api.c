@@ -152,6 +152,16 @@ void call_reply_err(struct call *c, const struct err *err)
     call_free(c);
 }
 
+void call_answered(void *arg, const struct err *err, const char *json)
+{
+    struct call *c = arg;
+
+    if (err)
+        call_reply_err(c, err);
+    else
+        call_reply_text(c, 200, json);
+}
+
 void call_reply_status(struct call *c, int status, const struct err *err)
 {
     call_reply(c, status, json_from_err(err));

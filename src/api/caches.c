@@ -9,16 +9,6 @@
 #include "base/time.h"
 #include "registry/keeper.h"
 
-static void answered(void *arg, const struct err *err, const char *json)
-{
-    struct call *c = arg;
-
-    if (err)
-        call_reply_err(c, err);
-    else
-        call_reply_text(c, 200, json);
-}
-
 static void ask(struct call *c, const struct keeper_ask *what, keeper_fn done)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -67,7 +57,7 @@ void handle_caches(struct call *c)
 
 void handle_cache_list(struct call *c)
 {
-    ask(c, &(struct keeper_ask){.what = KEEPER_LIST}, answered);
+    ask(c, &(struct keeper_ask){.what = KEEPER_LIST}, call_answered);
 }
 
 void handle_cache_show(struct call *c)
@@ -83,7 +73,7 @@ void handle_cache_show(struct call *c)
     if (r < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct keeper_ask){.what = KEEPER_SHOW, .subject = of}, answered);
+        ask(c, &(struct keeper_ask){.what = KEEPER_SHOW, .subject = of}, call_answered);
 }
 
 void handle_cache_verify(struct call *c)
@@ -93,7 +83,7 @@ void handle_cache_verify(struct call *c)
     if (json_read(c->body, NULL, NULL, 0, &err) < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct keeper_ask){.what = KEEPER_VERIFY}, answered);
+        ask(c, &(struct keeper_ask){.what = KEEPER_VERIFY}, call_answered);
 }
 
 void handle_cache_prune(struct call *c)
@@ -112,5 +102,5 @@ void handle_cache_prune(struct call *c)
             &(struct keeper_ask){.what = KEEPER_PRUNE,
                                  .keep = keep == UINT64_MAX ? NULL : &keep,
                                  .unused_for = (unused_ms + 999) / 1000},
-            answered);
+            call_answered);
 }

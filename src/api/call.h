@@ -49,6 +49,9 @@ const struct api_config *api_settings(const struct api *a);
 void call_reply(struct call *c, int status, json_t *doc);
 void call_reply_text(struct call *c, int status, const char *json);
 void call_reply_err(struct call *c, const struct err *err);
+/* For calls of others that answer with JSON of our own make, which goes out as it is; arg: the
+ * call. */
+void call_answered(void *arg, const struct err *err, const char *json);
 void call_reply_status(struct call *c, int status, const struct err *err);
 /* The request for one's own use; the call is freed. NULL when the peer has gone. */
 struct http_req *call_take_request(struct call *c);

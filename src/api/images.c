@@ -8,16 +8,6 @@
 #include "base/xalloc.h"
 #include "core/images.h"
 
-static void answered(void *arg, const struct err *err, const char *json)
-{
-    struct call *c = arg;
-
-    if (err)
-        call_reply_err(c, err);
-    else
-        call_reply_text(c, 200, json);
-}
-
 /* ?engine=NAME, else the one that keeps images. */
 static void ask(struct call *c, const struct image_ask *what)
 {
@@ -25,7 +15,7 @@ static void ask(struct call *c, const struct image_ask *what)
     _cleanup_free_ char *engine = NULL;
 
     if (call_query_text(c, "engine", &engine, &err) < 0 ||
-        manager_image(c->manager, engine, what, answered, c, &err) < 0)
+        manager_image(c->manager, engine, what, call_answered, c, &err) < 0)
         call_reply_err(c, &err);
 }
 
