@@ -651,7 +651,7 @@ static int bring_in(struct builder *b, const char *name, struct err *err)
         json_object_set_new(ask, "as", json_string(as));
     front_tell(b->front, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
     r = front_pull(b->front, ask, err);
-    if (r < 0 && !(err && err->hint))
+    if (r < 0 && !err->hint)
         err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
     strv_add(&b->brought, name);
     return tell_end(b, r, err);
