@@ -6,6 +6,7 @@ import http.server
 import json
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -53,16 +54,19 @@ def index_of(images):
 
 
 class RealRegistry:
-    """Debian's docker-registry on loopback, without TLS."""
+    """Debian's docker-registry on loopback; with TLS when it is given a folder of certificates."""
 
-    def __init__(self):
+    def __init__(self, certificates=None):
         self.folder = tempfile.mkdtemp(prefix="ripcord-hub-")
         self.port = free_port()
         self.host = f"127.0.0.1:{self.port}"
         config = {"version": 0.1, "log": {"level": "error"}, "storage": {"filesystem": {"rootdirectory": self.folder}},
                   "http": {"addr": self.host}}
+        if certificates:
+            config["http"]["tls"] = {"certificate": str(certificates / "server.pem"), "key": str(certificates / "server.key")}
         path = Path(self.folder) / "config.yml"
         path.write_text(json.dumps(config), encoding="utf-8")
+        self.trust = ssl.create_default_context(cafile=certificates / "ca.pem") if certificates else None
         self.process = subprocess.Popen([PROGRAM, "serve", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         ripcord_test.wait_until(self.answers, 20, "docker-registry to listen")
 
@@ -78,7 +82,8 @@ class RealRegistry:
         shutil.rmtree(self.folder)
 
     def call(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection(self.host, timeout=20)
+        connection = http.client.HTTPSConnection(self.host, timeout=20, context=self.trust) if self.trust else \
+            http.client.HTTPConnection(self.host, timeout=20)
         try:
             connection.request(method, path, body, headers or {})
             reply = connection.getresponse()

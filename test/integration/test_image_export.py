@@ -132,7 +132,7 @@ class TestDockerLoads(TestCase):
                     entry("home/agent", "d", uid=1000, gid=1000))
         data = saved([rootfs(), upper], [name], Cmd=["/bin/cat", "/d/f"], Env=["PATH=/bin"])
         self.root.ok("image", "import", "-", stdin=data)
-        for form in ["docker", "oci"] if Config.engine == "podman" else ["docker"]:
+        for form in ["docker", "oci"] if Config.backend.kind == "podman" else ["docker"]:
             archive = Path(self.root.path) / f"{form}.tar"
             self.root.ok("image", "export", name, "--format", form, "-o", str(archive))
             engine.load(archive)

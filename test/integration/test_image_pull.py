@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 
 import hub_box
+import registry_box
 from hub_box import Image, index_of
 from ripcord_test import files_below, wait_until
 from test_images import ImageCase, config_of, digest, entry, rootfs, saved, tar
@@ -51,6 +52,24 @@ class TestRegistry(PullCase):
         self.assertEqual(self.pull_ok(f"{name}:1")["new_layers"], 0)
         self.assertEqual((self.downloads(), self.in_store("tmp")), ([], []))
         self.assertEqual(self.pull(f"{name}:3").code, 3)
+
+    def test_tls_with_an_authority_of_our_own(self):
+        registry_box.TestCase.prepare()
+        certificates = registry_box.TestCase.certificates
+        hub = hub_box.RealRegistry(certificates)
+        self.addCleanup(hub.close)
+        hub.put("team/tool", "1", Image([rootfs()]))
+        name = f"{hub.host}/team/tool:1"
+        self.assertNotEqual(self.pull(name).code, 0, "nobody here knows that authority")
+        ca = Path(self.root.path) / "ca.pem"
+        ca.write_bytes((certificates / "ca.pem").read_bytes())
+        self.root.configure(f'hub:\n  ca_file: {ca}\n  mirrors: ["registry.invalid=https://{hub.host}"]\n')
+        self.root.kill_daemon()
+        self.assertEqual(self.pull_ok(name)["new_layers"], 1)
+        self.assertEqual(self.pull_ok("registry.invalid/team/tool:1")["new_layers"], 0, "from the mirror, by TLS too")
+        result = self.root.run("image", "push", name, f"{hub.host}/pushed/tool:2")
+        self.assertEqual(result.code, 0, result)
+        self.assertEqual(hub.call("GET", "/v2/pushed/tool/tags/list")[1].strip(), b'{"name":"pushed/tool","tags":["2"]}')
 
     def test_platforms_and_digests(self):
         mine, other = Image([rootfs()]), Image([tar(entry("x"))], config=config_of([tar(entry("x"))]).replace(
