@@ -47,12 +47,14 @@ static void v1_usage(struct cgroup *c, const struct cgroup_group *g, struct cgro
     int memory = g ? g->dir[CGROUP_MEMORY] : c->dir[CGROUP_MEMORY];
     int unified = g ? g->dir[CGROUP_UNIFIED] : c->dir[CGROUP_UNIFIED];
 
-    ret->memory = cgroup_read_u64(memory, "memory.usage_in_bytes");
+    if (!g) {
+        ret->memory = cgroup_read_u64(memory, "memory.usage_in_bytes");
+        ret->pids = cgroup_read_u64(c->dir[CGROUP_PIDS], "pids.current");
+    }
     ret->memory_peak = cgroup_read_u64(memory, "memory.max_usage_in_bytes");
     ret->oom_kills = cgroup_read_key(memory, "memory.oom_control", "oom_kill");
     ret->cpu_usec = cgroup_read_key(unified, "cpu.stat", "usage_usec");
-    ret->pids = cgroup_read_u64(c->dir[CGROUP_PIDS], "pids.current");
-    ret->pids_denied = cgroup_read_key(c->dir[CGROUP_PIDS], "pids.events", "max");
+    ret->pids_denied = cgroup_pids_denied(c);
 }
 
 /* Files on tmpfs are in the cache too, but cannot be dropped. */

@@ -31,12 +31,14 @@ static void v2_usage(struct cgroup *c, const struct cgroup_group *g, struct cgro
 {
     int dir = g ? g->dir[CGROUP_UNIFIED] : c->dir[CGROUP_UNIFIED];
 
-    ret->memory = cgroup_read_u64(dir, "memory.current");
+    if (!g) {
+        ret->memory = cgroup_read_u64(dir, "memory.current");
+        ret->pids = cgroup_read_u64(dir, "pids.current");
+    }
     ret->memory_peak = cgroup_read_u64(dir, "memory.peak");
     ret->oom_kills = cgroup_read_key(dir, g ? "memory.events.local" : "memory.events", "oom_kill");
     ret->cpu_usec = cgroup_read_key(dir, "cpu.stat", "usage_usec");
-    ret->pids = cgroup_read_u64(c->dir[CGROUP_UNIFIED], "pids.current");
-    ret->pids_denied = cgroup_read_key(c->dir[CGROUP_UNIFIED], "pids.events", "max");
+    ret->pids_denied = cgroup_pids_denied(c);
 }
 
 /* Files on tmpfs are in the cache too, but cannot be dropped. */

@@ -312,6 +312,13 @@ int cgroup_group_enter(const struct cgroup *c, const struct cgroup_group *g)
     return 0;
 }
 
+uint64_t cgroup_pids_denied(const struct cgroup *c)
+{
+    int v1 = c->dir[CGROUP_PIDS];
+
+    return cgroup_read_key(v1 >= 0 ? v1 : c->dir[CGROUP_UNIFIED], "pids.events", "max");
+}
+
 /* SIGKILL to every process listed; false when none was. */
 static bool kill_listed(int dir)
 {

@@ -41,10 +41,11 @@ enum cgroup_unenforced {
 
 /* 0 where the kernel does not tell. */
 struct cgroup_usage {
-    uint64_t memory, memory_peak;
+    uint64_t memory, pids; /* just now: of a whole sandbox only */
+    uint64_t memory_peak;
     uint64_t oom_kills; /* processes of exactly this group that the OOM killer ended */
     uint64_t cpu_usec;
-    uint64_t pids, pids_denied; /* of the sandbox */
+    uint64_t pids_denied; /* of the sandbox */
 };
 
 enum cgroup_tree {
@@ -104,6 +105,9 @@ static inline void cgroup_usage(struct cgroup *c, const struct cgroup_group *g,
     *ret = (struct cgroup_usage){0};
     c->ops->usage(c, g, ret);
 }
+
+/* That figure alone. */
+uint64_t cgroup_pids_denied(const struct cgroup *c);
 
 static inline uint64_t cgroup_cache(struct cgroup *c)
 {

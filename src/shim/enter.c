@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "os/ns.h"
 #include "shim/shim.h"
+#include "shim/wall.h"
 
 /* The user namespace comes first, as the right to join the others comes with it; the mounts last,
  * as the host's /proc goes with them. The cgroup namespace is not among them: pid 1 makes its own
@@ -95,5 +96,7 @@ int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_
     r = open_one(s, KIND_MOUNTS, ret_mounts, err);
     if (r >= 0)
         r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
-    return r < 0 ? r : unshare_cgroup(err);
+    if (r >= 0 && wall_stands(&s->plan, "cgroup namespace"))
+        r = unshare_cgroup(err);
+    return r;
 }

@@ -51,10 +51,8 @@ void shim_exec_done(struct exec *base)
 static int make_group(struct shim_exec *x, struct err *err)
 {
     char name[CGROUP_NAME_MAX];
-    struct cgroup_usage u;
 
-    cgroup_usage(&shim_of_exec(x)->cgroup, NULL, &u);
-    x->pids_denied_before = u.pids_denied;
+    x->pids_denied_before = cgroup_pids_denied(&shim_of_exec(x)->cgroup);
     snprintf(name, sizeof(name), "x-%s", x->exec.id);
     return cgroup_group_open(&shim_of_exec(x)->cgroup, name, true, &x->group, err);
 }

@@ -1,7 +1,7 @@
 /*
  * /proc of the sandbox's own pid namespace, with what could change the machine made read-only and
  * what tells too much of it hidden; and /sys, which is not the kernel's at all but a few truthful
- * files in a read-only tmpfs.
+ * files, mounted read-only.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -89,7 +89,7 @@ static int hide(int proc, int files, const char *name, struct err *err)
  */
 static int make_files(int root_fd, int *ret, struct err *err)
 {
-    static const char *const options[] = {"size=512k", "nr_inodes=16", "mode=0555", NULL};
+    static const char *const options[] = {"size=640k", "nr_inodes=16k", "mode=0555", NULL};
     _cleanup_close_ int fd = -1;
     int r;
 
@@ -165,15 +165,18 @@ static int write_cpus(const struct plan *plan, int sys, struct err *err)
     return r;
 }
 
-int setup_sys(const struct plan *plan, int root_fd, struct err *err)
+/* A folder of those files, and not a file system of its own: each costs a start, and the more there
+ * are on a machine the longer takes the end of every cgroup. */
+int setup_sys(const struct plan *plan, int files, int root_fd, struct err *err)
 {
-    static const char *const options[] = {"size=128k", "mode=0555", NULL};
     static const char *const folders[] = {"devices", "devices/system", "devices/system/cpu",
                                           "fs",      "fs/cgroup",      "kernel"};
     _cleanup_close_ int sys = -1;
     int r;
 
-    r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &sys, err);
+    r = place_mkdir(files, "sys", 0555, err);
+    if (r >= 0)
+        r = mount_clone(files, "sys", 0, &sys, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
         r = place_mkdir(sys, folders[i], 0555, err);
     if (r >= 0)

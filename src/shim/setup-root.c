@@ -226,7 +226,7 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
     if (r >= 0)
         r = setup_facts(plan, memory_told, files, root_fd, ret_meminfo, err);
     if (r >= 0)
-        r = setup_sys(plan, root_fd, err);
+        r = setup_sys(plan, files, root_fd, err);
     if (r >= 0)
         r = caches_mount(plan, layers, scaffold, root_fd, err);
     if (r >= 0)

@@ -29,7 +29,7 @@ int setup_bind_file(int files, const char *name, bool read_only, int root_fd, co
  */
 int setup_facts(const struct plan *plan, uint64_t memory_told, int files, int root_fd,
                 int *ret_meminfo, struct err *err);
-int setup_sys(const struct plan *plan, int root_fd, struct err *err);
+int setup_sys(const struct plan *plan, int files, int root_fd, struct err *err);
 
 /* A sized tmpfs at `path` inside. */
 int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, struct err *err);

@@ -220,7 +220,8 @@ static bool make_one(struct spares *s)
     return false;
 }
 
-/* Whoever takes is about to start a sandbox: its processor is not wanted for the next one yet. */
+/* Whoever takes is about to start a sandbox: its processor is not wanted for the next one yet. A
+ * short `run` is over by then. */
 static void let_them_work(struct spares *s)
 {
     const struct timespec pause = {.tv_nsec = 12000000};
