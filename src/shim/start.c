@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -307,12 +308,24 @@ static void prefer_init_error(struct shim *s, struct err *err)
         err_move(err, &inner);
 }
 
+/* A first command that its helper had begun already is a child of ours, whom nobody else reaps, and
+ * pid 1 is not let go before it: whoever ends is taken, until pid 1 is. */
+static void reap_init(const struct shim *s)
+{
+    siginfo_t si;
+    int r;
+
+    do
+        r = waitid(P_ALL, 0, &si, WEXITED | __WALL);
+    while ((r == 0 && si.si_pid != s->init_pid) || (r < 0 && errno == EINTR));
+}
+
 static void undo(struct shim *s)
 {
     execs_drop(&s->sup);
     if (s->init.fd >= 0) {
         pidfd_signal(s->init.fd, SIGKILL);
-        pidfd_reap(s->init.fd, true, NULL, NULL);
+        reap_init(s);
         source_close(&s->sup, &s->init);
     }
     cgroup_group_done(&s->init_group);
