@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "build/history.h"
 #include "image/manifest.h"
 
 void base_done(struct base *b)
@@ -108,13 +109,13 @@ int base_config_parse(const char *text, size_t len, struct config *ret, struct e
     return r;
 }
 
-static int read_blob(const struct images *s, const char *id, struct config *ret, struct err *err)
+static int read_blob(const struct images *s, const char *id, json_t **ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(id)), *text = NULL;
     size_t len;
     int r = file_read(s->dir, path, IMAGES_BLOB_MAX, &text, &len, err);
 
-    return r < 0 ? r : base_config_parse(text, len, ret, err);
+    return r < 0 ? r : json_parse("the image's configuration", text, len, ret, err);
 }
 
 /* ---- from the store ---- */
@@ -144,7 +145,7 @@ int base_read(const struct images *s, const char *name, struct base *ret, struct
               struct err *err)
 {
     _cleanup_base_ struct base b = {0};
-    _cleanup_json_ json_t *record = NULL;
+    _cleanup_json_ json_t *record = NULL, *config = NULL;
     _cleanup_free_ char *local = base_name(name);
     const char *created;
     int r = images_resolve(s, local, b.id, err);
@@ -159,9 +160,11 @@ int base_read(const struct images *s, const char *name, struct base *ret, struct
     if (r >= 0)
         r = json_read_strv(json_object_get(record, "layers"), "layers", &b.layers, err);
     if (r >= 0 && ret_config)
-        r = read_blob(s, b.id, ret_config, err);
+        r = read_blob(s, b.id, &config, err);
     if (r < 0)
         return err_wrap(err, "image '%.200s'", name);
+    if (ret_config)
+        read_config(config, ret_config);
     created = json_string_value(json_object_get(record, "created"));
     b.created = created ? xstrdup(created) : NULL;
     if (ret) {
@@ -169,6 +172,16 @@ int base_read(const struct images *s, const char *name, struct base *ret, struct
         b = (struct base){0};
     }
     return 0;
+}
+
+int base_history(const struct images *s, const struct base *b, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *config = NULL;
+    int r = read_blob(s, b->id, &config, err);
+
+    if (r >= 0)
+        *ret = history_of_base(json_object_get(config, "history"), strv_len(b->layers));
+    return r;
 }
 
 /* ---- to JSON ---- */
@@ -260,7 +273,8 @@ static json_t *config_json(const struct config *c)
     return to;
 }
 
-char *base_config_text(const struct config *c, char *const *layers, const char *created)
+char *base_config_text(const struct config *c, char *const *layers, const char *created,
+                       const json_t *history)
 {
     _cleanup_json_ json_t *doc = json_object();
     json_t *rootfs = json_object(), *diff_ids = json_array();
@@ -270,6 +284,8 @@ char *base_config_text(const struct config *c, char *const *layers, const char *
     put_text(doc, "created", created);
     put_text(doc, "author", c->author);
     json_object_set_new(doc, "config", config_json(c));
+    if (history)
+        json_object_set(doc, "history", (json_t *)history);
     for (; layers && *layers; layers++)
         json_array_append_new(diff_ids, json_string(*layers));
     put_text(rootfs, "type", "layers");

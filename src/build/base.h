@@ -25,8 +25,12 @@ char *base_name(const char *written);
 int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
               struct err *err);
 
+/* The lines of its history (history.h), one for each layer at least; new. */
+int base_history(const struct images *s, const struct base *b, json_t **ret, struct err *err);
+
 /* An image's configuration as it is stored: the same text each time. */
-char *base_config_text(const struct config *c, char *const *layers, const char *created);
+char *base_config_text(const struct config *c, char *const *layers, const char *created,
+                       const json_t *history);
 
 /* Of a document as text, for tests. */
 int base_config_parse(const char *text, size_t len, struct config *ret, struct err *err);

@@ -22,6 +22,7 @@
 #include "build/cache.h"
 #include "build/context.h"
 #include "build/copy.h"
+#include "build/history.h"
 #include "build/key.h"
 #include "build/mounts.h"
 #include "build/plan.h"
@@ -33,11 +34,15 @@
 #include "image/manifest.h"
 #include "image/reference.h"
 
+#define EPOCH_MAX UINT64_C(253402300799) /* the end of year 9999 */
+
 /* What a stage has come to so far. */
 struct state {
     char **layers; /* owned, bottom first */
     char key[DIGEST_MAX];
     char *created; /* owned: of the last thing that was made; NULL: nothing was */
+    json_t *base;  /* owned: the history of the image it is built on; NULL: it is on a stage */
+    json_t *done;  /* owned: what its steps have come to: [{"layer": true, "created": TIME}] */
 };
 
 struct builder {
@@ -47,6 +52,7 @@ struct builder {
     struct work work;
     struct build_plan plan;
     struct state *states; /* of the plan's stages */
+    char *epoch;          /* owned: when all of it was made, by SOURCE_DATE_EPOCH; or NULL */
     char **brought;       /* owned: images that were asked for */
 };
 
@@ -433,6 +439,8 @@ static int do_step(struct builder *b, const struct state *st, const struct build
 static void step_taken(struct state *st, const char *key, struct cache_entry *e)
 {
     memcpy(st->key, key, DIGEST_MAX);
+    json_array_append_new(st->done,
+                          json_pack("{s:b, s:s}", "layer", *e->layer != 0, "created", e->created));
     if (*e->layer)
         strv_add(&st->layers, e->layer);
     if (!st->created || strcmp(st->created, e->created) < 0) {
@@ -488,6 +496,7 @@ static int begin_stage(struct builder *b, const struct build_stage *stage, struc
     _cleanup_base_ struct base base = {0};
     int r = 0;
 
+    st->done = json_array();
     if (stage->base >= 0) {
         const struct state *from = &b->states[stage->base];
 
@@ -500,6 +509,8 @@ static int begin_stage(struct builder *b, const struct build_stage *stage, struc
     tell_begin(b, stage, text, 1, 0);
     if (stage->image)
         r = base_read(b->store, stage->image, &base, NULL, err);
+    if (r >= 0 && stage->image)
+        r = base_history(b->store, &base, &st->base, err);
     if (r >= 0) {
         struct key k;
 
@@ -566,8 +577,8 @@ static int stage_in_child(void *arg, size_t stage, struct front *front, json_t *
     b->work.n = ((unsigned)stage + 1) * WORK_NUMBERS;
     r = build_stage(b, stage, err);
     if (r >= 0)
-        *ret = json_pack("{s:o, s:s, s:s?}", "layers", texts_json(st->layers), "key", st->key,
-                         "created", st->created);
+        *ret = json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", texts_json(st->layers), "key",
+                         st->key, "created", st->created, "base", st->base, "done", st->done);
     return r;
 }
 
@@ -579,6 +590,8 @@ static int stage_ended(void *arg, size_t stage, const json_t *doc, struct err *e
 
     snprintf(st->key, sizeof(st->key), "%s", key ? key : "");
     st->created = created ? xstrdup(created) : NULL;
+    st->base = json_incref(json_object_get(doc, "base"));
+    st->done = json_incref(json_object_get(doc, "done"));
     return json_read_strv(json_object_get(doc, "layers"), "layers", &st->layers, err);
 }
 
@@ -615,10 +628,41 @@ static int put_image(struct builder *b, const char *config, char id[static DIGES
     return r < 0 ? r : images_put(b->store, id, record, err);
 }
 
+/* What the stage is built on comes first. */
+static void add_history(const struct builder *b, size_t stage, json_t *list)
+{
+    const struct build_stage *s = &b->plan.stages[stage];
+    const struct state *st = &b->states[stage];
+
+    if (s->base >= 0)
+        add_history(b, (size_t)s->base, list);
+    else if (json_is_array(st->base))
+        json_array_extend(list, st->base);
+    for (size_t i = 0; i < s->n_notes; i++) {
+        const struct build_note *n = &s->notes[i];
+        const json_t *done = n->step < 0 ? NULL : json_array_get(st->done, (size_t)n->step);
+        bool layer = json_is_true(json_object_get(done, "layer"));
+        const char *created = json_string_value(json_object_get(done, "created"));
+
+        history_add(list, n->text, layer, b->epoch ? b->epoch : layer ? created : NULL);
+    }
+}
+
+static char *config_text(const struct builder *b)
+{
+    const struct state *st = &b->states[b->plan.target];
+    _cleanup_json_ json_t *history = json_array();
+
+    add_history(b, b->plan.target, history);
+    history_fill_times(history);
+    return base_config_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created,
+                            history);
+}
+
 static int finish(struct builder *b, json_t **ret, struct err *err)
 {
     const struct state *st = &b->states[b->plan.target];
-    _cleanup_free_ char *config = base_config_text(&b->plan.config, st->layers, st->created);
+    _cleanup_free_ char *config = config_text(b);
     char id[DIGEST_MAX];
     json_t *names = json_array();
     int r = put_image(b, config, id, err);
@@ -704,13 +748,33 @@ static int check_tags(const struct build_ask *ask, struct err *err)
     return r;
 }
 
+/* https://reproducible-builds.org/specs/source-date-epoch: a build argument, as BuildKit has it. */
+static int read_epoch(struct builder *b, struct err *err)
+{
+    const char *given = strv_env_get(b->ask->args, "SOURCE_DATE_EPOCH");
+    char text[TIME_FORMAT_MAX];
+    uint64_t seconds;
+    int r;
+
+    if (!given || !*given)
+        return 0;
+    r = parse_u64(given, 0, EPOCH_MAX, &seconds, err);
+    if (r < 0)
+        return err_wrap(err, "build argument SOURCE_DATE_EPOCH");
+    b->epoch = xstrdup(time_format(seconds * USEC_PER_SEC, text));
+    return 0;
+}
+
 static void builder_done(struct builder *b)
 {
     for (size_t i = 0; b->states && i < b->plan.n_stages; i++) {
         strv_free(b->states[i].layers);
         free(b->states[i].created);
+        json_decref(b->states[i].base);
+        json_decref(b->states[i].done);
     }
     free(b->states);
+    free(b->epoch);
     strv_free(b->brought);
     build_plan_done(&b->plan);
     work_done(&b->work);
@@ -722,6 +786,8 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
     struct builder b = {.store = s, .ask = ask, .front = front, .work = WORK_INIT};
     int r = check_tags(ask, err);
 
+    if (r >= 0)
+        r = read_epoch(&b, err);
     if (r >= 0)
         r = work_open(s, ids, name, &b.work, err);
     if (r >= 0)

@@ -7,6 +7,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "build/history.h"
 
 struct planner {
     struct build_plan *plan;
@@ -62,6 +63,10 @@ void build_plan_done(struct build_plan *p)
 
         for (size_t k = 0; k < s->n_steps; k++)
             step_done(&s->steps[k]);
+        for (size_t k = 0; k < s->n_notes; k++)
+            free(s->notes[k].text);
+        free(s->notes);
+        strv_free(s->args);
         free(s->steps);
         free(s->name);
         free(s->image);
@@ -497,6 +502,38 @@ static bool is_step(enum dockerfile_kind kind)
            kind == DOCKERFILE_WORKDIR;
 }
 
+static void note_args(struct build_stage *st, const struct dockerfile_instruction *in)
+{
+    for (size_t i = 0; i < in->n_words; i++) {
+        const char *word = in->words[i].text;
+        _cleanup_free_ char *name = xstrndup(word, strcspn(word, "="));
+
+        if (!strv_contains(st->args, name))
+            strv_push(&st->args, TAKE_PTR(name));
+    }
+}
+
+/* Where all lines together would be too much the instruction's name must do. */
+static void add_note(const struct turn *t)
+{
+    struct build_plan *p = t->p->plan;
+    struct build_stage *st = &p->stages[t->stage];
+    char *text;
+
+    if (t->in->kind == DOCKERFILE_ARG)
+        note_args(st, t->in);
+    text = history_text(t->df, t->in, t->c, t->step, st->args);
+    if (!text)
+        return;
+    if (p->noted + strlen(text) > HISTORY_MAX) {
+        free(text);
+        text = xstrdup(dockerfile_kind_name(t->in->kind));
+    }
+    p->noted += strlen(text);
+    st->notes = xreallocarray(st->notes, st->n_notes + 1, sizeof(*st->notes));
+    st->notes[st->n_notes++] = (struct build_note){text, t->step ? (long)st->n_steps : -1};
+}
+
 static int on_step(void *arg, size_t stage, const struct dockerfile *df,
                    const struct dockerfile_instruction *in, const struct config *c, size_t *ret_at,
                    struct err *err)
@@ -507,14 +544,17 @@ static int on_step(void *arg, size_t stage, const struct dockerfile *df,
     struct build_step step = {0};
     int r;
 
-    if (!is_step(in->kind))
+    if (!is_step(in->kind)) {
+        add_note(&t);
         return 0;
+    }
     t.step = &step;
     r = plan_step(&t, err);
     if (r < 0) {
         step_done(&step);
         return r;
     }
+    add_note(&t);
     st->steps = xreallocarray(st->steps, st->n_steps + 1, sizeof(*st->steps));
     st->steps[st->n_steps++] = step;
     return 0;
@@ -531,6 +571,8 @@ static int on_stage(void *arg, size_t stage, long base, const char *image, struc
     st->base = base;
     st->name = from->name ? xstrdup(from->name) : xasprintf("stage-%zu", stage);
     st->image = image ? xstrdup(image) : NULL;
+    st->args =
+        base >= 0 && p->plan->stages[base].args ? strv_copy(p->plan->stages[base].args) : NULL;
     if (platform && !strchr(platform, '$') && !STREQ(platform, "linux/amd64") &&
         !STREQ(platform, "linux")) {
         err_set(err, ERR_UNSUPPORTED, "the native builder does not know FROM for other platforms");

@@ -59,6 +59,12 @@ struct build_step {
 
 #define BUILD_SCRIPT_DIR "/dev/pipes"
 
+/* A line of the image's history (history.h). */
+struct build_note {
+    char *text; /* owned */
+    long step;  /* whose it is, or -1 */
+};
+
 struct build_stage {
     bool needed;
     char *name;  /* owned; its number without AS */
@@ -66,12 +72,16 @@ struct build_stage {
     char *image; /* owned: the image it is built on, or NULL */
     struct build_step *steps;
     size_t n_steps;
+    struct build_note *notes;
+    size_t n_notes;
+    char **args; /* owned: names of its ARGs, and of those of the stage it is built on */
 };
 
 struct build_plan {
     struct build_stage *stages;
     size_t n_stages, target;
     struct config config; /* of the target */
+    size_t noted;         /* bytes of all notes */
 };
 
 /* Configurations of images that are no stages; ERR_NOT_FOUND when there is none. */

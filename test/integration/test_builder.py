@@ -121,6 +121,34 @@ class Steps(BuildCase):
         self.assertEqual(self.sh("ls -d /new /rw /s /t /c /run/secrets 2>/dev/null || echo none"), "none")
         self.assertFalse([p for p in self.root.walk("state") if b"not to be told" in content(p)], "a secret on the disk")
 
+    def test_the_history_is_in_the_image(self):
+        text = ("FROM base:1 AS one\nARG V\nRUN touch /made\nFROM one\nENV A=1\nRUN true\nWORKDIR /\nCOPY f /f\n"
+                'CMD ["sh"]\n')
+        self.file("f", "x")
+        options = ("--build-arg", "V=arg", "--build-arg", "SOURCE_DATE_EPOCH=1700000000")
+        _, first = self.build(text, "--build-arg", "V=arg")
+        self.assertEqual(self.build(text, "--build-arg", "V=arg")[1], first, "from the cache it is the same image")
+        for name, extra in (("plain:1", options[:2]), ("dated:1", options)):
+            self.build(text, *extra, tag=name)
+            archive = self.root.ok("image", "export", "--format", "docker", name).out
+            with tarfile.open(fileobj=io.BytesIO(archive)) as outer:
+                config = json.load(outer.extractfile(json.load(outer.extractfile("manifest.json"))[0]["Config"]))
+            lines = config["history"]
+            self.assertEqual([line.get("created_by") for line in lines[1:]], [
+                "ARG V=arg", "RUN |1 V=arg /bin/sh -c touch /made # buildkit", "ENV A=1", "RUN |1 V=arg /bin/sh -c true # buildkit",
+                "WORKDIR /", "COPY f /f # buildkit", 'CMD ["sh"]'])
+            layers = [line for line in lines if not line.get("empty_layer")]
+            self.assertEqual(len(layers), len(config["rootfs"]["diff_ids"]), lines)
+            self.assertEqual({line.get("comment") for line in lines[1:]}, {"buildkit.dockerfile.v0"})
+            times = {line["created"] for line in lines[1:]}
+            if name == "dated:1":
+                self.assertEqual(times | {config["created"]}, {"2023-11-14T22:13:20.000Z"})
+            else:
+                self.assertEqual(max(times), config["created"])
+        result = self.try_build(text, "--build-arg", "SOURCE_DATE_EPOCH=yesterday")
+        self.assertIn(b"SOURCE_DATE_EPOCH", result.err)
+        self.assertNotEqual(result.code, 0)
+
     def test_copies(self):
         self.file("a.txt", "a")
         self.file("b.txt", "b", 0o600)

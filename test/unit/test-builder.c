@@ -15,6 +15,7 @@
 #include "build/base.h"
 #include "build/cache.h"
 #include "build/copy.h"
+#include "build/history.h"
 #include "build/key.h"
 #include "build/plan.h"
 #include "build/sources.h"
@@ -119,6 +120,99 @@ TEST(plan_has_steps_with_everything_expanded)
     CHECK_STR(s[4].user, "u");
     CHECK_STR(p.config.workdir, "/d");
     build_plan_done(&p);
+}
+
+TEST(history_is_worded_as_buildkit_words_it)
+{
+    static const char text[] =
+        "FROM scratch AS a\nARG X=1\nFROM a\nARG Y\nENV P=a Q=\"b $X\" P=$P:c\n"
+        "LABEL l=\"v w\"\nRUN echo\nCOPY a b <<H d/\nin\nH\n"
+        "CMD [\"a\\n\", \"b\\\"\"]\nENTRYPOINT run\nEXPOSE 80 90-91/udp\nVOLUME /v /$X\n"
+        "HEALTHCHECK --interval=90s --timeout=1500ms --start-period=20ms --retries=2 CMD t\n"
+        "WORKDIR w\nUSER u\nSHELL [\"s\", \"-c\"]\nSTOPSIGNAL INT\nMAINTAINER m\nONBUILD RUN x\n";
+    static const char *const want[] = {
+        "ARG Y",
+        "ENV P=:c Q=b 1 P=:c",
+        "LABEL l=v w",
+        "RUN |2 X=1 Y= /bin/sh -c echo # buildkit",
+        "COPY a b <<H d/ # buildkit",
+        "CMD [\"a\\n\" \"b\\\"\"]",
+        "ENTRYPOINT [\"/bin/sh\" \"-c\" \"run\"]",
+        "EXPOSE [80/tcp 90/udp 91/udp]",
+        "VOLUME [/v /1]",
+        "HEALTHCHECK {Test:[CMD-SHELL t] Interval:1m30s Timeout:1.5s StartPeriod:20ms "
+        "StartInterval:0s Retries:2}",
+        "WORKDIR /w",
+        "USER u",
+        "SHELL [s -c]",
+        "STOPSIGNAL INT",
+        "MAINTAINER m",
+    };
+    struct build_plan p;
+
+    CHECK(make(text, NULL, &p) >= 0);
+    CHECK(p.stages[0].n_notes == 1 && p.stages[1].n_notes == ARRAY_SIZE(want));
+    for (size_t i = 0; i < MIN(p.stages[1].n_notes, ARRAY_SIZE(want)); i++)
+        CHECK_STR(p.stages[1].notes[i].text, want[i]);
+    CHECK(p.stages[1].notes[3].step == 0 && p.stages[1].notes[4].step == 1);
+    CHECK(p.stages[1].notes[10].step == 2 && p.stages[1].notes[11].step == -1);
+    build_plan_done(&p);
+}
+
+TEST(history_that_would_be_too_long_is_cut)
+{
+    enum { LINE = HISTORY_MAX / 5 };
+    _cleanup_free_ char *line = xmalloc(LINE + 1), *text = NULL;
+    struct build_plan p;
+
+    memset(line, 'x', LINE);
+    line[LINE] = '\0';
+    text = xasprintf("FROM scratch\nRUN %s\nRUN %s\nRUN %s\nRUN %s\nRUN %s\nUSER u\n", line, line,
+                     line, line, line);
+    CHECK(make(text, NULL, &p) >= 0);
+    CHECK(strlen(p.stages[0].notes[3].text) > LINE);
+    CHECK_STR(p.stages[0].notes[4].text, "RUN");
+    CHECK_STR(p.stages[0].notes[5].text, "USER u");
+    build_plan_done(&p);
+}
+
+static json_t *lines(const char *text)
+{
+    json_t *ret = NULL;
+
+    if (json_parse("lines", text, strlen(text), &ret, &err) < 0)
+        abort();
+    return ret;
+}
+
+TEST(history_of_a_base_is_kept_only_when_it_fits_its_layers)
+{
+    _cleanup_json_ json_t *good = lines("[{\"created_by\":\"x\",\"evil\":[1]},"
+                                        "{\"created_by\":\"y\",\"empty_layer\":true}]");
+    _cleanup_json_ json_t *kept = history_of_base(good, 1), *made = history_of_base(good, 2);
+    _cleanup_json_ json_t *none = history_of_base(NULL, 0);
+    _cleanup_free_ char *text = json_to_text(kept, true);
+
+    CHECK_STR(text, "[{\"created_by\":\"x\"},{\"created_by\":\"y\",\"empty_layer\":true}]");
+    CHECK(json_array_size(made) == 2 && !json_object_get(json_array_get(made, 1), "empty_layer"));
+    CHECK(json_array_size(none) == 0);
+}
+
+TEST(history_has_times_and_is_utf8)
+{
+    _cleanup_json_ json_t *list = lines("[{\"created\":\"0\"}]");
+    static const char *const want[] = {"0", "1", "1", "1", "2", "2"};
+
+    history_add(list, "ENV \xff", false, NULL);
+    history_add(list, "RUN", true, "1");
+    history_add(list, "ENV", false, NULL);
+    history_add(list, "RUN", true, "2");
+    history_add(list, "ENV", false, NULL);
+    history_fill_times(list);
+    for (size_t i = 0; i < ARRAY_SIZE(want); i++)
+        CHECK_STR(json_string_value(json_object_get(json_array_get(list, i), "created")), want[i]);
+    CHECK_STR(json_string_value(json_object_get(json_array_get(list, 1), "created_by")),
+              "ENV \xef\xbf\xbd");
 }
 
 TEST(plan_needs_only_what_the_target_needs)
@@ -385,9 +479,9 @@ TEST(configurations_come_back_as_they_went)
     CHECK_STR(c.labels[0], "l=v=w");
     CHECK_STR(config_get(&c, "A"), "1");
     CHECK(c.health.retries == 3 && strv_len(c.triggers) == 1);
-    once = base_config_text(&c, layers, "2026-01-01T00:00:00Z");
+    once = base_config_text(&c, layers, "2026-01-01T00:00:00Z", NULL);
     CHECK(base_config_parse(once, strlen(once), &again, &err) >= 0);
-    twice = base_config_text(&again, layers, "2026-01-01T00:00:00Z");
+    twice = base_config_text(&again, layers, "2026-01-01T00:00:00Z", NULL);
     CHECK_STR(once, twice);
     CHECK(strstr(once, "\"diff_ids\":[\"" A "\"]"));
     config_done(&c);
