@@ -103,10 +103,9 @@ int file_write(int dirfd, const char *path, const char *text, struct err *err)
     return 0;
 }
 
-int file_replace(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
-                 struct err *err)
+static int replace_by(int dirfd, const char *tmp, const char *path, const void *data, size_t len,
+                      mode_t mode, bool sync, struct err *err)
 {
-    _cleanup_free_ char *tmp = xasprintf("%s.tmp", path);
     _cleanup_close_ int fd = -1;
     int r;
 
@@ -129,6 +128,22 @@ int file_replace(int dirfd, const char *path, const void *data, size_t len, mode
         return err_sys(err, r, "rename '%s' to '%s'", tmp, path);
     }
     return 0;
+}
+
+int file_replace(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
+                 struct err *err)
+{
+    _cleanup_free_ char *tmp = xasprintf("%s.tmp", path);
+
+    return replace_by(dirfd, tmp, path, data, len, mode, sync, err);
+}
+
+int file_replace_shared(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
+                        struct err *err)
+{
+    _cleanup_free_ char *tmp = xasprintf("%s.%d.tmp", path, (int)getpid());
+
+    return replace_by(dirfd, tmp, path, data, len, mode, false, err);
 }
 
 int memfd_sealed(const char *name, const void *data, size_t len, int *ret, struct err *err)

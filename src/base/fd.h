@@ -28,6 +28,9 @@ int file_write(int dirfd, const char *path, const char *text, struct err *err);
 /* Writes `path`.tmp, fsyncs when asked, renames: readers see the old or the new, never half. */
 int file_replace(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
                  struct err *err);
+/* The same, where other processes may do it with the same file at the same time. */
+int file_replace_shared(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
+                        struct err *err);
 
 /* A new memfd that holds the bytes and can never be changed, at offset 0. */
 int memfd_sealed(const char *name, const void *data, size_t len, int *ret, struct err *err);

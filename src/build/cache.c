@@ -36,5 +36,5 @@ int cache_put(struct images *s, const char *key, const struct cache_entry *e, st
     json_object_set_new(doc, "layer", *e->layer ? json_string(e->layer) : json_null());
     json_object_set_new(doc, "created", json_string(e->created));
     text = json_to_text(doc, true);
-    return file_replace(s->dir, path, text, strlen(text), 0600, false, err);
+    return file_replace_shared(s->dir, path, text, strlen(text), 0600, err);
 }

@@ -145,7 +145,7 @@ int mount_cache_take(const struct images *s, const char *id, enum mount_cache_sh
     if (r >= 0)
         r = take_slot(&c, share, err);
     if (r >= 0)
-        r = file_replace(c.dir, "id", id, strlen(id), 0600, false, err);
+        r = file_replace_shared(c.dir, "id", id, strlen(id), 0600, err);
     if (r < 0)
         mount_cache_done(&c);
     else
@@ -235,7 +235,7 @@ static void save_size(int dir, const struct item *i)
         xasprintf("%llu %llu %lu\n", (unsigned long long)i->bytes,
                   (unsigned long long)i->used.tv_sec, (unsigned long)i->used.tv_nsec);
 
-    file_replace(dir, "size", text, strlen(text), 0600, false, NULL);
+    file_replace_shared(dir, "size", text, strlen(text), 0600, NULL);
 }
 
 static int read_item(int dir, const struct confined_ids *ids, struct item *ret, struct err *err)
