@@ -107,6 +107,11 @@ static int key_mounts(struct builder *b, struct key *k, const struct build_step 
         key_text(k, "target", m->target);
         key_text(k, "id", m->id);
         key_text(k, "env", m->env);
+        if (m->type == MOUNT_SECRET) {
+            key_text(k, "uid", m->uid);
+            key_text(k, "gid", m->gid);
+            key_text(k, "mode", m->mode);
+        }
         if (m->type != MOUNT_BIND)
             continue;
         key_text(k, "source", m->source);
@@ -342,6 +347,12 @@ static void note_stubs(struct stubs *stubs, const struct builder *b, const struc
                    json_string_value(json_object_get(mount, "target")));
     if (json_array_size(m->secrets))
         stubs_note(stubs, &b->work, st->layers, "/run/secrets");
+    json_array_foreach (m->secrets, i, mount) {
+        const char *target = json_string_value(json_object_get(mount, "target"));
+
+        if (target)
+            stubs_note(stubs, &b->work, st->layers, target);
+    }
     if (STREQ(network_of(b, s), "open"))
         stubs_note(stubs, &b->work, st->layers, "/etc/resolv.conf");
 }

@@ -216,6 +216,17 @@ static int prepare_tmpfs(struct work *w, const struct mount *m, struct mounts *m
     return 0;
 }
 
+/* BuildKit's are root's and 0400; ours the step's user's, unless somebody is named. */
+static void own_secret(const struct mount *m, json_t *doc)
+{
+    if (m->uid || m->gid) {
+        json_object_set_new(doc, "uid", json_integer(number(m->uid, 10)));
+        json_object_set_new(doc, "gid", json_integer(number(m->gid, 10)));
+    }
+    if (m->mode)
+        json_object_set_new(doc, "mode", json_integer(number(m->mode, 8)));
+}
+
 /* Only named here: the daemon has them. */
 static int prepare_secret(const struct mount *m, struct mounts *ms, struct err *err)
 {
@@ -230,8 +241,13 @@ static int prepare_secret(const struct mount *m, struct mounts *ms, struct err *
     doc = json_pack("{s:s, s:b}", "id", id, "required", m->required);
     if (m->env)
         json_object_set_new(doc, "env", json_string(m->env));
-    if (m->target || !m->env)
+    if (m->target && !build_is_secrets_place(m->target)) {
+        json_object_set_new(doc, "name", json_string("placed"));
+        json_object_set_new(doc, "target", json_string(m->target));
+    } else if (m->target || !m->env) {
         json_object_set_new(doc, "name", json_string(name ? name : sources_name(id)));
+    }
+    own_secret(m, doc);
     json_array_append_new(ms->secrets, doc);
     return 0;
 }

@@ -12,7 +12,7 @@
 
 struct mounts {
     json_t *list;             /* [{"source": below the store, "target", "read_only"}]; owned */
-    json_t *secrets;          /* [{"id", "target", "env", "required"}]; owned */
+    json_t *secrets;          /* [{"id", "name", "target", "env", "required", "uid", …}]; owned */
     char **held_ids;          /* owned: cache mounts that are held, */
     struct mount_cache *held; /* and how */
     size_t n_held;

@@ -184,13 +184,21 @@ static int plan_from(const struct turn *t, const char *from, size_t at, struct b
 
 /* ---- RUN ---- */
 
-/* The supervisor puts them where Docker does by default, and nowhere else. */
-static bool is_secrets_place(const char *target)
-{
-    static const char folder[] = "/run/secrets/";
+static const char secrets_folder[] = "/run/secrets/";
 
-    return strncmp(target, folder, strlen(folder)) == 0 && !strchr(target + strlen(folder), '/') &&
-           parse_secret_name(target + strlen(folder), NULL) >= 0;
+bool build_is_secrets_place(const char *target)
+{
+    size_t len = strlen(secrets_folder);
+
+    return strncmp(target, secrets_folder, len) == 0 && !strchr(target + len, '/') &&
+           parse_secret_name(target + len, NULL) >= 0;
+}
+
+/* The folder is a mount of its own that cannot be written to. */
+static bool is_below_secrets(const char *target)
+{
+    return strncmp(target, secrets_folder, strlen(secrets_folder)) == 0 &&
+           !build_is_secrets_place(target);
 }
 
 static int check_mount(const struct turn *t, const struct mount *m, size_t at, struct err *err)
@@ -201,8 +209,8 @@ static int check_mount(const struct turn *t, const struct mount *m, size_t at, s
         return refuse(t, at, err, "the size of a tmpfs in '--mount'");
     if (m->type == MOUNT_CACHE && (m->from || m->source))
         return refuse(t, at, err, "a cache mount with contents to begin with ('from', 'source')");
-    if (m->type == MOUNT_SECRET && m->target && !is_secrets_place(m->target))
-        return refuse(t, at, err, "secrets elsewhere than in '/run/secrets'");
+    if (m->type == MOUNT_SECRET && m->target && is_below_secrets(m->target))
+        return refuse(t, at, err, "such a name of a secret in '/run/secrets'");
     return 0;
 }
 
@@ -234,7 +242,7 @@ static int place_mount(const struct turn *t, struct build_mount *b, struct err *
     struct mount *m = &b->m;
     char *target;
 
-    if (m->type == MOUNT_SECRET)
+    if (m->type == MOUNT_SECRET && !m->target)
         return 0;
     if (!m->target || !*m->target)
         return err_set(err, ERR_INVALID, "--mount=type=%s needs a target",

@@ -57,6 +57,9 @@ struct build_step {
     bool unpack; /* archives among the sources become what is in them */
 };
 
+/* Whether a secret's target is a file right in the folder that they all are in without one. */
+bool build_is_secrets_place(const char *target);
+
 #define BUILD_SCRIPT_DIR "/dev/pipes"
 
 /* A line of the image's history (history.h). */

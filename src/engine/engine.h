@@ -437,6 +437,10 @@ enum { EXEC_ID_LEN = 16 };
 struct exec_secret {
     char *name, *value;
     size_t len;
+    /* Of steps of a build alone: the file it is to be, and whose (shim/handover.h). */
+    char *target;
+    bool has_owner, has_mode;
+    uint32_t uid, gid, mode;
 };
 
 struct exec_request {

@@ -64,9 +64,13 @@ int exec_request_handover(const struct exec_request *req, int *ret_fd, struct er
     if (req->n_secrets > ARRAY_SIZE(secrets))
         return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", req->n_secrets,
                        HANDOVER_SECRETS_MAX);
-    for (size_t i = 0; i < req->n_secrets; i++)
-        secrets[i] = (struct handover_secret){req->secrets[i].name, req->secrets[i].value,
-                                              req->secrets[i].len};
+    for (size_t i = 0; i < req->n_secrets; i++) {
+        const struct exec_secret *s = &req->secrets[i];
+
+        secrets[i] =
+            (struct handover_secret){s->name,     s->value, s->len, s->target, s->has_owner,
+                                     s->has_mode, s->uid,   s->gid, s->mode};
+    }
     return handover_make(req->input, req->input_len, secrets, req->n_secrets, ret_fd, err);
 }
 

@@ -87,6 +87,7 @@ void exec_request_wipe(struct exec_request *r)
     for (size_t i = 0; i < r->n_secrets; i++) {
         wipe(r->secrets[i].value, r->secrets[i].len);
         free(r->secrets[i].name);
+        free(r->secrets[i].target);
     }
     free(TAKE_PTR(r->secrets));
     r->n_secrets = r->input_len = 0;
@@ -107,9 +108,12 @@ static struct exec_secret *copy_secrets(const struct exec_secret *src, size_t n)
 {
     struct exec_secret *dst = n ? xcalloc(n, sizeof(*dst)) : NULL;
 
-    for (size_t i = 0; i < n; i++)
-        dst[i] = (struct exec_secret){xstrdup(src[i].name), xmemdup(src[i].value, src[i].len),
-                                      src[i].len};
+    for (size_t i = 0; i < n; i++) {
+        dst[i] = src[i];
+        dst[i].name = xstrdup(src[i].name);
+        dst[i].value = xmemdup(src[i].value, src[i].len);
+        dst[i].target = copy_str(src[i].target);
+    }
     return dst;
 }
 

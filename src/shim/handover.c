@@ -14,8 +14,13 @@
 enum {
     SEALS = F_SEAL_WRITE | F_SEAL_SHRINK, /* else what we have mapped could change or vanish */
     FIELD_ROOM = sizeof(struct shim_field) + 8,
-    SIZE_MAX_ALL =
-        HANDOVER_INPUT_MAX + HANDOVER_SECRETS_SIZE + (HANDOVER_SECRETS_MAX + 1) * (FIELD_ROOM + 1),
+    SIZE_MAX_ALL = HANDOVER_INPUT_MAX + HANDOVER_SECRETS_SIZE +
+                   (2 * HANDOVER_SECRETS_MAX + 1) * (FIELD_ROOM + 1),
+};
+
+/* A SECRET_PLACE: this, and the target with its NUL. */
+struct place {
+    uint32_t has_owner, has_mode, uid, gid, mode;
 };
 
 /* ---- making ---- */
@@ -38,6 +43,27 @@ static void put_secret(struct shim_writer *w, const struct handover_secret *s)
     free(value);
 }
 
+static bool has_place(const struct handover_secret *s)
+{
+    return s->target || s->has_owner || s->has_mode;
+}
+
+static size_t place_size(const struct handover_secret *s)
+{
+    return sizeof(struct place) + strlen(s->target ? s->target : "") + 1;
+}
+
+static void put_place(struct shim_writer *w, const struct handover_secret *s)
+{
+    const struct place p = {s->has_owner, s->has_mode, s->uid, s->gid, s->mode};
+    size_t len = place_size(s);
+    _cleanup_free_ char *value = xmalloc(len);
+
+    memcpy(value, &p, sizeof(p));
+    memcpy(value + sizeof(p), s->target ? s->target : "", len - sizeof(p));
+    shim_put_bytes(w, SHIM_TAG_SECRET_PLACE, value, len);
+}
+
 static int check_secrets(const struct handover_secret *secrets, size_t n, size_t *ret_size,
                          struct err *err)
 {
@@ -48,11 +74,12 @@ static int check_secrets(const struct handover_secret *secrets, size_t n, size_t
                        HANDOVER_SECRETS_MAX);
     for (size_t i = 0; i < n; i++) {
         size += strlen(secrets[i].name) + 1 + secrets[i].len;
+        size += has_place(&secrets[i]) ? place_size(&secrets[i]) : 0;
         if (size > HANDOVER_SECRETS_SIZE)
             return err_set(err, ERR_LIMIT, "the secrets are over %d KiB together",
                            HANDOVER_SECRETS_SIZE >> 10);
     }
-    *ret_size = size + n * FIELD_ROOM;
+    *ret_size = size + 2 * n * FIELD_ROOM;
     return 0;
 }
 
@@ -76,8 +103,11 @@ int handover_make(const void *input, size_t input_len, const struct handover_sec
         return err_set(err, ERR_LIMIT, "input and secrets are too large");
     if (input)
         shim_put_bytes(&w, SHIM_TAG_INPUT, input, input_len);
-    for (size_t i = 0; i < n_secrets; i++)
+    for (size_t i = 0; i < n_secrets; i++) {
         put_secret(&w, &secrets[i]);
+        if (has_place(&secrets[i]))
+            put_place(&w, &secrets[i]);
+    }
     r = memfd_sealed("handover", buf_data(&w.buf), w.buf.len, ret, err);
     explicit_bzero(w.buf.mem, w.buf.cap);
     shim_writer_done(&w);
@@ -94,8 +124,30 @@ static int take_secret(struct handover *h, const struct shim_value *v, struct er
         return err_set(err, ERR_LIMIT, "over %d secrets", HANDOVER_SECRETS_MAX);
     if (name == v->length || parse_secret_name(v->data, NULL) < 0)
         return err_set(err, ERR_INVALID, "handover: a secret without a valid name");
-    h->secrets[h->n_secrets++] =
-        (struct handover_secret){v->data, v->data + name + 1, v->length - name - 1};
+    h->secrets[h->n_secrets++] = (struct handover_secret){
+        .name = v->data, .value = v->data + name + 1, .len = v->length - name - 1};
+    return 0;
+}
+
+static int take_place(struct handover *h, const struct shim_value *v, struct err *err)
+{
+    struct handover_secret *s = h->n_secrets ? &h->secrets[h->n_secrets - 1] : NULL;
+    const char *target = v->data + sizeof(struct place);
+    struct place p;
+
+    if (!s || has_place(s) || v->length <= sizeof(p) ||
+        strnlen(target, v->length - sizeof(p)) + sizeof(p) + 1 != v->length ||
+        (*target && *target != '/'))
+        return err_set(err, ERR_INVALID, "handover: a secret without a valid place");
+    memcpy(&p, v->data, sizeof(p));
+    if (p.mode > 0777)
+        return err_set(err, ERR_INVALID, "handover: a secret of mode %o", p.mode);
+    s->target = *target ? target : NULL;
+    s->has_owner = p.has_owner;
+    s->has_mode = p.has_mode;
+    s->uid = p.uid;
+    s->gid = p.gid;
+    s->mode = p.mode;
     return 0;
 }
 
@@ -111,6 +163,8 @@ static int take_fields(struct handover *h, struct err *err)
             h->input_len = v.length;
         } else if (v.tag == SHIM_TAG_SECRET) {
             n = take_secret(h, &v, err);
+        } else if (v.tag == SHIM_TAG_SECRET_PLACE) {
+            n = take_place(h, &v, err);
         } else {
             n = err_set(err, ERR_INVALID, "handover: field %u is not expected", v.tag);
         }

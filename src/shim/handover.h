@@ -2,7 +2,8 @@
  * What goes to a command beside its words and is never written down: the bytes for its stdin and
  * its secrets. Daemon and supervisor pass it as a sealed memfd beside EXEC_FED, so that the command
  * gets all of it whatever becomes of the daemon. The memfd holds fields as of proto.h: INPUT at
- * most once, SECRET as often as there are secrets.
+ * most once, SECRET as often as there are secrets, and SECRET_PLACE behind one that is not to be
+ * where all are.
  */
 #pragma once
 
@@ -25,6 +26,9 @@ struct handover_secret {
     const char *name; /* as of parse_secret_name() */
     const char *value;
     size_t len;
+    const char *target;       /* absolute: the file it is to be; NULL: its name, where all are */
+    bool has_owner, has_mode; /* else the user's, and 0400 */
+    uint32_t uid, gid, mode;
 };
 
 /* ---- the daemon's side ---- */

@@ -148,6 +148,7 @@ enum shim_tag {
     SHIM_TAG_UNENFORCED,       /* u64: enum plan_limit bits that hold only on paper here */
     SHIM_TAG_INPUT,            /* bytes, in a handover: for stdin, then its end */
     SHIM_TAG_SECRET,           /* bytes, in a handover, repeated: name, NUL, value */
+    SHIM_TAG_SECRET_PLACE,     /* bytes, in a handover: where the secret before it goes */
     SHIM_TAG_PLAN_FIRST = 256, /* tags of the plan: shim/plan.h */
 };
 

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,11 +13,12 @@
 #include "os/mount.h"
 #include "shim/place.h"
 
-static int write_secret(int dirfd, const struct handover_secret *s, const struct user *u,
-                        struct err *err)
+static int write_secret(int dirfd, const char *name, const struct handover_secret *s,
+                        const struct user *u, struct err *err)
 {
     _cleanup_close_ int fd =
-        openat(dirfd, s->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+        openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+    uint32_t uid = s->has_owner ? s->uid : u->uid, gid = s->has_owner ? s->gid : u->gid;
     int r;
 
     if (fd < 0 && errno == EEXIST)
@@ -25,22 +28,48 @@ static int write_secret(int dirfd, const struct handover_secret *s, const struct
     r = fd_write_all(fd, s->value, s->len);
     if (r < 0)
         return err_sys(err, -r, "write secret '%s'", s->name);
-    if (fchown(fd, u->uid, u->gid) < 0)
-        return err_sys(err, errno, "hand secret '%s' to user %u", s->name, u->uid);
+    if (fchown(fd, uid, gid) < 0)
+        return err_sys(err, errno, "hand secret '%s' to user %u", s->name, uid);
+    if (s->has_mode && fchmod(fd, s->mode) < 0)
+        return err_sys(err, errno, "set the mode of secret '%s'", s->name);
     return 0;
 }
 
-static int make_files(const struct handover *h, const struct user *u, int *ret, struct err *err)
+/* Those of the folder by their names, or those with a place of their own by their numbers. */
+static int write_secrets(int fd, const struct handover *h, bool placed, const struct user *u,
+                         bool *ret_open, struct err *err)
+{
+    char number[12];
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < h->n_secrets; i++) {
+        const struct handover_secret *s = &h->secrets[i];
+
+        if (placed != !!s->target)
+            continue;
+        snprintf(number, sizeof(number), "%zu", i);
+        r = write_secret(fd, placed ? number : s->name, s, u, err);
+        *ret_open |= s->has_owner || s->has_mode;
+    }
+    return r;
+}
+
+/* Others may look into the folder where a file in it is not as usual: it says itself for whom. */
+static int make_files(const struct handover *h, bool placed, const struct user *u, int *ret,
+                      struct err *err)
 {
     static const char *const options[] = {"size=256k", "nr_inodes=64", "mode=0500", NULL};
     _cleanup_close_ int fd = -1;
+    bool open = false;
     int r;
 
     r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
-    for (size_t i = 0; r >= 0 && i < h->n_secrets; i++)
-        r = write_secret(fd, &h->secrets[i], u, err);
+    if (r >= 0)
+        r = write_secrets(fd, h, placed, u, &open, err);
     if (r >= 0 && fchownat(fd, "", u->uid, u->gid, AT_EMPTY_PATH) < 0)
         r = err_sys(err, errno, "hand the secrets to user %u", u->uid);
+    if (r >= 0 && open && !placed && fchmodat(fd, ".", 0555, 0) < 0)
+        r = err_sys(err, errno, "open the folder of secrets");
     if (r >= 0)
         r = mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
     if (r < 0)
@@ -57,23 +86,70 @@ static int become_someone(bool many_ids, struct err *err)
     return 0;
 }
 
+static int place_folder(int root, const struct handover *h, const struct user *u, bool placed,
+                        struct err *err)
+{
+    _cleanup_close_ int files = -1;
+    int r = make_files(h, placed, u, &files, err);
+
+    if (r < 0)
+        return r;
+    r = place_mount(root, SECRETS_DIR, PLACE_FOLDER, files, err);
+    return r < 0 ? err_wrap(err, "place the secrets at '%s'", SECRETS_DIR) : 0;
+}
+
+static int take_file(size_t i, int *ret, struct err *err)
+{
+    char path[sizeof(SECRETS_DIR) + 12];
+
+    snprintf(path, sizeof(path), SECRETS_DIR "/%zu", i);
+    return mount_clone(AT_FDCWD, path, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, ret, err);
+}
+
+/* Only what is mounted somewhere can be mounted a second time: all of them at the folder, then each
+ * at its place, and the folder is let go. */
+static int place_alone(int root, const struct handover *h, const struct user *u, struct err *err)
+{
+    int fds[HANDOVER_SECRETS_MAX], r = place_folder(root, h, u, true, err);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < h->n_secrets; i++) {
+        fds[i] = -1;
+        if (r >= 0 && h->secrets[i].target)
+            r = take_file(i, &fds[i], err);
+    }
+    if (umount2(SECRETS_DIR, MNT_DETACH) < 0 && r >= 0)
+        r = err_sys(err, errno, "let go of '%s'", SECRETS_DIR);
+    for (size_t i = 0; i < h->n_secrets; i++) {
+        if (r >= 0 && fds[i] >= 0)
+            r = place_mount(root, h->secrets[i].target, PLACE_FILE, fds[i], err);
+        fd_close(fds[i]);
+    }
+    return r;
+}
+
 int secrets_place(const struct handover *h, const struct user *u, bool many_ids, struct err *err)
 {
-    _cleanup_close_ int root = -1, files = -1;
+    _cleanup_close_ int root = -1;
+    size_t placed = 0;
     int r;
 
     if (!h->n_secrets)
         return 0;
+    for (size_t i = 0; i < h->n_secrets; i++)
+        placed += h->secrets[i].target != NULL;
     if (unshare(CLONE_NEWNS) < 0)
         return err_sys(err, errno, "make a mount namespace for the secrets");
     r = become_someone(many_ids, err);
-    if (r >= 0)
-        r = make_files(h, u, &files, err);
     if (r < 0)
         return r;
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return err_sys(err, errno, "open '/' inside");
-    r = place_mount(root, SECRETS_DIR, PLACE_FOLDER, files, err);
-    return r < 0 ? err_wrap(err, "place the secrets at '%s'", SECRETS_DIR) : 0;
+    if (placed)
+        r = place_alone(root, h, u, err);
+    if (r >= 0 && placed < h->n_secrets)
+        r = place_folder(root, h, u, false, err);
+    return r;
 }

@@ -1,6 +1,7 @@
 /*
  * A handover as a supervisor reads it: what is taken lies inside of it and has valid names.
  */
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -23,6 +24,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t i = 0; i < h.n_secrets; i++) {
             MUST(parse_secret_name(h.secrets[i].name, NULL) >= 0);
             MUST(h.secrets[i].value >= from && h.secrets[i].value + h.secrets[i].len <= to);
+            MUST(h.secrets[i].mode <= 0777);
+            MUST(!h.secrets[i].target || (h.secrets[i].target[0] == '/' &&
+                                          h.secrets[i].target + strlen(h.secrets[i].target) < to));
         }
         handover_done(&h);
     }

@@ -121,6 +121,26 @@ class Steps(BuildCase):
         self.assertEqual(self.sh("ls -d /new /rw /s /t /c /run/secrets 2>/dev/null || echo none"), "none")
         self.assertFalse([p for p in self.root.walk("state") if b"not to be told" in content(p)], "a secret on the disk")
 
+    def test_secrets_are_where_they_are_wanted(self):
+        secret = self.root.path / "secret"
+        secret.write_text("not to be told", encoding="utf-8")
+        said, _ = self.build(
+            "FROM base:1\nRUN mkdir /own && chown 1000 /own && chmod 700 /own && echo before > /there\nUSER bob\nWORKDIR /home\n"
+            "RUN --mount=type=secret,id=s,target=/new/way/key --mount=type=secret,id=s,target=/there,mode=0444 "
+            "--mount=type=secret,id=s,target=rel --mount=type=secret,id=s,target=/own/f,uid=7,gid=8,mode=0440 "
+            "--mount=type=secret,id=s --mount=type=secret,id=s,target=/run/secrets/o,uid=9,mode=0404 "
+            "stat -c 'is %n %u %g %a %s' /new/way/key /there rel /own/f /run/secrets/*; cat /own/f || echo not bobs; "
+            "cat /new/way/key /there /run/secrets/s /run/secrets/o > /dev/null && echo read; echo x > /new/way/key || echo read-only\n",
+            "--secret", f"s=@{secret}", "--no-cache")
+        for words in ("is /new/way/key 1000 1001 400 14", "is /there 1000 1001 444 14", "is rel 1000 1001 400 14", "is /own/f 7 8 440 14",
+                      "is /run/secrets/s 1000 1001 400 14", "is /run/secrets/o 9 0 404 14", "not bobs", "read\n", "read-only"):
+            self.assertIn(words, said)
+        self.assertNotIn("not to be told", said)
+        self.assertEqual(self.sh("cat /there; ls -d /new /home/rel /own/f /run/secrets 2>/dev/null || echo none"), "before\nnone")
+        self.assertFalse([p for p in self.root.walk("state") if b"not to be told" in content(p)], "a secret on the disk")
+        result = self.try_build("FROM base:1\nRUN ln -s /etc /link\nRUN --mount=type=secret,id=s,target=/link/f true\n", "--secret", f"s=@{secret}")
+        self.assertIn(b"symbolic links", result.err)
+
     def test_the_history_is_in_the_image(self):
         text = ("FROM base:1 AS one\nARG V\nRUN touch /made\nFROM one\nENV A=1\nRUN true\nWORKDIR /\nCOPY f /f\n"
                 'CMD ["sh"]\n')

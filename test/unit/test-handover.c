@@ -13,14 +13,21 @@
 
 TEST(there_and_back)
 {
-    const struct handover_secret in[] = {{"KEY", "a\0b", 3}, {"empty.pem", "", 0}};
+    const struct handover_secret in[] = {
+        {.name = "KEY", .value = "a\0b", .len = 3, .target = "/a/b", .has_owner = true, .uid = 7},
+        {.name = "empty.pem", .value = ""},
+        {.name = "mode", .value = "", .has_mode = true, .mode = 0440}};
     struct handover h = {0};
     int fd = -1;
 
-    CHECK(handover_make("hello\n", 6, in, 2, &fd, NULL) == 0);
+    CHECK(handover_make("hello\n", 6, in, 3, &fd, NULL) == 0);
     CHECK(handover_read(fd, &h, NULL) == 0);
     CHECK(h.input_len == 6 && memcmp(h.input, "hello\n", 6) == 0);
-    CHECK(h.n_secrets == 2);
+    CHECK(h.n_secrets == 3);
+    CHECK_STR(h.secrets[0].target, "/a/b");
+    CHECK(h.secrets[0].has_owner && h.secrets[0].uid == 7 && !h.secrets[0].has_mode);
+    CHECK(!h.secrets[1].target && !h.secrets[1].has_owner && !h.secrets[1].has_mode);
+    CHECK(!h.secrets[2].target && h.secrets[2].has_mode && h.secrets[2].mode == 0440);
     CHECK_STR(h.secrets[0].name, "KEY");
     CHECK(h.secrets[0].len == 3 && memcmp(h.secrets[0].value, "a\0b", 3) == 0);
     CHECK_STR(h.secrets[1].name, "empty.pem");
@@ -32,7 +39,7 @@ TEST(there_and_back)
 
 TEST(an_empty_input_is_not_none)
 {
-    const struct handover_secret in[] = {{"KEY", "v", 1}};
+    const struct handover_secret in[] = {{.name = "KEY", .value = "v", .len = 1}};
     struct handover h = {0};
     int fd = -1;
 
@@ -54,9 +61,9 @@ TEST(limits)
     int fd = -1;
 
     for (size_t i = 0; i < ARRAY_SIZE(many); i++)
-        many[i] = (struct handover_secret){"K", "v", 1};
+        many[i] = (struct handover_secret){.name = "K", .value = "v", .len = 1};
     CHECK(handover_make(NULL, 0, many, ARRAY_SIZE(many), &fd, NULL) == -ERR_LIMIT);
-    many[0] = (struct handover_secret){"K", big, HANDOVER_SECRETS_SIZE};
+    many[0] = (struct handover_secret){.name = "K", .value = big, .len = HANDOVER_SECRETS_SIZE};
     CHECK(handover_make(NULL, 0, many, 1, &fd, NULL) == -ERR_LIMIT);
     CHECK(handover_make(big, HANDOVER_INPUT_MAX + 1, NULL, 0, &fd, NULL) == -ERR_LIMIT);
     CHECK(fd == -1);
@@ -90,6 +97,35 @@ static int refused_field(uint16_t tag, const char *value, size_t len, int times)
     r = refused(buf_data(&w.buf), w.buf.len);
     shim_writer_done(&w);
     return r;
+}
+
+static int refused_place(bool behind_secret, uint32_t mode, const char *target, size_t len)
+{
+    struct shim_writer w = {.buf = BUF_INIT(1 << 10)};
+    const uint32_t numbers[] = {1, 1, 0, 0, mode};
+    char place[100];
+    int r;
+
+    memcpy(place, numbers, sizeof(numbers));
+    memcpy(place + sizeof(numbers), target, len);
+    if (behind_secret)
+        shim_put_bytes(&w, SHIM_TAG_SECRET, "K\0v", 3);
+    shim_put_bytes(&w, SHIM_TAG_SECRET_PLACE, place, sizeof(numbers) + len);
+    r = refused(buf_data(&w.buf), w.buf.len);
+    shim_writer_done(&w);
+    return r;
+}
+
+TEST(places_that_are_refused)
+{
+    CHECK(refused_place(true, 0400, "/a", 3) == 0);
+    CHECK(refused_place(true, 0400, "", 1) == 0);
+    CHECK(refused_place(false, 0400, "/a", 3) == -ERR_INVALID);
+    CHECK(refused_place(true, 04755, "/a", 3) == -ERR_INVALID);
+    CHECK(refused_place(true, 0400, "a", 2) == -ERR_INVALID);
+    CHECK(refused_place(true, 0400, "/a", 2) == -ERR_INVALID);
+    CHECK(refused_place(true, 0400, "/a\0b", 5) == -ERR_INVALID);
+    CHECK(refused_place(true, 0400, "", 0) == -ERR_INVALID);
 }
 
 TEST(bytes_that_are_refused)

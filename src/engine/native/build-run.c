@@ -82,22 +82,62 @@ static const struct build_secret *find_secret(const struct build_request *req, c
     return NULL;
 }
 
-static int give_secret(struct run *x, const struct build_secret *s, const char *name,
-                       const char *env, struct err *err)
+/* What ripcord-build says of one. */
+struct secret_ask {
+    const char *id, *name, *target, *env;
+    bool required, has_owner, has_mode;
+    uint64_t uid, gid, mode;
+};
+
+static int read_secret(const json_t *doc, struct secret_ask *ret, struct err *err)
+{
+    struct secret_ask a = {.id = ""};
+    const struct json_field fields[] = {{"id", JSON_FIELD_STRING, &a.id},
+                                        {"name", JSON_FIELD_STRING, &a.name},
+                                        {"target", JSON_FIELD_STRING, &a.target},
+                                        {"env", JSON_FIELD_STRING, &a.env},
+                                        {"required", JSON_FIELD_BOOL, &a.required},
+                                        {"uid", JSON_FIELD_U64, &a.uid},
+                                        {"gid", JSON_FIELD_U64, &a.gid},
+                                        {"mode", JSON_FIELD_U64, &a.mode}};
+    int r = json_read(doc, "secrets", fields, ARRAY_SIZE(fields), err);
+
+    if (r < 0)
+        return r;
+    a.has_owner = json_object_get(doc, "uid") != NULL;
+    a.has_mode = json_object_get(doc, "mode") != NULL;
+    if (a.uid > INT32_MAX || a.gid > INT32_MAX)
+        return err_set(err, ERR_INVALID, "secret '%.64s' is for user %llu of group %llu", a.id,
+                       (unsigned long long)a.uid, (unsigned long long)a.gid);
+    a.mode &= 0777;
+    *ret = a;
+    return 0;
+}
+
+static int give_secret(struct run *x, const struct build_secret *s, const struct secret_ask *a,
+                       struct err *err)
 {
     struct exec_request *q = &x->first;
     int r;
 
-    if (env && strlen(s->value) == s->len)
-        strv_env_set(&q->env, env, s->value);
-    if (!name)
+    if (a->env && strlen(s->value) == s->len)
+        strv_env_set(&q->env, a->env, s->value);
+    if (!a->name)
         return 0;
-    r = parse_secret_name(name, err);
+    r = parse_secret_name(a->name, err);
     if (r < 0)
         return r;
     q->secrets = xreallocarray(q->secrets, q->n_secrets + 1, sizeof(*q->secrets));
     q->secrets[q->n_secrets++] =
-        (struct exec_secret){xstrdup(name), xmemdup(s->value, s->len), s->len};
+        (struct exec_secret){.name = xstrdup(a->name),
+                             .value = xmemdup(s->value, s->len),
+                             .len = s->len,
+                             .target = a->target ? xstrdup(a->target) : NULL,
+                             .has_owner = a->has_owner,
+                             .has_mode = a->has_mode,
+                             .uid = (uint32_t)a->uid,
+                             .gid = (uint32_t)a->gid,
+                             .mode = (uint32_t)a->mode};
     return 0;
 }
 
@@ -109,23 +149,18 @@ static int add_secrets(struct run *x, const struct build_request *req, const jso
     int r = 0;
 
     json_array_foreach (list, i, doc) {
-        const char *id = NULL, *name = NULL, *env = NULL;
+        struct secret_ask a = {0};
         const struct build_secret *s;
-        bool required = false;
-        const struct json_field fields[] = {{"id", JSON_FIELD_STRING, &id},
-                                            {"name", JSON_FIELD_STRING, &name},
-                                            {"env", JSON_FIELD_STRING, &env},
-                                            {"required", JSON_FIELD_BOOL, &required}};
 
-        r = json_read(doc, "secrets", fields, ARRAY_SIZE(fields), err);
+        r = read_secret(doc, &a, err);
         if (r < 0)
             return r;
-        s = find_secret(req, id ? id : "");
-        if (!s && required) {
-            err_set(err, ERR_INVALID, "secret '%.64s' was not given", id);
-            return err_hint(err, "Give it with `--secret id=%.64s,src=FILE`.", id);
+        s = find_secret(req, a.id);
+        if (!s && a.required) {
+            err_set(err, ERR_INVALID, "secret '%.64s' was not given", a.id);
+            return err_hint(err, "Give it with `--secret %.64s=@FILE`.", a.id);
         }
-        r = s ? give_secret(x, s, name, env, err) : 0;
+        r = s ? give_secret(x, s, &a, err) : 0;
         if (r < 0)
             return r;
     }
