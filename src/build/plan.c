@@ -83,11 +83,17 @@ size_t build_stage_total(const struct build_stage *s)
 
 /* ---- small things ---- */
 
-static int refuse(const struct turn *t, size_t at, struct err *err, const char *what)
+static int refuse_with(const struct turn *t, size_t at, struct err *err, const char *what,
+                       const char *hint)
 {
     *t->ret_at = at;
     err_set(err, ERR_UNSUPPORTED, "the native builder does not know %s", what);
-    return err_hint(err, "Build it with `--engine docker`.");
+    return err_hint(err, "%s", hint);
+}
+
+static int refuse(const struct turn *t, size_t at, struct err *err, const char *what)
+{
+    return refuse_with(t, at, err, what, "Build it with `--engine docker`.");
 }
 
 static int expand(const struct turn *t, const char *word, size_t at, char **ret, struct err *err)
@@ -174,7 +180,9 @@ static int plan_from(const struct turn *t, const char *from, size_t at, struct b
     if (ret->stage >= 0)
         return 0;
     if (STREQ(from, "scratch") || STREQ(from, "host"))
-        return refuse(t, at, err, "files of 'scratch' and 'host'");
+        return refuse_with(
+            t, at, err, "files of 'scratch' and 'host'",
+            "Name a stage, or an image: `ripcord image import` makes one of an archive.");
     r = t->p->image(t->p->arg, from, &unused, err);
     config_done(&unused);
     if (r >= 0)
@@ -204,7 +212,9 @@ static bool is_below_secrets(const char *target)
 static int check_mount(const struct turn *t, const struct mount *m, size_t at, struct err *err)
 {
     if (m->type == MOUNT_SSH)
-        return refuse(t, at, err, "'--mount=type=ssh'");
+        return refuse_with(t, at, err, "'--mount=type=ssh'",
+                           "Give the step a key of its own: '--mount=type=secret,target=…' and "
+                           "`image build --secret`.");
     if (m->type == MOUNT_TMPFS && m->size)
         return refuse(t, at, err, "the size of a tmpfs in '--mount'");
     if (m->type == MOUNT_CACHE && (m->from || m->source))
@@ -273,21 +283,14 @@ static int plan_mounts(const struct turn *t, struct err *err)
     return r;
 }
 
-static int refuse_host_network(const struct turn *t, struct err *err)
-{
-    int r = refuse(t, flag_at(t->in, "network"), err, "'--network=host'");
-
-    err_hint(err, "A step that needs the world has it with `image build --network open`.");
-    return r;
-}
-
 static int plan_run_flags(const struct turn *t, struct err *err)
 {
     const char *network = dockerfile_flag(t->in, "network");
     const char *security = dockerfile_flag(t->in, "security");
 
     if (network && STREQ(network, "host"))
-        return refuse_host_network(t, err);
+        return refuse_with(t, flag_at(t->in, "network"), err, "'--network=host'",
+                           "A step that needs the world has it with `image build --network open`.");
     if (network && STREQ(network, "none"))
         t->step->network = BUILD_NETWORK_NONE;
     if (security && STREQ(security, "insecure"))
@@ -414,7 +417,9 @@ static int plan_source(const struct turn *t, const struct dockerfile_word *w, st
         return r;
     strv_push(&t->step->sources, source);
     if (t->in->kind == DOCKERFILE_ADD && is_remote(source))
-        return refuse(t, w->at, err, "ADD of something remote");
+        return refuse_with(t, w->at, err, "ADD of something remote",
+                           "Fetch it before the build and COPY it, or in a RUN with `image build "
+                           "--network open`, or build with `--engine docker`.");
     return 0;
 }
 

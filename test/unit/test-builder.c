@@ -278,6 +278,7 @@ TEST(plan_refuses_what_it_cannot_do_with_its_place)
 
         CHECK(make(cases[i].text, NULL, &p) == -cases[i].code);
         CHECK(strncmp(err.msg, cases[i].place, strlen(cases[i].place)) == 0);
+        CHECK(cases[i].code != ERR_UNSUPPORTED || (err.hint && *err.hint));
     }
     forget(0);
 }

@@ -149,7 +149,7 @@ static int add_secrets(struct run *x, const struct build_request *req, const jso
     int r = 0;
 
     json_array_foreach (list, i, doc) {
-        struct secret_ask a = {0};
+        struct secret_ask a = {.id = ""};
         const struct build_secret *s;
 
         r = read_secret(doc, &a, err);
