@@ -34,8 +34,6 @@
 #include "image/manifest.h"
 #include "image/reference.h"
 
-#define EPOCH_MAX UINT64_C(253402300799) /* the end of year 9999 */
-
 /* What a stage has come to so far. */
 struct state {
     char **layers; /* owned, bottom first */
@@ -759,23 +757,6 @@ static int check_tags(const struct build_ask *ask, struct err *err)
     return r;
 }
 
-/* https://reproducible-builds.org/specs/source-date-epoch: a build argument, as BuildKit has it. */
-static int read_epoch(struct builder *b, struct err *err)
-{
-    const char *given = strv_env_get(b->ask->args, "SOURCE_DATE_EPOCH");
-    char text[TIME_FORMAT_MAX];
-    uint64_t seconds;
-    int r;
-
-    if (!given || !*given)
-        return 0;
-    r = parse_u64(given, 0, EPOCH_MAX, &seconds, err);
-    if (r < 0)
-        return err_wrap(err, "build argument SOURCE_DATE_EPOCH");
-    b->epoch = xstrdup(time_format(seconds * USEC_PER_SEC, text));
-    return 0;
-}
-
 static void builder_done(struct builder *b)
 {
     for (size_t i = 0; b->states && i < b->plan.n_stages; i++) {
@@ -798,7 +779,7 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
     int r = check_tags(ask, err);
 
     if (r >= 0)
-        r = read_epoch(&b, err);
+        r = history_epoch(ask->args, &b.epoch, err);
     if (r >= 0)
         r = work_open(s, ids, name, &b.work, err);
     if (r >= 0)

@@ -4,12 +4,15 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/parse.h"
 #include "base/strv.h"
 #include "base/text.h"
+#include "base/time.h"
 #include "base/xalloc.h"
 #include "dockerfile/ports.h"
 
 #define COMMENT "buildkit.dockerfile.v0"
+#define EPOCH_MAX UINT64_C(253402300799) /* the end of year 9999 */
 
 /* One line on its way. What does not fit is cut off: it is for people to read. */
 struct writing {
@@ -350,4 +353,21 @@ void history_fill_times(json_t *list)
         if (!time && last)
             json_object_set(line, "created", last);
     }
+}
+
+int history_epoch(char *const *args, char **ret, struct err *err)
+{
+    const char *given = strv_env_get(args, "SOURCE_DATE_EPOCH");
+    char text[TIME_FORMAT_MAX];
+    uint64_t seconds;
+    int r;
+
+    *ret = NULL;
+    if (!given || !*given)
+        return 0;
+    r = parse_u64(given, 0, EPOCH_MAX, &seconds, err);
+    if (r < 0)
+        return err_wrap(err, "build argument SOURCE_DATE_EPOCH");
+    *ret = xstrdup(time_format(seconds * USEC_PER_SEC, text));
+    return 0;
 }

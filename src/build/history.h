@@ -25,3 +25,7 @@ void history_add(json_t *list, const char *text, bool layer, const char *created
 
 /* Lines without a time get one: of the first new layer, then of the last one before them. */
 void history_fill_times(json_t *list);
+
+/* The time that all of it is said to be of: the build argument SOURCE_DATE_EPOCH, as BuildKit has
+ * it (https://reproducible-builds.org/specs/source-date-epoch). New; NULL: it was not given. */
+int history_epoch(char *const *args, char **ret, struct err *err);

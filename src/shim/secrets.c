@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -87,58 +86,57 @@ static int become_someone(bool many_ids, struct err *err)
 }
 
 static int place_folder(int root, const struct handover *h, const struct user *u, bool placed,
-                        struct err *err)
+                        int *ret, struct err *err)
 {
-    _cleanup_close_ int files = -1;
-    int r = make_files(h, placed, u, &files, err);
+    int r = make_files(h, placed, u, ret, err);
 
     if (r < 0)
         return r;
-    r = place_mount(root, SECRETS_DIR, PLACE_FOLDER, files, err);
+    r = place_mount(root, SECRETS_DIR, PLACE_FOLDER, *ret, err);
     return r < 0 ? err_wrap(err, "place the secrets at '%s'", SECRETS_DIR) : 0;
 }
 
-static int take_file(size_t i, int *ret, struct err *err)
+static int place_one(int root, int files, size_t i, const char *target, struct err *err)
 {
-    char path[sizeof(SECRETS_DIR) + 12];
+    _cleanup_close_ int fd = -1;
+    char number[12];
+    int r;
 
-    snprintf(path, sizeof(path), SECRETS_DIR "/%zu", i);
-    return mount_clone(AT_FDCWD, path, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, ret, err);
+    snprintf(number, sizeof(number), "%zu", i);
+    r = mount_clone(files, number, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
+    if (r >= 0)
+        r = place_mount(root, target, PLACE_FILE, fd, err);
+    return r < 0 ? err_wrap(err, "place a secret at '%s'", target) : 0;
 }
 
-/* Only what is mounted somewhere can be mounted a second time: all of them at the folder, then each
- * at its place, and the folder is let go. */
+/* Only what is mounted somewhere can be mounted a second time: all of them at the folder, which the
+ * others' will hide, then each at its place. */
 static int place_alone(int root, const struct handover *h, const struct user *u, struct err *err)
 {
-    int fds[HANDOVER_SECRETS_MAX], r = place_folder(root, h, u, true, err);
+    _cleanup_close_ int files = -1;
+    int r = place_folder(root, h, u, true, &files, err);
 
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < h->n_secrets; i++) {
-        fds[i] = -1;
-        if (r >= 0 && h->secrets[i].target)
-            r = take_file(i, &fds[i], err);
-    }
-    if (umount2(SECRETS_DIR, MNT_DETACH) < 0 && r >= 0)
-        r = err_sys(err, errno, "let go of '%s'", SECRETS_DIR);
-    for (size_t i = 0; i < h->n_secrets; i++) {
-        if (r >= 0 && fds[i] >= 0)
-            r = place_mount(root, h->secrets[i].target, PLACE_FILE, fds[i], err);
-        fd_close(fds[i]);
-    }
+    for (size_t i = 0; r >= 0 && i < h->n_secrets; i++)
+        if (h->secrets[i].target)
+            r = place_one(root, files, i, h->secrets[i].target, err);
     return r;
+}
+
+static bool has_targets(const struct handover *h)
+{
+    for (size_t i = 0; i < h->n_secrets; i++)
+        if (h->secrets[i].target)
+            return true;
+    return false;
 }
 
 int secrets_place(const struct handover *h, const struct user *u, bool many_ids, struct err *err)
 {
-    _cleanup_close_ int root = -1;
-    size_t placed = 0;
+    _cleanup_close_ int root = -1, files = -1;
     int r;
 
     if (!h->n_secrets)
         return 0;
-    for (size_t i = 0; i < h->n_secrets; i++)
-        placed += h->secrets[i].target != NULL;
     if (unshare(CLONE_NEWNS) < 0)
         return err_sys(err, errno, "make a mount namespace for the secrets");
     r = become_someone(many_ids, err);
@@ -147,9 +145,7 @@ int secrets_place(const struct handover *h, const struct user *u, bool many_ids,
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return err_sys(err, errno, "open '/' inside");
-    if (placed)
+    if (has_targets(h))
         r = place_alone(root, h, u, err);
-    if (r >= 0 && placed < h->n_secrets)
-        r = place_folder(root, h, u, false, err);
-    return r;
+    return r < 0 ? r : place_folder(root, h, u, false, &files, err);
 }

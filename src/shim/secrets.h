@@ -11,7 +11,8 @@
 
 /*
  * In the helper, inside the sandbox, before it becomes the user: a mount namespace of its own with
- * the user's 0400 files at SECRETS_DIR, or where each is to be. Both go with the last process of the command, and neither
- * the rest of the sandbox nor a later command ever had them. Nothing to do without secrets.
+ * the user's 0400 files at SECRETS_DIR, or where each is to be. Both go with the last process of
+ * the command, and neither the rest of the sandbox nor a later command ever had them. Nothing to do
+ * without secrets.
  */
 int secrets_place(const struct handover *h, const struct user *u, bool many_ids, struct err *err);

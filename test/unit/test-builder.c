@@ -130,6 +130,9 @@ TEST(history_is_worded_as_buildkit_words_it)
         "CMD [\"a\\n\", \"b\\\"\"]\nENTRYPOINT run\nEXPOSE 80 90-91/udp\nVOLUME /v /$X\n"
         "HEALTHCHECK --interval=90s --timeout=1500ms --start-period=20ms --retries=2 CMD t\n"
         "WORKDIR w\nUSER u\nSHELL [\"s\", \"-c\"]\nSTOPSIGNAL INT\nMAINTAINER m\nONBUILD RUN x\n";
+    static const char health[] =
+        "HEALTHCHECK {Test:[CMD-SHELL t] Interval:1m30s Timeout:1.5s StartPeriod:20ms "
+        "StartInterval:0s Retries:2}";
     static const char *const want[] = {
         "ARG Y",
         "ENV P=:c Q=b 1 P=:c",
@@ -140,8 +143,7 @@ TEST(history_is_worded_as_buildkit_words_it)
         "ENTRYPOINT [\"/bin/sh\" \"-c\" \"run\"]",
         "EXPOSE [80/tcp 90/udp 91/udp]",
         "VOLUME [/v /1]",
-        "HEALTHCHECK {Test:[CMD-SHELL t] Interval:1m30s Timeout:1.5s StartPeriod:20ms "
-        "StartInterval:0s Retries:2}",
+        health,
         "WORKDIR /w",
         "USER u",
         "SHELL [s -c]",
