@@ -194,6 +194,8 @@ static const struct row {
     {CONTAINER, DP, 400, 500, "bind source path does not exist", NULL, DOCKER_MOUNT_FAILED},
     {CONTAINER, DP, 400, 500, "failed to mount local volume", NULL, DOCKER_MOUNT_FAILED},
     {CONTAINER, P,  500, 500, "mounting volume", NULL, DOCKER_MOUNT_FAILED},
+    /* What came in by the archive call is unmounted after its answer, and the start's mount with it. */
+    {CONTAINER, P,  500, 500, "mounting storage for container", "/merged: no such file", DOCKER_BUSY},
     {CONTAINER, P,  500, 500, "statfs", "no such file or directory", DOCKER_MOUNT_FAILED},
 
     {VOLUME | CONTAINER, DP, 404, 500, "no such volume", NULL, DOCKER_NO_VOLUME},

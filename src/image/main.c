@@ -190,7 +190,7 @@ static int run_mounts_rm(struct request *q, json_t **ret, struct err *err)
 /* BYTES SECONDS */
 static int run_mounts_trim(struct request *q, json_t **ret, struct err *err)
 {
-    uint64_t keep, unused;
+    uint64_t keep, unused = 0;
     int r = parse_u64(q->arg, 0, UINT64_MAX, &keep, err);
 
     if (r >= 0)

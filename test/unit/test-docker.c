@@ -1170,6 +1170,20 @@ TEST(every_reason_has_a_name_and_a_code)
     }
 }
 
+/* Seen when twenty containers were started at once; cannot be had from a real engine at will. */
+TEST(a_mount_that_podman_takes_away_again_is_a_matter_of_time)
+{
+    static const char body[] = "{\"message\":\"mounting storage for container bee4: lstat "
+                               "/data/overlay/292d/merged: no such file or directory\"}";
+    _cleanup_err_ struct err err = ERR_INIT;
+    enum docker_reason reason;
+
+    docker_classify(&(struct docker_answer){DOCKER_FLAVOUR_PODMAN, "/containers/bee4/start", 500,
+                                            body, sizeof(body) - 1},
+                    &reason, &err);
+    CHECK(reason == DOCKER_BUSY);
+}
+
 TEST(long_words_are_matched_whole_and_shown_cut)
 {
     struct buf b = BUF_INIT(MIB(1));

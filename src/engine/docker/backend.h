@@ -98,6 +98,8 @@ int container_inspect(struct docker_engine *d, const char *container, const stru
                       json_t **ret, struct err *err);
 int docker_create(struct engine *e, const struct box_request *req, const struct deadline *by,
                   struct err *err);
+/* As long as it makes sense to wait for a state that is about to change. */
+void container_nap(void);
 /* Gone when this returns; fine when it is not there. */
 int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
                      struct err *err);

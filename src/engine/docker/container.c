@@ -27,7 +27,7 @@ enum { VOLUMES_MAX = 32, GUEST_MAX = 16 << 20, POLL_MS = 25 };
 #define NPROC_MAX 32768
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 
-static void nap(void)
+void container_nap(void)
 {
     const struct timespec ts = {.tv_nsec = POLL_MS * 1000000L};
 
@@ -134,7 +134,7 @@ int container_remove(struct docker_engine *d, const char *container, const struc
             return 0;
         if (r < 0 || deadline_passed(by))
             return err_move(err, &why);
-        nap();
+        container_nap();
     }
 }
 

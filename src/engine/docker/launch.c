@@ -27,7 +27,7 @@
 #include "shim/plan.h"
 #include "shim/proto.h"
 
-enum { LOG_TAIL_MAX = 64 << 10 };
+enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 20 };
 
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 #define RELAY_LOG "relay.log"
@@ -311,18 +311,36 @@ static int replace_network(struct launch *l, const struct deadline *by, struct e
     return docker_ask(l->d, "POST", to, join, by, NULL, err);
 }
 
+/* The reason of a failure is in *ret. */
+static int post_start(const struct launch *l, const struct deadline *by, enum docker_reason *ret,
+                      struct err *err)
+{
+    for (int tries = START_TRIES;; tries--) {
+        _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+        _cleanup_err_ struct err why = ERR_INIT;
+        int r = post(l->d, l->container, "start", by, &reply, &why);
+
+        *ret = reply.reason;
+        if (r >= 0)
+            return 0;
+        if (*ret != DOCKER_BUSY || tries <= 1 || deadline_passed(by))
+            return err_move(err, &why);
+        container_nap();
+    }
+}
+
 static int start_container(struct launch *l, const struct deadline *by, struct err *err)
 {
-    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     _cleanup_err_ struct err why = ERR_INIT;
+    enum docker_reason reason;
     int r;
 
-    if (post(l->d, l->container, "start", by, &reply, &why) >= 0)
+    if (post_start(l, by, &reason, &why) >= 0)
         return 0;
-    if (reply.reason != DOCKER_NO_NETWORK || l->req->spec.network != SPEC_NETWORK_OPEN)
+    if (reason != DOCKER_NO_NETWORK || l->req->spec.network != SPEC_NETWORK_OPEN)
         return err_move(err, &why);
     r = replace_network(l, by, err);
-    return r < 0 ? r : post(l->d, l->container, "start", by, NULL, err);
+    return r < 0 ? r : post_start(l, by, &reason, err);
 }
 
 static int make_run_folder(struct launch *l, const struct deadline *by, struct err *err)
