@@ -1,6 +1,6 @@
 /*
- * Requests go out on one connection each, a batch at a time, before the first answer is read: the
- * daemon works on all of them at once. A name that fails is its own result and stops nobody else.
+ * Requests go out on one connection each, so many ahead of the answer that is read: the daemon
+ * always has enough to work on. A name that fails is its own result and stops nobody else.
  */
 #include "cli/many.h"
 
@@ -9,7 +9,7 @@
 #include "base/xalloc.h"
 #include "cli/output.h"
 
-enum { MANY_BATCH = 32 };
+enum { MANY_AHEAD = 32 };
 
 struct task {
     const char *name; /* borrowed from argv */
@@ -64,29 +64,18 @@ static json_t *result_of(const struct task *t)
     return doc;
 }
 
-static void run_batch(struct cli *cli, const struct many *m, struct task *tasks, size_t n)
+/* Prints the result and releases the task; returns the exit status. */
+static int report(struct cli *cli, const struct many *m, struct task *t, json_t *list)
 {
-    for (size_t i = 0; i < n; i++)
-        send_one(cli, m, &tasks[i]);
-    for (size_t i = 0; i < n; i++)
-        receive_one(m, &tasks[i]);
-}
+    int status = err_code_exit(t->err.code);
 
-/* Prints the results and releases the tasks; returns the worst exit status. */
-static int report(struct cli *cli, const struct many *m, struct task *tasks, size_t n, json_t *list)
-{
-    int worst = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        worst = MAX(worst, err_code_exit(tasks[i].err.code));
-        if (cli->json)
-            json_array_append_new(list, result_of(&tasks[i]));
-        else
-            print_one(m, &tasks[i]);
-        json_decref(tasks[i].answer);
-        err_done(&tasks[i].err);
-    }
-    return worst;
+    if (cli->json)
+        json_array_append_new(list, result_of(t));
+    else
+        print_one(m, t);
+    json_decref(t->answer);
+    err_done(&t->err);
+    return status;
 }
 
 /* Names are checked before anything is touched; one given twice is meant once. */
@@ -120,11 +109,11 @@ int many_run(struct cli *cli, const struct cli_args *args, const struct many *m,
     if ((r = collect(args, tasks, &n, err)) < 0 || (r = cli_client(cli, &c, err)) < 0 ||
         (r = client_connect(c, err)) < 0)
         return r;
-    for (size_t from = 0; from < n; from += MANY_BATCH) {
-        size_t count = MIN(n - from, (size_t)MANY_BATCH);
-
-        run_batch(cli, m, tasks + from, count);
-        r = report(cli, m, tasks + from, count, list);
+    for (size_t i = 0, sent = 0; i < n; i++) {
+        for (; sent < MIN(n, i + MANY_AHEAD); sent++)
+            send_one(cli, m, &tasks[sent]);
+        receive_one(m, &tasks[i]);
+        r = report(cli, m, &tasks[i], list);
         worst = MAX(worst, r);
     }
     if (cli->json) {

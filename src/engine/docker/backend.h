@@ -93,6 +93,8 @@ int docker_folders(struct docker_engine *d, struct err *err);
 int container_find(struct docker_engine *d, const char *id, const struct deadline *by, char **ret,
                    struct err *err);
 void container_remember(struct docker_engine *d, const char *id, const char *container);
+/* As container_remember(), but from a list that may be older than what is known. */
+void container_seen(struct docker_engine *d, const char *id, const char *container);
 void container_forget(struct docker_engine *d, const char *id);
 int container_inspect(struct docker_engine *d, const char *container, const struct deadline *by,
                       json_t **ret, struct err *err);

@@ -51,6 +51,14 @@ void container_remember(struct docker_engine *d, const char *id, const char *con
     pthread_mutex_unlock(&d->lock);
 }
 
+void container_seen(struct docker_engine *d, const char *id, const char *container)
+{
+    pthread_mutex_lock(&d->lock);
+    if (!map_get(&d->containers, id))
+        map_add(&d->containers, id, xstrdup(container));
+    pthread_mutex_unlock(&d->lock);
+}
+
 static char *remembered(struct docker_engine *d, const char *id)
 {
     const char *known;

@@ -97,12 +97,13 @@ static char *spec_of(const struct docker_engine *d, const char *id, const json_t
     return *docker_text(labels, LABEL_SPEC) ? xstrdup(docker_text(labels, LABEL_SPEC)) : NULL;
 }
 
-static void take_container(const struct docker_engine *d, const json_t *item, bool specs,
+static void take_container(struct docker_engine *d, const json_t *item, bool specs,
                            struct engine_object *o)
 {
     const json_t *labels = json_object_get(item, "Labels");
     const char *state = docker_text(item, "State");
 
+    container_seen(d, o->id, docker_text(item, "Id"));
     o->whole = true;
     o->up = STREQ(state, "running") || STREQ(state, "paused") || STREQ(state, "restarting");
     snprintf(o->hash, sizeof(o->hash), "%s", docker_text(labels, LABEL_HASH));
