@@ -42,6 +42,9 @@ struct manager {
 };
 
 void manager_warn(struct manager *m, const char *fmt, ...) _printf_(2, 3);
+/* Whether a question to all engines goes to this one: one that nobody has used yet is not opened
+ * for it, but for the one that everybody uses. */
+bool manager_asks_engine(const struct manager *m, const struct engine *e);
 
 /* A new object in state `absent`, in the map. */
 struct sandbox *sandbox_new(struct manager *m, const char *name);

@@ -36,6 +36,11 @@ void manager_warn(struct manager *m, const char *fmt, ...)
         m->config.on_warning(m->config.arg, text);
 }
 
+bool manager_asks_engine(const struct manager *m, const struct engine *e)
+{
+    return engine_is_open(e) || STREQ(e->ops->name, m->config.default_engine);
+}
+
 int random_hex(char *ret, struct err *err)
 {
     uint64_t v;

@@ -4,14 +4,13 @@
 #include "core/images.h"
 #include "core/manager-internal.h"
 
-/* One that nobody has used is not opened for this, but for the one that everybody uses. */
 static bool is_in_use(const struct manager *m)
 {
     for (size_t i = 0; i < m->config.n_engines; i++) {
         const struct engine *e = m->config.engines[i];
 
         if (e->ops->image)
-            return engine_is_open(e) || STREQ(e->ops->name, m->config.default_engine);
+            return manager_asks_engine(m, e);
     }
     return false;
 }

@@ -32,12 +32,6 @@ static void round_end(struct round *r)
     free(r);
 }
 
-/* One that nobody has used yet is not opened for this, but for the one that everybody uses. */
-static bool is_asked(const struct manager *m, const struct engine *e)
-{
-    return engine_is_open(e) || STREQ(e->ops->name, m->config.default_engine);
-}
-
 static void round_step(struct round *r);
 
 static void round_trouble(struct round *r, const struct err *err)
@@ -99,7 +93,7 @@ static void round_step(struct round *r)
 {
     const struct manager_config *c = &r->m->config;
 
-    while (r->next < c->n_engines && !is_asked(r->m, c->engines[r->next]))
+    while (r->next < c->n_engines && !manager_asks_engine(r->m, c->engines[r->next]))
         r->next++;
     if (r->next == c->n_engines) {
         round_end(r);

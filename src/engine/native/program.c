@@ -98,7 +98,7 @@ int program_answer(struct program *p, const struct deadline *by, char **ret, str
 {
     _cleanup_buf_ struct buf out = BUF_INIT(ANSWER_MAX);
     _cleanup_json_ json_t *doc = NULL;
-    int status, r;
+    int status = 0, r;
 
     r = program_finish(p, by, &out, &status, err);
     if (r < 0)
