@@ -153,7 +153,7 @@ uint64_t session_index_first(const struct session_index *x, uint64_t i, uint64_t
 
 int session_index_find(const struct session_index *x, uint64_t seq, uint64_t *ret, struct err *err)
 {
-    uint64_t low, high;
+    uint64_t low, high = 0;
     int r = session_index_count(x, &high, err);
 
     low = r < 0 ? 0 : session_index_first(x, 0, high);
