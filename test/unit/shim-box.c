@@ -417,7 +417,7 @@ static int count_processes(const struct box *b)
     return n;
 }
 
-int box_leftovers(const struct box *b)
+static int count_leftovers(const struct box *b)
 {
     char **ids = NULL;
     int n = 0;
@@ -426,4 +426,15 @@ int box_leftovers(const struct box *b)
         n += strv_contains(ids, b->plan.sandbox_id);
     strv_free(ids);
     return n + count_mounts(b) + count_processes(b);
+}
+
+/* What the shim leaves to init to reap may be seen for a moment more. */
+int box_leftovers(const struct box *b)
+{
+    struct deadline by = deadline_in(5 * USEC_PER_SEC);
+    int n;
+
+    while ((n = count_leftovers(b)) > 0 && !deadline_passed(&by))
+        usleep(1000);
+    return n;
 }

@@ -374,20 +374,24 @@ TEST(input_that_went_with_the_daemon_is_told)
     struct box_result r;
     struct shim_writer w;
     _cleanup_box_ struct box b = BOX_EMPTY;
-    int fd = -1, second;
+    int fd = -1, first;
     size_t len;
+    pid_t pid;
 
     UP(b);
     box_exec_begin(&b, &w, "a1", "exec cat");
     shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_STDIN | SHIM_EXEC_ATTACH);
     box_send(&b, &w);
     CHECK(box_expect(&b, SHIM_STARTED, packet, &len, &fd));
-    second = box_connect(&b);
-    CHECK(second >= 0 && pidfd_signal(b.pidfd, SIGSTOP) == 0);
+    pid = pid_of(packet, len);
+    first = b.sock;
+    b.sock = box_connect(&b);
+    /* By its greeting it has closed its own copy of the pipe. */
+    CHECK(box_expect(&b, SHIM_HELLO, packet, &len, NULL));
+    CHECK(pidfd_signal(b.pidfd, SIGSTOP) == 0);
     close(fd);
-    CHECK(is_zombie(pid_of(packet, len)));
-    close(b.sock);
-    b.sock = second;
+    CHECK(is_zombie(pid));
+    close(first);
     CHECK(pidfd_signal(b.pidfd, SIGCONT) == 0);
     box_collect(&b, "a1", &r);
     CHECK(strstr(r.rec.message, "input was cut"));
