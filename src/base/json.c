@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/strv.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 
 enum { JSON_FIELDS_MAX = 64 };
@@ -39,12 +40,13 @@ static bool too_deep(const char *text, size_t len)
 
 int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err)
 {
+    size_t flags = JSON_DECODE_ANY | (wall_up("json keys") ? JSON_REJECT_DUPLICATES : 0);
     json_error_t je;
     json_t *j;
 
-    if (too_deep(text, len))
+    if (wall_up("json depth") && too_deep(text, len))
         return err_set(err, ERR_INVALID, "%s: JSON nested over %d levels", what, JSON_DEPTH_LIMIT);
-    j = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
+    j = json_loadb(text, len, flags, &je);
     if (!j)
         return err_set(err, ERR_INVALID, "%s is not valid JSON: %s (line %d, column %d)", what,
                        je.text, je.line, je.column);
@@ -136,9 +138,9 @@ int json_read(const json_t *obj, const char *where, const struct json_field *fie
             if (STREQ(fields[i].name, key))
                 f = &fields[i];
         field_name(where, key, full, sizeof(full));
-        if (!f)
+        if (!f && wall_up("known fields"))
             return unknown_field(full, key, fields, n, err);
-        if (json_is_null(value))
+        if (!f || json_is_null(value))
             continue;
         r = read_value(value, full, f, err);
         if (r < 0)

@@ -2,6 +2,8 @@
 
 #include <stdbool.h>
 
+#include "base/wall.h"
+
 size_t text_utf8_next(const char *str, size_t len, unsigned *ret)
 {
     const unsigned char *s = (const unsigned char *)str;
@@ -51,7 +53,7 @@ int text_escape(struct buf *b, const char *s, size_t len)
         if (n == 0) {
             r = buf_appendf(b, "\\x%02x", (unsigned char)s[i]);
             n = 1;
-        } else if (is_unsafe(cp)) {
+        } else if (is_unsafe(cp) && wall_up("escapes")) {
             r = cp == '\n'   ? buf_append_str(b, "\\n")
                 : cp == '\t' ? buf_append_str(b, "\\t")
                 : cp < 0x100 ? buf_appendf(b, "\\x%02x", cp)

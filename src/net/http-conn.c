@@ -23,6 +23,7 @@
 
 #include "base/cleanup.h"
 #include "base/time.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 
 enum { OUT_BLOCK_SIZE = 16 << 10, OUT_IOV_MAX = 16 };
@@ -196,6 +197,8 @@ static int wanted_events(const struct http_conn *c)
  */
 static enum conn_wait wanted_wait(const struct http_conn *c)
 {
+    if (!wall_up("time limits"))
+        return WAIT_NONE;
     if (c->state == CONN_LINGER)
         return WAIT_LINGER;
     if (c->out_bytes && c->state != CONN_RAW)

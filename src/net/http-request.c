@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 
 void req_free(struct http_req *r)
@@ -133,7 +134,7 @@ static void start_body(struct http_conn *c)
         dispatch(c);
         return;
     }
-    if (h->length > c->server->config.body_max) {
+    if (h->length > c->server->config.body_max && wall_up("body size")) {
         refuse_body(c);
         return;
     }

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/macro.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 
 enum { READ_SIZE = 64 << 10, SEND_HEAD_MAX = 64 << 10 };
@@ -48,7 +49,7 @@ static int wait_for(struct http_client *c, short events, struct err *err)
     int r;
 
     do
-        r = poll(p, ARRAY_SIZE(p), deadline_ms(&c->by));
+        r = poll(p, ARRAY_SIZE(p), wall_up("deadlines") ? deadline_ms(&c->by) : -1);
     while (r < 0 && errno == EINTR);
     if (r < 0)
         return err_sys(err, errno, "wait for the HTTP peer");

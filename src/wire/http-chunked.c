@@ -6,6 +6,7 @@
 
 #include "base/macro.h"
 #include "base/text.h"
+#include "base/wall.h"
 
 enum {
     /* 0 to 16: that many digits of a chunk's size have been read */
@@ -32,7 +33,7 @@ static int size_byte(struct http_chunked *c, char ch, struct err *err)
     }
     if (digit < 0)
         return err_set(err, ERR_INVALID, "malformed chunk size");
-    if (c->state == SIZE_DIGITS_MAX || c->left > (INT64_MAX >> 4))
+    if ((c->state == SIZE_DIGITS_MAX || c->left > (INT64_MAX >> 4)) && wall_up("chunk sizes"))
         return err_set(err, ERR_INVALID, "chunk size out of range");
     c->left = c->left << 4 | (uint64_t)digit;
     c->state++;
@@ -47,7 +48,7 @@ static int ext_byte(struct http_chunked *c, char ch, struct err *err)
     }
     if (((unsigned char)ch < 0x20 && ch != '\t') || ch == 0x7f)
         return err_set(err, ERR_INVALID, "control byte in a chunk extension");
-    if (++c->ext > EXT_MAX)
+    if (++c->ext > EXT_MAX && wall_up("chunk extensions"))
         return err_set(err, ERR_INVALID, "chunk extensions over %d bytes", EXT_MAX);
     return 0;
 }
@@ -55,7 +56,7 @@ static int ext_byte(struct http_chunked *c, char ch, struct err *err)
 static int expect_byte(struct http_chunked *c, char ch, char want, int next, const char *what,
                        struct err *err)
 {
-    if (ch != want)
+    if (ch != want && wall_up("chunk ends"))
         return err_set(err, ERR_INVALID, "%s", what);
     c->state = next;
     return 0;

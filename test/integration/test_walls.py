@@ -119,5 +119,5 @@ class Walls(TestCase):
             self.assertTrue(self.breached(wall, f"{wall.first},{without}"), f"nobody would notice that '{name}' is missing")
 
     def test_the_product_has_no_such_switch(self):
-        for program in ("ripcord-shim", "ripcordd"):
+        for program in ("ripcord", "ripcord-registry", "ripcord-relay", "ripcord-shim", "ripcordd"):
             self.assertFalse(b"RIPCORD_WITHOUT" in (Config.bin / program).read_bytes(), program)

@@ -1,6 +1,6 @@
 /*
  * Each wall around a child that reads archives is seen to stand, and its test to fail without it:
- * confined.c is built into this test so that walls can be left out (image/wall.h). The child tries
+ * confined.c is built into this test so that walls can be left out (base/wall.h). The child tries
  * what an exploited parser would. Some walls stand behind others, which are then left out first.
  */
 #include "image/confined.h"
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "image/wall.h"
+#include "base/wall.h"
 #include "os/landlock.h"
 #include "tap.h"
 
@@ -29,7 +29,7 @@
 
 static const char *without = ""; /* " NAME NAME " */
 
-bool image_wall_stands(const char *wall)
+bool wall_up(const char *wall)
 {
     char name[64];
 

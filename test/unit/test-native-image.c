@@ -1,5 +1,7 @@
 /* The parts of the native engine that need no sandbox: image `host`, id leases, mount sources. */
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -286,39 +288,102 @@ static int check_source(const char *path)
     return r >= 0 && src.ino == 0 ? -1 : r;
 }
 
-TEST(mount_sources)
+struct source {
+    const char *path;
+    int want;
+};
+
+static void make_sources(void)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     setup();
-    CHECK(dir_make_all(AT_FDCWD, at("work/project"), 0755, NULL) >= 0);
-    CHECK(dir_make_all(AT_FDCWD, at("state/sandboxes"), 0755, NULL) >= 0);
-    CHECK(symlink("/etc", at("work/link")) == 0);
+    if (dir_make_all(AT_FDCWD, at("work/project"), 0755, NULL) < 0 ||
+        dir_make_all(AT_FDCWD, at("work/alias"), 0755, NULL) < 0 ||
+        dir_make_all(AT_FDCWD, at("state/sandboxes"), 0755, NULL) < 0 ||
+        symlink("/etc", at("work/link")) < 0)
+        abort();
     put("work/file", "x", 0644);
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", at("work/sock"));
-    CHECK(bind(s, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    if (bind(s, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+        abort();
     close(s);
+}
 
-    CHECK(check_source(at("work/project")) == 0);
-    CHECK(check_source(at("work/file")) == 0);
-    CHECK(check_source(at("work/none")) == -ERR_NOT_FOUND);
-    CHECK(check_source(at("work/link")) == -ERR_INVALID);
-    CHECK(check_source(at("work/link/ssl")) == -ERR_INVALID);
-    CHECK(check_source(at("work/sock")) == -ERR_DENIED);
-    CHECK(check_source(at("work/../work")) == -ERR_INVALID);
-    CHECK(check_source("work") == -ERR_INVALID);
-    CHECK(check_source(at("state")) == -ERR_DENIED);
-    CHECK(check_source(at("state/sandboxes")) == -ERR_DENIED);
-    CHECK(check_source(dir) == -ERR_DENIED); /* holds our state */
-    CHECK(check_source("/") == -ERR_DENIED);
-    CHECK(check_source("/etc") == -ERR_DENIED);
-    CHECK(check_source("/etc/ssl") == -ERR_DENIED);
-    CHECK(check_source("/proc/self") == -ERR_DENIED);
-    CHECK(check_source("/var") == -ERR_DENIED);
-    CHECK(check_source("/dev/null") == -ERR_DENIED);
-    CHECK(check_source("/run/docker.sock") == -ERR_DENIED);
+/* A leading '=' stands for our own folder. */
+static int wrong_answers(const struct source *sources, size_t n)
+{
+    int wrong = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const char *path = sources[i].path;
+        int r = check_source(path[0] != '=' ? path : path[1] ? at(path + 1) : dir);
+
+        if (r != sources[i].want)
+            printf("# mount source '%s': %d\n", path, r);
+        wrong += r != sources[i].want;
+    }
+    return wrong;
+}
+
+TEST(mount_sources)
+{
+    static const struct source sources[] = {
+        {"=work/project", 0},
+        {"=work/file", 0},
+        {"=work/none", -ERR_NOT_FOUND},
+        {"=work/link", -ERR_INVALID},
+        {"=work/link/ssl", -ERR_INVALID},
+        {"=work/sock", -ERR_DENIED},
+        {"=work/../work", -ERR_INVALID},
+        {"work", -ERR_INVALID},
+        {"=state", -ERR_DENIED},
+        {"=state/sandboxes", -ERR_DENIED},
+        {"=", -ERR_DENIED}, /* holds our state */
+        {"/", -ERR_DENIED},
+        {"/etc", -ERR_DENIED},
+        {"/etc/ssl", -ERR_DENIED},
+        {"/proc/self", -ERR_DENIED},
+        {"/var", -ERR_DENIED},
+        {"/dev/null", -ERR_DENIED},
+        {"/run/docker.sock", -ERR_DENIED},
+    };
+    int wrong;
+
+    make_sources();
+    wrong = wrong_answers(sources, ARRAY_SIZE(sources));
     teardown();
+    CHECK(wrong == 0);
+}
+
+/* In a mount namespace of its own: what is mounted there is nobody else's. */
+static int look_at_alias(void)
+{
+    static const struct source sources[] = {{"=work/alias", -ERR_DENIED},
+                                            {"=work/alias/sandboxes", -ERR_DENIED}};
+
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount(at("state"), at("work/alias"), NULL, MS_BIND, NULL) < 0)
+        return 77;
+    return wrong_answers(sources, ARRAY_SIZE(sources));
+}
+
+TEST(mount_sources_under_another_name)
+{
+    int status = -1;
+    pid_t pid;
+
+    if (geteuid() != 0)
+        SKIP("needs root to mount");
+    make_sources();
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0)
+        _exit(look_at_alias());
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    teardown();
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 /* ---- small ones ---- */

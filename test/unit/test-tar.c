@@ -153,6 +153,40 @@ TEST(flipped_bit_in_the_header_is_refused)
     }
 }
 
+/* The header at `at` as one of another kind and size. */
+static void forge(size_t at, char type, unsigned size)
+{
+    char *h = m.data + at;
+    unsigned sum = 0;
+
+    snprintf(h + 124, 12, "%011o", size);
+    h[156] = type;
+    memset(h + 148, ' ', 8);
+    for (int i = 0; i < TAR_BLOCK; i++)
+        sum += (unsigned char)h[i];
+    snprintf(h + 148, 8, "%06o", sum);
+}
+
+TEST(headers_are_bounded_in_size_and_number)
+{
+    enum { CHAIN = 20, STEP = 2 * TAR_BLOCK };
+    struct tar_reader r;
+
+    write_sample(&m, "f");
+    forge(0, 'x', 16 << 20);
+    tar_reader_init(&r, mem_read, &m);
+    CHECK(tar_next(&r, &entry, NULL) == -ERR_LIMIT);
+
+    write_sample(&m, "f");
+    forge(0, 'L', 5);
+    for (size_t i = 1; i < CHAIN; i++)
+        memcpy(m.data + i * STEP, m.data, STEP);
+    forge((CHAIN - 1) * (size_t)STEP, '0', 5);
+    m.len = CHAIN * (size_t)STEP;
+    tar_reader_init(&r, mem_read, &m);
+    CHECK(tar_next(&r, &entry, NULL) == -ERR_LIMIT);
+}
+
 TEST(writer_holds_to_the_size)
 {
     struct tar_entry e = make(TAR_FILE, "f", 2);

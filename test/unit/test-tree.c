@@ -272,6 +272,23 @@ TEST(hostile_archives_stay_inside)
     }
 }
 
+/* Before anything is opened: the kernel's answer would be another. */
+TEST(names_that_walk_are_refused_as_such)
+{
+    start();
+    mkdir("walk", 0755);
+    COMPOSE({TAR_FILE, "a/../../walked", "x", 0}, );
+    CHECK(in("walk") == -ERR_DENIED && strstr(err.msg, "leads out of its folder"));
+    CHECK(!exists("walked") && !exists("walk/a"));
+}
+
+TEST(set_id_bits_are_dropped)
+{
+    start();
+    COMPOSE({TAR_FILE, "privileged", "x", 06755}, );
+    CHECK(in(".") == 0 && mode_of("privileged") == 0755);
+}
+
 TEST(an_absolute_name_lands_below)
 {
     start();
