@@ -23,6 +23,7 @@
 #include "build/context.h"
 #include "build/copy.h"
 #include "build/history.h"
+#include "build/keep.h"
 #include "build/key.h"
 #include "build/mounts.h"
 #include "build/plan.h"
@@ -32,7 +33,6 @@
 #include "build/work.h"
 #include "image/accounts.h"
 #include "image/manifest.h"
-#include "image/reference.h"
 
 /* What a stage has come to so far. */
 struct state {
@@ -619,24 +619,6 @@ static int build_stages(struct builder *b, struct err *err)
 
 /* ---- the image ---- */
 
-static int put_image(struct builder *b, const char *config, char id[static DIGEST_MAX],
-                     struct err *err)
-{
-    _cleanup_json_ json_t *record = NULL;
-    _cleanup_free_ char *now = now_text();
-    int r;
-
-    digest_of(config, strlen(config), id);
-    r = image_config_parse(config, strlen(config), &record, err);
-    if (r < 0)
-        return r;
-    json_object_set_new(record, "imported", json_string(now));
-    json_object_set_new(record, "manifest", json_null());
-    json_object_set_new(record, "agent", json_boolean(accounts_have(b->store, record, "agent")));
-    r = images_put_blob(b->store, id, config, strlen(config), err);
-    return r < 0 ? r : images_put(b->store, id, record, err);
-}
-
 /* What the stage is built on comes first. */
 static void add_history(const struct builder *b, size_t stage, json_t *list)
 {
@@ -672,23 +654,15 @@ static int finish(struct builder *b, json_t **ret, struct err *err)
 {
     const struct state *st = &b->states[b->plan.target];
     _cleanup_free_ char *config = config_text(b);
+    _cleanup_json_ json_t *names = json_array();
     char id[DIGEST_MAX];
-    json_t *names = json_array();
-    int r = put_image(b, config, id, err);
+    int r = keep_image(b->store, config, id, err);
 
-    for (char **t = b->ask->tags; r >= 0 && t && *t; t++) {
-        _cleanup_free_ char *name = NULL;
-
-        r = reference_parse(*t, &name, err);
-        if (r >= 0)
-            r = images_tag(b->store, name, id, err);
-        if (r >= 0)
-            json_array_append_new(names, json_string(name));
-    }
+    if (r >= 0)
+        r = keep_names(b->store, b->ask->tags, id, names, err);
     if (r >= 0)
         *ret = json_pack("{s:s, s:O, s:i}", "id", id, "names", names, "layers",
                          (int)strv_len(st->layers));
-    json_decref(names);
     return r;
 }
 
@@ -745,18 +719,6 @@ static int make_plan(struct builder *b, struct err *err)
     return 0;
 }
 
-static int check_tags(const struct build_ask *ask, struct err *err)
-{
-    int r = 0;
-
-    for (char **t = ask->tags; r >= 0 && t && *t; t++) {
-        _cleanup_free_ char *name = NULL;
-
-        r = reference_parse(*t, &name, err);
-    }
-    return r;
-}
-
 static void builder_done(struct builder *b)
 {
     for (size_t i = 0; b->states && i < b->plan.n_stages; i++) {
@@ -776,7 +738,7 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
                 const struct build_ask *ask, struct front *front, json_t **ret, struct err *err)
 {
     struct builder b = {.store = s, .ask = ask, .front = front, .work = WORK_INIT};
-    int r = check_tags(ask, err);
+    int r = keep_check(ask->tags, err);
 
     if (r >= 0)
         r = history_epoch(ask->args, &b.epoch, err);

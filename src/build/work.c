@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/strv.h"
+#include "base/time.h"
 #include "base/xalloc.h"
 #include "build/tidy.h"
 #include "image/layer.h"
@@ -17,6 +18,9 @@
 #include "os/overlay.h"
 
 enum { LOWER_MAX = 4000 };
+
+/* A layer that has taken this long is to outlive a crash at once; others wait for the image. */
+#define SETTLE_AFTER (2 * USEC_PER_SEC)
 
 /* ---- the folder ---- */
 
@@ -87,6 +91,7 @@ int work_layer(struct work *w, unsigned *ret, struct err *err)
         r = make(w, 0755, err, fs);
     if (r >= 0)
         *ret = n;
+    w->began = time_mono();
     return r;
 }
 
@@ -135,6 +140,17 @@ static int measure(struct work *w, unsigned n, char digest[static DIGEST_MAX], s
     return r < 0 ? err_wrap(err, "read the new layer") : 0;
 }
 
+static int put(struct work *w, const char *digest, const char *name, uint64_t bytes,
+               struct err *err)
+{
+    _cleanup_json_ json_t *layers = json_pack("[s]", digest);
+    int r = images_put_layer(w->store, digest, name, bytes, err);
+
+    if (r >= 0 && time_mono() - w->began > SETTLE_AFTER)
+        r = images_settle(w->store, layers, err);
+    return r;
+}
+
 int work_commit(struct work *w, unsigned n, char digest[static DIGEST_MAX], struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s/%u", w->path + strlen("tmp/"), n);
@@ -144,7 +160,7 @@ int work_commit(struct work *w, unsigned n, char digest[static DIGEST_MAX], stru
     if (r < 0 || m.stats.entries == 0)
         return r;
     if (!images_has_layer(w->store, digest))
-        r = images_put_layer(w->store, digest, name, m.bytes, err);
+        r = put(w, digest, name, m.bytes, err);
     return r < 0 ? r : 1;
 }
 

@@ -23,7 +23,8 @@ struct work {
     const struct confined_ids *ids;
     char *path; /* owned: below the store's folder */
     int dir;
-    unsigned n; /* the last number given */
+    unsigned n;     /* the last number given */
+    uint64_t began; /* of the layer that was begun last: time_mono() */
 };
 
 #define WORK_INIT                                                                                  \

@@ -210,7 +210,7 @@ static int sweep_cache(struct sweep *w, bool keep, json_t *counts, struct err *e
             json_parse("a step", text, len, &doc, NULL) < 0)
             continue;
         layer = json_string_value(json_object_get(doc, "layer"));
-        if (digest_is_valid(layer))
+        if (digest_is_valid(layer) && images_has_layer(w->s, layer))
             json_object_set_new(counts, layer, json_integer(1));
     }
     return r;

@@ -1,4 +1,4 @@
-/* See images.h. Reading and adding; what is removed is in collect.c. */
+/* See images.h. Names, images and blobs; layers are in layers.c, what is removed in collect.c. */
 #include "image/images.h"
 
 #include <dirent.h>
@@ -254,36 +254,59 @@ static bool is_there(const struct images *s, const char *path, const void *data,
            memcmp(found, data, len) == 0;
 }
 
-static int put_file(struct images *s, const char *folder, const char *digest, const void *data,
-                    size_t len, struct err *err)
+/* Written, but not yet in its place, nor surely on the disk. */
+static int prepare_file(struct images *s, const char *tmp, const void *data, size_t len,
+                        struct err *err)
 {
-    _cleanup_free_ char *tmp = xasprintf("tmp/%s-%s-%d", folder, digest_hex(digest), getpid());
-    _cleanup_free_ char *path = xasprintf("%s/%s", folder, digest_hex(digest));
-    int r;
-
-    if (is_there(s, path, data, len))
-        return 0;
-    r = file_replace(s->dir, tmp, data, len, 0600, true, err);
-    if (r < 0)
-        return r;
-    if (renameat(s->dir, tmp, s->dir, path) < 0)
-        return err_sys(err, errno, "put '%s' into the image store", path);
-    return sync_folder(s->dir, folder, err);
+    return file_replace(s->dir, tmp, data, len, 0600, false, err);
 }
 
+static int place_file(struct images *s, const char *tmp, const char *path, struct err *err)
+{
+    if (renameat(s->dir, tmp, s->dir, path) < 0)
+        return err_sys(err, errno, "put '%s' into the image store", path);
+    return 0;
+}
+
+static char *tmp_name(const char *folder, const char *digest)
+{
+    return xasprintf("tmp/%s-%s-%d", folder, digest_hex(digest), getpid());
+}
+
+/* All that it refers to is on the disk before it is found under its name. */
 int images_put(struct images *s, const char *id, const json_t *record, struct err *err)
 {
-    _cleanup_free_ char *text = json_to_text(record, true);
+    _cleanup_free_ char *text = json_to_text(record, true), *tmp = tmp_name("images", id);
+    _cleanup_free_ char *path = xasprintf("images/%s", digest_hex(id));
+    const json_t *layers = json_object_get(record, "layers");
+    size_t len = strlen(text);
+    int r;
 
-    if (strlen(text) > IMAGES_RECORD_MAX)
+    if (len > IMAGES_RECORD_MAX)
         return err_set(err, ERR_LIMIT, "the configuration of image '%s' is too long", id);
-    return put_file(s, "images", id, text, strlen(text), err);
+    if (!images_are_fresh(s, layers) && is_there(s, path, text, len))
+        return 0;
+    r = prepare_file(s, tmp, text, len, err);
+    if (r >= 0)
+        r = images_settle(s, layers, err);
+    if (r >= 0)
+        r = place_file(s, tmp, path, err);
+    if (r >= 0 && syncfs(s->dir) < 0) /* with the marks of its layers, which are gone now */
+        r = err_sys(err, errno, "sync the image store");
+    return r;
 }
 
 int images_put_blob(struct images *s, const char *digest, const void *data, size_t len,
                     struct err *err)
 {
-    return put_file(s, "blobs", digest, data, len, err);
+    _cleanup_free_ char *tmp = tmp_name("blobs", digest);
+    _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(digest));
+    int r;
+
+    if (is_there(s, path, data, len))
+        return 0;
+    r = prepare_file(s, tmp, data, len, err);
+    return r < 0 ? r : place_file(s, tmp, path, err);
 }
 
 int images_read_blob(const struct images *s, const char *digest, char **ret, size_t *ret_len,
@@ -303,57 +326,4 @@ int images_read_blob(const struct images *s, const char *digest, char **ret, siz
     *ret = TAKE_PTR(text);
     *ret_len = len;
     return 0;
-}
-
-/* ---- layers ---- */
-
-bool images_has_layer(const struct images *s, const char *digest)
-{
-    _cleanup_free_ char *path = xasprintf("layers/%s/fs", digest_hex(digest));
-    struct stat st;
-
-    return fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
-}
-
-int images_put_layer(struct images *s, const char *digest, const char *name, uint64_t bytes,
-                     struct err *err)
-{
-    _cleanup_free_ char *tmp = xasprintf("tmp/%s", name), *about = xasprintf("%s/about", tmp);
-    _cleanup_free_ char *path = xasprintf("layers/%s", digest_hex(digest));
-    _cleanup_free_ char *text = xasprintf("{\"bytes\":%llu}", (unsigned long long)bytes);
-    int r;
-
-    r = file_replace(s->dir, about, text, strlen(text), 0600, false, err);
-    if (r < 0)
-        return r;
-    /* All of it at once: a file at a time would take longer than the unpacking. */
-    if (syncfs(s->dir) < 0)
-        return err_sys(err, errno, "sync the image store");
-    if (renameat(s->dir, tmp, s->dir, path) < 0 && errno != EEXIST && errno != ENOTEMPTY)
-        return err_sys(err, errno, "put layer '%s' into the store", digest);
-    return sync_folder(s->dir, "layers", err);
-}
-
-char **images_stack(char *const *layers)
-{
-    char **stack = NULL;
-
-    for (size_t i = strv_len(layers); i-- > 0;)
-        if (!strv_contains(stack, layers[i]))
-            strv_add(&stack, layers[i]);
-    return stack;
-}
-
-uint64_t images_layer_bytes(const struct images *s, const char *digest)
-{
-    _cleanup_free_ char *path = xasprintf("layers/%s/about", digest_hex(digest)), *text = NULL;
-    _cleanup_json_ json_t *doc = NULL;
-    uint64_t bytes = 0;
-    const struct json_field fields[] = {{"bytes", JSON_FIELD_U64, &bytes}};
-    size_t len;
-
-    if (file_read(s->dir, path, KIB(4), &text, &len, NULL) >= 0 &&
-        json_parse("a layer", text, len, &doc, NULL) >= 0)
-        json_read(doc, NULL, fields, ARRAY_SIZE(fields), NULL);
-    return bytes;
 }

@@ -4,6 +4,7 @@
  *   layers/<hex>/fs      an unpacked layer, by the digest of its plain tar (its diff id); never
  *                        changed once it is there, and used where it lies
  *   layers/<hex>/about   its size
+ *   layers/<hex>/fresh   while it may not be on the disk yet: the boot in which it was made
  *   blobs/<hex>          configurations and manifests, byte for byte, by their digest
  *   images/<hex>         an image, by the digest of its configuration: the layers, bottom first,
  *                        and what a sandbox needs to know of the configuration
@@ -12,10 +13,10 @@
  *   mounts/<hex>/        a cache mount of builds (image/mount-cache.h)
  *   tmp/                 what is being made
  *
- * Everything is made below tmp/, synced and renamed, an image after its layers and a name after its
- * image: a crash leaves things that nobody refers to, which the next collection removes. What
- * refers to a layer is counted when it is asked for: names refer to images, so do sandboxes, images
- * to layers and blobs.
+ * Everything is made below tmp/ and renamed. Before an image is found under its id, its layers and
+ * blobs are on the disk, and it is itself before a name leads to it: a crash leaves things that
+ * nobody refers to, which the next collection removes. What refers to a layer is counted when it is
+ * asked for: names refer to images, so do sandboxes, images to layers and blobs.
  *
  * Who adds holds the lock shared, who collects exclusive; readers need none.
  */
@@ -79,7 +80,9 @@ char *images_ref(const json_t *refs, const char *name);
 
 /* The record of an image; ERR_NOT_FOUND when there is none. */
 int images_read(const struct images *s, const char *id, json_t **ret, struct err *err);
+/* After its blobs and layers; waits until all of it is on the disk. */
 int images_put(struct images *s, const char *id, const json_t *record, struct err *err);
+/* Safe from a crash when the image is put. */
 int images_put_blob(struct images *s, const char *digest, const void *data, size_t len,
                     struct err *err);
 /* A whole blob, checked against its digest; ends with a NUL. */
@@ -87,9 +90,15 @@ int images_read_blob(const struct images *s, const char *digest, char **ret, siz
                      struct err *err);
 
 bool images_has_layer(const struct images *s, const char *digest);
-/* Moves tmp/<name>, which holds fs/, to its place; fine when another was faster. */
+/* Moves tmp/<name>, which holds fs/, to its place; fine when another was faster: then, or when what
+ * a crash has left was in the way, something is still at tmp/<name>. Safe from a crash when an
+ * image that has it is put, or with images_settle(). */
 int images_put_layer(struct images *s, const char *digest, const char *name, uint64_t bytes,
                      struct err *err);
+/* Is any of them (digests) not known to be on the disk? */
+bool images_are_fresh(const struct images *s, const json_t *layers);
+/* Waits until all that has been written to the store is on the disk; they are not fresh then. */
+int images_settle(struct images *s, const json_t *layers, struct err *err);
 /* Digests, bottom first, as one mount takes them: the topmost first and none twice, which overlayfs
  * refuses. All that the lower of two equal layers says is said again by the upper. New. */
 char **images_stack(char *const *layers);

@@ -355,6 +355,35 @@ TEST(collection_keeps_what_is_named_or_used)
                     0) < 0);
 }
 
+#define MARK_C "layers/cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc/fresh"
+
+TEST(a_layer_is_fresh_until_its_image_is_there)
+{
+    fresh();
+    add_layer(C, 100);
+    CHECK(images_has_layer(&store, C) && faccessat(store.dir, MARK_C, F_OK, 0) == 0);
+    add_image(A, C, C);
+    CHECK(images_has_layer(&store, C) && faccessat(store.dir, MARK_C, F_OK, 0) < 0);
+}
+
+TEST(a_fresh_layer_of_another_boot_is_none)
+{
+    static const char *const marks[] = {"another", ""};
+    struct images_collected n;
+
+    for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+        fresh();
+        add_layer(C, 100);
+        CHECK(file_replace(store.dir, MARK_C, marks[i], strlen(marks[i]), 0600, false, &err) >= 0);
+        CHECK(!images_has_layer(&store, C));
+        add_layer(C, 200);
+        CHECK(images_has_layer(&store, C) && images_layer_bytes(&store, C) == 200);
+        CHECK(faccessat(store.dir, "tmp/x/fs", F_OK, 0) == 0); /* the old one, to be removed */
+        CHECK(images_collect(&store, NULL, false, remove_tree, NULL, &n, &err) >= 0);
+        CHECK(faccessat(store.dir, "tmp/x", F_OK, 0) < 0);
+    }
+}
+
 TEST(leftovers_and_damaged_records_go)
 {
     struct images_collected n;
