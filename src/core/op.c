@@ -184,7 +184,7 @@ void op_down(struct op *op, uint64_t grace, op_step_fn then)
     }
     op->on_down = then;
     op->deadline = time_mono() + grace + DOWN_SLACK;
-    engine_link_stop(sb->link, grace, stop_result, sb);
+    engine_link_stop(sb->link, grace, op->type == &op_remove, stop_result, sb);
 }
 
 int op_link_closed(struct sandbox *sb)

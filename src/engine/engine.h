@@ -499,7 +499,9 @@ void engine_link_kill(struct engine_link *l, const char *exec, enum end_cause ca
                       link_result_fn done, void *arg);
 void engine_link_resize(struct engine_link *l, const char *exec, uint16_t rows, uint16_t cols);
 void engine_link_stdin_close(struct engine_link *l, const char *exec);
-void engine_link_stop(struct engine_link *l, uint64_t grace_usec, link_result_fn done, void *arg);
+/* `for_good`: the sandbox is removed next. */
+void engine_link_stop(struct engine_link *l, uint64_t grace_usec, bool for_good,
+                      link_result_fn done, void *arg);
 void engine_link_pause(struct engine_link *l, bool on, link_result_fn done, void *arg);
 typedef void (*link_stats_fn)(void *arg, const struct err *err,
                               char **stats /* "name=value", borrowed */);

@@ -164,12 +164,14 @@ void engine_link_stdin_close(struct engine_link *l, const char *exec)
     link_tell(l, &w);
 }
 
-void engine_link_stop(struct engine_link *l, uint64_t grace_usec, link_result_fn done, void *arg)
+void engine_link_stop(struct engine_link *l, uint64_t grace_usec, bool for_good,
+                      link_result_fn done, void *arg)
 {
     struct shim_writer w;
 
     link_begin(l, &w, SHIM_STOP, NULL);
     shim_put_u64(&w, SHIM_TAG_GRACE, grace_usec);
+    shim_put_u64(&w, SHIM_TAG_FLAGS, for_good ? SHIM_STOP_FOR_GOOD : 0);
     ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
 }
 

@@ -475,6 +475,22 @@ int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id
     return r;
 }
 
+bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox_id)
+{
+    struct place at = {parent, root_id, sandbox_id, false, false};
+    _cleanup_free_ char *events = NULL;
+    struct cgroup c;
+    bool rest;
+
+    if (cgroup_open_as(&c, &at, NULL) < 0)
+        return false;
+    rest = c.dir[CGROUP_UNIFIED] >= 0 &&
+           file_read(c.dir[CGROUP_UNIFIED], "cgroup.events", KIB(4), &events, NULL, NULL) >= 0 &&
+           strstr(events, "populated 0");
+    cgroup_close(&c);
+    return rest;
+}
+
 static int open_root(const char *mount, const char *parent, const char *root_id, int *ret_parent)
 {
     int base, dir, root;

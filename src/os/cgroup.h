@@ -148,6 +148,8 @@ int cgroup_remove(struct cgroup *c, uint64_t wait_usec, struct err *err);
  * them; fine when there are none.
  */
 int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id, struct err *err);
+/* It has folders, and no process is in them any more. False where the kernel does not tell. */
+bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox_id);
 /* Sandbox ids that have a folder in any tree; *ret is a strv (NULL: none). */
 int cgroup_list(const char *parent, const char *root_id, char ***ret, struct err *err);
 /* Removes the <root id> folders when no sandbox is left in them, and <parent> when it is empty. */

@@ -26,7 +26,7 @@
  *    KILL         exec, cause (the exec's whole cgroup)
  *    RESIZE       exec, rows, cols
  *    STDIN_CLOSE  exec: close the shim's own copy of stdin's write end, if it kept one
- *    STOP         grace in microseconds
+ *    STOP         grace in microseconds [, flags]
  *    PAUSE, RESUME
  *    STATS
  *    DIAL         port
@@ -156,6 +156,10 @@ enum shim_exec_flags {
     SHIM_EXEC_STDIN = 1 << 0,  /* give me the write end of stdin; else it is /dev/null */
     SHIM_EXEC_TTY = 1 << 1,    /* a pty; stdout carries all output */
     SHIM_EXEC_ATTACH = 1 << 2, /* as if ATTACH followed: OUTPUT messages from offset 0 */
+};
+
+enum shim_stop_flags {
+    SHIM_STOP_FOR_GOOD = 1 << 0, /* the daemon removes it, and its cgroups when it has time */
 };
 
 enum shim_state { SHIM_STARTING, SHIM_RUNNING, SHIM_PAUSED, SHIM_STOPPING };

@@ -74,6 +74,8 @@ void shim_clean_up(struct supervisor *sup)
     cgroup_group_done(&s->init_group);
     for (struct exec *x = sup->execs; x; x = x->next)
         cgroup_group_done(&shim_exec_of(x)->group);
+    if (sup->for_good)
+        return;
     if (cgroup_remove(&s->cgroup, CGROUP_WAIT_SEC * USEC_PER_SEC, &err) < 0)
         log_warn("sandbox %s: %s; the daemon removes it later", s->plan.sandbox_id, err.msg);
 }

@@ -15,7 +15,7 @@ struct request {
     uint64_t seq;
     const char *exec_id;
     struct exec *exec; /* live, or NULL */
-    uint64_t signal, cause, rows, cols, grace, port, direction;
+    uint64_t signal, cause, rows, cols, grace, port, direction, flags;
     const char *path;
     int fd; /* came with the message, or -1 */
     uint64_t offsets[JOURNAL_STREAMS];
@@ -136,6 +136,7 @@ static int do_stdin_close(const struct request *q, struct err *err)
 static int do_stop(const struct request *q, struct err *err _unused_)
 {
     peer_result(q->peer, q->seq, NULL);
+    q->sup->for_good |= q->flags & SHIM_STOP_FOR_GOOD;
     stop_begin(q->sup, MIN(q->grace, STOP_GRACE_MAX_SEC * USEC_PER_SEC));
     return 1;
 }
@@ -246,6 +247,9 @@ static void take_field(struct request *q, const struct shim_value *v)
         break;
     case SHIM_TAG_COLS:
         q->cols = v->u64;
+        break;
+    case SHIM_TAG_FLAGS:
+        q->flags = v->u64;
         break;
     case SHIM_TAG_GRACE:
         q->grace = v->u64;

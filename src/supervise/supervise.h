@@ -197,6 +197,7 @@ struct supervisor {
     char *io; /* SUPERVISE_IO_SIZE bytes, mapped while there is work */
     bool shut;
     struct deadline stop_by; /* end of the grace */
+    bool for_good;           /* SHIM_STOP_FOR_GOOD */
     bool over;               /* the loop ends */
 };
 

@@ -358,7 +358,7 @@ TEST(kill_and_stop)
     while (!b.ended)
         loop_run(b.loop);
     CHECK(b.rec.cause == END_KILLED && b.rec.exit_code == -1);
-    engine_link_stop(b.link, 0, on_result, &b);
+    engine_link_stop(b.link, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
     CHECK(b.code == ERR_NONE && fake_running() == 0 && fake_count() == 1);

@@ -285,7 +285,7 @@ TEST(end_of_the_line_answers_everything)
     struct pair p;
 
     pair_init(&p);
-    engine_link_stop(p.s.link, 1, on_result, &p.s);
+    engine_link_stop(p.s.link, 1, false, on_result, &p.s);
     p.peer = fd_close(p.peer);
     loop_run(p.s.loop);
     if (!p.s.closed)

@@ -338,7 +338,7 @@ TEST(files_survive_stop_and_start)
     CHECK(up(&b, &r));
     a = run(&b, "echo kept > f; echo root > /var/tmp/g; cat f");
     CHECK_STR(a, "kept\n");
-    engine_link_stop(b.link, 0, on_result, &b);
+    engine_link_stop(b.link, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
     engine_cleanup(b.engine, BOX, on_done, &b);
@@ -359,7 +359,7 @@ TEST(another_hash_keeps_only_the_home)
 
     CHECK(up(&b, &r));
     a = run(&b, "echo kept > f; echo root > /var/tmp/g");
-    engine_link_stop(b.link, 0, on_result, &b);
+    engine_link_stop(b.link, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
     engine_cleanup(b.engine, BOX, on_done, &b);

@@ -273,6 +273,7 @@ TEST(cgroups_are_made_used_and_removed)
     }
     usleep(50000);
     CHECK(pid > 0 && cgroup_group_populated(&g) && !cgroup_group_remove(&c, "x-1"));
+    CHECK(!cgroup_is_rest(parent, root, id));
     cgroup_usage(&c, &g, &u);
     CHECK(u.cpu_usec > 0 || u.memory_peak > 0);
     CHECK(cgroup_freeze(&c, true, &err) == 0 && cgroup_freeze(&c, false, &err) == 0);

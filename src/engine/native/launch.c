@@ -16,6 +16,7 @@
 #include "engine/caches.h"
 #include "engine/handshake.h"
 #include "engine/mounts.h"
+#include "engine/native/broom.h"
 #include "engine/native/disk.h"
 #include "engine/native/image.h"
 #include "engine/native/native.h"
@@ -211,6 +212,7 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
     const char *id = l->req->id;
     int r;
 
+    broom_reclaim(l->n->broom, id);
     r = spares_folder(l->n->spares, SPARE_RUN, l->n->runs, id);
     if (r == -EEXIST) {
         r = native_cleanup(&l->n->engine, id, by, err);

@@ -14,6 +14,7 @@
 #include "base/strv.h"
 #include "base/usage.h"
 #include "base/xalloc.h"
+#include "engine/native/broom.h"
 #include "engine/native/disk.h"
 #include "engine/native/host-image.h"
 #include "engine/native/hub.h"
@@ -178,6 +179,7 @@ static int open_parts(struct native_engine *n, struct err *err)
         n->engine.caps |= ENGINE_CAP_STRICT;
     if (n->ranges && disk_possible(NULL))
         n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
+    n->broom = broom_new(n->root_id);
     r = open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
@@ -201,6 +203,7 @@ static void close_parts(struct native_engine *n)
     n->boxes = fd_close(n->boxes);
     n->execs = fd_close(n->execs);
     trash_free(TAKE_PTR(n->trash));
+    broom_free(TAKE_PTR(n->broom));
     n->runs = fd_close(n->runs);
     n->devnull = fd_close(n->devnull);
     n->shared_caches = fd_close(n->shared_caches);
@@ -376,7 +379,7 @@ int native_remove(struct engine *e, const char *id, const struct deadline *by, s
     struct native_engine *n = native_of(e);
     int r;
 
-    r = native_cleanup(e, id, by, err);
+    r = native_end(n, id, by, err);
     if (r >= 0)
         r = trash_throw(n->trash, n->boxes, id, err);
     if (r >= 0)
@@ -459,11 +462,12 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
 {
     struct native_engine *n = native_of(e);
     _cleanup_strv_ char **ids = NULL, **execs = NULL, **runs = NULL, **groups = NULL,
-                        **steps = NULL;
+                        **steps = NULL, **swept = NULL;
     int r;
 
     native_tidy_network(n, by);
     add_steps(n, &steps);
+    broom_list(n->broom, &swept);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
     if (r >= 0)
         r = box_ids_add(n->runs, &runs, err);
@@ -474,12 +478,15 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     if (r < 0)
         return r;
     add_steps(n, &steps);
+    broom_list(n->broom, &swept);
     for (char **id = ids; id && *id; id++)
         if (!strv_contains(steps, *id))
             read_meta(n, specs, engine_objects_add(ret, *id));
     add_objects(ret, execs, steps);
     add_up(ret, runs, steps);
-    add_up(ret, groups, steps);
+    for (char **id = steps; id && *id; id++)
+        strv_add(&swept, *id);
+    add_up(ret, groups, swept); /* what the broom has is nobody's any more */
     return 0;
 }
 

@@ -26,6 +26,7 @@
 #include "engine/supervisors.h"
 #include "os/submap.h"
 
+struct broom;
 struct spares;
 struct trash;
 
@@ -43,6 +44,7 @@ struct native_engine {
     char *state_dir, *run_dir, *root_id, *libexec_dir;
     int boxes, execs, runs; /* the folders above */
     struct trash *trash;
+    struct broom *broom;
     struct spares *spares;
     int devnull;
     int shim;             /* sealed memfd of ripcord-shim */
@@ -117,6 +119,8 @@ int native_connect(struct engine *e, const char *id, const struct deadline *by,
 /* Firewall rules that no run needs any more go; what cannot be removed is tried again next time. */
 void native_tidy_network(struct native_engine *n, const struct deadline *by);
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);
+/* The same for one that is being removed. */
+int native_end(struct native_engine *n, const char *id, const struct deadline *by, struct err *err);
 
 /* shim-image.c: the program, copied into a memfd that nobody can write any more */
 int native_seal_shim(const char *path, int *ret, struct err *err);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "engine/native/broom.h"
 #include "engine/native/native.h"
 #include "engine/native/trash.h"
 #include "os/cgroup.h"
@@ -36,6 +37,16 @@ static int sweep_cgroups(struct native_engine *n, const char *id, const struct d
     }
 }
 
+/* Of one that will not come again: folders that are only in the way can wait. */
+static int leave_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
+                         struct err *err)
+{
+    if (!cgroup_is_rest(NATIVE_CGROUP_PARENT, n->root_id, id))
+        return sweep_cgroups(n, id, by, err);
+    broom_leave(n->broom, id);
+    return 0;
+}
+
 void native_tidy_network(struct native_engine *n, const struct deadline *by)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -44,19 +55,32 @@ void native_tidy_network(struct native_engine *n, const struct deadline *by)
         log_debug("network: %s", err.msg);
 }
 
-int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+/* `sweep` is for its cgroups. */
+static int end_run(struct native_engine *n, const char *id, const struct deadline *by,
+                   int (*sweep)(struct native_engine *n, const char *id, const struct deadline *by,
+                                struct err *err),
+                   struct err *err)
 {
-    struct native_engine *n = native_of(e);
     bool old = cache_base_is_old(&n->base, n->runs, id);
     int r;
 
     r = supervisors_end(&n->supervisors, id, by, err);
     if (r >= 0)
-        r = sweep_cgroups(n, id, by, err);
+        r = sweep(n, id, by, err);
     if (r >= 0)
         r = trash_throw(n->trash, n->runs, id, err);
     if (r >= 0 && old)
         cache_base_sweep(&n->base, n->runs);
     native_tidy_network(n, by);
     return r < 0 ? err_wrap(err, "clean up sandbox '%s'", id) : 0;
+}
+
+int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+{
+    return end_run(native_of(e), id, by, sweep_cgroups, err);
+}
+
+int native_end(struct native_engine *n, const char *id, const struct deadline *by, struct err *err)
+{
+    return end_run(n, id, by, leave_cgroups, err);
 }

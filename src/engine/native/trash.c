@@ -20,7 +20,7 @@
 #include "shim/proto.h"
 
 /* More than this waiting: who throws deletes, so that a fast creator cannot fill the disk. */
-enum { TRASH_WAITING_MAX = 512 };
+enum { TRASH_WAITING_MAX = 4096 };
 
 struct trash {
     pthread_mutex_t lock;
