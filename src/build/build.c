@@ -135,12 +135,14 @@ static int key_run(struct builder *b, struct key *k, const struct build_step *s,
 
 static int key_copy(struct builder *b, struct key *k, const struct build_step *s, struct err *err)
 {
-    int r = 0;
-
     key_text(k, "dest", s->dest);
     key_text(k, "chown", s->chown);
     key_text(k, "chmod", s->chmod);
     key_text(k, "unpack", s->unpack ? "yes" : "no");
+    if (s->parents)
+        key_text(k, "parents", "yes");
+    if (s->exclude)
+        key_texts(k, "exclude", s->exclude);
     for (size_t i = 0; i < s->n_files; i++) {
         key_text(k, "file", s->files[i].name);
         key_text(k, "content", s->files[i].content);
@@ -149,9 +151,7 @@ static int key_copy(struct builder *b, struct key *k, const struct build_step *s
         key_texts(k, "sources", s->sources);
         return key_from(b, k, &s->from, err);
     }
-    for (char **p = s->sources; r >= 0 && p && *p; p++)
-        r = key_source(k, b->work.dir, *p, err);
-    return r;
+    return key_sources(k, b->work.dir, s, err);
 }
 
 static int key_step(struct builder *b, const struct state *st, const struct build_step *s,
@@ -180,6 +180,7 @@ struct files_job {
     const struct build_step *step;
     const char *from; /* folder of the build that the sources are in */
     char *const *sources;
+    struct filter_want want;
     bool own; /* what is copied becomes root's, unless it is to be another's */
 };
 
@@ -188,7 +189,7 @@ static int run_files(void *arg, int dir, struct err *err)
 {
     const struct files_job *f = arg;
     const struct build_step *s = f->step;
-    struct copy_job job = {.sources = f->sources, .dest = s->dest, .mode = -1};
+    struct copy_job job = {.sources = f->sources, .want = f->want, .dest = s->dest, .mode = -1};
     _cleanup_close_ int from = -1, to = -1;
     int r = dir_open(dir, f->from, &from, err);
 
@@ -266,8 +267,11 @@ static int copy_sources(struct builder *b, const struct state *st, const struct 
                         unsigned n, struct err *err)
 {
     bool elsewhere = is_from_elsewhere(&s->from);
-    struct files_job f = {
-        .step = s, .from = elsewhere ? "src" : "context", .sources = s->sources, .own = !elsewhere};
+    struct files_job f = {.step = s,
+                          .from = elsewhere ? "src" : "context",
+                          .sources = s->sources,
+                          .want = {s->parents, s->exclude},
+                          .own = !elsewhere};
     struct work_job job = {
         .n = n, .layers = st->layers, .mount_root = true, .fn = run_files, .arg = &f};
     _cleanup_strv_ char **from = NULL, **plain = NULL;

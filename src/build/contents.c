@@ -21,6 +21,9 @@ struct walk {
     struct tar_writer tar;
     struct tar_entry entry; /* its path is the stack of names */
     char *piece;            /* owned */
+    const struct filter *filter;
+    size_t root;  /* length of the name of what is walked, in front of every path */
+    uint64_t put; /* entries so far */
 };
 
 static int walk_folder(struct walk *w, int fd, struct err *err);
@@ -30,6 +33,7 @@ static int put(struct walk *w, enum tar_type type, const struct stat *st, struct
     w->entry.type = type;
     w->entry.mode = st->st_mode & 07777;
     w->entry.size = type == TAR_FILE ? (uint64_t)st->st_size : 0;
+    w->put++;
     return tar_put(&w->tar, &w->entry, err);
 }
 
@@ -70,6 +74,15 @@ static int put_opened(struct walk *w, int fd, const struct stat *st, struct err 
     return r < 0 ? r : walk_folder(w, fd, err);
 }
 
+/* One that is there for what is in it alone: if anything is, behind that. */
+static int put_way(struct walk *w, int fd, const struct stat *st, struct err *err)
+{
+    uint64_t before = w->put;
+    int r = walk_folder(w, fd, err);
+
+    return r < 0 || w->put == before ? r : put(w, TAR_DIR, st, err);
+}
+
 static int put_symlink(struct walk *w, int dir, const char *name, const struct stat *st,
                        struct err *err)
 {
@@ -84,21 +97,35 @@ static int put_symlink(struct walk *w, int dir, const char *name, const struct s
     return r;
 }
 
-static int walk_one(struct walk *w, int dir, const char *name, struct err *err)
+static int walk_answered(struct walk *w, int dir, const char *name, enum filter_answer answer,
+                         struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
+
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "look at '%.200s'", w->entry.path);
+    if (answer == FILTER_LOOK && !S_ISDIR(st.st_mode))
+        return 0;
+    if (S_ISLNK(st.st_mode))
+        return put_symlink(w, dir, name, &st, err);
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return 0;
+    fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "open '%.200s'", w->entry.path);
+    return answer == FILTER_LOOK ? put_way(w, fd, &st, err) : put_opened(w, fd, &st, err);
+}
+
+static int walk_one(struct walk *w, int dir, const char *name, struct err *err)
+{
+    enum filter_answer answer;
     size_t len;
     int r = push(w, name, &len, err);
 
-    if (r >= 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        r = err_sys(err, errno, "look at '%.200s'", w->entry.path);
-    if (r >= 0 && S_ISLNK(st.st_mode)) {
-        r = put_symlink(w, dir, name, &st, err);
-    } else if (r >= 0 && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))) {
-        fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        r = fd < 0 ? err_sys(err, errno, "open '%.200s'", w->entry.path)
-                   : put_opened(w, fd, &st, err);
+    if (r >= 0) {
+        answer = filter_ask(w->filter, w->entry.path + w->root + 1);
+        r = answer == FILTER_SKIP ? 0 : walk_answered(w, dir, name, answer, err);
     }
     w->entry.path[len] = '\0';
     return r;
@@ -130,8 +157,16 @@ static int walk_folder(struct walk *w, int fd, struct err *err)
     return r;
 }
 
-int contents_of(int root, const char *path, const char *name, tar_write_fn write, void *arg,
-                struct err *err)
+/* A file that is the source itself goes by its name. */
+static bool is_taken(const struct filter *f, const char *path, const struct stat *st)
+{
+    if (S_ISREG(st->st_mode))
+        return filter_ask(f, sources_name(path)) == FILTER_TAKE;
+    return S_ISDIR(st->st_mode);
+}
+
+int contents_of(int root, const char *path, const char *name, const struct filter *filter,
+                tar_write_fn write, void *arg, struct err *err)
 {
     _cleanup_close_ int fd = sources_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     struct walk *w = xnew0(struct walk);
@@ -139,11 +174,13 @@ int contents_of(int root, const char *path, const char *name, tar_write_fn write
     int r = 0;
 
     w->piece = xmalloc(PIECE);
+    w->filter = filter;
+    w->root = strlen(name);
     tar_writer_init(&w->tar, write, arg);
     snprintf(w->entry.path, sizeof(w->entry.path), "%s", name);
     if (fd < 0 || fstat(fd, &st) < 0)
         r = err_sys(err, fd < 0 ? -fd : errno, "open '%.200s'", path);
-    if (r >= 0 && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+    if (r >= 0 && is_taken(filter, path, &st))
         r = put_opened(w, fd, &st, err);
     if (r >= 0)
         r = tar_finish(&w->tar, err);

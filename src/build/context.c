@@ -13,6 +13,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "build/copy.h"
+#include "build/filter.h"
 #include "build/sources.h"
 #include "dockerfile/ignore.h"
 #include "image/layer.h"
@@ -234,15 +235,19 @@ static char *literal(const char *path)
 }
 
 static int add_one(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
-                   int context, const char *path, char ***ret, struct err *err)
+                   int context, const char *path, const struct filter *filter, char ***ret,
+                   struct err *err)
 {
     _cleanup_close_ int fd = sources_open(context, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     enum archive kind = ARCHIVE_NONE;
     struct stat st;
     int r = 0;
 
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        if (filter_ask(filter, sources_name(path)) != FILTER_TAKE)
+            return 0;
         kind = archive_of(fd);
+    }
     if (kind == ARCHIVE_UNKNOWN)
         return err_set(err, ERR_UNSUPPORTED, "'%.200s': archives of bzip2 cannot be taken apart",
                        path);
@@ -256,15 +261,17 @@ static int add_one(struct work *w, const struct build_step *s, char *const *laye
 int context_add(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
                 char ***ret, struct err *err)
 {
+    const struct filter_want want = {.exclude = s->exclude};
     _cleanup_close_ int context = -1;
     int r = dir_open(w->dir, "context", &context, err);
 
     for (char **p = s->sources; r >= 0 && p && *p; p++) {
+        _cleanup_(filter_freep) struct filter *filter = NULL;
         _cleanup_strv_ char **found = NULL;
 
-        r = sources_match(context, *p, &found, err);
+        r = filter_find(context, *p, &want, &found, &filter, err);
         for (char **f = found; r >= 0 && f && *f; f++)
-            r = add_one(w, s, layers, n, context, *f, ret, err);
+            r = add_one(w, s, layers, n, context, *f, filter, ret, err);
     }
     return r;
 }

@@ -26,6 +26,15 @@ struct copy {
     int base;          /* of the folder that is copied: borrowed; -1: a single file is */
     struct buf path;   /* of the folder at hand, below it: "a/b/" */
     struct map linked; /* what has several names in the source: "dev:ino" to its first one here */
+    const struct filter *filter; /* borrowed: of the source at hand */
+};
+
+/* A folder of the destination. What is there for something in it alone is made when that comes. */
+struct level {
+    struct level *up; /* NULL: it is there */
+    const char *name; /* in the one above */
+    int fd;           /* -1: not made yet */
+    bool is_new;
 };
 
 /* ---- owners ---- */
@@ -140,7 +149,7 @@ int copy_make_folder(int root, const char *path, const struct copy_owner *owner,
 
 /* ---- copying ---- */
 
-static int copy_into(struct copy *c, int from, int to, struct err *err);
+static int copy_into(struct copy *c, int from, struct level *to, struct err *err);
 
 static mode_t mode_of(const struct copy *c, const struct stat *st)
 {
@@ -243,61 +252,120 @@ static int copy_symlink(struct copy *c, int from, const char *name, const struct
     return 0;
 }
 
+/* 1: it is new. */
 static int open_or_make(int to, const char *name, int *ret, struct err *err)
 {
+    bool is_new;
+    int r;
+
     struct stat st;
 
     if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode)) {
         err_set(err, ERR_CONFLICT, "something that is no folder has that name");
         return err_hint(err, "A folder cannot take the place of a file.");
     }
-    if (mkdirat(to, name, 0700) < 0 && errno != EEXIST)
+    is_new = mkdirat(to, name, 0700) == 0;
+    if (!is_new && errno != EEXIST)
         return err_sys(err, errno, "make the folder");
-    return dir_open(to, name, ret, err);
+    r = dir_open(to, name, ret, err);
+    return r < 0 ? r : is_new;
 }
 
-static int copy_dir(struct copy *c, int in, const struct stat *st, int to, const char *name,
-                    struct err *err)
+static int level_make(struct level *l, struct err *err)
 {
-    _cleanup_close_ int out = -1;
+    int r = 0;
+
+    if (l->fd >= 0)
+        return 0;
+    r = level_make(l->up, err);
+    if (r >= 0)
+        r = open_or_make(l->up->fd, l->name, &l->fd, err);
+    l->is_new = r > 0;
+    return r;
+}
+
+/* A folder that was there, and is not copied itself, keeps its owner: BuildKit sets its mode. */
+static int level_finish(const struct copy *c, const struct level *l, const struct stat *st,
+                        enum filter_answer answer, struct err *err)
+{
+    if (l->fd < 0)
+        return 0;
+    if (answer == FILTER_TAKE || l->is_new)
+        return set_meta(c, l->fd, st, err);
+    return fchmod(l->fd, mode_of(c, st)) < 0 ? err_sys(err, errno, "set the mode") : 0;
+}
+
+static int copy_dir(struct copy *c, int in, const struct stat *st, struct level *to,
+                    const char *name, enum filter_answer answer, struct err *err)
+{
+    struct level here = {.up = to, .name = name, .fd = -1};
     size_t above = c->path.len;
-    int r = open_or_make(to, name, &out, err);
+    int r = answer == FILTER_TAKE ? level_make(&here, err) : 0;
 
     if (r >= 0 && ++c->depth > DEPTH_MAX)
         r = err_set(err, ERR_LIMIT, "over %d levels", DEPTH_MAX);
     if (r >= 0 && buf_appendf(&c->path, "%s/", name) < 0)
         r = err_set(err, ERR_LIMIT, "its path is too long");
     if (r >= 0)
-        r = copy_into(c, in, out, err);
+        r = copy_into(c, in, &here, err);
     buf_truncate(&c->path, above);
     c->depth--;
-    return r < 0 ? r : set_meta(c, out, st, err);
+    if (r >= 0)
+        r = level_finish(c, &here, st, answer, err);
+    fd_close(here.fd);
+    return r;
+}
+
+static int copy_opened(struct copy *c, int from, const char *name, const struct stat *st,
+                       struct level *to, enum filter_answer answer, struct err *err)
+{
+    _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (in < 0)
+        return err_sys(err, errno, "open it");
+    if (S_ISDIR(st->st_mode))
+        return copy_dir(c, in, st, to, name, answer, err);
+    return copy_file(c, in, st, to->fd, name, err);
 }
 
 /* Devices, FIFOs and sockets are passed over. */
-static int copy_one(struct copy *c, int from, const char *name, int to, struct err *err)
+static int copy_answered(struct copy *c, int from, const char *name, struct level *to,
+                         enum filter_answer answer, struct err *err)
 {
-    _cleanup_close_ int in = -1;
     struct stat st;
     int r = 0;
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "look at '%.200s'", name);
-    if (S_ISLNK(st.st_mode)) {
-        r = copy_symlink(c, from, name, &st, to, err);
-    } else if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) {
-        in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (in < 0)
-            r = err_sys(err, errno, "open it");
-        else if (S_ISREG(st.st_mode))
-            r = copy_file(c, in, &st, to, name, err);
-        else
-            r = copy_dir(c, in, &st, to, name, err);
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return 0;
+    if (!S_ISDIR(st.st_mode)) {
+        if (answer == FILTER_LOOK)
+            return 0;
+        r = level_make(to, err);
     }
+    if (r >= 0 && S_ISLNK(st.st_mode))
+        r = copy_symlink(c, from, name, &st, to->fd, err);
+    else if (r >= 0)
+        r = copy_opened(c, from, name, &st, to, answer, err);
     return r < 0 ? err_wrap(err, "'%.200s'", name) : 0;
 }
 
-static int copy_into(struct copy *c, int from, int to, struct err *err)
+static int copy_one(struct copy *c, int from, const char *name, struct level *to, struct err *err)
+{
+    enum filter_answer answer = FILTER_TAKE;
+    size_t above = c->path.len;
+
+    if (c->filter) {
+        if (buf_append_str(&c->path, name) < 0)
+            return err_set(err, ERR_LIMIT, "'%.200s': its path is too long", name);
+        answer = filter_ask(c->filter, buf_data(&c->path));
+        buf_truncate(&c->path, above);
+    }
+    return answer == FILTER_SKIP ? 0 : copy_answered(c, from, name, to, answer, err);
+}
+
+static int copy_into(struct copy *c, int from, struct level *to, struct err *err)
 {
     int copy = fcntl(from, F_DUPFD_CLOEXEC, 3);
     _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -361,13 +429,20 @@ static void forget_links(struct copy *c)
 
 static int copy_folder(struct copy *c, int in, int to, struct err *err)
 {
+    struct level top = {.fd = to};
     int r;
 
     c->base = to;
-    r = copy_into(c, in, to, err);
+    r = copy_into(c, in, &top, err);
     c->base = -1;
     forget_links(c);
     return r;
+}
+
+/* A source that is a file goes by its name; with parents there is nothing below it. */
+static bool is_file_taken(const struct copy *c, const char *match)
+{
+    return !c->job->want.parents && filter_ask(c->filter, sources_name(match)) == FILTER_TAKE;
 }
 
 static int place_match(struct copy *c, const char *match, struct err *err)
@@ -383,7 +458,7 @@ static int place_match(struct copy *c, const char *match, struct err *err)
     if (fstat(in, &st) < 0)
         return err_sys(err, errno, "look at '%.200s'", match);
     if (S_ISREG(st.st_mode)) {
-        r = place_file(c, in, &st, match, err);
+        r = is_file_taken(c, match) ? place_file(c, in, &st, match, err) : 0;
     } else if (S_ISDIR(st.st_mode)) {
         r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
         if (r >= 0)
@@ -407,24 +482,49 @@ static int several_need_folder(const struct copy_job *j, size_t n, struct err *e
     return err_hint(err, "Write '%.200s/'.", j->dest);
 }
 
-int copy_files(const struct copy_job *job, struct err *err)
+/* All are found before the first is copied: bad input changes nothing. */
+struct source {
+    char **paths;          /* owned */
+    struct filter *filter; /* owned, or NULL */
+};
+
+static int find_sources(const struct copy_job *job, struct source *ret, struct err *err)
 {
-    _cleanup_strv_ char **all = NULL;
-    struct copy c = {
-        .job = job, .piece = xmalloc(PIECE), .base = -1, .path = BUF_INIT(DEPTH_MAX * 256)};
+    size_t all = 0;
     int r = 0;
 
-    for (char *const *s = job->sources; r >= 0 && s && *s; s++) {
-        _cleanup_strv_ char **found = NULL;
-
-        r = sources_match(job->from, *s, &found, err);
-        for (char **f = found; r >= 0 && f && *f; f++)
-            strv_add(&all, *f);
+    for (size_t i = 0; r >= 0 && job->sources && job->sources[i]; i++) {
+        r = filter_find(job->from, job->sources[i], &job->want, &ret[i].paths, &ret[i].filter, err);
+        all += r < 0 ? 0 : strv_len(ret[i].paths);
     }
-    if (r >= 0)
-        r = several_need_folder(job, strv_len(all), err);
-    for (char **f = all; r >= 0 && f && *f; f++)
-        r = place_match(&c, *f, err);
+    return r < 0 || job->want.parents ? r : several_need_folder(job, all, err);
+}
+
+static int place_source(struct copy *c, const struct source *s, struct err *err)
+{
+    int r = 0;
+
+    c->filter = s->filter;
+    for (char **p = s->paths; r >= 0 && p && *p; p++)
+        r = place_match(c, *p, err);
+    return r;
+}
+
+int copy_files(const struct copy_job *job, struct err *err)
+{
+    size_t n = job->sources ? strv_len(job->sources) : 0;
+    struct source *sources = xcalloc(n + 1, sizeof(*sources));
+    struct copy c = {
+        .job = job, .piece = xmalloc(PIECE), .base = -1, .path = BUF_INIT(DEPTH_MAX * 256)};
+    int r = find_sources(job, sources, err);
+
+    for (size_t i = 0; r >= 0 && i < n; i++)
+        r = place_source(&c, &sources[i], err);
+    for (size_t i = 0; i < n; i++) {
+        strv_free(sources[i].paths);
+        filter_free(sources[i].filter);
+    }
+    free(sources);
     free(c.piece);
     buf_done(&c.path);
     return r;

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "build/filter.h"
 
 struct copy_owner {
     bool given;
@@ -24,6 +25,7 @@ int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct e
 struct copy_job {
     int from;                /* root of the sources */
     char *const *sources;    /* paths and patterns */
+    struct filter_want want; /* what of them; with parents the destination is a folder */
     int to;                  /* root of the destination */
     const char *dest;        /* absolute; with a slash at its end it is a folder */
     struct copy_owner owner; /* of all that is copied; not given: as the sources have it */

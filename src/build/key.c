@@ -7,6 +7,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "build/contents.h"
+#include "build/filter.h"
 #include "build/sources.h"
 
 void key_begin(struct key *k, const char *parent)
@@ -41,17 +42,34 @@ static int add_bytes(void *arg, const void *data, size_t len)
 }
 
 /* Under its own name only where that decides what it is called: a folder's contents have none. */
-int key_source(struct key *k, int dir, const char *pattern, struct err *err)
+static int add_source(struct key *k, int dir, const char *source, const struct filter_want *want,
+                      struct err *err)
 {
+    _cleanup_(filter_freep) struct filter *filter = NULL;
     _cleanup_strv_ char **found = NULL;
     _cleanup_close_ int context = -1;
     int r = dir_open(dir, "context", &context, err);
 
     if (r >= 0)
-        r = sources_match(context, pattern, &found, err);
+        r = filter_find(context, source, want, &found, &filter, err);
     for (char **f = found; r >= 0 && f && *f; f++)
-        r = contents_of(context, *f, *sources_name(*f) ? sources_name(*f) : ".", add_bytes, k->d,
-                        err);
+        r = contents_of(context, *f, *sources_name(*f) ? sources_name(*f) : ".", filter, add_bytes,
+                        k->d, err);
+    return r;
+}
+
+int key_source(struct key *k, int dir, const char *source, struct err *err)
+{
+    return add_source(k, dir, source, &(struct filter_want){0}, err);
+}
+
+int key_sources(struct key *k, int dir, const struct build_step *s, struct err *err)
+{
+    const struct filter_want want = {.parents = s->parents, .exclude = s->exclude};
+    int r = 0;
+
+    for (char **p = s->sources; r >= 0 && p && *p; p++)
+        r = add_source(k, dir, *p, &want, err);
     return r;
 }
 

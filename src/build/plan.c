@@ -7,6 +7,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "build/filter.h"
 #include "build/history.h"
 
 struct planner {
@@ -45,6 +46,7 @@ static void step_done(struct build_step *s)
     strv_free(s->argv);
     strv_free(s->env);
     strv_free(s->sources);
+    strv_free(s->exclude);
     for (size_t i = 0; i < s->n_mounts; i++) {
         mount_done(&s->mounts[i].m);
         free(s->mounts[i].from.image);
@@ -438,9 +440,19 @@ static int plan_chmod(const struct turn *t, struct err *err)
     return r;
 }
 
+/* As they are written: BuildKit replaces no variables in them. */
+static int plan_excludes(const struct turn *t, struct err *err)
+{
+    for (size_t i = 0; i < t->in->n_flags; i++)
+        if (STREQ(t->in->flags[i].name, "exclude") && t->in->flags[i].value)
+            strv_add(&t->step->exclude, t->in->flags[i].value);
+    *t->ret_at = flag_at(t->in, "exclude");
+    return filter_check(t->step->exclude, err);
+}
+
 static int plan_copy_flags(const struct turn *t, struct err *err)
 {
-    static const char *const unknown[] = {"parents", "exclude", "keep-git-dir", "checksum"};
+    static const char *const unknown[] = {"keep-git-dir", "checksum"};
     const char *chown = dockerfile_flag(t->in, "chown");
     int r = 0;
 
@@ -454,8 +466,11 @@ static int plan_copy_flags(const struct turn *t, struct err *err)
         r = expand(t, chown, flag_at(t->in, "chown"), &t->step->chown, err);
     if (r >= 0)
         r = plan_chmod(t, err);
+    if (r >= 0)
+        r = plan_excludes(t, err);
     if (r < 0)
         return r;
+    t->step->parents = flag_is_on(t->in, "parents");
     t->step->unpack = t->in->kind == DOCKERFILE_ADD &&
                       (!dockerfile_flag(t->in, "unpack") || flag_is_on(t->in, "unpack"));
     return plan_from(t, dockerfile_flag(t->in, "from"), flag_at(t->in, "from"), &t->step->from,
@@ -466,7 +481,7 @@ static int check_dest(const struct turn *t, const char *dest, struct err *err)
 {
     const struct build_step *s = t->step;
 
-    if (strv_len(s->sources) + s->n_files <= 1 || s->dest[strlen(s->dest) - 1] == '/')
+    if (strv_len(s->sources) + s->n_files <= 1 || s->parents || s->dest[strlen(s->dest) - 1] == '/')
         return 0;
     *t->ret_at = t->in->words[t->in->n_words - 1].at;
     err_set(err, ERR_INVALID, "%s of several files: '%.200s' must end with a slash",

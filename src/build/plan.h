@@ -51,6 +51,8 @@ struct build_step {
     char **sources; /* owned: paths and patterns */
     char *dest;     /* owned, absolute; ends with '/' where that was written */
     char *chown, *chmod;
+    bool parents;   /* the folders on the way to the sources are made, too */
+    char **exclude; /* owned: patterns of what is left out */
     struct build_from from;
     struct build_file *files;
     size_t n_files;

@@ -55,7 +55,7 @@ const char *sources_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool is_pattern(const char *s)
+bool sources_is_pattern(const char *s)
 {
     return strpbrk(s, "*?[\\") != NULL;
 }
@@ -92,7 +92,7 @@ static int step(int root, char ***folders, const char *part, struct err *err)
     int r = 0;
 
     for (char **f = *folders; r >= 0 && f && *f; f++) {
-        if (is_pattern(part))
+        if (sources_is_pattern(part))
             r = match_in(root, *f, part, &next, err);
         else
             strv_push(&next, join(*f, part));
@@ -136,7 +136,7 @@ int sources_match(int root, const char *pattern, char ***ret, struct err *err)
         if (*part && !STREQ(part, "."))
             r = step(root, &found, part, err);
     if (r >= 0)
-        r = keep_real(root, found, !is_pattern(pattern), &real, err);
+        r = keep_real(root, found, !sources_is_pattern(pattern), &real, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(real);

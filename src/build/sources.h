@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -18,5 +19,6 @@ int sources_open_path(int root, const char *path, int *ret, struct err *err); /*
  * plain path that is not there.
  */
 int sources_match(int root, const char *pattern, char ***ret, struct err *err);
+bool sources_is_pattern(const char *source);
 /* The last part of a path. */
 const char *sources_name(const char *path);

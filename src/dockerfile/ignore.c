@@ -177,22 +177,19 @@ static char *clean(const char *s, size_t len)
     return parts && *parts ? strv_join(parts, "/") : xstrdup(".");
 }
 
-static int add_line(struct ignore *ig, const char *s, size_t start, size_t end, unsigned line,
-                    struct err *err)
+static int add_pattern(struct ignore *ig, const char *s, size_t start, size_t end, struct err *err)
 {
     struct pattern *p;
     bool exception;
 
-    if (start < end && s[start] == '#')
-        return 0;
     word_trim(s, &start, &end);
     exception = start < end && s[start] == '!';
     start += exception;
     word_trim(s, &start, &end);
     if (start == end)
-        return exception ? err_set(err, ERR_INVALID, "line %u: '!' without a pattern", line) : 0;
+        return exception ? err_set(err, ERR_INVALID, "'!' without a pattern") : 0;
     if (ig->n == IGNORE_PATTERNS_MAX || end - start > IGNORE_PATTERN_MAX)
-        return err_set(err, ERR_LIMIT, "line %u: over %d patterns, or one over %d bytes", line,
+        return err_set(err, ERR_LIMIT, "over %d patterns, or one over %d bytes",
                        IGNORE_PATTERNS_MAX, IGNORE_PATTERN_MAX);
     if (!(ig->n & (ig->n - 1)))
         ig->patterns = xreallocarray(ig->patterns, ig->n ? ig->n * 2 : 1, sizeof(*ig->patterns));
@@ -200,7 +197,21 @@ static int add_line(struct ignore *ig, const char *s, size_t start, size_t end, 
     *p = (struct pattern){.text = clean(s + start, end - start), .exception = exception};
     ig->exceptions |= exception;
     if (!compile(p))
-        return err_set(err, ERR_INVALID, "line %u: '%.64s' is not a pattern", line, p->text);
+        return err_set(err, ERR_INVALID, "'%.64s' is not a pattern", p->text);
+    return 0;
+}
+
+int ignore_from_list(char *const *patterns, struct ignore **ret, struct err *err)
+{
+    _cleanup_(ignore_freep) struct ignore *ig = xnew0(struct ignore);
+
+    for (; patterns && *patterns; patterns++) {
+        int r = add_pattern(ig, *patterns, 0, strlen(*patterns), err);
+
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE_PTR(ig);
     return 0;
 }
 
@@ -216,10 +227,10 @@ int ignore_parse(const char *text, size_t len, struct ignore **ret, struct err *
     for (size_t i = len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; i < len; line++) {
         const char *newline = memchr(text + i, '\n', len - i);
         size_t end = newline ? (size_t)(newline - text) : len;
-        int r = add_line(ig, text, i, end, line, err);
+        int r = text[i] == '#' ? 0 : add_pattern(ig, text, i, end, err);
 
         if (r < 0)
-            return r;
+            return err_wrap(err, "line %u", line);
         i = end + 1;
     }
     *ret = TAKE_PTR(ig);

@@ -23,6 +23,8 @@ enum {
 
 /* The error names the line. */
 int ignore_parse(const char *text, size_t len, struct ignore **ret, struct err *err);
+/* One pattern each; '#' is nothing special here. The error names the pattern. */
+int ignore_from_list(char *const *patterns, struct ignore **ret, struct err *err);
 void ignore_free(struct ignore *ig);
 DEFINE_CLEANUP(struct ignore *, ignore_free);
 

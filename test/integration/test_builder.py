@@ -190,6 +190,21 @@ class Steps(BuildCase):
                          "abapackedfirst\nsecond\nkept/t/b.txt 600 0 0\n/d/sub/c 640 1000 50\n/p/in/archive 644 7 0\n"
                          "/d 755 1000 50\n/q:\npack.tgz\n/all/link")
 
+    def test_parents_are_copied_and_what_is_excluded_is_not(self):
+        self.file("src/a/one.txt", "1")
+        self.file("src/a/two.md", "2")
+        self.file("src/b/three.txt", "3")
+        text = "FROM base:1\nCOPY --parents src/./**/*.txt top* /out\nCOPY --exclude=a src /rest\n"
+        self.build(text)
+        self.assertEqual(sorted(self.sh("cd /; find out rest -type f").split()), ["out/a/one.txt", "out/b/three.txt", "rest/b/three.txt"])
+        self.file("src/a/two.md", "nobody takes it")
+        self.assertEqual(self.build(text)[0].count("CACHED"), 2)
+        self.file("src/a/one.txt", "one of two takes it")
+        self.assertEqual(self.build(text)[0].count("CACHED"), 0)
+        self.assertEqual(self.sh("cat /out/a/one.txt"), "one of two takes it")
+        result = self.try_build("FROM base:1\nCOPY --exclude=[ src /x\n")
+        self.assertIn("line 2, column 6: '[' is not a pattern", result.err.decode())
+
     def test_the_registry_is_all_there_is_of_a_network(self):
         said, _ = self.build("FROM base:1\nRUN cat /proc/net/route | grep -c eth || echo no routes; echo $PIP_INDEX_URL\n"
                              "RUN --network=none wget -q -O- http://127.0.0.1:7417/ 2>&1 || echo nobody\n")

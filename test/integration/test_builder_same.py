@@ -196,6 +196,32 @@ COPY --chown=9:9 dir /linked/dir
 COPY b.txt /there/x/
 COPY --chmod=600 a.txt b.txt /there/y/
 """),
+    "copies with --parents and --exclude": ("""FROM base:1
+RUN mkdir -p /there/dir && chown bob /there/dir
+COPY --parents a.txt ./dir/sub/c closed/in /p/
+COPY --parents dir/./s*/c /pivot
+COPY --parents --chown=bob dir/sub/*.tmp /there/
+COPY --parents --from=base:1 /etc/./pass* /e*/group /img/
+COPY --parents nothing/* **/none /made/
+COPY --exclude=sub --exclude=*.txt dir /without
+COPY --exclude=* --exclude=!sub dir /taken/back/
+COPY --exclude=g1.* *.log /logs/
+ADD --exclude=*.tar pack.tar a.txt /added/
+""", """FROM base:1
+RUN mkdir -p /there/dir/sub /made && chown bob /there/dir && chown bob:1001 /there/dir/sub && mkdir -m 700 -p /p/closed && chmod 755 /p
+COPY a.txt /p/
+COPY dir/sub/c /p/dir/sub/
+COPY closed/in /p/closed/
+COPY dir/sub/c /pivot/sub/
+COPY --chown=bob dir/sub/keep.tmp /there/dir/sub/
+COPY --from=base:1 /etc/passwd /img/
+COPY --from=base:1 /etc/group /img/etc/
+COPY dir/passwd /without/
+RUN ln -s nowhere /without/inner
+COPY dir/sub /taken/back/sub/
+COPY g2.log /logs/
+COPY a.txt /added/
+"""),
     "files in the Dockerfile": ("""FROM base:1
 RUN true
 ENV NAME=value
