@@ -92,6 +92,11 @@ static int pin_cpus(const struct plan *plan, struct err *err)
     return 0;
 }
 
+static int namespaces(const struct plan *plan)
+{
+    return wall_stands(plan, "pid namespace") ? NAMESPACES : NAMESPACES & ~CLONE_NEWPID;
+}
+
 /* Until the sandbox is there. One that never will be needs no words of ours. */
 static void pass_gate(int gate)
 {
@@ -111,7 +116,7 @@ static int join_ahead(struct entry *e, struct err *err)
 {
     int mounts = -1, r;
 
-    r = enter_ahead(e->shim, NAMESPACES, &mounts, &e->mark, err);
+    r = enter_ahead(e->shim, namespaces(&e->shim->plan), &mounts, &e->mark, err);
     if (r >= 0)
         r = identity_bound(&e->shim->plan, err);
     if (r < 0)
@@ -137,7 +142,7 @@ static int join(struct entry *e, const struct exec_fds *fds, struct err *err)
         return r;
     if (e->shim->gate >= 0)
         return join_ahead(e, err);
-    return enter_sandbox(e->shim, NAMESPACES, &e->mark, err);
+    return enter_sandbox(e->shim, namespaces(&e->shim->plan), &e->mark, err);
 }
 
 static int set_limits(const struct plan *plan, struct err *err)

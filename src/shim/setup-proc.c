@@ -105,9 +105,17 @@ static int make_files(int root_fd, int *ret, struct err *err)
     return r;
 }
 
-/* A second lock behind seccomp: no user namespace, and so no new privilege, can be made inside. */
-static int forbid_namespaces(int proc, struct err *err)
+/*
+ * A second lock behind seccomp: no user namespace, and so no new privilege, can be made inside.
+ * Written by the descriptor of our own procfs before that has a name: what the image has at /proc
+ * is not asked.
+ */
+static int forbid_namespaces(const struct plan *plan, int root_fd, int proc, struct err *err)
 {
+    if (!wall_stands(plan, "no namespaces"))
+        return 0;
+    if (!wall_stands(plan, "own procfs"))
+        return file_write(root_fd, "proc/sys/user/max_user_namespaces", "0", err);
     return file_write(proc, "sys/user/max_user_namespaces", "0", err);
 }
 
@@ -124,9 +132,9 @@ int setup_proc(const struct plan *plan, int root_fd, int *ret_files, struct err 
                       "run ripcord outside of that container.");
         return err_wrap(err, "set up '/proc'");
     }
-    r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
-    if (r >= 0 && wall_stands(plan, "no namespaces"))
-        r = forbid_namespaces(proc, err);
+    r = forbid_namespaces(plan, root_fd, proc, err);
+    if (r >= 0)
+        r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
     if (r >= 0)
         r = make_files(root_fd, &files, err);
     for (size_t i = 0; r >= 0 && i < n_locked; i++)

@@ -32,11 +32,7 @@
 #include "shim/truth.h"
 #include "shim/wall.h"
 
-enum {
-    START_TIMEOUT_SEC = 30,
-    NAMESPACES =
-        CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
-};
+enum { START_TIMEOUT_SEC = 30 };
 
 static int make_cgroups(struct shim *s, struct err *err)
 {
@@ -80,7 +76,7 @@ static bool map_sub_ids(struct shim *s)
 static int write_maps(struct shim *s, struct err *err)
 {
     const struct plan *p = &s->plan;
-    struct ns_map range = {0, p->id_base, PLAN_ID_COUNT};
+    struct ns_map range = {0, wall_stands(p, "own ids") ? p->id_base : 0, PLAN_ID_COUNT};
     struct ns_map uid = {PLAN_AGENT_ID, geteuid(), 1}, gid = {PLAN_AGENT_ID, getegid(), 1};
     int r;
 
@@ -235,6 +231,17 @@ static int act_as_root(void)
     return 0;
 }
 
+static uint64_t namespaces(const struct plan *p)
+{
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
+
+    if (wall_stands(p, "network"))
+        flags |= CLONE_NEWNET;
+    if (wall_stands(p, "ipc"))
+        flags |= CLONE_NEWIPC;
+    return flags;
+}
+
 static pid_t clone_owned(struct shim *s, int *ret_pidfd)
 {
     bool other = s->plan.id_base && wall_stands(&s->plan, "own namespace");
@@ -243,7 +250,7 @@ static pid_t clone_owned(struct shim *s, int *ret_pidfd)
 
     if (r < 0)
         return r;
-    pid = ns_clone(NAMESPACES, cgroup_group_clone_fd(&s->init_group), ret_pidfd);
+    pid = ns_clone(namespaces(&s->plan), cgroup_group_clone_fd(&s->init_group), ret_pidfd);
     if (!other || pid == 0)
         return pid;
     r = act_as_root();

@@ -5,11 +5,22 @@
 
 #include "base/cleanup.h"
 #include "base/strv.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
+
+static char *without; /* of the one sandbox that this process, or the one it is a fork of, is for */
 
 bool wall_stands(const struct plan *plan, const char *wall)
 {
-    const char *without = strv_env_get(plan->env, "RIPCORD_WITHOUT");
+    const char *said = strv_env_get(plan->env, "RIPCORD_WITHOUT");
+
+    if (said && !without)
+        without = xstrdup(said);
+    return wall_up(wall);
+}
+
+bool wall_up(const char *wall)
+{
     _cleanup_free_ char *copy = without ? xstrdup(without) : NULL;
     char *rest = copy, *word;
 

@@ -1,7 +1,9 @@
 """Each wall of the native engine is seen to stand, and its test to fail without it: a shim built for this leaves out the walls
 that a sandbox's variable RIPCORD_WITHOUT names (src/shim/wall.h). Some stand behind others, which are then left out first."""
 import ctypes
+import os
 import shutil
+import socket
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +12,8 @@ from ripcord_test import Config, TestCase, alone, only_on
 
 CANARY = b"ripcord-canary"
 KEYCTL, ADD_KEY, SESSION = 250, 248, -3
+LIBC = ctypes.CDLL(None)
+HERE = os.getpid()  # tells what is this test's own on the machine
 
 
 def python(code):
@@ -75,15 +79,20 @@ WALLS = {
     "limits: memory": Wall(python("kept = bytes(range(256)) * 400000\nprint('breach')"), spec=("--memory", "64M")),
     "tmpfs": Wall(shell("head -c 40M /dev/zero > /run/f 2>/dev/null && echo breach"), ("--user", "0")),
     "cgroup namespace": Wall(shell("grep -q ripcord /proc/self/cgroup && echo breach")),
+    "pid namespace": Wall(python(f"try: os.kill({HERE}, 0)\nexcept ProcessLookupError: print('held')\nexcept PermissionError: print('breach')")),
+    "not dumpable": Wall(shell("readlink /proc/1/exe && ls /proc/1/fd && echo breach"), ("--user", "0")),
+    "own ids": Wall(python("print('breach' if os.access('/proc/sys/kernel/core_pattern', os.W_OK) else 'held')"), ("--user", "0"),
+                    first="locked proc"),
+    "network": Wall(python(f"import socket\nprint(socket.socket(socket.AF_UNIX).connect_ex('\\0ripcord-walls-{HERE}') or 'breach')")),
+    "ipc": Wall(python(f"print('breach' if libc.shmget({HERE}, 0, 0) >= 0 else 'held')")),
     "workdir": Wall(shell("echo breach"), ("--workdir", "/proc/2/root/tmp"), before=("sleep", "100")),
 }
 
 
 def new_session_with_a_key():
     """In the process that starts the daemon, so that its session keyring is not the test's."""
-    libc = ctypes.CDLL(None)
-    libc.syscall(KEYCTL, 1, None)
-    libc.syscall(ADD_KEY, b"user", CANARY, b"secret", 6, ctypes.c_long(SESSION))
+    LIBC.syscall(KEYCTL, 1, None)
+    LIBC.syscall(ADD_KEY, b"user", CANARY, b"secret", 6, ctypes.c_long(SESSION))
 
 
 @alone
@@ -91,16 +100,26 @@ def new_session_with_a_key():
 class Walls(TestCase):
     def setUp(self):
         super().setUp()
-        place = Path(tempfile.mkdtemp(prefix="ripcord-walls-"))
-        self.addCleanup(shutil.rmtree, place)
+        self.place = Path(tempfile.mkdtemp(prefix="ripcord-walls-"))
+        self.addCleanup(shutil.rmtree, self.place)
+        self.place.chmod(0o755)
         for name in ("ripcord", "ripcordd", "ripcord-shim"):
             special = Config.bin / "test" / "unit" / f"{name}-walls"
-            shutil.copy2(special if special.exists() else Config.bin / name, place / name)
-        old, Config.bin = Config.bin, place
+            shutil.copy2(special if special.exists() else Config.bin / name, self.place / name)
+        old, Config.bin = Config.bin, self.place
         try:
             self.root.ok("run", "--", "true", preexec_fn=new_session_with_a_key)
         finally:
             Config.bin = old
+
+    def things_of_the_machine(self):
+        named = socket.socket(socket.AF_UNIX)
+        self.addCleanup(named.close)
+        named.bind(f"\0ripcord-walls-{HERE}")
+        named.listen()
+        memory = LIBC.shmget(HERE, 4096, 0o1600)
+        self.assertGreaterEqual(memory, 0)
+        self.addCleanup(LIBC.shmctl, memory, 0, None)  # IPC_RMID
 
     def breached(self, wall, without):
         self.root.ok("up", "w", *wall.spec, "--env", f"RIPCORD_WITHOUT={without}")
@@ -111,12 +130,27 @@ class Walls(TestCase):
         return "breach" in done.text
 
     def test_each_wall_stands_and_would_be_missed(self):
+        self.things_of_the_machine()
         for name, wall in WALLS.items():
             if Config.sanitized and name == "pid 1":
                 continue  # a sanitizer has system calls of its own
             self.assertFalse(self.breached(wall, wall.first), f"'{name}' does not hold")
             without = name.partition(":")[0]  # behind it, what else the same wall is for
             self.assertTrue(self.breached(wall, f"{wall.first},{without}"), f"nobody would notice that '{name}' is missing")
+
+    def copied(self, path, without):
+        """Whether a copy out of the sandbox brings a secret."""
+        self.root.ok("up", "w", "--user", "1000", "--env", f"RIPCORD_WITHOUT={without}")
+        self.root.ok("exec", "w", "--user", "0", "--", "sh", "-c", "echo secret > /var/root; chmod 600 /var/root")
+        done = self.root.run("cp", f"w:{path}", "-")
+        self.root.ok("rm", "-f", "w")
+        return b"secret" in done.out
+
+    def test_copies(self):
+        (self.place / "file").write_text("secret")
+        for wall, path in (("copies inside", self.place / "file"), ("copies by the user", "/var/root")):
+            self.assertFalse(self.copied(path, ""), f"'{wall}' does not hold")
+            self.assertTrue(self.copied(path, wall), f"nobody would notice that '{wall}' is missing")
 
     def test_the_product_has_no_such_switch(self):
         for program in ("ripcord", "ripcord-registry", "ripcord-relay", "ripcord-shim", "ripcordd"):
