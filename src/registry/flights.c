@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/time.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 #include "net/fetch.h"
 #include "net/loop.h"
@@ -195,7 +196,7 @@ static void flight_work(void *arg)
         return;
     notify(f);
     hasher_end(f->hasher, &f->actual);
-    if (!digest_equal(&f->actual, &f->digest)) {
+    if (!digest_equal(&f->actual, &f->digest) && wall_up("digests")) {
         f->mismatch = true;
         err_set(&f->err, ERR_INVALID,
                 "'%s' is not what the index promised: its %s is %.16s..., not %.16s...", f->note,
@@ -220,7 +221,7 @@ static void follow(struct ask *a)
             return; /* it waits for the end instead */
         ask_begin_stream(a, length);
     }
-    ask_pump(a, MIN(available, length - STREAM_HOLD));
+    ask_pump(a, MIN(available, wall_up("held back") ? length - STREAM_HOLD : length));
 }
 
 static void on_wake(void *arg, int events _unused_)

@@ -20,6 +20,7 @@
 #include "os/pty.h"
 #include "shim/kin.h"
 #include "shim/shim.h"
+#include "shim/wall.h"
 
 void shim_exec_init(struct exec *base)
 {
@@ -263,14 +264,16 @@ int shim_exec_signal(struct exec *base, int sig, struct err *err)
 void shim_exec_kill(struct exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
+    struct shim *s = shim_of_exec(x);
+    bool all = wall_stands(&s->plan, "whole tree");
 
-    if (cgroup_group_kill(&shim_of_exec(x)->cgroup, &x->group))
+    if (all && cgroup_group_kill(&s->cgroup, &x->group))
         return;
     if (x->main.fd >= 0)
         pidfd_signal(x->main.fd, SIGKILL);
     if (x->helper.fd >= 0)
         pidfd_signal(x->helper.fd, SIGKILL);
-    if (x->mark >= 0 && !kin_kill(x->mark))
+    if (all && x->mark >= 0 && !kin_kill(x->mark))
         log_warn("exec %s: some of its processes do not die; they end with the sandbox", base->id);
 }
 

@@ -179,7 +179,8 @@ _noreturn_ void init_main(const struct init_args *args)
     int sock = args->sock, gate = args->gate, fds[INIT_FDS] = {-1, -1}, r;
 
     prctl(PR_SET_NAME, "ripcord-init", 0, 0, 0);
-    signal(SIGCHLD, SIG_IGN);
+    if (wall_stands(args->plan, "reaping"))
+        signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     setsid();
     umask(022); /* what is made for the sandbox is for all its users to read */

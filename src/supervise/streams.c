@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 #include "supervise/supervise.h"
 
@@ -110,7 +111,8 @@ static bool reader_too_far_behind(const struct stream *st)
 {
     uint64_t low = lowest_ack(st->exec, stream_index(st)), budget = st->journal.budget;
 
-    return budget && low < st->journal.end && st->journal.end - low >= budget;
+    return budget && low < st->journal.end && st->journal.end - low >= budget &&
+           wall_up("back-pressure");
 }
 
 void streams_wake(struct exec *x)
@@ -142,7 +144,8 @@ static void keep(struct stream *st, const char *data, size_t len)
         }
         st->dropped += len - (st->journal.end - before);
     }
-    journal_writer_trim(&st->journal, lowest_ack(x, stream_index(st)));
+    if (wall_up("output budget"))
+        journal_writer_trim(&st->journal, lowest_ack(x, stream_index(st)));
     x->last_output = time_mono();
 }
 

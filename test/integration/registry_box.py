@@ -60,13 +60,13 @@ def decode(packet):
 class Registry:
     """A running ripcord-registry; we are its daemon."""
 
-    def __init__(self, folder, upstreams, env=None, **config):
+    def __init__(self, folder, upstreams, env=None, program="ripcord-registry", **config):
         self.folder = Path(folder)
         self.config = {"folder": str(folder), "connect_timeout": 3, "stall_timeout": 2, "upstreams": upstreams}
         if os.geteuid() == 0:
             self.config["uid"] = 65531
         self.config.update(config)
-        self.env = env or {}
+        self.env, self.program = env or {}, program
         self.events, self.seq, self.process, self.log = [], 0, None, None
         self.start()
 
@@ -91,7 +91,7 @@ class Registry:
 
         # It ends by _exit(), with whatever its workers are doing.
         env = {"PATH": os.environ["PATH"], "TSAN_OPTIONS": "report_thread_leaks=0", **self.env}
-        self.process = subprocess.Popen([str(ripcord_test.Config.bin / "ripcord-registry")], preexec_fn=place,
+        self.process = subprocess.Popen([str(ripcord_test.Config.bin / self.program)], preexec_fn=place,
                                         close_fds=False, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env=env)
         theirs.close()
@@ -441,6 +441,7 @@ class TestCase(ripcord_test.unittest.TestCase):
     certificates = None
     lock = threading.Lock()
     only_on = ("native",)
+    special = {}  # of the registry: its program, its environment
 
     @classmethod
     def setUpClass(cls):
@@ -465,7 +466,7 @@ class TestCase(ripcord_test.unittest.TestCase):
         self.addCleanup(self.up.stop)
 
     def registry(self, upstreams=None, **config):
-        reg = Registry(self.tmp / "store", upstreams or [self.up.as_pypi(), self.up.as_npm()], **config)
+        reg = Registry(self.tmp / "store", upstreams or [self.up.as_pypi(), self.up.as_npm()], **self.special, **config)
         self.addCleanup(reg.stop)
         return reg
 

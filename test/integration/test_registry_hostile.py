@@ -6,6 +6,7 @@ import resource
 import socket
 import threading
 import time
+import unittest
 
 import registry_box
 from registry_box import BIG, LIST, SHORT, get
@@ -277,6 +278,25 @@ class Hostile(registry_box.TestCase):
         self.assertEqual((status, body, headers["x-ripcord-digest"]), (200, data, "sha1 only"))
         self.assertEqual(reg.counters("npm")["weak"], 1)
         self.assertTrue(reg.ask(LIST)["files"][0]["weak"])
+
+
+class Walls(unittest.TestCase):
+    """With one wall less, in a registry built for it (src/base/wall.h), the tests above fail."""
+
+    only_on = ("native",)
+
+    def outcome(self, test, without):
+        case, result = Hostile(test), unittest.TestResult()
+        case.special = {"program": "test/unit/ripcord-registry-walls", "env": {"RIPCORD_WITHOUT": without}}
+        case.run(result)
+        self.assertEqual(result.errors, [])
+        return "failed" if result.failures else "passed"
+
+    @full_run_only
+    def test_each_wall_stands_and_would_be_missed(self):
+        for wall, test in (("digests", "test_wrong_digest_small"), ("held back", "test_wrong_digest_streamed_is_never_complete")):
+            self.assertEqual(self.outcome(test, ""), "passed", wall)
+            self.assertEqual(self.outcome(test, wall), "failed", f"nobody would notice that '{wall}' is missing")
 
 
 class Sandboxes(registry_box.TestCase):

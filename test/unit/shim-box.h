@@ -13,6 +13,8 @@
 #include "shim/plan.h"
 #include "shim/proto.h"
 
+enum { BOX_WAIT_MS = 10000 };
+
 struct box {
     char *dir; /* everything lies below; removed by box_down() */
     struct plan plan;
