@@ -1,13 +1,15 @@
 /*
  * meddle kill|fault|malloc N NAME [+]PID
  * meddle kill|fault|malloc N NAME PROGRAM ARG...
+ * meddle kill|fault|malloc @FILE NAME ...
  * Follows process PID (with a plus also what it has started before), or PROGRAM from its first call
  * on, and all that it starts; at the N-th
  * system call of processes named NAME it kills that process, or lets the call fail. For `fault`
  * only calls count that can fail on a healthy machine: files, mounts, processes, sockets; for
  * `malloc` allocations count, of programs that alloc.c is part of. Says
  * "ready" when it watches, then "done CALL" when it has meddled, and lets all go; "idle" when what
- * it follows ends before.
+ * it follows ends before. With a FILE: not the N-th, but the first at a place (site.h) that the
+ * file does not name yet; it does then.
  *
  * x86-64 only: a call is made to fail by its registers.
  */
@@ -27,10 +29,19 @@
 
 #include "alloc.h"
 #include "base/macro.h"
+#include "site.h"
 
 #ifdef __x86_64__
 
-enum { SYSCALL_STOP = SIGTRAP | 0x80, NAME_SIZE = 32 };
+enum { SYSCALL_STOP = SIGTRAP | 0x80, NAME_SIZE = 32, SITES_MAX = 32768 };
+
+/* Which of the calls that count is meant. */
+struct aim {
+    long left;        /* the last of so many */
+    const char *file; /* or a new one: of places that are not here */
+    uint64_t sites[SITES_MAX];
+    size_t n_sites;
+};
 
 /* clang-format off */
 static const struct { int nr, errnum; } breakable[] = {
@@ -97,8 +108,50 @@ static int answer_for(const struct __ptrace_syscall_info *info, const char *what
     return STREQ(what, "fault") ? errno_for((long)info->entry.nr) : -1;
 }
 
+static bool read_aim(const char *text, struct aim *ret)
+{
+    unsigned long long site;
+    FILE *f;
+
+    if (text[0] != '@') {
+        ret->left = strtol(text, NULL, 10);
+        return ret->left > 0;
+    }
+    ret->file = text + 1;
+    f = fopen(ret->file, "a+e");
+    while (f && ret->n_sites < SITES_MAX && fscanf(f, "%llx", &site) == 1)
+        ret->sites[ret->n_sites++] = site;
+    return f && fclose(f) == 0;
+}
+
+static bool is_known(const struct aim *aim, uint64_t site)
+{
+    for (size_t i = 0; i < aim->n_sites; i++)
+        if (aim->sites[i] == site)
+            return true;
+    return false;
+}
+
+static bool is_meant(pid_t pid, const struct __ptrace_syscall_info *info, struct aim *aim)
+{
+    uint64_t site;
+    FILE *f;
+
+    if (!aim->file)
+        return --aim->left <= 0;
+    site = site_of(pid, info->entry.nr, info->instruction_pointer, info->stack_pointer);
+    if (is_known(aim, site))
+        return false;
+    f = fopen(aim->file, "ae");
+    if (f) {
+        fprintf(f, "%llx\n", (unsigned long long)site);
+        fclose(f);
+    }
+    return true;
+}
+
 /* At a stop of a call: true when the deed is done. */
-static bool meddle(pid_t pid, const char *what, const char *name, long *left)
+static bool meddle(pid_t pid, const char *what, const char *name, struct aim *aim)
 {
     struct __ptrace_syscall_info info;
     int answer;
@@ -107,7 +160,7 @@ static bool meddle(pid_t pid, const char *what, const char *name, long *left)
         info.op != PTRACE_SYSCALL_INFO_ENTRY)
         return false;
     answer = answer_for(&info, what);
-    if (!answer || !is_named(pid, name) || --*left > 0)
+    if (!answer || !is_named(pid, name) || !is_meant(pid, &info, aim))
         return false;
     if (answer > 0)
         break_call(pid, answer);
@@ -202,11 +255,11 @@ static void go_on(pid_t pid, int status)
 
 int main(int argc, char **argv)
 {
-    long left = argc >= 5 ? strtol(argv[2], NULL, 10) : 0;
+    static struct aim aim;
     int status;
     pid_t pid;
 
-    if (left <= 0 ||
+    if (argc < 5 || !read_aim(argv[2], &aim) ||
         !(argv[4][0] == '/' ? begin(argv + 4) : follow_all(argv[4], argv[4][0] == '+')))
         return 2;
     puts("ready");
@@ -214,7 +267,7 @@ int main(int argc, char **argv)
     while ((pid = waitpid(-1, &status, __WALL)) > 0) {
         if (!WIFSTOPPED(status))
             continue;
-        if (WSTOPSIG(status) == SYSCALL_STOP && meddle(pid, argv[1], argv[3], &left))
+        if (WSTOPSIG(status) == SYSCALL_STOP && meddle(pid, argv[1], argv[3], &aim))
             return 0; /* the end of a tracer lets its tracees go */
         go_on(pid, status);
     }

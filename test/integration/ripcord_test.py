@@ -350,7 +350,8 @@ class Root:
         return sorted(found)
 
     def owns(self, proc):
-        return any(mark in text for text in traces(proc) for mark in self.marks())
+        marks = self.marks()
+        return any(mark in text for text in traces(proc) for mark in marks)
 
     def mounts(self):
         marks = self.marks()
@@ -402,8 +403,9 @@ class Root:
     def leftovers(self):
         """Everything of sandboxes that is still there, as text; empty when clean."""
         daemon = self.daemon_pid()
+        kept = (daemon, self.registry_pid())
         return {
-            "processes": [describe(p) for p in self.processes() if p not in (daemon, self.registry_pid())],
+            "processes": [describe(p) for p in self.processes() if p not in kept],
             "mounts": self.mounts(),
             "cgroups": self.cgroups(),
             "interfaces": self.links(),
@@ -576,19 +578,20 @@ def alive(pid):
 
 
 def traces(proc):
-    """What tells whose a process is; what cannot be read any more is left out."""
+    """What tells whose a process is; what cannot be read any more is left out. Of thousands of descriptors: without Path."""
     for name in ("cmdline", "environ", "cgroup"):
         try:
-            yield (proc / name).read_bytes()
+            with open(f"{proc}/{name}", "rb") as f:
+                yield f.read()
         except OSError:
             pass
     try:
-        numbers = os.listdir(proc / "fd")
+        numbers = os.listdir(f"{proc}/fd")
     except OSError:
         return
     for number in numbers:
         try:
-            yield os.fsencode(os.readlink(proc / "fd" / number))
+            yield os.fsencode(os.readlink(f"{proc}/fd/{number}"))
         except OSError:
             pass
 

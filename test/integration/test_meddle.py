@@ -5,6 +5,7 @@ operation, which takes days on one machine. It goes on where the last soak of th
     RIPCORD_MEDDLE_PICK="malloc up"  test/integration/run.py --soak -k test_meddle    (a part: what it finds in "KIND OPERATION NAME")
     RIPCORD_MEDDLE_SECONDS=600       ends after so long, with what was covered
     RIPCORD_MEDDLE_STEP=10           every tenth only, counted apart
+    RIPCORD_MEDDLE_SITES=1           one for each place in the programs that it happens at (test/helpers/site.h), not for each time
 """
 import hashlib
 import io
@@ -22,7 +23,7 @@ import time
 import unittest
 from pathlib import Path
 
-from ripcord_test import Config, Process, Root, TestCase, alive, copy_program, describe, only_on, serial, wait_until
+from ripcord_test import Config, Process, Root, TestCase, alive, copy_program, describe, descriptors, only_on, serial, wait_until
 
 NAMES = ("ripcordd", "ripcord-shim", "ripcord-init")
 FEW = int(os.environ.get("RIPCORD_MEDDLE", "0"))  # in each test, instead of the usual few
@@ -30,8 +31,10 @@ ONLY = os.environ.get("RIPCORD_MEDDLE_ONLY", "")  # "KIND OPERATION NAME N": thi
 PICK = os.environ.get("RIPCORD_MEDDLE_PICK", "")
 SECONDS = float(os.environ.get("RIPCORD_MEDDLE_SECONDS", "inf"))
 STEP = int(os.environ.get("RIPCORD_MEDDLE_STEP", "1"))
+SITES = os.environ.get("RIPCORD_MEDDLE_SITES", "") == "1"
 MOST = 30000
-IN_A_ROW = 3  # that were not reached: then there are no more
+IN_A_ROW = 8  # that were not reached: then there are no more
+SPARES = 4  # folders of each kind that a daemon keeps ready (src/engine/native/spares.c)
 TEXT = b"kept\n" * 2000
 SINCE = time.monotonic()
 
@@ -40,12 +43,18 @@ def possible():
     return platform.machine() == "x86_64" and os.geteuid() == 0 and (Config.bin / "test" / "unit" / "meddle").exists()
 
 
+def is_whole(done):
+    """The status is the command's own; what did not come in or out is told beside it."""
+    return done.code == 0 and not any(words in done.err for words in (b"input was cut", b"input ends here", b"output are lost"))
+
+
 class Covered:
     """How far the sweep over one kind, operation and process has come, in a file beside the programs."""
 
     def __init__(self, kind, operation, name):
         self.what = f"{kind} {operation} {name}"
-        self.file = Config.bin / "meddle" / f"{kind}-{operation}-{name}-{STEP}.json"
+        self.file = Config.bin / "meddle" / f"{kind}-{operation}-{name}-{'sites' if SITES else STEP}.json"
+        self.sites = self.file.with_suffix(".txt")
         programs = [Config.bin / p for p in ("ripcordd", "ripcord-shim", "test/unit/ripcordd-alloc", "test/unit/ripcord-shim-alloc")]
         stamps = "".join(f"{p.stat().st_size} {p.stat().st_mtime_ns} " for p in programs if p.exists())
         self.state = {"programs": hashlib.sha256(stamps.encode()).hexdigest(), "n": 1, "reached": 0, "missed": 0, "failed": []}
@@ -55,9 +64,15 @@ class Covered:
                 self.state = old
         except (OSError, ValueError, KeyError):
             pass
+        if self.state["n"] == 1:
+            self.sites.unlink(missing_ok=True)  # of other programs
+        self.file.parent.mkdir(exist_ok=True)
 
     def goes_on(self):
         return self.state["n"] <= MOST and self.state["missed"] < IN_A_ROW and time.monotonic() - SINCE < SECONDS
+
+    def next(self):
+        return f"@{self.sites}" if SITES else self.state["n"]
 
     def note(self, reached, failure=None):
         state = self.state
@@ -66,12 +81,12 @@ class Covered:
         state["missed"] = 0 if reached else state["missed"] + 1
         state["failed"] += [failure] if failure else []
         state["n"] += STEP
-        self.file.parent.mkdir(exist_ok=True)
         self.file.write_text(json.dumps(state), encoding="utf-8")
 
     def __str__(self):
         last, whole = self.state["reached"], self.state["missed"] >= IN_A_ROW
-        return (f"meddle: {self.what}: {'every one' if STEP == 1 else f'one in {STEP}'} of 1 to {last}"
+        how = "every place" if SITES else "every one" if STEP == 1 else f"one in {STEP}"
+        return (f"meddle: {self.what}: {how} of 1 to {last}"
                 f"{', all there are' if whole else ', not ended'}; {len(self.state['failed'])} failed")
 
 
@@ -99,7 +114,7 @@ class Meddle(TestCase):
         yield
         done = self.root.run("run", "--", "echo", "said")
         yield
-        self.assertEqual(done.out, b"said\n" if done.code == 0 else done.out, done)
+        self.assertEqual(done.out, b"said\n" if is_whole(done) else done.out, done)
         self.assert_ours(done)
 
     def op_up(self):
@@ -115,10 +130,9 @@ class Meddle(TestCase):
         done = self.root.run("exec", "m", "-i", "--", "sh", "-c", "tee f; echo last", stdin=TEXT)
         yield
         self.assert_ours(done)
-        if done.code != 0 or any(words in done.err for words in (b"input was cut", b"input ends here", b"output are lost")):
-            return  # the status is the command's own, and what did not come in or out is told
-        self.assertEqual(done.out, TEXT + b"last\n", done)
-        self.assertEqual(self.content("f"), TEXT)
+        if is_whole(done):
+            self.assertEqual(done.out, TEXT + b"last\n", done)
+            self.assertEqual(self.content("f"), TEXT)
 
     def op_cp_in(self):
         self.root.ok("up", "m")
@@ -146,7 +160,7 @@ class Meddle(TestCase):
         down = self.root.run("stop", "m")
         done = self.root.run("exec", "m", "--", "cat", "f")
         yield
-        self.assertEqual(done.out, TEXT if done.code == 0 else done.out, (down, done.code))
+        self.assertEqual(done.out, TEXT if is_whole(done) else done.out, (down, done))
         self.assertEqual(self.content("f"), TEXT, "what it has written is there whatever happens")
 
     def op_rm(self):
@@ -188,8 +202,8 @@ class Meddle(TestCase):
 
     def begin(self, kind, n, name, argv):
         """The meddler watches the daemon from here on."""
-        if not argv and self.root.daemon_pid() is None:
-            self.root.start()
+        if not argv:
+            self.revive()
         # In the soak the spare shims, too, which are there already and do most of the work.
         argv = argv or [("+" if Config.soak else "") + str(self.root.daemon_pid())]
         meddler = Process([str(Config.bin / "test" / "unit" / "meddle"), kind, str(n), name, *argv], stdout=-1, stderr=subprocess.DEVNULL)
@@ -197,19 +211,45 @@ class Meddle(TestCase):
         self.meddler = meddler
         return meddler
 
+    def revive(self):
+        if self.root.daemon_pid() is None:
+            self.root.start()
+
+    def linger(self, meddler=None):
+        """Until the daemon has done what it goes on with after an answer: deleting, and making the next spares."""
+        end = time.monotonic() + 2  # a spare that could not be made is tried again at the next taking, not before
+        while (not meddler or meddler.poll() is None) and time.monotonic() < end and not self.is_idle():
+            time.sleep(0.01)
+
+    def is_idle(self):
+        spares = [self.names(folder) for folder in ("state/spares/boxes", "state/spares/execs", "run/spares")]
+        return not self.names("state/trash") and all(len(names) == SPARES for names in spares)
+
+    def names(self, folder):
+        try:
+            return os.listdir(self.root.path / folder)
+        except FileNotFoundError:
+            return []
+
+    def residue(self):
+        """Folders of sandboxes that are no more."""
+        folders = ("state/sandboxes", "state/execs", "state/trash", "run/sandboxes")
+        return {folder: self.names(folder) for folder in folders if self.names(folder)}
+
     def settle(self, before):
         """Nothing is left; by a daemon that has lived through it, no descriptor either."""
-        self.root.start()
+        self.revive()
         self.root.run("rm", "-f", "m")
         self.assertEqual(self.root.wait_clean(20), {})
         self.assertEqual(self.root.ok("run", "--", "echo", "well").text, "well\n")
+        wait_until(lambda: not self.residue(), 10, f"folders to be removed: {self.residue()}")
         if before and before[0] == self.root.daemon_pid():
             wait_until(lambda: len(self.descriptors()) <= len(before[1]), 10,
                        f"descriptors to be closed: {before[1]}, now {self.descriptors()}")
 
     def descriptors(self):
         """But for the database's: SQLite opens more of them when it needs them, and keeps them."""
-        return [d for d in self.root.snapshot()["daemon descriptors"] if "ripcord.db" not in d]
+        return [d for d in descriptors(self.root.daemon_pid()) if "ripcord.db" not in d]
 
     def one(self, kind, n, name, operation):
         """True when it came to meddling."""
@@ -217,12 +257,15 @@ class Meddle(TestCase):
         what = b""
         try:
             argv = next(steps)
+            if not argv:
+                self.linger()
             before = None if argv else (self.root.daemon_pid(), self.descriptors() if self.root.accepts() else [])
             with self.begin(kind, n, name, argv) as meddler:
                 next(steps)
+                self.linger(meddler)  # that counts, too
                 meddler.kill()
                 what = meddler.stdout.read()
-            self.root.start()
+            self.revive()
             for _ in steps:
                 pass
             self.settle(before)
@@ -235,7 +278,7 @@ class Meddle(TestCase):
         covered = Covered(kind, operation, name)
         while covered.goes_on():
             try:
-                covered.note(self.one(kind, covered.state["n"], name, operation))
+                covered.note(self.one(kind, covered.next(), name, operation))
             except AssertionError as e:
                 covered.note(True, str(e)[:4000])
                 print(f"meddle: {str(e)[:1500]}", file=sys.stderr, flush=True)

@@ -1,0 +1,67 @@
+#include "site.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/uio.h>
+
+#include "base/macro.h"
+
+enum { STACK_WORDS = 512, MAPS_MAX = 128, PATH_SIZE = 32 };
+
+struct text {
+    uint64_t start, end, offset;
+};
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    for (int i = 0; i < 8; i++, word >>= 8)
+        hash = (hash ^ (word & 0xff)) * 0x100000001b3; /* FNV-1a */
+    return hash;
+}
+
+static size_t read_maps(pid_t pid, struct text maps[static MAPS_MAX])
+{
+    char path[PATH_SIZE], line[512], mode[5];
+    unsigned long long start, end, offset;
+    size_t n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+    f = fopen(path, "re");
+    while (f && n < MAPS_MAX && fgets(line, sizeof(line), f))
+        if (sscanf(line, "%llx-%llx %4s %llx", &start, &end, mode, &offset) == 4 && mode[2] == 'x')
+            maps[n++] = (struct text){start, end, offset};
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* Its place in the file, with the size of what is mapped in place of the file's name: the shim is a
+ * memfd that each daemon makes anew. */
+static uint64_t add_word(uint64_t hash, uint64_t word, const struct text *maps, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (word >= maps[i].start && word < maps[i].end)
+            return mix(mix(hash, word - maps[i].start + maps[i].offset),
+                       maps[i].end - maps[i].start);
+    return hash;
+}
+
+uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp)
+{
+    struct text maps[MAPS_MAX];
+    uint64_t words[STACK_WORDS], hash = mix(0xcbf29ce484222325, nr);
+    size_t n_maps = read_maps(pid, maps);
+    ssize_t got;
+
+    /* By pages: where the stack ends is not known. */
+    got = process_vm_readv(pid, &(struct iovec){words, sizeof(words)}, 1,
+                           (struct iovec[]){{(void *)sp, 4096 - sp % 4096},
+                                            {(void *)(sp + 4096 - sp % 4096), sp % 4096}},
+                           2, 0);
+    hash = add_word(hash, ip, maps, n_maps);
+    for (ssize_t i = 0; i < got / (ssize_t)sizeof(words[0]); i++)
+        hash = add_word(hash, words[i], maps, n_maps);
+    return hash;
+}

@@ -1,0 +1,12 @@
+/*
+ * Where a stopped process makes a call: a number that is the same for the same call by the same
+ * chain of callers, whatever the addresses that program and libraries were loaded at. What looks
+ * like a return address on the first pages of the stack counts, so that what an earlier call has
+ * left there can give one place two numbers; two places never get one for that reason.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp);
