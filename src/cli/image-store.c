@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/macro.h"
 #include "base/parse.h"
 #include "base/tree.h"
 #include "base/xalloc.h"
@@ -190,6 +191,38 @@ static void print_text(const char *title, const char *text)
     putchar('\n');
 }
 
+enum { MADE_BY_MAX = 160 };
+
+/* The first line of it, and not all of a long one: --json has the rest. */
+static void print_made_by(const char *text)
+{
+    size_t len = MIN(strcspn(text, "\n"), (size_t)MADE_BY_MAX);
+    _cleanup_free_ char *line = NULL;
+
+    while (len && (text[len] & 0xc0) == 0x80) /* not half of a character */
+        len--;
+    line = xstrndup(text, len);
+    output_text(stdout, line);
+    puts(text[len] ? " …" : "");
+}
+
+static void print_history(const json_t *list)
+{
+    const json_t *line;
+    size_t i;
+
+    json_array_foreach (list, i, line) {
+        const char *made_by = json_text_of(line, "created_by");
+        char size[FORMAT_MAX];
+
+        printf("%-10s%9s  ", i ? "" : "History",
+               json_is_null(json_object_get(line, "bytes")) ? "?"
+               : json_text_of(line, "layer")                ? size_of(line, "bytes", size)
+                                                            : "-");
+        print_made_by(made_by ? made_by : "-");
+    }
+}
+
 static void print_image(const json_t *image)
 {
     char text[FORMAT_MAX];
@@ -207,6 +240,7 @@ static void print_image(const json_t *image)
     print_list("Entry", json_object_get(image, "entrypoint"), " ");
     print_list("Cmd", json_object_get(image, "cmd"), " ");
     print_list("Layers", json_object_get(image, "layers"), "\n          ");
+    print_history(json_object_get(image, "history"));
 }
 
 int image_show(struct cli *cli, const struct cli_args *args, struct err *err)

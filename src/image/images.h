@@ -108,6 +108,10 @@ uint64_t images_layer_bytes(const struct images *s, const char *digest);
  * once in "bytes", and in no image's "own_bytes". */
 int images_list(const struct images *s, json_t **ret, struct err *err);
 
+/* What was done for an image of that list, the oldest first: [{"created_by": TEXT, "created": TIME,
+ * "layer": DIGEST, "bytes": …}]; null is what its configuration does not say. */
+int images_history(const struct images *s, const json_t *image, json_t **ret, struct err *err);
+
 /* ---- collection; the lock is held, exclusively ---- */
 
 typedef int (*images_remove_fn)(void *arg, int dirfd, const char *name, struct err *err);

@@ -165,6 +165,11 @@ class Steps(BuildCase):
                 self.assertEqual(times | {config["created"]}, {"2023-11-14T22:13:20.000Z"})
             else:
                 self.assertEqual(max(times), config["created"])
+        shown = self.root.ok("image", "show", "plain:1", "--json").json()
+        self.assertEqual([line["created_by"] for line in shown["history"]], [line.get("created_by") for line in lines])
+        self.assertEqual([line["layer"] for line in shown["history"] if line["layer"]], shown["layers"])
+        self.assertEqual([line["bytes"] for line in shown["history"]][-2:], [1, 0])
+        self.assertRegex(self.root.ok("image", "show", "plain:1").text, r"(?m)^ +1 B  COPY f /f # buildkit$")
         result = self.try_build(text, "--build-arg", "SOURCE_DATE_EPOCH=yesterday")
         self.assertIn(b"SOURCE_DATE_EPOCH", result.err)
         self.assertNotEqual(result.code, 0)

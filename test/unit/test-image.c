@@ -6,6 +6,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/strv.h"
@@ -323,6 +324,65 @@ TEST(shared_layers_count_once)
         CHECK(json_integer_value(json_object_get(image, "own_bytes")) == (a ? 7 : 1000));
     }
     CHECK(i == 2);
+}
+
+static int history_of(const char *lines, json_t **ret)
+{
+    _cleanup_free_ char *config = xasprintf("{\"history\":%s}", lines);
+    _cleanup_json_ json_t *image = NULL;
+    char id[DIGEST_MAX];
+
+    digest_of(config, strlen(config), id);
+    if (images_put_blob(&store, id, config, strlen(config), &err) < 0)
+        abort();
+    image = json_pack("{s:s, s:[s, s]}", "id", id, "layers", C, D);
+    return images_history(&store, image, ret, &err);
+}
+
+static json_int_t bytes_at(const json_t *list, size_t i)
+{
+    const json_t *bytes = json_object_get(json_array_get(list, i), "bytes");
+
+    return json_is_null(bytes) ? -1 : json_integer_value(bytes);
+}
+
+TEST(a_history_says_which_layer_a_line_has_made)
+{
+    _cleanup_json_ json_t *known = NULL, *unknown = NULL, *none = NULL, *odd = NULL;
+
+    fresh();
+    add_layer(C, 10);
+    add_layer(D, 20);
+    CHECK(history_of("[{\"created_by\":\"a\"},{\"created_by\":\"b\",\"empty_layer\":true},{}]",
+                     &known) >= 0);
+    CHECK(json_array_size(known) == 3);
+    CHECK(bytes_at(known, 0) == 10 && bytes_at(known, 1) == 0 && bytes_at(known, 2) == 20);
+    CHECK_STR(json_string_value(json_object_get(json_array_get(known, 2), "layer")), D);
+    CHECK(json_is_null(json_object_get(json_array_get(known, 1), "layer")));
+    CHECK_STR(json_string_value(json_object_get(json_array_get(known, 1), "created_by")), "b");
+    CHECK(history_of("[{},{\"empty_layer\":true}]", &unknown) >= 0);
+    CHECK(bytes_at(unknown, 0) == -1 && bytes_at(unknown, 1) == 0);
+    CHECK(history_of("null", &none) >= 0 && json_array_size(none) == 0);
+    CHECK(history_of("[1,\"x\",{\"created_by\":[]}]", &odd) >= 0 && json_array_size(odd) == 3);
+}
+
+TEST(a_history_is_cut)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(1 << 20);
+    _cleanup_json_ json_t *list = NULL;
+    const char *text;
+
+    fresh();
+    CHECK(buf_append_str(&b, "[{\"created_by\":\"a") >= 0);
+    for (size_t i = 0; i < 20000; i++)
+        CHECK(buf_append_str(&b, "é") >= 0);
+    CHECK(buf_append_str(&b, "\"}") >= 0);
+    for (size_t i = 0; i < 2000; i++)
+        CHECK(buf_append_str(&b, ",{}") >= 0);
+    CHECK(buf_append_str(&b, "]") >= 0 && history_of(buf_data(&b), &list) >= 0);
+    CHECK(json_array_size(list) == 1000);
+    text = json_string_value(json_object_get(json_array_get(list, 0), "created_by"));
+    CHECK(text && strlen(text) == (16 << 10) - 1); /* the next character would be half in */
 }
 
 TEST(collection_keeps_what_is_named_or_used)

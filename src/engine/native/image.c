@@ -378,13 +378,25 @@ static int trim_mounts(struct native_engine *n, const struct image_ask *ask,
 
 /* ---- all that is asked ---- */
 
+static int show_one(const struct images *s, json_t *image, char **ret, struct err *err)
+{
+    json_t *history;
+    int r = images_history(s, image, &history, err);
+
+    if (r < 0)
+        return r;
+    json_object_set_new(image, "history", history);
+    *ret = json_to_text(image, false);
+    return 0;
+}
+
 /* `name` NULL: all of them. */
 static int show_images(struct native_engine *n, const char *name, char **ret, struct err *err)
 {
     _cleanup_images_ struct images s = IMAGES_INIT;
     _cleanup_json_ json_t *list = NULL;
     char id[DIGEST_MAX];
-    const json_t *image;
+    json_t *image;
     size_t i;
     int r;
 
@@ -400,10 +412,8 @@ static int show_images(struct native_engine *n, const char *name, char **ret, st
         return 0;
     }
     json_array_foreach (json_object_get(list, "images"), i, image)
-        if (STREQ(json_string_value(json_object_get(image, "id")), id)) {
-            *ret = json_to_text(image, false);
-            return 0;
-        }
+        if (STREQ(json_string_value(json_object_get(image, "id")), id))
+            return show_one(&s, image, ret, err);
     return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
 }
 
