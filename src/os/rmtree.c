@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/wall.h"
 #include "base/xalloc.h"
 
 enum { RMTREE_DEPTH = 64 };
@@ -51,13 +52,17 @@ static void make_writable(int fd)
 
 static DIR *open_folder(int at, const char *name, struct err *err)
 {
-    struct open_how how = {
-        .flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
-        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | RESOLVE_NO_XDEV,
-    };
-    int fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC};
     DIR *dir;
+    int fd;
 
+    if (wall_up("removed links")) {
+        how.flags |= O_NOFOLLOW;
+        how.resolve |= RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH;
+    }
+    if (wall_up("removed mounts"))
+        how.resolve |= RESOLVE_NO_XDEV;
+    fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
     if (fd < 0 && errno == EACCES && open_up(at, name) >= 0)
         fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
     if (fd < 0) {
@@ -110,6 +115,8 @@ static int remove_entry(int at, const struct dirent *de, struct err *err)
 {
     bool folder = de->d_type == DT_DIR;
 
+    if (de->d_type == DT_LNK && !wall_up("removed links"))
+        return 1;
     if (!folder && unlinkat(at, de->d_name, 0) < 0) {
         if (errno != EISDIR && errno != EPERM && errno != EACCES && errno != ENOENT)
             return err_sys(err, errno, "remove '%s'", de->d_name);
@@ -118,7 +125,8 @@ static int remove_entry(int at, const struct dirent *de, struct err *err)
         folder = errno != ENOENT;
     }
     if (folder && unlinkat(at, de->d_name, AT_REMOVEDIR) < 0) {
-        if (errno == ENOTEMPTY || errno == EEXIST || errno == EACCES)
+        if (errno == ENOTEMPTY || errno == EEXIST || errno == EACCES ||
+            (errno == EBUSY && !wall_up("removed mounts")))
             return 1;
         if (errno == EBUSY)
             return err_set(err, ERR_CONFLICT, "'%s' is a mount point: not removed", de->d_name);

@@ -3,6 +3,7 @@
  */
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -22,6 +23,7 @@
 #include "os/ns.h"
 #include "os/pidfd.h"
 #include "os/process.h"
+#include "os/pty.h"
 #include "os/rlimit.h"
 #include "os/rmtree.h"
 #include "shim/user.h"
@@ -77,12 +79,17 @@ TEST(rmtree_removes_files_and_folders)
 
 TEST(rmtree_follows_no_symlink)
 {
+    int r;
+
     PLACE(p);
     CHECK(mkdirat(p.fd, "canary", 0700) == 0 && mkdirat(p.fd, "tree", 0700) == 0);
     touch(p.fd, "canary/bird");
     CHECK(symlinkat("../canary", p.fd, "tree/link") == 0);
+    r = rmtree(p.fd, "tree", NULL);
+    unlinkat(p.fd, "tree/link", 0); /* nobody else may be able to */
+    CHECK(exists(p.fd, "canary/bird"));
+    CHECK(r == 0 && !exists(p.fd, "tree"));
     CHECK(symlinkat("canary", p.fd, "top") == 0);
-    CHECK(rmtree(p.fd, "tree", NULL) == 0 && !exists(p.fd, "tree"));
     CHECK(rmtree(p.fd, "top", NULL) == 0 && !exists(p.fd, "top"));
     CHECK(exists(p.fd, "canary/bird"));
 }
@@ -135,9 +142,52 @@ TEST(rmtree_crosses_no_mount)
     }
     r = rmtree(p.fd, "tree", &err);
     umount2(inner, MNT_DETACH);
-    CHECK(r == -ERR_CONFLICT);
     CHECK(exists(p.fd, "canary/bird"));
+    CHECK(r == -ERR_CONFLICT);
     CHECK(rmtree(p.fd, "tree", NULL) == 0);
+}
+
+/* A mount namespace in which the name of the first terminal leads to a file of another kind. */
+static bool lay_false_terminal(const char *canary)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", "/dev/pts", "tmpfs", 0, NULL) == 0 && mkdir("/dev/pts/pts", 0755) == 0 &&
+           mount("devpts", "/dev/pts/pts", "devpts", 0, "newinstance,ptmxmode=0666") == 0 &&
+           file_replace(AT_FDCWD, "/dev/pts/ptmx", "", 0, 0644, false, NULL) >= 0 &&
+           mount("/dev/pts/pts/ptmx", "/dev/pts/ptmx", NULL, MS_BIND, NULL) == 0 &&
+           symlink(canary, "/dev/pts/0") == 0;
+}
+
+/* 0: it is the terminal's other end; 1: it is not; 77: cannot be tried here. */
+static int open_false_terminal(const char *canary)
+{
+    int master, slave;
+
+    if (!lay_false_terminal(canary))
+        return 77;
+    if (pty_open(24, 80, &master, &slave, NULL) < 0)
+        return 2;
+    return isatty(slave) ? 0 : 1;
+}
+
+TEST(a_terminal_is_not_opened_by_its_name)
+{
+    _cleanup_free_ char *canary = NULL;
+    int status = -1;
+    pid_t pid;
+
+    if (geteuid() != 0)
+        SKIP("needs root");
+    PLACE(p);
+    touch(p.fd, "canary");
+    canary = xasprintf("%s/canary", p.dir);
+    pid = fork();
+    if (pid == 0)
+        _exit(open_false_terminal(canary));
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        SKIP("cannot mount here");
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST(pidfd_reaps_with_status_and_usage)
