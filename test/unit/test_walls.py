@@ -30,6 +30,9 @@ WALLS = [
     # A9 cleaning up through links
     Wall("removed links", "test-os.c#rmtree_follows_no_symlink"),
     Wall("removed mounts", "test-os.c#rmtree_crosses_no_mount"),
+    # A10 users that wrap
+    Wall("strict users", "test-os.c#users_that_do_not_parse_are_refused", first="strict ids"),
+    Wall("strict ids", "test-os.c#passwd_is_parsed_strictly"),
     # D5 zombies, D7 output flood
     Wall("reaping", "test-shim.c#orphans_are_reaped"),
     Wall("output budget", "test-shim.c#budget_drops_the_oldest_with_nobody_attached"),
