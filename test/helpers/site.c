@@ -7,7 +7,8 @@
 
 #include "base/macro.h"
 
-enum { STACK_WORDS = 512, MAPS_MAX = 128, PATH_SIZE = 32 };
+/* Callers: enough to tell places apart; further up lies more of what earlier calls have left. */
+enum { CALLERS = 8, STACK_WORDS = 512, MAPS_MAX = 128, PATH_SIZE = 32 };
 
 struct text {
     uint64_t start, end, offset;
@@ -39,13 +40,15 @@ static size_t read_maps(pid_t pid, struct text maps[static MAPS_MAX])
 
 /* Its place in the file, with the size of what is mapped in place of the file's name: the shim is a
  * memfd that each daemon makes anew. */
-static uint64_t add_word(uint64_t hash, uint64_t word, const struct text *maps, size_t n)
+static bool add_word(uint64_t *hash, uint64_t word, const struct text *maps, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (word >= maps[i].start && word < maps[i].end)
-            return mix(mix(hash, word - maps[i].start + maps[i].offset),
-                       maps[i].end - maps[i].start);
-    return hash;
+        if (word >= maps[i].start && word < maps[i].end) {
+            *hash = mix(*hash, word - maps[i].start + maps[i].offset);
+            *hash = mix(*hash, maps[i].end - maps[i].start);
+            return true;
+        }
+    return false;
 }
 
 uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp)
@@ -60,8 +63,8 @@ uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp)
                            (struct iovec[]){{(void *)sp, 4096 - sp % 4096},
                                             {(void *)(sp + 4096 - sp % 4096), sp % 4096}},
                            2, 0);
-    hash = add_word(hash, ip, maps, n_maps);
-    for (ssize_t i = 0; i < got / (ssize_t)sizeof(words[0]); i++)
-        hash = add_word(hash, words[i], maps, n_maps);
+    add_word(&hash, ip, maps, n_maps);
+    for (ssize_t i = 0, n = 0; i < got / (ssize_t)sizeof(words[0]) && n < CALLERS; i++)
+        n += add_word(&hash, words[i], maps, n_maps);
     return hash;
 }

@@ -1,8 +1,8 @@
 /*
  * Where a stopped process makes a call: a number that is the same for the same call by the same
- * chain of callers, whatever the addresses that program and libraries were loaded at. What looks
- * like a return address on the first pages of the stack counts, so that what an earlier call has
- * left there can give one place two numbers; two places never get one for that reason.
+ * nearest callers, whatever the addresses that program and libraries were loaded at. What looks
+ * like a return address on the stack counts as a caller, so that what an earlier call has left
+ * there can give one place two numbers, which costs a sweep time and hides nothing.
  */
 #pragma once
 

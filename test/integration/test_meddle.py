@@ -85,9 +85,10 @@ class Covered:
 
     def __str__(self):
         last, whole = self.state["reached"], self.state["missed"] >= IN_A_ROW
-        how = "every place" if SITES else "every one" if STEP == 1 else f"one in {STEP}"
-        return (f"meddle: {self.what}: {how} of 1 to {last}"
-                f"{', all there are' if whole else ', not ended'}; {len(self.state['failed'])} failed")
+        how = f"every {'one' if STEP == 1 else f'{STEP}th'} of 1 to {last}"
+        if SITES:
+            how = f"{len(self.sites.read_text(encoding='ascii').split()) if self.sites.exists() else 0} places"
+        return f"meddle: {self.what}: {how}{', all there are' if whole else ', not ended'}; {len(self.state['failed'])} failed"
 
 
 @serial("meddle")
