@@ -11,6 +11,7 @@
 #include "api/call.h"
 #include "api/upload.h"
 #include "base/cleanup.h"
+#include "base/thin.h"
 #include "base/xalloc.h"
 
 enum { PENDING_MAX = 256 << 10 };
@@ -120,11 +121,12 @@ static int read_options(const struct call *c, struct build_request *req, struct 
     return r;
 }
 
-static int check_type(struct call *c, struct err *err)
+static int check_type(struct call *c, bool *ret_thin, struct err *err)
 {
     const char *type = http_field_get(http_req_head(c->req), "content-type");
 
-    if (type && strcasecmp(type, "application/x-tar") == 0)
+    *ret_thin = type && strcasecmp(type, THIN_TYPE) == 0;
+    if (*ret_thin || (type && strcasecmp(type, "application/x-tar") == 0))
         return 0;
     return err_set(err, ERR_INVALID, "the body's Content-Type must be application/x-tar");
 }
@@ -158,7 +160,7 @@ void handle_image_build(struct call *c)
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
 
-    if (check_type(c, &err) < 0)
+    if (check_type(c, &req.thin, &err) < 0)
         call_reply_status(c, 415, &err);
     else if (read_options(c, &req, &body, &engine, &err) < 0)
         call_reply_err(c, &err);

@@ -30,6 +30,7 @@
 #include "build/sources.h"
 #include "build/stages.h"
 #include "build/stubs.h"
+#include "build/wants.h"
 #include "build/work.h"
 #include "image/accounts.h"
 #include "image/manifest.h"
@@ -72,11 +73,6 @@ static int layers_of(void *arg, const struct build_from *from, char ***ret, stru
     return r;
 }
 
-static bool is_from_elsewhere(const struct build_from *f)
-{
-    return f->stage >= 0 || f->image;
-}
-
 static int key_from(struct builder *b, struct key *k, const struct build_from *f, struct err *err)
 {
     _cleanup_strv_ char **layers = NULL;
@@ -114,7 +110,7 @@ static int key_mounts(struct builder *b, struct key *k, const struct build_step 
             continue;
         key_text(k, "source", m->source);
         key_text(k, "access", m->read_only ? "ro" : "rw");
-        if (is_from_elsewhere(&s->mounts[i].from))
+        if (build_is_from_elsewhere(&s->mounts[i].from))
             r = key_from(b, k, &s->mounts[i].from, err);
         else
             r = key_source(k, b->work.dir, m->source ? m->source : "", err);
@@ -147,7 +143,7 @@ static int key_copy(struct builder *b, struct key *k, const struct build_step *s
         key_text(k, "file", s->files[i].name);
         key_text(k, "content", s->files[i].content);
     }
-    if (is_from_elsewhere(&s->from)) {
+    if (build_is_from_elsewhere(&s->from)) {
         key_texts(k, "sources", s->sources);
         return key_from(b, k, &s->from, err);
     }
@@ -266,7 +262,7 @@ static int copy_heredocs(struct builder *b, const struct state *st, const struct
 static int copy_sources(struct builder *b, const struct state *st, const struct build_step *s,
                         unsigned n, struct err *err)
 {
-    bool elsewhere = is_from_elsewhere(&s->from);
+    bool elsewhere = build_is_from_elsewhere(&s->from);
     struct files_job f = {.step = s,
                           .from = elsewhere ? "src" : "context",
                           .sources = s->sources,
@@ -463,9 +459,10 @@ static void step_taken(struct state *st, const char *key, struct cache_entry *e)
     free(e->created);
 }
 
-static int find_or_do(struct builder *b, struct state *st, const struct build_step *s,
-                      struct err *err)
+static int find_or_do(struct builder *b, struct state *st, const struct build_stage *stage,
+                      size_t n, struct err *err)
 {
+    const struct build_step *s = &stage->steps[n];
     struct cache_entry e = {0};
     char key[DIGEST_MAX];
     int r = key_step(b, st, s, key, err);
@@ -477,7 +474,9 @@ static int find_or_do(struct builder *b, struct state *st, const struct build_st
     if (!b->ask->no_cache && cache_get(b->store, key, &e) > 0) {
         front_tell(b->front, json_pack("{s:b}", "cached", 1));
     } else {
-        r = do_step(b, st, s, &e, err);
+        r = wants_check(&b->work, stage, n, b->front, err);
+        if (r >= 0)
+            r = do_step(b, st, s, &e, err);
         if (r >= 0)
             r = cache_put(b->store, key, &e, err);
     }
@@ -546,7 +545,7 @@ static int build_stage(struct builder *b, size_t i, struct err *err)
         const struct build_step *s = &stage->steps[k];
 
         tell_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
-        r = tell_end(b, find_or_do(b, st, s, err), err);
+        r = tell_end(b, find_or_do(b, st, stage, k, err), err);
     }
     return r;
 }
@@ -749,7 +748,7 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
     if (r >= 0)
         r = work_open(s, ids, name, &b.work, err);
     if (r >= 0)
-        r = work_unpack_context(&b.work, context, err);
+        r = work_unpack_context(&b.work, context, ask->thin, err);
     if (r >= 0)
         r = make_plan(&b, err);
     if (r >= 0)

@@ -15,6 +15,7 @@ struct build_ask {
     const char *target;     /* or NULL */
     char **tags, **args;    /* owned */
     bool no_cache;
+    bool thin;           /* files are left out of the context (base/thin.h) */
     bool pull;           /* asks for images that are in the store, too */
     const char *network; /* of commands: "none", "packages" or "open" */
 };

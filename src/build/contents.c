@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/strv.h"
+#include "base/thin.h"
 #include "base/xalloc.h"
 #include "build/sources.h"
 
@@ -22,8 +24,9 @@ struct walk {
     struct tar_entry entry; /* its path is the stack of names */
     char *piece;            /* owned */
     const struct filter *filter;
-    size_t root;  /* length of the name of what is walked, in front of every path */
-    uint64_t put; /* entries so far */
+    size_t root;      /* length of the name of what is walked, in front of every path */
+    uint64_t put;     /* entries so far */
+    json_t *left_out; /* what was; NULL: nobody asks. Borrowed */
 };
 
 static int walk_folder(struct walk *w, int fd, struct err *err);
@@ -32,7 +35,6 @@ static int put(struct walk *w, enum tar_type type, const struct stat *st, struct
 {
     w->entry.type = type;
     w->entry.mode = st->st_mode & 07777;
-    w->entry.size = type == TAR_FILE ? (uint64_t)st->st_size : 0;
     w->put++;
     return tar_put(&w->tar, &w->entry, err);
 }
@@ -48,19 +50,57 @@ static int push(struct walk *w, const char *name, size_t *ret_len, struct err *e
     return 0;
 }
 
+static int read_digest(const struct walk *w, int fd, char value[static THIN_VALUE_MAX],
+                       struct err *err)
+{
+    char hex[BLAKE2B_HEX];
+    struct blake2b b;
+    uint64_t size = 0;
+    ssize_t n;
+
+    blake2b_init(&b);
+    while ((n = fd_read_full(fd, w->piece, PIECE)) > 0) {
+        blake2b_add(&b, w->piece, (size_t)n);
+        size += (uint64_t)n;
+    }
+    if (n < 0)
+        return err_sys(err, (int)-n, "read '%.200s'", w->entry.path);
+    blake2b_end(&b, hex);
+    thin_format(size, hex, value);
+    return 0;
+}
+
+/* Was it left out? Then it is known what it holds. */
+static bool is_left_out(int fd, char value[static THIN_VALUE_MAX])
+{
+    ssize_t n = fgetxattr(fd, THIN_XATTR, value, THIN_VALUE_MAX - 1);
+
+    value[MAX(n, (ssize_t)0)] = '\0';
+    return n >= 0;
+}
+
 static int put_file(struct walk *w, int fd, const struct stat *st, struct err *err)
 {
-    uint64_t left = (uint64_t)st->st_size;
-    int r = put(w, TAR_FILE, st, err);
+    char value[THIN_VALUE_MAX];
+    struct tar_xattr x = {.name = THIN_XATTR, .value = value};
+    bool left_out = is_left_out(fd, value);
+    int r = 0;
 
-    while (r >= 0 && left) {
-        ssize_t n = fd_read_full(fd, w->piece, MIN(left, (uint64_t)PIECE));
-
-        if (n <= 0)
-            return err_sys(err, n < 0 ? (int)-n : EIO, "read '%.200s'", w->entry.path);
-        r = tar_write(&w->tar, w->piece, (size_t)n, err);
-        left -= (uint64_t)n;
-    }
+    if (left_out && !thin_digits(value))
+        return err_set(err, ERR_INVALID, "'%.200s': '%.90s' is no digest", w->entry.path, value);
+    if (left_out && w->left_out)
+        json_object_set_new(w->left_out, thin_digits(value), json_true());
+    if (w->left_out)
+        return 0;
+    if (!left_out)
+        r = read_digest(w, fd, value, err);
+    if (r < 0)
+        return r;
+    x.len = strlen(value);
+    w->entry.xattrs = &x;
+    w->entry.n_xattrs = 1;
+    r = put(w, TAR_FILE, st, err);
+    w->entry.n_xattrs = 0;
     return r;
 }
 
@@ -165,8 +205,8 @@ static bool is_taken(const struct filter *f, const char *path, const struct stat
     return S_ISDIR(st->st_mode);
 }
 
-int contents_of(int root, const char *path, const char *name, const struct filter *filter,
-                tar_write_fn write, void *arg, struct err *err)
+static int walk_path(int root, const char *path, const char *name, const struct filter *filter,
+                     tar_write_fn write, void *arg, json_t *left_out, struct err *err)
 {
     _cleanup_close_ int fd = sources_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     struct walk *w = xnew0(struct walk);
@@ -176,6 +216,7 @@ int contents_of(int root, const char *path, const char *name, const struct filte
     w->piece = xmalloc(PIECE);
     w->filter = filter;
     w->root = strlen(name);
+    w->left_out = left_out;
     tar_writer_init(&w->tar, write, arg);
     snprintf(w->entry.path, sizeof(w->entry.path), "%s", name);
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -187,4 +228,26 @@ int contents_of(int root, const char *path, const char *name, const struct filte
     free(w->piece);
     free(w);
     return r;
+}
+
+int contents_of(int root, const char *path, const char *name, const struct filter *filter,
+                tar_write_fn write, void *arg, struct err *err)
+{
+    return walk_path(root, path, name, filter, write, arg, NULL, err);
+}
+
+static int to_nobody(void *arg, const void *data, size_t len)
+{
+    (void)arg;
+    (void)data;
+    (void)len;
+    return 0;
+}
+
+int contents_left_out(int root, const char *path, const struct filter *filter, json_t *set,
+                      struct err *err)
+{
+    const char *name = *sources_name(path) ? sources_name(path) : ".";
+
+    return walk_path(root, path, name, filter, to_nobody, NULL, set, err);
 }

@@ -17,6 +17,7 @@ struct front {
  *   {"step": TEXT, "stage": NAME, "n": 2, "of": 4, "line": 7}   one begins
  *   {"cached": true}                                            it is there already
  *   {"end": ERROR or null}                                      it has ended
+ *   {"need": [DIGITS…]}                                         wants.h
  */
 void front_tell(struct front *f, json_t *event);
 /* Runs a command on layers; takes the document (build.c, run_json). Waits for its end, and its

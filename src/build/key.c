@@ -13,7 +13,7 @@
 void key_begin(struct key *k, const char *parent)
 {
     k->d = digest_begin();
-    key_text(k, "ripcord-build-1", parent);
+    key_text(k, "ripcord-build-2", parent);
 }
 
 void key_text(struct key *k, const char *name, const char *value)

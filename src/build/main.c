@@ -27,6 +27,7 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
         {"args", JSON_FIELD_ARRAY, &args},
         {"no_cache", JSON_FIELD_BOOL, &ret->no_cache},
         {"pull", JSON_FIELD_BOOL, &ret->pull},
+        {"thin", JSON_FIELD_BOOL, &ret->thin},
         {"network", JSON_FIELD_STRING, &ret->network},
     };
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);

@@ -78,6 +78,11 @@ void build_plan_done(struct build_plan *p)
     *p = (struct build_plan){0};
 }
 
+bool build_is_from_elsewhere(const struct build_from *f)
+{
+    return f->stage >= 0 || f->image;
+}
+
 size_t build_stage_total(const struct build_stage *s)
 {
     return s->n_steps + (s->base < 0);

@@ -28,6 +28,9 @@ struct build_from {
     char *image; /* owned, or NULL */
 };
 
+/* Not from the context. */
+bool build_is_from_elsewhere(const struct build_from *f);
+
 struct build_mount {
     struct mount m; /* owned, expanded */
     struct build_from from;

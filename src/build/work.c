@@ -58,16 +58,34 @@ void work_done(struct work *w)
     w->path = NULL;
 }
 
-int work_unpack_context(struct work *w, int fd, struct err *err)
+static bool is_plain(int fd)
+{
+    static const char magic[] = "ustar";
+    char found[sizeof(magic) - 1];
+
+    return pread(fd, found, sizeof(found), 257) == (ssize_t)sizeof(found) &&
+           memcmp(found, magic, sizeof(found)) == 0;
+}
+
+static int unpack_any(int dir, int fd, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
     const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
-    _cleanup_close_ int dir = -1;
     struct layer_out out = {0};
+
+    return layer_unpack(dir, &own, &in, &out, err);
+}
+
+int work_unpack_context(struct work *w, int fd, bool thin, struct err *err)
+{
+    _cleanup_close_ int dir = -1;
     int r = dir_open(w->dir, "context", &dir, err);
 
-    if (r >= 0)
-        r = layer_unpack(dir, &own, &in, &out, err);
+    w->thin = thin;
+    if (r >= 0 && (thin || is_plain(fd)))
+        r = layer_unpack_plain(dir, fd, thin ? UNPACK_THIN : 0, err);
+    else if (r >= 0)
+        r = unpack_any(dir, fd, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;
 }
 

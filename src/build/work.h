@@ -24,6 +24,7 @@ struct work {
     char *path; /* owned: below the store's folder */
     int dir;
     unsigned n;     /* the last number given */
+    bool thin;      /* of the context files are left out */
     uint64_t began; /* of the layer that was begun last: time_mono() */
 };
 
@@ -37,8 +38,9 @@ int work_open(struct images *s, const struct confined_ids *ids, const char *name
 /* Removes all of it. */
 void work_done(struct work *w);
 
-/* The context: a plain or compressed tar on `fd`; all in it becomes the builder's own. */
-int work_unpack_context(struct work *w, int fd, struct err *err);
+/* The context: a plain or compressed tar on `fd`, a file; all in it becomes the builder's own.
+ * thin: as base/thin.h has it. */
+int work_unpack_context(struct work *w, int fd, bool thin, struct err *err);
 
 /* A new folder m<n>, of that mode; its name is owned by the caller. */
 int work_folder(struct work *w, mode_t mode, char **ret, struct err *err);

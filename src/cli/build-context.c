@@ -14,13 +14,14 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/thin.h"
 #include "base/tree.h"
 #include "base/xalloc.h"
 #include "cli/secrets.h"
 #include "dockerfile/dockerfile.h"
 #include "dockerfile/ignore.h"
 
-enum { DEPTH_MAX = 256, CHUNK = 256 << 10 };
+enum { DEPTH_MAX = 256, CHUNK = 256 << 10, SMALL = 16 << 10, SMALL_ALL_MAX = 4 << 20 };
 
 struct build_context {
     int dir;
@@ -37,7 +38,10 @@ struct build_context {
     struct tar_writer tar;
     struct tar_entry entry; /* its path is the stack of names */
     uint64_t entries;
-    char *chunk; /* owned */
+    char *chunk;        /* owned */
+    bool thin;          /* files are left out, but for: */
+    const json_t *need; /* digits as keys; borrowed, or NULL */
+    uint64_t sent;      /* bytes of small files, which are not worth it */
 };
 
 /* ---- opening ---- */
@@ -227,6 +231,65 @@ static int put_data(struct build_context *c, int fd, struct err *err)
     return 0;
 }
 
+/* ---- files that are left out ---- */
+
+/* As it is told to the builder, by what is in it now. */
+static int digest(struct build_context *c, int fd, char ret[static THIN_VALUE_MAX], struct err *err)
+{
+    char hex[BLAKE2B_HEX];
+    struct blake2b b;
+    uint64_t size = 0;
+    ssize_t n;
+
+    blake2b_init(&b);
+    while ((n = fd_read_full(fd, c->chunk, CHUNK)) > 0) {
+        blake2b_add(&b, c->chunk, (size_t)n);
+        size += (uint64_t)n;
+    }
+    if (n < 0)
+        return tree_err(err, (int)-n, "read '%s'", c->entry.path);
+    blake2b_end(&b, hex);
+    thin_format(size, hex, ret);
+    return 0;
+}
+
+static bool is_small(struct build_context *c, uint64_t size)
+{
+    if (size > SMALL || c->sent + size > SMALL_ALL_MAX)
+        return false;
+    c->sent += size;
+    return true;
+}
+
+static int put_left_out(struct build_context *c, const char *value, struct err *err)
+{
+    const struct tar_xattr x = {.name = THIN_XATTR, .value = value, .len = strlen(value)};
+    int r;
+
+    c->entry.size = 0;
+    c->entry.xattrs = &x;
+    c->entry.n_xattrs = 1;
+    r = put_entry(c, err);
+    c->entry.n_xattrs = 0;
+    return r;
+}
+
+/* 1: it is left out; 0: its bytes are to follow. */
+static int leave_out(struct build_context *c, int fd, struct err *err)
+{
+    char value[THIN_VALUE_MAX];
+    int r;
+
+    if (!c->thin || is_small(c, c->entry.size))
+        return 0;
+    r = digest(c, fd, value, err);
+    if (r >= 0 && !json_object_get(c->need, thin_digits(value)))
+        r = put_left_out(c, value, err) < 0 ? -(int)(err ? err->code : ERR_SYSTEM) : 1;
+    if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
+        r = tree_err(err, errno, "read '%s' again", c->entry.path);
+    return r;
+}
+
 static int put_file(struct build_context *c, int parent, const char *name, struct err *err)
 {
     _cleanup_close_ int fd =
@@ -241,6 +304,9 @@ static int put_file(struct build_context *c, int parent, const char *name, struc
     if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was sent", c->entry.path);
     fill_entry(c, TAR_FILE, &st);
+    r = leave_out(c, fd, err);
+    if (r != 0)
+        return MIN(r, 0);
     r = put_entry(c, err);
     return r < 0 ? r : put_data(c, fd, err);
 }
@@ -380,13 +446,19 @@ static int put_dockerfile(struct build_context *c, struct err *err)
     return r;
 }
 
+void build_context_thin(struct build_context *c, bool thin, const json_t *need)
+{
+    c->thin = thin;
+    c->need = need;
+}
+
 int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, struct err *err)
 {
     int r;
 
     tar_writer_init(&c->tar, write, arg);
     c->entry = (struct tar_entry){0};
-    c->entries = 0;
+    c->entries = c->sent = 0;
     c->chunk = c->chunk ? c->chunk : xmalloc(CHUNK);
     r = put_dockerfile(c, err);
     if (r >= 0)

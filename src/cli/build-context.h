@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/tar.h"
 
 struct build_context;
@@ -29,4 +30,7 @@ const char *build_context_label(const struct build_context *c);
 const char *build_context_dockerfile(const struct build_context *c);
 bool build_context_has_ignore(const struct build_context *c);
 
+/* Packed as base/thin.h has it: without the files that are not small, but for those whose digits
+ * are keys of `need`, which stays the caller's and may be NULL. */
+void build_context_thin(struct build_context *c, bool thin, const json_t *need);
 int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, struct err *err);

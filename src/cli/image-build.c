@@ -2,6 +2,11 @@
  * ripcord image build: the Dockerfile is read and looked at here, so that what is wrong with it is
  * said with its place before anything is sent; then the context goes to the daemon, whose events
  * come back as lines. Whoever ends this program ends the build: the daemon sees us go.
+ *
+ * A build that has been done before needs no context, only to know that it is the same. So it is
+ * sent thin at first (base/thin.h), and again with what the builder misses; whole where that does
+ * not do, as on an engine that knows nothing of this. What a thin one tells is held back until it
+ * has gone well or has something to run: steps are to be seen once.
  */
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +14,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/strv.h"
+#include "base/thin.h"
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "cli/build-context.h"
@@ -21,23 +27,38 @@
 #include "lint/lint.h"
 
 #define TICK (100 * USEC_PER_MSEC)
-enum { EVENT_MAX = 256 << 10, TARGET_MAX_BYTES = 14 << 10 };
+enum { EVENT_MAX = 256 << 10, TARGET_MAX_BYTES = 14 << 10, THIN_ROUNDS = 3 };
 
 struct image_build {
     struct cli *cli;
     const struct cli_args *args;
     struct build_context *context;
     struct build_view *view; /* NULL with --json */
-    struct buf lines;        /* of the answer, not looked at yet */
-    json_t *end;             /* the last event */
+    bool live;
+    char *secrets;    /* owned: as JSON, or NULL */
+    struct buf lines; /* of the answer, not looked at yet */
+    json_t *end;      /* the last event */
+
+    /* Of a thin context: */
+    bool thin;
+    json_t *need; /* digits of what is to be sent, as keys */
+    bool again;   /* the builder misses something */
+    bool all;     /* of it */
+    bool holding;
+    char **held; /* owned: lines that are not shown yet */
 };
 
 static void build_done(struct image_build *ib)
 {
     build_context_free(ib->context);
     build_view_free(ib->view);
+    if (ib->secrets)
+        explicit_bzero(ib->secrets, strlen(ib->secrets));
+    free(ib->secrets);
     buf_done(&ib->lines);
     json_decref(ib->end);
+    json_decref(ib->need);
+    strv_free(ib->held);
 }
 #define _cleanup_build_ __attribute__((cleanup(build_done)))
 
@@ -151,22 +172,30 @@ static int make_target(const struct image_build *ib, size_t secrets, char **ret,
                    TARGET_MAX_BYTES);
 }
 
-static int send_all(struct image_build *ib, struct client *c, struct err *err)
+static int read_secrets(struct image_build *ib, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_object();
-    _cleanup_free_ char *secrets = NULL;
-    char *target = NULL;
-    struct sender s;
     int r = secrets_from_args(ib->args, doc, err);
 
     if (r >= 0 && json_object_get(doc, "secrets"))
-        secrets = json_to_text(json_object_get(doc, "secrets"), false);
-    if (r >= 0)
-        r = make_target(ib, secrets ? strlen(secrets) : 0, &target, err);
+        ib->secrets = json_to_text(json_object_get(doc, "secrets"), false);
+    return r;
+}
+
+static int send_all(struct image_build *ib, struct client *c, struct err *err)
+{
+    size_t n_secrets = ib->secrets ? strlen(ib->secrets) : 0;
+    char *target = NULL;
+    struct sender s;
+    int r = make_target(ib, n_secrets, &target, err);
+
     if (r < 0)
         return r;
     sender_init(&s, c, "POST", target, ib->cli->json);
-    if (secrets && sender_write(&s, secrets, strlen(secrets)) < 0)
+    if (ib->thin)
+        s.type = THIN_TYPE;
+    build_context_thin(ib->context, ib->thin, ib->need);
+    if (n_secrets && sender_write(&s, ib->secrets, n_secrets) < 0)
         r = err_set(err, ERR_ENGINE, "the daemon takes no more");
     if (r >= 0)
         r = build_context_pack(ib->context, sender_write, &s, err);
@@ -177,22 +206,71 @@ static int send_all(struct image_build *ib, struct client *c, struct err *err)
 
 /* ---- the answer ---- */
 
-static int on_line(struct image_build *ib, const char *line, size_t len, struct err *err)
+static void show(struct image_build *ib, const char *line, const json_t *event)
+{
+    if (ib->view) {
+        build_view_event(ib->view, event);
+        return;
+    }
+    puts(line);
+    fflush(stdout);
+}
+
+static void release(struct image_build *ib)
+{
+    for (char **line = ib->held; line && *line; line++) {
+        _cleanup_json_ json_t *e = NULL;
+
+        if (json_parse("an event of the build", *line, strlen(*line), &e, NULL) >= 0)
+            show(ib, *line, e);
+    }
+    ib->held = strv_free(ib->held);
+    ib->holding = false;
+}
+
+/* None: more than can be named. */
+static void on_need(struct image_build *ib, const json_t *list)
+{
+    const json_t *digits;
+    size_t i;
+
+    ib->again = true;
+    ib->all |= json_array_size(list) == 0;
+    json_array_foreach (list, i, digits)
+        if (json_is_string(digits))
+            json_object_set_new(ib->need, json_string_value(digits), json_true());
+}
+
+/* Of a step that is not run. */
+static bool is_quiet(const char *kind)
+{
+    static const char *const quiet[] = {"step", "cached", "step_end"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(quiet); i++)
+        if (STREQ(kind, quiet[i]))
+            return true;
+    return false;
+}
+
+static int on_line(struct image_build *ib, const char *line, struct err *err)
 {
     _cleanup_json_ json_t *e = NULL;
     const char *kind;
-    int r = json_parse("an event of the build", line, len, &e, err);
+    int r = json_parse("an event of the build", line, strlen(line), &e, err);
 
     if (r < 0)
         return r;
     kind = json_text_of(e, "event");
-    if (ib->view) {
-        build_view_event(ib->view, e);
-    } else {
-        fwrite(line, 1, len, stdout);
-        putchar('\n');
-        fflush(stdout);
+    if (ib->thin && STREQ(kind ?: "", "need")) {
+        on_need(ib, json_object_get(e, "contents"));
+        return 0;
     }
+    if (ib->holding && !ib->again && !is_quiet(kind ?: ""))
+        release(ib);
+    if (ib->holding)
+        strv_add(&ib->held, line);
+    else if (!ib->again)
+        show(ib, line, e);
     if (kind && STREQ(kind, "end") && !ib->end)
         ib->end = TAKE_PTR(e);
     return 0;
@@ -207,8 +285,9 @@ static int on_piece(struct image_build *ib, const char *data, size_t len, struct
         return err_set(err, ERR_LIMIT, "an event of the build is over %d bytes", EVENT_MAX);
     while (r >= 0 && (end = memchr(buf_data(&ib->lines), '\n', ib->lines.len))) {
         size_t n = (size_t)(end - buf_data(&ib->lines));
+        _cleanup_free_ char *line = xstrndup(buf_data(&ib->lines), n);
 
-        r = on_line(ib, buf_data(&ib->lines), n, err);
+        r = on_line(ib, line, err);
         buf_consume(&ib->lines, n + 1);
     }
     return r;
@@ -222,6 +301,8 @@ static ssize_t read_some(struct image_build *ib, struct client *c, void *data, s
         _cleanup_err_ struct err why = ERR_INIT;
         ssize_t n = client_read_for(c, data, len, TICK, &why);
 
+        if (n == -ERR_TIMEOUT && ib->holding && !ib->again)
+            release(ib); /* it is at something that takes its time */
         if (ib->view)
             build_view_tick(ib->view);
         if (n != -ERR_TIMEOUT)
@@ -289,6 +370,61 @@ static int finish(struct image_build *ib, struct err *err)
     return 0;
 }
 
+/* ---- rounds ---- */
+
+/* Nothing that a round has told counts. */
+static void forget(struct image_build *ib)
+{
+    bool shown = !ib->holding;
+
+    ib->held = strv_free(ib->held);
+    buf_clear(&ib->lines);
+    json_decref(ib->end);
+    ib->end = NULL;
+    ib->again = false;
+    if (ib->view && shown) {
+        build_view_free(ib->view);
+        ib->view = build_view_new(ib->live);
+    }
+}
+
+static int one_round(struct image_build *ib, struct client *c, struct err *err)
+{
+    int r;
+
+    ib->holding = ib->thin;
+    r = send_all(ib, c, err);
+    if (r >= 0)
+        r = receive(ib, c, err);
+    if (r >= 0 && ib->holding && !ib->again)
+        release(ib);
+    return r;
+}
+
+/* An engine or a daemon that knows no thin contexts says so before anything is done. */
+static bool is_refused(const struct image_build *ib, int r)
+{
+    return ib->thin && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
+}
+
+static int build(struct image_build *ib, struct client *c, struct err *err)
+{
+    ib->need = json_object();
+    for (unsigned round = 0;; round++) {
+        _cleanup_err_ struct err why = ERR_INIT;
+        int r;
+
+        ib->thin = round < THIN_ROUNDS && !ib->all;
+        r = one_round(ib, c, &why);
+        if (!is_refused(ib, r) && (r < 0 || !ib->again))
+            return r < 0 ? err_move(err, &why) : 0;
+        ib->all |= r < 0;
+        if (r < 0)
+            client_disconnect(c);
+        forget(ib);
+    }
+}
+
 /* ---- the command ---- */
 
 static int read_progress(struct image_build *ib, struct err *err)
@@ -300,6 +436,7 @@ static int read_progress(struct image_build *ib, struct err *err)
         return err_set(err, ERR_INVALID, "--progress: '%s' is not auto, plain or tty", how);
     if (how && !STREQ(how, "auto"))
         live = STREQ(how, "tty");
+    ib->live = live;
     if (!ib->cli->json)
         ib->view = build_view_new(live);
     return 0;
@@ -321,10 +458,10 @@ int image_build(struct cli *cli, const struct cli_args *args, struct err *err)
     if (r >= 0)
         r = read_progress(&ib, err);
     if (r >= 0)
+        r = read_secrets(&ib, err);
+    if (r >= 0)
         r = cli_client(cli, &c, err);
     if (r >= 0)
-        r = send_all(&ib, c, err);
-    if (r >= 0)
-        r = receive(&ib, c, err);
+        r = build(&ib, c, err);
     return r < 0 ? r : finish(&ib, err);
 }

@@ -12,7 +12,11 @@ enum { PIECE = 256 << 10 };
 
 void sender_init(struct sender *s, struct client *c, const char *method, char *target, bool json)
 {
-    *s = (struct sender){.client = c, .method = method, .target = target, .piece = xmalloc(PIECE)};
+    *s = (struct sender){.client = c,
+                         .method = method,
+                         .target = target,
+                         .type = "application/x-tar",
+                         .piece = xmalloc(PIECE)};
     progress_init(&s->progress, json);
 }
 
@@ -30,7 +34,7 @@ static int put_piece(struct sender *s, const void *data, size_t len)
     int r = 0;
 
     if (!s->begun)
-        r = client_begin(s->client, s->method, s->target, "application/x-tar", &s->failure);
+        r = client_begin(s->client, s->method, s->target, s->type, &s->failure);
     s->begun = true;
     if (r >= 0)
         r = client_put(s->client, data, len, &s->failure);

@@ -11,15 +11,16 @@
 struct sender {
     struct client *client;
     const char *method;
-    char *target; /* owned */
-    char *piece;  /* owned */
+    char *target;     /* owned */
+    const char *type; /* of the body */
+    char *piece;      /* owned */
     size_t len;
     bool begun, answered; /* the daemon has said something before the end: an error */
     struct err failure;
     struct progress progress;
 };
 
-/* Takes the target. */
+/* Takes the target. The body is a tar, unless another type is set. */
 void sender_init(struct sender *s, struct client *c, const char *method, char *target, bool json);
 void sender_done(struct sender *s);
 /* tar_write_fn; the argument is the sender. -EPIPE: sender_end() tells why. */

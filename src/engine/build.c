@@ -302,6 +302,23 @@ void build_warning(struct build *b, const char *text, unsigned line)
     pthread_mutex_unlock(&b->lock);
 }
 
+/* More than fit into a line are all. */
+void build_need(struct build *b, const char *const *digits, size_t n)
+{
+    _Static_assert(BUILD_NEEDS_MAX * 70 < LINE_MAX_BYTES, "they fit");
+    pthread_mutex_lock(&b->lock);
+    begin_line(b, "need", 0);
+    if (buf_append_str(&b->line, ",\"contents\":[") < 0)
+        abort();
+    for (size_t i = 0; n <= BUILD_NEEDS_MAX && i < n; i++)
+        if (buf_appendf(&b->line, "%s\"%.64s\"", i ? "," : "", digits[i]) < 0)
+            abort();
+    if (buf_append_c(&b->line, ']') < 0)
+        abort();
+    end_line(b);
+    pthread_mutex_unlock(&b->lock);
+}
+
 /* ---- the worker ---- */
 
 static int run(struct build *b)
@@ -474,6 +491,8 @@ int engine_build(struct engine *e, struct build_request *req, const struct build
     struct build *b = build_new(e, req, body, events, arg);
     int r = has_builder(e, err);
 
+    if (r >= 0 && b->req.thin && !e->ops->builds_thin)
+        r = err_set(err, ERR_UNSUPPORTED, "engine '%s' needs whole build contexts", e->ops->name);
     if (r >= 0)
         r = open_ends(b, err);
     if (r >= 0)

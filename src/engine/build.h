@@ -14,6 +14,7 @@
  *   {"event":"progress","step":5,"what":"…","current":1,"total":2}
  *   {"event":"step_end","step":5,"ms":1200,"error":"…"}     error: only of one that failed
  *   {"event":"warning","text":"…","line":7}                 line: where it is known
+ *   {"event":"need","contents":["…"]}                       of a thin context; none: all of it
  *
  * The last line is core's: {"event":"end",…} with the image or the error.
  */
@@ -30,6 +31,7 @@ struct engine;
 
 enum {
     BUILD_STEPS_MAX = 1 << 16,
+    BUILD_NEEDS_MAX = 1000,
     BUILD_SECRETS_MAX = 1 << 20, /* bytes of all of them as JSON */
 };
 #define BUILD_CONTEXT_MAX (UINT64_C(8) << 30)
@@ -50,6 +52,7 @@ struct build_request {
     char **args;           /* K=V, for ARG */
     char *platform;        /* "linux/amd64"; NULL: the engine's own */
     char *network;         /* of RUN, as a sandbox's; NULL: as the builder has it */
+    bool thin;             /* files are left out of it, as base/thin.h has it */
     bool no_cache;         /* every step is run, whatever is kept of it */
     bool pull;             /* registries are asked for images that are here already, too */
     struct build_secret *secrets; /* for RUN --mount=type=secret */
@@ -81,6 +84,8 @@ void build_step_progress(struct build *b, unsigned step, const char *what, uint6
 /* error NULL: it went well. */
 void build_step_end(struct build *b, unsigned step, const char *error);
 void build_warning(struct build *b, const char *text, unsigned line);
+/* Digits of what was left out of a thin context: the build fails, and is asked for again. */
+void build_need(struct build *b, const char *const *digits, size_t n);
 
 /* Readable when whoever asked for the build has gone: the backend ends it, leaves nothing of it and
  * returns any error. */

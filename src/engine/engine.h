@@ -286,6 +286,7 @@ struct engine_ops {
      * it is told to stop, nothing but what is cached is left. NULL: it has no builder. */
     int (*build)(struct engine *e, const struct build_request *req, struct build *b,
                  const struct deadline *by, char **ret, struct err *err);
+    bool builds_thin; /* it knows contexts that files are left out of (base/thin.h) */
 
     /* Makes the sandbox's files; idempotent for one id. On failure nothing new is left behind. */
     int (*create)(struct engine *e, const struct box_request *req, const struct deadline *by,

@@ -41,7 +41,7 @@ static int start_inflate(const struct inflate_range *in, struct confined *ret, i
 
 struct unpack_job {
     int in;
-    bool owners;
+    unsigned flags;
 };
 
 static int run_unpack(void *arg, int root, void *out, struct err *err)
@@ -49,13 +49,13 @@ static int run_unpack(void *arg, int root, void *out, struct err *err)
     const struct unpack_job *j = arg;
 
     _Static_assert(sizeof(struct unpack_stats) <= CONFINED_OUT_MAX, "the stats fit");
-    return unpack_layer(j->in, root, j->owners, out, err);
+    return unpack_layer(j->in, root, j->flags, out, err);
 }
 
 static int start_unpack(int dir, const struct confined_ids *ids, struct confined *ret, int *ret_fd,
                         struct err *err)
 {
-    struct unpack_job j = {.owners = ids->kind != CONFINED_OWN};
+    struct unpack_job j = {.flags = ids->kind != CONFINED_OWN ? UNPACK_OWNERS : 0};
     struct confined_job job = {.fn = run_unpack, .arg = &j, .dir = dir};
 
     return confined_start_piped(&job, true, &j.in, ids, ret, ret_fd, err);
@@ -140,6 +140,21 @@ int layer_unpack(int dir, const struct confined_ids *ids, const struct layer_in 
     }
     confined_done(&inflater);
     confined_done(&unpacker);
+    return r;
+}
+
+int layer_unpack_plain(int dir, int fd, unsigned flags, struct err *err)
+{
+    const struct confined_ids own = {.kind = CONFINED_OWN};
+    struct unpack_job j = {.in = fd, .flags = flags};
+    const struct confined_job job = {
+        .fn = run_unpack, .arg = &j, .dir = dir, .fds = {fd}, .n_fds = 1};
+    struct confined child = CONFINED_INIT;
+    int r = confined_start(&job, &own, &child, err);
+
+    if (r >= 0)
+        r = confined_wait(&child, NULL, 0, err);
+    confined_done(&child);
     return r;
 }
 

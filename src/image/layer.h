@@ -32,6 +32,10 @@ int layer_import(struct images *s, const struct confined_ids *ids, const struct 
 int layer_unpack(int dir, const struct confined_ids *ids, const struct layer_in *in,
                  struct layer_out *ret, struct err *err);
 
+/* A plain tar whose digest nobody wants to know, from where `fd` stands, by one child alone; all of
+ * it becomes the caller's. flags: enum unpack_flags. */
+int layer_unpack_plain(int dir, int fd, unsigned flags, struct err *err);
+
 /* `in` made plain, into `out`; *digest is that of what was written. */
 int layer_inflate(const struct inflate_range *in, int out, char digest[static DIGEST_MAX],
                   struct err *err);

@@ -20,6 +20,7 @@
 #include <sys/xattr.h>
 
 #include "base/cleanup.h"
+#include "base/thin.h"
 #include "base/xalloc.h"
 #include "os/rmtree.h"
 #include "os/whiteout.h"
@@ -36,7 +37,7 @@ struct later {
 struct unpack {
     struct archive *archive;
     int root;
-    bool owners;
+    unsigned flags; /* enum unpack_flags */
     struct unpack_stats stats;
     int parent; /* of the last entry; -1: none kept */
     char parent_path[UNPACK_PATH_MAX];
@@ -192,7 +193,15 @@ static int find_place(struct unpack *u, struct item *it, struct err *err)
 
 bool unpack_keeps_xattr(const char *name)
 {
-    return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0;
+    return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0 &&
+           !STREQ(name, THIN_XATTR);
+}
+
+/* One that says of an empty file what it should hold must not be lost. */
+static bool is_thin(const struct unpack *u, const struct item *it, const char *name)
+{
+    return (u->flags & UNPACK_THIN) && STREQ(name, THIN_XATTR) &&
+           archive_entry_filetype(it->e) == AE_IFREG && archive_entry_size(it->e) == 0;
 }
 
 static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct err *err)
@@ -205,10 +214,14 @@ static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct er
         return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
     archive_entry_xattr_reset(it->e);
     while (archive_entry_xattr_next(it->e, &name, &value, &size) == ARCHIVE_OK) {
-        bool wanted = name && unpack_keeps_xattr(name) && size <= XATTR_MAX;
+        bool thin = name && is_thin(u, it, name);
+        bool wanted = name && (thin || unpack_keeps_xattr(name)) && size <= XATTR_MAX;
 
         if (wanted && fsetxattr(fd, name, value, size, 0) == 0)
             continue;
+        if (thin)
+            return err_set(err, ERR_UNSUPPORTED, "files cannot be left out here: %s",
+                           strerror(errno));
         if (wanted && errno != EOPNOTSUPP && errno != ENOSPC) /* what this file system can keep */
             return err_sys(err, errno, "set its attribute '%.100s'", name);
         u->stats.dropped++;
@@ -218,7 +231,7 @@ static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct er
 
 static int give(const struct unpack *u, const struct item *it, int fd, struct err *err)
 {
-    if (u->owners && fchown(fd, it->uid, it->gid) < 0)
+    if ((u->flags & UNPACK_OWNERS) && fchown(fd, it->uid, it->gid) < 0)
         return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
     return 0;
 }
@@ -228,7 +241,8 @@ static int read_facts(const struct unpack *u, struct item *it, struct err *err)
     int64_t uid = archive_entry_uid(it->e), gid = archive_entry_gid(it->e);
     int64_t seconds = archive_entry_mtime_is_set(it->e) ? archive_entry_mtime(it->e) : 0;
 
-    if (u->owners && (uid < 0 || gid < 0 || uid > UNPACK_ID_MAX || gid > UNPACK_ID_MAX))
+    if ((u->flags & UNPACK_OWNERS) &&
+        (uid < 0 || gid < 0 || uid > UNPACK_ID_MAX || gid > UNPACK_ID_MAX))
         return err_set(err, ERR_UNSUPPORTED, "its owner is %lld:%lld, and ids go to %d",
                        (long long)uid, (long long)gid, UNPACK_ID_MAX);
     it->uid = (uid_t)uid;
@@ -408,7 +422,8 @@ static int put_symlink(struct unpack *u, struct item *it, struct err *err)
         return r;
     if (symlinkat(target, it->parent, it->name) < 0)
         return err_sys(err, errno, "make it");
-    if (u->owners && fchownat(it->parent, it->name, it->uid, it->gid, AT_SYMLINK_NOFOLLOW) < 0)
+    if ((u->flags & UNPACK_OWNERS) &&
+        fchownat(it->parent, it->name, it->uid, it->gid, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
     utimensat(it->parent, it->name, times, AT_SYMLINK_NOFOLLOW); /* not all file systems can */
     return 0;
@@ -593,7 +608,7 @@ static int finish_folders(struct unpack *u, struct err *err)
 /* As a layer that says nothing of its top has it. */
 static int start_root(const struct unpack *u, struct err *err)
 {
-    if (u->owners && fchown(u->root, 0, 0) < 0)
+    if ((u->flags & UNPACK_OWNERS) && fchown(u->root, 0, 0) < 0)
         return err_sys(err, errno, "give the layer's folder to root");
     return fchmod(u->root, 0755) < 0 ? err_sys(err, errno, "set the mode of the layer's folder")
                                      : 0;
@@ -608,9 +623,9 @@ static void unpack_done(struct unpack *u)
     archive_read_free(u->archive);
 }
 
-int unpack_layer(int in, int dir, bool owners, struct unpack_stats *ret, struct err *err)
+int unpack_layer(int in, int dir, unsigned flags, struct unpack_stats *ret, struct err *err)
 {
-    struct unpack u = {.archive = archive_read_new(), .root = dir, .owners = owners, .parent = -1};
+    struct unpack u = {.archive = archive_read_new(), .root = dir, .flags = flags, .parent = -1};
     int r;
 
     archive_read_support_format_tar(u.archive);

@@ -32,11 +32,13 @@ struct unpack_stats {
     uint64_t dropped; /* devices, FIFOs, xattrs */
 };
 
-/*
- * Reads `in` to its end into the folder `dir`, which is empty. owners: the archive's are taken
- * over; else all belongs to the caller. On failure the folder may hold anything.
- */
-int unpack_layer(int in, int dir, bool owners, struct unpack_stats *ret, struct err *err);
+enum unpack_flags {
+    UNPACK_OWNERS = 1 << 0, /* the archive's are taken over; else all belongs to the caller */
+    UNPACK_THIN = 1 << 1,   /* files may be left out (base/thin.h); else nothing says that one is */
+};
+
+/* Reads `in` to its end into the folder `dir`, which is empty. On failure it may hold anything. */
+int unpack_layer(int in, int dir, unsigned flags, struct unpack_stats *ret, struct err *err);
 
 /* The name of an entry, without "./" and slashes at its end; "" is the folder itself. For tests. */
 int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *err);

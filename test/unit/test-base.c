@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/strv.h"
 #include "base/text.h"
+#include "base/thin.h"
 #include "base/time.h"
 #include "base/xalloc.h"
 #include "tap.h"
@@ -477,4 +478,42 @@ TEST(deadline_ms_rounds_up)
     struct deadline d = deadline_in(500);
 
     CHECK(deadline_passed(&d) || deadline_ms(&d) == 1);
+}
+
+/* ---- digests ---- */
+
+static bool has_digest(const char *text, size_t times, const char *hex)
+{
+    char found[BLAKE2B_HEX];
+    struct blake2b b;
+
+    blake2b_init(&b);
+    for (size_t i = 0; i < times; i++)
+        blake2b_add(&b, text, strlen(text));
+    blake2b_end(&b, found);
+    return STREQ(found, hex);
+}
+
+TEST(blake2b_is_as_others_count_it)
+{
+    CHECK(has_digest("", 1, "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8"));
+    CHECK(has_digest("abc", 1, "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"));
+    CHECK(has_digest("0123456789abcdef", 8,
+                     "4413634ab84fd41826173c8468b13a6777c16b3d5ad36a751e8d8a8f139e4334"));
+    CHECK(has_digest("0123456789abcdef", 9,
+                     "ebd3a879b9579c42e9445378dd173b69ccfc91753da859bbc1c09d32cea735ff"));
+    CHECK(has_digest("seven..", 1000,
+                     "4f20ef8af0c3e32c6cabeeb201822f51d34231acfcf538560751da15084a39c9"));
+}
+
+TEST(a_file_that_is_left_out_has_size_and_digits)
+{
+    const char *hex = "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8";
+    char value[THIN_VALUE_MAX];
+
+    thin_format(UINT64_MAX, hex, value);
+    CHECK(thin_digits(value) && STREQ(thin_digits(value), hex));
+    value[strlen(value) - 1] = '\0';
+    CHECK(!thin_digits(value));
+    CHECK(!thin_digits("") && !thin_digits("12") && !thin_digits("12 ab") && !thin_digits(hex));
 }

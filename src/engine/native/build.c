@@ -101,6 +101,7 @@ static int send_request(struct builder *x, struct err *err)
     json_object_set_new(doc, "args", texts_json(x->req->args));
     json_object_set_new(doc, "no_cache", json_boolean(x->req->no_cache));
     json_object_set_new(doc, "pull", json_boolean(x->req->pull));
+    json_object_set_new(doc, "thin", json_boolean(x->req->thin));
     if (x->req->network)
         json_object_set_new(doc, "network", json_string(x->req->network));
     if (x->req->target)
@@ -135,6 +136,20 @@ static unsigned step_of(const struct builder *x, const json_t *doc)
     return id > 0 && (size_t)id <= x->n_steps ? x->steps[id - 1] : 0;
 }
 
+/* It is their digits that go into a line of ours. */
+static int on_need(const struct builder *x, const json_t *list, struct err *err)
+{
+    _cleanup_strv_ char **digits = NULL;
+    int r = json_read_strv(list, "need", &digits, err);
+
+    for (char **d = digits; r >= 0 && d && *d; d++)
+        if (strlen(*d) != 64 || strspn(*d, "0123456789abcdef") != 64)
+            return err_set(err, ERR_ENGINE, "ripcord-build wants '%.80s'", *d);
+    if (r >= 0)
+        build_need(x->b, (const char *const *)digits, strv_len(digits));
+    return r;
+}
+
 static int on_line(struct builder *x, const char *line, size_t len, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
@@ -151,6 +166,8 @@ static int on_line(struct builder *x, const char *line, size_t len, struct err *
         build_step_cached(x->b, step);
     } else if ((value = json_object_get(doc, "end"))) {
         build_step_end(x->b, step, json_string_value(value));
+    } else if ((value = json_object_get(doc, "need"))) {
+        return on_need(x, value, err);
     } else if (json_object_get(doc, "run") || json_object_get(doc, "pull")) {
         return serve_begin(x->serve, step, TAKE_PTR(doc), err);
     } else if (json_object_get(doc, "cancel")) {

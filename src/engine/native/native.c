@@ -504,6 +504,7 @@ const struct engine_ops engine_native_ops = {
     .resolve = native_resolve,
     .image = native_image,
     .build = native_build,
+    .builds_thin = true,
     .create = native_create,
     .start = native_start,
     .connect = native_connect,
