@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "net/http-server.h"
+#include "os/neighbour.h"
 
 /* Of the connections that may be open at once. */
 enum { CONNECTIONS_SHARE = 4 };
@@ -17,6 +18,7 @@ struct tcp {
     char address[ADDRESS_MAX];
     struct gate *gate;
     struct http_server *server;
+    bool told; /* that a container was turned away: it may try for ever */
 };
 
 static void on_refused(void *arg, unsigned tries)
@@ -24,6 +26,24 @@ static void on_refused(void *arg, unsigned tries)
     const struct tcp *t = arg;
 
     log_warn("%s: refused %u requests without the right token", t->address, tries);
+}
+
+/*
+ * Containers with a network reach every address of the machine, ours among them when it is not
+ * loopback; no sandbox has any business here. Those of the native engine are stopped by rules.
+ */
+static bool turn_away(void *arg, int fd)
+{
+    struct tcp *t = arg;
+
+    if (!neighbour_is_container(fd))
+        return false;
+    if (!t->told)
+        log_warn("%s: a container of this machine has tried to connect and was turned away, as "
+                 "all will be",
+                 t->address);
+    t->told = true;
+    return true;
 }
 
 /* What goes over it is not encrypted, and the token is as good as the daemon's own rights. */
@@ -62,6 +82,8 @@ static int open_server(struct tcp *t, const struct tcp_config *config, int fd, s
     http.admit = gate_tcp;
     http.admit_arg = t->gate;
     http.any_peer = true;
+    http.turn_away = turn_away;
+    http.turn_away_arg = t;
     http.connections_max = MAX(http.connections_max / CONNECTIONS_SHARE, 1U);
     r = http_server_new(config->loop, &http, &t->server, err);
     if (r >= 0)

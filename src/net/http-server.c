@@ -80,7 +80,9 @@ static void welcome(struct http_server *s, int fd)
 
 static void take_connection(struct http_server *s, int fd)
 {
-    if (!s->config.any_peer && !peer_may(fd))
+    if (s->config.turn_away && s->config.turn_away(s->config.turn_away_arg, fd))
+        fd_close(fd);
+    else if (!s->config.any_peer && !peer_may(fd))
         refuse(fd, ERR_DENIED, "this socket serves its owner and root only",
                "Start your own daemon, or run the command as the daemon's user.");
     else if (s->n_conns >= s->config.connections_max)

@@ -39,6 +39,9 @@ struct http_server_config {
      * are taken. */
     int (*admit)(void *arg, const struct http_head *head, struct err *err);
     void *admit_arg;
+    /* Decides who is hung up on without a word, by the connection alone. NULL: nobody is. */
+    bool (*turn_away)(void *arg, int fd);
+    void *turn_away_arg;
     size_t body_max; /* larger: 413 before anything is allocated */
     unsigned connections_max;
     bool any_peer;   /* do not look at a peer's credentials: the socket is not ours alone, or TCP */

@@ -1,12 +1,15 @@
 """The API over TCP: nothing without the token, nothing for a page of another site, and no way to it from a sandbox."""
+import ctypes
 import json
 import os
 import re
 import socket
 import stat
 import subprocess
+import sys
+import tempfile
 
-from ripcord_test import TestCase, needs, only_on, parse_reply, read_all, read_reply, serial, wait_until
+from ripcord_test import Config, TestCase, needs, only_on, parse_reply, read_all, read_reply, serial, wait_until
 from test_http import REFUSED, REFUSED_CHUNKS, STATUS_LINE
 
 WRONG = "0123456789abcdef" * 4
@@ -19,10 +22,13 @@ class Tcp(TestCase):
     def setUp(self):
         super().setUp()
         self.root.configure(self.listen)
-        self.root.start()
+        self.start()
         self.address = self.root.get("/v1/version")["listen"]
         host, _, port = self.address.rpartition(":")
         self.peer = (host, int(port))
+
+    def start(self):
+        self.root.start()
 
     def token(self):
         return (self.root.path / "state" / "token").read_text(encoding="ascii").strip()
@@ -218,3 +224,65 @@ class FromInside(Tcp):
         table = f"ripcord_{self.root.root_id}"
         if subprocess.run(["nft", "delete", "table", "inet", table], capture_output=True, check=False).returncode == 0:
             self.assertIn(f"reached {gateway}", self.shell("a", tries + "\ntrue"), "nobody would notice that the rules are missing")
+
+
+ASK = """
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 30)
+try:
+    s.sendall(b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+    print("heard", s.recv(12))
+except ConnectionError:
+    print("heard", b"")
+"""
+ANSWER = """
+import socket
+s = socket.create_server(("0.0.0.0", 0))
+print(s.getsockname()[1], flush=True)
+c = s.accept()[0]
+c.recv(1000)
+c.sendall(b"hello")
+"""
+
+
+@only_on("docker", "podman")
+class FromContainer(Tcp):
+    """No rules of ours stand there: containers reach the machine, and the daemon hangs up on them. The engine's bridge is in a
+    network namespace of its own, and so the daemon has to be: that is the machine here."""
+    listen = "http.listen: 0.0.0.0:0\nhttp.remote: yes\n"
+
+    def setUp(self):
+        self.sys = tempfile.mkdtemp(prefix="ripcord-sys-")
+        self.addCleanup(os.rmdir, self.sys)
+        self.libc = ctypes.CDLL(None)
+        super().setUp()
+
+    def start(self):
+        self.root.ok("ls", preexec_fn=self.move)
+
+    def move(self):
+        """In the process that starts the daemon; /sys shows the interfaces of where it was mounted."""
+        self.libc.setns(os.open(f"/run/netns/{Config.backend.name}", os.O_RDONLY), 0x40000000)  # CLONE_NEWNET
+        self.libc.unshare(0x20000)  # CLONE_NEWNS
+        self.libc.mount(None, b"/", None, 0x44000, None)  # MS_REC | MS_PRIVATE
+        self.libc.mount(b"sysfs", self.sys.encode(), b"sysfs", 0, None)
+        for part in ("class/net", "devices/virtual/net"):
+            self.libc.mount(f"{self.sys}/{part}".encode(), f"/sys/{part}".encode(), None, 0x1000, None)  # MS_BIND
+
+    def beside_the_daemon(self, code, *args):
+        return subprocess.Popen(["nsenter", f"--net=/run/netns/{Config.backend.name}", sys.executable, "-c", code, *args],
+                                stdout=subprocess.PIPE, text=True)
+
+    def heard_inside(self, address, port):
+        return self.root.ok("exec", "a", "--", "/usr/bin/python3", "-c", ASK, address, str(port)).text.strip()
+
+    def test_no_sandbox_is_answered(self):
+        self.root.ok("up", "a", "--network", "open")
+        routes = [line.split() for line in self.shell("a", "cat /proc/net/route").splitlines()]
+        gateway = socket.inet_ntoa(bytes.fromhex(next(r[2] for r in routes if r[1] == "00000000"))[::-1])
+        with self.beside_the_daemon(ASK, gateway, str(self.peer[1])) as own:  # the machine itself, by the same address
+            self.assertEqual(own.stdout.read().strip(), "heard b'HTTP/1.1 421'")
+        with self.beside_the_daemon(ANSWER) as other:  # and what is not the daemon can be reached
+            self.assertEqual(self.heard_inside(gateway, int(other.stdout.readline())), "heard b'hello'")
+        self.assertEqual(self.heard_inside(gateway, self.peer[1]), "heard b''")
+        self.assertIn("turned away", self.root.log_tail())
