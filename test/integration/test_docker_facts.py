@@ -15,7 +15,7 @@ import time
 import unittest
 
 import engines
-from ripcord_test import Config, TestCase, only_on, serial
+from ripcord_test import Config, TestCase, only_on, serial, wait_until
 
 SLEEP = ["sleep", "1000"]
 
@@ -267,7 +267,7 @@ class Tables(Scene):
         cmd = {"Cmd": ["true"]}
         exec_id = self.must("POST", f"/containers/{self.names['run']}/exec", cmd).json()["Id"]
         self.must("POST", f"/exec/{exec_id}/start", {"Detach": True})
-        time.sleep(0.5)
+        wait_until(lambda: not self.must("GET", f"/exec/{exec_id}/json").json()["Running"], 60, "its end")
         self.check([
             ("in made", "POST", "/containers/{made}/exec", cmd, "conflict/not_running", "conflict/not_running"),
             ("in paused", "POST", "/containers/{paused}/exec", cmd, "conflict/paused", "conflict/paused"),
@@ -374,7 +374,7 @@ class Unavailable(unittest.TestCase):
             engine.kill(19)  # SIGSTOP
             since = time.monotonic()
             self.expect(call(engine.host, "open", seconds=1), "timeout", "takes connections but did not answer within 1")
-            self.assertLess(time.monotonic() - since, 10)
+            self.assertLess(time.monotonic() - since, 30)
             engine.kill(18)  # SIGCONT
             engine.kill()
             self.expect(call(engine.host, "open"), "engine", "not running")

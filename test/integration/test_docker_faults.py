@@ -30,7 +30,7 @@ class FaultTest(TestCase):
         since = time.monotonic()
         self.assertEqual(self.root.http("GET", "/healthz").status, 200)
         self.root.sandboxes()
-        self.assertLess(time.monotonic() - since, 2, "the daemon does not answer at once")
+        self.assertLess(time.monotonic() - since, 5, "the daemon does not answer at once")
 
     def assert_native_works(self):
         since = time.monotonic()

@@ -70,7 +70,7 @@ class Hogs(TestCase):
             since = time.monotonic()
             self.root.ok("ls")
             took = time.monotonic() - since
-            self.assertLess(took, 2, f"ls under {what}")
+            self.assertLess(took, 10, f"ls under {what}")
             self.assertEqual(self.shell("victim", "cat /home/agent/file /tmp/file"), "mine\ntmp\n", what)
             time.sleep(0.05)
 

@@ -226,7 +226,8 @@ class Resume(SessionCase):
             for _ in range(2):
                 time.sleep(0.4)
                 self.root.kill_daemon()
-                wait_until(lambda: self.root.daemon_pid() is not None, 30, "the daemon that the client starts")
+                wait_until(lambda: self.root.daemon_pid() is not None or p.poll() is not None, 30,
+                           "the daemon that the client starts")
             out, err = p.stdout.read(), p.stderr.read()
         self.assertEqual(p.returncode, 0, err)
         got = [json.loads(l) for l in out.splitlines()]

@@ -189,10 +189,9 @@ class LeftBehind(TestCase):
         self.assertEqual(self.shell("a", "pgrep -c yes"), "1\n", "the child is not killed by it")
 
     def test_a_child_that_closes_its_pipe_later_is_no_trouble(self):
-        self.root.ok("exec", "a", "--", "sh", "-c", "setsid sh -c 'sleep 3; echo late; exit' & true")
+        self.root.ok("exec", "a", "--", "sh", "-c", "setsid sh -c 'sleep 5; echo late; exit' & true")
         self.assertEqual(self.root.ok("logs", "a").out, b"")
-        time.sleep(1.5)
-        self.assertEqual(self.shell("a", "echo fine"), "fine\n")
+        self.assertEqual(self.shell("a", "while pgrep -x sleep >/dev/null; do sleep 0.1; done; echo fine"), "fine\n")
 
 
 class Exact(TestCase):
@@ -283,11 +282,11 @@ class Ptys(TestCase):
 
     def test_size_resize_ctrl_c_and_status(self):
         t = self.terminal("exec", "a", "-t", "-i", "--", "sh", "-c",
-                          "stty size; read x; stty size; trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.1; done")
+                          "stty size; read x; until [ \"$(stty size)\" != '30 100' ]; do sleep 0.05; done; stty size; "
+                          "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.1; done")
         t.expect("30 100")
         t.size(45, 120)
         os.kill(t.process.pid, 28)  # SIGWINCH; the kernel sends it to a foreground group, which a test need not be
-        time.sleep(0.3)
         t.type("go\n")
         t.expect("45 120")
         t.expect("ready")

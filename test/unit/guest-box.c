@@ -99,7 +99,7 @@ bool gbox_open(struct gbox *b, const char *const *init)
     if (b->init == 0)
         be_first(b, init);
     /* It has called itself so, or become another program: only then it is as in a container. */
-    for (int i = 0; i < 200 && b->init > 0; i++) {
+    for (int i = 0; i < GBOX_WAIT_MS / 10 && b->init > 0; i++) {
         _cleanup_free_ char *comm = NULL, *path = xasprintf("/proc/%d/comm", (int)b->init);
 
         if (file_read(AT_FDCWD, path, 64, &comm, NULL, NULL) >= 0 &&

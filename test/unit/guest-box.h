@@ -11,7 +11,7 @@
 
 #include "guest/proto.h"
 
-enum { GBOX_UID = 54321, GBOX_WAIT_MS = 20000 };
+enum { GBOX_UID = 54321, GBOX_WAIT_MS = 60000 };
 
 struct gbox {
     char dir[64]; /* holds the programs, and `home`, which is the user's */

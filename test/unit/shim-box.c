@@ -20,7 +20,7 @@
 #include "os/pidfd.h"
 #include "os/rmtree.h"
 
-enum { BOX_ID_BASE = 0x60000000 };
+enum { BOX_HEARD_MAX = 4096, BOX_ID_BASE = 0x60000000 };
 
 const char *box_unavailable(void)
 {
@@ -389,6 +389,28 @@ void box_result_done(struct box_result *r)
     err_done(&r->start);
 }
 
+char *box_heard(const struct box *b, const char *id)
+{
+    size_t len;
+
+    return read_journal(b, id, JOURNAL_STDOUT, BOX_HEARD_MAX, &len);
+}
+
+bool box_said(const struct box *b, const char *id, const char *text)
+{
+    struct deadline by = deadline_in(BOX_WAIT_MS * USEC_PER_MSEC);
+
+    for (;;) {
+        _cleanup_free_ char *heard = box_heard(b, id);
+
+        if (strstr(heard, text))
+            return true;
+        if (deadline_passed(&by))
+            return false;
+        usleep(1000);
+    }
+}
+
 /* ---- what is left ---- */
 
 static int count_mounts(const struct box *b)
@@ -420,7 +442,7 @@ static int count_processes(const struct box *b)
     return n;
 }
 
-static int count_leftovers(const struct box *b)
+int box_leftovers_now(const struct box *b)
 {
     char **ids = NULL;
     int n = 0;
@@ -434,10 +456,10 @@ static int count_leftovers(const struct box *b)
 /* What the shim leaves to init to reap may be seen for a moment more. */
 int box_leftovers(const struct box *b)
 {
-    struct deadline by = deadline_in(5 * USEC_PER_SEC);
+    struct deadline by = deadline_in(BOX_WAIT_MS * USEC_PER_MSEC);
     int n;
 
-    while ((n = count_leftovers(b)) > 0 && !deadline_passed(&by))
+    while ((n = box_leftovers_now(b)) > 0 && !deadline_passed(&by))
         usleep(1000);
     return n;
 }

@@ -13,7 +13,7 @@
 #include "shim/plan.h"
 #include "shim/proto.h"
 
-enum { BOX_WAIT_MS = 10000 };
+enum { BOX_WAIT_MS = 60000 };
 
 struct box {
     char *dir; /* everything lies below; removed by box_down() */
@@ -46,10 +46,11 @@ void box_down(struct box *b);
         .sock = -1, .pidfd = -1                                                                    \
     }
 #define _cleanup_box_ __attribute__((cleanup(box_down)))
-/* Waits until the shim has ended by itself; its exit status, or -1 after 10 s. */
+/* Waits until the shim has ended by itself; its exit status, or -1 after a minute. */
 int box_wait(struct box *b);
 
-/* Messages. box_recv() gives the type, 0 at the end of the line, -1 when nothing came in 10 s. */
+/* Messages. box_recv() gives the type, 0 at the end of the line, -1 when nothing came in a minute.
+ */
 void box_begin(struct box *b, struct shim_writer *w, enum shim_msg_type type, const char *exec);
 void box_send(struct box *b, struct shim_writer *w);
 int box_recv(struct box *b, char packet[SHIM_MSG_MAX], size_t *len, int *fd);
@@ -66,6 +67,12 @@ void box_run(struct box *b, const char *id, const char *script, struct box_resul
 /* Waits for ENDED of `id` and reads its journals. */
 void box_collect(struct box *b, const char *id, struct box_result *ret);
 void box_result_done(struct box_result *r);
+/* Waits until the stdout of `id` holds this; false after a minute. */
+bool box_said(const struct box *b, const char *id, const char *text);
+/* The first bytes of what it has said so far; freed by the caller. */
+char *box_heard(const struct box *b, const char *id);
 
-/* Processes, cgroup folders and mounts on the machine that carry this box's ids: 0 is clean. */
+/* Processes, cgroup folders and mounts on the machine that carry this box's ids, when they have
+ * had a moment to go: 0 is clean. */
 int box_leftovers(const struct box *b);
+int box_leftovers_now(const struct box *b);

@@ -11,12 +11,13 @@
 #include "core/spec.h"
 #include "core/stream.h"
 #include "engine/fake/fake.h"
+#include "journal/record.h"
 #include "net/loop.h"
 #include "os/rmtree.h"
 #include "store/store.h"
 #include "tap.h"
 
-#define WAIT (10 * USEC_PER_SEC)
+#define WAIT (60 * USEC_PER_SEC)
 
 struct bed {
     char dir[32];
@@ -101,11 +102,14 @@ static void spin(struct bed *b, uint64_t usec)
     loop_timer_stop(b->timer);
 }
 
+#define SPIN_WHILE(b, condition)                                                                   \
+    for (uint64_t end_ = time_mono() + WAIT; (condition) && time_mono() < end_;)                   \
+    spin(b, 10 * USEC_PER_MSEC)
+
 static void bed_down(struct bed *b)
 {
     manager_close(b->m);
-    for (int i = 0; i < 500 && manager_busy(b->m); i++)
-        spin(b, 10 * USEC_PER_MSEC);
+    SPIN_WHILE(b, manager_busy(b->m));
     manager_free(b->m);
     engine_close(b->engine);
     loop_timer_free(b->timer);
@@ -335,7 +339,7 @@ static void remove_again(void *arg, int events)
  * which the first one ends, so its kick is still due then. */
 TEST(an_operation_queued_as_another_ends_is_run_once)
 {
-    const struct fake_fault slow = {.delay = 50 * USEC_PER_MSEC, .times = 1};
+    const struct fake_fault slow = {.delay = USEC_PER_SEC, .times = 1};
     struct bed b;
     struct late_remove late = {.b = &b, .r = -1};
     struct loop_watch *w;
@@ -351,7 +355,9 @@ TEST(an_operation_queued_as_another_ends_is_run_once)
     spin(&b, 20 * USEC_PER_MSEC);
     if (write(late.pipe[1], "x", 1) != 1)
         abort();
-    usleep(150000);
+    for (int i = 0; i < 3000 && fake_count(); i++)
+        usleep(1000);
+    usleep(50000); /* and its answer is due */
     wait_answers(&b, 3);
     CHECK(late.r == 0);
     CHECK(b.answers == 3);
@@ -476,6 +482,12 @@ static bool finish(struct watcher *w)
     return w->ended;
 }
 
+static bool is_up(struct watcher *w)
+{
+    SPIN_WHILE(w->b, w->x->state == EXEC_STARTING);
+    return w->x->state == EXEC_RUNNING;
+}
+
 static void watcher_done(struct watcher *w)
 {
     stream_free(w->s);
@@ -550,8 +562,7 @@ TEST(a_dead_supervisor_is_engine_lost_never_an_exit)
 
     bed_new(&b);
     CHECK(ensure(&b, "a", "{}"));
-    CHECK(start(&b, &w, "a", "sleep", "60000") == 0);
-    spin(&b, 50 * USEC_PER_MSEC);
+    CHECK(start(&b, &w, "a", "sleep", "60000") == 0 && is_up(&w));
     sb = manager_find(b.m, "a", NULL);
     fake_kill(sb->id);
     CHECK(finish(&w));
@@ -570,8 +581,7 @@ TEST(kill_ends_with_its_cause)
 
     bed_new(&b);
     CHECK(ensure(&b, "a", "{}"));
-    CHECK(start(&b, &w, "a", "sleep", "60000") == 0);
-    spin(&b, 50 * USEC_PER_MSEC);
+    CHECK(start(&b, &w, "a", "sleep", "60000") == 0 && is_up(&w));
     CHECK(exec_kill(w.x, NULL, NULL, NULL) == 0);
     CHECK(finish(&w));
     CHECK(strstr(w.end, "\"cause\":\"killed\""));
@@ -631,8 +641,7 @@ TEST(run_leaves_nothing)
     spin(&b, 50 * USEC_PER_MSEC);
     CHECK(fake_count() == 1); /* its journals are still being read */
     watcher_done(&w);
-    for (int i = 0; i < 100 && fake_count(); i++)
-        spin(&b, 20 * USEC_PER_MSEC);
+    SPIN_WHILE(&b, fake_count() || manager_next(b.m, &(size_t){0}, &(struct sandbox *){NULL}));
     CHECK(fake_count() == 0);
     CHECK(manager_next(b.m, &(size_t){0}, &(struct sandbox *){NULL}) == false);
     bed_end(&b);
@@ -657,14 +666,13 @@ TEST(idle_sandboxes_are_stopped)
     struct bed b;
 
     bed_new(&b);
-    CHECK(ensure(&b, "a", "{\"idle_stop_ms\":50}"));
+    CHECK(ensure(&b, "a", "{\"idle_stop_ms\":1500}"));
     manager_tick(b.m);
     spin(&b, 20 * USEC_PER_MSEC);
     CHECK(manager_find(b.m, "a", NULL)->state == SANDBOX_RUNNING);
-    spin(&b, 100 * USEC_PER_MSEC);
+    spin(&b, 1500 * USEC_PER_MSEC);
     manager_tick(b.m);
-    for (int i = 0; i < 100 && manager_find(b.m, "a", NULL)->state != SANDBOX_STOPPED; i++)
-        spin(&b, 20 * USEC_PER_MSEC);
+    SPIN_WHILE(&b, manager_find(b.m, "a", NULL)->state != SANDBOX_STOPPED);
     CHECK(manager_find(b.m, "a", NULL)->state == SANDBOX_STOPPED);
     bed_end(&b);
 }
@@ -696,8 +704,7 @@ TEST(restart_adopts_the_living_and_their_execs)
 
     bed_new(&b);
     CHECK(ensure(&b, "a", "{}") && ensure(&b, "s", "{}") && stop(&b, "s"));
-    CHECK(start(&b, &w, "a", "sleep", "300") == 0);
-    spin(&b, 50 * USEC_PER_MSEC);
+    CHECK(start(&b, &w, "a", "sleep", "2000") == 0 && is_up(&w));
     snprintf(exec, sizeof(exec), "%s", w.x->id);
     watcher_done(&w);
     restart(&b);
@@ -705,8 +712,7 @@ TEST(restart_adopts_the_living_and_their_execs)
     sb = manager_find(b.m, "a", NULL);
     CHECK(sb && sb->state == SANDBOX_RUNNING && sb->n_execs == 1);
     CHECK(manager_find(b.m, "s", NULL)->state == SANDBOX_STOPPED);
-    for (int i = 0; i < 100 && sb->n_execs; i++)
-        spin(&b, 20 * USEC_PER_MSEC);
+    SPIN_WHILE(&b, sb->n_execs);
     CHECK(exec_get_json(b.m, sb, exec, &doc, NULL) == 0);
     CHECK_STR(json_string_value(json_object_get(json_object_get(doc, "end"), "cause")), "exited");
     json_decref(doc);
@@ -714,6 +720,22 @@ TEST(restart_adopts_the_living_and_their_execs)
     CHECK(w.x->seq == 2); /* counting goes on */
     watcher_done(&w);
     bed_end(&b);
+}
+
+static bool leaves_a_record(const struct bed *b, const char *box, const char *exec)
+{
+    _cleanup_free_ char *dir = xasprintf("%s/execs/%s/%s", b->dir, box, exec);
+    struct deadline by = deadline_in(WAIT);
+    struct end_record rec;
+
+    do {
+        _cleanup_close_ int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd >= 0 && end_record_read(fd, &rec, NULL) >= 0)
+            return true;
+        usleep(10000);
+    } while (!deadline_passed(&by));
+    return false;
 }
 
 TEST(restart_finds_ends_that_came_meanwhile_and_the_lost)
@@ -726,15 +748,15 @@ TEST(restart_finds_ends_that_came_meanwhile_and_the_lost)
 
     bed_new(&b);
     CHECK(ensure(&b, "a", "{}"));
-    CHECK(start(&b, &w, "a", "sleep", "150") == 0 && start(&b, &v, "a", "sleep", "60000") == 0);
-    spin(&b, 50 * USEC_PER_MSEC);
+    CHECK(start(&b, &w, "a", "sleep", "1000") == 0 && start(&b, &v, "a", "sleep", "60000") == 0);
+    CHECK(is_up(&w) && is_up(&v));
     snprintf(ended, sizeof(ended), "%s", w.x->id);
     snprintf(lost, sizeof(lost), "%s", v.x->id);
     snprintf(id, sizeof(id), "%s", manager_find(b.m, "a", NULL)->id);
     watcher_done(&w);
     watcher_done(&v);
     bed_down(&b);
-    usleep(300000);
+    CHECK(leaves_a_record(&b, id, ended));
     fake_kill(id);
     bed_up(&b);
     manager_when_recovered(b.m, 0, recovered, &b);
@@ -768,8 +790,7 @@ TEST(restart_removes_runs_and_orphans)
 
     bed_new(&b);
     CHECK(ensure(&b, "a", "{}"));
-    CHECK(run(&b, &w, "sleep", "60000") == 0);
-    spin(&b, 50 * USEC_PER_MSEC);
+    CHECK(run(&b, &w, "sleep", "60000") == 0 && is_up(&w));
     watcher_done(&w);
     spec_defaults(&orphan.spec);
     engine_create(b.engine, &orphan, orphan_made, &b);
@@ -777,8 +798,7 @@ TEST(restart_removes_runs_and_orphans)
     sandbox_spec_done(&orphan.spec);
     CHECK(fake_count() == 3);
     restart(&b);
-    for (int i = 0; i < 100 && fake_count() > 1; i++)
-        spin(&b, 20 * USEC_PER_MSEC);
+    SPIN_WHILE(&b, fake_count() > 1);
     CHECK(fake_count() == 1);
     CHECK(manager_find(b.m, "a", NULL)->state == SANDBOX_RUNNING);
     bed_end(&b);

@@ -265,14 +265,14 @@ static void engine_down(struct docker_engine *d)
 
 static int network(struct docker_engine *d, char **ret, struct err *err)
 {
-    struct deadline by = deadline_in(10 * USEC_PER_SEC);
+    struct deadline by = deadline_in(60 * USEC_PER_SEC);
 
     return ensure_network(d, &by, ret, err);
 }
 
 static int volume(struct docker_engine *d, const char *name, const char *id, struct err *err)
 {
-    struct deadline by = deadline_in(10 * USEC_PER_SEC);
+    struct deadline by = deadline_in(60 * USEC_PER_SEC);
 
     return ensure_volume(d, name, id, &by, err);
 }

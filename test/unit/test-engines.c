@@ -15,7 +15,7 @@
 #include "store/store.h"
 #include "tap.h"
 
-#define WAIT (10 * USEC_PER_SEC)
+#define WAIT (60 * USEC_PER_SEC)
 #define REMOTE "{\"engine\":\"remote\"}"
 
 struct bed {
@@ -86,7 +86,7 @@ static void spin(struct bed *b, uint64_t usec)
 static void bed_down(struct bed *b)
 {
     manager_close(b->m);
-    for (int i = 0; i < 500 && manager_busy(b->m); i++)
+    for (uint64_t end = time_mono() + WAIT; manager_busy(b->m) && time_mono() < end;)
         spin(b, 10 * USEC_PER_MSEC);
     manager_free(b->m);
     engine_close(b->engines[0]);
@@ -187,8 +187,7 @@ TEST(an_engine_that_cannot_be_opened_says_why_and_is_tried_again)
 
 TEST(a_hung_engine_holds_up_nobody_else)
 {
-    const struct fake_fault fault = {.delay = 2 * USEC_PER_SEC, .times = 1};
-    uint64_t since;
+    const struct fake_fault fault = {.delay = 3 * USEC_PER_SEC, .times = 1};
     struct bed b;
 
     bed_new(&b, &fault);
@@ -198,9 +197,8 @@ TEST(a_hung_engine_holds_up_nobody_else)
         snprintf(name, sizeof(name), "r%d", i);
         CHECK(ask(&b, name, REMOTE));
     }
-    since = time_mono();
     CHECK(ensure(&b, "x", "{}"));
-    CHECK(time_mono() - since < USEC_PER_SEC);
+    CHECK(b.answers == 1 && manager_find(b.m, "x", NULL)->state == SANDBOX_RUNNING);
     CHECK(wait_answers(&b, 13) && b.bad == 0);
     bed_end(&b);
 }
@@ -367,7 +365,7 @@ TEST(recovery_does_not_wait_for_an_engine_out_of_reach)
     bed_up(&b, &down);
     while (!manager_is_recovered(b.m) && time_mono() - since < WAIT)
         spin(&b, 10 * USEC_PER_MSEC);
-    CHECK(manager_is_recovered(b.m) && time_mono() - since < USEC_PER_SEC);
+    CHECK(manager_is_recovered(b.m) && time_mono() - since < down.delay);
     CHECK(manager_find(b.m, "x", NULL)->state == SANDBOX_RUNNING);
     CHECK(manager_find(b.m, "lives", NULL)->state == SANDBOX_RUNNING); /* its supervisor says so */
     CHECK(manager_find(b.m, "dead", NULL)->state == SANDBOX_STOPPED);

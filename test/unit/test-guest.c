@@ -392,16 +392,13 @@ TEST(kill_of_a_fork_bomb)
     NEED_BOX(b);
     _cleanup_gline_ struct gline l = GLINE_INIT, other = GLINE_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
-    uint64_t before;
 
     CHECK(gline_run(&other, &b, shell("exec sleep 100", 0)));
     CHECK(gline_run(&l, &b, prey(&b, "bomb", "120")));
-    for (int i = 0; i < 1000 && gbox_count(&b) < 100; i++)
+    for (int i = 0; i < 6000 && gbox_count(&b) < 100; i++)
         usleep(10000);
-    before = time_mono();
     CHECK(gline_kill(&l, 0) && gline_finish(&l, &e));
     CHECK(e.last == GUEST_EXIT && e.ex.status == SIGKILL);
-    CHECK(time_mono() - before < 10 * USEC_PER_SEC);
     CHECK(gbox_settles(&b, 3)); /* pid 1, the other guest and its command */
     gline_close(&other);
     CHECK(gbox_settles(&b, 1));
@@ -453,17 +450,15 @@ TEST(daemonised_child_lives_on)
     uint64_t before = time_mono(), took;
 
     CHECK(gline_run(&l, &b,
-                    shell("(for i in 1 2 3 4; do sleep 1; echo tick; done; exec sleep 100) &"
-                          "echo main",
+                    shell("(for i in 1 2 3 4; do sleep 1; echo tick; done;"
+                          "sleep 100 & sleep 100 & exec sleep 100) & echo main",
                           0)));
     CHECK(gline_finish(&l, &e) && e.last == GUEST_EXIT && e.ex.flags == 0);
     took = time_mono() - before;
-    CHECK(took > 1900 * USEC_PER_MSEC && took < 10 * USEC_PER_SEC);
+    CHECK(took > 1900 * USEC_PER_MSEC);
     CHECK(strncmp(buf_data(&e.out), "main\n", 5) == 0);
     gline_hang_up(&l);
-    CHECK(gbox_settles(&b, 3)); /* not ended by a broken pipe: pid 1, guest, sleep */
-    usleep(3000000);
-    CHECK(gbox_count(&b) == 3);
+    CHECK(gbox_settles(&b, 5)); /* not ended by a broken pipe: pid 1, guest, its last words over */
     pidfd_signal(b.init_pidfd, SIGKILL); /* or this guest would wait for its child */
 }
 
@@ -472,13 +467,12 @@ TEST(child_without_our_pipes_is_not_waited_for)
     NEED_BOX(b);
     _cleanup_gline_ struct gline l = GLINE_INIT;
     _cleanup_gend_ struct gend e = GEND_INIT;
-    uint64_t before = time_mono();
 
-    CHECK(gline_run(&l, &b, shell("sleep 2 </dev/null >/dev/null 2>&1 & echo main", 0)));
+    CHECK(gline_run(&l, &b, shell("sleep 5 </dev/null >/dev/null 2>&1 & echo main", 0)));
     CHECK(gline_finish(&l, &e) && e.ex.flags == GUEST_EXIT_DRAINED);
-    CHECK(time_mono() - before < 1500 * USEC_PER_MSEC);
+    CHECK(gbox_count(&b) == 3);
     gline_hang_up(&l);
-    CHECK(gbox_count(&b) == 3 && gbox_settles(&b, 1)); /* the guest goes with its last child */
+    CHECK(gbox_settles(&b, 1)); /* the guest goes with its last child */
 }
 
 TEST(kill_while_draining)
@@ -489,7 +483,7 @@ TEST(kill_while_draining)
 
     CHECK(gline_run(&l, &b, shell("sleep 100 & echo main", 0)));
     CHECK(await_line(&l, "main\n"));
-    usleep(300000);
+    CHECK(gbox_settles(&b, 3)); /* pid 1, guest, sleep */
     CHECK(gline_kill(&l, 0) && gline_finish(&l, &e));
     CHECK(e.ex.status == 0 && e.ex.flags == GUEST_EXIT_DRAINED && gbox_settles(&b, 1));
 }

@@ -5,6 +5,7 @@
  */
 #include "tap.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -460,7 +461,9 @@ static bool exchange(struct server *s, const char *text, struct buf *b)
 
 static bool wait_until(atomic_int *counter, int value)
 {
-    for (int i = 0; i < 2000 && *counter < value; i++)
+    struct deadline by = deadline_in(10 * USEC_PER_SEC);
+
+    while (*counter < value && !deadline_passed(&by))
         usleep(1000);
     return *counter >= value;
 }
@@ -723,7 +726,7 @@ TEST(peer_close_is_seen_while_a_response_is_pending)
     start = time_mono();
     close(fd);
     CHECK(wait_until(&s->gone, 1));
-    CHECK(time_mono() - start < USEC_PER_SEC);
+    CHECK(time_mono() - start < 5 * USEC_PER_SEC);
 }
 
 TEST(peer_close_is_seen_behind_unread_pipelined_bytes)
@@ -843,7 +846,8 @@ TEST(stream_with_back_pressure_is_exact)
     http_client_init(&c, dial(s));
     CHECK(http_client_send(&c, "GET", "/stream", NULL, NULL, NULL, 0, NULL) == 0);
     CHECK(http_client_head(&c, NULL) == 0);
-    usleep(50000); /* the server meets a full socket */
+    while (s->pending_max == 0)
+        usleep(1000); /* the server meets a full socket */
     CHECK(http_client_body(&c, FLOOD, &b, NULL) == 0);
     CHECK(is_flood(buf_data(&b), b.len));
     CHECK(s->pending_max > 0 && s->pending_max < (256 << 10) + 2 * PIECE);
@@ -952,7 +956,8 @@ TEST(raw_flood_is_exact_and_bounded)
 
     fd = upgrade(s, "/raw/flood", &b);
     CHECK(fd >= 0);
-    usleep(50000);
+    while (s->pending_max == 0)
+        usleep(1000);
     CHECK(read_all(fd, &b));
     CHECK(is_flood(buf_data(&b), b.len));
     CHECK(s->pending_max > 0 && s->pending_max < (256 << 10) + 2 * PIECE);
@@ -1178,7 +1183,7 @@ TEST(timeouts)
         {REQ("GET /hello") "\r\n", "HTTP/1.1 200 "}, /* then idle */
     };
     struct http_server_config config = {
-        .head_timeout = 30000, .idle_timeout = 30000, .stall_timeout = 30000};
+        .head_timeout = 300000, .idle_timeout = 300000, .stall_timeout = 300000};
     SERVER(&config);
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -1188,7 +1193,7 @@ TEST(timeouts)
 
         CHECK(send_text(fd, cases[i].text, strlen(cases[i].text)));
         CHECK(read_all(fd, &b));
-        CHECK(time_mono() - start >= 30000);
+        CHECK(time_mono() - start >= 300000);
         CHECK(strncmp(buf_data(&b), cases[i].answer, strlen(cases[i].answer)) == 0);
         CHECK(b.len > 0 || !*cases[i].answer);
     }
@@ -1247,19 +1252,31 @@ TEST(connection_limit)
     CHECK(strncmp(buf_data(&b), "HTTP/1.1 200 ", 13) == 0);
 }
 
+static int open_files(void)
+{
+    _cleanup_closedir_ DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    return n;
+}
+
 TEST(out_of_descriptors)
 {
     struct rlimit old, low;
     _cleanup_buf_ struct buf b = BUF_INIT(REPLY_MAX);
-    int fd, fill[64], n = 0;
+    int fd, fill[64], n = 0, before;
     SERVER(NULL);
 
+    before = open_files();
     fd = dial(s);
     CHECK(fd >= 0 && getrlimit(RLIMIT_NOFILE, &old) == 0);
     CHECK(exchange(s, REQ("GET /hello") "\r\n", &b)); /* fd is accepted by now */
     buf_clear(&b);
     close(fd);
-    usleep(20000);
+    for (int i = 0; i < 60000 && open_files() > before; i++)
+        usleep(1000); /* the server closes its ends, too */
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     low = (struct rlimit){.rlim_cur = (rlim_t)fd + 1, .rlim_max = old.rlim_max};
     CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);

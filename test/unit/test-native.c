@@ -225,16 +225,20 @@ static int entries(const struct bed *b, const char *name)
     return n;
 }
 
-static bool nothing_left(const struct bed *b)
+static bool no_groups(void)
 {
     _cleanup_strv_ char **groups = NULL;
 
-    for (int i = 0; i < 1000 && entries(b, "state/trash") != 0; i++)
+    return cgroup_list(NATIVE_CGROUP_PARENT, ROOT, &groups, NULL) >= 0 && strv_len(groups) == 0;
+}
+
+static bool nothing_left(const struct bed *b)
+{
+    for (int i = 0; i < 6000 && (entries(b, "state/trash") != 0 || !no_groups()); i++)
         usleep(10000); /* deleted in the background */
 
     return entries(b, "state/sandboxes") == 0 && entries(b, "state/execs") == 0 &&
-           entries(b, "state/trash") == 0 && entries(b, "run/sandboxes") == 0 &&
-           cgroup_list(NATIVE_CGROUP_PARENT, ROOT, &groups, NULL) >= 0 && strv_len(groups) == 0 &&
+           entries(b, "state/trash") == 0 && entries(b, "run/sandboxes") == 0 && no_groups() &&
            waitpid(-1, NULL, WNOHANG) <= 0; /* no zombie; spare shims may live */
 }
 
@@ -410,11 +414,19 @@ TEST(an_earlier_daemons_sandbox_is_found_and_ended)
 }
 
 /* Gone, or a zombie that waits for the machine's own pid 1. */
+/* What is killed may still be seen for a moment. */
 static bool is_dead(int pid)
 {
-    _cleanup_free_ char *path = xasprintf("/proc/%d/stat", pid), *text = NULL;
+    _cleanup_free_ char *path = xasprintf("/proc/%d/stat", pid);
 
-    return file_read(AT_FDCWD, path, 4096, &text, NULL, NULL) < 0 || strstr(text, ") Z ");
+    for (int i = 0; i < 6000; i++) {
+        _cleanup_free_ char *text = NULL;
+
+        if (file_read(AT_FDCWD, path, 4096, &text, NULL, NULL) < 0 || strstr(text, ") Z "))
+            return true;
+        usleep(10000);
+    }
+    return false;
 }
 
 TEST(a_killed_supervisor_takes_all_with_it)

@@ -20,6 +20,7 @@ struct load {
     atomic_int worked, at_once, at_once_max;
     int done, stop_at, wrong_thread;
     unsigned sleep_usec;
+    atomic_bool held; /* no task ends */
 };
 
 static void work(void *arg)
@@ -31,6 +32,8 @@ static void work(void *arg)
         ;
     if (t->sleep_usec)
         usleep(t->sleep_usec);
+    while (t->held)
+        usleep(1000);
     atomic_fetch_sub(&t->at_once, 1);
     atomic_fetch_add(&t->worked, 1);
 }
@@ -76,9 +79,10 @@ TEST(queue_is_bounded)
 
     CHECK(loop_new(&l, NULL) == 0);
     load_init(&t, l, 1, 3);
-    t.sleep_usec = 20000;
+    t.held = true;
     while (taken < 100 && pool_submit(t.pool, work, done, &t, &err) == 0)
         taken++;
+    t.held = false;
     CHECK(taken >= 3 && taken <= 4);
     CHECK(err.code == ERR_LIMIT && strstr(err.msg, "test") && err.hint);
     pool_free(t.pool);
@@ -170,8 +174,9 @@ TEST(idle_threads_end)
     loop_run(l);
     CHECK(thread_count() > before);
     timer = loop_timer_new(l, stop, &t);
-    loop_timer_set(timer, 6 * USEC_PER_SEC, false);
-    loop_run(l);
+    loop_timer_set(timer, 100 * USEC_PER_MSEC, true);
+    for (int i = 0; i < 600 && thread_count() > before; i++)
+        loop_run(l);
     loop_timer_free(timer);
     CHECK(thread_count() == before);
     CHECK(pool_submit(t.pool, work, done, &t, NULL) == 0); /* and start again */

@@ -18,7 +18,7 @@
 #include "store/store.h"
 #include "tap.h"
 
-#define WAIT (10 * USEC_PER_SEC)
+#define WAIT (60 * USEC_PER_SEC)
 #define STEP (10 * USEC_PER_MSEC)
 
 struct bed {
@@ -73,7 +73,7 @@ static void bed_up(struct bed *b)
 static void bed_down(struct bed *b)
 {
     manager_close(b->m);
-    for (int i = 0; i < 500 && manager_busy(b->m); i++)
+    for (uint64_t end = time_mono() + WAIT; manager_busy(b->m) && time_mono() < end;)
         spin(b);
     manager_free(b->m);
     engine_close(b->engine);

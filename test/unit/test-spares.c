@@ -76,14 +76,20 @@ static int say(const struct spare_shim *shim)
     char packet[4096];
     struct shim_reader r;
     ssize_t len =
-        poll(&p, 1, 10000) > 0 ? fd_recv(shim->control, packet, sizeof(packet), NULL, NULL, 0) : -1;
+        poll(&p, 1, 60000) > 0 ? fd_recv(shim->control, packet, sizeof(packet), NULL, NULL, 0) : -1;
 
     waitpid(shim->pid, NULL, 0);
     fd_close(shim->control);
     return len <= 0 || shim_read(&r, packet, (size_t)len, NULL) < 0 ? -1 : r.head.type;
 }
 
-/* Those that wait, whichever thread started them. */
+static void kill_and_wait(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT);
+}
+
+/* Those that wait, whichever thread started them; they are dead then, if not reaped. */
 static void kill_children(void)
 {
     _cleanup_closedir_ DIR *d = opendir("/proc/self/task");
@@ -97,7 +103,7 @@ static void kill_children(void)
         if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
             continue;
         for (char *p = text, *end; strtol(p, &end, 10) > 0; p = end)
-            kill((pid_t)strtol(p, NULL, 10), SIGKILL);
+            kill_and_wait((pid_t)strtol(p, NULL, 10));
     }
 }
 
@@ -133,7 +139,6 @@ TEST(a_shim_takes_its_plan_or_another_does)
     CHECK(say(&shim[0]) == SHIM_FAILED);
     /* All that wait are killed: nobody notices. */
     kill_children();
-    usleep(200000);
     for (int i = 0; i < 4; i++)
         CHECK(spares_shim(b.spares, (int[]){plan, b.devnull}, 2, &shim[i], NULL) >= 0);
     for (int i = 0; i < 4; i++)
