@@ -1,11 +1,18 @@
 #include "os/pidfd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+enum { CGROUP_FILE_MAX = 64 << 10, CGROUP_OWNER_MIN = 32 };
 
 int pidfd_open_pid(pid_t pid, int *ret, struct err *err)
 {
@@ -20,6 +27,19 @@ int pidfd_open_pid(pid_t pid, int *ret, struct err *err)
 int pidfd_signal(int pidfd, int sig)
 {
     return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
+}
+
+bool pidfd_in_cgroup(int pidfd, pid_t pid, const char *name)
+{
+    _cleanup_free_ char *groups = NULL;
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+    if (strlen(name) < CGROUP_OWNER_MIN ||
+        file_read(AT_FDCWD, path, CGROUP_FILE_MAX, &groups, NULL, NULL) < 0)
+        return false;
+    /* Still alive: so what was read is of the process behind the descriptor. */
+    return strstr(groups, name) && pidfd_signal(pidfd, 0) != -ESRCH;
 }
 
 /* The status word of waitpid(2) from what waitid(2) says. */

@@ -6,7 +6,6 @@
 #include "relay/door.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -24,31 +23,7 @@
 #include "os/pidfd.h"
 #include "shim/proto.h"
 
-/* Ids have 64 digits; one of a few could be part of anything. */
-enum { CGROUP_FILE_MAX = 64 << 10, ANSWER_MAX = 8 << 10, CONTAINER_ID_MIN = 32 };
-
-/*
- * A pid that an engine tells is a number of its own machine, which may be a virtual one. Every
- * engine names the cgroup of a container after its id, which no other process of ours carries.
- */
-static int check_process(const char *container, pid_t pid, int pidfd, struct err *err)
-{
-    _cleanup_free_ char *groups = NULL;
-    char path[64];
-    int r;
-
-    snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-    r = file_read(AT_FDCWD, path, CGROUP_FILE_MAX, &groups, NULL, err);
-    if (r < 0)
-        return r;
-    /* Still alive: so what was read is of the process behind the descriptor. */
-    if (strlen(container) < CONTAINER_ID_MIN || !strstr(groups, container) ||
-        pidfd_signal(pidfd, 0) == -ESRCH)
-        return err_set(err, ERR_ENGINE,
-                       "process %d, which the engine calls the container's, is not of it here",
-                       (int)pid);
-    return 0;
-}
+enum { ANSWER_MAX = 8 << 10 };
 
 static int namespaces_to_enter(pid_t pid, int *ret, struct err *err)
 {
@@ -124,8 +99,10 @@ int door_open(const char *container, pid_t pid, uint16_t port, int *ret_fd, stru
     int flags = 0, r;
 
     r = pidfd_open_pid(pid, &pidfd, err);
-    if (r >= 0)
-        r = check_process(container, pid, pidfd, err);
+    if (r >= 0 && !pidfd_in_cgroup(pidfd, pid, container))
+        r = err_set(err, ERR_ENGINE,
+                    "process %d, which the engine calls the container's, is not of it here",
+                    (int)pid);
     if (r >= 0)
         r = namespaces_to_enter(pid, &flags, err);
     return r < 0 ? r : send_in(pidfd, flags, port, ret_fd, err);

@@ -1,5 +1,7 @@
 """What a sandbox is on Docker and Podman: its hardening as the engine and the kernel see it, its names, its options."""
 import json
+import time
+from urllib.parse import quote
 
 from ripcord_test import Config, TestCase, only_on, wait_until
 
@@ -22,6 +24,24 @@ class Box(TestCase):
         done = self.assert_exit(self.root.run(*args), code)
         for word in words:
             self.assertIn(word, done.err.decode())
+
+    def actions(self, container, since):
+        """What the engine says has happened to it."""
+        query = quote(json.dumps({"container": [container]}))
+        told = self.engine.api("GET", f"/events?since={since}&until={time.time() + 1}&filters={query}").body
+        return [json.loads(line)["Action"] for line in told.splitlines()]
+
+    @only_on("docker")
+    def test_a_removal_needs_no_kill_by_the_engine(self):
+        since = time.time()
+        for name in "ab":
+            self.root.ok("up", name)
+        self.root.ok("pause", "b")
+        for name, kills in (("a", False), ("b", True)):  # a paused one hears no signal
+            container = self.inspect(name)["Id"]
+            self.root.ok("rm", "-f", name)
+            actions = self.actions(container, since)
+            self.assertEqual(("kill" in actions, actions[-1]), (kills, "destroy"), actions)
 
     def test_hardening_is_what_the_engine_says(self):
         self.root.ok("up", "a", "--memory", "256M", "--cpus", "1", "--pids", "60", "--env", "SECRET=sek-0815",

@@ -342,6 +342,36 @@ TEST(cgroups_are_made_used_and_removed)
     cgroup_remove_root(parent, root);
 }
 
+TEST(a_process_is_known_by_its_cgroup)
+{
+    const char *const parent = "ripcord-test", *const root = "00000000000000ab";
+    char id[CGROUP_NAME_MAX];
+    struct cgroup_group g = CGROUP_GROUP_INIT;
+    int pidfd = -1;
+    struct cgroup c;
+    pid_t pid;
+
+    snprintf(id, sizeof(id), "%036x", (unsigned)getpid());
+    CHECK(cgroup_open(&c, parent, root, id, NULL) == 0);
+    if (c.dir[CGROUP_UNIFIED] < 0)
+        SKIP("no cgroup may be made here");
+    CHECK(cgroup_group_open(&c, "x-1", false, &g, NULL) == 0);
+    pid = ns_clone(0, cgroup_group_clone_fd(&g), &pidfd);
+    if (pid == 0)
+        for (;;)
+            pause();
+    CHECK(pidfd_in_cgroup(pidfd, pid, id));
+    CHECK(!pidfd_in_cgroup(pidfd, pid, "x-1")); /* too short to mean it */
+    CHECK(!pidfd_in_cgroup(pidfd, getpid(), id));
+    CHECK(pidfd_signal(pidfd, SIGKILL) == 0 && pidfd_reap(pidfd, true, NULL, NULL) == 1);
+    CHECK(!pidfd_in_cgroup(pidfd, pid, id));
+    close(pidfd);
+    cgroup_group_done(&g);
+    CHECK(cgroup_remove(&c, 2000000, NULL) == 0);
+    cgroup_close(&c);
+    cgroup_remove_root(parent, root);
+}
+
 /* ---- passwd and group ---- */
 
 TEST(passwd_is_parsed_strictly)
