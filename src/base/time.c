@@ -8,6 +8,8 @@
 
 #include "base/macro.h"
 
+#define HTTP_FORMAT "%a, %d %b %Y %H:%M:%S GMT"
+
 static uint64_t now(clockid_t clock)
 {
     struct timespec ts;
@@ -85,6 +87,17 @@ const char *time_http(uint64_t wall_usec, char buf[static TIME_HTTP_MAX])
     struct tm tm;
 
     gmtime_r(&secs, &tm);
-    strftime(buf, TIME_HTTP_MAX, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    strftime(buf, TIME_HTTP_MAX, HTTP_FORMAT, &tm);
     return buf;
+}
+
+bool time_http_parse(const char *text, int64_t *ret)
+{
+    struct tm tm = {0};
+    const char *end = strptime(text, HTTP_FORMAT, &tm);
+
+    if (!end || *end)
+        return false;
+    *ret = timegm(&tm);
+    return true;
 }

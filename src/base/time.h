@@ -32,3 +32,5 @@ const char *time_format(uint64_t wall_usec, char buf[static TIME_FORMAT_MAX]);
 /* "Mon, 16 Nov 2026 01:02:03 GMT", as in a Date field */
 #define TIME_HTTP_MAX 32
 const char *time_http(uint64_t wall_usec, char buf[static TIME_HTTP_MAX]);
+/* Of that form, in seconds since the epoch; false: it is none. In the C locale only. */
+bool time_http_parse(const char *text, int64_t *ret);

@@ -221,24 +221,11 @@ static int add_archive(struct work *w, const struct build_step *s, char *const *
     return r < 0 ? r : 1;
 }
 
-/* As a pattern that means this file alone. */
-static char *literal(const char *path)
-{
-    _cleanup_buf_ struct buf b = BUF_INIT(strlen(path) * 2 + 1);
-
-    for (; *path; path++) {
-        if (strchr("*?[\\", *path))
-            (void)!buf_append_c(&b, '\\');
-        (void)!buf_append_c(&b, *path);
-    }
-    return buf_steal(&b);
-}
-
 static int add_one(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
-                   int context, const char *path, const struct filter *filter, char ***ret,
+                   int folder, const char *path, const struct filter *filter, char ***ret,
                    struct err *err)
 {
-    _cleanup_close_ int fd = sources_open(context, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    _cleanup_close_ int fd = sources_open(folder, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     enum archive kind = ARCHIVE_NONE;
     struct stat st;
     int r = 0;
@@ -254,24 +241,24 @@ static int add_one(struct work *w, const struct build_step *s, char *const *laye
     if (kind != ARCHIVE_NONE)
         r = add_archive(w, s, layers, n, fd, kind, err);
     if (r == 0)
-        strv_push(ret, *path ? literal(path) : xstrdup("."));
+        strv_push(ret, *path ? sources_literal(path) : xstrdup("."));
     return r < 0 ? err_wrap(err, "take apart '%.200s'", path) : 0;
 }
 
-int context_add(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
-                char ***ret, struct err *err)
+int context_add(struct work *w, const struct build_step *s, const char *folder,
+                char *const *sources, char *const *layers, unsigned n, char ***ret, struct err *err)
 {
     const struct filter_want want = {.exclude = s->exclude};
-    _cleanup_close_ int context = -1;
-    int r = dir_open(w->dir, "context", &context, err);
+    _cleanup_close_ int dir = -1;
+    int r = dir_open(w->dir, folder, &dir, err);
 
-    for (char **p = s->sources; r >= 0 && p && *p; p++) {
+    for (char *const *p = sources; r >= 0 && p && *p; p++) {
         _cleanup_(filter_freep) struct filter *filter = NULL;
         _cleanup_strv_ char **found = NULL;
 
-        r = filter_find(context, *p, &want, &found, &filter, err);
+        r = filter_find(dir, *p, &want, &found, &filter, err);
         for (char **f = found; r >= 0 && f && *f; f++)
-            r = add_one(w, s, layers, n, context, *f, filter, ret, err);
+            r = add_one(w, s, layers, n, dir, *f, filter, ret, err);
     }
     return r;
 }

@@ -1,5 +1,7 @@
 #include "build/front.h"
 
+#include "base/cleanup.h"
+
 void front_number(struct front *f, unsigned *step, json_t *doc)
 {
     if (json_object_get(doc, "step"))
@@ -15,7 +17,7 @@ void front_tell(struct front *f, json_t *event)
     wire_send(&f->wire, event);
 }
 
-static int ask(struct front *f, const char *what, json_t *doc, struct err *err)
+static int ask(struct front *f, const char *what, json_t *doc, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *answer = NULL;
     int r;
@@ -24,15 +26,22 @@ static int ask(struct front *f, const char *what, json_t *doc, struct err *err)
     r = wire_next(&f->wire, &answer, err);
     if (r >= 0 && json_object_get(answer, "error"))
         r = json_to_err(answer, err);
+    if (r >= 0 && ret)
+        *ret = TAKE_PTR(answer);
     return r;
 }
 
 int front_run(struct front *f, json_t *run, struct err *err)
 {
-    return ask(f, "run", run, err);
+    return ask(f, "run", run, NULL, err);
 }
 
 int front_pull(struct front *f, json_t *pull, struct err *err)
 {
-    return ask(f, "pull", pull, err);
+    return ask(f, "pull", pull, NULL, err);
+}
+
+int front_fetch(struct front *f, json_t *fetch, json_t **ret, struct err *err)
+{
+    return ask(f, "fetch", fetch, ret, err);
 }

@@ -26,5 +26,9 @@ int front_run(struct front *f, json_t *run, struct err *err);
 /* Brings an image in: {"name", "as"}, what it is called here where that is another name. */
 int front_pull(struct front *f, json_t *pull, struct err *err);
 
+/* Fetches a file: {"url", "etag", "to"}, the last below the store's folder. *ret: hub/download.h.
+ */
+int front_fetch(struct front *f, json_t *fetch, json_t **ret, struct err *err);
+
 /* Puts the id into a document of somebody whose step at work is *step; a new one gets its own. */
 void front_number(struct front *f, unsigned *step, json_t *doc);

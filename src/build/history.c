@@ -151,7 +151,7 @@ static void put_copy(struct writing *w)
     _cleanup_free_ char *dest = expanded(w, w->in->words[w->in->n_words - 1].text);
 
     put(w, w->step->parents ? " --parents" : "");
-    for (char **s = w->step->sources; s && *s; s++)
+    for (char **s = w->step->written; s && *s; s++)
         (void)!buf_appendf(&w->b, " %s", *s);
     for (size_t i = 0; i < w->step->n_files; i++)
         (void)!buf_appendf(&w->b, " <<%s", w->step->files[i].name);

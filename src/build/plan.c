@@ -9,6 +9,8 @@
 #include "base/xalloc.h"
 #include "build/filter.h"
 #include "build/history.h"
+#include "build/remote.h"
+#include "image/digest.h"
 
 struct planner {
     struct build_plan *plan;
@@ -38,15 +40,21 @@ static void file_done(struct build_file *f)
 
 static void step_done(struct build_step *s)
 {
-    char *const owned[] = {s->text,  s->user,  s->workdir,   s->dest,
-                           s->chown, s->chmod, s->from.image};
+    char *const owned[] = {s->text,  s->user,  s->workdir,  s->dest,
+                           s->chown, s->chmod, s->checksum, s->from.image};
 
     for (size_t i = 0; i < ARRAY_SIZE(owned); i++)
         free(owned[i]);
     strv_free(s->argv);
     strv_free(s->env);
+    strv_free(s->written);
     strv_free(s->sources);
     strv_free(s->exclude);
+    for (size_t i = 0; i < s->n_urls; i++) {
+        free(s->urls[i].url);
+        free(s->urls[i].name);
+    }
+    free(s->urls);
     for (size_t i = 0; i < s->n_mounts; i++) {
         mount_done(&s->mounts[i].m);
         free(s->mounts[i].from.image);
@@ -384,13 +392,6 @@ static int plan_run(const struct turn *t, struct err *err)
 
 /* ---- COPY and ADD ---- */
 
-static bool is_remote(const char *source)
-{
-    return strncmp(source, "http://", 7) == 0 || strncmp(source, "https://", 8) == 0 ||
-           strncmp(source, "git@", 4) == 0 || strncmp(source, "git://", 6) == 0 ||
-           strncmp(source, "ssh://", 6) == 0;
-}
-
 static int plan_file(const struct turn *t, const struct dockerfile_heredoc *h, struct err *err)
 {
     struct build_step *s = t->step;
@@ -412,8 +413,22 @@ static bool is_heredoc(const struct dockerfile_instruction *in, const char *word
     return in->n_heredocs && strncmp(word, "<<", 2) == 0;
 }
 
+static int plan_url(struct build_step *s, const char *url, struct err *err)
+{
+    char *name;
+    int r = remote_file_name(url, &name, err);
+
+    if (r < 0)
+        return r;
+    s->urls = xreallocarray(s->urls, s->n_urls + 1, sizeof(*s->urls));
+    s->urls[s->n_urls++] = (struct build_url){xstrdup(url), name};
+    return 0;
+}
+
 static int plan_source(const struct turn *t, const struct dockerfile_word *w, struct err *err)
 {
+    struct build_step *s = t->step;
+    enum remote_kind kind;
     char *source;
     int r;
 
@@ -422,12 +437,17 @@ static int plan_source(const struct turn *t, const struct dockerfile_word *w, st
     r = expand(t, w->text, w->at, &source, err);
     if (r < 0)
         return r;
-    strv_push(&t->step->sources, source);
-    if (t->in->kind == DOCKERFILE_ADD && is_remote(source))
-        return refuse_with(t, w->at, err, "ADD of something remote",
+    strv_push(&s->written, source);
+    kind = t->in->kind == DOCKERFILE_ADD ? remote_kind(source) : REMOTE_NOT;
+    if (kind == REMOTE_GIT)
+        return refuse_with(t, w->at, err, "ADD of git repositories",
                            "Fetch it before the build and COPY it, or in a RUN with `image build "
                            "--network open`, or build with `--engine docker`.");
-    return 0;
+    if (kind == REMOTE_NOT) {
+        strv_add(&s->sources, source);
+        return 0;
+    }
+    return plan_url(s, source, err);
 }
 
 static int plan_chmod(const struct turn *t, struct err *err)
@@ -457,7 +477,7 @@ static int plan_excludes(const struct turn *t, struct err *err)
 
 static int plan_copy_flags(const struct turn *t, struct err *err)
 {
-    static const char *const unknown[] = {"keep-git-dir", "checksum"};
+    static const char *const unknown[] = {"keep-git-dir"};
     const char *chown = dockerfile_flag(t->in, "chown");
     int r = 0;
 
@@ -478,15 +498,38 @@ static int plan_copy_flags(const struct turn *t, struct err *err)
     t->step->parents = flag_is_on(t->in, "parents");
     t->step->unpack = t->in->kind == DOCKERFILE_ADD &&
                       (!dockerfile_flag(t->in, "unpack") || flag_is_on(t->in, "unpack"));
+    t->step->unpack_urls = flag_is_on(t->in, "unpack");
     return plan_from(t, dockerfile_flag(t->in, "from"), flag_at(t->in, "from"), &t->step->from,
                      err);
+}
+
+/* As BuildKit has it: of one thing, and that is fetched. */
+static int plan_checksum(const struct turn *t, struct err *err)
+{
+    const char *given = dockerfile_flag(t->in, "checksum");
+    struct build_step *s = t->step;
+    int r;
+
+    if (!given)
+        return 0;
+    r = expand(t, given, flag_at(t->in, "checksum"), &s->checksum, err);
+    if (r < 0)
+        return r;
+    if (strv_len(s->written) + s->n_files != 1 || s->n_urls != 1)
+        return err_set(err, ERR_INVALID, "--checksum is for one file that is fetched by http(s)");
+    if (digest_is_valid(s->checksum))
+        return 0;
+    if (strchr(s->checksum, ':') && strncmp(s->checksum, "sha256:", 7) != 0)
+        return refuse(t, flag_at(t->in, "checksum"), err, "checksums other than sha256");
+    err_set(err, ERR_INVALID, "'%.100s' is no checksum", s->checksum);
+    return err_hint(err, "Write 'sha256:' and 64 lower-case hexadecimal digits.");
 }
 
 static int check_dest(const struct turn *t, const char *dest, struct err *err)
 {
     const struct build_step *s = t->step;
 
-    if (strv_len(s->sources) + s->n_files <= 1 || s->parents || s->dest[strlen(s->dest) - 1] == '/')
+    if (strv_len(s->written) + s->n_files <= 1 || s->parents || s->dest[strlen(s->dest) - 1] == '/')
         return 0;
     *t->ret_at = t->in->words[t->in->n_words - 1].at;
     err_set(err, ERR_INVALID, "%s of several files: '%.200s' must end with a slash",
@@ -504,6 +547,8 @@ static int plan_copy(const struct turn *t, struct err *err)
         r = plan_source(t, &t->in->words[i], err);
     for (size_t i = 0; r >= 0 && i < t->in->n_heredocs; i++)
         r = plan_file(t, &t->in->heredocs[i], err);
+    if (r >= 0)
+        r = plan_checksum(t, err);
     if (r >= 0)
         r = expand(t, last->text, last->at, &dest, err);
     if (r < 0)

@@ -22,6 +22,11 @@ struct build_file {
     char *name, *content; /* owned */
 };
 
+/* A file that is fetched. */
+struct build_url {
+    char *url, *name; /* owned; what it is called in a folder */
+};
+
 /* Where files come from: an earlier stage, an image of the store, or the context. */
 struct build_from {
     long stage;  /* -1: none */
@@ -51,7 +56,11 @@ struct build_step {
     size_t n_mounts;
 
     /* COPY, ADD */
-    char **sources; /* owned: paths and patterns */
+    char **written;         /* owned: all that is not in the Dockerfile itself, in their order */
+    char **sources;         /* owned: of those paths and patterns, */
+    struct build_url *urls; /* and addresses */
+    size_t n_urls;
+    char *checksum; /* owned: of the only one; NULL: any will do */
     char *dest;     /* owned, absolute; ends with '/' where that was written */
     char *chown, *chmod;
     bool parents;   /* the folders on the way to the sources are made, too */
@@ -59,7 +68,8 @@ struct build_step {
     struct build_from from;
     struct build_file *files;
     size_t n_files;
-    bool unpack; /* archives among the sources become what is in them */
+    bool unpack;      /* archives among the sources become what is in them, */
+    bool unpack_urls; /* and those that are fetched */
 };
 
 /* Whether a secret's target is a file right in the folder that they all are in without one. */

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/macro.h"
 #include "base/strv.h"
@@ -141,4 +142,16 @@ int sources_match(int root, const char *pattern, char ***ret, struct err *err)
         return r;
     *ret = TAKE_PTR(real);
     return 0;
+}
+
+char *sources_literal(const char *path)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(strlen(path) * 2 + 1);
+
+    for (; *path; path++) {
+        if (strchr("*?[\\", *path))
+            (void)!buf_append_c(&b, '\\');
+        (void)!buf_append_c(&b, *path);
+    }
+    return buf_steal(&b);
 }

@@ -20,5 +20,7 @@ int sources_open_path(int root, const char *path, int *ret, struct err *err); /*
  */
 int sources_match(int root, const char *pattern, char ***ret, struct err *err);
 bool sources_is_pattern(const char *source);
+/* As a pattern that means this path alone; new. */
+char *sources_literal(const char *path);
 /* The last part of a path. */
 const char *sources_name(const char *path);

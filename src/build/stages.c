@@ -130,7 +130,7 @@ static int on_child_line(struct run *x, size_t i, json_t *doc, struct err *err)
         return r;
     }
     front_number(f, &c->step, doc);
-    if (json_object_get(doc, "run")) {
+    if (json_object_get(doc, "run") || json_object_get(doc, "fetch")) {
         c->asking = true;
         x->asked++;
     } else if (json_object_get(doc, "end")) {

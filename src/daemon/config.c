@@ -77,6 +77,8 @@ static const struct config_key keys[] = {
     {"hub.mirrors",        KEY_LIST,     AT(hub_mirrors), "",            "where images are asked for first: docker.io=https://mirror.example"},
     {"hub.ca_file",        KEY_STRING,   AT(hub_ca_file), "",            "certificates (PEM) that registries of images are checked against; empty: the system's"},
     {"hub.proxy",          KEY_STRING,   AT(hub_proxy), "",              "HTTP proxy between registries of images and us; empty: none"},
+    {"hub.add_hosts",      KEY_LIST,     AT(hub_add_hosts), "",          "hosts with private addresses that ADD of a Dockerfile may fetch from: host or host:port"},
+    {"hub.add_max",        KEY_SIZE,     AT(hub_add_max), "8G",          "largest file that ADD fetches"},
     {"hub.uid",            KEY_COUNT,    AT(hub_uid), "60996",           "user id of what talks to them when the daemon is root"},
     {"registry.uid",       KEY_COUNT,    AT(registry_uid), "60997",      "user id of the registry's process when the daemon is root"},
     {"stop_grace",         KEY_DURATION, AT(stop_grace),  "10s",         "time between TERM and KILL when a sandbox is stopped"},

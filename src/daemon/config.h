@@ -39,7 +39,8 @@ struct config {
     uint64_t registry_min_age, registry_metadata_life, registry_budget;
     uint64_t build_mounts_budget;
     uint32_t registry_uid, hub_uid;
-    char **hub_mirrors, *hub_ca_file, *hub_proxy;
+    char **hub_mirrors, *hub_ca_file, *hub_proxy, **hub_add_hosts;
+    uint64_t hub_add_max;
     bool registry_private;
     char *log_level;
     bool log_json;

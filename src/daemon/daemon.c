@@ -194,7 +194,9 @@ static void add_engine(struct daemon *d, const struct engine_ops *ops)
         .hub = {.uid = d->config.hub_uid,
                 .mirrors = d->config.hub_mirrors,
                 .ca_file = d->config.hub_ca_file,
-                .proxy = d->config.hub_proxy},
+                .proxy = d->config.hub_proxy,
+                .add_hosts = d->config.hub_add_hosts,
+                .add_max = d->config.hub_add_max},
     };
 
     d->engines[d->n_engines++] = engine_new(d->loop, ops, &config);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/time.h"
 #include "base/xalloc.h"
 #include "docker/call.h"
 
@@ -26,14 +27,13 @@ static int engine_time(const struct docker *d, const struct deadline *by, time_t
 {
     _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
     _cleanup_err_ struct err own = ERR_INIT;
-    struct tm tm = {0};
-    const char *date, *end;
+    const char *date;
+    int64_t said;
 
     if (exchange_ask(&x, d, "GET", "/_ping", NULL, by, &own) < 0)
         return err_move(err, &own);
     date = http_field_get(&x.http.head, "Date");
-    end = date ? strptime(date, "%a, %d %b %Y %H:%M:%S GMT", &tm) : NULL;
-    *ret = end && !*end ? timegm(&tm) : time(NULL);
+    *ret = date && time_http_parse(date, &said) ? (time_t)said : time(NULL);
     return 0;
 }
 

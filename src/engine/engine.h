@@ -168,10 +168,12 @@ struct engine_docker_config {
 /* Borrowed until `make` has returned: a backend copies what it keeps. */
 /* How registries of images are reached; all borrowed. */
 struct engine_hub_config {
-    uint32_t uid;         /* of ripcord-hub, when we are root */
-    char *const *mirrors; /* "docker.io=https://…" */
-    const char *ca_file;  /* "": the system's */
-    const char *proxy;    /* "": none */
+    uint32_t uid;           /* of ripcord-hub, when we are root */
+    char *const *mirrors;   /* "docker.io=https://…" */
+    const char *ca_file;    /* "": the system's */
+    const char *proxy;      /* "": none */
+    char *const *add_hosts; /* "host" or "host:port": may have private addresses */
+    uint64_t add_max;       /* bytes of a file that a Dockerfile ADDs */
 };
 
 struct engine_config {

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/xalloc.h"
+#include "hub/download.h"
 #include "hub/pull.h"
 #include "hub/push.h"
 #include "net/fetch.h"
@@ -64,11 +67,40 @@ static int run_push(const struct settings *s, json_t **ret, struct err *err)
     return push_run(s, HUB_FD_ARCHIVE, HUB_FD_EVENTS, ret, err);
 }
 
+static int run_fetch(const struct settings *s, json_t **ret, struct err *err)
+{
+    return download_run(s, HUB_FD_ARCHIVE, HUB_FD_EVENTS, ret, err);
+}
+
+/*
+ * A server that keeps us waiting must not keep those who have given up: whoever reads the events is
+ * who wants the result. Nothing is lost by ending anywhere, as what was begun is gone on with.
+ */
+static void *watch_reader(void *arg _unused_)
+{
+    struct pollfd p = {.fd = HUB_FD_EVENTS};
+
+    for (;;)
+        if (poll(&p, 1, -1) > 0 && p.revents)
+            _exit(1);
+}
+
+static int start_watch(struct err *err)
+{
+    pthread_t thread;
+    int r = pthread_create(&thread, NULL, watch_reader, NULL);
+
+    if (r)
+        return err_sys(err, r, "start a thread");
+    pthread_detach(thread);
+    return 0;
+}
+
 static const struct {
     const char *name;
     bool folder;
     int (*run)(const struct settings *s, json_t **ret, struct err *err);
-} verbs[] = {{"pull", true, run_pull}, {"push", false, run_push}};
+} verbs[] = {{"pull", true, run_pull}, {"push", false, run_push}, {"fetch", false, run_fetch}};
 
 static int run_verb(size_t verb, json_t **ret, struct err *err)
 {
@@ -82,6 +114,8 @@ static int run_verb(size_t verb, json_t **ret, struct err *err)
         r = become(&s, verbs[verb].folder ? HUB_FD_FOLDER : -1, err);
     if (r >= 0)
         r = confine_speaker(NULL, 0, err); /* it reads what hostile registries send */
+    if (r >= 0)
+        r = start_watch(err);
     if (r >= 0)
         r = verbs[verb].run(&s, ret, err);
     settings_done(&s);

@@ -95,19 +95,25 @@ static char *basic_of(const struct settings *s)
     return xasprintf("Basic %s", b64);
 }
 
+struct fetcher *remote_fetcher(const struct settings *s, const struct fetcher_config *rules)
+{
+    struct fetcher_config c = *rules;
+
+    c.ca_pem = s->ca_pem;
+    c.connect_timeout = CONNECT_TIMEOUT;
+    c.stall_timeout = STALL_TIMEOUT;
+    c.user_agent = "ripcord/" RIPCORD_VERSION;
+    return fetcher_new(&c);
+}
+
 /* For one host that the user has named: it may be anywhere. */
 static struct fetcher *fetcher_for(const struct settings *s, const char *host, bool private_ok,
                                    bool http)
 {
     char *hosts[] = {(char *)host, NULL};
 
-    return fetcher_new(&(struct fetcher_config){.hosts = hosts,
-                                                .private_ok = private_ok,
-                                                .http_ok = http,
-                                                .ca_pem = s->ca_pem,
-                                                .connect_timeout = CONNECT_TIMEOUT,
-                                                .stall_timeout = STALL_TIMEOUT,
-                                                .user_agent = "ripcord/" RIPCORD_VERSION});
+    return remote_fetcher(
+        s, &(struct fetcher_config){.hosts = hosts, .private_ok = private_ok, .http_ok = http});
 }
 
 static int set_base(struct remote *r, const char *base, struct err *err)

@@ -40,5 +40,9 @@ int remote_get(struct remote *r, const char *path, const char *accept, size_t ma
 /* Where an upload goes on: `location` of an answer, as seen from `path`. New; NULL: nowhere. */
 char *remote_location(const struct remote *r, const char *path, const char *location);
 
+/* With certificates, patience and a name as all of the hub have them; the rules say who may be
+ * asked. */
+struct fetcher *remote_fetcher(const struct settings *s, const struct fetcher_config *rules);
+
 /* What a status that is not the wanted one means. */
 int remote_fault(const struct remote *r, int status, const char *what, struct err *err);

@@ -16,19 +16,21 @@ static char *copy(const char *s)
     return s && *s ? xstrdup(s) : NULL;
 }
 
-static int read_lists(const json_t *mirrors, const json_t *have, struct settings *s,
-                      struct err *err)
+static int read_lists(const json_t *mirrors, const json_t *have, const json_t *hosts,
+                      struct settings *s, struct err *err)
 {
     int r = mirrors ? json_read_strv(mirrors, "mirrors", &s->mirrors, err) : 0;
 
-    return r < 0 || !have ? r : json_read_strv(have, "have", &s->have, err);
+    if (r >= 0 && have)
+        r = json_read_strv(have, "have", &s->have, err);
+    return r < 0 || !hosts ? r : json_read_strv(hosts, "hosts", &s->hosts, err);
 }
 
 static int read_fields(const json_t *doc, struct settings *s, struct err *err)
 {
     const char *name = NULL, *digest = NULL, *platform = NULL, *user = NULL, *password = NULL;
-    const char *ca_file = NULL;
-    json_t *mirrors = NULL, *have = NULL;
+    const char *ca_file = NULL, *etag = NULL;
+    json_t *mirrors = NULL, *have = NULL, *hosts = NULL;
     uint64_t uid = UINT64_MAX;
     size_t len;
     const struct json_field fields[] = {
@@ -42,6 +44,9 @@ static int read_fields(const json_t *doc, struct settings *s, struct err *err)
         {"mirrors", JSON_FIELD_ARRAY, &mirrors},
         {"ca_file", JSON_FIELD_STRING, &ca_file},
         {"have", JSON_FIELD_ARRAY, &have},
+        {"etag", JSON_FIELD_STRING, &etag},
+        {"hosts", JSON_FIELD_ARRAY, &hosts},
+        {"size_max", JSON_FIELD_U64, &s->size_max},
     };
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
 
@@ -56,7 +61,8 @@ static int read_fields(const json_t *doc, struct settings *s, struct err *err)
     s->platform = copy(platform);
     s->username = copy(user);
     s->password = copy(password);
-    r = read_lists(mirrors, have, s, err);
+    s->etag = copy(etag);
+    r = read_lists(mirrors, have, hosts, s, err);
     if (r >= 0 && ca_file && *ca_file)
         r = file_read(AT_FDCWD, ca_file, CA_MAX, &s->ca_pem, &len, err);
     return r;
@@ -87,5 +93,7 @@ void settings_done(struct settings *s)
     free(s->ca_pem);
     strv_free(s->mirrors);
     strv_free(s->have);
+    strv_free(s->hosts);
+    free(s->etag);
     *s = (struct settings){0};
 }

@@ -24,7 +24,7 @@ enum { IDLE_MAX = 8, LOW_SPEED = 100, FIELD_MAX = 512, LONG_FIELD_MAX = 8192 };
 struct fetcher {
     char **hosts;
     char *authorization, *ca_pem, *user_agent;
-    bool private_ok, http_ok, proxied;
+    bool private_ok, http_ok, http_any, proxied;
     uint64_t connect_timeout, stall_timeout;
     pthread_mutex_t lock; /* over the two below */
     CURL *idle[IDLE_MAX];
@@ -43,6 +43,7 @@ struct hop {
     bool told;    /* on_head has been called */
     bool trusted; /* the host is one of the upstream's own */
     bool refused; /* an address was */
+    bool secure;  /* one has been asked with TLS: there is no way back */
 };
 
 /* -- addresses -- */
@@ -168,9 +169,17 @@ char *fetch_url_join(const char *base, const char *ref)
     return ret;
 }
 
-/* 1 when the host is the upstream's own, 0 when it is another that may be asked. */
-static int url_check(const struct fetcher *fetcher, const char *text, struct err *err)
+static bool may_be_plain(const struct hop *hop, bool trusted)
 {
+    const struct fetcher *f = hop->fetcher;
+
+    return !hop->secure && (f->http_any || (trusted && f->http_ok));
+}
+
+/* 1 when the host is the upstream's own, 0 when it is another that may be asked. */
+static int url_check(struct hop *hop, const char *text, struct err *err)
+{
+    const struct fetcher *fetcher = hop->fetcher;
     _cleanup_(url_done) struct url u = {0};
     _cleanup_free_ char *at = NULL;
     bool trusted;
@@ -179,7 +188,9 @@ static int url_check(const struct fetcher *fetcher, const char *text, struct err
         return err_set(err, ERR_DENIED, "'%.200s' is no https address", text);
     at = host_and_port(&u);
     trusted = strv_contains(fetcher->hosts, at);
-    if (!STREQ(u.scheme, "https") && !(trusted && fetcher->http_ok))
+    if (STREQ(u.scheme, "https"))
+        hop->secure = true;
+    else if (!may_be_plain(hop, trusted))
         return err_set(err, ERR_DENIED, "'%.200s' is not https", text);
     if (!(trusted && fetcher->private_ok) && !literal_is_public(u.host))
         return err_set(err, ERR_DENIED, "'%.200s' is an address of a private network", text);
@@ -232,6 +243,7 @@ static void take_field(struct fetch_head *h, const char *line, size_t len)
 
     take_text(&h->etag, line, len, "etag", FIELD_MAX);
     take_text(&h->content_type, line, len, "content-type", FIELD_MAX);
+    take_text(&h->modified, line, len, "last-modified", FIELD_MAX);
     take_text(&h->location, line, len, "location", LONG_FIELD_MAX);
     /* Of several the first: it is the one that servers want to be used. */
     if (!h->challenge)
@@ -370,7 +382,8 @@ static void set_trust(struct hop *hop, CURL *c)
     const struct fetcher *fetcher = hop->fetcher;
     struct curl_blob ca = {.data = fetcher->ca_pem, .flags = CURL_BLOB_NOCOPY};
 
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, fetcher->http_ok ? "http,https" : "https");
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR,
+                     fetcher->http_ok || fetcher->http_any ? "http,https" : "https");
     curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 2L);
     curl_easy_setopt(c, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
@@ -492,7 +505,7 @@ static int follow(struct hop *hop, struct err *err)
 
     for (int i = 0; i <= FETCH_REDIRECTS_MAX; i++) {
         _cleanup_free_ char *redirect = NULL;
-        int r = url_check(hop->fetcher, url, err);
+        int r = url_check(hop, url, err);
 
         if (r < 0)
             return i ? err_wrap(err, "redirected") : r;
@@ -534,6 +547,7 @@ void fetch_head_done(struct fetch_head *h)
 {
     free(h->etag);
     free(h->content_type);
+    free(h->modified);
     free(h->challenge);
     free(h->location);
     *h = (struct fetch_head){0};
@@ -575,6 +589,7 @@ struct fetcher *fetcher_new(const struct fetcher_config *config)
     f->user_agent = xstrdup(config->user_agent);
     f->private_ok = config->private_ok;
     f->http_ok = config->http_ok;
+    f->http_any = config->http_any;
     f->proxied = has_proxy();
     f->connect_timeout = config->connect_timeout;
     f->stall_timeout = config->stall_timeout;

@@ -1,7 +1,8 @@
 /*
  * Downloads from outside and uploads, on libcurl: blocking, for workers. TLS is verified, redirects
  * are followed here and not by curl, so that each hop is looked at: https only, no address of a
- * private network and no loopback, unless the host is one of those that the caller trusts. Proxy
+ * private network and no loopback, unless the host is one of those that the caller trusts. Whatever
+ * the caller allows, https never leads back to http. Proxy
  * variables of the environment are honoured; an address that a proxy resolves cannot be looked at
  * then, a literal one still is.
  *
@@ -26,6 +27,7 @@ struct fetcher_config {
     char *const *hosts;        /* strv "host:port", copied: these get `authorization` */
     bool private_ok;           /* and may have private addresses */
     bool http_ok;              /* and may be asked without TLS */
+    bool http_any;             /* so may all others */
     const char *authorization; /* value of the header, copied; NULL: none */
     const char *ca_pem;        /* copied; NULL: the system's certificates */
     uint64_t connect_timeout;  /* usec */
@@ -41,6 +43,7 @@ void fetcher_free(struct fetcher *f); /* NULL is fine */
 struct fetch_head {
     int status;
     char *etag, *content_type; /* owned, may be NULL */
+    char *modified;            /* Last-Modified, likewise */
     uint64_t length;           /* of this answer's body; UINT64_MAX: not said */
     uint64_t from;             /* of a 206: where its bytes begin */
     /* WWW-Authenticate, and Location as it was sent; owned, may be NULL */

@@ -363,7 +363,7 @@ class Packages(BuildCase):
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Ends(BuildCase):
     def test_what_cannot_be_done_is_told_before_anything_runs(self):
-        for text, words in (("RUN --mount=type=ssh true", "line 3, column 5"), ("ADD https://example.com/x /", "line 3, column 5"),
+        for text, words in (("RUN --mount=type=ssh true", "line 3, column 5"), ("ADD https://example.com/x.git /", "line 3, column 5"),
                             ("COPY --from=127.0.0.1:1/no:9 a /", "line 3, column 6")):
             result = self.try_build(f"FROM base:1\nRUN echo ran\n{text}\n")
             self.assertIn(result.code, (7, 8), result)

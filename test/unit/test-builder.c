@@ -18,6 +18,7 @@
 #include "build/history.h"
 #include "build/key.h"
 #include "build/plan.h"
+#include "build/remote.h"
 #include "build/sources.h"
 #include "build/stages.h"
 #include "build/stubs.h"
@@ -258,7 +259,14 @@ TEST(plan_refuses_what_it_cannot_do_with_its_place)
         {"FROM scratch\nRUN --mount=type=ssh x\n", "line 2, column 5", ERR_UNSUPPORTED},
         {"FROM scratch\nRUN --network=host x\n", "line 2, column 5", ERR_UNSUPPORTED},
         {"FROM scratch\nRUN --security=insecure x\n", "line 2, column 5", ERR_UNSUPPORTED},
-        {"FROM scratch\nADD https://a/b /c\n", "line 2, column 5", ERR_UNSUPPORTED},
+        {"FROM scratch\nADD https://a/b.git#v1:d /c\n", "line 2, column 5", ERR_UNSUPPORTED},
+        {"FROM scratch\nADD --checksum=sha512:00 https://a/b /c\n", "line 2, column 5",
+         ERR_UNSUPPORTED},
+        {"FROM scratch\nADD --checksum=sha256:00 https://a/b /c\n", "line 2, column 5",
+         ERR_INVALID},
+        {"FROM scratch\nADD --checksum=sha256:00 a /c\n", "line 2, column 5", ERR_INVALID},
+        {"FROM scratch\nADD https://a/b https://a/c /c\n", "line 2, column 29", ERR_INVALID},
+        {"FROM scratch\nADD a https://a/%00 /c/\n", "line 2, column 7", ERR_INVALID},
         {"FROM scratch\nCOPY --chmod=u+x a /c\n", "line 2, column 6", ERR_UNSUPPORTED},
         {"FROM scratch\nRUN --mount=type=secret,id=a,target=/run/secrets/x/y z\n",
          "line 2, column 5", ERR_UNSUPPORTED},
@@ -282,6 +290,51 @@ TEST(plan_refuses_what_it_cannot_do_with_its_place)
         CHECK(cases[i].code != ERR_UNSUPPORTED || (err.hint && *err.hint));
     }
     forget(0);
+}
+
+TEST(files_of_servers_have_names)
+{
+    static const struct {
+        const char *url, *name;
+    } cases[] = {
+        {"https://h/a/b.tgz", "b.tgz"}, {"http://h:8/a/b/?q=/c#/d", "b"},
+        {"https://h", "__unnamed__"},   {"https://h/?x", "__unnamed__"},
+        {"https://h/.", "__unnamed__"}, {"https://h/a%2Fb%20c", "b c"},
+        {"https://h/..", NULL},         {"https://h/a%2", NULL},
+        {"https://h/%00", NULL},        {"https://h/a b", NULL},
+        {"https:///x", NULL},           {"https://h/\xc3\xa4", NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        _cleanup_free_ char *name = NULL;
+
+        CHECK(remote_kind(cases[i].url) == REMOTE_FILE);
+        CHECK((remote_file_name(cases[i].url, &name, NULL) >= 0) == !!cases[i].name);
+        if (cases[i].name)
+            CHECK_STR(name, cases[i].name);
+    }
+    CHECK(remote_kind("a/b") == REMOTE_NOT && remote_kind("https") == REMOTE_NOT);
+    CHECK(remote_kind("git@h:a/b") == REMOTE_GIT && remote_kind("ssh://h/a") == REMOTE_GIT);
+    CHECK(remote_kind("https://h/a.git") == REMOTE_GIT);
+    CHECK(remote_kind("https://h/a.git#v1:dir") == REMOTE_GIT);
+    CHECK(remote_kind("https://h/a.gitx") == REMOTE_FILE);
+}
+
+TEST(plan_keeps_addresses_apart)
+{
+    struct build_plan p;
+    const struct build_step *s;
+
+    CHECK(make("FROM scratch\nARG GIVEN\nADD --unpack x https://h/$GIVEN y /d/\nCOPY https://h/x "
+               "/\n",
+               NULL, &p) >= 0);
+    s = p.stages[0].steps;
+    CHECK(s[0].n_urls == 1 && s[0].unpack && s[0].unpack_urls && strv_len(s[0].sources) == 2);
+    CHECK_STR(s[0].urls[0].url, "https://h/yes");
+    CHECK_STR(s[0].urls[0].name, "yes");
+    CHECK_STR(s[0].written[1], "https://h/yes");
+    CHECK(s[1].n_urls == 0 && strv_len(s[1].sources) == 1);
+    build_plan_done(&p);
 }
 
 TEST(plan_puts_destinations_right)

@@ -116,11 +116,19 @@ TEST(settings_are_checked)
 {
     struct settings s = {0};
     static const char good[] = "{\"name\":\"a\",\"uid\":7,\"have\":[\"x\"],\"plain_http\":true}";
-    static const char *const bad[] = {"{}", "{\"name\":\"a\",\"uid\":0}", "{\"name\":1}",
-                                      "{\"name\":\"a\",\"odd\":1}", "x"};
+    static const char file[] =
+        "{\"name\":\"https://h/x\",\"etag\":\"\\\"x\\\"\",\"hosts\":[\"h:1\"]"
+        ",\"size_max\":5}";
+    static const char *const bad[] = {"{\"name\":\"a\",\"hosts\":\"h\"}", "{}",
+                                      "{\"name\":\"a\",\"uid\":0}",       "{\"name\":1}",
+                                      "{\"name\":\"a\",\"odd\":1}",       "x"};
 
     CHECK(settings_parse(good, strlen(good), &s, NULL) >= 0);
     CHECK(s.change_user && s.uid == 7 && s.plain_http && strv_contains(s.have, "x"));
+    settings_done(&s);
+    CHECK(settings_parse(file, strlen(file), &s, NULL) >= 0);
+    CHECK(!s.change_user && s.size_max == 5 && strv_contains(s.hosts, "h:1"));
+    CHECK_STR(s.etag, "\"x\"");
     settings_done(&s);
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
         CHECK(settings_parse(bad[i], strlen(bad[i]), &s, NULL) < 0);

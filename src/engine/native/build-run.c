@@ -535,7 +535,8 @@ static int run_all(struct run *x, struct err *err)
     return r;
 }
 
-int native_build_run(const struct native_task *t, unsigned step, const json_t *run, struct err *err)
+int native_build_run(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
+                     struct err *err)
 {
     struct native_engine *n = t->n;
     struct run x = {
@@ -544,7 +545,8 @@ int native_build_run(const struct native_task *t, unsigned step, const json_t *r
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         x.readers[i] = (struct journal_reader){.dirfd = -1, .fd = -1};
-    r = read_ask(&x, t->req, run, err);
+    *ret = json_object();
+    r = read_ask(&x, t->req, ask, err);
     if (r >= 0)
         r = fill_request(&x, err);
     if (r >= 0) {

@@ -69,17 +69,45 @@ static void move_to_ended(struct job *j)
     j->s->ended = j;
 }
 
+struct question {
+    const char *name;
+    native_task_fn fn;
+};
+
+static const struct question questions[] = {
+    {"run", native_build_run}, {"pull", native_build_pull}, {"fetch", native_build_fetch}};
+
+static const struct question *question_of(const json_t *doc)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
+        if (json_object_get(doc, questions[i].name))
+            return &questions[i];
+    return NULL;
+}
+
+bool serve_is_question(const json_t *doc)
+{
+    return question_of(doc) != NULL;
+}
+
+static json_t *answer_of(const struct job *j)
+{
+    const struct question *q = question_of(j->ask);
+    _cleanup_err_ struct err err = ERR_INIT;
+    json_t *ret = NULL;
+
+    if (q->fn(&j->s->task, j->step, json_object_get(j->ask, q->name), &ret, &err) >= 0)
+        return ret;
+    json_decref(ret);
+    return json_from_err(&err);
+}
+
 static void *work(void *arg)
 {
     struct job *j = arg;
     struct serve *s = j->s;
-    const json_t *run = json_object_get(j->ask, "run"), *pull = json_object_get(j->ask, "pull");
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *answer = NULL;
-    int r = run ? native_build_run(&s->task, j->step, run, &err)
-                : native_build_pull(&s->task, j->step, pull, &err);
+    _cleanup_json_ json_t *answer = answer_of(j);
 
-    answer = r < 0 ? json_from_err(&err) : json_object();
     json_object_set(answer, "id", json_object_get(j->ask, "id"));
     (void)serve_send(s, answer, NULL); /* one that has gone is seen by who reads from it */
     pthread_mutex_lock(&s->lock);

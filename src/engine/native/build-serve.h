@@ -1,6 +1,7 @@
 /*
  * What ripcord-build asks for is done on threads of its build, several at once: commands, and
- * images to be brought in. The answers are lines to it, each with the "id" of its question.
+ * images and files to be brought in. The answers are lines to it, each with the "id" of its
+ * question.
  */
 #pragma once
 
@@ -15,7 +16,9 @@ int serve_new(const struct native_task *task, int to, struct serve **ret, struct
 void serve_free(struct serve *s);
 
 int serve_send(struct serve *s, const json_t *doc, struct err *err);
-/* {"run": …} or {"pull": …}, of a step; taken. */
+/* Whether it is for serve_begin: {"run": …}, {"pull": …} or {"fetch": …}. */
+bool serve_is_question(const json_t *doc);
+/* One, of a step; taken. */
 int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err);
 /* No answer will be needed: what is under way ends with an error. */
 void serve_cancel(struct serve *s);

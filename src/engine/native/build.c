@@ -168,7 +168,7 @@ static int on_line(struct builder *x, const char *line, size_t len, struct err *
         build_step_end(x->b, step, json_string_value(value));
     } else if ((value = json_object_get(doc, "need"))) {
         return on_need(x, value, err);
-    } else if (json_object_get(doc, "run") || json_object_get(doc, "pull")) {
+    } else if (serve_is_question(doc)) {
         return serve_begin(x->serve, step, TAKE_PTR(doc), err);
     } else if (json_object_get(doc, "cancel")) {
         serve_cancel(x->serve);

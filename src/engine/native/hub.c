@@ -27,6 +27,8 @@ void native_hub_init(struct native_engine *n, const struct engine_hub_config *co
     n->hub.mirrors = strv_copy(config->mirrors);
     n->hub.ca_file = xstrdup(config->ca_file ? config->ca_file : "");
     n->hub.proxy = xstrdup(config->proxy ? config->proxy : "");
+    n->hub.add_hosts = strv_copy(config->add_hosts);
+    n->hub.add_max = config->add_max;
 }
 
 void native_hub_done(struct native_engine *n)
@@ -34,6 +36,31 @@ void native_hub_done(struct native_engine *n)
     strv_free(n->hub.mirrors);
     free(n->hub.ca_file);
     free(n->hub.proxy);
+    strv_free(n->hub.add_hosts);
+}
+
+/* Of "host", "host:port", "[::1]:port". */
+static size_t host_len(const char *host)
+{
+    const char *end = strchr(host, ']');
+
+    return end ? (size_t)(end - host) + 1 : strcspn(host, ":");
+}
+
+/* Without a port both that are usual are meant. */
+static json_t *hosts_with_ports(char *const *hosts)
+{
+    json_t *a = json_array();
+
+    for (; hosts && *hosts; hosts++) {
+        if ((*hosts)[host_len(*hosts)]) {
+            json_array_append_new(a, json_string(*hosts));
+            continue;
+        }
+        json_array_append_new(a, json_sprintf("%s:80", *hosts));
+        json_array_append_new(a, json_sprintf("%s:443", *hosts));
+    }
+    return a;
 }
 
 static json_t *to_array(char *const *v)
@@ -109,18 +136,41 @@ static int make_settings(const struct native_engine *n, json_t *doc, int *ret, s
     return r;
 }
 
+/* A registry without TLS is near, a server of files may be anywhere but for those that are named.
+ */
+static char **proxies(const struct native_engine *n, bool files)
+{
+    _cleanup_strv_ char **near = NULL;
+    char **env = NULL;
+
+    if (!*n->hub.proxy)
+        return NULL;
+    strv_push(&env, xasprintf("https_proxy=%s", n->hub.proxy));
+    if (!files)
+        return env;
+    strv_push(&env, xasprintf("http_proxy=%s", n->hub.proxy));
+    for (char **h = n->hub.add_hosts; h && *h; h++)
+        strv_push(&near, xstrndup(*h, host_len(*h)));
+    if (near) {
+        _cleanup_free_ char *list = strv_join(near, ",");
+
+        strv_push(&env, xasprintf("no_proxy=%s", list));
+    }
+    return env;
+}
+
 /* fds: as HUB_FD_ARCHIVE and those behind it; a negative one is left out. */
 static int start_hub(const struct native_engine *n, const char *verb, const int fds[static HUB_FDS],
                      struct program *ret, struct err *err)
 {
-    _cleanup_free_ char *proxy = xasprintf("https_proxy=%s", n->hub.proxy);
     const char *const argv[] = {"ripcord-hub", verb, NULL};
-    const char *const env[] = {*n->hub.proxy ? proxy : NULL, NULL};
+    _cleanup_strv_ char **env = proxies(n, STREQ(verb, "fetch"));
     struct process_fd table[HUB_FDS + 1] = {{n->devnull, STDIN_FILENO}};
 
     for (int i = 0; i < HUB_FDS; i++)
         table[i + 1] = (struct process_fd){fds[i], HUB_FD_ARCHIVE + i};
-    return program_start(n->libexec_dir, argv, env, table, HUB_FDS + 1, ret, err);
+    return program_start(n->libexec_dir, argv, (const char *const *)env, table, HUB_FDS + 1, ret,
+                         err);
 }
 
 /* ---- pull ---- */
@@ -224,7 +274,30 @@ static int push(struct native_engine *n, const struct image_ask *ask, json_t *do
     return run_push(n, &tool, p[0], (const int[]){p[0], settings, ask->fd, -1}, by, ret, err);
 }
 
-/* ---- both ---- */
+/* ---- files for builds ---- */
+
+int native_fetch(struct native_engine *n, const struct hub_file *f, const struct deadline *by,
+                 char **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc =
+        json_pack("{s:s, s:o, s:I}", "name", f->url, "hosts", hosts_with_ports(n->hub.add_hosts),
+                  "size_max", (json_int_t)n->hub.add_max);
+    struct program hub = PROGRAM_INIT;
+    _cleanup_close_ int settings = -1;
+    int r;
+
+    if (f->etag)
+        json_object_set_new(doc, "etag", json_string(f->etag));
+    r = make_settings(n, doc, &settings, err);
+    if (r >= 0)
+        r = start_hub(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &hub, err);
+    if (r >= 0)
+        r = program_answer(&hub, by, ret, err);
+    program_end(&hub);
+    return r;
+}
+
+/* ---- images ---- */
 
 typedef int (*transfer_fn)(struct native_engine *n, const struct image_ask *ask, json_t *doc,
                            const struct deadline *by, char **ret, struct err *err);

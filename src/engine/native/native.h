@@ -64,7 +64,8 @@ struct native_engine {
     char **steps;       /* of builds, at work: they are no sandboxes that anybody lists */
     struct {
         uint32_t uid;
-        char **mirrors, *ca_file, *proxy;
+        char **mirrors, *ca_file, *proxy, **add_hosts;
+        uint64_t add_max;
     } hub; /* as in engine_config */
     struct network net;
     struct supervisors supervisors;
@@ -106,11 +107,19 @@ struct native_task {
     const struct deadline *by;
     int cancel_fd; /* readable: it is not wanted any more */
 };
-/* build-pull.c: an image that a Dockerfile names: {"name", "as"}, as native_pull() takes them. */
-int native_build_pull(const struct native_task *t, unsigned step, const json_t *ask,
+/* All of them take what ripcord-build asks for, and tell `step` how it goes. *ret: what is
+ * answered; new. */
+typedef int (*native_task_fn)(const struct native_task *t, unsigned step, const json_t *ask,
+                              json_t **ret, struct err *err);
+/* build-hub.c: an image that a Dockerfile names: {"name", "as"}, as native_pull() takes them. */
+int native_build_pull(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                       struct err *err);
-/* build-run.c: a RUN, as ripcord-build asks for it; `step` is told its output. */
-int native_build_run(const struct native_task *t, unsigned step, const json_t *run,
+/* A file that it names: {"url", "etag", "to"}; the last is where it goes, below the store. Answered
+ * is what hub/download.h says. */
+int native_build_fetch(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
+                       struct err *err);
+/* build-run.c: a RUN. */
+int native_build_run(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                      struct err *err);
 
 /* run.c: the supervisor of a sandbox that may or may not be ours to wait for */

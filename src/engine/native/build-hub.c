@@ -1,7 +1,7 @@
 /*
- * The base of a build that is not in the store: pulled as `image pull` does it, on the build's
- * thread. What the hub tells of its way is read by a thread of its own and told as the step's
- * progress; when the build is to stop it stops reading, which ends the hub.
+ * What a build needs from outside: bases that are not in the store, pulled as `image pull` does it,
+ * and files that ADD names. What the hub tells of its way is read by a thread of its own and told
+ * as the step's progress; when the build is to stop it stops reading, which ends the hub.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -73,13 +73,17 @@ static void *listen_on(void *arg)
     return NULL;
 }
 
-static int pull(const struct native_task *t, const json_t *ask, int events, struct err *err)
+typedef int (*hub_fn)(const struct native_task *t, const json_t *ask, int events, char **ret,
+                      struct err *err);
+
+static int pull(const struct native_task *t, const json_t *ask, int events, char **ret,
+                struct err *err)
 {
     const char *name = NULL, *as = NULL;
     const struct json_field fields[] = {{"name", JSON_FIELD_STRING, &name},
                                         {"as", JSON_FIELD_STRING, &as}};
     _cleanup_json_ json_t *detail = NULL;
-    _cleanup_free_ char *text = NULL, *done = NULL;
+    _cleanup_free_ char *text = NULL;
     int r = json_read(ask, "pull", fields, ARRAY_SIZE(fields), err);
 
     if (r < 0)
@@ -89,11 +93,41 @@ static int pull(const struct native_task *t, const json_t *ask, int events, stru
     return native_pull(
         t->n,
         &(struct image_ask){.verb = IMAGE_PULL, .name = (char *)as, .detail = text, .fd = events},
-        t->by, &done, err);
+        t->by, ret, err);
 }
 
-int native_build_pull(const struct native_task *t, unsigned step, const json_t *ask,
-                      struct err *err)
+/* The folder was made for it: nothing can be there. */
+static int open_new(const struct native_engine *n, const char *path, int *ret, struct err *err)
+{
+    _cleanup_free_ char *whole = xasprintf("%s/images/store/%s", n->state_dir, path);
+    int fd = open(whole, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return err_sys(err, errno, "make a file for the download");
+    *ret = fd;
+    return 0;
+}
+
+static int fetch(const struct native_task *t, const json_t *ask, int events, char **ret,
+                 struct err *err)
+{
+    const char *to = NULL;
+    struct hub_file f = {.url = "", .to = -1, .events = events};
+    const struct json_field fields[] = {{"url", JSON_FIELD_STRING, &f.url},
+                                        {"etag", JSON_FIELD_STRING, &f.etag},
+                                        {"to", JSON_FIELD_STRING, &to}};
+    int r = json_read(ask, "fetch", fields, ARRAY_SIZE(fields), err);
+
+    if (r >= 0)
+        r = open_new(t->n, to ? to : "", &f.to, err);
+    if (r >= 0)
+        r = native_fetch(t->n, &f, t->by, ret, err);
+    fd_close(f.to);
+    return r;
+}
+
+static int with_listener(const struct native_task *t, unsigned step, hub_fn fn, const json_t *ask,
+                         char **ret, struct err *err)
 {
     struct listener l = {.t = t, .step = step};
     pthread_t thread;
@@ -108,7 +142,7 @@ int native_build_pull(const struct native_task *t, unsigned step, const json_t *
         fd_close(p[1]);
         return err_sys(err, r, "start a thread");
     }
-    r = pull(t, ask, p[1], err);
+    r = fn(t, ask, p[1], ret, err);
     fd_close(p[1]);
     pthread_join(thread, NULL);
     if (r < 0 && build_stopped(t->b)) {
@@ -117,4 +151,22 @@ int native_build_pull(const struct native_task *t, unsigned step, const json_t *
         return err_set(err, ERR_CONFLICT, "the build was cancelled");
     }
     return r;
+}
+
+int native_build_pull(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
+                      struct err *err)
+{
+    _cleanup_free_ char *done = NULL;
+
+    *ret = json_object();
+    return with_listener(t, step, pull, ask, &done, err);
+}
+
+int native_build_fetch(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
+                       struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = with_listener(t, step, fetch, ask, &text, err);
+
+    return r < 0 ? r : json_parse("what ripcord-hub says", text, strlen(text), ret, err);
 }
