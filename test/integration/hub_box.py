@@ -111,13 +111,18 @@ class FakeRegistry(http.server.ThreadingHTTPServer):
     """What is in `files` (path: bytes or a function of the handler); asked for is in `log`."""
     daemon_threads = True
 
-    def __init__(self, user=None):
+    def __init__(self, user=None, certificates=None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.host = f"127.0.0.1:{self.server_port}"
+        self.url = f"http{'s' if certificates else ''}://{self.host}"
+        if certificates:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.files, self.log, self.user = {}, [], user
         self.challenge = self.location = None
         if user:
-            self.challenge = f'Bearer realm="http://{self.host}/token",service="fake"'
+            self.challenge = f'Bearer realm="{self.url}/token",service="fake"'
             self.files["/token"] = b'{"token":"abc.def"}'
         threading.Thread(target=self.serve_forever, daemon=True).start()
 

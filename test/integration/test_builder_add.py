@@ -5,11 +5,12 @@ import os
 import signal
 import ssl
 import threading
+import time
 import unittest
 
 import registry_box
 from ripcord_test import only_on, wait_until
-from test_builder import BuildCase, cmdline
+from test_builder import BuildCase
 from test_images import BUSYBOX, entry, tar
 
 WHEN = "Tue, 14 Nov 2023 22:13:20 GMT"  # 1700000000
@@ -25,7 +26,7 @@ class Files(http.server.ThreadingHTTPServer):
         if certificates:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
-            self.socket = context.wrap_socket(self.socket, server_side=True)
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.host = f"127.0.0.1:{self.server_port}"
         self.url = f"http{'s' if certificates else ''}://{self.host}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -192,20 +193,28 @@ class Add(BuildCase):
         self.assertEqual(self.sh("cat /f /up"), "by TLSby TLS")
         self.refused(f"ADD {secure.url}/down /", 5, "redirected", "not https")
 
-    def test_a_server_that_keeps_us_waiting_does_not_hold_a_cancelled_build(self):
-        asked, over = threading.Event(), threading.Event()
-        self.addCleanup(over.set)
+    def cancelled_after(self, dockerfile):
+        """How long the hub has waited for a server that says nothing when the build is cancelled at once."""
+        times = []
 
-        def stalled(_):
-            asked.set()
-            over.wait(60)
+        def silent(h):
+            times.append(time.monotonic())
+            h.connection.recv(1)  # its end
+            times.append(time.monotonic())
+            h.close_connection = True
 
-        self.up.files["/stalled"] = stalled
-        self.file("Dockerfile", f"FROM base:1\nADD {self.up.url}/stalled /\n")
+        self.up.files["/v2/silent/manifests/1"] = silent
+        self.file("Dockerfile", dockerfile)
         with self.root.popen("image", "build", "--progress", "plain", self.context) as p:
-            self.assertTrue(asked.wait(60))
+            wait_until(lambda: times, 60, "the server to be asked")
             p.send_signal(signal.SIGINT)
-            p.communicate(timeout=25)  # before the hub's own patience ends
+            p.communicate(timeout=120)
         self.assertNotEqual(p.returncode, 0)
-        wait_until(lambda: not any(b"ripcord-hub" in cmdline(p) for p in self.root.processes()), 20, "the hub to end")
+        wait_until(lambda: len(times) == 2, 120, "the hub to end")
         self.assert_nothing_left()
+        return times[1] - times[0]
+
+    def test_a_silent_server_does_not_hold_a_cancelled_build(self):
+        for text in (f"FROM base:1\nADD {self.up.url}/v2/silent/manifests/1 /\n", f"FROM {self.up.host}/silent:1\n"):
+            # The hub's own patience is 30 seconds; a machine under load may take that long, but not each time.
+            self.assertTrue(any(self.cancelled_after(text) < 29 for _ in range(3)), text)

@@ -215,6 +215,32 @@ class TestHostile(PullCase):
             with contextlib.suppress(OSError):  # a socket, or gone meanwhile
                 self.assertFalse(any(s in path.read_bytes() for s in secrets), path)
 
+    def test_tokens_over_tls(self):
+        registry_box.TestCase.prepare()
+        certificates = registry_box.TestCase.certificates
+        hub = hub_box.FakeRegistry("u:hush-hush", certificates)
+        tokens = hub_box.FakeRegistry("u:hush-hush", certificates)
+        plain = hub_box.FakeRegistry("u:hush-hush")
+        for server in (hub, tokens, plain):
+            self.addCleanup(server.close)
+        hub.put("a/b", "1", self.image)
+        self.name = f"{hub.host}/a/b:1"
+        login = {"argv": ["--username", "u", "--password-stdin"], "stdin": b"hush-hush"}
+        hub.challenge = tokens.challenge
+        self.refused(**login)
+        ca = Path(self.root.path) / "ca.pem"
+        ca.write_bytes((certificates / "ca.pem").read_bytes())
+        self.root.configure(f"hub.ca_file: {ca}\n")
+        self.root.kill_daemon()
+        hub.challenge = plain.challenge
+        self.refused("not https", **login)
+        self.assertEqual((plain.log, tokens.log), ([], []), "a registry with TLS does not send credentials where there is none")
+        hub.challenge = tokens.challenge
+        self.refused("wants credentials", argv=["--username", "u", "--password-stdin"], stdin=b"wrong", code=5)
+        result = self.pull(self.name, *login["argv"], stdin=login["stdin"])
+        self.assertEqual(result.code, 0, result)
+        self.assertEqual({path.partition("?")[0] for path, _ in tokens.log}, {"/token"})
+
     def test_mirrors_are_asked_first(self):
         mirror, down = hub_box.FakeRegistry(), f"127.0.0.1:{hub_box.free_port()}"
         self.addCleanup(mirror.close)
