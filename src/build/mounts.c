@@ -295,7 +295,7 @@ int mounts_prepare(struct work *w, const struct build_step *s, mounts_from_fn fr
             r = prepare_secret(&b->m, &ms, err);
             break;
         case MOUNT_SSH:
-            break; /* the plan has refused it */
+            break; /* there is no agent: the plan has refused those that need one */
         }
     }
     if (r < 0)

@@ -226,8 +226,10 @@ static bool is_below_secrets(const char *target)
 
 static int check_mount(const struct turn *t, const struct mount *m, size_t at, struct err *err)
 {
-    if (m->type == MOUNT_SSH)
-        return refuse_with(t, at, err, "'--mount=type=ssh'",
+    if (m->type == MOUNT_SSH && m->source)
+        return err_set(err, ERR_INVALID, "--mount=type=ssh has no source");
+    if (m->type == MOUNT_SSH && m->required)
+        return refuse_with(t, at, err, "'--mount=type=ssh' that is required: it has no agents",
                            "Give the step a key of its own: '--mount=type=secret,target=…' and "
                            "`image build --secret`.");
     if (m->type == MOUNT_TMPFS && m->size)
@@ -261,11 +263,23 @@ static int plan_mount(const struct turn *t, const char *value, size_t at, struct
     return plan_from(t, m->m.from, at, &m->from, err);
 }
 
+static size_t count_ssh(const struct build_step *s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_mounts; i++)
+        n += s->mounts[i].m.type == MOUNT_SSH;
+    return n;
+}
+
 /* What stays open after parsing: a target is needed, and which one it is. */
 static int place_mount(const struct turn *t, struct build_mount *b, struct err *err)
 {
     struct mount *m = &b->m;
     char *target;
+
+    if (m->type == MOUNT_SSH && !m->target)
+        m->target = xasprintf("/run/buildkit/ssh_agent.%zu", count_ssh(t->step) - 1);
 
     if (m->type == MOUNT_SECRET && !m->target)
         return 0;
@@ -296,6 +310,19 @@ static int plan_mounts(const struct turn *t, struct err *err)
             r = place_mount(t, &t->step->mounts[t->step->n_mounts - 1], err);
     }
     return r;
+}
+
+/* No agent is ever given, so nothing is mounted, as BuildKit has it of one that is not required; it
+ * says nevertheless where that would be. */
+static void name_agent(struct build_step *s)
+{
+    if (strv_env_get(s->env, "SSH_AUTH_SOCK"))
+        return;
+    for (size_t i = 0; i < s->n_mounts; i++)
+        if (s->mounts[i].m.type == MOUNT_SSH) {
+            strv_env_set(&s->env, "SSH_AUTH_SOCK", s->mounts[i].m.target);
+            return;
+        }
 }
 
 static int plan_run_flags(const struct turn *t, struct err *err)
@@ -376,6 +403,7 @@ static int plan_run(const struct turn *t, struct err *err)
     if (r < 0)
         return r;
     s->env = strv_copy(t->c->scope);
+    name_agent(s);
     if (t->in->json) {
         for (size_t i = 0; i < t->in->n_words; i++)
             strv_add(&s->argv, t->in->words[i].text);

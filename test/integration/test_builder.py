@@ -110,12 +110,13 @@ class Steps(BuildCase):
             "RUN --mount=type=bind,from=other,source=/staged,target=/s cat /s\n"
             "RUN --mount=type=tmpfs,target=/t touch /t/x && ls /t\n"
             "RUN --mount=type=secret,id=s cat /run/secrets/s > /dev/null && stat -c 'secret %a' /run/secrets/s\n"
+            'RUN --mount=type=ssh test -e $SSH_AUTH_SOCK || echo no agent at $SSH_AUTH_SOCK\n'
             "RUN --mount=type=secret,id=s,env=S echo length ${#S}\n"
             "RUN --mount=type=cache,target=/c,uid=1000,mode=0700 stat -c 'cache %u %a' /c; touch /c/kept\n"
             "RUN <<EOF\nset -e\necho script\nEOF\nRUN <<RUNME\n#!/bin/cat\nby its interpreter\nRUNME\n",
             "--secret", f"s=@{secret}")
         for words in ("wanted", "read-only", "insidemore", "staged", "secret 400", "length 14", "cache 1000 700", "script",
-                      "by its interpreter"):
+                      "by its interpreter", "no agent at /run/buildkit/ssh_agent.0"):
             self.assertIn(words, said.replace("inside\n", "inside") if words == "insidemore" else said, words)
         self.assertNotIn("not to be told", said)
         self.assertEqual(self.sh("ls -d /new /rw /s /t /c /run/secrets 2>/dev/null || echo none"), "none")
@@ -363,7 +364,7 @@ class Packages(BuildCase):
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Ends(BuildCase):
     def test_what_cannot_be_done_is_told_before_anything_runs(self):
-        for text, words in (("RUN --mount=type=ssh true", "line 3, column 5"), ("ADD https://example.com/x.git /", "line 3, column 5"),
+        for text, words in (("RUN --mount=type=ssh,required=true true", "line 3, column 5"), ("ADD https://example.com/x.git /", "line 3, column 5"),
                             ("COPY --from=127.0.0.1:1/no:9 a /", "line 3, column 6")):
             result = self.try_build(f"FROM base:1\nRUN echo ran\n{text}\n")
             self.assertIn(result.code, (7, 8), result)

@@ -256,7 +256,8 @@ TEST(plan_refuses_what_it_cannot_do_with_its_place)
         const char *text, *place;
         int code;
     } cases[] = {
-        {"FROM scratch\nRUN --mount=type=ssh x\n", "line 2, column 5", ERR_UNSUPPORTED},
+        {"FROM scratch\nRUN --mount=type=ssh,required x\n", "line 2, column 5", ERR_UNSUPPORTED},
+        {"FROM scratch\nRUN --mount=type=ssh,source=a x\n", "line 2, column 5", ERR_INVALID},
         {"FROM scratch\nRUN --network=host x\n", "line 2, column 5", ERR_UNSUPPORTED},
         {"FROM scratch\nRUN --security=insecure x\n", "line 2, column 5", ERR_UNSUPPORTED},
         {"FROM scratch\nADD https://a/b.git#v1:d /c\n", "line 2, column 5", ERR_UNSUPPORTED},
@@ -334,6 +335,23 @@ TEST(plan_keeps_addresses_apart)
     CHECK_STR(s[0].urls[0].name, "yes");
     CHECK_STR(s[0].written[1], "https://h/yes");
     CHECK(s[1].n_urls == 0 && strv_len(s[1].sources) == 1);
+    build_plan_done(&p);
+}
+
+TEST(plan_names_an_agent_that_may_be_missing)
+{
+    struct build_plan p;
+    const struct build_step *s;
+
+    CHECK(make("FROM scratch\nWORKDIR /w\nRUN --mount=type=tmpfs,target=/t --mount=type=ssh "
+               "--mount=type=ssh,id=b a\nRUN --mount=type=ssh,target=sock b\n"
+               "ENV SSH_AUTH_SOCK=/mine\nRUN --mount=type=ssh c\n",
+               NULL, &p) >= 0);
+    s = p.stages[0].steps;
+    CHECK_STR(strv_env_get(s[1].env, "SSH_AUTH_SOCK"), "/run/buildkit/ssh_agent.0");
+    CHECK_STR(s[1].mounts[2].m.target, "/run/buildkit/ssh_agent.1");
+    CHECK_STR(strv_env_get(s[2].env, "SSH_AUTH_SOCK"), "/w/sock");
+    CHECK_STR(strv_env_get(s[3].env, "SSH_AUTH_SOCK"), "/mine");
     build_plan_done(&p);
 }
 
