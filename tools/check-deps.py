@@ -26,7 +26,7 @@ LAYERS = {
     "shim": ["base", "os", "journal", "supervise"],
     "docker": ["base", "wire"],
     "guest": ["base", "os"],
-    "relay": ["base", "os", "journal", "supervise", "docker", "guest/proto.h", "shim/handover.h", "shim/proto.h"],
+    "relay": ["base", "os", "journal", "supervise", "docker", "guest/channel.h", "guest/proto.h", "shim/handover.h", "shim/proto.h"],
     "client": ["base", "wire"],
     "net": ["base", "wire"],
     "cli": ["base", "client", "dockerfile", "lint"],

@@ -118,8 +118,7 @@ static json_t *notes(const struct sandbox *sb)
     if (sb->spec.network == SPEC_NETWORK_PACKAGES && engine_is_open(sb->engine) &&
         !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES))
         json_array_append_new(w, json_sprintf("network 'packages' of engine '%s' has no package "
-                                              "registry: its sandboxes are not on this machine, "
-                                              "so it is loopback only, as 'none'",
+                                              "registry: it is loopback only, as 'none'",
                                               sb->engine->ops->name));
     if (sb->spec.network == SPEC_NETWORK_OPEN && engine_is_open(sb->engine) &&
         !(sb->engine->caps & ENGINE_CAP_NET_ISOLATED))
@@ -165,6 +164,8 @@ static void counted(void *arg, const struct err *err, const char *stats)
     packages = tally_counters(stats, sb->id);
     if (packages)
         json_object_set_new(doc, "packages", packages);
+    if (packages_way(sb))
+        json_object_set_new(doc, "registry", json_string(packages_way(sb)));
     call_reply(c, 200, doc);
 }
 

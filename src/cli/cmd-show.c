@@ -136,6 +136,16 @@ static void print_notes(const json_t *warnings)
     }
 }
 
+/* How commands inside reach it. */
+static void print_registry(const json_t *doc)
+{
+    const char *way = json_text_of(doc, "registry");
+
+    if (way)
+        row("Registry", STREQ(way, "stream") ? "through the engine's stream, to a listener inside"
+                                             : "through a socket in its network");
+}
+
 /* What went through the package registry, for each kind of package that was asked for. */
 static void print_packages(const json_t *packages)
 {
@@ -230,6 +240,7 @@ static int add_execs(struct cli *cli, const char *name, json_t *doc, struct err 
 static void print_all(const json_t *doc)
 {
     print(json_object_get(doc, "sandbox"));
+    print_registry(doc);
     print_packages(json_object_get(doc, "packages"));
     print_notes(json_object_get(doc, "warnings"));
     if (!json_object_get(doc, "execs"))

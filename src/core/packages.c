@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -32,14 +33,26 @@ static void no_listener(struct sandbox *sb, const struct err *err)
     strv_push(&sb->warnings, text);
 }
 
+/* The socket itself says it. */
+static enum sandbox_way way_of(int fd)
+{
+    int domain = 0;
+    socklen_t len = sizeof(domain);
+
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    return domain == AF_UNIX ? WAY_STREAM : WAY_SOCKET;
+}
+
 static void on_listener(void *arg, const struct err *err, int fd)
 {
     struct sandbox *sb = arg;
 
-    if (err || fd < 0)
+    if (err || fd < 0) {
         no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
-    else
-        keeper_attach(sb->m->config.registry, sb->id, fd);
+        return;
+    }
+    sb->way = way_of(fd);
+    keeper_attach(sb->m->config.registry, sb->id, fd);
 }
 
 void packages_linked(struct sandbox *sb)
@@ -50,6 +63,7 @@ void packages_linked(struct sandbox *sb)
 
 void packages_unlinked(struct sandbox *sb)
 {
+    sb->way = WAY_NONE;
     if (sb->m->config.registry)
         keeper_forget(sb->m->config.registry, sb->id);
 }
@@ -64,6 +78,13 @@ void packages_build(struct manager *m, const char *id, int fd)
         keeper_attach(m->config.registry, id, own);
     else
         keeper_forget(m->config.registry, id);
+}
+
+const char *packages_way(const struct sandbox *sb)
+{
+    static const char *const names[] = {NULL, "socket", "stream"};
+
+    return names[sb->way];
 }
 
 const char *packages_trouble(const struct sandbox *sb)

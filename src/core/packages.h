@@ -12,6 +12,7 @@ void packages_linked(struct sandbox *sb);
 void packages_unlinked(struct sandbox *sb);
 /* Why its package registry does not serve; NULL: nothing is known against it. */
 const char *packages_trouble(const struct sandbox *sb);
+const char *packages_way(const struct sandbox *sb); /* NULL: it is not served now */
 /* One event of the registry (registry/proto.h), as one of ours: "registry.<its type>". */
 void packages_event(struct manager *m, const char *json);
 /* Goes on with `then` at once, or when the registry is there where the configuration requires it;

@@ -33,6 +33,10 @@ enum sandbox_state {
     SANDBOX_STATE_MAX,
 };
 
+/* How it reaches the package registry: by a socket in its own network namespace, or by one outside
+ * that its connections are carried to. */
+enum sandbox_way { WAY_NONE, WAY_SOCKET, WAY_STREAM };
+
 struct manager;
 struct exec;
 struct op;
@@ -60,6 +64,7 @@ struct sandbox {
     char **warnings;            /* what this run does without, in the engine's words */
     bool unsettled;             /* the engine could not clean up behind it: to be tried again */
     struct engine_link *link;   /* while its supervisor lives */
+    enum sandbox_way way;       /* packages.c; while it is served */
     struct exec *execs;         /* live ones */
     unsigned n_execs;
     struct transfer *transfers; /* copies and dials under way */

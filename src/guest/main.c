@@ -14,8 +14,9 @@ static const struct mode {
     const char *name;
     int (*run)(char **argv, struct err *err);
 } modes[] = {
-    {"exec", guest_exec},         {"dial", guest_dial}, {"copy-in", guest_copy_in},
-    {"copy-out", guest_copy_out}, {"reap", guest_reap}, {"init", guest_init},
+    {"exec", guest_exec},       {"dial", guest_dial},         {"listen", guest_listen},
+    {"copy-in", guest_copy_in}, {"copy-out", guest_copy_out}, {"reap", guest_reap},
+    {"init", guest_init},
 };
 
 static const struct mode *find_mode(const char *name)

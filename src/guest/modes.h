@@ -9,6 +9,7 @@
 /* argv: what follows the mode's name, NULL-terminated. */
 int guest_exec(char **argv, struct err *err);
 int guest_dial(char **argv, struct err *err);
+int guest_listen(char **argv, struct err *err);
 int guest_copy_in(char **argv, struct err *err);
 int guest_copy_out(char **argv, struct err *err);
 int guest_reap(char **argv, struct err *err);

@@ -24,6 +24,8 @@ enum {
     EXIT_SIZE = 4 + 4 + EXIT_NUMBERS * 8,
     DONE_SIZE = 3 * 8,
     FIELD_HEAD = 1 + 4,
+    ID_SIZE = 4,
+    ACK_SIZE = ID_SIZE + 4,
 };
 
 struct bounds {
@@ -39,6 +41,10 @@ static const struct bounds relay_bounds[] = {
     [GUEST_SIGNAL]    = {1, 1},
     [GUEST_RESIZE]    = {4, 4},
     [GUEST_KILL]      = {1, 1},
+    [GUEST_ANSWER_DATA]  = {ID_SIZE + 1, GUEST_PAYLOAD_MAX},
+    [GUEST_ANSWER_EOF]   = {ID_SIZE, ID_SIZE},
+    [GUEST_ANSWER_CLOSE] = {ID_SIZE, ID_SIZE},
+    [GUEST_ANSWER_ACK]   = {ACK_SIZE, ACK_SIZE},
 };
 
 static const struct bounds guest_bounds[] = {
@@ -52,6 +58,11 @@ static const struct bounds guest_bounds[] = {
     [GUEST_STDOUT_EOF   - GUEST_HELLO] = {0, 0},
     [GUEST_EXIT         - GUEST_HELLO] = {EXIT_SIZE, EXIT_SIZE},
     [GUEST_DONE         - GUEST_HELLO] = {DONE_SIZE, DONE_SIZE},
+    [GUEST_CALL_OPEN    - GUEST_HELLO] = {ID_SIZE, ID_SIZE},
+    [GUEST_CALL_DATA    - GUEST_HELLO] = {ID_SIZE + 1, GUEST_PAYLOAD_MAX},
+    [GUEST_CALL_EOF     - GUEST_HELLO] = {ID_SIZE, ID_SIZE},
+    [GUEST_CALL_CLOSE   - GUEST_HELLO] = {ID_SIZE, ID_SIZE},
+    [GUEST_CALL_ACK     - GUEST_HELLO] = {ACK_SIZE, ACK_SIZE},
 };
 /* clang-format on */
 
@@ -538,4 +549,26 @@ void guest_get_done(const struct guest_frame *f, struct guest_done *ret)
 {
     *ret = (struct guest_done){
         .entries = get64(f->data), .bytes = get64(f->data + 8), .skipped = get64(f->data + 16)};
+}
+
+/* ---- connections ---- */
+
+void guest_put_data_head(char p[static GUEST_DATA_HEAD], enum guest_type type, uint32_t id,
+                         uint32_t bytes)
+{
+    guest_put_head(p, type, ID_SIZE + bytes);
+    put32(p + GUEST_HEAD_SIZE, id);
+}
+
+int guest_put_ack(struct buf *b, enum guest_type type, uint32_t id, uint32_t bytes)
+{
+    char v[ACK_SIZE];
+
+    put32(put32(v, id), bytes);
+    return guest_put(b, type, v, sizeof(v));
+}
+
+uint32_t guest_get_ack(const struct guest_frame *f)
+{
+    return get32(f->data + ID_SIZE);
 }

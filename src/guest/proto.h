@@ -11,6 +11,7 @@
  *
  *   guest exec           one command of the sandbox
  *   guest dial PORT      a TCP connection to 127.0.0.1 (or ::1) inside
+ *   guest listen PORT    takes connections on 127.0.0.1 inside and carries them out (channel.h)
  *   guest copy-in PATH   unpacks a tar stream, as base/tree.h
  *   guest copy-out PATH  sends one
  *   guest reap [PID]...  kills what has lost its guest: every process below pid 1, and the trees of
@@ -27,6 +28,7 @@
  *    RESIZE       u16 rows, u16 cols
  *    KILL         u8 flags (enum guest_kill_flags): the command and every descendant of it.
  *                 Allowed at any time, also more than once
+ *    ANSWER_DATA, ANSWER_EOF, ANSWER_CLOSE, ANSWER_ACK   as CALL_… below, the other way
  *
  *  guest -> relay
  *    HELLO        "RIPGUEST", u16 major, u16 minor, u32 pid of the guest inside the container
@@ -44,16 +46,23 @@
  *                 frame of `exec`
  *    DONE         u64 entries, u64 bytes, u64 skipped: the last frame of the other modes (reap:
  *                 entries is the number of processes that were killed)
+ *    CALL_OPEN    u32 id: somebody inside has connected. 1, 2, 3, …
+ *    CALL_DATA    u32 id, bytes
+ *    CALL_EOF     u32 id: no more bytes follow. Once
+ *    CALL_CLOSE   u32 id: the connection broke; what the other side has not passed on is dropped
+ *    CALL_ACK     u32 id, u32 bytes: so many more have been passed on
  *
  *  exec      HELLO | SPEC… RUN | STARTED or FAILED | STDOUT, STDERR, STDIN_ACK… | EXIT
  *  dial      HELLO | STARTED or FAILED | STDOUT… STDOUT_EOF against STDIN… STDIN_EOF | DONE
+ *  listen    HELLO | STARTED or FAILED | CALL_… against ANSWER_…, until the line ends
  *  copy-in   HELLO | STDIN… STDIN_EOF | DONE or FAILED (may come before all of STDIN was read)
  *  copy-out  HELLO | STDOUT… | DONE or FAILED
  *  reap      HELLO | DONE or FAILED
  *
  * Credit. In `exec` the relay keeps at most GUEST_CREDIT bytes of STDIN unacknowledged, so that
- * SIGNAL and KILL are never stuck behind them; a relay that sends more is cut off. The other modes
- * have no ACK: there the stream's own back-pressure is enough.
+ * SIGNAL and KILL are never stuck behind them; a relay that sends more is cut off. In `listen` each
+ * connection has a window of its own, both ways (channel.h). The other modes have no ACK: there the
+ * stream's own back-pressure is enough.
  *
  * The program lies in the container as /.ripcord/guest, root's, mode 0111: what its user cannot
  * read is not dumpable from birth, so that nobody of the same uid can look into it or take its
@@ -76,7 +85,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { GUEST_VERSION_MAJOR = 1, GUEST_VERSION_MINOR = 1 };
+enum { GUEST_VERSION_MAJOR = 1, GUEST_VERSION_MINOR = 2 };
 
 enum {
     GUEST_HEAD_SIZE = 5,
@@ -87,6 +96,7 @@ enum {
     GUEST_TEXT_MAX = 1024,
     GUEST_SIGNAL_MAX = 64,
     GUEST_SECRETS_MAX = 32,
+    GUEST_DATA_HEAD = GUEST_HEAD_SIZE + 4, /* of CALL_DATA and ANSWER_DATA, with the id */
 };
 
 #define GUEST_UNKNOWN UINT64_MAX /* of a counter that could not be read */
@@ -100,6 +110,10 @@ enum guest_type {
     GUEST_SIGNAL,
     GUEST_RESIZE,
     GUEST_KILL,
+    GUEST_ANSWER_DATA, /* since 1.2, as is CALL_… */
+    GUEST_ANSWER_EOF,
+    GUEST_ANSWER_CLOSE,
+    GUEST_ANSWER_ACK,
     GUEST_RELAY_END, /* first that the relay does not say */
 
     GUEST_HELLO = 0x81,
@@ -112,6 +126,11 @@ enum guest_type {
     GUEST_STDOUT_EOF,
     GUEST_EXIT,
     GUEST_DONE,
+    GUEST_CALL_OPEN,
+    GUEST_CALL_DATA, /* in the order of ANSWER_… */
+    GUEST_CALL_EOF,
+    GUEST_CALL_CLOSE,
+    GUEST_CALL_ACK,
     GUEST_GUEST_END,
 };
 
@@ -206,7 +225,7 @@ int guest_put_hello(struct buf *b, uint32_t pid) _must_check_;
 int guest_get_hello(const struct guest_frame *f, struct guest_hello *ret, struct err *err);
 
 int guest_put_u32(struct buf *b, enum guest_type type, uint32_t v) _must_check_;
-uint32_t guest_get_u32(const struct guest_frame *f); /* STARTED, STDIN_ACK */
+uint32_t guest_get_u32(const struct guest_frame *f); /* STARTED, STDIN_ACK; the id of CALL_… */
 
 int guest_put_failed(struct buf *b, const struct err *why) _must_check_;
 /* *why is filled from the frame (0); -ERR_INVALID and *why says so, when it is malformed. */
@@ -244,3 +263,10 @@ struct guest_done {
 
 int guest_put_done(struct buf *b, const struct guest_done *d) _must_check_;
 void guest_get_done(const struct guest_frame *f, struct guest_done *ret);
+
+/* ---- connections, both ways ---- */
+
+void guest_put_data_head(char p[static GUEST_DATA_HEAD], enum guest_type type, uint32_t id,
+                         uint32_t bytes); /* which follow */
+int guest_put_ack(struct buf *b, enum guest_type type, uint32_t id, uint32_t bytes) _must_check_;
+uint32_t guest_get_ack(const struct guest_frame *f); /* the bytes */

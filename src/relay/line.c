@@ -337,11 +337,12 @@ static void opening_done(struct work *w)
         l->ops->settle(l);
 }
 
-void line_open(struct line *l, const char *user, const char *const *args)
+static struct opening *opening_new(struct line *l, const char *user, const char *const *args)
 {
     struct opening *o = xnew0(struct opening);
 
-    o->work = (struct work){.kind = WORK_OPEN, .run = run_opening, .done = opening_done};
+    o->work = (struct work){
+        .relay = l->relay, .kind = WORK_OPEN, .run = run_opening, .done = opening_done};
     o->line = l;
     o->user = xstrdup(user);
     o->args = strv_copy((char *const *)args);
@@ -350,7 +351,20 @@ void line_open(struct line *l, const char *user, const char *const *args)
     l->state = LINE_OPENING;
     l->next = l->relay->lines;
     l->relay->lines = l;
-    work_submit(l->relay, &o->work);
+    return o;
+}
+
+void line_open(struct line *l, const char *user, const char *const *args)
+{
+    work_submit(l->relay, &opening_new(l, user, args)->work);
+}
+
+void line_open_now(struct line *l, const char *user, const char *const *args)
+{
+    struct opening *o = opening_new(l, user, args);
+
+    run_opening(&o->work);
+    opening_done(&o->work);
 }
 
 /* ---- time ---- */

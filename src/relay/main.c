@@ -14,6 +14,7 @@
 static void relay_finish(struct supervisor *sup)
 {
     jobs_end(relay_of(sup));
+    porter_end(relay_of(sup));
 }
 
 /* Not one of the codes that a supervisor without any door answers with: this one says why. */
@@ -25,16 +26,15 @@ static int relay_door(struct supervisor *sup, struct err *err)
     if (r->door >= 0)
         return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
     return err_set(err, ERR_ENGINE, "%s",
-                   r->door_err.msg ? r->door_err.msg
-                                   : "its network cannot be entered: the engine is on another "
-                                     "machine, or its runtime has a network of its own");
+                   r->door_err.msg ? r->door_err.msg : "it was started without one");
 }
 
 static uint64_t relay_timer_at(const struct supervisor *sup)
 {
     const struct relay *r = container_of(sup, const struct relay, sup);
 
-    return MIN(MIN(r->stop_at, r->orphans_at), MIN(lines_next(r), relay_execs_next(r)));
+    return MIN(MIN(MIN(r->stop_at, r->orphans_at), porter_next(r)),
+               MIN(lines_next(r), relay_execs_next(r)));
 }
 
 static void relay_timer(struct supervisor *sup, uint64_t now)
@@ -43,6 +43,7 @@ static void relay_timer(struct supervisor *sup, uint64_t now)
 
     lines_expire(r, now);
     relay_execs_expire(r, now);
+    porter_expire(r, now);
     if (now >= r->stop_at)
         control_retry(r);
     if (now >= r->orphans_at)
@@ -104,6 +105,7 @@ static void relay_init(struct relay *r)
                         .stop_at = DEADLINE_NEVER,
                         .orphans_at = DEADLINE_NEVER};
     supervisor_init(&r->sup, &relay_ops);
+    porter_init(r);
 }
 
 static int read_plan(struct relay *r, struct err *err)
@@ -141,15 +143,28 @@ static int find_container(struct relay *r, struct err *err)
     return 0;
 }
 
+/* The plan says what the daemon believes of the engine's machine; what is found here decides. */
+static int open_near(struct relay *r, struct err *err)
+{
+    if (r->plan.registry_inside)
+        return err_set(err, ERR_UNSUPPORTED, "its network is not of this machine");
+    return door_open(r->plan.container, r->sup.pid, (uint16_t)r->plan.registry_port, &r->door, err);
+}
+
 /* A container without it is as good as one of network `none`: whoever asks is told why. Before the
  * first thread is started, and before any command could take the port. */
 static void open_door(struct relay *r)
 {
-    if (r->plan.registry_port &&
-        door_open(r->plan.container, r->sup.pid, (uint16_t)r->plan.registry_port, &r->door,
-                  &r->door_err) < 0)
-        log_warn("sandbox %s: no way to the package registry: %s", r->plan.sandbox_id,
-                 r->door_err.msg);
+    _cleanup_err_ struct err near = ERR_INIT;
+
+    if (!r->plan.registry_port || open_near(r, &near) >= 0)
+        return;
+    log_info("sandbox %s: the package registry is reached through the guest: %s",
+             r->plan.sandbox_id, near.msg);
+    if (porter_open(r, &r->door, &r->door_err) >= 0)
+        return;
+    err_wrap(&r->door_err, "%s; and a listener inside", near.msg);
+    log_warn("sandbox %s: no way to the package registry: %s", r->plan.sandbox_id, r->door_err.msg);
 }
 
 static int bring_up(struct relay *r, struct err *err)

@@ -39,6 +39,7 @@ static const struct member {
     MEMBER(U32,  pids,           4194304),
     MEMBER(U32,  unenforced,     UINT32_MAX),
     MEMBER(U32,  registry_port,  UINT16_MAX),
+    MEMBER(BOOL, registry_inside, 1),
     MEMBER(U64,  journal_budget, INT64_MAX),
     MEMBER(BOOL, ephemeral,      1),
 #undef MEMBER

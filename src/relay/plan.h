@@ -8,8 +8,8 @@
  * SOCK_SEQPACKET pair as SHIM_FD_CONTROL, the plan as SHIM_FD_PLAN. The relay then makes
  * SHIM_SOCKET in run_dir, looks at the container and says HELLO and READY on the control socket, or
  * FAILED and ends (engine/handshake.h). From there on it speaks shim/proto.h and outlives the
- * daemon. It makes nothing else in run_dir; an exec's journals go to exec_dir/<exec id>/. Both
- * folders are the daemon's (0700, made before).
+ * daemon. It makes nothing else in run_dir but the porter's socket (relay.h); an exec's journals go
+ * to exec_dir/<exec id>/. Both folders are the daemon's (0700, made before).
  *
  * Its end (the socket closes) says that the container does not run any more, or cannot be reached.
  * It stops the container on STOP; it never removes it: that is engine cleanup's.
@@ -42,6 +42,7 @@ struct relay_plan {
     uint32_t pids;       /* same */
     uint32_t unenforced; /* enum spec_limit bits, told back in HELLO */
     uint32_t registry_port;  /* on 127.0.0.1 inside; 0: it has no way to the package registry */
+    bool registry_inside;    /* its network is not of this machine: the guest is to listen there */
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */
     bool ephemeral;          /* ends by itself when its first exec has ended */
 };

@@ -22,6 +22,7 @@
 #include "base/time.h"
 #include "docker/demux.h"
 #include "docker/docker.h"
+#include "guest/channel.h"
 #include "guest/proto.h"
 #include "relay/plan.h"
 #include "supervise/supervise.h"
@@ -103,6 +104,9 @@ struct line {
 void line_init(struct line *l, struct relay *r, const struct line_ops *ops);
 /* Starts `guest ARGS…` inside as that user. */
 void line_open(struct line *l, const char *user, const char *const *args);
+/* The same, before there is a loop: returns when the engine has answered, ended() may have been
+ * called. */
+void line_open_now(struct line *l, const char *user, const char *const *args);
 void line_close(struct line *l); /* the guest, if any, sees its stdin end; no more calls */
 void line_done(struct line *l);  /* and forgets the exec's id */
 void line_resume(struct line *l);
@@ -205,6 +209,32 @@ void control_retry(struct relay *r); /* at stop_at */
 
 int watch_start(struct relay *r, struct err *err);
 
+/* ---- porter.c: to the package registry through the guest ---- */
+
+/*
+ * Where the container's network cannot be entered (door.h), a guest listens inside, and each
+ * connection that is made to it is carried to a listening socket of our own, which takes the
+ * other's place: whoever accepts on it serves this sandbox and no other. Nothing that comes by the
+ * line says where a connection leads to.
+ */
+struct porter {
+    struct line line;
+    struct channels set;
+    bool listening;    /* the guest says so */
+    bool kept;         /* it has once: a line that breaks is opened again */
+    struct err err;    /* of the last try */
+    unsigned pause_ms; /* before the next one */
+    uint64_t since;    /* it listens */
+    uint64_t at;       /* the next try, or when this one must have succeeded; or DEADLINE_NEVER */
+};
+
+void porter_init(struct relay *r);
+/* Blocks until the guest listens. *ret_fd: the socket on which its connections arrive. */
+int porter_open(struct relay *r, int *ret_fd, struct err *err);
+void porter_end(struct relay *r);
+uint64_t porter_next(const struct relay *r);
+void porter_expire(struct relay *r, uint64_t now);
+
 /* ---- the sandbox ---- */
 
 struct relay {
@@ -217,8 +247,9 @@ struct relay {
     struct work *waiting, **waiting_last;
     unsigned busy[WORK_KINDS]; /* on threads */
 
-    int door; /* door.h; or -1 and why not */
+    int door; /* of door.h or the porter; or -1 and why not */
     struct err door_err;
+    struct porter porter;
 
     struct line *lines;
     struct job *jobs;

@@ -10,8 +10,9 @@ import struct
 import threading
 from pathlib import Path
 
-SPEC, RUN, STDIN, STDIN_EOF, SIGNAL, RESIZE, KILL = range(1, 8)
-HELLO, STARTED, FAILED, STDIN_ACK, STDIN_CLOSED, STDOUT, STDERR, STDOUT_EOF, EXIT, DONE = range(0x81, 0x8b)
+SPEC, RUN, STDIN, STDIN_EOF, SIGNAL, RESIZE, KILL, ANSWER_DATA, ANSWER_EOF, ANSWER_CLOSE, ANSWER_ACK = range(1, 12)
+(HELLO, STARTED, FAILED, STDIN_ACK, STDIN_CLOSED, STDOUT, STDERR, STDOUT_EOF, EXIT, DONE, CALL_OPEN, CALL_DATA, CALL_EOF,
+ CALL_CLOSE, CALL_ACK) = range(0x81, 0x90)
 
 
 def frame(kind, payload=b""):
@@ -28,6 +29,11 @@ def hello(pid=7):
 
 def started(pid=8):
     return frame(STARTED, struct.pack(">I", pid))
+
+
+def call(kind, number, data=b""):
+    """A frame of one of the connections that `guest listen` carries."""
+    return frame(kind, struct.pack(">I", number) + data)
 
 
 def exited(status=0, out=0, err=0):

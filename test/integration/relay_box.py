@@ -118,9 +118,10 @@ class Exec:
 class Box:
     """A running container with the guest in it, and its relay."""
 
-    def __init__(self, engine, bin_folder, ephemeral=False, memory=0, pids=0, budget=0, host=None, port=0):
+    def __init__(self, engine, bin_folder, ephemeral=False, memory=0, pids=0, budget=0, host=None, port=0, inside=False):
         self.engine, self.bin = engine, Path(bin_folder)
         self.ephemeral, self.memory, self.pids, self.budget, self.host, self.port = ephemeral, memory, pids, budget, host, port
+        self.inside = inside
         self.numbers = iter(range(1, 1 << 30))
 
     def __enter__(self):
@@ -162,7 +163,8 @@ class Box:
         plan = {"sandbox_id": "0123456789abcdef", "name": "box", "hash": "", "endpoint": self.host or self.engine.host,
                 "container": self.id, "run_dir": str(self.run), "exec_dir": str(self.execs), "user": "agent",
                 "workdir": "/home/agent", "env": ["HOME=/home/agent", "USER=agent", "BASE=1"], "memory": self.memory,
-                "pids": self.pids, "unenforced": 0, "registry_port": self.port, "journal_budget": self.budget, "ephemeral": self.ephemeral}
+                "pids": self.pids, "unenforced": 0, "registry_port": self.port, "registry_inside": self.inside,
+                "journal_budget": self.budget, "ephemeral": self.ephemeral}
         fd = os.memfd_create("plan")
         os.write(fd, json.dumps(plan).encode())
         return fd

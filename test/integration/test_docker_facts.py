@@ -462,6 +462,9 @@ class AcrossTheNetwork(TestCase):
         self.root.ok("up", "box")
         result = self.root.run("exec", "-i", "box", "--", "sh", "-c", "cat; echo done >&2; exit 5", stdin=b"z" * 100000)
         self.assertEqual((result.code, result.out, result.err), (5, b"z" * 100000, b"done\n"))
+        ping = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7417/npm/-/ping', timeout=30).read().decode())"
+        self.assertEqual(self.root.ok("exec", "box", "--", "python3", "-c", ping).text, "{}\n")
+        self.assertEqual(self.root.ok("show", "box", "--json").json()["registry"], "stream")
         refused = self.root.run("run", "--mount", f"{self.root.path}:/x", "--", "true")
         self.assertIn(b"folders of this machine", refused.err)
         self.root.ok("rm", "-f", "box")

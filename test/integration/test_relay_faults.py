@@ -227,6 +227,99 @@ class Door(unittest.TestCase):
                     with self.assertRaises(ConnectionRefusedError):
                         rb.socket.create_connection(("127.0.0.1", box.port), timeout=5).close()
 
+    def listener(self, box):
+        """The socket on which a registry would take what is carried out."""
+        seq = box.link.send(rb.LISTENER)
+        answer = box.link.until(lambda m: m[0] == rb.RESULT and m[1] == seq)
+        return rb.socket.socket(fileno=answer[3])
+
+    def carried(self, script):
+        """A relay whose guest listens; script(guest, n) is what the n-th one does from then on. Ends with it."""
+        folder = tempfile.TemporaryDirectory(prefix="ripcord-fake-")
+        self.addCleanup(folder.cleanup)
+        engine, count, up = FakeEngine(folder.name), iter(range(1, 1000)), threading.Event()
+
+        def run(conn, args):
+            self.assertEqual(args, ["listen", "7417"])
+            g = Guest(conn)
+            g.say(fe.hello(), fe.started(0))
+            up.wait(30)  # its first words are part of the start, which would fail with them
+            script(g, next(count))
+        engine.on_exec = run
+        box = FakeBox(engine, Config.bin, port=7417, inside=True)
+        box.__enter__()
+        self.addCleanup(box.__exit__)
+        up.set()
+        return box
+
+    def test_connections_are_carried(self):
+        heard = []
+
+        def script(g, _):
+            g.say(fe.call(fe.CALL_OPEN, 1), fe.call(fe.CALL_DATA, 1, b"ask"), fe.call(fe.CALL_EOF, 1))
+            heard.append(g.until(fe.ANSWER_DATA))
+            heard.append(g.until(fe.ANSWER_EOF))
+            g.next()
+        box = self.carried(script)
+        with self.listener(box) as door:
+            door.setblocking(True)
+            conn, _ = door.accept()
+            with conn:
+                self.assertEqual(conn.recv(100), b"ask")
+                self.assertEqual(conn.recv(100), b"")
+                conn.sendall(b"answer")
+        end = time.monotonic() + 20
+        while len(heard) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertEqual(heard, [(fe.ANSWER_DATA, b"\0\0\0\1answer"), (fe.ANSWER_EOF, b"\0\0\0\1")])
+
+    def test_who_breaks_the_rules_is_cut(self):
+        """Each guest loses its line, and the next one is started; the relay lives on."""
+        hostile = [
+            fe.call(fe.CALL_OPEN, 2),
+            fe.call(fe.CALL_OPEN, 0),
+            fe.call(fe.CALL_DATA, 1, b"x"),
+            fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_OPEN, 1),
+            fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_ACK, 1, struct.pack(">I", 1)),
+            fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_EOF, 1) * 2,
+            fe.call(fe.CALL_OPEN, 1) + fe.call(fe.CALL_DATA, 1, bytes(60000)) * 20,  # nobody takes that much
+            fe.frame(fe.CALL_OPEN, b"\0\0\0"),
+            fe.frame(fe.STDOUT, b"hello"),
+            fe.started(0),
+            b"\xff" * 100,
+        ]
+        for words in hostile:
+            with self.subTest(words=words[:20]):
+                again = threading.Event()
+
+                def script(g, n, words=words, again=again):
+                    if n > 1:
+                        again.set()
+                    else:
+                        g.say(words)
+                    while g.next():
+                        pass
+                box = self.carried(script)
+                self.assertTrue(again.wait(20), box.log())
+                self.assertIsNone(box.relay.poll())
+
+    def test_one_that_does_not_read_is_cut(self):
+        """Answers that nobody takes are not kept without end."""
+        again = threading.Event()
+
+        def script(g, n):
+            if n > 1:
+                again.set()
+            number = 0
+            while n == 1:
+                number += 1
+                g.say(*(fe.call(fe.CALL_OPEN, number * 1000 + i - 999) for i in range(1000)))
+            g.next()
+        box = self.carried(script)
+        self.listener(box).close()
+        self.assertTrue(again.wait(60), box.log())
+        self.assertIsNone(box.relay.poll())
+
     @staticmethod
     def free_port():
         with rb.socket.create_server(("127.0.0.1", 0)) as s:

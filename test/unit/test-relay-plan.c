@@ -26,6 +26,7 @@ static void fill(struct relay_plan *p)
         .pids = 300,
         .unenforced = 3,
         .registry_port = 7417,
+        .registry_inside = true,
         .journal_budget = 1 << 28,
         .ephemeral = true,
     };
@@ -55,7 +56,7 @@ TEST(round_trip)
     CHECK(STREQ(b.user, a.user) && STREQ(b.workdir, a.workdir));
     CHECK(strv_len(b.env) == 2 && STREQ(b.env[0], a.env[0]) && STREQ(b.env[1], "B="));
     CHECK(b.memory == a.memory && b.pids == 300 && b.unenforced == 3 && b.ephemeral);
-    CHECK(b.journal_budget == 1 << 28 && b.registry_port == 7417);
+    CHECK(b.journal_budget == 1 << 28 && b.registry_port == 7417 && b.registry_inside);
     relay_plan_done(&a);
     relay_plan_done(&b);
 }

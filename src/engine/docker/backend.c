@@ -208,23 +208,34 @@ static bool shares_kernel(const struct docker *c, const json_t *info)
            STREQ(docker_text(info, "KernelVersion"), us.release);
 }
 
+bool docker_runtime_is_plain(const char *name)
+{
+    static const char *const plain[] = {"" /* Podman may not tell */, "runc", "crun",
+                                        "io.containerd.runc.v2"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
+        if (STREQ(name, plain[i]))
+            return true;
+    return false;
+}
+
 static void take_caps(struct docker_engine *d, const struct docker *c, const json_t *info)
 {
     uint32_t caps = ENGINE_CAP_PAUSE | ENGINE_CAP_PTY | ENGINE_CAP_STATS | ENGINE_CAP_NET_OPEN |
-                    ENGINE_CAP_IMAGES;
+                    ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
 
     for (size_t i = 0; i < ARRAY_SIZE(info_caps); i++)
         if (json_is_true(json_object_get(info, info_caps[i].key)))
             caps |= info_caps[i].cap;
     if (c->flavour == DOCKER_FLAVOUR_DOCKER) /* Podman takes both options and ignores them */
         caps |= ENGINE_CAP_RUNTIME | ENGINE_CAP_NET_ISOLATED;
-    if (shares_kernel(c, info))
-        caps |= ENGINE_CAP_NET_PACKAGES;
     if (has_quota(info))
         caps |= ENGINE_CAP_DISK_LIMIT;
     d->engine.caps = caps;
     d->engine.cache_modes = (1U << CACHE_MODES) - 1;
     d->cpus = (uint32_t)json_integer_value(json_object_get(info, "NCPU"));
+    d->near = shares_kernel(c, info);
+    d->plain = docker_runtime_is_plain(docker_text(info, "DefaultRuntime"));
 }
 
 static int read_info(struct docker_engine *d, const struct deadline *by, struct err *err)

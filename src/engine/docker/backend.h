@@ -7,7 +7,7 @@
  *
  * - <state>/docker/execs/<id>/<exec>/: journals and end records; <id>/spec: what it was made from
  * - <state>/docker/engine: where the engine is that sandboxes were made on
- * - <run>/docker/<id>/: of one run: shim.sock, relay.log
+ * - <run>/docker/<id>/: of one run: shim.sock, relay.log, registry.sock
  *
  * A sandbox on the engine is found by its labels, whatever the database says. Containers are named
  * by their id everywhere else: a name may have come to mean another one.
@@ -49,6 +49,8 @@ struct docker_engine {
     uint64_t journal_budget;
     char *profile; /* of system calls: profile.h */
     uint32_t cpus; /* of the engine's machine; set by open */
+    bool near;     /* same: its containers run under our own kernel */
+    bool plain;    /* same: as namespaces, when it is not told by what runtime */
     struct supervisors supervisors;
     struct ensured ensured;
     struct watcher *watcher; /* events.c; from the first open on */
@@ -85,6 +87,9 @@ int docker_ask(struct docker_engine *d, const char *method, const char *path, co
                const struct deadline *by, struct docker_reply *ret, struct err *err);
 /* Speaks with the engine anew after it was away: version and all that is remembered of it. */
 int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct err *err);
+/* A runtime of namespaces. Others (gVisor, Kata) have a network of their own inside, and of unknown
+ * ones nothing is assumed. */
+bool docker_runtime_is_plain(const char *name);
 /* Our own folders; they need no engine. */
 int docker_folders(struct docker_engine *d, struct err *err);
 

@@ -91,15 +91,17 @@ static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cach
     return is_mounted(arg, t->target, mode != CACHE_SHARED);
 }
 
-/* Runtimes that are no namespaces (gVisor, Kata) have a loopback of their own, which a socket of
- * the network namespace around them is not on. */
 static bool has_door(const struct launch *l)
+{
+    return l->req->spec.network == SPEC_NETWORK_PACKAGES;
+}
+
+/* Whether a socket of the network namespace around the container is on its loopback. */
+static bool is_near(const struct launch *l)
 {
     const char *runtime = l->req->spec.runtime;
 
-    return l->req->spec.network == SPEC_NETWORK_PACKAGES &&
-           l->d->engine.caps & ENGINE_CAP_NET_PACKAGES &&
-           (!runtime || STREQ(runtime, "runc") || STREQ(runtime, "crun"));
+    return l->d->near && (runtime ? docker_runtime_is_plain(runtime) : l->d->plain);
 }
 
 static void add_registry_env(const struct launch *l, char ***env)
@@ -150,6 +152,7 @@ static int make_plan(struct launch *l, struct err *err)
     p.memory = d->engine.caps & ENGINE_CAP_MEMORY_LIMIT ? req->spec.memory : 0;
     p.pids = d->engine.caps & ENGINE_CAP_PIDS_LIMIT ? req->spec.pids : 0;
     p.registry_port = has_door(l) ? PLAN_REGISTRY_PORT : 0;
+    p.registry_inside = !is_near(l);
     p.journal_budget = d->journal_budget;
     p.ephemeral = req->ephemeral;
     r = relay_plan_write(&p, &l->plan, err);
