@@ -50,6 +50,23 @@ static int get_layers(const struct init_args *a, struct layers *layers, struct e
 /* What needs neither ids nor files: the shim is still writing the maps and opening the layers. */
 static int prepare(const struct init_args *a, struct err *err)
 {
+    int r;
+
+    if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
+        return err_sys(err, errno, "set the host name inside");
+    r = wall_stands(a->plan, "network") ? ns_loopback_up(err) : 0;
+    if (r >= 0 && wall_stands(a->plan, "pid 1"))
+        r = caps_bound(CAPS_NONE, err); /* pid 1 runs no other program: it has what it needs */
+    return r;
+}
+
+/*
+ * Only now that all is mounted: what the kernel keeps of a mount, and the blocks of the disk that
+ * were touched for it, are charged to who made them. Some of that outlives the sandbox and would
+ * hold its memory cgroup, which then goes on costing everybody.
+ */
+static int join_cgroups(const struct init_args *a, struct err *err)
+{
     int r = -cgroup_group_enter(a->cgroup, a->group);
 
     if (r > 0)
@@ -57,12 +74,7 @@ static int prepare(const struct init_args *a, struct err *err)
     /* After joining, so that the namespace's root is the sandbox's own place. */
     if (wall_stands(a->plan, "cgroup namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return err_sys(err, errno, "make a cgroup namespace");
-    if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
-        return err_sys(err, errno, "set the host name inside");
-    r = wall_stands(a->plan, "network") ? ns_loopback_up(err) : 0;
-    if (r >= 0 && wall_stands(a->plan, "pid 1"))
-        r = caps_bound(CAPS_NONE, err); /* pid 1 runs no other program: it has what it needs */
-    return r;
+    return 0;
 }
 
 static int build(const struct init_args *a, struct layers *layers, int fds[static INIT_FDS],
@@ -77,6 +89,8 @@ static int build(const struct init_args *a, struct layers *layers, int fds[stati
         r = become_root(a->plan, err);
     if (r >= 0)
         r = setup_root(a->plan, layers, a->memory_told, &fds[INIT_FD_MEMINFO], err);
+    if (r >= 0)
+        r = join_cgroups(a, err);
     /* The sandbox's way to its package registry, there before any command could take the port. */
     if (r >= 0 && a->plan->network == PLAN_NETWORK_PACKAGES)
         r = listen_inside(PLAN_REGISTRY_PORT, &fds[INIT_FD_LISTENER], err);

@@ -1,8 +1,10 @@
 """One sandbox that takes all it can get: the daemon still answers, and its neighbour does not notice."""
+import os
 import resource
 import time
+from pathlib import Path
 
-from ripcord_test import TestCase, alone, full_run_only, needs, wait_until
+from ripcord_test import TestCase, alone, full_run_only, needs, only_on, wait_until
 
 HOGS = {
     "fork bomb": ["sh", "-c", "f() { f | f & }; f; sleep 1000"],
@@ -131,3 +133,27 @@ class Descriptors(TestCase):
 
     def exec_once(self):
         return self.root.http("POST", "/v1/sandboxes/a/execs", {"argv": ["true"]})
+
+
+@alone
+@only_on("native")
+class Remains(TestCase):
+    ROUNDS = 20
+
+    def memory_cgroups(self):
+        """All that the kernel has, also those that nobody can see any more because something holds them."""
+        table = [line.split() for line in Path("/proc/cgroups").read_text().splitlines()]
+        return next(int(row[2]) for row in table if row[0] == "memory")
+
+    def test_the_kernel_keeps_nothing_of_those_that_have_gone(self):
+        """Blocks of the disk that were touched for a mount stay in memory, and hold the cgroup that paid for them."""
+        self.root.ok("run", "--", "true")
+        os.sync()
+        try:
+            Path("/proc/sys/vm/drop_caches").write_text("1", encoding="ascii")  # else others have touched them before
+        except OSError as e:
+            self.skipTest(f"the caches cannot be dropped: {e}")
+        before = self.memory_cgroups()
+        for _ in range(self.ROUNDS):
+            self.root.ok("run", "--", "true")
+        wait_until(lambda: self.memory_cgroups() - before < self.ROUNDS / 2, 20, "cgroups to go")
