@@ -1,9 +1,11 @@
 """What every command has: help, machine-readable output, completion."""
 import json
+import re
 import shutil
 import signal
 import subprocess
 import unittest
+from pathlib import Path
 
 from ripcord_test import TestCase
 
@@ -22,6 +24,11 @@ class Help(TestCase):
             text = self.root.ok(command, "--help").text
             self.assertIn(command, text)
         self.assertIsNone(self.root.daemon_pid())
+
+    def test_the_manual_has_every_key_of_the_configuration(self):
+        page = (Path(__file__).parents[2] / "man" / "ripcord.yaml.5").read_text(encoding="utf-8")
+        for key in self.root.ok("config", "--json").json()["config"]:
+            self.assertRegex(page, rf'(?m)^\.BR .*\b{re.escape(key)}\b')
 
     def test_no_command_is_invalid_and_shows_usage(self):
         r = self.assert_exit(self.root.run(), 2)
