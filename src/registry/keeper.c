@@ -84,6 +84,7 @@ struct keeper {
 
 static void start(struct keeper *k);
 static void flush(struct keeper *k);
+static bool read_one(struct keeper *k);
 
 static void set_trouble(struct keeper *k, const char *text)
 {
@@ -325,7 +326,9 @@ static void on_process_end(void *arg, int events)
     (void)events;
     if (pidfd_reap(k->pidfd, false, &status, NULL) == 0)
         return;
-    /* Its own last words, if it said why it cannot start. */
+    /* Its own last words, if it said why it cannot start: its end may be the first news. */
+    while (k->line && read_one(k))
+        ;
     told = k->said ? xstrdup(k->trouble) : NULL;
     why = told ? NULL : describe_end(status);
     loop_watch_free(TAKE_PTR(k->process));

@@ -27,7 +27,7 @@
 #include "shim/plan.h"
 #include "shim/proto.h"
 
-enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 20 };
+enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 100 };
 
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 #define RELAY_LOG "relay.log"
@@ -314,6 +314,13 @@ static int replace_network(struct launch *l, const struct deadline *by, struct e
     return docker_ask(l->d, "POST", to, join, by, NULL, err);
 }
 
+/* What is so for a moment only. A network made twice, by another daemon that begins now: Docker
+ * looks for it by its name, whatever the container was made with, until the double is removed. */
+static bool is_passing(enum docker_reason reason)
+{
+    return reason == DOCKER_BUSY || reason == DOCKER_NETWORK_AMBIGUOUS;
+}
+
 /* The reason of a failure is in *ret. */
 static int post_start(const struct launch *l, const struct deadline *by, enum docker_reason *ret,
                       struct err *err)
@@ -326,7 +333,7 @@ static int post_start(const struct launch *l, const struct deadline *by, enum do
         *ret = reply.reason;
         if (r >= 0)
             return 0;
-        if (*ret != DOCKER_BUSY || tries <= 1 || deadline_passed(by))
+        if (!is_passing(*ret) || tries <= 1 || deadline_passed(by))
             return err_move(err, &why);
         container_nap();
     }
