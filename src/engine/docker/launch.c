@@ -27,7 +27,7 @@
 #include "shim/plan.h"
 #include "shim/proto.h"
 
-enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 100 };
+enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 100, UNMOUNT_EVERY = 10 };
 
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 #define RELAY_LOG "relay.log"
@@ -321,6 +321,16 @@ static bool is_passing(enum docker_reason reason)
     return reason == DOCKER_BUSY || reason == DOCKER_NETWORK_AMBIGUOUS;
 }
 
+/* Of two that unmount a container at once Podman may lose count, and then takes for mounted what is
+ * not, until it is told again. */
+static void unmount(const struct launch *l, const struct deadline *by)
+{
+    _cleanup_free_ char *path = docker_path("/libpod/containers/%s/unmount", l->container);
+
+    if (docker_client(l->d)->flavour == DOCKER_FLAVOUR_PODMAN)
+        docker_ask(l->d, "POST", path, NULL, by, NULL, NULL);
+}
+
 /* The reason of a failure is in *ret. */
 static int post_start(const struct launch *l, const struct deadline *by, enum docker_reason *ret,
                       struct err *err)
@@ -335,6 +345,8 @@ static int post_start(const struct launch *l, const struct deadline *by, enum do
             return 0;
         if (!is_passing(*ret) || tries <= 1 || deadline_passed(by))
             return err_move(err, &why);
+        if (*ret == DOCKER_BUSY && tries % UNMOUNT_EVERY == 0)
+            unmount(l, by);
         container_nap();
     }
 }
