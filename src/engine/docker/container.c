@@ -144,9 +144,9 @@ static int remove_once(struct docker_engine *d, const char *container, const str
 }
 
 /*
- * Docker kills by a program, which takes a third of the whole removal. On this machine a signal
- * does it, and the engine sees the end as it sees any other. Where that cannot be, or a paused one
- * does not hear it, the removal kills.
+ * Docker kills by a program, which is a third of the removal of few dozens. On this machine a
+ * signal does it, and the engine sees the end as it sees any other. Where that cannot be, or a
+ * paused one does not hear it, the removal kills.
  */
 static void kill_here(struct docker_engine *d, const char *container, const struct deadline *by)
 {
