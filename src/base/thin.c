@@ -3,9 +3,30 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fd.h"
+
 void thin_format(uint64_t size, const char *hex, char ret[static THIN_VALUE_MAX])
 {
     snprintf(ret, THIN_VALUE_MAX, "%llu %s", (unsigned long long)size, hex);
+}
+
+int thin_read(int fd, char *piece, size_t len, char ret[static THIN_VALUE_MAX])
+{
+    char hex[BLAKE2B_HEX];
+    struct blake2b b;
+    uint64_t size = 0;
+    ssize_t n;
+
+    blake2b_init(&b);
+    while ((n = fd_read_full(fd, piece, len)) > 0) {
+        blake2b_add(&b, piece, (size_t)n);
+        size += (uint64_t)n;
+    }
+    if (n < 0)
+        return (int)n;
+    blake2b_end(&b, hex);
+    thin_format(size, hex, ret);
+    return 0;
 }
 
 const char *thin_digits(const char *value)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/blake2b.h"
@@ -17,5 +18,7 @@ enum { THIN_VALUE_MAX = 20 + 1 + BLAKE2B_HEX };
 
 /* "SIZE DIGITS". */
 void thin_format(uint64_t size, const char *hex, char ret[static THIN_VALUE_MAX]);
+/* The same of what is left to read of a file, in pieces of `len` bytes. 0 or -errno. */
+int thin_read(int fd, char *piece, size_t len, char ret[static THIN_VALUE_MAX]);
 /* Its digits, or NULL when it is none; borrowed of the value, which ends with a NUL. */
 const char *thin_digits(const char *value);

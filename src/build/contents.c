@@ -53,21 +53,9 @@ static int push(struct walk *w, const char *name, size_t *ret_len, struct err *e
 static int read_digest(const struct walk *w, int fd, char value[static THIN_VALUE_MAX],
                        struct err *err)
 {
-    char hex[BLAKE2B_HEX];
-    struct blake2b b;
-    uint64_t size = 0;
-    ssize_t n;
+    int r = thin_read(fd, w->piece, PIECE, value);
 
-    blake2b_init(&b);
-    while ((n = fd_read_full(fd, w->piece, PIECE)) > 0) {
-        blake2b_add(&b, w->piece, (size_t)n);
-        size += (uint64_t)n;
-    }
-    if (n < 0)
-        return err_sys(err, (int)-n, "read '%.200s'", w->entry.path);
-    blake2b_end(&b, hex);
-    thin_format(size, hex, value);
-    return 0;
+    return r < 0 ? err_sys(err, -r, "read '%.200s'", w->entry.path) : 0;
 }
 
 /* Was it left out? Then it is known what it holds. */

@@ -236,21 +236,9 @@ static int put_data(struct build_context *c, int fd, struct err *err)
 /* As it is told to the builder, by what is in it now. */
 static int digest(struct build_context *c, int fd, char ret[static THIN_VALUE_MAX], struct err *err)
 {
-    char hex[BLAKE2B_HEX];
-    struct blake2b b;
-    uint64_t size = 0;
-    ssize_t n;
+    int r = thin_read(fd, c->chunk, CHUNK, ret);
 
-    blake2b_init(&b);
-    while ((n = fd_read_full(fd, c->chunk, CHUNK)) > 0) {
-        blake2b_add(&b, c->chunk, (size_t)n);
-        size += (uint64_t)n;
-    }
-    if (n < 0)
-        return tree_err(err, (int)-n, "read '%s'", c->entry.path);
-    blake2b_end(&b, hex);
-    thin_format(size, hex, ret);
-    return 0;
+    return r < 0 ? tree_err(err, -r, "read '%s'", c->entry.path) : 0;
 }
 
 static bool is_small(struct build_context *c, uint64_t size)
