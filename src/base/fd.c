@@ -294,6 +294,11 @@ int fd_send(int sock, const void *data, size_t len, const int *fds, size_t n, in
     return r < 0 ? -errno : 0;
 }
 
+bool fd_send_is_short(int r)
+{
+    return r == -ENOBUFS || r == -ENOMEM || r == -ETOOMANYREFS;
+}
+
 /* Keeps the first `room` descriptors of a message and closes the rest. */
 static size_t take_fds(struct msghdr *msg, int *fds, size_t room)
 {

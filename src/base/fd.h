@@ -51,6 +51,10 @@ int unix_connect(int dirfd, const char *name, int type, int *ret, struct err *er
 /* One message with up to n descriptors; n may be 0. 0 or -errno. MSG_NOSIGNAL. */
 #define FD_SEND_MAX 16
 int fd_send(int sock, const void *data, size_t len, const int *fds, size_t n, int flags);
+
+/* What fd_send() said means that the kernel has no memory for the message, or too many descriptors
+ * on their way: the line is whole, and soon takes it. poll() does not tell when. */
+bool fd_send_is_short(int r);
 /* One message; *n is the room on entry and the number received on return (all O_CLOEXEC). Length, 0
  * at end, or -errno; -EMSGSIZE when cut. */
 ssize_t fd_recv(int sock, void *data, size_t len, int *fds, size_t *n, int flags);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "engine/engine.h"
@@ -14,7 +15,7 @@
 #include "shim/proto.h"
 
 /* HELLO, READY and FAILED are small; an error text is cut by its sender well below this. */
-enum { HANDSHAKE_MAX = 16 << 10 };
+enum { HANDSHAKE_MAX = 16 << 10, SHORT_USEC = 1000 };
 
 static int wait_for(int fd, short events, const struct deadline *by, struct err *err)
 {
@@ -65,6 +66,10 @@ static int send_message(int fd, struct shim_writer *w, int pass, const struct de
     r = shim_finish(w, err);
     while (r >= 0) {
         r = fd_send(fd, buf_data(&w->buf), w->buf.len, &pass, pass >= 0, MSG_DONTWAIT);
+        if (fd_send_is_short(r)) {
+            usleep(SHORT_USEC); /* there is room on the line, for which wait_for() waits */
+            r = -EAGAIN;
+        }
         if (r != -EAGAIN) {
             r = r < 0 && r != -EPIPE && r != -ECONNRESET ? err_sys(err, -r, "greet the supervisor")
                                                          : 0;

@@ -4,7 +4,8 @@
  * Out: a message is sent at once while the socket takes it, else queued and sent when it drains.
  * The queue is bounded twice: a request that wants an answer is refused at the soft bound, and what
  * cannot be refused (ACK, DETACH, …) may go on to the hard bound; a supervisor that reads nothing
- * beyond that is as good as gone and the link is cut.
+ * beyond that is as good as gone and the link is cut. A kernel short of memory is no reason for
+ * that: a link that is cut costs a sandbox its life.
  *
  * In: a bounded number of packets per turn, so that one talkative sandbox does not hold the loop.
  * An answer finds its request by `seq`.
@@ -30,6 +31,7 @@ enum {
     LINK_QUEUE_SOFT = 1 << 20, /* bytes */
     LINK_QUEUE_HARD = 4 << 20,
     LINK_READS_PER_TURN = 64,
+    LINK_SHORT_USEC = 10000, /* until what the kernel had no memory for is sent again */
 };
 
 struct outgoing {
@@ -47,6 +49,7 @@ struct engine_link {
     struct loop_timer *timer;
     struct outgoing *out_first, **out_last;
     size_t out_bytes;
+    uint64_t out_at; /* the kernel was short: when the queue is sent, or 0 */
     struct link_request *requests;
     uint64_t last_seq;
     unsigned busy; /* frames of ours that will look at the link again */
@@ -115,7 +118,7 @@ void engine_link_close(struct engine_link *l)
 
 static void timer_arm(struct engine_link *l)
 {
-    uint64_t first = DEADLINE_NEVER, now;
+    uint64_t first = l->out_at ? l->out_at : DEADLINE_NEVER, now;
 
     if (l->broken) {
         loop_timer_set(l->timer, 0, false);
@@ -222,19 +225,6 @@ static void tell_closed(struct engine_link *l)
     l->freed = true;
     link_shut(l);
     l->events->closed(l->arg);
-}
-
-static void link_on_timer(void *arg)
-{
-    struct engine_link *l = arg;
-
-    link_enter(l);
-    tell_due(l);
-    if (!l->freed && l->broken)
-        tell_closed(l);
-    if (!l->freed)
-        timer_arm(l);
-    link_leave(l);
 }
 
 /* ---- in ---- */
@@ -437,23 +427,49 @@ static bool send_now(struct engine_link *l, const void *data, size_t len, int fd
 
     if (r == -EAGAIN)
         return false;
+    if (fd_send_is_short(r)) {
+        l->out_at = time_mono() + LINK_SHORT_USEC;
+        return false;
+    }
     /* What the supervisor said last may still be unread: reading finds the end, we do not. */
     if (r < 0 && r != -EPIPE && r != -ECONNRESET)
         link_break(l, strerror(-r));
     return true;
 }
 
+/* Room on the line says nothing while the kernel is short. */
+static void watch_line(struct engine_link *l)
+{
+    if (!l->broken)
+        loop_watch_set(l->watch, l->out_first && !l->out_at ? LOOP_READ | LOOP_WRITE : LOOP_READ);
+}
+
 static void flush_queue(struct engine_link *l)
 {
+    l->out_at = 0;
     while (l->out_first && !l->broken) {
         struct outgoing *o = l->out_first;
 
         if (!send_now(l, o->data, o->len, o->fd))
-            return;
+            break;
         outgoing_pop(l);
     }
-    if (!l->broken)
-        loop_watch_set(l->watch, LOOP_READ);
+    watch_line(l);
+}
+
+static void link_on_timer(void *arg)
+{
+    struct engine_link *l = arg;
+
+    link_enter(l);
+    tell_due(l);
+    if (!l->freed && !l->broken && l->out_at && time_mono() >= l->out_at)
+        flush_queue(l);
+    if (!l->freed && l->broken)
+        tell_closed(l);
+    if (!l->freed)
+        timer_arm(l);
+    link_leave(l);
 }
 
 static void link_on_event(void *arg, int events)
@@ -480,7 +496,8 @@ static void enqueue(struct engine_link *l, const void *data, size_t len, int fd)
     *l->out_last = o;
     l->out_last = &o->next;
     l->out_bytes += len;
-    loop_watch_set(l->watch, LOOP_READ | LOOP_WRITE);
+    watch_line(l);
+    timer_arm(l);
 }
 
 /* Takes the fd. On failure nothing was sent. */

@@ -15,6 +15,8 @@
 #include "base/xalloc.h"
 #include "supervise/supervise.h"
 
+enum { SHORT_USEC = 1000 };
+
 /* ---- sending ---- */
 
 static void pop(struct peer *p)
@@ -48,11 +50,16 @@ static void enqueue(struct peer *p, const struct buf *b, int fd)
     source_set(p->sup, &p->src, EPOLLIN | EPOLLOUT);
 }
 
-/* 0 sent, -EAGAIN, or the peer is dead. */
+/* 0 sent, -EAGAIN, or the peer is dead. A kernel short of memory is no end of the line: a daemon
+ * would take the sandbox for lost. */
 static int send_packet(struct peer *p, const void *data, size_t len, int fd)
 {
     int r = fd_send(p->src.fd, data, len, &fd, fd >= 0, MSG_DONTWAIT);
 
+    if (fd_send_is_short(r)) {
+        usleep(SHORT_USEC); /* the loop comes back at once: there is room on the line */
+        r = -EAGAIN;
+    }
     if (r < 0 && r != -EAGAIN)
         p->dead = true;
     return r;

@@ -1,6 +1,9 @@
 /* The daemon's side of shim/proto.h against a peer that the test plays itself. */
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/strv.h"
@@ -11,6 +14,19 @@
 #include "tap.h"
 
 #define EXEC "0123456789abcdef"
+
+/* So many calls more find the kernel without memory. */
+static unsigned shortages;
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    if (shortages) {
+        shortages--;
+        errno = ENOBUFS;
+        return -1;
+    }
+    return syscall(SYS_sendmsg, fd, msg, flags);
+}
 
 struct seen {
     struct loop *loop;
@@ -291,6 +307,34 @@ TEST(end_of_the_line_answers_everything)
     if (!p.s.closed)
         loop_run(p.s.loop);
     CHECK(p.s.results == 1 && p.s.code == ERR_ENGINE && p.s.closed == 1);
+    pair_done(&p);
+}
+
+static void stop_loop(void *arg)
+{
+    loop_stop(arg);
+}
+
+TEST(a_kernel_short_of_memory_is_no_end_of_the_line)
+{
+    uint64_t seq = 0, next = 0;
+    struct loop_timer *t;
+    struct pair p;
+    int type;
+
+    pair_init(&p);
+    t = loop_timer_new(p.s.loop, stop_loop, p.s.loop);
+    shortages = 3;
+    engine_link_stats(p.s.link, on_stats, &p.s);
+    engine_link_ack(p.s.link, EXEC, 1, 1);
+    for (int turns = 0; (type = hear(&p, &seq)) < 0 && turns < 1000; turns++) {
+        loop_timer_set(t, 5 * USEC_PER_MSEC, false);
+        loop_run(p.s.loop);
+    }
+    CHECK(type == SHIM_STATS && shortages == 0);
+    CHECK(hear(&p, &next) == SHIM_ACK && next > seq);
+    CHECK(p.s.closed == 0 && p.s.results == 0);
+    loop_timer_free(t);
     pair_done(&p);
 }
 
