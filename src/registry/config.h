@@ -1,22 +1,25 @@
 /*
  * What the daemon tells the registry at start: one JSON document. Fields that are left out have
- * defaults; unknown ones are refused.
+ * defaults; unknown ones are refused. Times are in seconds, sizes in bytes.
  *
- *  {"folder": "/…/registry",       made if missing; nobody else writes there
- *   "uid": 60001, "gid": 60001,    to become, when started as root; absent: stays who it is
- *   "budget": bytes,               of stored files, default 20 GiB; "artifact_max", default 2 GiB
- *   "metadata_life": seconds,      default 300; "metadata_max": bytes, default 64 MiB;
- *   "metadata_budget": bytes,      of index pages, default 2 GiB
- *   "offline": "auto",             auto: what is kept when the upstream is down; always: never ask
- * it; never: no stale answer "min_age": seconds, "deny": ["name", "npm:name==1.0", …],
- *   "connections_max": 64,         per sandbox; "requests_per_second": 200, with a burst of ten
- * times that "connect_timeout": 10, "stall_timeout": 30,      seconds "upstreams": [{"name":
- * "pypi", "type": "pypi", "url": "https://…/simple/", "names": ["corp-*"],       only these, and
- * these from nowhere else; absent: all others "private": false,          may have a private
- * address; "http": false, without TLS "hosts": ["files.corp:443"],        further hosts of the same
- * owner "user": …, "password": …, or "token": …,   never shown to a sandbox "ca_file": …}]}
- *
- * Without upstreams: the public PyPI and npm.
+ * - "folder": made if missing; nobody else writes there
+ * - "uid", "gid": to become, when started as root; absent: stays who it is
+ * - "budget": of stored files (20 GiB); "artifact_max": of one of them (2 GiB)
+ * - "metadata_life": of index pages (300); "metadata_max": one page's size (64 MiB);
+ *   "metadata_budget": that of all pages (2 GiB)
+ * - "offline": "auto": what is kept when the upstream is down; "always": never ask it; "never": no
+ *   stale answer
+ * - "min_age", "deny": ["name", "npm:name==1.0", …]
+ * - "connections_max": per sandbox (64); "requests_per_second": per sandbox (200), with a burst of
+ *   ten times that
+ * - "connect_timeout" (10), "stall_timeout" (30)
+ * - "upstreams": a list; without it the public PyPI and npm. Of each:
+ *   - "name", "type": "pypi" or "npm", "url": "https://…/simple/"
+ *   - "names": ["corp-*"]: only these, and these from nowhere else; absent: all others
+ *   - "private": true: may have a private address; "http": true: without TLS
+ *   - "hosts": ["files.corp:443"]: further hosts of the same owner
+ *   - "user" and "password", or "token": never shown to a sandbox
+ *   - "ca_file"
  */
 #pragma once
 

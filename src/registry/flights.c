@@ -361,7 +361,7 @@ void flight_join(struct ask *a, const struct page_file *file)
     struct flight *f;
 
     if (a->reg->config.offline == OFFLINE_ALWAYS) {
-        ask_fail_status(a, 504, ERR_ENGINE,
+        ask_fail_status(a, STATUS_OFFLINE, ERR_ENGINE,
                         "'%s' is not in the cache and the registry cache is offline", a->file);
         return;
     }

@@ -6,10 +6,15 @@
 #include "base/buf.h"
 #include "base/macro.h"
 
-enum attr { ATTR_HREF, ATTR_PYTHON, ATTR_YANKED, ATTR_CORE, ATTR_DIST_INFO, ATTR_MAX };
+enum attr { ATTR_HREF, ATTR_PYTHON, ATTR_YANKED, ATTR_CORE, ATTR_DIST_INFO, ATTR_TIME, ATTR_MAX };
 
 static const char *const attr_names[ATTR_MAX] = {
-    "href", "data-requires-python", "data-yanked", "data-core-metadata", "data-dist-info-metadata",
+    "href",
+    "data-requires-python",
+    "data-yanked",
+    "data-core-metadata",
+    "data-dist-info-metadata",
+    "data-upload-time",
 };
 
 struct scan {
@@ -169,6 +174,7 @@ static int end_link(struct scan *s, struct err *err)
     link.requires_python = value_or_null(s, ATTR_PYTHON);
     link.yanked = value_or_null(s, ATTR_YANKED);
     link.core_metadata = value_or_null(s, s->has[ATTR_CORE] ? ATTR_CORE : ATTR_DIST_INFO);
+    link.upload_time = value_or_null(s, ATTR_TIME);
     return memchr(link.text, 0, s->text.len) ? 0 : s->fn(s->arg, &link, err);
 }
 

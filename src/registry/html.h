@@ -17,6 +17,7 @@ struct html_link {
     const char *requires_python; /* the data- attributes; NULL: absent */
     const char *yanked;
     const char *core_metadata; /* data-core-metadata, else data-dist-info-metadata */
+    const char *upload_time;   /* which no PEP has for HTML, and some mirrors give */
 };
 
 /* The strings are valid until `fn` returns. */

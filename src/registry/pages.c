@@ -137,7 +137,7 @@ static void page_is_missing(struct ask *a)
     if (a->fetch_err.code != ERR_NONE)
         ask_fail(a, &a->fetch_err);
     else if (a->reg->config.offline == OFFLINE_ALWAYS)
-        ask_fail_status(a, 504, ERR_ENGINE,
+        ask_fail_status(a, STATUS_OFFLINE, ERR_ENGINE,
                         "'%s' is not in the cache and the registry cache is offline", a->name);
     else if (a->file)
         ask_fail_status(a, 404, ERR_NOT_FOUND, "'%s' has no file '%s'", a->name, a->file);

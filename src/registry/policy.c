@@ -119,8 +119,11 @@ bool policy_denies(const struct policy *p, const struct policy_item *item, int64
     if (p->min_age == 0 || (item->uploaded >= 0 && now - item->uploaded >= p->min_age))
         return false;
     snprintf(reason, POLICY_REASON_MAX,
-             "Denied by policy: '%s' %s is younger than %lld days (min_age)", item->name,
-             item->version, (long long)((p->min_age + 86399) / 86400));
+             item->uploaded < 0
+                 ? "Denied by policy: the upstream does not say whether '%s' %s is %lld days old "
+                   "(min_age)"
+                 : "Denied by policy: '%s' %s is younger than %lld days (min_age)",
+             item->name, item->version, (long long)((p->min_age + 86399) / 86400));
     return true;
 }
 

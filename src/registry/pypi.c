@@ -171,6 +171,8 @@ static int take_link(void *arg, const struct html_link *link, struct err *err _u
     f->requires_python = copy_text(link->requires_python);
     f->yanked = link->yanked ? copy_reason(link->yanked) : NULL;
     f->has_metadata = sha256_of(link->core_metadata, &f->metadata);
+    f->upload_time = copy_text(link->upload_time);
+    f->uploaded = policy_parse_time(f->upload_time);
     return 0;
 }
 

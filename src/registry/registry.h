@@ -26,6 +26,12 @@ struct loop_watch;
 struct pool;
 struct control;
 
+/*
+ * What is not kept while no upstream may be asked. Not 504, which would be its name: npm and others
+ * try whatever is over 500 again for minutes; not 404: it may well exist.
+ */
+enum { STATUS_OFFLINE = 424 };
+
 struct counters {
     uint64_t requests, hits, misses, stale, denials, errors, mismatches, weak;
     uint64_t bytes_store,

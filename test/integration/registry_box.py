@@ -358,12 +358,17 @@ class Upstream:
             self.send(h, 404, b"no such project")
         elif self.html_only:
             links = "".join(f'<a href="{f["url"]}#sha256={f["hashes"]["sha256"]}" '
-                            f'data-requires-python="&gt;=3.6">{f["filename"]}</a><br/>\n' for f in self.pypi[name])
+                            f'data-requires-python="&gt;=3.6"{self.time_attribute(f)}>{f["filename"]}</a><br/>\n' for f in self.pypi[name])
             self.send_tagged(h, f"<!DOCTYPE html><html><body>{links}</body></html>".encode(), "text/html")
         else:
             versions = sorted({str(f["filename"]).split("-")[1] for f in self.pypi[name][:1]})
             doc = {"meta": {"api-version": "1.1"}, "name": name, "versions": versions, "files": self.pypi[name]}
             self.send_tagged(h, json.dumps(doc).encode(), "application/vnd.pypi.simple.v1+json")
+
+    @staticmethod
+    def time_attribute(f):
+        """As some mirrors have it."""
+        return f' data-upload-time="{f["upload-time"]}"' if "upload-time" in f else ""
 
     def send_packument(self, h, name):
         doc = self.npm.get(name)

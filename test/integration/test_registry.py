@@ -181,7 +181,7 @@ class Upstreams(registry_box.TestCase):
         asked = len(self.up.requests)
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 200)
         self.assertEqual(get(host, url)[3], data)
-        self.assertEqual(get(host, "/pypi/simple/other/")[0], 504)
+        self.assertEqual(get(host, "/pypi/simple/other/")[0], 424)
         self.assertEqual(len(self.up.requests), asked)
         self.up.stop()
         reg.stop()

@@ -528,3 +528,15 @@ class Sandboxes(registry_box.TestCase):
         self.assertEqual((list(doc["versions"]), doc["dist-tags"]["latest"]), (["1.0.0"], "1.0.0"))
         self.assertNotIn("scripts", doc["versions"]["1.0.0"])
         self.assertEqual(get(host, "/npm/new", SHORT)[0], 403)
+
+    def test_min_age_of_plain_pages(self):
+        """Mirrors that have HTML alone, with times or without."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        self.up.html_only = True
+        old, _ = self.up.add_wheel("demo", "1.0")
+        self.up.add_wheel("demo", "2.0", uploaded=now)
+        unknown, _ = self.up.add_wheel("silent", "1.0", uploaded=None)
+        host = self.registry(min_age=7 * 86400).listen()
+        self.assertEqual(list(self.file_url(host, "demo")), [old])
+        status, reason, _, _ = get(host, self.file_url(host, "silent")[unknown])
+        self.assertEqual((status, reason), (403, "Denied by policy: the upstream does not say whether 'silent' 1.0 is 7 days old (min_age)"))

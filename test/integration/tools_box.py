@@ -8,7 +8,7 @@ import threading
 import host_image
 
 # Of each tool a version, so that a run next year meets the same programs.
-PIP, UV, PNPM = "pip==26.3", "uv==0.13.7", "pnpm@10.22.0"
+PIP, UV, PNPM, PNPM_NOW = "pip==26.3", "uv==0.13.7", "pnpm@10.22.0", "pnpm@12.18.0"
 LOCK = threading.Lock()
 
 
@@ -35,13 +35,14 @@ def fetch(folder):
     pip = ("/usr/bin/python3", "-m", "pip", "install", "-q", "--no-cache-dir")
     run(folder, *pip, "--target", folder / "pip", PIP)
     run(folder, *pip, "--target", folder / "uv", UV)
-    run(folder, "npm", "install", "--silent", "--no-audit", "--no-fund", "--cache", folder / "cache", "--prefix", folder / "pnpm", PNPM)
+    for name, package in ("pnpm", PNPM), ("pnpm-now", PNPM_NOW):
+        run(folder, "npm", "install", "--silent", "--no-audit", "--no-fund", "--cache", folder / "cache", "--prefix", folder / name, package)
     shutil.rmtree(folder / "cache")
 
 
 def folder():
-    """pip/, uv/bin/uv and pnpm/node_modules/pnpm/bin/pnpm.cjs below it; or None and why not."""
-    name = "-".join(["tools", PIP, UV, PNPM]).replace("==", "-").replace("@", "-")
+    """pip/, uv/bin/uv, pnpm/node_modules/pnpm/bin/pnpm.cjs and pnpm-now/node_modules/.bin/pnpm below it; or None and why not."""
+    name = "-".join(["tools", PIP, UV, PNPM, PNPM_NOW]).replace("==", "-").replace("@", "-")
     kept = host_image.cache_folder() / name
     with LOCK:
         if kept.is_dir():

@@ -215,7 +215,7 @@ TEST(urls)
 TEST(deny_and_age)
 {
     struct policy p = {.min_age = 86400};
-    char reason[POLICY_REASON_MAX];
+    char reason[POLICY_REASON_MAX], of_unknown[POLICY_REASON_MAX];
     struct policy_item item = {
         .eco = ECO_PYPI, .name = "evil-lib", .version = "1.0", .uploaded = 0};
     bool listed, other, young, unknown;
@@ -230,10 +230,11 @@ TEST(deny_and_age)
     item.uploaded = 999999;
     young = policy_denies(&p, &item, 1000000, reason);
     item.uploaded = -1;
-    unknown = policy_denies(&p, &item, 1000000, reason);
+    unknown = policy_denies(&p, &item, 1000000, of_unknown);
     policy_done(&p);
     CHECK(listed && !other && young && unknown);
     CHECK(strstr(reason, "younger than 1 days"));
+    CHECK(strstr(of_unknown, "does not say whether 'left' 1.0.1 is 1 days old"));
 }
 
 TEST(times)
