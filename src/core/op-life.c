@@ -110,6 +110,26 @@ static void remove_down(struct op *op)
     engine_remove(op->sb->engine, op->sb->id, removed, op);
 }
 
+/* Whether it has ended is for the removal to say. */
+static void ended(void *arg, const struct err *err, struct engine_box *box)
+{
+    (void)err;
+    (void)box;
+    remove_down(arg);
+}
+
+/* Nobody waits for the end of anything in it: it need not be brought down first. */
+static void remove_up(struct op *op)
+{
+    struct sandbox *sb = op->sb;
+
+    sandbox_unlink(sb);
+    if (engine_ends_first(sb->engine))
+        engine_end(sb->engine, sb->id, ended, op);
+    else
+        remove_down(op);
+}
+
 static void remove_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -124,13 +144,10 @@ static void remove_run(struct op *op)
         return;
     }
     sandbox_set_state(sb, SANDBOX_REMOVING, op->why, NULL);
-    /* Nobody waits for the end of anything in it: it need not be brought down first. */
-    if (sb->engine->ops->removes_running && !sb->n_execs && !sb->n_transfers) {
-        sandbox_unlink(sb);
-        remove_down(op);
-    } else {
+    if (sb->engine->ops->removes_running && !sb->n_execs && !sb->n_transfers)
+        remove_up(op);
+    else
         op_down(op, 0, remove_down);
-    }
 }
 
 const struct op_type op_remove = {"remove", remove_run};

@@ -33,6 +33,7 @@ struct recon_item {
     enum object_kind kind;
     bool adopts;             /* adopt: into the store */
     bool running;            /* under way */
+    bool ended;              /* nothing runs in it any more */
     char id[33];             /* of the sandbox; "" for legacy */
     char *name, *ref, *spec; /* as in struct engine_object; owned */
     char hash[65];           /* read back */
@@ -46,7 +47,7 @@ struct recon_lane {
     struct engine *engine;
     uint64_t listed_at; /* wall clock, before the engine was asked */
     struct recon_item **items;
-    size_t n, next, finished;
+    size_t n, ended, next, finished; /* first all that go are ended, where that is worth it */
     unsigned active;
     bool listing;
     char *trouble; /* why it could not be listed */

@@ -139,13 +139,13 @@ static struct sandbox *sandbox_of(const struct recon_item *item)
     return sb && STREQ(sb->id, item->id) && sb->state != SANDBOX_ABSENT ? sb : NULL;
 }
 
-static void discard(struct recon_item *item)
+static void discard(struct recon_item *item, enum discard how, engine_done_fn done)
 {
     struct engine_object o = {.kind = item->kind, .name = item->name, .ref = item->ref};
 
     memcpy(o.id, item->id, sizeof(o.id));
     item->run->m->loose++;
-    engine_discard(item->engine, &o, item->run->options.dry_run, discarded, item);
+    engine_discard(item->engine, &o, how, done, item);
 }
 
 /* The store's side of one that is not there: its next start makes it anew. */
@@ -205,7 +205,7 @@ static void item_start(struct recon_item *item)
 
     item->running = true;
     if (item->action == RECON_REMOVE)
-        discard(item);
+        discard(item, dry ? DISCARD_ASK : item->ended ? DISCARD_ENDED : DISCARD_REMOVE, discarded);
     else if (dry || (item->action != RECON_ADOPT && !sb))
         pretend(item, sb);
     else if (item->action == RECON_ADOPT)
@@ -222,10 +222,49 @@ static bool is_late(const struct recon_item *item)
     return item->kind == OBJECT_NETWORK || item->kind == OBJECT_VOLUME;
 }
 
+/* Why not is for its removal to say. */
+static void ended(void *arg, const struct err *err, struct engine_box *box)
+{
+    struct recon_item *item = arg;
+    struct recon_lane *lane = lane_of(item);
+
+    (void)box;
+    item->ended = !err;
+    item->run->m->loose--;
+    item->running = false;
+    lane->active--;
+    lane_go(item->run, lane);
+}
+
+static bool is_to_end(const struct recon_run *run, struct recon_item *item)
+{
+    return item->action == RECON_REMOVE && !is_late(item) && item->result == RECON_WAITING &&
+           !run->options.dry_run && !retry_must_wait(run->m->reconcile, item);
+}
+
+/* False: not all that are to go have ended yet. */
+static bool end_all(struct recon_run *run, struct recon_lane *lane)
+{
+    if (!engine_ends_first(lane->engine))
+        return true;
+    while (lane->ended < lane->n && lane->active < lane->engine->at_once && !run->m->closing) {
+        struct recon_item *item = lane->items[lane->ended++];
+
+        if (!is_to_end(run, item))
+            continue;
+        lane->active++;
+        item->running = true;
+        discard(item, DISCARD_END, ended);
+    }
+    return lane->ended == lane->n && (lane->next > 0 || !lane->active);
+}
+
 static void lane_go(struct recon_run *run, struct recon_lane *lane)
 {
     unsigned at_once = lane->engine->at_once;
 
+    if (!end_all(run, lane))
+        return;
     while (lane->next < lane->n && lane->active < at_once && !run->m->closing) {
         struct recon_item *item = lane->items[lane->next];
 

@@ -68,7 +68,8 @@ struct call {
 
     bool failed;
     bool asked, unopened; /* the backend was needed; and could not be opened */
-    bool specs, dry;      /* list, discard */
+    bool specs;           /* list */
+    enum discard how;
     struct err err;
     struct engine_box box;
     char **ids;
@@ -105,6 +106,15 @@ static int run_cleanup(struct call *c)
 static int run_remove(struct call *c)
 {
     return c->engine->ops->remove(c->engine, c->req.id, &c->by, &c->err);
+}
+
+static int run_end(struct call *c)
+{
+    struct engine_object o = {.kind = OBJECT_SANDBOX};
+
+    memcpy(o.id, c->req.id, sizeof(o.id));
+    (void)c->engine->ops->end(c->engine, &o, &c->by);
+    return 0;
 }
 
 static int run_connect(struct call *c)
@@ -209,13 +219,15 @@ static int count_live(struct call *c, unsigned *ret)
 static int run_discard(struct call *c)
 {
     unsigned live = 0;
-    int r = count_live(c, &live);
+    int r = c->how == DISCARD_ENDED ? 0 : count_live(c, &live);
 
     if (r < 0)
         return r;
     if (live)
         return err_set(&c->err, ERR_CONFLICT, "%u command(s) run in it", live);
-    if (c->dry)
+    if (c->how == DISCARD_END && !c->engine->ops->end(c->engine, &c->object, &c->by))
+        return err_set(&c->err, ERR_CONFLICT, "it runs on");
+    if (c->how < DISCARD_REMOVE)
         return 0;
     if (c->object.kind == OBJECT_SANDBOX)
         return c->engine->ops->remove(c->engine, c->object.id, &c->by, &c->err);
@@ -294,6 +306,7 @@ static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC
 static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC, run_look,         CALL_ID};
 static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, run_cleanup,      CALL_ID};
 static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, run_remove,       CALL_ID};
+static const struct call_type call_end          = {"end",      60 * USEC_PER_SEC, run_end,          CALL_ID};
 static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, run_forget,       CALL_ID | CALL_OFFLINE};
 static const struct call_type call_note         = {"note",     10 * USEC_PER_SEC, run_note,         CALL_ID};
 static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        CALL_ID};
@@ -533,6 +546,16 @@ void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void 
     submit_id(e, &call_cleanup, id, done, arg);
 }
 
+bool engine_ends_first(const struct engine *e)
+{
+    return e->ops->end;
+}
+
+void engine_end(struct engine *e, const char *id, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_end, id, done, arg);
+}
+
 void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg)
 {
     submit_id(e, &call_remove, id, done, arg);
@@ -558,13 +581,13 @@ void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg)
     call_submit(c);
 }
 
-void engine_discard(struct engine *e, const struct engine_object *o, bool dry, engine_done_fn done,
-                    void *arg)
+void engine_discard(struct engine *e, const struct engine_object *o, enum discard how,
+                    engine_done_fn done, void *arg)
 {
     struct call *c = call_new(e, &call_discard, arg);
 
     c->done = done;
-    c->dry = dry;
+    c->how = how;
     c->object = *o;
     c->object.name = o->name ? xstrdup(o->name) : NULL;
     c->object.ref = o->ref ? xstrdup(o->ref) : NULL;

@@ -322,6 +322,9 @@ struct engine_ops {
     /* How many commands run in something without a supervisor. NULL: none ever do. */
     int (*live)(struct engine *e, const struct engine_object *o, const struct deadline *by,
                 unsigned *ret, struct err *err);
+    /* Ends what runs in something that is to be removed. False: it may run on, until its removal.
+     * NULL: a removal is no dearer while others that are to go still run. */
+    bool (*end)(struct engine *e, const struct engine_object *o, const struct deadline *by);
     /* Removes a legacy object; fine when it is not there. NULL: `list` never shows one. */
     int (*remove_legacy)(struct engine *e, const struct engine_object *o, const struct deadline *by,
                          struct err *err);
@@ -405,6 +408,10 @@ typedef void (*engine_image_fn)(void *arg, const struct err *err, const char *js
 void engine_image(struct engine *e, const struct image_ask *ask, engine_image_fn done, void *arg);
 void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void *arg);
 void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg);
+/* Many are removed sooner when all of them have been ended before; where that is not so there is no
+ * engine_end(). It never fails: one that runs on is ended by its removal. */
+bool engine_ends_first(const struct engine *e);
+void engine_end(struct engine *e, const char *id, engine_done_fn done, void *arg);
 /* Deletes the journals of execs that have ended; fine when they are not there. */
 void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
                          void *arg);
@@ -414,10 +421,11 @@ void engine_note(struct engine *e, const char *id, const char *spec_text, engine
 /* `specs`: with what they were made from. */
 typedef void (*engine_list_fn)(void *arg, const struct err *err, const struct engine_objects *list);
 void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg);
-/* Removes something that nobody needs, unless commands run in it: ERR_CONFLICT. `dry`: only asks
- * whether they do. */
-void engine_discard(struct engine *e, const struct engine_object *o, bool dry, engine_done_fn done,
-                    void *arg);
+/* Something that nobody needs, unless commands run in it: ERR_CONFLICT. One that has been ended is
+ * not asked for them again. */
+enum discard { DISCARD_ASK, DISCARD_END, DISCARD_REMOVE, DISCARD_ENDED };
+void engine_discard(struct engine *e, const struct engine_object *o, enum discard how,
+                    engine_done_fn done, void *arg);
 /* Takes tar_fd; box means nothing in the answer. */
 void engine_cache_publish(struct engine *e, const char *tool, int tar_fd, engine_done_fn done,
                           void *arg);

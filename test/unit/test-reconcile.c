@@ -127,22 +127,33 @@ static bool up(struct bed *b, const char *name)
 
 static void made(void *arg, const struct err *err, struct engine_box *box)
 {
-    (void)box;
+    if (box)
+        fd_close(TAKE_FD(box->link_fd)); /* its supervisor lives on */
     on_done(arg, err, NULL, ACTION_UNCHANGED);
 }
 
 /* Of our root, and no row knows it. */
-static bool make_orphan(struct bed *b, const char *id, const char *name)
+static bool orphan(struct bed *b, const char *id, const char *name, bool runs)
 {
     struct box_request req = {.fresh = true};
+    bool ok;
 
     snprintf(req.id, sizeof(req.id), "%s", id);
     snprintf(req.name, sizeof(req.name), "%s", name);
     spec_defaults(&req.spec);
     b->answers = 0;
     engine_create(b->engine, &req, made, b);
+    ok = answered(b);
+    b->answers = 0;
+    if (runs)
+        engine_start(b->engine, &req, made, b);
     sandbox_spec_done(&req.spec);
-    return answered(b);
+    return ok && (!runs || answered(b));
+}
+
+static bool make_orphan(struct bed *b, const char *id, const char *name)
+{
+    return orphan(b, id, name, false);
 }
 
 static void ran(void *arg)
@@ -207,6 +218,25 @@ TEST(one_failed_removal_does_not_stop_the_others_and_is_tried_again)
     CHECK(run(&b, false, false));
     CHECK(count(&b, "removed") == 4 && count(&b, "failed") == 1 && fake_count() == 1);
     CHECK(soon(&b, 0)); /* by itself, after a pause */
+    bed_end(&b);
+}
+
+TEST(all_that_go_are_ended_before_one_is_removed)
+{
+    const struct fake_fault fault = {.code = ERR_ENGINE};
+    struct bed b;
+
+    bed_new(&b);
+    CHECK(up(&b, "keep") && run(&b, false, false));
+    for (int i = 0; i < 5; i++) {
+        _cleanup_free_ char *id = xasprintf("00000000000000e%d", i);
+
+        CHECK(orphan(&b, id, "z", true));
+    }
+    CHECK(run(&b, true, false) && fake_running() == 6);
+    fake_set_fault(b.engine, FAKE_REMOVE, &fault);
+    CHECK(run(&b, false, false) && count(&b, "failed") == 5);
+    CHECK(fake_count() == 6 && fake_running() == 1);
     bed_end(&b);
 }
 

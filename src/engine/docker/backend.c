@@ -485,5 +485,6 @@ const struct engine_ops engine_docker_ops = {
     .cache_drop = docker_cache_drop,
     .list = docker_list,
     .live = docker_live,
+    .end = docker_end,
     .remove_legacy = docker_remove_legacy,
 };

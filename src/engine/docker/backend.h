@@ -108,6 +108,8 @@ int docker_create(struct engine *e, const struct box_request *req, const struct 
 /* As long as it makes sense to wait for a state that is about to change. */
 void container_nap(void);
 /* Gone when this returns; fine when it is not there. */
+/* True: it does not run now. */
+bool container_kill_here(struct docker_engine *d, const char *container, const struct deadline *by);
 int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
                      struct err *err);
 int docker_look(struct engine *e, const char *id, const struct deadline *by, struct engine_box *ret,
@@ -126,6 +128,7 @@ void legacy_done(struct legacy *l);
 void docker_add_label(const char *label, json_t *labels);
 int docker_list(struct engine *e, bool specs, const struct deadline *by, struct engine_objects *ret,
                 struct err *err);
+bool docker_end(struct engine *e, const struct engine_object *o, const struct deadline *by);
 int docker_live(struct engine *e, const struct engine_object *o, const struct deadline *by,
                 unsigned *ret, struct err *err);
 int docker_remove_legacy(struct engine *e, const struct engine_object *o, const struct deadline *by,

@@ -130,10 +130,11 @@ static enum box_state state_of(const json_t *doc)
 }
 
 /* 1: gone; 0 and why: not yet. */
-static int remove_once(struct docker_engine *d, const char *container, const struct deadline *by,
-                       struct err *err)
+static int remove_once(struct docker_engine *d, const char *container, bool force,
+                       const struct deadline *by, struct err *err)
 {
-    _cleanup_free_ char *path = docker_path("/containers/%s?force=1&v=1", container);
+    _cleanup_free_ char *path =
+        docker_path(force ? "/containers/%s?force=1&v=1" : "/containers/%s?v=1", container);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     int r = docker_ask(d, "DELETE", path, NULL, by, &reply, err);
 
@@ -148,7 +149,7 @@ static int remove_once(struct docker_engine *d, const char *container, const str
  * signal does it, and the engine sees the end as it sees any other. Where that cannot be, or a
  * paused one does not hear it, the removal kills.
  */
-static void kill_here(struct docker_engine *d, const char *container, const struct deadline *by)
+bool container_kill_here(struct docker_engine *d, const char *container, const struct deadline *by)
 {
     _cleanup_free_ char *path = docker_path("/containers/%s/wait?condition=not-running", container);
     _cleanup_json_ json_t *doc = NULL;
@@ -158,23 +159,27 @@ static void kill_here(struct docker_engine *d, const char *container, const stru
 
     if (docker_client(d)->flavour != DOCKER_FLAVOUR_DOCKER ||
         container_inspect(d, container, by, &doc, NULL) < 0)
-        return;
+        return false;
     state = json_object_get(doc, "State");
     pid = (pid_t)json_integer_value(json_object_get(state, "Pid"));
-    if (pid <= 1 || state_of(doc) != BOX_RUNNING || pidfd_open_pid(pid, &pidfd, NULL) < 0)
-        return;
-    if (pidfd_in_cgroup(pidfd, pid, docker_text(doc, "Id")) && pidfd_signal(pidfd, SIGKILL) >= 0)
-        docker_ask(d, "POST", path, NULL, by, NULL, NULL);
+    if (state_of(doc) != BOX_RUNNING)
+        return state_of(doc) == BOX_STOPPED;
+    return pid > 1 && pidfd_open_pid(pid, &pidfd, NULL) >= 0 &&
+           pidfd_in_cgroup(pidfd, pid, docker_text(doc, "Id")) &&
+           pidfd_signal(pidfd, SIGKILL) >= 0 &&
+           docker_ask(d, "POST", path, NULL, by, NULL, NULL) >= 0;
 }
 
-/* Somebody else removes it: as good as done, when it is done. */
+/* What does not run goes at once. Somebody else removes it: as good as done, when it is done. */
 int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
                      struct err *err)
 {
-    kill_here(d, container, by);
+    if (remove_once(d, container, false, by, NULL) > 0)
+        return 0;
+    (void)container_kill_here(d, container, by);
     for (;;) {
         _cleanup_err_ struct err why = ERR_INIT;
-        int r = remove_once(d, container, by, &why);
+        int r = remove_once(d, container, true, by, &why);
 
         if (r > 0)
             return 0;

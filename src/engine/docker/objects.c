@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "engine/docker/backend.h"
 #include "engine/spec.h"
+#include "os/pidfd.h"
 
 void legacy_copy(struct legacy *dst, const struct engine_legacy_config *src)
 {
@@ -242,8 +243,29 @@ int docker_list(struct engine *e, bool specs, const struct deadline *by, struct 
 
 /* ---- is somebody at work in it? ---- */
 
-static int exec_runs(struct docker_engine *d, const char *exec, const struct deadline *by,
-                     bool *ret, struct err *err)
+static bool is_here(const json_t *pid, const char *container)
+{
+    _cleanup_close_ int fd = -1;
+    pid_t n = (pid_t)json_integer_value(pid);
+
+    return n > 1 && pidfd_open_pid(n, &fd, NULL) >= 0 && pidfd_in_cgroup(fd, n, container);
+}
+
+/*
+ * What was started detached Podman calls running for five minutes after its end. Where the
+ * container's own process is one of this machine, the command's is as well, and can be looked for.
+ */
+static bool has_gone(const json_t *exec, const json_t *container)
+{
+    const json_t *state = json_object_get(container, "State"), *pid = json_object_get(exec, "Pid");
+    const char *id = docker_text(container, "Id");
+
+    return json_integer_value(pid) > 1 && !is_here(pid, id) &&
+           is_here(json_object_get(state, "Pid"), id);
+}
+
+static int exec_runs(struct docker_engine *d, const char *exec, const json_t *container,
+                     const struct deadline *by, bool *ret, struct err *err)
 {
     _cleanup_free_ char *path = docker_path("/exec/%s/json", exec);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
@@ -252,7 +274,8 @@ static int exec_runs(struct docker_engine *d, const char *exec, const struct dea
 
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_move(err, &why);
-    *ret = r >= 0 && json_is_true(json_object_get(reply.json, "Running"));
+    *ret = r >= 0 && json_is_true(json_object_get(reply.json, "Running")) &&
+           !has_gone(reply.json, container);
     return 0;
 }
 
@@ -269,10 +292,20 @@ static int count_execs(struct docker_engine *d, const char *container, const str
         bool runs = false;
 
         if (r >= 0 && json_is_string(id))
-            r = exec_runs(d, json_string_value(id), by, &runs, err);
+            r = exec_runs(d, json_string_value(id), doc, by, &runs, err);
         *ret += runs;
     }
     return r;
+}
+
+/* NULL: it is something else. */
+static int its_container(struct docker_engine *d, const struct engine_object *o,
+                         const struct deadline *by, char **ret, struct err *err)
+{
+    if (o->kind == OBJECT_SANDBOX)
+        return container_find(d, o->id, by, ret, err);
+    *ret = o->kind == OBJECT_CONTAINER ? xstrdup(o->ref) : NULL;
+    return 0;
 }
 
 int docker_live(struct engine *e, const struct engine_object *o, const struct deadline *by,
@@ -282,12 +315,8 @@ int docker_live(struct engine *e, const struct engine_object *o, const struct de
     _cleanup_free_ char *container = NULL;
     _cleanup_err_ struct err why = ERR_INIT;
     unsigned n = 0;
-    int r = 0;
+    int r = its_container(d, o, by, &container, &why);
 
-    if (o->kind == OBJECT_CONTAINER)
-        container = xstrdup(o->ref);
-    else if (o->kind == OBJECT_SANDBOX)
-        r = container_find(d, o->id, by, &container, &why);
     if (r >= 0 && container)
         r = count_execs(d, container, by, &n, &why);
     if (r < 0 && r != -ERR_NOT_FOUND)
@@ -296,7 +325,18 @@ int docker_live(struct engine *e, const struct engine_object *o, const struct de
     return 0;
 }
 
-/* ---- the end of legacy ---- */
+/* ---- the end ---- */
+
+/* To remove one container Docker looks several times through all that is mounted on the machine, of
+ * which those that run have three each. */
+bool docker_end(struct engine *e, const struct engine_object *o, const struct deadline *by)
+{
+    struct docker_engine *d = docker_of(e);
+    _cleanup_free_ char *container = NULL;
+
+    return its_container(d, o, by, &container, NULL) >= 0 && container &&
+           container_kill_here(d, container, by);
+}
 
 int docker_remove_legacy(struct engine *e, const struct engine_object *o, const struct deadline *by,
                          struct err *err)

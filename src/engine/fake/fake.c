@@ -278,6 +278,11 @@ static int fake_remove(struct engine *e, const char *id, const struct deadline *
     return r < 0 ? r : rmtree(execs, id, err);
 }
 
+static bool fake_end(struct engine *e, const struct engine_object *o, const struct deadline *by)
+{
+    return fake_cleanup(e, o->id, by, NULL) >= 0;
+}
+
 static void describe(const struct fake_box *b, bool specs, struct engine_object *o)
 {
     o->whole = b->outside != FAKE_OUTSIDE_REMOVED;
@@ -316,6 +321,7 @@ const struct engine_ops engine_fake_ops = {
     .cleanup = fake_cleanup,
     .remove = fake_remove,
     .list = fake_list,
+    .end = fake_end,
 };
 
 /* ---- the second kind: a backend that can be out of reach, with images and news ---- */
