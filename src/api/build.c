@@ -94,6 +94,12 @@ static void on_whole(void *arg, struct http_req *req)
     http_req_on_gone(req, on_gone);
 }
 
+static int refuse_agents(struct err *err)
+{
+    err_set(err, ERR_UNSUPPORTED, "ssh agents are for builds through the daemon's own socket");
+    return err_hint(err, "Run the build on the daemon's machine, without --host.");
+}
+
 static int read_options(const struct call *c, struct build_request *req, struct build_body *body,
                         char **engine, struct err *err)
 {
@@ -116,6 +122,12 @@ static int read_options(const struct call *c, struct build_request *req, struct 
         r = call_query_texts(c, "arg", &req->args, err);
     if (r >= 0)
         r = call_query_u64(c, "secrets", &body->secrets, err);
+    if (r >= 0)
+        r = call_query_u64(c, "logins", &body->logins, err);
+    if (r >= 0)
+        r = call_query_texts(c, "ssh", &req->agents, err);
+    if (r >= 0 && req->agents && !http_req_is_local(c->req))
+        r = refuse_agents(err);
     if (!req->dockerfile)
         req->dockerfile = xstrdup("Dockerfile");
     return r;

@@ -7,6 +7,7 @@
 #include "base/xalloc.h"
 #include "build/history.h"
 #include "image/manifest.h"
+#include "image/reference.h"
 
 void base_done(struct base *b)
 {
@@ -141,8 +142,26 @@ static int not_there(const char *name, struct err *err)
     return err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
 }
 
-int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
-              struct err *err)
+static int read_host(const struct images *s, struct base *ret, struct config *ret_config,
+                     struct err *err)
+{
+    static const char path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+    if (!*s->host)
+        return err_set(err, ERR_SYSTEM, "it is not known where image 'host' lies");
+    if (ret) {
+        *ret = (struct base){0};
+        strv_add(&ret->layers, IMAGES_HOST_LAYER);
+    }
+    if (ret_config) {
+        strv_env_set(&ret_config->env, "PATH", path);
+        strv_env_set(&ret_config->scope, "PATH", path);
+    }
+    return 0;
+}
+
+static int read_stored(const struct images *s, const char *name, struct base *ret,
+                       struct config *ret_config, struct err *err)
 {
     _cleanup_base_ struct base b = {0};
     _cleanup_json_ json_t *record = NULL, *config = NULL;
@@ -158,7 +177,7 @@ int base_read(const struct images *s, const char *name, struct base *ret, struct
     if (r >= 0)
         r = images_read(s, b.id, &record, err);
     if (r >= 0)
-        r = json_read_strv(json_object_get(record, "layers"), "layers", &b.layers, err);
+        r = images_layers(record, &b.layers, err);
     if (r >= 0 && ret_config)
         r = read_blob(s, b.id, &config, err);
     if (r < 0)
@@ -174,13 +193,21 @@ int base_read(const struct images *s, const char *name, struct base *ret, struct
     return 0;
 }
 
+int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
+              struct err *err)
+{
+    return reference_is_host(name) ? read_host(s, ret, ret_config, err)
+                                   : read_stored(s, name, ret, ret_config, err);
+}
+
 int base_history(const struct images *s, const struct base *b, json_t **ret, struct err *err)
 {
+    size_t stored = strv_len(b->layers) - images_begin_with_host(b->layers);
     _cleanup_json_ json_t *config = NULL;
-    int r = read_blob(s, b->id, &config, err);
+    int r = *b->id ? read_blob(s, b->id, &config, err) : 0;
 
     if (r >= 0)
-        *ret = history_of_base(json_object_get(config, "history"), strv_len(b->layers));
+        *ret = history_of_base(json_object_get(config, "history"), stored);
     return r;
 }
 
@@ -283,6 +310,8 @@ char *base_config_text(const struct config *c, char *const *layers, const char *
     put_text(doc, "os", "linux");
     put_text(doc, "created", created);
     put_text(doc, "author", c->author);
+    if (images_begin_with_host(layers))
+        put_text(doc, IMAGE_CONFIG_BASE, *layers++);
     json_object_set_new(doc, "config", config_json(c));
     if (history)
         json_object_set(doc, "history", (json_t *)history);

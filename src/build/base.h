@@ -9,9 +9,9 @@
 #include "image/images.h"
 
 struct base {
-    char id[DIGEST_MAX];
-    char **layers; /* owned: digests, bottom first */
-    char *created; /* owned, or NULL */
+    char id[DIGEST_MAX]; /* "": it is `host` itself */
+    char **layers;       /* owned: digests, bottom first; before them IMAGES_HOST_LAYER, if on it */
+    char *created;       /* owned, or NULL */
 };
 
 #define _cleanup_base_ __attribute__((cleanup(base_done)))
@@ -21,7 +21,7 @@ void base_done(struct base *b);
  * of its own, as TAG may be another by now; new. */
 char *base_name(const char *written);
 
-/* Any of the two results may be NULL. */
+/* Any of the two results may be NULL. `host` is an image of one layer and nothing but a PATH. */
 int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
               struct err *err);
 

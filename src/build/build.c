@@ -12,6 +12,7 @@
 #include "base/strv.h"
 #include "base/time.h"
 #include "base/xalloc.h"
+#include "build/agent.h"
 #include "build/base.h"
 #include "build/builder.h"
 #include "build/context.h"
@@ -21,6 +22,7 @@
 #include "build/stages.h"
 #include "build/step.h"
 #include "image/manifest.h"
+#include "image/reference.h"
 
 /* ---- what its parts share ---- */
 
@@ -236,7 +238,7 @@ static int finish(struct builder *b, json_t **ret, struct err *err)
         r = keep_names(b->store, b->ask->tags, id, names, err);
     if (r >= 0)
         *ret = json_pack("{s:s, s:O, s:i}", "id", id, "names", names, "layers",
-                         (int)strv_len(st->layers));
+                         (int)(strv_len(st->layers) - images_begin_with_host(st->layers)));
     return r;
 }
 
@@ -252,6 +254,9 @@ static int bring_in(struct builder *b, const char *name, struct err *err)
         json_object_set_new(ask, "as", json_string(as));
     front_tell(b->front, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
     r = front_pull(b->front, ask, err);
+    if (r == -ERR_UNAUTHORIZED)
+        err_hint(err, "They are taken from 'auths' of ~/.docker/config.json, as `docker login` "
+                      "writes it; or bring it in with `ripcord image pull --username`.");
     if (r < 0 && !err->hint)
         err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
     strv_add(&b->brought, name);
@@ -261,21 +266,44 @@ static int bring_in(struct builder *b, const char *name, struct err *err)
 /* What a digest names is what it was: there is nothing new to ask for. */
 static bool is_to_be_asked(const struct builder *b, const char *name)
 {
-    return b->ask->pull && !strchr(name, '@') && !strv_contains(b->brought, name);
+    return b->ask->pull && !strchr(name, '@') && !reference_is_host(name) &&
+           !strv_contains(b->brought, name);
 }
 
-static int image_config(void *arg, const char *name, struct config *ret, struct err *err)
+static int image_config(void *arg, const char *name, struct config *ret, bool *ret_on_host,
+                        struct err *err)
 {
     struct builder *b = arg;
+    _cleanup_base_ struct base base = {0};
     _cleanup_err_ struct err why = ERR_INIT;
     int r = -ERR_NOT_FOUND;
 
     if (!is_to_be_asked(b, name))
-        r = base_read(b->store, name, NULL, ret, &why);
-    if (r != -ERR_NOT_FOUND)
-        return r < 0 ? err_move(err, &why) : r;
-    r = bring_in(b, name, err);
-    return r < 0 ? r : base_read(b->store, name, NULL, ret, err);
+        r = base_read(b->store, name, &base, ret, &why);
+    if (r == -ERR_NOT_FOUND) {
+        err_done(&why);
+        r = bring_in(b, name, &why);
+        if (r >= 0)
+            r = base_read(b->store, name, &base, ret, &why);
+    }
+    if (r < 0)
+        return err_move(err, &why);
+    *ret_on_host = images_begin_with_host(base.layers);
+    return 0;
+}
+
+static int check_agents(char *const *agents, struct err *err)
+{
+    int r = 0;
+
+    for (; r >= 0 && agents && *agents; agents++) {
+        const char *equals = strchr(*agents, '=');
+        _cleanup_free_ char *id = equals ? xstrndup(*agents, (size_t)(equals - *agents)) : NULL;
+
+        r = equals ? agent_check(id, equals + 1, err)
+                   : err_set(err, ERR_INVALID, "'%.64s' is not ID=SOCKET", *agents);
+    }
+    return r;
 }
 
 static int make_plan(struct builder *b, struct err *err)
@@ -286,7 +314,7 @@ static int make_plan(struct builder *b, struct err *err)
     int r = context_dockerfile(&b->work, b->ask->dockerfile, &df, err);
 
     if (r >= 0)
-        r = build_plan_make(df, &inputs, image_config, b, &b->plan, err);
+        r = build_plan_make(df, &inputs, b->ask->agents, image_config, b, &b->plan, err);
     if (r < 0)
         return err_wrap(err, "%.200s", b->ask->dockerfile);
     b->states = xcalloc(b->plan.n_stages, sizeof(*b->states));
@@ -316,6 +344,8 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
 
     if (r >= 0)
         r = history_epoch(ask->args, &b.epoch, err);
+    if (r >= 0)
+        r = check_agents(ask->agents, err);
     if (r >= 0)
         r = work_open(s, ids, name, &b.work, err);
     if (r >= 0)

@@ -14,10 +14,12 @@ struct build_ask {
     const char *dockerfile; /* path in the context */
     const char *target;     /* or NULL */
     char **tags, **args;    /* owned */
+    char **agents;          /* owned: "ID=SOCKET", for RUN --mount=type=ssh */
     bool no_cache;
     bool thin;           /* files are left out of the context (base/thin.h) */
     bool pull;           /* asks for images that are in the store, too */
     const char *network; /* of commands: "none", "packages" or "open" */
+    const char *host;    /* generation of image `host`, or NULL */
 };
 
 /* The store is locked for adding. name: of its folder in tmp/. *ret: {"id", "names", "layers"}. */

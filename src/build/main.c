@@ -11,24 +11,25 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "build/build.h"
+#include "image/digest.h"
 #include "image/ids.h"
 
 enum { CONTEXT_FD = 3 };
 
-/* ---- verbs ---- */
-
 static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
 {
-    json_t *tags = NULL, *args = NULL;
+    json_t *tags = NULL, *args = NULL, *agents = NULL;
     const struct json_field fields[] = {
         {"dockerfile", JSON_FIELD_STRING, &ret->dockerfile},
         {"target", JSON_FIELD_STRING, &ret->target},
         {"tags", JSON_FIELD_ARRAY, &tags},
         {"args", JSON_FIELD_ARRAY, &args},
+        {"agents", JSON_FIELD_ARRAY, &agents},
         {"no_cache", JSON_FIELD_BOOL, &ret->no_cache},
         {"pull", JSON_FIELD_BOOL, &ret->pull},
         {"thin", JSON_FIELD_BOOL, &ret->thin},
         {"network", JSON_FIELD_STRING, &ret->network},
+        {"host", JSON_FIELD_STRING, &ret->host},
     };
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
 
@@ -36,6 +37,8 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
         r = json_read_strv(tags, "tags", &ret->tags, err);
     if (r >= 0 && args)
         r = json_read_strv(args, "args", &ret->args, err);
+    if (r >= 0 && agents)
+        r = json_read_strv(agents, "agents", &ret->agents, err);
     return r;
 }
 
@@ -48,24 +51,15 @@ static int run_build(struct images *s, const struct confined_ids *ids, const cha
 
     if (r >= 0)
         r = read_ask(doc, &ask, err);
+    if (r >= 0 && ask.host)
+        r = images_set_host(s, ask.host, err);
     if (r >= 0)
         r = images_lock(s, false, true, err);
     if (r >= 0)
         r = build_image(s, ids, name, CONTEXT_FD, &ask, front, ret, err);
     strv_free(ask.tags);
     strv_free(ask.args);
-    return r;
-}
-
-static int run_clean(struct images *s, const struct confined_ids *ids, const char *name,
-                     struct front *front, json_t **ret, struct err *err)
-{
-    _cleanup_free_ char *path = xasprintf("tmp/%s", name);
-    int r = confined_remove(ids, s->dir, path, err);
-
-    (void)front;
-    if (r >= 0)
-        *ret = json_object();
+    strv_free(ask.agents);
     return r;
 }
 
@@ -75,14 +69,13 @@ static int run(int argc, char **argv, struct front *front, json_t **ret, struct 
     struct confined_ids ids;
     int r;
 
-    if (argc != 5 || strchr(argv[3], '/') || argv[3][0] == '.')
+    if (argc != 4 || strchr(argv[3], '/') || argv[3][0] == '.')
         return err_set(err, ERR_INVALID, "ripcord-build is started by ripcordd");
     r = image_ids_parse(argv[2], &ids, err);
     if (r >= 0)
         r = images_open(argv[1], &s, err);
     if (r >= 0)
-        r = STREQ(argv[4], "build") ? run_build(&s, &ids, argv[3], front, ret, err)
-                                    : run_clean(&s, &ids, argv[3], front, ret, err);
+        r = run_build(&s, &ids, argv[3], front, ret, err);
     images_done(&s);
     return r;
 }
@@ -98,6 +91,7 @@ int build_main(int argc, char **argv)
     setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
     signal(SIGPIPE, SIG_IGN);
     umask(022);
+    digest_begin_quickly();
     r = run(argc, argv, &front, &done, &err);
     wire_send(&front.wire, r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
     wire_done(&front.wire);

@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "build/agent.h"
 #include "build/copy.h"
 #include "build/sources.h"
 
@@ -21,6 +22,9 @@ void mounts_done(struct mounts *m)
         mount_cache_done(&m->held[i]);
     free(m->held);
     strv_free(m->held_ids);
+    for (size_t i = 0; i < m->n_agents; i++)
+        agent_end(m->agents[i]);
+    free(m->agents);
     json_decref(m->list);
     json_decref(m->secrets);
     *m = (struct mounts){0};
@@ -272,8 +276,28 @@ static int prepare_script(struct work *w, const struct build_step *s, struct mou
     return r;
 }
 
-int mounts_prepare(struct work *w, const struct build_step *s, mounts_from_fn from, void *arg,
-                   struct mounts *ret, struct err *err)
+/* Without an agent nothing is mounted: the plan has refused those that need one. */
+static int prepare_ssh(struct work *w, const struct mount *m, char *const *agents,
+                       struct mounts *ms, struct err *err)
+{
+    const char *path = strv_env_get(agents, agent_id(m));
+    _cleanup_free_ char *source = NULL;
+    pid_t pid;
+    int r;
+
+    if (!path)
+        return 0;
+    r = agent_start(w, m, path, &source, &pid, err);
+    if (r < 0)
+        return r;
+    ms->agents = xreallocarray(ms->agents, ms->n_agents + 1, sizeof(*ms->agents));
+    ms->agents[ms->n_agents++] = pid;
+    add(ms, source, m->target, true); /* a command may connect to it, and change nothing of it */
+    return 0;
+}
+
+int mounts_prepare(struct work *w, const struct build_step *s, char *const *agents,
+                   mounts_from_fn from, void *arg, struct mounts *ret, struct err *err)
 {
     struct mounts ms = {.list = json_array(), .secrets = json_array()};
     int r = prepare_script(w, s, &ms, err);
@@ -295,7 +319,8 @@ int mounts_prepare(struct work *w, const struct build_step *s, mounts_from_fn fr
             r = prepare_secret(&b->m, &ms, err);
             break;
         case MOUNT_SSH:
-            break; /* there is no agent: the plan has refused those that need one */
+            r = prepare_ssh(w, &b->m, agents, &ms, err);
+            break;
         }
     }
     if (r < 0)

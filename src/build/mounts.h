@@ -16,12 +16,15 @@ struct mounts {
     char **held_ids;          /* owned: cache mounts that are held, */
     struct mount_cache *held; /* and how */
     size_t n_held;
+    pid_t *agents; /* owned: relays at work (agent.h) */
+    size_t n_agents;
 };
 
 /* Fills in the layers of a stage or an image. */
 typedef int (*mounts_from_fn)(void *arg, const struct build_from *from, char ***ret,
                               struct err *err);
 
-int mounts_prepare(struct work *w, const struct build_step *s, mounts_from_fn from, void *arg,
-                   struct mounts *ret, struct err *err);
+/* agents: "ID=SOCKET". */
+int mounts_prepare(struct work *w, const struct build_step *s, char *const *agents,
+                   mounts_from_fn from, void *arg, struct mounts *ret, struct err *err);
 void mounts_done(struct mounts *m);

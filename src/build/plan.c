@@ -7,14 +7,17 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
+#include "build/agent.h"
 #include "build/filter.h"
 #include "build/history.h"
 #include "build/remote.h"
 #include "image/digest.h"
+#include "image/reference.h"
 
 struct planner {
     struct build_plan *plan;
     const struct dockerfile *df;
+    char *const *agents;
     build_image_fn image;
     void *arg;
 };
@@ -179,6 +182,37 @@ static const char *workdir_of(const struct config *c)
     return c->workdir && *c->workdir ? c->workdir : "/";
 }
 
+/* ---- on the machine's own /usr ---- */
+
+static const char usr_of_host[] = "files below /usr of what is built on 'host'";
+static const char take_from_host[] = "The machine's files are there for the commands of a stage "
+                                     "that is built FROM host: RUN cp /usr/… /opt/…";
+
+static bool is_usr(const char *path)
+{
+    path += strspn(path, "/");
+    return strncmp(path, "usr", 3) == 0 && (!path[3] || path[3] == '/');
+}
+
+int build_refuse_usr(const char *what, struct err *err)
+{
+    err_set(err, ERR_UNSUPPORTED, "%.600s: /usr of 'host' is the machine's own and read-only",
+            what);
+    return err_hint(err, "/opt, /srv and /home/agent are the image's own.");
+}
+
+static int check_place(const struct turn *t, const char *path, struct err *err)
+{
+    _cleanup_free_ char *plain = absolute("/", path), *what = NULL;
+
+    if (!t->p->plan->stages[t->stage].on_host || !is_usr(plain))
+        return 0;
+    *t->ret_at = t->in->words[t->in->n_words - 1].at;
+    what = xasprintf("%s%s '%.200s'", dockerfile_kind_name(t->in->kind),
+                     t->in->kind == DOCKERFILE_WORKDIR ? "" : " to", path);
+    return build_refuse_usr(what, err);
+}
+
 /* ---- where files come from ---- */
 
 static int plan_from(const struct turn *t, const char *from, size_t at, struct build_from *ret,
@@ -192,13 +226,17 @@ static int plan_from(const struct turn *t, const char *from, size_t at, struct b
         return 0;
     *t->ret_at = at;
     ret->stage = dockerfile_find_stage(t->p->df, from, t->stage);
-    if (ret->stage >= 0)
+    if (ret->stage >= 0) {
+        ret->on_host = t->p->plan->stages[ret->stage].on_host;
         return 0;
-    if (STREQ(from, "scratch") || STREQ(from, "host"))
+    }
+    if (STREQ(from, "scratch"))
         return refuse_with(
-            t, at, err, "files of 'scratch' and 'host'",
+            t, at, err, "files of 'scratch'",
             "Name a stage, or an image: `ripcord image import` makes one of an archive.");
-    r = t->p->image(t->p->arg, from, &unused, err);
+    if (reference_is_host(from))
+        return refuse_with(t, at, err, "files of 'host'", take_from_host);
+    r = t->p->image(t->p->arg, from, &unused, &ret->on_host, err);
     config_done(&unused);
     if (r >= 0)
         ret->image = xstrdup(from);
@@ -224,14 +262,20 @@ static bool is_below_secrets(const char *target)
            !build_is_secrets_place(target);
 }
 
+static int miss_agent(const struct turn *t, const char *id, size_t at, struct err *err)
+{
+    *t->ret_at = at;
+    err_set(err, ERR_INVALID, "'--mount=type=ssh' needs ssh agent '%.64s', which was not given",
+            id);
+    return err_hint(err, "Give it with `image build --ssh %.64s`.", id);
+}
+
 static int check_mount(const struct turn *t, const struct mount *m, size_t at, struct err *err)
 {
     if (m->type == MOUNT_SSH && m->source)
         return err_set(err, ERR_INVALID, "--mount=type=ssh has no source");
-    if (m->type == MOUNT_SSH && m->required)
-        return refuse_with(t, at, err, "'--mount=type=ssh' that is required: it has no agents",
-                           "Give the step a key of its own: '--mount=type=secret,target=…' and "
-                           "`image build --secret`.");
+    if (m->type == MOUNT_SSH && m->required && !strv_env_get(t->p->agents, agent_id(m)))
+        return miss_agent(t, agent_id(m), at, err);
     if (m->type == MOUNT_TMPFS && m->size)
         return refuse(t, at, err, "the size of a tmpfs in '--mount'");
     if (m->type == MOUNT_CACHE && (m->from || m->source))
@@ -260,7 +304,10 @@ static int plan_mount(const struct turn *t, const char *value, size_t at, struct
     r = check_mount(t, &m->m, at, err);
     if (r < 0)
         return r;
-    return plan_from(t, m->m.from, at, &m->from, err);
+    r = plan_from(t, m->m.from, at, &m->from, err);
+    if (r >= 0 && m->from.on_host && m->m.source && is_usr(m->m.source))
+        r = refuse_with(t, at, err, usr_of_host, take_from_host);
+    return r;
 }
 
 static size_t count_ssh(const struct build_step *s)
@@ -312,8 +359,8 @@ static int plan_mounts(const struct turn *t, struct err *err)
     return r;
 }
 
-/* No agent is ever given, so nothing is mounted, as BuildKit has it of one that is not required; it
- * says nevertheless where that would be. */
+/* As BuildKit has it: also where no agent was given and nothing is mounted, it says where that
+ * would be. */
 static void name_agent(struct build_step *s)
 {
     if (strv_env_get(s->env, "SSH_AUTH_SOCK"))
@@ -471,6 +518,8 @@ static int plan_source(const struct turn *t, const struct dockerfile_word *w, st
         return refuse_with(t, w->at, err, "ADD of git repositories",
                            "Fetch it before the build and COPY it, or in a RUN with `image build "
                            "--network open`, or build with `--engine docker`.");
+    if (kind == REMOTE_NOT && s->from.on_host && is_usr(source))
+        return refuse_with(t, w->at, err, usr_of_host, take_from_host);
     if (kind == REMOTE_NOT) {
         strv_add(&s->sources, source);
         return 0;
@@ -582,10 +631,17 @@ static int plan_copy(const struct turn *t, struct err *err)
     if (r < 0)
         return r;
     t->step->dest = absolute(workdir_of(t->c), dest);
-    return check_dest(t, dest, err);
+    r = check_dest(t, dest, err);
+    return r < 0 ? r : check_place(t, t->step->dest, err);
 }
 
 /* ---- the walk ---- */
+
+/* Those of an image's trigger are in a text of its own. */
+static size_t place_of(const struct turn *t, size_t at)
+{
+    return t->df == t->p->df ? at : t->p->df->stages[t->stage].from->at;
+}
 
 static int plan_step(const struct turn *t, struct err *err)
 {
@@ -599,7 +655,8 @@ static int plan_step(const struct turn *t, struct err *err)
     s->from.stage = -1;
     if (t->in->kind == DOCKERFILE_RUN)
         return plan_run(t, err);
-    return t->in->kind == DOCKERFILE_WORKDIR ? 0 : plan_copy(t, err);
+    s->dest_at = dockerfile_pos(t->p->df, place_of(t, t->in->words[t->in->n_words - 1].at));
+    return t->in->kind == DOCKERFILE_WORKDIR ? check_place(t, s->workdir, err) : plan_copy(t, err);
 }
 
 static bool is_step(enum dockerfile_kind kind)
@@ -675,6 +732,7 @@ static int on_stage(void *arg, size_t stage, long base, const char *image, struc
 
     st->needed = true;
     st->base = base;
+    st->on_host = base >= 0 && p->plan->stages[base].on_host;
     st->name = from->name ? xstrdup(from->name) : xasprintf("stage-%zu", stage);
     st->image = image ? xstrdup(image) : NULL;
     st->args =
@@ -684,10 +742,6 @@ static int on_stage(void *arg, size_t stage, long base, const char *image, struc
         err_set(err, ERR_UNSUPPORTED, "the native builder does not know FROM for other platforms");
         return err_hint(err, "It builds for this machine: linux/amd64.");
     }
-    if (image && STREQ(image, "host")) {
-        err_set(err, ERR_UNSUPPORTED, "the native builder does not know FROM 'host'");
-        return err_hint(err, "Import a root file system: `ripcord image import`.");
-    }
     return 0;
 }
 
@@ -695,16 +749,16 @@ static int on_image(void *arg, size_t stage, const char *name, struct config *re
 {
     struct planner *p = arg;
 
-    (void)stage;
-    return p->image(p->arg, name, ret, err);
+    return p->image(p->arg, name, ret, &p->plan->stages[stage].on_host, err);
 }
 
 int build_plan_make(const struct dockerfile *df, const struct config_inputs *inputs,
-                    build_image_fn image, void *arg, struct build_plan *ret, struct err *err)
+                    char *const *agents, build_image_fn image, void *arg, struct build_plan *ret,
+                    struct err *err)
 {
     static const struct config_visitor visitor = {on_image, on_stage, on_step};
     struct build_plan plan = {.n_stages = df->n_stages};
-    struct planner p = {&plan, df, image, arg};
+    struct planner p = {&plan, df, agents, image, arg};
     int r;
 
     plan.stages = xcalloc(df->n_stages, sizeof(*plan.stages));

@@ -29,12 +29,16 @@ struct build_url {
 
 /* Where files come from: an earlier stage, an image of the store, or the context. */
 struct build_from {
-    long stage;  /* -1: none */
-    char *image; /* owned, or NULL */
+    long stage;   /* -1: none */
+    char *image;  /* owned, or NULL */
+    bool on_host; /* whose /usr is the machine's */
 };
 
 /* Not from the context. */
 bool build_is_from_elsewhere(const struct build_from *f);
+
+/* Something would be written below /usr of image `host`; what: "COPY to '/usr/x'". */
+int build_refuse_usr(const char *what, struct err *err);
 
 struct build_mount {
     struct mount m; /* owned, expanded */
@@ -45,8 +49,9 @@ struct build_step {
     enum dockerfile_kind kind; /* RUN, COPY, ADD or WORKDIR */
     char *text;                /* owned: the instruction on one line */
     unsigned line;
-    char *user;    /* owned: who it is done by; NULL is root */
-    char *workdir; /* owned, absolute; of WORKDIR the folder to be there */
+    struct dockerfile_pos dest_at; /* of COPY, ADD and WORKDIR: where they say where to */
+    char *user;                    /* owned: who it is done by; NULL is root */
+    char *workdir;                 /* owned, absolute; of WORKDIR the folder to be there */
 
     /* RUN */
     char **argv, **env;       /* owned */
@@ -85,9 +90,10 @@ struct build_note {
 
 struct build_stage {
     bool needed;
-    char *name;  /* owned; its number without AS */
-    long base;   /* the stage it is built on, or -1 */
-    char *image; /* owned: the image it is built on, or NULL */
+    char *name;   /* owned; its number without AS */
+    long base;    /* the stage it is built on, or -1 */
+    char *image;  /* owned: the image it is built on, or NULL */
+    bool on_host; /* at the bottom is image `host`: /usr is the machine's, and read-only */
     struct build_step *steps;
     size_t n_steps;
     struct build_note *notes;
@@ -103,10 +109,13 @@ struct build_plan {
 };
 
 /* Configurations of images that are no stages; ERR_NOT_FOUND when there is none. */
-typedef int (*build_image_fn)(void *arg, const char *name, struct config *ret, struct err *err);
+typedef int (*build_image_fn)(void *arg, const char *name, struct config *ret, bool *ret_on_host,
+                              struct err *err);
 
+/* agents: "ID=…" of those that are there for RUN --mount=type=ssh. */
 int build_plan_make(const struct dockerfile *df, const struct config_inputs *inputs,
-                    build_image_fn image, void *arg, struct build_plan *ret, struct err *err);
+                    char *const *agents, build_image_fn image, void *arg, struct build_plan *ret,
+                    struct err *err);
 void build_plan_done(struct build_plan *p);
 
 /* How many steps there are in a stage for people: FROM counts, unless it is another stage. */

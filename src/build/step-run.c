@@ -104,7 +104,7 @@ int step_run(struct builder *b, const struct state *st, const struct build_step 
     int r = find_user(b, st, s, n, &user, err);
 
     if (r >= 0)
-        r = mounts_prepare(&b->work, s, builder_layers, b, &m, err);
+        r = mounts_prepare(&b->work, s, b->ask->agents, builder_layers, b, &m, err);
     if (r < 0)
         return r;
     note_stubs(&stubs, b, st, s, &m);

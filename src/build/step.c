@@ -1,5 +1,6 @@
 #include "build/step.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -38,7 +39,7 @@ static int key_mounts(struct builder *b, struct key *k, const struct build_step 
         key_text(k, "target", m->target);
         key_text(k, "id", m->id);
         key_text(k, "env", m->env);
-        if (m->type == MOUNT_SECRET) {
+        if (m->type == MOUNT_SECRET || m->type == MOUNT_SSH) {
             key_text(k, "uid", m->uid);
             key_text(k, "gid", m->gid);
             key_text(k, "mode", m->mode);
@@ -113,6 +114,25 @@ static int key_step(struct builder *b, const struct state *st, const struct buil
 
 /* ---- steps ---- */
 
+/* What only links lead to is known when it is done. */
+static int explain(const struct state *st, const struct build_step *s, int r, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (r == -ERR_NOT_FOUND && s->from.on_host && !err->hint)
+        return err_hint(err, "/usr is no part of what is built on 'host': RUN cp /usr/… /opt/…");
+    if (r >= 0 || !images_begin_with_host(st->layers))
+        return r;
+    if (err->errnum == EEXIST)
+        return err_hint(err, "It is a link to what is not there, or into /usr of 'host', which is "
+                             "the machine's own and read-only.");
+    if (err->errnum != EROFS)
+        return r;
+    err_move(&why, err);
+    build_refuse_usr(why.msg, err);
+    return err_wrap(err, "line %u, column %u", s->dest_at.line, s->dest_at.column);
+}
+
 static int do_step(struct builder *b, const struct state *st, const struct build_step *s,
                    const struct fetched *fetched, struct cache_entry *ret, struct err *err)
 {
@@ -121,7 +141,7 @@ static int do_step(struct builder *b, const struct state *st, const struct build
 
     if (r >= 0)
         r = s->kind == DOCKERFILE_RUN ? step_run(b, st, s, n, err)
-                                      : step_files(b, st, s, fetched, n, err);
+                                      : explain(st, s, step_files(b, st, s, fetched, n, err), err);
     if (r >= 0)
         r = work_commit(&b->work, n, ret->layer, err);
     if (r < 0)

@@ -48,7 +48,7 @@ static bool hides(int layer, const char *path)
 static bool is_there(const struct work *w, char *const *layers, const char *path)
 {
     for (size_t i = strv_len(layers); i-- > 0;) {
-        _cleanup_free_ char *fs = xasprintf("layers/%s/fs", digest_hex(layers[i]));
+        _cleanup_free_ char *fs = images_layer_path(w->store, layers[i]);
         _cleanup_close_ int layer = -1, fd = -1;
         struct stat st;
 

@@ -1,5 +1,6 @@
 #include "build/work.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -52,8 +53,6 @@ int work_open(struct images *s, const struct confined_ids *ids, const char *name
 void work_done(struct work *w)
 {
     w->dir = fd_close(w->dir);
-    if (w->path)
-        confined_remove(w->ids, w->store->dir, w->path, NULL);
     free(w->path);
     w->path = NULL;
 }
@@ -195,7 +194,8 @@ static int link_layers(struct work *w, char kind, unsigned n, char *const *layer
 
     for (size_t i = 0; r >= 0 && i < count; i++) {
         _cleanup_free_ char *name = xasprintf("%s/%zu", folder, i);
-        _cleanup_free_ char *target = xasprintf("../../../layers/%s/fs", digest_hex(stack[i]));
+        _cleanup_free_ char *layer = images_layer_path(w->store, stack[i]);
+        _cleanup_free_ char *target = xasprintf("../../../%s", layer);
 
         if (symlinkat(target, w->dir, name) < 0)
             r = err_sys(err, errno, "make a link to a layer");
@@ -221,6 +221,17 @@ static int mount_at(const struct overlay *o, const char *place, struct err *err)
     return r < 0 ? r : mount_attach(fd, AT_FDCWD, place, err);
 }
 
+/* What was put there would be hidden by the machine's own, which nobody writes to. */
+static int close_usr(struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = mount_clone(AT_FDCWD, "usr", MOUNT_SAFE, &fd, err);
+
+    if (r >= 0)
+        r = mount_set(fd, MOUNT_SAFE | MOUNT_RDONLY, -1, err);
+    return r < 0 ? r : mount_attach(fd, AT_FDCWD, "root/usr", err);
+}
+
 static int mount_trees(void *arg, struct err *err)
 {
     struct rooted *t = arg;
@@ -230,6 +241,8 @@ static int mount_trees(void *arg, struct err *err)
 
     if (r >= 0 && t->job->mount_root)
         r = mount_at(&root, "root", err);
+    if (r >= 0 && t->job->mount_root && images_begin_with_host(t->job->layers))
+        r = close_usr(err);
     if (r >= 0 && t->job->from)
         r = mount_at(&from, "src", err);
     return r;
@@ -253,6 +266,18 @@ static void rooted_done(struct rooted *t)
     free(t->from_work);
 }
 
+/* Stands for the machine's: /bin and its like lead into it. Others may be at it, too. */
+static int make_usr(const struct work *w, struct err *err)
+{
+    static const char *const folders[] = {"usr",       "usr/bin",   "usr/sbin",  "usr/lib",
+                                          "usr/lib32", "usr/lib64", "usr/libx32"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
+        if (mkdirat(w->dir, folders[i], 0755) < 0 && errno != EEXIST)
+            return err_sys(err, errno, "make folder '%s' of the build", folders[i]);
+    return 0;
+}
+
 static int prepare_mounts(struct work *w, const struct work_job *job, struct rooted *t,
                           struct err *err)
 {
@@ -265,6 +290,8 @@ static int prepare_mounts(struct work *w, const struct work_job *job, struct roo
     t->from_work = xasprintf("v%u", own);
     if (job->mount_root)
         r = link_layers(w, 'l', own, job->layers, &t->lower, err);
+    if (r >= 0 && job->mount_root && images_begin_with_host(job->layers))
+        r = make_usr(w, err);
     if (r >= 0 && job->mount_root)
         r = make(w, 0700, err, t->work);
     if (r >= 0 && job->from)

@@ -1,11 +1,13 @@
 /*
  * The folder of one build in the store's tmp/, and what is done in it by confined children: the
- * context is unpacked, files are copied into a root, layers are read and put into their place. It
- * goes with the build; what a crash leaves is removed by the store's next collection.
+ * context is unpacked, files are copied into a root, layers are read and put into their place. The
+ * daemon throws it away when the build has ended; what a crash leaves is removed by the store's
+ * next collection.
  *
  *   context/      what came with the request
  *   none/         empty: the lowest layer of an image that begins with nothing
  *   root/ src/    where children mount a root, and a stage to copy from
+ *   usr/          lies over /usr of a root that is built on `host`, and cannot be written to
  *   <n>/fs        the layer that step n makes; l<n>/, f<n>/, w<n>/, u<n>/: what its mounts need
  *   m<n>/         a folder for a mount, or for files that stand in the Dockerfile
  */
@@ -35,7 +37,6 @@ struct work {
 
 int work_open(struct images *s, const struct confined_ids *ids, const char *name, struct work *ret,
               struct err *err);
-/* Removes all of it. */
 void work_done(struct work *w);
 
 /* The context: a plain or compressed tar on `fd`, a file; all in it becomes the builder's own.

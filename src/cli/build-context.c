@@ -17,6 +17,7 @@
 #include "base/thin.h"
 #include "base/tree.h"
 #include "base/xalloc.h"
+#include "cli/digests.h"
 #include "cli/secrets.h"
 #include "dockerfile/dockerfile.h"
 #include "dockerfile/ignore.h"
@@ -38,10 +39,11 @@ struct build_context {
     struct tar_writer tar;
     struct tar_entry entry; /* its path is the stack of names */
     uint64_t entries;
-    char *chunk;        /* owned */
-    bool thin;          /* files are left out, but for: */
-    const json_t *need; /* digits as keys; borrowed, or NULL */
-    uint64_t sent;      /* bytes of small files, which are not worth it */
+    char *chunk;             /* owned */
+    bool thin;               /* files are left out, but for: */
+    const json_t *need;      /* digits as keys; borrowed, or NULL */
+    uint64_t sent;           /* bytes of small files, which are not worth it */
+    struct digests *digests; /* owned: of the last time, or NULL */
 };
 
 /* ---- opening ---- */
@@ -56,6 +58,7 @@ void build_context_free(struct build_context *c)
     free(c->dockerfile);
     free(c->text);
     ignore_free(c->ignore);
+    digests_free(c->digests);
     free(c->chunk);
     free(c);
 }
@@ -233,12 +236,20 @@ static int put_data(struct build_context *c, int fd, struct err *err)
 
 /* ---- files that are left out ---- */
 
-/* As it is told to the builder, by what is in it now. */
-static int digest(struct build_context *c, int fd, char ret[static THIN_VALUE_MAX], struct err *err)
+/* As it is told to the builder: by what is in it now, which is known of one that is unchanged. */
+static int digest(struct build_context *c, int fd, const struct stat *st,
+                  char ret[static THIN_VALUE_MAX], struct err *err)
 {
-    int r = thin_read(fd, c->chunk, CHUNK, ret);
+    int r;
 
-    return r < 0 ? tree_err(err, -r, "read '%s'", c->entry.path) : 0;
+    if (c->digests && digests_find(c->digests, st, ret))
+        return 0;
+    r = thin_read(fd, c->chunk, CHUNK, ret);
+    if (r < 0)
+        return tree_err(err, -r, "read '%s'", c->entry.path);
+    if (c->digests)
+        digests_add(c->digests, st, ret);
+    return 0;
 }
 
 static bool is_small(struct build_context *c, uint64_t size)
@@ -263,14 +274,14 @@ static int put_left_out(struct build_context *c, const char *value, struct err *
 }
 
 /* 1: it is left out; 0: its bytes are to follow. */
-static int leave_out(struct build_context *c, int fd, struct err *err)
+static int leave_out(struct build_context *c, int fd, const struct stat *st, struct err *err)
 {
     char value[THIN_VALUE_MAX];
     int r;
 
     if (!c->thin || is_small(c, c->entry.size))
         return 0;
-    r = digest(c, fd, value, err);
+    r = digest(c, fd, st, value, err);
     if (r >= 0 && !json_object_get(c->need, thin_digits(value)))
         r = put_left_out(c, value, err) < 0 ? -(int)(err ? err->code : ERR_SYSTEM) : 1;
     if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
@@ -292,7 +303,7 @@ static int put_file(struct build_context *c, int parent, const char *name, struc
     if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was sent", c->entry.path);
     fill_entry(c, TAR_FILE, &st);
-    r = leave_out(c, fd, err);
+    r = leave_out(c, fd, &st, err);
     if (r != 0)
         return MIN(r, 0);
     r = put_entry(c, err);
@@ -440,6 +451,14 @@ void build_context_thin(struct build_context *c, bool thin, const json_t *need)
     c->need = need;
 }
 
+void build_context_remember(struct build_context *c, const char *state)
+{
+    struct stat st;
+
+    if (!c->digests && fstat(c->dir, &st) == 0)
+        c->digests = digests_open(state, &st);
+}
+
 int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, struct err *err)
 {
     int r;
@@ -451,5 +470,7 @@ int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, s
     r = put_dockerfile(c, err);
     if (r >= 0)
         r = put_children(c, c->dir, 0, err);
+    if (r >= 0 && c->thin && c->digests)
+        digests_save(c->digests);
     return r < 0 ? r : tar_finish(&c->tar, err);
 }

@@ -14,7 +14,8 @@
 
 struct action {
     const char *name;
-    int max_words; /* behind its name */
+    int max_words;       /* behind its name */
+    const char *options; /* that it takes, with a space around each */
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 };
 
@@ -272,6 +273,11 @@ static int run_prune(struct cli *cli, const struct cli_args *args, struct err *e
     char bytes[FORMAT_MAX];
     int r;
 
+    if (args_has(args, "tool") &&
+        (args_has(args, "keep") || args_has(args, "unused") || args_has(args, "mounts"))) {
+        err_set(err, ERR_INVALID, "--tool goes without --keep, --unused and --mounts");
+        return err_hint(err, "It forgets all of a tool's base and shared stores.");
+    }
     if (args_get(args, "tool"))
         return cache_tools_prune(cli, args_get(args, "tool"), err);
     r = read_limits(args, body, err);
@@ -293,17 +299,18 @@ static int run_prune(struct cli *cli, const struct cli_args *args, struct err *e
 /* ---- all of them ---- */
 
 static const struct action actions[] = {
-    {"ls", 0, run_ls},
-    {"show", 1, run_show},
-    {"verify", 0, run_verify},
-    {"prune", 0, run_prune},
-    {"rm", CLI_ANY, cache_mounts_rm},
-    {"warm", CLI_ANY, cache_tools_warm},
+    {"ls", 0, "", run_ls},
+    {"show", 1, "", run_show},
+    {"verify", 0, "", run_verify},
+    {"prune", 0, " keep unused mounts tool ", run_prune},
+    {"rm", CLI_ANY, "", cache_mounts_rm},
+    {"warm", CLI_ANY, " tool requirements package-lock engine image ", cache_tools_warm},
 };
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     const char *names[ARRAY_SIZE(actions)], *near, *name = args->words[0];
+    int r;
 
     for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
         names[i] = actions[i].name;
@@ -312,7 +319,8 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
         if (args->n_words - 1 > actions[i].max_words)
             return err_set(err, ERR_INVALID, "'ripcord cache %s' does not take '%s'", name,
                            args->words[actions[i].max_words + 1]);
-        return actions[i].run(cli, args, err);
+        r = args_check_action(cli->command, name, actions[i].options, args, err);
+        return r < 0 ? r : actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
     err_set(err, ERR_INVALID, "'%s' is not ls, show, verify, prune, rm or warm", name);

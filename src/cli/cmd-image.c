@@ -6,24 +6,38 @@
 #include "cli/image.h"
 #include "cli/options.h"
 
+#define BUILD_OPTIONS                                                                              \
+    " file tag target build-arg secret ssh pull no-cache network engine progress platform strict "
+#define REMOTE_OPTIONS " plain-http username password-stdin "
+
 static const struct {
     const char *name;
+    const char *options; /* that it takes, with a space around each */
     int (*run)(struct cli *cli, const struct cli_args *args, struct err *err);
 } actions[] = {
-    {"build", image_build},   {"lint", image_lint}, {"import", image_import},
-    {"export", image_export}, {"pull", image_pull}, {"push", image_push},
-    {"ls", image_ls},         {"show", image_show}, {"rm", image_rm},
-    {"prune", image_prune},
+    {"build", BUILD_OPTIONS, image_build},
+    {"lint", " fix strict ", image_lint},
+    {"import", "", image_import},
+    {"export", " output format ", image_export},
+    {"pull", REMOTE_OPTIONS "platform ", image_pull},
+    {"push", REMOTE_OPTIONS, image_push},
+    {"ls", "", image_ls},
+    {"show", "", image_show},
+    {"rm", "", image_rm},
+    {"prune", "", image_prune},
 };
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     const char *names[ARRAY_SIZE(actions)], *near, *name = args->words[0];
+    int r;
 
     for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
         names[i] = actions[i].name;
-        if (STREQ(actions[i].name, name))
-            return actions[i].run(cli, args, err);
+        if (!STREQ(actions[i].name, name))
+            continue;
+        r = args_check_action(cli->command, name, actions[i].options, args, err);
+        return r < 0 ? r : actions[i].run(cli, args, err);
     }
     near = strv_nearest(name, names, ARRAY_SIZE(names));
     err_set(err, ERR_INVALID,
@@ -46,6 +60,10 @@ static const struct cli_option build_options[] = {
     {"build-arg", 0, "NAME=VALUE", "a value for ARG; NAME alone: from the environment", NULL},
     {"secret", 0, "NAME=@FILE",
      "for RUN --mount=type=secret,id=NAME; NAME alone: from the environment (engine native)", NULL},
+    {"ssh", 0, "ID[=SOCKET]",
+     "an ssh agent for RUN --mount=type=ssh,id=ID ('default' without id); without SOCKET that of "
+     "SSH_AUTH_SOCK (engine native)",
+     NULL},
     {"pull", 0, NULL, "ask registries for base images, also for those that are here", NULL},
     {"no-cache", 0, NULL, "run every step, whatever is cached of it", NULL},
     {"network", 0, "MODE",
@@ -100,8 +118,10 @@ const struct cli_command cmd_image = {
         "its line and column, and the linter's warnings are shown, before anything is sent. "
         "Progress goes to the standard error, the image's id and names to the standard output; "
         "with --json every event is a line there. Ctrl-C cancels the build and leaves nothing of "
-        "it. With '--engine docker' the engine's own builder does it (BuildKit, or Podman's), "
-        "without secrets, and the image is in that engine's store.\n\n"
+        "it. Base images that registries give only to those who log in are asked for with the "
+        "credentials of ~/.docker/config.json, as by pull. With '--engine docker' the engine's own "
+        "builder does it (BuildKit, or Podman's), without secrets, ssh agents and these "
+        "credentials, and the image is in that engine's store.\n\n"
         "import brings an image into the store, from which sandboxes of engine 'native' start "
         "without copying (--image NAME): a `docker save` archive, an OCI layout (folder or tar), "
         "or a root file system as tar, which needs a NAME; plain or compressed by gzip, zstd or "

@@ -80,6 +80,78 @@ int docker_auth_parse(const char *text, size_t len, const char *registry, struct
     return 0;
 }
 
+/* What images call the registry of a key; new. */
+static char *registry_of_key(const char *key)
+{
+    const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;
+    _cleanup_free_ char *name = xstrndup(host, strcspn(host, "/"));
+
+    return xstrdup(key_is_for(key, "docker.io") ? "docker.io" : name);
+}
+
+static bool is_wanted(const char *registry, const char *const *texts, size_t n)
+{
+    if (STREQ(registry, "docker.io"))
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if (*registry && strstr(texts[i], registry))
+            return true;
+    return false;
+}
+
+static int collect_one(const char *registry, const char *auth, json_t *all, struct err *err)
+{
+    struct docker_auth a = {0};
+    json_t *login;
+    int r = split_auth(auth, &a, err);
+
+    if (r < 0)
+        return err_wrap(err, "'%.100s'", registry);
+    login = json_pack("{s:s, s:s}", "username", a.username, "password", a.password);
+    docker_auth_done(&a);
+    if (!login)
+        return err_set(err, ERR_INVALID, "'%.100s': 'auth' is not valid UTF-8", registry);
+    json_object_set_new(all, registry, login);
+    return 0;
+}
+
+int docker_auth_parse_all(const char *text, size_t len, const char *const *texts, size_t n,
+                          json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *all = json_object();
+    const char *key;
+    json_t *entry;
+    int r = json_parse("it", text, len, &doc, err);
+
+    json_object_foreach (json_object_get(doc, "auths"), key, entry) {
+        const char *auth = json_string_value(json_object_get(entry, "auth"));
+        _cleanup_free_ char *registry = registry_of_key(key);
+
+        if (r >= 0 && auth && *auth && is_wanted(registry, texts, n) &&
+            !json_object_get(all, registry))
+            r = collect_one(registry, auth, all, err);
+    }
+    if (r >= 0)
+        *ret = json_object_size(all) ? json_incref(all) : NULL;
+    return r;
+}
+
+int docker_auth_collect(const char *const *texts, size_t n, json_t **ret, struct err *err)
+{
+    _cleanup_free_ char *path = config_path(), *text = NULL;
+    size_t len;
+    int r;
+
+    if (!path || access(path, F_OK) < 0)
+        return 0;
+    r = file_read(AT_FDCWD, path, CONFIG_MAX, &text, &len, err);
+    if (r >= 0)
+        r = docker_auth_parse_all(text, len, texts, n, ret, err);
+    if (text)
+        explicit_bzero(text, len);
+    return r < 0 ? err_wrap(err, "'%s'", path) : 0;
+}
+
 int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err)
 {
     _cleanup_free_ char *path = config_path(), *registry = registry_of(name), *text = NULL;

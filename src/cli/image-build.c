@@ -17,8 +17,10 @@
 #include "base/thin.h"
 #include "base/time.h"
 #include "base/xalloc.h"
+#include "cli/agents.h"
 #include "cli/build-context.h"
 #include "cli/build-view.h"
+#include "cli/docker-auth.h"
 #include "cli/image.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -35,7 +37,9 @@ struct image_build {
     struct build_context *context;
     struct build_view *view; /* NULL with --json */
     bool live;
-    char *secrets;    /* owned: as JSON, or NULL */
+    char *secrets;    /* owned: as JSON, or NULL, */
+    char *logins;     /* and these, for registries */
+    char **agents;    /* owned: "ID=/PATH" */
     struct buf lines; /* of the answer, not looked at yet */
     json_t *end;      /* the last event */
 
@@ -48,13 +52,20 @@ struct image_build {
     char **held; /* owned: lines that are not shown yet */
 };
 
+static void wipe(char *text)
+{
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 static void build_done(struct image_build *ib)
 {
     build_context_free(ib->context);
     build_view_free(ib->view);
-    if (ib->secrets)
-        explicit_bzero(ib->secrets, strlen(ib->secrets));
-    free(ib->secrets);
+    wipe(ib->secrets);
+    wipe(ib->logins);
+    strv_free(ib->agents);
     buf_done(&ib->lines);
     json_decref(ib->end);
     json_decref(ib->need);
@@ -149,20 +160,35 @@ static int add_options(const struct image_build *ib, struct buf *b)
         r = add(b, "no_cache", "1");
     if (r >= 0 && args_has(ib->args, "pull"))
         r = add(b, "pull", "1");
+    for (char **a = ib->agents; r >= 0 && a && *a; a++)
+        r = add(b, "ssh", *a);
     return r;
 }
 
-static int make_target(const struct image_build *ib, size_t secrets, char **ret, struct err *err)
+static size_t length(const char *text)
+{
+    return text ? strlen(text) : 0;
+}
+
+static int add_size(struct buf *b, const char *key, const char *text)
+{
+    char size[32];
+
+    snprintf(size, sizeof(size), "%zu", length(text));
+    return text ? add(b, key, size) : 0;
+}
+
+static int make_target(const struct image_build *ib, char **ret, struct err *err)
 {
     struct buf b = BUF_INIT(TARGET_MAX_BYTES);
-    char size[32];
     int r = buf_append_str(&b, "/v1/images/build");
 
-    snprintf(size, sizeof(size), "%zu", secrets);
     if (r >= 0)
         r = add_options(ib, &b);
-    if (r >= 0 && secrets)
-        r = add(&b, "secrets", size);
+    if (r >= 0)
+        r = add_size(&b, "secrets", ib->secrets);
+    if (r >= 0)
+        r = add_size(&b, "logins", ib->logins);
     if (r >= 0) {
         *ret = buf_steal(&b);
         return 0;
@@ -182,12 +208,44 @@ static int read_secrets(struct image_build *ib, struct err *err)
     return r;
 }
 
+/* What images it needs is in the Dockerfile, or in values for it. Most builds need no credentials,
+ * so a file of them that cannot be read does not end this. */
+static void read_logins(struct image_build *ib)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    const char *v, *engine = args_get(ib->args, "engine");
+    _cleanup_strv_ char **texts = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    size_t len;
+
+    if (engine && !STREQ(engine, "native"))
+        return;
+    strv_add(&texts, build_context_text(ib->context, &len));
+    for (size_t i = 0; (v = args_next(ib->args, "build-arg", &i));) {
+        const char *value = strchr(v, '=') ? v : getenv(v);
+
+        strv_add(&texts, value ? value : "");
+    }
+    if (docker_auth_collect((const char *const *)texts, strv_len(texts), &doc, &why) < 0)
+        output_note(ib->cli->json, "warning: without credentials for registries: %s", why.msg);
+    else if (doc)
+        ib->logins = json_to_text(doc, false);
+}
+
+/* What is given to the build beside its files. */
+static int read_gifts(struct image_build *ib, struct err *err)
+{
+    int r = read_secrets(ib, err);
+
+    read_logins(ib);
+    return r < 0 ? r : agents_from_args(ib->args, &ib->agents, err);
+}
+
 static int send_all(struct image_build *ib, struct client *c, struct err *err)
 {
-    size_t n_secrets = ib->secrets ? strlen(ib->secrets) : 0;
     char *target = NULL;
     struct sender s;
-    int r = make_target(ib, n_secrets, &target, err);
+    int r = make_target(ib, &target, err);
 
     if (r < 0)
         return r;
@@ -195,7 +253,9 @@ static int send_all(struct image_build *ib, struct client *c, struct err *err)
     if (ib->thin)
         s.type = THIN_TYPE;
     build_context_thin(ib->context, ib->thin, ib->need);
-    if (n_secrets && sender_write(&s, ib->secrets, n_secrets) < 0)
+    build_context_remember(ib->context, c->paths.state);
+    if (sender_write(&s, ib->secrets, length(ib->secrets)) < 0 ||
+        sender_write(&s, ib->logins, length(ib->logins)) < 0)
         r = err_set(err, ERR_ENGINE, "the daemon takes no more");
     if (r >= 0)
         r = build_context_pack(ib->context, sender_write, &s, err);
@@ -458,7 +518,7 @@ int image_build(struct cli *cli, const struct cli_args *args, struct err *err)
     if (r >= 0)
         r = read_progress(&ib, err);
     if (r >= 0)
-        r = read_secrets(&ib, err);
+        r = read_gifts(&ib, err);
     if (r >= 0)
         r = cli_client(cli, &c, err);
     if (r >= 0)

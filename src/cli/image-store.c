@@ -131,7 +131,8 @@ static void add_image(struct table *t, const json_t *image)
     do {
         table_add(t, json_string_value(json_array_get(names, i)));
         table_add(t, shown);
-        snprintf(layers, sizeof(layers), "%zu", json_array_size(json_object_get(image, "layers")));
+        snprintf(layers, sizeof(layers), "%s%zu", json_text_of(image, "base") ? "host+" : "",
+                 json_array_size(json_object_get(image, "layers")));
         table_add(t, layers);
         table_add(t, size_of(image, "bytes", bytes));
         table_add(t, size_of(image, "own_bytes", own));
@@ -229,6 +230,7 @@ static void print_image(const json_t *image)
 
     print_text("Id", json_text_of(image, "id"));
     print_list("Names", json_object_get(image, "names"), "\n          ");
+    print_text("Base", json_text_of(image, "base"));
     print_text("Platform", json_text_of(image, "architecture"));
     print_text("Created", json_text_of(image, "created"));
     print_text("Imported", json_text_of(image, "imported"));

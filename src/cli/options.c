@@ -172,6 +172,29 @@ int args_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_
     return 0;
 }
 
+static bool is_global(const struct cli_option *option)
+{
+    for (const struct cli_option *o = cli_global_group.options; o->name; o++)
+        if (o == option)
+            return true;
+    return false;
+}
+
+int args_check_action(const struct cli_command *cmd, const char *action, const char *options,
+                      const struct cli_args *a, struct err *err)
+{
+    for (size_t i = 0; i < a->n_values; i++) {
+        const struct cli_option *o = a->values[i].option;
+        char word[64];
+
+        snprintf(word, sizeof(word), " %s ", o->name);
+        if (!is_global(o) && !strstr(options, word))
+            return err_set(err, ERR_INVALID, "'ripcord %s %s' has no option '--%s'", cmd->name,
+                           action, o->name);
+    }
+    return 0;
+}
+
 bool args_has(const struct cli_args *a, const char *name)
 {
     for (size_t i = 0; i < a->n_values; i++)

@@ -31,6 +31,11 @@ void args_done(struct cli_args *a);
 int args_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_args *ret,
                struct err *err);
 
+/* Of a command with actions, whose options are in one table: what another action takes must not be
+ * passed over. `options`: names, with a space around each; the global ones are always fine. */
+int args_check_action(const struct cli_command *cmd, const char *action, const char *options,
+                      const struct cli_args *a, struct err *err);
+
 bool args_has(const struct cli_args *a, const char *name);
 /* The last value given, or NULL. */
 const char *args_get(const struct cli_args *a, const char *name);

@@ -1,9 +1,11 @@
 #include "core/build.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/parse.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "core/manager-internal.h"
@@ -63,9 +65,26 @@ static int check_tags(const struct build_request *req, struct err *err)
     return 0;
 }
 
+static int check_agents(const struct build_request *req, struct err *err)
+{
+    if (strv_len(req->agents) > BUILD_AGENTS_MAX)
+        return err_set(err, ERR_LIMIT, "a build has at most %d ssh agents", BUILD_AGENTS_MAX);
+    for (char **a = req->agents; a && *a; a++) {
+        const char *equals = strchr(*a, '=');
+        _cleanup_free_ char *id = xstrndup(*a, equals ? (size_t)(equals - *a) : 0);
+
+        if (!equals || equals[1] != '/' || strlen(equals + 1) >= PATH_MAX)
+            return err_set(err, ERR_INVALID, "ssh agent '%.100s' is not ID=/PATH", *a);
+        if (parse_secret_name(id, err) < 0)
+            return err_wrap(err, "ssh agent '%.100s'", *a);
+    }
+    return 0;
+}
+
 static int check_request(const struct build_request *req, struct err *err)
 {
     enum spec_network network;
+    int r;
 
     if (!is_inside(req->dockerfile))
         return err_set(err, ERR_INVALID, "the Dockerfile '%s' is not a path in the context",
@@ -77,7 +96,8 @@ static int check_request(const struct build_request *req, struct err *err)
     for (char **a = req->args; a && *a; a++)
         if (!strchr(*a, '=') || **a == '=')
             return err_set(err, ERR_INVALID, "build argument '%s' is not NAME=VALUE", *a);
-    return check_tags(req, err);
+    r = check_agents(req, err);
+    return r < 0 ? r : check_tags(req, err);
 }
 
 /* ---- under way ---- */

@@ -68,28 +68,84 @@ static int parse_secrets(const char *text, size_t len, struct build_request *req
     return r;
 }
 
-static int take_secrets(const struct build_body *body, int stop_fd, struct build_request *req,
-                        struct err *err)
-{
-    _cleanup_wipe_ struct buf text = BUF_INIT(BUILD_SECRETS_MAX + 1);
+/* ---- logins ---- */
 
-    if (!body->secrets)
+static int add_login(struct build_request *req, const char *registry, json_t *doc, struct err *err)
+{
+    const char *username = NULL, *password = NULL;
+    const struct json_field fields[] = {{"username", JSON_FIELD_STRING, &username},
+                                        {"password", JSON_FIELD_STRING, &password}};
+    int r = json_read(doc, "logins", fields, ARRAY_SIZE(fields), err);
+
+    if (r < 0)
+        return r;
+    if (!*registry || !username || !password)
+        return err_set(err, ERR_INVALID,
+                       "a login of a build needs registry, username and password");
+    req->logins = xreallocarray(req->logins, req->n_logins + 1, sizeof(*req->logins));
+    req->logins[req->n_logins++] =
+        (struct build_login){xstrdup(registry), xstrdup(username), xstrdup(password)};
+    return 0;
+}
+
+static int parse_logins(const char *text, size_t len, struct build_request *req, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const char *registry;
+    json_t *value;
+    int r = json_parse("the logins of a build", text, len, &doc, err);
+
+    if (r >= 0 && !json_is_object(doc))
+        r = err_set(err, ERR_INVALID, "the logins of a build must be a JSON object");
+    if (r >= 0 && json_object_size(doc) > BUILD_LOGINS_MAX)
+        r = err_set(err, ERR_LIMIT, "a build has logins for at most %d registries",
+                    BUILD_LOGINS_MAX);
+    json_object_foreach (doc, registry, value)
+        if (r >= 0)
+            r = add_login(req, registry, value, err);
+    return r;
+}
+
+/* ---- what comes before the context ---- */
+
+struct part {
+    const char *name;
+    size_t max;
+    int (*parse)(const char *text, size_t len, struct build_request *req, struct err *err);
+};
+
+static int take_part(const struct part *part, uint64_t size, const struct build_body *body,
+                     int stop_fd, struct build_request *req, struct err *err)
+{
+    _cleanup_wipe_ struct buf text = BUF_INIT(part->max + 1);
+
+    if (!size)
         return 0;
-    if (body->secrets > BUILD_SECRETS_MAX)
-        return err_set(err, ERR_LIMIT, "the secrets of a build are over %d bytes",
-                       BUILD_SECRETS_MAX);
-    while (text.len < body->secrets) {
-        size_t want = (size_t)body->secrets - text.len;
+    if (size > part->max)
+        return err_set(err, ERR_LIMIT, "the %s of a build are over %zu bytes", part->name,
+                       part->max);
+    while (text.len < size) {
+        size_t want = (size_t)size - text.len;
         char *p = buf_reserve(&text, want);
         ssize_t n = p ? read_piece(body->fd, stop_fd, p, want, err) : 0;
 
         if (n < 0)
             return (int)n;
         if (n == 0)
-            return err_set(err, ERR_INVALID, "the request's body ends within its secrets");
+            return err_set(err, ERR_INVALID, "the request's body ends within its %s", part->name);
         buf_commit(&text, (size_t)n);
     }
-    return parse_secrets(buf_data(&text), text.len, req, err);
+    return part->parse(buf_data(&text), text.len, req, err);
+}
+
+static int take_parts(const struct build_body *body, int stop_fd, struct build_request *req,
+                      struct err *err)
+{
+    static const struct part secrets = {"secrets", BUILD_SECRETS_MAX, parse_secrets},
+                             logins = {"logins", BUILD_LOGINS_SIZE, parse_logins};
+    int r = take_part(&secrets, body->secrets, body, stop_fd, req, err);
+
+    return r < 0 ? r : take_part(&logins, body->logins, body, stop_fd, req, err);
 }
 
 /* ---- the context ---- */
@@ -126,7 +182,7 @@ int build_body_take(const struct build_body *body, int stop_fd, struct build_req
                     struct err *err)
 {
     _cleanup_close_ int file = -1;
-    int r = take_secrets(body, stop_fd, req, err);
+    int r = take_parts(body, stop_fd, req, err);
 
     if (r < 0)
         return r;

@@ -84,6 +84,14 @@ void build_request_done(struct build_request *r)
         free(r->secrets[i].value);
     }
     free(r->secrets);
+    for (size_t i = 0; i < r->n_logins; i++) {
+        explicit_bzero(r->logins[i].password, strlen(r->logins[i].password));
+        free(r->logins[i].registry);
+        free(r->logins[i].username);
+        free(r->logins[i].password);
+    }
+    free(r->logins);
+    strv_free(r->agents);
     *r = (struct build_request){.context = -1};
 }
 

@@ -33,12 +33,20 @@ enum {
     BUILD_STEPS_MAX = 1 << 16,
     BUILD_NEEDS_MAX = 1000,
     BUILD_SECRETS_MAX = 1 << 20, /* bytes of all of them as JSON */
+    BUILD_LOGINS_MAX = 256,      /* registries, */
+    BUILD_LOGINS_SIZE = 1 << 20, /* and bytes of all of them as JSON */
+    BUILD_AGENTS_MAX = 16,
 };
 #define BUILD_CONTEXT_MAX (UINT64_C(8) << 30)
 
 struct build_secret {
     char *id, *value;
     size_t len;
+};
+
+/* For bases in a registry; its name as in images', "docker.io" for Docker's own. */
+struct build_login {
+    char *registry, *username, *password;
 };
 
 /* Strings are owned: build_request_done(). What fails by what the Dockerfile says (a command's exit
@@ -57,6 +65,9 @@ struct build_request {
     bool pull;             /* registries are asked for images that are here already, too */
     struct build_secret *secrets; /* for RUN --mount=type=secret */
     size_t n_secrets;
+    struct build_login *logins;
+    size_t n_logins;
+    char **agents; /* "ID=SOCKET", paths of this machine: for RUN --mount=type=ssh */
 };
 
 void build_request_done(struct build_request *r);
@@ -94,11 +105,12 @@ bool build_stopped(const struct build *b);
 
 /* ---- for core, on the loop ---- */
 
-/* Where the request's body comes from: `secrets` bytes of JSON, {"id":"value",…}, then the tar. */
+/* Where the request's body comes from: `secrets` bytes of JSON, {"id":"value",…}, then `logins`
+ * bytes, {"registry":{"username":"…","password":"…"},…}, then the tar. */
 struct build_body {
     int fd;          /* a pipe, read to its end; taken, in any case */
     const char *dir; /* where the context is spooled, in a file without a name; copied */
-    uint64_t secrets;
+    uint64_t secrets, logins;
 };
 
 struct build_events {

@@ -12,7 +12,8 @@
 /*
  * What was measured is in DESIGN 8: npm without PREFER_OFFLINE asks for each package's metadata
  * again, which makes the cache hardly pay; uv must copy, because its cache is another file system
- * than the project's; pnpm keeps metadata apart from its store; apt has no variable for it.
+ * than the project's; pnpm keeps metadata apart from its store, and reads variables of npm's names
+ * up to 10 and of its own names later; apt has no variable for it.
  */
 /* clang-format off */
 static const struct cache_tool tools[] = {
@@ -20,7 +21,8 @@ static const struct cache_tool tools[] = {
     {"npm",   "/cache/npm",   {"NPM_CONFIG_CACHE=/cache/npm", "NPM_CONFIG_PREFER_OFFLINE=true"}},
     {"uv",    "/cache/uv",    {"UV_CACHE_DIR=/cache/uv", "UV_LINK_MODE=copy"}},
     {"yarn",  "/cache/yarn",  {"YARN_CACHE_FOLDER=/cache/yarn"}},
-    {"pnpm",  "/cache/pnpm",  {"npm_config_store_dir=/cache/pnpm/store", "npm_config_cache_dir=/cache/pnpm/meta"}},
+    {"pnpm",  "/cache/pnpm",  {"npm_config_store_dir=/cache/pnpm/store", "npm_config_cache_dir=/cache/pnpm/meta",
+                               "pnpm_config_store_dir=/cache/pnpm/store", "pnpm_config_cache_dir=/cache/pnpm/meta"}},
     {"go",    "/cache/go",    {"GOMODCACHE=/cache/go/mod", "GOCACHE=/cache/go/build"}},
     {"cargo", "/cache/cargo", {"CARGO_HOME=/cache/cargo"}},
     {"maven", "/cache/maven", {"MAVEN_ARGS=-Dmaven.repo.local=/cache/maven -Daether.syncContext.named.factory=file-lock"}},
@@ -31,7 +33,9 @@ static const struct cache_tool tools[] = {
 /*
  * pip takes plain http on the loopback, but keeps nothing of it in its cache unless the host is
  * named as trusted; yarn from 2 on refuses plain http unless it is. YARN_REGISTRY is what yarn 1
- * reads; pnpm reads npm's. poetry has no variable for it, its plugin poetry-plugin-pypi-mirror has.
+ * reads; pnpm reads npm's up to 10, later its own alone. poetry has no variable for it, its plugin
+ * poetry-plugin-pypi-mirror has. That there is a newer pip, npm or pnpm, for which these would read
+ * that package's index first, is of no use in a sandbox.
  */
 /* clang-format off */
 static const struct { const char *name, *path, *value; } registry_env[] = {
@@ -43,6 +47,9 @@ static const struct { const char *name, *path, *value; } registry_env[] = {
     {"PIPENV_PYPI_MIRROR",            "/pypi/simple/", NULL},
     {"POETRY_PYPI_MIRROR_URL",        "/pypi/simple/", NULL},
     {"NPM_CONFIG_REGISTRY",           "/npm/",         NULL},
+    {"NPM_CONFIG_UPDATE_NOTIFIER",    NULL,            "false"},
+    {"pnpm_config_registry",          "/npm/",         NULL},
+    {"pnpm_config_update_notifier",   NULL,            "false"},
     {"YARN_REGISTRY",                 "/npm/",         NULL},
     {"YARN_NPM_REGISTRY_SERVER",      "/npm",          NULL},
     {"YARN_UNSAFE_HTTP_WHITELIST",    NULL,            "127.0.0.1"},

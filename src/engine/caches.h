@@ -19,7 +19,7 @@
 struct cache_tool {
     const char *name;
     const char *target; /* where it is mounted */
-    const char *env[3]; /* K=V, NULL-terminated; what makes the tool look there */
+    const char *env[5]; /* K=V, NULL-terminated; what makes the tool look there */
 };
 
 /* The i-th of them in the order of the table; NULL past the end. */

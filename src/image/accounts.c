@@ -77,7 +77,7 @@ static int ask_layer(int fs, const struct account *a)
 static bool ask_layers(const struct images *s, char *const *layers, const struct account *a)
 {
     for (size_t i = strv_len(layers); i-- > 0;) {
-        _cleanup_free_ char *path = xasprintf("layers/%s/fs", digest_hex(layers[i]));
+        _cleanup_free_ char *path = images_layer_path(s, layers[i]);
         _cleanup_close_ int fs = -1;
         int has;
 
@@ -94,7 +94,7 @@ bool accounts_have(const struct images *s, const json_t *record, const char *use
 {
     _cleanup_strv_ char **layers = NULL;
 
-    return json_read_strv(json_object_get(record, "layers"), "layers", &layers, NULL) >= 0 &&
+    return images_layers(record, &layers, NULL) >= 0 &&
            ask_layers(s, layers, &(struct account){.name = user});
 }
 

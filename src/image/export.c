@@ -225,6 +225,16 @@ static int hand_over(struct exporting *x, int out, struct err *err)
 
 /* ---- the whole ---- */
 
+static int check_base(const json_t *record, const char *name, struct err *err)
+{
+    if (!images_is_on_host(record))
+        return 0;
+    err_set(err, ERR_UNSUPPORTED,
+            "image '%.200s' is built on 'host': the machine's own /usr is no part of it", name);
+    return err_hint(err, "Build it on an image of the store, as `ripcord image pull` brings one, "
+                         "to take it elsewhere.");
+}
+
 static int prepare(struct exporting *x, const char *name, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
@@ -232,6 +242,8 @@ static int prepare(struct exporting *x, const char *name, struct err *err)
 
     if (r >= 0)
         r = images_read(x->s, x->id, &record, err);
+    if (r >= 0)
+        r = check_base(record, name, err);
     if (r >= 0)
         r = find_names(x, name, err);
     if (r >= 0)

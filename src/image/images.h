@@ -41,11 +41,20 @@ enum {
     IMAGES_LAYERS_MAX = 100,     /* what one overlay mount takes: shim/plan.h */
     IMAGES_RECORD_MAX = 1 << 20, /* what we write of one */
     IMAGES_REFS_MAX = 8 << 20,
+    IMAGES_HOST_MAX = 64,
 };
 
+/*
+ * Stands at the bottom of a list of layers where an image is built on `host`: in place of a digest,
+ * as that layer is this machine's own, made by each daemon for itself, and lies beside the store.
+ * An image's record says it with "base": "host", and its "layers" are those above.
+ */
+#define IMAGES_HOST_LAYER "host-1"
+
 struct images {
-    int dir;  /* the store's folder */
-    int lock; /* -1: not held */
+    int dir;                    /* the store's folder */
+    int lock;                   /* -1: not held */
+    char host[IMAGES_HOST_MAX]; /* from there to where IMAGES_HOST_LAYER lies; "": not known */
 };
 
 #define IMAGES_INIT                                                                                \
@@ -88,6 +97,16 @@ int images_put_blob(struct images *s, const char *digest, const void *data, size
 /* A whole blob, checked against its digest; ends with a NUL. */
 int images_read_blob(const struct images *s, const char *digest, char **ret, size_t *ret_len,
                      struct err *err);
+
+/* Built on `host`: of a record, and of layers, bottom first. */
+bool images_is_on_host(const json_t *record);
+bool images_begin_with_host(char *const *layers);
+/* `generation`: the name of its folder (engine/native/host-image.h). */
+int images_set_host(struct images *s, const char *generation, struct err *err);
+/* Layers of a record, bottom first, with that of `host` where it is built on it. */
+int images_layers(const json_t *record, char ***ret, struct err *err);
+/* Where a layer lies, from the store's folder; new. */
+char *images_layer_path(const struct images *s, const char *layer);
 
 bool images_has_layer(const struct images *s, const char *digest);
 /* Moves tmp/<name>, which holds fs/, to its place; fine when another was faster: then, or when what

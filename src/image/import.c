@@ -115,6 +115,8 @@ static int import_image(struct import *im, struct incoming *in, struct err *err)
     digest_of(in->config, in->config_len, in->id);
     json_object_set_new(report, "id", json_string(in->id));
     r = image_config_parse_for(in->config, in->config_len, im->platform, &record, err);
+    if (r >= 0 && images_is_on_host(record))
+        r = err_set(err, ERR_UNSUPPORTED, "it is built on 'host', and is whole only where it was");
     if (r >= 0)
         r = import_layers(im, in, record, report, err);
     if (r >= 0)

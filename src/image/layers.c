@@ -6,6 +6,7 @@
  * is made before the layer has its name, and taken away when all is on the disk.
  */
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -115,6 +116,51 @@ int images_settle(struct images *s, const json_t *layers, struct err *err)
                 return err_sys(err, errno, "remove '%s' of the image store", mark);
         }
     return 0;
+}
+
+/* ---- on the machine's own ---- */
+
+bool images_is_on_host(const json_t *record)
+{
+    const char *base = json_string_value(json_object_get(record, "base"));
+
+    return base && STREQ(base, "host");
+}
+
+bool images_begin_with_host(char *const *layers)
+{
+    return layers && *layers && STREQ(*layers, IMAGES_HOST_LAYER);
+}
+
+int images_set_host(struct images *s, const char *generation, struct err *err)
+{
+    if (strncmp(generation, "g-", 2) != 0 || strspn(generation + 2, "0123456789abcdef") != 16 ||
+        generation[18])
+        return err_set(err, ERR_INVALID, "'%.64s' is no generation of image 'host'", generation);
+    snprintf(s->host, sizeof(s->host), "../host/%s", generation);
+    return 0;
+}
+
+int images_layers(const json_t *record, char ***ret, struct err *err)
+{
+    _cleanup_strv_ char **own = NULL;
+    char **layers = NULL;
+    int r = json_read_strv(json_object_get(record, "layers"), "layers", &own, err);
+
+    if (r < 0)
+        return r;
+    if (images_is_on_host(record))
+        strv_add(&layers, IMAGES_HOST_LAYER);
+    for (char **l = own; l && *l; l++)
+        strv_add(&layers, *l);
+    *ret = layers;
+    return 0;
+}
+
+char *images_layer_path(const struct images *s, const char *layer)
+{
+    return STREQ(layer, IMAGES_HOST_LAYER) ? xstrdup(s->host)
+                                           : xasprintf("layers/%s/fs", digest_hex(layer));
 }
 
 /* ---- reading ---- */

@@ -296,6 +296,18 @@ static int check_platform(const json_t *doc, const char *wanted, struct err *err
                    wanted ? wanted : "linux/" IMAGES_ARCHITECTURE " (this machine)");
 }
 
+static int read_base(const json_t *doc, json_t *record, struct err *err)
+{
+    const char *base = NULL;
+    int r = text_of(doc, IMAGE_CONFIG_BASE, &base, err);
+
+    if (r >= 0 && base && !STREQ(base, IMAGES_HOST_LAYER))
+        r = err_set(err, ERR_UNSUPPORTED, "it is built on '%.64s'", base);
+    if (r >= 0)
+        json_object_set_new(record, "base", base ? json_string("host") : json_null());
+    return r;
+}
+
 static int fill_record(const json_t *doc, const char *platform, json_t *record, struct err *err)
 {
     const json_t *config = json_object_get(doc, "config");
@@ -307,6 +319,8 @@ static int fill_record(const json_t *doc, const char *platform, json_t *record, 
                        "layers", err);
     if (r >= 0)
         r = check_layers(record, err);
+    if (r >= 0)
+        r = read_base(doc, record, err);
     if (r >= 0)
         r = copy_text(doc, "architecture", record, "architecture", err);
     if (r >= 0)

@@ -64,8 +64,11 @@ void manifest_done(struct manifest *m);
 
 /* ---- configuration ---- */
 
+/* Says IMAGES_HOST_LAYER of an image that is built on it. */
+#define IMAGE_CONFIG_BASE "ripcord.base"
+
 /* *ret is the record that the store keeps of it (images.h), without what only the importer knows:
- * layers, architecture, created, env, user, workdir, entrypoint, cmd. */
+ * layers, base, architecture, created, env, user, workdir, entrypoint, cmd. */
 int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err);
 /* This machine's, in the words of images. */
 const char *image_config_architecture(void);

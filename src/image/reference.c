@@ -62,6 +62,11 @@ static bool tag_is_valid(const char *tag)
     return len > 0 && len <= TAG_MAX && strspn(tag, tag_chars) == len && !strchr(".-", *tag);
 }
 
+bool reference_is_host(const char *name)
+{
+    return STREQ(name, "host") || STREQ(name, "host:latest");
+}
+
 int reference_parse(const char *name, char **ret, struct err *err)
 {
     const char *s = without_default_registry(name), *tag = find_tag(s);
@@ -73,9 +78,19 @@ int reference_parse(const char *name, char **ret, struct err *err)
         err_set(err, ERR_INVALID, "'%.100s' is not an image's name", name);
         return err_hint(err, "Names are lower-case, with an optional tag: team/tool:1.2");
     }
-    if (STREQ(s, "host") || STREQ(s, "host:latest"))
+    if (reference_is_host(s))
         return err_set(err, ERR_INVALID,
                        "'host' is the machine's own programs, not a stored image");
     *ret = tag ? xstrdup(s) : xasprintf("%s:latest", s);
     return 0;
+}
+
+char *reference_registry(const char *name)
+{
+    size_t len = strcspn(name, "/");
+
+    if (name[len] && (memchr(name, '.', len) || memchr(name, ':', len) ||
+                      (len == 9 && strncmp(name, "localhost", 9) == 0)))
+        return xstrndup(name, len);
+    return xstrdup("docker.io");
 }

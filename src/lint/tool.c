@@ -17,7 +17,7 @@ static const struct tool tools[] = {
      "--no-cache", NULL, "cache clean|cache rm"},
     {"yarn", "yarn yarnpkg", "install add", "~/.cache/yarn /usr/local/share/.cache/yarn ~/.yarn", "YARN_CACHE_FOLDER",
      "--cache-folder", "", NULL, "cache clean"},
-    {"pnpm", "pnpm", "install i add", "~/.local/share/pnpm /pnpm", "PNPM_HOME npm_config_store_dir", "--store-dir",
+    {"pnpm", "pnpm", "install i add", "~/.local/share/pnpm /pnpm", "PNPM_HOME npm_config_store_dir pnpm_config_store_dir", "--store-dir",
      "", NULL, "store prune"},
     {"apt", "apt-get apt", "install upgrade dist-upgrade full-upgrade", "/var/cache/apt /var/lib/apt", NULL, NULL,
      "", NULL, "clean|autoclean"},

@@ -29,6 +29,11 @@ const struct http_head *http_req_head(const struct http_req *r)
     return &r->head;
 }
 
+bool http_req_is_local(const struct http_req *r)
+{
+    return r->conn && !r->conn->server->config.any_peer;
+}
+
 const char *http_req_path(const struct http_req *r)
 {
     return r->path;

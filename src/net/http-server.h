@@ -63,6 +63,7 @@ void http_server_free(
 
 /* -- the request (valid until the response ends or on_gone) -- */
 const struct http_head *http_req_head(const struct http_req *r);
+bool http_req_is_local(const struct http_req *r);     /* by a unix socket that knows its peers */
 const char *http_req_path(const struct http_req *r);  /* decoded */
 const char *http_req_query(const struct http_req *r); /* raw, or NULL */
 const char *http_req_body(const struct http_req *r, size_t *len);

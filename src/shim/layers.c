@@ -98,7 +98,8 @@ static int open_layer(const char *path, unsigned flags, int userns_fd, int *ret,
  * odd. /opt is never mapped: through a mapped tree the sandbox's uid 0 could read root's 0600
  * files.
  */
-static int open_host_trees(struct layers *l, int userns_fd, struct err *err)
+static int open_host_trees(struct layers *l, const struct plan *plan, int userns_fd,
+                           struct err *err)
 {
     unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
     int r;
@@ -108,7 +109,7 @@ static int open_host_trees(struct layers *l, int userns_fd, struct err *err)
         r = open_layer("/usr", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_USR], err);
     if (r < 0)
         return r;
-    if (access("/opt", F_OK) < 0)
+    if (plan->n_layers || access("/opt", F_OK) < 0)
         return 0;
     return open_layer("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
 }
@@ -136,7 +137,8 @@ static int open_source(const struct plan_mount *m, struct stat *st, int *ret, st
     if (exact && m->ino && (st->st_ino != m->ino || st->st_dev != m->dev))
         return err_set(err, ERR_CONFLICT, "mount source '%s' has been replaced meanwhile",
                        m->source);
-    if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
+    /* A socket of ours is one that a process of ours listens on; any other may be anybody's. */
+    if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode) && !(m->ours && S_ISSOCK(st->st_mode)))
         return err_set(err, ERR_DENIED, "mount source '%s' is neither a folder nor a file",
                        m->source);
     *ret = TAKE_FD(fd);
@@ -190,7 +192,7 @@ int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct
     else if (r >= 0)
         r = open_layer(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
     if (r >= 0 && plan->image == PLAN_IMAGE_HOST)
-        r = open_host_trees(l, userns_fd, err);
+        r = open_host_trees(l, plan, userns_fd, err);
     if (r >= 0)
         r = open_caches(l, plan, userns_fd, err);
     for (size_t i = 0; r >= 0 && i < plan->n_mounts; i++)

@@ -149,10 +149,28 @@ static int check_folders(const struct plan *p, struct err *err)
     return r;
 }
 
-/* "<64 hex digits>/fs": as the image store names them. */
-static bool is_layer_name(const char *s)
+static const char digits[] = "0123456789abcdef";
+
+static const char *after(const char *s, const char *prefix)
 {
-    return strspn(s, "0123456789abcdef") == 64 && STREQ(s + 64, "/fs");
+    size_t len = strlen(prefix);
+
+    return strncmp(s, prefix, len) == 0 ? s + len : "";
+}
+
+/* "<64 hex digits>/fs": as the image store names them. Of an image on `host` they are named from
+ * the folder above the store, and the lowest is "host/g-<16 hex digits>". */
+static bool is_layer_name(const struct plan *p, size_t i)
+{
+    const char *s = p->layers[i];
+
+    if (p->image == PLAN_IMAGE_HOST && i == p->n_layers - 1) {
+        s = after(s, "host/g-");
+        return strspn(s, digits) == 16 && !s[16];
+    }
+    if (p->image == PLAN_IMAGE_HOST)
+        s = after(s, "store/layers/");
+    return strspn(s, digits) == 64 && STREQ(s + 64, "/fs");
 }
 
 static int check_layers(const struct plan *p, struct err *err)
@@ -160,10 +178,8 @@ static int check_layers(const struct plan *p, struct err *err)
     if (p->n_layers != strv_len(p->layers) || p->n_layers > PLAN_LAYERS_MAX)
         return err_set(err, ERR_LIMIT, "plan: %zu layers, at most %d", strv_len(p->layers),
                        PLAN_LAYERS_MAX);
-    if (p->n_layers && p->image != PLAN_IMAGE_ROOTFS)
-        return err_set(err, ERR_INVALID, "plan: layers without an image");
     for (size_t i = 0; i < p->n_layers; i++)
-        if (!is_layer_name(p->layers[i]))
+        if (!is_layer_name(p, i))
             return err_set(err, ERR_INVALID, "plan: '%s' is not a layer", p->layers[i]);
     return 0;
 }

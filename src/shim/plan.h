@@ -95,8 +95,9 @@ enum plan_limit {
 };
 
 enum plan_image {
-    PLAN_IMAGE_HOST,   /* lower_dir is the skeleton; the machine's /usr and /opt are bound read-only
-                        */
+    PLAN_IMAGE_HOST,   /* lower_dir is the skeleton, and the machine's /usr and /opt are bound
+                          read-only; or it holds `layers`, of which the lowest is the skeleton, and
+                          /usr is bound: /opt is then the image's own */
     PLAN_IMAGE_ROOTFS, /* lower_dir is a whole root file system, or holds `layers`, which are one */
 };
 
@@ -149,8 +150,7 @@ struct plan {
 
     char *run_dir, *data_dir, *exec_dir, *lower_dir; /* absolute */
     enum plan_image image;
-    char *
-        *layers; /* of a ROOTFS: names below lower_dir, the topmost first; NULL: lower_dir itself */
+    char **layers; /* names below lower_dir, the topmost first; NULL: lower_dir itself */
     size_t n_layers;
     struct plan_mount *mounts;
     size_t n_mounts;

@@ -99,7 +99,7 @@ static int ensure_home(const struct plan *plan, int root_fd, struct err *err)
     struct stat st;
     int r;
 
-    if (plan->image == PLAN_IMAGE_HOST)
+    if (plan->image == PLAN_IMAGE_HOST && !plan->n_layers)
         return 0;
     r = place_open(root_fd, "home/agent", PLACE_FOLDER, &fd, err);
     if (r < 0)

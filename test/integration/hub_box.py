@@ -54,9 +54,10 @@ def index_of(images):
 
 
 class RealRegistry:
-    """Debian's docker-registry on loopback; with TLS when it is given a folder of certificates."""
+    """Debian's docker-registry on loopback; with TLS when it is given a folder of certificates, for those who log in (as `login`
+    here) when it is given the text of a file of passwords."""
 
-    def __init__(self, certificates=None):
+    def __init__(self, certificates=None, htpasswd=None, login=None):
         self.folder = tempfile.mkdtemp(prefix="ripcord-hub-")
         self.port = free_port()
         self.host = f"127.0.0.1:{self.port}"
@@ -64,6 +65,11 @@ class RealRegistry:
                   "http": {"addr": self.host}}
         if certificates:
             config["http"]["tls"] = {"certificate": str(certificates / "server.pem"), "key": str(certificates / "server.key")}
+        self.login = login
+        if htpasswd:
+            passwords = Path(self.folder) / "htpasswd"
+            passwords.write_text(htpasswd, encoding="ascii")
+            config["auth"] = {"htpasswd": {"realm": "here", "path": str(passwords)}}
         path = Path(self.folder) / "config.yml"
         path.write_text(json.dumps(config), encoding="utf-8")
         self.trust = ssl.create_default_context(cafile=certificates / "ca.pem") if certificates else None
@@ -84,8 +90,11 @@ class RealRegistry:
     def call(self, method, path, body=None, headers=None):
         connection = http.client.HTTPSConnection(self.host, timeout=20, context=self.trust) if self.trust else \
             http.client.HTTPConnection(self.host, timeout=20)
+        headers = dict(headers or {})
+        if self.login:
+            headers["Authorization"] = "Basic " + base64.b64encode(self.login.encode()).decode()
         try:
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, body, headers)
             reply = connection.getresponse()
             return reply.status, reply.read(), reply.headers
         finally:

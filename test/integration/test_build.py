@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -126,10 +127,21 @@ class Builder(Context):
         self.write(Dockerfile=f"FROM {engines.IMAGE}\nCOPY nosuch /\n")
         self.assertIn("nosuch", self.assert_exit(self.build(), 2).err.decode())
 
+    def test_the_machines_own_programs_are_not_the_engines(self):
+        self.write(Dockerfile="FROM host\nRUN true\n")
+        done = self.assert_exit(self.build("-t", self.name), 7)
+        self.assertIn("has no image 'host'", done.err.decode())
+        self.assertIn("--engine native", done.err.decode())
+
     def test_secrets_are_refused_not_forgotten(self):
         self.write(Dockerfile=f"FROM {engines.IMAGE}\nRUN --mount=type=secret,id=KEY true\n")
         done = self.assert_exit(self.build("--secret", "KEY", env={"KEY": "sek-4711"}), 7)
         self.assertIn("takes no secrets", done.err.decode())
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as s:
+            s.bind(f"{folder}/agent")
+            s.listen()
+            done = self.assert_exit(self.build("--ssh", f"default={folder}/agent"), 7)
+        self.assertIn("takes no ssh agents", done.err.decode())
 
     def test_who_goes_away_cancels(self):
         """Docker ends the command; Podman lets it end, and begins nothing after it."""

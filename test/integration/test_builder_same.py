@@ -460,7 +460,7 @@ class SameAsDocker(BuildCase):
     maxDiff = 4000
 
     def prepare(self):
-        result = self.root.run("image", "import", "--engine", "native", "-", stdin=base())
+        result = self.root.run("image", "import", "-", stdin=base())
         self.assertEqual(result.code, 0, result)
         archive = self.root.path / "base.tar"
         archive.write_bytes(base())
@@ -508,7 +508,7 @@ class SameAsDocker(BuildCase):
         if result.code != 0:
             return f"{engine}: {result.err.decode()}"
         if engine == "native":
-            return merged(self.root.ok("image", "export", "--engine", "native", "--format", "docker", tag).out)
+            return merged(self.root.ok("image", "export", "--format", "docker", tag).out)
         self.addCleanup(Config.backend.api, "DELETE", f"/images/{tag}?force=1")
         return merged(Config.backend.api("GET", f"/images/{tag}/get").body)
 

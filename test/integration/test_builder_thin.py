@@ -3,6 +3,7 @@ import hashlib
 import io
 import os
 import tarfile
+import time
 import unittest
 
 from ripcord_test import only_on
@@ -51,6 +52,24 @@ class Thin(BuildCase):
         self.fill("one")  # what it was: nothing has to be sent for it
         self.assertEqual(self.build(DOCKERFILE)[1], first)
         self.assert_nothing_left()
+
+    def test_digests_are_kept_and_a_change_that_hides_is_seen(self):
+        """Same size, same time of modification: the time of change tells."""
+        self.fill("one")
+        time.sleep(2.1)  # what has just changed is not kept
+        first = self.build(DOCKERFILE)[1]
+        kept, = (self.root.path / "state" / "digests").iterdir()
+        before = kept.read_bytes()
+        self.assertEqual(self.build(DOCKERFILE)[1], first)
+        self.assertEqual(kept.read_bytes(), before)
+        file = self.context / "big.bin"
+        was = file.stat()
+        file.write_text(big("two"))
+        os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))
+        self.assertEqual((file.stat().st_size, file.stat().st_mtime_ns), (was.st_size, was.st_mtime_ns))
+        self.assertNotEqual(self.build(DOCKERFILE)[1], first)
+        self.assertEqual(self.sh("cat /a/big.bin"), big("two"))
+        self.assertLess(kept.stat().st_size, len(before))
 
     def test_only_a_thin_context_has_files_left_out(self):
         """In any other an attribute that says so means nothing, and an empty file is an empty file."""

@@ -169,6 +169,13 @@ class TestHostile(ImageCase):
         self.assertEqual(self.images(), {"images": [], "bytes": 0})
         self.assertEqual((self.in_store("layers"), self.in_store("tmp")), ([], []))
 
+    def test_options_of_another_action_are_refused(self):
+        for option, *args in (("--tag", "ls", "--tag", "x"), ("--no-cache", "prune", "--no-cache"), ("--platform", "push", "x", "--platform", "linux/arm64"),
+                              ("--file", "lint", "-f", "Dockerfile"), ("--strict", "rm", "--strict", "x")):
+            done = self.root.run("image", *args)
+            self.assertIn(f"'ripcord image {args[0]}' has no option '{option}'", done.err.decode())
+            self.assert_exit(done, 2)
+
     def test_ways_out_are_refused(self):
         canary = Path(self.root.path) / "canary"
         canary.write_text("tweet", encoding="utf-8")

@@ -20,6 +20,7 @@ from pathlib import Path
 import hub_box
 import registry_box
 import test_builder
+import test_builder_ssh
 import test_image_export
 import test_images
 from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_only, needs, wait_until
@@ -449,6 +450,42 @@ class SubordinateIds(Common, Unlimited, Strict, Rootless):
         self.assertEqual(self.root.ok("run", "--image", "made", "--", "cat", "/who", "/w/f").text, "0\n1000:1001\n0:0\ncopied")
         store = self.root.path / "state/images/store"
         self.assertEqual(list((store / "tmp").iterdir()), [])
+
+    @unittest.skipUnless(all(test_builder_ssh.TOOLS.values()), "openssh-client is not installed")
+    def test_build_with_an_agent(self):
+        self.assertEqual(build_made(self.root).code, 0)
+        context = self.root.path / "context"
+        test_builder_ssh.copy_program(test_builder_ssh.TOOLS["ssh-add"], context / "tools")
+        (context / "Dockerfile").write_text(
+            "FROM made\nCOPY tools/ /\nRUN --mount=type=ssh stat -c 'is %u %g %a' $SSH_AUTH_SOCK; /usr/bin/ssh-add -l || :\n"
+            "USER bob\nRUN --mount=type=ssh,uid=1000,gid=50 stat -c 'is %u %g %a' $SSH_AUTH_SOCK; /usr/bin/ssh-add -l || :\n"
+            "RUN --mount=type=ssh,uid=7 /usr/bin/ssh-add -l || echo not for bob\n", encoding="utf-8")
+        subprocess.run(["chmod", "-R", "a+rX", context], check=True)
+        with tempfile.TemporaryDirectory(prefix="ripcord-agents-") as folder:
+            os.chown(folder, self.uid, self.gid)
+            path = f"{folder}/agent"
+            with subprocess.Popen([test_builder_ssh.TOOLS["ssh-agent"], "-D", "-a", path], stdout=subprocess.DEVNULL,
+                                  user=self.uid, group=self.gid) as agent:
+                wait_until(lambda: os.path.exists(path), 20, "the agent to listen")
+                result = self.root.run("image", "build", "--progress", "plain", "--ssh", f"default={path}", context)
+                agent.kill()
+        self.assertEqual(result.code, 0, result)
+        for line in ("is 0 0 600", "is 1000 50 600", "not for bob"):
+            self.assertIn(line, test_builder_ssh.told(result.err.decode()))
+        self.assertEqual(result.err.decode().count("The agent has no identities"), 2, result)
+
+    def test_build_on_host(self):
+        context = self.root.path / "context"
+        context.mkdir()
+        (context / "f").write_text("copied\n", encoding="utf-8")
+        (context / "Dockerfile").write_text("FROM host\nRUN id -u > /opt/who; echo more >> /etc/hosts; touch /usr/x || echo $? >> /opt/who\n"
+                                            "COPY --chown=agent f /opt/\nUSER agent\nRUN stat -c %U /opt/f /opt/who > ~/mine\n", encoding="utf-8")
+        context.chmod(0o755)
+        self.root.ok("image", "build", "-t", "made", context)
+        self.assertEqual(self.root.ok("run", "--image", "made", "--", "sh", "-c", "cat /opt/who /opt/f ~/mine; tail -n 1 /etc/hosts; id -un").text,
+                         "0\n1\ncopied\nagent\nroot\nmore\nagent\n")
+        (context / "Dockerfile").write_text("FROM made\nCOPY f /bin/\n", encoding="utf-8")
+        self.assertIn("Read-only file system", self.assert_exit(self.root.run("image", "build", context), 7).err.decode())
 
     def test_other_users_inside(self):
         self.root.ok("up", "a")

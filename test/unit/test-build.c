@@ -45,6 +45,7 @@ struct bed {
     struct build *build;
     struct loop_timer *timer;
     int body; /* the pipe's write end */
+    uint64_t logins;
     struct buf lines;
     unsigned dones;
     enum err_code code;
@@ -113,7 +114,7 @@ static int start(struct bed *b, uint64_t secrets, struct err *err)
 {
     static const struct build_events events = {on_lines, on_done};
     struct build_request req = {.context = -1, .dockerfile = xstrdup("Dockerfile")};
-    struct build_body body = {.dir = b->dir, .secrets = secrets};
+    struct build_body body = {.dir = b->dir, .secrets = secrets, .logins = b->logins};
     int p[2];
 
     if (pipe2(p, O_CLOEXEC) < 0)
@@ -313,6 +314,60 @@ TEST(secrets_that_are_malformed_build_nothing)
 
         bed_init(&b, script_never);
         run(&b, cases[i].body, cases[i].secrets);
+        bed_done(&b);
+        CHECK(b.dones == 1 && b.code == cases[i].code);
+    }
+}
+
+static int script_logins(const struct build_request *req, struct build *b, struct err *err)
+{
+    char text[16] = "";
+
+    (void)b;
+    if (req->n_secrets != 1 || req->n_logins != 1 || !STREQ(req->logins[0].registry, "r.io:5") ||
+        !STREQ(req->logins[0].username, "u") || !STREQ(req->logins[0].password, "p") ||
+        read(req->context, text, sizeof(text) - 1) != 3 || !STREQ(text, "tar"))
+        return err_set(err, ERR_SYSTEM, "the request is not what was asked for");
+    return 0;
+}
+
+TEST(logins_come_between_secrets_and_context)
+{
+    static const char secrets[] = "{\"k\":\"v\"}";
+    static const char logins[] = "{\"r.io:5\":{\"username\":\"u\",\"password\":\"p\"}}";
+    _cleanup_free_ char *body = xasprintf("%s%star", secrets, logins);
+    struct bed b;
+
+    bed_init(&b, script_logins);
+    b.logins = strlen(logins);
+    run(&b, body, strlen(secrets));
+    bed_done(&b);
+    CHECK(b.dones == 1 && b.code == ERR_NONE);
+}
+
+TEST(logins_that_are_malformed_build_nothing)
+{
+    static const struct {
+        const char *body;
+        uint64_t logins;
+        enum err_code code;
+    } cases[] = {
+        {"{\"a\":1}", 7, ERR_INVALID},
+        {"{\"a\":{}}", 8, ERR_INVALID},
+        {"{\"a\":{\"username\":\"u\"}}", 24, ERR_INVALID},
+        {"{\"\":{\"username\":\"u\",\"password\":\"p\"}}", 38, ERR_INVALID},
+        {"{\"a\":{\"username\":\"u\",\"password\":\"p\",\"x\":1}}", 45, ERR_INVALID},
+        {"[]", 2, ERR_INVALID},
+        {"{", 100, ERR_INVALID},
+        {"{}", 2 << 20, ERR_LIMIT},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct bed b;
+
+        bed_init(&b, script_never);
+        b.logins = cases[i].logins;
+        run(&b, cases[i].body, 0);
         bed_done(&b);
         CHECK(b.dones == 1 && b.code == cases[i].code);
     }

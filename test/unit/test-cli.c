@@ -285,3 +285,49 @@ TEST(credentials_of_docker_are_found_by_registry)
     CHECK(auth_is("{\"auths\":{\"x.io\":{\"auth\":\"dXA=\"}}}", "x.io", NULL));
     CHECK(auth_is("hello", "x.io", NULL));
 }
+
+/* "registry=user password" of each, as they come. */
+static char *logins_for(const char *file, const char *text)
+{
+    const char *const texts[] = {"", text};
+    _cleanup_json_ json_t *all = NULL;
+    struct buf b = BUF_INIT(1000);
+    const char *registry;
+    json_t *login;
+
+    if (docker_auth_parse_all(file, strlen(file), texts, ARRAY_SIZE(texts), &all, NULL) < 0)
+        return xstrdup("refused");
+    json_object_foreach (all, registry, login)
+        (void)!buf_appendf(&b, "%s=%s %s;", registry,
+                           json_string_value(json_object_get(login, "username")),
+                           json_string_value(json_object_get(login, "password")));
+    return buf_steal(&b);
+}
+
+TEST(credentials_for_a_build_are_those_that_its_text_may_need)
+{
+    static const char file[] = "{\"auths\":{\"https://index.docker.io/v1/\":{\"auth\":\"dTpw\"},"
+                               "\"https://ghcr.io/v2/\":{\"auth\":\"bWU6YTpi\"},\"odd.io\":{},"
+                               "\"bad.io\":{\"auth\":\"!\"}}}";
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"FROM debian", "docker.io=u p;"},
+        {"FROM ghcr.io/a/b", "docker.io=u p;ghcr.io=me a:b;"},
+        {"ARG R=ghcr.io\nFROM $R/a", "docker.io=u p;ghcr.io=me a:b;"},
+        {"FROM odd.io/a", "docker.io=u p;"},
+        {"FROM bad.io/a", "refused"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        _cleanup_free_ char *found = logins_for(file, cases[i].text);
+
+        CHECK_STR(found, cases[i].want);
+    }
+    {
+        _cleanup_free_ char *none = logins_for("{}", "x"), *bad = logins_for("hello", "x");
+
+        CHECK_STR(none, "");
+        CHECK_STR(bad, "refused");
+    }
+}

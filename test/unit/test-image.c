@@ -282,6 +282,24 @@ TEST(a_configuration_becomes_a_record)
     CHECK(PARSE(image_config_parse, "{\"rootfs\":{\"diff_ids\":[\"../x\"]}}", &r) < 0);
     CHECK(PARSE(image_config_parse, "{\"config\":{\"Env\":\"A\"}}", &r) < 0);
     CHECK(PARSE(image_config_parse, "[]", &r) < 0);
+    CHECK(PARSE(image_config_parse, "{\"ripcord.base\":\"host-2\"}", &r) == -ERR_UNSUPPORTED);
+    CHECK(PARSE(image_config_parse, "{\"ripcord.base\":1}", &r) < 0);
+}
+
+TEST(the_layer_of_the_machine_lies_beside_the_store)
+{
+    static const char *const bad[] = {"", "g-", "g-0123456789abcdeF", "g-0123456789abcdef0",
+                                      "../x"};
+    _cleanup_free_ char *host = NULL, *other = NULL;
+
+    fresh();
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        CHECK(forget(images_set_host(&store, bad[i], &err)) == -ERR_INVALID);
+    CHECK(images_set_host(&store, "g-0123456789abcdef", &err) >= 0);
+    host = images_layer_path(&store, IMAGES_HOST_LAYER);
+    other = images_layer_path(&store, A);
+    CHECK(STREQ(host, "../host/g-0123456789abcdef"));
+    CHECK(strncmp(other, "layers/aaaa", 11) == 0);
 }
 
 /* ---- the store ---- */

@@ -192,6 +192,13 @@ static void set(char **field, const char *value)
     *field = value ? xstrdup(value) : NULL;
 }
 
+static void on_host(struct plan *p, const char *above, const char *lowest)
+{
+    p->image = PLAN_IMAGE_HOST;
+    set(&p->layers[0], above);
+    set(&p->layers[1], lowest);
+}
+
 /* Applies one fault to a good plan. */
 static bool spoil(struct plan *p, int which)
 {
@@ -222,12 +229,32 @@ static bool spoil(struct plan *p, int which)
     case 22: p->id_base = 0; p->sub_uid = p->sub_gid = 1000; break;
     case 23: p->id_base = 0; p->sub_uid = p->sub_gid = UINT32_MAX - 1; break;
     case 24: set(&p->layers[0], "../fs"); break;
-    case 25: p->image = PLAN_IMAGE_HOST; break; /* with layers */
+    case 25: p->image = PLAN_IMAGE_HOST; break; /* with layers of another */
     case 26: p->n_layers = 1; break;
+    case 27: on_host(p, "store/layers/" LAYER_A, "host/g-0123456789abcde"); break;
+    case 28: on_host(p, LAYER_A, "host/g-0123456789abcdef"); break;
+    case 29: on_host(p, "host/g-0123456789abcdef", "store/layers/" LAYER_A); break;
+    case 30: on_host(p, "store/layers/" LAYER_A, "host/../host/g-01234567"); break;
+    case 31: on_host(p, "store/layers/" LAYER_A, "host/g-0123456789abcdef"); p->image = PLAN_IMAGE_ROOTFS; break;
     default: return false;
     }
     /* clang-format on */
     return true;
+}
+
+TEST(layers_may_lie_above_the_machine)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
+    struct plan in, out;
+
+    fill(&in);
+    on_host(&in, "store/layers/" LAYER_A, "host/g-0123456789abcdef");
+    CHECK(plan_encode(&in, &b, NULL) == 0);
+    CHECK(plan_decode(buf_data(&b), b.len, &out, NULL) == 0);
+    CHECK(out.image == PLAN_IMAGE_HOST && out.n_layers == 2);
+    CHECK_STR(out.layers[1], "host/g-0123456789abcdef");
+    plan_done(&in);
+    plan_done(&out);
 }
 
 TEST(bad_plans_are_refused)

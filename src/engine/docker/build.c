@@ -94,10 +94,10 @@ static int check(const struct docker_engine *d, const struct build_request *req,
                 d->engine.ops->name);
         return err_hint(err, "It has 'none' and 'open'; engine 'native' has it.");
     }
-    if (!req->n_secrets)
+    if (!req->n_secrets && !req->agents)
         return 0;
-    err_set(err, ERR_UNSUPPORTED, "engine '%s' takes no secrets for a build through its API",
-            d->engine.ops->name);
+    err_set(err, ERR_UNSUPPORTED, "engine '%s' takes no %s for a build through its API",
+            d->engine.ops->name, req->n_secrets ? "secrets" : "ssh agents");
     return err_hint(err, "Build with engine 'native', or with the engine's own command.");
 }
 
@@ -150,6 +150,18 @@ static int take_lines(struct answer *a, struct docker_stream *s, const struct de
     return r;
 }
 
+/* Whatever such an engine says of a name that it has looked for in vain. */
+static bool is_about_host(const char *failure)
+{
+    static const char *const words[] = {"library/host:latest", "library/host/manifests/",
+                                        "access denied for host,", "short-name \"host\""};
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        if (strstr(failure, words[i]))
+            return true;
+    return false;
+}
+
 /* What a Dockerfile asks for and cannot be had is its author's to mend; a full disk is not. */
 static int tell_failure(const struct answer *a, const char *path, struct err *err)
 {
@@ -162,6 +174,11 @@ static int tell_failure(const struct answer *a, const char *path, struct err *er
         .len = strlen(a->failure),
     };
 
+    if (is_about_host(a->failure)) {
+        err_set(err, ERR_UNSUPPORTED, "FROM host: engine '%s' has no image 'host': %s",
+                a->engine->engine.ops->name, a->failure);
+        return err_hint(err, "'host' is the native engine's: build with `--engine native`.");
+    }
     docker_classify(&words, &reason, err);
     if (reason != DOCKER_OTHER)
         return -(int)(err ? err->code : ERR_ENGINE);

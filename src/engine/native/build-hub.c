@@ -14,6 +14,7 @@
 #include "engine/build.h"
 #include "engine/native/hub.h"
 #include "engine/native/native.h"
+#include "image/reference.h"
 
 enum { LINES_MAX = 16 << 10 };
 
@@ -76,6 +77,18 @@ static void *listen_on(void *arg)
 typedef int (*hub_fn)(const struct native_task *t, const json_t *ask, int events, char **ret,
                       struct err *err);
 
+/* Those of its own registry, and of no other. */
+static void add_login(const struct build_request *req, const char *name, json_t *detail)
+{
+    _cleanup_free_ char *registry = reference_registry(name);
+
+    for (size_t i = 0; i < req->n_logins; i++)
+        if (STREQ(req->logins[i].registry, registry)) {
+            json_object_set_new(detail, "username", json_string(req->logins[i].username));
+            json_object_set_new(detail, "password", json_string(req->logins[i].password));
+        }
+}
+
 static int pull(const struct native_task *t, const json_t *ask, int events, char **ret,
                 struct err *err)
 {
@@ -84,16 +97,19 @@ static int pull(const struct native_task *t, const json_t *ask, int events, char
                                         {"as", JSON_FIELD_STRING, &as}};
     _cleanup_json_ json_t *detail = NULL;
     _cleanup_free_ char *text = NULL;
+    struct image_ask image = {.verb = IMAGE_PULL, .fd = events};
     int r = json_read(ask, "pull", fields, ARRAY_SIZE(fields), err);
 
     if (r < 0)
         return r;
     detail = json_pack("{s:s}", "name", name ? name : "");
+    add_login(t->req, name ? name : "", detail);
     text = json_to_text(detail, false);
-    return native_pull(
-        t->n,
-        &(struct image_ask){.verb = IMAGE_PULL, .name = (char *)as, .detail = text, .fd = events},
-        t->by, ret, err);
+    image.name = (char *)as;
+    image.detail = text;
+    r = native_pull(t->n, &image, t->by, ret, err);
+    explicit_bzero(text, strlen(text));
+    return r;
 }
 
 /* The folder was made for it: nothing can be there. */

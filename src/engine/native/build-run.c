@@ -18,6 +18,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "engine/build.h"
+#include "engine/native/image.h"
 #include "engine/native/native.h"
 #include "engine/spec.h"
 #include "image/images.h"
@@ -169,17 +170,17 @@ static int add_secrets(struct run *x, const struct build_request *req, const jso
 
 static int read_layers(struct run *x, const json_t *list, const char *none, struct err *err)
 {
-    _cleanup_strv_ char **digests = NULL, **stack = NULL;
-    int r = json_read_strv(list, "layers", &digests, err);
+    _cleanup_strv_ char **layers = NULL;
+    int r = json_read_strv(list, "layers", &layers, err);
 
     if (r < 0)
         return r;
-    stack = images_stack(digests);
-    for (char **digest = stack; digest && *digest; digest++)
-        strv_push(&x->native.layers, xasprintf("%s/fs", digest_hex(*digest)));
-    x->native.lower_dir =
-        xasprintf("%s/images/store/%s", x->n->state_dir, x->native.layers ? "layers" : none);
-    return 0;
+    if (!strv_len(layers)) {
+        x->native.lower_dir = xasprintf("%s/images/store/%s", x->n->state_dir, none);
+        return 0;
+    }
+    x->native.on_host = images_begin_with_host(layers);
+    return native_layers(x->n, layers, &x->native.layers, &x->native.lower_dir, err);
 }
 
 static int read_network(const char *name, enum spec_network *ret, struct err *err)

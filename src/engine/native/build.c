@@ -1,8 +1,8 @@
 /*
  * Builds on the native engine. ripcord-build does the work, in a process of its own: it reads what
  * others have written. Here it is started, what it tells is told on, and the commands that it wants
- * run are run (build-run.c). When the build is to end it is killed, and a second one removes what
- * it has left.
+ * run are run (build-run.c). When the build is to end it is killed; what it has left, then or at
+ * any other end, is thrown away.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -20,10 +20,10 @@
 #include "engine/native/image.h"
 #include "engine/native/native.h"
 #include "engine/native/program.h"
+#include "engine/native/trash.h"
 
 enum { LINE_MAX_BYTES = 4 << 20, PIECE = 64 << 10, NAME_LEN = 32, CONTEXT_FD = 3 };
 
-#define CLEAN_TIMEOUT (60 * USEC_PER_SEC)
 #define SILENCE_TIMEOUT (5 * USEC_PER_SEC)
 
 struct builder {
@@ -44,14 +44,13 @@ struct builder {
 
 /* ---- the process ---- */
 
-static int start(const struct builder *x, const char *verb, int in, int context,
-                 struct program *ret, struct err *err)
+static int start(struct builder *x, int in, struct err *err)
 {
     _cleanup_free_ char *store = native_store_path(x->n), *ids = native_store_ids(x->n);
-    const char *const argv[] = {"ripcord-build", store, ids, x->name, verb, NULL};
-    const struct process_fd fds[] = {{in, STDIN_FILENO}, {context, CONTEXT_FD}};
+    const char *const argv[] = {"ripcord-build", store, ids, x->name, NULL};
+    const struct process_fd fds[] = {{in, STDIN_FILENO}, {x->req->context, CONTEXT_FD}};
 
-    return program_start(x->n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), ret, err);
+    return program_start(x->n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), &x->process, err);
 }
 
 static int begin(struct builder *x, struct err *err)
@@ -60,7 +59,7 @@ static int begin(struct builder *x, struct err *err)
 
     if (pipe2(in, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
-    r = start(x, "build", in[0], x->req->context, &x->process, err);
+    r = start(x, in[0], err);
     fd_close(in[0]);
     x->to = in[1];
     return r < 0 ? r
@@ -68,17 +67,14 @@ static int begin(struct builder *x, struct err *err)
                              err);
 }
 
-/* After one that was killed, whose children went with it. */
-static void clean(const struct builder *x)
+/* What it has left, however it ended; nobody waits for its last file. */
+static void throw_away(const struct builder *x)
 {
-    _cleanup_buf_ struct buf out = BUF_INIT(KIB(4));
-    struct deadline by = deadline_in(CLEAN_TIMEOUT);
-    struct program p = PROGRAM_INIT;
-    int status;
+    _cleanup_free_ char *store = native_store_path(x->n), *path = xasprintf("%s/tmp", store);
+    _cleanup_close_ int tmp = -1;
 
-    if (start(x, "clean", x->n->devnull, -1, &p, NULL) >= 0)
-        (void)program_finish(&p, &by, &out, &status, NULL);
-    program_end(&p);
+    if (*x->name && dir_open(AT_FDCWD, path, &tmp, NULL) >= 0)
+        trash_throw(x->n->trash, tmp, x->name, NULL);
 }
 
 /* ---- what it says, and what it is told ---- */
@@ -99,9 +95,11 @@ static int send_request(struct builder *x, struct err *err)
     json_object_set_new(doc, "dockerfile", json_string(x->req->dockerfile));
     json_object_set_new(doc, "tags", texts_json(x->req->tags));
     json_object_set_new(doc, "args", texts_json(x->req->args));
+    json_object_set_new(doc, "agents", texts_json(x->req->agents));
     json_object_set_new(doc, "no_cache", json_boolean(x->req->no_cache));
     json_object_set_new(doc, "pull", json_boolean(x->req->pull));
     json_object_set_new(doc, "thin", json_boolean(x->req->thin));
+    json_object_set_new(doc, "host", json_string(native_host_generation(x->n)));
     if (x->req->network)
         json_object_set_new(doc, "network", json_string(x->req->network));
     if (x->req->target)
@@ -280,11 +278,10 @@ static void end(struct builder *x)
     x->to = fd_close(x->to);
     if (!x->over || program_finish(&x->process, x->by, &rest, &status, NULL) < 0) {
         said = fcntl(x->process.said, F_DUPFD_CLOEXEC, 0);
-        status = program_end(&x->process);
+        program_end(&x->process);
         await_silence(said);
     }
-    if (WIFSIGNALED(status))
-        clean(x);
+    throw_away(x);
 }
 
 int native_build(struct engine *e, const struct build_request *req, struct build *b,

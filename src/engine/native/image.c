@@ -60,15 +60,36 @@ static char *own_name(const struct sandbox_spec *spec)
                : NULL;
 }
 
+static int check_isolation(const struct sandbox_spec *spec, bool on_host, struct err *err)
+{
+    if (spec->isolation != SPEC_ISOLATION_STRICT || !on_host)
+        return 0;
+    err_set(err, ERR_UNSUPPORTED,
+            "isolation 'strict' cannot be had with %s 'host', which is this machine's own /usr",
+            is_host(spec) ? "image" : "what is built on");
+    return err_hint(err, "Bring an image into the store with 'ripcord image import' and name it "
+                         "with --image.");
+}
+
 int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
     (void)e;
-    if (spec->isolation != SPEC_ISOLATION_STRICT || !is_host(spec))
+    return check_isolation(spec, is_host(spec), err);
+}
+
+/* Before anything is made: the copy that `strict` wants would be in vain. */
+static int check_resolved(const struct images *s, const char *id, const struct sandbox_spec *spec,
+                          struct err *err)
+{
+    _cleanup_json_ json_t *record = NULL;
+    int r;
+
+    if (spec->isolation != SPEC_ISOLATION_STRICT)
         return 0;
-    err_set(err, ERR_UNSUPPORTED,
-            "isolation 'strict' cannot be had with image 'host', which is this machine's own /usr");
-    return err_hint(err, "Bring an image into the store with 'ripcord image import' and name it "
-                         "with --image.");
+    r = images_read(s, id, &record, err);
+    if (r >= 0)
+        r = check_isolation(spec, images_is_on_host(record), err);
+    return r < 0 ? err_wrap(err, "image '%s'", spec->image) : 0;
 }
 
 int native_resolve(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
@@ -83,28 +104,51 @@ int native_resolve(struct engine *e, const struct sandbox_spec *spec, const stru
     if (r >= 0)
         r = images_resolve(&s, spec->image, id, err);
     if (r >= 0)
+        r = check_resolved(&s, id, spec, err);
+    if (r >= 0)
         *ret = xstrdup(id);
     return r;
 }
 
 /* ---- the plan ---- */
 
-/* The topmost first, as overlayfs wants them. */
-static int plan_layers(const json_t *record, struct plan *p, struct err *err)
+const char *native_host_generation(const struct native_engine *n)
 {
-    _cleanup_strv_ char **layers = NULL, **stack = NULL;
-    int r = json_read_strv(json_object_get(record, "layers"), "layers", &layers, err);
+    return strrchr(n->lower, '/') + 1;
+}
 
-    if (r < 0)
-        return r;
-    stack = images_stack(layers);
+/* The folder of `host` lies beside the store, and one folder holds them all. */
+int native_layers(const struct native_engine *n, char *const *layers, char ***ret, char **ret_dir,
+                  struct err *err)
+{
+    bool on_host = images_begin_with_host(layers);
+    _cleanup_strv_ char **stack = images_stack(layers + on_host), **names = NULL;
+
     for (char **digest = stack; digest && *digest; digest++) {
         if (!digest_is_valid(*digest))
             return err_set(err, ERR_SYSTEM, "the record of the image is damaged");
-        strv_push(&p->layers, xasprintf("%s/fs", digest_hex(*digest)));
-        p->n_layers++;
+        strv_push(&names,
+                  xasprintf("%s%s/fs", on_host ? "store/layers/" : "", digest_hex(*digest)));
     }
-    return p->n_layers ? 0 : err_set(err, ERR_UNSUPPORTED, "the image has no layers");
+    if (on_host)
+        strv_push(&names, xasprintf("host/%s", native_host_generation(n)));
+    *ret = TAKE_PTR(names);
+    *ret_dir = xasprintf("%s/images%s", n->state_dir, on_host ? "" : "/store/layers");
+    return 0;
+}
+
+static int plan_layers(const struct native_engine *n, const json_t *record, struct plan *p,
+                       struct err *err)
+{
+    _cleanup_strv_ char **layers = NULL;
+    int r = images_layers(record, &layers, err);
+
+    if (r >= 0 && !layers)
+        r = err_set(err, ERR_UNSUPPORTED, "the image has no layers");
+    if (r >= 0)
+        r = native_layers(n, layers, &p->layers, &p->lower_dir, err);
+    p->n_layers = strv_len(p->layers);
+    return r;
 }
 
 /* Variables of the image, then those that were there. What is no variable is left out. */
@@ -158,13 +202,15 @@ static int check_machine(const json_t *record, struct err *err)
                    IMAGES_ARCHITECTURE);
 }
 
-/* Where they lie for all, or the sandbox's own. */
-static char *layers_path(const struct native_engine *n, const struct box_request *req)
+/* Not where they lie for all, but the sandbox's own. */
+static void plan_own(const struct native_engine *n, const struct box_request *req, struct plan *p)
 {
     _cleanup_free_ char *own = own_name(&req->spec);
 
-    return own ? xasprintf("%s/sandboxes/%s/%s", n->state_dir, req->id, own)
-               : xasprintf("%s/images/store/layers", n->state_dir);
+    if (!own)
+        return;
+    free(p->lower_dir);
+    p->lower_dir = xasprintf("%s/sandboxes/%s/%s", n->state_dir, req->id, own);
 }
 
 static int plan_stored(struct native_engine *n, const struct box_request *req, struct plan *p,
@@ -183,13 +229,15 @@ static int plan_stored(struct native_engine *n, const struct box_request *req, s
     if (r >= 0)
         r = check_machine(record, err);
     if (r >= 0)
-        r = plan_layers(record, p, err);
+        r = check_isolation(spec, images_is_on_host(record), err);
+    if (r >= 0)
+        r = plan_layers(n, record, p, err);
     if (r >= 0)
         r = plan_env(record, env, err);
     if (r < 0)
         return err_wrap(err, "image '%s'", spec->image);
-    p->image = PLAN_IMAGE_ROOTFS;
-    p->lower_dir = layers_path(n, req);
+    p->image = images_is_on_host(record) ? PLAN_IMAGE_HOST : PLAN_IMAGE_ROOTFS;
+    plan_own(n, req, p);
     p->user = STREQ(spec->user, DEFAULT_USER) ? image_user(record) : xstrdup(spec->user);
     p->workdir =
         STREQ(spec->workdir, DEFAULT_WORKDIR) ? image_workdir(record) : xstrdup(spec->workdir);

@@ -34,6 +34,13 @@ int image_tool_start(const struct native_engine *n, const struct image_tool *t, 
 int image_transfer_begin(struct native_engine *n, struct err *err);
 void image_transfer_end(struct native_engine *n);
 
+/* As a plan has them: `layers` (bottom first), which may begin with that of `host`, become names
+ * below *ret_dir, the topmost first. Both are new. */
+int native_layers(const struct native_engine *n, char *const *layers, char ***ret, char **ret_dir,
+                  struct err *err);
+/* The name of the folder that is image `host` now. */
+const char *native_host_generation(const struct native_engine *n);
+
 /*
  * The plan's image, layers, user and workdir, and what the image adds to the environment before
  * *env. Where the spec has the defaults, the image's own user and workdir count; an image that has

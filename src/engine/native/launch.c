@@ -133,7 +133,7 @@ static void fill_step(const struct launch *l, struct plan *p)
 {
     const struct native_step *s = l->step;
 
-    p->image = PLAN_IMAGE_ROOTFS;
+    p->image = s->on_host ? PLAN_IMAGE_HOST : PLAN_IMAGE_ROOTFS;
     p->bare = true;
     p->lower_dir = xstrdup(s->lower_dir);
     p->n_layers = strv_len(s->layers);

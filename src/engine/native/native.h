@@ -84,6 +84,7 @@ int native_start(struct engine *e, const struct box_request *req, const struct d
 struct native_step {
     char *lower_dir; /* holds the layers, or is the only one */
     char **layers;   /* the topmost first */
+    bool on_host;    /* the lowest is that of image `host` */
     struct spec_mount *mounts;
     size_t n_mounts;
 };

@@ -1,0 +1,110 @@
+#include "cli/agents.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/xalloc.h"
+
+static int no_agent(const char *id, struct err *err)
+{
+    err_set(err, ERR_INVALID, "--ssh %s: SSH_AUTH_SOCK is not set, so no agent is running here",
+            id);
+    return err_hint(err,
+                    "Start one with `eval $(ssh-agent)` and `ssh-add`, or name its socket: "
+                    "--ssh %s=SOCKET.",
+                    id);
+}
+
+static int not_a_socket(const char *id, const char *path, struct err *err)
+{
+    err_set(err, ERR_INVALID, "--ssh %s: '%s' is not the socket of an agent", id, path);
+    return err_hint(err,
+                    "A key is given to an agent first: `eval $(ssh-agent)`, `ssh-add KEY`, then "
+                    "--ssh %s.",
+                    id);
+}
+
+static int try_connect(const char *path, struct err *err)
+{
+    _cleanup_close_ int dir = -1, fd = -1;
+    _cleanup_free_ char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path) + 1);
+
+    dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return err_sys(err, errno, "open '%s'", folder);
+    return unix_connect(dir, strrchr(path, '/') + 1, SOCK_STREAM, &fd, err);
+}
+
+static int check_socket(const char *id, const char *path, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    struct stat st;
+
+    if (stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return not_a_socket(id, path, err);
+    if (try_connect(path, &why) >= 0)
+        return 0;
+    err_set(err, ERR_INVALID, "--ssh %s: no agent answers at '%s': %s", id, path,
+            strerror(why.errnum ? why.errnum : ENOENT));
+    return err_hint(err, "`ssh-add -l` tells whether one is running.");
+}
+
+static int absolute(const char *path, char **ret, struct err *err)
+{
+    _cleanup_free_ char *here = NULL;
+
+    if (*path == '/') {
+        *ret = xstrdup(path);
+        return 0;
+    }
+    here = getcwd(NULL, 0);
+    if (!here)
+        return err_sys(err, errno, "find the working directory");
+    *ret = xasprintf("%s/%s", here, path);
+    return 0;
+}
+
+static int add_agent(const char *arg, char ***agents, struct err *err)
+{
+    const char *equals = strchr(arg, '='), *given = equals ? equals + 1 : getenv("SSH_AUTH_SOCK");
+    _cleanup_free_ char *id = xstrndup(arg, equals ? (size_t)(equals - arg) : strlen(arg));
+    _cleanup_free_ char *path = NULL;
+    int r = parse_secret_name(id, err);
+
+    if (r < 0)
+        return err_wrap(err, "--ssh '%.100s'", arg);
+    if (strv_env_get(*agents, id))
+        return err_set(err, ERR_INVALID, "--ssh: '%s' is given twice", id);
+    if (!given || !*given)
+        return no_agent(id, err);
+    r = absolute(given, &path, err);
+    if (r >= 0)
+        r = check_socket(id, path, err);
+    if (r >= 0)
+        strv_env_set(agents, id, path);
+    return r;
+}
+
+int agents_from_args(const struct cli_args *a, char ***ret, struct err *err)
+{
+    _cleanup_strv_ char **agents = NULL;
+    const char *v;
+
+    for (size_t i = 0; (v = args_next(a, "ssh", &i));) {
+        int r = add_agent(v, &agents, err);
+
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE_PTR(agents);
+    return 0;
+}

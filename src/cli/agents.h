@@ -1,0 +1,11 @@
+/*
+ * --ssh of `image build`: ssh agents of whoever asks, by their sockets.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "cli/options.h"
+
+/* "ID[=SOCKET]" of each becomes "ID=/PATH" in *ret, a strv; without a socket it is that of
+ * SSH_AUTH_SOCK. Somebody has to listen there. */
+int agents_from_args(const struct cli_args *a, char ***ret, struct err *err);

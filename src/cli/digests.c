@@ -1,0 +1,202 @@
+/*
+ * Records of one size, sorted, so that one look-up is a binary search in the file as it was read.
+ * Written by this user for this user, in a folder that nobody else can enter; what does not look
+ * like our own is taken for none.
+ */
+#include "cli/digests.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "base/xalloc.h"
+
+enum { RECORDS_MAX = 100000, CONTEXTS_MAX = 64, HEX = BLAKE2B_HEX - 1 };
+#define FOLDER "digests"
+#define MAGIC "ripcord-digests1"
+#define QUIET                                                                                      \
+    (2 * USEC_PER_SEC) /* a tick is 10 ms at most, but some file systems count seconds             \
+                        */
+
+struct record {
+    uint64_t dev, ino, size, mtime, ctime; /* times in ns */
+    char hex[HEX];
+};
+
+struct digests {
+    char *path;     /* owned: the folder of all contexts */
+    char name[40];  /* of this one's file */
+    char *text;     /* owned: the file, or NULL */
+    size_t n_known; /* records in it */
+    struct record *seen;
+    size_t n_seen;
+    bool news; /* something was added */
+};
+
+static uint64_t ns(const struct timespec *t)
+{
+    return (uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_nsec;
+}
+
+static void fill(struct record *r, const struct stat *st)
+{
+    *r = (struct record){.dev = st->st_dev,
+                         .ino = st->st_ino,
+                         .size = (uint64_t)st->st_size,
+                         .mtime = ns(&st->st_mtim),
+                         .ctime = ns(&st->st_ctim)};
+}
+
+static int by_file(const void *a, const void *b)
+{
+    const struct record *x = a, *y = b;
+
+    if (x->dev != y->dev)
+        return x->dev < y->dev ? -1 : 1;
+    return x->ino == y->ino ? 0 : x->ino < y->ino ? -1 : 1;
+}
+
+/* After the magic, which is as long as the records' alignment wants. */
+static const struct record *known(const struct digests *d)
+{
+    return (const struct record *)(const void *)(d->text + strlen(MAGIC));
+}
+
+static void read_known(struct digests *d)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", d->path, d->name);
+    size_t len, head = strlen(MAGIC);
+
+    if (file_read(AT_FDCWD, path, head + RECORDS_MAX * sizeof(struct record), &d->text, &len,
+                  NULL) < 0)
+        return;
+    if (len >= head && memcmp(d->text, MAGIC, head) == 0 &&
+        (len - head) % sizeof(struct record) == 0)
+        d->n_known = (len - head) / sizeof(struct record);
+}
+
+struct digests *digests_open(const char *state, const struct stat *context)
+{
+    struct digests *d = xnew0(struct digests);
+
+    d->path = xasprintf("%s/" FOLDER, state);
+    snprintf(d->name, sizeof(d->name), "%llx-%llx", (unsigned long long)context->st_dev,
+             (unsigned long long)context->st_ino);
+    read_known(d);
+    return d;
+}
+
+void digests_free(struct digests *d)
+{
+    if (!d)
+        return;
+    free(d->path);
+    free(d->text);
+    free(d->seen);
+    free(d);
+}
+
+static void see(struct digests *d, const struct record *r)
+{
+    if (d->n_seen == RECORDS_MAX)
+        return;
+    if ((d->n_seen & (d->n_seen - 1)) == 0) /* full: the room is a power of two */
+        d->seen = xreallocarray(d->seen, d->n_seen ? 2 * d->n_seen : 1, sizeof(*r));
+    d->seen[d->n_seen++] = *r;
+}
+
+bool digests_find(struct digests *d, const struct stat *st, char ret[static THIN_VALUE_MAX])
+{
+    char hex[BLAKE2B_HEX] = "", value[THIN_VALUE_MAX];
+    const struct record *found;
+    struct record r;
+
+    fill(&r, st);
+    found = d->n_known ? bsearch(&r, known(d), d->n_known, sizeof(r), by_file) : NULL;
+    if (!found || memcmp(found, &r, offsetof(struct record, hex)) != 0)
+        return false;
+    memcpy(hex, found->hex, HEX);
+    thin_format(r.size, hex, value);
+    if (!thin_digits(value))
+        return false;
+    see(d, found);
+    memcpy(ret, value, sizeof(value));
+    return true;
+}
+
+void digests_add(struct digests *d, const struct stat *st, const char *value)
+{
+    uint64_t last = MAX(ns(&st->st_mtim), ns(&st->st_ctim)) / 1000;
+    const char *hex = thin_digits(value);
+    struct record r;
+
+    if (!hex || last + QUIET > time_wall() || strtoull(value, NULL, 10) != (uint64_t)st->st_size)
+        return;
+    fill(&r, st);
+    memcpy(r.hex, hex, HEX);
+    see(d, &r);
+    d->news = true;
+}
+
+/* ---- saving ---- */
+
+static int any_name(const struct dirent *e)
+{
+    return e->d_name[0] != '.';
+}
+
+/* The context that was built least lately goes, where there are too many. */
+static void trim(int dir)
+{
+    struct dirent **names = NULL;
+    uint64_t oldest = UINT64_MAX;
+    int n = scandirat(dir, ".", &names, any_name, NULL), which = 0;
+    struct stat st;
+
+    for (int i = 0; i < n; i++)
+        if (fstatat(dir, names[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            ns(&st.st_mtim) < oldest) {
+            oldest = ns(&st.st_mtim);
+            which = i;
+        }
+    if (n > CONTEXTS_MAX)
+        unlinkat(dir, names[which]->d_name, 0);
+    while (n-- > 0)
+        free(names[n]);
+    free(names);
+}
+
+static void write_known(const struct digests *d)
+{
+    _cleanup_close_ int dir = -1;
+    size_t len = strlen(MAGIC) + d->n_known * sizeof(struct record);
+
+    (void)mkdir(d->path, 0700);
+    dir = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir >= 0 && file_replace_shared(dir, d->name, d->text, len, 0600, NULL) >= 0)
+        trim(dir);
+}
+
+void digests_save(struct digests *d)
+{
+    size_t head = strlen(MAGIC), len = d->n_seen * sizeof(struct record);
+
+    if (d->news || d->n_seen < d->n_known) {
+        free(d->text);
+        d->text = xmalloc(head + len);
+        memcpy(d->text, MAGIC, head);
+        if (len) {
+            qsort(d->seen, d->n_seen, sizeof(*d->seen), by_file);
+            memcpy(d->text + head, d->seen, len);
+        }
+        d->n_known = d->n_seen;
+        write_known(d);
+    }
+    d->n_seen = 0;
+    d->news = false;
+}
