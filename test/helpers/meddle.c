@@ -21,6 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -33,7 +35,7 @@
 
 #ifdef __x86_64__
 
-enum { SYSCALL_STOP = SIGTRAP | 0x80, NAME_SIZE = 32, SITES_MAX = 32768 };
+enum { SYSCALL_STOP = SIGTRAP | 0x80, NAME_SIZE = 32, SITES_MAX = 32768, NAMES = 64 };
 
 /* Which of the calls that count is meant. */
 struct aim {
@@ -55,18 +57,57 @@ static const struct { int nr, errnum; } breakable[] = {
 };
 /* clang-format on */
 
-static bool is_named(pid_t pid, const char *name)
+/* Of tasks; they are asked for at every call. */
+static struct {
+    pid_t pid;
+    char name[NAME_SIZE];
+} names[NAMES];
+
+static void read_name(pid_t pid, char ret[static NAME_SIZE])
 {
-    char path[NAME_SIZE + 16], got[NAME_SIZE] = "";
+    char path[NAME_SIZE + 16];
     FILE *f;
 
     snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+    ret[0] = '\0';
     f = fopen(path, "re");
-    if (f && fgets(got, sizeof(got), f))
-        got[strcspn(got, "\n")] = '\0';
+    if (f && fgets(ret, NAME_SIZE, f))
+        ret[strcspn(ret, "\n")] = '\0';
     if (f)
         fclose(f);
-    return STREQ(got, name);
+}
+
+static bool is_named(pid_t pid, const char *name)
+{
+    const size_t i = (size_t)pid % NAMES;
+
+    if (names[i].pid != pid) {
+        names[i].pid = pid;
+        read_name(pid, names[i].name);
+    }
+    return STREQ(names[i].name, name);
+}
+
+static void forget(void)
+{
+    memset(names, 0, sizeof(names));
+    site_forget();
+}
+
+/* What is remembered of tasks is not true any more when this call has been made. */
+static bool is_change(const struct __ptrace_syscall_info *info)
+{
+    switch (info->entry.nr) {
+    case SYS_mmap:
+    case SYS_mprotect:
+        return info->entry.args[2] & PROT_EXEC;
+    case SYS_munmap:
+        return true;
+    case SYS_prctl:
+        return info->entry.args[0] == PR_SET_NAME;
+    default:
+        return false;
+    }
 }
 
 static int errno_for(long nr)
@@ -160,8 +201,11 @@ static bool meddle(pid_t pid, const char *what, const char *name, struct aim *ai
         info.op != PTRACE_SYSCALL_INFO_ENTRY)
         return false;
     answer = answer_for(&info, what);
-    if (!answer || !is_named(pid, name) || !is_meant(pid, &info, aim))
+    if (!answer || !is_named(pid, name) || !is_meant(pid, &info, aim)) {
+        if (is_change(&info))
+            forget();
         return false;
+    }
     if (answer > 0)
         break_call(pid, answer);
     else
@@ -265,6 +309,8 @@ int main(int argc, char **argv)
     puts("ready");
     fflush(stdout);
     while ((pid = waitpid(-1, &status, __WALL)) > 0) {
+        if (!WIFSTOPPED(status) || status >> 16)
+            forget(); /* another program, or one that has the number of another later */
         if (!WIFSTOPPED(status))
             continue;
         if (WSTOPSIG(status) == SYSCALL_STOP && meddle(pid, argv[1], argv[3], &aim))

@@ -8,11 +8,18 @@
 #include "base/macro.h"
 
 /* Callers: enough to tell places apart; further up lies more of what earlier calls have left. */
-enum { CALLERS = 8, STACK_WORDS = 512, MAPS_MAX = 128, PATH_SIZE = 32 };
+enum { CALLERS = 8, STACK_WORDS = 512, MAPS_MAX = 128, PATH_SIZE = 32, REMEMBERED = 64 };
 
 struct text {
     uint64_t start, end, offset;
 };
+
+/* Reading it costs most, and a daemon that starts makes tens of thousands of calls. */
+static struct maps {
+    pid_t pid;
+    size_t n;
+    struct text texts[MAPS_MAX];
+} remembered[REMEMBERED];
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
@@ -38,14 +45,31 @@ static size_t read_maps(pid_t pid, struct text maps[static MAPS_MAX])
     return n;
 }
 
+static struct maps *maps_of(pid_t pid)
+{
+    struct maps *maps = &remembered[(size_t)pid % REMEMBERED];
+
+    if (maps->pid != pid) {
+        maps->pid = pid;
+        maps->n = read_maps(pid, maps->texts);
+    }
+    return maps;
+}
+
+void site_forget(void)
+{
+    for (size_t i = 0; i < REMEMBERED; i++)
+        remembered[i].pid = 0;
+}
+
 /* Its place in the file, with the size of what is mapped in place of the file's name: the shim is a
  * memfd that each daemon makes anew. */
-static bool add_word(uint64_t *hash, uint64_t word, const struct text *maps, size_t n)
+static bool add_word(uint64_t *hash, uint64_t word, const struct maps *maps)
 {
-    for (size_t i = 0; i < n; i++)
-        if (word >= maps[i].start && word < maps[i].end) {
-            *hash = mix(*hash, word - maps[i].start + maps[i].offset);
-            *hash = mix(*hash, maps[i].end - maps[i].start);
+    for (const struct text *t = maps->texts; t < maps->texts + maps->n; t++)
+        if (word >= t->start && word < t->end) {
+            *hash = mix(*hash, word - t->start + t->offset);
+            *hash = mix(*hash, t->end - t->start);
             return true;
         }
     return false;
@@ -53,9 +77,8 @@ static bool add_word(uint64_t *hash, uint64_t word, const struct text *maps, siz
 
 uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp)
 {
-    struct text maps[MAPS_MAX];
     uint64_t words[STACK_WORDS], hash = mix(0xcbf29ce484222325, nr);
-    size_t n_maps = read_maps(pid, maps);
+    const struct maps *maps = maps_of(pid);
     ssize_t got;
 
     /* By pages: where the stack ends is not known. */
@@ -63,8 +86,8 @@ uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp)
                            (struct iovec[]){{(void *)sp, 4096 - sp % 4096},
                                             {(void *)(sp + 4096 - sp % 4096), sp % 4096}},
                            2, 0);
-    add_word(&hash, ip, maps, n_maps);
+    add_word(&hash, ip, maps);
     for (ssize_t i = 0, n = 0; i < got / (ssize_t)sizeof(words[0]) && n < CALLERS; i++)
-        n += add_word(&hash, words[i], maps, n_maps);
+        n += add_word(&hash, words[i], maps);
     return hash;
 }

@@ -10,3 +10,6 @@
 #include <sys/types.h>
 
 uint64_t site_of(pid_t pid, uint64_t nr, uint64_t ip, uint64_t sp);
+
+/* What is mapped where is remembered for each task: to be called when that changes for one. */
+void site_forget(void);

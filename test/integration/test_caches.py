@@ -3,6 +3,7 @@ anything into another's.
 
 The upstreams are our own (registry_box.py); what is installed comes through the package registry.
 """
+import hashlib
 import io
 import os
 import shutil
@@ -12,6 +13,7 @@ import unittest
 import zipfile
 
 import registry_box
+import tools_box
 from ripcord_test import Config, only_on
 from test_packages import DOOR, PIP, PackagesCase
 
@@ -83,6 +85,35 @@ for p in glob.glob("/cache/npm/_cacache/index-v5/**/*", recursive=True):
         open(p, "w").write("\\n" + "\\n".join(lines))
 """
 
+# What a sandbox could send to make the registry keep or pass on something else: writes, another host in its links, an address
+# of its own, a second request hidden in the first.
+HOSTILE = f"""
+import http.client, socket
+evil = open("/tmp/evil", "rb").read()
+paths = %r
+def ask(method, path, body=None, headers={{}}):
+    c = http.client.HTTPConnection("{DOOR}", timeout=20)
+    try:
+        c.request(method, path, body, headers)
+        answer = c.getresponse()
+        answer.read()
+        return answer.status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        c.close()
+for path in paths:
+    for method in "PUT", "POST", "PATCH", "DELETE", "MOVE":
+        assert ask(method, path, evil) not in range(200, 300), (method, path)
+    for fields in {{"Host": "evil.example"}}, {{"X-Forwarded-Host": "evil.example"}}, {{"Range": "bytes=1-2"}}, {{"If-None-Match": "*"}}:
+        ask("GET", path, headers=fields)
+    ask("GET", "http://evil.example" + path)
+    for length in b"Content-Length: 4\\r\\nTransfer-Encoding: chunked", b"Content-Length: 4\\r\\nContent-Length: 0":
+        with socket.create_connection(("127.0.0.1", {DOOR.partition(":")[2]})) as s:
+            s.sendall(b"GET %%s HTTP/1.1\\r\\nHost: x\\r\\n%%s\\r\\n\\r\\n0\\r\\n\\r\\nPUT %%s HTTP/1.1\\r\\nHost: x\\r\\n"
+                      b"Content-Length: %%d\\r\\n\\r\\n%%s" %% (path.encode(), length, path.encode(), len(evil), evil))
+"""
+
 
 class CachesCase(PackagesCase):
     def install(self, name, prefix=""):
@@ -112,6 +143,14 @@ class CachesCase(PackagesCase):
         evil = registry_box.make_tarball("demo", "6.6.0")[0]
         self.put(name, evil, "/tmp/evil.tgz")
         self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", POISON_NPM)
+
+    def send_hostile(self, name, *paths):
+        self.put(name, b"evil bytes", "/tmp/evil")
+        self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", HOSTILE % (paths,))
+
+    def digest(self, name, download):
+        """Of the one file that a download has brought."""
+        return self.shell(name, f"rm -rf /tmp/d && mkdir /tmp/d && cd /tmp/d && {download} >&2 && sha256sum *").split()[0]
 
 
 def repack(wheel):
@@ -153,9 +192,21 @@ class Use(CachesCase):
         self.root.ok("cache", "prune", "--keep", "0")
         self.assertEqual(self.npm_install("a", "env NPM_CONFIG_OFFLINE=true"), "1.5.0")
 
+    def test_pnpm_cache_is_used(self):
+        """By the pnpm that reads variables of npm's names, and by the one that has its own."""
+        if not tools_box.folder()[0]:
+            self.skipTest(tools_box.folder()[1])
+        self.up.add_npm("demo", "1.5.0", os.urandom(50000))
+        for i, pnpm in enumerate(("node /tools/pnpm/node_modules/pnpm/bin/pnpm.cjs", "/tools/pnpm-now/node_modules/.bin/pnpm")):
+            name = f"a{i}"
+            self.up_box(name)
+            self.shell(name, f"mkdir /tmp/n && cd /tmp/n && echo '{{}}' >package.json && {pnpm} add demo >&2")
+            self.assertTrue({"meta", "store"} <= {f.split("/")[3] for f in self.files(name, "/cache/pnpm")}, pnpm)
+
     def test_poisoning_is_impossible(self):
         """The same attack against mode `shared` succeeds: it is an attack."""
-        self.up.add_wheel("demo", "1.5")
+        file, wheel = self.up.add_wheel("demo", "1.5")
+        true = hashlib.sha256(wheel).hexdigest()
         for name, mode in ("a", "layered"), ("b", "layered"), ("c", "shared"), ("d", "shared"):
             self.up_box(name, "--cache", f"pip={mode}")
         for attacker, victim, expected in ("a", "b", "1.5"), ("c", "d", "6.6"):
@@ -163,16 +214,27 @@ class Use(CachesCase):
             self.poison_pip(attacker)
             self.assertEqual(self.install(attacker), "6.6", "the attack works on the attacker")
             self.assertEqual(self.install(victim), expected)
+        self.send_hostile("a", "/pypi/simple/demo/", f"/pypi/files/demo/{true}/{file}",
+                          f"/pypi/files/demo/{hashlib.sha256(b'evil bytes').hexdigest()}/{file}")
+        self.assertEqual(self.install("b"), "1.5")
+        for option in "", "--no-cache-dir":
+            self.assertEqual(self.digest("b", f"{PIP} download -q {option} demo"), true)
+        self.root.ok("cache", "verify")
 
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_poisoning_is_impossible_with_npm(self):
-        self.up.add_npm("demo", "1.5.0")
+        tarball = self.up.add_npm("demo", "1.5.0")
         for name, mode in ("a", "layered"), ("b", "layered"), ("c", "shared"), ("d", "shared"):
             self.up_box(name, "--cache", f"npm={mode}")
         for attacker, victim, expected in ("a", "b", "1.5.0"), ("c", "d", "6.6.0"):
             self.assertEqual(self.npm_install(attacker), "1.5.0")
             self.poison_npm(attacker)
             self.assertEqual(self.npm_install(victim), expected)
+        self.send_hostile("a", "/npm/demo", "/npm/demo/-/demo-1.5.0.tgz", "/npm/-/npm/v1/demo")
+        self.assertEqual(self.npm_install("b"), "1.5.0")
+        for option in "", "--cache /tmp/other":
+            self.assertEqual(self.digest("b", f"npm pack --silent {option} demo"), hashlib.sha256(tarball).hexdigest())
+        self.root.ok("cache", "verify")
 
 
 @only_on("native")

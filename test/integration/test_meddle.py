@@ -100,7 +100,7 @@ class Meddle(TestCase):
             raise unittest.SkipTest("needs root on x86-64, and the test helpers beside the programs")
         if Config.sanitized:
             raise unittest.SkipTest("a sanitizer has system calls of its own")
-        self.meddler = None
+        self.meddler = self.kind = None
         self.begin_root(None)
 
     def begin_root(self, bin):
@@ -175,11 +175,7 @@ class Meddle(TestCase):
 
     def op_daemon(self):
         """Of the daemon, while a command runs that has nothing to do with it."""
-        self.root.ok("up", "m")
-        self.root.ok("exec", "m", "-d", "--", "sleep", "1000")
-        wait_until(self.sleepers, 10, "the command to run")
-        sleeper = self.sleepers()[0]
-        self.root.kill_daemon()
+        sleeper = self.orphan()
         yield [str((self.root.bin or Config.bin) / "ripcordd"), "--root", str(self.root.path)]
         # Else the command would start a daemon of its own, and the one that is watched would find that and go.
         wait_until(lambda: self.root.accepts() or self.meddler.poll() is not None, 60, "the daemon to answer, or to be meddled with")
@@ -189,12 +185,40 @@ class Meddle(TestCase):
         if listed.code == 0:
             self.assertEqual([s["state"] for s in self.root.sandboxes()], ["running"], listed)
 
+    def op_adopt(self):
+        """The same, seen by the shim and pid 1 that were there before the daemon."""
+        sleeper = self.orphan()
+        yield ["+" + str(self.shim_of(sleeper))]
+        listed = self.root.run("ls", "--json")
+        yield
+        # One that ended last is missed in a moment.
+        wait_until(lambda: [s["state"] == "running" for s in self.root.sandboxes()] == [alive(sleeper)], 10, f"the truth: {listed}")
+        self.assertEqual(self.root.ok("exec", "m", "--", "echo", "here").out, b"here\n")
+        self.assertTrue(self.kind != "fault" or alive(sleeper), listed)
+
+    def orphan(self):
+        """A command that runs in a sandbox, without a daemon."""
+        self.root.ok("up", "m")
+        self.root.ok("exec", "m", "-d", "--", "sleep", "1000")
+        wait_until(self.sleepers, 10, "the command to run")
+        sleeper = self.sleepers()[0]
+        self.root.kill_daemon()
+        return sleeper
+
+    def shim_of(self, pid):
+        """The first of its ancestors that is one."""
+        while Path(f"/proc/{pid}/comm").read_text(encoding="utf-8") != "ripcord-shim\n":
+            pid = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+        return pid
+
     def assert_ours(self, done):
         """The command itself ends with 0: any other status of its own would be made up."""
         self.assertFalse(0 < done.code < 125, done)
 
     def sleepers(self):
-        return [p for p in self.root.inside() if describe(p) == f"{p} sleep 1000 "]
+        """By their words first: to look whose a process is takes long, and there may be hundreds."""
+        pids = [int(p) for p in os.listdir("/proc") if p.isdigit()]
+        return [p for p in pids if describe(p) == f"{p} sleep 1000 " and self.root.owns(Path(f"/proc/{p}"))]
 
     def content(self, name):
         return self.root.ok("exec", "m", "--", "cat", name).out
@@ -209,7 +233,7 @@ class Meddle(TestCase):
         argv = argv or [("+" if Config.soak else "") + str(self.root.daemon_pid())]
         meddler = Process([str(Config.bin / "test" / "unit" / "meddle"), kind, str(n), name, *argv], stdout=-1, stderr=subprocess.DEVNULL)
         self.assertEqual(meddler.stdout.readline(), b"ready\n")
-        self.meddler = meddler
+        self.meddler, self.kind = meddler, kind
         return meddler
 
     def revive(self):

@@ -24,8 +24,9 @@ PYTHON_TOOLS = {
     "uv": "/tools/uv/bin/uv pip install --no-cache --python /usr/bin/python3",
 }
 NODE_TOOLS = {
-    "npm": "npm install --cache /tmp/c --no-audit --no-update-notifier",
-    "pnpm": "node /tools/pnpm/node_modules/pnpm/bin/pnpm.cjs add --store-dir /tmp/c --config.cache-dir=/tmp/c/meta",
+    "npm": "npm install --cache /tmp/c --no-audit",
+    "pnpm 10": "node /tools/pnpm/node_modules/pnpm/bin/pnpm.cjs add --store-dir /tmp/c --config.cache-dir=/tmp/c/meta",
+    "current pnpm": "/tools/pnpm-now/node_modules/.bin/pnpm add --store-dir /tmp/c --config.cache-dir=/tmp/c/meta",
 }
 DOOR = "127.0.0.1:7417"
 
@@ -157,6 +158,7 @@ class Install(PackagesCase):
             self.assertTrue(self.npm("b", f"demo{i}", tool).endswith("1000\n1.5.0\n"), tool)
         second = self.count("b", "npm")
         self.assertEqual((second["bytes_upstream"], second["misses"], second["errors"]), (0, 0, 0))
+        self.assertEqual([p for p in self.up.requests if p in ("/npm/npm", "/npm/pnpm")], [], "nobody looks for a newer self")
 
 
 class Settings(PackagesCase):
@@ -187,7 +189,8 @@ class Settings(PackagesCase):
         seen = self.root.ok("exec", "a", "-e", "PIP_INDEX_URL=http://mine/", "--", "env").text
         self.assertIn("PIP_INDEX_URL=http://mine/\n", seen)
         self.assertNotIn("NPM_CONFIG_REGISTRY", seen)
-        self.assertIn(f"UV_DEFAULT_INDEX=http://{DOOR}/pypi/simple/\n", seen)
+        for line in f"UV_DEFAULT_INDEX=http://{DOOR}/pypi/simple/", f"pnpm_config_registry=http://{DOOR}/npm/", "NPM_CONFIG_UPDATE_NOTIFIER=false":
+            self.assertIn(line + "\n", seen)
         self.assertNotIn("PIP_INDEX_URL", self.root.ok("run", "--network", "none", "--", "env").text)
 
 
@@ -223,6 +226,15 @@ class Cache(PackagesCase):
         self.root.start()
         for args in (["cache"], ["cache", "lst"], ["cache", "ls", "x"], ["cache", "prune", "--keep", "much"]):
             self.assert_exit(self.root.run(*args), 2)
+        for words, *args in (("'ripcord cache ls' has no option '--keep'", "ls", "--keep", "0"),
+                             ("'ripcord cache verify' has no option '--tool'", "verify", "--tool", "pip"),
+                             ("'ripcord cache warm' has no option '--mounts'", "warm", "--tool", "pip", "demo", "--mounts"),
+                             ("'ripcord cache prune' has no option '--image'", "prune", "--image", "host"),
+                             ("--tool goes without", "prune", "--tool", "pip", "--unused", "30d"),
+                             ("Did you mean '--unused'", "prune", "--unusd", "30d")):
+            done = self.root.run("cache", *args)
+            self.assertIn(words, done.err.decode())
+            self.assert_exit(done, 2)
         self.assert_refused(self.root.http("GET", "/v1/caches/registry/show"), 400, "invalid", "of")
         self.assert_refused(self.root.http("POST", "/v1/caches/registry/prune", {"kep": 1}), 400, "invalid", "keep")
         self.assert_refused(self.root.http("GET", "/v1/caches/registry/show?of=pypi/../../x"), 404, "not_found")

@@ -41,4 +41,4 @@ class Live(PackagesCase):
 
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_npm(self):
-        self.twice("npm", self.live_npm, ("left-pad", "is-odd"), self.all_of(NODE_TOOLS))
+        self.twice("npm", self.live_npm, ("left-pad", "is-odd", "is-number"), self.all_of(NODE_TOOLS))
