@@ -141,8 +141,9 @@ static int do_hijack(const struct docker *d, char **argv)
 
 static void print_event(const struct docker_event *e)
 {
-    print(json_pack("{s:i, s:i, s:s, s:s, s:i, s:b}", "type", e->type, "action", e->action, "id",
-                    e->id, "name", e->name, "exit_code", e->exit_code, "timed", e->time != 0));
+    print(json_pack("{s:i, s:i, s:s, s:s, s:i, s:I}", "type", e->type, "action", e->action, "id",
+                    e->id, "name", e->name, "exit_code", e->exit_code, "time",
+                    (json_int_t)e->time));
 }
 
 static int do_events(const struct docker *d, char **argv)

@@ -335,10 +335,14 @@ class Tables(Scene):
                 self.must("POST", f"/containers/{name}/{step}")
             self.must("POST", f"/containers/{name}/wait")
             self.must("DELETE", f"/containers/{name}")
-            found = [json.loads(listener.stdout.readline()) for _ in range(6)]
+            names = {1: "create", 2: "start", 3: "die", 4: "oom", 5: "pause", 6: "unpause", 8: "destroy"}
+            found = []
+            while not found or names.get(found[-1]["action"]) != "destroy":
+                event = json.loads(listener.stdout.readline())
+                if event not in found:  # Docker tells one twice that comes while it subscribes
+                    found.append(event)
             listener.stdin.close()  # readable: the reader stops
             self.assertTrue(json.loads(listener.stdout.readline())["ok"])
-        names = {1: "create", 2: "start", 3: "die", 4: "oom", 5: "pause", 6: "unpause", 8: "destroy"}
         self.assertEqual([names.get(e["action"]) for e in found], ["create", "start", "pause", "unpause", "die", "destroy"])
         self.assertEqual({(e["name"], e["type"]) for e in found}, {(name, 0)})
         self.assertEqual(found[4]["exit_code"], 137)
