@@ -235,7 +235,7 @@ static int close_usr(struct err *err)
 static int mount_trees(void *arg, struct err *err)
 {
     struct rooted *t = arg;
-    struct overlay root = {buf_data(&t->lower), t->upper, t->work, false};
+    struct overlay root = {buf_data(&t->lower), t->upper, t->work, true};
     struct overlay from = {buf_data(&t->from), t->from_upper, t->from_work, true};
     int r = mount_make_private(err);
 

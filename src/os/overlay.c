@@ -23,7 +23,7 @@ int overlay_mount(const struct overlay *o, int *ret, struct err *err)
     options[n++] = buf_data(&upper);
     options[n++] = buf_data(&work);
     options[n++] = "userxattr"; /* trusted.* is out of reach in a user namespace */
-    if (o->throw_away)
+    if (o->unsynced)
         options[n++] = "volatile";
     options[n] = NULL;
     return mount_new("overlay", options, MOUNT_SAFE, ret, err);

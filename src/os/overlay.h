@@ -10,7 +10,8 @@
 
 struct overlay {
     const char *lower, *upper, *work; /* relative names */
-    bool throw_away; /* the upper layer is never mounted again: skip all syncing of it */
+    bool unsynced; /* its end does not wait for the disk: nobody needs the upper layer there, or
+                      syncs it himself. Never mounted again with the same work folder. */
 };
 
 /* A detached mount, nosuid and nodev. */

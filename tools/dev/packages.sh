@@ -4,7 +4,7 @@
 
 # name of the group -> Debian/Ubuntu packages
 declare -A PACKAGES=(
-    [build]="gcc libc6-dev meson ninja-build pkg-config libuv1-dev libjansson-dev libsqlite3-dev libssl-dev libyaml-dev libcurl4-openssl-dev libarchive-dev"
+    [build]="gcc libc6-dev meson ninja-build pkg-config libuv1-dev libjansson-dev libsqlite3-dev libssl-dev libyaml-dev libcurl4-openssl-dev libarchive-dev liblzma-dev libzstd-dev zlib1g-dev"
     [test]="busybox-static docker-registry mandoc nftables openssh-client skopeo python3 python3-pip procps uidmap openssl libseccomp-dev"
     [engines]="docker.io podman runc netavark iptables iproute2 e2fsprogs"
     [image]="python3 mmdebstrap debian-archive-keyring"
