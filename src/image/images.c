@@ -12,10 +12,22 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "image/reference.h"
+#include "os/spread.h"
 
 enum { PREFIX_MIN = 6 };
 
 /* ---- the folder ---- */
+
+/* Trees are made there, and removed, one after the other. */
+static int spread_tmp(int dir, struct err *err)
+{
+    _cleanup_close_ int tmp = -1;
+    int r = dir_open(dir, "tmp", &tmp, err);
+
+    if (r >= 0)
+        spread_children(tmp);
+    return r;
+}
 
 int images_open(const char *path, struct images *ret, struct err *err)
 {
@@ -29,6 +41,8 @@ int images_open(const char *path, struct images *ret, struct err *err)
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
         if (mkdirat(s.dir, folders[i], 0700) < 0 && errno != EEXIST)
             r = err_sys(err, errno, "make folder '%s/%s'", path, folders[i]);
+    if (r >= 0)
+        r = spread_tmp(s.dir, err);
     if (r < 0)
         images_done(&s);
     else

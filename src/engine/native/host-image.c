@@ -17,8 +17,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "engine/native/spread.h"
 #include "os/rmtree.h"
+#include "os/spread.h"
 
 enum {
     IMAGE_FORMAT = 1, /* part of the fingerprint: raise it when what is built changes */

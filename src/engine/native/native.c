@@ -21,7 +21,6 @@
 #include "engine/native/image.h"
 #include "engine/native/probe.h"
 #include "engine/native/spares.h"
-#include "engine/native/spread.h"
 #include "engine/native/subids.h"
 #include "engine/native/tool-caches.h"
 #include "engine/native/trash.h"
@@ -31,6 +30,7 @@
 #include "os/landlock.h"
 #include "os/overlay.h"
 #include "os/rmtree.h"
+#include "os/spread.h"
 
 /* ---- open ---- */
 

@@ -4,7 +4,7 @@
  * folder then takes 0.7 ms instead of 0.03 (measured). With this flag each child gets a place of
  * its own. On other file systems it means nothing.
  */
-#include "engine/native/spread.h"
+#include "os/spread.h"
 
 #include <linux/fs.h>
 #include <linux/magic.h>
