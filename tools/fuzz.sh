@@ -25,7 +25,7 @@ fuzz() {
         -artifact_prefix="$BUILD/findings/$name-" "$BUILD/corpus/$name" "test/fuzz/corpus/$name"
 }
 
-if [ "$WANTED" != all ] && ! targets | grep -qxF -- "$WANTED"; then
+if [ "$WANTED" != all ] && ! targets | grep -xF -- "$WANTED" >/dev/null; then # -q would end before it has read all, which pipefail takes for a failure
     printf "unknown target '%s': one of %s, or all\n" "$WANTED" "$(targets | paste -sd ' ')" >&2
     exit 2
 fi

@@ -21,14 +21,6 @@ enum { HEAD = 4 }; /* a message's length */
 /* A question goes to the agent and its answer back before the next one is read. */
 enum phase { ASKING, PASSING, WAITING, ANSWERING };
 
-struct line {
-    int client, agent;
-    enum phase phase;
-    char *message; /* owned: HEAD + AGENT_MESSAGE_MAX bytes of room */
-    size_t len;    /* read so far, or written */
-    size_t whole;  /* HEAD until the length is known */
-};
-
 bool agent_may_ask(const void *message, size_t len)
 {
     unsigned char kind = len ? *(const unsigned char *)message : 0;
@@ -38,7 +30,16 @@ bool agent_may_ask(const void *message, size_t len)
 
 /* ---- lines ---- */
 
-static void line_done(struct line *l)
+void agent_line_init(struct agent_line *l, int client, int agent)
+{
+    *l = (struct agent_line){.client = client,
+                             .agent = agent,
+                             .phase = ASKING,
+                             .message = xmalloc(HEAD + AGENT_MESSAGE_MAX),
+                             .whole = HEAD};
+}
+
+void agent_line_done(struct agent_line *l)
 {
     fd_close(l->client);
     fd_close(l->agent);
@@ -60,32 +61,28 @@ int agent_dial(const char *agent)
 }
 
 /* One that the agent does not take is hung up on, as the agent would do it. */
-static bool line_open(struct line *l, int listener, const char *agent)
+static bool line_open(struct agent_line *l, int listener, const char *agent)
 {
-    *l = (struct line){.client = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK),
-                       .agent = -1,
-                       .whole = HEAD};
-    if (l->client >= 0)
-        l->agent = agent_dial(agent);
-    if (l->agent < 0) {
-        line_done(l);
+    _cleanup_close_ int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = client < 0 ? -1 : agent_dial(agent);
+
+    if (fd < 0)
         return false;
-    }
-    l->message = xmalloc(HEAD + AGENT_MESSAGE_MAX);
+    agent_line_init(l, TAKE_FD(client), fd);
     return true;
 }
 
-static int line_fd(const struct line *l)
+static int line_fd(const struct agent_line *l)
 {
     return l->phase == ASKING || l->phase == ANSWERING ? l->client : l->agent;
 }
 
-static bool line_reads(const struct line *l)
+static bool line_reads(const struct agent_line *l)
 {
     return l->phase == ASKING || l->phase == WAITING;
 }
 
-static void next_phase(struct line *l, enum phase to)
+static void next_phase(struct agent_line *l, enum phase to)
 {
     l->phase = to;
     l->len = 0;
@@ -94,7 +91,7 @@ static void next_phase(struct line *l, enum phase to)
 }
 
 /* A whole message is here. */
-static void decide(struct line *l)
+static void decide(struct agent_line *l)
 {
     static const char failure[] = {0, 0, 0, 1, AGENT_FAILURE};
 
@@ -109,7 +106,7 @@ static void decide(struct line *l)
     }
 }
 
-static bool read_length(struct line *l)
+static bool read_length(struct agent_line *l)
 {
     uint32_t length;
 
@@ -120,7 +117,7 @@ static bool read_length(struct line *l)
 }
 
 /* Never more than the message that is under way: what comes behind it stays with the kernel. */
-static bool line_read(struct line *l)
+static bool line_read(struct agent_line *l)
 {
     ssize_t n = read(line_fd(l), l->message + l->len, l->whole - l->len);
 
@@ -135,7 +132,7 @@ static bool line_read(struct line *l)
     return true;
 }
 
-static bool line_write(struct line *l)
+static bool line_write(struct agent_line *l)
 {
     ssize_t n = send(line_fd(l), l->message + l->len, l->whole - l->len, MSG_NOSIGNAL);
 
@@ -147,10 +144,15 @@ static bool line_write(struct line *l)
     return true;
 }
 
+bool agent_line_step(struct agent_line *l)
+{
+    return line_reads(l) ? line_read(l) : line_write(l);
+}
+
 /* ---- all of them ---- */
 
 struct relay {
-    struct line lines[AGENT_LINES_MAX];
+    struct agent_line lines[AGENT_LINES_MAX];
     size_t n;
     struct pollfd p[1 + 2 * AGENT_LINES_MAX]; /* the listener, then two for each line */
 };
@@ -160,7 +162,7 @@ static void watch(struct relay *x, int listener)
 {
     x->p[0] = (struct pollfd){.fd = x->n < AGENT_LINES_MAX ? listener : -1, .events = POLLIN};
     for (size_t i = 0; i < x->n; i++) {
-        const struct line *l = &x->lines[i];
+        const struct agent_line *l = &x->lines[i];
 
         x->p[1 + 2 * i] =
             (struct pollfd){.fd = line_fd(l), .events = line_reads(l) ? POLLIN : POLLOUT};
@@ -168,13 +170,13 @@ static void watch(struct relay *x, int listener)
     }
 }
 
-static bool line_goes_on(struct line *l, const struct pollfd p[static 2])
+static bool line_goes_on(struct agent_line *l, const struct pollfd p[static 2])
 {
     if (p[1].revents)
         return false;
     if (!p[0].revents)
         return true;
-    return line_reads(l) ? line_read(l) : line_write(l);
+    return agent_line_step(l);
 }
 
 void agent_relay(int listener, const char *agent)
@@ -191,7 +193,7 @@ void agent_relay(int listener, const char *agent)
         /* From behind: one that has ended makes room for the last, which has been looked at. */
         for (size_t i = x.n; i-- > 0;)
             if (!line_goes_on(&x.lines[i], &x.p[1 + 2 * i])) {
-                line_done(&x.lines[i]);
+                agent_line_done(&x.lines[i]);
                 x.lines[i] = x.lines[--x.n];
             }
         if (x.p[0].revents & (POLLERR | POLLHUP | POLLNVAL))
@@ -200,5 +202,5 @@ void agent_relay(int listener, const char *agent)
             x.n++;
     }
     while (x.n)
-        line_done(&x.lines[--x.n]);
+        agent_line_done(&x.lines[--x.n]);
 }
