@@ -182,11 +182,6 @@ static int start_relay(int listener, const struct place *at, pid_t *ret, struct 
 
 /* ---- the socket ---- */
 
-static uint32_t number(const char *text, int base, uint32_t otherwise)
-{
-    return text ? (uint32_t)strtoul(text, NULL, base) : otherwise;
-}
-
 struct owner {
     const char *path; /* below the build's folder */
     uid_t uid;
@@ -208,8 +203,8 @@ static int make_socket(struct work *w, const struct mount *m, char **ret_source,
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
     _cleanup_close_ int dir = -1, fd = -1;
-    struct owner o = {.uid = number(m->uid, 10, 0), .gid = number(m->gid, 10, 0)};
-    mode_t mode = number(m->mode, 8, 0600) & 0777;
+    struct owner o = {.uid = mount_number(m->uid, 10, 0), .gid = mount_number(m->gid, 10, 0)};
+    mode_t mode = mount_number(m->mode, 8, 0600) & 0777;
     int r = work_folder(w, 0700, &folder, err);
 
     if (r >= 0)

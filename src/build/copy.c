@@ -17,7 +17,7 @@
 #include "base/xalloc.h"
 #include "build/sources.h"
 
-enum { PIECE = 256 << 10, DEPTH_MAX = 200, ACCOUNTS_MAX = 1 << 20, ID_MAX = 65535 };
+enum { PIECE = 256 << 10, DEPTH_MAX = 200, ACCOUNTS_MAX = 1 << 20 };
 
 struct copy {
     const struct copy_job *job;
@@ -49,7 +49,7 @@ static int find_field(char *text, const char *name, unsigned want, uint32_t *ret
             continue;
         for (unsigned i = 0; field && i < want; i++)
             field = strsep(&line, ":");
-        return field ? parse_u32(field, 0, ID_MAX, ret, NULL) : -ERR_INVALID;
+        return field ? parse_u32(field, 0, COPY_ID_MAX, ret, NULL) : -ERR_INVALID;
     }
     return -ERR_NOT_FOUND;
 }
@@ -77,7 +77,7 @@ static int find_user(int root, const char *name, struct copy_owner *ret, struct 
     int r;
 
     if (is_number(name)) {
-        r = parse_u32(name, 0, ID_MAX, &ret->uid, err);
+        r = parse_u32(name, 0, COPY_ID_MAX, &ret->uid, err);
         ret->gid = ret->uid;
         return r;
     }
@@ -93,7 +93,7 @@ int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct e
     int r = *user ? find_user(root, user, &o, err) : 0;
 
     if (r >= 0 && group && *group)
-        r = is_number(group) ? parse_u32(group, 0, ID_MAX, &o.gid, err)
+        r = is_number(group) ? parse_u32(group, 0, COPY_ID_MAX, &o.gid, err)
                              : look_up(root, "etc/group", group, 2, &o.gid, err);
     if (r < 0)
         return err_wrap(err, "owner '%.64s'", text);

@@ -13,6 +13,8 @@
 #include "base/err.h"
 #include "build/filter.h"
 
+enum { COPY_ID_MAX = 65535 }; /* of users and groups that sandboxes have */
+
 struct copy_owner {
     bool given;
     uint32_t uid, gid;

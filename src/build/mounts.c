@@ -38,17 +38,12 @@ static void add(struct mounts *m, const char *source, const char *target, bool r
 
 /* ---- caches ---- */
 
-static uint32_t number(const char *text, int base)
-{
-    return text ? (uint32_t)strtoul(text, NULL, base) : 0;
-}
-
 /* New with the owner and mode that it was asked for with; as it is when it is there. */
 static int make_slot(const struct work *w, int dir, const char *name, const struct mount *m,
                      struct err *err)
 {
-    mode_t mode = m->mode ? number(m->mode, 8) & 07777 : 0755;
-    uint32_t uid = number(m->uid, 10), gid = number(m->gid, 10);
+    mode_t mode = mount_number(m->mode, 8, 0755) & 07777;
+    uint32_t uid = mount_number(m->uid, 10, 0), gid = mount_number(m->gid, 10, 0);
 
     if ((uid || gid) && w->ids->kind != CONFINED_RANGE)
         return err_set(err, ERR_UNSUPPORTED,
@@ -224,11 +219,11 @@ static int prepare_tmpfs(struct work *w, const struct mount *m, struct mounts *m
 static void own_secret(const struct mount *m, json_t *doc)
 {
     if (m->uid || m->gid) {
-        json_object_set_new(doc, "uid", json_integer(number(m->uid, 10)));
-        json_object_set_new(doc, "gid", json_integer(number(m->gid, 10)));
+        json_object_set_new(doc, "uid", json_integer(mount_number(m->uid, 10, 0)));
+        json_object_set_new(doc, "gid", json_integer(mount_number(m->gid, 10, 0)));
     }
     if (m->mode)
-        json_object_set_new(doc, "mode", json_integer(number(m->mode, 8)));
+        json_object_set_new(doc, "mode", json_integer(mount_number(m->mode, 8, 0)));
 }
 
 /* Only named here: the daemon has them. */

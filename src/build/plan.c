@@ -8,6 +8,7 @@
 #include "base/strv.h"
 #include "base/xalloc.h"
 #include "build/agent.h"
+#include "build/copy.h"
 #include "build/filter.h"
 #include "build/history.h"
 #include "build/remote.h"
@@ -270,8 +271,16 @@ static int miss_agent(const struct turn *t, const char *id, size_t at, struct er
     return err_hint(err, "Give it with `image build --ssh %.64s`.", id);
 }
 
+/* As COPY --chown has it: a sandbox has no others. */
+static bool has_ids(const struct mount *m)
+{
+    return mount_number(m->uid, 10, 0) <= COPY_ID_MAX && mount_number(m->gid, 10, 0) <= COPY_ID_MAX;
+}
+
 static int check_mount(const struct turn *t, const struct mount *m, size_t at, struct err *err)
 {
+    if (!has_ids(m))
+        return refuse(t, at, err, "a uid or gid over 65535 in '--mount'");
     if (m->type == MOUNT_SSH && m->source)
         return err_set(err, ERR_INVALID, "--mount=type=ssh has no source");
     if (m->type == MOUNT_SSH && m->required && !strv_env_get(t->p->agents, agent_id(m)))

@@ -127,6 +127,28 @@ TEST(mounts_are_read)
     CHECK_STR(in->words[0].text, "true");
 }
 
+/* 4294967295 is nobody's: to the kernel it says "as it is". What is above it wrapped to 0. */
+TEST(owners_of_mounts_are_ids_that_somebody_can_have)
+{
+    static const char *const wrong[] = {"4294967295", "4294967296", "9999999999", "-1", ""};
+    struct mount m;
+
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+        for (int gid = 0; gid < 2; gid++) {
+            const char *what = gid ? "gid" : "uid";
+            _cleanup_free_ char *text =
+                xasprintf("FROM x\nRUN --mount=type=cache,target=/c,%s=%s y\n", what, wrong[i]);
+            _cleanup_free_ char *said =
+                xasprintf("line 2, column 5: --mount: invalid %s '%s'", what, wrong[i]);
+
+            CHECK(refuses(text, strlen(text), said));
+        }
+    CHECK(mount_parse("type=ssh,uid=4294967294,gid=0,mode=0640", false, &m, NULL) >= 0);
+    CHECK(mount_number(m.uid, 10, 7) == 4294967294 && mount_number(m.gid, 10, 7) == 0);
+    CHECK(mount_number(m.mode, 8, 0600) == 0640 && mount_number(NULL, 8, 0600) == 0600);
+    mount_done(&m);
+}
+
 TEST(directives_and_comments)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df = parse(
