@@ -204,6 +204,23 @@ int dir_open(int dirfd, const char *path, int *ret, struct err *err)
     return 0;
 }
 
+int dir_open_above(const char *path, int *ret, const char **ret_name, struct err *err)
+{
+    const char *slash = strrchr(path, '/');
+    _cleanup_free_ char *folder = NULL;
+    int fd;
+
+    if (!slash)
+        return err_set(err, ERR_INVALID, "'%.200s' does not say in which folder", path);
+    folder = xstrndup(path, (size_t)(slash - path) + 1);
+    fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "open folder '%s'", folder);
+    *ret = fd;
+    *ret_name = slash + 1;
+    return 0;
+}
+
 static int unix_address(int dirfd, const char *name, struct sockaddr_un *ret, struct err *err)
 {
     int n;
@@ -263,6 +280,15 @@ int unix_connect(int dirfd, const char *name, int type, int *ret, struct err *er
         return err_sys(err, errno, "connect to socket '%s'", name);
     *ret = TAKE_FD(fd);
     return 0;
+}
+
+int unix_connect_path(const char *path, int type, int *ret, struct err *err)
+{
+    _cleanup_close_ int dir = -1;
+    const char *name;
+    int r = dir_open_above(path, &dir, &name, err);
+
+    return r < 0 ? r : unix_connect(dir, name, type, ret, err);
 }
 
 int fd_send(int sock, const void *data, size_t len, const int *fds, size_t n, int flags)

@@ -39,6 +39,8 @@ int memfd_sealed(const char *name, const void *data, size_t len, int *ret, struc
 int dir_make_all(int dirfd, const char *path, mode_t mode, struct err *err);
 /* Opens a folder O_PATH-free (readable), O_NOFOLLOW on the last component. */
 int dir_open(int dirfd, const char *path, int *ret, struct err *err);
+/* The folder above what a path names, O_PATH; *ret_name: its name there, within the path. */
+int dir_open_above(const char *path, int *ret, const char **ret_name, struct err *err);
 
 /*
  * Unix sockets by folder and name, through /proc/self/fd/<dirfd>/<name>, so that the 108-byte limit
@@ -47,6 +49,7 @@ int dir_open(int dirfd, const char *path, int *ret, struct err *err);
  */
 int unix_listen(int dirfd, const char *name, int type, mode_t mode, int *ret, struct err *err);
 int unix_connect(int dirfd, const char *name, int type, int *ret, struct err *err);
+int unix_connect_path(const char *path, int type, int *ret, struct err *err);
 
 /* One message with up to n descriptors; n may be 0. 0 or -errno. MSG_NOSIGNAL. */
 #define FD_SEND_MAX 16

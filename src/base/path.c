@@ -16,7 +16,7 @@ static const char *env_path(const char *name)
     return v && *v == '/' ? v : NULL;
 }
 
-static int make_absolute(const char *path, char **ret, struct err *err)
+int path_make_absolute(const char *path, char **ret, struct err *err)
 {
     _cleanup_free_ char *cwd = NULL;
 
@@ -33,7 +33,7 @@ static int make_absolute(const char *path, char **ret, struct err *err)
 
 static int roots_of(const char *root, struct path_roots *ret, struct err *err)
 {
-    int r = make_absolute(root, &ret->root, err);
+    int r = path_make_absolute(root, &ret->root, err);
 
     if (r < 0)
         return r;

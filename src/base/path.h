@@ -31,3 +31,6 @@ int path_roots_init(struct path_roots *ret, const char *root, struct err *err);
 void path_roots_done(struct path_roots *p);
 /* Makes both folders, 0700, and refuses one that belongs to somebody else. */
 int path_roots_make(const struct path_roots *p, struct err *err);
+
+/* From the working folder, when it is relative; new. Nothing in it is looked up. */
+int path_make_absolute(const char *path, char **ret, struct err *err);

@@ -48,37 +48,24 @@ static void place_done(struct place *p)
 
 static int place_find(const char *path, struct place *ret, struct err *err)
 {
-    const char *slash = strrchr(path, '/');
-    _cleanup_free_ char *folder = NULL;
+    int r = dir_open_above(path, &ret->dir, &ret->name, err);
 
-    if (!slash || !slash[1])
-        return err_set(err, ERR_INVALID, "'%.200s' is not the path of a socket", path);
-    folder = xstrndup(path, (size_t)(slash - path) + 1);
-    ret->name = slash + 1;
-    ret->dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (ret->dir < 0 || fstatat(ret->dir, ret->name, &ret->st, 0) < 0)
+    if (r < 0)
+        return r;
+    if (fstatat(ret->dir, ret->name, &ret->st, 0) < 0)
         return err_sys(err, errno, "look at '%.200s'", path);
     if (!S_ISSOCK(ret->st.st_mode))
         return err_set(err, ERR_INVALID, "'%.200s' is not a socket", path);
     return 0;
 }
 
-static int try_connect(const char *path, struct err *err)
-{
-    _cleanup_place_ struct place p = PLACE_INIT;
-    _cleanup_close_ int fd = -1;
-    int r = place_find(path, &p, err);
-
-    if (r >= 0)
-        r = unix_connect(p.dir, p.name, SOCK_STREAM, &fd, err);
-    return r;
-}
-
 int agent_check(const char *id, const char *path, struct err *err)
 {
+    _cleanup_place_ struct place p = PLACE_INIT;
     _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_close_ int fd = -1;
 
-    if (try_connect(path, &why) >= 0)
+    if (place_find(path, &p, &why) >= 0 && unix_connect(p.dir, p.name, SOCK_STREAM, &fd, &why) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "ssh agent '%.64s' does not answer at '%.200s': %s", id, path,
             why.msg);

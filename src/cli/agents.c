@@ -1,16 +1,15 @@
 #include "cli/agents.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/parse.h"
+#include "base/path.h"
 #include "base/strv.h"
 #include "base/xalloc.h"
 
@@ -33,44 +32,19 @@ static int not_a_socket(const char *id, const char *path, struct err *err)
                     id);
 }
 
-static int try_connect(const char *path, struct err *err)
-{
-    _cleanup_close_ int dir = -1, fd = -1;
-    _cleanup_free_ char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path) + 1);
-
-    dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0)
-        return err_sys(err, errno, "open '%s'", folder);
-    return unix_connect(dir, strrchr(path, '/') + 1, SOCK_STREAM, &fd, err);
-}
-
 static int check_socket(const char *id, const char *path, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_close_ int fd = -1;
     struct stat st;
 
     if (stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
         return not_a_socket(id, path, err);
-    if (try_connect(path, &why) >= 0)
+    if (unix_connect_path(path, SOCK_STREAM, &fd, &why) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "--ssh %s: no agent answers at '%s': %s", id, path,
             strerror(why.errnum ? why.errnum : ENOENT));
     return err_hint(err, "`ssh-add -l` tells whether one is running.");
-}
-
-static int absolute(const char *path, char **ret, struct err *err)
-{
-    _cleanup_free_ char *here = NULL;
-
-    if (*path == '/') {
-        *ret = xstrdup(path);
-        return 0;
-    }
-    here = getcwd(NULL, 0);
-    if (!here)
-        return err_sys(err, errno, "find the working directory");
-    *ret = xasprintf("%s/%s", here, path);
-    return 0;
 }
 
 static int add_agent(const char *arg, char ***agents, struct err *err)
@@ -86,7 +60,7 @@ static int add_agent(const char *arg, char ***agents, struct err *err)
         return err_set(err, ERR_INVALID, "--ssh: '%s' is given twice", id);
     if (!given || !*given)
         return no_agent(id, err);
-    r = absolute(given, &path, err);
+    r = path_make_absolute(given, &path, err);
     if (r >= 0)
         r = check_socket(id, path, err);
     if (r >= 0)

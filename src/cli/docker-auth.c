@@ -15,6 +15,21 @@
 
 enum { CONFIG_MAX = 1 << 20, AUTH_MAX = 16 << 10 };
 
+struct auth_file {
+    char *path, *text; /* owned; no text: there is none */
+    size_t len;
+};
+
+/* Passwords are in it. */
+static void auth_file_done(struct auth_file *c)
+{
+    if (c->text)
+        explicit_bzero(c->text, c->len);
+    free(c->text);
+    free(c->path);
+}
+#define _cleanup_auth_file_ __attribute__((cleanup(auth_file_done)))
+
 static char *config_path(void)
 {
     const char *dir = getenv("DOCKER_CONFIG"), *home = getenv("HOME");
@@ -22,6 +37,14 @@ static char *config_path(void)
     if (dir && *dir)
         return xasprintf("%s/config.json", dir);
     return home && *home ? xasprintf("%s/.docker/config.json", home) : NULL;
+}
+
+static int auth_file_read(struct auth_file *ret, struct err *err)
+{
+    ret->path = config_path();
+    if (!ret->path || access(ret->path, F_OK) < 0)
+        return 0;
+    return file_read(AT_FDCWD, ret->path, CONFIG_MAX, &ret->text, &ret->len, err);
 }
 
 /* As names are read: the first part is a registry when it looks like one. New. */
@@ -138,36 +161,25 @@ int docker_auth_parse_all(const char *text, size_t len, const char *const *texts
 
 int docker_auth_collect(const char *const *texts, size_t n, json_t **ret, struct err *err)
 {
-    _cleanup_free_ char *path = config_path(), *text = NULL;
-    size_t len;
-    int r;
+    _cleanup_auth_file_ struct auth_file c = {0};
+    int r = auth_file_read(&c, err);
 
-    if (!path || access(path, F_OK) < 0)
-        return 0;
-    r = file_read(AT_FDCWD, path, CONFIG_MAX, &text, &len, err);
-    if (r >= 0)
-        r = docker_auth_parse_all(text, len, texts, n, ret, err);
-    if (text)
-        explicit_bzero(text, len);
-    return r < 0 ? err_wrap(err, "'%s'", path) : 0;
+    if (r >= 0 && c.text)
+        r = docker_auth_parse_all(c.text, c.len, texts, n, ret, err);
+    return r < 0 ? err_wrap(err, "'%s'", c.path) : 0;
 }
 
 int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err)
 {
-    _cleanup_free_ char *path = config_path(), *registry = registry_of(name), *text = NULL;
-    size_t len;
-    int r;
+    _cleanup_free_ char *registry = registry_of(name);
+    _cleanup_auth_file_ struct auth_file c = {0};
+    int r = auth_file_read(&c, err);
 
-    if (!path || access(path, F_OK) < 0)
-        return 0;
-    r = file_read(AT_FDCWD, path, CONFIG_MAX, &text, &len, err);
-    if (r >= 0)
-        r = docker_auth_parse(text, len, registry, ret, err);
-    if (text)
-        explicit_bzero(text, len);
+    if (r >= 0 && c.text)
+        r = docker_auth_parse(c.text, c.len, registry, ret, err);
     if (r >= 0)
         return 0;
-    err_wrap(err, "credentials in '%s'", path);
+    err_wrap(err, "credentials in '%s'", c.path);
     return err_hint(err, "Or give --username and --password-stdin.");
 }
 

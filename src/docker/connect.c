@@ -5,14 +5,12 @@
 #include "docker/connect.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/xalloc.h"
 #include "docker/docker.h"
 #include "docker/net.h"
 
@@ -64,16 +62,9 @@ int docker_unreached(const struct docker_endpoint *e, int errnum, struct err *er
 
 static int try_unix(const char *path, int *ret)
 {
-    _cleanup_free_ char *folder = xstrdup(path);
-    char *name = strrchr(folder, '/') + 1;
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_close_ int dirfd = -1;
 
-    name[-1] = '\0';
-    dirfd = open(*folder ? folder : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd < 0)
-        return -errno;
-    if (unix_connect(dirfd, name, SOCK_STREAM | SOCK_NONBLOCK, ret, &err) < 0)
+    if (unix_connect_path(path, SOCK_STREAM | SOCK_NONBLOCK, ret, &err) < 0)
         return err.errnum ? -err.errnum : -ENAMETOOLONG;
     return 0;
 }

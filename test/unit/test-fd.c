@@ -238,6 +238,27 @@ TEST(unix_listen_bends_no_mode_of_other_threads)
     CHECK(pthread_join(thread, &wrong) == 0 && wrong == NULL);
 }
 
+TEST(unix_connect_by_path)
+{
+    _cleanup_close_ int server = -1, client = -1, above = -1;
+    _cleanup_err_ struct err err = ERR_INIT;
+    char path[128];
+    const char *name;
+    PLACE(p);
+
+    CHECK(unix_listen(p.fd, "s", SOCK_STREAM, 0600, &server, NULL) == 0);
+    snprintf(path, sizeof(path), "%s/s", p.path);
+    CHECK(unix_connect_path(path, SOCK_STREAM, &client, NULL) == 0 && client >= 0);
+    CHECK(dir_open_above(path, &above, &name, NULL) == 0 && name == path + strlen(path) - 1);
+    above = fd_close(above);
+    CHECK(dir_open_above("/s", &above, &name, NULL) == 0);
+    CHECK_STR(name, "s");
+    snprintf(path, sizeof(path), "%s/none/s", p.path);
+    CHECK(unix_connect_path(path, SOCK_STREAM, &client, &err) == -ERR_SYSTEM);
+    CHECK(err.errnum == ENOENT);
+    CHECK(unix_connect_path("s", SOCK_STREAM, &client, NULL) == -ERR_INVALID);
+}
+
 TEST(unix_connect_tells_missing_from_dead)
 {
     _cleanup_err_ struct err missing = ERR_INIT, dead = ERR_INIT, wrong = ERR_INIT;
