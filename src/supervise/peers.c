@@ -4,6 +4,7 @@
  * state.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -166,14 +167,34 @@ static void note_input(struct exec *x, const struct peer *p)
         x->input_lost = true;
 }
 
+/* The kernel closes what a process had one by one, with milliseconds between a command's stdin and
+ * the line to us. Its memory goes before all of that: 0 pages are those of one that ends. */
+static bool is_ending(const struct peer *p)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    _cleanup_close_ int fd = -1;
+    char path[32], pages;
+
+    if (getsockopt(p->src.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+        return false;
+    snprintf(path, sizeof(path), "/proc/%d/statm", who.pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, &pages, 1) == 1 && pages == '0';
+}
+
+static bool has_hung_up(const struct peer *p)
+{
+    struct pollfd fd = {.fd = p->src.fd};
+
+    return poll(&fd, 1, 0) > 0 && fd.revents & (POLLHUP | POLLERR);
+}
+
 void peers_note_input(struct exec *x)
 {
-    for (const struct peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next) {
-        struct pollfd fd = {.fd = p->src.fd};
-
-        if (p->dead || (poll(&fd, 1, 0) > 0 && fd.revents & (POLLHUP | POLLERR)))
+    for (const struct peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next)
+        if (p->dead || is_ending(p) || has_hung_up(p)) /* in this order: it may be over meanwhile */
             note_input(x, p);
-    }
 }
 
 /* Nobody's attachments and answers may point at a peer that has gone. */

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -408,6 +409,55 @@ TEST(input_that_went_with_the_daemon_is_told)
     close(first);
     CHECK(pidfd_signal(b.pidfd, SIGCONT) == 0);
     box_collect(&b, "a1", &r);
+    CHECK(strstr(r.rec.message, "input was cut"));
+    box_result_done(&r);
+    stop(&b);
+}
+
+enum { SLOW_TO_CLOSE = 128 << 20, SLOW_FD = 500, LAST_FD = 501 };
+
+/* A daemon in whose death there are many milliseconds between the end of a command's stdin and that
+ * of the line: the kernel closes from behind, and has much to free on its way. */
+_noreturn_ static void die_slowly(struct box *b)
+{
+    char *packet = xmalloc(SHIM_MSG_MAX), *memory;
+    struct shim_writer w;
+    size_t len;
+    int fd = -1, slow = memfd_create("slow", MFD_CLOEXEC);
+
+    b->sock = box_connect(b);
+    box_exec_begin(b, &w, "a1", "exec cat");
+    shim_put_u64(&w, SHIM_TAG_FLAGS, SHIM_EXEC_STDIN | SHIM_EXEC_ATTACH);
+    box_send(b, &w);
+    if (slow < 0 || ftruncate(slow, SLOW_TO_CLOSE) < 0 ||
+        !box_expect(b, SHIM_STARTED, packet, &len, &fd))
+        _exit(1);
+    memory = mmap(NULL, SLOW_TO_CLOSE, PROT_READ | PROT_WRITE, MAP_SHARED, slow, 0);
+    if (memory == MAP_FAILED)
+        _exit(1);
+    memset(memory, 'x', SLOW_TO_CLOSE);
+    if (dup2(slow, SLOW_FD) < 0 || dup2(fd, LAST_FD) < 0)
+        _exit(1);
+    close(slow);
+    close(fd);
+    usleep(100000); /* cat reads */
+    _exit(0);
+}
+
+TEST(input_that_went_with_a_daemon_that_dies_slowly_is_told)
+{
+    struct box_result r;
+    _cleanup_box_ struct box b = BOX_EMPTY;
+    int status = -1;
+    pid_t pid;
+
+    UP(b);
+    pid = fork();
+    if (pid == 0)
+        die_slowly(&b);
+    CHECK(pid > 0);
+    box_collect(&b, "a1", &r);
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     CHECK(strstr(r.rec.message, "input was cut"));
     box_result_done(&r);
     stop(&b);
