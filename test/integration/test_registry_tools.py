@@ -71,10 +71,15 @@ class Tools(registry_box.TestCase):
             host, folder = reg.listen(box), self.tmp / box
             folder.mkdir()
             (folder / "package.json").write_text("{}", encoding="ascii")
-            self.run_tool("npm", "install", "@corp/tree", cwd=folder, NPM_CONFIG_REGISTRY=f"http://{host}/npm/",
-                          NPM_CONFIG_CACHE=str(self.tmp / f"cache-{box}"))
+            env = {"NPM_CONFIG_REGISTRY": f"http://{host}/npm/", "NPM_CONFIG_CACHE": str(self.tmp / f"cache-{box}"),
+                   "NPM_CONFIG_PREFER_OFFLINE": "true"}
+            self.run_tool("npm", "install", "@corp/tree", cwd=folder, **env)
             self.assertIn("1.2.0", (folder / "node_modules/leaf/index.js").read_text(encoding="ascii"))
             self.up.stop()
+        # What it keeps of an install is what it answers from later, whatever is asked.
+        self.assertEqual(self.run_tool("npm", "view", "leaf", "scripts.test", **env), "true\n")
+        (self.tmp / "c").mkdir()
+        self.run_tool("npm", "install", "--offline", "@corp/tree", cwd=self.tmp / "c", **env)
         out = self.run_tool("npm", "install", "evil", code=1, cwd=folder, NPM_CONFIG_REGISTRY=f"http://{host}/npm/",
                             NPM_CONFIG_FETCH_RETRIES="0")
         self.assertIn("is on the deny list", out)
