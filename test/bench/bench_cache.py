@@ -6,7 +6,8 @@
 Real packages from the public registries. Plain Docker asks them itself, without any cache and with one volume that all
 containers write to; ours goes through the package registry, with the tool's own cache in each mode, and at last over a base
 that `cache warm` has filled. "again" is always another container or sandbox. Every round begins with empty caches. pip and uv
-install the same: what pip takes longer is its own work, which no cache saves.
+install the same: what pip takes longer is its own work, which no cache saves. "the tool alone" is what that work takes: the same
+packages in the same kind of sandbox, but all of them lie there already, and the tool asks nobody.
 """
 import argparse
 import hashlib
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 import engines  # noqa: E402  (found through the line above)
 import tools_box  # noqa: E402
-from bench_lib import progress, write_json  # noqa: E402
+from bench_lib import Goals, progress, write_json  # noqa: E402
 from ripcord_test import Config, Root  # noqa: E402
 
 PYTHON = ["requests==2.32.3", "jinja2==3.1.4", "pyyaml==6.0.2"]
@@ -35,6 +36,11 @@ PACKAGES = {"pip": PYTHON, "uv": PYTHON, "npm": ["express@4.21.2", "chalk@4.1.2"
 INSTALL = {"pip": "/usr/bin/python3 -m pip install -q --no-input --target /scratch/t {}",
            "uv": "/tools/uv/bin/uv pip install -q --python /usr/bin/python3 --target /scratch/t {}",
            "npm": "mkdir -p /scratch/n && cd /scratch/n && npm install --silent --no-audit --no-fund --no-update-notifier {}"}
+# Untimed, then timed: pip and uv find wheels in a folder, npm has no such thing and takes all from its own cache. uv's is empty, as "again".
+PREPARE = {"pip": "/usr/bin/python3 -m pip download -q --no-input -d /scratch/w {}", "npm": INSTALL["npm"] + " && rm -rf /scratch/n"}
+PREPARE["uv"] = PREPARE["pip"]
+ALONE = {"pip": INSTALL["pip"] + " --no-index --find-links /scratch/w", "uv": INSTALL["uv"] + " --no-index --find-links /scratch/w",
+         "npm": INSTALL["npm"] + " --offline"}
 VARIABLES = {"pip": ["PIP_CACHE_DIR=/cache/pip"], "uv": ["UV_CACHE_DIR=/cache/uv", "UV_LINK_MODE=copy"],
              "npm": ["NPM_CONFIG_CACHE=/cache/npm", "NPM_CONFIG_PREFER_OFFLINE=true"]}
 MACHINE = ["PYTHONPATH=/machine/lib/python3/dist-packages", "PYTHONPYCACHEPREFIX=/tmp/pyc", "HOME=/scratch",
@@ -110,6 +116,8 @@ class WholePyPI:
 class PlainDocker:
     """The docker command line, as people use it: uid 1000, the machine's own pip and npm."""
 
+    installs = 2
+
     def __init__(self, engine, shared):
         self.engine, self.shared, self.index = engine, shared, None
         self.name = "docker, shared volume" if shared else "docker, no cache"
@@ -149,6 +157,8 @@ class PlainDocker:
 class Ours:
     """A root of its own for each round, so that nothing is there before."""
 
+    installs = 2
+
     def __init__(self, mode, warm=False):
         self.mode, self.warm = mode, warm
         self.name = f"ripcord, {mode}" + (", warmed base" if warm else "")
@@ -162,25 +172,55 @@ class Ours:
             self.root.ok("cache", "warm", "--tool", tool, *PACKAGES[tool], timeout=600)
 
     def install(self, tool, packages):
+        box, took = self.up(tool)
+        took += self.run(box, INSTALL[tool], packages)
+        asked = self.counted(box, "bytes_upstream")
+        self.root.ok("rm", "-f", box)
+        return took, asked
+
+    def up(self, tool):
         self.boxes += 1
         box = f"box-{self.boxes}"
         since = time.perf_counter()
         self.root.ok("up", box, "--cache", f"{tool}={self.mode}",
                      *(["--mount", f"{tools_box.folder()[0]}:/tools:ro"] if tool == "uv" else []))
-        self.root.ok("exec", box, "--", "sh", "-c", f"HOME=/scratch; {INSTALL[tool].format(' '.join(packages))}", timeout=600)
-        took = (time.perf_counter() - since) * 1000
-        counted = self.root.ok("show", box, "--json").json().get("packages", {})
-        self.root.ok("rm", "-f", box)
-        return took, sum(c["bytes_upstream"] for c in counted.values())
+        return box, (time.perf_counter() - since) * 1000
+
+    def run(self, box, command, packages):
+        since = time.perf_counter()
+        self.root.ok("exec", box, "--", "sh", "-c", f"HOME=/scratch; {command.format(' '.join(packages))}", timeout=600)
+        return (time.perf_counter() - since) * 1000
+
+    def counted(self, box, what):
+        return sum(c[what] for c in self.root.ok("show", box, "--json").json().get("packages", {}).values())
 
     def end(self):
         self.root.close()
 
 
+class Alone(Ours):
+    """The floor: what no cache saves."""
+
+    installs = 1
+
+    def __init__(self):
+        super().__init__("layered")
+        self.name = "the tool alone"
+
+    def install(self, tool, packages):
+        box, took = self.up(tool)
+        self.run(box, PREPARE[tool], packages)
+        asked = self.counted(box, "requests")
+        took += self.run(box, ALONE[tool], packages)
+        if self.counted(box, "requests") != asked:
+            raise SystemExit(f"{tool} has asked for something that lay before it")
+        return took, 0
+
+
 def measure(contender, tool):
     contender.begin(tool)
     try:
-        return [contender.install(tool, PACKAGES[tool]) for _ in range(2)]
+        return [contender.install(tool, PACKAGES[tool]) for _ in range(contender.installs)]
     finally:
         contender.end()
 
@@ -189,6 +229,7 @@ def contenders(engine, tool):
     ours = [Ours("private"), Ours("layered"), Ours("shared")]
     if tool != "uv":  # which no image has here: there is nothing that could fill its base
         ours.append(Ours("layered", warm=True))
+    ours.append(Alone())
     return ([PlainDocker(engine, False), PlainDocker(engine, True)] if engine else []) + ours
 
 
@@ -197,8 +238,12 @@ def middle(rounds, which):
     return {"ms": round(statistics.median(times), 1), "bytes": int(statistics.median(sizes))}
 
 
+def columns(r):
+    return "".join(f"{r[which]['ms']:10.0f}{r[which]['bytes'] / 1e6:8.1f}" if which in r else " " * 18 for which in ("first", "again"))
+
+
 def run(engine, args):
-    results = {}
+    results, goals = {}, Goals()
     for tool in args.tool or sorted(PACKAGES):
         if (tool == "npm" and not shutil.which("npm")) or (tool == "uv" and not tools_box.folder()[0]):
             continue
@@ -208,13 +253,22 @@ def run(engine, args):
                 progress(f"{tool}: round {number + 1} of {args.rounds}, {c.name}")
                 rounds.setdefault(c.name, []).append(measure(c, tool))
         progress("")
-        results[tool] = {name: {"first": middle(r, 0), "again": middle(r, 1)} for name, r in rounds.items()}
+        results[tool] = {name: dict(zip(("first", "again")[-len(r[0]):], (middle(r, i) for i in range(len(r[0]))))) for name, r in rounds.items()}
         print(f"{tool}: {', '.join(PACKAGES[tool])}")
         print(f"{'':34}{'first ms':>10}{'MB':>8}{'again ms':>10}{'MB':>8}")
         for name, r in results[tool].items():
-            print(f"{name:34}{r['first']['ms']:10.0f}{r['first']['bytes'] / 1e6:8.1f}{r['again']['ms']:10.0f}"
-                  f"{r['again']['bytes'] / 1e6:8.1f}")
-    return results
+            print(f"{name:34}{columns(r)}")
+        add_goals(goals, tool, results[tool])
+    goals.print()
+    return {"results": results, "goals": goals.rows}
+
+
+def add_goals(goals, tool, results):
+    ours, alone = results["ripcord, layered"], results["the tool alone"]
+    again = ours["again"]["ms"]
+    goals.add(f"{tool}: bytes from outside, again", ours["again"]["bytes"], "", 0, True)
+    goals.add(f"{tool}: first / again", ours["first"]["ms"] / again, "x", 5, False)
+    goals.add(f"{tool}: again / the tool alone", again / alone["again"]["ms"], "x", 1.5, True)
 
 
 def main():
@@ -232,7 +286,7 @@ def main():
     else:
         with engines.Docker(outside=True) as engine:
             results = run(engine, args)
-    write_json(args.out, {"packages": PACKAGES, "rounds": args.rounds, "results": results})
+    write_json(args.out, {"packages": PACKAGES, "rounds": args.rounds, **results})
 
 
 if __name__ == "__main__":
