@@ -65,7 +65,8 @@ int agent_check(const char *id, const char *path, struct err *err)
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_close_ int fd = -1;
 
-    if (place_find(path, &p, &why) >= 0 && unix_connect(p.dir, p.name, SOCK_STREAM, &fd, &why) >= 0)
+    if (place_find(path, &p, &why) >= 0 &&
+        unix_connect(p.dir, p.name, SOCK_STREAM | SOCK_NONBLOCK, &fd, &why) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "ssh agent '%.64s' does not answer at '%.200s': %s", id, path,
             why.msg);

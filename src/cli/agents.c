@@ -40,7 +40,7 @@ static int check_socket(const char *id, const char *path, struct err *err)
 
     if (stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
         return not_a_socket(id, path, err);
-    if (unix_connect_path(path, SOCK_STREAM, &fd, &why) >= 0)
+    if (unix_connect_path(path, SOCK_STREAM | SOCK_NONBLOCK, &fd, &why) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "--ssh %s: no agent answers at '%s': %s", id, path,
             strerror(why.errnum ? why.errnum : ENOENT));

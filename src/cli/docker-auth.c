@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/image-name.h"
 #include "base/json.h"
 #include "base/xalloc.h"
 
@@ -47,15 +48,9 @@ static int auth_file_read(struct auth_file *ret, struct err *err)
     return file_read(AT_FDCWD, ret->path, CONFIG_MAX, &ret->text, &ret->len, err);
 }
 
-/* As names are read: the first part is a registry when it looks like one. New. */
-static char *registry_of(const char *name)
+static bool is_host(const char *host, size_t len, const char *name)
 {
-    size_t len = strcspn(name, "/");
-
-    if (!name[len] || (!memchr(name, '.', len) && !memchr(name, ':', len) &&
-                       !(len == 9 && strncmp(name, "localhost", 9) == 0)))
-        return xstrdup("docker.io");
-    return xstrndup(name, len);
+    return strlen(name) == len && strncmp(host, name, len) == 0;
 }
 
 /* Keys are "host", "https://host/v1/", and Docker's own has an old name. */
@@ -64,10 +59,16 @@ static bool key_is_for(const char *key, const char *registry)
     const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;
     size_t len = strcspn(host, "/");
 
-    if (STREQ(registry, "docker.io") &&
-        (strncmp(host, "index.docker.io", len) == 0 || strncmp(host, "docker.io", len) == 0))
-        return len > 0;
-    return strlen(registry) == len && strncmp(host, registry, len) == 0;
+    return is_host(host, len, registry) ||
+           (STREQ(registry, "docker.io") && is_host(host, len, "index.docker.io"));
+}
+
+/* Not in the parser's words, which quote what stands there. */
+static int parse_file(const char *text, size_t len, json_t **ret, struct err *err)
+{
+    return json_parse("it", text, len, ret, NULL) < 0
+               ? err_set(err, ERR_INVALID, "it is not valid JSON")
+               : 0;
 }
 
 static int split_auth(const char *text, struct docker_auth *ret, struct err *err)
@@ -91,7 +92,7 @@ int docker_auth_parse(const char *text, size_t len, const char *registry, struct
     _cleanup_json_ json_t *doc = NULL;
     const char *key, *auth;
     json_t *entry;
-    int r = json_parse("it", text, len, &doc, err);
+    int r = parse_file(text, len, &doc, err);
 
     if (r < 0)
         return r;
@@ -144,7 +145,7 @@ int docker_auth_parse_all(const char *text, size_t len, const char *const *texts
     _cleanup_json_ json_t *doc = NULL, *all = json_object();
     const char *key;
     json_t *entry;
-    int r = json_parse("it", text, len, &doc, err);
+    int r = parse_file(text, len, &doc, err);
 
     json_object_foreach (json_object_get(doc, "auths"), key, entry) {
         const char *auth = json_string_value(json_object_get(entry, "auth"));
@@ -171,7 +172,7 @@ int docker_auth_collect(const char *const *texts, size_t n, json_t **ret, struct
 
 int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err)
 {
-    _cleanup_free_ char *registry = registry_of(name);
+    _cleanup_free_ char *registry = image_name_registry(name);
     _cleanup_auth_file_ struct auth_file c = {0};
     int r = auth_file_read(&c, err);
 

@@ -210,7 +210,7 @@ static int read_secrets(struct image_build *ib, struct err *err)
 
 /* What images it needs is in the Dockerfile, or in values for it. Most builds need no credentials,
  * so a file of them that cannot be read does not end this. */
-static void read_logins(struct image_build *ib)
+static void read_logins(struct image_build *ib, const struct client *c)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     const char *v, *engine = args_get(ib->args, "engine");
@@ -228,6 +228,11 @@ static void read_logins(struct image_build *ib)
     }
     if (docker_auth_collect((const char *const *)texts, strv_len(texts), &doc, &why) < 0)
         output_note(ib->cli->json, "warning: without credentials for registries: %s", why.msg);
+    else if (doc && c->remote)
+        output_note(ib->cli->json,
+                    "credentials for registries are not sent to '%s': nothing is "
+                    "encrypted on the way",
+                    c->host);
     else if (doc)
         ib->logins = json_to_text(doc, false);
 }
@@ -237,7 +242,6 @@ static int read_gifts(struct image_build *ib, struct err *err)
 {
     int r = read_secrets(ib, err);
 
-    read_logins(ib);
     return r < 0 ? r : agents_from_args(ib->args, &ib->agents, err);
 }
 
@@ -521,6 +525,8 @@ int image_build(struct cli *cli, const struct cli_args *args, struct err *err)
         r = read_gifts(&ib, err);
     if (r >= 0)
         r = cli_client(cli, &c, err);
+    if (r >= 0)
+        read_logins(&ib, c);
     if (r >= 0)
         r = build(&ib, c, err);
     return r < 0 ? r : finish(&ib, err);

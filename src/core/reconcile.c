@@ -226,14 +226,16 @@ static bool is_late(const struct recon_item *item)
 static void ended(void *arg, const struct err *err, struct engine_box *box)
 {
     struct recon_item *item = arg;
+    struct recon_run *run = item->run;
     struct recon_lane *lane = lane_of(item);
 
     (void)box;
     item->ended = !err;
-    item->run->m->loose--;
+    run->m->loose--;
     item->running = false;
     lane->active--;
-    lane_go(item->run, lane);
+    lane_go(run, lane);
+    run_check(run);
 }
 
 static bool is_to_end(const struct recon_run *run, struct recon_item *item)

@@ -4,25 +4,13 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/image-name.h"
 #include "base/xalloc.h"
 
 enum { TAG_MAX = 128 };
 
 static const char path_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789._-/";
 static const char tag_chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-
-/* As often as it is there: a name in the store is never one that is written otherwise. */
-static const char *without_default_registry(const char *name)
-{
-    static const char registry[] = "docker.io/", library[] = "library/";
-
-    while (strncmp(name, registry, strlen(registry)) == 0) {
-        name += strlen(registry);
-        if (strncmp(name, library, strlen(library)) == 0)
-            name += strlen(library);
-    }
-    return name;
-}
 
 /* A colon before the last slash belongs to the registry's port. */
 static const char *find_tag(const char *name)
@@ -69,7 +57,7 @@ bool reference_is_host(const char *name)
 
 int reference_parse(const char *name, char **ret, struct err *err)
 {
-    const char *s = without_default_registry(name), *tag = find_tag(s);
+    const char *s = image_name_short(name), *tag = find_tag(s);
     size_t len = tag ? (size_t)(tag - s) : strlen(s);
 
     /* ".." is nothing bad here, but specs refuse it in any name. */
@@ -83,14 +71,4 @@ int reference_parse(const char *name, char **ret, struct err *err)
                        "'host' is the machine's own programs, not a stored image");
     *ret = tag ? xstrdup(s) : xasprintf("%s:latest", s);
     return 0;
-}
-
-char *reference_registry(const char *name)
-{
-    size_t len = strcspn(name, "/");
-
-    if (name[len] && (memchr(name, '.', len) || memchr(name, ':', len) ||
-                      (len == 9 && strncmp(name, "localhost", 9) == 0)))
-        return xstrndup(name, len);
-    return xstrdup("docker.io");
 }

@@ -14,6 +14,3 @@ enum { REFERENCE_MAX = 255 };
 bool reference_is_host(const char *name);
 /* The one way in which the store writes it; new. */
 int reference_parse(const char *name, char **ret, struct err *err);
-
-/* Which registry a name is of: its first part, when that looks like one, else "docker.io"; new. */
-char *reference_registry(const char *name);

@@ -321,11 +321,40 @@ class Login(BuildCase):
         result = self.try_build(f"# {other}\nFROM {hub.host}/team/base:1\n", env=env)
         self.assertEqual(result.code, 5, result)
 
+    def test_a_name_that_only_looks_like_the_hubs_gets_none(self):
+        """Who is asked is what is left of the name without "docker.io/"."""
+        hub = hub_box.FakeRegistry(LOGIN)
+        self.addCleanup(hub.close)
+        self.bases(hub)
+        for key in ("docker.io", "https://index.docker.io/v1/"):
+            for before in ("docker.io/", "docker.io/library/", "docker.io/docker.io/"):
+                env, _ = self.config(key)
+                result = self.try_build(f"FROM {before}{hub.host}/team/base:1\n", env=env)
+                self.assertEqual(result.code, 5, result)
+                result = self.root.run("image", "pull", f"{before}{hub.host}/team/base:1", env=env)
+                self.assertEqual(result.code, 5, result)
+
+    def test_they_stay_here_when_the_daemon_is_elsewhere(self):
+        hub = hub_box.FakeRegistry(LOGIN)
+        self.addCleanup(hub.close)
+        self.bases(hub)
+        env, secrets = self.config(hub.host)
+        self.root.kill_daemon()
+        self.root.configure("http.listen: 127.0.0.1:0\n")
+        self.root.start()
+        address = self.root.get("/v1/version")["listen"]
+        result = self.try_build(f"FROM {hub.host}/team/base:1\n", "--host", address, env=env)
+        self.assertEqual(result.code, 5, result)
+        self.assertIn("credentials for registries are not sent", result.err.decode())
+        self.assert_not_told(secrets, result.err + result.out)
+
     def test_a_file_that_is_broken_is_told_of(self):
-        env, _ = self.config("x.io")
-        (self.root.path / "docker/config.json").write_text("{", encoding="utf-8")
-        said, _ = self.build("FROM base:1\n", env=env)
-        self.assertIn("without credentials for registries", said)
+        for text in ("{", '{"auths": {"x.io": {"auth" "dTpodXNo"}}}'):
+            env, _ = self.config("x.io")
+            (self.root.path / "docker/config.json").write_text(text, encoding="utf-8")
+            said, _ = self.build("FROM base:1\n", env=env)
+            self.assertIn("without credentials for registries", said)
+            self.assertNotIn("dTpodXNo", said)
 
     def test_they_are_in_nobodys_arguments(self):
         hub = hub_box.FakeRegistry(LOGIN)

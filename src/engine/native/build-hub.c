@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/image-name.h"
 #include "base/xalloc.h"
 #include "engine/build.h"
 #include "engine/native/hub.h"
 #include "engine/native/native.h"
-#include "image/reference.h"
 
 enum { LINES_MAX = 16 << 10 };
 
@@ -80,7 +80,7 @@ typedef int (*hub_fn)(const struct native_task *t, const json_t *ask, int events
 /* Those of its own registry, and of no other. */
 static void add_login(const struct build_request *req, const char *name, json_t *detail)
 {
-    _cleanup_free_ char *registry = reference_registry(name);
+    _cleanup_free_ char *registry = image_name_registry(name);
 
     for (size_t i = 0; i < req->n_logins; i++)
         if (STREQ(req->logins[i].registry, registry)) {
