@@ -30,7 +30,7 @@ HARD = {"Memory": 1 << 30, "MemorySwap": 1 << 30, "NanoCpus": 10**9, "PidsLimit"
         "Tmpfs": {"/tmp": "size=128m", "/run": "size=32m", "/run/secrets": "size=4m", "/scratch": "size=512m"}}
 VOLUMES = {"home": "/home/agent", "caches": "/cache"}
 LIMITS = ["--memory", "1G", "--cpus", "1", "--pids", "300", "--network", "none"]
-CONCURRENCIES = (1, 4, 8, 16)  # the best has been 4 or 8 in every run
+CONCURRENCIES = (1, 4, 8, 16)  # the best was 4 or 8 in the runs on record
 
 
 class Bare:
