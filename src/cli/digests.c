@@ -19,9 +19,8 @@
 enum { RECORDS_MAX = 100000, CONTEXTS_MAX = 64, HEX = BLAKE2B_HEX - 1 };
 #define FOLDER "digests"
 #define MAGIC "ripcord-digests1"
-#define QUIET                                                                                      \
-    (2 * USEC_PER_SEC) /* a tick is 10 ms at most, but some file systems count seconds             \
-                        */
+/* A tick is 10 ms at most, but some file systems count seconds. */
+#define QUIET (2 * USEC_PER_SEC)
 
 struct record {
     uint64_t dev, ino, size, mtime, ctime; /* times in ns */

@@ -238,10 +238,12 @@ static void ended(void *arg, const struct err *err, struct engine_box *box)
     run_check(run);
 }
 
+/* A legacy container may be one that its engine starts again: its end and removal are one. */
 static bool is_to_end(const struct recon_run *run, struct recon_item *item)
 {
-    return item->action == RECON_REMOVE && !is_late(item) && item->result == RECON_WAITING &&
-           !run->options.dry_run && !retry_must_wait(run->m->reconcile, item);
+    return item->action == RECON_REMOVE && item->kind == OBJECT_SANDBOX &&
+           item->result == RECON_WAITING && !run->options.dry_run &&
+           !retry_must_wait(run->m->reconcile, item);
 }
 
 /* False: not all that are to go have ended yet. */

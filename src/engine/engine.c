@@ -110,10 +110,7 @@ static int run_remove(struct call *c)
 
 static int run_end(struct call *c)
 {
-    struct engine_object o = {.kind = OBJECT_SANDBOX};
-
-    memcpy(o.id, c->req.id, sizeof(o.id));
-    (void)c->engine->ops->end(c->engine, &o, &c->by);
+    (void)c->engine->ops->end(c->engine, c->req.id, &c->by);
     return 0;
 }
 
@@ -225,7 +222,7 @@ static int run_discard(struct call *c)
         return r;
     if (live)
         return err_set(&c->err, ERR_CONFLICT, "%u command(s) run in it", live);
-    if (c->how == DISCARD_END && !c->engine->ops->end(c->engine, &c->object, &c->by))
+    if (c->how == DISCARD_END && !c->engine->ops->end(c->engine, c->object.id, &c->by))
         return err_set(&c->err, ERR_CONFLICT, "it runs on");
     if (c->how < DISCARD_REMOVE)
         return 0;

@@ -322,9 +322,9 @@ struct engine_ops {
     /* How many commands run in something without a supervisor. NULL: none ever do. */
     int (*live)(struct engine *e, const struct engine_object *o, const struct deadline *by,
                 unsigned *ret, struct err *err);
-    /* Ends what runs in something that is to be removed. False: it may run on, until its removal.
+    /* Ends what runs in a sandbox that is to be removed. False: it may run on, until its removal.
      * NULL: a removal is no dearer while others that are to go still run. */
-    bool (*end)(struct engine *e, const struct engine_object *o, const struct deadline *by);
+    bool (*end)(struct engine *e, const char *id, const struct deadline *by);
     /* Removes a legacy object; fine when it is not there. NULL: `list` never shows one. */
     int (*remove_legacy)(struct engine *e, const struct engine_object *o, const struct deadline *by,
                          struct err *err);

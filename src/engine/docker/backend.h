@@ -128,7 +128,7 @@ void legacy_done(struct legacy *l);
 void docker_add_label(const char *label, json_t *labels);
 int docker_list(struct engine *e, bool specs, const struct deadline *by, struct engine_objects *ret,
                 struct err *err);
-bool docker_end(struct engine *e, const struct engine_object *o, const struct deadline *by);
+bool docker_end(struct engine *e, const char *id, const struct deadline *by);
 int docker_live(struct engine *e, const struct engine_object *o, const struct deadline *by,
                 unsigned *ret, struct err *err);
 int docker_remove_legacy(struct engine *e, const struct engine_object *o, const struct deadline *by,

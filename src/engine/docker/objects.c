@@ -328,15 +328,14 @@ int docker_live(struct engine *e, const struct engine_object *o, const struct de
 /* ---- the end ---- */
 
 /* To remove one container Docker looks several times through all that is mounted on the machine, of
- * which those that run have three each. A legacy one may be started again by Docker meanwhile, and
- * is left to its removal. */
-bool docker_end(struct engine *e, const struct engine_object *o, const struct deadline *by)
+ * which those that run have three each. */
+bool docker_end(struct engine *e, const char *id, const struct deadline *by)
 {
     struct docker_engine *d = docker_of(e);
     _cleanup_free_ char *container = NULL;
 
-    return o->kind == OBJECT_SANDBOX && container_find(d, o->id, by, &container, NULL) >= 0 &&
-           container && container_kill_here(d, container, by);
+    return container_find(d, id, by, &container, NULL) >= 0 && container &&
+           container_kill_here(d, container, by);
 }
 
 int docker_remove_legacy(struct engine *e, const struct engine_object *o, const struct deadline *by,

@@ -278,9 +278,9 @@ static int fake_remove(struct engine *e, const char *id, const struct deadline *
     return r < 0 ? r : rmtree(execs, id, err);
 }
 
-static bool fake_end(struct engine *e, const struct engine_object *o, const struct deadline *by)
+static bool fake_end(struct engine *e, const char *id, const struct deadline *by)
 {
-    return fake_cleanup(e, o->id, by, NULL) >= 0;
+    return fake_cleanup(e, id, by, NULL) >= 0;
 }
 
 static void describe(const struct fake_box *b, bool specs, struct engine_object *o)
