@@ -41,9 +41,9 @@ tidy() {
 lint_tidy() {
     local found
     found=$(
-        files 'src/*.c' 'test/unit/*.c' | grep -v '^src/base/err.c$' |
+        files 'src/*.c' 'test/unit/*.c' | grep -v '^src/lib/base/err.c$' |
             tidy --extra-arg=-include --extra-arg="$PWD/tools/tidy.h" --extra-arg=-I"$PWD/src"
-        files src/base/err.c | tidy
+        files src/lib/base/err.c | tidy
     )
     ! grep -A6 -E 'warning:|error:' <<<"$found"
 }
@@ -80,7 +80,7 @@ lint_shape() {
 # The umask is the whole process's: bent for a moment, it spoils the files that other threads make. A program sets it
 # when it begins, and that is all.
 lint_umask() {
-    ! files 'src/*.c' | grep -vxE 'src/(daemon/process|shim/(job|init|exec-child)|guest/(main|child)|(image|build)/main)\.c' |
+    ! files 'src/*.c' | grep -vxE 'src/(daemon/main/process|supervisor/shim/(job|init|exec-child)|guest/(main|child)|image/(archive|build)/main)\.c' |
         xargs grep -nw umask\(
 }
 

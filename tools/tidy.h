@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "base/err.h"
+#include "lib/base/err.h"
 
 #define err_set(...) (err_set(__VA_ARGS__), -1)
 #define err_setv(...) (err_setv(__VA_ARGS__), -1)

@@ -13,14 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/thin.h"
-#include "base/tree.h"
-#include "base/xalloc.h"
 #include "cli/digests.h"
 #include "cli/secrets.h"
-#include "dockerfile/dockerfile.h"
-#include "dockerfile/ignore.h"
+#include "image/dockerfile/dockerfile.h"
+#include "image/dockerfile/ignore.h"
+#include "lib/base/fd.h"
+#include "lib/base/tree.h"
+#include "lib/base/xalloc.h"
+#include "proto/digest-context.h"
 
 enum { DEPTH_MAX = 256, CHUNK = 256 << 10, SMALL = 16 << 10, SMALL_ALL_MAX = 4 << 20 };
 

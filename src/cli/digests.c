@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { RECORDS_MAX = 100000, CONTEXTS_MAX = 64, HEX = BLAKE2B_HEX - 1 };
 #define FOLDER "digests"

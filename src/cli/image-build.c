@@ -4,19 +4,13 @@
  * come back as lines. Whoever ends this program ends the build: the daemon sees us go.
  *
  * A build that has been done before needs no context, only to know that it is the same. So it is
- * sent thin at first (base/thin.h), and again with what the builder misses; whole where that does
- * not do, as on an engine that knows nothing of this. What a thin one tells is held back until it
- * has gone well or has something to run: steps are to be seen once.
+ * sent thin at first (proto/digest-context.h), and again with what the builder misses; whole where
+ * that does not do, as on an engine that knows nothing of this. What a thin one tells is held back
+ * until it has gone well or has something to run: steps are to be seen once.
  */
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/strv.h"
-#include "base/thin.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/agents.h"
 #include "cli/build-context.h"
 #include "cli/build-view.h"
@@ -26,7 +20,13 @@
 #include "cli/output.h"
 #include "cli/secrets.h"
 #include "cli/sender.h"
-#include "lint/lint.h"
+#include "image/lint/lint.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "proto/digest-context.h"
 
 #define TICK (100 * USEC_PER_MSEC)
 enum { EVENT_MAX = 256 << 10, TARGET_MAX_BYTES = 14 << 10, THIN_ROUNDS = 3 };

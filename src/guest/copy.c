@@ -1,17 +1,17 @@
 /*
  * `guest copy-in` and `guest copy-out`: a tree as a tar stream in frames, by the rules of
- * base/tree.h, as the sandbox's user. Blocking. What is read may be hostile, so that nothing is
- * left to this process but what the work needs (os/confine.h).
+ * lib/base/tree.h, as the sandbox's user. Blocking. What is read may be hostile, so that nothing is
+ * left to this process but what the work needs (lib/os/confine.h).
  */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/tree.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
-#include "os/confine.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/tree.h"
+#include "lib/os/confine.h"
 
 struct copy {
     struct line line;

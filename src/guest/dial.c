@@ -8,12 +8,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
-#include "os/dial.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/os/dial.h"
 
 struct dial {
     struct line line;

@@ -19,16 +19,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/time.h"
 #include "guest/child.h"
 #include "guest/counters.h"
-#include "guest/kin.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
+#include "guest/proc-tree.h"
 #include "guest/secrets.h"
-#include "os/pty.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/os/pty.h"
 
 enum {
     DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still say something */

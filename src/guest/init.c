@@ -6,8 +6,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "guest/kin.h"
 #include "guest/modes.h"
+#include "guest/proc-tree.h"
 
 int guest_init(char **argv _unused_, struct err *err _unused_)
 {

@@ -1,7 +1,7 @@
 /*
  * `guest listen`: the sandbox's door to its package registry where the relay cannot enter the
- * sandbox's network. Connections that are made inside leave as frames (channel.h); where they lead
- * to is the relay's matter, nothing that is said in here can choose it.
+ * sandbox's network. Connections that are made inside leave as frames (proto/guest-mux.h); where
+ * they lead to is the relay's matter, nothing that is said in here can choose it.
  *
  * With CHANNELS_MAX of them under way the next ones wait in the socket's own queue.
  */
@@ -13,14 +13,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
-#include "guest/channel.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
-#include "os/listen.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/listen.h"
+#include "proto/guest-mux.h"
 
 enum { POLL_IN, POLL_OUT, POLL_SOCK, POLL_CHANNELS };
 

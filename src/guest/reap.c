@@ -1,12 +1,12 @@
 /*
- * `guest reap`: see kin.h.
+ * `guest reap`: see proc-tree.h.
  */
 #include <unistd.h>
 
-#include "base/parse.h"
-#include "guest/kin.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
+#include "guest/proc-tree.h"
+#include "lib/base/parse.h"
 
 enum { GUESTS_MAX = 4096 };
 

@@ -2,7 +2,7 @@
  * Frames: what was parsed and is written again must be the same bytes.
  */
 #include "fuzz.h"
-#include "wire/frame.h"
+#include "proto/exec-frames.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

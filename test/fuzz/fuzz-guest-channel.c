@@ -3,14 +3,14 @@
  * the same connections get the same bytes and it ends at the same frame; nothing is kept beyond a
  * window, and no credit is made up.
  */
-#include "guest/channel.h"
+#include "proto/guest-mux.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/xalloc.h"
 #include "fuzz.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
 
 enum { QUEUE_MAX = 1 << 20 };
 

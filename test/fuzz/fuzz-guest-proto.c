@@ -3,9 +3,9 @@
  * what was read from it, written again, reads the same.
  */
 #include "fuzz.h"
-#include "guest/proto.h"
+#include "proto/guest.h"
 
-#include "base/strv.h"
+#include "lib/base/strv.h"
 
 static void same_strv(char *const *a, char *const *b)
 {

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/xalloc.h"
 #include "fuzz.h"
-#include "hub/challenge.h"
+#include "image/transfer/challenge.h"
+#include "lib/base/xalloc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -4,11 +4,11 @@
  */
 #include <jansson.h>
 
-#include "base/xalloc.h"
 #include "fuzz.h"
-#include "net/fetch.h"
-#include "registry/npm.h"
-#include "registry/pypi.h"
+#include "lib/base/xalloc.h"
+#include "lib/http/fetch/fetch.h"
+#include "packages/npm.h"
+#include "packages/pypi.h"
 
 /* Stands in for curl's. */
 char *fetch_url_join(const char *base, const char *ref)

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/xalloc.h"
 #include "fuzz.h"
-#include "registry/range.h"
+#include "lib/base/xalloc.h"
+#include "packages/range.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -2,7 +2,7 @@
  * A request's target, and the names that are made of it.
  */
 #include "fuzz.h"
-#include "registry/name.h"
+#include "packages/name.h"
 
 static void check(const char *s)
 {

@@ -3,9 +3,9 @@
  * frames, guest frames, the order in which they may come. However the bytes are cut, the exec ends
  * the same way: once, with a status only when the guest reported one.
  */
-#include "base/xalloc.h"
 #include "fuzz.h"
-#include "relay/relay.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/relay/relay.h"
 
 /* ---- what the relay would do outside of the stream ---- */
 

@@ -3,7 +3,7 @@
  * fields written again give the same packet.
  */
 #include "fuzz.h"
-#include "shim/proto.h"
+#include "proto/supervisor.h"
 
 /* Reserved bytes are not kept, and more than a message may hold cannot be written. */
 static void check_again(struct shim_writer *w, const char *packet, size_t size)

@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "base/macro.h"
+#include "lib/base/macro.h"
 #include "site.h"
 
 #ifdef __x86_64__

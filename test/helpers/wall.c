@@ -1,12 +1,12 @@
 /* For the shim that test_walls.py uses: it leaves out what it is told to. Never in the product. */
-#include "shim/wall.h"
+#include "supervisor/shim/wall.h"
 
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/strv.h"
-#include "base/wall.h"
-#include "base/xalloc.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/guard.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 
 static char *without; /* of the one sandbox that this process, or the one it is a fork of, is for */
 

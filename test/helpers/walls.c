@@ -1,6 +1,6 @@
 /* For unit tests that test_walls.py runs: without the walls that RIPCORD_WITHOUT names, separated
  * by commas. Never in the product. */
-#include "base/wall.h"
+#include "lib/base/guard.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -58,7 +58,7 @@ class RealRegistry:
     here) when it is given the text of a file of passwords."""
 
     def __init__(self, certificates=None, htpasswd=None, login=None):
-        self.folder = tempfile.mkdtemp(prefix="ripcord-hub-")
+        self.folder = tempfile.mkdtemp(prefix="ripcord-transfer-")
         self.port = free_port()
         self.host = f"127.0.0.1:{self.port}"
         config = {"version": 0.1, "log": {"level": "error"}, "storage": {"filesystem": {"rootdirectory": self.folder}},

@@ -1,4 +1,4 @@
-"""What the tests of ripcord-registry stand on: a registry process with us as its daemon, and upstreams
+"""What the tests of ripcord-packages stand on: a registry process with us as its daemon, and upstreams
 of our own (a simple index and an npm registry behind TLS) that can be told to misbehave."""
 import array
 import base64
@@ -58,9 +58,9 @@ def decode(packet):
 
 
 class Registry:
-    """A running ripcord-registry; we are its daemon."""
+    """A running ripcord-packages; we are its daemon."""
 
-    def __init__(self, folder, upstreams, env=None, program="ripcord-registry", **config):
+    def __init__(self, folder, upstreams, env=None, program="ripcord-packages", **config):
         self.folder = Path(folder)
         self.config = {"folder": str(folder), "connect_timeout": 3, "stall_timeout": 2, "upstreams": upstreams}
         if os.geteuid() == 0:
@@ -456,7 +456,7 @@ class TestCase(ripcord_test.unittest.TestCase):
     def prepare():
         with TestCase.lock:
             if TestCase.certificates is None:
-                folder = Path(tempfile.mkdtemp(prefix="ripcord-registry-ca-"))
+                folder = Path(tempfile.mkdtemp(prefix="ripcord-packages-ca-"))
                 make_certificates(folder)
                 import atexit  # here, where it is plain what it is for
                 atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -464,7 +464,7 @@ class TestCase(ripcord_test.unittest.TestCase):
 
     def setUp(self):
         self.prepare()
-        self.tmp = Path(tempfile.mkdtemp(prefix="ripcord-registry-"))
+        self.tmp = Path(tempfile.mkdtemp(prefix="ripcord-packages-"))
         os.chmod(self.tmp, 0o755)
         self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
         self.up = Upstream(self.certificates)

@@ -372,5 +372,5 @@ class Login(BuildCase):
         hub.files["/v2/team/base/manifests/1"] = look
         env, secrets = self.config(hub.host)
         self.assertEqual(self.try_build(f"FROM {hub.host}/team/base:1\n", env=env).code, 0)
-        self.assertTrue(any(b"ripcord-hub" in s for s in seen))
+        self.assertTrue(any(b"ripcord-transfer" in s for s in seen))
         self.assertFalse(any(x in s for x in secrets for s in seen))

@@ -254,7 +254,7 @@ class TestHostile(PullCase):
     def hub_runs(self):
         for pid in self.root.processes():
             with contextlib.suppress(OSError):  # it may be gone by now
-                if b"ripcord-hub" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"ripcord-transfer" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     return True
         return False
 
@@ -274,5 +274,5 @@ class TestHostile(PullCase):
         with self.root.popen("image", "pull", self.name) as p:
             wait_until(lambda: self.blob(1) in [path for path, _ in self.hub.log], 20, "the layer to be asked for")
             p.kill()
-        wait_until(lambda: not self.hub_runs(), 20, "ripcord-hub to end")
+        wait_until(lambda: not self.hub_runs(), 20, "ripcord-transfer to end")
         self.assertEqual(self.images()["images"], [])

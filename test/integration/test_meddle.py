@@ -34,7 +34,7 @@ STEP = int(os.environ.get("RIPCORD_MEDDLE_STEP", "1"))
 SITES = os.environ.get("RIPCORD_MEDDLE_SITES", "") == "1"
 MOST = 30000
 IN_A_ROW = 8  # that were not reached: then there are no more
-SPARES = 4  # folders of each kind that a daemon keeps ready (src/engine/native/spares.c)
+SPARES = 4  # folders of each kind that a daemon keeps ready (src/daemon/engine/native/prewarmed.c)
 TEXT = b"kept\n" * 2000
 SINCE = time.monotonic()
 

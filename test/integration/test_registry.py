@@ -1,4 +1,4 @@
-"""ripcord-registry alone, with the tests as its daemon: what it serves, keeps and survives."""
+"""ripcord-packages alone, with the tests as its daemon: what it serves, keeps and survives."""
 import concurrent.futures
 import gzip
 import hashlib
@@ -449,7 +449,7 @@ class Store(registry_box.TestCase):
         self.assertEqual(self.stored(), {})
 
     def test_confined(self):
-        program = (Config.bin / "ripcord-registry").read_bytes()
+        program = (Config.bin / "ripcord-packages").read_bytes()
         if b"__asan_init" in program or b"__tsan_init" in program:
             self.skipTest("the sanitizers need calls that the filter denies")
         reg = self.registry()

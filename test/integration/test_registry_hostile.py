@@ -1,4 +1,4 @@
-"""Hostile upstreams and hostile sandboxes of ripcord-registry."""
+"""Hostile upstreams and hostile sandboxes of ripcord-packages."""
 import concurrent.futures
 import json
 import os
@@ -281,13 +281,13 @@ class Hostile(registry_box.TestCase):
 
 
 class Walls(unittest.TestCase):
-    """With one wall less, in a registry built for it (src/base/wall.h), the tests above fail."""
+    """With one wall less, in a registry built for it (src/lib/base/guard.h), the tests above fail."""
 
     only_on = ("native",)
 
     def outcome(self, test, without):
         case, result = Hostile(test), unittest.TestResult()
-        case.special = {"program": "test/unit/ripcord-registry-walls", "env": {"RIPCORD_WITHOUT": without}}
+        case.special = {"program": "test/unit/ripcord-packages-guards", "env": {"RIPCORD_WITHOUT": without}}
         case.run(result)
         self.assertEqual(result.errors, [])
         return "failed" if result.failures else "passed"

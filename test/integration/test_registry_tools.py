@@ -1,4 +1,4 @@
-"""Real installers through ripcord-registry, from upstreams of our own and from the public ones."""
+"""Real installers through ripcord-packages, from upstreams of our own and from the public ones."""
 import concurrent.futures
 import json
 import os

@@ -26,7 +26,7 @@ import test_images
 from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_only, needs, wait_until
 
 UID = 61234  # nobody's: no name, no subordinate ids
-PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-hub", "ripcord-registry")
+PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-transfer", "ripcord-packages")
 NEWUIDMAP = Path("/usr/bin/newuidmap")
 SYS_SETRESUID = {"x86_64": 117}.get(platform.machine(), 147)
 LOCK = threading.Lock()
@@ -383,7 +383,7 @@ class Caches:
 
 
 class Pulls:
-    """Mixed in where ripcord-hub has no user of its own to become."""
+    """Mixed in where ripcord-transfer has no user of its own to become."""
 
     def test_pull(self):
         hub = hub_box.FakeRegistry()

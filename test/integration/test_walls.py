@@ -1,5 +1,5 @@
 """Each wall of the native engine is seen to stand, and its test to fail without it: a shim built for this leaves out the walls
-that a sandbox's variable RIPCORD_WITHOUT names (src/shim/wall.h). Some stand behind others, which are then left out first."""
+that a sandbox's variable RIPCORD_WITHOUT names (src/supervisor/shim/wall.h). Some stand behind others, which are then left out first."""
 import ctypes
 import os
 import shutil
@@ -153,5 +153,5 @@ class Walls(TestCase):
             self.assertTrue(self.copied(path, wall), f"nobody would notice that '{wall}' is missing")
 
     def test_the_product_has_no_such_switch(self):
-        for program in ("ripcord", "ripcord-registry", "ripcord-relay", "ripcord-shim", "ripcordd"):
+        for program in ("ripcord", "ripcord-packages", "ripcord-relay", "ripcord-shim", "ripcordd"):
             self.assertFalse(b"RIPCORD_WITHOUT" in (Config.bin / program).read_bytes(), program)

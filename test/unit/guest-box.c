@@ -15,12 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
-#include "os/ns.h"
-#include "os/pidfd.h"
-#include "os/rmtree.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/ns.h"
+#include "lib/os/pidfd.h"
+#include "lib/os/rmtree.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { PROGRAM_MODE = 0755 }; /* the sanitizer wants to read its own program */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "guest/proto.h"
+#include "proto/guest.h"
 
 enum { GBOX_UID = 54321, GBOX_WAIT_MS = 60000 };
 

@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/time.h"
-#include "base/xalloc.h"
-#include "journal/journal.h"
-#include "os/cgroup.h"
-#include "os/pidfd.h"
-#include "os/rmtree.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/journal/journal.h"
+#include "lib/os/cgroup.h"
+#include "lib/os/pidfd.h"
+#include "lib/os/rmtree.h"
 
 enum { BOX_HEARD_MAX = 4096, BOX_ID_BASE = 0x60000000 };
 

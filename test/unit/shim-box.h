@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/err.h"
-#include "journal/record.h"
-#include "shim/plan.h"
-#include "shim/proto.h"
+#include "lib/base/err.h"
+#include "lib/journal/record.h"
+#include "proto/plan.h"
+#include "proto/supervisor.h"
 
 enum { BOX_WAIT_MS = 60000 };
 

@@ -6,14 +6,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
-#include "base/err.h"
-#include "base/map.h"
-#include "base/strv.h"
-#include "base/text.h"
-#include "base/thin.h"
-#include "base/time.h"
-#include "base/xalloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/err.h"
+#include "lib/base/map.h"
+#include "lib/base/strv.h"
+#include "lib/base/text.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "proto/digest-context.h"
 #include "tap.h"
 
 /* ---- err ---- */

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/strv.h"
-#include "base/time.h"
-#include "engine/native/broom.h"
-#include "engine/native/native.h"
-#include "os/cgroup.h"
+#include "daemon/engine/native/cgroup-reaper.h"
+#include "daemon/engine/native/native.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/os/cgroup.h"
 #include "tap.h"
 
 static const char *root(void)

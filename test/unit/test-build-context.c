@@ -6,11 +6,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
 #include "cli/build-context.h"
-#include "os/rmtree.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 struct bed {

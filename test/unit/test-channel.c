@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "guest/channel.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "proto/guest-mux.h"
 
 enum { QUEUE_MAX = 1 << 20 };
 

@@ -1,4 +1,4 @@
-#include "os/confine.h"
+#include "lib/os/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>

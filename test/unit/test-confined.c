@@ -1,9 +1,10 @@
 /*
  * Each wall around a child that reads archives is seen to stand, and its test to fail without it:
- * confined.c is built into this test so that walls can be left out (base/wall.h). The child tries
- * what an exploited parser would. Some walls stand behind others, which are then left out first.
+ * confined.c is built into this test so that walls can be left out (lib/base/guard.h). The child
+ * tries what an exploited parser would. Some walls stand behind others, which are then left out
+ * first.
  */
-#include "image/confined.h"
+#include "image/archive/confined.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,9 +21,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/wall.h"
-#include "os/landlock.h"
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/os/landlock.h"
 #include "tap.h"
 
 #define ABSTRACT "\0ripcord-confined"

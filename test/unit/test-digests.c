@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/digests.h"
-#include "os/rmtree.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -10,15 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/tar.h"
-#include "base/xalloc.h"
-#include "engine/caches.h"
-#include "engine/docker/backend.h"
-#include "engine/docker/body.h"
-#include "engine/docker/created.h"
-#include "os/rmtree.h"
+#include "daemon/engine/caches.h"
+#include "daemon/engine/docker/backend.h"
+#include "daemon/engine/docker/body.h"
+#include "daemon/engine/docker/created.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/tar.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 enum { REQUEST_MAX = 64 << 10, CALLERS = 20 };

@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "engine/native/doctor.h"
-#include "engine/native/ids.h"
-#include "engine/native/probe.h"
-#include "engine/native/trial.h"
+#include "daemon/engine/native/doctor.h"
+#include "daemon/engine/native/ids.h"
+#include "daemon/engine/native/kernel-probe.h"
+#include "daemon/engine/native/probe.h"
+#include "lib/base/fd.h"
 #include "tap.h"
 
 static int entries(const char *path)

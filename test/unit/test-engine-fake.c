@@ -2,13 +2,13 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "engine/engine.h"
-#include "engine/fake/fake.h"
-#include "net/loop.h"
-#include "os/rmtree.h"
+#include "daemon/engine/engine.h"
+#include "fake-engine/fake.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 #define BOX "00000000000000aa"

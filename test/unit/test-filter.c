@@ -2,7 +2,7 @@
  * The filter call by call: what it says of each number there is, also of calls that this kernel or
  * this libc does not have, in a machine of our own; and some of it in the kernel.
  */
-#include "os/filter.h"
+#include "lib/os/seccomp-filter.h"
 
 #include <errno.h>
 #include <linux/audit.h>
@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/macro.h"
 #include "bpf.h"
-#include "os/calls.h"
+#include "lib/base/macro.h"
+#include "lib/os/seccomp-table.h"
 #include "tap.h"
 
 #if defined(__x86_64__)

@@ -1,6 +1,6 @@
 #include "tap.h"
 
-#include "wire/frame.h"
+#include "proto/exec-frames.h"
 
 TEST(round_trip)
 {

@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/gate.h"
-#include "base/address.h"
-#include "base/fd.h"
-#include "base/xalloc.h"
+#include "daemon/api/auth.h"
+#include "lib/base/address.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 static char folder[] = "/tmp/test-gate-XXXXXX";

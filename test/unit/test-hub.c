@@ -1,14 +1,14 @@
-/* What ripcord-hub reads: challenges, tokens, names, settings. Transfers are tested by
+/* What ripcord-transfer reads: challenges, tokens, names, settings. Transfers are tested by
  * test/integration/test_image_pull.py. */
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/macro.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "hub/challenge.h"
-#include "hub/remote.h"
-#include "hub/settings.h"
+#include "image/transfer/challenge.h"
+#include "image/transfer/remote.h"
+#include "image/transfer/settings.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/macro.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 /* "scheme realm service scope", or NULL where it is refused. */

@@ -5,13 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/time.h"
-#include "engine/caches.h"
-#include "net/loop.h"
-#include "registry/keeper.h"
+#include "daemon/engine/caches.h"
+#include "daemon/packages/packages-proxy.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/loop/loop.h"
 
 struct trace {
     struct loop *loop;

@@ -1,16 +1,16 @@
-/* The daemon's side of shim/proto.h against a peer that the test plays itself. */
+/* The daemon's side of proto/supervisor.h against a peer that the test plays itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "engine/engine.h"
-#include "net/loop.h"
-#include "shim/proto.h"
+#include "daemon/engine/engine.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "proto/supervisor.h"
 #include "tap.h"
 
 #define EXEC "0123456789abcdef"

@@ -11,17 +11,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "engine/engine.h"
-#include "engine/native/ids.h"
-#include "engine/native/native.h"
-#include "engine/native/probe.h"
-#include "engine/native/trial.h"
-#include "net/loop.h"
-#include "os/cgroup.h"
-#include "os/rmtree.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/native/ids.h"
+#include "daemon/engine/native/kernel-probe.h"
+#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/probe.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/os/cgroup.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 #define BOX "00000000000000aa"

@@ -2,7 +2,7 @@
  * A machine in a network namespace of its own, and a container in another: a bridge, and pairs of
  * interfaces. The container's process connects, and is told apart from the machine's own.
  */
-#include "os/neighbour.h"
+#include "lib/os/container-peer.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/macro.h"
+#include "lib/base/fd.h"
+#include "lib/base/macro.h"
 #include "tap.h"
 
 enum { PORT = 7070, WAIT_MS = 10000 };

@@ -2,7 +2,7 @@
  * Network `open` without a sandbox: names, addresses, the text of the rules, and rtnetlink in a
  * network namespace of our own (skipped where none may be made).
  */
-#include "engine/native/network.h"
+#include "daemon/engine/native/network.h"
 
 #include <fcntl.h>
 #include <net/if.h>
@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "os/rtnl.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/os/rtnl.h"
 #include "tap.h"
 
 #define ROOT "0123456789abcdef"

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "shim/plan.h"
-#include "shim/proto.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/plan.h"
+#include "proto/supervisor.h"
 #include "tap.h"
 
 TEST(message_round_trip)

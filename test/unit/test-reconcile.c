@@ -5,17 +5,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/xalloc.h"
-#include "core/manager.h"
-#include "core/reconcile.h"
-#include "core/spec.h"
-#include "engine/engine.h"
-#include "engine/fake/fake.h"
-#include "net/loop.h"
-#include "os/rmtree.h"
-#include "store/store.h"
+#include "daemon/core/reconcile/reconcile.h"
+#include "daemon/core/sandbox/manager.h"
+#include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine.h"
+#include "fake-engine/fake.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/os/rmtree.h"
+#include "lib/store/store.h"
 #include "tap.h"
 
 #define WAIT (60 * USEC_PER_SEC)

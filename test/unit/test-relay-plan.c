@@ -1,13 +1,13 @@
-#include "relay/plan.h"
+#include "proto/relay-plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 static void fill(struct relay_plan *p)

@@ -1,17 +1,17 @@
 /*
  * The walls that paths meet while a sandbox is built, each seen to stand and its test to fail
- * without it: a shim built for this leaves out those that a sandbox's variable names (shim/wall.h).
- * What lies outside is a folder of the test's own and open to everybody, so that nothing but the
- * wall keeps the sandbox from it.
+ * without it: a shim built for this leaves out those that a sandbox's variable names
+ * (supervisor/shim/wall.h). What lies outside is a folder of the test's own and open to everybody,
+ * so that nothing but the wall keeps the sandbox from it.
  */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 #include "shim-box.h"
 #include "tap.h"
 

@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
-#include "os/pidfd.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/pidfd.h"
 #include "shim-box.h"
 #include "tap.h"
 

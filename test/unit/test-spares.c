@@ -9,12 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/xalloc.h"
-#include "engine/native/native.h"
-#include "engine/native/spares.h"
-#include "os/rmtree.h"
-#include "shim/plan.h"
+#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/prewarmed.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
+#include "proto/plan.h"
 #include "tap.h"
 
 struct bed {

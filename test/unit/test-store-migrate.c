@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/xalloc.h"
-#include "store/store.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+#include "lib/store/store.h"
 #include "tap.h"
 
 #define META "CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"

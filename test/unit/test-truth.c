@@ -1,4 +1,4 @@
-#include "shim/truth.h"
+#include "supervisor/shim/proc-view.h"
 
 #include "tap.h"
 

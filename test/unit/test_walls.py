@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Unit tests with one wall less: each must fail, and pass again with the wall (src/base/wall.h). TAP on stdout.
+"""Unit tests with one wall less: each must fail, and pass again with the wall (src/lib/base/guard.h). TAP on stdout.
 
     test_walls.py FOLDER-OF-THE-TESTS [WORD]
 """
