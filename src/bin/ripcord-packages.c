@@ -5,5 +5,5 @@
 
 int main(void)
 {
-    return registry_main();
+    return packages_main();
 }

@@ -4,5 +4,5 @@
 
 int main(int argc, char **argv)
 {
-    return hub_main(argc, argv);
+    return transfer_main(argc, argv);
 }

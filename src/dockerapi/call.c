@@ -270,7 +270,7 @@ static int take_answer(struct exchange *x, int r, struct docker_reply *ret, stru
     ret->status = x->http.head.status;
     if (!exchange_ok(x))
         return exchange_refused(x, &ret->reason, err);
-    r = http_client_body(&x->http, wall_up("answer size") ? DOCKER_BODY_MAX : GIB(1), &body, err);
+    r = http_client_body(&x->http, GUARD("answer size") ? DOCKER_BODY_MAX : GIB(1), &body, err);
     if (r < 0)
         return exchange_broke(x, &ret->reason, err);
     return parse_answer(x, buf_data(&body), body.len, ret, err);

@@ -9,7 +9,7 @@ static int read_head(struct docker_demux *d, struct err *err)
 {
     const unsigned char *h = d->head;
 
-    if ((h[0] > DOCKER_STDERR || h[1] || h[2] || h[3]) && wall_up("frames"))
+    if ((h[0] > DOCKER_STDERR || h[1] || h[2] || h[3]) && GUARD("frames"))
         return err_set(err, ERR_INVALID,
                        "the engine's stream is not in frames (begins %02x %02x %02x %02x)", h[0],
                        h[1], h[2], h[3]);

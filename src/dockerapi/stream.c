@@ -84,7 +84,7 @@ static int stream_open(const struct docker *d, const char *path, const struct re
     int r;
 
     s->x = (struct exchange)EXCHANGE_INIT;
-    s->line = (struct buf)BUF_INIT(wall_up("line size") ? LINE_MAX_BYTES + PIECE : GIB(1));
+    s->line = (struct buf)BUF_INIT(GUARD("line size") ? LINE_MAX_BYTES + PIECE : GIB(1));
     r = exchange_open(&s->x, d, path, by, &own);
     if (r < 0) {
         reply.reason = exchange_unopened(r);

@@ -8,23 +8,23 @@
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
 
-int line_open_async(struct line *l, struct err *err)
+int guest_conn_open_async(struct guest_conn *l, struct err *err)
 {
-    int r = fd_set_nonblock(LINE_IN, true);
+    int r = fd_set_nonblock(GUEST_CONN_IN, true);
 
-    *l = (struct line)LINE_INIT;
+    *l = (struct guest_conn)GUEST_CONN_INIT;
     if (r >= 0)
-        r = fd_set_nonblock(LINE_OUT, true);
+        r = fd_set_nonblock(GUEST_CONN_OUT, true);
     return r < 0 ? err_sys(err, -r, "prepare the line to the relay") : 0;
 }
 
-void line_done(struct line *l)
+void guest_conn_done(struct guest_conn *l)
 {
     buf_done(&l->in);
     buf_done(&l->out);
 }
 
-bool line_read(struct line *l)
+bool guest_conn_read(struct guest_conn *l)
 {
     size_t room = l->in.max - l->in.len;
     char *p = room ? buf_reserve(&l->in, room) : NULL;
@@ -33,7 +33,7 @@ bool line_read(struct line *l)
     if (!p)
         return true;
     do
-        n = read(LINE_IN, p, room);
+        n = read(GUEST_CONN_IN, p, room);
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN)
         return true;
@@ -43,7 +43,7 @@ bool line_read(struct line *l)
     return true;
 }
 
-int line_next(struct line *l, struct guest_frame *ret, struct err *err)
+int guest_conn_next(struct guest_conn *l, struct guest_frame *ret, struct err *err)
 {
     size_t used = 0;
     int r;
@@ -56,23 +56,23 @@ int line_next(struct line *l, struct guest_frame *ret, struct err *err)
     return r;
 }
 
-int line_wait(struct line *l, struct guest_frame *ret, struct err *err)
+int guest_conn_wait(struct guest_conn *l, struct guest_frame *ret, struct err *err)
 {
     int r;
 
-    while ((r = line_next(l, ret, err)) == 0)
-        if (!line_read(l))
+    while ((r = guest_conn_next(l, ret, err)) == 0)
+        if (!guest_conn_read(l))
             return 0;
     return r;
 }
 
-void line_say(struct line *l, int put_result)
+void guest_conn_say(struct guest_conn *l, int put_result)
 {
     if (put_result < 0)
         l->gone = true;
 }
 
-ssize_t line_forward(struct line *l, enum guest_type type, int fd)
+ssize_t guest_conn_forward(struct guest_conn *l, enum guest_type type, int fd)
 {
     char *p = buf_reserve(&l->out, GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX);
     ssize_t n;
@@ -87,10 +87,10 @@ ssize_t line_forward(struct line *l, enum guest_type type, int fd)
     return n;
 }
 
-void line_flush(struct line *l)
+void guest_conn_flush(struct guest_conn *l)
 {
     while (l->out.len && !l->gone) {
-        ssize_t n = write(LINE_OUT, buf_data(&l->out), l->out.len);
+        ssize_t n = write(GUEST_CONN_OUT, buf_data(&l->out), l->out.len);
 
         if (n >= 0)
             buf_consume(&l->out, (size_t)n);
@@ -102,13 +102,13 @@ void line_flush(struct line *l)
 }
 
 /* An engine (Podman) that sees a process end may drop what it has not passed on yet. */
-void line_part(const struct line *l)
+void guest_conn_part(const struct guest_conn *l)
 {
-    struct deadline by = deadline_in(LINE_PART_SEC * USEC_PER_SEC);
-    struct pollfd in = {.fd = LINE_IN, .events = POLLIN};
+    struct deadline by = deadline_in(GUEST_CONN_PART_SEC * USEC_PER_SEC);
+    struct pollfd in = {.fd = GUEST_CONN_IN, .events = POLLIN};
     char dropped[4096];
 
     while (!l->gone && poll(&in, 1, deadline_ms(&by)) > 0)
-        if (read(LINE_IN, dropped, sizeof(dropped)) <= 0)
+        if (read(GUEST_CONN_IN, dropped, sizeof(dropped)) <= 0)
             return;
 }

@@ -186,7 +186,7 @@ static size_t signal_chosen(int proc, const struct procs *p, int sig)
  * A stopped process cannot fork and keeps its place under the limit of processes, so that looks
  * gain on a fork bomb however fast it is; killing at once would make room for others.
  */
-bool kin_kill_own(void)
+bool proc_tree_kill_own(void)
 {
     _cleanup_procs_ struct procs p = {0};
     _cleanup_closedir_ DIR *dir = opendir("/proc");
@@ -219,10 +219,10 @@ static bool init_is_ours(void)
     if (!open_ || !close_)
         return false;
     *close_ = '\0';
-    return STREQ(open_ + 1, KIN_INIT_NAME);
+    return STREQ(open_ + 1, PROC_TREE_INIT_NAME);
 }
 
-void kin_kill_everybody(void)
+void proc_tree_kill_everybody(void)
 {
     if (init_is_ours())
         kill(-1, SIGKILL);
@@ -247,7 +247,7 @@ static void choose_lost(struct procs *p, const pid_t *guests, size_t n)
     choose_below(p, 1);
 }
 
-int kin_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *err)
+int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *err)
 {
     const struct timespec pause = {.tv_nsec = LOST_PAUSE_NSEC};
     _cleanup_procs_ struct procs p = {0};

@@ -13,18 +13,18 @@
 
 /* pid 1 calls itself so (guest init). What could reach beyond our own tree is done only below it:
  * never on a machine where somebody starts the guest by hand. */
-#define KIN_INIT_NAME "ripcord-init"
+#define PROC_TREE_INIT_NAME "ripcord-init"
 
 /*
  * One look for the caller's descendants: those that run are stopped until a look finds none, then
  * all get SIGKILL. The caller waits for them and repeats while it has children. False when /proc
  * cannot be read.
  */
-bool kin_kill_own(void);
+bool proc_tree_kill_own(void);
 
 /* SIGKILL to every process at once, which nothing can outrun; only where pid 1 is ours. */
-void kin_kill_everybody(void);
+void proc_tree_kill_everybody(void);
 
 /* Everything below pid 1, and the guests given with all that is below them, until nothing of it is
  * left. *ret: how many were met. ERR_TIMEOUT when some do not go. */
-int kin_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *err);
+int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *err);

@@ -19,7 +19,7 @@
 enum { LIST_MAX = 200000 };
 
 struct admin {
-    struct registry *reg;
+    struct packages *reg;
     struct admin_ask ask;
     char *subject, *path; /* owned */
     json_t *result;       /* owned */
@@ -141,7 +141,7 @@ static void after_verify(struct admin *a)
         digest_key(&a->bad[i], key);
         unlinkat(a->reg->dirfd, path, 0);
         blobs_forget(&a->reg->blobs, &a->bad[i]);
-        registry_event(a->reg, "corrupt", "{s:s}", "digest", key);
+        packages_event(a->reg, "corrupt", "{s:s}", "digest", key);
     }
 }
 
@@ -210,7 +210,7 @@ static void show_page(struct admin *a)
 }
 
 /* The path of the page that "pypi/name" or "npm/name" means, where it is kept. */
-static char *subject_path(struct registry *reg, const char *subject)
+static char *subject_path(struct packages *reg, const char *subject)
 {
     const char *name = strchr(subject, '/');
     _cleanup_free_ char *eco_name = name ? xstrndup(subject, (size_t)(name - subject)) : NULL;
@@ -248,10 +248,10 @@ static void admin_work(void *arg)
     struct admin *a = arg;
 
     switch (a->ask.type) {
-    case REGISTRY_LIST:
+    case PACKAGES_LIST:
         work_list(a);
         break;
-    case REGISTRY_VERIFY:
+    case PACKAGES_VERIFY:
         work_verify(a);
         break;
     default:
@@ -269,7 +269,7 @@ static void admin_done(void *arg)
     admin_free(a);
 }
 
-static void prune(struct registry *reg, const struct admin_ask *ask)
+static void prune(struct packages *reg, const struct admin_ask *ask)
 {
     uint64_t n = 0, bytes = 0, keep = ask->has_keep ? ask->keep : reg->config.budget;
     char text[128];
@@ -283,12 +283,12 @@ static void prune(struct registry *reg, const struct admin_ask *ask)
     ask->fn(ask->arg, ask->seq, text, NULL);
 }
 
-void admin_run(struct registry *reg, const struct admin_ask *ask)
+void admin_run(struct packages *reg, const struct admin_ask *ask)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct admin *a;
 
-    if (ask->type == REGISTRY_PRUNE) {
+    if (ask->type == PACKAGES_PRUNE) {
         prune(reg, ask);
         return;
     }
@@ -324,7 +324,7 @@ static json_t *ecosystems_json(const struct counters *c)
     return j;
 }
 
-char *admin_stats(struct registry *reg)
+char *admin_stats(struct packages *reg)
 {
     json_t *boxes = json_object(), *upstreams = json_array();
     _cleanup_json_ json_t *j = json_object();

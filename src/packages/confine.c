@@ -22,14 +22,14 @@ static const int more[] = {
 };
 /* clang-format on */
 
-int registry_become(const struct config *c, struct err *err)
+int packages_become(const struct config *c, struct err *err)
 {
     if (!c->change_user) /* uid 0 of a user namespace has some, too */
         return caps_set(CAPS_NONE, err);
     return caps_become(c->uid, c->gid, err);
 }
 
-int registry_confine(struct err *err)
+int packages_confine(struct err *err)
 {
     struct rlimit files;
 

@@ -10,5 +10,5 @@
 struct config;
 
 /* Another user, when told so; in any case one without capabilities. */
-int registry_become(const struct config *c, struct err *err);
-int registry_confine(struct err *err); /* last, before the first thread */
+int packages_become(const struct config *c, struct err *err);
+int packages_confine(struct err *err); /* last, before the first thread */

@@ -25,7 +25,7 @@ struct packet {
 };
 
 struct control {
-    struct registry *reg;
+    struct packages *reg;
     int fd;
     struct loop_watch *watch;
     struct loop_timer *end_timer;
@@ -86,7 +86,7 @@ static void send_writer(struct control *c, struct shim_writer *w, int fd)
     enqueue(c, w, fd);
 }
 
-static void begin(struct shim_writer *w, enum registry_msg_type type, uint64_t seq)
+static void begin(struct shim_writer *w, enum packages_msg_type type, uint64_t seq)
 {
     shim_begin(w, (enum shim_msg_type)type, seq);
 }
@@ -102,8 +102,8 @@ void control_event(struct control *c, const char *json)
     }
     if (c->events++ >= EVENTS_PER_SECOND)
         return;
-    begin(&w, REGISTRY_EVENT, 0);
-    shim_put_str(&w, REGISTRY_TAG_JSON, json);
+    begin(&w, PACKAGES_EVENT, 0);
+    shim_put_str(&w, PACKAGES_TAG_JSON, json);
     send_writer(c, &w, -1);
 }
 
@@ -111,8 +111,8 @@ void control_ready(struct control *c)
 {
     struct shim_writer w;
 
-    begin(&w, REGISTRY_READY, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, REGISTRY_VERSION);
+    begin(&w, PACKAGES_READY, 0);
+    shim_put_u64(&w, SHIM_TAG_VERSION, PACKAGES_VERSION);
     shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
     send_writer(c, &w, -1);
 }
@@ -127,7 +127,7 @@ static void send_result(void *arg, uint64_t seq, const char *json, const struct 
 
     if (json && memfd_sealed("ripcord-packages", json, strlen(json), &fd, &failed) < 0)
         err = &failed;
-    begin(&w, REGISTRY_RESULT, seq);
+    begin(&w, PACKAGES_RESULT, seq);
     if (err && err->code != ERR_NONE)
         shim_put_err(&w, err);
     send_writer(c, &w, fd);
@@ -158,10 +158,10 @@ static int read_message(struct control *c, size_t len, struct message *m, struct
             m->sandbox = v.data;
         else if (v.tag == SHIM_TAG_PATH)
             m->path = v.data;
-        else if (v.tag == REGISTRY_TAG_KEEP && v.length == 8) {
+        else if (v.tag == PACKAGES_TAG_KEEP && v.length == 8) {
             m->keep = v.u64;
             m->has_keep = true;
-        } else if (v.tag == REGISTRY_TAG_AGE && v.length == 8)
+        } else if (v.tag == PACKAGES_TAG_AGE && v.length == 8)
             m->age = v.u64;
     }
     return n;
@@ -171,14 +171,14 @@ static int do_listen(struct control *c, struct message *m, struct err *err)
 {
     if (!m->sandbox || !*m->sandbox || m->fd < 0)
         return err_set(err, ERR_INVALID, "LISTEN without a sandbox or a socket");
-    return registry_listen(c->reg, m->sandbox, TAKE_FD(m->fd), err);
+    return packages_listen(c->reg, m->sandbox, TAKE_FD(m->fd), err);
 }
 
 static void do_forget(struct control *c, const struct message *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (!m->sandbox || !registry_forget(c->reg, m->sandbox))
+    if (!m->sandbox || !packages_forget(c->reg, m->sandbox))
         err_set(&err, ERR_NOT_FOUND, "the registry does not know sandbox '%s'",
                 m->sandbox ? m->sandbox : "");
     send_result(c, m->seq, NULL, &err);
@@ -190,21 +190,21 @@ static void dispatch(struct control *c, struct message *m)
     _cleanup_free_ char *json = NULL;
 
     switch (m->type) {
-    case REGISTRY_LISTEN:
+    case PACKAGES_LISTEN:
         (void)do_listen(c, m, &err);
         send_result(c, m->seq, NULL, &err);
         break;
-    case REGISTRY_FORGET:
+    case PACKAGES_FORGET:
         do_forget(c, m);
         break;
-    case REGISTRY_STATS:
+    case PACKAGES_STATS:
         json = admin_stats(c->reg);
         send_result(c, m->seq, json, NULL);
         break;
-    case REGISTRY_LIST:
-    case REGISTRY_SHOW:
-    case REGISTRY_VERIFY:
-    case REGISTRY_PRUNE:
+    case PACKAGES_LIST:
+    case PACKAGES_SHOW:
+    case PACKAGES_VERIFY:
+    case PACKAGES_PRUNE:
         admin_run(c->reg, &(struct admin_ask){.type = m->type,
                                               .seq = m->seq,
                                               .keep = m->keep,
@@ -268,7 +268,7 @@ static void on_event(void *arg, int events)
         on_message(c);
 }
 
-int control_new(struct registry *reg, int fd, struct err *err)
+int control_new(struct packages *reg, int fd, struct err *err)
 {
     struct control *c = xnew0(struct control);
 

@@ -32,8 +32,8 @@ enum {
     TRIES = 5,
 };
 
-struct flight {
-    struct registry *reg;
+struct package_download {
+    struct packages *reg;
     struct box *owner; /* whose turn it is; NULL once that is forgotten */
     struct ask *asks;
     struct upstream *upstream;
@@ -58,7 +58,7 @@ struct flight {
     struct err err;
 };
 
-static void flight_free(struct flight *f)
+static void package_download_free(struct package_download *f)
 {
     fd_close(f->fd);
     hasher_free(f->hasher);
@@ -71,7 +71,7 @@ static void flight_free(struct flight *f)
 
 /* -- the worker -- */
 
-static void notify(struct flight *f)
+static void notify(struct package_download *f)
 {
     uint64_t one = 1;
 
@@ -80,7 +80,7 @@ static void notify(struct flight *f)
     (void)!write(f->reg->wake_fd, &one, sizeof(one));
 }
 
-static int wrong_size(struct flight *f, uint64_t is, struct err *err)
+static int wrong_size(struct package_download *f, uint64_t is, struct err *err)
 {
     f->mismatch = true;
     return err_set(err, ERR_INVALID, "'%s' has %llu bytes, the index says %llu", f->note,
@@ -89,7 +89,7 @@ static int wrong_size(struct flight *f, uint64_t is, struct err *err)
 
 static int on_head(void *arg, const struct fetch_head *head, struct err *err)
 {
-    struct flight *f = arg;
+    struct package_download *f = arg;
     uint64_t from = head->status == 206 ? head->from : 0;
     uint64_t total = head->length == UINT64_MAX ? 0 : from + head->length;
 
@@ -108,7 +108,7 @@ static int on_head(void *arg, const struct fetch_head *head, struct err *err)
 
 static int on_data(void *arg, const char *data, size_t len, struct err *err)
 {
-    struct flight *f = arg;
+    struct package_download *f = arg;
     size_t skip = (size_t)MIN(f->skip, (uint64_t)len);
     int r;
 
@@ -129,7 +129,7 @@ static int on_data(void *arg, const char *data, size_t len, struct err *err)
     return 0;
 }
 
-static int judge_status(struct flight *f, int status)
+static int judge_status(struct package_download *f, int status)
 {
     if (status == 200 || status == 206)
         return 0;
@@ -143,7 +143,7 @@ static int judge_status(struct flight *f, int status)
                    status, f->note);
 }
 
-static int try_once(struct flight *f)
+static int try_once(struct package_download *f)
 {
     struct fetch_head head = {0};
     struct fetch fetch = {.url = f->url,
@@ -166,7 +166,7 @@ static bool is_passing(int code)
 }
 
 /* Goes on where it broke off. A try that brought bytes does not count. */
-static int download(struct flight *f)
+static int download(struct package_download *f)
 {
     int r = -ERR_ENGINE;
 
@@ -188,15 +188,15 @@ static int download(struct flight *f)
     return r;
 }
 
-static void flight_work(void *arg)
+static void package_download_work(void *arg)
 {
-    struct flight *f = arg;
+    struct package_download *f = arg;
 
     if (download(f) < 0)
         return;
     notify(f);
     hasher_end(f->hasher, &f->actual);
-    if (!digest_equal(&f->actual, &f->digest) && wall_up("digests")) {
+    if (!digest_equal(&f->actual, &f->digest) && GUARD("digests")) {
         f->mismatch = true;
         err_set(&f->err, ERR_INVALID,
                 "'%s' is not what the index promised: its %s is %.16s..., not %.16s...", f->note,
@@ -210,7 +210,7 @@ static void flight_work(void *arg)
 
 static void follow(struct ask *a)
 {
-    struct flight *f = a->flight;
+    struct package_download *f = a->package_download;
     uint64_t length = atomic_load(&f->length), available = atomic_load(&f->available);
 
     if (length < STREAM_MIN || a->head)
@@ -221,18 +221,18 @@ static void follow(struct ask *a)
             return; /* it waits for the end instead */
         ask_begin_stream(a, length);
     }
-    ask_pump(a, MIN(available, wall_up("held back") ? length - STREAM_HOLD : length));
+    ask_pump(a, MIN(available, GUARD("held back") ? length - STREAM_HOLD : length));
 }
 
 static void on_wake(void *arg, int events _unused_)
 {
-    struct registry *reg = arg;
+    struct packages *reg = arg;
     uint64_t count;
     void *value;
 
     (void)!read(reg->wake_fd, &count, sizeof(count));
-    for (size_t i = 0; map_next(&reg->flights, &i, NULL, &value);) {
-        struct flight *f = value;
+    for (size_t i = 0; map_next(&reg->package_downloads, &i, NULL, &value);) {
+        struct package_download *f = value;
 
         for (struct ask *a = f->asks, *next; a; a = next) {
             next = a->next;
@@ -241,13 +241,13 @@ static void on_wake(void *arg, int events _unused_)
     }
 }
 
-static void finish_ask(struct ask *a, struct flight *f)
+static void finish_ask(struct ask *a, struct package_download *f)
 {
     uint64_t size;
     int fd;
 
     a->state = ASK_START;
-    a->flight = NULL;
+    a->package_download = NULL;
     if (f->err.code != ERR_NONE) {
         ask_fail(a, &f->err);
         return;
@@ -264,25 +264,25 @@ static void finish_ask(struct ask *a, struct flight *f)
         ask_send_blob(a, fd, size, false);
 }
 
-static void report_mismatch(struct flight *f)
+static void report_mismatch(struct package_download *f)
 {
-    struct registry *reg = f->reg;
+    struct packages *reg = f->reg;
     struct box *box = f->asks ? f->asks->box : NULL; /* of one that waits for it */
 
     reg->counters[f->eco].mismatches++;
     for (struct ask *a = f->asks; a; a = a->next)
         ask_counters(a)->mismatches++;
-    if (box && !registry_may_tell(box))
+    if (box && !packages_may_tell(box))
         return;
-    registry_event(reg, "mismatch", "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "sandbox",
+    packages_event(reg, "mismatch", "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "sandbox",
                    box ? box->id : "", "ecosystem", ecosystem_name(f->eco), "name", f->name, "file",
                    f->note, "upstream", f->upstream->name, "expected", f->digest.hex, "actual",
                    f->actual.hex, "message", f->err.msg);
 }
 
-static void count_flight(struct flight *f)
+static void count_download(struct package_download *f)
 {
-    struct registry *reg = f->reg;
+    struct packages *reg = f->reg;
 
     reg->counters[f->eco].bytes_upstream += f->got;
     if (f->asks && f->asks->box)
@@ -296,14 +296,14 @@ static void count_flight(struct flight *f)
     }
 }
 
-static void flight_done(void *arg)
+static void package_download_done(void *arg)
 {
-    struct flight *f = arg;
+    struct package_download *f = arg;
 
-    map_remove(&f->reg->flights, f->key);
+    map_remove(&f->reg->package_downloads, f->key);
     if (f->err.code != ERR_NONE)
         unlinkat(f->reg->dirfd, f->tmp, 0);
-    count_flight(f);
+    count_download(f);
     while (f->asks) {
         struct ask *a = f->asks;
 
@@ -311,20 +311,20 @@ static void flight_done(void *arg)
         a->next = NULL;
         finish_ask(a, f);
     }
-    turn_end(f->owner);
-    flight_free(f);
+    fetch_slot_end(f->owner);
+    package_download_free(f);
 }
 
-void flight_disown(struct flight *f, const struct box *box)
+void package_download_disown(struct package_download *f, const struct box *box)
 {
     if (f->owner == box)
         f->owner = NULL;
 }
 
-static int flight_new(struct ask *a, const struct page_file *file, struct flight **ret,
-                      struct err *err)
+static int package_download_new(struct ask *a, const struct page_file *file,
+                                struct package_download **ret, struct err *err)
 {
-    struct flight *f = xnew0(struct flight);
+    struct package_download *f = xnew0(struct package_download);
     int r;
 
     f->reg = a->reg;
@@ -342,23 +342,23 @@ static int flight_new(struct ask *a, const struct page_file *file, struct flight
     r = blob_tmp(a->reg->dirfd, f->tmp, &f->fd, err);
     if (r >= 0) {
         f->hasher = hasher_new(f->digest.algo);
-        r = pool_submit(a->reg->downloads, flight_work, flight_done, f, err);
+        r = pool_submit(a->reg->downloads, package_download_work, package_download_done, f, err);
     }
     if (r < 0) {
         if (f->fd >= 0)
             unlinkat(a->reg->dirfd, f->tmp, 0);
-        flight_free(f);
+        package_download_free(f);
         return r;
     }
     *ret = f;
     return 0;
 }
 
-void flight_join(struct ask *a, const struct page_file *file)
+void package_download_join(struct ask *a, const struct page_file *file)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     char key[DIGEST_KEY_MAX];
-    struct flight *f;
+    struct package_download *f;
 
     if (a->reg->config.offline == OFFLINE_ALWAYS) {
         ask_fail_status(a, STATUS_OFFLINE, ERR_ENGINE,
@@ -366,38 +366,38 @@ void flight_join(struct ask *a, const struct page_file *file)
         return;
     }
     digest_key(&a->digest, key);
-    f = map_get(&a->reg->flights, key);
+    f = map_get(&a->reg->package_downloads, key);
     if (!f) {
         struct box *owner;
 
-        if (!turn_take(a, &owner))
+        if (!fetch_slot_take(a, &owner))
             return;
-        if (flight_new(a, file, &f, &err) < 0) {
+        if (package_download_new(a, file, &f, &err) < 0) {
             owner->running--;
             ask_fail(a, &err);
             return;
         }
         f->owner = owner;
-        map_add(&a->reg->flights, key, f);
+        map_add(&a->reg->package_downloads, key, f);
     }
     a->reg->counters[a->eco].misses++;
     ask_counters(a)->misses++;
-    a->state = ASK_FLIGHT;
-    a->flight = f;
+    a->state = ASK_DOWNLOAD;
+    a->package_download = f;
     a->next = f->asks;
     f->asks = a;
 }
 
-void flight_leave(struct ask *a)
+void package_download_leave(struct ask *a)
 {
-    for (struct ask **at = &a->flight->asks; *at; at = &(*at)->next)
+    for (struct ask **at = &a->package_download->asks; *at; at = &(*at)->next)
         if (*at == a) {
             *at = a->next;
             return;
         }
 }
 
-int flights_init(struct registry *reg, struct err *err)
+int package_downloads_init(struct packages *reg, struct err *err)
 {
     reg->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (reg->wake_fd < 0)
@@ -409,7 +409,7 @@ int flights_init(struct registry *reg, struct err *err)
     return 0;
 }
 
-void flights_done(struct registry *reg)
+void package_downloads_done(struct packages *reg)
 {
     loop_watch_free(TAKE_PTR(reg->wake));
     reg->wake_fd = fd_close(reg->wake_fd);

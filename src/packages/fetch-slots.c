@@ -7,7 +7,7 @@
 
 enum { RUNNING_MAX = 12 }; /* of 16 workers of each kind */
 
-bool turn_take(struct ask *a, struct box **owner)
+bool fetch_slot_take(struct ask *a, struct box **owner)
 {
     struct box *b = a->box;
 
@@ -29,7 +29,7 @@ bool turn_take(struct ask *a, struct box **owner)
  * Called whenever a request of the sandbox is over or gone, too: one that was let go on may have
  * found what it wanted without a turn, and then nothing would end that the next one waits for.
  */
-void turn_next(struct box *box)
+void fetch_slot_next(struct box *box)
 {
     struct ask *a = box->parked;
 
@@ -41,15 +41,15 @@ void turn_next(struct box *box)
     pages_look(a);
 }
 
-void turn_end(struct box *owner)
+void fetch_slot_end(struct box *owner)
 {
     if (!owner)
         return;
     owner->running--;
-    turn_next(owner);
+    fetch_slot_next(owner);
 }
 
-void turn_leave(struct box *box, struct ask *a)
+void fetch_slot_leave(struct box *box, struct ask *a)
 {
     struct ask **at = &box->parked;
 
@@ -62,12 +62,12 @@ void turn_leave(struct box *box, struct ask *a)
         box->parked_tail = at;
 }
 
-void turns_forget(struct registry *reg, const struct box *box)
+void fetch_slots_forget(struct packages *reg, const struct box *box)
 {
     void *value;
 
     for (size_t i = 0; map_next(&reg->page_fetches, &i, NULL, &value);)
         page_fetch_disown(value, box);
-    for (size_t i = 0; map_next(&reg->flights, &i, NULL, &value);)
-        flight_disown(value, box);
+    for (size_t i = 0; map_next(&reg->package_downloads, &i, NULL, &value);)
+        package_download_disown(value, box);
 }

@@ -33,12 +33,12 @@ enum {
 };
 #define LOCK_PATIENCE (5 * USEC_PER_SEC) /* over the grace of one that ends (control.c) */
 
-static int read_config(struct registry *reg, struct err *err)
+static int read_config(struct packages *reg, struct err *err)
 {
-    _cleanup_free_ char *text = xmalloc(REGISTRY_CONFIG_MAX + 1);
-    ssize_t n = fd_read_full(REGISTRY_FD_CONFIG, text, REGISTRY_CONFIG_MAX);
+    _cleanup_free_ char *text = xmalloc(PACKAGES_CONFIG_MAX + 1);
+    ssize_t n = fd_read_full(PACKAGES_FD_CONFIG, text, PACKAGES_CONFIG_MAX);
 
-    fd_close(REGISTRY_FD_CONFIG);
+    fd_close(PACKAGES_FD_CONFIG);
     if (n < 0)
         return err_sys(err, (int)-n, "read the configuration");
     text[n] = '\0';
@@ -46,7 +46,7 @@ static int read_config(struct registry *reg, struct err *err)
 }
 
 /* Opened as who we were, owned by who we become: the way to it may be closed to that one. */
-static int open_folder(struct registry *reg, struct err *err)
+static int open_folder(struct packages *reg, struct err *err)
 {
     const struct config *c = &reg->config;
     int r = dir_make_all(AT_FDCWD, c->folder, 0700, err);
@@ -63,7 +63,7 @@ static int open_folder(struct registry *reg, struct err *err)
  * the next daemon's must not clear away under it what it is writing. The lock goes with the
  * process.
  */
-static int lock_folder(const struct registry *reg, struct err *err)
+static int lock_folder(const struct packages *reg, struct err *err)
 {
     struct deadline by = deadline_in(LOCK_PATIENCE);
     int fd = openat(reg->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -81,7 +81,7 @@ static int lock_folder(const struct registry *reg, struct err *err)
     return 0; /* never closed */
 }
 
-static int make_page_folders(struct registry *reg, struct err *err)
+static int make_page_folders(struct packages *reg, struct err *err)
 {
     int r = 0;
 
@@ -106,7 +106,7 @@ static void warm_up(void)
         freeaddrinfo(found);
 }
 
-static int bring_up(struct registry *reg, struct err *err)
+static int bring_up(struct packages *reg, struct err *err)
 {
     int r = fetch_init(err);
 
@@ -118,9 +118,9 @@ static int bring_up(struct registry *reg, struct err *err)
         r = lock_folder(reg, err);
     warm_up();
     if (r >= 0)
-        r = registry_become(&reg->config, err);
+        r = packages_become(&reg->config, err);
     if (r >= 0)
-        r = registry_confine(err);
+        r = packages_confine(err);
     if (r >= 0)
         r = blobs_open(&reg->blobs, reg->dirfd, reg->config.budget, err);
     if (r >= 0)
@@ -128,9 +128,9 @@ static int bring_up(struct registry *reg, struct err *err)
     if (r >= 0)
         r = loop_new(&reg->loop, err);
     if (r >= 0)
-        r = flights_init(reg, err);
+        r = package_downloads_init(reg, err);
     if (r >= 0)
-        r = control_new(reg, REGISTRY_FD_CONTROL, err);
+        r = control_new(reg, PACKAGES_FD_CONTROL, err);
     if (r < 0)
         return r;
     reg->disk = pool_new(reg->loop, "disk", DISK_THREADS, QUEUE_MAX);
@@ -144,23 +144,23 @@ static void tell_failure(const struct err *err)
     struct shim_writer w;
 
     log_error("the registry cannot start: %s", err->msg);
-    shim_begin(&w, (enum shim_msg_type)REGISTRY_FAILED, 0);
+    shim_begin(&w, (enum shim_msg_type)PACKAGES_FAILED, 0);
     shim_put_err(&w, err);
     if (shim_finish(&w, NULL) >= 0)
-        fd_send(REGISTRY_FD_CONTROL, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
+        fd_send(PACKAGES_FD_CONTROL, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
     shim_writer_done(&w);
 }
 
 /* Downloads may still run: they hold nothing but files in tmp/, which the next start clears. */
-int registry_main(void)
+int packages_main(void)
 {
-    static struct registry reg = {.dirfd = -1, .wake_fd = -1}; /* threads see it to the very end */
+    static struct packages reg = {.dirfd = -1, .wake_fd = -1}; /* threads see it to the very end */
     _cleanup_err_ struct err err = ERR_INIT;
 
     json_need_memory();
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_NAME, "ripcord-registr", 0, 0, 0);
-    fcntl(REGISTRY_FD_CONTROL, F_SETFD, FD_CLOEXEC);
+    fcntl(PACKAGES_FD_CONTROL, F_SETFD, FD_CLOEXEC);
     if (bring_up(&reg, &err) < 0) {
         tell_failure(&err);
         _exit(1);

@@ -3,4 +3,4 @@
  */
 #pragma once
 
-int registry_main(void);
+int packages_main(void);

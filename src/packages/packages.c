@@ -17,7 +17,7 @@
 #define EVENT_LIFE (30 * USEC_PER_SEC)
 enum { BODY_MAX = 1 << 20, MISSING_MAX = 4096, BOX_EVENTS_MAX = 20 };
 
-static struct box **find_box(struct registry *reg, const char *id)
+static struct box **find_box(struct packages *reg, const char *id)
 {
     struct box **at = &reg->boxes;
 
@@ -26,7 +26,7 @@ static struct box **find_box(struct registry *reg, const char *id)
     return at;
 }
 
-static struct box *box_new(struct registry *reg, const char *id)
+static struct box *box_new(struct packages *reg, const char *id)
 {
     struct box *b = xnew0(struct box);
 
@@ -39,7 +39,7 @@ static struct box *box_new(struct registry *reg, const char *id)
     return b;
 }
 
-int registry_listen(struct registry *reg, const char *id, int listen_fd, struct err *err)
+int packages_listen(struct packages *reg, const char *id, int listen_fd, struct err *err)
 {
     struct box **at = find_box(reg, id), *b = *at ? *at : box_new(reg, id);
     struct http_server_config config = {
@@ -58,13 +58,13 @@ int registry_listen(struct registry *reg, const char *id, int listen_fd, struct 
     if (r >= 0)
         r = http_server_listen(b->server, TAKE_FD(fd), err);
     if (r < 0) {
-        registry_forget(reg, id);
+        packages_forget(reg, id);
         return err_wrap(err, "sandbox '%s'", id);
     }
     return 0;
 }
 
-bool registry_forget(struct registry *reg, const char *id)
+bool packages_forget(struct packages *reg, const char *id)
 {
     struct box **at = find_box(reg, id), *b = *at;
 
@@ -72,14 +72,14 @@ bool registry_forget(struct registry *reg, const char *id)
         return false;
     *at = b->next;
     http_server_free(b->server);
-    turns_forget(reg, b);
+    fetch_slots_forget(reg, b);
     free(b->id);
     free(b);
     return true;
 }
 
 /* Boxed times, so that asking again and again for what is not there stays with us. */
-static void forget_missing(struct registry *reg)
+static void forget_missing(struct packages *reg)
 {
     void *at;
 
@@ -88,7 +88,7 @@ static void forget_missing(struct registry *reg)
     map_done(&reg->missing);
 }
 
-void registry_set_missing(struct registry *reg, const char *path)
+void packages_set_missing(struct packages *reg, const char *path)
 {
     uint64_t *at = xmemdup(&(uint64_t){time_mono()}, sizeof(uint64_t));
 
@@ -99,35 +99,35 @@ void registry_set_missing(struct registry *reg, const char *path)
         free(at);
 }
 
-bool registry_is_missing(struct registry *reg, const char *path)
+bool packages_is_missing(struct packages *reg, const char *path)
 {
     const uint64_t *at = map_get(&reg->missing, path);
 
     return at && time_mono() - *at < MISSING_TIME;
 }
 
-void registry_upstream_failed(struct registry *reg, struct upstream *u, const struct err *err)
+void packages_upstream_failed(struct packages *reg, struct upstream *u, const struct err *err)
 {
     bool news = !u->down;
 
     u->down = true;
     u->down_until = time_mono() + DOWN_TIME;
     if (news)
-        registry_event(reg, "upstream_down", "{s:s, s:s}", "upstream", u->name, "message",
+        packages_event(reg, "upstream_down", "{s:s, s:s}", "upstream", u->name, "message",
                        err->msg);
 }
 
-void registry_upstream_works(struct registry *reg, struct upstream *u)
+void packages_upstream_works(struct packages *reg, struct upstream *u)
 {
     bool news = u->down;
 
     u->down = false;
     if (news)
-        registry_event(reg, "upstream_up", "{s:s}", "upstream", u->name);
+        packages_event(reg, "upstream_up", "{s:s}", "upstream", u->name);
 }
 
 /* So many at once, then one in EVENT_LIFE. */
-bool registry_may_tell(struct box *box)
+bool packages_may_tell(struct box *box)
 {
     uint64_t now = time_mono(), over = (now - box->told_at) / EVENT_LIFE;
 
@@ -139,7 +139,7 @@ bool registry_may_tell(struct box *box)
     return true;
 }
 
-void registry_event(struct registry *reg, const char *type, const char *fmt, ...)
+void packages_event(struct packages *reg, const char *type, const char *fmt, ...)
 {
     _cleanup_json_ json_t *j = NULL;
     _cleanup_free_ char *text = NULL;

@@ -39,7 +39,7 @@ struct counters {
 };
 
 struct box { /* one sandbox */
-    struct registry *reg;
+    struct packages *reg;
     struct box *next;
     char *id;                   /* owned */
     struct http_server *server; /* owned */
@@ -50,7 +50,7 @@ struct box { /* one sandbox */
     uint64_t told, told_at;            /* its events that count against the limit; since when */
 };
 
-struct registry {
+struct packages {
     struct loop *loop;
     struct config config;
     int dirfd, wake_fd;
@@ -59,8 +59,8 @@ struct registry {
     struct blobs blobs;
     struct box *boxes;
     struct counters counters[ECO_MAX];
-    struct map page_fetches; /* by path of the page */
-    struct map flights;      /* by digest */
+    struct map page_fetches;      /* by path of the page */
+    struct map package_downloads; /* by digest */
     struct control *control;
     unsigned asks;      /* requests under way */
     struct map missing; /* pages that an upstream did not have a moment ago; times of time_mono() */
@@ -71,19 +71,19 @@ struct registry {
 enum ask_kind { ASK_PAGE, ASK_FILE };
 enum ask_state {
     ASK_START,
-    ASK_JOB,    /* a worker has the look */
-    ASK_PARKED, /* waits for its turn to ask an upstream */
-    ASK_FETCH,  /* waits for its page */
-    ASK_FLIGHT, /* waits for, or follows, a download */
-    ASK_SEND,   /* a stored file is on its way out */
+    ASK_JOB,      /* a worker has the look */
+    ASK_PARKED,   /* waits for its turn to ask an upstream */
+    ASK_FETCH,    /* waits for its page */
+    ASK_DOWNLOAD, /* waits for, or follows, a download */
+    ASK_SEND,     /* a stored file is on its way out */
 };
 
 struct look;
-struct flight;
+struct package_download;
 struct page_fetch;
 
 struct ask {
-    struct registry *reg;
+    struct packages *reg;
     struct box *box;      /* NULL once it is forgotten */
     struct http_req *req; /* NULL once the peer has gone */
     struct ask *next;     /* in the list of what it waits for */
@@ -106,7 +106,7 @@ struct ask {
     struct digest want;                 /* ASK_FILE, PyPI: what the link says */
     struct digest digest;
     struct err fetch_err; /* why the upstream did not */
-    struct flight *flight;
+    struct package_download *package_download;
     struct page_fetch *page_fetch;
     int fd; /* owned */
     uint64_t sent, length;
@@ -131,39 +131,39 @@ void page_fetch_disown(struct page_fetch *p, const struct box *box);
 void page_fetch_leave(struct ask *a); /* its peer has gone */
 
 /* downloads.c */
-int flights_init(struct registry *reg, struct err *err);
-void flights_done(struct registry *reg);
-void flight_join(struct ask *a, const struct page_file *f);
-void flight_leave(struct ask *a);
-void flight_disown(struct flight *f, const struct box *box);
+int package_downloads_init(struct packages *reg, struct err *err);
+void package_downloads_done(struct packages *reg);
+void package_download_join(struct ask *a, const struct page_file *f);
+void package_download_leave(struct ask *a);
+void package_download_disown(struct package_download *f, const struct box *box);
 
 /* fetch-slots.c: what one sandbox asks of upstreams must not take all workers from the others */
-bool turn_take(struct ask *a,
-               struct box **owner); /* false: parked, it comes back by pages_look() */
-void turn_end(struct box *owner);   /* NULL is fine: it has been forgotten */
-void turn_next(struct box *box);    /* lets a parked one go on, if there is room */
-void turn_leave(struct box *box, struct ask *a);
-void turns_forget(struct registry *reg, const struct box *box);
+bool fetch_slot_take(struct ask *a,
+                     struct box **owner); /* false: parked, it comes back by pages_look() */
+void fetch_slot_end(struct box *owner);   /* NULL is fine: it has been forgotten */
+void fetch_slot_next(struct box *box);    /* lets a parked one go on, if there is room */
+void fetch_slot_leave(struct box *box, struct ask *a);
+void fetch_slots_forget(struct packages *reg, const struct box *box);
 
 /* trim.c */
-void trim_note(struct registry *reg, uint64_t bytes); /* a page of so many bytes is new */
-void trim_pages(struct registry *reg,
+void trim_note(struct packages *reg, uint64_t bytes); /* a page of so many bytes is new */
+void trim_pages(struct packages *reg,
                 uint64_t keep); /* the oldest go until so many bytes are left */
 
 /* packages.c */
-void registry_set_missing(struct registry *reg, const char *path);
-bool registry_is_missing(struct registry *reg, const char *path);
-void registry_upstream_failed(struct registry *reg, struct upstream *u, const struct err *err);
-void registry_upstream_works(struct registry *reg, struct upstream *u);
+void packages_set_missing(struct packages *reg, const char *path);
+bool packages_is_missing(struct packages *reg, const char *path);
+void packages_upstream_failed(struct packages *reg, struct upstream *u, const struct err *err);
+void packages_upstream_works(struct packages *reg, struct upstream *u);
 /* `fmt`, … as json_pack() takes them, an object without "type". */
-void registry_event(struct registry *reg, const char *type, const char *fmt, ...);
+void packages_event(struct packages *reg, const char *type, const char *fmt, ...);
 /* Whether one more event of this sandbox's doing is worth telling: it could fill the log of all. */
-bool registry_may_tell(struct box *box);
-int registry_listen(struct registry *reg, const char *id, int fd, struct err *err); /* takes fd */
-bool registry_forget(struct registry *reg, const char *id);
+bool packages_may_tell(struct box *box);
+int packages_listen(struct packages *reg, const char *id, int fd, struct err *err); /* takes fd */
+bool packages_forget(struct packages *reg, const char *id);
 
 /* control.c */
-int control_new(struct registry *reg, int fd, struct err *err);
+int control_new(struct packages *reg, int fd, struct err *err);
 void control_free(struct control *c);
 void control_event(struct control *c, const char *json);
 void control_ready(struct control *c);
@@ -171,12 +171,12 @@ void control_ready(struct control *c);
 /* admin.c: questions of the daemon that workers answer. Calls fn on the loop with a JSON text. */
 typedef void (*admin_fn)(void *arg, uint64_t seq, const char *json, const struct err *err);
 struct admin_ask {
-    int type; /* enum registry_msg_type */
+    int type; /* enum packages_msg_type */
     uint64_t seq, keep, age;
     bool has_keep;
     const char *subject;
     admin_fn fn;
     void *arg;
 };
-void admin_run(struct registry *reg, const struct admin_ask *ask);
-char *admin_stats(struct registry *reg); /* JSON, malloc'd */
+void admin_run(struct packages *reg, const struct admin_ask *ask);
+char *admin_stats(struct packages *reg); /* JSON, malloc'd */

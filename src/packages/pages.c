@@ -168,7 +168,7 @@ static void on_file(struct ask *a, const struct page_file *f)
     if (fd >= 0)
         ask_send_blob(a, fd, size, true);
     else
-        flight_join(a, f);
+        package_download_join(a, f);
 }
 
 static void look_done(void *arg)
@@ -235,7 +235,7 @@ void pages_look(struct ask *a)
 /* -- fetching -- */
 
 struct page_fetch {
-    struct registry *reg;
+    struct packages *reg;
     struct box *owner; /* whose turn it is; NULL once that is forgotten */
     struct ask *asks;
     struct upstream *upstream; /* its fetcher is for any thread */
@@ -405,20 +405,20 @@ static void answer_ask(struct ask *a, const struct page_fetch *p)
 static void page_fetch_done(void *arg)
 {
     struct page_fetch *p = arg;
-    struct registry *reg = p->reg;
+    struct packages *reg = p->reg;
 
     map_remove(&reg->page_fetches, p->path);
     if (p->status == 404 || p->status == 410)
-        registry_set_missing(reg, p->path);
+        packages_set_missing(reg, p->path);
     else if (p->status == 200)
         trim_note(reg, p->got);
     reg->counters[p->eco].bytes_upstream += p->received;
     if (p->asks && p->asks->box)
         p->asks->box->counters[p->eco].bytes_upstream += p->received;
     if (p->err.code == ERR_ENGINE || p->err.code == ERR_TIMEOUT)
-        registry_upstream_failed(reg, p->upstream, &p->err);
+        packages_upstream_failed(reg, p->upstream, &p->err);
     else
-        registry_upstream_works(reg, p->upstream);
+        packages_upstream_works(reg, p->upstream);
     while (p->asks) {
         struct ask *a = p->asks;
 
@@ -426,7 +426,7 @@ static void page_fetch_done(void *arg)
         a->next = NULL;
         answer_ask(a, p);
     }
-    turn_end(p->owner);
+    fetch_slot_end(p->owner);
     page_fetch_free(p);
 }
 
@@ -468,7 +468,7 @@ static void page_fetch_join(struct ask *a)
     struct page_fetch *p = map_get(&a->reg->page_fetches, a->path);
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (!p && registry_is_missing(a->reg, a->path)) {
+    if (!p && packages_is_missing(a->reg, a->path)) {
         ask_fail_status(a, 404, ERR_NOT_FOUND, "upstream '%s' has no package '%s'",
                         a->upstream->name, a->name);
         return;
@@ -476,7 +476,7 @@ static void page_fetch_join(struct ask *a)
     if (!p) {
         struct box *owner;
 
-        if (!turn_take(a, &owner))
+        if (!fetch_slot_take(a, &owner))
             return;
         p = page_fetch_new(a);
         p->owner = owner;

@@ -50,7 +50,7 @@ void ask_free(struct ask *a)
     free(a->host);
     free(a);
     if (box)
-        turn_next(box);
+        fetch_slot_next(box);
 }
 
 static void on_gone(struct http_req *req)
@@ -61,14 +61,14 @@ static void on_gone(struct http_req *req)
     a->req = NULL;
     a->box = NULL;
     if (a->state == ASK_PARKED)
-        turn_leave(box, a);
+        fetch_slot_leave(box, a);
     if (a->state == ASK_FETCH)
         page_fetch_leave(a);
-    if (a->state == ASK_FLIGHT)
-        flight_leave(a);
+    if (a->state == ASK_DOWNLOAD)
+        package_download_leave(a);
     if (a->state != ASK_JOB) /* that one is freed when it comes back */
         ask_free(a);
-    turn_next(box);
+    fetch_slot_next(box);
 }
 
 static struct ask *ask_new(struct box *box, struct http_req *req, enum ecosystem eco)
@@ -125,16 +125,16 @@ static void count_failure(struct ask *a, enum err_code code)
 
 static void tell_denial(struct ask *a, const char *msg)
 {
-    if (!a->box || !registry_may_tell(a->box))
+    if (!a->box || !packages_may_tell(a->box))
         return;
-    registry_event(a->reg, "denied", "{s:s, s:s, s:s, s:s}", "sandbox", a->box->id, "ecosystem",
+    packages_event(a->reg, "denied", "{s:s, s:s, s:s, s:s}", "sandbox", a->box->id, "ecosystem",
                    ecosystem_name(a->eco), "name", a->name ? a->name : "", "message", msg);
 }
 
 static void fail(struct ask *a, int status, enum err_code code, const char *msg)
 {
-    if (a->state == ASK_FLIGHT)
-        flight_leave(a); /* a file that is being written could not be read */
+    if (a->state == ASK_DOWNLOAD)
+        package_download_leave(a); /* a file that is being written could not be read */
     count_failure(a, code);
     if (code == ERR_DENIED)
         tell_denial(a, msg);

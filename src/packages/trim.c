@@ -23,7 +23,7 @@ struct kept {
 };
 
 struct trim {
-    struct registry *reg;
+    struct packages *reg;
     uint64_t keep, bytes;
     struct kept *all; /* owned */
     size_t n, cap;
@@ -92,7 +92,7 @@ static void trim_done(void *arg)
     free(t);
 }
 
-void trim_pages(struct registry *reg, uint64_t keep)
+void trim_pages(struct packages *reg, uint64_t keep)
 {
     struct trim *t;
 
@@ -107,7 +107,7 @@ void trim_pages(struct registry *reg, uint64_t keep)
         trim_done(t);
 }
 
-void trim_note(struct registry *reg, uint64_t bytes)
+void trim_note(struct packages *reg, uint64_t bytes)
 {
     uint64_t budget = reg->config.metadata_budget;
 

@@ -5,12 +5,13 @@
 
 #include "lib/base/fd.h"
 
-void thin_format(uint64_t size, const char *hex, char ret[static THIN_VALUE_MAX])
+void digest_context_format(uint64_t size, const char *hex,
+                           char ret[static DIGEST_CONTEXT_VALUE_MAX])
 {
-    snprintf(ret, THIN_VALUE_MAX, "%llu %s", (unsigned long long)size, hex);
+    snprintf(ret, DIGEST_CONTEXT_VALUE_MAX, "%llu %s", (unsigned long long)size, hex);
 }
 
-int thin_read(int fd, char *piece, size_t len, char ret[static THIN_VALUE_MAX])
+int digest_context_read(int fd, char *piece, size_t len, char ret[static DIGEST_CONTEXT_VALUE_MAX])
 {
     char hex[BLAKE2B_HEX];
     struct blake2b b;
@@ -25,11 +26,11 @@ int thin_read(int fd, char *piece, size_t len, char ret[static THIN_VALUE_MAX])
     if (n < 0)
         return (int)n;
     blake2b_end(&b, hex);
-    thin_format(size, hex, ret);
+    digest_context_format(size, hex, ret);
     return 0;
 }
 
-const char *thin_digits(const char *value)
+const char *digest_context_digits(const char *value)
 {
     size_t n = strspn(value, "0123456789");
     const char *hex = value + n + 1;

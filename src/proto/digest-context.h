@@ -12,13 +12,14 @@
 
 #include "lib/base/blake2b.h"
 
-#define THIN_TYPE "application/vnd.ripcord.thin-context"
-#define THIN_XATTR "user.ripcord.content"
-enum { THIN_VALUE_MAX = 20 + 1 + BLAKE2B_HEX };
+#define DIGEST_CONTEXT_TYPE "application/vnd.ripcord.thin-context"
+#define DIGEST_CONTEXT_XATTR "user.ripcord.content"
+enum { DIGEST_CONTEXT_VALUE_MAX = 20 + 1 + BLAKE2B_HEX };
 
 /* "SIZE DIGITS". */
-void thin_format(uint64_t size, const char *hex, char ret[static THIN_VALUE_MAX]);
+void digest_context_format(uint64_t size, const char *hex,
+                           char ret[static DIGEST_CONTEXT_VALUE_MAX]);
 /* The same of what is left to read of a file, in pieces of `len` bytes. 0 or -errno. */
-int thin_read(int fd, char *piece, size_t len, char ret[static THIN_VALUE_MAX]);
+int digest_context_read(int fd, char *piece, size_t len, char ret[static DIGEST_CONTEXT_VALUE_MAX]);
 /* Its digits, or NULL when it is none; borrowed of the value, which ends with a NUL. */
-const char *thin_digits(const char *value);
+const char *digest_context_digits(const char *value);

@@ -8,7 +8,7 @@
 #include "lib/base/cleanup.h"
 
 /* Fewer frames than one for each write, and long before the other end runs out of credit. */
-enum { ACK_FROM = CHANNEL_WINDOW / 4 };
+enum { ACK_FROM = GUEST_CHANNEL_WINDOW / 4 };
 
 enum kind { KIND_DATA, KIND_EOF, KIND_CLOSE, KIND_ACK, KINDS };
 
@@ -20,45 +20,47 @@ _Static_assert(GUEST_ANSWER_ACK - GUEST_ANSWER_DATA == KIND_ACK &&
 
 /* ---- what we say ---- */
 
-static enum guest_type say(const struct channels *s, enum kind kind)
+static enum guest_type say(const struct guest_mux *s, enum kind kind)
 {
     return (enum guest_type)((s->side == GUEST_SIDE_RELAY ? GUEST_ANSWER_DATA : GUEST_CALL_DATA) +
                              (int)kind);
 }
 
-static void said(struct channels *s, int put_result)
+static void said(struct guest_mux *s, int put_result)
 {
     if (put_result < 0)
         s->choked = true;
 }
 
-void channels_refuse(struct channels *s, uint32_t id)
+void guest_mux_refuse(struct guest_mux *s, uint32_t id)
 {
     said(s, guest_put_u32(s->out, say(s, KIND_CLOSE), id));
 }
 
-void channel_break(struct channels *s, struct channel *c)
+void guest_channel_break(struct guest_mux *s, struct guest_channel *c)
 {
-    channels_refuse(s, c->id);
+    guest_mux_refuse(s, c->id);
     c->over = true;
 }
 
-static void end_if_done(struct channel *c)
+static void end_if_done(struct guest_channel *c)
 {
     c->over = c->over || (c->shut && c->out_eof);
 }
 
 /* ---- the set ---- */
 
-uint32_t channels_add(struct channels *s, struct channel *c, int fd)
+uint32_t guest_mux_add(struct guest_mux *s, struct guest_channel *c, int fd)
 {
-    *c = (struct channel){
-        .id = ++s->last, .fd = fd, .pending = BUF_INIT(CHANNEL_WINDOW), .credit = CHANNEL_WINDOW};
+    *c = (struct guest_channel){.id = ++s->last,
+                                .fd = fd,
+                                .pending = BUF_INIT(GUEST_CHANNEL_WINDOW),
+                                .credit = GUEST_CHANNEL_WINDOW};
     s->all[s->n++] = c;
     return c->id;
 }
 
-void channels_remove(struct channels *s, struct channel *c)
+void guest_mux_remove(struct guest_mux *s, struct guest_channel *c)
 {
     const struct linger reset = {.l_onoff = 1};
     size_t i = 0;
@@ -72,7 +74,7 @@ void channels_remove(struct channels *s, struct channel *c)
     buf_done(&c->pending);
 }
 
-static struct channel *find(const struct channels *s, uint32_t id)
+static struct guest_channel *find(const struct guest_mux *s, uint32_t id)
 {
     for (size_t i = 0; i < s->n; i++)
         if (s->all[i]->id == id)
@@ -82,20 +84,20 @@ static struct channel *find(const struct channels *s, uint32_t id)
 
 /* ---- the socket ---- */
 
-bool channel_wants_read(const struct channels *s, const struct channel *c)
+bool guest_channel_wants_read(const struct guest_mux *s, const struct guest_channel *c)
 {
-    return !c->over && !c->out_eof && c->credit && s->out->len < CHANNEL_QUEUE;
+    return !c->over && !c->out_eof && c->credit && s->out->len < GUEST_CHANNEL_QUEUE;
 }
 
-bool channel_wants_write(const struct channel *c)
+bool guest_channel_wants_write(const struct guest_channel *c)
 {
     return !c->over && c->pending.len;
 }
 
 /* Straight into the frame that it is sent in. */
-void channel_read(struct channels *s, struct channel *c)
+void guest_channel_read(struct guest_mux *s, struct guest_channel *c)
 {
-    size_t want = MIN(c->credit, (uint32_t)CHANNEL_CHUNK);
+    size_t want = MIN(c->credit, (uint32_t)GUEST_CHANNEL_CHUNK);
     char *p = buf_reserve(s->out, GUEST_DATA_HEAD + want);
     ssize_t n;
 
@@ -111,11 +113,11 @@ void channel_read(struct channels *s, struct channel *c)
         c->out_eof = true;
         end_if_done(c);
     } else if (errno != EAGAIN && errno != EINTR) {
-        channel_break(s, c);
+        guest_channel_break(s, c);
     }
 }
 
-static void acknowledge(struct channels *s, struct channel *c)
+static void acknowledge(struct guest_mux *s, struct guest_channel *c)
 {
     if (c->owed < ACK_FROM || c->in_eof)
         return;
@@ -123,7 +125,7 @@ static void acknowledge(struct channels *s, struct channel *c)
     c->owed = 0;
 }
 
-void channel_write(struct channels *s, struct channel *c)
+void guest_channel_write(struct guest_mux *s, struct guest_channel *c)
 {
     while (c->pending.len) {
         ssize_t n = send(c->fd, buf_data(&c->pending), c->pending.len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -133,7 +135,7 @@ void channel_write(struct channels *s, struct channel *c)
         if (n < 0 && errno == EAGAIN)
             break;
         if (n < 0) {
-            channel_break(s, c);
+            guest_channel_break(s, c);
             return;
         }
         buf_consume(&c->pending, (size_t)n);
@@ -149,42 +151,42 @@ void channel_write(struct channels *s, struct channel *c)
 
 /* ---- what the other end says ---- */
 
-static int take_data(struct channels *s, struct channel *c, const struct guest_frame *f,
+static int take_data(struct guest_mux *s, struct guest_channel *c, const struct guest_frame *f,
                      struct err *err)
 {
     size_t len = f->length - sizeof(c->id);
 
-    if (c->in_eof || c->pending.len + c->owed + len > CHANNEL_WINDOW ||
+    if (c->in_eof || c->pending.len + c->owed + len > GUEST_CHANNEL_WINDOW ||
         buf_append(&c->pending, f->data + sizeof(c->id), len) < 0)
         return err_set(err, ERR_INVALID, "more bytes on connection %u than it may have", c->id);
-    channel_write(s, c);
+    guest_channel_write(s, c);
     return 1;
 }
 
-static int take_eof(struct channels *s, struct channel *c, struct err *err)
+static int take_eof(struct guest_mux *s, struct guest_channel *c, struct err *err)
 {
     if (c->in_eof)
         return err_set(err, ERR_INVALID, "connection %u ends twice", c->id);
     c->in_eof = true;
-    channel_write(s, c);
+    guest_channel_write(s, c);
     return 1;
 }
 
-static int take_ack(struct channel *c, uint32_t bytes, struct err *err)
+static int take_ack(struct guest_channel *c, uint32_t bytes, struct err *err)
 {
-    if (bytes == 0 || bytes > CHANNEL_WINDOW - c->credit)
+    if (bytes == 0 || bytes > GUEST_CHANNEL_WINDOW - c->credit)
         return err_set(err, ERR_INVALID, "more acknowledged on connection %u than was sent", c->id);
     c->credit += bytes;
     return 1;
 }
 
-int channels_take(struct channels *s, const struct guest_frame *f, struct channel **ret,
-                  struct err *err)
+int guest_mux_take(struct guest_mux *s, const struct guest_frame *f, struct guest_channel **ret,
+                   struct err *err)
 {
     unsigned kind =
         (unsigned)f->type - (s->side == GUEST_SIDE_RELAY ? GUEST_CALL_DATA : GUEST_ANSWER_DATA);
     uint32_t id = kind < KINDS ? guest_get_u32(f) : 0;
-    struct channel *c;
+    struct guest_channel *c;
 
     if (id == 0 || id > s->last)
         return err_set(err, ERR_INVALID, "a frame (%02x) of no connection", (unsigned)f->type);

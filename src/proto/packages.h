@@ -11,7 +11,7 @@
  *    READY     it serves; SHIM_TAG_PID, SHIM_TAG_VERSION. The first message, or
  *    FAILED    the error; it ends
  *    RESULT    seq; the error, if one (shim_read_err); where the table says so [+ fd: a sealed
- * memfd that holds a JSON document] EVENT     REGISTRY_TAG_JSON: {"type": "mismatch" | "denied" |
+ * memfd that holds a JSON document] EVENT     PACKAGES_TAG_JSON: {"type": "mismatch" | "denied" |
  * "upstream_down" | "upstream_up" | "corrupt", …}; at most 20 a second, what is over that is only
  * counted
  *
@@ -25,7 +25,7 @@
  * outside (unpacked) LIST      + fd: {"files": [{"digest", "size", "last_used", "file"}], "pages":
  * […]} SHOW      SHIM_TAG_PATH: "sha256:<hex>", or "pypi/<name>", "npm/<name>"; + fd VERIFY    +
  * fd: {"checked", "bytes", "bad": [digest, …]}: every file is hashed again, a wrong one removed
- * PRUNE     REGISTRY_TAG_KEEP (bytes to keep at most; absent: the budget), REGISTRY_TAG_AGE
+ * PRUNE     PACKAGES_TAG_KEEP (bytes to keep at most; absent: the budget), PACKAGES_TAG_AGE
  * (seconds: whatever was not used for so long goes; with KEEP 0 the index pages go too); + fd:
  * {"removed", "bytes"}
  *
@@ -37,26 +37,26 @@
 
 #include "proto/supervisor.h"
 
-enum { REGISTRY_FD_CONTROL = 3, REGISTRY_FD_CONFIG = 4, REGISTRY_CONFIG_MAX = 4 << 20 };
+enum { PACKAGES_FD_CONTROL = 3, PACKAGES_FD_CONFIG = 4, PACKAGES_CONFIG_MAX = 4 << 20 };
 
-#define REGISTRY_VERSION UINT64_C(0x100000000)
+#define PACKAGES_VERSION UINT64_C(0x100000000)
 
-enum registry_msg_type {
-    REGISTRY_READY = 128,
-    REGISTRY_FAILED,
-    REGISTRY_RESULT,
-    REGISTRY_EVENT,
-    REGISTRY_LISTEN,
-    REGISTRY_FORGET,
-    REGISTRY_STATS,
-    REGISTRY_LIST,
-    REGISTRY_SHOW,
-    REGISTRY_VERIFY,
-    REGISTRY_PRUNE,
+enum packages_msg_type {
+    PACKAGES_READY = 128,
+    PACKAGES_FAILED,
+    PACKAGES_RESULT,
+    PACKAGES_EVENT,
+    PACKAGES_LISTEN,
+    PACKAGES_FORGET,
+    PACKAGES_STATS,
+    PACKAGES_LIST,
+    PACKAGES_SHOW,
+    PACKAGES_VERIFY,
+    PACKAGES_PRUNE,
 };
 
-enum registry_tag {
-    REGISTRY_TAG_JSON = 512, /* string */
-    REGISTRY_TAG_KEEP,       /* u64 bytes */
-    REGISTRY_TAG_AGE,        /* u64 seconds */
+enum packages_tag {
+    PACKAGES_TAG_JSON = 512, /* string */
+    PACKAGES_TAG_KEEP,       /* u64 bytes */
+    PACKAGES_TAG_AGE,        /* u64 seconds */
 };

@@ -58,7 +58,7 @@ static const struct plan_field {
     FIELD(REQUIRED,       U32,  required,       UINT32_MAX),
     FIELD(NET_IFNAME,     STR,  net_ifname,     IFNAMSIZ - 1),
     FIELD(NET_HOST,       U32,  net_host,       UINT32_MAX),
-    FIELD(NET_BOX,        U32,  net_box,        UINT32_MAX),
+    FIELD(NET_BOX,        U32,  net_sandbox,        UINT32_MAX),
     FIELD(NET_MTU,        U32,  net_mtu,        65535),
     FIELD(RESOLV_CONF,    STR,  resolv_conf,    4096),
     FIELD(SUB_UID,        U32,  sub_uid,        UINT32_MAX - PLAN_ID_COUNT),
@@ -289,9 +289,9 @@ static int check_network(const struct plan *p, struct err *err)
     if (!p->net_ifname || !*p->net_ifname || !is_plain_name(p->net_ifname))
         return err_set(err, ERR_INVALID, "plan: interface name '%s' is not valid",
                        p->net_ifname ? p->net_ifname : "");
-    if (!p->net_host || (p->net_host ^ p->net_box) != 1)
+    if (!p->net_host || (p->net_host ^ p->net_sandbox) != 1)
         return err_set(err, ERR_INVALID, "plan: addresses %08x and %08x are not a /31", p->net_host,
-                       p->net_box);
+                       p->net_sandbox);
     return 0;
 }
 

@@ -124,7 +124,7 @@ enum {
     PLAN_ID_COUNT = 65536,     /* ids of one sandbox when id_base is not 0 */
     PLAN_AGENT_ID = 1000,      /* the ordinary user inside */
     PLAN_SECCOMP_MAX = 4096,   /* instructions: BPF_MAXINSNS */
-    PLAN_REGISTRY_PORT = 7417, /* on 127.0.0.1 inside, with `packages` */
+    PLAN_PACKAGES_PORT = 7417, /* on 127.0.0.1 inside, with `packages` */
 };
 
 struct plan_mount {
@@ -181,9 +181,9 @@ struct plan {
     enum plan_network network;
     char *net_ifname; /* with `open`, else NULL: the host's end of the veth pair; inside it is eth0
                        */
-    uint32_t net_host, net_box; /* IPv4 addresses of the two ends, host byte order: a /31 */
-    uint32_t net_mtu;           /* 0: the kernel's default */
-    char *resolv_conf;          /* text of /etc/resolv.conf; NULL: as the image has it */
+    uint32_t net_host, net_sandbox; /* IPv4 addresses of the two ends, host byte order: a /31 */
+    uint32_t net_mtu;               /* 0: the kernel's default */
+    char *resolv_conf;              /* text of /etc/resolv.conf; NULL: as the image has it */
 
     char *cache_base;     /* absolute: holds cache/<tool>, only ever read; NULL: no /cache */
     uint32_t cache_owner; /* id inside of whose the caches are */

@@ -38,8 +38,8 @@ static const struct member {
     MEMBER(U64,  memory,         INT64_MAX),
     MEMBER(U32,  pids,           4194304),
     MEMBER(U32,  unenforced,     UINT32_MAX),
-    MEMBER(U32,  registry_port,  UINT16_MAX),
-    MEMBER(BOOL, registry_inside, 1),
+    MEMBER(U32,  packages_port,  UINT16_MAX),
+    MEMBER(BOOL, packages_inside, 1),
     MEMBER(U64,  journal_budget, INT64_MAX),
     MEMBER(BOOL, ephemeral,      1),
 #undef MEMBER

@@ -42,8 +42,8 @@ struct relay_plan {
     uint64_t memory;     /* bytes; 0: no limit. For messages and records: the engine enforces it */
     uint32_t pids;       /* same */
     uint32_t unenforced; /* enum spec_limit bits, told back in HELLO */
-    uint32_t registry_port;  /* on 127.0.0.1 inside; 0: it has no way to the package registry */
-    bool registry_inside;    /* its network is not of this machine: the guest is to listen there */
+    uint32_t packages_port;  /* on 127.0.0.1 inside; 0: it has no way to the package registry */
+    bool packages_inside;    /* its network is not of this machine: the guest is to listen there */
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */
     bool ephemeral;          /* ends by itself when its first exec has ended */
 };

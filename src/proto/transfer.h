@@ -14,10 +14,10 @@
 #pragma once
 
 enum {
-    HUB_FD_ARCHIVE = 3,  /* pull: takes the OCI layout; push: gives it; fetch: takes the file */
-    HUB_FD_SETTINGS = 4, /* image/transfer/settings.h */
-    HUB_FD_EVENTS = 5,   /* image/transfer/events.h; when its reader goes, this ends at once */
-    HUB_FD_FOLDER = 6,   /* pull: of downloads; becomes the user's */
-    HUB_FDS = 4,
-    HUB_SETTINGS_MAX = 4 << 20,
+    TRANSFER_FD_ARCHIVE = 3, /* pull: takes the OCI layout; push: gives it; fetch: takes the file */
+    TRANSFER_FD_SETTINGS = 4, /* image/transfer/settings.h */
+    TRANSFER_FD_EVENTS = 5,   /* image/transfer/events.h; when its reader goes, this ends at once */
+    TRANSFER_FD_FOLDER = 6,   /* pull: of downloads; becomes the user's */
+    TRANSFER_FDS = 4,
+    TRANSFER_SETTINGS_MAX = 4 << 20,
 };

@@ -18,8 +18,8 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/rmtree.h"
 
-struct fake_box {
-    struct fake_box *next;
+struct fake_sandbox {
+    struct fake_sandbox *next;
     char *state_dir; /* whose it is: another root's boxes are not seen */
     char id[33], name[64], hash[65];
     char *spec;
@@ -36,7 +36,7 @@ struct fake_engine {
 };
 
 static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fake_box *fake_boxes;
+static struct fake_sandbox *fake_sandboxes;
 static unsigned fake_generation; /* of all images */
 
 static void unlock(pthread_mutex_t **m)
@@ -47,16 +47,16 @@ static void unlock(pthread_mutex_t **m)
     _cleanup_(unlock) _unused_ pthread_mutex_t *locked = &fake_lock;                               \
     pthread_mutex_lock(locked)
 
-static struct fake_box **find(const char *state_dir, const char *id)
+static struct fake_sandbox **find(const char *state_dir, const char *id)
 {
-    struct fake_box **p = &fake_boxes;
+    struct fake_sandbox **p = &fake_sandboxes;
 
     while (*p && !(STREQ((*p)->id, id) && (!state_dir || STREQ((*p)->state_dir, state_dir))))
         p = &(*p)->next;
     return p;
 }
 
-static void box_free(struct fake_box *b)
+static void sandbox_free(struct fake_sandbox *b)
 {
     fake_supervisor_end(b->supervisor);
     free(b->state_dir);
@@ -130,11 +130,11 @@ static int fake_check(const struct engine *e, const struct sandbox_spec *spec, s
     return err_set(err, ERR_NOT_FOUND, "no image '%s' on engine '%s'", spec->image, e->ops->name);
 }
 
-static int fake_create(struct engine *e, const struct box_request *req, const struct deadline *by,
-                       struct err *err)
+static int fake_create(struct engine *e, const struct sandbox_request *req,
+                       const struct deadline *by, struct err *err)
 {
     const struct fake_engine *f = (struct fake_engine *)e;
-    struct fake_box **p;
+    struct fake_sandbox **p;
     int r;
 
     r = fault(e, FAKE_CREATE, by, err);
@@ -143,7 +143,7 @@ static int fake_create(struct engine *e, const struct box_request *req, const st
     FAKE_LOCKED();
     p = find(f->state_dir, req->id);
     if (!*p) {
-        *p = xnew0(struct fake_box);
+        *p = xnew0(struct fake_sandbox);
         (*p)->state_dir = xstrdup(f->state_dir);
         snprintf((*p)->id, sizeof((*p)->id), "%s", req->id);
     }
@@ -162,10 +162,11 @@ static int make_pair(int ret[2], struct err *err)
     return 0;
 }
 
-static int launch(struct fake_engine *f, const struct box_request *req, int *ret, struct err *err)
+static int launch(struct fake_engine *f, const struct sandbox_request *req, int *ret,
+                  struct err *err)
 {
     FAKE_LOCKED();
-    struct fake_box *b = *find(f->state_dir, req->id);
+    struct fake_sandbox *b = *find(f->state_dir, req->id);
     int pair[2], r;
 
     if (!b)
@@ -182,11 +183,11 @@ static int launch(struct fake_engine *f, const struct box_request *req, int *ret
     return 0;
 }
 
-static int fake_start(struct engine *e, const struct box_request *req, const struct deadline *by,
-                      struct engine_box *ret, struct err *err)
+static int fake_start(struct engine *e, const struct sandbox_request *req,
+                      const struct deadline *by, struct engine_sandbox *ret, struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    struct engine_box box = {.link_fd = -1};
+    struct engine_sandbox box = {.supervisor_fd = -1};
     int r;
 
     r = fault(e, FAKE_START, by, err);
@@ -199,7 +200,7 @@ static int fake_start(struct engine *e, const struct box_request *req, const str
     if (r < 0)
         return r;
     snprintf(box.id, sizeof(box.id), "%s", req->id);
-    box.link_fd = TAKE_FD(fd);
+    box.supervisor_fd = TAKE_FD(fd);
     *ret = box;
     return 0;
 }
@@ -207,7 +208,7 @@ static int fake_start(struct engine *e, const struct box_request *req, const str
 static int join(struct fake_engine *f, const char *id, int *ret, struct err *err)
 {
     FAKE_LOCKED();
-    const struct fake_box *b = *find(f->state_dir, id);
+    const struct fake_sandbox *b = *find(f->state_dir, id);
     int pair[2], r;
 
     if (!b || !b->supervisor || !fake_supervisor_alive(b->supervisor))
@@ -221,10 +222,10 @@ static int join(struct fake_engine *f, const char *id, int *ret, struct err *err
 }
 
 static int fake_connect(struct engine *e, const char *id, const struct deadline *by,
-                        struct engine_box *ret, struct err *err)
+                        struct engine_sandbox *ret, struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    struct engine_box box = {.link_fd = -1};
+    struct engine_sandbox box = {.supervisor_fd = -1};
     int r;
 
     r = fault(e, FAKE_CONNECT, by, err);
@@ -237,7 +238,7 @@ static int fake_connect(struct engine *e, const char *id, const struct deadline 
     if (r < 0)
         return r;
     snprintf(box.id, sizeof(box.id), "%s", id);
-    box.link_fd = TAKE_FD(fd);
+    box.supervisor_fd = TAKE_FD(fd);
     *ret = box;
     return 0;
 }
@@ -245,7 +246,7 @@ static int fake_connect(struct engine *e, const char *id, const struct deadline 
 static int fake_cleanup(struct engine *e, const char *id, const struct deadline *by,
                         struct err *err)
 {
-    struct fake_box *b;
+    struct fake_sandbox *b;
     int r;
 
     r = fault(e, FAKE_CLEANUP, by, err);
@@ -261,7 +262,7 @@ static int fake_cleanup(struct engine *e, const char *id, const struct deadline 
 static int fake_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int execs = -1;
-    struct fake_box **p, *b;
+    struct fake_sandbox **p, *b;
     int r;
 
     r = fault(e, FAKE_REMOVE, by, err);
@@ -272,7 +273,7 @@ static int fake_remove(struct engine *e, const char *id, const struct deadline *
     b = *p;
     if (b) {
         *p = b->next;
-        box_free(b);
+        sandbox_free(b);
     }
     r = dir_open(AT_FDCWD, e->exec_root, &execs, err);
     return r < 0 ? r : rmtree(execs, id, err);
@@ -283,7 +284,7 @@ static bool fake_end(struct engine *e, const char *id, const struct deadline *by
     return fake_cleanup(e, id, by, NULL) >= 0;
 }
 
-static void describe(const struct fake_box *b, bool specs, struct engine_object *o)
+static void describe(const struct fake_sandbox *b, bool specs, struct engine_object *o)
 {
     o->whole = b->outside != FAKE_OUTSIDE_REMOVED;
     o->up = b->supervisor && fake_supervisor_alive(b->supervisor);
@@ -302,7 +303,7 @@ static int fake_list(struct engine *e, bool specs, const struct deadline *by,
     if (r < 0)
         return r;
     FAKE_LOCKED();
-    for (const struct fake_box *b = fake_boxes; b; b = b->next)
+    for (const struct fake_sandbox *b = fake_sandboxes; b; b = b->next)
         if (STREQ(b->state_dir, f->state_dir))
             describe(b, specs, engine_objects_add(ret, b->id));
     return 0;
@@ -345,9 +346,9 @@ static int remote_open(struct engine *e, const struct deadline *by, struct err *
 }
 
 static int remote_look(struct engine *e, const char *id, const struct deadline *by,
-                       struct engine_box *ret, struct err *err)
+                       struct engine_sandbox *ret, struct err *err)
 {
-    const struct fake_box *b;
+    const struct fake_sandbox *b;
     int r;
 
     r = fault(e, FAKE_LOOK, by, err);
@@ -356,12 +357,12 @@ static int remote_look(struct engine *e, const char *id, const struct deadline *
     FAKE_LOCKED();
     b = *find(((struct fake_engine *)e)->state_dir, id);
     if (!b || b->outside == FAKE_OUTSIDE_REMOVED)
-        ret->state = BOX_ABSENT;
+        ret->state = ENGINE_SANDBOX_ABSENT;
     else if (b->outside == FAKE_OUTSIDE_PAUSED)
-        ret->state = BOX_PAUSED;
+        ret->state = ENGINE_SANDBOX_PAUSED;
     else
-        ret->state =
-            b->supervisor && fake_supervisor_alive(b->supervisor) ? BOX_RUNNING : BOX_STOPPED;
+        ret->state = b->supervisor && fake_supervisor_alive(b->supervisor) ? ENGINE_SANDBOX_RUNNING
+                                                                           : ENGINE_SANDBOX_STOPPED;
     return 0;
 }
 
@@ -397,8 +398,8 @@ const struct engine_ops engine_fake_remote_ops = {
 
 void fake_outside(struct engine *e, const char *id, enum fake_outside what)
 {
-    struct engine_news news = {.kind = ENGINE_NEWS_BOX};
-    struct fake_box *b;
+    struct engine_news news = {.kind = ENGINE_NEWS_SANDBOX};
+    struct fake_sandbox *b;
 
     snprintf(news.id, sizeof(news.id), "%s", id);
     pthread_mutex_lock(&fake_lock);
@@ -431,7 +432,7 @@ void fake_set_fault(struct engine *e, enum fake_op op, const struct fake_fault *
 void fake_kill(const char *id)
 {
     FAKE_LOCKED();
-    struct fake_box *b = *find(NULL, id);
+    struct fake_sandbox *b = *find(NULL, id);
 
     if (b)
         fake_supervisor_end(TAKE_PTR(b->supervisor));
@@ -442,7 +443,7 @@ size_t fake_count(void)
     FAKE_LOCKED();
     size_t n = 0;
 
-    for (const struct fake_box *b = fake_boxes; b; b = b->next)
+    for (const struct fake_sandbox *b = fake_sandboxes; b; b = b->next)
         n++;
     return n;
 }
@@ -452,7 +453,7 @@ size_t fake_running(void)
     FAKE_LOCKED();
     size_t n = 0;
 
-    for (const struct fake_box *b = fake_boxes; b; b = b->next)
+    for (const struct fake_sandbox *b = fake_sandboxes; b; b = b->next)
         n += b->supervisor && fake_supervisor_alive(b->supervisor);
     return n;
 }
@@ -461,10 +462,10 @@ void fake_reset(void)
 {
     FAKE_LOCKED();
 
-    while (fake_boxes) {
-        struct fake_box *b = fake_boxes;
+    while (fake_sandboxes) {
+        struct fake_sandbox *b = fake_sandboxes;
 
-        fake_boxes = b->next;
-        box_free(b);
+        fake_sandboxes = b->next;
+        sandbox_free(b);
     }
 }

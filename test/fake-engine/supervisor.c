@@ -512,8 +512,9 @@ static int open_exec_dir(const char *exec_root, const char *id)
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-struct fake_supervisor *fake_supervisor_start(const struct box_request *req, const char *exec_root,
-                                              uint64_t journal_budget, int conn)
+struct fake_supervisor *fake_supervisor_start(const struct sandbox_request *req,
+                                              const char *exec_root, uint64_t journal_budget,
+                                              int conn)
 {
     struct fake_supervisor *s = xnew0(struct fake_supervisor);
     int pair[2] = {-1, -1};

@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct box_request;
+struct sandbox_request;
 struct fake_supervisor;
 
 /* Starts the thread. conn: its end of the first connection, taken. */
-struct fake_supervisor *fake_supervisor_start(const struct box_request *req, const char *exec_root,
-                                              uint64_t journal_budget, int conn);
+struct fake_supervisor *fake_supervisor_start(const struct sandbox_request *req,
+                                              const char *exec_root, uint64_t journal_budget,
+                                              int conn);
 /* One more connection (taken). */
 void fake_supervisor_connect(struct fake_supervisor *s, int conn);
 bool fake_supervisor_alive(struct fake_supervisor *s);

@@ -773,7 +773,7 @@ TEST(restart_finds_ends_that_came_meanwhile_and_the_lost)
     bed_end(&b);
 }
 
-static void orphan_made(void *arg, const struct err *err, struct engine_box *box)
+static void orphan_made(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct bed *b = arg;
 
@@ -784,7 +784,7 @@ static void orphan_made(void *arg, const struct err *err, struct engine_box *box
 
 TEST(restart_removes_runs_and_orphans)
 {
-    struct box_request orphan = {.id = "00000000000000bb"};
+    struct sandbox_request orphan = {.id = "00000000000000bb"};
     struct bed b;
     struct watcher w;
 

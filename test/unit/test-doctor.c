@@ -43,13 +43,13 @@ TEST(lines_are_whole)
     rmdir(dir);
 }
 
-TEST(a_trial_that_cannot_work_says_why)
+TEST(a_kernel_probe_that_cannot_work_says_why)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     bool ranges = probe_id_ranges(IDS_FIRST, IDS_COUNT);
 
-    CHECK(trial_overlay("/nonexistent", ranges, &err) < 0);
+    CHECK(kernel_probe_overlay("/nonexistent", ranges, &err) < 0);
     CHECK(strstr(err.msg, "/nonexistent"));
     err_done(&err);
-    CHECK(trial_overlay("/proc", ranges, &err) < 0 && *err.msg);
+    CHECK(kernel_probe_overlay("/proc", ranges, &err) < 0 && *err.msg);
 }

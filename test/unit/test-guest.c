@@ -1,5 +1,5 @@
 /*
- * The real ripcord-guest, in a pid namespace of its own (guest-box.h).
+ * The real ripcord-guest, in a pid namespace of its own (guest-fixture.h).
  */
 #include "tap.h"
 
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "../helpers/guest-prey.h"
-#include "guest-box.h"
+#include "guest-fixture.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/time.h"

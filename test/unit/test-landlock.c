@@ -1,4 +1,4 @@
-/* The second wall by itself: descriptors of the outside are left open on purpose, and lead nowhere.
+/* The second guard by itself: descriptors of the outside are left open on purpose, and lead nowhere.
  */
 #include "lib/os/landlock.h"
 

@@ -48,7 +48,7 @@ TEST(names_fit_and_carry_the_root)
 TEST(each_lease_has_its_own_pair_of_addresses)
 {
     for (uint32_t lease = 0; lease < 4095; lease++) {
-        CHECK((network_host_address(lease) ^ network_box_address(lease)) == 1);
+        CHECK((network_host_address(lease) ^ network_sandbox_address(lease)) == 1);
         CHECK(network_host_address(lease) >> 17 == 0xc6120000 >> 17); /* in 198.18.0.0/15 */
         CHECK(network_host_address(lease) < network_host_address(lease + 1));
     }

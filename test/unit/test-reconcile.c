@@ -125,17 +125,17 @@ static bool up(struct bed *b, const char *name)
     return manager_ensure(b->m, name, spec, on_done, b, NULL) == 0 && answered(b);
 }
 
-static void made(void *arg, const struct err *err, struct engine_box *box)
+static void made(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     if (box)
-        fd_close(TAKE_FD(box->link_fd)); /* its supervisor lives on */
+        fd_close(TAKE_FD(box->supervisor_fd)); /* its supervisor lives on */
     on_done(arg, err, NULL, ACTION_UNCHANGED);
 }
 
 /* Of our root, and no row knows it. */
 static bool orphan(struct bed *b, const char *id, const char *name, bool runs)
 {
-    struct box_request req = {.fresh = true};
+    struct sandbox_request req = {.fresh = true};
     bool ok;
 
     snprintf(req.id, sizeof(req.id), "%s", id);

@@ -38,7 +38,7 @@
 #define TOTALS                                                                                     \
     "CREATE TABLE totals("                                                                         \
     "  scope TEXT NOT NULL, name TEXT NOT NULL, execs INTEGER NOT NULL, failed INTEGER NOT NULL,"  \
-    "  wall INTEGER NOT NULL, cpu INTEGER NOT NULL, memory_peak INTEGER NOT NULL,"                 \
+    "  guard INTEGER NOT NULL, cpu INTEGER NOT NULL, memory_peak INTEGER NOT NULL,"                \
     "  io_read INTEGER NOT NULL, io_write INTEGER NOT NULL, output INTEGER NOT NULL,"              \
     "  updated_at INTEGER NOT NULL, PRIMARY KEY(scope, name)) WITHOUT ROWID;"
 

@@ -89,7 +89,7 @@ TEST(every_recipe_runs_no_code_of_a_package)
     }
 }
 
-TEST(the_sandbox_has_the_registry_and_one_cache)
+TEST(the_sandbox_has_the_package_cache_and_one_tool_cache)
 {
     _cleanup_plan_ struct warm_plan p;
     const json_t *caches;

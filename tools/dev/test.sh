@@ -99,9 +99,9 @@ test_quick() {
 
 # What does not depend on the engine is tested on native alone, and what spends its time waiting is not instrumented: the
 # whole of everything takes twice as long, and is for --soak.
-SAME_ON_ALL=cli,daemon,http,input,packages,registry,registry_hostile,registry_tools,relay_faults
-INSTRUMENTED=faults,registry,registry_hostile,relay_faults,restart,run,streams,torture
-IN_MEMORY=caches,files,image_export,image_pull,packages,packages_live,registry_tools,rootless
+SAME_ON_ALL=cli,daemon,http,input,packages,packages_server,packages_hostile,packages_tools,relay_faults
+INSTRUMENTED=faults,packages_server,packages_hostile,relay_faults,restart,run,streams,torture
+IN_MEMORY=caches,files,image_export,image_pull,packages,packages_live,packages_tools,rootless
 ON_PODMAN=cache_layers,causes,docker_box,docker_ensure,guest,life,restart,run
 
 # Native on the disk as in real life, but for what makes and removes trees by the thousand, after which ext4 looks long for

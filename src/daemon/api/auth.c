@@ -18,13 +18,13 @@
 
 enum { TRIES_MAX = 10 }; /* at once; then one a second */
 
-struct gate {
-    struct gate_config config; /* without the address */
+struct auth {
+    struct auth_config config; /* without the address */
     char **hosts;              /* owned: what a Host field may say */
     char *port;                /* owned: ":7070" */
     struct token token;
     uint64_t stamp; /* of the file that it was read from; 0: it opens nothing */
-    bool changed;   /* since the last gate_tick() */
+    bool changed;   /* since the last auth_tick() */
     uint64_t tries_at;
     unsigned tries_left, tries_refused;
 };
@@ -35,7 +35,7 @@ static int refuse_page(const char *field, struct err *err)
     return 403;
 }
 
-int gate_unix(void *arg _unused_, const struct http_head *head, struct err *err)
+int auth_unix(void *arg _unused_, const struct http_head *head, struct err *err)
 {
     const char *site = http_field_get(head, "sec-fetch-site");
 
@@ -54,7 +54,7 @@ static bool has_port(const char *host)
 }
 
 /* As a browser writes it: without the port when it is HTTP's own. */
-static void add_host(struct gate *g, const char *name)
+static void add_host(struct auth *g, const char *name)
 {
     if (has_port(name)) {
         strv_add(&g->hosts, name);
@@ -65,7 +65,7 @@ static void add_host(struct gate *g, const char *name)
         strv_add(&g->hosts, name);
 }
 
-static bool is_our_host(const struct gate *g, const char *host)
+static bool is_our_host(const struct auth *g, const char *host)
 {
     for (char **h = g->hosts; h && *h; h++)
         if (strcasecmp(*h, host) == 0)
@@ -73,7 +73,7 @@ static bool is_our_host(const struct gate *g, const char *host)
     return false;
 }
 
-static int check_host(const struct gate *g, const char *host, struct err *err)
+static int check_host(const struct auth *g, const char *host, struct err *err)
 {
     if (host && is_our_host(g, host))
         return 0;
@@ -98,7 +98,7 @@ static int check_origin(const struct http_head *head, const char *host, struct e
     return 0;
 }
 
-static void read_token(struct gate *g, uint64_t stamp)
+static void read_token(struct auth *g, uint64_t stamp)
 {
     struct token old = g->token;
 
@@ -107,7 +107,7 @@ static void read_token(struct gate *g, uint64_t stamp)
     token_done(&old);
 }
 
-static void look_at_file(struct gate *g)
+static void look_at_file(struct auth *g)
 {
     uint64_t stamp = token_stamp(g->config.state_dir);
 
@@ -115,7 +115,7 @@ static void look_at_file(struct gate *g)
         read_token(g, stamp);
 }
 
-static bool has_token(struct gate *g, const struct http_head *head)
+static bool has_token(struct auth *g, const struct http_head *head)
 {
     static const char scheme[] = "Bearer ";
     const char *given = http_field_get(head, "authorization");
@@ -126,7 +126,7 @@ static bool has_token(struct gate *g, const struct http_head *head)
 }
 
 /* One more each second, up to as many as there were. */
-static void refill(struct gate *g)
+static void refill(struct auth *g)
 {
     uint64_t now = time_mono(), more = (now - g->tries_at) / USEC_PER_SEC;
 
@@ -139,7 +139,7 @@ static void refill(struct gate *g)
     g->tries_refused = 0;
 }
 
-bool gate_tick(struct gate *g)
+bool auth_tick(struct auth *g)
 {
     bool changed;
 
@@ -150,7 +150,7 @@ bool gate_tick(struct gate *g)
     return changed;
 }
 
-static int refuse_try(struct gate *g, bool given, struct err *err)
+static int refuse_try(struct auth *g, bool given, struct err *err)
 {
     refill(g);
     g->tries_refused++;
@@ -167,10 +167,10 @@ static int refuse_try(struct gate *g, bool given, struct err *err)
     return 401;
 }
 
-int gate_tcp(void *gate, const struct http_head *head, struct err *err)
+int auth_tcp(void *auth, const struct http_head *head, struct err *err)
 {
     const char *host = http_field_get(head, "host");
-    struct gate *g = gate;
+    struct auth *g = auth;
     int status;
 
     status = check_host(g, host, err);
@@ -181,9 +181,9 @@ int gate_tcp(void *gate, const struct http_head *head, struct err *err)
     return has_token(g, head) ? 0 : refuse_try(g, http_field_get(head, "authorization"), err);
 }
 
-int gate_new(const struct gate_config *config, struct gate **ret, struct err *err)
+int auth_new(const struct auth_config *config, struct auth **ret, struct err *err)
 {
-    struct gate *g = xnew0(struct gate);
+    struct auth *g = xnew0(struct auth);
     int r;
 
     g->config = *config;
@@ -201,14 +201,14 @@ int gate_new(const struct gate_config *config, struct gate **ret, struct err *er
     g->stamp = token_stamp(config->state_dir);
     r = token_ensure(config->state_dir, &g->token, err);
     if (r < 0) {
-        gate_free(g);
+        auth_free(g);
         return r;
     }
     *ret = g;
     return 0;
 }
 
-void gate_free(struct gate *g)
+void auth_free(struct auth *g)
 {
     if (!g)
         return;

@@ -14,7 +14,7 @@
 #include "lib/http/server/http-server.h"
 
 /* The unix socket: the kernel has said who is there. The argument is not used. */
-int gate_unix(void *arg, const struct http_head *head, struct err *err);
+int auth_unix(void *arg, const struct http_head *head, struct err *err);
 
 /*
  * TCP: whoever asks names this daemon's own address or a name that was configured for it (421),
@@ -22,10 +22,10 @@ int gate_unix(void *arg, const struct http_head *head, struct err *err);
  * a few times a second, and then not even looked at further (429); who has it is not held up by
  * them.
  */
-struct gate;
+struct auth;
 
-struct gate_config {
-    const char *address;   /* "127.0.0.1:7070": where it listens; borrowed for gate_new() only */
+struct auth_config {
+    const char *address;   /* "127.0.0.1:7070": where it listens; borrowed for auth_new() only */
     char *const *names;    /* further names, with a port or for any port; borrowed */
     const char *state_dir; /* of the token; borrowed */
     /* Told of refused tries, at most once a second, with how many since the last time. */
@@ -34,9 +34,9 @@ struct gate_config {
 };
 
 /* Makes the token when there is none. */
-int gate_new(const struct gate_config *config, struct gate **ret, struct err *err);
-void gate_free(struct gate *g); /* NULL is fine */
-int gate_tcp(void *gate, const struct http_head *head, struct err *err);
+int auth_new(const struct auth_config *config, struct auth **ret, struct err *err);
+void auth_free(struct auth *g); /* NULL is fine */
+int auth_tcp(void *auth, const struct http_head *head, struct err *err);
 /* To be called now and then: tells of refused tries, and looks at the token's file again. True when
  * it is another one, and so everybody who was let in by the last has to go. */
-bool gate_tick(struct gate *g);
+bool auth_tick(struct auth *g);

@@ -133,12 +133,12 @@ static int read_options(const struct call *c, struct build_request *req, struct 
     return r;
 }
 
-static int check_type(struct call *c, bool *ret_thin, struct err *err)
+static int check_type(struct call *c, bool *ret_digest_only, struct err *err)
 {
     const char *type = http_field_get(http_req_head(c->req), "content-type");
 
-    *ret_thin = type && strcasecmp(type, THIN_TYPE) == 0;
-    if (*ret_thin || (type && strcasecmp(type, "application/x-tar") == 0))
+    *ret_digest_only = type && strcasecmp(type, DIGEST_CONTEXT_TYPE) == 0;
+    if (*ret_digest_only || (type && strcasecmp(type, "application/x-tar") == 0))
         return 0;
     return err_set(err, ERR_INVALID, "the body's Content-Type must be application/x-tar");
 }
@@ -172,7 +172,7 @@ void handle_image_build(struct call *c)
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
 
-    if (check_type(c, &req.thin, &err) < 0)
+    if (check_type(c, &req.digest_only, &err) < 0)
         call_reply_status(c, 415, &err);
     else if (read_options(c, &req, &body, &engine, &err) < 0)
         call_reply_err(c, &err);

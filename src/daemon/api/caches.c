@@ -9,13 +9,13 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/time.h"
 
-static void ask(struct call *c, const struct keeper_ask *what, keeper_fn done)
+static void ask(struct call *c, const struct packages_proxy_ask *what, packages_proxy_fn done)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct keeper *k = manager_settings(c->manager)->registry;
+    struct packages_proxy *k = manager_settings(c->manager)->packages;
 
     if (k) {
-        keeper_ask(k, what, done, c);
+        packages_proxy_ask(k, what, done, c);
         return;
     }
     err_set(&err, ERR_UNSUPPORTED, "this daemon has no package registry");
@@ -52,12 +52,12 @@ static void with_names(void *arg, const struct err *err, const char *json)
 
 void handle_caches(struct call *c)
 {
-    ask(c, &(struct keeper_ask){.what = KEEPER_STATS}, with_names);
+    ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, with_names);
 }
 
 void handle_cache_list(struct call *c)
 {
-    ask(c, &(struct keeper_ask){.what = KEEPER_LIST}, call_answered);
+    ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_LIST}, call_answered);
 }
 
 void handle_cache_show(struct call *c)
@@ -73,7 +73,8 @@ void handle_cache_show(struct call *c)
     if (r < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct keeper_ask){.what = KEEPER_SHOW, .subject = of}, call_answered);
+        ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_SHOW, .subject = of},
+            call_answered);
 }
 
 void handle_cache_verify(struct call *c)
@@ -83,7 +84,7 @@ void handle_cache_verify(struct call *c)
     if (json_read(c->body, NULL, NULL, 0, &err) < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct keeper_ask){.what = KEEPER_VERIFY}, call_answered);
+        ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_VERIFY}, call_answered);
 }
 
 void handle_cache_prune(struct call *c)
@@ -99,8 +100,8 @@ void handle_cache_prune(struct call *c)
         call_reply_err(c, &err);
     else
         ask(c,
-            &(struct keeper_ask){.what = KEEPER_PRUNE,
-                                 .keep = keep == UINT64_MAX ? NULL : &keep,
-                                 .unused_for = (unused_ms + 999) / 1000},
+            &(struct packages_proxy_ask){.what = PACKAGES_PROXY_PRUNE,
+                                         .keep = keep == UINT64_MAX ? NULL : &keep,
+                                         .unused_for = (unused_ms + 999) / 1000},
             call_answered);
 }

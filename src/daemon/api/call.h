@@ -12,10 +12,11 @@
 enum { CALL_PARAMS_MAX = 2 };
 
 enum route_flags {
-    ROUTE_BODY = 1 << 0,    /* takes a JSON object; an empty body is {} */
-    ROUTE_UPGRADE = 1 << 1, /* needs `Upgrade: ripcord-exec/1` */
-    ROUTE_TRUTH = 1 << 2,   /* shows states: waits until recovery knows them */
-    ROUTE_SOON = 1 << 7, /* with ROUTE_TRUTH: not for long; `reconciling` where it is not known */
+    ROUTE_BODY = 1 << 0,        /* takes a JSON object; an empty body is {} */
+    ROUTE_UPGRADE = 1 << 1,     /* needs `Upgrade: ripcord-exec/1` */
+    ROUTE_FRESH_STATE = 1 << 2, /* shows states: waits until recovery knows them */
+    ROUTE_SOON =
+        1 << 7, /* with ROUTE_FRESH_STATE: not for long; `reconciling` where it is not known */
     ROUTE_MAY_UPGRADE = 1 << 3,
     ROUTE_TUNNEL = 1 << 4, /* needs `Upgrade: tcp` */
     ROUTE_STREAM = 1 << 5, /* takes a body of any length, as it comes */

@@ -39,11 +39,11 @@ struct wire {
     bool kept;                   /* the client said DETACH */
     bool removing;               /* the removal's answer will free us */
 
-    struct tally *tally; /* NULL: nobody wants it */
-    json_t *packages;    /* its result; NULL: none */
-    bool counted;        /* it was stopped */
-    bool counting;       /* and is not known yet: END waits for it */
-    bool at_end;         /* all else is out */
+    struct package_counts *package_counts; /* NULL: nobody wants it */
+    json_t *packages;                      /* its result; NULL: none */
+    bool counted;                          /* it was stopped */
+    bool counting;                         /* and is not known yet: END waits for it */
+    bool at_end;                           /* all else is out */
 
     struct buf in; /* part of a frame */
     int stdin_fd;
@@ -62,7 +62,7 @@ static void stdin_drop(struct wire *s)
 static void wire_free(struct wire *s)
 {
     stdin_drop(s);
-    tally_free(s->tally);
+    package_counts_free(s->package_counts);
     json_decref(s->packages);
     stream_free(s->stream);
     exec_unref(s->exec);
@@ -197,7 +197,7 @@ static void send_end(struct wire *s)
     finish(s);
 }
 
-static void on_tally(void *arg, json_t *packages)
+static void on_package_counts(void *arg, json_t *packages)
 {
     struct wire *s = arg;
 
@@ -208,21 +208,21 @@ static void on_tally(void *arg, json_t *packages)
 }
 
 /* As soon as it is known which sandbox it is: one that is only being made has had nothing yet. */
-static void start_tally(struct wire *s)
+static void start_package_counts(struct wire *s)
 {
-    struct keeper *k = manager_settings(s->config.manager)->registry;
+    struct packages_proxy *k = manager_settings(s->config.manager)->packages;
 
-    if (s->config.stats && k && !s->tally && *s->exec->sandbox_id)
-        s->tally = tally_new(k, s->exec->sandbox_id);
+    if (s->config.stats && k && !s->package_counts && *s->exec->sandbox_id)
+        s->package_counts = package_counts_new(k, s->exec->sandbox_id);
 }
 
 /* At the end of the command, not of its output: a run's sandbox is forgotten right after it. */
-static void stop_tally(struct wire *s)
+static void stop_package_counts(struct wire *s)
 {
-    if (!s->tally || s->counted)
+    if (!s->package_counts || s->counted)
         return;
     s->counted = true;
-    s->counting = tally_stop(s->tally, on_tally, s);
+    s->counting = package_counts_stop(s->package_counts, on_package_counts, s);
 }
 
 /* Reads one piece into a block of its own. False: nothing more for now, or all is told. */
@@ -495,9 +495,9 @@ static void on_news(void *arg)
 {
     struct wire *s = arg;
 
-    start_tally(s);
+    start_package_counts(s);
     if (s->exec->state == EXEC_ENDED)
-        stop_tally(s);
+        stop_package_counts(s);
     if (s->req && !s->finished && s->exec->state == EXEC_RUNNING)
         stdin_flush(s);
     else if (s->exec->state == EXEC_ENDED)
@@ -540,7 +540,7 @@ void wire_start(struct http_req *req, struct exec *x, const struct wire_config *
     wire_stream_config(&stream);
     stream.arg = s;
     s->exec = x;
-    start_tally(s);
+    start_package_counts(s);
     s->stream = stream_new_live(x, &stream);
     if (req)
         upgrade(s, req);

@@ -38,7 +38,7 @@ struct copy {
     bool body_done;     /* all of it has come */
     bool told;
     struct err err; /* the verdict */
-    struct transfer_result result;
+    struct copy_result result;
 };
 
 static void pipe_close(struct copy *c)
@@ -94,7 +94,7 @@ struct download {
 };
 
 static void download_told(void *arg, const struct err *err,
-                          const struct transfer_result *result _unused_)
+                          const struct copy_result *result _unused_)
 {
     struct download *d = arg;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -137,7 +137,7 @@ void handle_files_get(struct call *call)
 
 /* ---- into the sandbox ---- */
 
-static struct copy *upload_start(struct call *call, loop_watch_fn fn, transfer_done_fn done,
+static struct copy *upload_start(struct call *call, loop_watch_fn fn, copy_done_fn done,
                                  struct err *err)
 {
     struct loop *loop = api_settings(call->api)->loop;
@@ -170,8 +170,7 @@ static struct copy *upload_start(struct call *call, loop_watch_fn fn, transfer_d
     return NULL;
 }
 
-static void take_verdict(struct copy *c, const struct err *err,
-                         const struct transfer_result *result)
+static void take_verdict(struct copy *c, const struct err *err, const struct copy_result *result)
 {
     c->told = true;
     c->result = *result;
@@ -259,7 +258,7 @@ static void upload_end(struct http_req *req)
         pipe_close(c);
 }
 
-static void upload_told(void *arg, const struct err *err, const struct transfer_result *result)
+static void upload_told(void *arg, const struct err *err, const struct copy_result *result)
 {
     struct copy *c = arg;
 

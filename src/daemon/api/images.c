@@ -127,13 +127,13 @@ void handle_image_export(struct call *c)
 /* ---- registries ---- */
 
 /* What of a request's body goes on to the engine. */
-struct transfer_fields {
+struct copy_fields {
     const char *name, *other, *platform, *username, *password;
     bool plain_http;
 };
 
 /* other: what a pulled image is called here, or where a pushed one goes to. */
-static int read_transfer(const json_t *body, bool push, struct transfer_fields *f, struct err *err)
+static int read_transfer(const json_t *body, bool push, struct copy_fields *f, struct err *err)
 {
     const struct json_field fields[] = {
         {"name", JSON_FIELD_STRING, &f->name},
@@ -151,7 +151,7 @@ static int read_transfer(const json_t *body, bool push, struct transfer_fields *
 }
 
 /* remote: its name in the registry. */
-static char *transfer_text(const struct transfer_fields *f, const char *remote)
+static char *copy_text(const struct copy_fields *f, const char *remote)
 {
     _cleanup_json_ json_t *doc =
         json_pack("{s:s, s:s*, s:b, s:s*, s:s*}", "name", remote, "platform", f->platform,
@@ -171,7 +171,7 @@ static void transfer(struct call *c, bool push)
         .type = "application/x-ndjson", .what = push ? "a push" : "a pull", .lines = true};
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *here = NULL, *text = NULL, *engine = NULL;
-    struct transfer_fields f = {0};
+    struct copy_fields f = {0};
     struct image_ask what = {.verb = push ? IMAGE_PUSH : IMAGE_PULL, .fd = -1};
     struct manager *m = c->manager;
     struct drain *d = NULL;
@@ -181,7 +181,7 @@ static void transfer(struct call *c, bool push)
         const char *local = push ? f.name : f.other;
 
         what.name = here = local ? xstrdup(local) : NULL;
-        what.detail = text = transfer_text(&f, push && f.other ? f.other : f.name);
+        what.detail = text = copy_text(&f, push && f.other ? f.other : f.name);
         d = drain_start(c, &config, &what.fd, &err);
     }
     if (!d)

@@ -10,18 +10,18 @@
 #include "daemon/packages/packages-proxy.h"
 #include "lib/base/xalloc.h"
 
-struct tally {
-    struct keeper *k;
+struct package_counts {
+    struct packages_proxy *k;
     char *id;
     json_t *before, *after; /* owned; NULL: nothing counted */
     bool failed;            /* a question had no answer */
     bool stopped, freed;
     unsigned pending;
-    tally_fn done;
+    package_counts_fn done;
     void *arg;
 };
 
-json_t *tally_counters(const char *stats, const char *sandbox_id)
+json_t *package_counts_counters(const char *stats, const char *sandbox_id)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -30,7 +30,7 @@ json_t *tally_counters(const char *stats, const char *sandbox_id)
     return json_incref(json_object_get(json_object_get(doc, "sandboxes"), sandbox_id));
 }
 
-static void destroy(struct tally *t)
+static void destroy(struct package_counts *t)
 {
     json_decref(t->before);
     json_decref(t->after);
@@ -38,7 +38,7 @@ static void destroy(struct tally *t)
     free(t);
 }
 
-void tally_free(struct tally *t)
+void package_counts_free(struct package_counts *t)
 {
     if (!t)
         return;
@@ -60,7 +60,7 @@ static void subtract(json_t *from, const json_t *less)
         json_integer_set(v, json_integer_value(v) - json_integer_value(json_object_get(less, key)));
 }
 
-static void tell(struct tally *t)
+static void tell(struct package_counts *t)
 {
     _cleanup_json_ json_t *sum = t->after ? json_deep_copy(t->after) : json_object();
     const char *key;
@@ -71,7 +71,7 @@ static void tell(struct tally *t)
     t->done(t->arg, t->failed ? NULL : sum);
 }
 
-static void settle(struct tally *t)
+static void settle(struct package_counts *t)
 {
     if (--t->pending)
         return;
@@ -83,42 +83,42 @@ static void settle(struct tally *t)
 
 static void on_before(void *arg, const struct err *err, const char *stats)
 {
-    struct tally *t = arg;
+    struct package_counts *t = arg;
 
     t->failed |= err != NULL;
-    t->before = tally_counters(stats, t->id);
+    t->before = package_counts_counters(stats, t->id);
     settle(t);
 }
 
 static void on_after(void *arg, const struct err *err, const char *stats)
 {
-    struct tally *t = arg;
+    struct package_counts *t = arg;
 
     t->failed |= err != NULL;
-    t->after = tally_counters(stats, t->id);
+    t->after = package_counts_counters(stats, t->id);
     settle(t);
 }
 
-static void ask(struct tally *t, keeper_fn fn)
+static void ask(struct package_counts *t, packages_proxy_fn fn)
 {
     t->pending++;
-    keeper_ask(t->k, &(struct keeper_ask){.what = KEEPER_STATS}, fn, t);
+    packages_proxy_ask(t->k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, fn, t);
 }
 
-struct tally *tally_new(struct keeper *k, const char *sandbox_id)
+struct package_counts *package_counts_new(struct packages_proxy *k, const char *sandbox_id)
 {
-    struct tally *t = xnew0(struct tally);
+    struct package_counts *t = xnew0(struct package_counts);
 
     t->k = k;
     t->id = xstrdup(sandbox_id);
-    if (keeper_serves(k, sandbox_id)) /* else it has not asked for anything yet */
+    if (packages_proxy_serves(k, sandbox_id)) /* else it has not asked for anything yet */
         ask(t, on_before);
     return t;
 }
 
-bool tally_stop(struct tally *t, tally_fn done, void *arg)
+bool package_counts_stop(struct package_counts *t, package_counts_fn done, void *arg)
 {
-    if (!keeper_serves(t->k, t->id))
+    if (!packages_proxy_serves(t->k, t->id))
         return false;
     t->stopped = true;
     t->done = done;

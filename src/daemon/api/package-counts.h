@@ -7,20 +7,21 @@
 
 #include "lib/base/json.h"
 
-struct keeper;
-struct tally;
+struct packages_proxy;
+struct package_counts;
 
 /* The counters of a sandbox in a STATS document of the registry; NULL: it has none. New reference.
  */
-json_t *tally_counters(const char *stats, const char *sandbox_id);
+json_t *package_counts_counters(const char *stats, const char *sandbox_id);
 
 /* From now on. */
-struct tally *tally_new(struct keeper *k, const char *sandbox_id);
-void tally_free(struct tally *t); /* its function is not called any more; NULL is fine */
+struct package_counts *package_counts_new(struct packages_proxy *k, const char *sandbox_id);
+void package_counts_free(
+    struct package_counts *t); /* its function is not called any more; NULL is fine */
 /*
  * Until now: the second moment is this call. False: the registry has served it nothing. Else `done`
  * is called once, not before it has returned: {"pypi": {"hits": …}, "npm": …}, borrowed; NULL when
  * that is not known, the registry having ended meanwhile.
  */
-typedef void (*tally_fn)(void *arg, json_t *packages);
-bool tally_stop(struct tally *t, tally_fn done, void *arg);
+typedef void (*package_counts_fn)(void *arg, json_t *packages);
+bool package_counts_stop(struct package_counts *t, package_counts_fn done, void *arg);

@@ -189,7 +189,7 @@ static void open_tunnel(struct tunnel *t, struct err *err)
     update(t);
 }
 
-static void dialled(void *arg, const struct err *err, const struct transfer_result *result)
+static void dialled(void *arg, const struct err *err, const struct copy_result *result)
 {
     _cleanup_err_ struct err own = ERR_INIT;
     struct tunnel *t = arg;

@@ -103,10 +103,10 @@ static json_t *warnings(const struct sandbox *sb)
     }
     for (char **p = sb->warnings; p && *p; p++)
         json_array_append_new(w, text_to_json(*p));
-    if (packages_trouble(sb))
+    if (sandbox_packages_trouble(sb))
         json_array_append_new(w, json_sprintf("the package registry does not run, the next request "
                                               "tries again: %s",
-                                              packages_trouble(sb)));
+                                              sandbox_packages_trouble(sb)));
     return w;
 }
 
@@ -161,23 +161,24 @@ static void counted(void *arg, const struct err *err, const char *stats)
     if (!sb)
         return;
     doc = json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", notes(sb));
-    packages = tally_counters(stats, sb->id);
+    packages = package_counts_counters(stats, sb->id);
     if (packages)
         json_object_set_new(doc, "packages", packages);
-    if (packages_way(sb))
-        json_object_set_new(doc, "registry", json_string(packages_way(sb)));
+    if (sandbox_packages_way(sb))
+        json_object_set_new(doc, "registry", json_string(sandbox_packages_way(sb)));
     call_reply(c, 200, doc);
 }
 
 void handle_sandbox_get(struct call *c)
 {
-    struct keeper *k = manager_settings(c->manager)->registry;
+    struct packages_proxy *k = manager_settings(c->manager)->packages;
     struct sandbox *sb = call_sandbox(c);
 
     if (!sb)
         return;
-    if (k && keeper_serves(k, sb->id))
-        keeper_ask(k, &(struct keeper_ask){.what = KEEPER_STATS}, counted, c);
+    if (k && packages_proxy_serves(k, sb->id))
+        packages_proxy_ask(k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, counted,
+                           c);
     else
         counted(c, NULL, NULL);
 }

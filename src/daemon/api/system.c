@@ -93,7 +93,7 @@ static void reply_engines(struct call *c)
     call_reply(c, 200, json_pack("{s:o}", "engines", list));
 }
 
-static void prepared(void *arg, const struct err *err, struct engine_box *box)
+static void prepared(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct call *c = arg;
 

@@ -335,7 +335,7 @@ static int run(struct build *b)
 
     if (build_stopped(b) || deadline_passed(&b->by))
         return err_set(&b->err, ERR_TIMEOUT, "the build was not begun in time");
-    b->unopened = front_open(b->engine, &b->by, &b->err) < 0;
+    b->unopened = opener_open(b->engine, &b->by, &b->err) < 0;
     if (b->unopened)
         return -(int)b->err.code;
     r = build_body_take(&b->body, b->stop, &b->req, &b->err);
@@ -420,7 +420,7 @@ static void build_done(void *arg)
 {
     struct build *b = arg;
 
-    front_settle(b->engine, b->unopened ? &b->err : NULL);
+    opener_settle(b->engine, b->unopened ? &b->err : NULL);
     b->ended = true;
     maybe_done(b);
 }
@@ -441,7 +441,7 @@ void build_cancel(struct build *b)
     (void)!write(b->stop, &one, sizeof(one)); /* of an eventfd at 0: it has room */
     stop_reading(b);
     if (b->ended)
-        loop_defer(b->engine->front->loop, maybe_done, b);
+        loop_defer(b->engine->opener->loop, maybe_done, b);
 }
 
 static int open_ends(struct build *b, struct err *err)
@@ -455,7 +455,7 @@ static int open_ends(struct build *b, struct err *err)
         return err_sys(err, errno, "make a pipe");
     b->in = p[0];
     b->out = p[1];
-    b->watch = loop_watch_new(b->engine->front->loop, b->in, on_readable, b);
+    b->watch = loop_watch_new(b->engine->opener->loop, b->in, on_readable, b);
     if (!b->watch)
         return err_set(err, ERR_LIMIT, "a pipe cannot be watched");
     loop_watch_set(b->watch, LOOP_READ);
@@ -499,12 +499,12 @@ int engine_build(struct engine *e, struct build_request *req, const struct build
     struct build *b = build_new(e, req, body, events, arg);
     int r = has_builder(e, err);
 
-    if (r >= 0 && b->req.thin && !e->ops->builds_thin)
+    if (r >= 0 && b->req.digest_only && !e->ops->builds_digest_only)
         r = err_set(err, ERR_UNSUPPORTED, "engine '%s' needs whole build contexts", e->ops->name);
     if (r >= 0)
         r = open_ends(b, err);
     if (r >= 0)
-        r = pool_submit(e->front->builds, build_work, build_done, b, err);
+        r = pool_submit(e->opener->builds, build_work, build_done, b, err);
     if (r < 0)
         build_free(b);
     else

@@ -60,7 +60,7 @@ struct build_request {
     char **args;           /* K=V, for ARG */
     char *platform;        /* "linux/amd64"; NULL: the engine's own */
     char *network;         /* of RUN, as a sandbox's; NULL: as the builder has it */
-    bool thin;             /* files are left out of it, as proto/digest-context.h has it */
+    bool digest_only;      /* files are left out of it, as proto/digest-context.h has it */
     bool no_cache;         /* every step is run, whatever is kept of it */
     bool pull;             /* registries are asked for images that are here already, too */
     struct build_secret *secrets; /* for RUN --mount=type=secret */

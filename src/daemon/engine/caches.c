@@ -38,7 +38,7 @@ static const struct cache_tool tools[] = {
  * that package's index first, is of no use in a sandbox.
  */
 /* clang-format off */
-static const struct { const char *name, *path, *value; } registry_env[] = {
+static const struct { const char *name, *path, *value; } packages_env[] = {
     {"PIP_INDEX_URL",                 "/pypi/simple/", NULL},
     {"PIP_TRUSTED_HOST",              NULL,            "127.0.0.1"},
     {"PIP_DISABLE_PIP_VERSION_CHECK", NULL,            "1"},
@@ -127,17 +127,17 @@ static bool sets(char *const *env, const char *name)
     return false;
 }
 
-char **registry_variables(const struct sandbox_spec *spec)
+char **packages_variables(const struct sandbox_spec *spec)
 {
     char **env = NULL;
 
-    for (size_t i = 0; i < ARRAY_SIZE(registry_env); i++) {
-        const char *name = registry_env[i].name, *path = registry_env[i].path;
+    for (size_t i = 0; i < ARRAY_SIZE(packages_env); i++) {
+        const char *name = packages_env[i].name, *path = packages_env[i].path;
 
         if (spec->network != SPEC_NETWORK_PACKAGES || sets(spec->env, name))
             continue;
-        strv_push(&env, path ? xasprintf("%s=http://127.0.0.1:%d%s", name, PLAN_REGISTRY_PORT, path)
-                             : xasprintf("%s=%s", name, registry_env[i].value));
+        strv_push(&env, path ? xasprintf("%s=http://127.0.0.1:%d%s", name, PLAN_PACKAGES_PORT, path)
+                             : xasprintf("%s=%s", name, packages_env[i].value));
     }
     return env;
 }

@@ -37,7 +37,7 @@ char *cache_mode_list(uint32_t bits);
  * registry. Those that the spec sets itself, in whatever case, are left out. A new strv; empty with
  * other networks.
  */
-char **registry_variables(const struct sandbox_spec *spec);
+char **packages_variables(const struct sandbox_spec *spec);
 
 /*
  * What the spec says of a tool: by its name, else (of those below CACHE_ROOT, which cost nothing)

@@ -56,7 +56,7 @@ struct call_type {
 struct call {
     struct engine *engine;
     const struct call_type *type;
-    struct box_request req; /* only its id is set for calls without a spec */
+    struct sandbox_request req; /* only its id is set for calls without a spec */
     struct deadline by;
     engine_done_fn done;
     engine_list_fn list_done;   /* instead of done */
@@ -71,7 +71,7 @@ struct call {
     bool specs;           /* list */
     enum discard how;
     struct err err;
-    struct engine_box box;
+    struct engine_sandbox sandbox;
     char **ids;
     struct engine_objects objects;
     struct engine_object object; /* discard: owned, but for `spec` */
@@ -90,11 +90,11 @@ static int run_create(struct call *c)
 
 static int run_start(struct call *c)
 {
-    uint32_t unenforced = c->box.unenforced;
+    uint32_t unenforced = c->sandbox.unenforced;
     int r;
 
-    r = c->engine->ops->start(c->engine, &c->req, &c->by, &c->box, &c->err);
-    c->box.unenforced |= unenforced; /* what we found, and what the backend found */
+    r = c->engine->ops->start(c->engine, &c->req, &c->by, &c->sandbox, &c->err);
+    c->sandbox.unenforced |= unenforced; /* what we found, and what the backend found */
     return r;
 }
 
@@ -116,7 +116,7 @@ static int run_end(struct call *c)
 
 static int run_connect(struct call *c)
 {
-    return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->box, &c->err);
+    return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
 }
 
 static int run_look(struct call *c)
@@ -124,7 +124,7 @@ static int run_look(struct call *c)
     if (!c->engine->ops->look)
         return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has nothing to look at",
                        c->engine->ops->name);
-    return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->box, &c->err);
+    return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
 }
 
 static int run_prepare(struct call *c)
@@ -196,15 +196,15 @@ static unsigned open_execs(const struct engine *e, const char *id)
 
 static int count_live(struct call *c, unsigned *ret)
 {
-    struct engine_box box = {.link_fd = -1};
+    struct engine_sandbox sandbox = {.supervisor_fd = -1};
     const struct engine_object *o = &c->object;
     _cleanup_err_ struct err why = ERR_INIT;
     int r = -ERR_NOT_FOUND;
 
     if (o->kind == OBJECT_SANDBOX)
-        r = c->engine->ops->connect(c->engine, o->id, &c->by, &box, &why);
+        r = c->engine->ops->connect(c->engine, o->id, &c->by, &sandbox, &why);
     if (r >= 0) {
-        fd_close(box.link_fd);
+        fd_close(sandbox.supervisor_fd);
         *ret = open_execs(c->engine, o->id);
         return 0;
     }
@@ -405,7 +405,7 @@ static int call_check_spec(struct call *c)
 {
     if (!(c->type->flags & CALL_SPEC))
         return 0;
-    c->box.unenforced = limits_unenforced(c->engine, &c->req.spec);
+    c->sandbox.unenforced = limits_unenforced(c->engine, &c->req.spec);
     return engine_check_spec(c->engine, &c->req.spec, &c->err);
 }
 
@@ -420,7 +420,7 @@ static void call_work(void *arg)
         return;
     }
     c->asked = needs_open(c);
-    c->unopened = c->asked && front_open(c->engine, &c->by, &c->err) < 0;
+    c->unopened = c->asked && opener_open(c->engine, &c->by, &c->err) < 0;
     c->failed = c->unopened || call_check_spec(c) < 0 || c->type->run(c) < 0;
 }
 
@@ -430,7 +430,7 @@ static void call_done(void *arg)
     const struct err *err = c->failed ? &c->err : NULL;
 
     if (c->asked)
-        front_settle(c->engine, c->unopened ? err : NULL);
+        opener_settle(c->engine, c->unopened ? err : NULL);
     if (c->list_done)
         c->list_done(c->arg, err, &c->objects);
     else if (c->usage_done)
@@ -442,13 +442,13 @@ static void call_done(void *arg)
     else if (c->image_done)
         c->image_done(c->arg, err, c->digest);
     else
-        c->done(c->arg, err, &c->box);
+        c->done(c->arg, err, &c->sandbox);
     err_done(&c->err);
     strv_free(c->ids);
     engine_objects_done(&c->objects);
     free(c->object.name);
     free(c->object.ref);
-    strv_free(c->box.warnings);
+    strv_free(c->sandbox.warnings);
     free(c->digest);
     free(c->tool);
     fd_close(c->tar_fd);
@@ -459,7 +459,7 @@ static void call_done(void *arg)
     free(c->ask.detail);
     strv_free(c->ask.used);
     fd_close(c->ask.fd);
-    box_request_done(&c->req);
+    sandbox_request_done(&c->req);
     free(c);
 }
 
@@ -467,18 +467,18 @@ static int call_check_id(struct call *c)
 {
     if (!(c->type->flags & CALL_ID))
         return 0;
-    if (!box_id_is_valid(c->req.id))
+    if (!sandbox_id_is_valid(c->req.id))
         return err_set(&c->err, ERR_INVALID, "sandbox id '%s' is not 16 hex digits", c->req.id);
-    snprintf(c->box.id, sizeof(c->box.id), "%s", c->req.id);
+    snprintf(c->sandbox.id, sizeof(c->sandbox.id), "%s", c->req.id);
     return 0;
 }
 
 static void call_submit(struct call *c)
 {
-    const struct engine_front *f = c->engine->front;
+    const struct engine_opener *f = c->engine->opener;
 
     c->by = deadline_in(c->type->timeout);
-    c->box.link_fd = -1;
+    c->sandbox.supervisor_fd = -1;
     if (call_check_id(c) >= 0 && pool_submit(f->pool, call_work, call_done, c, &c->err) >= 0)
         return;
     c->failed = true;
@@ -498,12 +498,12 @@ static struct call *call_new(struct engine *e, const struct call_type *type, voi
 }
 
 static void submit_request(struct engine *e, const struct call_type *type,
-                           const struct box_request *req, engine_done_fn done, void *arg)
+                           const struct sandbox_request *req, engine_done_fn done, void *arg)
 {
     struct call *c = call_new(e, type, arg);
 
     c->done = done;
-    box_request_copy(&c->req, req);
+    sandbox_request_copy(&c->req, req);
     call_submit(c);
 }
 
@@ -517,17 +517,19 @@ static void submit_id(struct engine *e, const struct call_type *type, const char
     call_submit(c);
 }
 
-void engine_create(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg)
+void engine_create(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                   void *arg)
 {
     submit_request(e, &call_create, req, done, arg);
 }
 
-void engine_start(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg)
+void engine_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                  void *arg)
 {
     submit_request(e, &call_start, req, done, arg);
 }
 
-void engine_create_start(struct engine *e, const struct box_request *req, engine_done_fn done,
+void engine_create_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
                          void *arg)
 {
     submit_request(e, &call_create_start, req, done, arg);
@@ -679,8 +681,8 @@ struct engine *engine_new(struct loop *loop, const struct engine_ops *ops,
 
     e->ops = ops;
     e->at_once = config->at_once ? config->at_once : ENGINE_AT_ONCE;
-    e->front = front_new(e, loop, pool_new(loop, ops->name, ENGINE_WORKERS, ENGINE_QUEUE_MAX));
-    e->front->builds = pool_new(loop, "build", ENGINE_BUILDS, ENGINE_BUILDS_MAX);
+    e->opener = opener_new(e, loop, pool_new(loop, ops->name, ENGINE_WORKERS, ENGINE_QUEUE_MAX));
+    e->opener->builds = pool_new(loop, "build", ENGINE_BUILDS, ENGINE_BUILDS_MAX);
     return e;
 }
 
@@ -688,9 +690,9 @@ int engine_open_now(struct engine *e, struct err *err)
 {
     struct deadline by = deadline_in(call_prepare.timeout);
     _cleanup_err_ struct err why = ERR_INIT;
-    int r = front_open(e, &by, &why);
+    int r = opener_open(e, &by, &why);
 
-    front_settle(e, r < 0 ? &why : NULL);
+    opener_settle(e, r < 0 ? &why : NULL);
     return r < 0 ? err_move(err, &why) : 0;
 }
 
@@ -710,13 +712,13 @@ int engine_open(struct loop *loop, const struct engine_ops *ops, const struct en
 /* The backend's own threads may have news until it is closed, so its front goes last. */
 void engine_close(struct engine *e)
 {
-    struct engine_front *f;
+    struct engine_opener *f;
 
     if (!e)
         return;
-    f = e->front;
+    f = e->opener;
     pool_free(TAKE_PTR(f->builds));
     pool_free(TAKE_PTR(f->pool));
     e->ops->close(e);
-    front_free(f);
+    opener_free(f);
 }

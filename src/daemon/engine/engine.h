@@ -6,7 +6,7 @@
  *
  * Execs are event-driven instead: every running sandbox has a supervisor process (native: the shim,
  * Docker: the relay) that speaks proto/supervisor.h on a seqpacket socket. `connect` yields that
- * socket, and struct engine_link (supervisor-conn.c) is its daemon side on the loop. The end of
+ * socket, and struct supervisor_conn (supervisor-conn.c) is its daemon side on the loop. The end of
  * that socket *is* the news that the sandbox has gone.
  *
  * No `if (engine is docker)` above this folder: a difference is a capability.
@@ -88,14 +88,19 @@ void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
 
 /* ---- what an engine tells about a sandbox ---- */
 
-enum box_state { BOX_ABSENT, BOX_STOPPED, BOX_RUNNING, BOX_PAUSED };
+enum engine_sandbox_state {
+    ENGINE_SANDBOX_ABSENT,
+    ENGINE_SANDBOX_STOPPED,
+    ENGINE_SANDBOX_RUNNING,
+    ENGINE_SANDBOX_PAUSED
+};
 
-struct engine_box {
+struct engine_sandbox {
     char id[33]; /* sandbox id: 16 hex digits */
-    enum box_state state;
+    enum engine_sandbox_state state;
     char hash[65];       /* config hash read back from the object, "" when unknown */
     uint32_t unenforced; /* enum spec_limit bits that hold only on paper here */
-    int link_fd;         /* start: the supervisor's socket, owned by the receiver; else -1 */
+    int supervisor_fd;   /* start: the supervisor's socket, owned by the receiver; else -1 */
     int pid;             /* supervisor's pid, for people */
     bool first_sent;     /* start: the request's first exec is on its way */
     char **warnings;     /* start, look: what it does without, in the engine's words; owned by the
@@ -120,7 +125,7 @@ struct engine_caches {
 /* What an engine needs to know beside the spec. Strings are copies. */
 struct exec_request;
 
-struct box_request {
+struct sandbox_request {
     char id[33];
     char name[64];
     char hash[65];
@@ -167,7 +172,7 @@ struct engine_docker_config {
 
 /* Borrowed until `make` has returned: a backend copies what it keeps. */
 /* How registries of images are reached; all borrowed. */
-struct engine_hub_config {
+struct engine_transfer_config {
     uint32_t uid;           /* of ripcord-transfer, when we are root */
     char *const *mirrors;   /* "docker.io=https://…" */
     const char *ca_file;    /* "": the system's */
@@ -184,7 +189,7 @@ struct engine_config {
     bool cache_required;             /* a cache that cannot be made ready is an error */
     unsigned at_once;                /* objects that reconcile works on at a time; 0: a few */
     struct engine_docker_config docker;
-    struct engine_hub_config hub;
+    struct engine_transfer_config transfer;
 };
 
 /* ---- what is on a backend, whatever the store says ---- */
@@ -197,7 +202,7 @@ struct engine_object {
     char *name;            /* as the object has it; NULL: unknown */
     char *ref;             /* legacy: what the backend knows it by; else NULL */
     char hash[65];         /* config hash read back, "" when unknown */
-    char *spec;            /* box_request.spec_text, when it was asked for and is there */
+    char *spec;            /* sandbox_request.spec_text, when it was asked for and is there */
     bool whole;            /* its main part is there, not only leftovers around it */
     bool up;               /* it runs, or something of a run is left */
 };
@@ -219,14 +224,14 @@ const char *object_kind_name(enum object_kind k);
 /* What happened to a sandbox behind our back, or to the backend as a whole. It is a reason to look,
  * not the truth itself: that is `look`. */
 enum engine_news_kind {
-    ENGINE_NEWS_BOX,      /* one sandbox has changed: look at it */
+    ENGINE_NEWS_SANDBOX,  /* one sandbox has changed: look at it */
     ENGINE_NEWS_BACK,     /* the backend is open now, or was restarted: look at all of them */
     ENGINE_NEWS_PACKAGES, /* a step of a build looks for packages behind a socket, or has ended */
 };
 
 struct engine_news {
     enum engine_news_kind kind;
-    char id[33]; /* ENGINE_NEWS_BOX, ENGINE_NEWS_PACKAGES */
+    char id[33]; /* ENGINE_NEWS_SANDBOX, ENGINE_NEWS_PACKAGES */
     int fd;      /* ENGINE_NEWS_PACKAGES: listens; -1: no more. engine_tell() takes it, the listener
                     borrows it */
 };
@@ -288,29 +293,30 @@ struct engine_ops {
      * and when it is told to stop, nothing but what is cached is left. NULL: it has no builder. */
     int (*build)(struct engine *e, const struct build_request *req, struct build *b,
                  const struct deadline *by, char **ret, struct err *err);
-    bool builds_thin; /* it knows contexts that files are left out of (proto/digest-context.h) */
+    bool
+        builds_digest_only; /* it knows contexts that files are left out of (proto/digest-context.h) */
 
     /* Makes the sandbox's files; idempotent for one id. On failure nothing new is left behind. */
-    int (*create)(struct engine *e, const struct box_request *req, const struct deadline *by,
+    int (*create)(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err);
-    /* Brings it up; ret->link_fd is connected and has sent READY. On failure nothing of the start
+    /* Brings it up; ret->supervisor_fd is connected and has sent READY. On failure nothing of the start
      * is left. */
-    int (*start)(struct engine *e, const struct box_request *req, const struct deadline *by,
-                 struct engine_box *ret, struct err *err);
+    int (*start)(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                 struct engine_sandbox *ret, struct err *err);
     /* Connects to the supervisor of a sandbox that an earlier daemon started. ERR_NOT_FOUND: none
      * lives. */
     int (*connect)(struct engine *e, const char *id, const struct deadline *by,
-                   struct engine_box *ret, struct err *err);
-    /* What the backend says of it: state, hash, warnings. BOX_ABSENT is an answer, not an error.
+                   struct engine_sandbox *ret, struct err *err);
+    /* What the backend says of it: state, hash, warnings. ENGINE_SANDBOX_ABSENT is an answer, not an error.
      * NULL: the supervisor's line tells all there is. */
-    int (*look)(struct engine *e, const char *id, const struct deadline *by, struct engine_box *ret,
-                struct err *err);
+    int (*look)(struct engine *e, const char *id, const struct deadline *by,
+                struct engine_sandbox *ret, struct err *err);
     /* Ends whatever is left of a run (processes, cgroups, sockets) after the link has closed or
      * when it hangs; keeps files. */
     int (*cleanup)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
     /* Removes all of it, whatever its state; fine when there is nothing. */
     int (*remove)(struct engine *e, const char *id, const struct deadline *by, struct err *err);
-    /* Another box_request.spec_text, of one that is there. NULL: none are kept. */
+    /* Another sandbox_request.spec_text, of one that is there. NULL: none are kept. */
     int (*note)(struct engine *e, const char *id, const char *spec_text, struct err *err);
     /* Bytes that the sandbox takes on the disk, its journals included. NULL: cannot be told. */
     int (*usage)(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
@@ -342,7 +348,7 @@ struct engine_ops {
                       struct err *err);
 };
 
-struct engine_front;
+struct engine_opener;
 
 struct engine {
     const struct engine_ops *ops;
@@ -354,13 +360,13 @@ struct engine {
     char *about;          /* what the backend is, for people; owned, or NULL */
     /* Of engine.c: */
     unsigned at_once; /* of the configuration */
-    struct engine_front *front;
+    struct engine_opener *opener;
 };
 
 /* ---- calls for core: all run on the loop, done() is never called before they return ---- */
 
 typedef void (*engine_done_fn)(void *arg, const struct err *err,
-                               struct engine_box *box); /* err NULL: success */
+                               struct engine_sandbox *sandbox); /* err NULL: success */
 
 /* A backend that is not open yet: the first call that needs it opens it. */
 struct engine *engine_new(struct loop *loop, const struct engine_ops *ops,
@@ -388,10 +394,12 @@ void engine_tell(struct engine *e, const struct engine_news *news);
  * The calls below refuse it too; this is for those who must know before they change anything. */
 int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err);
 
-void engine_create(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg);
-void engine_start(struct engine *e, const struct box_request *req, engine_done_fn done, void *arg);
+void engine_create(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                   void *arg);
+void engine_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                  void *arg);
 /* create then start in one trip to the worker; on failure nothing is left behind. */
-void engine_create_start(struct engine *e, const struct box_request *req, engine_done_fn done,
+void engine_create_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
                          void *arg);
 void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg);
 /* Unsupported without `look`. */
@@ -415,7 +423,7 @@ void engine_end(struct engine *e, const char *id, engine_done_fn done, void *arg
 /* Deletes the journals of execs that have ended; fine when they are not there. */
 void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
                          void *arg);
-/* What `list` tells of it from now on, in place of box_request.spec_text. */
+/* What `list` tells of it from now on, in place of sandbox_request.spec_text. */
 void engine_note(struct engine *e, const char *id, const char *spec_text, engine_done_fn done,
                  void *arg);
 /* `specs`: with what they were made from. */
@@ -473,11 +481,11 @@ struct exec_request {
 void exec_request_wipe(struct exec_request *r);
 void exec_request_done(struct exec_request *r);
 
-struct engine_link;
+struct supervisor_conn;
 
 /* Called on the loop, never from inside an engine_link_* call. `arg` is the one of
- * engine_link_open(). */
-struct link_events {
+ * supervisor_conn_open(). */
+struct supervisor_events {
     void (*started)(void *arg, const char *exec, int pid,
                     int stdin_fd /* owned by the callee, or -1 */);
     void (*start_failed)(
@@ -492,40 +500,43 @@ struct link_events {
 };
 
 /* Takes the fd. */
-struct engine_link *engine_link_open(struct loop *loop, int fd, const struct link_events *events,
-                                     void *arg);
-void engine_link_close(struct engine_link *l); /* no more calls after this; NULL is fine */
+struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd,
+                                             const struct supervisor_events *events, void *arg);
+void supervisor_conn_close(struct supervisor_conn *l); /* no more calls after this; NULL is fine */
 
-typedef void (*link_result_fn)(void *arg, const struct err *err,
-                               int fd /* owned by the callee, or -1 */);
+typedef void (*supervisor_result_fn)(void *arg, const struct err *err,
+                                     int fd /* owned by the callee, or -1 */);
 
-void engine_link_exec(struct engine_link *l, const struct exec_request *req);
-void engine_link_attach(struct engine_link *l, const char *exec, uint64_t stdout_ack,
-                        uint64_t stderr_ack, link_result_fn done, void *arg); /* fd: pty master */
-void engine_link_detach(struct engine_link *l, const char *exec);
-void engine_link_ack(struct engine_link *l, const char *exec, uint64_t stdout_ack,
-                     uint64_t stderr_ack);
-void engine_link_signal(struct engine_link *l, const char *exec, int sig, link_result_fn done,
-                        void *arg);
-void engine_link_kill(struct engine_link *l, const char *exec, enum end_cause cause,
-                      link_result_fn done, void *arg);
-void engine_link_resize(struct engine_link *l, const char *exec, uint16_t rows, uint16_t cols);
-void engine_link_stdin_close(struct engine_link *l, const char *exec);
+void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *req);
+void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
+                            uint64_t stderr_ack, supervisor_result_fn done,
+                            void *arg); /* fd: pty master */
+void supervisor_conn_detach(struct supervisor_conn *l, const char *exec);
+void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
+                         uint64_t stderr_ack);
+void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig,
+                            supervisor_result_fn done, void *arg);
+void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_cause cause,
+                          supervisor_result_fn done, void *arg);
+void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_t rows,
+                            uint16_t cols);
+void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec);
 /* `for_good`: the sandbox is removed next. */
-void engine_link_stop(struct engine_link *l, uint64_t grace_usec, bool for_good,
-                      link_result_fn done, void *arg);
-void engine_link_pause(struct engine_link *l, bool on, link_result_fn done, void *arg);
-typedef void (*link_stats_fn)(void *arg, const struct err *err,
-                              char **stats /* "name=value", borrowed */);
-void engine_link_stats(struct engine_link *l, link_stats_fn done, void *arg);
-void engine_link_dial(struct engine_link *l, uint16_t port, link_result_fn done,
-                      void *arg); /* fd: connected socket */
+void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool for_good,
+                          supervisor_result_fn done, void *arg);
+void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result_fn done,
+                           void *arg);
+typedef void (*supervisor_stats_fn)(void *arg, const struct err *err,
+                                    char **stats /* "name=value", borrowed */);
+void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, void *arg);
+void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_result_fn done,
+                          void *arg); /* fd: connected socket */
 /* fd: the listening socket behind which the sandbox looks for its package registry. */
-void engine_link_listener(struct engine_link *l, link_result_fn done, void *arg);
+void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg);
 /* Streams a tar out of (into=false) or into the sandbox through `tar_fd` (taken). stats: entries,
  * bytes, skipped. */
-void engine_link_copy(struct engine_link *l, const char *path, bool into, int tar_fd,
-                      link_stats_fn done, void *arg);
+void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,
+                          supervisor_stats_fn done, void *arg);
 
 /* ---- backends ---- */
 

@@ -103,9 +103,9 @@ static int send_first(int fd, const struct exec_request *first, const struct dea
     return send_message(fd, &w, handover, by, NULL);
 }
 
-static enum box_state box_state_of(uint64_t shim_state)
+static enum engine_sandbox_state box_state_of(uint64_t shim_state)
 {
-    return shim_state == SHIM_PAUSED ? BOX_PAUSED : BOX_RUNNING;
+    return shim_state == SHIM_PAUSED ? ENGINE_SANDBOX_PAUSED : ENGINE_SANDBOX_RUNNING;
 }
 
 static int check_version(uint64_t version, struct err *err)
@@ -124,7 +124,7 @@ static int read_failed(const void *packet, size_t len, struct err *err)
     return r < 0 ? r : err_set(err, ERR_ENGINE, "the supervisor failed without a reason");
 }
 
-static int read_hello(const void *packet, size_t len, const char *id, struct engine_box *ret,
+static int read_hello(const void *packet, size_t len, const char *id, struct engine_sandbox *ret,
                       struct err *err)
 {
     struct shim_reader rd;
@@ -158,7 +158,7 @@ static int read_hello(const void *packet, size_t len, const char *id, struct eng
     return r < 0 ? r : check_version(version, err);
 }
 
-static int take_hello(int fd, const char *id, const struct deadline *by, struct engine_box *ret,
+static int take_hello(int fd, const char *id, const struct deadline *by, struct engine_sandbox *ret,
                       struct err *err)
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
@@ -169,7 +169,7 @@ static int take_hello(int fd, const char *id, const struct deadline *by, struct 
     return r < 0 ? r : read_hello(packet, len, id, ret, err);
 }
 
-int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_box *ret,
+int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_sandbox *ret,
                     struct err *err)
 {
     int r = send_hello(fd, by, err);
@@ -177,7 +177,7 @@ int handshake_hello(int fd, const char *id, const struct deadline *by, struct en
     return r < 0 ? r : take_hello(fd, id, by, ret, err);
 }
 
-static int read_unenforced(struct shim_reader *rd, struct engine_box *ret, struct err *err)
+static int read_unenforced(struct shim_reader *rd, struct engine_sandbox *ret, struct err *err)
 {
     struct shim_value v;
     int r;
@@ -191,7 +191,8 @@ static int read_unenforced(struct shim_reader *rd, struct engine_box *ret, struc
     return r;
 }
 
-static int take_ready(int fd, const struct deadline *by, struct engine_box *ret, struct err *err)
+static int take_ready(int fd, const struct deadline *by, struct engine_sandbox *ret,
+                      struct err *err)
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
     struct shim_reader rd;
@@ -205,7 +206,7 @@ static int take_ready(int fd, const struct deadline *by, struct engine_box *ret,
     if (r < 0)
         return r;
     if (rd.head.type == SHIM_READY) {
-        ret->state = BOX_RUNNING;
+        ret->state = ENGINE_SANDBOX_RUNNING;
         return read_unenforced(&rd, ret, err);
     }
     if (rd.head.type != SHIM_FAILED)
@@ -214,8 +215,8 @@ static int take_ready(int fd, const struct deadline *by, struct engine_box *ret,
     return read_failed(packet, len, err);
 }
 
-int handshake_start(int fd, const struct box_request *req, const struct deadline *by,
-                    struct engine_box *ret, struct err *err)
+int handshake_start(int fd, const struct sandbox_request *req, const struct deadline *by,
+                    struct engine_sandbox *ret, struct err *err)
 {
     int r = send_hello(fd, by, err);
 

@@ -1,6 +1,6 @@
 /*
  * The first words on a supervisor's socket, said by a worker before the socket becomes a struct
- * engine_link: HELLO both ways and, after a start, READY or FAILED. Blocking, with a deadline; the
+ * supervisor_conn: HELLO both ways and, after a start, READY or FAILED. Blocking, with a deadline; the
  * socket may be in either mode.
  */
 #pragma once
@@ -10,15 +10,15 @@
 #include "lib/base/err.h"
 #include "lib/base/time.h"
 
-struct box_request;
-struct engine_box;
+struct sandbox_request;
+struct engine_sandbox;
 
 /*
  * Sends HELLO, takes the peer's and checks that the major versions agree (ERR_UNSUPPORTED) and that
  * it serves sandbox `id`. Fills ret's id, state, pid and hash as far as the peer tells them.
  * ERR_ENGINE: the peer closed or talks nonsense; ERR_TIMEOUT: it says nothing.
  */
-int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_box *ret,
+int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_sandbox *ret,
                     struct err *err);
 
 /*
@@ -26,5 +26,5 @@ int handshake_hello(int fd, const char *id, const struct deadline *by, struct en
  * or FAILED (the supervisor's own error). The request's first exec is sent right behind HELLO, so
  * that it waits for the sandbox and not the sandbox for it: ret->first_sent.
  */
-int handshake_start(int fd, const struct box_request *req, const struct deadline *by,
-                    struct engine_box *ret, struct err *err);
+int handshake_start(int fd, const struct sandbox_request *req, const struct deadline *by,
+                    struct engine_sandbox *ret, struct err *err);

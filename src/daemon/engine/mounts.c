@@ -61,7 +61,7 @@ static int refuse(const char *path, const char *tree, struct err *err)
 
 static int check_names(const char *path, const char *const *trees, struct err *err)
 {
-    for (; *trees && wall_up("source names"); trees++)
+    for (; *trees && GUARD("source names"); trees++)
         if (path_within(path, *trees) || path_within(*trees, path))
             return refuse(path, *trees, err);
     return 0;
@@ -70,7 +70,7 @@ static int check_names(const char *path, const char *const *trees, struct err *e
 static int check_identity(const char *path, const struct stat *st, const char *const *trees,
                           struct err *err)
 {
-    for (; *trees && wall_up("source identity"); trees++) {
+    for (; *trees && GUARD("source identity"); trees++) {
         struct stat t;
 
         if (stat(*trees, &t) == 0 && t.st_dev == st->st_dev && t.st_ino == st->st_ino)
@@ -113,7 +113,7 @@ static int open_source(const char *path, int *ret, struct err *err)
 {
     struct open_how how = {
         .flags = O_PATH | O_CLOEXEC,
-        .resolve = wall_up("source links") ? RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0,
+        .resolve = GUARD("source links") ? RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0,
     };
     int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
 
@@ -148,7 +148,7 @@ static int check_opened(const char *path, int fd, const char *const *own, struct
 
     if (fstat(fd, &st) < 0)
         return err_sys(err, errno, "look at mount source '%s'", path);
-    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && wall_up("source kinds"))
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && GUARD("source kinds"))
         return err_set(err, ERR_DENIED, "mount source '%s' is neither a folder nor a plain file",
                        path);
     r = S_ISDIR(st.st_mode) ? check_parents(path, fd, own, err)

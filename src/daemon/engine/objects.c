@@ -45,7 +45,7 @@ struct engine_object *engine_objects_add(struct engine_objects *l, const char *i
 {
     struct engine_object *o;
 
-    if (!box_id_is_valid(id))
+    if (!sandbox_id_is_valid(id))
         return NULL;
     o = engine_objects_get(l, id);
     if (o)

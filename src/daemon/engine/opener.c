@@ -24,7 +24,7 @@ struct news_item {
 /* ---- opening ---- */
 
 /* With the lock held: until the try under way has ended, or the deadline has passed. */
-static int await_other(struct engine_front *f, const struct deadline *by, struct err *err)
+static int await_other(struct engine_opener *f, const struct deadline *by, struct err *err)
 {
     unsigned tries = f->tries;
 
@@ -39,7 +39,7 @@ static int await_other(struct engine_front *f, const struct deadline *by, struct
 /* With the lock held; it is given up while the backend works. */
 static int open_myself(struct engine *e, const struct deadline *by, struct err *err)
 {
-    struct engine_front *f = e->front;
+    struct engine_opener *f = e->opener;
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
@@ -57,9 +57,9 @@ static int open_myself(struct engine *e, const struct deadline *by, struct err *
     return r < 0 ? err_move(err, &why) : 0;
 }
 
-int front_open(struct engine *e, const struct deadline *by, struct err *err)
+int opener_open(struct engine *e, const struct deadline *by, struct err *err)
 {
-    struct engine_front *f = e->front;
+    struct engine_opener *f = e->opener;
     int r = 0;
 
     pthread_mutex_lock(&f->lock);
@@ -69,10 +69,10 @@ int front_open(struct engine *e, const struct deadline *by, struct err *err)
     return r < 0 ? err_wrap(err, "engine '%s' cannot be used", e->ops->name) : 0;
 }
 
-void front_settle(struct engine *e, const struct err *failure)
+void opener_settle(struct engine *e, const struct err *failure)
 {
     const struct engine_news back = {.kind = ENGINE_NEWS_BACK};
-    struct engine_front *f = e->front;
+    struct engine_opener *f = e->opener;
 
     if (f->open) /* a try that failed before the one that succeeded may be told later */
         return;
@@ -88,20 +88,20 @@ void front_settle(struct engine *e, const struct err *failure)
 
 bool engine_is_open(const struct engine *e)
 {
-    return e->front->open;
+    return e->opener->open;
 }
 
 const struct err *engine_trouble(const struct engine *e)
 {
-    return e->front->trouble.code ? &e->front->trouble : NULL;
+    return e->opener->trouble.code ? &e->opener->trouble : NULL;
 }
 
 /* ---- news ---- */
 
 void engine_listen(struct engine *e, engine_news_fn fn, void *arg)
 {
-    e->front->listener = fn;
-    e->front->listener_arg = arg;
+    e->opener->listener = fn;
+    e->opener->listener_arg = arg;
 }
 
 static void news_free(struct news_item *i)
@@ -115,7 +115,7 @@ static void news_free(struct news_item *i)
 }
 
 /* With the lock held. */
-static void news_push(struct engine_front *f, const struct engine_news *news)
+static void news_push(struct engine_opener *f, const struct engine_news *news)
 {
     struct news_item *i = xnew0(struct news_item);
     size_t n = 0;
@@ -135,7 +135,7 @@ static void news_push(struct engine_front *f, const struct engine_news *news)
 
 void engine_tell(struct engine *e, const struct engine_news *news)
 {
-    struct engine_front *f = e->front;
+    struct engine_opener *f = e->opener;
     uint64_t one = 1;
 
     pthread_mutex_lock(&f->lock);
@@ -148,7 +148,7 @@ void engine_tell(struct engine *e, const struct engine_news *news)
 static void on_news(void *arg, int events)
 {
     struct engine *e = arg;
-    struct engine_front *f = e->front;
+    struct engine_opener *f = e->opener;
     struct news_item *first;
     uint64_t count;
 
@@ -167,9 +167,9 @@ static void on_news(void *arg, int events)
 
 /* ---- life ---- */
 
-struct engine_front *front_new(struct engine *e, struct loop *loop, struct pool *pool)
+struct engine_opener *opener_new(struct engine *e, struct loop *loop, struct pool *pool)
 {
-    struct engine_front *f = xnew0(struct engine_front);
+    struct engine_opener *f = xnew0(struct engine_opener);
 
     f->loop = loop;
     f->pool = pool;
@@ -183,7 +183,7 @@ struct engine_front *front_new(struct engine *e, struct loop *loop, struct pool 
     return f;
 }
 
-void front_free(struct engine_front *f)
+void opener_free(struct engine_opener *f)
 {
     loop_watch_free(f->watch);
     fd_close(f->news_fd);

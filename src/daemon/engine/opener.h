@@ -15,7 +15,7 @@
 
 struct news_item;
 
-struct engine_front {
+struct engine_opener {
     struct loop *loop;
     struct pool *pool, *builds;
 
@@ -35,10 +35,10 @@ struct engine_front {
     void *listener_arg;
 };
 
-struct engine_front *front_new(struct engine *e, struct loop *loop, struct pool *pool);
-void front_free(struct engine_front *f);
+struct engine_opener *opener_new(struct engine *e, struct loop *loop, struct pool *pool);
+void opener_free(struct engine_opener *f);
 
 /* On a worker: the backend is open when this returns 0. */
-int front_open(struct engine *e, const struct deadline *by, struct err *err);
+int opener_open(struct engine *e, const struct deadline *by, struct err *err);
 /* On the loop, after a call that needed the backend. failure NULL: it was open. */
-void front_settle(struct engine *e, const struct err *failure);
+void opener_settle(struct engine *e, const struct err *failure);

@@ -131,7 +131,7 @@ static struct exec_request *exec_request_copy(const struct exec_request *src)
     return r;
 }
 
-void box_request_copy(struct box_request *dst, const struct box_request *src)
+void sandbox_request_copy(struct sandbox_request *dst, const struct sandbox_request *src)
 {
     *dst = *src;
     sandbox_spec_copy(&dst->spec, &src->spec);
@@ -140,7 +140,7 @@ void box_request_copy(struct box_request *dst, const struct box_request *src)
     dst->first = src->first ? exec_request_copy(src->first) : NULL;
 }
 
-void box_request_done(struct box_request *req)
+void sandbox_request_done(struct sandbox_request *req)
 {
     if (!req)
         return;
@@ -149,7 +149,7 @@ void box_request_done(struct box_request *req)
     free(req->spec_label);
     exec_request_done(req->first);
     free(req->first);
-    *req = (struct box_request){0};
+    *req = (struct sandbox_request){0};
 }
 
 static const char *home_of(const char *user)
@@ -184,12 +184,12 @@ char **spec_environment(const char *user, char *const *own, char *const *more)
     return env;
 }
 
-bool box_id_is_valid(const char *id)
+bool sandbox_id_is_valid(const char *id)
 {
     return strlen(id) == BOX_ID_LEN && strspn(id, "0123456789abcdef") == BOX_ID_LEN;
 }
 
-int box_ids_add(int dirfd, char ***ids, struct err *err)
+int sandbox_ids_add(int dirfd, char ***ids, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -202,7 +202,7 @@ int box_ids_add(int dirfd, char ***ids, struct err *err)
         return err_sys(err, saved, "read a folder of sandboxes");
     }
     for (const struct dirent *e; (e = readdir(d));)
-        if (box_id_is_valid(e->d_name) && !strv_contains(*ids, e->d_name))
+        if (sandbox_id_is_valid(e->d_name) && !strv_contains(*ids, e->d_name))
             strv_add(ids, e->d_name);
     return 0;
 }

@@ -8,13 +8,13 @@
 
 #include "lib/base/err.h"
 
-struct box_request;
+struct sandbox_request;
 struct exec_request;
 struct shim_writer;
 struct sandbox_spec;
 
-void box_request_copy(struct box_request *dst, const struct box_request *src);
-void box_request_done(struct box_request *req);
+void sandbox_request_copy(struct sandbox_request *dst, const struct sandbox_request *src);
+void sandbox_request_done(struct sandbox_request *req);
 
 /* The fields of an EXEC message (supervisor-calls.c). */
 void exec_request_put(struct shim_writer *w, const struct exec_request *req);
@@ -25,10 +25,10 @@ int exec_request_handover(const struct exec_request *req, int *ret_fd, struct er
  * may be NULL), then the spec's `own`. A new strv. */
 char **spec_environment(const char *user, char *const *own, char *const *more);
 
-/* The longest box_request.spec_text that is read back. */
+/* The longest sandbox_request.spec_text that is read back. */
 enum { SPEC_TEXT_MAX = 1 << 20 };
 
 /* A sandbox id: 16 hex digits. Anything else is refused before it becomes part of a path. */
-bool box_id_is_valid(const char *id);
+bool sandbox_id_is_valid(const char *id);
 /* Names in a folder that are sandbox ids, added to *ids once each. */
-int box_ids_add(int dirfd, char ***ids, struct err *err);
+int sandbox_ids_add(int dirfd, char ***ids, struct err *err);

@@ -11,12 +11,12 @@
 #include "proto/handover.h"
 
 /* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
-#define LINK_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
+#define SUPERVISOR_CONN_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
 
-static void ask(struct engine_link *l, struct shim_writer *w, int fd, uint64_t timeout,
-                link_result_fn done, void *arg)
+static void ask(struct supervisor_conn *l, struct shim_writer *w, int fd, uint64_t timeout,
+                supervisor_result_fn done, void *arg)
 {
-    struct link_request *q = link_ask(l, w, fd, timeout);
+    struct supervisor_request *q = supervisor_conn_ask(l, w, fd, timeout);
 
     q->done = done;
     q->arg = arg;
@@ -74,10 +74,10 @@ int exec_request_handover(const struct exec_request *req, int *ret_fd, struct er
     return handover_make(req->input, req->input_len, secrets, req->n_secrets, ret_fd, err);
 }
 
-void engine_link_exec(struct engine_link *l, const struct exec_request *req)
+void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *req)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct link_request *q;
+    struct supervisor_request *q;
     struct shim_writer w;
     int fd;
 
@@ -85,10 +85,10 @@ void engine_link_exec(struct engine_link *l, const struct exec_request *req)
      * refusal is. */
     if (exec_request_handover(req, &fd, &err) < 0)
         log_debug("exec %s: %s", req->id, err.msg);
-    link_begin(l, &w, exec_request_type(req), NULL);
+    supervisor_conn_begin(l, &w, exec_request_type(req), NULL);
     exec_request_put(&w, req);
     /* No deadline: a start told as failed that happens later would be a lie. */
-    q = link_ask(l, &w, fd, 0);
+    q = supervisor_conn_ask(l, &w, fd, 0);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
 }
 
@@ -98,129 +98,131 @@ static void put_offsets(struct shim_writer *w, uint64_t stdout_ack, uint64_t std
     shim_put_u64(w, SHIM_TAG_STDERR, stderr_ack);
 }
 
-void engine_link_attach(struct engine_link *l, const char *exec, uint64_t stdout_ack,
-                        uint64_t stderr_ack, link_result_fn done, void *arg)
+void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
+                            uint64_t stderr_ack, supervisor_result_fn done, void *arg)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_ATTACH, exec);
+    supervisor_conn_begin(l, &w, SHIM_ATTACH, exec);
     put_offsets(&w, stdout_ack, stderr_ack);
-    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
-void engine_link_detach(struct engine_link *l, const char *exec)
+void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_DETACH, exec);
-    link_tell(l, &w);
+    supervisor_conn_begin(l, &w, SHIM_DETACH, exec);
+    supervisor_conn_tell(l, &w);
 }
 
-void engine_link_ack(struct engine_link *l, const char *exec, uint64_t stdout_ack,
-                     uint64_t stderr_ack)
+void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
+                         uint64_t stderr_ack)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_ACK, exec);
+    supervisor_conn_begin(l, &w, SHIM_ACK, exec);
     put_offsets(&w, stdout_ack, stderr_ack);
-    link_tell(l, &w);
+    supervisor_conn_tell(l, &w);
 }
 
-void engine_link_signal(struct engine_link *l, const char *exec, int sig, link_result_fn done,
-                        void *arg)
+void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig,
+                            supervisor_result_fn done, void *arg)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_SIGNAL, exec);
+    supervisor_conn_begin(l, &w, SHIM_SIGNAL, exec);
     shim_put_u64(&w, SHIM_TAG_SIGNAL, (uint64_t)sig);
-    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
-void engine_link_kill(struct engine_link *l, const char *exec, enum end_cause cause,
-                      link_result_fn done, void *arg)
+void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_cause cause,
+                          supervisor_result_fn done, void *arg)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_KILL, exec);
+    supervisor_conn_begin(l, &w, SHIM_KILL, exec);
     shim_put_u64(&w, SHIM_TAG_CAUSE, cause);
-    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
-void engine_link_resize(struct engine_link *l, const char *exec, uint16_t rows, uint16_t cols)
+void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_t rows,
+                            uint16_t cols)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_RESIZE, exec);
+    supervisor_conn_begin(l, &w, SHIM_RESIZE, exec);
     shim_put_u64(&w, SHIM_TAG_ROWS, rows);
     shim_put_u64(&w, SHIM_TAG_COLS, cols);
-    link_tell(l, &w);
+    supervisor_conn_tell(l, &w);
 }
 
-void engine_link_stdin_close(struct engine_link *l, const char *exec)
+void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_STDIN_CLOSE, exec);
-    link_tell(l, &w);
+    supervisor_conn_begin(l, &w, SHIM_STDIN_CLOSE, exec);
+    supervisor_conn_tell(l, &w);
 }
 
-void engine_link_stop(struct engine_link *l, uint64_t grace_usec, bool for_good,
-                      link_result_fn done, void *arg)
+void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool for_good,
+                          supervisor_result_fn done, void *arg)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_STOP, NULL);
+    supervisor_conn_begin(l, &w, SHIM_STOP, NULL);
     shim_put_u64(&w, SHIM_TAG_GRACE, grace_usec);
     shim_put_u64(&w, SHIM_TAG_FLAGS, for_good ? SHIM_STOP_FOR_GOOD : 0);
-    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
-void engine_link_pause(struct engine_link *l, bool on, link_result_fn done, void *arg)
+void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result_fn done, void *arg)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, on ? SHIM_PAUSE : SHIM_RESUME, NULL);
-    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+    supervisor_conn_begin(l, &w, on ? SHIM_PAUSE : SHIM_RESUME, NULL);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
-void engine_link_stats(struct engine_link *l, link_stats_fn done, void *arg)
+void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, void *arg)
 {
     struct shim_writer w;
-    struct link_request *q;
+    struct supervisor_request *q;
 
-    link_begin(l, &w, SHIM_STATS, NULL);
-    q = link_ask(l, &w, -1, LINK_ANSWER_TIMEOUT);
+    supervisor_conn_begin(l, &w, SHIM_STATS, NULL);
+    q = supervisor_conn_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT);
     q->stats_done = done;
     q->arg = arg;
 }
 
-void engine_link_dial(struct engine_link *l, uint16_t port, link_result_fn done, void *arg)
+void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_result_fn done,
+                          void *arg)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_DIAL, NULL);
+    supervisor_conn_begin(l, &w, SHIM_DIAL, NULL);
     shim_put_u64(&w, SHIM_TAG_PORT, port);
-    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
-void engine_link_listener(struct engine_link *l, link_result_fn done, void *arg)
+void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg)
 {
     struct shim_writer w;
 
-    link_begin(l, &w, SHIM_LISTENER, NULL);
-    ask(l, &w, -1, LINK_ANSWER_TIMEOUT, done, arg);
+    supervisor_conn_begin(l, &w, SHIM_LISTENER, NULL);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
-void engine_link_copy(struct engine_link *l, const char *path, bool into, int tar_fd,
-                      link_stats_fn done, void *arg)
+void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,
+                          supervisor_stats_fn done, void *arg)
 {
     struct shim_writer w;
-    struct link_request *q;
+    struct supervisor_request *q;
 
-    link_begin(l, &w, SHIM_COPY, NULL);
+    supervisor_conn_begin(l, &w, SHIM_COPY, NULL);
     shim_put_str(&w, SHIM_TAG_PATH, path);
     shim_put_u64(&w, SHIM_TAG_DIRECTION, into);
-    q = link_ask(l, &w, tar_fd, 0);
+    q = supervisor_conn_ask(l, &w, tar_fd, 0);
     q->stats_done = done;
     q->arg = arg;
 }

@@ -28,10 +28,10 @@
 #include "lib/loop/loop.h"
 
 enum {
-    LINK_QUEUE_SOFT = 1 << 20, /* bytes */
-    LINK_QUEUE_HARD = 4 << 20,
-    LINK_READS_PER_TURN = 64,
-    LINK_SHORT_USEC = 10000, /* until what the kernel had no memory for is sent again */
+    SUPERVISOR_CONN_QUEUE_SOFT = 1 << 20, /* bytes */
+    SUPERVISOR_CONN_QUEUE_HARD = 4 << 20,
+    SUPERVISOR_CONN_READS_PER_TURN = 64,
+    SUPERVISOR_CONN_SHORT_USEC = 10000, /* until what the kernel had no memory for is sent again */
 };
 
 struct outgoing {
@@ -41,32 +41,32 @@ struct outgoing {
     char data[];
 };
 
-struct engine_link {
+struct supervisor_conn {
     int fd;
-    const struct link_events *events;
+    const struct supervisor_events *events;
     void *arg;
     struct loop_watch *watch;
     struct loop_timer *timer;
     struct outgoing *out_first, **out_last;
     size_t out_bytes;
     uint64_t out_at; /* the kernel was short: when the queue is sent, or 0 */
-    struct link_request *requests;
+    struct supervisor_request *requests;
     uint64_t last_seq;
     unsigned busy; /* frames of ours that will look at the link again */
     bool broken;   /* the line is dead; `closed` is still to be told */
-    bool freed;    /* engine_link_close() was called or `closed` told */
+    bool freed;    /* supervisor_conn_close() was called or `closed` told */
 };
 
 /* One loop, one thread, no nesting of reads: one packet buffer serves every link. */
-static _Alignas(8) char link_packet[SHIM_MSG_MAX];
+static _Alignas(8) char supervisor_conn_packet[SHIM_MSG_MAX];
 
-static void request_free(struct link_request *q)
+static void request_free(struct supervisor_request *q)
 {
     err_done(&q->err);
     free(q);
 }
 
-static void outgoing_pop(struct engine_link *l)
+static void outgoing_pop(struct supervisor_conn *l)
 {
     struct outgoing *o = l->out_first;
 
@@ -78,7 +78,7 @@ static void outgoing_pop(struct engine_link *l)
     free(o);
 }
 
-static void link_shut(struct engine_link *l)
+static void supervisor_conn_shut(struct supervisor_conn *l)
 {
     loop_watch_free(TAKE_PTR(l->watch));
     loop_timer_free(TAKE_PTR(l->timer));
@@ -86,37 +86,37 @@ static void link_shut(struct engine_link *l)
     while (l->out_first)
         outgoing_pop(l);
     while (l->requests) {
-        struct link_request *q = l->requests;
+        struct supervisor_request *q = l->requests;
 
         l->requests = q->next;
         request_free(q);
     }
 }
 
-static void link_enter(struct engine_link *l)
+static void supervisor_conn_enter(struct supervisor_conn *l)
 {
     l->busy++;
 }
 
-static void link_leave(struct engine_link *l)
+static void supervisor_conn_leave(struct supervisor_conn *l)
 {
     if (--l->busy == 0 && l->freed)
         free(l);
 }
 
-void engine_link_close(struct engine_link *l)
+void supervisor_conn_close(struct supervisor_conn *l)
 {
     if (!l || l->freed)
         return;
-    link_enter(l);
+    supervisor_conn_enter(l);
     l->freed = true;
-    link_shut(l);
-    link_leave(l);
+    supervisor_conn_shut(l);
+    supervisor_conn_leave(l);
 }
 
 /* ---- timer: deadlines of requests, and what must be told from the loop ---- */
 
-static void timer_arm(struct engine_link *l)
+static void timer_arm(struct supervisor_conn *l)
 {
     uint64_t first = l->out_at ? l->out_at : DEADLINE_NEVER, now;
 
@@ -124,7 +124,7 @@ static void timer_arm(struct engine_link *l)
         loop_timer_set(l->timer, 0, false);
         return;
     }
-    for (const struct link_request *q = l->requests; q; q = q->next)
+    for (const struct supervisor_request *q = l->requests; q; q = q->next)
         first = MIN(first, q->err.code ? 0 : q->by.at);
     now = time_mono();
     if (first == DEADLINE_NEVER)
@@ -133,7 +133,7 @@ static void timer_arm(struct engine_link *l)
         loop_timer_set(l->timer, first > now ? first - now : 0, false);
 }
 
-static void link_break(struct engine_link *l, const char *why)
+static void supervisor_conn_break(struct supervisor_conn *l, const char *why)
 {
     log_debug("supervisor line %d: %s", l->fd, why);
     l->broken = true;
@@ -142,7 +142,7 @@ static void link_break(struct engine_link *l, const char *why)
 }
 
 /* A start that never reached the supervisor: it writes no record, so we say what it would hold. */
-static void tell_start_failed(struct engine_link *l, const char *exec, const struct err *err)
+static void tell_start_failed(struct supervisor_conn *l, const char *exec, const struct err *err)
 {
     struct end_record rec = {
         .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = err->code};
@@ -154,8 +154,8 @@ static void tell_start_failed(struct engine_link *l, const char *exec, const str
         l->events->ended(l->arg, exec, &rec);
 }
 
-static void request_tell(struct engine_link *l, struct link_request *q, const struct err *err,
-                         int fd, char **stats)
+static void request_tell(struct supervisor_conn *l, struct supervisor_request *q,
+                         const struct err *err, int fd, char **stats)
 {
     if (q->stats_done)
         q->stats_done(q->arg, err, err ? NULL : stats);
@@ -166,10 +166,10 @@ static void request_tell(struct engine_link *l, struct link_request *q, const st
     fd_close(fd);
 }
 
-static struct link_request *request_take(struct engine_link *l, uint64_t seq)
+static struct supervisor_request *request_take(struct supervisor_conn *l, uint64_t seq)
 {
-    for (struct link_request **p = &l->requests; *p; p = &(*p)->next) {
-        struct link_request *q = *p;
+    for (struct supervisor_request **p = &l->requests; *p; p = &(*p)->next) {
+        struct supervisor_request *q = *p;
 
         if (q->seq != seq)
             continue;
@@ -180,10 +180,10 @@ static struct link_request *request_take(struct engine_link *l, uint64_t seq)
 }
 
 /* The next request whose error is known, or whose time is over. */
-static struct link_request *request_take_due(struct engine_link *l)
+static struct supervisor_request *request_take_due(struct supervisor_conn *l)
 {
-    for (struct link_request **p = &l->requests; *p; p = &(*p)->next) {
-        struct link_request *q = *p;
+    for (struct supervisor_request **p = &l->requests; *p; p = &(*p)->next) {
+        struct supervisor_request *q = *p;
 
         if (!q->err.code && !deadline_passed(&q->by))
             continue;
@@ -197,9 +197,9 @@ static struct link_request *request_take_due(struct engine_link *l)
 
 /* On a dead line the fate of an exec, also of one that came too late for it, is told by `closed`.
  */
-static void tell_due(struct engine_link *l)
+static void tell_due(struct supervisor_conn *l)
 {
-    struct link_request *q;
+    struct supervisor_request *q;
 
     while (!l->freed && (q = request_take_due(l))) {
         if (!*q->exec || !l->broken)
@@ -208,10 +208,10 @@ static void tell_due(struct engine_link *l)
     }
 }
 
-static void tell_closed(struct engine_link *l)
+static void tell_closed(struct supervisor_conn *l)
 {
     while (!l->freed && l->requests) {
-        struct link_request *q = l->requests;
+        struct supervisor_request *q = l->requests;
 
         l->requests = q->next;
         if (!q->err.code)
@@ -223,7 +223,7 @@ static void tell_closed(struct engine_link *l)
     if (l->freed)
         return;
     l->freed = true;
-    link_shut(l);
+    supervisor_conn_shut(l);
     l->events->closed(l->arg);
 }
 
@@ -284,9 +284,9 @@ static void incoming_field(struct incoming *m, const struct shim_value *v)
     }
 }
 
-static void on_answer(struct engine_link *l, struct incoming *m)
+static void on_answer(struct supervisor_conn *l, struct incoming *m)
 {
-    struct link_request *q = request_take(l, m->seq);
+    struct supervisor_request *q = request_take(l, m->seq);
 
     if (!q)
         return; /* asked for by nobody, or told as timed out: the descriptor is closed */
@@ -294,22 +294,22 @@ static void on_answer(struct engine_link *l, struct incoming *m)
     request_free(q);
 }
 
-static void on_attached(struct engine_link *l, struct incoming *m)
+static void on_attached(struct supervisor_conn *l, struct incoming *m)
 {
     on_answer(l, m);
     if (!l->freed && m->exec && m->has_offsets)
         l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
 }
 
-static void drop_request(struct engine_link *l, uint64_t seq)
+static void drop_request(struct supervisor_conn *l, uint64_t seq)
 {
-    struct link_request *q = request_take(l, seq);
+    struct supervisor_request *q = request_take(l, seq);
 
     if (q)
         request_free(q);
 }
 
-static void on_ended(struct engine_link *l, const struct incoming *m)
+static void on_ended(struct supervisor_conn *l, const struct incoming *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct end_record rec;
@@ -322,13 +322,13 @@ static void on_ended(struct engine_link *l, const struct incoming *m)
     l->events->ended(l->arg, m->exec, &rec);
 }
 
-static void on_hello(struct engine_link *l, const struct incoming *m)
+static void on_hello(struct supervisor_conn *l, const struct incoming *m)
 {
     if (m->has_version && m->version >> 32 != SHIM_VERSION_MAJOR)
-        link_break(l, "peer has another protocol version");
+        supervisor_conn_break(l, "peer has another protocol version");
 }
 
-static void dispatch_exec(struct engine_link *l, enum shim_msg_type type, struct incoming *m)
+static void dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type, struct incoming *m)
 {
     if (type == SHIM_STARTED) {
         drop_request(l, m->seq);
@@ -346,7 +346,7 @@ static void dispatch_exec(struct engine_link *l, enum shim_msg_type type, struct
     }
 }
 
-static void dispatch(struct engine_link *l, unsigned type, struct incoming *m)
+static void dispatch(struct supervisor_conn *l, unsigned type, struct incoming *m)
 {
     switch (type) {
     case SHIM_HELLO:
@@ -366,7 +366,7 @@ static void dispatch(struct engine_link *l, unsigned type, struct incoming *m)
         if (m->exec)
             dispatch_exec(l, type, m);
         else
-            link_break(l, "message about an exec without its id");
+            supervisor_conn_break(l, "message about an exec without its id");
         break;
     default: /* STOPPED: the end of the line follows; newer types are not for us */
         break;
@@ -379,7 +379,7 @@ static int parse_packet(struct incoming *m, size_t len, unsigned *ret_type, stru
     struct shim_value v;
     int r;
 
-    r = shim_read(&rd, link_packet, len, err);
+    r = shim_read(&rd, supervisor_conn_packet, len, err);
     if (r < 0)
         return r;
     m->seq = rd.head.seq;
@@ -387,7 +387,7 @@ static int parse_packet(struct incoming *m, size_t len, unsigned *ret_type, stru
         incoming_field(m, &v);
     if (r < 0)
         return r;
-    shim_read_err(link_packet, len, &m->err);
+    shim_read_err(supervisor_conn_packet, len, &m->err);
     if (rd.head.type == SHIM_EXEC_FAILED && !m->err.code)
         err_set(&m->err, ERR_ENGINE, "the supervisor gives no reason");
     *ret_type = rd.head.type;
@@ -395,7 +395,7 @@ static int parse_packet(struct incoming *m, size_t len, unsigned *ret_type, stru
 }
 
 /* False: nothing more to read, or the link is over. */
-static bool read_one(struct engine_link *l)
+static bool read_one(struct supervisor_conn *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct incoming m = {.fd = -1};
@@ -403,15 +403,16 @@ static bool read_one(struct engine_link *l)
     unsigned type;
     ssize_t n;
 
-    n = fd_recv(l->fd, link_packet, sizeof(link_packet), &m.fd, &n_fds, MSG_DONTWAIT);
+    n = fd_recv(l->fd, supervisor_conn_packet, sizeof(supervisor_conn_packet), &m.fd, &n_fds,
+                MSG_DONTWAIT);
     if (n == -EAGAIN)
         return false;
     if (n <= 0) {
-        link_break(l, n ? strerror((int)-n) : "closed by the supervisor");
+        supervisor_conn_break(l, n ? strerror((int)-n) : "closed by the supervisor");
         return false;
     }
     if (parse_packet(&m, (size_t)n, &type, &err) < 0)
-        link_break(l, err.msg);
+        supervisor_conn_break(l, err.msg);
     else
         dispatch(l, type, &m);
     incoming_done(&m);
@@ -421,30 +422,30 @@ static bool read_one(struct engine_link *l)
 /* ---- out ---- */
 
 /* True when the message is with the kernel, or the line is dead and it does not matter. */
-static bool send_now(struct engine_link *l, const void *data, size_t len, int fd)
+static bool send_now(struct supervisor_conn *l, const void *data, size_t len, int fd)
 {
     int r = fd_send(l->fd, data, len, &fd, fd >= 0, MSG_DONTWAIT);
 
     if (r == -EAGAIN)
         return false;
     if (fd_send_is_short(r)) {
-        l->out_at = time_mono() + LINK_SHORT_USEC;
+        l->out_at = time_mono() + SUPERVISOR_CONN_SHORT_USEC;
         return false;
     }
     /* What the supervisor said last may still be unread: reading finds the end, we do not. */
     if (r < 0 && r != -EPIPE && r != -ECONNRESET)
-        link_break(l, strerror(-r));
+        supervisor_conn_break(l, strerror(-r));
     return true;
 }
 
 /* Room on the line says nothing while the kernel is short. */
-static void watch_line(struct engine_link *l)
+static void watch_line(struct supervisor_conn *l)
 {
     if (!l->broken)
         loop_watch_set(l->watch, l->out_first && !l->out_at ? LOOP_READ | LOOP_WRITE : LOOP_READ);
 }
 
-static void flush_queue(struct engine_link *l)
+static void flush_queue(struct supervisor_conn *l)
 {
     l->out_at = 0;
     while (l->out_first && !l->broken) {
@@ -457,11 +458,11 @@ static void flush_queue(struct engine_link *l)
     watch_line(l);
 }
 
-static void link_on_timer(void *arg)
+static void supervisor_conn_on_timer(void *arg)
 {
-    struct engine_link *l = arg;
+    struct supervisor_conn *l = arg;
 
-    link_enter(l);
+    supervisor_conn_enter(l);
     tell_due(l);
     if (!l->freed && !l->broken && l->out_at && time_mono() >= l->out_at)
         flush_queue(l);
@@ -469,25 +470,25 @@ static void link_on_timer(void *arg)
         tell_closed(l);
     if (!l->freed)
         timer_arm(l);
-    link_leave(l);
+    supervisor_conn_leave(l);
 }
 
-static void link_on_event(void *arg, int events)
+static void supervisor_conn_on_event(void *arg, int events)
 {
-    struct engine_link *l = arg;
+    struct supervisor_conn *l = arg;
 
-    link_enter(l);
+    supervisor_conn_enter(l);
     if (events & LOOP_WRITE)
         flush_queue(l);
     if (events & LOOP_READ)
-        for (int i = 0; i < LINK_READS_PER_TURN && !l->broken && read_one(l); i++)
+        for (int i = 0; i < SUPERVISOR_CONN_READS_PER_TURN && !l->broken && read_one(l); i++)
             ;
     if (!l->freed)
         timer_arm(l);
-    link_leave(l);
+    supervisor_conn_leave(l);
 }
 
-static void enqueue(struct engine_link *l, const void *data, size_t len, int fd)
+static void enqueue(struct supervisor_conn *l, const void *data, size_t len, int fd)
 {
     struct outgoing *o = xmalloc(sizeof(*o) + len);
 
@@ -501,8 +502,8 @@ static void enqueue(struct engine_link *l, const void *data, size_t len, int fd)
 }
 
 /* Takes the fd. On failure nothing was sent. */
-static int link_send(struct engine_link *l, struct shim_writer *w, int fd, size_t bound,
-                     struct err *err)
+static int supervisor_conn_send(struct supervisor_conn *l, struct shim_writer *w, int fd,
+                                size_t bound, struct err *err)
 {
     int r = 0;
 
@@ -521,38 +522,38 @@ static int link_send(struct engine_link *l, struct shim_writer *w, int fd, size_
 }
 
 /* A message whose answer, if any, nobody waits for. It cannot be refused, only end the link. */
-void link_tell(struct engine_link *l, struct shim_writer *w)
+void supervisor_conn_tell(struct supervisor_conn *l, struct shim_writer *w)
 {
-    if (link_send(l, w, -1, LINK_QUEUE_HARD, NULL) < 0 && !l->broken)
-        link_break(l, "the supervisor does not read");
+    if (supervisor_conn_send(l, w, -1, SUPERVISOR_CONN_QUEUE_HARD, NULL) < 0 && !l->broken)
+        supervisor_conn_break(l, "the supervisor does not read");
 }
 
-struct link_request *link_ask(struct engine_link *l, struct shim_writer *w, int fd,
-                              uint64_t timeout)
+struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct shim_writer *w,
+                                               int fd, uint64_t timeout)
 {
-    struct link_request *q = xnew0(struct link_request);
+    struct supervisor_request *q = xnew0(struct supervisor_request);
 
     q->seq = l->last_seq;
     q->by = timeout ? deadline_in(timeout) : (struct deadline){DEADLINE_NEVER};
     q->next = l->requests;
     l->requests = q;
-    link_send(l, w, fd, LINK_QUEUE_SOFT, &q->err);
+    supervisor_conn_send(l, w, fd, SUPERVISOR_CONN_QUEUE_SOFT, &q->err);
     timer_arm(l);
     return q;
 }
 
-void link_begin(struct engine_link *l, struct shim_writer *w, enum shim_msg_type type,
-                const char *exec)
+void supervisor_conn_begin(struct supervisor_conn *l, struct shim_writer *w,
+                           enum shim_msg_type type, const char *exec)
 {
     *w = (struct shim_writer){0};
     shim_begin(w, type, ++l->last_seq);
     shim_put_str(w, SHIM_TAG_EXEC, exec);
 }
 
-struct engine_link *engine_link_open(struct loop *loop, int fd, const struct link_events *events,
-                                     void *arg)
+struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd,
+                                             const struct supervisor_events *events, void *arg)
 {
-    struct engine_link *l = xnew0(struct engine_link);
+    struct supervisor_conn *l = xnew0(struct supervisor_conn);
     int room = 2 * SHIM_MSG_MAX;
 
     /* A packet must fit whole; a machine tuned for small buffers would refuse our largest. */
@@ -561,8 +562,8 @@ struct engine_link *engine_link_open(struct loop *loop, int fd, const struct lin
     l->events = events;
     l->arg = arg;
     l->out_last = &l->out_first;
-    l->timer = loop_timer_new(loop, link_on_timer, l);
-    l->watch = loop_watch_new(loop, fd, link_on_event, l);
+    l->timer = loop_timer_new(loop, supervisor_conn_on_timer, l);
+    l->watch = loop_watch_new(loop, fd, supervisor_conn_on_event, l);
     loop_watch_set(l->watch, LOOP_READ);
     return l;
 }

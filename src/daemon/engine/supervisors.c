@@ -65,16 +65,16 @@ static int dial(const struct supervisors *s, const char *id, int *ret, struct er
 }
 
 int supervisors_connect(struct supervisors *s, const char *id, const struct deadline *by,
-                        struct engine_box *ret, struct err *err)
+                        struct engine_sandbox *ret, struct err *err)
 {
-    struct engine_box box = {.link_fd = -1};
+    struct engine_sandbox sandbox = {.supervisor_fd = -1};
     _cleanup_close_ int fd = -1;
     int r;
 
     r = dial(s, id, &fd, err);
     if (r < 0)
         return r;
-    r = handshake_hello(fd, id, by, &box, err);
+    r = handshake_hello(fd, id, by, &sandbox, err);
     if (r == -ERR_ENGINE) {
         /* It closed instead of answering: it was about to end. */
         err_done(err);
@@ -82,9 +82,9 @@ int supervisors_connect(struct supervisors *s, const char *id, const struct dead
     }
     if (r < 0)
         return err_wrap(err, "connect to sandbox '%s'", id);
-    snprintf(box.id, sizeof(box.id), "%s", id);
-    box.link_fd = TAKE_FD(fd);
-    *ret = box;
+    snprintf(sandbox.id, sizeof(sandbox.id), "%s", id);
+    sandbox.supervisor_fd = TAKE_FD(fd);
+    *ret = sandbox;
     return 0;
 }
 

@@ -14,7 +14,7 @@
 #include "lib/base/map.h"
 #include "lib/base/time.h"
 
-struct engine_box;
+struct engine_sandbox;
 
 struct supervisors {
     int runs; /* borrowed: the folder that holds <sandbox id>/shim.sock */
@@ -28,7 +28,7 @@ void supervisors_done(struct supervisors *s);
 void supervisors_add(struct supervisors *s, const char *id, pid_t pid);
 /* As engine_ops.connect. */
 int supervisors_connect(struct supervisors *s, const char *id, const struct deadline *by,
-                        struct engine_box *ret, struct err *err);
+                        struct engine_sandbox *ret, struct err *err);
 /* Kills and reaps it; fine when there is none. */
 int supervisors_end(struct supervisors *s, const char *id, const struct deadline *by,
                     struct err *err);

@@ -62,25 +62,25 @@ static const struct config_key keys[] = {
     {"legacy.volumes",     KEY_LIST,     AT(legacy_volumes), "",         "names of its volumes, removed after those"},
     {"legacy.label",       KEY_STRING,   AT(legacy_label), "",           "key or key=value that legacy containers must carry beside their name; empty: the name is enough"},
     {"cache.required",     KEY_BOOL,     AT(cache_required), "no",       "refuse to make a sandbox when one of its caches or the package registry is not there, instead of a warning"},
-    {"registry.pypi",      KEY_STRING,   AT(registry_pypi), "https://pypi.org/simple/", "where the package registry gets Python packages; empty: nowhere"},
-    {"registry.npm",       KEY_STRING,   AT(registry_npm), "https://registry.npmjs.org/", "where it gets npm packages; empty: nowhere"},
-    {"registry.upstreams", KEY_STRING,   AT(registry_upstreams), "",     "JSON file with further indexes, their scopes and credentials"},
-    {"registry.private",   KEY_BOOL,     AT(registry_private), "no",     "registry.pypi and registry.npm may have private addresses"},
-    {"registry.ca_file",   KEY_STRING,   AT(registry_ca_file), "",       "certificates (PEM) that those two are checked against; empty: the system's"},
-    {"registry.proxy",     KEY_STRING,   AT(registry_proxy), "",         "HTTP proxy between the registry and the world; empty: none"},
-    {"registry.offline",   KEY_STRING,   AT(registry_offline), "auto",   "auto: what is kept when the index is down; always: never ask it; never: no stale answer"},
-    {"registry.min_age",   KEY_DURATION, AT(registry_min_age), "0s",     "hide releases that are younger"},
-    {"registry.deny",      KEY_LIST,     AT(registry_deny), "",          "packages that are refused: name, npm:name or pypi:name, with ==version or without"},
-    {"registry.budget",    KEY_SIZE,     AT(registry_budget), "20G",     "how much the registry keeps; what was not used longest goes first"},
-    {"registry.metadata_life", KEY_DURATION, AT(registry_metadata_life), "5m", "how long a package's list of releases is believed before its index is asked again"},
+    {"registry.pypi",      KEY_STRING,   AT(packages_pypi), "https://pypi.org/simple/", "where the package registry gets Python packages; empty: nowhere"},
+    {"registry.npm",       KEY_STRING,   AT(packages_npm), "https://registry.npmjs.org/", "where it gets npm packages; empty: nowhere"},
+    {"registry.upstreams", KEY_STRING,   AT(packages_upstreams), "",     "JSON file with further indexes, their scopes and credentials"},
+    {"registry.private",   KEY_BOOL,     AT(packages_private), "no",     "registry.pypi and registry.npm may have private addresses"},
+    {"registry.ca_file",   KEY_STRING,   AT(packages_ca_file), "",       "certificates (PEM) that those two are checked against; empty: the system's"},
+    {"registry.proxy",     KEY_STRING,   AT(packages_proxy), "",         "HTTP proxy between the registry and the world; empty: none"},
+    {"registry.offline",   KEY_STRING,   AT(packages_offline), "auto",   "auto: what is kept when the index is down; always: never ask it; never: no stale answer"},
+    {"registry.min_age",   KEY_DURATION, AT(packages_min_age), "0s",     "hide releases that are younger"},
+    {"registry.deny",      KEY_LIST,     AT(packages_deny), "",          "packages that are refused: name, npm:name or pypi:name, with ==version or without"},
+    {"registry.budget",    KEY_SIZE,     AT(packages_budget), "20G",     "how much the registry keeps; what was not used longest goes first"},
+    {"registry.metadata_life", KEY_DURATION, AT(packages_metadata_life), "5m", "how long a package's list of releases is believed before its index is asked again"},
     {"build.mounts_budget", KEY_SIZE,    AT(build_mounts_budget), "20G", "how much all cache mounts of builds keep; what was not used longest goes first"},
-    {"hub.mirrors",        KEY_LIST,     AT(hub_mirrors), "",            "where images are asked for first: docker.io=https://mirror.example"},
-    {"hub.ca_file",        KEY_STRING,   AT(hub_ca_file), "",            "certificates (PEM) that registries of images are checked against; empty: the system's"},
-    {"hub.proxy",          KEY_STRING,   AT(hub_proxy), "",              "HTTP proxy between registries of images and us; empty: none"},
-    {"hub.add_hosts",      KEY_LIST,     AT(hub_add_hosts), "",          "hosts with private addresses that ADD of a Dockerfile may fetch from: host or host:port"},
-    {"hub.add_max",        KEY_SIZE,     AT(hub_add_max), "8G",          "largest file that ADD fetches"},
-    {"hub.uid",            KEY_COUNT,    AT(hub_uid), "60996",           "user id of what talks to them when the daemon is root"},
-    {"registry.uid",       KEY_COUNT,    AT(registry_uid), "60997",      "user id of the registry's process when the daemon is root"},
+    {"hub.mirrors",        KEY_LIST,     AT(transfer_mirrors), "",            "where images are asked for first: docker.io=https://mirror.example"},
+    {"hub.ca_file",        KEY_STRING,   AT(transfer_ca_file), "",            "certificates (PEM) that registries of images are checked against; empty: the system's"},
+    {"hub.proxy",          KEY_STRING,   AT(transfer_proxy), "",              "HTTP proxy between registries of images and us; empty: none"},
+    {"hub.add_hosts",      KEY_LIST,     AT(transfer_add_hosts), "",          "hosts with private addresses that ADD of a Dockerfile may fetch from: host or host:port"},
+    {"hub.add_max",        KEY_SIZE,     AT(transfer_add_max), "8G",          "largest file that ADD fetches"},
+    {"hub.uid",            KEY_COUNT,    AT(transfer_uid), "60996",           "user id of what talks to them when the daemon is root"},
+    {"registry.uid",       KEY_COUNT,    AT(packages_uid), "60997",      "user id of the registry's process when the daemon is root"},
     {"stop_grace",         KEY_DURATION, AT(stop_grace),  "10s",         "time between TERM and KILL when a sandbox is stopped"},
     {"http.listen",        KEY_STRING,   AT(http_listen), "",            "address to answer on beside the unix socket, 127.0.0.1:7070, to those who have the token; empty: none"},
     {"http.remote",        KEY_BOOL,     AT(http_remote), "no",          "http.listen may be an address that other machines reach: there is no encryption"},
@@ -220,12 +220,12 @@ static int check(const struct config *c, struct err *err)
     r = check_prefix(c->docker_prefix, err);
     if (r < 0)
         return r;
-    if (!STREQ(c->registry_offline, "auto") && !STREQ(c->registry_offline, "always") &&
-        !STREQ(c->registry_offline, "never"))
+    if (!STREQ(c->packages_offline, "auto") && !STREQ(c->packages_offline, "always") &&
+        !STREQ(c->packages_offline, "never"))
         return err_set(err, ERR_INVALID,
                        "key 'registry.offline': '%.20s' is not auto, always or "
                        "never",
-                       c->registry_offline);
+                       c->packages_offline);
     if (!c->docker_timeout)
         return err_set(err, ERR_INVALID, "key 'docker.timeout' must not be 0");
     for (char **p = c->mount_roots; p && *p; p++)

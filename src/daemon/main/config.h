@@ -33,15 +33,15 @@ struct config {
     char **legacy_containers, **legacy_networks, **legacy_volumes, *legacy_label;
     uint64_t docker_timeout;
     bool cache_required;
-    char *registry_pypi, *registry_npm, *registry_upstreams, *registry_ca_file, *registry_proxy;
-    char *registry_offline;
-    char **registry_deny;
-    uint64_t registry_min_age, registry_metadata_life, registry_budget;
+    char *packages_pypi, *packages_npm, *packages_upstreams, *packages_ca_file, *packages_proxy;
+    char *packages_offline;
+    char **packages_deny;
+    uint64_t packages_min_age, packages_metadata_life, packages_budget;
     uint64_t build_mounts_budget;
-    uint32_t registry_uid, hub_uid;
-    char **hub_mirrors, *hub_ca_file, *hub_proxy, **hub_add_hosts;
-    uint64_t hub_add_max;
-    bool registry_private;
+    uint32_t packages_uid, transfer_uid;
+    char **transfer_mirrors, *transfer_ca_file, *transfer_proxy, **transfer_add_hosts;
+    uint64_t transfer_add_max;
+    bool packages_private;
     char *log_level;
     bool log_json;
     char **sources; /* one per key: "default", or the file and line */

@@ -52,7 +52,7 @@ struct daemon {
     struct engine *engines[ENGINES_MAX];
     size_t n_engines;
     const char *default_engine;
-    struct keeper *registry;
+    struct packages_proxy *packages;
     struct events *events;
     struct manager *manager;
     struct api *api;
@@ -136,7 +136,7 @@ static void on_tick(void *arg)
     struct daemon *d = arg;
 
     manager_tick(d->manager);
-    keeper_tick(d->registry);
+    packages_proxy_tick(d->packages);
     tcp_tick(d->tcp);
 }
 
@@ -191,12 +191,12 @@ static void add_engine(struct daemon *d, const struct engine_ops *ops)
         .at_once =
             ops == &engine_docker_ops ? d->config.reconcile_docker : d->config.reconcile_native,
         .docker = docker_config(d),
-        .hub = {.uid = d->config.hub_uid,
-                .mirrors = d->config.hub_mirrors,
-                .ca_file = d->config.hub_ca_file,
-                .proxy = d->config.hub_proxy,
-                .add_hosts = d->config.hub_add_hosts,
-                .add_max = d->config.hub_add_max},
+        .transfer = {.uid = d->config.transfer_uid,
+                     .mirrors = d->config.transfer_mirrors,
+                     .ca_file = d->config.transfer_ca_file,
+                     .proxy = d->config.transfer_proxy,
+                     .add_hosts = d->config.transfer_add_hosts,
+                     .add_max = d->config.transfer_add_max},
     };
 
     d->engines[d->n_engines++] = engine_new(d->loop, ops, &config);
@@ -266,8 +266,8 @@ static int open_manager(struct daemon *d, struct err *err)
         .state_dir = d->paths.state,
         .disk_floor = d->config.disk_floor,
         .reconcile_interval = d->config.reconcile_interval,
-        .registry = d->registry,
-        .registry_required = d->config.cache_required,
+        .packages = d->packages,
+        .packages_required = d->config.cache_required,
         .mounts_budget = d->config.build_mounts_budget,
         .events = d->events,
         .on_state = on_state,
@@ -314,7 +314,7 @@ static int open_server(struct daemon *d, struct err *err)
     struct http_server_config http = {
         .on_request = api_on_request,
         .want_stream = api_wants_stream,
-        .admit = gate_unix,
+        .admit = auth_unix,
         .body_max = d->config.body_max,
         .connections_max = d->config.connections,
     };
@@ -341,24 +341,24 @@ static void open_timers(struct daemon *d)
 }
 
 /* What a sandbox was refused, and what an index did wrong, is worth a line. */
-static void on_registry_event(void *arg, const char *json)
+static void on_packages_event(void *arg, const char *json)
 {
     struct daemon *d = arg;
 
     log_info("package registry: %s", json);
     if (d->manager)
-        packages_event(d->manager, json);
+        sandbox_packages_event(d->manager, json);
 }
 
-static int open_registry(struct daemon *d, struct err *err)
+static int open_packages(struct daemon *d, struct err *err)
 {
-    const struct registry_place place = {.loop = d->loop,
-                                         .libexec_dir = d->libexec_dir,
-                                         .state_dir = d->paths.state,
-                                         .on_event = on_registry_event,
-                                         .arg = d};
+    const struct packages_config_place place = {.loop = d->loop,
+                                                .libexec_dir = d->libexec_dir,
+                                                .state_dir = d->paths.state,
+                                                .on_event = on_packages_event,
+                                                .arg = d};
 
-    return registry_open(&d->config, &place, &d->registry, err);
+    return packages_config_open(&d->config, &place, &d->packages, err);
 }
 
 static int daemon_open(struct daemon *d, struct err *err)
@@ -373,7 +373,7 @@ static int daemon_open(struct daemon *d, struct err *err)
     if (r >= 0)
         r = open_engines(d, err);
     if (r >= 0)
-        r = open_registry(d, err);
+        r = open_packages(d, err);
     if (r >= 0)
         r = open_events(d, err);
     if (r >= 0)
@@ -403,7 +403,7 @@ static void daemon_close(struct daemon *d)
     loop_signal_free(d->sigterm);
     loop_signal_free(d->sigint);
     manager_free(d->manager);
-    keeper_free(d->registry);
+    packages_proxy_free(d->packages);
     events_close(d->events);
     for (size_t i = 0; i < d->n_engines; i++)
         engine_close(d->engines[i]);

@@ -29,9 +29,9 @@ static void add_upstream(json_t *list, const struct config *c, const char *type,
     if (!*url)
         return;
     u = json_pack("{s:s, s:s, s:s, s:b}", "name", type, "type", type, "url", url, "private",
-                  c->registry_private);
-    if (*c->registry_ca_file)
-        json_object_set_new(u, "ca_file", json_string(c->registry_ca_file));
+                  c->packages_private);
+    if (*c->packages_ca_file)
+        json_object_set_new(u, "ca_file", json_string(c->packages_ca_file));
     json_array_append_new(list, u);
 }
 
@@ -72,28 +72,28 @@ static int settings(const struct config *c, const char *state_dir, char **ret, s
     json_t *upstreams = json_array();
     int r;
 
-    add_upstream(upstreams, c, "pypi", c->registry_pypi);
-    add_upstream(upstreams, c, "npm", c->registry_npm);
+    add_upstream(upstreams, c, "pypi", c->packages_pypi);
+    add_upstream(upstreams, c, "npm", c->packages_npm);
     doc =
         json_pack("{s:s, s:I, s:I, s:s, s:I, s:o, s:o}", "folder", folder, "budget",
-                  (json_int_t)c->registry_budget, "metadata_life",
-                  (json_int_t)(c->registry_metadata_life / USEC_PER_SEC), "offline",
-                  c->registry_offline, "min_age", (json_int_t)(c->registry_min_age / USEC_PER_SEC),
-                  "deny", to_array(c->registry_deny), "upstreams", upstreams);
+                  (json_int_t)c->packages_budget, "metadata_life",
+                  (json_int_t)(c->packages_metadata_life / USEC_PER_SEC), "offline",
+                  c->packages_offline, "min_age", (json_int_t)(c->packages_min_age / USEC_PER_SEC),
+                  "deny", to_array(c->packages_deny), "upstreams", upstreams);
     if (!doc)
         return err_set(err, ERR_INVALID, "a value of the keys 'registry.*' is not valid UTF-8");
-    r = add_file(upstreams, c->registry_upstreams, err);
+    r = add_file(upstreams, c->packages_upstreams, err);
     if (r < 0)
         return r;
     /* Under `unshare -r` there is no other user to become. */
-    if (geteuid() == 0 && probe_id_exists(c->registry_uid))
-        json_object_set_new(doc, "uid", json_integer(c->registry_uid));
+    if (geteuid() == 0 && probe_id_exists(c->packages_uid))
+        json_object_set_new(doc, "uid", json_integer(c->packages_uid));
     *ret = json_to_text(doc, false);
     return 0;
 }
 
-int registry_open(const struct config *c, const struct registry_place *place, struct keeper **ret,
-                  struct err *err)
+int packages_config_open(const struct config *c, const struct packages_config_place *place,
+                         struct packages_proxy **ret, struct err *err)
 {
     _cleanup_free_ char *program = xasprintf("%s/ripcord-packages", place->libexec_dir);
     _cleanup_free_ char *text = NULL;
@@ -102,16 +102,16 @@ int registry_open(const struct config *c, const struct registry_place *place, st
 
     if (r < 0)
         return r;
-    if (*c->registry_proxy) {
-        strv_env_set(&env, "https_proxy", c->registry_proxy);
-        strv_env_set(&env, "http_proxy", c->registry_proxy);
+    if (*c->packages_proxy) {
+        strv_env_set(&env, "https_proxy", c->packages_proxy);
+        strv_env_set(&env, "http_proxy", c->packages_proxy);
     }
-    *ret = keeper_new(&(struct keeper_config){.loop = place->loop,
-                                              .program = program,
-                                              .settings = text,
-                                              .env = env,
-                                              .on_warning = on_warning,
-                                              .on_event = place->on_event,
-                                              .arg = place->arg});
+    *ret = packages_proxy_new(&(struct packages_proxy_config){.loop = place->loop,
+                                                              .program = program,
+                                                              .settings = text,
+                                                              .env = env,
+                                                              .on_warning = on_warning,
+                                                              .on_event = place->on_event,
+                                                              .arg = place->arg});
     return 0;
 }

@@ -6,11 +6,11 @@
 #include "lib/base/err.h"
 
 struct config;
-struct keeper;
+struct packages_proxy;
 struct loop;
 
 /* Where everything is, and who is told of events (proto/packages.h). Borrowed. */
-struct registry_place {
+struct packages_config_place {
     struct loop *loop;
     const char *libexec_dir, *state_dir;
     void (*on_event)(void *arg, const char *json);
@@ -18,5 +18,5 @@ struct registry_place {
 };
 
 /* Reads what registry.upstreams names; the process itself starts when it is needed. */
-int registry_open(const struct config *config, const struct registry_place *place,
-                  struct keeper **ret, struct err *err);
+int packages_config_open(const struct config *config, const struct packages_config_place *place,
+                         struct packages_proxy **ret, struct err *err);

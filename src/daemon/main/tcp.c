@@ -16,7 +16,7 @@ enum { CONNECTIONS_SHARE = 4 };
 
 struct tcp {
     char address[ADDRESS_MAX];
-    struct gate *gate;
+    struct auth *auth;
     struct http_server *server;
     bool told; /* that a container was turned away: it may try for ever */
 };
@@ -36,7 +36,7 @@ static bool turn_away(void *arg, int fd)
 {
     struct tcp *t = arg;
 
-    if (!neighbour_is_container(fd))
+    if (!container_peer_is_local(fd))
         return false;
     if (!t->told)
         log_warn("%s: a container of this machine has tried to connect and was turned away, as "
@@ -63,7 +63,7 @@ static int check_reach(const struct address *a, bool remote, struct err *err)
 
 static int open_gate(struct tcp *t, const struct tcp_config *config, struct err *err)
 {
-    const struct gate_config gate = {
+    const struct auth_config auth = {
         .address = t->address,
         .names = config->hosts,
         .state_dir = config->state_dir,
@@ -71,7 +71,7 @@ static int open_gate(struct tcp *t, const struct tcp_config *config, struct err 
         .arg = t,
     };
 
-    return gate_new(&gate, &t->gate, err);
+    return auth_new(&auth, &t->auth, err);
 }
 
 static int open_server(struct tcp *t, const struct tcp_config *config, int fd, struct err *err)
@@ -79,8 +79,8 @@ static int open_server(struct tcp *t, const struct tcp_config *config, int fd, s
     struct http_server_config http = *config->http;
     int r;
 
-    http.admit = gate_tcp;
-    http.admit_arg = t->gate;
+    http.admit = auth_tcp;
+    http.admit_arg = t->auth;
     http.any_peer = true;
     http.turn_away = turn_away;
     http.turn_away_arg = t;
@@ -125,7 +125,7 @@ int tcp_open(const struct tcp_config *config, struct tcp **ret, struct err *err)
 
 void tcp_tick(struct tcp *t)
 {
-    if (!t || !gate_tick(t->gate))
+    if (!t || !auth_tick(t->auth))
         return;
     log_info("%s: the token has changed, its connections end", t->address);
     http_server_drop(t->server);
@@ -147,6 +147,6 @@ void tcp_close(struct tcp *t)
     if (!t)
         return;
     http_server_free(t->server);
-    gate_free(t->gate);
+    auth_free(t->auth);
     free(t);
 }

@@ -13,7 +13,7 @@
 #include "lib/os/process.h"
 #include "proto/packages.h"
 
-int registry_spawn(const char *program, char *const *env, const char *settings, int *ret_pidfd,
+int packages_spawn(const char *program, char *const *env, const char *settings, int *ret_pidfd,
                    int *ret_control, struct err *err)
 {
     _cleanup_close_ int null = -1, control = -1, config = -1, ours = -1;
@@ -36,8 +36,8 @@ int registry_spawn(const char *program, char *const *env, const char *settings, 
                                                    .env = (const char *const *)env,
                                                    .fds = {{null, STDIN_FILENO},
                                                            {null, STDOUT_FILENO},
-                                                           {control, REGISTRY_FD_CONTROL},
-                                                           {config, REGISTRY_FD_CONFIG}},
+                                                           {control, PACKAGES_FD_CONTROL},
+                                                           {config, PACKAGES_FD_CONFIG}},
                                                    .n_fds = 4},
                       &pid);
     if (r)

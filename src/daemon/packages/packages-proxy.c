@@ -42,7 +42,7 @@ enum state { STATE_DOWN, STATE_STARTING, STATE_UP, STATE_ENDING };
 
 struct box {
     struct box *next;
-    struct keeper *k;
+    struct packages_proxy *k;
     char *id;
     int fd;
     struct loop_watch *watch; /* NULL: cannot be watched */
@@ -59,12 +59,12 @@ struct request {
     uint64_t timeout;
     struct deadline by; /* counts from when it is sent */
     char *box;          /* LISTEN: whose; else NULL */
-    keeper_fn done;
+    packages_proxy_fn done;
     void *arg;
 };
 
-struct keeper {
-    struct keeper_config config;
+struct packages_proxy {
+    struct packages_proxy_config config;
     char *program, *settings;
     char **env;
     enum state state;
@@ -82,11 +82,11 @@ struct keeper {
     struct request *first, **last;
 };
 
-static void start(struct keeper *k);
-static void flush(struct keeper *k);
-static bool read_one(struct keeper *k);
+static void start(struct packages_proxy *k);
+static void flush(struct packages_proxy *k);
+static bool read_one(struct packages_proxy *k);
 
-static void set_trouble(struct keeper *k, const char *text)
+static void set_trouble(struct packages_proxy *k, const char *text)
 {
     _cleanup_free_ char *old = k->trouble;
     _cleanup_free_ char *message = xasprintf("the package registry does not run: %s", text);
@@ -107,7 +107,7 @@ static void request_free(struct request *q)
 }
 
 /* Takes the fd. The writer is begun by the caller's next lines. */
-static struct request *request_add(struct keeper *k, enum registry_msg_type type, int fd,
+static struct request *request_add(struct packages_proxy *k, enum packages_msg_type type, int fd,
                                    uint64_t timeout)
 {
     struct request *q = xnew0(struct request);
@@ -122,7 +122,7 @@ static struct request *request_add(struct keeper *k, enum registry_msg_type type
     return q;
 }
 
-static struct request *request_take(struct keeper *k, struct request **at)
+static struct request *request_take(struct packages_proxy *k, struct request **at)
 {
     struct request *q = *at;
 
@@ -132,7 +132,7 @@ static struct request *request_take(struct keeper *k, struct request **at)
     return q;
 }
 
-static struct request **request_find(struct keeper *k, uint64_t seq)
+static struct request **request_find(struct packages_proxy *k, uint64_t seq)
 {
     struct request **p = &k->first;
 
@@ -149,7 +149,7 @@ static void request_tell(struct request *q, const struct err *err, const char *j
 }
 
 /* done functions may ask again: only what is there now is told. */
-static void fail_all(struct keeper *k, const char *why)
+static void fail_all(struct packages_proxy *k, const char *why)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct request *q = k->first;
@@ -167,7 +167,7 @@ static void fail_all(struct keeper *k, const char *why)
 
 /* ---- sockets ---- */
 
-static struct box **box_find(struct keeper *k, const char *id)
+static struct box **box_find(struct packages_proxy *k, const char *id)
 {
     struct box **p = &k->boxes;
 
@@ -202,7 +202,7 @@ static void box_hand_over(struct box *b)
         box_refuse(b);
         return;
     }
-    q = request_add(b->k, REGISTRY_LISTEN, fd, ANSWER_TIMEOUT);
+    q = request_add(b->k, PACKAGES_LISTEN, fd, ANSWER_TIMEOUT);
     q->box = xstrdup(b->id);
     shim_put_str(&q->w, SHIM_TAG_SANDBOX, b->id);
     b->waiting = false;
@@ -213,7 +213,7 @@ static void box_hand_over(struct box *b)
 static void box_on_connection(void *arg, int events)
 {
     struct box *b = arg;
-    struct keeper *k = b->k;
+    struct packages_proxy *k = b->k;
 
     uint64_t now = time_mono();
 
@@ -238,11 +238,11 @@ static void box_free(struct box *b)
     free(b);
 }
 
-void keeper_attach(struct keeper *k, const char *sandbox, int fd)
+void packages_proxy_attach(struct packages_proxy *k, const char *sandbox, int fd)
 {
     struct box *b = xnew0(struct box);
 
-    keeper_forget(k, sandbox);
+    packages_proxy_forget(k, sandbox);
     b->k = k;
     b->id = xstrdup(sandbox);
     b->fd = fd;
@@ -252,7 +252,7 @@ void keeper_attach(struct keeper *k, const char *sandbox, int fd)
     box_watch(b);
 }
 
-void keeper_forget(struct keeper *k, const char *sandbox)
+void packages_proxy_forget(struct packages_proxy *k, const char *sandbox)
 {
     struct box **at = box_find(k, sandbox), *b = *at;
 
@@ -260,7 +260,7 @@ void keeper_forget(struct keeper *k, const char *sandbox)
         return;
     *at = b->next;
     if (b->handed && k->state == STATE_UP) {
-        struct request *q = request_add(k, REGISTRY_FORGET, -1, ANSWER_TIMEOUT);
+        struct request *q = request_add(k, PACKAGES_FORGET, -1, ANSWER_TIMEOUT);
 
         shim_put_str(&q->w, SHIM_TAG_SANDBOX, sandbox);
         flush(k);
@@ -270,7 +270,7 @@ void keeper_forget(struct keeper *k, const char *sandbox)
 
 /* ---- the process ---- */
 
-static void cut(struct keeper *k)
+static void cut(struct packages_proxy *k)
 {
     loop_watch_free(TAKE_PTR(k->line));
     k->control = fd_close(k->control);
@@ -278,7 +278,7 @@ static void cut(struct keeper *k)
     pidfd_signal(k->pidfd, SIGKILL);
 }
 
-static void count_failure(struct keeper *k)
+static void count_failure(struct packages_proxy *k)
 {
     uint64_t pause = PAUSE_MIN;
 
@@ -293,7 +293,7 @@ static void count_failure(struct keeper *k)
 }
 
 /* It has ended, or could not be started. */
-static void down(struct keeper *k, const char *why)
+static void down(struct packages_proxy *k, const char *why)
 {
     bool was_up = k->was_up;
 
@@ -320,7 +320,7 @@ static char *describe_end(int status)
 static void on_process_end(void *arg, int events)
 {
     _cleanup_free_ char *why = NULL, *told = NULL;
-    struct keeper *k = arg;
+    struct packages_proxy *k = arg;
     int status = 0;
 
     (void)events;
@@ -352,14 +352,14 @@ static int parse(const char *packet, size_t len, struct incoming *m, struct err 
     int r = shim_read(&m->head, packet, len, err);
 
     while (r >= 0 && (r = shim_next(&m->head, &v, err)) > 0)
-        if (v.tag == REGISTRY_TAG_JSON)
+        if (v.tag == PACKAGES_TAG_JSON)
             m->json = v.data;
     if (r >= 0)
         shim_read_err(packet, len, &m->err);
     return r;
 }
 
-static void on_ready(struct keeper *k)
+static void on_ready(struct packages_proxy *k)
 {
     k->state = STATE_UP;
     k->was_up = true;
@@ -394,7 +394,7 @@ static int read_document(int fd, char **ret, struct err *err)
 }
 
 /* A socket that it does not take stays with us. */
-static void on_listen_failed(struct keeper *k, const char *id, const struct err *err)
+static void on_listen_failed(struct packages_proxy *k, const char *id, const struct err *err)
 {
     _cleanup_free_ char *message =
         xasprintf("sandbox id %s has no package registry: %s", id, err->msg);
@@ -405,7 +405,7 @@ static void on_listen_failed(struct keeper *k, const char *id, const struct err 
         box_refuse(b);
 }
 
-static void on_result(struct keeper *k, const struct incoming *m, int fd)
+static void on_result(struct packages_proxy *k, const struct incoming *m, int fd)
 {
     struct request **at = request_find(k, m->head.head.seq), *q;
     _cleanup_err_ struct err err = ERR_INIT;
@@ -425,39 +425,39 @@ static void on_result(struct keeper *k, const struct incoming *m, int fd)
     }
 }
 
-static void dispatch(struct keeper *k, const struct incoming *m, int fd)
+static void dispatch(struct packages_proxy *k, const struct incoming *m, int fd)
 {
-    switch ((enum registry_msg_type)m->head.head.type) {
-    case REGISTRY_READY:
+    switch ((enum packages_msg_type)m->head.head.type) {
+    case PACKAGES_READY:
         if (k->state == STATE_STARTING)
             on_ready(k);
         break;
-    case REGISTRY_FAILED:
+    case PACKAGES_FAILED:
         set_trouble(k, m->err.code ? m->err.msg : "it does not say why");
         k->said = true;
         cut(k);
         break;
-    case REGISTRY_RESULT:
+    case PACKAGES_RESULT:
         on_result(k, m, fd);
         break;
-    case REGISTRY_EVENT:
+    case PACKAGES_EVENT:
         if (m->json)
             k->config.on_event(k->config.arg, m->json);
         break;
-    case REGISTRY_LISTEN:
-    case REGISTRY_FORGET:
-    case REGISTRY_STATS:
-    case REGISTRY_LIST:
-    case REGISTRY_SHOW:
-    case REGISTRY_VERIFY:
-    case REGISTRY_PRUNE:
+    case PACKAGES_LISTEN:
+    case PACKAGES_FORGET:
+    case PACKAGES_STATS:
+    case PACKAGES_LIST:
+    case PACKAGES_SHOW:
+    case PACKAGES_VERIFY:
+    case PACKAGES_PRUNE:
     default: /* not for us, or newer than us */
         break;
     }
 }
 
 /* False: nothing more for now. */
-static bool read_one(struct keeper *k)
+static bool read_one(struct packages_proxy *k)
 {
     static _Alignas(8) char packet[PACKET_MAX];
     struct incoming m = {.err = ERR_INIT};
@@ -476,7 +476,7 @@ static bool read_one(struct keeper *k)
     return k->line != NULL;
 }
 
-static void flush(struct keeper *k)
+static void flush(struct packages_proxy *k)
 {
     bool full = false;
 
@@ -500,7 +500,7 @@ static void flush(struct keeper *k)
 
 static void on_line(void *arg, int events)
 {
-    struct keeper *k = arg;
+    struct packages_proxy *k = arg;
 
     if (events & LOOP_READ)
         for (int i = 0; i < READS_PER_TURN && read_one(k); i++)
@@ -513,7 +513,7 @@ static void on_line(void *arg, int events)
 
 static void start_failed(void *arg)
 {
-    struct keeper *k = arg;
+    struct packages_proxy *k = arg;
     _cleanup_free_ char *why = k->trouble ? xstrdup(k->trouble) : xstrdup("it cannot be started");
 
     down(k, why);
@@ -521,15 +521,15 @@ static void start_failed(void *arg)
 
 static void retry(void *arg)
 {
-    struct keeper *k = arg;
+    struct packages_proxy *k = arg;
 
     if (k->state == STATE_DOWN)
         start(k);
 }
 
-static int start_now(struct keeper *k, struct err *err)
+static int start_now(struct packages_proxy *k, struct err *err)
 {
-    int r = registry_spawn(k->program, k->env, k->settings, &k->pidfd, &k->control, err);
+    int r = packages_spawn(k->program, k->env, k->settings, &k->pidfd, &k->control, err);
 
     if (r < 0)
         return r;
@@ -542,7 +542,7 @@ static int start_now(struct keeper *k, struct err *err)
     return 0;
 }
 
-static void start(struct keeper *k)
+static void start(struct packages_proxy *k)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -564,7 +564,7 @@ static void start(struct keeper *k)
     loop_timer_set(k->failed, 0, false);
 }
 
-void keeper_tick(struct keeper *k)
+void packages_proxy_tick(struct packages_proxy *k)
 {
     _cleanup_err_ struct err late = ERR_INIT;
 
@@ -585,9 +585,9 @@ void keeper_tick(struct keeper *k)
 
 /* ---- for everybody ---- */
 
-struct keeper *keeper_new(const struct keeper_config *config)
+struct packages_proxy *packages_proxy_new(const struct packages_proxy_config *config)
 {
-    struct keeper *k = xnew0(struct keeper);
+    struct packages_proxy *k = xnew0(struct packages_proxy);
 
     k->config = *config;
     k->program = xstrdup(config->program);
@@ -600,7 +600,7 @@ struct keeper *keeper_new(const struct keeper_config *config)
     return k;
 }
 
-static void await_end(struct keeper *k)
+static void await_end(struct packages_proxy *k)
 {
     struct pollfd p = {.fd = k->pidfd, .events = POLLIN};
 
@@ -612,7 +612,7 @@ static void await_end(struct keeper *k)
     fd_close(k->pidfd);
 }
 
-void keeper_free(struct keeper *k)
+void packages_proxy_free(struct packages_proxy *k)
 {
     if (!k)
         return;
@@ -637,7 +637,7 @@ void keeper_free(struct keeper *k)
     free(k);
 }
 
-bool keeper_serves(const struct keeper *k, const char *sandbox)
+bool packages_proxy_serves(const struct packages_proxy *k, const char *sandbox)
 {
     const struct box *b = k->boxes;
 
@@ -646,28 +646,29 @@ bool keeper_serves(const struct keeper *k, const char *sandbox)
     return b && b->handed && k->state == STATE_UP;
 }
 
-const char *keeper_trouble(const struct keeper *k)
+const char *packages_proxy_trouble(const struct packages_proxy *k)
 {
     return k->state == STATE_UP ? NULL : k->trouble;
 }
 
-void keeper_ask(struct keeper *k, const struct keeper_ask *ask, keeper_fn done, void *arg)
+void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_ask *ask,
+                        packages_proxy_fn done, void *arg)
 {
-    static const enum registry_msg_type types[] = {
-        [KEEPER_STATS] = REGISTRY_STATS, [KEEPER_LIST] = REGISTRY_LIST,
-        [KEEPER_SHOW] = REGISTRY_SHOW,   [KEEPER_VERIFY] = REGISTRY_VERIFY,
-        [KEEPER_PRUNE] = REGISTRY_PRUNE,
+    static const enum packages_msg_type types[] = {
+        [PACKAGES_PROXY_STATS] = PACKAGES_STATS, [PACKAGES_PROXY_LIST] = PACKAGES_LIST,
+        [PACKAGES_PROXY_SHOW] = PACKAGES_SHOW,   [PACKAGES_PROXY_VERIFY] = PACKAGES_VERIFY,
+        [PACKAGES_PROXY_PRUNE] = PACKAGES_PRUNE,
     };
-    uint64_t timeout = ask->what == KEEPER_VERIFY  ? VERIFY_TIMEOUT
-                       : ask->what == KEEPER_STATS ? STATS_TIMEOUT
-                                                   : ANSWER_TIMEOUT;
+    uint64_t timeout = ask->what == PACKAGES_PROXY_VERIFY  ? VERIFY_TIMEOUT
+                       : ask->what == PACKAGES_PROXY_STATS ? STATS_TIMEOUT
+                                                           : ANSWER_TIMEOUT;
     struct request *q = request_add(k, types[ask->what], -1, timeout);
 
     shim_put_str(&q->w, SHIM_TAG_PATH, ask->subject);
     if (ask->keep)
-        shim_put_u64(&q->w, REGISTRY_TAG_KEEP, *ask->keep);
+        shim_put_u64(&q->w, PACKAGES_TAG_KEEP, *ask->keep);
     if (ask->unused_for)
-        shim_put_u64(&q->w, REGISTRY_TAG_AGE, ask->unused_for);
+        shim_put_u64(&q->w, PACKAGES_TAG_AGE, ask->unused_for);
     q->done = done;
     q->arg = arg;
     if (k->state == STATE_DOWN)

@@ -17,7 +17,7 @@
 
 struct loop;
 
-struct keeper_config {
+struct packages_proxy_config {
     struct loop *loop;
     const char *program;  /* copied */
     const char *settings; /* copied: the document of packages/config.h */
@@ -27,32 +27,41 @@ struct keeper_config {
     void *arg;
 };
 
-struct keeper *keeper_new(const struct keeper_config *config);
-void keeper_free(struct keeper *k); /* ends the process; what runs there gets a moment */
+struct packages_proxy *packages_proxy_new(const struct packages_proxy_config *config);
+void packages_proxy_free(
+    struct packages_proxy *k); /* ends the process; what runs there gets a moment */
 /* To be called about once a second. */
-void keeper_tick(struct keeper *k);
+void packages_proxy_tick(struct packages_proxy *k);
 
 /* Takes the socket. A second one for the same sandbox takes the first one's place. */
-void keeper_attach(struct keeper *k, const char *sandbox, int fd);
-void keeper_forget(struct keeper *k, const char *sandbox); /* fine when it is not there */
+void packages_proxy_attach(struct packages_proxy *k, const char *sandbox, int fd);
+void packages_proxy_forget(struct packages_proxy *k,
+                           const char *sandbox); /* fine when it is not there */
 
 /* The registry has its socket, and thus counts for it. */
-bool keeper_serves(const struct keeper *k, const char *sandbox);
+bool packages_proxy_serves(const struct packages_proxy *k, const char *sandbox);
 
 /* Why the registry does not serve; NULL: it does, or nobody has needed it yet. */
-const char *keeper_trouble(const struct keeper *k);
+const char *packages_proxy_trouble(const struct packages_proxy *k);
 
-enum keeper_question { KEEPER_STATS, KEEPER_LIST, KEEPER_SHOW, KEEPER_VERIFY, KEEPER_PRUNE };
+enum packages_proxy_question {
+    PACKAGES_PROXY_STATS,
+    PACKAGES_PROXY_LIST,
+    PACKAGES_PROXY_SHOW,
+    PACKAGES_PROXY_VERIFY,
+    PACKAGES_PROXY_PRUNE
+};
 
-struct keeper_ask {
-    enum keeper_question what;
+struct packages_proxy_ask {
+    enum packages_proxy_question what;
     const char *subject;  /* SHOW */
     const uint64_t *keep; /* PRUNE: bytes; NULL: the budget */
     uint64_t unused_for;  /* PRUNE: seconds; 0: of any age */
 };
 
 /* json is NUL-terminated and valid during the call; NULL with an error. Never called before
- * keeper_ask() has returned, and not at all once the keeper is freed. */
-typedef void (*keeper_fn)(void *arg, const struct err *err, const char *json);
+ * packages_proxy_ask() has returned, and not at all once the keeper is freed. */
+typedef void (*packages_proxy_fn)(void *arg, const struct err *err, const char *json);
 /* Starts the registry when it does not run. */
-void keeper_ask(struct keeper *k, const struct keeper_ask *ask, keeper_fn done, void *arg);
+void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_ask *ask,
+                        packages_proxy_fn done, void *arg);

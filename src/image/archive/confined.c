@@ -151,23 +151,23 @@ static int wall_in(const struct confined_job *job, int *root, struct err *err)
     uint64_t keep = job->dir >= 0 ? CAPS_FILES : CAPS_NONE;
     int r = job->prepare ? job->prepare(job->arg, err) : 0;
 
-    if (r >= 0 && wall_up("stdio") && hush(job) < 0)
+    if (r >= 0 && GUARD("stdio") && hush(job) < 0)
         r = err_sys(err, errno, "open '/dev/null'");
-    if (r >= 0 && job->dir >= 0 && wall_up("root"))
+    if (r >= 0 && job->dir >= 0 && GUARD("root"))
         r = enter_folder(err);
-    if (r >= 0 && wall_up("descriptors") && close_others(job) < 0)
+    if (r >= 0 && GUARD("descriptors") && close_others(job) < 0)
         r = err_sys(err, errno, "close descriptors");
     if (r >= 0 && job->dir >= 0)
         r = dir_open(AT_FDCWD, "/", root, err);
-    if (r >= 0 && wall_up("rlimits"))
+    if (r >= 0 && GUARD("rlimits"))
         r = limit_self(job->trees ? TREE_FILES_MAX : FILES_MAX, err);
-    if (r >= 0 && wall_up("capabilities"))
+    if (r >= 0 && GUARD("capabilities"))
         r = caps_bound(keep, err);
-    if (r >= 0 && wall_up("capabilities"))
+    if (r >= 0 && GUARD("capabilities"))
         r = caps_set(keep, err);
-    if (r >= 0 && wall_up("landlock"))
+    if (r >= 0 && GUARD("landlock"))
         r = landlock_confine(job->dir >= 0 ? "/" : NULL, 0, err);
-    if (r >= 0 && wall_up("seccomp"))
+    if (r >= 0 && GUARD("seccomp"))
         r = allow_calls(job->dir >= 0, err);
     return r;
 }
@@ -249,12 +249,12 @@ static uint64_t namespaces(void)
 {
     static const struct {
         uint64_t flag;
-        const char *wall;
+        const char *guard;
     } some[] = {{CLONE_NEWPID, "pids"}, {CLONE_NEWNET, "network"}, {CLONE_NEWIPC, "ipc"}};
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS;
 
     for (size_t i = 0; i < ARRAY_SIZE(some); i++)
-        if (wall_up(some[i].wall))
+        if (GUARD(some[i].guard))
             flags |= some[i].flag;
     return flags;
 }

@@ -26,7 +26,7 @@ static const char all_mounts[] = "mounts";
  * Everybody who uses a mount holds this shared, whatever slot it has. A lock that can be asked
  * about without being taken: who only looks must not keep another from removing.
  */
-static int gate_open(int dir, int *ret, struct err *err)
+static int auth_open(int dir, int *ret, struct err *err)
 {
     int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
@@ -36,7 +36,7 @@ static int gate_open(int dir, int *ret, struct err *err)
     return 0;
 }
 
-static int gate_call(int fd, int op, short type, struct flock *ret)
+static int auth_call(int fd, int op, short type, struct flock *ret)
 {
     struct flock l = {.l_type = type, .l_whence = SEEK_SET};
     int r;
@@ -54,7 +54,7 @@ static bool is_in_use(int dir)
     _cleanup_close_ int fd = -1;
     struct flock l = {.l_type = F_WRLCK};
 
-    return gate_open(dir, &fd, NULL) < 0 || gate_call(fd, F_OFD_GETLK, F_WRLCK, &l) < 0 ||
+    return auth_open(dir, &fd, NULL) < 0 || auth_call(fd, F_OFD_GETLK, F_WRLCK, &l) < 0 ||
            l.l_type != F_UNLCK;
 }
 
@@ -119,10 +119,10 @@ static int open_gate(const struct images *s, struct mount_cache *c, struct err *
         if (r >= 0)
             r = dir_open(s->dir, c->folder, &c->dir, err);
         if (r >= 0)
-            r = gate_open(c->dir, &c->gate, err);
+            r = auth_open(c->dir, &c->gate, err);
         if (r < 0)
             return r;
-        r = gate_call(c->gate, F_OFD_SETLKW, F_RDLCK, NULL);
+        r = auth_call(c->gate, F_OFD_SETLKW, F_RDLCK, NULL);
         if (r < 0)
             return err_sys(err, -r, "lock a cache mount");
         if (is_current(s, c))
@@ -341,10 +341,10 @@ static int remove_one(const struct images *s, const struct confined_ids *ids, co
 
     if (dir < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "open '%s' of the image store", folder);
-    r = gate_open(dir, &gate, err);
+    r = auth_open(dir, &gate, err);
     if (r < 0)
         return r;
-    r = gate_call(gate, F_OFD_SETLK, F_WRLCK, NULL);
+    r = auth_call(gate, F_OFD_SETLK, F_WRLCK, NULL);
     if (r == -EAGAIN || r == -EACCES)
         return 0;
     if (r < 0)

@@ -194,13 +194,13 @@ static int find_place(struct unpack *u, struct item *it, struct err *err)
 bool unpack_keeps_xattr(const char *name)
 {
     return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0 &&
-           !STREQ(name, THIN_XATTR);
+           !STREQ(name, DIGEST_CONTEXT_XATTR);
 }
 
 /* One that says of an empty file what it should hold must not be lost. */
-static bool is_thin(const struct unpack *u, const struct item *it, const char *name)
+static bool is_digest_only(const struct unpack *u, const struct item *it, const char *name)
 {
-    return (u->flags & UNPACK_THIN) && STREQ(name, THIN_XATTR) &&
+    return (u->flags & UNPACK_DIGEST_ONLY) && STREQ(name, DIGEST_CONTEXT_XATTR) &&
            archive_entry_filetype(it->e) == AE_IFREG && archive_entry_size(it->e) == 0;
 }
 
@@ -214,12 +214,12 @@ static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct er
         return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
     archive_entry_xattr_reset(it->e);
     while (archive_entry_xattr_next(it->e, &name, &value, &size) == ARCHIVE_OK) {
-        bool thin = name && is_thin(u, it, name);
-        bool wanted = name && (thin || unpack_keeps_xattr(name)) && size <= XATTR_MAX;
+        bool digest_only = name && is_digest_only(u, it, name);
+        bool wanted = name && (digest_only || unpack_keeps_xattr(name)) && size <= XATTR_MAX;
 
         if (wanted && fsetxattr(fd, name, value, size, 0) == 0)
             continue;
-        if (thin)
+        if (digest_only)
             return err_set(err, ERR_UNSUPPORTED, "files cannot be left out here: %s",
                            strerror(errno));
         if (wanted && errno != EOPNOTSUPP && errno != ENOSPC) /* what this file system can keep */

@@ -34,7 +34,7 @@ struct unpack_stats {
 
 enum unpack_flags {
     UNPACK_OWNERS = 1 << 0, /* the archive's are taken over; else all belongs to the caller */
-    UNPACK_THIN =
+    UNPACK_DIGEST_ONLY =
         1 << 1, /* files may be left out (proto/digest-context.h); else nothing says that one is */
 };
 

@@ -63,14 +63,14 @@ char *builder_now(void)
 static void tell_begin(const struct builder *b, const struct build_stage *stage, const char *text,
                        unsigned n, unsigned line)
 {
-    front_tell(b->front,
-               json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage", stage->name, "n",
-                         (int)n, "of", (int)build_stage_total(stage), "line", (int)line));
+    daemon_conn_tell(b->daemon_conn,
+                     json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage", stage->name, "n",
+                               (int)n, "of", (int)build_stage_total(stage), "line", (int)line));
 }
 
 static int tell_end(const struct builder *b, int r, const struct err *err)
 {
-    front_tell(b->front, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
+    daemon_conn_tell(b->daemon_conn, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
     return r;
 }
 
@@ -151,14 +151,14 @@ static bool waits_for(void *arg, size_t stage, size_t earlier)
     return false;
 }
 
-static int stage_in_child(void *arg, size_t stage, struct front *front, json_t **ret,
+static int stage_in_child(void *arg, size_t stage, struct daemon_conn *daemon_conn, json_t **ret,
                           struct err *err)
 {
     struct builder *b = arg;
     const struct state *st = &b->states[stage];
     int r;
 
-    b->front = front;
+    b->daemon_conn = daemon_conn;
     b->work.n = ((unsigned)stage + 1) * WORK_NUMBERS;
     r = build_stage(b, stage, err);
     if (r >= 0)
@@ -182,7 +182,7 @@ static int stage_ended(void *arg, size_t stage, const json_t *doc, struct err *e
 
 static int build_stages(struct builder *b, struct err *err)
 {
-    const struct stages stages = {.front = b->front,
+    const struct stages stages = {.daemon_conn = b->daemon_conn,
                                   .arg = b,
                                   .n = b->plan.n_stages,
                                   .is_needed = is_needed,
@@ -252,8 +252,8 @@ static int bring_in(struct builder *b, const char *name, struct err *err)
 
     if (!STREQ(as, name))
         json_object_set_new(ask, "as", json_string(as));
-    front_tell(b->front, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
-    r = front_pull(b->front, ask, err);
+    daemon_conn_tell(b->daemon_conn, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
+    r = daemon_conn_pull(b->daemon_conn, ask, err);
     if (r == -ERR_UNAUTHORIZED)
         err_hint(err, "They are taken from 'auths' of ~/.docker/config.json, as `docker login` "
                       "writes it; or bring it in with `ripcord image pull --username`.");
@@ -337,9 +337,10 @@ static void builder_done(struct builder *b)
 }
 
 int build_image(struct images *s, const struct confined_ids *ids, const char *name, int context,
-                const struct build_ask *ask, struct front *front, json_t **ret, struct err *err)
+                const struct build_ask *ask, struct daemon_conn *daemon_conn, json_t **ret,
+                struct err *err)
 {
-    struct builder b = {.store = s, .ask = ask, .front = front, .work = WORK_INIT};
+    struct builder b = {.store = s, .ask = ask, .daemon_conn = daemon_conn, .work = WORK_INIT};
     int r = keep_check(ask->tags, err);
 
     if (r >= 0)
@@ -349,7 +350,7 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
     if (r >= 0)
         r = work_open(s, ids, name, &b.work, err);
     if (r >= 0)
-        r = work_unpack_context(&b.work, context, ask->thin, err);
+        r = work_unpack_context(&b.work, context, ask->digest_only, err);
     if (r >= 0)
         r = make_plan(&b, err);
     if (r >= 0)

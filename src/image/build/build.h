@@ -16,7 +16,7 @@ struct build_ask {
     char **tags, **args;    /* owned */
     char **agents;          /* owned: "ID=SOCKET", for RUN --mount=type=ssh */
     bool no_cache;
-    bool thin;           /* files are left out of the context (proto/digest-context.h) */
+    bool digest_only;    /* files are left out of the context (proto/digest-context.h) */
     bool pull;           /* asks for images that are in the store, too */
     const char *network; /* of commands: "none", "packages" or "open" */
     const char *host;    /* generation of image `host`, or NULL */
@@ -24,4 +24,5 @@ struct build_ask {
 
 /* The store is locked for adding. name: of its folder in tmp/. *ret: {"id", "names", "layers"}. */
 int build_image(struct images *s, const struct confined_ids *ids, const char *name, int context,
-                const struct build_ask *ask, struct front *front, json_t **ret, struct err *err);
+                const struct build_ask *ask, struct daemon_conn *daemon_conn, json_t **ret,
+                struct err *err);

@@ -21,7 +21,7 @@ struct state {
 struct builder {
     struct images *store;
     const struct build_ask *ask;
-    struct front *front; /* of this process */
+    struct daemon_conn *daemon_conn; /* of this process */
     struct work work;
     struct build_plan plan;
     struct state *states; /* of the plan's stages */

@@ -50,18 +50,18 @@ static int push(struct walk *w, const char *name, size_t *ret_len, struct err *e
     return 0;
 }
 
-static int read_digest(const struct walk *w, int fd, char value[static THIN_VALUE_MAX],
+static int read_digest(const struct walk *w, int fd, char value[static DIGEST_CONTEXT_VALUE_MAX],
                        struct err *err)
 {
-    int r = thin_read(fd, w->piece, PIECE, value);
+    int r = digest_context_read(fd, w->piece, PIECE, value);
 
     return r < 0 ? err_sys(err, -r, "read '%.200s'", w->entry.path) : 0;
 }
 
 /* Was it left out? Then it is known what it holds. */
-static bool is_left_out(int fd, char value[static THIN_VALUE_MAX])
+static bool is_left_out(int fd, char value[static DIGEST_CONTEXT_VALUE_MAX])
 {
-    ssize_t n = fgetxattr(fd, THIN_XATTR, value, THIN_VALUE_MAX - 1);
+    ssize_t n = fgetxattr(fd, DIGEST_CONTEXT_XATTR, value, DIGEST_CONTEXT_VALUE_MAX - 1);
 
     value[MAX(n, (ssize_t)0)] = '\0';
     return n >= 0;
@@ -69,15 +69,15 @@ static bool is_left_out(int fd, char value[static THIN_VALUE_MAX])
 
 static int put_file(struct walk *w, int fd, const struct stat *st, struct err *err)
 {
-    char value[THIN_VALUE_MAX];
-    struct tar_xattr x = {.name = THIN_XATTR, .value = value};
+    char value[DIGEST_CONTEXT_VALUE_MAX];
+    struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value};
     bool left_out = is_left_out(fd, value);
     int r = 0;
 
-    if (left_out && !thin_digits(value))
+    if (left_out && !digest_context_digits(value))
         return err_set(err, ERR_INVALID, "'%.200s': '%.90s' is no digest", w->entry.path, value);
     if (left_out && w->left_out)
-        json_object_set_new(w->left_out, thin_digits(value), json_true());
+        json_object_set_new(w->left_out, digest_context_digits(value), json_true());
     if (w->left_out)
         return 0;
     if (!left_out)

@@ -2,28 +2,28 @@
 
 #include "lib/base/cleanup.h"
 
-void front_number(struct front *f, unsigned *step, json_t *doc)
+void daemon_conn_number(struct daemon_conn *f, unsigned *step, json_t *doc)
 {
     if (json_object_get(doc, "step"))
         *step = ++f->step;
     json_object_set_new(doc, "id", json_integer(*step));
 }
 
-void front_tell(struct front *f, json_t *event)
+void daemon_conn_tell(struct daemon_conn *f, json_t *event)
 {
     unsigned step = f->step;
 
-    front_number(f, &step, event);
-    wire_send(&f->wire, event);
+    daemon_conn_number(f, &step, event);
+    json_lines_send(&f->lines, event);
 }
 
-static int ask(struct front *f, const char *what, json_t *doc, json_t **ret, struct err *err)
+static int ask(struct daemon_conn *f, const char *what, json_t *doc, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *answer = NULL;
     int r;
 
-    wire_send(&f->wire, json_pack("{s:o, s:i}", what, doc, "id", (int)f->step));
-    r = wire_next(&f->wire, &answer, err);
+    json_lines_send(&f->lines, json_pack("{s:o, s:i}", what, doc, "id", (int)f->step));
+    r = json_lines_next(&f->lines, &answer, err);
     if (r >= 0 && json_object_get(answer, "error"))
         r = json_to_err(answer, err);
     if (r >= 0 && ret)
@@ -31,17 +31,17 @@ static int ask(struct front *f, const char *what, json_t *doc, json_t **ret, str
     return r;
 }
 
-int front_run(struct front *f, json_t *run, struct err *err)
+int daemon_conn_run(struct daemon_conn *f, json_t *run, struct err *err)
 {
     return ask(f, "run", run, NULL, err);
 }
 
-int front_pull(struct front *f, json_t *pull, struct err *err)
+int daemon_conn_pull(struct daemon_conn *f, json_t *pull, struct err *err)
 {
     return ask(f, "pull", pull, NULL, err);
 }
 
-int front_fetch(struct front *f, json_t *fetch, json_t **ret, struct err *err)
+int daemon_conn_fetch(struct daemon_conn *f, json_t *fetch, json_t **ret, struct err *err)
 {
     return ask(f, "fetch", fetch, ret, err);
 }

@@ -8,8 +8,8 @@
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
-struct front {
-    struct wire wire;
+struct daemon_conn {
+    struct json_lines lines;
     unsigned step; /* the last number given */
 };
 
@@ -19,17 +19,17 @@ struct front {
  *   {"end": ERROR or null}                                      it has ended
  *   {"need": [DIGITS…]}                                         wants.h
  */
-void front_tell(struct front *f, json_t *event);
+void daemon_conn_tell(struct daemon_conn *f, json_t *event);
 /* Runs a command on layers; takes the document (build.c, run_json). Waits for its end, and its
  * files are in their place then. Fails when the command does. */
-int front_run(struct front *f, json_t *run, struct err *err);
+int daemon_conn_run(struct daemon_conn *f, json_t *run, struct err *err);
 /* Brings an image in: {"name", "as"}, what it is called here where that is another name. */
-int front_pull(struct front *f, json_t *pull, struct err *err);
+int daemon_conn_pull(struct daemon_conn *f, json_t *pull, struct err *err);
 
 /* Fetches a file: {"url", "etag", "to"}, the last below the store's folder. *ret:
  * image/transfer/download.h.
  */
-int front_fetch(struct front *f, json_t *fetch, json_t **ret, struct err *err);
+int daemon_conn_fetch(struct daemon_conn *f, json_t *fetch, json_t **ret, struct err *err);
 
 /* Puts the id into a document of somebody whose step at work is *step; a new one gets its own. */
-void front_number(struct front *f, unsigned *step, json_t *doc);
+void daemon_conn_number(struct daemon_conn *f, unsigned *step, json_t *doc);

@@ -119,8 +119,9 @@ static int get(struct fetched *f, const struct build_url *u, const char *etag,
     if (r < 0)
         return r;
     to = xasprintf("%s/%s/%s", f->work->path, folder, part);
-    r = front_fetch(f->front, json_pack("{s:s, s:s, s:s*}", "url", u->url, "to", to, "etag", etag),
-                    &answer, err);
+    r = daemon_conn_fetch(f->daemon_conn,
+                          json_pack("{s:s, s:s, s:s*}", "url", u->url, "to", to, "etag", etag),
+                          &answer, err);
     if (r < 0 || json_is_true(json_object_get(answer, "same")))
         return r;
     file->modified = json_integer_value(json_object_get(answer, "modified"));

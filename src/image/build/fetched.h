@@ -26,7 +26,7 @@ struct fetched_file {
 struct fetched {
     const struct build_step *step; /* borrowed, as are: */
     struct work *work;
-    struct front *front;
+    struct daemon_conn *daemon_conn;
     bool no_cache;
     struct fetched_file *files; /* owned: one for each of the step's urls */
 };

@@ -10,12 +10,12 @@
 
 enum { PIECE = 64 << 10 };
 
-void wire_done(struct wire *w)
+void json_lines_done(struct json_lines *w)
 {
     buf_done(&w->lines);
 }
 
-bool wire_write(struct wire *w, json_t *doc)
+bool json_lines_write(struct json_lines *w, json_t *doc)
 {
     _cleanup_free_ char *text = json_to_text(doc, false), *line = xasprintf("%s\n", text);
 
@@ -23,19 +23,19 @@ bool wire_write(struct wire *w, json_t *doc)
     return fd_write_all(w->out, line, strlen(line)) >= 0;
 }
 
-void wire_send(struct wire *w, json_t *doc)
+void json_lines_send(struct json_lines *w, json_t *doc)
 {
-    if (!wire_write(w, doc))
+    if (!json_lines_write(w, doc))
         _exit(1);
 }
 
-int wire_fill(struct wire *w, struct err *err)
+int json_lines_fill(struct json_lines *w, struct err *err)
 {
     char *room = buf_reserve(&w->lines, PIECE);
     ssize_t n;
 
     if (!room)
-        return err_set(err, ERR_LIMIT, "a line is over %d bytes", WIRE_LINE_MAX);
+        return err_set(err, ERR_LIMIT, "a line is over %d bytes", JSON_LINES_LINE_MAX);
     do
         n = read(w->in, room, PIECE);
     while (n < 0 && errno == EINTR);
@@ -45,7 +45,7 @@ int wire_fill(struct wire *w, struct err *err)
     return n > 0;
 }
 
-int wire_take(struct wire *w, json_t **ret, struct err *err)
+int json_lines_take(struct json_lines *w, json_t **ret, struct err *err)
 {
     const char *text = buf_data(&w->lines), *end = memchr(text, '\n', w->lines.len);
     int r;
@@ -57,12 +57,12 @@ int wire_take(struct wire *w, json_t **ret, struct err *err)
     return r < 0 ? r : 1;
 }
 
-int wire_next(struct wire *w, json_t **ret, struct err *err)
+int json_lines_next(struct json_lines *w, json_t **ret, struct err *err)
 {
     int r;
 
-    while ((r = wire_take(w, ret, err)) == 0) {
-        r = wire_fill(w, err);
+    while ((r = json_lines_take(w, ret, err)) == 0) {
+        r = json_lines_fill(w, err);
         if (r == 0)
             r = err_set(err, ERR_ENGINE, "whoever should answer has gone");
         if (r < 0)

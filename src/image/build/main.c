@@ -27,7 +27,7 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
         {"agents", JSON_FIELD_ARRAY, &agents},
         {"no_cache", JSON_FIELD_BOOL, &ret->no_cache},
         {"pull", JSON_FIELD_BOOL, &ret->pull},
-        {"thin", JSON_FIELD_BOOL, &ret->thin},
+        {"thin", JSON_FIELD_BOOL, &ret->digest_only},
         {"network", JSON_FIELD_STRING, &ret->network},
         {"host", JSON_FIELD_STRING, &ret->host},
     };
@@ -43,11 +43,11 @@ static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
 }
 
 static int run_build(struct images *s, const struct confined_ids *ids, const char *name,
-                     struct front *front, json_t **ret, struct err *err)
+                     struct daemon_conn *daemon_conn, json_t **ret, struct err *err)
 {
     struct build_ask ask = {.dockerfile = "Dockerfile", .network = "packages"};
     _cleanup_json_ json_t *doc = NULL;
-    int r = wire_next(&front->wire, &doc, err);
+    int r = json_lines_next(&daemon_conn->lines, &doc, err);
 
     if (r >= 0)
         r = read_ask(doc, &ask, err);
@@ -56,14 +56,15 @@ static int run_build(struct images *s, const struct confined_ids *ids, const cha
     if (r >= 0)
         r = images_lock(s, false, true, err);
     if (r >= 0)
-        r = build_image(s, ids, name, CONTEXT_FD, &ask, front, ret, err);
+        r = build_image(s, ids, name, CONTEXT_FD, &ask, daemon_conn, ret, err);
     strv_free(ask.tags);
     strv_free(ask.args);
     strv_free(ask.agents);
     return r;
 }
 
-static int run(int argc, char **argv, struct front *front, json_t **ret, struct err *err)
+static int run(int argc, char **argv, struct daemon_conn *daemon_conn, json_t **ret,
+               struct err *err)
 {
     struct images s = IMAGES_INIT;
     struct confined_ids ids;
@@ -75,7 +76,7 @@ static int run(int argc, char **argv, struct front *front, json_t **ret, struct 
     if (r >= 0)
         r = images_open(argv[1], &s, err);
     if (r >= 0)
-        r = run_build(&s, &ids, argv[3], front, ret, err);
+        r = run_build(&s, &ids, argv[3], daemon_conn, ret, err);
     images_done(&s);
     return r;
 }
@@ -83,7 +84,7 @@ static int run(int argc, char **argv, struct front *front, json_t **ret, struct 
 int build_main(int argc, char **argv)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct front front = {.wire = WIRE_INIT(STDIN_FILENO, STDOUT_FILENO)};
+    struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(STDIN_FILENO, STDOUT_FILENO)};
     json_t *done = NULL;
     int r;
 
@@ -92,8 +93,9 @@ int build_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     umask(022);
     digest_begin_quickly();
-    r = run(argc, argv, &front, &done, &err);
-    wire_send(&front.wire, r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
-    wire_done(&front.wire);
+    r = run(argc, argv, &daemon_conn, &done, &err);
+    json_lines_send(&daemon_conn.lines,
+                    r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
+    json_lines_done(&daemon_conn.lines);
     return r < 0;
 }

@@ -20,8 +20,8 @@ enum progress { WAITING, AT_WORK, ENDED };
 struct child {
     size_t stage;
     pid_t pid;
-    struct wire wire; /* owns its descriptor */
-    unsigned step;    /* the one it is at; 0: none */
+    struct json_lines lines; /* owns its descriptor */
+    unsigned step;           /* the one it is at; 0: none */
     bool asking;
 };
 
@@ -37,12 +37,13 @@ struct run {
 
 __attribute__((noreturn)) static void be_child(const struct run *x, size_t stage, int fd)
 {
-    struct front front = {.wire = WIRE_INIT(fd, fd)};
+    struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(fd, fd)};
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *state = NULL;
-    int r = x->s->build(x->s->arg, stage, &front, &state, &err);
+    int r = x->s->build(x->s->arg, stage, &daemon_conn, &state, &err);
 
-    wire_send(&front.wire, r < 0 ? json_from_err(&err) : json_pack("{s:o}", "state", state));
+    json_lines_send(&daemon_conn.lines,
+                    r < 0 ? json_from_err(&err) : json_pack("{s:o}", "state", state));
     _exit(r < 0);
 }
 
@@ -61,7 +62,7 @@ static int start(struct run *x, size_t stage, struct err *err)
             _exit(1);
         fd_close(ends[0]);
         for (size_t i = 0; i < x->n; i++)
-            fd_close(x->children[i].wire.in);
+            fd_close(x->children[i].lines.in);
         be_child(x, stage, ends[1]);
     }
     fd_close(ends[1]);
@@ -69,7 +70,7 @@ static int start(struct run *x, size_t stage, struct err *err)
         fd_close(ends[0]);
         return err_sys(err, errno, "start the build of a stage");
     }
-    *c = (struct child){.stage = stage, .pid = pid, .wire = WIRE_INIT(ends[0], ends[0])};
+    *c = (struct child){.stage = stage, .pid = pid, .lines = JSON_LINES_INIT(ends[0], ends[0])};
     x->progress[stage] = AT_WORK;
     x->n++;
     return 0;
@@ -82,8 +83,8 @@ static void end_child(struct run *x, size_t i)
     kill(c->pid, SIGKILL);
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    fd_close(c->wire.in);
-    wire_done(&c->wire);
+    fd_close(c->lines.in);
+    json_lines_done(&c->lines);
     *c = x->children[--x->n];
 }
 
@@ -113,7 +114,7 @@ static int start_ready(struct run *x, struct err *err)
 static int on_child_line(struct run *x, size_t i, json_t *doc, struct err *err)
 {
     struct child *c = &x->children[i];
-    struct front *f = x->s->front;
+    struct daemon_conn *f = x->s->daemon_conn;
     const json_t *state = json_object_get(doc, "state");
     int r = 0;
 
@@ -129,25 +130,25 @@ static int on_child_line(struct run *x, size_t i, json_t *doc, struct err *err)
         json_decref(doc);
         return r;
     }
-    front_number(f, &c->step, doc);
+    daemon_conn_number(f, &c->step, doc);
     if (json_object_get(doc, "run") || json_object_get(doc, "fetch")) {
         c->asking = true;
         x->asked++;
     } else if (json_object_get(doc, "end")) {
         c->step = 0;
     }
-    wire_send(&f->wire, doc);
+    json_lines_send(&f->lines, doc);
     return 0;
 }
 
 static int on_child(struct run *x, size_t i, struct err *err)
 {
     json_t *doc = NULL;
-    int r = wire_fill(&x->children[i].wire, err);
+    int r = json_lines_fill(&x->children[i].lines, err);
 
     if (r == 0)
         return err_set(err, ERR_SYSTEM, "what builds a stage has ended without a word");
-    while (r > 0 && (r = wire_take(&x->children[i].wire, &doc, err)) > 0) {
+    while (r > 0 && (r = json_lines_take(&x->children[i].lines, &doc, err)) > 0) {
         r = on_child_line(x, i, doc, err);
         if (r > 0)
             return 0;
@@ -158,20 +159,21 @@ static int on_child(struct run *x, size_t i, struct err *err)
 
 static int on_answers(struct run *x, struct err *err)
 {
-    struct wire *w = &x->s->front->wire;
+    struct json_lines *w = &x->s->daemon_conn->lines;
     json_t *doc = NULL;
-    int r = wire_fill(w, err);
+    int r = json_lines_fill(w, err);
 
     if (r == 0)
         return err_set(err, ERR_ENGINE, "the daemon has gone");
-    while (r > 0 && (r = wire_take(w, &doc, err)) > 0) {
+    while (r > 0 && (r = json_lines_take(w, &doc, err)) > 0) {
         unsigned step = (unsigned)json_integer_value(json_object_get(doc, "id"));
 
         x->asked -= x->asked > 0;
         for (size_t i = 0; i < x->n; i++)
             if (x->children[i].asking && x->children[i].step == step) {
                 x->children[i].asking = false;
-                (void)wire_write(&x->children[i].wire, json_incref(doc)); /* its end is seen */
+                (void)json_lines_write(&x->children[i].lines,
+                                       json_incref(doc)); /* its end is seen */
             }
         json_decref(doc);
     }
@@ -185,8 +187,8 @@ static int await(struct run *x, struct err *err)
     int r = 0;
 
     for (size_t i = 0; i < x->n; i++)
-        p[i] = (struct pollfd){.fd = x->children[i].wire.in, .events = POLLIN};
-    p[n] = (struct pollfd){.fd = x->s->front->wire.in, .events = POLLIN};
+        p[i] = (struct pollfd){.fd = x->children[i].lines.in, .events = POLLIN};
+    p[n] = (struct pollfd){.fd = x->s->daemon_conn->lines.in, .events = POLLIN};
     while (poll(p, n + 1, -1) < 0)
         if (errno != EINTR)
             return err_sys(err, errno, "wait for the stages");
@@ -204,17 +206,18 @@ static int await(struct run *x, struct err *err)
 /* Nobody is left at work, neither here nor for us; why it came to this has been told. */
 static void give_up(struct run *x)
 {
-    struct front *f = x->s->front;
+    struct daemon_conn *f = x->s->daemon_conn;
 
     for (; x->n; end_child(x, x->n - 1)) {
         const struct child *c = &x->children[x->n - 1];
 
         if (c->step)
-            wire_send(&f->wire, json_pack("{s:s, s:i}", "end", "cancelled: another step has failed",
-                                          "id", (int)c->step));
+            json_lines_send(&f->lines,
+                            json_pack("{s:s, s:i}", "end", "cancelled: another step has failed",
+                                      "id", (int)c->step));
     }
     if (x->asked)
-        wire_send(&f->wire, json_pack("{s:b}", "cancel", 1));
+        json_lines_send(&f->lines, json_pack("{s:b}", "cancel", 1));
     while (x->asked && on_answers(x, NULL) >= 0)
         ;
 }

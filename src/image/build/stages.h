@@ -16,14 +16,15 @@
 #include "lib/base/json.h"
 
 struct stages {
-    struct front *front;
+    struct daemon_conn *daemon_conn;
     void *arg;
     size_t n;
     bool (*is_needed)(void *arg, size_t stage);
     /* Whether `stage` has to wait for the earlier one. */
     bool (*waits_for)(void *arg, size_t stage, size_t earlier);
     /* In a child: its state, for `took`. What is to be told and asked goes to the front given. */
-    int (*build)(void *arg, size_t stage, struct front *front, json_t **ret, struct err *err);
+    int (*build)(void *arg, size_t stage, struct daemon_conn *daemon_conn, json_t **ret,
+                 struct err *err);
     /* Here, when it has ended. */
     int (*took)(void *arg, size_t stage, const json_t *state, struct err *err);
 };

@@ -108,7 +108,7 @@ int step_run(struct builder *b, const struct state *st, const struct build_step 
     if (r < 0)
         return r;
     note_stubs(&stubs, b, st, s, &m);
-    r = front_run(b->front, run_json(b, st, s, n, user, &m), err);
+    r = daemon_conn_run(b->daemon_conn, run_json(b, st, s, n, user, &m), err);
     if (r >= 0)
         stubs_remove(&stubs, &b->work, n);
     stubs_done(&stubs);

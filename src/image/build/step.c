@@ -171,7 +171,7 @@ static void step_taken(struct state *st, const char *key, struct cache_entry *e)
 static int prepare(struct builder *b, const struct state *st, const struct build_stage *stage,
                    size_t n, struct fetched *fetched, char key[static DIGEST_MAX], struct err *err)
 {
-    int r = wants_check(&b->work, stage, n, b->front, err);
+    int r = wants_check(&b->work, stage, n, b->daemon_conn, err);
 
     if (r >= 0)
         r = fetched_bring(fetched, err);
@@ -189,7 +189,7 @@ static int find_or_do(struct builder *b, struct state *st, const struct build_st
     if (r < 0)
         return r;
     if (!b->ask->no_cache && cache_get(b->store, key, &e) > 0) {
-        front_tell(b->front, json_pack("{s:b}", "cached", 1));
+        daemon_conn_tell(b->daemon_conn, json_pack("{s:b}", "cached", 1));
     } else {
         r = prepare(b, st, stage, n, fetched, key, err);
         if (r >= 0)
@@ -209,7 +209,7 @@ int step_take(struct builder *b, struct state *st, const struct build_stage *sta
 {
     struct fetched fetched = {.step = &stage->steps[n],
                               .work = &b->work,
-                              .front = b->front,
+                              .daemon_conn = b->daemon_conn,
                               .no_cache = b->ask->no_cache};
     int r;
 

@@ -46,13 +46,13 @@ static json_t *keys_of(json_t *set)
 }
 
 int wants_check(const struct work *w, const struct build_stage *stage, size_t from,
-                struct front *front, struct err *err)
+                struct daemon_conn *daemon_conn, struct err *err)
 {
     _cleanup_json_ json_t *set = json_object();
     _cleanup_close_ int context = -1;
     int r;
 
-    if (!w->thin)
+    if (!w->digest_only)
         return 0;
     r = dir_open(w->dir, "context", &context, err);
     /* What is wrong with one is told when it is done. */
@@ -60,7 +60,7 @@ int wants_check(const struct work *w, const struct build_stage *stage, size_t fr
         (void)add_step(context, &stage->steps[i], set, NULL);
     if (r < 0 || !json_object_size(set))
         return r;
-    front_tell(front, json_pack("{s:o}", "need", keys_of(set)));
+    daemon_conn_tell(daemon_conn, json_pack("{s:o}", "need", keys_of(set)));
     err_set(err, ERR_CONFLICT, "files of the context were left out that have to be there");
     return err_hint(err,
                     "The event `need` lists them; the context is to be sent again with these.");

@@ -12,4 +12,4 @@
  * again with them, and finds in the cache what has been done by then.
  */
 int wants_check(const struct work *w, const struct build_stage *stage, size_t from,
-                struct front *front, struct err *err);
+                struct daemon_conn *daemon_conn, struct err *err);

@@ -75,14 +75,14 @@ static int unpack_any(int dir, int fd, struct err *err)
     return layer_unpack(dir, &own, &in, &out, err);
 }
 
-int work_unpack_context(struct work *w, int fd, bool thin, struct err *err)
+int work_unpack_context(struct work *w, int fd, bool digest_only, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r = dir_open(w->dir, "context", &dir, err);
 
-    w->thin = thin;
-    if (r >= 0 && (thin || is_plain(fd)))
-        r = layer_unpack_plain(dir, fd, thin ? UNPACK_THIN : 0, err);
+    w->digest_only = digest_only;
+    if (r >= 0 && (digest_only || is_plain(fd)))
+        r = layer_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
     else if (r >= 0)
         r = unpack_any(dir, fd, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;

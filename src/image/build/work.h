@@ -25,9 +25,9 @@ struct work {
     const struct confined_ids *ids;
     char *path; /* owned: below the store's folder */
     int dir;
-    unsigned n;     /* the last number given */
-    bool thin;      /* of the context files are left out */
-    uint64_t began; /* of the layer that was begun last: time_mono() */
+    unsigned n;       /* the last number given */
+    bool digest_only; /* of the context files are left out */
+    uint64_t began;   /* of the layer that was begun last: time_mono() */
 };
 
 #define WORK_INIT                                                                                  \
@@ -41,7 +41,7 @@ void work_done(struct work *w);
 
 /* The context: a plain or compressed tar on `fd`, a file; all in it becomes the builder's own.
  * thin: as proto/digest-context.h has it. */
-int work_unpack_context(struct work *w, int fd, bool thin, struct err *err);
+int work_unpack_context(struct work *w, int fd, bool digest_only, struct err *err);
 
 /* A new folder m<n>, of that mode; its name is owned by the caller. */
 int work_folder(struct work *w, mode_t mode, char **ret, struct err *err);

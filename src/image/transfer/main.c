@@ -24,11 +24,11 @@
 
 static int read_settings(struct settings *ret, struct err *err)
 {
-    _cleanup_free_ char *text = xmalloc(HUB_SETTINGS_MAX + 1);
-    ssize_t n = fd_read_full(HUB_FD_SETTINGS, text, HUB_SETTINGS_MAX);
+    _cleanup_free_ char *text = xmalloc(TRANSFER_SETTINGS_MAX + 1);
+    ssize_t n = fd_read_full(TRANSFER_FD_SETTINGS, text, TRANSFER_SETTINGS_MAX);
     int r;
 
-    fd_close(HUB_FD_SETTINGS);
+    fd_close(TRANSFER_FD_SETTINGS);
     if (n < 0)
         return err_sys(err, (int)-n, "read the settings");
     r = settings_parse(text, (size_t)n, ret, err);
@@ -57,7 +57,7 @@ static void warm_up(void)
 
 static int run_pull(const struct settings *s, json_t **ret, struct err *err)
 {
-    const struct pull_fds fds = {HUB_FD_ARCHIVE, HUB_FD_EVENTS, HUB_FD_FOLDER};
+    const struct pull_fds fds = {TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, TRANSFER_FD_FOLDER};
 
     *ret = json_object();
     return pull_run(s, &fds, err);
@@ -65,12 +65,12 @@ static int run_pull(const struct settings *s, json_t **ret, struct err *err)
 
 static int run_push(const struct settings *s, json_t **ret, struct err *err)
 {
-    return push_run(s, HUB_FD_ARCHIVE, HUB_FD_EVENTS, ret, err);
+    return push_run(s, TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, ret, err);
 }
 
 static int run_fetch(const struct settings *s, json_t **ret, struct err *err)
 {
-    return download_run(s, HUB_FD_ARCHIVE, HUB_FD_EVENTS, ret, err);
+    return download_run(s, TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, ret, err);
 }
 
 /*
@@ -79,7 +79,7 @@ static int run_fetch(const struct settings *s, json_t **ret, struct err *err)
  */
 static void *watch_reader(void *arg _unused_)
 {
-    struct pollfd p = {.fd = HUB_FD_EVENTS};
+    struct pollfd p = {.fd = TRANSFER_FD_EVENTS};
 
     for (;;)
         if (poll(&p, 1, -1) > 0 && p.revents)
@@ -112,7 +112,7 @@ static int run_verb(size_t verb, json_t **ret, struct err *err)
         r = read_settings(&s, err);
     warm_up();
     if (r >= 0)
-        r = become(&s, verbs[verb].folder ? HUB_FD_FOLDER : -1, err);
+        r = become(&s, verbs[verb].folder ? TRANSFER_FD_FOLDER : -1, err);
     if (r >= 0)
         r = confine_speaker(NULL, 0, err); /* it reads what hostile registries send */
     if (r >= 0)
@@ -131,7 +131,7 @@ static int run(int argc, char **argv, json_t **ret, struct err *err)
     return err_set(err, ERR_INVALID, "ripcord-transfer is started by ripcordd");
 }
 
-int hub_main(int argc, char **argv)
+int transfer_main(int argc, char **argv)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_json_ json_t *doc = NULL;
@@ -140,7 +140,7 @@ int hub_main(int argc, char **argv)
 
     json_wipe_freed();
     signal(SIGPIPE, SIG_IGN);
-    for (int fd = HUB_FD_ARCHIVE; fd < HUB_FD_ARCHIVE + HUB_FDS; fd++)
+    for (int fd = TRANSFER_FD_ARCHIVE; fd < TRANSFER_FD_ARCHIVE + TRANSFER_FDS; fd++)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     r = run(argc, argv, &doc, &err);
     if (r < 0) {

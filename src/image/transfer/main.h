@@ -1,4 +1,4 @@
 /* The main of ripcord-transfer (proto/transfer.h). */
 #pragma once
 
-int hub_main(int argc, char **argv);
+int transfer_main(int argc, char **argv);

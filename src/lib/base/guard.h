@@ -1,8 +1,9 @@
 /*
- * What stands between us and what others send, by name, so that a test can show that it would see
- * each of them missing. In the product all stand and the question costs nothing; a build for the
- * tests (WALLS_OPTIONAL) leaves out what the test says: test/unit/test_walls.py, which runs unit
- * tests with one wall less and wants them to fail. docs/security-tests.md lists them.
+ * Test switches. Each security check carries the name of a guard: GUARD("head size"). In the product
+ * every guard is on and the macro is the constant true. Programs built for tests (GUARDS_OPTIONAL)
+ * switch the guards off that guard_without() or the variable RIPCORD_WITHOUT lists, separated by
+ * commas. The tests show that each attack succeeds once its guard is off, so a test that cannot fail
+ * is found. docs/security-tests.md lists all guards.
  */
 #pragma once
 
@@ -10,11 +11,14 @@
 
 #include "lib/base/macro.h"
 
-#ifdef WALLS_OPTIONAL
-bool wall_up(const char *wall);
+#ifdef GUARDS_OPTIONAL
+bool guard_on(const char *name);
+/* Replaces RIPCORD_WITHOUT; NULL: all guards are on. The text is copied. */
+void guard_without(const char *names);
+#define GUARD(name) guard_on(name)
 #else
-static inline bool wall_up(const char *wall _unused_)
+static inline void guard_without(const char *names _unused_)
 {
-    return true;
 }
+#define GUARD(name) true
 #endif

@@ -40,11 +40,11 @@ static bool too_deep(const char *text, size_t len)
 
 int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err)
 {
-    size_t flags = JSON_DECODE_ANY | (wall_up("json keys") ? JSON_REJECT_DUPLICATES : 0);
+    size_t flags = JSON_DECODE_ANY | (GUARD("json keys") ? JSON_REJECT_DUPLICATES : 0);
     json_error_t je;
     json_t *j;
 
-    if (wall_up("json depth") && too_deep(text, len))
+    if (GUARD("json depth") && too_deep(text, len))
         return err_set(err, ERR_INVALID, "%s: JSON nested over %d levels", what, JSON_DEPTH_LIMIT);
     j = json_loadb(text, len, flags, &je);
     if (!j)
@@ -138,7 +138,7 @@ int json_read(const json_t *obj, const char *where, const struct json_field *fie
             if (STREQ(fields[i].name, key))
                 f = &fields[i];
         field_name(where, key, full, sizeof(full));
-        if (!f && wall_up("known fields"))
+        if (!f && GUARD("known fields"))
             return unknown_field(full, key, fields, n, err);
         if (!f || json_is_null(value))
             continue;

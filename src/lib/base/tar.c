@@ -161,7 +161,7 @@ static int read_text(struct tar_reader *r, uint64_t size, size_t max, char **ret
     _cleanup_free_ char *text = NULL;
     int ok;
 
-    if (size == 0 || (size > max && wall_up("header sizes")))
+    if (size == 0 || (size > max && GUARD("header sizes")))
         return err_set(err, ERR_LIMIT, "archive header of %llu bytes; at most %zu are taken",
                        (unsigned long long)size, max);
     text = xmalloc(size + 1);
@@ -412,7 +412,7 @@ int tar_next(struct tar_reader *r, struct tar_entry *ret, struct err *err)
         if (!checksum_ok(&h))
             return err_set(err, ERR_INVALID,
                            "not a tar archive, or a damaged one: bad header checksum");
-        if (++r->entries > TAR_ENTRIES_MAX || (++headers > 16 && wall_up("header chains")))
+        if (++r->entries > TAR_ENTRIES_MAX || (++headers > 16 && GUARD("header chains")))
             return err_set(err, ERR_LIMIT, "archive has over %d entries, or a chain of headers",
                            TAR_ENTRIES_MAX);
         x = take_header(r, &h, &o, err);

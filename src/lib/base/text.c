@@ -53,7 +53,7 @@ int text_escape(struct buf *b, const char *s, size_t len)
         if (n == 0) {
             r = buf_appendf(b, "\\x%02x", (unsigned char)s[i]);
             n = 1;
-        } else if (is_unsafe(cp) && wall_up("escapes")) {
+        } else if (is_unsafe(cp) && GUARD("escapes")) {
             r = cp == '\n'   ? buf_append_str(b, "\\n")
                 : cp == '\t' ? buf_append_str(b, "\\t")
                 : cp < 0x100 ? buf_appendf(b, "\\x%02x", cp)

@@ -71,7 +71,7 @@ static int open_below(int dirfd, const char *path, uint64_t flags)
     struct open_how how = {
         .flags = flags | O_CLOEXEC,
         .resolve =
-            wall_up("beneath") ? RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0,
+            GUARD("beneath") ? RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0,
     };
 
     return (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
@@ -87,7 +87,7 @@ static int normalize(const char *path, char *ret, struct err *err)
     for (const char *c = path; *c; c += strspn(c, "/")) {
         size_t len = strcspn(c, "/");
 
-        if (len == 2 && memcmp(c, "..", 2) == 0 && wall_up("dotdot"))
+        if (len == 2 && memcmp(c, "..", 2) == 0 && GUARD("dotdot"))
             return err_set(err, ERR_DENIED, "archive entry '%.80s' leads out of its folder", path);
         if (len && !(len == 1 && *c == '.')) {
             if (at)
@@ -276,7 +276,7 @@ static int place_file(struct placer *p, int parent, const char *path, const stru
     r = write_data(p, fd, path, err);
     if (r < 0)
         return r;
-    if (fchmod(fd, e->mode & (wall_up("set-id bits") ? 0777 : 07777)) < 0)
+    if (fchmod(fd, e->mode & (GUARD("set-id bits") ? 0777 : 07777)) < 0)
         return tree_err(err, errno, "set the mode of '%s'", path);
     return 0;
 }

@@ -115,7 +115,7 @@ static const char *interface_of(const struct bare *peer, const struct ifaddrs *a
     return found;
 }
 
-bool neighbour_is_container(int fd)
+bool container_peer_is_local(int fd)
 {
     struct sockaddr_storage from = {0};
     socklen_t len = sizeof(from);
@@ -128,7 +128,7 @@ bool neighbour_is_container(int fd)
         return false; /* it has gone already, or there is no telling */
     peer = bare_of((struct sockaddr *)&from);
     name = interface_of(&peer, all);
-    container = name && is_for_containers(name) && wall_up("containers");
+    container = name && is_for_containers(name) && GUARD("containers");
     freeifaddrs(all);
     return container;
 }

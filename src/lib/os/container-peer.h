@@ -10,4 +10,4 @@
 
 #include <stdbool.h>
 
-bool neighbour_is_container(int fd);
+bool container_peer_is_local(int fd);

@@ -45,7 +45,7 @@ static int open_slave(int master)
     int flags = O_RDWR | O_NOCTTY | O_CLOEXEC;
     char name[64];
 
-    if (wall_up("terminal"))
+    if (GUARD("terminal"))
         return ioctl(master, TIOCGPTPEER, flags);
     return ptsname_r(master, name, sizeof(name)) ? -1 : open(name, flags);
 }
@@ -65,7 +65,7 @@ int pty_open(uint16_t rows, uint16_t cols, int *ret_master, int *ret_slave, stru
     slave = open_slave(master);
     if (slave < 0)
         return err_sys(err, errno, "open the terminal's other end");
-    r = wall_up("terminal") ? check_slave(slave, err) : 0;
+    r = GUARD("terminal") ? check_slave(slave, err) : 0;
     if (r >= 0 && rows && cols)
         r = pty_resize(master, rows, cols, err);
     if (r < 0)

@@ -56,11 +56,11 @@ static DIR *open_folder(int at, const char *name, struct err *err)
     DIR *dir;
     int fd;
 
-    if (wall_up("removed links")) {
+    if (GUARD("removed links")) {
         how.flags |= O_NOFOLLOW;
         how.resolve |= RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH;
     }
-    if (wall_up("removed mounts"))
+    if (GUARD("removed mounts"))
         how.resolve |= RESOLVE_NO_XDEV;
     fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
     if (fd < 0 && errno == EACCES && open_up(at, name) >= 0)
@@ -114,8 +114,9 @@ static int lift(struct rmtree *t, int at, const char *name, struct err *err)
 static int remove_entry(int at, const struct dirent *de, struct err *err)
 {
     bool folder = de->d_type == DT_DIR;
+    bool keeps_links_closed = GUARD("removed links"), keeps_mounts = GUARD("removed mounts");
 
-    if (de->d_type == DT_LNK && !wall_up("removed links"))
+    if (de->d_type == DT_LNK && !keeps_links_closed)
         return 1;
     if (!folder && unlinkat(at, de->d_name, 0) < 0) {
         if (errno != EISDIR && errno != EPERM && errno != EACCES && errno != ENOENT)
@@ -126,7 +127,7 @@ static int remove_entry(int at, const struct dirent *de, struct err *err)
     }
     if (folder && unlinkat(at, de->d_name, AT_REMOVEDIR) < 0) {
         if (errno == ENOTEMPTY || errno == EEXIST || errno == EACCES ||
-            (errno == EBUSY && !wall_up("removed mounts")))
+            (errno == EBUSY && !keeps_mounts))
             return 1;
         if (errno == EBUSY)
             return err_set(err, ERR_CONFLICT, "'%s' is a mount point: not removed", de->d_name);

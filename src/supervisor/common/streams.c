@@ -112,7 +112,7 @@ static bool reader_too_far_behind(const struct stream *st)
     uint64_t low = lowest_ack(st->exec, stream_index(st)), budget = st->journal.budget;
 
     return budget && low < st->journal.end && st->journal.end - low >= budget &&
-           wall_up("back-pressure");
+           GUARD("back-pressure");
 }
 
 void streams_wake(struct exec *x)
@@ -144,7 +144,7 @@ static void keep(struct stream *st, const char *data, size_t len)
         }
         st->dropped += len - (st->journal.end - before);
     }
-    if (wall_up("output budget"))
+    if (GUARD("output budget"))
         journal_writer_trim(&st->journal, lowest_ack(x, stream_index(st)));
     x->last_output = time_mono();
 }

@@ -42,7 +42,7 @@ void relay_exec_over(struct exec *base)
     struct relay_exec *x = relay_exec_of(base);
 
     if (x->line.relay)
-        line_done(&x->line);
+        guest_stream_done(&x->line);
     loss_forget(x);
     close_input(x);
     x->kill_by = x->end_by = DEADLINE_NEVER;
@@ -57,7 +57,7 @@ void relay_exec_done(struct exec *base)
 
 static void watch_input(struct relay_exec *x)
 {
-    bool room = x->credit && x->line.out.len < INPUT_QUEUE && x->line.state == LINE_UP;
+    bool room = x->credit && x->line.out.len < INPUT_QUEUE && x->line.state == GUEST_STREAM_UP;
 
     source_set(x->exec.sup, &x->input, room ? EPOLLIN : 0);
 }
@@ -80,7 +80,7 @@ static void on_input(struct source *src, uint32_t events _unused_)
     }
     if (r < 0) /* the queue is kept far below its maximum */
         close_input(x);
-    line_flush(&x->line);
+    guest_stream_flush(&x->line);
     watch_input(x);
 }
 
@@ -171,7 +171,7 @@ static void add_secrets(struct guest_spec *spec, const struct handover *h)
                                                  (char *)h->secrets[i].value, h->secrets[i].len};
 }
 
-static void on_greeted(struct line *l)
+static void on_greeted(struct guest_stream *l)
 {
     struct relay_exec *x = container_of(l, struct relay_exec, line);
     const struct exec_spec *asked = &x->exec.spec;
@@ -198,7 +198,7 @@ static void on_greeted(struct line *l)
     if (r < 0)
         exec_fail_start(&x->exec, &err);
     else
-        line_flush(l);
+        guest_stream_flush(l);
 }
 
 static int on_started(struct relay_exec *x, const struct guest_frame *f)
@@ -252,12 +252,12 @@ static int on_exit_frame(struct relay_exec *x, const struct guest_frame *f, stru
     x->told = true;
     base->wait_status = (int)x->exit.status;
     base->fed = false;
-    line_close(&x->line);
+    guest_stream_close(&x->line);
     exec_main_ended(base);
     return 1;
 }
 
-static int on_frame(struct line *l, const struct guest_frame *f, struct err *err)
+static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
     struct relay_exec *x = container_of(l, struct relay_exec, line);
     bool running = x->exec.state == EXEC_RUNNING;
@@ -282,13 +282,13 @@ static int on_frame(struct line *l, const struct guest_frame *f, struct err *err
     return err_set(err, ERR_INVALID, "the guest says %02x when it is not its time", type);
 }
 
-static void on_drained(struct line *l)
+static void on_drained(struct guest_stream *l)
 {
     watch_input(container_of(l, struct relay_exec, line));
 }
 
 /* Before RUN was sent there is nothing of it inside: only the reason is to be told. */
-static void on_ended(struct line *l, struct err *err)
+static void on_ended(struct guest_stream *l, struct err *err)
 {
     struct relay_exec *x = container_of(l, struct relay_exec, line);
 
@@ -298,7 +298,7 @@ static void on_ended(struct line *l, struct err *err)
         loss_begin(x, err);
 }
 
-static const struct line_ops exec_line_ops = {
+static const struct guest_stream_ops exec_stream_ops = {
     .greeted = on_greeted,
     .frame = on_frame,
     .drained = on_drained,
@@ -313,7 +313,7 @@ void relay_exec_attach(struct relay_exec *x, struct relay *r)
     x->exec.tty = spec->flags & SHIM_EXEC_TTY;
     x->exec.fed = true;
     x->exec.awaited = true;
-    line_init(&x->line, r, &exec_line_ops);
+    guest_stream_init(&x->line, r, &exec_stream_ops);
 }
 
 int relay_exec_launch(struct exec *base, struct err *err)
@@ -325,38 +325,38 @@ int relay_exec_launch(struct exec *base, struct err *err)
     if (n < 0)
         return n;
     relay_exec_attach(x, relay_of(base->sup));
-    line_open(&x->line, x->user, args);
+    guest_stream_open(&x->line, x->user, args);
     return 0;
 }
 
 void relay_exec_readable(struct exec *base)
 {
-    line_resume(&relay_exec_of(base)->line);
+    guest_stream_resume(&relay_exec_of(base)->line);
 }
 
 /* ---- orders ---- */
 
 int relay_exec_signal(struct exec *base, int sig, struct err *err)
 {
-    struct line *l = &relay_exec_of(base)->line;
+    struct guest_stream *l = &relay_exec_of(base)->line;
 
-    if (l->state != LINE_UP)
+    if (l->state != GUEST_STREAM_UP)
         return 0; /* it is ending already */
     if (guest_put_signal(&l->out, sig) < 0)
         return err_set(err, ERR_LIMIT, "exec '%s' does not take its signals", base->id);
-    line_flush(l);
+    guest_stream_flush(l);
     return 0;
 }
 
 int relay_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err)
 {
-    struct line *l = &relay_exec_of(base)->line;
+    struct guest_stream *l = &relay_exec_of(base)->line;
 
-    if (l->state != LINE_UP)
+    if (l->state != GUEST_STREAM_UP)
         return 0;
     if (guest_put_resize(&l->out, rows, cols) < 0)
         return err_set(err, ERR_LIMIT, "exec '%s' does not take its sizes", base->id);
-    line_flush(l);
+    guest_stream_flush(l);
     return 0;
 }
 
@@ -370,10 +370,10 @@ static void await_end(struct relay_exec *x)
 void relay_exec_kill(struct exec *base)
 {
     struct relay_exec *x = relay_exec_of(base);
-    struct line *l = &x->line;
+    struct guest_stream *l = &x->line;
     bool alone = l->relay->lines == l && !l->next;
 
-    if (l->state == LINE_OPENING || l->state == LINE_GREETING) {
+    if (l->state == GUEST_STREAM_OPENING || l->state == GUEST_STREAM_GREETING) {
         _cleanup_err_ struct err err = ERR_INIT;
 
         err_set(&err, ERR_ENGINE, "it was ended (%s) before the engine had started it",
@@ -381,12 +381,12 @@ void relay_exec_kill(struct exec *base)
         exec_fail_start(base, &err);
         return;
     }
-    if (l->state != LINE_UP)
+    if (l->state != GUEST_STREAM_UP)
         return;
     if (guest_put_kill(&l->out, alone ? GUEST_KILL_ALONE : 0) >= 0)
-        line_flush(l);
+        guest_stream_flush(l);
     await_end(x);
-    line_resume(l);
+    guest_stream_resume(l);
 }
 
 /* ---- the record ---- */
@@ -451,12 +451,12 @@ static void expire(struct relay_exec *x, uint64_t now)
 {
     if (now >= x->end_by) {
         x->end_by = DEADLINE_NEVER;
-        line_close(&x->line);
+        guest_stream_close(&x->line);
         loss_forget(x); /* the engine need not be asked */
         loss_begin(x, NULL);
     } else if (now >= x->kill_by) {
         x->kill_by = DEADLINE_NEVER;
-        line_close(&x->line);
+        guest_stream_close(&x->line);
         loss_begin(x, NULL);
     }
 }

@@ -18,14 +18,14 @@
 #include "supervisor/relay/relay.h"
 
 enum {
-    LINE_READS = 4, /* a turn: one flood must not starve the rest */
-    LINE_IN_MAX = LINE_CHUNK + GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX,
-    LINE_OUT_MAX = GUEST_SPEC_WIRE_MAX + (256 << 10),
+    GUEST_STREAM_READS = 4, /* a turn: one flood must not starve the rest */
+    GUEST_STREAM_IN_MAX = GUEST_STREAM_CHUNK + GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX,
+    GUEST_STREAM_OUT_MAX = GUEST_SPEC_WIRE_MAX + (256 << 10),
 };
 
 struct opening {
     struct work work;
-    struct line *line; /* NULL: it was closed meanwhile */
+    struct guest_stream *line; /* NULL: it was closed meanwhile */
     char *user;
     char **args;
     struct opened opened;
@@ -35,34 +35,34 @@ struct opening {
 #define DEAD_LOOK_TIMEOUT (5 * USEC_PER_SEC)
 enum { DEAD_LOOKS = 10, DEAD_LOOK_MS = 50 };
 
-void line_init(struct line *l, struct relay *r, const struct line_ops *ops)
+void guest_stream_init(struct guest_stream *l, struct relay *r, const struct guest_stream_ops *ops)
 {
-    *l = (struct line){.relay = r,
-                       .ops = ops,
-                       .src.fd = -1,
-                       .demux = DOCKER_DEMUX_INIT,
-                       .in = BUF_INIT(LINE_IN_MAX),
-                       .out = BUF_INIT(LINE_OUT_MAX),
-                       .text = BUF_INIT(RELAY_TEXT_MAX),
-                       .greet_by = DEADLINE_NEVER};
+    *l = (struct guest_stream){.relay = r,
+                               .ops = ops,
+                               .src.fd = -1,
+                               .demux = DOCKER_DEMUX_INIT,
+                               .in = BUF_INIT(GUEST_STREAM_IN_MAX),
+                               .out = BUF_INIT(GUEST_STREAM_OUT_MAX),
+                               .text = BUF_INIT(RELAY_TEXT_MAX),
+                               .greet_by = DEADLINE_NEVER};
 }
 
 /* ---- closing ---- */
 
-static void unlink_line(struct line *l)
+static void unlink_line(struct guest_stream *l)
 {
-    struct line **at = &l->relay->lines;
+    struct guest_stream **at = &l->relay->lines;
 
     while (*at != l)
         at = &(*at)->next;
     *at = l->next;
 }
 
-void line_close(struct line *l)
+void guest_stream_close(struct guest_stream *l)
 {
-    if (l->state == LINE_CLOSED)
+    if (l->state == GUEST_STREAM_CLOSED)
         return;
-    l->state = LINE_CLOSED;
+    l->state = GUEST_STREAM_CLOSED;
     unlink_line(l);
     source_close(&l->relay->sup, &l->src);
     buf_done(&l->in);
@@ -76,21 +76,21 @@ void line_close(struct line *l)
     l->opening = NULL;
 }
 
-void line_done(struct line *l)
+void guest_stream_done(struct guest_stream *l)
 {
-    line_close(l);
+    guest_stream_close(l);
     free(l->exec_id);
     l->exec_id = NULL;
 }
 
-static void end(struct line *l, struct err *err)
+static void end(struct guest_stream *l, struct err *err)
 {
-    line_close(l);
+    guest_stream_close(l);
     l->ops->ended(l, err);
 }
 
 /* The end of the stream. In place of HELLO the engine may have said what went wrong. */
-static void end_of_stream(struct line *l)
+static void end_of_stream(struct guest_stream *l)
 {
     struct docker_answer answer = {.flavour = l->relay->docker->flavour,
                                    .path = "/exec/start",
@@ -99,7 +99,7 @@ static void end_of_stream(struct line *l)
                                    .len = l->text.len};
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (l->state == LINE_UP) {
+    if (l->state == GUEST_STREAM_UP) {
         end(l, NULL);
         return;
     }
@@ -112,13 +112,13 @@ static void end_of_stream(struct line *l)
 
 /* ---- sending ---- */
 
-static void set_events(struct line *l)
+static void set_events(struct guest_stream *l)
 {
     source_set(&l->relay->sup, &l->src,
                (l->held ? 0 : EPOLLIN) | (l->out.len && !l->deaf ? EPOLLOUT : 0));
 }
 
-void line_flush(struct line *l)
+void guest_stream_flush(struct guest_stream *l)
 {
     while (l->src.fd >= 0 && l->out.len && !l->deaf) {
         ssize_t n = send(l->src.fd, buf_data(&l->out), l->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -139,7 +139,7 @@ void line_flush(struct line *l)
 
 /* ---- receiving ---- */
 
-static int greet(struct line *l, const struct guest_frame *f, struct err *err)
+static int greet(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
     struct guest_hello hello;
     int r;
@@ -151,17 +151,17 @@ static int greet(struct line *l, const struct guest_frame *f, struct err *err)
         return r;
     l->guest_pid = hello.pid;
     l->greet_by = DEADLINE_NEVER;
-    l->state = LINE_UP;
+    l->state = GUEST_STREAM_UP;
     l->ops->greeted(l);
     return 1;
 }
 
 /* All whole frames, as long as the owner wants them. */
-static void deliver(struct line *l)
+static void deliver(struct guest_stream *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    while (l->state != LINE_CLOSED && !l->held) {
+    while (l->state != GUEST_STREAM_CLOSED && !l->held) {
         struct guest_frame f;
         size_t used = 0;
         int r = guest_parse(buf_data(&l->in), l->in.len, GUEST_SIDE_GUEST, &f, &used, &err);
@@ -169,8 +169,8 @@ static void deliver(struct line *l)
         if (r == 0)
             return;
         if (r > 0)
-            r = l->state == LINE_UP ? l->ops->frame(l, &f, &err) : greet(l, &f, &err);
-        if (l->state == LINE_CLOSED)
+            r = l->state == GUEST_STREAM_UP ? l->ops->frame(l, &f, &err) : greet(l, &f, &err);
+        if (l->state == GUEST_STREAM_CLOSED)
             return;
         if (r < 0) {
             end(l, &err);
@@ -182,7 +182,8 @@ static void deliver(struct line *l)
 }
 
 /* Payload of one engine frame. What begins otherwise than a guest is the engine's text. */
-static int take_run(struct line *l, int stream, const char *data, size_t len, struct err *err)
+static int take_run(struct guest_stream *l, int stream, const char *data, size_t len,
+                    struct err *err)
 {
     if (stream == DOCKER_STDOUT && !l->begun) {
         l->begun = true;
@@ -192,12 +193,12 @@ static int take_run(struct line *l, int stream, const char *data, size_t len, st
         return buf_append(&l->in, data, len) < 0
                    ? err_set(err, ERR_INVALID, "the guest sends a frame that is too large")
                    : 0;
-    if (l->state == LINE_GREETING)
+    if (l->state == GUEST_STREAM_GREETING)
         (void)!buf_append(&l->text, data, MIN(len, l->text.max - l->text.len));
     return 0;
 }
 
-void line_take(struct line *l, const char *data, size_t len)
+void guest_stream_take(struct guest_stream *l, const char *data, size_t len)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     size_t used = 1, off, n;
@@ -211,15 +212,15 @@ void line_take(struct line *l, const char *data, size_t len)
         len -= used;
     }
     deliver(l); /* also what came before a fault */
-    if (r < 0 && l->state != LINE_CLOSED)
+    if (r < 0 && l->state != GUEST_STREAM_CLOSED)
         end(l, &err);
 }
 
-static void receive(struct line *l)
+static void receive(struct guest_stream *l)
 {
-    for (int i = 0; i < LINE_READS && l->state != LINE_CLOSED && !l->held; i++) {
+    for (int i = 0; i < GUEST_STREAM_READS && l->state != GUEST_STREAM_CLOSED && !l->held; i++) {
         char *io = supervisor_io(&l->relay->sup);
-        ssize_t n = recv(l->src.fd, io, LINE_CHUNK, MSG_DONTWAIT);
+        ssize_t n = recv(l->src.fd, io, GUEST_STREAM_CHUNK, MSG_DONTWAIT);
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
@@ -227,31 +228,31 @@ static void receive(struct line *l)
             end_of_stream(l);
             return;
         }
-        line_take(l, io, (size_t)n);
+        guest_stream_take(l, io, (size_t)n);
     }
 }
 
 static void on_line(struct source *src, uint32_t events)
 {
-    struct line *l = container_of(src, struct line, src);
+    struct guest_stream *l = container_of(src, struct guest_stream, src);
 
     if (events & EPOLLOUT)
-        line_flush(l);
-    if (l->state != LINE_CLOSED && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        guest_stream_flush(l);
+    if (l->state != GUEST_STREAM_CLOSED && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         receive(l);
-    if (l->state != LINE_CLOSED)
+    if (l->state != GUEST_STREAM_CLOSED)
         set_events(l);
     if (l->ops->settle)
         l->ops->settle(l);
 }
 
-void line_resume(struct line *l)
+void guest_stream_resume(struct guest_stream *l)
 {
-    if (l->state == LINE_CLOSED || !l->held)
+    if (l->state == GUEST_STREAM_CLOSED || !l->held)
         return;
     l->held = false;
     deliver(l);
-    if (l->state != LINE_CLOSED)
+    if (l->state != GUEST_STREAM_CLOSED)
         set_events(l);
 }
 
@@ -299,12 +300,12 @@ static void opening_free(struct opening *o)
     free(o);
 }
 
-static void connected(struct line *l, struct opening *o)
+static void connected(struct guest_stream *l, struct opening *o)
 {
     struct relay *r = l->relay;
     struct err *err = &o->work.err;
 
-    l->state = LINE_GREETING;
+    l->state = GUEST_STREAM_GREETING;
     l->exec_id = TAKE_PTR(o->opened.exec_id);
     l->greet_by = time_mono() + RELAY_GREET_TIMEOUT;
     fd_set_nonblock(o->opened.stream.fd, true);
@@ -314,8 +315,8 @@ static void connected(struct line *l, struct opening *o)
     }
     TAKE_FD(o->opened.stream.fd);
     if (o->opened.stream.early.len)
-        line_take(l, buf_data(&o->opened.stream.early), o->opened.stream.early.len);
-    if (l->state != LINE_CLOSED)
+        guest_stream_take(l, buf_data(&o->opened.stream.early), o->opened.stream.early.len);
+    if (l->state != GUEST_STREAM_CLOSED)
         set_events(l);
 }
 
@@ -323,7 +324,7 @@ static void connected(struct line *l, struct opening *o)
 static void opening_done(struct work *w)
 {
     struct opening *o = container_of(w, struct opening, work);
-    struct line *l = o->line;
+    struct guest_stream *l = o->line;
 
     if (l)
         l->opening = NULL;
@@ -338,7 +339,8 @@ static void opening_done(struct work *w)
         l->ops->settle(l);
 }
 
-static struct opening *opening_new(struct line *l, const char *user, const char *const *args)
+static struct opening *opening_new(struct guest_stream *l, const char *user,
+                                   const char *const *args)
 {
     struct opening *o = xnew0(struct opening);
 
@@ -349,18 +351,18 @@ static struct opening *opening_new(struct line *l, const char *user, const char 
     o->args = strv_copy((char *const *)args);
     o->opened.stream.fd = -1;
     l->opening = &o->work;
-    l->state = LINE_OPENING;
+    l->state = GUEST_STREAM_OPENING;
     l->next = l->relay->lines;
     l->relay->lines = l;
     return o;
 }
 
-void line_open(struct line *l, const char *user, const char *const *args)
+void guest_stream_open(struct guest_stream *l, const char *user, const char *const *args)
 {
     work_submit(l->relay, &opening_new(l, user, args)->work);
 }
 
-void line_open_now(struct line *l, const char *user, const char *const *args)
+void guest_stream_open_now(struct guest_stream *l, const char *user, const char *const *args)
 {
     struct opening *o = opening_new(l, user, args);
 
@@ -374,16 +376,16 @@ uint64_t lines_next(const struct relay *r)
 {
     uint64_t at = DEADLINE_NEVER;
 
-    for (const struct line *l = r->lines; l; l = l->next)
+    for (const struct guest_stream *l = r->lines; l; l = l->next)
         at = MIN(at, l->greet_by);
     return at;
 }
 
 void lines_expire(struct relay *r, uint64_t now)
 {
-    struct line *next;
+    struct guest_stream *next;
 
-    for (struct line *l = r->lines; l; l = next) {
+    for (struct guest_stream *l = r->lines; l; l = next) {
         _cleanup_err_ struct err err = ERR_INIT;
 
         next = l->next;

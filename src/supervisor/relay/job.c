@@ -27,7 +27,7 @@ enum job_kind { JOB_DIAL, JOB_COPY_IN, JOB_COPY_OUT };
 struct job {
     struct job *next;
     enum job_kind kind;
-    struct line line;
+    struct guest_stream line;
     struct peer *peer; /* who waits for RESULT; NULL: nobody (any more) */
     uint64_t seq;
     struct source local;
@@ -49,7 +49,7 @@ static void job_free(struct job *j)
     while (*at != j)
         at = &(*at)->next;
     *at = j->next;
-    line_done(&j->line);
+    guest_stream_done(&j->line);
     source_close(&j->line.relay->sup, &j->local);
     fd_close(j->tar_fd);
     buf_done(&j->out);
@@ -94,7 +94,7 @@ static void fail(struct job *j, struct err *err)
     if (!j->err.code)
         err_move(&j->err, err);
     j->over = true;
-    line_close(&j->line);
+    guest_stream_close(&j->line);
 }
 
 /* ---- the local side ---- */
@@ -102,7 +102,7 @@ static void fail(struct job *j, struct err *err)
 static void watch_local(struct job *j)
 {
     uint32_t events = j->out.len ? EPOLLOUT : 0;
-    bool reads = j->kind != JOB_COPY_OUT && !j->local_read_done && j->line.state == LINE_UP;
+    bool reads = j->kind != JOB_COPY_OUT && !j->local_read_done && j->line.state == GUEST_STREAM_UP;
 
     if (reads && j->line.out.len < JOB_QUEUE)
         events |= EPOLLIN;
@@ -138,7 +138,7 @@ static void write_local(struct job *j)
     if (!j->out.len && j->guest_done && j->kind == JOB_DIAL)
         shutdown(j->local.fd, SHUT_WR);
     if (j->out.len < JOB_QUEUE)
-        line_resume(&j->line);
+        guest_stream_resume(&j->line);
 }
 
 static void read_local(struct job *j)
@@ -156,7 +156,7 @@ static void read_local(struct job *j)
     if (guest_put(&j->line.out, n ? GUEST_STDIN : GUEST_STDIN_EOF, io, (size_t)n) < 0)
         local_lost(j, ENOBUFS);
     else
-        line_flush(&j->line);
+        guest_stream_flush(&j->line);
 }
 
 static void on_local(struct source *src, uint32_t events)
@@ -182,7 +182,7 @@ static void set_local(struct job *j, int fd)
 
 /* ---- the guest's side ---- */
 
-static void on_greeted(struct line *l)
+static void on_greeted(struct guest_stream *l)
 {
     struct job *j = container_of(l, struct job, line);
 
@@ -210,7 +210,7 @@ static int on_output(struct job *j, const struct guest_frame *f, struct err *err
     return j->out.len < JOB_QUEUE;
 }
 
-static int on_frame(struct line *l, const struct guest_frame *f, struct err *err)
+static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
     struct job *j = container_of(l, struct job, line);
     bool dialled = j->kind == JOB_DIAL && j->local.fd >= 0;
@@ -236,7 +236,7 @@ static int on_frame(struct line *l, const struct guest_frame *f, struct err *err
     return 0; /* nothing follows */
 }
 
-static void on_drained(struct line *l)
+static void on_drained(struct guest_stream *l)
 {
     struct job *j = container_of(l, struct job, line);
 
@@ -244,7 +244,7 @@ static void on_drained(struct line *l)
 }
 
 /* Also after the last frame: the engine ends the stream. */
-static void on_ended(struct line *l, struct err *err)
+static void on_ended(struct guest_stream *l, struct err *err)
 {
     struct job *j = container_of(l, struct job, line);
     _cleanup_err_ struct err none = ERR_INIT;
@@ -255,12 +255,12 @@ static void on_ended(struct line *l, struct err *err)
         fail(j, err ? err : &none);
 }
 
-static void on_settle(struct line *l)
+static void on_settle(struct guest_stream *l)
 {
     settle(container_of(l, struct job, line));
 }
 
-static const struct line_ops job_line_ops = {
+static const struct guest_stream_ops job_stream_ops = {
     .greeted = on_greeted,
     .frame = on_frame,
     .drained = on_drained,
@@ -295,8 +295,8 @@ static int job_start(struct peer *p, uint64_t seq, enum job_kind kind, const cha
     j->out = (struct buf)BUF_INIT(JOB_QUEUE_MAX);
     j->next = r->jobs;
     r->jobs = j;
-    line_init(&j->line, r, &job_line_ops);
-    line_open(&j->line, r->plan.user, args);
+    guest_stream_init(&j->line, r, &job_stream_ops);
+    guest_stream_open(&j->line, r->plan.user, args);
     return 1;
 }
 

@@ -14,26 +14,26 @@
 static void relay_finish(struct supervisor *sup)
 {
     jobs_end(relay_of(sup));
-    porter_end(relay_of(sup));
+    packages_tunnel_end(relay_of(sup));
 }
 
 /* Not one of the codes that a supervisor without any door answers with: this one says why. */
-static int relay_door(struct supervisor *sup, struct err *err)
+static int relay_packages_listener(struct supervisor *sup, struct err *err)
 {
     struct relay *r = relay_of(sup);
-    int fd = r->door < 0 ? -1 : fcntl(r->door, F_DUPFD_CLOEXEC, 0);
+    int fd = r->packages_listener < 0 ? -1 : fcntl(r->packages_listener, F_DUPFD_CLOEXEC, 0);
 
-    if (r->door >= 0)
+    if (r->packages_listener >= 0)
         return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
     return err_set(err, ERR_ENGINE, "%s",
-                   r->door_err.msg ? r->door_err.msg : "it was started without one");
+                   r->packages_err.msg ? r->packages_err.msg : "it was started without one");
 }
 
 static uint64_t relay_timer_at(const struct supervisor *sup)
 {
     const struct relay *r = container_of(sup, const struct relay, sup);
 
-    return MIN(MIN(MIN(r->stop_at, r->orphans_at), porter_next(r)),
+    return MIN(MIN(MIN(r->stop_at, r->orphans_at), packages_tunnel_next(r)),
                MIN(lines_next(r), relay_execs_next(r)));
 }
 
@@ -43,7 +43,7 @@ static void relay_timer(struct supervisor *sup, uint64_t now)
 
     lines_expire(r, now);
     relay_execs_expire(r, now);
-    porter_expire(r, now);
+    packages_tunnel_expire(r, now);
     if (now >= r->stop_at)
         control_retry(r);
     if (now >= r->orphans_at)
@@ -73,7 +73,7 @@ static const struct supervisor_ops relay_ops = {
     .stats = control_stats,
     .dial = job_dial,
     .copy = job_copy,
-    .listener = relay_door,
+    .listener = relay_packages_listener,
     .forget = jobs_forget,
     .has_died = relay_has_died,
     .stopping = control_thaw,
@@ -101,11 +101,11 @@ static void relay_init(struct relay *r)
 {
     *r = (struct relay){.results.fd = -1,
                         .results_end = -1,
-                        .door = -1,
+                        .packages_listener = -1,
                         .stop_at = DEADLINE_NEVER,
                         .orphans_at = DEADLINE_NEVER};
     supervisor_init(&r->sup, &relay_ops);
-    porter_init(r);
+    packages_tunnel_init(r);
 }
 
 static int read_plan(struct relay *r, struct err *err)
@@ -146,25 +146,27 @@ static int find_container(struct relay *r, struct err *err)
 /* The plan says what the daemon believes of the engine's machine; what is found here decides. */
 static int open_near(struct relay *r, struct err *err)
 {
-    if (r->plan.registry_inside)
+    if (r->plan.packages_inside)
         return err_set(err, ERR_UNSUPPORTED, "its network is not of this machine");
-    return door_open(r->plan.container, r->sup.pid, (uint16_t)r->plan.registry_port, &r->door, err);
+    return packages_listener_open(r->plan.container, r->sup.pid, (uint16_t)r->plan.packages_port,
+                                  &r->packages_listener, err);
 }
 
 /* A container without it is as good as one of network `none`: whoever asks is told why. Before the
  * first thread is started, and before any command could take the port. */
-static void open_door(struct relay *r)
+static void open_packages_listener(struct relay *r)
 {
     _cleanup_err_ struct err near = ERR_INIT;
 
-    if (!r->plan.registry_port || open_near(r, &near) >= 0)
+    if (!r->plan.packages_port || open_near(r, &near) >= 0)
         return;
     log_info("sandbox %s: the package registry is reached through the guest: %s",
              r->plan.sandbox_id, near.msg);
-    if (porter_open(r, &r->door, &r->door_err) >= 0)
+    if (packages_tunnel_open(r, &r->packages_listener, &r->packages_err) >= 0)
         return;
-    err_wrap(&r->door_err, "%s; and a listener inside", near.msg);
-    log_warn("sandbox %s: no way to the package registry: %s", r->plan.sandbox_id, r->door_err.msg);
+    err_wrap(&r->packages_err, "%s; and a listener inside", near.msg);
+    log_warn("sandbox %s: no way to the package registry: %s", r->plan.sandbox_id,
+             r->packages_err.msg);
 }
 
 static int bring_up(struct relay *r, struct err *err)
@@ -178,7 +180,7 @@ static int bring_up(struct relay *r, struct err *err)
     if (n >= 0)
         n = find_container(r, err);
     if (n >= 0)
-        open_door(r);
+        open_packages_listener(r);
     if (n >= 0)
         n = watch_start(r, err);
     return n;

@@ -93,7 +93,8 @@ static int send_in(int pidfd, int flags, uint16_t port, int *ret_fd, struct err 
     return r;
 }
 
-int door_open(const char *container, pid_t pid, uint16_t port, int *ret_fd, struct err *err)
+int packages_listener_open(const char *container, pid_t pid, uint16_t port, int *ret_fd,
+                           struct err *err)
 {
     _cleanup_close_ int pidfd = -1;
     int flags = 0, r;

@@ -15,4 +15,5 @@
  * Fails when that process is not of this container: the engine's machine is another one than ours
  * then, or it has ended.
  */
-int door_open(const char *container, pid_t pid, uint16_t port, int *ret_fd, struct err *err);
+int packages_listener_open(const char *container, pid_t pid, uint16_t port, int *ret_fd,
+                           struct err *err);

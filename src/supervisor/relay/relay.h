@@ -8,7 +8,7 @@
  * state machines: the client is straight-line code with deadlines, an exec costs the engine some 50
  * ms anyway, and a hung call then holds up nobody but itself.
  *
- * Everything inside the container goes through its guest (proto/guest.h), on a struct line: the
+ * Everything inside the container goes through its guest (proto/guest.h), on a struct guest_stream: the
  * hijacked stream of one engine exec.
  */
 #pragma once
@@ -66,27 +66,32 @@ int works_open(struct relay *r, struct err *err);
 
 /* ---- guest-stream.c: one guest ---- */
 
-struct line;
+struct guest_stream;
 
-struct line_ops {
-    void (*greeted)(struct line *l); /* HELLO has come */
-    /* Each frame after it. 1; 0: no more for now (line_resume()); or the guest breaks the rules.
+struct guest_stream_ops {
+    void (*greeted)(struct guest_stream *l); /* HELLO has come */
+    /* Each frame after it. 1; 0: no more for now (guest_stream_resume()); or the guest breaks the rules.
      * The frame is gone once the line is closed. */
-    int (*frame)(struct line *l, const struct guest_frame *f, struct err *err);
-    void (*drained)(struct line *l); /* all that was to be sent is sent; or NULL */
+    int (*frame)(struct guest_stream *l, const struct guest_frame *f, struct err *err);
+    void (*drained)(struct guest_stream *l); /* all that was to be sent is sent; or NULL */
     /* Once, when nothing more will come. err: it could not be opened, spoke nonsense, or said
      * something else than HELLO (the engine's words); NULL: it just ended. */
-    void (*ended)(struct line *l, struct err *err);
-    void (*settle)(struct line *l); /* last in each event: the owner may free it; or NULL */
+    void (*ended)(struct guest_stream *l, struct err *err);
+    void (*settle)(struct guest_stream *l); /* last in each event: the owner may free it; or NULL */
 };
 
-enum line_state { LINE_CLOSED, LINE_OPENING, LINE_GREETING, LINE_UP };
+enum guest_stream_state {
+    GUEST_STREAM_CLOSED,
+    GUEST_STREAM_OPENING,
+    GUEST_STREAM_GREETING,
+    GUEST_STREAM_UP
+};
 
-struct line {
-    struct line *next; /* of relay->lines while not CLOSED */
+struct guest_stream {
+    struct guest_stream *next; /* of relay->lines while not CLOSED */
     struct relay *relay;
-    const struct line_ops *ops;
-    enum line_state state;
+    const struct guest_stream_ops *ops;
+    enum guest_stream_state state;
     struct work *opening;
     char *exec_id; /* the engine's; NULL before there is one */
     struct source src;
@@ -101,20 +106,21 @@ struct line {
     uint64_t greet_by;
 };
 
-void line_init(struct line *l, struct relay *r, const struct line_ops *ops);
+void guest_stream_init(struct guest_stream *l, struct relay *r, const struct guest_stream_ops *ops);
 /* Starts `guest ARGS…` inside as that user. */
-void line_open(struct line *l, const char *user, const char *const *args);
+void guest_stream_open(struct guest_stream *l, const char *user, const char *const *args);
 /* The same, before there is a loop: returns when the engine has answered, ended() may have been
  * called. */
-void line_open_now(struct line *l, const char *user, const char *const *args);
-void line_close(struct line *l); /* the guest, if any, sees its stdin end; no more calls */
-void line_done(struct line *l);  /* and forgets the exec's id */
-void line_resume(struct line *l);
+void guest_stream_open_now(struct guest_stream *l, const char *user, const char *const *args);
+void guest_stream_close(
+    struct guest_stream *l); /* the guest, if any, sees its stdin end; no more calls */
+void guest_stream_done(struct guest_stream *l); /* and forgets the exec's id */
+void guest_stream_resume(struct guest_stream *l);
 /* Put frames into l->out, then call this. */
-void line_flush(struct line *l);
-/* Bytes of the engine's stream, cut anywhere; at most LINE_CHUNK. Called by the line itself. */
-enum { LINE_CHUNK = 64 << 10 };
-void line_take(struct line *l, const char *data, size_t len);
+void guest_stream_flush(struct guest_stream *l);
+/* Bytes of the engine's stream, cut anywhere; at most GUEST_STREAM_CHUNK. Called by the line itself. */
+enum { GUEST_STREAM_CHUNK = 64 << 10 };
+void guest_stream_take(struct guest_stream *l, const char *data, size_t len);
 uint64_t lines_next(const struct relay *r); /* earliest greet_by */
 void lines_expire(struct relay *r, uint64_t now);
 
@@ -147,7 +153,7 @@ int call_reap(const struct relay *r, const char *user, uint32_t guest_pid,
 
 struct relay_exec {
     struct exec exec; /* first: supervise/ allocates and frees it */
-    struct line line;
+    struct guest_stream line;
     char user[RELAY_USER_MAX + 1];
     struct source input; /* what the daemon writes to stdin */
     int input_end;       /* its other end: until handed over; with a tty, as long as it lives */
@@ -217,9 +223,9 @@ int watch_start(struct relay *r, struct err *err);
  * the other's place: whoever accepts on it serves this sandbox and no other. Nothing that comes by
  * the line says where a connection leads to.
  */
-struct porter {
-    struct line line;
-    struct channels set;
+struct packages_tunnel {
+    struct guest_stream line;
+    struct guest_mux set;
     bool listening;    /* the guest says so */
     bool kept;         /* it has once: a line that breaks is opened again */
     struct err err;    /* of the last try */
@@ -228,12 +234,12 @@ struct porter {
     uint64_t at;       /* the next try, or when this one must have succeeded; or DEADLINE_NEVER */
 };
 
-void porter_init(struct relay *r);
+void packages_tunnel_init(struct relay *r);
 /* Blocks until the guest listens. *ret_fd: the socket on which its connections arrive. */
-int porter_open(struct relay *r, int *ret_fd, struct err *err);
-void porter_end(struct relay *r);
-uint64_t porter_next(const struct relay *r);
-void porter_expire(struct relay *r, uint64_t now);
+int packages_tunnel_open(struct relay *r, int *ret_fd, struct err *err);
+void packages_tunnel_end(struct relay *r);
+uint64_t packages_tunnel_next(const struct relay *r);
+void packages_tunnel_expire(struct relay *r, uint64_t now);
 
 /* ---- the sandbox ---- */
 
@@ -247,11 +253,11 @@ struct relay {
     struct work *waiting, **waiting_last;
     unsigned busy[WORK_KINDS]; /* on threads */
 
-    int door; /* of packages-listener.h or the porter; or -1 and why not */
-    struct err door_err;
-    struct porter porter;
+    int packages_listener; /* of packages-listener.h or the porter; or -1 and why not */
+    struct err packages_err;
+    struct packages_tunnel packages_tunnel;
 
-    struct line *lines;
+    struct guest_stream *lines;
     struct job *jobs;
     struct control *controls;
     struct orphan *orphans; /* guests that could not be reaped yet */

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/guard.h"
 #include "lib/os/ns.h"
 #include "supervisor/shim/shim.h"
-#include "supervisor/shim/wall.h"
 
 /* The user namespace comes first, as the right to join the others comes with it; the mounts last,
  * as the host's /proc goes with them. The cgroup namespace is not among them: pid 1 makes its own
@@ -96,7 +96,7 @@ int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_
     r = open_one(s, KIND_MOUNTS, ret_mounts, err);
     if (r >= 0)
         r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
-    if (r >= 0 && wall_stands(&s->plan, "cgroup namespace"))
+    if (r >= 0 && GUARD("cgroup namespace"))
         r = unshare_cgroup(err);
     return r;
 }

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/guard.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/command.h"
@@ -36,7 +37,6 @@
 #include "supervisor/shim/secrets.h"
 #include "supervisor/shim/shim.h"
 #include "supervisor/shim/user.h"
-#include "supervisor/shim/wall.h"
 
 enum {
     NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
@@ -83,28 +83,28 @@ static int pin_cpus(const struct plan *plan, struct err *err)
 
     if (!plan->cpu_milli || sched_getaffinity(0, sizeof(have), &have) < 0)
         return 0;
-    count = truth_cpu_count(plan->cpu_milli, &have);
+    count = proc_view_cpu_count(plan->cpu_milli, &have);
     if (count >= (unsigned)CPU_COUNT(&have))
         return 0;
-    truth_affinity(&have, count, (uint32_t)strtoul(plan->sandbox_id + 8, NULL, 16), &want);
+    proc_view_affinity(&have, count, (uint32_t)strtoul(plan->sandbox_id + 8, NULL, 16), &want);
     if (sched_setaffinity(0, sizeof(want), &want) < 0)
         return err_sys(err, errno, "pin to %u CPUs", count);
     return 0;
 }
 
-static int namespaces(const struct plan *plan)
+static int namespaces(void)
 {
-    return wall_stands(plan, "pid namespace") ? NAMESPACES : NAMESPACES & ~CLONE_NEWPID;
+    return GUARD("pid namespace") ? NAMESPACES : NAMESPACES & ~CLONE_NEWPID;
 }
 
 /* Until the sandbox is there. One that never will be needs no words of ours. */
-static void pass_gate(int gate)
+static void wait_ready(int ready_pipe)
 {
     char byte;
     ssize_t n;
 
     do
-        n = read(gate, &byte, 1);
+        n = read(ready_pipe, &byte, 1);
     while (n < 0 && errno == EINTR);
     if (n <= 0)
         _exit(127);
@@ -116,12 +116,12 @@ static int join_ahead(struct entry *e, struct err *err)
 {
     int mounts = -1, r;
 
-    r = enter_ahead(e->shim, namespaces(&e->shim->plan), &mounts, &e->mark, err);
+    r = enter_ahead(e->shim, namespaces(), &mounts, &e->mark, err);
     if (r >= 0)
-        r = identity_bound(&e->shim->plan, err);
+        r = identity_bound(err);
     if (r < 0)
         return r;
-    pass_gate(e->shim->gate);
+    wait_ready(e->shim->ready_pipe);
     return ns_enter(mounts, CLONE_NEWNS, err);
 }
 
@@ -140,9 +140,9 @@ static int join(struct entry *e, const struct exec_fds *fds, struct err *err)
         r = pin_cpus(&e->shim->plan, err);
     if (r < 0)
         return r;
-    if (e->shim->gate >= 0)
+    if (e->shim->ready_pipe >= 0)
         return join_ahead(e, err);
-    return enter_sandbox(e->shim, namespaces(&e->shim->plan), &e->mark, err);
+    return enter_sandbox(e->shim, namespaces(), &e->mark, err);
 }
 
 static int set_limits(const struct plan *plan, struct err *err)
@@ -166,11 +166,11 @@ static int set_limits(const struct plan *plan, struct err *err)
  * The folder is opened inside the root without magic links and checked after: a path through
  * /proc/self/fd, or one that left the root, never becomes the working directory.
  */
-static int enter_workdir(const struct plan *plan, const char *path, struct err *err)
+static int enter_workdir(const char *path, struct err *err)
 {
-    struct open_how how = {
-        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-        .resolve = wall_stands(plan, "workdir") ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : 0};
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve =
+                               GUARD("workdir") ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : 0};
     _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1;
     char real[PATH_MAX];
 
@@ -261,9 +261,9 @@ _noreturn_ static void run_child(struct entry *e)
     int r;
 
     r = arrange_stdio(e, &err);
-    if (r >= 0 && plan->strict && wall_stands(plan, "landlock"))
+    if (r >= 0 && plan->strict && GUARD("landlock"))
         r = landlock_domain("/", &err);
-    if (r >= 0 && plan->seccomp && wall_stands(plan, "seccomp"))
+    if (r >= 0 && plan->seccomp && GUARD("seccomp"))
         r = filter_install(plan->seccomp, plan->seccomp_len, &err);
     if (r < 0)
         fail(e->status, &err);
@@ -302,13 +302,13 @@ static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
     if (r >= 0)
         r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
     if (r >= 0)
-        r = wall_stands(plan, "rlimits") ? set_limits(plan, err) : 0;
+        r = GUARD("rlimits") ? set_limits(plan, err) : 0;
     if (r >= 0)
         r = identity_become(plan, &e->user, err);
     if (r >= 0)
         r = open_stdio(e, err);
     if (r >= 0)
-        r = enter_workdir(plan, e->spec->cwd ? e->spec->cwd : plan->workdir, err);
+        r = enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
     return r;
 }
 

@@ -46,7 +46,7 @@ static bool look(DIR *proc, const struct stat *mark)
     return found;
 }
 
-bool kin_kill(int mark)
+bool exec_members_kill(int mark)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NSEC};
     _cleanup_closedir_ DIR *proc = opendir("/proc");

@@ -13,4 +13,4 @@
 
 /* SIGKILL to all of them, again until a look finds none; false when some are still being found
  * after many looks. `mark` is a descriptor of the namespace. */
-bool kin_kill(int mark);
+bool exec_members_kill(int mark);

@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/guard.h"
 #include "lib/base/log.h"
 #include "lib/os/ns.h"
 #include "lib/os/pidfd.h"
 #include "lib/os/pty.h"
 #include "supervisor/shim/exec-members.h"
 #include "supervisor/shim/shim.h"
-#include "supervisor/shim/wall.h"
 
 void shim_exec_init(struct exec *base)
 {
@@ -265,7 +265,7 @@ void shim_exec_kill(struct exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
     struct shim *s = shim_of_exec(x);
-    bool all = wall_stands(&s->plan, "whole tree");
+    bool all = GUARD("whole tree");
 
     if (all && cgroup_group_kill(&s->cgroup, &x->group))
         return;
@@ -273,7 +273,7 @@ void shim_exec_kill(struct exec *base)
         pidfd_signal(x->main.fd, SIGKILL);
     if (x->helper.fd >= 0)
         pidfd_signal(x->helper.fd, SIGKILL);
-    if (all && x->mark >= 0 && !kin_kill(x->mark))
+    if (all && x->mark >= 0 && !exec_members_kill(x->mark))
         log_warn("exec %s: some of its processes do not die; they end with the sandbox", base->id);
 }
 

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/base/guard.h"
 #include "lib/os/caps.h"
-#include "supervisor/shim/wall.h"
 
 /* Valid in the sandbox's user namespace only. */
 #define ROOT_CAPS                                                                                  \
@@ -34,9 +34,9 @@ static int set_ids(const struct plan *plan, const struct user *u, struct err *er
     return 0;
 }
 
-int identity_bound(const struct plan *plan, struct err *err)
+int identity_bound(struct err *err)
 {
-    return wall_stands(plan, "capabilities") ? caps_bound(ROOT_CAPS, err) : 0;
+    return GUARD("capabilities") ? caps_bound(ROOT_CAPS, err) : 0;
 }
 
 int identity_become(const struct plan *plan, const struct user *u, struct err *err)
@@ -44,16 +44,16 @@ int identity_become(const struct plan *plan, const struct user *u, struct err *e
     uint64_t keep = u->uid == 0 ? ROOT_CAPS : CAPS_NONE;
     int r;
 
-    if (!wall_stands(plan, "capabilities"))
-        return set_ids(plan, u, err);
-    r = caps_bound(keep, err);
-    if (r >= 0)
-        r = set_ids(plan, u, err);
-    if (r >= 0)
-        r = caps_set(keep, err);
+    r = GUARD("capabilities") ? caps_bound(keep, err) : 0;
     if (r < 0)
         return r;
-    if (wall_stands(plan, "no-new-privileges") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    r = set_ids(plan, u, err);
+    if (r < 0)
+        return r;
+    r = GUARD("capabilities") ? caps_set(keep, err) : 0;
+    if (r < 0)
+        return r;
+    if (GUARD("no-new-privileges") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(err, errno, "forbid new privileges");
     return 0;
 }

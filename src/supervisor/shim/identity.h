@@ -10,6 +10,6 @@
 #include "supervisor/shim/user.h"
 
 /* The part that can be done before the user is known: gives up what none of them has. */
-int identity_bound(const struct plan *plan, struct err *err);
+int identity_bound(struct err *err);
 
 int identity_become(const struct plan *plan, const struct user *u, struct err *err);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/guard.h"
 #include "lib/base/resident.h"
 #include "lib/os/caps.h"
 #include "lib/os/confine.h"
@@ -20,7 +21,6 @@
 #include "lib/os/ns.h"
 #include "supervisor/shim/layers.h"
 #include "supervisor/shim/setup.h"
-#include "supervisor/shim/wall.h"
 
 /* Being a single-threaded static program, the raw calls are the process's: no need to tell threads.
  */
@@ -54,8 +54,8 @@ static int prepare(const struct init_args *a, struct err *err)
 
     if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
         return err_sys(err, errno, "set the host name inside");
-    r = wall_stands(a->plan, "network") ? ns_loopback_up(err) : 0;
-    if (r >= 0 && wall_stands(a->plan, "pid 1"))
+    r = GUARD("network") ? ns_loopback_up(err) : 0;
+    if (r >= 0 && GUARD("pid 1"))
         r = caps_bound(CAPS_NONE, err); /* pid 1 runs no other program: it has what it needs */
     return r;
 }
@@ -72,7 +72,7 @@ static int join_cgroups(const struct init_args *a, struct err *err)
     if (r > 0)
         return err_sys(err, r, "join the sandbox's cgroups");
     /* After joining, so that the namespace's root is the sandbox's own place. */
-    if (wall_stands(a->plan, "cgroup namespace") && unshare(CLONE_NEWCGROUP) < 0)
+    if (GUARD("cgroup namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return err_sys(err, errno, "make a cgroup namespace");
     return 0;
 }
@@ -93,22 +93,19 @@ static int build(const struct init_args *a, struct layers *layers, int fds[stati
         r = join_cgroups(a, err);
     /* The sandbox's way to its package registry, there before any command could take the port. */
     if (r >= 0 && a->plan->network == PLAN_NETWORK_PACKAGES)
-        r = listen_inside(PLAN_REGISTRY_PORT, &fds[INIT_FD_LISTENER], err);
+        r = listen_inside(PLAN_PACKAGES_PORT, &fds[INIT_FD_LISTENER], err);
     return r;
 }
 
-static int give_up_everything(const struct plan *plan, struct err *err)
+static int give_up_everything(struct err *err)
 {
     int r;
-
-    if (!wall_stands(plan, "pid 1"))
-        return 0;
 
     r = caps_set(CAPS_NONE, err); /* the bounding set is empty already */
     if (r < 0)
         return r;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_DUMPABLE, !wall_stands(plan, "not dumpable"), 0, 0, 0) < 0)
+        prctl(PR_SET_DUMPABLE, GUARD("not dumpable") ? 0 : 1, 0, 0, 0) < 0)
         return err_sys(err, errno, "lock pid 1");
     return 0;
 }
@@ -167,33 +164,33 @@ static void keep(int *fd, int *next)
 }
 
 /* Everything else goes: no descriptor of the host stays in the sandbox. */
-static void close_all_but(int *sock, int *gate, int fds[static INIT_FDS])
+static void close_all_but(int *sock, int *ready_pipe, int fds[static INIT_FDS])
 {
     int next = 0;
 
     keep(sock, &next);
-    keep(gate, &next);
+    keep(ready_pipe, &next);
     for (int i = 0; i < INIT_FDS; i++)
         keep(&fds[i], &next);
     syscall(SYS_close_range, (unsigned)next, ~0U, 0);
 }
 
 /* Whoever waits for it goes on at once, the shim hears of it meanwhile. */
-static void open_gate(int gate)
+static void signal_ready(int ready_pipe)
 {
-    if (gate >= 0 && write(gate, "", 1) < 0)
+    if (ready_pipe >= 0 && write(ready_pipe, "", 1) < 0)
         _exit(1);
-    fd_close(gate);
+    fd_close(ready_pipe);
 }
 
 _noreturn_ void init_main(const struct init_args *args)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct layers layers;
-    int sock = args->sock, gate = args->gate, fds[INIT_FDS] = {-1, -1}, r;
+    int sock = args->sock, ready_pipe = args->ready_pipe, fds[INIT_FDS] = {-1, -1}, r;
 
     prctl(PR_SET_NAME, "ripcord-init", 0, 0, 0);
-    if (wall_stands(args->plan, "reaping"))
+    if (GUARD("reaping"))
         signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     setsid();
@@ -202,15 +199,15 @@ _noreturn_ void init_main(const struct init_args *args)
     r = build(args, &layers, fds, &err);
     layers_done(&layers);
     if (r >= 0)
-        r = give_up_everything(args->plan, &err);
+        r = GUARD("pid 1") ? give_up_everything(&err) : 0;
     if (r >= 0) {
-        close_all_but(&sock, &gate, fds);
-        open_gate(gate);
+        close_all_but(&sock, &ready_pipe, fds);
+        signal_ready(ready_pipe);
     }
     report(sock, &err, fds);
     if (r < 0)
         _exit(1);
-    if (wall_stands(args->plan, "pid 1"))
+    if (GUARD("pid 1"))
         confine_init();
     for (int i = 0; i < INIT_FDS; i++)
         fd_close(fds[i]);

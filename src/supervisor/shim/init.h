@@ -16,7 +16,7 @@ struct init_args {
     const struct cgroup_group *group;
     uint64_t memory_told; /* as in struct shim */
     int sock;             /* to the shim */
-    int gate;             /* a byte into it: the sandbox is there; or -1 */
+    int ready_pipe;       /* a byte into it: the sandbox is there; or -1 */
 };
 
 /* What comes with pid 1's READY to the shim; SHIM_TAG_FLAGS has a bit for each that does. */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/guard.h"
 #include "lib/base/tree.h"
 #include "lib/base/xalloc.h"
 #include "lib/os/caps.h"
@@ -30,7 +31,6 @@
 #include "supervisor/shim/enter.h"
 #include "supervisor/shim/identity.h"
 #include "supervisor/shim/shim.h"
-#include "supervisor/shim/wall.h"
 
 enum {
     JOBS_MAX = 64,
@@ -137,7 +137,7 @@ static int run_copy_in(const struct job_spec *spec, struct tree_stats *stats, in
 
 static int become_user(const struct shim *s, struct err *err)
 {
-    const char *who = wall_stands(&s->plan, "copies by the user") ? s->plan.user : "0";
+    const char *who = GUARD("copies by the user") ? s->plan.user : "0";
     struct user user;
     int r = user_resolve(who, &user, err);
 
@@ -150,7 +150,7 @@ static int enter(const struct shim *s, const struct job_spec *spec, struct err *
 
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return err_sys(err, errno, "hide the helper");
-    r = wall_stands(&s->plan, "copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
+    r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
     if (r >= 0 && spec->as_user)
         return become_user(s, err);
     if (r >= 0)

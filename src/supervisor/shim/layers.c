@@ -125,7 +125,7 @@ static int mount_userns(const struct plan *plan, const struct stat *st, int *ret
 
 static int open_source(const struct plan_mount *m, struct stat *st, int *ret, struct err *err)
 {
-    bool exact = wall_up("sources");
+    bool exact = GUARD("sources");
     struct open_how how = {.flags = O_PATH | O_CLOEXEC,
                            .resolve = exact ? RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0};
     _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, m->source, &how, sizeof(how));
@@ -148,7 +148,7 @@ static int open_source(const struct plan_mount *m, struct stat *st, int *ret, st
 static int open_mount(const struct plan *plan, const struct plan_mount *m, int userns_fd, int *ret,
                       struct err *err)
 {
-    unsigned flags = MOUNT_SAFE | (m->read_only && wall_up("read-only") ? MOUNT_RDONLY : 0) |
+    unsigned flags = MOUNT_SAFE | (m->read_only && GUARD("read-only") ? MOUNT_RDONLY : 0) |
                      depth_flag(userns_fd);
     _cleanup_close_ int source = -1, map = -1, fd = -1;
     struct stat st;

@@ -17,7 +17,7 @@ static int open_beneath(int root_fd, const char *path, uint64_t flags)
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags};
     int fd;
 
-    if (wall_up("targets")) {
+    if (GUARD("targets")) {
         how.flags |= O_NOFOLLOW;
         how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
     }

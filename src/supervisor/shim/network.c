@@ -82,7 +82,7 @@ static int set_up_inside(const struct plan *p, struct err *err)
     if (r >= 0)
         r = rtnl_open(&rtnl, err);
     if (r >= 0)
-        r = rtnl_add_address(rtnl, INSIDE, p->net_box, PREFIX_LEN, err);
+        r = rtnl_add_address(rtnl, INSIDE, p->net_sandbox, PREFIX_LEN, err);
     if (r >= 0)
         r = rtnl_set_up(rtnl, INSIDE, err);
     if (r >= 0)

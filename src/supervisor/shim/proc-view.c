@@ -2,7 +2,7 @@
 
 #include <sys/sysinfo.h>
 
-uint64_t truth_memory(uint64_t limit)
+uint64_t proc_view_memory(uint64_t limit)
 {
     struct sysinfo si;
 
@@ -11,7 +11,7 @@ uint64_t truth_memory(uint64_t limit)
     return limit;
 }
 
-int truth_meminfo(struct buf *b, uint64_t limit, uint64_t used, uint64_t cache)
+int proc_view_meminfo(struct buf *b, uint64_t limit, uint64_t used, uint64_t cache)
 {
     unsigned long long total = limit >> 10, free_kib = used < limit ? (limit - used) >> 10 : 0;
     unsigned long long cached = MIN(cache >> 10, total - free_kib);
@@ -43,7 +43,7 @@ int truth_meminfo(struct buf *b, uint64_t limit, uint64_t used, uint64_t cache)
     return r;
 }
 
-int truth_cpuinfo(struct buf *b, const char *host, unsigned cpus)
+int proc_view_cpuinfo(struct buf *b, const char *host, unsigned cpus)
 {
     const char *end = host;
 
@@ -57,19 +57,19 @@ int truth_cpuinfo(struct buf *b, const char *host, unsigned cpus)
     return buf_append(b, host, (size_t)(end - host));
 }
 
-int truth_cpu_list(struct buf *b, unsigned cpus)
+int proc_view_cpu_list(struct buf *b, unsigned cpus)
 {
     return cpus > 1 ? buf_appendf(b, "0-%u\n", cpus - 1) : buf_append_str(b, "0\n");
 }
 
-unsigned truth_cpu_count(uint32_t milli, const cpu_set_t *have)
+unsigned proc_view_cpu_count(uint32_t milli, const cpu_set_t *have)
 {
     unsigned online = (unsigned)CPU_COUNT(have), wanted = (milli + 999) / 1000;
 
     return milli ? MAX(1U, MIN(wanted, online)) : online;
 }
 
-void truth_affinity(const cpu_set_t *have, unsigned count, uint32_t salt, cpu_set_t *ret)
+void proc_view_affinity(const cpu_set_t *have, unsigned count, uint32_t salt, cpu_set_t *ret)
 {
     unsigned online = (unsigned)CPU_COUNT(have), skip = online ? salt % online : 0;
 

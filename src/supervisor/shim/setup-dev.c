@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "lib/base/cleanup.h"
+#include "lib/base/guard.h"
 #include "lib/base/macro.h"
 #include "lib/os/mount.h"
 #include "supervisor/shim/mount-point.h"
 #include "supervisor/shim/setup.h"
-#include "supervisor/shim/wall.h"
 
 enum { SHM_SIZE_DEFAULT = 64 << 20 };
 
@@ -61,7 +61,7 @@ static int mount_devpts(const struct plan *plan, int dev_fd, struct err *err)
     const char *const options[] = {"newinstance",
                                    "ptmxmode=0666",
                                    "mode=0620",
-                                   wall_stands(plan, "ptys") ? "max=256" : "max=4096",
+                                   GUARD("ptys") ? "max=256" : "max=4096",
                                    plan->id_base ? "gid=5" : NULL,
                                    NULL};
     _cleanup_close_ int fd = -1;

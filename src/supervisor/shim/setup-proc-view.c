@@ -27,12 +27,12 @@ static int put_file(int files, const char *name, const char *text, bool read_onl
 
 static int put_meminfo(uint64_t memory_told, int files, int root_fd, int *ret, struct err *err)
 {
-    _cleanup_buf_ struct buf text = BUF_INIT(TRUTH_FILE_MAX);
+    _cleanup_buf_ struct buf text = BUF_INIT(PROC_VIEW_FILE_MAX);
     int fd, r;
 
     if (!memory_told)
         return 0;
-    if (truth_meminfo(&text, memory_told, 0, 0) < 0)
+    if (proc_view_meminfo(&text, memory_told, 0, 0) < 0)
         return err_set(err, ERR_LIMIT, "text of '/proc/meminfo' is too long");
     r = put_file(files, "meminfo", buf_data(&text), true, root_fd, "proc/meminfo", err);
     if (r < 0)
@@ -68,22 +68,23 @@ static int read_cpuinfo(struct buf *b, unsigned cpus)
 
 static int put_cpuinfo(const struct plan *plan, int files, int root_fd, struct err *err)
 {
-    _cleanup_buf_ struct buf host = BUF_INIT(TRUTH_FILE_MAX), text = BUF_INIT(TRUTH_FILE_MAX);
+    _cleanup_buf_ struct buf host = BUF_INIT(PROC_VIEW_FILE_MAX),
+                             text = BUF_INIT(PROC_VIEW_FILE_MAX);
     cpu_set_t have;
     unsigned cpus;
 
     if (sched_getaffinity(0, sizeof(have), &have) < 0)
         return err_sys(err, errno, "count the CPUs");
-    cpus = truth_cpu_count(plan->cpu_milli, &have);
+    cpus = proc_view_cpu_count(plan->cpu_milli, &have);
     if (cpus >= (unsigned)sysconf(_SC_NPROCESSORS_ONLN))
         return 0;
-    if (read_cpuinfo(&host, cpus) < 0 || truth_cpuinfo(&text, buf_data(&host), cpus) < 0)
+    if (read_cpuinfo(&host, cpus) < 0 || proc_view_cpuinfo(&text, buf_data(&host), cpus) < 0)
         return err_set(err, ERR_LIMIT, "text of '/proc/cpuinfo' is too long");
     return put_file(files, "cpuinfo", buf_data(&text), true, root_fd, "proc/cpuinfo", err);
 }
 
-int setup_facts(const struct plan *plan, uint64_t memory_told, int files, int root_fd,
-                int *ret_meminfo, struct err *err)
+int setup_proc_view(const struct plan *plan, uint64_t memory_told, int files, int root_fd,
+                    int *ret_meminfo, struct err *err)
 {
     int r;
 

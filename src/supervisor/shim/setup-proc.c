@@ -11,12 +11,12 @@
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
+#include "lib/base/guard.h"
 #include "lib/base/macro.h"
 #include "lib/os/mount.h"
 #include "supervisor/shim/mount-point.h"
 #include "supervisor/shim/proc-view.h"
 #include "supervisor/shim/setup.h"
-#include "supervisor/shim/wall.h"
 
 static const char *const locked[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
 
@@ -110,19 +110,20 @@ static int make_files(int root_fd, int *ret, struct err *err)
  * Written by the descriptor of our own procfs before that has a name: what the image has at /proc
  * is not asked.
  */
-static int forbid_namespaces(const struct plan *plan, int root_fd, int proc, struct err *err)
+static int forbid_namespaces(int root_fd, int proc, struct err *err)
 {
-    if (!wall_stands(plan, "no namespaces"))
-        return 0;
-    if (!wall_stands(plan, "own procfs"))
-        return file_write(root_fd, "proc/sys/user/max_user_namespaces", "0", err);
-    return file_write(proc, "sys/user/max_user_namespaces", "0", err);
+    static const char *const by_name = "proc/sys/user/max_user_namespaces";
+    bool own = GUARD("own procfs");
+
+    return GUARD("no namespaces") ? file_write(own ? proc : root_fd,
+                                               own ? by_name + strlen("proc/") : by_name, "0", err)
+                                  : 0;
 }
 
-int setup_proc(const struct plan *plan, int root_fd, int *ret_files, struct err *err)
+int setup_proc(int root_fd, int *ret_files, struct err *err)
 {
-    size_t n_locked = wall_stands(plan, "locked proc") ? ARRAY_SIZE(locked) : 0;
-    size_t n_hidden = wall_stands(plan, "hidden proc") ? ARRAY_SIZE(hidden) : 0;
+    size_t n_locked = GUARD("locked proc") ? ARRAY_SIZE(locked) : 0;
+    size_t n_hidden = GUARD("hidden proc") ? ARRAY_SIZE(hidden) : 0;
     _cleanup_close_ int proc = -1, files = -1;
     int r;
 
@@ -132,7 +133,7 @@ int setup_proc(const struct plan *plan, int root_fd, int *ret_files, struct err 
                       "run ripcord outside of that container.");
         return err_wrap(err, "set up '/proc'");
     }
-    r = forbid_namespaces(plan, root_fd, proc, err);
+    r = forbid_namespaces(root_fd, proc, err);
     if (r >= 0)
         r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
     if (r >= 0)
@@ -159,8 +160,8 @@ static int write_cpus(const struct plan *plan, int sys, struct err *err)
 
     if (sched_getaffinity(0, sizeof(have), &have) < 0)
         return err_sys(err, errno, "count the CPUs");
-    cpus = truth_cpu_count(plan->cpu_milli, &have);
-    if (truth_cpu_list(&list, cpus) < 0)
+    cpus = proc_view_cpu_count(plan->cpu_milli, &have);
+    if (proc_view_cpu_list(&list, cpus) < 0)
         return err_set(err, ERR_LIMIT, "list of CPUs is too long");
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(lists); i++) {
         snprintf(path, sizeof(path), "devices/system/cpu/%s", lists[i]);

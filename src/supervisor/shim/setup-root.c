@@ -12,13 +12,13 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/guard.h"
 #include "lib/os/mount.h"
 #include "lib/os/overlay.h"
 #include "supervisor/shim/caches.h"
 #include "supervisor/shim/lower-layers.h"
 #include "supervisor/shim/mount-point.h"
 #include "supervisor/shim/setup.h"
-#include "supervisor/shim/wall.h"
 
 enum { TMPFS_BYTES_PER_INODE = 4096, TMPFS_INODES_MIN = 1024, MOUNTINFO_MAX = 1 << 20 };
 
@@ -143,9 +143,9 @@ static int mount_host_trees(const struct layers *layers, int root_fd, struct err
     return r;
 }
 
-static uint64_t bounded(const struct plan *plan, uint64_t size)
+static uint64_t bounded(uint64_t size)
 {
-    return wall_stands(plan, "tmpfs") ? size : GIB(64);
+    return GUARD("tmpfs") ? size : GIB(64);
 }
 
 static int mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
@@ -153,11 +153,11 @@ static int mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
     int r = 0;
 
     if (plan->tmp_size)
-        r = setup_tmpfs(root_fd, "tmp", bounded(plan, plan->tmp_size), "1777", err);
+        r = setup_tmpfs(root_fd, "tmp", bounded(plan->tmp_size), "1777", err);
     if (r >= 0 && plan->run_size)
-        r = setup_tmpfs(root_fd, "run", bounded(plan, plan->run_size), "0755", err);
+        r = setup_tmpfs(root_fd, "run", bounded(plan->run_size), "0755", err);
     if (r >= 0 && plan->scratch_size)
-        r = setup_tmpfs(root_fd, "scratch", bounded(plan, plan->scratch_size), "1777", err);
+        r = setup_tmpfs(root_fd, "scratch", bounded(plan->scratch_size), "1777", err);
     return r;
 }
 
@@ -222,9 +222,9 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
     if (r >= 0)
         r = setup_dev(plan, root_fd, err);
     if (r >= 0)
-        r = setup_proc(plan, root_fd, &files, err);
+        r = setup_proc(root_fd, &files, err);
     if (r >= 0)
-        r = setup_facts(plan, memory_told, files, root_fd, ret_meminfo, err);
+        r = setup_proc_view(plan, memory_told, files, root_fd, ret_meminfo, err);
     if (r >= 0)
         r = setup_sys(plan, files, root_fd, err);
     if (r >= 0)

@@ -21,15 +21,15 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
 int setup_dev(const struct plan *plan, int root_fd, struct err *err);
 /* *ret_files: a tmpfs for small files of ours, attached (at a place that is covered later) so that
  * parts of it can be bound elsewhere. */
-int setup_proc(const struct plan *plan, int root_fd, int *ret_files, struct err *err);
+int setup_proc(int root_fd, int *ret_files, struct err *err);
 /* Binds `name` of those files, read-only when asked, over root_fd/path. */
 int setup_bind_file(int files, const char *name, bool read_only, int root_fd, const char *path,
                     struct err *err);
 /* setup-proc-view.c: /proc/meminfo, /proc/cpuinfo and /etc/resolv.conf as this sandbox should see
  * them.
  */
-int setup_facts(const struct plan *plan, uint64_t memory_told, int files, int root_fd,
-                int *ret_meminfo, struct err *err);
+int setup_proc_view(const struct plan *plan, uint64_t memory_told, int files, int root_fd,
+                    int *ret_meminfo, struct err *err);
 int setup_sys(const struct plan *plan, int files, int root_fd, struct err *err);
 
 /* A sized tmpfs at `path` inside. */

@@ -36,7 +36,7 @@ struct shim {
     uint64_t strays_at; /* while pid 1 does not end: when children nobody knows are reaped next */
     int init_sock;
     int init_pid;
-    int gate;                        /* see start.c; or -1 */
+    int ready_pipe;                  /* see start.c; or -1 */
     int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
     uint64_t memory_told; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
     int meminfo_fd;       /* the file that stands in its place, or -1 */
@@ -107,6 +107,6 @@ void jobs_end(struct shim *s);
 int network_start(const struct shim *s, struct err *err);
 
 /* proc-view-update.c: what /proc/meminfo inside says is brought up to date. */
-#define FACTS_INTERVAL USEC_PER_SEC
-uint64_t facts_refresh_at(const struct supervisor *sup); /* when next, or DEADLINE_NEVER */
-void facts_refresh(struct supervisor *sup, uint64_t now);
+#define PROC_VIEW_INTERVAL USEC_PER_SEC
+uint64_t proc_view_refresh_at(const struct supervisor *sup); /* when next, or DEADLINE_NEVER */
+void proc_view_refresh(struct supervisor *sup, uint64_t now);

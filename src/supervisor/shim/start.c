@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/guard.h"
 #include "lib/base/log.h"
 #include "lib/os/ns.h"
 #include "lib/os/pidfd.h"
@@ -30,7 +31,6 @@
 #include "supervisor/shim/layers.h"
 #include "supervisor/shim/proc-view.h"
 #include "supervisor/shim/shim.h"
-#include "supervisor/shim/wall.h"
 
 enum { START_TIMEOUT_SEC = 30 };
 
@@ -44,9 +44,8 @@ static int make_cgroups(struct shim *s, struct err *err)
                     p->sandbox_id, err);
     if (r < 0)
         return r;
-    if (!wall_stands(p, "limits"))
-        limits = (struct cgroup_limits){0};
-    s->sup.unenforced = cgroup_limit(&s->cgroup, &limits);
+    s->sup.unenforced =
+        cgroup_limit(&s->cgroup, GUARD("limits") ? &limits : &(struct cgroup_limits){0});
     if (s->sup.unenforced & p->required) {
         err_set(err, ERR_UNSUPPORTED, "a limit that was asked for cannot be enforced here:%s%s%s",
                 s->sup.unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
@@ -76,7 +75,7 @@ static bool map_sub_ids(struct shim *s)
 static int write_maps(struct shim *s, struct err *err)
 {
     const struct plan *p = &s->plan;
-    struct ns_map range = {0, wall_stands(p, "own ids") ? p->id_base : 0, PLAN_ID_COUNT};
+    struct ns_map range = {0, GUARD("own ids") ? p->id_base : 0, PLAN_ID_COUNT};
     struct ns_map uid = {PLAN_AGENT_ID, geteuid(), 1}, gid = {PLAN_AGENT_ID, getegid(), 1};
     int r;
 
@@ -149,7 +148,7 @@ static int take_fds(struct shim *s, const char *packet, size_t len, const int *f
  * pid 1 builds, and waits at the gate: a pipe into which pid 1 puts a byte when all is there. An
  * open network is none of what pid 1 makes, so those sandboxes have no gate.
  */
-static int make_gate(struct shim *s, int *ret_inside, struct err *err)
+static int make_ready_pipe(struct shim *s, int *ret_inside, struct err *err)
 {
     int fds[2];
 
@@ -157,7 +156,7 @@ static int make_gate(struct shim *s, int *ret_inside, struct err *err)
         return 0;
     if (pipe2(fds, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
-    s->gate = fds[0];
+    s->ready_pipe = fds[0];
     *ret_inside = fds[1];
     return 0;
 }
@@ -166,7 +165,7 @@ static int make_gate(struct shim *s, int *ret_inside, struct err *err)
 static int await_word(struct shim *s, struct err *err)
 {
     struct pollfd p[2] = {{.fd = s->init_sock, .events = POLLIN},
-                          {.fd = s->gate >= 0 ? SHIM_FD_CONTROL : -1, .events = POLLIN}};
+                          {.fd = s->ready_pipe >= 0 ? SHIM_FD_CONTROL : -1, .events = POLLIN}};
     struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
 
     for (;;) {
@@ -231,26 +230,26 @@ static int act_as_root(void)
     return 0;
 }
 
-static uint64_t namespaces(const struct plan *p)
+static uint64_t namespaces(void)
 {
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
 
-    if (wall_stands(p, "network"))
+    if (GUARD("network"))
         flags |= CLONE_NEWNET;
-    if (wall_stands(p, "ipc"))
+    if (GUARD("ipc"))
         flags |= CLONE_NEWIPC;
     return flags;
 }
 
 static pid_t clone_owned(struct shim *s, int *ret_pidfd)
 {
-    bool other = s->plan.id_base && wall_stands(&s->plan, "own namespace");
+    bool other = s->plan.id_base && GUARD("own namespace");
     pid_t pid;
     int r = other ? act_as(s->plan.id_base, SECBIT_NO_SETUID_FIXUP) : 0;
 
     if (r < 0)
         return r;
-    pid = ns_clone(namespaces(&s->plan), cgroup_group_clone_fd(&s->init_group), ret_pidfd);
+    pid = ns_clone(namespaces(), cgroup_group_clone_fd(&s->init_group), ret_pidfd);
     if (!other || pid == 0)
         return pid;
     r = act_as_root();
@@ -264,18 +263,18 @@ static pid_t clone_owned(struct shim *s, int *ret_pidfd)
 
 static int clone_init(struct shim *s, struct err *err)
 {
-    _cleanup_close_ int gate = -1, pidfd = -1;
+    _cleanup_close_ int ready_pipe = -1, pidfd = -1;
     int pair[2], r;
     pid_t pid;
 
-    if (make_gate(s, &gate, err) < 0)
+    if (make_ready_pipe(s, &ready_pipe, err) < 0)
         return -ERR_SYSTEM;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
     pid = clone_owned(s, &pidfd);
     if (pid == 0) {
         struct init_args args = {&s->plan,       &s->cgroup, &s->init_group,
-                                 s->memory_told, pair[1],    gate};
+                                 s->memory_told, pair[1],    ready_pipe};
 
         close(pair[0]); /* else the end of the shim would not be seen */
         init_main(&args);
@@ -350,7 +349,7 @@ int sandbox_start(struct shim *s, struct err *err)
         r = make_cgroups(s, err);
     if (r >= 0)
         r = open_data(&s->plan, &disk, err);
-    s->memory_told = truth_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
+    s->memory_told = proc_view_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
     if (r >= 0)
         r = clone_init(s, err);
     if (r >= 0)
@@ -362,7 +361,7 @@ int sandbox_start(struct shim *s, struct err *err)
     s->sup.state = SHIM_RUNNING;
     if (r >= 0)
         r = await_init(s, err);
-    s->gate = fd_close(s->gate);
+    s->ready_pipe = fd_close(s->ready_pipe);
     if (r >= 0)
         r = network_start(s, err);
     if (r < 0) {
@@ -370,7 +369,7 @@ int sandbox_start(struct shim *s, struct err *err)
         undo(s);
         return -(int)err->code;
     }
-    s->refresh_at = time_mono() + FACTS_INTERVAL;
+    s->refresh_at = time_mono() + PROC_VIEW_INTERVAL;
     s->sup.pid = s->init_pid;
     return 0;
 }

@@ -48,7 +48,7 @@ static void reap_strays(void)
 uint64_t shim_timer_at(const struct supervisor *sup)
 {
     const struct shim *s = container_of(sup, const struct shim, sup);
-    uint64_t at = facts_refresh_at(sup);
+    uint64_t at = proc_view_refresh_at(sup);
 
     return waits_for_init(sup) ? MIN(at, s->strays_at) : at;
 }
@@ -57,8 +57,8 @@ void shim_timer(struct supervisor *sup, uint64_t now)
 {
     struct shim *s = shim_of(sup);
 
-    if (now >= facts_refresh_at(sup))
-        facts_refresh(sup, now);
+    if (now >= proc_view_refresh_at(sup))
+        proc_view_refresh(sup, now);
     if (!waits_for_init(sup) || now < s->strays_at)
         return;
     s->strays_at = now + STRAYS_EVERY;

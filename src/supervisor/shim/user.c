@@ -41,11 +41,12 @@ static char *read_file(const char *path)
 
 static bool take_id(const char *s, uint32_t *ret)
 {
-    if (s && !wall_up("strict ids")) {
-        *ret = (uint32_t)strtoull(s, NULL, 10);
-        return true;
-    }
-    return s && parse_u32(s, 0, USER_ID_MAX, ret, NULL) >= 0;
+    if (!s)
+        return false;
+    if (GUARD("strict ids"))
+        return parse_u32(s, 0, USER_ID_MAX, ret, NULL) >= 0;
+    *ret = (uint32_t)strtoull(s, NULL, 10);
+    return true;
 }
 
 /* name:password:uid:gid:gecos:home:shell */
@@ -134,7 +135,7 @@ int user_resolve(const char *who, struct user *ret, struct err *err)
     int r;
 
     *ret = (struct user){0};
-    r = wall_up("strict users") ? parse_user(who, err) : 0;
+    r = GUARD("strict users") ? parse_user(who, err) : 0;
     if (r < 0)
         return r;
     passwd = read_file("etc/passwd");

@@ -14,11 +14,11 @@
 
 /* The spec's network leads to a registry. An engine that nobody has needed yet has not said whether
  * it can: then the sandbox's supervisor will. */
-static bool uses_registry(const struct sandbox *sb, const struct sandbox_spec *spec)
+static bool uses_packages(const struct sandbox *sb, const struct sandbox_spec *spec)
 {
     bool cannot = engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES);
 
-    return sb->m->config.registry && spec->network == SPEC_NETWORK_PACKAGES && !cannot;
+    return sb->m->config.packages && spec->network == SPEC_NETWORK_PACKAGES && !cannot;
 }
 
 /* The supervisor of an earlier version does not know the question. */
@@ -52,44 +52,44 @@ static void on_listener(void *arg, const struct err *err, int fd)
         return;
     }
     sb->way = way_of(fd);
-    keeper_attach(sb->m->config.registry, sb->id, fd);
+    packages_proxy_attach(sb->m->config.packages, sb->id, fd);
 }
 
-void packages_linked(struct sandbox *sb)
+void sandbox_packages_linked(struct sandbox *sb)
 {
-    if (uses_registry(sb, &sb->spec))
-        engine_link_listener(sb->link, on_listener, sb);
+    if (uses_packages(sb, &sb->spec))
+        supervisor_conn_listener(sb->conn, on_listener, sb);
 }
 
-void packages_unlinked(struct sandbox *sb)
+void sandbox_packages_unlinked(struct sandbox *sb)
 {
     sb->way = WAY_NONE;
-    if (sb->m->config.registry)
-        keeper_forget(sb->m->config.registry, sb->id);
+    if (sb->m->config.packages)
+        packages_proxy_forget(sb->m->config.packages, sb->id);
 }
 
-void packages_build(struct manager *m, const char *id, int fd)
+void sandbox_packages_build(struct manager *m, const char *id, int fd)
 {
     int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
-    if (!m->config.registry)
+    if (!m->config.packages)
         fd_close(own);
     else if (own >= 0)
-        keeper_attach(m->config.registry, id, own);
+        packages_proxy_attach(m->config.packages, id, own);
     else
-        keeper_forget(m->config.registry, id);
+        packages_proxy_forget(m->config.packages, id);
 }
 
-const char *packages_way(const struct sandbox *sb)
+const char *sandbox_packages_way(const struct sandbox *sb)
 {
     static const char *const names[] = {NULL, "socket", "stream"};
 
     return names[sb->way];
 }
 
-const char *packages_trouble(const struct sandbox *sb)
+const char *sandbox_packages_trouble(const struct sandbox *sb)
 {
-    return uses_registry(sb, &sb->spec) ? keeper_trouble(sb->m->config.registry) : NULL;
+    return uses_packages(sb, &sb->spec) ? packages_proxy_trouble(sb->m->config.packages) : NULL;
 }
 
 static void on_answer(void *arg, const struct err *err, const char *json)
@@ -103,16 +103,17 @@ static void on_answer(void *arg, const struct err *err, const char *json)
         op->then(op);
 }
 
-void packages_require(struct op *op, void (*then)(struct op *op))
+void sandbox_packages_require(struct op *op, void (*then)(struct op *op))
 {
     const struct manager_config *c = &op->sb->m->config;
 
-    if (!c->registry_required || !uses_registry(op->sb, &op->want)) {
+    if (!c->packages_required || !uses_packages(op->sb, &op->want)) {
         then(op);
         return;
     }
     op->then = then;
-    keeper_ask(c->registry, &(struct keeper_ask){.what = KEEPER_STATS}, on_answer, op);
+    packages_proxy_ask(c->packages, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
+                       on_answer, op);
 }
 
 static const struct sandbox *find_id(struct manager *m, const char *id)
@@ -125,7 +126,7 @@ static const struct sandbox *find_id(struct manager *m, const char *id)
     return NULL;
 }
 
-void packages_event(struct manager *m, const char *json)
+void sandbox_packages_event(struct manager *m, const char *json)
 {
     _cleanup_free_ char *id = NULL;
     const struct sandbox *sb;

@@ -81,7 +81,7 @@ static void listed(void *arg, const struct err *err, const struct engine_caches 
 
 /* ---- forgetting ---- */
 
-static void dropped(void *arg, const struct err *err, struct engine_box *box)
+static void dropped(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     (void)box;
     if (err && err->code != ERR_UNSUPPORTED)

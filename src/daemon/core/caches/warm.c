@@ -135,7 +135,7 @@ static void finish(struct warm *w, const struct err *err)
 
 /* ---- the new base ---- */
 
-static void published(void *arg, const struct err *err, struct engine_box *box)
+static void published(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct warm *w = arg;
 
@@ -160,7 +160,7 @@ static void publish(struct warm *w)
     engine_cache_publish(w->engine, w->plan.tool, TAKE_FD(w->archive), published, w);
 }
 
-static void copied_out(void *arg, const struct err *err, const struct transfer_result *result)
+static void copied_out(void *arg, const struct err *err, const struct copy_result *result)
 {
     struct warm *w = arg;
 
@@ -307,7 +307,7 @@ static void run_tool(struct warm *w)
 
 /* ---- the sandbox ---- */
 
-static void copied_in(void *arg, const struct err *err, const struct transfer_result *result)
+static void copied_in(void *arg, const struct err *err, const struct copy_result *result)
 {
     const struct warm *w = arg;
 

@@ -39,7 +39,7 @@ static int check_reachable(const struct exec *x, struct err *err)
 {
     if (x->state == EXEC_ENDED)
         return err_set(err, ERR_CONFLICT, "exec '%s' has ended", x->id);
-    if (!x->sb || !x->sb->link || !exec_is_sent(x))
+    if (!x->sb || !x->sb->conn || !exec_is_sent(x))
         return err_set(err, ERR_CONFLICT, "exec '%s' has not begun yet", x->id);
     return 0;
 }
@@ -49,7 +49,7 @@ int exec_signal(struct exec *x, int sig, exec_result_fn done, void *arg, struct 
     int r = check_reachable(x, err);
 
     if (r >= 0)
-        engine_link_signal(x->sb->link, x->id, sig, result_cb, result_new(done, arg));
+        supervisor_conn_signal(x->sb->conn, x->id, sig, result_cb, result_new(done, arg));
     return r;
 }
 
@@ -61,21 +61,21 @@ int exec_kill(struct exec *x, exec_result_fn done, void *arg, struct err *err)
         x->cancelled = true; /* not sent yet: it will not be */
     r = check_reachable(x, err);
     if (r >= 0)
-        engine_link_kill(x->sb->link, x->id, END_KILLED, result_cb, result_new(done, arg));
+        supervisor_conn_kill(x->sb->conn, x->id, END_KILLED, result_cb, result_new(done, arg));
     return r;
 }
 
 void exec_resize(struct exec *x, uint16_t rows, uint16_t cols)
 {
     if (check_reachable(x, NULL) >= 0)
-        engine_link_resize(x->sb->link, x->id, rows, cols);
+        supervisor_conn_resize(x->sb->conn, x->id, rows, cols);
 }
 
 void exec_stdin_close(struct exec *x)
 {
     if (x->stdin_fd < 0 || x->req.tty) {
         if (check_reachable(x, NULL) >= 0)
-            engine_link_stdin_close(x->sb->link, x->id);
+            supervisor_conn_stdin_close(x->sb->conn, x->id);
         return;
     }
     x->stdin_fd = fd_close(x->stdin_fd);
@@ -207,14 +207,14 @@ int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *er
 
 int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, struct err *err)
 {
-    return tally_of(&m->tallies, sb->id, ret, err);
+    return usage_totals_of(&m->tallies, sb->id, ret, err);
 }
 
 int exec_totals_all(struct manager *m, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *boxes = json_object();
     struct sandbox *sb = NULL;
-    int r = tally_all(&m->tallies, &doc, err);
+    int r = usage_totals_all(&m->tallies, &doc, err);
 
     for (size_t i = 0; r >= 0 && manager_next(m, &i, &sb);) {
         json_t *sum = NULL;

@@ -108,7 +108,7 @@ static void attached(void *arg, const struct err *err, int fd)
 
 static bool is_sent(const struct exec *x)
 {
-    return x->sb && x->sb->link && exec_is_sent(x);
+    return x->sb && x->sb->conn && exec_is_sent(x);
 }
 
 static uint64_t slowest(const struct exec *x, int stream)
@@ -124,7 +124,8 @@ static uint64_t slowest(const struct exec *x, int stream)
 void exec_ack(struct exec *x)
 {
     if (is_sent(x) && x->attached)
-        engine_link_ack(x->sb->link, x->id, slowest(x, JOURNAL_STDOUT), slowest(x, JOURNAL_STDERR));
+        supervisor_conn_ack(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
+                            slowest(x, JOURNAL_STDERR));
 }
 
 void exec_watch_add(struct exec *x, struct exec_watch *w)
@@ -140,8 +141,8 @@ void exec_watch_add(struct exec *x, struct exec_watch *w)
     x->attached = true;
     /* Before it is sent, the request itself carries the wish. The reference is the answer's. */
     if (is_sent(x))
-        engine_link_attach(x->sb->link, x->id, slowest(x, JOURNAL_STDOUT),
-                           slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
+        supervisor_conn_attach(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
+                               slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
 }
 
 void exec_watch_remove(struct exec *x, struct exec_watch *w)
@@ -162,7 +163,7 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
         return;
     x->attached = false;
     if (is_sent(x))
-        engine_link_detach(x->sb->link, x->id);
+        supervisor_conn_detach(x->sb->conn, x->id);
 }
 
 /* ---- start ---- */
@@ -252,16 +253,16 @@ void exec_first_sent(struct sandbox *sb)
 static void catch_up(struct exec *x)
 {
     if (x->attached && !x->req.attach)
-        engine_link_attach(x->sb->link, x->id, slowest(x, JOURNAL_STDOUT),
-                           slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
+        supervisor_conn_attach(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
+                               slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
     else if (x->req.attach && !x->attached)
-        engine_link_detach(x->sb->link, x->id);
+        supervisor_conn_detach(x->sb->conn, x->id);
 }
 
 static void send(struct exec *x)
 {
     x->attached = x->req.attach |= x->attached;
-    engine_link_exec(x->sb->link, &x->req);
+    supervisor_conn_exec(x->sb->conn, &x->req);
 }
 
 void exec_launch(struct exec *x)
@@ -315,10 +316,10 @@ static int write_end_and_totals(struct exec *x, struct err *err)
         return r;
     r = write_end(x, err);
     if (r >= 0)
-        r = tally_write(&x->m->tallies, err);
+        r = usage_totals_write(&x->m->tallies, err);
     r = store_end(s, r, err);
     if (r >= 0)
-        tally_written(&x->m->tallies);
+        usage_totals_written(&x->m->tallies);
     return r;
 }
 
@@ -397,7 +398,7 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     hold_for_readers(x, sb);
     notify(x, EXEC_EVENT_ENDED);
     emit_ended(x, sb);
-    tally_add(&x->m->tallies, sb, x);
+    usage_totals_add(&x->m->tallies, sb, x);
     if (x->stored && !sb->ephemeral)
         save_end(x);
     retain_ended(sb, x);

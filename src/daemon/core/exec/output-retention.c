@@ -132,7 +132,7 @@ static struct sandbox *job_sandbox(const struct retain_job *j)
     return sb && STREQ(sb->id, j->id) ? sb : NULL;
 }
 
-static void forgotten(void *arg, const struct err *err, struct engine_box *box)
+static void forgotten(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct retain_job *j = arg;
     struct manager *m = j->m;

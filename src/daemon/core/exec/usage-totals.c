@@ -40,9 +40,9 @@ static int flush(struct tallies *t, struct err *err)
 
     if (r < 0 || !t->pending.used)
         return r;
-    r = store_end(t->store, tally_write(t, err), err);
+    r = store_end(t->store, usage_totals_write(t, err), err);
     if (r >= 0)
-        tally_written(t);
+        usage_totals_written(t);
     return r;
 }
 
@@ -57,13 +57,13 @@ static void on_timer(void *arg)
     loop_timer_set(t->timer, FLUSH_AGAIN, false);
 }
 
-void tally_open(struct tallies *t, struct loop *loop, struct store *store)
+void usage_totals_open(struct tallies *t, struct loop *loop, struct store *store)
 {
     *t = (struct tallies){.store = store};
     t->timer = loop_timer_new(loop, on_timer, t);
 }
 
-void tally_close(struct tallies *t)
+void usage_totals_close(struct tallies *t)
 {
     void *value;
 
@@ -121,7 +121,7 @@ static void add(struct tallies *t, const char *scope, const char *name,
     a->updated_at = time_wall();
 }
 
-void tally_add(struct tallies *t, const struct sandbox *sb, const struct exec *x)
+void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct exec *x)
 {
     const struct store_total used = used_by(&x->end);
 
@@ -154,7 +154,7 @@ static int trim(struct tallies *t, struct err *err)
     return store_total_trim(t->store, SCOPE_LABEL, LABELS_MAX, err);
 }
 
-int tally_write(struct tallies *t, struct err *err)
+int usage_totals_write(struct tallies *t, struct err *err)
 {
     void *value;
     int r = 0;
@@ -164,7 +164,7 @@ int tally_write(struct tallies *t, struct err *err)
     return r < 0 ? r : trim(t, err);
 }
 
-void tally_written(struct tallies *t)
+void usage_totals_written(struct tallies *t)
 {
     void *value;
 
@@ -176,7 +176,7 @@ void tally_written(struct tallies *t)
     }
 }
 
-void tally_forget(struct tallies *t, const char *sandbox_id)
+void usage_totals_forget(struct tallies *t, const char *sandbox_id)
 {
     _cleanup_free_ char *key = xasprintf(SCOPE_SANDBOX ":%s", sandbox_id);
     struct sum *s = map_remove(&t->pending, key);
@@ -233,12 +233,12 @@ static int read_one(struct tallies *t, const char *scope, const char *name, json
     return 0;
 }
 
-int tally_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err)
+int usage_totals_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err)
 {
     return read_one(t, SCOPE_SANDBOX, sandbox_id, ret, err);
 }
 
-int tally_all(struct tallies *t, json_t **ret, struct err *err)
+int usage_totals_all(struct tallies *t, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *all = NULL, *labels = NULL;
     int r = read_one(t, SCOPE_ALL, "", &all, err);

@@ -25,18 +25,18 @@ struct tallies {
     unsigned labels_new; /* flushed since the last trim */
 };
 
-void tally_open(struct tallies *t, struct loop *loop, struct store *store);
-void tally_close(struct tallies *t);
+void usage_totals_open(struct tallies *t, struct loop *loop, struct store *store);
+void usage_totals_close(struct tallies *t);
 
 /* An exec of sb has ended. */
-void tally_add(struct tallies *t, const struct sandbox *sb, const struct exec *x);
-/* Writes what is pending into the caller's transaction; tally_written() when that is committed. */
-int tally_write(struct tallies *t, struct err *err);
-void tally_written(struct tallies *t);
+void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct exec *x);
+/* Writes what is pending into the caller's transaction; usage_totals_written() when that is committed. */
+int usage_totals_write(struct tallies *t, struct err *err);
+void usage_totals_written(struct tallies *t);
 /* The sandbox has gone. */
-void tally_forget(struct tallies *t, const char *sandbox_id);
+void usage_totals_forget(struct tallies *t, const char *sandbox_id);
 
 /* {"execs","failed","wall_ms",…} of one sandbox. New reference. */
-int tally_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err);
+int usage_totals_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err);
 /* {"all":…,"labels":{"k=v":…}}. */
-int tally_all(struct tallies *t, json_t **ret, struct err *err);
+int usage_totals_all(struct tallies *t, json_t **ret, struct err *err);

@@ -156,7 +156,7 @@ static int prepare(struct manager *m, const char *engine, const struct build_req
         return r;
     if (m->closing)
         return err_set(err, ERR_CONFLICT, "the daemon is ending");
-    r = floor_check(m, err);
+    r = disk_floor_check(m, err);
     if (r < 0)
         return r;
     *ret = manager_engine(m, engine ? engine : m->config.default_engine, err);

@@ -119,7 +119,7 @@ static int check(struct manager *m, const struct image_ask *ask, struct err *err
 {
     if (m->closing)
         return err_set(err, ERR_CONFLICT, "the daemon is ending");
-    return ask->verb == IMAGE_IMPORT || ask->verb == IMAGE_PULL ? floor_check(m, err) : 0;
+    return ask->verb == IMAGE_IMPORT || ask->verb == IMAGE_PULL ? disk_floor_check(m, err) : 0;
 }
 
 int manager_image(struct manager *m, const char *engine, const struct image_ask *ask,

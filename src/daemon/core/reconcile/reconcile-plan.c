@@ -130,9 +130,9 @@ static void plan_known(struct plan *p, struct sandbox *sb, const struct engine_o
         add_sandbox(p, sb, RECON_RECREATE, "its configuration is not what it should be made with");
     else if (sb->ops) /* what it comes to is not known yet */
         settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
-    else if (!o->whole && !is_marked(sb) && (!sb->link || sb->engine->ops->look))
+    else if (!o->whole && !is_marked(sb) && (!sb->conn || sb->engine->ops->look))
         add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
-    else if (o->up && !sb->link)
+    else if (o->up && !sb->conn)
         add_sandbox(p, sb, RECON_CLEAN, "something of a run is left that nobody keeps");
     else
         settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);

@@ -94,7 +94,7 @@ static void item_over(struct recon_item *item, const struct err *err)
     run_check(run);
 }
 
-static void discarded(void *arg, const struct err *err, struct engine_box *box)
+static void discarded(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct recon_item *item = arg;
 
@@ -171,7 +171,7 @@ static void operate(struct recon_item *item, struct sandbox *sb)
         op = news_look_at(sb);
     } else if (sb->engine->ops->look) {
         op = news_look_at(sb);
-    } else if (!sb->link && !sb->ops) {
+    } else if (!sb->conn && !sb->ops) {
         mark_gone(sb);
     }
     if (op)
@@ -223,7 +223,7 @@ static bool is_late(const struct recon_item *item)
 }
 
 /* Why not is for its removal to say. */
-static void ended(void *arg, const struct err *err, struct engine_box *box)
+static void ended(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct recon_item *item = arg;
     struct recon_run *run = item->run;

@@ -187,7 +187,7 @@ static void settle_execs(struct sandbox *sb)
             exec_on_ended(sb, x->id, &rec);
     }
     exec_end_unbegun(sb);
-    if (!sb->link)
+    if (!sb->conn)
         exec_all_lost(sb);
 }
 
@@ -241,7 +241,7 @@ static const char *why_stopped(const struct sandbox *sb)
                                        : "found gone when the daemon started";
 }
 
-static void recover_cleaned(void *arg, const struct err *err, struct engine_box *box)
+static void recover_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -260,7 +260,7 @@ static void recover_cleaned(void *arg, const struct err *err, struct engine_box 
     }
 }
 
-static void recover_connected(void *arg, const struct err *err, struct engine_box *box)
+static void recover_connected(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -277,7 +277,7 @@ static void recover_connected(void *arg, const struct err *err, struct engine_bo
         return;
     }
     if (!err) {
-        sandbox_link(sb, box);
+        sandbox_connect(sb, box);
         settle_execs(sb);
     }
     if (recover_removes(op))
@@ -290,7 +290,8 @@ static void recover_connected(void *arg, const struct err *err, struct engine_bo
     }
     if (recover_stops(op))
         return;
-    recover_finish(op, box->state == BOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING, NULL);
+    recover_finish(op, box->state == ENGINE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING,
+                   NULL);
 }
 
 static void recover_run(struct op *op)

@@ -18,14 +18,13 @@ struct transfer {
     bool into, sent;
     int tar_fd; /* owned until it is sent */
     uint16_t port;
-    transfer_done_fn done;
+    copy_done_fn done;
     void *arg;
 };
 
 static const struct err gone_err = {.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"};
 
-static void transfer_tell(struct transfer *t, const struct err *err,
-                          const struct transfer_result *result)
+static void copy_tell(struct transfer *t, const struct err *err, const struct copy_result *result)
 {
     struct sandbox *sb = t->sb;
 
@@ -45,12 +44,12 @@ static void transfer_tell(struct transfer *t, const struct err *err,
 
 void transfers_lost(struct sandbox *sb, bool all)
 {
-    const struct transfer_result none = {.fd = -1};
+    const struct copy_result none = {.fd = -1};
 
     for (struct transfer *t = sb->transfers, *next; t; t = next) {
         next = t->next;
         if (all || t->sent)
-            transfer_tell(t, &gone_err, &none);
+            copy_tell(t, &gone_err, &none);
     }
 }
 
@@ -58,15 +57,15 @@ void transfers_lost(struct sandbox *sb, bool all)
 
 static void dialled(void *arg, const struct err *err, int fd)
 {
-    const struct transfer_result result = {.fd = err ? -1 : fd};
+    const struct copy_result result = {.fd = err ? -1 : fd};
     struct err none = {.code = ERR_ENGINE, .msg = (char *)"the supervisor sent no connection"};
 
     if (err)
         fd_close(fd);
-    transfer_tell(arg, !err && fd < 0 ? &none : err, &result);
+    copy_tell(arg, !err && fd < 0 ? &none : err, &result);
 }
 
-static void take_stat(struct transfer_result *result, const char *stat)
+static void take_stat(struct copy_result *result, const char *stat)
 {
     const struct {
         const char *name;
@@ -84,35 +83,35 @@ static void take_stat(struct transfer_result *result, const char *stat)
 
 static void copied(void *arg, const struct err *err, char **stats)
 {
-    struct transfer_result result = {.fd = -1};
+    struct copy_result result = {.fd = -1};
 
     for (char **s = stats; s && *s; s++)
         take_stat(&result, *s);
-    transfer_tell(arg, err, &result);
+    copy_tell(arg, err, &result);
 }
 
 /* ---- beginnings ---- */
 
 static void launch(struct transfer *t)
 {
-    struct engine_link *link = t->sb->link;
+    struct supervisor_conn *conn = t->sb->conn;
 
     t->sent = true;
     if (t->path)
-        engine_link_copy(link, t->path, t->into, TAKE_FD(t->tar_fd), copied, t);
+        supervisor_conn_copy(conn, t->path, t->into, TAKE_FD(t->tar_fd), copied, t);
     else
-        engine_link_dial(link, t->port, dialled, t);
+        supervisor_conn_dial(conn, t->port, dialled, t);
 }
 
 static void sandbox_ready(void *arg, const struct err *err, const struct sandbox *sb,
                           enum manager_action action)
 {
-    const struct transfer_result none = {.fd = -1};
+    const struct copy_result none = {.fd = -1};
     struct transfer *t = arg;
 
     (void)action;
-    if (err || !sb || !sb->link)
-        transfer_tell(t, err ? err : &gone_err, &none);
+    if (err || !sb || !sb->conn)
+        copy_tell(t, err ? err : &gone_err, &none);
     else
         launch(t);
 }
@@ -128,8 +127,8 @@ static int check_sandbox(const struct sandbox *sb, struct err *err)
 }
 
 /* Starts the sandbox when it does not run; takes t's contents. */
-static int transfer_start(struct manager *m, const char *name, const struct transfer *wish,
-                          struct err *err)
+static int copy_start(struct manager *m, const char *name, const struct transfer *wish,
+                      struct err *err)
 {
     struct sandbox *sb = manager_find(m, name, err);
     struct transfer *t;
@@ -146,7 +145,7 @@ static int transfer_start(struct manager *m, const char *name, const struct tran
     t->next = sb->transfers;
     sb->transfers = t;
     sb->n_transfers++;
-    if (sb->state == SANDBOX_RUNNING && sb->link && !sb->ops) {
+    if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
         launch(t);
         return 0;
     }
@@ -157,7 +156,7 @@ static int transfer_start(struct manager *m, const char *name, const struct tran
 }
 
 int manager_copy(struct manager *m, const char *name, const char *path, bool into, int tar_fd,
-                 transfer_done_fn done, void *arg, struct err *err)
+                 copy_done_fn done, void *arg, struct err *err)
 {
     struct transfer wish = {.into = into, .tar_fd = tar_fd, .done = done, .arg = arg};
     int r;
@@ -167,9 +166,9 @@ int manager_copy(struct manager *m, const char *name, const char *path, bool int
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", path);
     }
     wish.path = xstrdup(path);
-    r = into ? floor_check(m, err) : 0;
+    r = into ? disk_floor_check(m, err) : 0;
     if (r >= 0)
-        r = transfer_start(m, name, &wish, err);
+        r = copy_start(m, name, &wish, err);
     if (r < 0) {
         free(wish.path);
         fd_close(tar_fd);
@@ -177,12 +176,12 @@ int manager_copy(struct manager *m, const char *name, const char *path, bool int
     return r;
 }
 
-int manager_dial(struct manager *m, const char *name, uint16_t port, transfer_done_fn done,
-                 void *arg, struct err *err)
+int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
+                 struct err *err)
 {
     const struct transfer wish = {.tar_fd = -1, .port = port, .done = done, .arg = arg};
 
-    return transfer_start(m, name, &wish, err);
+    return copy_start(m, name, &wish, err);
 }
 
 void manager_touch(struct manager *m, const char *name)

@@ -14,21 +14,20 @@ struct manager;
 struct sandbox;
 struct transfer;
 
-struct transfer_result {
+struct copy_result {
     uint64_t entries, bytes, skipped; /* copy */
     int fd;                           /* dial: connected, owned by the callee; else -1 */
 };
 
 /* err NULL: success. Called once, never before the call that registered it has returned. */
-typedef void (*transfer_done_fn)(void *arg, const struct err *err,
-                                 const struct transfer_result *result);
+typedef void (*copy_done_fn)(void *arg, const struct err *err, const struct copy_result *result);
 
 /* Each returns failure at once for what is wrong with the request itself; done is not called then.
  * Takes tar_fd in any case. */
 int manager_copy(struct manager *m, const char *name, const char *path, bool into, int tar_fd,
-                 transfer_done_fn done, void *arg, struct err *err);
-int manager_dial(struct manager *m, const char *name, uint16_t port, transfer_done_fn done,
-                 void *arg, struct err *err);
+                 copy_done_fn done, void *arg, struct err *err);
+int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
+                 struct err *err);
 
 /* Somebody talks to the sandbox: it is not idle. Fine with a name that is gone. */
 void manager_touch(struct manager *m, const char *name);

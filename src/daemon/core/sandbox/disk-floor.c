@@ -25,16 +25,16 @@ enum { FLOOR_DIVISOR = 10, INODES_DIVISOR = 100, LOOKS_PER_MINUTE = 30, DESCRIPT
 #define STOP_GRACE USEC_PER_SEC
 #define USAGE_UNKNOWN UINT64_MAX
 
-struct floor_state {
+struct disk_floor_state {
     struct statvfs fs;
     uint64_t free, floor;
 };
 
 /* False when there is no floor. When it cannot be asked, the work itself will show what is wrong.
  */
-static bool look(const struct manager *m, struct floor_state *ret)
+static bool look(const struct manager *m, struct disk_floor_state *ret)
 {
-    struct floor_state s;
+    struct disk_floor_state s;
 
     if (!m->config.state_dir || !m->config.disk_floor || statvfs(m->config.state_dir, &s.fs) < 0)
         return false;
@@ -84,10 +84,10 @@ static int check_descriptors(struct err *err)
                     "its unit, 'ulimit -Hn' where it is started.");
 }
 
-int floor_check(const struct manager *m, struct err *err)
+int disk_floor_check(const struct manager *m, struct err *err)
 {
     char have[FORMAT_MAX], need[FORMAT_MAX];
-    struct floor_state s;
+    struct disk_floor_state s;
     int r = check_descriptors(err);
 
     if (r < 0)
@@ -163,7 +163,7 @@ static void measured(void *arg, const struct err *err, uint64_t usage)
 {
     struct measure *w = arg;
     struct manager *m = w->m;
-    struct floor_state s;
+    struct disk_floor_state s;
 
     store_usage(w, err ? USAGE_UNKNOWN : usage);
     free(w);
@@ -184,11 +184,11 @@ static void measure(struct sandbox *sb)
     engine_usage(sb->engine, sb->id, measured, w);
 }
 
-void floor_tick(struct manager *m)
+void disk_floor_tick(struct manager *m)
 {
-    struct floor_watch *f = &m->floor;
+    struct disk_floor_watch *f = &m->floor;
     struct sandbox *sb = NULL;
-    struct floor_state s;
+    struct disk_floor_state s;
 
     if (f->pending || m->closing || time_mono() < f->next)
         return;

@@ -12,7 +12,7 @@
 struct manager;
 
 /* Of one manager: who grows, looked at only while less than the floor is free. */
-struct floor_watch {
+struct disk_floor_watch {
     uint64_t next;    /* time_mono() of the next look */
     unsigned pending; /* sandboxes that are being measured */
     unsigned round;   /* numbers the looks: two in a row make a growth */
@@ -20,6 +20,6 @@ struct floor_watch {
 
 /* ERR_LIMIT, with the figures, when less than the floor is free where sandboxes are kept, or the
  * daemon is about to run out of descriptors. */
-int floor_check(const struct manager *m, struct err *err);
+int disk_floor_check(const struct manager *m, struct err *err);
 /* From manager_tick(). */
-void floor_tick(struct manager *m);
+void disk_floor_tick(struct manager *m);

@@ -19,11 +19,11 @@ static void finish(struct op *op)
 
     op_done(op, ACTION_UNCHANGED);
     /* The end of its line was ours to wait for, and with it the end of an ephemeral sandbox. */
-    if (sb->ephemeral && !sb->link)
+    if (sb->ephemeral && !sb->conn)
         sandbox_expire(sb);
 }
 
-static void cleaned(void *arg, const struct err *err, struct engine_box *box)
+static void cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -43,29 +43,30 @@ static void clean(struct op *op)
 }
 
 /* Whether its reason is one that tells how it went down. */
-static bool is_explained(const struct sandbox *sb, enum box_state state)
+static bool is_explained(const struct sandbox *sb, enum engine_sandbox_state state)
 {
     if (sb->state != SANDBOX_STOPPED)
         return true; /* a failure has a reason of its own */
-    if (state == BOX_ABSENT)
+    if (state == ENGINE_SANDBOX_ABSENT)
         return sb->reason && strncmp(sb->reason, SANDBOX_GONE, strlen(SANDBOX_GONE)) == 0;
     return !sb->reason || !STREQ(sb->reason, SANDBOX_ENDED_ITSELF);
 }
 
-static char *why_down(enum box_state state)
+static char *why_down(enum engine_sandbox_state state)
 {
     char when[TIME_FORMAT_MAX];
 
-    return xasprintf("%s at %s", state == BOX_ABSENT ? SANDBOX_GONE : "stopped outside ripcord",
+    return xasprintf("%s at %s",
+                     state == ENGINE_SANDBOX_ABSENT ? SANDBOX_GONE : "stopped outside ripcord",
                      time_format(time_wall(), when));
 }
 
 /* The engine says that it does not run. */
-static void found_down(struct op *op, enum box_state state)
+static void found_down(struct op *op, enum engine_sandbox_state state)
 {
     struct sandbox *sb = op->sb;
 
-    if (sb->link) {
+    if (sb->conn) {
         op->why = why_down(state);
         sandbox_set_state(sb, SANDBOX_STOPPING, op->why, NULL);
         op_down(op, 0, clean); /* its supervisor knows, or is about to */
@@ -79,12 +80,12 @@ static void found_down(struct op *op, enum box_state state)
         finish(op);
 }
 
-static void found_up(struct op *op, enum box_state state)
+static void found_up(struct op *op, enum engine_sandbox_state state)
 {
     struct sandbox *sb = op->sb;
-    enum sandbox_state now = state == BOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+    enum sandbox_state now = state == ENGINE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 
-    if (!sb->link) { /* nobody could run a command in it: it goes down, as we say it is */
+    if (!sb->conn) { /* nobody could run a command in it: it goes down, as we say it is */
         if (sb->state == SANDBOX_STOPPED || sb->unsettled)
             clean(op);
         else
@@ -92,11 +93,12 @@ static void found_up(struct op *op, enum box_state state)
         return;
     }
     if (sb->state != now && (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED))
-        sandbox_set_state(sb, now, state == BOX_PAUSED ? "paused outside ripcord" : NULL, NULL);
+        sandbox_set_state(sb, now, state == ENGINE_SANDBOX_PAUSED ? "paused outside ripcord" : NULL,
+                          NULL);
     finish(op);
 }
 
-static void looked(void *arg, const struct err *err, struct engine_box *box)
+static void looked(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -106,9 +108,9 @@ static void looked(void *arg, const struct err *err, struct engine_box *box)
         finish(op);
         return;
     }
-    if (sb->link)
+    if (sb->conn)
         sandbox_take_warnings(sb, box);
-    if (box->state == BOX_ABSENT || box->state == BOX_STOPPED)
+    if (box->state == ENGINE_SANDBOX_ABSENT || box->state == ENGINE_SANDBOX_STOPPED)
         found_down(op, box->state);
     else
         found_up(op, box->state);
@@ -122,7 +124,7 @@ static void look_run(struct op *op)
         op_done(op, ACTION_UNCHANGED);
     else if (sb->engine->ops->look)
         engine_look(sb->engine, sb->id, looked, op);
-    else if (sb->unsettled && !sb->link)
+    else if (sb->unsettled && !sb->conn)
         clean(op);
     else
         op_done(op, ACTION_UNCHANGED);
@@ -147,7 +149,7 @@ struct reach {
 };
 
 /* Said once, not at each try. */
-static void reached(void *arg, const struct err *err, struct engine_box *box)
+static void reached(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct reach *r = arg;
 
@@ -217,7 +219,7 @@ static void engine_back(struct manager *m, struct engine *e)
             continue;
         if (sb->unsettled && sb->ephemeral)
             sandbox_expire(sb);
-        else if (sb->link || sb->unsettled)
+        else if (sb->conn || sb->unsettled)
             news_look_at(sb);
     }
     reconcile_soon(m, "engine");
@@ -235,7 +237,7 @@ void news_on_engine(void *arg, struct engine *e, const struct engine_news *news)
         return;
     }
     if (news->kind == ENGINE_NEWS_PACKAGES) {
-        packages_build(m, news->id, news->fd);
+        sandbox_packages_build(m, news->id, news->fd);
         return;
     }
     sb = find_id(m, news->id);

@@ -90,7 +90,7 @@ static int change(struct sandbox *sb, const struct sandbox_spec *from, struct er
 }
 
 /* The store has it: what is noted beside the sandbox counts when that is lost. */
-static void noted(void *arg, const struct err *err, struct engine_box *box)
+static void noted(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 

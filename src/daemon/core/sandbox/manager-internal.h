@@ -30,7 +30,7 @@ struct manager {
     bool trim_again;      /* and a build has ended since */
     struct exec *unsaved; /* ended ones whose end is not on disk yet */
     unsigned n_unsaved;
-    struct floor_watch floor;
+    struct disk_floor_watch floor;
     struct tallies tallies;
     struct uptime uptime;         /* what leases are counted on */
     uint64_t reach_at;            /* time_mono() of the next try to open what is not open */
@@ -64,9 +64,9 @@ int random_hex(char *ret, struct err *err); /* 16 digits and a NUL */
 #define SANDBOX_GONE "gone: removed outside ripcord"
 
 /* What the engine says that it does without: kept, and told to the hook when it is new. */
-void sandbox_take_warnings(struct sandbox *sb, const struct engine_box *box);
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *box);
 /* Takes the supervisor's socket and listens to it. */
-void sandbox_link(struct sandbox *sb, struct engine_box *box);
+void sandbox_connect(struct sandbox *sb, struct engine_sandbox *box);
 void sandbox_unlink(struct sandbox *sb); /* drops the link; live execs are ended as lost */
 
 /* engine-news.c: what happens behind our back */

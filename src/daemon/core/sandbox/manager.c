@@ -74,8 +74,8 @@ struct sandbox *sandbox_new(struct manager *m, const char *name)
 void sandbox_free(struct sandbox *sb)
 {
     map_remove(&sb->m->sandboxes, sb->name);
-    engine_link_close(sb->link);
-    packages_unlinked(sb);
+    supervisor_conn_close(sb->conn);
+    sandbox_packages_unlinked(sb);
     op_drop_all(sb);
     transfers_lost(sb, true);
     sandbox_spec_done(&sb->spec);
@@ -144,12 +144,12 @@ static void on_closed(void *arg)
     struct sandbox *sb = arg;
     bool busy = sb->ops && sb->ops->running;
 
-    sb->link = NULL;
-    packages_unlinked(sb);
+    sb->conn = NULL;
+    sandbox_packages_unlinked(sb);
     exec_all_lost(sb);
     if (busy) /* behind the operation, which may be the sandbox's last */
         exec_start_waiting(sb);
-    if (op_link_closed(sb))
+    if (op_conn_closed(sb))
         return;
     if (sb->ephemeral) {
         sandbox_expire(sb);
@@ -161,7 +161,7 @@ static void on_closed(void *arg)
         exec_start_waiting(sb);
 }
 
-static const struct link_events link_events = {
+static const struct supervisor_events supervisor_events = {
     .started = on_started,
     .start_failed = on_start_failed,
     .output = on_output,
@@ -170,7 +170,7 @@ static const struct link_events link_events = {
     .refused = on_refused,
 };
 
-void sandbox_take_warnings(struct sandbox *sb, const struct engine_box *box)
+void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *box)
 {
     for (char **w = box->warnings; w && *w; w++)
         if (!strv_contains(sb->warnings, *w))
@@ -179,19 +179,20 @@ void sandbox_take_warnings(struct sandbox *sb, const struct engine_box *box)
     sb->warnings = strv_copy(box->warnings);
 }
 
-void sandbox_link(struct sandbox *sb, struct engine_box *box)
+void sandbox_connect(struct sandbox *sb, struct engine_sandbox *box)
 {
     sb->unenforced = box->unenforced;
     sb->unsettled = false;
     sandbox_take_warnings(sb, box);
-    sb->link = engine_link_open(sb->m->loop, TAKE_FD(box->link_fd), &link_events, sb);
-    packages_linked(sb);
+    sb->conn =
+        supervisor_conn_open(sb->m->loop, TAKE_FD(box->supervisor_fd), &supervisor_events, sb);
+    sandbox_packages_linked(sb);
 }
 
 void sandbox_unlink(struct sandbox *sb)
 {
-    engine_link_close(TAKE_PTR(sb->link));
-    packages_unlinked(sb);
+    supervisor_conn_close(TAKE_PTR(sb->conn));
+    sandbox_packages_unlinked(sb);
     exec_all_lost(sb);
     exec_start_waiting(sb);
     transfers_lost(sb, false);
@@ -207,7 +208,7 @@ struct manager *manager_new(const struct manager_config *config)
     sandbox_spec_copy(&m->config.defaults, &config->defaults);
     m->loop = config->loop;
     m->store = config->store;
-    tally_open(&m->tallies, m->loop, m->store);
+    usage_totals_open(&m->tallies, m->loop, m->store);
     reconcile_init(m);
     for (size_t i = 0; i < config->n_engines; i++)
         engine_listen(config->engines[i], news_on_engine, m);
@@ -252,7 +253,7 @@ void manager_free(struct manager *m)
     }
     warms_drop(m);
     recovery_free(m->recovery);
-    tally_close(&m->tallies);
+    usage_totals_close(&m->tallies);
     reconcile_free(m);
     map_done(&m->sandboxes);
     sandbox_spec_done(&m->config.defaults);
@@ -383,7 +384,7 @@ void manager_tick(struct manager *m)
     recovery_tick(m->recovery);
     retain_tick(m);
     exec_retry_unsaved(m);
-    floor_tick(m);
+    disk_floor_tick(m);
     news_tick(m);
     reconcile_tick(m);
 }
@@ -416,7 +417,7 @@ static int check_spec(struct manager *m, const struct sandbox *sb, const json_t 
 static int check_room(const struct manager *m, struct err *err)
 {
     if (m->sandboxes.used < SANDBOXES_MAX)
-        return floor_check(m, err);
+        return disk_floor_check(m, err);
     return err_set(err, ERR_LIMIT, "there are %d sandboxes, no more are allowed", SANDBOXES_MAX);
 }
 
@@ -433,7 +434,7 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
     sb = map_get(&m->sandboxes, name);
     r = check_spec(m, sb, spec, err);
     if (r >= 0)
-        r = sb ? floor_check(m, err) : check_room(m, err);
+        r = sb ? disk_floor_check(m, err) : check_room(m, err);
     if (r < 0)
         return r;
     if (sb && sb->ephemeral)
@@ -533,7 +534,7 @@ static void exec_ready(void *arg, const struct err *err, const struct sandbox *s
     }
     if (x->cancelled)
         exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client has gone"});
-    else if (!err && sb->link)
+    else if (!err && sb->conn)
         exec_launch(x);
     else if (err)
         exec_fail(x, err);
@@ -563,14 +564,14 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
     if (!sb->ops)
         r = sandbox_check_awake(sb, err);
     if (r >= 0)
-        r = floor_check(m, err);
+        r = disk_floor_check(m, err);
     if (r >= 0 && req->session && !req->concurrent)
         r = session_check_free(sb, err);
     if (r >= 0)
         r = exec_new(sb, req, ret, err);
     if (r < 0)
         return r;
-    if (sb->state == SANDBOX_RUNNING && sb->link && !sb->ops) {
+    if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
         exec_launch(*ret); /* its news come from the loop: the caller has time to add a watch */
         return 0;
     }

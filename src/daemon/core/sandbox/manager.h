@@ -17,7 +17,7 @@
 struct loop;
 struct store;
 struct exec;
-struct keeper;
+struct packages_proxy;
 struct events;
 
 struct manager_config {
@@ -37,8 +37,8 @@ struct manager_config {
 
     uint64_t mounts_budget; /* bytes of all cache mounts of builds */
 
-    struct keeper *registry; /* borrowed: of network `packages`; NULL: there is none */
-    bool registry_required;  /* no sandbox with that network starts without it */
+    struct packages_proxy *packages; /* borrowed: of network `packages`; NULL: there is none */
+    bool packages_required;          /* no sandbox with that network starts without it */
 
     uint64_t reconcile_interval; /* usec between two looks at everything; 0: only at the start */
 

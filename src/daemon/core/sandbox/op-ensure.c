@@ -32,11 +32,12 @@ static void note_spec(struct op *op)
     op->spec_label = spec_to_text(&open);
 }
 
-static void fill_request(struct op *op, struct box_request *req)
+static void fill_request(struct op *op, struct sandbox_request *req)
 {
     const struct sandbox *sb = op->sb;
 
-    *req = (struct box_request){.ephemeral = sb->ephemeral, .fresh = op->action == ACTION_CREATED};
+    *req =
+        (struct sandbox_request){.ephemeral = sb->ephemeral, .fresh = op->action == ACTION_CREATED};
     snprintf(req->id, sizeof(req->id), "%s", sb->id);
     snprintf(req->name, sizeof(req->name), "%s", sb->name);
     snprintf(req->hash, sizeof(req->hash), "%s", sb->hash);
@@ -60,7 +61,7 @@ static void start_failed(struct op *op, const struct err *err)
     op_fail(op, err);
 }
 
-static void started(void *arg, const struct err *err, struct engine_box *box)
+static void started(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -70,17 +71,17 @@ static void started(void *arg, const struct err *err, struct engine_box *box)
         return;
     }
     sb->want_running = true;
-    sandbox_link(sb, box);
+    sandbox_connect(sb, box);
     if (box->first_sent)
         exec_first_sent(sb);
     sandbox_set_state(sb, SANDBOX_RUNNING, NULL, NULL);
     op_done(op, op->action);
 }
 
-static void recreated(void *arg, const struct err *err, struct engine_box *box)
+static void recreated(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
-    struct box_request req;
+    struct sandbox_request req;
 
     if (err) {
         start_failed(op, err);
@@ -113,7 +114,7 @@ static void create_new(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
-    struct box_request req;
+    struct sandbox_request req;
 
     op->action = ACTION_CREATED;
     sb->created_at = time_wall();
@@ -130,7 +131,7 @@ static void create_new(struct op *op)
 static void create_again(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct box_request req;
+    struct sandbox_request req;
 
     op->action = ACTION_RECREATED;
     if (take_spec(op, &err) < 0) {
@@ -144,14 +145,14 @@ static void create_again(struct op *op)
 
 static void start_again(struct op *op)
 {
-    struct box_request req;
+    struct sandbox_request req;
 
     op->action = ACTION_STARTED;
     fill_request(op, &req);
     engine_start(op->sb->engine, &req, started, op);
 }
 
-static void replace_cleaned(void *arg, const struct err *err, struct engine_box *box)
+static void replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 
@@ -278,7 +279,7 @@ static void ensure_up(struct op *op)
     struct sandbox *sb = op->sb;
 
     if (sb->state == SANDBOX_PAUSED)
-        engine_link_pause(sb->link, false, resumed, op);
+        supervisor_conn_pause(sb->conn, false, resumed, op);
     else if (sb->state == SANDBOX_RUNNING)
         in_use(op);
     else
@@ -304,7 +305,7 @@ static void ensure_checked(struct op *op)
         create_new(op);
     else if (STREQ(sb->hash, op->want_hash) && sb->state != SANDBOX_CREATING)
         ensure_same(op);
-    else if (sb->link)
+    else if (sb->conn)
         replace_running(op);
     else
         create_again(op);
@@ -320,10 +321,10 @@ static void ensure_go(struct op *op)
     spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
     if (engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
-    else if (sb->link && STREQ(sb->hash, op->want_hash))
+    else if (sb->conn && STREQ(sb->hash, op->want_hash))
         ensure_checked(op); /* it runs as wanted: nothing is to be started */
     else
-        packages_require(op, ensure_checked);
+        sandbox_packages_require(op, ensure_checked);
 }
 
 static void resolved(void *arg, const struct err *err, const char *digest)
@@ -339,7 +340,7 @@ static void resolved(void *arg, const struct err *err, const char *digest)
     ensure_go(op);
 }
 
-static void prepared(void *arg, const struct err *err, struct engine_box *box)
+static void prepared(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 
@@ -402,7 +403,7 @@ static void renew_go(struct op *op)
     if (op_renew_check(sb, &err) < 0) { /* somebody came while the registry was waited for */
         sb->stale = true;
         op_fail(op, &err);
-    } else if (sb->link) {
+    } else if (sb->conn) {
         replace_running(op);
     } else {
         op->down = true;
@@ -429,8 +430,8 @@ static void renew_run(struct op *op)
     spec_hash(&op->want, sb->engine->ops->name, op->want_hash);
     if (engine_is_open(sb->engine) && engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
-    else if (sb->link)
-        packages_require(op, renew_go);
+    else if (sb->conn)
+        sandbox_packages_require(op, renew_go);
     else
         renew_go(op);
 }

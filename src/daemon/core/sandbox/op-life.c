@@ -41,7 +41,7 @@ static bool absent(struct op *op)
 
 /* ---- stop ---- */
 
-static void stop_cleaned(void *arg, const struct err *err, struct engine_box *box)
+static void stop_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 
@@ -66,7 +66,7 @@ static void stop_run(struct op *op)
         op_done(op, ACTION_UNCHANGED);
         return;
     }
-    if (sb->link)
+    if (sb->conn)
         sandbox_set_state(sb, SANDBOX_STOPPING, op->why, NULL);
     op_down(op, op->grace, stop_down);
 }
@@ -96,7 +96,7 @@ static void forget(void *arg)
     op_fail(op, &why);
 }
 
-static void removed(void *arg, const struct err *err, struct engine_box *box)
+static void removed(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 
@@ -111,7 +111,7 @@ static void remove_down(struct op *op)
 }
 
 /* Whether it has ended is for the removal to say. */
-static void ended(void *arg, const struct err *err, struct engine_box *box)
+static void ended(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     (void)err;
     (void)box;
@@ -205,7 +205,7 @@ static void pause_run(struct op *op)
         op_done(op, ACTION_UNCHANGED);
         return;
     }
-    if (sb->state != from || !sb->link) {
+    if (sb->state != from || !sb->conn) {
         err_set(&err, ERR_CONFLICT, "sandbox '%s' is %s, not %s", sb->name,
                 sandbox_state_name(sb->state), sandbox_state_name(from));
         err_hint(&err, "'ripcord up %s' starts it.", sb->name);
@@ -221,7 +221,7 @@ static void pause_run(struct op *op)
     if (op->on && on_its_way(sb))
         wait_for(op, on_its_way(sb));
     else
-        engine_link_pause(sb->link, op->on, paused, op);
+        supervisor_conn_pause(sb->conn, op->on, paused, op);
 }
 
 const struct op_type op_pause = {"pause", pause_run};
@@ -251,7 +251,7 @@ const struct op_type op_lease = {"lease", lease_run};
 
 /* ---- reclaim: the supervisor has gone without being asked ---- */
 
-static void reclaimed(void *arg, const struct err *err, struct engine_box *box)
+static void reclaimed(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 
@@ -265,7 +265,7 @@ static void reclaim_run(struct op *op)
     struct sandbox *sb = op->sb;
 
     /* An operation before us may have seen to it, or even started it again. */
-    if (sb->link || sb->state == SANDBOX_ABSENT) {
+    if (sb->conn || sb->state == SANDBOX_ABSENT) {
         op_done(op, ACTION_UNCHANGED);
         return;
     }

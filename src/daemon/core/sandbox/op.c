@@ -178,16 +178,16 @@ void op_down(struct op *op, uint64_t grace, op_step_fn then)
 {
     struct sandbox *sb = op->sb;
 
-    if (!sb->link) {
+    if (!sb->conn) {
         then(op);
         return;
     }
     op->on_down = then;
     op->deadline = time_mono() + grace + DOWN_SLACK;
-    engine_link_stop(sb->link, grace, op->type == &op_remove, stop_result, sb);
+    supervisor_conn_stop(sb->conn, grace, op->type == &op_remove, stop_result, sb);
 }
 
-int op_link_closed(struct sandbox *sb)
+int op_conn_closed(struct sandbox *sb)
 {
     struct op *op = sb->ops;
     op_step_fn then;
@@ -201,7 +201,7 @@ int op_link_closed(struct sandbox *sb)
     return 1;
 }
 
-static void forced_down(void *arg, const struct err *err, struct engine_box *box)
+static void forced_down(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct manager *m = arg;
 
@@ -220,7 +220,7 @@ void op_check_deadline(struct sandbox *sb)
     if (op->forced) {
         manager_warn(sb->m, "sandbox %s: its line does not end, it is cut", sb->name);
         sandbox_unlink(sb);
-        op_link_closed(sb);
+        op_conn_closed(sb);
         return;
     }
     /* The engine kills what is there; the line then ends by itself, with all its news. */

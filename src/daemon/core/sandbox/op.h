@@ -73,5 +73,5 @@ void op_fail(struct op *op, const struct err *err);
  * late. `then` runs at once when there is no supervisor. */
 void op_down(struct op *op, uint64_t grace, op_step_fn then);
 /* The link has closed: 1 when the running operation has waited for it. */
-int op_link_closed(struct sandbox *sb);
+int op_conn_closed(struct sandbox *sb);
 void op_check_deadline(struct sandbox *sb);

@@ -61,13 +61,13 @@ struct sandbox {
         journal_bytes; /* daemon/core/exec/output-retention.c: output of its ended execs on disk */
     uint64_t
         trim_seq; /* daemon/core/exec/output-retention.c: up to this number, execs were too many */
-    uint64_t retain_at;       /* wall clock: when the next of it may go */
-    uint32_t unenforced;      /* enum spec_limit bits */
-    char **warnings;          /* what this run does without, in the engine's words */
-    bool unsettled;           /* the engine could not clean up behind it: to be tried again */
-    struct engine_link *link; /* while its supervisor lives */
-    enum sandbox_way way;     /* daemon/core/caches/sandbox-packages.c; while it is served */
-    struct exec *execs;       /* live ones */
+    uint64_t retain_at;           /* wall clock: when the next of it may go */
+    uint32_t unenforced;          /* enum spec_limit bits */
+    char **warnings;              /* what this run does without, in the engine's words */
+    bool unsettled;               /* the engine could not clean up behind it: to be tried again */
+    struct supervisor_conn *conn; /* while its supervisor lives */
+    enum sandbox_way way;         /* daemon/core/caches/sandbox-packages.c; while it is served */
+    struct exec *execs;           /* live ones */
     unsigned n_execs;
     struct transfer *transfers; /* copies and dials under way */
     unsigned n_transfers;

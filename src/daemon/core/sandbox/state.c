@@ -123,7 +123,7 @@ static int forget(struct sandbox *sb, struct err *err)
     }
     sb->stored = false;
     if (!sb->ephemeral)
-        tally_forget(&sb->m->tallies, sb->id);
+        usage_totals_forget(&sb->m->tallies, sb->id);
     return 0;
 }
 

@@ -112,7 +112,7 @@ static char *pinned(struct docker_engine *d)
     _cleanup_strv_ char **ids = NULL;
     char *text = NULL;
 
-    if (*d->host || box_ids_add(d->execs, &ids, NULL) < 0 || !ids)
+    if (*d->host || sandbox_ids_add(d->execs, &ids, NULL) < 0 || !ids)
         return NULL;
     file_read(AT_FDCWD, path, PIN_MAX, &text, NULL, NULL);
     return text;
@@ -390,7 +390,7 @@ static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *sp
 /* ---- its supervisor, its size ---- */
 
 static int engine_docker_connect(struct engine *e, const char *id, const struct deadline *by,
-                                 struct engine_box *ret, struct err *err)
+                                 struct engine_sandbox *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     int r = docker_folders(d, err);

@@ -103,7 +103,7 @@ void container_seen(struct docker_engine *d, const char *id, const char *contain
 void container_forget(struct docker_engine *d, const char *id);
 int container_inspect(struct docker_engine *d, const char *container, const struct deadline *by,
                       json_t **ret, struct err *err);
-int docker_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+int docker_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err);
 /* As long as it makes sense to wait for a state that is about to change. */
 void container_nap(void);
@@ -112,12 +112,12 @@ void container_nap(void);
 bool container_kill_here(struct docker_engine *d, const char *container, const struct deadline *by);
 int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
                      struct err *err);
-int docker_look(struct engine *e, const char *id, const struct deadline *by, struct engine_box *ret,
-                struct err *err);
+int docker_look(struct engine *e, const char *id, const struct deadline *by,
+                struct engine_sandbox *ret, struct err *err);
 
 /* launch.c */
-int docker_start(struct engine *e, const struct box_request *req, const struct deadline *by,
-                 struct engine_box *ret, struct err *err);
+int docker_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                 struct engine_sandbox *ret, struct err *err);
 int docker_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);
 int docker_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err);
 

@@ -161,7 +161,7 @@ static json_t *host_config(const struct body_parts *p)
 
 static json_t *labels(const struct body_parts *p)
 {
-    const struct box_request *req = p->req;
+    const struct sandbox_request *req = p->req;
     json_t *o = json_object();
 
     for (char **l = req->spec.labels; l && *l; l++) {
@@ -183,7 +183,7 @@ static json_t *labels(const struct body_parts *p)
 
 json_t *body_container(const struct body_parts *p)
 {
-    const struct box_request *req = p->req;
+    const struct sandbox_request *req = p->req;
     json_t *o = json_object();
 
     json_object_set_new(o, "Image", json_string(req->spec.image_digest));

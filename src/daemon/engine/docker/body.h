@@ -15,7 +15,7 @@ struct body_volume {
 };
 
 struct body_parts {
-    const struct box_request *req;
+    const struct sandbox_request *req;
     const char *prefix, *root_id;
     const char *network; /* id; NULL: none */
     const struct body_volume *volumes;

@@ -118,15 +118,16 @@ int container_inspect(struct docker_engine *d, const char *container, const stru
 
 /* ---- removing ---- */
 
-static enum box_state state_of(const json_t *doc)
+static enum engine_sandbox_state state_of(const json_t *doc)
 {
     const json_t *state = json_object_get(doc, "State");
 
     if (STREQ(docker_text(state, "Status"), "removing"))
-        return BOX_ABSENT;
+        return ENGINE_SANDBOX_ABSENT;
     if (json_is_true(json_object_get(state, "Paused")))
-        return BOX_PAUSED;
-    return json_is_true(json_object_get(state, "Running")) ? BOX_RUNNING : BOX_STOPPED;
+        return ENGINE_SANDBOX_PAUSED;
+    return json_is_true(json_object_get(state, "Running")) ? ENGINE_SANDBOX_RUNNING
+                                                           : ENGINE_SANDBOX_STOPPED;
 }
 
 /* 1: gone; 0 and why: not yet. */
@@ -162,8 +163,8 @@ bool container_kill_here(struct docker_engine *d, const char *container, const s
         return false;
     state = json_object_get(doc, "State");
     pid = (pid_t)json_integer_value(json_object_get(state, "Pid"));
-    if (state_of(doc) != BOX_RUNNING)
-        return state_of(doc) == BOX_STOPPED;
+    if (state_of(doc) != ENGINE_SANDBOX_RUNNING)
+        return state_of(doc) == ENGINE_SANDBOX_STOPPED;
     return pid > 1 && pidfd_open_pid(pid, &pidfd, NULL) >= 0 &&
            pidfd_in_cgroup(pidfd, pid, docker_text(doc, "Id")) &&
            pidfd_signal(pidfd, SIGKILL) >= 0 &&
@@ -204,8 +205,8 @@ static char **warnings_of(const char *without)
     return v;
 }
 
-int docker_look(struct engine *e, const char *id, const struct deadline *by, struct engine_box *ret,
-                struct err *err)
+int docker_look(struct engine *e, const char *id, const struct deadline *by,
+                struct engine_sandbox *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     _cleanup_free_ char *container = NULL;
@@ -219,7 +220,7 @@ int docker_look(struct engine *e, const char *id, const struct deadline *by, str
         r = container_inspect(d, container, by, &doc, &why);
     if (r == -ERR_NOT_FOUND) {
         container_forget(d, id);
-        ret->state = BOX_ABSENT;
+        ret->state = ENGINE_SANDBOX_ABSENT;
         return 0;
     }
     if (r < 0)
@@ -235,7 +236,7 @@ int docker_look(struct engine *e, const char *id, const struct deadline *by, str
 
 struct making {
     struct docker_engine *d;
-    const struct box_request *req;
+    const struct sandbox_request *req;
     struct body_volume volumes[VOLUMES_MAX];
     size_t n_volumes;
     char **names; /* of the volumes: owned */
@@ -426,7 +427,7 @@ static uint64_t hard_limit(int resource, uint64_t most)
     return MIN((uint64_t)rl.rlim_max, most);
 }
 
-static int check_nofile(const struct box_request *req, uint64_t most, struct err *err)
+static int check_nofile(const struct sandbox_request *req, uint64_t most, struct err *err)
 {
     if (!(req->spec.asked & SPEC_LIMIT_NOFILE) || req->spec.nofile <= most)
         return 0;
@@ -549,8 +550,8 @@ static int make_container(const struct making *m, const struct deadline *by, str
 }
 
 /* 1: the container that is there is of this spec, 0: none is there any more. */
-static int renew(struct docker_engine *d, const struct box_request *req, const struct deadline *by,
-                 struct err *err)
+static int renew(struct docker_engine *d, const struct sandbox_request *req,
+                 const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *container = NULL;
     _cleanup_json_ json_t *doc = NULL;
@@ -575,7 +576,7 @@ static int renew(struct docker_engine *d, const struct box_request *req, const s
 }
 
 /* Our own folder of it, and in it what nobody finds on the engine. */
-static int make_folder(struct docker_engine *d, const struct box_request *req, struct err *err)
+static int make_folder(struct docker_engine *d, const struct sandbox_request *req, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, req->id);
     int r = dir_make_all(d->execs, req->id, 0700, err);
@@ -594,7 +595,7 @@ static int make_with(struct making *m, const struct deadline *by, struct err *er
 
 /* Whether the engine can mount overlays shows when it does: where it cannot, it is tried without.
  */
-static int make_all(struct docker_engine *d, const struct box_request *req,
+static int make_all(struct docker_engine *d, const struct sandbox_request *req,
                     const struct deadline *by, struct err *err)
 {
     struct making m = {.d = d, .req = req}, plain = {.d = d, .req = req, .plain = true};
@@ -611,7 +612,7 @@ static int make_all(struct docker_engine *d, const struct box_request *req,
     return r < 0 ? err_move(err, &why) : 0;
 }
 
-int docker_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+int docker_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err)
 {
     struct docker_engine *d = docker_of(e);

@@ -42,9 +42,9 @@ static bool rest(const struct watcher *w, uint64_t usec)
     return r == 0;
 }
 
-static void tell_box(struct docker_engine *d, const char *id)
+static void tell_sandbox(struct docker_engine *d, const char *id)
 {
-    struct engine_news news = {.kind = ENGINE_NEWS_BOX};
+    struct engine_news news = {.kind = ENGINE_NEWS_SANDBOX};
 
     snprintf(news.id, sizeof(news.id), "%s", id);
     engine_tell(&d->engine, &news);
@@ -61,7 +61,7 @@ static void on_container(struct docker_engine *d, const struct docker_event *ev)
     case DOCKER_EVENT_PAUSE:
     case DOCKER_EVENT_UNPAUSE:
     case DOCKER_EVENT_DESTROY:
-        tell_box(d, id);
+        tell_sandbox(d, id);
         break;
     default:
         break;

@@ -34,7 +34,7 @@ enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 100, UNMOUNT_EVERY = 10 };
 
 struct launch {
     struct docker_engine *d;
-    const struct box_request *req;
+    const struct sandbox_request *req;
     char *container;
     json_t *doc; /* its inspection */
     int control; /* our end */
@@ -91,7 +91,7 @@ static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cach
     return is_mounted(arg, t->target, mode != CACHE_SHARED);
 }
 
-static bool has_door(const struct launch *l)
+static bool has_packages_listener(const struct launch *l)
 {
     return l->req->spec.network == SPEC_NETWORK_PACKAGES;
 }
@@ -104,9 +104,10 @@ static bool is_near(const struct launch *l)
     return l->d->near && (runtime ? docker_runtime_is_plain(runtime) : l->d->plain);
 }
 
-static void add_registry_env(const struct launch *l, char ***env)
+static void add_packages_env(const struct launch *l, char ***env)
 {
-    _cleanup_strv_ char **more = has_door(l) ? registry_variables(&l->req->spec) : NULL;
+    _cleanup_strv_ char **more =
+        has_packages_listener(l) ? packages_variables(&l->req->spec) : NULL;
 
     for (char **v = more; v && *v; v++)
         strv_add(env, *v);
@@ -126,7 +127,7 @@ static char **environment(const struct launch *l)
             strv_add(&more, pair);
     }
     cache_variables(&l->req->spec, is_there, l, &more);
-    add_registry_env(l, &more);
+    add_packages_env(l, &more);
     return spec_environment(l->req->spec.user, l->req->spec.env, more);
 }
 
@@ -135,7 +136,7 @@ static char **environment(const struct launch *l)
 static int make_plan(struct launch *l, struct err *err)
 {
     struct docker_engine *d = l->d;
-    const struct box_request *req = l->req;
+    const struct sandbox_request *req = l->req;
     struct relay_plan p = RELAY_PLAN_INIT;
     int r;
 
@@ -151,8 +152,8 @@ static int make_plan(struct launch *l, struct err *err)
     p.env = environment(l);
     p.memory = d->engine.caps & ENGINE_CAP_MEMORY_LIMIT ? req->spec.memory : 0;
     p.pids = d->engine.caps & ENGINE_CAP_PIDS_LIMIT ? req->spec.pids : 0;
-    p.registry_port = has_door(l) ? PLAN_REGISTRY_PORT : 0;
-    p.registry_inside = !is_near(l);
+    p.packages_port = has_packages_listener(l) ? PLAN_PACKAGES_PORT : 0;
+    p.packages_inside = !is_near(l);
     p.journal_budget = d->journal_budget;
     p.ephemeral = req->ephemeral;
     r = relay_plan_write(&p, &l->plan, err);
@@ -205,7 +206,7 @@ static void add_last_words(const struct launch *l, struct err *err)
     err_wrap(err, "%.200s", line ? line + 1 : text);
 }
 
-static int start_relay(struct launch *l, const struct deadline *by, struct engine_box *box,
+static int start_relay(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
                        struct err *err)
 {
     int r;
@@ -214,7 +215,7 @@ static int start_relay(struct launch *l, const struct deadline *by, struct engin
     if (r >= 0)
         r = spawn_relay(l, err);
     if (r >= 0)
-        r = handshake_start(l->control, l->req, by, box, err);
+        r = handshake_start(l->control, l->req, by, sandbox, err);
     if (r == -ERR_ENGINE)
         add_last_words(l, err);
     return r;
@@ -381,7 +382,7 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
     return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", l->req->id) : 0;
 }
 
-static int launch_run(struct launch *l, const struct deadline *by, struct engine_box *box,
+static int launch_run(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
                       struct err *err)
 {
     int r;
@@ -392,7 +393,7 @@ static int launch_run(struct launch *l, const struct deadline *by, struct engine
     if (r >= 0)
         r = start_container(l, by, err);
     if (r >= 0)
-        r = start_relay(l, by, box, err);
+        r = start_relay(l, by, sandbox, err);
     return r;
 }
 
@@ -401,30 +402,30 @@ static int check_not_running(struct docker_engine *d, const char *id, const stru
                              struct err *err)
 {
     _cleanup_err_ struct err none = ERR_INIT;
-    struct engine_box box;
+    struct engine_sandbox sandbox;
 
-    if (supervisors_connect(&d->supervisors, id, by, &box, &none) < 0)
+    if (supervisors_connect(&d->supervisors, id, by, &sandbox, &none) < 0)
         return 0;
-    fd_close(box.link_fd);
+    fd_close(sandbox.supervisor_fd);
     return err_set(err, ERR_CONFLICT, "sandbox '%s' is running", id);
 }
 
 /* One line each of what its container was made without. */
 static char **warnings_of(const struct launch *l)
 {
-    struct engine_box box = {0};
+    struct engine_sandbox sandbox = {0};
     struct deadline by = deadline_in(l->d->timeout);
 
-    docker_look(&l->d->engine, l->req->id, &by, &box, NULL);
-    return box.warnings;
+    docker_look(&l->d->engine, l->req->id, &by, &sandbox, NULL);
+    return sandbox.warnings;
 }
 
-int docker_start(struct engine *e, const struct box_request *req, const struct deadline *by,
-                 struct engine_box *ret, struct err *err)
+int docker_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                 struct engine_sandbox *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     struct launch l = {.d = d, .req = req, .control = -1, .plan = -1, .log = -1};
-    struct engine_box box = {.link_fd = -1};
+    struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 
     r = check_not_running(d, req->id, by, err);
@@ -432,13 +433,13 @@ int docker_start(struct engine *e, const struct box_request *req, const struct d
         return r;
     r = layers_renew(d, req, by, err);
     if (r >= 0)
-        r = launch_run(&l, by, &box, err);
+        r = launch_run(&l, by, &sandbox, err);
     if (r >= 0) {
-        memcpy(box.id, req->id, sizeof(box.id));
-        snprintf(box.hash, sizeof(box.hash), "%s", docker_text(labels_of(&l), LABEL_HASH));
-        box.warnings = *docker_text(labels_of(&l), LABEL_WITHOUT) ? warnings_of(&l) : NULL;
-        box.link_fd = TAKE_FD(l.control);
-        *ret = box;
+        memcpy(sandbox.id, req->id, sizeof(sandbox.id));
+        snprintf(sandbox.hash, sizeof(sandbox.hash), "%s", docker_text(labels_of(&l), LABEL_HASH));
+        sandbox.warnings = *docker_text(labels_of(&l), LABEL_WITHOUT) ? warnings_of(&l) : NULL;
+        sandbox.supervisor_fd = TAKE_FD(l.control);
+        *ret = sandbox;
     } else {
         struct deadline until = deadline_in(UNDO_TIMEOUT);
 

@@ -112,14 +112,14 @@ static int check_paths(const char *base, const char *upper, struct err *err)
                    upper);
 }
 
-static char *upper_name(const struct docker_engine *d, const struct box_request *req,
+static char *upper_name(const struct docker_engine *d, const struct sandbox_request *req,
                         const struct cache_tool *t)
 {
     return xasprintf("%s-upper-%s.%s", d->prefix, req->name, t->name);
 }
 
 /* base NULL: there is none. */
-static int make_layer(struct docker_engine *d, const struct box_request *req,
+static int make_layer(struct docker_engine *d, const struct sandbox_request *req,
                       const struct cache_tool *t, const char *base, const struct deadline *by,
                       char **ret, struct err *err)
 {
@@ -144,8 +144,8 @@ static int make_layer(struct docker_engine *d, const struct box_request *req,
     return r;
 }
 
-int layer_ensure(struct docker_engine *d, const struct box_request *req, const struct cache_tool *t,
-                 const struct deadline *by, char **ret, struct err *err)
+int layer_ensure(struct docker_engine *d, const struct sandbox_request *req,
+                 const struct cache_tool *t, const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_free_ char *volume = NULL, *base = NULL;
     int r;
@@ -156,8 +156,8 @@ int layer_ensure(struct docker_engine *d, const struct box_request *req, const s
     return r < 0 ? r : 1;
 }
 
-int layers_renew(struct docker_engine *d, const struct box_request *req, const struct deadline *by,
-                 struct err *err)
+int layers_renew(struct docker_engine *d, const struct sandbox_request *req,
+                 const struct deadline *by, struct err *err)
 {
     const struct cache_tool *t;
     int r = 0;

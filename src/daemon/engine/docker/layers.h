@@ -13,7 +13,7 @@
 #include "lib/base/err.h"
 #include "lib/base/time.h"
 
-struct box_request;
+struct sandbox_request;
 struct cache_tool;
 struct docker_engine;
 struct engine;
@@ -24,11 +24,12 @@ struct engine_caches;
 
 /* 1 and the name of the volume for that tool of the sandbox, made when it is not there; 0: the tool
  * has no base, and needs none. */
-int layer_ensure(struct docker_engine *d, const struct box_request *req, const struct cache_tool *t,
-                 const struct deadline *by, char **ret, struct err *err);
-/* Empties the upper layers of mode `readonly`: for a sandbox that is about to start. */
-int layers_renew(struct docker_engine *d, const struct box_request *req, const struct deadline *by,
+int layer_ensure(struct docker_engine *d, const struct sandbox_request *req,
+                 const struct cache_tool *t, const struct deadline *by, char **ret,
                  struct err *err);
+/* Empties the upper layers of mode `readonly`: for a sandbox that is about to start. */
+int layers_renew(struct docker_engine *d, const struct sandbox_request *req,
+                 const struct deadline *by, struct err *err);
 /* Removes containers that a killed daemon left half-way. Best effort. */
 void layers_tidy(struct docker_engine *d, const struct deadline *by);
 

@@ -144,9 +144,9 @@ static int list_folders(struct docker_engine *d, struct engine_objects *ret, str
     _cleanup_strv_ char **ids = NULL;
     int r;
 
-    r = box_ids_add(d->execs, &ids, err);
+    r = sandbox_ids_add(d->execs, &ids, err);
     if (r >= 0)
-        r = box_ids_add(d->runs, &ids, err);
+        r = sandbox_ids_add(d->runs, &ids, err);
     for (char **id = ids; r >= 0 && id && *id; id++)
         engine_objects_add(ret, *id);
     return r;

@@ -37,7 +37,7 @@ struct run {
     unsigned step;
     const struct deadline *by;
     int cancel_fd;
-    struct box_request req;
+    struct sandbox_request req;
     struct native_step native;
     struct exec_request first;
     char *to; /* below the store's folder */
@@ -505,16 +505,16 @@ static void list_step(struct native_engine *n, const char *id, bool on)
 static int start(struct run *x, struct err *err)
 {
     struct deadline by = deadline_in(START_TIMEOUT);
-    struct engine_box box = {.link_fd = -1};
+    struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r = native_create(&x->n->engine, &x->req, &by, err);
 
     if (r >= 0)
-        r = native_start_step(&x->n->engine, &x->req, &x->native, &by, &box, err);
+        r = native_start_step(&x->n->engine, &x->req, &x->native, &by, &sandbox, err);
     if (r < 0)
         return r;
-    x->link = box.link_fd;
-    strv_free(box.warnings);
-    return box.first_sent ? 0 : err_set(err, ERR_LIMIT, "the command is too long");
+    x->link = sandbox.supervisor_fd;
+    strv_free(sandbox.warnings);
+    return sandbox.first_sent ? 0 : err_set(err, ERR_LIMIT, "the command is too long");
 }
 
 static int run_all(struct run *x, struct err *err)

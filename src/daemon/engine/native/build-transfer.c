@@ -74,8 +74,8 @@ static void *listen_on(void *arg)
     return NULL;
 }
 
-typedef int (*hub_fn)(const struct native_task *t, const json_t *ask, int events, char **ret,
-                      struct err *err);
+typedef int (*transfer_fn)(const struct native_task *t, const json_t *ask, int events, char **ret,
+                           struct err *err);
 
 /* Those of its own registry, and of no other. */
 static void add_login(const struct build_request *req, const char *name, json_t *detail)
@@ -128,7 +128,7 @@ static int fetch(const struct native_task *t, const json_t *ask, int events, cha
                  struct err *err)
 {
     const char *to = NULL;
-    struct hub_file f = {.url = "", .to = -1, .events = events};
+    struct transfer_file f = {.url = "", .to = -1, .events = events};
     const struct json_field fields[] = {{"url", JSON_FIELD_STRING, &f.url},
                                         {"etag", JSON_FIELD_STRING, &f.etag},
                                         {"to", JSON_FIELD_STRING, &to}};
@@ -142,8 +142,8 @@ static int fetch(const struct native_task *t, const json_t *ask, int events, cha
     return r;
 }
 
-static int with_listener(const struct native_task *t, unsigned step, hub_fn fn, const json_t *ask,
-                         char **ret, struct err *err)
+static int with_listener(const struct native_task *t, unsigned step, transfer_fn fn,
+                         const json_t *ask, char **ret, struct err *err)
 {
     struct listener l = {.t = t, .step = step};
     pthread_t thread;

@@ -74,7 +74,7 @@ static void throw_away(const struct builder *x)
     _cleanup_close_ int tmp = -1;
 
     if (*x->name && dir_open(AT_FDCWD, path, &tmp, NULL) >= 0)
-        trash_throw(x->n->trash, tmp, x->name, NULL);
+        delete_queue_add(x->n->delete_queue, tmp, x->name, NULL);
 }
 
 /* ---- what it says, and what it is told ---- */
@@ -98,7 +98,7 @@ static int send_request(struct builder *x, struct err *err)
     json_object_set_new(doc, "agents", texts_json(x->req->agents));
     json_object_set_new(doc, "no_cache", json_boolean(x->req->no_cache));
     json_object_set_new(doc, "pull", json_boolean(x->req->pull));
-    json_object_set_new(doc, "thin", json_boolean(x->req->thin));
+    json_object_set_new(doc, "thin", json_boolean(x->req->digest_only));
     json_object_set_new(doc, "host", json_string(native_host_generation(x->n)));
     if (x->req->network)
         json_object_set_new(doc, "network", json_string(x->req->network));

@@ -327,7 +327,7 @@ static char **in_use(const struct cache_base *b, int runs)
 
     strv_add(&used, EMPTY);
     strv_add(&used, b->current);
-    if (box_ids_add(runs, &ids, NULL) < 0)
+    if (sandbox_ids_add(runs, &ids, NULL) < 0)
         return used;
     for (char **id = ids; id && *id; id++) {
         char name[NAME_SIZE];

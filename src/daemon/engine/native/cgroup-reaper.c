@@ -23,7 +23,7 @@ struct rest {
     char id[CGROUP_NAME_MAX];
 };
 
-struct broom {
+struct cgroup_reaper {
     const char *root_id;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -42,7 +42,7 @@ static int64_t now_msec(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void sweep(const struct broom *b, const char *id)
+static void sweep(const struct cgroup_reaper *b, const char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -52,7 +52,7 @@ static void sweep(const struct broom *b, const char *id)
 
 /* With the lock held, which is released while it works. One at a time, so that each can still be
  * reclaimed. */
-static void sweep_all(struct broom *b)
+static void sweep_all(struct cgroup_reaper *b)
 {
     while ((b->now = b->waiting)) {
         b->waiting = b->now->next;
@@ -64,9 +64,9 @@ static void sweep_all(struct broom *b)
     }
 }
 
-static void *broom_main(void *arg)
+static void *cgroup_reaper_main(void *arg)
 {
-    struct broom *b = arg;
+    struct cgroup_reaper *b = arg;
 
     pthread_mutex_lock(&b->lock);
     while (!b->closing) {
@@ -86,20 +86,20 @@ static void *broom_main(void *arg)
 }
 
 /* With the lock held. Signals are for the threads that expect them. */
-static bool start_thread(struct broom *b)
+static bool start_thread(struct cgroup_reaper *b)
 {
     sigset_t all, old;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    b->threaded = b->threaded || pthread_create(&b->thread, NULL, broom_main, b) == 0;
+    b->threaded = b->threaded || pthread_create(&b->thread, NULL, cgroup_reaper_main, b) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return b->threaded;
 }
 
-struct broom *broom_new(const char *root_id)
+struct cgroup_reaper *cgroup_reaper_new(const char *root_id)
 {
-    struct broom *b = xnew0(struct broom);
+    struct cgroup_reaper *b = xnew0(struct cgroup_reaper);
     pthread_condattr_t clock;
 
     b->root_id = root_id;
@@ -111,7 +111,7 @@ struct broom *broom_new(const char *root_id)
     return b;
 }
 
-void broom_free(struct broom *b)
+void cgroup_reaper_free(struct cgroup_reaper *b)
 {
     if (!b)
         return;
@@ -127,7 +127,7 @@ void broom_free(struct broom *b)
 }
 
 /* With the lock held. */
-static void add(struct broom *b, const char *id)
+static void add(struct cgroup_reaper *b, const char *id)
 {
     struct rest *r = xnew0(struct rest);
 
@@ -141,7 +141,7 @@ static void add(struct broom *b, const char *id)
     b->waiting = r;
 }
 
-void broom_leave(struct broom *b, const char *id)
+void cgroup_reaper_leave(struct cgroup_reaper *b, const char *id)
 {
     bool taken;
 
@@ -154,7 +154,7 @@ void broom_leave(struct broom *b, const char *id)
         sweep(b, id);
 }
 
-void broom_reclaim(struct broom *b, const char *id)
+void cgroup_reaper_reclaim(struct cgroup_reaper *b, const char *id)
 {
     pthread_mutex_lock(&b->lock);
     for (struct rest **at = &b->waiting; *at; at = &(*at)->next)
@@ -170,7 +170,7 @@ void broom_reclaim(struct broom *b, const char *id)
     pthread_mutex_unlock(&b->lock);
 }
 
-void broom_list(struct broom *b, char ***ids)
+void cgroup_reaper_list(struct cgroup_reaper *b, char ***ids)
 {
     pthread_mutex_lock(&b->lock);
     for (const struct rest *r = b->waiting; r; r = r->next)

@@ -9,16 +9,16 @@
  */
 #pragma once
 
-struct broom;
+struct cgroup_reaper;
 
 /* `root_id` is borrowed and outlives it. */
-struct broom *broom_new(const char *root_id);
+struct cgroup_reaper *cgroup_reaper_new(const char *root_id);
 /* Sweeps up what still waits. NULL is fine. */
-void broom_free(struct broom *b);
+void cgroup_reaper_free(struct cgroup_reaper *b);
 
 /* The cgroups of a sandbox that has gone. */
-void broom_leave(struct broom *b, const char *id);
+void cgroup_reaper_leave(struct cgroup_reaper *b, const char *id);
 /* It comes again: on return nobody sweeps there. */
-void broom_reclaim(struct broom *b, const char *id);
+void cgroup_reaper_reclaim(struct cgroup_reaper *b, const char *id);
 /* Adds those that wait to *ids. */
-void broom_list(struct broom *b, char ***ids);
+void cgroup_reaper_list(struct cgroup_reaper *b, char ***ids);

@@ -20,9 +20,9 @@
 #include "proto/supervisor.h"
 
 /* More than this waiting: who throws deletes, so that a fast creator cannot fill the disk. */
-enum { TRASH_WAITING_MAX = 4096 };
+enum { DELETE_QUEUE_WAITING_MAX = 4096 };
 
-struct trash {
+struct delete_queue {
     pthread_mutex_t lock;
     int dirfd;
     unsigned refs;
@@ -36,7 +36,7 @@ struct trash {
     struct submap ids;
 };
 
-static void trash_unref(struct trash *t)
+static void delete_queue_unref(struct delete_queue *t)
 {
     bool last;
 
@@ -51,7 +51,7 @@ static void trash_unref(struct trash *t)
     free(t);
 }
 
-static bool is_closing(struct trash *t)
+static bool is_closing(struct delete_queue *t)
 {
     bool closing;
 
@@ -82,7 +82,7 @@ static int delete_by_shim(int shim, const struct submap *ids, int dirfd, const c
     return 0;
 }
 
-static int throw_out(struct trash *t, int dirfd, const char *name, struct err *err)
+static int throw_out(struct delete_queue *t, int dirfd, const char *name, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     struct submap ids;
@@ -98,7 +98,7 @@ static int throw_out(struct trash *t, int dirfd, const char *name, struct err *e
     return r < 0 ? err_move(err, &why) : r;
 }
 
-static void delete_one(struct trash *t, const char *name)
+static void delete_one(struct delete_queue *t, const char *name)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -110,7 +110,7 @@ static void delete_one(struct trash *t, const char *name)
     pthread_mutex_unlock(&t->lock);
 }
 
-static void delete_all(struct trash *t)
+static void delete_all(struct delete_queue *t)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd = openat(t->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -125,7 +125,7 @@ static void delete_all(struct trash *t)
             delete_one(t, e->d_name);
 }
 
-static bool more_to_do(struct trash *t)
+static bool more_to_do(struct delete_queue *t)
 {
     bool more;
 
@@ -137,18 +137,18 @@ static bool more_to_do(struct trash *t)
     return more;
 }
 
-static void *trash_main(void *arg)
+static void *delete_queue_main(void *arg)
 {
-    struct trash *t = arg;
+    struct delete_queue *t = arg;
 
     while (more_to_do(t))
         delete_all(t);
-    trash_unref(t);
+    delete_queue_unref(t);
     return NULL;
 }
 
 /* With the lock held. Signals are for the threads that expect them. */
-static bool start_thread(struct trash *t)
+static bool start_thread(struct delete_queue *t)
 {
     sigset_t all, old;
     pthread_attr_t attr;
@@ -159,14 +159,14 @@ static bool start_thread(struct trash *t)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&thread, &attr, trash_main, t);
+    r = pthread_create(&thread, &attr, delete_queue_main, t);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     return r == 0;
 }
 
 /* With the lock held. */
-static void kick(struct trash *t)
+static void kick(struct delete_queue *t)
 {
     t->again = true;
     if (t->running)
@@ -179,9 +179,9 @@ static void kick(struct trash *t)
     t->refs--;
 }
 
-struct trash *trash_new(int dirfd)
+struct delete_queue *delete_queue_new(int dirfd)
 {
-    struct trash *t = xnew0(struct trash);
+    struct delete_queue *t = xnew0(struct delete_queue);
 
     pthread_mutex_init(&t->lock, NULL);
     t->dirfd = dirfd;
@@ -194,7 +194,7 @@ struct trash *trash_new(int dirfd)
     return t;
 }
 
-void trash_use_subids(struct trash *t, int shim, const struct submap *ids)
+void delete_queue_use_subids(struct delete_queue *t, int shim, const struct submap *ids)
 {
     pthread_mutex_lock(&t->lock);
     t->shim = fcntl(shim, F_DUPFD_CLOEXEC, SHIM_FD_PLAN + 1);
@@ -203,17 +203,17 @@ void trash_use_subids(struct trash *t, int shim, const struct submap *ids)
     pthread_mutex_unlock(&t->lock);
 }
 
-void trash_free(struct trash *t)
+void delete_queue_free(struct delete_queue *t)
 {
     if (!t)
         return;
     pthread_mutex_lock(&t->lock);
     t->closing = true;
     pthread_mutex_unlock(&t->lock);
-    trash_unref(t);
+    delete_queue_unref(t);
 }
 
-int trash_throw(struct trash *t, int dirfd, const char *name, struct err *err)
+int delete_queue_add(struct delete_queue *t, int dirfd, const char *name, struct err *err)
 {
     char to[48];
     unsigned n;
@@ -221,7 +221,7 @@ int trash_throw(struct trash *t, int dirfd, const char *name, struct err *err)
 
     pthread_mutex_lock(&t->lock);
     n = t->thrown++;
-    full = t->waiting >= TRASH_WAITING_MAX;
+    full = t->waiting >= DELETE_QUEUE_WAITING_MAX;
     pthread_mutex_unlock(&t->lock);
 
     snprintf(to, sizeof(to), "%llx-%u", (unsigned long long)t->session, n);

@@ -11,16 +11,16 @@
 #include "lib/base/err.h"
 #include "lib/os/submap.h"
 
-struct trash;
+struct delete_queue;
 
 /* Takes the folder's descriptor. */
-struct trash *trash_new(int dirfd);
+struct delete_queue *delete_queue_new(int dirfd);
 /* From now on what rmtree() alone cannot remove is left to the program behind `shim` (not taken),
  * in a user namespace with these ids. */
-void trash_use_subids(struct trash *t, int shim, const struct submap *ids);
+void delete_queue_use_subids(struct delete_queue *t, int shim, const struct submap *ids);
 /* Does not wait: what is left is for the next daemon. NULL is fine. */
-void trash_free(struct trash *t);
+void delete_queue_free(struct delete_queue *t);
 
 /* Fine when there is none of that name. When too much waits for deletion already, or dirfd is
  * another file system, it is deleted before this returns. */
-int trash_throw(struct trash *t, int dirfd, const char *name, struct err *err);
+int delete_queue_add(struct delete_queue *t, int dirfd, const char *name, struct err *err);

@@ -84,7 +84,7 @@ static void check_ids(const struct patient *p)
     if (p->ranges)
         doctor_say(p->report, "id ranges", DOCTOR_OK, NULL,
                    "each sandbox gets 65,536 ids of its own");
-    else if (subids_find(&ids, &err) >= 0 && trial_subids(&ids, &err) >= 0)
+    else if (subids_find(&ids, &err) >= 0 && kernel_probe_subids(&ids, &err) >= 0)
         doctor_say(p->report, "id ranges", DOCTOR_OK, NULL,
                    "newuidmap: the sandboxes of this user share the %d ids from %u", SUBMAP_COUNT,
                    ids.uid);
@@ -119,7 +119,7 @@ static void check_userns(const struct patient *p)
     _cleanup_err_ struct err err = ERR_INIT;
     long max = sysctl_read("/proc/sys/user/max_user_namespaces", -1);
 
-    if (trial_user_namespace(&err) >= 0)
+    if (kernel_probe_user_namespace(&err) >= 0)
         doctor_say(p->report, "user namespaces", DOCTOR_OK, NULL, "ordinary users may make them");
     else
         doctor_say(p->report, "user namespaces", p->ranges ? DOCTOR_WARN : DOCTOR_FAIL,
@@ -137,7 +137,7 @@ static void check_overlay(const struct patient *p)
     _cleanup_err_ struct err err = ERR_INIT;
     const char *what = p->ranges ? "on id-mapped layers" : "on plain layers";
 
-    if (trial_overlay(p->state_dir, p->ranges, &err) >= 0)
+    if (kernel_probe_overlay(p->state_dir, p->ranges, &err) >= 0)
         doctor_say(p->report, "overlay", DOCTOR_OK, NULL, "works %s in '%s'", what, p->state_dir);
     else
         doctor_say(
@@ -151,7 +151,7 @@ static void check_proc(const struct patient *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (trial_proc(p->ranges, &err) >= 0)
+    if (kernel_probe_proc(p->ranges, &err) >= 0)
         doctor_say(p->report, "proc", DOCTOR_OK, NULL, "can be mounted in a sandbox");
     else
         doctor_say(p->report, "proc", DOCTOR_FAIL,

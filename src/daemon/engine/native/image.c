@@ -203,7 +203,8 @@ static int check_machine(const json_t *record, struct err *err)
 }
 
 /* Not where they lie for all, but the sandbox's own. */
-static void plan_own(const struct native_engine *n, const struct box_request *req, struct plan *p)
+static void plan_own(const struct native_engine *n, const struct sandbox_request *req,
+                     struct plan *p)
 {
     _cleanup_free_ char *own = own_name(&req->spec);
 
@@ -213,7 +214,7 @@ static void plan_own(const struct native_engine *n, const struct box_request *re
     p->lower_dir = xasprintf("%s/sandboxes/%s/%s", n->state_dir, req->id, own);
 }
 
-static int plan_stored(struct native_engine *n, const struct box_request *req, struct plan *p,
+static int plan_stored(struct native_engine *n, const struct sandbox_request *req, struct plan *p,
                        char ***env, struct err *err)
 {
     const struct sandbox_spec *spec = &req->spec;
@@ -244,7 +245,7 @@ static int plan_stored(struct native_engine *n, const struct box_request *req, s
     return 0;
 }
 
-int native_image_plan(struct native_engine *n, const struct box_request *req, struct plan *p,
+int native_image_plan(struct native_engine *n, const struct sandbox_request *req, struct plan *p,
                       char ***env, struct err *err)
 {
     const struct sandbox_spec *spec = &req->spec;
@@ -285,11 +286,11 @@ static int run_tool(const struct native_engine *n, const struct image_tool *t,
 /* ---- a sandbox's own copy ---- */
 
 /* All of an earlier spec, and what a daemon that was killed had not finished. */
-static int throw_others(struct native_engine *n, int box, const char *own, struct err *err)
+static int throw_others(struct native_engine *n, int sandbox, const char *own, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     _cleanup_strv_ char **names = NULL;
-    int fd = openat(box, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+    int fd = openat(sandbox, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 
     d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
@@ -302,11 +303,11 @@ static int throw_others(struct native_engine *n, int box, const char *own, struc
                                           !(own && STREQ(e->d_name, own))))
             strv_add(&names, e->d_name);
     for (char **name = names; r >= 0 && name && *name; name++)
-        r = trash_throw(n->trash, box, *name, err);
+        r = delete_queue_add(n->delete_queue, sandbox, *name, err);
     return r;
 }
 
-static int copy_layers(struct native_engine *n, const struct box_request *req, int box,
+static int copy_layers(struct native_engine *n, const struct sandbox_request *req, int sandbox,
                        const struct deadline *by, struct err *err)
 {
     struct image_tool t = {.verb = req->ephemeral ? "copy-ephemeral" : "copy",
@@ -316,26 +317,26 @@ static int copy_layers(struct native_engine *n, const struct box_request *req, i
     _cleanup_free_ char *answer = NULL;
     int r;
 
-    if (mkdirat(box, OWN_NEW, 0700) < 0)
+    if (mkdirat(sandbox, OWN_NEW, 0700) < 0)
         return err_sys(err, errno, "make folder '%s' of a sandbox", OWN_NEW);
-    r = dir_open(box, OWN_NEW, &dir, err);
+    r = dir_open(sandbox, OWN_NEW, &dir, err);
     t.in = dir;
     return r < 0 ? r : run_tool(n, &t, by, &answer, err);
 }
 
-int native_image_own(struct native_engine *n, const struct box_request *req, int box,
+int native_image_own(struct native_engine *n, const struct sandbox_request *req, int sandbox,
                      const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *own = own_name(&req->spec);
-    int r = req->fresh ? 0 : throw_others(n, box, own, err);
+    int r = req->fresh ? 0 : throw_others(n, sandbox, own, err);
 
-    if (r < 0 || !own || faccessat(box, own, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    if (r < 0 || !own || faccessat(sandbox, own, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return r;
-    r = copy_layers(n, req, box, by, err);
-    if (r >= 0 && renameat(box, OWN_NEW, box, own) < 0)
+    r = copy_layers(n, req, sandbox, by, err);
+    if (r >= 0 && renameat(sandbox, OWN_NEW, sandbox, own) < 0)
         r = err_sys(err, errno, "put the copy of image '%s' in its place", req->spec.image);
     if (r < 0)
-        trash_throw(n->trash, box, OWN_NEW, NULL);
+        delete_queue_add(n->delete_queue, sandbox, OWN_NEW, NULL);
     return r < 0 ? err_wrap(err, "copy image '%s' for isolation 'strict'", req->spec.image) : 0;
 }
 

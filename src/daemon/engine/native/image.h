@@ -46,7 +46,7 @@ const char *native_host_generation(const struct native_engine *n);
  * *env. Where the spec has the defaults, the image's own user and workdir count; an image that has
  * neither `agent` nor a user of its own runs as 1000.
  */
-int native_image_plan(struct native_engine *n, const struct box_request *req, struct plan *p,
+int native_image_plan(struct native_engine *n, const struct sandbox_request *req, struct plan *p,
                       char ***env, struct err *err);
 
 /*
@@ -54,7 +54,7 @@ int native_image_plan(struct native_engine *n, const struct box_request *req, st
  * (<state>/sandboxes/<id>/image-<hex>), so that no page of them is in another sandbox's reach. Made
  * here unless it is there; what an earlier spec has left there goes. `box`: that folder.
  */
-int native_image_own(struct native_engine *n, const struct box_request *req, int box,
+int native_image_own(struct native_engine *n, const struct sandbox_request *req, int sandbox,
                      const struct deadline *by, struct err *err);
 /* engine_ops.check: `strict` needs an image of the store. */
 int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err);

@@ -26,11 +26,11 @@
 #include "lib/os/rmtree.h"
 
 enum { REPORT_MAX = 512, NOBODY = 65534 };
-#define TRIAL_TIMEOUT (10 * USEC_PER_SEC)
+#define KERNEL_PROBE_TIMEOUT (10 * USEC_PER_SEC)
 
-typedef int (*trial_fn)(void *arg, struct err *err);
+typedef int (*kernel_probe_fn)(void *arg, struct err *err);
 
-static _noreturn_ void report_and_exit(int fd, trial_fn fn, void *arg)
+static _noreturn_ void report_and_exit(int fd, kernel_probe_fn fn, void *arg)
 {
     struct err err = ERR_INIT;
 
@@ -44,7 +44,7 @@ static _noreturn_ void report_and_exit(int fd, trial_fn fn, void *arg)
 /* The child's verdict: "\n" is success, nothing at all its sudden death. */
 static int hear_report(pid_t pid, int fd, struct err *err)
 {
-    struct deadline by = deadline_in(TRIAL_TIMEOUT);
+    struct deadline by = deadline_in(KERNEL_PROBE_TIMEOUT);
     struct pollfd p = {.fd = fd, .events = POLLIN};
     char text[REPORT_MAX + 1];
     ssize_t n = -1;
@@ -76,7 +76,7 @@ static int use_user_namespace(void *arg _unused_, struct err *err)
     return 0;
 }
 
-int trial_user_namespace(struct err *err)
+int kernel_probe_user_namespace(struct err *err)
 {
     int p[2], r;
     pid_t pid;
@@ -95,7 +95,7 @@ int trial_user_namespace(struct err *err)
 /* ---- in namespaces as a sandbox has them ---- */
 
 struct inside {
-    trial_fn fn;
+    kernel_probe_fn fn;
     void *arg;
     int go; /* readable when the maps are written */
 };
@@ -121,7 +121,8 @@ static int write_maps(pid_t pid, bool ranges, struct err *err)
                   : ns_write_maps(pid, &uid, &gid, true, err);
 }
 
-static int in_namespaces(uint64_t flags, bool ranges, trial_fn fn, void *arg, struct err *err)
+static int in_namespaces(uint64_t flags, bool ranges, kernel_probe_fn fn, void *arg,
+                         struct err *err)
 {
     _cleanup_close_ int report = -1, report_in = -1, go = -1, go_in = -1;
     struct inside in = {.fn = fn, .arg = arg};
@@ -160,7 +161,7 @@ static int do_nothing(void *arg _unused_)
     return 0;
 }
 
-int trial_subids(const struct submap *ids, struct err *err)
+int kernel_probe_subids(const struct submap *ids, struct err *err)
 {
     return submap_run(ids, do_nothing, NULL, err);
 }
@@ -172,14 +173,14 @@ static int mount_proc(void *arg _unused_, struct err *err)
     return mount_new("proc", NULL, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
 }
 
-int trial_proc(bool ranges, struct err *err)
+int kernel_probe_proc(bool ranges, struct err *err)
 {
     return in_namespaces(CLONE_NEWNS | CLONE_NEWPID, ranges, mount_proc, NULL, err);
 }
 
 /* ---- overlay ---- */
 
-struct overlay_trial {
+struct overlay_probe {
     const char *dir;
     int layers; /* id-mapped tree to lay over dir, or -1 */
 };
@@ -210,7 +211,7 @@ static int enter_plain(const char *dir, struct err *err)
 
 static int use_overlay(void *arg, struct err *err)
 {
-    const struct overlay_trial *t = arg;
+    const struct overlay_probe *t = arg;
     const struct overlay o = {.lower = "lower", .upper = "upper", .work = "work"};
     _cleanup_close_ int fd = -1, file = -1;
     int r;
@@ -226,7 +227,7 @@ static int use_overlay(void *arg, struct err *err)
     return file < 0 ? err_sys(err, errno, "write a file in the overlay") : 0;
 }
 
-static int map_layers(struct overlay_trial *t, struct err *err)
+static int map_layers(struct overlay_probe *t, struct err *err)
 {
     const struct ns_map range = {0, IDS_FIRST, IDS_COUNT};
     _cleanup_close_ int userns = -1;
@@ -238,10 +239,10 @@ static int map_layers(struct overlay_trial *t, struct err *err)
     return r < 0 ? r : mount_set(t->layers, MOUNT_SAFE, userns, err);
 }
 
-int trial_overlay(const char *dir, bool ranges, struct err *err)
+int kernel_probe_overlay(const char *dir, bool ranges, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("%s/doctor-XXXXXX", dir);
-    struct overlay_trial t = {.dir = tmp, .layers = -1};
+    struct overlay_probe t = {.dir = tmp, .layers = -1};
     _cleanup_close_ int at = -1, parent = -1;
     int r;
 

@@ -30,7 +30,7 @@
 
 struct launch {
     struct native_engine *n;
-    const struct box_request *req;
+    const struct sandbox_request *req;
     const struct native_step *step; /* of a build, or NULL */
     int control;                    /* our end of the shim's line */
     int plan, lease, log, run;
@@ -123,7 +123,7 @@ static void fill_network(struct plan *p, const struct launch *l)
     network_ifname(l->n->root_id, lease, ifname);
     p->net_ifname = xstrdup(ifname);
     p->net_host = network_host_address(lease);
-    p->net_box = network_box_address(lease);
+    p->net_sandbox = network_sandbox_address(lease);
     p->net_mtu = network_mtu();
     p->resolv_conf = network_resolv_conf(resolvers);
 }
@@ -166,7 +166,7 @@ static int fill_image(struct launch *l, struct plan *p, char ***variables, struc
 static int make_plan(struct launch *l, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
-    _cleanup_strv_ char **variables = registry_variables(spec);
+    _cleanup_strv_ char **variables = packages_variables(spec);
     struct plan p = PLAN_INIT;
     int r;
 
@@ -212,13 +212,13 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
     const char *id = l->req->id;
     int r;
 
-    broom_reclaim(l->n->broom, id);
-    r = spares_folder(l->n->spares, SPARE_RUN, l->n->runs, id);
+    cgroup_reaper_reclaim(l->n->cgroup_reaper, id);
+    r = prewarmed_folder(l->n->prewarmed, PREWARMED_RUN, l->n->runs, id);
     if (r == -EEXIST) {
         r = native_cleanup(&l->n->engine, id, by, err);
         if (r < 0)
             return r;
-        r = spares_folder(l->n->spares, SPARE_RUN, l->n->runs, id);
+        r = prewarmed_folder(l->n->prewarmed, PREWARMED_RUN, l->n->runs, id);
     }
     if (r < 0)
         return err_sys(err, -r, "make run folder of sandbox '%s'", id);
@@ -234,10 +234,10 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
 static int start_shim(struct launch *l, struct err *err)
 {
     const int fds[PLAN_FDS] = {l->plan, l->log, l->lease};
-    struct spare_shim shim;
+    struct prewarmed_shim shim;
     int r;
 
-    r = spares_shim(l->n->spares, fds, l->lease < 0 ? PLAN_FD_LEASE : PLAN_FDS, &shim, err);
+    r = prewarmed_shim(l->n->prewarmed, fds, l->lease < 0 ? PLAN_FD_LEASE : PLAN_FDS, &shim, err);
     if (r < 0)
         return r;
     l->control = shim.control;
@@ -263,18 +263,18 @@ static void add_last_words(const struct launch *l, struct err *err)
     err_wrap(err, "%.200s", line ? line + 1 : text);
 }
 
-static int await_ready(struct launch *l, const struct deadline *by, struct engine_box *box,
+static int await_ready(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
                        struct err *err)
 {
     int r;
 
-    r = handshake_start(l->control, l->req, by, box, err);
+    r = handshake_start(l->control, l->req, by, sandbox, err);
     if (r == -ERR_ENGINE)
         add_last_words(l, err);
     return r;
 }
 
-static int launch_run(struct launch *l, const struct deadline *by, struct engine_box *box,
+static int launch_run(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
                       struct err *err)
 {
     int r;
@@ -289,7 +289,7 @@ static int launch_run(struct launch *l, const struct deadline *by, struct engine
     if (r >= 0)
         r = start_shim(l, err);
     if (r >= 0)
-        r = await_ready(l, by, box, err);
+        r = await_ready(l, by, sandbox, err);
     return r;
 }
 
@@ -299,30 +299,30 @@ static int check_not_running(struct engine *e, const char *id, const struct dead
 {
     struct native_engine *n = native_of(e);
     _cleanup_err_ struct err why = ERR_INIT;
-    struct engine_box box;
+    struct engine_sandbox sandbox;
     struct stat st;
     int r;
 
     if (fstatat(n->runs, id, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    r = native_connect(e, id, by, &box, &why);
+    r = native_connect(e, id, by, &sandbox, &why);
     if (r == -ERR_UNSUPPORTED) /* alive, and perhaps with execs: only who stops it ends it */
         return err_move(err, &why);
     if (r < 0)
         return 0;
-    fd_close(box.link_fd);
+    fd_close(sandbox.supervisor_fd);
     return err_set(err, ERR_CONFLICT, "sandbox '%s' is running", id);
 }
 
-int native_start(struct engine *e, const struct box_request *req, const struct deadline *by,
-                 struct engine_box *ret, struct err *err)
+int native_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                 struct engine_sandbox *ret, struct err *err)
 {
     return native_start_step(e, req, NULL, by, ret, err);
 }
 
-int native_start_step(struct engine *e, const struct box_request *req,
+int native_start_step(struct engine *e, const struct sandbox_request *req,
                       const struct native_step *step, const struct deadline *by,
-                      struct engine_box *ret, struct err *err)
+                      struct engine_sandbox *ret, struct err *err)
 {
     struct launch l = {.n = native_of(e),
                        .req = req,
@@ -332,19 +332,19 @@ int native_start_step(struct engine *e, const struct box_request *req,
                        .lease = -1,
                        .log = -1,
                        .run = -1};
-    struct engine_box box = {.link_fd = -1};
+    struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 
     r = check_not_running(e, req->id, by, err);
     if (r < 0)
         return r;
-    r = launch_run(&l, by, &box, err);
+    r = launch_run(&l, by, &sandbox, err);
     if (r >= 0) {
-        memcpy(box.id, req->id, sizeof(box.id));
-        memcpy(box.hash, req->hash, sizeof(box.hash));
-        box.link_fd = TAKE_FD(l.control);
-        box.warnings = TAKE_PTR(l.warnings);
-        *ret = box;
+        memcpy(sandbox.id, req->id, sizeof(sandbox.id));
+        memcpy(sandbox.hash, req->hash, sizeof(sandbox.hash));
+        sandbox.supervisor_fd = TAKE_FD(l.control);
+        sandbox.warnings = TAKE_PTR(l.warnings);
+        *ret = sandbox;
     } else {
         _cleanup_err_ struct err undo = ERR_INIT;
         struct deadline until = deadline_in(UNDO_TIMEOUT);

@@ -43,13 +43,13 @@ static int open_folder(const char *parent, const char *name, int *ret, struct er
     return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
 }
 
-static int open_trash(struct native_engine *n, struct err *err)
+static int open_delete_queue(struct native_engine *n, struct err *err)
 {
     int fd, r;
 
     r = open_folder(n->state_dir, "trash", &fd, err);
     if (r >= 0)
-        n->trash = trash_new(fd);
+        n->delete_queue = delete_queue_new(fd);
     return r;
 }
 
@@ -63,7 +63,7 @@ static int open_folders(struct native_engine *n, struct err *err)
     if (r >= 0)
         r = open_folder(n->run_dir, "sandboxes", &n->runs, err);
     if (r >= 0)
-        r = open_trash(n, err);
+        r = open_delete_queue(n, err);
     if (r < 0)
         return r;
     spread_children(n->boxes);
@@ -81,7 +81,7 @@ static int images_in_use(struct native_engine *n, char ***ret, struct err *err)
     _cleanup_strv_ char **ids = NULL;
     int r;
 
-    r = box_ids_add(n->runs, &ids, err);
+    r = sandbox_ids_add(n->runs, &ids, err);
     if (r < 0)
         return r;
     strv_add(ret, n->lower);
@@ -120,23 +120,23 @@ static int open_ids(struct native_engine *n, struct err *err)
     return n->ranges ? ids_init(&n->ids, IDS_FILE, subids, err) : 0;
 }
 
-static int open_spares(struct native_engine *n, struct err *err)
+static int open_prewarmed(struct native_engine *n, struct err *err)
 {
-    int dirs[SPARE_KINDS] = {-1, -1, -1}, r;
+    int dirs[PREWARMED_KINDS] = {-1, -1, -1}, r;
 
-    r = open_folder(n->state_dir, "spares/boxes", &dirs[SPARE_BOX], err);
+    r = open_folder(n->state_dir, "spares/boxes", &dirs[PREWARMED_SANDBOX], err);
     if (r >= 0)
-        r = open_folder(n->state_dir, "spares/execs", &dirs[SPARE_EXECS], err);
+        r = open_folder(n->state_dir, "spares/execs", &dirs[PREWARMED_EXECS], err);
     if (r >= 0)
-        r = open_folder(n->run_dir, "spares", &dirs[SPARE_RUN], err);
-    for (int kind = 0; kind < SPARE_KINDS; kind++) {
+        r = open_folder(n->run_dir, "spares", &dirs[PREWARMED_RUN], err);
+    for (int kind = 0; kind < PREWARMED_KINDS; kind++) {
         if (r < 0)
             fd_close(dirs[kind]);
         else
             spread_children(dirs[kind]);
     }
     if (r >= 0)
-        n->spares = spares_new(n->shim, n->devnull, dirs);
+        n->prewarmed = prewarmed_new(n->shim, n->devnull, dirs);
     return r;
 }
 
@@ -179,18 +179,18 @@ static int open_parts(struct native_engine *n, struct err *err)
         n->engine.caps |= ENGINE_CAP_STRICT;
     if (n->ranges && disk_possible(NULL))
         n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
-    n->broom = broom_new(n->root_id);
+    n->cgroup_reaper = cgroup_reaper_new(n->root_id);
     r = open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
     if (r >= 0 && n->subids.uid)
-        trash_use_subids(n->trash, n->shim, &n->subids);
+        delete_queue_use_subids(n->delete_queue, n->shim, &n->subids);
     if (r >= 0)
         r = open_ids(n, err);
     if (r >= 0)
         r = open_image(n, err);
     if (r >= 0)
-        r = open_spares(n, err);
+        r = open_prewarmed(n, err);
     if (r >= 0)
         open_caches(n);
     return r;
@@ -199,11 +199,11 @@ static int open_parts(struct native_engine *n, struct err *err)
 /* As at the beginning: a try that failed half-way must not be in the way of the next one. */
 static void close_parts(struct native_engine *n)
 {
-    spares_free(TAKE_PTR(n->spares));
+    prewarmed_free(TAKE_PTR(n->prewarmed));
     n->boxes = fd_close(n->boxes);
     n->execs = fd_close(n->execs);
-    trash_free(TAKE_PTR(n->trash));
-    broom_free(TAKE_PTR(n->broom));
+    delete_queue_free(TAKE_PTR(n->delete_queue));
+    cgroup_reaper_free(TAKE_PTR(n->cgroup_reaper));
     n->runs = fd_close(n->runs);
     n->devnull = fd_close(n->devnull);
     n->shared_caches = fd_close(n->shared_caches);
@@ -225,7 +225,7 @@ static void native_close(struct engine *e)
     network_done(&n->net);
     supervisors_done(&n->supervisors);
     cache_base_done(&n->base);
-    native_hub_done(n);
+    native_transfer_done(n);
     pthread_mutex_destroy(&n->lock);
     free(n->engine.exec_root);
     free(n->state_dir);
@@ -254,7 +254,7 @@ static struct engine *native_make(const struct engine_config *config)
     n->filter = filter_compile(&n->filter_bytes);
     n->filter_bytes *= sizeof(struct sock_filter);
     n->cache_required = config->cache_required;
-    native_hub_init(n, &config->hub);
+    native_transfer_init(n, &config->transfer);
     return &n->engine;
 }
 
@@ -276,7 +276,7 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
  * "hash/name": one symlink is one system call to write and one to read, and never half there. The
  * whole spec lies beside it for the case that the database is lost; a throw-away sandbox has none.
  */
-static int write_meta(int dir, const struct box_request *req, struct err *err)
+static int write_meta(int dir, const struct sandbox_request *req, struct err *err)
 {
     char text[sizeof(req->hash) + sizeof(req->name) + 1];
 
@@ -291,7 +291,7 @@ static int write_meta(int dir, const struct box_request *req, struct err *err)
     return 0;
 }
 
-static bool meta_matches(int dir, const struct box_request *req)
+static bool meta_matches(int dir, const struct sandbox_request *req)
 {
     char text[sizeof(req->hash) + sizeof(req->name) + 1];
     size_t want = strlen(req->hash);
@@ -303,7 +303,7 @@ static bool meta_matches(int dir, const struct box_request *req)
     return strncmp(text, req->hash, want) == 0 && text[want] == '/';
 }
 
-static int make_disk(struct native_engine *n, const struct box_request *req,
+static int make_disk(struct native_engine *n, const struct sandbox_request *req,
                      const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *folder = NULL;
@@ -316,8 +316,8 @@ static int make_disk(struct native_engine *n, const struct box_request *req,
 
 /* Another spec: the root layer belongs to the old one and goes, /home/agent and /cache stay. On a
  * disk of its own the shim sees to that, as it has it mounted. */
-static int renew(struct native_engine *n, const struct box_request *req, const struct deadline *by,
-                 struct err *err)
+static int renew(struct native_engine *n, const struct sandbox_request *req,
+                 const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
@@ -331,13 +331,13 @@ static int renew(struct native_engine *n, const struct box_request *req, const s
         return r;
     r = overlay_renew_begin(dir, "cache", err);
     if (r >= 0)
-        r = trash_throw(n->trash, dir, "root", err);
+        r = delete_queue_add(n->delete_queue, dir, "root", err);
     if (r >= 0)
         r = overlay_renew_end(dir, err);
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
-static int make_new(struct native_engine *n, const struct box_request *req,
+static int make_new(struct native_engine *n, const struct sandbox_request *req,
                     const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int dir = -1;
@@ -351,17 +351,17 @@ static int make_new(struct native_engine *n, const struct box_request *req,
     return r < 0 ? r : write_meta(dir, req, err);
 }
 
-int native_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+int native_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err)
 {
     struct native_engine *n = native_of(e);
     int r;
 
     /* First, also when the rest is there: a daemon may have been killed between the two. */
-    r = spares_folder(n->spares, SPARE_EXECS, n->execs, req->id);
+    r = prewarmed_folder(n->prewarmed, PREWARMED_EXECS, n->execs, req->id);
     if (r < 0 && r != -EEXIST)
         return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
-    r = spares_folder(n->spares, SPARE_BOX, n->boxes, req->id);
+    r = prewarmed_folder(n->prewarmed, PREWARMED_SANDBOX, n->boxes, req->id);
     if (r == -EEXIST)
         return renew(n, req, by, err);
     if (r < 0)
@@ -381,9 +381,9 @@ int native_remove(struct engine *e, const char *id, const struct deadline *by, s
 
     r = native_end(n, id, by, err);
     if (r >= 0)
-        r = trash_throw(n->trash, n->boxes, id, err);
+        r = delete_queue_add(n->delete_queue, n->boxes, id, err);
     if (r >= 0)
-        r = trash_throw(n->trash, n->execs, id, err);
+        r = delete_queue_add(n->delete_queue, n->execs, id, err);
     return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
 }
 
@@ -467,18 +467,18 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
 
     native_tidy_network(n, by);
     add_steps(n, &steps);
-    broom_list(n->broom, &swept);
+    cgroup_reaper_list(n->cgroup_reaper, &swept);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
     if (r >= 0)
-        r = box_ids_add(n->runs, &runs, err);
+        r = sandbox_ids_add(n->runs, &runs, err);
     if (r >= 0)
-        r = box_ids_add(n->boxes, &ids, err);
+        r = sandbox_ids_add(n->boxes, &ids, err);
     if (r >= 0)
-        r = box_ids_add(n->execs, &execs, err);
+        r = sandbox_ids_add(n->execs, &execs, err);
     if (r < 0)
         return r;
     add_steps(n, &steps);
-    broom_list(n->broom, &swept);
+    cgroup_reaper_list(n->cgroup_reaper, &swept);
     for (char **id = ids; id && *id; id++)
         if (!strv_contains(steps, *id))
             read_meta(n, specs, engine_objects_add(ret, *id));
@@ -504,7 +504,7 @@ const struct engine_ops engine_native_ops = {
     .resolve = native_resolve,
     .image = native_image,
     .build = native_build,
-    .builds_thin = true,
+    .builds_digest_only = true,
     .create = native_create,
     .start = native_start,
     .connect = native_connect,

@@ -27,9 +27,9 @@
 #include "lib/base/json.h"
 #include "lib/os/submap.h"
 
-struct broom;
-struct spares;
-struct trash;
+struct cgroup_reaper;
+struct prewarmed;
+struct delete_queue;
 
 #if defined(__aarch64__)
 #define NATIVE_PLATFORM "linux/arm64"
@@ -44,9 +44,9 @@ struct native_engine {
     struct engine engine;
     char *state_dir, *run_dir, *root_id, *libexec_dir;
     int boxes, execs, runs; /* the folders above */
-    struct trash *trash;
-    struct broom *broom;
-    struct spares *spares;
+    struct delete_queue *delete_queue;
+    struct cgroup_reaper *cgroup_reaper;
+    struct prewarmed *prewarmed;
     int devnull;
     int shim;             /* sealed memfd of ripcord-shim */
     char *lower;          /* present generation of image `host` */
@@ -67,7 +67,7 @@ struct native_engine {
         uint32_t uid;
         char **mirrors, *ca_file, *proxy, **add_hosts;
         uint64_t add_max;
-    } hub; /* as in engine_config */
+    } transfer; /* as in engine_config */
     struct network net;
     struct supervisors supervisors;
 };
@@ -78,8 +78,8 @@ static inline struct native_engine *native_of(struct engine *e)
 }
 
 /* launch.c */
-int native_start(struct engine *e, const struct box_request *req, const struct deadline *by,
-                 struct engine_box *ret, struct err *err);
+int native_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                 struct engine_sandbox *ret, struct err *err);
 
 /* A step of a build takes these in place of an image and of its spec's mounts. */
 struct native_step {
@@ -89,12 +89,12 @@ struct native_step {
     struct spec_mount *mounts;
     size_t n_mounts;
 };
-int native_start_step(struct engine *e, const struct box_request *req,
+int native_start_step(struct engine *e, const struct sandbox_request *req,
                       const struct native_step *step, const struct deadline *by,
-                      struct engine_box *ret, struct err *err);
+                      struct engine_sandbox *ret, struct err *err);
 
 /* native.c */
-int native_create(struct engine *e, const struct box_request *req, const struct deadline *by,
+int native_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
                   struct err *err);
 int native_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err);
 
@@ -127,7 +127,7 @@ int native_build_run(const struct native_task *t, unsigned step, const json_t *a
 
 /* run.c: the supervisor of a sandbox that may or may not be ours to wait for */
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
-                   struct engine_box *ret, struct err *err);
+                   struct engine_sandbox *ret, struct err *err);
 /* Firewall rules that no run needs any more go; what cannot be removed is tried again next time. */
 void native_tidy_network(struct native_engine *n, const struct deadline *by);
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err);

@@ -43,7 +43,7 @@ uint32_t network_host_address(uint32_t lease)
     return network_base + 2 * lease;
 }
 
-uint32_t network_box_address(uint32_t lease)
+uint32_t network_sandbox_address(uint32_t lease)
 {
     return network_base + 2 * lease + 1;
 }

@@ -34,7 +34,7 @@ void network_done(struct network *n);
 
 /* Addresses of lease n, host byte order: the host's end and the sandbox's, a /31. */
 uint32_t network_host_address(uint32_t lease);
-uint32_t network_box_address(uint32_t lease);
+uint32_t network_sandbox_address(uint32_t lease);
 
 /* True when a program to set rules with is there. */
 bool network_possible(void);

@@ -19,10 +19,10 @@
 #include "proto/plan.h"
 #include "proto/supervisor.h"
 
-enum { SPARE_SHIMS = 2, SPARE_FOLDERS = 4, SPARE_NAME_MAX = 16 };
+enum { PREWARMED_SHIMS = 2, PREWARMED_FOLDERS = 4, PREWARMED_NAME_MAX = 16 };
 
-struct spares {
-    int shim, devnull, dirs[SPARE_KINDS];
+struct prewarmed {
+    int shim, devnull, dirs[PREWARMED_KINDS];
     pthread_t thread;
     bool threaded;
 
@@ -30,16 +30,16 @@ struct spares {
     pthread_cond_t taken;
     bool closing;
     bool stuck; /* all is there, or cannot be made: nothing to do before the next taking */
-    struct spare_shim shims[SPARE_SHIMS];
+    struct prewarmed_shim shims[PREWARMED_SHIMS];
     unsigned n_shims;
-    unsigned folders[SPARE_KINDS][SPARE_FOLDERS]; /* their numbers, which are their names */
-    unsigned n_folders[SPARE_KINDS];
+    unsigned folders[PREWARMED_KINDS][PREWARMED_FOLDERS]; /* their numbers, which are their names */
+    unsigned n_folders[PREWARMED_KINDS];
     unsigned last; /* number given */
 };
 
 /* ---- shims ---- */
 
-static int spawn_shim(const struct spares *s, struct spare_shim *ret, struct err *err)
+static int spawn_shim(const struct prewarmed *s, struct prewarmed_shim *ret, struct err *err)
 {
     _cleanup_close_ int near = -1, far = -1;
     char path[32];
@@ -66,13 +66,13 @@ static int spawn_shim(const struct spares *s, struct spare_shim *ret, struct err
     return 0;
 }
 
-static void end_shim(struct spare_shim *shim)
+static void end_shim(struct prewarmed_shim *shim)
 {
     shim->control = fd_close(shim->control);
     process_wait(shim->pid);
 }
 
-static bool take_shim(struct spares *s, struct spare_shim *ret)
+static bool take_shim(struct prewarmed *s, struct prewarmed_shim *ret)
 {
     bool found;
 
@@ -86,8 +86,8 @@ static bool take_shim(struct spares *s, struct spare_shim *ret)
     return found;
 }
 
-int spares_shim(struct spares *s, const int fds[], size_t n_fds, struct spare_shim *ret,
-                struct err *err)
+int prewarmed_shim(struct prewarmed *s, const int fds[], size_t n_fds, struct prewarmed_shim *ret,
+                   struct err *err)
 {
     int r;
 
@@ -108,12 +108,12 @@ int spares_shim(struct spares *s, const int fds[], size_t n_fds, struct spare_sh
 
 /* ---- folders ---- */
 
-static void folder_name(unsigned number, char name[static SPARE_NAME_MAX])
+static void folder_name(unsigned number, char name[static PREWARMED_NAME_MAX])
 {
-    snprintf(name, SPARE_NAME_MAX, "%u", number);
+    snprintf(name, PREWARMED_NAME_MAX, "%u", number);
 }
 
-static bool take_folder(struct spares *s, enum spare_kind kind, unsigned *ret)
+static bool take_folder(struct prewarmed *s, enum prewarmed_kind kind, unsigned *ret)
 {
     bool found;
 
@@ -126,9 +126,9 @@ static bool take_folder(struct spares *s, enum spare_kind kind, unsigned *ret)
     return found;
 }
 
-int spares_folder(struct spares *s, enum spare_kind kind, int dirfd, const char *name)
+int prewarmed_folder(struct prewarmed *s, enum prewarmed_kind kind, int dirfd, const char *name)
 {
-    char spare[SPARE_NAME_MAX];
+    char spare[PREWARMED_NAME_MAX];
     unsigned number;
 
     if (!take_folder(s, kind, &number))
@@ -159,10 +159,10 @@ static void remove_folders(int dirfd)
 /* ---- the thread ---- */
 
 /* With the lock held; released while it works. */
-static bool make_shim(struct spares *s)
+static bool make_shim(struct prewarmed *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct spare_shim shim;
+    struct prewarmed_shim shim;
     int r;
 
     pthread_mutex_unlock(&s->lock);
@@ -191,16 +191,16 @@ static void make_layer(int dirfd, const char *name)
             return;
 }
 
-static bool make_folder(struct spares *s, enum spare_kind kind)
+static bool make_folder(struct prewarmed *s, enum prewarmed_kind kind)
 {
     unsigned number = ++s->last;
-    char name[SPARE_NAME_MAX];
+    char name[PREWARMED_NAME_MAX];
     int r;
 
     folder_name(number, name);
     pthread_mutex_unlock(&s->lock);
     r = mkdirat(s->dirs[kind], name, 0700);
-    if (r == 0 && kind == SPARE_BOX)
+    if (r == 0 && kind == PREWARMED_SANDBOX)
         make_layer(s->dirs[kind], name);
     pthread_mutex_lock(&s->lock);
     if (r == 0)
@@ -209,21 +209,21 @@ static bool make_folder(struct spares *s, enum spare_kind kind)
 }
 
 /* False when nothing is missing, or what is missing cannot be made. */
-static bool make_one(struct spares *s)
+static bool make_one(struct prewarmed *s)
 {
     if (s->closing || s->stuck)
         return false;
-    if (s->n_shims < SPARE_SHIMS)
+    if (s->n_shims < PREWARMED_SHIMS)
         return make_shim(s);
-    for (int kind = 0; kind < SPARE_KINDS; kind++)
-        if (s->n_folders[kind] < SPARE_FOLDERS)
+    for (int kind = 0; kind < PREWARMED_KINDS; kind++)
+        if (s->n_folders[kind] < PREWARMED_FOLDERS)
             return make_folder(s, kind);
     return false;
 }
 
 /* Whoever takes is about to start a sandbox: its processor is not wanted for the next one yet. A
  * short `run` is over by then. */
-static void let_them_work(struct spares *s)
+static void let_them_work(struct prewarmed *s)
 {
     const struct timespec pause = {.tv_nsec = 12000000};
 
@@ -232,9 +232,9 @@ static void let_them_work(struct spares *s)
     pthread_mutex_lock(&s->lock);
 }
 
-static void *spares_main(void *arg)
+static void *prewarmed_main(void *arg)
 {
-    struct spares *s = arg;
+    struct prewarmed *s = arg;
 
     pthread_mutex_lock(&s->lock);
     while (!s->closing) {
@@ -249,34 +249,34 @@ static void *spares_main(void *arg)
     return NULL;
 }
 
-static bool start_thread(struct spares *s)
+static bool start_thread(struct prewarmed *s)
 {
     sigset_t all, old;
     int r;
 
     sigfillset(&all); /* signals are for the threads that expect them */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&s->thread, NULL, spares_main, s);
+    r = pthread_create(&s->thread, NULL, prewarmed_main, s);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return r == 0;
 }
 
-struct spares *spares_new(int shim, int devnull, const int dirs[static SPARE_KINDS])
+struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PREWARMED_KINDS])
 {
-    struct spares *s = xnew0(struct spares);
+    struct prewarmed *s = xnew0(struct prewarmed);
 
     s->shim = shim;
     s->devnull = devnull;
     memcpy(s->dirs, dirs, sizeof(s->dirs));
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->taken, NULL);
-    for (int kind = 0; kind < SPARE_KINDS; kind++)
+    for (int kind = 0; kind < PREWARMED_KINDS; kind++)
         remove_folders(s->dirs[kind]);
     s->threaded = start_thread(s); /* without it there are no spares, and all works */
     return s;
 }
 
-void spares_free(struct spares *s)
+void prewarmed_free(struct prewarmed *s)
 {
     if (!s)
         return;
@@ -288,7 +288,7 @@ void spares_free(struct spares *s)
         pthread_join(s->thread, NULL);
     for (unsigned i = 0; i < s->n_shims; i++)
         end_shim(&s->shims[i]);
-    for (int kind = 0; kind < SPARE_KINDS; kind++) {
+    for (int kind = 0; kind < PREWARMED_KINDS; kind++) {
         remove_folders(s->dirs[kind]);
         fd_close(s->dirs[kind]);
     }

@@ -14,22 +14,22 @@
 #include "lib/base/err.h"
 
 /* BOX: a sandbox's files, with the folders of its root layer, which the shim would make. */
-enum spare_kind { SPARE_BOX, SPARE_EXECS, SPARE_RUN, SPARE_KINDS };
+enum prewarmed_kind { PREWARMED_SANDBOX, PREWARMED_EXECS, PREWARMED_RUN, PREWARMED_KINDS };
 
-struct spares;
+struct prewarmed;
 
-/* shim: the sealed program, with devnull the caller's and open until spares_free(). dirs:
+/* shim: the sealed program, with devnull the caller's and open until prewarmed_free(). dirs:
  * folders for us alone, one for each kind, on the file system where it is needed; taken. */
-struct spares *spares_new(int shim, int devnull, const int dirs[static SPARE_KINDS]);
-void spares_free(struct spares *s); /* NULL is fine */
+struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PREWARMED_KINDS]);
+void prewarmed_free(struct prewarmed *s); /* NULL is fine */
 
 /* As mkdirat(dirfd, name, 0700): 0, or -errno. */
-int spares_folder(struct spares *s, enum spare_kind kind, int dirfd, const char *name);
+int prewarmed_folder(struct prewarmed *s, enum prewarmed_kind kind, int dirfd, const char *name);
 
 /* A waiting shim that was given its plan (plan_give()), and the daemon's end of its line. */
-struct spare_shim {
+struct prewarmed_shim {
     int control; /* owned by the receiver */
     pid_t pid;   /* to be waited for by the receiver */
 };
-int spares_shim(struct spares *s, const int fds[], size_t n_fds, struct spare_shim *ret,
-                struct err *err);
+int prewarmed_shim(struct prewarmed *s, const int fds[], size_t n_fds, struct prewarmed_shim *ret,
+                   struct err *err);

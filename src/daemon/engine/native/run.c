@@ -10,7 +10,7 @@
 #include "lib/os/cgroup.h"
 
 int native_connect(struct engine *e, const char *id, const struct deadline *by,
-                   struct engine_box *ret, struct err *err)
+                   struct engine_sandbox *ret, struct err *err)
 {
     return supervisors_connect(&native_of(e)->supervisors, id, by, ret, err);
 }
@@ -43,7 +43,7 @@ static int leave_cgroups(struct native_engine *n, const char *id, const struct d
 {
     if (!cgroup_is_rest(NATIVE_CGROUP_PARENT, n->root_id, id))
         return sweep_cgroups(n, id, by, err);
-    broom_leave(n->broom, id);
+    cgroup_reaper_leave(n->cgroup_reaper, id);
     return 0;
 }
 
@@ -68,7 +68,7 @@ static int end_run(struct native_engine *n, const char *id, const struct deadlin
     if (r >= 0)
         r = sweep(n, id, by, err);
     if (r >= 0)
-        r = trash_throw(n->trash, n->runs, id, err);
+        r = delete_queue_add(n->delete_queue, n->runs, id, err);
     if (r >= 0 && old)
         cache_base_sweep(&n->base, n->runs);
     native_tidy_network(n, by);

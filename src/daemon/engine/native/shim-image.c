@@ -45,29 +45,36 @@ static int copy_whole(int in, int out, off_t size, struct err *err)
     return 0;
 }
 
+static int copy_sealed(int in, off_t size, int *ret, struct err *err)
+{
+    int seals = GUARD("seals") ? F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL : 0;
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = make_memfd(&fd, err);
+    if (r < 0)
+        return r;
+    r = copy_whole(in, fd, size, err);
+    if (r < 0)
+        return r;
+    if (fchmod(fd, 0500) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
+        return err_sys(err, errno, "seal the shim");
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
 int native_seal_shim(const char *path, int *ret, struct err *err)
 {
-    int seals = wall_up("seals") ? F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL : 0;
-    _cleanup_close_ int in = -1, fd = -1;
+    _cleanup_close_ int in = -1;
     struct stat st;
-    int r;
 
     in = open(path, O_RDONLY | O_CLOEXEC);
     if (in < 0 || fstat(in, &st) < 0) {
         err_sys(err, errno, "open '%s'", path);
         return err_hint(err, "ripcord-shim belongs beside ripcordd: install ripcord again.");
     }
-    if (!wall_up("a copy")) {
-        *ret = TAKE_FD(in);
-        return 0;
-    }
-    r = make_memfd(&fd, err);
-    if (r >= 0)
-        r = copy_whole(in, fd, st.st_size, err);
-    if (r < 0)
-        return err_wrap(err, "load '%s'", path);
-    if (fchmod(fd, 0500) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
-        return err_sys(err, errno, "seal the shim");
-    *ret = TAKE_FD(fd);
+    if (GUARD("a copy"))
+        return copy_sealed(in, st.st_size, ret, err) < 0 ? err_wrap(err, "load '%s'", path) : 0;
+    *ret = TAKE_FD(in);
     return 0;
 }

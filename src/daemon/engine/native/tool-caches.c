@@ -17,7 +17,7 @@
 
 struct filling {
     struct native_engine *n;
-    const struct box_request *req;
+    const struct sandbox_request *req;
     struct plan *p;
     char ***warnings;
     bool private_base; /* the base is the empty one: what is layered is private */
@@ -85,7 +85,7 @@ static int add_readonly(const struct filling *f, const struct cache_tool *t, str
     int r = 0;
 
     if (!f->req->spec.disk && !f->req->fresh && dir_open(f->n->boxes, path, &dir, NULL) >= 0)
-        r = trash_throw(f->n->trash, dir, t->name, err);
+        r = delete_queue_add(f->n->delete_queue, dir, t->name, err);
     if (r >= 0)
         add(f->p, PLAN_CACHE_READONLY, t);
     return r;
@@ -168,7 +168,7 @@ static uint32_t modes_of(const struct sandbox_spec *spec)
     return bits;
 }
 
-int tool_caches_plan(struct native_engine *n, const struct box_request *req, int run,
+int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req, int run,
                      struct plan *p, char ***env, char ***warnings, struct err *err)
 {
     struct filling f = {.n = n, .req = req, .p = p, .warnings = warnings};
@@ -240,7 +240,7 @@ int native_cache_drop(struct engine *e, const char *tool, const struct deadline 
     if (r >= 0)
         cache_base_sweep(&n->base, n->runs);
     for (char **s = stores; r >= 0 && s && *s; s++)
-        r = trash_throw(n->trash, n->shared_caches, *s, err);
+        r = delete_queue_add(n->delete_queue, n->shared_caches, *s, err);
     return r;
 }
 
@@ -286,7 +286,7 @@ static int list_private(struct native_engine *n, const struct deadline *by,
                         struct engine_caches *ret, struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
-    int r = box_ids_add(n->boxes, &ids, err);
+    int r = sandbox_ids_add(n->boxes, &ids, err);
 
     for (char **id = ids; r >= 0 && id && *id; id++) {
         _cleanup_free_ char *main = xasprintf("%s/root/upper/cache", *id);

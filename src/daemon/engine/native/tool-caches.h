@@ -17,7 +17,7 @@ int tool_caches_open(struct native_engine *n, struct err *err);
  * folder of the run. A cache that cannot be made is a line in *warnings, or an error where the
  * configuration requires it.
  */
-int tool_caches_plan(struct native_engine *n, const struct box_request *req, int run,
+int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req, int run,
                      struct plan *p, char ***env, char ***warnings, struct err *err);
 
 /* The engine's calls of the same names. */

@@ -21,22 +21,22 @@ enum { HAVE_MAX = 20000 };
 
 /* ---- settings ---- */
 
-void native_hub_init(struct native_engine *n, const struct engine_hub_config *config)
+void native_transfer_init(struct native_engine *n, const struct engine_transfer_config *config)
 {
-    n->hub.uid = config->uid;
-    n->hub.mirrors = strv_copy(config->mirrors);
-    n->hub.ca_file = xstrdup(config->ca_file ? config->ca_file : "");
-    n->hub.proxy = xstrdup(config->proxy ? config->proxy : "");
-    n->hub.add_hosts = strv_copy(config->add_hosts);
-    n->hub.add_max = config->add_max;
+    n->transfer.uid = config->uid;
+    n->transfer.mirrors = strv_copy(config->mirrors);
+    n->transfer.ca_file = xstrdup(config->ca_file ? config->ca_file : "");
+    n->transfer.proxy = xstrdup(config->proxy ? config->proxy : "");
+    n->transfer.add_hosts = strv_copy(config->add_hosts);
+    n->transfer.add_max = config->add_max;
 }
 
-void native_hub_done(struct native_engine *n)
+void native_transfer_done(struct native_engine *n)
 {
-    strv_free(n->hub.mirrors);
-    free(n->hub.ca_file);
-    free(n->hub.proxy);
-    strv_free(n->hub.add_hosts);
+    strv_free(n->transfer.mirrors);
+    free(n->transfer.ca_file);
+    free(n->transfer.proxy);
+    strv_free(n->transfer.add_hosts);
 }
 
 /* Of "host", "host:port", "[::1]:port". */
@@ -124,12 +124,12 @@ static int make_settings(const struct native_engine *n, json_t *doc, int *ret, s
     _cleanup_free_ char *text = NULL;
     int r;
 
-    if (geteuid() == 0 && probe_id_exists(n->hub.uid))
-        json_object_set_new(doc, "uid", json_integer(n->hub.uid));
-    json_object_set_new(doc, "mirrors", to_array(n->hub.mirrors));
-    json_object_set_new(doc, "ca_file", json_string(n->hub.ca_file));
+    if (geteuid() == 0 && probe_id_exists(n->transfer.uid))
+        json_object_set_new(doc, "uid", json_integer(n->transfer.uid));
+    json_object_set_new(doc, "mirrors", to_array(n->transfer.mirrors));
+    json_object_set_new(doc, "ca_file", json_string(n->transfer.ca_file));
     text = json_to_text(doc, false);
-    if (strlen(text) > HUB_SETTINGS_MAX)
+    if (strlen(text) > TRANSFER_SETTINGS_MAX)
         return err_set(err, ERR_LIMIT, "the request is too long");
     r = memfd_sealed("hub-settings", text, strlen(text), ret, err);
     explicit_bzero(text, strlen(text));
@@ -143,13 +143,13 @@ static char **proxies(const struct native_engine *n, bool files)
     _cleanup_strv_ char **near = NULL;
     char **env = NULL;
 
-    if (!*n->hub.proxy)
+    if (!*n->transfer.proxy)
         return NULL;
-    strv_push(&env, xasprintf("https_proxy=%s", n->hub.proxy));
+    strv_push(&env, xasprintf("https_proxy=%s", n->transfer.proxy));
     if (!files)
         return env;
-    strv_push(&env, xasprintf("http_proxy=%s", n->hub.proxy));
-    for (char **h = n->hub.add_hosts; h && *h; h++)
+    strv_push(&env, xasprintf("http_proxy=%s", n->transfer.proxy));
+    for (char **h = n->transfer.add_hosts; h && *h; h++)
         strv_push(&near, xstrndup(*h, host_len(*h)));
     if (near) {
         _cleanup_free_ char *list = strv_join(near, ",");
@@ -159,18 +159,18 @@ static char **proxies(const struct native_engine *n, bool files)
     return env;
 }
 
-/* fds: as HUB_FD_ARCHIVE and those behind it; a negative one is left out. */
-static int start_hub(const struct native_engine *n, const char *verb, const int fds[static HUB_FDS],
-                     struct program *ret, struct err *err)
+/* fds: as TRANSFER_FD_ARCHIVE and those behind it; a negative one is left out. */
+static int start_transfer(const struct native_engine *n, const char *verb,
+                          const int fds[static TRANSFER_FDS], struct program *ret, struct err *err)
 {
     const char *const argv[] = {"ripcord-transfer", verb, NULL};
     _cleanup_strv_ char **env = proxies(n, STREQ(verb, "fetch"));
-    struct process_fd table[HUB_FDS + 1] = {{n->devnull, STDIN_FILENO}};
+    struct process_fd table[TRANSFER_FDS + 1] = {{n->devnull, STDIN_FILENO}};
 
-    for (int i = 0; i < HUB_FDS; i++)
-        table[i + 1] = (struct process_fd){fds[i], HUB_FD_ARCHIVE + i};
-    return program_start(n->libexec_dir, argv, (const char *const *)env, table, HUB_FDS + 1, ret,
-                         err);
+    for (int i = 0; i < TRANSFER_FDS; i++)
+        table[i + 1] = (struct process_fd){fds[i], TRANSFER_FD_ARCHIVE + i};
+    return program_start(n->libexec_dir, argv, (const char *const *)env, table, TRANSFER_FDS + 1,
+                         ret, err);
 }
 
 /* ---- pull ---- */
@@ -185,22 +185,22 @@ static int open_downloads(const struct native_engine *n, int *ret, struct err *e
 
 /* Of the two the hub is asked first: when it fails, the other has read half an archive. */
 static int run_pull(const struct native_engine *n, const struct image_tool *tool, int archive,
-                    const int fds[static HUB_FDS], const struct deadline *by, char **ret,
+                    const int fds[static TRANSFER_FDS], const struct deadline *by, char **ret,
                     struct err *err)
 {
-    struct program hub = PROGRAM_INIT, image = PROGRAM_INIT;
+    struct program transfer = PROGRAM_INIT, image = PROGRAM_INIT;
     _cleanup_free_ char *nothing = NULL;
     int r = image_tool_start(n, tool, &image, err);
 
     if (r >= 0)
-        r = start_hub(n, "pull", fds, &hub, err);
+        r = start_transfer(n, "pull", fds, &transfer, err);
     fd_close(tool->in); /* theirs alone from here on: each sees when the other ends */
     fd_close(archive);
     if (r >= 0)
-        r = program_answer(&hub, by, &nothing, err);
+        r = program_answer(&transfer, by, &nothing, err);
     if (r >= 0)
         r = program_answer(&image, by, ret, err);
-    program_end(&hub);
+    program_end(&transfer);
     program_end(&image);
     return r;
 }
@@ -232,22 +232,22 @@ static int pull(struct native_engine *n, const struct image_ask *ask, json_t *do
 
 /* What packs is asked first: when that fails, the hub has read half an archive. */
 static int run_push(const struct native_engine *n, const struct image_tool *tool, int archive,
-                    const int fds[static HUB_FDS], const struct deadline *by, char **ret,
+                    const int fds[static TRANSFER_FDS], const struct deadline *by, char **ret,
                     struct err *err)
 {
-    struct program hub = PROGRAM_INIT, image = PROGRAM_INIT;
+    struct program transfer = PROGRAM_INIT, image = PROGRAM_INIT;
     _cleanup_free_ char *packed = NULL;
     int r = image_tool_start(n, tool, &image, err);
 
     if (r >= 0)
-        r = start_hub(n, "push", fds, &hub, err);
+        r = start_transfer(n, "push", fds, &transfer, err);
     fd_close(tool->data);
     fd_close(archive);
     if (r >= 0)
         r = program_answer(&image, by, &packed, err);
     if (r >= 0)
-        r = program_answer(&hub, by, ret, err);
-    program_end(&hub);
+        r = program_answer(&transfer, by, ret, err);
+    program_end(&transfer);
     program_end(&image);
     return r;
 }
@@ -276,13 +276,13 @@ static int push(struct native_engine *n, const struct image_ask *ask, json_t *do
 
 /* ---- files for builds ---- */
 
-int native_fetch(struct native_engine *n, const struct hub_file *f, const struct deadline *by,
+int native_fetch(struct native_engine *n, const struct transfer_file *f, const struct deadline *by,
                  char **ret, struct err *err)
 {
-    _cleanup_json_ json_t *doc =
-        json_pack("{s:s, s:o, s:I}", "name", f->url, "hosts", hosts_with_ports(n->hub.add_hosts),
-                  "size_max", (json_int_t)n->hub.add_max);
-    struct program hub = PROGRAM_INIT;
+    _cleanup_json_ json_t *doc = json_pack("{s:s, s:o, s:I}", "name", f->url, "hosts",
+                                           hosts_with_ports(n->transfer.add_hosts), "size_max",
+                                           (json_int_t)n->transfer.add_max);
+    struct program transfer = PROGRAM_INIT;
     _cleanup_close_ int settings = -1;
     int r;
 
@@ -290,10 +290,11 @@ int native_fetch(struct native_engine *n, const struct hub_file *f, const struct
         json_object_set_new(doc, "etag", json_string(f->etag));
     r = make_settings(n, doc, &settings, err);
     if (r >= 0)
-        r = start_hub(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &hub, err);
+        r = start_transfer(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &transfer,
+                           err);
     if (r >= 0)
-        r = program_answer(&hub, by, ret, err);
-    program_end(&hub);
+        r = program_answer(&transfer, by, ret, err);
+    program_end(&transfer);
     return r;
 }
 

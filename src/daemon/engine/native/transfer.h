@@ -9,8 +9,8 @@
 
 struct native_engine;
 
-void native_hub_init(struct native_engine *n, const struct engine_hub_config *config);
-void native_hub_done(struct native_engine *n);
+void native_transfer_init(struct native_engine *n, const struct engine_transfer_config *config);
+void native_transfer_done(struct native_engine *n);
 
 /* ask->name is the image, the detail's "name" where it goes to. */
 int native_push(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
@@ -19,12 +19,12 @@ int native_pull(struct native_engine *n, const struct image_ask *ask, const stru
                 char **ret, struct err *err);
 
 /* A file that a Dockerfile ADDs. */
-struct hub_file {
+struct transfer_file {
     const char *url;
     const char *etag; /* of what is known; may be NULL */
     int to;           /* takes it */
     int events;       /* takes lines of JSON; when its reader goes this ends */
 };
 /* *ret: as image/transfer/download.h says. */
-int native_fetch(struct native_engine *n, const struct hub_file *f, const struct deadline *by,
+int native_fetch(struct native_engine *n, const struct transfer_file *f, const struct deadline *by,
                  char **ret, struct err *err);

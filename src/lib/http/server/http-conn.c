@@ -197,8 +197,6 @@ static int wanted_events(const struct http_conn *c)
  */
 static enum conn_wait wanted_wait(const struct http_conn *c)
 {
-    if (!wall_up("time limits"))
-        return WAIT_NONE;
     if (c->state == CONN_LINGER)
         return WAIT_LINGER;
     if (c->out_bytes && c->state != CONN_RAW)
@@ -279,7 +277,7 @@ void conn_update(struct http_conn *c)
         else
             uv_poll_stop(&c->poll);
     }
-    wait = wanted_wait(c);
+    wait = GUARD("time limits") ? wanted_wait(c) : WAIT_NONE;
     if (wait != c->wait) {
         c->wait = wait;
         restart_timer(c);

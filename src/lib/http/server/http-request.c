@@ -139,7 +139,7 @@ static void start_body(struct http_conn *c)
         dispatch(c);
         return;
     }
-    if (h->length > c->server->config.body_max && wall_up("body size")) {
+    if (h->length > c->server->config.body_max && GUARD("body size")) {
         refuse_body(c);
         return;
     }

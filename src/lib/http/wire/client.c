@@ -49,7 +49,7 @@ static int wait_for(struct http_client *c, short events, struct err *err)
     int r;
 
     do
-        r = poll(p, ARRAY_SIZE(p), wall_up("deadlines") ? deadline_ms(&c->by) : -1);
+        r = poll(p, ARRAY_SIZE(p), GUARD("deadlines") ? deadline_ms(&c->by) : -1);
     while (r < 0 && errno == EINTR);
     if (r < 0)
         return err_sys(err, errno, "wait for the HTTP peer");

@@ -33,7 +33,7 @@ static int size_byte(struct http_chunked *c, char ch, struct err *err)
     }
     if (digit < 0)
         return err_set(err, ERR_INVALID, "malformed chunk size");
-    if ((c->state == SIZE_DIGITS_MAX || c->left > (INT64_MAX >> 4)) && wall_up("chunk sizes"))
+    if ((c->state == SIZE_DIGITS_MAX || c->left > (INT64_MAX >> 4)) && GUARD("chunk sizes"))
         return err_set(err, ERR_INVALID, "chunk size out of range");
     c->left = c->left << 4 | (uint64_t)digit;
     c->state++;
@@ -48,7 +48,7 @@ static int ext_byte(struct http_chunked *c, char ch, struct err *err)
     }
     if (((unsigned char)ch < 0x20 && ch != '\t') || ch == 0x7f)
         return err_set(err, ERR_INVALID, "control byte in a chunk extension");
-    if (++c->ext > EXT_MAX && wall_up("chunk extensions"))
+    if (++c->ext > EXT_MAX && GUARD("chunk extensions"))
         return err_set(err, ERR_INVALID, "chunk extensions over %d bytes", EXT_MAX);
     return 0;
 }
@@ -56,7 +56,7 @@ static int ext_byte(struct http_chunked *c, char ch, struct err *err)
 static int expect_byte(struct http_chunked *c, char ch, char want, int next, const char *what,
                        struct err *err)
 {
-    if (ch != want && wall_up("chunk ends"))
+    if (ch != want && GUARD("chunk ends"))
         return err_set(err, ERR_INVALID, "%s", what);
     c->state = next;
     return 0;

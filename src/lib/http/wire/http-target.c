@@ -33,11 +33,11 @@ static int path_decode(char *path, struct err *err)
             byte = percent_byte(from + 1);
             if (byte < 0)
                 return err_set(err, ERR_INVALID, "malformed percent-encoding in the request path");
-            if (byte == '/' && wall_up("encoded slash"))
+            if (byte == '/' && GUARD("encoded slash"))
                 return err_set(err, ERR_INVALID, "encoded '/' in the request path");
             from += 2;
         }
-        if ((byte < 0x20 || byte == 0x7f) && wall_up("control bytes"))
+        if ((byte < 0x20 || byte == 0x7f) && GUARD("control bytes"))
             return err_set(err, ERR_INVALID, "control byte in the request path");
         *to++ = (char)byte;
     }
@@ -87,7 +87,7 @@ int http_target_split(char *target, char **ret_path, char **ret_query, struct er
         return r;
     if (!is_utf8(target))
         return err_set(err, ERR_INVALID, "request path is not UTF-8");
-    if (!segments_ok(target) && wall_up("path segments"))
+    if (!segments_ok(target) && GUARD("path segments"))
         return err_set(err, ERR_INVALID, "request path with an empty, '.' or '..' segment");
     *ret_path = target;
     *ret_query = query;

@@ -57,11 +57,11 @@ ssize_t http_head_find(const char *data, size_t len, size_t *scanned, struct err
     if (len && (data[0] == '\r' || data[0] == '\n'))
         return err_set(err, ERR_INVALID, "blank line before the first line of an HTTP message");
     for (size_t i = *scanned; i < len; i++) {
-        if (i >= HTTP_HEAD_MAX && wall_up("head size"))
+        if (i >= HTTP_HEAD_MAX && GUARD("head size"))
             return err_set(err, ERR_LIMIT, "HTTP head over %d bytes", HTTP_HEAD_MAX);
         if (data[i] == '\0')
             return err_set(err, ERR_INVALID, "NUL byte in the HTTP head");
-        if (data[i] == '\n' && data[i - 1] != '\r' && wall_up("line ends"))
+        if (data[i] == '\n' && data[i - 1] != '\r' && GUARD("line ends"))
             return err_set(err, ERR_INVALID, "bare LF in the HTTP head");
         if (data[i] != '\n' && i > 0 && data[i - 1] == '\r')
             return err_set(err, ERR_INVALID, "bare CR in the HTTP head");
@@ -98,7 +98,7 @@ static int parse_length(const char *s, uint64_t *ret, struct err *err)
 
     /* A leading zero is octal to some readers. */
     if ((digits == 0 || s[digits] || digits > LENGTH_DIGITS_MAX || (s[0] == '0' && digits > 1)) &&
-        wall_up("plain lengths"))
+        GUARD("plain lengths"))
         return err_set(err, ERR_INVALID, "malformed Content-Length");
     if (parse_u64(s, 0, INT64_MAX, ret, NULL) < 0)
         return err_set(err, ERR_INVALID, "Content-Length out of range");
@@ -161,7 +161,7 @@ static int parse_field(char *line, struct http_head *h, struct err *err)
     if (!colon || colon == line)
         return err_set(err, ERR_INVALID, "header field without a name or colon");
     *colon = '\0';
-    if (!all_of(line, is_token_char) && wall_up("field names"))
+    if (!all_of(line, is_token_char) && GUARD("field names"))
         return err_set(err, ERR_INVALID,
                        "bad byte in a header field's name (a blank before the colon?)");
     value = colon + 1 + strspn(colon + 1, " \t");
@@ -170,7 +170,7 @@ static int parse_field(char *line, struct http_head *h, struct err *err)
             return err_set(err, ERR_INVALID, "control byte in header field '%.64s'", line);
     while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
         *--end = '\0';
-    if (is_singleton(line) && http_field_get(h, line) && wall_up("given once"))
+    if (is_singleton(line) && http_field_get(h, line) && GUARD("given once"))
         return err_set(err, ERR_INVALID, "header field '%.64s' given twice", line);
     if (h->n_fields == HTTP_FIELDS_MAX)
         return err_set(err, ERR_LIMIT, "more than %d header fields", HTTP_FIELDS_MAX);
@@ -201,9 +201,9 @@ static int parse_framing(struct http_head *h, struct err *err)
                *te = http_field_get(h, "Transfer-Encoding");
     int r;
 
-    if (length && te && wall_up("one framing"))
+    if (length && te && GUARD("one framing"))
         return err_set(err, ERR_INVALID, "both Content-Length and Transfer-Encoding");
-    if (te && (!STREQ(te, "chunked") || h->minor == 0) && wall_up("chunked alone"))
+    if (te && (!STREQ(te, "chunked") || h->minor == 0) && GUARD("chunked alone"))
         return err_set(err, ERR_INVALID, "Transfer-Encoding is not 'chunked' in HTTP/1.1");
     if (length) {
         r = parse_length(length, &h->length, err);
@@ -238,7 +238,7 @@ static int absolute_to_origin(char *target, const char *host, const char **ret, 
     char *path = authority + n;
 
     if (n == 0 ||
-        ((n != strlen(host) || strncasecmp(authority, host, n) != 0) && wall_up("one host")))
+        ((n != strlen(host) || strncasecmp(authority, host, n) != 0) && GUARD("one host")))
         return err_set(err, ERR_INVALID, "the request target's host is not the Host field's");
     if (*path == '?')
         return err_set(err, ERR_INVALID, "request target without a path");

@@ -1,8 +1,8 @@
 /*
- * The walls that paths meet while a sandbox is built, each seen to stand and its test to fail
+ * The guards that paths meet while a sandbox is built, each seen to stand and its test to fail
  * without it: a shim built for this leaves out those that a sandbox's variable names
- * (supervisor/shim/wall.h). What lies outside is a folder of the test's own and open to everybody,
- * so that nothing but the wall keeps the sandbox from it.
+ * (supervisor/shim/guard.h). What lies outside is a folder of the test's own and open to everybody,
+ * so that nothing but the guard keeps the sandbox from it.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
-#include "shim-box.h"
+#include "shim-fixture.h"
 #include "tap.h"
 
 #define LIMIT "user/max_user_namespaces"
@@ -148,7 +148,7 @@ static bool linked(struct box *b)
 
 /* clang-format off */
 static const struct attempt {
-    const char *wall;
+    const char *guard;
     bool (*prepare)(struct box *b);
     bool (*breached)(struct box *b);
 } attempts[] = {
@@ -189,7 +189,7 @@ static int breached(const struct attempt *a, const char *without)
     return r;
 }
 
-TEST(each_wall_stands_and_would_be_missed)
+TEST(each_guard_stands_and_would_be_missed)
 {
     bool made;
 
@@ -198,9 +198,9 @@ TEST(each_wall_stands_and_would_be_missed)
     made = mkdtemp(canary) && chmod(canary, 0777) == 0;
     CHECK(made);
     for (size_t i = 0; i < ARRAY_SIZE(attempts); i++) {
-        printf("# %s, %zu\n", attempts[i].wall, i);
+        printf("# %s, %zu\n", attempts[i].guard, i);
         CHECK(breached(&attempts[i], "") == 0);
-        CHECK(breached(&attempts[i], attempts[i].wall) == 1);
+        CHECK(breached(&attempts[i], attempts[i].guard) == 1);
     }
     CHECK(rmdir(canary) == 0);
 }

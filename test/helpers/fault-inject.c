@@ -1,13 +1,13 @@
 /*
- * meddle kill|fault|malloc N NAME [+]PID
- * meddle kill|fault|malloc N NAME PROGRAM ARG...
- * meddle kill|fault|malloc @FILE NAME ...
+ * fault-inject kill|fault|malloc N NAME [+]PID
+ * fault-inject kill|fault|malloc N NAME PROGRAM ARG...
+ * fault-inject kill|fault|malloc @FILE NAME ...
  * Follows process PID (with a plus also what it has started before), or PROGRAM from its first call
  * on, and all that it starts; at the N-th
  * system call of processes named NAME it kills that process, or lets the call fail. For `fault`
  * only calls count that can fail on a healthy machine: files, mounts, processes, sockets; for
  * `malloc` allocations count, of programs that alloc.c is part of. Says
- * "ready" when it watches, then "done CALL" when it has meddled, and lets all go; "idle" when what
+ * "ready" when it watches, then "done CALL" when it has injected its fault, and lets all go; "idle" when what
  * it follows ends before. With a FILE: not the N-th, but the first at a place (site.h) that the
  * file does not name yet; it does then.
  *
@@ -192,7 +192,7 @@ static bool is_meant(pid_t pid, const struct __ptrace_syscall_info *info, struct
 }
 
 /* At a stop of a call: true when the deed is done. */
-static bool meddle(pid_t pid, const char *what, const char *name, struct aim *aim)
+static bool inject(pid_t pid, const char *what, const char *name, struct aim *aim)
 {
     struct __ptrace_syscall_info info;
     int answer;
@@ -313,7 +313,7 @@ int main(int argc, char **argv)
             forget(); /* another program, or one that has the number of another later */
         if (!WIFSTOPPED(status))
             continue;
-        if (WSTOPSIG(status) == SYSCALL_STOP && meddle(pid, argv[1], argv[3], &aim))
+        if (WSTOPSIG(status) == SYSCALL_STOP && inject(pid, argv[1], argv[3], &aim))
             return 0; /* the end of a tracer lets its tracees go */
         go_on(pid, status);
     }

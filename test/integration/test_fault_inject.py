@@ -2,7 +2,7 @@
 nothing is left behind, and the next daemon goes on. A few n in every run, taken anew each time; in the soak every n of every
 operation, which takes days on one machine. It goes on where the last soak of the same programs was ended, and says how far it got:
 
-    RIPCORD_MEDDLE_PICK="malloc up"  test/integration/run.py --soak -k test_meddle    (a part: what it finds in "KIND OPERATION NAME")
+    RIPCORD_MEDDLE_PICK="malloc up"  test/integration/run.py --soak -k test_fault_inject    (a part: what it finds in "KIND OPERATION NAME")
     RIPCORD_MEDDLE_SECONDS=600       ends after so long, with what was covered
     RIPCORD_MEDDLE_STEP=10           every tenth only, counted apart
     RIPCORD_MEDDLE_SITES=1           one for each place in the programs that it happens at (test/helpers/site.h), not for each time
@@ -40,7 +40,7 @@ SINCE = time.monotonic()
 
 
 def possible():
-    return platform.machine() == "x86_64" and os.geteuid() == 0 and (Config.bin / "test" / "unit" / "meddle").exists()
+    return platform.machine() == "x86_64" and os.geteuid() == 0 and (Config.bin / "test" / "unit" / "fault-inject").exists()
 
 
 def is_whole(done):
@@ -53,7 +53,7 @@ class Covered:
 
     def __init__(self, kind, operation, name):
         self.what = f"{kind} {operation} {name}"
-        self.file = Config.bin / "meddle" / f"{kind}-{operation}-{name}-{'sites' if SITES else STEP}.json"
+        self.file = Config.bin / "fault-inject" / f"{kind}-{operation}-{name}-{'sites' if SITES else STEP}.json"
         self.sites = self.file.with_suffix(".txt")
         programs = [Config.bin / p for p in ("ripcordd", "ripcord-shim", "test/unit/ripcordd-alloc", "test/unit/ripcord-shim-alloc")]
         stamps = "".join(f"{p.stat().st_size} {p.stat().st_mtime_ns} " for p in programs if p.exists())
@@ -88,10 +88,10 @@ class Covered:
         how = f"every {'one' if STEP == 1 else f'{STEP}th'} of 1 to {last}"
         if SITES:
             how = f"{len(self.sites.read_text(encoding='ascii').split()) if self.sites.exists() else 0} places"
-        return f"meddle: {self.what}: {how}{', all there are' if whole else ', not ended'}; {len(self.state['failed'])} failed"
+        return f"fault-inject: {self.what}: {how}{', all there are' if whole else ', not ended'}; {len(self.state['failed'])} failed"
 
 
-@serial("meddle")
+@serial("fault-inject")
 @only_on("native")
 class Meddle(TestCase):
     def setUp(self):
@@ -100,7 +100,7 @@ class Meddle(TestCase):
             raise unittest.SkipTest("needs root on x86-64, and the test helpers beside the programs")
         if Config.sanitized:
             raise unittest.SkipTest("a sanitizer has system calls of its own")
-        self.meddler = self.kind = None
+        self.injector = self.kind = None
         self.begin_root(None)
 
     def begin_root(self, bin):
@@ -109,7 +109,7 @@ class Meddle(TestCase):
         self.file.write_bytes(TEXT)
         self.root.start()  # its id is a mark of what is ours
 
-    # ---- operations: what comes first, `yield`, what is meddled with and may fail but not lie, `yield`, what is true then ----
+    # ---- operations: what comes first, `yield`, what is put at fault and may fail but not lie, `yield`, what is true then ----
 
     def op_run(self):
         yield
@@ -178,7 +178,7 @@ class Meddle(TestCase):
         sleeper = self.orphan()
         yield [str((self.root.bin or Config.bin) / "ripcordd"), "--root", str(self.root.path)]
         # Else the command would start a daemon of its own, and the one that is watched would find that and go.
-        wait_until(lambda: self.root.accepts() or self.meddler.poll() is not None, 60, "the daemon to answer, or to be meddled with")
+        wait_until(lambda: self.root.accepts() or self.injector.poll() is not None, 60, "the daemon to answer, or to be put at fault")
         listed = self.root.run("ls", "--json")
         yield
         self.assertTrue(alive(sleeper), listed)
@@ -226,24 +226,24 @@ class Meddle(TestCase):
     # ---- one of them ----
 
     def begin(self, kind, n, name, argv):
-        """The meddler watches the daemon from here on."""
+        """The injector watches the daemon from here on."""
         if not argv:
             self.revive()
         # In the soak the spare shims, too, which are there already and do most of the work.
         argv = argv or [("+" if Config.soak else "") + str(self.root.daemon_pid())]
-        meddler = Process([str(Config.bin / "test" / "unit" / "meddle"), kind, str(n), name, *argv], stdout=-1, stderr=subprocess.DEVNULL)
-        self.assertEqual(meddler.stdout.readline(), b"ready\n")
-        self.meddler, self.kind = meddler, kind
-        return meddler
+        injector = Process([str(Config.bin / "test" / "unit" / "fault-inject"), kind, str(n), name, *argv], stdout=-1, stderr=subprocess.DEVNULL)
+        self.assertEqual(injector.stdout.readline(), b"ready\n")
+        self.injector, self.kind = injector, kind
+        return injector
 
     def revive(self):
         if self.root.daemon_pid() is None:
             self.root.start()
 
-    def linger(self, meddler=None):
+    def linger(self, injector=None):
         """Until the daemon has done what it goes on with after an answer: deleting, and making the next spares."""
         end = time.monotonic() + 2  # a spare that could not be made is tried again at the next taking, not before
-        while (not meddler or meddler.poll() is None) and time.monotonic() < end and not self.is_idle():
+        while (not injector or injector.poll() is None) and time.monotonic() < end and not self.is_idle():
             time.sleep(0.01)
 
     def is_idle(self):
@@ -277,7 +277,7 @@ class Meddle(TestCase):
         return [d for d in descriptors(self.root.daemon_pid()) if "ripcord.db" not in d]
 
     def one(self, kind, n, name, operation):
-        """True when it came to meddling."""
+        """True when the fault was injected."""
         steps = getattr(self, f"op_{operation}")()
         what = b""
         try:
@@ -285,11 +285,11 @@ class Meddle(TestCase):
             if not argv:
                 self.linger()
             before = None if argv else (self.root.daemon_pid(), self.descriptors() if self.root.accepts() else [])
-            with self.begin(kind, n, name, argv) as meddler:
+            with self.begin(kind, n, name, argv) as injector:
                 next(steps)
-                self.linger(meddler)  # that counts, too
-                meddler.kill()
-                what = meddler.stdout.read()
+                self.linger(injector)  # that counts, too
+                injector.kill()
+                what = injector.stdout.read()
             self.revive()
             for _ in steps:
                 pass
@@ -306,7 +306,7 @@ class Meddle(TestCase):
                 covered.note(self.one(kind, covered.next(), name, operation))
             except AssertionError as e:
                 covered.note(True, str(e)[:4000])
-                print(f"meddle: {str(e)[:1500]}", file=sys.stderr, flush=True)
+                print(f"fault-inject: {str(e)[:1500]}", file=sys.stderr, flush=True)
                 self.root.close()
                 bin, self.root = self.root.bin, Root()
                 self.begin_root(bin)
@@ -339,7 +339,7 @@ class Meddle(TestCase):
         self.sweep("fault", {"ripcordd": 60, "ripcord-shim": 100, "ripcord-init": 120})
 
     def test_an_allocation_that_fails(self):
-        """In programs whose allocations the meddler sees (test/helpers/alloc.c)."""
+        """In programs whose allocations the injector sees (test/helpers/alloc.c)."""
         place = Path(tempfile.mkdtemp(prefix="ripcord-alloc-"))
         self.addCleanup(shutil.rmtree, place)
         for program in Config.bin.glob("ripcord*"):

@@ -15,7 +15,7 @@
 enum { QUEUE_MAX = 1 << 20 };
 
 struct ends {
-    struct channel channel;
+    struct guest_channel channel;
     int reader; /* the registry's end: reads all of it */
     size_t *sum;
 };
@@ -35,59 +35,59 @@ static void drain(struct ends *e)
         *e->sum += (size_t)n;
 }
 
-static void remove_ends(struct channels *s, struct channel *c)
+static void remove_ends(struct guest_mux *s, struct guest_channel *c)
 {
     struct ends *e = container_of(c, struct ends, channel);
 
     drain(e);
-    channels_remove(s, c);
+    guest_mux_remove(s, c);
     fd_close(e->reader);
     free(e);
 }
 
-static bool open_one(struct channels *s, uint32_t id, size_t *sum)
+static bool open_one(struct guest_mux *s, uint32_t id, size_t *sum)
 {
     struct ends *e;
     int pair[2];
 
     if (id == 0 || id != s->last + 1)
         return false;
-    if (s->n == CHANNELS_MAX) {
+    if (s->n == GUEST_MUX_CHANNELS_MAX) {
         s->last = id;
-        channels_refuse(s, id);
+        guest_mux_refuse(s, id);
         return true;
     }
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
     e = xnew0(struct ends);
     e->reader = pair[1];
     e->sum = sum;
-    MUST(channels_add(s, &e->channel, pair[0]) == id);
+    MUST(guest_mux_add(s, &e->channel, pair[0]) == id);
     return true;
 }
 
 /* Passed on at once: the reader is fast, so that how the bytes are cut makes no difference. */
-static bool take(struct channels *s, const struct guest_frame *f, size_t *sum)
+static bool take(struct guest_mux *s, const struct guest_frame *f, size_t *sum)
 {
-    struct channel *c = NULL;
+    struct guest_channel *c = NULL;
 
     if (f->type == GUEST_CALL_OPEN)
         return open_one(s, guest_get_u32(f), sum);
-    if (channels_take(s, f, &c, NULL) < 0)
+    if (guest_mux_take(s, f, &c, NULL) < 0)
         return false;
     if (!c)
         return true;
-    for (size_t i = 0; i < 4 && channel_wants_write(c); i++) {
+    for (size_t i = 0; i < 4 && guest_channel_wants_write(c); i++) {
         drain(container_of(c, struct ends, channel));
-        channel_write(s, c);
+        guest_channel_write(s, c);
     }
-    MUST(c->pending.len + c->owed <= CHANNEL_WINDOW && c->credit <= CHANNEL_WINDOW);
+    MUST(c->pending.len + c->owed <= GUEST_CHANNEL_WINDOW && c->credit <= GUEST_CHANNEL_WINDOW);
     drain(container_of(c, struct ends, channel));
     if (c->over)
         remove_ends(s, c);
     return true;
 }
 
-static bool take_all(struct channels *s, struct buf *in, size_t *sum)
+static bool take_all(struct guest_mux *s, struct buf *in, size_t *sum)
 {
     struct guest_frame f;
     size_t used;
@@ -104,7 +104,7 @@ static bool take_all(struct channels *s, struct buf *in, size_t *sum)
 static void run(const uint8_t *data, size_t size, size_t step, struct outcome *ret)
 {
     struct buf in = BUF_INIT(GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX + size), out = BUF_INIT(QUEUE_MAX);
-    struct channels s = {.side = GUEST_SIDE_RELAY, .out = &out};
+    struct guest_mux s = {.side = GUEST_SIDE_RELAY, .out = &out};
     size_t sum = 0;
     bool fine = true;
 

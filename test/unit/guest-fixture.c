@@ -1,4 +1,4 @@
-#include "guest-box.h"
+#include "guest-fixture.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "shim-box.h"
+#include "shim-fixture.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -88,7 +88,7 @@ void box_init(struct box *b)
 {
     static unsigned count;
     char dir[] = "/tmp/ripcord-test-XXXXXX";
-    const char *without = getenv("RIPCORD_WITHOUT"); /* said by test_walls.py */
+    const char *without = getenv("RIPCORD_WITHOUT"); /* said by test_guards.py */
     struct plan *p = &b->plan;
 
     *b = (struct box)BOX_EMPTY;

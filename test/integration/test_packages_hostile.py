@@ -8,12 +8,12 @@ import threading
 import time
 import unittest
 
-import registry_box
-from registry_box import BIG, LIST, SHORT, get
+import packages_box
+from packages_box import BIG, LIST, SHORT, get
 from ripcord_test import Config, full_run_only
 
 
-class Hostile(registry_box.TestCase):
+class Hostile(packages_box.TestCase):
     """An upstream that lies, breaks off, or never ends."""
 
     def assert_nothing_kept(self, reg):
@@ -208,7 +208,7 @@ class Hostile(registry_box.TestCase):
         self.assert_nothing_kept(reg)
 
     def test_redirects(self):
-        inside = registry_box.Upstream(self.certificates)
+        inside = packages_box.Upstream(self.certificates)
         self.addCleanup(inside.stop)
         inside.add_wheel("demo", "6.6.6")
         file, _ = self.up.add_wheel("fine", "1.0")
@@ -229,7 +229,7 @@ class Hostile(registry_box.TestCase):
         self.assert_nothing_kept(reg)
 
     def test_files_at_private_addresses(self):
-        inside = registry_box.Upstream(self.certificates)
+        inside = packages_box.Upstream(self.certificates)
         self.addCleanup(inside.stop)
         file, _ = self.up.add_wheel("demo", "1.0", url=f"{inside.url}/secret")
         reg = self.registry()
@@ -280,8 +280,8 @@ class Hostile(registry_box.TestCase):
         self.assertTrue(reg.ask(LIST)["files"][0]["weak"])
 
 
-class Walls(unittest.TestCase):
-    """With one wall less, in a registry built for it (src/lib/base/guard.h), the tests above fail."""
+class Guards(unittest.TestCase):
+    """With one guard less, in a registry built for it (src/lib/base/guard.h), the tests above fail."""
 
     only_on = ("native",)
 
@@ -293,13 +293,13 @@ class Walls(unittest.TestCase):
         return "failed" if result.failures else "passed"
 
     @full_run_only
-    def test_each_wall_stands_and_would_be_missed(self):
-        for wall, test in (("digests", "test_wrong_digest_small"), ("held back", "test_wrong_digest_streamed_is_never_complete")):
-            self.assertEqual(self.outcome(test, ""), "passed", wall)
-            self.assertEqual(self.outcome(test, wall), "failed", f"nobody would notice that '{wall}' is missing")
+    def test_each_guard_stands_and_would_be_missed(self):
+        for guard, test in (("digests", "test_wrong_digest_small"), ("held back", "test_wrong_digest_streamed_is_never_complete")):
+            self.assertEqual(self.outcome(test, ""), "passed", guard)
+            self.assertEqual(self.outcome(test, guard), "failed", f"nobody would notice that '{guard}' is missing")
 
 
-class Sandboxes(registry_box.TestCase):
+class Sandboxes(packages_box.TestCase):
     """What a sandbox may try."""
 
     def test_only_registry_paths(self):
@@ -480,7 +480,7 @@ class Sandboxes(registry_box.TestCase):
                 time.sleep(0.02)
             kept = pool.submit(get, other, url)
             time.sleep(0.1)
-            reg.ask(registry_box.FORGET, (registry_box.TAG_SANDBOX, "a"))
+            reg.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "a"))
             gate.set()
             self.assertEqual(kept.result()[3], data)
             self.assertIsNotNone(lost.exception())

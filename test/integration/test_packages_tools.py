@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 
-import registry_box
+import packages_box
 from ripcord_test import Config, alone, full_run_only
 
 
@@ -16,7 +16,7 @@ def which(*programs):
                                                        check=False).returncode == 0), None)
 
 
-class Tools(registry_box.TestCase):
+class Tools(packages_box.TestCase):
     """Real installers."""
 
     def run_tool(self, *argv, code=0, cwd=None, **env):
@@ -130,7 +130,7 @@ class Parallel(Tools):
                 time.sleep(random.uniform(0, 0.3))
                 reg.kill()
                 reg.start()
-                reg.ask(registry_box.LISTEN, (registry_box.TAG_SANDBOX, "a"), fd=door.fileno())
+                reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=door.fileno())
                 kills += 1
             time.sleep(0.02)
         return kills
@@ -148,7 +148,7 @@ class Parallel(Tools):
         reg = self.registry(connections_max=512, requests_per_second=0, connect_timeout=60, stall_timeout=60)
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as door:
             host = f"127.0.0.1:{door.getsockname()[1]}"
-            reg.ask(registry_box.LISTEN, (registry_box.TAG_SANDBOX, "a"), fd=door.fileno())
+            reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=door.fileno())
             with concurrent.futures.ThreadPoolExecutor(many) as pool:
                 jobs = [pool.submit(self.installer, i, host) for i in range(many)]
                 kills = self.kill_while(reg, door, jobs, most=20)
@@ -156,7 +156,7 @@ class Parallel(Tools):
                 self.assertEqual(wrong, [], [(self.tmp / f"at-{i}" / "log").read_text(encoding="utf-8") for i in wrong[:2]])
         self.assertGreater(kills, 0)
         self.stored()
-        self.assertEqual(reg.ask(registry_box.VERIFY)["bad"], [])
+        self.assertEqual(reg.ask(packages_box.VERIFY)["bad"], [])
 
 
 def public_registries_answer():
@@ -180,7 +180,7 @@ class Live(Tools):
     test_pip_installs = test_pip_refuses_what_is_wrong_and_says_why = test_npm_installs = test_offline_is_told_at_once = None
 
     def live(self):
-        reg = registry_box.Registry(self.tmp / "store", [
+        reg = packages_box.Registry(self.tmp / "store", [
             {"name": "pypi", "type": "pypi", "url": "https://pypi.org/simple/"},
             {"name": "npm", "type": "npm", "url": "https://registry.npmjs.org/"}], connect_timeout=10, stall_timeout=30)
         self.addCleanup(reg.stop)

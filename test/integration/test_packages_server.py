@@ -10,12 +10,12 @@ import struct
 import threading
 import time
 
-import registry_box
-from registry_box import BIG, JSON, LIST, PRUNE, SHORT, SHOW, TAG_AGE, TAG_KEEP, TAG_PATH, VERIFY, at_once, get
+import packages_box
+from packages_box import BIG, JSON, LIST, PRUNE, SHORT, SHOW, TAG_AGE, TAG_KEEP, TAG_PATH, VERIFY, at_once, get
 from ripcord_test import Config, full_run_only
 
 
-class Serving(registry_box.TestCase):
+class Serving(packages_box.TestCase):
     def test_index_in_both_forms(self):
         self.up.add_wheel("demo-pkg", "1.0", yanked="broken <&\"> badly")
         host = self.registry().listen()
@@ -132,15 +132,15 @@ class Serving(registry_box.TestCase):
         self.assertEqual(reg.counters("pypi")["bytes_upstream"], before)
         self.assertEqual((boxes["a"]["pypi"]["misses"], boxes["b"]["pypi"]["hits"]), (1, 1))
         self.assertEqual((boxes["b"]["pypi"]["bytes_upstream"], boxes["b"]["pypi"]["bytes_store"]), (0, len(data)))
-        reg.ask(registry_box.FORGET, (registry_box.TAG_SANDBOX, "b"))
+        reg.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "b"))
         with self.assertRaises(OSError):
             get(b, url)
-        with self.assertRaisesRegex(registry_box.Refused, "does not know sandbox"):
-            reg.ask(registry_box.FORGET, (registry_box.TAG_SANDBOX, "b"))
+        with self.assertRaisesRegex(packages_box.Refused, "does not know sandbox"):
+            reg.ask(packages_box.FORGET, (packages_box.TAG_SANDBOX, "b"))
         self.assertEqual(get(a, url)[0], 200)
 
 
-class Upstreams(registry_box.TestCase):
+class Upstreams(packages_box.TestCase):
     def test_pages_are_revalidated(self):
         self.up.add_wheel("demo", "1.0")
         host = self.registry(metadata_life=0).listen()
@@ -189,7 +189,7 @@ class Upstreams(registry_box.TestCase):
         self.assertEqual(get(host, "/pypi/simple/demo/")[0], 502)
 
     def test_scopes_keep_private_names_private(self):
-        inner = registry_box.Upstream(self.certificates)
+        inner = packages_box.Upstream(self.certificates)
         self.addCleanup(inner.stop)
         inner.auth = "Basic " + "dTpw"  # u:p
         inner.add_wheel("corp-lib", "1.0")
@@ -209,7 +209,7 @@ class Upstreams(registry_box.TestCase):
 
     def test_credentials_stay_with_their_host(self):
         seen = []
-        other = registry_box.Upstream(self.certificates)
+        other = packages_box.Upstream(self.certificates)
         self.addCleanup(other.stop)
         self.up.auth = "Bearer t0k"
         other.hooks["/away"] = lambda h: (seen.append(h.headers.get("Authorization")), other.send(h, 404, b""))
@@ -231,7 +231,7 @@ class Upstreams(registry_box.TestCase):
         for name in ("literal", "scheme"):
             to = {"literal": "https://10.0.0.1/x", "scheme": "http://example.com/"}[name]
             self.up.hooks[f"/simple/{name}/"] = lambda h, to=to: self.up.send(h, 302, b"", Location=to)
-        proxy = registry_box.Proxy()
+        proxy = packages_box.Proxy()
         self.addCleanup(proxy.listener.close)
         host = self.registry(env={"https_proxy": f"http://127.0.0.1:{proxy.port}"}).listen()
         self.assertEqual(get(host, self.file_url(host, "demo")[file])[3], data)
@@ -244,7 +244,7 @@ class Upstreams(registry_box.TestCase):
                            ({"upstreams": [{"name": "../x", "type": "pypi", "url": "https://x/"}]}, "name"),
                            ({"upstreams": [{"name": "x", "type": "pypi", "url": "http://x/"}]}, "https"),
                            ({"upstreams": [{"name": "x", "type": "rpm", "url": "https://x/"}]}, "rpm")):
-            with self.assertRaisesRegex(registry_box.Refused, words):
+            with self.assertRaisesRegex(packages_box.Refused, words):
                 self.registry(**bad)
 
 
@@ -258,7 +258,7 @@ class Upstreams(registry_box.TestCase):
         self.assertEqual((self.up.count("nothing"), self.up.count("/simple/demo/")), (1, 1))
 
 
-class Store(registry_box.TestCase):
+class Store(packages_box.TestCase):
     def test_list_show_verify_prune(self):
         file, data = self.up.add_wheel("demo", "1.0", os.urandom(10000))
         other, _ = self.up.add_wheel("other", "1.0", os.urandom(20000))
@@ -273,7 +273,7 @@ class Store(registry_box.TestCase):
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
         self.assertEqual(reg.ask(SHOW, (TAG_PATH, digest))["size"], len(data))
         self.assertTrue(reg.ask(SHOW, (TAG_PATH, "pypi/Demo"))["files"][0]["stored"])
-        with self.assertRaisesRegex(registry_box.Refused, "not in the cache"):
+        with self.assertRaisesRegex(packages_box.Refused, "not in the cache"):
             reg.ask(SHOW, (TAG_PATH, "npm/none"))
         self.assertEqual(reg.ask(VERIFY)["bad"], [])
         path = next((self.tmp / "store" / "blobs").glob(f"sha256/*/{digest[7:]}"))
@@ -407,7 +407,7 @@ class Store(registry_box.TestCase):
             self.assertIn(last.result()[3], (data, b""))
         self.assertEqual(get(new.listen(), url)[3], data)
         if Config.soak:
-            with self.assertRaisesRegex(registry_box.Refused, "in use by another"):
+            with self.assertRaisesRegex(packages_box.Refused, "in use by another"):
                 self.registry()
             self.assertTrue(new.stats())
 
@@ -465,12 +465,12 @@ class Store(registry_box.TestCase):
         reg = self.registry()
         reg.control.send(struct.pack("=HHIQ", 4242, 0, 0, 7))
         kind, seq, fields, _ = reg.receive()
-        self.assertEqual((kind, seq), (registry_box.RESULT, 7))
-        self.assertIn(b"does not know", fields[registry_box.TAG_ERR_MSG])
+        self.assertEqual((kind, seq), (packages_box.RESULT, 7))
+        self.assertIn(b"does not know", fields[packages_box.TAG_ERR_MSG])
         reg.control.send(b"xx")
-        self.assertEqual(reg.receive()[0], registry_box.RESULT)
-        with self.assertRaisesRegex(registry_box.Refused, "without"):
-            reg.ask(registry_box.LISTEN, (registry_box.TAG_SANDBOX, "x"))
+        self.assertEqual(reg.receive()[0], packages_box.RESULT)
+        with self.assertRaisesRegex(packages_box.Refused, "without"):
+            reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "x"))
         self.assertTrue(reg.stats())
 
     def mixed(self, seconds, clients):
@@ -480,7 +480,7 @@ class Store(registry_box.TestCase):
         reg = self.registry()
         door = socket.create_server(("127.0.0.1", 0), backlog=512)
         host = f"127.0.0.1:{door.getsockname()[1]}"
-        reg.ask(registry_box.LISTEN, (registry_box.TAG_SANDBOX, "a"), fd=door.fileno())
+        reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=door.fileno())
         until, wrong, good = time.monotonic() + seconds, [], []
 
         def client(i):
@@ -505,7 +505,7 @@ class Store(registry_box.TestCase):
                 time.sleep(0.4)
                 reg.kill()
                 reg.start()
-                reg.ask(registry_box.LISTEN, (registry_box.TAG_SANDBOX, "a"), fd=door.fileno())
+                reg.ask(packages_box.LISTEN, (packages_box.TAG_SANDBOX, "a"), fd=door.fileno())
                 reg.ask(PRUNE, (TAG_KEEP, 1 << 20))
             for j in jobs:
                 j.result()

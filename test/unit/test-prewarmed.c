@@ -20,7 +20,7 @@
 struct bed {
     char dir[40];
     int dirfd, shim, devnull;
-    struct spares *spares;
+    struct prewarmed *prewarmed;
 };
 
 static int subfolder(struct bed *b, const char *name)
@@ -53,16 +53,16 @@ static void bed_new(struct bed *b)
         abort();
     }
     b->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
-    b->spares = spares_new(
+    b->prewarmed = prewarmed_new(
         b->shim, b->devnull,
-        (int[SPARE_KINDS]){subfolder(b, "box"), subfolder(b, "execs"), subfolder(b, "run")});
+        (int[PREWARMED_KINDS]){subfolder(b, "box"), subfolder(b, "execs"), subfolder(b, "run")});
     for (int i = 0; i < 1000 && entries(b, "run") < 4; i++) /* made last */
         usleep(10000);
 }
 
 static void bed_end(struct bed *b)
 {
-    spares_free(b->spares);
+    prewarmed_free(b->prewarmed);
     fd_close(b->shim);
     fd_close(b->devnull);
     fd_close(b->dirfd);
@@ -70,7 +70,7 @@ static void bed_end(struct bed *b)
 }
 
 /* What a shim with this plan says; it ends after that. */
-static int say(const struct spare_shim *shim)
+static int say(const struct prewarmed_shim *shim)
 {
     struct pollfd p = {.fd = shim->control, .events = POLLIN};
     char packet[4096];
@@ -119,8 +119,8 @@ TEST(folders_are_taken_and_made_again)
         char name[8];
 
         snprintf(name, sizeof(name), "f%d", i);
-        CHECK(spares_folder(b.spares, SPARE_BOX, target, name) == 0);
-        CHECK(spares_folder(b.spares, SPARE_BOX, target, name) == -EEXIST);
+        CHECK(prewarmed_folder(b.prewarmed, PREWARMED_SANDBOX, target, name) == 0);
+        CHECK(prewarmed_folder(b.prewarmed, PREWARMED_SANDBOX, target, name) == -EEXIST);
     }
     CHECK(entries(&b, "target") == 20);
     fd_close(target);
@@ -130,17 +130,17 @@ TEST(folders_are_taken_and_made_again)
 TEST(a_shim_takes_its_plan_or_another_does)
 {
     _cleanup_close_ int plan = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    struct spare_shim shim[4];
+    struct prewarmed_shim shim[4];
     struct bed b;
 
     bed_new(&b);
     /* It has read the plan when it complains of it. */
-    CHECK(spares_shim(b.spares, (int[]){plan, b.devnull}, 2, &shim[0], NULL) >= 0);
+    CHECK(prewarmed_shim(b.prewarmed, (int[]){plan, b.devnull}, 2, &shim[0], NULL) >= 0);
     CHECK(say(&shim[0]) == SHIM_FAILED);
     /* All that wait are killed: nobody notices. */
     kill_children();
     for (int i = 0; i < 4; i++)
-        CHECK(spares_shim(b.spares, (int[]){plan, b.devnull}, 2, &shim[i], NULL) >= 0);
+        CHECK(prewarmed_shim(b.prewarmed, (int[]){plan, b.devnull}, 2, &shim[i], NULL) >= 0);
     for (int i = 0; i < 4; i++)
         CHECK(say(&shim[i]) == SHIM_FAILED);
     bed_end(&b);
@@ -152,7 +152,7 @@ TEST(nothing_is_left_after_the_end)
     struct bed b;
 
     bed_new(&b);
-    spares_free(TAKE_PTR(b.spares));
+    prewarmed_free(TAKE_PTR(b.prewarmed));
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
     CHECK(entries(&b, "box") == 0 && entries(&b, "run") == 0);
     bed_end(&b);

@@ -38,11 +38,11 @@ static bool is_there(const char *id)
     return cgroup_list(NATIVE_CGROUP_PARENT, root(), &ids, NULL) >= 0 && strv_contains(ids, id);
 }
 
-static bool waits(struct broom *b, const char *id)
+static bool waits(struct cgroup_reaper *b, const char *id)
 {
     _cleanup_strv_ char **ids = NULL;
 
-    broom_list(b, &ids);
+    cgroup_reaper_list(b, &ids);
     return strv_contains(ids, id);
 }
 
@@ -57,20 +57,20 @@ static bool goes(const char *id)
 
 TEST(what_is_left_goes)
 {
-    struct broom *b = broom_new(root());
+    struct cgroup_reaper *b = cgroup_reaper_new(root());
 
     if (!make_rest("a") || !make_rest("b"))
         SKIP("no cgroup may be made here");
-    broom_leave(b, "a");
-    broom_leave(b, "b");
+    cgroup_reaper_leave(b, "a");
+    cgroup_reaper_leave(b, "b");
     CHECK(goes("a") && goes("b"));
-    broom_free(b);
+    cgroup_reaper_free(b);
 }
 
 /* Each that comes puts the sweeping off: by then it has been seen waiting. */
 TEST(what_waits_is_told_and_can_be_reclaimed)
 {
-    struct broom *b = broom_new(root());
+    struct cgroup_reaper *b = cgroup_reaper_new(root());
     struct deadline by = deadline_in(30 * USEC_PER_SEC);
     bool kept = false;
 
@@ -78,23 +78,23 @@ TEST(what_waits_is_told_and_can_be_reclaimed)
         SKIP("no cgroup may be made here");
     while (!kept && !deadline_passed(&by)) {
         make_rest("mine");
-        broom_leave(b, "mine");
+        cgroup_reaper_leave(b, "mine");
         kept = waits(b, "mine");
-        broom_reclaim(b, "mine");
+        cgroup_reaper_reclaim(b, "mine");
         kept = kept && !waits(b, "mine") && is_there("mine");
     }
     CHECK(kept);
     make_rest("next");
-    broom_leave(b, "next");
+    cgroup_reaper_leave(b, "next");
     CHECK(goes("next") && is_there("mine"));
-    broom_leave(b, "mine");
-    broom_free(b);
+    cgroup_reaper_leave(b, "mine");
+    cgroup_reaper_free(b);
     CHECK(!is_there("mine"));
 }
 
 TEST(the_end_sweeps_all_at_once)
 {
-    struct broom *b = broom_new(root());
+    struct cgroup_reaper *b = cgroup_reaper_new(root());
     char id[8];
 
     if (!make_rest("0"))
@@ -102,9 +102,9 @@ TEST(the_end_sweeps_all_at_once)
     for (int i = 0; i < 20; i++) {
         snprintf(id, sizeof(id), "%d", i);
         CHECK(make_rest(id));
-        broom_leave(b, id);
+        cgroup_reaper_leave(b, id);
     }
-    broom_free(b);
+    cgroup_reaper_free(b);
     for (int i = 0; i < 20; i++) {
         snprintf(id, sizeof(id), "%d", i);
         CHECK(!is_there(id));

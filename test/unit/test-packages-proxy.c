@@ -15,7 +15,7 @@
 
 struct trace {
     struct loop *loop;
-    struct keeper *k;
+    struct packages_proxy *k;
     int answers, errors, warnings;
     struct loop_timer *timer;
     int client;
@@ -49,17 +49,17 @@ static void begin(struct trace *t, const char *program)
     *t = (struct trace){.client = -1, .got = -1};
     if (loop_new(&t->loop, NULL) < 0)
         abort();
-    t->k = keeper_new(&(struct keeper_config){.loop = t->loop,
-                                              .program = program,
-                                              .settings = "{}",
-                                              .on_warning = on_warning,
-                                              .on_event = on_event,
-                                              .arg = t});
+    t->k = packages_proxy_new(&(struct packages_proxy_config){.loop = t->loop,
+                                                              .program = program,
+                                                              .settings = "{}",
+                                                              .on_warning = on_warning,
+                                                              .on_event = on_event,
+                                                              .arg = t});
 }
 
 static void end(struct trace *t)
 {
-    keeper_free(t->k);
+    packages_proxy_free(t->k);
     loop_timer_free(t->timer);
     fd_close(t->client);
     loop_free(t->loop);
@@ -67,7 +67,8 @@ static void end(struct trace *t)
 
 static void ask(struct trace *t)
 {
-    keeper_ask(t->k, &(struct keeper_ask){.what = KEEPER_STATS}, on_answer, t);
+    packages_proxy_ask(t->k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, on_answer,
+                       t);
 }
 
 TEST(a_question_to_one_that_cannot_be_started)
@@ -78,14 +79,14 @@ TEST(a_question_to_one_that_cannot_be_started)
         struct trace t;
 
         begin(&t, programs[i]);
-        CHECK(!keeper_trouble(t.k));
+        CHECK(!packages_proxy_trouble(t.k));
         for (int n = 0; n < 3; n++) {
             ask(&t);
             CHECK(t.answers == n);
             loop_run(t.loop);
             CHECK(t.answers == n + 1 && t.errors == n + 1);
         }
-        CHECK(keeper_trouble(t.k));
+        CHECK(packages_proxy_trouble(t.k));
         CHECK(t.warnings == 1); /* the same reason is said once */
         end(&t);
     }
@@ -133,33 +134,33 @@ TEST(who_connects_is_cut_off_when_nobody_answers)
     struct trace t;
 
     begin(&t, "/bin/false");
-    keeper_attach(t.k, "0123456789abcdef", listen_and_connect(&t));
-    CHECK(!keeper_serves(t.k, "0123456789abcdef"));
+    packages_proxy_attach(t.k, "0123456789abcdef", listen_and_connect(&t));
+    CHECK(!packages_proxy_serves(t.k, "0123456789abcdef"));
     t.timer = loop_timer_new(t.loop, look, &t);
     loop_timer_set(t.timer, USEC_PER_MSEC, true);
     loop_run(t.loop);
     CHECK(t.got == 0);
-    CHECK(keeper_trouble(t.k));
-    CHECK(!keeper_serves(t.k, "0123456789abcdef"));
-    keeper_forget(t.k, "0123456789abcdef");
-    keeper_forget(t.k, "0123456789abcdef");
+    CHECK(packages_proxy_trouble(t.k));
+    CHECK(!packages_proxy_serves(t.k, "0123456789abcdef"));
+    packages_proxy_forget(t.k, "0123456789abcdef");
+    packages_proxy_forget(t.k, "0123456789abcdef");
     end(&t);
 }
 
 TEST(own_variables_win_in_any_case)
 {
     struct sandbox_spec spec = {.network = SPEC_NETWORK_PACKAGES};
-    _cleanup_strv_ char **env = NULL, **plain = registry_variables(&spec), **none = NULL;
+    _cleanup_strv_ char **env = NULL, **plain = packages_variables(&spec), **none = NULL;
 
     strv_add(&spec.env, "npm_config_registry=http://own/");
     strv_add(&spec.env, "PIP_INDEX_URLS=not the same name");
-    env = registry_variables(&spec);
+    env = packages_variables(&spec);
     CHECK(strv_env_get(plain, "NPM_CONFIG_REGISTRY"));
     CHECK(!strv_env_get(env, "NPM_CONFIG_REGISTRY"));
     CHECK(strv_env_get(env, "PIP_INDEX_URL"));
     CHECK(strv_len(env) + 1 == strv_len(plain));
     spec.network = SPEC_NETWORK_OPEN;
-    none = registry_variables(&spec);
+    none = packages_variables(&spec);
     CHECK(strv_len(none) == 0);
     spec.env = strv_free(spec.env);
 }

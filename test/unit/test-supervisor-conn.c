@@ -30,7 +30,7 @@ ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 struct seen {
     struct loop *loop;
-    struct engine_link *link;
+    struct supervisor_conn *link;
     unsigned started, start_failed, output, ended, closed, results;
     int pid, fd;
     enum err_code code;
@@ -44,7 +44,7 @@ struct seen {
 static void stop(struct seen *s)
 {
     if (s->close_in_callback)
-        engine_link_close(TAKE_PTR(s->link));
+        supervisor_conn_close(TAKE_PTR(s->link));
     loop_stop(s->loop);
 }
 
@@ -101,8 +101,8 @@ static void on_closed(void *arg)
     loop_stop(s->loop);
 }
 
-static const struct link_events events = {on_started, on_start_failed, on_output,
-                                          on_ended,   on_closed,       NULL};
+static const struct supervisor_events events = {on_started, on_start_failed, on_output,
+                                                on_ended,   on_closed,       NULL};
 
 static void on_result(void *arg, const struct err *err, int fd)
 {
@@ -140,12 +140,12 @@ static void pair_init(struct pair *p)
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
         abort();
     p->peer = fds[1];
-    p->s.link = engine_link_open(p->s.loop, fds[0], &events, &p->s);
+    p->s.link = supervisor_conn_open(p->s.loop, fds[0], &events, &p->s);
 }
 
 static void pair_done(struct pair *p)
 {
-    engine_link_close(p->s.link);
+    supervisor_conn_close(p->s.link);
     fd_close(p->peer);
     fd_close(p->s.fd);
     free(p->s.msg);
@@ -212,7 +212,7 @@ TEST(exec_starts_and_hands_over_stdin)
     struct pair p;
 
     pair_init(&p);
-    engine_link_exec(p.s.link, &r);
+    supervisor_conn_exec(p.s.link, &r);
     CHECK(hear(&p, &seq) == SHIM_EXEC);
     say_about(&p, SHIM_STARTED, seq, p.peer);
     loop_run(p.s.loop);
@@ -265,7 +265,7 @@ TEST(results_find_their_request)
     struct pair p;
 
     pair_init(&p);
-    engine_link_dial(p.s.link, 80, on_result, &p.s);
+    supervisor_conn_dial(p.s.link, 80, on_result, &p.s);
     CHECK(p.s.results == 0);
     CHECK(hear(&p, &seq) == SHIM_DIAL);
     say_result(&p, seq + 100, NULL, p.peer); /* nobody asked: ignored, its descriptor closed */
@@ -284,7 +284,7 @@ TEST(stats_are_a_list)
     struct pair p;
 
     pair_init(&p);
-    engine_link_stats(p.s.link, on_stats, &p.s);
+    supervisor_conn_stats(p.s.link, on_stats, &p.s);
     CHECK(hear(&p, &seq) == SHIM_STATS);
     shim_begin(&w, SHIM_STATS, seq);
     shim_put_str(&w, SHIM_TAG_STAT, "memory=1");
@@ -301,7 +301,7 @@ TEST(end_of_the_line_answers_everything)
     struct pair p;
 
     pair_init(&p);
-    engine_link_stop(p.s.link, 1, false, on_result, &p.s);
+    supervisor_conn_stop(p.s.link, 1, false, on_result, &p.s);
     p.peer = fd_close(p.peer);
     loop_run(p.s.loop);
     if (!p.s.closed)
@@ -325,8 +325,8 @@ TEST(a_kernel_short_of_memory_is_no_end_of_the_line)
     pair_init(&p);
     t = loop_timer_new(p.s.loop, stop_loop, p.s.loop);
     shortages = 3;
-    engine_link_stats(p.s.link, on_stats, &p.s);
-    engine_link_ack(p.s.link, EXEC, 1, 1);
+    supervisor_conn_stats(p.s.link, on_stats, &p.s);
+    supervisor_conn_ack(p.s.link, EXEC, 1, 1);
     for (int turns = 0; (type = hear(&p, &seq)) < 0 && turns < 1000; turns++) {
         loop_timer_set(t, 5 * USEC_PER_MSEC, false);
         loop_run(p.s.loop);
@@ -345,8 +345,8 @@ TEST(calls_on_a_dead_line_fail_later_not_at_once)
 
     pair_init(&p);
     p.peer = fd_close(p.peer);
-    engine_link_kill(p.s.link, EXEC, END_KILLED, on_result, &p.s);
-    engine_link_ack(p.s.link, EXEC, 1, 1);
+    supervisor_conn_kill(p.s.link, EXEC, END_KILLED, on_result, &p.s);
+    supervisor_conn_ack(p.s.link, EXEC, 1, 1);
     CHECK(p.s.results == 0 && p.s.closed == 0);
     while (!p.s.closed)
         loop_run(p.s.loop);
@@ -363,7 +363,7 @@ TEST(too_large_a_command_is_a_failed_start)
     pair_init(&p);
     strv_push(&r.argv, xcalloc(SHIM_MSG_MAX + 1, 1));
     memset(r.argv[2], 'a', SHIM_MSG_MAX);
-    engine_link_exec(p.s.link, &r);
+    supervisor_conn_exec(p.s.link, &r);
     CHECK(p.s.start_failed == 0);
     loop_run(p.s.loop);
     CHECK(p.s.start_failed == 1 && p.s.code == ERR_LIMIT);
@@ -380,7 +380,7 @@ TEST(a_peer_that_never_reads_is_bounded)
     pair_init(&p);
     memset(path, 'p', 100000);
     for (int i = 0; i < 100; i++)
-        engine_link_copy(p.s.link, path, false, -1, on_stats, &p.s);
+        supervisor_conn_copy(p.s.link, path, false, -1, on_stats, &p.s);
     CHECK(p.s.results == 0);
     loop_run(p.s.loop);
     /* the socket's own buffer and 1 MiB of queue are less than 10 MB */
@@ -400,7 +400,7 @@ TEST(queued_messages_are_sent_in_order_when_it_drains)
     pair_init(&p);
     memset(path, 'p', 40000);
     for (int i = 0; i < MESSAGES; i++)
-        engine_link_copy(p.s.link, path, false, -1, on_stats, &p.s);
+        supervisor_conn_copy(p.s.link, path, false, -1, on_stats, &p.s);
     for (int turns = 0; n < MESSAGES - 10 && turns < 1000; turns++) {
         while (hear(&p, &seq) == SHIM_COPY) {
             CHECK(seq > last);
@@ -446,7 +446,7 @@ TEST(the_link_may_be_closed_from_its_callback)
 
     pair_init(&p);
     p.s.close_in_callback = true;
-    engine_link_stats(p.s.link, on_stats, &p.s); /* never answered: forgotten with the link */
+    supervisor_conn_stats(p.s.link, on_stats, &p.s); /* never answered: forgotten with the link */
     say_about(&p, SHIM_OUTPUT, 0, -1);
     say_about(&p, SHIM_OUTPUT, 0, -1);
     loop_run(p.s.loop);

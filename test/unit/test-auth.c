@@ -154,7 +154,7 @@ TEST(files_that_hold_no_token)
 
 /* ---- requests ---- */
 
-static struct gate *gate;
+static struct auth *auth;
 static unsigned told;
 
 static void on_refused(void *arg _unused_, unsigned tries)
@@ -162,18 +162,18 @@ static void on_refused(void *arg _unused_, unsigned tries)
     told += tries;
 }
 
-static void open_gate(const char *address, char *const *names)
+static void open_auth(const char *address, char *const *names)
 {
-    const struct gate_config config = {
+    const struct auth_config config = {
         .address = address, .names = names, .state_dir = fresh_folder(), .on_refused = on_refused};
 
-    if (gate_new(&config, &gate, NULL) < 0)
+    if (auth_new(&config, &auth, NULL) < 0)
         abort();
 }
 
-static void close_gate(void)
+static void close_auth(void)
 {
-    gate_free(gate);
+    auth_free(auth);
     remove_folder();
 }
 
@@ -184,7 +184,7 @@ static int ask(const char *const *fields)
 
     for (; *fields; fields += 2)
         h.fields[h.n_fields++] = (struct http_field){fields[0], fields[1]};
-    return gate_tcp(gate, &h, NULL);
+    return auth_tcp(auth, &h, NULL);
 }
 #define ASK(...) ask((const char *const[]){__VA_ARGS__, NULL})
 
@@ -201,35 +201,35 @@ static const char *bearer(void)
 
 TEST(the_token_opens)
 {
-    open_gate("127.0.0.1:7070", NULL);
+    open_auth("127.0.0.1:7070", NULL);
     CHECK(ASK("Host", "127.0.0.1:7070", "Authorization", bearer()) == 0);
     CHECK(ASK("Host", "127.0.0.1:7070") == 401);
     CHECK(ASK("Host", "127.0.0.1:7070", "Authorization", bearer() + 7) == 401);
     CHECK(ASK("Authorization", bearer()) == 421);
-    close_gate();
+    close_auth();
 }
 
 TEST(names_by_which_it_may_be_asked_for)
 {
     char *names[] = {(char *)"box.example", (char *)"other.example:8080", NULL};
 
-    open_gate("127.0.0.1:7070", names);
+    open_auth("127.0.0.1:7070", names);
     CHECK(ASK("Host", "box.example:7070", "Authorization", bearer()) == 0);
     CHECK(ASK("Host", "BOX.example:7070", "Authorization", bearer()) == 0);
     CHECK(ASK("Host", "other.example:8080", "Authorization", bearer()) == 0);
     CHECK(ASK("Host", "box.example", "Authorization", bearer()) == 421);
     CHECK(ASK("Host", "box.example:8080", "Authorization", bearer()) == 421);
     CHECK(ASK("Host", "box.example:7070.evil.test", "Authorization", bearer()) == 421);
-    close_gate();
-    open_gate("127.0.0.1:80", NULL);
+    close_auth();
+    open_auth("127.0.0.1:80", NULL);
     CHECK(ASK("Host", "localhost", "Authorization", bearer()) == 0);
     CHECK(ASK("Host", "[::1]", "Authorization", bearer()) == 0);
-    close_gate();
+    close_auth();
 }
 
 TEST(pages_of_others)
 {
-    open_gate("127.0.0.1:7070", NULL);
+    open_auth("127.0.0.1:7070", NULL);
     CHECK(ASK("Host", "localhost:7070", "Origin", "http://localhost:7070", "Authorization",
               bearer()) == 0);
     CHECK(ASK("Host", "localhost:7070", "Origin", "http://127.0.0.1:7070", "Authorization",
@@ -238,7 +238,7 @@ TEST(pages_of_others)
     CHECK(ASK("Host", "localhost:7070", "Sec-Fetch-Site", "same-site", "Authorization", bearer()) ==
           403);
     CHECK(ASK("Host", "localhost:7070", "Sec-Fetch-Site", "none", "Authorization", bearer()) == 0);
-    close_gate();
+    close_auth();
 }
 
 TEST(tries_are_counted_and_told)
@@ -246,7 +246,7 @@ TEST(tries_are_counted_and_told)
     int refused = 0, limited = 0;
 
     told = 0;
-    open_gate("127.0.0.1:7070", NULL);
+    open_auth("127.0.0.1:7070", NULL);
     for (int i = 0; i < 30; i++) {
         int status = ASK("Host", "127.0.0.1:7070", "Authorization", "Bearer x");
 
@@ -257,10 +257,10 @@ TEST(tries_are_counted_and_told)
     CHECK(ASK("Host", "127.0.0.1:7070", "Authorization", bearer()) == 0);
     for (int i = 0; i < 6000 && told < 30; i++) {
         usleep(10000);
-        gate_tick(gate);
+        auth_tick(auth);
     }
     CHECK(told == 30);
-    close_gate();
+    close_auth();
 }
 
 TEST(another_token_at_once)
@@ -268,28 +268,28 @@ TEST(another_token_at_once)
     _cleanup_free_ char *file = NULL, *old = NULL;
     struct token t = {0};
 
-    open_gate("127.0.0.1:7070", NULL);
+    open_auth("127.0.0.1:7070", NULL);
     file = xasprintf("%s/token", folder);
     old = xstrdup(bearer());
     CHECK(ASK("Host", "127.0.0.1:7070", "Authorization", old) == 0);
-    CHECK(!gate_tick(gate));
+    CHECK(!auth_tick(auth));
     CHECK(token_rotate(folder, &t, NULL) == 0);
     CHECK(ASK("Host", "127.0.0.1:7070", "Authorization", old) == 401);
     CHECK(ASK("Host", "127.0.0.1:7070", "Authorization", bearer()) == 0);
-    CHECK(gate_tick(gate) && !gate_tick(gate));
+    CHECK(auth_tick(auth) && !auth_tick(auth));
     CHECK(unlink(file) == 0);
     CHECK(ASK("Host", "127.0.0.1:7070", "Authorization", old) == 401);
-    CHECK(gate_tick(gate));
-    close_gate();
+    CHECK(auth_tick(auth));
+    close_auth();
 }
 
 TEST(the_unix_socket_takes_no_pages)
 {
     struct http_head h = {.n_fields = 1, .fields = {{"Origin", "http://localhost"}}};
 
-    CHECK(gate_unix(NULL, &h, NULL) == 403);
+    CHECK(auth_unix(NULL, &h, NULL) == 403);
     h.fields[0] = (struct http_field){"Sec-Fetch-Site", "same-origin"};
-    CHECK(gate_unix(NULL, &h, NULL) == 403);
+    CHECK(auth_unix(NULL, &h, NULL) == 403);
     h.fields[0] = (struct http_field){"Sec-Fetch-Site", "none"};
-    CHECK(gate_unix(NULL, &h, NULL) == 0);
+    CHECK(auth_unix(NULL, &h, NULL) == 0);
 }

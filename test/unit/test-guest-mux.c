@@ -14,8 +14,8 @@ enum { QUEUE_MAX = 1 << 20 };
 
 /* One end of a line with one connection; the test holds the other end of its socket. */
 struct end {
-    struct channels set;
-    struct channel c;
+    struct guest_mux set;
+    struct guest_channel c;
     struct buf out;
     int fd;
 };
@@ -23,7 +23,7 @@ struct end {
 static void end_done(struct end *e)
 {
     if (e->set.n)
-        channels_remove(&e->set, &e->c);
+        guest_mux_remove(&e->set, &e->c);
     fd_close(e->fd);
     buf_done(&e->out);
 }
@@ -38,31 +38,31 @@ static bool end_open(struct end *e, enum guest_side side)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0)
         return false;
     e->fd = pair[1];
-    return channels_add(&e->set, &e->c, pair[0]) == 1;
+    return guest_mux_add(&e->set, &e->c, pair[0]) == 1;
 }
 
 /* All that one end has said goes to the other. */
 static bool pass(struct end *from, struct end *to)
 {
     struct guest_frame f;
-    struct channel *c;
+    struct guest_channel *c;
     size_t used;
 
     while (guest_parse(buf_data(&from->out), from->out.len, from->set.side, &f, &used, NULL) == 1) {
-        if (channels_take(&to->set, &f, &c, NULL) < 0)
+        if (guest_mux_take(&to->set, &f, &c, NULL) < 0)
             return false;
         buf_consume(&from->out, used);
     }
     return from->out.len == 0;
 }
 
-/* A frame of the other end, made by hand: what channels_take() says of it. */
+/* A frame of the other end, made by hand: what guest_mux_take() says of it. */
 static int take(struct end *e, unsigned type, const void *payload, size_t len)
 {
     struct guest_frame f = {.type = type, .length = (uint32_t)len, .data = payload};
-    struct channel *c = NULL;
+    struct guest_channel *c = NULL;
 
-    return channels_take(&e->set, &f, &c, NULL);
+    return guest_mux_take(&e->set, &f, &c, NULL);
 }
 
 TEST(both_ways_and_each_ends_by_itself)
@@ -72,15 +72,15 @@ TEST(both_ways_and_each_ends_by_itself)
 
     CHECK(end_open(&guest, GUEST_SIDE_GUEST) && end_open(&relay, GUEST_SIDE_RELAY));
     CHECK(write(guest.fd, "ask", 3) == 3 && shutdown(guest.fd, SHUT_WR) == 0);
-    channel_read(&guest.set, &guest.c);
-    channel_read(&guest.set, &guest.c);
-    CHECK(guest.c.out_eof && !channel_wants_read(&guest.set, &guest.c));
+    guest_channel_read(&guest.set, &guest.c);
+    guest_channel_read(&guest.set, &guest.c);
+    CHECK(guest.c.out_eof && !guest_channel_wants_read(&guest.set, &guest.c));
     CHECK(pass(&guest, &relay));
     CHECK(read(relay.fd, got, sizeof(got)) == 3 && memcmp(got, "ask", 3) == 0);
     CHECK(read(relay.fd, got, sizeof(got)) == 0 && relay.c.shut && !relay.c.over);
     CHECK(write(relay.fd, "answer", 6) == 6 && shutdown(relay.fd, SHUT_WR) == 0);
-    channel_read(&relay.set, &relay.c);
-    channel_read(&relay.set, &relay.c);
+    guest_channel_read(&relay.set, &relay.c);
+    guest_channel_read(&relay.set, &relay.c);
     CHECK(relay.c.over);
     CHECK(pass(&relay, &guest) && guest.c.over);
     CHECK(read(guest.fd, got, sizeof(got)) == 6 && memcmp(got, "answer", 6) == 0);
@@ -109,8 +109,8 @@ static size_t fill(struct end *from, struct end *to)
         before = sum;
         while ((n = write(from->fd, chunk, sizeof(chunk))) > 0)
             sum += (size_t)n;
-        while (channel_wants_read(&from->set, &from->c))
-            channel_read(&from->set, &from->c);
+        while (guest_channel_wants_read(&from->set, &from->c))
+            guest_channel_read(&from->set, &from->c);
         if (!pass(from, to) || !pass(to, from))
             return 0;
     } while (sum > before);
@@ -126,16 +126,18 @@ TEST(the_window_is_kept)
 
     CHECK(end_open(&guest, GUEST_SIDE_GUEST) && end_open(&relay, GUEST_SIDE_RELAY));
     sent = fill(&relay, &guest);
-    CHECK(sent > CHANNEL_WINDOW && relay.c.credit == 0);
-    CHECK(guest.c.pending.len + guest.c.owed == CHANNEL_WINDOW && channel_wants_write(&guest.c));
+    CHECK(sent > GUEST_CHANNEL_WINDOW && relay.c.credit == 0);
+    CHECK(guest.c.pending.len + guest.c.owed == GUEST_CHANNEL_WINDOW &&
+          guest_channel_wants_write(&guest.c));
     CHECK(shutdown(relay.fd, SHUT_WR) == 0);
     while (!guest.c.shut) {
         n = drain(guest.fd);
         got += n;
-        channel_write(&guest.set, &guest.c);
-        CHECK(n > 0 && pass(&guest, &relay) && relay.c.credit <= CHANNEL_WINDOW);
-        while (channel_wants_read(&relay.set, &relay.c) && relay.out.len < CHANNEL_CHUNK)
-            channel_read(&relay.set, &relay.c);
+        guest_channel_write(&guest.set, &guest.c);
+        CHECK(n > 0 && pass(&guest, &relay) && relay.c.credit <= GUEST_CHANNEL_WINDOW);
+        while (guest_channel_wants_read(&relay.set, &relay.c) &&
+               relay.out.len < GUEST_CHANNEL_CHUNK)
+            guest_channel_read(&relay.set, &relay.c);
         CHECK(pass(&relay, &guest));
     }
     got += drain(guest.fd);
@@ -144,7 +146,7 @@ TEST(the_window_is_kept)
 
 TEST(rules_are_kept)
 {
-    _cleanup_free_ char *large = calloc(1, 4 + CHANNEL_WINDOW + 1);
+    _cleanup_free_ char *large = calloc(1, 4 + GUEST_CHANNEL_WINDOW + 1);
     static const char one[] = "\0\0\0\1x", two[] = "\0\0\0\2x", none[] = "\0\0\0\0x";
     static const char ack[] = "\0\0\0\1\0\0\0\1", ack_0[] = "\0\0\0\1\0\0\0\0";
     static const char ack_all[] = "\0\0\0\1\xff\xff\xff\xff";
@@ -160,9 +162,9 @@ TEST(rules_are_kept)
     CHECK(take(&e, GUEST_CALL_ACK, ack, 8) == -ERR_INVALID);    /* nothing was sent */
     CHECK(take(&e, GUEST_CALL_ACK, ack_0, 8) == -ERR_INVALID);
     e.c.credit -= 1000;
-    CHECK(take(&e, GUEST_CALL_ACK, ack, 8) == 1 && e.c.credit == CHANNEL_WINDOW - 999);
+    CHECK(take(&e, GUEST_CALL_ACK, ack, 8) == 1 && e.c.credit == GUEST_CHANNEL_WINDOW - 999);
     CHECK(take(&e, GUEST_CALL_ACK, ack_all, 8) == -ERR_INVALID);
-    CHECK(take(&e, GUEST_CALL_DATA, large, 4 + CHANNEL_WINDOW + 1) == -ERR_INVALID);
+    CHECK(take(&e, GUEST_CALL_DATA, large, 4 + GUEST_CHANNEL_WINDOW + 1) == -ERR_INVALID);
     CHECK(take(&e, GUEST_CALL_EOF, one, 4) == 1);
     CHECK(take(&e, GUEST_CALL_DATA, one, 5) == -ERR_INVALID);
     CHECK(take(&e, GUEST_CALL_EOF, one, 4) == -ERR_INVALID);
@@ -176,7 +178,7 @@ TEST(late_words_are_dropped)
     CHECK(end_open(&e, GUEST_SIDE_GUEST));
     CHECK(take(&e, GUEST_ANSWER_CLOSE, one, 4) == 1 && e.c.over);
     CHECK(take(&e, GUEST_ANSWER_DATA, one, 5) == 0);
-    channels_remove(&e.set, &e.c);
+    guest_mux_remove(&e.set, &e.c);
     CHECK(e.set.n == 0 && take(&e, GUEST_ANSWER_DATA, one, 5) == 0);
     CHECK(take(&e, GUEST_ANSWER_CLOSE, one, 4) == 0 && e.out.len == 0);
 }
@@ -201,25 +203,25 @@ static bool tcp_pair(int ret[2])
 TEST(what_breaks_is_reset)
 {
     struct buf out = BUF_INIT(QUEUE_MAX);
-    struct channels set = {.side = GUEST_SIDE_GUEST, .out = &out};
-    struct channel c;
+    struct guest_mux set = {.side = GUEST_SIDE_GUEST, .out = &out};
+    struct guest_channel c;
     int fds[2];
     char got;
 
     CHECK(tcp_pair(fds));
-    CHECK(channels_add(&set, &c, fds[1]) == 1);
-    channels_remove(&set, &c);
+    CHECK(guest_mux_add(&set, &c, fds[1]) == 1);
+    guest_mux_remove(&set, &c);
     CHECK(read(fds[0], &got, 1) < 0 && errno == ECONNRESET);
     fd_close(fds[0]);
     CHECK(tcp_pair(fds));
-    CHECK(channels_add(&set, &c, fds[1]) == 2);
+    CHECK(guest_mux_add(&set, &c, fds[1]) == 2);
     c.in_eof = true;
-    channel_write(&set, &c);
+    guest_channel_write(&set, &c);
     CHECK(c.shut && read(fds[0], &got, 1) == 0 && shutdown(fds[0], SHUT_WR) == 0);
     while (!c.out_eof)
-        channel_read(&set, &c);
+        guest_channel_read(&set, &c);
     CHECK(c.over);
-    channels_remove(&set, &c);
+    guest_mux_remove(&set, &c);
     CHECK(read(fds[0], &got, 1) == 0);
     fd_close(fds[0]);
     buf_done(&out);
@@ -244,10 +246,10 @@ TEST(a_full_queue_is_noticed)
 
     CHECK(end_open(&e, GUEST_SIDE_RELAY));
     e.out.max = 10;
-    channels_refuse(&e.set, 1);
+    guest_mux_refuse(&e.set, 1);
     CHECK(!e.set.choked && e.out.len == 9);
-    channels_refuse(&e.set, 1);
+    guest_mux_refuse(&e.set, 1);
     CHECK(e.set.choked);
-    channel_read(&e.set, &e.c); /* finds no room, and changes nothing */
+    guest_channel_read(&e.set, &e.c); /* finds no room, and changes nothing */
     CHECK(!e.c.over && e.out.len == 9);
 }

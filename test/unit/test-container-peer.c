@@ -113,14 +113,14 @@ static int machine(void)
     listener = listen_on_all();
     own = dial("10.99.0.1");
     theirs = take(listener);
-    wrong += theirs < 0 || neighbour_is_container(theirs) ? 1 : 0; /* the machine itself */
+    wrong += theirs < 0 || container_peer_is_local(theirs) ? 1 : 0; /* the machine itself */
     (void)!write(ctl[0], "g", 1);
     inside = take(listener);
-    wrong += inside < 0 || !neighbour_is_container(inside) ? 2 : 0;
+    wrong += inside < 0 || !container_peer_is_local(inside) ? 2 : 0;
     /* With something else on it, it is a network that the machine is part of. */
     if (sh("ip link add name card type dummy 2>/dev/null || ip tuntap add card mode tap;"
            "ip link set card master shared"))
-        wrong += neighbour_is_container(inside) ? 4 : 0;
+        wrong += container_peer_is_local(inside) ? 4 : 0;
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     return wrong;
@@ -151,7 +151,7 @@ TEST(others_are_none)
     int pair[2];
 
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-    CHECK(!neighbour_is_container(pair[0]) && !neighbour_is_container(-1));
+    CHECK(!container_peer_is_local(pair[0]) && !container_peer_is_local(-1));
     close(pair[0]);
     close(pair[1]);
 }
