@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the layer table of the tree and fails where an include points the wrong way.
+"""Holds the layer table of the tree and fails for an include that the table does not allow.
 
-Every include of our own carries its folder ("lib/base/buf.h"), so a violation is visible in the line
-itself. Comments are /* */ only: a // left behind is usually something that was meant to go.
+Each own include is a path below src/ ("lib/base/buf.h"), so a violation is visible in the line itself.
+The check also refuses // comments: a // comment is usually debugging code that was left behind.
 
     tools/check-deps.py [FOLDER]     checks src/, include/ and test/ below FOLDER (default: the tree)
-    tools/check-deps.py --self-test  shows on made-up files that each rule can fail
+    tools/check-deps.py --self-test  proves on made-up files that each rule can fail
 """
 import re
 import sys

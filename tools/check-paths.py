@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Fails where code that builds or enters a sandbox resolves a path by name.
+"""Fails if code that builds or enters a sandbox resolves a path by name.
 
-Once the sandbox's root is there, its tenant decides what a name means: nearly every escape from a container runtime was a
-path that the runtime resolved itself. In the files below everything goes by descriptors (mount-point.h, openat2); what still names
-a path is listed with its reason, and a new one must be.
+Once the sandbox's root exists, the tenant decides what a name means. In nearly every escape from a container runtime, the
+runtime itself resolved such a path. The files below therefore use descriptors (mount-point.h, openat2). The table ALLOWED
+lists each remaining call by name with its reason; a new call needs an entry there.
 
     tools/check-paths.py              checks the tree
-    tools/check-paths.py --self-test  shows that the rule can fail
+    tools/check-paths.py --self-test  proves that the rule can fail
 """
 import re
 import sys
@@ -18,7 +18,7 @@ BY_NAME = ("access|acct|chdir|chmod|chown|chroot|creat|execv|execve|fopen|lchown
 CALL = re.compile(rf"(?<![\w.>])(?:{BY_NAME})\s*\(\s*[^,;)]*|\bAT_FDCWD\s*,\s*[^,;)]*")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
-# file -> {the call's beginning: why it is right}
+# file -> {the beginning of the call: why it is safe}
 ALLOWED = {
     "caches": {"opendir(base": "a folder of the host, ours alone, before the sandbox's root exists"},
     "exec-child": {
