@@ -22,7 +22,7 @@ enum {
 };
 #define TICK (100 * USEC_PER_MSEC)
 
-struct step {
+struct build_view_step {
     char *name; /* owned: "[2/4] RUN make" on one line; NULL: never heard of */
     unsigned line;
     uint64_t began; /* here */
@@ -36,7 +36,7 @@ struct step {
 
 struct build_view {
     bool live;
-    struct step *steps; /* step N is at N - 1 */
+    struct build_view_step *steps; /* step N is at N - 1 */
     size_t n;
     size_t last;   /* the one that was printed last, plain; 0: none */
     size_t failed; /* 0: none */
@@ -120,7 +120,7 @@ static void plain_head(struct build_view *v, size_t id)
 
 static void plain_line(struct build_view *v, size_t id, const char *text)
 {
-    const struct step *s = &v->steps[id - 1];
+    const struct build_view_step *s = &v->steps[id - 1];
 
     plain_head(v, id);
     fprintf(stderr, "#%zu %llu.%03llu ", id, (unsigned long long)s->ms / 1000,
@@ -170,7 +170,7 @@ static double seconds_since(uint64_t then)
     return (double)(time_mono() - then) / (double)USEC_PER_SEC;
 }
 
-static void live_step(struct build_view *v, const struct step *s, unsigned cols)
+static void live_step(struct build_view *v, const struct build_view_step *s, unsigned cols)
 {
     size_t lines = MIN(s->n_tail, (size_t)LIVE_LINES);
 
@@ -200,7 +200,7 @@ static void live_draw(struct build_view *v)
 
 static void live_end(struct build_view *v, size_t id, const json_t *e)
 {
-    const struct step *s = &v->steps[id - 1];
+    const struct build_view_step *s = &v->steps[id - 1];
     const char *word = s->failed ? "ERROR " : s->cached ? "CACHED " : "";
     enum output_color color = s->failed ? COLOR_RED : COLOR_DIM;
     unsigned rows, cols = 80;
@@ -223,7 +223,7 @@ void build_view_tick(struct build_view *v)
 
 static void show_line(struct build_view *v, size_t id, const char *text)
 {
-    struct step *s = &v->steps[id - 1];
+    struct build_view_step *s = &v->steps[id - 1];
 
     free(s->tail[s->n_tail % TAIL]);
     s->tail[s->n_tail++ % TAIL] = xstrdup(text);
@@ -233,7 +233,7 @@ static void show_line(struct build_view *v, size_t id, const char *text)
 
 static void flush_line(struct build_view *v, size_t id)
 {
-    struct step *s = &v->steps[id - 1];
+    struct build_view_step *s = &v->steps[id - 1];
     _cleanup_free_ char *text = settle(buf_data(&s->text), s->text.len);
 
     if (s->text.len)
@@ -243,7 +243,7 @@ static void flush_line(struct build_view *v, size_t id)
 
 static void on_output(struct build_view *v, size_t id, const json_t *e)
 {
-    struct step *s = &v->steps[id - 1];
+    struct build_view_step *s = &v->steps[id - 1];
     const char *p = json_text_of(e, "data"), *end;
 
     s->ms = json_number_of(e, "ms");
@@ -265,7 +265,7 @@ static void on_output(struct build_view *v, size_t id, const json_t *e)
 
 static void on_step(struct build_view *v, size_t id, const json_t *e)
 {
-    struct step *s;
+    struct build_view_step *s;
 
     if (id > v->n) {
         v->steps = xreallocarray(v->steps, id, sizeof(*v->steps));
@@ -285,7 +285,7 @@ static void on_step(struct build_view *v, size_t id, const json_t *e)
 
 static void on_end(struct build_view *v, size_t id, const json_t *e)
 {
-    struct step *s = &v->steps[id - 1];
+    struct build_view_step *s = &v->steps[id - 1];
 
     flush_line(v, id);
     v->done += !s->ended;
@@ -301,7 +301,7 @@ static void on_end(struct build_view *v, size_t id, const json_t *e)
 
 static void on_progress(struct build_view *v, size_t id, const json_t *e)
 {
-    struct step *s = &v->steps[id - 1];
+    struct build_view_step *s = &v->steps[id - 1];
     char current[FORMAT_MAX], total[FORMAT_MAX];
     const char *what = json_text_of(e, "what");
 
@@ -349,7 +349,7 @@ void build_view_event(struct build_view *v, const json_t *e)
 
 unsigned build_view_failure(struct build_view *v, const char **ret_text)
 {
-    const struct step *s = v->failed ? &v->steps[v->failed - 1] : NULL;
+    const struct build_view_step *s = v->failed ? &v->steps[v->failed - 1] : NULL;
 
     live_clear(v);
     *ret_text = s ? s->name : NULL;
@@ -383,7 +383,7 @@ void build_view_free(struct build_view *v)
         return;
     live_clear(v);
     for (size_t i = 0; i < v->n; i++) {
-        struct step *s = &v->steps[i];
+        struct build_view_step *s = &v->steps[i];
 
         free(s->name);
         free(s->note);

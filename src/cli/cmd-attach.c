@@ -12,7 +12,7 @@
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *exec = NULL;
-    _cleanup_stream_ struct stream s = {.fd = -1};
+    _cleanup_stream_ struct client_stream s = {.fd = -1};
     struct follow_options o = {
         .rejoin = true, .json = cli->json, .mode = cli->json ? RENDER_JSON : RENDER_RAW};
     struct client *c;

@@ -22,7 +22,7 @@ enum { CP_PIECE = 256 << 10 };
 
 enum side_kind { SIDE_LOCAL, SIDE_SANDBOX, SIDE_TAR };
 
-struct side {
+struct cp_side {
     enum side_kind kind;
     char *name; /* owned; SANDBOX */
     char *path; /* owned */
@@ -39,7 +39,7 @@ struct cp {
 
 /* ---- the two sides ---- */
 
-static void side_done(struct side *s)
+static void side_done(struct cp_side *s)
 {
     free(s->name);
     free(s->path);
@@ -47,12 +47,12 @@ static void side_done(struct side *s)
 #define _cleanup_side_ __attribute__((cleanup(side_done)))
 
 /* "NAME:PATH" where no slash comes before the colon; a relative PATH lies in the home folder. */
-static int side_parse(struct side *ret, const char *arg, struct err *err)
+static int side_parse(struct cp_side *ret, const char *arg, struct err *err)
 {
     const char *colon = strchr(arg, ':'), *slash = strchr(arg, '/');
     int r;
 
-    *ret = (struct side){.kind = STREQ(arg, "-") ? SIDE_TAR : SIDE_LOCAL};
+    *ret = (struct cp_side){.kind = STREQ(arg, "-") ? SIDE_TAR : SIDE_LOCAL};
     if (!colon || (slash && slash < colon)) {
         ret->path = xstrdup(arg);
         return *arg ? 0 : err_set(err, ERR_INVALID, "a path is empty");
@@ -68,7 +68,7 @@ static int side_parse(struct side *ret, const char *arg, struct err *err)
     return 0;
 }
 
-static char *side_target(const struct side *s)
+static char *side_target(const struct cp_side *s)
 {
     _cleanup_free_ char *path = client_escape(s->path);
 
@@ -109,7 +109,7 @@ static int read_rest(struct cp *cp, struct err *err)
     return n < 0 ? cut_off(cp, err) : 0;
 }
 
-static int to_local(struct cp *cp, const struct side *dst, struct err *err)
+static int to_local(struct cp *cp, const struct cp_side *dst, struct err *err)
 {
     int r = tree_from_tar(dst->path, read_piece, cp, &cp->stats, err);
 
@@ -134,7 +134,7 @@ static int to_stdout(struct cp *cp, struct err *err)
 
 /* ---- into a sandbox ---- */
 
-static int send_side(struct cp *cp, struct sender *s, const struct side *src, struct err *err)
+static int send_side(struct cp *cp, struct sender *s, const struct cp_side *src, struct err *err)
 {
     struct tree_stats sent = {0};
     int r;
@@ -147,8 +147,8 @@ static int send_side(struct cp *cp, struct sender *s, const struct side *src, st
     return r < 0 && cp->failure.code ? cut_off(cp, err) : r;
 }
 
-static int upload(struct cp *cp, struct client *to, const struct side *src, const struct side *dst,
-                  struct err *err)
+static int upload(struct cp *cp, struct client *to, const struct cp_side *src,
+                  const struct cp_side *dst, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     struct sender s;
@@ -169,7 +169,7 @@ static int upload(struct cp *cp, struct client *to, const struct side *src, cons
 }
 
 /* Between two, each has a connection. */
-static int upload_from(struct cp *cp, const struct side *src, const struct side *dst,
+static int upload_from(struct cp *cp, const struct cp_side *src, const struct cp_side *dst,
                        struct err *err)
 {
     struct client second = {.http.fd = -1};
@@ -185,7 +185,7 @@ static int upload_from(struct cp *cp, const struct side *src, const struct side 
 
 /* ---- the command ---- */
 
-static int check_sides(const struct cli *cli, const struct side *src, const struct side *dst,
+static int check_sides(const struct cli *cli, const struct cp_side *src, const struct cp_side *dst,
                        struct err *err)
 {
     if (src->kind != SIDE_SANDBOX && dst->kind != SIDE_SANDBOX) {
@@ -201,7 +201,8 @@ static int check_sides(const struct cli *cli, const struct side *src, const stru
     return 0;
 }
 
-static int copy(struct cp *cp, const struct side *src, const struct side *dst, struct err *err)
+static int copy(struct cp *cp, const struct cp_side *src, const struct cp_side *dst,
+                struct err *err)
 {
     _cleanup_free_ char *target = NULL;
     int r = 0;
@@ -217,7 +218,7 @@ static int copy(struct cp *cp, const struct side *src, const struct side *dst, s
     return dst->kind == SIDE_TAR ? to_stdout(cp, err) : to_local(cp, dst, err);
 }
 
-static void tell(const struct cp *cp, const struct side *dst)
+static void tell(const struct cp *cp, const struct cp_side *dst)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -233,7 +234,7 @@ static void tell(const struct cp *cp, const struct side *dst)
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    _cleanup_side_ struct side src = {0}, dst = {0};
+    _cleanup_side_ struct cp_side src = {0}, dst = {0};
     struct cp cp = {.cli = cli};
     int r;
 

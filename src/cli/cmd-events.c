@@ -17,7 +17,7 @@ enum { LINE_MAX_BYTES = 64 << 10 };
 #define RESUME_FOR (10 * USEC_PER_SEC)
 #define RESUME_PAUSE (100 * USEC_PER_MSEC)
 
-struct listing {
+struct events_listing {
     const struct cli_args *args;
     bool json, follow;
     bool began;                /* a number is known to go on from */
@@ -63,7 +63,7 @@ static void print_line(const json_t *e)
     putchar('\n');
 }
 
-static int on_line(struct listing *l, const char *line, size_t len, struct err *err)
+static int on_line(struct events_listing *l, const char *line, size_t len, struct err *err)
 {
     _cleanup_json_ json_t *e = NULL;
     int r = json_parse("an event", line, len, &e, err);
@@ -81,7 +81,7 @@ static int on_line(struct listing *l, const char *line, size_t len, struct err *
     return 0;
 }
 
-static int on_piece(struct listing *l, const char *data, size_t len, struct err *err)
+static int on_piece(struct events_listing *l, const char *data, size_t len, struct err *err)
 {
     const char *start, *end;
     int r = 0;
@@ -96,7 +96,7 @@ static int on_piece(struct listing *l, const char *data, size_t len, struct err 
     return r;
 }
 
-static char *target_of(const struct listing *l)
+static char *target_of(const struct events_listing *l)
 {
     const char *sandbox = args_get(l->args, "sandbox"), *kind = args_get(l->args, "kind");
     _cleanup_free_ char *s = client_escape(sandbox ? sandbox : "");
@@ -109,7 +109,7 @@ static char *target_of(const struct listing *l)
                      s, kind ? "&kind=" : "", k);
 }
 
-static int list_once(struct client *c, struct listing *l, struct err *err)
+static int list_once(struct client *c, struct events_listing *l, struct err *err)
 {
     _cleanup_free_ char *target = target_of(l);
     char piece[16 << 10];
@@ -131,7 +131,7 @@ static int list_once(struct client *c, struct listing *l, struct err *err)
 }
 
 /* The daemon may go and come back under a follower: numbers say where to go on. */
-static int list(struct client *c, struct listing *l, struct err *err)
+static int list(struct client *c, struct events_listing *l, struct err *err)
 {
     for (;;) {
         int r = list_once(c, l, err);
@@ -147,11 +147,11 @@ static int list(struct client *c, struct listing *l, struct err *err)
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    struct listing l = {.args = args,
-                        .json = cli->json || !isatty(STDOUT_FILENO),
-                        .follow = args_has(args, "follow"),
-                        .began = args_has(args, "since"),
-                        .line = BUF_INIT(LINE_MAX_BYTES + (64 << 10))};
+    struct events_listing l = {.args = args,
+                               .json = cli->json || !isatty(STDOUT_FILENO),
+                               .follow = args_has(args, "follow"),
+                               .began = args_has(args, "since"),
+                               .line = BUF_INIT(LINE_MAX_BYTES + (64 << 10))};
     struct client *c;
     int r;
 

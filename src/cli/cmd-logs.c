@@ -72,7 +72,7 @@ static int dump(struct client *c, const char *sandbox, const char *exec, struct 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *exec = NULL;
-    _cleanup_stream_ struct stream s = {.fd = -1};
+    _cleanup_stream_ struct client_stream s = {.fd = -1};
     struct follow_options o = {.reading = true, .json = cli->json, .mode = mode_of(cli, args)};
     struct dump out = {.stream = "stdout", .fd = STDOUT_FILENO, .mode = o.mode};
     struct dump errors = {.stream = "stderr", .fd = STDERR_FILENO, .mode = o.mode};

@@ -23,7 +23,7 @@ static int check(const struct cli *cli, const struct cli_args *args, struct err 
     return 0;
 }
 
-static void print(const struct cli *cli, const struct token *t, const char *state, bool rotated)
+static void print(const struct cli *cli, const struct api_token *t, const char *state, bool rotated)
 {
     _cleanup_free_ char *file = xasprintf("%s/token", state);
     _cleanup_json_ json_t *doc = NULL;
@@ -39,7 +39,7 @@ static void print(const struct cli *cli, const struct token *t, const char *stat
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_path_roots_ struct path_roots paths = PATH_ROOTS_INIT;
-    _cleanup_token_ struct token t = {0};
+    _cleanup_token_ struct api_token t = {0};
     bool rotate = args_has(args, "rotate");
     int r;
 

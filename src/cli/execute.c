@@ -67,7 +67,7 @@ static int print_started(const struct cli *cli, const char *sandbox, const char 
 }
 
 /* run --detach: the stream is left as soon as the command has started. */
-static int leave(struct cli *cli, struct stream *s, struct err *err)
+static int leave(struct cli *cli, struct client_stream *s, struct err *err)
 {
     struct stream_event ev = {0};
     int r;
@@ -118,7 +118,7 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
         .mode = cli->json ? RENDER_JSON : RENDER_RAW,
     };
     bool detach = args_has(args, "detach");
-    _cleanup_stream_ struct stream s = {.fd = -1};
+    _cleanup_stream_ struct client_stream s = {.fd = -1};
     struct client *c;
     int r;
 

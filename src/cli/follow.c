@@ -33,7 +33,7 @@ static const uint64_t held_key_usec = 300 * USEC_PER_MSEC;
 static const uint64_t resume_usec = 10 * USEC_PER_SEC;
 
 struct follow {
-    struct stream *s;
+    struct client_stream *s;
     const struct follow_options *o;
     struct sink sinks[3]; /* by stream number */
     struct render_state states[3];
@@ -522,7 +522,7 @@ static void follow_done(struct follow *f)
     free(f->input);
 }
 
-int follow(struct stream *s, const struct follow_options *o, struct err *err)
+int follow(struct client_stream *s, const struct follow_options *o, struct err *err)
 {
     _cleanup_(follow_done) struct follow f = {
         .s = s,

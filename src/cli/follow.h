@@ -22,4 +22,4 @@ struct follow_options {
 };
 
 /* The exit status, or -ERR_X. The stream stays the caller's. */
-int follow(struct stream *s, const struct follow_options *o, struct err *err);
+int follow(struct client_stream *s, const struct follow_options *o, struct err *err);

@@ -14,7 +14,7 @@
 
 enum { FILE_MAX = DOCKERFILE_SIZE_MAX + 1 }; /* one more, so that the parser can say so */
 
-struct job {
+struct lint_job {
     const char *path; /* "-" is the standard input */
     char *text;       /* owned */
     size_t len;
@@ -22,7 +22,7 @@ struct job {
     size_t fixed;
 };
 
-static void job_done(struct job *j)
+static void job_done(struct lint_job *j)
 {
     free(j->text);
     lint_report_done(&j->report);
@@ -30,7 +30,7 @@ static void job_done(struct job *j)
 
 /* ---- in ---- */
 
-static int read_text(struct job *j, struct err *err)
+static int read_text(struct lint_job *j, struct err *err)
 {
     const char *path = STREQ(j->path, "-") ? "/dev/stdin" : j->path;
     struct stat st;
@@ -68,7 +68,7 @@ static bool has_ignore_file(const char *path)
 /* ---- --fix ---- */
 
 /* Edits can uncover one another: again, until nothing changes. */
-static int fix(struct job *j, const struct lint_context *context, struct err *err)
+static int fix(struct lint_job *j, const struct lint_context *context, struct err *err)
 {
     _cleanup_free_ char *real = NULL; /* a link stays one */
     size_t fixed = 1, len;
@@ -92,7 +92,7 @@ static int fix(struct job *j, const struct lint_context *context, struct err *er
     return file_replace(AT_FDCWD, real, j->text, j->len, st.st_mode & 07777, false, err);
 }
 
-static int check(struct job *j, bool repair, struct err *err)
+static int check(struct lint_job *j, bool repair, struct err *err)
 {
     struct lint_context context;
     int r = read_text(j, err);
@@ -150,7 +150,7 @@ static json_t *finding_json(const char *text, const struct lint_finding *f)
                      "docs", docs, "fixable", f->edit != NULL);
 }
 
-static json_t *job_json(const struct job *j)
+static json_t *job_json(const struct lint_job *j)
 {
     json_t *findings = json_array();
 
@@ -164,7 +164,7 @@ static json_t *job_json(const struct job *j)
                      (json_int_t)j->fixed);
 }
 
-static void print_job(const struct cli *cli, const struct job *j, json_t *doc)
+static void print_job(const struct cli *cli, const struct lint_job *j, json_t *doc)
 {
     if (cli->json) {
         json_array_append_new(doc, job_json(j));
@@ -202,7 +202,7 @@ int image_lint(struct cli *cli, const struct cli_args *args, struct err *err)
     _cleanup_json_ json_t *files = json_array(), *doc = NULL;
 
     for (paths = *paths ? paths : standard; *paths && r >= 0; paths++) {
-        struct job j = {.path = *paths};
+        struct lint_job j = {.path = *paths};
 
         r = check(&j, args_has(args, "fix"), err);
         if (r >= 0) {

@@ -19,7 +19,7 @@ enum { LINE_MAX_BYTES = 1 << 20, PASSWORD_MAX = 16 << 10, BAR = 24 };
 
 #define SHOW_AFTER (500 * USEC_PER_MSEC)
 
-struct transfer {
+struct image_transfer {
     struct cli *cli;
     uint64_t started;
     bool bar, shown;
@@ -38,7 +38,7 @@ static void draw_bar(uint64_t bytes, uint64_t total)
     fputs("] ", stderr);
 }
 
-static void show_progress(struct transfer *t, const json_t *p)
+static void show_progress(struct image_transfer *t, const json_t *p)
 {
     const char *step = json_text_of(p, "step");
     uint64_t bytes = json_number_of(p, "bytes"), total = json_number_of(p, "total");
@@ -66,7 +66,7 @@ static void show_progress(struct transfer *t, const json_t *p)
     fflush(stderr);
 }
 
-static void hide_progress(struct transfer *t)
+static void hide_progress(struct image_transfer *t)
 {
     if (t->shown)
         fputs("\r\033[K", stderr);
@@ -75,7 +75,7 @@ static void hide_progress(struct transfer *t)
 
 /* ---- the answer: lines, the last of which counts ---- */
 
-static int take_line(struct transfer *t, const char *line, size_t len, json_t **last,
+static int take_line(struct image_transfer *t, const char *line, size_t len, json_t **last,
                      struct err *err)
 {
     json_t *doc = NULL, *progress;
@@ -94,7 +94,7 @@ static int take_line(struct transfer *t, const char *line, size_t len, json_t **
     return 0;
 }
 
-static int take_lines(struct transfer *t, struct buf *b, json_t **last, struct err *err)
+static int take_lines(struct image_transfer *t, struct buf *b, json_t **last, struct err *err)
 {
     int r = 0;
 
@@ -107,7 +107,7 @@ static int take_lines(struct transfer *t, struct buf *b, json_t **last, struct e
     return r;
 }
 
-static int read_answer(struct transfer *t, struct client *c, json_t **ret, struct err *err)
+static int read_answer(struct image_transfer *t, struct client *c, json_t **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(LINE_MAX_BYTES);
     _cleanup_json_ json_t *last = NULL;
@@ -135,7 +135,7 @@ static int read_answer(struct transfer *t, struct client *c, json_t **ret, struc
 static int run_transfer(struct cli *cli, const char *target, const json_t *body, json_t **ret,
                         struct err *err)
 {
-    struct transfer t = {
+    struct image_transfer t = {
         .cli = cli, .started = time_mono(), .bar = !cli->json && isatty(STDERR_FILENO)};
     struct client *c;
     int r = cli_client(cli, &c, err);

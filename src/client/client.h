@@ -25,7 +25,7 @@ struct client {
     bool remote; /* over TCP, with what follows */
     struct address address;
     char host[ADDRESS_MAX];
-    struct token token;
+    struct api_token token;
     client_slow_fn on_slow; /* may be NULL */
     void *userdata;
 };

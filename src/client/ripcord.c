@@ -23,7 +23,7 @@ struct ripcord_error {
 
 struct ripcord_exec {
     struct client client; /* of its own, so that the caller's stays free for requests */
-    struct stream stream;
+    struct client_stream stream;
     bool ended;
 };
 

@@ -19,7 +19,7 @@ enum {
 };
 
 /* What came with the head of the answer is the stream's beginning. */
-static int start(struct stream *s, struct client *c, const char *target, const json_t *body,
+static int start(struct client_stream *s, struct client *c, const char *target, const json_t *body,
                  struct err *err)
 {
     _cleanup_buf_ struct buf early = BUF_INIT(STREAM_BUFFER);
@@ -33,13 +33,13 @@ static int start(struct stream *s, struct client *c, const char *target, const j
     return 0;
 }
 
-static void init(struct stream *s, struct client *c)
+static void init(struct client_stream *s, struct client *c)
 {
-    *s = (struct stream){
+    *s = (struct client_stream){
         .client = c, .fd = -1, .mem = xmalloc(STREAM_BUFFER), .out = BUF_INIT(STREAM_OUT_MAX)};
 }
 
-int stream_open(struct stream *s, struct client *c, const char *target, const json_t *body,
+int stream_open(struct client_stream *s, struct client *c, const char *target, const json_t *body,
                 struct err *err)
 {
     int r;
@@ -51,7 +51,7 @@ int stream_open(struct stream *s, struct client *c, const char *target, const js
     return r;
 }
 
-static int attach(struct stream *s, struct err *err)
+static int attach(struct client_stream *s, struct err *err)
 {
     _cleanup_free_ char *target =
         xasprintf("/v1/sandboxes/%s/execs/%s/attach?stdout_offset=%llu&stderr_offset=%llu",
@@ -61,7 +61,7 @@ static int attach(struct stream *s, struct err *err)
     return start(s, s->client, target, NULL, err);
 }
 
-int stream_attach(struct stream *s, struct client *c, const char *sandbox, const char *exec,
+int stream_attach(struct client_stream *s, struct client *c, const char *sandbox, const char *exec,
                   uint64_t stdout_offset, uint64_t stderr_offset, struct err *err)
 {
     int r;
@@ -77,7 +77,7 @@ int stream_attach(struct stream *s, struct client *c, const char *sandbox, const
     return r;
 }
 
-void stream_done(struct stream *s)
+void stream_done(struct client_stream *s)
 {
     fd_close(s->fd);
     free(s->mem);
@@ -86,10 +86,10 @@ void stream_done(struct stream *s)
     free(s->exec);
     json_decref(s->unenforced);
     json_decref(s->end);
-    *s = (struct stream){.fd = -1};
+    *s = (struct client_stream){.fd = -1};
 }
 
-static int lost(struct stream *s, int errnum, struct err *err)
+static int lost(struct client_stream *s, int errnum, struct err *err)
 {
     s->fd = fd_close(s->fd);
     return errnum ? err_set(err, ERR_ENGINE, "the connection to the daemon was lost: %s",
@@ -97,7 +97,7 @@ static int lost(struct stream *s, int errnum, struct err *err)
                   : err_set(err, ERR_ENGINE, "the daemon closed the connection");
 }
 
-int stream_fill(struct stream *s, struct err *err)
+int stream_fill(struct client_stream *s, struct err *err)
 {
     ssize_t n;
 
@@ -124,7 +124,7 @@ static int broken(struct err *err, const char *what)
     return err_set(err, ERR_ENGINE, "the daemon broke the protocol: %s", what);
 }
 
-static int on_started(struct stream *s, const struct frame *f, struct stream_event *ret,
+static int on_started(struct client_stream *s, const struct frame *f, struct stream_event *ret,
                       struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
@@ -148,7 +148,7 @@ static int on_started(struct stream *s, const struct frame *f, struct stream_eve
 }
 
 /* Drops what was handed out before; what is missing in front is told first, the data after it. */
-static int on_output(struct stream *s, const struct frame *f, struct stream_event *ret,
+static int on_output(struct client_stream *s, const struct frame *f, struct stream_event *ret,
                      struct err *err)
 {
     int stream = f->type == FRAME_STDOUT ? STREAM_STDOUT : STREAM_STDERR;
@@ -180,7 +180,7 @@ static int on_output(struct stream *s, const struct frame *f, struct stream_even
     return 0;
 }
 
-static int on_gap(struct stream *s, const struct frame *f, struct stream_event *ret,
+static int on_gap(struct client_stream *s, const struct frame *f, struct stream_event *ret,
                   struct err *err)
 {
     int stream;
@@ -200,7 +200,7 @@ static int on_gap(struct stream *s, const struct frame *f, struct stream_event *
     return 0;
 }
 
-static int on_end(struct stream *s, const struct frame *f, struct stream_event *ret,
+static int on_end(struct client_stream *s, const struct frame *f, struct stream_event *ret,
                   struct err *err)
 {
     int r;
@@ -223,7 +223,7 @@ static int on_error(const struct frame *f, struct err *err)
     return r < 0 ? r : json_to_err(doc, err);
 }
 
-static int on_frame(struct stream *s, const struct frame *f, struct stream_event *ret,
+static int on_frame(struct client_stream *s, const struct frame *f, struct stream_event *ret,
                     struct err *err)
 {
     switch (f->type) {
@@ -243,7 +243,7 @@ static int on_frame(struct stream *s, const struct frame *f, struct stream_event
     }
 }
 
-int stream_next(struct stream *s, struct stream_event *ret, struct err *err)
+int stream_next(struct client_stream *s, struct stream_event *ret, struct err *err)
 {
     *ret = s->held;
     s->held = (struct stream_event){0};
@@ -262,7 +262,7 @@ int stream_next(struct stream *s, struct stream_event *ret, struct err *err)
     return 0;
 }
 
-int stream_flush(struct stream *s, struct err *err)
+int stream_flush(struct client_stream *s, struct err *err)
 {
     while (s->out.len) {
         ssize_t n = send(s->fd, buf_data(&s->out), s->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -286,7 +286,7 @@ int stream_flush(struct stream *s, struct err *err)
     return 1;
 }
 
-static int queue(struct stream *s, enum frame_type type, const void *data, size_t len,
+static int queue(struct client_stream *s, enum frame_type type, const void *data, size_t len,
                  struct err *err)
 {
     if (frame_append(&s->out, type, data, len) < 0)
@@ -294,31 +294,31 @@ static int queue(struct stream *s, enum frame_type type, const void *data, size_
     return stream_flush(s, err);
 }
 
-int stream_stdin(struct stream *s, const void *data, size_t len, struct err *err)
+int stream_stdin(struct client_stream *s, const void *data, size_t len, struct err *err)
 {
     return queue(s, FRAME_STDIN, data, len, err);
 }
 
-int stream_stdin_eof(struct stream *s, struct err *err)
+int stream_stdin_eof(struct client_stream *s, struct err *err)
 {
     return queue(s, FRAME_STDIN_EOF, NULL, 0, err);
 }
 
-int stream_signal(struct stream *s, int sig, struct err *err)
+int stream_signal(struct client_stream *s, int sig, struct err *err)
 {
     char number = (char)sig;
 
     return queue(s, FRAME_SIGNAL, &number, 1, err);
 }
 
-int stream_resize(struct stream *s, unsigned rows, unsigned cols, struct err *err)
+int stream_resize(struct client_stream *s, unsigned rows, unsigned cols, struct err *err)
 {
     char size[4] = {(char)(rows >> 8), (char)rows, (char)(cols >> 8), (char)cols};
 
     return queue(s, FRAME_RESIZE, size, sizeof(size), err);
 }
 
-int stream_detach(struct stream *s, struct err *err)
+int stream_detach(struct client_stream *s, struct err *err)
 {
     return queue(s, FRAME_DETACH, NULL, 0, err);
 }
@@ -329,7 +329,7 @@ static bool passing(const struct err *err)
     return err->code == ERR_ENGINE || err->code == ERR_SYSTEM;
 }
 
-int stream_resume(struct stream *s, const struct deadline *by, struct err *err)
+int stream_resume(struct client_stream *s, const struct deadline *by, struct err *err)
 {
     s->fd = fd_close(s->fd);
     buf_clear(&s->out);

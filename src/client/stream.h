@@ -34,7 +34,7 @@ struct stream_event {
     const json_t *end; /* END; borrowed from the stream */
 };
 
-struct stream {
+struct client_stream {
     struct client *client; /* borrowed; for stream_resume() */
     int fd;                /* owned; -1 while lost */
     char *mem;             /* owned receive buffer */
@@ -52,29 +52,29 @@ struct stream {
  * Sends the request with the upgrade and waits for the answer. The client's connection goes to the
  * stream.
  */
-int stream_open(struct stream *s, struct client *c, const char *target, const json_t *body,
+int stream_open(struct client_stream *s, struct client *c, const char *target, const json_t *body,
                 struct err *err);
 /* Re-joins an exec at the given offsets, or replays an ended one. */
-int stream_attach(struct stream *s, struct client *c, const char *sandbox, const char *exec,
+int stream_attach(struct client_stream *s, struct client *c, const char *sandbox, const char *exec,
                   uint64_t stdout_offset, uint64_t stderr_offset, struct err *err);
-void stream_done(struct stream *s);
+void stream_done(struct client_stream *s);
 #define _cleanup_stream_ __attribute__((cleanup(stream_done)))
 
 /* Receives what there is: 1, 0 when that is nothing, -ERR_ENGINE when the connection is lost. */
-int stream_fill(struct stream *s, struct err *err);
+int stream_fill(struct client_stream *s, struct err *err);
 /* The next event out of what was received. An error is either the daemon's word that the exec could
  * not be run or followed, or a broken protocol. */
-int stream_next(struct stream *s, struct stream_event *ret, struct err *err);
+int stream_next(struct client_stream *s, struct stream_event *ret, struct err *err);
 
 /* Queue, then send what the socket takes. 1 when all is sent, 0 when some remains (poll for
  * POLLOUT, then stream_flush()), or -ERR_ENGINE. */
-int stream_stdin(struct stream *s, const void *data, size_t len, struct err *err);
-int stream_stdin_eof(struct stream *s, struct err *err);
-int stream_signal(struct stream *s, int sig, struct err *err);
-int stream_resize(struct stream *s, unsigned rows, unsigned cols, struct err *err);
-int stream_detach(struct stream *s, struct err *err);
-int stream_flush(struct stream *s, struct err *err);
-static inline bool stream_sending(const struct stream *s)
+int stream_stdin(struct client_stream *s, const void *data, size_t len, struct err *err);
+int stream_stdin_eof(struct client_stream *s, struct err *err);
+int stream_signal(struct client_stream *s, int sig, struct err *err);
+int stream_resize(struct client_stream *s, unsigned rows, unsigned cols, struct err *err);
+int stream_detach(struct client_stream *s, struct err *err);
+int stream_flush(struct client_stream *s, struct err *err);
+static inline bool stream_sending(const struct client_stream *s)
 {
     return s->out.len > 0;
 }
@@ -84,4 +84,4 @@ static inline bool stream_sending(const struct stream *s)
  * it is gone) and attaches at the offsets reached, trying until the deadline. Queued frames are
  * dropped: what the old connection did of them is unknown.
  */
-int stream_resume(struct stream *s, const struct deadline *by, struct err *err);
+int stream_resume(struct client_stream *s, const struct deadline *by, struct err *err);

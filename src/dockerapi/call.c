@@ -306,14 +306,14 @@ static int converse(const struct docker *d, const char *path, const struct deadl
 
 /* ---- plain calls ---- */
 
-struct question {
+struct dockerapi_question {
     const char *method;
     const json_t *body;
 };
 
 static int talk_plain(struct exchange *x, void *arg, struct docker_reply *reply, struct err *err)
 {
-    const struct question *q = arg;
+    const struct dockerapi_question *q = arg;
     int r;
 
     r = exchange_send(x, q->method, NULL, q->body, err);
@@ -325,7 +325,7 @@ static int talk_plain(struct exchange *x, void *arg, struct docker_reply *reply,
 int docker_call(const struct docker *d, const char *method, const char *path, const json_t *body,
                 const struct deadline *by, struct docker_reply *ret, struct err *err)
 {
-    return converse(d, path, by, talk_plain, &(struct question){method, body}, ret, err);
+    return converse(d, path, by, talk_plain, &(struct dockerapi_question){method, body}, ret, err);
 }
 
 /* ---- uploads ---- */

@@ -35,14 +35,14 @@ int docker_stream_fd(const struct docker_stream *s)
 }
 
 /* What a stream's request is. */
-struct request {
+struct docker_request {
     const char *method;
     const json_t *body;
     int fd; /* of an upload, instead of the body; else -1 */
 };
 
 /* An engine that has answered before the end takes no more: its answer says why. */
-static int send_file(struct docker_stream *s, const struct request *q, struct err *err)
+static int send_file(struct docker_stream *s, const struct docker_request *q, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(FILE_PIECE);
     ssize_t n;
@@ -60,7 +60,7 @@ static int send_file(struct docker_stream *s, const struct request *q, struct er
     return MIN(r, 0);
 }
 
-static int ask(struct docker_stream *s, const struct request *q, struct docker_reply *reply,
+static int ask(struct docker_stream *s, const struct docker_request *q, struct docker_reply *reply,
                struct err *err)
 {
     int r;
@@ -74,7 +74,7 @@ static int ask(struct docker_stream *s, const struct request *q, struct docker_r
     return exchange_ok(&s->x) ? 0 : exchange_refused(&s->x, &reply->reason, err);
 }
 
-static int stream_open(const struct docker *d, const char *path, const struct request *q,
+static int stream_open(const struct docker *d, const char *path, const struct docker_request *q,
                        int stop_fd, const struct deadline *by, struct docker_stream **ret,
                        struct docker_reply *ret_reply, struct err *err)
 {
@@ -104,16 +104,16 @@ int docker_stream_open(const struct docker *d, const char *method, const char *p
                        const json_t *body, int stop_fd, const struct deadline *by,
                        struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err)
 {
-    return stream_open(d, path, &(struct request){method, body, -1}, stop_fd, by, ret, ret_reply,
-                       err);
+    return stream_open(d, path, &(struct docker_request){method, body, -1}, stop_fd, by, ret,
+                       ret_reply, err);
 }
 
 int docker_stream_upload(const struct docker *d, const char *path, int fd, int stop_fd,
                          const struct deadline *by, struct docker_stream **ret,
                          struct docker_reply *ret_reply, struct err *err)
 {
-    return stream_open(d, path, &(struct request){"POST", NULL, fd}, stop_fd, by, ret, ret_reply,
-                       err);
+    return stream_open(d, path, &(struct docker_request){"POST", NULL, fd}, stop_fd, by, ret,
+                       ret_reply, err);
 }
 
 /* 1: *ret is a line, NUL-terminated, without its end; valid until the next call. */

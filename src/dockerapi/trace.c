@@ -7,27 +7,27 @@
 
 #include "lib/base/macro.h"
 
-enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+enum trace_wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-struct reader {
+struct trace_reader {
     const uint8_t *p, *end;
 };
 
-struct field {
+struct trace_field {
     uint64_t number;
     uint64_t value;         /* WIRE_VARINT */
     struct trace_text text; /* WIRE_BYTES */
-    enum wire wire;
+    enum trace_wire wire;
 };
 
-static struct reader reader_of(struct trace_text t)
+static struct trace_reader reader_of(struct trace_text t)
 {
     const uint8_t *p = (const uint8_t *)t.p;
 
-    return (struct reader){p, p + t.len};
+    return (struct trace_reader){p, p + t.len};
 }
 
-static bool take_varint(struct reader *r, uint64_t *ret)
+static bool take_varint(struct trace_reader *r, uint64_t *ret)
 {
     uint64_t v = 0;
 
@@ -48,7 +48,7 @@ static bool take_varint(struct reader *r, uint64_t *ret)
     return false;
 }
 
-static bool skip(struct reader *r, uint64_t n)
+static bool skip(struct trace_reader *r, uint64_t n)
 {
     if (n > (uint64_t)(r->end - r->p))
         return false;
@@ -56,7 +56,7 @@ static bool skip(struct reader *r, uint64_t n)
     return true;
 }
 
-static bool take_value(struct reader *r, struct field *f)
+static bool take_value(struct trace_reader *r, struct trace_field *f)
 {
     const uint8_t *start;
     uint64_t len;
@@ -80,25 +80,25 @@ static bool take_value(struct reader *r, struct field *f)
 }
 
 /* 1; 0 at the message's end; -1 when it is malformed. */
-static int next(struct reader *r, struct field *f)
+static int next(struct trace_reader *r, struct trace_field *f)
 {
     uint64_t key;
 
-    *f = (struct field){0};
+    *f = (struct trace_field){0};
     if (r->p == r->end)
         return 0;
     if (!take_varint(r, &key) || key >> 3 == 0)
         return -1;
     f->number = key >> 3;
-    f->wire = (enum wire)(key & 7);
+    f->wire = (enum trace_wire)(key & 7);
     return take_value(r, f) ? 1 : -1;
 }
 
 static int take_vertex(struct trace_text t, const struct trace_events *events, void *arg)
 {
-    struct reader r = reader_of(t);
+    struct trace_reader r = reader_of(t);
     struct trace_vertex v = {0};
-    struct field f;
+    struct trace_field f;
     int more;
 
     while ((more = next(&r, &f)) > 0) {
@@ -122,9 +122,9 @@ static int take_vertex(struct trace_text t, const struct trace_events *events, v
 
 static int take_status(struct trace_text t, const struct trace_events *events, void *arg)
 {
-    struct reader r = reader_of(t);
+    struct trace_reader r = reader_of(t);
     struct trace_status s = {0};
-    struct field f;
+    struct trace_field f;
     int more;
 
     while ((more = next(&r, &f)) > 0) {
@@ -144,9 +144,9 @@ static int take_status(struct trace_text t, const struct trace_events *events, v
 
 static int take_log(struct trace_text t, const struct trace_events *events, void *arg)
 {
-    struct reader r = reader_of(t);
+    struct trace_reader r = reader_of(t);
     struct trace_log l = {.stream = 1};
-    struct field f;
+    struct trace_field f;
     int more;
 
     while ((more = next(&r, &f)) > 0) {
@@ -164,9 +164,9 @@ static int take_log(struct trace_text t, const struct trace_events *events, void
 
 static int take_warning(struct trace_text t, const struct trace_events *events, void *arg)
 {
-    struct reader r = reader_of(t);
+    struct trace_reader r = reader_of(t);
     struct trace_text text = {0};
-    struct field f;
+    struct trace_field f;
     int more;
 
     while ((more = next(&r, &f)) > 0)
@@ -177,7 +177,7 @@ static int take_warning(struct trace_text t, const struct trace_events *events, 
     return more;
 }
 
-static int take_part(const struct field *f, const struct trace_events *events, void *arg)
+static int take_part(const struct trace_field *f, const struct trace_events *events, void *arg)
 {
     static int (*const parts[])(struct trace_text, const struct trace_events *, void *) = {
         NULL, take_vertex, take_status, take_log, take_warning,
@@ -191,8 +191,8 @@ static int take_part(const struct field *f, const struct trace_events *events, v
 int trace_decode(const void *data, size_t len, const struct trace_events *events, void *arg,
                  struct err *err)
 {
-    struct reader r = reader_of((struct trace_text){data, len});
-    struct field f;
+    struct trace_reader r = reader_of((struct trace_text){data, len});
+    struct trace_field f;
     int more;
 
     while ((more = next(&r, &f)) > 0)

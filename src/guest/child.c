@@ -23,13 +23,13 @@ enum {
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /* What the child tells when it does not become the command. */
-enum step { STEP_STDIO, STEP_FOLDER, STEP_EXEC };
+enum child_step { STEP_STDIO, STEP_FOLDER, STEP_EXEC };
 
 struct failure {
     int32_t step, errnum; /* STEP_EXEC: 0 is "not found" */
 };
 
-/* The child's ends of what struct child holds. */
+/* The child's ends of what struct guest_child holds. */
 struct ends {
     int status, in, out, err;
     bool tty;
@@ -55,7 +55,7 @@ char **child_env(const struct guest_spec *spec, const char *secrets)
 
 /* ---- in the child ---- */
 
-_noreturn_ static void fail(int status, enum step step, int errnum)
+_noreturn_ static void fail(int status, enum child_step step, int errnum)
 {
     const struct failure f = {.step = step, .errnum = errnum};
 
@@ -108,7 +108,7 @@ static int make_pipe(int *read_end, int *write_end, struct err *err)
     return 0;
 }
 
-static int open_terminal(const struct guest_spec *spec, struct child *c, struct ends *e,
+static int open_terminal(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
                          struct err *err)
 {
     int r = pty_open(spec->rows, spec->cols, &c->out, &e->in, err);
@@ -123,7 +123,7 @@ static int open_terminal(const struct guest_spec *spec, struct child *c, struct 
     return 0;
 }
 
-static int open_pipes(const struct guest_spec *spec, struct child *c, struct ends *e,
+static int open_pipes(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
                       struct err *err)
 {
     int r;
@@ -141,7 +141,8 @@ static int open_pipes(const struct guest_spec *spec, struct child *c, struct end
     return r;
 }
 
-static int open_all(const struct guest_spec *spec, struct child *c, struct ends *e, struct err *err)
+static int open_all(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
+                    struct err *err)
 {
     int r = make_pipe(&c->status, &e->status, err);
 
@@ -172,13 +173,13 @@ static int fork_error(int errnum, struct err *err)
     return err_hint(err, "End some of its processes, or give it a higher --pids.");
 }
 
-int child_start(const struct guest_spec *spec, char **env, struct child *ret, struct err *err)
+int child_start(const struct guest_spec *spec, char **env, struct guest_child *ret, struct err *err)
 {
     struct ends e = {-1, -1, -1, -1, spec->flags & GUEST_SPEC_TTY};
     pid_t self = getpid();
     int r;
 
-    *ret = (struct child)CHILD_INIT;
+    *ret = (struct guest_child)CHILD_INIT;
     r = open_all(spec, ret, &e, err);
     if (r >= 0) {
         ret->pid = fork();
@@ -193,7 +194,7 @@ int child_start(const struct guest_spec *spec, char **env, struct child *ret, st
 
 static int explain(const struct failure *f, const struct guest_spec *spec, struct err *err)
 {
-    switch ((enum step)f->step) {
+    switch ((enum child_step)f->step) {
     case STEP_FOLDER:
         err_set(err, ERR_INVALID, "working folder '%s': %s", spec->cwd, strerror(f->errnum));
         return err_hint(err, "It must exist inside the sandbox and be open to the user.");
@@ -208,7 +209,7 @@ static int explain(const struct failure *f, const struct guest_spec *spec, struc
     return err_sys(err, f->errnum, "set up stdio");
 }
 
-int child_status(const struct child *c, const struct guest_spec *spec, struct err *err)
+int child_status(const struct guest_child *c, const struct guest_spec *spec, struct err *err)
 {
     struct failure f;
     ssize_t n = read(c->status, &f, sizeof(f));

@@ -8,7 +8,7 @@
 
 #include "proto/guest.h"
 
-struct child {
+struct guest_child {
     pid_t pid;
     int status;   /* ends when the command runs, or holds why not: child_status() */
     int in;       /* write end of its stdin; with a terminal the master; -1: /dev/null */
@@ -21,10 +21,11 @@ struct child {
     }
 
 /* All descriptors are the caller's, non-blocking. `env` is what the command gets. */
-int child_start(const struct guest_spec *spec, char **env, struct child *ret, struct err *err);
+int child_start(const struct guest_spec *spec, char **env, struct guest_child *ret,
+                struct err *err);
 
 /* Once `status` is readable: 1 it runs, 0 not known yet, or the error. */
-int child_status(const struct child *c, const struct guest_spec *spec, struct err *err);
+int child_status(const struct guest_child *c, const struct guest_spec *spec, struct err *err);
 
 /* What the engine gave to the guest, with the spec's on top. Owned by the caller. */
 char **child_env(const struct guest_spec *spec, const char *secrets /* their folder, or NULL */);

@@ -13,7 +13,7 @@
 #include "lib/base/tree.h"
 #include "lib/os/confine.h"
 
-struct copy {
+struct guest_copy {
     struct guest_conn line;
     struct guest_frame frame; /* in: what is being read */
     uint32_t at;
@@ -23,7 +23,7 @@ struct copy {
 
 static ssize_t read_frames(void *arg, void *data, size_t len)
 {
-    struct copy *c = arg;
+    struct guest_copy *c = arg;
     size_t n;
 
     while (c->at == c->frame.length && !c->ended) {
@@ -41,7 +41,7 @@ static ssize_t read_frames(void *arg, void *data, size_t len)
     return (ssize_t)n;
 }
 
-static int flush_gathered(struct copy *c)
+static int flush_gathered(struct guest_copy *c)
 {
     if (c->gathered.len)
         guest_conn_say(&c->line, guest_put(&c->line.out, GUEST_STDOUT, buf_data(&c->gathered),
@@ -53,7 +53,7 @@ static int flush_gathered(struct copy *c)
 
 static int write_frames(void *arg, const void *data, size_t len)
 {
-    struct copy *c = arg;
+    struct guest_copy *c = arg;
     int r = 0;
 
     while (len && r == 0) {
@@ -69,12 +69,12 @@ static int write_frames(void *arg, const void *data, size_t len)
     return r;
 }
 
-static int unpack(struct copy *c, const char *path, struct tree_stats *stats, struct err *err)
+static int unpack(struct guest_copy *c, const char *path, struct tree_stats *stats, struct err *err)
 {
     return tree_from_tar(path, read_frames, c, stats, err);
 }
 
-static int pack(struct copy *c, const char *path, struct tree_stats *stats, struct err *err)
+static int pack(struct guest_copy *c, const char *path, struct tree_stats *stats, struct err *err)
 {
     int r = tree_to_tar(path, write_frames, c, stats, err);
 
@@ -84,9 +84,9 @@ static int pack(struct copy *c, const char *path, struct tree_stats *stats, stru
 }
 
 static int run(char **argv,
-               int (*work)(struct copy *, const char *, struct tree_stats *, struct err *))
+               int (*work)(struct guest_copy *, const char *, struct tree_stats *, struct err *))
 {
-    struct copy c = {.line = GUEST_CONN_INIT, .gathered = BUF_INIT(GUEST_PAYLOAD_MAX)};
+    struct guest_copy c = {.line = GUEST_CONN_INIT, .gathered = BUF_INIT(GUEST_PAYLOAD_MAX)};
     _cleanup_err_ struct err err = ERR_INIT;
     struct tree_stats stats = {0};
     struct guest_done done;

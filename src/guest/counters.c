@@ -62,7 +62,7 @@ static uint64_t find(int dir, const char *file, const char *key)
     return cgroup_find(dir, file, key, &v) ? v : GUEST_UNKNOWN;
 }
 
-static bool read_v2(int dir, struct counters *c)
+static bool read_v2(int dir, struct guest_counters *c)
 {
     if (faccessat(dir, "memory.events", R_OK, 0) < 0 && faccessat(dir, "pids.events", R_OK, 0) < 0)
         return false;
@@ -83,7 +83,7 @@ static int open_v1(const char *controller)
     return fd >= 0 ? fd : open_folder(mount);
 }
 
-static void read_v1(struct counters *c)
+static void read_v1(struct guest_counters *c)
 {
     _cleanup_close_ int memory = open_v1("memory"), pids = open_v1("pids");
 
@@ -95,7 +95,7 @@ static void read_v1(struct counters *c)
         c->memory_limit = GUEST_UNKNOWN;
 }
 
-void counters_read(struct counters *ret)
+void counters_read(struct guest_counters *ret)
 {
     _cleanup_close_ int root = open_folder(CGROUP_ROOT), place = -1;
 

@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-struct counters {
+struct guest_counters {
     uint64_t memory_peak, memory_limit;
     uint64_t oom_kills, pids_denied;
 };
 
-void counters_read(struct counters *ret);
+void counters_read(struct guest_counters *ret);

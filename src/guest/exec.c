@@ -39,7 +39,7 @@ enum {
     FORGET_PAUSE_MS = 100, /* between two reads of what nobody will see */
 };
 
-enum state {
+enum guest_exec_state {
     STATE_SPEC,     /* waits for RUN */
     STATE_STARTING, /* the status pipe has not ended */
     STATE_RUNNING,
@@ -47,20 +47,20 @@ enum state {
     STATE_TOLD,     /* EXIT or FAILED is queued */
 };
 
-struct stream {
+struct guest_output {
     int fd;
     enum guest_type type;
     uint64_t bytes; /* sent */
     uint64_t owed;  /* were in the pipe when the main process had ended: those are its words */
 };
 
-struct exec {
+struct guest_exec {
     struct guest_conn line;
-    enum state state;
+    enum guest_exec_state state;
     struct buf fields; /* of the spec, until RUN */
     struct guest_spec spec;
-    struct child child;
-    struct stream streams[2];
+    struct guest_child child;
+    struct guest_output streams[2];
     struct buf pending; /* for the command's stdin */
     uint32_t to_ack;    /* taken from it, and not said yet */
     bool in_eof;        /* none follows */
@@ -69,14 +69,14 @@ struct exec {
     int wait_status;
     bool has_children;
     struct deadline drain_by;
-    struct counters before;
+    struct guest_counters before;
     char *secrets; /* the folder that holds them while the command runs, or NULL */
 };
 
 /* ---- children ---- */
 
 /* Takes all that have ended: the command, and orphans of its that came to us. */
-static void reap(struct exec *x)
+static void reap(struct guest_exec *x)
 {
     int status;
     pid_t pid;
@@ -89,7 +89,7 @@ static void reap(struct exec *x)
     x->has_children = pid == 0;
 }
 
-static void kill_all(struct exec *x, bool alone)
+static void kill_all(struct guest_exec *x, bool alone)
 {
     const struct timespec pause = {.tv_nsec = KILL_PAUSE_NSEC};
 
@@ -105,7 +105,7 @@ static void kill_all(struct exec *x, bool alone)
     }
 }
 
-static void take_signals(struct exec *x)
+static void take_signals(struct guest_exec *x)
 {
     struct signalfd_siginfo si;
 
@@ -117,20 +117,20 @@ static void take_signals(struct exec *x)
 /* ---- starting ---- */
 
 /* Also before a failure is told: no word of ours is later than their end. */
-static void drop_secrets(struct exec *x)
+static void drop_secrets(struct guest_exec *x)
 {
     secrets_remove(&x->spec, x->secrets);
     free(TAKE_PTR(x->secrets));
 }
 
-static void tell_failed(struct exec *x, const struct err *why)
+static void tell_failed(struct guest_exec *x, const struct err *why)
 {
     drop_secrets(x);
     guest_conn_say(&x->line, guest_put_failed(&x->line.out, why));
     x->state = STATE_TOLD;
 }
 
-static void start(struct exec *x)
+static void start(struct guest_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_strv_ char **env = NULL;
@@ -159,19 +159,19 @@ static void start(struct exec *x)
 
 /* ---- stdin ---- */
 
-static bool is_tty(const struct exec *x)
+static bool is_tty(const struct guest_exec *x)
 {
     return x->spec.flags & GUEST_SPEC_TTY;
 }
 
-static void taken(struct exec *x, size_t n)
+static void taken(struct guest_exec *x, size_t n)
 {
     buf_consume(&x->pending, n);
     x->to_ack += (uint32_t)n;
 }
 
 /* Many small ones make one ACK while the relay does not listen. */
-static void acknowledge(struct exec *x)
+static void acknowledge(struct guest_exec *x)
 {
     if (x->to_ack && guest_conn_has_room(&x->line) && x->state != STATE_TOLD) {
         guest_conn_say(&x->line, guest_put_u32(&x->line.out, GUEST_STDIN_ACK, x->to_ack));
@@ -180,7 +180,7 @@ static void acknowledge(struct exec *x)
 }
 
 /* The command has closed its end, or we have reached ours. */
-static void close_stdin(struct exec *x, bool by_command)
+static void close_stdin(struct guest_exec *x, bool by_command)
 {
     if (x->child.in >= 0 && by_command)
         guest_conn_say(&x->line, guest_put(&x->line.out, GUEST_STDIN_CLOSED, NULL, 0));
@@ -188,7 +188,7 @@ static void close_stdin(struct exec *x, bool by_command)
     taken(x, x->pending.len);
 }
 
-static void feed_stdin(struct exec *x)
+static void feed_stdin(struct guest_exec *x)
 {
     ssize_t n = 0;
 
@@ -203,7 +203,7 @@ static void feed_stdin(struct exec *x)
 }
 
 /* The status pipe has ended, or says why not. */
-static void resolve_start(struct exec *x)
+static void resolve_start(struct guest_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     int r = child_status(&x->child, &x->spec, &err);
@@ -226,7 +226,7 @@ static void resolve_start(struct exec *x)
 
 /* More than the credit is a relay that does not keep the rules. The end is nothing to a terminal.
  */
-static bool take_stdin(struct exec *x, const struct guest_frame *f)
+static bool take_stdin(struct guest_exec *x, const struct guest_frame *f)
 {
     if (x->state == STATE_SPEC || x->in_eof)
         return false;
@@ -239,7 +239,7 @@ static bool take_stdin(struct exec *x, const struct guest_frame *f)
     return true;
 }
 
-static void take_kill(struct exec *x, const struct guest_frame *f)
+static void take_kill(struct guest_exec *x, const struct guest_frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -251,7 +251,7 @@ static void take_kill(struct exec *x, const struct guest_frame *f)
     tell_failed(x, &err);
 }
 
-static bool take_signal(const struct exec *x, const struct guest_frame *f)
+static bool take_signal(const struct guest_exec *x, const struct guest_frame *f)
 {
     int sig;
 
@@ -262,7 +262,7 @@ static bool take_signal(const struct exec *x, const struct guest_frame *f)
     return true;
 }
 
-static void take_resize(const struct exec *x, const struct guest_frame *f)
+static void take_resize(const struct guest_exec *x, const struct guest_frame *f)
 {
     uint16_t rows, cols;
 
@@ -271,7 +271,7 @@ static void take_resize(const struct exec *x, const struct guest_frame *f)
         (void)pty_resize(x->child.in, rows, cols, NULL);
 }
 
-static bool take_frame(struct exec *x, const struct guest_frame *f)
+static bool take_frame(struct guest_exec *x, const struct guest_frame *f)
 {
     switch ((unsigned)f->type) {
     case GUEST_SPEC:
@@ -297,7 +297,7 @@ static bool take_frame(struct exec *x, const struct guest_frame *f)
     }
 }
 
-static void listen_to_relay(struct exec *x)
+static void listen_to_relay(struct guest_exec *x)
 {
     struct guest_frame f;
     int r;
@@ -312,7 +312,7 @@ static void listen_to_relay(struct exec *x)
 /* ---- output and the end ---- */
 
 /* A terminal's end is EIO. */
-static void pass_output(struct exec *x, struct stream *s)
+static void pass_output(struct guest_exec *x, struct guest_output *s)
 {
     ssize_t n = guest_conn_forward(&x->line, s->type, s->fd);
 
@@ -327,7 +327,7 @@ static void pass_output(struct exec *x, struct stream *s)
     s->owed -= MIN(s->owed, (uint64_t)n);
 }
 
-static bool drained(const struct exec *x)
+static bool drained(const struct guest_exec *x)
 {
     return x->streams[0].fd < 0 && x->streams[1].fd < 0;
 }
@@ -341,7 +341,7 @@ static uint64_t unread(int fd)
 
 /* From here on a daemonised child may hold the pipes open, but what the command itself has written
  * is read to the last byte, however slow the relay is. */
-static void begin_drain(struct exec *x)
+static void begin_drain(struct guest_exec *x)
 {
     x->state = STATE_DRAINING;
     x->drain_by = deadline_in(x->has_children ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
@@ -354,9 +354,9 @@ static uint64_t timeval_usec(const struct timeval *tv)
     return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
 }
 
-static void tell_exit(struct exec *x)
+static void tell_exit(struct guest_exec *x)
 {
-    struct counters now;
+    struct guest_counters now;
     struct rusage ru = {0};
     struct guest_exit e;
 
@@ -385,12 +385,12 @@ static void tell_exit(struct exec *x)
 }
 
 /* An empty pipe settles it: somebody else may have read from it. */
-static bool owes(const struct stream *s)
+static bool owes(const struct guest_output *s)
 {
     return s->owed && unread(s->fd);
 }
 
-static void advance(struct exec *x)
+static void advance(struct guest_exec *x)
 {
     if (x->state == STATE_RUNNING && x->waited)
         begin_drain(x);
@@ -407,7 +407,7 @@ enum { P_IN, P_OUT, P_SIGNALS, P_STATUS, P_STDIN, P_STREAM, P_COUNT = P_STREAM +
 
 /* What is not wanted is not polled at all: its hang-up would wake us for ever. That of the line is
  * the end, also when nothing more is wanted from it. */
-static void fill_polls(const struct exec *x, struct pollfd polls[static P_COUNT])
+static void fill_polls(const struct guest_exec *x, struct pollfd polls[static P_COUNT])
 {
     bool flows = x->state == STATE_RUNNING || x->state == STATE_DRAINING;
 
@@ -425,7 +425,7 @@ static void fill_polls(const struct exec *x, struct pollfd polls[static P_COUNT]
             .fd = flows && guest_conn_has_room(&x->line) ? x->streams[i].fd : -1, .events = POLLIN};
 }
 
-static void turn(struct exec *x)
+static void turn(struct guest_exec *x)
 {
     struct pollfd polls[P_COUNT];
     int wait = x->state == STATE_DRAINING ? deadline_ms(&x->drain_by) : -1;
@@ -460,10 +460,10 @@ static void turn(struct exec *x)
 
 /* ---- after the end ---- */
 
-static void forget_output(struct exec *x, char *io, size_t size)
+static void forget_output(struct guest_exec *x, char *io, size_t size)
 {
     for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++) {
-        struct stream *s = &x->streams[i];
+        struct guest_output *s = &x->streams[i];
         ssize_t n = s->fd >= 0 ? read(s->fd, io, size) : -1;
 
         if (s->fd >= 0 && (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)))
@@ -475,7 +475,7 @@ static void forget_output(struct exec *x, char *io, size_t size)
  * One read, then a rest: at full speed a flood that nobody will see would take processor time from
  * the sandbox. Nobody listens any more, so that the engine sees the end of the streams.
  */
-static void stay(struct exec *x)
+static void stay(struct guest_exec *x)
 {
     const struct timespec pause = {.tv_nsec = FORGET_PAUSE_MS * 1000000L};
     static char io[GUEST_PAYLOAD_MAX];
@@ -497,13 +497,13 @@ static void stay(struct exec *x)
     }
 }
 
-static void part(struct exec *x)
+static void part(struct guest_exec *x)
 {
     guest_conn_part(&x->line);
     stay(x);
 }
 
-static int watch_children(struct exec *x, struct err *err)
+static int watch_children(struct guest_exec *x, struct err *err)
 {
     sigset_t all, child;
 
@@ -519,7 +519,7 @@ static int watch_children(struct exec *x, struct err *err)
 
 int guest_exec(char **argv _unused_, struct err *err)
 {
-    struct exec x = {
+    struct guest_exec x = {
         .fields = BUF_INIT(GUEST_SPEC_MAX),
         .child = CHILD_INIT,
         .streams = {{.fd = -1, .type = GUEST_STDOUT}, {.fd = -1, .type = GUEST_STDERR}},

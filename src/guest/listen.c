@@ -24,13 +24,13 @@
 
 enum { POLL_IN, POLL_OUT, POLL_SOCK, POLL_CHANNELS };
 
-struct listener {
+struct guest_listener {
     struct guest_conn line;
     struct guest_mux set;
     int sock;
 };
 
-static void remove_channel(struct listener *l, struct guest_channel *c)
+static void remove_channel(struct guest_listener *l, struct guest_channel *c)
 {
     guest_mux_remove(&l->set, c);
     free(c);
@@ -38,13 +38,13 @@ static void remove_channel(struct listener *l, struct guest_channel *c)
 
 /* ---- what is done inside ---- */
 
-static bool takes_more(const struct listener *l)
+static bool takes_more(const struct guest_listener *l)
 {
     return l->set.n < GUEST_MUX_CHANNELS_MAX && l->set.last < UINT32_MAX &&
            guest_conn_has_room(&l->line);
 }
 
-static void take_connection(struct listener *l)
+static void take_connection(struct guest_listener *l)
 {
     int fd = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     uint32_t id;
@@ -59,7 +59,7 @@ static void take_connection(struct listener *l)
 
 /* ---- what the relay says ---- */
 
-static void take_frames(struct listener *l)
+static void take_frames(struct guest_listener *l)
 {
     struct guest_frame f;
     int r = 1;
@@ -82,7 +82,7 @@ static void take_frames(struct listener *l)
 /* ---- the loop ---- */
 
 /* What is not wanted of a socket is not polled: a hang-up would wake us for ever. */
-static size_t fill_polls(struct listener *l, struct pollfd *p)
+static size_t fill_polls(struct guest_listener *l, struct pollfd *p)
 {
     p[POLL_IN] = (struct pollfd){.fd = GUEST_CONN_IN, .events = POLLIN};
     p[POLL_OUT] = (struct pollfd){.fd = GUEST_CONN_OUT, .events = l->line.out.len ? POLLOUT : 0};
@@ -97,7 +97,7 @@ static size_t fill_polls(struct listener *l, struct pollfd *p)
     return POLL_CHANNELS + l->set.n;
 }
 
-static void serve_channel(struct listener *l, struct guest_channel *c, const struct pollfd *p)
+static void serve_channel(struct guest_listener *l, struct guest_channel *c, const struct pollfd *p)
 {
     if (p->events & POLLOUT && p->revents)
         guest_channel_write(&l->set, c);
@@ -108,7 +108,7 @@ static void serve_channel(struct listener *l, struct guest_channel *c, const str
 }
 
 /* From the last one down: removing one moves the last into its place. */
-static void turn(struct listener *l)
+static void turn(struct guest_listener *l)
 {
     struct pollfd polls[POLL_CHANNELS + GUEST_MUX_CHANNELS_MAX];
     size_t n = fill_polls(l, polls);
@@ -128,7 +128,7 @@ static void turn(struct listener *l)
     guest_conn_flush(&l->line);
 }
 
-static void serve(struct listener *l)
+static void serve(struct guest_listener *l)
 {
     guest_conn_say(&l->line, guest_put_u32(&l->line.out, GUEST_STARTED, 0));
     guest_conn_flush(&l->line);
@@ -140,7 +140,7 @@ static void serve(struct listener *l)
 
 int guest_listen(char **argv, struct err *err)
 {
-    struct listener l = {.set.side = GUEST_SIDE_GUEST, .sock = -1};
+    struct guest_listener l = {.set.side = GUEST_SIDE_GUEST, .sock = -1};
     _cleanup_err_ struct err why = ERR_INIT;
     uint32_t port = 0;
     int r;

@@ -86,7 +86,7 @@ static void list_pages(struct admin *a, json_t *pages, const char *eco, const ch
 
 static void work_list(struct admin *a)
 {
-    const struct config *c = &a->reg->config; /* what is read here never changes */
+    const struct packages_config *c = &a->reg->config; /* what is read here never changes */
     json_t *pages = json_array();
 
     a->result = json_object();
@@ -305,7 +305,7 @@ void admin_run(struct packages *reg, const struct admin_ask *ask)
 
 /* -- STATS -- */
 
-static json_t *counters_json(const struct counters *c)
+static json_t *counters_json(const struct packages_counters *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
                      (json_int_t)c->requests, "hits", (json_int_t)c->hits, "misses",
@@ -315,7 +315,7 @@ static json_t *counters_json(const struct counters *c)
                      (json_int_t)c->bytes_store, "bytes_upstream", (json_int_t)c->bytes_upstream);
 }
 
-static json_t *ecosystems_json(const struct counters *c)
+static json_t *ecosystems_json(const struct packages_counters *c)
 {
     json_t *j = json_object();
 
@@ -329,7 +329,7 @@ char *admin_stats(struct packages *reg)
     json_t *boxes = json_object(), *upstreams = json_array();
     _cleanup_json_ json_t *j = json_object();
 
-    for (const struct box *b = reg->boxes; b; b = b->next)
+    for (const struct packages_client *b = reg->boxes; b; b = b->next)
         json_object_set_new(boxes, b->id, ecosystems_json(b->counters));
     for (size_t i = 0; i < reg->config.n_upstreams; i++) {
         const struct upstream *u = &reg->config.upstreams[i];

@@ -286,14 +286,14 @@ int blob_commit(int dirfd, int fd, const char *tmp, const struct digest *d, cons
     return r < 0 ? err_sys(err, -r, "sync the folder of '%s'", path) : 0;
 }
 
-struct walk {
+struct blobs_walk {
     blob_walk_fn fn;
     void *arg;
 };
 
 static void walk_one(void *arg, int dirfd, const char *name, const struct digest *d)
 {
-    struct walk *w = arg;
+    struct blobs_walk *w = arg;
     _cleanup_close_ int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
     if (fd >= 0)
@@ -302,7 +302,7 @@ static void walk_one(void *arg, int dirfd, const char *name, const struct digest
 
 void blobs_walk(int dirfd, blob_walk_fn fn, void *arg)
 {
-    visit_all(dirfd, walk_one, &(struct walk){fn, arg});
+    visit_all(dirfd, walk_one, &(struct blobs_walk){fn, arg});
 }
 
 void blob_note(int fd, char ret[static BLOB_NOTE_MAX])

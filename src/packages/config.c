@@ -86,8 +86,8 @@ static int set_address(struct upstream *u, const struct upstream_fields *f, stru
     return r;
 }
 
-static int make_upstream(struct config *c, const struct upstream_fields *f, struct upstream *u,
-                         struct err *err)
+static int make_upstream(struct packages_config *c, const struct upstream_fields *f,
+                         struct upstream *u, struct err *err)
 {
     int r;
 
@@ -118,7 +118,7 @@ static int make_upstream(struct config *c, const struct upstream_fields *f, stru
     return 0;
 }
 
-static int read_upstreams(struct config *c, const json_t *list, struct err *err)
+static int read_upstreams(struct packages_config *c, const json_t *list, struct err *err)
 {
     json_t *j;
     size_t i;
@@ -164,7 +164,7 @@ static int read_policy(struct policy *p, const json_t *deny, uint64_t min_age, s
     return r;
 }
 
-static int read_document(const json_t *doc, struct config *c, struct err *err)
+static int read_document(const json_t *doc, struct packages_config *c, struct err *err)
 {
     uint64_t uid = UINT64_MAX, gid = UINT64_MAX, min_age = 0, connect = 10, stall = 30;
     const char *folder = NULL, *offline = "auto";
@@ -207,12 +207,12 @@ static int read_document(const json_t *doc, struct config *c, struct err *err)
     return r < 0 ? r : read_upstreams(c, upstreams ? upstreams : defaults, err);
 }
 
-int config_parse(const char *text, size_t len, struct config *ret, struct err *err)
+int config_parse(const char *text, size_t len, struct packages_config *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int r = json_parse("the registry's configuration", text, len, &doc, err);
 
-    *ret = (struct config){
+    *ret = (struct packages_config){
         .budget = GIB(20),
         .artifact_max = GIB(2),
         .metadata_budget = GIB(2),
@@ -228,7 +228,7 @@ int config_parse(const char *text, size_t len, struct config *ret, struct err *e
     return r;
 }
 
-void config_done(struct config *c)
+void config_done(struct packages_config *c)
 {
     for (size_t i = 0; i < c->n_upstreams; i++) {
         struct upstream *u = &c->upstreams[i];
@@ -243,14 +243,14 @@ void config_done(struct config *c)
     }
     policy_done(&c->policy);
     free(c->folder);
-    *c = (struct config){0};
+    *c = (struct packages_config){0};
 }
 
 /*
  * Who names it, has it alone: a name that belongs to a private index is never asked for elsewhere,
  * also when that index does not have it or is down.
  */
-struct upstream *config_route(struct config *c, enum ecosystem eco, const char *name)
+struct upstream *config_route(struct packages_config *c, enum ecosystem eco, const char *name)
 {
     struct upstream *other = NULL;
 

@@ -48,7 +48,7 @@ struct upstream {
     uint64_t down_until;
 };
 
-struct config {
+struct packages_config {
     char *folder; /* owned */
     bool change_user;
     uint32_t uid, gid;
@@ -63,7 +63,7 @@ struct config {
 };
 
 /* Reads files that the document names (certificates), so it comes before privileges are dropped. */
-int config_parse(const char *text, size_t len, struct config *ret, struct err *err);
-void config_done(struct config *c);
+int config_parse(const char *text, size_t len, struct packages_config *ret, struct err *err);
+void config_done(struct packages_config *c);
 /* The one that a name belongs to; NULL when there is none of that kind. */
-struct upstream *config_route(struct config *c, enum ecosystem eco, const char *name);
+struct upstream *config_route(struct packages_config *c, enum ecosystem eco, const char *name);

@@ -22,7 +22,7 @@ static const int more[] = {
 };
 /* clang-format on */
 
-int packages_become(const struct config *c, struct err *err)
+int packages_become(const struct packages_config *c, struct err *err)
 {
     if (!c->change_user) /* uid 0 of a user namespace has some, too */
         return caps_set(CAPS_NONE, err);

@@ -7,8 +7,8 @@
 
 #include "lib/base/err.h"
 
-struct config;
+struct packages_config;
 
 /* Another user, when told so; in any case one without capabilities. */
-int packages_become(const struct config *c, struct err *err);
+int packages_become(const struct packages_config *c, struct err *err);
 int packages_confine(struct err *err); /* last, before the first thread */

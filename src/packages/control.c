@@ -18,18 +18,18 @@
 enum { QUEUE_MAX = 256, EVENTS_PER_SECOND = 20 };
 #define END_GRACE (2 * USEC_PER_SEC)
 
-struct packet {
-    struct packet *next;
+struct packages_packet {
+    struct packages_packet *next;
     struct buf data;
     int fd; /* owned, or -1 */
 };
 
-struct control {
+struct packages_control {
     struct packages *reg;
     int fd;
     struct loop_watch *watch;
     struct loop_timer *end_timer;
-    struct packet *queue, **tail;
+    struct packages_packet *queue, **tail;
     unsigned queued;
     uint64_t second; /* events of it so far */
     unsigned events;
@@ -38,17 +38,17 @@ struct control {
 
 /* -- out -- */
 
-static void packet_free(struct packet *p)
+static void packet_free(struct packages_packet *p)
 {
     buf_done(&p->data);
     fd_close(p->fd);
     free(p);
 }
 
-static void flush(struct control *c)
+static void flush(struct packages_control *c)
 {
     while (c->queue) {
-        struct packet *p = c->queue;
+        struct packages_packet *p = c->queue;
         int r = fd_send(c->fd, buf_data(&p->data), p->data.len, &p->fd, p->fd >= 0, MSG_DONTWAIT);
 
         if (r == -EAGAIN)
@@ -64,9 +64,9 @@ static void flush(struct control *c)
 }
 
 /* Takes the writer's bytes and the descriptor. */
-static void enqueue(struct control *c, struct shim_writer *w, int fd)
+static void enqueue(struct packages_control *c, struct shim_writer *w, int fd)
 {
-    struct packet *p = xnew0(struct packet);
+    struct packages_packet *p = xnew0(struct packages_packet);
 
     p->data = w->buf;
     p->fd = fd;
@@ -76,7 +76,7 @@ static void enqueue(struct control *c, struct shim_writer *w, int fd)
     flush(c);
 }
 
-static void send_writer(struct control *c, struct shim_writer *w, int fd)
+static void send_writer(struct packages_control *c, struct shim_writer *w, int fd)
 {
     if (shim_finish(w, NULL) < 0 || c->queued >= QUEUE_MAX) {
         shim_writer_done(w);
@@ -91,7 +91,7 @@ static void begin(struct shim_writer *w, enum packages_msg_type type, uint64_t s
     shim_begin(w, (enum shim_msg_type)type, seq);
 }
 
-void control_event(struct control *c, const char *json)
+void control_event(struct packages_control *c, const char *json)
 {
     uint64_t second = time_mono() / USEC_PER_SEC;
     struct shim_writer w;
@@ -107,7 +107,7 @@ void control_event(struct control *c, const char *json)
     send_writer(c, &w, -1);
 }
 
-void control_ready(struct control *c)
+void control_ready(struct packages_control *c)
 {
     struct shim_writer w;
 
@@ -120,7 +120,7 @@ void control_ready(struct control *c)
 /* json: NULL, or what a memfd beside it shall hold. */
 static void send_result(void *arg, uint64_t seq, const char *json, const struct err *err)
 {
-    struct control *c = arg;
+    struct packages_control *c = arg;
     _cleanup_err_ struct err failed = ERR_INIT;
     struct shim_writer w;
     int fd = -1;
@@ -143,7 +143,7 @@ struct message {
     int fd; /* owned */
 };
 
-static int read_message(struct control *c, size_t len, struct message *m, struct err *err)
+static int read_message(struct packages_control *c, size_t len, struct message *m, struct err *err)
 {
     struct shim_reader r = {0};
     struct shim_value v = {0};
@@ -167,14 +167,14 @@ static int read_message(struct control *c, size_t len, struct message *m, struct
     return n;
 }
 
-static int do_listen(struct control *c, struct message *m, struct err *err)
+static int do_listen(struct packages_control *c, struct message *m, struct err *err)
 {
     if (!m->sandbox || !*m->sandbox || m->fd < 0)
         return err_set(err, ERR_INVALID, "LISTEN without a sandbox or a socket");
     return packages_listen(c->reg, m->sandbox, TAKE_FD(m->fd), err);
 }
 
-static void do_forget(struct control *c, const struct message *m)
+static void do_forget(struct packages_control *c, const struct message *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -184,7 +184,7 @@ static void do_forget(struct control *c, const struct message *m)
     send_result(c, m->seq, NULL, &err);
 }
 
-static void dispatch(struct control *c, struct message *m)
+static void dispatch(struct packages_control *c, struct message *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *json = NULL;
@@ -222,21 +222,21 @@ static void dispatch(struct control *c, struct message *m)
 
 static void on_end(void *arg)
 {
-    struct control *c = arg;
+    struct packages_control *c = arg;
 
     loop_stop(c->reg->loop);
 }
 
 /* No new connection; what runs gets a moment. */
-static void daemon_gone(struct control *c)
+static void daemon_gone(struct packages_control *c)
 {
     loop_watch_free(TAKE_PTR(c->watch));
-    for (struct box *b = c->reg->boxes; b; b = b->next)
+    for (struct packages_client *b = c->reg->boxes; b; b = b->next)
         http_server_stop_accepting(b->server);
     loop_timer_set(c->end_timer, c->reg->asks ? END_GRACE : 0, false);
 }
 
-static void on_message(struct control *c)
+static void on_message(struct packages_control *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct message m = {.fd = -1};
@@ -260,7 +260,7 @@ static void on_message(struct control *c)
 
 static void on_event(void *arg, int events)
 {
-    struct control *c = arg;
+    struct packages_control *c = arg;
 
     if (events & LOOP_WRITE)
         flush(c);
@@ -270,7 +270,7 @@ static void on_event(void *arg, int events)
 
 int control_new(struct packages *reg, int fd, struct err *err)
 {
-    struct control *c = xnew0(struct control);
+    struct packages_control *c = xnew0(struct packages_control);
 
     c->reg = reg;
     c->fd = fd;
@@ -285,14 +285,14 @@ int control_new(struct packages *reg, int fd, struct err *err)
     return 0;
 }
 
-void control_free(struct control *c)
+void control_free(struct packages_control *c)
 {
     if (!c)
         return;
     loop_watch_free(c->watch);
     loop_timer_free(c->end_timer);
     while (c->queue) {
-        struct packet *p = c->queue;
+        struct packages_packet *p = c->queue;
 
         c->queue = p->next;
         packet_free(p);

@@ -34,7 +34,7 @@ enum {
 
 struct package_download {
     struct packages *reg;
-    struct box *owner; /* whose turn it is; NULL once that is forgotten */
+    struct packages_client *owner; /* whose turn it is; NULL once that is forgotten */
     struct ask *asks;
     struct upstream *upstream;
     enum ecosystem eco;
@@ -267,7 +267,7 @@ static void finish_ask(struct ask *a, struct package_download *f)
 static void report_mismatch(struct package_download *f)
 {
     struct packages *reg = f->reg;
-    struct box *box = f->asks ? f->asks->box : NULL; /* of one that waits for it */
+    struct packages_client *box = f->asks ? f->asks->box : NULL; /* of one that waits for it */
 
     reg->counters[f->eco].mismatches++;
     for (struct ask *a = f->asks; a; a = a->next)
@@ -315,7 +315,7 @@ static void package_download_done(void *arg)
     package_download_free(f);
 }
 
-void package_download_disown(struct package_download *f, const struct box *box)
+void package_download_disown(struct package_download *f, const struct packages_client *box)
 {
     if (f->owner == box)
         f->owner = NULL;
@@ -368,7 +368,7 @@ void package_download_join(struct ask *a, const struct page_file *file)
     digest_key(&a->digest, key);
     f = map_get(&a->reg->package_downloads, key);
     if (!f) {
-        struct box *owner;
+        struct packages_client *owner;
 
         if (!fetch_slot_take(a, &owner))
             return;

@@ -7,9 +7,9 @@
 
 enum { RUNNING_MAX = 12 }; /* of 16 workers of each kind */
 
-bool fetch_slot_take(struct ask *a, struct box **owner)
+bool fetch_slot_take(struct ask *a, struct packages_client **owner)
 {
-    struct box *b = a->box;
+    struct packages_client *b = a->box;
 
     if (b->running < RUNNING_MAX) {
         b->running++;
@@ -29,7 +29,7 @@ bool fetch_slot_take(struct ask *a, struct box **owner)
  * Called whenever a request of the sandbox is over or gone, too: one that was let go on may have
  * found what it wanted without a turn, and then nothing would end that the next one waits for.
  */
-void fetch_slot_next(struct box *box)
+void fetch_slot_next(struct packages_client *box)
 {
     struct ask *a = box->parked;
 
@@ -41,7 +41,7 @@ void fetch_slot_next(struct box *box)
     pages_look(a);
 }
 
-void fetch_slot_end(struct box *owner)
+void fetch_slot_end(struct packages_client *owner)
 {
     if (!owner)
         return;
@@ -49,7 +49,7 @@ void fetch_slot_end(struct box *owner)
     fetch_slot_next(owner);
 }
 
-void fetch_slot_leave(struct box *box, struct ask *a)
+void fetch_slot_leave(struct packages_client *box, struct ask *a)
 {
     struct ask **at = &box->parked;
 
@@ -62,7 +62,7 @@ void fetch_slot_leave(struct box *box, struct ask *a)
         box->parked_tail = at;
 }
 
-void fetch_slots_forget(struct packages *reg, const struct box *box)
+void fetch_slots_forget(struct packages *reg, const struct packages_client *box)
 {
     void *value;
 

@@ -17,7 +17,7 @@ static const char *const attr_names[ATTR_MAX] = {
     "data-upload-time",
 };
 
-struct scan {
+struct html_scan {
     const char *p, *end;
     struct buf value[ATTR_MAX];
     bool has[ATTR_MAX];
@@ -33,7 +33,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f';
 }
 
-static void skip_blanks(struct scan *s)
+static void skip_blanks(struct html_scan *s)
 {
     while (s->p < s->end && is_blank(*s->p))
         s->p++;
@@ -92,7 +92,7 @@ static enum attr attr_of(const char *name, size_t len)
 }
 
 /* The value behind '=', or an empty one when there is none. */
-static void scan_value(struct scan *s, const char **from, const char **to)
+static void scan_value(struct html_scan *s, const char **from, const char **to)
 {
     *from = *to = s->p;
     skip_blanks(s);
@@ -118,7 +118,7 @@ static void scan_value(struct scan *s, const char **from, const char **to)
 }
 
 /* One attribute of the tag; 0 when the tag is over. `keep`: it is an <a>. */
-static int scan_attr(struct scan *s, bool keep, struct err *err)
+static int scan_attr(struct html_scan *s, bool keep, struct err *err)
 {
     const char *name, *from, *to;
     enum attr a;
@@ -155,12 +155,12 @@ static const char *trimmed(struct buf *b)
     return b->len ? buf_data(b) : "";
 }
 
-static const char *value_or_null(const struct scan *s, enum attr a)
+static const char *value_or_null(const struct html_scan *s, enum attr a)
 {
     return !s->has[a] ? NULL : s->value[a].len ? buf_data(&s->value[a]) : "";
 }
 
-static int end_link(struct scan *s, struct err *err)
+static int end_link(struct html_scan *s, struct err *err)
 {
     struct html_link link = {0};
 
@@ -178,7 +178,7 @@ static int end_link(struct scan *s, struct err *err)
     return memchr(link.text, 0, s->text.len) ? 0 : s->fn(s->arg, &link, err);
 }
 
-static int begin_tag(struct scan *s, bool anchor, struct err *err)
+static int begin_tag(struct html_scan *s, bool anchor, struct err *err)
 {
     int r = anchor ? end_link(s, err) : 0;
 
@@ -198,7 +198,7 @@ static int begin_tag(struct scan *s, bool anchor, struct err *err)
     return 0;
 }
 
-static int scan_tag(struct scan *s, struct err *err)
+static int scan_tag(struct html_scan *s, struct err *err)
 {
     bool closing;
     const char *name;
@@ -224,7 +224,7 @@ static int scan_tag(struct scan *s, struct err *err)
     return begin_tag(s, !closing && len == 1 && (name[0] | 32) == 'a', err);
 }
 
-static int scan_page(struct scan *s, struct err *err)
+static int scan_page(struct html_scan *s, struct err *err)
 {
     int r = 0;
 
@@ -243,7 +243,7 @@ static int scan_page(struct scan *s, struct err *err)
 
 int html_links(const char *page, size_t len, html_link_fn fn, void *arg, struct err *err)
 {
-    struct scan s = {
+    struct html_scan s = {
         .p = page, .end = page + len, .text = BUF_INIT(HTML_VALUE_MAX), .fn = fn, .arg = arg};
     int r;
 

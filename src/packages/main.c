@@ -48,7 +48,7 @@ static int read_config(struct packages *reg, struct err *err)
 /* Opened as who we were, owned by who we become: the way to it may be closed to that one. */
 static int open_folder(struct packages *reg, struct err *err)
 {
-    const struct config *c = &reg->config;
+    const struct packages_config *c = &reg->config;
     int r = dir_make_all(AT_FDCWD, c->folder, 0700, err);
 
     if (r >= 0)

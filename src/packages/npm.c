@@ -35,7 +35,7 @@ static const char *const short_fields[] = {
     "funding",
 };
 
-struct making {
+struct npm_making {
     const struct npm_input *in;
     const struct policy *policy;
     int64_t now;
@@ -83,7 +83,7 @@ static bool digest_of(const json_t *dist, struct digest *ret)
 }
 
 /* Fills what the list of files needs; false when the version cannot be served. */
-static bool look_at(struct making *m, const char *version, const json_t *v, struct page_file *f)
+static bool look_at(struct npm_making *m, const char *version, const json_t *v, struct page_file *f)
 {
     const json_t *dist = json_object_get(v, "dist");
     const char *url = json_string_value(json_object_get(dist, "tarball"));
@@ -97,7 +97,7 @@ static bool look_at(struct making *m, const char *version, const json_t *v, stru
     return !policy_denies(m->policy, &item, m->now, m->last_reason);
 }
 
-static int keep_version(struct making *m, const char *version, json_t *v, struct page_file *f)
+static int keep_version(struct npm_making *m, const char *version, json_t *v, struct page_file *f)
 {
     json_t *dist = json_object_get(v, "dist");
     const char *bare = name_npm_bare(m->in->name);
@@ -125,7 +125,7 @@ static json_t *short_version(json_t *v)
     return s;
 }
 
-static int make_versions(struct making *m, json_t *versions, json_t *ret)
+static int make_versions(struct npm_making *m, json_t *versions, json_t *ret)
 {
     const char *version;
     json_t *v;
@@ -184,7 +184,8 @@ static json_t *short_document(const struct npm_input *in, const json_t *doc)
     return s;
 }
 
-static int finish(struct making *m, json_t *doc, json_t *versions, struct buf *ret, struct err *err)
+static int finish(struct npm_making *m, json_t *doc, json_t *versions, struct buf *ret,
+                  struct err *err)
 {
     _cleanup_json_ json_t *kept = json_object();
     _cleanup_json_ json_t *out = NULL;
@@ -206,7 +207,7 @@ static int finish(struct making *m, json_t *doc, json_t *versions, struct buf *r
 int npm_make_page(const struct npm_input *in, const struct policy *policy, int64_t now,
                   struct page_draft *ret, struct err *err)
 {
-    struct making m = {.in = in, .policy = policy, .now = now};
+    struct npm_making m = {.in = in, .policy = policy, .now = now};
     struct buf *body = page_draft_add(ret, "json");
     _cleanup_json_ json_t *doc = NULL;
     json_error_t je;

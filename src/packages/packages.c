@@ -17,18 +17,18 @@
 #define EVENT_LIFE (30 * USEC_PER_SEC)
 enum { BODY_MAX = 1 << 20, MISSING_MAX = 4096, BOX_EVENTS_MAX = 20 };
 
-static struct box **find_box(struct packages *reg, const char *id)
+static struct packages_client **find_box(struct packages *reg, const char *id)
 {
-    struct box **at = &reg->boxes;
+    struct packages_client **at = &reg->boxes;
 
     while (*at && !STREQ((*at)->id, id))
         at = &(*at)->next;
     return at;
 }
 
-static struct box *box_new(struct packages *reg, const char *id)
+static struct packages_client *box_new(struct packages *reg, const char *id)
 {
-    struct box *b = xnew0(struct box);
+    struct packages_client *b = xnew0(struct packages_client);
 
     b->reg = reg;
     b->id = xstrdup(id);
@@ -41,7 +41,7 @@ static struct box *box_new(struct packages *reg, const char *id)
 
 int packages_listen(struct packages *reg, const char *id, int listen_fd, struct err *err)
 {
-    struct box **at = find_box(reg, id), *b = *at ? *at : box_new(reg, id);
+    struct packages_client **at = find_box(reg, id), *b = *at ? *at : box_new(reg, id);
     struct http_server_config config = {
         .on_request = serve_request,
         .arg = b,
@@ -66,7 +66,7 @@ int packages_listen(struct packages *reg, const char *id, int listen_fd, struct 
 
 bool packages_forget(struct packages *reg, const char *id)
 {
-    struct box **at = find_box(reg, id), *b = *at;
+    struct packages_client **at = find_box(reg, id), *b = *at;
 
     if (!b)
         return false;
@@ -127,7 +127,7 @@ void packages_upstream_works(struct packages *reg, struct upstream *u)
 }
 
 /* So many at once, then one in EVENT_LIFE. */
-bool packages_may_tell(struct box *box)
+bool packages_may_tell(struct packages_client *box)
 {
     uint64_t now = time_mono(), over = (now - box->told_at) / EVENT_LIFE;
 

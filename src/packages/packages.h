@@ -24,7 +24,7 @@ struct loop;
 struct loop_timer;
 struct loop_watch;
 struct pool;
-struct control;
+struct packages_control;
 
 /*
  * What is not kept while no upstream may be asked. Not 504, which would be its name: npm and others
@@ -32,18 +32,18 @@ struct control;
  */
 enum { STATUS_OFFLINE = 424 };
 
-struct counters {
+struct packages_counters {
     uint64_t requests, hits, misses, stale, denials, errors, mismatches, weak;
     uint64_t bytes_store,
         bytes_upstream; /* what went to clients from the store; what was fetched */
 };
 
-struct box { /* one sandbox */
+struct packages_client { /* one sandbox */
     struct packages *reg;
-    struct box *next;
+    struct packages_client *next;
     char *id;                   /* owned */
     struct http_server *server; /* owned */
-    struct counters counters[ECO_MAX];
+    struct packages_counters counters[ECO_MAX];
     unsigned running;                  /* fetches and downloads that it has begun */
     struct ask *parked, **parked_tail; /* requests that wait for one of those to end */
     uint64_t tokens, tokens_at;        /* thousandths of a request; when they were counted */
@@ -52,16 +52,16 @@ struct box { /* one sandbox */
 
 struct packages {
     struct loop *loop;
-    struct config config;
+    struct packages_config config;
     int dirfd, wake_fd;
     struct loop_watch *wake;
     struct pool *disk, *pages, *downloads;
     struct blobs blobs;
-    struct box *boxes;
-    struct counters counters[ECO_MAX];
+    struct packages_client *boxes;
+    struct packages_counters counters[ECO_MAX];
     struct map page_fetches;      /* by path of the page */
     struct map package_downloads; /* by digest */
-    struct control *control;
+    struct packages_control *control;
     unsigned asks;      /* requests under way */
     struct map missing; /* pages that an upstream did not have a moment ago; times of time_mono() */
     uint64_t page_bytes; /* new ones since the last trim */
@@ -84,9 +84,9 @@ struct page_fetch;
 
 struct ask {
     struct packages *reg;
-    struct box *box;      /* NULL once it is forgotten */
-    struct http_req *req; /* NULL once the peer has gone */
-    struct ask *next;     /* in the list of what it waits for */
+    struct packages_client *box; /* NULL once it is forgotten */
+    struct http_req *req;        /* NULL once the peer has gone */
+    struct ask *next;            /* in the list of what it waits for */
     enum ask_kind kind;
     enum ask_state state;
     enum ecosystem eco;
@@ -123,11 +123,12 @@ void ask_send_page(struct ask *a, struct buf *body);
 void ask_send_blob(struct ask *a, int fd, uint64_t size, bool hit);
 void ask_pump(struct ask *a, uint64_t limit); /* sends up to there; ends when all is out */
 void ask_begin_stream(struct ask *a, uint64_t length);
-struct counters *ask_counters(struct ask *a); /* the sandbox's, or a place for what nobody counts */
+struct packages_counters *
+ask_counters(struct ask *a); /* the sandbox's, or a place for what nobody counts */
 
 /* pages.c */
 void pages_look(struct ask *a); /* on to the page, its fetch, or the file */
-void page_fetch_disown(struct page_fetch *p, const struct box *box);
+void page_fetch_disown(struct page_fetch *p, const struct packages_client *box);
 void page_fetch_leave(struct ask *a); /* its peer has gone */
 
 /* downloads.c */
@@ -135,15 +136,16 @@ int package_downloads_init(struct packages *reg, struct err *err);
 void package_downloads_done(struct packages *reg);
 void package_download_join(struct ask *a, const struct page_file *f);
 void package_download_leave(struct ask *a);
-void package_download_disown(struct package_download *f, const struct box *box);
+void package_download_disown(struct package_download *f, const struct packages_client *box);
 
 /* fetch-slots.c: what one sandbox asks of upstreams must not take all workers from the others */
-bool fetch_slot_take(struct ask *a,
-                     struct box **owner); /* false: parked, it comes back by pages_look() */
-void fetch_slot_end(struct box *owner);   /* NULL is fine: it has been forgotten */
-void fetch_slot_next(struct box *box);    /* lets a parked one go on, if there is room */
-void fetch_slot_leave(struct box *box, struct ask *a);
-void fetch_slots_forget(struct packages *reg, const struct box *box);
+bool fetch_slot_take(
+    struct ask *a,
+    struct packages_client **owner); /* false: parked, it comes back by pages_look() */
+void fetch_slot_end(struct packages_client *owner); /* NULL is fine: it has been forgotten */
+void fetch_slot_next(struct packages_client *box);  /* lets a parked one go on, if there is room */
+void fetch_slot_leave(struct packages_client *box, struct ask *a);
+void fetch_slots_forget(struct packages *reg, const struct packages_client *box);
 
 /* trim.c */
 void trim_note(struct packages *reg, uint64_t bytes); /* a page of so many bytes is new */
@@ -158,15 +160,15 @@ void packages_upstream_works(struct packages *reg, struct upstream *u);
 /* `fmt`, … as json_pack() takes them, an object without "type". */
 void packages_event(struct packages *reg, const char *type, const char *fmt, ...);
 /* Whether one more event of this sandbox's doing is worth telling: it could fill the log of all. */
-bool packages_may_tell(struct box *box);
+bool packages_may_tell(struct packages_client *box);
 int packages_listen(struct packages *reg, const char *id, int fd, struct err *err); /* takes fd */
 bool packages_forget(struct packages *reg, const char *id);
 
 /* control.c */
 int control_new(struct packages *reg, int fd, struct err *err);
-void control_free(struct control *c);
-void control_event(struct control *c, const char *json);
-void control_ready(struct control *c);
+void control_free(struct packages_control *c);
+void control_event(struct packages_control *c, const char *json);
+void control_ready(struct packages_control *c);
 
 /* admin.c: questions of the daemon that workers answer. Calls fn on the loop with a JSON text. */
 typedef void (*admin_fn)(void *arg, uint64_t seq, const char *json, const struct err *err);

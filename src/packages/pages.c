@@ -27,7 +27,7 @@ enum {
 
 /* -- looking -- */
 
-enum found { FOUND, FOUND_OLD, FOUND_NO_FILE, FOUND_NOTHING };
+enum pages_found { FOUND, FOUND_OLD, FOUND_NO_FILE, FOUND_NOTHING };
 
 struct look {
     struct ask *ask;
@@ -39,7 +39,7 @@ struct look {
     int64_t life;
     char *policy;
 
-    enum found found;
+    enum pages_found found;
     bool young;      /* the upstream has been asked for this page just now */
     struct buf body; /* the page, or the list that file_found points into */
     struct page_file hit;
@@ -58,7 +58,7 @@ static void look_free(struct look *l)
     free(l);
 }
 
-static enum found look_for_file(struct look *l, const struct page *page)
+static enum pages_found look_for_file(struct look *l, const struct page *page)
 {
     if (page_read(page, PAGE_FILES, &l->body, &l->err) < 0)
         return FOUND_NOTHING;
@@ -67,7 +67,7 @@ static enum found look_for_file(struct look *l, const struct page *page)
                : FOUND_NO_FILE;
 }
 
-static enum found look_for_page(struct look *l, const struct page *page)
+static enum pages_found look_for_page(struct look *l, const struct page *page)
 {
     _cleanup_buf_ struct buf raw = BUF_INIT(PAGE_MAX);
 
@@ -106,7 +106,7 @@ static void look_into(struct look *l, const char *path)
 static void look_work(void *arg)
 {
     struct look *l = arg;
-    enum found first;
+    enum pages_found first;
     bool young;
 
     look_into(l, l->path);
@@ -236,7 +236,7 @@ void pages_look(struct ask *a)
 
 struct page_fetch {
     struct packages *reg;
-    struct box *owner; /* whose turn it is; NULL once that is forgotten */
+    struct packages_client *owner; /* whose turn it is; NULL once that is forgotten */
     struct ask *asks;
     struct upstream *upstream; /* its fetcher is for any thread */
     enum ecosystem eco;
@@ -430,7 +430,7 @@ static void page_fetch_done(void *arg)
     page_fetch_free(p);
 }
 
-void page_fetch_disown(struct page_fetch *p, const struct box *box)
+void page_fetch_disown(struct page_fetch *p, const struct packages_client *box)
 {
     if (p->owner == box)
         p->owner = NULL;
@@ -474,7 +474,7 @@ static void page_fetch_join(struct ask *a)
         return;
     }
     if (!p) {
-        struct box *owner;
+        struct packages_client *owner;
 
         if (!fetch_slot_take(a, &owner))
             return;

@@ -29,16 +29,16 @@ enum { MESSAGE_MAX = 2 << 10, REASON_MAX = 160 };
 
 /* -- asks -- */
 
-static struct counters nobody;
+static struct packages_counters nobody;
 
-struct counters *ask_counters(struct ask *a)
+struct packages_counters *ask_counters(struct ask *a)
 {
     return a->box ? &a->box->counters[a->eco] : &nobody;
 }
 
 void ask_free(struct ask *a)
 {
-    struct box *box = a->box;
+    struct packages_client *box = a->box;
 
     a->reg->asks--;
     fd_close(a->fd);
@@ -56,7 +56,7 @@ void ask_free(struct ask *a)
 static void on_gone(struct http_req *req)
 {
     struct ask *a = http_req_user(req);
-    struct box *box = a->box;
+    struct packages_client *box = a->box;
 
     a->req = NULL;
     a->box = NULL;
@@ -71,7 +71,7 @@ static void on_gone(struct http_req *req)
     fetch_slot_next(box);
 }
 
-static struct ask *ask_new(struct box *box, struct http_req *req, enum ecosystem eco)
+static struct ask *ask_new(struct packages_client *box, struct http_req *req, enum ecosystem eco)
 {
     struct ask *a = xnew0(struct ask);
 
@@ -168,7 +168,7 @@ void ask_fail_status(struct ask *a, int status, enum err_code code, const char *
 
 /* -- routes -- */
 
-static bool take_token(struct box *box)
+static bool take_token(struct packages_client *box)
 {
     uint64_t rate = box->reg->config.requests_per_second, now = time_mono();
     uint64_t max = rate * 10 * 1000;
@@ -249,7 +249,8 @@ static void redirect(struct http_req *req, const char *to)
     http_reply_with(req, &(struct http_answer){.status = 301, .extra = extra}, "", 0);
 }
 
-static void serve_pypi_page(struct box *box, struct http_req *req, const char *name, bool slash)
+static void serve_pypi_page(struct packages_client *box, struct http_req *req, const char *name,
+                            bool slash)
 {
     char normal[NAME_MAX_LEN + 1];
     bool json = wants_json(field(req, "accept"));
@@ -273,7 +274,7 @@ static void serve_pypi_page(struct box *box, struct http_req *req, const char *n
     ask_go(a);
 }
 
-static void serve_pypi_file(struct box *box, struct http_req *req, const char *name,
+static void serve_pypi_file(struct packages_client *box, struct http_req *req, const char *name,
                             const char *hex, const char *file)
 {
     static const char suffix[] = ".metadata";
@@ -296,7 +297,7 @@ static void serve_pypi_file(struct box *box, struct http_req *req, const char *n
     ask_go(a);
 }
 
-static void serve_pypi(struct box *box, struct http_req *req, char **s, size_t n)
+static void serve_pypi(struct packages_client *box, struct http_req *req, char **s, size_t n)
 {
     static const char empty_json[] = "{\"meta\":{\"api-version\":\"1.0\"},\"projects\":[]}";
     static const char empty_html[] =
@@ -319,7 +320,7 @@ static void serve_pypi(struct box *box, struct http_req *req, char **s, size_t n
         reply_message(req, 404, "not_found", "no such path", NULL);
 }
 
-static void serve_npm_page(struct box *box, struct http_req *req, const char *name)
+static void serve_npm_page(struct packages_client *box, struct http_req *req, const char *name)
 {
     const char *host = field(req, "host"), *accept = field(req, "accept");
     struct ask *a;
@@ -341,7 +342,7 @@ static void serve_npm_page(struct box *box, struct http_req *req, const char *na
         ask_go(a);
 }
 
-static void serve_npm_file(struct box *box, struct http_req *req, const char *name,
+static void serve_npm_file(struct packages_client *box, struct http_req *req, const char *name,
                            const char *file)
 {
     struct ask *a;
@@ -438,7 +439,7 @@ static bool take_npm_name(char ***s, size_t *n, char name[static NAME_MAX_LEN + 
     return name_npm(name);
 }
 
-static void serve_npm(struct box *box, struct http_req *req, char **s, size_t n)
+static void serve_npm(struct packages_client *box, struct http_req *req, char **s, size_t n)
 {
     char name[NAME_MAX_LEN + 2];
 
@@ -462,7 +463,7 @@ static void serve_npm(struct box *box, struct http_req *req, char **s, size_t n)
 
 void serve_request(void *arg, struct http_req *req)
 {
-    struct box *box = arg;
+    struct packages_client *box = arg;
     _cleanup_free_ char *target = xstrdup(http_req_head(req)->target);
     _cleanup_err_ struct err err = ERR_INIT;
     char *s[NAME_SEGMENTS_MAX];

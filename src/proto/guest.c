@@ -272,18 +272,18 @@ int guest_collect_spec(struct buf *fields, const struct guest_frame *f, struct e
     return 0;
 }
 
-struct field {
+struct guest_field {
     uint8_t tag;
     uint32_t length;
     const char *value;
 };
 
-static int bad_field(const struct field *f, const char *why, struct err *err)
+static int bad_field(const struct guest_field *f, const char *why, struct err *err)
 {
     return err_set(err, ERR_INVALID, "guest protocol: spec field %u: %s", f->tag, why);
 }
 
-static int take_string(struct guest_spec *s, const struct field *f, struct err *err)
+static int take_string(struct guest_spec *s, const struct guest_field *f, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
 
@@ -303,7 +303,7 @@ static int take_string(struct guest_spec *s, const struct field *f, struct err *
     return 0;
 }
 
-static int take_secret(struct guest_spec *s, const struct field *f, struct err *err)
+static int take_secret(struct guest_spec *s, const struct guest_field *f, struct err *err)
 {
     size_t name = strnlen(f->value, f->length);
     struct guest_secret *secret;
@@ -320,7 +320,8 @@ static int take_secret(struct guest_spec *s, const struct field *f, struct err *
     return 0;
 }
 
-static int take_field(struct guest_spec *s, const struct field *f, unsigned *seen, struct err *err)
+static int take_field(struct guest_spec *s, const struct guest_field *f, unsigned *seen,
+                      struct err *err)
 {
     switch (f->tag) {
     case GUEST_TAG_ARG:
@@ -351,12 +352,13 @@ static int read_fields(const char *p, size_t left, struct guest_spec *s, struct 
     unsigned seen = 0, items = 0;
 
     while (left) {
-        struct field f;
+        struct guest_field f;
         int r;
 
         if (left < FIELD_HEAD || get32(p + 1) > left - FIELD_HEAD)
             return err_set(err, ERR_INVALID, "guest protocol: spec field is cut off");
-        f = (struct field){.tag = (uint8_t)*p, .length = get32(p + 1), .value = p + FIELD_HEAD};
+        f = (struct guest_field){
+            .tag = (uint8_t)*p, .length = get32(p + 1), .value = p + FIELD_HEAD};
         if (++items > GUEST_SPEC_ITEMS_MAX + GUEST_SECRETS_MAX + 8)
             return err_set(err, ERR_LIMIT, "guest protocol: spec of over %d strings",
                            GUEST_SPEC_ITEMS_MAX);

@@ -19,7 +19,7 @@ enum {
 };
 
 /* A SECRET_PLACE: this, and the target with its NUL. */
-struct place {
+struct handover_place {
     uint32_t has_owner, has_mode, uid, gid, mode;
 };
 
@@ -50,12 +50,12 @@ static bool has_place(const struct handover_secret *s)
 
 static size_t place_size(const struct handover_secret *s)
 {
-    return sizeof(struct place) + strlen(s->target ? s->target : "") + 1;
+    return sizeof(struct handover_place) + strlen(s->target ? s->target : "") + 1;
 }
 
 static void put_place(struct shim_writer *w, const struct handover_secret *s)
 {
-    const struct place p = {s->has_owner, s->has_mode, s->uid, s->gid, s->mode};
+    const struct handover_place p = {s->has_owner, s->has_mode, s->uid, s->gid, s->mode};
     size_t len = place_size(s);
     _cleanup_free_ char *value = xmalloc(len);
 
@@ -132,8 +132,8 @@ static int take_secret(struct handover *h, const struct shim_value *v, struct er
 static int take_place(struct handover *h, const struct shim_value *v, struct err *err)
 {
     struct handover_secret *s = h->n_secrets ? &h->secrets[h->n_secrets - 1] : NULL;
-    const char *target = v->data + sizeof(struct place);
-    struct place p;
+    const char *target = v->data + sizeof(struct handover_place);
+    struct handover_place p;
 
     if (!s || has_place(s) || v->length <= sizeof(p) ||
         strnlen(target, v->length - sizeof(p)) + sizeof(p) + 1 != v->length ||

@@ -23,7 +23,7 @@
 
 enum { FAKE_CONNS_MAX = 8, FAKE_EXECS_MAX = 256 };
 
-struct attachment {
+struct fake_attachment {
     char exec[EXEC_ID_LEN + 1];
     uint64_t told[JOURNAL_STREAMS];
     bool in_flight; /* an OUTPUT is not ACKed yet */
@@ -31,7 +31,7 @@ struct attachment {
 
 struct conn {
     int fd; /* -1: free */
-    struct attachment attached[FAKE_EXECS_MAX];
+    struct fake_attachment attached[FAKE_EXECS_MAX];
     size_t n_attached;
 };
 
@@ -141,7 +141,7 @@ static void send_ended(struct fake_supervisor *s, const struct fake_exec *x)
 static void send_output(struct fake_supervisor *s, struct conn *c)
 {
     for (size_t i = 0; i < c->n_attached; i++) {
-        struct attachment *a = &c->attached[i];
+        struct fake_attachment *a = &c->attached[i];
         const struct fake_exec *x = find_exec(s, a->exec);
 
         if (!x || a->in_flight)
@@ -196,7 +196,7 @@ static void order_field(struct order *o, const struct shim_value *v)
         o->direction = v->u64;
 }
 
-static struct attachment *find_attachment(struct conn *c, const char *exec)
+static struct fake_attachment *find_attachment(struct conn *c, const char *exec)
 {
     for (size_t i = 0; i < c->n_attached; i++)
         if (STREQ(c->attached[i].exec, exec))
@@ -206,20 +206,20 @@ static struct attachment *find_attachment(struct conn *c, const char *exec)
 
 static void attach(struct conn *c, const struct order *o)
 {
-    struct attachment *a = find_attachment(c, o->req.id);
+    struct fake_attachment *a = find_attachment(c, o->req.id);
 
     if (!a && c->n_attached < FAKE_EXECS_MAX)
         a = &c->attached[c->n_attached++];
     if (!a)
         return;
-    *a = (struct attachment){0};
+    *a = (struct fake_attachment){0};
     memcpy(a->exec, o->req.id, sizeof(a->exec));
     memcpy(a->told, o->offsets, sizeof(a->told));
 }
 
 static void detach(struct conn *c, const char *exec)
 {
-    struct attachment *a = find_attachment(c, exec);
+    struct fake_attachment *a = find_attachment(c, exec);
 
     if (a)
         *a = c->attached[--c->n_attached];
@@ -271,7 +271,7 @@ static bool do_about_exec(struct fake_supervisor *s, struct conn *c, struct orde
     } else if (o->type == SHIM_DETACH) {
         detach(c, x->id);
     } else if (o->type == SHIM_ACK) {
-        struct attachment *a = find_attachment(c, x->id);
+        struct fake_attachment *a = find_attachment(c, x->id);
 
         if (a)
             a->in_flight = false;

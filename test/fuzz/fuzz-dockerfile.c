@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct config_inputs inputs;
     char *copy = fuzz_copy(data, size);
     struct dockerfile *df = NULL;
-    struct config c = {0};
+    struct dockerfile_config c = {0};
     size_t at = 0;
 
     if (dockerfile_parse(copy, size, &df, &at, NULL) >= 0) {

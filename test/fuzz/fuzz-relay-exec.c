@@ -24,7 +24,7 @@ void loss_forget(struct relay_exec *x)
     x->loss = NULL;
 }
 
-void work_submit(struct relay *r, struct work *w)
+void work_submit(struct relay *r, struct relay_work *w)
 {
     (void)r;
     w->done(w);
@@ -38,7 +38,8 @@ int call_open(const struct relay *r, const char *user, const char *const *args,
     return err_set(err, ERR_ENGINE, "not here");
 }
 
-int call_inspect(const struct relay *r, const struct deadline *by, struct box *ret, struct err *err)
+int call_inspect(const struct relay *r, const struct deadline *by, struct relay_container *ret,
+                 struct err *err)
 {
     (void)r, (void)by, (void)ret;
     return err_set(err, ERR_ENGINE, "not here");
@@ -69,7 +70,7 @@ static const struct supervisor_ops ops = {
 /* ---- one stream ---- */
 
 struct outcome {
-    enum exec_state state;
+    enum supervised_exec_state state;
     unsigned losses;
     bool told;
     int wait_status;
@@ -81,7 +82,7 @@ struct outcome {
 static struct relay_exec *exec_new(struct relay *r)
 {
     struct relay_exec *x = xcalloc(1, sizeof(*x));
-    struct exec *base = &x->exec;
+    struct supervised_exec *base = &x->exec;
 
     base->sup = &r->sup;
     base->dirfd = base->input.fd = -1;

@@ -69,7 +69,7 @@ static json_t *health(const struct config_health *h)
     return doc;
 }
 
-static json_t *config_json(const struct config *c)
+static json_t *config_json(const struct dockerfile_config *c)
 {
     json_t *doc = json_object();
 
@@ -92,7 +92,7 @@ static json_t *answer(const char *text, size_t len, const struct config_inputs *
                       struct err *err)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
-    struct config c = {0};
+    struct dockerfile_config c = {0};
     json_t *doc;
     int r = dockerfile_parse(text, len, &df, NULL, err);
 

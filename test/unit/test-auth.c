@@ -44,7 +44,7 @@ static int parse(const char *text, struct address *ret)
     return address_parse(text, ret, &err);
 }
 
-static int load(const char *dir, struct token *ret)
+static int load(const char *dir, struct api_token *ret)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -101,7 +101,7 @@ TEST(what_is_this_machine_s_own)
 TEST(a_token_is_made_once_and_kept)
 {
     const char *dir = fresh_folder();
-    struct token a = {0}, b = {0};
+    struct api_token a = {0}, b = {0};
 
     CHECK(load(dir, &a) == -ERR_NOT_FOUND);
     CHECK(token_stamp(dir) == 0);
@@ -116,7 +116,7 @@ TEST(a_token_is_made_once_and_kept)
 
 TEST(only_the_whole_token_matches)
 {
-    struct token t = {0};
+    struct api_token t = {0};
     char other[TOKEN_LEN + 2];
 
     memset(t.text, 'a', TOKEN_LEN);
@@ -134,7 +134,7 @@ TEST(only_the_whole_token_matches)
 TEST(files_that_hold_no_token)
 {
     static const char hex[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n";
-    struct token t = {0};
+    struct api_token t = {0};
 
     fresh_folder();
     put_token(hex, 0600);
@@ -191,7 +191,7 @@ static int ask(const char *const *fields)
 static const char *bearer(void)
 {
     static char text[128];
-    struct token t = {0};
+    struct api_token t = {0};
 
     if (load(folder, &t) < 0)
         abort();
@@ -266,7 +266,7 @@ TEST(tries_are_counted_and_told)
 TEST(another_token_at_once)
 {
     _cleanup_free_ char *file = NULL, *old = NULL;
-    struct token t = {0};
+    struct api_token t = {0};
 
     open_auth("127.0.0.1:7070", NULL);
     file = xasprintf("%s/token", folder);

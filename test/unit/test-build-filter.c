@@ -208,9 +208,9 @@ static void key_of(bool parents, const char *source, const char *exclude,
                    char ret[static DIGEST_MAX])
 {
     char *sources[] = {(char *)source, NULL}, *excludes[] = {(char *)exclude, NULL};
-    const struct build_step s = {
+    const struct build_plan_step s = {
         .sources = sources, .parents = parents, .exclude = exclude ? excludes : NULL};
-    struct key k;
+    struct build_key k;
 
     key_begin(&k, "parent");
     if (key_sources(&k, top, &s, &err) < 0)

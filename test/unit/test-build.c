@@ -138,7 +138,8 @@ static void run(struct bed *b, const char *body, uint64_t secrets)
 
 static int script_all(const struct build_request *req, struct build *b, struct err *err)
 {
-    const struct build_step step = {.stage = "st", .n = 2, .of = 4, .text = "RUN \"x\"", .line = 7};
+    const struct build_step_info step = {
+        .stage = "st", .n = 2, .of = 4, .text = "RUN \"x\"", .line = 7};
     char text[16] = "";
     unsigned id;
 
@@ -151,7 +152,7 @@ static int script_all(const struct build_request *req, struct build *b, struct e
     build_step_progress(b, id, "layer", 1, 2);
     build_step_end(b, id, NULL);
     build_warning(b, "careful", 3);
-    id = build_step_begin(b, &(struct build_step){.text = "COPY"});
+    id = build_step_begin(b, &(struct build_step_info){.text = "COPY"});
     build_step_end(b, id, "no such file");
     return 0;
 }
@@ -191,7 +192,7 @@ TEST(a_build_tells_what_it_does_in_order)
 static int script_characters(const struct build_request *req _unused_, struct build *b,
                              struct err *err _unused_)
 {
-    unsigned id = build_step_begin(b, &(struct build_step){.text = "RUN"});
+    unsigned id = build_step_begin(b, &(struct build_step_info){.text = "RUN"});
 
     build_step_output(b, id, BUILD_STDOUT, "a\xe2\x9c", 3);
     build_step_output(b, id, BUILD_STDOUT,
@@ -224,7 +225,7 @@ static int script_flood(const struct build_request *req _unused_, struct build *
                         struct err *err _unused_)
 {
     _cleanup_free_ char *piece = xmalloc(10000);
-    unsigned id = build_step_begin(b, &(struct build_step){.text = "RUN"});
+    unsigned id = build_step_begin(b, &(struct build_step_info){.text = "RUN"});
 
     memset(piece, 'x', 10000);
     for (unsigned i = 0; i < FLOOD; i++) {
@@ -258,7 +259,7 @@ static int script_wait(const struct build_request *req _unused_, struct build *b
 {
     uint64_t one;
 
-    build_step_begin(b, &(struct build_step){.text = "RUN sleep"});
+    build_step_begin(b, &(struct build_step_info){.text = "RUN sleep"});
     while (read(build_stop_fd(b), &one, sizeof(one)) < 0)
         usleep(1000);
     return err_set(err, ERR_CONFLICT, "stopped");

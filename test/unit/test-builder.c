@@ -76,7 +76,8 @@ static bool has(const char *path, const char *text)
 /* ---- the plan ---- */
 
 /* Images: "base" has a variable and a trigger, "above" is built on "host", there is no other. */
-static int image(void *arg, const char *name, struct config *ret, bool *on_host, struct err *e)
+static int image(void *arg, const char *name, struct dockerfile_config *ret, bool *on_host,
+                 struct err *e)
 {
     (void)arg;
     *on_host = STREQ(name, "host") || STREQ(name, "above");
@@ -106,7 +107,7 @@ static int make(const char *text, const char *target, struct build_plan *ret)
 TEST(plan_has_steps_with_everything_expanded)
 {
     struct build_plan p;
-    const struct build_step *s;
+    const struct build_plan_step *s;
 
     CHECK(make("FROM base AS one\nARG GIVEN\nENV DIR=/d\nWORKDIR $DIR\nRUN echo $GIVEN\n"
                "COPY --chown=$BASE a b $DIR/x/\nUSER u\nRUN [\"a\", \"b\"]\n",
@@ -239,7 +240,7 @@ TEST(plan_needs_only_what_the_target_needs)
 TEST(plan_takes_heredocs_apart)
 {
     struct build_plan p;
-    const struct build_step *s;
+    const struct build_plan_step *s;
 
     CHECK(make("FROM scratch\nARG GIVEN\nRUN <<EOF\nline $x\nEOF\nRUN <<E\n#!/bin/py\nx\nE\n"
                "RUN cat <<E\nin\nE\nCOPY <<f <<'g' /d/\n$GIVEN\nf\n$GIVEN\ng\n",
@@ -365,7 +366,7 @@ TEST(files_of_servers_have_names)
 TEST(plan_keeps_addresses_apart)
 {
     struct build_plan p;
-    const struct build_step *s;
+    const struct build_plan_step *s;
 
     CHECK(make("FROM scratch\nARG GIVEN\nADD --unpack x https://h/$GIVEN y /d/\nCOPY https://h/x "
                "/\n",
@@ -382,7 +383,7 @@ TEST(plan_keeps_addresses_apart)
 TEST(plan_names_an_agent_that_may_be_missing)
 {
     struct build_plan p;
-    const struct build_step *s;
+    const struct build_plan_step *s;
 
     CHECK(make("FROM scratch\nWORKDIR /w\nRUN --mount=type=tmpfs,target=/t --mount=type=ssh "
                "--mount=type=ssh,id=b a\nRUN --mount=type=ssh,target=sock b\n"
@@ -511,7 +512,7 @@ TEST(copy_finds_owners_in_the_image)
 
 static void key_of_context(char ret[static DIGEST_MAX])
 {
-    struct key k;
+    struct build_key k;
 
     key_begin(&k, "parent");
     if (key_source(&k, top, "d", &err) < 0)
@@ -547,7 +548,7 @@ TEST(keys_tell_lists_apart)
 {
     char *const ab[] = {(char *)"a", (char *)"b", NULL}, *const joined[] = {(char *)"ab", NULL};
     char x[DIGEST_MAX], y[DIGEST_MAX], z[DIGEST_MAX];
-    struct key k;
+    struct build_key k;
 
     key_begin(&k, "p");
     key_texts(&k, "n", ab);
@@ -591,7 +592,7 @@ TEST(configurations_come_back_as_they_went)
         "\"WorkingDir\":\"/w\",\"StopSignal\":\"INT\",\"Shell\":[\"s\",\"-c\"],\"OnBuild\":[\"RUN "
         "x\"],\"Healthcheck\":{\"Test\":[\"CMD\",\"t\"],\"Interval\":5,\"Retries\":3}}}";
     char *layers[] = {(char *)A, NULL};
-    struct config c = {0}, again = {0};
+    struct dockerfile_config c = {0}, again = {0};
     _cleanup_free_ char *once = NULL, *twice = NULL;
 
     CHECK(base_config_parse(text, strlen(text), &c, &err) >= 0);
@@ -611,7 +612,7 @@ TEST(configurations_come_back_as_they_went)
 TEST(an_image_on_the_machine_says_so)
 {
     char *above[] = {(char *)IMAGES_HOST_LAYER, (char *)A, NULL}, *plain[] = {(char *)A, NULL};
-    struct config c = {0};
+    struct dockerfile_config c = {0};
     _cleanup_free_ char *on_host = base_config_text(&c, above, NULL, NULL);
     _cleanup_free_ char *alone = base_config_text(&c, plain, NULL, NULL);
     _cleanup_json_ json_t *one = NULL, *other = NULL;
@@ -684,7 +685,7 @@ TEST(stubs_are_what_the_layers_do_not_have)
     static const char high[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
     char *layers[] = {(char *)A, (char *)B, NULL};
     struct images s = {.lock = -1};
-    struct work w = {.store = &s};
+    struct build_work w = {.store = &s};
     struct stubs stubs = {0};
     char path[128];
     struct stat st;

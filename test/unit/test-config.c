@@ -9,7 +9,7 @@
 
 static char path[] = "/tmp/test-config-XXXXXX";
 
-static int load(const char *text, struct config *c, struct err *err)
+static int load(const char *text, struct daemon_config *c, struct err *err)
 {
     int fd, r;
 
@@ -25,7 +25,7 @@ static int load(const char *text, struct config *c, struct err *err)
 
 TEST(no_file_gives_the_defaults)
 {
-    _cleanup_config_ struct config c = {0};
+    _cleanup_config_ struct daemon_config c = {0};
 
     CHECK(config_load(&c, "/nonexistent/ripcord.yaml", NULL) == 0);
     CHECK_STR(c.engine, "native");
@@ -36,7 +36,7 @@ TEST(no_file_gives_the_defaults)
 
 TEST(values_and_where_they_come_from)
 {
-    _cleanup_config_ struct config c = {0};
+    _cleanup_config_ struct daemon_config c = {0};
     _cleanup_json_ json_t *doc = NULL;
     char source[64];
 
@@ -59,7 +59,7 @@ TEST(empty_files_are_fine)
     static const char *const texts[] = {"", "\n\n", "# only a comment\n", "---\n", "{}\n"};
 
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-        _cleanup_config_ struct config c = {0};
+        _cleanup_config_ struct daemon_config c = {0};
 
         CHECK(load(texts[i], &c, NULL) == 0);
         CHECK(c.memory == GIB(4));
@@ -96,7 +96,7 @@ static const struct {
 TEST(what_is_wrong_is_refused_with_its_place)
 {
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-        _cleanup_config_ struct config c = {0};
+        _cleanup_config_ struct daemon_config c = {0};
         _cleanup_err_ struct err err = ERR_INIT;
 
         printf("# %s", bad[i].text);

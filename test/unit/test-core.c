@@ -395,7 +395,7 @@ TEST(pause_and_resume)
 struct watcher {
     struct bed *b;
     struct exec *x;
-    struct stream *s;
+    struct output_stream *s;
     char out[4096];
     size_t len;
     uint64_t bytes, gap;

@@ -207,7 +207,7 @@ TEST(values_that_double_are_refused)
 {
     struct buf b = BUF_INIT(1 << 20);
     struct dockerfile *df;
-    struct config c = {0};
+    struct dockerfile_config c = {0};
     struct err err = ERR_INIT;
 
     (void)!buf_append_str(&b, "FROM scratch\nENV A=xxxxxxxxxxxxxxxx\n");

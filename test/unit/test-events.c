@@ -19,7 +19,7 @@ struct bed {
     char dir[32], path[64];
     struct loop *loop;
     struct store *store;
-    struct events *ev;
+    struct event_log *ev;
 };
 
 struct seen {

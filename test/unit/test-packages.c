@@ -510,14 +510,14 @@ TEST(a_shortened_file_is_no_file)
 
 /* -- configuration -- */
 
-static int parse(const char *text, struct config *c)
+static int parse(const char *text, struct packages_config *c)
 {
     return config_parse(text, strlen(text), c, NULL);
 }
 
 TEST(configurations)
 {
-    struct config c;
+    struct packages_config c;
 
     CHECK(parse("{\"folder\":\"/x\"}", &c) >= 0);
     CHECK(c.n_upstreams == 2 && c.metadata_life == 300 && !c.change_user);

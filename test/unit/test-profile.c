@@ -121,7 +121,7 @@ static bool agree(int nr, uint64_t a0, uint64_t a1, uint64_t a2)
 
 TEST(libseccomp_knows_the_same_numbers)
 {
-    const struct call *c;
+    const struct seccomp_call *c;
     size_t known = 0;
 
     for (size_t i = 0; (c = call_at(i)); i++) {

@@ -59,9 +59,9 @@ static bool refused(uint32_t v, int errnum)
     return v == (SECCOMP_RET_ERRNO | (uint32_t)errnum);
 }
 
-static const struct call *by_name(const char *name)
+static const struct seccomp_call *by_name(const char *name)
 {
-    const struct call *c;
+    const struct seccomp_call *c;
 
     for (size_t i = 0; (c = call_at(i)); i++)
         if (STREQ(c->name, name))
@@ -69,9 +69,9 @@ static const struct call *by_name(const char *name)
     return NULL;
 }
 
-static const struct call *by_number(int nr)
+static const struct seccomp_call *by_number(int nr)
 {
-    const struct call *c;
+    const struct seccomp_call *c;
 
     for (size_t i = 0; (c = call_at(i)); i++)
         if (c->nr == nr)
@@ -81,7 +81,7 @@ static const struct call *by_number(int nr)
 
 TEST(each_call_stands_once)
 {
-    const struct call *c;
+    const struct seccomp_call *c;
 
     for (size_t i = 0; (c = call_at(i)); i++) {
         CHECK(by_name(c->name) == c);
@@ -93,7 +93,7 @@ TEST(each_call_stands_once)
 TEST(every_number_gets_what_the_table_says)
 {
     for (int nr = 0; nr < NUMBERS; nr++) {
-        const struct call *c = by_number(nr);
+        const struct seccomp_call *c = by_number(nr);
         uint32_t v = verdict(nr, 0, 0, 0);
 
         if (!c)
@@ -174,7 +174,7 @@ TEST(what_must_never_be_allowed_is_not)
                                  SYS_io_submit, 451, 457, 458, 470};
 
     for (size_t i = 0; i < ARRAY_SIZE(eperm); i++) {
-        const struct call *c = by_name(eperm[i]);
+        const struct seccomp_call *c = by_name(eperm[i]);
 
         CHECK(c && c->verdict == CALL_REFUSE && c->errnum == EPERM);
         CHECK(c && refused(verdict(c->nr, 0, 0, 0), EPERM));

@@ -103,14 +103,14 @@ const struct api_config *api_settings(const struct api *a)
 
 static void on_gone(struct http_req *req)
 {
-    struct call *c = http_req_user(req);
+    struct api_call *c = http_req_user(req);
 
     c->req = NULL;
 }
 
-static struct call *call_new(struct api *a, struct http_req *req)
+static struct api_call *call_new(struct api *a, struct http_req *req)
 {
-    struct call *c = xnew0(struct call);
+    struct api_call *c = xnew0(struct api_call);
 
     c->api = a;
     c->manager = a->config.manager;
@@ -122,7 +122,7 @@ static struct call *call_new(struct api *a, struct http_req *req)
     return c;
 }
 
-static void call_free(struct call *c)
+static void call_free(struct api_call *c)
 {
     c->api->open_calls--;
     json_decref(c->body);
@@ -130,14 +130,14 @@ static void call_free(struct call *c)
     free(c);
 }
 
-void call_reply_text(struct call *c, int status, const char *json)
+void call_reply_text(struct api_call *c, int status, const char *json)
 {
     if (c->req)
         http_reply(c->req, status, "application/json", json, strlen(json));
     call_free(c);
 }
 
-void call_reply(struct call *c, int status, json_t *doc)
+void call_reply(struct api_call *c, int status, json_t *doc)
 {
     _cleanup_free_ char *text = json_to_text(doc, false);
 
@@ -145,7 +145,7 @@ void call_reply(struct call *c, int status, json_t *doc)
     call_reply_text(c, status, text);
 }
 
-void call_reply_err(struct call *c, const struct err *err)
+void call_reply_err(struct api_call *c, const struct err *err)
 {
     if (c->req)
         http_reply_err(c->req, err);
@@ -154,7 +154,7 @@ void call_reply_err(struct call *c, const struct err *err)
 
 void call_answered(void *arg, const struct err *err, const char *json)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
 
     if (err)
         call_reply_err(c, err);
@@ -162,12 +162,12 @@ void call_answered(void *arg, const struct err *err, const char *json)
         call_reply_text(c, 200, json);
 }
 
-void call_reply_status(struct call *c, int status, const struct err *err)
+void call_reply_status(struct api_call *c, int status, const struct err *err)
 {
     call_reply(c, status, json_from_err(err));
 }
 
-struct http_req *call_take_request(struct call *c)
+struct http_req *call_take_request(struct api_call *c)
 {
     struct http_req *req = c->req;
 
@@ -182,7 +182,7 @@ static const char *route_protocol(const struct route *r)
     return r->flags & ROUTE_TUNNEL ? TUNNEL_PROTOCOL : FRAME_PROTOCOL;
 }
 
-bool call_wants_upgrade(const struct call *c)
+bool call_wants_upgrade(const struct api_call *c)
 {
     const char *up = c->req ? http_req_head(c->req)->upgrade : NULL;
 
@@ -190,7 +190,7 @@ bool call_wants_upgrade(const struct call *c)
 }
 
 /* 1 and the value; 0 when it is not there. */
-static int query_value(const struct call *c, const char *key, char **ret, struct err *err)
+static int query_value(const struct api_call *c, const char *key, char **ret, struct err *err)
 {
     int r;
 
@@ -200,17 +200,17 @@ static int query_value(const struct call *c, const char *key, char **ret, struct
     return r < 0 ? r : *ret != NULL;
 }
 
-int call_query_text(const struct call *c, const char *key, char **ret, struct err *err)
+int call_query_text(const struct api_call *c, const char *key, char **ret, struct err *err)
 {
     return MIN(query_value(c, key, ret, err), 0);
 }
 
-int call_query_texts(const struct call *c, const char *key, char ***ret, struct err *err)
+int call_query_texts(const struct api_call *c, const char *key, char ***ret, struct err *err)
 {
     return c->req ? http_query_all(http_req_query(c->req), key, ret, err) : 0;
 }
 
-int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct err *err)
+int call_query_u64(const struct api_call *c, const char *key, uint64_t *ret, struct err *err)
 {
     _cleanup_free_ char *value = NULL;
     int r = query_value(c, key, &value, err);
@@ -220,7 +220,7 @@ int call_query_u64(const struct call *c, const char *key, uint64_t *ret, struct 
     return MIN(r, 0);
 }
 
-int call_query_bool(const struct call *c, const char *key, bool *ret, struct err *err)
+int call_query_bool(const struct api_call *c, const char *key, bool *ret, struct err *err)
 {
     _cleanup_free_ char *value = NULL;
     int r = query_value(c, key, &value, err);
@@ -230,7 +230,7 @@ int call_query_bool(const struct call *c, const char *key, bool *ret, struct err
     return MIN(r, 0);
 }
 
-struct sandbox *call_sandbox(struct call *c)
+struct sandbox *call_sandbox(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = manager_find(c->manager, c->params[0], &err);
@@ -263,7 +263,7 @@ static bool matches(const char *pattern, const char *path)
 }
 
 /* Cuts the call's own copy of the path into its parameters. */
-static void take_params(struct call *c, const char *pattern)
+static void take_params(struct api_call *c, const char *pattern)
 {
     char *p = c->path;
     size_t n = 0;
@@ -293,7 +293,7 @@ static const struct route *find_route(const char *method, const char *path, bool
     return NULL;
 }
 
-static void reply_no_route(struct call *c, bool path_known)
+static void reply_no_route(struct api_call *c, bool path_known)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     const char *method = http_req_head(c->req)->method;
@@ -317,7 +317,7 @@ static bool is_json_type(const char *type)
 }
 
 /* 0, or the status of the refusal with *err filled. */
-static int read_body(struct call *c, struct err *err)
+static int read_body(struct api_call *c, struct err *err)
 {
     size_t len;
     const char *text = http_req_body(c->req, &len);
@@ -344,7 +344,7 @@ static int read_body(struct call *c, struct err *err)
 }
 
 /* 0, or the status of the refusal. */
-static int check_upgrade(struct call *c, struct err *err)
+static int check_upgrade(struct api_call *c, struct err *err)
 {
     const char *up = http_req_head(c->req)->upgrade;
 
@@ -363,7 +363,7 @@ static int check_upgrade(struct call *c, struct err *err)
 
 static void run_handler(void *arg)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
 
     if (!c->req && c->route->flags & ROUTE_LIVE)
         call_free(c);
@@ -382,7 +382,7 @@ bool api_wants_stream(void *arg _unused_, const struct http_head *head, const ch
 void api_on_request(void *arg, struct http_req *req)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct call *c = call_new(arg, req);
+    struct api_call *c = call_new(arg, req);
     bool path_known;
     int status;
 

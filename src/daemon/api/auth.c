@@ -22,7 +22,7 @@ struct auth {
     struct auth_config config; /* without the address */
     char **hosts;              /* owned: what a Host field may say */
     char *port;                /* owned: ":7070" */
-    struct token token;
+    struct api_token token;
     uint64_t stamp; /* of the file that it was read from; 0: it opens nothing */
     bool changed;   /* since the last auth_tick() */
     uint64_t tries_at;
@@ -100,7 +100,7 @@ static int check_origin(const struct http_head *head, const char *host, struct e
 
 static void read_token(struct auth *g, uint64_t stamp)
 {
-    struct token old = g->token;
+    struct api_token old = g->token;
 
     g->stamp = token_load(g->config.state_dir, &g->token, NULL) < 0 ? 0 : stamp;
     g->changed |= !g->stamp || !token_matches(&g->token, old.text);

@@ -16,7 +16,7 @@
 
 enum { PENDING_MAX = 256 << 10 };
 
-struct image_build {
+struct api_build {
     struct upload *upload; /* while the body comes */
     struct http_req *req;  /* after it; NULL: not yet, or the peer has gone */
     struct manager_build *build;
@@ -25,7 +25,7 @@ struct image_build {
 
 /* ---- events out ---- */
 
-static void drop(struct image_build *ib)
+static void drop(struct api_build *ib)
 {
     manager_build_drop(ib->build);
     free(ib);
@@ -38,12 +38,12 @@ static void on_gone(struct http_req *req)
 
 static void on_drain(struct http_req *req)
 {
-    struct image_build *ib = http_req_user(req);
+    struct api_build *ib = http_req_user(req);
 
     manager_build_hold(ib->build, false);
 }
 
-static void send_text(struct image_build *ib, const char *text, size_t len)
+static void send_text(struct api_build *ib, const char *text, size_t len)
 {
     if (!ib->streaming)
         http_stream_start(ib->req, 200, "application/x-ndjson", on_drain);
@@ -54,7 +54,7 @@ static void send_text(struct image_build *ib, const char *text, size_t len)
 /* Only after the whole body has come: before, there is nothing to build. */
 static void on_lines(void *arg, const char *text, size_t len)
 {
-    struct image_build *ib = arg;
+    struct api_build *ib = arg;
 
     send_text(ib, text, len);
     if (http_stream_pending(ib->req) > PENDING_MAX)
@@ -63,7 +63,7 @@ static void on_lines(void *arg, const char *text, size_t len)
 
 static void on_done(void *arg, const struct err *err, const char *json)
 {
-    struct image_build *ib = arg;
+    struct api_build *ib = arg;
 
     if (ib->upload) {
         upload_end(ib->upload, err, json);
@@ -82,7 +82,7 @@ static void on_done(void *arg, const struct err *err, const char *json)
 
 static void on_whole(void *arg, struct http_req *req)
 {
-    struct image_build *ib = arg;
+    struct api_build *ib = arg;
 
     ib->upload = NULL;
     ib->req = req;
@@ -100,8 +100,8 @@ static int refuse_agents(struct err *err)
     return err_hint(err, "Run the build on the daemon's machine, without --host.");
 }
 
-static int read_options(const struct call *c, struct build_request *req, struct build_body *body,
-                        char **engine, struct err *err)
+static int read_options(const struct api_call *c, struct build_request *req,
+                        struct build_body *body, char **engine, struct err *err)
 {
     const struct {
         const char *key;
@@ -133,7 +133,7 @@ static int read_options(const struct call *c, struct build_request *req, struct 
     return r;
 }
 
-static int check_type(struct call *c, bool *ret_digest_only, struct err *err)
+static int check_type(struct api_call *c, bool *ret_digest_only, struct err *err)
 {
     const char *type = http_field_get(http_req_head(c->req), "content-type");
 
@@ -143,12 +143,12 @@ static int check_type(struct call *c, bool *ret_digest_only, struct err *err)
     return err_set(err, ERR_INVALID, "the body's Content-Type must be application/x-tar");
 }
 
-static void start(struct call *c, const char *engine, struct build_request *req,
+static void start(struct api_call *c, const char *engine, struct build_request *req,
                   struct build_body *body)
 {
     static const struct build_events events = {on_lines, on_done};
     _cleanup_err_ struct err err = ERR_INIT;
-    struct image_build *ib = xnew0(struct image_build);
+    struct api_build *ib = xnew0(struct api_build);
     struct manager *m = c->manager;
 
     ib->upload = upload_start(c, &body->fd, &err);
@@ -165,7 +165,7 @@ static void start(struct call *c, const char *engine, struct build_request *req,
     upload_on_whole(ib->upload, on_whole, ib);
 }
 
-void handle_image_build(struct call *c)
+void handle_image_build(struct api_call *c)
 {
     struct build_request req = {.context = -1};
     struct build_body body = {.fd = -1};

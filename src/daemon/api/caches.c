@@ -9,7 +9,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/time.h"
 
-static void ask(struct call *c, const struct packages_proxy_ask *what, packages_proxy_fn done)
+static void ask(struct api_call *c, const struct packages_proxy_ask *what, packages_proxy_fn done)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct packages_proxy *k = manager_settings(c->manager)->packages;
@@ -37,7 +37,7 @@ static void add_names(struct manager *m, json_t *doc)
 
 static void with_names(void *arg, const struct err *err, const char *json)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
     json_t *doc = NULL;
 
     if (err) {
@@ -50,17 +50,17 @@ static void with_names(void *arg, const struct err *err, const char *json)
     }
 }
 
-void handle_caches(struct call *c)
+void handle_caches(struct api_call *c)
 {
     ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, with_names);
 }
 
-void handle_cache_list(struct call *c)
+void handle_cache_list(struct api_call *c)
 {
     ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_LIST}, call_answered);
 }
 
-void handle_cache_show(struct call *c)
+void handle_cache_show(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *of = NULL;
@@ -77,7 +77,7 @@ void handle_cache_show(struct call *c)
             call_answered);
 }
 
-void handle_cache_verify(struct call *c)
+void handle_cache_verify(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -87,7 +87,7 @@ void handle_cache_verify(struct call *c)
         ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_VERIFY}, call_answered);
 }
 
-void handle_cache_prune(struct call *c)
+void handle_cache_prune(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t keep = UINT64_MAX, unused_ms = 0;

@@ -10,16 +10,16 @@
 
 enum { DOWNLOAD_PIECE = 64 << 10, DOWNLOAD_PENDING_MAX = 256 << 10 };
 
-struct download {
+struct api_download {
     struct http_req *req;
-    struct stream *stream;
+    struct output_stream *stream;
     bool follow;
 };
 
 /* One loop, one thread: what is read here is copied by http_stream_write() before we return. */
 static char scratch[DOWNLOAD_PIECE];
 
-static void download_free(struct download *d)
+static void download_free(struct api_download *d)
 {
     stream_free(d->stream);
     free(d);
@@ -30,13 +30,13 @@ static void on_gone(struct http_req *req)
     download_free(http_req_user(req));
 }
 
-static void finish(struct download *d)
+static void finish(struct api_download *d)
 {
     http_stream_end(d->req);
     download_free(d);
 }
 
-static void pump(struct download *d)
+static void pump(struct api_download *d)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct stream_chunk chunk;
@@ -73,8 +73,8 @@ static void on_news(void *arg)
 }
 
 /* Bytes that are asked for but gone: said before the first byte, where there still is a status. */
-static int check_gap(struct stream *s, enum journal_stream which, const struct stream_config *c,
-                     struct err *err)
+static int check_gap(struct output_stream *s, enum journal_stream which,
+                     const struct stream_config *c, struct err *err)
 {
     uint64_t first = stream_first(s, which);
 
@@ -85,11 +85,11 @@ static int check_gap(struct stream *s, enum journal_stream which, const struct s
     return err_hint(err, "Ask with offset=%llu.", (unsigned long long)first);
 }
 
-int download_start(struct call *c, struct sandbox *sb, const char *id, struct stream_config *stream,
-                   struct err *err)
+int download_start(struct api_call *c, struct sandbox *sb, const char *id,
+                   struct stream_config *stream, struct err *err)
 {
     enum journal_stream which = stream->want[JOURNAL_STDOUT] ? JOURNAL_STDOUT : JOURNAL_STDERR;
-    struct download *d = xnew0(struct download);
+    struct api_download *d = xnew0(struct api_download);
     int r;
 
     stream->notify = on_news;

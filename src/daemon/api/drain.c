@@ -134,7 +134,7 @@ static void on_readable(void *arg, int events _unused_)
     }
 }
 
-struct drain *drain_start(struct call *call, const struct drain_config *config, int *ret_fd,
+struct drain *drain_start(struct api_call *call, const struct drain_config *config, int *ret_fd,
                           struct err *err)
 {
     struct drain *d;

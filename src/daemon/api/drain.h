@@ -21,7 +21,7 @@ struct drain_config {
 
 /* The pipe's write end is *ret_fd, the caller's. The request is the drain's from here on: the call
  * is freed. NULL and *err: nothing was begun, the call is still there. */
-struct drain *drain_start(struct call *call, const struct drain_config *config, int *ret_fd,
+struct drain *drain_start(struct api_call *call, const struct drain_config *config, int *ret_fd,
                           struct err *err);
 /* The verdict, once: an error, or NULL; json: the last line, where there are lines. Frees the drain
  * when all is out. The peer may have gone. */

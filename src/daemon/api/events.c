@@ -16,8 +16,8 @@
 
 enum { READ_AT_ONCE = 64, PENDING_MAX = 64 << 10 };
 
-struct listing {
-    struct events *events;
+struct events_answer {
+    struct event_log *events;
     struct http_req *req;
     struct event_reader reader;
     char *sandbox, *kind; /* owned: of reader */
@@ -26,7 +26,7 @@ struct listing {
     struct buf out;
 };
 
-static void listing_free(struct listing *l)
+static void listing_free(struct events_answer *l)
 {
     events_watch_remove(l->events, &l->watch);
     buf_done(&l->out);
@@ -40,7 +40,7 @@ static void on_gone(struct http_req *req)
     listing_free(http_req_user(req));
 }
 
-static int append(struct listing *l, const struct event *e)
+static int append(struct events_answer *l, const struct event *e)
 {
     int r = 0;
 
@@ -54,7 +54,7 @@ static int append(struct listing *l, const struct event *e)
 
 static void on_event(void *arg, const struct event *e)
 {
-    struct listing *l = arg;
+    struct events_answer *l = arg;
     size_t before = l->out.len;
 
     if (append(l, e) < 0) /* over the limit of the buffer, which holds any event many times */
@@ -62,7 +62,7 @@ static void on_event(void *arg, const struct event *e)
 }
 
 /* How many were looked at. */
-static int send_some(struct listing *l, struct err *err)
+static int send_some(struct events_answer *l, struct err *err)
 {
     int n;
 
@@ -72,7 +72,7 @@ static int send_some(struct listing *l, struct err *err)
     return n;
 }
 
-static void pump(struct listing *l)
+static void pump(struct events_answer *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -103,7 +103,7 @@ static void on_news(void *arg)
 }
 
 /* ?since=N, or the Last-Event-ID that a browser sends when it comes back. 1: there is one. */
-static int read_since(struct call *c, uint64_t *ret, struct err *err)
+static int read_since(struct api_call *c, uint64_t *ret, struct err *err)
 {
     const char *id = http_field_get(http_req_head(c->req), "last-event-id");
     _cleanup_free_ char *since = NULL;
@@ -116,7 +116,7 @@ static int read_since(struct call *c, uint64_t *ret, struct err *err)
     return 1;
 }
 
-static int read_query(struct call *c, struct listing *l, struct err *err)
+static int read_query(struct api_call *c, struct events_answer *l, struct err *err)
 {
     const char *accept = http_field_get(http_req_head(c->req), "accept");
     int r;
@@ -137,7 +137,7 @@ static int read_query(struct call *c, struct listing *l, struct err *err)
     return 0;
 }
 
-static void start(struct listing *l, struct http_req *req)
+static void start(struct events_answer *l, struct http_req *req)
 {
     l->req = req;
     l->reader.sandbox = l->sandbox;
@@ -152,10 +152,10 @@ static void start(struct listing *l, struct http_req *req)
     pump(l);
 }
 
-void handle_events(struct call *c)
+void handle_events(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct listing *l = xnew0(struct listing);
+    struct events_answer *l = xnew0(struct events_answer);
     int r = 0;
 
     l->events = manager_settings(c->manager)->events;

@@ -143,7 +143,7 @@ static int read_secrets(const json_t *secrets, struct exec_request *req, struct 
     return 0;
 }
 
-static int fill(const struct doc *d, struct exec_spec *s, struct err *err)
+static int fill(const struct doc *d, struct api_exec_spec *s, struct err *err)
 {
     struct exec_request *req = &s->req;
     int r;
@@ -173,9 +173,9 @@ static int fill(const struct doc *d, struct exec_spec *s, struct err *err)
     return 0;
 }
 
-int exec_spec_read(const json_t *doc, const char *where, struct exec_spec *ret, struct err *err)
+int exec_spec_read(const json_t *doc, const char *where, struct api_exec_spec *ret, struct err *err)
 {
-    struct exec_spec s = {0};
+    struct api_exec_spec s = {0};
     struct doc d = {0};
     int r;
 
@@ -190,7 +190,7 @@ int exec_spec_read(const json_t *doc, const char *where, struct exec_spec *ret, 
     return 0;
 }
 
-void exec_spec_done(struct exec_spec *s)
+void exec_spec_done(struct api_exec_spec *s)
 {
     exec_request_done(&s->req);
 }

@@ -30,11 +30,11 @@ enum {
     IN_MAX = FRAME_HEAD_SIZE + FRAME_PAYLOAD_MAX,
 };
 
-struct wire {
+struct exec_wire {
     struct wire_config config;
     struct http_req *req; /* NULL: the client has gone */
     struct exec *exec;    /* NULL when an ended one is replayed */
-    struct stream *stream;
+    struct output_stream *stream;
     bool started_sent, finished; /* finished: END or ERROR is out */
     bool kept;                   /* the client said DETACH */
     bool removing;               /* the removal's answer will free us */
@@ -52,14 +52,14 @@ struct wire {
     bool stdin_eof, stdin_closed, stdin_broken;
 };
 
-static void stdin_drop(struct wire *s)
+static void stdin_drop(struct exec_wire *s)
 {
     loop_watch_free(TAKE_PTR(s->stdin_watch));
     s->stdin_fd = fd_close(s->stdin_fd);
     buf_done(&s->stdin_pending);
 }
 
-static void wire_free(struct wire *s)
+static void wire_free(struct exec_wire *s)
 {
     stdin_drop(s);
     package_counts_free(s->package_counts);
@@ -72,7 +72,7 @@ static void wire_free(struct wire *s)
 
 /* ---- out ---- */
 
-static void send_json(struct wire *s, enum frame_type type, const char *text)
+static void send_json(struct exec_wire *s, enum frame_type type, const char *text)
 {
     struct buf b = BUF_INIT(IN_MAX);
 
@@ -82,7 +82,7 @@ static void send_json(struct wire *s, enum frame_type type, const char *text)
 }
 
 /* A named sandbox shows it; of a run's this is the only chance to learn. */
-static void add_unenforced(const struct wire *s, json_t *o)
+static void add_unenforced(const struct exec_wire *s, json_t *o)
 {
     const struct sandbox *sb =
         s->config.run ? manager_find(s->config.manager, s->exec->sandbox_name, NULL) : NULL;
@@ -91,7 +91,7 @@ static void add_unenforced(const struct wire *s, json_t *o)
         json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
 }
 
-static void send_started(struct wire *s)
+static void send_started(struct exec_wire *s)
 {
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *text = NULL;
@@ -107,7 +107,7 @@ static void send_started(struct wire *s)
     send_json(s, FRAME_STARTED, text);
 }
 
-static void send_error(struct wire *s, const struct err *err)
+static void send_error(struct exec_wire *s, const struct err *err)
 {
     _cleanup_json_ json_t *o = json_from_err(err);
     _cleanup_free_ char *text = json_to_text(o, false);
@@ -115,7 +115,7 @@ static void send_error(struct wire *s, const struct err *err)
     send_json(s, FRAME_ERROR, text);
 }
 
-static void send_gap(struct wire *s, const struct stream_chunk *chunk)
+static void send_gap(struct exec_wire *s, const struct stream_chunk *chunk)
 {
     char frame[FRAME_HEAD_SIZE + 17];
 
@@ -126,7 +126,7 @@ static void send_gap(struct wire *s, const struct stream_chunk *chunk)
     http_raw_write(s->req, frame, sizeof(frame));
 }
 
-static void send_data(struct wire *s, char *block, const struct stream_chunk *chunk)
+static void send_data(struct exec_wire *s, char *block, const struct stream_chunk *chunk)
 {
     frame_put_head(block, chunk->which == JOURNAL_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
                    (uint32_t)chunk->len + 8);
@@ -134,7 +134,7 @@ static void send_data(struct wire *s, char *block, const struct stream_chunk *ch
     http_raw_take(s->req, block, DATA_HEAD + chunk->len);
 }
 
-static void close_connection(struct wire *s)
+static void close_connection(struct exec_wire *s)
 {
     struct http_req *req = TAKE_PTR(s->req);
 
@@ -145,7 +145,7 @@ static void close_connection(struct wire *s)
 static void removed(void *arg, const struct err *err, const struct sandbox *sb,
                     enum manager_action action)
 {
-    struct wire *s = arg;
+    struct exec_wire *s = arg;
 
     (void)err; /* the sandbox is shown as failed then, with the reason */
     (void)sb;
@@ -158,7 +158,7 @@ static void removed(void *arg, const struct err *err, const struct sandbox *sb,
 }
 
 /* The last frame is out: a run's connection stays until its sandbox has gone. */
-static void finish(struct wire *s)
+static void finish(struct exec_wire *s)
 {
     s->finished = true;
     stdin_drop(s);
@@ -170,7 +170,7 @@ static void finish(struct wire *s)
 }
 
 /* The record as it is, and beside it what only this client has asked for. */
-static void send_record(struct wire *s)
+static void send_record(struct exec_wire *s)
 {
     const char *record = stream_end_text(s->stream);
     _cleanup_json_ json_t *o = NULL;
@@ -185,7 +185,7 @@ static void send_record(struct wire *s)
     send_json(s, FRAME_END, text);
 }
 
-static void send_end(struct wire *s)
+static void send_end(struct exec_wire *s)
 {
     s->at_end = true;
     if (s->counting)
@@ -199,7 +199,7 @@ static void send_end(struct wire *s)
 
 static void on_package_counts(void *arg, json_t *packages)
 {
-    struct wire *s = arg;
+    struct exec_wire *s = arg;
 
     s->counting = false;
     s->packages = json_incref(packages);
@@ -208,7 +208,7 @@ static void on_package_counts(void *arg, json_t *packages)
 }
 
 /* As soon as it is known which sandbox it is: one that is only being made has had nothing yet. */
-static void start_package_counts(struct wire *s)
+static void start_package_counts(struct exec_wire *s)
 {
     struct packages_proxy *k = manager_settings(s->config.manager)->packages;
 
@@ -217,7 +217,7 @@ static void start_package_counts(struct wire *s)
 }
 
 /* At the end of the command, not of its output: a run's sandbox is forgotten right after it. */
-static void stop_package_counts(struct wire *s)
+static void stop_package_counts(struct exec_wire *s)
 {
     if (!s->package_counts || s->counted)
         return;
@@ -226,7 +226,7 @@ static void stop_package_counts(struct wire *s)
 }
 
 /* Reads one piece into a block of its own. False: nothing more for now, or all is told. */
-static bool pump_one(struct wire *s)
+static bool pump_one(struct exec_wire *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     size_t room = MIN(stream_available(s->stream), (size_t)PIECE_MAX);
@@ -247,7 +247,7 @@ static bool pump_one(struct wire *s)
     return chunk.kind == STREAM_DATA || chunk.kind == STREAM_GAP;
 }
 
-static void pump(struct wire *s)
+static void pump(struct exec_wire *s)
 {
     /* STARTED comes first, whatever the supervisor told first. */
     if (!s->req || s->finished || s->at_end || (s->exec && s->exec->state == EXEC_STARTING))
@@ -264,7 +264,7 @@ static void on_drain(struct http_req *req)
 
 /* ---- stdin ---- */
 
-static void stdin_flush(struct wire *s);
+static void stdin_flush(struct exec_wire *s);
 
 static void stdin_writable(void *arg, int events)
 {
@@ -272,7 +272,7 @@ static void stdin_writable(void *arg, int events)
     stdin_flush(arg);
 }
 
-static void stdin_close(struct wire *s)
+static void stdin_close(struct exec_wire *s)
 {
     if (s->stdin_closed)
         return;
@@ -286,7 +286,7 @@ static void stdin_close(struct wire *s)
  * EPIPE: the command has closed its end. The rest has no reader, which is no error of ours.
  * Anything else is: a command must not take what it has got for all of its input.
  */
-static void stdin_write(struct wire *s)
+static void stdin_write(struct exec_wire *s)
 {
     while (s->stdin_pending.len) {
         ssize_t n = write(s->stdin_fd, buf_data(&s->stdin_pending), s->stdin_pending.len);
@@ -309,7 +309,7 @@ static void stdin_write(struct wire *s)
 
 /* A pipe has one writer, whose leaving is its end of file. A terminal may have several people at
  * it: each gets a descriptor of his own, and the exec keeps one for those to come. */
-static void stdin_take(struct wire *s)
+static void stdin_take(struct exec_wire *s)
 {
     if (!s->exec || s->exec->stdin_fd < 0 || s->stdin_fd >= 0 || s->stdin_closed)
         return;
@@ -319,7 +319,7 @@ static void stdin_take(struct wire *s)
         s->stdin_fd = TAKE_FD(s->exec->stdin_fd);
 }
 
-static void stdin_flush(struct wire *s)
+static void stdin_flush(struct exec_wire *s)
 {
     bool full;
 
@@ -343,13 +343,13 @@ static void stdin_flush(struct wire *s)
 
 /* ---- in ---- */
 
-static int refuse(struct wire *s, struct err *err)
+static int refuse(struct exec_wire *s, struct err *err)
 {
     send_error(s, err);
     return -ERR_INVALID;
 }
 
-static int take_stdin(struct wire *s, const struct frame *f)
+static int take_stdin(struct exec_wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -373,7 +373,7 @@ static unsigned get_u16(const char *p)
 }
 
 /* A client that detaches leaves everything as it is, stdin too: it may come back. */
-static int take_detach(struct wire *s)
+static int take_detach(struct exec_wire *s)
 {
     s->kept = true;
     if (s->exec && s->stdin_fd >= 0 && s->exec->stdin_fd < 0 && s->exec->state != EXEC_ENDED) {
@@ -383,7 +383,7 @@ static int take_detach(struct wire *s)
     return 0;
 }
 
-static int take_frame(struct wire *s, const struct frame *f)
+static int take_frame(struct exec_wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -411,7 +411,7 @@ static int take_frame(struct wire *s, const struct frame *f)
     return refuse(s, &err);
 }
 
-static int take_frames(struct wire *s, const char *data, size_t len, size_t *used)
+static int take_frames(struct exec_wire *s, const char *data, size_t len, size_t *used)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct frame f;
@@ -431,7 +431,7 @@ static int take_frames(struct wire *s, const char *data, size_t len, size_t *use
 static void on_gone(struct http_req *req);
 
 /* Breaking the protocol is leaving. */
-static void cut_off(struct wire *s)
+static void cut_off(struct exec_wire *s)
 {
     struct http_req *req = s->req;
 
@@ -441,7 +441,7 @@ static void cut_off(struct wire *s)
 
 static void on_data(struct http_req *req, const char *data, size_t len)
 {
-    struct wire *s = http_req_user(req);
+    struct exec_wire *s = http_req_user(req);
     size_t used;
     int r;
 
@@ -466,7 +466,7 @@ static void on_data(struct http_req *req, const char *data, size_t len)
 
 static void on_eof(struct http_req *req)
 {
-    struct wire *s = http_req_user(req);
+    struct exec_wire *s = http_req_user(req);
 
     s->stdin_eof = true;
     if (!s->finished)
@@ -475,7 +475,7 @@ static void on_eof(struct http_req *req)
 
 static void on_gone(struct http_req *req)
 {
-    struct wire *s = http_req_user(req);
+    struct exec_wire *s = http_req_user(req);
 
     s->req = NULL;
     if (s->removing)
@@ -493,7 +493,7 @@ static void on_gone(struct http_req *req)
 
 static void on_news(void *arg)
 {
-    struct wire *s = arg;
+    struct exec_wire *s = arg;
 
     start_package_counts(s);
     if (s->exec->state == EXEC_ENDED)
@@ -505,9 +505,9 @@ static void on_news(void *arg)
     pump(s);
 }
 
-static struct wire *wire_new(const struct wire_config *config)
+static struct exec_wire *wire_new(const struct wire_config *config)
 {
-    struct wire *s = xnew0(struct wire);
+    struct exec_wire *s = xnew0(struct exec_wire);
 
     s->config = *config;
     s->stdin_fd = -1;
@@ -523,7 +523,7 @@ void wire_stream_config(struct stream_config *c)
 
 static const struct http_raw_events raw_events = {on_data, on_eof, on_drain};
 
-static void upgrade(struct wire *s, struct http_req *req)
+static void upgrade(struct exec_wire *s, struct http_req *req)
 {
     s->req = req;
     http_req_set_user(req, s);
@@ -534,7 +534,7 @@ static void upgrade(struct wire *s, struct http_req *req)
 
 void wire_start(struct http_req *req, struct exec *x, const struct wire_config *config)
 {
-    struct wire *s = wire_new(config);
+    struct exec_wire *s = wire_new(config);
     struct stream_config stream;
 
     wire_stream_config(&stream);
@@ -548,10 +548,10 @@ void wire_start(struct http_req *req, struct exec *x, const struct wire_config *
         wire_free(s);
 }
 
-int wire_attach(struct call *c, struct sandbox *sb, const char *id, struct stream_config *stream,
-                const struct wire_config *config, struct err *err)
+int wire_attach(struct api_call *c, struct sandbox *sb, const char *id,
+                struct stream_config *stream, const struct wire_config *config, struct err *err)
 {
-    struct wire *s = wire_new(config);
+    struct exec_wire *s = wire_new(config);
     struct http_req *req;
     int r;
 

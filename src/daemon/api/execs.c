@@ -10,7 +10,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-void handle_exec_list(struct call *c)
+void handle_exec_list(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_json_ json_t *list = NULL, *totals = NULL;
@@ -25,7 +25,7 @@ void handle_exec_list(struct call *c)
         call_reply(c, 200, json_pack("{s:O, s:O}", "execs", list, "totals", totals));
 }
 
-void handle_exec_list_all(struct call *c)
+void handle_exec_list_all(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_json_ json_t *list = NULL, *totals = NULL;
@@ -39,7 +39,7 @@ void handle_exec_list_all(struct call *c)
         call_reply(c, 200, json_pack("{s:O, s:O}", "execs", list, "totals", totals));
 }
 
-static void reply_exec(struct call *c, struct sandbox *sb, const char *id)
+static void reply_exec(struct api_call *c, struct sandbox *sb, const char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *doc;
@@ -50,7 +50,7 @@ static void reply_exec(struct call *c, struct sandbox *sb, const char *id)
         call_reply(c, 200, json_pack("{s:o}", "exec", doc));
 }
 
-void handle_exec_get(struct call *c)
+void handle_exec_get(struct api_call *c)
 {
     struct sandbox *sb = call_sandbox(c);
 
@@ -60,7 +60,7 @@ void handle_exec_get(struct call *c)
 
 /* ---- start ---- */
 
-static void start_detached(struct call *c, struct exec_spec *spec)
+static void start_detached(struct api_call *c, struct api_exec_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -72,7 +72,7 @@ static void start_detached(struct call *c, struct exec_spec *spec)
     starting_begin(c, &spec->req, "exec");
 }
 
-static void start_attached(struct call *c, struct exec_spec *spec)
+static void start_attached(struct api_call *c, struct api_exec_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct wire_config config = {
@@ -91,10 +91,10 @@ static void start_attached(struct call *c, struct exec_spec *spec)
         wire_start(call_take_request(c), x, &config);
 }
 
-void handle_exec_start(struct call *c)
+void handle_exec_start(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct exec_spec spec;
+    struct api_exec_spec spec;
 
     if (exec_spec_read(c->body, NULL, &spec, &err) < 0) {
         call_reply_err(c, &err);
@@ -109,7 +109,7 @@ void handle_exec_start(struct call *c)
 
 /* ---- run ---- */
 
-static int read_run(const json_t *body, const json_t **spec, struct exec_spec *exec,
+static int read_run(const json_t *body, const json_t **spec, struct api_exec_spec *exec,
                     struct err *err)
 {
     const json_t *exec_doc = NULL;
@@ -127,14 +127,14 @@ static int read_run(const json_t *body, const json_t **spec, struct exec_spec *e
     return exec_spec_read(exec_doc, "exec", exec, err);
 }
 
-void handle_run(struct call *c)
+void handle_run(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_json_ json_t *empty = json_object();
     const json_t *spec = empty;
     struct wire_config config = {
         .loop = api_settings(c->api)->loop, .manager = c->manager, .run = true};
-    struct exec_spec exec = {0};
+    struct api_exec_spec exec = {0};
     struct exec *x = NULL;
     int r;
 
@@ -155,7 +155,7 @@ void handle_run(struct call *c)
 
 /* ---- attach and output ---- */
 
-void handle_exec_attach(struct call *c)
+void handle_exec_attach(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct wire_config config = {.loop = api_settings(c->api)->loop, .manager = c->manager};
@@ -177,7 +177,7 @@ void handle_exec_attach(struct call *c)
         call_reply_err(c, &err);
 }
 
-static void output(struct call *c, enum journal_stream which)
+static void output(struct api_call *c, enum journal_stream which)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
@@ -196,12 +196,12 @@ static void output(struct call *c, enum journal_stream which)
         call_reply_err(c, &err);
 }
 
-void handle_exec_stdout(struct call *c)
+void handle_exec_stdout(struct api_call *c)
 {
     output(c, JOURNAL_STDOUT);
 }
 
-void handle_exec_stderr(struct call *c)
+void handle_exec_stderr(struct api_call *c)
 {
     output(c, JOURNAL_STDERR);
 }
@@ -209,7 +209,7 @@ void handle_exec_stderr(struct call *c)
 /* ---- signal and kill ---- */
 
 struct signalling {
-    struct call *call;
+    struct api_call *call;
     struct exec *exec;
 };
 
@@ -237,7 +237,7 @@ static int read_signal(const json_t *body, int *ret, struct err *err)
     return parse_signal(name, ret, err) < 0 ? err_wrap(err, "field 'signal'") : 0;
 }
 
-static int find_live(struct call *c, struct sandbox *sb, struct exec **ret, struct err *err)
+static int find_live(struct api_call *c, struct sandbox *sb, struct exec **ret, struct err *err)
 {
     json_t *doc;
     int r;
@@ -252,7 +252,7 @@ static int find_live(struct call *c, struct sandbox *sb, struct exec **ret, stru
     return err_set(err, ERR_CONFLICT, "exec '%s' has ended", c->params[1]);
 }
 
-static void send_signal(struct call *c, int sig, bool whole)
+static void send_signal(struct api_call *c, int sig, bool whole)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
@@ -281,12 +281,12 @@ static void send_signal(struct call *c, int sig, bool whole)
     free(s);
 }
 
-void handle_exec_signal(struct call *c)
+void handle_exec_signal(struct api_call *c)
 {
     send_signal(c, SIGTERM, false);
 }
 
-void handle_exec_kill(struct call *c)
+void handle_exec_kill(struct api_call *c)
 {
     send_signal(c, SIGKILL, true);
 }

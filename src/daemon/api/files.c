@@ -29,7 +29,7 @@ enum {
 static const char tar_type[] = "application/x-tar";
 
 /* One upload; lives until the verdict is there and the client has its answer or has gone. */
-struct copy {
+struct api_copy {
     struct http_req *req; /* NULL: the client has gone, or has its answer */
     char *name;           /* owned; for the error */
     struct loop_watch *watch;
@@ -41,13 +41,13 @@ struct copy {
     struct copy_result result;
 };
 
-static void pipe_close(struct copy *c)
+static void pipe_close(struct api_copy *c)
 {
     loop_watch_free(TAKE_PTR(c->watch));
     c->fd = fd_close(c->fd);
 }
 
-static void copy_free(struct copy *c)
+static void copy_free(struct api_copy *c)
 {
     pipe_close(c);
     buf_done(&c->pending);
@@ -58,7 +58,7 @@ static void copy_free(struct copy *c)
 
 static void on_gone(struct http_req *req)
 {
-    struct copy *c = http_req_user(req);
+    struct api_copy *c = http_req_user(req);
 
     c->req = NULL;
     pipe_close(c); /* the helper sees that and ends */
@@ -68,7 +68,7 @@ static void on_gone(struct http_req *req)
 
 /* ---- beginnings ---- */
 
-static int read_path(const struct call *call, char **ret, struct err *err)
+static int read_path(const struct api_call *call, char **ret, struct err *err)
 {
     _cleanup_free_ char *path = NULL;
     const char *query = http_req_query(call->req);
@@ -88,7 +88,7 @@ static int read_path(const struct call *call, char **ret, struct err *err)
 
 /* ---- out of the sandbox ---- */
 
-struct download {
+struct file_download {
     struct drain *drain;
     char *name; /* owned */
 };
@@ -96,7 +96,7 @@ struct download {
 static void download_told(void *arg, const struct err *err,
                           const struct copy_result *result _unused_)
 {
-    struct download *d = arg;
+    struct file_download *d = arg;
     _cleanup_err_ struct err why = ERR_INIT;
 
     if (err) {
@@ -108,13 +108,13 @@ static void download_told(void *arg, const struct err *err,
     free(d);
 }
 
-void handle_files_get(struct call *call)
+void handle_files_get(struct api_call *call)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *path = NULL, *what = NULL, *name = xstrdup(call->params[0]);
     struct manager *m = call->manager;
     struct drain_config config = {.type = tar_type};
-    struct download *d;
+    struct file_download *d;
     struct drain *drain = NULL;
     int fd;
 
@@ -126,8 +126,8 @@ void handle_files_get(struct call *call)
         call_reply_err(call, &err);
         return;
     }
-    d = xnew0(struct download);
-    *d = (struct download){drain, TAKE_PTR(name)};
+    d = xnew0(struct file_download);
+    *d = (struct file_download){drain, TAKE_PTR(name)};
     if (manager_copy(m, d->name, path, false, fd, download_told, d, &err) < 0) {
         drain_end(drain, &err, NULL);
         free(d->name);
@@ -137,12 +137,12 @@ void handle_files_get(struct call *call)
 
 /* ---- into the sandbox ---- */
 
-static struct copy *upload_start(struct call *call, loop_watch_fn fn, copy_done_fn done,
-                                 struct err *err)
+static struct api_copy *upload_start(struct api_call *call, loop_watch_fn fn, copy_done_fn done,
+                                     struct err *err)
 {
     struct loop *loop = api_settings(call->api)->loop;
     _cleanup_free_ char *path = NULL;
-    struct copy *c;
+    struct api_copy *c;
     int p[2];
 
     if (read_path(call, &path, err) < 0)
@@ -152,7 +152,7 @@ static struct copy *upload_start(struct call *call, loop_watch_fn fn, copy_done_
         return NULL;
     }
     (void)fcntl(p[1], F_SETPIPE_SZ, FILES_PIPE); /* it works with less, only slower */
-    c = xnew0(struct copy);
+    c = xnew0(struct api_copy);
     c->name = xstrdup(call->params[0]);
     c->fd = p[1];
     c->pending.max = FILES_IN_MAX;
@@ -170,7 +170,8 @@ static struct copy *upload_start(struct call *call, loop_watch_fn fn, copy_done_
     return NULL;
 }
 
-static void take_verdict(struct copy *c, const struct err *err, const struct copy_result *result)
+static void take_verdict(struct api_copy *c, const struct err *err,
+                         const struct copy_result *result)
 {
     c->told = true;
     c->result = *result;
@@ -180,7 +181,7 @@ static void take_verdict(struct copy *c, const struct err *err, const struct cop
     }
 }
 
-static void upload_answer(struct copy *c)
+static void upload_answer(struct api_copy *c)
 {
     struct http_req *req = TAKE_PTR(c->req);
     _cleanup_json_ json_t *doc = NULL;
@@ -199,7 +200,7 @@ static void upload_answer(struct copy *c)
 
 /* Bytes that the pipe has taken. A helper that has ended takes no more: what still comes (the
  * padding behind an archive) is dropped, and its verdict tells whether that was well. */
-static size_t pipe_write(struct copy *c, const char *data, size_t len)
+static size_t pipe_write(struct api_copy *c, const char *data, size_t len)
 {
     ssize_t n;
 
@@ -214,7 +215,7 @@ static size_t pipe_write(struct copy *c, const char *data, size_t len)
     return len;
 }
 
-static void upload_flush(struct copy *c)
+static void upload_flush(struct api_copy *c)
 {
     buf_consume(&c->pending, pipe_write(c, buf_data(&c->pending), c->pending.len));
     if (c->watch)
@@ -234,7 +235,7 @@ static void upload_writable(void *arg, int events _unused_)
 
 static void upload_data(struct http_req *req, const char *data, size_t len)
 {
-    struct copy *c = http_req_user(req);
+    struct api_copy *c = http_req_user(req);
     size_t taken = c->pending.len ? 0 : pipe_write(c, data, len);
 
     if (taken == len)
@@ -249,7 +250,7 @@ static void upload_data(struct http_req *req, const char *data, size_t len)
 
 static void upload_end(struct http_req *req)
 {
-    struct copy *c = http_req_user(req);
+    struct api_copy *c = http_req_user(req);
 
     c->body_done = true;
     if (c->told)
@@ -260,7 +261,7 @@ static void upload_end(struct http_req *req)
 
 static void upload_told(void *arg, const struct err *err, const struct copy_result *result)
 {
-    struct copy *c = arg;
+    struct api_copy *c = arg;
 
     take_verdict(c, err, result);
     if (!c->req) {
@@ -274,12 +275,12 @@ static void upload_told(void *arg, const struct err *err, const struct copy_resu
     }
 }
 
-void handle_files_put(struct call *call)
+void handle_files_put(struct api_call *call)
 {
     static const struct http_body_events events = {upload_data, upload_end};
     const char *type = http_field_get(http_req_head(call->req), "content-type");
     _cleanup_err_ struct err err = ERR_INIT;
-    struct copy *c;
+    struct api_copy *c;
 
     if (!type || strcasecmp(type, tar_type) != 0) {
         err_set(&err, ERR_INVALID, "the body's Content-Type must be %s", tar_type);

@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 
 /* ?engine=NAME, else the one that keeps images. */
-static void ask(struct call *c, const struct image_ask *what)
+static void ask(struct api_call *c, const struct image_ask *what)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
@@ -19,7 +19,7 @@ static void ask(struct call *c, const struct image_ask *what)
         call_reply_err(c, &err);
 }
 
-static int name_of(const struct call *c, bool needed, char **ret, struct err *err)
+static int name_of(const struct api_call *c, bool needed, char **ret, struct err *err)
 {
     int r = call_query_text(c, "name", ret, err);
 
@@ -28,7 +28,7 @@ static int name_of(const struct call *c, bool needed, char **ret, struct err *er
     return r;
 }
 
-static void ask_named(struct call *c, enum image_verb verb)
+static void ask_named(struct api_call *c, enum image_verb verb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *name = NULL;
@@ -40,22 +40,22 @@ static void ask_named(struct call *c, enum image_verb verb)
     ask(c, &(struct image_ask){.verb = verb, .name = name, .fd = -1});
 }
 
-void handle_image_list(struct call *c)
+void handle_image_list(struct api_call *c)
 {
     ask(c, &(struct image_ask){.verb = IMAGE_LIST, .fd = -1});
 }
 
-void handle_image_show(struct call *c)
+void handle_image_show(struct api_call *c)
 {
     ask_named(c, IMAGE_SHOW);
 }
 
-void handle_image_remove(struct call *c)
+void handle_image_remove(struct api_call *c)
 {
     ask_named(c, IMAGE_REMOVE);
 }
 
-void handle_image_prune(struct call *c)
+void handle_image_prune(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -70,7 +70,7 @@ static void imported(void *arg, const struct err *err, const char *json)
     upload_end(arg, err, json);
 }
 
-void handle_image_import(struct call *c)
+void handle_image_import(struct api_call *c)
 {
     const char *type = http_field_get(http_req_head(c->req), "content-type");
     _cleanup_err_ struct err err = ERR_INIT;
@@ -100,7 +100,7 @@ static void exported(void *arg, const struct err *err, const char *json _unused_
     drain_end(arg, err, NULL);
 }
 
-void handle_image_export(struct call *c)
+void handle_image_export(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *name = NULL, *engine = NULL, *format = NULL, *text = NULL;
@@ -165,7 +165,7 @@ static void transferred(void *arg, const struct err *err, const char *json)
     drain_end(arg, err, json);
 }
 
-static void transfer(struct call *c, bool push)
+static void transfer(struct api_call *c, bool push)
 {
     const struct drain_config config = {
         .type = "application/x-ndjson", .what = push ? "a push" : "a pull", .lines = true};
@@ -192,12 +192,12 @@ static void transfer(struct call *c, bool push)
         explicit_bzero(text, strlen(text));
 }
 
-void handle_image_pull(struct call *c)
+void handle_image_pull(struct api_call *c)
 {
     transfer(c, false);
 }
 
-void handle_image_push(struct call *c)
+void handle_image_push(struct api_call *c)
 {
     transfer(c, true);
 }

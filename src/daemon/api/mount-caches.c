@@ -8,7 +8,7 @@
 
 static void listed(void *arg, const struct err *err, const char *json)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
     _cleanup_err_ struct err bad = ERR_INIT;
     json_t *doc = NULL;
 
@@ -21,7 +21,7 @@ static void listed(void *arg, const struct err *err, const char *json)
     call_reply(c, 200, doc);
 }
 
-void handle_mount_caches(struct call *c)
+void handle_mount_caches(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     int r = manager_mounts(c->manager, listed, c, &err);
@@ -40,7 +40,7 @@ static void removed(void *arg, const struct err *err, const char *json)
         call_reply_text(arg, 200, json);
 }
 
-void handle_mount_cache_remove(struct call *c)
+void handle_mount_cache_remove(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *id = NULL;
@@ -54,7 +54,7 @@ void handle_mount_cache_remove(struct call *c)
         call_reply_err(c, &err);
 }
 
-void handle_mount_cache_prune(struct call *c)
+void handle_mount_cache_prune(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t keep = UINT64_MAX, unused_ms = 0;

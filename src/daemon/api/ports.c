@@ -209,7 +209,7 @@ static void dialled(void *arg, const struct err *err, const struct copy_result *
     }
 }
 
-void handle_port(struct call *c)
+void handle_port(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct tunnel *t;

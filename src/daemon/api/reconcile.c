@@ -2,7 +2,7 @@
 #include "daemon/api/call.h"
 #include "lib/base/cleanup.h"
 
-static void reply(struct call *c, int status, uint64_t run, bool brief)
+static void reply(struct api_call *c, int status, uint64_t run, bool brief)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *report = reconcile_report(c->manager, run);
@@ -18,7 +18,7 @@ static void reply(struct call *c, int status, uint64_t run, bool brief)
     call_reply(c, status, json_pack("{s:o}", "reconcile", report ? report : json_null()));
 }
 
-void handle_reconcile_get(struct call *c)
+void handle_reconcile_get(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     bool brief = false;
@@ -36,13 +36,13 @@ void handle_reconcile_get(struct call *c)
 
 static void ended(void *arg)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
 
     reply(c, 200, c->number, false);
 }
 
 /* Answers when the run is over; without `wait` at once, with its number. */
-void handle_reconcile(struct call *c)
+void handle_reconcile(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct reconcile_options options = {.trigger = "command"};

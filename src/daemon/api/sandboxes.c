@@ -69,7 +69,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-void handle_sandbox_list(struct call *c)
+void handle_sandbox_list(struct api_call *c)
 {
     struct sandbox **all = NULL, *sb;
     json_t *list = json_array();
@@ -131,7 +131,7 @@ static json_t *notes(const struct sandbox *sb)
 static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
                     enum manager_action action)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
 
     if (err) {
         call_reply_err(c, err);
@@ -142,7 +142,7 @@ static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
                          manager_action_name(action), "warnings", warnings(sb)));
 }
 
-void handle_sandbox_ensure(struct call *c)
+void handle_sandbox_ensure(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -153,7 +153,7 @@ void handle_sandbox_ensure(struct call *c)
 /* A registry that does not answer takes nothing but its counters away. */
 static void counted(void *arg, const struct err *err, const char *stats)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
     struct sandbox *sb = call_sandbox(c);
     json_t *doc, *packages;
 
@@ -169,7 +169,7 @@ static void counted(void *arg, const struct err *err, const char *stats)
     call_reply(c, 200, doc);
 }
 
-void handle_sandbox_get(struct call *c)
+void handle_sandbox_get(struct api_call *c)
 {
     struct packages_proxy *k = manager_settings(c->manager)->packages;
     struct sandbox *sb = call_sandbox(c);
@@ -188,7 +188,7 @@ void handle_sandbox_get(struct call *c)
 static void replied_with_sandbox(void *arg, const struct err *err, const struct sandbox *sb,
                                  enum manager_action action)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
 
     (void)action;
     if (err)
@@ -197,7 +197,7 @@ static void replied_with_sandbox(void *arg, const struct err *err, const struct 
         call_reply(c, 200, json_pack("{s:o}", "sandbox", sandbox_to_json(sb)));
 }
 
-void handle_sandbox_stop(struct call *c)
+void handle_sandbox_stop(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t grace_ms = manager_settings(c->manager)->stop_grace / USEC_PER_MSEC;
@@ -215,7 +215,7 @@ void handle_sandbox_stop(struct call *c)
         call_reply_err(c, &err);
 }
 
-void handle_sandbox_lease(struct call *c)
+void handle_sandbox_lease(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -223,7 +223,7 @@ void handle_sandbox_lease(struct call *c)
         call_reply_err(c, &err);
 }
 
-static void pause_or_resume(struct call *c, bool on)
+static void pause_or_resume(struct api_call *c, bool on)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     int r;
@@ -235,12 +235,12 @@ static void pause_or_resume(struct call *c, bool on)
         call_reply_err(c, &err);
 }
 
-void handle_sandbox_pause(struct call *c)
+void handle_sandbox_pause(struct api_call *c)
 {
     pause_or_resume(c, true);
 }
 
-void handle_sandbox_resume(struct call *c)
+void handle_sandbox_resume(struct api_call *c)
 {
     pause_or_resume(c, false);
 }
@@ -256,7 +256,7 @@ static void removed(void *arg, const struct err *err, const struct sandbox *sb,
         call_reply(arg, 200, json_pack("{s:b}", "removed", 1));
 }
 
-void handle_sandbox_remove(struct call *c)
+void handle_sandbox_remove(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     bool force = false;

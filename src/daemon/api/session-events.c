@@ -14,7 +14,7 @@
 
 enum { PENDING_MAX = 256 << 10, BATCH = 64 << 10, BATCH_MAX = SESSION_TEXT_MAX + BATCH + 128 };
 
-struct events {
+struct session_events_answer {
     struct http_req *req;
     struct session_reader *reader;
     struct buf text;  /* one event; keeps its memory */
@@ -22,7 +22,7 @@ struct events {
     bool follow, sse;
 };
 
-static void events_free(struct events *e)
+static void events_free(struct session_events_answer *e)
 {
     session_reader_free(e->reader);
     buf_done(&e->text);
@@ -35,13 +35,13 @@ static void on_gone(struct http_req *req)
     events_free(http_req_user(req));
 }
 
-static void finish(struct events *e)
+static void finish(struct session_events_answer *e)
 {
     http_stream_end(e->req);
     events_free(e);
 }
 
-static void flush(struct events *e)
+static void flush(struct session_events_answer *e)
 {
     if (e->batch.len)
         http_stream_write(e->req, buf_data(&e->batch), e->batch.len);
@@ -49,7 +49,7 @@ static void flush(struct events *e)
 }
 
 /* What is in `text` joins the batch, for which there is room. */
-static void add(struct events *e, uint64_t seq)
+static void add(struct session_events_answer *e, uint64_t seq)
 {
     if ((e->sse && buf_appendf(&e->batch, "id: %llu\ndata: ", (unsigned long long)seq) < 0) ||
         buf_append(&e->batch, buf_data(&e->text), e->text.len) < 0 ||
@@ -60,7 +60,7 @@ static void add(struct events *e, uint64_t seq)
 }
 
 /* The status is out long ago: the reason is the last line. */
-static void fail(struct events *e, const struct err *err)
+static void fail(struct session_events_answer *e, const struct err *err)
 {
     _cleanup_json_ json_t *doc = json_from_err(err);
     _cleanup_free_ char *text = json_to_text(doc, false);
@@ -74,7 +74,7 @@ static void fail(struct events *e, const struct err *err)
     finish(e);
 }
 
-static void pump(struct events *e)
+static void pump(struct session_events_answer *e)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     enum session_result result;
@@ -109,7 +109,7 @@ static void on_news(void *arg)
 }
 
 /* A browser that comes back by itself sends the last id it saw. */
-static int read_since(struct call *c, bool sse, uint64_t *ret, struct err *err)
+static int read_since(struct api_call *c, bool sse, uint64_t *ret, struct err *err)
 {
     const char *last = sse ? http_field_get(http_req_head(c->req), "last-event-id") : NULL;
 
@@ -118,7 +118,8 @@ static int read_since(struct call *c, bool sse, uint64_t *ret, struct err *err)
     return last ? 0 : call_query_u64(c, "since", ret, err);
 }
 
-static int start(struct call *c, struct sandbox *sb, struct events *e, struct err *err)
+static int start(struct api_call *c, struct sandbox *sb, struct session_events_answer *e,
+                 struct err *err)
 {
     const char *accept = http_field_get(http_req_head(c->req), "accept");
     struct session_reader_config config = {.notify = on_news, .arg = e};
@@ -133,15 +134,15 @@ static int start(struct call *c, struct sandbox *sb, struct events *e, struct er
     return r < 0 ? r : session_reader_new(c->manager, sb, c->params[1], &config, &e->reader, err);
 }
 
-void handle_session_events(struct call *c)
+void handle_session_events(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
-    struct events *e;
+    struct session_events_answer *e;
 
     if (!sb)
         return;
-    e = xnew0(struct events);
+    e = xnew0(struct session_events_answer);
     e->text.max = SESSION_TEXT_MAX;
     e->batch.max = BATCH_MAX;
     if (start(c, sb, e, &err) < 0) {

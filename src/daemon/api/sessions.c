@@ -74,7 +74,7 @@ static int read_payload(const struct extra *x, struct exec_request *req, struct 
     return 0;
 }
 
-static int read_session(const json_t *body, struct exec_spec *spec, struct err *err)
+static int read_session(const json_t *body, struct api_exec_spec *spec, struct err *err)
 {
     _cleanup_json_ json_t *rest = json_copy((json_t *)body);
     struct extra x = {0};
@@ -93,10 +93,10 @@ static int read_session(const json_t *body, struct exec_spec *spec, struct err *
     return r;
 }
 
-void handle_session_start(struct call *c)
+void handle_session_start(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct exec_spec spec;
+    struct api_exec_spec spec;
 
     if (read_session(c->body, &spec, &err) < 0) {
         call_reply_err(c, &err);
@@ -113,7 +113,7 @@ static bool is_session(const json_t *exec)
     return json_is_true(json_object_get(exec, "session"));
 }
 
-void handle_session_list(struct call *c)
+void handle_session_list(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_json_ json_t *execs = NULL;
@@ -134,7 +134,7 @@ void handle_session_list(struct call *c)
     call_reply(c, 200, json_pack("{s:o}", "sessions", list));
 }
 
-static int get_session(struct call *c, struct sandbox *sb, json_t **ret, struct err *err)
+static int get_session(struct api_call *c, struct sandbox *sb, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int r = exec_get_json(c->manager, sb, c->params[1], &doc, err);
@@ -148,7 +148,7 @@ static int get_session(struct call *c, struct sandbox *sb, json_t **ret, struct 
     return 0;
 }
 
-void handle_session_get(struct call *c)
+void handle_session_get(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
@@ -165,7 +165,7 @@ void handle_session_get(struct call *c)
 /* ---- cancel ---- */
 
 struct cancelling {
-    struct call *call;
+    struct api_call *call;
     struct exec *exec;
 };
 
@@ -194,7 +194,7 @@ static int read_grace(const json_t *body, uint64_t *ret, struct err *err)
     return r;
 }
 
-static int find_live(struct call *c, struct sandbox *sb, struct exec **ret, struct err *err)
+static int find_live(struct api_call *c, struct sandbox *sb, struct exec **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int r = get_session(c, sb, &doc, err);
@@ -207,7 +207,7 @@ static int find_live(struct call *c, struct sandbox *sb, struct exec **ret, stru
     return err_set(err, ERR_CONFLICT, "session '%s' has ended", c->params[1]);
 }
 
-void handle_session_cancel(struct call *c)
+void handle_session_cancel(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);

@@ -7,7 +7,7 @@
 #include "lib/base/xalloc.h"
 
 struct starting {
-    struct call *call;
+    struct api_call *call;
     struct exec *exec;
     const char *key;
     struct exec_watch watch;
@@ -27,7 +27,7 @@ static void on_event(void *arg, enum exec_event event)
     free(s);
 }
 
-void starting_begin(struct call *c, struct exec_request *req, const char *key)
+void starting_begin(struct api_call *c, struct exec_request *req, const char *key)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct starting *s;

@@ -9,4 +9,4 @@ struct exec_request;
 
 /* In the sandbox of the call's first parameter. Empties the request and frees the call. The answer
  * is {KEY: EXEC}. */
-void starting_begin(struct call *c, struct exec_request *req, const char *key);
+void starting_begin(struct api_call *c, struct exec_request *req, const char *key);

@@ -5,19 +5,19 @@
 #include "daemon/core/sandbox/spec.h"
 #include "lib/base/macro.h"
 
-void handle_health(struct call *c)
+void handle_health(struct api_call *c)
 {
     call_reply(c, 200, json_pack("{s:s}", "status", "ok"));
 }
 
 /* The daemon listens when it can take requests, so to be asked is to be ready. What an engine that
  * is out of reach has to say, its own users are told. */
-void handle_ready(struct call *c)
+void handle_ready(struct api_call *c)
 {
     call_reply(c, 200, json_pack("{s:s}", "status", "ready"));
 }
 
-void handle_version(struct call *c)
+void handle_version(struct api_call *c)
 {
     const struct api_config *s = api_settings(c->api);
 
@@ -27,7 +27,7 @@ void handle_version(struct call *c)
                          "run_dir", s->run_dir, "listen", s->listen(s->arg)));
 }
 
-void handle_config(struct call *c)
+void handle_config(struct api_call *c)
 {
     const struct api_config *s = api_settings(c->api);
 
@@ -83,7 +83,7 @@ static json_t *engine_to_json(const struct engine *e, const char *by_default)
     return o;
 }
 
-static void reply_engines(struct call *c)
+static void reply_engines(struct api_call *c)
 {
     const struct manager_config *m = manager_settings(c->manager);
     json_t *list = json_array();
@@ -95,7 +95,7 @@ static void reply_engines(struct call *c)
 
 static void prepared(void *arg, const struct err *err, struct engine_sandbox *box)
 {
-    struct call *c = arg;
+    struct api_call *c = arg;
 
     (void)err; /* engine_trouble() has it */
     (void)box;
@@ -104,7 +104,7 @@ static void prepared(void *arg, const struct err *err, struct engine_sandbox *bo
 }
 
 /* Engines that are not open are tried now: what is told is never older than the question. */
-void handle_engines(struct call *c)
+void handle_engines(struct api_call *c)
 {
     const struct manager_config *m = manager_settings(c->manager);
 

@@ -14,7 +14,7 @@ static void warmed(void *arg, const struct err *err, const json_t *result)
         call_reply(arg, 200, json_deep_copy(result));
 }
 
-void handle_cache_warm(struct call *c)
+void handle_cache_warm(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -27,12 +27,12 @@ static void told(void *arg, const json_t *doc)
     call_reply(arg, 200, json_deep_copy(doc));
 }
 
-void handle_tool_caches(struct call *c)
+void handle_tool_caches(struct api_call *c)
 {
     manager_caches(c->manager, told, c);
 }
 
-void handle_tool_prune(struct call *c)
+void handle_tool_prune(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     const char *tool = NULL;

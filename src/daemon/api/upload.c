@@ -140,7 +140,7 @@ static void on_end(struct http_req *req)
         body_out(u);
 }
 
-struct upload *upload_start(struct call *call, int *ret_fd, struct err *err)
+struct upload *upload_start(struct api_call *call, int *ret_fd, struct err *err)
 {
     static const struct http_body_events events = {on_data, on_end};
     struct upload *u;

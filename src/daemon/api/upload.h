@@ -11,7 +11,7 @@ struct upload;
 
 /* The pipe's read end is *ret_fd, the caller's. The request is the upload's from here on: the call
  * is freed. NULL and *err: nothing was begun, the call is still there. */
-struct upload *upload_start(struct call *call, int *ret_fd, struct err *err);
+struct upload *upload_start(struct api_call *call, int *ret_fd, struct err *err);
 /* For a request whose answer is a stream: when its whole body has gone into the pipe, the request
  * is handed over and the upload is freed. NULL: the peer has gone before, and no verdict is wanted.
  * Never called after upload_end(). */

@@ -36,7 +36,7 @@ enum {
 };
 #define BUILD_TIMEOUT (6 * 3600 * USEC_PER_SEC)
 
-struct step {
+struct build_step {
     uint64_t began;
     char part[4]; /* of a character whose rest is still to come */
     size_t n_part;
@@ -51,7 +51,7 @@ struct build {
 
     pthread_mutex_t lock; /* over the next ones */
     int out;
-    struct step *steps;
+    struct build_step *steps;
     size_t n_steps;
     struct buf line;
 
@@ -167,26 +167,26 @@ static void end_line(struct build *b)
     send_line(b);
 }
 
-static struct step *step_of(struct build *b, unsigned step)
+static struct build_step *step_of(struct build *b, unsigned step)
 {
     return step && step <= b->n_steps ? &b->steps[step - 1] : NULL;
 }
 
 static uint64_t step_ms(struct build *b, unsigned step)
 {
-    const struct step *s = step_of(b, step);
+    const struct build_step *s = step_of(b, step);
 
     return s ? (time_mono() - s->began) / USEC_PER_MSEC : 0;
 }
 
-unsigned build_step_begin(struct build *b, const struct build_step *s)
+unsigned build_step_begin(struct build *b, const struct build_step_info *s)
 {
     unsigned id = 0;
 
     pthread_mutex_lock(&b->lock);
     if (b->n_steps < BUILD_STEPS_MAX) {
         b->steps = xreallocarray(b->steps, b->n_steps + 1, sizeof(*b->steps));
-        b->steps[b->n_steps++] = (struct step){.began = time_mono()};
+        b->steps[b->n_steps++] = (struct build_step){.began = time_mono()};
         id = (unsigned)b->n_steps;
         begin_line(b, "step", id);
         if (s->stage && *s->stage)
@@ -247,7 +247,7 @@ void build_step_output(struct build *b, unsigned step, enum build_stream stream,
                        size_t len)
 {
     _cleanup_free_ char *joined = NULL;
-    struct step *s;
+    struct build_step *s;
     size_t keep;
 
     pthread_mutex_lock(&b->lock);
@@ -283,7 +283,7 @@ void build_step_progress(struct build *b, unsigned step, const char *what, uint6
 
 void build_step_end(struct build *b, unsigned step, const char *error)
 {
-    struct step *s;
+    struct build_step *s;
 
     pthread_mutex_lock(&b->lock);
     s = step_of(b, step);

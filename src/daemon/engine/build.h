@@ -74,7 +74,7 @@ void build_request_done(struct build_request *r);
 
 /* ---- for backends, on the build's threads ---- */
 
-struct build_step {
+struct build_step_info {
     const char *stage; /* its name; "" or NULL: there is but one. "internal": not of the file */
     unsigned n, of;    /* the how-manieth of its stage; 0: it is not counted */
     const char *text;  /* the instruction */
@@ -84,7 +84,7 @@ struct build_step {
 enum build_stream { BUILD_STDOUT = 1, BUILD_STDERR = 2 };
 
 /* Its number, from 1, for the calls below; several may be under way. */
-unsigned build_step_begin(struct build *b, const struct build_step *s);
+unsigned build_step_begin(struct build *b, const struct build_step_info *s);
 /* Nothing is run for it. Its end follows as for any other. */
 void build_step_cached(struct build *b, unsigned step);
 void build_step_output(struct build *b, unsigned step, enum build_stream stream, const void *data,

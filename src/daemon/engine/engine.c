@@ -1,5 +1,5 @@
 /*
- * Dispatch. A call of core becomes a struct call (a copy of its input, a deadline, room for the
+ * Dispatch. A call of core becomes a struct engine_call (a copy of its input, a deadline, room for the
  * result), is checked against the engine's capabilities, runs on the engine's own pool and is
  * answered on the loop. A call that fails before it reaches a worker is answered from the loop's
  * next turn, so that done() never runs inside the call that registered it.
@@ -37,8 +37,8 @@ enum {
     ENGINE_BUILDS_MAX = 64
 };
 
-struct call;
-typedef int (*call_fn)(struct call *c);
+struct engine_call;
+typedef int (*call_fn)(struct engine_call *c);
 
 enum call_flags {
     CALL_ID = 1 << 0,      /* is about one sandbox */
@@ -53,7 +53,7 @@ struct call_type {
     unsigned flags;
 };
 
-struct call {
+struct engine_call {
     struct engine *engine;
     const struct call_type *type;
     struct sandbox_request req; /* only its id is set for calls without a spec */
@@ -83,12 +83,12 @@ struct call {
     struct image_ask ask;
 };
 
-static int run_create(struct call *c)
+static int run_create(struct engine_call *c)
 {
     return c->engine->ops->create(c->engine, &c->req, &c->by, &c->err);
 }
 
-static int run_start(struct call *c)
+static int run_start(struct engine_call *c)
 {
     uint32_t unenforced = c->sandbox.unenforced;
     int r;
@@ -98,28 +98,28 @@ static int run_start(struct call *c)
     return r;
 }
 
-static int run_cleanup(struct call *c)
+static int run_cleanup(struct engine_call *c)
 {
     return c->engine->ops->cleanup(c->engine, c->req.id, &c->by, &c->err);
 }
 
-static int run_remove(struct call *c)
+static int run_remove(struct engine_call *c)
 {
     return c->engine->ops->remove(c->engine, c->req.id, &c->by, &c->err);
 }
 
-static int run_end(struct call *c)
+static int run_end(struct engine_call *c)
 {
     (void)c->engine->ops->end(c->engine, c->req.id, &c->by);
     return 0;
 }
 
-static int run_connect(struct call *c)
+static int run_connect(struct engine_call *c)
 {
     return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
 }
 
-static int run_look(struct call *c)
+static int run_look(struct engine_call *c)
 {
     if (!c->engine->ops->look)
         return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has nothing to look at",
@@ -127,7 +127,7 @@ static int run_look(struct call *c)
     return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
 }
 
-static int run_prepare(struct call *c)
+static int run_prepare(struct engine_call *c)
 {
     (void)c; /* it is open by now */
     return 0;
@@ -142,7 +142,7 @@ const char *engine_fixed_digest(const struct engine *e, const struct sandbox_spe
     return !e->ops->resolve || (e->ops->default_is_fixed && is_default) ? DIGEST_OF_HOST : NULL;
 }
 
-static int run_resolve(struct call *c)
+static int run_resolve(struct engine_call *c)
 {
     const char *fixed = engine_fixed_digest(c->engine, &c->req.spec);
 
@@ -152,7 +152,7 @@ static int run_resolve(struct call *c)
     return 0;
 }
 
-static int run_image(struct call *c)
+static int run_image(struct engine_call *c)
 {
     if (!c->engine->ops->image) {
         err_set(&c->err, ERR_UNSUPPORTED, "the images of engine '%s' are kept by itself",
@@ -162,7 +162,7 @@ static int run_image(struct call *c)
     return c->engine->ops->image(c->engine, &c->ask, &c->by, &c->digest, &c->err);
 }
 
-static int run_forget(struct call *c)
+static int run_forget(struct engine_call *c)
 {
     for (char **x = c->ids; x && *x; x++) {
         _cleanup_free_ char *path = xasprintf("%s/%s/%s", c->engine->exec_root, c->req.id, *x);
@@ -173,7 +173,7 @@ static int run_forget(struct call *c)
     return 0;
 }
 
-static int run_list(struct call *c)
+static int run_list(struct engine_call *c)
 {
     return c->engine->ops->list(c->engine, c->specs, &c->by, &c->objects, &c->err);
 }
@@ -194,7 +194,7 @@ static unsigned open_execs(const struct engine *e, const char *id)
     return n;
 }
 
-static int count_live(struct call *c, unsigned *ret)
+static int count_live(struct engine_call *c, unsigned *ret)
 {
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     const struct engine_object *o = &c->object;
@@ -213,7 +213,7 @@ static int count_live(struct call *c, unsigned *ret)
     return c->engine->ops->live ? c->engine->ops->live(c->engine, o, &c->by, ret, &c->err) : 0;
 }
 
-static int run_discard(struct call *c)
+static int run_discard(struct engine_call *c)
 {
     unsigned live = 0;
     int r = c->how == DISCARD_ENDED ? 0 : count_live(c, &live);
@@ -231,14 +231,14 @@ static int run_discard(struct call *c)
     return c->engine->ops->remove_legacy(c->engine, &c->object, &c->by, &c->err);
 }
 
-static int run_note(struct call *c)
+static int run_note(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
     return ops->note ? ops->note(c->engine, c->req.id, c->req.spec_text, &c->err) : 0;
 }
 
-static int run_usage(struct call *c)
+static int run_usage(struct engine_call *c)
 {
     if (!c->engine->ops->usage)
         return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' does not measure sandboxes",
@@ -246,13 +246,13 @@ static int run_usage(struct call *c)
     return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->usage, &c->err);
 }
 
-static int no_base(struct call *c)
+static int no_base(struct engine_call *c)
 {
     return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has no shared package caches",
                    c->engine->ops->name);
 }
 
-static int run_publish(struct call *c)
+static int run_publish(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
@@ -260,14 +260,14 @@ static int run_publish(struct call *c)
                               : no_base(c);
 }
 
-static int run_drop(struct call *c)
+static int run_drop(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
     return ops->cache_drop ? ops->cache_drop(c->engine, c->tool, &c->by, &c->err) : no_base(c);
 }
 
-static int run_caches(struct call *c)
+static int run_caches(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
@@ -276,7 +276,7 @@ static int run_caches(struct call *c)
 
 #define UNDO_TIMEOUT (30 * USEC_PER_SEC)
 
-static int run_create_start(struct call *c)
+static int run_create_start(struct engine_call *c)
 {
     _cleanup_err_ struct err undo = ERR_INIT;
     struct deadline by;
@@ -317,7 +317,7 @@ static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC
 static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC, run_image,        0};
 /* clang-format on */
 
-static bool needs_open(const struct call *c)
+static bool needs_open(const struct engine_call *c)
 {
     if (c->type == &call_connect && c->engine->ops->connects_closed)
         return false;
@@ -401,7 +401,7 @@ int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, s
 }
 
 /* On the worker, not before: what the backend can do is known when it is open. */
-static int call_check_spec(struct call *c)
+static int call_check_spec(struct engine_call *c)
 {
     if (!(c->type->flags & CALL_SPEC))
         return 0;
@@ -411,7 +411,7 @@ static int call_check_spec(struct call *c)
 
 static void call_work(void *arg)
 {
-    struct call *c = arg;
+    struct engine_call *c = arg;
 
     if (deadline_passed(&c->by)) {
         c->failed = true;
@@ -426,7 +426,7 @@ static void call_work(void *arg)
 
 static void call_done(void *arg)
 {
-    struct call *c = arg;
+    struct engine_call *c = arg;
     const struct err *err = c->failed ? &c->err : NULL;
 
     if (c->asked)
@@ -463,7 +463,7 @@ static void call_done(void *arg)
     free(c);
 }
 
-static int call_check_id(struct call *c)
+static int call_check_id(struct engine_call *c)
 {
     if (!(c->type->flags & CALL_ID))
         return 0;
@@ -473,7 +473,7 @@ static int call_check_id(struct call *c)
     return 0;
 }
 
-static void call_submit(struct call *c)
+static void call_submit(struct engine_call *c)
 {
     const struct engine_opener *f = c->engine->opener;
 
@@ -485,9 +485,9 @@ static void call_submit(struct call *c)
     loop_defer(f->loop, call_done, c);
 }
 
-static struct call *call_new(struct engine *e, const struct call_type *type, void *arg)
+static struct engine_call *call_new(struct engine *e, const struct call_type *type, void *arg)
 {
-    struct call *c = xnew0(struct call);
+    struct engine_call *c = xnew0(struct engine_call);
 
     c->engine = e;
     c->type = type;
@@ -500,7 +500,7 @@ static struct call *call_new(struct engine *e, const struct call_type *type, voi
 static void submit_request(struct engine *e, const struct call_type *type,
                            const struct sandbox_request *req, engine_done_fn done, void *arg)
 {
-    struct call *c = call_new(e, type, arg);
+    struct engine_call *c = call_new(e, type, arg);
 
     c->done = done;
     sandbox_request_copy(&c->req, req);
@@ -510,7 +510,7 @@ static void submit_request(struct engine *e, const struct call_type *type,
 static void submit_id(struct engine *e, const struct call_type *type, const char *id,
                       engine_done_fn done, void *arg)
 {
-    struct call *c = call_new(e, type, arg);
+    struct engine_call *c = call_new(e, type, arg);
 
     c->done = done;
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
@@ -563,7 +563,7 @@ void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *
 void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
                          void *arg)
 {
-    struct call *c = call_new(e, &call_forget, arg);
+    struct engine_call *c = call_new(e, &call_forget, arg);
 
     c->done = done;
     c->ids = strv_copy(execs);
@@ -573,7 +573,7 @@ void engine_forget_execs(struct engine *e, const char *id, char *const *execs, e
 
 void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg)
 {
-    struct call *c = call_new(e, &call_list, arg);
+    struct engine_call *c = call_new(e, &call_list, arg);
 
     c->list_done = done;
     c->specs = specs;
@@ -583,7 +583,7 @@ void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg)
 void engine_discard(struct engine *e, const struct engine_object *o, enum discard how,
                     engine_done_fn done, void *arg)
 {
-    struct call *c = call_new(e, &call_discard, arg);
+    struct engine_call *c = call_new(e, &call_discard, arg);
 
     c->done = done;
     c->how = how;
@@ -597,7 +597,7 @@ void engine_discard(struct engine *e, const struct engine_object *o, enum discar
 void engine_note(struct engine *e, const char *id, const char *spec_text, engine_done_fn done,
                  void *arg)
 {
-    struct call *c = call_new(e, &call_note, arg);
+    struct engine_call *c = call_new(e, &call_note, arg);
 
     c->done = done;
     c->req.spec_text = xstrdup(spec_text);
@@ -607,7 +607,7 @@ void engine_note(struct engine *e, const char *id, const char *spec_text, engine
 
 void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *arg)
 {
-    struct call *c = call_new(e, &call_usage, arg);
+    struct engine_call *c = call_new(e, &call_usage, arg);
 
     c->usage_done = done;
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
@@ -617,7 +617,7 @@ void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *
 void engine_cache_publish(struct engine *e, const char *tool, int tar_fd, engine_done_fn done,
                           void *arg)
 {
-    struct call *c = call_new(e, &call_publish, arg);
+    struct engine_call *c = call_new(e, &call_publish, arg);
 
     c->done = done;
     c->tool = xstrdup(tool);
@@ -627,7 +627,7 @@ void engine_cache_publish(struct engine *e, const char *tool, int tar_fd, engine
 
 void engine_cache_drop(struct engine *e, const char *tool, engine_done_fn done, void *arg)
 {
-    struct call *c = call_new(e, &call_drop, arg);
+    struct engine_call *c = call_new(e, &call_drop, arg);
 
     c->done = done;
     c->tool = xstrdup(tool);
@@ -636,7 +636,7 @@ void engine_cache_drop(struct engine *e, const char *tool, engine_done_fn done, 
 
 void engine_cache_list(struct engine *e, engine_caches_fn done, void *arg)
 {
-    struct call *c = call_new(e, &call_caches, arg);
+    struct engine_call *c = call_new(e, &call_caches, arg);
 
     c->caches_done = done;
     call_submit(c);
@@ -655,7 +655,7 @@ void engine_prepare(struct engine *e, engine_done_fn done, void *arg)
 void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_digest_fn done,
                     void *arg)
 {
-    struct call *c = call_new(e, &call_resolve, arg);
+    struct engine_call *c = call_new(e, &call_resolve, arg);
 
     c->digest_done = done;
     sandbox_spec_copy(&c->req.spec, spec);
@@ -664,7 +664,7 @@ void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_di
 
 void engine_image(struct engine *e, const struct image_ask *ask, engine_image_fn done, void *arg)
 {
-    struct call *c = call_new(e, &call_image, arg);
+    struct engine_call *c = call_new(e, &call_image, arg);
 
     c->image_done = done;
     c->ask = *ask;

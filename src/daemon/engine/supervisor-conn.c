@@ -230,7 +230,7 @@ static void tell_closed(struct supervisor_conn *l)
 /* ---- in ---- */
 
 /* The fields of any message that we read, as far as they are there. */
-struct incoming {
+struct supervisor_incoming {
     uint64_t seq;
     const char *exec, *record;
     size_t record_len;
@@ -241,14 +241,14 @@ struct incoming {
     int fd; /* owned until a receiver takes it */
 };
 
-static void incoming_done(struct incoming *m)
+static void incoming_done(struct supervisor_incoming *m)
 {
     strv_free(m->stats);
     err_done(&m->err);
     m->fd = fd_close(m->fd);
 }
 
-static void incoming_field(struct incoming *m, const struct shim_value *v)
+static void incoming_field(struct supervisor_incoming *m, const struct shim_value *v)
 {
     switch (v->tag) {
     case SHIM_TAG_EXEC:
@@ -284,7 +284,7 @@ static void incoming_field(struct incoming *m, const struct shim_value *v)
     }
 }
 
-static void on_answer(struct supervisor_conn *l, struct incoming *m)
+static void on_answer(struct supervisor_conn *l, struct supervisor_incoming *m)
 {
     struct supervisor_request *q = request_take(l, m->seq);
 
@@ -294,7 +294,7 @@ static void on_answer(struct supervisor_conn *l, struct incoming *m)
     request_free(q);
 }
 
-static void on_attached(struct supervisor_conn *l, struct incoming *m)
+static void on_attached(struct supervisor_conn *l, struct supervisor_incoming *m)
 {
     on_answer(l, m);
     if (!l->freed && m->exec && m->has_offsets)
@@ -309,7 +309,7 @@ static void drop_request(struct supervisor_conn *l, uint64_t seq)
         request_free(q);
 }
 
-static void on_ended(struct supervisor_conn *l, const struct incoming *m)
+static void on_ended(struct supervisor_conn *l, const struct supervisor_incoming *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct end_record rec;
@@ -322,13 +322,14 @@ static void on_ended(struct supervisor_conn *l, const struct incoming *m)
     l->events->ended(l->arg, m->exec, &rec);
 }
 
-static void on_hello(struct supervisor_conn *l, const struct incoming *m)
+static void on_hello(struct supervisor_conn *l, const struct supervisor_incoming *m)
 {
     if (m->has_version && m->version >> 32 != SHIM_VERSION_MAJOR)
         supervisor_conn_break(l, "peer has another protocol version");
 }
 
-static void dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type, struct incoming *m)
+static void dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type,
+                          struct supervisor_incoming *m)
 {
     if (type == SHIM_STARTED) {
         drop_request(l, m->seq);
@@ -346,7 +347,7 @@ static void dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type, st
     }
 }
 
-static void dispatch(struct supervisor_conn *l, unsigned type, struct incoming *m)
+static void dispatch(struct supervisor_conn *l, unsigned type, struct supervisor_incoming *m)
 {
     switch (type) {
     case SHIM_HELLO:
@@ -373,7 +374,8 @@ static void dispatch(struct supervisor_conn *l, unsigned type, struct incoming *
     }
 }
 
-static int parse_packet(struct incoming *m, size_t len, unsigned *ret_type, struct err *err)
+static int parse_packet(struct supervisor_incoming *m, size_t len, unsigned *ret_type,
+                        struct err *err)
 {
     struct shim_reader rd;
     struct shim_value v;
@@ -398,7 +400,7 @@ static int parse_packet(struct incoming *m, size_t len, unsigned *ret_type, stru
 static bool read_one(struct supervisor_conn *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct incoming m = {.fd = -1};
+    struct supervisor_incoming m = {.fd = -1};
     size_t n_fds = 1;
     unsigned type;
     ssize_t n;

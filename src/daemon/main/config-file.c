@@ -14,7 +14,7 @@
 
 enum { FILE_MAX = 256 << 10, LIST_MAX = 256 };
 
-struct reader {
+struct config_reader {
     yaml_parser_t parser;
     yaml_event_t event;
     bool has_event;
@@ -22,7 +22,7 @@ struct reader {
     void *arg;
 };
 
-static int next_event(struct reader *r, struct err *err)
+static int next_event(struct config_reader *r, struct err *err)
 {
     if (r->has_event)
         yaml_event_delete(&r->event);
@@ -35,18 +35,18 @@ static int next_event(struct reader *r, struct err *err)
     return 0;
 }
 
-static size_t line_of(const struct reader *r)
+static size_t line_of(const struct config_reader *r)
 {
     return r->event.start_mark.line + 1;
 }
 
-static int unexpected(const struct reader *r, const char *wanted, struct err *err)
+static int unexpected(const struct config_reader *r, const char *wanted, struct err *err)
 {
     return err_set(err, ERR_INVALID, "line %zu: %s is expected here", line_of(r), wanted);
 }
 
 /* Plain text of the scalar at hand. Anchors and tags have no meaning here, so they are refused. */
-static int scalar(const struct reader *r, const char **ret, struct err *err)
+static int scalar(const struct config_reader *r, const char **ret, struct err *err)
 {
     const char *text = (const char *)r->event.data.scalar.value;
 
@@ -60,14 +60,14 @@ static int scalar(const struct reader *r, const char **ret, struct err *err)
     return 0;
 }
 
-static int emit(struct reader *r, struct config_entry *e, struct err *err)
+static int emit(struct config_reader *r, struct config_entry *e, struct err *err)
 {
     if (r->fn(r->arg, e, err) < 0)
         return err_wrap(err, "line %zu", e->line);
     return 0;
 }
 
-static int read_list(struct reader *r, const char *key, size_t line, struct err *err)
+static int read_list(struct config_reader *r, const char *key, size_t line, struct err *err)
 {
     _cleanup_strv_ char **items = strv_copy(NULL);
     struct config_entry e = {.key = key, .line = line};
@@ -91,9 +91,9 @@ static int read_list(struct reader *r, const char *key, size_t line, struct err 
     return emit(r, &e, err);
 }
 
-static int read_mapping(struct reader *r, const char *prefix, struct err *err);
+static int read_mapping(struct config_reader *r, const char *prefix, struct err *err);
 
-static int read_value(struct reader *r, const char *key, bool nested, struct err *err)
+static int read_value(struct config_reader *r, const char *key, bool nested, struct err *err)
 {
     struct config_entry e = {.key = key, .line = line_of(r)};
     int n = next_event(r, err);
@@ -109,7 +109,7 @@ static int read_value(struct reader *r, const char *key, bool nested, struct err
 }
 
 /* `prefix` NULL: the top. A key may also be written dotted. */
-static int read_mapping(struct reader *r, const char *prefix, struct err *err)
+static int read_mapping(struct config_reader *r, const char *prefix, struct err *err)
 {
     const char *text;
     int n;
@@ -132,12 +132,12 @@ static int read_mapping(struct reader *r, const char *prefix, struct err *err)
     }
 }
 
-static bool is_empty_scalar(const struct reader *r)
+static bool is_empty_scalar(const struct config_reader *r)
 {
     return r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.length == 0;
 }
 
-static int read_document(struct reader *r, struct err *err)
+static int read_document(struct config_reader *r, struct err *err)
 {
     int n;
 
@@ -165,7 +165,7 @@ static int read_document(struct reader *r, struct err *err)
 
 int config_file_read(const char *path, config_entry_fn fn, void *arg, struct err *err)
 {
-    struct reader r = {.fn = fn, .arg = arg};
+    struct config_reader r = {.fn = fn, .arg = arg};
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_free_ char *text = NULL;
     size_t len;

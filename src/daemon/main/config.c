@@ -23,7 +23,7 @@ struct config_key {
     const char *doc;
 };
 
-#define AT(member) offsetof(struct config, member)
+#define AT(member) offsetof(struct daemon_config, member)
 
 /* clang-format off */
 static const struct config_key keys[] = {
@@ -137,7 +137,7 @@ static char **split(const char *text)
     return v;
 }
 
-static void set_default(struct config *c, const struct config_key *k)
+static void set_default(struct daemon_config *c, const struct config_key *k)
 {
     void *at = (char *)c + k->offset;
 
@@ -164,7 +164,7 @@ static int find_key(const char *name, struct err *err)
 }
 
 struct loading {
-    struct config *config;
+    struct daemon_config *config;
     const char *path;
     bool seen[KEYS];
 };
@@ -204,7 +204,7 @@ static int check_prefix(const char *prefix, struct err *err)
 }
 
 /* What no single value shows to be wrong. */
-static int check(const struct config *c, struct err *err)
+static int check(const struct daemon_config *c, struct err *err)
 {
     struct sandbox_spec spec;
     enum log_level level;
@@ -234,9 +234,9 @@ static int check(const struct config *c, struct err *err)
     return 0;
 }
 
-int config_load(struct config *ret, const char *path, struct err *err)
+int config_load(struct daemon_config *ret, const char *path, struct err *err)
 {
-    struct config c = {0};
+    struct daemon_config c = {0};
     struct loading l = {.config = &c, .path = path};
     int r;
 
@@ -255,7 +255,7 @@ int config_load(struct config *ret, const char *path, struct err *err)
     return 0;
 }
 
-void config_done(struct config *c)
+void config_done(struct daemon_config *c)
 {
     for (size_t i = 0; i < KEYS; i++) {
         void *at = (char *)c + keys[i].offset;
@@ -266,7 +266,7 @@ void config_done(struct config *c)
             strv_free(*(char ***)at);
     }
     strv_free(c->sources);
-    *c = (struct config){0};
+    *c = (struct daemon_config){0};
 }
 
 /* ---- showing ---- */
@@ -280,7 +280,7 @@ static json_t *list_to_json(char *const *v)
     return a;
 }
 
-static json_t *value_to_json(const struct config *c, const struct config_key *k)
+static json_t *value_to_json(const struct daemon_config *c, const struct config_key *k)
 {
     const void *at = (const char *)c + k->offset;
     char tmp[FORMAT_MAX];
@@ -306,7 +306,7 @@ static json_t *value_to_json(const struct config *c, const struct config_key *k)
     return json_null();
 }
 
-json_t *config_to_json(const struct config *c)
+json_t *config_to_json(const struct daemon_config *c)
 {
     json_t *o = json_object();
 
@@ -317,7 +317,7 @@ json_t *config_to_json(const struct config *c)
     return o;
 }
 
-void config_print(const struct config *c, FILE *f)
+void config_print(const struct daemon_config *c, FILE *f)
 {
     for (size_t i = 0; i < KEYS; i++) {
         _cleanup_json_ json_t *v = value_to_json(c, &keys[i]);
@@ -333,7 +333,7 @@ void config_help(FILE *f)
         fprintf(f, "%-20s %s (default %s)\n", keys[i].name, keys[i].doc, keys[i].def);
 }
 
-int config_spec(const struct config *c, struct sandbox_spec *ret, struct err *err)
+int config_spec(const struct daemon_config *c, struct sandbox_spec *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_pack(
         "{s:{s:I, s:f, s:I, s:I}, s:s, s:{s:s}, s:{s:I, s:I, s:I}, s:s, s:s, s:I, s:I, s:I}",

@@ -16,7 +16,7 @@
 #include "daemon/engine/engine.h"
 #include "lib/base/json.h"
 
-struct config {
+struct daemon_config {
     char *engine;
     uint64_t memory, tmp, run, scratch, idle_stop, max_life, rm_after;
     uint32_t cpus, pids, nofile;
@@ -48,16 +48,16 @@ struct config {
 };
 
 /* The defaults, then what `path` holds; a file that does not exist changes nothing. */
-int config_load(struct config *ret, const char *path, struct err *err);
-void config_done(struct config *c);
+int config_load(struct daemon_config *ret, const char *path, struct err *err);
+void config_done(struct daemon_config *c);
 #define _cleanup_config_ __attribute__((cleanup(config_done)))
 
 /* {"<key>":{"value":…,"source":"…"}} */
-json_t *config_to_json(const struct config *c);
+json_t *config_to_json(const struct daemon_config *c);
 /* As YAML, with the source behind each key. */
-void config_print(const struct config *c, FILE *f);
+void config_print(const struct daemon_config *c, FILE *f);
 /* Keys, defaults and what they mean. */
 void config_help(FILE *f);
 
 /* The spec that a sandbox has when its user asks for nothing. */
-int config_spec(const struct config *c, struct sandbox_spec *ret, struct err *err);
+int config_spec(const struct daemon_config *c, struct sandbox_spec *ret, struct err *err);

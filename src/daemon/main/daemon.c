@@ -44,7 +44,7 @@ struct daemon {
     struct options options;
     const struct engine_ops *extra_engine; /* or NULL */
     struct path_roots paths;
-    struct config config;
+    struct daemon_config config;
     char *libexec_dir;
     int ready_fd, run_dirfd, lock_fd;
     struct loop *loop;
@@ -53,7 +53,7 @@ struct daemon {
     size_t n_engines;
     const char *default_engine;
     struct packages_proxy *packages;
-    struct events *events;
+    struct event_log *events;
     struct manager *manager;
     struct api *api;
     struct http_server *server;

@@ -22,7 +22,8 @@ static void on_warning(void *arg, const char *message)
     log_warn("%s", message);
 }
 
-static void add_upstream(json_t *list, const struct config *c, const char *type, const char *url)
+static void add_upstream(json_t *list, const struct daemon_config *c, const char *type,
+                         const char *url)
 {
     json_t *u;
 
@@ -65,7 +66,8 @@ static json_t *to_array(char *const *v)
     return a;
 }
 
-static int settings(const struct config *c, const char *state_dir, char **ret, struct err *err)
+static int settings(const struct daemon_config *c, const char *state_dir, char **ret,
+                    struct err *err)
 {
     _cleanup_free_ char *folder = xasprintf("%s/registry", state_dir);
     _cleanup_json_ json_t *doc = NULL;
@@ -92,7 +94,7 @@ static int settings(const struct config *c, const char *state_dir, char **ret, s
     return 0;
 }
 
-int packages_config_open(const struct config *c, const struct packages_config_place *place,
+int packages_config_open(const struct daemon_config *c, const struct packages_config_place *place,
                          struct packages_proxy **ret, struct err *err)
 {
     _cleanup_free_ char *program = xasprintf("%s/ripcord-packages", place->libexec_dir);

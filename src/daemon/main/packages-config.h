@@ -5,7 +5,7 @@
 
 #include "lib/base/err.h"
 
-struct config;
+struct daemon_config;
 struct packages_proxy;
 struct loop;
 
@@ -18,5 +18,6 @@ struct packages_config_place {
 };
 
 /* Reads what registry.upstreams names; the process itself starts when it is needed. */
-int packages_config_open(const struct config *config, const struct packages_config_place *place,
-                         struct packages_proxy **ret, struct err *err);
+int packages_config_open(const struct daemon_config *config,
+                         const struct packages_config_place *place, struct packages_proxy **ret,
+                         struct err *err);

@@ -38,10 +38,10 @@
 
 enum { PACKET_MAX = 64 << 10, ANSWER_MAX = 64 << 20, READS_PER_TURN = 32, PAUSE_DOUBLINGS = 7 };
 
-enum state { STATE_DOWN, STATE_STARTING, STATE_UP, STATE_ENDING };
+enum packages_state { STATE_DOWN, STATE_STARTING, STATE_UP, STATE_ENDING };
 
-struct box {
-    struct box *next;
+struct proxied_sandbox {
+    struct proxied_sandbox *next;
     struct packages_proxy *k;
     char *id;
     int fd;
@@ -50,8 +50,8 @@ struct box {
     bool waiting;             /* somebody connects: to be handed over */
 };
 
-struct request {
-    struct request *next;
+struct packages_request {
+    struct packages_request *next;
     uint64_t seq;
     struct shim_writer w; /* until it is sent */
     int fd;               /* goes with it; owned, or -1 */
@@ -67,7 +67,7 @@ struct packages_proxy {
     struct packages_proxy_config config;
     char *program, *settings;
     char **env;
-    enum state state;
+    enum packages_state state;
     int pidfd, control;
     struct loop_watch *process, *line;
     struct loop_timer *failed; /* a start that failed at once is told from the loop */
@@ -78,8 +78,8 @@ struct packages_proxy {
     char *trouble; /* of the last try; NULL */
     bool was_up;   /* this run has said READY */
     bool said;     /* this run has said by itself why it ends */
-    struct box *boxes;
-    struct request *first, **last;
+    struct proxied_sandbox *boxes;
+    struct packages_request *first, **last;
 };
 
 static void start(struct packages_proxy *k);
@@ -98,7 +98,7 @@ static void set_trouble(struct packages_proxy *k, const char *text)
 
 /* ---- requests ---- */
 
-static void request_free(struct request *q)
+static void request_free(struct packages_request *q)
 {
     shim_writer_done(&q->w);
     fd_close(q->fd);
@@ -107,10 +107,10 @@ static void request_free(struct request *q)
 }
 
 /* Takes the fd. The writer is begun by the caller's next lines. */
-static struct request *request_add(struct packages_proxy *k, enum packages_msg_type type, int fd,
-                                   uint64_t timeout)
+static struct packages_request *request_add(struct packages_proxy *k, enum packages_msg_type type,
+                                            int fd, uint64_t timeout)
 {
-    struct request *q = xnew0(struct request);
+    struct packages_request *q = xnew0(struct packages_request);
 
     q->seq = ++k->last_seq;
     q->fd = fd;
@@ -122,9 +122,9 @@ static struct request *request_add(struct packages_proxy *k, enum packages_msg_t
     return q;
 }
 
-static struct request *request_take(struct packages_proxy *k, struct request **at)
+static struct packages_request *request_take(struct packages_proxy *k, struct packages_request **at)
 {
-    struct request *q = *at;
+    struct packages_request *q = *at;
 
     *at = q->next;
     if (!*at)
@@ -132,16 +132,16 @@ static struct request *request_take(struct packages_proxy *k, struct request **a
     return q;
 }
 
-static struct request **request_find(struct packages_proxy *k, uint64_t seq)
+static struct packages_request **request_find(struct packages_proxy *k, uint64_t seq)
 {
-    struct request **p = &k->first;
+    struct packages_request **p = &k->first;
 
     while (*p && (*p)->seq != seq)
         p = &(*p)->next;
     return p;
 }
 
-static void request_tell(struct request *q, const struct err *err, const char *json)
+static void request_tell(struct packages_request *q, const struct err *err, const char *json)
 {
     if (q->done)
         q->done(q->arg, err, json);
@@ -152,13 +152,13 @@ static void request_tell(struct request *q, const struct err *err, const char *j
 static void fail_all(struct packages_proxy *k, const char *why)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct request *q = k->first;
+    struct packages_request *q = k->first;
 
     k->first = NULL;
     k->last = &k->first;
     err_set(&err, ERR_ENGINE, "the package registry does not run: %s", why);
     while (q) {
-        struct request *next = q->next;
+        struct packages_request *next = q->next;
 
         request_tell(q, &err, NULL);
         q = next;
@@ -167,16 +167,16 @@ static void fail_all(struct packages_proxy *k, const char *why)
 
 /* ---- sockets ---- */
 
-static struct box **box_find(struct packages_proxy *k, const char *id)
+static struct proxied_sandbox **box_find(struct packages_proxy *k, const char *id)
 {
-    struct box **p = &k->boxes;
+    struct proxied_sandbox **p = &k->boxes;
 
     while (*p && !STREQ((*p)->id, id))
         p = &(*p)->next;
     return p;
 }
 
-static void box_watch(struct box *b)
+static void box_watch(struct proxied_sandbox *b)
 {
     b->handed = b->waiting = false;
     if (b->watch)
@@ -184,7 +184,7 @@ static void box_watch(struct box *b)
 }
 
 /* Whoever waits there learns at once that nobody answers, and its tool says so. */
-static void box_refuse(struct box *b)
+static void box_refuse(struct proxied_sandbox *b)
 {
     int fd;
 
@@ -193,10 +193,10 @@ static void box_refuse(struct box *b)
     box_watch(b);
 }
 
-static void box_hand_over(struct box *b)
+static void box_hand_over(struct proxied_sandbox *b)
 {
     int fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
-    struct request *q;
+    struct packages_request *q;
 
     if (fd < 0) {
         box_refuse(b);
@@ -212,7 +212,7 @@ static void box_hand_over(struct box *b)
 
 static void box_on_connection(void *arg, int events)
 {
-    struct box *b = arg;
+    struct proxied_sandbox *b = arg;
     struct packages_proxy *k = b->k;
 
     uint64_t now = time_mono();
@@ -230,7 +230,7 @@ static void box_on_connection(void *arg, int events)
         box_hand_over(b);
 }
 
-static void box_free(struct box *b)
+static void box_free(struct proxied_sandbox *b)
 {
     loop_watch_free(b->watch);
     fd_close(b->fd);
@@ -240,7 +240,7 @@ static void box_free(struct box *b)
 
 void packages_proxy_attach(struct packages_proxy *k, const char *sandbox, int fd)
 {
-    struct box *b = xnew0(struct box);
+    struct proxied_sandbox *b = xnew0(struct proxied_sandbox);
 
     packages_proxy_forget(k, sandbox);
     b->k = k;
@@ -254,13 +254,13 @@ void packages_proxy_attach(struct packages_proxy *k, const char *sandbox, int fd
 
 void packages_proxy_forget(struct packages_proxy *k, const char *sandbox)
 {
-    struct box **at = box_find(k, sandbox), *b = *at;
+    struct proxied_sandbox **at = box_find(k, sandbox), *b = *at;
 
     if (!b)
         return;
     *at = b->next;
     if (b->handed && k->state == STATE_UP) {
-        struct request *q = request_add(k, PACKAGES_FORGET, -1, ANSWER_TIMEOUT);
+        struct packages_request *q = request_add(k, PACKAGES_FORGET, -1, ANSWER_TIMEOUT);
 
         shim_put_str(&q->w, SHIM_TAG_SANDBOX, sandbox);
         flush(k);
@@ -302,7 +302,7 @@ static void down(struct packages_proxy *k, const char *why)
     count_failure(k);
     set_trouble(k, why);
     fail_all(k, why);
-    for (struct box *b = k->boxes; b; b = b->next) {
+    for (struct proxied_sandbox *b = k->boxes; b; b = b->next) {
         if (b->waiting && !was_up)
             box_refuse(b);
         else
@@ -340,13 +340,13 @@ static void on_process_end(void *arg, int events)
 
 /* ---- the line ---- */
 
-struct incoming {
+struct packages_incoming {
     struct shim_reader head;
     const char *json;
     struct err err;
 };
 
-static int parse(const char *packet, size_t len, struct incoming *m, struct err *err)
+static int parse(const char *packet, size_t len, struct packages_incoming *m, struct err *err)
 {
     struct shim_value v;
     int r = shim_read(&m->head, packet, len, err);
@@ -365,7 +365,7 @@ static void on_ready(struct packages_proxy *k)
     k->was_up = true;
     k->since = time_mono();
     free(TAKE_PTR(k->trouble));
-    for (struct box *b = k->boxes; b; b = b->next)
+    for (struct proxied_sandbox *b = k->boxes; b; b = b->next)
         if (b->waiting)
             box_hand_over(b);
     flush(k);
@@ -398,16 +398,16 @@ static void on_listen_failed(struct packages_proxy *k, const char *id, const str
 {
     _cleanup_free_ char *message =
         xasprintf("sandbox id %s has no package registry: %s", id, err->msg);
-    struct box *b = *box_find(k, id);
+    struct proxied_sandbox *b = *box_find(k, id);
 
     k->config.on_warning(k->config.arg, message);
     if (b)
         box_refuse(b);
 }
 
-static void on_result(struct packages_proxy *k, const struct incoming *m, int fd)
+static void on_result(struct packages_proxy *k, const struct packages_incoming *m, int fd)
 {
-    struct request **at = request_find(k, m->head.head.seq), *q;
+    struct packages_request **at = request_find(k, m->head.head.seq), *q;
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *json = NULL;
 
@@ -425,7 +425,7 @@ static void on_result(struct packages_proxy *k, const struct incoming *m, int fd
     }
 }
 
-static void dispatch(struct packages_proxy *k, const struct incoming *m, int fd)
+static void dispatch(struct packages_proxy *k, const struct packages_incoming *m, int fd)
 {
     switch ((enum packages_msg_type)m->head.head.type) {
     case PACKAGES_READY:
@@ -460,7 +460,7 @@ static void dispatch(struct packages_proxy *k, const struct incoming *m, int fd)
 static bool read_one(struct packages_proxy *k)
 {
     static _Alignas(8) char packet[PACKET_MAX];
-    struct incoming m = {.err = ERR_INIT};
+    struct packages_incoming m = {.err = ERR_INIT};
     _cleanup_close_ int fd = -1;
     size_t n_fds = 1;
     ssize_t n;
@@ -482,7 +482,7 @@ static void flush(struct packages_proxy *k)
 
     if (k->state != STATE_UP)
         return;
-    for (struct request *q = k->first; q && !full; q = q->next) {
+    for (struct packages_request *q = k->first; q && !full; q = q->next) {
         if (q->sent)
             continue;
         if (shim_finish(&q->w, NULL) >= 0)
@@ -575,7 +575,7 @@ void packages_proxy_tick(struct packages_proxy *k)
         return;
     }
     err_set(&late, ERR_TIMEOUT, "the package registry does not answer");
-    for (struct request **at = &k->first; *at;) {
+    for (struct packages_request **at = &k->first; *at;) {
         if (deadline_passed(&(*at)->by))
             request_tell(request_take(k, at), &late, NULL);
         else
@@ -623,7 +623,7 @@ void packages_proxy_free(struct packages_proxy *k)
     fd_close(k->control);
     await_end(k);
     while (k->boxes) {
-        struct box *b = k->boxes;
+        struct proxied_sandbox *b = k->boxes;
 
         k->boxes = b->next;
         box_free(b);
@@ -639,7 +639,7 @@ void packages_proxy_free(struct packages_proxy *k)
 
 bool packages_proxy_serves(const struct packages_proxy *k, const char *sandbox)
 {
-    const struct box *b = k->boxes;
+    const struct proxied_sandbox *b = k->boxes;
 
     while (b && !STREQ(b->id, sandbox))
         b = b->next;
@@ -662,7 +662,7 @@ void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_as
     uint64_t timeout = ask->what == PACKAGES_PROXY_VERIFY  ? VERIFY_TIMEOUT
                        : ask->what == PACKAGES_PROXY_STATS ? STATS_TIMEOUT
                                                            : ANSWER_TIMEOUT;
-    struct request *q = request_add(k, types[ask->what], -1, timeout);
+    struct packages_request *q = request_add(k, types[ask->what], -1, timeout);
 
     shim_put_str(&q->w, SHIM_TAG_PATH, ask->subject);
     if (ask->keep)

@@ -8,14 +8,14 @@
 #include "lib/base/tar.h"
 #include "lib/base/xalloc.h"
 
-struct walk {
+struct bundle_walk {
     int fd;
     uint64_t at;
 };
 
 static ssize_t walk_read(void *arg, void *data, size_t len)
 {
-    struct walk *w = arg;
+    struct bundle_walk *w = arg;
     ssize_t n;
 
     do
@@ -80,7 +80,7 @@ int bundle_open(int fd, struct bundle *ret, struct err *err)
 {
     struct bundle b = {.fd = fd};
     _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
-    struct walk w = {.fd = fd};
+    struct bundle_walk w = {.fd = fd};
     struct tar_reader reader;
     int r = 1;
 

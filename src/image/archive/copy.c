@@ -27,7 +27,7 @@
 
 enum { XATTR_NAMES_MAX = 64 << 10, XATTR_VALUE_MAX = 64 << 10, INODE_MAX = 24 };
 
-struct copy {
+struct layer_copy {
     int top; /* of the new tree */
     bool owners;
     struct buf path;  /* of what is copied at present, from `top` */
@@ -67,7 +67,7 @@ static int copy_xattrs(int from, int to, struct err *err)
 }
 
 /* The owner first, as that takes set-uid bits away; times last. */
-static int copy_attributes(const struct copy *c, int from, int to, const struct stat *st,
+static int copy_attributes(const struct layer_copy *c, int from, int to, const struct stat *st,
                            struct err *err)
 {
     const struct timespec times[] = {st->st_atim, st->st_mtim};
@@ -125,8 +125,8 @@ static int copy_bytes(int from, int to, off_t size, struct err *err)
     return 0;
 }
 
-static int copy_new_file(struct copy *c, int from, int to, const char *name, const struct stat *st,
-                         struct err *err)
+static int copy_new_file(struct layer_copy *c, int from, int to, const char *name,
+                         const struct stat *st, struct err *err)
 {
     _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     _cleanup_close_ int out = -1;
@@ -145,8 +145,8 @@ static int copy_new_file(struct copy *c, int from, int to, const char *name, con
     return r;
 }
 
-static int copy_file(struct copy *c, int from, int to, const char *name, const struct stat *st,
-                     struct err *err)
+static int copy_file(struct layer_copy *c, int from, int to, const char *name,
+                     const struct stat *st, struct err *err)
 {
     char inode[INODE_MAX];
     const char *first;
@@ -161,7 +161,7 @@ static int copy_file(struct copy *c, int from, int to, const char *name, const s
     return copy_new_file(c, from, to, name, st, err);
 }
 
-static int copy_symlink(const struct copy *c, int from, int to, const char *name,
+static int copy_symlink(const struct layer_copy *c, int from, int to, const char *name,
                         const struct stat *st, struct err *err)
 {
     const struct timespec times[] = {st->st_atim, st->st_mtim};
@@ -181,10 +181,10 @@ static int copy_symlink(const struct copy *c, int from, int to, const char *name
 
 /* ---- folders ---- */
 
-static int copy_entries(struct copy *c, int from, int to, struct err *err);
+static int copy_entries(struct layer_copy *c, int from, int to, struct err *err);
 
-static int copy_folder(struct copy *c, int from, int to, const char *name, const struct stat *st,
-                       struct err *err)
+static int copy_folder(struct layer_copy *c, int from, int to, const char *name,
+                       const struct stat *st, struct err *err)
 {
     _cleanup_close_ int in = -1, out = -1;
     int r;
@@ -204,7 +204,7 @@ static int copy_folder(struct copy *c, int from, int to, const char *name, const
     return r < 0 ? r : copy_attributes(c, in, out, st, err);
 }
 
-static int copy_entry(struct copy *c, int from, int to, const char *name, struct err *err)
+static int copy_entry(struct layer_copy *c, int from, int to, const char *name, struct err *err)
 {
     struct stat st;
 
@@ -221,7 +221,7 @@ static int copy_entry(struct copy *c, int from, int to, const char *name, struct
     return err_set(err, ERR_SYSTEM, "it is nothing that a layer can hold");
 }
 
-static int copy_entries(struct copy *c, int from, int to, struct err *err)
+static int copy_entries(struct layer_copy *c, int from, int to, struct err *err)
 {
     size_t len = c->path.len;
     int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -250,11 +250,11 @@ static int copy_entries(struct copy *c, int from, int to, struct err *err)
 
 int copy_tree(int from, int to, bool owners, struct copy_stats *stats, struct err *err)
 {
-    struct copy c = {.top = to,
-                     .owners = owners,
-                     .path = BUF_INIT(UNPACK_PATH_MAX),
-                     .links = MAP_INIT,
-                     .stats = stats};
+    struct layer_copy c = {.top = to,
+                           .owners = owners,
+                           .path = BUF_INIT(UNPACK_PATH_MAX),
+                           .links = MAP_INIT,
+                           .stats = stats};
     const char *key;
     struct stat st;
     void *value;
@@ -274,7 +274,7 @@ int copy_tree(int from, int to, bool owners, struct copy_stats *stats, struct er
 
 /* ---- an image ---- */
 
-struct job {
+struct layer_copy_job {
     const struct images *store;
     const json_t *layers;
     int to;
@@ -282,7 +282,7 @@ struct job {
     struct copy_stats *stats; /* shared with the child that may run this */
 };
 
-static int copy_layer(const struct job *j, const char *digest, struct err *err)
+static int copy_layer(const struct layer_copy_job *j, const char *digest, struct err *err)
 {
     _cleanup_free_ char *source = xasprintf("layers/%s/fs", digest_hex(digest));
     _cleanup_free_ char *target = xasprintf("%s/fs", digest_hex(digest));
@@ -299,7 +299,7 @@ static int copy_layer(const struct job *j, const char *digest, struct err *err)
     return r < 0 ? r : copy_tree(from, to, j->owners, j->stats, err);
 }
 
-static int copy_layers(const struct job *j, struct err *err)
+static int copy_layers(const struct layer_copy_job *j, struct err *err)
 {
     const json_t *layer;
     size_t i;
@@ -325,7 +325,7 @@ static int copy_mapped(void *arg)
     return err.errnum > 0 && err.errnum < 255 ? err.errnum : EIO;
 }
 
-static int copy_as(const struct confined_ids *ids, struct job *j, struct err *err)
+static int copy_as(const struct confined_ids *ids, struct layer_copy_job *j, struct err *err)
 {
     int r;
 
@@ -340,7 +340,8 @@ int copy_image(const struct images *s, const struct confined_ids *ids, const cha
 {
     struct copy_stats *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct job j = {.store = s, .to = to, .owners = ids->kind != CONFINED_OWN, .stats = shared};
+    struct layer_copy_job j = {
+        .store = s, .to = to, .owners = ids->kind != CONFINED_OWN, .stats = shared};
     _cleanup_json_ json_t *record = NULL;
     int r;
 

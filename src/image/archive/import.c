@@ -31,7 +31,7 @@ struct import {
 };
 
 /* One image: its documents, and where its layers lie. */
-struct incoming {
+struct import_incoming {
     const char *config;
     size_t config_len;
     char id[DIGEST_MAX];
@@ -43,7 +43,7 @@ struct incoming {
 
 /* ---- one image ---- */
 
-static int import_layers(struct import *im, const struct incoming *in, const json_t *record,
+static int import_layers(struct import *im, const struct import_incoming *in, const json_t *record,
                          json_t *report, struct err *err)
 {
     const json_t *diff_ids = json_object_get(record, "layers");
@@ -75,7 +75,8 @@ static int import_layers(struct import *im, const struct incoming *in, const jso
     return 0;
 }
 
-static int put_image(struct import *im, const struct incoming *in, json_t *record, struct err *err)
+static int put_image(struct import *im, const struct import_incoming *in, json_t *record,
+                     struct err *err)
 {
     char now[32];
     time_t t = time(NULL);
@@ -90,7 +91,8 @@ static int put_image(struct import *im, const struct incoming *in, json_t *recor
     return r < 0 ? r : images_put(im->s, in->id, record, err);
 }
 
-static int name_image(struct import *im, const struct incoming *in, json_t *report, struct err *err)
+static int name_image(struct import *im, const struct import_incoming *in, json_t *report,
+                      struct err *err)
 {
     json_t *names = json_array();
     int r = 0;
@@ -107,7 +109,7 @@ static int name_image(struct import *im, const struct incoming *in, json_t *repo
     return r;
 }
 
-static int import_image(struct import *im, struct incoming *in, struct err *err)
+static int import_image(struct import *im, struct import_incoming *in, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL, *report = json_object();
     int r;
@@ -159,7 +161,7 @@ static int check_config_name(const char *name, const char *text, size_t len, str
 }
 
 static int find_saved_layers(struct import *im, const struct saved_image *image,
-                             struct incoming *in, struct err *err)
+                             struct import_incoming *in, struct err *err)
 {
     in->layers = xcalloc(strv_len(image->layers) + 1, sizeof(*in->layers));
     for (char **l = image->layers; *l; l++) {
@@ -176,7 +178,7 @@ static int import_saved_one(struct import *im, const struct saved_image *image, 
 {
     _cleanup_strv_ char **names = usable_names(image->tags);
     _cleanup_free_ char *config = NULL;
-    struct incoming in = {.names = names};
+    struct import_incoming in = {.names = names};
     int r;
 
     r = bundle_read(&im->bundle, image->config, IMAGES_BLOB_MAX, &config, &in.config_len, err);
@@ -245,7 +247,7 @@ static int read_blob(struct import *im, const struct descriptor *d, char **ret, 
     return 0;
 }
 
-static int find_oci_layers(struct import *im, const struct manifest *m, struct incoming *in,
+static int find_oci_layers(struct import *im, const struct manifest *m, struct import_incoming *in,
                            struct err *err)
 {
     in->layers = xcalloc(m->n + 1, sizeof(*in->layers));
@@ -268,7 +270,7 @@ static int import_manifest(struct import *im, const struct index_entry *e, struc
     char *const tags[] = {e->name, NULL};
     _cleanup_strv_ char **names = usable_names(tags);
     _cleanup_free_ char *text = NULL, *config = NULL;
-    struct incoming in = {.manifest = e->d.digest, .names = names};
+    struct import_incoming in = {.manifest = e->d.digest, .names = names};
     struct manifest m = {0};
     size_t len;
     int r;
@@ -341,7 +343,8 @@ static int import_rootfs(struct import *im, struct err *err)
 {
     _cleanup_free_ char *config = image_config_make(im->digest);
     struct layer_in layer = {.range = {im->spool, 0, im->size}};
-    struct incoming in = {.config = config, .config_len = strlen(config), .layers = &layer, .n = 1};
+    struct import_incoming in = {
+        .config = config, .config_len = strlen(config), .layers = &layer, .n = 1};
 
     if (!im->name) {
         err_set(err, ERR_INVALID, "a root file system has no name of its own");

@@ -13,7 +13,7 @@
 enum { AHEAD = 64 << 10, PIECE = 256 << 10, RATIO_MAX = 1000 };
 #define RATIO_FREE MIB(64) /* below this no ratio is odd: a tar of nothing is all zeroes */
 
-struct source {
+struct inflate_source {
     struct inflate_range range;
     uint64_t taken;
     char buf[AHEAD];
@@ -21,7 +21,7 @@ struct source {
 
 static la_ssize_t source_read(struct archive *a, void *arg, const void **ret)
 {
-    struct source *s = arg;
+    struct inflate_source *s = arg;
     uint64_t left = s->range.size - s->taken;
     ssize_t n;
 
@@ -45,7 +45,7 @@ static int fault(struct archive *a, struct err *err)
     return err_set(err, ERR_INVALID, "%s", why ? why : "the stream is damaged");
 }
 
-static int pass_on(struct archive *a, const struct source *s, int out, uint64_t max,
+static int pass_on(struct archive *a, const struct inflate_source *s, int out, uint64_t max,
                    struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
@@ -74,7 +74,7 @@ static int pass_on(struct archive *a, const struct source *s, int out, uint64_t 
 int inflate_stream(const struct inflate_range *in, int out, uint64_t max, struct err *err)
 {
     struct archive *a = archive_read_new();
-    struct source *s = xnew0(struct source);
+    struct inflate_source *s = xnew0(struct inflate_source);
     struct archive_entry *e;
     int r;
 

@@ -24,7 +24,7 @@
 
 enum { USED_MAX = 16 << 20 };
 
-struct request {
+struct image_request {
     struct images store;
     struct confined_ids ids;
     const char *arg, *more; /* or NULL */
@@ -49,7 +49,7 @@ static int read_used(char ***ret, struct err *err)
     return 0;
 }
 
-static int collect(struct request *q, char *const *used, bool keep_cache, json_t **ret,
+static int collect(struct image_request *q, char *const *used, bool keep_cache, json_t **ret,
                    struct err *err)
 {
     struct images_collected n = {0};
@@ -69,14 +69,14 @@ static int collect(struct request *q, char *const *used, bool keep_cache, json_t
 
 /* ---- the verbs ---- */
 
-static int run_import(struct request *q, json_t **ret, struct err *err)
+static int run_import(struct image_request *q, json_t **ret, struct err *err)
 {
     int r = images_lock(&q->store, false, true, err);
 
     return r < 0 ? r : import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, q->more, ret, err);
 }
 
-static int run_export(struct request *q, json_t **ret, struct err *err)
+static int run_export(struct image_request *q, json_t **ret, struct err *err)
 {
     enum export_form form;
     int r = export_form_parse(q->more, &form, err);
@@ -86,7 +86,7 @@ static int run_export(struct request *q, json_t **ret, struct err *err)
     return r < 0 ? r : export_image(&q->store, &q->ids, q->arg, form, IMAGE_FD_OUT, ret, err);
 }
 
-static int run_prune(struct request *q, json_t **ret, struct err *err)
+static int run_prune(struct image_request *q, json_t **ret, struct err *err)
 {
     _cleanup_strv_ char **used = NULL;
     int r = read_used(&used, err);
@@ -107,7 +107,7 @@ static char **names_of(const json_t *refs, const char *id)
 }
 
 /* By name that name goes, by digest all its names; what is in use must keep one. */
-static int untag(struct request *q, const char *id, char *const *used, struct err *err)
+static int untag(struct image_request *q, const char *id, char *const *used, struct err *err)
 {
     _cleanup_json_ json_t *refs = NULL;
     _cleanup_strv_ char **names = NULL;
@@ -129,7 +129,7 @@ static int untag(struct request *q, const char *id, char *const *used, struct er
     return r;
 }
 
-static int run_rm(struct request *q, json_t **ret, struct err *err)
+static int run_rm(struct image_request *q, json_t **ret, struct err *err)
 {
     _cleanup_strv_ char **used = NULL;
     char id[DIGEST_MAX];
@@ -148,7 +148,7 @@ static int run_rm(struct request *q, json_t **ret, struct err *err)
 }
 
 /* Into the folder that is our stdin, as the store has them: <hex>/fs. */
-static int copy(struct request *q, bool sync, json_t **ret, struct err *err)
+static int copy(struct image_request *q, bool sync, json_t **ret, struct err *err)
 {
     struct copy_stats n = {0};
     int r = images_lock(&q->store, false, true, err);
@@ -163,25 +163,25 @@ static int copy(struct request *q, bool sync, json_t **ret, struct err *err)
     return r;
 }
 
-static int run_copy(struct request *q, json_t **ret, struct err *err)
+static int run_copy(struct image_request *q, json_t **ret, struct err *err)
 {
     return copy(q, true, ret, err);
 }
 
 /* For a sandbox that no crash outlives. */
-static int run_copy_ephemeral(struct request *q, json_t **ret, struct err *err)
+static int run_copy_ephemeral(struct image_request *q, json_t **ret, struct err *err)
 {
     return copy(q, false, ret, err);
 }
 
 /* ---- cache mounts ---- */
 
-static int run_mounts(struct request *q, json_t **ret, struct err *err)
+static int run_mounts(struct image_request *q, json_t **ret, struct err *err)
 {
     return mount_cache_list(&q->store, &q->ids, ret, err);
 }
 
-static int run_mounts_rm(struct request *q, json_t **ret, struct err *err)
+static int run_mounts_rm(struct image_request *q, json_t **ret, struct err *err)
 {
     int r = images_lock(&q->store, false, true, err);
 
@@ -189,7 +189,7 @@ static int run_mounts_rm(struct request *q, json_t **ret, struct err *err)
 }
 
 /* BYTES SECONDS */
-static int run_mounts_trim(struct request *q, json_t **ret, struct err *err)
+static int run_mounts_trim(struct image_request *q, json_t **ret, struct err *err)
 {
     uint64_t keep, unused = 0;
     int r = parse_u64(q->arg, 0, UINT64_MAX, &keep, err);
@@ -204,7 +204,7 @@ static int run_mounts_trim(struct request *q, json_t **ret, struct err *err)
 static const struct {
     const char *name;
     int min, max;
-    int (*run)(struct request *q, json_t **ret, struct err *err);
+    int (*run)(struct image_request *q, json_t **ret, struct err *err);
 } verbs[] = {
     {"import", 0, 2, run_import},
     {"export", 2, 2, run_export},
@@ -219,7 +219,7 @@ static const struct {
 
 static int run(int argc, char **argv, json_t **ret, struct err *err)
 {
-    struct request q = {
+    struct image_request q = {
         .store = IMAGES_INIT, .arg = argc > 4 ? argv[4] : NULL, .more = argc > 5 ? argv[5] : NULL};
     int r = -1;
 

@@ -164,7 +164,7 @@ void mount_cache_done(struct mount_cache *c)
 
 /* ---- what there is ---- */
 
-struct item {
+struct mount_cache_item {
     char *folder, *id;
     struct timespec used;
     uint64_t bytes;
@@ -172,7 +172,7 @@ struct item {
 };
 
 struct items {
-    struct item *v;
+    struct mount_cache_item *v;
     size_t n;
 };
 
@@ -229,7 +229,7 @@ static bool read_size(int dir, const struct timespec *used, uint64_t *ret)
     return true;
 }
 
-static void save_size(int dir, const struct item *i)
+static void save_size(int dir, const struct mount_cache_item *i)
 {
     _cleanup_free_ char *text =
         xasprintf("%llu %llu %lu\n", (unsigned long long)i->bytes,
@@ -238,7 +238,8 @@ static void save_size(int dir, const struct item *i)
     file_replace_shared(dir, "size", text, strlen(text), 0600, NULL);
 }
 
-static int read_item(int dir, const struct confined_ids *ids, struct item *ret, struct err *err)
+static int read_item(int dir, const struct confined_ids *ids, struct mount_cache_item *ret,
+                     struct err *err)
 {
     struct stat st;
     size_t len;
@@ -261,8 +262,8 @@ static int read_item(int dir, const struct confined_ids *ids, struct item *ret, 
 
 static int longest_unused_first(const void *a, const void *b)
 {
-    const struct timespec *x = &((const struct item *)a)->used,
-                          *y = &((const struct item *)b)->used;
+    const struct timespec *x = &((const struct mount_cache_item *)a)->used,
+                          *y = &((const struct mount_cache_item *)b)->used;
 
     if (x->tv_sec != y->tv_sec)
         return x->tv_sec < y->tv_sec ? -1 : 1;
@@ -288,13 +289,13 @@ static int read_all(const struct images *s, const struct confined_ids *ids, stru
 
     for (const struct dirent *e; r >= 0 && d && (e = readdir(d));) {
         _cleanup_close_ int dir = -1;
-        struct item *i;
+        struct mount_cache_item *i;
 
         if (e->d_name[0] == '.' || dir_open(dirfd(d), e->d_name, &dir, NULL) < 0)
             continue; /* removed meanwhile */
         ret->v = xreallocarray(ret->v, ret->n + 1, sizeof(*ret->v));
         i = &ret->v[ret->n++];
-        *i = (struct item){.folder = xasprintf("%s/%s", all_mounts, e->d_name)};
+        *i = (struct mount_cache_item){.folder = xasprintf("%s/%s", all_mounts, e->d_name)};
         r = read_item(dir, ids, i, err);
     }
     if (r >= 0 && ret->n)
@@ -311,7 +312,7 @@ int mount_cache_list(const struct images *s, const struct confined_ids *ids, jso
     int r = read_all(s, ids, &all, err);
 
     for (size_t n = all.n; r >= 0 && n > 0; n--) {
-        const struct item *i = &all.v[n - 1];
+        const struct mount_cache_item *i = &all.v[n - 1];
 
         sum += (json_int_t)i->bytes;
         json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:b}", "id", i->id, "bytes",
@@ -409,7 +410,7 @@ int mount_cache_trim(const struct images *s, const struct confined_ids *ids, uin
     for (size_t i = 0; i < all.n; i++)
         sum += all.v[i].bytes;
     for (size_t n = 0; r >= 0 && n < all.n; n++) {
-        const struct item *i = &all.v[n];
+        const struct mount_cache_item *i = &all.v[n];
         bool old = unused && (uint64_t)i->used.tv_sec + unused <= now;
 
         if (i->in_use || (!old && keep && sum <= keep)) /* none are kept: empty ones go, too */

@@ -12,7 +12,7 @@
 #include "lib/base/xalloc.h"
 
 /* Where the bytes go. */
-struct sink {
+struct packed_sink {
     int fd;
     uint64_t size;
     struct digest_state *digest; /* of what is written */
@@ -29,7 +29,7 @@ static int run_pack(void *arg, int root, void *out, struct err *err)
 
 /* ---- what comes of it ---- */
 
-static int sink_write(struct sink *s, const void *data, size_t len)
+static int sink_write(struct packed_sink *s, const void *data, size_t len)
 {
     int r = fd_write_all(s->fd, data, len);
 
@@ -50,13 +50,13 @@ static la_ssize_t on_gzip(struct archive *a, void *arg, const void *data, size_t
     return -1;
 }
 
-static int gzip_fault(struct sink *s, struct err *err)
+static int gzip_fault(struct packed_sink *s, struct err *err)
 {
     return err_sys(err, archive_errno(s->gzip), "compress a layer");
 }
 
 /* Without a time in its head: else no two are alike. */
-static int gzip_begin(struct sink *s, struct err *err)
+static int gzip_begin(struct packed_sink *s, struct err *err)
 {
     struct archive_entry *e = archive_entry_new();
     int r;
@@ -81,7 +81,7 @@ static int gzip_begin(struct sink *s, struct err *err)
 
 static int sink_put(void *to, const void *data, size_t len, struct err *err)
 {
-    struct sink *s = to;
+    struct packed_sink *s = to;
     int r;
 
     if (s->gzip)
@@ -93,7 +93,7 @@ static int sink_put(void *to, const void *data, size_t len, struct err *err)
 static int pack_into(int dir, const struct confined_ids *ids, bool gzip, struct packed *p,
                      struct err *err)
 {
-    struct sink sink = {.fd = p->fd, .digest = digest_begin()};
+    struct packed_sink sink = {.fd = p->fd, .digest = digest_begin()};
     struct confined child = CONFINED_INIT;
     _cleanup_close_ int plain = -1;
     int out, r;

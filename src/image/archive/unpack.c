@@ -46,7 +46,7 @@ struct unpack {
 };
 
 /* One entry on its way. */
-struct item {
+struct unpack_item {
     struct archive_entry *e;
     char path[UNPACK_PATH_MAX];
     const char *name; /* its last component, in path */
@@ -174,7 +174,7 @@ static int open_parent(struct unpack *u, char *path, struct err *err)
 }
 
 /* Splits item->path; the parent is there after this. */
-static int find_place(struct unpack *u, struct item *it, struct err *err)
+static int find_place(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     char *slash = strrchr(it->path, '/');
     int r;
@@ -198,13 +198,13 @@ bool unpack_keeps_xattr(const char *name)
 }
 
 /* One that says of an empty file what it should hold must not be lost. */
-static bool is_digest_only(const struct unpack *u, const struct item *it, const char *name)
+static bool is_digest_only(const struct unpack *u, const struct unpack_item *it, const char *name)
 {
     return (u->flags & UNPACK_DIGEST_ONLY) && STREQ(name, DIGEST_CONTEXT_XATTR) &&
            archive_entry_filetype(it->e) == AE_IFREG && archive_entry_size(it->e) == 0;
 }
 
-static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct err *err)
+static int set_xattrs(struct unpack *u, const struct unpack_item *it, int fd, struct err *err)
 {
     const char *name;
     const void *value;
@@ -229,14 +229,14 @@ static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct er
     return 0;
 }
 
-static int give(const struct unpack *u, const struct item *it, int fd, struct err *err)
+static int give(const struct unpack *u, const struct unpack_item *it, int fd, struct err *err)
 {
     if ((u->flags & UNPACK_OWNERS) && fchown(fd, it->uid, it->gid) < 0)
         return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
     return 0;
 }
 
-static int read_facts(const struct unpack *u, struct item *it, struct err *err)
+static int read_facts(const struct unpack *u, struct unpack_item *it, struct err *err)
 {
     int64_t uid = archive_entry_uid(it->e), gid = archive_entry_gid(it->e);
     int64_t seconds = archive_entry_mtime_is_set(it->e) ? archive_entry_mtime(it->e) : 0;
@@ -256,7 +256,7 @@ static int read_facts(const struct unpack *u, struct item *it, struct err *err)
 /* ---- kinds of entries ---- */
 
 /* What was there under that name: a later entry wins. */
-static int clear_place(const struct item *it, struct err *err)
+static int clear_place(const struct unpack_item *it, struct err *err)
 {
     struct stat st;
 
@@ -318,7 +318,7 @@ static int write_data(struct unpack *u, int fd, struct err *err)
 }
 
 /* A sparse file may end with a hole. */
-static int set_size(struct unpack *u, const struct item *it, int fd, struct err *err)
+static int set_size(struct unpack *u, const struct unpack_item *it, int fd, struct err *err)
 {
     int64_t size = archive_entry_size(it->e);
     struct stat st;
@@ -334,7 +334,7 @@ static int set_size(struct unpack *u, const struct item *it, int fd, struct err 
     return ftruncate(fd, size) < 0 ? err_sys(err, errno, "set its size") : 0;
 }
 
-static int put_file(struct unpack *u, struct item *it, struct err *err)
+static int put_file(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const struct timespec times[2] = {it->mtime, it->mtime};
     _cleanup_close_ int fd = -1;
@@ -360,7 +360,7 @@ static int put_file(struct unpack *u, struct item *it, struct err *err)
     return futimens(fd, times) < 0 ? err_sys(err, errno, "set its time") : 0;
 }
 
-static void note_later(struct unpack *u, const struct item *it)
+static void note_later(struct unpack *u, const struct unpack_item *it)
 {
     if ((u->n_later & (u->n_later - 1)) == 0)
         u->later = xreallocarray(u->later, u->n_later ? 2 * u->n_later : 1, sizeof(*u->later));
@@ -368,7 +368,7 @@ static void note_later(struct unpack *u, const struct item *it)
 }
 
 /* A folder over one of this layer keeps what is in it; over a whiteout it hides what lies below. */
-static int make_folder(const struct item *it, bool *hides, struct err *err)
+static int make_folder(const struct unpack_item *it, bool *hides, struct err *err)
 {
     struct stat st;
     int r;
@@ -385,7 +385,7 @@ static int make_folder(const struct item *it, bool *hides, struct err *err)
     return mkdirat(it->parent, it->name, 0755) < 0 ? err_sys(err, errno, "make it") : 0;
 }
 
-static int put_folder(struct unpack *u, struct item *it, struct err *err)
+static int put_folder(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     bool hides = false;
@@ -409,7 +409,7 @@ static int put_folder(struct unpack *u, struct item *it, struct err *err)
     return r;
 }
 
-static int put_symlink(struct unpack *u, struct item *it, struct err *err)
+static int put_symlink(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const struct timespec times[2] = {it->mtime, it->mtime};
     const char *target = archive_entry_symlink(it->e);
@@ -451,7 +451,7 @@ static int open_target(struct unpack *u, const char *target, int *ret, struct er
     return 0;
 }
 
-static int put_hardlink(struct unpack *u, struct item *it, struct err *err)
+static int put_hardlink(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const char *target = archive_entry_hardlink(it->e);
     char path[UNPACK_PATH_MAX];
@@ -477,7 +477,7 @@ static int put_hardlink(struct unpack *u, struct item *it, struct err *err)
 /* ---- whiteouts ---- */
 
 /* The name is gone below; what this layer itself has of that name stays. */
-static int put_whiteout(struct item *it, const char *hidden, struct err *err)
+static int put_whiteout(struct unpack_item *it, const char *hidden, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -490,14 +490,14 @@ static int put_whiteout(struct item *it, const char *hidden, struct err *err)
     return fd < 0 ? err_sys(err, errno, "open '%s'", hidden) : whiteout_opaque(fd, err);
 }
 
-static int put_opaque(struct item *it, struct err *err)
+static int put_opaque(struct unpack_item *it, struct err *err)
 {
     _cleanup_close_ int fd = unpack_open(it->parent, ".", O_RDONLY | O_DIRECTORY);
 
     return fd < 0 ? err_sys(err, errno, "open its folder") : whiteout_opaque(fd, err);
 }
 
-static int put_mark(struct unpack *u, struct item *it, struct err *err)
+static int put_mark(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const char *hidden;
 
@@ -518,7 +518,7 @@ static int put_mark(struct unpack *u, struct item *it, struct err *err)
 
 /* ---- the whole ---- */
 
-static int put_by_type(struct unpack *u, struct item *it, struct err *err)
+static int put_by_type(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     if (archive_entry_hardlink(it->e))
         return put_hardlink(u, it, err);
@@ -535,7 +535,7 @@ static int put_by_type(struct unpack *u, struct item *it, struct err *err)
     }
 }
 
-static int put_entry(struct unpack *u, struct item *it, struct err *err)
+static int put_entry(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const char *hidden;
     int r;
@@ -557,7 +557,7 @@ static int put_entry(struct unpack *u, struct item *it, struct err *err)
 
 static int take_entry(struct unpack *u, struct archive_entry *e, struct err *err)
 {
-    struct item it = {.e = e, .parent = -1};
+    struct unpack_item it = {.e = e, .parent = -1};
     const char *name = archive_entry_pathname(e);
     int r;
 

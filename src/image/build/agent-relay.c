@@ -151,14 +151,14 @@ bool agent_line_step(struct agent_line *l)
 
 /* ---- all of them ---- */
 
-struct relay {
+struct agent_relay {
     struct agent_line lines[AGENT_LINES_MAX];
     size_t n;
     struct pollfd p[1 + 2 * AGENT_LINES_MAX]; /* the listener, then two for each line */
 };
 
 /* Who waits for an answer may go meanwhile, which is the second one. */
-static void watch(struct relay *x, int listener)
+static void watch(struct agent_relay *x, int listener)
 {
     x->p[0] = (struct pollfd){.fd = x->n < AGENT_LINES_MAX ? listener : -1, .events = POLLIN};
     for (size_t i = 0; i < x->n; i++) {
@@ -181,7 +181,7 @@ static bool line_goes_on(struct agent_line *l, const struct pollfd p[static 2])
 
 void agent_relay(int listener, const char *agent)
 {
-    struct relay x = {0};
+    struct agent_relay x = {0};
 
     for (;;) {
         watch(&x, listener);

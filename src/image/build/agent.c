@@ -29,7 +29,7 @@ const char *agent_id(const struct mount *m)
 
 /* ---- where the agent is ---- */
 
-struct place {
+struct agent_place {
     int dir;
     const char *name; /* in the path */
     struct stat st;
@@ -40,13 +40,13 @@ struct place {
         .dir = -1                                                                                  \
     }
 
-static void place_done(struct place *p)
+static void place_done(struct agent_place *p)
 {
     fd_close(p->dir);
 }
 #define _cleanup_place_ __attribute__((cleanup(place_done)))
 
-static int place_find(const char *path, struct place *ret, struct err *err)
+static int place_find(const char *path, struct agent_place *ret, struct err *err)
 {
     int r = dir_open_above(path, &ret->dir, &ret->name, err);
 
@@ -61,7 +61,7 @@ static int place_find(const char *path, struct place *ret, struct err *err)
 
 int agent_check(const char *id, const char *path, struct err *err)
 {
-    _cleanup_place_ struct place p = PLACE_INIT;
+    _cleanup_place_ struct agent_place p = PLACE_INIT;
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_close_ int fd = -1;
 
@@ -120,7 +120,7 @@ static int keep_only(int listener, int word)
 }
 
 /* All that it is from here on; and that the agent is to be had so. 0 or -errno. */
-static int prepare_relay(int listener, int word, const struct place *at, pid_t parent)
+static int prepare_relay(int listener, int word, const struct agent_place *at, pid_t parent)
 {
     int r;
 
@@ -133,7 +133,7 @@ static int prepare_relay(int listener, int word, const struct place *at, pid_t p
     return MIN(r, 0);
 }
 
-_noreturn_ static void be_relay(int listener, int word, const struct place *at, pid_t parent)
+_noreturn_ static void be_relay(int listener, int word, const struct agent_place *at, pid_t parent)
 {
     int r = prepare_relay(listener, word, at, parent);
 
@@ -144,7 +144,7 @@ _noreturn_ static void be_relay(int listener, int word, const struct place *at, 
     _exit(1);
 }
 
-static int start_relay(int listener, const struct place *at, pid_t *ret, struct err *err)
+static int start_relay(int listener, const struct agent_place *at, pid_t *ret, struct err *err)
 {
     pid_t self = getpid(), pid;
     int word[2], r = -EPERM;
@@ -186,7 +186,7 @@ static int hand_over(void *arg, int dir, struct err *err)
     return 0;
 }
 
-static int make_socket(struct work *w, const struct mount *m, char **ret_source, int *ret_fd,
+static int make_socket(struct build_work *w, const struct mount *m, char **ret_source, int *ret_fd,
                        struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
@@ -211,10 +211,10 @@ static int make_socket(struct work *w, const struct mount *m, char **ret_source,
     return 0;
 }
 
-int agent_start(struct work *w, const struct mount *m, const char *path, char **ret_source,
+int agent_start(struct build_work *w, const struct mount *m, const char *path, char **ret_source,
                 pid_t *ret, struct err *err)
 {
-    _cleanup_place_ struct place at = PLACE_INIT;
+    _cleanup_place_ struct agent_place at = PLACE_INIT;
     _cleanup_free_ char *source = NULL;
     _cleanup_close_ int listener = -1;
     int r = place_find(path, &at, err);

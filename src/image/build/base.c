@@ -80,7 +80,7 @@ static char **nothing_if_empty(char **v)
     return v && !*v ? strv_free(v) : v;
 }
 
-static void read_config(const json_t *doc, struct config *ret)
+static void read_config(const json_t *doc, struct dockerfile_config *ret)
 {
     const json_t *config = json_object_get(doc, "config");
 
@@ -100,7 +100,7 @@ static void read_config(const json_t *doc, struct config *ret)
     read_health(config, &ret->health);
 }
 
-int base_config_parse(const char *text, size_t len, struct config *ret, struct err *err)
+int base_config_parse(const char *text, size_t len, struct dockerfile_config *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int r = json_parse("the image's configuration", text, len, &doc, err);
@@ -142,7 +142,7 @@ static int not_there(const char *name, struct err *err)
     return err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
 }
 
-static int read_host(const struct images *s, struct base *ret, struct config *ret_config,
+static int read_host(const struct images *s, struct base *ret, struct dockerfile_config *ret_config,
                      struct err *err)
 {
     static const char path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -161,7 +161,7 @@ static int read_host(const struct images *s, struct base *ret, struct config *re
 }
 
 static int read_stored(const struct images *s, const char *name, struct base *ret,
-                       struct config *ret_config, struct err *err)
+                       struct dockerfile_config *ret_config, struct err *err)
 {
     _cleanup_base_ struct base b = {0};
     _cleanup_json_ json_t *record = NULL, *config = NULL;
@@ -193,8 +193,8 @@ static int read_stored(const struct images *s, const char *name, struct base *re
     return 0;
 }
 
-int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
-              struct err *err)
+int base_read(const struct images *s, const char *name, struct base *ret,
+              struct dockerfile_config *ret_config, struct err *err)
 {
     return reference_is_host(name) ? read_host(s, ret, ret_config, err)
                                    : read_stored(s, name, ret, ret_config, err);
@@ -281,7 +281,7 @@ static void put_health(json_t *to, const struct config_health *h)
     json_object_set_new(to, "Healthcheck", doc);
 }
 
-static json_t *config_json(const struct config *c)
+static json_t *config_json(const struct dockerfile_config *c)
 {
     json_t *to = json_object();
 
@@ -300,7 +300,7 @@ static json_t *config_json(const struct config *c)
     return to;
 }
 
-char *base_config_text(const struct config *c, char *const *layers, const char *created,
+char *base_config_text(const struct dockerfile_config *c, char *const *layers, const char *created,
                        const json_t *history)
 {
     _cleanup_json_ json_t *doc = json_object();

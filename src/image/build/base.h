@@ -22,15 +22,15 @@ void base_done(struct base *b);
 char *base_name(const char *written);
 
 /* Any of the two results may be NULL. `host` is an image of one layer and nothing but a PATH. */
-int base_read(const struct images *s, const char *name, struct base *ret, struct config *ret_config,
-              struct err *err);
+int base_read(const struct images *s, const char *name, struct base *ret,
+              struct dockerfile_config *ret_config, struct err *err);
 
 /* The lines of its history (history.h), one for each layer at least; new. */
 int base_history(const struct images *s, const struct base *b, json_t **ret, struct err *err);
 
 /* An image's configuration as it is stored: the same text each time. */
-char *base_config_text(const struct config *c, char *const *layers, const char *created,
+char *base_config_text(const struct dockerfile_config *c, char *const *layers, const char *created,
                        const json_t *history);
 
 /* Of a document as text, for tests. */
-int base_config_parse(const char *text, size_t len, struct config *ret, struct err *err);
+int base_config_parse(const char *text, size_t len, struct dockerfile_config *ret, struct err *err);

@@ -74,7 +74,7 @@ static int tell_end(const struct builder *b, int r, const struct err *err)
     return r;
 }
 
-static int begin_stage(struct builder *b, const struct build_stage *stage, struct state *st,
+static int begin_stage(struct builder *b, const struct build_stage *stage, struct builder_state *st,
                        struct err *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -83,7 +83,7 @@ static int begin_stage(struct builder *b, const struct build_stage *stage, struc
 
     st->done = json_array();
     if (stage->base >= 0) {
-        const struct state *from = &b->states[stage->base];
+        const struct builder_state *from = &b->states[stage->base];
 
         st->layers = strv_copy(from->layers);
         st->created = from->created ? xstrdup(from->created) : NULL;
@@ -97,7 +97,7 @@ static int begin_stage(struct builder *b, const struct build_stage *stage, struc
     if (r >= 0 && stage->image)
         r = base_history(b->store, &base, &st->base, err);
     if (r >= 0) {
-        struct key k;
+        struct build_key k;
 
         key_begin(&k, "base");
         key_texts(&k, "layers", base.layers);
@@ -111,11 +111,11 @@ static int begin_stage(struct builder *b, const struct build_stage *stage, struc
 static int build_stage(struct builder *b, size_t i, struct err *err)
 {
     const struct build_stage *stage = &b->plan.stages[i];
-    struct state *st = &b->states[i];
+    struct builder_state *st = &b->states[i];
     int r = begin_stage(b, stage, st, err);
 
     for (size_t k = 0; r >= 0 && k < stage->n_steps; k++) {
-        const struct build_step *s = &stage->steps[k];
+        const struct build_plan_step *s = &stage->steps[k];
 
         tell_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
         r = tell_end(b, step_take(b, st, stage, k, err), err);
@@ -140,7 +140,7 @@ static bool waits_for(void *arg, size_t stage, size_t earlier)
     if (s->base == (long)earlier)
         return true;
     for (size_t i = 0; i < s->n_steps; i++) {
-        const struct build_step *step = &s->steps[i];
+        const struct build_plan_step *step = &s->steps[i];
 
         if (step->from.stage == (long)earlier)
             return true;
@@ -155,7 +155,7 @@ static int stage_in_child(void *arg, size_t stage, struct daemon_conn *daemon_co
                           struct err *err)
 {
     struct builder *b = arg;
-    const struct state *st = &b->states[stage];
+    const struct builder_state *st = &b->states[stage];
     int r;
 
     b->daemon_conn = daemon_conn;
@@ -169,7 +169,7 @@ static int stage_in_child(void *arg, size_t stage, struct daemon_conn *daemon_co
 
 static int stage_ended(void *arg, size_t stage, const json_t *doc, struct err *err)
 {
-    struct state *st = &((struct builder *)arg)->states[stage];
+    struct builder_state *st = &((struct builder *)arg)->states[stage];
     const char *key = json_string_value(json_object_get(doc, "key"));
     const char *created = json_string_value(json_object_get(doc, "created"));
 
@@ -199,7 +199,7 @@ static int build_stages(struct builder *b, struct err *err)
 static void add_history(const struct builder *b, size_t stage, json_t *list)
 {
     const struct build_stage *s = &b->plan.stages[stage];
-    const struct state *st = &b->states[stage];
+    const struct builder_state *st = &b->states[stage];
 
     if (s->base >= 0)
         add_history(b, (size_t)s->base, list);
@@ -217,7 +217,7 @@ static void add_history(const struct builder *b, size_t stage, json_t *list)
 
 static char *config_text(const struct builder *b)
 {
-    const struct state *st = &b->states[b->plan.target];
+    const struct builder_state *st = &b->states[b->plan.target];
     _cleanup_json_ json_t *history = json_array();
 
     add_history(b, b->plan.target, history);
@@ -228,7 +228,7 @@ static char *config_text(const struct builder *b)
 
 static int finish(struct builder *b, json_t **ret, struct err *err)
 {
-    const struct state *st = &b->states[b->plan.target];
+    const struct builder_state *st = &b->states[b->plan.target];
     _cleanup_free_ char *config = config_text(b);
     _cleanup_json_ json_t *names = json_array();
     char id[DIGEST_MAX];
@@ -270,8 +270,8 @@ static bool is_to_be_asked(const struct builder *b, const char *name)
            !strv_contains(b->brought, name);
 }
 
-static int image_config(void *arg, const char *name, struct config *ret, bool *ret_on_host,
-                        struct err *err)
+static int image_config(void *arg, const char *name, struct dockerfile_config *ret,
+                        bool *ret_on_host, struct err *err)
 {
     struct builder *b = arg;
     _cleanup_base_ struct base base = {0};

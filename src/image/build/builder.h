@@ -10,7 +10,7 @@
 #include "lib/base/json.h"
 
 /* What a stage has come to so far. */
-struct state {
+struct builder_state {
     char **layers; /* owned, bottom first */
     char key[DIGEST_MAX];
     char *created; /* owned: of the last thing that was made; NULL: nothing was */
@@ -22,11 +22,11 @@ struct builder {
     struct images *store;
     const struct build_ask *ask;
     struct daemon_conn *daemon_conn; /* of this process */
-    struct work work;
+    struct build_work work;
     struct build_plan plan;
-    struct state *states; /* of the plan's stages */
-    char *epoch;          /* owned: when all of it was made, by SOURCE_DATE_EPOCH; or NULL */
-    char **brought;       /* owned: images that were asked for */
+    struct builder_state *states; /* of the plan's stages */
+    char *epoch;    /* owned: when all of it was made, by SOURCE_DATE_EPOCH; or NULL */
+    char **brought; /* owned: images that were asked for */
 };
 
 /* The layers that files come from; arg: the builder. */

@@ -19,7 +19,7 @@
 
 enum { PIECE = 256 << 10 };
 
-struct walk {
+struct contents_walk {
     struct tar_writer tar;
     struct tar_entry entry; /* its path is the stack of names */
     char *piece;            /* owned */
@@ -29,9 +29,9 @@ struct walk {
     json_t *left_out; /* what was; NULL: nobody asks. Borrowed */
 };
 
-static int walk_folder(struct walk *w, int fd, struct err *err);
+static int walk_folder(struct contents_walk *w, int fd, struct err *err);
 
-static int put(struct walk *w, enum tar_type type, const struct stat *st, struct err *err)
+static int put(struct contents_walk *w, enum tar_type type, const struct stat *st, struct err *err)
 {
     w->entry.type = type;
     w->entry.mode = st->st_mode & 07777;
@@ -39,7 +39,7 @@ static int put(struct walk *w, enum tar_type type, const struct stat *st, struct
     return tar_put(&w->tar, &w->entry, err);
 }
 
-static int push(struct walk *w, const char *name, size_t *ret_len, struct err *err)
+static int push(struct contents_walk *w, const char *name, size_t *ret_len, struct err *err)
 {
     size_t len = strlen(w->entry.path), room = sizeof(w->entry.path) - len;
     int n = snprintf(w->entry.path + len, room, "%s%s", len ? "/" : "", name);
@@ -50,8 +50,8 @@ static int push(struct walk *w, const char *name, size_t *ret_len, struct err *e
     return 0;
 }
 
-static int read_digest(const struct walk *w, int fd, char value[static DIGEST_CONTEXT_VALUE_MAX],
-                       struct err *err)
+static int read_digest(const struct contents_walk *w, int fd,
+                       char value[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
 {
     int r = digest_context_read(fd, w->piece, PIECE, value);
 
@@ -67,7 +67,7 @@ static bool is_left_out(int fd, char value[static DIGEST_CONTEXT_VALUE_MAX])
     return n >= 0;
 }
 
-static int put_file(struct walk *w, int fd, const struct stat *st, struct err *err)
+static int put_file(struct contents_walk *w, int fd, const struct stat *st, struct err *err)
 {
     char value[DIGEST_CONTEXT_VALUE_MAX];
     struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value};
@@ -92,7 +92,7 @@ static int put_file(struct walk *w, int fd, const struct stat *st, struct err *e
     return r;
 }
 
-static int put_opened(struct walk *w, int fd, const struct stat *st, struct err *err)
+static int put_opened(struct contents_walk *w, int fd, const struct stat *st, struct err *err)
 {
     int r;
 
@@ -103,7 +103,7 @@ static int put_opened(struct walk *w, int fd, const struct stat *st, struct err 
 }
 
 /* One that is there for what is in it alone: if anything is, behind that. */
-static int put_way(struct walk *w, int fd, const struct stat *st, struct err *err)
+static int put_way(struct contents_walk *w, int fd, const struct stat *st, struct err *err)
 {
     uint64_t before = w->put;
     int r = walk_folder(w, fd, err);
@@ -111,7 +111,7 @@ static int put_way(struct walk *w, int fd, const struct stat *st, struct err *er
     return r < 0 || w->put == before ? r : put(w, TAR_DIR, st, err);
 }
 
-static int put_symlink(struct walk *w, int dir, const char *name, const struct stat *st,
+static int put_symlink(struct contents_walk *w, int dir, const char *name, const struct stat *st,
                        struct err *err)
 {
     ssize_t n = readlinkat(dir, name, w->entry.link, sizeof(w->entry.link) - 1);
@@ -125,8 +125,8 @@ static int put_symlink(struct walk *w, int dir, const char *name, const struct s
     return r;
 }
 
-static int walk_answered(struct walk *w, int dir, const char *name, enum filter_answer answer,
-                         struct err *err)
+static int walk_answered(struct contents_walk *w, int dir, const char *name,
+                         enum filter_answer answer, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -145,7 +145,7 @@ static int walk_answered(struct walk *w, int dir, const char *name, enum filter_
     return answer == FILTER_LOOK ? put_way(w, fd, &st, err) : put_opened(w, fd, &st, err);
 }
 
-static int walk_one(struct walk *w, int dir, const char *name, struct err *err)
+static int walk_one(struct contents_walk *w, int dir, const char *name, struct err *err)
 {
     enum filter_answer answer;
     size_t len;
@@ -164,7 +164,7 @@ static int compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int walk_folder(struct walk *w, int fd, struct err *err)
+static int walk_folder(struct contents_walk *w, int fd, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r = 0;
@@ -197,7 +197,7 @@ static int walk_path(int root, const char *path, const char *name, const struct 
                      tar_write_fn write, void *arg, json_t *left_out, struct err *err)
 {
     _cleanup_close_ int fd = sources_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    struct walk *w = xnew0(struct walk);
+    struct contents_walk *w = xnew0(struct contents_walk);
     struct stat st;
     int r = 0;
 

@@ -118,7 +118,8 @@ static int apply_ignore(int context, const char *dockerfile, struct err *err)
 
 /* ---- the Dockerfile ---- */
 
-int context_dockerfile(struct work *w, const char *path, struct dockerfile **ret, struct err *err)
+int context_dockerfile(struct build_work *w, const char *path, struct dockerfile **ret,
+                       struct err *err)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
     _cleanup_free_ char *text = NULL;
@@ -168,7 +169,7 @@ static enum archive archive_of(int fd)
 }
 
 struct add_job {
-    const struct build_step *step;
+    const struct build_plan_step *step;
     const char *folder;
 };
 
@@ -193,8 +194,8 @@ static int run_add(void *arg, int dir, struct err *err)
 }
 
 /* 1: it was one, and is in its place; 0: it only looked like one. */
-static int add_archive(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
-                       int fd, enum archive kind, struct err *err)
+static int add_archive(struct build_work *w, const struct build_plan_step *s, char *const *layers,
+                       unsigned n, int fd, enum archive kind, struct err *err)
 {
     const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
     _cleanup_err_ struct err why = ERR_INIT;
@@ -221,9 +222,9 @@ static int add_archive(struct work *w, const struct build_step *s, char *const *
     return r < 0 ? r : 1;
 }
 
-static int add_one(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
-                   int folder, const char *path, const struct filter *filter, char ***ret,
-                   struct err *err)
+static int add_one(struct build_work *w, const struct build_plan_step *s, char *const *layers,
+                   unsigned n, int folder, const char *path, const struct filter *filter,
+                   char ***ret, struct err *err)
 {
     _cleanup_close_ int fd = sources_open(folder, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     enum archive kind = ARCHIVE_NONE;
@@ -245,7 +246,7 @@ static int add_one(struct work *w, const struct build_step *s, char *const *laye
     return r < 0 ? err_wrap(err, "take apart '%.200s'", path) : 0;
 }
 
-int context_add(struct work *w, const struct build_step *s, const char *folder,
+int context_add(struct build_work *w, const struct build_plan_step *s, const char *folder,
                 char *const *sources, char *const *layers, unsigned n, char ***ret, struct err *err)
 {
     const struct filter_want want = {.exclude = s->exclude};

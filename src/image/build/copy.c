@@ -19,7 +19,7 @@
 
 enum { PIECE = 256 << 10, DEPTH_MAX = 200, ACCOUNTS_MAX = 1 << 20 };
 
-struct copy {
+struct build_copy {
     const struct copy_job *job;
     char *piece; /* owned */
     unsigned depth;
@@ -149,15 +149,15 @@ int copy_make_folder(int root, const char *path, const struct copy_owner *owner,
 
 /* ---- copying ---- */
 
-static int copy_into(struct copy *c, int from, struct level *to, struct err *err);
+static int copy_into(struct build_copy *c, int from, struct level *to, struct err *err);
 
-static mode_t mode_of(const struct copy *c, const struct stat *st)
+static mode_t mode_of(const struct build_copy *c, const struct stat *st)
 {
     return c->job->mode >= 0 ? (mode_t)c->job->mode : st->st_mode & 07777;
 }
 
 /* The owner first: a change of it takes set-uid bits away. */
-static int set_meta(const struct copy *c, int fd, const struct stat *st, struct err *err)
+static int set_meta(const struct build_copy *c, int fd, const struct stat *st, struct err *err)
 {
     const struct copy_owner *o = &c->job->owner;
     const struct timespec times[2] = {st->st_mtim, st->st_mtim};
@@ -171,7 +171,7 @@ static int set_meta(const struct copy *c, int fd, const struct stat *st, struct 
     return 0;
 }
 
-static int copy_bytes(struct copy *c, int from, int to, struct err *err)
+static int copy_bytes(struct build_copy *c, int from, int to, struct err *err)
 {
     for (;;) {
         ssize_t n = fd_read_full(from, c->piece, PIECE);
@@ -199,7 +199,7 @@ static int make_room(int to, const char *name, struct err *err)
 }
 
 /* A second name of what is here already. 1: it is a link to that; 0: it is not, or cannot be. */
-static int link_again(struct copy *c, const struct stat *st, int to, const char *name)
+static int link_again(struct build_copy *c, const struct stat *st, int to, const char *name)
 {
     _cleanup_free_ char *key = NULL;
     const char *first;
@@ -214,7 +214,7 @@ static int link_again(struct copy *c, const struct stat *st, int to, const char 
     return 0;
 }
 
-static int copy_file(struct copy *c, int in, const struct stat *st, int to, const char *name,
+static int copy_file(struct build_copy *c, int in, const struct stat *st, int to, const char *name,
                      struct err *err)
 {
     _cleanup_close_ int out = -1;
@@ -229,8 +229,8 @@ static int copy_file(struct copy *c, int in, const struct stat *st, int to, cons
     return r < 0 ? r : set_meta(c, out, st, err);
 }
 
-static int copy_symlink(struct copy *c, int from, const char *name, const struct stat *st, int to,
-                        struct err *err)
+static int copy_symlink(struct build_copy *c, int from, const char *name, const struct stat *st,
+                        int to, struct err *err)
 {
     const struct copy_owner *o = &c->job->owner;
     const struct timespec times[2] = {st->st_mtim, st->st_mtim};
@@ -285,7 +285,7 @@ static int level_make(struct level *l, struct err *err)
 }
 
 /* A folder that was there, and is not copied itself, keeps its owner: BuildKit sets its mode. */
-static int level_finish(const struct copy *c, const struct level *l, const struct stat *st,
+static int level_finish(const struct build_copy *c, const struct level *l, const struct stat *st,
                         enum filter_answer answer, struct err *err)
 {
     if (l->fd < 0)
@@ -295,7 +295,7 @@ static int level_finish(const struct copy *c, const struct level *l, const struc
     return fchmod(l->fd, mode_of(c, st)) < 0 ? err_sys(err, errno, "set the mode") : 0;
 }
 
-static int copy_dir(struct copy *c, int in, const struct stat *st, struct level *to,
+static int copy_dir(struct build_copy *c, int in, const struct stat *st, struct level *to,
                     const char *name, enum filter_answer answer, struct err *err)
 {
     struct level here = {.up = to, .name = name, .fd = -1};
@@ -316,7 +316,7 @@ static int copy_dir(struct copy *c, int in, const struct stat *st, struct level 
     return r;
 }
 
-static int copy_opened(struct copy *c, int from, const char *name, const struct stat *st,
+static int copy_opened(struct build_copy *c, int from, const char *name, const struct stat *st,
                        struct level *to, enum filter_answer answer, struct err *err)
 {
     _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -329,7 +329,7 @@ static int copy_opened(struct copy *c, int from, const char *name, const struct 
 }
 
 /* Devices, FIFOs and sockets are passed over. */
-static int copy_answered(struct copy *c, int from, const char *name, struct level *to,
+static int copy_answered(struct build_copy *c, int from, const char *name, struct level *to,
                          enum filter_answer answer, struct err *err)
 {
     struct stat st;
@@ -351,7 +351,8 @@ static int copy_answered(struct copy *c, int from, const char *name, struct leve
     return r < 0 ? err_wrap(err, "'%.200s'", name) : 0;
 }
 
-static int copy_one(struct copy *c, int from, const char *name, struct level *to, struct err *err)
+static int copy_one(struct build_copy *c, int from, const char *name, struct level *to,
+                    struct err *err)
 {
     enum filter_answer answer = FILTER_TAKE;
     size_t above = c->path.len;
@@ -365,7 +366,7 @@ static int copy_one(struct copy *c, int from, const char *name, struct level *to
     return answer == FILTER_SKIP ? 0 : copy_answered(c, from, name, to, answer, err);
 }
 
-static int copy_into(struct copy *c, int from, struct level *to, struct err *err)
+static int copy_into(struct build_copy *c, int from, struct level *to, struct err *err)
 {
     int copy = fcntl(from, F_DUPFD_CLOEXEC, 3);
     _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -384,7 +385,7 @@ static int copy_into(struct copy *c, int from, struct level *to, struct err *err
 /* ---- the destination ---- */
 
 /* Where a file goes: into the destination when that is a folder, else it gets that name. */
-static int place_file(struct copy *c, int in, const struct stat *st, const char *match,
+static int place_file(struct build_copy *c, int in, const struct stat *st, const char *match,
                       struct err *err)
 {
     const struct copy_job *j = c->job;
@@ -416,7 +417,7 @@ static int dir_reopen(int *fd, struct err *err)
     return r;
 }
 
-static void forget_links(struct copy *c)
+static void forget_links(struct build_copy *c)
 {
     const char *key;
     void *path;
@@ -427,7 +428,7 @@ static void forget_links(struct copy *c)
     c->linked = (struct map)MAP_INIT;
 }
 
-static int copy_folder(struct copy *c, int in, int to, struct err *err)
+static int copy_folder(struct build_copy *c, int in, int to, struct err *err)
 {
     struct level top = {.fd = to};
     int r;
@@ -440,12 +441,12 @@ static int copy_folder(struct copy *c, int in, int to, struct err *err)
 }
 
 /* A source that is a file goes by its name; with parents there is nothing below it. */
-static bool is_file_taken(const struct copy *c, const char *match)
+static bool is_file_taken(const struct build_copy *c, const char *match)
 {
     return !c->job->want.parents && filter_ask(c->filter, sources_name(match)) == FILTER_TAKE;
 }
 
-static int place_match(struct copy *c, const char *match, struct err *err)
+static int place_match(struct build_copy *c, const char *match, struct err *err)
 {
     const struct copy_job *j = c->job;
     _cleanup_close_ int in = sources_open(j->from, match, O_RDONLY | O_NONBLOCK | O_NOCTTY);
@@ -483,12 +484,12 @@ static int several_need_folder(const struct copy_job *j, size_t n, struct err *e
 }
 
 /* All are found before the first is copied: bad input changes nothing. */
-struct source {
+struct copy_source {
     char **paths;          /* owned */
     struct filter *filter; /* owned, or NULL */
 };
 
-static int find_sources(const struct copy_job *job, struct source *ret, struct err *err)
+static int find_sources(const struct copy_job *job, struct copy_source *ret, struct err *err)
 {
     size_t all = 0;
     int r = 0;
@@ -500,7 +501,7 @@ static int find_sources(const struct copy_job *job, struct source *ret, struct e
     return r < 0 || job->want.parents ? r : several_need_folder(job, all, err);
 }
 
-static int place_source(struct copy *c, const struct source *s, struct err *err)
+static int place_source(struct build_copy *c, const struct copy_source *s, struct err *err)
 {
     int r = 0;
 
@@ -513,8 +514,8 @@ static int place_source(struct copy *c, const struct source *s, struct err *err)
 int copy_files(const struct copy_job *job, struct err *err)
 {
     size_t n = job->sources ? strv_len(job->sources) : 0;
-    struct source *sources = xcalloc(n + 1, sizeof(*sources));
-    struct copy c = {
+    struct copy_source *sources = xcalloc(n + 1, sizeof(*sources));
+    struct build_copy c = {
         .job = job, .piece = xmalloc(PIECE), .base = -1, .path = BUF_INIT(DEPTH_MAX * 256)};
     int r = find_sources(job, sources, err);
 

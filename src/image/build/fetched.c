@@ -20,7 +20,7 @@ static const char part[] = "part";
 
 static void note_key(const char *url, char ret[static DIGEST_MAX])
 {
-    struct key k;
+    struct build_key k;
 
     key_begin(&k, "fetched");
     key_text(&k, "url", url);
@@ -140,7 +140,7 @@ static int get(struct fetched *f, const struct build_url *u, const char *etag,
 
 int fetched_look(struct fetched *f, struct err *err)
 {
-    const struct build_step *s = f->step;
+    const struct build_plan_step *s = f->step;
     int r = 0;
 
     f->files = xcalloc(s->n_urls, sizeof(*f->files));
@@ -157,7 +157,7 @@ int fetched_look(struct fetched *f, struct err *err)
     return MIN(r, 0);
 }
 
-void fetched_key(const struct fetched *f, struct key *k)
+void fetched_key(const struct fetched *f, struct build_key *k)
 {
     for (size_t i = 0; i < f->step->n_urls; i++) {
         _cleanup_free_ char *modified =

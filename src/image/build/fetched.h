@@ -24,8 +24,8 @@ struct fetched_file {
 };
 
 struct fetched {
-    const struct build_step *step; /* borrowed, as are: */
-    struct work *work;
+    const struct build_plan_step *step; /* borrowed, as are: */
+    struct build_work *work;
     struct daemon_conn *daemon_conn;
     bool no_cache;
     struct fetched_file *files; /* owned: one for each of the step's urls */
@@ -33,7 +33,7 @@ struct fetched {
 
 /* Finds out what they are. The four that are borrowed have been set. */
 int fetched_look(struct fetched *f, struct err *err);
-void fetched_key(const struct fetched *f, struct key *k);
+void fetched_key(const struct fetched *f, struct build_key *k);
 /* Has them all here. 1: one has become another since it was looked at. */
 int fetched_bring(struct fetched *f, struct err *err);
 void fetched_done(struct fetched *f);

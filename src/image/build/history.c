@@ -18,8 +18,8 @@
 struct writing {
     const struct dockerfile *df;
     const struct dockerfile_instruction *in;
-    const struct config *c;
-    const struct build_step *step;
+    const struct dockerfile_config *c;
+    const struct build_plan_step *step;
     char *const *args;
     struct buf b;
 };
@@ -243,7 +243,8 @@ static void put_arguments(struct writing *w)
 }
 
 char *history_text(const struct dockerfile *df, const struct dockerfile_instruction *in,
-                   const struct config *c, const struct build_step *step, char *const *args)
+                   const struct dockerfile_config *c, const struct build_plan_step *step,
+                   char *const *args)
 {
     struct writing w = {df, in, c, step, args, BUF_INIT(HISTORY_MAX)};
 

@@ -14,7 +14,8 @@ enum { HISTORY_MAX = 256 << 10 };
 /* What BuildKit calls an instruction, `c` being what it led to; new. `step`: what is to be done for
  * it, or NULL; `args`: the ARGs of the stage so far. NULL: it leaves no line. */
 char *history_text(const struct dockerfile *df, const struct dockerfile_instruction *in,
-                   const struct config *c, const struct build_step *step, char *const *args);
+                   const struct dockerfile_config *c, const struct build_plan_step *step,
+                   char *const *args);
 
 /* Lines of an image that others have made: its own, if they are plausible and as many as it has
  * layers, else one for each layer. New. */

@@ -10,13 +10,13 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-void key_begin(struct key *k, const char *parent)
+void key_begin(struct build_key *k, const char *parent)
 {
     k->d = digest_begin();
     key_text(k, "ripcord-build-2", parent);
 }
 
-void key_text(struct key *k, const char *name, const char *value)
+void key_text(struct build_key *k, const char *name, const char *value)
 {
     _cleanup_free_ char *head =
         xasprintf("%s %lld\n", name, value ? (long long)strlen(value) : -1LL);
@@ -26,7 +26,7 @@ void key_text(struct key *k, const char *name, const char *value)
         digest_add(k->d, value, strlen(value));
 }
 
-void key_texts(struct key *k, const char *name, char *const *values)
+void key_texts(struct build_key *k, const char *name, char *const *values)
 {
     _cleanup_free_ char *count = xasprintf("%zu", strv_len(values));
 
@@ -42,8 +42,8 @@ static int add_bytes(void *arg, const void *data, size_t len)
 }
 
 /* Under its own name only where that decides what it is called: a folder's contents have none. */
-static int add_source(struct key *k, int dir, const char *source, const struct filter_want *want,
-                      struct err *err)
+static int add_source(struct build_key *k, int dir, const char *source,
+                      const struct filter_want *want, struct err *err)
 {
     _cleanup_(filter_freep) struct filter *filter = NULL;
     _cleanup_strv_ char **found = NULL;
@@ -58,12 +58,12 @@ static int add_source(struct key *k, int dir, const char *source, const struct f
     return r;
 }
 
-int key_source(struct key *k, int dir, const char *source, struct err *err)
+int key_source(struct build_key *k, int dir, const char *source, struct err *err)
 {
     return add_source(k, dir, source, &(struct filter_want){0}, err);
 }
 
-int key_sources(struct key *k, int dir, const struct build_step *s, struct err *err)
+int key_sources(struct build_key *k, int dir, const struct build_plan_step *s, struct err *err)
 {
     const struct filter_want want = {.parents = s->parents, .exclude = s->exclude};
     int r = 0;
@@ -73,7 +73,7 @@ int key_sources(struct key *k, int dir, const struct build_step *s, struct err *
     return r;
 }
 
-void key_end(struct key *k, char ret[static DIGEST_MAX])
+void key_end(struct build_key *k, char ret[static DIGEST_MAX])
 {
     digest_end(k->d, ret);
     k->d = NULL;

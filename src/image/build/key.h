@@ -8,15 +8,15 @@
 #include "image/oci/digest.h"
 #include "lib/base/err.h"
 
-struct key {
+struct build_key {
     struct digest_state *d;
 };
 
-void key_begin(struct key *k, const char *parent);
-void key_text(struct key *k, const char *name, const char *value); /* NULL is not "" */
-void key_texts(struct key *k, const char *name, char *const *values);
+void key_begin(struct build_key *k, const char *parent);
+void key_text(struct build_key *k, const char *name, const char *value); /* NULL is not "" */
+void key_texts(struct build_key *k, const char *name, char *const *values);
 /* Files of the context that a source means: names, modes, contents; of the build's folder `dir`. */
-int key_source(struct key *k, int dir, const char *source, struct err *err);
-int key_sources(struct key *k, int dir, const struct build_step *s, struct err *err);
+int key_source(struct build_key *k, int dir, const char *source, struct err *err);
+int key_sources(struct build_key *k, int dir, const struct build_plan_step *s, struct err *err);
 /* Frees what it holds. */
-void key_end(struct key *k, char ret[static DIGEST_MAX]);
+void key_end(struct build_key *k, char ret[static DIGEST_MAX]);

@@ -39,7 +39,7 @@ static void add(struct mounts *m, const char *source, const char *target, bool r
 /* ---- caches ---- */
 
 /* New with the owner and mode that it was asked for with; as it is when it is there. */
-static int make_slot(const struct work *w, int dir, const char *name, const struct mount *m,
+static int make_slot(const struct build_work *w, int dir, const char *name, const struct mount *m,
                      struct err *err)
 {
     mode_t mode = mount_number(m->mode, 8, 0755) & 07777;
@@ -64,8 +64,8 @@ static enum mount_cache_share share_of(const char *sharing)
 }
 
 /* One that another mount of this step has is that one's. */
-static int hold(const struct work *w, struct mounts *ms, const char *id, const struct mount *m,
-                const struct mount_cache **ret, struct err *err)
+static int hold(const struct build_work *w, struct mounts *ms, const char *id,
+                const struct mount *m, const struct mount_cache **ret, struct err *err)
 {
     struct mount_cache c;
     int r;
@@ -85,7 +85,8 @@ static int hold(const struct work *w, struct mounts *ms, const char *id, const s
     return 0;
 }
 
-static int prepare_cache(struct work *w, const struct mount *m, struct mounts *ms, struct err *err)
+static int prepare_cache(struct build_work *w, const struct mount *m, struct mounts *ms,
+                         struct err *err)
 {
     const char *id = m->id ? m->id : m->target;
     _cleanup_free_ char *slot = NULL, *source = NULL;
@@ -136,7 +137,7 @@ static int copy_bind(void *arg, int dir, struct err *err)
 }
 
 /* What a command may write to, and what lies in several layers, is copied, and goes afterwards. */
-static int bind_copy(struct work *w, const struct build_mount *b, const char *source,
+static int bind_copy(struct build_work *w, const struct build_mount *b, const char *source,
                      char *const *layers, struct mounts *ms, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *below = NULL, *path = NULL;
@@ -160,7 +161,7 @@ static int bind_copy(struct work *w, const struct build_mount *b, const char *so
 }
 
 /* Straight from the context: the way there without links, as the mount wants it. */
-static int bind_context(struct work *w, const struct build_mount *b, const char *source,
+static int bind_context(struct build_work *w, const struct build_mount *b, const char *source,
                         struct mounts *ms, struct err *err)
 {
     _cleanup_close_ int context = -1, fd = -1;
@@ -182,8 +183,8 @@ static int bind_context(struct work *w, const struct build_mount *b, const char 
     return 0;
 }
 
-static int prepare_bind(struct work *w, const struct build_mount *b, mounts_from_fn from, void *arg,
-                        struct mounts *ms, struct err *err)
+static int prepare_bind(struct build_work *w, const struct build_mount *b, mounts_from_fn from,
+                        void *arg, struct mounts *ms, struct err *err)
 {
     const char *source = b->m.source ? b->m.source : "";
     _cleanup_strv_ char **layers = NULL;
@@ -203,7 +204,8 @@ static int prepare_bind(struct work *w, const struct build_mount *b, mounts_from
 
 /* ---- the others ---- */
 
-static int prepare_tmpfs(struct work *w, const struct mount *m, struct mounts *ms, struct err *err)
+static int prepare_tmpfs(struct build_work *w, const struct mount *m, struct mounts *ms,
+                         struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
     int r = work_folder(w, 01777, &folder, err);
@@ -251,7 +253,7 @@ static int prepare_secret(const struct mount *m, struct mounts *ms, struct err *
     return 0;
 }
 
-static int prepare_script(struct work *w, const struct build_step *s, struct mounts *ms,
+static int prepare_script(struct build_work *w, const struct build_plan_step *s, struct mounts *ms,
                           struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *file = NULL, *path = NULL;
@@ -272,7 +274,7 @@ static int prepare_script(struct work *w, const struct build_step *s, struct mou
 }
 
 /* Without an agent nothing is mounted: the plan has refused those that need one. */
-static int prepare_ssh(struct work *w, const struct mount *m, char *const *agents,
+static int prepare_ssh(struct build_work *w, const struct mount *m, char *const *agents,
                        struct mounts *ms, struct err *err)
 {
     const char *path = strv_env_get(agents, agent_id(m));
@@ -291,7 +293,7 @@ static int prepare_ssh(struct work *w, const struct mount *m, char *const *agent
     return 0;
 }
 
-int mounts_prepare(struct work *w, const struct build_step *s, char *const *agents,
+int mounts_prepare(struct build_work *w, const struct build_plan_step *s, char *const *agents,
                    mounts_from_fn from, void *arg, struct mounts *ret, struct err *err)
 {
     struct mounts ms = {.list = json_array(), .secrets = json_array()};

@@ -25,6 +25,6 @@ typedef int (*mounts_from_fn)(void *arg, const struct build_from *from, char ***
                               struct err *err);
 
 /* agents: "ID=SOCKET". */
-int mounts_prepare(struct work *w, const struct build_step *s, char *const *agents,
+int mounts_prepare(struct build_work *w, const struct build_plan_step *s, char *const *agents,
                    mounts_from_fn from, void *arg, struct mounts *ret, struct err *err);
 void mounts_done(struct mounts *m);

@@ -29,9 +29,9 @@ struct turn {
     size_t stage;
     const struct dockerfile *df;
     const struct dockerfile_instruction *in;
-    const struct config *c;
+    const struct dockerfile_config *c;
     size_t *ret_at;
-    struct build_step *step;
+    struct build_plan_step *step;
 };
 
 /* ---- release ---- */
@@ -42,7 +42,7 @@ static void file_done(struct build_file *f)
     free(f->content);
 }
 
-static void step_done(struct build_step *s)
+static void step_done(struct build_plan_step *s)
 {
     char *const owned[] = {s->text,  s->user,  s->workdir,  s->dest,
                            s->chown, s->chmod, s->checksum, s->from.image};
@@ -178,7 +178,7 @@ static char *absolute(const char *workdir, const char *path)
     return xasprintf("/%s%s", joined, folder && *joined ? "/" : "");
 }
 
-static const char *workdir_of(const struct config *c)
+static const char *workdir_of(const struct dockerfile_config *c)
 {
     return c->workdir && *c->workdir ? c->workdir : "/";
 }
@@ -219,7 +219,7 @@ static int check_place(const struct turn *t, const char *path, struct err *err)
 static int plan_from(const struct turn *t, const char *from, size_t at, struct build_from *ret,
                      struct err *err)
 {
-    struct config unused = {0};
+    struct dockerfile_config unused = {0};
     int r;
 
     ret->stage = -1;
@@ -296,7 +296,7 @@ static int check_mount(const struct turn *t, const struct mount *m, size_t at, s
 
 static int plan_mount(const struct turn *t, const char *value, size_t at, struct err *err)
 {
-    struct build_step *s = t->step;
+    struct build_plan_step *s = t->step;
     _cleanup_free_ char *plain = NULL;
     struct build_mount *m;
     int r = expand(t, value, at, &plain, err);
@@ -319,7 +319,7 @@ static int plan_mount(const struct turn *t, const char *value, size_t at, struct
     return r;
 }
 
-static size_t count_ssh(const struct build_step *s)
+static size_t count_ssh(const struct build_plan_step *s)
 {
     size_t n = 0;
 
@@ -370,7 +370,7 @@ static int plan_mounts(const struct turn *t, struct err *err)
 
 /* As BuildKit has it: also where no agent was given and nothing is mounted, it says where that
  * would be. */
-static void name_agent(struct build_step *s)
+static void name_agent(struct build_plan_step *s)
 {
     if (strv_env_get(s->env, "SSH_AUTH_SOCK"))
         return;
@@ -398,7 +398,7 @@ static int plan_run_flags(const struct turn *t, struct err *err)
     return plan_mounts(t, err);
 }
 
-static char **shell_of(const struct config *c)
+static char **shell_of(const struct dockerfile_config *c)
 {
     static char *const standard[] = {(char *)"/bin/sh", (char *)"-c", NULL};
 
@@ -440,7 +440,7 @@ static void plan_script(const struct turn *t)
 {
     const struct dockerfile_heredoc *h = &t->in->heredocs[0];
     _cleanup_free_ char *content = without_tabs(h);
-    struct build_step *s = t->step;
+    struct build_plan_step *s = t->step;
 
     if (strncmp(content, "#!", 2) != 0) {
         s->argv = shell_of(t->c);
@@ -453,7 +453,7 @@ static void plan_script(const struct turn *t)
 
 static int plan_run(const struct turn *t, struct err *err)
 {
-    struct build_step *s = t->step;
+    struct build_plan_step *s = t->step;
     int r = plan_run_flags(t, err);
 
     if (r < 0)
@@ -478,7 +478,7 @@ static int plan_run(const struct turn *t, struct err *err)
 
 static int plan_file(const struct turn *t, const struct dockerfile_heredoc *h, struct err *err)
 {
-    struct build_step *s = t->step;
+    struct build_plan_step *s = t->step;
     _cleanup_free_ char *content = without_tabs(h), *expanded = NULL;
     int r = 0;
 
@@ -497,7 +497,7 @@ static bool is_heredoc(const struct dockerfile_instruction *in, const char *word
     return in->n_heredocs && strncmp(word, "<<", 2) == 0;
 }
 
-static int plan_url(struct build_step *s, const char *url, struct err *err)
+static int plan_url(struct build_plan_step *s, const char *url, struct err *err)
 {
     char *name;
     int r = remote_file_name(url, &name, err);
@@ -511,7 +511,7 @@ static int plan_url(struct build_step *s, const char *url, struct err *err)
 
 static int plan_source(const struct turn *t, const struct dockerfile_word *w, struct err *err)
 {
-    struct build_step *s = t->step;
+    struct build_plan_step *s = t->step;
     enum remote_kind kind;
     char *source;
     int r;
@@ -539,7 +539,7 @@ static int plan_source(const struct turn *t, const struct dockerfile_word *w, st
 static int plan_chmod(const struct turn *t, struct err *err)
 {
     const char *given = dockerfile_flag(t->in, "chmod");
-    struct build_step *s = t->step;
+    struct build_plan_step *s = t->step;
     int r;
 
     if (!given)
@@ -593,7 +593,7 @@ static int plan_copy_flags(const struct turn *t, struct err *err)
 static int plan_checksum(const struct turn *t, struct err *err)
 {
     const char *given = dockerfile_flag(t->in, "checksum");
-    struct build_step *s = t->step;
+    struct build_plan_step *s = t->step;
     int r;
 
     if (!given)
@@ -613,7 +613,7 @@ static int plan_checksum(const struct turn *t, struct err *err)
 
 static int check_dest(const struct turn *t, const char *dest, struct err *err)
 {
-    const struct build_step *s = t->step;
+    const struct build_plan_step *s = t->step;
 
     if (strv_len(s->written) + s->n_files <= 1 || s->parents || s->dest[strlen(s->dest) - 1] == '/')
         return 0;
@@ -654,7 +654,7 @@ static size_t place_of(const struct turn *t, size_t at)
 
 static int plan_step(const struct turn *t, struct err *err)
 {
-    struct build_step *s = t->step;
+    struct build_plan_step *s = t->step;
 
     s->kind = t->in->kind;
     s->text = one_line(t->in);
@@ -707,13 +707,13 @@ static void add_note(const struct turn *t)
 }
 
 static int on_step(void *arg, size_t stage, const struct dockerfile *df,
-                   const struct dockerfile_instruction *in, const struct config *c, size_t *ret_at,
-                   struct err *err)
+                   const struct dockerfile_instruction *in, const struct dockerfile_config *c,
+                   size_t *ret_at, struct err *err)
 {
     struct planner *p = arg;
     struct build_stage *st = &p->plan->stages[stage];
     struct turn t = {p, stage, df, in, c, ret_at, NULL};
-    struct build_step step = {0};
+    struct build_plan_step step = {0};
     int r;
 
     if (!is_step(in->kind)) {
@@ -754,7 +754,8 @@ static int on_stage(void *arg, size_t stage, long base, const char *image, struc
     return 0;
 }
 
-static int on_image(void *arg, size_t stage, const char *name, struct config *ret, struct err *err)
+static int on_image(void *arg, size_t stage, const char *name, struct dockerfile_config *ret,
+                    struct err *err)
 {
     struct planner *p = arg;
 

@@ -45,7 +45,7 @@ struct build_mount {
     struct build_from from;
 };
 
-struct build_step {
+struct build_plan_step {
     enum dockerfile_kind kind; /* RUN, COPY, ADD or WORKDIR */
     char *text;                /* owned: the instruction on one line */
     unsigned line;
@@ -94,7 +94,7 @@ struct build_stage {
     long base;    /* the stage it is built on, or -1 */
     char *image;  /* owned: the image it is built on, or NULL */
     bool on_host; /* at the bottom is image `host`: /usr is the machine's, and read-only */
-    struct build_step *steps;
+    struct build_plan_step *steps;
     size_t n_steps;
     struct build_note *notes;
     size_t n_notes;
@@ -104,13 +104,13 @@ struct build_stage {
 struct build_plan {
     struct build_stage *stages;
     size_t n_stages, target;
-    struct config config; /* of the target */
-    size_t noted;         /* bytes of all notes */
+    struct dockerfile_config config; /* of the target */
+    size_t noted;                    /* bytes of all notes */
 };
 
 /* Configurations of images that are no stages; ERR_NOT_FOUND when there is none. */
-typedef int (*build_image_fn)(void *arg, const char *name, struct config *ret, bool *ret_on_host,
-                              struct err *err);
+typedef int (*build_image_fn)(void *arg, const char *name, struct dockerfile_config *ret,
+                              bool *ret_on_host, struct err *err);
 
 /* agents: "ID=…" of those that are there for RUN --mount=type=ssh. */
 int build_plan_make(const struct dockerfile *df, const struct config_inputs *inputs,

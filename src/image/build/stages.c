@@ -15,9 +15,9 @@
 
 enum { AT_ONCE_MAX = 16 };
 
-enum progress { WAITING, AT_WORK, ENDED };
+enum stage_progress { WAITING, AT_WORK, ENDED };
 
-struct child {
+struct stage_child {
     size_t stage;
     pid_t pid;
     struct json_lines lines; /* owns its descriptor */
@@ -25,17 +25,17 @@ struct child {
     bool asking;
 };
 
-struct run {
+struct stage_run {
     const struct stages *s;
-    enum progress *progress; /* of the stages */
-    struct child children[AT_ONCE_MAX];
+    enum stage_progress *progress; /* of the stages */
+    struct stage_child children[AT_ONCE_MAX];
     size_t n, at_once;
     unsigned asked; /* answers that have yet to come */
 };
 
 /* ---- children ---- */
 
-__attribute__((noreturn)) static void be_child(const struct run *x, size_t stage, int fd)
+__attribute__((noreturn)) static void be_child(const struct stage_run *x, size_t stage, int fd)
 {
     struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(fd, fd)};
     _cleanup_err_ struct err err = ERR_INIT;
@@ -47,9 +47,9 @@ __attribute__((noreturn)) static void be_child(const struct run *x, size_t stage
     _exit(r < 0);
 }
 
-static int start(struct run *x, size_t stage, struct err *err)
+static int start(struct stage_run *x, size_t stage, struct err *err)
 {
-    struct child *c = &x->children[x->n];
+    struct stage_child *c = &x->children[x->n];
     pid_t parent = getpid(), pid;
     int ends[2];
 
@@ -70,15 +70,16 @@ static int start(struct run *x, size_t stage, struct err *err)
         fd_close(ends[0]);
         return err_sys(err, errno, "start the build of a stage");
     }
-    *c = (struct child){.stage = stage, .pid = pid, .lines = JSON_LINES_INIT(ends[0], ends[0])};
+    *c = (struct stage_child){
+        .stage = stage, .pid = pid, .lines = JSON_LINES_INIT(ends[0], ends[0])};
     x->progress[stage] = AT_WORK;
     x->n++;
     return 0;
 }
 
-static void end_child(struct run *x, size_t i)
+static void end_child(struct stage_run *x, size_t i)
 {
-    struct child *c = &x->children[i];
+    struct stage_child *c = &x->children[i];
 
     kill(c->pid, SIGKILL);
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
@@ -88,7 +89,7 @@ static void end_child(struct run *x, size_t i)
     *c = x->children[--x->n];
 }
 
-static bool may_begin(const struct run *x, size_t stage)
+static bool may_begin(const struct stage_run *x, size_t stage)
 {
     if (x->progress[stage] != WAITING || !x->s->is_needed(x->s->arg, stage))
         return false;
@@ -98,7 +99,7 @@ static bool may_begin(const struct run *x, size_t stage)
     return true;
 }
 
-static int start_ready(struct run *x, struct err *err)
+static int start_ready(struct stage_run *x, struct err *err)
 {
     int r = 0;
 
@@ -111,9 +112,9 @@ static int start_ready(struct run *x, struct err *err)
 /* ---- what is said ---- */
 
 /* 1: it has ended, and is gone from the list. */
-static int on_child_line(struct run *x, size_t i, json_t *doc, struct err *err)
+static int on_child_line(struct stage_run *x, size_t i, json_t *doc, struct err *err)
 {
-    struct child *c = &x->children[i];
+    struct stage_child *c = &x->children[i];
     struct daemon_conn *f = x->s->daemon_conn;
     const json_t *state = json_object_get(doc, "state");
     int r = 0;
@@ -141,7 +142,7 @@ static int on_child_line(struct run *x, size_t i, json_t *doc, struct err *err)
     return 0;
 }
 
-static int on_child(struct run *x, size_t i, struct err *err)
+static int on_child(struct stage_run *x, size_t i, struct err *err)
 {
     json_t *doc = NULL;
     int r = json_lines_fill(&x->children[i].lines, err);
@@ -157,7 +158,7 @@ static int on_child(struct run *x, size_t i, struct err *err)
     return r;
 }
 
-static int on_answers(struct run *x, struct err *err)
+static int on_answers(struct stage_run *x, struct err *err)
 {
     struct json_lines *w = &x->s->daemon_conn->lines;
     json_t *doc = NULL;
@@ -180,7 +181,7 @@ static int on_answers(struct run *x, struct err *err)
     return r;
 }
 
-static int await(struct run *x, struct err *err)
+static int await(struct stage_run *x, struct err *err)
 {
     struct pollfd p[AT_ONCE_MAX + 1];
     nfds_t n = x->n;
@@ -204,12 +205,12 @@ static int await(struct run *x, struct err *err)
 /* ---- the whole ---- */
 
 /* Nobody is left at work, neither here nor for us; why it came to this has been told. */
-static void give_up(struct run *x)
+static void give_up(struct stage_run *x)
 {
     struct daemon_conn *f = x->s->daemon_conn;
 
     for (; x->n; end_child(x, x->n - 1)) {
-        const struct child *c = &x->children[x->n - 1];
+        const struct stage_child *c = &x->children[x->n - 1];
 
         if (c->step)
             json_lines_send(&f->lines,
@@ -225,7 +226,7 @@ static void give_up(struct run *x)
 int stages_run(const struct stages *s, struct err *err)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    struct run x = {.s = s, .at_once = (size_t)MAX(1L, MIN(cpus, (long)AT_ONCE_MAX))};
+    struct stage_run x = {.s = s, .at_once = (size_t)MAX(1L, MIN(cpus, (long)AT_ONCE_MAX))};
     int r;
 
     x.progress = xcalloc(s->n, sizeof(*x.progress));

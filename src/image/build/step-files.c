@@ -15,7 +15,7 @@
 #include "lib/base/xalloc.h"
 
 struct files_job {
-    const struct build_step *step;
+    const struct build_plan_step *step;
     const char *from; /* folder of the build that the sources are in */
     char *const *sources;
     struct filter_want want;
@@ -27,7 +27,7 @@ struct files_job {
 static int run_files(void *arg, int dir, struct err *err)
 {
     const struct files_job *f = arg;
-    const struct build_step *s = f->step;
+    const struct build_plan_step *s = f->step;
     struct copy_job job = {
         .sources = f->sources, .want = f->want, .dest = s->dest, .mode = f->mode};
     _cleanup_close_ int from = -1, to = -1;
@@ -51,7 +51,7 @@ static int run_files(void *arg, int dir, struct err *err)
 
 static int run_workdir(void *arg, int dir, struct err *err)
 {
-    const struct build_step *s = arg;
+    const struct build_plan_step *s = arg;
     struct copy_owner owner = {.given = true};
     _cleanup_close_ int root = -1, made = -1;
     int r = dir_open(dir, "root", &root, err);
@@ -62,7 +62,7 @@ static int run_workdir(void *arg, int dir, struct err *err)
 }
 
 /* Files that stand in the Dockerfile, put down to be copied like others. */
-static int write_files(struct builder *b, const struct build_step *s, char **ret_folder,
+static int write_files(struct builder *b, const struct build_plan_step *s, char **ret_folder,
                        char ***ret_names, struct err *err)
 {
     int r = work_folder(&b->work, 0755, ret_folder, err);
@@ -81,8 +81,8 @@ static int write_files(struct builder *b, const struct build_step *s, char **ret
     return r;
 }
 
-static int copy_heredocs(struct builder *b, const struct state *st, const struct build_step *s,
-                         unsigned n, struct err *err)
+static int copy_heredocs(struct builder *b, const struct builder_state *st,
+                         const struct build_plan_step *s, unsigned n, struct err *err)
 {
     _cleanup_free_ char *folder = NULL;
     _cleanup_strv_ char **names = NULL;
@@ -103,8 +103,8 @@ static int copy_heredocs(struct builder *b, const struct state *st, const struct
         err);
 }
 
-static int copy_sources(struct builder *b, const struct state *st, const struct build_step *s,
-                        unsigned n, struct err *err)
+static int copy_sources(struct builder *b, const struct builder_state *st,
+                        const struct build_plan_step *s, unsigned n, struct err *err)
 {
     bool elsewhere = build_is_from_elsewhere(&s->from);
     struct files_job f = {.step = s,
@@ -132,10 +132,10 @@ static int copy_sources(struct builder *b, const struct state *st, const struct 
 
 /* Nobody but its owner reads what came from a server, unless --chmod says so: as BuildKit has it.
  */
-static int copy_fetched(struct builder *b, const struct state *st, const struct fetched *fetched,
-                        size_t i, unsigned n, struct err *err)
+static int copy_fetched(struct builder *b, const struct builder_state *st,
+                        const struct fetched *fetched, size_t i, unsigned n, struct err *err)
 {
-    const struct build_step *s = fetched->step;
+    const struct build_plan_step *s = fetched->step;
     _cleanup_free_ char *name = sources_literal(s->urls[i].name);
     char *const one[] = {name, NULL};
     struct files_job f = {.step = s,
@@ -161,7 +161,7 @@ static int copy_fetched(struct builder *b, const struct state *st, const struct 
                                           err);
 }
 
-int step_files(struct builder *b, const struct state *st, const struct build_step *s,
+int step_files(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
                const struct fetched *f, unsigned n, struct err *err)
 {
     int r;

@@ -12,8 +12,9 @@
 #include "lib/base/xalloc.h"
 
 /* What the daemon needs to know: layers bottom first, paths below the store's folder. */
-static json_t *run_json(const struct builder *b, const struct state *st, const struct build_step *s,
-                        unsigned n, const char *user, const struct mounts *m)
+static json_t *run_json(const struct builder *b, const struct builder_state *st,
+                        const struct build_plan_step *s, unsigned n, const char *user,
+                        const struct mounts *m)
 {
     json_t *doc = json_object();
     _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->work.path, n);
@@ -32,8 +33,8 @@ static json_t *run_json(const struct builder *b, const struct state *st, const s
     return doc;
 }
 
-static void note_stubs(struct stubs *stubs, const struct builder *b, const struct state *st,
-                       const struct build_step *s, const struct mounts *m)
+static void note_stubs(struct stubs *stubs, const struct builder *b, const struct builder_state *st,
+                       const struct build_plan_step *s, const struct mounts *m)
 {
     const json_t *mount;
     size_t i;
@@ -54,7 +55,7 @@ static void note_stubs(struct stubs *stubs, const struct builder *b, const struc
 }
 
 /* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
-static char *plain_user(const struct builder *b, const struct state *st, const char *user)
+static char *plain_user(const struct builder *b, const struct builder_state *st, const char *user)
 {
     bool number = user && *user && strspn(user, "0123456789") == strlen(user);
 
@@ -72,8 +73,8 @@ static int find_owner(void *arg, int dir, void *out, struct err *err)
 }
 
 /* The supervisor knows names, numbers, and pairs of numbers; a group's name is looked up here. */
-static int find_user(struct builder *b, const struct state *st, const struct build_step *s,
-                     unsigned n, char **ret, struct err *err)
+static int find_user(struct builder *b, const struct builder_state *st,
+                     const struct build_plan_step *s, unsigned n, char **ret, struct err *err)
 {
     struct copy_owner owner = {0};
     const struct work_job job = {.n = n,
@@ -95,8 +96,8 @@ static int find_user(struct builder *b, const struct state *st, const struct bui
     return r;
 }
 
-int step_run(struct builder *b, const struct state *st, const struct build_step *s, unsigned n,
-             struct err *err)
+int step_run(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
+             unsigned n, struct err *err)
 {
     _cleanup_free_ char *user = NULL;
     struct mounts m = {0};

@@ -11,14 +11,15 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-const char *step_network(const struct builder *b, const struct build_step *s)
+const char *step_network(const struct builder *b, const struct build_plan_step *s)
 {
     return s->network == BUILD_NETWORK_NONE ? "none" : b->ask->network;
 }
 
 /* ---- keys ---- */
 
-static int key_from(struct builder *b, struct key *k, const struct build_from *f, struct err *err)
+static int key_from(struct builder *b, struct build_key *k, const struct build_from *f,
+                    struct err *err)
 {
     _cleanup_strv_ char **layers = NULL;
     int r = builder_layers(b, f, &layers, err);
@@ -28,7 +29,8 @@ static int key_from(struct builder *b, struct key *k, const struct build_from *f
     return r;
 }
 
-static int key_mounts(struct builder *b, struct key *k, const struct build_step *s, struct err *err)
+static int key_mounts(struct builder *b, struct build_key *k, const struct build_plan_step *s,
+                      struct err *err)
 {
     int r = 0;
 
@@ -56,7 +58,8 @@ static int key_mounts(struct builder *b, struct key *k, const struct build_step 
     return r;
 }
 
-static int key_run(struct builder *b, struct key *k, const struct build_step *s, struct err *err)
+static int key_run(struct builder *b, struct build_key *k, const struct build_plan_step *s,
+                   struct err *err)
 {
     key_texts(k, "argv", s->argv);
     key_texts(k, "env", s->env);
@@ -67,7 +70,7 @@ static int key_run(struct builder *b, struct key *k, const struct build_step *s,
     return key_mounts(b, k, s, err);
 }
 
-static int key_copy(struct builder *b, struct key *k, const struct build_step *s,
+static int key_copy(struct builder *b, struct build_key *k, const struct build_plan_step *s,
                     const struct fetched *fetched, struct err *err)
 {
     key_text(k, "dest", s->dest);
@@ -92,10 +95,11 @@ static int key_copy(struct builder *b, struct key *k, const struct build_step *s
     return key_sources(k, b->work.dir, s, err);
 }
 
-static int key_step(struct builder *b, const struct state *st, const struct build_step *s,
-                    const struct fetched *fetched, char ret[static DIGEST_MAX], struct err *err)
+static int key_step(struct builder *b, const struct builder_state *st,
+                    const struct build_plan_step *s, const struct fetched *fetched,
+                    char ret[static DIGEST_MAX], struct err *err)
 {
-    struct key k;
+    struct build_key k;
     int r = 0;
 
     key_begin(&k, st->key);
@@ -115,7 +119,8 @@ static int key_step(struct builder *b, const struct state *st, const struct buil
 /* ---- steps ---- */
 
 /* What only links lead to is known when it is done. */
-static int explain(const struct state *st, const struct build_step *s, int r, struct err *err)
+static int explain(const struct builder_state *st, const struct build_plan_step *s, int r,
+                   struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -133,8 +138,9 @@ static int explain(const struct state *st, const struct build_step *s, int r, st
     return err_wrap(err, "line %u, column %u", s->dest_at.line, s->dest_at.column);
 }
 
-static int do_step(struct builder *b, const struct state *st, const struct build_step *s,
-                   const struct fetched *fetched, struct cache_entry *ret, struct err *err)
+static int do_step(struct builder *b, const struct builder_state *st,
+                   const struct build_plan_step *s, const struct fetched *fetched,
+                   struct cache_entry *ret, struct err *err)
 {
     unsigned n;
     int r = work_layer(&b->work, &n, err);
@@ -152,7 +158,7 @@ static int do_step(struct builder *b, const struct state *st, const struct build
     return 0;
 }
 
-static void step_taken(struct state *st, const char *key, struct cache_entry *e)
+static void step_taken(struct builder_state *st, const char *key, struct cache_entry *e)
 {
     memcpy(st->key, key, DIGEST_MAX);
     json_array_append_new(st->done,
@@ -168,8 +174,9 @@ static void step_taken(struct state *st, const char *key, struct cache_entry *e)
 
 /* With what it needs of the context, and from servers, which may make it another step than it was
  * taken for. */
-static int prepare(struct builder *b, const struct state *st, const struct build_stage *stage,
-                   size_t n, struct fetched *fetched, char key[static DIGEST_MAX], struct err *err)
+static int prepare(struct builder *b, const struct builder_state *st,
+                   const struct build_stage *stage, size_t n, struct fetched *fetched,
+                   char key[static DIGEST_MAX], struct err *err)
 {
     int r = wants_check(&b->work, stage, n, b->daemon_conn, err);
 
@@ -178,10 +185,10 @@ static int prepare(struct builder *b, const struct state *st, const struct build
     return r > 0 ? key_step(b, st, fetched->step, fetched, key, err) : r;
 }
 
-static int find_or_do(struct builder *b, struct state *st, const struct build_stage *stage,
+static int find_or_do(struct builder *b, struct builder_state *st, const struct build_stage *stage,
                       size_t n, struct fetched *fetched, struct err *err)
 {
-    const struct build_step *s = &stage->steps[n];
+    const struct build_plan_step *s = &stage->steps[n];
     struct cache_entry e = {0};
     char key[DIGEST_MAX];
     int r = key_step(b, st, s, fetched, key, err);
@@ -204,8 +211,8 @@ static int find_or_do(struct builder *b, struct state *st, const struct build_st
     return r;
 }
 
-int step_take(struct builder *b, struct state *st, const struct build_stage *stage, size_t n,
-              struct err *err)
+int step_take(struct builder *b, struct builder_state *st, const struct build_stage *stage,
+              size_t n, struct err *err)
 {
     struct fetched fetched = {.step = &stage->steps[n],
                               .work = &b->work,

@@ -45,7 +45,7 @@ static bool hides(int layer, const char *path)
     return false;
 }
 
-static bool is_there(const struct work *w, char *const *layers, const char *path)
+static bool is_there(const struct build_work *w, char *const *layers, const char *path)
 {
     for (size_t i = strv_len(layers); i-- > 0;) {
         _cleanup_free_ char *fs = images_layer_path(w->store, layers[i]);
@@ -65,7 +65,8 @@ static bool is_there(const struct work *w, char *const *layers, const char *path
     return false;
 }
 
-void stubs_note(struct stubs *s, const struct work *w, char *const *layers, const char *target)
+void stubs_note(struct stubs *s, const struct build_work *w, char *const *layers,
+                const char *target)
 {
     const char *path = target + strspn(target, "/");
 
@@ -98,7 +99,7 @@ static void remove_one(int fs, const char *path)
         unlinkat(dir, name, 0);
 }
 
-void stubs_remove(const struct stubs *s, const struct work *w, unsigned n)
+void stubs_remove(const struct stubs *s, const struct build_work *w, unsigned n)
 {
     _cleanup_free_ char *path = xasprintf("%u/fs", n);
     _cleanup_close_ int fs = -1;

@@ -13,7 +13,8 @@ struct stubs {
 };
 
 /* Of one place: itself and the folders on the way to it. layers: bottom first. */
-void stubs_note(struct stubs *s, const struct work *w, char *const *layers, const char *target);
+void stubs_note(struct stubs *s, const struct build_work *w, char *const *layers,
+                const char *target);
 /* From layer n of the build; what cannot be removed stays. */
-void stubs_remove(const struct stubs *s, const struct work *w, unsigned n);
+void stubs_remove(const struct stubs *s, const struct build_work *w, unsigned n);
 void stubs_done(struct stubs *s);

@@ -18,7 +18,7 @@ static int add_source(int context, const char *source, const struct filter_want 
     return r;
 }
 
-static int add_step(int context, const struct build_step *s, json_t *set, struct err *err)
+static int add_step(int context, const struct build_plan_step *s, json_t *set, struct err *err)
 {
     const struct filter_want want = {.parents = s->parents, .exclude = s->exclude}, all = {0};
     int r = 0;
@@ -45,7 +45,7 @@ static json_t *keys_of(json_t *set)
     return list;
 }
 
-int wants_check(const struct work *w, const struct build_stage *stage, size_t from,
+int wants_check(const struct build_work *w, const struct build_stage *stage, size_t from,
                 struct daemon_conn *daemon_conn, struct err *err)
 {
     _cleanup_json_ json_t *set = json_object();

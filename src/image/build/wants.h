@@ -11,5 +11,5 @@
  * take was left out, all such are asked for ({"need": [DIGITS…]}), and the build fails. It is done
  * again with them, and finds in the cache what has been done by then.
  */
-int wants_check(const struct work *w, const struct build_stage *stage, size_t from,
+int wants_check(const struct build_work *w, const struct build_stage *stage, size_t from,
                 struct daemon_conn *daemon_conn, struct err *err);

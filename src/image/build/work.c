@@ -25,18 +25,18 @@ enum { LOWER_MAX = 4000 };
 
 /* ---- the folder ---- */
 
-static int make(const struct work *w, mode_t mode, struct err *err, const char *name)
+static int make(const struct build_work *w, mode_t mode, struct err *err, const char *name)
 {
     if (mkdirat(w->dir, name, mode) < 0 || fchmodat(w->dir, name, mode, 0) < 0)
         return err_sys(err, errno, "make folder '%s' of the build", name);
     return 0;
 }
 
-int work_open(struct images *s, const struct confined_ids *ids, const char *name, struct work *ret,
-              struct err *err)
+int work_open(struct images *s, const struct confined_ids *ids, const char *name,
+              struct build_work *ret, struct err *err)
 {
     static const char *const folders[] = {"context", "none", "root", "src"};
-    struct work w = {.store = s, .ids = ids, .path = xasprintf("tmp/%s", name), .dir = -1};
+    struct build_work w = {.store = s, .ids = ids, .path = xasprintf("tmp/%s", name), .dir = -1};
     int r = mkdirat(s->dir, w.path, 0755) < 0 ? err_sys(err, errno, "make '%s'", w.path) : 0;
 
     if (r >= 0)
@@ -50,7 +50,7 @@ int work_open(struct images *s, const struct confined_ids *ids, const char *name
     return r < 0 ? err_wrap(err, "begin the build") : 0;
 }
 
-void work_done(struct work *w)
+void work_done(struct build_work *w)
 {
     w->dir = fd_close(w->dir);
     free(w->path);
@@ -75,7 +75,7 @@ static int unpack_any(int dir, int fd, struct err *err)
     return layer_unpack(dir, &own, &in, &out, err);
 }
 
-int work_unpack_context(struct work *w, int fd, bool digest_only, struct err *err)
+int work_unpack_context(struct build_work *w, int fd, bool digest_only, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r = dir_open(w->dir, "context", &dir, err);
@@ -88,7 +88,7 @@ int work_unpack_context(struct work *w, int fd, bool digest_only, struct err *er
     return r < 0 ? err_wrap(err, "the build context") : 0;
 }
 
-int work_folder(struct work *w, mode_t mode, char **ret, struct err *err)
+int work_folder(struct build_work *w, mode_t mode, char **ret, struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("m%u", ++w->n);
     int r = make(w, mode, err, name);
@@ -98,7 +98,7 @@ int work_folder(struct work *w, mode_t mode, char **ret, struct err *err)
     return r;
 }
 
-int work_layer(struct work *w, unsigned *ret, struct err *err)
+int work_layer(struct build_work *w, unsigned *ret, struct err *err)
 {
     unsigned n = ++w->n;
     _cleanup_free_ char *top = xasprintf("%u", n), *fs = xasprintf("%u/fs", n);
@@ -139,8 +139,8 @@ static int run_pack(void *arg, int root, void *out, struct err *err)
 }
 
 /* What it is known by is counted here, from the bytes: the child cannot say what it is. */
-static int measure(struct work *w, unsigned n, char digest[static DIGEST_MAX], struct measured *ret,
-                   struct err *err)
+static int measure(struct build_work *w, unsigned n, char digest[static DIGEST_MAX],
+                   struct measured *ret, struct err *err)
 {
     struct packing p = {.n = n};
     struct confined_job job = {.fn = run_pack, .arg = &p, .dir = w->dir, .trees = true};
@@ -157,7 +157,7 @@ static int measure(struct work *w, unsigned n, char digest[static DIGEST_MAX], s
     return r < 0 ? err_wrap(err, "read the new layer") : 0;
 }
 
-static int put(struct work *w, const char *digest, const char *name, uint64_t bytes,
+static int put(struct build_work *w, const char *digest, const char *name, uint64_t bytes,
                struct err *err)
 {
     _cleanup_json_ json_t *layers = json_pack("[s]", digest);
@@ -168,7 +168,7 @@ static int put(struct work *w, const char *digest, const char *name, uint64_t by
     return r;
 }
 
-int work_commit(struct work *w, unsigned n, char digest[static DIGEST_MAX], struct err *err)
+int work_commit(struct build_work *w, unsigned n, char digest[static DIGEST_MAX], struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s/%u", w->path + strlen("tmp/"), n);
     struct measured m = {0};
@@ -184,7 +184,7 @@ int work_commit(struct work *w, unsigned n, char digest[static DIGEST_MAX], stru
 /* ---- children with a root ---- */
 
 /* Short names for the layers, the topmost first: a mount option has but a page. */
-static int link_layers(struct work *w, char kind, unsigned n, char *const *layers,
+static int link_layers(struct build_work *w, char kind, unsigned n, char *const *layers,
                        struct buf *lower, struct err *err)
 {
     _cleanup_free_ char *folder = xasprintf("%c%u", kind, n);
@@ -267,7 +267,7 @@ static void rooted_done(struct rooted *t)
 }
 
 /* Stands for the machine's: /bin and its like lead into it. Others may be at it, too. */
-static int make_usr(const struct work *w, struct err *err)
+static int make_usr(const struct build_work *w, struct err *err)
 {
     static const char *const folders[] = {"usr",       "usr/bin",   "usr/sbin",  "usr/lib",
                                           "usr/lib32", "usr/lib64", "usr/libx32"};
@@ -278,7 +278,7 @@ static int make_usr(const struct work *w, struct err *err)
     return 0;
 }
 
-static int prepare_mounts(struct work *w, const struct work_job *job, struct rooted *t,
+static int prepare_mounts(struct build_work *w, const struct work_job *job, struct rooted *t,
                           struct err *err)
 {
     unsigned own = ++w->n; /* several jobs may work on one layer, each with mounts of its own */
@@ -303,7 +303,7 @@ static int prepare_mounts(struct work *w, const struct work_job *job, struct roo
     return r;
 }
 
-int work_run(struct work *w, const struct work_job *job, struct err *err)
+int work_run(struct build_work *w, const struct work_job *job, struct err *err)
 {
     struct rooted t = {.job = job, .lower = BUF_INIT(LOWER_MAX), .from = BUF_INIT(LOWER_MAX)};
     struct confined_job child_job = {

@@ -16,7 +16,7 @@ enum {
     CONFIG_COUNT_MAX = 4096,      /* of variables, labels, ports, volumes */
 };
 
-void config_done(struct config *c)
+void config_done(struct dockerfile_config *c)
 {
     strv_free(c->env);
     strv_free(c->labels);
@@ -32,7 +32,7 @@ void config_done(struct config *c)
     free(c->workdir);
     free(c->stop_signal);
     free(c->author);
-    *c = (struct config){0};
+    *c = (struct dockerfile_config){0};
 }
 
 static char **copy_or_null(char *const *v)
@@ -47,7 +47,7 @@ static char *dup_or_null(const char *s)
 
 /* ARG may have hidden a variable of the same name: a stage that goes on from there sees it again.
  */
-static char **scope_of(const struct config *base)
+static char **scope_of(const struct dockerfile_config *base)
 {
     char **scope = copy_or_null(base->scope);
 
@@ -59,9 +59,9 @@ static char **scope_of(const struct config *base)
     return scope;
 }
 
-void config_begin(struct config *ret, const struct config *base)
+void config_begin(struct dockerfile_config *ret, const struct dockerfile_config *base)
 {
-    *ret = (struct config){0};
+    *ret = (struct dockerfile_config){0};
     if (!base)
         return;
     ret->env = copy_or_null(base->env);
@@ -82,7 +82,7 @@ void config_begin(struct config *ret, const struct config *base)
 
 /* ---- variables ---- */
 
-const char *config_get(const struct config *c, const char *name)
+const char *config_get(const struct dockerfile_config *c, const char *name)
 {
     return strv_env_get(c->scope, name);
 }
@@ -99,7 +99,7 @@ static int expand_in(char *const *scope, char escape, const char *word, char **r
     return expand_word(&x, word, ret, err);
 }
 
-int config_expand(const struct config *c, char escape, const char *word, char **ret,
+int config_expand(const struct dockerfile_config *c, char escape, const char *word, char **ret,
                   struct err *err)
 {
     return expand_in(c->scope, escape, word, ret, err);
@@ -232,8 +232,8 @@ int config_base(const struct dockerfile *df, size_t stage, char *const *globals,
 
 /* ---- instructions ---- */
 
-struct step {
-    struct config *c;
+struct healthcheck_step {
+    struct dockerfile_config *c;
     const struct dockerfile *df;
     const struct dockerfile_instruction *in;
     const struct config_inputs *inputs;
@@ -241,7 +241,7 @@ struct step {
     size_t *ret_at;
 };
 
-static int expand_at(const struct step *s, const struct dockerfile_word *w, char **ret,
+static int expand_at(const struct healthcheck_step *s, const struct dockerfile_word *w, char **ret,
                      struct err *err)
 {
     *s->ret_at = w->at;
@@ -249,10 +249,10 @@ static int expand_at(const struct step *s, const struct dockerfile_word *w, char
 }
 
 /* All words first: what a line sets is not seen by the line itself. */
-static int apply_pairs(const struct step *s, struct err *err)
+static int apply_pairs(const struct healthcheck_step *s, struct err *err)
 {
     _cleanup_strv_ char **words = NULL;
-    struct config *c = s->c;
+    struct dockerfile_config *c = s->c;
 
     for (size_t i = 0; i < s->in->n_words; i++) {
         char *word;
@@ -273,7 +273,7 @@ static int apply_pairs(const struct step *s, struct err *err)
     return check_total(s->in->kind == DOCKERFILE_LABEL ? c->labels : c->scope, err);
 }
 
-static int apply_arg(const struct step *s, struct err *err)
+static int apply_arg(const struct healthcheck_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_words; i++) {
         const char *otherwise;
@@ -291,7 +291,7 @@ static int apply_arg(const struct step *s, struct err *err)
 }
 
 /* The exec form as it is; the shell form behind the shell. `from` is the first word of it. */
-static char **command_of(const struct step *s, size_t from, bool with_shell)
+static char **command_of(const struct healthcheck_step *s, size_t from, bool with_shell)
 {
     static char *const standard[] = {(char *)"/bin/sh", (char *)"-c", NULL};
     char **v = NULL;
@@ -307,9 +307,9 @@ static char **command_of(const struct step *s, size_t from, bool with_shell)
     return v;
 }
 
-static int apply_command(const struct step *s, struct err *err)
+static int apply_command(const struct healthcheck_step *s, struct err *err)
 {
-    struct config *c = s->c;
+    struct dockerfile_config *c = s->c;
     char **v = command_of(s, 0, s->in->kind != DOCKERFILE_SHELL);
 
     (void)err;
@@ -351,7 +351,7 @@ static char *join_path(const char *base, const char *rel)
     return xasprintf("/%s", joined);
 }
 
-static void set_workdir(struct config *c, const char *path)
+static void set_workdir(struct dockerfile_config *c, const char *path)
 {
     const char *current = c->workdir ? c->workdir : "/";
     char *next = *path == '/' ? xstrdup(path) : *path ? join_path(current, path) : xstrdup(current);
@@ -385,10 +385,10 @@ static int check_signal(const char *name, struct err *err)
     return parse_signal(p, &sig, err);
 }
 
-static int apply_string(const struct step *s, struct err *err)
+static int apply_string(const struct healthcheck_step *s, struct err *err)
 {
     _cleanup_free_ char *value = NULL;
-    struct config *c = s->c;
+    struct dockerfile_config *c = s->c;
     char **slot = s->in->kind == DOCKERFILE_USER ? &c->user : &c->stop_signal;
     int r = s->in->kind == DOCKERFILE_MAINTAINER ? 0 : expand_at(s, &s->in->words[0], &value, err);
 
@@ -409,7 +409,7 @@ static int apply_string(const struct step *s, struct err *err)
     return 0;
 }
 
-static int apply_ports(const struct step *s, struct err *err)
+static int apply_ports(const struct healthcheck_step *s, struct err *err)
 {
     struct expand x = {
         .escape = s->df->escape, .get = get_from_strv, .userdata = (void *)s->c->scope};
@@ -427,7 +427,7 @@ static int apply_ports(const struct step *s, struct err *err)
     return 0;
 }
 
-static int apply_volumes(const struct step *s, struct err *err)
+static int apply_volumes(const struct healthcheck_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_words; i++) {
         _cleanup_free_ char *path = NULL;
@@ -453,7 +453,7 @@ static int64_t flag_time(const struct dockerfile_instruction *in, const char *na
     return ns;
 }
 
-static int apply_health(const struct step *s, struct err *err)
+static int apply_health(const struct healthcheck_step *s, struct err *err)
 {
     struct config_health *h = &s->c->health;
     const char *retries = dockerfile_flag(s->in, "retries");
@@ -477,7 +477,7 @@ static int apply_health(const struct step *s, struct err *err)
     return 0;
 }
 
-static int apply_trigger(const struct step *s, struct err *err)
+static int apply_trigger(const struct healthcheck_step *s, struct err *err)
 {
     const struct line *l = &s->in->trigger->line;
     _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
@@ -492,7 +492,7 @@ static int apply_trigger(const struct step *s, struct err *err)
 }
 
 /* COPY and ADD: the words and the flags that take variables. */
-static int check_files(const struct step *s, struct err *err)
+static int check_files(const struct healthcheck_step *s, struct err *err)
 {
     static const char *const names[] = {"chown", "chmod", "checksum"};
 
@@ -514,7 +514,7 @@ static int check_files(const struct step *s, struct err *err)
     return 0;
 }
 
-static int check_mounts(const struct step *s, struct err *err)
+static int check_mounts(const struct healthcheck_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_flags; i++) {
         const struct dockerfile_flag *f = &s->in->flags[i];
@@ -535,11 +535,11 @@ static int check_mounts(const struct step *s, struct err *err)
     return 0;
 }
 
-int config_apply(struct config *c, const struct dockerfile *df,
+int config_apply(struct dockerfile_config *c, const struct dockerfile *df,
                  const struct dockerfile_instruction *in, const struct config_inputs *inputs,
                  char *const *globals, size_t *ret_at, struct err *err)
 {
-    const struct step s = {c, df, in, inputs, globals, ret_at};
+    const struct healthcheck_step s = {c, df, in, inputs, globals, ret_at};
 
     *ret_at = in->at;
     switch (in->kind) {

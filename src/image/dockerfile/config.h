@@ -17,7 +17,7 @@ struct config_health {
 };
 
 /* The arrays are owned strv; env and labels are K=V in the order of their first appearance. */
-struct config {
+struct dockerfile_config {
     char **env, **labels;
     char **cmd, **entrypoint, **shell; /* NULL when not set */
     char **ports;                      /* "80/tcp" */
@@ -35,7 +35,7 @@ struct config_inputs {
     const char *os, *arch;   /* of the machine; NULL is linux, amd64 */
 };
 
-void config_done(struct config *c);
+void config_done(struct dockerfile_config *c);
 
 /*
  * The ARGs before the first FROM and the ones that are always there (TARGETARCH, …); a new strv of
@@ -48,15 +48,15 @@ int config_base(const struct dockerfile *df, size_t stage, char *const *globals,
                 size_t *ret_at, struct err *err);
 /* A stage's configuration before its first instruction: that of the stage it is built on, or NULL.
  */
-void config_begin(struct config *ret, const struct config *base);
+void config_begin(struct dockerfile_config *ret, const struct dockerfile_config *base);
 /* One instruction of a stage. COPY, ADD and RUN change nothing, but their variables are checked. */
-int config_apply(struct config *c, const struct dockerfile *df,
+int config_apply(struct dockerfile_config *c, const struct dockerfile *df,
                  const struct dockerfile_instruction *in, const struct config_inputs *inputs,
                  char *const *globals, size_t *ret_at, struct err *err);
 
 /* All of it: the configuration of the target. */
 int config_evaluate(const struct dockerfile *df, const struct config_inputs *inputs,
-                    struct config *ret, size_t *ret_at, struct err *err);
+                    struct dockerfile_config *ret, size_t *ret_at, struct err *err);
 
 /*
  * The same, told as it goes: stages that the target needs, in their order, and their instructions.
@@ -66,21 +66,22 @@ int config_evaluate(const struct dockerfile *df, const struct config_inputs *inp
 struct config_visitor {
     /* Fills the configuration of an image that is no stage, its triggers included: they are run
      * here. `stage` wants it. */
-    int (*image)(void *arg, size_t stage, const char *name, struct config *ret, struct err *err);
+    int (*image)(void *arg, size_t stage, const char *name, struct dockerfile_config *ret,
+                 struct err *err);
     /* A stage: built on an earlier one, or on an image, or on nothing (base -1, image NULL). */
     int (*stage)(void *arg, size_t stage, long base, const char *image, struct err *err);
     /* `c` is what it is after the instruction. `df` need not be the one of the walk. */
     int (*step)(void *arg, size_t stage, const struct dockerfile *df,
-                const struct dockerfile_instruction *in, const struct config *c, size_t *ret_at,
-                struct err *err);
+                const struct dockerfile_instruction *in, const struct dockerfile_config *c,
+                size_t *ret_at, struct err *err);
 };
 
 int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
-                const struct config_visitor *visitor, void *arg, struct config *ret,
+                const struct config_visitor *visitor, void *arg, struct dockerfile_config *ret,
                 size_t *ret_target, struct err *err);
 
 /* The value of a variable at this point, or NULL. */
-const char *config_get(const struct config *c, const char *name);
+const char *config_get(const struct dockerfile_config *c, const char *name);
 /* A word with its variables replaced. */
-int config_expand(const struct config *c, char escape, const char *word, char **ret,
+int config_expand(const struct dockerfile_config *c, char escape, const char *word, char **ret,
                   struct err *err);

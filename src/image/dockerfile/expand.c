@@ -24,7 +24,7 @@ struct lexer {
 };
 
 /* What a run of the lexer yields. */
-struct result {
+struct expand_result {
     struct buf text;
     struct buf word; /* the word that is being read … */
     bool in_word;    /* … if one is: a quoted nothing is none, as in BuildKit */
@@ -36,7 +36,7 @@ struct result {
         .text = BUF_INIT(EXPAND_RESULT_MAX), .word = BUF_INIT(EXPAND_RESULT_MAX)                   \
     }
 
-static void result_done(struct result *r)
+static void result_done(struct expand_result *r)
 {
     buf_done(&r->text);
     buf_done(&r->word);
@@ -48,7 +48,7 @@ static int too_long(struct err *err)
     return err_set(err, ERR_LIMIT, "the expansion of a word is over %d bytes", EXPAND_RESULT_MAX);
 }
 
-static void end_word(struct result *r)
+static void end_word(struct expand_result *r)
 {
     if (r->word.len)
         strv_push(&r->words, buf_steal(&r->word));
@@ -56,7 +56,7 @@ static void end_word(struct result *r)
 }
 
 /* n bytes that belong to a word whatever they are. */
-static int add_raw(struct result *r, const char *s, size_t n, struct err *err)
+static int add_raw(struct expand_result *r, const char *s, size_t n, struct err *err)
 {
     r->in_word = true;
     if (buf_append(&r->text, s, n) < 0 || buf_append(&r->word, s, n) < 0)
@@ -65,7 +65,7 @@ static int add_raw(struct result *r, const char *s, size_t n, struct err *err)
 }
 
 /* Bytes whose blanks end words. */
-static int add(struct result *r, const char *s, size_t n, struct err *err)
+static int add(struct expand_result *r, const char *s, size_t n, struct err *err)
 {
     for (size_t i = 0, len; i < n; i += len) {
         size_t blank = word_space(s + i, n - i);
@@ -98,7 +98,7 @@ static bool has(const struct lexer *lx, unsigned flag)
 }
 
 static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
-                      struct result *ret, struct err *err);
+                      struct expand_result *ret, struct err *err);
 static int read_dollar(struct lexer *lx, struct buf *ret, struct err *err);
 
 /* ---- quotes ---- */
@@ -190,7 +190,7 @@ static char *read_name(struct lexer *lx)
 static int read_operand(struct lexer *lx, char stop, bool raw_escapes, bool pattern, char **ret,
                         struct err *err)
 {
-    _cleanup_(result_done) struct result word = RESULT_INIT;
+    _cleanup_(result_done) struct expand_result word = RESULT_INIT;
     int r = read_until(lx, stop, raw_escapes, pattern, &word, err);
 
     if (r < 0 && !*lx->s && err->code == ERR_INVALID) {
@@ -337,7 +337,7 @@ static int read_dollar(struct lexer *lx, struct buf *ret, struct err *err)
 /* ---- the text ---- */
 
 /* A heredoc's mark may have blanks behind it that do not end the word. */
-static int read_less(struct lexer *lx, struct result *ret, struct err *err)
+static int read_less(struct lexer *lx, struct expand_result *ret, struct err *err)
 {
     size_t n = 1;
 
@@ -347,7 +347,7 @@ static int read_less(struct lexer *lx, struct result *ret, struct err *err)
     return add_raw(ret, lx->s - n, n, err);
 }
 
-static int read_special(struct lexer *lx, bool pattern, struct result *ret, struct err *err)
+static int read_special(struct lexer *lx, bool pattern, struct expand_result *ret, struct err *err)
 {
     _cleanup_buf_ struct buf piece = BUF_INIT(EXPAND_RESULT_MAX);
     char c = *lx->s;
@@ -365,7 +365,7 @@ static int read_special(struct lexer *lx, bool pattern, struct result *ret, stru
 }
 
 /* An ordinary character, or the escape character with what it escapes. */
-static int read_plain(struct lexer *lx, struct result *ret, struct err *err)
+static int read_plain(struct lexer *lx, struct expand_result *ret, struct err *err)
 {
     size_t n = char_len(lx->s);
     int r = 0;
@@ -392,7 +392,7 @@ static bool is_special(const struct lexer *lx)
 
 /* stop: the character that ends it, or 0 for the end of the text. */
 static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
-                      struct result *ret, struct err *err)
+                      struct expand_result *ret, struct err *err)
 {
     bool outer = lx->raw_escapes;
     int r = 0;
@@ -413,7 +413,7 @@ static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool patter
     return 0;
 }
 
-static int run(const struct expand *x, const char *text, struct result *ret, struct err *err)
+static int run(const struct expand *x, const char *text, struct expand_result *ret, struct err *err)
 {
     struct lexer lx = {.x = x, .s = text};
     struct err local = ERR_INIT; /* read_operand() looks at the code */
@@ -424,7 +424,7 @@ static int run(const struct expand *x, const char *text, struct result *ret, str
 
 int expand_word(const struct expand *x, const char *word, char **ret, struct err *err)
 {
-    _cleanup_(result_done) struct result res = RESULT_INIT;
+    _cleanup_(result_done) struct expand_result res = RESULT_INIT;
     int r = run(x, word, &res, err);
 
     if (r < 0)
@@ -435,7 +435,7 @@ int expand_word(const struct expand *x, const char *word, char **ret, struct err
 
 int expand_words(const struct expand *x, const char *text, char ***ret, struct err *err)
 {
-    _cleanup_(result_done) struct result res = RESULT_INIT;
+    _cleanup_(result_done) struct expand_result res = RESULT_INIT;
     int r = run(x, text, &res, err);
 
     if (r < 0)

@@ -13,7 +13,7 @@
 #include "lib/base/text.h"
 #include "lib/base/xalloc.h"
 
-enum token_type {
+enum ignore_token_type {
     TOKEN_CHAR,
     TOKEN_ANY,    /* ?: not a slash */
     TOKEN_CLASS,  /* [a-z] */
@@ -23,8 +23,8 @@ enum token_type {
     TOKEN_REST,   /* ** at the end, or right before text: anything */
 };
 
-struct token {
-    enum token_type type;
+struct ignore_token {
+    enum ignore_token_type type;
     unsigned c;        /* of TOKEN_CHAR */
     const char *class; /* of TOKEN_CLASS: behind the bracket; borrowed from the pattern */
 };
@@ -32,7 +32,7 @@ struct token {
 struct pattern {
     char *text; /* owned */
     bool exception;
-    struct token *tokens; /* owned */
+    struct ignore_token *tokens; /* owned */
     size_t n;
 };
 
@@ -96,9 +96,9 @@ static const char *class_end(const char *s)
     return *s == ']' ? s + 1 : NULL;
 }
 
-static void push(struct pattern *p, enum token_type type, unsigned c, const char *class)
+static void push(struct pattern *p, enum ignore_token_type type, unsigned c, const char *class)
 {
-    p->tokens[p->n++] = (struct token){type, c, class};
+    p->tokens[p->n++] = (struct ignore_token){type, c, class};
 }
 
 /* The stars at s; behind them. */
@@ -276,7 +276,7 @@ static void reach(const struct pattern *p, uint8_t *set, size_t i)
 
 static void step(const struct pattern *p, size_t i, unsigned c, uint8_t *next)
 {
-    const struct token *t = &p->tokens[i];
+    const struct ignore_token *t = &p->tokens[i];
 
     switch (t->type) {
     case TOKEN_CHAR:

@@ -11,18 +11,18 @@
 
 enum { DEPTH_MAX = 64 };
 
-struct reader {
+struct json_list_reader {
     const char *s;
     size_t pos, end;
 };
 
-static void skip_blanks(struct reader *r)
+static void skip_blanks(struct json_list_reader *r)
 {
     while (r->pos < r->end && memchr(" \t\r\n", r->s[r->pos], 4))
         r->pos++;
 }
 
-static bool take(struct reader *r, char c)
+static bool take(struct json_list_reader *r, char c)
 {
     if (r->pos >= r->end || r->s[r->pos] != c)
         return false;
@@ -32,7 +32,7 @@ static bool take(struct reader *r, char c)
 
 /* ---- strings ---- */
 
-static bool read_hex(struct reader *r, unsigned *ret)
+static bool read_hex(struct json_list_reader *r, unsigned *ret)
 {
     unsigned value = 0;
 
@@ -73,7 +73,7 @@ static void put_utf8(struct buf *b, unsigned c)
 }
 
 /* \uXXXX, and the second half of a pair; halves alone become U+FFFD. */
-static bool read_unicode(struct reader *r, struct buf *b)
+static bool read_unicode(struct json_list_reader *r, struct buf *b)
 {
     unsigned c, low;
     size_t back;
@@ -91,7 +91,7 @@ static bool read_unicode(struct reader *r, struct buf *b)
     return true;
 }
 
-static bool read_escape(struct reader *r, struct buf *b)
+static bool read_escape(struct json_list_reader *r, struct buf *b)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *found;
@@ -110,7 +110,7 @@ static bool read_escape(struct reader *r, struct buf *b)
 }
 
 /* Behind the opening quote. Bytes that are no UTF-8 become U+FFFD, as everywhere in Go. */
-static bool read_string(struct reader *r, char **ret)
+static bool read_string(struct json_list_reader *r, char **ret)
 {
     struct buf b = BUF_INIT((r->end - r->pos) * 3 + 4);
     bool good = true;
@@ -141,7 +141,7 @@ static bool read_string(struct reader *r, char **ret)
 
 /* ---- other values, only to know whether it is JSON ---- */
 
-static bool skip_digits(struct reader *r)
+static bool skip_digits(struct json_list_reader *r)
 {
     size_t start = r->pos;
 
@@ -150,7 +150,7 @@ static bool skip_digits(struct reader *r)
     return r->pos > start;
 }
 
-static bool skip_number(struct reader *r)
+static bool skip_number(struct json_list_reader *r)
 {
     (void)take(r, '-');
     if (!take(r, '0') && !skip_digits(r))
@@ -165,7 +165,7 @@ static bool skip_number(struct reader *r)
     return true;
 }
 
-static bool skip_literal(struct reader *r, const char *word)
+static bool skip_literal(struct json_list_reader *r, const char *word)
 {
     size_t n = strlen(word);
 
@@ -175,10 +175,10 @@ static bool skip_literal(struct reader *r, const char *word)
     return true;
 }
 
-static bool skip_value(struct reader *r, unsigned depth);
+static bool skip_value(struct json_list_reader *r, unsigned depth);
 
 /* Behind the opening bracket; an object's members have names. */
-static bool skip_members(struct reader *r, char close, unsigned depth)
+static bool skip_members(struct json_list_reader *r, char close, unsigned depth)
 {
     skip_blanks(r);
     if (take(r, close))
@@ -199,7 +199,7 @@ static bool skip_members(struct reader *r, char close, unsigned depth)
     return take(r, close);
 }
 
-static bool skip_value(struct reader *r, unsigned depth)
+static bool skip_value(struct json_list_reader *r, unsigned depth)
 {
     skip_blanks(r);
     if (depth > DEPTH_MAX || r->pos >= r->end)
@@ -231,7 +231,8 @@ static struct json_list_item *push(struct json_list_item **items, size_t *n)
     return &(*items)[(*n)++];
 }
 
-static bool read_items(struct reader *r, struct json_list_item **items, size_t *n, bool *mixed)
+static bool read_items(struct json_list_reader *r, struct json_list_item **items, size_t *n,
+                       bool *mixed)
 {
     skip_blanks(r);
     if (take(r, ']'))
@@ -259,7 +260,7 @@ static bool read_items(struct reader *r, struct json_list_item **items, size_t *
 enum json_list_result json_list_parse(const char *s, size_t start, size_t end,
                                       struct json_list_item **ret, size_t *ret_n)
 {
-    struct reader r = {s, start, end};
+    struct json_list_reader r = {s, start, end};
     struct json_list_item *items = NULL;
     size_t n = 0;
     bool mixed = false, good;

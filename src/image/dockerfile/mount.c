@@ -63,7 +63,7 @@ static int read_field(const char **s, char **ret, struct err *err)
 
 /* ---- the keys ---- */
 
-enum key {
+enum mount_key {
     KEY_TYPE,
     KEY_FROM,
     KEY_SOURCE,
@@ -83,7 +83,7 @@ enum key {
 /* clang-format off */
 static const struct {
     const char *name;
-    enum key key;
+    enum mount_key key;
 } keys[] = {
     {"type", KEY_TYPE}, {"from", KEY_FROM}, {"source", KEY_SOURCE}, {"src", KEY_SOURCE},
     {"target", KEY_TARGET}, {"dst", KEY_TARGET}, {"destination", KEY_TARGET},
@@ -93,13 +93,13 @@ static const struct {
 };
 /* clang-format on */
 
-struct state {
+struct mount_state {
     struct mount *m;
     bool defer, access_given;
     bool deferred; /* something was left for later: what goes together is not known yet */
 };
 
-static int find_key(const char *field, size_t len, enum key *ret, struct err *err)
+static int find_key(const char *field, size_t len, enum mount_key *ret, struct err *err)
 {
     const char *names[ARRAY_SIZE(keys)], *near;
     _cleanup_free_ char *name = xstrndup(field, len);
@@ -179,7 +179,7 @@ static int check_id(const char *what, const char *value, struct err *err)
     return err_hint(err, "It is a number from 0 to %u.", UINT32_MAX - 1);
 }
 
-static int set_numbers(struct mount *m, enum key key, const char *value, struct err *err)
+static int set_numbers(struct mount *m, enum mount_key key, const char *value, struct err *err)
 {
     const char *what = key == KEY_MODE ? "mode" : key == KEY_UID ? "uid" : "gid";
     int r = key == KEY_MODE ? check_mode(value, err) : check_id(what, value, err);
@@ -190,7 +190,8 @@ static int set_numbers(struct mount *m, enum key key, const char *value, struct 
     return 0;
 }
 
-static int set_access(struct state *st, enum key key, const char *value, struct err *err)
+static int set_access(struct mount_state *st, enum mount_key key, const char *value,
+                      struct err *err)
 {
     bool on = true;
     int r = value ? read_bool(value, &on, err) : 0;
@@ -200,7 +201,8 @@ static int set_access(struct state *st, enum key key, const char *value, struct 
     return r;
 }
 
-static int set_checked(struct state *st, enum key key, const char *value, struct err *err)
+static int set_checked(struct mount_state *st, enum mount_key key, const char *value,
+                       struct err *err)
 {
     struct mount *m = st->m;
     uint64_t bytes;
@@ -232,7 +234,7 @@ static int set_checked(struct state *st, enum key key, const char *value, struct
     }
 }
 
-static int set_key(struct state *st, enum key key, const char *value, struct err *err)
+static int set_key(struct mount_state *st, enum mount_key key, const char *value, struct err *err)
 {
     struct mount *m = st->m;
 
@@ -268,9 +270,9 @@ static int set_key(struct state *st, enum key key, const char *value, struct err
 }
 
 /* A word without '=': the keys that are switches. */
-static int set_switch(struct state *st, const char *field, struct err *err)
+static int set_switch(struct mount_state *st, const char *field, struct err *err)
 {
-    enum key key;
+    enum mount_key key;
     int r = find_key(field, strlen(field), &key, err);
 
     if (r < 0)
@@ -282,10 +284,10 @@ static int set_switch(struct state *st, const char *field, struct err *err)
     return err_set(err, ERR_INVALID, "--mount: '%s' must be %s=VALUE", field, field);
 }
 
-static int set_field(struct state *st, const char *field, struct err *err)
+static int set_field(struct mount_state *st, const char *field, struct err *err)
 {
     const char *equals = strchr(field, '=');
-    enum key key;
+    enum mount_key key;
     int r;
 
     if (!equals)
@@ -319,7 +321,7 @@ static int check_secret(const struct mount *m, struct err *err)
     return 0;
 }
 
-static int check(struct mount *m, const struct state *st, struct err *err)
+static int check(struct mount *m, const struct mount_state *st, struct err *err)
 {
     bool owned = m->type == MOUNT_SECRET || m->type == MOUNT_SSH || m->type == MOUNT_CACHE;
 
@@ -337,7 +339,7 @@ static int check(struct mount *m, const struct state *st, struct err *err)
 int mount_parse(const char *value, bool defer, struct mount *ret, struct err *err)
 {
     struct mount m = {.type = MOUNT_BIND};
-    struct state st = {.m = &m, .defer = defer};
+    struct mount_state st = {.m = &m, .defer = defer};
     int r = *value ? 0 : err_set(err, ERR_INVALID, "--mount has no options");
 
     while (r >= 0) {

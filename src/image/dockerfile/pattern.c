@@ -16,16 +16,16 @@ enum {
     PATTERN_TOKENS_MAX = 4096, /* also the depth of the matcher */
 };
 
-enum token_type { TOKEN_CHAR, TOKEN_ANY, TOKEN_STAR };
+enum pattern_token_type { TOKEN_CHAR, TOKEN_ANY, TOKEN_STAR };
 
-struct token {
-    enum token_type type;
+struct pattern_token {
+    enum pattern_token_type type;
     const char *s; /* borrowed from the text */
     size_t len;
 };
 
 struct tokens {
-    struct token *v; /* owned */
+    struct pattern_token *v; /* owned */
     size_t n;
 };
 
@@ -42,11 +42,11 @@ static size_t char_len(const char *s)
     return n ? n : 1;
 }
 
-static void push(struct tokens *t, enum token_type type, const char *s, size_t len)
+static void push(struct tokens *t, enum pattern_token_type type, const char *s, size_t len)
 {
     if (!(t->n & (t->n - 1)))
         t->v = xreallocarray(t->v, t->n ? t->n * 2 : 1, sizeof(*t->v));
-    t->v[t->n++] = (struct token){type, s, len};
+    t->v[t->n++] = (struct pattern_token){type, s, len};
 }
 
 static void read_value(const char *s, struct tokens *ret)
@@ -88,7 +88,7 @@ static int read_pattern(const char *s, struct tokens *ret, struct err *err)
 static void turn(struct tokens *t)
 {
     for (size_t i = 0; i < t->n / 2; i++) {
-        struct token swap = t->v[i];
+        struct pattern_token swap = t->v[i];
 
         t->v[i] = t->v[t->n - 1 - i];
         t->v[t->n - 1 - i] = swap;
@@ -125,12 +125,12 @@ static int matcher_init(struct matcher *m, const char *pattern, const char *valu
     return 0;
 }
 
-static bool is_newline(const struct token *t)
+static bool is_newline(const struct pattern_token *t)
 {
     return t->len == 1 && *t->s == '\n';
 }
 
-static bool fits(const struct token *pattern, const struct token *c)
+static bool fits(const struct pattern_token *pattern, const struct pattern_token *c)
 {
     if (pattern->type != TOKEN_CHAR)
         return !is_newline(c);

@@ -16,11 +16,11 @@ enum { BASE_IMAGE = -1, BASE_EMPTY = -2 }; /* in place of a stage */
 struct evaluation {
     const struct dockerfile *df;
     const struct config_inputs *inputs;
-    char **globals;      /* owned */
-    struct config *made; /* owned: one for each stage */
-    long *bases;         /* owned: the stage each is built on, or a BASE_ */
-    bool *needed;        /* owned */
-    char **images;       /* owned: what it is built on as it is written, of those without a stage */
+    char **globals;                 /* owned */
+    struct dockerfile_config *made; /* owned: one for each stage */
+    long *bases;                    /* owned: the stage each is built on, or a BASE_ */
+    bool *needed;                   /* owned */
+    char **images; /* owned: what it is built on as it is written, of those without a stage */
     size_t *ret_at;
     const struct config_visitor *visitor;
     void *arg;
@@ -155,7 +155,7 @@ static int find_needed(struct evaluation *ev, size_t target, struct err *err)
 }
 
 /* What BuildKit gives an image that begins with nothing. */
-static void begin_empty(struct config *c)
+static void begin_empty(struct dockerfile_config *c)
 {
     static const char path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -167,7 +167,7 @@ static void begin_empty(struct config *c)
 static int apply(struct evaluation *ev, size_t i, const struct dockerfile *df,
                  const struct dockerfile_instruction *in, struct err *err)
 {
-    struct config *c = &ev->made[i];
+    struct dockerfile_config *c = &ev->made[i];
     int r = config_apply(c, df, in, ev->inputs, ev->globals, ev->ret_at, err);
 
     if (r < 0 || !ev->visitor->step)
@@ -209,7 +209,7 @@ static int apply_trigger_text(struct evaluation *ev, size_t i, const char *text,
 
 static int begin_image(struct evaluation *ev, size_t i, struct err *err)
 {
-    struct config *c = &ev->made[i];
+    struct dockerfile_config *c = &ev->made[i];
     char **triggers = NULL;
     int r;
 
@@ -251,7 +251,8 @@ static int evaluate_stage(struct evaluation *ev, size_t i, struct err *err)
     return r;
 }
 
-static int evaluate(struct evaluation *ev, struct config *ret, size_t *ret_target, struct err *err)
+static int evaluate(struct evaluation *ev, struct dockerfile_config *ret, size_t *ret_target,
+                    struct err *err)
 {
     size_t target = 0, n = ev->df->n_stages;
     int r = config_globals(ev->df, ev->inputs, &ev->globals, ev->ret_at, err);
@@ -272,13 +273,14 @@ static int evaluate(struct evaluation *ev, struct config *ret, size_t *ret_targe
     if (r < 0)
         return r;
     *ret = ev->made[target];
-    ev->made[target] = (struct config){0};
+    ev->made[target] = (struct dockerfile_config){0};
     if (ret_target)
         *ret_target = target;
     return 0;
 }
 
-static int walk(struct evaluation *ev, struct config *ret, size_t *ret_target, struct err *err)
+static int walk(struct evaluation *ev, struct dockerfile_config *ret, size_t *ret_target,
+                struct err *err)
 {
     struct dockerfile_pos pos;
     int r = evaluate(ev, ret, ret_target, err);
@@ -292,7 +294,7 @@ static int walk(struct evaluation *ev, struct config *ret, size_t *ret_target, s
 }
 
 int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
-                const struct config_visitor *visitor, void *arg, struct config *ret,
+                const struct config_visitor *visitor, void *arg, struct dockerfile_config *ret,
                 size_t *ret_target, struct err *err)
 {
     size_t at = 0;
@@ -303,7 +305,7 @@ int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
 }
 
 int config_evaluate(const struct dockerfile *df, const struct config_inputs *inputs,
-                    struct config *ret, size_t *ret_at, struct err *err)
+                    struct dockerfile_config *ret, size_t *ret_at, struct err *err)
 {
     static const struct config_visitor nobody = {0};
     size_t at = 0;

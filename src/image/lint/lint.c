@@ -91,7 +91,7 @@ static struct lint_finding *add(struct lint_report *out, enum rule rule, size_t 
     return f;
 }
 
-struct lint_finding *report(const struct walk *w, enum rule rule, size_t at, size_t end,
+struct lint_finding *report(const struct lint_walk *w, enum rule rule, size_t at, size_t end,
                             const char *fmt, ...)
 {
     va_list ap;
@@ -187,15 +187,15 @@ static int by_place(const void *a, const void *b)
 
 /* ---- the walk ---- */
 
-struct state {
-    struct walk walk;
+struct lint_state {
+    struct lint_walk walk;
     struct config_inputs inputs;
-    struct config *ends; /* owned: each stage's configuration at its end */
-    char **globals;      /* owned */
-    bool told;           /* an error of evaluation was reported: one is enough */
+    struct dockerfile_config *ends; /* owned: each stage's configuration at its end */
+    char **globals;                 /* owned */
+    bool told;                      /* an error of evaluation was reported: one is enough */
 };
 
-static void report_error(struct state *st, size_t at, struct err *err)
+static void report_error(struct lint_state *st, size_t at, struct err *err)
 {
     if (!st->told)
         add(st->walk.out, RULE_SYNTAX, at, at, xstrdup(err->msg ? err->msg : "invalid"));
@@ -203,10 +203,10 @@ static void report_error(struct state *st, size_t at, struct err *err)
     err_done(err);
 }
 
-static void walk_instruction(struct state *st, struct config *c,
+static void walk_instruction(struct lint_state *st, struct dockerfile_config *c,
                              const struct dockerfile_instruction *in)
 {
-    struct walk *w = &st->walk;
+    struct lint_walk *w = &st->walk;
     struct shell_script script = {0};
     struct err err = ERR_INIT;
     size_t at;
@@ -229,9 +229,9 @@ static void walk_instruction(struct state *st, struct config *c,
         report_error(st, at, &err);
 }
 
-static void walk_stage(struct state *st, size_t i)
+static void walk_stage(struct lint_state *st, size_t i)
 {
-    struct walk *w = &st->walk;
+    struct lint_walk *w = &st->walk;
     const struct dockerfile_stage *stage = &w->df->stages[i];
     _cleanup_free_ char *base = NULL;
     struct err err = ERR_INIT;
@@ -259,9 +259,9 @@ static void walk_stage(struct state *st, size_t i)
 }
 
 /* ARGs before the first FROM belong to no stage. */
-static void walk_globals(struct state *st)
+static void walk_globals(struct lint_state *st)
 {
-    static const struct config none;
+    static const struct dockerfile_config none;
     struct err err = ERR_INIT;
     size_t at = 0;
 
@@ -278,7 +278,7 @@ static void walk_globals(struct state *st)
 static void walk_file(const struct dockerfile *df, const struct lint_context *context,
                       struct lint_report *ret)
 {
-    struct state st = {.walk = {.df = df, .context = context, .out = ret, .base = ""}};
+    struct lint_state st = {.walk = {.df = df, .context = context, .out = ret, .base = ""}};
 
     st.ends = xcalloc(df->n_stages, sizeof(*st.ends));
     walk_globals(&st);

@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 
 /* The target with its variables replaced; owned. */
-static char *target_of(const struct walk *w, const struct mount *m)
+static char *target_of(const struct lint_walk *w, const struct mount *m)
 {
     char *target = NULL;
 
@@ -24,7 +24,7 @@ static bool is_cache(const struct mount *m)
 }
 
 /* The cache mount of this RUN that holds the tool's cache, or seems meant to. */
-static const struct mount *mount_for(const struct walk *w, const struct tool *t,
+static const struct mount *mount_for(const struct lint_walk *w, const struct lint_tool *t,
                                      const struct shell_command *c)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
@@ -37,7 +37,7 @@ static const struct mount *mount_for(const struct walk *w, const struct tool *t,
     return NULL;
 }
 
-static bool has_cache_mount(const struct walk *w)
+static bool has_cache_mount(const struct lint_walk *w)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++)
         if (is_cache(&w->in->mounts[i]))
@@ -60,7 +60,7 @@ static void edit_out_word(struct lint_finding *f, const struct shell_command *c,
 }
 
 /* Takes out a command and the && before it. */
-static void edit_out_command(const struct walk *w, struct lint_finding *f, size_t i)
+static void edit_out_command(const struct lint_walk *w, struct lint_finding *f, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i];
     const struct shell_command *prev = i ? c - 1 : NULL;
@@ -69,7 +69,7 @@ static void edit_out_command(const struct walk *w, struct lint_finding *f, size_
         report_edit(f, prev->words[prev->n - 1].end, c->words[c->n - 1].end, xstrdup(""));
 }
 
-static void check_off_flags(const struct walk *w, const struct tool *t,
+static void check_off_flags(const struct lint_walk *w, const struct lint_tool *t,
                             const struct shell_command *c, const struct mount *m)
 {
     for (size_t i = c->first + 1; i < c->n; i++) {
@@ -92,7 +92,7 @@ static bool means_no(const char *value)
            STREQ(value, "no");
 }
 
-static void check_off_variable(const struct walk *w, const struct tool *t,
+static void check_off_variable(const struct lint_walk *w, const struct lint_tool *t,
                                const struct shell_command *c, const struct mount *m)
 {
     const struct shell_word *word = NULL;
@@ -118,7 +118,7 @@ static void check_off_variable(const struct walk *w, const struct tool *t,
 }
 
 /* npm --cache /elsewhere */
-static void check_other_folder(const struct walk *w, const struct tool *t,
+static void check_other_folder(const struct lint_walk *w, const struct lint_tool *t,
                                const struct shell_command *c, const struct mount *m)
 {
     const struct shell_word *option = t->option ? shell_flag(c, t->option) : NULL;
@@ -137,12 +137,13 @@ static void check_other_folder(const struct walk *w, const struct tool *t,
 }
 
 /* apt keeps packages and lists apart: `clean` touches only the packages. */
-static bool cleans_mount(const struct tool *t, const char *target)
+static bool cleans_mount(const struct lint_tool *t, const char *target)
 {
     return !STREQ(t->name, "apt") || tool_paths_meet(target, "/var/cache/apt");
 }
 
-static void check_clean(const struct walk *w, size_t i, const struct tool *t, const struct mount *m)
+static void check_clean(const struct lint_walk *w, size_t i, const struct lint_tool *t,
+                        const struct mount *m)
 {
     const struct shell_command *c = &w->script->commands[i];
     _cleanup_free_ char *target = target_of(w, m);
@@ -167,7 +168,7 @@ static char *removed_path(const char *word)
     return path;
 }
 
-static void check_rm(const struct walk *w, size_t i)
+static void check_rm(const struct lint_walk *w, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i];
     size_t paths = 0;
@@ -198,11 +199,11 @@ static void check_rm(const struct walk *w, size_t i)
     }
 }
 
-static void check_defeated(const struct walk *w, size_t i)
+static void check_defeated(const struct lint_walk *w, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i];
     bool installs;
-    const struct tool *t = tool_of(c, &installs);
+    const struct lint_tool *t = tool_of(c, &installs);
     const struct mount *m = t ? mount_for(w, t, c) : NULL;
 
     if (STREQ(shell_name(c), "rm") && has_cache_mount(w))
@@ -221,7 +222,7 @@ static void check_defeated(const struct walk *w, size_t i)
 /* ---- cache-docker-clean ---- */
 
 /* Whether the hook is taken away by this stage, up to and with this instruction. */
-static bool hook_is_gone(const struct walk *w)
+static bool hook_is_gone(const struct lint_walk *w)
 {
     const struct dockerfile_stage *st = &w->df->stages[w->stage];
 
@@ -237,7 +238,7 @@ static bool hook_is_gone(const struct walk *w)
     return false;
 }
 
-static void check_docker_clean(const struct walk *w)
+static void check_docker_clean(const struct lint_walk *w)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
         const struct mount *m = &w->in->mounts[i];
@@ -258,7 +259,7 @@ static void check_docker_clean(const struct walk *w)
 
 /* ---- cache-owner ---- */
 
-static void check_owner(const struct walk *w)
+static void check_owner(const struct lint_walk *w)
 {
     const char *user = w->at->user;
     size_t n = user ? strcspn(user, ":") : 0;
@@ -284,7 +285,8 @@ static void check_owner(const struct walk *w)
 
 /* ---- cache-unused, no-cache ---- */
 
-static void check_unused(const struct walk *w, const struct tool *t, const struct shell_command *c)
+static void check_unused(const struct lint_walk *w, const struct lint_tool *t,
+                         const struct shell_command *c)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
         const struct mount *m = &w->in->mounts[i];
@@ -301,7 +303,8 @@ static void check_unused(const struct walk *w, const struct tool *t, const struc
     }
 }
 
-static void check_missing(const struct walk *w, const struct tool *t, const struct shell_command *c)
+static void check_missing(const struct lint_walk *w, const struct lint_tool *t,
+                          const struct shell_command *c)
 {
     _cleanup_free_ char *folder = tool_folder(t, w->at);
 
@@ -312,7 +315,7 @@ static void check_missing(const struct walk *w, const struct tool *t, const stru
                "Add --mount=type=cache,target=%s to the RUN.", folder);
 }
 
-static bool is_repeated(const struct tool *const *seen, size_t n, const struct tool *t)
+static bool is_repeated(const struct lint_tool *const *seen, size_t n, const struct lint_tool *t)
 {
     for (size_t i = 0; i < n; i++)
         if (seen[i] == t)
@@ -320,9 +323,9 @@ static bool is_repeated(const struct tool *const *seen, size_t n, const struct t
     return false;
 }
 
-void rules_cache(const struct walk *w)
+void rules_cache(const struct lint_walk *w)
 {
-    const struct tool *seen[16];
+    const struct lint_tool *seen[16];
     size_t n_seen = 0;
 
     if (!w->script)
@@ -331,7 +334,7 @@ void rules_cache(const struct walk *w)
     for (size_t i = 0; i < w->script->n; i++) {
         const struct shell_command *c = &w->script->commands[i];
         bool installs;
-        const struct tool *t = tool_of(c, &installs);
+        const struct lint_tool *t = tool_of(c, &installs);
 
         check_defeated(w, i);
         if (!t || !installs || is_repeated(seen, n_seen, t) || n_seen == ARRAY_SIZE(seen))

@@ -15,7 +15,7 @@ static bool is_url(const char *s)
     return !strncmp(s, "http://", 7) || !strncmp(s, "https://", 8);
 }
 
-static void check_urls(const struct walk *w)
+static void check_urls(const struct lint_walk *w)
 {
     if (w->in->kind != DOCKERFILE_ADD || dockerfile_flag(w->in, "checksum"))
         return;
@@ -51,7 +51,7 @@ static bool installs_something(const struct dockerfile_instruction *in, const ch
         return false;
     shell_read(in, &s);
     for (size_t i = 0; i < s.n && !found; i++) {
-        const struct tool *t = tool_of(&s.commands[i], &found);
+        const struct lint_tool *t = tool_of(&s.commands[i], &found);
 
         found = t && found;
         if (found)
@@ -61,7 +61,7 @@ static bool installs_something(const struct dockerfile_instruction *in, const ch
     return found;
 }
 
-static void check_order(const struct walk *w)
+static void check_order(const struct lint_walk *w)
 {
     const struct dockerfile_word *all = whole_context(w->in);
     const struct dockerfile_stage *st = &w->df->stages[w->stage];
@@ -82,7 +82,7 @@ static void check_order(const struct walk *w)
     }
 }
 
-static void check_ignore_file(const struct walk *w)
+static void check_ignore_file(const struct lint_walk *w)
 {
     const struct dockerfile_word *all = whole_context(w->in);
 
@@ -111,7 +111,7 @@ static char *quoted(const char *value, char escape)
     return buf_steal(&b);
 }
 
-static void check_maintainer(const struct walk *w)
+static void check_maintainer(const struct lint_walk *w)
 {
     const struct dockerfile_word *word = &w->in->words[0];
     _cleanup_free_ char *value = NULL;
@@ -127,7 +127,7 @@ static void check_maintainer(const struct walk *w)
 }
 
 /* A value with quotes or escapes of its own means something else in the new form: no edit then. */
-static void check_pair(const struct walk *w)
+static void check_pair(const struct lint_walk *w)
 {
     const struct dockerfile_word *key = &w->in->words[0], *value = &w->in->words[1];
     const char *kind = dockerfile_kind_name(w->in->kind);
@@ -143,7 +143,7 @@ static void check_pair(const struct walk *w)
         report_edit(f, key->at, value->end, xasprintf("%s=\"%s\"", key->text, value->text));
 }
 
-static void check_gap(const struct walk *w)
+static void check_gap(const struct lint_walk *w)
 {
     size_t at = w->in->line.gap_at;
     struct dockerfile_pos pos;
@@ -159,7 +159,7 @@ static void check_gap(const struct walk *w)
         report_edit(f, at, w->df->lines[pos.line], xstrdup(""));
 }
 
-void rules_form(const struct walk *w)
+void rules_form(const struct lint_walk *w)
 {
     check_urls(w);
     check_order(w);
@@ -172,7 +172,7 @@ void rules_form(const struct walk *w)
 
 /* ---- the end ---- */
 
-void rules_end(const struct walk *w)
+void rules_end(const struct lint_walk *w)
 {
     const char *user = w->at->user;
     size_t n = user ? strcspn(user, ":") : 0;

@@ -9,7 +9,7 @@
 
 /* ---- FROM ---- */
 
-void rules_from(const struct walk *w)
+void rules_from(const struct lint_walk *w)
 {
     const struct dockerfile_word *word = &w->in->words[0];
     const char *slash = strrchr(w->base, '/'), *tag = strrchr(slash ? slash : w->base, ':');
@@ -118,8 +118,8 @@ static size_t words_before(const struct shell_command *c)
     return 0;
 }
 
-static void check_command(const struct walk *w, const struct shell_command *c, const struct tool *t,
-                          size_t k)
+static void check_command(const struct lint_walk *w, const struct shell_command *c,
+                          const struct lint_tool *t, size_t k)
 {
     size_t skip = words_before(c), n;
     const struct shell_word *sub = skip ? tool_arg(c, skip - 1) : NULL, *first;
@@ -135,12 +135,12 @@ static void check_command(const struct walk *w, const struct shell_command *c, c
                "Write %s.", pins[k].how);
 }
 
-void rules_pin(const struct walk *w)
+void rules_pin(const struct lint_walk *w)
 {
     for (size_t i = 0; w->script && i < w->script->n; i++) {
         const struct shell_command *c = &w->script->commands[i];
         bool installs;
-        const struct tool *t = tool_of(c, &installs);
+        const struct lint_tool *t = tool_of(c, &installs);
 
         for (size_t k = 0; t && k < ARRAY_SIZE(pins); k++)
             if (STREQ(pins[k].tool, t->name))

@@ -28,7 +28,7 @@ static bool names_secret(const char *name)
     return found;
 }
 
-static void check_variable(const struct walk *w, const struct dockerfile_word *word,
+static void check_variable(const struct lint_walk *w, const struct dockerfile_word *word,
                            const char *name)
 {
     const char *kind = dockerfile_kind_name(w->in->kind);
@@ -41,7 +41,7 @@ static void check_variable(const struct walk *w, const struct dockerfile_word *w
                "Use RUN --mount=type=secret,id=%s, or give it when the sandbox runs.", name);
 }
 
-static void check_variables(const struct walk *w)
+static void check_variables(const struct lint_walk *w)
 {
     size_t step = w->in->kind == DOCKERFILE_ENV ? 2 : 1;
 
@@ -103,7 +103,7 @@ static bool is_secret_file(const char *path)
     return false;
 }
 
-static void check_files(const struct walk *w)
+static void check_files(const struct lint_walk *w)
 {
     if (dockerfile_flag(w->in, "from"))
         return;
@@ -116,7 +116,7 @@ static void check_files(const struct walk *w)
                        "Use RUN --mount=type=secret, and name the file in .dockerignore.");
 }
 
-void rules_secret(const struct walk *w)
+void rules_secret(const struct lint_walk *w)
 {
     if (w->in->kind == DOCKERFILE_ENV || w->in->kind == DOCKERFILE_ARG)
         check_variables(w);

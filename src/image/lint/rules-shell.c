@@ -17,7 +17,7 @@ static bool is_download(const struct shell_command *c)
 }
 
 /* curl … | sh, also with something between the two. */
-static void check_download(const struct walk *w, size_t i)
+static void check_download(const struct lint_walk *w, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i], *from = c;
 
@@ -41,7 +41,7 @@ static bool has_word(const struct shell_command *c, const char *word)
     return false;
 }
 
-static bool fails_in_pipes(const struct walk *w)
+static bool fails_in_pipes(const struct lint_walk *w)
 {
     for (size_t i = 0; w->at->shell && w->at->shell[i]; i++)
         if (strstr(w->at->shell[i], "pipefail"))
@@ -58,7 +58,7 @@ static bool is_harmless(const struct shell_command *c)
     return tool_has_word("echo printf yes true :", shell_name(c));
 }
 
-static void check_pipe(const struct walk *w)
+static void check_pipe(const struct lint_walk *w)
 {
     for (size_t i = 0; i < w->script->n; i++) {
         const struct shell_command *c = &w->script->commands[i];
@@ -73,7 +73,7 @@ static void check_pipe(const struct walk *w)
     }
 }
 
-void rules_shell(const struct walk *w)
+void rules_shell(const struct lint_walk *w)
 {
     if (!w->script || w->in->json)
         return;

@@ -34,33 +34,33 @@ enum rule {
 };
 
 /* Where a walk through the file stands: everything is borrowed. */
-struct walk {
+struct lint_walk {
     const struct dockerfile *df;
     const struct lint_context *context;
     struct lint_report *out;
     char *const *globals;
     size_t stage;
-    const char *base;        /* of the stage, expanded; "" when that fails */
-    bool base_is_stage;      /* of this file */
-    const struct config *at; /* before the instruction */
+    const char *base;                   /* of the stage, expanded; "" when that fails */
+    bool base_is_stage;                 /* of this file */
+    const struct dockerfile_config *at; /* before the instruction */
     const struct dockerfile_instruction *in;
     const struct shell_script *script; /* of a RUN; else NULL */
 };
 
 /* A finding between two places of the source. The result can be given a fix until the next call. */
-struct lint_finding *report(const struct walk *w, enum rule rule, size_t at, size_t end,
+struct lint_finding *report(const struct lint_walk *w, enum rule rule, size_t at, size_t end,
                             const char *fmt, ...) _printf_(5, 6);
 void report_fix(struct lint_finding *f, const char *fmt, ...) _printf_(2, 3);
 /* Takes the text. */
 void report_edit(struct lint_finding *f, size_t at, size_t end, char *text);
 
 /* Each is called for every instruction of every stage. */
-void rules_cache(const struct walk *w);
-void rules_pin(const struct walk *w);
-void rules_secret(const struct walk *w);
-void rules_shell(const struct walk *w);
-void rules_form(const struct walk *w);
+void rules_cache(const struct lint_walk *w);
+void rules_pin(const struct lint_walk *w);
+void rules_secret(const struct lint_walk *w);
+void rules_shell(const struct lint_walk *w);
+void rules_form(const struct lint_walk *w);
 /* Called once for each stage, at its FROM. */
-void rules_from(const struct walk *w);
+void rules_from(const struct lint_walk *w);
 /* Called behind the last instruction of the last stage; w->in is that stage's FROM. */
-void rules_end(const struct walk *w);
+void rules_end(const struct lint_walk *w);

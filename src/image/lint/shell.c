@@ -8,7 +8,7 @@
 #include "lib/base/macro.h"
 #include "lib/base/xalloc.h"
 
-struct reader {
+struct shell_reader {
     const char *s; /* borrowed */
     size_t len, pos;
     const struct line *line; /* maps offsets to the source; NULL when base is all */
@@ -19,7 +19,7 @@ struct reader {
     bool skip_next;      /* the next word is a redirection's */
 };
 
-static size_t source(const struct reader *r, size_t off)
+static size_t source(const struct shell_reader *r, size_t off)
 {
     return r->line ? line_source(r->line, r->base + off) : r->base + off;
 }
@@ -100,7 +100,7 @@ static size_t find_program(const struct shell_command *c)
 
 /* ---- reading ---- */
 
-static void end_command(struct reader *r, bool pipes)
+static void end_command(struct shell_reader *r, bool pipes)
 {
     struct shell_script *out = r->out;
 
@@ -122,7 +122,7 @@ static void end_command(struct reader *r, bool pipes)
     r->skip_next = false;
 }
 
-static void add_word(struct reader *r, char *owned, size_t start, size_t end)
+static void add_word(struct shell_reader *r, char *owned, size_t start, size_t end)
 {
     struct shell_command *c = &r->now;
 
@@ -137,7 +137,7 @@ static void add_word(struct reader *r, char *owned, size_t start, size_t end)
 }
 
 /* Behind $( … ) or ` … ` or ${ … } at pos, brackets counted. */
-static size_t skip_substitution(const struct reader *r, size_t pos)
+static size_t skip_substitution(const struct shell_reader *r, size_t pos)
 {
     size_t depth = 0;
 
@@ -155,20 +155,20 @@ static size_t skip_substitution(const struct reader *r, size_t pos)
     return r->len;
 }
 
-static bool begins_substitution(const struct reader *r, size_t pos)
+static bool begins_substitution(const struct shell_reader *r, size_t pos)
 {
     return r->s[pos] == '`' ||
            (r->s[pos] == '$' && pos + 1 < r->len && (r->s[pos + 1] == '(' || r->s[pos + 1] == '{'));
 }
 
-static size_t copy_to(struct reader *r, struct buf *b, size_t to)
+static size_t copy_to(struct shell_reader *r, struct buf *b, size_t to)
 {
     (void)!buf_append(b, r->s + r->pos, to - r->pos); /* no longer than the script */
     return to;
 }
 
 /* The quoted part at pos, without its quotes. */
-static void read_quoted(struct reader *r, struct buf *b)
+static void read_quoted(struct shell_reader *r, struct buf *b)
 {
     char quote = r->s[r->pos++];
 
@@ -190,7 +190,7 @@ static bool ends_word(char c)
     return strchr(" \t\r\n\v\f;&|()<>", c) != NULL;
 }
 
-static void read_word(struct reader *r)
+static void read_word(struct shell_reader *r)
 {
     struct buf b = BUF_INIT(r->len + 1);
     size_t start = r->pos;
@@ -214,7 +214,7 @@ static void read_word(struct reader *r)
 }
 
 /* > file, 2>&1, << EOF: what follows is no word of the command. A number before belongs to it. */
-static void read_redirection(struct reader *r)
+static void read_redirection(struct shell_reader *r)
 {
     struct shell_command *c = &r->now;
 
@@ -231,7 +231,7 @@ static void read_redirection(struct reader *r)
     r->skip_next = true;
 }
 
-static void read_operator(struct reader *r)
+static void read_operator(struct shell_reader *r)
 {
     char c = r->s[r->pos++];
     bool twice = r->pos < r->len && r->s[r->pos] == c;
@@ -248,7 +248,7 @@ static void read_operator(struct reader *r)
     r->pos += twice && c != '\n';
 }
 
-static void read_next(struct reader *r)
+static void read_next(struct shell_reader *r)
 {
     char c = r->s[r->pos];
 
@@ -273,7 +273,7 @@ static void read_next(struct reader *r)
     }
 }
 
-static void read_script(struct reader *r)
+static void read_script(struct shell_reader *r)
 {
     while (r->pos < r->len)
         read_next(r);
@@ -284,7 +284,7 @@ static void read_script(struct reader *r)
 
 static void read_exec_form(const struct dockerfile_instruction *run, struct shell_script *ret)
 {
-    struct reader r = {.out = ret};
+    struct shell_reader r = {.out = ret};
 
     for (size_t i = 0; i < run->n_words; i++) {
         const struct dockerfile_word *w = &run->words[i];
@@ -305,7 +305,7 @@ static bool runs_heredocs(const struct shell_script *s)
 
 void shell_read(const struct dockerfile_instruction *run, struct shell_script *ret)
 {
-    struct reader r = {.line = &run->line, .out = ret};
+    struct shell_reader r = {.line = &run->line, .out = ret};
     size_t start = 0, end = run->line.len;
 
     *ret = (struct shell_script){0};
@@ -322,7 +322,7 @@ void shell_read(const struct dockerfile_instruction *run, struct shell_script *r
     read_script(&r);
     for (size_t i = 0; i < run->n_heredocs && runs_heredocs(ret); i++) {
         const struct dockerfile_heredoc *h = &run->heredocs[i];
-        struct reader body = {
+        struct shell_reader body = {
             .s = h->content, .len = strlen(h->content), .base = h->at, .out = ret};
 
         read_script(&body);

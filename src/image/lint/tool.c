@@ -6,7 +6,7 @@
 #include "lib/base/xalloc.h"
 
 /* clang-format off */
-static const struct tool tools[] = {
+static const struct lint_tool tools[] = {
     {"pip", "pip pip2 pip3", "install download wheel", "~/.cache/pip", "PIP_CACHE_DIR", "--cache-dir",
      "--no-cache-dir --no-cache", "PIP_NO_CACHE_DIR", "cache purge"},
     {"uv", "uv", "pip sync add tool run", "~/.cache/uv", "UV_CACHE_DIR", "--cache-dir",
@@ -67,7 +67,7 @@ static const char *program_of(const struct shell_command *c)
 }
 
 /* pip3.11 is pip. */
-static bool is_program(const struct tool *t, const char *program)
+static bool is_program(const struct lint_tool *t, const char *program)
 {
     return tool_has_word(t->programs, program) ||
            (STREQ(t->name, "pip") && !strncmp(program, "pip3.", 5));
@@ -84,7 +84,7 @@ static const char *subcommand(const struct shell_command *c)
     return "";
 }
 
-const struct tool *tool_of(const struct shell_command *c, bool *ret_installs)
+const struct lint_tool *tool_of(const struct shell_command *c, bool *ret_installs)
 {
     const char *program = program_of(c), *sub;
 
@@ -98,7 +98,7 @@ const struct tool *tool_of(const struct shell_command *c, bool *ret_installs)
     return NULL;
 }
 
-bool tool_cleans(const struct tool *t, const struct shell_command *c)
+bool tool_cleans(const struct lint_tool *t, const struct shell_command *c)
 {
     const struct shell_word *a = tool_arg(c, 0), *b = tool_arg(c, 1);
     const char *p = t->clean;
@@ -117,7 +117,7 @@ bool tool_cleans(const struct tool *t, const struct shell_command *c)
 
 /* ---- folders ---- */
 
-static const char *home_of(const struct config *at, char buf[static 256])
+static const char *home_of(const struct dockerfile_config *at, char buf[static 256])
 {
     const char *home = config_get(at, "HOME"), *user = at->user;
 
@@ -130,7 +130,7 @@ static const char *home_of(const struct config *at, char buf[static 256])
     return buf;
 }
 
-static char *resolve(const char *folder, size_t n, const struct config *at)
+static char *resolve(const char *folder, size_t n, const struct dockerfile_config *at)
 {
     char buf[256];
 
@@ -139,7 +139,7 @@ static char *resolve(const char *folder, size_t n, const struct config *at)
     return xasprintf("%s%.*s", home_of(at, buf), (int)n - 1, folder + 1);
 }
 
-char *tool_folder(const struct tool *t, const struct config *at)
+char *tool_folder(const struct lint_tool *t, const struct dockerfile_config *at)
 {
     return resolve(t->folders, strcspn(t->folders, " "), at);
 }
@@ -159,7 +159,7 @@ bool tool_paths_meet(const char *a, const char *b)
 }
 
 /* The folder that a variable names, on the command or in the stage. */
-static const char *told_folder(const struct config *at, const struct shell_command *c,
+static const char *told_folder(const struct dockerfile_config *at, const struct shell_command *c,
                                const char *variable)
 {
     const struct shell_word *w = NULL;
@@ -168,8 +168,8 @@ static const char *told_folder(const struct config *at, const struct shell_comma
     return value ? value : config_get(at, variable);
 }
 
-bool tool_uses(const struct tool *t, const struct config *at, const struct shell_command *c,
-               const char *target)
+bool tool_uses(const struct lint_tool *t, const struct dockerfile_config *at,
+               const struct shell_command *c, const char *target)
 {
     const struct shell_word *option = t->option ? shell_flag(c, t->option) : NULL;
     const char *equals = option ? strchr(option->text, '=') : NULL;

@@ -9,7 +9,7 @@
 #include "image/dockerfile/config.h"
 #include "image/lint/shell.h"
 
-struct tool {
+struct lint_tool {
     const char *name;
     const char *programs;     /* words separated by blanks */
     const char *installs;     /* subcommands that download; "" stands for none at all (yarn) */
@@ -22,16 +22,16 @@ struct tool {
 };
 
 /* The tool that a command is, and whether it installs something; NULL when it is none. */
-const struct tool *tool_of(const struct shell_command *c, bool *ret_installs);
+const struct lint_tool *tool_of(const struct shell_command *c, bool *ret_installs);
 /* The i-th argument behind the program, where `python -m pip` and `uv pip` are programs. */
 const struct shell_word *tool_arg(const struct shell_command *c, size_t i);
 /* Whether the command empties the tool's cache. */
-bool tool_cleans(const struct tool *t, const struct shell_command *c);
+bool tool_cleans(const struct lint_tool *t, const struct shell_command *c);
 /* Whether a mount at `target` holds, or is part of, the tool's cache under this configuration. */
-bool tool_uses(const struct tool *t, const struct config *at, const struct shell_command *c,
-               const char *target);
+bool tool_uses(const struct lint_tool *t, const struct dockerfile_config *at,
+               const struct shell_command *c, const char *target);
 /* The first of its folders, ~ replaced; owned by the caller. */
-char *tool_folder(const struct tool *t, const struct config *at);
+char *tool_folder(const struct lint_tool *t, const struct dockerfile_config *at);
 bool tool_has_word(const char *words, const char *word); /* in a list separated by blanks */
 /* One path is the other or lies in it. */
 bool tool_paths_meet(const char *a, const char *b);

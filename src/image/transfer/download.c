@@ -12,13 +12,13 @@
 
 #define TICK (200 * USEC_PER_MSEC)
 
-struct download {
+struct transfer_download {
     int file, events;
     uint64_t at, total; /* bytes; total 0: nobody knows */
     uint64_t told;      /* when, last */
 };
 
-static int tell(struct download *d, struct err *err)
+static int tell(struct transfer_download *d, struct err *err)
 {
     uint64_t now = time_mono();
 
@@ -32,7 +32,7 @@ static int tell(struct download *d, struct err *err)
 
 static int on_head(void *arg, const struct fetch_head *head, struct err *err)
 {
-    struct download *d = arg;
+    struct transfer_download *d = arg;
 
     d->total = head->length == UINT64_MAX ? 0 : head->length;
     return tell(d, err);
@@ -40,7 +40,7 @@ static int on_head(void *arg, const struct fetch_head *head, struct err *err)
 
 static int on_data(void *arg, const char *data, size_t len, struct err *err)
 {
-    struct download *d = arg;
+    struct transfer_download *d = arg;
     int r = fd_write_all(d->file, data, len);
 
     if (r < 0)
@@ -67,7 +67,7 @@ static int judge(int status, const char *url, struct err *err)
     }
 }
 
-static json_t *result(const struct download *d, const struct fetch_head *head)
+static json_t *result(const struct transfer_download *d, const struct fetch_head *head)
 {
     json_t *doc = json_pack("{s:I}", "bytes", (json_int_t)d->at);
     int64_t modified;
@@ -79,8 +79,8 @@ static json_t *result(const struct download *d, const struct fetch_head *head)
     return doc;
 }
 
-static int get(struct fetcher *fetcher, const struct settings *s, struct download *d, json_t **ret,
-               struct err *err)
+static int get(struct fetcher *fetcher, const struct settings *s, struct transfer_download *d,
+               json_t **ret, struct err *err)
 {
     const struct fetch f = {.url = s->name,
                             .etag = s->etag,
@@ -111,7 +111,7 @@ static int get(struct fetcher *fetcher, const struct settings *s, struct downloa
 int download_run(const struct settings *s, int file, int events, json_t **ret, struct err *err)
 {
     bool plain = strncmp(s->name, "http://", 7) == 0;
-    struct download d = {.file = file, .events = events};
+    struct transfer_download d = {.file = file, .events = events};
     const struct fetcher_config rules = {.hosts = s->hosts, .private_ok = true, .http_any = plain};
     struct fetcher *fetcher = remote_fetcher(s, &rules);
     int r = get(fetcher, s, &d, ret, err);

@@ -26,7 +26,7 @@ static const char accept_manifests[] =
     "application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.docker.distribution.manifest.v2+json";
 
-struct layer {
+struct pull_layer {
     struct descriptor d;
     bool wanted; /* neither in the store nor the same as another */
     int fd;      /* once it is here */
@@ -40,7 +40,7 @@ struct pull {
     struct remote *remote;
     char *manifest, *config; /* owned */
     size_t manifest_len, config_len;
-    struct layer *layers;
+    struct pull_layer *layers;
     size_t n;
     uint64_t total;
 
@@ -235,9 +235,9 @@ static int find_image(struct pull *p, struct err *err)
 
 /* ---- downloads ---- */
 
-static struct layer *take_job(struct pull *p)
+static struct pull_layer *take_job(struct pull *p)
 {
-    struct layer *l = NULL;
+    struct pull_layer *l = NULL;
 
     pthread_mutex_lock(&p->lock);
     while (!l && p->next < p->n && !atomic_load(&p->stop)) {
@@ -262,7 +262,7 @@ static void *work(void *arg)
 {
     struct pull *p = arg;
 
-    for (struct layer *l; (l = take_job(p));) {
+    for (struct pull_layer *l; (l = take_job(p));) {
         const struct blob_fetch b = {p->remote, p->fds->folder, &l->d, &l->done, &p->stop};
         _cleanup_err_ struct err why = ERR_INIT;
 

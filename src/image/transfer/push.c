@@ -134,14 +134,14 @@ static ssize_t send_blob(void *arg, char *data, size_t len, struct err *err)
     return n;
 }
 
-struct text {
+struct push_text {
     const char *at;
     size_t left;
 };
 
 static ssize_t send_text(void *arg, char *data, size_t len, struct err *err _unused_)
 {
-    struct text *t = arg;
+    struct push_text *t = arg;
     size_t n = MIN(len, t->left);
 
     memcpy(data, t->at, n);
@@ -233,7 +233,7 @@ static int push_blob(struct push *p, struct err *err)
 static int push_manifest(struct push *p, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("manifests/%s", p->name.tag);
-    struct text t = {p->manifest, p->manifest_len};
+    struct push_text t = {p->manifest, p->manifest_len};
     const struct fetch f = {.url = path,
                             .method = "PUT",
                             .content_type = manifest_type,

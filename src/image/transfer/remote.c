@@ -225,13 +225,13 @@ int remote_fault(const struct remote *r, int status, const char *what, struct er
     }
 }
 
-struct text {
+struct remote_text {
     struct buf buf;
 };
 
 static int take_text(void *arg, const char *data, size_t len, struct err *err)
 {
-    struct text *t = arg;
+    struct remote_text *t = arg;
 
     if (buf_append(&t->buf, data, len) < 0)
         return err_set(err, ERR_LIMIT, "the answer is over %zu bytes", t->buf.max);
@@ -278,7 +278,7 @@ static int fetch_token(struct remote *r, const struct challenge *c, char **ret, 
 {
     _cleanup_buf_ struct buf url = BUF_INIT(URL_MAX);
     _cleanup_free_ char *host = fetch_url_host(c->realm);
-    struct text t = {.buf = BUF_INIT(TOKEN_ANSWER_MAX)};
+    struct remote_text t = {.buf = BUF_INIT(TOKEN_ANSWER_MAX)};
     struct fetch f = {
         .size_max = TOKEN_ANSWER_MAX, .time_max = ANSWER_TIMEOUT, .on_data = take_text, .arg = &t};
     struct fetch_head head = {0};
@@ -384,7 +384,7 @@ int remote_fetch(struct remote *r, const struct fetch *f, struct fetch_head *ret
 int remote_get(struct remote *r, const char *path, const char *accept, size_t max, char **ret,
                size_t *ret_len, struct err *err)
 {
-    struct text t = {.buf = BUF_INIT(max)};
+    struct remote_text t = {.buf = BUF_INIT(max)};
     const struct fetch f = {.url = path,
                             .accept = accept,
                             .size_max = max,

@@ -9,14 +9,14 @@
 
 #include "lib/base/text.h"
 
-struct scan {
+struct jsontext_scan {
     const char *p, *end;
     char *out; /* NULL: nothing is written */
     unsigned depth;
     uint8_t object[JSON_TEXT_DEPTH_MAX]; /* of each open bracket: is it an object's */
 };
 
-static void put(struct scan *s, const char *from)
+static void put(struct jsontext_scan *s, const char *from)
 {
     size_t len = (size_t)(s->p - from);
 
@@ -26,12 +26,12 @@ static void put(struct scan *s, const char *from)
     s->out += len;
 }
 
-static bool at(const struct scan *s, char c)
+static bool at(const struct jsontext_scan *s, char c)
 {
     return s->p < s->end && *s->p == c;
 }
 
-static bool take(struct scan *s, char c)
+static bool take(struct jsontext_scan *s, char c)
 {
     if (!at(s, c))
         return false;
@@ -40,7 +40,7 @@ static bool take(struct scan *s, char c)
     return true;
 }
 
-static void skip_space(struct scan *s)
+static void skip_space(struct jsontext_scan *s)
 {
     while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\r' || *s->p == '\n'))
         s->p++;
@@ -48,7 +48,7 @@ static void skip_space(struct scan *s)
 
 /* ---- strings ---- */
 
-static bool skip_escape(struct scan *s)
+static bool skip_escape(struct jsontext_scan *s)
 {
     if (s->p + 1 >= s->end)
         return false;
@@ -62,7 +62,7 @@ static bool skip_escape(struct scan *s)
     return true;
 }
 
-static bool skip_char(struct scan *s)
+static bool skip_char(struct jsontext_scan *s)
 {
     unsigned cp;
     size_t n;
@@ -76,7 +76,7 @@ static bool skip_char(struct scan *s)
     return n > 0;
 }
 
-static bool scan_string(struct scan *s)
+static bool scan_string(struct jsontext_scan *s)
 {
     const char *from = s->p;
 
@@ -95,7 +95,7 @@ static bool scan_string(struct scan *s)
 
 /* ---- numbers and words ---- */
 
-static bool skip_digits(struct scan *s)
+static bool skip_digits(struct jsontext_scan *s)
 {
     const char *from = s->p;
 
@@ -104,7 +104,7 @@ static bool skip_digits(struct scan *s)
     return s->p > from;
 }
 
-static bool scan_number(struct scan *s)
+static bool scan_number(struct jsontext_scan *s)
 {
     const char *from = s->p;
 
@@ -127,7 +127,7 @@ static bool scan_number(struct scan *s)
     return true;
 }
 
-static bool scan_word(struct scan *s, const char *word)
+static bool scan_word(struct jsontext_scan *s, const char *word)
 {
     const char *from = s->p;
     size_t len = strlen(word);
@@ -139,7 +139,7 @@ static bool scan_word(struct scan *s, const char *word)
     return true;
 }
 
-static bool scan_scalar(struct scan *s)
+static bool scan_scalar(struct jsontext_scan *s)
 {
     if (at(s, '"'))
         return scan_string(s);
@@ -154,7 +154,7 @@ static bool scan_scalar(struct scan *s)
 
 /* ---- the whole ---- */
 
-static bool scan_key(struct scan *s)
+static bool scan_key(struct jsontext_scan *s)
 {
     skip_space(s);
     if (!scan_string(s))
@@ -164,7 +164,7 @@ static bool scan_key(struct scan *s)
 }
 
 /* Begins a value: 1 when it is whole, 0 when a bracket was opened and a value follows, -1. */
-static int open_value(struct scan *s)
+static int open_value(struct jsontext_scan *s)
 {
     bool object;
 
@@ -183,7 +183,7 @@ static int open_value(struct scan *s)
 }
 
 /* After a value: 1 when all brackets are closed, 0 when another value follows, -1. */
-static int close_values(struct scan *s)
+static int close_values(struct jsontext_scan *s)
 {
     while (s->depth) {
         bool object = s->object[s->depth - 1];
@@ -198,7 +198,7 @@ static int close_values(struct scan *s)
     return 1;
 }
 
-static bool scan_all(struct scan *s)
+static bool scan_all(struct jsontext_scan *s)
 {
     int r = 0;
 
@@ -213,7 +213,7 @@ static bool scan_all(struct scan *s)
 
 enum json_text_kind json_text_kind(const char *s, size_t len)
 {
-    struct scan scan = {.p = s, .end = s + len};
+    struct jsontext_scan scan = {.p = s, .end = s + len};
     bool object;
 
     skip_space(&scan);
@@ -225,7 +225,7 @@ enum json_text_kind json_text_kind(const char *s, size_t len)
 
 int json_text_compact(char *s, size_t *len, struct err *err)
 {
-    struct scan scan = {.p = s, .end = s + *len, .out = s};
+    struct jsontext_scan scan = {.p = s, .end = s + *len, .out = s};
 
     if (!scan_all(&scan))
         return err_set(err, ERR_INVALID, "not a JSON value: byte %zu%s", (size_t)(scan.p - s),

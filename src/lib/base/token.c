@@ -17,7 +17,7 @@
 
 static const char digits[] = "0123456789abcdef";
 
-void token_done(struct token *t)
+void token_done(struct api_token *t)
 {
     explicit_bzero(t, sizeof(*t));
 }
@@ -40,7 +40,7 @@ static bool is_token(const char *text, size_t len)
     return len == TOKEN_LEN + 1 && text[TOKEN_LEN] == '\n' && strspn(text, digits) == TOKEN_LEN;
 }
 
-static int read_token(int fd, const char *state_dir, struct token *ret, struct err *err)
+static int read_token(int fd, const char *state_dir, struct api_token *ret, struct err *err)
 {
     char text[TOKEN_LEN + 3] = "";
     ssize_t n = fd_read_full(fd, text, sizeof(text) - 1);
@@ -59,7 +59,7 @@ static int read_token(int fd, const char *state_dir, struct token *ret, struct e
     return r;
 }
 
-int token_load(const char *state_dir, struct token *ret, struct err *err)
+int token_load(const char *state_dir, struct api_token *ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
     /* O_NONBLOCK: a FIFO in its place must not hold us */
@@ -90,10 +90,10 @@ static int lock_folder(const char *state_dir, int *ret_fd, struct err *err)
     return 0;
 }
 
-static int make_token(const char *state_dir, struct token *ret, struct err *err)
+static int make_token(const char *state_dir, struct api_token *ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
-    _cleanup_token_ struct token t = {0};
+    _cleanup_token_ struct api_token t = {0};
     unsigned char random[TOKEN_LEN / 2];
     char line[TOKEN_LEN + 2];
     int r;
@@ -113,7 +113,7 @@ static int make_token(const char *state_dir, struct token *ret, struct err *err)
     return r;
 }
 
-int token_rotate(const char *state_dir, struct token *ret, struct err *err)
+int token_rotate(const char *state_dir, struct api_token *ret, struct err *err)
 {
     _cleanup_close_ int lock = -1;
     int r = lock_folder(state_dir, &lock, err);
@@ -121,7 +121,7 @@ int token_rotate(const char *state_dir, struct token *ret, struct err *err)
     return r < 0 ? r : make_token(state_dir, ret, err);
 }
 
-int token_ensure(const char *state_dir, struct token *ret, struct err *err)
+int token_ensure(const char *state_dir, struct api_token *ret, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_close_ int lock = -1;
@@ -135,7 +135,7 @@ int token_ensure(const char *state_dir, struct token *ret, struct err *err)
     return r < 0 ? err_move(err, &why) : 0;
 }
 
-bool token_matches(const struct token *t, const char *text)
+bool token_matches(const struct api_token *t, const char *text)
 {
     volatile unsigned char differs = 0;
 

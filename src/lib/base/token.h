@@ -12,23 +12,23 @@
 
 enum { TOKEN_LEN = 64 };
 
-struct token {
+struct api_token {
     char text[TOKEN_LEN + 1];
 };
 /* Does not leave it in memory that is used again. */
-void token_done(struct token *t);
+void token_done(struct api_token *t);
 #define _cleanup_token_ __attribute__((cleanup(token_done)))
 
 /* The state folder's token; ERR_NOT_FOUND when there is none. One that others may read or write,
  * or that is anything else but a token, is refused. */
-int token_load(const char *state_dir, struct token *ret, struct err *err);
+int token_load(const char *state_dir, struct api_token *ret, struct err *err);
 /* A new one, in place of what there was: readers of the file see the old or the new. */
-int token_rotate(const char *state_dir, struct token *ret, struct err *err);
+int token_rotate(const char *state_dir, struct api_token *ret, struct err *err);
 /* The token, made when there is none; two who ask at once get the same. */
-int token_ensure(const char *state_dir, struct token *ret, struct err *err);
+int token_ensure(const char *state_dir, struct api_token *ret, struct err *err);
 
 /* Takes as long whatever differs. */
-bool token_matches(const struct token *t, const char *text);
+bool token_matches(const struct api_token *t, const char *text);
 
 /* Something that changes with the file, to tell when it must be read again; 0 without a file. */
 uint64_t token_stamp(const char *state_dir);

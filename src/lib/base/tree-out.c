@@ -14,7 +14,7 @@
 
 enum { TREE_DEPTH_MAX = 256, TREE_CHUNK = 256 << 10 };
 
-struct walk {
+struct tree_walk {
     struct tar_writer tar;
     struct tar_entry entry; /* its path is the stack of names */
     struct tree_stats *stats;
@@ -32,14 +32,14 @@ static void fill_entry(struct tar_entry *e, enum tar_type type, const struct sta
     e->mtime = st->st_mtim.tv_sec;
 }
 
-static int put_entry(struct walk *w, struct err *err)
+static int put_entry(struct tree_walk *w, struct err *err)
 {
     w->stats->entries++;
     return tar_put(&w->tar, &w->entry, err);
 }
 
 /* Some files, as those of /proc, say that they are empty and are not. */
-static int put_unsized(struct walk *w, int fd, struct err *err)
+static int put_unsized(struct tree_walk *w, int fd, struct err *err)
 {
     ssize_t n = fd_read_full(fd, w->chunk, TREE_CHUNK);
     int r;
@@ -56,7 +56,7 @@ static int put_unsized(struct walk *w, int fd, struct err *err)
     return r;
 }
 
-static int put_data(struct walk *w, int fd, struct err *err)
+static int put_data(struct tree_walk *w, int fd, struct err *err)
 {
     uint64_t left = w->entry.size;
     int r;
@@ -77,7 +77,7 @@ static int put_data(struct walk *w, int fd, struct err *err)
     return 0;
 }
 
-static int put_file(struct walk *w, int dirfd, const char *name, struct err *err)
+static int put_file(struct tree_walk *w, int dirfd, const char *name, struct err *err)
 {
     _cleanup_close_ int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
@@ -94,7 +94,7 @@ static int put_file(struct walk *w, int dirfd, const char *name, struct err *err
     return r < 0 ? r : put_data(w, fd, err);
 }
 
-static int put_symlink(struct walk *w, int dirfd, const char *name, const struct stat *st,
+static int put_symlink(struct tree_walk *w, int dirfd, const char *name, const struct stat *st,
                        struct err *err)
 {
     ssize_t n;
@@ -107,10 +107,11 @@ static int put_symlink(struct walk *w, int dirfd, const char *name, const struct
     return put_entry(w, err);
 }
 
-static int put_any(struct walk *w, int dirfd, const char *name, unsigned depth, struct err *err);
+static int put_any(struct tree_walk *w, int dirfd, const char *name, unsigned depth,
+                   struct err *err);
 
 /* Appends "/name" to the entry's path; the length before, or an error. */
-static int push_name(struct walk *w, const char *name, struct err *err)
+static int push_name(struct tree_walk *w, const char *name, struct err *err)
 {
     size_t len = strlen(w->entry.path);
     int n = snprintf(w->entry.path + len, TAR_PATH_MAX - len, "/%s", name);
@@ -123,7 +124,7 @@ static int push_name(struct walk *w, const char *name, struct err *err)
     return (int)len;
 }
 
-static int put_children(struct walk *w, DIR *dir, unsigned depth, struct err *err)
+static int put_children(struct tree_walk *w, DIR *dir, unsigned depth, struct err *err)
 {
     struct dirent *d;
 
@@ -143,7 +144,8 @@ static int put_children(struct walk *w, DIR *dir, unsigned depth, struct err *er
     return errno ? tree_err(err, errno, "read folder '%s'", w->entry.path) : 0;
 }
 
-static int put_dir(struct walk *w, int parent, const char *name, unsigned depth, struct err *err)
+static int put_dir(struct tree_walk *w, int parent, const char *name, unsigned depth,
+                   struct err *err)
 {
     _cleanup_close_ int fd = -1;
     _cleanup_closedir_ DIR *dir = NULL;
@@ -169,7 +171,8 @@ static int put_dir(struct walk *w, int parent, const char *name, unsigned depth,
     return put_children(w, dir, depth, err);
 }
 
-static int put_any(struct walk *w, int dirfd, const char *name, unsigned depth, struct err *err)
+static int put_any(struct tree_walk *w, int dirfd, const char *name, unsigned depth,
+                   struct err *err)
 {
     struct stat st;
 
@@ -199,7 +202,7 @@ static const char *top_name(const char *path)
 int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_stats *stats,
                 struct err *err)
 {
-    _cleanup_free_ struct walk *w = xnew0(struct walk);
+    _cleanup_free_ struct tree_walk *w = xnew0(struct tree_walk);
     _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK);
     _cleanup_free_ char *clean = xstrdup(path);
     size_t len = strlen(clean);

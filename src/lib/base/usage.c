@@ -10,16 +10,16 @@
 /* Each level holds a descriptor and a buffer of readdir: no real tree is this deep. */
 enum { DEPTH_MAX = 128, BYTES_PER_BLOCK = 512 };
 
-struct walk {
+struct usage_walk {
     const struct deadline *by;
     uint64_t sum;
     dev_t dev;
     unsigned depth;
 };
 
-static int walk_folder(struct walk *w, int dirfd, const char *name, struct err *err);
+static int walk_folder(struct usage_walk *w, int dirfd, const char *name, struct err *err);
 
-static int walk_entry(struct walk *w, int dirfd, const char *name, struct err *err)
+static int walk_entry(struct usage_walk *w, int dirfd, const char *name, struct err *err)
 {
     struct stat st;
 
@@ -31,7 +31,7 @@ static int walk_entry(struct walk *w, int dirfd, const char *name, struct err *e
     return S_ISDIR(st.st_mode) ? walk_folder(w, dirfd, name, err) : 0;
 }
 
-static int walk_folder(struct walk *w, int dirfd, const char *name, struct err *err)
+static int walk_folder(struct usage_walk *w, int dirfd, const char *name, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd, r = 0;
@@ -56,7 +56,7 @@ static int walk_folder(struct walk *w, int dirfd, const char *name, struct err *
 int usage_add(int dirfd, const char *path, const struct deadline *by, uint64_t *sum,
               struct err *err)
 {
-    struct walk w = {.by = by};
+    struct usage_walk w = {.by = by};
     struct stat st;
     int r;
 

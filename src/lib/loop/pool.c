@@ -20,14 +20,14 @@
 
 enum { IDLE_SECONDS = 5, STACK_SIZE = 1 << 20 };
 
-struct job {
-    struct job *next;
+struct pool_job {
+    struct pool_job *next;
     pool_fn work, done;
     void *arg;
 };
 
 struct job_list {
-    struct job *first, **last;
+    struct pool_job *first, **last;
 };
 
 enum worker_state { WORKER_NONE, WORKER_RUNNING, WORKER_ENDED };
@@ -51,16 +51,16 @@ struct pool {
     struct worker workers[];
 };
 
-static void job_push(struct job_list *list, struct job *j)
+static void job_push(struct job_list *list, struct pool_job *j)
 {
     j->next = NULL;
     *list->last = j;
     list->last = &j->next;
 }
 
-static struct job *job_pop(struct job_list *list)
+static struct pool_job *job_pop(struct job_list *list)
 {
-    struct job *j = list->first;
+    struct pool_job *j = list->first;
 
     if (!j)
         return NULL;
@@ -71,7 +71,7 @@ static struct job *job_pop(struct job_list *list)
 }
 
 /* The next job, or NULL when the worker should end. Called and returns with the lock held. */
-static struct job *next_job(struct pool *p)
+static struct pool_job *next_job(struct pool *p)
 {
     struct timespec until;
     int r = 0;
@@ -91,7 +91,7 @@ static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     struct pool *p = w->pool;
-    struct job *j;
+    struct pool_job *j;
 
     pthread_mutex_lock(&p->lock);
     while ((j = next_job(p))) {
@@ -125,7 +125,7 @@ static void join_ended(struct pool *p)
 
 static void run_finished(struct pool *p)
 {
-    struct job *j;
+    struct pool_job *j;
 
     pthread_mutex_lock(&p->lock);
     while ((j = job_pop(&p->finished))) {
@@ -205,7 +205,7 @@ static int add_worker(struct pool *p)
 
 int pool_submit(struct pool *p, pool_fn work, pool_fn done, void *arg, struct err *err)
 {
-    struct job *j;
+    struct pool_job *j;
     int r;
 
     pthread_mutex_lock(&p->lock);
@@ -223,7 +223,7 @@ int pool_submit(struct pool *p, pool_fn work, pool_fn done, void *arg, struct er
         return err_sys(err, -r, "start a worker thread of '%s'", p->name);
     }
     j = xmalloc(sizeof(*j));
-    *j = (struct job){.work = work, .done = done, .arg = arg};
+    *j = (struct pool_job){.work = work, .done = done, .arg = arg};
     job_push(&p->queue, j);
     p->queued++;
     pthread_cond_signal(&p->wake);

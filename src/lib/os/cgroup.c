@@ -149,13 +149,14 @@ static int make_dir_at(int dirfd, const char *name, bool v2)
     return fd;
 }
 
-struct place {
+struct cgroup_place {
     const char *parent, *root_id, *sandbox_id;
     bool v2, make;
 };
 
 /* Opens <mount>/<parent>/<root id> and <sandbox id> in it. 0 or -errno. */
-static int open_tree_at(const char *mount, const struct place *at, int *ret_root, int *ret_dir)
+static int open_tree_at(const char *mount, const struct cgroup_place *at, int *ret_root,
+                        int *ret_dir)
 {
     _cleanup_close_ int base = -1, parent = -1, root = -1;
     int dir;
@@ -181,7 +182,7 @@ static int open_tree_at(const char *mount, const struct place *at, int *ret_root
 
 /* While we make ours, another sandbox of this root may remove an empty parent: then again from the
  * start. */
-static int make_tree(const char *mount, const struct place *at, int *ret_root, int *ret_dir)
+static int make_tree(const char *mount, const struct cgroup_place *at, int *ret_root, int *ret_dir)
 {
     int tries = at->make ? MKDIR_TRIES : 1, r;
 
@@ -203,10 +204,10 @@ static bool is_refusal(int r)
     return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOENT;
 }
 
-static int open_all(struct cgroup *c, const struct place *where, char *const mounts[CGROUP_TREES],
-                    struct err *err)
+static int open_all(struct cgroup *c, const struct cgroup_place *where,
+                    char *const mounts[CGROUP_TREES], struct err *err)
 {
-    struct place at = *where;
+    struct cgroup_place at = *where;
 
     at.v2 = !is_v1(mounts);
     for (int t = 0; t < CGROUP_TREES; t++) {
@@ -227,7 +228,7 @@ static int open_all(struct cgroup *c, const struct place *where, char *const mou
     return 0;
 }
 
-static int cgroup_open_as(struct cgroup *c, const struct place *at, struct err *err)
+static int cgroup_open_as(struct cgroup *c, const struct cgroup_place *at, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     char *mounts[CGROUP_TREES] = {NULL};
@@ -246,7 +247,7 @@ static int cgroup_open_as(struct cgroup *c, const struct place *at, struct err *
 int cgroup_open(struct cgroup *c, const char *parent, const char *root_id, const char *sandbox_id,
                 struct err *err)
 {
-    struct place at = {parent, root_id, sandbox_id, false, true};
+    struct cgroup_place at = {parent, root_id, sandbox_id, false, true};
 
     return cgroup_open_as(c, &at, err);
 }
@@ -461,7 +462,7 @@ static void kill_all(struct cgroup *c)
 
 int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id, struct err *err)
 {
-    struct place at = {parent, root_id, sandbox_id, false, false};
+    struct cgroup_place at = {parent, root_id, sandbox_id, false, false};
     struct cgroup c;
     int r;
 
@@ -477,7 +478,7 @@ int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id
 
 bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox_id)
 {
-    struct place at = {parent, root_id, sandbox_id, false, false};
+    struct cgroup_place at = {parent, root_id, sandbox_id, false, false};
     _cleanup_free_ char *events = NULL;
     struct cgroup c;
     bool rest;

@@ -14,7 +14,7 @@ enum { RTNL_MSG_MAX = 1024, ALIAS_MAX = 255 /* IFALIASZ of <linux/if.h>, less on
 
 /* A request under construction. Everything put into it is of fixed, small size, so overflow is our
  * bug. */
-struct request {
+struct rtnl_request {
     union {
         struct nlmsghdr head;
         char bytes[RTNL_MSG_MAX];
@@ -31,16 +31,16 @@ int rtnl_open(int *ret, struct err *err)
     return 0;
 }
 
-static void *request_begin(struct request *q, uint16_t type, uint16_t flags, size_t body)
+static void *request_begin(struct rtnl_request *q, uint16_t type, uint16_t flags, size_t body)
 {
-    *q = (struct request){0};
+    *q = (struct rtnl_request){0};
     q->head.nlmsg_type = type;
     q->head.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | NLM_F_ACK | flags);
     q->head.nlmsg_len = (uint32_t)NLMSG_LENGTH(body);
     return NLMSG_DATA(&q->head);
 }
 
-static struct rtattr *put(struct request *q, uint16_t type, const void *data, size_t len)
+static struct rtattr *put(struct rtnl_request *q, uint16_t type, const void *data, size_t len)
 {
     struct rtattr *a = (struct rtattr *)(q->bytes + NLMSG_ALIGN(q->head.nlmsg_len));
 
@@ -52,24 +52,24 @@ static struct rtattr *put(struct request *q, uint16_t type, const void *data, si
     return a;
 }
 
-static void put_str(struct request *q, uint16_t type, const char *s)
+static void put_str(struct rtnl_request *q, uint16_t type, const char *s)
 {
     put(q, type, s, strlen(s) + 1);
 }
 
-static void put_u32(struct request *q, uint16_t type, uint32_t v)
+static void put_u32(struct rtnl_request *q, uint16_t type, uint32_t v)
 {
     put(q, type, &v, sizeof(v));
 }
 
 /* Closes a nested attribute: its length reaches to the end of what has been put since. */
-static void nest_end(struct request *q, struct rtattr *a)
+static void nest_end(struct rtnl_request *q, struct rtattr *a)
 {
     a->rta_len = (uint16_t)(q->bytes + q->head.nlmsg_len - (char *)a);
 }
 
 /* Sends and waits for the acknowledgement: 0 or -errno. */
-static int request_send(int sock, struct request *q)
+static int request_send(int sock, struct rtnl_request *q)
 {
     struct {
         struct nlmsghdr head;
@@ -109,7 +109,7 @@ int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, 
 {
     const struct ifinfomsg none = {.ifi_family = AF_UNSPEC};
     struct rtattr *info, *data, *other;
-    struct request q;
+    struct rtnl_request q;
     int r;
 
     memcpy(request_begin(&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(none)), &none,
@@ -135,7 +135,7 @@ int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, 
 int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *err)
 {
     struct ifinfomsg msg = {.ifi_family = AF_UNSPEC};
-    struct request q;
+    struct rtnl_request q;
     int r = link_index(name, &msg.ifi_index, err);
 
     if (r < 0)
@@ -149,7 +149,7 @@ int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *er
 int rtnl_set_up(int sock, const char *name, struct err *err)
 {
     struct ifinfomsg msg = {.ifi_family = AF_UNSPEC, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
-    struct request q;
+    struct rtnl_request q;
     int r = link_index(name, &msg.ifi_index, err);
 
     if (r < 0)
@@ -163,7 +163,7 @@ int rtnl_add_address(int sock, const char *name, uint32_t address, uint8_t prefi
 {
     struct ifaddrmsg msg = {.ifa_family = AF_INET, .ifa_prefixlen = prefix};
     uint32_t net = htonl(address);
-    struct request q;
+    struct rtnl_request q;
     int index = 0, r = link_index(name, &index, err);
 
     if (r < 0)
@@ -186,7 +186,7 @@ int rtnl_add_default_route(int sock, const char *name, uint32_t gateway, struct 
         .rtm_scope = RT_SCOPE_UNIVERSE,
         .rtm_type = RTN_UNICAST,
     };
-    struct request q;
+    struct rtnl_request q;
     int index = 0, r = link_index(name, &index, err);
 
     if (r < 0)
@@ -202,7 +202,7 @@ int rtnl_add_default_route(int sock, const char *name, uint32_t gateway, struct 
 int rtnl_del_link(int sock, const char *name, struct err *err)
 {
     struct ifinfomsg msg = {.ifi_family = AF_UNSPEC};
-    struct request q;
+    struct rtnl_request q;
     int r;
 
     memcpy(request_begin(&q, RTM_DELLINK, 0, sizeof(msg)), &msg, sizeof(msg));

@@ -36,30 +36,30 @@ enum { JUMP_MAX = 255, VERDICTS_MAX = 32 };
  * A program that grows. Branches of the tree know their targets only when all is there: the index
  * of an instruction, or ~N for the N-th verdict; they come first, so `yes` and `no` count alike.
  */
-struct program {
+struct seccomp_program {
     struct sock_filter f[FILTER_MAX];
     size_t n;
     struct {
         int yes, no;
     } to[FILTER_MAX];
-    const struct call *verdicts[VERDICTS_MAX];
+    const struct seccomp_call *verdicts[VERDICTS_MAX];
     size_t n_verdicts;
 };
 
 /* Numbers from `first` to that of the next span have one verdict; NULL: no such call. */
 struct span {
     unsigned first;
-    const struct call *call;
+    const struct seccomp_call *call;
 };
 
-static void put(struct program *p, struct sock_filter what)
+static void put(struct seccomp_program *p, struct sock_filter what)
 {
     assert(p->n < FILTER_MAX);
     p->f[p->n++] = what;
 }
 
 /* The low word: both architectures are little-endian. */
-static void put_load_arg(struct program *p, unsigned arg)
+static void put_load_arg(struct seccomp_program *p, unsigned arg)
 {
     put(p, STMT(BPF_LD | BPF_W | BPF_ABS,
                 (unsigned)(offsetof(struct seccomp_data, args) + arg * sizeof(__u64))));
@@ -67,7 +67,7 @@ static void put_load_arg(struct program *p, unsigned arg)
 
 /* ---- one call ---- */
 
-static void put_rule(struct program *p, const struct call_rule *r)
+static void put_rule(struct seccomp_program *p, const struct call_rule *r)
 {
     put_load_arg(p, r->arg);
     if (r->test == CALL_NO_BITS) {
@@ -88,7 +88,7 @@ static size_t socket_block(const struct call_socket *s)
 }
 
 /* Family after family; behind each its protocols, and past them the next family. */
-static void put_sockets(struct program *p, int errnum)
+static void put_sockets(struct seccomp_program *p, int errnum)
 {
     const struct call_socket *s;
 
@@ -108,7 +108,7 @@ static void put_sockets(struct program *p, int errnum)
     put(p, FAIL(errnum));
 }
 
-static void put_verdict(struct program *p, const struct call *call)
+static void put_verdict(struct seccomp_program *p, const struct seccomp_call *call)
 {
     if (!call) {
         put(p, FAIL(ENOSYS));
@@ -134,12 +134,12 @@ static void put_verdict(struct program *p, const struct call *call)
 
 static int by_number(const void *a, const void *b)
 {
-    const struct call *const *x = a, *const *y = b;
+    const struct seccomp_call *const *x = a, *const *y = b;
 
     return (*x)->nr - (*y)->nr;
 }
 
-static bool same_verdict(const struct call *a, const struct call *b)
+static bool same_verdict(const struct seccomp_call *a, const struct seccomp_call *b)
 {
     if (!a || !b)
         return a == b || ((a ? a : b)->verdict == CALL_REFUSE && (a ? a : b)->errnum == ENOSYS);
@@ -147,7 +147,7 @@ static bool same_verdict(const struct call *a, const struct call *b)
            a->verdict != CALL_SOCKET;
 }
 
-static void add_span(struct span *spans, size_t *n, unsigned first, const struct call *call)
+static void add_span(struct span *spans, size_t *n, unsigned first, const struct seccomp_call *call)
 {
     if (*n && spans[*n - 1].first == first) /* nothing lies between two calls */
         (*n)--;
@@ -159,7 +159,7 @@ static void add_span(struct span *spans, size_t *n, unsigned first, const struct
 /* From 0 to the end of numbers, without a gap. */
 static size_t make_spans(struct span *spans)
 {
-    const struct call *sorted[FILTER_MAX] = {0}, *c;
+    const struct seccomp_call *sorted[FILTER_MAX] = {0}, *c;
     size_t n = 0, n_calls = 0;
 
     for (size_t i = 0; (c = call_at(i)); i++)
@@ -175,7 +175,7 @@ static size_t make_spans(struct span *spans)
 }
 
 /* Each verdict stands once, however many spans have it. */
-static int verdict_of(struct program *p, const struct call *call)
+static int verdict_of(struct seccomp_program *p, const struct seccomp_call *call)
 {
     size_t i = 0;
 
@@ -189,7 +189,7 @@ static int verdict_of(struct program *p, const struct call *call)
 }
 
 /* Where to go for these spans. */
-static int put_tree(struct program *p, const struct span *spans, size_t n)
+static int put_tree(struct seccomp_program *p, const struct span *spans, size_t n)
 {
     size_t at = p->n;
 
@@ -209,7 +209,7 @@ static unsigned char way(const size_t *verdicts, size_t from, int to)
     return (unsigned char)(target - from - 1);
 }
 
-static void put_all(struct program *p, const struct span *spans, size_t n)
+static void put_all(struct seccomp_program *p, const struct span *spans, size_t n)
 {
     size_t first = p->n, end, verdicts[VERDICTS_MAX] = {0};
 
@@ -227,7 +227,7 @@ static void put_all(struct program *p, const struct span *spans, size_t n)
 
 struct sock_filter *filter_compile(size_t *ret_n)
 {
-    _cleanup_free_ struct program *p = xcalloc(1, sizeof(*p));
+    _cleanup_free_ struct seccomp_program *p = xcalloc(1, sizeof(*p));
     struct span spans[FILTER_MAX];
     size_t n = make_spans(spans);
 

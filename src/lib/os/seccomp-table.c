@@ -77,7 +77,7 @@ static const struct call_socket sockets[] = {
 };
 
 /* clang-format off */
-static const struct call calls[] = {
+static const struct seccomp_call calls[] = {
     /* bytes */
     ALLOW(read), ALLOW(write), ALLOW(readv), ALLOW(writev), ALLOW(pread64), ALLOW(pwrite64), ALLOW(preadv), ALLOW(pwritev),
     ALLOW(preadv2), ALLOW(pwritev2), ALLOW(lseek), ALLOW(sendfile), ALLOW(copy_file_range), ALLOW(splice), ALLOW(tee),
@@ -189,7 +189,7 @@ static const struct call calls[] = {
 };
 /* clang-format on */
 
-const struct call *call_at(size_t i)
+const struct seccomp_call *call_at(size_t i)
 {
     return i < ARRAY_SIZE(calls) ? &calls[i] : NULL;
 }

@@ -37,7 +37,7 @@ struct call_rule {
     size_t n;
 };
 
-struct call {
+struct seccomp_call {
     const char *name;
     int nr; /* on this architecture; -1: it has no such call */
     enum call_verdict verdict;
@@ -46,7 +46,7 @@ struct call {
 };
 
 /* NULL after the last. */
-const struct call *call_at(size_t i);
+const struct seccomp_call *call_at(size_t i);
 
 /* A family that socket(2) takes, with its protocols; none listed: any. */
 struct call_socket {

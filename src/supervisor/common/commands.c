@@ -1,5 +1,5 @@
 /*
- * What a daemon may ask, one function a message. Each finds its fields in `struct request`, answers
+ * What a daemon may ask, one function a message. Each finds its fields in `struct supervisor_request_fields`, answers
  * with RESULT or its own message, and touches nothing on error.
  */
 
@@ -9,26 +9,26 @@
 
 enum { STOP_GRACE_MAX_SEC = 3600 };
 
-struct request {
-    struct peer *peer;
+struct supervisor_request_fields {
+    struct supervisor_peer *peer;
     struct supervisor *sup;
     uint64_t seq;
     const char *exec_id;
-    struct exec *exec; /* live, or NULL */
+    struct supervised_exec *exec; /* live, or NULL */
     uint64_t signal, cause, rows, cols, grace, port, direction, flags;
     const char *path;
     int fd; /* came with the message, or -1 */
     uint64_t offsets[JOURNAL_STREAMS];
 };
 
-static int need_exec(const struct request *q, struct err *err)
+static int need_exec(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->exec)
         return 0;
     return err_set(err, ERR_NOT_FOUND, "exec '%.16s' is not running", q->exec_id ? q->exec_id : "");
 }
 
-static int need_main(const struct request *q, struct err *err)
+static int need_main(const struct supervisor_request_fields *q, struct err *err)
 {
     int r = need_exec(q, err);
 
@@ -37,7 +37,7 @@ static int need_main(const struct request *q, struct err *err)
     return r;
 }
 
-static void put_offsets(struct shim_writer *w, const struct exec *x)
+static void put_offsets(struct shim_writer *w, const struct supervised_exec *x)
 {
     shim_put_u64(w, SHIM_TAG_STDOUT, x->streams[JOURNAL_STDOUT].journal.end);
     shim_put_u64(w, SHIM_TAG_STDERR, x->streams[JOURNAL_STDERR].journal.end);
@@ -46,7 +46,7 @@ static void put_offsets(struct shim_writer *w, const struct exec *x)
 }
 
 /* 1: has answered by itself. */
-static int do_attach(const struct request *q, struct err *err)
+static int do_attach(const struct supervisor_request_fields *q, struct err *err)
 {
     struct shim_writer w;
     int r, fd = -1;
@@ -64,7 +64,7 @@ static int do_attach(const struct request *q, struct err *err)
     return 1;
 }
 
-static int do_detach(const struct request *q, struct err *err _unused_)
+static int do_detach(const struct supervisor_request_fields *q, struct err *err _unused_)
 {
     if (q->exec) {
         attachments_remove(q->exec, q->peer);
@@ -73,7 +73,7 @@ static int do_detach(const struct request *q, struct err *err _unused_)
     return 1;
 }
 
-static int do_ack(const struct request *q, struct err *err _unused_)
+static int do_ack(const struct supervisor_request_fields *q, struct err *err _unused_)
 {
     struct attachment *a = q->exec ? attachment_find(q->exec, q->peer) : NULL;
 
@@ -87,7 +87,7 @@ static int do_ack(const struct request *q, struct err *err _unused_)
     return 1;
 }
 
-static int do_signal(const struct request *q, struct err *err)
+static int do_signal(const struct supervisor_request_fields *q, struct err *err)
 {
     int r = need_main(q, err);
 
@@ -98,7 +98,7 @@ static int do_signal(const struct request *q, struct err *err)
     return q->sup->ops->signal(q->exec, (int)q->signal, err);
 }
 
-static int do_kill(const struct request *q, struct err *err)
+static int do_kill(const struct supervisor_request_fields *q, struct err *err)
 {
     int r = need_exec(q, err);
 
@@ -110,7 +110,7 @@ static int do_kill(const struct request *q, struct err *err)
     return 0;
 }
 
-static int do_resize(const struct request *q, struct err *err)
+static int do_resize(const struct supervisor_request_fields *q, struct err *err)
 {
     int r = need_exec(q, err);
 
@@ -123,7 +123,7 @@ static int do_resize(const struct request *q, struct err *err)
     return q->sup->ops->resize(q->exec, (uint16_t)q->rows, (uint16_t)q->cols, err);
 }
 
-static int do_stdin_close(const struct request *q, struct err *err)
+static int do_stdin_close(const struct supervisor_request_fields *q, struct err *err)
 {
     int r = need_exec(q, err);
 
@@ -133,7 +133,7 @@ static int do_stdin_close(const struct request *q, struct err *err)
     return q->sup->ops->stdin_close(q->exec, err);
 }
 
-static int do_stop(const struct request *q, struct err *err _unused_)
+static int do_stop(const struct supervisor_request_fields *q, struct err *err _unused_)
 {
     peer_result(q->peer, q->seq, NULL);
     q->sup->for_good |= q->flags & SHIM_STOP_FOR_GOOD;
@@ -142,7 +142,7 @@ static int do_stop(const struct request *q, struct err *err _unused_)
 }
 
 /* Also when it is so already, as far as we know: others may pause and resume a container too. */
-static int freeze(const struct request *q, bool on, struct err *err)
+static int freeze(const struct supervisor_request_fields *q, bool on, struct err *err)
 {
     struct supervisor *s = q->sup;
     int r;
@@ -155,23 +155,23 @@ static int freeze(const struct request *q, bool on, struct err *err)
     return r;
 }
 
-static int do_pause(const struct request *q, struct err *err)
+static int do_pause(const struct supervisor_request_fields *q, struct err *err)
 {
     return freeze(q, true, err);
 }
 
-static int do_resume(const struct request *q, struct err *err)
+static int do_resume(const struct supervisor_request_fields *q, struct err *err)
 {
     return freeze(q, false, err);
 }
 
-static int do_stats(const struct request *q, struct err *err)
+static int do_stats(const struct supervisor_request_fields *q, struct err *err)
 {
     return q->sup->ops->stats(q->peer, q->seq, err);
 }
 
 /* Both answer when the work inside is done. */
-static int do_dial(const struct request *q, struct err *err)
+static int do_dial(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->port < 1 || q->port > UINT16_MAX)
         return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
@@ -179,7 +179,7 @@ static int do_dial(const struct request *q, struct err *err)
     return q->sup->ops->dial(q->peer, q->seq, q->port, err);
 }
 
-static int do_copy(const struct request *q, struct err *err)
+static int do_copy(const struct supervisor_request_fields *q, struct err *err)
 {
     if (!q->path || q->path[0] != '/')
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", q->path ? q->path : "");
@@ -188,7 +188,7 @@ static int do_copy(const struct request *q, struct err *err)
     return q->sup->ops->copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
 }
 
-static int do_listener(const struct request *q, struct err *err)
+static int do_listener(const struct supervisor_request_fields *q, struct err *err)
 {
     struct shim_writer w;
     int fd;
@@ -203,12 +203,12 @@ static int do_listener(const struct request *q, struct err *err)
     return 1;
 }
 
-static int do_hello(const struct request *q _unused_, struct err *err _unused_)
+static int do_hello(const struct supervisor_request_fields *q _unused_, struct err *err _unused_)
 {
     return 1;
 }
 
-typedef int (*command_fn)(const struct request *q, struct err *err);
+typedef int (*command_fn)(const struct supervisor_request_fields *q, struct err *err);
 
 /* clang-format off */
 static const command_fn commands[SHIM_MSG_TYPE_MAX] = {
@@ -230,7 +230,7 @@ static const command_fn commands[SHIM_MSG_TYPE_MAX] = {
 };
 /* clang-format on */
 
-static void take_field(struct request *q, const struct shim_value *v)
+static void take_field(struct supervisor_request_fields *q, const struct shim_value *v)
 {
     switch (v->tag) {
     case SHIM_TAG_EXEC:
@@ -274,7 +274,7 @@ static void take_field(struct request *q, const struct shim_value *v)
     }
 }
 
-static int run(struct request *q, struct shim_reader *r, struct err *err)
+static int run(struct supervisor_request_fields *q, struct shim_reader *r, struct err *err)
 {
     unsigned type = r->head.type;
     struct shim_value v;
@@ -292,10 +292,10 @@ static int run(struct request *q, struct shim_reader *r, struct err *err)
     return commands[type](q, err);
 }
 
-void command_run(struct peer *p, struct shim_reader *r, int fd)
+void command_run(struct supervisor_peer *p, struct shim_reader *r, int fd)
 {
     _cleanup_close_ int came = fd;
-    struct request q = {.peer = p, .sup = p->sup, .seq = r->head.seq, .fd = came};
+    struct supervisor_request_fields q = {.peer = p, .sup = p->sup, .seq = r->head.seq, .fd = came};
     _cleanup_err_ struct err err = ERR_INIT;
     int n;
 

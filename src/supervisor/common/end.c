@@ -19,17 +19,17 @@ enum {
     DRAIN_STRAY_USEC = 100000,  /* no process of the exec is left, but someone has its pipe */
 };
 
-static bool was_killed_hard(const struct exec *x)
+static bool was_killed_hard(const struct supervised_exec *x)
 {
     return WIFSIGNALED(x->wait_status) && WTERMSIG(x->wait_status) == SIGKILL;
 }
 
-static bool has_failed(const struct exec *x)
+static bool has_failed(const struct supervised_exec *x)
 {
     return !WIFEXITED(x->wait_status) || WEXITSTATUS(x->wait_status) != 0;
 }
 
-static enum end_cause decide(const struct exec *x, const struct end_record *rec)
+static enum end_cause decide(const struct supervised_exec *x, const struct end_record *rec)
 {
     if (x->killed && was_killed_hard(x))
         return x->kill_cause;
@@ -42,9 +42,9 @@ static enum end_cause decide(const struct exec *x, const struct end_record *rec)
     return WIFSIGNALED(x->wait_status) ? END_SIGNALED : END_EXITED;
 }
 
-static void fill_streams(struct exec *x, struct end_record *rec)
+static void fill_streams(struct supervised_exec *x, struct end_record *rec)
 {
-    const struct stream *out = &x->streams[JOURNAL_STDOUT], *err = &x->streams[JOURNAL_STDERR];
+    const struct exec_stream *out = &x->streams[JOURNAL_STDOUT], *err = &x->streams[JOURNAL_STDERR];
     uint64_t lost = out->dropped + err->dropped;
 
     rec->stdout_bytes = out->journal.end;
@@ -63,7 +63,7 @@ static void fill_streams(struct exec *x, struct end_record *rec)
                  "its input was cut: the daemon ended before all of it had been handed over");
 }
 
-static void tell_ended(struct exec *x, const struct end_record *rec)
+static void tell_ended(struct supervised_exec *x, const struct end_record *rec)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(16 << 10);
     struct shim_writer w;
@@ -75,7 +75,7 @@ static void tell_ended(struct exec *x, const struct end_record *rec)
     peers_broadcast(x->sup, &w);
 }
 
-static void release(struct exec *x)
+static void release(struct supervised_exec *x)
 {
     attachments_remove(x, NULL);
     x->state = EXEC_OVER;
@@ -86,7 +86,7 @@ static void release(struct exec *x)
     x->freed = streams_drained(x);
 }
 
-static void conclude(struct exec *x, struct end_record *rec)
+static void conclude(struct supervised_exec *x, struct end_record *rec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -101,7 +101,7 @@ static void conclude(struct exec *x, struct end_record *rec)
         stop_begin(x->sup, 0);
 }
 
-void exec_try_finish(struct exec *x)
+void exec_try_finish(struct supervised_exec *x)
 {
     struct end_record rec = {.exit_code = -1};
 
@@ -120,7 +120,7 @@ void exec_try_finish(struct exec *x)
     conclude(x, &rec);
 }
 
-void exec_main_ended(struct exec *x)
+void exec_main_ended(struct supervised_exec *x)
 {
     struct supervisor *s = x->sup;
 
@@ -133,7 +133,7 @@ void exec_main_ended(struct exec *x)
     exec_try_finish(x);
 }
 
-void exec_lose(struct exec *x, const struct err *why)
+void exec_lose(struct supervised_exec *x, const struct err *why)
 {
     struct end_record rec = {.cause = END_ENGINE_LOST, .exit_code = -1, .error = why->code};
 
@@ -145,7 +145,7 @@ void exec_lose(struct exec *x, const struct err *why)
     conclude(x, &rec);
 }
 
-bool exec_is_late(const struct exec *x)
+bool exec_is_late(const struct supervised_exec *x)
 {
     const struct supervisor *s = x->sup;
 
@@ -154,7 +154,7 @@ bool exec_is_late(const struct exec *x)
     return s->state == SHIM_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
 }
 
-static void tell_failed(struct exec *x, const struct err *why, bool late)
+static void tell_failed(struct supervised_exec *x, const struct err *why, bool late)
 {
     struct shim_writer w;
 
@@ -168,14 +168,14 @@ static void tell_failed(struct exec *x, const struct err *why, bool late)
     peer_send(x->starter, &w, -1);
 }
 
-void exec_tell_refused(struct exec *x, const struct err *why)
+void exec_tell_refused(struct supervised_exec *x, const struct err *why)
 {
     tell_failed(x, why, exec_is_late(x));
 }
 
 /* It was not begun because the sandbox died under it: as if it had never come, so that it can come
  * again. Something in its folder would be a trace of it. */
-static bool give_back(struct exec *x, const struct err *why)
+static bool give_back(struct supervised_exec *x, const struct err *why)
 {
     /* ESRCH: the kernel's word for a pid 1 that is dying, a moment before its pidfd says so. */
     bool late = exec_is_late(x) || (!x->sup->ephemeral && why->errnum == ESRCH);
@@ -190,7 +190,7 @@ static bool give_back(struct exec *x, const struct err *why)
     return true;
 }
 
-void exec_fail_start(struct exec *x, const struct err *why)
+void exec_fail_start(struct supervised_exec *x, const struct err *why)
 {
     struct end_record rec = {
         .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = why->code};
@@ -205,7 +205,7 @@ void exec_fail_start(struct exec *x, const struct err *why)
     conclude(x, &rec);
 }
 
-void exec_killed_in_start(struct exec *x)
+void exec_killed_in_start(struct supervised_exec *x)
 {
     struct end_record rec = {
         .cause = x->kill_cause, .exit_code = -1, .signal = SIGKILL, .drained = true};

@@ -17,14 +17,14 @@
 
 /* ---- looking up, counting, freeing ---- */
 
-bool exec_is_live(const struct exec *x)
+bool exec_is_live(const struct supervised_exec *x)
 {
     return x->state != EXEC_OVER;
 }
 
-struct exec *exec_find(struct supervisor *s, const char *id)
+struct supervised_exec *exec_find(struct supervisor *s, const char *id)
 {
-    for (struct exec *x = s->execs; x; x = x->next)
+    for (struct supervised_exec *x = s->execs; x; x = x->next)
         if (exec_is_live(x) && STREQ(x->id, id))
             return x;
     return NULL;
@@ -34,7 +34,7 @@ size_t execs_live(const struct supervisor *s)
 {
     size_t n = 0;
 
-    for (const struct exec *x = s->execs; x; x = x->next)
+    for (const struct supervised_exec *x = s->execs; x; x = x->next)
         n += exec_is_live(x);
     return n;
 }
@@ -48,7 +48,7 @@ void exec_spec_done(struct exec_spec *spec)
     *spec = (struct exec_spec){0};
 }
 
-void exec_free(struct exec *x)
+void exec_free(struct supervised_exec *x)
 {
     attachments_remove(x, NULL);
     x->sup->ops->exec_done(x);
@@ -59,7 +59,7 @@ void exec_free(struct exec *x)
     free(x);
 }
 
-void exec_kill(struct exec *x, enum end_cause cause)
+void exec_kill(struct supervised_exec *x, enum end_cause cause)
 {
     if (!x->killed) {
         x->killed = true;
@@ -70,7 +70,7 @@ void exec_kill(struct exec *x, enum end_cause cause)
 
 /* ---- the request ---- */
 
-static int take_field(struct exec *x, const struct shim_value *v, struct err *err)
+static int take_field(struct supervised_exec *x, const struct shim_value *v, struct err *err)
 {
     switch (v->tag) {
     case SHIM_TAG_EXEC:
@@ -116,7 +116,7 @@ static int take_field(struct exec *x, const struct shim_value *v, struct err *er
     return 0;
 }
 
-static int check_spec(const struct exec *x, struct err *err)
+static int check_spec(const struct supervised_exec *x, struct err *err)
 {
     const struct exec_spec *spec = &x->spec;
 
@@ -135,10 +135,10 @@ static int check_spec(const struct exec *x, struct err *err)
     return 0;
 }
 
-static struct exec *exec_new(struct peer *p, uint64_t seq)
+static struct supervised_exec *exec_new(struct supervisor_peer *p, uint64_t seq)
 {
     const struct supervisor_ops *ops = p->sup->ops;
-    struct exec *x = xcalloc(1, ops->exec_size);
+    struct supervised_exec *x = xcalloc(1, ops->exec_size);
 
     x->sup = p->sup;
     x->starter = p;
@@ -157,7 +157,7 @@ static struct exec *exec_new(struct peer *p, uint64_t seq)
 
 /* ---- starting ---- */
 
-static int make_folder(struct exec *x, struct err *err)
+static int make_folder(struct supervised_exec *x, struct err *err)
 {
     struct supervisor *s = x->sup;
     int r;
@@ -173,7 +173,7 @@ static int make_folder(struct exec *x, struct err *err)
     return 0;
 }
 
-void exec_started(struct exec *x, int fd)
+void exec_started(struct supervised_exec *x, int fd)
 {
     _cleanup_close_ int in = fd;
     struct shim_writer w;
@@ -195,10 +195,10 @@ void exec_started(struct exec *x, int fd)
 }
 
 /* An exec is alone when no other one's life overlaps with its own. */
-static void mark_alone(struct supervisor *s, struct exec *x)
+static void mark_alone(struct supervisor *s, struct supervised_exec *x)
 {
     x->alone = true;
-    for (struct exec *other = s->execs; other; other = other->next) {
+    for (struct supervised_exec *other = s->execs; other; other = other->next) {
         if (other == x)
             continue;
         other->alone = false; /* a daemonised child of an ended exec counts as company */
@@ -206,7 +206,7 @@ static void mark_alone(struct supervisor *s, struct exec *x)
     }
 }
 
-static int read_request(struct exec *x, struct shim_reader *r, struct err *err)
+static int read_request(struct supervised_exec *x, struct shim_reader *r, struct err *err)
 {
     struct shim_value v;
     int n;
@@ -221,7 +221,7 @@ static int read_request(struct exec *x, struct shim_reader *r, struct err *err)
 
 /* Without an id of its own it cannot be recorded, and one that may come again must not be: the
  * answer is all there is. */
-static bool refuse(struct exec *x, struct err *err)
+static bool refuse(struct supervised_exec *x, struct err *err)
 {
     if (*x->id && exec_find(x->sup, x->id))
         err_set(err, ERR_CONFLICT, "exec '%s' runs already", x->id);
@@ -238,12 +238,12 @@ static bool refuse(struct exec *x, struct err *err)
     return true;
 }
 
-void exec_start(struct peer *p, struct shim_reader *reader, int fd)
+void exec_start(struct supervisor_peer *p, struct shim_reader *reader, int fd)
 {
     static const uint64_t from_start[JOURNAL_STREAMS] = {0, 0};
     _cleanup_err_ struct err err = ERR_INIT;
     struct supervisor *s = p->sup;
-    struct exec *x = exec_new(p, reader->head.seq);
+    struct supervised_exec *x = exec_new(p, reader->head.seq);
     int r;
 
     r = read_request(x, reader, &err);

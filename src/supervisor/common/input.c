@@ -11,16 +11,16 @@
 
 enum { INPUT_PIECE = 64 << 10 };
 
-void input_close(struct exec *x)
+void input_close(struct supervised_exec *x)
 {
     source_close(x->sup, &x->input);
     handover_done(&x->handover);
 }
 
 /* An error, or a reader that has gone: the rest is wanted by nobody. */
-static void on_room(struct source *src, uint32_t events _unused_)
+static void on_room(struct loop_source *src, uint32_t events _unused_)
 {
-    struct exec *x = container_of(src, struct exec, input);
+    struct supervised_exec *x = container_of(src, struct supervised_exec, input);
     size_t left = x->handover.input_len - x->input_at;
     ssize_t n = write(src->fd, x->handover.input + x->input_at, MIN(left, (size_t)INPUT_PIECE));
 
@@ -32,7 +32,7 @@ static void on_room(struct source *src, uint32_t events _unused_)
         input_close(x);
 }
 
-void input_begin(struct exec *x, int fd)
+void input_begin(struct supervised_exec *x, int fd)
 {
     _cleanup_close_ int in = fd;
 

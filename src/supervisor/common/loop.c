@@ -14,18 +14,18 @@
 
 enum { IDLE_MS = 1000 };
 
-int source_add(struct supervisor *s, struct source *src, int fd, uint32_t events,
-               void (*ready)(struct source *, uint32_t), struct err *err)
+int source_add(struct supervisor *s, struct loop_source *src, int fd, uint32_t events,
+               void (*ready)(struct loop_source *, uint32_t), struct err *err)
 {
     struct epoll_event ev = {.events = events, .data.ptr = src};
 
     if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
         return err_sys(err, errno, "watch a descriptor");
-    *src = (struct source){.fd = fd, .events = events, .ready = ready};
+    *src = (struct loop_source){.fd = fd, .events = events, .ready = ready};
     return 0;
 }
 
-void source_set(struct supervisor *s, struct source *src, uint32_t events)
+void source_set(struct supervisor *s, struct loop_source *src, uint32_t events)
 {
     struct epoll_event ev = {.events = events, .data.ptr = src};
 
@@ -43,7 +43,7 @@ void source_set(struct supervisor *s, struct source *src, uint32_t events)
 
 /* Taken out by hand: another process may hold the same open file, and then close() is not enough.
  */
-void source_close(struct supervisor *s, struct source *src)
+void source_close(struct supervisor *s, struct loop_source *src)
 {
     if (src->fd < 0)
         return;
@@ -78,8 +78,8 @@ static void sweep(struct supervisor *s)
 {
     bool left = false;
 
-    for (struct peer **p = &s->peers; *p;) {
-        struct peer *gone = *p;
+    for (struct supervisor_peer **p = &s->peers; *p;) {
+        struct supervisor_peer *gone = *p;
 
         if (!gone->dead) {
             p = &gone->next;
@@ -91,8 +91,8 @@ static void sweep(struct supervisor *s)
     }
     if (left && s->tied && !s->peers)
         stop_begin(s, 0);
-    for (struct exec **x = &s->execs; *x;) {
-        struct exec *gone = *x;
+    for (struct supervised_exec **x = &s->execs; *x;) {
+        struct supervised_exec *gone = *x;
 
         if (!gone->freed) {
             x = &gone->next;
@@ -118,7 +118,7 @@ int loop_run(struct supervisor *s, struct err *err)
 {
     while (!s->over) {
         struct epoll_event ev;
-        struct source *src;
+        struct loop_source *src;
         int n;
 
         timers_arm(s);

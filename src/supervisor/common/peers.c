@@ -20,9 +20,9 @@ enum { SHORT_USEC = 1000 };
 
 /* ---- sending ---- */
 
-static void pop(struct peer *p)
+static void pop(struct supervisor_peer *p)
 {
-    struct packet *k = p->first;
+    struct supervisor_packet *k = p->first;
 
     p->first = k->next;
     if (!p->first)
@@ -32,9 +32,9 @@ static void pop(struct peer *p)
     free(k);
 }
 
-static void enqueue(struct peer *p, const struct buf *b, int fd)
+static void enqueue(struct supervisor_peer *p, const struct buf *b, int fd)
 {
-    struct packet *k;
+    struct supervisor_packet *k;
 
     if (p->queued + b->len > SUPERVISE_QUEUE_MAX) {
         log_warn("a daemon does not read its messages: cut off");
@@ -43,7 +43,7 @@ static void enqueue(struct peer *p, const struct buf *b, int fd)
         return;
     }
     k = xmalloc(sizeof(*k) + b->len);
-    *k = (struct packet){.fd = fd, .len = b->len};
+    *k = (struct supervisor_packet){.fd = fd, .len = b->len};
     memcpy(k->data, buf_data(b), b->len);
     *p->last = k;
     p->last = &k->next;
@@ -53,7 +53,7 @@ static void enqueue(struct peer *p, const struct buf *b, int fd)
 
 /* 0 sent, -EAGAIN, or the peer is dead. A kernel short of memory is no end of the line: a daemon
  * would take the sandbox for lost. */
-static int send_packet(struct peer *p, const void *data, size_t len, int fd)
+static int send_packet(struct supervisor_peer *p, const void *data, size_t len, int fd)
 {
     int r = fd_send(p->src.fd, data, len, &fd, fd >= 0, MSG_DONTWAIT);
 
@@ -66,7 +66,7 @@ static int send_packet(struct peer *p, const void *data, size_t len, int fd)
     return r;
 }
 
-void peer_send(struct peer *p, struct shim_writer *w, int fd)
+void peer_send(struct supervisor_peer *p, struct shim_writer *w, int fd)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -84,7 +84,7 @@ void peer_send(struct peer *p, struct shim_writer *w, int fd)
     shim_writer_done(w);
 }
 
-void peer_result(struct peer *p, uint64_t seq, const struct err *err)
+void peer_result(struct supervisor_peer *p, uint64_t seq, const struct err *err)
 {
     struct shim_writer w;
 
@@ -96,7 +96,7 @@ void peer_result(struct peer *p, uint64_t seq, const struct err *err)
 
 void peers_broadcast(struct supervisor *s, struct shim_writer *w)
 {
-    for (struct peer *p = s->peers; p; p = p->next) {
+    for (struct supervisor_peer *p = s->peers; p; p = p->next) {
         struct shim_writer copy = {.buf = BUF_INIT(SHIM_MSG_MAX), .overflow = w->overflow};
 
         if (buf_append(&copy.buf, buf_data(&w->buf), w->buf.len) < 0)
@@ -106,7 +106,7 @@ void peers_broadcast(struct supervisor *s, struct shim_writer *w)
     shim_writer_done(w);
 }
 
-static void flush(struct peer *p)
+static void flush(struct supervisor_peer *p)
 {
     while (p->first && !p->dead) {
         if (send_packet(p, p->first->data, p->first->len, p->first->fd) == -EAGAIN)
@@ -131,7 +131,7 @@ void peers_finish(struct supervisor *s, uint64_t usec)
 {
     struct deadline by = deadline_in(usec);
 
-    for (struct peer *p = s->peers; p; p = p->next) {
+    for (struct supervisor_peer *p = s->peers; p; p = p->next) {
         while (p->first && !p->dead && !deadline_passed(&by)) {
             struct pollfd fd = {.fd = p->src.fd, .events = POLLOUT};
 
@@ -144,7 +144,7 @@ void peers_finish(struct supervisor *s, uint64_t usec)
 
 /* ---- coming and going ---- */
 
-static void greet(struct peer *p)
+static void greet(struct supervisor_peer *p)
 {
     struct supervisor *s = p->sup;
     struct shim_writer w;
@@ -161,7 +161,7 @@ static void greet(struct peer *p)
 
 /* What a daemon has not handed over of a command's input goes with it: the command sees an end of
  * file that is none, which must be told. */
-static void note_input(struct exec *x, const struct peer *p)
+static void note_input(struct supervised_exec *x, const struct supervisor_peer *p)
 {
     if (!x->input_whole && (x->starter == p || attachment_find(x, p)))
         x->input_lost = true;
@@ -169,7 +169,7 @@ static void note_input(struct exec *x, const struct peer *p)
 
 /* The kernel closes what a process had one by one, with milliseconds between a command's stdin and
  * the line to us. Its memory goes before all of that: 0 pages are those of one that ends. */
-static bool is_ending(const struct peer *p)
+static bool is_ending(const struct supervisor_peer *p)
 {
     struct ucred who;
     socklen_t len = sizeof(who);
@@ -183,24 +183,24 @@ static bool is_ending(const struct peer *p)
     return fd >= 0 && read(fd, &pages, 1) == 1 && pages == '0';
 }
 
-static bool has_hung_up(const struct peer *p)
+static bool has_hung_up(const struct supervisor_peer *p)
 {
     struct pollfd fd = {.fd = p->src.fd};
 
     return poll(&fd, 1, 0) > 0 && fd.revents & (POLLHUP | POLLERR);
 }
 
-void peers_note_input(struct exec *x)
+void peers_note_input(struct supervised_exec *x)
 {
-    for (const struct peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next)
+    for (const struct supervisor_peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next)
         if (p->dead || is_ending(p) || has_hung_up(p)) /* in this order: it may be over meanwhile */
             note_input(x, p);
 }
 
 /* Nobody's attachments and answers may point at a peer that has gone. */
-static void forget(struct peer *p)
+static void forget(struct supervisor_peer *p)
 {
-    for (struct exec *x = p->sup->execs; x; x = x->next) {
+    for (struct supervised_exec *x = p->sup->execs; x; x = x->next) {
         note_input(x, p);
         if (x->starter == p)
             x->starter = NULL;
@@ -210,7 +210,7 @@ static void forget(struct peer *p)
     p->sup->ops->forget(p->sup, p);
 }
 
-void peer_free(struct peer *p)
+void peer_free(struct supervisor_peer *p)
 {
     forget(p);
     while (p->first)
@@ -220,7 +220,7 @@ void peer_free(struct peer *p)
 }
 
 /* The first message must be HELLO with our major version. */
-static int check_hello(struct peer *p, struct shim_reader *r, struct err *err)
+static int check_hello(struct supervisor_peer *p, struct shim_reader *r, struct err *err)
 {
     uint64_t version = 0;
     struct shim_value v;
@@ -241,7 +241,7 @@ static int check_hello(struct peer *p, struct shim_reader *r, struct err *err)
 }
 
 /* Takes the fd that came along, or -1. */
-static void handle(struct peer *p, const char *packet, size_t len, int fd)
+static void handle(struct supervisor_peer *p, const char *packet, size_t len, int fd)
 {
     _cleanup_close_ int came = fd;
     _cleanup_err_ struct err err = ERR_INIT;
@@ -261,9 +261,9 @@ static void handle(struct peer *p, const char *packet, size_t len, int fd)
     }
 }
 
-static void on_peer(struct source *src, uint32_t events)
+static void on_peer(struct loop_source *src, uint32_t events)
 {
-    struct peer *p = container_of(src, struct peer, src);
+    struct supervisor_peer *p = container_of(src, struct supervisor_peer, src);
     char *packet = supervisor_io(p->sup);
     size_t n_fds = 1;
     int fd = -1;
@@ -284,7 +284,7 @@ static void on_peer(struct source *src, uint32_t events)
 
 static int peer_new(struct supervisor *s, int fd, bool held, struct err *err)
 {
-    struct peer *p = xnew0(struct peer);
+    struct supervisor_peer *p = xnew0(struct supervisor_peer);
     int r;
 
     p->sup = s;
@@ -330,9 +330,9 @@ int peer_early(struct supervisor *s, int fd, struct err *err)
 }
 
 /* What was held goes behind the greeting and the news of the sandbox. */
-void peer_release(struct peer *p, struct shim_writer *news)
+void peer_release(struct supervisor_peer *p, struct shim_writer *news)
 {
-    struct packet *held = TAKE_PTR(p->first);
+    struct supervisor_packet *held = TAKE_PTR(p->first);
 
     p->last = &p->first;
     p->held = false;
@@ -353,13 +353,13 @@ static bool may_connect(const struct supervisor *s, int fd)
     socklen_t len = sizeof(who);
     size_t n = 0;
 
-    for (const struct peer *p = s->peers; p; p = p->next)
+    for (const struct supervisor_peer *p = s->peers; p; p = p->next)
         n++;
     return n < SUPERVISE_PEERS_MAX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
            (who.uid == 0 || who.uid == geteuid());
 }
 
-static void on_connect(struct source *src, uint32_t events _unused_)
+static void on_connect(struct loop_source *src, uint32_t events _unused_)
 {
     struct supervisor *s = container_of(src, struct supervisor, listener);
     int fd = accept4(src->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

@@ -15,7 +15,7 @@
 enum { TERM_GRACE_SEC = 5 };
 
 /* SIGTERM comes when the machine goes down: the sandbox ends in order, with true records. */
-static void on_signal(struct source *src, uint32_t events _unused_)
+static void on_signal(struct loop_source *src, uint32_t events _unused_)
 {
     struct supervisor *s = container_of(src, struct supervisor, signals);
     struct signalfd_siginfo si;
@@ -128,7 +128,7 @@ int supervisor_serve(struct supervisor *s, struct err *err)
 void execs_drop(struct supervisor *s)
 {
     while (s->execs) {
-        struct exec *x = s->execs;
+        struct supervised_exec *x = s->execs;
 
         s->execs = x->next;
         exec_free(x);
@@ -139,7 +139,7 @@ void execs_drop(struct supervisor *s)
 void supervisor_done(struct supervisor *s)
 {
     while (s->peers) {
-        struct peer *p = s->peers;
+        struct supervisor_peer *p = s->peers;
 
         s->peers = p->next;
         peer_free(p);

@@ -22,7 +22,7 @@ void stop_begin(struct supervisor *s, uint64_t grace_usec)
         return;
     s->ops->stopping(s);
     s->state = SHIM_STOPPING;
-    for (struct exec *x = s->execs; x; x = x->next) {
+    for (struct supervised_exec *x = s->execs; x; x = x->next) {
         x->stopped = x->state == EXEC_STARTING || x->state == EXEC_RUNNING;
         if (x->state == EXEC_RUNNING)
             s->ops->signal(x, SIGTERM, NULL);

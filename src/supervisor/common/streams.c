@@ -27,7 +27,7 @@ enum {
 
 /* ---- attachments ---- */
 
-struct attachment *attachment_find(struct exec *x, const struct peer *p)
+struct attachment *attachment_find(struct supervised_exec *x, const struct supervisor_peer *p)
 {
     struct attachment *a = x->attached;
 
@@ -36,7 +36,8 @@ struct attachment *attachment_find(struct exec *x, const struct peer *p)
     return a;
 }
 
-int attachment_add(struct exec *x, struct peer *p, const uint64_t ack[JOURNAL_STREAMS])
+int attachment_add(struct supervised_exec *x, struct supervisor_peer *p,
+                   const uint64_t ack[JOURNAL_STREAMS])
 {
     struct attachment *a = attachment_find(x, p);
 
@@ -54,7 +55,7 @@ int attachment_add(struct exec *x, struct peer *p, const uint64_t ack[JOURNAL_ST
     return 0;
 }
 
-void attachments_remove(struct exec *x, const struct peer *p)
+void attachments_remove(struct supervised_exec *x, const struct supervisor_peer *p)
 {
     for (struct attachment **at = &x->attached; *at;) {
         struct attachment *a = *at;
@@ -69,7 +70,7 @@ void attachments_remove(struct exec *x, const struct peer *p)
 }
 
 /* The lowest offset that a follower has not read yet; UINT64_MAX with nobody attached. */
-static uint64_t lowest_ack(const struct exec *x, int stream)
+static uint64_t lowest_ack(const struct supervised_exec *x, int stream)
 {
     uint64_t low = UINT64_MAX;
 
@@ -78,7 +79,7 @@ static uint64_t lowest_ack(const struct exec *x, int stream)
     return low;
 }
 
-static void send_output(struct exec *x, struct attachment *a)
+static void send_output(struct supervised_exec *x, struct attachment *a)
 {
     struct shim_writer w;
 
@@ -92,7 +93,7 @@ static void send_output(struct exec *x, struct attachment *a)
     peer_send(a->peer, &w, -1);
 }
 
-void streams_notify(struct exec *x)
+void streams_notify(struct supervised_exec *x)
 {
     for (struct attachment *a = x->attached; a; a = a->next)
         if (!a->in_flight && (a->told[JOURNAL_STDOUT] < x->streams[JOURNAL_STDOUT].journal.end ||
@@ -102,12 +103,12 @@ void streams_notify(struct exec *x)
 
 /* ---- reading ---- */
 
-static int stream_index(const struct stream *st)
+static int stream_index(const struct exec_stream *st)
 {
     return (int)(st - st->exec->streams);
 }
 
-static bool reader_too_far_behind(const struct stream *st)
+static bool reader_too_far_behind(const struct exec_stream *st)
 {
     uint64_t low = lowest_ack(st->exec, stream_index(st)), budget = st->journal.budget;
 
@@ -115,12 +116,12 @@ static bool reader_too_far_behind(const struct stream *st)
            GUARD("back-pressure");
 }
 
-void streams_wake(struct exec *x)
+void streams_wake(struct supervised_exec *x)
 {
     bool behind = false;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        struct stream *st = &x->streams[i];
+        struct exec_stream *st = &x->streams[i];
 
         if (x->state == EXEC_OVER || reader_too_far_behind(st))
             behind = true;
@@ -131,9 +132,9 @@ void streams_wake(struct exec *x)
         x->sup->ops->readable(x);
 }
 
-static void keep(struct stream *st, const char *data, size_t len)
+static void keep(struct exec_stream *st, const char *data, size_t len)
 {
-    struct exec *x = st->exec;
+    struct supervised_exec *x = st->exec;
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t before = st->journal.end;
 
@@ -149,9 +150,9 @@ static void keep(struct stream *st, const char *data, size_t len)
     x->last_output = time_mono();
 }
 
-bool stream_feed(struct exec *x, enum journal_stream which, const void *data, size_t len)
+bool stream_feed(struct supervised_exec *x, enum journal_stream which, const void *data, size_t len)
 {
-    struct stream *st = &x->streams[which];
+    struct exec_stream *st = &x->streams[which];
 
     if (x->state != EXEC_OVER)
         keep(st, data, len);
@@ -159,7 +160,7 @@ bool stream_feed(struct exec *x, enum journal_stream which, const void *data, si
 }
 
 /* A writer that fills its pipe gets a larger one: fewer, larger reads. Others never pay for it. */
-static void widen(struct stream *st, size_t got)
+static void widen(struct exec_stream *st, size_t got)
 {
     if (st->widened || got < STREAM_WIDEN_AT)
         return;
@@ -168,7 +169,7 @@ static void widen(struct stream *st, size_t got)
 }
 
 /* 1 something came, 0 nothing there, -1 the end. A terminal's end is EIO. */
-static int read_some(struct stream *st)
+static int read_some(struct exec_stream *st)
 {
     char *io = supervisor_io(st->exec->sup);
     ssize_t n = read(st->src.fd, io, SUPERVISE_IO_SIZE);
@@ -188,9 +189,9 @@ static int read_some(struct stream *st)
  * The exec is over, a child of it still writes. One read, then a rest: at full speed a flood that
  * nobody will ever see would cost us a processor outside the sandbox's limits.
  */
-static void discard_some(struct stream *st)
+static void discard_some(struct exec_stream *st)
 {
-    struct exec *x = st->exec;
+    struct supervised_exec *x = st->exec;
 
     if (read_some(st) < 0) {
         source_close(x->sup, &st->src);
@@ -201,10 +202,10 @@ static void discard_some(struct stream *st)
     x->discard_at = time_mono() + STREAM_DISCARD_USEC;
 }
 
-static void on_stream(struct source *src, uint32_t events _unused_)
+static void on_stream(struct loop_source *src, uint32_t events _unused_)
 {
-    struct stream *st = container_of(src, struct stream, src);
-    struct exec *x = st->exec;
+    struct exec_stream *st = container_of(src, struct exec_stream, src);
+    struct supervised_exec *x = st->exec;
     int r = 1;
 
     if (x->state == EXEC_OVER) {
@@ -230,10 +231,10 @@ static void on_stream(struct source *src, uint32_t events _unused_)
  * that, however late we come to look, and belongs to the output; what is written from now on does
  * not.
  */
-void streams_last_words(struct exec *x)
+void streams_last_words(struct supervised_exec *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        struct stream *st = &x->streams[i];
+        struct exec_stream *st = &x->streams[i];
         uint64_t until = st->journal.end + st->dropped;
         int left = 0;
 
@@ -247,7 +248,7 @@ void streams_last_words(struct exec *x)
 
 /* ---- opening and closing ---- */
 
-static int open_one(struct exec *x, enum journal_stream which, int fd, struct err *err)
+static int open_one(struct supervised_exec *x, enum journal_stream which, int fd, struct err *err)
 {
     int r = fd_set_nonblock(fd, true);
 
@@ -257,7 +258,7 @@ static int open_one(struct exec *x, enum journal_stream which, int fd, struct er
 }
 
 /* Takes the descriptors that it has put under watch: those are then in streams[].src. */
-int streams_open(struct exec *x, int out, int err_fd, struct err *err)
+int streams_open(struct supervised_exec *x, int out, int err_fd, struct err *err)
 {
     int r = 0;
 
@@ -268,7 +269,7 @@ int streams_open(struct exec *x, int out, int err_fd, struct err *err)
     return r;
 }
 
-bool streams_drained(const struct exec *x)
+bool streams_drained(const struct supervised_exec *x)
 {
     return !x->fed && x->streams[JOURNAL_STDOUT].src.fd < 0 &&
            x->streams[JOURNAL_STDERR].src.fd < 0;
@@ -278,21 +279,21 @@ bool streams_drained(const struct exec *x)
  * The record is written and its byte counts stand. A daemonised child may go on writing: its pipe
  * is read and forgotten, slowly, so that it neither blocks for ever nor dies of SIGPIPE.
  */
-void stream_discard(struct exec *x)
+void stream_discard(struct supervised_exec *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         journal_writer_done(&x->streams[i].journal);
     streams_discard_on(x);
 }
 
-void streams_discard_on(struct exec *x)
+void streams_discard_on(struct supervised_exec *x)
 {
     x->discard_at = DEADLINE_NEVER;
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         source_set(x->sup, &x->streams[i].src, EPOLLIN);
 }
 
-void streams_close(struct exec *x)
+void streams_close(struct supervised_exec *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         source_close(x->sup, &x->streams[i].src);

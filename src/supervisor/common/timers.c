@@ -8,17 +8,17 @@
 #include "lib/base/macro.h"
 #include "supervisor/common/supervise.h"
 
-static uint64_t exec_timeout_at(const struct exec *x)
+static uint64_t exec_timeout_at(const struct supervised_exec *x)
 {
     return x->timeout ? x->started_mono + x->timeout : DEADLINE_NEVER;
 }
 
-static uint64_t exec_idle_at(const struct exec *x)
+static uint64_t exec_idle_at(const struct supervised_exec *x)
 {
     return x->idle_timeout ? x->last_output + x->idle_timeout : DEADLINE_NEVER;
 }
 
-static uint64_t exec_next(const struct exec *x)
+static uint64_t exec_next(const struct supervised_exec *x)
 {
     if (x->state == EXEC_DRAINING)
         return x->drain_by.at;
@@ -35,7 +35,7 @@ void timers_arm(struct supervisor *s)
     struct itimerspec spec = {0};
 
     at = MIN(at, s->ops->timer_at(s));
-    for (const struct exec *x = s->execs; x; x = x->next)
+    for (const struct supervised_exec *x = s->execs; x; x = x->next)
         at = MIN(at, exec_next(x));
     if (at == s->timer_at)
         return;
@@ -47,7 +47,7 @@ void timers_arm(struct supervisor *s)
     timerfd_settime(s->timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
-static void exec_expire(struct exec *x, uint64_t now)
+static void exec_expire(struct supervised_exec *x, uint64_t now)
 {
     if (x->state == EXEC_DRAINING) {
         exec_try_finish(x);
@@ -63,7 +63,7 @@ static void exec_expire(struct exec *x, uint64_t now)
         exec_kill(x, END_IDLE_TIMEOUT);
 }
 
-void timers_on_expiry(struct source *src, uint32_t events _unused_)
+void timers_on_expiry(struct loop_source *src, uint32_t events _unused_)
 {
     struct supervisor *s = container_of(src, struct supervisor, timer);
     uint64_t count, now;
@@ -74,6 +74,6 @@ void timers_on_expiry(struct source *src, uint32_t events _unused_)
     now = time_mono();
     if (now >= s->ops->timer_at(s))
         s->ops->timer(s, now);
-    for (struct exec *x = s->execs; x; x = x->next)
+    for (struct supervised_exec *x = s->execs; x; x = x->next)
         exec_expire(x, now);
 }

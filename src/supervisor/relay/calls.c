@@ -102,14 +102,15 @@ int call_exec_status(const struct relay *r, const char *exec_id, const struct de
 
 /* ---- the container ---- */
 
-int call_inspect(const struct relay *r, const struct deadline *by, struct box *ret, struct err *err)
+int call_inspect(const struct relay *r, const struct deadline *by, struct relay_container *ret,
+                 struct err *err)
 {
     _cleanup_free_ char *path = docker_path("/containers/%s/json", r->plan.container);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     const json_t *state;
     int n;
 
-    *ret = (struct box){.life = LIFE_GONE};
+    *ret = (struct relay_container){.life = LIFE_GONE};
     n = docker_call(r->docker, "GET", path, NULL, by, &reply, err);
     if (n < 0 && reply.reason == DOCKER_NO_CONTAINER) {
         err_done(err);

@@ -12,22 +12,23 @@ enum { STOP_TRIES = 10 };
 #define STOP_RETRY USEC_PER_SEC
 #define STOP_TIMEOUT (20 * USEC_PER_SEC)
 
-struct control {
-    struct work work;
-    struct control *next;
-    struct peer *peer; /* NULL: nobody waits */
+struct relay_control {
+    struct relay_work work;
+    struct relay_control *next;
+    struct supervisor_peer *peer; /* NULL: nobody waits */
     uint64_t seq;
     bool on;       /* freeze */
     json_t *stats; /* stats: what the engine tells */
     bool gone;     /* stop: it is */
 };
 
-static struct control *control_new(struct relay *r, struct peer *p, uint64_t seq,
-                                   void (*run)(struct work *), void (*done)(struct work *))
+static struct relay_control *control_new(struct relay *r, struct supervisor_peer *p, uint64_t seq,
+                                         void (*run)(struct relay_work *),
+                                         void (*done)(struct relay_work *))
 {
-    struct control *c = xnew0(struct control);
+    struct relay_control *c = xnew0(struct relay_control);
 
-    c->work = (struct work){.relay = r, .kind = WORK_CONTROL, .run = run, .done = done};
+    c->work = (struct relay_work){.relay = r, .kind = WORK_CONTROL, .run = run, .done = done};
     c->peer = p;
     c->seq = seq;
     c->next = r->controls;
@@ -35,9 +36,9 @@ static struct control *control_new(struct relay *r, struct peer *p, uint64_t seq
     return c;
 }
 
-static void control_free(struct control *c)
+static void control_free(struct relay_control *c)
 {
-    struct control **at = &c->work.relay->controls;
+    struct relay_control **at = &c->work.relay->controls;
 
     while (*at != c)
         at = &(*at)->next;
@@ -47,9 +48,9 @@ static void control_free(struct control *c)
     free(c);
 }
 
-void controls_forget(struct relay *r, const struct peer *p)
+void controls_forget(struct relay *r, const struct supervisor_peer *p)
 {
-    for (struct control *c = r->controls; c; c = c->next)
+    for (struct relay_control *c = r->controls; c; c = c->next)
         if (c->peer == p)
             c->peer = NULL;
 }
@@ -72,9 +73,9 @@ static int post(const struct relay *r, const char *verb, enum docker_reason fine
 
 /* ---- pause, resume ---- */
 
-static void run_freeze(struct work *w)
+static void run_freeze(struct relay_work *w)
 {
-    struct control *c = container_of(w, struct control, work);
+    struct relay_control *c = container_of(w, struct relay_control, work);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
 
     if (c->on)
@@ -83,9 +84,9 @@ static void run_freeze(struct work *w)
         post(w->relay, "unpause", DOCKER_NOT_PAUSED, &by, &w->err);
 }
 
-static void freeze_done(struct work *w)
+static void freeze_done(struct relay_work *w)
 {
-    struct control *c = container_of(w, struct control, work);
+    struct relay_control *c = container_of(w, struct relay_control, work);
     struct relay *r = w->relay;
 
     if (!w->err.code && r->sup.state != SHIM_STOPPING) {
@@ -100,10 +101,10 @@ static void freeze_done(struct work *w)
     control_free(c);
 }
 
-int control_freeze(struct peer *p, uint64_t seq, bool on, struct err *err _unused_)
+int control_freeze(struct supervisor_peer *p, uint64_t seq, bool on, struct err *err _unused_)
 {
     struct relay *r = relay_of(p->sup);
-    struct control *c = control_new(r, p, seq, run_freeze, freeze_done);
+    struct relay_control *c = control_new(r, p, seq, run_freeze, freeze_done);
 
     c->on = on;
     work_submit(r, &c->work);
@@ -121,9 +122,9 @@ void control_thaw(struct supervisor *sup)
 
 /* ---- stats ---- */
 
-static void run_stats(struct work *w)
+static void run_stats(struct relay_work *w)
 {
-    struct control *c = container_of(w, struct control, work);
+    struct relay_control *c = container_of(w, struct relay_control, work);
     _cleanup_free_ char *path =
         docker_path("/containers/%s/stats?stream=0&one-shot=1", w->relay->plan.container);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
@@ -153,9 +154,9 @@ static void put_stats(struct shim_writer *w, const struct relay *r, const json_t
     shim_put_stat(w, "execs", execs_live(&r->sup));
 }
 
-static void stats_done(struct work *w)
+static void stats_done(struct relay_work *w)
 {
-    struct control *c = container_of(w, struct control, work);
+    struct relay_control *c = container_of(w, struct relay_control, work);
     struct shim_writer out;
 
     if (c->peer && w->err.code) {
@@ -168,7 +169,7 @@ static void stats_done(struct work *w)
     control_free(c);
 }
 
-int control_stats(struct peer *p, uint64_t seq, struct err *err _unused_)
+int control_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _unused_)
 {
     struct relay *r = relay_of(p->sup);
 
@@ -185,7 +186,7 @@ int control_stats(struct peer *p, uint64_t seq, struct err *err _unused_)
 static int end_container(const struct relay *r, const struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err first = ERR_INIT;
-    struct box box;
+    struct relay_container box;
     int n = call_inspect(r, by, &box, err);
 
     if (n < 0 || box.life == LIFE_GONE)
@@ -199,11 +200,11 @@ static int end_container(const struct relay *r, const struct deadline *by, struc
     return post(r, "kill", DOCKER_NOT_RUNNING, by, err);
 }
 
-static void run_stop(struct work *w)
+static void run_stop(struct relay_work *w)
 {
-    struct control *c = container_of(w, struct control, work);
+    struct relay_control *c = container_of(w, struct relay_control, work);
     struct deadline by = deadline_in(STOP_TIMEOUT);
-    struct box box;
+    struct relay_container box;
 
     if (end_container(w->relay, &by, &w->err) >= 0 &&
         call_inspect(w->relay, &by, &box, &w->err) >= 0)
@@ -221,9 +222,9 @@ static void give_up(struct relay *r, struct err *err)
     relay_gone(r);
 }
 
-static void stop_done(struct work *w)
+static void stop_done(struct relay_work *w)
 {
-    struct control *c = container_of(w, struct control, work);
+    struct relay_control *c = container_of(w, struct relay_control, work);
     struct relay *r = w->relay;
 
     if (c->gone)

@@ -23,7 +23,7 @@ enum {
     END_OF_TRANSMISSION = 4,
 };
 
-void relay_exec_init(struct exec *base)
+void relay_exec_init(struct supervised_exec *base)
 {
     struct relay_exec *x = relay_exec_of(base);
 
@@ -37,7 +37,7 @@ static void close_input(struct relay_exec *x)
     x->input_end = fd_close(x->input_end);
 }
 
-void relay_exec_over(struct exec *base)
+void relay_exec_over(struct supervised_exec *base)
 {
     struct relay_exec *x = relay_exec_of(base);
 
@@ -48,7 +48,7 @@ void relay_exec_over(struct exec *base)
     x->kill_by = x->end_by = DEADLINE_NEVER;
 }
 
-void relay_exec_done(struct exec *base)
+void relay_exec_done(struct supervised_exec *base)
 {
     relay_exec_over(base);
 }
@@ -62,7 +62,7 @@ static void watch_input(struct relay_exec *x)
     source_set(x->exec.sup, &x->input, room ? EPOLLIN : 0);
 }
 
-static void on_input(struct source *src, uint32_t events _unused_)
+static void on_input(struct loop_source *src, uint32_t events _unused_)
 {
     struct relay_exec *x = container_of(src, struct relay_exec, input);
     char *io = supervisor_io(x->exec.sup);
@@ -92,12 +92,12 @@ static int make_input(struct relay_exec *x, struct err *err)
         return 0;
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return err_sys(err, errno, "make a pipe for exec '%s'", x->exec.id);
-    x->input = (struct source){.fd = ends[0], .ready = on_input};
+    x->input = (struct loop_source){.fd = ends[0], .ready = on_input};
     x->input_end = ends[1];
     return 0;
 }
 
-int relay_exec_terminal(struct exec *base)
+int relay_exec_terminal(struct supervised_exec *base)
 {
     int fd = relay_exec_of(base)->input_end;
 
@@ -106,7 +106,7 @@ int relay_exec_terminal(struct exec *base)
 
 /* A pipe ends when its holder closes it; to a terminal the end is a character, behind all that was
  * typed before. */
-int relay_exec_stdin_close(struct exec *base, struct err *err _unused_)
+int relay_exec_stdin_close(struct supervised_exec *base, struct err *err _unused_)
 {
     const char eot = END_OF_TRANSMISSION;
     int fd = relay_exec_of(base)->input_end;
@@ -203,7 +203,7 @@ static void on_greeted(struct guest_stream *l)
 
 static int on_started(struct relay_exec *x, const struct guest_frame *f)
 {
-    struct exec *base = &x->exec;
+    struct supervised_exec *base = &x->exec;
 
     base->pid = (int)guest_get_u32(f);
     x->credit = GUEST_CREDIT;
@@ -235,7 +235,7 @@ static int on_ack(struct relay_exec *x, const struct guest_frame *f, struct err 
 /* A command that is to end is heard to its end, whether or not somebody reads on. */
 static int on_output(struct relay_exec *x, enum journal_stream which, const struct guest_frame *f)
 {
-    struct exec *base = &x->exec;
+    struct supervised_exec *base = &x->exec;
     bool more = stream_feed(base, which, f->data, f->length);
 
     streams_notify(base);
@@ -244,7 +244,7 @@ static int on_output(struct relay_exec *x, enum journal_stream which, const stru
 
 static int on_exit_frame(struct relay_exec *x, const struct guest_frame *f, struct err *err)
 {
-    struct exec *base = &x->exec;
+    struct supervised_exec *base = &x->exec;
     int r = guest_get_exit(f, &x->exit, err);
 
     if (r < 0)
@@ -316,7 +316,7 @@ void relay_exec_attach(struct relay_exec *x, struct relay *r)
     guest_stream_init(&x->line, r, &exec_stream_ops);
 }
 
-int relay_exec_launch(struct exec *base, struct err *err)
+int relay_exec_launch(struct supervised_exec *base, struct err *err)
 {
     static const char *const args[] = {"exec", NULL};
     struct relay_exec *x = relay_exec_of(base);
@@ -329,14 +329,14 @@ int relay_exec_launch(struct exec *base, struct err *err)
     return 0;
 }
 
-void relay_exec_readable(struct exec *base)
+void relay_exec_readable(struct supervised_exec *base)
 {
     guest_stream_resume(&relay_exec_of(base)->line);
 }
 
 /* ---- orders ---- */
 
-int relay_exec_signal(struct exec *base, int sig, struct err *err)
+int relay_exec_signal(struct supervised_exec *base, int sig, struct err *err)
 {
     struct guest_stream *l = &relay_exec_of(base)->line;
 
@@ -348,7 +348,7 @@ int relay_exec_signal(struct exec *base, int sig, struct err *err)
     return 0;
 }
 
-int relay_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err)
+int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols, struct err *err)
 {
     struct guest_stream *l = &relay_exec_of(base)->line;
 
@@ -367,7 +367,7 @@ static void await_end(struct relay_exec *x)
         x->kill_by = time_mono() + RELAY_KILL_TIMEOUT;
 }
 
-void relay_exec_kill(struct exec *base)
+void relay_exec_kill(struct supervised_exec *base)
 {
     struct relay_exec *x = relay_exec_of(base);
     struct guest_stream *l = &x->line;
@@ -391,7 +391,7 @@ void relay_exec_kill(struct exec *base)
 
 /* ---- the record ---- */
 
-bool relay_exec_has_company(const struct exec *base _unused_)
+bool relay_exec_has_company(const struct supervised_exec *base _unused_)
 {
     return false; /* the guest has waited for it */
 }
@@ -410,7 +410,7 @@ static uint64_t risen(uint64_t before, uint64_t after)
  * The counters are the container's. Only an exec that was alone can call the refused forks its own,
  * and the memory's peak when it rose meanwhile.
  */
-void relay_exec_fill(const struct exec *base, struct end_record *rec)
+void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec)
 {
     const struct relay_exec *x = container_of(base, const struct relay_exec, exec);
     const struct relay *r = x->line.relay;
@@ -442,7 +442,7 @@ uint64_t relay_execs_next(const struct relay *r)
 {
     uint64_t at = DEADLINE_NEVER;
 
-    for (struct exec *base = r->sup.execs; base; base = base->next)
+    for (struct supervised_exec *base = r->sup.execs; base; base = base->next)
         at = MIN(at, MIN(relay_exec_of(base)->kill_by, relay_exec_of(base)->end_by));
     return at;
 }
@@ -463,28 +463,28 @@ static void expire(struct relay_exec *x, uint64_t now)
 
 void relay_execs_expire(struct relay *r, uint64_t now)
 {
-    for (struct exec *base = r->sup.execs; base; base = base->next)
+    for (struct supervised_exec *base = r->sup.execs; base; base = base->next)
         if (exec_is_live(base))
             expire(relay_exec_of(base), now);
 }
 
 void relay_execs_thawed(struct relay *r)
 {
-    for (struct exec *base = r->sup.execs; base; base = base->next)
+    for (struct supervised_exec *base = r->sup.execs; base; base = base->next)
         if (exec_is_live(base) && base->killed)
             await_end(relay_exec_of(base));
 }
 
 void relay_execs_gone(struct relay *r)
 {
-    for (struct exec *base = r->sup.execs; base; base = base->next)
+    for (struct supervised_exec *base = r->sup.execs; base; base = base->next)
         if (exec_is_live(base))
             relay_exec_of(base)->end_by = time_mono() + RELAY_END_TIMEOUT;
 }
 
 void relay_execs_lose(struct relay *r, const struct err *why)
 {
-    for (struct exec *base = r->sup.execs; base; base = base->next)
+    for (struct supervised_exec *base = r->sup.execs; base; base = base->next)
         if (base->state == EXEC_STARTING)
             exec_fail_start(base, why);
         else if (exec_is_live(base))

@@ -24,7 +24,7 @@ enum {
 };
 
 struct opening {
-    struct work work;
+    struct relay_work work;
     struct guest_stream *line; /* NULL: it was closed meanwhile */
     char *user;
     char **args;
@@ -232,7 +232,7 @@ static void receive(struct guest_stream *l)
     }
 }
 
-static void on_line(struct source *src, uint32_t events)
+static void on_line(struct loop_source *src, uint32_t events)
 {
     struct guest_stream *l = container_of(src, struct guest_stream, src);
 
@@ -268,7 +268,7 @@ static bool is_dead(const struct relay *r)
 
     for (int i = 0; i < DEAD_LOOKS; i++) {
         _cleanup_err_ struct err err = ERR_INIT;
-        struct box box;
+        struct relay_container box;
 
         if (call_inspect(r, &by, &box, &err) < 0)
             return false;
@@ -279,7 +279,7 @@ static bool is_dead(const struct relay *r)
     return false;
 }
 
-static void run_opening(struct work *w)
+static void run_opening(struct relay_work *w)
 {
     struct opening *o = container_of(w, struct opening, work);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
@@ -321,7 +321,7 @@ static void connected(struct guest_stream *l, struct opening *o)
 }
 
 /* Where nobody wants it any more, the guest finds its stdin at its end. */
-static void opening_done(struct work *w)
+static void opening_done(struct relay_work *w)
 {
     struct opening *o = container_of(w, struct opening, work);
     struct guest_stream *l = o->line;
@@ -344,7 +344,7 @@ static struct opening *opening_new(struct guest_stream *l, const char *user,
 {
     struct opening *o = xnew0(struct opening);
 
-    o->work = (struct work){
+    o->work = (struct relay_work){
         .relay = l->relay, .kind = WORK_OPEN, .run = run_opening, .done = opening_done};
     o->line = l;
     o->user = xstrdup(user);

@@ -24,13 +24,13 @@ enum {
 
 enum job_kind { JOB_DIAL, JOB_COPY_IN, JOB_COPY_OUT };
 
-struct job {
-    struct job *next;
+struct relay_job {
+    struct relay_job *next;
     enum job_kind kind;
     struct guest_stream line;
-    struct peer *peer; /* who waits for RESULT; NULL: nobody (any more) */
+    struct supervisor_peer *peer; /* who waits for RESULT; NULL: nobody (any more) */
     uint64_t seq;
-    struct source local;
+    struct loop_source local;
     int tar_fd;           /* until HELLO has come */
     struct buf out;       /* for the local side */
     bool local_read_done; /* its end has been passed on */
@@ -42,9 +42,9 @@ struct job {
 
 /* ---- the end ---- */
 
-static void job_free(struct job *j)
+static void job_free(struct relay_job *j)
 {
-    struct job **at = &j->line.relay->jobs;
+    struct relay_job **at = &j->line.relay->jobs;
 
     while (*at != j)
         at = &(*at)->next;
@@ -57,7 +57,7 @@ static void job_free(struct job *j)
     free(j);
 }
 
-static void answer(struct job *j, int fd)
+static void answer(struct relay_job *j, int fd)
 {
     struct shim_writer w;
 
@@ -81,7 +81,7 @@ static void answer(struct job *j, int fd)
  * Last thing in each handler. The guest has said its last, or its line is gone: the job is
  * over once the local side has all that came before.
  */
-static void settle(struct job *j)
+static void settle(struct relay_job *j)
 {
     if (!j->over || (j->out.len && !j->err.code && j->local.fd >= 0))
         return;
@@ -89,7 +89,7 @@ static void settle(struct job *j)
     job_free(j);
 }
 
-static void fail(struct job *j, struct err *err)
+static void fail(struct relay_job *j, struct err *err)
 {
     if (!j->err.code)
         err_move(&j->err, err);
@@ -99,7 +99,7 @@ static void fail(struct job *j, struct err *err)
 
 /* ---- the local side ---- */
 
-static void watch_local(struct job *j)
+static void watch_local(struct relay_job *j)
 {
     uint32_t events = j->out.len ? EPOLLOUT : 0;
     bool reads = j->kind != JOB_COPY_OUT && !j->local_read_done && j->line.state == GUEST_STREAM_UP;
@@ -111,7 +111,7 @@ static void watch_local(struct job *j)
     source_set(&j->line.relay->sup, &j->local, events);
 }
 
-static void local_lost(struct job *j, int errnum)
+static void local_lost(struct relay_job *j, int errnum)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -120,7 +120,7 @@ static void local_lost(struct job *j, int errnum)
     fail(j, &err);
 }
 
-static void write_local(struct job *j)
+static void write_local(struct relay_job *j)
 {
     while (j->out.len) {
         ssize_t n = write(j->local.fd, buf_data(&j->out), j->out.len);
@@ -141,7 +141,7 @@ static void write_local(struct job *j)
         guest_stream_resume(&j->line);
 }
 
-static void read_local(struct job *j)
+static void read_local(struct relay_job *j)
 {
     char *io = supervisor_io(&j->line.relay->sup);
     ssize_t n = read(j->local.fd, io, JOB_CHUNK);
@@ -159,9 +159,9 @@ static void read_local(struct job *j)
         guest_stream_flush(&j->line);
 }
 
-static void on_local(struct source *src, uint32_t events)
+static void on_local(struct loop_source *src, uint32_t events)
 {
-    struct job *j = container_of(src, struct job, local);
+    struct relay_job *j = container_of(src, struct relay_job, local);
 
     if (events & (EPOLLOUT | EPOLLERR))
         write_local(j);
@@ -173,10 +173,10 @@ static void on_local(struct source *src, uint32_t events)
     settle(j);
 }
 
-static void set_local(struct job *j, int fd)
+static void set_local(struct relay_job *j, int fd)
 {
     fd_set_nonblock(fd, true);
-    j->local = (struct source){.fd = fd, .ready = on_local};
+    j->local = (struct loop_source){.fd = fd, .ready = on_local};
     watch_local(j);
 }
 
@@ -184,13 +184,13 @@ static void set_local(struct job *j, int fd)
 
 static void on_greeted(struct guest_stream *l)
 {
-    struct job *j = container_of(l, struct job, line);
+    struct relay_job *j = container_of(l, struct relay_job, line);
 
     if (j->kind != JOB_DIAL)
         set_local(j, TAKE_FD(j->tar_fd));
 }
 
-static int on_connected(struct job *j, struct err *err)
+static int on_connected(struct relay_job *j, struct err *err)
 {
     int pair[2];
 
@@ -201,7 +201,7 @@ static int on_connected(struct job *j, struct err *err)
     return 1;
 }
 
-static int on_output(struct job *j, const struct guest_frame *f, struct err *err)
+static int on_output(struct relay_job *j, const struct guest_frame *f, struct err *err)
 {
     if (buf_append(&j->out, f->data, f->length) < 0)
         return err_set(err, ERR_LIMIT, "the guest sends more than was asked for");
@@ -212,7 +212,7 @@ static int on_output(struct job *j, const struct guest_frame *f, struct err *err
 
 static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
-    struct job *j = container_of(l, struct job, line);
+    struct relay_job *j = container_of(l, struct relay_job, line);
     bool dialled = j->kind == JOB_DIAL && j->local.fd >= 0;
     unsigned type = f->type;
 
@@ -238,7 +238,7 @@ static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct 
 
 static void on_drained(struct guest_stream *l)
 {
-    struct job *j = container_of(l, struct job, line);
+    struct relay_job *j = container_of(l, struct relay_job, line);
 
     watch_local(j);
 }
@@ -246,7 +246,7 @@ static void on_drained(struct guest_stream *l)
 /* Also after the last frame: the engine ends the stream. */
 static void on_ended(struct guest_stream *l, struct err *err)
 {
-    struct job *j = container_of(l, struct job, line);
+    struct relay_job *j = container_of(l, struct relay_job, line);
     _cleanup_err_ struct err none = ERR_INIT;
 
     if (!j->over && !err)
@@ -257,7 +257,7 @@ static void on_ended(struct guest_stream *l, struct err *err)
 
 static void on_settle(struct guest_stream *l)
 {
-    settle(container_of(l, struct job, line));
+    settle(container_of(l, struct relay_job, line));
 }
 
 static const struct guest_stream_ops job_stream_ops = {
@@ -270,12 +270,12 @@ static const struct guest_stream_ops job_stream_ops = {
 
 /* ---- starting ---- */
 
-static int job_start(struct peer *p, uint64_t seq, enum job_kind kind, const char *const *args,
-                     int fd, struct err *err)
+static int job_start(struct supervisor_peer *p, uint64_t seq, enum job_kind kind,
+                     const char *const *args, int fd, struct err *err)
 {
     struct relay *r = relay_of(p->sup);
     size_t live = 0;
-    struct job *j;
+    struct relay_job *j;
 
     for (j = r->jobs; j; j = j->next)
         live++;
@@ -286,7 +286,7 @@ static int job_start(struct peer *p, uint64_t seq, enum job_kind kind, const cha
         return err_set(err, ERR_CONFLICT, "the sandbox is not running");
     if (fd >= 0 && (fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return err_sys(err, errno, "keep the stream");
-    j = xnew0(struct job);
+    j = xnew0(struct relay_job);
     j->kind = kind;
     j->peer = p;
     j->seq = seq;
@@ -300,7 +300,7 @@ static int job_start(struct peer *p, uint64_t seq, enum job_kind kind, const cha
     return 1;
 }
 
-int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
+int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err)
 {
     char text[8];
     const char *const args[] = {"dial", text, NULL};
@@ -309,16 +309,17 @@ int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
     return job_start(p, seq, JOB_DIAL, args, -1, err);
 }
 
-int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err)
+int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+             struct err *err)
 {
     const char *const args[] = {into ? "copy-in" : "copy-out", path, NULL};
 
     return job_start(p, seq, into ? JOB_COPY_IN : JOB_COPY_OUT, args, fd, err);
 }
 
-void jobs_forget(struct supervisor *sup, const struct peer *p)
+void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p)
 {
-    for (struct job *j = relay_of(sup)->jobs; j; j = j->next)
+    for (struct relay_job *j = relay_of(sup)->jobs; j; j = j->next)
         if (j->peer == p)
             j->peer = NULL;
     controls_forget(relay_of(sup), p);

@@ -19,13 +19,13 @@
 enum { STATUS_SIGNAL = 128, LOSS_GONE_POLL_MS = 50 };
 
 struct loss {
-    struct work work;
+    struct relay_work work;
     struct relay_exec *x; /* NULL: it is over */
     struct err why;       /* the guest's fault, or none */
     char *exec_id, user[RELAY_USER_MAX + 1];
     uint32_t guest_pid;
     /* what was found out; work.err: nothing */
-    struct box box;
+    struct relay_container box;
     int status; /* of the guest, or -1 */
     struct err status_err, reap_err;
 };
@@ -47,8 +47,8 @@ static void loss_free(struct loss *l)
 }
 
 /* Whether it has gone, or goes in the next moment. */
-static bool await_gone(const struct relay *r, const struct deadline *by, struct box *box,
-                       struct err *err)
+static bool await_gone(const struct relay *r, const struct deadline *by,
+                       struct relay_container *box, struct err *err)
 {
     struct deadline soon = deadline_in(LOSS_GONE_TIMEOUT);
 
@@ -62,7 +62,7 @@ static bool await_gone(const struct relay *r, const struct deadline *by, struct 
     return false;
 }
 
-static void run(struct work *w)
+static void run(struct relay_work *w)
 {
     struct loss *l = container_of(w, struct loss, work);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT), soon;
@@ -152,7 +152,7 @@ static void conclude(struct loss *l, struct relay_exec *x)
         exec_lose(&x->exec, &err);
 }
 
-static void done(struct work *w)
+static void done(struct relay_work *w)
 {
     struct loss *l = container_of(w, struct loss, work);
     struct relay_exec *x = l->x;
@@ -174,7 +174,7 @@ static struct loss *loss_new(const char *user, uint32_t guest_pid)
 {
     struct loss *l = xnew0(struct loss);
 
-    l->work = (struct work){.kind = WORK_LOSS, .run = run, .done = done};
+    l->work = (struct relay_work){.kind = WORK_LOSS, .run = run, .done = done};
     l->status = -1;
     l->guest_pid = guest_pid;
     snprintf(l->user, sizeof(l->user), "%s", user);

@@ -126,7 +126,7 @@ static int find_container(struct relay *r, struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
-    struct box box;
+    struct relay_container box;
     int n;
 
     n = docker_endpoint_parse(r->plan.endpoint, &endpoint, err);

@@ -31,7 +31,7 @@ enum { PAUSE_FIRST_MS = 100, PAUSE_MAX_MS = 30000 };
 
 struct carried {
     struct guest_channel channel;
-    struct source src; /* the channel's descriptor */
+    struct loop_source src; /* the channel's descriptor */
     struct relay *relay;
 };
 
@@ -128,7 +128,7 @@ static void break_stream(struct relay *r, enum err_code code, const char *why)
 
 /* ---- what it carries ---- */
 
-static void on_channel(struct source *src, uint32_t events _unused_)
+static void on_channel(struct loop_source *src, uint32_t events _unused_)
 {
     struct carried *c = container_of(src, struct carried, src);
     struct relay *r = c->relay;
@@ -164,7 +164,7 @@ static int take_call(struct relay *r, uint32_t id, struct err *err)
     }
     c = xnew0(struct carried);
     c->relay = r;
-    c->src = (struct source){.fd = fd, .ready = on_channel};
+    c->src = (struct loop_source){.fd = fd, .ready = on_channel};
     guest_mux_add(s, &c->channel, fd);
     watch(r, c);
     return 1;

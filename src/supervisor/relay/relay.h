@@ -3,7 +3,7 @@
  * or Podman sandbox. Only the files of this folder include this header.
  *
  * One loop, one thread touches these objects. Calls of the Engine API block, so each runs as a
- * struct work on a short-lived thread that sees nothing but its own work and what never changes
+ * struct relay_work on a short-lived thread that sees nothing but its own work and what never changes
  * (the client, the plan); its result comes back to the loop through a pipe. Threads rather than
  * state machines: the client is straight-line code with deadlines, an exec costs the engine some 50
  * ms anyway, and a hung call then holds up nobody but itself.
@@ -47,21 +47,21 @@ struct relay;
 enum work_kind { WORK_CONTROL, WORK_OPEN, WORK_LOSS, WORK_KINDS };
 
 /* Begins the structure of each kind of work. */
-struct work {
-    struct work *next;
+struct relay_work {
+    struct relay_work *next;
     struct relay *relay;
     enum work_kind kind;
-    void (*run)(struct work *w);  /* on a thread */
-    void (*done)(struct work *w); /* on the loop; frees it */
-    struct err err;               /* of run() */
+    void (*run)(struct relay_work *w);  /* on a thread */
+    void (*done)(struct relay_work *w); /* on the loop; frees it */
+    struct err err;                     /* of run() */
     bool dropped; /* nobody wants it any more: if it still waits, it is not started */
     enum docker_reason reason;
 };
 
 /* Takes it; done() follows from an event, never from inside. */
-void work_submit(struct relay *r, struct work *w);
+void work_submit(struct relay *r, struct relay_work *w);
 /* On a thread: done() will be called on the loop. */
-void work_post(struct work *w);
+void work_post(struct relay_work *w);
 int works_open(struct relay *r, struct err *err);
 
 /* ---- guest-stream.c: one guest ---- */
@@ -92,9 +92,9 @@ struct guest_stream {
     struct relay *relay;
     const struct guest_stream_ops *ops;
     enum guest_stream_state state;
-    struct work *opening;
+    struct relay_work *opening;
     char *exec_id; /* the engine's; NULL before there is one */
-    struct source src;
+    struct loop_source src;
     struct docker_demux demux;
     struct buf in;       /* of the guest, not yet a whole frame */
     struct buf out;      /* for the guest, not yet sent */
@@ -136,11 +136,11 @@ int call_open(const struct relay *r, const char *user, const char *const *args,
               struct err *err);
 
 enum box_life { LIFE_RUNNING, LIFE_PAUSED, LIFE_GONE };
-struct box {
+struct relay_container {
     enum box_life life;
     int pid; /* of its pid 1, seen from the engine's machine */
 };
-int call_inspect(const struct relay *r, const struct deadline *by, struct box *ret,
+int call_inspect(const struct relay *r, const struct deadline *by, struct relay_container *ret,
                  struct err *err);
 /* Waits until the engine says that the exec has ended. -ERR_NOT_FOUND: it knows of none. */
 int call_exec_status(const struct relay *r, const char *exec_id, const struct deadline *by,
@@ -152,32 +152,32 @@ int call_reap(const struct relay *r, const char *user, uint32_t guest_pid,
 /* ---- exec.c ---- */
 
 struct relay_exec {
-    struct exec exec; /* first: supervise/ allocates and frees it */
+    struct supervised_exec exec; /* first: supervise/ allocates and frees it */
     struct guest_stream line;
     char user[RELAY_USER_MAX + 1];
-    struct source input; /* what the daemon writes to stdin */
-    int input_end;       /* its other end: until handed over; with a tty, as long as it lives */
-    uint32_t credit;     /* bytes of STDIN that the guest can take */
-    uint64_t kill_by;    /* KILL must be answered until then, or DEADLINE_NEVER */
-    uint64_t end_by;     /* the container has gone: the stream must end until then */
-    struct work *loss;   /* finding out how it ended */
+    struct loop_source input; /* what the daemon writes to stdin */
+    int input_end;           /* its other end: until handed over; with a tty, as long as it lives */
+    uint32_t credit;         /* bytes of STDIN that the guest can take */
+    uint64_t kill_by;        /* KILL must be answered until then, or DEADLINE_NEVER */
+    uint64_t end_by;         /* the container has gone: the stream must end until then */
+    struct relay_work *loss; /* finding out how it ended */
     struct guest_exit exit;
     bool told; /* exit is what the guest said */
 };
 
-void relay_exec_init(struct exec *base);
-void relay_exec_done(struct exec *base);
-int relay_exec_launch(struct exec *base, struct err *err);
+void relay_exec_init(struct supervised_exec *base);
+void relay_exec_done(struct supervised_exec *base);
+int relay_exec_launch(struct supervised_exec *base, struct err *err);
 void relay_exec_attach(struct relay_exec *x, struct relay *r); /* all of it but the opening */
-int relay_exec_signal(struct exec *base, int sig, struct err *err);
-void relay_exec_kill(struct exec *base);
-int relay_exec_terminal(struct exec *base);
-int relay_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err);
-int relay_exec_stdin_close(struct exec *base, struct err *err);
-void relay_exec_readable(struct exec *base);
-bool relay_exec_has_company(const struct exec *base);
-void relay_exec_fill(const struct exec *base, struct end_record *rec);
-void relay_exec_over(struct exec *base);
+int relay_exec_signal(struct supervised_exec *base, int sig, struct err *err);
+void relay_exec_kill(struct supervised_exec *base);
+int relay_exec_terminal(struct supervised_exec *base);
+int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols, struct err *err);
+int relay_exec_stdin_close(struct supervised_exec *base, struct err *err);
+void relay_exec_readable(struct supervised_exec *base);
+bool relay_exec_has_company(const struct supervised_exec *base);
+void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec);
+void relay_exec_over(struct supervised_exec *base);
 uint64_t relay_execs_next(const struct relay *r);
 void relay_execs_expire(struct relay *r, uint64_t now);
 void relay_execs_thawed(struct relay *r); /* those that were killed meanwhile hear of it now */
@@ -196,17 +196,18 @@ void loss_retry(struct relay *r);
 
 /* ---- job.c: dial and copy ---- */
 
-struct job;
-int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err);
-int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err);
-void jobs_forget(struct supervisor *sup, const struct peer *p);
+struct relay_job;
+int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err);
+int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+             struct err *err);
+void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p);
 void jobs_end(struct relay *r);
 
 /* ---- control.c: the container as a whole ---- */
 
-int control_freeze(struct peer *p, uint64_t seq, bool on, struct err *err);
-int control_stats(struct peer *p, uint64_t seq, struct err *err);
-void controls_forget(struct relay *r, const struct peer *p);
+int control_freeze(struct supervisor_peer *p, uint64_t seq, bool on, struct err *err);
+int control_stats(struct supervisor_peer *p, uint64_t seq, struct err *err);
+void controls_forget(struct relay *r, const struct supervisor_peer *p);
 void control_thaw(struct supervisor *sup);
 void control_stop(struct supervisor *sup);
 void control_retry(struct relay *r); /* at stop_at */
@@ -248,9 +249,9 @@ struct relay {
     struct relay_plan plan;
     struct docker *docker;
 
-    struct source results; /* pointers to finished works */
+    struct loop_source results; /* pointers to finished works */
     int results_end;
-    struct work *waiting, **waiting_last;
+    struct relay_work *waiting, **waiting_last;
     unsigned busy[WORK_KINDS]; /* on threads */
 
     int packages_listener; /* of packages-listener.h or the porter; or -1 and why not */
@@ -258,8 +259,8 @@ struct relay {
     struct packages_tunnel packages_tunnel;
 
     struct guest_stream *lines;
-    struct job *jobs;
-    struct control *controls;
+    struct relay_job *jobs;
+    struct relay_control *controls;
     struct orphan *orphans; /* guests that could not be reaped yet */
     uint64_t orphans_at;    /* when it is tried again, or DEADLINE_NEVER */
     bool dead; /* the engine says that the container does not run; its event is on the way */
@@ -275,7 +276,7 @@ static inline struct relay *relay_of(struct supervisor *sup)
     return container_of(sup, struct relay, sup);
 }
 
-static inline struct relay_exec *relay_exec_of(struct exec *x)
+static inline struct relay_exec *relay_exec_of(struct supervised_exec *x)
 {
     return container_of(x, struct relay_exec, exec);
 }

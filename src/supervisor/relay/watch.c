@@ -18,11 +18,11 @@ enum { PAUSE_FIRST_MS = 100, PAUSE_MAX_MS = 5000 };
 enum news { NEWS_LOST, NEWS_BACK, NEWS_GONE, NEWS_GIVEN_UP };
 
 struct notice {
-    struct work work;
+    struct relay_work work;
     enum news news;
 };
 
-struct watcher {
+struct relay_watcher {
     struct relay *relay;
     bool lost;
     uint64_t lost_at;
@@ -31,7 +31,7 @@ struct watcher {
 
 /* ---- on the loop ---- */
 
-static void on_notice(struct work *w)
+static void on_notice(struct relay_work *w)
 {
     struct notice *n = container_of(w, struct notice, work);
     struct relay *r = w->relay;
@@ -61,18 +61,18 @@ static void on_notice(struct work *w)
 
 /* ---- on the thread ---- */
 
-static void tell(struct watcher *w, enum news news, struct err *err)
+static void tell(struct relay_watcher *w, enum news news, struct err *err)
 {
     struct notice *n = xnew0(struct notice);
 
-    n->work = (struct work){.relay = w->relay, .done = on_notice};
+    n->work = (struct relay_work){.relay = w->relay, .done = on_notice};
     n->news = news;
     if (err)
         err_copy(&n->work.err, err);
     work_post(&n->work);
 }
 
-static void rest(struct watcher *w)
+static void rest(struct relay_watcher *w)
 {
     poll(NULL, 0, w->pause_ms);
     w->pause_ms = MIN(w->pause_ms * 2, PAUSE_MAX_MS);
@@ -80,7 +80,7 @@ static void rest(struct watcher *w)
 
 /* Until the container has ended or is not there: 0. An error: the engine broke off, which is no
  * end. */
-static int wait_for_end(const struct watcher *w, struct err *err)
+static int wait_for_end(const struct relay_watcher *w, struct err *err)
 {
     _cleanup_free_ char *path =
         docker_path("/containers/%s/wait?condition=not-running", w->relay->plan.container);
@@ -97,7 +97,7 @@ static int wait_for_end(const struct watcher *w, struct err *err)
 }
 
 /* The engine does not answer. False: for too long. */
-static bool still_hopes(struct watcher *w, struct err *err)
+static bool still_hopes(struct relay_watcher *w, struct err *err)
 {
     if (!w->lost) {
         w->lost_at = time_mono();
@@ -112,7 +112,7 @@ static bool still_hopes(struct watcher *w, struct err *err)
 
 /* A wait that breaks is a lost engine, even one that is back before it can be asked again. An
  * engine that says `running` and will not wait must not be asked again and again at full speed. */
-static bool sit(struct watcher *w)
+static bool sit(struct relay_watcher *w)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t begun = time_mono();
@@ -125,7 +125,7 @@ static bool sit(struct watcher *w)
     return hopes;
 }
 
-static void found(struct watcher *w)
+static void found(struct relay_watcher *w)
 {
     if (w->lost)
         tell(w, NEWS_BACK, NULL);
@@ -133,11 +133,11 @@ static void found(struct watcher *w)
 }
 
 /* Asks before each wait: what has ended by then is not waited for. False: that was all. */
-static bool look(struct watcher *w)
+static bool look(struct relay_watcher *w)
 {
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
     _cleanup_err_ struct err err = ERR_INIT;
-    struct box box;
+    struct relay_container box;
 
     if (call_inspect(w->relay, &by, &box, &err) < 0) {
         rest(w);
@@ -153,7 +153,7 @@ static bool look(struct watcher *w)
 
 static void *thread_main(void *arg)
 {
-    struct watcher *w = arg;
+    struct relay_watcher *w = arg;
 
     while (look(w))
         ;
@@ -163,12 +163,12 @@ static void *thread_main(void *arg)
 
 int watch_start(struct relay *r, struct err *err)
 {
-    _cleanup_free_ struct watcher *w = xnew0(struct watcher);
+    _cleanup_free_ struct relay_watcher *w = xnew0(struct relay_watcher);
     pthread_attr_t attr;
     pthread_t thread;
     int e;
 
-    *w = (struct watcher){.relay = r, .pause_ms = PAUSE_FIRST_MS};
+    *w = (struct relay_watcher){.relay = r, .pause_ms = PAUSE_FIRST_MS};
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     e = pthread_create(&thread, &attr, thread_main, w);

@@ -21,7 +21,7 @@ static const unsigned limits[WORK_KINDS] = {
     [WORK_LOSS] = 32,
 };
 
-void work_post(struct work *w)
+void work_post(struct relay_work *w)
 {
     /* Eight bytes: whole or not at all. A full pipe blocks until the loop has taken some. */
     fd_write_all(w->relay->results_end, &w, sizeof(w));
@@ -29,14 +29,14 @@ void work_post(struct work *w)
 
 static void *thread_main(void *arg)
 {
-    struct work *w = arg;
+    struct relay_work *w = arg;
 
     w->run(w);
     work_post(w);
     return NULL;
 }
 
-static int spawn(struct work *w)
+static int spawn(struct relay_work *w)
 {
     pthread_attr_t attr;
     pthread_t thread;
@@ -50,7 +50,7 @@ static int spawn(struct work *w)
     return r;
 }
 
-static void start(struct relay *r, struct work *w)
+static void start(struct relay *r, struct relay_work *w)
 {
     int e;
 
@@ -62,15 +62,15 @@ static void start(struct relay *r, struct work *w)
     }
 }
 
-static bool may_start(const struct relay *r, const struct work *w)
+static bool may_start(const struct relay *r, const struct relay_work *w)
 {
     return w->dropped || r->busy[w->kind] < limits[w->kind];
 }
 
 static void pump(struct relay *r)
 {
-    for (struct work **at = &r->waiting; *at;) {
-        struct work *w = *at;
+    for (struct relay_work **at = &r->waiting; *at;) {
+        struct relay_work *w = *at;
 
         if (!may_start(r, w)) {
             at = &w->next;
@@ -86,7 +86,7 @@ static void pump(struct relay *r)
     }
 }
 
-void work_submit(struct relay *r, struct work *w)
+void work_submit(struct relay *r, struct relay_work *w)
 {
     w->next = NULL;
     w->relay = r;
@@ -95,10 +95,10 @@ void work_submit(struct relay *r, struct work *w)
     pump(r);
 }
 
-static void on_result(struct source *src, uint32_t events _unused_)
+static void on_result(struct loop_source *src, uint32_t events _unused_)
 {
     struct relay *r = container_of(src, struct relay, results);
-    struct work *w;
+    struct relay_work *w;
 
     if (read(src->fd, &w, sizeof(w)) != sizeof(w))
         return;

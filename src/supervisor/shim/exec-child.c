@@ -49,14 +49,14 @@ enum {
 #define OOM_SCORE_ADJ "300" /* the sandbox's processes go before the daemon and the shims */
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-struct entry {
+struct exec_entry {
     const struct shim *shim;
     const struct exec_spec *spec;
     const struct handover *handover;
     int status;
     int in, out, err; /* stdio of the command */
     int master;       /* of its terminal, or -1 */
-    int mark;         /* as in struct exec */
+    int mark;         /* as in struct supervised_exec */
     struct user user;
     char **env;
 };
@@ -112,7 +112,7 @@ static void wait_ready(int ready_pipe)
 
 /* The helper of a throw-away sandbox is there before the sandbox: what can be done before pid 1 is
  * ready is done while it builds. */
-static int join_ahead(struct entry *e, struct err *err)
+static int join_ahead(struct exec_entry *e, struct err *err)
 {
     int mounts = -1, r;
 
@@ -125,7 +125,7 @@ static int join_ahead(struct entry *e, struct err *err)
     return ns_enter(mounts, CLONE_NEWNS, err);
 }
 
-static int join(struct entry *e, const struct exec_fds *fds, struct err *err)
+static int join(struct exec_entry *e, const struct exec_fds *fds, struct err *err)
 {
     int r;
 
@@ -201,7 +201,7 @@ static int open_null(int *ret, struct err *err)
     return 0;
 }
 
-static int open_stdio(struct entry *e, struct err *err)
+static int open_stdio(struct exec_entry *e, struct err *err)
 {
     if (!(e->spec->flags & SHIM_EXEC_TTY))
         return e->in >= 0 ? 0 : open_null(&e->in, err);
@@ -210,7 +210,7 @@ static int open_stdio(struct entry *e, struct err *err)
 
 /* HOME, USER and LOGNAME say who it is, unless the caller says otherwise; a user other than the
  * sandbox's does not inherit the sandbox's. */
-static void build_env(struct entry *e)
+static void build_env(struct exec_entry *e)
 {
     bool other = e->spec->user && !STREQ(e->spec->user, e->shim->plan.user);
     const char *const who[][2] = {
@@ -235,7 +235,7 @@ static void build_env(struct entry *e)
 
 /* ---- in the child ---- */
 
-static int arrange_stdio(struct entry *e, struct err *err)
+static int arrange_stdio(struct exec_entry *e, struct err *err)
 {
     bool tty = e->master >= 0;
     int out = tty ? e->in : e->out, errfd = tty ? e->in : e->err;
@@ -254,7 +254,7 @@ static int arrange_stdio(struct entry *e, struct err *err)
     return 0;
 }
 
-_noreturn_ static void run_child(struct entry *e)
+_noreturn_ static void run_child(struct exec_entry *e)
 {
     const struct plan *plan = &e->shim->plan;
     struct err err = ERR_INIT;
@@ -275,7 +275,7 @@ _noreturn_ static void run_child(struct entry *e)
     fail(e->status, &err);
 }
 
-static void tell_started(const struct entry *e, pid_t pid, int pidfd)
+static void tell_started(const struct exec_entry *e, pid_t pid, int pidfd)
 {
     int fds[EXEC_STARTED_FDS] = {pidfd};
     struct shim_writer w;
@@ -291,7 +291,7 @@ static void tell_started(const struct entry *e, pid_t pid, int pidfd)
         fd_send(e->status, buf_data(&w.buf), w.buf.len, fds, n, 0);
 }
 
-static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
+static int prepare(struct exec_entry *e, const struct exec_fds *fds, struct err *err)
 {
     const struct plan *plan = &e->shim->plan;
     int r;
@@ -323,17 +323,18 @@ static int clone_error(const struct shim *s, int errnum)
     return errnum;
 }
 
-_noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const struct exec_fds *fds)
+_noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *x,
+                            const struct exec_fds *fds)
 {
-    struct entry e = {.shim = s,
-                      .spec = &x->spec,
-                      .handover = &x->handover,
-                      .status = fds->status,
-                      .in = fds->in,
-                      .out = fds->out,
-                      .err = fds->err,
-                      .master = -1,
-                      .mark = -1};
+    struct exec_entry e = {.shim = s,
+                           .spec = &x->spec,
+                           .handover = &x->handover,
+                           .status = fds->status,
+                           .in = fds->in,
+                           .out = fds->out,
+                           .err = fds->err,
+                           .master = -1,
+                           .mark = -1};
     struct err err = ERR_INIT;
     int pidfd = -1;
     pid_t pid;

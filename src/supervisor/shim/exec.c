@@ -22,7 +22,7 @@
 #include "supervisor/shim/exec-members.h"
 #include "supervisor/shim/shim.h"
 
-void shim_exec_init(struct exec *base)
+void shim_exec_init(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
 
@@ -30,7 +30,7 @@ void shim_exec_init(struct exec *base)
     x->group = (struct cgroup_group)CGROUP_GROUP_INIT;
 }
 
-void shim_exec_done(struct exec *base)
+void shim_exec_done(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
 
@@ -82,7 +82,7 @@ static int pipe_for_all(int p[2])
     return pipe2(p, O_CLOEXEC) < 0 ? -1 : fchmod(p[0], 0666);
 }
 
-static int pipes_open(const struct exec *x, struct pipes *p, struct err *err)
+static int pipes_open(const struct supervised_exec *x, struct pipes *p, struct err *err)
 {
     bool tty = x->spec.flags & SHIM_EXEC_TTY, in = x->spec.flags & SHIM_EXEC_STDIN;
 
@@ -98,9 +98,9 @@ static int pipes_open(const struct exec *x, struct pipes *p, struct err *err)
     return 0;
 }
 
-static void on_status(struct source *src, uint32_t events);
-static void on_helper(struct source *src, uint32_t events);
-static void on_main(struct source *src, uint32_t events);
+static void on_status(struct loop_source *src, uint32_t events);
+static void on_helper(struct loop_source *src, uint32_t events);
+static void on_main(struct loop_source *src, uint32_t events);
 
 static int fork_helper(struct shim_exec *x, const struct pipes *p, struct err *err)
 {
@@ -130,7 +130,7 @@ static int fork_helper(struct shim_exec *x, const struct pipes *p, struct err *e
 
 static int watch(struct shim_exec *x, struct pipes *p, struct err *err)
 {
-    struct exec *base = &x->exec;
+    struct supervised_exec *base = &x->exec;
     int r;
 
     base->tty = base->spec.flags & SHIM_EXEC_TTY;
@@ -148,7 +148,7 @@ static int watch(struct shim_exec *x, struct pipes *p, struct err *err)
     return r;
 }
 
-int shim_exec_launch(struct exec *base, struct err *err)
+int shim_exec_launch(struct supervised_exec *base, struct err *err)
 {
     struct shim_exec *x = shim_exec_of(base);
     struct pipes p;
@@ -175,7 +175,7 @@ int shim_exec_launch(struct exec *base, struct err *err)
 /* The line has ended: the command runs, or the reason why not is known. */
 static void resolve(struct shim_exec *x)
 {
-    struct exec *base = &x->exec;
+    struct supervised_exec *base = &x->exec;
 
     source_close(base->sup, &x->status);
     if (!x->start_err.code && x->main.fd < 0 && base->killed) {
@@ -204,7 +204,7 @@ static void take_process(struct shim_exec *x, const char *packet, size_t len,
 {
     bool marked = !shim_of_exec(x)->plan.id_base;
     int *tty = marked ? &fds[2] : &fds[1];
-    struct exec *base = &x->exec;
+    struct supervised_exec *base = &x->exec;
     _cleanup_err_ struct err err = ERR_INIT;
     struct shim_reader r;
     struct shim_value v;
@@ -224,7 +224,7 @@ static void take_process(struct shim_exec *x, const char *packet, size_t len,
         err_move(&x->start_err, &err);
 }
 
-static void on_status(struct source *src, uint32_t events _unused_)
+static void on_status(struct loop_source *src, uint32_t events _unused_)
 {
     struct shim_exec *x = container_of(src, struct shim_exec, status);
     char *packet = supervisor_io(x->exec.sup);
@@ -244,7 +244,7 @@ static void on_status(struct source *src, uint32_t events _unused_)
         fd_close(fds[i]);
 }
 
-static void on_helper(struct source *src, uint32_t events _unused_)
+static void on_helper(struct loop_source *src, uint32_t events _unused_)
 {
     struct shim_exec *x = container_of(src, struct shim_exec, helper);
 
@@ -254,14 +254,14 @@ static void on_helper(struct source *src, uint32_t events _unused_)
 
 /* ---- a running command ---- */
 
-int shim_exec_signal(struct exec *base, int sig, struct err *err)
+int shim_exec_signal(struct supervised_exec *base, int sig, struct err *err)
 {
     int r = pidfd_signal(shim_exec_of(base)->main.fd, sig);
 
     return r < 0 && r != -ESRCH ? err_sys(err, -r, "signal exec '%s'", base->id) : 0;
 }
 
-void shim_exec_kill(struct exec *base)
+void shim_exec_kill(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
     struct shim *s = shim_of_exec(x);
@@ -277,20 +277,20 @@ void shim_exec_kill(struct exec *base)
         log_warn("exec %s: some of its processes do not die; they end with the sandbox", base->id);
 }
 
-int shim_exec_terminal(struct exec *base)
+int shim_exec_terminal(struct supervised_exec *base)
 {
     int fd = base->streams[JOURNAL_STDOUT].src.fd;
 
     return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
-int shim_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err)
+int shim_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols, struct err *err)
 {
     return pty_resize(base->streams[JOURNAL_STDOUT].src.fd, rows, cols, err);
 }
 
 /* A pipe ends when its holder closes it; a terminal is told by its end-of-file character. */
-int shim_exec_stdin_close(struct exec *base, struct err *err _unused_)
+int shim_exec_stdin_close(struct supervised_exec *base, struct err *err _unused_)
 {
     int fd = base->streams[JOURNAL_STDOUT].src.fd;
     struct termios tio;
@@ -302,10 +302,10 @@ int shim_exec_stdin_close(struct exec *base, struct err *err _unused_)
 
 /* ---- its end ---- */
 
-static void on_main(struct source *src, uint32_t events _unused_)
+static void on_main(struct loop_source *src, uint32_t events _unused_)
 {
     struct shim_exec *x = container_of(src, struct shim_exec, main);
-    struct exec *base = &x->exec;
+    struct supervised_exec *base = &x->exec;
     int r;
 
     if (base->state == EXEC_STARTING) /* first its status line must say whether it ever ran */
@@ -322,7 +322,7 @@ static void on_main(struct source *src, uint32_t events _unused_)
     exec_main_ended(base);
 }
 
-bool shim_exec_has_company(const struct exec *base)
+bool shim_exec_has_company(const struct supervised_exec *base)
 {
     return cgroup_group_populated(&container_of(base, const struct shim_exec, exec)->group);
 }
@@ -334,7 +334,7 @@ static uint64_t timeval_usec(const struct timeval *tv)
 
 /* Where there is no cgroup to ask, what the kernel summed up for the main process and the children
  * it waited for. */
-void shim_exec_fill(const struct exec *base, struct end_record *rec)
+void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
 {
     const struct shim_exec *x = container_of(base, const struct shim_exec, exec);
     struct shim *s = shim_of(base->sup);
@@ -355,7 +355,7 @@ void shim_exec_fill(const struct exec *base, struct end_record *rec)
 }
 
 /* The group goes when it is empty; with a daemonised child in it, when the sandbox stops. */
-void shim_exec_over(struct exec *base)
+void shim_exec_over(struct supervised_exec *base)
 {
     struct shim_exec *x = shim_exec_of(base);
 

@@ -49,12 +49,12 @@ struct job_spec {
     int (*run)(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd, struct err *err);
 };
 
-struct job {
-    struct job *next;
+struct shim_job {
+    struct shim_job *next;
     struct shim *shim;
-    struct source src; /* the helper's one message */
+    struct loop_source src; /* the helper's one message */
     int pidfd;
-    struct peer *peer; /* NULL when it has gone */
+    struct supervisor_peer *peer; /* NULL when it has gone */
     uint64_t seq;
 };
 
@@ -70,13 +70,13 @@ static int run_dial(const struct job_spec *spec, struct tree_stats *stats _unuse
  * Held back until there is a good piece of it: many small files make few writes, and a copy that
  * fails early has sent nothing, so that its error can still be told in place of an answer.
  */
-struct sink {
+struct job_sink {
     int fd;
     size_t len;
     char data[SINK_SIZE];
 };
 
-static int sink_flush(struct sink *s)
+static int sink_flush(struct job_sink *s)
 {
     int r = fd_write_all(s->fd, s->data, s->len);
 
@@ -86,7 +86,7 @@ static int sink_flush(struct sink *s)
 
 static int sink_write(void *arg, const void *data, size_t len)
 {
-    struct sink *s = arg;
+    struct job_sink *s = arg;
 
     while (len) {
         size_t n = MIN(len, sizeof(s->data) - s->len);
@@ -106,7 +106,7 @@ static int sink_write(void *arg, const void *data, size_t len)
 static int run_copy_out(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd _unused_,
                         struct err *err)
 {
-    _cleanup_free_ struct sink *sink = xnew0(struct sink);
+    _cleanup_free_ struct job_sink *sink = xnew0(struct job_sink);
     int r;
 
     sink->fd = spec->fd;
@@ -204,9 +204,9 @@ _noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec 
 
 /* ---- in the shim ---- */
 
-static void job_free(struct job *j)
+static void job_free(struct shim_job *j)
 {
-    struct job **at = &j->shim->jobs;
+    struct shim_job **at = &j->shim->jobs;
 
     while (*at != j)
         at = &(*at)->next;
@@ -238,9 +238,9 @@ static void pass_stats(struct shim_writer *w, const void *packet, size_t len)
         }
 }
 
-static void job_on_message(struct source *src, uint32_t events _unused_)
+static void job_on_message(struct loop_source *src, uint32_t events _unused_)
 {
-    struct job *j = container_of(src, struct job, src);
+    struct shim_job *j = container_of(src, struct shim_job, src);
     _cleanup_err_ struct err err = ERR_INIT;
     char packet[16 << 10];
     struct shim_writer w;
@@ -266,10 +266,11 @@ static void job_on_message(struct source *src, uint32_t events _unused_)
     job_free(j);
 }
 
-static int job_start(struct peer *p, uint64_t seq, struct job_spec *spec, struct err *err)
+static int job_start(struct supervisor_peer *p, uint64_t seq, struct job_spec *spec,
+                     struct err *err)
 {
     struct shim *s = shim_of(p->sup);
-    struct job *j;
+    struct shim_job *j;
     size_t live = 0;
     int pair[2], r;
     pid_t pid;
@@ -283,8 +284,8 @@ static int job_start(struct peer *p, uint64_t seq, struct job_spec *spec, struct
         return err_set(err, ERR_CONFLICT, "the sandbox is not running");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
-    j = xnew0(struct job);
-    *j = (struct job){
+    j = xnew0(struct shim_job);
+    *j = (struct shim_job){
         .next = s->jobs, .shim = s, .src = {.fd = -1}, .pidfd = -1, .peer = p, .seq = seq};
     s->jobs = j;
     pid = ns_clone(0, -1, &j->pidfd);
@@ -301,7 +302,7 @@ static int job_start(struct peer *p, uint64_t seq, struct job_spec *spec, struct
     return r < 0 ? r : 1;
 }
 
-int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
+int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err)
 {
     struct job_spec spec = {.namespaces = CLONE_NEWUSER | CLONE_NEWNET,
                             .fd = -1,
@@ -311,7 +312,8 @@ int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
     return job_start(p, seq, &spec, err);
 }
 
-int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err)
+int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+             struct err *err)
 {
     struct job_spec spec = {
         .namespaces = CLONE_NEWUSER | CLONE_NEWNS,
@@ -324,9 +326,9 @@ int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, 
     return job_start(p, seq, &spec, err);
 }
 
-void jobs_forget(struct supervisor *sup, const struct peer *p)
+void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p)
 {
-    for (struct job *j = shim_of(sup)->jobs; j; j = j->next)
+    for (struct shim_job *j = shim_of(sup)->jobs; j; j = j->next)
         if (j->peer == p)
             j->peer = NULL;
 }

@@ -11,7 +11,7 @@
 #include "lib/base/err.h"
 #include "proto/plan.h"
 
-enum layer {
+enum shim_layer {
     LAYER_LOWER,  /* the image */
     LAYER_DATA,   /* holds root, home and caches/<tool>: each with its upper and work */
     LAYER_USR,    /* -1 unless the image is the host's */

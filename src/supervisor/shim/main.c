@@ -17,7 +17,7 @@
 #include "supervisor/shim/remove.h"
 #include "supervisor/shim/shim.h"
 
-static int shim_freeze(struct peer *p, uint64_t seq _unused_, bool on, struct err *err)
+static int shim_freeze(struct supervisor_peer *p, uint64_t seq _unused_, bool on, struct err *err)
 {
     struct cgroup *c = &shim_of(p->sup)->cgroup;
     int r = cgroup_freeze(c, on, err);
@@ -29,7 +29,7 @@ static int shim_freeze(struct peer *p, uint64_t seq _unused_, bool on, struct er
     return r;
 }
 
-static int shim_stats(struct peer *p, uint64_t seq, struct err *err _unused_)
+static int shim_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _unused_)
 {
     struct shim *s = shim_of(p->sup);
     struct cgroup_usage u;

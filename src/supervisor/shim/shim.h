@@ -18,12 +18,12 @@
 enum { SHIM_NAMESPACES = 6 }; /* kinds in enter.c */
 
 struct shim_exec {
-    struct exec exec; /* first: supervise/ allocates and frees it */
-    int stdin_fd;     /* write end, until handed over; -1 */
+    struct supervised_exec exec; /* first: supervise/ allocates and frees it */
+    int stdin_fd;                /* write end, until handed over; -1 */
     struct err start_err;
-    struct source status; /* from helper and child, until execve */
-    struct source helper; /* pidfd */
-    struct source main;   /* pidfd */
+    struct loop_source status; /* from helper and child, until execve */
+    struct loop_source helper; /* pidfd */
+    struct loop_source main;   /* pidfd */
     struct cgroup_group group;
     int mark; /* namespace that all its processes are in (exec-members.h), or -1 */
     uint64_t pids_denied_before;
@@ -32,7 +32,7 @@ struct shim_exec {
 struct shim {
     struct supervisor sup;
     struct plan plan;
-    struct source init; /* pidfd of pid 1 */
+    struct loop_source init; /* pidfd of pid 1 */
     uint64_t strays_at; /* while pid 1 does not end: when children nobody knows are reaped next */
     int init_sock;
     int init_pid;
@@ -44,7 +44,7 @@ struct shim {
     int listener_fd;      /* with network `packages`: on the registry's port inside; or -1 */
     struct cgroup cgroup;
     struct cgroup_group init_group;
-    struct job *jobs;
+    struct shim_job *jobs;
 };
 
 static inline struct shim *shim_of(struct supervisor *sup)
@@ -52,7 +52,7 @@ static inline struct shim *shim_of(struct supervisor *sup)
     return container_of(sup, struct shim, sup);
 }
 
-static inline struct shim_exec *shim_exec_of(struct exec *x)
+static inline struct shim_exec *shim_exec_of(struct supervised_exec *x)
 {
     return container_of(x, struct shim_exec, exec);
 }
@@ -66,17 +66,17 @@ static inline struct shim *shim_of_exec(struct shim_exec *x)
 int sandbox_start(struct shim *s, struct err *err);
 
 /* exec.c: see struct supervisor_ops. */
-void shim_exec_init(struct exec *base);
-void shim_exec_done(struct exec *base);
-int shim_exec_launch(struct exec *base, struct err *err);
-int shim_exec_signal(struct exec *base, int sig, struct err *err);
-void shim_exec_kill(struct exec *base);
-int shim_exec_terminal(struct exec *base);
-int shim_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err);
-int shim_exec_stdin_close(struct exec *base, struct err *err);
-bool shim_exec_has_company(const struct exec *base);
-void shim_exec_fill(const struct exec *base, struct end_record *rec);
-void shim_exec_over(struct exec *base);
+void shim_exec_init(struct supervised_exec *base);
+void shim_exec_done(struct supervised_exec *base);
+int shim_exec_launch(struct supervised_exec *base, struct err *err);
+int shim_exec_signal(struct supervised_exec *base, int sig, struct err *err);
+void shim_exec_kill(struct supervised_exec *base);
+int shim_exec_terminal(struct supervised_exec *base);
+int shim_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols, struct err *err);
+int shim_exec_stdin_close(struct supervised_exec *base, struct err *err);
+bool shim_exec_has_company(const struct supervised_exec *base);
+void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec);
+void shim_exec_over(struct supervised_exec *base);
 
 /* exec-child.c: the helper that enters the sandbox. Never returns. */
 enum { EXEC_STARTED_FDS = 3 }; /* at most, with its STARTED */
@@ -86,7 +86,8 @@ struct exec_fds {
     const struct cgroup *cgroup;
     const struct cgroup_group *group;
 };
-_noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const struct exec_fds *fds);
+_noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *x,
+                            const struct exec_fds *fds);
 
 /* stop.c */
 void shim_stopping(struct supervisor *sup);
@@ -94,13 +95,15 @@ void shim_shut_down(struct supervisor *sup);
 uint64_t shim_timer_at(const struct supervisor *sup);
 void shim_timer(struct supervisor *sup, uint64_t now);
 void shim_clean_up(struct supervisor *sup);
-void stop_on_init(struct source *src, uint32_t events);
+void stop_on_init(struct loop_source *src, uint32_t events);
 void stop_if_init_dies(struct shim *s); /* before a death is judged */
 
 /* job.c: work inside that is no command. Answered with RESULT when it is done. */
-int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err);
-int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err);
-void jobs_forget(struct supervisor *sup, const struct peer *p); /* its jobs end unheard */
+int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err *err);
+int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
+             struct err *err);
+void jobs_forget(struct supervisor *sup,
+                 const struct supervisor_peer *p); /* its jobs end unheard */
 void jobs_end(struct shim *s);
 
 /* network.c: the veth pair of network `open`; nothing for other modes. */

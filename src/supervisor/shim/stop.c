@@ -72,7 +72,7 @@ void shim_clean_up(struct supervisor *sup)
 
     jobs_end(s);
     cgroup_group_done(&s->init_group);
-    for (struct exec *x = sup->execs; x; x = x->next)
+    for (struct supervised_exec *x = sup->execs; x; x = x->next)
         cgroup_group_done(&shim_exec_of(x)->group);
     if (sup->for_good)
         return;
@@ -94,7 +94,7 @@ void stop_if_init_dies(struct shim *s)
     stop_begin(&s->sup, 0);
 }
 
-void stop_on_init(struct source *src, uint32_t events _unused_)
+void stop_on_init(struct loop_source *src, uint32_t events _unused_)
 {
     struct shim *s = container_of(src, struct shim, init);
 

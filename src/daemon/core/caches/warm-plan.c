@@ -60,7 +60,7 @@ static const struct recipe {
 };
 /* clang-format on */
 
-struct request {
+struct warm_request {
     const char *tool, *engine, *image, *requirements, *lock;
     const json_t *packages;
 };
@@ -174,7 +174,7 @@ static int take_requirements(const char *text, struct buf *ret, struct err *err)
     return r;
 }
 
-static int check_kind(const struct recipe *r, const struct request *q, struct err *err)
+static int check_kind(const struct recipe *r, const struct warm_request *q, struct err *err)
 {
     int given = (json_array_size(q->packages) > 0) + (q->requirements != NULL) + (q->lock != NULL);
 
@@ -210,7 +210,8 @@ static int add_packages(char ***argv, const struct recipe *r, const json_t *pack
     return 0;
 }
 
-static int make_argv(const struct recipe *r, const struct request *q, char ***ret, struct err *err)
+static int make_argv(const struct recipe *r, const struct warm_request *q, char ***ret,
+                     struct err *err)
 {
     const char *const *words = q->lock ? r->lock : q->requirements ? r->requirements : r->packages;
 
@@ -314,7 +315,7 @@ static int into_pipe(const struct buf *tar, int *ret, struct err *err)
     return 0;
 }
 
-static int make_files(const struct request *q, int *ret, struct err *err)
+static int make_files(const struct warm_request *q, int *ret, struct err *err)
 {
     _cleanup_buf_ struct buf tar = BUF_INIT(FILES_MAX);
     struct tar_entry folder = {.type = TAR_DIR, .mode = 0755, .path = WARM_FOLDER};
@@ -335,7 +336,7 @@ static int make_files(const struct request *q, int *ret, struct err *err)
 /* ---- the whole ---- */
 
 /* It sees the present base and adds to it; of the other tools it sees nothing. */
-static json_t *make_spec(const struct request *q)
+static json_t *make_spec(const struct warm_request *q)
 {
     json_t *o = json_pack("{s:s, s:{s:s, s:s}, s:{s:s}, s:I, s:I, s:I}", "network", "packages",
                           "caches", CACHE_ALL, "off", q->tool, "layered", "labels", WARM_LABEL,
@@ -349,7 +350,7 @@ static json_t *make_spec(const struct request *q)
     return o;
 }
 
-static int read_request(const json_t *doc, struct request *q, struct err *err)
+static int read_request(const json_t *doc, struct warm_request *q, struct err *err)
 {
     const struct json_field fields[] = {
         {"tool", JSON_FIELD_STRING, &q->tool},
@@ -367,7 +368,7 @@ int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err
 {
     struct warm_plan p = {.files = -1};
     const struct recipe *recipe = NULL;
-    struct request q = {0};
+    struct warm_request q = {0};
     int r;
 
     r = read_request(request, &q, err);

@@ -41,7 +41,7 @@ struct pending {
     char *data;
 };
 
-struct events {
+struct event_log {
     struct store *store;
     struct loop_timer *flush_timer, *tell_timer;
     char boot[BOOT_ID_MAX];
@@ -58,7 +58,7 @@ struct events {
 
 /* ---- numbers ---- */
 
-static int mark(struct events *ev, uint64_t number, bool clean, bool sync, struct err *err)
+static int mark(struct event_log *ev, uint64_t number, bool clean, bool sync, struct err *err)
 {
     char text[96];
 
@@ -67,7 +67,7 @@ static int mark(struct events *ev, uint64_t number, bool clean, bool sync, struc
     return store_meta_set(ev->store, MARK_KEY, text, sync, err);
 }
 
-static int reserve(struct events *ev, bool sync, struct err *err)
+static int reserve(struct event_log *ev, bool sync, struct err *err)
 {
     int r = mark(ev, ev->next + BLOCK, false, sync, err);
 
@@ -76,7 +76,7 @@ static int reserve(struct events *ev, bool sync, struct err *err)
     return r;
 }
 
-static int take_up(struct events *ev, struct err *err)
+static int take_up(struct event_log *ev, struct err *err)
 {
     char text[96], state = 'u', boot[BOOT_ID_MAX] = "";
     unsigned long long number = 1;
@@ -96,7 +96,7 @@ static int take_up(struct events *ev, struct err *err)
 
 /* ---- keeping ---- */
 
-static void pending_pop(struct events *ev)
+static void pending_pop(struct event_log *ev)
 {
     struct pending *p = ev->first;
 
@@ -135,7 +135,7 @@ static struct store_event to_row(const struct pending *p)
 }
 
 /* Some more than the limit may gather, so that not every write is also a removal. */
-static int trim(struct events *ev, struct err *err)
+static int trim(struct event_log *ev, struct err *err)
 {
     struct store_span span = {0};
     int r = 0;
@@ -154,7 +154,7 @@ static int trim(struct events *ev, struct err *err)
     return r;
 }
 
-static int flush_batch(struct events *ev, struct err *err)
+static int flush_batch(struct event_log *ev, struct err *err)
 {
     struct store_event rows[BATCH];
     size_t n = 0;
@@ -176,7 +176,7 @@ static int flush_batch(struct events *ev, struct err *err)
 static void on_timer(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct events *ev = arg;
+    struct event_log *ev = arg;
     bool failed;
 
     if (!ev->first)
@@ -188,7 +188,7 @@ static void on_timer(void *arg)
         loop_timer_set(ev->flush_timer, failed ? FLUSH_AGAIN : 0, false);
 }
 
-void events_flush(struct events *ev)
+void events_flush(struct event_log *ev)
 {
     while (ev && ev->first)
         if (flush_batch(ev, NULL) < 0)
@@ -197,7 +197,7 @@ void events_flush(struct events *ev)
 
 static void tell(void *arg)
 {
-    struct events *ev = arg;
+    struct event_log *ev = arg;
 
     ev->telling = false;
     for (struct events_watch *w = ev->watches, *next; w; w = next) {
@@ -206,10 +206,10 @@ static void tell(void *arg)
     }
 }
 
-int events_open(struct loop *loop, struct store *store, uint64_t keep, struct events **ret,
+int events_open(struct loop *loop, struct store *store, uint64_t keep, struct event_log **ret,
                 struct err *err)
 {
-    struct events *ev = xnew0(struct events);
+    struct event_log *ev = xnew0(struct event_log);
     int r;
 
     ev->store = store;
@@ -227,7 +227,7 @@ int events_open(struct loop *loop, struct store *store, uint64_t keep, struct ev
     return 0;
 }
 
-void events_close(struct events *ev)
+void events_close(struct event_log *ev)
 {
     if (!ev)
         return;
@@ -243,7 +243,7 @@ void events_close(struct events *ev)
 
 /* ---- emitting ---- */
 
-static void tell_soon(struct events *ev)
+static void tell_soon(struct event_log *ev)
 {
     if (!ev->watches || ev->telling)
         return;
@@ -252,7 +252,7 @@ static void tell_soon(struct events *ev)
 }
 
 /* False: none can be had, and what happens now is lost; its number will be seen to be missing. */
-static bool take_number(struct events *ev, uint64_t *ret)
+static bool take_number(struct event_log *ev, uint64_t *ret)
 {
     if (ev->next + 1 >= ev->reserved && reserve(ev, false, NULL) < 0) {
         ev->skipped = true;
@@ -280,7 +280,7 @@ static void copy(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-void events_emit_of(struct events *ev, const char *kind, const char *sandbox_id,
+void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_id,
                     const char *sandbox, const char *exec, json_t *data)
 {
     struct pending *p;
@@ -307,7 +307,7 @@ void events_emit_of(struct events *ev, const char *kind, const char *sandbox_id,
     tell_soon(ev);
 }
 
-void events_emit(struct events *ev, const char *kind, const struct sandbox *sb, const char *exec,
+void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
                  json_t *data)
 {
     events_emit_of(ev, kind, sb ? sb->id : NULL, sb ? sb->name : NULL, exec, data);
@@ -315,12 +315,12 @@ void events_emit(struct events *ev, const char *kind, const struct sandbox *sb, 
 
 /* ---- reading ---- */
 
-uint64_t events_newest(const struct events *ev)
+uint64_t events_newest(const struct event_log *ev)
 {
     return ev->next - 1;
 }
 
-int events_before_oldest(struct events *ev, uint64_t *ret, struct err *err)
+int events_before_oldest(struct event_log *ev, uint64_t *ret, struct err *err)
 {
     struct store_span span;
     int r = store_event_span(ev->store, &span, err);
@@ -383,8 +383,8 @@ static void read_row(void *arg, const struct store_event *row)
     read_one(arg, &e);
 }
 
-int events_read(struct events *ev, struct event_reader *r, unsigned limit, event_fn fn, void *arg,
-                struct err *err)
+int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, event_fn fn,
+                void *arg, struct err *err)
 {
     struct reading rd = {r, fn, arg};
     int n = 0;
@@ -408,13 +408,13 @@ int events_read(struct events *ev, struct event_reader *r, unsigned limit, event
     return n;
 }
 
-void events_watch_add(struct events *ev, struct events_watch *w)
+void events_watch_add(struct event_log *ev, struct events_watch *w)
 {
     w->next = ev->watches;
     ev->watches = w;
 }
 
-void events_watch_remove(struct events *ev, struct events_watch *w)
+void events_watch_remove(struct event_log *ev, struct events_watch *w)
 {
     for (struct events_watch **at = &ev->watches; *at; at = &(*at)->next) {
         if (*at != w)

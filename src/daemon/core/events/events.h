@@ -24,7 +24,7 @@
 struct loop;
 struct store;
 struct sandbox;
-struct events;
+struct event_log;
 
 enum { EVENT_KIND_MAX = 40, EVENT_TEXT_MAX = 16 << 10 };
 
@@ -36,21 +36,21 @@ struct event {
 };
 
 /* keep: how many are kept; 0: none but those that are not written yet. */
-int events_open(struct loop *loop, struct store *store, uint64_t keep, struct events **ret,
+int events_open(struct loop *loop, struct store *store, uint64_t keep, struct event_log **ret,
                 struct err *err);
 /* Writes what is left. Nobody may follow any more. NULL is fine. */
-void events_close(struct events *ev);
+void events_close(struct event_log *ev);
 /* Writes what has gathered now. */
-void events_flush(struct events *ev);
+void events_flush(struct event_log *ev);
 
 /*
  * One more event. ev NULL: nobody keeps events, nothing happens. Texts are copied; data is taken
  * (an object, or NULL). Followers hear of it on a later turn of the loop.
  */
-void events_emit(struct events *ev, const char *kind, const struct sandbox *sb, const char *exec,
+void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
                  json_t *data);
 /* The same of what is no live sandbox: of a sandbox by its id and name, or of none (NULL). */
-void events_emit_of(struct events *ev, const char *kind, const char *sandbox_id,
+void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_id,
                     const char *sandbox, const char *exec, json_t *data);
 
 /* ---- reading ---- */
@@ -62,16 +62,16 @@ struct event_reader {
 };
 
 /* The number of the newest event, 0 before the first. */
-uint64_t events_newest(const struct events *ev);
+uint64_t events_newest(const struct event_log *ev);
 /* Just before the oldest one that is kept. */
-int events_before_oldest(struct events *ev, uint64_t *ret, struct err *err);
+int events_before_oldest(struct event_log *ev, uint64_t *ret, struct err *err);
 
 /* e is valid during the call only. */
 typedef void (*event_fn)(void *arg, const struct event *e);
 /* Looks at up to `limit` events behind r->after, hands on those that are asked for, and gaps, and
  * moves r->after. Returns how many it looked at: 0 when there are no more. */
-int events_read(struct events *ev, struct event_reader *r, unsigned limit, event_fn fn, void *arg,
-                struct err *err);
+int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, event_fn fn,
+                void *arg, struct err *err);
 
 /* Somebody who wants to hear that there are new ones. Embedded by its owner, who removes it. */
 struct events_watch {
@@ -79,8 +79,8 @@ struct events_watch {
     void (*fn)(void *arg);
     void *arg;
 };
-void events_watch_add(struct events *ev, struct events_watch *w);
-void events_watch_remove(struct events *ev, struct events_watch *w);
+void events_watch_add(struct event_log *ev, struct events_watch *w);
+void events_watch_remove(struct event_log *ev, struct events_watch *w);
 
 /* One JSON object, without a line break. */
 int event_to_text(const struct event *e, struct buf *b) _must_check_;

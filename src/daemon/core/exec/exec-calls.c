@@ -11,14 +11,14 @@
 
 enum { EXEC_LIST_MAX = 1000 };
 
-struct result {
+struct exec_call_result {
     exec_result_fn done;
     void *arg;
 };
 
 static void result_cb(void *arg, const struct err *err, int fd)
 {
-    struct result *r = arg;
+    struct exec_call_result *r = arg;
 
     fd_close(fd);
     if (r->done)
@@ -26,9 +26,9 @@ static void result_cb(void *arg, const struct err *err, int fd)
     free(r);
 }
 
-static struct result *result_new(exec_result_fn done, void *arg)
+static struct exec_call_result *result_new(exec_result_fn done, void *arg)
 {
-    struct result *r = xnew0(struct result);
+    struct exec_call_result *r = xnew0(struct exec_call_result);
 
     r->done = done;
     r->arg = arg;

@@ -12,14 +12,14 @@
 /* Acknowledge in steps, so that a reader who lags behind lets the writer go on in time. */
 enum { ACK_STEP = 8 << 20, AVAILABLE_UNKNOWN = 64 << 10 };
 
-struct side {
+struct stream_side {
     struct journal_reader reader;
     bool open, want;
     bool fresh; /* there may be more than was read */
     uint64_t offset, total;
 };
 
-struct stream {
+struct output_stream {
     struct stream_config config;
     struct exec *exec; /* or NULL */
     struct exec_watch watch;
@@ -28,11 +28,11 @@ struct stream {
     char *end;    /* END document, or NULL */
     bool ack_due; /* an OUTPUT waits for our word */
     uint64_t unacked;
-    struct side sides[JOURNAL_STREAMS];
+    struct stream_side sides[JOURNAL_STREAMS];
     int turn; /* which side is asked first: neither starves */
 };
 
-static void stream_ended(struct stream *s, const struct end_record *rec)
+static void stream_ended(struct output_stream *s, const struct end_record *rec)
 {
     _cleanup_json_ json_t *o = end_to_json(rec);
 
@@ -43,7 +43,7 @@ static void stream_ended(struct stream *s, const struct end_record *rec)
 
 static void on_event(void *arg, enum exec_event event)
 {
-    struct stream *s = arg;
+    struct output_stream *s = arg;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         s->sides[i].fresh |= event == EXEC_EVENT_ENDED || s->exec->end_of[i] > s->sides[i].offset;
@@ -53,9 +53,9 @@ static void on_event(void *arg, enum exec_event event)
     s->config.notify(s->config.arg);
 }
 
-static struct stream *stream_alloc(const struct stream_config *c)
+static struct output_stream *stream_alloc(const struct stream_config *c)
 {
-    struct stream *s = xnew0(struct stream);
+    struct output_stream *s = xnew0(struct output_stream);
 
     s->config = *c;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
@@ -67,9 +67,9 @@ static struct stream *stream_alloc(const struct stream_config *c)
     return s;
 }
 
-struct stream *stream_new_live(struct exec *x, const struct stream_config *c)
+struct output_stream *stream_new_live(struct exec *x, const struct stream_config *c)
 {
-    struct stream *s = stream_alloc(c);
+    struct output_stream *s = stream_alloc(c);
 
     s->exec = exec_ref(x);
     s->watch.fn = on_event;
@@ -85,14 +85,14 @@ struct stream *stream_new_live(struct exec *x, const struct stream_config *c)
     return s;
 }
 
-struct found {
-    struct stream *s;
+struct stream_found {
+    struct output_stream *s;
     const struct sandbox *sb;
 };
 
 static void on_row(void *arg, const struct store_exec *row)
 {
-    struct found *f = arg;
+    struct stream_found *f = arg;
     _cleanup_json_ json_t *end = NULL;
     const struct exec *unsaved;
 
@@ -110,10 +110,10 @@ static void on_row(void *arg, const struct store_exec *row)
 }
 
 int stream_new(struct manager *m, struct sandbox *sb, const char *id, const struct stream_config *c,
-               struct stream **ret, struct err *err)
+               struct output_stream **ret, struct err *err)
 {
     struct exec *live = exec_find_live(sb, id);
-    struct found f = {.sb = sb};
+    struct stream_found f = {.sb = sb};
     int r;
 
     if (live) {
@@ -134,7 +134,7 @@ int stream_new(struct manager *m, struct sandbox *sb, const char *id, const stru
     return 0;
 }
 
-void stream_free(struct stream *s)
+void stream_free(struct output_stream *s)
 {
     if (!s)
         return;
@@ -149,18 +149,18 @@ void stream_free(struct stream *s)
     free(s);
 }
 
-const char *stream_end_text(const struct stream *s)
+const char *stream_end_text(const struct output_stream *s)
 {
     return s->end;
 }
 
-struct exec *stream_exec(const struct stream *s)
+struct exec *stream_exec(const struct output_stream *s)
 {
     return s->exec;
 }
 
 /* 1 when the journal is open; 0 when the exec has no folder (yet, or never had one). */
-static int side_open(struct stream *s, struct side *side, enum journal_stream which,
+static int side_open(struct output_stream *s, struct stream_side *side, enum journal_stream which,
                      struct err *err)
 {
     if (side->open)
@@ -182,7 +182,7 @@ static int side_open(struct stream *s, struct side *side, enum journal_stream wh
     return 1;
 }
 
-static void side_gap(struct side *side, enum journal_stream which, uint64_t to,
+static void side_gap(struct stream_side *side, enum journal_stream which, uint64_t to,
                      struct stream_chunk *ret)
 {
     *ret = (struct stream_chunk){STREAM_GAP, which, side->offset, to, 0};
@@ -190,8 +190,8 @@ static void side_gap(struct side *side, enum journal_stream which, uint64_t to,
 }
 
 /* The offset is below what is kept: on to the first byte that is. */
-static int side_dropped(struct side *side, enum journal_stream which, struct stream_chunk *ret,
-                        struct err *err)
+static int side_dropped(struct stream_side *side, enum journal_stream which,
+                        struct stream_chunk *ret, struct err *err)
 {
     uint64_t start, end;
     int r = journal_reader_extent(&side->reader, &start, &end, err);
@@ -205,11 +205,11 @@ static int side_dropped(struct side *side, enum journal_stream which, struct str
     return 1;
 }
 
-static int side_read(struct stream *s, enum journal_stream which, void *data, size_t max,
+static int side_read(struct output_stream *s, enum journal_stream which, void *data, size_t max,
                      struct stream_chunk *ret, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
-    struct side *side = &s->sides[which];
+    struct stream_side *side = &s->sides[which];
     ssize_t n = 0;
     int r;
 
@@ -237,7 +237,7 @@ static int side_read(struct stream *s, enum journal_stream which, void *data, si
     return 1;
 }
 
-static void acknowledge(struct stream *s, size_t read)
+static void acknowledge(struct output_stream *s, size_t read)
 {
     s->unacked += read;
     if (!s->watching || s->end || (!s->ack_due && s->unacked < ACK_STEP))
@@ -252,7 +252,8 @@ static void acknowledge(struct stream *s, size_t read)
     exec_ack(s->exec);
 }
 
-int stream_read(struct stream *s, void *data, size_t max, struct stream_chunk *ret, struct err *err)
+int stream_read(struct output_stream *s, void *data, size_t max, struct stream_chunk *ret,
+                struct err *err)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         enum journal_stream which = (enum journal_stream)((s->turn + i) % JOURNAL_STREAMS);
@@ -272,12 +273,12 @@ int stream_read(struct stream *s, void *data, size_t max, struct stream_chunk *r
 }
 
 /* How far a side reaches is known when the exec has ended or has told; else "plenty". */
-size_t stream_available(const struct stream *s)
+size_t stream_available(const struct output_stream *s)
 {
     size_t most = 0;
 
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        const struct side *side = &s->sides[i];
+        const struct stream_side *side = &s->sides[i];
         uint64_t end = s->end ? side->total : s->exec ? s->exec->end_of[i] : 0;
 
         if (!side->want || !side->fresh || (s->end && side->offset >= side->total))
@@ -287,9 +288,9 @@ size_t stream_available(const struct stream *s)
     return most;
 }
 
-uint64_t stream_first(struct stream *s, enum journal_stream which)
+uint64_t stream_first(struct output_stream *s, enum journal_stream which)
 {
-    struct side *side = &s->sides[which];
+    struct stream_side *side = &s->sides[which];
     uint64_t start = 0, end = 0;
     int r = side_open(s, side, which, NULL);
 

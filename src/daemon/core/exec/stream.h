@@ -7,7 +7,7 @@
 
 #include "daemon/core/exec/exec.h"
 
-struct stream;
+struct output_stream;
 
 enum stream_kind {
     STREAM_NOTHING, /* not now: notify will be called */
@@ -32,19 +32,20 @@ struct stream_config {
 };
 
 /* Of a live exec (a reference is taken). */
-struct stream *stream_new_live(struct exec *x, const struct stream_config *c);
+struct output_stream *stream_new_live(struct exec *x, const struct stream_config *c);
 /* Of exec `id` (or "last") of the sandbox, live or not. */
 int stream_new(struct manager *m, struct sandbox *sb, const char *id, const struct stream_config *c,
-               struct stream **ret, struct err *err);
-void stream_free(struct stream *s); /* NULL is fine */
+               struct output_stream **ret, struct err *err);
+void stream_free(struct output_stream *s); /* NULL is fine */
 
 /* Reads up to max bytes of either stream. Failure: the journals cannot be read. */
-int stream_read(struct stream *s, void *data, size_t max, struct stream_chunk *ret,
+int stream_read(struct output_stream *s, void *data, size_t max, struct stream_chunk *ret,
                 struct err *err);
 /* The END document as text, once the exec has ended; else NULL. */
-const char *stream_end_text(const struct stream *s);
-struct exec *stream_exec(const struct stream *s); /* NULL when it was not live at the start */
+const char *stream_end_text(const struct output_stream *s);
+struct exec *
+stream_exec(const struct output_stream *s); /* NULL when it was not live at the start */
 /* About how many bytes the next stream_read() may give; 0 when it needs no buffer. */
-size_t stream_available(const struct stream *s);
+size_t stream_available(const struct output_stream *s);
 /* The lowest offset of a stream that is still kept. */
-uint64_t stream_first(struct stream *s, enum journal_stream which);
+uint64_t stream_first(struct output_stream *s, enum journal_stream which);

@@ -20,7 +20,7 @@
 
 /* ---- execs ---- */
 
-struct found {
+struct rebuilt_exec {
     char id[EXEC_ID_LEN + 1];
     uint64_t at; /* wall clock of its beginning, as near as the disk knows */
 };
@@ -32,15 +32,15 @@ static bool is_exec_id(const char *name)
 
 static int by_time(const void *a, const void *b)
 {
-    const struct found *x = a, *y = b;
+    const struct rebuilt_exec *x = a, *y = b;
 
     return (x->at > y->at) - (x->at < y->at);
 }
 
-static size_t find_execs(const char *path, struct found **ret)
+static size_t find_execs(const char *path, struct rebuilt_exec **ret)
 {
     _cleanup_closedir_ DIR *d = opendir(path);
-    struct found *v = NULL;
+    struct rebuilt_exec *v = NULL;
     size_t n = 0;
 
     for (const struct dirent *e; d && (e = readdir(d));) {
@@ -60,7 +60,7 @@ static size_t find_execs(const char *path, struct found **ret)
 }
 
 /* One without an end is open: recovery asks its supervisor. */
-static int add_exec(struct sandbox *sb, const struct found *f, struct err *err)
+static int add_exec(struct sandbox *sb, const struct rebuilt_exec *f, struct err *err)
 {
     struct end_record rec = {0};
     bool ended = exec_read_end(sb->engine->exec_root, sb->id, f->id, &rec, NULL) >= 0;
@@ -88,7 +88,7 @@ static int add_exec(struct sandbox *sb, const struct found *f, struct err *err)
 static int add_execs(struct sandbox *sb, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/%s", sb->engine->exec_root, sb->id);
-    _cleanup_free_ struct found *found = NULL;
+    _cleanup_free_ struct rebuilt_exec *found = NULL;
     size_t n = find_execs(path, &found);
     int r = 0;
 

@@ -15,14 +15,15 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-struct plan {
+struct reconcile_plan {
     struct recon_run *run;
     struct recon_lane *lane;
     struct map sandboxes; /* by id: those of this engine */
     bool held;
 };
 
-static struct recon_item *add(struct plan *p, enum recon_action action, const char *reason)
+static struct recon_item *add(struct reconcile_plan *p, enum recon_action action,
+                              const char *reason)
 {
     struct recon_lane *lane = p->lane;
     struct recon_item *item = xnew0(struct recon_item);
@@ -37,7 +38,7 @@ static struct recon_item *add(struct plan *p, enum recon_action action, const ch
     return item;
 }
 
-static struct recon_item *add_object(struct plan *p, const struct engine_object *o,
+static struct recon_item *add_object(struct reconcile_plan *p, const struct engine_object *o,
                                      enum recon_action action, const char *reason)
 {
     struct recon_item *item = add(p, action, reason);
@@ -51,7 +52,7 @@ static struct recon_item *add_object(struct plan *p, const struct engine_object 
     return item;
 }
 
-static struct recon_item *add_sandbox(struct plan *p, const struct sandbox *sb,
+static struct recon_item *add_sandbox(struct reconcile_plan *p, const struct sandbox *sb,
                                       enum recon_action action, const char *reason)
 {
     struct recon_item *item = add(p, action, reason);
@@ -74,7 +75,7 @@ static bool is_throw_away(const struct engine_object *o)
     return !o->name || !*o->name || strncmp(o->name, "run-", 4) == 0;
 }
 
-static void plan_unknown(struct plan *p, const struct engine_object *o)
+static void plan_unknown(struct reconcile_plan *p, const struct engine_object *o)
 {
     const struct manager *m = p->run->m;
 
@@ -122,7 +123,7 @@ static bool is_marked(const struct sandbox *sb)
            (sb->reason && strncmp(sb->reason, SANDBOX_GONE, strlen(SANDBOX_GONE)) == 0);
 }
 
-static void plan_known(struct plan *p, struct sandbox *sb, const struct engine_object *o)
+static void plan_known(struct reconcile_plan *p, struct sandbox *sb, const struct engine_object *o)
 {
     if (sb->ephemeral || sb->since >= p->lane->listed_at)
         settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
@@ -140,7 +141,7 @@ static void plan_known(struct plan *p, struct sandbox *sb, const struct engine_o
 
 /* The engine has nothing of it. With a living supervisor the engine is asked again
  * (daemon/core/sandbox/engine-news.c). */
-static void plan_missing(struct plan *p, struct sandbox *sb)
+static void plan_missing(struct reconcile_plan *p, struct sandbox *sb)
 {
     if (sb->ops || sb->ephemeral || sb->since >= p->lane->listed_at || is_marked(sb))
         settle(add_sandbox(p, sb, RECON_ADOPT, sb->reason), RECON_DONE);
@@ -148,7 +149,7 @@ static void plan_missing(struct plan *p, struct sandbox *sb)
         add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
 }
 
-static void plan_object(struct plan *p, const struct engine_object *o)
+static void plan_object(struct reconcile_plan *p, const struct engine_object *o)
 {
     struct sandbox *sb = o->kind == OBJECT_SANDBOX ? map_get(&p->sandboxes, o->id) : NULL;
 
@@ -162,7 +163,7 @@ static void plan_object(struct plan *p, const struct engine_object *o)
 
 void recon_plan(struct recon_run *run, struct recon_lane *lane, const struct engine_objects *list)
 {
-    struct plan p = {.run = run, .lane = lane};
+    struct reconcile_plan p = {.run = run, .lane = lane};
     struct sandbox *sb;
 
     p.held = store_is_held(run->m->store, lane->engine->ops->name);

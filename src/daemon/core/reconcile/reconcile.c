@@ -293,14 +293,14 @@ static int late_last(const void *a, const void *b)
     return (int)is_late(x) - (int)is_late(y);
 }
 
-struct listing {
+struct reconcile_listing {
     struct recon_run *run;
     struct recon_lane *lane;
 };
 
 static void listed(void *arg, const struct err *err, const struct engine_objects *list)
 {
-    struct listing *l = arg;
+    struct reconcile_listing *l = arg;
     struct recon_run *run = l->run;
     struct recon_lane *lane = l->lane;
 
@@ -323,7 +323,7 @@ static void listed(void *arg, const struct err *err, const struct engine_objects
 
 static void lane_list(struct recon_run *run, struct recon_lane *lane)
 {
-    struct listing *l = xnew0(struct listing);
+    struct reconcile_listing *l = xnew0(struct reconcile_listing);
 
     l->run = run;
     l->lane = lane;

@@ -11,8 +11,8 @@
 enum { TRANSFERS_MAX = 1024 };
 
 /* Owned by its sandbox's list until it has been told. */
-struct transfer {
-    struct transfer *next;
+struct copy_call {
+    struct copy_call *next;
     struct sandbox *sb;
     char *path; /* owned; NULL for a dial */
     bool into, sent;
@@ -24,11 +24,11 @@ struct transfer {
 
 static const struct err gone_err = {.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"};
 
-static void copy_tell(struct transfer *t, const struct err *err, const struct copy_result *result)
+static void copy_tell(struct copy_call *t, const struct err *err, const struct copy_result *result)
 {
     struct sandbox *sb = t->sb;
 
-    for (struct transfer **at = &sb->transfers; *at; at = &(*at)->next) {
+    for (struct copy_call **at = &sb->transfers; *at; at = &(*at)->next) {
         if (*at != t)
             continue;
         *at = t->next;
@@ -46,7 +46,7 @@ void transfers_lost(struct sandbox *sb, bool all)
 {
     const struct copy_result none = {.fd = -1};
 
-    for (struct transfer *t = sb->transfers, *next; t; t = next) {
+    for (struct copy_call *t = sb->transfers, *next; t; t = next) {
         next = t->next;
         if (all || t->sent)
             copy_tell(t, &gone_err, &none);
@@ -92,7 +92,7 @@ static void copied(void *arg, const struct err *err, char **stats)
 
 /* ---- beginnings ---- */
 
-static void launch(struct transfer *t)
+static void launch(struct copy_call *t)
 {
     struct supervisor_conn *conn = t->sb->conn;
 
@@ -107,7 +107,7 @@ static void sandbox_ready(void *arg, const struct err *err, const struct sandbox
                           enum manager_action action)
 {
     const struct copy_result none = {.fd = -1};
-    struct transfer *t = arg;
+    struct copy_call *t = arg;
 
     (void)action;
     if (err || !sb || !sb->conn)
@@ -127,11 +127,11 @@ static int check_sandbox(const struct sandbox *sb, struct err *err)
 }
 
 /* Starts the sandbox when it does not run; takes t's contents. */
-static int copy_start(struct manager *m, const char *name, const struct transfer *wish,
+static int copy_start(struct manager *m, const char *name, const struct copy_call *wish,
                       struct err *err)
 {
     struct sandbox *sb = manager_find(m, name, err);
-    struct transfer *t;
+    struct copy_call *t;
     struct op *op;
     int r;
 
@@ -158,7 +158,7 @@ static int copy_start(struct manager *m, const char *name, const struct transfer
 int manager_copy(struct manager *m, const char *name, const char *path, bool into, int tar_fd,
                  copy_done_fn done, void *arg, struct err *err)
 {
-    struct transfer wish = {.into = into, .tar_fd = tar_fd, .done = done, .arg = arg};
+    struct copy_call wish = {.into = into, .tar_fd = tar_fd, .done = done, .arg = arg};
     int r;
 
     if (path[0] != '/') {
@@ -179,7 +179,7 @@ int manager_copy(struct manager *m, const char *name, const char *path, bool int
 int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
                  struct err *err)
 {
-    const struct transfer wish = {.tar_fd = -1, .port = port, .done = done, .arg = arg};
+    const struct copy_call wish = {.tar_fd = -1, .port = port, .done = done, .arg = arg};
 
     return copy_start(m, name, &wish, err);
 }

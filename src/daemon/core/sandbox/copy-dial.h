@@ -12,7 +12,7 @@
 
 struct manager;
 struct sandbox;
-struct transfer;
+struct copy_call;
 
 struct copy_result {
     uint64_t entries, bytes, skipped; /* copy */

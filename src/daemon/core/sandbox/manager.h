@@ -18,7 +18,7 @@ struct loop;
 struct store;
 struct exec;
 struct packages_proxy;
-struct events;
+struct event_log;
 
 struct manager_config {
     struct loop *loop;
@@ -42,7 +42,7 @@ struct manager_config {
 
     uint64_t reconcile_interval; /* usec between two looks at everything; 0: only at the start */
 
-    struct events *events; /* borrowed: where every change is recorded; NULL: nowhere */
+    struct event_log *events; /* borrowed: where every change is recorded; NULL: nowhere */
 
     /* Told of every change, and of what went wrong behind the caller's back. */
     void (*on_state)(void *arg, const struct sandbox *sb, enum sandbox_state from,

@@ -40,7 +40,7 @@ enum sandbox_way { WAY_NONE, WAY_SOCKET, WAY_STREAM };
 struct manager;
 struct exec;
 struct op;
-struct transfer;
+struct copy_call;
 
 struct sandbox {
     struct manager *m;
@@ -69,7 +69,7 @@ struct sandbox {
     enum sandbox_way way;         /* daemon/core/caches/sandbox-packages.c; while it is served */
     struct exec *execs;           /* live ones */
     unsigned n_execs;
-    struct transfer *transfers; /* copies and dials under way */
+    struct copy_call *transfers; /* copies and dials under way */
     unsigned n_transfers;
     unsigned readers; /* ephemeral: of execs that have ended; the journals must stay */
     uint64_t next_seq;

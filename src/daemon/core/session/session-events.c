@@ -28,8 +28,8 @@ enum {
 
 static const char *const stream_names[] = {"stdout", "stderr"};
 
-struct side {
-    struct stream *stream;
+struct session_side {
+    struct output_stream *stream;
     struct buf buf; /* bytes from `at` on */
     uint64_t at;
     uint32_t part;
@@ -42,7 +42,7 @@ struct session_reader {
     const char *exec_root; /* its engine's */
     char sandbox_id[SANDBOX_ID_LEN + 1], id[EXEC_ID_LEN + 1];
     struct session_index index; /* opened when there is something to order */
-    struct side sides[JOURNAL_STREAMS];
+    struct session_side sides[JOURNAL_STREAMS];
     uint64_t seq; /* of the next event */
     uint64_t i;   /* its run */
     struct session_run run;
@@ -54,7 +54,7 @@ struct session_reader {
 /* ---- sides ---- */
 
 /* What was passed over in the meantime is not wanted any more. */
-static void side_drop(struct side *s, uint64_t upto)
+static void side_drop(struct session_side *s, uint64_t upto)
 {
     uint64_t n = upto > s->at ? upto - s->at : 0;
 
@@ -64,7 +64,7 @@ static void side_drop(struct side *s, uint64_t upto)
         s->gap_to = 0;
 }
 
-static void side_take(struct side *s, const struct stream_chunk *c, const char *data)
+static void side_take(struct session_side *s, const struct stream_chunk *c, const char *data)
 {
     uint64_t end = s->at + s->buf.len, skip = end > c->offset ? end - c->offset : 0;
 
@@ -74,7 +74,7 @@ static void side_take(struct side *s, const struct stream_chunk *c, const char *
         (void)!buf_append(&s->buf, data + skip, c->len - skip); /* there is room: side_fill() */
 }
 
-static int side_fill(struct side *s, struct err *err)
+static int side_fill(struct session_side *s, struct err *err)
 {
     static char piece[READ_PIECE]; /* one loop, one thread */
     struct stream_chunk c = {0};
@@ -92,14 +92,14 @@ static int side_fill(struct side *s, struct err *err)
     return 0;
 }
 
-static bool side_next(const struct session_reader *r, const struct side *s, size_t from,
+static bool side_next(const struct session_reader *r, const struct session_side *s, size_t from,
                       uint32_t part, struct session_line *ret)
 {
     return session_line_next(buf_data(&s->buf) + from, s->buf.len - from, s->over || s->gap_to,
                              part, r->index.line_max, ret);
 }
 
-static void side_consume(struct side *s, const struct session_line *l)
+static void side_consume(struct session_side *s, const struct session_line *l)
 {
     buf_consume(&s->buf, l->used);
     s->at += l->used;
@@ -112,7 +112,7 @@ static void side_consume(struct side *s, const struct session_line *l)
 static int plan_run(struct session_reader *r, enum journal_stream which, struct session_run *run,
                     struct err *err)
 {
-    struct side *s = &r->sides[which];
+    struct session_side *s = &r->sides[which];
     struct session_line line;
     uint32_t part = s->part;
     size_t used = 0;
@@ -310,16 +310,17 @@ static void pass_over(struct session_reader *r)
     r->sides[r->run.stream].part = 0;
 }
 
-enum found { FOUND, FOUND_LATER, FOUND_LOST };
+enum session_events_found { FOUND, FOUND_LATER, FOUND_LOST };
 
 /*
  * The next line of a run that is written down: its bytes were there once. They have been dropped
  * since, when the line that can be made of what is left ends with it and the run does not. They
  * come later, when another reader saw them before the news of them has reached us.
  */
-static enum found line_of_run(const struct session_reader *r, struct session_line *ret)
+static enum session_events_found line_of_run(const struct session_reader *r,
+                                             struct session_line *ret)
 {
-    const struct side *s = &r->sides[r->run.stream];
+    const struct session_side *s = &r->sides[r->run.stream];
     bool all = s->over || s->gap_to;
 
     if (!side_next(r, s, 0, s->part, ret))
@@ -334,9 +335,9 @@ static enum found line_of_run(const struct session_reader *r, struct session_lin
 /* The next event of the run: 1 when it is in the buffer, 0 when it is passed over, TAKE_WAIT. */
 static int take_one(struct session_reader *r, struct buf *b, struct err *err)
 {
-    struct side *s = &r->sides[r->run.stream];
+    struct session_side *s = &r->sides[r->run.stream];
     struct session_line line;
-    enum found found;
+    enum session_events_found found;
     int n;
 
     if (r->run.gap && r->missed)

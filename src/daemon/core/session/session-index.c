@@ -20,12 +20,13 @@ struct head {
 };
 
 /* Host order: the file never leaves its machine. */
-struct entry {
+struct session_index_entry {
     struct session_run run;
     uint64_t check;
 };
 
-_Static_assert(sizeof(struct head) == 64 && sizeof(struct entry) == 56, "layout of the file");
+_Static_assert(sizeof(struct head) == 64 && sizeof(struct session_index_entry) == 56,
+               "layout of the file");
 
 /* FNV-1a: against torn writes, not against people. */
 static uint64_t checksum(const struct session_run *run)
@@ -40,7 +41,7 @@ static uint64_t checksum(const struct session_run *run)
 
 static off_t offset_of(uint64_t i)
 {
-    return (off_t)(sizeof(struct head) + i * sizeof(struct entry));
+    return (off_t)(sizeof(struct head) + i * sizeof(struct session_index_entry));
 }
 
 static int read_head(struct session_index *x, struct err *err)
@@ -86,7 +87,7 @@ void session_index_done(struct session_index *x)
 int session_index_get(const struct session_index *x, uint64_t i, struct session_run *ret,
                       struct err *err)
 {
-    struct entry e;
+    struct session_index_entry e;
     ssize_t n = pread(x->fd, &e, sizeof(e), offset_of(i));
 
     if (n < 0)
@@ -107,8 +108,9 @@ int session_index_count(const struct session_index *x, uint64_t *ret, struct err
 
     if (fstat(x->fd, &st) < 0)
         return err_sys(err, errno, "look at the index of the session");
-    n = st.st_size < offset_of(0) ? 0
-                                  : (uint64_t)(st.st_size - offset_of(0)) / sizeof(struct entry);
+    n = st.st_size < offset_of(0)
+            ? 0
+            : (uint64_t)(st.st_size - offset_of(0)) / sizeof(struct session_index_entry);
     while (n && session_index_get(x, n - 1, &run, NULL) < 0)
         n--;
     *ret = n;
@@ -126,7 +128,7 @@ static void forget(const struct session_index *x, uint64_t i)
 int session_index_put(const struct session_index *x, uint64_t i, const struct session_run *run,
                       struct err *err)
 {
-    struct entry e = {.run = *run, .check = checksum(run)};
+    struct session_index_entry e = {.run = *run, .check = checksum(run)};
     ssize_t n = pwrite(x->fd, &e, sizeof(e), offset_of(i));
 
     if (n == (ssize_t)sizeof(e)) {

@@ -32,7 +32,7 @@
 #define LABEL_SPEC "ripcord.spec"       /* what it was made from, without its variables */
 #define SPEC_FILE "spec"                /* in its folder of execs: all that it was made from */
 
-struct watcher;
+struct docker_watcher;
 
 /* struct engine_legacy_config, owned. */
 struct legacy {
@@ -53,8 +53,8 @@ struct docker_engine {
     bool plain;    /* same: as namespaces, when it is not told by what runtime */
     struct supervisors supervisors;
     struct ensured ensured;
-    struct watcher *watcher; /* events.c; from the first open on */
-    pthread_mutex_t lock;    /* over the next ones */
+    struct docker_watcher *watcher; /* events.c; from the first open on */
+    pthread_mutex_t lock;           /* over the next ones */
     int execs, runs, devnull;
     struct docker **clients; /* the last one is in use; older ones may be, by a worker */
     size_t n_clients;
@@ -135,5 +135,5 @@ int docker_remove_legacy(struct engine *e, const struct engine_object *o, const 
                          struct err *err);
 
 /* events.c: a thread in the engine's event stream. */
-struct watcher *watcher_new(struct docker_engine *d);
-void watcher_free(struct watcher *w); /* ends the thread; NULL is fine */
+struct docker_watcher *watcher_new(struct docker_engine *d);
+void watcher_free(struct docker_watcher *w); /* ends the thread; NULL is fine */

@@ -60,13 +60,13 @@ static struct vertex *vertex_of(struct buildkit *k, struct trace_text digest)
 }
 
 /* "[STAGE 2/4] TEXT", "[2/4] TEXT", "[internal] TEXT" or only TEXT; cuts `name` up. */
-static void split_name(char *name, struct build_step *ret)
+static void split_name(char *name, struct build_step_info *ret)
 {
     char *close = *name == '[' ? strstr(name, "] ") : NULL, *count;
     uint64_t n, of;
     char *slash;
 
-    *ret = (struct build_step){.text = name};
+    *ret = (struct build_step_info){.text = name};
     if (!close)
         return;
     *close = '\0';
@@ -91,7 +91,7 @@ static void split_name(char *name, struct build_step *ret)
 static struct vertex *begin(struct buildkit *k, const struct trace_vertex *v)
 {
     _cleanup_free_ char *name = xstrndup(v->name.p ? v->name.p : "", v->name.len);
-    struct build_step step;
+    struct build_step_info step;
     struct vertex *x;
 
     if (k->n >= VERTICES_MAX || !v->digest.len || v->digest.len > DIGEST_MAX)

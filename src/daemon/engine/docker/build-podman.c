@@ -19,7 +19,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-struct place {
+struct podman_place {
     unsigned stage, stages; /* 0: there is but one */
     unsigned n, of;
 };
@@ -27,7 +27,7 @@ struct place {
 struct podman_log {
     struct build *build;
     const struct build_lines *lines;
-    struct place at;
+    struct podman_place at;
     unsigned step; /* that is under way; 0: none */
     bool fresh;    /* nothing came since its heading */
 };
@@ -66,11 +66,11 @@ static const char *take_count(const char *s, const char *end, unsigned *n, unsig
 }
 
 /* The instruction of a heading, or NULL. */
-static const char *parse_heading(const char *s, struct place *ret)
+static const char *parse_heading(const char *s, struct podman_place *ret)
 {
     static const char word[] = "STEP ";
 
-    *ret = (struct place){0};
+    *ret = (struct podman_place){0};
     if (*s == '[') {
         s = take_count(s + 1, "]", &ret->stage, &ret->stages);
         if (!s || *s++ != ' ')
@@ -82,7 +82,7 @@ static const char *parse_heading(const char *s, struct place *ret)
     return s && *s == ' ' ? s + 1 : NULL;
 }
 
-static bool is_due(const struct podman_log *p, const struct place *next)
+static bool is_due(const struct podman_log *p, const struct podman_place *next)
 {
     if (p->at.stage == next->stage && p->at.stages == next->stages && p->at.n < p->at.of)
         return next->n == p->at.n + 1 && next->of == p->at.of;
@@ -96,10 +96,10 @@ static void end_step(struct podman_log *p, const char *words)
     p->step = 0;
 }
 
-static void begin_step(struct podman_log *p, const struct place *at, const char *text)
+static void begin_step(struct podman_log *p, const struct podman_place *at, const char *text)
 {
     char stage[32] = "";
-    struct build_step step = {.stage = stage, .n = at->n, .of = at->of, .text = text};
+    struct build_step_info step = {.stage = stage, .n = at->n, .of = at->of, .text = text};
 
     end_step(p, NULL);
     if (at->stages)
@@ -127,7 +127,7 @@ void podman_log_take(struct podman_log *p, const char *text, size_t len)
 {
     size_t n = len && text[len - 1] == '\n' ? len - 1 : len;
     _cleanup_free_ char *line = memchr(text, '\n', n) ? NULL : xstrndup(text, n);
-    struct place at;
+    struct podman_place at;
     const char *what = line ? parse_heading(line, &at) : NULL;
 
     if (what && is_due(p, &at)) {

@@ -234,7 +234,7 @@ int docker_look(struct engine *e, const char *id, const struct deadline *by,
 
 /* ---- what it is made of ---- */
 
-struct making {
+struct container_making {
     struct docker_engine *d;
     const struct sandbox_request *req;
     struct body_volume volumes[VOLUMES_MAX];
@@ -246,14 +246,15 @@ struct making {
     bool plain;     /* and none may be */
 };
 
-static void making_done(struct making *m)
+static void making_done(struct container_making *m)
 {
     strv_free(m->names);
     strv_free(m->without);
     free(m->network);
 }
 
-static void add_volume(struct making *m, const char *name, const char *target, bool shared)
+static void add_volume(struct container_making *m, const char *name, const char *target,
+                       bool shared)
 {
     strv_add(&m->names, name);
     m->volumes[m->n_volumes++] = (struct body_volume){
@@ -261,8 +262,8 @@ static void add_volume(struct making *m, const char *name, const char *target, b
 }
 
 /* A cache that cannot be made is a warning, unless the configuration says otherwise. */
-static int add_cache(struct making *m, const char *what, const char *name, const char *target,
-                     bool shared, const struct deadline *by, struct err *err)
+static int add_cache(struct container_making *m, const char *what, const char *name,
+                     const char *target, bool shared, const struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -280,8 +281,8 @@ static int add_cache(struct making *m, const char *what, const char *name, const
 }
 
 /* A base that cannot be laid below is a warning too: the tool then has its private cache. */
-static int add_layer(struct making *m, const struct cache_tool *t, const struct deadline *by,
-                     struct err *err)
+static int add_layer(struct container_making *m, const struct cache_tool *t,
+                     const struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_free_ char *name = NULL;
@@ -301,7 +302,7 @@ static int add_layer(struct making *m, const struct cache_tool *t, const struct 
     return 0;
 }
 
-static int add_layers(struct making *m, const struct deadline *by, struct err *err)
+static int add_layers(struct container_making *m, const struct deadline *by, struct err *err)
 {
     const struct cache_tool *t;
     int r = 0;
@@ -316,7 +317,8 @@ static int add_layers(struct making *m, const struct deadline *by, struct err *e
 }
 
 /* Private caches below /cache are one volume. What is asked for by name may lie elsewhere. */
-static int add_private_caches(struct making *m, const struct deadline *by, struct err *err)
+static int add_private_caches(struct container_making *m, const struct deadline *by,
+                              struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s-caches-%s", m->d->prefix, m->req->name);
     const struct cache_tool *t;
@@ -339,7 +341,7 @@ static int add_private_caches(struct making *m, const struct deadline *by, struc
     return add_cache(m, "private", name, "/cache", false, by, err);
 }
 
-static int add_shared_caches(struct making *m, const struct deadline *by, struct err *err)
+static int add_shared_caches(struct container_making *m, const struct deadline *by, struct err *err)
 {
     const struct cache_tool *t;
     int r = 0;
@@ -356,7 +358,7 @@ static int add_shared_caches(struct making *m, const struct deadline *by, struct
 }
 
 /* A throw-away sandbox has nothing to outlive it. */
-static int add_home(struct making *m, const struct deadline *by, struct err *err)
+static int add_home(struct container_making *m, const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s-home-%s", m->d->prefix, m->req->name);
     int r;
@@ -369,7 +371,7 @@ static int add_home(struct making *m, const struct deadline *by, struct err *err
     return r;
 }
 
-static int check_mounts(const struct making *m, struct err *err)
+static int check_mounts(const struct container_making *m, struct err *err)
 {
     const struct docker *c = docker_client(m->d);
     const struct sandbox_spec *spec = &m->req->spec;
@@ -397,7 +399,7 @@ static int check_mounts(const struct making *m, struct err *err)
     return r;
 }
 
-static int gather(struct making *m, const struct deadline *by, struct err *err)
+static int gather(struct container_making *m, const struct deadline *by, struct err *err)
 {
     int r;
 
@@ -436,8 +438,8 @@ static int check_nofile(const struct sandbox_request *req, uint64_t most, struct
     return err_hint(err, "Ask for fewer with 'nofile', or raise the hard limit of the engine.");
 }
 
-static int put_archive(const struct making *m, const struct body_parts *p, const char *container,
-                       const struct deadline *by, struct err *err)
+static int put_archive(const struct container_making *m, const struct body_parts *p,
+                       const char *container, const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *program = xasprintf("%s/ripcord-guest", m->d->libexec_dir), *guest = NULL;
     _cleanup_free_ char *path = docker_path("/containers/%s/archive?path=/", container);
@@ -458,7 +460,7 @@ static int put_archive(const struct making *m, const struct body_parts *p, const
     return r < 0 ? err_wrap(err, "put our program into it") : 0;
 }
 
-static int post_create(const struct making *m, const struct body_parts *p,
+static int post_create(const struct container_making *m, const struct body_parts *p,
                        const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s-%s", m->d->prefix, m->req->name);
@@ -480,7 +482,7 @@ static int post_create(const struct making *m, const struct body_parts *p,
     return r;
 }
 
-static void undo_container(const struct making *m, const char *container)
+static void undo_container(const struct container_making *m, const char *container)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct deadline by = deadline_in(UNDO_TIMEOUT);
@@ -494,7 +496,7 @@ static void undo_container(const struct making *m, const char *container)
  * it is small beside a create and a run folder may be swept. A Podman elsewhere cannot read ours,
  * and uses its own.
  */
-static int give_profile(const struct making *m, struct body_parts *p, char **ret_file,
+static int give_profile(const struct container_making *m, struct body_parts *p, char **ret_file,
                         struct err *err)
 {
     int r;
@@ -513,7 +515,8 @@ static int give_profile(const struct making *m, struct body_parts *p, char **ret
     return r;
 }
 
-static int make_container(const struct making *m, const struct deadline *by, struct err *err)
+static int make_container(const struct container_making *m, const struct deadline *by,
+                          struct err *err)
 {
     _cleanup_free_ char *without = strv_join(m->without, "\n"), *container = NULL, *file = NULL;
     struct docker_engine *d = m->d;
@@ -586,7 +589,7 @@ static int make_folder(struct docker_engine *d, const struct sandbox_request *re
     return file_replace(d->execs, path, req->spec_text, strlen(req->spec_text), 0600, false, err);
 }
 
-static int make_with(struct making *m, const struct deadline *by, struct err *err)
+static int make_with(struct container_making *m, const struct deadline *by, struct err *err)
 {
     int r = gather(m, by, err);
 
@@ -598,7 +601,7 @@ static int make_with(struct making *m, const struct deadline *by, struct err *er
 static int make_all(struct docker_engine *d, const struct sandbox_request *req,
                     const struct deadline *by, struct err *err)
 {
-    struct making m = {.d = d, .req = req}, plain = {.d = d, .req = req, .plain = true};
+    struct container_making m = {.d = d, .req = req}, plain = {.d = d, .req = req, .plain = true};
     _cleanup_err_ struct err why = ERR_INIT;
     int r = make_with(&m, by, &why);
 

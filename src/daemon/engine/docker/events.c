@@ -23,7 +23,7 @@
 #define PAUSE_FIRST (100 * USEC_PER_MSEC)
 #define PAUSE_MAX (5 * USEC_PER_SEC)
 
-struct watcher {
+struct docker_watcher {
     struct docker_engine *d;
     pthread_t thread;
     bool running;
@@ -31,7 +31,7 @@ struct watcher {
 };
 
 /* Whether the thread is still wanted after the pause. */
-static bool rest(const struct watcher *w, uint64_t usec)
+static bool rest(const struct docker_watcher *w, uint64_t usec)
 {
     struct pollfd p = {.fd = w->stop_fd, .events = POLLIN};
     int r;
@@ -78,7 +78,7 @@ static void on_event(struct docker_engine *d, const struct docker_event *ev)
         ensured_forget(&d->ensured, "network", ev->name);
 }
 
-static int open_events(struct watcher *w, struct docker_events **ret, struct err *err)
+static int open_events(struct docker_watcher *w, struct docker_events **ret, struct err *err)
 {
     _cleanup_json_ json_t *filters =
         json_pack("{s:[s,s,s]}", "type", "container", "volume", "network");
@@ -88,7 +88,7 @@ static int open_events(struct watcher *w, struct docker_events **ret, struct err
 }
 
 /* Until the stream ends. True: because we were told to. */
-static bool follow(struct watcher *w, struct docker_events *events)
+static bool follow(struct docker_watcher *w, struct docker_events *events)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct docker_event ev;
@@ -104,7 +104,7 @@ static bool follow(struct watcher *w, struct docker_events *events)
 }
 
 /* The engine is there (again), and we listen. */
-static int begin(struct watcher *w, bool again, struct docker_events **ret, struct err *err)
+static int begin(struct docker_watcher *w, bool again, struct docker_events **ret, struct err *err)
 {
     const struct engine_news back = {.kind = ENGINE_NEWS_BACK};
     struct deadline by = deadline_in(w->d->timeout);
@@ -119,7 +119,7 @@ static int begin(struct watcher *w, bool again, struct docker_events **ret, stru
 
 static void *watcher_main(void *arg)
 {
-    struct watcher *w = arg;
+    struct docker_watcher *w = arg;
     uint64_t pause = PAUSE_FIRST;
     bool again = false;
 
@@ -142,7 +142,7 @@ static void *watcher_main(void *arg)
 }
 
 /* Signals belong to the loop's thread. */
-static bool start_thread(struct watcher *w)
+static bool start_thread(struct docker_watcher *w)
 {
     sigset_t all, old;
     int r;
@@ -154,9 +154,9 @@ static bool start_thread(struct watcher *w)
     return r == 0;
 }
 
-struct watcher *watcher_new(struct docker_engine *d)
+struct docker_watcher *watcher_new(struct docker_engine *d)
 {
-    struct watcher *w = xnew0(struct watcher);
+    struct docker_watcher *w = xnew0(struct docker_watcher);
 
     w->d = d;
     w->stop_fd = eventfd(0, EFD_CLOEXEC);
@@ -167,7 +167,7 @@ struct watcher *watcher_new(struct docker_engine *d)
     return w;
 }
 
-void watcher_free(struct watcher *w)
+void watcher_free(struct docker_watcher *w)
 {
     uint64_t one = 1;
 

@@ -32,7 +32,7 @@ enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 100, UNMOUNT_EVERY = 10 };
 #define UNDO_TIMEOUT (20 * USEC_PER_SEC)
 #define RELAY_LOG "relay.log"
 
-struct launch {
+struct docker_launch {
     struct docker_engine *d;
     const struct sandbox_request *req;
     char *container;
@@ -41,7 +41,7 @@ struct launch {
     int plan, log;
 };
 
-static void launch_done(struct launch *l)
+static void launch_done(struct docker_launch *l)
 {
     fd_close(l->control);
     fd_close(l->plan);
@@ -50,7 +50,7 @@ static void launch_done(struct launch *l)
     json_decref(l->doc);
 }
 
-static const json_t *labels_of(const struct launch *l)
+static const json_t *labels_of(const struct docker_launch *l)
 {
     return json_object_get(json_object_get(l->doc, "Config"), "Labels");
 }
@@ -69,7 +69,7 @@ static bool is_podmans(const char *pair)
 }
 
 /* Whether a volume is mounted there, or (with `above`) on a folder above. */
-static bool is_mounted(const struct launch *l, const char *target, bool above)
+static bool is_mounted(const struct docker_launch *l, const char *target, bool above)
 {
     const json_t *m;
     size_t i;
@@ -91,20 +91,20 @@ static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cach
     return is_mounted(arg, t->target, mode != CACHE_SHARED);
 }
 
-static bool has_packages_listener(const struct launch *l)
+static bool has_packages_listener(const struct docker_launch *l)
 {
     return l->req->spec.network == SPEC_NETWORK_PACKAGES;
 }
 
 /* Whether a socket of the network namespace around the container is on its loopback. */
-static bool is_near(const struct launch *l)
+static bool is_near(const struct docker_launch *l)
 {
     const char *runtime = l->req->spec.runtime;
 
     return l->d->near && (runtime ? docker_runtime_is_plain(runtime) : l->d->plain);
 }
 
-static void add_packages_env(const struct launch *l, char ***env)
+static void add_packages_env(const struct docker_launch *l, char ***env)
 {
     _cleanup_strv_ char **more =
         has_packages_listener(l) ? packages_variables(&l->req->spec) : NULL;
@@ -113,7 +113,7 @@ static void add_packages_env(const struct launch *l, char ***env)
         strv_add(env, *v);
 }
 
-static char **environment(const struct launch *l)
+static char **environment(const struct docker_launch *l)
 {
     const json_t *image = json_object_get(json_object_get(l->doc, "Config"), "Env"), *v;
     bool podman = docker_client(l->d)->flavour == DOCKER_FLAVOUR_PODMAN;
@@ -133,7 +133,7 @@ static char **environment(const struct launch *l)
 
 /* ---- the relay ---- */
 
-static int make_plan(struct launch *l, struct err *err)
+static int make_plan(struct docker_launch *l, struct err *err)
 {
     struct docker_engine *d = l->d;
     const struct sandbox_request *req = l->req;
@@ -161,7 +161,7 @@ static int make_plan(struct launch *l, struct err *err)
     return r;
 }
 
-static int spawn_relay(struct launch *l, struct err *err)
+static int spawn_relay(struct docker_launch *l, struct err *err)
 {
     bool local = docker_client(l->d)->endpoint.transport == DOCKER_UNIX;
     _cleanup_free_ char *path =
@@ -192,7 +192,7 @@ static int spawn_relay(struct launch *l, struct err *err)
 }
 
 /* What the relay wrote to its log, when it ended without a word on its line. */
-static void add_last_words(const struct launch *l, struct err *err)
+static void add_last_words(const struct docker_launch *l, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" RELAY_LOG, l->req->id), *text = NULL;
     size_t len = 0;
@@ -206,8 +206,8 @@ static void add_last_words(const struct launch *l, struct err *err)
     err_wrap(err, "%.200s", line ? line + 1 : text);
 }
 
-static int start_relay(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
-                       struct err *err)
+static int start_relay(struct docker_launch *l, const struct deadline *by,
+                       struct engine_sandbox *sandbox, struct err *err)
 {
     int r;
 
@@ -259,21 +259,21 @@ static int end_container(struct docker_engine *d, const char *container, const s
     }
 }
 
-static int inspect_container(struct launch *l, const struct deadline *by, struct err *err)
+static int inspect_container(struct docker_launch *l, const struct deadline *by, struct err *err)
 {
     int r = container_find(l->d, l->req->id, by, &l->container, err);
 
     return r < 0 ? r : container_inspect(l->d, l->container, by, &l->doc, err);
 }
 
-static void forget_container(struct launch *l)
+static void forget_container(struct docker_launch *l)
 {
     free(TAKE_PTR(l->container));
     json_decref(TAKE_PTR(l->doc));
 }
 
 /* The sandbox's container, as it should be: one that is missing or of another spec is made anew. */
-static int find_container(struct launch *l, const struct deadline *by, struct err *err)
+static int find_container(struct docker_launch *l, const struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
@@ -294,7 +294,7 @@ static int find_container(struct launch *l, const struct deadline *by, struct er
 }
 
 /* Its network was removed behind our back: it gets the one that is there now. */
-static int replace_network(struct launch *l, const struct deadline *by, struct err *err)
+static int replace_network(struct docker_launch *l, const struct deadline *by, struct err *err)
 {
     const json_t *nets = json_object_get(json_object_get(l->doc, "NetworkSettings"), "Networks");
     _cleanup_json_ json_t *leave = NULL, *join = NULL;
@@ -324,7 +324,7 @@ static bool is_passing(enum docker_reason reason)
 
 /* Of two that unmount a container at once Podman may lose count, and then takes for mounted what is
  * not, until it is told again. */
-static void unmount(const struct launch *l, const struct deadline *by)
+static void unmount(const struct docker_launch *l, const struct deadline *by)
 {
     _cleanup_free_ char *path = docker_path("/libpod/containers/%s/unmount", l->container);
 
@@ -333,8 +333,8 @@ static void unmount(const struct launch *l, const struct deadline *by)
 }
 
 /* The reason of a failure is in *ret. */
-static int post_start(const struct launch *l, const struct deadline *by, enum docker_reason *ret,
-                      struct err *err)
+static int post_start(const struct docker_launch *l, const struct deadline *by,
+                      enum docker_reason *ret, struct err *err)
 {
     for (int tries = START_TRIES;; tries--) {
         _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
@@ -352,7 +352,7 @@ static int post_start(const struct launch *l, const struct deadline *by, enum do
     }
 }
 
-static int start_container(struct launch *l, const struct deadline *by, struct err *err)
+static int start_container(struct docker_launch *l, const struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     enum docker_reason reason;
@@ -366,7 +366,7 @@ static int start_container(struct launch *l, const struct deadline *by, struct e
     return r < 0 ? r : post_start(l, by, &reason, err);
 }
 
-static int make_run_folder(struct launch *l, const struct deadline *by, struct err *err)
+static int make_run_folder(struct docker_launch *l, const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *log = xasprintf("%s/" RELAY_LOG, l->req->id);
     int r;
@@ -382,8 +382,8 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
     return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", l->req->id) : 0;
 }
 
-static int launch_run(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
-                      struct err *err)
+static int launch_run(struct docker_launch *l, const struct deadline *by,
+                      struct engine_sandbox *sandbox, struct err *err)
 {
     int r;
 
@@ -411,7 +411,7 @@ static int check_not_running(struct docker_engine *d, const char *id, const stru
 }
 
 /* One line each of what its container was made without. */
-static char **warnings_of(const struct launch *l)
+static char **warnings_of(const struct docker_launch *l)
 {
     struct engine_sandbox sandbox = {0};
     struct deadline by = deadline_in(l->d->timeout);
@@ -424,7 +424,7 @@ int docker_start(struct engine *e, const struct sandbox_request *req, const stru
                  struct engine_sandbox *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
-    struct launch l = {.d = d, .req = req, .control = -1, .plan = -1, .log = -1};
+    struct docker_launch l = {.d = d, .req = req, .control = -1, .plan = -1, .log = -1};
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 

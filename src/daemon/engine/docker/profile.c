@@ -32,7 +32,7 @@ static void add(json_t *to, int errnum, json_t *names, json_t *args)
     json_array_append_new(to, entry);
 }
 
-static json_t *name_of(const struct call *c)
+static json_t *name_of(const struct seccomp_call *c)
 {
     return json_pack("[s]", c->name);
 }
@@ -40,7 +40,7 @@ static json_t *name_of(const struct call *c)
 /* ---- calls with conditions ---- */
 
 /* Every value but the rule's own that begins with these bits, of which `bit` is the lowest. */
-static void add_others(json_t *to, const struct call *c, uint32_t prefix, int bit)
+static void add_others(json_t *to, const struct seccomp_call *c, uint32_t prefix, int bit)
 {
     const struct call_rule *r = c->rule;
     uint32_t mask = WORD << bit;
@@ -56,7 +56,7 @@ static void add_others(json_t *to, const struct call *c, uint32_t prefix, int bi
     add(to, 0, name_of(c), json_pack("[o]", compare(r->arg, mask, prefix)));
 }
 
-static void add_none_of(json_t *to, const struct call *c)
+static void add_none_of(json_t *to, const struct seccomp_call *c)
 {
     add_others(to, c, 0, 31);
     add_others(to, c, 1U << 31, 31);
@@ -65,7 +65,7 @@ static void add_none_of(json_t *to, const struct call *c)
             json_pack("[o]", compare(c->rule->arg, WORD, c->rule->values[i])));
 }
 
-static void add_no_bits(json_t *to, const struct call *c)
+static void add_no_bits(json_t *to, const struct seccomp_call *c)
 {
     uint32_t bits = c->rule->values[0];
 
@@ -75,13 +75,13 @@ static void add_no_bits(json_t *to, const struct call *c)
             add(to, c->rule->errnum, name_of(c), json_pack("[o]", compare(c->rule->arg, bit, bit)));
 }
 
-static void add_one_of(json_t *to, const struct call *c)
+static void add_one_of(json_t *to, const struct seccomp_call *c)
 {
     for (size_t i = 0; i < c->rule->n; i++)
         add(to, 0, name_of(c), json_pack("[o]", compare(c->rule->arg, WORD, c->rule->values[i])));
 }
 
-static void add_by_rule(json_t *to, const struct call *c)
+static void add_by_rule(json_t *to, const struct seccomp_call *c)
 {
     switch (c->rule->test) {
     case CALL_NO_BITS:
@@ -96,7 +96,7 @@ static void add_by_rule(json_t *to, const struct call *c)
     }
 }
 
-static void add_sockets(json_t *to, const struct call *c)
+static void add_sockets(json_t *to, const struct seccomp_call *c)
 {
     const struct call_socket *s;
 
@@ -114,7 +114,7 @@ static void add_sockets(json_t *to, const struct call *c)
 static json_t *names_with(enum call_verdict verdict, int errnum)
 {
     json_t *names = json_array();
-    const struct call *c;
+    const struct seccomp_call *c;
 
     for (size_t i = 0; (c = call_at(i)); i++)
         if (c->verdict == verdict && c->errnum == errnum)
@@ -126,7 +126,7 @@ char *profile_text(void)
 {
     _cleanup_json_ json_t *doc = NULL;
     json_t *entries = json_array();
-    const struct call *c;
+    const struct seccomp_call *c;
 
     add(entries, 0, names_with(CALL_ALLOW, 0), NULL);
     add(entries, EPERM, names_with(CALL_REFUSE, EPERM), NULL);

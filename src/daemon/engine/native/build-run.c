@@ -31,7 +31,7 @@ enum { PIDS_MAX = 4096, PIECE = 64 << 10, LISTENER_SEQ = 1 };
 #define START_TIMEOUT (60 * USEC_PER_SEC)
 #define UNDO_TIMEOUT (30 * USEC_PER_SEC)
 
-struct run {
+struct build_run {
     struct native_engine *n;
     struct build *b;
     unsigned step;
@@ -50,7 +50,7 @@ struct run {
 
 /* ---- what was asked ---- */
 
-static int add_mounts(struct run *x, const json_t *list, struct err *err)
+static int add_mounts(struct build_run *x, const json_t *list, struct err *err)
 {
     const json_t *doc;
     size_t i;
@@ -115,8 +115,8 @@ static int read_secret(const json_t *doc, struct secret_ask *ret, struct err *er
     return 0;
 }
 
-static int give_secret(struct run *x, const struct build_secret *s, const struct secret_ask *a,
-                       struct err *err)
+static int give_secret(struct build_run *x, const struct build_secret *s,
+                       const struct secret_ask *a, struct err *err)
 {
     struct exec_request *q = &x->first;
     int r;
@@ -142,7 +142,7 @@ static int give_secret(struct run *x, const struct build_secret *s, const struct
     return 0;
 }
 
-static int add_secrets(struct run *x, const struct build_request *req, const json_t *list,
+static int add_secrets(struct build_run *x, const struct build_request *req, const json_t *list,
                        struct err *err)
 {
     const json_t *doc;
@@ -168,7 +168,7 @@ static int add_secrets(struct run *x, const struct build_request *req, const jso
     return 0;
 }
 
-static int read_layers(struct run *x, const json_t *list, const char *none, struct err *err)
+static int read_layers(struct build_run *x, const json_t *list, const char *none, struct err *err)
 {
     _cleanup_strv_ char **layers = NULL;
     int r = json_read_strv(list, "layers", &layers, err);
@@ -197,7 +197,7 @@ static int read_network(const char *name, enum spec_network *ret, struct err *er
     return err_set(err, ERR_INVALID, "a step has no network '%.64s'", name);
 }
 
-static int read_ask(struct run *x, const struct build_request *req, const json_t *doc,
+static int read_ask(struct build_run *x, const struct build_request *req, const json_t *doc,
                     struct err *err)
 {
     json_t *layers = NULL, *argv = NULL, *env = NULL, *mounts = NULL, *secrets = NULL;
@@ -247,7 +247,7 @@ static uint64_t memory_limit(void)
     return sysinfo(&si) < 0 ? 0 : (uint64_t)si.totalram * si.mem_unit / 4 * 3;
 }
 
-static int fill_request(struct run *x, struct err *err)
+static int fill_request(struct build_run *x, struct err *err)
 {
     int r = random_id(x->req.id, err);
 
@@ -265,7 +265,7 @@ static int fill_request(struct run *x, struct err *err)
     return 0;
 }
 
-static void run_done(struct run *x)
+static void run_done(struct build_run *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         journal_reader_done(&x->readers[i]);
@@ -286,7 +286,7 @@ static void run_done(struct run *x)
 
 /* ---- while it runs ---- */
 
-static int open_journals(struct run *x, struct err *err)
+static int open_journals(struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s", x->req.id, x->first.id);
     int r = 0;
@@ -298,7 +298,8 @@ static int open_journals(struct run *x, struct err *err)
 }
 
 /* What has been written up to `end`, to whoever listens. A gap is passed over: it was too much. */
-static int tell_output(struct run *x, enum journal_stream stream, uint64_t end, struct err *err)
+static int tell_output(struct build_run *x, enum journal_stream stream, uint64_t end,
+                       struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     enum build_stream as = stream == JOURNAL_STDOUT ? BUILD_STDOUT : BUILD_STDERR;
@@ -324,7 +325,7 @@ static int tell_output(struct run *x, enum journal_stream stream, uint64_t end, 
     return 0;
 }
 
-static int send_words(const struct run *x, struct shim_writer *w, struct err *err)
+static int send_words(const struct build_run *x, struct shim_writer *w, struct err *err)
 {
     int r = shim_finish(w, err);
 
@@ -337,7 +338,7 @@ static int send_words(const struct run *x, struct shim_writer *w, struct err *er
     return r;
 }
 
-static int send_ack(const struct run *x, struct err *err)
+static int send_ack(const struct build_run *x, struct err *err)
 {
     struct shim_writer w;
 
@@ -348,7 +349,7 @@ static int send_ack(const struct run *x, struct err *err)
     return send_words(x, &w, err);
 }
 
-static int ask_listener(const struct run *x, struct err *err)
+static int ask_listener(const struct build_run *x, struct err *err)
 {
     struct shim_writer w;
 
@@ -358,7 +359,7 @@ static int ask_listener(const struct run *x, struct err *err)
     return send_words(x, &w, err);
 }
 
-static void tell_packages(const struct run *x, int fd)
+static void tell_packages(const struct build_run *x, int fd)
 {
     struct engine_news news = {.kind = ENGINE_NEWS_PACKAGES, .fd = fd};
 
@@ -366,7 +367,7 @@ static void tell_packages(const struct run *x, int fd)
     engine_tell(&x->n->engine, &news);
 }
 
-static int on_output(struct run *x, uint64_t out, uint64_t errors, struct err *err)
+static int on_output(struct build_run *x, uint64_t out, uint64_t errors, struct err *err)
 {
     int r = open_journals(x, err);
 
@@ -377,7 +378,7 @@ static int on_output(struct run *x, uint64_t out, uint64_t errors, struct err *e
     return r < 0 ? r : send_ack(x, err);
 }
 
-static int on_ended(struct run *x, const char *record, size_t len, struct err *err)
+static int on_ended(struct build_run *x, const char *record, size_t len, struct err *err)
 {
     int r = end_record_parse(record, len, &x->end, err);
 
@@ -390,7 +391,7 @@ static int on_ended(struct run *x, const char *record, size_t len, struct err *e
 }
 
 /* One message of the supervisor's; fd: what came with it, borrowed. */
-static int on_message(struct run *x, const char *packet, size_t len, int *fd, struct err *err)
+static int on_message(struct build_run *x, const char *packet, size_t len, int *fd, struct err *err)
 {
     struct shim_value v, record = {0};
     struct shim_reader rd;
@@ -416,7 +417,7 @@ static int on_message(struct run *x, const char *packet, size_t len, int *fd, st
     return 0;
 }
 
-static int await_message(const struct run *x, struct err *err)
+static int await_message(const struct build_run *x, struct err *err)
 {
     struct pollfd p[] = {{.fd = x->link, .events = POLLIN},
                          {.fd = build_stop_fd(x->b), .events = POLLIN},
@@ -433,7 +434,7 @@ static int await_message(const struct run *x, struct err *err)
 }
 
 /* Until the supervisor has gone: its end is the sandbox's. */
-static int follow(struct run *x, struct err *err)
+static int follow(struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX + 8);
     int r = ask_listener(x, err);
@@ -462,7 +463,7 @@ static int follow(struct run *x, struct err *err)
 
 /* ---- its end ---- */
 
-static int judge(const struct run *x, struct err *err)
+static int judge(const struct build_run *x, struct err *err)
 {
     const struct end_record *e = &x->end;
     _cleanup_free_ char *command = strv_join(x->first.argv, " ");
@@ -477,7 +478,7 @@ static int judge(const struct run *x, struct err *err)
 }
 
 /* The folder that ripcord-build made is empty: its place is taken. */
-static int keep_files(const struct run *x, struct err *err)
+static int keep_files(const struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *upper = xasprintf("%s/root/upper", x->req.id);
     _cleanup_free_ char *to = xasprintf("%s/images/store/%s", x->n->state_dir, x->to);
@@ -502,7 +503,7 @@ static void list_step(struct native_engine *n, const char *id, bool on)
     pthread_mutex_unlock(&n->lock);
 }
 
-static int start(struct run *x, struct err *err)
+static int start(struct build_run *x, struct err *err)
 {
     struct deadline by = deadline_in(START_TIMEOUT);
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
@@ -517,7 +518,7 @@ static int start(struct run *x, struct err *err)
     return sandbox.first_sent ? 0 : err_set(err, ERR_LIMIT, "the command is too long");
 }
 
-static int run_all(struct run *x, struct err *err)
+static int run_all(struct build_run *x, struct err *err)
 {
     struct deadline by;
     int r = start(x, err);
@@ -540,7 +541,7 @@ int native_build_run(const struct native_task *t, unsigned step, const json_t *a
                      struct err *err)
 {
     struct native_engine *n = t->n;
-    struct run x = {
+    struct build_run x = {
         .n = n, .b = t->b, .step = step, .by = t->by, .cancel_fd = t->cancel_fd, .link = -1};
     int r;
 

@@ -12,9 +12,9 @@
 
 enum { AT_ONCE_MAX = 64 };
 
-struct job {
+struct build_serve_job {
     struct serve *s;
-    struct job *next;
+    struct build_serve_job *next;
     pthread_t thread;
     unsigned step;
     json_t *ask; /* owned */
@@ -23,9 +23,9 @@ struct job {
 struct serve {
     struct native_task task;
     int to;
-    pthread_mutex_t lock; /* over lines to `to`, and what follows */
-    struct job *ended;    /* to be joined */
-    struct job *running;
+    pthread_mutex_t lock;          /* over lines to `to`, and what follows */
+    struct build_serve_job *ended; /* to be joined */
+    struct build_serve_job *running;
     pthread_cond_t news; /* one has ended */
 };
 
@@ -58,9 +58,9 @@ int serve_send(struct serve *s, const json_t *doc, struct err *err)
 }
 
 /* With the lock held. */
-static void move_to_ended(struct job *j)
+static void move_to_ended(struct build_serve_job *j)
 {
-    struct job **p = &j->s->running;
+    struct build_serve_job **p = &j->s->running;
 
     while (*p != j)
         p = &(*p)->next;
@@ -69,15 +69,15 @@ static void move_to_ended(struct job *j)
     j->s->ended = j;
 }
 
-struct question {
+struct build_question {
     const char *name;
     native_task_fn fn;
 };
 
-static const struct question questions[] = {
+static const struct build_question questions[] = {
     {"run", native_build_run}, {"pull", native_build_pull}, {"fetch", native_build_fetch}};
 
-static const struct question *question_of(const json_t *doc)
+static const struct build_question *question_of(const json_t *doc)
 {
     for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
         if (json_object_get(doc, questions[i].name))
@@ -90,9 +90,9 @@ bool serve_is_question(const json_t *doc)
     return question_of(doc) != NULL;
 }
 
-static json_t *answer_of(const struct job *j)
+static json_t *answer_of(const struct build_serve_job *j)
 {
-    const struct question *q = question_of(j->ask);
+    const struct build_question *q = question_of(j->ask);
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *ret = NULL;
 
@@ -104,7 +104,7 @@ static json_t *answer_of(const struct job *j)
 
 static void *work(void *arg)
 {
-    struct job *j = arg;
+    struct build_serve_job *j = arg;
     struct serve *s = j->s;
     _cleanup_json_ json_t *answer = answer_of(j);
 
@@ -117,9 +117,9 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void join(struct job *j)
+static void join(struct build_serve_job *j)
 {
-    for (struct job *next; j; j = next) {
+    for (struct build_serve_job *next; j; j = next) {
         next = j->next;
         pthread_join(j->thread, NULL);
         json_decref(j->ask);
@@ -127,14 +127,14 @@ static void join(struct job *j)
     }
 }
 
-static struct job *take_ended(struct serve *s, size_t *ret_running)
+static struct build_serve_job *take_ended(struct serve *s, size_t *ret_running)
 {
-    struct job *ended;
+    struct build_serve_job *ended;
 
     *ret_running = 0;
     pthread_mutex_lock(&s->lock);
     ended = TAKE_PTR(s->ended);
-    for (const struct job *j = s->running; j; j = j->next)
+    for (const struct build_serve_job *j = s->running; j; j = j->next)
         ++*ret_running;
     pthread_mutex_unlock(&s->lock);
     return ended;
@@ -142,7 +142,7 @@ static struct job *take_ended(struct serve *s, size_t *ret_running)
 
 int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
 {
-    struct job *j;
+    struct build_serve_job *j;
     size_t running;
     int r;
 
@@ -151,8 +151,8 @@ int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
         json_decref(ask);
         return err_set(err, ERR_LIMIT, "ripcord-build wants over %d things at once", AT_ONCE_MAX);
     }
-    j = xnew0(struct job);
-    *j = (struct job){.s = s, .step = step, .ask = ask};
+    j = xnew0(struct build_serve_job);
+    *j = (struct build_serve_job){.s = s, .step = step, .ask = ask};
     pthread_mutex_lock(&s->lock);
     r = pthread_create(&j->thread, NULL, work, j);
     if (r == 0) {

@@ -18,13 +18,13 @@
 
 enum { LINES_MAX = 16 << 10 };
 
-struct listener {
+struct transfer_listener {
     const struct native_task *t;
     unsigned step;
     int fd;
 };
 
-static void tell(const struct listener *l, const char *line, size_t len)
+static void tell(const struct transfer_listener *l, const char *line, size_t len)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *p;
@@ -40,7 +40,7 @@ static void tell(const struct listener *l, const char *line, size_t len)
                             (uint64_t)json_integer_value(json_object_get(p, "total")));
 }
 
-static void tell_lines(const struct listener *l, struct buf *b)
+static void tell_lines(const struct transfer_listener *l, struct buf *b)
 {
     for (const char *end; (end = memchr(buf_data(b), '\n', b->len));) {
         size_t len = (size_t)(end - buf_data(b));
@@ -52,7 +52,7 @@ static void tell_lines(const struct listener *l, struct buf *b)
 
 static void *listen_on(void *arg)
 {
-    struct listener *l = arg;
+    struct transfer_listener *l = arg;
     _cleanup_buf_ struct buf b = BUF_INIT(LINES_MAX);
     struct pollfd p[] = {{.fd = l->fd, .events = POLLIN},
                          {.fd = build_stop_fd(l->t->b), .events = POLLIN},
@@ -145,7 +145,7 @@ static int fetch(const struct native_task *t, const json_t *ask, int events, cha
 static int with_listener(const struct native_task *t, unsigned step, transfer_fn fn,
                          const json_t *ask, char **ret, struct err *err)
 {
-    struct listener l = {.t = t, .step = step};
+    struct transfer_listener l = {.t = t, .step = step};
     pthread_t thread;
     int p[2], r;
 

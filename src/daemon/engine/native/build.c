@@ -26,7 +26,7 @@ enum { LINE_MAX_BYTES = 4 << 20, PIECE = 64 << 10, NAME_LEN = 32, CONTEXT_FD = 3
 
 #define SILENCE_TIMEOUT (5 * USEC_PER_SEC)
 
-struct builder {
+struct native_builder {
     struct native_engine *n;
     const struct build_request *req;
     struct build *b;
@@ -44,7 +44,7 @@ struct builder {
 
 /* ---- the process ---- */
 
-static int start(struct builder *x, int in, struct err *err)
+static int start(struct native_builder *x, int in, struct err *err)
 {
     _cleanup_free_ char *store = native_store_path(x->n), *ids = native_store_ids(x->n);
     const char *const argv[] = {"ripcord-build", store, ids, x->name, NULL};
@@ -53,7 +53,7 @@ static int start(struct builder *x, int in, struct err *err)
     return program_start(x->n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), &x->process, err);
 }
 
-static int begin(struct builder *x, struct err *err)
+static int begin(struct native_builder *x, struct err *err)
 {
     int in[2], r;
 
@@ -68,7 +68,7 @@ static int begin(struct builder *x, struct err *err)
 }
 
 /* What it has left, however it ended; nobody waits for its last file. */
-static void throw_away(const struct builder *x)
+static void throw_away(const struct native_builder *x)
 {
     _cleanup_free_ char *store = native_store_path(x->n), *path = xasprintf("%s/tmp", store);
     _cleanup_close_ int tmp = -1;
@@ -88,7 +88,7 @@ static json_t *texts_json(char *const *v)
     return list;
 }
 
-static int send_request(struct builder *x, struct err *err)
+static int send_request(struct native_builder *x, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_object();
 
@@ -108,11 +108,11 @@ static int send_request(struct builder *x, struct err *err)
 }
 
 /* They are numbered from 1 there, too, in the order of their beginning. */
-static int begin_step(struct builder *x, const json_t *doc, struct err *err)
+static int begin_step(struct native_builder *x, const json_t *doc, struct err *err)
 {
     const char *stage = json_string_value(json_object_get(doc, "stage"));
     const char *text = json_string_value(json_object_get(doc, "step"));
-    const struct build_step s = {
+    const struct build_step_info s = {
         .stage = stage ? stage : "",
         .n = (unsigned)json_integer_value(json_object_get(doc, "n")),
         .of = (unsigned)json_integer_value(json_object_get(doc, "of")),
@@ -127,7 +127,7 @@ static int begin_step(struct builder *x, const json_t *doc, struct err *err)
     return 0;
 }
 
-static unsigned step_of(const struct builder *x, const json_t *doc)
+static unsigned step_of(const struct native_builder *x, const json_t *doc)
 {
     json_int_t id = json_integer_value(json_object_get(doc, "id"));
 
@@ -135,7 +135,7 @@ static unsigned step_of(const struct builder *x, const json_t *doc)
 }
 
 /* It is their digits that go into a line of ours. */
-static int on_need(const struct builder *x, const json_t *list, struct err *err)
+static int on_need(const struct native_builder *x, const json_t *list, struct err *err)
 {
     _cleanup_strv_ char **digits = NULL;
     int r = json_read_strv(list, "need", &digits, err);
@@ -148,7 +148,7 @@ static int on_need(const struct builder *x, const json_t *list, struct err *err)
     return r;
 }
 
-static int on_line(struct builder *x, const char *line, size_t len, struct err *err)
+static int on_line(struct native_builder *x, const char *line, size_t len, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *value;
@@ -179,7 +179,7 @@ static int on_line(struct builder *x, const char *line, size_t len, struct err *
     return 0;
 }
 
-static int read_more(struct builder *x, struct err *err)
+static int read_more(struct native_builder *x, struct err *err)
 {
     struct pollfd p[2] = {{.fd = x->process.said, .events = POLLIN},
                           {.fd = build_stop_fd(x->b), .events = POLLIN}};
@@ -205,7 +205,7 @@ static int read_more(struct builder *x, struct err *err)
     return 0;
 }
 
-static int converse(struct builder *x, struct err *err)
+static int converse(struct native_builder *x, struct err *err)
 {
     int r = send_request(x, err);
 
@@ -243,7 +243,7 @@ static int check_request(const struct native_engine *n, const struct build_reque
     return 0;
 }
 
-static int make_name(struct builder *x, struct err *err)
+static int make_name(struct native_builder *x, struct err *err)
 {
     uint64_t n;
 
@@ -268,7 +268,7 @@ static void await_silence(int said)
 }
 
 /* One that has told its result ends by itself. */
-static void end(struct builder *x)
+static void end(struct native_builder *x)
 {
     _cleanup_buf_ struct buf rest = BUF_INIT(KIB(4));
     _cleanup_close_ int said = -1;
@@ -287,13 +287,13 @@ static void end(struct builder *x)
 int native_build(struct engine *e, const struct build_request *req, struct build *b,
                  const struct deadline *by, char **ret, struct err *err)
 {
-    struct builder x = {.n = native_of(e),
-                        .req = req,
-                        .b = b,
-                        .by = by,
-                        .to = -1,
-                        .process = PROGRAM_INIT,
-                        .lines = BUF_INIT(LINE_MAX_BYTES)};
+    struct native_builder x = {.n = native_of(e),
+                               .req = req,
+                               .b = b,
+                               .by = by,
+                               .to = -1,
+                               .process = PROGRAM_INIT,
+                               .lines = BUF_INIT(LINE_MAX_BYTES)};
     int r = check_request(x.n, req, err);
 
     if (r >= 0)

@@ -117,13 +117,13 @@ static const struct {
 
 /* ---- the walk over the machine's files ---- */
 
-struct walk {
+struct host_image_walk {
     int src, dst;  /* roots; dst -1: only look */
     uint64_t hash; /* FNV-1a of everything seen */
     size_t entries, bytes;
 };
 
-static void mix(struct walk *w, const void *data, size_t len)
+static void mix(struct host_image_walk *w, const void *data, size_t len)
 {
     const unsigned char *p = data;
 
@@ -131,18 +131,18 @@ static void mix(struct walk *w, const void *data, size_t len)
         w->hash = (w->hash ^ p[i]) * UINT64_C(0x100000001b3);
 }
 
-static void mix_str(struct walk *w, const char *s)
+static void mix_str(struct host_image_walk *w, const char *s)
 {
     mix(w, s, strlen(s) + 1);
 }
 
-static void mix_u64(struct walk *w, uint64_t v)
+static void mix_u64(struct host_image_walk *w, uint64_t v)
 {
     w->hash = (w->hash ^ v) * UINT64_C(0x100000001b3);
     w->hash ^= w->hash >> 29; /* high bits of v must reach the low ones too */
 }
 
-static void mix_stat(struct walk *w, const char *path, const struct stat *st)
+static void mix_stat(struct host_image_walk *w, const char *path, const struct stat *st)
 {
     mix_str(w, path);
     mix_u64(w, st->st_mode);
@@ -187,7 +187,7 @@ static int make_dirs(int dst, const char *path, mode_t mode, struct err *err)
     return r < 0 ? r : make_dir(dst, p, mode, err);
 }
 
-static int copy_link(struct walk *w, const char *path, struct err *err)
+static int copy_link(struct host_image_walk *w, const char *path, struct err *err)
 {
     char target[PATH_MAX];
     ssize_t n = readlinkat(w->src, path, target, sizeof(target) - 1);
@@ -226,7 +226,8 @@ static bool is_wanted_file(const struct stat *st)
     return S_ISREG(st->st_mode) && (st->st_mode & S_IROTH) && (size_t)st->st_size <= FILE_SIZE_MAX;
 }
 
-static int copy_file(struct walk *w, const char *path, const struct stat *st, struct err *err)
+static int copy_file(struct host_image_walk *w, const char *path, const struct stat *st,
+                     struct err *err)
 {
     _cleanup_close_ int in = -1, out = -1;
     struct stat opened;
@@ -248,7 +249,7 @@ static int copy_file(struct walk *w, const char *path, const struct stat *st, st
     return r < 0 ? err_sys(err, -r, "copy '%s'", path) : 0;
 }
 
-static int copy_entry(struct walk *w, const char *path, int depth, struct err *err);
+static int copy_entry(struct host_image_walk *w, const char *path, int depth, struct err *err);
 
 static int compare_names(const void *a, const void *b)
 {
@@ -276,7 +277,7 @@ static int list_dir(int dirfd, const char *path, char ***ret)
     return 0;
 }
 
-static int copy_dir(struct walk *w, const char *path, int depth, struct err *err)
+static int copy_dir(struct host_image_walk *w, const char *path, int depth, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
 
@@ -294,7 +295,7 @@ static int copy_dir(struct walk *w, const char *path, int depth, struct err *err
     return 0;
 }
 
-static int copy_entry(struct walk *w, const char *path, int depth, struct err *err)
+static int copy_entry(struct host_image_walk *w, const char *path, int depth, struct err *err)
 {
     struct stat st;
 
@@ -317,7 +318,7 @@ static int copy_entry(struct walk *w, const char *path, int depth, struct err *e
 }
 
 /* "ssl/certs" needs its parent; the pattern stands in the last component only. */
-static int copy_allowed(struct walk *w, const char *pattern, struct err *err)
+static int copy_allowed(struct host_image_walk *w, const char *pattern, struct err *err)
 {
     _cleanup_free_ char *parent = xasprintf("etc/%s", pattern);
     _cleanup_strv_ char **names = NULL;
@@ -343,7 +344,7 @@ static int copy_allowed(struct walk *w, const char *pattern, struct err *err)
 
 /* /bin -> usr/bin and the like. A machine that never merged gets the links all the same: what it
  * has only in /bin is missing then. */
-static int copy_merged(struct walk *w, const char *name, struct err *err)
+static int copy_merged(struct host_image_walk *w, const char *name, struct err *err)
 {
     _cleanup_free_ char *usr = xasprintf("usr/%s", name);
     struct stat st;
@@ -358,7 +359,7 @@ static int copy_merged(struct walk *w, const char *name, struct err *err)
     return 0;
 }
 
-static int walk_machine(struct walk *w, struct err *err)
+static int walk_machine(struct host_image_walk *w, struct err *err)
 {
     int r = 0;
 
@@ -382,7 +383,7 @@ static int put_text(int dst, const char *path, const char *text, struct err *err
     return r < 0 ? err_sys(err, -r, "write '%s'", path) : 0;
 }
 
-static int put_passwd(const struct walk *w, struct err *err)
+static int put_passwd(const struct host_image_walk *w, struct err *err)
 {
     const char *shell = faccessat(w->src, "usr/bin/bash", F_OK, 0) == 0 ? "/bin/bash" : "/bin/sh";
     _cleanup_free_ char *text =
@@ -394,7 +395,7 @@ static int put_passwd(const struct walk *w, struct err *err)
     return put_text(w->dst, "etc/passwd", text, err);
 }
 
-static int put_own(const struct walk *w, struct err *err)
+static int put_own(const struct host_image_walk *w, struct err *err)
 {
     int r = 0;
 
@@ -425,7 +426,7 @@ static int chown_home(int dst, struct err *err)
     return 0;
 }
 
-static int build(struct walk *w, const struct host_image_source *src, struct err *err)
+static int build(struct host_image_walk *w, const struct host_image_source *src, struct err *err)
 {
     int r;
 
@@ -441,7 +442,7 @@ static int build(struct walk *w, const struct host_image_source *src, struct err
 
 static uint64_t hash_start(const struct host_image_source *src)
 {
-    struct walk w = {.hash = UINT64_C(0xcbf29ce484222325)};
+    struct host_image_walk w = {.hash = UINT64_C(0xcbf29ce484222325)};
 
     mix_u64(&w, IMAGE_FORMAT);
     mix_u64(&w, src->chown_home);
@@ -455,7 +456,7 @@ static int build_generation(int images, int root, const char *name,
 {
     _cleanup_free_ char *tmp = xasprintf("tmp-%s", name);
     _cleanup_close_ int dst = -1;
-    struct walk w = {.src = root, .hash = hash_start(src)};
+    struct host_image_walk w = {.src = root, .hash = hash_start(src)};
     int r;
 
     r = rmtree(images, tmp, err); /* of a daemon that was killed here */
@@ -481,7 +482,7 @@ int host_image_ensure(const char *images_dir, const struct host_image_source *sr
 {
     _cleanup_close_ int images = -1, root = -1;
     char name[32];
-    struct walk look = {.dst = -1, .hash = hash_start(src)};
+    struct host_image_walk look = {.dst = -1, .hash = hash_start(src)};
     struct stat st;
     int r;
 

@@ -28,7 +28,7 @@
 
 #define UNDO_TIMEOUT (10 * USEC_PER_SEC)
 
-struct launch {
+struct native_launch {
     struct native_engine *n;
     const struct sandbox_request *req;
     const struct native_step *step; /* of a build, or NULL */
@@ -38,7 +38,7 @@ struct launch {
     uint32_t id_base;
 };
 
-static void launch_done(struct launch *l)
+static void launch_done(struct native_launch *l)
 {
     fd_close(l->control);
     fd_close(l->plan);
@@ -50,7 +50,7 @@ static void launch_done(struct launch *l)
 
 /* ---- the plan ---- */
 
-static int fill_mounts(const struct launch *l, struct plan *p, struct err *err)
+static int fill_mounts(const struct native_launch *l, struct plan *p, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
     const char *const own[] = {l->n->state_dir, l->n->run_dir, NULL};
@@ -87,7 +87,7 @@ static void fill_limits(struct plan *p, const struct sandbox_spec *spec)
     p->scratch_size = spec->scratch_size;
 }
 
-static void fill_names(struct plan *p, const struct launch *l)
+static void fill_names(struct plan *p, const struct native_launch *l)
 {
     const struct native_engine *n = l->n;
     const char *id = l->req->id;
@@ -105,7 +105,7 @@ static void fill_names(struct plan *p, const struct launch *l)
 }
 
 /* The addresses are those of the id lease: no two sandboxes of the machine have the same. */
-static void fill_network(struct plan *p, const struct launch *l)
+static void fill_network(struct plan *p, const struct native_launch *l)
 {
     static const enum plan_network modes[] = {
         [SPEC_NETWORK_NONE] = PLAN_NETWORK_NONE,
@@ -129,7 +129,7 @@ static void fill_network(struct plan *p, const struct launch *l)
 }
 
 /* Layers, mounts and user of a build's step; its variables go with the command. */
-static void fill_step(const struct launch *l, struct plan *p)
+static void fill_step(const struct native_launch *l, struct plan *p)
 {
     const struct native_step *s = l->step;
 
@@ -151,7 +151,7 @@ static void fill_step(const struct launch *l, struct plan *p)
     }
 }
 
-static int fill_image(struct launch *l, struct plan *p, char ***variables, struct err *err)
+static int fill_image(struct native_launch *l, struct plan *p, char ***variables, struct err *err)
 {
     int r;
 
@@ -163,7 +163,7 @@ static int fill_image(struct launch *l, struct plan *p, char ***variables, struc
     return r < 0 ? r : tool_caches_plan(l->n, l->req, l->run, p, variables, &l->warnings, err);
 }
 
-static int make_plan(struct launch *l, struct err *err)
+static int make_plan(struct native_launch *l, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
     _cleanup_strv_ char **variables = packages_variables(spec);
@@ -194,7 +194,7 @@ static int make_plan(struct launch *l, struct err *err)
     return r;
 }
 
-static int lease_ids(struct launch *l, struct err *err)
+static int lease_ids(struct native_launch *l, struct err *err)
 {
     int r;
 
@@ -207,7 +207,7 @@ static int lease_ids(struct launch *l, struct err *err)
 }
 
 /* The folder of this run; what a dead run left there goes first. */
-static int make_run_folder(struct launch *l, const struct deadline *by, struct err *err)
+static int make_run_folder(struct native_launch *l, const struct deadline *by, struct err *err)
 {
     const char *id = l->req->id;
     int r;
@@ -231,7 +231,7 @@ static int make_run_folder(struct launch *l, const struct deadline *by, struct e
     return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", id) : 0;
 }
 
-static int start_shim(struct launch *l, struct err *err)
+static int start_shim(struct native_launch *l, struct err *err)
 {
     const int fds[PLAN_FDS] = {l->plan, l->log, l->lease};
     struct prewarmed_shim shim;
@@ -248,7 +248,7 @@ static int start_shim(struct launch *l, struct err *err)
 /* ---- the whole ---- */
 
 /* What the shim wrote to its log, when it ended without a word on its line. */
-static void add_last_words(const struct launch *l, struct err *err)
+static void add_last_words(const struct native_launch *l, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/shim.log", l->req->id);
     _cleanup_free_ char *text = NULL;
@@ -263,8 +263,8 @@ static void add_last_words(const struct launch *l, struct err *err)
     err_wrap(err, "%.200s", line ? line + 1 : text);
 }
 
-static int await_ready(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
-                       struct err *err)
+static int await_ready(struct native_launch *l, const struct deadline *by,
+                       struct engine_sandbox *sandbox, struct err *err)
 {
     int r;
 
@@ -274,8 +274,8 @@ static int await_ready(struct launch *l, const struct deadline *by, struct engin
     return r;
 }
 
-static int launch_run(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
-                      struct err *err)
+static int launch_run(struct native_launch *l, const struct deadline *by,
+                      struct engine_sandbox *sandbox, struct err *err)
 {
     int r;
 
@@ -324,14 +324,14 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
                       const struct native_step *step, const struct deadline *by,
                       struct engine_sandbox *ret, struct err *err)
 {
-    struct launch l = {.n = native_of(e),
-                       .req = req,
-                       .step = step,
-                       .control = -1,
-                       .plan = -1,
-                       .lease = -1,
-                       .log = -1,
-                       .run = -1};
+    struct native_launch l = {.n = native_of(e),
+                              .req = req,
+                              .step = step,
+                              .control = -1,
+                              .plan = -1,
+                              .lease = -1,
+                              .log = -1,
+                              .run = -1};
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 

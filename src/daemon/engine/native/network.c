@@ -204,7 +204,7 @@ static int remove_iptables(const struct network *n, const struct deadline *by, s
 
 /* ---- whichever is there ---- */
 
-static const struct tool {
+static const struct network_tool {
     const char *program;
     int (*text)(const char *root_id, char *const *resolvers, char **ret, struct err *err);
     bool (*present)(const struct network *n, const struct deadline *by);
@@ -216,7 +216,7 @@ static const struct tool {
     {"iptables-restore", network_rules_iptables, present_iptables, apply_iptables, remove_iptables},
 };
 
-static const struct tool *find_tool(void)
+static const struct network_tool *find_tool(void)
 {
     for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
         if (program_find(tools[i].program))
@@ -244,7 +244,7 @@ static int forward_on(struct err *err)
 static int ensure_rules(struct network *n, const struct deadline *by, struct err *err)
 {
     _cleanup_strv_ char **resolvers = network_resolvers();
-    const struct tool *tool = find_tool();
+    const struct network_tool *tool = find_tool();
     _cleanup_free_ char *rules = NULL;
     int r;
 
@@ -310,7 +310,7 @@ static bool any_open(const struct network *n)
 
 static int remove_rules(struct network *n, const struct deadline *by, struct err *err)
 {
-    const struct tool *tool = find_tool();
+    const struct network_tool *tool = find_tool();
     int r = tool ? tool->remove(n, by, err) : 0;
 
     if (r < 0)

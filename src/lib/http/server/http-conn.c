@@ -472,9 +472,9 @@ static void flush_output(struct http_conn *c)
 
 /* -- in -- */
 
-enum peer { PEER_OPEN, PEER_SENT_ALL, PEER_GONE };
+enum http_peer { PEER_OPEN, PEER_SENT_ALL, PEER_GONE };
 
-static enum peer look_at_peer(const struct http_conn *c)
+static enum http_peer look_at_peer(const struct http_conn *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLRDHUP | POLLPRI};
 
@@ -560,7 +560,7 @@ static void read_input(struct http_conn *c)
 
 static void on_hangup(struct http_conn *c)
 {
-    enum peer peer = look_at_peer(c);
+    enum http_peer peer = look_at_peer(c);
 
     if (peer == PEER_GONE)
         conn_gone(c);
