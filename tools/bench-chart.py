@@ -55,7 +55,7 @@ WIDTH, MARGIN, LEFT, BAR, STEP = 760, 20, 190, 18, 28
 
 def round_off(value):
     """Two digits that mean something; more would be noise."""
-    return round(value) if value >= 10 else round(value, 1)
+    return round(value) if value >= 10 else round(value, 1 if value >= 1 else 2)
 
 
 def keep(run):
@@ -142,7 +142,8 @@ def main():
         return 1 if stale else 0
     for path, text in wanted.items():
         path.write_text(text, encoding="utf-8")
-    print("written: docs/benchmark.svg and the table in README.md, from docs/benchmark.json")
+    print("written: docs/benchmark.svg and the table in README.md, from docs/benchmark.json. Commit all three together, or restore "
+          "them with git when the machine was not quiet.")
     return 0
 
 
