@@ -199,8 +199,8 @@ def at_once(n, fn):
 
 # ---- packages ----
 
-def make_wheel(name, version, payload=b"", requires=()):
-    """A wheel that pip installs; payload makes it as long as wanted."""
+def make_wheel(name, version, payload=b"", requires=(), scripts=None):
+    """A wheel that pip installs; payload makes it as long as wanted, scripts are texts by the name of a program."""
     plain = name.replace("-", "_")
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(
         f"Requires-Dist: {r}\n" for r in requires)
@@ -208,6 +208,7 @@ def make_wheel(name, version, payload=b"", requires=()):
              f"{plain}-{version}.dist-info/METADATA": metadata.encode(),
              f"{plain}-{version}.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
                                                    b"Tag: py3-none-any\n"}
+    files.update({f"{plain}-{version}.data/scripts/{script}": text.encode() for script, text in (scripts or {}).items()})
     record = f"{plain}-{version}.dist-info/RECORD"
     lines = [f"{n},sha256={base64.urlsafe_b64encode(hashlib.sha256(d).digest()).rstrip(b'=').decode()},{len(d)}\n"
              for n, d in files.items()]
@@ -215,7 +216,9 @@ def make_wheel(name, version, payload=b"", requires=()):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
         for n, d in files.items():
-            z.writestr(zipfile.ZipInfo(n), d)
+            info = zipfile.ZipInfo(n)
+            info.external_attr = 0o100755 << 16 if "/scripts/" in n else info.external_attr
+            z.writestr(info, d)
     return f"{plain}-{version}-py3-none-any.whl", out.getvalue(), metadata.encode()
 
 
@@ -293,8 +296,9 @@ class Upstream:
 
     # ---- content ----
 
-    def add_wheel(self, name, version, payload=b"", uploaded="2020-01-01T00:00:00.000000Z", requires=(), **more):
-        file, data, metadata = make_wheel(name, version, payload, requires)
+    def add_wheel(self, name, version, payload=b"", uploaded="2020-01-01T00:00:00.000000Z", requires=(), scripts=None,
+                  **more):
+        file, data, metadata = make_wheel(name, version, payload, requires, scripts)
         path = f"/files/{file}"
         self.files[path], self.files[path + ".metadata"] = data, metadata
         entry = {"filename": file, "url": self.url + path, "hashes": {"sha256": hashlib.sha256(data).hexdigest()},

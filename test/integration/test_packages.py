@@ -143,6 +143,18 @@ class Install(PackagesCase):
         self.assertEqual((second["bytes_upstream"], second["misses"], second["errors"]), (0, 0, 0))
         self.assertGreater(second["bytes_store"], 200000 * len(tools))
 
+    @only_on("native")
+    def test_plain_pip_install(self):
+        """Debian's rule of externally managed environments does not hold in a sandbox, and programs of packages are found."""
+        self.up.add_wheel("demo", "1.5", scripts={"demo-tool": "#!/bin/sh\necho tool of demo\n"})
+        said = self.shell("a", "pip install demo 2>&1 && python3 -c 'import demo; print(demo.version)' && demo-tool")
+        self.assertTrue(said.endswith("1.5\ntool of demo\n"), said)
+        self.assertNotIn("not on PATH", said)
+        self.assertEqual(self.shell("a", "python3 -m venv v && v/bin/pip install -q demo && v/bin/python -c 'import demo; "
+                                    "print(demo.__file__.split(\"/\")[3])'"), "v\n")
+        self.up_box("c", "-e", "PIP_BREAK_SYSTEM_PACKAGES=0", "-e", "PATH=/usr/bin")
+        self.assertEqual(self.shell("c", "echo $PIP_BREAK_SYSTEM_PACKAGES $PATH"), "0 /usr/bin\n")
+
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_npm_install_uses_the_cache(self):
         tools = self.all_of(NODE_TOOLS)

@@ -3,7 +3,7 @@ import shutil
 import unittest
 
 import tools_box
-from ripcord_test import Config, TestCase
+from ripcord_test import Config, TestCase, only_on
 from test_packages import NODE_TOOLS, PYTHON_TOOLS, PackagesCase
 
 
@@ -38,6 +38,11 @@ class Live(PackagesCase):
 
     def test_pip(self):
         self.twice("pypi", self.live_pip, ("six", "idna", "certifi"), self.all_of(PYTHON_TOOLS))
+
+    @only_on("native")
+    def test_plain_pip_install(self):
+        """What a newcomer types."""
+        self.shell("a", "pip install requests && python3 -c 'import requests; requests.Session()' && normalizer --version")
 
     @unittest.skipUnless(shutil.which("npm"), "needs npm")
     def test_npm(self):

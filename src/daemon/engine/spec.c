@@ -170,13 +170,32 @@ static void add_pairs(char ***env, char *const *pairs)
     }
 }
 
+/* `pip install`, `uv tool` and pipx put the programs of packages into this folder. */
+static void add_user_programs(char ***env, const char *home)
+{
+    const char *old = strv_env_get(*env, "PATH");
+    _cleanup_free_ char *path = xasprintf("%s/.local/bin:%s", home, old);
+
+    /* An empty part of PATH is the current folder. */
+    if (*old)
+        strv_env_set(env, "PATH", path);
+}
+
+/*
+ * Debian marks its Python as externally managed, and pip then installs nothing, not even into the
+ * user's home. That protects a system that people maintain with apt. A sandbox has its own file
+ * system, so pip may install: as an ordinary user into ~/.local. Older versions of pip ignore the
+ * variable.
+ */
 char **spec_environment(const char *user, char *const *own, char *const *more)
 {
     char **env = NULL;
 
     strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     strv_add(&env, "LANG=C.UTF-8");
+    strv_add(&env, "PIP_BREAK_SYSTEM_PACKAGES=1");
     add_pairs(&env, more);
+    add_user_programs(&env, home_of(user));
     strv_env_set(&env, "HOME", home_of(user));
     strv_env_set(&env, "USER", user);
     strv_env_set(&env, "LOGNAME", user);

@@ -22,7 +22,7 @@ void exec_request_put(struct shim_writer *w, const struct exec_request *req);
 enum shim_msg_type exec_request_type(const struct exec_request *req);
 int exec_request_handover(const struct exec_request *req, int *ret_fd, struct err *err);
 /* The environment of the sandbox's commands: what every program expects, then `more` (of an image;
- * may be NULL), then the spec's `own`. A new strv. */
+ * may be NULL), then ~/.local/bin in front of their PATH, then the spec's `own`. A new strv. */
 char **spec_environment(const char *user, char *const *own, char *const *more);
 
 /* The longest sandbox_request.spec_text that is read back. */
