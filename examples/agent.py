@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A small agent: one turn of `ripcord session`.
 
-It reads its task from stdin (one JSON value, then the end), says what it does as JSON lines on stdout, and
-writes the rest to stderr. A real one would ask a model what to do next; this one runs the steps that it is given.
+It reads its task from stdin (one JSON value, then end of file), reports its actions as JSON lines on stdout, and
+writes everything else to stderr. A real agent would ask a model for the next action; this one runs the given steps.
 
     {"steps": ["echo hi > a", "wc -c a"]}
 """
@@ -17,7 +17,7 @@ def say(kind, **fields):
 
 
 def secret(name):
-    """A credential given by `--secret NAME=@FILE`, or None."""
+    """Returns a credential given by `--secret NAME=@FILE`, or None."""
     try:
         with open(os.path.join(os.environ["RIPCORD_SECRETS"], name), encoding="utf-8") as f:
             return f.read().strip()

@@ -1,62 +1,68 @@
 #!/usr/bin/env python3
-"""Holds the layer table of the tree and fails where an include points the wrong way.
+"""Holds the layer table of the tree and fails for an include that the table does not allow.
 
-Every include of our own carries its folder ("base/buf.h"), so a violation is visible in the line
-itself. Comments are /* */ only: a // left behind is usually something that was meant to go.
+Each own include is a path below src/ ("lib/base/buf.h"), so a violation is visible in the line itself.
+The check also refuses // comments: a // comment is usually debugging code that was left behind.
 
     tools/check-deps.py [FOLDER]     checks src/, include/ and test/ below FOLDER (default: the tree)
-    tools/check-deps.py --self-test  shows on made-up files that each rule can fail
+    tools/check-deps.py --self-test  proves on made-up files that each rule can fail
 """
 import re
 import sys
 import tempfile
 from pathlib import Path
 
-# What each folder of src/ may include besides itself: folders, or single headers where that is the
-# whole permission. The order is that of the layers, lowest first.
+# What each folder of src/ may include besides itself and the folders below it. Order: lowest layer first. A row stands for
+# the folders below it that have no row of their own. There are no exemptions for single headers.
 LAYERS = {
-    "base": [],
-    "os": ["base"],
-    "wire": ["base"],
-    "journal": ["base"],
-    "dockerfile": ["base"],
-    "lint": ["base", "dockerfile"],
-    "store": ["base"],
-    "supervise": ["base", "journal", "shim/handover.h", "shim/proto.h"],
-    "shim": ["base", "os", "journal", "supervise"],
-    "docker": ["base", "wire"],
-    "guest": ["base", "os"],
-    "relay": ["base", "os", "journal", "supervise", "docker", "guest/channel.h", "guest/proto.h", "shim/handover.h", "shim/proto.h"],
-    "client": ["base", "wire"],
-    "net": ["base", "wire"],
-    "cli": ["base", "client", "dockerfile", "lint"],
-    "image": ["base", "os"],
-    "build": ["base", "os", "dockerfile", "image"],
-    "registry": ["base", "os", "net", "shim/proto.h"],
-    "hub": ["base", "os", "net/fetch.h", "image/digest.h", "image/images.h", "image/layout.h", "image/manifest.h",
-            "image/reference.h"],
-    "engine": ["base", "os", "wire", "net", "image", "hub/main.h", "journal", "docker", "dockerfile",
-               "shim/handover.h", "shim/proto.h", "shim/plan.h", "relay/plan.h"],
-    "core": ["base", "store", "image", "journal", "engine/engine.h", "engine/caches.h",
-             "engine/build.h", "net/loop.h", "registry/keeper.h"],
-    "api": ["base", "net", "core", "wire/frame.h", "registry/keeper.h"],
-    "daemon": ["base", "os", "wire", "journal", "store", "net", "image", "engine", "core", "api",
-               "registry/keeper.h"],
-    "bin": ["base", "os", "cli", "daemon", "shim", "guest", "relay", "registry", "image", "build", "hub"],
+    "lib/base": [],
+    "lib/os": ["lib/base"],
+    "lib/journal": ["lib/base"],
+    "lib/store": ["lib/base"],
+    "lib/loop": ["lib/base"],
+    "lib/http/wire": ["lib/base"],
+    "lib/http/server": ["lib/base", "lib/loop", "lib/http/wire"],
+    "lib/http/fetch": ["lib/base"],
+    "proto": ["lib/base"],
+    "dockerapi": ["lib/base", "lib/http/wire"],
+    "supervisor/common": ["lib/base", "lib/journal", "proto"],
+    "supervisor/shim": ["lib/base", "lib/os", "lib/journal", "proto", "supervisor/common"],
+    "supervisor/relay": ["lib/base", "lib/os", "lib/journal", "proto", "supervisor/common", "dockerapi"],
+    "guest": ["lib/base", "lib/os", "proto"],
+    "client": ["lib/base", "lib/http/wire", "proto"],
+    "image/dockerfile": ["lib/base"],
+    "image/lint": ["lib/base", "image/dockerfile"],
+    "image/oci": ["lib/base"],
+    "image/store": ["lib/base", "lib/os", "image/oci"],
+    "image/archive": ["lib/base", "lib/os", "proto", "image/oci", "image/store"],
+    "image/build": ["lib/base", "lib/os", "proto", "image/dockerfile", "image/oci", "image/store", "image/archive"],
+    "image/transfer": ["lib/base", "lib/os", "lib/http/fetch", "proto", "image/oci"],
+    "cli": ["lib/base", "client", "proto", "image/dockerfile", "image/lint"],
+    "packages": ["lib/base", "lib/os", "lib/loop", "lib/http/server", "lib/http/fetch", "proto"],
+    "daemon/packages": ["lib/base", "lib/os", "lib/loop", "proto"],
+    "daemon/engine": ["lib/base", "lib/os", "lib/loop", "lib/journal", "proto"],
+    "daemon/engine/native": ["lib/base", "lib/os", "lib/journal", "proto", "image/oci", "image/store",
+                             "daemon/engine"],
+    "daemon/engine/docker": ["lib/base", "lib/os", "lib/http/wire", "proto", "dockerapi", "image/dockerfile", "daemon/engine"],
+    "daemon/core": ["lib/base", "lib/loop", "lib/journal", "lib/store", "image/oci", "daemon/engine", "daemon/packages"],
+    "daemon/api": ["lib/base", "lib/loop", "lib/http/server", "proto", "daemon/core", "daemon/packages"],
+    "daemon/main": ["lib", "daemon"],
+    "bin": ["cli", "daemon/main", "supervisor/shim", "supervisor/relay", "guest", "packages", "image/archive", "image/build",
+            "image/transfer"],
 }
 
-# Folders that link libc alone: jansson must not creep in through base/json.h.
-WITHOUT_JSON = {"os", "wire", "journal", "dockerfile", "supervise", "shim", "guest"}
+# Folders that link libc alone: jansson must not creep in through lib/base/json.h.
+WITHOUT_JSON = {"lib/os", "lib/http/wire", "lib/journal", "image/dockerfile", "supervisor/common", "supervisor/shim", "guest"}
 
 # Foreign libraries and the only folders that may see them.
 LIBRARIES = {
-    "uv.h": {"net"},
-    "curl/": {"net"},
-    "sqlite3.h": {"store"},
-    "yaml.h": {"daemon"},
-    "archive": {"image"},
-    "seccomp.h": {"os", "engine"},
-    "openssl/ssl.h": {"docker"},
+    "uv.h": {"lib/loop", "lib/http/server"},
+    "curl/": {"lib/http/fetch"},
+    "sqlite3.h": {"lib/store"},
+    "yaml.h": {"daemon/main"},
+    "archive": {"image/archive"},
+    "seccomp.h": {"lib/os", "daemon/engine/docker"},
+    "openssl/ssl.h": {"dockerapi"},
     "jansson.h": LAYERS.keys() - WITHOUT_JSON,
 }
 
@@ -70,23 +76,36 @@ def line_of(text, pos):
     return text.count("\n", 0, pos) + 1
 
 
-def allowed(folder, header):
-    target = header.split("/")[0]
-    return target == folder or target in LAYERS[folder] or header in LAYERS[folder]
+def row_of(path):
+    """The longest row that holds this path below src/, or None."""
+    parts = path.split("/")
+    for n in range(len(parts) - 1, 0, -1):
+        if "/".join(parts[:n]) in LAYERS:
+            return "/".join(parts[:n])
+    return None
 
 
-def check_own_include(folder, header):
+def within(folder, other):
+    return folder == other or folder.startswith(other + "/")
+
+
+def allowed(row, target):
+    if row == target:
+        return True
+    return any(target == may or (may not in LAYERS and within(target, may)) for may in LAYERS[row])
+
+
+def check_own_include(row, header):
     if "/" not in header:
-        if header in GENERATED:
-            return None
-        return f'"{header}" lacks its folder: write "{folder}/{header}"'
-    if header.split("/")[0] not in LAYERS:
-        return f'"{header}" is in no folder of the layer table (tools/check-deps.py)'
-    if folder in WITHOUT_JSON and header == "base/json.h":
-        return f"{folder}/ links libc alone and may not include base/json.h"
-    if not allowed(folder, header):
-        may = ", ".join(LAYERS[folder]) or "nothing else of ours"
-        return f'{folder}/ may not include "{header}" (it may include: {may})'
+        return None if header in GENERATED else f'"{header}" lacks its folder: write the path below src/'
+    target = row_of(header)
+    if target is None:
+        return f'"{header}" is not below a folder of the layer table (tools/check-deps.py)'
+    if row in WITHOUT_JSON and header == "lib/base/json.h":
+        return f"{row}/ links libc alone and may not include lib/base/json.h"
+    if not allowed(row, target):
+        may = ", ".join(LAYERS[row]) or "nothing else of ours"
+        return f'{row}/ may not include "{header}" (it may include: {may})'
     return None
 
 
@@ -117,10 +136,11 @@ def check_file(path, top):
     parts = path.relative_to(top).parts
     problems = list(check_comments(text))
     if parts[0] == "src":
-        if len(parts) < 3 or parts[1] not in LAYERS:
-            problems.append((1, f"src/{parts[1]} is not in the layer table (tools/check-deps.py)"))
+        row = row_of("/".join(parts[1:]))
+        if row is None:
+            problems.append((1, f"{'/'.join(parts[:-1])} is not in the layer table (tools/check-deps.py)"))
         else:
-            problems += check_includes(parts[1], text)
+            problems += check_includes(row, text)
     return [f"{path.relative_to(top)}:{line}: {what}" for line, what in sorted(problems)]
 
 
@@ -134,17 +154,18 @@ def check_tree(top):
 
 # One made-up file per rule, and the words that its complaint must hold.
 BAD = {
-    "src/base/up.c": ('#include "core/state.h"\n', "may not include"),
-    "src/os/json.c": ('#include "base/json.h"\n', "libc alone"),
+    "src/lib/base/up.c": ('#include "daemon/core/exec/exec.h"\n', "may not include"),
+    "src/lib/os/json.c": ('#include "lib/base/json.h"\n', "libc alone"),
     "src/cli/bare.c": ('#include "cli.h"\n', "lacks its folder"),
-    "src/core/backend.c": ('#include "engine/native/native.h"\n', "may not include"),
-    "src/core/loop.c": ("#include <uv.h>\n", "belongs in net"),
+    "src/daemon/core/exec/backend.c": ('#include "daemon/engine/native/native.h"\n', "may not include"),
+    "src/daemon/core/exec/loop.c": ("#include <uv.h>\n", "belongs in lib/http/server"),
     "src/odd/new.c": ("int x;\n", "not in the layer table"),
-    "src/net/slash.c": ('char *s = "http://x"; // gone\n', "// comment"),
+    "src/lib/loop/slash.c": ('char *s = "http://x"; // gone\n', "// comment"),
 }
 GOOD = {
-    "src/base/buf.c": '#include "base/buf.h"\n/* see http://x */\nchar *s = "a//b";\nchar c = \'"\';\n',
-    "src/core/sandbox.c": '#include "engine/engine.h"\n#include "store/store.h"\n#include <stdio.h>\n',
+    "src/lib/base/buf.c": '#include "lib/base/buf.h"\n/* see http://x */\nchar *s = "a//b";\nchar c = \'"\';\n',
+    "src/daemon/core/sandbox/sandbox.c": '#include "daemon/engine/engine.h"\n#include "lib/store/store.h"\n#include <stdio.h>\n',
+    "src/daemon/main/wiring.c": '#include "daemon/engine/native/doctor.h"\n#include "lib/store/store.h"\n',
 }
 
 

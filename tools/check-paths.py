@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Fails where code that builds or enters a sandbox resolves a path by name.
+"""Fails if code that builds or enters a sandbox resolves a path by name.
 
-Once the sandbox's root is there, its tenant decides what a name means: nearly every escape from a container runtime was a
-path that the runtime resolved itself. In the files below everything goes by descriptors (place.h, openat2); what still names
-a path is listed with its reason, and a new one must be.
+Once the sandbox's root exists, the tenant decides what a name means. In nearly every escape from a container runtime, the
+runtime itself resolved such a path. The files below therefore use descriptors (mount-point.h, openat2). The table ALLOWED
+lists each remaining call by name with its reason; a new call needs an entry there.
 
     tools/check-paths.py              checks the tree
-    tools/check-paths.py --self-test  shows that the rule can fail
+    tools/check-paths.py --self-test  proves that the rule can fail
 """
 import re
 import sys
 from pathlib import Path
 
-FILES = ("caches", "exec-child", "init", "place", "secrets", "setup-dev", "setup-facts", "setup-proc", "setup-root", "user")
+FILES = ("caches", "exec-child", "init", "mount-point", "secrets", "setup-dev", "setup-proc-view", "setup-proc", "setup-root", "user")
 BY_NAME = ("access|acct|chdir|chmod|chown|chroot|creat|execv|execve|fopen|lchown|link|lstat|mkdir|mkfifo|mknod|mount|open|opendir|"
            "pivot_root|readlink|realpath|rename|rmdir|stat|statfs|symlink|truncate|umount2?|unlink|utimes?")
 CALL = re.compile(rf"(?<![\w.>])(?:{BY_NAME})\s*\(\s*[^,;)]*|\bAT_FDCWD\s*,\s*[^,;)]*")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
-# file -> {the call's beginning: why it is right}
+# file -> {the beginning of the call: why it is safe}
 ALLOWED = {
     "caches": {"opendir(base": "a folder of the host, ours alone, before the sandbox's root exists"},
     "exec-child": {
@@ -29,7 +29,7 @@ ALLOWED = {
     "secrets": {'open("/"': "as above"},
     "user": {'open("/"': "as above"},
     "setup-dev": {"open(path": "the host's device, before the pivot, without a last link; its numbers are compared"},
-    "setup-facts": {'open("/proc/cpuinfo"': "the host's, before the pivot"},
+    "setup-proc-view": {'open("/proc/cpuinfo"': "the host's, before the pivot"},
     "setup-root": {
         'AT_FDCWD, "/usr"': "where the scaffold goes, on the host's tree in a namespace of our own, before any root exists",
         'AT_FDCWD, "/proc/self/mountinfo"': "our own procfs, mounted a moment ago; no process of the tenant exists yet",
@@ -51,25 +51,25 @@ def problems(name, text):
         if call in allowed:
             used.add(call)
         else:
-            yield f"src/shim/{name}.c:{line}: '{call}' goes by name: use place.h or openat2, or give the reason in tools/check-paths.py"
+            yield f"src/supervisor/shim/{name}.c:{line}: '{call}' goes by name: use mount-point.h or openat2, or give the reason in tools/check-paths.py"
     for call in allowed.keys() - used:
-        yield f"tools/check-paths.py: '{call}' is no longer in src/shim/{name}.c: remove it here"
+        yield f"tools/check-paths.py: '{call}' is no longer in src/supervisor/shim/{name}.c: remove it here"
 
 
 def self_test():
     bad = ['fd = open("/etc/passwd", O_RDONLY);', "mkdir(path, 0755);", "x = openat(AT_FDCWD, name, 0);", "if (mount(a, b, c, 0, d) < 0)"]
     good = ["place_mkdir(fd, path, 0755, err);", "openat(dir, name, 0);", "/* open(path) */", "layers_open(x)", "a->open(b)", "mount_clone(fd, x)"]
     for line in bad:
-        assert list(problems("place", line)), line
+        assert list(problems("mount-point", line)), line
     for line in good:
-        assert not list(problems("place", line)), line
+        assert not list(problems("mount-point", line)), line
 
 
 def main():
     if sys.argv[1:] == ["--self-test"]:
         self_test()
         return 0
-    root = Path(__file__).resolve().parents[1] / "src" / "shim"
+    root = Path(__file__).resolve().parents[1] / "src" / "supervisor" / "shim"
     found = [p for name in FILES for p in problems(name, (root / f"{name}.c").read_text(encoding="utf-8"))]
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0

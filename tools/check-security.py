@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails where docs/security-tests.md names a file or a test that is not there.
+"""Fails if docs/security-tests.md names a file or a test that does not exist.
 
 A test is written `test_x.py#test_name` (test/integration) or `test-x.c#name` (test/unit); code as `src/...` or `tools/...`.
 """

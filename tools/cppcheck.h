@@ -1,4 +1,4 @@
-/* What cppcheck cannot know without jansson's headers. */
+/* Replaces macros of jansson, whose headers cppcheck does not read. */
 #define json_array_foreach(a, i, v)                                                                \
     for ((i) = 0; (i) < json_array_size(a) && ((v) = json_array_get(a, i)); (i)++)
 #define json_object_foreach(o, k, v)                                                               \

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzes one target, or all in turn; ends with `N passed, N failed, N skipped`.
+# Fuzzes one target, or all of them in turn. The last line is `N passed, N failed, N skipped`.
 #   tools/fuzz.sh BUILD TARGET|all SECONDS   (BUILD: meson folder with -Dfuzz=true, configured with clang)
-# New inputs that reach new code go to BUILD/corpus; copy what is worth keeping to test/fuzz/corpus. An input that
-# fails is left in BUILD/findings, and its reproduction is one command: the target with that file as argument.
+# Inputs that reach new code go to BUILD/corpus; copy useful ones to test/fuzz/corpus. A failing input stays in
+# BUILD/findings. To reproduce the failure, run the target with that file as its argument.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -25,7 +25,7 @@ fuzz() {
         -artifact_prefix="$BUILD/findings/$name-" "$BUILD/corpus/$name" "test/fuzz/corpus/$name"
 }
 
-if [ "$WANTED" != all ] && ! targets | grep -xF -- "$WANTED" >/dev/null; then # -q would end before it has read all, which pipefail takes for a failure
+if [ "$WANTED" != all ] && ! targets | grep -xF -- "$WANTED" >/dev/null; then # -q would end before it has read all input, and pipefail would report a failure
     printf "unknown target '%s': one of %s, or all\n" "$WANTED" "$(targets | paste -sd ' ')" >&2
     exit 2
 fi

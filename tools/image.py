@@ -4,11 +4,11 @@
     tools/image.py [--host unix:///path]... [--rebuild]
     tools/image.py --native [--bin BUILD]
 
-Nothing is pulled: the base is made of Debian's packages with mmdebstrap, and the Dockerfile is built on it. Base and
-result are kept in the cache folder (~/.cache/ripcord) under a key of all that goes into them, so that a second run
-only loads. Without --host the engines with a socket in the usual places get it; when there is none, a private
-one builds it and the result stays in the cache folder. With --native the store of ripcord's own engine gets it, built there:
-a bare Debian is imported, and apt runs in a step with network 'open'.
+The script pulls nothing. mmdebstrap makes a base from Debian's packages, and an engine builds the Dockerfile on that base.
+The base and the result stay in the cache folder (~/.cache/ripcord) under a key of all inputs, so a second run only loads
+the image. Without --host, every engine with a socket in the usual places gets the image. If there is no such engine, a
+private engine builds it, and the result stays in the cache folder. With --native, the native engine builds the image into
+its own store: the script imports a bare Debian, and apt runs in a step with network 'open'.
 """
 import argparse
 import contextlib
@@ -51,7 +51,7 @@ def key(*parts):
 
 
 def base_archive(wanted):
-    """The root file system of these packages as an image's archive."""
+    """Returns the root file system of these packages as an image archive."""
     target = host_image.cache_folder() / f"base-{key(SUITE, wanted, LEAVE_OUT)}.tar"
     if not target.exists():
         say(f"installing {len(wanted)} packages and what they need into a base")
@@ -64,10 +64,10 @@ def base_archive(wanted):
 
 
 def build_natively(programs):
-    """In the store of the daemon that answers, or is started: RIPCORD_ROOT says which."""
+    """Builds in the store of the running or newly started daemon; RIPCORD_ROOT selects the daemon."""
     ripcord = programs / "ripcord"
     if not ripcord.exists():
-        raise SystemExit(f"image: '{ripcord}' is not there: ./dev build")
+        raise SystemExit(f"image: '{ripcord}' does not exist; run ./dev build first")
     if subprocess.run([ripcord, "image", "show", BASE], capture_output=True, check=False).returncode != 0:
         with open(base_archive(BARE), "rb") as archive:
             subprocess.run([ripcord, "image", "import", "-"], stdin=archive, check=True)
@@ -77,8 +77,8 @@ def build_natively(programs):
 
 @contextlib.contextmanager
 def kept_file(target, keep=True):
-    """A name to write to; it becomes the target only when all has gone well."""
-    new = target.with_name(f"{target.stem}-{os.getpid()}.tar")  # mmdebstrap looks at the end of the name
+    """Yields a temporary name; the file becomes the target only after success."""
+    new = target.with_name(f"{target.stem}-{os.getpid()}.tar")  # mmdebstrap derives the format from the suffix
     try:
         yield new
         if keep:
@@ -88,7 +88,7 @@ def kept_file(target, keep=True):
 
 
 def context():
-    """images/default as a tar; BuildKit knows a tar by its first header, which must not be an extended one."""
+    """Returns images/default as a tar. BuildKit detects a tar by its first header, which must not be an extended one."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(RECIPE.iterdir()):
@@ -97,7 +97,7 @@ def context():
 
 
 def build(engine, base, name):
-    """Builds the Dockerfile on a base that the engine has; the steps have no network and need none."""
+    """Builds the Dockerfile on a base that the engine has. The steps run without a network."""
     arguments = quote(json.dumps({"BASE": base, "PACKAGES_IN_BASE": "yes"}))
     reply = engine.api("POST", f"/build?version=2&t={quote(name)}&buildargs={arguments}&networkmode=none&rm=1&forcerm=1", context(),
                        headers={"Content-Type": "application/x-tar"}, timeout=600)
@@ -114,19 +114,19 @@ def save(engine, name, target):
 
 
 def image_archive(engine):
-    """The finished image's archive; built on the engine when none is kept."""
+    """Returns the archive of the finished image; builds it on the engine if the cache does not have it."""
     target = host_image.cache_folder() / f"image-{key(SUITE, packages(), (RECIPE / 'Dockerfile').read_text('ascii'))}.tar"
     if not target.exists():
         engine.load(base_archive(packages()))
         say(f"building {NAME}")
         build(engine, BASE, NAME)
-        engine.api("DELETE", f"/images/{quote(BASE)}")  # its layers stay with the image
+        engine.api("DELETE", f"/images/{quote(BASE)}")  # the image keeps its layers
         save(engine, NAME, target)
     return target
 
 
 class Reached(engines.Engine):
-    """An engine that runs already; only talked to."""
+    """An engine that already runs. The script does not start or stop it."""
 
     def __init__(self, host):
         super().__init__()
@@ -145,16 +145,16 @@ def hosts(given):
 def options():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("--host", action="append", default=[], help="engine to load it into (unix://PATH); may be repeated")
-    p.add_argument("--native", action="store_true", help="into the store of ripcord's own engine, by its own builder")
-    p.add_argument("--bin", type=Path, default=HERE / "build", help="with --native: folder of ripcord (default: build)")
-    p.add_argument("--rebuild", action="store_true", help="make all of it again")
+    p.add_argument("--native", action="store_true", help="build with the native engine, into its image store")
+    p.add_argument("--bin", type=Path, default=HERE / "build", help="with --native: folder of the ripcord program (default: build)")
+    p.add_argument("--rebuild", action="store_true", help="ignore the cache and build everything again")
     return p.parse_args()
 
 
 def private_engine():
     kind = next((k for k in engines.KINDS.values() if not k.missing()), None)
     if not kind:
-        raise SystemExit(f"image: no engine is here to build with: {engines.Docker.missing()}")
+        raise SystemExit(f"image: no engine to build with: {engines.Docker.missing()}")
     return kind(image=False)
 
 
@@ -173,7 +173,7 @@ def main():
         say(f"{NAME} is in {engine.host}")
     if not targets:
         with private_engine() as engine:
-            say(f"no engine runs here; {NAME} is in {image_archive(engine)}: docker load < FILE")
+            say(f"no running engine found; {NAME} is in {image_archive(engine)}; load it with: docker load < FILE")
     say(f"{time.monotonic() - since:.1f} s")
     return 0
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# All checks of the sources, each a line; ends with `N passed, N failed, N skipped`.
-#   tools/lint.sh BUILD [deep]   (a configured meson folder: clang-tidy and cppcheck read its compile commands)
+# Runs all checks of the sources, one line each. The last line is `N passed, N failed, N skipped`.
+#   tools/lint.sh BUILD [deep]   (BUILD: a configured meson folder; clang-tidy reads its compile commands)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 BUILD=${1:-build}
-# clang's analyzer takes ten times the time of all other checks together: it is for ./dev lint and the soak.
+# clang's analyzer takes ten times as long as all other checks together, so only `./dev lint` and the soak run it.
 SHALLOW=('--checks=-clang-analyzer-*')
 [ "${2:-}" != deep ] || SHALLOW=()
 PASSED=0 FAILED=0
-# What is in the tree and not ignored, committed or not.
+# Lists the files of the tree, committed or not, without ignored ones.
 files() { git ls-files -co --exclude-standard -- "$@" | while read -r f; do [ ! -f "$f" ] || echo "$f"; done; }
 
 check() {
@@ -32,7 +32,7 @@ lint_format() {
     return $bad
 }
 
-# Fortified, sprintf is a macro, and base/banned.h cannot poison it.
+# With _FORTIFY_SOURCE sprintf is a macro, and banned.h cannot poison a macro.
 tidy() {
     xargs -P "$(nproc)" -n 4 clang-tidy -p "$BUILD" --quiet --extra-arg=-U_FORTIFY_SOURCE "${SHALLOW[@]}" "$@" 2>&1 |
         grep -vE '^[0-9]+ (warnings?|errors?)|^Suppressed|^Use -header-filter|^Error while processing'
@@ -41,9 +41,9 @@ tidy() {
 lint_tidy() {
     local found
     found=$(
-        files 'src/*.c' 'test/unit/*.c' | grep -v '^src/base/err.c$' |
+        files 'src/*.c' 'test/unit/*.c' | grep -v '^src/lib/base/err.c$' |
             tidy --extra-arg=-include --extra-arg="$PWD/tools/tidy.h" --extra-arg=-I"$PWD/src"
-        files src/base/err.c | tidy
+        files src/lib/base/err.c | tidy
     )
     ! grep -A6 -E 'warning:|error:' <<<"$found"
 }
@@ -67,7 +67,7 @@ lint_layers() { tools/check-deps.py --self-test && tools/check-deps.py; }
 
 lint_paths() { tools/check-paths.py --self-test && tools/check-paths.py; }
 
-# A file past 800 lines or a tab in a source is nearly always an accident.
+# A file over 800 lines, or a tab in a source, is nearly always an accident.
 lint_shape() {
     local f bad=0
     while read -r f; do
@@ -77,10 +77,10 @@ lint_shape() {
     return $bad
 }
 
-# The umask is the whole process's: bent for a moment, it spoils the files that other threads make. A program sets it
-# when it begins, and that is all.
+# The umask belongs to the whole process. A temporary change affects files that other threads make, so a program sets the
+# umask only once, at its start.
 lint_umask() {
-    ! files 'src/*.c' | grep -vxE 'src/(daemon/process|shim/(job|init|exec-child)|guest/(main|child)|(image|build)/main)\.c' |
+    ! files 'src/*.c' | grep -vxE 'src/(daemon/main/process|supervisor/shim/(job|init|exec-child)|guest/(main|child)|image/(archive|build)/main)\.c' |
         xargs grep -nw umask\(
 }
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs `meson test` and tells each case of the TAP programs, not each program.
+"""Runs `meson test` and reports each case of the TAP programs, not only each program.
 
     tools/meson-tests.py BUILD [meson test options]
 
-Prints `ok NAME`, `FAIL NAME` or `skip NAME: reason` and ends with `N passed, N failed, N skipped`.
+Prints `ok NAME`, `FAIL NAME` or `skip NAME: reason` for each case. The last line is `N passed, N failed, N skipped`.
 """
 import os
 import re
@@ -14,17 +14,17 @@ from pathlib import Path
 
 
 def skip_reason(suite, case):
-    """meson keeps the skipped case but not its reason: that is in what the program printed."""
+    """Returns the reason of a skip. meson does not store it, so it is taken from the output of the program."""
     out = " ".join(e.text or "" for e in suite.iter("system-out"))
     found = re.search(re.escape(case.get("name").split(" - ")[-1]) + r" # SKIP (.+)", out)
     return found.group(1) if found else "no reason given"
 
 
 def cases(path):
-    """(name, state, text) of every case in meson's JUnit file."""
+    """Yields (name, state, text) of every case in meson's JUnit file."""
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
-            # A program is a suite of its own, named "project.program", with its TAP cases inside.
+            # Each program is a suite, named "project.program", that contains its TAP cases.
             name = f"{suite.get('name').split('.')[-1]}: {case.get('name')}"
             skipped, failed = case.find("skipped"), case.find("failure")
             error = case.find("error")
@@ -47,7 +47,7 @@ def main(argv):
     for name, state, text in cases(report) if report.exists() else []:
         count[state] += 1
         print(f"{state:4} {name}{': ' if text else ''}{text.strip()}")
-    # A program that dies before or after its cases has no failed case of its own.
+    # A program that dies before or after its cases has no failed case.
     if status != 0 and count["FAIL"] == 0:
         count["FAIL"] = 1
     print(f"{count['ok']} passed, {count['FAIL']} failed, {count['skip']} skipped")

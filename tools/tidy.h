@@ -1,11 +1,11 @@
 /*
- * Included before every file that clang-tidy reads, but for err.c. The analyzer sees one file at a
- * time and does not know that filling an error always yields a negative number; without that it
- * follows paths that cannot be, from a failed call past `if (r < 0)`.
+ * clang-tidy includes this header before every file except err.c. The analyzer sees one file at a
+ * time and does not know that err_set() and its relatives always return a negative number. Without
+ * this header it follows impossible paths, from a failed call past `if (r < 0)`.
  */
 #pragma once
 
-#include "base/err.h"
+#include "lib/base/err.h"
 
 #define err_set(...) (err_set(__VA_ARGS__), -1)
 #define err_setv(...) (err_setv(__VA_ARGS__), -1)

@@ -1,5 +1,5 @@
-/* ripcord-build: one image build of the native engine. See build/main.h. */
-#include "build/main.h"
+/* ripcord-build: one image build of the native engine. See image/build/main.h. */
+#include "image/build/main.h"
 
 int main(int argc, char **argv)
 {

@@ -1,8 +1,8 @@
 /*
  * ripcord-image: brings images into the store of one ripcord root and removes them. See
- * image/main.h.
+ * proto/image-program.h.
  */
-#include "image/main.h"
+#include "image/archive/main.h"
 
 int main(int argc, char **argv)
 {

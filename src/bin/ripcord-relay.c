@@ -1,7 +1,7 @@
 /*
- * ripcord-relay: supervisor of one Docker or Podman sandbox. See relay/main.h.
+ * ripcord-relay: supervisor of one Docker or Podman sandbox. See supervisor/relay/main.h.
  */
-#include "relay/main.h"
+#include "supervisor/relay/main.h"
 
 int main(int argc, char **argv)
 {

@@ -1,7 +1,7 @@
 /*
- * ripcord-shim: supervisor of one native sandbox. See shim/main.h.
+ * ripcord-shim: supervisor of one native sandbox. See supervisor/shim/main.h.
  */
-#include "shim/main.h"
+#include "supervisor/shim/main.h"
 
 int main(int argc, char **argv)
 {

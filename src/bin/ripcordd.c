@@ -1,6 +1,6 @@
 #include <stddef.h>
 
-#include "daemon/daemon.h"
+#include "daemon/main/daemon.h"
 
 int main(int argc, char **argv)
 {

@@ -6,12 +6,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "base/path.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/path.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 
 static int no_agent(const char *id, struct err *err)
 {

@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "base/err.h"
 #include "cli/options.h"
+#include "lib/base/err.h"
 
 /* "ID[=SOCKET]" of each becomes "ID=/PATH" in *ret, a strv; without a socket it is that of
  * SSH_AUTH_SOCK. Somebody has to listen there. */

@@ -13,14 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/thin.h"
-#include "base/tree.h"
-#include "base/xalloc.h"
 #include "cli/digests.h"
 #include "cli/secrets.h"
-#include "dockerfile/dockerfile.h"
-#include "dockerfile/ignore.h"
+#include "image/dockerfile/dockerfile.h"
+#include "image/dockerfile/ignore.h"
+#include "lib/base/fd.h"
+#include "lib/base/tree.h"
+#include "lib/base/xalloc.h"
+#include "proto/digest-context.h"
 
 enum { DEPTH_MAX = 256, CHUNK = 256 << 10, SMALL = 16 << 10, SMALL_ALL_MAX = 4 << 20 };
 
@@ -40,7 +40,7 @@ struct build_context {
     struct tar_entry entry; /* its path is the stack of names */
     uint64_t entries;
     char *chunk;             /* owned */
-    bool thin;               /* files are left out, but for: */
+    bool digest_only;        /* files are left out, but for: */
     const json_t *need;      /* digits as keys; borrowed, or NULL */
     uint64_t sent;           /* bytes of small files, which are not worth it */
     struct digests *digests; /* owned: of the last time, or NULL */
@@ -238,13 +238,13 @@ static int put_data(struct build_context *c, int fd, struct err *err)
 
 /* As it is told to the builder: by what is in it now, which is known of one that is unchanged. */
 static int digest(struct build_context *c, int fd, const struct stat *st,
-                  char ret[static THIN_VALUE_MAX], struct err *err)
+                  char ret[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
 {
     int r;
 
     if (c->digests && digests_find(c->digests, st, ret))
         return 0;
-    r = thin_read(fd, c->chunk, CHUNK, ret);
+    r = digest_context_read(fd, c->chunk, CHUNK, ret);
     if (r < 0)
         return tree_err(err, -r, "read '%s'", c->entry.path);
     if (c->digests)
@@ -262,7 +262,7 @@ static bool is_small(struct build_context *c, uint64_t size)
 
 static int put_left_out(struct build_context *c, const char *value, struct err *err)
 {
-    const struct tar_xattr x = {.name = THIN_XATTR, .value = value, .len = strlen(value)};
+    const struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value, .len = strlen(value)};
     int r;
 
     c->entry.size = 0;
@@ -276,13 +276,13 @@ static int put_left_out(struct build_context *c, const char *value, struct err *
 /* 1: it is left out; 0: its bytes are to follow. */
 static int leave_out(struct build_context *c, int fd, const struct stat *st, struct err *err)
 {
-    char value[THIN_VALUE_MAX];
+    char value[DIGEST_CONTEXT_VALUE_MAX];
     int r;
 
-    if (!c->thin || is_small(c, c->entry.size))
+    if (!c->digest_only || is_small(c, c->entry.size))
         return 0;
     r = digest(c, fd, st, value, err);
-    if (r >= 0 && !json_object_get(c->need, thin_digits(value)))
+    if (r >= 0 && !json_object_get(c->need, digest_context_digits(value)))
         r = put_left_out(c, value, err) < 0 ? -(int)(err ? err->code : ERR_SYSTEM) : 1;
     if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
         r = tree_err(err, errno, "read '%s' again", c->entry.path);
@@ -445,9 +445,9 @@ static int put_dockerfile(struct build_context *c, struct err *err)
     return r;
 }
 
-void build_context_thin(struct build_context *c, bool thin, const json_t *need)
+void build_context_digest_only(struct build_context *c, bool digest_only, const json_t *need)
 {
-    c->thin = thin;
+    c->digest_only = digest_only;
     c->need = need;
 }
 
@@ -470,7 +470,7 @@ int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, s
     r = put_dockerfile(c, err);
     if (r >= 0)
         r = put_children(c, c->dir, 0, err);
-    if (r >= 0 && c->thin && c->digests)
+    if (r >= 0 && c->digest_only && c->digests)
         digests_save(c->digests);
     return r < 0 ? r : tar_finish(&c->tar, err);
 }

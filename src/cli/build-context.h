@@ -5,10 +5,10 @@
  */
 #pragma once
 
-#include "base/cleanup.h"
-#include "base/err.h"
-#include "base/json.h"
-#include "base/tar.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/err.h"
+#include "lib/base/json.h"
+#include "lib/base/tar.h"
 
 struct build_context;
 
@@ -30,9 +30,9 @@ const char *build_context_label(const struct build_context *c);
 const char *build_context_dockerfile(const struct build_context *c);
 bool build_context_has_ignore(const struct build_context *c);
 
-/* Packed as base/thin.h has it: without the files that are not small, but for those whose digits
- * are keys of `need`, which stays the caller's and may be NULL. */
-void build_context_thin(struct build_context *c, bool thin, const json_t *need);
+/* Packed as proto/digest-context.h has it: without the files that are not small, but for those
+ * whose digits are keys of `need`, which stays the caller's and may be NULL. */
+void build_context_digest_only(struct build_context *c, bool digest_only, const json_t *need);
 /* Digests that this takes are kept in the state folder, for the next time (cli/digests.h). */
 void build_context_remember(struct build_context *c, const char *state);
 int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, struct err *err);

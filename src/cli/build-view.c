@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/text.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/output.h"
 #include "cli/term.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/text.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum {
     LINE_BYTES = 8 << 10, /* of one line that is shown; a longer one is cut into several */

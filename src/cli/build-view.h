@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-#include "base/json.h"
+#include "lib/base/json.h"
 
 struct build_view;
 

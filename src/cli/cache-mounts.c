@@ -2,12 +2,12 @@
 
 #include <stdio.h>
 
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 int cache_mounts_list(struct cli *cli, json_t **ret, struct err *err)
 {

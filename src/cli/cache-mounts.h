@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "base/json.h"
 #include "cli/cli.h"
+#include "lib/base/json.h"
 
 /* {"mounts":[…],"bytes","budget"}. */
 int cache_mounts_list(struct cli *cli, json_t **ret, struct err *err);

@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "base/json.h"
 #include "cli/cli.h"
+#include "lib/base/json.h"
 
 /* `cache warm --tool TOOL …`; the words behind it are packages. */
 int cache_tools_warm(struct cli *cli, const struct cli_args *args, struct err *err);

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "base/strv.h"
-#include "base/xalloc.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 
 /* clang-format off */
 static const struct cli_option global_options[] = {

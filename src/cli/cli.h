@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
 #include "client/client.h"
+#include "lib/base/err.h"
 
 struct cli_option {
     const char *name; /* long, without the dashes; NULL ends a group */

@@ -1,13 +1,13 @@
 /* ripcord attach: join a running exec again. */
 #include <unistd.h>
 
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/follow.h"
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {

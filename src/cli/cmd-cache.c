@@ -1,16 +1,16 @@
 /* ripcord cache: what the package registry keeps, and the other caches beside it. */
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/strv.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/cache-mounts.h"
 #include "cli/cache-tools.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 struct action {
     const char *name;

@@ -1,9 +1,9 @@
 /* ripcord config: the configuration in effect. */
-#include "base/cleanup.h"
-#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/json.h"
 
 /* A key with its value and where that comes from. */
 static void add_row(struct table *t, const char *key, const json_t *entry)

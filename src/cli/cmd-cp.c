@@ -1,22 +1,22 @@
 /*
  * ripcord cp: files between this machine and sandboxes, as a tar stream. The local side is walked
- * and written by base/tree.h, which trusts neither the archive nor the tree; what is between two
- * sandboxes, or comes from stdin, is passed on unread.
+ * and written by lib/base/tree.h, which trusts neither the archive nor the tree; what is between
+ * two sandboxes, or comes from stdin, is passed on unread.
  */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "base/tree.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/sender.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/tree.h"
+#include "lib/base/xalloc.h"
 
 enum { CP_PIECE = 256 << 10 };
 

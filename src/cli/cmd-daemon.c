@@ -2,12 +2,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/strv.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "client/start.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {
@@ -33,7 +33,7 @@ static int run(struct cli *cli, const struct cli_args *args, struct err *err)
     return err_sys(err, errno, "run '%s'", program);
 }
 
-/* The daemon parses them itself (daemon/options.c): these are for help and completion. */
+/* The daemon parses them itself (daemon/main/options.c): these are for help and completion. */
 static const struct cli_option options[] = {
     {"listen", 0, "ADDR", "answer on this address too, 127.0.0.1:7070, to those who have the token",
      NULL},

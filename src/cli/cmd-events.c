@@ -4,14 +4,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/state.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { LINE_MAX_BYTES = 64 << 10 };
 #define RESUME_FOR (10 * USEC_PER_SEC)

@@ -1,10 +1,10 @@
 /* ripcord exec: a command in a sandbox that stays. */
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/execute.h"
 #include "cli/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {

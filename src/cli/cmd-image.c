@@ -1,10 +1,10 @@
 /* ripcord image: what sandboxes are made of. Its actions are in image-*.c. */
 #include <string.h>
 
-#include "base/strv.h"
 #include "cli/cli.h"
 #include "cli/image.h"
 #include "cli/options.h"
+#include "lib/base/strv.h"
 
 #define BUILD_OPTIONS                                                                              \
     " file tag target build-arg secret ssh pull no-cache network engine progress platform strict "

@@ -1,13 +1,13 @@
 /* ripcord kill: a signal to an exec. */
 #include <signal.h>
 
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 static int run(struct cli *cli, const struct cli_args *args, struct err *err)
 {

@@ -1,13 +1,13 @@
 /* ripcord logs: what an exec has written. */
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/follow.h"
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
 
 enum { LOGS_TEXT_MAX = 8 << 20 };
 

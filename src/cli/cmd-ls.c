@@ -1,9 +1,9 @@
 /* ripcord ls: the sandboxes. */
-#include "base/cleanup.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/state.h"
+#include "lib/base/cleanup.h"
 
 static void print_table(const json_t *list)
 {

@@ -1,11 +1,11 @@
 /* ripcord ps: execs, of one sandbox or of all, and what they have used. */
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/exec-table.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 /* --json shows what the table shows: live ones, or all. Totals come with all. */
 static void print_json(const json_t *doc, bool all)

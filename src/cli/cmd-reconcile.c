@@ -2,13 +2,13 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { LOOK_EVERY_MS = 250 };
 

@@ -1,16 +1,16 @@
 /* ripcord session: one turn of an agent, JSON in, JSON lines out. */
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/jsontext.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/names.h"
 #include "cli/output.h"
 #include "cli/secrets.h"
 #include "cli/session-follow.h"
 #include "cli/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/jsontext.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 enum { PAYLOAD_MAX = 16 << 20 };
 

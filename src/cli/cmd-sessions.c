@@ -1,14 +1,14 @@
 /* ripcord sessions: the agent sessions of a sandbox. */
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/state.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 static void add_row(struct table *t, const json_t *s)
 {

@@ -1,12 +1,12 @@
 /* ripcord shell: an interactive terminal in a sandbox. */
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/execute.h"
 #include "cli/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 /*
  * Which shell there is only the sandbox knows, so a plain sh looks: the user's own $SHELL as set

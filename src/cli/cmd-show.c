@@ -1,15 +1,15 @@
 /* ripcord show: one sandbox in full. */
 #include <string.h>
 
-#include "base/parse.h"
-#include "base/strv.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/exec-table.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/state.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { SHOW_LABEL_WIDTH = 12 };
 
@@ -137,7 +137,7 @@ static void print_notes(const json_t *warnings)
 }
 
 /* How commands inside reach it. */
-static void print_registry(const json_t *doc)
+static void print_package_cache(const json_t *doc)
 {
     const char *way = json_text_of(doc, "registry");
 
@@ -240,7 +240,7 @@ static int add_execs(struct cli *cli, const char *name, json_t *doc, struct err 
 static void print_all(const json_t *doc)
 {
     print(json_object_get(doc, "sandbox"));
-    print_registry(doc);
+    print_package_cache(doc);
     print_packages(json_object_get(doc, "packages"));
     print_notes(json_object_get(doc, "warnings"));
     if (!json_object_get(doc, "execs"))

@@ -1,12 +1,12 @@
 /* ripcord token: what opens the daemon to those who come over TCP; asks no daemon. */
-#include "base/cleanup.h"
-#include "base/path.h"
-#include "base/strv.h"
-#include "base/token.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/path.h"
+#include "lib/base/strv.h"
+#include "lib/base/token.h"
+#include "lib/base/xalloc.h"
 
 static int check(const struct cli *cli, const struct cli_args *args, struct err *err)
 {

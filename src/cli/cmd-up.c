@@ -1,10 +1,10 @@
 /* ripcord up: a sandbox that is there and runs, whatever was before. */
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 static void print(const json_t *doc, const char *name)
 {

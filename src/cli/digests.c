@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { RECORDS_MAX = 100000, CONTEXTS_MAX = 64, HEX = BLAKE2B_HEX - 1 };
 #define FOLDER "digests"
@@ -109,9 +109,10 @@ static void see(struct digests *d, const struct record *r)
     d->seen[d->n_seen++] = *r;
 }
 
-bool digests_find(struct digests *d, const struct stat *st, char ret[static THIN_VALUE_MAX])
+bool digests_find(struct digests *d, const struct stat *st,
+                  char ret[static DIGEST_CONTEXT_VALUE_MAX])
 {
-    char hex[BLAKE2B_HEX] = "", value[THIN_VALUE_MAX];
+    char hex[BLAKE2B_HEX] = "", value[DIGEST_CONTEXT_VALUE_MAX];
     const struct record *found;
     struct record r;
 
@@ -120,8 +121,8 @@ bool digests_find(struct digests *d, const struct stat *st, char ret[static THIN
     if (!found || memcmp(found, &r, offsetof(struct record, hex)) != 0)
         return false;
     memcpy(hex, found->hex, HEX);
-    thin_format(r.size, hex, value);
-    if (!thin_digits(value))
+    digest_context_format(r.size, hex, value);
+    if (!digest_context_digits(value))
         return false;
     see(d, found);
     memcpy(ret, value, sizeof(value));
@@ -131,7 +132,7 @@ bool digests_find(struct digests *d, const struct stat *st, char ret[static THIN
 void digests_add(struct digests *d, const struct stat *st, const char *value)
 {
     uint64_t last = MAX(ns(&st->st_mtim), ns(&st->st_ctim)) / 1000;
-    const char *hex = thin_digits(value);
+    const char *hex = digest_context_digits(value);
     struct record r;
 
     if (!hex || last + QUIET > time_wall() || strtoull(value, NULL, 10) != (uint64_t)st->st_size)

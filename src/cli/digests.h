@@ -10,8 +10,8 @@
 
 #include <sys/stat.h>
 
-#include "base/cleanup.h"
-#include "base/thin.h"
+#include "lib/base/cleanup.h"
+#include "proto/digest-context.h"
 
 struct digests;
 
@@ -20,8 +20,9 @@ struct digests *digests_open(const char *state, const struct stat *context);
 void digests_free(struct digests *d);
 DEFINE_CLEANUP(struct digests *, digests_free);
 
-/* Its value as in base/thin.h, or false. */
-bool digests_find(struct digests *d, const struct stat *st, char ret[static THIN_VALUE_MAX]);
+/* Its value as in proto/digest-context.h, or false. */
+bool digests_find(struct digests *d, const struct stat *st,
+                  char ret[static DIGEST_CONTEXT_VALUE_MAX]);
 /* st: from before the file was read. */
 void digests_add(struct digests *d, const struct stat *st, const char *value);
 /* Those found and added since the last call, in place of what the file had. */

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/base64.h"
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/image-name.h"
-#include "base/json.h"
-#include "base/xalloc.h"
+#include "lib/base/base64.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/image-name.h"
+#include "lib/base/json.h"
+#include "lib/base/xalloc.h"
 
 enum { CONFIG_MAX = 1 << 20, AUTH_MAX = 16 << 10 };
 

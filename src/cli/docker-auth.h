@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-#include "base/err.h"
-#include "base/json.h"
+#include "lib/base/err.h"
+#include "lib/base/json.h"
 
 struct docker_auth {
     char *username, *password; /* owned; both NULL: there are none */

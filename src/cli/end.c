@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-#include "base/parse.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "lib/base/parse.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 static const char *ms(uint64_t v, char buf[static FORMAT_MAX])
 {

@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-#include "base/parse.h"
-#include "base/strv.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/output.h"
 #include "cli/state.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { COMMAND_MAX = 60 };
 

@@ -3,11 +3,11 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "cli/follow.h"
 #include "cli/output.h"
 #include "cli/spec.h"
 #include "cli/term.h"
+#include "lib/base/cleanup.h"
 
 /* A terminal inside is of the kind of the one outside, unless the user said otherwise. */
 static void add_term(json_t *spec)

@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "base/json.h"
 #include "cli/options.h"
+#include "lib/base/json.h"
 
 enum execute_kind { EXECUTE_EXEC, EXECUTE_RUN };
 

@@ -12,13 +12,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/end.h"
 #include "cli/output.h"
 #include "cli/sink.h"
 #include "cli/term.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
 
 enum {
     FOLLOW_INPUT = 64 << 10,

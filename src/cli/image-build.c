@@ -4,19 +4,13 @@
  * come back as lines. Whoever ends this program ends the build: the daemon sees us go.
  *
  * A build that has been done before needs no context, only to know that it is the same. So it is
- * sent thin at first (base/thin.h), and again with what the builder misses; whole where that does
- * not do, as on an engine that knows nothing of this. What a thin one tells is held back until it
- * has gone well or has something to run: steps are to be seen once.
+ * sent thin at first (proto/digest-context.h), and again with what the builder misses; whole where
+ * that does not do, as on an engine that knows nothing of this. What a thin one tells is held back
+ * until it has gone well or has something to run: steps are to be seen once.
  */
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/strv.h"
-#include "base/thin.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/agents.h"
 #include "cli/build-context.h"
 #include "cli/build-view.h"
@@ -26,10 +20,16 @@
 #include "cli/output.h"
 #include "cli/secrets.h"
 #include "cli/sender.h"
-#include "lint/lint.h"
+#include "image/lint/lint.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "proto/digest-context.h"
 
 #define TICK (100 * USEC_PER_MSEC)
-enum { EVENT_MAX = 256 << 10, TARGET_MAX_BYTES = 14 << 10, THIN_ROUNDS = 3 };
+enum { EVENT_MAX = 256 << 10, TARGET_MAX_BYTES = 14 << 10, DIGEST_ONLY_ROUNDS = 3 };
 
 struct image_build {
     struct cli *cli;
@@ -44,7 +44,7 @@ struct image_build {
     json_t *end;      /* the last event */
 
     /* Of a thin context: */
-    bool thin;
+    bool digest_only;
     json_t *need; /* digits of what is to be sent, as keys */
     bool again;   /* the builder misses something */
     bool all;     /* of it */
@@ -254,9 +254,9 @@ static int send_all(struct image_build *ib, struct client *c, struct err *err)
     if (r < 0)
         return r;
     sender_init(&s, c, "POST", target, ib->cli->json);
-    if (ib->thin)
-        s.type = THIN_TYPE;
-    build_context_thin(ib->context, ib->thin, ib->need);
+    if (ib->digest_only)
+        s.type = DIGEST_CONTEXT_TYPE;
+    build_context_digest_only(ib->context, ib->digest_only, ib->need);
     build_context_remember(ib->context, c->paths.state);
     if (sender_write(&s, ib->secrets, length(ib->secrets)) < 0 ||
         sender_write(&s, ib->logins, length(ib->logins)) < 0)
@@ -325,7 +325,7 @@ static int on_line(struct image_build *ib, const char *line, struct err *err)
     if (r < 0)
         return r;
     kind = json_text_of(e, "event");
-    if (ib->thin && STREQ(kind ?: "", "need")) {
+    if (ib->digest_only && STREQ(kind ?: "", "need")) {
         on_need(ib, json_object_get(e, "contents"));
         return 0;
     }
@@ -456,7 +456,7 @@ static int one_round(struct image_build *ib, struct client *c, struct err *err)
 {
     int r;
 
-    ib->holding = ib->thin;
+    ib->holding = ib->digest_only;
     r = send_all(ib, c, err);
     if (r >= 0)
         r = receive(ib, c, err);
@@ -468,7 +468,7 @@ static int one_round(struct image_build *ib, struct client *c, struct err *err)
 /* An engine or a daemon that knows no thin contexts says so before anything is done. */
 static bool is_refused(const struct image_build *ib, int r)
 {
-    return ib->thin && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
+    return ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
 }
 
 static int build(struct image_build *ib, struct client *c, struct err *err)
@@ -478,7 +478,7 @@ static int build(struct image_build *ib, struct client *c, struct err *err)
         _cleanup_err_ struct err why = ERR_INIT;
         int r;
 
-        ib->thin = round < THIN_ROUNDS && !ib->all;
+        ib->digest_only = round < DIGEST_ONLY_ROUNDS && !ib->all;
         r = one_round(ib, c, &why);
         if (!is_refused(ib, r) && (r < 0 || !ib->again))
             return r < 0 ? err_move(err, &why) : 0;

@@ -9,16 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/tar.h"
-#include "base/tree.h"
-#include "base/xalloc.h"
 #include "cli/image.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/tar.h"
+#include "lib/base/tree.h"
+#include "lib/base/xalloc.h"
 
 enum { PIECE = 256 << 10 };
 

@@ -4,13 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/xalloc.h"
 #include "cli/image.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "lint/lint.h"
+#include "image/lint/lint.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
 
 enum { FILE_MAX = DOCKERFILE_SIZE_MAX + 1 }; /* one more, so that the parser can say so */
 

@@ -5,15 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/macro.h"
-#include "base/parse.h"
-#include "base/tree.h"
-#include "base/xalloc.h"
 #include "cli/image.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/sender.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/macro.h"
+#include "lib/base/parse.h"
+#include "lib/base/tree.h"
+#include "lib/base/xalloc.h"
 
 static int check_words(const struct cli_args *args, int min, int max, const char *usage,
                        struct err *err)

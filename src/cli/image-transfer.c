@@ -4,16 +4,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/docker-auth.h"
 #include "cli/image.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { LINE_MAX_BYTES = 1 << 20, PASSWORD_MAX = 16 << 10, BAR = 24 };
 

@@ -5,10 +5,10 @@
  */
 #include "cli/many.h"
 
-#include "base/parse.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
 #include "cli/output.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 
 enum { MANY_AHEAD = 128 }; /* half of what the daemon takes by default over TCP */
 

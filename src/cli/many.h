@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "base/json.h"
 #include "cli/options.h"
+#include "lib/base/json.h"
 
 struct many {
     const char *method;

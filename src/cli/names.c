@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 enum { EXEC_ID_MAX = 64 };
 

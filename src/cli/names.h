@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "base/json.h"
 #include "cli/cli.h"
+#include "lib/base/json.h"
 
 /* "last" or an id: letters, digits, '-' and '_'. */
 int exec_parse(const char *s, struct err *err);

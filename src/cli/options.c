@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "base/parse.h"
-#include "base/strv.h"
-#include "base/time.h"
-#include "base/xalloc.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { OPTIONS_MAX = 64 };
 

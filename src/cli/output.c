@@ -6,12 +6,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/json.h"
-#include "base/text.h"
-#include "base/time.h"
-#include "base/xalloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 
 enum { OUTPUT_LINE_MAX = 1 << 20 };
 

@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/err.h"
-#include "base/macro.h"
+#include "lib/base/err.h"
+#include "lib/base/macro.h"
 
 void output_hint(bool json, const char *hint); /* "hint: …" on stderr; nothing with json */
 /* "ripcord: …" and "hint: …" on stderr; one JSON line with json. */

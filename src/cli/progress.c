@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/parse.h"
-#include "base/time.h"
+#include "lib/base/parse.h"
+#include "lib/base/time.h"
 
 #define PROGRESS_AFTER (500 * USEC_PER_MSEC)
 #define PROGRESS_EVERY (200 * USEC_PER_MSEC)

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/macro.h"
-#include "base/xalloc.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/macro.h"
+#include "lib/base/xalloc.h"
 
 struct flow {
     int from, to;

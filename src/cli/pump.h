@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "base/buf.h"
+#include "lib/base/buf.h"
 
 enum { PUMP_SIZE = 128 << 10 };
 

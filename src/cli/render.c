@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/json.h"
-#include "base/text.h"
-#include "base/xalloc.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/base/xalloc.h"
 
 /* Bytes at the end of data that begin a UTF-8 character without finishing it. */
 static size_t cut_tail(const char *data, size_t len)

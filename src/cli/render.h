@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
+#include "lib/base/buf.h"
 
 enum render_mode { RENDER_RAW, RENDER_ESCAPED, RENDER_JSON };
 

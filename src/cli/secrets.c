@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
 
 enum { SECRET_SIZE_MAX = 64 << 10 };
 

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "base/json.h"
 #include "cli/options.h"
+#include "lib/base/json.h"
 
 /* NAME=@FILE, NAME=@- (standard input), or NAME: the environment variable of that name. */
 int secrets_from_args(const struct cli_args *a, json_t *doc, struct err *err);

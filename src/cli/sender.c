@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/macro.h"
-#include "base/xalloc.h"
+#include "lib/base/macro.h"
+#include "lib/base/xalloc.h"
 
 enum { PIECE = 256 << 10 };
 

@@ -4,9 +4,9 @@
  */
 #pragma once
 
-#include "base/tar.h"
 #include "cli/progress.h"
 #include "client/client.h"
+#include "lib/base/tar.h"
 
 struct sender {
     struct client *client;

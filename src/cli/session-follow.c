@@ -6,13 +6,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/json.h"
-#include "base/parse.h"
-#include "base/text.h"
-#include "base/xalloc.h"
 #include "cli/end.h"
 #include "cli/output.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/json.h"
+#include "lib/base/parse.h"
+#include "lib/base/text.h"
+#include "lib/base/xalloc.h"
 
 enum {
     PIECE = 64 << 10,

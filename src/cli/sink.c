@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/macro.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/macro.h"
 
 void sink_done(struct sink *s)
 {

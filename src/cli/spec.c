@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "base/parse.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
 #include "cli/secrets.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 
 /* clang-format off */
 static const struct cli_option spec_options[] = {

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "base/json.h"
 #include "cli/options.h"
+#include "lib/base/json.h"
 
 extern const struct cli_group spec_group;     /* image, network, mounts, labels, … */
 extern const struct cli_group lease_group;    /* idle-stop, max-life, rm-after */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/time.h"
+#include "lib/base/time.h"
 
 enum output_color state_color(const char *state)
 {

@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-#include "base/parse.h"
 #include "cli/output.h"
+#include "lib/base/parse.h"
 
 enum output_color state_color(const char *state);
 /* "exit 0", "signal TERM", "oom": how an exec ended; its state while it has not. */

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <poll.h>
 
-#include "base/cleanup.h"
-#include "base/xalloc.h"
 #include "client/start.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
 
 enum { CLIENT_SLOW_MS = 500, CLIENT_PIECE = 256 << 10 };
 #define CLIENT_BODY_MAX MIB(64)

@@ -9,11 +9,11 @@
 
 #include <stdbool.h>
 
-#include "base/address.h"
-#include "base/json.h"
-#include "base/path.h"
-#include "base/token.h"
-#include "wire/client.h"
+#include "lib/base/address.h"
+#include "lib/base/json.h"
+#include "lib/base/path.h"
+#include "lib/base/token.h"
+#include "lib/http/wire/client.h"
 
 /* Called when an answer takes longer than half a second, once per request. */
 typedef void (*client_slow_fn)(void *userdata);

@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <poll.h>
 
-#include "base/cleanup.h"
-#include "base/xalloc.h"
 #include "client/stream.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
 
 enum { EXEC_WRITE_PIECE = 64 << 10 };
 static const uint64_t exec_resume_usec = 10 * USEC_PER_SEC;

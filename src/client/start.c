@@ -16,12 +16,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/text.h"
-#include "base/time.h"
-#include "base/xalloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/text.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
 #include "version.h"
 
 extern char **environ;

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "base/err.h"
-#include "base/path.h"
+#include "lib/base/err.h"
+#include "lib/base/path.h"
 
 /* The daemon's program: beside our own, else in the libexec folder. */
 int start_find_daemon(char **ret, struct err *err);

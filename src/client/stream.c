@@ -4,9 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/xalloc.h"
-#include "wire/frame.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+#include "proto/exec-frames.h"
 
 enum {
     /* Room for the largest frame and a good read behind it, so that moving is rare. */

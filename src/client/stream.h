@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/json.h"
 #include "client/client.h"
+#include "lib/base/json.h"
 
 enum { STREAM_STDOUT = 1, STREAM_STDERR = 2 };
 

@@ -11,10 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "os/command.h"
-#include "os/pty.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/os/command.h"
+#include "lib/os/pty.h"
 
 enum {
     STATUS_FD = 3, /* where the child keeps its line until execve */

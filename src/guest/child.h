@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "guest/proto.h"
+#include "proto/guest.h"
 
 struct child {
     pid_t pid;

@@ -1,20 +1,20 @@
 /*
  * `guest copy-in` and `guest copy-out`: a tree as a tar stream in frames, by the rules of
- * base/tree.h, as the sandbox's user. Blocking. What is read may be hostile, so that nothing is
- * left to this process but what the work needs (os/confine.h).
+ * lib/base/tree.h, as the sandbox's user. Blocking. What is read may be hostile, so that nothing is
+ * left to this process but what the work needs (lib/os/confine.h).
  */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/tree.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
-#include "os/confine.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/tree.h"
+#include "lib/os/confine.h"
 
 struct copy {
-    struct line line;
+    struct guest_conn line;
     struct guest_frame frame; /* in: what is being read */
     uint32_t at;
     bool ended;
@@ -27,7 +27,7 @@ static ssize_t read_frames(void *arg, void *data, size_t len)
     size_t n;
 
     while (c->at == c->frame.length && !c->ended) {
-        if (line_wait(&c->line, &c->frame, NULL) <= 0)
+        if (guest_conn_wait(&c->line, &c->frame, NULL) <= 0)
             return -ECONNRESET;
         if (c->frame.type != GUEST_STDIN && c->frame.type != GUEST_STDIN_EOF)
             return -EPROTO;
@@ -44,10 +44,10 @@ static ssize_t read_frames(void *arg, void *data, size_t len)
 static int flush_gathered(struct copy *c)
 {
     if (c->gathered.len)
-        line_say(&c->line,
-                 guest_put(&c->line.out, GUEST_STDOUT, buf_data(&c->gathered), c->gathered.len));
+        guest_conn_say(&c->line, guest_put(&c->line.out, GUEST_STDOUT, buf_data(&c->gathered),
+                                           c->gathered.len));
     buf_clear(&c->gathered);
-    line_flush(&c->line);
+    guest_conn_flush(&c->line);
     return c->line.gone ? -EPIPE : 0;
 }
 
@@ -86,14 +86,14 @@ static int pack(struct copy *c, const char *path, struct tree_stats *stats, stru
 static int run(char **argv,
                int (*work)(struct copy *, const char *, struct tree_stats *, struct err *))
 {
-    struct copy c = {.line = LINE_INIT, .gathered = BUF_INIT(GUEST_PAYLOAD_MAX)};
+    struct copy c = {.line = GUEST_CONN_INIT, .gathered = BUF_INIT(GUEST_PAYLOAD_MAX)};
     _cleanup_err_ struct err err = ERR_INIT;
     struct tree_stats stats = {0};
     struct guest_done done;
     int r;
 
-    line_say(&c.line, guest_put_hello(&c.line.out, (uint32_t)getpid()));
-    line_flush(&c.line);
+    guest_conn_say(&c.line, guest_put_hello(&c.line.out, (uint32_t)getpid()));
+    guest_conn_flush(&c.line);
     if (!argv[0] || argv[0][0] != '/')
         r = err_set(&err, ERR_INVALID, "path '%.80s' is not absolute", argv[0] ? argv[0] : "");
     else
@@ -101,11 +101,11 @@ static int run(char **argv,
     if (r >= 0)
         r = work(&c, argv[0], &stats, &err);
     done = (struct guest_done){stats.entries, stats.bytes, stats.skipped};
-    line_say(&c.line,
-             r < 0 ? guest_put_failed(&c.line.out, &err) : guest_put_done(&c.line.out, &done));
-    line_flush(&c.line);
+    guest_conn_say(&c.line, r < 0 ? guest_put_failed(&c.line.out, &err)
+                                  : guest_put_done(&c.line.out, &done));
+    guest_conn_flush(&c.line);
     buf_done(&c.gathered);
-    line_done(&c.line);
+    guest_conn_done(&c.line);
     return 0;
 }
 

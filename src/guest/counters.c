@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "guest/proto.h"
-#include "os/cgroup-files.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/os/cgroup-files.h"
+#include "proto/guest.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 

@@ -8,15 +8,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
-#include "os/dial.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/os/dial.h"
 
 struct dial {
-    struct line line;
+    struct guest_conn line;
     int sock;
     struct buf pending; /* for the service; while there is some, the relay is not read */
     bool in_eof;        /* the relay's side has ended */
@@ -62,7 +62,7 @@ static void pass_on(struct dial *d)
         write_service(d);
         if (d->pending.len)
             return;
-        r = line_next(&d->line, &f, NULL);
+        r = guest_conn_next(&d->line, &f, NULL);
         if (r < 0 || (r && !take_frame(d, &f)))
             d->line.gone = true;
     }
@@ -70,25 +70,25 @@ static void pass_on(struct dial *d)
 
 static void read_service(struct dial *d)
 {
-    ssize_t n = line_forward(&d->line, GUEST_STDOUT, d->sock);
+    ssize_t n = guest_conn_forward(&d->line, GUEST_STDOUT, d->sock);
 
     if (n > 0 || n == -EAGAIN || n == -EINTR)
         return;
     d->broken = n < 0;
     d->out_eof = true;
-    line_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
+    guest_conn_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
 }
 
 /* What is not wanted of the service is not polled: a hang-up would wake us for ever. That of the
  * relay is the end, also while its bytes wait. */
 static void turn(struct dial *d)
 {
-    bool hear = !d->pending.len, read = !d->out_eof && line_has_room(&d->line);
+    bool hear = !d->pending.len, read = !d->out_eof && guest_conn_has_room(&d->line);
     bool write = d->pending.len;
     short events = (short)((read ? POLLIN : 0) | (write ? POLLOUT : 0));
     struct pollfd polls[] = {
-        {.fd = LINE_IN, .events = (short)(hear ? POLLIN : 0)},
-        {.fd = LINE_OUT, .events = (short)(d->line.out.len ? POLLOUT : 0)},
+        {.fd = GUEST_CONN_IN, .events = (short)(hear ? POLLIN : 0)},
+        {.fd = GUEST_CONN_OUT, .events = (short)(d->line.out.len ? POLLOUT : 0)},
         {.fd = events ? d->sock : -1, .events = events},
     };
 
@@ -96,25 +96,25 @@ static void turn(struct dial *d)
         return;
     if (polls[1].revents & (POLLERR | POLLNVAL))
         d->line.gone = true;
-    if (polls[0].revents && (!hear || !line_read(&d->line)))
+    if (polls[0].revents && (!hear || !guest_conn_read(&d->line)))
         d->line.gone = true;
     if (read && polls[2].revents & (POLLIN | POLLHUP | POLLERR))
         read_service(d);
     pass_on(d);
-    line_flush(&d->line);
+    guest_conn_flush(&d->line);
 }
 
 static void serve(struct dial *d)
 {
     const struct guest_done done = {0};
 
-    line_say(&d->line, guest_put_u32(&d->line.out, GUEST_STARTED, 0));
-    line_flush(&d->line);
+    guest_conn_say(&d->line, guest_put_u32(&d->line.out, GUEST_STARTED, 0));
+    guest_conn_flush(&d->line);
     while (!d->line.gone && !d->broken && !(d->shut && d->out_eof))
         turn(d);
     if (!d->out_eof)
-        line_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
-    line_say(&d->line, guest_put_done(&d->line.out, &done));
+        guest_conn_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
+    guest_conn_say(&d->line, guest_put_done(&d->line.out, &done));
 }
 
 int guest_dial(char **argv, struct err *err)
@@ -124,10 +124,10 @@ int guest_dial(char **argv, struct err *err)
     uint32_t port = 0;
     int r;
 
-    r = line_open_async(&d.line, err);
+    r = guest_conn_open_async(&d.line, err);
     if (r < 0)
         return r;
-    line_say(&d.line, guest_put_hello(&d.line.out, (uint32_t)getpid()));
+    guest_conn_say(&d.line, guest_put_hello(&d.line.out, (uint32_t)getpid()));
     r = parse_u32(argv[0] ? argv[0] : "", 1, UINT16_MAX, &port, &why);
     if (r >= 0)
         r = dial_inside((uint16_t)port, &d.sock, &why);
@@ -136,12 +136,12 @@ int guest_dial(char **argv, struct err *err)
     if (r >= 0)
         serve(&d);
     else
-        line_say(&d.line, guest_put_failed(&d.line.out, &why));
+        guest_conn_say(&d.line, guest_put_failed(&d.line.out, &why));
     /* The last frames, however slow the reader. */
-    fd_set_nonblock(LINE_OUT, false);
-    line_flush(&d.line);
+    fd_set_nonblock(GUEST_CONN_OUT, false);
+    guest_conn_flush(&d.line);
     fd_close(d.sock);
     buf_done(&d.pending);
-    line_done(&d.line);
+    guest_conn_done(&d.line);
     return 0;
 }

@@ -19,16 +19,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/time.h"
 #include "guest/child.h"
 #include "guest/counters.h"
-#include "guest/kin.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
+#include "guest/proc-tree.h"
 #include "guest/secrets.h"
-#include "os/pty.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/os/pty.h"
 
 enum {
     DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still say something */
@@ -55,7 +55,7 @@ struct stream {
 };
 
 struct exec {
-    struct line line;
+    struct guest_conn line;
     enum state state;
     struct buf fields; /* of the spec, until RUN */
     struct guest_spec spec;
@@ -94,10 +94,10 @@ static void kill_all(struct exec *x, bool alone)
     const struct timespec pause = {.tv_nsec = KILL_PAUSE_NSEC};
 
     for (unsigned i = 0; !x->waited || i < KILL_GIVE_UP; i++) {
-        if (!kin_kill_own() && !x->waited)
+        if (!proc_tree_kill_own() && !x->waited)
             kill(-x->child.pid, SIGKILL); /* its session's first group, better than nothing */
         if (alone && i >= KILL_OUTRUN)
-            kin_kill_everybody();
+            proc_tree_kill_everybody();
         reap(x);
         if (!x->has_children)
             return;
@@ -126,7 +126,7 @@ static void drop_secrets(struct exec *x)
 static void tell_failed(struct exec *x, const struct err *why)
 {
     drop_secrets(x);
-    line_say(&x->line, guest_put_failed(&x->line.out, why));
+    guest_conn_say(&x->line, guest_put_failed(&x->line.out, why));
     x->state = STATE_TOLD;
 }
 
@@ -173,8 +173,8 @@ static void taken(struct exec *x, size_t n)
 /* Many small ones make one ACK while the relay does not listen. */
 static void acknowledge(struct exec *x)
 {
-    if (x->to_ack && line_has_room(&x->line) && x->state != STATE_TOLD) {
-        line_say(&x->line, guest_put_u32(&x->line.out, GUEST_STDIN_ACK, x->to_ack));
+    if (x->to_ack && guest_conn_has_room(&x->line) && x->state != STATE_TOLD) {
+        guest_conn_say(&x->line, guest_put_u32(&x->line.out, GUEST_STDIN_ACK, x->to_ack));
         x->to_ack = 0;
     }
 }
@@ -183,7 +183,7 @@ static void acknowledge(struct exec *x)
 static void close_stdin(struct exec *x, bool by_command)
 {
     if (x->child.in >= 0 && by_command)
-        line_say(&x->line, guest_put(&x->line.out, GUEST_STDIN_CLOSED, NULL, 0));
+        guest_conn_say(&x->line, guest_put(&x->line.out, GUEST_STDIN_CLOSED, NULL, 0));
     x->child.in = fd_close(x->child.in);
     taken(x, x->pending.len);
 }
@@ -218,7 +218,7 @@ static void resolve_start(struct exec *x)
         return;
     }
     x->state = STATE_RUNNING;
-    line_say(&x->line, guest_put_u32(&x->line.out, GUEST_STARTED, (uint32_t)x->child.pid));
+    guest_conn_say(&x->line, guest_put_u32(&x->line.out, GUEST_STARTED, (uint32_t)x->child.pid));
     feed_stdin(x); /* what has come meanwhile, be it only its end */
 }
 
@@ -302,9 +302,9 @@ static void listen_to_relay(struct exec *x)
     struct guest_frame f;
     int r;
 
-    if (!line_read(&x->line))
+    if (!guest_conn_read(&x->line))
         x->line.gone = true;
-    while (!x->line.gone && x->state != STATE_TOLD && (r = line_next(&x->line, &f, NULL)))
+    while (!x->line.gone && x->state != STATE_TOLD && (r = guest_conn_next(&x->line, &f, NULL)))
         if (r < 0 || !take_frame(x, &f))
             x->line.gone = true;
 }
@@ -314,7 +314,7 @@ static void listen_to_relay(struct exec *x)
 /* A terminal's end is EIO. */
 static void pass_output(struct exec *x, struct stream *s)
 {
-    ssize_t n = line_forward(&x->line, s->type, s->fd);
+    ssize_t n = guest_conn_forward(&x->line, s->type, s->fd);
 
     if (n == -EAGAIN || n == -EINTR)
         return;
@@ -380,7 +380,7 @@ static void tell_exit(struct exec *x)
         .pids_denied_before = x->before.pids_denied,
         .pids_denied = now.pids_denied,
     };
-    line_say(&x->line, guest_put_exit(&x->line.out, &e));
+    guest_conn_say(&x->line, guest_put_exit(&x->line.out, &e));
     x->state = STATE_TOLD;
 }
 
@@ -411,10 +411,10 @@ static void fill_polls(const struct exec *x, struct pollfd polls[static P_COUNT]
 {
     bool flows = x->state == STATE_RUNNING || x->state == STATE_DRAINING;
 
-    polls[P_IN] =
-        (struct pollfd){.fd = LINE_IN, .events = (short)(x->state == STATE_TOLD ? 0 : POLLIN)};
+    polls[P_IN] = (struct pollfd){.fd = GUEST_CONN_IN,
+                                  .events = (short)(x->state == STATE_TOLD ? 0 : POLLIN)};
     polls[P_OUT] =
-        (struct pollfd){.fd = LINE_OUT, .events = (short)(x->line.out.len ? POLLOUT : 0)};
+        (struct pollfd){.fd = GUEST_CONN_OUT, .events = (short)(x->line.out.len ? POLLOUT : 0)};
     polls[P_SIGNALS] = (struct pollfd){.fd = x->signals, .events = POLLIN};
     polls[P_STATUS] = (struct pollfd){.fd = x->child.status, .events = POLLIN};
     polls[P_STDIN] =
@@ -422,7 +422,7 @@ static void fill_polls(const struct exec *x, struct pollfd polls[static P_COUNT]
                         .events = (short)(x->pending.len ? POLLOUT : 0)};
     for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
         polls[P_STREAM + i] = (struct pollfd){
-            .fd = flows && line_has_room(&x->line) ? x->streams[i].fd : -1, .events = POLLIN};
+            .fd = flows && guest_conn_has_room(&x->line) ? x->streams[i].fd : -1, .events = POLLIN};
 }
 
 static void turn(struct exec *x)
@@ -432,7 +432,7 @@ static void turn(struct exec *x)
 
     fill_polls(x, polls);
     /* The grace is over, and the command's last words wait for room on the line. */
-    if (wait == 0 && !line_has_room(&x->line))
+    if (wait == 0 && !guest_conn_has_room(&x->line))
         wait = -1;
     if (poll(polls, P_COUNT, wait) < 0)
         return;
@@ -455,7 +455,7 @@ static void turn(struct exec *x)
             pass_output(x, &x->streams[i]);
     acknowledge(x);
     advance(x);
-    line_flush(&x->line);
+    guest_conn_flush(&x->line);
 }
 
 /* ---- after the end ---- */
@@ -481,7 +481,7 @@ static void stay(struct exec *x)
     static char io[GUEST_PAYLOAD_MAX];
 
     stdio_close();
-    line_done(&x->line);
+    guest_conn_done(&x->line);
     guest_spec_done(&x->spec);
     buf_done(&x->pending);
     x->child.in = fd_close(x->child.in);
@@ -499,7 +499,7 @@ static void stay(struct exec *x)
 
 static void part(struct exec *x)
 {
-    line_part(&x->line);
+    guest_conn_part(&x->line);
     stay(x);
 }
 
@@ -526,13 +526,13 @@ int guest_exec(char **argv _unused_, struct err *err)
         .pending = BUF_INIT(GUEST_CREDIT)};
     int r;
 
-    r = line_open_async(&x.line, err);
+    r = guest_conn_open_async(&x.line, err);
     if (r >= 0)
         r = watch_children(&x, err);
     if (r < 0)
         return r;
-    line_say(&x.line, guest_put_hello(&x.line.out, (uint32_t)getpid()));
-    line_flush(&x.line);
+    guest_conn_say(&x.line, guest_put_hello(&x.line.out, (uint32_t)getpid()));
+    guest_conn_flush(&x.line);
     while (!x.line.gone && !(x.state == STATE_TOLD && !x.line.out.len))
         turn(&x);
     drop_secrets(&x); /* of one whose end could not be told */

@@ -6,15 +6,15 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "guest/kin.h"
 #include "guest/modes.h"
+#include "guest/proc-tree.h"
 
 int guest_init(char **argv _unused_, struct err *err _unused_)
 {
     siginfo_t si;
     sigset_t all;
 
-    prctl(PR_SET_NAME, KIN_INIT_NAME, 0, 0, 0);
+    prctl(PR_SET_NAME, PROC_TREE_INIT_NAME, 0, 0, 0);
     signal(SIGCHLD, SIG_IGN); /* the kernel reaps */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);

@@ -1,9 +1,9 @@
 /*
  * `guest listen`: the sandbox's door to its package registry where the relay cannot enter the
- * sandbox's network. Connections that are made inside leave as frames (channel.h); where they lead
- * to is the relay's matter, nothing that is said in here can choose it.
+ * sandbox's network. Connections that are made inside leave as frames (proto/guest-mux.h); where
+ * they lead to is the relay's matter, nothing that is said in here can choose it.
  *
- * With CHANNELS_MAX of them under way the next ones wait in the socket's own queue.
+ * With GUEST_MUX_CHANNELS_MAX of them under way the next ones wait in the socket's own queue.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -13,26 +13,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
-#include "guest/channel.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
-#include "os/listen.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/listen.h"
+#include "proto/guest-mux.h"
 
 enum { POLL_IN, POLL_OUT, POLL_SOCK, POLL_CHANNELS };
 
 struct listener {
-    struct line line;
-    struct channels set;
+    struct guest_conn line;
+    struct guest_mux set;
     int sock;
 };
 
-static void remove_channel(struct listener *l, struct channel *c)
+static void remove_channel(struct listener *l, struct guest_channel *c)
 {
-    channels_remove(&l->set, c);
+    guest_mux_remove(&l->set, c);
     free(c);
 }
 
@@ -40,7 +40,8 @@ static void remove_channel(struct listener *l, struct channel *c)
 
 static bool takes_more(const struct listener *l)
 {
-    return l->set.n < CHANNELS_MAX && l->set.last < UINT32_MAX && line_has_room(&l->line);
+    return l->set.n < GUEST_MUX_CHANNELS_MAX && l->set.last < UINT32_MAX &&
+           guest_conn_has_room(&l->line);
 }
 
 static void take_connection(struct listener *l)
@@ -52,8 +53,8 @@ static void take_connection(struct listener *l)
         return;
     /* A request's or an answer's last bytes must not wait for more. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-    id = channels_add(&l->set, xnew0(struct channel), fd);
-    line_say(&l->line, guest_put_u32(&l->line.out, GUEST_CALL_OPEN, id));
+    id = guest_mux_add(&l->set, xnew0(struct guest_channel), fd);
+    guest_conn_say(&l->line, guest_put_u32(&l->line.out, GUEST_CALL_OPEN, id));
 }
 
 /* ---- what the relay says ---- */
@@ -64,12 +65,12 @@ static void take_frames(struct listener *l)
     int r = 1;
 
     while (r > 0 && !l->line.gone) {
-        struct channel *c = NULL;
+        struct guest_channel *c = NULL;
 
-        r = line_next(&l->line, &f, NULL);
+        r = guest_conn_next(&l->line, &f, NULL);
         if (r <= 0)
             break;
-        if (channels_take(&l->set, &f, &c, NULL) < 0)
+        if (guest_mux_take(&l->set, &f, &c, NULL) < 0)
             r = -ERR_INVALID;
         else if (c && c->over)
             remove_channel(l, c);
@@ -83,25 +84,25 @@ static void take_frames(struct listener *l)
 /* What is not wanted of a socket is not polled: a hang-up would wake us for ever. */
 static size_t fill_polls(struct listener *l, struct pollfd *p)
 {
-    p[POLL_IN] = (struct pollfd){.fd = LINE_IN, .events = POLLIN};
-    p[POLL_OUT] = (struct pollfd){.fd = LINE_OUT, .events = l->line.out.len ? POLLOUT : 0};
+    p[POLL_IN] = (struct pollfd){.fd = GUEST_CONN_IN, .events = POLLIN};
+    p[POLL_OUT] = (struct pollfd){.fd = GUEST_CONN_OUT, .events = l->line.out.len ? POLLOUT : 0};
     p[POLL_SOCK] = (struct pollfd){.fd = takes_more(l) ? l->sock : -1, .events = POLLIN};
     for (size_t i = 0; i < l->set.n; i++) {
-        const struct channel *c = l->set.all[i];
-        short events = (short)((channel_wants_read(&l->set, c) ? POLLIN : 0) |
-                               (channel_wants_write(c) ? POLLOUT : 0));
+        const struct guest_channel *c = l->set.all[i];
+        short events = (short)((guest_channel_wants_read(&l->set, c) ? POLLIN : 0) |
+                               (guest_channel_wants_write(c) ? POLLOUT : 0));
 
         p[POLL_CHANNELS + i] = (struct pollfd){.fd = events ? c->fd : -1, .events = events};
     }
     return POLL_CHANNELS + l->set.n;
 }
 
-static void serve_channel(struct listener *l, struct channel *c, const struct pollfd *p)
+static void serve_channel(struct listener *l, struct guest_channel *c, const struct pollfd *p)
 {
     if (p->events & POLLOUT && p->revents)
-        channel_write(&l->set, c);
+        guest_channel_write(&l->set, c);
     if (!c->over && p->events & POLLIN && p->revents)
-        channel_read(&l->set, c);
+        guest_channel_read(&l->set, c);
     if (c->over)
         remove_channel(l, c);
 }
@@ -109,7 +110,7 @@ static void serve_channel(struct listener *l, struct channel *c, const struct po
 /* From the last one down: removing one moves the last into its place. */
 static void turn(struct listener *l)
 {
-    struct pollfd polls[POLL_CHANNELS + CHANNELS_MAX];
+    struct pollfd polls[POLL_CHANNELS + GUEST_MUX_CHANNELS_MAX];
     size_t n = fill_polls(l, polls);
 
     if (poll(polls, n, -1) < 0)
@@ -120,17 +121,17 @@ static void turn(struct listener *l)
         serve_channel(l, l->set.all[i - POLL_CHANNELS], &polls[i]);
     if (polls[POLL_SOCK].revents)
         take_connection(l);
-    if (polls[POLL_IN].revents && !line_read(&l->line))
+    if (polls[POLL_IN].revents && !guest_conn_read(&l->line))
         l->line.gone = true;
     take_frames(l);
     l->line.gone = l->line.gone || l->set.choked;
-    line_flush(&l->line);
+    guest_conn_flush(&l->line);
 }
 
 static void serve(struct listener *l)
 {
-    line_say(&l->line, guest_put_u32(&l->line.out, GUEST_STARTED, 0));
-    line_flush(&l->line);
+    guest_conn_say(&l->line, guest_put_u32(&l->line.out, GUEST_STARTED, 0));
+    guest_conn_flush(&l->line);
     while (!l->line.gone)
         turn(l);
     while (l->set.n)
@@ -144,22 +145,22 @@ int guest_listen(char **argv, struct err *err)
     uint32_t port = 0;
     int r;
 
-    r = line_open_async(&l.line, err);
+    r = guest_conn_open_async(&l.line, err);
     if (r < 0)
         return r;
     l.set.out = &l.line.out;
-    line_say(&l.line, guest_put_hello(&l.line.out, (uint32_t)getpid()));
+    guest_conn_say(&l.line, guest_put_hello(&l.line.out, (uint32_t)getpid()));
     r = parse_u32(argv[0] ? argv[0] : "", 1, UINT16_MAX, &port, &why);
     if (r >= 0)
         r = listen_inside((uint16_t)port, &l.sock, &why);
     if (r >= 0) {
         serve(&l);
     } else {
-        line_say(&l.line, guest_put_failed(&l.line.out, &why));
-        line_flush(&l.line);
-        line_part(&l.line);
+        guest_conn_say(&l.line, guest_put_failed(&l.line.out, &why));
+        guest_conn_flush(&l.line);
+        guest_conn_part(&l.line);
     }
     fd_close(l.sock);
-    line_done(&l.line);
+    guest_conn_done(&l.line);
     return 0;
 }

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
 #include "guest/modes.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
 
 static const struct mode {
     const char *name;

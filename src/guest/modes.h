@@ -1,10 +1,10 @@
 /*
- * The ways in which the guest is started (proto.h). Each runs to its end; an error is one that the
- * relay could not be told by a frame.
+ * The ways in which the guest is started (proto/guest.h). Each runs to its end; an error is one
+ * that the relay could not be told by a frame.
  */
 #pragma once
 
-#include "base/err.h"
+#include "lib/base/err.h"
 
 /* argv: what follows the mode's name, NULL-terminated. */
 int guest_exec(char **argv, struct err *err);

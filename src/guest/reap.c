@@ -1,12 +1,12 @@
 /*
- * `guest reap`: see kin.h.
+ * `guest reap`: see proc-tree.h.
  */
 #include <unistd.h>
 
-#include "base/parse.h"
-#include "guest/kin.h"
-#include "guest/line.h"
+#include "guest/guest-conn.h"
 #include "guest/modes.h"
+#include "guest/proc-tree.h"
+#include "lib/base/parse.h"
 
 enum { GUESTS_MAX = 4096 };
 
@@ -27,18 +27,19 @@ static int read_guests(char **argv, pid_t *guests, size_t *n, struct err *err)
 int guest_reap(char **argv, struct err *err _unused_)
 {
     static pid_t guests[GUESTS_MAX];
-    struct line line = LINE_INIT;
+    struct guest_conn line = GUEST_CONN_INIT;
     _cleanup_err_ struct err why = ERR_INIT;
     size_t n, killed = 0;
     int r;
 
-    line_say(&line, guest_put_hello(&line.out, (uint32_t)getpid()));
+    guest_conn_say(&line, guest_put_hello(&line.out, (uint32_t)getpid()));
     r = read_guests(argv, guests, &n, &why);
     if (r >= 0)
-        r = kin_kill_lost(guests, n, &killed, &why);
-    line_say(&line, r < 0 ? guest_put_failed(&line.out, &why)
-                          : guest_put_done(&line.out, &(struct guest_done){.entries = killed}));
-    line_flush(&line);
-    line_done(&line);
+        r = proc_tree_kill_lost(guests, n, &killed, &why);
+    guest_conn_say(&line, r < 0
+                              ? guest_put_failed(&line.out, &why)
+                              : guest_put_done(&line.out, &(struct guest_done){.entries = killed}));
+    guest_conn_flush(&line);
+    guest_conn_done(&line);
     return 0;
 }

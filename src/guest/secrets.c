@@ -7,8 +7,8 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/xalloc.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
 
 static int write_one(int dirfd, const struct guest_secret *s, struct err *err)
 {

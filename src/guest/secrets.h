@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "guest/proto.h"
+#include "proto/guest.h"
 
 #define SECRETS_DIR "/run/secrets"
 

@@ -5,14 +5,14 @@
  *
  * The first two bytes say how many of the rest are the command's; the others are the agent's.
  */
-#include "build/agent-relay.h"
+#include "image/build/agent-relay.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
 #include "fuzz.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
 
 enum { INPUT_MAX = 64 << 10, HEAD = 4 };
 

@@ -3,8 +3,8 @@
  * kind of request. Whatever the body is: an error with a code, one printable line of words, no more
  * than a few KiB.
  */
-#include "docker/classify.h"
-#include "docker/events.h"
+#include "dockerapi/classify.h"
+#include "dockerapi/events.h"
 #include "fuzz.h"
 
 static const char *const paths[] = {

@@ -1,9 +1,9 @@
 /*
  * Frames of a hijacked stream: the payload must not depend on how the bytes are cut.
  */
-#include "base/buf.h"
-#include "docker/demux.h"
+#include "dockerapi/demux.h"
 #include "fuzz.h"
+#include "lib/base/buf.h"
 
 /* Payload of both streams, each byte after its stream's number. -1 where the bytes are refused,
  * else whether they end between two frames. */

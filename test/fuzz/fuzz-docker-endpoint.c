@@ -1,7 +1,7 @@
 /*
  * An engine's address: what was taken must come back the same from its own text.
  */
-#include "docker/endpoint.h"
+#include "dockerapi/endpoint.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

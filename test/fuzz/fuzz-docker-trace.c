@@ -2,9 +2,9 @@
  * What BuildKit tells: any bytes are decoded or refused, and every text handed out lies within
  * them. The same bytes as base64 text.
  */
-#include "base/base64.h"
-#include "docker/trace.h"
+#include "dockerapi/trace.h"
 #include "fuzz.h"
+#include "lib/base/base64.h"
 
 struct bounds {
     const char *data;

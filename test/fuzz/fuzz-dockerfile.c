@@ -1,8 +1,8 @@
 /*
  * A whole Dockerfile: parsed, and its target evaluated. Every place lies in the text.
  */
-#include "dockerfile/config.h"
 #include "fuzz.h"
+#include "image/dockerfile/config.h"
 
 static void check_places(const struct dockerfile *df)
 {

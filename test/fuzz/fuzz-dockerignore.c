@@ -1,8 +1,8 @@
 /*
  * Patterns of a .dockerignore, and a path: the first line of the input.
  */
-#include "dockerfile/ignore.h"
 #include "fuzz.h"
+#include "image/dockerfile/ignore.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,7 +2,7 @@
  * End records: one that was read, written and read again says the same.
  */
 #include "fuzz.h"
-#include "journal/record.h"
+#include "lib/journal/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/parse.h"
 #include "fuzz.h"
-#include "shim/handover.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "proto/handover.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,10 +2,10 @@
  * The chunk decoder: whole and byte by byte must give the same verdict, the same body and the same
  * end.
  */
-#include "base/buf.h"
-#include "base/macro.h"
 #include "fuzz.h"
-#include "wire/http.h"
+#include "lib/base/buf.h"
+#include "lib/base/macro.h"
+#include "lib/http/wire/http.h"
 
 struct outcome {
     int r;

@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "fuzz.h"
-#include "wire/http.h"
+#include "lib/http/wire/http.h"
 
 static size_t count_field(const struct http_head *h, const char *name)
 {

@@ -1,10 +1,10 @@
 /* Documents of images: what is accepted holds only checked digests and counts. The first byte says
  * which kind it is. */
-#include "base/strv.h"
 #include "fuzz.h"
-#include "image/images.h"
-#include "image/manifest.h"
-#include "image/reference.h"
+#include "image/oci/manifest.h"
+#include "image/oci/reference.h"
+#include "image/store/images.h"
+#include "lib/base/strv.h"
 
 static void check_record(const char *text, size_t len)
 {

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "image/inflate.h"
-#include "image/unpack.h"
-#include "os/rmtree.h"
-#include "os/whiteout.h"
+#include "image/archive/inflate.h"
+#include "image/archive/unpack.h"
+#include "lib/os/rmtree.h"
+#include "lib/os/whiteout.h"
 
 static char folder[] = "/tmp/fuzz-layer-XXXXXX";
 static int top = -1;

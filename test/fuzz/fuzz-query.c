@@ -2,7 +2,7 @@
  * Targets: path decoding and the query.
  */
 #include "fuzz.h"
-#include "wire/http.h"
+#include "lib/http/wire/http.h"
 
 static void check_path(const char *path)
 {

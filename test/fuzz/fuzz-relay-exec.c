@@ -3,9 +3,9 @@
  * frames, guest frames, the order in which they may come. However the bytes are cut, the exec ends
  * the same way: once, with a status only when the guest reported one.
  */
-#include "base/xalloc.h"
 #include "fuzz.h"
-#include "relay/relay.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/relay/relay.h"
 
 /* ---- what the relay would do outside of the stream ---- */
 
@@ -96,7 +96,7 @@ static struct relay_exec *exec_new(struct relay *r)
     base->next = r->sup.execs;
     r->sup.execs = base;
     relay_exec_attach(x, r);
-    x->line.state = LINE_GREETING;
+    x->line.state = GUEST_STREAM_GREETING;
     x->line.next = r->lines;
     r->lines = &x->line;
     return x;
@@ -112,11 +112,11 @@ static void run(const uint8_t *data, size_t size, size_t step, struct outcome *r
     r.sup.state = SHIM_RUNNING;
     losses = 0;
     x = exec_new(&r);
-    for (size_t pos = 0; pos < size && x->line.state != LINE_CLOSED; pos += step) {
+    for (size_t pos = 0; pos < size && x->line.state != GUEST_STREAM_CLOSED; pos += step) {
         size_t have = MIN(size - pos, step);
         char *copy = fuzz_copy(data + pos, have);
 
-        line_take(&x->line, copy, have);
+        guest_stream_take(&x->line, copy, have);
         free(copy);
     }
     *ret = (struct outcome){
@@ -127,8 +127,8 @@ static void run(const uint8_t *data, size_t size, size_t step, struct outcome *r
         .bytes = {x->exec.streams[0].dropped, x->exec.streams[1].dropped},
     };
     MUST(ret->state != EXEC_DRAINING);
-    MUST(!r.lines == (x->line.state == LINE_CLOSED));
-    MUST((ret->state == EXEC_OVER) == (x->line.state == LINE_CLOSED));
+    MUST(!r.lines == (x->line.state == GUEST_STREAM_CLOSED));
+    MUST((ret->state == EXEC_OVER) == (x->line.state == GUEST_STREAM_CLOSED));
     MUST(!(ret->told && ret->losses) && ret->losses <= 1);
     MUST(ret->told || !ret->wait_status);
     supervisor_done(&r.sup);
@@ -138,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct outcome whole, cut;
 
-    if (size > LINE_CHUNK)
+    if (size > GUEST_STREAM_CHUNK)
         return 0;
     run(data, size, size ? size : 1, &whole);
     run(data, size, 3, &cut);

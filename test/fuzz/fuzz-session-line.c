@@ -2,10 +2,10 @@
  * What an agent writes, as the events of its session: the same events however the bytes come, no
  * byte lost, each event one line and one JSON object.
  */
-#include "base/json.h"
-#include "base/jsontext.h"
-#include "core/session-line.h"
+#include "daemon/core/session/session-line.h"
 #include "fuzz.h"
+#include "lib/base/json.h"
+#include "lib/base/jsontext.h"
 
 /* Cuts all of it in steps; *ret gets the events, one a line. */
 static void run(const char *data, size_t size, size_t step, size_t max, struct buf *ret)

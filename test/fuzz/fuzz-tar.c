@@ -3,9 +3,9 @@
  * names are bounded and whole; what was read of a good archive can be written again and reads the
  * same.
  */
-#include "base/buf.h"
-#include "base/tar.h"
 #include "fuzz.h"
+#include "lib/base/buf.h"
+#include "lib/base/tar.h"
 
 enum { AGAIN_MAX = 1 << 20 };
 

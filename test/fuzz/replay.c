@@ -8,9 +8,9 @@
 #include <fcntl.h>
 #include <limits.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
 #include "fuzz.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
 
 enum { INPUT_MAX = 1 << 20 };
 

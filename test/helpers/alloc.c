@@ -1,8 +1,8 @@
 /*
- * Allocations that meddle.c can make fail. Each of them first makes a system call that says nothing
+ * Allocations that fault-inject.c can make fail. Each of them first makes a system call that says nothing
  * to the kernel (getrandom with flags that there are not: EINVAL) and everything to a tracer, who
  * answers ENOMEM in its place; all filters of ours let it through. For the programs that
- * test_meddle.py uses, never in the product.
+ * test_fault_inject.py uses, never in the product.
  *
  * A dynamic program brings these in place of libc's own, for the libraries, too. A static one is
  * linked with --wrap (ALLOC_WRAPPED), since libc's lie in one object with what they are made of.

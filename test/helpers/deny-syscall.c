@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/macro.h"
+#include "lib/base/macro.h"
 
 enum { CALLS_MAX = 32 };
 

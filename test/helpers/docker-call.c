@@ -15,10 +15,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/xalloc.h"
-#include "docker/docker.h"
-#include "docker/events.h"
+#include "dockerapi/docker.h"
+#include "dockerapi/events.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
 
 static struct deadline soon(void)
 {

@@ -8,10 +8,10 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "base/fd.h"
-#include "base/json.h"
-#include "base/strv.h"
-#include "dockerfile/config.h"
+#include "image/dockerfile/config.h"
+#include "lib/base/fd.h"
+#include "lib/base/json.h"
+#include "lib/base/strv.h"
 
 static json_t *strings(char *const *v)
 {

@@ -15,9 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/macro.h"
 #include "guest-prey.h"
+#include "lib/base/fd.h"
+#include "lib/base/macro.h"
 
 _noreturn_ static int bomb(const char *arg)
 {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/macro.h"
+#include "lib/base/macro.h"
 
 static inline void prey_noise(uint64_t *state, char *p, size_t len)
 {

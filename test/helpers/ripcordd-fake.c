@@ -1,6 +1,6 @@
 /* ripcordd with the fake engine beside the native one: `--engine fake`. For tests of the API. */
-#include "daemon/daemon.h"
-#include "engine/engine.h"
+#include "daemon/engine/engine.h"
+#include "daemon/main/daemon.h"
 
 int main(int argc, char **argv)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/uio.h>
 
-#include "base/macro.h"
+#include "lib/base/macro.h"
 
 /* Callers: enough to tell places apart; further up lies more of what earlier calls have left. */
 enum { CALLERS = 8, STACK_WORDS = 512, MAPS_MAX = 128, PATH_SIZE = 32, REMEMBERED = 64 };

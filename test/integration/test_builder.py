@@ -7,7 +7,7 @@ import tarfile
 import unittest
 from pathlib import Path
 
-import registry_box
+import packages_box
 from ripcord_test import TestCase, only_on, wait_until
 from test_images import BUSYBOX, entry, saved, tar
 
@@ -315,8 +315,8 @@ class Packages(BuildCase):
              "wget -q -O /pip/demo.whl http://127.0.0.1:7417/pypi/$(sed -n 's|.*href=\"../../\\(files[^\"#]*whl\\)#.*|\\1|p' /tmp/page)")
 
     def setUp(self):
-        registry_box.TestCase.prepare()
-        self.up = registry_box.Upstream(registry_box.TestCase.certificates)
+        packages_box.TestCase.prepare()
+        self.up = packages_box.Upstream(packages_box.TestCase.certificates)
         self.addCleanup(self.up.stop)
         self.up.add_wheel("demo", "1.5", os.urandom(100000))
         super().setUp()

@@ -2,7 +2,7 @@
 import os
 import unittest
 
-import hub_box
+import transfer_box
 from ripcord_test import only_on
 from test_builder import BuildCase
 from test_images import BUSYBOX, digest, entry, rootfs, tar
@@ -39,18 +39,18 @@ class Network(BuildCase):
 
 
 @only_on("native")
-@unittest.skipUnless(hub_box.PROGRAM, "docker-registry is not installed")
+@unittest.skipUnless(transfer_box.PROGRAM, "docker-registry is not installed")
 @unittest.skipUnless(os.path.exists(BUSYBOX), "busybox is not installed")
 class Bases(BuildCase):
     """Images that are not in the store come from where their names say."""
 
     def setUp(self):
         super().setUp()
-        self.hub = hub_box.RealRegistry()
+        self.hub = transfer_box.RealRegistry()
         self.addCleanup(self.hub.close)
 
     def put(self, tag, word):
-        image = hub_box.Image([rootfs(), tar(entry("word", data=word.encode()))], Env=["A=b"])
+        image = transfer_box.Image([rootfs(), tar(entry("word", data=word.encode()))], Env=["A=b"])
         self.hub.put("team/base", tag, image)
         return digest(image.manifest)
 

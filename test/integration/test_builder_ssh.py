@@ -13,8 +13,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import hub_box
-from hub_box import Image
+import transfer_box
+from transfer_box import Image
 from ripcord_test import Config, files_below, only_on, wait_until
 from test_builder import BuildCase, cmdline
 from test_images import BUSYBOX, entry, tar
@@ -301,19 +301,19 @@ class Login(BuildCase):
             self.root.ok("image", "prune")
         self.assert_nothing_left()
 
-    @unittest.skipUnless(hub_box.PROGRAM, "docker-registry is not installed")
+    @unittest.skipUnless(transfer_box.PROGRAM, "docker-registry is not installed")
     def test_a_real_registry_with_passwords(self):
-        hub = hub_box.RealRegistry(htpasswd=HTPASSWD, login=LOGIN)
+        hub = transfer_box.RealRegistry(htpasswd=HTPASSWD, login=LOGIN)
         self.addCleanup(hub.close)
         self.everything(hub)
 
     def test_tokens(self):
-        hub = hub_box.FakeRegistry(LOGIN)
+        hub = transfer_box.FakeRegistry(LOGIN)
         self.addCleanup(hub.close)
         self.everything(hub)
 
     def test_no_other_registry_gets_them(self):
-        hub = hub_box.FakeRegistry(LOGIN)
+        hub = transfer_box.FakeRegistry(LOGIN)
         self.addCleanup(hub.close)
         self.bases(hub)
         other = hub.host.replace("127.0.0.1", "127.0.0.2")
@@ -323,7 +323,7 @@ class Login(BuildCase):
 
     def test_a_name_that_only_looks_like_the_hubs_gets_none(self):
         """Who is asked is what is left of the name without "docker.io/"."""
-        hub = hub_box.FakeRegistry(LOGIN)
+        hub = transfer_box.FakeRegistry(LOGIN)
         self.addCleanup(hub.close)
         self.bases(hub)
         for key in ("docker.io", "https://index.docker.io/v1/"):
@@ -335,7 +335,7 @@ class Login(BuildCase):
                 self.assertEqual(result.code, 5, result)
 
     def test_they_stay_here_when_the_daemon_is_elsewhere(self):
-        hub = hub_box.FakeRegistry(LOGIN)
+        hub = transfer_box.FakeRegistry(LOGIN)
         self.addCleanup(hub.close)
         self.bases(hub)
         env, secrets = self.config(hub.host)
@@ -357,7 +357,7 @@ class Login(BuildCase):
             self.assertNotIn("dTpodXNo", said)
 
     def test_they_are_in_nobodys_arguments(self):
-        hub = hub_box.FakeRegistry(LOGIN)
+        hub = transfer_box.FakeRegistry(LOGIN)
         self.addCleanup(hub.close)
         self.bases(hub)
         manifest = hub.files["/v2/team/base/manifests/1"]
@@ -372,5 +372,5 @@ class Login(BuildCase):
         hub.files["/v2/team/base/manifests/1"] = look
         env, secrets = self.config(hub.host)
         self.assertEqual(self.try_build(f"FROM {hub.host}/team/base:1\n", env=env).code, 0)
-        self.assertTrue(any(b"ripcord-hub" in s for s in seen))
+        self.assertTrue(any(b"ripcord-transfer" in s for s in seen))
         self.assertFalse(any(x in s for x in secrets for s in seen))

@@ -1,7 +1,7 @@
 """Tool caches below /cache: their modes, whose they are, how long they live, and that no sandbox can put
 anything into another's.
 
-The upstreams are our own (registry_box.py); what is installed comes through the package registry.
+The upstreams are our own (packages_box.py); what is installed comes through the package registry.
 """
 import hashlib
 import io
@@ -12,7 +12,7 @@ import time
 import unittest
 import zipfile
 
-import registry_box
+import packages_box
 import tools_box
 from ripcord_test import Config, only_on
 from test_packages import DOOR, PIP, PackagesCase
@@ -135,12 +135,12 @@ class CachesCase(PackagesCase):
         self.root.ok("cp", file, f"{name}:{path}")
 
     def poison_pip(self, name):
-        evil = registry_box.make_wheel("demo", "1.5")[1].replace(b"version = '1.5'", b"version = '6.6'")
+        evil = packages_box.make_wheel("demo", "1.5")[1].replace(b"version = '1.5'", b"version = '6.6'")
         self.put(name, repack(evil), "/tmp/evil.whl")
         self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", POISON_PIP)
 
     def poison_npm(self, name):
-        evil = registry_box.make_tarball("demo", "6.6.0")[0]
+        evil = packages_box.make_tarball("demo", "6.6.0")[0]
         self.put(name, evil, "/tmp/evil.tgz")
         self.root.ok("exec", name, "--", "/usr/bin/python3", "-c", POISON_NPM)
 

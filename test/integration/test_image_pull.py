@@ -7,9 +7,9 @@ import threading
 import unittest
 from pathlib import Path
 
-import hub_box
-import registry_box
-from hub_box import Image, index_of
+import transfer_box
+import packages_box
+from transfer_box import Image, index_of
 from ripcord_test import files_below, wait_until
 from test_images import ImageCase, config_of, digest, entry, rootfs, saved, tar
 
@@ -30,18 +30,18 @@ class PullCase(ImageCase):
         return sorted(p.name for p in (Path(self.root.path) / "state/images/downloads").iterdir())
 
 
-@unittest.skipUnless(hub_box.PROGRAM, "docker-registry is not installed")
+@unittest.skipUnless(transfer_box.PROGRAM, "docker-registry is not installed")
 class TestRegistry(PullCase):
     def setUp(self):
         super().setUp()
-        self.hub = hub_box.RealRegistry()
+        self.hub = transfer_box.RealRegistry()
         self.addCleanup(self.hub.close)
 
     def test_pull_and_run(self):
         base = rootfs()
         upper = tar(entry("y", data=b"pulled"))
         self.hub.put("team/tool", "1", Image([base, upper], Env=["A=b"]))
-        self.hub.put("team/tool", "2", Image([base, tar(entry("y", data=b"again"))], kind=hub_box.DOCKER))
+        self.hub.put("team/tool", "2", Image([base, tar(entry("y", data=b"again"))], kind=transfer_box.DOCKER))
         name = f"{self.hub.host}/team/tool"
         first = self.pull_ok(f"{name}:1")
         self.assertEqual((first["names"], first["layers"], first["new_layers"]), ([f"{name}:1"], 2, 2))
@@ -54,9 +54,9 @@ class TestRegistry(PullCase):
         self.assertEqual(self.pull(f"{name}:3").code, 3)
 
     def test_tls_with_an_authority_of_our_own(self):
-        registry_box.TestCase.prepare()
-        certificates = registry_box.TestCase.certificates
-        hub = hub_box.RealRegistry(certificates)
+        packages_box.TestCase.prepare()
+        certificates = packages_box.TestCase.certificates
+        hub = transfer_box.RealRegistry(certificates)
         self.addCleanup(hub.close)
         hub.put("team/tool", "1", Image([rootfs()]))
         name = f"{hub.host}/team/tool:1"
@@ -77,7 +77,7 @@ class TestRegistry(PullCase):
         index = index_of({OTHER: other, MACHINE: mine})
         for image in (mine, other):
             self.hub.put("multi", None, image)
-        self.hub.put_manifest("multi", "1", index, hub_box.OCI_INDEX)
+        self.hub.put_manifest("multi", "1", index, transfer_box.OCI_INDEX)
         name = f"{self.hub.host}/multi"
         self.assertEqual(self.pull_ok(f"{name}:1")["id"], digest(mine.config))
         self.assertEqual(self.pull_ok(f"{name}:1", "foreign", "--platform", f"linux/{OTHER}")["id"], digest(other.config))
@@ -111,7 +111,7 @@ class TestRegistry(PullCase):
 class TestHostile(PullCase):
     def setUp(self):
         super().setUp()
-        self.hub = hub_box.FakeRegistry()
+        self.hub = transfer_box.FakeRegistry()
         self.addCleanup(self.hub.close)
         self.image = Image([rootfs(), tar(entry("y", data=os.urandom(300000)))])
         self.hub.put("a/b", "1", self.image)
@@ -180,7 +180,7 @@ class TestHostile(PullCase):
     def test_leads_into_private_networks_are_not_followed(self):
         def to(where):
             return lambda h: h.answer(307, b"", {"Location": where})
-        other = hub_box.FakeRegistry()
+        other = transfer_box.FakeRegistry()
         self.addCleanup(other.close)
         for where, word in [(f"http://{other.host}/x", "not https"), ("https://169.254.169.254/latest", "private"),
                             ("file:///etc/passwd", ""), ("https://localhost:1/x", "private")]:
@@ -216,11 +216,11 @@ class TestHostile(PullCase):
                 self.assertFalse(any(s in path.read_bytes() for s in secrets), path)
 
     def test_tokens_over_tls(self):
-        registry_box.TestCase.prepare()
-        certificates = registry_box.TestCase.certificates
-        hub = hub_box.FakeRegistry("u:hush-hush", certificates)
-        tokens = hub_box.FakeRegistry("u:hush-hush", certificates)
-        plain = hub_box.FakeRegistry("u:hush-hush")
+        packages_box.TestCase.prepare()
+        certificates = packages_box.TestCase.certificates
+        hub = transfer_box.FakeRegistry("u:hush-hush", certificates)
+        tokens = transfer_box.FakeRegistry("u:hush-hush", certificates)
+        plain = transfer_box.FakeRegistry("u:hush-hush")
         for server in (hub, tokens, plain):
             self.addCleanup(server.close)
         hub.put("a/b", "1", self.image)
@@ -242,7 +242,7 @@ class TestHostile(PullCase):
         self.assertEqual({path.partition("?")[0] for path, _ in tokens.log}, {"/token"})
 
     def test_mirrors_are_asked_first(self):
-        mirror, down = hub_box.FakeRegistry(), f"127.0.0.1:{hub_box.free_port()}"
+        mirror, down = transfer_box.FakeRegistry(), f"127.0.0.1:{transfer_box.free_port()}"
         self.addCleanup(mirror.close)
         mirror.put("a/b", "1", self.image)
         self.root.configure(f'hub:\n  mirrors: ["{self.hub.host}=http://{down}", "{self.hub.host}=http://{mirror.host}"]\n')
@@ -254,7 +254,7 @@ class TestHostile(PullCase):
     def hub_runs(self):
         for pid in self.root.processes():
             with contextlib.suppress(OSError):  # it may be gone by now
-                if b"ripcord-hub" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"ripcord-transfer" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     return True
         return False
 
@@ -274,5 +274,5 @@ class TestHostile(PullCase):
         with self.root.popen("image", "pull", self.name) as p:
             wait_until(lambda: self.blob(1) in [path for path, _ in self.hub.log], 20, "the layer to be asked for")
             p.kill()
-        wait_until(lambda: not self.hub_runs(), 20, "ripcord-hub to end")
+        wait_until(lambda: not self.hub_runs(), 20, "ripcord-transfer to end")
         self.assertEqual(self.images()["images"], [])

@@ -69,5 +69,5 @@ class Lint(TestCase):
 
     def test_every_rule_has_its_section(self):
         headings = re.findall(r"^## (\S+)$", (TREE / "docs/lint.md").read_text("utf-8"), re.M)
-        known = re.findall(r'= \{"([a-z-]+)", LINT_', (TREE / "src/lint/lint.c").read_text("utf-8"))
+        known = re.findall(r'= \{"([a-z-]+)", LINT_', (TREE / "src/image/lint/lint.c").read_text("utf-8"))
         self.assertEqual(sorted(headings), sorted(known))

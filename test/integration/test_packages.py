@@ -1,6 +1,6 @@
 """Network `packages`: installs go through the package registry and nothing else leaves a sandbox.
 
-The upstreams are our own (registry_box.py); the public ones are for test_packages_live.py.
+The upstreams are our own (packages_box.py); the public ones are for test_packages_live.py.
 """
 import json
 import os
@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import registry_box
+import packages_box
 import tools_box
 from ripcord_test import Config, TestCase, alive, files_below, only_on, wait_until
 
@@ -64,8 +64,8 @@ urllib.request.urlopen("http://{DOOR}/pypi/" + link.removeprefix("../../")).read
 class PackagesCase(TestCase):
     def setUp(self):
         super().setUp()
-        registry_box.TestCase.prepare()
-        self.up = registry_box.Upstream(registry_box.TestCase.certificates)
+        packages_box.TestCase.prepare()
+        self.up = packages_box.Upstream(packages_box.TestCase.certificates)
         self.addCleanup(self.up.stop)
         self.configure()
 

@@ -17,8 +17,8 @@ import threading
 import unittest
 from pathlib import Path
 
-import hub_box
-import registry_box
+import transfer_box
+import packages_box
 import test_builder
 import test_builder_ssh
 import test_image_export
@@ -26,7 +26,7 @@ import test_images
 from ripcord_test import Config, Root, TestCase, alive, copy_program, full_run_only, needs, wait_until
 
 UID = 61234  # nobody's: no name, no subordinate ids
-PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-hub", "ripcord-registry")
+PROGRAMS = ("ripcord", "ripcordd", "ripcord-shim", "ripcord-image", "ripcord-build", "ripcord-transfer", "ripcord-packages")
 NEWUIDMAP = Path("/usr/bin/newuidmap")
 SYS_SETRESUID = {"x86_64": 117}.get(platform.machine(), 147)
 LOCK = threading.Lock()
@@ -348,8 +348,8 @@ class Caches:
 
     def upstream(self):
         """An index that the user's own registry may read: certificate and settings are for everybody."""
-        registry_box.TestCase.prepare()
-        up = registry_box.Upstream(registry_box.TestCase.certificates)
+        packages_box.TestCase.prepare()
+        up = packages_box.Upstream(packages_box.TestCase.certificates)
         self.addCleanup(up.stop)
         folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ripcord-rootless-")))
         shutil.copy(up.ca, folder / "ca.pem")
@@ -383,12 +383,12 @@ class Caches:
 
 
 class Pulls:
-    """Mixed in where ripcord-hub has no user of its own to become."""
+    """Mixed in where ripcord-transfer has no user of its own to become."""
 
     def test_pull(self):
-        hub = hub_box.FakeRegistry()
+        hub = transfer_box.FakeRegistry()
         self.addCleanup(hub.close)
-        hub.put("a/b", "1", hub_box.Image([test_images.rootfs(), test_images.tar(test_images.entry("y", data=b"pulled"))]))
+        hub.put("a/b", "1", transfer_box.Image([test_images.rootfs(), test_images.tar(test_images.entry("y", data=b"pulled"))]))
         self.root.ok("image", "pull", f"{hub.host}/a/b:1", "mine")
         self.assertEqual(self.root.ok("run", "--image", "mine", "--", "sh", "-c", "cat /y").text, "pulled")
         self.assert_gone()

@@ -10,10 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/xalloc.h"
-#include "build/agent-relay.h"
-#include "os/rmtree.h"
+#include "image/build/agent-relay.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 enum { WAIT_MS = 10000 };

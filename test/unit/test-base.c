@@ -6,14 +6,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
-#include "base/err.h"
-#include "base/map.h"
-#include "base/strv.h"
-#include "base/text.h"
-#include "base/thin.h"
-#include "base/time.h"
-#include "base/xalloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/err.h"
+#include "lib/base/map.h"
+#include "lib/base/strv.h"
+#include "lib/base/text.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "proto/digest-context.h"
 #include "tap.h"
 
 /* ---- err ---- */
@@ -509,11 +509,12 @@ TEST(blake2b_is_as_others_count_it)
 TEST(a_file_that_is_left_out_has_size_and_digits)
 {
     const char *hex = "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8";
-    char value[THIN_VALUE_MAX];
+    char value[DIGEST_CONTEXT_VALUE_MAX];
 
-    thin_format(UINT64_MAX, hex, value);
-    CHECK(thin_digits(value) && STREQ(thin_digits(value), hex));
+    digest_context_format(UINT64_MAX, hex, value);
+    CHECK(digest_context_digits(value) && STREQ(digest_context_digits(value), hex));
     value[strlen(value) - 1] = '\0';
-    CHECK(!thin_digits(value));
-    CHECK(!thin_digits("") && !thin_digits("12") && !thin_digits("12 ab") && !thin_digits(hex));
+    CHECK(!digest_context_digits(value));
+    CHECK(!digest_context_digits("") && !digest_context_digits("12") &&
+          !digest_context_digits("12 ab") && !digest_context_digits(hex));
 }

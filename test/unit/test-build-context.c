@@ -6,11 +6,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
 #include "cli/build-context.h"
-#include "os/rmtree.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 struct bed {
@@ -179,7 +179,7 @@ TEST(a_dockerfile_in_a_folder_below_keeps_its_path)
     CHECK_NAMES(&b, "d/D Dockerfile d/");
 }
 
-static size_t thin_size(struct bed *b, const json_t *need)
+static size_t digest_context_size(struct bed *b, const json_t *need)
 {
     _cleanup_(build_context_freep) struct build_context *c = NULL;
     _cleanup_free_ char *folder = xasprintf("%s/c", b->dir);
@@ -187,11 +187,11 @@ static size_t thin_size(struct bed *b, const json_t *need)
     buf_clear(&b->tar);
     if (build_context_open(folder, NULL, &c, &b->err) < 0)
         return 0;
-    build_context_thin(c, true, need);
+    build_context_digest_only(c, true, need);
     return build_context_pack(c, write_buf, &b->tar, &b->err) < 0 ? 0 : b->tar.len;
 }
 
-TEST(a_thin_context_has_what_is_small_or_needed)
+TEST(a_digest_only_context_has_what_is_small_or_needed)
 {
     static const char digits[] = "a74d71e21fc289fc2802dc6b8c7c734082885be6cf3f67f8a1c8694fcc1b1831";
     _cleanup_json_ json_t *need = json_object();
@@ -204,12 +204,12 @@ TEST(a_thin_context_has_what_is_small_or_needed)
     big[100000] = '\0';
     write_at(&b, "c/big", big);
     write_at(&b, "c/small", "the bytes of a small one");
-    n = thin_size(&b, NULL);
+    n = digest_context_size(&b, NULL);
     CHECK(n > 0 && n < 20000 && !memmem(buf_data(&b.tar), n, "bbbbbbbb", 8));
     CHECK(memmem(buf_data(&b.tar), n, digits, strlen(digits)));
     CHECK(memmem(buf_data(&b.tar), n, "the bytes of a small one", 24));
     json_object_set_new(need, digits, json_true());
-    n = thin_size(&b, need);
+    n = digest_context_size(&b, need);
     CHECK(n > 100000 && memmem(buf_data(&b.tar), n, big, 100000));
     CHECK(!memmem(buf_data(&b.tar), n, digits, strlen(digits)));
     list_tar(&b);

@@ -7,14 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "build/copy.h"
-#include "build/key.h"
-#include "os/rmtree.h"
+#include "image/build/copy.h"
+#include "image/build/key.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 enum { EXCLUDES_MAX = 3 };

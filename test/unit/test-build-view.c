@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/xalloc.h"
 #include "cli/build-view.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 /* What a view writes on stderr for these events. */

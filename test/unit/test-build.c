@@ -1,5 +1,5 @@
-/* Image builds: engine/build.c on a builder of our own, the context's way to it, and what the
- * builders of Docker and Podman say. */
+/* Image builds: daemon/engine/build.c on a builder of our own, the context's way to it, and what
+ * the builders of Docker and Podman say. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -7,19 +7,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/base64.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/tar.h"
-#include "base/xalloc.h"
-#include "docker/trace.h"
-#include "engine/build.h"
-#include "engine/docker/build-lines.h"
-#include "engine/docker/build.h"
-#include "engine/engine.h"
-#include "engine/fake/fake.h"
-#include "net/loop.h"
-#include "os/rmtree.h"
+#include "daemon/engine/build.h"
+#include "daemon/engine/docker/build-lines.h"
+#include "daemon/engine/docker/build.h"
+#include "daemon/engine/engine.h"
+#include "dockerapi/trace.h"
+#include "fake-engine/fake.h"
+#include "lib/base/base64.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/tar.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 /* ---- a builder that does what a test says ---- */

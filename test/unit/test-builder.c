@@ -8,24 +8,24 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "build/base.h"
-#include "build/cache.h"
-#include "build/copy.h"
-#include "build/history.h"
-#include "build/key.h"
-#include "build/plan.h"
-#include "build/remote.h"
-#include "build/sources.h"
-#include "build/stages.h"
-#include "build/stubs.h"
-#include "build/tidy.h"
-#include "image/manifest.h"
-#include "os/rmtree.h"
-#include "os/whiteout.h"
+#include "image/build/base.h"
+#include "image/build/cache.h"
+#include "image/build/copy.h"
+#include "image/build/history.h"
+#include "image/build/key.h"
+#include "image/build/plan.h"
+#include "image/build/remote.h"
+#include "image/build/sources.h"
+#include "image/build/stages.h"
+#include "image/build/stubs.h"
+#include "image/build/tidy.h"
+#include "image/oci/manifest.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
+#include "lib/os/whiteout.h"
 #include "tap.h"
 
 #define A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -737,11 +737,11 @@ static bool first_is_needed(void *arg, size_t stage, size_t earlier)
     return stage > 0 && earlier == 0;
 }
 
-static int stage_build(void *arg, size_t stage, struct front *f, json_t **ret, struct err *e)
+static int stage_build(void *arg, size_t stage, struct daemon_conn *f, json_t **ret, struct err *e)
 {
     const struct told *t = arg;
 
-    front_tell(f, json_pack("{s:s}", "step", "a step"));
+    daemon_conn_tell(f, json_pack("{s:s}", "step", "a step"));
     if ((long)stage == t->failing)
         return err_set(e, ERR_INVALID, "stage %zu has failed", stage);
     if (t->failing >= 0 && stage) /* goes on until it is ended */
@@ -760,52 +760,52 @@ static int stage_took(void *arg, size_t stage, const json_t *state, struct err *
     return 0;
 }
 
-static int run_stages(struct told *t, struct wire *heard)
+static int run_stages(struct told *t, struct json_lines *heard)
 {
-    struct front front = {.wire = WIRE_INIT(-1, -1)};
+    struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(-1, -1)};
     int in[2], out[2], r;
-    const struct stages s = {&front,          t,           4,         three_are_needed,
+    const struct stages s = {&daemon_conn,    t,           4,         three_are_needed,
                              first_is_needed, stage_build, stage_took};
 
     if (pipe(in) < 0 || pipe(out) < 0)
         abort();
-    front.wire.in = in[0];
-    front.wire.out = out[1];
+    daemon_conn.lines.in = in[0];
+    daemon_conn.lines.out = out[1];
     r = stages_run(&s, &err);
-    wire_done(&front.wire);
+    json_lines_done(&daemon_conn.lines);
     fd_close(in[0]);
     fd_close(in[1]);
     fd_close(out[1]);
-    *heard = (struct wire)WIRE_INIT(out[0], -1);
+    *heard = (struct json_lines)JSON_LINES_INIT(out[0], -1);
     return r;
 }
 
 TEST(stages_wait_for_what_they_need)
 {
     struct told t = {.failing = -1};
-    struct wire heard;
+    struct json_lines heard;
     json_t *doc;
 
     CHECK(run_stages(&t, &heard) >= 0);
     CHECK(strlen(t.order) == 3 && t.order[0] == '0');
     for (int i = 1; i <= 3; i++) { /* each step has a number of its own */
-        CHECK(wire_next(&heard, &doc, &err) > 0);
+        CHECK(json_lines_next(&heard, &doc, &err) > 0);
         CHECK(json_integer_value(json_object_get(doc, "id")) == i);
         json_decref(doc);
     }
-    CHECK(wire_fill(&heard, &err) == 0);
+    CHECK(json_lines_fill(&heard, &err) == 0);
     fd_close(heard.in);
-    wire_done(&heard);
+    json_lines_done(&heard);
 }
 
 TEST(a_stage_that_fails_ends_the_others)
 {
     struct told t = {.failing = 1};
-    struct wire heard;
+    struct json_lines heard;
 
     CHECK(forget(run_stages(&t, &heard)) == -ERR_INVALID);
     CHECK_STR(t.order, "0");
     fd_close(heard.in);
-    wire_done(&heard);
+    json_lines_done(&heard);
     CHECK(waitpid(-1, NULL, WNOHANG) < 0);
 }

@@ -1,6 +1,6 @@
 /* The shared base of package caches on disk: generations, who stands on which, and the trees in
  * them. */
-#include "engine/native/cache-base.h"
+#include "daemon/engine/native/cache-base.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/tar.h"
-#include "base/xalloc.h"
-#include "engine/native/cache-tree.h"
-#include "engine/spec.h"
-#include "os/rmtree.h"
-#include "shim/plan.h"
+#include "daemon/engine/native/cache-tree.h"
+#include "daemon/engine/spec.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/tar.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
+#include "proto/plan.h"
 #include "tap.h"
 
 #define RUN_A "0123456789abcdef"

@@ -1,13 +1,13 @@
 /* The command line's tables, parser, specs, and what is shown of a command's output and end. */
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/xalloc.h"
 #include "cli/docker-auth.h"
 #include "cli/end.h"
 #include "cli/output.h"
 #include "cli/render.h"
 #include "cli/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 static int parse(const struct cli_command *cmd, char **argv, struct cli_args *a, struct err *err)

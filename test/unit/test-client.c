@@ -7,13 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/path.h"
-#include "base/xalloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/path.h"
+#include "lib/base/xalloc.h"
+#include "proto/exec-frames.h"
 #include "ripcord.h"
 #include "tap.h"
-#include "wire/frame.h"
 
 static char root[] = "/tmp/ripcord-test-client-XXXXXX";
 

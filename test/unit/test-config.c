@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "daemon/config.h"
+#include "daemon/main/config.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
 #include "tap.h"
 
 static char path[] = "/tmp/test-config-XXXXXX";

@@ -1,4 +1,4 @@
-#include "os/confine.h"
+#include "lib/os/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static int speaker(struct err *err)
     return confine_speaker(NULL, 0, err);
 }
 
-static int keeper(struct err *err)
+static int packages_proxy(struct err *err)
 {
     return confine_speaker((const int[]){SYS_mkdirat}, 1, err);
 }
@@ -101,5 +101,5 @@ TEST(who_speaks_with_the_network_does_no_more)
     SKIP("not installed in a sanitized build");
 #endif
     CHECK(confined(speaker, speaks));
-    CHECK(confined(keeper, makes_folders));
+    CHECK(confined(packages_proxy, makes_folders));
 }

@@ -1,9 +1,10 @@
 /*
- * Each wall around a child that reads archives is seen to stand, and its test to fail without it:
- * confined.c is built into this test so that walls can be left out (base/wall.h). The child tries
- * what an exploited parser would. Some walls stand behind others, which are then left out first.
+ * Each guard around a child that reads archives is seen to stand, and its test to fail without it:
+ * confined.c is built into this test so that guards can be left out (lib/base/guard.h). The child
+ * tries what an exploited parser would. Some guards stand behind others, which are then left out
+ * first.
  */
-#include "image/confined.h"
+#include "image/archive/confined.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,20 +21,20 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/wall.h"
-#include "os/landlock.h"
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/os/landlock.h"
 #include "tap.h"
 
 #define ABSTRACT "\0ripcord-confined"
 
 static const char *without = ""; /* " NAME NAME " */
 
-bool wall_up(const char *wall)
+bool guard_on(const char *guard)
 {
     char name[64];
 
-    snprintf(name, sizeof(name), " %s ", wall);
+    snprintf(name, sizeof(name), " %s ", guard);
     return !strstr(without, name);
 }
 
@@ -106,9 +107,9 @@ static bool try_ipc(void)
 
 /* clang-format off */
 static const struct attempt {
-    const char *wall;
+    const char *guard;
     bool (*run)(void);
-    const char *first; /* walls that stand before it */
+    const char *first; /* guards that stand before it */
 } attempts[] = {
     {"seccomp",      try_call,       ""},
     {"root",         try_root,       "landlock"},
@@ -136,7 +137,7 @@ static int run_attempt(void *arg, int root, void *out, struct err *err)
 }
 
 /* 1: it got through; 0: it did not, or was ended for trying; -1: it could not be tried. */
-static int breached(const struct attempt *a, const char *walls)
+static int breached(const struct attempt *a, const char *guards)
 {
     struct confined_job job = {
         .fn = run_attempt, .arg = (void *)a, .dir = -1, .fds = {outside}, .n_fds = 1};
@@ -146,14 +147,14 @@ static int breached(const struct attempt *a, const char *walls)
     bool through = false;
     int r;
 
-    without = walls;
+    without = guards;
     r = dir_open(AT_FDCWD, base, &job.dir, &err);
     if (r >= 0)
         r = confined_start(&job, &ids, &c, &err);
     if (r >= 0 && confined_wait(&c, &through, sizeof(through), &err) < 0 && err.code != ERR_INVALID)
         r = -1; /* ERR_INVALID: a signal */
     if (err.msg)
-        printf("# %s without '%s': %s\n", a->wall, walls, err.msg);
+        printf("# %s without '%s': %s\n", a->guard, guards, err.msg);
     confined_done(&c);
     fd_close(job.dir);
     without = "";
@@ -164,10 +165,10 @@ static bool can_be_tried(const struct attempt *a)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     /* A sanitizer needs all the room there is, and calls that no filter would let through. */
-    if (STREQ(a->wall, "rlimits") || STREQ(a->wall, "seccomp"))
+    if (STREQ(a->guard, "rlimits") || STREQ(a->guard, "seccomp"))
         return false;
 #endif
-    return landlock_possible() || !STREQ(a->wall, "landlock");
+    return landlock_possible() || !STREQ(a->guard, "landlock");
 }
 
 static bool prepare(void)
@@ -189,7 +190,7 @@ static bool prepare(void)
            shmget(shared, 4096, IPC_CREAT | IPC_EXCL | 0666) >= 0;
 }
 
-TEST(each_wall_stands_and_would_be_missed)
+TEST(each_guard_stands_and_would_be_missed)
 {
     CHECK(prepare());
     for (size_t i = 0; i < ARRAY_SIZE(attempts); i++) {
@@ -197,10 +198,10 @@ TEST(each_wall_stands_and_would_be_missed)
         char first[64], all[96];
 
         snprintf(first, sizeof(first), " %s ", a->first);
-        snprintf(all, sizeof(all), " %s %s ", a->first, a->wall);
+        snprintf(all, sizeof(all), " %s %s ", a->first, a->guard);
         if (!can_be_tried(a))
             continue;
-        printf("# %s\n", a->wall);
+        printf("# %s\n", a->guard);
         CHECK(breached(a, first) == 0);
         CHECK(breached(a, all) == 1);
     }

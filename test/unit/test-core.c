@@ -5,16 +5,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "core/manager.h"
-#include "core/spec.h"
-#include "core/stream.h"
-#include "engine/fake/fake.h"
-#include "journal/record.h"
-#include "net/loop.h"
-#include "os/rmtree.h"
-#include "store/store.h"
+#include "daemon/core/exec/stream.h"
+#include "daemon/core/sandbox/manager.h"
+#include "daemon/core/sandbox/spec.h"
+#include "fake-engine/fake.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/journal/record.h"
+#include "lib/loop/loop.h"
+#include "lib/os/rmtree.h"
+#include "lib/store/store.h"
 #include "tap.h"
 
 #define WAIT (60 * USEC_PER_SEC)
@@ -773,7 +773,7 @@ TEST(restart_finds_ends_that_came_meanwhile_and_the_lost)
     bed_end(&b);
 }
 
-static void orphan_made(void *arg, const struct err *err, struct engine_box *box)
+static void orphan_made(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct bed *b = arg;
 
@@ -784,7 +784,7 @@ static void orphan_made(void *arg, const struct err *err, struct engine_box *box
 
 TEST(restart_removes_runs_and_orphans)
 {
-    struct box_request orphan = {.id = "00000000000000bb"};
+    struct sandbox_request orphan = {.id = "00000000000000bb"};
     struct bed b;
     struct watcher w;
 

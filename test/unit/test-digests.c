@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
 #include "cli/digests.h"
-#include "os/rmtree.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -36,7 +36,7 @@ static void keep(const char *dir, const struct stat *context, const struct stat 
 static bool knows(const char *dir, const struct stat *context, const struct stat *st)
 {
     _cleanup_(digests_freep) struct digests *d = digests_open(dir, context);
-    char value[THIN_VALUE_MAX] = "";
+    char value[DIGEST_CONTEXT_VALUE_MAX] = "";
 
     return digests_find(d, st, value) && STREQ(value, "99 " HEX64);
 }
@@ -88,7 +88,7 @@ TEST(files_that_have_gone_are_forgotten)
 {
     _cleanup_free_ char *dir = new_dir();
     struct stat a = file_of(1, 10 * USEC_PER_SEC), b = file_of(2, 10 * USEC_PER_SEC);
-    char value[THIN_VALUE_MAX];
+    char value[DIGEST_CONTEXT_VALUE_MAX];
     struct digests *d;
 
     keep(dir, &folder, &a);

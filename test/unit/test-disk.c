@@ -5,13 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/usage.h"
-#include "base/xalloc.h"
-#include "engine/native/disk.h"
-#include "engine/native/program.h"
-#include "os/rmtree.h"
-#include "shim/disk.h"
+#include "daemon/engine/native/disk.h"
+#include "daemon/engine/native/program.h"
+#include "lib/base/fd.h"
+#include "lib/base/usage.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
+#include "supervisor/shim/disk.h"
 #include "tap.h"
 
 static char dir[] = "/tmp/ripcord-disk-XXXXXX";

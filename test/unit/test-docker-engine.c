@@ -10,15 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/tar.h"
-#include "base/xalloc.h"
-#include "engine/caches.h"
-#include "engine/docker/backend.h"
-#include "engine/docker/body.h"
-#include "engine/docker/created.h"
-#include "os/rmtree.h"
+#include "daemon/engine/caches.h"
+#include "daemon/engine/docker/backend.h"
+#include "daemon/engine/docker/body.h"
+#include "daemon/engine/docker/created.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/tar.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 enum { REQUEST_MAX = 64 << 10, CALLERS = 20 };
@@ -464,9 +464,9 @@ TEST(an_old_volume_of_somebody_else_is_not_taken)
 
 /* ---- what a container is made from ---- */
 
-static void request_init(struct box_request *req)
+static void request_init(struct sandbox_request *req)
 {
-    *req = (struct box_request){.id = "0123456789abcdef", .name = "box", .hash = "cafe"};
+    *req = (struct sandbox_request){.id = "0123456789abcdef", .name = "box", .hash = "cafe"};
     req->spec = (struct sandbox_spec){.image_digest = xstrdup("sha256:1"),
                                       .user = xstrdup("agent"),
                                       .workdir = xstrdup("/w"),
@@ -505,7 +505,7 @@ static json_int_t number_of(const json_t *o, const char *key)
 TEST(every_hardening_option_is_set)
 {
     struct body_parts p = parts;
-    struct box_request req;
+    struct sandbox_request req;
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL;
     const json_t *host;
@@ -552,7 +552,7 @@ static ssize_t read_cursor(void *arg, void *data, size_t len)
 TEST(the_archive_holds_our_program_and_the_users_folders)
 {
     _cleanup_buf_ struct buf tar = BUF_INIT(MIB(1));
-    const struct box_request req = {.spec = {.user = (char *)"agent"}};
+    const struct sandbox_request req = {.spec = {.user = (char *)"agent"}};
     struct body_parts p = parts;
     struct cursor c;
     struct tar_reader r;

@@ -15,13 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "docker/classify.h"
-#include "docker/demux.h"
-#include "docker/events.h"
-#include "fake-engine.h"
+#include "dockerapi/classify.h"
+#include "dockerapi/demux.h"
+#include "dockerapi/events.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "scripted-engine.h"
 #include "tap.h"
 
 #define JSON_HEAD "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

@@ -2,16 +2,16 @@
 
 #include <stdlib.h>
 
-#include "base/buf.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "dockerfile/config.h"
-#include "dockerfile/dockerfile.h"
-#include "dockerfile/duration.h"
-#include "dockerfile/expand.h"
-#include "dockerfile/ignore.h"
-#include "dockerfile/json-list.h"
-#include "dockerfile/pattern.h"
+#include "image/dockerfile/config.h"
+#include "image/dockerfile/dockerfile.h"
+#include "image/dockerfile/duration.h"
+#include "image/dockerfile/expand.h"
+#include "image/dockerfile/ignore.h"
+#include "image/dockerfile/json-list.h"
+#include "image/dockerfile/pattern.h"
+#include "lib/base/buf.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 
 static struct dockerfile *parse(const char *text)
 {

@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "engine/native/doctor.h"
-#include "engine/native/ids.h"
-#include "engine/native/probe.h"
-#include "engine/native/trial.h"
+#include "daemon/engine/native/doctor.h"
+#include "daemon/engine/native/ids.h"
+#include "daemon/engine/native/kernel-probe.h"
+#include "daemon/engine/native/probe.h"
+#include "lib/base/fd.h"
 #include "tap.h"
 
 static int entries(const char *path)
@@ -43,13 +43,13 @@ TEST(lines_are_whole)
     rmdir(dir);
 }
 
-TEST(a_trial_that_cannot_work_says_why)
+TEST(a_kernel_probe_that_cannot_work_says_why)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     bool ranges = probe_id_ranges(IDS_FIRST, IDS_COUNT);
 
-    CHECK(trial_overlay("/nonexistent", ranges, &err) < 0);
+    CHECK(kernel_probe_overlay("/nonexistent", ranges, &err) < 0);
     CHECK(strstr(err.msg, "/nonexistent"));
     err_done(&err);
-    CHECK(trial_overlay("/proc", ranges, &err) < 0 && *err.msg);
+    CHECK(kernel_probe_overlay("/proc", ranges, &err) < 0 && *err.msg);
 }

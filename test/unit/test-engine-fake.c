@@ -2,13 +2,13 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "engine/engine.h"
-#include "engine/fake/fake.h"
-#include "net/loop.h"
-#include "os/rmtree.h"
+#include "daemon/engine/engine.h"
+#include "fake-engine/fake.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 #define BOX "00000000000000aa"
@@ -18,11 +18,11 @@ struct bed {
     char dir[32];
     struct loop *loop;
     struct engine *engine;
-    struct engine_link *link;
+    struct supervisor_conn *link;
 
     unsigned calls;
     enum err_code code;
-    struct engine_box box;
+    struct engine_sandbox box;
     char **ids;
 
     int stdin_fd;
@@ -31,7 +31,7 @@ struct bed {
     struct end_record rec;
 };
 
-static void on_done(void *arg, const struct err *err, struct engine_box *box)
+static void on_done(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct bed *b = arg;
 
@@ -68,7 +68,7 @@ static void open_engine(struct bed *b)
 
 static void bed_init(struct bed *b)
 {
-    *b = (struct bed){.dir = "/tmp/ripcord-fake-XXXXXX", .stdin_fd = -1, .box.link_fd = -1};
+    *b = (struct bed){.dir = "/tmp/ripcord-fake-XXXXXX", .stdin_fd = -1, .box.supervisor_fd = -1};
     if (!mkdtemp(b->dir) || loop_new(&b->loop, NULL) < 0)
         abort();
     open_engine(b);
@@ -78,9 +78,9 @@ static void bed_done(struct bed *b)
 {
     int tmp;
 
-    engine_link_close(b->link);
+    supervisor_conn_close(b->link);
     fd_close(b->stdin_fd);
-    fd_close(b->box.link_fd);
+    fd_close(b->box.supervisor_fd);
     engine_close(b->engine);
     fake_reset();
     strv_free(b->ids);
@@ -90,16 +90,16 @@ static void bed_done(struct bed *b)
     close(tmp);
 }
 
-static struct box_request request(void)
+static struct sandbox_request request(void)
 {
-    struct box_request r = {.id = BOX, .name = "box", .hash = "cafe"};
+    struct sandbox_request r = {.id = BOX, .name = "box", .hash = "cafe"};
 
     r.spec.image = (char *)"host";
     r.spec.memory = 1 << 20;
     return r;
 }
 
-static enum err_code run_create_start(struct bed *b, const struct box_request *r)
+static enum err_code run_create_start(struct bed *b, const struct sandbox_request *r)
 {
     engine_create_start(b->engine, r, on_done, b);
     loop_run(b->loop);
@@ -132,7 +132,7 @@ static void on_output(void *arg, const char *exec, uint64_t out, uint64_t err)
     struct bed *b = arg;
 
     b->out_end = out;
-    engine_link_ack(b->link, exec, out, err);
+    supervisor_conn_ack(b->link, exec, out, err);
 }
 
 static void on_ended(void *arg, const char *exec _unused_, const struct end_record *rec)
@@ -153,8 +153,8 @@ static void on_closed(void *arg)
     loop_stop(b->loop);
 }
 
-static const struct link_events events = {on_started, on_start_failed, on_output,
-                                          on_ended,   on_closed,       NULL};
+static const struct supervisor_events events = {on_started, on_start_failed, on_output,
+                                                on_ended,   on_closed,       NULL};
 
 static void on_result(void *arg, const struct err *err, int fd)
 {
@@ -166,12 +166,12 @@ static void on_result(void *arg, const struct err *err, int fd)
     loop_stop(b->loop);
 }
 
-static void bring_up(struct bed *b, const struct box_request *r)
+static void bring_up(struct bed *b, const struct sandbox_request *r)
 {
     bed_init(b);
     if (run_create_start(b, r) != ERR_NONE)
         abort();
-    b->link = engine_link_open(b->loop, TAKE_FD(b->box.link_fd), &events, b);
+    b->link = supervisor_conn_open(b->loop, TAKE_FD(b->box.supervisor_fd), &events, b);
 }
 
 static void send_exec(struct bed *b, const char *const *argv, bool want_stdin, uint64_t timeout)
@@ -181,7 +181,7 @@ static void send_exec(struct bed *b, const char *const *argv, bool want_stdin, u
     r.timeout = timeout;
     for (; *argv; argv++)
         strv_add(&r.argv, *argv);
-    engine_link_exec(b->link, &r);
+    supervisor_conn_exec(b->link, &r);
     exec_request_done(&r);
 }
 
@@ -208,23 +208,23 @@ static char *read_journal(struct bed *b, enum journal_stream stream)
 
 TEST(create_start_answers_on_the_loop)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bed_init(&b);
     engine_create_start(b.engine, &r, on_done, &b);
     CHECK(b.calls == 0);
     loop_run(b.loop);
-    CHECK(b.calls == 1 && b.code == ERR_NONE && b.box.link_fd >= 0);
+    CHECK(b.calls == 1 && b.code == ERR_NONE && b.box.supervisor_fd >= 0);
     CHECK_STR(b.box.id, BOX);
     CHECK_STR(b.box.hash, "cafe");
-    CHECK(b.box.state == BOX_RUNNING && fake_running() == 1);
+    CHECK(b.box.state == ENGINE_SANDBOX_RUNNING && fake_running() == 1);
     bed_done(&b);
 }
 
 TEST(bad_ids_never_reach_a_backend)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bed_init(&b);
@@ -238,14 +238,14 @@ TEST(bad_ids_never_reach_a_backend)
 
 TEST(limits_asked_for_are_refused_where_they_cannot_hold)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bed_init(&b);
     b.engine->caps &= ~(uint32_t)ENGINE_CAP_MEMORY_LIMIT;
     CHECK(run_create_start(&b, &r) == ERR_NONE);
     CHECK(b.box.unenforced == SPEC_LIMIT_MEMORY);
-    b.box.link_fd = fd_close(b.box.link_fd);
+    b.box.supervisor_fd = fd_close(b.box.supervisor_fd);
     r.spec.asked = SPEC_LIMIT_MEMORY;
     snprintf(r.id, sizeof(r.id), "%s", "00000000000000bb");
     CHECK(run_create_start(&b, &r) == ERR_UNSUPPORTED);
@@ -259,13 +259,13 @@ TEST(limits_asked_for_are_refused_where_they_cannot_hold)
 TEST(a_failed_start_leaves_nothing)
 {
     struct fake_fault f = {.code = ERR_ENGINE, .times = 1};
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bed_init(&b);
     fake_set_fault(b.engine, FAKE_START, &f);
     CHECK(run_create_start(&b, &r) == ERR_ENGINE);
-    CHECK(fake_count() == 0 && b.box.link_fd == -1);
+    CHECK(fake_count() == 0 && b.box.supervisor_fd == -1);
     CHECK(run_create_start(&b, &r) == ERR_NONE);
     bed_done(&b);
 }
@@ -273,7 +273,7 @@ TEST(a_failed_start_leaves_nothing)
 TEST(calls_run_side_by_side)
 {
     struct fake_fault slow = {.delay = USEC_PER_SEC};
-    struct box_request r = request();
+    struct sandbox_request r = request();
     uint64_t start;
     struct bed b;
 
@@ -292,7 +292,7 @@ TEST(calls_run_side_by_side)
 
 TEST(streams_and_status)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     _cleanup_free_ char *text = NULL;
     struct bed b;
 
@@ -307,7 +307,7 @@ TEST(streams_and_status)
 
 TEST(stdin_goes_through)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     _cleanup_free_ char *text = NULL;
     struct bed b;
 
@@ -321,7 +321,7 @@ TEST(stdin_goes_through)
 
 TEST(a_command_that_cannot_start)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bring_up(&b, &r);
@@ -333,7 +333,7 @@ TEST(a_command_that_cannot_start)
 
 TEST(exit_status_and_timeout)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bring_up(&b, &r);
@@ -349,16 +349,16 @@ TEST(exit_status_and_timeout)
 
 TEST(kill_and_stop)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bring_up(&b, &r);
     send_exec(&b, ARGV("sleep", "60000"), false, 0);
-    engine_link_kill(b.link, EXEC, END_KILLED, on_result, &b);
+    supervisor_conn_kill(b.link, EXEC, END_KILLED, on_result, &b);
     while (!b.ended)
         loop_run(b.loop);
     CHECK(b.rec.cause == END_KILLED && b.rec.exit_code == -1);
-    engine_link_stop(b.link, 0, false, on_result, &b);
+    supervisor_conn_stop(b.link, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
     CHECK(b.code == ERR_NONE && fake_running() == 0 && fake_count() == 1);
@@ -367,7 +367,7 @@ TEST(kill_and_stop)
 
 TEST(an_ephemeral_one_ends_with_its_exec)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     r.ephemeral = true;
@@ -381,7 +381,7 @@ TEST(an_ephemeral_one_ends_with_its_exec)
 
 TEST(the_death_of_a_supervisor_is_the_end_of_the_link)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bring_up(&b, &r);
@@ -393,11 +393,11 @@ TEST(the_death_of_a_supervisor_is_the_end_of_the_link)
 
 TEST(sandboxes_outlive_the_engine)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bring_up(&b, &r);
-    engine_link_close(TAKE_PTR(b.link));
+    supervisor_conn_close(TAKE_PTR(b.link));
     engine_close(b.engine);
     open_engine(&b);
     engine_list(b.engine, true, on_list, &b);
@@ -405,9 +405,9 @@ TEST(sandboxes_outlive_the_engine)
     CHECK(strv_len(b.ids) == 1 && strv_contains(b.ids, BOX));
     engine_connect(b.engine, BOX, on_done, &b);
     loop_run(b.loop);
-    CHECK(b.code == ERR_NONE && b.box.link_fd >= 0);
+    CHECK(b.code == ERR_NONE && b.box.supervisor_fd >= 0);
     CHECK_STR(b.box.hash, "cafe");
-    b.link = engine_link_open(b.loop, TAKE_FD(b.box.link_fd), &events, &b);
+    b.link = supervisor_conn_open(b.loop, TAKE_FD(b.box.supervisor_fd), &events, &b);
     run_exec(&b, ARGV("echo", "again"), false);
     CHECK(b.rec.exit_code == 0);
     b.calls = 0;
@@ -423,17 +423,17 @@ TEST(sandboxes_outlive_the_engine)
 
 TEST(attach_tells_where_the_streams_end)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     struct bed b;
 
     bring_up(&b, &r);
     run_exec(&b, ARGV("flood", "100000"), false);
     CHECK(b.rec.stdout_bytes == 100000);
     b.out_end = 0;
-    engine_link_attach(b.link, EXEC, 100000, 0, on_result, &b);
+    supervisor_conn_attach(b.link, EXEC, 100000, 0, on_result, &b);
     loop_run(b.loop);
     CHECK(b.code == ERR_NONE && b.out_end == 100000);
-    engine_link_attach(b.link, "ffffffffffffffff", 0, 0, on_result, &b);
+    supervisor_conn_attach(b.link, "ffffffffffffffff", 0, 0, on_result, &b);
     loop_run(b.loop);
     CHECK(b.code == ERR_NOT_FOUND);
     bed_done(&b);

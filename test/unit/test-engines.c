@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "core/exec.h"
-#include "core/manager.h"
-#include "core/spec.h"
-#include "engine/fake/fake.h"
-#include "net/loop.h"
-#include "os/rmtree.h"
-#include "store/store.h"
+#include "daemon/core/exec/exec.h"
+#include "daemon/core/sandbox/manager.h"
+#include "daemon/core/sandbox/spec.h"
+#include "fake-engine/fake.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/os/rmtree.h"
+#include "lib/store/store.h"
 #include "tap.h"
 
 #define WAIT (60 * USEC_PER_SEC)

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/time.h"
-#include "core/events.h"
-#include "core/uptime.h"
-#include "net/loop.h"
-#include "os/rmtree.h"
-#include "store/store.h"
+#include "daemon/core/events/events.h"
+#include "daemon/core/sandbox/uptime.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/loop/loop.h"
+#include "lib/os/rmtree.h"
+#include "lib/store/store.h"
 #include "tap.h"
 
 enum { KEEP = 100 };

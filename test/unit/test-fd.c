@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "base/fd.h"
-#include "base/log.h"
-#include "base/xalloc.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 struct place {

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "guest/proto.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/guest.h"
 
 static int parse(const struct buf *b, enum guest_side from, struct guest_frame *f)
 {

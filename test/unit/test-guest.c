@@ -1,5 +1,5 @@
 /*
- * The real ripcord-guest, in a pid namespace of its own (guest-box.h).
+ * The real ripcord-guest, in a pid namespace of its own (guest-fixture.h).
  */
 #include "tap.h"
 
@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 #include "../helpers/guest-prey.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/time.h"
-#include "base/tree.h"
-#include "base/xalloc.h"
-#include "guest-box.h"
-#include "os/pidfd.h"
+#include "guest-fixture.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/tree.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/pidfd.h"
 
 #define NEED_BOX(b)                                                                                \
     _cleanup_gbox_ struct gbox b = {0};                                                            \

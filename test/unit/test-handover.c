@@ -1,14 +1,14 @@
 /* What goes to a command beside its words: there and back, limits, and what is refused. */
-#include "shim/handover.h"
+#include "proto/handover.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/xalloc.h"
-#include "shim/proto.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+#include "proto/supervisor.h"
 #include "tap.h"
 
 TEST(there_and_back)

@@ -19,14 +19,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
-#include "net/http-server.h"
-#include "net/loop.h"
-#include "wire/client.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/http/server/http-server.h"
+#include "lib/http/wire/client.h"
+#include "lib/loop/loop.h"
 
 enum { BODY_MAX = 1 << 20, REPLY_MAX = 64 << 20, FLOOD = 24 << 20, PIECE = 64 << 10 };
 

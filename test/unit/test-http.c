@@ -8,11 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/xalloc.h"
-#include "wire/client.h"
-#include "wire/http.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+#include "lib/http/wire/client.h"
+#include "lib/http/wire/http.h"
 
 /* Finds and parses a request; the head's strings live in *mem. */
 static int parse(const char *text, size_t len, char **mem, struct http_head *h)

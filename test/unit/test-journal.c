@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/xalloc.h"
-#include "journal/journal.h"
-#include "journal/record.h"
-#include "os/rmtree.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+#include "lib/journal/journal.h"
+#include "lib/journal/record.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 enum { SEG = JOURNAL_SEGMENT_SIZE };

@@ -3,9 +3,9 @@
  */
 #include <stdint.h>
 
-#include "base/json.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
+#include "lib/base/json.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 static int parse(const char *text, json_t **ret, struct err *err)

@@ -1,8 +1,8 @@
 /* JSON as text: what is an object, what is not, and compaction that keeps every digit. */
-#include "base/jsontext.h"
+#include "lib/base/jsontext.h"
 
-#include "base/macro.h"
-#include "base/xalloc.h"
+#include "lib/base/macro.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 static enum json_text_kind kind(const char *s)

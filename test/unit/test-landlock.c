@@ -1,6 +1,6 @@
-/* The second wall by itself: descriptors of the outside are left open on purpose, and lead nowhere.
+/* The second guard by itself: descriptors of the outside are left open on purpose, and lead nowhere.
  */
-#include "os/landlock.h"
+#include "lib/os/landlock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
+#include "lib/base/fd.h"
 #include "tap.h"
 
 enum { NO_LANDLOCK = 100 };

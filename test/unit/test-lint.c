@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-#include "base/buf.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "lint/lint.h"
+#include "image/lint/lint.h"
+#include "lib/base/buf.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 
 static const struct lint_context plain = {.has_ignore_file = true};
 

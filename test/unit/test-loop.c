@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/time.h"
-#include "net/loop.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/time.h"
+#include "lib/loop/loop.h"
 
 DEFINE_CLEANUP(struct loop *, loop_free);
 #define _cleanup_loop_ _cleanup_(loop_freep)

@@ -1,16 +1,16 @@
 /* Cache mounts of builds: who holds them, what they take, what goes and what stays. */
-#include "image/mount-cache.h"
+#include "image/archive/mount-cache.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
-#include "os/rmtree.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 static const struct confined_ids own = {.kind = CONFINED_OWN};

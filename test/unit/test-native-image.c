@@ -7,16 +7,16 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "engine/mounts.h"
-#include "engine/native/host-image.h"
-#include "engine/native/ids.h"
-#include "engine/native/native.h"
-#include "engine/native/probe.h"
-#include "engine/native/subids.h"
-#include "os/rmtree.h"
+#include "daemon/engine/mounts.h"
+#include "daemon/engine/native/host-image.h"
+#include "daemon/engine/native/ids.h"
+#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/probe.h"
+#include "daemon/engine/native/subids.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 static char dir[64];

@@ -11,17 +11,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "engine/engine.h"
-#include "engine/native/ids.h"
-#include "engine/native/native.h"
-#include "engine/native/probe.h"
-#include "engine/native/trial.h"
-#include "net/loop.h"
-#include "os/cgroup.h"
-#include "os/rmtree.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/native/ids.h"
+#include "daemon/engine/native/kernel-probe.h"
+#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/probe.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/os/cgroup.h"
+#include "lib/os/rmtree.h"
 #include "tap.h"
 
 #define BOX "00000000000000aa"
@@ -31,11 +31,11 @@ struct bed {
     char dir[48], *libexec;
     struct loop *loop;
     struct engine *engine;
-    struct engine_link *link;
+    struct supervisor_conn *link;
 
     unsigned calls;
     struct err err;
-    struct engine_box box;
+    struct engine_sandbox box;
     char **ids;
 
     unsigned execs, started, ended, closed;
@@ -55,7 +55,7 @@ static void note(struct bed *b, const struct err *err)
     loop_stop(b->loop);
 }
 
-static void on_done(void *arg, const struct err *err, struct engine_box *box)
+static void on_done(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct bed *b = arg;
 
@@ -99,7 +99,7 @@ static void on_output(void *arg, const char *exec, uint64_t out, uint64_t err)
 {
     struct bed *b = arg;
 
-    engine_link_ack(b->link, exec, out, err);
+    supervisor_conn_ack(b->link, exec, out, err);
 }
 
 static void on_ended(void *arg, const char *exec _unused_, const struct end_record *rec)
@@ -120,8 +120,8 @@ static void on_closed(void *arg)
     loop_stop(b->loop);
 }
 
-static const struct link_events events = {on_started, on_start_failed, on_output,
-                                          on_ended,   on_closed,       NULL};
+static const struct supervisor_events events = {on_started, on_start_failed, on_output,
+                                                on_ended,   on_closed,       NULL};
 
 /* ---- the bed ---- */
 
@@ -151,8 +151,8 @@ static const char *unable(const char *libexec, const char **base)
 
     if (access(shim, X_OK) < 0)
         return "no ripcord-shim in this build";
-    *base = trial_overlay("/dev/shm", ranges, NULL) < 0 ? "/tmp" : "/dev/shm";
-    if (trial_overlay(*base, ranges, NULL) < 0 || trial_proc(ranges, NULL) < 0)
+    *base = kernel_probe_overlay("/dev/shm", ranges, NULL) < 0 ? "/tmp" : "/dev/shm";
+    if (kernel_probe_overlay(*base, ranges, NULL) < 0 || kernel_probe_proc(ranges, NULL) < 0)
         return "this machine cannot isolate";
     return NULL;
 }
@@ -178,7 +178,7 @@ static const char *bed_init(struct bed *b)
 {
     const char *why, *base = NULL;
 
-    *b = (struct bed){.box.link_fd = -1};
+    *b = (struct bed){.box.supervisor_fd = -1};
     b->libexec = find_libexec();
     why = unable(b->libexec, &base);
     snprintf(b->dir, sizeof(b->dir), "%s/ripcord-native-XXXXXX", base ? base : "/tmp");
@@ -194,8 +194,8 @@ static void bed_done(struct bed *b)
     char *name = strrchr(b->dir, '/');
     int base;
 
-    engine_link_close(b->link);
-    fd_close(b->box.link_fd);
+    supervisor_conn_close(b->link);
+    fd_close(b->box.supervisor_fd);
     if (b->engine) {
         engine_remove(b->engine, BOX, on_done, b);
         loop_run(b->loop);
@@ -242,9 +242,9 @@ static bool nothing_left(const struct bed *b)
            waitpid(-1, NULL, WNOHANG) <= 0; /* no zombie; spare shims may live */
 }
 
-static struct box_request request(void)
+static struct sandbox_request request(void)
 {
-    struct box_request r = {.id = BOX, .name = "box", .hash = "cafe"};
+    struct sandbox_request r = {.id = BOX, .name = "box", .hash = "cafe"};
 
     r.spec = (struct sandbox_spec){.image = (char *)"host",
                                    .memory = GIB(1),
@@ -260,13 +260,13 @@ static struct box_request request(void)
     return r;
 }
 
-static bool up(struct bed *b, const struct box_request *r)
+static bool up(struct bed *b, const struct sandbox_request *r)
 {
     engine_create_start(b->engine, r, on_done, b);
     loop_run(b->loop);
-    if (b->err.code || b->box.link_fd < 0)
+    if (b->err.code || b->box.supervisor_fd < 0)
         return false;
-    b->link = engine_link_open(b->loop, TAKE_FD(b->box.link_fd), &events, b);
+    b->link = supervisor_conn_open(b->loop, TAKE_FD(b->box.supervisor_fd), &events, b);
     return true;
 }
 
@@ -279,7 +279,7 @@ static void begin(struct bed *b, const char *script)
     strv_add(&r.argv, "/bin/sh");
     strv_add(&r.argv, "-c");
     strv_add(&r.argv, script);
-    engine_link_exec(b->link, &r);
+    supervisor_conn_exec(b->link, &r);
     exec_request_done(&r);
     loop_run(b->loop);
 }
@@ -318,11 +318,11 @@ static char *run(struct bed *b, const char *script)
 TEST(a_command_runs_and_nothing_is_left)
 {
     _cleanup_free_ char *text = NULL;
-    struct box_request r = request();
+    struct sandbox_request r = request();
     BED(b);
 
     CHECK(up(&b, &r));
-    CHECK(b.box.state == BOX_RUNNING && b.box.unenforced == 0);
+    CHECK(b.box.state == ENGINE_SANDBOX_RUNNING && b.box.unenforced == 0);
     text = run(&b, "id -u; pwd; hostname; echo $HOME; exit 7");
     CHECK(b.rec.cause == END_EXITED && b.rec.exit_code == 7);
     CHECK_STR(text, "1000\n/home/agent\nbox\n/home/agent\n");
@@ -336,13 +336,13 @@ TEST(a_command_runs_and_nothing_is_left)
 TEST(files_survive_stop_and_start)
 {
     _cleanup_free_ char *a = NULL, *c = NULL;
-    struct box_request r = request();
+    struct sandbox_request r = request();
     BED(b);
 
     CHECK(up(&b, &r));
     a = run(&b, "echo kept > f; echo root > /var/tmp/g; cat f");
     CHECK_STR(a, "kept\n");
-    engine_link_stop(b.link, 0, false, on_result, &b);
+    supervisor_conn_stop(b.link, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
     engine_cleanup(b.engine, BOX, on_done, &b);
@@ -358,12 +358,12 @@ TEST(files_survive_stop_and_start)
 TEST(another_hash_keeps_only_the_home)
 {
     _cleanup_free_ char *a = NULL, *c = NULL;
-    struct box_request r = request();
+    struct sandbox_request r = request();
     BED(b);
 
     CHECK(up(&b, &r));
     a = run(&b, "echo kept > f; echo root > /var/tmp/g");
-    engine_link_stop(b.link, 0, false, on_result, &b);
+    supervisor_conn_stop(b.link, 0, false, on_result, &b);
     while (!b.closed)
         loop_run(b.loop);
     engine_cleanup(b.engine, BOX, on_done, &b);
@@ -379,11 +379,11 @@ TEST(another_hash_keeps_only_the_home)
 TEST(an_earlier_daemons_sandbox_is_found_and_ended)
 {
     _cleanup_free_ char *text = NULL;
-    struct box_request r = request();
+    struct sandbox_request r = request();
     BED(b);
 
     CHECK(up(&b, &r));
-    engine_link_close(TAKE_PTR(b.link));
+    supervisor_conn_close(TAKE_PTR(b.link));
     engine_close(b.engine);
     CHECK(open_engine(&b));
     engine_list(b.engine, true, on_list, &b);
@@ -394,9 +394,9 @@ TEST(an_earlier_daemons_sandbox_is_found_and_ended)
     CHECK(b.err.code == ERR_CONFLICT);
     engine_connect(b.engine, BOX, on_done, &b);
     loop_run(b.loop);
-    CHECK(!b.err.code && b.box.link_fd >= 0);
+    CHECK(!b.err.code && b.box.supervisor_fd >= 0);
     CHECK_STR(b.box.hash, "cafe");
-    b.link = engine_link_open(b.loop, TAKE_FD(b.box.link_fd), &events, &b);
+    b.link = supervisor_conn_open(b.loop, TAKE_FD(b.box.supervisor_fd), &events, &b);
     text = run(&b, "echo again");
     CHECK_STR(text, "again\n");
     b.calls = 0;
@@ -431,7 +431,7 @@ static bool is_dead(int pid)
 
 TEST(a_killed_supervisor_takes_all_with_it)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     BED(b);
     pid_t shim;
 
@@ -452,7 +452,7 @@ TEST(a_killed_supervisor_takes_all_with_it)
 
 TEST(a_hung_supervisor_is_ended)
 {
-    struct box_request r = request();
+    struct sandbox_request r = request();
     BED(b);
     pid_t shim;
 
@@ -469,7 +469,7 @@ TEST(a_hung_supervisor_is_ended)
 TEST(a_failed_start_leaves_nothing)
 {
     struct spec_mount m = {.source = (char *)"/nonexistent/folder", .target = (char *)"/mnt/x"};
-    struct box_request r = request();
+    struct sandbox_request r = request();
     BED(b);
 
     r.spec.mounts = &m;
@@ -489,7 +489,7 @@ TEST(mounts_are_seen)
 {
     _cleanup_free_ char *source = NULL, *text = NULL;
     struct spec_mount m = {.target = (char *)"/mnt/work"};
-    struct box_request r = request();
+    struct sandbox_request r = request();
     char dir[] = "/tmp/ripcord-mount-XXXXXX";
     struct stat st;
     BED(b);
@@ -511,7 +511,7 @@ TEST(mounts_are_seen)
 TEST(time_of_create_start_remove)
 {
     enum { ROUNDS = 20 };
-    struct box_request r = request();
+    struct sandbox_request r = request();
     uint64_t start, up_time = 0, down_time = 0;
     BED(b);
 
@@ -521,7 +521,7 @@ TEST(time_of_create_start_remove)
         CHECK(up(&b, &r));
         up_time += time_mono() - start;
         start = time_mono();
-        engine_link_close(TAKE_PTR(b.link));
+        supervisor_conn_close(TAKE_PTR(b.link));
         engine_remove(b.engine, BOX, on_done, &b);
         loop_run(b.loop);
         CHECK(!b.err.code);

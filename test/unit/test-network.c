@@ -2,7 +2,7 @@
  * Network `open` without a sandbox: names, addresses, the text of the rules, and rtnetlink in a
  * network namespace of our own (skipped where none may be made).
  */
-#include "engine/native/network.h"
+#include "daemon/engine/native/network.h"
 
 #include <fcntl.h>
 #include <net/if.h>
@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/strv.h"
-#include "os/rtnl.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/os/rtnl.h"
 #include "tap.h"
 
 #define ROOT "0123456789abcdef"
@@ -48,7 +48,7 @@ TEST(names_fit_and_carry_the_root)
 TEST(each_lease_has_its_own_pair_of_addresses)
 {
     for (uint32_t lease = 0; lease < 4095; lease++) {
-        CHECK((network_host_address(lease) ^ network_box_address(lease)) == 1);
+        CHECK((network_host_address(lease) ^ network_sandbox_address(lease)) == 1);
         CHECK(network_host_address(lease) >> 17 == 0xc6120000 >> 17); /* in 198.18.0.0/15 */
         CHECK(network_host_address(lease) < network_host_address(lease + 1));
     }

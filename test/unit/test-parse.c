@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stdint.h>
 
-#include "base/macro.h"
-#include "base/parse.h"
+#include "lib/base/macro.h"
+#include "lib/base/parse.h"
 #include "tap.h"
 
 TEST(numbers)

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "shim/plan.h"
-#include "shim/proto.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/plan.h"
+#include "proto/supervisor.h"
 #include "tap.h"
 
 TEST(message_round_trip)
@@ -151,7 +151,7 @@ static void fill(struct plan *p)
     p->network = PLAN_NETWORK_OPEN;
     p->net_ifname = xstrdup("rc01234567-0fff");
     p->net_host = 0xc6120000;
-    p->net_box = 0xc6120001;
+    p->net_sandbox = 0xc6120001;
     p->resolv_conf = xstrdup("nameserver 192.0.2.1\n");
     p->disk_image = xstrdup("/data/disk.img");
     p->seccomp = xmemdup(&allow, sizeof(allow));
@@ -177,7 +177,7 @@ TEST(plan_round_trip)
     CHECK(out.n_mounts == 2 && out.mounts[0].read_only && out.mounts[0].ino == 2);
     CHECK_STR(out.mounts[1].target, "/t/2");
     CHECK(out.ephemeral && out.network == PLAN_NETWORK_OPEN && !out.cgroup_parent);
-    CHECK(out.net_host == 0xc6120000 && out.net_box == 0xc6120001 && out.net_mtu == 0);
+    CHECK(out.net_host == 0xc6120000 && out.net_sandbox == 0xc6120001 && out.net_mtu == 0);
     CHECK_STR(out.net_ifname, "rc01234567-0fff");
     CHECK_STR(out.resolv_conf, "nameserver 192.0.2.1\n");
     CHECK_STR(out.disk_image, "/data/disk.img");

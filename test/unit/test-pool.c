@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/time.h"
-#include "net/loop.h"
-#include "net/pool.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/time.h"
+#include "lib/loop/loop.h"
+#include "lib/loop/pool.h"
 
 DEFINE_CLEANUP(struct loop *, loop_free);
 #define _cleanup_loop_ _cleanup_(loop_freep)

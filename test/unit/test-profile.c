@@ -2,7 +2,7 @@
  * The engine's profile, as engines use it: handed to libseccomp entry by entry, compiled, and asked
  * about calls. It must say of each what the native filter says: one table, two forms.
  */
-#include "engine/docker/profile.h"
+#include "daemon/engine/docker/profile.h"
 
 #include <errno.h>
 #include <linux/sched.h>
@@ -13,12 +13,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/json.h"
-#include "base/macro.h"
 #include "bpf.h"
-#include "os/calls.h"
-#include "os/filter.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/json.h"
+#include "lib/base/macro.h"
+#include "lib/os/seccomp-filter.h"
+#include "lib/os/seccomp-table.h"
 #include "tap.h"
 
 enum { NUMBERS = 460, INSTRUCTIONS_MAX = 4096 };

@@ -5,17 +5,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/xalloc.h"
-#include "core/manager.h"
-#include "core/reconcile.h"
-#include "core/spec.h"
-#include "engine/engine.h"
-#include "engine/fake/fake.h"
-#include "net/loop.h"
-#include "os/rmtree.h"
-#include "store/store.h"
+#include "daemon/core/reconcile/reconcile.h"
+#include "daemon/core/sandbox/manager.h"
+#include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine.h"
+#include "fake-engine/fake.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/os/rmtree.h"
+#include "lib/store/store.h"
 #include "tap.h"
 
 #define WAIT (60 * USEC_PER_SEC)
@@ -125,17 +125,17 @@ static bool up(struct bed *b, const char *name)
     return manager_ensure(b->m, name, spec, on_done, b, NULL) == 0 && answered(b);
 }
 
-static void made(void *arg, const struct err *err, struct engine_box *box)
+static void made(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     if (box)
-        fd_close(TAKE_FD(box->link_fd)); /* its supervisor lives on */
+        fd_close(TAKE_FD(box->supervisor_fd)); /* its supervisor lives on */
     on_done(arg, err, NULL, ACTION_UNCHANGED);
 }
 
 /* Of our root, and no row knows it. */
 static bool orphan(struct bed *b, const char *id, const char *name, bool runs)
 {
-    struct box_request req = {.fresh = true};
+    struct sandbox_request req = {.fresh = true};
     bool ok;
 
     snprintf(req.id, sizeof(req.id), "%s", id);

@@ -1,13 +1,13 @@
-#include "relay/plan.h"
+#include "proto/relay-plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/xalloc.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 static void fill(struct relay_plan *p)
@@ -25,8 +25,8 @@ static void fill(struct relay_plan *p)
         .memory = UINT64_C(1) << 40,
         .pids = 300,
         .unenforced = 3,
-        .registry_port = 7417,
-        .registry_inside = true,
+        .packages_port = 7417,
+        .packages_inside = true,
         .journal_budget = 1 << 28,
         .ephemeral = true,
     };
@@ -56,7 +56,7 @@ TEST(round_trip)
     CHECK(STREQ(b.user, a.user) && STREQ(b.workdir, a.workdir));
     CHECK(strv_len(b.env) == 2 && STREQ(b.env[0], a.env[0]) && STREQ(b.env[1], "B="));
     CHECK(b.memory == a.memory && b.pids == 300 && b.unenforced == 3 && b.ephemeral);
-    CHECK(b.journal_budget == 1 << 28 && b.registry_port == 7417 && b.registry_inside);
+    CHECK(b.journal_budget == 1 << 28 && b.packages_port == 7417 && b.packages_inside);
     relay_plan_done(&a);
     relay_plan_done(&b);
 }

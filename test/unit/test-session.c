@@ -3,10 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/xalloc.h"
-#include "core/session-index.h"
-#include "core/session-line.h"
+#include "daemon/core/session/session-index.h"
+#include "daemon/core/session/session-line.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 enum { MAX_LINE = 8 };

@@ -12,12 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/time.h"
-#include "base/xalloc.h"
-#include "os/pidfd.h"
-#include "shim-box.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/pidfd.h"
+#include "shim-fixture.h"
 #include "tap.h"
 
 #define UP(b)                                                                                      \
@@ -561,7 +561,7 @@ static int next_news(struct box *b, char *packet, size_t *len, int ms)
     return type;
 }
 
-/* Without the wall that is tested there will be news, however long it takes on a busy machine. */
+/* Without the guard that is tested there will be news, however long it takes on a busy machine. */
 static int patience(void)
 {
     const char *without = getenv("RIPCORD_WITHOUT");

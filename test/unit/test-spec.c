@@ -1,7 +1,7 @@
 /* Specs: defaults, every field's checks, the stored form and the hash. */
-#include "base/strv.h"
-#include "base/xalloc.h"
-#include "core/spec.h"
+#include "daemon/core/sandbox/spec.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 static char *roots[] = {(char *)"/srv", (char *)"/home/me", NULL};

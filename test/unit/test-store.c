@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "store/store.h"
+#include "lib/base/fd.h"
+#include "lib/store/store.h"
 #include "tap.h"
 
 static char dir[32], path[64];

@@ -1,4 +1,4 @@
-#include "base/tar.h"
+#include "lib/base/tar.h"
 
 #include <errno.h>
 #include <stdlib.h>

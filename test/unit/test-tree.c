@@ -1,4 +1,4 @@
-#include "base/tree.h"
+#include "lib/base/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/xalloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 enum { ARCHIVE_MAX = 64 << 20 };

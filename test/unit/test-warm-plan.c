@@ -1,12 +1,12 @@
 /* What `cache warm` is asked for and what becomes of it: the command, the files, the sandbox. */
-#include "core/warm-plan.h"
+#include "daemon/core/caches/warm-plan.h"
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "base/strv.h"
-#include "base/tar.h"
-#include "base/xalloc.h"
-#include "core/warm.h"
+#include "daemon/core/caches/warm.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/tar.h"
+#include "lib/base/xalloc.h"
 #include "tap.h"
 
 #define _cleanup_plan_ _cleanup_(warm_plan_done)
@@ -89,7 +89,7 @@ TEST(every_recipe_runs_no_code_of_a_package)
     }
 }
 
-TEST(the_sandbox_has_the_registry_and_one_cache)
+TEST(the_sandbox_has_the_package_cache_and_one_tool_cache)
 {
     _cleanup_plan_ struct warm_plan p;
     const json_t *caches;

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Sourced by ./dev: the main job, shown on a root of its own that is gone afterwards.
+# Sourced by ./dev: shows the main commands on a private root, and removes that root afterwards.
 
 DEMO_ROOT=
 
-# The daemon of the demo's root: no other has that folder among its arguments.
+# Prints the pid of the demo's daemon: only that daemon has the demo's root among its arguments.
 demo_daemon() {
     local file
     for file in /proc/[0-9]*/cmdline; do
@@ -23,7 +23,7 @@ demo_end() {
     rm -rf "$DEMO_ROOT"
 }
 
-# shown WORDS...: prints the command as a person would type it, then runs it
+# shown WORDS...: prints the command as a user would type it, then runs it
 shown() {
     local status=0 bold='' plain=''
     [ ! -t 1 ] || bold=$'\033[1m' plain=$'\033[0m'
@@ -39,19 +39,19 @@ demo() {
     DEMO_ROOT=$(mktemp -d)
     export RIPCORD_ROOT=$DEMO_ROOT
     trap demo_end EXIT
-    note "A throw-away sandbox: both streams and the exit status come back as they are."
+    note "A throw-away sandbox: ripcord returns both streams and the exit status unchanged."
     shown run -- sh -c 'id; hostname; echo to-stderr >&2; exit 7'
-    note "Nothing of this machine is writable in there, and it has no network."
+    note "The sandbox cannot write to this machine, and it has no network."
     shown run -- sh -c 'touch /usr/x; ls /home; tail -n +3 /proc/net/dev'
-    note "A named sandbox keeps its files, also while it is stopped."
+    note "A named sandbox keeps its files while it is stopped."
     shown up demo --memory 512M
     shown exec demo -- sh -c 'echo kept > notes; seq 3'
     shown stop demo
     shown exec demo -- cat notes
     shown ls
-    note "Output is kept: read it again later, from any offset."
+    note "ripcord stores the output: read it again later, from any offset."
     shown ps --all demo
     shown logs demo
     shown rm demo
-    printf '\nThat was a private state folder, gone now. Yours: build/ripcord up mybox\n'
+    printf '\nThe demo used a private state folder and has removed it. Next: build/ripcord up mybox\n'
 }

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by ./dev: installs what a subcommand needs and nothing else. Never asks, and does nothing
-# when all is there.
+# Sourced by ./dev: installs only the packages that a command needs. It never asks, and does nothing if all
+# packages are installed.
 
 # name of the group -> Debian/Ubuntu packages
 declare -A PACKAGES=(
@@ -20,15 +20,15 @@ declare -A PURPOSE=(
     [image]="to build the image"
     [lint]="to check the sources"
     [fuzz]="to fuzz the parsers"
-    [builders]="to measure builds beside us"
-    [bench]="to measure beside us"
+    [builders]="to compare build times"
+    [bench]="to run the benchmarks"
 )
 
 package_installed() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# libclang-rt-dev is a meta package: any versioned one will do.
+# libclang-rt-dev is a meta package: any versioned package is enough.
 package_present() {
     case $1 in
     libclang-rt-dev) compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' >/dev/null ;;
@@ -44,11 +44,12 @@ as_root() {
     elif command -v sudo >/dev/null; then
         sudo "$@"
     else
-        die "cannot install packages: neither root nor sudo is here. Ask for: ${*: -1}"
+        die "cannot install packages (not root, and sudo is missing). Ask an administrator to install: ${*: -1}"
     fi
 }
 
-# Docker and Podman are installed for their programs: a daemon that starts by itself would change this machine's firewall.
+# Only the programs of Docker and Podman are needed. Their daemons must not start by themselves, because they would
+# change the firewall of this machine.
 POLICY=/usr/sbin/policy-rc.d
 
 services_stay_down() {
@@ -68,15 +69,15 @@ apt_get_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2
 }
 
-# The lists of packages are fetched only when apt does not know what we want or fails with what it knows.
+# Fetches the package lists only if apt does not know a package or fails to install it.
 install_packages() {
     if ! apt-cache show "$@" >/dev/null 2>&1 || ! apt_install "$@"; then
         as_root apt-get update -q >&2 || die "apt-get update failed: packages cannot be installed"
-        apt_install "$@" || die "installing '$*' failed: see apt's words above"
+        apt_install "$@" || die "installing '$*' failed: see the output of apt above"
     fi
 }
 
-# need GROUP...: makes sure that the packages of these groups are installed
+# need GROUP...: installs the missing packages of these groups
 need() {
     local group package missing
     for group in "$@"; do

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
 # Sourced by ./dev: the parts of the test run. Each part is a command whose log ends with
-# `N passed, N failed, N skipped`; the parts' logs stay in build/logs, and those of failed parts are shown.
+# `N passed, N failed, N skipped`. The logs stay in build/logs; the logs of failed parts are printed.
 
 LOGS=build/logs
 PASSED=0 FAILED=0 SKIPPED=0
-# Undefined behaviour ends the program: a line in the log of a shim that is then removed would go unseen. Optimised
-# little, as it is compiled for one run; some warnings are wrong then, and the first build has looked for them.
+# Undefined behaviour ends the program, because a line in the log of a removed shim would go unseen. The build uses
+# little optimisation, because it is compiled for one run. Some warnings are then wrong; the first build checks for warnings.
 MESON_ASAN=('-Db_sanitize=address,undefined' '-Doptimization=1' '-Dc_args=-fno-sanitize-recover=undefined -g1')
 MESON_TSAN=('-Db_sanitize=thread')
 
-# part NAME COMMAND...: runs, counts, and goes on whatever happens
+# part NAME COMMAND...: runs a part, counts its results, and continues after a failure
 part() {
     local name=$1 status=0 since=$SECONDS
     shift
@@ -17,8 +17,8 @@ part() {
     count "$name" "$status" "$((SECONDS - since)) s"
 }
 
-# beside NAME COMMAND...: starts a part that only computes. It gets the processors while nobody else wants them, and
-# tests mostly wait: so it costs next to no time, and disturbs no test. joined NAME waits for it and counts.
+# beside NAME COMMAND...: starts a part that only computes, in the background with idle priority. Tests mostly wait, so
+# it takes almost no extra time and disturbs no test. joined NAME waits for it and counts its results.
 declare -A BESIDE=()
 
 beside() {
@@ -37,18 +37,18 @@ joined() {
     count "$1" "$status" "beside, waited $((SECONDS - since)) s"
 }
 
-# count NAME STATUS TIME: adds up what a finished part's log says
+# count NAME STATUS TIME: adds the numbers in the log of a finished part
 count() {
     local name=$1 status=$2 log=$LOGS/$1.log counts passed failed skipped
     counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1) || true
     read -r passed _ failed _ skipped _ <<<"${counts:-0 passed, 0 failed, 0 skipped}"
-    # A part that fails without saying in which test is itself a failure; 77 says that it cannot run here.
+    # A part that fails without a failed test counts as one failure. Status 77 means that it cannot run here.
     [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || [ "$failed" -gt 0 ] || failed=1
     PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + skipped))
     report "$name" "$log" "$failed" "$3: $passed passed, $failed failed, $skipped skipped"
 }
 
-# The failed tests of a log with what they said, or its end when there are none.
+# Prints the failed tests of a log with their output, or the end of the log if no test failed.
 failures() {
     if grep -q '^FAIL ' "$1"; then
         awk '/^FAIL /{shown=1} /^(ok|skip) |^[0-9]+ passed/{shown=0} shown' "$1"
@@ -83,7 +83,7 @@ build_part() {
 unit_tests() { python3 tools/meson-tests.py "$1" --suite unit; }
 corpus_replay() { python3 tools/meson-tests.py "$1" --suite fuzz; }
 
-# Tests wait more than they compute: more of them fit than there are processors.
+# Tests wait more than they compute, so more tests than processors can run at once.
 integration_tests() {
     local dir=$1
     shift
@@ -97,15 +97,15 @@ test_quick() {
     part native integration_tests build --quick
 }
 
-# What does not depend on the engine is tested on native alone, and what spends its time waiting is not instrumented: the
-# whole of everything takes twice as long, and is for --soak.
-SAME_ON_ALL=cli,daemon,http,input,packages,registry,registry_hostile,registry_tools,relay_faults
-INSTRUMENTED=faults,registry,registry_hostile,relay_faults,restart,run,streams,torture
-IN_MEMORY=caches,files,image_export,image_pull,packages,packages_live,registry_tools,rootless
+# Tests that do not depend on the engine run only on native, and tests that mostly wait run without sanitizers. The full
+# set takes twice as long; --soak runs it.
+SAME_ON_ALL=cli,daemon,http,input,packages,packages_server,packages_hostile,packages_tools,relay_faults
+INSTRUMENTED=faults,packages_server,packages_hostile,relay_faults,restart,run,streams,torture
+IN_MEMORY=caches,files,image_export,image_pull,packages,packages_live,packages_tools,rootless
 ON_PODMAN=cache_layers,causes,docker_box,docker_ensure,guest,life,restart,run
 
-# Native on the disk as in real life, but for what makes and removes trees by the thousand, after which ext4 looks long for
-# an inode; that and the rest in memory, which is another file system and twice as quick.
+# Native tests run on the disk, as in real use. Tests that make and remove thousands of trees run in memory, because ext4
+# then searches long for a free inode. All other parts run in memory too: it is another file system, and twice as fast.
 test_full() {
     part build build_part build -Dwerror=true
     beside build-asan build_part build-asan "${MESON_ASAN[@]}"
@@ -153,7 +153,7 @@ cmd_test() {
     finish
 }
 
-# instrumented NAME MESON OPTION...: unit and integration tests on a build of its own
+# instrumented NAME MESON OPTION...: runs the unit and integration tests on a separate build
 instrumented() {
     local name=$1
     shift

@@ -1,0 +1,182 @@
+/*
+ * POST /v1/images/build: the context in, lines of events out. The body goes through a pipe to the
+ * build's worker, which keeps it in a file; the answer begins with the first event, so that what is
+ * refused before it has a status of its own. A peer that goes away cancels the build.
+ */
+#include "daemon/core/images/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/api/call.h"
+#include "daemon/api/upload.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+#include "proto/digest-context.h"
+
+enum { PENDING_MAX = 256 << 10 };
+
+struct image_build {
+    struct upload *upload; /* while the body comes */
+    struct http_req *req;  /* after it; NULL: not yet, or the peer has gone */
+    struct manager_build *build;
+    bool streaming;
+};
+
+/* ---- events out ---- */
+
+static void drop(struct image_build *ib)
+{
+    manager_build_drop(ib->build);
+    free(ib);
+}
+
+static void on_gone(struct http_req *req)
+{
+    drop(http_req_user(req));
+}
+
+static void on_drain(struct http_req *req)
+{
+    struct image_build *ib = http_req_user(req);
+
+    manager_build_hold(ib->build, false);
+}
+
+static void send_text(struct image_build *ib, const char *text, size_t len)
+{
+    if (!ib->streaming)
+        http_stream_start(ib->req, 200, "application/x-ndjson", on_drain);
+    ib->streaming = true;
+    http_stream_write(ib->req, text, len);
+}
+
+/* Only after the whole body has come: before, there is nothing to build. */
+static void on_lines(void *arg, const char *text, size_t len)
+{
+    struct image_build *ib = arg;
+
+    send_text(ib, text, len);
+    if (http_stream_pending(ib->req) > PENDING_MAX)
+        manager_build_hold(ib->build, true);
+}
+
+static void on_done(void *arg, const struct err *err, const char *json)
+{
+    struct image_build *ib = arg;
+
+    if (ib->upload) {
+        upload_end(ib->upload, err, json);
+    } else if (err && !ib->streaming) {
+        http_reply_err(ib->req, err);
+    } else {
+        _cleanup_free_ char *line = build_end_line(err, json);
+
+        send_text(ib, line, strlen(line));
+        http_stream_end(ib->req);
+    }
+    free(ib);
+}
+
+/* ---- the body in ---- */
+
+static void on_whole(void *arg, struct http_req *req)
+{
+    struct image_build *ib = arg;
+
+    ib->upload = NULL;
+    ib->req = req;
+    if (!req) {
+        drop(ib);
+        return;
+    }
+    http_req_set_user(req, ib);
+    http_req_on_gone(req, on_gone);
+}
+
+static int refuse_agents(struct err *err)
+{
+    err_set(err, ERR_UNSUPPORTED, "ssh agents are for builds through the daemon's own socket");
+    return err_hint(err, "Run the build on the daemon's machine, without --host.");
+}
+
+static int read_options(const struct call *c, struct build_request *req, struct build_body *body,
+                        char **engine, struct err *err)
+{
+    const struct {
+        const char *key;
+        char **ret;
+    } texts[] = {
+        {"dockerfile", &req->dockerfile}, {"target", &req->target}, {"platform", &req->platform},
+        {"network", &req->network},       {"engine", engine},
+    };
+    int r = call_query_bool(c, "no_cache", &req->no_cache, err);
+
+    if (r >= 0)
+        r = call_query_bool(c, "pull", &req->pull, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
+        r = call_query_text(c, texts[i].key, texts[i].ret, err);
+    if (r >= 0)
+        r = call_query_texts(c, "tag", &req->tags, err);
+    if (r >= 0)
+        r = call_query_texts(c, "arg", &req->args, err);
+    if (r >= 0)
+        r = call_query_u64(c, "secrets", &body->secrets, err);
+    if (r >= 0)
+        r = call_query_u64(c, "logins", &body->logins, err);
+    if (r >= 0)
+        r = call_query_texts(c, "ssh", &req->agents, err);
+    if (r >= 0 && req->agents && !http_req_is_local(c->req))
+        r = refuse_agents(err);
+    if (!req->dockerfile)
+        req->dockerfile = xstrdup("Dockerfile");
+    return r;
+}
+
+static int check_type(struct call *c, bool *ret_digest_only, struct err *err)
+{
+    const char *type = http_field_get(http_req_head(c->req), "content-type");
+
+    *ret_digest_only = type && strcasecmp(type, DIGEST_CONTEXT_TYPE) == 0;
+    if (*ret_digest_only || (type && strcasecmp(type, "application/x-tar") == 0))
+        return 0;
+    return err_set(err, ERR_INVALID, "the body's Content-Type must be application/x-tar");
+}
+
+static void start(struct call *c, const char *engine, struct build_request *req,
+                  struct build_body *body)
+{
+    static const struct build_events events = {on_lines, on_done};
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct image_build *ib = xnew0(struct image_build);
+    struct manager *m = c->manager;
+
+    ib->upload = upload_start(c, &body->fd, &err);
+    if (!ib->upload) {
+        call_reply_err(c, &err);
+        free(ib);
+        return;
+    }
+    if (manager_build(m, engine, req, body, &events, ib, &ib->build, &err) < 0) {
+        upload_end(ib->upload, &err, NULL);
+        free(ib);
+        return;
+    }
+    upload_on_whole(ib->upload, on_whole, ib);
+}
+
+void handle_image_build(struct call *c)
+{
+    struct build_request req = {.context = -1};
+    struct build_body body = {.fd = -1};
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *engine = NULL;
+
+    if (check_type(c, &req.digest_only, &err) < 0)
+        call_reply_status(c, 415, &err);
+    else if (read_options(c, &req, &body, &engine, &err) < 0)
+        call_reply_err(c, &err);
+    else
+        start(c, engine, &req, &body);
+    build_request_done(&req);
+}

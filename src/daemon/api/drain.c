@@ -1,0 +1,178 @@
+#include "daemon/api/drain.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+
+enum {
+    DRAIN_PIECE = 64 << 10,
+    DRAIN_PIECES_PER_TURN = 8,
+    DRAIN_OUT_MAX = 256 << 10, /* bytes that a slow client may leave with us */
+    DRAIN_PIPE = 1 << 20,
+};
+
+/* Lives until the verdict is there and the client has its answer or has gone. */
+struct drain {
+    struct http_req *req; /* NULL: the client has gone */
+    const char *type;     /* static */
+    char *what;           /* owned */
+    bool lines;
+    struct loop_watch *watch;
+    int fd;         /* our end of the pipe; -1: closed */
+    bool streaming; /* the answer has begun */
+    bool told;
+    struct err err; /* the verdict, */
+    char *json;     /* and the last line; owned */
+};
+
+/* One loop, one thread: used up before the callback returns. */
+static char scratch[DRAIN_PIECE];
+
+static void pipe_close(struct drain *d)
+{
+    loop_watch_free(TAKE_PTR(d->watch));
+    d->fd = fd_close(d->fd);
+}
+
+static void drain_free(struct drain *d)
+{
+    pipe_close(d);
+    err_done(&d->err);
+    free(d->what);
+    free(d->json);
+    free(d);
+}
+
+static void on_gone(struct http_req *req)
+{
+    struct drain *d = http_req_user(req);
+
+    d->req = NULL;
+    pipe_close(d); /* the writer sees that and ends */
+    if (d->told)
+        drain_free(d);
+}
+
+static void on_drained(struct http_req *req)
+{
+    struct drain *d = http_req_user(req);
+
+    if (d->watch)
+        loop_watch_set(d->watch, LOOP_READ);
+}
+
+static void begin(struct drain *d)
+{
+    if (!d->streaming)
+        http_stream_start(d->req, 200, d->type, on_drained);
+    d->streaming = true;
+}
+
+static void put(struct drain *d, const void *data, size_t len)
+{
+    begin(d);
+    http_stream_write(d->req, data, len);
+}
+
+static void put_last_line(struct drain *d)
+{
+    _cleanup_json_ json_t *doc = d->err.code ? json_from_err(&d->err) : NULL;
+    _cleanup_free_ char *text = doc ? json_to_text(doc, false) : xstrdup(d->json);
+    _cleanup_free_ char *line = xasprintf("%.*s\n", (int)strcspn(text, "\n"), text);
+
+    put(d, line, strlen(line));
+}
+
+static void answer(struct drain *d)
+{
+    bool failed = d->err.code;
+
+    if (failed && !d->streaming) {
+        http_reply_err(TAKE_PTR(d->req), &d->err);
+    } else if (failed && !d->lines) {
+        /* The status is out: what is left is to let the client see that this is not all. */
+        log_warn("%s ends early: %s", d->what, d->err.msg);
+        http_stream_abort(TAKE_PTR(d->req));
+    } else {
+        begin(d);
+        if (d->lines)
+            put_last_line(d);
+        http_stream_end(TAKE_PTR(d->req));
+    }
+    drain_free(d);
+}
+
+static void on_readable(void *arg, int events _unused_)
+{
+    struct drain *d = arg;
+
+    for (int i = 0; i < DRAIN_PIECES_PER_TURN; i++) {
+        ssize_t n;
+
+        if (http_stream_pending(d->req) >= DRAIN_OUT_MAX) {
+            loop_watch_set(d->watch, 0);
+            return;
+        }
+        n = read(d->fd, scratch, sizeof(scratch));
+        if (n > 0) {
+            put(d, scratch, (size_t)n);
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            pipe_close(d);
+            if (d->told)
+                answer(d);
+            return;
+        } else {
+            return;
+        }
+    }
+}
+
+struct drain *drain_start(struct call *call, const struct drain_config *config, int *ret_fd,
+                          struct err *err)
+{
+    struct drain *d;
+    int p[2];
+
+    if (pipe2(p, O_CLOEXEC) < 0) {
+        err_sys(err, errno, "make a pipe");
+        return NULL;
+    }
+    (void)fcntl(p[1], F_SETPIPE_SZ, DRAIN_PIPE); /* it works with less, only slower */
+    d = xnew0(struct drain);
+    d->fd = p[0];
+    d->type = config->type;
+    d->lines = config->lines;
+    d->what = xstrdup(config->what);
+    d->watch = loop_watch_new(api_settings(call->api)->loop, d->fd, on_readable, d);
+    if (!d->watch) {
+        fd_close(p[1]);
+        drain_free(d);
+        err_set(err, ERR_LIMIT, "a pipe cannot be watched");
+        return NULL;
+    }
+    d->req = call_take_request(call);
+    http_req_set_user(d->req, d);
+    http_req_on_gone(d->req, on_gone);
+    loop_watch_set(d->watch, LOOP_READ);
+    *ret_fd = p[1];
+    return d;
+}
+
+void drain_end(struct drain *d, const struct err *err, const char *json)
+{
+    d->told = true;
+    if (err)
+        err_copy(&d->err, err);
+    d->json = xstrdup(json ? json : "{}");
+    if (!d->req)
+        drain_free(d);
+    else if ((err && !d->lines) || d->fd < 0) /* else its last bytes are still in the pipe */
+        answer(d);
+}

@@ -1,0 +1,173 @@
+/*
+ * GET /v1/events: what has happened, as JSON lines or, for those who accept text/event-stream, as
+ * Server-Sent Events. A follower that reads too slowly is left behind, not waited for: it gets what
+ * is kept when it comes back to reading, with a gap for what is not.
+ */
+#include "daemon/core/events/events.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/api/call.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+#include "lib/http/server/http-server.h"
+
+enum { READ_AT_ONCE = 64, PENDING_MAX = 64 << 10 };
+
+struct listing {
+    struct events *events;
+    struct http_req *req;
+    struct event_reader reader;
+    char *sandbox, *kind; /* owned: of reader */
+    struct events_watch watch;
+    bool follow, sse;
+    struct buf out;
+};
+
+static void listing_free(struct listing *l)
+{
+    events_watch_remove(l->events, &l->watch);
+    buf_done(&l->out);
+    free(l->sandbox);
+    free(l->kind);
+    free(l);
+}
+
+static void on_gone(struct http_req *req)
+{
+    listing_free(http_req_user(req));
+}
+
+static int append(struct listing *l, const struct event *e)
+{
+    int r = 0;
+
+    if (l->sse)
+        r = buf_appendf(&l->out, "id: %llu\nevent: %s\ndata: ", (unsigned long long)e->seq,
+                        e->kind);
+    if (r >= 0)
+        r = event_to_text(e, &l->out);
+    return r < 0 ? r : buf_append_str(&l->out, l->sse ? "\n\n" : "\n");
+}
+
+static void on_event(void *arg, const struct event *e)
+{
+    struct listing *l = arg;
+    size_t before = l->out.len;
+
+    if (append(l, e) < 0) /* over the limit of the buffer, which holds any event many times */
+        buf_truncate(&l->out, before);
+}
+
+/* How many were looked at. */
+static int send_some(struct listing *l, struct err *err)
+{
+    int n;
+
+    buf_clear(&l->out);
+    n = events_read(l->events, &l->reader, READ_AT_ONCE, on_event, l, err);
+    http_stream_write(l->req, buf_data(&l->out), l->out.len);
+    return n;
+}
+
+static void pump(struct listing *l)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    while (http_stream_pending(l->req) < PENDING_MAX) {
+        int n = send_some(l, &err);
+
+        if (n > 0)
+            continue;
+        if (n == 0 && l->follow)
+            return;
+        if (n == 0)
+            http_stream_end(l->req);
+        else
+            http_stream_abort(l->req);
+        listing_free(l);
+        return;
+    }
+}
+
+static void on_drain(struct http_req *req)
+{
+    pump(http_req_user(req));
+}
+
+static void on_news(void *arg)
+{
+    pump(arg);
+}
+
+/* ?since=N, or the Last-Event-ID that a browser sends when it comes back. 1: there is one. */
+static int read_since(struct call *c, uint64_t *ret, struct err *err)
+{
+    const char *id = http_field_get(http_req_head(c->req), "last-event-id");
+    _cleanup_free_ char *since = NULL;
+    int r = call_query_text(c, "since", &since, err);
+
+    if (r < 0 || (!since && !id))
+        return r;
+    if (parse_u64(since ? since : id, 0, INT64_MAX, ret, err) < 0)
+        return err_wrap(err, since ? "query parameter 'since'" : "Last-Event-ID");
+    return 1;
+}
+
+static int read_query(struct call *c, struct listing *l, struct err *err)
+{
+    const char *accept = http_field_get(http_req_head(c->req), "accept");
+    int r;
+
+    l->sse = accept && strstr(accept, "text/event-stream");
+    r = call_query_bool(c, "follow", &l->follow, err);
+    if (r >= 0)
+        r = call_query_text(c, "sandbox", &l->sandbox, err);
+    if (r >= 0)
+        r = call_query_text(c, "kind", &l->kind, err);
+    if (r >= 0)
+        r = read_since(c, &l->reader.after, err);
+    if (r != 0)
+        return r;
+    if (!l->follow)
+        return events_before_oldest(l->events, &l->reader.after, err);
+    l->reader.after = events_newest(l->events);
+    return 0;
+}
+
+static void start(struct listing *l, struct http_req *req)
+{
+    l->req = req;
+    l->reader.sandbox = l->sandbox;
+    l->reader.kind = l->kind;
+    l->watch.fn = on_news;
+    l->watch.arg = l;
+    if (l->follow)
+        events_watch_add(l->events, &l->watch);
+    http_req_set_user(req, l);
+    http_req_on_gone(req, on_gone);
+    http_stream_start(req, 200, l->sse ? "text/event-stream" : "application/x-ndjson", on_drain);
+    pump(l);
+}
+
+void handle_events(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct listing *l = xnew0(struct listing);
+    int r = 0;
+
+    l->events = manager_settings(c->manager)->events;
+    l->out = (struct buf)BUF_INIT(4 * READ_AT_ONCE * EVENT_TEXT_MAX);
+    if (!l->events)
+        r = err_set(&err, ERR_UNSUPPORTED, "no events are kept here");
+    if (r >= 0)
+        r = read_query(c, l, &err);
+    if (r >= 0) {
+        start(l, call_take_request(c));
+        return;
+    }
+    listing_free(l);
+    call_reply_err(c, &err);
+}

@@ -1,0 +1,196 @@
+#include "daemon/api/exec-spec.h"
+
+#include <string.h>
+
+#include "daemon/core/sandbox/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum {
+    EXEC_ARGV_MAX = 4096,
+    EXEC_ARGV_BYTES_MAX = 80 << 10, /* with the environment it must fit one message to the shim */
+    EXEC_TTY_MAX = 65535,
+    EXEC_SECRETS_MAX = 32,
+    EXEC_SECRETS_BYTES_MAX = 64 << 10, /* names and values together */
+};
+#define EXEC_TIME_MAX_MS (UINT64_C(366) * 24 * 3600 * 1000)
+
+struct doc {
+    const json_t *argv, *env, *secrets;
+    const char *workdir, *user, *on_disconnect;
+    bool want_stdin, tty, stats;
+    uint64_t rows, cols, timeout_ms, idle_timeout_ms;
+};
+
+static int read_doc(const json_t *doc, const char *where, struct doc *d, struct err *err)
+{
+    const struct json_field fields[] = {
+        {"argv", JSON_FIELD_ARRAY, &d->argv},
+        {"env", JSON_FIELD_OBJECT, &d->env},
+        {"secrets", JSON_FIELD_OBJECT, &d->secrets},
+        {"workdir", JSON_FIELD_STRING, &d->workdir},
+        {"user", JSON_FIELD_STRING, &d->user},
+        {"stdin", JSON_FIELD_BOOL, &d->want_stdin},
+        {"tty", JSON_FIELD_BOOL, &d->tty},
+        {"rows", JSON_FIELD_U64, &d->rows},
+        {"cols", JSON_FIELD_U64, &d->cols},
+        {"timeout_ms", JSON_FIELD_U64, &d->timeout_ms},
+        {"idle_timeout_ms", JSON_FIELD_U64, &d->idle_timeout_ms},
+        {"on_disconnect", JSON_FIELD_STRING, &d->on_disconnect},
+        {"stats", JSON_FIELD_BOOL, &d->stats},
+    };
+
+    return json_read(doc, where, fields, ARRAY_SIZE(fields), err);
+}
+
+static int read_argv(const json_t *array, char ***ret, struct err *err)
+{
+    _cleanup_strv_ char **v = NULL;
+    size_t bytes = 0;
+    int r;
+
+    if (!array || json_array_size(array) == 0)
+        return err_set(err, ERR_INVALID, "field 'argv' must hold at least the command");
+    if (json_array_size(array) > EXEC_ARGV_MAX)
+        return err_set(err, ERR_INVALID, "field 'argv' has %zu words, at most %d are allowed",
+                       json_array_size(array), EXEC_ARGV_MAX);
+    r = json_read_strv(array, "argv", &v, err);
+    if (r < 0)
+        return r;
+    for (char **p = v; *p; p++)
+        bytes += strlen(*p) + 1;
+    if (bytes > EXEC_ARGV_BYTES_MAX)
+        return err_set(err, ERR_INVALID, "field 'argv' has %zu bytes, at most %d are allowed",
+                       bytes, EXEC_ARGV_BYTES_MAX);
+    if (!v || !v[0] || !*v[0])
+        return err_set(err, ERR_INVALID, "field 'argv[0]' must not be empty");
+    *ret = TAKE_PTR(v);
+    return 0;
+}
+
+static int check_range(const char *field, uint64_t v, uint64_t max, struct err *err)
+{
+    if (v <= max)
+        return 0;
+    return err_set(err, ERR_INVALID, "field '%s': %llu is not from 0 to %llu", field,
+                   (unsigned long long)v, (unsigned long long)max);
+}
+
+static int check_numbers(const struct doc *d, struct err *err)
+{
+    int r;
+
+    r = check_range("rows", d->rows, EXEC_TTY_MAX, err);
+    if (r >= 0)
+        r = check_range("cols", d->cols, EXEC_TTY_MAX, err);
+    if (r >= 0)
+        r = check_range("timeout_ms", d->timeout_ms, EXEC_TIME_MAX_MS, err);
+    if (r >= 0)
+        r = check_range("idle_timeout_ms", d->idle_timeout_ms, EXEC_TIME_MAX_MS, err);
+    return r;
+}
+
+static int read_disconnect(const char *s, enum on_disconnect *ret, struct err *err)
+{
+    if (s && !STREQ(s, "keep") && !STREQ(s, "kill"))
+        return err_set(err, ERR_INVALID, "field 'on_disconnect': '%s' is neither keep nor kill", s);
+    if (s)
+        *ret = STREQ(s, "keep") ? DISCONNECT_KEEP : DISCONNECT_KILL;
+    return 0;
+}
+
+static int check_strings(const struct doc *d, struct err *err)
+{
+    if (d->user && parse_user(d->user, err) < 0)
+        return err_wrap(err, "field 'user'");
+    return d->workdir ? spec_check_path("workdir", d->workdir, err) : 0;
+}
+
+/* The document's own copies are wiped: nobody needs them again. */
+static void take_secret(struct exec_request *req, const char *name, json_t *value)
+{
+    size_t len = json_string_length(value);
+
+    req->secrets = xreallocarray(req->secrets, req->n_secrets + 1, sizeof(*req->secrets));
+    req->secrets[req->n_secrets++] = (struct exec_secret){
+        .name = xstrdup(name), .value = xmemdup(json_string_value(value), len), .len = len};
+    explicit_bzero((char *)json_string_value(value), len);
+}
+
+static int read_secrets(const json_t *secrets, struct exec_request *req, struct err *err)
+{
+    size_t bytes = 0;
+    const char *name;
+    json_t *value;
+
+    if (json_object_size(secrets) > EXEC_SECRETS_MAX)
+        return err_set(err, ERR_LIMIT, "field 'secrets' has %zu of them, at most %d are allowed",
+                       json_object_size(secrets), EXEC_SECRETS_MAX);
+    json_object_foreach ((json_t *)secrets, name, value) {
+        if (parse_secret_name(name, err) < 0)
+            return err_wrap(err, "field 'secrets'");
+        if (!json_is_string(value))
+            return err_set(err, ERR_INVALID, "field 'secrets.%s' must be a string", name);
+        bytes += strlen(name) + 1 + json_string_length(value);
+    }
+    if (bytes > EXEC_SECRETS_BYTES_MAX)
+        return err_set(err, ERR_LIMIT, "field 'secrets' has %zu bytes, at most %d are allowed",
+                       bytes, EXEC_SECRETS_BYTES_MAX);
+    json_object_foreach ((json_t *)secrets, name, value)
+        take_secret(req, name, value);
+    return 0;
+}
+
+static int fill(const struct doc *d, struct exec_spec *s, struct err *err)
+{
+    struct exec_request *req = &s->req;
+    int r;
+
+    r = read_argv(d->argv, &req->argv, err);
+    if (r >= 0 && d->env)
+        r = spec_env_read(d->env, &req->env, err);
+    if (r >= 0)
+        r = check_strings(d, err);
+    if (r >= 0)
+        r = check_numbers(d, err);
+    if (r >= 0)
+        r = read_disconnect(d->on_disconnect, &s->on_disconnect, err);
+    if (r >= 0 && d->secrets)
+        r = read_secrets(d->secrets, req, err);
+    if (r < 0)
+        return r;
+    req->cwd = d->workdir ? xstrdup(d->workdir) : NULL;
+    req->user = d->user ? xstrdup(d->user) : NULL;
+    s->stats = d->stats;
+    req->want_stdin = d->want_stdin;
+    req->tty = d->tty;
+    req->rows = (uint16_t)d->rows;
+    req->cols = (uint16_t)d->cols;
+    req->timeout = d->timeout_ms * USEC_PER_MSEC;
+    req->idle_timeout = d->idle_timeout_ms * USEC_PER_MSEC;
+    return 0;
+}
+
+int exec_spec_read(const json_t *doc, const char *where, struct exec_spec *ret, struct err *err)
+{
+    struct exec_spec s = {0};
+    struct doc d = {0};
+    int r;
+
+    r = read_doc(doc, where, &d, err);
+    if (r >= 0)
+        r = fill(&d, &s, err);
+    if (r < 0) {
+        exec_spec_done(&s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+void exec_spec_done(struct exec_spec *s)
+{
+    exec_request_done(&s->req);
+}

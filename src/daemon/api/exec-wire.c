@@ -1,0 +1,571 @@
+/*
+ * The exec wire. Out: frames of up to 256 KiB, one malloc'd block each that the connection takes
+ * over, read from the journal only while little is pending: a slow client holds the reading back
+ * and, a whole budget later, the command. In: stdin frames go into the pipe without blocking; while
+ * it is full we do not read from the client.
+ *
+ * The stdin descriptor is moved here from the exec (a terminal's is duplicated), so that its watch
+ * can never outlive it.
+ */
+#include "daemon/api/exec-wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/api/package-counts.h"
+#include "daemon/core/sandbox/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "proto/exec-frames.h"
+
+enum {
+    PIECE_MAX = 256 << 10,
+    PENDING_MAX = 512 << 10, /* two pieces: one with the kernel, one ready */
+    STDIN_PENDING_MAX = 256 << 10,
+    DATA_HEAD = FRAME_HEAD_SIZE + 8, /* frame head and offset in front of the bytes */
+    IN_MAX = FRAME_HEAD_SIZE + FRAME_PAYLOAD_MAX,
+};
+
+struct wire {
+    struct wire_config config;
+    struct http_req *req; /* NULL: the client has gone */
+    struct exec *exec;    /* NULL when an ended one is replayed */
+    struct stream *stream;
+    bool started_sent, finished; /* finished: END or ERROR is out */
+    bool kept;                   /* the client said DETACH */
+    bool removing;               /* the removal's answer will free us */
+
+    struct package_counts *package_counts; /* NULL: nobody wants it */
+    json_t *packages;                      /* its result; NULL: none */
+    bool counted;                          /* it was stopped */
+    bool counting;                         /* and is not known yet: END waits for it */
+    bool at_end;                           /* all else is out */
+
+    struct buf in; /* part of a frame */
+    int stdin_fd;
+    struct loop_watch *stdin_watch;
+    struct buf stdin_pending;
+    bool stdin_eof, stdin_closed, stdin_broken;
+};
+
+static void stdin_drop(struct wire *s)
+{
+    loop_watch_free(TAKE_PTR(s->stdin_watch));
+    s->stdin_fd = fd_close(s->stdin_fd);
+    buf_done(&s->stdin_pending);
+}
+
+static void wire_free(struct wire *s)
+{
+    stdin_drop(s);
+    package_counts_free(s->package_counts);
+    json_decref(s->packages);
+    stream_free(s->stream);
+    exec_unref(s->exec);
+    buf_done(&s->in);
+    free(s);
+}
+
+/* ---- out ---- */
+
+static void send_json(struct wire *s, enum frame_type type, const char *text)
+{
+    struct buf b = BUF_INIT(IN_MAX);
+
+    if (frame_append(&b, type, text, strlen(text)) >= 0)
+        http_raw_write(s->req, buf_data(&b), b.len);
+    buf_done(&b);
+}
+
+/* A named sandbox shows it; of a run's this is the only chance to learn. */
+static void add_unenforced(const struct wire *s, json_t *o)
+{
+    const struct sandbox *sb =
+        s->config.run ? manager_find(s->config.manager, s->exec->sandbox_name, NULL) : NULL;
+
+    if (sb && sb->unenforced)
+        json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
+}
+
+static void send_started(struct wire *s)
+{
+    _cleanup_json_ json_t *o = NULL;
+    _cleanup_free_ char *text = NULL;
+
+    /* A replay of an ended exec begins with its output. */
+    if (s->started_sent || !s->exec || s->exec->state != EXEC_RUNNING)
+        return;
+    s->started_sent = true;
+    o = json_pack("{s:s, s:s, s:i}", "sandbox", s->exec->sandbox_name, "exec", s->exec->id, "pid",
+                  s->exec->pid);
+    add_unenforced(s, o);
+    text = json_to_text(o, false);
+    send_json(s, FRAME_STARTED, text);
+}
+
+static void send_error(struct wire *s, const struct err *err)
+{
+    _cleanup_json_ json_t *o = json_from_err(err);
+    _cleanup_free_ char *text = json_to_text(o, false);
+
+    send_json(s, FRAME_ERROR, text);
+}
+
+static void send_gap(struct wire *s, const struct stream_chunk *chunk)
+{
+    char frame[FRAME_HEAD_SIZE + 17];
+
+    frame_put_head(frame, FRAME_GAP, 17);
+    frame[FRAME_HEAD_SIZE] = chunk->which == JOURNAL_STDOUT ? 1 : 2;
+    frame_put_u64(frame + FRAME_HEAD_SIZE + 1, chunk->offset);
+    frame_put_u64(frame + FRAME_HEAD_SIZE + 9, chunk->to);
+    http_raw_write(s->req, frame, sizeof(frame));
+}
+
+static void send_data(struct wire *s, char *block, const struct stream_chunk *chunk)
+{
+    frame_put_head(block, chunk->which == JOURNAL_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
+                   (uint32_t)chunk->len + 8);
+    frame_put_u64(block + FRAME_HEAD_SIZE, chunk->offset);
+    http_raw_take(s->req, block, DATA_HEAD + chunk->len);
+}
+
+static void close_connection(struct wire *s)
+{
+    struct http_req *req = TAKE_PTR(s->req);
+
+    wire_free(s);
+    http_raw_close(req);
+}
+
+static void removed(void *arg, const struct err *err, const struct sandbox *sb,
+                    enum manager_action action)
+{
+    struct wire *s = arg;
+
+    (void)err; /* the sandbox is shown as failed then, with the reason */
+    (void)sb;
+    (void)action;
+    s->removing = false;
+    if (s->req)
+        close_connection(s);
+    else
+        wire_free(s);
+}
+
+/* The last frame is out: a run's connection stays until its sandbox has gone. */
+static void finish(struct wire *s)
+{
+    s->finished = true;
+    stdin_drop(s);
+    if (s->config.run &&
+        manager_remove(s->config.manager, s->exec->sandbox_name, true, removed, s, NULL) >= 0)
+        s->removing = true;
+    else
+        close_connection(s);
+}
+
+/* The record as it is, and beside it what only this client has asked for. */
+static void send_record(struct wire *s)
+{
+    const char *record = stream_end_text(s->stream);
+    _cleanup_json_ json_t *o = NULL;
+    _cleanup_free_ char *text = NULL;
+
+    if (!s->packages || json_parse("the end record", record, strlen(record), &o, NULL) < 0) {
+        send_json(s, FRAME_END, record);
+        return;
+    }
+    json_object_set(o, "packages", s->packages);
+    text = json_to_text(o, false);
+    send_json(s, FRAME_END, text);
+}
+
+static void send_end(struct wire *s)
+{
+    s->at_end = true;
+    if (s->counting)
+        return;
+    if (s->exec && s->exec->start_err.code)
+        send_error(s, &s->exec->start_err);
+    else
+        send_record(s);
+    finish(s);
+}
+
+static void on_package_counts(void *arg, json_t *packages)
+{
+    struct wire *s = arg;
+
+    s->counting = false;
+    s->packages = json_incref(packages);
+    if (s->at_end && s->req && !s->finished)
+        send_end(s);
+}
+
+/* As soon as it is known which sandbox it is: one that is only being made has had nothing yet. */
+static void start_package_counts(struct wire *s)
+{
+    struct packages_proxy *k = manager_settings(s->config.manager)->packages;
+
+    if (s->config.stats && k && !s->package_counts && *s->exec->sandbox_id)
+        s->package_counts = package_counts_new(k, s->exec->sandbox_id);
+}
+
+/* At the end of the command, not of its output: a run's sandbox is forgotten right after it. */
+static void stop_package_counts(struct wire *s)
+{
+    if (!s->package_counts || s->counted)
+        return;
+    s->counted = true;
+    s->counting = package_counts_stop(s->package_counts, on_package_counts, s);
+}
+
+/* Reads one piece into a block of its own. False: nothing more for now, or all is told. */
+static bool pump_one(struct wire *s)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    size_t room = MIN(stream_available(s->stream), (size_t)PIECE_MAX);
+    _cleanup_free_ char *block = room ? xmalloc(DATA_HEAD + room) : NULL;
+    struct stream_chunk chunk;
+
+    if (stream_read(s->stream, block ? block + DATA_HEAD : NULL, room, &chunk, &err) < 0) {
+        send_error(s, &err);
+        finish(s);
+        return false;
+    }
+    if (chunk.kind == STREAM_DATA)
+        send_data(s, TAKE_PTR(block), &chunk);
+    else if (chunk.kind == STREAM_GAP)
+        send_gap(s, &chunk);
+    else if (chunk.kind == STREAM_END)
+        send_end(s);
+    return chunk.kind == STREAM_DATA || chunk.kind == STREAM_GAP;
+}
+
+static void pump(struct wire *s)
+{
+    /* STARTED comes first, whatever the supervisor told first. */
+    if (!s->req || s->finished || s->at_end || (s->exec && s->exec->state == EXEC_STARTING))
+        return;
+    send_started(s);
+    while (http_stream_pending(s->req) < PENDING_MAX && pump_one(s))
+        ;
+}
+
+static void on_drain(struct http_req *req)
+{
+    pump(http_req_user(req));
+}
+
+/* ---- stdin ---- */
+
+static void stdin_flush(struct wire *s);
+
+static void stdin_writable(void *arg, int events)
+{
+    (void)events;
+    stdin_flush(arg);
+}
+
+static void stdin_close(struct wire *s)
+{
+    if (s->stdin_closed)
+        return;
+    s->stdin_closed = true;
+    stdin_drop(s);
+    /* A pty has no half-close, and a pipe whose end we do not hold is the supervisor's to close. */
+    exec_stdin_close(s->exec);
+}
+
+/*
+ * EPIPE: the command has closed its end. The rest has no reader, which is no error of ours.
+ * Anything else is: a command must not take what it has got for all of its input.
+ */
+static void stdin_write(struct wire *s)
+{
+    while (s->stdin_pending.len) {
+        ssize_t n = write(s->stdin_fd, buf_data(&s->stdin_pending), s->stdin_pending.len);
+
+        if (n > 0)
+            buf_consume(&s->stdin_pending, (size_t)n);
+        else if (n < 0 && errno == EAGAIN)
+            return;
+        else if (n < 0 && errno != EINTR) {
+            if (errno != EPIPE && s->exec) {
+                exec_kill(s->exec, NULL, NULL, NULL);
+                s->stdin_broken = true; /* it stays open: the command must not see its end before */
+                return;
+            }
+            s->stdin_closed = true;
+            stdin_drop(s);
+        }
+    }
+}
+
+/* A pipe has one writer, whose leaving is its end of file. A terminal may have several people at
+ * it: each gets a descriptor of his own, and the exec keeps one for those to come. */
+static void stdin_take(struct wire *s)
+{
+    if (!s->exec || s->exec->stdin_fd < 0 || s->stdin_fd >= 0 || s->stdin_closed)
+        return;
+    if (s->exec->req.tty)
+        s->stdin_fd = fcntl(s->exec->stdin_fd, F_DUPFD_CLOEXEC, 3);
+    else
+        s->stdin_fd = TAKE_FD(s->exec->stdin_fd);
+}
+
+static void stdin_flush(struct wire *s)
+{
+    bool full;
+
+    stdin_take(s);
+    if (s->stdin_fd >= 0 && !s->stdin_broken)
+        stdin_write(s);
+    if (s->stdin_broken)
+        return;
+    if (s->stdin_closed)
+        buf_clear(&s->stdin_pending);
+    if (s->stdin_fd >= 0 && s->stdin_pending.len && !s->stdin_watch)
+        s->stdin_watch = loop_watch_new(s->config.loop, s->stdin_fd, stdin_writable, s);
+    if (s->stdin_watch)
+        loop_watch_set(s->stdin_watch, s->stdin_pending.len ? LOOP_WRITE : 0);
+    if (s->stdin_eof && !s->stdin_pending.len && s->exec && s->exec->state == EXEC_RUNNING)
+        stdin_close(s);
+    full = s->stdin_pending.len >= STDIN_PENDING_MAX;
+    if (s->req && !s->finished)
+        http_raw_read(s->req, !full);
+}
+
+/* ---- in ---- */
+
+static int refuse(struct wire *s, struct err *err)
+{
+    send_error(s, err);
+    return -ERR_INVALID;
+}
+
+static int take_stdin(struct wire *s, const struct frame *f)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (!s->exec || s->stdin_closed || s->stdin_broken || s->stdin_eof)
+        return 0;
+    if (!s->config.want_stdin && !s->exec->req.tty && !s->exec->req.want_stdin) {
+        err_set(&err, ERR_INVALID, "this exec was started without stdin");
+        return refuse(s, &err);
+    }
+    if (buf_append(&s->stdin_pending, f->data, f->length) < 0) {
+        err_set(&err, ERR_LIMIT, "stdin: too much is pending");
+        return refuse(s, &err);
+    }
+    stdin_flush(s);
+    return 0;
+}
+
+static unsigned get_u16(const char *p)
+{
+    return (unsigned)(unsigned char)p[0] << 8 | (unsigned char)p[1];
+}
+
+/* A client that detaches leaves everything as it is, stdin too: it may come back. */
+static int take_detach(struct wire *s)
+{
+    s->kept = true;
+    if (s->exec && s->stdin_fd >= 0 && s->exec->stdin_fd < 0 && s->exec->state != EXEC_ENDED) {
+        loop_watch_free(TAKE_PTR(s->stdin_watch));
+        s->exec->stdin_fd = TAKE_FD(s->stdin_fd);
+    }
+    return 0;
+}
+
+static int take_frame(struct wire *s, const struct frame *f)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (f->type == FRAME_STDIN)
+        return take_stdin(s, f);
+    if (f->type == FRAME_STDIN_EOF && f->length == 0) {
+        s->stdin_eof = true;
+        stdin_flush(s);
+        return 0;
+    }
+    if (f->type == FRAME_DETACH && f->length == 0)
+        return take_detach(s);
+    if (f->type == FRAME_SIGNAL && f->length == 1 && f->data[0] >= 1 && f->data[0] <= 64) {
+        if (s->exec)
+            exec_signal(s->exec, f->data[0], NULL, NULL, NULL);
+        return 0;
+    }
+    if (f->type == FRAME_RESIZE && f->length == 4) {
+        if (s->exec)
+            exec_resize(s->exec, (uint16_t)get_u16(f->data), (uint16_t)get_u16(f->data + 2));
+        return 0;
+    }
+    err_set(&err, ERR_INVALID, "frame of type %u with %u bytes is not valid here", f->type,
+            f->length);
+    return refuse(s, &err);
+}
+
+static int take_frames(struct wire *s, const char *data, size_t len, size_t *used)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct frame f;
+    size_t n;
+    int r;
+
+    *used = 0;
+    while ((r = frame_parse(data + *used, len - *used, &f, &n, &err)) > 0) {
+        *used += n;
+        r = take_frame(s, &f);
+        if (r < 0)
+            return r;
+    }
+    return r < 0 ? refuse(s, &err) : 0;
+}
+
+static void on_gone(struct http_req *req);
+
+/* Breaking the protocol is leaving. */
+static void cut_off(struct wire *s)
+{
+    struct http_req *req = s->req;
+
+    on_gone(req);
+    http_raw_close(req);
+}
+
+static void on_data(struct http_req *req, const char *data, size_t len)
+{
+    struct wire *s = http_req_user(req);
+    size_t used;
+    int r;
+
+    if (s->finished)
+        return;
+    if (!s->in.len) { /* the usual case: whole frames, no copy */
+        r = take_frames(s, data, len, &used);
+        data += used;
+        len -= used;
+    } else {
+        r = 0;
+    }
+    if (r >= 0 && len && buf_append(&s->in, data, len) < 0)
+        r = -ERR_LIMIT;
+    if (r >= 0 && s->in.len) {
+        r = take_frames(s, buf_data(&s->in), s->in.len, &used);
+        buf_consume(&s->in, used);
+    }
+    if (r < 0)
+        cut_off(s);
+}
+
+static void on_eof(struct http_req *req)
+{
+    struct wire *s = http_req_user(req);
+
+    s->stdin_eof = true;
+    if (!s->finished)
+        stdin_flush(s);
+}
+
+static void on_gone(struct http_req *req)
+{
+    struct wire *s = http_req_user(req);
+
+    s->req = NULL;
+    if (s->removing)
+        return;
+    if (s->exec && s->config.kill && !s->kept && !s->finished) {
+        if (s->config.run)
+            manager_remove(s->config.manager, s->exec->sandbox_name, true, NULL, NULL, NULL);
+        else
+            exec_kill(s->exec, NULL, NULL, NULL);
+    }
+    wire_free(s);
+}
+
+/* ---- beginnings ---- */
+
+static void on_news(void *arg)
+{
+    struct wire *s = arg;
+
+    start_package_counts(s);
+    if (s->exec->state == EXEC_ENDED)
+        stop_package_counts(s);
+    if (s->req && !s->finished && s->exec->state == EXEC_RUNNING)
+        stdin_flush(s);
+    else if (s->exec->state == EXEC_ENDED)
+        stdin_drop(s);
+    pump(s);
+}
+
+static struct wire *wire_new(const struct wire_config *config)
+{
+    struct wire *s = xnew0(struct wire);
+
+    s->config = *config;
+    s->stdin_fd = -1;
+    s->in.max = IN_MAX;
+    s->stdin_pending.max = STDIN_PENDING_MAX + IN_MAX;
+    return s;
+}
+
+void wire_stream_config(struct stream_config *c)
+{
+    *c = (struct stream_config){.want = {true, true}, .follow = true, .notify = on_news};
+}
+
+static const struct http_raw_events raw_events = {on_data, on_eof, on_drain};
+
+static void upgrade(struct wire *s, struct http_req *req)
+{
+    s->req = req;
+    http_req_set_user(req, s);
+    http_req_on_gone(req, on_gone);
+    http_upgrade(req, FRAME_PROTOCOL, &raw_events);
+    pump(s);
+}
+
+void wire_start(struct http_req *req, struct exec *x, const struct wire_config *config)
+{
+    struct wire *s = wire_new(config);
+    struct stream_config stream;
+
+    wire_stream_config(&stream);
+    stream.arg = s;
+    s->exec = x;
+    start_package_counts(s);
+    s->stream = stream_new_live(x, &stream);
+    if (req)
+        upgrade(s, req);
+    else
+        wire_free(s);
+}
+
+int wire_attach(struct call *c, struct sandbox *sb, const char *id, struct stream_config *stream,
+                const struct wire_config *config, struct err *err)
+{
+    struct wire *s = wire_new(config);
+    struct http_req *req;
+    int r;
+
+    stream->arg = s;
+    r = stream_new(c->manager, sb, id, stream, &s->stream, err);
+    if (r < 0) {
+        wire_free(s);
+        return r;
+    }
+    s->exec = stream_exec(s->stream) ? exec_ref(stream_exec(s->stream)) : NULL;
+    req = call_take_request(c);
+    if (req)
+        upgrade(s, req);
+    else
+        wire_free(s);
+    return 0;
+}

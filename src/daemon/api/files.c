@@ -1,0 +1,294 @@
+/*
+ * GET and PUT …/files: a tree of the sandbox as a tar stream. The bytes go through a pipe whose
+ * other end a helper inside the sandbox holds; nothing here looks into them. Each way the slower
+ * side holds back the faster one: the pipe is not read while the client lags, and the client's body
+ * is not read while the pipe is full.
+ *
+ * The helper's verdict comes by another road (the supervisor) than its bytes, before or after them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/api/call.h"
+#include "daemon/api/drain.h"
+#include "daemon/core/sandbox/copy-dial.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+
+enum {
+    FILES_IN_MAX =
+        256 << 10, /* bytes that a full pipe leaves with us: more than one piece of a body */
+    FILES_PATH_MAX = 4095,
+    FILES_PIPE = 1 << 20,
+};
+
+static const char tar_type[] = "application/x-tar";
+
+/* One upload; lives until the verdict is there and the client has its answer or has gone. */
+struct copy {
+    struct http_req *req; /* NULL: the client has gone, or has its answer */
+    char *name;           /* owned; for the error */
+    struct loop_watch *watch;
+    int fd;             /* our end of the pipe; -1: closed */
+    struct buf pending; /* what the pipe has not taken */
+    bool body_done;     /* all of it has come */
+    bool told;
+    struct err err; /* the verdict */
+    struct copy_result result;
+};
+
+static void pipe_close(struct copy *c)
+{
+    loop_watch_free(TAKE_PTR(c->watch));
+    c->fd = fd_close(c->fd);
+}
+
+static void copy_free(struct copy *c)
+{
+    pipe_close(c);
+    buf_done(&c->pending);
+    err_done(&c->err);
+    free(c->name);
+    free(c);
+}
+
+static void on_gone(struct http_req *req)
+{
+    struct copy *c = http_req_user(req);
+
+    c->req = NULL;
+    pipe_close(c); /* the helper sees that and ends */
+    if (c->told)
+        copy_free(c);
+}
+
+/* ---- beginnings ---- */
+
+static int read_path(const struct call *call, char **ret, struct err *err)
+{
+    _cleanup_free_ char *path = NULL;
+    const char *query = http_req_query(call->req);
+    int r = query ? http_query_get(query, "path", &path, err) : 0;
+
+    if (r < 0)
+        return r;
+    if (!path)
+        return err_set(err, ERR_INVALID, "query parameter 'path' is missing");
+    if (path[0] != '/')
+        return err_set(err, ERR_INVALID, "query parameter 'path': '%.80s' is not absolute", path);
+    if (strlen(path) > FILES_PATH_MAX)
+        return err_set(err, ERR_INVALID, "query parameter 'path' is over %d bytes", FILES_PATH_MAX);
+    *ret = TAKE_PTR(path);
+    return 0;
+}
+
+/* ---- out of the sandbox ---- */
+
+struct download {
+    struct drain *drain;
+    char *name; /* owned */
+};
+
+static void download_told(void *arg, const struct err *err,
+                          const struct copy_result *result _unused_)
+{
+    struct download *d = arg;
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (err) {
+        err_copy(&why, err);
+        err_wrap(&why, "sandbox '%s'", d->name);
+    }
+    drain_end(d->drain, err ? &why : NULL, NULL);
+    free(d->name);
+    free(d);
+}
+
+void handle_files_get(struct call *call)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *path = NULL, *what = NULL, *name = xstrdup(call->params[0]);
+    struct manager *m = call->manager;
+    struct drain_config config = {.type = tar_type};
+    struct download *d;
+    struct drain *drain = NULL;
+    int fd;
+
+    if (read_path(call, &path, &err) >= 0) {
+        config.what = what = xasprintf("sandbox %s: the copy of '%s'", name, path);
+        drain = drain_start(call, &config, &fd, &err);
+    }
+    if (!drain) {
+        call_reply_err(call, &err);
+        return;
+    }
+    d = xnew0(struct download);
+    *d = (struct download){drain, TAKE_PTR(name)};
+    if (manager_copy(m, d->name, path, false, fd, download_told, d, &err) < 0) {
+        drain_end(drain, &err, NULL);
+        free(d->name);
+        free(d);
+    }
+}
+
+/* ---- into the sandbox ---- */
+
+static struct copy *upload_start(struct call *call, loop_watch_fn fn, copy_done_fn done,
+                                 struct err *err)
+{
+    struct loop *loop = api_settings(call->api)->loop;
+    _cleanup_free_ char *path = NULL;
+    struct copy *c;
+    int p[2];
+
+    if (read_path(call, &path, err) < 0)
+        return NULL;
+    if (pipe2(p, O_CLOEXEC) < 0) {
+        err_sys(err, errno, "make a pipe");
+        return NULL;
+    }
+    (void)fcntl(p[1], F_SETPIPE_SZ, FILES_PIPE); /* it works with less, only slower */
+    c = xnew0(struct copy);
+    c->name = xstrdup(call->params[0]);
+    c->fd = p[1];
+    c->pending.max = FILES_IN_MAX;
+    c->watch = loop_watch_new(loop, c->fd, fn, c);
+    if (!c->watch) {
+        fd_close(p[0]);
+        err_set(err, ERR_LIMIT, "a pipe cannot be watched");
+    } else if (manager_copy(call->manager, c->name, path, true, p[0], done, c, err) >= 0) {
+        c->req = call_take_request(call);
+        http_req_set_user(c->req, c);
+        http_req_on_gone(c->req, on_gone);
+        return c;
+    }
+    copy_free(c);
+    return NULL;
+}
+
+static void take_verdict(struct copy *c, const struct err *err, const struct copy_result *result)
+{
+    c->told = true;
+    c->result = *result;
+    if (err) {
+        err_copy(&c->err, err);
+        err_wrap(&c->err, "sandbox '%s'", c->name);
+    }
+}
+
+static void upload_answer(struct copy *c)
+{
+    struct http_req *req = TAKE_PTR(c->req);
+    _cleanup_json_ json_t *doc = NULL;
+    _cleanup_free_ char *text = NULL;
+
+    if (c->err.code) {
+        http_reply_err(req, &c->err);
+    } else {
+        doc = json_pack("{s:I, s:I, s:I}", "entries", (json_int_t)c->result.entries, "bytes",
+                        (json_int_t)c->result.bytes, "skipped", (json_int_t)c->result.skipped);
+        text = json_to_text(doc, false);
+        http_reply(req, 200, "application/json", text, strlen(text));
+    }
+    copy_free(c);
+}
+
+/* Bytes that the pipe has taken. A helper that has ended takes no more: what still comes (the
+ * padding behind an archive) is dropped, and its verdict tells whether that was well. */
+static size_t pipe_write(struct copy *c, const char *data, size_t len)
+{
+    ssize_t n;
+
+    if (c->fd < 0)
+        return len;
+    n = write(c->fd, data, len);
+    if (n >= 0)
+        return (size_t)n;
+    if (errno == EAGAIN || errno == EINTR)
+        return 0;
+    pipe_close(c);
+    return len;
+}
+
+static void upload_flush(struct copy *c)
+{
+    buf_consume(&c->pending, pipe_write(c, buf_data(&c->pending), c->pending.len));
+    if (c->watch)
+        loop_watch_set(c->watch, c->pending.len ? LOOP_WRITE : 0);
+    if (c->pending.len)
+        return;
+    if (c->body_done)
+        pipe_close(c);
+    else if (c->req)
+        http_body_read(c->req, true);
+}
+
+static void upload_writable(void *arg, int events _unused_)
+{
+    upload_flush(arg);
+}
+
+static void upload_data(struct http_req *req, const char *data, size_t len)
+{
+    struct copy *c = http_req_user(req);
+    size_t taken = c->pending.len ? 0 : pipe_write(c, data, len);
+
+    if (taken == len)
+        return;
+    http_body_read(req, false);
+    if (buf_append(&c->pending, data + taken, len - taken) < 0) {
+        pipe_close(c); /* more than was asked for: the helper says that the archive is cut */
+        return;
+    }
+    loop_watch_set(c->watch, LOOP_WRITE);
+}
+
+static void upload_end(struct http_req *req)
+{
+    struct copy *c = http_req_user(req);
+
+    c->body_done = true;
+    if (c->told)
+        upload_answer(c);
+    else if (!c->pending.len)
+        pipe_close(c);
+}
+
+static void upload_told(void *arg, const struct err *err, const struct copy_result *result)
+{
+    struct copy *c = arg;
+
+    take_verdict(c, err, result);
+    if (!c->req) {
+        copy_free(c);
+    } else if (err || c->body_done) {
+        upload_answer(c);
+    } else { /* the client is still sending what nobody needs: its request must come to an end */
+        pipe_close(c);
+        buf_clear(&c->pending);
+        http_body_read(c->req, true);
+    }
+}
+
+void handle_files_put(struct call *call)
+{
+    static const struct http_body_events events = {upload_data, upload_end};
+    const char *type = http_field_get(http_req_head(call->req), "content-type");
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct copy *c;
+
+    if (!type || strcasecmp(type, tar_type) != 0) {
+        err_set(&err, ERR_INVALID, "the body's Content-Type must be %s", tar_type);
+        call_reply_status(call, 415, &err);
+        return;
+    }
+    c = upload_start(call, upload_writable, upload_told, &err);
+    if (!c)
+        call_reply_err(call, &err);
+    else
+        http_body_start(c->req, &events);
+}

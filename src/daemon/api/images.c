@@ -1,0 +1,203 @@
+/* Images of an engine: thin calls, as its answers are JSON of our own make. */
+#include <string.h>
+
+#include "daemon/api/call.h"
+#include "daemon/api/drain.h"
+#include "daemon/api/upload.h"
+#include "daemon/core/images/images.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+
+/* ?engine=NAME, else the one that keeps images. */
+static void ask(struct call *c, const struct image_ask *what)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *engine = NULL;
+
+    if (call_query_text(c, "engine", &engine, &err) < 0 ||
+        manager_image(c->manager, engine, what, call_answered, c, &err) < 0)
+        call_reply_err(c, &err);
+}
+
+static int name_of(const struct call *c, bool needed, char **ret, struct err *err)
+{
+    int r = call_query_text(c, "name", ret, err);
+
+    if (r >= 0 && needed && (!*ret || !**ret))
+        return err_set(err, ERR_INVALID, "query parameter 'name' is missing");
+    return r;
+}
+
+static void ask_named(struct call *c, enum image_verb verb)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *name = NULL;
+
+    if (name_of(c, true, &name, &err) < 0) {
+        call_reply_err(c, &err);
+        return;
+    }
+    ask(c, &(struct image_ask){.verb = verb, .name = name, .fd = -1});
+}
+
+void handle_image_list(struct call *c)
+{
+    ask(c, &(struct image_ask){.verb = IMAGE_LIST, .fd = -1});
+}
+
+void handle_image_show(struct call *c)
+{
+    ask_named(c, IMAGE_SHOW);
+}
+
+void handle_image_remove(struct call *c)
+{
+    ask_named(c, IMAGE_REMOVE);
+}
+
+void handle_image_prune(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (json_read(c->body, NULL, NULL, 0, &err) < 0)
+        call_reply_err(c, &err);
+    else
+        ask(c, &(struct image_ask){.verb = IMAGE_PRUNE, .fd = -1});
+}
+
+static void imported(void *arg, const struct err *err, const char *json)
+{
+    upload_end(arg, err, json);
+}
+
+void handle_image_import(struct call *c)
+{
+    const char *type = http_field_get(http_req_head(c->req), "content-type");
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *name = NULL, *engine = NULL;
+    struct image_ask what = {.verb = IMAGE_IMPORT, .fd = -1};
+    struct manager *m = c->manager;
+    struct upload *u = NULL;
+
+    if (!type || strcasecmp(type, "application/x-tar") != 0) {
+        err_set(&err, ERR_INVALID, "the body's Content-Type must be application/x-tar");
+        call_reply_status(c, 415, &err);
+        return;
+    }
+    if (name_of(c, false, &name, &err) >= 0 && call_query_text(c, "engine", &engine, &err) >= 0)
+        u = upload_start(c, &what.fd, &err);
+    if (!u) {
+        call_reply_err(c, &err);
+        return;
+    }
+    what.name = name;
+    if (manager_image(m, engine, &what, imported, u, &err) < 0)
+        upload_end(u, &err, NULL);
+}
+
+static void exported(void *arg, const struct err *err, const char *json _unused_)
+{
+    drain_end(arg, err, NULL);
+}
+
+void handle_image_export(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *name = NULL, *engine = NULL, *format = NULL, *text = NULL;
+    struct image_ask what = {.verb = IMAGE_EXPORT, .fd = -1};
+    struct drain_config config = {.type = "application/x-tar"};
+    struct manager *m = c->manager;
+    struct drain *d = NULL;
+
+    if (name_of(c, true, &name, &err) >= 0 && call_query_text(c, "engine", &engine, &err) >= 0 &&
+        call_query_text(c, "format", &format, &err) >= 0) {
+        config.what = text = xasprintf("the export of image '%.200s'", name);
+        d = drain_start(c, &config, &what.fd, &err);
+    }
+    if (!d) {
+        call_reply_err(c, &err);
+        return;
+    }
+    what.name = name;
+    what.detail = format ? format : (char *)"oci";
+    if (manager_image(m, engine, &what, exported, d, &err) < 0)
+        drain_end(d, &err, NULL);
+}
+
+/* ---- registries ---- */
+
+/* What of a request's body goes on to the engine. */
+struct copy_fields {
+    const char *name, *other, *platform, *username, *password;
+    bool plain_http;
+};
+
+/* other: what a pulled image is called here, or where a pushed one goes to. */
+static int read_transfer(const json_t *body, bool push, struct copy_fields *f, struct err *err)
+{
+    const struct json_field fields[] = {
+        {"name", JSON_FIELD_STRING, &f->name},
+        {push ? "to" : "as", JSON_FIELD_STRING, &f->other},
+        {"plain_http", JSON_FIELD_BOOL, &f->plain_http},
+        {"username", JSON_FIELD_STRING, &f->username},
+        {"password", JSON_FIELD_STRING, &f->password},
+        {"platform", JSON_FIELD_STRING, &f->platform}, /* last: of a pull alone */
+    };
+    int r = json_read(body, NULL, fields, ARRAY_SIZE(fields) - push, err);
+
+    if (r >= 0 && (!f->name || !*f->name))
+        r = err_set(err, ERR_INVALID, "field 'name' is missing");
+    return r;
+}
+
+/* remote: its name in the registry. */
+static char *copy_text(const struct copy_fields *f, const char *remote)
+{
+    _cleanup_json_ json_t *doc =
+        json_pack("{s:s, s:s*, s:b, s:s*, s:s*}", "name", remote, "platform", f->platform,
+                  "plain_http", f->plain_http, "username", f->username, "password", f->password);
+
+    return json_to_text(doc, false);
+}
+
+static void transferred(void *arg, const struct err *err, const char *json)
+{
+    drain_end(arg, err, json);
+}
+
+static void transfer(struct call *c, bool push)
+{
+    const struct drain_config config = {
+        .type = "application/x-ndjson", .what = push ? "a push" : "a pull", .lines = true};
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *here = NULL, *text = NULL, *engine = NULL;
+    struct copy_fields f = {0};
+    struct image_ask what = {.verb = push ? IMAGE_PUSH : IMAGE_PULL, .fd = -1};
+    struct manager *m = c->manager;
+    struct drain *d = NULL;
+
+    if (read_transfer(c->body, push, &f, &err) >= 0 &&
+        call_query_text(c, "engine", &engine, &err) >= 0) {
+        const char *local = push ? f.name : f.other;
+
+        what.name = here = local ? xstrdup(local) : NULL;
+        what.detail = text = copy_text(&f, push && f.other ? f.other : f.name);
+        d = drain_start(c, &config, &what.fd, &err);
+    }
+    if (!d)
+        call_reply_err(c, &err);
+    else if (manager_image(m, engine, &what, transferred, d, &err) < 0)
+        drain_end(d, &err, NULL);
+    if (text)
+        explicit_bzero(text, strlen(text));
+}
+
+void handle_image_pull(struct call *c)
+{
+    transfer(c, false);
+}
+
+void handle_image_push(struct call *c)
+{
+    transfer(c, true);
+}

@@ -1,0 +1,72 @@
+/* Cache mounts of builds: thin calls, as the engine's answers are JSON of our own make. */
+#include "daemon/core/caches/mount-caches.h"
+
+#include <string.h>
+
+#include "daemon/api/call.h"
+#include "lib/base/cleanup.h"
+
+static void listed(void *arg, const struct err *err, const char *json)
+{
+    struct call *c = arg;
+    _cleanup_err_ struct err bad = ERR_INIT;
+    json_t *doc = NULL;
+
+    if (err || json_parse("the list of cache mounts", json, strlen(json), &doc, &bad) < 0) {
+        call_reply_err(c, err ? err : &bad);
+        return;
+    }
+    json_object_set_new(doc, "budget",
+                        json_integer((json_int_t)manager_settings(c->manager)->mounts_budget));
+    call_reply(c, 200, doc);
+}
+
+void handle_mount_caches(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r = manager_mounts(c->manager, listed, c, &err);
+
+    if (r < 0)
+        call_reply_err(c, &err);
+    else if (r == 0)
+        listed(c, NULL, "{\"mounts\":[],\"bytes\":0}");
+}
+
+static void removed(void *arg, const struct err *err, const char *json)
+{
+    if (err)
+        call_reply_err(arg, err);
+    else
+        call_reply_text(arg, 200, json);
+}
+
+void handle_mount_cache_remove(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *id = NULL;
+    int r = call_query_text(c, "id", &id, &err);
+
+    if (r >= 0 && (!id || !*id))
+        r = err_set(&err, ERR_INVALID, "query parameter 'id' is missing");
+    if (r >= 0)
+        r = manager_mount_remove(c->manager, id, removed, c, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+}
+
+void handle_mount_cache_prune(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t keep = UINT64_MAX, unused_ms = 0;
+    const struct json_field fields[] = {
+        {"keep", JSON_FIELD_U64, &keep},
+        {"unused_ms", JSON_FIELD_U64, &unused_ms},
+    };
+    int r = json_read(c->body, NULL, fields, ARRAY_SIZE(fields), &err);
+
+    if (r >= 0)
+        r = manager_mounts_trim(c->manager, keep == UINT64_MAX ? NULL : &keep,
+                                (unused_ms + 999) / 1000, removed, c, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+}

@@ -1,0 +1,128 @@
+/*
+ * The registry counts for as long as it runs and is told to forget a sandbox when that goes: the
+ * second question is on its way before, as both travel on one line in order.
+ */
+#include "daemon/api/package-counts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/packages/packages-proxy.h"
+#include "lib/base/xalloc.h"
+
+struct package_counts {
+    struct packages_proxy *k;
+    char *id;
+    json_t *before, *after; /* owned; NULL: nothing counted */
+    bool failed;            /* a question had no answer */
+    bool stopped, freed;
+    unsigned pending;
+    package_counts_fn done;
+    void *arg;
+};
+
+json_t *package_counts_counters(const char *stats, const char *sandbox_id)
+{
+    _cleanup_json_ json_t *doc = NULL;
+
+    if (!stats || json_parse("the registry's answer", stats, strlen(stats), &doc, NULL) < 0)
+        return NULL;
+    return json_incref(json_object_get(json_object_get(doc, "sandboxes"), sandbox_id));
+}
+
+static void destroy(struct package_counts *t)
+{
+    json_decref(t->before);
+    json_decref(t->after);
+    free(t->id);
+    free(t);
+}
+
+void package_counts_free(struct package_counts *t)
+{
+    if (!t)
+        return;
+    t->freed = true;
+    if (!t->pending)
+        destroy(t);
+}
+
+/* A registry that was started again counts from nothing: all of it is of our time then. */
+static void subtract(json_t *from, const json_t *less)
+{
+    const char *key;
+    json_t *v;
+
+    if (json_integer_value(json_object_get(less, "requests")) >
+        json_integer_value(json_object_get(from, "requests")))
+        return;
+    json_object_foreach (from, key, v)
+        json_integer_set(v, json_integer_value(v) - json_integer_value(json_object_get(less, key)));
+}
+
+static void tell(struct package_counts *t)
+{
+    _cleanup_json_ json_t *sum = t->after ? json_deep_copy(t->after) : json_object();
+    const char *key;
+    json_t *v;
+
+    json_object_foreach (sum, key, v)
+        subtract(v, json_object_get(t->before, key));
+    t->done(t->arg, t->failed ? NULL : sum);
+}
+
+static void settle(struct package_counts *t)
+{
+    if (--t->pending)
+        return;
+    if (t->freed)
+        destroy(t);
+    else if (t->stopped)
+        tell(t);
+}
+
+static void on_before(void *arg, const struct err *err, const char *stats)
+{
+    struct package_counts *t = arg;
+
+    t->failed |= err != NULL;
+    t->before = package_counts_counters(stats, t->id);
+    settle(t);
+}
+
+static void on_after(void *arg, const struct err *err, const char *stats)
+{
+    struct package_counts *t = arg;
+
+    t->failed |= err != NULL;
+    t->after = package_counts_counters(stats, t->id);
+    settle(t);
+}
+
+static void ask(struct package_counts *t, packages_proxy_fn fn)
+{
+    t->pending++;
+    packages_proxy_ask(t->k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, fn, t);
+}
+
+struct package_counts *package_counts_new(struct packages_proxy *k, const char *sandbox_id)
+{
+    struct package_counts *t = xnew0(struct package_counts);
+
+    t->k = k;
+    t->id = xstrdup(sandbox_id);
+    if (packages_proxy_serves(k, sandbox_id)) /* else it has not asked for anything yet */
+        ask(t, on_before);
+    return t;
+}
+
+bool package_counts_stop(struct package_counts *t, package_counts_fn done, void *arg)
+{
+    if (!packages_proxy_serves(t->k, t->id))
+        return false;
+    t->stopped = true;
+    t->done = done;
+    t->arg = arg;
+    ask(t, on_after);
+    return true;
+}

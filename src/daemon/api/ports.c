@@ -1,0 +1,237 @@
+/*
+ * GET …/ports/{p} with `Upgrade: tcp`: a tunnel to a port inside the sandbox. The supervisor dials
+ * inside and hands the connected socket out, so that no network is needed; from the 101 on it is
+ * bytes both ways, each way with its own end and its own back-pressure.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "daemon/api/call.h"
+#include "daemon/core/sandbox/copy-dial.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+
+enum {
+    TUNNEL_PIECE = 64 << 10,
+    TUNNEL_OUT_MAX = 256 << 10, /* bytes that a slow client may leave with us */
+    TUNNEL_IN_MAX = 256 << 10,  /* bytes that a slow service may: more than one piece of input */
+};
+
+struct tunnel {
+    struct http_req *req; /* NULL: the client has gone */
+    struct manager *manager;
+    struct loop *loop;
+    char *name; /* owned */
+    int fd;     /* to the service; -1 while it is dialled */
+    struct loop_watch *watch;
+    struct buf pending; /* what the service has not taken */
+    bool client_ended;  /* sends no more */
+    bool service_ended;
+    bool service_deaf; /* takes no more; it may still have something to say */
+};
+
+static char scratch[TUNNEL_PIECE];
+
+static void tunnel_free(struct tunnel *t)
+{
+    loop_watch_free(t->watch);
+    fd_close(t->fd);
+    buf_done(&t->pending);
+    free(t->name);
+    free(t);
+}
+
+static void finish(struct tunnel *t)
+{
+    http_raw_close(t->req);
+    tunnel_free(t);
+}
+
+static void update(struct tunnel *t)
+{
+    bool reads = !t->service_ended && http_stream_pending(t->req) < TUNNEL_OUT_MAX;
+
+    loop_watch_set(t->watch, (reads ? LOOP_READ : 0) | (t->pending.len ? LOOP_WRITE : 0));
+}
+
+/* Both ways have ended and nothing is under way. */
+static bool is_over(const struct tunnel *t)
+{
+    return t->service_ended && (t->service_deaf || (t->client_ended && !t->pending.len));
+}
+
+/* ---- from the client to the service ---- */
+
+static size_t service_write(struct tunnel *t, const char *data, size_t len)
+{
+    ssize_t n;
+
+    if (t->service_deaf)
+        return len;
+    n = send(t->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0)
+        return (size_t)n;
+    if (errno == EAGAIN || errno == EINTR)
+        return 0;
+    t->service_deaf = true;
+    return len;
+}
+
+static void flush_pending(struct tunnel *t)
+{
+    buf_consume(&t->pending, service_write(t, buf_data(&t->pending), t->pending.len));
+    if (t->pending.len)
+        return;
+    if (t->client_ended)
+        shutdown(t->fd, SHUT_WR);
+    else
+        http_raw_read(t->req, true);
+}
+
+static void on_data(struct http_req *req, const char *data, size_t len)
+{
+    struct tunnel *t = http_req_user(req);
+    size_t taken = t->pending.len ? 0 : service_write(t, data, len);
+
+    manager_touch(t->manager, t->name);
+    if (taken < len) {
+        http_raw_read(req, false);
+        if (buf_append(&t->pending, data + taken, len - taken) < 0)
+            t->service_deaf = true; /* not while we pause as told */
+    }
+    if (is_over(t))
+        finish(t);
+    else
+        update(t);
+}
+
+static void on_eof(struct http_req *req)
+{
+    struct tunnel *t = http_req_user(req);
+
+    t->client_ended = true;
+    if (!t->pending.len)
+        shutdown(t->fd, SHUT_WR);
+    if (is_over(t))
+        finish(t);
+}
+
+/* ---- and back ---- */
+
+/* False at its end. */
+static bool read_service(struct tunnel *t)
+{
+    ssize_t n = recv(t->fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+
+    if (n > 0) {
+        manager_touch(t->manager, t->name);
+        http_raw_write(t->req, scratch, (size_t)n);
+        return true;
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return true;
+    t->service_ended = true;
+    t->service_deaf |= n < 0;
+    http_raw_end(t->req);
+    return false;
+}
+
+static void on_service(void *arg, int events)
+{
+    struct tunnel *t = arg;
+
+    if (events & LOOP_WRITE && t->pending.len)
+        flush_pending(t);
+    if (events & LOOP_READ && !t->service_ended)
+        read_service(t);
+    if (is_over(t))
+        finish(t);
+    else
+        update(t);
+}
+
+static void on_drain(struct http_req *req)
+{
+    struct tunnel *t = http_req_user(req);
+
+    update(t);
+}
+
+/* A client that closes in one go may have meant its last bytes: what the service takes, it gets. */
+static void on_gone(struct http_req *req)
+{
+    struct tunnel *t = http_req_user(req);
+
+    t->req = NULL;
+    if (t->fd < 0)
+        return; /* the dial's answer ends it */
+    if (t->pending.len)
+        service_write(t, buf_data(&t->pending), t->pending.len);
+    tunnel_free(t);
+}
+
+/* ---- beginning ---- */
+
+static void open_tunnel(struct tunnel *t, struct err *err)
+{
+    static const struct http_raw_events events = {on_data, on_eof, on_drain};
+
+    t->watch = loop_watch_new(t->loop, t->fd, on_service, t);
+    if (!t->watch) {
+        err_set(err, ERR_LIMIT, "the connection cannot be watched");
+        return;
+    }
+    http_upgrade(t->req, TUNNEL_PROTOCOL, &events);
+    update(t);
+}
+
+static void dialled(void *arg, const struct err *err, const struct copy_result *result)
+{
+    _cleanup_err_ struct err own = ERR_INIT;
+    struct tunnel *t = arg;
+
+    t->fd = result->fd;
+    if (!t->req) {
+        tunnel_free(t);
+        return;
+    }
+    if (err)
+        err_copy(&own, err);
+    else
+        open_tunnel(t, &own);
+    if (own.code) {
+        http_reply_err(t->req, &own);
+        tunnel_free(t);
+    }
+}
+
+void handle_port(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct tunnel *t;
+    uint32_t port;
+
+    if (parse_u32(c->params[1], 1, UINT16_MAX, &port, &err) < 0) {
+        err_wrap(&err, "port");
+        call_reply_err(c, &err);
+        return;
+    }
+    t = xnew0(struct tunnel);
+    t->fd = -1;
+    t->manager = c->manager;
+    t->loop = api_settings(c->api)->loop;
+    t->name = xstrdup(c->params[0]);
+    t->pending.max = TUNNEL_IN_MAX;
+    if (manager_dial(c->manager, t->name, (uint16_t)port, dialled, t, &err) < 0) {
+        tunnel_free(t);
+        call_reply_err(c, &err);
+        return;
+    }
+    t->req = call_take_request(c);
+    http_req_set_user(t->req, t);
+    http_req_on_gone(t->req, on_gone);
+}

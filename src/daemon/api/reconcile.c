@@ -1,0 +1,62 @@
+#include "daemon/core/reconcile/reconcile.h"
+#include "daemon/api/call.h"
+#include "lib/base/cleanup.h"
+
+static void reply(struct call *c, int status, uint64_t run, bool brief)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    json_t *report = reconcile_report(c->manager, run);
+
+    if (!report && run) {
+        err_set(&err, ERR_NOT_FOUND, "run %llu of reconcile is over, and a later one too",
+                (unsigned long long)run);
+        call_reply_err(c, &err);
+        return;
+    }
+    if (brief && report)
+        json_object_del(report, "results");
+    call_reply(c, status, json_pack("{s:o}", "reconcile", report ? report : json_null()));
+}
+
+void handle_reconcile_get(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    bool brief = false;
+    uint64_t run = 0;
+    int r;
+
+    r = call_query_u64(c, "run", &run, &err);
+    if (r >= 0)
+        r = call_query_bool(c, "brief", &brief, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+    else
+        reply(c, 200, run, brief);
+}
+
+static void ended(void *arg)
+{
+    struct call *c = arg;
+
+    reply(c, 200, c->number, false);
+}
+
+/* Answers when the run is over; without `wait` at once, with its number. */
+void handle_reconcile(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct reconcile_options options = {.trigger = "command"};
+    bool wait = true;
+    const struct json_field fields[] = {
+        {"dry_run", JSON_FIELD_BOOL, &options.dry_run},
+        {"from_engine", JSON_FIELD_BOOL, &options.from_engine},
+        {"wait", JSON_FIELD_BOOL, &wait},
+    };
+
+    if (json_read(c->body, NULL, fields, ARRAY_SIZE(fields), &err) < 0)
+        call_reply_err(c, &err);
+    else if (wait)
+        c->number = reconcile_request(c->manager, &options, ended, c);
+    else
+        reply(c, 202, reconcile_request(c->manager, &options, NULL, NULL), true);
+}

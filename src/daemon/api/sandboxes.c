@@ -1,0 +1,270 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/api/call.h"
+#include "daemon/api/package-counts.h"
+#include "daemon/core/caches/sandbox-packages.h"
+#include "daemon/core/sandbox/lease.h"
+#include "daemon/core/sandbox/spec.h"
+#include "daemon/packages/packages-proxy.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+
+enum { GRACE_MAX_MS = 600000 };
+
+static json_t *time_to_json(uint64_t wall)
+{
+    char tmp[TIME_FORMAT_MAX];
+
+    return wall ? json_string(time_format(wall, tmp)) : json_null();
+}
+
+/* The reason may quote an engine's words: json_string() refuses broken UTF-8. */
+static json_t *text_to_json(const char *s)
+{
+    json_t *j = s ? json_string(s) : NULL;
+
+    return j ? j : json_null();
+}
+
+static void set_state(json_t *o, const struct sandbox *sb)
+{
+    bool unsure = sandbox_is_unsure(sb);
+    const char *state = sandbox_state_name(sb->state);
+
+    json_object_set_new(o, "state", json_string(unsure ? "reconciling" : state));
+    json_object_set_new(o, "since", time_to_json(sb->since));
+    json_object_set_new(o, "reason",
+                        unsure ? json_sprintf("the daemon has just started; it was %s", state)
+                               : text_to_json(sb->reason));
+}
+
+json_t *sandbox_to_json(const struct sandbox *sb)
+{
+    const char *engine = sb->engine ? sb->engine->ops->name : "";
+    json_t *o = json_object();
+
+    json_object_set_new(o, "name", json_string(sb->name));
+    json_object_set_new(o, "id", json_string(sb->id));
+    json_object_set_new(o, "engine", json_string(engine));
+    set_state(o, sb);
+    json_object_set_new(o, "image", text_to_json(sb->spec.image));
+    json_object_set_new(o, "image_digest", text_to_json(sb->spec.image_digest));
+    json_object_set_new(o, "hash", json_string(sb->hash));
+    json_object_set_new(o, "created_at", time_to_json(sb->created_at));
+    json_object_set_new(o, "ephemeral", json_boolean(sb->ephemeral));
+    json_object_set_new(o, "execs_live", json_integer(sb->n_execs));
+    json_object_set_new(o, "limits", spec_limits_to_json(&sb->spec));
+    json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
+    json_object_set_new(o, "network", json_string(spec_network_name(sb->spec.network)));
+    json_object_set_new(o, "expires", lease_to_json(sb));
+    json_object_set_new(o, "spec", spec_to_json(&sb->spec, engine));
+    return o;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct sandbox *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+void handle_sandbox_list(struct call *c)
+{
+    struct sandbox **all = NULL, *sb;
+    json_t *list = json_array();
+    size_t n = 0;
+
+    for (size_t i = 0; manager_next(c->manager, &i, &sb);) {
+        if (n % 64 == 0)
+            all = xreallocarray(all, n + 64, sizeof(*all));
+        all[n++] = sb;
+    }
+    if (n)
+        qsort(all, n, sizeof(*all), by_name);
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, sandbox_to_json(all[i]));
+    free(all);
+    call_reply(c, 200, json_pack("{s:o}", "sandboxes", list));
+}
+
+/* ---- ensure ---- */
+
+static json_t *warnings(const struct sandbox *sb)
+{
+    json_t *w = json_array();
+
+    if (sb->unenforced) {
+        _cleanup_json_ json_t *names = spec_limit_names(sb->unenforced);
+        _cleanup_free_ char *text = json_to_text(names, false);
+
+        json_array_append_new(
+            w, json_sprintf("these default limits cannot be enforced on this machine: %s", text));
+    }
+    for (char **p = sb->warnings; p && *p; p++)
+        json_array_append_new(w, text_to_json(*p));
+    if (sandbox_packages_trouble(sb))
+        json_array_append_new(w, json_sprintf("the package registry does not run, the next request "
+                                              "tries again: %s",
+                                              sandbox_packages_trouble(sb)));
+    return w;
+}
+
+/* What a reader of the document would else take for more than it is. */
+static json_t *notes(const struct sandbox *sb)
+{
+    json_t *w = warnings(sb);
+
+    if (sb->spec.network == SPEC_NETWORK_PACKAGES && engine_is_open(sb->engine) &&
+        !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES))
+        json_array_append_new(w, json_sprintf("network 'packages' of engine '%s' has no package "
+                                              "registry: it is loopback only, as 'none'",
+                                              sb->engine->ops->name));
+    if (sb->spec.network == SPEC_NETWORK_OPEN && engine_is_open(sb->engine) &&
+        !(sb->engine->caps & ENGINE_CAP_NET_ISOLATED))
+        json_array_append_new(w, json_sprintf("network 'open' of engine '%s' does not keep "
+                                              "sandboxes from each other",
+                                              sb->engine->ops->name));
+    return w;
+}
+
+static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
+                    enum manager_action action)
+{
+    struct call *c = arg;
+
+    if (err) {
+        call_reply_err(c, err);
+        return;
+    }
+    call_reply(c, action == ACTION_CREATED ? 201 : 200,
+               json_pack("{s:o, s:s, s:o}", "sandbox", sandbox_to_json(sb), "action",
+                         manager_action_name(action), "warnings", warnings(sb)));
+}
+
+void handle_sandbox_ensure(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (manager_ensure(c->manager, c->params[0], c->body, ensured, c, &err) < 0)
+        call_reply_err(c, &err);
+}
+
+/* A registry that does not answer takes nothing but its counters away. */
+static void counted(void *arg, const struct err *err, const char *stats)
+{
+    struct call *c = arg;
+    struct sandbox *sb = call_sandbox(c);
+    json_t *doc, *packages;
+
+    (void)err;
+    if (!sb)
+        return;
+    doc = json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", notes(sb));
+    packages = package_counts_counters(stats, sb->id);
+    if (packages)
+        json_object_set_new(doc, "packages", packages);
+    if (sandbox_packages_way(sb))
+        json_object_set_new(doc, "registry", json_string(sandbox_packages_way(sb)));
+    call_reply(c, 200, doc);
+}
+
+void handle_sandbox_get(struct call *c)
+{
+    struct packages_proxy *k = manager_settings(c->manager)->packages;
+    struct sandbox *sb = call_sandbox(c);
+
+    if (!sb)
+        return;
+    if (k && packages_proxy_serves(k, sb->id))
+        packages_proxy_ask(k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, counted,
+                           c);
+    else
+        counted(c, NULL, NULL);
+}
+
+/* ---- stop, pause, remove ---- */
+
+static void replied_with_sandbox(void *arg, const struct err *err, const struct sandbox *sb,
+                                 enum manager_action action)
+{
+    struct call *c = arg;
+
+    (void)action;
+    if (err)
+        call_reply_err(c, err);
+    else
+        call_reply(c, 200, json_pack("{s:o}", "sandbox", sandbox_to_json(sb)));
+}
+
+void handle_sandbox_stop(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t grace_ms = manager_settings(c->manager)->stop_grace / USEC_PER_MSEC;
+    const struct json_field fields[] = {{"grace_ms", JSON_FIELD_U64, &grace_ms}};
+    int r;
+
+    r = json_read(c->body, NULL, fields, 1, &err);
+    if (r >= 0 && grace_ms > GRACE_MAX_MS)
+        r = err_set(&err, ERR_INVALID, "field 'grace_ms': %llu is over %d",
+                    (unsigned long long)grace_ms, GRACE_MAX_MS);
+    if (r >= 0)
+        r = manager_stop(c->manager, c->params[0], grace_ms * USEC_PER_MSEC, replied_with_sandbox,
+                         c, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+}
+
+void handle_sandbox_lease(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (manager_lease(c->manager, c->params[0], c->body, replied_with_sandbox, c, &err) < 0)
+        call_reply_err(c, &err);
+}
+
+static void pause_or_resume(struct call *c, bool on)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r;
+
+    r = json_read(c->body, NULL, NULL, 0, &err);
+    if (r >= 0)
+        r = manager_pause(c->manager, c->params[0], on, replied_with_sandbox, c, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+}
+
+void handle_sandbox_pause(struct call *c)
+{
+    pause_or_resume(c, true);
+}
+
+void handle_sandbox_resume(struct call *c)
+{
+    pause_or_resume(c, false);
+}
+
+static void removed(void *arg, const struct err *err, const struct sandbox *sb,
+                    enum manager_action action)
+{
+    (void)sb;
+    (void)action;
+    if (err)
+        call_reply_err(arg, err);
+    else
+        call_reply(arg, 200, json_pack("{s:b}", "removed", 1));
+}
+
+void handle_sandbox_remove(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    bool force = false;
+    int r;
+
+    r = call_query_bool(c, "force", &force, &err);
+    if (r >= 0)
+        r = manager_remove(c->manager, c->params[0], force, removed, c, &err);
+    if (r < 0)
+        call_reply_err(c, &err);
+}

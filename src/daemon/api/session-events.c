@@ -1,0 +1,157 @@
+/*
+ * GET …/sessions/ID/events: one JSON line for each event, or Server-Sent Events for who asks for
+ * them. A reader that lost its connection says by `since` (or Last-Event-ID) what it has.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/api/call.h"
+#include "daemon/core/session/session.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/log.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+
+enum { PENDING_MAX = 256 << 10, BATCH = 64 << 10, BATCH_MAX = SESSION_TEXT_MAX + BATCH + 128 };
+
+struct events {
+    struct http_req *req;
+    struct session_reader *reader;
+    struct buf text;  /* one event; keeps its memory */
+    struct buf batch; /* events that go out in one piece */
+    bool follow, sse;
+};
+
+static void events_free(struct events *e)
+{
+    session_reader_free(e->reader);
+    buf_done(&e->text);
+    buf_done(&e->batch);
+    free(e);
+}
+
+static void on_gone(struct http_req *req)
+{
+    events_free(http_req_user(req));
+}
+
+static void finish(struct events *e)
+{
+    http_stream_end(e->req);
+    events_free(e);
+}
+
+static void flush(struct events *e)
+{
+    if (e->batch.len)
+        http_stream_write(e->req, buf_data(&e->batch), e->batch.len);
+    buf_clear(&e->batch);
+}
+
+/* What is in `text` joins the batch, for which there is room. */
+static void add(struct events *e, uint64_t seq)
+{
+    if ((e->sse && buf_appendf(&e->batch, "id: %llu\ndata: ", (unsigned long long)seq) < 0) ||
+        buf_append(&e->batch, buf_data(&e->text), e->text.len) < 0 ||
+        buf_append(&e->batch, "\n\n", e->sse ? 2 : 1) < 0)
+        log_error("session events: event %llu is too large", (unsigned long long)seq);
+    if (e->batch.len >= BATCH)
+        flush(e);
+}
+
+/* The status is out long ago: the reason is the last line. */
+static void fail(struct events *e, const struct err *err)
+{
+    _cleanup_json_ json_t *doc = json_from_err(err);
+    _cleanup_free_ char *text = json_to_text(doc, false);
+
+    log_debug("session events: %s", err->msg);
+    flush(e);
+    if (e->sse)
+        http_stream_write(e->req, "event: error\ndata: ", 19);
+    http_stream_write(e->req, text, strlen(text));
+    http_stream_write(e->req, "\n\n", e->sse ? 2 : 1);
+    finish(e);
+}
+
+static void pump(struct events *e)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    enum session_result result;
+    uint64_t seq;
+
+    while (http_stream_pending(e->req) < PENDING_MAX) {
+        buf_clear(&e->text);
+        if (session_read(e->reader, &e->text, &seq, &result, &err) < 0) {
+            fail(e, &err);
+            return;
+        }
+        if (result == SESSION_EVENT) {
+            add(e, seq);
+            continue;
+        }
+        flush(e);
+        if (result == SESSION_OVER || !e->follow)
+            finish(e);
+        return;
+    }
+    flush(e);
+}
+
+static void on_drain(struct http_req *req)
+{
+    pump(http_req_user(req));
+}
+
+static void on_news(void *arg)
+{
+    pump(arg);
+}
+
+/* A browser that comes back by itself sends the last id it saw. */
+static int read_since(struct call *c, bool sse, uint64_t *ret, struct err *err)
+{
+    const char *last = sse ? http_field_get(http_req_head(c->req), "last-event-id") : NULL;
+
+    if (last && parse_u64(last, 0, INT64_MAX, ret, err) < 0)
+        return err_wrap(err, "Last-Event-ID");
+    return last ? 0 : call_query_u64(c, "since", ret, err);
+}
+
+static int start(struct call *c, struct sandbox *sb, struct events *e, struct err *err)
+{
+    const char *accept = http_field_get(http_req_head(c->req), "accept");
+    struct session_reader_config config = {.notify = on_news, .arg = e};
+    int r;
+
+    e->sse = accept && strstr(accept, "text/event-stream");
+    e->follow = e->sse;
+    r = read_since(c, e->sse, &config.since, err);
+    if (r >= 0)
+        r = call_query_bool(c, "follow", &e->follow, err);
+    config.follow = e->follow;
+    return r < 0 ? r : session_reader_new(c->manager, sb, c->params[1], &config, &e->reader, err);
+}
+
+void handle_session_events(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = call_sandbox(c);
+    struct events *e;
+
+    if (!sb)
+        return;
+    e = xnew0(struct events);
+    e->text.max = SESSION_TEXT_MAX;
+    e->batch.max = BATCH_MAX;
+    if (start(c, sb, e, &err) < 0) {
+        events_free(e);
+        call_reply_err(c, &err);
+        return;
+    }
+    e->req = call_take_request(c);
+    http_req_set_user(e->req, e);
+    http_req_on_gone(e->req, on_gone);
+    http_stream_start(e->req, 200, e->sse ? "text/event-stream" : "application/x-ndjson", on_drain);
+    pump(e);
+}

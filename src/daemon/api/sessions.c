@@ -1,0 +1,236 @@
+/*
+ * Agent sessions: started like a detached exec, with a payload; read by session-events.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/api/call.h"
+#include "daemon/api/exec-spec.h"
+#include "daemon/api/starting.h"
+#include "daemon/core/session/session.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/jsontext.h"
+#include "lib/base/xalloc.h"
+
+enum { GRACE_DEFAULT_MS = 5000, GRACE_MAX_MS = 3600 * 1000 };
+
+/* ---- start ---- */
+
+struct extra {
+    const json_t *payload;
+    const char *payload_text;
+    bool concurrent;
+};
+
+/* Beside these fields the body is an EXECSPEC. */
+static int read_extra(json_t *rest, struct extra *x, struct err *err)
+{
+    static const char *const names[] = {"payload", "payload_text", "concurrent"};
+    _cleanup_json_ json_t *mine = json_object();
+    const struct json_field fields[] = {
+        {"payload", JSON_FIELD_ANY, &x->payload},
+        {"payload_text", JSON_FIELD_STRING, &x->payload_text},
+        {"concurrent", JSON_FIELD_BOOL, &x->concurrent},
+    };
+    static const char *const foreign[] = {"stdin", "tty", "rows", "cols", "on_disconnect"};
+    int r;
+
+    for (size_t i = 0; i < ARRAY_SIZE(foreign); i++)
+        if (json_object_get(rest, foreign[i]))
+            return err_set(err, ERR_INVALID, "field '%s' is not one of a session", foreign[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (json_object_get(rest, names[i]))
+            json_object_set(mine, names[i], json_object_get(rest, names[i]));
+        json_object_del(rest, names[i]);
+    }
+    r = json_read(mine, NULL, fields, ARRAY_SIZE(fields), err);
+    if (r < 0)
+        return r;
+    if (x->payload && x->payload_text)
+        return err_set(err, ERR_INVALID, "'payload' and 'payload_text' exclude each other");
+    if (x->payload || x->payload_text)
+        return 0;
+    err_set(err, ERR_INVALID, "field 'payload' is missing");
+    return err_hint(err, "It is what the agent finds on its stdin, any JSON value.");
+}
+
+/* One line, whatever the white space of the text. */
+static int read_payload(const struct extra *x, struct exec_request *req, struct err *err)
+{
+    _cleanup_free_ char *text =
+        x->payload ? json_to_text(x->payload, false) : xstrdup(x->payload_text);
+    size_t len = strlen(text);
+    int r = x->payload ? 0 : json_text_compact(text, &len, err);
+
+    if (r < 0) {
+        explicit_bzero(text, strlen(text));
+        return err_wrap(err, "field 'payload_text'");
+    }
+    req->input = xmalloc(len + 1);
+    memcpy(req->input, text, len);
+    req->input[len] = '\n';
+    req->input_len = len + 1;
+    explicit_bzero(text, strlen(text));
+    return 0;
+}
+
+static int read_session(const json_t *body, struct exec_spec *spec, struct err *err)
+{
+    _cleanup_json_ json_t *rest = json_copy((json_t *)body);
+    struct extra x = {0};
+    int r;
+
+    r = read_extra(rest, &x, err);
+    if (r >= 0)
+        r = exec_spec_read(rest, NULL, spec, err);
+    if (r < 0)
+        return r;
+    spec->req.session = true;
+    spec->req.concurrent = x.concurrent;
+    r = read_payload(&x, &spec->req, err);
+    if (r < 0)
+        exec_spec_done(spec);
+    return r;
+}
+
+void handle_session_start(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct exec_spec spec;
+
+    if (read_session(c->body, &spec, &err) < 0) {
+        call_reply_err(c, &err);
+        return;
+    }
+    starting_begin(c, &spec.req, "session");
+    exec_spec_done(&spec);
+}
+
+/* ---- list and show ---- */
+
+static bool is_session(const json_t *exec)
+{
+    return json_is_true(json_object_get(exec, "session"));
+}
+
+void handle_session_list(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_json_ json_t *execs = NULL;
+    struct sandbox *sb = call_sandbox(c);
+    json_t *list, *exec;
+    size_t i;
+
+    if (!sb)
+        return;
+    if (exec_list_json(c->manager, sb, &execs, &err) < 0) {
+        call_reply_err(c, &err);
+        return;
+    }
+    list = json_array();
+    json_array_foreach (execs, i, exec)
+        if (is_session(exec))
+            json_array_append(list, exec);
+    call_reply(c, 200, json_pack("{s:o}", "sessions", list));
+}
+
+static int get_session(struct call *c, struct sandbox *sb, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = exec_get_json(c->manager, sb, c->params[1], &doc, err);
+
+    if (r < 0)
+        return r;
+    if (!is_session(doc))
+        return err_set(err, ERR_NOT_FOUND, "exec '%s' of sandbox '%s' is not a session",
+                       c->params[1], sb->name);
+    *ret = TAKE_PTR(doc);
+    return 0;
+}
+
+void handle_session_get(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = call_sandbox(c);
+    json_t *doc;
+
+    if (!sb)
+        return;
+    if (get_session(c, sb, &doc, &err) < 0)
+        call_reply_err(c, &err);
+    else
+        call_reply(c, 200, json_pack("{s:o}", "session", doc));
+}
+
+/* ---- cancel ---- */
+
+struct cancelling {
+    struct call *call;
+    struct exec *exec;
+};
+
+static void cancelled(void *arg, const struct err *err)
+{
+    struct cancelling *x = arg;
+
+    if (err)
+        call_reply_err(x->call, err);
+    else
+        call_reply(x->call, 200, json_pack("{s:o}", "session", exec_to_json(x->exec)));
+    exec_unref(x->exec);
+    free(x);
+}
+
+static int read_grace(const json_t *body, uint64_t *ret, struct err *err)
+{
+    uint64_t ms = GRACE_DEFAULT_MS;
+    const struct json_field fields[] = {{"grace_ms", JSON_FIELD_U64, &ms}};
+    int r = json_read(body, NULL, fields, ARRAY_SIZE(fields), err);
+
+    if (r >= 0 && ms > GRACE_MAX_MS)
+        r = err_set(err, ERR_INVALID, "field 'grace_ms': %llu is not from 0 to %d",
+                    (unsigned long long)ms, GRACE_MAX_MS);
+    *ret = ms * USEC_PER_MSEC;
+    return r;
+}
+
+static int find_live(struct call *c, struct sandbox *sb, struct exec **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r = get_session(c, sb, &doc, err);
+
+    if (r < 0)
+        return r;
+    *ret = exec_find_live(sb, json_string_value(json_object_get(doc, "id")));
+    if (*ret)
+        return 0;
+    return err_set(err, ERR_CONFLICT, "session '%s' has ended", c->params[1]);
+}
+
+void handle_session_cancel(struct call *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct sandbox *sb = call_sandbox(c);
+    struct cancelling *x;
+    struct exec *exec = NULL;
+    uint64_t grace;
+    int r;
+
+    if (!sb)
+        return;
+    r = read_grace(c->body, &grace, &err);
+    if (r >= 0)
+        r = find_live(c, sb, &exec, &err);
+    if (r < 0) {
+        call_reply_err(c, &err);
+        return;
+    }
+    x = xnew0(struct cancelling);
+    x->call = c;
+    x->exec = exec_ref(exec);
+    if (session_cancel(exec, grace, cancelled, x, &err) >= 0)
+        return;
+    call_reply_err(c, &err);
+    exec_unref(exec);
+    free(x);
+}

@@ -1,0 +1,147 @@
+#include "daemon/core/caches/sandbox-packages.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "daemon/core/events/events.h"
+#include "daemon/core/sandbox/manager-internal.h"
+#include "daemon/packages/packages-proxy.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/json.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+/* The spec's network leads to a registry. An engine that nobody has needed yet has not said whether
+ * it can: then the sandbox's supervisor will. */
+static bool uses_packages(const struct sandbox *sb, const struct sandbox_spec *spec)
+{
+    bool cannot = engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES);
+
+    return sb->m->config.packages && spec->network == SPEC_NETWORK_PACKAGES && !cannot;
+}
+
+/* The supervisor of an earlier version does not know the question. */
+static void no_listener(struct sandbox *sb, const struct err *err)
+{
+    const char *why = err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND
+                          ? "it was started by an earlier version: stop it and start it again"
+                          : err->msg;
+    char *text = xasprintf("network 'packages' has no package registry: %s", why);
+
+    manager_warn(sb->m, "sandbox %s: %s", sb->name, text);
+    strv_push(&sb->warnings, text);
+}
+
+/* The socket itself says it. */
+static enum sandbox_way way_of(int fd)
+{
+    int domain = 0;
+    socklen_t len = sizeof(domain);
+
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    return domain == AF_UNIX ? WAY_STREAM : WAY_SOCKET;
+}
+
+static void on_listener(void *arg, const struct err *err, int fd)
+{
+    struct sandbox *sb = arg;
+
+    if (err || fd < 0) {
+        no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
+        return;
+    }
+    sb->way = way_of(fd);
+    packages_proxy_attach(sb->m->config.packages, sb->id, fd);
+}
+
+void sandbox_packages_linked(struct sandbox *sb)
+{
+    if (uses_packages(sb, &sb->spec))
+        supervisor_conn_listener(sb->conn, on_listener, sb);
+}
+
+void sandbox_packages_unlinked(struct sandbox *sb)
+{
+    sb->way = WAY_NONE;
+    if (sb->m->config.packages)
+        packages_proxy_forget(sb->m->config.packages, sb->id);
+}
+
+void sandbox_packages_build(struct manager *m, const char *id, int fd)
+{
+    int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+    if (!m->config.packages)
+        fd_close(own);
+    else if (own >= 0)
+        packages_proxy_attach(m->config.packages, id, own);
+    else
+        packages_proxy_forget(m->config.packages, id);
+}
+
+const char *sandbox_packages_way(const struct sandbox *sb)
+{
+    static const char *const names[] = {NULL, "socket", "stream"};
+
+    return names[sb->way];
+}
+
+const char *sandbox_packages_trouble(const struct sandbox *sb)
+{
+    return uses_packages(sb, &sb->spec) ? packages_proxy_trouble(sb->m->config.packages) : NULL;
+}
+
+static void on_answer(void *arg, const struct err *err, const char *json)
+{
+    struct op *op = arg;
+
+    (void)json; /* that it answers is all we want to know */
+    if (err)
+        op_fail(op, err);
+    else
+        op->then(op);
+}
+
+void sandbox_packages_require(struct op *op, void (*then)(struct op *op))
+{
+    const struct manager_config *c = &op->sb->m->config;
+
+    if (!c->packages_required || !uses_packages(op->sb, &op->want)) {
+        then(op);
+        return;
+    }
+    op->then = then;
+    packages_proxy_ask(c->packages, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
+                       on_answer, op);
+}
+
+static const struct sandbox *find_id(struct manager *m, const char *id)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; id && manager_next(m, &i, &sb);)
+        if (STREQ(sb->id, id))
+            return sb;
+    return NULL;
+}
+
+void sandbox_packages_event(struct manager *m, const char *json)
+{
+    _cleanup_free_ char *id = NULL;
+    const struct sandbox *sb;
+    const char *type;
+    char kind[EVENT_KIND_MAX + 1];
+    json_t *doc = NULL;
+
+    if (json_parse("the registry's event", json, strlen(json), &doc, NULL) < 0)
+        return;
+    type = json_string_value(json_object_get(doc, "type"));
+    snprintf(kind, sizeof(kind), "registry.%.20s", type ? type : "unknown");
+    if (json_string_length(json_object_get(doc, "sandbox")))
+        id = xstrdup(json_string_value(json_object_get(doc, "sandbox")));
+    json_object_del(doc, "type");
+    json_object_del(doc, "sandbox");
+    sb = find_id(m, id);
+    events_emit_of(m->config.events, kind, id, sb ? sb->name : NULL, NULL, doc);
+}

@@ -1,0 +1,138 @@
+/*
+ * What package caches there are, and forgetting them: every engine is asked, one after another, and
+ * one that fails is a line of its own beside what the others have said.
+ */
+#include "daemon/core/caches/tool-caches.h"
+
+#include <stdlib.h>
+
+#include "daemon/core/sandbox/manager-internal.h"
+#include "daemon/engine/caches.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+
+struct round {
+    struct manager *m;
+    size_t next;
+    struct engine *engine; /* the one that is asked */
+    json_t *items, *troubles;
+    char *tool; /* to be forgotten, "" for all; NULL: they are listed */
+    tool_caches_fn done;
+    void *arg;
+};
+
+static void round_end(struct round *r)
+{
+    _cleanup_json_ json_t *doc = json_pack("{s:o, s:o}", "caches", r->items, "errors", r->troubles);
+
+    r->m->loose--;
+    r->done(r->arg, doc);
+    free(r->tool);
+    free(r);
+}
+
+static void round_step(struct round *r);
+
+static void round_trouble(struct round *r, const struct err *err)
+{
+    json_array_append_new(r->troubles,
+                          json_pack("{s:s, s:s, s:s}", "engine", r->engine->ops->name, "code",
+                                    err_code_name(err->code), "message", err->msg));
+}
+
+/* ---- listing ---- */
+
+static const char *name_of(struct manager *m, const char *id)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (STREQ(sb->id, id))
+            return sb->name;
+    return id;
+}
+
+static json_t *to_json(struct round *r, const struct engine_cache *c)
+{
+    static const char *const kinds[] = {"base", "shared", "private"};
+    const char *owner = c->kind == ENGINE_CACHE_PRIVATE ? name_of(r->m, c->owner) : c->owner;
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "engine", r->engine->ops->name, "kind",
+                          kinds[c->kind], "tool", c->tool, "owner", owner);
+    char text[TIME_FORMAT_MAX];
+
+    json_object_set_new(o, "bytes",
+                        c->bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)c->bytes));
+    json_object_set_new(o, "changed_at",
+                        c->changed ? json_string(time_format(c->changed, text)) : json_null());
+    return o;
+}
+
+static void listed(void *arg, const struct err *err, const struct engine_caches *caches)
+{
+    struct round *r = arg;
+
+    if (err)
+        round_trouble(r, err);
+    for (size_t i = 0; i < caches->n; i++)
+        json_array_append_new(r->items, to_json(r, &caches->items[i]));
+    round_step(r);
+}
+
+/* ---- forgetting ---- */
+
+static void dropped(void *arg, const struct err *err, struct engine_sandbox *box)
+{
+    (void)box;
+    if (err && err->code != ERR_UNSUPPORTED)
+        round_trouble(arg, err);
+    round_step(arg);
+}
+
+static void round_step(struct round *r)
+{
+    const struct manager_config *c = &r->m->config;
+
+    while (r->next < c->n_engines && !manager_asks_engine(r->m, c->engines[r->next]))
+        r->next++;
+    if (r->next == c->n_engines) {
+        round_end(r);
+        return;
+    }
+    r->engine = c->engines[r->next++];
+    if (r->tool)
+        engine_cache_drop(r->engine, r->tool, dropped, r);
+    else
+        engine_cache_list(r->engine, listed, r);
+}
+
+static void round_start(struct manager *m, const char *tool, tool_caches_fn done, void *arg)
+{
+    struct round *r = xnew0(struct round);
+
+    r->m = m;
+    r->items = json_array();
+    r->troubles = json_array();
+    r->tool = tool ? xstrdup(tool) : NULL;
+    r->done = done;
+    r->arg = arg;
+    m->loose++;
+    round_step(r);
+}
+
+void manager_caches(struct manager *m, tool_caches_fn done, void *arg)
+{
+    round_start(m, NULL, done, arg);
+}
+
+int manager_caches_drop(struct manager *m, const char *tool, tool_caches_fn done, void *arg,
+                        struct err *err)
+{
+    bool all = STREQ(tool, CACHE_ALL);
+    const struct cache_tool *t;
+    int r = all ? 0 : cache_tool_find(tool, &t, err);
+
+    if (r >= 0)
+        round_start(m, all ? "" : tool, done, arg);
+    return r;
+}

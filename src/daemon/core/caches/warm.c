@@ -1,0 +1,385 @@
+/*
+ * A chain of calls of the manager's own: the sandbox is made, gets its files, runs the tool; then
+ * its cache comes out as an archive, into a file without a name, and the engine makes a new base of
+ * it. Whatever fails, the sandbox goes before anybody is told.
+ */
+#include "daemon/core/caches/warm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/core/caches/warm-plan.h"
+#include "daemon/core/sandbox/copy-dial.h"
+#include "daemon/core/sandbox/manager-internal.h"
+#include "daemon/engine/caches.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+
+#define WARM_TIMEOUT (1800 * USEC_PER_SEC)
+
+enum { TAIL_MAX = 2048, WARMS_MAX = 4, PIECE = 1 << 18 };
+
+struct warm {
+    struct warm *next;
+    struct manager *m;
+    char name[SANDBOX_NAME_SIZE];
+    struct warm_plan plan;
+    struct engine *engine; /* the sandbox's, once it is there */
+    struct exec *exec;     /* a reference, while it is watched */
+    struct exec_watch watch;
+    int archive; /* -1: not yet, or handed on */
+    int pipe;    /* what comes out of the sandbox, on its way there; -1: all has come */
+    struct loop_watch *incoming;
+    bool copied; /* and the sandbox says that this was all */
+    uint64_t files, bytes;
+    struct err err; /* why it failed; told when the sandbox has gone */
+    warm_done_fn done;
+    void *arg;
+};
+
+/* ---- the end ---- */
+
+static void unwatch(struct warm *w)
+{
+    if (!w->exec)
+        return;
+    exec_watch_remove(w->exec, &w->watch);
+    exec_unref(TAKE_PTR(w->exec));
+}
+
+static void stop_reading(struct warm *w)
+{
+    loop_watch_free(TAKE_PTR(w->incoming));
+    w->pipe = fd_close(w->pipe);
+}
+
+static void warm_free(struct warm *w)
+{
+    for (struct warm **at = &w->m->warms; *at; at = &(*at)->next) {
+        if (*at != w)
+            continue;
+        *at = w->next;
+        break;
+    }
+    unwatch(w);
+    stop_reading(w);
+    fd_close(w->archive);
+    warm_plan_done(&w->plan);
+    err_done(&w->err);
+    free(w);
+}
+
+void warms_drop(struct manager *m)
+{
+    while (m->warms)
+        warm_free(m->warms);
+}
+
+static void tell(struct warm *w)
+{
+    _cleanup_json_ json_t *result = NULL;
+
+    if (!w->err.code)
+        result =
+            json_pack("{s:s, s:s, s:I, s:I}", "engine", w->engine->ops->name, "tool", w->plan.tool,
+                      "files", (json_int_t)w->files, "bytes", (json_int_t)w->bytes);
+    else
+        err_wrap(&w->err, "warm the cache of '%s'", w->plan.tool);
+    w->done(w->arg, w->err.code ? &w->err : NULL, result);
+    warm_free(w);
+}
+
+void warms_end(struct manager *m)
+{
+    const struct err why = {.code = ERR_ENGINE, .msg = (char *)"the daemon is ending"};
+
+    for (struct warm *w = m->warms; w; w = w->next) {
+        if (w->done)
+            w->done(w->arg, &why, NULL);
+        w->done = NULL;
+        unwatch(w);
+    }
+}
+
+/* One that cannot be removed now goes when its time is over. */
+static void removed(void *arg, const struct err *err, const struct sandbox *sb,
+                    enum manager_action action)
+{
+    struct warm *w = arg;
+
+    (void)sb;
+    (void)action;
+    if (w->m->closing)
+        return;
+    if (err && err->code != ERR_NOT_FOUND)
+        manager_warn(w->m, "sandbox %s stays for a while: %s", w->name, err->msg);
+    tell(w);
+}
+
+static void finish(struct warm *w, const struct err *err)
+{
+    if (w->m->closing) /* warms_end() has told */
+        return;
+    if (err)
+        err_copy(&w->err, err);
+    unwatch(w);
+    if (manager_remove(w->m, w->name, true, removed, w, NULL) < 0)
+        tell(w);
+}
+
+/* ---- the new base ---- */
+
+static void published(void *arg, const struct err *err, struct engine_sandbox *box)
+{
+    struct warm *w = arg;
+
+    (void)box;
+    w->m->loose--;
+    finish(w, err);
+}
+
+/* When all has come, and was all. */
+static void publish(struct warm *w)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (!w->copied || w->pipe >= 0)
+        return;
+    if (lseek(w->archive, 0, SEEK_SET) < 0) {
+        err_sys(&err, errno, "read the archive");
+        finish(w, &err);
+        return;
+    }
+    w->m->loose++;
+    engine_cache_publish(w->engine, w->plan.tool, TAKE_FD(w->archive), published, w);
+}
+
+static void copied_out(void *arg, const struct err *err, const struct copy_result *result)
+{
+    struct warm *w = arg;
+
+    if (w->m->closing)
+        return;
+    if (err || w->err.code) {
+        finish(w, err);
+        return;
+    }
+    w->files = result->entries;
+    w->bytes = result->bytes;
+    w->copied = true;
+    publish(w);
+}
+
+/* What cannot be written is read all the same: copied_out() then ends it. */
+static void on_incoming(void *arg, int events)
+{
+    static char piece[PIECE]; /* one thread, used up before we return */
+    struct warm *w = arg;
+    ssize_t n = read(w->pipe, piece, sizeof(piece));
+    int r = n > 0 && !w->err.code ? fd_write_all(w->archive, piece, (size_t)n) : 0;
+
+    (void)events;
+    if (r < 0)
+        err_sys(&w->err, -r, "write the archive");
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+        return;
+    stop_reading(w);
+    publish(w);
+}
+
+/* *ret: the end that the sandbox writes to. */
+static int open_archive(struct warm *w, int *ret, struct err *err)
+{
+    const char *dir = w->m->config.state_dir;
+    int fds[2];
+
+    w->archive = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (w->archive < 0)
+        return err_sys(err, errno, "make a file in '%s'", dir);
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    w->pipe = fds[0];
+    *ret = fds[1];
+    w->incoming = loop_watch_new(w->m->loop, w->pipe, on_incoming, w);
+    if (!w->incoming)
+        return err_set(err, ERR_LIMIT, "too many descriptors are watched");
+    loop_watch_set(w->incoming, LOOP_READ);
+    return 0;
+}
+
+static void take_cache(struct warm *w)
+{
+    _cleanup_free_ char *path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = open_archive(w, &fd, &err);
+    if (r >= 0)
+        r = manager_copy(w->m, w->name, path, false, TAKE_FD(fd), copied_out, w, &err);
+    if (r < 0)
+        finish(w, &err);
+}
+
+/* ---- the tool ---- */
+
+/* The last line that it wrote to stderr: tools end with what is wrong. */
+static void last_words(const struct exec *x, char ret[static TAIL_MAX])
+{
+    _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
+    struct journal_reader reader;
+    uint64_t start = 0, end = 0;
+    ssize_t n = 0;
+    char *line;
+
+    ret[0] = '\0';
+    if (journal_reader_open(&reader, AT_FDCWD, dir, JOURNAL_STDERR, NULL) < 0)
+        return;
+    if (journal_reader_extent(&reader, &start, &end, NULL) >= 0)
+        n = journal_reader_read(&reader, MAX(start, end > TAIL_MAX - 1 ? end - (TAIL_MAX - 1) : 0),
+                                ret, TAIL_MAX - 1, NULL);
+    journal_reader_done(&reader);
+    while (n > 0 && (ret[n - 1] == '\n' || ret[n - 1] == '\r'))
+        n--;
+    ret[MAX(n, (ssize_t)0)] = '\0';
+    line = strrchr(ret, '\n');
+    if (line)
+        memmove(ret, line + 1, strlen(line));
+}
+
+static void judge(const struct exec *x, struct err *err)
+{
+    char words[TAIL_MAX];
+
+    if (x->start_err.code) {
+        err_copy(err, &x->start_err);
+    } else if (x->end.cause == END_START_FAILED) {
+        err_set(err, x->end.error, "%s", x->end.message);
+        if (*x->end.hint)
+            err_hint(err, "%s", x->end.hint);
+    } else if (x->end.cause == END_TIMEOUT) {
+        err_set(err, ERR_TIMEOUT, "it took too long");
+    } else if (x->end.cause != END_EXITED) {
+        err_set(err, ERR_ENGINE, "it was ended: %s", end_cause_name(x->end.cause));
+    } else if (x->end.exit_code != 0) {
+        last_words(x, words);
+        err_set(err, ERR_INVALID, "it ended with %d: %.500s", x->end.exit_code, words);
+    }
+}
+
+static void on_exec(void *arg, enum exec_event event)
+{
+    struct warm *w = arg;
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (event != EXEC_EVENT_ENDED)
+        return;
+    judge(w->exec, &err);
+    unwatch(w);
+    if (err.code)
+        finish(w, &err);
+    else
+        take_cache(w);
+}
+
+static void run_tool(struct warm *w)
+{
+    struct exec_request req = {.cwd = xstrdup(WARM_HOME "/" WARM_FOLDER), .timeout = WARM_TIMEOUT};
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r;
+
+    req.argv = TAKE_PTR(w->plan.argv);
+    r = manager_exec(w->m, w->name, &req, &w->exec, &err);
+    exec_request_done(&req);
+    if (r < 0) {
+        finish(w, &err);
+        return;
+    }
+    w->watch = (struct exec_watch){.fn = on_exec, .arg = w};
+    exec_watch_add(w->exec, &w->watch);
+}
+
+/* ---- the sandbox ---- */
+
+static void copied_in(void *arg, const struct err *err, const struct copy_result *result)
+{
+    const struct warm *w = arg;
+
+    (void)result;
+    if (err || w->m->closing)
+        finish(arg, err);
+    else
+        run_tool(arg);
+}
+
+static int check_sandbox(const struct sandbox *sb, struct err *err)
+{
+    if (sb->engine->caps & ENGINE_CAP_NET_PACKAGES && sb->engine->ops->cache_publish)
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot fill caches in advance here",
+                   sb->engine->ops->name);
+}
+
+static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
+                    enum manager_action action)
+{
+    struct warm *w = arg;
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = 0;
+
+    (void)action;
+    if (err || !sb || w->m->closing) {
+        finish(w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"it has gone"});
+        return;
+    }
+    w->engine = sb->engine;
+    r = check_sandbox(sb, &why);
+    if (r >= 0)
+        r = manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), copied_in, w,
+                         &why);
+    if (r < 0)
+        finish(w, &why);
+}
+
+static int check_room(const struct manager *m, struct err *err)
+{
+    int n = 0;
+
+    for (const struct warm *w = m->warms; w; w = w->next)
+        n++;
+    if (!m->config.state_dir)
+        return err_set(err, ERR_UNSUPPORTED, "there is no folder to keep caches in");
+    return n < WARMS_MAX ? 0 : err_set(err, ERR_LIMIT, "%d caches are being filled already", n);
+}
+
+int manager_warm(struct manager *m, const json_t *request, warm_done_fn done, void *arg,
+                 struct err *err)
+{
+    struct warm *w = xnew0(struct warm);
+    char id[SANDBOX_ID_LEN + 1] = "";
+    int r;
+
+    *w = (struct warm){
+        .m = m, .archive = -1, .pipe = -1, .done = done, .arg = arg, .plan = {.files = -1}};
+    r = check_room(m, err);
+    if (r >= 0)
+        r = warm_plan_read(request, &w->plan, err);
+    if (r >= 0)
+        r = random_hex(id, err);
+    snprintf(w->name, sizeof(w->name), "warm-%s", id);
+    if (r >= 0)
+        r = manager_ensure(m, w->name, w->plan.spec, ensured, w, err);
+    if (r < 0) {
+        warm_free(w);
+        return r;
+    }
+    w->next = m->warms;
+    m->warms = w;
+    return 0;
+}

@@ -1,0 +1,454 @@
+/*
+ * Numbers are handed out of a reserved block whose end is in the store, so that a crash can only
+ * skip some. A write survives our own death, but not always the machine's: after a power cut the
+ * mark may be an older one. So the first mark of each boot waits for the disk, and a start that
+ * finds another boot's mark without a clean end leaps over more numbers than can have been lost
+ * (the log is written through every few thousand commits at the latest).
+ */
+#include "daemon/core/events/events.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/sandbox/sandbox.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/log.h"
+#include "lib/base/macro.h"
+#include "lib/base/text.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/store/store.h"
+
+#define MARK_KEY "events"
+#define FLUSH_AFTER (50 * USEC_PER_MSEC)
+#define FLUSH_AGAIN USEC_PER_SEC
+
+enum {
+    BLOCK = 1024,
+    LEAP = 1 << 24,
+    BATCH = 128,        /* in one transaction: about a millisecond */
+    PENDING_MAX = 8192, /* the disk is full: the oldest go */
+    DATA_MAX = 4096,
+};
+
+struct pending {
+    struct pending *next;
+    uint64_t seq, at;
+    char kind[EVENT_KIND_MAX];
+    char sandbox_id[SANDBOX_ID_LEN + 1], sandbox[SANDBOX_NAME_SIZE], exec[EXEC_ID_LEN + 1];
+    char *data;
+};
+
+struct events {
+    struct store *store;
+    struct loop_timer *flush_timer, *tell_timer;
+    char boot[BOOT_ID_MAX];
+    uint64_t next, reserved;
+    uint64_t saved; /* all up to this number are in the store, or lost */
+    uint64_t keep, stored;
+    bool counted; /* stored is known */
+    bool skipped; /* no number could be had for the last one */
+    bool telling; /* tell_timer is set */
+    struct pending *first, **last;
+    size_t n_pending;
+    struct events_watch *watches;
+};
+
+/* ---- numbers ---- */
+
+static int mark(struct events *ev, uint64_t number, bool clean, bool sync, struct err *err)
+{
+    char text[96];
+
+    snprintf(text, sizeof(text), "%llu %c %s", (unsigned long long)number, clean ? 'c' : 'u',
+             ev->boot);
+    return store_meta_set(ev->store, MARK_KEY, text, sync, err);
+}
+
+static int reserve(struct events *ev, bool sync, struct err *err)
+{
+    int r = mark(ev, ev->next + BLOCK, false, sync, err);
+
+    if (r >= 0)
+        ev->reserved = ev->next + BLOCK;
+    return r;
+}
+
+static int take_up(struct events *ev, struct err *err)
+{
+    char text[96], state = 'u', boot[BOOT_ID_MAX] = "";
+    unsigned long long number = 1;
+    bool same_boot;
+    int r;
+
+    r = store_meta_get(ev->store, MARK_KEY, text, sizeof(text), err);
+    if (r < 0)
+        return r;
+    if (r > 0 && sscanf(text, "%llu %c %39s", &number, &state, boot) < 2)
+        return err_set(err, ERR_SYSTEM, "the mark of event numbers is damaged: '%s'", text);
+    same_boot = r == 0 || (!STREQ(boot, "-") && STREQ(boot, ev->boot));
+    ev->next = number + (state == 'c' || same_boot ? 0 : LEAP);
+    ev->saved = ev->next - 1;
+    return reserve(ev, !same_boot, err);
+}
+
+/* ---- keeping ---- */
+
+static void pending_pop(struct events *ev)
+{
+    struct pending *p = ev->first;
+
+    ev->first = p->next;
+    if (!ev->first)
+        ev->last = &ev->first;
+    ev->n_pending--;
+    ev->saved = p->seq;
+    free(p->data);
+    free(p);
+}
+
+static const char *or_null(const char *s)
+{
+    return *s ? s : NULL;
+}
+
+static struct event to_event(const struct pending *p)
+{
+    return (struct event){
+        .seq = p->seq,
+        .at = p->at,
+        .kind = p->kind,
+        .sandbox_id = or_null(p->sandbox_id),
+        .sandbox = or_null(p->sandbox),
+        .exec = or_null(p->exec),
+        .data = p->data,
+    };
+}
+
+static struct store_event to_row(const struct pending *p)
+{
+    struct event e = to_event(p);
+
+    return (struct store_event){e.seq, e.at, e.kind, e.sandbox_id, e.sandbox, e.exec, e.data};
+}
+
+/* Some more than the limit may gather, so that not every write is also a removal. */
+static int trim(struct events *ev, struct err *err)
+{
+    struct store_span span = {0};
+    int r = 0;
+
+    if (!ev->counted)
+        r = store_event_span(ev->store, &span, err);
+    if (r < 0)
+        return r;
+    ev->stored += span.count;
+    ev->counted = true;
+    if (ev->stored <= ev->keep + MIN(ev->keep / 8, 2 * BATCH))
+        return 0;
+    r = store_event_trim(ev->store, ev->stored - ev->keep, err);
+    if (r >= 0)
+        ev->stored = ev->keep;
+    return r;
+}
+
+static int flush_batch(struct events *ev, struct err *err)
+{
+    struct store_event rows[BATCH];
+    size_t n = 0;
+    int r;
+
+    for (const struct pending *p = ev->first; p && n < BATCH; p = p->next)
+        rows[n++] = to_row(p);
+    r = store_event_add(ev->store, rows, n, err);
+    if (r < 0)
+        return r;
+    if (ev->counted)
+        ev->stored += n;
+    while (n--)
+        pending_pop(ev);
+    return trim(ev, err);
+}
+
+/* One batch a turn. */
+static void on_timer(void *arg)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct events *ev = arg;
+    bool failed;
+
+    if (!ev->first)
+        return;
+    failed = flush_batch(ev, &err) < 0;
+    if (failed)
+        log_debug("events are not saved, trying again: %s", err.msg);
+    if (ev->first)
+        loop_timer_set(ev->flush_timer, failed ? FLUSH_AGAIN : 0, false);
+}
+
+void events_flush(struct events *ev)
+{
+    while (ev && ev->first)
+        if (flush_batch(ev, NULL) < 0)
+            return;
+}
+
+static void tell(void *arg)
+{
+    struct events *ev = arg;
+
+    ev->telling = false;
+    for (struct events_watch *w = ev->watches, *next; w; w = next) {
+        next = w->next;
+        w->fn(w->arg);
+    }
+}
+
+int events_open(struct loop *loop, struct store *store, uint64_t keep, struct events **ret,
+                struct err *err)
+{
+    struct events *ev = xnew0(struct events);
+    int r;
+
+    ev->store = store;
+    ev->keep = keep;
+    ev->last = &ev->first;
+    time_boot_id(ev->boot);
+    r = take_up(ev, err);
+    if (r < 0) {
+        free(ev);
+        return err_wrap(err, "events");
+    }
+    ev->flush_timer = loop_timer_new(loop, on_timer, ev);
+    ev->tell_timer = loop_timer_new(loop, tell, ev);
+    *ret = ev;
+    return 0;
+}
+
+void events_close(struct events *ev)
+{
+    if (!ev)
+        return;
+    events_flush(ev);
+    if (!ev->first)
+        mark(ev, ev->next, true, false, NULL);
+    while (ev->first)
+        pending_pop(ev);
+    loop_timer_free(ev->flush_timer);
+    loop_timer_free(ev->tell_timer);
+    free(ev);
+}
+
+/* ---- emitting ---- */
+
+static void tell_soon(struct events *ev)
+{
+    if (!ev->watches || ev->telling)
+        return;
+    ev->telling = true;
+    loop_timer_set(ev->tell_timer, 0, false);
+}
+
+/* False: none can be had, and what happens now is lost; its number will be seen to be missing. */
+static bool take_number(struct events *ev, uint64_t *ret)
+{
+    if (ev->next + 1 >= ev->reserved && reserve(ev, false, NULL) < 0) {
+        ev->skipped = true;
+        return false;
+    }
+    ev->next += ev->skipped;
+    ev->skipped = false;
+    *ret = ev->next++;
+    return true;
+}
+
+static char *data_text(json_t *data)
+{
+    char *text = data ? json_to_text(data, false) : NULL;
+
+    json_decref(data);
+    if (!text || strlen(text) <= DATA_MAX)
+        return text;
+    free(text);
+    return xstrdup("{\"too_long\":true}");
+}
+
+static void copy(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from ? from : "");
+}
+
+void events_emit_of(struct events *ev, const char *kind, const char *sandbox_id,
+                    const char *sandbox, const char *exec, json_t *data)
+{
+    struct pending *p;
+    uint64_t seq;
+
+    if (!ev || !take_number(ev, &seq)) {
+        json_decref(data);
+        return;
+    }
+    p = xnew0(struct pending);
+    p->seq = seq;
+    p->at = time_wall();
+    copy(p->kind, sizeof(p->kind), kind);
+    copy(p->sandbox_id, sizeof(p->sandbox_id), sandbox_id);
+    copy(p->sandbox, sizeof(p->sandbox), sandbox);
+    copy(p->exec, sizeof(p->exec), exec);
+    p->data = data_text(data);
+    if (!ev->first)
+        loop_timer_set(ev->flush_timer, FLUSH_AFTER, false);
+    *ev->last = p;
+    ev->last = &p->next;
+    if (++ev->n_pending > PENDING_MAX)
+        pending_pop(ev);
+    tell_soon(ev);
+}
+
+void events_emit(struct events *ev, const char *kind, const struct sandbox *sb, const char *exec,
+                 json_t *data)
+{
+    events_emit_of(ev, kind, sb ? sb->id : NULL, sb ? sb->name : NULL, exec, data);
+}
+
+/* ---- reading ---- */
+
+uint64_t events_newest(const struct events *ev)
+{
+    return ev->next - 1;
+}
+
+int events_before_oldest(struct events *ev, uint64_t *ret, struct err *err)
+{
+    struct store_span span;
+    int r = store_event_span(ev->store, &span, err);
+
+    if (r < 0)
+        return r;
+    if (span.first)
+        *ret = span.first - 1;
+    else
+        *ret = ev->first ? ev->first->seq - 1 : ev->next - 1;
+    return 0;
+}
+
+struct reading {
+    struct event_reader *r;
+    event_fn fn;
+    void *arg;
+};
+
+static bool matches_kind(const char *wanted, const char *kind)
+{
+    size_t len = strlen(wanted);
+
+    return strncmp(wanted, kind, len) == 0 && (!kind[len] || kind[len] == '.');
+}
+
+static bool matches(const struct event_reader *r, const struct event *e)
+{
+    if (r->kind && !matches_kind(r->kind, e->kind))
+        return false;
+    return !r->sandbox || (e->sandbox && STREQ(r->sandbox, e->sandbox)) ||
+           (e->sandbox_id && STREQ(r->sandbox, e->sandbox_id));
+}
+
+/* Its own number is that of the last one missing: who has read it goes on behind it. */
+static void tell_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
+{
+    char data[80];
+    struct event gap = {.seq = next - 1, .at = at, .kind = "gap", .data = data};
+
+    snprintf(data, sizeof(data), "{\"after\":%llu,\"next\":%llu}", (unsigned long long)after,
+             (unsigned long long)next);
+    rd->fn(rd->arg, &gap);
+}
+
+static void read_one(const struct reading *rd, const struct event *e)
+{
+    if (e->seq > rd->r->after + 1)
+        tell_gap(rd, rd->r->after, e->seq, e->at);
+    rd->r->after = e->seq;
+    if (matches(rd->r, e))
+        rd->fn(rd->arg, e);
+}
+
+static void read_row(void *arg, const struct store_event *row)
+{
+    const struct event e = {row->seq,     row->at,   row->kind, row->sandbox_id,
+                            row->sandbox, row->exec, row->data};
+
+    read_one(arg, &e);
+}
+
+int events_read(struct events *ev, struct event_reader *r, unsigned limit, event_fn fn, void *arg,
+                struct err *err)
+{
+    struct reading rd = {r, fn, arg};
+    int n = 0;
+
+    if (r->after >= ev->next) { /* of another life: its numbers are not ours */
+        tell_gap(&rd, r->after, 1, time_wall());
+        r->after = 0;
+    }
+    if (r->after < ev->saved)
+        n = store_event_each(ev->store, r->after, limit, read_row, &rd, err);
+    if (n < 0)
+        return n;
+    for (const struct pending *p = ev->first; p && (unsigned)n < limit; p = p->next) {
+        struct event e = to_event(p);
+
+        if (e.seq <= r->after)
+            continue;
+        read_one(&rd, &e);
+        n++;
+    }
+    return n;
+}
+
+void events_watch_add(struct events *ev, struct events_watch *w)
+{
+    w->next = ev->watches;
+    ev->watches = w;
+}
+
+void events_watch_remove(struct events *ev, struct events_watch *w)
+{
+    for (struct events_watch **at = &ev->watches; *at; at = &(*at)->next) {
+        if (*at != w)
+            continue;
+        *at = w->next;
+        return;
+    }
+}
+
+static int append_field(struct buf *b, const char *key, const char *value)
+{
+    if (!value)
+        return 0;
+    if (buf_appendf(b, ",\"%s\":\"", key) < 0 || text_escape_json(b, value) < 0)
+        return -1;
+    return buf_append_c(b, '"');
+}
+
+int event_to_text(const struct event *e, struct buf *b)
+{
+    char at[TIME_FORMAT_MAX];
+    int r;
+
+    r = buf_appendf(b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)e->seq,
+                    time_format(e->at, at));
+    if (r >= 0)
+        r = append_field(b, "kind", e->kind);
+    if (r >= 0)
+        r = append_field(b, "sandbox", e->sandbox);
+    if (r >= 0)
+        r = append_field(b, "sandbox_id", e->sandbox_id);
+    if (r >= 0)
+        r = append_field(b, "exec", e->exec);
+    if (r >= 0 && e->data)
+        r = buf_appendf(b, ",\"data\":%s", e->data);
+    return r < 0 ? r : buf_append_c(b, '}');
+}

@@ -1,0 +1,621 @@
+#include "daemon/core/exec/exec.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "daemon/core/events/events.h"
+#include "daemon/core/exec/end-json.h"
+#include "daemon/core/exec/exec-internal.h"
+#include "daemon/core/exec/output-retention.h"
+#include "daemon/core/sandbox/lease.h"
+#include "daemon/core/sandbox/manager-internal.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+
+enum { EXEC_LIVE_MAX = 2048, EXEC_UNSAVED_MAX = 1024, EXEC_REFUSALS_MAX = 3 };
+
+const char *exec_state_name(enum exec_state s)
+{
+    static const char *const names[] = {"starting", "running", "ended"};
+
+    return names[s];
+}
+
+struct exec *exec_ref(struct exec *x)
+{
+    x->refs++;
+    return x;
+}
+
+void exec_unref(struct exec *x)
+{
+    if (!x || --x->refs)
+        return;
+    exec_request_done(&x->req);
+    err_done(&x->start_err);
+    fd_close(x->stdin_fd);
+    loop_timer_free(x->grace);
+    free(x);
+}
+
+static struct exec *exec_alloc(struct sandbox *sb)
+{
+    struct exec *x = xnew0(struct exec);
+
+    x->refs = 1; /* the sandbox's */
+    x->sb = sb;
+    x->m = sb->m;
+    x->stdin_fd = -1;
+    snprintf(x->sandbox_name, sizeof(x->sandbox_name), "%s", sb->name);
+    x->next = sb->execs;
+    sb->execs = x;
+    sb->n_execs++;
+    return x;
+}
+
+int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, struct err *err)
+{
+    struct exec *x;
+    int r;
+
+    if (sb->n_execs >= EXEC_LIVE_MAX)
+        return err_set(err, ERR_LIMIT, "sandbox '%s' has %u live execs, no more are allowed",
+                       sb->name, sb->n_execs);
+    r = random_hex(req->id, err);
+    if (r < 0)
+        return r;
+    x = exec_alloc(sb);
+    memcpy(x->id, req->id, sizeof(x->id));
+    x->req = *req;
+    *req = (struct exec_request){0};
+    x->started_at = time_wall();
+    x->detached = !x->req.attach;
+    x->attached = x->req.attach;
+    *ret = exec_ref(x);
+    return 0;
+}
+
+/* ---- watches ---- */
+
+static void notify(struct exec *x, enum exec_event event)
+{
+    exec_ref(x);
+    for (struct exec_watch *w = x->watches, *next; w; w = next) {
+        next = w->next;
+        w->fn(w->arg, event);
+    }
+    exec_unref(x);
+}
+
+static void attached(void *arg, const struct err *err, int fd)
+{
+    struct exec *x = arg;
+
+    if (err)
+        log_debug("exec %s: attach: %s", x->id, err->msg);
+    if (fd >= 0 && x->stdin_fd < 0 && x->state == EXEC_RUNNING) {
+        fd_set_nonblock(fd, true);
+        x->stdin_fd = fd;
+        fd = -1;
+    }
+    fd_close(fd);
+    exec_unref(x);
+}
+
+static bool is_sent(const struct exec *x)
+{
+    return x->sb && x->sb->conn && exec_is_sent(x);
+}
+
+static uint64_t slowest(const struct exec *x, int stream)
+{
+    uint64_t low = UINT64_MAX;
+
+    for (const struct exec_watch *w = x->watches; w; w = w->next)
+        if (w->attached)
+            low = MIN(low, w->acked[stream]);
+    return low == UINT64_MAX ? x->end_of[stream] : low;
+}
+
+void exec_ack(struct exec *x)
+{
+    if (is_sent(x) && x->attached)
+        supervisor_conn_ack(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
+                            slowest(x, JOURNAL_STDERR));
+}
+
+void exec_watch_add(struct exec *x, struct exec_watch *w)
+{
+    struct exec_watch **at = &x->watches;
+
+    while (*at)
+        at = &(*at)->next;
+    w->next = NULL;
+    *at = w;
+    if (!w->attached || x->attached || x->state == EXEC_ENDED)
+        return;
+    x->attached = true;
+    /* Before it is sent, the request itself carries the wish. The reference is the answer's. */
+    if (is_sent(x))
+        supervisor_conn_attach(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
+                               slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
+}
+
+void exec_watch_remove(struct exec *x, struct exec_watch *w)
+{
+    bool others = false;
+
+    for (struct exec_watch **at = &x->watches; *at;) {
+        if (*at == w) {
+            *at = w->next;
+            continue;
+        }
+        others |= (*at)->attached;
+        at = &(*at)->next;
+    }
+    if (w->attached && x->read_from && --x->read_from->readers == 0)
+        sandbox_expire(x->read_from);
+    if (!w->attached || others || !x->attached)
+        return;
+    x->attached = false;
+    if (is_sent(x))
+        supervisor_conn_detach(x->sb->conn, x->id);
+}
+
+/* ---- start ---- */
+
+static char *options_text(const struct exec *x)
+{
+    _cleanup_json_ json_t *o = json_object();
+
+    json_object_set_new(o, "tty", json_boolean(x->req.tty));
+    json_object_set_new(o, "detached", json_boolean(x->detached));
+    if (x->req.session)
+        json_object_set_new(o, "session", json_true());
+    return json_to_text(o, true);
+}
+
+static json_t *argv_to_json(char *const *argv)
+{
+    json_t *a = json_array();
+
+    for (; argv && *argv; argv++)
+        json_array_append_new(a, json_string(*argv));
+    return a;
+}
+
+static void store_add(struct exec *x)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_json_ json_t *argv = argv_to_json(x->req.argv);
+    _cleanup_free_ char *argv_text = json_to_text(argv, false);
+    _cleanup_free_ char *options = options_text(x);
+    const struct store_exec row = {
+        .id = x->id,
+        .sandbox_id = x->sandbox_id,
+        .seq = x->seq,
+        .argv = argv_text,
+        .options = options,
+        .state = exec_state_name(EXEC_RUNNING),
+        .started_at = x->started_at,
+    };
+
+    if (store_exec_add(x->m->store, &row, &err) < 0)
+        manager_warn(x->m, "exec %s of sandbox %s is not saved: %s", x->id, x->sandbox_name,
+                     err.msg);
+    else
+        x->stored = true;
+}
+
+static void bind_to_sandbox(struct exec *x)
+{
+    struct sandbox *sb = x->sb;
+
+    memcpy(x->sandbox_id, sb->id, sizeof(x->sandbox_id));
+    x->exec_root = sb->engine->exec_root;
+    x->seq = sb->next_seq++;
+    store_add(x);
+}
+
+/* The one that an ephemeral sandbox is made for. */
+static struct exec *first_of(const struct sandbox *sb)
+{
+    struct exec *x = sb->ephemeral ? sb->execs : NULL;
+
+    while (x && x->next)
+        x = x->next;
+    return x;
+}
+
+struct exec_request *exec_first_request(struct sandbox *sb)
+{
+    struct exec *x = first_of(sb);
+
+    if (!x || x->cancelled)
+        return NULL;
+    x->attached = x->req.attach |= x->attached;
+    return &x->req;
+}
+
+void exec_first_sent(struct sandbox *sb)
+{
+    struct exec *x = first_of(sb);
+
+    if (x)
+        x->sent = true;
+}
+
+/* Whoever came or left since it was sent ahead is told now. */
+static void catch_up(struct exec *x)
+{
+    if (x->attached && !x->req.attach)
+        supervisor_conn_attach(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
+                               slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
+    else if (x->req.attach && !x->attached)
+        supervisor_conn_detach(x->sb->conn, x->id);
+}
+
+static void send(struct exec *x)
+{
+    x->attached = x->req.attach |= x->attached;
+    supervisor_conn_exec(x->sb->conn, &x->req);
+}
+
+void exec_launch(struct exec *x)
+{
+    if (x->sent)
+        catch_up(x);
+    else
+        send(x);
+    /* Sent first, stored second: the supervisor works while SQLite writes. If we die between the
+     * two, the journals are on disk and the row is missing: history is lost, truth is not. */
+    if (!x->seq || !STREQ(x->sandbox_id, x->sb->id)) /* it waited while another took the name */
+        bind_to_sandbox(x);
+    x->waiting = false;
+}
+
+/* ---- end ---- */
+
+static void drop_from_sandbox(struct exec *x)
+{
+    struct sandbox *sb = x->sb;
+
+    for (struct exec **at = &sb->execs; *at; at = &(*at)->next) {
+        if (*at != x)
+            continue;
+        *at = x->next;
+        break;
+    }
+    x->sb = NULL;
+    x->next = NULL;
+    sb->n_execs--;
+    lease_touch(sb);
+    exec_unref(x);
+}
+
+static int write_end(struct exec *x, struct err *err)
+{
+    _cleanup_json_ json_t *o = end_to_json(&x->end);
+    _cleanup_free_ char *text = json_to_text(o, false);
+
+    return store_exec_end(x->m->store, x->id, exec_state_name(EXEC_ENDED), x->ended_at, text,
+                          retain_bytes(x), err);
+}
+
+/* With what it has used, so that neither is ever there without the other. */
+static int write_end_and_totals(struct exec *x, struct err *err)
+{
+    struct store *s = x->m->store;
+    int r = store_begin(s, err);
+
+    if (r < 0)
+        return r;
+    r = write_end(x, err);
+    if (r >= 0)
+        r = usage_totals_write(&x->m->tallies, err);
+    r = store_end(s, r, err);
+    if (r >= 0)
+        usage_totals_written(&x->m->tallies);
+    return r;
+}
+
+/* The end is known and must not be forgotten because the disk is full: it is kept and tried again.
+ */
+static void save_end(struct exec *x)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct manager *m = x->m;
+
+    if (write_end_and_totals(x, &err) >= 0)
+        return;
+    manager_warn(m, "end of exec %s is not saved%s: %s", x->id,
+                 m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);
+    if (m->n_unsaved >= EXEC_UNSAVED_MAX)
+        return;
+    x->next = m->unsaved;
+    m->unsaved = exec_ref(x);
+    m->n_unsaved++;
+}
+
+void exec_retry_unsaved(struct manager *m)
+{
+    while (m->unsaved && write_end(m->unsaved, NULL) >= 0) {
+        struct exec *x = m->unsaved;
+
+        m->unsaved = x->next;
+        m->n_unsaved--;
+        exec_unref(x);
+    }
+}
+
+struct exec *exec_find_unsaved(struct manager *m, const char *id)
+{
+    for (struct exec *x = m->unsaved; x; x = x->next)
+        if (STREQ(x->id, id))
+            return x;
+    return NULL;
+}
+
+/* An ephemeral sandbox goes with its journals, so it waits for those who still read them. */
+static void hold_for_readers(struct exec *x, struct sandbox *sb)
+{
+    if (!sb->ephemeral)
+        return;
+    for (const struct exec_watch *w = x->watches; w; w = w->next)
+        sb->readers += w->attached;
+    x->read_from = sb;
+}
+
+static void emit_ended(const struct exec *x, const struct sandbox *sb)
+{
+    const struct end_record *e = &x->end;
+    uint64_t output = e->stdout_bytes + e->stderr_bytes;
+
+    events_emit(x->m->config.events, "exec.ended", sb, x->id,
+                json_pack("{s:s, s:i, s:I, s:I, s:I, s:I}", "cause", end_cause_name(e->cause),
+                          "status", end_record_status(e), "wall_ms",
+                          (json_int_t)(e->wall_usec / USEC_PER_MSEC), "cpu_ms",
+                          (json_int_t)(e->cpu_usec / USEC_PER_MSEC), "memory_peak",
+                          (json_int_t)e->memory_peak, "output_bytes", (json_int_t)output));
+}
+
+static void exec_end(struct exec *x, const struct end_record *rec)
+{
+    struct sandbox *sb = x->sb;
+
+    exec_ref(x);
+    x->end = *rec;
+    x->state = EXEC_ENDED;
+    x->ended_at = rec->ended_wall;
+    x->stdin_fd = fd_close(x->stdin_fd);
+    loop_timer_free(TAKE_PTR(x->grace));
+    exec_request_wipe(&x->req);
+    drop_from_sandbox(x);
+    hold_for_readers(x, sb);
+    notify(x, EXEC_EVENT_ENDED);
+    emit_ended(x, sb);
+    usage_totals_add(&x->m->tallies, sb, x);
+    if (x->stored && !sb->ephemeral)
+        save_end(x);
+    retain_ended(sb, x);
+    if (sb->ephemeral)
+        sandbox_expire(sb);
+    exec_unref(x);
+}
+
+void exec_fail(struct exec *x, const struct err *err)
+{
+    struct end_record rec;
+
+    err_copy(&x->start_err, err);
+    end_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
+    if (!x->seq && x->sb->state != SANDBOX_ABSENT && x->sb->stored)
+        bind_to_sandbox(x);
+    exec_end(x, &rec);
+}
+
+int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exec_id,
+                  struct end_record *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s/%s", exec_root, sandbox_id, exec_id);
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 && errno == ENOENT)
+        return err_set(err, ERR_NOT_FOUND, "no folder '%s'", path);
+    if (fd < 0)
+        return err_sys(err, errno, "open folder '%s'", path);
+    return end_record_read(fd, ret, err);
+}
+
+/* What the journals hold was truly written, also when nobody lived to count it. */
+static void count_output(const struct exec *x, enum journal_stream which, uint64_t *ret_bytes,
+                         uint64_t *ret_dropped)
+{
+    _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
+    struct journal_reader reader;
+    uint64_t start = 0, end = 0;
+
+    if (journal_reader_open(&reader, AT_FDCWD, dir, which, NULL) < 0)
+        return;
+    if (journal_reader_extent(&reader, &start, &end, NULL) >= 0) {
+        *ret_bytes = end;
+        *ret_dropped = start;
+    }
+    journal_reader_done(&reader);
+}
+
+/* A supervisor makes it before it begins. */
+static bool has_folder(const struct exec *x)
+{
+    _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
+
+    return access(dir, F_OK) == 0 || errno != ENOENT;
+}
+
+static bool was_begun(const struct exec *x)
+{
+    return x->state != EXEC_STARTING || x->sb->ephemeral || has_folder(x);
+}
+
+void exec_end_unbegun(struct sandbox *sb)
+{
+    for (struct exec *x = sb->execs, *next; x; x = next) {
+        struct end_record rec;
+
+        next = x->next;
+        if (!x->seq || has_folder(x))
+            continue;
+        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE, "the daemon ended before the command had begun",
+                 x->started_at);
+        exec_end(x, &rec);
+    }
+}
+
+bool exec_may_wait(struct exec *x)
+{
+    return !x->sb->ephemeral && ++x->refusals <= EXEC_REFUSALS_MAX;
+}
+
+static void put_off(struct exec *x, const char *why)
+{
+    const struct err err = {.code = ERR_ENGINE, .msg = (char *)why};
+
+    if (exec_may_wait(x))
+        x->waiting = true;
+    else
+        exec_fail(x, &err);
+}
+
+static void exec_lost(struct exec *x)
+{
+    struct end_record rec;
+
+    if (!exec_is_sent(x)) /* its sandbox's operation tells what becomes of it */
+        return;
+    if (!was_begun(x)) {
+        put_off(x, "the sandbox went down before it began");
+        return;
+    }
+    if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {
+        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
+                 "the sandbox's supervisor ended without an end record", x->started_at);
+        count_output(x, JOURNAL_STDOUT, &rec.stdout_bytes, &rec.stdout_dropped);
+        count_output(x, JOURNAL_STDERR, &rec.stderr_bytes, &rec.stderr_dropped);
+    }
+    exec_end(x, &rec);
+}
+
+void exec_all_lost(struct sandbox *sb)
+{
+    for (struct exec *x = sb->execs, *next; x; x = next) {
+        next = x->next;
+        exec_lost(x);
+    }
+}
+
+void exec_start_waiting(struct sandbox *sb)
+{
+    for (struct exec *x = sb->execs; x; x = x->next)
+        if (x->waiting)
+            manager_start_for(x);
+}
+
+/* ---- link events ---- */
+
+static struct exec *find_id(struct sandbox *sb, const char *id)
+{
+    for (struct exec *x = sb->execs; x; x = x->next)
+        if (STREQ(x->id, id))
+            return x;
+    return NULL;
+}
+
+struct exec *exec_find_live(struct sandbox *sb, const char *id)
+{
+    struct exec *newest = NULL;
+
+    if (!STREQ(id, "last"))
+        return find_id(sb, id);
+    for (struct exec *x = sb->execs; x; x = x->next)
+        if (!newest || x->seq > newest->seq)
+            newest = x;
+    return newest && newest->seq + 1 == sb->next_seq ? newest : NULL;
+}
+
+/* Enough to recognise it by; the whole is in the exec's own document. */
+static json_t *command_data(const struct exec *x)
+{
+    json_t *o = json_object();
+
+    if (x->req.argv && *x->req.argv)
+        json_object_set_new(o, "command", json_string(*x->req.argv));
+    return o;
+}
+
+void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
+{
+    struct exec *x = find_id(sb, id);
+
+    if (!x) {
+        fd_close(stdin_fd);
+        return;
+    }
+    exec_request_wipe(&x->req);
+    x->state = EXEC_RUNNING;
+    x->pid = pid;
+    x->stdin_fd = stdin_fd;
+    if (stdin_fd >= 0)
+        fd_set_nonblock(stdin_fd, true);
+    notify(x, EXEC_EVENT_STARTED);
+    events_emit(sb->m->config.events, "exec.started", sb, x->id, command_data(x));
+}
+
+void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t err_end)
+{
+    struct exec *x = find_id(sb, id);
+
+    if (!x)
+        return;
+    x->end_of[JOURNAL_STDOUT] = MAX(x->end_of[JOURNAL_STDOUT], out);
+    x->end_of[JOURNAL_STDERR] = MAX(x->end_of[JOURNAL_STDERR], err_end);
+    notify(x, EXEC_EVENT_OUTPUT);
+}
+
+void exec_on_refused(struct sandbox *sb, const char *id, const struct err *err)
+{
+    struct exec *x = find_id(sb, id);
+
+    if (x)
+        put_off(x, err->msg);
+}
+
+void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec)
+{
+    struct exec *x = find_id(sb, id);
+
+    if (x)
+        exec_end(x, rec);
+}
+
+void exec_adopt(struct sandbox *sb, const struct store_exec *row)
+{
+    _cleanup_json_ json_t *argv = NULL;
+    struct exec *x = exec_alloc(sb);
+
+    snprintf(x->id, sizeof(x->id), "%s", row->id);
+    memcpy(x->sandbox_id, sb->id, sizeof(x->sandbox_id));
+    x->exec_root = sb->engine->exec_root;
+    x->seq = row->seq;
+    x->state = EXEC_RUNNING;
+    x->started_at = row->started_at;
+    x->stored = true;
+    x->detached = true;
+    x->req.tty = strstr(row->options, "\"tty\":true") != NULL;
+    x->req.session = strstr(row->options, "\"session\":true") != NULL;
+    if (json_parse("stored argv", row->argv, strlen(row->argv), &argv, NULL) >= 0)
+        json_read_strv(argv, "argv", &x->req.argv, NULL);
+}

@@ -1,0 +1,203 @@
+/*
+ * One job at a time for the whole manager, a few execs of one sandbox in it: files first, then the
+ * rows. If we die in between, the row says "kept" of a folder that is not there, which reads as a
+ * gap and is put right by the next daemon.
+ */
+#include "daemon/core/exec/output-retention.h"
+
+#include <stdlib.h>
+
+#include "daemon/core/sandbox/manager-internal.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { RETAIN_BATCH = 16, RETAIN_LOOKS = 8 /* at the store, a tick */ };
+#define RETAIN_AGAIN (60 * USEC_PER_SEC) /* after a failure */
+
+struct retain_job {
+    struct manager *m;
+    char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1]; /* of a sandbox that may go meanwhile */
+    char **execs;
+    uint64_t bytes; /* that they take */
+
+    /* While the victims are chosen: */
+    uint64_t kept, now; /* now: wall clock */
+    uint64_t next_at;   /* when the oldest that stays is due */
+    uint64_t too_many;
+    char last[EXEC_ID_LEN + 1];
+    uint64_t last_bytes, last_due;
+};
+
+static void job_free(struct retain_job *j)
+{
+    strv_free(j->execs);
+    free(j);
+}
+
+static uint64_t due_at(const struct manager *m, uint64_t ended_at)
+{
+    return m->config.journal_keep ? ended_at + m->config.journal_keep : UINT64_MAX;
+}
+
+static bool is_over(const struct manager *m, uint64_t bytes)
+{
+    uint64_t budget = m->config.journal_sandbox_budget;
+
+    return budget && bytes > budget;
+}
+
+/* The number of the newest exec that is too many; 0: none is. */
+static uint64_t too_many(const struct sandbox *sb)
+{
+    uint64_t keep = sb->m->config.history_keep;
+
+    return keep && sb->next_seq > keep + 1 ? sb->next_seq - 1 - keep : 0;
+}
+
+uint64_t retain_record_bytes(const struct end_record *end)
+{
+    return end->stdout_bytes - MIN(end->stdout_bytes, end->stdout_dropped) + end->stderr_bytes -
+           MIN(end->stderr_bytes, end->stderr_dropped);
+}
+
+uint64_t retain_bytes(const struct exec *x)
+{
+    return retain_record_bytes(&x->end);
+}
+
+void retain_load(struct sandbox *sb)
+{
+    store_exec_kept_bytes(sb->m->store, sb->id, &sb->journal_bytes, NULL);
+    sb->retain_at = 0; /* not known: the first look tells */
+}
+
+/* ---- choosing ---- */
+
+static void take_last(struct retain_job *j)
+{
+    strv_add(&j->execs, j->last);
+    j->bytes += j->last_bytes;
+    j->last[0] = '\0';
+}
+
+/* Oldest first. Each row is held back until the next one shows that it is not the newest. */
+static void choose(void *arg, const struct store_exec *row)
+{
+    struct retain_job *j = arg;
+    uint64_t due = due_at(j->m, row->ended_at);
+
+    if (j->last[0])
+        take_last(j);
+    if (j->next_at != UINT64_MAX)
+        return; /* one that stays has been seen: so do all that ended after it */
+    if (row->seq <= j->too_many)
+        due = 0;
+    if (due > j->now && !is_over(j->m, j->kept - MIN(j->kept, j->bytes))) {
+        j->next_at = MIN(due, UINT64_MAX - 1);
+        return;
+    }
+    snprintf(j->last, sizeof(j->last), "%s", row->id);
+    j->last_bytes = row->journal;
+    j->last_due = due;
+}
+
+static struct retain_job *job_new(struct sandbox *sb)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct retain_job *j = xnew0(struct retain_job);
+
+    j->m = sb->m;
+    j->kept = sb->journal_bytes;
+    j->now = time_wall();
+    j->too_many = too_many(sb);
+    j->next_at = UINT64_MAX;
+    snprintf(j->name, sizeof(j->name), "%s", sb->name);
+    snprintf(j->id, sizeof(j->id), "%s", sb->id);
+    if (store_exec_each_kept(sb->m->store, sb->id, RETAIN_BATCH, choose, j, &err) < 0)
+        manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
+    if (j->last[0] && j->last_due > j->now)
+        j->next_at = j->last_due; /* as far as we know the newest: only its age counts */
+    else if (j->last[0])
+        take_last(j);
+    return j;
+}
+
+/* ---- doing ---- */
+
+static struct sandbox *job_sandbox(const struct retain_job *j)
+{
+    struct sandbox *sb = map_get(&j->m->sandboxes, j->name);
+
+    return sb && STREQ(sb->id, j->id) ? sb : NULL;
+}
+
+static void forgotten(void *arg, const struct err *err, struct engine_sandbox *box)
+{
+    struct retain_job *j = arg;
+    struct manager *m = j->m;
+    struct sandbox *sb = job_sandbox(j);
+
+    (void)box;
+    m->loose--;
+    m->retaining = false;
+    if (err)
+        manager_warn(m, "sandbox %s: old output is not removed, trying again later: %s", j->name,
+                     err->msg);
+    for (char **x = err ? NULL : j->execs; x && *x; x++)
+        store_exec_journal_gone(m->store, *x, NULL);
+    if (sb && !err) {
+        sb->journal_bytes -= MIN(sb->journal_bytes, j->bytes);
+        store_exec_trim(m->store, sb->id, j->too_many, NULL);
+        sb->retain_at = 0; /* there may be more */
+    }
+    job_free(j);
+}
+
+static void run(struct sandbox *sb)
+{
+    struct manager *m = sb->m;
+    struct retain_job *j = job_new(sb);
+
+    if (!j->execs) {
+        sb->retain_at = j->next_at;
+        if (j->too_many)
+            store_exec_trim(m->store, sb->id, j->too_many, NULL);
+        job_free(j);
+        return;
+    }
+    sb->retain_at = j->now + RETAIN_AGAIN;
+    m->retaining = true;
+    m->loose++;
+    engine_forget_execs(sb->engine, sb->id, j->execs, forgotten, j);
+}
+
+void retain_ended(struct sandbox *sb, const struct exec *x)
+{
+    if (sb->ephemeral || !x->stored)
+        return;
+    sb->journal_bytes += retain_bytes(x);
+    sb->retain_at = MIN(sb->retain_at, due_at(sb->m, x->ended_at));
+    if (!is_over(sb->m, sb->journal_bytes) && too_many(sb) < sb->trim_seq + RETAIN_BATCH)
+        return;
+    sb->trim_seq = too_many(sb);
+    sb->retain_at = 0;
+    if (!sb->m->retaining && !sb->m->closing)
+        run(sb);
+}
+
+void retain_tick(struct manager *m)
+{
+    uint64_t now = time_wall();
+    struct sandbox *sb;
+    int looks = 0;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        if (m->retaining || m->closing || looks >= RETAIN_LOOKS)
+            return;
+        if (sb->ephemeral || !sb->stored || now < sb->retain_at)
+            continue;
+        looks++;
+        run(sb);
+    }
+}

@@ -1,0 +1,251 @@
+#include "daemon/core/exec/usage-totals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/exec/exec.h"
+#include "daemon/core/sandbox/sandbox.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/log.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/store/store.h"
+
+#define FLUSH_AFTER (50 * USEC_PER_MSEC)
+#define FLUSH_AGAIN USEC_PER_SEC
+#define SCOPE_ALL "all"
+#define SCOPE_SANDBOX "sandbox"
+#define SCOPE_LABEL "label"
+
+/* Labels are the user's to invent, one for each run if he likes. */
+enum { LABELS_MAX = 2000 };
+
+struct sum {
+    char *key;         /* owned: "scope:name" */
+    const char *scope; /* static */
+    const char *name;  /* in key */
+    struct store_total add;
+};
+
+static void sum_free(struct sum *s)
+{
+    free(s->key);
+    free(s);
+}
+
+static int flush(struct tallies *t, struct err *err)
+{
+    int r = t->pending.used ? store_begin(t->store, err) : 0;
+
+    if (r < 0 || !t->pending.used)
+        return r;
+    r = store_end(t->store, usage_totals_write(t, err), err);
+    if (r >= 0)
+        usage_totals_written(t);
+    return r;
+}
+
+static void on_timer(void *arg)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct tallies *t = arg;
+
+    if (flush(t, &err) >= 0)
+        return;
+    log_debug("totals are not saved, trying again: %s", err.msg);
+    loop_timer_set(t->timer, FLUSH_AGAIN, false);
+}
+
+void usage_totals_open(struct tallies *t, struct loop *loop, struct store *store)
+{
+    *t = (struct tallies){.store = store};
+    t->timer = loop_timer_new(loop, on_timer, t);
+}
+
+void usage_totals_close(struct tallies *t)
+{
+    void *value;
+
+    flush(t, NULL);
+    for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);)
+        sum_free(value);
+    map_done(&t->pending);
+    loop_timer_free(t->timer);
+}
+
+/* ---- adding ---- */
+
+static struct store_total used_by(const struct end_record *e)
+{
+    return (struct store_total){
+        .execs = 1,
+        .failed = end_record_status(e) != 0,
+        .wall = e->wall_usec,
+        .cpu = e->cpu_usec,
+        .memory_peak = e->memory_peak,
+        .io_read = e->io_read,
+        .io_write = e->io_write,
+        .output = e->stdout_bytes + e->stderr_bytes,
+    };
+}
+
+static struct sum *sum_get(struct tallies *t, const char *scope, const char *name)
+{
+    _cleanup_free_ char *key = xasprintf("%s:%s", scope, name);
+    struct sum *s = map_get(&t->pending, key);
+
+    if (s)
+        return s;
+    s = xnew0(struct sum);
+    s->scope = scope;
+    s->key = TAKE_PTR(key);
+    s->name = s->key + strlen(scope) + 1;
+    map_add(&t->pending, s->key, s);
+    return s;
+}
+
+static void add(struct tallies *t, const char *scope, const char *name,
+                const struct store_total *more)
+{
+    struct store_total *a = &sum_get(t, scope, name)->add;
+
+    a->execs += more->execs;
+    a->failed += more->failed;
+    a->wall += more->wall;
+    a->cpu += more->cpu;
+    a->memory_peak = MAX(a->memory_peak, more->memory_peak);
+    a->io_read += more->io_read;
+    a->io_write += more->io_write;
+    a->output += more->output;
+    a->updated_at = time_wall();
+}
+
+void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct exec *x)
+{
+    const struct store_total used = used_by(&x->end);
+
+    if (!t->pending.used)
+        loop_timer_set(t->timer, FLUSH_AFTER, false);
+    add(t, SCOPE_ALL, "", &used);
+    if (x->stored && !sb->ephemeral) /* else it has no receipt either */
+        add(t, SCOPE_SANDBOX, sb->id, &used);
+    for (char **l = sb->spec.labels; l && *l; l++)
+        add(t, SCOPE_LABEL, *l, &used);
+}
+
+/* ---- writing ---- */
+
+static int write_one(struct tallies *t, const struct sum *s, struct err *err)
+{
+    struct store_total row = s->add;
+
+    row.scope = s->scope;
+    row.name = s->name;
+    t->labels_new += STREQ(s->scope, SCOPE_LABEL);
+    return store_total_add(t->store, &row, err);
+}
+
+static int trim(struct tallies *t, struct err *err)
+{
+    if (t->labels_new < LABELS_MAX / 8)
+        return 0;
+    t->labels_new = 0;
+    return store_total_trim(t->store, SCOPE_LABEL, LABELS_MAX, err);
+}
+
+int usage_totals_write(struct tallies *t, struct err *err)
+{
+    void *value;
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && map_next(&t->pending, &i, NULL, &value);)
+        r = write_one(t, value, err);
+    return r < 0 ? r : trim(t, err);
+}
+
+void usage_totals_written(struct tallies *t)
+{
+    void *value;
+
+    for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);) {
+        struct sum *s = value;
+
+        map_remove(&t->pending, s->key);
+        sum_free(s);
+    }
+}
+
+void usage_totals_forget(struct tallies *t, const char *sandbox_id)
+{
+    _cleanup_free_ char *key = xasprintf(SCOPE_SANDBOX ":%s", sandbox_id);
+    struct sum *s = map_remove(&t->pending, key);
+
+    if (s)
+        sum_free(s);
+    store_total_delete(t->store, SCOPE_SANDBOX, sandbox_id, NULL);
+}
+
+/* ---- telling ---- */
+
+static json_t *to_json(const struct store_total *t)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "execs", (json_int_t)t->execs,
+                     "failed", (json_int_t)t->failed, "wall_ms",
+                     (json_int_t)(t->wall / USEC_PER_MSEC), "cpu_ms",
+                     (json_int_t)(t->cpu / USEC_PER_MSEC), "memory_peak",
+                     (json_int_t)t->memory_peak, "io_read", (json_int_t)t->io_read, "io_write",
+                     (json_int_t)t->io_write, "output_bytes", (json_int_t)t->output);
+}
+
+static void collect(void *arg, const struct store_total *row)
+{
+    json_object_set_new(arg, row->name, to_json(row));
+}
+
+/* {"name":…} of one name or (NULL) all of a scope. */
+static int read_scope(struct tallies *t, const char *scope, const char *name, json_t **ret,
+                      struct err *err)
+{
+    json_t *o = json_object();
+    int r = store_total_each(t->store, scope, name, collect, o, err);
+
+    if (r < 0)
+        json_decref(o);
+    else
+        *ret = o;
+    return r;
+}
+
+static int read_one(struct tallies *t, const char *scope, const char *name, json_t **ret,
+                    struct err *err)
+{
+    _cleanup_json_ json_t *o = NULL;
+    json_t *found;
+    int r = flush(t, err);
+
+    if (r >= 0)
+        r = read_scope(t, scope, name, &o, err);
+    if (r < 0)
+        return r;
+    found = json_object_get(o, name);
+    *ret = found ? json_incref(found) : to_json(&(struct store_total){0});
+    return 0;
+}
+
+int usage_totals_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err)
+{
+    return read_one(t, SCOPE_SANDBOX, sandbox_id, ret, err);
+}
+
+int usage_totals_all(struct tallies *t, json_t **ret, struct err *err)
+{
+    _cleanup_json_ json_t *all = NULL, *labels = NULL;
+    int r = read_one(t, SCOPE_ALL, "", &all, err);
+
+    if (r >= 0)
+        r = read_scope(t, SCOPE_LABEL, NULL, &labels, err);
+    if (r >= 0)
+        *ret = json_pack("{s:O, s:O}", "all", all, "labels", labels);
+    return r;
+}

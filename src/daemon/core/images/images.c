@@ -1,0 +1,142 @@
+#include "daemon/core/images/images.h"
+
+#include <stdlib.h>
+
+#include "daemon/core/sandbox/manager-internal.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+
+/* A sandbox that is on its way out still has its image: a removal waits so long for it. */
+#define GOING_WAIT (5 * USEC_PER_SEC)
+#define GOING_AGAIN (20 * USEC_PER_MSEC)
+
+struct asked {
+    struct manager *m;
+    struct engine *engine;
+    engine_image_fn done;
+    void *arg;
+
+    /* removal */
+    char *name; /* owned */
+    bool going; /* some were on their way out when it was asked */
+    struct deadline by;
+    struct err refused;
+    struct loop_timer *again; /* or NULL */
+};
+
+static void finish(struct asked *a, const struct err *err, const char *json)
+{
+    a->m->loose--;
+    a->done(a->arg, err, json);
+    loop_timer_free(a->again);
+    err_done(&a->refused);
+    free(a->name);
+    free(a);
+}
+
+static char **images_in_use(struct manager *m)
+{
+    char **used = NULL;
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (sb->spec.image_digest && !strv_contains(used, sb->spec.image_digest))
+            strv_add(&used, sb->spec.image_digest);
+    return used;
+}
+
+/* An ephemeral one without a command has only its readers to wait for. */
+static bool is_going(const struct sandbox *sb)
+{
+    const struct op *last = op_last(sb);
+
+    return sb->spec.image_digest &&
+           ((sb->ephemeral && !sb->n_execs) || sb->state == SANDBOX_REMOVING ||
+            (last && last->type == &op_remove));
+}
+
+static bool some_are_going(struct manager *m)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (is_going(sb))
+            return true;
+    return false;
+}
+
+static void remove_again(void *arg);
+
+static void answered(void *arg, const struct err *err, const char *json)
+{
+    struct asked *a = arg;
+
+    if (!err || err->code != ERR_CONFLICT || !a->going || a->m->closing ||
+        deadline_passed(&a->by)) {
+        finish(a, err, json);
+        return;
+    }
+    err_done(&a->refused);
+    err_copy(&a->refused, err);
+    if (!a->again)
+        a->again = loop_timer_new(a->m->loop, remove_again, a);
+    loop_timer_set(a->again, GOING_AGAIN, false);
+}
+
+static void submit(struct asked *a, const struct image_ask *ask)
+{
+    _cleanup_strv_ char **used = images_in_use(a->m);
+    struct image_ask all = *ask;
+
+    all.used = used;
+    a->going = ask->verb == IMAGE_REMOVE && some_are_going(a->m);
+    engine_image(a->engine, &all, answered, a);
+}
+
+static void remove_again(void *arg)
+{
+    struct asked *a = arg;
+
+    if (a->m->closing)
+        finish(a, &a->refused, NULL);
+    else
+        submit(a, &(struct image_ask){.verb = IMAGE_REMOVE, .name = a->name, .fd = -1});
+}
+
+static struct engine *engine_with_images(struct manager *m, struct err *err)
+{
+    for (size_t i = 0; i < m->config.n_engines; i++)
+        if (m->config.engines[i]->ops->image)
+            return m->config.engines[i];
+    err_set(err, ERR_UNSUPPORTED, "no engine of this daemon keeps images");
+    return NULL;
+}
+
+static int check(struct manager *m, const struct image_ask *ask, struct err *err)
+{
+    if (m->closing)
+        return err_set(err, ERR_CONFLICT, "the daemon is ending");
+    return ask->verb == IMAGE_IMPORT || ask->verb == IMAGE_PULL ? disk_floor_check(m, err) : 0;
+}
+
+int manager_image(struct manager *m, const char *engine, const struct image_ask *ask,
+                  engine_image_fn done, void *arg, struct err *err)
+{
+    struct engine *e = engine ? manager_engine(m, engine, err) : engine_with_images(m, err);
+    struct asked *a;
+
+    if (!e || check(m, ask, err) < 0) {
+        fd_close(ask->fd);
+        return -(int)(err ? err->code : ERR_SYSTEM);
+    }
+    a = xnew0(struct asked);
+    *a = (struct asked){
+        .m = m, .engine = e, .done = done, .arg = arg, .by = deadline_in(GOING_WAIT)};
+    a->name = ask->name ? xstrdup(ask->name) : NULL;
+    m->loose++;
+    submit(a, ask);
+    return 0;
+}

@@ -1,0 +1,18 @@
+/*
+ * Images that an engine keeps for us. What is in use is known here, by the sandboxes: an image that
+ * one of them is made of stays.
+ */
+#pragma once
+
+#include "daemon/engine/engine.h"
+#include "lib/base/err.h"
+
+struct manager;
+
+/*
+ * engine NULL: the one that keeps images. name as in struct image_ask; takes fd, in any case. json:
+ * the engine's answer, as it goes out. A failure is for what is wrong with the request itself, and
+ * done is not called then.
+ */
+int manager_image(struct manager *m, const char *engine, const struct image_ask *ask,
+                  engine_image_fn done, void *arg, struct err *err);

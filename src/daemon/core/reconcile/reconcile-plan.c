@@ -1,0 +1,190 @@
+/*
+ * The plan: pure comparison, nothing is changed here.
+ *
+ * A sandbox that has changed state since the engine was asked is left out: the list does not know
+ * of it yet. A store that was made anew over objects of an older one (the database is lost) holds
+ * everything it does not know until somebody says `from_engine`: to take them for leftovers would
+ * delete what people have lost the list of, not what they have lost.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/reconcile/reconcile-internal.h"
+#include "daemon/core/sandbox/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+struct plan {
+    struct recon_run *run;
+    struct recon_lane *lane;
+    struct map sandboxes; /* by id: those of this engine */
+    bool held;
+};
+
+static struct recon_item *add(struct plan *p, enum recon_action action, const char *reason)
+{
+    struct recon_lane *lane = p->lane;
+    struct recon_item *item = xnew0(struct recon_item);
+
+    item->run = p->run;
+    item->engine = lane->engine;
+    item->action = action;
+    item->reason = reason ? xstrdup(reason) : NULL;
+    if ((lane->n & (lane->n - 1)) == 0) /* full: the room is a power of two */
+        lane->items = xreallocarray(lane->items, lane->n ? 2 * lane->n : 1, sizeof(item));
+    lane->items[lane->n++] = item;
+    return item;
+}
+
+static struct recon_item *add_object(struct plan *p, const struct engine_object *o,
+                                     enum recon_action action, const char *reason)
+{
+    struct recon_item *item = add(p, action, reason);
+
+    item->kind = o->kind;
+    memcpy(item->id, o->id, sizeof(item->id));
+    memcpy(item->hash, o->hash, sizeof(item->hash));
+    item->name = o->name ? xstrdup(o->name) : NULL;
+    item->ref = o->ref ? xstrdup(o->ref) : NULL;
+    item->spec = o->spec ? xstrdup(o->spec) : NULL;
+    return item;
+}
+
+static struct recon_item *add_sandbox(struct plan *p, const struct sandbox *sb,
+                                      enum recon_action action, const char *reason)
+{
+    struct recon_item *item = add(p, action, reason);
+
+    snprintf(item->id, sizeof(item->id), "%s", sb->id);
+    item->name = xstrdup(sb->name);
+    return item;
+}
+
+static void settle(struct recon_item *item, enum recon_result result)
+{
+    item->result = result;
+}
+
+/* ---- what the store does not know ---- */
+
+/* A throw-away sandbox has the name of its id, and nobody who would want it back. */
+static bool is_throw_away(const struct engine_object *o)
+{
+    return !o->name || !*o->name || strncmp(o->name, "run-", 4) == 0;
+}
+
+static void plan_unknown(struct plan *p, const struct engine_object *o)
+{
+    const struct manager *m = p->run->m;
+
+    if (strv_contains(recovery_unread(m->recovery), o->id)) {
+        settle(add_object(p, o, RECON_ADOPT, "its row cannot be read: it is left alone"),
+               RECON_DEFERRED);
+    } else if (p->run->options.from_engine && !is_throw_away(o)) {
+        add_object(p, o, RECON_ADOPT, "taken back from the engine")->adopts = true;
+    } else if (p->held && !p->run->options.from_engine) {
+        struct recon_item *item =
+            add_object(p, o, RECON_ADOPT, "the store is new and does not know it");
+
+        item->hint = xstrdup("'ripcord reconcile --from-engine' takes it back.");
+        settle(item, RECON_DEFERRED);
+    } else {
+        add_object(p, o, RECON_REMOVE, "the store does not know it");
+    }
+}
+
+/* ---- what it knows ---- */
+
+/* Whether its row has the hash that this version gives to its spec: asked once in our life. */
+static bool has_right_hash(struct sandbox *sb)
+{
+    char now[SPEC_HASH_LEN + 1];
+
+    if (sb->hash_checked)
+        return true;
+    spec_hash(&sb->spec, sb->engine->ops->name, now);
+    sb->hash_checked = STREQ(sb->hash, now);
+    return sb->hash_checked;
+}
+
+static bool is_stale(struct sandbox *sb, const struct engine_object *o)
+{
+    if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_STOPPED)
+        return false; /* a failed one has a reason that must be read first */
+    return !has_right_hash(sb) || (o->whole && *o->hash && !STREQ(o->hash, sb->hash));
+}
+
+/* Nothing is to be added to what its state says. */
+static bool is_marked(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_FAILED ||
+           (sb->reason && strncmp(sb->reason, SANDBOX_GONE, strlen(SANDBOX_GONE)) == 0);
+}
+
+static void plan_known(struct plan *p, struct sandbox *sb, const struct engine_object *o)
+{
+    if (sb->ephemeral || sb->since >= p->lane->listed_at)
+        settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
+    else if (is_stale(sb, o))
+        add_sandbox(p, sb, RECON_RECREATE, "its configuration is not what it should be made with");
+    else if (sb->ops) /* what it comes to is not known yet */
+        settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
+    else if (!o->whole && !is_marked(sb) && (!sb->conn || sb->engine->ops->look))
+        add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
+    else if (o->up && !sb->conn)
+        add_sandbox(p, sb, RECON_CLEAN, "something of a run is left that nobody keeps");
+    else
+        settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
+}
+
+/* The engine has nothing of it. With a living supervisor the engine is asked again
+ * (daemon/core/sandbox/engine-news.c). */
+static void plan_missing(struct plan *p, struct sandbox *sb)
+{
+    if (sb->ops || sb->ephemeral || sb->since >= p->lane->listed_at || is_marked(sb))
+        settle(add_sandbox(p, sb, RECON_ADOPT, sb->reason), RECON_DONE);
+    else
+        add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
+}
+
+static void plan_object(struct plan *p, const struct engine_object *o)
+{
+    struct sandbox *sb = o->kind == OBJECT_SANDBOX ? map_get(&p->sandboxes, o->id) : NULL;
+
+    if (o->kind != OBJECT_SANDBOX)
+        add_object(p, o, RECON_REMOVE, "legacy");
+    else if (!sb)
+        plan_unknown(p, o);
+    else
+        plan_known(p, sb, o);
+}
+
+void recon_plan(struct recon_run *run, struct recon_lane *lane, const struct engine_objects *list)
+{
+    struct plan p = {.run = run, .lane = lane};
+    struct sandbox *sb;
+
+    p.held = store_is_held(run->m->store, lane->engine->ops->name);
+    for (size_t i = 0; manager_next(run->m, &i, &sb);)
+        if (sb->engine == lane->engine)
+            map_add(&p.sandboxes, sb->id, sb);
+    for (size_t i = 0; i < list->n; i++)
+        plan_object(&p, list->v[i]);
+    for (size_t i = 0; manager_next(run->m, &i, &sb);)
+        if (sb->engine == lane->engine && !engine_objects_get(list, sb->id))
+            plan_missing(&p, sb);
+    map_done(&p.sandboxes);
+}
+
+bool recon_is_settled(const struct recon_lane *lane)
+{
+    for (size_t i = 0; i < lane->n; i++) {
+        const struct recon_item *item = lane->items[i];
+
+        if (item->kind == OBJECT_SANDBOX && item->action == RECON_ADOPT &&
+            item->result != RECON_DONE)
+            return false;
+    }
+    return true;
+}

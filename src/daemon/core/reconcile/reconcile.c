@@ -1,0 +1,528 @@
+/*
+ * Runs: one at a time, the others wait in a queue. Each engine has a lane of items, of which a few
+ * are under way at once; what other objects still use (legacy networks and volumes) comes last.
+ */
+#include "daemon/core/reconcile/reconcile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/events/events.h"
+#include "daemon/core/reconcile/reconcile-internal.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+
+void recon_item_free(struct recon_item *item)
+{
+    free(item->name);
+    free(item->ref);
+    free(item->spec);
+    free(item->reason);
+    free(item->hint);
+    err_done(&item->err);
+    free(item);
+}
+
+static void run_free(struct recon_run *run)
+{
+    if (!run)
+        return;
+    for (size_t i = 0; i < run->n_lanes; i++) {
+        struct recon_lane *lane = &run->lanes[i];
+
+        for (size_t k = 0; k < lane->n; k++)
+            recon_item_free(lane->items[k]);
+        free(lane->items);
+        free(lane->trouble);
+    }
+    free(run->lanes);
+    free(run);
+}
+
+/* ---- one item ---- */
+
+static void lane_go(struct recon_run *run, struct recon_lane *lane);
+static void run_check(struct recon_run *run);
+
+static struct recon_lane *lane_of(const struct recon_item *item)
+{
+    for (size_t i = 0; i < item->run->n_lanes; i++)
+        if (item->run->lanes[i].engine == item->engine)
+            return &item->run->lanes[i];
+    return NULL;
+}
+
+static void say(const struct recon_item *item)
+{
+    struct manager *m = item->run->m;
+    const char *name = item->name ? item->name : item->id;
+
+    if (item->result == RECON_FAILED)
+        manager_warn(m, "reconcile: %s %s '%s' on %s: %s; it is tried again",
+                     recon_action_name(item->action), object_kind_name(item->kind), name,
+                     item->engine->ops->name, item->reason ? item->reason : "failed");
+    else
+        log_debug("reconcile: %s %s '%s' on %s: %s", recon_action_name(item->action),
+                  object_kind_name(item->kind), name, item->engine->ops->name,
+                  item->result == RECON_DONE ? "done" : "deferred");
+}
+
+static void item_over(struct recon_item *item, const struct err *err)
+{
+    struct recon_run *run = item->run;
+    struct recon_lane *lane = lane_of(item);
+    struct reconcile *rc = run->m->reconcile;
+
+    item->running = false;
+    item->result = !err ? RECON_DONE : err->code == ERR_CONFLICT ? RECON_DEFERRED : RECON_FAILED;
+    if (err) {
+        free(item->reason);
+        item->reason = xstrdup(err->msg);
+        free(item->hint);
+        item->hint = err->hint ? xstrdup(err->hint) : NULL;
+    }
+    if (err && !run->options.dry_run)
+        retry_later(rc, item);
+    else if (!err)
+        retry_forget(rc, item);
+    say(item);
+    lane->active--;
+    lane->finished++;
+    lane_go(run, lane);
+    run_check(run);
+}
+
+static void discarded(void *arg, const struct err *err, struct engine_sandbox *box)
+{
+    struct recon_item *item = arg;
+
+    (void)box;
+    item->run->m->loose--;
+    item_over(item, err);
+}
+
+static void operated(void *arg, const struct err *err, const struct sandbox *sb,
+                     enum manager_action action)
+{
+    const struct err failed = {.code = ERR_ENGINE, .msg = sb ? sb->reason : NULL};
+
+    (void)action;
+    if (!err && sb && sb->state == SANDBOX_FAILED && sb->reason)
+        item_over(arg, &failed);
+    else
+        item_over(arg, err);
+}
+
+static void over_now(void *arg)
+{
+    struct recon_item *item = arg;
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    item->run->m->loose--;
+    err_move(&err, &item->err);
+    item_over(item, err.code ? &err : NULL);
+}
+
+/* From the loop's next turn, like every other answer; with item->err, when it is set. */
+static void over_soon(struct recon_item *item)
+{
+    item->run->m->loose++;
+    loop_defer(item->run->m->loop, over_now, item);
+}
+
+static struct sandbox *sandbox_of(const struct recon_item *item)
+{
+    struct sandbox *sb = item->name ? map_get(&item->run->m->sandboxes, item->name) : NULL;
+
+    return sb && STREQ(sb->id, item->id) && sb->state != SANDBOX_ABSENT ? sb : NULL;
+}
+
+static void discard(struct recon_item *item, enum discard how, engine_done_fn done)
+{
+    struct engine_object o = {.kind = item->kind, .name = item->name, .ref = item->ref};
+
+    memcpy(o.id, item->id, sizeof(o.id));
+    item->run->m->loose++;
+    engine_discard(item->engine, &o, how, done, item);
+}
+
+/* The store's side of one that is not there: its next start makes it anew. */
+static void mark_gone(struct sandbox *sb)
+{
+    char when[TIME_FORMAT_MAX];
+    _cleanup_free_ char *why = xasprintf(SANDBOX_GONE " at %s", time_format(time_wall(), when));
+
+    sandbox_forget_hash(sb);
+    sandbox_set_state(sb, SANDBOX_STOPPED, why, NULL);
+}
+
+static void operate(struct recon_item *item, struct sandbox *sb)
+{
+    struct op *op = NULL;
+
+    if (item->action == RECON_RECREATE) {
+        op = op_push(sb, &op_renew);
+    } else if (item->action == RECON_CLEAN && sb->state == SANDBOX_FAILED) {
+        op = recovery_add(sb); /* its supervisor may well live: it is asked again */
+    } else if (item->action == RECON_CLEAN) {
+        sb->unsettled = true;
+        op = news_look_at(sb);
+    } else if (sb->engine->ops->look) {
+        op = news_look_at(sb);
+    } else if (!sb->conn && !sb->ops) {
+        mark_gone(sb);
+    }
+    if (op)
+        op_wait(op, operated, item);
+    else
+        over_soon(item);
+}
+
+static void adopt(struct recon_item *item)
+{
+    struct sandbox *sb = NULL;
+
+    if (rebuild_sandbox(item->run->m, item, &sb, &item->err) < 0)
+        over_soon(item);
+    else
+        op_wait(recovery_add(sb), operated, item);
+}
+
+/* A dry run, or a sandbox that has been removed meanwhile. */
+static void pretend(struct recon_item *item, const struct sandbox *sb)
+{
+    if (sb && item->action == RECON_RECREATE)
+        op_renew_check(sb, &item->err);
+    over_soon(item);
+}
+
+static void item_start(struct recon_item *item)
+{
+    struct sandbox *sb = sandbox_of(item);
+    bool dry = item->run->options.dry_run;
+
+    item->running = true;
+    if (item->action == RECON_REMOVE)
+        discard(item, dry ? DISCARD_ASK : item->ended ? DISCARD_ENDED : DISCARD_REMOVE, discarded);
+    else if (dry || (item->action != RECON_ADOPT && !sb))
+        pretend(item, sb);
+    else if (item->action == RECON_ADOPT)
+        adopt(item);
+    else
+        operate(item, sb);
+}
+
+/* ---- lanes ---- */
+
+/* In use by what goes before them. */
+static bool is_late(const struct recon_item *item)
+{
+    return item->kind == OBJECT_NETWORK || item->kind == OBJECT_VOLUME;
+}
+
+/* Why not is for its removal to say. */
+static void ended(void *arg, const struct err *err, struct engine_sandbox *box)
+{
+    struct recon_item *item = arg;
+    struct recon_run *run = item->run;
+    struct recon_lane *lane = lane_of(item);
+
+    (void)box;
+    item->ended = !err;
+    run->m->loose--;
+    item->running = false;
+    lane->active--;
+    lane_go(run, lane);
+    run_check(run);
+}
+
+/* A legacy container may be one that its engine starts again: its end and removal are one. */
+static bool is_to_end(const struct recon_run *run, struct recon_item *item)
+{
+    return item->action == RECON_REMOVE && item->kind == OBJECT_SANDBOX &&
+           item->result == RECON_WAITING && !run->options.dry_run &&
+           !retry_must_wait(run->m->reconcile, item);
+}
+
+/* False: not all that are to go have ended yet. */
+static bool end_all(struct recon_run *run, struct recon_lane *lane)
+{
+    if (!engine_ends_first(lane->engine))
+        return true;
+    while (lane->ended < lane->n && lane->active < lane->engine->at_once && !run->m->closing) {
+        struct recon_item *item = lane->items[lane->ended++];
+
+        if (!is_to_end(run, item))
+            continue;
+        lane->active++;
+        item->running = true;
+        discard(item, DISCARD_END, ended);
+    }
+    return lane->ended == lane->n && (lane->next > 0 || !lane->active);
+}
+
+static void lane_go(struct recon_run *run, struct recon_lane *lane)
+{
+    unsigned at_once = lane->engine->at_once;
+
+    if (!end_all(run, lane))
+        return;
+    while (lane->next < lane->n && lane->active < at_once && !run->m->closing) {
+        struct recon_item *item = lane->items[lane->next];
+
+        if (is_late(item) && lane->active && lane->next > 0 &&
+            !is_late(lane->items[lane->next - 1]))
+            return; /* what uses it is still being removed */
+        lane->next++;
+        if (item->result != RECON_WAITING || retry_must_wait(run->m->reconcile, item)) {
+            lane->finished++;
+            continue;
+        }
+        lane->active++;
+        item_start(item);
+    }
+}
+
+static int late_last(const void *a, const void *b)
+{
+    const struct recon_item *x = *(struct recon_item *const *)a,
+                            *y = *(struct recon_item *const *)b;
+
+    return (int)is_late(x) - (int)is_late(y);
+}
+
+struct listing {
+    struct recon_run *run;
+    struct recon_lane *lane;
+};
+
+static void listed(void *arg, const struct err *err, const struct engine_objects *list)
+{
+    struct listing *l = arg;
+    struct recon_run *run = l->run;
+    struct recon_lane *lane = l->lane;
+
+    free(l);
+    run->m->loose--;
+    lane->listing = false;
+    if (err) {
+        lane->trouble = xstrdup(err->msg);
+        if (engine_is_open(lane->engine))
+            manager_warn(run->m, "reconcile: what is on engine '%s' cannot be listed: %s",
+                         lane->engine->ops->name, err->msg);
+    } else if (!run->m->closing) {
+        recon_plan(run, lane, list);
+        if (lane->n)
+            qsort(lane->items, lane->n, sizeof(*lane->items), late_last);
+        lane_go(run, lane);
+    }
+    run_check(run);
+}
+
+static void lane_list(struct recon_run *run, struct recon_lane *lane)
+{
+    struct listing *l = xnew0(struct listing);
+
+    l->run = run;
+    l->lane = lane;
+    lane->listing = true;
+    lane->listed_at = time_wall();
+    run->m->loose++;
+    engine_list(lane->engine, run->options.from_engine, listed, l);
+}
+
+/* ---- runs ---- */
+
+static void kick(struct reconcile *rc);
+
+static bool is_over(const struct recon_run *run)
+{
+    for (size_t i = 0; i < run->n_lanes; i++) {
+        const struct recon_lane *lane = &run->lanes[i];
+
+        if (lane->listing || lane->active || lane->next < lane->n)
+            return false;
+    }
+    return true;
+}
+
+static void settle_engines(struct recon_run *run)
+{
+    for (size_t i = 0; i < run->n_lanes && !run->options.dry_run; i++) {
+        const struct recon_lane *lane = &run->lanes[i];
+
+        if (!lane->trouble && recon_is_settled(lane))
+            store_settle(run->m->store, lane->engine->ops->name, NULL);
+    }
+}
+
+static void count(const struct recon_run *run, size_t ret[static 4])
+{
+    memset(ret, 0, 4 * sizeof(*ret));
+    for (size_t i = 0; i < run->n_lanes; i++)
+        for (size_t k = 0; k < run->lanes[i].n; k++)
+            if (run->lanes[i].items[k]->action != RECON_ADOPT ||
+                run->lanes[i].items[k]->result != RECON_DONE || run->lanes[i].items[k]->adopts)
+                ret[run->lanes[i].items[k]->result]++;
+}
+
+static void tell(struct recon_run *run)
+{
+    size_t n[4];
+
+    count(run, n);
+    if (!run->options.dry_run && n[RECON_DONE] + n[RECON_FAILED] > 0)
+        events_emit(run->m->config.events, "reconcile.ended", NULL, NULL,
+                    json_pack("{s:s, s:I, s:I, s:I}", "trigger", run->options.trigger, "done",
+                              (json_int_t)n[RECON_DONE], "deferred", (json_int_t)n[RECON_DEFERRED],
+                              "failed", (json_int_t)n[RECON_FAILED]));
+}
+
+static void run_check(struct recon_run *run)
+{
+    struct reconcile *rc = run->m->reconcile;
+
+    if (run->ended_at || !is_over(run))
+        return;
+    run->ended_at = time_wall();
+    run->took = time_mono() - run->started_mono;
+    settle_engines(run);
+    tell(run);
+    retry_trim(rc);
+    rc->queue = run->next;
+    rc->begun = false;
+    run_free(rc->last);
+    rc->last = run;
+    if (run->done)
+        run->done(run->arg);
+    kick(rc);
+}
+
+static void run_begin(struct recon_run *run)
+{
+    const struct manager_config *c = &run->m->config;
+    bool command = STREQ(run->options.trigger, "command");
+
+    run->started_at = time_wall();
+    run->started_mono = time_mono();
+    run->m->reconcile->next_at = time_mono() + c->reconcile_interval;
+    run->lanes = xcalloc(c->n_engines, sizeof(*run->lanes));
+    for (size_t i = 0; i < c->n_engines; i++) {
+        struct engine *e = c->engines[i];
+
+        /* One that is out of reach and that nobody would miss is nobody's business. */
+        if (engine_is_open(e) || (command && news_is_wanted(run->m, e)))
+            run->lanes[run->n_lanes++].engine = e;
+    }
+    for (size_t i = 0; i < run->n_lanes; i++)
+        lane_list(run, &run->lanes[i]);
+    run_check(run);
+}
+
+static void kicked(void *arg)
+{
+    struct reconcile *rc = arg;
+
+    rc->kicked = false;
+    rc->due--;
+    if (!rc->m) { /* the manager has gone in the meantime */
+        if (!rc->due)
+            free(rc);
+        return;
+    }
+    /* States must be known first: what recovery has not looked at yet would look lost. */
+    if (rc->begun || !rc->queue || rc->m->closing || !manager_is_recovered(rc->m))
+        return;
+    rc->begun = true;
+    run_begin(rc->queue);
+}
+
+static void kick(struct reconcile *rc)
+{
+    if (rc->kicked)
+        return;
+    rc->kicked = true;
+    rc->due++;
+    loop_defer(rc->m->loop, kicked, rc);
+}
+
+uint64_t reconcile_request(struct manager *m, const struct reconcile_options *options,
+                           reconcile_fn done, void *arg)
+{
+    struct reconcile *rc = m->reconcile;
+    struct recon_run *run = xnew0(struct recon_run), **at = &rc->queue;
+
+    run->m = m;
+    run->number = ++rc->numbers;
+    run->options = *options;
+    run->done = done;
+    run->arg = arg;
+    while (*at)
+        at = &(*at)->next;
+    *at = run;
+    kick(rc);
+    return run->number;
+}
+
+/* One that waits is enough: it will see everything that has happened before it begins. */
+void reconcile_soon(struct manager *m, const char *trigger)
+{
+    const struct recon_run *run = m->reconcile->queue;
+
+    for (run = m->reconcile->begun && run ? run->next : run; run; run = run->next)
+        if (!run->options.dry_run)
+            return;
+    reconcile_request(m, &(struct reconcile_options){.trigger = trigger}, NULL, NULL);
+}
+
+/* Those that were busy, the moment that they are not. */
+static void renew_idle(struct manager *m)
+{
+    struct sandbox *sb;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (sb->stale && !sb->ops && !sb->n_execs && !sb->n_transfers)
+            op_push(sb, &op_renew);
+}
+
+void reconcile_tick(struct manager *m)
+{
+    struct reconcile *rc = m->reconcile;
+
+    if (m->closing || !manager_is_recovered(m))
+        return;
+    renew_idle(m);
+    if (rc->queue) {
+        kick(rc);
+        return;
+    }
+    if (m->config.reconcile_interval && rc->next_at && time_mono() >= rc->next_at)
+        reconcile_soon(m, "timer");
+    else if (retry_is_due(rc))
+        reconcile_soon(m, "retry");
+}
+
+void reconcile_init(struct manager *m)
+{
+    m->reconcile = xnew0(struct reconcile);
+    m->reconcile->m = m;
+}
+
+void reconcile_free(struct manager *m)
+{
+    struct reconcile *rc = m->reconcile;
+
+    retry_done(rc);
+    while (rc->queue) {
+        struct recon_run *run = rc->queue;
+
+        rc->queue = run->next;
+        run_free(run);
+    }
+    run_free(TAKE_PTR(rc->last));
+    rc->m = NULL;
+    if (!rc->due)
+        free(rc);
+}

@@ -1,0 +1,193 @@
+#include "daemon/core/sandbox/copy-dial.h"
+
+#include <stdlib.h>
+
+#include "daemon/core/sandbox/lease.h"
+#include "daemon/core/sandbox/manager-internal.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+
+enum { TRANSFERS_MAX = 1024 };
+
+/* Owned by its sandbox's list until it has been told. */
+struct transfer {
+    struct transfer *next;
+    struct sandbox *sb;
+    char *path; /* owned; NULL for a dial */
+    bool into, sent;
+    int tar_fd; /* owned until it is sent */
+    uint16_t port;
+    copy_done_fn done;
+    void *arg;
+};
+
+static const struct err gone_err = {.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"};
+
+static void copy_tell(struct transfer *t, const struct err *err, const struct copy_result *result)
+{
+    struct sandbox *sb = t->sb;
+
+    for (struct transfer **at = &sb->transfers; *at; at = &(*at)->next) {
+        if (*at != t)
+            continue;
+        *at = t->next;
+        break;
+    }
+    sb->n_transfers--;
+    lease_touch(sb);
+    t->done(t->arg, err, result);
+    fd_close(t->tar_fd);
+    free(t->path);
+    free(t);
+}
+
+void transfers_lost(struct sandbox *sb, bool all)
+{
+    const struct copy_result none = {.fd = -1};
+
+    for (struct transfer *t = sb->transfers, *next; t; t = next) {
+        next = t->next;
+        if (all || t->sent)
+            copy_tell(t, &gone_err, &none);
+    }
+}
+
+/* ---- answers ---- */
+
+static void dialled(void *arg, const struct err *err, int fd)
+{
+    const struct copy_result result = {.fd = err ? -1 : fd};
+    struct err none = {.code = ERR_ENGINE, .msg = (char *)"the supervisor sent no connection"};
+
+    if (err)
+        fd_close(fd);
+    copy_tell(arg, !err && fd < 0 ? &none : err, &result);
+}
+
+static void take_stat(struct copy_result *result, const char *stat)
+{
+    const struct {
+        const char *name;
+        uint64_t *ret;
+    } known[] = {
+        {"entries", &result->entries}, {"bytes", &result->bytes}, {"skipped", &result->skipped}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+        size_t len = strlen(known[i].name);
+
+        if (strncmp(stat, known[i].name, len) == 0 && stat[len] == '=')
+            parse_u64(stat + len + 1, 0, INT64_MAX, known[i].ret, NULL);
+    }
+}
+
+static void copied(void *arg, const struct err *err, char **stats)
+{
+    struct copy_result result = {.fd = -1};
+
+    for (char **s = stats; s && *s; s++)
+        take_stat(&result, *s);
+    copy_tell(arg, err, &result);
+}
+
+/* ---- beginnings ---- */
+
+static void launch(struct transfer *t)
+{
+    struct supervisor_conn *conn = t->sb->conn;
+
+    t->sent = true;
+    if (t->path)
+        supervisor_conn_copy(conn, t->path, t->into, TAKE_FD(t->tar_fd), copied, t);
+    else
+        supervisor_conn_dial(conn, t->port, dialled, t);
+}
+
+static void sandbox_ready(void *arg, const struct err *err, const struct sandbox *sb,
+                          enum manager_action action)
+{
+    const struct copy_result none = {.fd = -1};
+    struct transfer *t = arg;
+
+    (void)action;
+    if (err || !sb || !sb->conn)
+        copy_tell(t, err ? err : &gone_err, &none);
+    else
+        launch(t);
+}
+
+static int check_sandbox(const struct sandbox *sb, struct err *err)
+{
+    if (!sb->ops && sandbox_check_awake(sb, err) < 0)
+        return -ERR_CONFLICT;
+    if (sb->n_transfers >= TRANSFERS_MAX)
+        return err_set(err, ERR_LIMIT, "%d copies and connections are under way in '%s' already",
+                       TRANSFERS_MAX, sb->name);
+    return 0;
+}
+
+/* Starts the sandbox when it does not run; takes t's contents. */
+static int copy_start(struct manager *m, const char *name, const struct transfer *wish,
+                      struct err *err)
+{
+    struct sandbox *sb = manager_find(m, name, err);
+    struct transfer *t;
+    struct op *op;
+    int r;
+
+    if (!sb)
+        return err ? -(int)err->code : -ERR_NOT_FOUND;
+    r = check_sandbox(sb, err);
+    if (r < 0)
+        return r;
+    t = xmemdup(wish, sizeof(*wish));
+    t->sb = sb;
+    t->next = sb->transfers;
+    sb->transfers = t;
+    sb->n_transfers++;
+    if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
+        launch(t);
+        return 0;
+    }
+    op = op_push(sb, &op_ensure);
+    op->existing = true;
+    op_wait(op, sandbox_ready, t);
+    return 0;
+}
+
+int manager_copy(struct manager *m, const char *name, const char *path, bool into, int tar_fd,
+                 copy_done_fn done, void *arg, struct err *err)
+{
+    struct transfer wish = {.into = into, .tar_fd = tar_fd, .done = done, .arg = arg};
+    int r;
+
+    if (path[0] != '/') {
+        fd_close(tar_fd);
+        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", path);
+    }
+    wish.path = xstrdup(path);
+    r = into ? disk_floor_check(m, err) : 0;
+    if (r >= 0)
+        r = copy_start(m, name, &wish, err);
+    if (r < 0) {
+        free(wish.path);
+        fd_close(tar_fd);
+    }
+    return r;
+}
+
+int manager_dial(struct manager *m, const char *name, uint16_t port, copy_done_fn done, void *arg,
+                 struct err *err)
+{
+    const struct transfer wish = {.tar_fd = -1, .port = port, .done = done, .arg = arg};
+
+    return copy_start(m, name, &wish, err);
+}
+
+void manager_touch(struct manager *m, const char *name)
+{
+    struct sandbox *sb = manager_find(m, name, NULL);
+
+    if (sb)
+        lease_touch(sb);
+}

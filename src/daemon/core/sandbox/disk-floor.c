@@ -1,0 +1,202 @@
+/*
+ * The check is made at each request instead of from a timer: statvfs() costs a microsecond, and
+ * room that has just been made counts at once.
+ *
+ * The timer is for those who are running already. Measuring a sandbox means walking its files, on a
+ * worker of its engine: that is done only while the disk is below the floor, so that there are two
+ * figures to compare by the time it falls below the half. Who does not grow is never stopped: when
+ * something else fills the disk, stopping sandboxes would not help. A writer that fills all of it
+ * between two looks is not caught, but sees ENOSPC by then, as everybody does.
+ */
+#include "daemon/core/sandbox/disk-floor.h"
+
+#include <sys/statvfs.h>
+
+#include "daemon/core/sandbox/manager-internal.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+
+/* On a small disk the floor is a tenth of it; of the inodes a hundredth is kept free. */
+enum { FLOOR_DIVISOR = 10, INODES_DIVISOR = 100, LOOKS_PER_MINUTE = 30, DESCRIPTORS_KEPT = 128 };
+
+#define LOOK_INTERVAL (2 * USEC_PER_SEC)
+#define STOP_GRACE USEC_PER_SEC
+#define USAGE_UNKNOWN UINT64_MAX
+
+struct disk_floor_state {
+    struct statvfs fs;
+    uint64_t free, floor;
+};
+
+/* False when there is no floor. When it cannot be asked, the work itself will show what is wrong.
+ */
+static bool look(const struct manager *m, struct disk_floor_state *ret)
+{
+    struct disk_floor_state s;
+
+    if (!m->config.state_dir || !m->config.disk_floor || statvfs(m->config.state_dir, &s.fs) < 0)
+        return false;
+    s.free = (uint64_t)s.fs.f_bavail * s.fs.f_frsize;
+    s.floor = MIN(m->config.disk_floor, (uint64_t)s.fs.f_blocks * s.fs.f_frsize / FLOOR_DIVISOR);
+    *ret = s;
+    return true;
+}
+
+/* ---- new work ---- */
+
+static int too_full(const char *what, const char *free, const char *floor, struct err *err)
+{
+    err_set(err, ERR_LIMIT, "the disk is nearly full: %s %s free, new work needs %s", free, what,
+            floor);
+    return err_hint(err, "Remove sandboxes or other files; the key 'disk.floor' of ripcord.yaml "
+                         "sets what is kept free.");
+}
+
+/* Some file systems do not count inodes: they tell 0. */
+static int check_inodes(const struct statvfs *fs, struct err *err)
+{
+    uint64_t floor = (uint64_t)fs->f_files / INODES_DIVISOR;
+    char have[FORMAT_MAX], need[FORMAT_MAX];
+
+    if (fs->f_favail >= floor)
+        return 0;
+    snprintf(have, sizeof(have), "%llu", (unsigned long long)fs->f_favail);
+    snprintf(need, sizeof(need), "%llu", (unsigned long long)floor);
+    return too_full("inodes are", have, need, err);
+}
+
+/*
+ * New work is refused while what is under way can still be finished: a start or an exec takes a
+ * dozen for a moment, several go on at once, and clients want to be answered.
+ */
+static int check_descriptors(struct err *err)
+{
+    unsigned limit, left = fd_left(&limit);
+
+    if (left >= MIN(DESCRIPTORS_KEPT, limit / 4))
+        return 0;
+    err_set(err, ERR_LIMIT, "no new work: the daemon has %u of its %u descriptors in use",
+            limit - left, limit);
+    return err_hint(err,
+                    "Let some commands or clients end, or give the daemon more: LimitNOFILE= in "
+                    "its unit, 'ulimit -Hn' where it is started.");
+}
+
+int disk_floor_check(const struct manager *m, struct err *err)
+{
+    char have[FORMAT_MAX], need[FORMAT_MAX];
+    struct disk_floor_state s;
+    int r = check_descriptors(err);
+
+    if (r < 0)
+        return r;
+    if (!look(m, &s))
+        return 0;
+    if (s.free < s.floor)
+        return too_full("are", format_size(s.free, have), format_size(s.floor, need), err);
+    return check_inodes(&s.fs, err);
+}
+
+/* ---- the biggest grower ---- */
+
+/* What it grew by since the look before, or 0 when that would not fill the disk within a minute.
+ * One that cannot be measured (too big, too deep) counts, but least of all. */
+static uint64_t growth(const struct sandbox *sb, uint64_t free)
+{
+    uint64_t grown = 0;
+
+    if (sb->state != SANDBOX_RUNNING || sb->ops || sb->usage_round != sb->m->floor.round ||
+        !sb->usage_pair)
+        return 0;
+    if (sb->usage == USAGE_UNKNOWN || sb->usage_before == USAGE_UNKNOWN)
+        return 1;
+    if (sb->usage > sb->usage_before)
+        grown = sb->usage - sb->usage_before;
+    return grown >= free / LOOKS_PER_MINUTE ? grown : 0;
+}
+
+/* Stopping frees nothing, so the next one goes only when it threatens the rest by itself. */
+static void stop_grower(struct manager *m, uint64_t free)
+{
+    struct sandbox *sb = NULL, *worst = NULL;
+    uint64_t most = 0;
+    char text[FORMAT_MAX];
+    struct op *op;
+
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
+        uint64_t grown = growth(sb, free);
+
+        if (grown > most) {
+            most = grown;
+            worst = sb;
+        }
+    }
+    if (!worst)
+        return;
+    manager_warn(m, "the disk is nearly full (%s free): sandbox '%s' grows most and is stopped",
+                 format_size(free, text), worst->name);
+    op = op_push(worst, &op_stop);
+    op->grace = STOP_GRACE;
+    op->why = xstrdup("the disk is nearly full and this sandbox grew most");
+}
+
+struct measure {
+    struct manager *m;
+    char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1];
+};
+
+static void store_usage(struct measure *w, uint64_t usage)
+{
+    struct sandbox *sb = map_get(&w->m->sandboxes, w->name);
+
+    if (!sb || !STREQ(sb->id, w->id))
+        return;
+    sb->usage_pair = sb->usage_round + 1 == w->m->floor.round;
+    sb->usage_before = sb->usage;
+    sb->usage = usage;
+    sb->usage_round = w->m->floor.round;
+}
+
+static void measured(void *arg, const struct err *err, uint64_t usage)
+{
+    struct measure *w = arg;
+    struct manager *m = w->m;
+    struct disk_floor_state s;
+
+    store_usage(w, err ? USAGE_UNKNOWN : usage);
+    free(w);
+    m->loose--;
+    if (--m->floor.pending == 0 && !m->closing && look(m, &s) && s.free < s.floor / 2)
+        stop_grower(m, s.free);
+}
+
+static void measure(struct sandbox *sb)
+{
+    struct measure *w = xnew0(struct measure);
+
+    w->m = sb->m;
+    memcpy(w->name, sb->name, sizeof(w->name));
+    memcpy(w->id, sb->id, sizeof(w->id));
+    sb->m->loose++;
+    sb->m->floor.pending++;
+    engine_usage(sb->engine, sb->id, measured, w);
+}
+
+void disk_floor_tick(struct manager *m)
+{
+    struct disk_floor_watch *f = &m->floor;
+    struct sandbox *sb = NULL;
+    struct disk_floor_state s;
+
+    if (f->pending || m->closing || time_mono() < f->next)
+        return;
+    f->next = time_mono() + LOOK_INTERVAL;
+    f->round += 1;
+    if (!look(m, &s) || s.free >= s.floor)
+        return;
+    for (size_t i = 0; manager_next(m, &i, &sb);)
+        if (sb->state == SANDBOX_RUNNING)
+            measure(sb);
+}

@@ -1,0 +1,191 @@
+#include "daemon/core/sandbox/lease.h"
+
+#include "daemon/core/events/events.h"
+#include "daemon/core/sandbox/manager-internal.h"
+#include "daemon/core/sandbox/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+
+struct due {
+    const char *by; /* NULL: nothing will happen */
+    bool remove;
+    uint64_t in; /* usec */
+};
+
+static bool is_up(enum sandbox_state s)
+{
+    return s == SANDBOX_RUNNING || s == SANDBOX_PAUSED || s == SANDBOX_STOPPING;
+}
+
+static bool is_down(enum sandbox_state s)
+{
+    return s == SANDBOX_STOPPED || s == SANDBOX_FAILED;
+}
+
+void lease_moved(struct sandbox *sb, enum sandbox_state from)
+{
+    uint64_t now = uptime_now(&sb->m->uptime);
+
+    if (is_up(sb->state) && !is_up(from))
+        sb->up_at = sb->idle_at = now;
+    /* A removal that failed counts anew: it is not tried at every tick. */
+    if (is_down(sb->state) && !is_down(from))
+        sb->down_at = now;
+}
+
+void lease_touch(struct sandbox *sb)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    sb->idle_at = uptime_now(&sb->m->uptime);
+    if (!sb->spec.idle_stop || !sb->stored || sb->ephemeral)
+        return;
+    if (store_sandbox_set_idle(sb->m->store, sb->id, sb->idle_at, &err) < 0)
+        manager_warn(sb->m, "sandbox %s: when it was last used is not saved: %s", sb->name,
+                     err.msg);
+}
+
+void lease_load(struct sandbox *sb, uint64_t up_at, uint64_t idle_at, uint64_t down_at)
+{
+    uint64_t now = uptime_now(&sb->m->uptime);
+
+    sb->up_at = up_at ? up_at : now;
+    sb->idle_at = idle_at ? idle_at : now;
+    sb->down_at = down_at ? down_at : now;
+}
+
+bool lease_equal(const struct sandbox_spec *a, const struct sandbox_spec *b)
+{
+    return a->idle_stop == b->idle_stop && a->max_life == b->max_life && a->rm_after == b->rm_after;
+}
+
+void lease_copy(struct sandbox_spec *to, const struct sandbox_spec *from)
+{
+    to->idle_stop = from->idle_stop;
+    to->max_life = from->max_life;
+    to->rm_after = from->rm_after;
+}
+
+static json_t *ms(uint64_t usec)
+{
+    return json_integer((json_int_t)(usec / USEC_PER_MSEC));
+}
+
+static int change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
+{
+    struct sandbox_spec before = sb->spec; /* its numbers only */
+    int r;
+
+    lease_copy(&sb->spec, from);
+    r = sandbox_save(sb, err);
+    if (r < 0) {
+        lease_copy(&sb->spec, &before);
+        return r;
+    }
+    events_emit(sb->m->config.events, "sandbox.changed", sb, NULL,
+                json_pack("{s:o, s:o, s:o}", "idle_stop_ms", ms(from->idle_stop), "max_life_ms",
+                          ms(from->max_life), "rm_after_ms", ms(from->rm_after)));
+    return 0;
+}
+
+/* The store has it: what is noted beside the sandbox counts when that is lost. */
+static void noted(void *arg, const struct err *err, struct engine_sandbox *box)
+{
+    struct op *op = arg;
+
+    (void)box;
+    if (err)
+        manager_warn(op->sb->m, "sandbox %s: its leases are not noted beside it: %s", op->sb->name,
+                     err->msg);
+    TAKE_PTR(op->then)(op);
+}
+
+void lease_apply(struct op *op, op_step_fn then)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *text = NULL;
+    struct sandbox *sb = op->sb;
+
+    if (lease_equal(&sb->spec, &op->want)) {
+        then(op);
+    } else if (change(sb, &op->want, &err) < 0) {
+        op_fail(op, &err);
+    } else {
+        op->then = then;
+        text = spec_to_text(&sb->spec);
+        engine_note(sb->engine, sb->id, text, noted, op);
+    }
+}
+
+/* ---- what is due ---- */
+
+static void consider(struct due *d, const struct sandbox *sb, const char *by, uint64_t lease,
+                     uint64_t from, bool remove)
+{
+    uint64_t gone = uptime_since(&sb->m->uptime, from);
+    uint64_t in = lease - MIN(lease, gone);
+
+    if (lease && (!d->by || in < d->in))
+        *d = (struct due){by, remove, in};
+}
+
+static struct due next_due(const struct sandbox *sb)
+{
+    struct due d = {0};
+
+    if (sb->state == SANDBOX_RUNNING && !sb->n_execs && !sb->n_transfers)
+        consider(&d, sb, "idle_stop", sb->spec.idle_stop, sb->idle_at, false);
+    if (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED)
+        consider(&d, sb, "max_life", sb->spec.max_life, sb->up_at, false);
+    if (is_down(sb->state) && !sb->n_execs)
+        consider(&d, sb, "rm_after", sb->spec.rm_after, sb->down_at, true);
+    return d;
+}
+
+json_t *lease_to_json(const struct sandbox *sb)
+{
+    struct due d = next_due(sb);
+    char at[TIME_FORMAT_MAX];
+
+    if (!d.by)
+        return json_null();
+    return json_pack("{s:s, s:o, s:s, s:s}", "at", time_format(time_wall() + d.in, at), "in_ms",
+                     ms(d.in), "action", d.remove ? "remove" : "stop", "by", d.by);
+}
+
+static char *why(const struct sandbox *sb, const struct due *d)
+{
+    char text[FORMAT_MAX];
+
+    if (STREQ(d->by, "idle_stop"))
+        return xasprintf("idle for %s", format_duration(sb->spec.idle_stop, text));
+    if (STREQ(d->by, "max_life"))
+        return xasprintf("up for %s, its max life", format_duration(sb->spec.max_life, text));
+    return xasprintf("%s for %s", sandbox_state_name(sb->state),
+                     format_duration(sb->spec.rm_after, text));
+}
+
+static void carry_out(struct sandbox *sb)
+{
+    struct due d = next_due(sb);
+    struct op *op;
+    char *reason;
+
+    if (!d.by || d.in)
+        return;
+    reason = why(sb, &d);
+    op = op_push(sb, d.remove ? &op_remove : &op_stop);
+    op->grace = sb->m->config.stop_grace;
+    op->why = reason;
+}
+
+void lease_tick(struct manager *m)
+{
+    struct sandbox *sb = NULL;
+
+    uptime_tick(&m->uptime);
+    for (size_t i = 0; !m->closing && manager_next(m, &i, &sb);)
+        if (!sb->ops)
+            carry_out(sb);
+}

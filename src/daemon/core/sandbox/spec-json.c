@@ -1,0 +1,211 @@
+/*
+ * The spec back to JSON, its stored form and its hash. The stored form is the API's own document
+ * plus "asked" and "image_digest", so that one parser reads both.
+ */
+#include <openssl/sha.h>
+
+#include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/caches.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+/* clang-format off */
+static const struct { uint32_t bit; const char *name; } limit_names[] = {
+    {SPEC_LIMIT_MEMORY, "memory"}, {SPEC_LIMIT_CPUS, "cpus"}, {SPEC_LIMIT_PIDS, "pids"},
+    {SPEC_LIMIT_DISK, "disk"},     {SPEC_LIMIT_NOFILE, "nofile"},
+};
+/* clang-format on */
+
+json_t *spec_limit_names(uint32_t bits)
+{
+    json_t *a = json_array();
+
+    for (size_t i = 0; i < ARRAY_SIZE(limit_names); i++)
+        if (bits & limit_names[i].bit)
+            json_array_append_new(a, json_string(limit_names[i].name));
+    return a;
+}
+
+static json_t *number(uint64_t v)
+{
+    return json_integer((json_int_t)v);
+}
+
+/* Whole CPUs as integers: 2, not 2.0, so that one value has one canonical text. */
+static json_t *cpus_to_json(uint32_t milli)
+{
+    return milli % 1000 ? json_real(milli / 1000.0) : number(milli / 1000);
+}
+
+json_t *spec_limits_to_json(const struct sandbox_spec *spec)
+{
+    json_t *o = json_object();
+
+    json_object_set_new(o, "memory", number(spec->memory));
+    json_object_set_new(o, "cpus", cpus_to_json(spec->cpu_milli));
+    json_object_set_new(o, "pids", number(spec->pids));
+    if (spec->disk)
+        json_object_set_new(o, "disk", number(spec->disk));
+    json_object_set_new(o, "nofile", number(spec->nofile));
+    return o;
+}
+
+static json_t *pairs_to_json(char *const *v)
+{
+    json_t *o = json_object();
+
+    for (; v && *v; v++) {
+        const char *eq = strchr(*v, '=');
+        _cleanup_free_ char *key = xstrndup(*v, (size_t)(eq - *v));
+
+        json_object_set_new(o, key, json_string(eq + 1));
+    }
+    return o;
+}
+
+static json_t *mounts_to_json(const struct sandbox_spec *spec)
+{
+    json_t *a = json_array();
+
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct spec_mount *m = &spec->mounts[i];
+
+        json_array_append_new(a, json_pack("{s:s,s:s,s:b}", "source", m->source, "target",
+                                           m->target, "read_only", m->read_only));
+    }
+    return a;
+}
+
+const char *spec_cache_mode_name(enum spec_cache_mode m)
+{
+    return cache_mode_name(m);
+}
+
+static json_t *caches_to_json(const struct sandbox_spec *spec)
+{
+    json_t *o = json_object();
+
+    if (spec->cache_mode != CACHE_LAYERED)
+        json_object_set_new(o, CACHE_ALL, json_string(cache_mode_name(spec->cache_mode)));
+    for (size_t i = 0; i < spec->n_caches; i++) {
+        const struct spec_cache *c = &spec->caches[i];
+
+        json_object_set_new(o, c->tool,
+                            json_sprintf("%s%s%s", cache_mode_name(c->mode), c->group ? ":" : "",
+                                         c->group ? c->group : ""));
+    }
+    return o;
+}
+
+static json_t *text_or_null(const char *s)
+{
+    return s ? json_string(s) : json_null();
+}
+
+json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
+{
+    json_t *o = json_object();
+
+    if (engine)
+        json_object_set_new(o, "engine", json_string(engine));
+    json_object_set_new(o, "image", text_or_null(spec->image));
+    json_object_set_new(o, "runtime", text_or_null(spec->runtime));
+    json_object_set_new(o, "caches", caches_to_json(spec));
+    json_object_set_new(o, "limits", spec_limits_to_json(spec));
+    json_object_set_new(o, "network", json_string(spec_network_name(spec->network)));
+    /* The usual one is left out: sandboxes made before it had a name keep their hash. */
+    if (spec->isolation != SPEC_ISOLATION_SHARED)
+        json_object_set_new(o, "isolation", json_string(spec_isolation_name(spec->isolation)));
+    json_object_set_new(o, "tmpfs",
+                        json_pack("{s:I,s:I,s:I}", "tmp", (json_int_t)spec->tmp_size, "run",
+                                  (json_int_t)spec->run_size, "scratch",
+                                  (json_int_t)spec->scratch_size));
+    json_object_set_new(o, "user", json_string(spec->user));
+    json_object_set_new(o, "workdir", json_string(spec->workdir));
+    json_object_set_new(o, "env", pairs_to_json(spec->env));
+    json_object_set_new(o, "labels", pairs_to_json(spec->labels));
+    json_object_set_new(o, "mounts", mounts_to_json(spec));
+    json_object_set_new(o, "idle_stop_ms", number(spec->idle_stop / USEC_PER_MSEC));
+    json_object_set_new(o, "max_life_ms", number(spec->max_life / USEC_PER_MSEC));
+    json_object_set_new(o, "rm_after_ms", number(spec->rm_after / USEC_PER_MSEC));
+    return o;
+}
+
+char *spec_to_text(const struct sandbox_spec *spec)
+{
+    _cleanup_json_ json_t *o = spec_to_json(spec, NULL);
+
+    json_object_set_new(o, "asked", spec_limit_names(spec->asked));
+    json_object_set_new(o, "image_digest", text_or_null(spec->image_digest));
+    return json_to_text(o, true);
+}
+
+static uint32_t limit_bits(const json_t *names)
+{
+    uint32_t bits = 0;
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (names, i, item)
+        for (size_t k = 0; k < ARRAY_SIZE(limit_names); k++)
+            if (json_is_string(item) && STREQ(json_string_value(item), limit_names[k].name))
+                bits |= limit_names[k].bit;
+    return bits;
+}
+
+int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
+{
+    /* What was accepted once is not judged by today's list again. */
+    char *all[] = {(char *)"", NULL};
+    _cleanup_json_ json_t *o = NULL;
+    _cleanup_free_ char *digest = NULL;
+    struct sandbox_spec spec;
+    const char *engine = NULL;
+    uint32_t asked;
+    int r;
+
+    r = json_parse("stored spec", text, strlen(text), &o, err);
+    if (r < 0)
+        return r;
+    asked = limit_bits(json_object_get(o, "asked"));
+    json_object_del(o, "asked");
+    if (json_is_string(json_object_get(o, "image_digest")))
+        digest = xstrdup(json_string_value(json_object_get(o, "image_digest")));
+    json_object_del(o, "image_digest");
+    spec_defaults(&spec);
+    r = spec_apply(&spec, &engine, o, all, err);
+    if (r < 0) {
+        sandbox_spec_done(&spec);
+        return err_wrap(err, "stored spec");
+    }
+    spec.asked = asked;
+    spec.image_digest = TAKE_PTR(digest);
+    *ret = spec;
+    return 0;
+}
+
+/* Leases say how long a sandbox is, not what it is. The one that has always been there stays as the
+ * 0 that it nearly always was: sandboxes made before keep their hash. */
+static char *hashed_text(const struct sandbox_spec *spec, const char *engine)
+{
+    _cleanup_json_ json_t *o = spec_to_json(spec, engine);
+
+    json_object_set_new(o, "idle_stop_ms", number(0));
+    json_object_del(o, "max_life_ms");
+    json_object_del(o, "rm_after_ms");
+    return json_to_text(o, true);
+}
+
+void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65])
+{
+    _cleanup_free_ char *canonical = hashed_text(spec, engine);
+    _cleanup_free_ char *text =
+        xasprintf("%s\n%s\n%d\n", canonical, spec->image_digest ? spec->image_digest : "",
+                  SPEC_HARDENING_VERSION);
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+
+    SHA256((const unsigned char *)text, strlen(text), digest);
+    for (size_t i = 0; i < sizeof(digest); i++)
+        snprintf(ret + 2 * i, 3, "%02x", digest[i]);
+}

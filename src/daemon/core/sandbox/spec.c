@@ -1,0 +1,667 @@
+#include "daemon/core/sandbox/spec.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "daemon/engine/caches.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum {
+    SPEC_ENV_MAX = 256,
+    SPEC_ENV_BYTES_MAX = 96 << 10, /* an exec message of the shim holds 192 KiB, argv included */
+    SPEC_LABELS_MAX = 64,
+    SPEC_LABEL_MAX = 1024,
+    SPEC_MOUNTS_MAX = 32,
+    SPEC_PATH_MAX = 4095,
+    SPEC_IMAGE_MAX = 255,
+    SPEC_RUNTIME_MAX = 64,
+};
+
+void spec_defaults(struct sandbox_spec *ret)
+{
+    *ret = (struct sandbox_spec){
+        .memory = GIB(4),
+        .cpu_milli = 2000,
+        .pids = 300,
+        .nofile = 16384,
+        .network = SPEC_NETWORK_PACKAGES,
+        .cache_mode = CACHE_LAYERED,
+        .tmp_size = MIB(128),
+        .run_size = MIB(32),
+        .scratch_size = MIB(512),
+        .user = xstrdup("agent"),
+        .workdir = xstrdup("/home/agent"),
+    };
+}
+
+static const char *const network_names[] = {"none", "packages", "open"};
+
+const char *spec_network_name(enum spec_network n)
+{
+    return network_names[n];
+}
+
+int spec_network_parse(const char *s, enum spec_network *ret, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(network_names); i++) {
+        if (STREQ(network_names[i], s)) {
+            *ret = (enum spec_network)i;
+            return 0;
+        }
+    }
+    return err_set(err, ERR_INVALID, "'%s' is not a network mode: none, packages or open", s);
+}
+
+static const char *const isolation_names[] = {"shared", "strict"};
+
+const char *spec_isolation_name(enum spec_isolation i)
+{
+    return isolation_names[i];
+}
+
+static int apply_isolation(struct sandbox_spec *spec, const char *name, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(isolation_names); i++) {
+        if (!STREQ(isolation_names[i], name))
+            continue;
+        spec->isolation = (enum spec_isolation)i;
+        return 0;
+    }
+    return err_set(err, ERR_INVALID, "field 'isolation': '%.80s' is neither 'shared' nor 'strict'",
+                   name);
+}
+
+/* ---- numbers: one table for limits and tmpfs sizes ---- */
+
+struct number_field {
+    const char *group, *name;
+    size_t offset;
+    bool wide; /* uint64_t, else uint32_t */
+    uint64_t min, max;
+    uint32_t asked;
+};
+
+#define WIDE(member) offsetof(struct sandbox_spec, member), true
+#define NARROW(member) offsetof(struct sandbox_spec, member), false
+
+/* clang-format off */
+static const struct number_field limit_fields[] = {
+    {"limits", "memory", WIDE(memory),   6 << 20,  1ULL << 50, SPEC_LIMIT_MEMORY},
+    {"limits", "pids",   NARROW(pids),   2,        4194304,    SPEC_LIMIT_PIDS},
+    {"limits", "disk",   WIDE(disk),     16 << 20, 1ULL << 50, SPEC_LIMIT_DISK},
+    {"limits", "nofile", NARROW(nofile), 16,       1048576,    SPEC_LIMIT_NOFILE},
+};
+static const struct number_field tmpfs_fields[] = {
+    {"tmpfs", "tmp",     WIDE(tmp_size),     64 << 10, 1ULL << 50, 0},
+    {"tmpfs", "run",     WIDE(run_size),     64 << 10, 1ULL << 50, 0},
+    {"tmpfs", "scratch", WIDE(scratch_size), 64 << 10, 1ULL << 50, 0},
+};
+/* clang-format on */
+
+#define NUMBER_ABSENT UINT64_MAX
+
+static int apply_numbers(struct sandbox_spec *spec, const struct number_field *fields,
+                         const uint64_t *values, size_t n, struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct number_field *f = &fields[i];
+        char *at = (char *)spec + f->offset;
+
+        if (values[i] == NUMBER_ABSENT)
+            continue;
+        if (values[i] < f->min || values[i] > f->max)
+            return err_set(err, ERR_INVALID, "field '%s.%s': %llu is not from %llu to %llu",
+                           f->group, f->name, (unsigned long long)values[i],
+                           (unsigned long long)f->min, (unsigned long long)f->max);
+        if (f->wide)
+            *(uint64_t *)at = values[i];
+        else
+            *(uint32_t *)at = (uint32_t)values[i];
+        spec->asked |= f->asked;
+    }
+    return 0;
+}
+
+static int apply_cpus(struct sandbox_spec *spec, const json_t *v, struct err *err)
+{
+    double cpus;
+
+    if (!json_is_number(v))
+        return err_set(err, ERR_INVALID, "field 'limits.cpus' must be a number such as 2 or 0.5");
+    cpus = json_number_value(v);
+    if (!(cpus >= 0.01 && cpus <= 1024))
+        return err_set(err, ERR_INVALID, "field 'limits.cpus': %g is not from 0.01 to 1024", cpus);
+    spec->cpu_milli = (uint32_t)lround(cpus * 1000);
+    spec->asked |= SPEC_LIMIT_CPUS;
+    return 0;
+}
+
+static int apply_limits(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+{
+    uint64_t v[] = {NUMBER_ABSENT, NUMBER_ABSENT, NUMBER_ABSENT, NUMBER_ABSENT};
+    const json_t *cpus = NULL;
+    const struct json_field fields[] = {
+        {"memory", JSON_FIELD_U64, &v[0]}, {"pids", JSON_FIELD_U64, &v[1]},
+        {"disk", JSON_FIELD_U64, &v[2]},   {"nofile", JSON_FIELD_U64, &v[3]},
+        {"cpus", JSON_FIELD_ANY, &cpus},
+    };
+    int r;
+
+    r = json_read(obj, "limits", fields, ARRAY_SIZE(fields), err);
+    if (r < 0)
+        return r;
+    r = apply_numbers(spec, limit_fields, v, ARRAY_SIZE(limit_fields), err);
+    return r < 0 || !cpus ? r : apply_cpus(spec, cpus, err);
+}
+
+static int apply_tmpfs(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+{
+    uint64_t v[] = {NUMBER_ABSENT, NUMBER_ABSENT, NUMBER_ABSENT};
+    const struct json_field fields[] = {
+        {"tmp", JSON_FIELD_U64, &v[0]},
+        {"run", JSON_FIELD_U64, &v[1]},
+        {"scratch", JSON_FIELD_U64, &v[2]},
+    };
+    int r;
+
+    r = json_read(obj, "tmpfs", fields, ARRAY_SIZE(fields), err);
+    return r < 0 ? r : apply_numbers(spec, tmpfs_fields, v, ARRAY_SIZE(tmpfs_fields), err);
+}
+
+/* ---- strings ---- */
+
+static bool path_is_clean(const char *p)
+{
+    size_t len = strlen(p);
+
+    if (p[0] != '/' || len > SPEC_PATH_MAX || (len > 1 && p[len - 1] == '/'))
+        return false;
+    for (const char *s = p; *s; s++) {
+        const char *seg = s + 1;
+
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            return false;
+        if (*s != '/' || len == 1)
+            continue;
+        if (*seg == '/' || *seg == '\0')
+            return false;
+        if (seg[0] == '.' &&
+            (seg[1] == '/' || !seg[1] || (seg[1] == '.' && (seg[2] == '/' || !seg[2]))))
+            return false;
+    }
+    return true;
+}
+
+int spec_check_path(const char *field, const char *p, struct err *err)
+{
+    if (path_is_clean(p))
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "field '%s': '%s' is not an absolute path without '.', '..' or '//'", field, p);
+}
+
+static void replace(char **dst, const char *s)
+{
+    char *copy = xstrdup(s);
+
+    free(*dst);
+    *dst = copy;
+}
+
+/* Enough to keep it out of paths and headers; whether there is such an image is the engine's. */
+static int apply_image(struct sandbox_spec *spec, const char *image, struct err *err)
+{
+    static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
+
+    if (!*image || strlen(image) > SPEC_IMAGE_MAX || strspn(image, ok) != strlen(image) ||
+        strstr(image, "..") || !isalnum((unsigned char)*image))
+        return err_set(err, ERR_INVALID, "field 'image': '%.100s' is not an image's name", image);
+    if (spec->image && STREQ(spec->image, image))
+        return 0;
+    replace(&spec->image, image);
+    free(TAKE_PTR(spec->image_digest));
+    return 0;
+}
+
+static int apply_runtime(struct sandbox_spec *spec, const char *runtime, struct err *err)
+{
+    static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
+
+    if (!*runtime || strlen(runtime) > SPEC_RUNTIME_MAX || strspn(runtime, ok) != strlen(runtime))
+        return err_set(err, ERR_INVALID, "field 'runtime': '%.100s' is not a runtime's name",
+                       runtime);
+    free(TAKE_PTR(spec->runtime));
+    if (!STREQ(runtime, "default"))
+        spec->runtime = xstrdup(runtime);
+    return 0;
+}
+
+static int apply_strings(struct sandbox_spec *spec, const char *image, const char *network,
+                         const char *user, const char *workdir, struct err *err)
+{
+    int r = 0;
+
+    if (image)
+        r = apply_image(spec, image, err);
+    if (r >= 0 && network && spec_network_parse(network, &spec->network, err) < 0)
+        r = err_wrap(err, "field 'network'");
+    if (r >= 0 && user && parse_user(user, err) < 0)
+        r = err_wrap(err, "field 'user'");
+    if (r >= 0 && workdir)
+        r = spec_check_path("workdir", workdir, err);
+    if (r < 0)
+        return r;
+    if (user)
+        replace(&spec->user, user);
+    if (workdir)
+        replace(&spec->workdir, workdir);
+    return 0;
+}
+
+/* ---- env and labels: objects of strings ---- */
+
+static int env_entry(const char *key, const char *value, char **ret, struct err *err)
+{
+    _cleanup_free_ char *entry = xasprintf("%s=%s", key, value);
+    int r = parse_env(entry, err);
+
+    if (r >= 0 && strchr(key, '='))
+        r = err_set(err, ERR_INVALID, "'%s' is not a variable's name", key);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(entry);
+    return 0;
+}
+
+static int label_entry(const char *key, const char *value, char **ret, struct err *err)
+{
+    static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
+
+    if (!*key || strlen(key) > 128 || strspn(key, ok) != strlen(key))
+        return err_set(err, ERR_INVALID,
+                       "'%.140s' is not a label name (letters, digits and . _ / -, at most 128)",
+                       key);
+    if (strlen(value) > SPEC_LABEL_MAX)
+        return err_set(err, ERR_INVALID, "label '%s' is over %d bytes", key, SPEC_LABEL_MAX);
+    *ret = xasprintf("%s=%s", key, value);
+    return 0;
+}
+
+typedef int (*entry_fn)(const char *key, const char *value, char **ret, struct err *err);
+
+static int read_pairs(const json_t *obj, const char *field, size_t max, entry_fn make, char ***ret,
+                      struct err *err)
+{
+    _cleanup_strv_ char **v = xcalloc(json_object_size(obj) + 1, sizeof(char *));
+    size_t n = 0, bytes = 0;
+    const char *key;
+    json_t *value;
+
+    if (json_object_size(obj) > max)
+        return err_set(err, ERR_INVALID, "field '%s' has %zu entries, at most %zu are allowed",
+                       field, json_object_size(obj), max);
+    json_object_foreach ((json_t *)obj, key, value) {
+        if (!json_is_string(value))
+            return err_set(err, ERR_INVALID, "field '%s.%.100s' must be a string", field, key);
+        if (make(key, json_string_value(value), &v[n], err) < 0)
+            return err_wrap(err, "field '%s'", field);
+        bytes += strlen(v[n++]) + 1;
+    }
+    if (bytes > SPEC_ENV_BYTES_MAX)
+        return err_set(err, ERR_INVALID, "field '%s' has %zu bytes in all, at most %d are allowed",
+                       field, bytes, SPEC_ENV_BYTES_MAX);
+    *ret = TAKE_PTR(v);
+    return 0;
+}
+
+int spec_env_read(const json_t *obj, char ***ret, struct err *err)
+{
+    return read_pairs(obj, "env", SPEC_ENV_MAX, env_entry, ret, err);
+}
+
+static int apply_env(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+{
+    char **v = NULL;
+    int r = spec_env_read(obj, &v, err);
+
+    if (r < 0)
+        return r;
+    strv_free(spec->env);
+    spec->env = v;
+    return 0;
+}
+
+static int apply_labels(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+{
+    char **v = NULL;
+    int r = read_pairs(obj, "labels", SPEC_LABELS_MAX, label_entry, &v, err);
+
+    if (r < 0)
+        return r;
+    strv_free(spec->labels);
+    spec->labels = v;
+    return 0;
+}
+
+/* ---- caches ---- */
+
+/* "private", or "shared:GROUP". */
+static int read_mode(const char *text, struct spec_cache *ret, struct err *err)
+{
+    const char *colon = strchr(text, ':');
+    _cleanup_free_ char *mode = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
+    int r = cache_mode_parse(mode, &ret->mode, err);
+
+    if (r < 0 || !colon)
+        return r;
+    if (ret->mode != CACHE_SHARED)
+        return err_set(err, ERR_INVALID, "'%.80s': only mode 'shared' has a group", text);
+    if (!name_is_valid(colon + 1)) {
+        err_set(err, ERR_INVALID, "'%.80s' is not a valid group", colon + 1);
+        return err_hint(err, "Groups are named as sandboxes are: lower-case letters, digits and "
+                             "dashes.");
+    }
+    ret->group = xstrdup(colon + 1);
+    return 0;
+}
+
+static int read_cache(const char *tool, const json_t *mode, struct spec_cache *ret, struct err *err)
+{
+    const struct cache_tool *t = NULL;
+    int r = 0;
+
+    if (!json_is_string(mode))
+        return err_set(err, ERR_INVALID, "field 'caches.%.100s' must be a string", tool);
+    if (!STREQ(tool, CACHE_ALL))
+        r = cache_tool_find(tool, &t, err);
+    if (r >= 0)
+        r = read_mode(json_string_value(mode), ret, err);
+    if (r >= 0 && !t && ret->mode == CACHE_SHARED)
+        r = err_set(err, ERR_INVALID, "mode 'shared' is asked for tool by tool");
+    if (r < 0)
+        return err_wrap(err, "field 'caches'");
+    ret->tool = xstrdup(tool);
+    return 0;
+}
+
+/* What is said of all of them is no entry of the list. */
+static void take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
+{
+    struct spec_cache *last = &tmp->caches[tmp->n_caches - 1];
+
+    if (!STREQ(last->tool, CACHE_ALL))
+        return;
+    *mode = last->mode;
+    free(last->tool);
+    tmp->n_caches--;
+}
+
+static int apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+{
+    struct sandbox_spec tmp = {0}; /* only its caches: for the release */
+    const char *tool;
+    enum spec_cache_mode all = spec->cache_mode;
+    json_t *mode;
+    int r = 0;
+
+    tmp.caches = xcalloc(json_object_size(obj) + 1, sizeof(*tmp.caches));
+    json_object_foreach ((json_t *)obj, tool, mode) {
+        r = read_cache(tool, mode, &tmp.caches[tmp.n_caches], err);
+        if (r < 0) {
+            free(tmp.caches[tmp.n_caches].group);
+            break;
+        }
+        tmp.n_caches++;
+        take_all(&tmp, &all);
+    }
+    if (r >= 0) {
+        struct spec_cache *old = spec->caches;
+        size_t n = spec->n_caches;
+
+        spec->cache_mode = all;
+        spec->caches = tmp.caches;
+        spec->n_caches = tmp.n_caches;
+        tmp.caches = old;
+        tmp.n_caches = n;
+    }
+    sandbox_spec_done(&tmp);
+    return r;
+}
+
+static int refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
+{
+    err_set(err, ERR_INVALID, "isolation 'strict' and cache '%s' in mode '%s' exclude each other",
+            tool, cache_mode_name(mode));
+    return err_hint(err, "The files of that cache are other sandboxes' too: mode 'private' or "
+                         "'off' has its own.");
+}
+
+/* What others read or write too is not for strict sandboxes: refused when it was asked for. */
+static int apply_strict(struct sandbox_spec *spec, const json_t *caches, struct err *err)
+{
+    const uint32_t own = 1U << CACHE_PRIVATE | 1U << CACHE_OFF;
+
+    if (spec->isolation != SPEC_ISOLATION_STRICT)
+        return 0;
+    if (spec->cache_mode == CACHE_LAYERED && !json_object_get(caches, CACHE_ALL))
+        spec->cache_mode = CACHE_PRIVATE;
+    if (!(own & 1U << spec->cache_mode))
+        return refuse_cache(CACHE_ALL, spec->cache_mode, err);
+    for (size_t i = 0; i < spec->n_caches; i++)
+        if (!(own & 1U << spec->caches[i].mode))
+            return refuse_cache(spec->caches[i].tool, spec->caches[i].mode, err);
+    return 0;
+}
+
+/* ---- mounts ---- */
+
+static bool path_below(const char *path, const char *root)
+{
+    size_t len = strlen(root);
+
+    return strncmp(path, root, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+/* Below these the sandbox has file systems of its own that a mount would break or open up. */
+static const char *const reserved_targets[] = {
+    "/proc", "/sys", "/dev", "/run/ripcord", "/.ripcord", "/cache",
+    "/usr",  "/etc", "/bin", "/lib",         "/lib64",    "/sbin",
+};
+
+static int check_mount(const struct spec_mount *m, char *const *roots, size_t i, struct err *err)
+{
+    bool allowed = false;
+
+    for (char *const *p = roots; p && *p && !allowed; p++)
+        allowed = path_below(m->source, *p);
+    if (!allowed) {
+        err_set(err, ERR_DENIED, "field 'mounts[%zu].source': '%s' lies in no allowed folder", i,
+                m->source);
+        return err_hint(err, "Add a folder to 'mounts.roots' in ripcord.yaml to allow it.");
+    }
+    for (size_t k = 0; k < ARRAY_SIZE(reserved_targets); k++)
+        if (path_below(m->target, reserved_targets[k]) || STREQ(m->target, "/"))
+            return err_set(err, ERR_INVALID, "field 'mounts[%zu].target': '%s' is reserved", i,
+                           m->target);
+    return 0;
+}
+
+static int read_mount(const json_t *obj, char *const *roots, size_t i, struct spec_mount *ret,
+                      struct err *err)
+{
+    const char *source = NULL, *target = NULL;
+    bool read_only = false;
+    const struct json_field fields[] = {
+        {"source", JSON_FIELD_STRING, &source},
+        {"target", JSON_FIELD_STRING, &target},
+        {"read_only", JSON_FIELD_BOOL, &read_only},
+    };
+    int r;
+
+    r = json_read(obj, "mounts[]", fields, ARRAY_SIZE(fields), err);
+    if (r < 0)
+        return r;
+    if (!source || !target)
+        return err_set(err, ERR_INVALID, "field 'mounts[%zu]' needs a source and a target", i);
+    r = spec_check_path("mounts[].source", source, err);
+    if (r >= 0)
+        r = spec_check_path("mounts[].target", target, err);
+    if (r < 0)
+        return r;
+    /* Filled before the check, so that the caller's release finds it on failure too. */
+    *ret = (struct spec_mount){xstrdup(source), xstrdup(target), read_only};
+    return check_mount(ret, roots, i, err);
+}
+
+static int apply_mounts(struct sandbox_spec *spec, const json_t *array, char *const *roots,
+                        struct err *err)
+{
+    struct sandbox_spec tmp = {0}; /* only its mounts: for the release */
+    size_t n = json_array_size(array);
+    int r = 0;
+
+    if (n > SPEC_MOUNTS_MAX)
+        return err_set(err, ERR_INVALID, "field 'mounts' has %zu entries, at most %d are allowed",
+                       n, SPEC_MOUNTS_MAX);
+    tmp.mounts = n ? xcalloc(n, sizeof(*tmp.mounts)) : NULL;
+    tmp.n_mounts = n;
+    for (size_t i = 0; i < n && r >= 0; i++)
+        r = read_mount(json_array_get(array, i), roots, i, &tmp.mounts[i], err);
+    if (r >= 0) {
+        struct spec_mount *old = spec->mounts;
+        size_t n_old = spec->n_mounts;
+
+        spec->mounts = tmp.mounts;
+        spec->n_mounts = n;
+        tmp.mounts = old;
+        tmp.n_mounts = n_old;
+    }
+    sandbox_spec_done(&tmp);
+    return r;
+}
+
+/* ---- the whole ---- */
+
+struct spec_doc {
+    const char *engine, *image, *runtime, *network, *isolation, *user, *workdir;
+    const json_t *limits, *tmpfs, *env, *labels, *mounts, *caches;
+    uint64_t idle_stop_ms, max_life_ms, rm_after_ms;
+};
+
+#define NO_LEASES                                                                                  \
+    {                                                                                              \
+        .idle_stop_ms = NUMBER_ABSENT, .max_life_ms = NUMBER_ABSENT, .rm_after_ms = NUMBER_ABSENT  \
+    }
+
+static int read_doc(const json_t *patch, struct spec_doc *d, struct err *err)
+{
+    const struct json_field fields[] = {
+        {"engine", JSON_FIELD_STRING, &d->engine},
+        {"image", JSON_FIELD_STRING, &d->image},
+        {"runtime", JSON_FIELD_STRING, &d->runtime},
+        {"caches", JSON_FIELD_OBJECT, &d->caches},
+        {"limits", JSON_FIELD_OBJECT, &d->limits},
+        {"network", JSON_FIELD_STRING, &d->network},
+        {"isolation", JSON_FIELD_STRING, &d->isolation},
+        {"tmpfs", JSON_FIELD_OBJECT, &d->tmpfs},
+        {"user", JSON_FIELD_STRING, &d->user},
+        {"workdir", JSON_FIELD_STRING, &d->workdir},
+        {"env", JSON_FIELD_OBJECT, &d->env},
+        {"labels", JSON_FIELD_OBJECT, &d->labels},
+        {"mounts", JSON_FIELD_ARRAY, &d->mounts},
+        {"idle_stop_ms", JSON_FIELD_U64, &d->idle_stop_ms},
+        {"max_life_ms", JSON_FIELD_U64, &d->max_life_ms},
+        {"rm_after_ms", JSON_FIELD_U64, &d->rm_after_ms},
+    };
+
+    return json_read(patch, NULL, fields, ARRAY_SIZE(fields), err);
+}
+
+static int apply_lease(uint64_t *lease, const char *field, uint64_t ms, struct err *err)
+{
+    if (ms == NUMBER_ABSENT)
+        return 0;
+    if (ms > UINT64_MAX / USEC_PER_MSEC / 1000)
+        return err_set(err, ERR_INVALID, "field '%s': %llu is too long", field,
+                       (unsigned long long)ms);
+    *lease = ms * USEC_PER_MSEC;
+    return 0;
+}
+
+static int apply_leases(struct sandbox_spec *spec, const struct spec_doc *d, struct err *err)
+{
+    int r = apply_lease(&spec->idle_stop, "idle_stop_ms", d->idle_stop_ms, err);
+
+    if (r >= 0)
+        r = apply_lease(&spec->max_life, "max_life_ms", d->max_life_ms, err);
+    if (r >= 0)
+        r = apply_lease(&spec->rm_after, "rm_after_ms", d->rm_after_ms, err);
+    return r;
+}
+
+int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err *err)
+{
+    struct spec_doc d = NO_LEASES;
+    const struct json_field fields[] = {
+        {"idle_stop_ms", JSON_FIELD_U64, &d.idle_stop_ms},
+        {"max_life_ms", JSON_FIELD_U64, &d.max_life_ms},
+        {"rm_after_ms", JSON_FIELD_U64, &d.rm_after_ms},
+    };
+    int r = json_read(patch, NULL, fields, ARRAY_SIZE(fields), err);
+
+    return r < 0 ? r : apply_leases(spec, &d, err);
+}
+
+static int apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *const *roots,
+                     struct err *err)
+{
+    int r;
+
+    r = apply_strings(spec, d->image, d->network, d->user, d->workdir, err);
+    if (r >= 0 && d->runtime)
+        r = apply_runtime(spec, d->runtime, err);
+    if (r >= 0 && d->isolation)
+        r = apply_isolation(spec, d->isolation, err);
+    if (r >= 0 && d->caches)
+        r = apply_caches(spec, d->caches, err);
+    if (r >= 0)
+        r = apply_strict(spec, d->caches, err);
+    if (r >= 0 && d->limits)
+        r = apply_limits(spec, d->limits, err);
+    if (r >= 0 && d->tmpfs)
+        r = apply_tmpfs(spec, d->tmpfs, err);
+    if (r >= 0 && d->env)
+        r = apply_env(spec, d->env, err);
+    if (r >= 0 && d->labels)
+        r = apply_labels(spec, d->labels, err);
+    if (r >= 0 && d->mounts)
+        r = apply_mounts(spec, d->mounts, roots, err);
+    return r < 0 ? r : apply_leases(spec, d, err);
+}
+
+int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *patch,
+               char *const *mount_roots, struct err *err)
+{
+    struct spec_doc d = NO_LEASES;
+    struct sandbox_spec work;
+    int r;
+
+    r = read_doc(patch, &d, err);
+    if (r < 0)
+        return r;
+    sandbox_spec_copy(&work, spec);
+    r = apply_doc(&work, &d, mount_roots, err);
+    if (r < 0) {
+        sandbox_spec_done(&work);
+        return r;
+    }
+    sandbox_spec_done(spec);
+    *spec = work;
+    if (d.engine)
+        *engine = d.engine;
+    return 0;
+}

@@ -1,0 +1,105 @@
+#include "daemon/core/session/session-line.h"
+
+#include <string.h>
+
+#include "lib/base/jsontext.h"
+#include "lib/base/text.h"
+
+/* What must be there beyond the longest piece, so that a cut falls alike however the bytes come: a
+ * character that begins before it may end so much later. */
+enum { AHEAD = 4 };
+
+/* A cut does not part a character that is whole, else two pieces would each look broken. */
+static size_t cut_at(const char *data, size_t len, size_t max)
+{
+    unsigned cp;
+
+    for (size_t back = 1; back <= 3 && back < max; back++) {
+        size_t from = max - back;
+
+        if (((unsigned char)data[from] & 0xc0) == 0x80)
+            continue;
+        return text_utf8_next(data + from, len - from, &cp) > back ? from : max;
+    }
+    return max;
+}
+
+bool session_line_next(const char *data, size_t len, bool over, uint32_t part, size_t max,
+                       struct session_line *ret)
+{
+    const char *nl = len ? memchr(data, '\n', MIN(len, max + AHEAD)) : NULL;
+
+    *ret = (struct session_line){.data = data, .part = part ? part + 1 : 0, .last = true};
+    if (nl && nl <= data + max) {
+        ret->len = (size_t)(nl - data);
+        ret->used = ret->len + 1;
+        return true;
+    }
+    if (nl || len >= max + AHEAD || (over && len > max)) {
+        ret->len = ret->used = cut_at(data, len, max);
+        ret->part = part + 1;
+        ret->last = false;
+        return true;
+    }
+    ret->len = ret->used = len;
+    return over && (len || part); /* a line that was cut has a last piece, be it empty */
+}
+
+/* ---- events ---- */
+
+/* A line that ends in CRLF is as good as one that ends in LF. */
+static size_t without_cr(const struct session_line *l)
+{
+    return l->last && l->len && l->data[l->len - 1] == '\r' ? l->len - 1 : l->len;
+}
+
+static bool is_utf8(const char *s, size_t len)
+{
+    unsigned cp;
+
+    for (size_t i = 0, n; i < len; i += n) {
+        n = text_utf8_next(s + i, len - i, &cp);
+        if (!n)
+            return false;
+    }
+    return true;
+}
+
+static int put_log(const struct session_line *l, enum journal_stream stream, struct buf *b)
+{
+    size_t len = without_cr(l);
+
+    if (buf_appendf(b, "{\"type\":\"log\",\"stream\":\"%s\",\"text\":\"",
+                    stream == JOURNAL_STDOUT ? "stdout" : "stderr") < 0 ||
+        text_escape_json_n(b, l->data, len) < 0 || buf_append_c(b, '"') < 0)
+        return -ERR_LIMIT;
+    if (l->part &&
+        buf_appendf(b, ",\"part\":%u,\"more\":%s", l->part, l->last ? "false" : "true") < 0)
+        return -ERR_LIMIT;
+    if (!is_utf8(l->data, len) && buf_append_str(b, ",\"invalid_utf8\":true") < 0)
+        return -ERR_LIMIT;
+    return buf_append_c(b, '}');
+}
+
+/* White space that some reader might take for a line's end becomes a blank: it can only stand
+ * between the parts of the object, where it means nothing. */
+static int put_object(const struct session_line *l, struct buf *b)
+{
+    size_t from = b->len, len = l->len;
+    char *p;
+
+    while (len && strchr(" \t\r", l->data[len - 1]))
+        len--;
+    if (buf_append(b, l->data, len) < 0)
+        return -ERR_LIMIT;
+    for (p = buf_data(b) + from; (p = memchr(p, '\r', len - (size_t)(p - buf_data(b) - from))); p++)
+        *p = ' ';
+    return 0;
+}
+
+int session_line_event(const struct session_line *l, enum journal_stream stream, struct buf *b)
+{
+    if (stream == JOURNAL_STDOUT && !l->part && json_text_kind(l->data, l->len) == JSON_TEXT_OBJECT)
+        return put_object(l, b);
+    return put_log(l, stream, b);
+}

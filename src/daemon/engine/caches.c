@@ -1,0 +1,230 @@
+#include "daemon/engine/caches.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/macro.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/plan.h"
+
+/*
+ * What was measured is in DESIGN 8: npm without PREFER_OFFLINE asks for each package's metadata
+ * again, which makes the cache hardly pay; uv must copy, because its cache is another file system
+ * than the project's; pnpm keeps metadata apart from its store, and reads variables of npm's names
+ * up to 10 and of its own names later; apt has no variable for it.
+ */
+/* clang-format off */
+static const struct cache_tool tools[] = {
+    {"pip",   "/cache/pip",   {"PIP_CACHE_DIR=/cache/pip"}},
+    {"npm",   "/cache/npm",   {"NPM_CONFIG_CACHE=/cache/npm", "NPM_CONFIG_PREFER_OFFLINE=true"}},
+    {"uv",    "/cache/uv",    {"UV_CACHE_DIR=/cache/uv", "UV_LINK_MODE=copy"}},
+    {"yarn",  "/cache/yarn",  {"YARN_CACHE_FOLDER=/cache/yarn"}},
+    {"pnpm",  "/cache/pnpm",  {"npm_config_store_dir=/cache/pnpm/store", "npm_config_cache_dir=/cache/pnpm/meta",
+                               "pnpm_config_store_dir=/cache/pnpm/store", "pnpm_config_cache_dir=/cache/pnpm/meta"}},
+    {"go",    "/cache/go",    {"GOMODCACHE=/cache/go/mod", "GOCACHE=/cache/go/build"}},
+    {"cargo", "/cache/cargo", {"CARGO_HOME=/cache/cargo"}},
+    {"maven", "/cache/maven", {"MAVEN_ARGS=-Dmaven.repo.local=/cache/maven -Daether.syncContext.named.factory=file-lock"}},
+    {"apt",   "/var/cache/apt/archives", {NULL}},
+};
+/* clang-format on */
+
+/*
+ * pip takes plain http on the loopback, but keeps nothing of it in its cache unless the host is
+ * named as trusted; yarn from 2 on refuses plain http unless it is. YARN_REGISTRY is what yarn 1
+ * reads; pnpm reads npm's up to 10, later its own alone. poetry has no variable for it, its plugin
+ * poetry-plugin-pypi-mirror has. That there is a newer pip, npm or pnpm, for which these would read
+ * that package's index first, is of no use in a sandbox.
+ */
+/* clang-format off */
+static const struct { const char *name, *path, *value; } packages_env[] = {
+    {"PIP_INDEX_URL",                 "/pypi/simple/", NULL},
+    {"PIP_TRUSTED_HOST",              NULL,            "127.0.0.1"},
+    {"PIP_DISABLE_PIP_VERSION_CHECK", NULL,            "1"},
+    {"UV_DEFAULT_INDEX",              "/pypi/simple/", NULL},
+    {"PDM_PYPI_URL",                  "/pypi/simple/", NULL},
+    {"PIPENV_PYPI_MIRROR",            "/pypi/simple/", NULL},
+    {"POETRY_PYPI_MIRROR_URL",        "/pypi/simple/", NULL},
+    {"NPM_CONFIG_REGISTRY",           "/npm/",         NULL},
+    {"NPM_CONFIG_UPDATE_NOTIFIER",    NULL,            "false"},
+    {"pnpm_config_registry",          "/npm/",         NULL},
+    {"pnpm_config_update_notifier",   NULL,            "false"},
+    {"YARN_REGISTRY",                 "/npm/",         NULL},
+    {"YARN_NPM_REGISTRY_SERVER",      "/npm",          NULL},
+    {"YARN_UNSAFE_HTTP_WHITELIST",    NULL,            "127.0.0.1"},
+    {"BUN_CONFIG_REGISTRY",           "/npm/",         NULL},
+};
+/* clang-format on */
+
+static const char *const mode_names[] = {
+    [CACHE_OFF] = "off",         [CACHE_PRIVATE] = "private",   [CACHE_SHARED] = "shared",
+    [CACHE_LAYERED] = "layered", [CACHE_READONLY] = "readonly",
+};
+
+const struct cache_tool *cache_tool_at(size_t i)
+{
+    return i < ARRAY_SIZE(tools) ? &tools[i] : NULL;
+}
+
+int cache_tool_find(const char *name, const struct cache_tool **ret, struct err *err)
+{
+    const char *names[ARRAY_SIZE(tools)], *near;
+
+    for (size_t i = 0; i < ARRAY_SIZE(tools); i++) {
+        names[i] = tools[i].name;
+        if (!STREQ(tools[i].name, name))
+            continue;
+        *ret = &tools[i];
+        return 0;
+    }
+    err_set(err, ERR_INVALID, "'%.40s' is no tool with a cache", name);
+    near = strv_nearest(name, names, ARRAY_SIZE(tools));
+    return near ? err_hint(err, "Did you mean '%s'?", near)
+                : err_hint(err, "Those with one are: pip, npm, uv, yarn, pnpm, go, cargo, maven "
+                                "and apt.");
+}
+
+const char *cache_mode_name(enum spec_cache_mode m)
+{
+    return mode_names[m];
+}
+
+int cache_mode_parse(const char *name, enum spec_cache_mode *ret, struct err *err)
+{
+    const char *near;
+
+    for (size_t i = 0; i < ARRAY_SIZE(mode_names); i++) {
+        if (STREQ(mode_names[i], name)) {
+            *ret = (enum spec_cache_mode)i;
+            return 0;
+        }
+    }
+    err_set(err, ERR_INVALID,
+            "'%.40s' is not a cache mode: off, private, shared, layered or readonly", name);
+    near = strv_nearest(name, mode_names, ARRAY_SIZE(mode_names));
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
+}
+
+char *cache_mode_list(uint32_t bits)
+{
+    _cleanup_strv_ char **names = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(mode_names); i++)
+        if (bits & (1U << i))
+            strv_add(&names, mode_names[i]);
+    return strv_join(names, ", ");
+}
+
+/* npm takes its variables in any case, and which of two wins is its secret. */
+static bool sets(char *const *env, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (; env && *env; env++)
+        if (strncasecmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return true;
+    return false;
+}
+
+char **packages_variables(const struct sandbox_spec *spec)
+{
+    char **env = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(packages_env); i++) {
+        const char *name = packages_env[i].name, *path = packages_env[i].path;
+
+        if (spec->network != SPEC_NETWORK_PACKAGES || sets(spec->env, name))
+            continue;
+        strv_push(&env, path ? xasprintf("%s=http://127.0.0.1:%d%s", name, PLAN_PACKAGES_PORT, path)
+                             : xasprintf("%s=%s", name, packages_env[i].value));
+    }
+    return env;
+}
+
+static const struct spec_cache *named(const struct sandbox_spec *spec, const struct cache_tool *t)
+{
+    for (size_t i = 0; i < spec->n_caches; i++)
+        if (STREQ(spec->caches[i].tool, t->name))
+            return &spec->caches[i];
+    return NULL;
+}
+
+bool cache_is_below_root(const struct cache_tool *t)
+{
+    return strncmp(t->target, CACHE_ROOT "/", strlen(CACHE_ROOT "/")) == 0;
+}
+
+enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const struct cache_tool *t)
+{
+    const struct spec_cache *c = named(spec, t);
+
+    if (c)
+        return c->mode;
+    return cache_is_below_root(t) ? spec->cache_mode : CACHE_OFF;
+}
+
+const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_tool *t)
+{
+    const struct spec_cache *c = named(spec, t);
+
+    return c && c->group ? c->group : "";
+}
+
+/* Names but root's are the image's to know: they get the agent's. */
+uint32_t cache_owner(const struct sandbox_spec *spec)
+{
+    _cleanup_free_ char *id = xstrndup(spec->user, strcspn(spec->user, ":"));
+    uint32_t uid = PLAN_AGENT_ID;
+
+    if (STREQ(id, "root"))
+        return 0;
+    parse_u32(id, 0, PLAN_ID_COUNT - 1, &uid, NULL);
+    return uid;
+}
+
+static void add_unset(const struct sandbox_spec *spec, const char *pair, char ***env)
+{
+    _cleanup_free_ char *name = xstrndup(pair, strcspn(pair, "="));
+
+    if (!sets(spec->env, name))
+        strv_add(env, pair);
+}
+
+void cache_variables(const struct sandbox_spec *spec, cache_there_fn there, const void *arg,
+                     char ***env)
+{
+    const struct cache_tool *t;
+
+    for (size_t i = 0; (t = cache_tool_at(i)); i++) {
+        enum spec_cache_mode mode = cache_mode_of(spec, t);
+
+        if (mode == CACHE_OFF || !there(arg, t, mode))
+            continue;
+        for (const char *const *v = t->env; *v; v++)
+            add_unset(spec, *v, env);
+    }
+}
+
+/* ---- what there is ---- */
+
+struct engine_cache *engine_caches_add(struct engine_caches *c, enum engine_cache_kind kind,
+                                       const char *tool, const char *owner)
+{
+    struct engine_cache *item;
+
+    c->items = xreallocarray(c->items, c->n + 1, sizeof(*c->items));
+    item = &c->items[c->n++];
+    *item = (struct engine_cache){.kind = kind, .tool = xstrdup(tool), .owner = xstrdup(owner)};
+    return item;
+}
+
+void engine_caches_done(struct engine_caches *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        free(c->items[i].tool);
+        free(c->items[i].owner);
+    }
+    free(c->items);
+    *c = (struct engine_caches){0};
+}

@@ -1,0 +1,490 @@
+/*
+ * The Docker engine: reaching it, what it can do, images. Containers are in container.c, their runs
+ * in launch.c, finding what is ours in objects.c, the engine's news in events.c.
+ */
+#include "daemon/engine/docker/backend.h"
+#include "daemon/engine/docker/build.h"
+#include "daemon/engine/docker/layers.h"
+#include "daemon/engine/docker/profile.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include "daemon/engine/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/strv.h"
+#include "lib/base/usage.h"
+#include "lib/base/xalloc.h"
+
+#define PIN_FILE "docker/engine"
+enum { PIN_MAX = 4096 };
+
+/* ---- asking ---- */
+
+const struct docker *docker_client(struct docker_engine *d)
+{
+    const struct docker *c;
+
+    pthread_mutex_lock(&d->lock);
+    c = d->n_clients ? d->clients[d->n_clients - 1] : NULL;
+    pthread_mutex_unlock(&d->lock);
+    return c;
+}
+
+struct deadline docker_by(const struct docker_engine *d, const struct deadline *by)
+{
+    struct deadline one = deadline_in(d->timeout);
+
+    return one.at < by->at ? one : *by;
+}
+
+bool docker_owns(const struct docker_engine *d, const char *id, const json_t *labels)
+{
+    return STREQ(docker_text(labels, LABEL_ROOT), d->root_id) &&
+           STREQ(docker_text(labels, LABEL_ID), id);
+}
+
+int docker_ask(struct docker_engine *d, const char *method, const char *path, const json_t *body,
+               const struct deadline *by, struct docker_reply *ret, struct err *err)
+{
+    struct deadline one = docker_by(d, by);
+
+    return docker_call(docker_client(d), method, path, body, &one, ret, err);
+}
+
+/* ---- opening ---- */
+
+static int open_folder(const char *parent, const char *name, int *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", parent, name);
+    int r;
+
+    if (*ret >= 0)
+        return 0;
+    r = dir_make_all(AT_FDCWD, path, 0700, err);
+    return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
+}
+
+int docker_folders(struct docker_engine *d, struct err *err)
+{
+    int r;
+
+    pthread_mutex_lock(&d->lock);
+    r = open_folder(d->state_dir, "docker/execs", &d->execs, err);
+    if (r >= 0)
+        r = open_folder(d->run_dir, "docker", &d->runs, err);
+    if (r >= 0 && d->devnull < 0) {
+        d->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (d->devnull < 0)
+            r = err_sys(err, errno, "open '/dev/null'");
+    }
+    d->supervisors.runs = d->runs;
+    pthread_mutex_unlock(&d->lock);
+    return r;
+}
+
+static const char *env_get(const char *name)
+{
+    return getenv(name);
+}
+
+static void take_client(struct docker_engine *d, struct docker *c)
+{
+    pthread_mutex_lock(&d->lock);
+    d->clients = xreallocarray(d->clients, d->n_clients + 1, sizeof(struct docker *));
+    d->clients[d->n_clients++] = c;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/*
+ * Where our sandboxes are is not a matter of who starts the daemon with which environment, or of
+ * which engine answers first today: while there are some, the engine that they were made on is
+ * meant, unless the configuration names one.
+ */
+static char *pinned(struct docker_engine *d)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" PIN_FILE, d->state_dir);
+    _cleanup_strv_ char **ids = NULL;
+    char *text = NULL;
+
+    if (*d->host || sandbox_ids_add(d->execs, &ids, NULL) < 0 || !ids)
+        return NULL;
+    file_read(AT_FDCWD, path, PIN_MAX, &text, NULL, NULL);
+    return text;
+}
+
+static void pin(struct docker_engine *d, const char *where)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" PIN_FILE, d->state_dir);
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (file_replace(AT_FDCWD, path, where, strlen(where), 0600, false, &err) < 0)
+        log_debug("engine docker: %s", err.msg);
+}
+
+static int connect_engine(struct docker_engine *d, const struct deadline *by, struct docker **ret,
+                          struct err *err)
+{
+    _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
+    _cleanup_free_ char *where = pinned(d);
+    int r;
+
+    r = where ? docker_endpoint_parse(where, &endpoint, err)
+              : docker_endpoint_find(d->host, env_get, &endpoint, err);
+    if (r >= 0)
+        r = docker_open(&endpoint, by, ret, err);
+    if (r < 0 && where)
+        err_wrap(err, "the engine that sandboxes were made on");
+    if (r >= 0 && !where)
+        pin(d, (*ret)->where);
+    return r;
+}
+
+static bool same_engine(const struct docker *a, const struct docker *b)
+{
+    return STREQ(a->where, b->where) && a->flavour == b->flavour && a->api == b->api &&
+           STREQ(a->version, b->version);
+}
+
+int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct err *err)
+{
+    _cleanup_(docker_closep) struct docker *c = NULL;
+    int r;
+
+    r = docker_open(&docker_client(d)->endpoint, by, &c, err);
+    if (r < 0)
+        return r;
+    ensured_forget_all(&d->ensured);
+    /* A client that a worker holds stays as it is; a new one is needed only after an upgrade. */
+    if (!same_engine(c, docker_client(d)))
+        take_client(d, TAKE_PTR(c));
+    return 0;
+}
+
+static const struct {
+    const char *key;
+    uint32_t cap;
+} info_caps[] = {
+    {"MemoryLimit", ENGINE_CAP_MEMORY_LIMIT},
+    {"CpuCfsQuota", ENGINE_CAP_CPU_LIMIT},
+    {"PidsLimit", ENGINE_CAP_PIDS_LIMIT},
+};
+
+/* Whether --storage-opt size can work; on overlay2 the mount options decide, and create says. */
+static bool has_quota(const json_t *info)
+{
+    static const char *const drivers[] = {"btrfs", "zfs", "devicemapper", "windowsfilter"};
+    const json_t *pair;
+    size_t i;
+
+    for (i = 0; i < ARRAY_SIZE(drivers); i++)
+        if (STREQ(docker_text(info, "Driver"), drivers[i]))
+            return true;
+    json_array_foreach (json_object_get(info, "DriverStatus"), i, pair) {
+        const char *key = json_string_value(json_array_get(pair, 0));
+        const char *value = json_string_value(json_array_get(pair, 1));
+
+        if (key && value && STREQ(key, "Backing Filesystem") && STREQ(value, "xfs"))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Whether its containers run under our own kernel, so that their network namespaces can be entered:
+ * not across a network, and not those of Docker Desktop, which has a virtual machine behind a
+ * socket of this one. The relay looks at each container again.
+ */
+static bool shares_kernel(const struct docker *c, const json_t *info)
+{
+    struct utsname us;
+
+    return c->endpoint.transport == DOCKER_UNIX && uname(&us) == 0 &&
+           STREQ(docker_text(info, "KernelVersion"), us.release);
+}
+
+bool docker_runtime_is_plain(const char *name)
+{
+    static const char *const plain[] = {"" /* Podman may not tell */, "runc", "crun",
+                                        "io.containerd.runc.v2"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
+        if (STREQ(name, plain[i]))
+            return true;
+    return false;
+}
+
+static void take_caps(struct docker_engine *d, const struct docker *c, const json_t *info)
+{
+    uint32_t caps = ENGINE_CAP_PAUSE | ENGINE_CAP_PTY | ENGINE_CAP_STATS | ENGINE_CAP_NET_OPEN |
+                    ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
+
+    for (size_t i = 0; i < ARRAY_SIZE(info_caps); i++)
+        if (json_is_true(json_object_get(info, info_caps[i].key)))
+            caps |= info_caps[i].cap;
+    if (c->flavour == DOCKER_FLAVOUR_DOCKER) /* Podman takes both options and ignores them */
+        caps |= ENGINE_CAP_RUNTIME | ENGINE_CAP_NET_ISOLATED;
+    if (has_quota(info))
+        caps |= ENGINE_CAP_DISK_LIMIT;
+    d->engine.caps = caps;
+    d->engine.cache_modes = (1U << CACHE_MODES) - 1;
+    d->cpus = (uint32_t)json_integer_value(json_object_get(info, "NCPU"));
+    d->near = shares_kernel(c, info);
+    d->plain = docker_runtime_is_plain(docker_text(info, "DefaultRuntime"));
+}
+
+static int read_info(struct docker_engine *d, const struct deadline *by, struct err *err)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const struct docker *c = docker_client(d);
+    int r;
+
+    r = docker_ask(d, "GET", "/info", NULL, by, &reply, err);
+    if (r < 0)
+        return err_wrap(err, "ask the engine what it can do");
+    take_caps(d, c, reply.json);
+    free(d->engine.about);
+    d->engine.about = xasprintf("%s %s, API 1.%u, at %s", docker_flavour_name(c->flavour),
+                                c->version, c->api, c->where);
+    free(d->data_dir);
+    d->data_dir = NULL;
+    if (c->endpoint.transport == DOCKER_UNIX && *docker_text(reply.json, "DockerRootDir") == '/')
+        d->data_dir = xstrdup(docker_text(reply.json, "DockerRootDir"));
+    return 0;
+}
+
+static int engine_docker_open(struct engine *e, const struct deadline *by, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    _cleanup_(docker_closep) struct docker *c = NULL;
+    struct deadline soon = docker_by(d, by);
+    int r;
+
+    r = docker_folders(d, err);
+    if (r >= 0)
+        r = connect_engine(d, &soon, &c, err);
+    if (r < 0)
+        return r;
+    take_client(d, TAKE_PTR(c));
+    r = read_info(d, by, err);
+    if (r >= 0)
+        layers_tidy(d, by);
+    if (r >= 0 && !d->watcher)
+        d->watcher = watcher_new(d);
+    return r;
+}
+
+static struct engine *engine_docker_make(const struct engine_config *config)
+{
+    struct docker_engine *d = xnew0(struct docker_engine);
+
+    d->execs = d->runs = d->devnull = -1;
+    pthread_mutex_init(&d->lock, NULL);
+    supervisors_init(&d->supervisors);
+    ensured_init(&d->ensured);
+    d->state_dir = xstrdup(config->state_dir);
+    d->run_dir = xstrdup(config->run_dir);
+    d->profile = profile_text();
+    d->root_id = xstrdup(config->root_id);
+    d->libexec_dir = xstrdup(config->libexec_dir);
+    d->host = xstrdup(config->docker.host);
+    d->prefix = xstrdup(config->docker.prefix);
+    d->image = xstrdup(config->docker.image);
+    d->label = xstrdup(config->docker.label ? config->docker.label : "");
+    legacy_copy(&d->legacy, &config->docker.legacy);
+    d->timeout = config->docker.timeout;
+    d->cache_required = config->cache_required;
+    d->journal_budget = config->journal_budget;
+    d->engine.exec_root = xasprintf("%s/docker/execs", config->state_dir);
+    return &d->engine;
+}
+
+static void free_containers(struct map *m)
+{
+    void *value;
+
+    for (size_t i = 0; map_next(m, &i, NULL, &value);)
+        free(value);
+    map_done(m);
+}
+
+static void engine_docker_close(struct engine *e)
+{
+    struct docker_engine *d = e ? docker_of(e) : NULL;
+
+    if (!d)
+        return;
+    watcher_free(d->watcher);
+    for (size_t i = 0; i < d->n_clients; i++)
+        docker_close(d->clients[i]);
+    free(d->clients);
+    free_containers(&d->containers);
+    ensured_done(&d->ensured);
+    supervisors_done(&d->supervisors);
+    fd_close(d->execs);
+    fd_close(d->runs);
+    fd_close(d->devnull);
+    pthread_mutex_destroy(&d->lock);
+    free(d->engine.exec_root);
+    free(d->engine.about);
+    free(d->data_dir);
+    free(d->state_dir);
+    free(d->run_dir);
+    free(d->root_id);
+    free(d->profile);
+    free(d->libexec_dir);
+    free(d->host);
+    free(d->prefix);
+    free(d->image);
+    free(d->label);
+    legacy_done(&d->legacy);
+    free(d);
+}
+
+/* ---- images ---- */
+
+static int engine_docker_check(const struct engine *e, const struct sandbox_spec *spec,
+                               struct err *err)
+{
+    if (!spec->image || !STREQ(spec->image, "host"))
+        return 0;
+    err_set(err, ERR_UNSUPPORTED, "engine '%s' has no image 'host'", e->ops->name);
+    return err_hint(err, "'host' is the native engine's. Use image 'default' here, or any that the "
+                         "engine has.");
+}
+
+static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *spec,
+                                 const struct deadline *by, char **ret, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    const char *name = STREQ(spec->image, e->ops->default_image) ? d->image : spec->image;
+    _cleanup_free_ char *path = docker_path("/images/%s/json", name);
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    int r;
+
+    r = engine_docker_check(e, spec, err);
+    if (r < 0)
+        return r;
+    r = docker_ask(d, "GET", path, NULL, by, &reply, err);
+    if (r < 0 && reply.reason == DOCKER_NO_IMAGE) {
+        err_wrap(err, "image '%s'", name);
+        return STREQ(name, d->image)
+                   ? err_hint(err,
+                              "'./dev image' of the ripcord sources makes it; 'docker.image' in "
+                              "ripcord.yaml names another one.")
+                   : err_hint(err, "Bring it to the engine first, e.g. 'docker pull %s'.", name);
+    }
+    if (r < 0)
+        return err_wrap(err, "image '%s'", name);
+    if (!*docker_text(reply.json, "Id"))
+        return err_set(err, ERR_ENGINE, "image '%s': the engine does not tell its id", name);
+    *ret = xstrdup(docker_text(reply.json, "Id"));
+    return 0;
+}
+
+/* ---- its supervisor, its size ---- */
+
+static int engine_docker_connect(struct engine *e, const char *id, const struct deadline *by,
+                                 struct engine_sandbox *ret, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    int r = docker_folders(d, err);
+
+    return r < 0 ? r : supervisors_connect(&d->supervisors, id, by, ret, err);
+}
+
+/* A folder of the engine, when it lies on the disk that we look after. */
+static int add_folder(const struct docker_engine *d, const char *path, const struct deadline *by,
+                      uint64_t *sum, struct err *err)
+{
+    struct stat ours, theirs;
+
+    if (*path != '/' || fstat(d->execs, &ours) < 0 || stat(path, &theirs) < 0 ||
+        ours.st_dev != theirs.st_dev)
+        return 0;
+    return usage_add(AT_FDCWD, path, by, sum, err);
+}
+
+/* The container's own layer and the sandbox's own volumes. */
+static int add_container(struct docker_engine *d, const char *id, const struct deadline *by,
+                         uint64_t *sum, struct err *err)
+{
+    _cleanup_free_ char *container = NULL, *shared = xasprintf("%s-cache-", d->prefix);
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *m;
+    size_t i;
+    int r;
+
+    r = container_find(d, id, by, &container, err);
+    if (r >= 0)
+        r = container_inspect(d, container, by, &doc, err);
+    if (r >= 0)
+        r = add_folder(
+            d,
+            docker_text(json_object_get(json_object_get(doc, "GraphDriver"), "Data"), "UpperDir"),
+            by, sum, err);
+    json_array_foreach (json_object_get(doc, "Mounts"), i, m)
+        if (r >= 0 && STREQ(docker_text(m, "Type"), "volume") &&
+            strncmp(docker_text(m, "Name"), shared, strlen(shared)) != 0)
+            r = add_folder(d, docker_text(m, "Source"), by, sum, err);
+    return r;
+}
+
+static int engine_docker_note(struct engine *e, const char *id, const char *spec_text,
+                              struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, id);
+
+    return file_replace(docker_of(e)->execs, path, spec_text, strlen(spec_text), 0600, false, err);
+}
+
+static int engine_docker_usage(struct engine *e, const char *id, const struct deadline *by,
+                               uint64_t *ret, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    uint64_t sum = 0;
+    int r;
+
+    r = usage_add(d->execs, id, by, &sum, err);
+    if (r >= 0 && docker_client(d)->endpoint.transport == DOCKER_UNIX)
+        r = add_container(d, id, by, &sum, err);
+    if (r >= 0)
+        *ret = sum;
+    return r;
+}
+
+const struct engine_ops engine_docker_ops = {
+    .name = "docker",
+    .default_image = "default",
+    .connects_closed = true,
+    .removes_running = true,
+    .strict_hint =
+        "Containers of one image share its files. A runtime with a kernel of its own keeps "
+        "them apart: --runtime kata or runsc; or use engine 'native'.",
+    .make = engine_docker_make,
+    .open = engine_docker_open,
+    .close = engine_docker_close,
+    .check = engine_docker_check,
+    .resolve = engine_docker_resolve,
+    .build = docker_build,
+    .create = docker_create,
+    .start = docker_start,
+    .connect = engine_docker_connect,
+    .look = docker_look,
+    .cleanup = docker_cleanup,
+    .remove = docker_remove,
+    .note = engine_docker_note,
+    .usage = engine_docker_usage,
+    .cache_publish = docker_cache_publish,
+    .cache_list = docker_cache_list,
+    .cache_drop = docker_cache_drop,
+    .list = docker_list,
+    .live = docker_live,
+    .end = docker_end,
+    .remove_legacy = docker_remove_legacy,
+};

@@ -1,0 +1,263 @@
+#include "daemon/engine/docker/body.h"
+
+#include <string.h>
+
+#include "daemon/engine/caches.h"
+#include "daemon/engine/docker/backend.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/tar.h"
+#include "lib/base/xalloc.h"
+
+#define GUEST_PATH "/.ripcord/guest"
+enum { AGENT_UID = 1000, LOG_FILES = 1, SECRETS_SIZE = 4 << 20 };
+
+static json_t *number(uint64_t v)
+{
+    return json_integer((json_int_t)v);
+}
+
+/* ---- what it may use ---- */
+
+static json_t *ulimit(const char *name, uint64_t v)
+{
+    return json_pack("{s:s, s:I, s:I}", "Name", name, "Soft", (json_int_t)v, "Hard", (json_int_t)v);
+}
+
+/*
+ * RLIMIT_NPROC counts a uid's processes on the whole machine, and all sandboxes have the same uid:
+ * the pids limit of one would be that of all together. It is there to stop a flood that PidsLimit
+ * lets through, not to share out.
+ */
+static json_t *ulimits(const struct body_parts *p)
+{
+    const struct sandbox_spec *spec = &p->req->spec;
+    json_t *a = json_array();
+
+    json_array_append_new(a, ulimit("core", 0));
+    json_array_append_new(a, ulimit("nofile", MIN((uint64_t)spec->nofile, p->nofile_max)));
+    json_array_append_new(a, ulimit("nproc", p->nproc_max));
+    return a;
+}
+
+/* More processors than there are is no limit, and Docker refuses it. */
+static uint64_t nano_cpus(const struct body_parts *p)
+{
+    uint64_t milli = p->req->spec.cpu_milli;
+
+    if (p->cpus)
+        milli = MIN(milli, (uint64_t)p->cpus * 1000);
+    return milli * 1000000;
+}
+
+static void set_limits(json_t *host, const struct body_parts *p)
+{
+    const struct sandbox_spec *spec = &p->req->spec;
+
+    if (p->caps & ENGINE_CAP_MEMORY_LIMIT) { /* both the same: no swap */
+        json_object_set_new(host, "Memory", number(spec->memory));
+        json_object_set_new(host, "MemorySwap", number(spec->memory));
+    }
+    if (p->caps & ENGINE_CAP_CPU_LIMIT)
+        json_object_set_new(host, "NanoCpus", number(nano_cpus(p)));
+    if (p->caps & ENGINE_CAP_PIDS_LIMIT)
+        json_object_set_new(host, "PidsLimit", number(spec->pids));
+    json_object_set_new(host, "Ulimits", ulimits(p));
+    if (spec->disk)
+        json_object_set_new(
+            host, "StorageOpt",
+            json_pack("{s:o}", "size", json_sprintf("%llu", (unsigned long long)spec->disk)));
+}
+
+/* ---- what it sees ---- */
+
+static void add_tmpfs(json_t *o, const char *target, uint64_t size, const char *mode)
+{
+    json_object_set_new(
+        o, target,
+        json_sprintf("rw,nosuid,nodev,exec,size=%llu,mode=%s", (unsigned long long)size, mode));
+}
+
+static json_t *tmpfs(const struct sandbox_spec *spec)
+{
+    json_t *o = json_object();
+
+    add_tmpfs(o, "/tmp", spec->tmp_size, "1777");
+    add_tmpfs(o, "/run", spec->run_size, "0755");
+    add_tmpfs(o, "/scratch", spec->scratch_size, "1777");
+    json_object_set_new(o, "/run/secrets",
+                        json_sprintf("rw,nosuid,nodev,noexec,size=%d,mode=1733", SECRETS_SIZE));
+    return o;
+}
+
+/* The labels are for the case that somebody removes the volume before the container is made. */
+static json_t *volume_mount(const struct body_parts *p, const struct body_volume *v)
+{
+    json_t *labels = json_pack("{s:s}", LABEL_ROOT, p->root_id);
+
+    if (v->shared)
+        json_object_set_new(labels, LABEL_SHARED, json_string(p->prefix));
+    else
+        json_object_set_new(labels, LABEL_ID, json_string(p->req->id));
+    return json_pack("{s:s, s:s, s:s, s:{s:o}}", "Type", "volume", "Source", v->name, "Target",
+                     v->target, "VolumeOptions", "Labels", labels);
+}
+
+static json_t *mounts(const struct body_parts *p)
+{
+    const struct sandbox_spec *spec = &p->req->spec;
+    json_t *a = json_array();
+
+    for (size_t i = 0; i < p->n_volumes; i++)
+        json_array_append_new(a, volume_mount(p, &p->volumes[i]));
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        json_array_append_new(
+            a, json_pack("{s:s, s:s, s:s, s:b, s:{s:s}}", "Type", "bind", "Source",
+                         spec->mounts[i].source, "Target", spec->mounts[i].target, "ReadOnly",
+                         spec->mounts[i].read_only, "BindOptions", "Propagation", "rprivate"));
+    return a;
+}
+
+/* pid 1 says nothing. Podman has no driver `none` for containers made through this API. */
+static json_t *log_config(const struct body_parts *p)
+{
+    if (!p->podman)
+        return json_pack("{s:s}", "Type", "none");
+    return json_pack("{s:s, s:{s:s}}", "Type", "k8s-file", "Config", "max-size", "64k");
+}
+
+static json_t *security(const struct body_parts *p)
+{
+    json_t *a = json_pack("[s]", "no-new-privileges");
+
+    if (p->seccomp)
+        json_array_append_new(a, json_sprintf("seccomp=%s", p->seccomp));
+    return a;
+}
+
+static json_t *host_config(const struct body_parts *p)
+{
+    const struct sandbox_spec *spec = &p->req->spec;
+    json_t *host = json_object();
+
+    json_object_set_new(host, "CapDrop", json_pack("[s]", "ALL"));
+    json_object_set_new(host, "SecurityOpt", security(p));
+    json_object_set_new(host, "Privileged", json_false());
+    json_object_set_new(host, "CgroupnsMode", json_string("private"));
+    json_object_set_new(host, "IpcMode", json_string("private"));
+    json_object_set_new(host, "NetworkMode", json_string(p->network ? p->network : "none"));
+    json_object_set_new(host, "RestartPolicy", json_pack("{s:s}", "Name", "no"));
+    json_object_set_new(host, "AutoRemove", json_false()); /* a crash must not lose it */
+    json_object_set_new(host, "LogConfig", log_config(p));
+    json_object_set_new(host, "Tmpfs", tmpfs(spec));
+    json_object_set_new(host, "Mounts", mounts(p));
+    if (spec->runtime)
+        json_object_set_new(host, "Runtime", json_string(spec->runtime));
+    set_limits(host, p);
+    return host;
+}
+
+/* ---- who it is ---- */
+
+static json_t *labels(const struct body_parts *p)
+{
+    const struct sandbox_request *req = p->req;
+    json_t *o = json_object();
+
+    for (char **l = req->spec.labels; l && *l; l++) {
+        const char *eq = strchr(*l, '=');
+        _cleanup_free_ char *key = xstrndup(*l, (size_t)(eq - *l));
+
+        json_object_set_new(o, key, json_string(eq + 1));
+    }
+    docker_add_label(p->label, o);
+    json_object_set_new(o, LABEL_ROOT, json_string(p->root_id)); /* ours last: they count */
+    json_object_set_new(o, LABEL_ID, json_string(req->id));
+    json_object_set_new(o, LABEL_NAME, json_string(req->name));
+    json_object_set_new(o, LABEL_HASH, json_string(req->hash));
+    json_object_set_new(o, LABEL_WITHOUT, json_string(p->without));
+    if (req->spec_label)
+        json_object_set_new(o, LABEL_SPEC, json_string(req->spec_label));
+    return o;
+}
+
+json_t *body_container(const struct body_parts *p)
+{
+    const struct sandbox_request *req = p->req;
+    json_t *o = json_object();
+
+    json_object_set_new(o, "Image", json_string(req->spec.image_digest));
+    json_object_set_new(o, "Hostname", json_string(req->name));
+    json_object_set_new(o, "User", json_string(req->spec.user));
+    json_object_set_new(o, "WorkingDir", json_string("/"));
+    /* Our own pid 1 in place of the engine's `Init`: docs/decisions. */
+    json_object_set_new(o, "Entrypoint", json_pack("[s]", GUEST_PATH));
+    json_object_set_new(o, "Cmd", json_pack("[s]", "init"));
+    json_object_set_new(o, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
+    json_object_set_new(o, "StopSignal", json_string("SIGTERM"));
+    json_object_set_new(o, "Labels", labels(p));
+    json_object_set_new(o, "HostConfig", host_config(p));
+    return o;
+}
+
+/* ---- the archive ---- */
+
+static int to_buf(void *arg, const void *data, size_t len)
+{
+    return buf_append(arg, data, len) < 0 ? -ENOBUFS : 0;
+}
+
+static int put_folder(struct tar_writer *w, const char *path, unsigned uid, mode_t mode,
+                      struct err *err)
+{
+    struct tar_entry e = {.type = TAR_DIR, .mode = mode, .uid = uid, .gid = uid};
+
+    snprintf(e.path, sizeof(e.path), "%s", path[0] == '/' ? path + 1 : path);
+    return tar_put(w, &e, err);
+}
+
+/* Not readable: a process of such a file is never dumpable, so that nobody of the sandbox can look
+ * into a guest, not even in its first moment. */
+static int put_guest(struct tar_writer *w, const void *guest, size_t len, struct err *err)
+{
+    struct tar_entry e = {.type = TAR_FILE, .mode = 0111, .size = len};
+    int r;
+
+    snprintf(e.path, sizeof(e.path), "%s", &GUEST_PATH[1]);
+    r = put_folder(w, "/.ripcord", 0, 0555, err);
+    if (r >= 0)
+        r = tar_put(w, &e, err);
+    return r < 0 ? r : tar_write(w, guest, len, err);
+}
+
+/* Tools refuse a cache that is not theirs; a shared one is for whoever runs there. */
+static int put_cache_folders(struct tar_writer *w, const struct body_volume *v, uint32_t owner,
+                             struct err *err)
+{
+    const struct cache_tool *t;
+    int r = put_folder(w, v->target, owner, v->shared ? 0777 : 0755, err);
+
+    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+        size_t len = strlen(v->target);
+
+        if (strncmp(t->target, v->target, len) == 0 && t->target[len] == '/')
+            r = put_folder(w, t->target, owner, 0755, err);
+    }
+    return r;
+}
+
+int body_archive(const struct body_parts *p, const void *guest, size_t len, struct buf *ret,
+                 struct err *err)
+{
+    struct tar_writer w;
+    int r;
+
+    tar_writer_init(&w, to_buf, ret);
+    r = put_guest(&w, guest, len, err);
+    if (r >= 0)
+        r = put_folder(&w, "/home/agent", AGENT_UID, 0755, err);
+    for (size_t i = 0; r >= 0 && i < p->n_volumes; i++)
+        if (!STREQ(p->volumes[i].target, "/home/agent"))
+            r = put_cache_folders(&w, &p->volumes[i], cache_owner(&p->req->spec), err);
+    return r < 0 ? r : tar_finish(&w, err);
+}

@@ -1,0 +1,145 @@
+/*
+ * Podman's builder tells what it does in the same stream as what the commands write:
+ *
+ *   [2/3] STEP 2/4: RUN make        the stage only when there are several
+ *   --> Using cache <id>            then "--> <id>" either way
+ *   [3/3] COMMIT name
+ *
+ * A command may write the like. So a heading counts only where the next one is due, and a mark of
+ * the cache only right behind a heading; whether the build went well is never taken from here.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/engine/build.h"
+#include "daemon/engine/docker/build-lines.h"
+#include "daemon/engine/docker/build.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+
+struct place {
+    unsigned stage, stages; /* 0: there is but one */
+    unsigned n, of;
+};
+
+struct podman_log {
+    struct build *build;
+    const struct build_lines *lines;
+    struct place at;
+    unsigned step; /* that is under way; 0: none */
+    bool fresh;    /* nothing came since its heading */
+};
+
+struct podman_log *podman_log_new(struct build *b, const struct build_lines *lines)
+{
+    struct podman_log *p = xnew0(struct podman_log);
+
+    p->build = b;
+    p->lines = lines;
+    return p;
+}
+
+void podman_log_free(struct podman_log *p)
+{
+    free(p);
+}
+
+/* "N/M" up to `end`; what follows, or NULL. */
+static const char *take_count(const char *s, const char *end, unsigned *n, unsigned *of)
+{
+    size_t len = strcspn(s, end), slash = strcspn(s, "/");
+    _cleanup_free_ char *first = NULL, *second = NULL;
+    uint64_t a, b;
+
+    if (slash >= len || s[len] == '\0')
+        return NULL;
+    first = xstrndup(s, slash);
+    second = xstrndup(s + slash + 1, len - slash - 1);
+    if (parse_u64(first, 1, BUILD_STEPS_MAX, &a, NULL) < 0 ||
+        parse_u64(second, a, BUILD_STEPS_MAX, &b, NULL) < 0)
+        return NULL;
+    *n = (unsigned)a;
+    *of = (unsigned)b;
+    return s + len + 1;
+}
+
+/* The instruction of a heading, or NULL. */
+static const char *parse_heading(const char *s, struct place *ret)
+{
+    static const char word[] = "STEP ";
+
+    *ret = (struct place){0};
+    if (*s == '[') {
+        s = take_count(s + 1, "]", &ret->stage, &ret->stages);
+        if (!s || *s++ != ' ')
+            return NULL;
+    }
+    if (strncmp(s, word, sizeof(word) - 1) != 0)
+        return NULL;
+    s = take_count(s + sizeof(word) - 1, ":", &ret->n, &ret->of);
+    return s && *s == ' ' ? s + 1 : NULL;
+}
+
+static bool is_due(const struct podman_log *p, const struct place *next)
+{
+    if (p->at.stage == next->stage && p->at.stages == next->stages && p->at.n < p->at.of)
+        return next->n == p->at.n + 1 && next->of == p->at.of;
+    return next->n == 1 && (next->stage > p->at.stage || !p->at.of);
+}
+
+static void end_step(struct podman_log *p, const char *words)
+{
+    if (p->step)
+        build_step_end(p->build, p->step, words);
+    p->step = 0;
+}
+
+static void begin_step(struct podman_log *p, const struct place *at, const char *text)
+{
+    char stage[32] = "";
+    struct build_step step = {.stage = stage, .n = at->n, .of = at->of, .text = text};
+
+    end_step(p, NULL);
+    if (at->stages)
+        snprintf(stage, sizeof(stage), "stage-%u", at->stage - 1);
+    step.line = build_lines_find(p->lines, stage, at->n, at->of, true);
+    p->at = *at;
+    p->step = build_step_begin(p->build, &step);
+    p->fresh = true;
+}
+
+/* The builder's own line about the step that stands before it. */
+static bool take_mark(struct podman_log *p, const char *text)
+{
+    static const char mark[] = "--> ", cached[] = "--> Using cache ";
+
+    if (strncmp(text, mark, sizeof(mark) - 1) != 0)
+        return false;
+    if (p->fresh && strncmp(text, cached, sizeof(cached) - 1) == 0)
+        build_step_cached(p->build, p->step);
+    return strspn(text + sizeof(mark) - 1, "0123456789abcdef") == strlen(text) - sizeof(mark) + 1 ||
+           strncmp(text, cached, sizeof(cached) - 1) == 0;
+}
+
+void podman_log_take(struct podman_log *p, const char *text, size_t len)
+{
+    size_t n = len && text[len - 1] == '\n' ? len - 1 : len;
+    _cleanup_free_ char *line = memchr(text, '\n', n) ? NULL : xstrndup(text, n);
+    struct place at;
+    const char *what = line ? parse_heading(line, &at) : NULL;
+
+    if (what && is_due(p, &at)) {
+        begin_step(p, &at, what);
+        return;
+    }
+    if (p->step && !(line && take_mark(p, line)))
+        build_step_output(p->build, p->step, BUILD_STDOUT, text, len);
+    p->fresh = false;
+}
+
+void podman_log_end(struct podman_log *p, const char *words)
+{
+    end_step(p, words);
+}

@@ -1,0 +1,245 @@
+#include "daemon/engine/docker/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/engine/build.h"
+#include "daemon/engine/docker/backend.h"
+#include "daemon/engine/docker/build-lines.h"
+#include "dockerapi/classify.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { PATH_MAX_BYTES = 48 << 10 }; /* of a request; the engine takes 1 MiB */
+
+struct answer {
+    struct docker_engine *engine;
+    const struct build_request *req;
+    struct build *build;
+    struct build_lines *lines;
+    struct buildkit *kit;      /* of Docker */
+    struct podman_log *podman; /* of Podman */
+    char *id;                  /* of the image */
+    char *failure;             /* the engine's words */
+};
+
+static void answer_done(struct answer *a)
+{
+    build_lines_free(a->lines);
+    buildkit_free(a->kit);
+    podman_log_free(a->podman);
+    free(a->id);
+    free(a->failure);
+}
+#define _cleanup_answer_ __attribute__((cleanup(answer_done)))
+
+/* ---- the request ---- */
+
+static int add(struct buf *b, const char *format, const char *value)
+{
+    _cleanup_free_ char *text = docker_path(format, value);
+
+    return buf_append_str(b, text);
+}
+
+static int add_args(struct buf *b, char *const *args)
+{
+    _cleanup_json_ json_t *doc = json_object();
+    _cleanup_free_ char *text = NULL;
+
+    for (; args && *args; args++) {
+        _cleanup_free_ char *name = xstrndup(*args, strcspn(*args, "="));
+
+        json_object_set_new(doc, name, json_string(*args + strlen(name) + 1));
+    }
+    if (!json_object_size(doc))
+        return 0;
+    text = json_to_text(doc, false);
+    return add(b, "&buildargs=%s", text);
+}
+
+/* rm and forcerm are for Podman: no container of a step stays, whatever its end. */
+static int build_path(const struct build_request *req, char **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(PATH_MAX_BYTES);
+    int r;
+
+    r = add(&b, "/build?version=2&rm=1&forcerm=1&dockerfile=%s", req->dockerfile);
+    for (char **t = req->tags; r >= 0 && t && *t; t++)
+        r = add(&b, "&t=%s", *t);
+    if (r >= 0 && req->target)
+        r = add(&b, "&target=%s", req->target);
+    if (r >= 0 && req->platform)
+        r = add(&b, "&platform=%s", req->platform);
+    if (r >= 0 && req->network && STREQ(req->network, "none"))
+        r = buf_append_str(&b, "&networkmode=none"); /* `open` is what the engine's own is */
+    if (r >= 0 && req->pull)
+        r = buf_append_str(&b, "&pull=1");
+    if (r >= 0 && req->no_cache)
+        r = buf_append_str(&b, "&nocache=1");
+    if (r >= 0)
+        r = add_args(&b, req->args);
+    if (r < 0)
+        return err_set(err, ERR_LIMIT, "names and arguments of the build are over %d bytes",
+                       PATH_MAX_BYTES);
+    *ret = buf_steal(&b);
+    return 0;
+}
+
+static int check(const struct docker_engine *d, const struct build_request *req, struct err *err)
+{
+    if (req->network && STREQ(req->network, "packages")) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network 'packages' for builds",
+                d->engine.ops->name);
+        return err_hint(err, "It has 'none' and 'open'; engine 'native' has it.");
+    }
+    if (!req->n_secrets && !req->agents)
+        return 0;
+    err_set(err, ERR_UNSUPPORTED, "engine '%s' takes no %s for a build through its API",
+            d->engine.ops->name, req->n_secrets ? "secrets" : "ssh agents");
+    return err_hint(err, "Build with engine 'native', or with the engine's own command.");
+}
+
+/* ---- the answer ---- */
+
+static const char *failure_of(const json_t *line)
+{
+    const char *words =
+        json_string_value(json_object_get(json_object_get(line, "errorDetail"), "message"));
+
+    return words ? words : json_string_value(json_object_get(line, "error"));
+}
+
+static int take_line(struct answer *a, const json_t *line, struct err *err)
+{
+    const char *id = json_string_value(json_object_get(json_object_get(line, "aux"), "ID"));
+    const json_t *stream = json_object_get(line, "stream");
+    const char *words = failure_of(line);
+
+    if (words && !a->failure)
+        a->failure = docker_words(words, strcspn(words, "\n"));
+    if (id) {
+        free(a->id);
+        a->id = xstrdup(id);
+    }
+    if (a->podman && json_is_string(stream))
+        podman_log_take(a->podman, json_string_value(stream), json_string_length(stream));
+    if (a->kit && STREQ(docker_text(line, "id"), "moby.buildkit.trace"))
+        return buildkit_take(a->kit, line, err);
+    return 0;
+}
+
+static int take_lines(struct answer *a, struct docker_stream *s, const struct deadline *by,
+                      struct err *err)
+{
+    int r;
+
+    for (;;) {
+        _cleanup_json_ json_t *line = NULL;
+
+        r = docker_stream_next(s, by, &line, err);
+        if (r <= 0)
+            break;
+        r = take_line(a, line, err);
+        if (r < 0)
+            return r;
+    }
+    if (r == 0 && build_stopped(a->build))
+        return err_set(err, ERR_CONFLICT, "the build was cancelled");
+    return r;
+}
+
+/* Whatever such an engine says of a name that it has looked for in vain. */
+static bool is_about_host(const char *failure)
+{
+    static const char *const words[] = {"library/host:latest", "library/host/manifests/",
+                                        "access denied for host,", "short-name \"host\""};
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        if (strstr(failure, words[i]))
+            return true;
+    return false;
+}
+
+/* What a Dockerfile asks for and cannot be had is its author's to mend; a full disk is not. */
+static int tell_failure(const struct answer *a, const char *path, struct err *err)
+{
+    enum docker_reason reason = DOCKER_OTHER;
+    const struct docker_answer words = {
+        .flavour = docker_client(a->engine)->flavour,
+        .path = path,
+        .status = 500,
+        .body = a->failure,
+        .len = strlen(a->failure),
+    };
+
+    if (is_about_host(a->failure)) {
+        err_set(err, ERR_UNSUPPORTED, "FROM host: engine '%s' has no image 'host': %s",
+                a->engine->engine.ops->name, a->failure);
+        return err_hint(err, "'host' is the native engine's: build with `--engine native`.");
+    }
+    docker_classify(&words, &reason, err);
+    if (reason != DOCKER_OTHER)
+        return -(int)(err ? err->code : ERR_ENGINE);
+    err_done(err);
+    err_set(err, ERR_INVALID, "%s", a->failure);
+    if (strstr(a->failure, "docker/dockerfile"))
+        return err_hint(err, "The Dockerfile's '# syntax=' line makes the engine fetch a parser; "
+                             "without that line it uses its own.");
+    return -ERR_INVALID;
+}
+
+static char *image_json(const struct answer *a)
+{
+    _cleanup_json_ json_t *doc = json_object(), *names = json_array();
+
+    for (char **t = a->req->tags; t && *t; t++)
+        json_array_append_new(names, json_string(*t));
+    json_object_set_new(doc, "id", json_string(a->id));
+    json_object_set(doc, "names", names);
+    return json_to_text(doc, false);
+}
+
+static int run(struct answer *a, const char *path, const struct deadline *by, struct err *err)
+{
+    _cleanup_(docker_stream_closep) struct docker_stream *s = NULL;
+    int r;
+
+    r = docker_stream_upload(docker_client(a->engine), path, a->req->context,
+                             build_stop_fd(a->build), by, &s, NULL, err);
+    if (r >= 0)
+        r = take_lines(a, s, by, err);
+    if (a->podman)
+        podman_log_end(a->podman, r < 0 ? err->msg : a->failure);
+    if (r < 0)
+        return r;
+    if (a->failure)
+        return tell_failure(a, path, err);
+    if (!a->id)
+        return err_set(err, ERR_ENGINE, "the engine's answer ends without an image");
+    return 0;
+}
+
+int docker_build(struct engine *e, const struct build_request *req, struct build *b,
+                 const struct deadline *by, char **ret, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    _cleanup_answer_ struct answer a = {.engine = d, .req = req, .build = b};
+    _cleanup_free_ char *path = NULL;
+    int r = check(d, req, err);
+
+    if (r >= 0)
+        r = build_path(req, &path, err);
+    if (r < 0)
+        return r;
+    a.lines = build_lines_new(req);
+    if (docker_client(d)->flavour == DOCKER_FLAVOUR_PODMAN)
+        a.podman = podman_log_new(b, a.lines);
+    else
+        a.kit = buildkit_new(b, a.lines);
+    r = run(&a, path, by, err);
+    if (r >= 0)
+        *ret = image_json(&a);
+    return r;
+}

@@ -1,0 +1,180 @@
+/*
+ * A thread that sits in the engine's event stream. An event about one of our containers makes core
+ * look at that sandbox; one about a volume or network makes us forget that we have it. When the
+ * stream breaks off, the engine is dialled again with growing pauses, and once it answers
+ * everything is looked at: what happened in between is nobody's event.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "daemon/engine/docker/backend.h"
+#include "dockerapi/events.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+
+#define PAUSE_FIRST (100 * USEC_PER_MSEC)
+#define PAUSE_MAX (5 * USEC_PER_SEC)
+
+struct watcher {
+    struct docker_engine *d;
+    pthread_t thread;
+    bool running;
+    int stop_fd; /* an eventfd: readable when the thread should end */
+};
+
+/* Whether the thread is still wanted after the pause. */
+static bool rest(const struct watcher *w, uint64_t usec)
+{
+    struct pollfd p = {.fd = w->stop_fd, .events = POLLIN};
+    int r;
+
+    do
+        r = poll(&p, 1, (int)(usec / USEC_PER_MSEC));
+    while (r < 0 && errno == EINTR);
+    return r == 0;
+}
+
+static void tell_sandbox(struct docker_engine *d, const char *id)
+{
+    struct engine_news news = {.kind = ENGINE_NEWS_SANDBOX};
+
+    snprintf(news.id, sizeof(news.id), "%s", id);
+    engine_tell(&d->engine, &news);
+}
+
+static void on_container(struct docker_engine *d, const struct docker_event *ev)
+{
+    const char *root = docker_event_label(ev, LABEL_ROOT), *id = docker_event_label(ev, LABEL_ID);
+
+    if (!root || !id || !STREQ(root, d->root_id))
+        return;
+    switch ((int)ev->action) {
+    case DOCKER_EVENT_DIE:
+    case DOCKER_EVENT_PAUSE:
+    case DOCKER_EVENT_UNPAUSE:
+    case DOCKER_EVENT_DESTROY:
+        tell_sandbox(d, id);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_event(struct docker_engine *d, const struct docker_event *ev)
+{
+    if (ev->type == DOCKER_EVENT_CONTAINER)
+        on_container(d, ev);
+    else if (ev->action == DOCKER_EVENT_DESTROY && ev->type == DOCKER_EVENT_VOLUME)
+        ensured_forget(&d->ensured, "volume", *ev->name ? ev->name : ev->id);
+    else if (ev->action == DOCKER_EVENT_DESTROY && ev->type == DOCKER_EVENT_NETWORK)
+        ensured_forget(&d->ensured, "network", ev->name);
+}
+
+static int open_events(struct watcher *w, struct docker_events **ret, struct err *err)
+{
+    _cleanup_json_ json_t *filters =
+        json_pack("{s:[s,s,s]}", "type", "container", "volume", "network");
+    struct deadline by = deadline_in(w->d->timeout);
+
+    return docker_events_open(docker_client(w->d), filters, w->stop_fd, &by, ret, err);
+}
+
+/* Until the stream ends. True: because we were told to. */
+static bool follow(struct watcher *w, struct docker_events *events)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct docker_event ev;
+    int r;
+
+    while ((r = docker_events_next(events, &ev, &err)) > 0) {
+        on_event(w->d, &ev);
+        docker_event_done(&ev);
+    }
+    if (r < 0)
+        log_debug("engine docker: its events have ended: %s", err.msg);
+    return r == 0 && !rest(w, 0);
+}
+
+/* The engine is there (again), and we listen. */
+static int begin(struct watcher *w, bool again, struct docker_events **ret, struct err *err)
+{
+    const struct engine_news back = {.kind = ENGINE_NEWS_BACK};
+    struct deadline by = deadline_in(w->d->timeout);
+    int r = again ? docker_reconnect(w->d, &by, err) : 0;
+
+    if (r >= 0)
+        r = open_events(w, ret, err);
+    if (r >= 0) /* the state is read after the stream is open: nothing falls in between */
+        engine_tell(&w->d->engine, &back);
+    return r;
+}
+
+static void *watcher_main(void *arg)
+{
+    struct watcher *w = arg;
+    uint64_t pause = PAUSE_FIRST;
+    bool again = false;
+
+    for (;;) {
+        _cleanup_(docker_events_closep) struct docker_events *events = NULL;
+        _cleanup_err_ struct err err = ERR_INIT;
+
+        if (begin(w, again, &events, &err) >= 0) {
+            pause = PAUSE_FIRST;
+            if (follow(w, events))
+                return NULL;
+        } else {
+            log_debug("engine docker: no events: %s", err.msg);
+        }
+        again = true;
+        if (!rest(w, pause))
+            return NULL;
+        pause = MIN(pause * 2, PAUSE_MAX);
+    }
+}
+
+/* Signals belong to the loop's thread. */
+static bool start_thread(struct watcher *w)
+{
+    sigset_t all, old;
+    int r;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = pthread_create(&w->thread, NULL, watcher_main, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return r == 0;
+}
+
+struct watcher *watcher_new(struct docker_engine *d)
+{
+    struct watcher *w = xnew0(struct watcher);
+
+    w->d = d;
+    w->stop_fd = eventfd(0, EFD_CLOEXEC);
+    w->running = w->stop_fd >= 0 && start_thread(w);
+    if (!w->running)
+        log_warn(
+            "engine docker: no thread for its events: what others do to sandboxes is seen late");
+    return w;
+}
+
+void watcher_free(struct watcher *w)
+{
+    uint64_t one = 1;
+
+    if (!w)
+        return;
+    if (w->running && write(w->stop_fd, &one, sizeof(one)) == sizeof(one))
+        pthread_join(w->thread, NULL);
+    fd_close(w->stop_fd);
+    free(w);
+}

@@ -1,0 +1,531 @@
+/*
+ * A run of a sandbox: the container is started, a relay is put before it, and when it is over
+ * nothing of it is left but the container itself. The order at a start is: what a dead run left,
+ * the container, the relay; so a crash at any point leaves what the next start or `cleanup` finds
+ * by name.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/engine/caches.h"
+#include "daemon/engine/docker/backend.h"
+#include "daemon/engine/docker/layers.h"
+#include "daemon/engine/handshake.h"
+#include "daemon/engine/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/process.h"
+#include "lib/os/rmtree.h"
+#include "proto/plan.h"
+#include "proto/relay-plan.h"
+#include "proto/supervisor.h"
+
+enum { LOG_TAIL_MAX = 64 << 10, START_TRIES = 100, UNMOUNT_EVERY = 10 };
+
+#define UNDO_TIMEOUT (20 * USEC_PER_SEC)
+#define RELAY_LOG "relay.log"
+
+struct launch {
+    struct docker_engine *d;
+    const struct sandbox_request *req;
+    char *container;
+    json_t *doc; /* its inspection */
+    int control; /* our end */
+    int plan, log;
+};
+
+static void launch_done(struct launch *l)
+{
+    fd_close(l->control);
+    fd_close(l->plan);
+    fd_close(l->log);
+    free(l->container);
+    json_decref(l->doc);
+}
+
+static const json_t *labels_of(const struct launch *l)
+{
+    return json_object_get(json_object_get(l->doc, "Config"), "Labels");
+}
+
+/* ---- the environment of its commands ---- */
+
+/* What Podman adds to every container is not the image's word. */
+static bool is_podmans(const char *pair)
+{
+    static const char *const keys[] = {"TERM=", "container=", "HOME=", "HOSTNAME="};
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+        if (strncmp(pair, keys[i], strlen(keys[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Whether a volume is mounted there, or (with `above`) on a folder above. */
+static bool is_mounted(const struct launch *l, const char *target, bool above)
+{
+    const json_t *m;
+    size_t i;
+
+    json_array_foreach (json_object_get(l->doc, "Mounts"), i, m) {
+        const char *at = docker_text(m, "Destination");
+        size_t len = strlen(at);
+
+        if (STREQ(at, target) ||
+            (above && len > 1 && strncmp(target, at, len) == 0 && target[len] == '/'))
+            return true;
+    }
+    return false;
+}
+
+/* A tool that is sent to a missing cache fails. */
+static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cache_mode mode)
+{
+    return is_mounted(arg, t->target, mode != CACHE_SHARED);
+}
+
+static bool has_packages_listener(const struct launch *l)
+{
+    return l->req->spec.network == SPEC_NETWORK_PACKAGES;
+}
+
+/* Whether a socket of the network namespace around the container is on its loopback. */
+static bool is_near(const struct launch *l)
+{
+    const char *runtime = l->req->spec.runtime;
+
+    return l->d->near && (runtime ? docker_runtime_is_plain(runtime) : l->d->plain);
+}
+
+static void add_packages_env(const struct launch *l, char ***env)
+{
+    _cleanup_strv_ char **more =
+        has_packages_listener(l) ? packages_variables(&l->req->spec) : NULL;
+
+    for (char **v = more; v && *v; v++)
+        strv_add(env, *v);
+}
+
+static char **environment(const struct launch *l)
+{
+    const json_t *image = json_object_get(json_object_get(l->doc, "Config"), "Env"), *v;
+    bool podman = docker_client(l->d)->flavour == DOCKER_FLAVOUR_PODMAN;
+    _cleanup_strv_ char **more = NULL;
+    size_t i;
+
+    json_array_foreach (image, i, v) {
+        const char *pair = json_string_value(v);
+
+        if (pair && !(podman && is_podmans(pair)))
+            strv_add(&more, pair);
+    }
+    cache_variables(&l->req->spec, is_there, l, &more);
+    add_packages_env(l, &more);
+    return spec_environment(l->req->spec.user, l->req->spec.env, more);
+}
+
+/* ---- the relay ---- */
+
+static int make_plan(struct launch *l, struct err *err)
+{
+    struct docker_engine *d = l->d;
+    const struct sandbox_request *req = l->req;
+    struct relay_plan p = RELAY_PLAN_INIT;
+    int r;
+
+    p.sandbox_id = xstrdup(req->id);
+    p.name = xstrdup(req->name);
+    p.hash = xstrdup(docker_text(labels_of(l), LABEL_HASH));
+    p.endpoint = docker_endpoint_text(&docker_client(d)->endpoint);
+    p.container = xstrdup(l->container);
+    p.run_dir = xasprintf("%s/docker/%s", d->run_dir, req->id);
+    p.exec_dir = xasprintf("%s/%s", d->engine.exec_root, req->id);
+    p.user = xstrdup(req->spec.user);
+    p.workdir = xstrdup(req->spec.workdir);
+    p.env = environment(l);
+    p.memory = d->engine.caps & ENGINE_CAP_MEMORY_LIMIT ? req->spec.memory : 0;
+    p.pids = d->engine.caps & ENGINE_CAP_PIDS_LIMIT ? req->spec.pids : 0;
+    p.packages_port = has_packages_listener(l) ? PLAN_PACKAGES_PORT : 0;
+    p.packages_inside = !is_near(l);
+    p.journal_budget = d->journal_budget;
+    p.ephemeral = req->ephemeral;
+    r = relay_plan_write(&p, &l->plan, err);
+    relay_plan_done(&p);
+    return r;
+}
+
+static int spawn_relay(struct launch *l, struct err *err)
+{
+    bool local = docker_client(l->d)->endpoint.transport == DOCKER_UNIX;
+    _cleanup_free_ char *path =
+        xasprintf("%s/ripcord-relay%s", l->d->libexec_dir, local ? "" : "-net");
+    const char *const argv[] = {"ripcord-relay", l->req->id, NULL};
+    int pair[2], r;
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    l->control = pair[0];
+    r = process_start(&(const struct process_spec){.path = path,
+                                                   .argv = argv,
+                                                   .fds = {{l->d->devnull, STDIN_FILENO},
+                                                           {l->d->devnull, STDOUT_FILENO},
+                                                           {l->log, STDERR_FILENO},
+                                                           {pair[1], SHIM_FD_CONTROL},
+                                                           {l->plan, SHIM_FD_PLAN}},
+                                                   .n_fds = 5},
+                      &pid);
+    fd_close(pair[1]); /* else its end would never be seen */
+    if (r != 0) {
+        err_sys(err, r, "start ripcord-relay");
+        return err_hint(err, "ripcord-relay belongs beside ripcordd: install ripcord again.");
+    }
+    supervisors_add(&l->d->supervisors, l->req->id, pid);
+    return 0;
+}
+
+/* What the relay wrote to its log, when it ended without a word on its line. */
+static void add_last_words(const struct launch *l, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" RELAY_LOG, l->req->id), *text = NULL;
+    size_t len = 0;
+    char *line;
+
+    if (file_read(l->d->runs, path, LOG_TAIL_MAX, &text, &len, NULL) < 0 || len == 0)
+        return;
+    if (text[len - 1] == '\n')
+        text[len - 1] = '\0';
+    line = strrchr(text, '\n');
+    err_wrap(err, "%.200s", line ? line + 1 : text);
+}
+
+static int start_relay(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
+                       struct err *err)
+{
+    int r;
+
+    r = make_plan(l, err);
+    if (r >= 0)
+        r = spawn_relay(l, err);
+    if (r >= 0)
+        r = handshake_start(l->control, l->req, by, sandbox, err);
+    if (r == -ERR_ENGINE)
+        add_last_words(l, err);
+    return r;
+}
+
+/* ---- the container's run ---- */
+
+static int post(struct docker_engine *d, const char *container, const char *verb,
+                const struct deadline *by, struct docker_reply *ret, struct err *err)
+{
+    _cleanup_free_ char *head = docker_path("/containers/%s", container);
+    _cleanup_free_ char *path = xasprintf("%s/%s", head, verb);
+
+    return docker_ask(d, "POST", path, NULL, by, ret, err);
+}
+
+/* Killed, not asked: whoever should be asked had its chance by the relay. A paused one is resumed
+ * first, as Podman kills it only then. */
+static int end_container(struct docker_engine *d, const char *container, const struct deadline *by,
+                         struct err *err)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT, again = DOCKER_REPLY_INIT;
+    _cleanup_err_ struct err why = ERR_INIT, second = ERR_INIT;
+
+    if (post(d, container, "stop?t=0", by, &reply, &why) >= 0)
+        return 0;
+    switch ((int)reply.reason) {
+    case DOCKER_NO_CONTAINER:
+    case DOCKER_NOT_RUNNING:
+    case DOCKER_REMOVING:
+        return 0;
+    case DOCKER_PAUSED:
+    case DOCKER_BAD_STATE:
+        post(d, container, "unpause", by, NULL, NULL);
+        if (post(d, container, "stop?t=0", by, &again, &second) >= 0 ||
+            again.reason == DOCKER_NO_CONTAINER || again.reason == DOCKER_NOT_RUNNING)
+            return 0;
+        return err_move(err, &second);
+    default:
+        return err_move(err, &why);
+    }
+}
+
+static int inspect_container(struct launch *l, const struct deadline *by, struct err *err)
+{
+    int r = container_find(l->d, l->req->id, by, &l->container, err);
+
+    return r < 0 ? r : container_inspect(l->d, l->container, by, &l->doc, err);
+}
+
+static void forget_container(struct launch *l)
+{
+    free(TAKE_PTR(l->container));
+    json_decref(TAKE_PTR(l->doc));
+}
+
+/* The sandbox's container, as it should be: one that is missing or of another spec is made anew. */
+static int find_container(struct launch *l, const struct deadline *by, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r;
+
+    r = inspect_container(l, by, &why);
+    if (r < 0 && r != -ERR_NOT_FOUND)
+        return err_move(err, &why);
+    if (r < 0 || !STREQ(docker_text(labels_of(l), LABEL_HASH), l->req->hash)) {
+        container_forget(l->d, l->req->id);
+        forget_container(l);
+        r = docker_create(&l->d->engine, l->req, by, err);
+        if (r >= 0)
+            r = inspect_container(l, by, err);
+    }
+    if (r >= 0 && json_is_true(json_object_get(json_object_get(l->doc, "State"), "Running")))
+        r = end_container(l->d, l->container, by, err); /* of a run that has lost its relay */
+    return r;
+}
+
+/* Its network was removed behind our back: it gets the one that is there now. */
+static int replace_network(struct launch *l, const struct deadline *by, struct err *err)
+{
+    const json_t *nets = json_object_get(json_object_get(l->doc, "NetworkSettings"), "Networks");
+    _cleanup_json_ json_t *leave = NULL, *join = NULL;
+    _cleanup_free_ char *id = NULL, *from = NULL, *to = NULL, *name = NULL;
+    void *it = json_object_iter((json_t *)nets);
+    int r;
+
+    name = xasprintf("%s-net", l->d->prefix);
+    ensured_forget(&l->d->ensured, "network", name);
+    r = ensure_network(l->d, by, &id, err);
+    if (r < 0)
+        return r;
+    leave = json_pack("{s:s, s:b}", "Container", l->container, "Force", 1);
+    join = json_pack("{s:s}", "Container", l->container);
+    from = docker_path("/networks/%s/disconnect", it ? json_object_iter_key(it) : name);
+    to = docker_path("/networks/%s/connect", id);
+    docker_ask(l->d, "POST", from, leave, by, NULL, NULL); /* the old one may be gone entirely */
+    return docker_ask(l->d, "POST", to, join, by, NULL, err);
+}
+
+/* What is so for a moment only. A network made twice, by another daemon that begins now: Docker
+ * looks for it by its name, whatever the container was made with, until the double is removed. */
+static bool is_passing(enum docker_reason reason)
+{
+    return reason == DOCKER_BUSY || reason == DOCKER_NETWORK_AMBIGUOUS;
+}
+
+/* Of two that unmount a container at once Podman may lose count, and then takes for mounted what is
+ * not, until it is told again. */
+static void unmount(const struct launch *l, const struct deadline *by)
+{
+    _cleanup_free_ char *path = docker_path("/libpod/containers/%s/unmount", l->container);
+
+    if (docker_client(l->d)->flavour == DOCKER_FLAVOUR_PODMAN)
+        docker_ask(l->d, "POST", path, NULL, by, NULL, NULL);
+}
+
+/* The reason of a failure is in *ret. */
+static int post_start(const struct launch *l, const struct deadline *by, enum docker_reason *ret,
+                      struct err *err)
+{
+    for (int tries = START_TRIES;; tries--) {
+        _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+        _cleanup_err_ struct err why = ERR_INIT;
+        int r = post(l->d, l->container, "start", by, &reply, &why);
+
+        *ret = reply.reason;
+        if (r >= 0)
+            return 0;
+        if (!is_passing(*ret) || tries <= 1 || deadline_passed(by))
+            return err_move(err, &why);
+        if (*ret == DOCKER_BUSY && tries % UNMOUNT_EVERY == 0)
+            unmount(l, by);
+        container_nap();
+    }
+}
+
+static int start_container(struct launch *l, const struct deadline *by, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    enum docker_reason reason;
+    int r;
+
+    if (post_start(l, by, &reason, &why) >= 0)
+        return 0;
+    if (reason != DOCKER_NO_NETWORK || l->req->spec.network != SPEC_NETWORK_OPEN)
+        return err_move(err, &why);
+    r = replace_network(l, by, err);
+    return r < 0 ? r : post_start(l, by, &reason, err);
+}
+
+static int make_run_folder(struct launch *l, const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *log = xasprintf("%s/" RELAY_LOG, l->req->id);
+    int r;
+
+    r = supervisors_end(&l->d->supervisors, l->req->id, by, err);
+    if (r >= 0)
+        r = rmtree(l->d->runs, l->req->id, err);
+    if (r < 0)
+        return r;
+    if (mkdirat(l->d->runs, l->req->id, 0700) < 0)
+        return err_sys(err, errno, "make run folder of sandbox '%s'", l->req->id);
+    l->log = openat(l->d->runs, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", l->req->id) : 0;
+}
+
+static int launch_run(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
+                      struct err *err)
+{
+    int r;
+
+    r = make_run_folder(l, by, err);
+    if (r >= 0)
+        r = find_container(l, by, err);
+    if (r >= 0)
+        r = start_container(l, by, err);
+    if (r >= 0)
+        r = start_relay(l, by, sandbox, err);
+    return r;
+}
+
+/* A sandbox that answers must not get a second supervisor over it. */
+static int check_not_running(struct docker_engine *d, const char *id, const struct deadline *by,
+                             struct err *err)
+{
+    _cleanup_err_ struct err none = ERR_INIT;
+    struct engine_sandbox sandbox;
+
+    if (supervisors_connect(&d->supervisors, id, by, &sandbox, &none) < 0)
+        return 0;
+    fd_close(sandbox.supervisor_fd);
+    return err_set(err, ERR_CONFLICT, "sandbox '%s' is running", id);
+}
+
+/* One line each of what its container was made without. */
+static char **warnings_of(const struct launch *l)
+{
+    struct engine_sandbox sandbox = {0};
+    struct deadline by = deadline_in(l->d->timeout);
+
+    docker_look(&l->d->engine, l->req->id, &by, &sandbox, NULL);
+    return sandbox.warnings;
+}
+
+int docker_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                 struct engine_sandbox *ret, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    struct launch l = {.d = d, .req = req, .control = -1, .plan = -1, .log = -1};
+    struct engine_sandbox sandbox = {.supervisor_fd = -1};
+    int r;
+
+    r = check_not_running(d, req->id, by, err);
+    if (r < 0)
+        return r;
+    r = layers_renew(d, req, by, err);
+    if (r >= 0)
+        r = launch_run(&l, by, &sandbox, err);
+    if (r >= 0) {
+        memcpy(sandbox.id, req->id, sizeof(sandbox.id));
+        snprintf(sandbox.hash, sizeof(sandbox.hash), "%s", docker_text(labels_of(&l), LABEL_HASH));
+        sandbox.warnings = *docker_text(labels_of(&l), LABEL_WITHOUT) ? warnings_of(&l) : NULL;
+        sandbox.supervisor_fd = TAKE_FD(l.control);
+        *ret = sandbox;
+    } else {
+        struct deadline until = deadline_in(UNDO_TIMEOUT);
+
+        docker_cleanup(e, req->id, &until, NULL);
+        err_wrap(err, "start sandbox '%s'", req->name);
+    }
+    launch_done(&l);
+    return r;
+}
+
+/* ---- the end ---- */
+
+int docker_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    _cleanup_free_ char *container = NULL;
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r;
+
+    r = supervisors_end(&d->supervisors, id, by, err);
+    if (r < 0)
+        return err_wrap(err, "clean up sandbox '%s'", id);
+    r = container_find(d, id, by, &container, &why);
+    if (r >= 0)
+        r = end_container(d, container, by, &why);
+    if (r < 0 && r != -ERR_NOT_FOUND) {
+        err_move(err, &why);
+        return err_wrap(err, "clean up sandbox '%s'", id);
+    }
+    return rmtree(d->runs, id, err);
+}
+
+/* By label: those of a sandbox whose name or container nobody knows any more are found as well. */
+static int remove_volumes(struct docker_engine *d, const char *id, const struct deadline *by,
+                          struct err *err)
+{
+    _cleanup_json_ json_t *filters =
+        json_pack("{s:[o]}", "label", json_sprintf(LABEL_ID "=%s", id));
+    _cleanup_free_ char *text = json_to_text(filters, true);
+    _cleanup_free_ char *list = docker_path("/volumes?filters=%s", text);
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const json_t *v;
+    size_t i;
+    int r;
+
+    r = docker_ask(d, "GET", list, NULL, by, &reply, err);
+    if (r < 0)
+        return r;
+    json_array_foreach (json_object_get(reply.json, "Volumes"), i, v) {
+        _cleanup_free_ char *path = docker_path("/volumes/%s?force=1", docker_text(v, "Name"));
+
+        if (!docker_owns(d, id, json_object_get(v, "Labels")))
+            continue;
+        r = docker_ask(d, "DELETE", path, NULL, by, NULL, err);
+        if (r < 0)
+            return err_wrap(err, "volume '%s'", docker_text(v, "Name"));
+    }
+    return 0;
+}
+
+int docker_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+{
+    struct docker_engine *d = docker_of(e);
+    _cleanup_free_ char *container = NULL;
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r;
+
+    r = docker_folders(d, &why);
+    if (r >= 0)
+        r = supervisors_end(&d->supervisors, id, by, &why);
+    if (r >= 0)
+        r = container_find(d, id, by, &container, &why);
+    if (r >= 0)
+        r = container_remove(d, container, by, &why);
+    if (r < 0 && r != -ERR_NOT_FOUND)
+        goto fail;
+    container_forget(d, id);
+    err_done(&why);
+    r = remove_volumes(d, id, by, &why);
+    if (r >= 0)
+        r = rmtree(d->runs, id, &why);
+    if (r >= 0)
+        r = rmtree(d->execs, id, &why);
+    if (r >= 0)
+        return 0;
+fail:
+    err_move(err, &why);
+    return err_wrap(err, "remove sandbox '%s'", id);
+}

@@ -1,0 +1,316 @@
+#include "daemon/engine/docker/volumes.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/engine/caches.h"
+#include "daemon/engine/docker/backend.h"
+#include "daemon/engine/docker/layers.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/usage.h"
+#include "lib/base/xalloc.h"
+
+#define HELPER_FOLDER "/fill"
+
+/* ---- making ---- */
+
+static json_t *labels_of(const struct docker_engine *d, const struct volume_wish *w)
+{
+    json_t *o = json_pack("{s:s}", LABEL_ROOT, d->root_id);
+
+    if (w->id)
+        json_object_set_new(o, LABEL_ID, json_string(w->id));
+    if (w->base)
+        json_object_set_new(o, LABEL_BASE, json_string(w->base));
+    return o;
+}
+
+static json_t *body_of(const struct docker_engine *d, const struct volume_wish *w)
+{
+    json_t *o =
+        json_pack("{s:s, s:s, s:o}", "Name", w->name, "Driver", "local", "Labels", labels_of(d, w));
+
+    if (w->overlay)
+        json_object_set_new(
+            o, "DriverOpts",
+            json_pack("{s:s, s:s, s:s}", "type", "overlay", "device", "overlay", "o", w->overlay));
+    return o;
+}
+
+static bool is_ours(const struct docker_engine *d, const struct volume_wish *w, const json_t *doc)
+{
+    const json_t *labels = json_object_get(doc, "Labels");
+
+    return STREQ(docker_text(labels, LABEL_ROOT), d->root_id) &&
+           STREQ(docker_text(labels, LABEL_ID), w->id ? w->id : "") &&
+           STREQ(docker_text(labels, LABEL_BASE), w->base ? w->base : "") &&
+           STREQ(docker_text(doc, "Driver"), "local");
+}
+
+static bool is_as_wished(const struct volume_wish *w, const json_t *doc)
+{
+    const char *o = docker_text(json_object_get(doc, "Options"), "o");
+
+    return STREQ(o, w->overlay ? w->overlay : "");
+}
+
+/* 1: it is there and over another base: to be made again. */
+static int make_once(struct docker_engine *d, const struct volume_wish *w,
+                     const struct deadline *by, char **ret_path, struct err *err)
+{
+    _cleanup_json_ json_t *body = body_of(d, w);
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    int r;
+
+    r = docker_ask(d, "POST", "/volumes/create", body, by, &reply, err);
+    if (r < 0)
+        return r;
+    if (!is_ours(d, w, reply.json))
+        return err_set(err, ERR_CONFLICT, "it is there already, and not ours");
+    if (!is_as_wished(w, reply.json))
+        return 1;
+    if (ret_path)
+        *ret_path = xstrdup(docker_text(reply.json, "Mountpoint"));
+    return 0;
+}
+
+int volume_make(struct docker_engine *d, const struct volume_wish *wish, const struct deadline *by,
+                char **ret_path, struct err *err)
+{
+    int r = make_once(d, wish, by, ret_path, err);
+
+    if (r == 1) {
+        r = volume_remove(d, wish->name, by, err);
+        if (r >= 0)
+            r = make_once(d, wish, by, ret_path, err);
+        if (r == 1)
+            r = err_set(err, ERR_ENGINE, "the engine does not take its options");
+    }
+    return r < 0 ? err_wrap(err, "volume '%s'", wish->name) : 0;
+}
+
+int volume_remove(struct docker_engine *d, const char *name, const struct deadline *by,
+                  struct err *err)
+{
+    _cleanup_free_ char *path = docker_path("/volumes/%s?force=1", name);
+
+    return docker_ask(d, "DELETE", path, NULL, by, NULL, err);
+}
+
+bool volume_exists(struct docker_engine *d, const char *name, const char *id,
+                   const struct deadline *by)
+{
+    _cleanup_free_ char *path = docker_path("/volumes/%s", name);
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+
+    return docker_ask(d, "GET", path, NULL, by, &reply, NULL) >= 0 &&
+           docker_owns(d, id, json_object_get(reply.json, "Labels"));
+}
+
+/* ---- filling ---- */
+
+/* Any image will do: nothing of it is ever run. */
+static int any_image(struct docker_engine *d, const struct deadline *by, char **ret,
+                     struct err *err)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    int r = docker_ask(d, "GET", "/images/json", NULL, by, &reply, err);
+
+    if (r < 0)
+        return r;
+    if (json_array_size(reply.json) == 0)
+        return err_set(err, ERR_NOT_FOUND, "the engine has no image");
+    *ret = xstrdup(docker_text(json_array_get(reply.json, 0), "Id"));
+    return 0;
+}
+
+static int make_helper(struct docker_engine *d, const char *volume, const struct deadline *by,
+                       char **ret, struct err *err)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    _cleanup_free_ char *image = NULL;
+    _cleanup_json_ json_t *body = NULL;
+    int r = any_image(d, by, &image, err);
+
+    if (r < 0)
+        return r;
+    body = json_pack("{s:s, s:[s], s:{s:s}, s:{s:s, s:[{s:s, s:s, s:s}]}}", "Image", image, "Cmd",
+                     "/", "Labels", LABEL_HELPER, d->root_id, "HostConfig", "NetworkMode", "none",
+                     "Mounts", "Type", "volume", "Source", volume, "Target", HELPER_FOLDER);
+    r = docker_ask(d, "POST", "/containers/create", body, by, &reply, err);
+    if (r >= 0)
+        *ret = xstrdup(docker_text(reply.json, "Id"));
+    return r;
+}
+
+int volume_fill(struct docker_engine *d, const char *name, const struct docker_source *tar,
+                const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *container = NULL, *path = NULL;
+    _cleanup_err_ struct err undo = ERR_INIT;
+    int r = make_helper(d, name, by, &container, err);
+
+    if (r < 0)
+        return err_wrap(err, "fill volume '%s'", name);
+    path = docker_path("/containers/%s/archive?path=" HELPER_FOLDER, container);
+    r = docker_upload(docker_client(d), "PUT", path, tar, by, NULL, err);
+    if (container_remove(d, container, by, &undo) < 0)
+        log_debug("container %s stays: %s", container, undo.msg);
+    return r < 0 ? err_wrap(err, "fill volume '%s'", name) : 0;
+}
+
+/* ---- what there is ---- */
+
+static int list(struct docker_engine *d, const char *what, const char *label, const char *value,
+                const struct deadline *by, struct docker_reply *ret, struct err *err)
+{
+    _cleanup_json_ json_t *filters =
+        json_pack("{s:[o]}", "label", json_sprintf("%s=%s", label, value));
+    _cleanup_free_ char *text = json_to_text(filters, true);
+    _cleanup_free_ char *path = docker_path(what, text);
+
+    return docker_ask(d, "GET", path, NULL, by, ret, err);
+}
+
+uint64_t volume_usage(struct docker_engine *d, const char *path, const struct deadline *by)
+{
+    uint64_t sum = 0;
+
+    if (docker_client(d)->endpoint.transport != DOCKER_UNIX || *path != '/' ||
+        access(path, R_OK | X_OK) < 0 || usage_add(AT_FDCWD, path, by, &sum, NULL) < 0)
+        return UINT64_MAX;
+    return sum;
+}
+
+/* "<prefix>-<kind>-rest": the rest; NULL: another kind. */
+static const char *rest_of(const struct docker_engine *d, const char *name, const char *kind)
+{
+    size_t n = strlen(d->prefix), k = strlen(kind);
+
+    if (strncmp(name, d->prefix, n) != 0 || name[n] != '-' || strncmp(name + n + 1, kind, k) != 0 ||
+        name[n + 1 + k] != '-')
+        return NULL;
+    return name + n + k + 2;
+}
+
+static void add_shared(struct docker_engine *d, const json_t *v, const struct deadline *by,
+                       struct engine_caches *ret)
+{
+    const char *rest = rest_of(d, docker_text(v, "Name"), "cache");
+    _cleanup_free_ char *tool = rest ? xstrndup(rest, strcspn(rest, ".")) : NULL;
+    const char *dot = rest ? strchr(rest, '.') : NULL;
+
+    if (rest)
+        engine_caches_add(ret, ENGINE_CACHE_SHARED, tool, dot ? dot + 1 : "")->bytes =
+            volume_usage(d, docker_text(v, "Mountpoint"), by);
+}
+
+static void add_private(struct docker_engine *d, const json_t *v, const struct deadline *by,
+                        struct engine_caches *ret)
+{
+    const char *name = docker_text(v, "Name"), *upper = rest_of(d, name, "upper");
+    const char *rest = upper ? upper : rest_of(d, name, "caches");
+    const char *dot = rest ? strchr(rest, '.') : NULL;
+
+    if (rest)
+        engine_caches_add(ret, ENGINE_CACHE_PRIVATE, dot ? dot + 1 : "",
+                          docker_text(json_object_get(v, "Labels"), LABEL_ID))
+            ->bytes = volume_usage(d, docker_text(v, "Mountpoint"), by);
+}
+
+int volumes_list(struct docker_engine *d, const struct deadline *by, struct engine_caches *ret,
+                 struct err *err)
+{
+    _cleanup_reply_ struct docker_reply shared = DOCKER_REPLY_INIT, own = DOCKER_REPLY_INIT;
+    const json_t *v;
+    size_t i;
+    int r;
+
+    r = list(d, "/volumes?filters=%s", LABEL_SHARED, d->prefix, by, &shared, err);
+    if (r >= 0)
+        r = list(d, "/volumes?filters=%s", LABEL_ROOT, d->root_id, by, &own, err);
+    if (r < 0)
+        return r;
+    json_array_foreach (json_object_get(shared.json, "Volumes"), i, v)
+        add_shared(d, v, by, ret);
+    json_array_foreach (json_object_get(own.json, "Volumes"), i, v)
+        add_private(d, v, by, ret);
+    return 0;
+}
+
+/* ---- less ---- */
+
+int shared_remove(struct docker_engine *d, const char *tool, const struct deadline *by,
+                  struct err *err)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const json_t *v;
+    size_t i;
+    int r = list(d, "/volumes?filters=%s", LABEL_SHARED, d->prefix, by, &reply, err);
+
+    if (r < 0)
+        return r;
+    json_array_foreach (json_object_get(reply.json, "Volumes"), i, v) {
+        const char *name = docker_text(v, "Name"), *rest = rest_of(d, name, "cache");
+        size_t len = strlen(tool);
+
+        if (!rest || (len && (strncmp(rest, tool, len) != 0 || (rest[len] && rest[len] != '.'))))
+            continue;
+        r = volume_remove(d, name, by, err);
+        if (r < 0)
+            return err_wrap(err, "volume '%s'", name);
+        ensured_forget(&d->ensured, "volume", name);
+    }
+    return 0;
+}
+
+static bool is_below_a_layer(const json_t *volumes, const char *path)
+{
+    _cleanup_free_ char *lower = xasprintf("lowerdir=%s/", path);
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach (volumes, i, v)
+        if (strncmp(docker_text(json_object_get(v, "Options"), "o"), lower, strlen(lower)) == 0)
+            return true;
+    return false;
+}
+
+void bases_sweep(struct docker_engine *d, const char *tool, const char *present,
+                 const struct deadline *by)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const json_t *all, *v;
+    size_t i;
+
+    if (list(d, "/volumes?filters=%s", LABEL_ROOT, d->root_id, by, &reply, NULL) < 0)
+        return;
+    all = json_object_get(reply.json, "Volumes");
+    json_array_foreach (all, i, v) {
+        const char *name = docker_text(v, "Name");
+        _cleanup_err_ struct err err = ERR_INIT;
+
+        if (!STREQ(docker_text(json_object_get(v, "Labels"), LABEL_BASE), tool) ||
+            STREQ(name, present) || is_below_a_layer(all, docker_text(v, "Mountpoint")))
+            continue;
+        if (volume_remove(d, name, by, &err) < 0)
+            log_debug("old base '%s' stays: %s", name, err.msg);
+    }
+}
+
+void helpers_remove(struct docker_engine *d, const struct deadline *by)
+{
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    const json_t *c;
+    size_t i;
+
+    if (list(d, "/containers/json?all=1&filters=%s", LABEL_HELPER, d->root_id, by, &reply, NULL) <
+        0)
+        return;
+    json_array_foreach (reply.json, i, c)
+        if (STREQ(docker_text(json_object_get(c, "Labels"), LABEL_HELPER), d->root_id))
+            container_remove(d, docker_text(c, "Id"), by, NULL);
+}

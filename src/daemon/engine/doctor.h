@@ -1,0 +1,35 @@
+/*
+ * What `ripcord doctor` has to say: lines with a status, what was found and, where that is not
+ * enough, what to do. Each engine adds its own.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "lib/base/macro.h"
+
+enum doctor_status { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
+
+struct doctor_line {
+    const char *name;
+    enum doctor_status status;
+    char *detail; /* owned */
+    char *fix;    /* owned; a full sentence, or NULL */
+};
+
+struct doctor_report {
+    struct doctor_line *lines; /* owned */
+    size_t n;
+};
+
+#define DOCTOR_REPORT_INIT                                                                         \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+/* name: static. `fix` may be NULL, and is for lines that are not OK; `fmt` makes the detail. */
+void doctor_say(struct doctor_report *r, const char *name, enum doctor_status status,
+                const char *fix, const char *fmt, ...) _printf_(5, 6);
+void doctor_report_done(struct doctor_report *r);
+
+const char *doctor_status_name(enum doctor_status status); /* "ok", "warn", "fail" */

@@ -1,0 +1,724 @@
+/*
+ * Dispatch. A call of core becomes a struct call (a copy of its input, a deadline, room for the
+ * result), is checked against the engine's capabilities, runs on the engine's own pool and is
+ * answered on the loop. A call that fails before it reaches a worker is answered from the loop's
+ * next turn, so that done() never runs inside the call that registered it.
+ *
+ * The deadline counts from the call, not from the worker: a queue that does not move is a timeout
+ * too.
+ */
+#include "daemon/engine/engine.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/engine/caches.h"
+#include "daemon/engine/opener.h"
+#include "daemon/engine/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "lib/loop/pool.h"
+#include "lib/os/rmtree.h"
+
+/* A start waits for its supervisor, so workers mostly sleep: more of them than cores pay. */
+enum {
+    ENGINE_WORKERS = 8,
+    ENGINE_QUEUE_MAX = 4096,
+    ENGINE_AT_ONCE = 4,
+    ENGINE_BUILDS = 2,
+    ENGINE_BUILDS_MAX = 64
+};
+
+struct call;
+typedef int (*call_fn)(struct call *c);
+
+enum call_flags {
+    CALL_ID = 1 << 0,      /* is about one sandbox */
+    CALL_SPEC = 1 << 1,    /* carries out a spec, which must be possible here */
+    CALL_OFFLINE = 1 << 2, /* needs no open backend */
+};
+
+struct call_type {
+    const char *verb;
+    uint64_t timeout; /* usec */
+    call_fn run;      /* on a worker */
+    unsigned flags;
+};
+
+struct call {
+    struct engine *engine;
+    const struct call_type *type;
+    struct sandbox_request req; /* only its id is set for calls without a spec */
+    struct deadline by;
+    engine_done_fn done;
+    engine_list_fn list_done;   /* instead of done */
+    engine_usage_fn usage_done; /* the same */
+    engine_digest_fn digest_done;
+    engine_caches_fn caches_done;
+    engine_image_fn image_done;
+    void *arg;
+
+    bool failed;
+    bool asked, unopened; /* the backend was needed; and could not be opened */
+    bool specs;           /* list */
+    enum discard how;
+    struct err err;
+    struct engine_sandbox sandbox;
+    char **ids;
+    struct engine_objects objects;
+    struct engine_object object; /* discard: owned, but for `spec` */
+    uint64_t usage;
+    char *tool; /* of a cache */
+    int tar_fd; /* owned; -1: none */
+    struct engine_caches caches;
+    char *digest; /* or another text that is the answer */
+    struct image_ask ask;
+};
+
+static int run_create(struct call *c)
+{
+    return c->engine->ops->create(c->engine, &c->req, &c->by, &c->err);
+}
+
+static int run_start(struct call *c)
+{
+    uint32_t unenforced = c->sandbox.unenforced;
+    int r;
+
+    r = c->engine->ops->start(c->engine, &c->req, &c->by, &c->sandbox, &c->err);
+    c->sandbox.unenforced |= unenforced; /* what we found, and what the backend found */
+    return r;
+}
+
+static int run_cleanup(struct call *c)
+{
+    return c->engine->ops->cleanup(c->engine, c->req.id, &c->by, &c->err);
+}
+
+static int run_remove(struct call *c)
+{
+    return c->engine->ops->remove(c->engine, c->req.id, &c->by, &c->err);
+}
+
+static int run_end(struct call *c)
+{
+    (void)c->engine->ops->end(c->engine, c->req.id, &c->by);
+    return 0;
+}
+
+static int run_connect(struct call *c)
+{
+    return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
+}
+
+static int run_look(struct call *c)
+{
+    if (!c->engine->ops->look)
+        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has nothing to look at",
+                       c->engine->ops->name);
+    return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
+}
+
+static int run_prepare(struct call *c)
+{
+    (void)c; /* it is open by now */
+    return 0;
+}
+
+#define DIGEST_OF_HOST "host-1"
+
+const char *engine_fixed_digest(const struct engine *e, const struct sandbox_spec *spec)
+{
+    bool is_default = !spec->image || STREQ(spec->image, e->ops->default_image);
+
+    return !e->ops->resolve || (e->ops->default_is_fixed && is_default) ? DIGEST_OF_HOST : NULL;
+}
+
+static int run_resolve(struct call *c)
+{
+    const char *fixed = engine_fixed_digest(c->engine, &c->req.spec);
+
+    if (!fixed)
+        return c->engine->ops->resolve(c->engine, &c->req.spec, &c->by, &c->digest, &c->err);
+    c->digest = xstrdup(fixed);
+    return 0;
+}
+
+static int run_image(struct call *c)
+{
+    if (!c->engine->ops->image) {
+        err_set(&c->err, ERR_UNSUPPORTED, "the images of engine '%s' are kept by itself",
+                c->engine->ops->name);
+        return err_hint(&c->err, "Use its own commands, such as `docker image ls`.");
+    }
+    return c->engine->ops->image(c->engine, &c->ask, &c->by, &c->digest, &c->err);
+}
+
+static int run_forget(struct call *c)
+{
+    for (char **x = c->ids; x && *x; x++) {
+        _cleanup_free_ char *path = xasprintf("%s/%s/%s", c->engine->exec_root, c->req.id, *x);
+
+        if (rmtree(AT_FDCWD, path, &c->err) < 0)
+            return err_wrap(&c->err, "delete the output of exec '%s'", *x);
+    }
+    return 0;
+}
+
+static int run_list(struct call *c)
+{
+    return c->engine->ops->list(c->engine, c->specs, &c->by, &c->objects, &c->err);
+}
+
+/* Execs that have a folder and no end in it: while their supervisor lives, so do they. */
+static unsigned open_execs(const struct engine *e, const char *id)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", e->exec_root, id);
+    _cleanup_closedir_ DIR *d = opendir(path);
+    unsigned n = 0;
+
+    for (const struct dirent *x; d && (x = readdir(d));) {
+        char end[sizeof(x->d_name) + 8];
+
+        snprintf(end, sizeof(end), "%s/end", x->d_name);
+        n += x->d_name[0] != '.' && faccessat(dirfd(d), end, F_OK, 0) < 0 && errno == ENOENT;
+    }
+    return n;
+}
+
+static int count_live(struct call *c, unsigned *ret)
+{
+    struct engine_sandbox sandbox = {.supervisor_fd = -1};
+    const struct engine_object *o = &c->object;
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = -ERR_NOT_FOUND;
+
+    if (o->kind == OBJECT_SANDBOX)
+        r = c->engine->ops->connect(c->engine, o->id, &c->by, &sandbox, &why);
+    if (r >= 0) {
+        fd_close(sandbox.supervisor_fd);
+        *ret = open_execs(c->engine, o->id);
+        return 0;
+    }
+    if (r != -ERR_NOT_FOUND) /* it may well live */
+        return err_move(&c->err, &why);
+    return c->engine->ops->live ? c->engine->ops->live(c->engine, o, &c->by, ret, &c->err) : 0;
+}
+
+static int run_discard(struct call *c)
+{
+    unsigned live = 0;
+    int r = c->how == DISCARD_ENDED ? 0 : count_live(c, &live);
+
+    if (r < 0)
+        return r;
+    if (live)
+        return err_set(&c->err, ERR_CONFLICT, "%u command(s) run in it", live);
+    if (c->how == DISCARD_END && !c->engine->ops->end(c->engine, c->object.id, &c->by))
+        return err_set(&c->err, ERR_CONFLICT, "it runs on");
+    if (c->how < DISCARD_REMOVE)
+        return 0;
+    if (c->object.kind == OBJECT_SANDBOX)
+        return c->engine->ops->remove(c->engine, c->object.id, &c->by, &c->err);
+    return c->engine->ops->remove_legacy(c->engine, &c->object, &c->by, &c->err);
+}
+
+static int run_note(struct call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->note ? ops->note(c->engine, c->req.id, c->req.spec_text, &c->err) : 0;
+}
+
+static int run_usage(struct call *c)
+{
+    if (!c->engine->ops->usage)
+        return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' does not measure sandboxes",
+                       c->engine->ops->name);
+    return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->usage, &c->err);
+}
+
+static int no_base(struct call *c)
+{
+    return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has no shared package caches",
+                   c->engine->ops->name);
+}
+
+static int run_publish(struct call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->cache_publish ? ops->cache_publish(c->engine, c->tool, c->tar_fd, &c->by, &c->err)
+                              : no_base(c);
+}
+
+static int run_drop(struct call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->cache_drop ? ops->cache_drop(c->engine, c->tool, &c->by, &c->err) : no_base(c);
+}
+
+static int run_caches(struct call *c)
+{
+    const struct engine_ops *ops = c->engine->ops;
+
+    return ops->cache_list ? ops->cache_list(c->engine, &c->by, &c->caches, &c->err) : 0;
+}
+
+#define UNDO_TIMEOUT (30 * USEC_PER_SEC)
+
+static int run_create_start(struct call *c)
+{
+    _cleanup_err_ struct err undo = ERR_INIT;
+    struct deadline by;
+    int r;
+
+    r = run_create(c);
+    if (r < 0)
+        return r;
+    r = run_start(c);
+    if (r >= 0)
+        return r;
+    /* Its own deadline: the call's may be the very thing that has passed. */
+    by = deadline_in(UNDO_TIMEOUT);
+    if (c->engine->ops->remove(c->engine, c->req.id, &by, &undo) < 0)
+        log_debug("sandbox %s: undo of a failed start: %s", c->req.id, undo.msg);
+    return r;
+}
+
+/* clang-format off */
+static const struct call_type call_create       = {"create",   60 * USEC_PER_SEC, run_create,       CALL_ID | CALL_SPEC};
+static const struct call_type call_start        = {"start",    30 * USEC_PER_SEC, run_start,        CALL_ID | CALL_SPEC};
+static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC, run_create_start, CALL_ID | CALL_SPEC};
+static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, run_connect,      CALL_ID};
+static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC, run_look,         CALL_ID};
+static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, run_cleanup,      CALL_ID};
+static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, run_remove,       CALL_ID};
+static const struct call_type call_end          = {"end",      60 * USEC_PER_SEC, run_end,          CALL_ID};
+static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, run_forget,       CALL_ID | CALL_OFFLINE};
+static const struct call_type call_note         = {"note",     10 * USEC_PER_SEC, run_note,         CALL_ID};
+static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        CALL_ID};
+static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, run_list,         0};
+static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, run_discard,      0};
+static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, run_prepare,      0};
+static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC, run_resolve,      0};
+static const struct call_type call_publish      = {"publish", 600 * USEC_PER_SEC, run_publish,      0};
+static const struct call_type call_drop         = {"drop",    600 * USEC_PER_SEC, run_drop,         0};
+static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC, run_caches,       0};
+static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC, run_image,        0};
+/* clang-format on */
+
+static bool needs_open(const struct call *c)
+{
+    if (c->type == &call_connect && c->engine->ops->connects_closed)
+        return false;
+    return !(c->type->flags & CALL_OFFLINE);
+}
+
+static const struct {
+    uint32_t limit, cap;
+    const char *name;
+} limit_caps[] = {
+    {SPEC_LIMIT_MEMORY, ENGINE_CAP_MEMORY_LIMIT, "memory"},
+    {SPEC_LIMIT_CPUS, ENGINE_CAP_CPU_LIMIT, "cpus"},
+    {SPEC_LIMIT_PIDS, ENGINE_CAP_PIDS_LIMIT, "pids"},
+    {SPEC_LIMIT_DISK, ENGINE_CAP_DISK_LIMIT, "disk"},
+};
+
+/* Which of the spec's limits are set but beyond this engine. NOFILE is an rlimit: always there. */
+static uint32_t limits_unenforced(const struct engine *e, const struct sandbox_spec *spec)
+{
+    uint32_t set = 0, out = 0;
+
+    set |= spec->memory ? SPEC_LIMIT_MEMORY : 0;
+    set |= spec->cpu_milli ? SPEC_LIMIT_CPUS : 0;
+    set |= spec->pids ? SPEC_LIMIT_PIDS : 0;
+    set |= spec->disk ? SPEC_LIMIT_DISK : 0;
+    for (size_t i = 0; i < ARRAY_SIZE(limit_caps); i++)
+        if (!(e->caps & limit_caps[i].cap))
+            out |= set & limit_caps[i].limit;
+    return out;
+}
+
+static int check_caches(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    for (size_t i = 0; i < spec->n_caches; i++) {
+        const struct spec_cache *c = &spec->caches[i];
+        _cleanup_free_ char *modes = NULL;
+
+        if (e->cache_modes & (1U << c->mode))
+            continue;
+        modes = cache_mode_list(e->cache_modes);
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot keep cache '%s' in mode '%s'",
+                e->ops->name, c->tool, cache_mode_name(c->mode));
+        return err_hint(err, "It can be: %s.", modes);
+    }
+    return 0;
+}
+
+static int check_abilities(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    uint32_t unenforced = limits_unenforced(e, spec);
+
+    for (size_t i = 0; i < ARRAY_SIZE(limit_caps); i++) {
+        if (!(spec->asked & unenforced & limit_caps[i].limit))
+            continue;
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot enforce a %s limit on this machine",
+                e->ops->name, limit_caps[i].name);
+        return err_hint(err, "Leave the %s limit out, or see 'ripcord doctor' for what is missing.",
+                        limit_caps[i].name);
+    }
+    if (spec->network == SPEC_NETWORK_OPEN && !(e->caps & ENGINE_CAP_NET_OPEN)) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network mode 'open' here", e->ops->name);
+        return err_hint(err, "Use network 'none'; 'ripcord doctor' tells what 'open' would need.");
+    }
+    if (spec->runtime && !(e->caps & ENGINE_CAP_RUNTIME)) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no choice of runtimes", e->ops->name);
+        return err_hint(err, "Leave 'runtime' out, or use engine 'docker'.");
+    }
+    if (spec->isolation == SPEC_ISOLATION_STRICT && !(e->caps & ENGINE_CAP_STRICT)) {
+        err_set(err, ERR_UNSUPPORTED, "engine '%s' has no isolation 'strict' here", e->ops->name);
+        return err_hint(err, "%s",
+                        e->ops->strict_hint ? e->ops->strict_hint : "Leave 'isolation' out.");
+    }
+    return check_caches(e, spec, err);
+}
+
+int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    int r = check_abilities(e, spec, err);
+
+    return r < 0 || !e->ops->check ? r : e->ops->check(e, spec, err);
+}
+
+/* On the worker, not before: what the backend can do is known when it is open. */
+static int call_check_spec(struct call *c)
+{
+    if (!(c->type->flags & CALL_SPEC))
+        return 0;
+    c->sandbox.unenforced = limits_unenforced(c->engine, &c->req.spec);
+    return engine_check_spec(c->engine, &c->req.spec, &c->err);
+}
+
+static void call_work(void *arg)
+{
+    struct call *c = arg;
+
+    if (deadline_passed(&c->by)) {
+        c->failed = true;
+        err_set(&c->err, ERR_TIMEOUT, "%s sandbox '%s': no worker of engine '%s' was free in time",
+                c->type->verb, c->req.id, c->engine->ops->name);
+        return;
+    }
+    c->asked = needs_open(c);
+    c->unopened = c->asked && opener_open(c->engine, &c->by, &c->err) < 0;
+    c->failed = c->unopened || call_check_spec(c) < 0 || c->type->run(c) < 0;
+}
+
+static void call_done(void *arg)
+{
+    struct call *c = arg;
+    const struct err *err = c->failed ? &c->err : NULL;
+
+    if (c->asked)
+        opener_settle(c->engine, c->unopened ? err : NULL);
+    if (c->list_done)
+        c->list_done(c->arg, err, &c->objects);
+    else if (c->usage_done)
+        c->usage_done(c->arg, err, c->usage);
+    else if (c->digest_done)
+        c->digest_done(c->arg, err, c->digest);
+    else if (c->caches_done)
+        c->caches_done(c->arg, err, &c->caches);
+    else if (c->image_done)
+        c->image_done(c->arg, err, c->digest);
+    else
+        c->done(c->arg, err, &c->sandbox);
+    err_done(&c->err);
+    strv_free(c->ids);
+    engine_objects_done(&c->objects);
+    free(c->object.name);
+    free(c->object.ref);
+    strv_free(c->sandbox.warnings);
+    free(c->digest);
+    free(c->tool);
+    fd_close(c->tar_fd);
+    engine_caches_done(&c->caches);
+    free(c->ask.name);
+    if (c->ask.detail) /* it may hold a password */
+        explicit_bzero(c->ask.detail, strlen(c->ask.detail));
+    free(c->ask.detail);
+    strv_free(c->ask.used);
+    fd_close(c->ask.fd);
+    sandbox_request_done(&c->req);
+    free(c);
+}
+
+static int call_check_id(struct call *c)
+{
+    if (!(c->type->flags & CALL_ID))
+        return 0;
+    if (!sandbox_id_is_valid(c->req.id))
+        return err_set(&c->err, ERR_INVALID, "sandbox id '%s' is not 16 hex digits", c->req.id);
+    snprintf(c->sandbox.id, sizeof(c->sandbox.id), "%s", c->req.id);
+    return 0;
+}
+
+static void call_submit(struct call *c)
+{
+    const struct engine_opener *f = c->engine->opener;
+
+    c->by = deadline_in(c->type->timeout);
+    c->sandbox.supervisor_fd = -1;
+    if (call_check_id(c) >= 0 && pool_submit(f->pool, call_work, call_done, c, &c->err) >= 0)
+        return;
+    c->failed = true;
+    loop_defer(f->loop, call_done, c);
+}
+
+static struct call *call_new(struct engine *e, const struct call_type *type, void *arg)
+{
+    struct call *c = xnew0(struct call);
+
+    c->engine = e;
+    c->type = type;
+    c->arg = arg;
+    c->tar_fd = -1;
+    c->ask.fd = -1;
+    return c;
+}
+
+static void submit_request(struct engine *e, const struct call_type *type,
+                           const struct sandbox_request *req, engine_done_fn done, void *arg)
+{
+    struct call *c = call_new(e, type, arg);
+
+    c->done = done;
+    sandbox_request_copy(&c->req, req);
+    call_submit(c);
+}
+
+static void submit_id(struct engine *e, const struct call_type *type, const char *id,
+                      engine_done_fn done, void *arg)
+{
+    struct call *c = call_new(e, type, arg);
+
+    c->done = done;
+    snprintf(c->req.id, sizeof(c->req.id), "%s", id);
+    call_submit(c);
+}
+
+void engine_create(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                   void *arg)
+{
+    submit_request(e, &call_create, req, done, arg);
+}
+
+void engine_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                  void *arg)
+{
+    submit_request(e, &call_start, req, done, arg);
+}
+
+void engine_create_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
+                         void *arg)
+{
+    submit_request(e, &call_create_start, req, done, arg);
+}
+
+void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_connect, id, done, arg);
+}
+
+void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_cleanup, id, done, arg);
+}
+
+bool engine_ends_first(const struct engine *e)
+{
+    return e->ops->end;
+}
+
+void engine_end(struct engine *e, const char *id, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_end, id, done, arg);
+}
+
+void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_remove, id, done, arg);
+}
+
+void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
+                         void *arg)
+{
+    struct call *c = call_new(e, &call_forget, arg);
+
+    c->done = done;
+    c->ids = strv_copy(execs);
+    snprintf(c->req.id, sizeof(c->req.id), "%s", id);
+    call_submit(c);
+}
+
+void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_list, arg);
+
+    c->list_done = done;
+    c->specs = specs;
+    call_submit(c);
+}
+
+void engine_discard(struct engine *e, const struct engine_object *o, enum discard how,
+                    engine_done_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_discard, arg);
+
+    c->done = done;
+    c->how = how;
+    c->object = *o;
+    c->object.name = o->name ? xstrdup(o->name) : NULL;
+    c->object.ref = o->ref ? xstrdup(o->ref) : NULL;
+    c->object.spec = NULL;
+    call_submit(c);
+}
+
+void engine_note(struct engine *e, const char *id, const char *spec_text, engine_done_fn done,
+                 void *arg)
+{
+    struct call *c = call_new(e, &call_note, arg);
+
+    c->done = done;
+    c->req.spec_text = xstrdup(spec_text);
+    snprintf(c->req.id, sizeof(c->req.id), "%s", id);
+    call_submit(c);
+}
+
+void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_usage, arg);
+
+    c->usage_done = done;
+    snprintf(c->req.id, sizeof(c->req.id), "%s", id);
+    call_submit(c);
+}
+
+void engine_cache_publish(struct engine *e, const char *tool, int tar_fd, engine_done_fn done,
+                          void *arg)
+{
+    struct call *c = call_new(e, &call_publish, arg);
+
+    c->done = done;
+    c->tool = xstrdup(tool);
+    c->tar_fd = tar_fd;
+    call_submit(c);
+}
+
+void engine_cache_drop(struct engine *e, const char *tool, engine_done_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_drop, arg);
+
+    c->done = done;
+    c->tool = xstrdup(tool);
+    call_submit(c);
+}
+
+void engine_cache_list(struct engine *e, engine_caches_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_caches, arg);
+
+    c->caches_done = done;
+    call_submit(c);
+}
+
+void engine_look(struct engine *e, const char *id, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_look, id, done, arg);
+}
+
+void engine_prepare(struct engine *e, engine_done_fn done, void *arg)
+{
+    submit_id(e, &call_prepare, "", done, arg);
+}
+
+void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_digest_fn done,
+                    void *arg)
+{
+    struct call *c = call_new(e, &call_resolve, arg);
+
+    c->digest_done = done;
+    sandbox_spec_copy(&c->req.spec, spec);
+    call_submit(c);
+}
+
+void engine_image(struct engine *e, const struct image_ask *ask, engine_image_fn done, void *arg)
+{
+    struct call *c = call_new(e, &call_image, arg);
+
+    c->image_done = done;
+    c->ask = *ask;
+    c->ask.name = ask->name ? xstrdup(ask->name) : NULL;
+    c->ask.detail = ask->detail ? xstrdup(ask->detail) : NULL;
+    c->ask.used = ask->used ? strv_copy(ask->used) : NULL;
+    call_submit(c);
+}
+
+struct engine *engine_new(struct loop *loop, const struct engine_ops *ops,
+                          const struct engine_config *config)
+{
+    struct engine *e = ops->make(config);
+
+    e->ops = ops;
+    e->at_once = config->at_once ? config->at_once : ENGINE_AT_ONCE;
+    e->opener = opener_new(e, loop, pool_new(loop, ops->name, ENGINE_WORKERS, ENGINE_QUEUE_MAX));
+    e->opener->builds = pool_new(loop, "build", ENGINE_BUILDS, ENGINE_BUILDS_MAX);
+    return e;
+}
+
+int engine_open_now(struct engine *e, struct err *err)
+{
+    struct deadline by = deadline_in(call_prepare.timeout);
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = opener_open(e, &by, &why);
+
+    opener_settle(e, r < 0 ? &why : NULL);
+    return r < 0 ? err_move(err, &why) : 0;
+}
+
+int engine_open(struct loop *loop, const struct engine_ops *ops, const struct engine_config *config,
+                struct engine **ret, struct err *err)
+{
+    struct engine *e = engine_new(loop, ops, config);
+    int r = engine_open_now(e, err);
+
+    if (r < 0)
+        engine_close(e);
+    else
+        *ret = e;
+    return r;
+}
+
+/* The backend's own threads may have news until it is closed, so its front goes last. */
+void engine_close(struct engine *e)
+{
+    struct engine_opener *f;
+
+    if (!e)
+        return;
+    f = e->opener;
+    pool_free(TAKE_PTR(f->builds));
+    pool_free(TAKE_PTR(f->pool));
+    e->ops->close(e);
+    opener_free(f);
+}

@@ -1,0 +1,191 @@
+#include "daemon/engine/native/build-serve.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+
+enum { AT_ONCE_MAX = 64 };
+
+struct job {
+    struct serve *s;
+    struct job *next;
+    pthread_t thread;
+    unsigned step;
+    json_t *ask; /* owned */
+};
+
+struct serve {
+    struct native_task task;
+    int to;
+    pthread_mutex_t lock; /* over lines to `to`, and what follows */
+    struct job *ended;    /* to be joined */
+    struct job *running;
+    pthread_cond_t news; /* one has ended */
+};
+
+int serve_new(const struct native_task *task, int to, struct serve **ret, struct err *err)
+{
+    struct serve *s = xnew0(struct serve);
+
+    *s = (struct serve){.task = *task,
+                        .to = to,
+                        .lock = PTHREAD_MUTEX_INITIALIZER,
+                        .news = PTHREAD_COND_INITIALIZER};
+    s->task.cancel_fd = eventfd(0, EFD_CLOEXEC);
+    if (s->task.cancel_fd < 0) {
+        free(s);
+        return err_sys(err, errno, "make an event descriptor");
+    }
+    *ret = s;
+    return 0;
+}
+
+int serve_send(struct serve *s, const json_t *doc, struct err *err)
+{
+    _cleanup_free_ char *text = json_to_text(doc, false), *line = xasprintf("%s\n", text);
+    int r;
+
+    pthread_mutex_lock(&s->lock);
+    r = fd_write_all(s->to, line, strlen(line));
+    pthread_mutex_unlock(&s->lock);
+    return r < 0 ? err_sys(err, -r, "talk to ripcord-build") : 0;
+}
+
+/* With the lock held. */
+static void move_to_ended(struct job *j)
+{
+    struct job **p = &j->s->running;
+
+    while (*p != j)
+        p = &(*p)->next;
+    *p = j->next;
+    j->next = j->s->ended;
+    j->s->ended = j;
+}
+
+struct question {
+    const char *name;
+    native_task_fn fn;
+};
+
+static const struct question questions[] = {
+    {"run", native_build_run}, {"pull", native_build_pull}, {"fetch", native_build_fetch}};
+
+static const struct question *question_of(const json_t *doc)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
+        if (json_object_get(doc, questions[i].name))
+            return &questions[i];
+    return NULL;
+}
+
+bool serve_is_question(const json_t *doc)
+{
+    return question_of(doc) != NULL;
+}
+
+static json_t *answer_of(const struct job *j)
+{
+    const struct question *q = question_of(j->ask);
+    _cleanup_err_ struct err err = ERR_INIT;
+    json_t *ret = NULL;
+
+    if (q->fn(&j->s->task, j->step, json_object_get(j->ask, q->name), &ret, &err) >= 0)
+        return ret;
+    json_decref(ret);
+    return json_from_err(&err);
+}
+
+static void *work(void *arg)
+{
+    struct job *j = arg;
+    struct serve *s = j->s;
+    _cleanup_json_ json_t *answer = answer_of(j);
+
+    json_object_set(answer, "id", json_object_get(j->ask, "id"));
+    (void)serve_send(s, answer, NULL); /* one that has gone is seen by who reads from it */
+    pthread_mutex_lock(&s->lock);
+    move_to_ended(j);
+    pthread_cond_signal(&s->news);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static void join(struct job *j)
+{
+    for (struct job *next; j; j = next) {
+        next = j->next;
+        pthread_join(j->thread, NULL);
+        json_decref(j->ask);
+        free(j);
+    }
+}
+
+static struct job *take_ended(struct serve *s, size_t *ret_running)
+{
+    struct job *ended;
+
+    *ret_running = 0;
+    pthread_mutex_lock(&s->lock);
+    ended = TAKE_PTR(s->ended);
+    for (const struct job *j = s->running; j; j = j->next)
+        ++*ret_running;
+    pthread_mutex_unlock(&s->lock);
+    return ended;
+}
+
+int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
+{
+    struct job *j;
+    size_t running;
+    int r;
+
+    join(take_ended(s, &running));
+    if (running >= AT_ONCE_MAX) {
+        json_decref(ask);
+        return err_set(err, ERR_LIMIT, "ripcord-build wants over %d things at once", AT_ONCE_MAX);
+    }
+    j = xnew0(struct job);
+    *j = (struct job){.s = s, .step = step, .ask = ask};
+    pthread_mutex_lock(&s->lock);
+    r = pthread_create(&j->thread, NULL, work, j);
+    if (r == 0) {
+        j->next = s->running;
+        s->running = j;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (r == 0)
+        return 0;
+    json_decref(j->ask);
+    free(j);
+    return err_sys(err, r, "start a thread");
+}
+
+void serve_cancel(struct serve *s)
+{
+    (void)!eventfd_write(s->task.cancel_fd, 1);
+}
+
+void serve_free(struct serve *s)
+{
+    size_t running;
+
+    if (!s)
+        return;
+    serve_cancel(s);
+    pthread_mutex_lock(&s->lock);
+    while (s->running)
+        pthread_cond_wait(&s->news, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    join(take_ended(s, &running));
+    pthread_cond_destroy(&s->news);
+    pthread_mutex_destroy(&s->lock);
+    fd_close(s->task.cancel_fd);
+    free(s);
+}

@@ -1,0 +1,188 @@
+/*
+ * What a build needs from outside: bases that are not in the store, pulled as `image pull` does it,
+ * and files that ADD names. What the hub tells of its way is read by a thread of its own and told
+ * as the step's progress; when the build is to stop it stops reading, which ends the hub.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/engine/build.h"
+#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/transfer.h"
+#include "lib/base/fd.h"
+#include "lib/base/image-name.h"
+#include "lib/base/xalloc.h"
+
+enum { LINES_MAX = 16 << 10 };
+
+struct listener {
+    const struct native_task *t;
+    unsigned step;
+    int fd;
+};
+
+static void tell(const struct listener *l, const char *line, size_t len)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *p;
+    const char *what;
+
+    if (json_parse("progress", line, len, &doc, NULL) < 0)
+        return;
+    p = json_object_get(doc, "progress");
+    what = json_string_value(json_object_get(p, "step"));
+    if (what)
+        build_step_progress(l->t->b, l->step, what,
+                            (uint64_t)json_integer_value(json_object_get(p, "bytes")),
+                            (uint64_t)json_integer_value(json_object_get(p, "total")));
+}
+
+static void tell_lines(const struct listener *l, struct buf *b)
+{
+    for (const char *end; (end = memchr(buf_data(b), '\n', b->len));) {
+        size_t len = (size_t)(end - buf_data(b));
+
+        tell(l, buf_data(b), len);
+        buf_consume(b, len + 1);
+    }
+}
+
+static void *listen_on(void *arg)
+{
+    struct listener *l = arg;
+    _cleanup_buf_ struct buf b = BUF_INIT(LINES_MAX);
+    struct pollfd p[] = {{.fd = l->fd, .events = POLLIN},
+                         {.fd = build_stop_fd(l->t->b), .events = POLLIN},
+                         {.fd = l->t->cancel_fd, .events = POLLIN}};
+    char piece[4096];
+    ssize_t n = 1;
+
+    while (n > 0) {
+        if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
+            continue;
+        if (p[1].revents || p[2].revents)
+            break;
+        n = read(l->fd, piece, sizeof(piece));
+        if (n > 0 && buf_append(&b, piece, (size_t)n) < 0)
+            break;
+        tell_lines(l, &b);
+    }
+    l->fd = fd_close(l->fd);
+    return NULL;
+}
+
+typedef int (*transfer_fn)(const struct native_task *t, const json_t *ask, int events, char **ret,
+                           struct err *err);
+
+/* Those of its own registry, and of no other. */
+static void add_login(const struct build_request *req, const char *name, json_t *detail)
+{
+    _cleanup_free_ char *registry = image_name_registry(name);
+
+    for (size_t i = 0; i < req->n_logins; i++)
+        if (STREQ(req->logins[i].registry, registry)) {
+            json_object_set_new(detail, "username", json_string(req->logins[i].username));
+            json_object_set_new(detail, "password", json_string(req->logins[i].password));
+        }
+}
+
+static int pull(const struct native_task *t, const json_t *ask, int events, char **ret,
+                struct err *err)
+{
+    const char *name = NULL, *as = NULL;
+    const struct json_field fields[] = {{"name", JSON_FIELD_STRING, &name},
+                                        {"as", JSON_FIELD_STRING, &as}};
+    _cleanup_json_ json_t *detail = NULL;
+    _cleanup_free_ char *text = NULL;
+    struct image_ask image = {.verb = IMAGE_PULL, .fd = events};
+    int r = json_read(ask, "pull", fields, ARRAY_SIZE(fields), err);
+
+    if (r < 0)
+        return r;
+    detail = json_pack("{s:s}", "name", name ? name : "");
+    add_login(t->req, name ? name : "", detail);
+    text = json_to_text(detail, false);
+    image.name = (char *)as;
+    image.detail = text;
+    r = native_pull(t->n, &image, t->by, ret, err);
+    explicit_bzero(text, strlen(text));
+    return r;
+}
+
+/* The folder was made for it: nothing can be there. */
+static int open_new(const struct native_engine *n, const char *path, int *ret, struct err *err)
+{
+    _cleanup_free_ char *whole = xasprintf("%s/images/store/%s", n->state_dir, path);
+    int fd = open(whole, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return err_sys(err, errno, "make a file for the download");
+    *ret = fd;
+    return 0;
+}
+
+static int fetch(const struct native_task *t, const json_t *ask, int events, char **ret,
+                 struct err *err)
+{
+    const char *to = NULL;
+    struct transfer_file f = {.url = "", .to = -1, .events = events};
+    const struct json_field fields[] = {{"url", JSON_FIELD_STRING, &f.url},
+                                        {"etag", JSON_FIELD_STRING, &f.etag},
+                                        {"to", JSON_FIELD_STRING, &to}};
+    int r = json_read(ask, "fetch", fields, ARRAY_SIZE(fields), err);
+
+    if (r >= 0)
+        r = open_new(t->n, to ? to : "", &f.to, err);
+    if (r >= 0)
+        r = native_fetch(t->n, &f, t->by, ret, err);
+    fd_close(f.to);
+    return r;
+}
+
+static int with_listener(const struct native_task *t, unsigned step, transfer_fn fn,
+                         const json_t *ask, char **ret, struct err *err)
+{
+    struct listener l = {.t = t, .step = step};
+    pthread_t thread;
+    int p[2], r;
+
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    l.fd = p[0];
+    r = pthread_create(&thread, NULL, listen_on, &l);
+    if (r) {
+        fd_close(p[0]);
+        fd_close(p[1]);
+        return err_sys(err, r, "start a thread");
+    }
+    r = fn(t, ask, p[1], ret, err);
+    fd_close(p[1]);
+    pthread_join(thread, NULL);
+    if (r < 0 && build_stopped(t->b)) {
+        if (err)
+            err_done(err);
+        return err_set(err, ERR_CONFLICT, "the build was cancelled");
+    }
+    return r;
+}
+
+int native_build_pull(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
+                      struct err *err)
+{
+    _cleanup_free_ char *done = NULL;
+
+    *ret = json_object();
+    return with_listener(t, step, pull, ask, &done, err);
+}
+
+int native_build_fetch(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
+                       struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = with_listener(t, step, fetch, ask, &text, err);
+
+    return r < 0 ? r : json_parse("what ripcord-transfer says", text, strlen(text), ret, err);
+}

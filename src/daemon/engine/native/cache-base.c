@@ -1,0 +1,401 @@
+#include "daemon/engine/native/cache-base.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/engine/caches.h"
+#include "daemon/engine/native/cache-tree.h"
+#include "daemon/engine/spec.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/tree.h"
+#include "lib/base/usage.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
+#include "proto/plan.h"
+
+#define EMPTY "0"
+
+enum { NAME_SIZE = 32, BYTES_PER_BLOCK = 512 };
+
+void cache_base_init(struct cache_base *b)
+{
+    *b = (struct cache_base){.dirfd = -1};
+    pthread_mutex_init(&b->publishing, NULL);
+    pthread_mutex_init(&b->lock, NULL);
+}
+
+static void close_it(struct cache_base *b)
+{
+    b->dirfd = fd_close(b->dirfd);
+    free(TAKE_PTR(b->dir));
+    free(TAKE_PTR(b->current));
+    free(TAKE_PTR(b->trouble));
+}
+
+void cache_base_done(struct cache_base *b)
+{
+    close_it(b);
+    pthread_mutex_destroy(&b->publishing);
+    pthread_mutex_destroy(&b->lock);
+}
+
+/* ---- generations ---- */
+
+static bool is_generation(const char *name)
+{
+    return *name && strlen(name) < NAME_SIZE / 2 && strspn(name, "0123456789") == strlen(name);
+}
+
+/* A folder in a generation that is being made: open to be looked into, as the sandbox sees it. */
+static int make_folder(const struct cache_base *b, const char *path, bool agents, struct err *err)
+{
+    if (mkdirat(b->dirfd, path, 0755) < 0)
+        return errno == EEXIST ? 0 : err_sys(err, errno, "make folder '%s/%s'", b->dir, path);
+    if (fchmodat(b->dirfd, path, 0755, 0) < 0)
+        return err_sys(err, errno, "set the mode of '%s/%s'", b->dir, path);
+    if (agents && b->chown && fchownat(b->dirfd, path, PLAN_AGENT_ID, PLAN_AGENT_ID, 0) < 0)
+        return err_sys(err, errno, "set the owner of '%s/%s'", b->dir, path);
+    return 0;
+}
+
+/* Whatever is missing of it: a later version may know more tools. */
+static int complete(const struct cache_base *b, const char *name, struct err *err)
+{
+    _cleanup_free_ char *cache = xasprintf("%s/cache", name);
+    const struct cache_tool *t;
+    int r;
+
+    r = make_folder(b, name, false, err);
+    if (r >= 0)
+        r = make_folder(b, cache, true, err);
+    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+        _cleanup_free_ char *path = xasprintf("%s/%s", cache, t->name);
+
+        r = make_folder(b, path, true, err);
+    }
+    return r;
+}
+
+static int read_current(struct cache_base *b, struct err *err)
+{
+    char name[NAME_SIZE] = EMPTY;
+    ssize_t n = readlinkat(b->dirfd, "current", name, sizeof(name) - 1);
+    struct stat st;
+
+    if (n < 0 && errno != ENOENT)
+        return err_sys(err, errno, "read '%s/current'", b->dir);
+    name[n < 0 ? 1 : n] = '\0';
+    if (!is_generation(name) || (!STREQ(name, EMPTY) && fstatat(b->dirfd, name, &st, 0) < 0))
+        return err_set(err, ERR_SYSTEM, "'%s/current' leads nowhere: '%s'", b->dir, name);
+    b->current = xstrdup(name);
+    return 0;
+}
+
+int cache_base_open(struct cache_base *b, const char *dir, bool chown, struct err *err)
+{
+    int r;
+
+    close_it(b);
+    b->chown = chown;
+    b->dir = xstrdup(dir);
+    r = dir_make_all(AT_FDCWD, dir, 0700, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, dir, &b->dirfd, err);
+    if (r >= 0)
+        r = read_current(b, err);
+    if (r >= 0)
+        r = complete(b, EMPTY, err);
+    if (r >= 0)
+        r = complete(b, b->current, err);
+    if (r >= 0)
+        return 0;
+    err_wrap(err, "open the base of the package caches");
+    close_it(b);
+    b->trouble = xstrdup(err->msg);
+    return -(int)err->code;
+}
+
+static int check_open(const struct cache_base *b, struct err *err)
+{
+    if (b->dir)
+        return 0;
+    return err_set(err, ERR_SYSTEM, "%s", b->trouble ? b->trouble : "there is no base");
+}
+
+/* The note comes before anybody who sweeps can look. */
+int cache_base_take(struct cache_base *b, bool empty, int run, char **ret, struct err *err)
+{
+    const char *name;
+    int r = check_open(b, err);
+
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&b->lock);
+    name = empty ? EMPTY : b->current;
+    if (!STREQ(name, EMPTY) && symlinkat(name, run, CACHE_BASE_LINK) < 0)
+        r = err_sys(err, errno, "note the base of the package caches");
+    if (r >= 0)
+        *ret = xasprintf("%s/%s", b->dir, name);
+    pthread_mutex_unlock(&b->lock);
+    return r;
+}
+
+/* ---- a new one ---- */
+
+static char *next_name(const struct cache_base *b)
+{
+    uint64_t n = 0, last = 0;
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd = openat(b->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    for (const struct dirent *e; d && (e = readdir(d));)
+        if (is_generation(e->d_name) && parse_u64(e->d_name, 0, INT64_MAX, &n, NULL) >= 0)
+            last = MAX(last, n);
+    return xasprintf("%llu", (unsigned long long)last + 1);
+}
+
+/* What the other tools have is the same as before. */
+static int link_others(const struct cache_base *b, const char *tmp, const char *but,
+                       struct err *err)
+{
+    const struct cache_tool *t;
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
+        _cleanup_free_ char *from = xasprintf("%s/cache/%s", b->current, t->name);
+        _cleanup_free_ char *to = xasprintf("%s/cache/%s", tmp, t->name);
+
+        if (!STREQ(t->name, but))
+            r = cache_tree_link(b->dirfd, from, to, err);
+    }
+    return r;
+}
+
+static ssize_t read_fd(void *arg, void *data, size_t len)
+{
+    return fd_read_full(*(const int *)arg, data, len);
+}
+
+/* Unpacked apart, so that nothing of the archive but the one folder gets into the generation. */
+static int unpack(const struct cache_base *b, const char *tmp, const char *tool, int tar_fd,
+                  struct err *err)
+{
+    _cleanup_free_ char *at = xasprintf("%s/%s/new", b->dir, tmp);
+    _cleanup_free_ char *from = xasprintf("%s/new/%s", tmp, tool);
+    _cleanup_free_ char *to = xasprintf("%s/cache/%s", tmp, tool);
+    _cleanup_free_ char *apart = xasprintf("%s/new", tmp);
+    struct tree_stats stats = {0};
+    int r;
+
+    r = make_folder(b, apart, false, err);
+    if (r >= 0)
+        r = tree_from_tar(at, read_fd, &tar_fd, &stats, err);
+    if (r >= 0)
+        r = cache_tree_open_up(b->dirfd, from, b->chown, err);
+    if (r >= 0 && renameat(b->dirfd, from, b->dirfd, to) < 0)
+        r = err_sys(err, errno, "move '%s'", from);
+    return r >= 0 ? rmtree(b->dirfd, apart, err) : r;
+}
+
+/* All bytes are on the disk before the first name leads there. */
+static int switch_to(struct cache_base *b, const char *tmp, const char *name, struct err *err)
+{
+    if (syncfs(b->dirfd) < 0)
+        return err_sys(err, errno, "write '%s' to the disk", tmp);
+    if (renameat(b->dirfd, tmp, b->dirfd, name) < 0)
+        return err_sys(err, errno, "rename '%s'", tmp);
+    if ((unlinkat(b->dirfd, "current.new", 0) < 0 && errno != ENOENT) ||
+        symlinkat(name, b->dirfd, "current.new") < 0)
+        return err_sys(err, errno, "make '%s/current.new'", b->dir);
+    pthread_mutex_lock(&b->lock);
+    if (renameat(b->dirfd, "current.new", b->dirfd, "current") == 0) {
+        free(b->current);
+        b->current = xstrdup(name);
+        pthread_mutex_unlock(&b->lock);
+        fsync(b->dirfd);
+        return 0;
+    }
+    pthread_mutex_unlock(&b->lock);
+    return err_sys(err, errno, "rename '%s/current.new'", b->dir);
+}
+
+/* tar_fd -1: `tool` is left out. */
+static int make_generation(struct cache_base *b, const char *tool, int tar_fd, struct err *err)
+{
+    _cleanup_free_ char *name = next_name(b), *tmp = xasprintf("tmp-%s", name);
+    _cleanup_free_ char *cache = xasprintf("%s/cache", tmp);
+    int r;
+
+    r = rmtree(b->dirfd, tmp, err); /* of a daemon that was killed here */
+    if (r >= 0)
+        r = make_folder(b, tmp, false, err);
+    if (r >= 0)
+        r = make_folder(b, cache, true, err);
+    if (r >= 0)
+        r = link_others(b, tmp, tool, err);
+    if (r >= 0 && tar_fd >= 0)
+        r = unpack(b, tmp, tool, tar_fd, err);
+    if (r >= 0)
+        r = complete(b, tmp, err);
+    if (r >= 0)
+        r = switch_to(b, tmp, name, err);
+    if (r < 0)
+        rmtree(b->dirfd, tmp, NULL);
+    return r;
+}
+
+int cache_base_publish(struct cache_base *b, const char *tool, int tar_fd, struct err *err)
+{
+    int r = check_open(b, err);
+
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&b->publishing);
+    r = make_generation(b, tool, tar_fd, err);
+    pthread_mutex_unlock(&b->publishing);
+    return r < 0 ? err_wrap(err, "make a new base of the package caches") : 0;
+}
+
+/* ---- less ---- */
+
+static int point_to_empty(struct cache_base *b, struct err *err)
+{
+    int r = 0;
+
+    pthread_mutex_lock(&b->lock);
+    if (unlinkat(b->dirfd, "current", 0) < 0 && errno != ENOENT)
+        r = err_sys(err, errno, "remove '%s/current'", b->dir);
+    if (r >= 0) {
+        free(b->current);
+        b->current = xstrdup(EMPTY);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return r;
+}
+
+int cache_base_drop(struct cache_base *b, const char *tool, struct err *err)
+{
+    int r;
+
+    if (!b->dir || STREQ(b->current, EMPTY))
+        return 0;
+    if (tool)
+        return cache_base_publish(b, tool, -1, err);
+    pthread_mutex_lock(&b->publishing);
+    r = point_to_empty(b, err);
+    pthread_mutex_unlock(&b->publishing);
+    return r;
+}
+
+/* The generation of a run; false: it has none, or the empty one. */
+static bool noted(int runs, const char *id, char name[static NAME_SIZE])
+{
+    _cleanup_free_ char *link = xasprintf("%s/" CACHE_BASE_LINK, id);
+    ssize_t n = readlinkat(runs, link, name, NAME_SIZE - 1);
+
+    name[n < 0 ? 0 : n] = '\0';
+    return n >= 0;
+}
+
+bool cache_base_is_old(struct cache_base *b, int runs, const char *id)
+{
+    char name[NAME_SIZE];
+    bool old;
+
+    if (!b->dir || !noted(runs, id, name))
+        return false;
+    pthread_mutex_lock(&b->lock);
+    old = !STREQ(name, b->current);
+    pthread_mutex_unlock(&b->lock);
+    return old;
+}
+
+static char **in_use(const struct cache_base *b, int runs)
+{
+    _cleanup_strv_ char **ids = NULL;
+    char **used = NULL;
+
+    strv_add(&used, EMPTY);
+    strv_add(&used, b->current);
+    if (sandbox_ids_add(runs, &ids, NULL) < 0)
+        return used;
+    for (char **id = ids; id && *id; id++) {
+        char name[NAME_SIZE];
+
+        if (noted(runs, *id, name))
+            strv_add(&used, name);
+    }
+    return used;
+}
+
+/* Who is not named in the list of those in use, from that moment on cannot be taken any more. */
+static char **unused(struct cache_base *b, int runs)
+{
+    _cleanup_strv_ char **used = NULL;
+    _cleanup_closedir_ DIR *d = NULL;
+    char **names = NULL;
+    int fd = openat(b->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return NULL;
+    }
+    pthread_mutex_lock(&b->lock);
+    used = in_use(b, runs);
+    pthread_mutex_unlock(&b->lock);
+    for (const struct dirent *e; (e = readdir(d));)
+        if ((is_generation(e->d_name) && !strv_contains(used, e->d_name)) ||
+            strncmp(e->d_name, "tmp-", 4) == 0)
+            strv_add(&names, e->d_name);
+    return names;
+}
+
+void cache_base_sweep(struct cache_base *b, int runs)
+{
+    _cleanup_strv_ char **names = NULL;
+
+    if (!b->dir)
+        return;
+    pthread_mutex_lock(&b->publishing);
+    names = unused(b, runs);
+    for (char **n = names; n && *n; n++) {
+        _cleanup_err_ struct err err = ERR_INIT;
+
+        if (rmtree(b->dirfd, *n, &err) < 0)
+            log_debug("old base '%s' of the package caches stays: %s", *n, err.msg);
+    }
+    pthread_mutex_unlock(&b->publishing);
+}
+
+int cache_base_usage(struct cache_base *b, const char *tool, const struct deadline *by,
+                     uint64_t *ret_bytes, uint64_t *ret_made, struct err *err)
+{
+    _cleanup_free_ char *path = NULL;
+    uint64_t bytes = 0;
+    struct stat st;
+    int r;
+
+    if (!b->dir)
+        return 0;
+    pthread_mutex_lock(&b->lock);
+    path = xasprintf("%s/cache/%s", b->current, tool);
+    pthread_mutex_unlock(&b->lock);
+    r = usage_add(b->dirfd, path, by, &bytes, err);
+    if (r >= 0 && fstatat(b->dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        /* An empty folder is nothing. */
+        *ret_bytes = bytes == (uint64_t)st.st_blocks * BYTES_PER_BLOCK ? 0 : bytes;
+        *ret_made = (uint64_t)st.st_mtim.tv_sec * USEC_PER_SEC;
+    }
+    return r;
+}

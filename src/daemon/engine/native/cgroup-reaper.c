@@ -1,0 +1,181 @@
+#include "daemon/engine/native/cgroup-reaper.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "daemon/engine/native/native.h"
+#include "lib/base/log.h"
+#include "lib/base/macro.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/cgroup.h"
+
+/* A batch is over when nothing has come for the first, and at the latest after the second. */
+enum { QUIET_MSEC = 50, WAIT_MAX_MSEC = 5000 };
+
+struct rest {
+    struct rest *next;
+    char id[CGROUP_NAME_MAX];
+};
+
+struct cgroup_reaper {
+    const char *root_id;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool threaded, closing;
+    struct rest *waiting, *now; /* those to come, and the one being swept */
+    int64_t first_at, last_at;  /* of those that wait */
+};
+
+/* The clock that a condition can wait by; in milliseconds. */
+static int64_t now_msec(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void sweep(const struct cgroup_reaper *b, const char *id)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (cgroup_sweep(NATIVE_CGROUP_PARENT, b->root_id, id, &err) < 0)
+        log_warn("sandbox %s: %s; the next reconcile tries again", id, err.msg);
+}
+
+/* With the lock held, which is released while it works. One at a time, so that each can still be
+ * reclaimed. */
+static void sweep_all(struct cgroup_reaper *b)
+{
+    while ((b->now = b->waiting)) {
+        b->waiting = b->now->next;
+        pthread_mutex_unlock(&b->lock);
+        sweep(b, b->now->id);
+        pthread_mutex_lock(&b->lock);
+        free(TAKE_PTR(b->now));
+        pthread_cond_broadcast(&b->changed);
+    }
+}
+
+static void *cgroup_reaper_main(void *arg)
+{
+    struct cgroup_reaper *b = arg;
+
+    pthread_mutex_lock(&b->lock);
+    while (!b->closing) {
+        int64_t due = MIN(b->last_at + QUIET_MSEC, b->first_at + WAIT_MAX_MSEC);
+        struct timespec at = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
+
+        if (!b->waiting)
+            pthread_cond_wait(&b->changed, &b->lock);
+        else if (now_msec() < due)
+            pthread_cond_timedwait(&b->changed, &b->lock, &at);
+        else
+            sweep_all(b);
+    }
+    sweep_all(b);
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+/* With the lock held. Signals are for the threads that expect them. */
+static bool start_thread(struct cgroup_reaper *b)
+{
+    sigset_t all, old;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    b->threaded = b->threaded || pthread_create(&b->thread, NULL, cgroup_reaper_main, b) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return b->threaded;
+}
+
+struct cgroup_reaper *cgroup_reaper_new(const char *root_id)
+{
+    struct cgroup_reaper *b = xnew0(struct cgroup_reaper);
+    pthread_condattr_t clock;
+
+    b->root_id = root_id;
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    return b;
+}
+
+void cgroup_reaper_free(struct cgroup_reaper *b)
+{
+    if (!b)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->closing = true;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    if (b->threaded)
+        pthread_join(b->thread, NULL);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
+}
+
+/* With the lock held. */
+static void add(struct cgroup_reaper *b, const char *id)
+{
+    struct rest *r = xnew0(struct rest);
+
+    snprintf(r->id, sizeof(r->id), "%s", id);
+    b->last_at = now_msec();
+    if (!b->waiting) {
+        b->first_at = b->last_at;
+        pthread_cond_broadcast(&b->changed);
+    }
+    r->next = b->waiting;
+    b->waiting = r;
+}
+
+void cgroup_reaper_leave(struct cgroup_reaper *b, const char *id)
+{
+    bool taken;
+
+    pthread_mutex_lock(&b->lock);
+    taken = start_thread(b);
+    if (taken)
+        add(b, id);
+    pthread_mutex_unlock(&b->lock);
+    if (!taken)
+        sweep(b, id);
+}
+
+void cgroup_reaper_reclaim(struct cgroup_reaper *b, const char *id)
+{
+    pthread_mutex_lock(&b->lock);
+    for (struct rest **at = &b->waiting; *at; at = &(*at)->next)
+        if (STREQ((*at)->id, id)) {
+            struct rest *r = *at;
+
+            *at = r->next;
+            free(r);
+            break;
+        }
+    while (b->now && STREQ(b->now->id, id))
+        pthread_cond_wait(&b->changed, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+void cgroup_reaper_list(struct cgroup_reaper *b, char ***ids)
+{
+    pthread_mutex_lock(&b->lock);
+    for (const struct rest *r = b->waiting; r; r = r->next)
+        strv_add(ids, r->id);
+    if (b->now)
+        strv_add(ids, b->now->id);
+    pthread_mutex_unlock(&b->lock);
+}

@@ -1,0 +1,117 @@
+#include "daemon/engine/native/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/engine/native/program.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+
+/* Inode of the first user namespace: constant since linux 3.8, USER_NS_INIT_INO of nsfs.h now. */
+#define FIRST_USERNS_INO 0xEFFFFFFDU
+
+enum {
+    BYTES_PER_INODE = 16384, /* what mke2fs takes as well */
+    INODES_MIN = 4096,       /* small disks are for small files */
+    INODES_MAX = 1 << 30,
+    JOURNAL_MIB = 4, /* the smallest; more would only take from the sandbox's room */
+};
+
+/* A block device can be mounted only from the first user namespace, whatever our uid is. */
+static bool in_first_userns(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/user", &st) == 0 && st.st_ino == FIRST_USERNS_INO;
+}
+
+bool disk_possible(const char **why)
+{
+    _cleanup_close_ int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    const char *missing = NULL;
+
+    if (!in_first_userns())
+        missing = "not in the first user namespace, where alone images can be mounted";
+    else if (control < 0)
+        missing = "'/dev/loop-control' cannot be used";
+    else if (!program_find("mkfs.ext4"))
+        missing = "the program 'mkfs.ext4' is not installed";
+    if (why)
+        *why = missing;
+    return !missing;
+}
+
+static int make_sparse(const char *path, uint64_t size, struct err *err)
+{
+    _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    char text[FORMAT_MAX];
+
+    if (fd < 0)
+        return err_sys(err, errno, "make '%s'", path);
+    if (ftruncate(fd, (off_t)size) == 0)
+        return 0;
+    if (errno != EFBIG)
+        return err_sys(err, errno, "size '%s'", path);
+    err_set(err, ERR_LIMIT, "a disk of %s is more than the file system can hold in one file",
+            format_size(size, text));
+    return err_hint(err, "Ask for a smaller --disk.");
+}
+
+/*
+ * Tables and journal are not zeroed: a new sparse file reads as zeros. With a journal, as /home is
+ * to survive a crash of the machine; without blocks kept back for root, as root inside is not root.
+ */
+static int format(const char *path, uint64_t size, const struct deadline *by, struct err *err)
+{
+    uint64_t n = size / BYTES_PER_INODE;
+    char inodes[24], journal[24];
+    const char *const argv[] = {"mkfs.ext4",
+                                "-q",
+                                "-F",
+                                "-b",
+                                "4096",
+                                "-I",
+                                "256",
+                                "-m",
+                                "0",
+                                "-N",
+                                inodes,
+                                "-J",
+                                journal,
+                                "-O",
+                                "^resize_inode",
+                                "-E",
+                                "lazy_itable_init=1,lazy_journal_init=1,nodiscard",
+                                path,
+                                NULL};
+
+    snprintf(inodes, sizeof(inodes), "%llu",
+             (unsigned long long)MIN(MAX(n, (uint64_t)INODES_MIN), (uint64_t)INODES_MAX));
+    snprintf(journal, sizeof(journal), "size=%d", JOURNAL_MIB);
+    return program_run(argv, NULL, by, NULL, err);
+}
+
+int disk_make(const char *folder, uint64_t size, const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" DISK_IMAGE, folder);
+    _cleanup_free_ char *tmp = xasprintf("%s.new", path);
+    int r;
+
+    if (access(path, F_OK) == 0)
+        return 0;
+    r = make_sparse(tmp, size, err);
+    if (r >= 0)
+        r = format(tmp, size, by, err);
+    if (r >= 0 && rename(tmp, path) < 0)
+        r = err_sys(err, errno, "rename '%s'", tmp);
+    if (r < 0) {
+        unlink(tmp);
+        return err_wrap(err, "make the sandbox's disk");
+    }
+    return 0;
+}

@@ -1,0 +1,327 @@
+#include "daemon/engine/native/doctor.h"
+
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+
+#include "daemon/engine/native/disk.h"
+#include "daemon/engine/native/ids.h"
+#include "daemon/engine/native/kernel-probe.h"
+#include "daemon/engine/native/network.h"
+#include "daemon/engine/native/probe.h"
+#include "daemon/engine/native/program.h"
+#include "daemon/engine/native/subids.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/cgroup.h"
+
+struct patient {
+    const char *state_dir;
+    bool ranges;
+    struct doctor_report *report;
+};
+
+/* A number in a sysctl file, or `missing`. */
+static long sysctl_read(const char *path, long missing)
+{
+    _cleanup_free_ char *text = NULL;
+
+    if (file_read(AT_FDCWD, path, 4096, &text, NULL, NULL) < 0)
+        return missing;
+    return strtol(text, NULL, 10);
+}
+
+/* ---- kernel ---- */
+
+static void check_kernel(const struct patient *p)
+{
+    struct utsname u;
+    unsigned major = 0, minor = 0;
+    bool old;
+
+    uname(&u);
+    sscanf(u.release, "%u.%u", &major, &minor);
+    old = major < 5 || (major == 5 && minor < 19);
+    /* Only for people: what counts are the trials below. */
+    doctor_say(p->report, "kernel", old ? DOCTOR_WARN : DOCTOR_OK,
+               "Use Linux 5.19 or newer: overlayfs on id-mapped layers came with it.",
+               "Linux %s on %s", u.release, u.machine);
+}
+
+static void check_namespaces(const struct patient *p)
+{
+    static const char *const kinds[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
+    _cleanup_strv_ char **missing = NULL;
+    _cleanup_free_ char *text = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        _cleanup_free_ char *path = xasprintf("/proc/self/ns/%s", kinds[i]);
+
+        if (access(path, F_OK) < 0)
+            strv_add(&missing, kinds[i]);
+    }
+    text = missing ? strv_join(missing, ", ") : NULL;
+    if (text)
+        doctor_say(p->report, "namespaces", DOCTOR_FAIL,
+                   "Use a kernel that is built with all namespaces.", "missing: %s", text);
+    else
+        doctor_say(p->report, "namespaces", DOCTOR_OK, NULL,
+                   "user, mount, pid, net, ipc, uts, cgroup");
+}
+
+static void check_ids(const struct patient *p)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct submap ids;
+
+    if (p->ranges)
+        doctor_say(p->report, "id ranges", DOCTOR_OK, NULL,
+                   "each sandbox gets 65,536 ids of its own");
+    else if (subids_find(&ids, &err) >= 0 && kernel_probe_subids(&ids, &err) >= 0)
+        doctor_say(p->report, "id ranges", DOCTOR_OK, NULL,
+                   "newuidmap: the sandboxes of this user share the %d ids from %u", SUBMAP_COUNT,
+                   ids.uid);
+    else
+        doctor_say(
+            p->report, "id ranges", DOCTOR_WARN,
+            err.hint ? err.hint
+                     : "newuidmap must be setuid root, and nothing around the daemon may forbid "
+                       "new privileges.",
+            "only the own id can be mapped, so a sandbox has one user, 'agent', and '--user 0' is "
+            "refused: %s",
+            err.msg);
+}
+
+static const char *userns_fix(void)
+{
+    if (sysctl_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) > 0)
+        return "AppArmor restricts user namespaces (Ubuntu 23.10 and later): 'sysctl -w "
+               "kernel.apparmor_restrict_unprivileged_userns=0', or an AppArmor profile for "
+               "ripcordd "
+               "with 'userns,'.";
+    if (sysctl_read("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
+        return "Run 'sysctl -w kernel.unprivileged_userns_clone=1'.";
+    if (sysctl_read("/proc/sys/user/max_user_namespaces", 1) == 0)
+        return "Run 'sysctl -w user.max_user_namespaces=15000'.";
+    return "A security module or container runtime forbids it: run the daemon as root, or allow "
+           "'unshare' and 'mount' in its seccomp profile.";
+}
+
+static void check_userns(const struct patient *p)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    long max = sysctl_read("/proc/sys/user/max_user_namespaces", -1);
+
+    if (kernel_probe_user_namespace(&err) >= 0)
+        doctor_say(p->report, "user namespaces", DOCTOR_OK, NULL, "ordinary users may make them");
+    else
+        doctor_say(p->report, "user namespaces", p->ranges ? DOCTOR_WARN : DOCTOR_FAIL,
+                   userns_fix(), "not for ordinary users: %s", err.msg);
+    doctor_say(p->report, "max_user_namespaces",
+               max == 0               ? DOCTOR_FAIL
+               : max > 0 && max < 100 ? DOCTOR_WARN
+                                      : DOCTOR_OK,
+               "Run 'sysctl -w user.max_user_namespaces=15000'.", max < 0 ? "no limit told" : "%ld",
+               max);
+}
+
+static void check_overlay(const struct patient *p)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    const char *what = p->ranges ? "on id-mapped layers" : "on plain layers";
+
+    if (kernel_probe_overlay(p->state_dir, p->ranges, &err) >= 0)
+        doctor_say(p->report, "overlay", DOCTOR_OK, NULL, "works %s in '%s'", what, p->state_dir);
+    else
+        doctor_say(
+            p->report, "overlay", DOCTOR_FAIL,
+            "The state folder must lie on a file system that supports id-mapped mounts and can be "
+            "an overlay's upper layer (ext4, xfs, btrfs, tmpfs), on Linux 5.19 or newer.",
+            "does not work %s in '%s': %s", what, p->state_dir, err.msg);
+}
+
+static void check_proc(const struct patient *p)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (kernel_probe_proc(p->ranges, &err) >= 0)
+        doctor_say(p->report, "proc", DOCTOR_OK, NULL, "can be mounted in a sandbox");
+    else
+        doctor_say(p->report, "proc", DOCTOR_FAIL,
+                   "Parts of /proc are masked here, as in a container: start that container with "
+                   "'--security-opt systempaths=unconfined'.",
+                   "cannot be mounted in a sandbox: %s", err.msg);
+}
+
+static void check_cgroup(const struct patient *p)
+{
+    static const char *const names[] = {"memory", "cpu", "pids"};
+    _cleanup_strv_ char **missing = NULL;
+    _cleanup_free_ char *text = NULL;
+    const char *version = "none";
+    uint32_t bits = cgroup_probe(&version);
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (bits & 1u << i)
+            strv_add(&missing, names[i]);
+    text = missing ? strv_join(missing, ", ") : NULL;
+    if (text)
+        doctor_say(
+            p->report, "cgroup", DOCTOR_WARN,
+            "Run the daemon as root, where the controllers are enabled and may be written: a "
+            "cgroup "
+            "that systemd delegates to an ordinary user is not made use of.",
+            "%s; these limits cannot be enforced, are dropped where they are defaults, and refused "
+            "where they are asked for: %s%s",
+            version, text, STREQ(version, "none") ? "; nothing can be paused" : "");
+    else
+        doctor_say(p->report, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
+}
+
+static void check_seccomp(const struct patient *p)
+{
+    uint32_t action = SECCOMP_RET_KILL_PROCESS;
+    bool ok = syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+
+    doctor_say(p->report, "seccomp", ok ? DOCTOR_OK : DOCTOR_FAIL,
+               "Use a kernel with CONFIG_SECCOMP_FILTER.", "%s",
+               ok ? "filters work" : strerror(errno));
+}
+
+static void check_landlock(const struct patient *p)
+{
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+
+    if (abi > 0)
+        doctor_say(p->report, "landlock", DOCTOR_OK, NULL, "ABI %ld", abi);
+    else
+        doctor_say(p->report, "landlock", DOCTOR_WARN,
+                   "Boot with 'landlock' in the 'lsm=' list to have this second wall.",
+                   "not there: %s", strerror(errno));
+}
+
+static void check_memfd(const struct patient *p)
+{
+    long level = sysctl_read("/proc/sys/vm/memfd_noexec", 0);
+
+    doctor_say(p->report, "memfd", level >= 2 ? DOCTOR_FAIL : DOCTOR_OK,
+               "Run 'sysctl -w vm.memfd_noexec=1'.", "%s",
+               level >= 2 ? "may not be executed (vm.memfd_noexec)" : "may be executed");
+}
+
+static void check_protected(const struct patient *p)
+{
+    static const char *const names[] = {"protected_symlinks", "protected_hardlinks",
+                                        "protected_fifos", "protected_regular"};
+    _cleanup_strv_ char **off = NULL;
+    _cleanup_free_ char *text = NULL, *fix = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        _cleanup_free_ char *path = xasprintf("/proc/sys/fs/%s", names[i]);
+
+        if (sysctl_read(path, 1) == 0)
+            strv_push(&off, xasprintf("fs.%s=1", names[i]));
+    }
+    text = off ? strv_join(off, " ") : NULL;
+    fix = text ? xasprintf("Run 'sysctl -w %s'.", text) : NULL;
+    doctor_say(p->report, "protected files", text ? DOCTOR_WARN : DOCTOR_OK, fix, "%s",
+               text ? "the kernel's guards of shared folders are off"
+                    : "the kernel's guards are on");
+}
+
+static void check_firewall(const struct patient *p)
+{
+    bool nft = program_find("nft"), iptables = program_find("iptables");
+
+    if (!p->ranges) {
+        doctor_say(p->report, "network open", DOCTOR_WARN, "Run the daemon as root.",
+                   "an ordinary user cannot have it: '--network open' is refused");
+        return;
+    }
+    doctor_say(p->report, "firewall", nft || iptables ? DOCTOR_OK : DOCTOR_WARN,
+               "Install the package 'nftables' to use network 'open'.", "%s",
+               nft        ? "nft"
+               : iptables ? "iptables"
+                          : "neither nft nor iptables found");
+}
+
+/* Network 'open' sets both itself when it is first used: these lines say what stands in its way. */
+static void check_forwarding(const struct patient *p)
+{
+    struct deadline by = deadline_in(5 * USEC_PER_SEC);
+    bool on = sysctl_read("/proc/sys/net/ipv4/ip_forward", 0) > 0;
+
+    if (!p->ranges)
+        return;
+    if (access("/proc/sys/net/ipv4/ip_forward", W_OK) < 0 && !on)
+        doctor_say(p->report, "ip_forward", DOCTOR_WARN,
+                   "Run 'sysctl -w net.ipv4.ip_forward=1' to use network 'open'.",
+                   "off, and cannot be set from here");
+    else
+        doctor_say(p->report, "ip_forward", DOCTOR_OK, NULL, "%s",
+                   on ? "on" : "off; network 'open' turns it on when it is first used");
+    if (!program_find("iptables") || !network_forward_drops(&by))
+        return;
+    if (program_find("nft"))
+        doctor_say(
+            p->report, "forward policy", DOCTOR_OK, NULL,
+            "iptables drops what is forwarded (as Docker sets it up); network 'open' adds rules to "
+            "FORWARD that accept its own interfaces");
+    else
+        doctor_say(p->report, "forward policy", DOCTOR_OK, NULL,
+                   "iptables drops what is forwarded; network 'open' puts its rules before that");
+}
+
+static void check_disk(const struct patient *p)
+{
+    const char *missing = NULL;
+
+    if (!p->ranges)
+        missing = "a range of ids is needed to mount them";
+    if (!missing && disk_possible(&missing))
+        doctor_say(p->report, "disk limit", DOCTOR_OK, NULL, "by an image for each sandbox");
+    else
+        doctor_say(p->report, "disk limit", DOCTOR_WARN,
+                   "To use --disk, run the daemon as root, outside of containers, with 'e2fsprogs' "
+                   "installed and the kernel's 'loop' driver.",
+                   "not here: %s", missing);
+}
+
+static void check_resolvers(const struct patient *p)
+{
+    _cleanup_strv_ char **servers = network_resolvers();
+    _cleanup_free_ char *list = servers ? strv_join(servers, ", ") : NULL;
+
+    if (!p->ranges)
+        return;
+    doctor_say(
+        p->report, "name servers", list ? DOCTOR_OK : DOCTOR_WARN,
+        "Add a 'nameserver ADDRESS' line to /etc/resolv.conf with an IPv4 address that is not on "
+        "loopback: names cannot be resolved in sandboxes with network 'open'.",
+        "%s", list ? list : "none that a sandbox with network 'open' could reach");
+}
+
+void native_doctor(const char *state_dir, struct doctor_report *ret)
+{
+    struct patient p = {.state_dir = state_dir, .report = ret};
+    static void (*const checks[])(const struct patient *) = {
+        check_kernel,    check_namespaces, check_ids,        check_userns,    check_overlay,
+        check_proc,      check_cgroup,     check_seccomp,    check_landlock,  check_memfd,
+        check_protected, check_firewall,   check_forwarding, check_resolvers, check_disk,
+    };
+
+    *ret = (struct doctor_report)DOCTOR_REPORT_INIT;
+    /* The daemon hides itself; an ordinary user could then not write the maps of its children. */
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    p.ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
+    dir_make_all(AT_FDCWD, state_dir, 0700, NULL); /* else the trial there says why not */
+    for (size_t i = 0; i < ARRAY_SIZE(checks); i++)
+        checks[i](&p);
+}

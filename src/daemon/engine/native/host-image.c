@@ -1,0 +1,526 @@
+/*
+ * Two passes over one table. The first only looks (lstat) and yields a fingerprint; nearly always
+ * that generation exists and nothing more is done, which keeps the daemon's start short. The second
+ * builds in a temporary folder that is renamed into place when whole.
+ *
+ * What is copied from /etc is an allow-list, each file checked to be world-readable: tokens tend to
+ * lie in gitconfig, pip.conf and npmrc, and shadow is nobody's business. Files are opened without
+ * following links and checked after the open, so a file that changes in between gains nothing.
+ */
+#include "daemon/engine/native/host-image.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
+#include "lib/os/spread.h"
+
+enum {
+    IMAGE_FORMAT = 1, /* part of the fingerprint: raise it when what is built changes */
+    ENTRIES_MAX = 16384,
+    DEPTH_MAX = 12,
+    AGENT_ID = 1000,
+};
+#define FILE_SIZE_MAX MIB(8)
+#define TOTAL_SIZE_MAX MIB(64)
+
+static const char *const merged_dirs[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+
+/* Below /etc; the last component may be a pattern. */
+static const char *const etc_allowed[] = {
+    "alternatives",
+    "alpine-release",
+    "bash.bashrc",
+    "ca-certificates",
+    "crypto-policies",
+    "ca-certificates.conf",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "host.conf",
+    "inputrc",
+    "java-*",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "magic.mime",
+    "mime.types",
+    "netconfig",
+    "os-release",
+    "perl",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "python3*",
+    "redhat-release",
+    "rpc",
+    "services",
+    "shells",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "xattr.conf",
+};
+
+static const struct {
+    const char *path;
+    mode_t mode;
+} dirs[] = {
+    {"dev", 0755},       {"etc", 0755},     {"home", 0755},     {"home/agent", 0755},
+    {"media", 0755},     {"mnt", 0755},     {"opt", 0755},      {"proc", 0555},
+    {"root", 0700},      {"run", 0755},     {"scratch", 01777}, {"srv", 0755},
+    {"sys", 0555},       {"tmp", 01777},    {"usr", 0755},      {"var", 0755},
+    {"var/cache", 0755}, {"var/lib", 0755}, {"var/log", 0755},  {"var/tmp", 01777},
+};
+
+static const struct {
+    const char *path, *target;
+} links[] = {
+    {"var/run", "/run"},
+    {"var/lock", "/run/lock"},
+    {"etc/mtab", "/proc/self/mounts"},
+};
+
+/* clang-format off */
+static const struct {
+    const char *path, *text;
+} texts[] = {
+    {"etc/group",
+     "root:x:0:\ntty:x:5:\nusers:x:100:\nagent:x:1000:\nnogroup:x:65534:\n"},
+    {"etc/hosts",
+     "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"},
+    {"etc/hostname", "sandbox\n"},
+    {"etc/nsswitch.conf",
+     "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
+     "protocols: files\nservices: files\nethers: files\nrpc: files\n"},
+    {"etc/resolv.conf", "# no name server: this sandbox has no network\n"},
+    {"home/agent/.profile",
+     "if [ -n \"$BASH_VERSION\" ] && [ -f \"$HOME/.bashrc\" ]; then . \"$HOME/.bashrc\"; fi\n"
+     "if [ -d \"$HOME/.local/bin\" ]; then PATH=\"$HOME/.local/bin:$PATH\"; fi\n"},
+    {"home/agent/.bashrc",
+     "case $- in *i*) ;; *) return ;; esac\n"
+     "PS1='\\u@\\h:\\w\\$ '\n"
+     "alias ls='ls --color=auto'\n"},
+};
+/* clang-format on */
+
+/* ---- the walk over the machine's files ---- */
+
+struct walk {
+    int src, dst;  /* roots; dst -1: only look */
+    uint64_t hash; /* FNV-1a of everything seen */
+    size_t entries, bytes;
+};
+
+static void mix(struct walk *w, const void *data, size_t len)
+{
+    const unsigned char *p = data;
+
+    for (size_t i = 0; i < len; i++)
+        w->hash = (w->hash ^ p[i]) * UINT64_C(0x100000001b3);
+}
+
+static void mix_str(struct walk *w, const char *s)
+{
+    mix(w, s, strlen(s) + 1);
+}
+
+static void mix_u64(struct walk *w, uint64_t v)
+{
+    w->hash = (w->hash ^ v) * UINT64_C(0x100000001b3);
+    w->hash ^= w->hash >> 29; /* high bits of v must reach the low ones too */
+}
+
+static void mix_stat(struct walk *w, const char *path, const struct stat *st)
+{
+    mix_str(w, path);
+    mix_u64(w, st->st_mode);
+    mix_u64(w, (uint64_t)st->st_size);
+    mix_u64(w, (uint64_t)st->st_mtim.tv_sec);
+    mix_u64(w, (uint64_t)st->st_mtim.tv_nsec);
+}
+
+/* Modes are set, not left to the umask: that is the whole process's, and other threads make files
+ * of their own meanwhile. */
+static int make_file(int dst, const char *path, mode_t mode, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = openat(dst, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+    if (fd < 0)
+        return err_sys(err, errno, "create '%s'", path);
+    if (fchmod(fd, mode) < 0)
+        return err_sys(err, errno, "set mode of '%s'", path);
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static int make_dir(int dst, const char *path, mode_t mode, struct err *err)
+{
+    if (mkdirat(dst, path, mode) < 0)
+        return errno == EEXIST ? 0 : err_sys(err, errno, "make folder '%s'", path);
+    if (fchmodat(dst, path, mode, 0) < 0)
+        return err_sys(err, errno, "set mode of '%s'", path);
+    return 0;
+}
+
+static int make_dirs(int dst, const char *path, mode_t mode, struct err *err)
+{
+    _cleanup_free_ char *p = xstrdup(path);
+    int r = 0;
+
+    for (char *s = strchr(p, '/'); s && r >= 0; s = strchr(s + 1, '/')) {
+        *s = '\0';
+        r = make_dir(dst, p, mode, err);
+        *s = '/';
+    }
+    return r < 0 ? r : make_dir(dst, p, mode, err);
+}
+
+static int copy_link(struct walk *w, const char *path, struct err *err)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(w->src, path, target, sizeof(target) - 1);
+
+    if (n < 0)
+        return err_sys(err, errno, "read link '%s'", path);
+    target[n] = '\0';
+    mix(w, target, (size_t)n);
+    if (w->dst >= 0 && symlinkat(target, w->dst, path) < 0)
+        return err_sys(err, errno, "make link '%s'", path);
+    return 0;
+}
+
+static int copy_bytes(int in, int out, size_t max)
+{
+    char data[16384];
+    size_t total = 0;
+
+    for (;;) {
+        ssize_t n = fd_read_full(in, data, sizeof(data));
+        int r;
+
+        if (n <= 0)
+            return (int)n;
+        total += (size_t)n;
+        if (total > max)
+            return -EFBIG;
+        r = fd_write_all(out, data, (size_t)n);
+        if (r < 0)
+            return r;
+    }
+}
+
+static bool is_wanted_file(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && (st->st_mode & S_IROTH) && (size_t)st->st_size <= FILE_SIZE_MAX;
+}
+
+static int copy_file(struct walk *w, const char *path, const struct stat *st, struct err *err)
+{
+    _cleanup_close_ int in = -1, out = -1;
+    struct stat opened;
+    int r;
+
+    w->bytes += (size_t)st->st_size;
+    if (w->bytes > TOTAL_SIZE_MAX)
+        return err_set(err, ERR_LIMIT, "files for image 'host' are over %zu bytes",
+                       (size_t)TOTAL_SIZE_MAX);
+    if (w->dst < 0)
+        return 0;
+    in = openat(w->src, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (in < 0 || fstat(in, &opened) < 0 || !is_wanted_file(&opened))
+        return 0; /* changed since we looked: leave it out */
+    r = make_file(w->dst, path, st->st_mode & 0111 ? 0755 : 0644, &out, err);
+    if (r < 0)
+        return r;
+    r = copy_bytes(in, out, FILE_SIZE_MAX);
+    return r < 0 ? err_sys(err, -r, "copy '%s'", path) : 0;
+}
+
+static int copy_entry(struct walk *w, const char *path, int depth, struct err *err);
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Sorted, so that the fingerprint does not depend on the order of the file system. */
+static int list_dir(int dirfd, const char *path, char ***ret)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    char **names = NULL;
+    int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return -1;
+    }
+    for (const struct dirent *e; (e = readdir(d));)
+        if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
+            strv_add(&names, e->d_name);
+    if (names)
+        qsort(names, strv_len(names), sizeof(*names), compare_names);
+    *ret = names;
+    return 0;
+}
+
+static int copy_dir(struct walk *w, const char *path, int depth, struct err *err)
+{
+    _cleanup_strv_ char **names = NULL;
+
+    if (w->dst >= 0 && make_dir(w->dst, path, 0755, err) < 0)
+        return -ERR_SYSTEM;
+    if (depth >= DEPTH_MAX || list_dir(w->src, path, &names) < 0)
+        return 0;
+    for (char **n = names; n && *n; n++) {
+        _cleanup_free_ char *child = xasprintf("%s/%s", path, *n);
+        int r = copy_entry(w, child, depth + 1, err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int copy_entry(struct walk *w, const char *path, int depth, struct err *err)
+{
+    struct stat st;
+
+    if (fstatat(w->src, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0; /* the allow-list names what a machine may have */
+    if (++w->entries > ENTRIES_MAX)
+        return err_set(err, ERR_LIMIT, "image 'host' has over %d entries", ENTRIES_MAX);
+    if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005) {
+        mix_str(w, path);
+        return copy_dir(w, path, depth, err);
+    }
+    if (S_ISLNK(st.st_mode)) {
+        mix_str(w, path);
+        return copy_link(w, path, err);
+    }
+    if (!is_wanted_file(&st))
+        return 0;
+    mix_stat(w, path, &st);
+    return copy_file(w, path, &st, err);
+}
+
+/* "ssl/certs" needs its parent; the pattern stands in the last component only. */
+static int copy_allowed(struct walk *w, const char *pattern, struct err *err)
+{
+    _cleanup_free_ char *parent = xasprintf("etc/%s", pattern);
+    _cleanup_strv_ char **names = NULL;
+    char *slash = strrchr(parent, '/');
+
+    *slash = '\0';
+    if (list_dir(w->src, parent, &names) < 0)
+        return 0;
+    for (char **n = names; n && *n; n++) {
+        _cleanup_free_ char *path = xasprintf("%s/%s", parent, *n);
+        int r;
+
+        if (fnmatch(slash + 1, *n, 0) != 0)
+            continue;
+        if (w->dst >= 0 && make_dirs(w->dst, parent, 0755, err) < 0)
+            return -ERR_SYSTEM;
+        r = copy_entry(w, path, 1, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* /bin -> usr/bin and the like. A machine that never merged gets the links all the same: what it
+ * has only in /bin is missing then. */
+static int copy_merged(struct walk *w, const char *name, struct err *err)
+{
+    _cleanup_free_ char *usr = xasprintf("usr/%s", name);
+    struct stat st;
+
+    if (fstatat(w->src, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    mix_str(w, name);
+    if (S_ISLNK(st.st_mode))
+        return copy_link(w, name, err);
+    if (w->dst >= 0 && symlinkat(usr, w->dst, name) < 0)
+        return err_sys(err, errno, "make link '%s'", name);
+    return 0;
+}
+
+static int walk_machine(struct walk *w, struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(merged_dirs); i++)
+        r = copy_merged(w, merged_dirs[i], err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(etc_allowed); i++)
+        r = copy_allowed(w, etc_allowed[i], err);
+    return r;
+}
+
+/* ---- what we write ourselves ---- */
+
+static int put_text(int dst, const char *path, const char *text, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = make_file(dst, path, 0644, &fd, err);
+
+    if (r < 0)
+        return r;
+    r = fd_write_all(fd, text, strlen(text));
+    return r < 0 ? err_sys(err, -r, "write '%s'", path) : 0;
+}
+
+static int put_passwd(const struct walk *w, struct err *err)
+{
+    const char *shell = faccessat(w->src, "usr/bin/bash", F_OK, 0) == 0 ? "/bin/bash" : "/bin/sh";
+    _cleanup_free_ char *text =
+        xasprintf("root:x:0:0:root:/root:%s\n"
+                  "agent:x:1000:1000:agent:/home/agent:%s\n"
+                  "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+                  shell, shell);
+
+    return put_text(w->dst, "etc/passwd", text, err);
+}
+
+static int put_own(const struct walk *w, struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+        if (symlinkat(links[i].target, w->dst, links[i].path) < 0)
+            return err_sys(err, errno, "make link '%s'", links[i].path);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
+        r = put_text(w->dst, texts[i].path, texts[i].text, err);
+    return r < 0 ? r : put_passwd(w, err);
+}
+
+static int put_dirs(int dst, struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
+        r = make_dir(dst, dirs[i].path, dirs[i].mode, err);
+    return r;
+}
+
+static int chown_home(int dst, struct err *err)
+{
+    static const char *const paths[] = {"home/agent", "home/agent/.profile", "home/agent/.bashrc"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+        if (fchownat(dst, paths[i], AGENT_ID, AGENT_ID, AT_SYMLINK_NOFOLLOW) < 0)
+            return err_sys(err, errno, "give '%s' to the agent", paths[i]);
+    return 0;
+}
+
+static int build(struct walk *w, const struct host_image_source *src, struct err *err)
+{
+    int r;
+
+    r = put_dirs(w->dst, err);
+    if (r >= 0)
+        r = walk_machine(w, err);
+    if (r >= 0)
+        r = put_own(w, err);
+    if (r >= 0 && src->chown_home)
+        r = chown_home(w->dst, err);
+    return r;
+}
+
+static uint64_t hash_start(const struct host_image_source *src)
+{
+    struct walk w = {.hash = UINT64_C(0xcbf29ce484222325)};
+
+    mix_u64(&w, IMAGE_FORMAT);
+    mix_u64(&w, src->chown_home);
+    return w.hash;
+}
+
+/* Builds in "tmp-<random>" and renames to `name`. Two daemons on one folder do not happen (the root
+ * is locked), so a folder that stands there already is the same generation, made whole. */
+static int build_generation(int images, int root, const char *name,
+                            const struct host_image_source *src, struct err *err)
+{
+    _cleanup_free_ char *tmp = xasprintf("tmp-%s", name);
+    _cleanup_close_ int dst = -1;
+    struct walk w = {.src = root, .hash = hash_start(src)};
+    int r;
+
+    r = rmtree(images, tmp, err); /* of a daemon that was killed here */
+    if (r < 0)
+        return r;
+    r = make_dir(images, tmp, 0755, err);
+    if (r < 0)
+        return r;
+    r = dir_open(images, tmp, &dst, err);
+    if (r < 0)
+        return r;
+    w.dst = dst;
+    r = build(&w, src, err);
+    if (r >= 0 && renameat(images, tmp, images, name) < 0)
+        r = err_sys(err, errno, "rename '%s' to '%s'", tmp, name);
+    if (r < 0)
+        rmtree(images, tmp, NULL);
+    return r;
+}
+
+int host_image_ensure(const char *images_dir, const struct host_image_source *src, char **ret,
+                      struct err *err)
+{
+    _cleanup_close_ int images = -1, root = -1;
+    char name[32];
+    struct walk look = {.dst = -1, .hash = hash_start(src)};
+    struct stat st;
+    int r;
+
+    r = dir_make_all(AT_FDCWD, images_dir, 0700, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, images_dir, &images, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, src->root, &root, err);
+    if (r < 0)
+        return r;
+    look.src = root;
+    spread_children(images);
+    r = walk_machine(&look, err);
+    if (r < 0)
+        return r;
+    snprintf(name, sizeof(name), "g-%016llx", (unsigned long long)look.hash);
+    if (fstatat(images, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        r = build_generation(images, root, name, src, err);
+        if (r < 0)
+            return err_wrap(err, "build image 'host' in '%s'", images_dir);
+    }
+    *ret = xasprintf("%s/%s", images_dir, name);
+    return 0;
+}
+
+void host_image_prune(const char *images_dir, char *const *keep)
+{
+    _cleanup_close_ int images = -1;
+    _cleanup_strv_ char **names = NULL;
+
+    if (dir_open(AT_FDCWD, images_dir, &images, NULL) < 0 || list_dir(images, ".", &names) < 0)
+        return;
+    for (char **n = names; n && *n; n++) {
+        _cleanup_free_ char *path = xasprintf("%s/%s", images_dir, *n);
+        _cleanup_err_ struct err err = ERR_INIT;
+
+        if (strv_contains(keep, path))
+            continue;
+        if (rmtree(images, *n, &err) < 0)
+            log_debug("old image '%s' stays: %s", path, err.msg);
+    }
+}

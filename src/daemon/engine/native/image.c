@@ -1,0 +1,499 @@
+#include "daemon/engine/native/image.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/engine/native/delete-queue.h"
+#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/program.h"
+#include "daemon/engine/native/transfer.h"
+#include "image/store/images.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/image-program.h"
+
+enum { TRANSFERS_MAX = 2 };
+
+#define OWN_PREFIX "image-" /* of a strict sandbox's own layers */
+#define OWN_NEW "image.new"
+
+#define DEFAULT_USER "agent" /* of daemon/core/sandbox/spec.c */
+#define DEFAULT_WORKDIR "/home/agent"
+#define PLAIN_USER "1000"
+
+_Static_assert((int)PLAN_LAYERS_MAX >= (int)IMAGES_LAYERS_MAX,
+               "whatever is in the store can be mounted");
+
+char *native_store_path(const struct native_engine *n)
+{
+    return xasprintf("%s/images/store", n->state_dir);
+}
+
+char *native_store_ids(const struct native_engine *n)
+{
+    return n->subids.uid ? xasprintf("sub:%u:%u", n->subids.uid, n->subids.gid)
+                         : xstrdup(n->ranges ? "range" : "own");
+}
+
+static int open_store(const struct native_engine *n, struct images *ret, struct err *err)
+{
+    _cleanup_free_ char *path = native_store_path(n);
+
+    return images_open(path, ret, err);
+}
+
+static bool is_host(const struct sandbox_spec *spec)
+{
+    return !spec->image || STREQ(spec->image, engine_native_ops.default_image);
+}
+
+/* Of a strict sandbox's own copy of its image; NULL: it has none. */
+static char *own_name(const struct sandbox_spec *spec)
+{
+    return spec->isolation == SPEC_ISOLATION_STRICT && spec->image_digest
+               ? xasprintf(OWN_PREFIX "%s", digest_hex(spec->image_digest))
+               : NULL;
+}
+
+static int check_isolation(const struct sandbox_spec *spec, bool on_host, struct err *err)
+{
+    if (spec->isolation != SPEC_ISOLATION_STRICT || !on_host)
+        return 0;
+    err_set(err, ERR_UNSUPPORTED,
+            "isolation 'strict' cannot be had with %s 'host', which is this machine's own /usr",
+            is_host(spec) ? "image" : "what is built on");
+    return err_hint(err, "Bring an image into the store with 'ripcord image import' and name it "
+                         "with --image.");
+}
+
+int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+{
+    (void)e;
+    return check_isolation(spec, is_host(spec), err);
+}
+
+/* Before anything is made: the copy that `strict` wants would be in vain. */
+static int check_resolved(const struct images *s, const char *id, const struct sandbox_spec *spec,
+                          struct err *err)
+{
+    _cleanup_json_ json_t *record = NULL;
+    int r;
+
+    if (spec->isolation != SPEC_ISOLATION_STRICT)
+        return 0;
+    r = images_read(s, id, &record, err);
+    if (r >= 0)
+        r = check_isolation(spec, images_is_on_host(record), err);
+    return r < 0 ? err_wrap(err, "image '%s'", spec->image) : 0;
+}
+
+int native_resolve(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
+                   char **ret, struct err *err)
+{
+    _cleanup_images_ struct images s = IMAGES_INIT;
+    char id[DIGEST_MAX];
+    int r;
+
+    (void)by;
+    r = open_store(native_of(e), &s, err);
+    if (r >= 0)
+        r = images_resolve(&s, spec->image, id, err);
+    if (r >= 0)
+        r = check_resolved(&s, id, spec, err);
+    if (r >= 0)
+        *ret = xstrdup(id);
+    return r;
+}
+
+/* ---- the plan ---- */
+
+const char *native_host_generation(const struct native_engine *n)
+{
+    return strrchr(n->lower, '/') + 1;
+}
+
+/* The folder of `host` lies beside the store, and one folder holds them all. */
+int native_layers(const struct native_engine *n, char *const *layers, char ***ret, char **ret_dir,
+                  struct err *err)
+{
+    bool on_host = images_begin_with_host(layers);
+    _cleanup_strv_ char **stack = images_stack(layers + on_host), **names = NULL;
+
+    for (char **digest = stack; digest && *digest; digest++) {
+        if (!digest_is_valid(*digest))
+            return err_set(err, ERR_SYSTEM, "the record of the image is damaged");
+        strv_push(&names,
+                  xasprintf("%s%s/fs", on_host ? "store/layers/" : "", digest_hex(*digest)));
+    }
+    if (on_host)
+        strv_push(&names, xasprintf("host/%s", native_host_generation(n)));
+    *ret = TAKE_PTR(names);
+    *ret_dir = xasprintf("%s/images%s", n->state_dir, on_host ? "" : "/store/layers");
+    return 0;
+}
+
+static int plan_layers(const struct native_engine *n, const json_t *record, struct plan *p,
+                       struct err *err)
+{
+    _cleanup_strv_ char **layers = NULL;
+    int r = images_layers(record, &layers, err);
+
+    if (r >= 0 && !layers)
+        r = err_set(err, ERR_UNSUPPORTED, "the image has no layers");
+    if (r >= 0)
+        r = native_layers(n, layers, &p->layers, &p->lower_dir, err);
+    p->n_layers = strv_len(p->layers);
+    return r;
+}
+
+/* Variables of the image, then those that were there. What is no variable is left out. */
+static int plan_env(const json_t *record, char ***env, struct err *err)
+{
+    _cleanup_strv_ char **image = NULL;
+    char **all = NULL;
+    int r = json_read_strv(json_object_get(record, "env"), "env", &image, err);
+
+    if (r < 0)
+        return r;
+    for (char **v = image; v && *v; v++)
+        if (parse_env(*v, NULL) >= 0)
+            strv_add(&all, *v);
+    for (char **v = *env; v && *v; v++)
+        strv_add(&all, *v);
+    strv_free(*env);
+    *env = all;
+    return 0;
+}
+
+/* "name", "1000", "1000:1000" as they are; of "name:group" the name. */
+static char *image_user(const json_t *record)
+{
+    const char *user = json_string_value(json_object_get(record, "user"));
+    _cleanup_free_ char *name = NULL;
+
+    if (json_is_true(json_object_get(record, "agent")))
+        return xstrdup(DEFAULT_USER);
+    if (user && parse_user(user, NULL) >= 0)
+        return xstrdup(user);
+    name = user ? xstrndup(user, strcspn(user, ":")) : NULL;
+    return name && parse_user(name, NULL) >= 0 ? TAKE_PTR(name) : xstrdup(PLAIN_USER);
+}
+
+static char *image_workdir(const json_t *record)
+{
+    const char *dir = json_string_value(json_object_get(record, "workdir"));
+
+    return xstrdup(dir && dir[0] == '/' && dir[1] && !strstr(dir, "/..") ? dir : DEFAULT_WORKDIR);
+}
+
+/* One of another architecture may be in the store, to go elsewhere. */
+static int check_machine(const json_t *record, struct err *err)
+{
+    const char *arch = json_string_value(json_object_get(record, "architecture"));
+
+    if (!arch || STREQ(arch, IMAGES_ARCHITECTURE))
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED, "it is for %.40s, this machine is %s", arch,
+                   IMAGES_ARCHITECTURE);
+}
+
+/* Not where they lie for all, but the sandbox's own. */
+static void plan_own(const struct native_engine *n, const struct sandbox_request *req,
+                     struct plan *p)
+{
+    _cleanup_free_ char *own = own_name(&req->spec);
+
+    if (!own)
+        return;
+    free(p->lower_dir);
+    p->lower_dir = xasprintf("%s/sandboxes/%s/%s", n->state_dir, req->id, own);
+}
+
+static int plan_stored(struct native_engine *n, const struct sandbox_request *req, struct plan *p,
+                       char ***env, struct err *err)
+{
+    const struct sandbox_spec *spec = &req->spec;
+    _cleanup_images_ struct images s = IMAGES_INIT;
+    _cleanup_json_ json_t *record = NULL;
+    int r;
+
+    if (!spec->image_digest)
+        return err_set(err, ERR_INVALID, "it is not known which image '%s' is", spec->image);
+    r = open_store(n, &s, err);
+    if (r >= 0)
+        r = images_read(&s, spec->image_digest, &record, err);
+    if (r >= 0)
+        r = check_machine(record, err);
+    if (r >= 0)
+        r = check_isolation(spec, images_is_on_host(record), err);
+    if (r >= 0)
+        r = plan_layers(n, record, p, err);
+    if (r >= 0)
+        r = plan_env(record, env, err);
+    if (r < 0)
+        return err_wrap(err, "image '%s'", spec->image);
+    p->image = images_is_on_host(record) ? PLAN_IMAGE_HOST : PLAN_IMAGE_ROOTFS;
+    plan_own(n, req, p);
+    p->user = STREQ(spec->user, DEFAULT_USER) ? image_user(record) : xstrdup(spec->user);
+    p->workdir =
+        STREQ(spec->workdir, DEFAULT_WORKDIR) ? image_workdir(record) : xstrdup(spec->workdir);
+    return 0;
+}
+
+int native_image_plan(struct native_engine *n, const struct sandbox_request *req, struct plan *p,
+                      char ***env, struct err *err)
+{
+    const struct sandbox_spec *spec = &req->spec;
+
+    if (!is_host(spec))
+        return plan_stored(n, req, p, env, err);
+    p->image = PLAN_IMAGE_HOST;
+    p->lower_dir = xstrdup(n->lower);
+    p->user = xstrdup(spec->user);
+    p->workdir = xstrdup(spec->workdir);
+    return 0;
+}
+
+/* ---- ripcord-image ---- */
+
+int image_tool_start(const struct native_engine *n, const struct image_tool *t, struct program *ret,
+                     struct err *err)
+{
+    _cleanup_free_ char *store = native_store_path(n), *ids = native_store_ids(n);
+    const char *const argv[] = {"ripcord-image", store, ids, t->verb, t->arg, t->more, NULL};
+    const struct process_fd fds[] = {{t->in, STDIN_FILENO}, {t->data, IMAGE_FD_OUT}};
+
+    return program_start(n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), ret, err);
+}
+
+static int run_tool(const struct native_engine *n, const struct image_tool *t,
+                    const struct deadline *by, char **ret, struct err *err)
+{
+    struct program p = PROGRAM_INIT;
+    int r = image_tool_start(n, t, &p, err);
+
+    if (r >= 0)
+        r = program_answer(&p, by, ret, err);
+    program_end(&p);
+    return r;
+}
+
+/* ---- a sandbox's own copy ---- */
+
+/* All of an earlier spec, and what a daemon that was killed had not finished. */
+static int throw_others(struct native_engine *n, int sandbox, const char *own, struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    _cleanup_strv_ char **names = NULL;
+    int fd = openat(sandbox, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        r = err_sys(err, errno, "read the folder of a sandbox");
+        fd_close(fd);
+        return r;
+    }
+    for (const struct dirent *e; (e = readdir(d));)
+        if (STREQ(e->d_name, OWN_NEW) || (strncmp(e->d_name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0 &&
+                                          !(own && STREQ(e->d_name, own))))
+            strv_add(&names, e->d_name);
+    for (char **name = names; r >= 0 && name && *name; name++)
+        r = delete_queue_add(n->delete_queue, sandbox, *name, err);
+    return r;
+}
+
+static int copy_layers(struct native_engine *n, const struct sandbox_request *req, int sandbox,
+                       const struct deadline *by, struct err *err)
+{
+    struct image_tool t = {.verb = req->ephemeral ? "copy-ephemeral" : "copy",
+                           .arg = req->spec.image_digest,
+                           .data = -1};
+    _cleanup_close_ int dir = -1;
+    _cleanup_free_ char *answer = NULL;
+    int r;
+
+    if (mkdirat(sandbox, OWN_NEW, 0700) < 0)
+        return err_sys(err, errno, "make folder '%s' of a sandbox", OWN_NEW);
+    r = dir_open(sandbox, OWN_NEW, &dir, err);
+    t.in = dir;
+    return r < 0 ? r : run_tool(n, &t, by, &answer, err);
+}
+
+int native_image_own(struct native_engine *n, const struct sandbox_request *req, int sandbox,
+                     const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *own = own_name(&req->spec);
+    int r = req->fresh ? 0 : throw_others(n, sandbox, own, err);
+
+    if (r < 0 || !own || faccessat(sandbox, own, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return r;
+    r = copy_layers(n, req, sandbox, by, err);
+    if (r >= 0 && renameat(sandbox, OWN_NEW, sandbox, own) < 0)
+        r = err_sys(err, errno, "put the copy of image '%s' in its place", req->spec.image);
+    if (r < 0)
+        delete_queue_add(n->delete_queue, sandbox, OWN_NEW, NULL);
+    return r < 0 ? err_wrap(err, "copy image '%s' for isolation 'strict'", req->spec.image) : 0;
+}
+
+/* ---- what is asked ---- */
+
+/* A few at once: each takes a worker, and starts of sandboxes need them too. */
+int image_transfer_begin(struct native_engine *n, struct err *err)
+{
+    bool full;
+
+    pthread_mutex_lock(&n->lock);
+    full = n->transfers >= TRANSFERS_MAX;
+    n->transfers += !full;
+    pthread_mutex_unlock(&n->lock);
+    return full ? err_set(err, ERR_LIMIT, "%d images are on their way in or out already",
+                          TRANSFERS_MAX)
+                : 0;
+}
+
+void image_transfer_end(struct native_engine *n)
+{
+    pthread_mutex_lock(&n->lock);
+    n->transfers--;
+    pthread_mutex_unlock(&n->lock);
+}
+
+static int transfer(struct native_engine *n, const struct image_tool *t, const struct deadline *by,
+                    char **ret, struct err *err)
+{
+    int r = image_transfer_begin(n, err);
+
+    if (r < 0)
+        return r;
+    r = run_tool(n, t, by, ret, err);
+    image_transfer_end(n);
+    return r;
+}
+
+static int import_image(struct native_engine *n, const struct image_ask *ask,
+                        const struct deadline *by, char **ret, struct err *err)
+{
+    const struct image_tool t = {.verb = "import", .arg = ask->name, .in = ask->fd, .data = -1};
+
+    return transfer(n, &t, by, ret, err);
+}
+
+static int export_image(struct native_engine *n, const struct image_ask *ask,
+                        const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const struct image_tool t = {"export", ask->name, ask->detail, null, ask->fd};
+
+    if (null < 0)
+        return err_sys(err, errno, "open '/dev/null'");
+    return transfer(n, &t, by, ret, err);
+}
+
+static int run_with_used(struct native_engine *n, const char *verb, const struct image_ask *ask,
+                         const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_free_ char *used = strv_join(ask->used, "\n");
+    _cleanup_close_ int in = -1;
+    int r = memfd_sealed("images-in-use", used, strlen(used), &in, err);
+
+    const struct image_tool t = {.verb = verb, .arg = ask->name, .in = in, .data = -1};
+
+    return r < 0 ? r : run_tool(n, &t, by, ret, err);
+}
+
+/* ---- cache mounts of builds ---- */
+
+static int run_plain(struct native_engine *n, const char *verb, const char *arg, const char *more,
+                     const struct deadline *by, char **ret, struct err *err)
+{
+    const struct image_tool t = {verb, arg, more, n->devnull, -1};
+
+    return run_tool(n, &t, by, ret, err);
+}
+
+static int trim_mounts(struct native_engine *n, const struct image_ask *ask,
+                       const struct deadline *by, char **ret, struct err *err)
+{
+    _cleanup_free_ char *keep = xasprintf("%llu", (unsigned long long)ask->keep);
+    _cleanup_free_ char *unused = xasprintf("%llu", (unsigned long long)ask->unused);
+
+    return run_plain(n, "mounts-trim", keep, unused, by, ret, err);
+}
+
+/* ---- all that is asked ---- */
+
+static int show_one(const struct images *s, json_t *image, char **ret, struct err *err)
+{
+    json_t *history;
+    int r = images_history(s, image, &history, err);
+
+    if (r < 0)
+        return r;
+    json_object_set_new(image, "history", history);
+    *ret = json_to_text(image, false);
+    return 0;
+}
+
+/* `name` NULL: all of them. */
+static int show_images(struct native_engine *n, const char *name, char **ret, struct err *err)
+{
+    _cleanup_images_ struct images s = IMAGES_INIT;
+    _cleanup_json_ json_t *list = NULL;
+    char id[DIGEST_MAX];
+    json_t *image;
+    size_t i;
+    int r;
+
+    r = open_store(n, &s, err);
+    if (r >= 0 && name)
+        r = images_resolve(&s, name, id, err);
+    if (r >= 0)
+        r = images_list(&s, &list, err);
+    if (r < 0)
+        return r;
+    if (!name) {
+        *ret = json_to_text(list, false);
+        return 0;
+    }
+    json_array_foreach (json_object_get(list, "images"), i, image)
+        if (STREQ(json_string_value(json_object_get(image, "id")), id))
+            return show_one(&s, image, ret, err);
+    return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
+}
+
+int native_image(struct engine *e, const struct image_ask *ask, const struct deadline *by,
+                 char **ret, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+
+    switch (ask->verb) {
+    case IMAGE_LIST:
+        return show_images(n, NULL, ret, err);
+    case IMAGE_SHOW:
+        return show_images(n, ask->name, ret, err);
+    case IMAGE_IMPORT:
+        return import_image(n, ask, by, ret, err);
+    case IMAGE_EXPORT:
+        return export_image(n, ask, by, ret, err);
+    case IMAGE_PUSH:
+        return native_push(n, ask, by, ret, err);
+    case IMAGE_PULL:
+        return native_pull(n, ask, by, ret, err);
+    case IMAGE_REMOVE:
+        return run_with_used(n, "rm", ask, by, ret, err);
+    case IMAGE_PRUNE:
+        return run_with_used(n, "prune", ask, by, ret, err);
+    case IMAGE_MOUNTS:
+        return run_plain(n, "mounts", NULL, NULL, by, ret, err);
+    case IMAGE_MOUNT_REMOVE:
+        return run_plain(n, "mounts-rm", ask->name, NULL, by, ret, err);
+    case IMAGE_MOUNTS_TRIM:
+        return trim_mounts(n, ask, by, ret, err);
+    }
+    return err_set(err, ERR_UNSUPPORTED, "that cannot be asked of images");
+}

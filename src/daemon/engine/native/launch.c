@@ -1,0 +1,358 @@
+/*
+ * The start of a sandbox: a plan, a lease of ids and a shim from the spares, which builds the
+ * sandbox and answers READY or why not. The daemon has threads, so it does
+ * nothing itself that needs fork, unshare or setns.
+ *
+ * This is the path that is measured: no fsync, nothing that could be done at open.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/engine/caches.h"
+#include "daemon/engine/handshake.h"
+#include "daemon/engine/mounts.h"
+#include "daemon/engine/native/cgroup-reaper.h"
+#include "daemon/engine/native/disk.h"
+#include "daemon/engine/native/image.h"
+#include "daemon/engine/native/native.h"
+#include "daemon/engine/native/prewarmed.h"
+#include "daemon/engine/native/tool-caches.h"
+#include "daemon/engine/spec.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/plan.h"
+#include "proto/supervisor.h"
+
+#define UNDO_TIMEOUT (10 * USEC_PER_SEC)
+
+struct launch {
+    struct native_engine *n;
+    const struct sandbox_request *req;
+    const struct native_step *step; /* of a build, or NULL */
+    int control;                    /* our end of the shim's line */
+    int plan, lease, log, run;
+    char **warnings; /* what it does without: owned */
+    uint32_t id_base;
+};
+
+static void launch_done(struct launch *l)
+{
+    fd_close(l->control);
+    fd_close(l->plan);
+    fd_close(l->lease);
+    fd_close(l->log);
+    fd_close(l->run);
+    strv_free(l->warnings);
+}
+
+/* ---- the plan ---- */
+
+static int fill_mounts(const struct launch *l, struct plan *p, struct err *err)
+{
+    const struct sandbox_spec *spec = &l->req->spec;
+    const char *const own[] = {l->n->state_dir, l->n->run_dir, NULL};
+
+    if (spec->n_mounts == 0)
+        return 0;
+    p->mounts = xcalloc(spec->n_mounts, sizeof(*p->mounts));
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        struct plan_mount *m = &p->mounts[p->n_mounts++];
+        struct mount_source src;
+        int r;
+
+        m->source = xstrdup(spec->mounts[i].source);
+        m->target = xstrdup(spec->mounts[i].target);
+        m->read_only = spec->mounts[i].read_only;
+        r = mount_source_check(m->source, own, &src, err);
+        if (r < 0)
+            return r;
+        m->dev = src.dev;
+        m->ino = src.ino;
+    }
+    return 0;
+}
+
+static void fill_limits(struct plan *p, const struct sandbox_spec *spec)
+{
+    p->memory = spec->memory;
+    p->cpu_milli = spec->cpu_milli;
+    p->pids = spec->pids;
+    p->nofile = spec->nofile;
+    p->required = spec->asked;
+    p->tmp_size = spec->tmp_size;
+    p->run_size = spec->run_size;
+    p->scratch_size = spec->scratch_size;
+}
+
+static void fill_names(struct plan *p, const struct launch *l)
+{
+    const struct native_engine *n = l->n;
+    const char *id = l->req->id;
+
+    p->sandbox_id = xstrdup(id);
+    p->root_id = xstrdup(n->root_id);
+    p->name = xstrdup(l->req->name);
+    p->hash = xstrdup(l->req->hash);
+    p->run_dir = xasprintf("%s/sandboxes/%s", n->run_dir, id);
+    p->data_dir = xasprintf("%s/sandboxes/%s", n->state_dir, id);
+    p->exec_dir = xasprintf("%s/%s", n->engine.exec_root, id);
+    p->cgroup_parent = xstrdup(NATIVE_CGROUP_PARENT);
+    if (l->req->spec.disk)
+        p->disk_image = xasprintf("%s/" DISK_IMAGE, p->data_dir);
+}
+
+/* The addresses are those of the id lease: no two sandboxes of the machine have the same. */
+static void fill_network(struct plan *p, const struct launch *l)
+{
+    static const enum plan_network modes[] = {
+        [SPEC_NETWORK_NONE] = PLAN_NETWORK_NONE,
+        [SPEC_NETWORK_PACKAGES] = PLAN_NETWORK_PACKAGES,
+        [SPEC_NETWORK_OPEN] = PLAN_NETWORK_OPEN,
+    };
+    _cleanup_strv_ char **resolvers = NULL;
+    uint32_t lease = (l->id_base - IDS_FIRST) / IDS_COUNT;
+    char ifname[NETWORK_IFNAME_MAX];
+
+    p->network = modes[l->req->spec.network];
+    if (p->network != PLAN_NETWORK_OPEN)
+        return;
+    resolvers = network_resolvers();
+    network_ifname(l->n->root_id, lease, ifname);
+    p->net_ifname = xstrdup(ifname);
+    p->net_host = network_host_address(lease);
+    p->net_sandbox = network_sandbox_address(lease);
+    p->net_mtu = network_mtu();
+    p->resolv_conf = network_resolv_conf(resolvers);
+}
+
+/* Layers, mounts and user of a build's step; its variables go with the command. */
+static void fill_step(const struct launch *l, struct plan *p)
+{
+    const struct native_step *s = l->step;
+
+    p->image = s->on_host ? PLAN_IMAGE_HOST : PLAN_IMAGE_ROOTFS;
+    p->bare = true;
+    p->lower_dir = xstrdup(s->lower_dir);
+    p->n_layers = strv_len(s->layers);
+    p->layers = p->n_layers ? strv_copy(s->layers) : NULL;
+    p->user = xstrdup(l->req->spec.user);
+    p->workdir = xstrdup("/");
+    p->mounts = xcalloc(s->n_mounts + 1, sizeof(*p->mounts));
+    for (; p->n_mounts < s->n_mounts; p->n_mounts++) {
+        const struct spec_mount *m = &s->mounts[p->n_mounts];
+
+        p->mounts[p->n_mounts] = (struct plan_mount){.source = xstrdup(m->source),
+                                                     .target = xstrdup(m->target),
+                                                     .read_only = m->read_only,
+                                                     .ours = true};
+    }
+}
+
+static int fill_image(struct launch *l, struct plan *p, char ***variables, struct err *err)
+{
+    int r;
+
+    if (l->step) {
+        fill_step(l, p);
+        return 0;
+    }
+    r = native_image_plan(l->n, l->req, p, variables, err);
+    return r < 0 ? r : tool_caches_plan(l->n, l->req, l->run, p, variables, &l->warnings, err);
+}
+
+static int make_plan(struct launch *l, struct err *err)
+{
+    const struct sandbox_spec *spec = &l->req->spec;
+    _cleanup_strv_ char **variables = packages_variables(spec);
+    struct plan p = PLAN_INIT;
+    int r;
+
+    r = fill_image(l, &p, &variables, err);
+    if (r < 0) {
+        plan_done(&p);
+        return r;
+    }
+    fill_names(&p, l);
+    fill_limits(&p, spec);
+    p.id_base = l->id_base;
+    p.sub_uid = l->n->subids.uid;
+    p.sub_gid = l->n->subids.gid;
+    p.env = l->step ? strv_copy(variables) : spec_environment(p.user, spec->env, variables);
+    p.journal_budget = l->n->journal_budget;
+    p.ephemeral = l->req->ephemeral;
+    p.strict = spec->isolation == SPEC_ISOLATION_STRICT;
+    p.seccomp = xmemdup(l->n->filter, l->n->filter_bytes);
+    p.seccomp_len = l->n->filter_bytes;
+    fill_network(&p, l);
+    r = l->step ? 0 : fill_mounts(l, &p, err);
+    if (r >= 0)
+        r = plan_write(&p, &l->plan, err);
+    plan_done(&p);
+    return r;
+}
+
+static int lease_ids(struct launch *l, struct err *err)
+{
+    int r;
+
+    if (!l->n->ranges)
+        return 0;
+    pthread_mutex_lock(&l->n->lock);
+    r = ids_lease(&l->n->ids, &l->id_base, &l->lease, err);
+    pthread_mutex_unlock(&l->n->lock);
+    return r;
+}
+
+/* The folder of this run; what a dead run left there goes first. */
+static int make_run_folder(struct launch *l, const struct deadline *by, struct err *err)
+{
+    const char *id = l->req->id;
+    int r;
+
+    cgroup_reaper_reclaim(l->n->cgroup_reaper, id);
+    r = prewarmed_folder(l->n->prewarmed, PREWARMED_RUN, l->n->runs, id);
+    if (r == -EEXIST) {
+        r = native_cleanup(&l->n->engine, id, by, err);
+        if (r < 0)
+            return r;
+        r = prewarmed_folder(l->n->prewarmed, PREWARMED_RUN, l->n->runs, id);
+    }
+    if (r < 0)
+        return err_sys(err, -r, "make run folder of sandbox '%s'", id);
+    r = dir_open(l->n->runs, id, &l->run, err);
+    if (r < 0)
+        return r;
+    if (symlinkat(l->n->lower, l->run, "lower") < 0)
+        return err_sys(err, errno, "note the image of sandbox '%s'", id);
+    l->log = openat(l->run, "shim.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", id) : 0;
+}
+
+static int start_shim(struct launch *l, struct err *err)
+{
+    const int fds[PLAN_FDS] = {l->plan, l->log, l->lease};
+    struct prewarmed_shim shim;
+    int r;
+
+    r = prewarmed_shim(l->n->prewarmed, fds, l->lease < 0 ? PLAN_FD_LEASE : PLAN_FDS, &shim, err);
+    if (r < 0)
+        return r;
+    l->control = shim.control;
+    supervisors_add(&l->n->supervisors, l->req->id, shim.pid);
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+/* What the shim wrote to its log, when it ended without a word on its line. */
+static void add_last_words(const struct launch *l, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/shim.log", l->req->id);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    char *line;
+
+    if (file_read(l->n->runs, path, KIB(64), &text, &len, NULL) < 0 || len == 0)
+        return;
+    if (text[len - 1] == '\n')
+        text[len - 1] = '\0';
+    line = strrchr(text, '\n');
+    err_wrap(err, "%.200s", line ? line + 1 : text);
+}
+
+static int await_ready(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
+                       struct err *err)
+{
+    int r;
+
+    r = handshake_start(l->control, l->req, by, sandbox, err);
+    if (r == -ERR_ENGINE)
+        add_last_words(l, err);
+    return r;
+}
+
+static int launch_run(struct launch *l, const struct deadline *by, struct engine_sandbox *sandbox,
+                      struct err *err)
+{
+    int r;
+
+    r = make_run_folder(l, by, err);
+    if (r >= 0)
+        r = lease_ids(l, err);
+    if (r >= 0 && l->req->spec.network == SPEC_NETWORK_OPEN)
+        r = network_ensure(&l->n->net, l->req->id, by, err);
+    if (r >= 0)
+        r = make_plan(l, err);
+    if (r >= 0)
+        r = start_shim(l, err);
+    if (r >= 0)
+        r = await_ready(l, by, sandbox, err);
+    return r;
+}
+
+/* A sandbox that answers must not get a second supervisor over it. */
+static int check_not_running(struct engine *e, const char *id, const struct deadline *by,
+                             struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    _cleanup_err_ struct err why = ERR_INIT;
+    struct engine_sandbox sandbox;
+    struct stat st;
+    int r;
+
+    if (fstatat(n->runs, id, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    r = native_connect(e, id, by, &sandbox, &why);
+    if (r == -ERR_UNSUPPORTED) /* alive, and perhaps with execs: only who stops it ends it */
+        return err_move(err, &why);
+    if (r < 0)
+        return 0;
+    fd_close(sandbox.supervisor_fd);
+    return err_set(err, ERR_CONFLICT, "sandbox '%s' is running", id);
+}
+
+int native_start(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                 struct engine_sandbox *ret, struct err *err)
+{
+    return native_start_step(e, req, NULL, by, ret, err);
+}
+
+int native_start_step(struct engine *e, const struct sandbox_request *req,
+                      const struct native_step *step, const struct deadline *by,
+                      struct engine_sandbox *ret, struct err *err)
+{
+    struct launch l = {.n = native_of(e),
+                       .req = req,
+                       .step = step,
+                       .control = -1,
+                       .plan = -1,
+                       .lease = -1,
+                       .log = -1,
+                       .run = -1};
+    struct engine_sandbox sandbox = {.supervisor_fd = -1};
+    int r;
+
+    r = check_not_running(e, req->id, by, err);
+    if (r < 0)
+        return r;
+    r = launch_run(&l, by, &sandbox, err);
+    if (r >= 0) {
+        memcpy(sandbox.id, req->id, sizeof(sandbox.id));
+        memcpy(sandbox.hash, req->hash, sizeof(sandbox.hash));
+        sandbox.supervisor_fd = TAKE_FD(l.control);
+        sandbox.warnings = TAKE_PTR(l.warnings);
+        *ret = sandbox;
+    } else {
+        _cleanup_err_ struct err undo = ERR_INIT;
+        struct deadline until = deadline_in(UNDO_TIMEOUT);
+
+        if (native_cleanup(e, req->id, &until, &undo) < 0)
+            log_debug("sandbox %s: undo of a failed start: %s", req->id, undo.msg);
+        err_wrap(err, "start sandbox '%s'", req->name);
+    }
+    launch_done(&l);
+    return r;
+}

@@ -1,0 +1,519 @@
+/*
+ * The native engine: its folders, its capabilities and the files of sandboxes. Starting is in
+ * launch.c, what follows a start in run.c.
+ */
+#include "daemon/engine/native/native.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/engine/native/cgroup-reaper.h"
+#include "daemon/engine/native/delete-queue.h"
+#include "daemon/engine/native/disk.h"
+#include "daemon/engine/native/host-image.h"
+#include "daemon/engine/native/image.h"
+#include "daemon/engine/native/prewarmed.h"
+#include "daemon/engine/native/probe.h"
+#include "daemon/engine/native/subids.h"
+#include "daemon/engine/native/tool-caches.h"
+#include "daemon/engine/native/transfer.h"
+#include "daemon/engine/spec.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/strv.h"
+#include "lib/base/usage.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/cgroup.h"
+#include "lib/os/landlock.h"
+#include "lib/os/overlay.h"
+#include "lib/os/rmtree.h"
+#include "lib/os/seccomp-filter.h"
+#include "lib/os/spread.h"
+
+/* ---- open ---- */
+
+static int open_folder(const char *parent, const char *name, int *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", parent, name);
+    int r;
+
+    r = dir_make_all(AT_FDCWD, path, 0700, err);
+    return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
+}
+
+static int open_delete_queue(struct native_engine *n, struct err *err)
+{
+    int fd, r;
+
+    r = open_folder(n->state_dir, "trash", &fd, err);
+    if (r >= 0)
+        n->delete_queue = delete_queue_new(fd);
+    return r;
+}
+
+static int open_folders(struct native_engine *n, struct err *err)
+{
+    int r;
+
+    r = open_folder(n->state_dir, "sandboxes", &n->boxes, err);
+    if (r >= 0)
+        r = open_folder(n->state_dir, "execs", &n->execs, err);
+    if (r >= 0)
+        r = open_folder(n->run_dir, "sandboxes", &n->runs, err);
+    if (r >= 0)
+        r = open_delete_queue(n, err);
+    if (r < 0)
+        return r;
+    spread_children(n->boxes);
+    spread_children(n->execs);
+    spread_children(n->runs);
+    n->net.runs = n->runs;
+    n->supervisors.runs = n->runs;
+    n->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return n->devnull < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
+}
+
+/* The generations that living runs stand on, and the present one. */
+static int images_in_use(struct native_engine *n, char ***ret, struct err *err)
+{
+    _cleanup_strv_ char **ids = NULL;
+    int r;
+
+    r = sandbox_ids_add(n->runs, &ids, err);
+    if (r < 0)
+        return r;
+    strv_add(ret, n->lower);
+    for (char **id = ids; id && *id; id++) {
+        _cleanup_free_ char *link = xasprintf("%s/lower", *id);
+        char target[PATH_MAX];
+        ssize_t len = readlinkat(n->runs, link, target, sizeof(target) - 1);
+
+        if (len < 0)
+            continue;
+        target[len] = '\0';
+        strv_add(ret, target);
+    }
+    return 0;
+}
+
+static int open_image(struct native_engine *n, struct err *err)
+{
+    const struct host_image_source src = {.root = "/", .chown_home = n->ranges};
+    _cleanup_free_ char *dir = xasprintf("%s/images/host", n->state_dir);
+    _cleanup_strv_ char **keep = NULL;
+    int r;
+
+    r = host_image_ensure(dir, &src, &n->lower, err);
+    if (r >= 0)
+        r = images_in_use(n, &keep, err);
+    if (r >= 0)
+        host_image_prune(dir, keep);
+    return r;
+}
+
+static int open_ids(struct native_engine *n, struct err *err)
+{
+    static const char *const subids[] = {"/etc/subuid", "/etc/subgid", NULL};
+
+    return n->ranges ? ids_init(&n->ids, IDS_FILE, subids, err) : 0;
+}
+
+static int open_prewarmed(struct native_engine *n, struct err *err)
+{
+    int dirs[PREWARMED_KINDS] = {-1, -1, -1}, r;
+
+    r = open_folder(n->state_dir, "spares/boxes", &dirs[PREWARMED_SANDBOX], err);
+    if (r >= 0)
+        r = open_folder(n->state_dir, "spares/execs", &dirs[PREWARMED_EXECS], err);
+    if (r >= 0)
+        r = open_folder(n->run_dir, "spares", &dirs[PREWARMED_RUN], err);
+    for (int kind = 0; kind < PREWARMED_KINDS; kind++) {
+        if (r < 0)
+            fd_close(dirs[kind]);
+        else
+            spread_children(dirs[kind]);
+    }
+    if (r >= 0)
+        n->prewarmed = prewarmed_new(n->shim, n->devnull, dirs);
+    return r;
+}
+
+static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
+{
+    uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
+
+    caps |= unenforced & SPEC_LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
+    caps |= unenforced & SPEC_LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
+    caps |= unenforced & SPEC_LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
+    if (!STREQ(cgroups, "none"))
+        caps |= ENGINE_CAP_PAUSE | ENGINE_CAP_STATS;
+    return caps;
+}
+
+/* Sandboxes start without, and say so. */
+static void open_caches(struct native_engine *n)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (tool_caches_open(n, &err) < 0)
+        log_debug("native: %s", err.msg);
+}
+
+static int open_parts(struct native_engine *n, struct err *err)
+{
+    _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", n->libexec_dir);
+    const char *cgroups = "none";
+    uint32_t unenforced = cgroup_probe(&cgroups);
+    int r;
+
+    n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
+    if (!n->ranges)
+        subids_find(&n->subids, NULL);
+    n->engine.caps = caps_of(unenforced, cgroups);
+    n->engine.cache_modes = (1U << CACHE_MODES) - 1;
+    if (n->ranges && network_possible())
+        n->engine.caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
+    if (landlock_possible())
+        n->engine.caps |= ENGINE_CAP_STRICT;
+    if (n->ranges && disk_possible(NULL))
+        n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
+    n->cgroup_reaper = cgroup_reaper_new(n->root_id);
+    r = open_folders(n, err);
+    if (r >= 0)
+        r = native_seal_shim(shim, &n->shim, err);
+    if (r >= 0 && n->subids.uid)
+        delete_queue_use_subids(n->delete_queue, n->shim, &n->subids);
+    if (r >= 0)
+        r = open_ids(n, err);
+    if (r >= 0)
+        r = open_image(n, err);
+    if (r >= 0)
+        r = open_prewarmed(n, err);
+    if (r >= 0)
+        open_caches(n);
+    return r;
+}
+
+/* As at the beginning: a try that failed half-way must not be in the way of the next one. */
+static void close_parts(struct native_engine *n)
+{
+    prewarmed_free(TAKE_PTR(n->prewarmed));
+    n->boxes = fd_close(n->boxes);
+    n->execs = fd_close(n->execs);
+    delete_queue_free(TAKE_PTR(n->delete_queue));
+    cgroup_reaper_free(TAKE_PTR(n->cgroup_reaper));
+    n->runs = fd_close(n->runs);
+    n->devnull = fd_close(n->devnull);
+    n->shared_caches = fd_close(n->shared_caches);
+    n->shim = fd_close(n->shim);
+    ids_done(&n->ids);
+    n->ids = (struct ids){.dirfd = -1};
+    free(TAKE_PTR(n->lower));
+}
+
+static void native_close(struct engine *e)
+{
+    struct native_engine *n = e ? native_of(e) : NULL;
+
+    if (!n)
+        return;
+    if (n->runs >= 0)
+        cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
+    close_parts(n);
+    network_done(&n->net);
+    supervisors_done(&n->supervisors);
+    cache_base_done(&n->base);
+    native_transfer_done(n);
+    pthread_mutex_destroy(&n->lock);
+    free(n->engine.exec_root);
+    free(n->state_dir);
+    free(n->run_dir);
+    free(n->root_id);
+    free(n->libexec_dir);
+    free(n->filter);
+    free(n);
+}
+
+static struct engine *native_make(const struct engine_config *config)
+{
+    struct native_engine *n = xnew0(struct native_engine);
+
+    n->boxes = n->execs = n->runs = n->devnull = n->shim = n->ids.dirfd = n->shared_caches = -1;
+    cache_base_init(&n->base);
+    pthread_mutex_init(&n->lock, NULL);
+    supervisors_init(&n->supervisors);
+    n->state_dir = xstrdup(config->state_dir);
+    n->run_dir = xstrdup(config->run_dir);
+    n->root_id = xstrdup(config->root_id);
+    n->libexec_dir = xstrdup(config->libexec_dir);
+    network_init(&n->net, n->root_id);
+    n->engine.exec_root = xasprintf("%s/execs", config->state_dir);
+    n->journal_budget = config->journal_budget;
+    n->filter = filter_compile(&n->filter_bytes);
+    n->filter_bytes *= sizeof(struct sock_filter);
+    n->cache_required = config->cache_required;
+    native_transfer_init(n, &config->transfer);
+    return &n->engine;
+}
+
+static int native_open(struct engine *e, const struct deadline *by, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    int r;
+
+    (void)by; /* nothing here waits for anybody */
+    r = open_parts(n, err);
+    if (r < 0)
+        close_parts(n);
+    return r;
+}
+
+/* ---- files of a sandbox ---- */
+
+/*
+ * "hash/name": one symlink is one system call to write and one to read, and never half there. The
+ * whole spec lies beside it for the case that the database is lost; a throw-away sandbox has none.
+ */
+static int write_meta(int dir, const struct sandbox_request *req, struct err *err)
+{
+    char text[sizeof(req->hash) + sizeof(req->name) + 1];
+
+    if (req->spec_text &&
+        file_replace(dir, "spec", req->spec_text, strlen(req->spec_text), 0600, false, err) < 0)
+        return err_wrap(err, "note the spec of sandbox '%s'", req->id);
+    snprintf(text, sizeof(text), "%s/%s", req->hash, req->name);
+    if (symlinkat(text, dir, "meta") == 0)
+        return 0;
+    if (errno != EEXIST || unlinkat(dir, "meta", 0) < 0 || symlinkat(text, dir, "meta") < 0)
+        return err_sys(err, errno, "note the spec of sandbox '%s'", req->id);
+    return 0;
+}
+
+static bool meta_matches(int dir, const struct sandbox_request *req)
+{
+    char text[sizeof(req->hash) + sizeof(req->name) + 1];
+    size_t want = strlen(req->hash);
+    ssize_t n = readlinkat(dir, "meta", text, sizeof(text) - 1);
+
+    if (n < 0)
+        return false;
+    text[n] = '\0';
+    return strncmp(text, req->hash, want) == 0 && text[want] == '/';
+}
+
+static int make_disk(struct native_engine *n, const struct sandbox_request *req,
+                     const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *folder = NULL;
+
+    if (!req->spec.disk)
+        return 0;
+    folder = xasprintf("%s/sandboxes/%s", n->state_dir, req->id);
+    return disk_make(folder, req->spec.disk, by, err);
+}
+
+/* Another spec: the root layer belongs to the old one and goes, /home/agent and /cache stay. On a
+ * disk of its own the shim sees to that, as it has it mounted. */
+static int renew(struct native_engine *n, const struct sandbox_request *req,
+                 const struct deadline *by, struct err *err)
+{
+    _cleanup_close_ int dir = -1;
+    int r;
+
+    r = make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
+    if (r >= 0)
+        r = dir_open(n->boxes, req->id, &dir, err);
+    if (r >= 0)
+        r = native_image_own(n, req, dir, by, err);
+    if (r < 0 || meta_matches(dir, req))
+        return r;
+    r = overlay_renew_begin(dir, "cache", err);
+    if (r >= 0)
+        r = delete_queue_add(n->delete_queue, dir, "root", err);
+    if (r >= 0)
+        r = overlay_renew_end(dir, err);
+    return r < 0 ? r : write_meta(dir, req, err);
+}
+
+static int make_new(struct native_engine *n, const struct sandbox_request *req,
+                    const struct deadline *by, struct err *err)
+{
+    _cleanup_close_ int dir = -1;
+    int r;
+
+    r = dir_open(n->boxes, req->id, &dir, err);
+    if (r >= 0)
+        r = make_disk(n, req, by, err);
+    if (r >= 0)
+        r = native_image_own(n, req, dir, by, err);
+    return r < 0 ? r : write_meta(dir, req, err);
+}
+
+int native_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
+                  struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    int r;
+
+    /* First, also when the rest is there: a daemon may have been killed between the two. */
+    r = prewarmed_folder(n->prewarmed, PREWARMED_EXECS, n->execs, req->id);
+    if (r < 0 && r != -EEXIST)
+        return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
+    r = prewarmed_folder(n->prewarmed, PREWARMED_SANDBOX, n->boxes, req->id);
+    if (r == -EEXIST)
+        return renew(n, req, by, err);
+    if (r < 0)
+        return err_sys(err, -r, "make folder of sandbox '%s'", req->name);
+    r = make_new(n, req, by, err);
+    if (r < 0) {
+        rmtree(n->boxes, req->id, NULL);
+        rmtree(n->execs, req->id, NULL);
+    }
+    return r;
+}
+
+int native_remove(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    int r;
+
+    r = native_end(n, id, by, err);
+    if (r >= 0)
+        r = delete_queue_add(n->delete_queue, n->boxes, id, err);
+    if (r >= 0)
+        r = delete_queue_add(n->delete_queue, n->execs, id, err);
+    return r < 0 ? err_wrap(err, "remove sandbox '%s'", id) : 0;
+}
+
+static int native_note(struct engine *e, const char *id, const char *spec_text, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/spec", id);
+
+    return file_replace(native_of(e)->boxes, path, spec_text, strlen(spec_text), 0600, false, err);
+}
+
+static int native_usage(struct engine *e, const char *id, const struct deadline *by, uint64_t *ret,
+                        struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    uint64_t sum = 0;
+    int r;
+
+    r = usage_add(n->boxes, id, by, &sum, err);
+    if (r >= 0)
+        r = usage_add(n->execs, id, by, &sum, err);
+    if (r >= 0)
+        *ret = sum;
+    return r;
+}
+
+static void read_meta(struct native_engine *n, bool specs, struct engine_object *o)
+{
+    char text[sizeof(o->hash) + NAME_MAX], *slash;
+    _cleanup_free_ char *path = xasprintf("%s/meta", o->id), *spec = xasprintf("%s/spec", o->id);
+    ssize_t len = readlinkat(n->boxes, path, text, sizeof(text) - 1);
+
+    if (len < 0)
+        return;
+    text[len] = '\0';
+    slash = strchr(text, '/');
+    if (!slash || slash - text >= (ssize_t)sizeof(o->hash))
+        return;
+    *slash = '\0';
+    o->whole = true;
+    o->name = xstrdup(slash + 1);
+    memcpy(o->hash, text, (size_t)(slash - text) + 1);
+    if (specs)
+        file_read(n->boxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
+}
+
+static void add_objects(struct engine_objects *l, char *const *ids, char *const *steps)
+{
+    for (; ids && *ids; ids++)
+        if (!strv_contains(steps, *ids))
+            engine_objects_add(l, *ids);
+}
+
+/* A run that has ended has neither folder nor cgroup. */
+static void add_up(struct engine_objects *l, char *const *ids, char *const *steps)
+{
+    for (; ids && *ids; ids++) {
+        struct engine_object *o = strv_contains(steps, *ids) ? NULL : engine_objects_add(l, *ids);
+
+        if (o)
+            o->up = true;
+    }
+}
+
+/* Asked before and after all is looked at: what began or ended in between is in one of the two, or
+ * has gone as a whole. */
+static void add_steps(struct native_engine *n, char ***steps)
+{
+    pthread_mutex_lock(&n->lock);
+    for (char **id = n->steps; id && *id; id++)
+        strv_add(steps, *id);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static int native_list(struct engine *e, bool specs, const struct deadline *by,
+                       struct engine_objects *ret, struct err *err)
+{
+    struct native_engine *n = native_of(e);
+    _cleanup_strv_ char **ids = NULL, **execs = NULL, **runs = NULL, **groups = NULL,
+                        **steps = NULL, **swept = NULL;
+    int r;
+
+    native_tidy_network(n, by);
+    add_steps(n, &steps);
+    cgroup_reaper_list(n->cgroup_reaper, &swept);
+    r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
+    if (r >= 0)
+        r = sandbox_ids_add(n->runs, &runs, err);
+    if (r >= 0)
+        r = sandbox_ids_add(n->boxes, &ids, err);
+    if (r >= 0)
+        r = sandbox_ids_add(n->execs, &execs, err);
+    if (r < 0)
+        return r;
+    add_steps(n, &steps);
+    cgroup_reaper_list(n->cgroup_reaper, &swept);
+    for (char **id = ids; id && *id; id++)
+        if (!strv_contains(steps, *id))
+            read_meta(n, specs, engine_objects_add(ret, *id));
+    add_objects(ret, execs, steps);
+    add_up(ret, runs, steps);
+    for (char **id = steps; id && *id; id++)
+        strv_add(&swept, *id);
+    add_up(ret, groups, swept); /* what the broom has is nobody's any more */
+    return 0;
+}
+
+const struct engine_ops engine_native_ops = {
+    .name = "native",
+    .default_image = "host",
+    .default_is_fixed = true,
+    .strict_hint =
+        "It needs a kernel with Landlock (5.13), switched on: see 'lsm=' of the kernel's "
+        "command line.",
+    .make = native_make,
+    .open = native_open,
+    .close = native_close,
+    .check = native_image_check,
+    .resolve = native_resolve,
+    .image = native_image,
+    .build = native_build,
+    .builds_digest_only = true,
+    .create = native_create,
+    .start = native_start,
+    .connect = native_connect,
+    .cleanup = native_cleanup,
+    .remove = native_remove,
+    .note = native_note,
+    .usage = native_usage,
+    .cache_publish = native_cache_publish,
+    .cache_list = native_cache_list,
+    .cache_drop = native_cache_drop,
+    .list = native_list,
+};

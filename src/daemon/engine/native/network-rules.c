@@ -1,0 +1,182 @@
+/*
+ * The rules as text. Order matters: replies first, then the name servers, then every range that a
+ * sandbox must not reach, then the rest of the world.
+ *
+ * Spoofed source addresses die at the strict reverse-path check (fib, and rp_filter of each
+ * interface), because the only route back to a sandbox's address is its own interface. IPv6 is off
+ * on both ends (supervisor/shim/network.c) and dropped here all the same.
+ *
+ * Our forward chain stands before other firewalls' (priority -10): what it drops is gone whatever
+ * they accept. What it accepts, they may still drop: network.c sees to that.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/engine/native/network-rules.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { RULES_MAX = 16 << 10 };
+
+/* What a sandbox must not reach: SECURITY F1-F3. */
+static const char *const blocked[] = {
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "224.0.0.0/3",
+    NULL,
+};
+
+void network_ifname(const char *root_id, uint32_t lease, char ret[static NETWORK_IFNAME_MAX])
+{
+    snprintf(ret, NETWORK_IFNAME_MAX, "rc%.8s-%04x", root_id, lease & 0xffff);
+}
+
+void network_table(const char *root_id, char ret[static NETWORK_NAME_MAX])
+{
+    snprintf(ret, NETWORK_NAME_MAX, "ripcord_%.16s", root_id);
+}
+
+void network_chain(const char *root_id, const char *which, char ret[static NETWORK_NAME_MAX])
+{
+    snprintf(ret, NETWORK_NAME_MAX, "RIPCORD-%.8s-%s", root_id, which);
+}
+
+void network_pattern(const char *root_id, char wildcard, char ret[static NETWORK_IFNAME_MAX])
+{
+    snprintf(ret, NETWORK_IFNAME_MAX, "rc%.8s-%c", root_id, wildcard);
+}
+
+/* ---- nft ---- */
+
+/* The line that lets name servers through, also those in blocked ranges; none without any. */
+static char *resolvers_nft(char *const *resolvers)
+{
+    _cleanup_free_ char *list = resolvers && *resolvers ? strv_join(resolvers, ", ") : NULL;
+
+    if (!list)
+        return xstrdup("");
+    return xasprintf("    ip daddr { %s } meta l4proto { tcp, udp } th dport 53 accept\n", list);
+}
+
+static int append_nft(struct buf *b, const char *table, const char *ifs, const char *servers,
+                      const char *ranges)
+{
+    return buf_appendf(b,
+                       "table inet %1$s\n"
+                       "delete table inet %1$s\n"
+                       "table inet %1$s {\n"
+                       "  chain outward {\n"
+                       "    oifname \"%2$s\" drop\n"
+                       "    meta nfproto ipv6 drop\n"
+                       "    fib saddr . iif oif missing drop\n"
+                       "    ct state established,related accept\n"
+                       "%3$s"
+                       "    ip daddr { %4$s } drop\n"
+                       "    accept\n"
+                       "  }\n"
+                       "  chain forwarded {\n"
+                       "    type filter hook forward priority -10; policy accept;\n"
+                       "    iifname \"%2$s\" jump outward\n"
+                       "    oifname \"%2$s\" ct state established,related accept\n"
+                       "    oifname \"%2$s\" drop\n"
+                       "  }\n"
+                       "  chain to_host {\n"
+                       "    type filter hook input priority -10; policy accept;\n"
+                       "    iifname \"%2$s\" drop\n"
+                       "  }\n"
+                       "  chain masquerading {\n"
+                       "    type nat hook postrouting priority 100; policy accept;\n"
+                       "    iifname \"%2$s\" masquerade\n"
+                       "  }\n"
+                       "}\n",
+                       table, ifs, servers, ranges);
+}
+
+int network_rules_nft(const char *root_id, char *const *resolvers, char **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(RULES_MAX);
+    _cleanup_free_ char *servers = resolvers_nft(resolvers);
+    _cleanup_free_ char *ranges = strv_join((char *const *)blocked, ", ");
+    char table[NETWORK_NAME_MAX], ifs[NETWORK_IFNAME_MAX];
+
+    network_table(root_id, table);
+    network_pattern(root_id, '*', ifs);
+    if (append_nft(&b, table, ifs, servers, ranges) < 0)
+        return err_set(err, ERR_LIMIT, "firewall rules are over %d bytes", RULES_MAX);
+    *ret = buf_steal(&b);
+    return 0;
+}
+
+/* ---- iptables ---- */
+
+/*
+ * The same for machines without nft: chains of our own, entered from the built-in ones by a jump
+ * at the top (network.c). IPv6 has no rules here, as it is off on both ends.
+ */
+static int append_outward(struct buf *b, const char *chain, const char *ifs, char *const *resolvers)
+{
+    int r;
+
+    r = buf_appendf(b,
+                    "-A %1$s -i %2$s -o %2$s -j DROP\n"
+                    "-A %1$s -i %2$s -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n",
+                    chain, ifs);
+    for (; r == 0 && resolvers && *resolvers; resolvers++)
+        r = buf_appendf(b,
+                        "-A %1$s -i %2$s -d %3$s -p udp --dport 53 -j ACCEPT\n"
+                        "-A %1$s -i %2$s -d %3$s -p tcp --dport 53 -j ACCEPT\n",
+                        chain, ifs, *resolvers);
+    for (const char *const *range = blocked; r == 0 && *range; range++)
+        r = buf_appendf(b, "-A %s -i %s -d %s -j DROP\n", chain, ifs, *range);
+    if (r == 0)
+        r = buf_appendf(b, "-A %s -i %s -j ACCEPT\n", chain, ifs);
+    return r;
+}
+
+static int append_iptables(struct buf *b, const char *root_id, const char *ifs,
+                           char *const *resolvers)
+{
+    char f[NETWORK_NAME_MAX], i[NETWORK_NAME_MAX], n[NETWORK_NAME_MAX];
+    int r;
+
+    network_chain(root_id, "F", f);
+    network_chain(root_id, "I", i);
+    network_chain(root_id, "N", n);
+    r = buf_appendf(b, "*filter\n:%s - [0:0]\n:%s - [0:0]\n", f, i);
+    if (r == 0)
+        r = append_outward(b, f, ifs, resolvers);
+    if (r == 0)
+        r = buf_appendf(b,
+                        "-A %1$s -o %3$s -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n"
+                        "-A %1$s -o %3$s -j DROP\n"
+                        "-A %2$s -i %3$s -j DROP\n"
+                        "COMMIT\n",
+                        f, i, ifs);
+    if (r == 0)
+        r = buf_appendf(b,
+                        "*nat\n:%1$s - [0:0]\n"
+                        "-A %1$s -s 198.18.0.0/15 ! -o %2$s -j MASQUERADE\nCOMMIT\n",
+                        n, ifs);
+    return r;
+}
+
+int network_rules_iptables(const char *root_id, char *const *resolvers, char **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(RULES_MAX);
+    char ifs[NETWORK_IFNAME_MAX];
+
+    network_pattern(root_id, '+', ifs);
+    if (append_iptables(&b, root_id, ifs, resolvers) < 0)
+        return err_set(err, ERR_LIMIT, "firewall rules are over %d bytes", RULES_MAX);
+    *ret = buf_steal(&b);
+    return 0;
+}

@@ -1,0 +1,336 @@
+/*
+ * Fail closed: the sandbox is started only after the firewall program has acknowledged the whole
+ * batch (network-rules.c has the text).
+ *
+ * Rules stand as long as a run is noted as `open`: the note is made before the rules are looked at
+ * and goes with the run's folder before tidying looks for notes, so between a start and a clean-up
+ * on two threads, either the start sees that the rules have gone, or the clean-up sees the note.
+ */
+#include "daemon/engine/native/network.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/engine/native/program.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/macro.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+#define RULES_NOTE ".rules"
+#define IP_FORWARD "/proc/sys/net/ipv4/ip_forward"
+
+static const uint32_t network_base = 0xc6120000; /* 198.18.0.0/15, RFC 2544: in no one's LAN */
+
+void network_init(struct network *n, const char *root_id)
+{
+    *n = (struct network){.root_id = root_id, .runs = -1};
+    pthread_mutex_init(&n->lock, NULL);
+}
+
+void network_done(struct network *n)
+{
+    pthread_mutex_destroy(&n->lock);
+    free(n->applied);
+}
+
+uint32_t network_host_address(uint32_t lease)
+{
+    return network_base + 2 * lease;
+}
+
+uint32_t network_sandbox_address(uint32_t lease)
+{
+    return network_base + 2 * lease + 1;
+}
+
+bool network_possible(void)
+{
+    return program_find("nft") || program_find("iptables-restore");
+}
+
+/* ---- other firewalls ---- */
+
+bool network_forward_drops(const struct deadline *by)
+{
+    static const char *const argv[] = {"iptables", "-w", "-S", "FORWARD", NULL};
+    _cleanup_free_ char *out = NULL;
+
+    return program_run(argv, NULL, by, &out, NULL) >= 0 && strncmp(out, "-P FORWARD DROP", 15) == 0;
+}
+
+/* Runs `iptables VERB FORWARD -i|-o <ours> -j ACCEPT`. */
+static int forward_rule(const struct network *n, const char *verb, const char *direction,
+                        const struct deadline *by, struct err *err)
+{
+    char ifs[NETWORK_IFNAME_MAX];
+    const char *const argv[] = {"iptables", "-w", verb,     "FORWARD", direction,
+                                ifs,        "-j", "ACCEPT", NULL};
+
+    network_pattern(n->root_id, '+', ifs);
+    return program_run(argv, NULL, by, NULL, err);
+}
+
+static const char *const directions[] = {"-i", "-o"};
+
+/* Where forwarding is dropped by default, ours must be allowed by name. What must not pass has
+ * been dropped by our own chain before that one is asked. */
+static int allow_forward(const struct network *n, const struct deadline *by, struct err *err)
+{
+    int r = 0;
+
+    if (!network_forward_drops(by))
+        return 0;
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directions); i++)
+        if (forward_rule(n, "-C", directions[i], by, NULL) < 0)
+            r = forward_rule(n, "-I", directions[i], by, err);
+    return r;
+}
+
+static int disallow_forward(const struct network *n, const struct deadline *by, struct err *err)
+{
+    int r = 0;
+
+    if (!program_find("iptables"))
+        return 0;
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directions); i++)
+        if (forward_rule(n, "-C", directions[i], by, NULL) >= 0)
+            r = forward_rule(n, "-D", directions[i], by, err);
+    return r;
+}
+
+/* ---- nft ---- */
+
+static bool present_nft(const struct network *n, const struct deadline *by)
+{
+    char table[NETWORK_NAME_MAX];
+    const char *const argv[] = {"nft", "list", "table", "inet", table, NULL};
+
+    network_table(n->root_id, table);
+    return program_run(argv, NULL, by, NULL, NULL) >= 0;
+}
+
+static int apply_nft(const struct network *n, const char *rules, const struct deadline *by,
+                     struct err *err)
+{
+    static const char *const argv[] = {"nft", "-f", "-", NULL};
+    int r = program_run(argv, rules, by, NULL, err);
+
+    return r < 0 ? r : allow_forward(n, by, err);
+}
+
+static int remove_nft(const struct network *n, const struct deadline *by, struct err *err)
+{
+    static const char *const argv[] = {"nft", "-f", "-", NULL};
+    _cleanup_free_ char *batch = NULL;
+    char table[NETWORK_NAME_MAX];
+    int r;
+
+    network_table(n->root_id, table);
+    /* Made first: deleting one that is not there would be an error. */
+    batch = xasprintf("table inet %1$s\ndelete table inet %1$s\n", table);
+    r = program_run(argv, batch, by, NULL, err);
+    return r < 0 ? r : disallow_forward(n, by, err);
+}
+
+/* ---- iptables ---- */
+
+/* clang-format off */
+static const struct { const char *table, *chain, *ours; } jumps[] = {
+    {"filter", "FORWARD", "F"}, {"filter", "INPUT", "I"}, {"nat", "POSTROUTING", "N"},
+};
+/* clang-format on */
+
+static int jump(const struct network *n, const char *verb, size_t i, const struct deadline *by,
+                struct err *err)
+{
+    char ours[NETWORK_NAME_MAX];
+    const char *const argv[] = {"iptables", "-w", "-t", jumps[i].table, verb, jumps[i].chain,
+                                "-j",       ours, NULL};
+
+    network_chain(n->root_id, jumps[i].ours, ours);
+    return program_run(argv, NULL, by, NULL, err);
+}
+
+static bool present_iptables(const struct network *n, const struct deadline *by)
+{
+    bool all = true;
+
+    for (size_t i = 0; all && i < ARRAY_SIZE(jumps); i++)
+        all = jump(n, "-C", i, by, NULL) >= 0;
+    return all;
+}
+
+static int apply_iptables(const struct network *n, const char *rules, const struct deadline *by,
+                          struct err *err)
+{
+    static const char *const restore[] = {"iptables-restore", "-w", "--noflush", NULL};
+    int r = program_run(restore, rules, by, NULL, err);
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(jumps); i++)
+        if (jump(n, "-C", i, by, NULL) < 0)
+            r = jump(n, "-I", i, by, err);
+    return r;
+}
+
+static int remove_chain(const struct network *n, size_t i, const struct deadline *by,
+                        struct err *err)
+{
+    char ours[NETWORK_NAME_MAX];
+    const char *const flush[] = {"iptables", "-w", "-t", jumps[i].table, "-F", ours, NULL};
+    const char *const drop[] = {"iptables", "-w", "-t", jumps[i].table, "-X", ours, NULL};
+    int r = 0;
+
+    network_chain(n->root_id, jumps[i].ours, ours);
+    if (jump(n, "-C", i, by, NULL) >= 0)
+        r = jump(n, "-D", i, by, err);
+    if (r < 0 || program_run(flush, NULL, by, NULL, NULL) < 0)
+        return r; /* no such chain */
+    return program_run(drop, NULL, by, NULL, err);
+}
+
+static int remove_iptables(const struct network *n, const struct deadline *by, struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(jumps); i++)
+        r = remove_chain(n, i, by, err);
+    return r;
+}
+
+/* ---- whichever is there ---- */
+
+static const struct tool {
+    const char *program;
+    int (*text)(const char *root_id, char *const *resolvers, char **ret, struct err *err);
+    bool (*present)(const struct network *n, const struct deadline *by);
+    int (*apply)(const struct network *n, const char *rules, const struct deadline *by,
+                 struct err *err);
+    int (*remove)(const struct network *n, const struct deadline *by, struct err *err);
+} tools[] = {
+    {"nft", network_rules_nft, present_nft, apply_nft, remove_nft},
+    {"iptables-restore", network_rules_iptables, present_iptables, apply_iptables, remove_iptables},
+};
+
+static const struct tool *find_tool(void)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
+        if (program_find(tools[i].program))
+            return &tools[i];
+    return NULL;
+}
+
+static int make_note(int dirfd, const char *path, struct err *err)
+{
+    _cleanup_close_ int fd = openat(dirfd, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    return fd < 0 ? err_sys(err, errno, "note '%s'", path) : 0;
+}
+
+/* Left on when the rules go: by then it may be somebody else's need too. */
+static int forward_on(struct err *err)
+{
+    _cleanup_free_ char *now = NULL;
+
+    if (file_read(AT_FDCWD, IP_FORWARD, 16, &now, NULL, NULL) >= 0 && *now == '1')
+        return 0;
+    return file_write(AT_FDCWD, IP_FORWARD, "1", err);
+}
+
+static int ensure_rules(struct network *n, const struct deadline *by, struct err *err)
+{
+    _cleanup_strv_ char **resolvers = network_resolvers();
+    const struct tool *tool = find_tool();
+    _cleanup_free_ char *rules = NULL;
+    int r;
+
+    if (!tool) {
+        err_set(err, ERR_UNSUPPORTED, "network 'open' needs nft or iptables: there is neither");
+        return err_hint(err, "Install the package 'nftables', or use --network none.");
+    }
+    r = tool->text(n->root_id, resolvers, &rules, err);
+    if (r < 0)
+        return r;
+    if (n->applied && STREQ(n->applied, rules) && tool->present(n, by))
+        return 0;
+    r = make_note(n->runs, RULES_NOTE, err);
+    if (r >= 0)
+        r = tool->apply(n, rules, by, err);
+    if (r < 0)
+        return r;
+    free(n->applied);
+    n->applied = TAKE_PTR(rules);
+    return 0;
+}
+
+int network_ensure(struct network *n, const char *id, const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *note = xasprintf("%s/open", id);
+    uint64_t asked = time_mono(), began;
+    int r;
+
+    r = make_note(n->runs, note, err);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&n->lock);
+    began = time_mono();
+    if (!n->applied || n->checked < asked) {
+        r = ensure_rules(n, by, err);
+        if (r >= 0)
+            r = forward_on(err);
+        if (r >= 0)
+            n->checked = began;
+    }
+    pthread_mutex_unlock(&n->lock);
+    return r < 0 ? err_wrap(err, "firewall rules of network 'open'") : 0;
+}
+
+/* On doubt, true. */
+static bool any_open(const struct network *n)
+{
+    int fd = openat(n->runs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    bool found = false;
+
+    if (!d) {
+        fd_close(fd);
+        return true;
+    }
+    for (const struct dirent *e; !found && (e = readdir(d));) {
+        _cleanup_free_ char *note = xasprintf("%s/open", e->d_name);
+
+        found = e->d_name[0] != '.' && faccessat(n->runs, note, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    }
+    return found;
+}
+
+static int remove_rules(struct network *n, const struct deadline *by, struct err *err)
+{
+    const struct tool *tool = find_tool();
+    int r = tool ? tool->remove(n, by, err) : 0;
+
+    if (r < 0)
+        return err_wrap(err, "remove the firewall rules of network 'open'");
+    free(n->applied);
+    n->applied = NULL;
+    if (unlinkat(n->runs, RULES_NOTE, 0) < 0 && errno != ENOENT)
+        return err_sys(err, errno, "remove the note '%s'", RULES_NOTE);
+    return 0;
+}
+
+int network_tidy(struct network *n, const struct deadline *by, struct err *err)
+{
+    int r = 0;
+
+    if (faccessat(n->runs, RULES_NOTE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    pthread_mutex_lock(&n->lock);
+    if (!any_open(n))
+        r = remove_rules(n, by, err);
+    pthread_mutex_unlock(&n->lock);
+    return r;
+}

@@ -1,0 +1,298 @@
+#include "daemon/engine/native/prewarmed.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/process.h"
+#include "lib/os/rmtree.h"
+#include "proto/plan.h"
+#include "proto/supervisor.h"
+
+enum { PREWARMED_SHIMS = 2, PREWARMED_FOLDERS = 4, PREWARMED_NAME_MAX = 16 };
+
+struct prewarmed {
+    int shim, devnull, dirs[PREWARMED_KINDS];
+    pthread_t thread;
+    bool threaded;
+
+    pthread_mutex_t lock;
+    pthread_cond_t taken;
+    bool closing;
+    bool stuck; /* all is there, or cannot be made: nothing to do before the next taking */
+    struct prewarmed_shim shims[PREWARMED_SHIMS];
+    unsigned n_shims;
+    unsigned folders[PREWARMED_KINDS][PREWARMED_FOLDERS]; /* their numbers, which are their names */
+    unsigned n_folders[PREWARMED_KINDS];
+    unsigned last; /* number given */
+};
+
+/* ---- shims ---- */
+
+static int spawn_shim(const struct prewarmed *s, struct prewarmed_shim *ret, struct err *err)
+{
+    _cleanup_close_ int near = -1, far = -1;
+    char path[32];
+    /* The shim writes its sandbox's id over the second word. */
+    const char *const argv[] = {"ripcord-shim", "spare...........", NULL};
+    int pair[2], r;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    near = pair[0];
+    far = pair[1];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", s->shim);
+    r = process_start(&(const struct process_spec){.path = path,
+                                                   .argv = argv,
+                                                   .fds = {{s->devnull, STDIN_FILENO},
+                                                           {s->devnull, STDOUT_FILENO},
+                                                           {s->devnull, STDERR_FILENO},
+                                                           {far, SHIM_FD_CONTROL}},
+                                                   .n_fds = 4},
+                      &ret->pid);
+    if (r != 0)
+        return err_sys(err, r, "start ripcord-shim");
+    ret->control = TAKE_FD(near);
+    return 0;
+}
+
+static void end_shim(struct prewarmed_shim *shim)
+{
+    shim->control = fd_close(shim->control);
+    process_wait(shim->pid);
+}
+
+static bool take_shim(struct prewarmed *s, struct prewarmed_shim *ret)
+{
+    bool found;
+
+    pthread_mutex_lock(&s->lock);
+    found = s->n_shims > 0;
+    if (found)
+        *ret = s->shims[--s->n_shims];
+    s->stuck = false;
+    pthread_cond_signal(&s->taken);
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
+int prewarmed_shim(struct prewarmed *s, const int fds[], size_t n_fds, struct prewarmed_shim *ret,
+                   struct err *err)
+{
+    int r;
+
+    /* One that somebody has killed while it waited does not take its plan. */
+    while (take_shim(s, ret)) {
+        if (plan_give(ret->control, fds, n_fds, NULL) >= 0)
+            return 0;
+        end_shim(ret);
+    }
+    r = spawn_shim(s, ret, err);
+    if (r < 0)
+        return r;
+    r = plan_give(ret->control, fds, n_fds, err);
+    if (r < 0)
+        end_shim(ret);
+    return r;
+}
+
+/* ---- folders ---- */
+
+static void folder_name(unsigned number, char name[static PREWARMED_NAME_MAX])
+{
+    snprintf(name, PREWARMED_NAME_MAX, "%u", number);
+}
+
+static bool take_folder(struct prewarmed *s, enum prewarmed_kind kind, unsigned *ret)
+{
+    bool found;
+
+    pthread_mutex_lock(&s->lock);
+    found = s->n_folders[kind] > 0;
+    if (found)
+        *ret = s->folders[kind][--s->n_folders[kind]];
+    s->stuck = false;
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
+int prewarmed_folder(struct prewarmed *s, enum prewarmed_kind kind, int dirfd, const char *name)
+{
+    char spare[PREWARMED_NAME_MAX];
+    unsigned number;
+
+    if (!take_folder(s, kind, &number))
+        return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
+    folder_name(number, spare);
+    if (renameat2(s->dirs[kind], spare, dirfd, name, RENAME_NOREPLACE) == 0)
+        return 0;
+    rmtree(s->dirs[kind], spare, NULL);
+    return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
+}
+
+/* Ours, or what a killed daemon left. */
+static void remove_folders(int dirfd)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return;
+    }
+    for (const struct dirent *e; (e = readdir(d));)
+        if (e->d_name[0] != '.')
+            rmtree(dirfd, e->d_name, NULL);
+}
+
+/* ---- the thread ---- */
+
+/* With the lock held; released while it works. */
+static bool make_shim(struct prewarmed *s)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct prewarmed_shim shim;
+    int r;
+
+    pthread_mutex_unlock(&s->lock);
+    r = spawn_shim(s, &shim, &err);
+    if (r < 0)
+        log_debug("spares: %s", err.msg);
+    pthread_mutex_lock(&s->lock);
+    if (r >= 0)
+        s->shims[s->n_shims++] = shim;
+    return r >= 0;
+}
+
+/* As supervisor/shim/layers.c makes them where they are missing, and so without a word when one
+ * fails. */
+static void make_layer(int dirfd, const char *name)
+{
+    static const struct {
+        const char *path;
+        mode_t mode;
+    } folders[] = {{"root", 0700}, {"root/upper", 0755}, {"root/work", 0700}};
+    _cleanup_close_ int dir = openat(dirfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
+        if (mkdirat(dir, folders[i].path, 0700) < 0 ||
+            fchmodat(dir, folders[i].path, folders[i].mode, 0) < 0)
+            return;
+}
+
+static bool make_folder(struct prewarmed *s, enum prewarmed_kind kind)
+{
+    unsigned number = ++s->last;
+    char name[PREWARMED_NAME_MAX];
+    int r;
+
+    folder_name(number, name);
+    pthread_mutex_unlock(&s->lock);
+    r = mkdirat(s->dirs[kind], name, 0700);
+    if (r == 0 && kind == PREWARMED_SANDBOX)
+        make_layer(s->dirs[kind], name);
+    pthread_mutex_lock(&s->lock);
+    if (r == 0)
+        s->folders[kind][s->n_folders[kind]++] = number;
+    return r == 0;
+}
+
+/* False when nothing is missing, or what is missing cannot be made. */
+static bool make_one(struct prewarmed *s)
+{
+    if (s->closing || s->stuck)
+        return false;
+    if (s->n_shims < PREWARMED_SHIMS)
+        return make_shim(s);
+    for (int kind = 0; kind < PREWARMED_KINDS; kind++)
+        if (s->n_folders[kind] < PREWARMED_FOLDERS)
+            return make_folder(s, kind);
+    return false;
+}
+
+/* Whoever takes is about to start a sandbox: its processor is not wanted for the next one yet. A
+ * short `run` is over by then. */
+static void let_them_work(struct prewarmed *s)
+{
+    const struct timespec pause = {.tv_nsec = 12000000};
+
+    pthread_mutex_unlock(&s->lock);
+    nanosleep(&pause, NULL);
+    pthread_mutex_lock(&s->lock);
+}
+
+static void *prewarmed_main(void *arg)
+{
+    struct prewarmed *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->closing) {
+        while (make_one(s))
+            ;
+        s->stuck = true; /* until something is taken */
+        while (s->stuck && !s->closing)
+            pthread_cond_wait(&s->taken, &s->lock);
+        let_them_work(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static bool start_thread(struct prewarmed *s)
+{
+    sigset_t all, old;
+    int r;
+
+    sigfillset(&all); /* signals are for the threads that expect them */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = pthread_create(&s->thread, NULL, prewarmed_main, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return r == 0;
+}
+
+struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PREWARMED_KINDS])
+{
+    struct prewarmed *s = xnew0(struct prewarmed);
+
+    s->shim = shim;
+    s->devnull = devnull;
+    memcpy(s->dirs, dirs, sizeof(s->dirs));
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->taken, NULL);
+    for (int kind = 0; kind < PREWARMED_KINDS; kind++)
+        remove_folders(s->dirs[kind]);
+    s->threaded = start_thread(s); /* without it there are no spares, and all works */
+    return s;
+}
+
+void prewarmed_free(struct prewarmed *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_cond_signal(&s->taken);
+    pthread_mutex_unlock(&s->lock);
+    if (s->threaded)
+        pthread_join(s->thread, NULL);
+    for (unsigned i = 0; i < s->n_shims; i++)
+        end_shim(&s->shims[i]);
+    for (int kind = 0; kind < PREWARMED_KINDS; kind++) {
+        remove_folders(s->dirs[kind]);
+        fd_close(s->dirs[kind]);
+    }
+    pthread_cond_destroy(&s->taken);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

@@ -1,0 +1,86 @@
+/*
+ * A sandbox's run after its start: finding its shim, sweeping up behind it.
+ */
+#include <time.h>
+
+#include "daemon/engine/native/cgroup-reaper.h"
+#include "daemon/engine/native/delete-queue.h"
+#include "daemon/engine/native/native.h"
+#include "lib/base/log.h"
+#include "lib/os/cgroup.h"
+
+int native_connect(struct engine *e, const char *id, const struct deadline *by,
+                   struct engine_sandbox *ret, struct err *err)
+{
+    return supervisors_connect(&native_of(e)->supervisors, id, by, ret, err);
+}
+
+static void nap(void)
+{
+    const struct timespec ms = {.tv_nsec = 2000000};
+
+    nanosleep(&ms, NULL);
+}
+
+/* Killed processes leave their cgroups a little later: until the deadline, try again. */
+static int sweep_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
+                         struct err *err)
+{
+    for (;;) {
+        _cleanup_err_ struct err why = ERR_INIT;
+
+        if (cgroup_sweep(NATIVE_CGROUP_PARENT, n->root_id, id, &why) >= 0)
+            return 0;
+        if (deadline_passed(by))
+            return err_move(err, &why);
+        nap();
+    }
+}
+
+/* Of one that will not come again: folders that are only in the way can wait. */
+static int leave_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
+                         struct err *err)
+{
+    if (!cgroup_is_rest(NATIVE_CGROUP_PARENT, n->root_id, id))
+        return sweep_cgroups(n, id, by, err);
+    cgroup_reaper_leave(n->cgroup_reaper, id);
+    return 0;
+}
+
+void native_tidy_network(struct native_engine *n, const struct deadline *by)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (network_tidy(&n->net, by, &err) < 0)
+        log_debug("network: %s", err.msg);
+}
+
+/* `sweep` is for its cgroups. */
+static int end_run(struct native_engine *n, const char *id, const struct deadline *by,
+                   int (*sweep)(struct native_engine *n, const char *id, const struct deadline *by,
+                                struct err *err),
+                   struct err *err)
+{
+    bool old = cache_base_is_old(&n->base, n->runs, id);
+    int r;
+
+    r = supervisors_end(&n->supervisors, id, by, err);
+    if (r >= 0)
+        r = sweep(n, id, by, err);
+    if (r >= 0)
+        r = delete_queue_add(n->delete_queue, n->runs, id, err);
+    if (r >= 0 && old)
+        cache_base_sweep(&n->base, n->runs);
+    native_tidy_network(n, by);
+    return r < 0 ? err_wrap(err, "clean up sandbox '%s'", id) : 0;
+}
+
+int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
+{
+    return end_run(native_of(e), id, by, sweep_cgroups, err);
+}
+
+int native_end(struct native_engine *n, const char *id, const struct deadline *by, struct err *err)
+{
+    return end_run(n, id, by, leave_cgroups, err);
+}

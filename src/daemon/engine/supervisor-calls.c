@@ -1,0 +1,228 @@
+/*
+ * One function per message: the fields that go out, and who waits for the answer.
+ */
+#include "daemon/engine/supervisor-conn.h"
+
+#include <string.h>
+
+#include "daemon/engine/spec.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "proto/handover.h"
+
+/* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
+#define SUPERVISOR_CONN_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
+
+static void ask(struct supervisor_conn *l, struct shim_writer *w, int fd, uint64_t timeout,
+                supervisor_result_fn done, void *arg)
+{
+    struct supervisor_request *q = supervisor_conn_ask(l, w, fd, timeout);
+
+    q->done = done;
+    q->arg = arg;
+}
+
+static void put_nonzero(struct shim_writer *w, uint16_t tag, uint64_t v)
+{
+    if (v)
+        shim_put_u64(w, tag, v);
+}
+
+void exec_request_put(struct shim_writer *w, const struct exec_request *req)
+{
+    uint64_t flags = 0;
+
+    flags |= req->want_stdin || req->input ? SHIM_EXEC_STDIN : 0;
+    flags |= req->tty ? SHIM_EXEC_TTY : 0;
+    flags |= req->attach ? SHIM_EXEC_ATTACH : 0;
+    shim_put_str(w, SHIM_TAG_EXEC, req->id);
+    for (char **a = req->argv; a && *a; a++)
+        shim_put_str(w, SHIM_TAG_ARG, *a);
+    for (char **v = req->env; v && *v; v++)
+        shim_put_str(w, SHIM_TAG_ENV, *v);
+    shim_put_str(w, SHIM_TAG_CWD, req->cwd);
+    shim_put_str(w, SHIM_TAG_USER, req->user);
+    shim_put_u64(w, SHIM_TAG_FLAGS, flags);
+    put_nonzero(w, SHIM_TAG_TIMEOUT, req->timeout);
+    put_nonzero(w, SHIM_TAG_IDLE_TIMEOUT, req->idle_timeout);
+    put_nonzero(w, SHIM_TAG_ROWS, req->rows);
+    put_nonzero(w, SHIM_TAG_COLS, req->cols);
+}
+
+enum shim_msg_type exec_request_type(const struct exec_request *req)
+{
+    return req->input || req->n_secrets ? SHIM_EXEC_FED : SHIM_EXEC;
+}
+
+int exec_request_handover(const struct exec_request *req, int *ret_fd, struct err *err)
+{
+    struct handover_secret secrets[HANDOVER_SECRETS_MAX];
+
+    *ret_fd = -1;
+    if (exec_request_type(req) == SHIM_EXEC)
+        return 0;
+    if (req->n_secrets > ARRAY_SIZE(secrets))
+        return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", req->n_secrets,
+                       HANDOVER_SECRETS_MAX);
+    for (size_t i = 0; i < req->n_secrets; i++) {
+        const struct exec_secret *s = &req->secrets[i];
+
+        secrets[i] =
+            (struct handover_secret){s->name,     s->value, s->len, s->target, s->has_owner,
+                                     s->has_mode, s->uid,   s->gid, s->mode};
+    }
+    return handover_make(req->input, req->input_len, secrets, req->n_secrets, ret_fd, err);
+}
+
+void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *req)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct supervisor_request *q;
+    struct shim_writer w;
+    int fd;
+
+    /* Without its handover it goes all the same, as EXEC_FED: refused there, and told as any other
+     * refusal is. */
+    if (exec_request_handover(req, &fd, &err) < 0)
+        log_debug("exec %s: %s", req->id, err.msg);
+    supervisor_conn_begin(l, &w, exec_request_type(req), NULL);
+    exec_request_put(&w, req);
+    /* No deadline: a start told as failed that happens later would be a lie. */
+    q = supervisor_conn_ask(l, &w, fd, 0);
+    snprintf(q->exec, sizeof(q->exec), "%s", req->id);
+}
+
+static void put_offsets(struct shim_writer *w, uint64_t stdout_ack, uint64_t stderr_ack)
+{
+    shim_put_u64(w, SHIM_TAG_STDOUT, stdout_ack);
+    shim_put_u64(w, SHIM_TAG_STDERR, stderr_ack);
+}
+
+void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
+                            uint64_t stderr_ack, supervisor_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_ATTACH, exec);
+    put_offsets(&w, stdout_ack, stderr_ack);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+}
+
+void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_DETACH, exec);
+    supervisor_conn_tell(l, &w);
+}
+
+void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t stdout_ack,
+                         uint64_t stderr_ack)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_ACK, exec);
+    put_offsets(&w, stdout_ack, stderr_ack);
+    supervisor_conn_tell(l, &w);
+}
+
+void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig,
+                            supervisor_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_SIGNAL, exec);
+    shim_put_u64(&w, SHIM_TAG_SIGNAL, (uint64_t)sig);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+}
+
+void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_cause cause,
+                          supervisor_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_KILL, exec);
+    shim_put_u64(&w, SHIM_TAG_CAUSE, cause);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+}
+
+void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_t rows,
+                            uint16_t cols)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_RESIZE, exec);
+    shim_put_u64(&w, SHIM_TAG_ROWS, rows);
+    shim_put_u64(&w, SHIM_TAG_COLS, cols);
+    supervisor_conn_tell(l, &w);
+}
+
+void supervisor_conn_stdin_close(struct supervisor_conn *l, const char *exec)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_STDIN_CLOSE, exec);
+    supervisor_conn_tell(l, &w);
+}
+
+void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool for_good,
+                          supervisor_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_STOP, NULL);
+    shim_put_u64(&w, SHIM_TAG_GRACE, grace_usec);
+    shim_put_u64(&w, SHIM_TAG_FLAGS, for_good ? SHIM_STOP_FOR_GOOD : 0);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+}
+
+void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, on ? SHIM_PAUSE : SHIM_RESUME, NULL);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+}
+
+void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, void *arg)
+{
+    struct shim_writer w;
+    struct supervisor_request *q;
+
+    supervisor_conn_begin(l, &w, SHIM_STATS, NULL);
+    q = supervisor_conn_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT);
+    q->stats_done = done;
+    q->arg = arg;
+}
+
+void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_result_fn done,
+                          void *arg)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_DIAL, NULL);
+    shim_put_u64(&w, SHIM_TAG_PORT, port);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+}
+
+void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg)
+{
+    struct shim_writer w;
+
+    supervisor_conn_begin(l, &w, SHIM_LISTENER, NULL);
+    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+}
+
+void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,
+                          supervisor_stats_fn done, void *arg)
+{
+    struct shim_writer w;
+    struct supervisor_request *q;
+
+    supervisor_conn_begin(l, &w, SHIM_COPY, NULL);
+    shim_put_str(&w, SHIM_TAG_PATH, path);
+    shim_put_u64(&w, SHIM_TAG_DIRECTION, into);
+    q = supervisor_conn_ask(l, &w, tar_fd, 0);
+    q->stats_done = done;
+    q->arg = arg;
+}

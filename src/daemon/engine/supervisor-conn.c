@@ -1,0 +1,569 @@
+/*
+ * The daemon's end of a supervisor's socket, on the loop.
+ *
+ * Out: a message is sent at once while the socket takes it, else queued and sent when it drains.
+ * The queue is bounded twice: a request that wants an answer is refused at the soft bound, and what
+ * cannot be refused (ACK, DETACH, …) may go on to the hard bound; a supervisor that reads nothing
+ * beyond that is as good as gone and the link is cut. A kernel short of memory is no reason for
+ * that: a link that is cut costs a sandbox its life.
+ *
+ * In: a bounded number of packets per turn, so that one talkative sandbox does not hold the loop.
+ * An answer finds its request by `seq`.
+ *
+ * Rule: nothing is called back from inside an engine_link_* call. What such a call finds out by
+ * itself (refused, too large, line dead) is put on the request and told by the timer on the next
+ * turn. Callbacks may close the link; `busy` then keeps the memory until the outermost of our
+ * frames is done.
+ */
+#include "daemon/engine/supervisor-conn.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+
+enum {
+    SUPERVISOR_CONN_QUEUE_SOFT = 1 << 20, /* bytes */
+    SUPERVISOR_CONN_QUEUE_HARD = 4 << 20,
+    SUPERVISOR_CONN_READS_PER_TURN = 64,
+    SUPERVISOR_CONN_SHORT_USEC = 10000, /* until what the kernel had no memory for is sent again */
+};
+
+struct outgoing {
+    struct outgoing *next;
+    int fd; /* owned, or -1 */
+    size_t len;
+    char data[];
+};
+
+struct supervisor_conn {
+    int fd;
+    const struct supervisor_events *events;
+    void *arg;
+    struct loop_watch *watch;
+    struct loop_timer *timer;
+    struct outgoing *out_first, **out_last;
+    size_t out_bytes;
+    uint64_t out_at; /* the kernel was short: when the queue is sent, or 0 */
+    struct supervisor_request *requests;
+    uint64_t last_seq;
+    unsigned busy; /* frames of ours that will look at the link again */
+    bool broken;   /* the line is dead; `closed` is still to be told */
+    bool freed;    /* supervisor_conn_close() was called or `closed` told */
+};
+
+/* One loop, one thread, no nesting of reads: one packet buffer serves every link. */
+static _Alignas(8) char supervisor_conn_packet[SHIM_MSG_MAX];
+
+static void request_free(struct supervisor_request *q)
+{
+    err_done(&q->err);
+    free(q);
+}
+
+static void outgoing_pop(struct supervisor_conn *l)
+{
+    struct outgoing *o = l->out_first;
+
+    l->out_first = o->next;
+    if (!l->out_first)
+        l->out_last = &l->out_first;
+    l->out_bytes -= o->len;
+    fd_close(o->fd);
+    free(o);
+}
+
+static void supervisor_conn_shut(struct supervisor_conn *l)
+{
+    loop_watch_free(TAKE_PTR(l->watch));
+    loop_timer_free(TAKE_PTR(l->timer));
+    l->fd = fd_close(l->fd);
+    while (l->out_first)
+        outgoing_pop(l);
+    while (l->requests) {
+        struct supervisor_request *q = l->requests;
+
+        l->requests = q->next;
+        request_free(q);
+    }
+}
+
+static void supervisor_conn_enter(struct supervisor_conn *l)
+{
+    l->busy++;
+}
+
+static void supervisor_conn_leave(struct supervisor_conn *l)
+{
+    if (--l->busy == 0 && l->freed)
+        free(l);
+}
+
+void supervisor_conn_close(struct supervisor_conn *l)
+{
+    if (!l || l->freed)
+        return;
+    supervisor_conn_enter(l);
+    l->freed = true;
+    supervisor_conn_shut(l);
+    supervisor_conn_leave(l);
+}
+
+/* ---- timer: deadlines of requests, and what must be told from the loop ---- */
+
+static void timer_arm(struct supervisor_conn *l)
+{
+    uint64_t first = l->out_at ? l->out_at : DEADLINE_NEVER, now;
+
+    if (l->broken) {
+        loop_timer_set(l->timer, 0, false);
+        return;
+    }
+    for (const struct supervisor_request *q = l->requests; q; q = q->next)
+        first = MIN(first, q->err.code ? 0 : q->by.at);
+    now = time_mono();
+    if (first == DEADLINE_NEVER)
+        loop_timer_stop(l->timer);
+    else
+        loop_timer_set(l->timer, first > now ? first - now : 0, false);
+}
+
+static void supervisor_conn_break(struct supervisor_conn *l, const char *why)
+{
+    log_debug("supervisor line %d: %s", l->fd, why);
+    l->broken = true;
+    loop_watch_set(l->watch, 0);
+    timer_arm(l);
+}
+
+/* A start that never reached the supervisor: it writes no record, so we say what it would hold. */
+static void tell_start_failed(struct supervisor_conn *l, const char *exec, const struct err *err)
+{
+    struct end_record rec = {
+        .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = err->code};
+
+    rec.started_wall = rec.ended_wall = time_wall();
+    snprintf(rec.message, sizeof(rec.message), "%s", err->msg);
+    l->events->start_failed(l->arg, exec, err);
+    if (!l->freed)
+        l->events->ended(l->arg, exec, &rec);
+}
+
+static void request_tell(struct supervisor_conn *l, struct supervisor_request *q,
+                         const struct err *err, int fd, char **stats)
+{
+    if (q->stats_done)
+        q->stats_done(q->arg, err, err ? NULL : stats);
+    else if (q->done)
+        q->done(q->arg, err, TAKE_FD(fd));
+    else if (*q->exec && err)
+        tell_start_failed(l, q->exec, err);
+    fd_close(fd);
+}
+
+static struct supervisor_request *request_take(struct supervisor_conn *l, uint64_t seq)
+{
+    for (struct supervisor_request **p = &l->requests; *p; p = &(*p)->next) {
+        struct supervisor_request *q = *p;
+
+        if (q->seq != seq)
+            continue;
+        *p = q->next;
+        return q;
+    }
+    return NULL;
+}
+
+/* The next request whose error is known, or whose time is over. */
+static struct supervisor_request *request_take_due(struct supervisor_conn *l)
+{
+    for (struct supervisor_request **p = &l->requests; *p; p = &(*p)->next) {
+        struct supervisor_request *q = *p;
+
+        if (!q->err.code && !deadline_passed(&q->by))
+            continue;
+        *p = q->next;
+        if (!q->err.code)
+            err_set(&q->err, ERR_TIMEOUT, "the sandbox's supervisor does not answer");
+        return q;
+    }
+    return NULL;
+}
+
+/* On a dead line the fate of an exec, also of one that came too late for it, is told by `closed`.
+ */
+static void tell_due(struct supervisor_conn *l)
+{
+    struct supervisor_request *q;
+
+    while (!l->freed && (q = request_take_due(l))) {
+        if (!*q->exec || !l->broken)
+            request_tell(l, q, &q->err, -1, NULL);
+        request_free(q);
+    }
+}
+
+static void tell_closed(struct supervisor_conn *l)
+{
+    while (!l->freed && l->requests) {
+        struct supervisor_request *q = l->requests;
+
+        l->requests = q->next;
+        if (!q->err.code)
+            err_set(&q->err, ERR_ENGINE, "the sandbox has gone");
+        if (!*q->exec) /* one in flight may have begun */
+            request_tell(l, q, &q->err, -1, NULL);
+        request_free(q);
+    }
+    if (l->freed)
+        return;
+    l->freed = true;
+    supervisor_conn_shut(l);
+    l->events->closed(l->arg);
+}
+
+/* ---- in ---- */
+
+/* The fields of any message that we read, as far as they are there. */
+struct incoming {
+    uint64_t seq;
+    const char *exec, *record;
+    size_t record_len;
+    uint64_t version, pid, stdout_end, stderr_end;
+    bool has_version, has_offsets, stopping;
+    char **stats;
+    struct err err;
+    int fd; /* owned until a receiver takes it */
+};
+
+static void incoming_done(struct incoming *m)
+{
+    strv_free(m->stats);
+    err_done(&m->err);
+    m->fd = fd_close(m->fd);
+}
+
+static void incoming_field(struct incoming *m, const struct shim_value *v)
+{
+    switch (v->tag) {
+    case SHIM_TAG_EXEC:
+        m->exec = v->data;
+        break;
+    case SHIM_TAG_RECORD:
+        m->record = v->data;
+        m->record_len = v->length;
+        break;
+    case SHIM_TAG_VERSION:
+        m->version = v->u64;
+        m->has_version = true;
+        break;
+    case SHIM_TAG_PID:
+        m->pid = v->u64;
+        break;
+    case SHIM_TAG_STATE:
+        m->stopping = v->u64 == SHIM_STOPPING;
+        break;
+    case SHIM_TAG_STDOUT:
+        m->stdout_end = v->u64;
+        m->has_offsets = true;
+        break;
+    case SHIM_TAG_STDERR:
+        m->stderr_end = v->u64;
+        m->has_offsets = true;
+        break;
+    case SHIM_TAG_STAT:
+        strv_add(&m->stats, v->data);
+        break;
+    default: /* newer than us, or read by shim_read_err() */
+        break;
+    }
+}
+
+static void on_answer(struct supervisor_conn *l, struct incoming *m)
+{
+    struct supervisor_request *q = request_take(l, m->seq);
+
+    if (!q)
+        return; /* asked for by nobody, or told as timed out: the descriptor is closed */
+    request_tell(l, q, m->err.code ? &m->err : NULL, TAKE_FD(m->fd), m->stats);
+    request_free(q);
+}
+
+static void on_attached(struct supervisor_conn *l, struct incoming *m)
+{
+    on_answer(l, m);
+    if (!l->freed && m->exec && m->has_offsets)
+        l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
+}
+
+static void drop_request(struct supervisor_conn *l, uint64_t seq)
+{
+    struct supervisor_request *q = request_take(l, seq);
+
+    if (q)
+        request_free(q);
+}
+
+static void on_ended(struct supervisor_conn *l, const struct incoming *m)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct end_record rec;
+
+    if (end_record_parse(m->record ? m->record : "", m->record_len, &rec, &err) < 0) {
+        rec = (struct end_record){.cause = END_ENGINE_LOST, .exit_code = -1};
+        snprintf(rec.message, sizeof(rec.message), "the supervisor's end record is not valid: %s",
+                 err.msg);
+    }
+    l->events->ended(l->arg, m->exec, &rec);
+}
+
+static void on_hello(struct supervisor_conn *l, const struct incoming *m)
+{
+    if (m->has_version && m->version >> 32 != SHIM_VERSION_MAJOR)
+        supervisor_conn_break(l, "peer has another protocol version");
+}
+
+static void dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type, struct incoming *m)
+{
+    if (type == SHIM_STARTED) {
+        drop_request(l, m->seq);
+        l->events->started(l->arg, m->exec, (int)m->pid, TAKE_FD(m->fd));
+    } else if (type == SHIM_EXEC_FAILED) {
+        drop_request(l, m->seq);
+        if (m->stopping && l->events->refused)
+            l->events->refused(l->arg, m->exec, &m->err);
+        else
+            l->events->start_failed(l->arg, m->exec, &m->err);
+    } else if (type == SHIM_OUTPUT) {
+        l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
+    } else if (type == SHIM_ENDED) {
+        on_ended(l, m);
+    }
+}
+
+static void dispatch(struct supervisor_conn *l, unsigned type, struct incoming *m)
+{
+    switch (type) {
+    case SHIM_HELLO:
+        on_hello(l, m);
+        break;
+    case SHIM_RESULT:
+    case SHIM_STATS:
+        on_answer(l, m);
+        break;
+    case SHIM_ATTACHED:
+        on_attached(l, m);
+        break;
+    case SHIM_STARTED:
+    case SHIM_EXEC_FAILED:
+    case SHIM_OUTPUT:
+    case SHIM_ENDED:
+        if (m->exec)
+            dispatch_exec(l, type, m);
+        else
+            supervisor_conn_break(l, "message about an exec without its id");
+        break;
+    default: /* STOPPED: the end of the line follows; newer types are not for us */
+        break;
+    }
+}
+
+static int parse_packet(struct incoming *m, size_t len, unsigned *ret_type, struct err *err)
+{
+    struct shim_reader rd;
+    struct shim_value v;
+    int r;
+
+    r = shim_read(&rd, supervisor_conn_packet, len, err);
+    if (r < 0)
+        return r;
+    m->seq = rd.head.seq;
+    while ((r = shim_next(&rd, &v, err)) > 0)
+        incoming_field(m, &v);
+    if (r < 0)
+        return r;
+    shim_read_err(supervisor_conn_packet, len, &m->err);
+    if (rd.head.type == SHIM_EXEC_FAILED && !m->err.code)
+        err_set(&m->err, ERR_ENGINE, "the supervisor gives no reason");
+    *ret_type = rd.head.type;
+    return 0;
+}
+
+/* False: nothing more to read, or the link is over. */
+static bool read_one(struct supervisor_conn *l)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct incoming m = {.fd = -1};
+    size_t n_fds = 1;
+    unsigned type;
+    ssize_t n;
+
+    n = fd_recv(l->fd, supervisor_conn_packet, sizeof(supervisor_conn_packet), &m.fd, &n_fds,
+                MSG_DONTWAIT);
+    if (n == -EAGAIN)
+        return false;
+    if (n <= 0) {
+        supervisor_conn_break(l, n ? strerror((int)-n) : "closed by the supervisor");
+        return false;
+    }
+    if (parse_packet(&m, (size_t)n, &type, &err) < 0)
+        supervisor_conn_break(l, err.msg);
+    else
+        dispatch(l, type, &m);
+    incoming_done(&m);
+    return !l->freed && !l->broken;
+}
+
+/* ---- out ---- */
+
+/* True when the message is with the kernel, or the line is dead and it does not matter. */
+static bool send_now(struct supervisor_conn *l, const void *data, size_t len, int fd)
+{
+    int r = fd_send(l->fd, data, len, &fd, fd >= 0, MSG_DONTWAIT);
+
+    if (r == -EAGAIN)
+        return false;
+    if (fd_send_is_short(r)) {
+        l->out_at = time_mono() + SUPERVISOR_CONN_SHORT_USEC;
+        return false;
+    }
+    /* What the supervisor said last may still be unread: reading finds the end, we do not. */
+    if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+        supervisor_conn_break(l, strerror(-r));
+    return true;
+}
+
+/* Room on the line says nothing while the kernel is short. */
+static void watch_line(struct supervisor_conn *l)
+{
+    if (!l->broken)
+        loop_watch_set(l->watch, l->out_first && !l->out_at ? LOOP_READ | LOOP_WRITE : LOOP_READ);
+}
+
+static void flush_queue(struct supervisor_conn *l)
+{
+    l->out_at = 0;
+    while (l->out_first && !l->broken) {
+        struct outgoing *o = l->out_first;
+
+        if (!send_now(l, o->data, o->len, o->fd))
+            break;
+        outgoing_pop(l);
+    }
+    watch_line(l);
+}
+
+static void supervisor_conn_on_timer(void *arg)
+{
+    struct supervisor_conn *l = arg;
+
+    supervisor_conn_enter(l);
+    tell_due(l);
+    if (!l->freed && !l->broken && l->out_at && time_mono() >= l->out_at)
+        flush_queue(l);
+    if (!l->freed && l->broken)
+        tell_closed(l);
+    if (!l->freed)
+        timer_arm(l);
+    supervisor_conn_leave(l);
+}
+
+static void supervisor_conn_on_event(void *arg, int events)
+{
+    struct supervisor_conn *l = arg;
+
+    supervisor_conn_enter(l);
+    if (events & LOOP_WRITE)
+        flush_queue(l);
+    if (events & LOOP_READ)
+        for (int i = 0; i < SUPERVISOR_CONN_READS_PER_TURN && !l->broken && read_one(l); i++)
+            ;
+    if (!l->freed)
+        timer_arm(l);
+    supervisor_conn_leave(l);
+}
+
+static void enqueue(struct supervisor_conn *l, const void *data, size_t len, int fd)
+{
+    struct outgoing *o = xmalloc(sizeof(*o) + len);
+
+    *o = (struct outgoing){.fd = fd, .len = len};
+    memcpy(o->data, data, len);
+    *l->out_last = o;
+    l->out_last = &o->next;
+    l->out_bytes += len;
+    watch_line(l);
+    timer_arm(l);
+}
+
+/* Takes the fd. On failure nothing was sent. */
+static int supervisor_conn_send(struct supervisor_conn *l, struct shim_writer *w, int fd,
+                                size_t bound, struct err *err)
+{
+    int r = 0;
+
+    if (l->broken) {
+        r = err_set(err, ERR_ENGINE, "the sandbox has gone");
+    } else if (shim_finish(w, err) < 0) {
+        r = -ERR_LIMIT;
+    } else if (l->out_bytes + w->buf.len > bound) {
+        r = err_set(err, ERR_LIMIT, "the sandbox's supervisor is too far behind");
+    } else if (l->out_first || !send_now(l, buf_data(&w->buf), w->buf.len, fd)) {
+        enqueue(l, buf_data(&w->buf), w->buf.len, TAKE_FD(fd));
+    }
+    fd_close(fd);
+    shim_writer_done(w);
+    return r;
+}
+
+/* A message whose answer, if any, nobody waits for. It cannot be refused, only end the link. */
+void supervisor_conn_tell(struct supervisor_conn *l, struct shim_writer *w)
+{
+    if (supervisor_conn_send(l, w, -1, SUPERVISOR_CONN_QUEUE_HARD, NULL) < 0 && !l->broken)
+        supervisor_conn_break(l, "the supervisor does not read");
+}
+
+struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct shim_writer *w,
+                                               int fd, uint64_t timeout)
+{
+    struct supervisor_request *q = xnew0(struct supervisor_request);
+
+    q->seq = l->last_seq;
+    q->by = timeout ? deadline_in(timeout) : (struct deadline){DEADLINE_NEVER};
+    q->next = l->requests;
+    l->requests = q;
+    supervisor_conn_send(l, w, fd, SUPERVISOR_CONN_QUEUE_SOFT, &q->err);
+    timer_arm(l);
+    return q;
+}
+
+void supervisor_conn_begin(struct supervisor_conn *l, struct shim_writer *w,
+                           enum shim_msg_type type, const char *exec)
+{
+    *w = (struct shim_writer){0};
+    shim_begin(w, type, ++l->last_seq);
+    shim_put_str(w, SHIM_TAG_EXEC, exec);
+}
+
+struct supervisor_conn *supervisor_conn_open(struct loop *loop, int fd,
+                                             const struct supervisor_events *events, void *arg)
+{
+    struct supervisor_conn *l = xnew0(struct supervisor_conn);
+    int room = 2 * SHIM_MSG_MAX;
+
+    /* A packet must fit whole; a machine tuned for small buffers would refuse our largest. */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+    l->fd = fd;
+    l->events = events;
+    l->arg = arg;
+    l->out_last = &l->out_first;
+    l->timer = loop_timer_new(loop, supervisor_conn_on_timer, l);
+    l->watch = loop_watch_new(loop, fd, supervisor_conn_on_event, l);
+    loop_watch_set(l->watch, LOOP_READ);
+    return l;
+}

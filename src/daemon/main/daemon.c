@@ -1,0 +1,538 @@
+#include "daemon/main/daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/api/api.h"
+#include "daemon/api/auth.h"
+#include "daemon/core/caches/sandbox-packages.h"
+#include "daemon/core/events/events.h"
+#include "daemon/core/sandbox/manager.h"
+#include "daemon/engine/docker/doctor.h"
+#include "daemon/engine/engine.h"
+#include "daemon/engine/native/doctor.h"
+#include "daemon/main/config.h"
+#include "daemon/main/options.h"
+#include "daemon/main/packages-config.h"
+#include "daemon/main/process.h"
+#include "daemon/main/tcp.h"
+#include "daemon/packages/packages-proxy.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/parse.h"
+#include "lib/base/path.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/http/server/http-server.h"
+#include "lib/loop/loop.h"
+#include "lib/store/store.h"
+#include "version.h"
+
+#define SOCKET_NAME "ripcord.sock"
+#define TICK (USEC_PER_SEC / 2)
+#define SHUTDOWN_POLL (20 * USEC_PER_MSEC)
+#define SHUTDOWN_GRACE (5 * USEC_PER_SEC)
+
+enum { ENGINES_MAX = 3 };
+
+struct daemon {
+    struct options options;
+    const struct engine_ops *extra_engine; /* or NULL */
+    struct path_roots paths;
+    struct config config;
+    char *libexec_dir;
+    int ready_fd, run_dirfd, lock_fd;
+    struct loop *loop;
+    struct store *store;
+    struct engine *engines[ENGINES_MAX];
+    size_t n_engines;
+    const char *default_engine;
+    struct packages_proxy *packages;
+    struct events *events;
+    struct manager *manager;
+    struct api *api;
+    struct http_server *server;
+    struct tcp *tcp; /* NULL: no address to listen on */
+    struct loop_timer *tick, *shutdown_poll;
+    struct loop_signal *sigterm, *sigint;
+    struct deadline shutdown_by;
+    bool stopping;
+};
+
+static int fail(const struct err *err)
+{
+    log_error("%s%s%s", err->msg, err->hint ? " -- " : "", err->hint ? err->hint : "");
+    return err_code_exit(err->code);
+}
+
+/* ---- what the manager tells ---- */
+
+static void on_state(void *arg, const struct sandbox *sb, enum sandbox_state from,
+                     enum sandbox_state to)
+{
+    (void)arg;
+    log_at(sb->ephemeral ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "sandbox %s: %s -> %s%s%s id=%s",
+           sb->name, sandbox_state_name(from), sandbox_state_name(to), sb->reason ? ": " : "",
+           sb->reason ? sb->reason : "", sb->id);
+}
+
+static void on_warning(void *arg, const char *message)
+{
+    (void)arg;
+    log_warn("%s", message);
+}
+
+static json_t *settings(void *arg)
+{
+    const struct daemon *d = arg;
+
+    return config_to_json(&d->config);
+}
+
+static const char *listen_address(void *arg)
+{
+    const struct daemon *d = arg;
+
+    return tcp_address(d->tcp);
+}
+
+/* ---- shutdown: sandboxes stay up, requests under way get a short grace ---- */
+
+static void shutdown_step(void *arg)
+{
+    struct daemon *d = arg;
+
+    if ((api_open_calls(d->api) == 0 && !manager_busy(d->manager)) ||
+        deadline_passed(&d->shutdown_by))
+        loop_stop(d->loop);
+}
+
+static void on_signal(void *arg, int sig)
+{
+    struct daemon *d = arg;
+
+    if (d->stopping) {
+        log_warn("second %s: ending at once", signal_name(sig));
+        loop_stop(d->loop);
+        return;
+    }
+    log_info("%s: ending; sandboxes stay up", signal_name(sig));
+    process_notify("STOPPING=1");
+    d->stopping = true;
+    d->shutdown_by = deadline_in(SHUTDOWN_GRACE);
+    http_server_stop_accepting(d->server);
+    tcp_stop_accepting(d->tcp);
+    manager_close(d->manager);
+    loop_timer_set(d->shutdown_poll, SHUTDOWN_POLL, true);
+}
+
+static void on_tick(void *arg)
+{
+    struct daemon *d = arg;
+
+    manager_tick(d->manager);
+    packages_proxy_tick(d->packages);
+    tcp_tick(d->tcp);
+}
+
+/* ---- set-up, bottom up ---- */
+
+static int open_folders(struct daemon *d, struct err *err)
+{
+    int r;
+
+    r = path_roots_make(&d->paths, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, d->paths.run, &d->run_dirfd, err);
+    if (r >= 0)
+        r = process_lock(d->run_dirfd, d->paths.run, &d->lock_fd, err);
+    return r;
+}
+
+static int open_store(struct daemon *d, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/ripcord.db", d->paths.state);
+
+    return store_open(path, &d->store, err);
+}
+
+static struct engine_docker_config docker_config(const struct daemon *d)
+{
+    return (struct engine_docker_config){
+        .host = d->config.docker_host,
+        .prefix = d->config.docker_prefix,
+        .image = d->config.docker_image,
+        .timeout = d->config.docker_timeout,
+        .label = d->config.docker_label,
+        .legacy =
+            {
+                .containers = d->config.legacy_containers,
+                .networks = d->config.legacy_networks,
+                .volumes = d->config.legacy_volumes,
+                .label = d->config.legacy_label,
+            },
+    };
+}
+
+static void add_engine(struct daemon *d, const struct engine_ops *ops)
+{
+    const struct engine_config config = {
+        .state_dir = d->paths.state,
+        .run_dir = d->paths.run,
+        .root_id = store_root_id(d->store),
+        .libexec_dir = d->libexec_dir,
+        .journal_budget = d->config.journal_budget,
+        .cache_required = d->config.cache_required,
+        .at_once =
+            ops == &engine_docker_ops ? d->config.reconcile_docker : d->config.reconcile_native,
+        .docker = docker_config(d),
+        .transfer = {.uid = d->config.transfer_uid,
+                     .mirrors = d->config.transfer_mirrors,
+                     .ca_file = d->config.transfer_ca_file,
+                     .proxy = d->config.transfer_proxy,
+                     .add_hosts = d->config.transfer_add_hosts,
+                     .add_max = d->config.transfer_add_max},
+    };
+
+    d->engines[d->n_engines++] = engine_new(d->loop, ops, &config);
+}
+
+static int check_default_engine(const struct daemon *d, struct err *err)
+{
+    const char *names[ENGINES_MAX], *near;
+
+    for (size_t i = 0; i < d->n_engines; i++) {
+        names[i] = d->engines[i]->ops->name;
+        if (STREQ(names[i], d->default_engine))
+            return 0;
+    }
+    near = strv_nearest(d->default_engine, names, d->n_engines);
+    err_set(err, ERR_UNSUPPORTED, "key 'engine': there is no engine '%s'", d->default_engine);
+    return err_hint(err, "Did you mean '%s'?", near ? near : names[0]);
+}
+
+/* The native engine depends on nobody and is opened now; others when they are needed, so that one
+ * that is not there or hangs is nobody's business but its own users'. */
+static int open_engines(struct daemon *d, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r;
+
+    d->default_engine = d->options.engine ? d->options.engine : d->config.engine;
+    if (d->extra_engine)
+        add_engine(d, d->extra_engine);
+    else
+        add_engine(d, &engine_native_ops);
+    add_engine(d, &engine_docker_ops);
+    r = check_default_engine(d, err);
+    if (r < 0)
+        return r;
+    if (engine_open_now(d->engines[0], &why) >= 0)
+        return 0;
+    if (STREQ(d->default_engine, d->engines[0]->ops->name))
+        return err_move(err, &why);
+    log_warn("%s", why.msg);
+    return 0;
+}
+
+static int open_events(struct daemon *d, struct err *err)
+{
+    int r = events_open(d->loop, d->store, d->config.events_keep, &d->events, err);
+
+    if (r >= 0)
+        events_emit(d->events, "daemon.started", NULL, NULL,
+                    json_pack("{s:s}", "version", RIPCORD_VERSION));
+    return r;
+}
+
+static int open_manager(struct daemon *d, struct err *err)
+{
+    struct manager_config config = {
+        .loop = d->loop,
+        .store = d->store,
+        .engines = d->engines,
+        .n_engines = d->n_engines,
+        .default_engine = d->default_engine,
+        .mount_roots = d->config.mount_roots,
+        .stop_grace = d->config.stop_grace,
+        .journal_sandbox_budget = d->config.journal_sandbox_budget,
+        .journal_keep = d->config.journal_keep,
+        .history_keep = d->config.history_keep,
+        .state_dir = d->paths.state,
+        .disk_floor = d->config.disk_floor,
+        .reconcile_interval = d->config.reconcile_interval,
+        .packages = d->packages,
+        .packages_required = d->config.cache_required,
+        .mounts_budget = d->config.build_mounts_budget,
+        .events = d->events,
+        .on_state = on_state,
+        .on_warning = on_warning,
+        .arg = d,
+    };
+    int r;
+
+    r = config_spec(&d->config, &config.defaults, err);
+    if (r < 0)
+        return r;
+    d->manager = manager_new(&config);
+    sandbox_spec_done(&config.defaults);
+    return manager_start(d->manager, err);
+}
+
+static int open_tcp(struct daemon *d, const struct http_server_config *http, struct err *err)
+{
+    const struct tcp_config config = {
+        .listen = d->options.listen ? d->options.listen : d->config.http_listen,
+        .remote = d->options.allow_remote || d->config.http_remote,
+        .hosts = d->config.http_hosts,
+        .state_dir = d->paths.state,
+        .loop = d->loop,
+        .http = http,
+    };
+
+    return tcp_open(&config, &d->tcp, err);
+}
+
+static int open_server(struct daemon *d, struct err *err)
+{
+    const struct api_config api = {
+        .loop = d->loop,
+        .manager = d->manager,
+        .version = RIPCORD_VERSION,
+        .root_id = store_root_id(d->store),
+        .state_dir = d->paths.state,
+        .run_dir = d->paths.run,
+        .settings = settings,
+        .listen = listen_address,
+        .arg = d,
+    };
+    struct http_server_config http = {
+        .on_request = api_on_request,
+        .want_stream = api_wants_stream,
+        .admit = auth_unix,
+        .body_max = d->config.body_max,
+        .connections_max = d->config.connections,
+    };
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    d->api = api_new(&api);
+    http.arg = d->api;
+    r = open_tcp(d, &http, err);
+    if (r >= 0)
+        r = http_server_new(d->loop, &http, &d->server, err);
+    if (r >= 0)
+        r = unix_listen(d->run_dirfd, SOCKET_NAME, SOCK_STREAM | SOCK_NONBLOCK, 0600, &fd, err);
+    return r < 0 ? r : http_server_listen(d->server, TAKE_FD(fd), err);
+}
+
+static void open_timers(struct daemon *d)
+{
+    d->tick = loop_timer_new(d->loop, on_tick, d);
+    loop_timer_set(d->tick, TICK, true);
+    d->shutdown_poll = loop_timer_new(d->loop, shutdown_step, d);
+    d->sigterm = loop_signal_new(d->loop, SIGTERM, on_signal, d);
+    d->sigint = loop_signal_new(d->loop, SIGINT, on_signal, d);
+}
+
+/* What a sandbox was refused, and what an index did wrong, is worth a line. */
+static void on_packages_event(void *arg, const char *json)
+{
+    struct daemon *d = arg;
+
+    log_info("package registry: %s", json);
+    if (d->manager)
+        sandbox_packages_event(d->manager, json);
+}
+
+static int open_packages(struct daemon *d, struct err *err)
+{
+    const struct packages_config_place place = {.loop = d->loop,
+                                                .libexec_dir = d->libexec_dir,
+                                                .state_dir = d->paths.state,
+                                                .on_event = on_packages_event,
+                                                .arg = d};
+
+    return packages_config_open(&d->config, &place, &d->packages, err);
+}
+
+static int daemon_open(struct daemon *d, struct err *err)
+{
+    int r;
+
+    r = open_folders(d, err);
+    if (r >= 0)
+        r = open_store(d, err);
+    if (r >= 0)
+        r = loop_new(&d->loop, err);
+    if (r >= 0)
+        r = open_engines(d, err);
+    if (r >= 0)
+        r = open_packages(d, err);
+    if (r >= 0)
+        r = open_events(d, err);
+    if (r >= 0)
+        r = open_manager(d, err);
+    if (r >= 0)
+        r = open_server(d, err);
+    if (r >= 0)
+        open_timers(d);
+    return r;
+}
+
+/* Top down. With an operation still under way on a worker nothing may be freed below it: then the
+ * process simply ends, which is what every part is made for. */
+static void daemon_close(struct daemon *d)
+{
+    if (d->server)
+        unlinkat(d->run_dirfd, SOCKET_NAME, 0);
+    http_server_free(d->server);
+    tcp_close(d->tcp);
+    if (d->manager && manager_busy(d->manager)) {
+        log_warn("ending with operations under way: the next start takes them up");
+        events_flush(d->events);
+        _exit(0);
+    }
+    loop_timer_free(d->tick);
+    loop_timer_free(d->shutdown_poll);
+    loop_signal_free(d->sigterm);
+    loop_signal_free(d->sigint);
+    manager_free(d->manager);
+    packages_proxy_free(d->packages);
+    events_close(d->events);
+    for (size_t i = 0; i < d->n_engines; i++)
+        engine_close(d->engines[i]);
+    api_free(d->api);
+    loop_free(d->loop);
+    store_close(d->store);
+    fd_close(d->run_dirfd);
+    fd_close(d->lock_fd);
+}
+
+static int daemon_run(struct daemon *d)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int status = 0;
+
+    if (daemon_open(d, &err) < 0) {
+        status = fail(&err);
+    } else {
+        log_info("ripcordd %s serves '%s' engine=%s root_id=%s", RIPCORD_VERSION, d->paths.run,
+                 d->default_engine, store_root_id(d->store));
+        process_ready(TAKE_FD(d->ready_fd));
+        process_notify("READY=1");
+        loop_run(d->loop);
+    }
+    daemon_close(d);
+    return status;
+}
+
+/* ---- the command line ---- */
+
+static json_t *doctor_line_to_json(const struct doctor_line *l)
+{
+    json_t *detail = json_string(l->detail ? l->detail : "");
+    json_t *o = json_object();
+
+    json_object_set_new(o, "name", json_string(l->name));
+    json_object_set_new(o, "status", json_string(doctor_status_name(l->status)));
+    json_object_set_new(o, "detail", detail ? detail : json_string("(not valid UTF-8)"));
+    json_object_set_new(o, "fix", l->fix ? json_string(l->fix) : json_null());
+    return o;
+}
+
+static int doctor(const struct daemon *d)
+{
+    struct doctor_report report = DOCTOR_REPORT_INIT;
+    _cleanup_json_ json_t *doc = json_object();
+    _cleanup_free_ char *text = NULL;
+    struct engine_docker_config config;
+    json_t *checks = json_array();
+    bool ok = true;
+
+    native_doctor(d->paths.state, &report); /* first: it needs a process without threads */
+    config = docker_config(d);
+    docker_doctor(&config, *config.host || STREQ(d->config.engine, engine_docker_ops.name),
+                  &report);
+    for (size_t i = 0; i < report.n; i++) {
+        ok &= report.lines[i].status != DOCTOR_FAIL;
+        json_array_append_new(checks, doctor_line_to_json(&report.lines[i]));
+    }
+    doctor_report_done(&report);
+    json_object_set_new(doc, "checks", checks);
+    json_object_set_new(doc, "ok", json_boolean(ok));
+    text = json_to_text(doc, false);
+    puts(text);
+    return ok ? 0 : 1;
+}
+
+static int prepare(struct daemon *d, struct err *err)
+{
+    uint32_t fd;
+    enum log_level level;
+    int r;
+
+    if (d->options.ready_fd) {
+        if (parse_u32(d->options.ready_fd, 3, 65535, &fd, err) < 0)
+            return err_wrap(err, "option '--ready-fd'");
+        d->ready_fd = (int)fd;
+    }
+    r = process_harden(d->ready_fd, err);
+    if (r >= 0)
+        r = path_roots_init(&d->paths, d->options.root, err);
+    if (r >= 0)
+        r = config_load(&d->config, d->paths.config, err);
+    if (r < 0)
+        return r;
+    r = log_parse_level(d->options.log_level ? d->options.log_level : d->config.log_level, &level,
+                        err);
+    if (r < 0)
+        return r;
+    log_set_level(level);
+    log_set_json(d->options.log_json || d->config.log_json);
+    d->libexec_dir = process_libexec_dir();
+    return 0;
+}
+
+static int print_and_exit(const struct options *o)
+{
+    if (o->help)
+        options_help(stdout);
+    else if (o->version)
+        puts("ripcordd " RIPCORD_VERSION);
+    else
+        config_help(stdout);
+    return 0;
+}
+
+int daemon_main(int argc, char **argv, const struct engine_ops *extra)
+{
+    struct daemon d = {.extra_engine = extra, .ready_fd = -1, .run_dirfd = -1, .lock_fd = -1};
+    _cleanup_err_ struct err err = ERR_INIT;
+    int status;
+
+    if (options_parse(&d.options, argc, argv, &err) < 0)
+        return fail(&err);
+    if (d.options.help || d.options.version || d.options.help_config)
+        return print_and_exit(&d.options);
+    if (prepare(&d, &err) < 0) {
+        status = fail(&err);
+    } else if (d.options.doctor) {
+        status = doctor(&d);
+    } else if (d.options.print_config) {
+        config_print(&d.config, stdout);
+        status = 0;
+    } else {
+        status = daemon_run(&d);
+    }
+    fd_close(d.ready_fd);
+    config_done(&d.config);
+    path_roots_done(&d.paths);
+    free(d.libexec_dir);
+    return status;
+}

@@ -1,0 +1,211 @@
+/*
+ * Opening an engine is one question: the unversioned ping always answers, and its head tells the
+ * highest version and the flavour. Where we do not speak that highest, a ping under our own prefix
+ * proves that the prefix is still accepted, so that an engine which has dropped it is found here
+ * and not in the middle of the first create. (/version would tell more, but Podman asks the package
+ * manager for it: a second.)
+ */
+#include "dockerapi/docker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dockerapi/call.h"
+#include "dockerapi/classify.h"
+#include "dockerapi/net.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+
+void docker_close(struct docker *d)
+{
+    if (!d)
+        return;
+    docker_tls_free(d->tls);
+    docker_endpoint_done(&d->endpoint);
+    free(d->where);
+    free(d->version);
+    free(d);
+}
+
+static char *dup_or_null(const char *s)
+{
+    return s ? xstrdup(s) : NULL;
+}
+
+static int new_docker(const struct docker_endpoint *e, struct docker **ret, struct err *err)
+{
+    _cleanup_(docker_closep) struct docker *d = xnew0(struct docker);
+    int r;
+
+    d->endpoint = (struct docker_endpoint){
+        .transport = e->transport,
+        .path = dup_or_null(e->path),
+        .host = dup_or_null(e->host),
+        .port = e->port,
+        .certs = dup_or_null(e->certs),
+    };
+    d->where = docker_endpoint_text(e);
+    d->version = xstrdup("");
+    if (e->transport == DOCKER_TLS) {
+        r = docker_tls_new(e, &d->tls, err);
+        if (r < 0)
+            return r;
+    }
+    *ret = TAKE_PTR(d);
+    return 0;
+}
+
+/* "1.41" is 41. Other major versions do not exist yet. */
+static int parse_api(const char *s, unsigned *ret)
+{
+    uint32_t minor;
+
+    if (strncmp(s, "1.", 2) != 0 || parse_u32(s + 2, 0, 999, &minor, NULL) < 0)
+        return -ERR_INVALID;
+    *ret = minor;
+    return 0;
+}
+
+static int not_an_engine(const struct docker *d, const char *what, struct err *err)
+{
+    err_set(err, ERR_ENGINE, "what answers at %s is not a Docker or Podman engine: %s", d->where,
+            what);
+    return err_hint(err, "Check DOCKER_HOST; the usual socket is /var/run/docker.sock.");
+}
+
+/* "Docker/20.10.24 (linux)", "Libpod/4.3.1 (linux)" */
+static char *version_of(const struct http_head *head)
+{
+    const char *server = http_field_get(head, "Server");
+    const char *slash = server ? strchr(server, '/') : NULL;
+
+    return slash ? docker_words(slash + 1, strcspn(slash + 1, " ")) : xstrdup("");
+}
+
+/* From the ping's head: flavour and versions. */
+static int negotiate(struct docker *d, const struct http_head *head, struct err *err)
+{
+    const char *api = http_field_get(head, "Api-Version");
+
+    if (http_field_get(head, "Libpod-Api-Version"))
+        d->flavour = DOCKER_FLAVOUR_PODMAN;
+    if (!api)
+        return not_an_engine(d, "its ping tells no API version", err);
+    if (parse_api(api, &d->engine_api) < 0)
+        return not_an_engine(d, "its API version is not 1.N", err);
+    free(d->version);
+    d->version = version_of(head);
+    d->api = MIN(d->engine_api, (unsigned)DOCKER_API_MAX);
+    if (d->api >= DOCKER_API_MIN)
+        return 0;
+    return docker_reason_err(
+        DOCKER_BAD_VERSION, err, "the %s engine at %s offers API 1.%u; at least 1.%u is needed",
+        docker_flavour_name(d->flavour), d->where, d->engine_api, DOCKER_API_MIN);
+}
+
+static int ping(struct docker *d, const struct deadline *by, struct err *err)
+{
+    _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
+    _cleanup_err_ struct err own = ERR_INIT;
+    int r;
+
+    r = exchange_ask(&x, d, "GET", "/_ping", NULL, by, &own);
+    if (r >= 0 && x.http.head.status != 200)
+        r = not_an_engine(d, "it does not answer the ping with 200", &own);
+    if (r >= 0)
+        r = negotiate(d, &x.http.head, &own);
+    return r < 0 ? err_move(err, &own) : 0;
+}
+
+int docker_open(const struct docker_endpoint *endpoint, const struct deadline *by,
+                struct docker **ret, struct err *err)
+{
+    _cleanup_(docker_closep) struct docker *d = NULL;
+    int r;
+
+    r = new_docker(endpoint, &d, err);
+    if (r < 0)
+        return r;
+    r = ping(d, by, err);
+    if (r < 0)
+        return r;
+    if (d->api < d->engine_api) {
+        r = docker_call(d, "GET", "/_ping", NULL, by, NULL, err);
+        if (r < 0)
+            return err ? err_wrap(err, "engine at %s", d->where) : r;
+    }
+    *ret = TAKE_PTR(d);
+    return 0;
+}
+
+int docker_open_known(const struct docker_endpoint *endpoint, enum docker_flavour flavour,
+                      unsigned api, struct docker **ret, struct err *err)
+{
+    _cleanup_(docker_closep) struct docker *d = NULL;
+    int r;
+
+    if (api < DOCKER_API_MIN || api > DOCKER_API_MAX)
+        return err_set(err, ERR_INVALID, "API version 1.%u is not one that we speak", api);
+    r = new_docker(endpoint, &d, err);
+    if (r < 0)
+        return r;
+    d->flavour = flavour;
+    d->api = d->engine_api = api;
+    *ret = TAKE_PTR(d);
+    return 0;
+}
+
+/* ---- paths ---- */
+
+/* Appending cannot fail: what goes in is in memory already, and a request that became too long for
+ * a head is refused when it is sent. */
+static void append(struct buf *b, const char *s, size_t len)
+{
+    if (buf_append(b, s, len) < 0)
+        abort();
+}
+
+static void append_encoded(struct buf *b, const char *s)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                "0123456789-._~";
+
+    for (; *s; s++) {
+        char hex[4];
+
+        snprintf(hex, sizeof(hex), "%%%02X", (unsigned char)*s);
+        if (strchr(plain, *s))
+            append(b, s, 1);
+        else
+            append(b, hex, 3);
+    }
+}
+
+static void append_number(struct buf *b, long long n)
+{
+    char text[24];
+
+    append(b, text, (size_t)snprintf(text, sizeof(text), "%lld", n));
+}
+
+char *docker_path(const char *fmt, ...)
+{
+    struct buf b = BUF_INIT(SIZE_MAX / 2);
+    va_list ap;
+
+    va_start(ap, fmt);
+    for (const char *p = fmt; *p; p++) {
+        if (*p != '%')
+            append(&b, p, 1);
+        else if (*++p == 's')
+            append_encoded(&b, va_arg(ap, const char *));
+        else if (*p == 'd')
+            append_number(&b, va_arg(ap, int));
+        else if (*p == 'u')
+            append_number(&b, va_arg(ap, unsigned));
+        else
+            abort(); /* a format of our own that docker.h does not allow */
+    }
+    va_end(ap);
+    return buf_steal(&b);
+}

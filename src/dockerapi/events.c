@@ -1,0 +1,83 @@
+#include "dockerapi/events.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "dockerapi/call.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+
+struct docker_events {
+    struct docker_stream *stream;
+};
+
+void docker_events_close(struct docker_events *ev)
+{
+    if (!ev)
+        return;
+    docker_stream_close(ev->stream);
+    free(ev);
+}
+
+/* The engine's clock, whose second the stream is asked to begin with; ours when it does not tell.
+ */
+static int engine_time(const struct docker *d, const struct deadline *by, time_t *ret,
+                       struct err *err)
+{
+    _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
+    _cleanup_err_ struct err own = ERR_INIT;
+    const char *date;
+    int64_t said;
+
+    if (exchange_ask(&x, d, "GET", "/_ping", NULL, by, &own) < 0)
+        return err_move(err, &own);
+    date = http_field_get(&x.http.head, "Date");
+    *ret = date && time_http_parse(date, &said) ? (time_t)said : time(NULL);
+    return 0;
+}
+
+static char *events_path(time_t since, const json_t *filters)
+{
+    _cleanup_free_ char *text = filters ? json_to_text(filters, false) : NULL;
+    _cleanup_free_ char *from = xasprintf("%lld", (long long)since);
+
+    return text ? docker_path("/events?since=%s&filters=%s", from, text)
+                : docker_path("/events?since=%s", from);
+}
+
+int docker_events_open(const struct docker *d, const json_t *filters, int stop_fd,
+                       const struct deadline *by, struct docker_events **ret, struct err *err)
+{
+    _cleanup_(docker_events_closep) struct docker_events *ev = xnew0(struct docker_events);
+    _cleanup_free_ char *path = NULL;
+    time_t since = 0;
+    int r;
+
+    r = engine_time(d, by, &since, err);
+    if (r < 0)
+        return r;
+    path = events_path(since, filters);
+    r = docker_stream_open(d, "GET", path, NULL, stop_fd, by, &ev->stream, NULL, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(ev);
+    return 0;
+}
+
+int docker_events_next(struct docker_events *ev, struct docker_event *ret, struct err *err)
+{
+    const struct deadline never = {DEADLINE_NEVER};
+    json_t *doc = NULL;
+    int r;
+
+    r = docker_stream_next(ev->stream, &never, &doc, err);
+    if (r < 0)
+        return r;
+    if (r == 0) /* an engine that is shut down properly ends its stream properly */
+        return docker_stream_stopped(ev->stream)
+                   ? 0
+                   : err_set(err, ERR_ENGINE, "the engine has ended its events");
+    docker_event_decode(doc, ret);
+    return 1;
+}

@@ -1,0 +1,40 @@
+/*
+ * In place of net.c and tls.c, in programs that are only ever given unix sockets.
+ */
+#include "dockerapi/net.h"
+#include "lib/base/cleanup.h"
+
+static int not_here(const struct docker_endpoint *e, struct err *err)
+{
+    return err_set(err, ERR_UNSUPPORTED,
+                   "this program reaches engines on unix sockets, not on '%s'", e->host);
+}
+
+int docker_net_dial(const struct docker_endpoint *e, const struct deadline *by, int *ret,
+                    struct err *err)
+{
+    (void)by;
+    (void)ret;
+    return not_here(e, err);
+}
+
+int docker_tls_new(const struct docker_endpoint *e, void **ret, struct err *err)
+{
+    (void)ret;
+    return not_here(e, err);
+}
+
+void docker_tls_free(void *tls)
+{
+    (void)tls;
+}
+
+int docker_tls_wrap(void *tls, const struct docker_endpoint *e, int fd, const struct deadline *by,
+                    int *ret, struct err *err)
+{
+    (void)tls;
+    (void)by;
+    (void)ret;
+    fd_close(fd);
+    return not_here(e, err);
+}

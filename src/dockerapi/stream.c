@@ -1,0 +1,209 @@
+/*
+ * Lines out of a body that may go on for days. A line is handed out as soon as it is whole,
+ * wherever chunks and segments are cut.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dockerapi/call.h"
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/xalloc.h"
+
+enum { PIECE = 16 << 10, FILE_PIECE = 256 << 10, LINE_MAX_BYTES = 1 << 20 };
+
+struct docker_stream {
+    struct exchange x;
+    struct buf line; /* bytes read and not handed out yet */
+    size_t scanned;  /* of them hold no line feed */
+    bool ended;      /* the body is complete */
+};
+
+void docker_stream_close(struct docker_stream *s)
+{
+    if (!s)
+        return;
+    exchange_done(&s->x);
+    buf_done(&s->line);
+    free(s);
+}
+
+int docker_stream_fd(const struct docker_stream *s)
+{
+    return s->x.http.fd;
+}
+
+/* What a stream's request is. */
+struct request {
+    const char *method;
+    const json_t *body;
+    int fd; /* of an upload, instead of the body; else -1 */
+};
+
+/* An engine that has answered before the end takes no more: its answer says why. */
+static int send_file(struct docker_stream *s, const struct request *q, struct err *err)
+{
+    _cleanup_free_ char *piece = xmalloc(FILE_PIECE);
+    ssize_t n;
+    int r;
+
+    r = http_client_begin(&s->x.http, q->method, s->x.target, "application/x-tar", err);
+    while (r >= 0) {
+        n = fd_read_full(q->fd, piece, FILE_PIECE);
+        if (n < 0)
+            return err_sys(err, (int)-n, "read what is to be sent to the engine");
+        r = http_client_put(&s->x.http, piece, (size_t)n, err);
+        if (r <= 0 || n == 0)
+            break;
+    }
+    return MIN(r, 0);
+}
+
+static int ask(struct docker_stream *s, const struct request *q, struct docker_reply *reply,
+               struct err *err)
+{
+    int r;
+
+    r = q->fd >= 0 ? send_file(s, q, err) : exchange_send(&s->x, q->method, NULL, q->body, err);
+    if (r >= 0)
+        r = exchange_head(&s->x, err);
+    if (r < 0)
+        return exchange_broke(&s->x, &reply->reason, err);
+    reply->status = s->x.http.head.status;
+    return exchange_ok(&s->x) ? 0 : exchange_refused(&s->x, &reply->reason, err);
+}
+
+static int stream_open(const struct docker *d, const char *path, const struct request *q,
+                       int stop_fd, const struct deadline *by, struct docker_stream **ret,
+                       struct docker_reply *ret_reply, struct err *err)
+{
+    _cleanup_(docker_stream_closep) struct docker_stream *s = xnew0(struct docker_stream);
+    struct docker_reply reply = DOCKER_REPLY_INIT;
+    _cleanup_err_ struct err own = ERR_INIT;
+    int r;
+
+    s->x = (struct exchange)EXCHANGE_INIT;
+    s->line = (struct buf)BUF_INIT(GUARD("line size") ? LINE_MAX_BYTES + PIECE : GIB(1));
+    r = exchange_open(&s->x, d, path, by, &own);
+    if (r < 0) {
+        reply.reason = exchange_unopened(r);
+    } else {
+        s->x.http.stop_fd = stop_fd;
+        r = ask(s, q, &reply, &own);
+    }
+    if (ret_reply)
+        *ret_reply = reply;
+    if (r < 0)
+        return err_move(err, &own);
+    *ret = TAKE_PTR(s);
+    return 0;
+}
+
+int docker_stream_open(const struct docker *d, const char *method, const char *path,
+                       const json_t *body, int stop_fd, const struct deadline *by,
+                       struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err)
+{
+    return stream_open(d, path, &(struct request){method, body, -1}, stop_fd, by, ret, ret_reply,
+                       err);
+}
+
+int docker_stream_upload(const struct docker *d, const char *path, int fd, int stop_fd,
+                         const struct deadline *by, struct docker_stream **ret,
+                         struct docker_reply *ret_reply, struct err *err)
+{
+    return stream_open(d, path, &(struct request){"POST", NULL, fd}, stop_fd, by, ret, ret_reply,
+                       err);
+}
+
+/* 1: *ret is a line, NUL-terminated, without its end; valid until the next call. */
+static int take_line(struct docker_stream *s, size_t *ret_len)
+{
+    char *data = buf_data(&s->line), *lf;
+
+    lf = memchr(data + s->scanned, '\n', s->line.len - s->scanned);
+    if (!lf && !(s->ended && s->line.len)) {
+        s->scanned = s->line.len;
+        return 0;
+    }
+    *ret_len = lf ? (size_t)(lf - data) : s->line.len;
+    return 1;
+}
+
+static void drop_line(struct docker_stream *s, size_t len)
+{
+    buf_consume(&s->line, MIN(len + 1, s->line.len));
+    s->scanned = 0;
+}
+
+/* 1: a document; 0: there is no whole line yet. Blank lines are skipped. */
+static int next_document(struct docker_stream *s, json_t **ret, struct err *err)
+{
+    size_t len;
+
+    while (take_line(s, &len)) {
+        const char *text = buf_data(&s->line);
+        int r = strspn(text, " \t\r") >= len
+                    ? 0
+                    : json_parse("a line from the engine", text, len, ret, err);
+
+        if (r >= 0 && *ret) {
+            drop_line(s, len);
+            return 1;
+        }
+        drop_line(s, len);
+        if (r < 0) {
+            if (err)
+                err->code = ERR_ENGINE;
+            return err ? err_wrap(err, "engine at %s", s->x.d->where) : -ERR_ENGINE;
+        }
+    }
+    return 0;
+}
+
+bool docker_stream_stopped(const struct docker_stream *s)
+{
+    struct pollfd p = {.fd = s->x.http.stop_fd, .events = POLLIN};
+
+    return p.fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+static int read_more(struct docker_stream *s, struct err *err)
+{
+    char *p = buf_reserve(&s->line, PIECE);
+    ssize_t n;
+
+    if (!p)
+        return err_set(err, ERR_ENGINE, "engine at %s: a line over %d bytes", s->x.d->where,
+                       LINE_MAX_BYTES);
+    n = http_client_read(&s->x.http, p, PIECE, err);
+    if (n == -ERR_TIMEOUT)
+        return -ERR_TIMEOUT;
+    if (n < 0)
+        return exchange_broke(&s->x, NULL, err);
+    s->ended = n == 0;
+    buf_commit(&s->line, (size_t)n);
+    return 0;
+}
+
+int docker_stream_next(struct docker_stream *s, const struct deadline *by, json_t **ret,
+                       struct err *err)
+{
+    _cleanup_err_ struct err own = ERR_INIT;
+    json_t *doc = NULL;
+    int r;
+
+    s->x.http.by = *by;
+    while ((r = next_document(s, &doc, &own)) == 0 && !s->ended && !docker_stream_stopped(s)) {
+        r = read_more(s, &own);
+        if (r == -ERR_TIMEOUT && docker_stream_stopped(s))
+            return 0;
+        if (r < 0)
+            break;
+    }
+    if (r < 0)
+        return err_move(err, &own);
+    if (doc)
+        *ret = doc;
+    return r;
+}

@@ -1,0 +1,204 @@
+/*
+ * Protobuf's wire format: fields in any order, each a key (number and wire type) and a value.
+ * Fields that we do not know are stepped over, as the format wants it; the long deprecated groups
+ * and anything that does not fit into its message are refused.
+ */
+#include "dockerapi/trace.h"
+
+#include "lib/base/macro.h"
+
+enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+struct reader {
+    const uint8_t *p, *end;
+};
+
+struct field {
+    uint64_t number;
+    uint64_t value;         /* WIRE_VARINT */
+    struct trace_text text; /* WIRE_BYTES */
+    enum wire wire;
+};
+
+static struct reader reader_of(struct trace_text t)
+{
+    const uint8_t *p = (const uint8_t *)t.p;
+
+    return (struct reader){p, p + t.len};
+}
+
+static bool take_varint(struct reader *r, uint64_t *ret)
+{
+    uint64_t v = 0;
+
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        uint8_t byte;
+
+        if (r->p == r->end)
+            return false;
+        byte = *r->p++;
+        if (shift == 63 && byte > 1)
+            return false;
+        v |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80)) {
+            *ret = v;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool skip(struct reader *r, uint64_t n)
+{
+    if (n > (uint64_t)(r->end - r->p))
+        return false;
+    r->p += n;
+    return true;
+}
+
+static bool take_value(struct reader *r, struct field *f)
+{
+    const uint8_t *start;
+    uint64_t len;
+
+    switch (f->wire) {
+    case WIRE_VARINT:
+        return take_varint(r, &f->value);
+    case WIRE_64:
+        return skip(r, 8);
+    case WIRE_32:
+        return skip(r, 4);
+    case WIRE_BYTES:
+        if (!take_varint(r, &len))
+            return false;
+        start = r->p;
+        f->text = (struct trace_text){(const char *)start, (size_t)len};
+        return skip(r, len);
+    default:
+        return false;
+    }
+}
+
+/* 1; 0 at the message's end; -1 when it is malformed. */
+static int next(struct reader *r, struct field *f)
+{
+    uint64_t key;
+
+    *f = (struct field){0};
+    if (r->p == r->end)
+        return 0;
+    if (!take_varint(r, &key) || key >> 3 == 0)
+        return -1;
+    f->number = key >> 3;
+    f->wire = (enum wire)(key & 7);
+    return take_value(r, f) ? 1 : -1;
+}
+
+static int take_vertex(struct trace_text t, const struct trace_events *events, void *arg)
+{
+    struct reader r = reader_of(t);
+    struct trace_vertex v = {0};
+    struct field f;
+    int more;
+
+    while ((more = next(&r, &f)) > 0) {
+        if (f.wire == WIRE_BYTES && f.number == 1)
+            v.digest = f.text;
+        else if (f.wire == WIRE_BYTES && f.number == 3)
+            v.name = f.text;
+        else if (f.wire == WIRE_VARINT && f.number == 4)
+            v.cached = f.value;
+        else if (f.wire == WIRE_BYTES && f.number == 5)
+            v.started = true;
+        else if (f.wire == WIRE_BYTES && f.number == 6)
+            v.completed = true;
+        else if (f.wire == WIRE_BYTES && f.number == 7)
+            v.error = f.text;
+    }
+    if (more == 0)
+        events->vertex(arg, &v);
+    return more;
+}
+
+static int take_status(struct trace_text t, const struct trace_events *events, void *arg)
+{
+    struct reader r = reader_of(t);
+    struct trace_status s = {0};
+    struct field f;
+    int more;
+
+    while ((more = next(&r, &f)) > 0) {
+        if (f.wire == WIRE_BYTES && f.number == 1)
+            s.id = f.text;
+        else if (f.wire == WIRE_BYTES && f.number == 2)
+            s.vertex = f.text;
+        else if (f.wire == WIRE_VARINT && f.number == 4)
+            s.current = f.value;
+        else if (f.wire == WIRE_VARINT && f.number == 5)
+            s.total = f.value;
+    }
+    if (more == 0)
+        events->status(arg, &s);
+    return more;
+}
+
+static int take_log(struct trace_text t, const struct trace_events *events, void *arg)
+{
+    struct reader r = reader_of(t);
+    struct trace_log l = {.stream = 1};
+    struct field f;
+    int more;
+
+    while ((more = next(&r, &f)) > 0) {
+        if (f.wire == WIRE_BYTES && f.number == 1)
+            l.vertex = f.text;
+        else if (f.wire == WIRE_VARINT && f.number == 3)
+            l.stream = f.value == 2 ? 2 : 1;
+        else if (f.wire == WIRE_BYTES && f.number == 4)
+            l.text = f.text;
+    }
+    if (more == 0)
+        events->log(arg, &l);
+    return more;
+}
+
+static int take_warning(struct trace_text t, const struct trace_events *events, void *arg)
+{
+    struct reader r = reader_of(t);
+    struct trace_text text = {0};
+    struct field f;
+    int more;
+
+    while ((more = next(&r, &f)) > 0)
+        if (f.wire == WIRE_BYTES && f.number == 3)
+            text = f.text;
+    if (more == 0 && text.len)
+        events->warning(arg, text);
+    return more;
+}
+
+static int take_part(const struct field *f, const struct trace_events *events, void *arg)
+{
+    static int (*const parts[])(struct trace_text, const struct trace_events *, void *) = {
+        NULL, take_vertex, take_status, take_log, take_warning,
+    };
+
+    if (f->wire != WIRE_BYTES || f->number >= ARRAY_SIZE(parts))
+        return 0;
+    return parts[f->number](f->text, events, arg);
+}
+
+int trace_decode(const void *data, size_t len, const struct trace_events *events, void *arg,
+                 struct err *err)
+{
+    struct reader r = reader_of((struct trace_text){data, len});
+    struct field f;
+    int more;
+
+    while ((more = next(&r, &f)) > 0)
+        if (take_part(&f, events, arg) < 0)
+            return err_set(err, ERR_ENGINE, "a malformed part in what BuildKit tells");
+    if (more < 0)
+        return err_set(err, ERR_ENGINE, "malformed bytes in what BuildKit tells");
+    return 0;
+}

@@ -1,0 +1,145 @@
+#include "image/archive/bundle.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/tar.h"
+#include "lib/base/xalloc.h"
+
+struct walk {
+    int fd;
+    uint64_t at;
+};
+
+static ssize_t walk_read(void *arg, void *data, size_t len)
+{
+    struct walk *w = arg;
+    ssize_t n;
+
+    do
+        n = pread(w->fd, data, len, (off_t)w->at);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    w->at += (uint64_t)n;
+    return n;
+}
+
+static const char *plain_name(const char *path)
+{
+    while (path[0] == '.' && path[1] == '/')
+        path += 2;
+    return path;
+}
+
+static void file_free(struct bundle_file *f)
+{
+    free(f->link);
+    free(f);
+}
+
+/* "a/b/layer.tar" with the link "../c/layer.tar" is "a/c/layer.tar". NULL: it leads elsewhere. */
+static char *link_target(const char *path, const char *link)
+{
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) : 0;
+
+    while (strncmp(link, "../", 3) == 0) {
+        if (len == 0)
+            return NULL;
+        while (len && path[len - 1] != '/')
+            len--;
+        len -= len > 0;
+        link += 3;
+    }
+    return xasprintf("%.*s%s%s", (int)len, path, len ? "/" : "", link);
+}
+
+/* A name that comes twice is the later one, as for everybody who unpacks. */
+static void add_file(struct bundle *b, const struct tar_entry *e, uint64_t at)
+{
+    const char *name = plain_name(e->path);
+    struct bundle_file *f, *old;
+
+    if (e->type != TAR_FILE && e->type != TAR_SYMLINK)
+        return;
+    f = xnew0(struct bundle_file);
+    f->at = at;
+    f->size = e->size;
+    if (e->type == TAR_SYMLINK)
+        f->link = link_target(name, e->link);
+    old = map_remove(&b->files, name);
+    if (old)
+        file_free(old);
+    map_add(&b->files, name, f);
+}
+
+int bundle_open(int fd, struct bundle *ret, struct err *err)
+{
+    struct bundle b = {.fd = fd};
+    _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
+    struct walk w = {.fd = fd};
+    struct tar_reader reader;
+    int r = 1;
+
+    tar_reader_init(&reader, walk_read, &w);
+    while (b.files.used < BUNDLE_FILES_MAX && (r = tar_next(&reader, e, err)) > 0) {
+        add_file(&b, e, w.at);
+        w.at += e->size; /* without reading: what is left of it is only the padding */
+        reader.left = 0;
+    }
+    if (r < 0)
+        bundle_done(&b);
+    else
+        *ret = b;
+    return r < 0 ? r : 0;
+}
+
+void bundle_done(struct bundle *b)
+{
+    const char *name;
+    void *f;
+
+    for (size_t i = 0; map_next(&b->files, &i, &name, &f);)
+        file_free(f);
+    map_done(&b->files);
+    *b = (struct bundle){.fd = -1};
+}
+
+const struct bundle_file *bundle_find(const struct bundle *b, const char *name)
+{
+    const struct bundle_file *f = map_get(&b->files, plain_name(name));
+
+    if (f && f->link)
+        f = map_get(&b->files, f->link);
+    return f && !f->link ? f : NULL;
+}
+
+int bundle_read(const struct bundle *b, const char *name, size_t max, char **ret, size_t *ret_len,
+                struct err *err)
+{
+    const struct bundle_file *f = bundle_find(b, name);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+
+    if (!f)
+        return err_set(err, ERR_INVALID, "the archive has no file '%.200s'", name);
+    if (f->size > max)
+        return err_set(err, ERR_LIMIT, "'%.200s' is over %zu bytes", name, max);
+    text = xmalloc(f->size + 1);
+    while (len < f->size) {
+        ssize_t n = pread(b->fd, text + len, f->size - len, (off_t)(f->at + len));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return err_sys(err, n < 0 ? errno : EIO, "read '%.200s'", name);
+        len += (size_t)n;
+    }
+    text[len] = '\0';
+    *ret = TAKE_PTR(text);
+    *ret_len = len;
+    return 0;
+}

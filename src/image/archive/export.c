@@ -1,0 +1,284 @@
+/*
+ * See export.h. All layers are packed into files without a name before the first byte goes out, as
+ * what describes them comes first: a failure is then an error and not half an archive, and who
+ * reads the stream knows what the next file in it is.
+ */
+#include "image/archive/export.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "image/archive/packed.h"
+#include "image/oci/layout.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+#define MEDIA "application/vnd.oci.image."
+
+struct exporting {
+    const struct images *s;
+    const struct confined_ids *ids;
+    enum export_form form;
+    struct layout out;
+    char id[DIGEST_MAX];
+    char **names;          /* to go with it */
+    char *config;          /* owned */
+    char *manifest;        /* owned */
+    struct packed *layers; /* bottom first */
+    size_t n;
+    uint64_t bytes; /* of layers */
+};
+
+int export_form_parse(const char *name, enum export_form *ret, struct err *err)
+{
+    static const char *const names[] = {
+        [EXPORT_OCI] = "oci", [EXPORT_DOCKER] = "docker", [EXPORT_PUSH] = "push"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (STREQ(names[i], name)) {
+            *ret = (enum export_form)i;
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "'%.40s' is not oci or docker", name);
+}
+
+/* ---- what it is ---- */
+
+/* The name that was asked for; all of them when it was asked for by its digest. */
+static int find_names(struct exporting *x, const char *name, struct err *err)
+{
+    _cleanup_json_ json_t *refs = NULL;
+    _cleanup_free_ char *ref = NULL;
+    const char *key;
+    json_t *of;
+    int r = images_refs(x->s, &refs, err);
+
+    if (r < 0)
+        return r;
+    ref = images_ref(refs, name);
+    if (ref) {
+        strv_add(&x->names, ref);
+        return 0;
+    }
+    json_object_foreach (refs, key, of)
+        if (json_is_string(of) && STREQ(json_string_value(of), x->id))
+            strv_add(&x->names, key);
+    return 0;
+}
+
+static int pack_layers(struct exporting *x, const json_t *list, struct err *err)
+{
+    int r = 0;
+
+    x->layers = xcalloc(json_array_size(list) + 1, sizeof(*x->layers));
+    while (r >= 0 && x->n < json_array_size(list)) {
+        const char *digest = json_string_value(json_array_get(list, x->n));
+        struct packed *p = &x->layers[x->n++];
+
+        *p = (struct packed)PACKED_INIT;
+        if (!digest_is_valid(digest))
+            return err_set(err, ERR_SYSTEM, "the record of the image is damaged");
+        r = packed_make(x->s, x->ids, digest, x->form == EXPORT_PUSH, p, err);
+        x->bytes += p->size;
+    }
+    return r;
+}
+
+/* The image's own, byte for byte where it can be, but for what its layers are called. */
+static int make_config(struct exporting *x, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    _cleanup_json_ json_t *doc = NULL;
+    json_t *ids = json_array();
+    size_t len;
+    int r = images_read_blob(x->s, x->id, &text, &len, err);
+
+    if (r >= 0)
+        r = json_parse("the configuration", text, len, &doc, err);
+    for (size_t i = 0; i < x->n; i++)
+        json_array_append_new(ids, json_string(x->layers[i].diff_id));
+    if (r >= 0 && json_equal(ids, json_object_get(json_object_get(doc, "rootfs"), "diff_ids"))) {
+        x->config = TAKE_PTR(text);
+    } else if (r >= 0) {
+        json_object_set_new(doc, "rootfs",
+                            json_pack("{s:s, s:O}", "type", "layers", "diff_ids", ids));
+        x->config = json_to_text(doc, true);
+    }
+    json_decref(ids);
+    return r;
+}
+
+static json_t *descriptor(const char *type, const char *digest, uint64_t size)
+{
+    return json_pack("{s:s, s:s, s:I}", "mediaType", type, "digest", digest, "size",
+                     (json_int_t)size);
+}
+
+static json_t *describe_text(const char *type, const char *text)
+{
+    char digest[DIGEST_MAX];
+
+    digest_of(text, strlen(text), digest);
+    return descriptor(type, digest, strlen(text));
+}
+
+static void make_manifest(struct exporting *x)
+{
+    const char *type = x->form == EXPORT_PUSH ? MEDIA "layer.v1.tar+gzip" : MEDIA "layer.v1.tar";
+    json_t *layers = json_array();
+    _cleanup_json_ json_t *doc = NULL;
+
+    for (size_t i = 0; i < x->n; i++)
+        json_array_append_new(layers, descriptor(type, x->layers[i].digest, x->layers[i].size));
+    doc =
+        json_pack("{s:i, s:s, s:o, s:o}", "schemaVersion", 2, "mediaType", MEDIA "manifest.v1+json",
+                  "config", describe_text(MEDIA "config.v1+json", x->config), "layers", layers);
+    x->manifest = json_to_text(doc, true);
+}
+
+/* containerd and Docker read the first, Podman and skopeo the second. */
+static json_t *annotations(const char *name)
+{
+    return json_pack("{s:s, s:s}", "io.containerd.image.name", name,
+                     "org.opencontainers.image.ref.name", name);
+}
+
+static char *make_index(const struct exporting *x)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    json_t *list = json_array();
+    char *const none[] = {NULL};
+    char *const *n = x->names ? x->names : none;
+
+    do {
+        json_t *d = describe_text(MEDIA "manifest.v1+json", x->manifest);
+
+        if (*n)
+            json_object_set_new(d, "annotations", annotations(*n));
+        json_array_append_new(list, d);
+    } while (*n && *++n);
+    doc = json_pack("{s:i, s:s, s:o}", "schemaVersion", 2, "mediaType", MEDIA "index.v1+json",
+                    "manifests", list);
+    return json_to_text(doc, true);
+}
+
+/* ---- the archive ---- */
+
+/* Twice the same layer is one file. */
+static bool is_put(const struct exporting *x, size_t i)
+{
+    for (size_t j = 0; j < i; j++)
+        if (STREQ(x->layers[j].digest, x->layers[i].digest))
+            return true;
+    return false;
+}
+
+/* What `docker load` reads: it follows these names wherever they lie in the archive. */
+static int put_docker_list(struct exporting *x, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    _cleanup_free_ char *text = NULL, *config = NULL;
+    json_t *tags = json_array(), *layers = json_array();
+    char digest[DIGEST_MAX];
+
+    digest_of(x->config, strlen(x->config), digest);
+    config = xasprintf("blobs/sha256/%s", digest_hex(digest));
+    for (char **n = x->names; n && *n; n++)
+        json_array_append_new(tags, json_string(*n));
+    for (size_t i = 0; i < x->n; i++)
+        json_array_append_new(layers,
+                              json_sprintf("blobs/sha256/%s", digest_hex(x->layers[i].digest)));
+    doc = json_pack("[{s:s, s:o, s:o}]", "Config", config, "RepoTags", tags, "Layers", layers);
+    text = json_to_text(doc, true);
+    return layout_text(&x->out, "manifest.json", text, strlen(text), err);
+}
+
+static int put_all(struct exporting *x, int out, struct err *err)
+{
+    _cleanup_free_ char *index = make_index(x);
+    int r = layout_begin(&x->out, out, err);
+
+    if (r >= 0)
+        r = layout_text(&x->out, "index.json", index, strlen(index), err);
+    if (r >= 0 && x->form == EXPORT_DOCKER)
+        r = put_docker_list(x, err);
+    if (r >= 0)
+        r = layout_document(&x->out, x->manifest, strlen(x->manifest), err);
+    if (r >= 0)
+        r = layout_document(&x->out, x->config, strlen(x->config), err);
+    for (size_t i = 0; r >= 0 && i < x->n; i++)
+        if (!is_put(x, i))
+            r = layout_blob(&x->out, x->layers[i].digest, x->layers[i].fd, x->layers[i].size, err);
+    return r < 0 ? r : layout_finish(&x->out, err);
+}
+
+/* A reader that has closed its end says why by itself. */
+static int hand_over(struct exporting *x, int out, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (put_all(x, out, &why) >= 0 || why.errnum == EPIPE)
+        return 0;
+    return err_move(err, &why);
+}
+
+/* ---- the whole ---- */
+
+static int check_base(const json_t *record, const char *name, struct err *err)
+{
+    if (!images_is_on_host(record))
+        return 0;
+    err_set(err, ERR_UNSUPPORTED,
+            "image '%.200s' is built on 'host': the machine's own /usr is no part of it", name);
+    return err_hint(err, "Build it on an image of the store, as `ripcord image pull` brings one, "
+                         "to take it elsewhere.");
+}
+
+static int prepare(struct exporting *x, const char *name, struct err *err)
+{
+    _cleanup_json_ json_t *record = NULL;
+    int r = images_resolve(x->s, name, x->id, err);
+
+    if (r >= 0)
+        r = images_read(x->s, x->id, &record, err);
+    if (r >= 0)
+        r = check_base(record, name, err);
+    if (r >= 0)
+        r = find_names(x, name, err);
+    if (r >= 0)
+        r = pack_layers(x, json_object_get(record, "layers"), err);
+    if (r >= 0)
+        r = make_config(x, err);
+    if (r >= 0)
+        make_manifest(x);
+    return r;
+}
+
+static json_t *report(const struct exporting *x)
+{
+    char id[DIGEST_MAX];
+
+    digest_of(x->config, strlen(x->config), id);
+    return json_pack("{s:s, s:s, s:I, s:I}", "id", x->id, "exported", id, "layers",
+                     (json_int_t)x->n, "bytes", (json_int_t)x->bytes);
+}
+
+int export_image(const struct images *s, const struct confined_ids *ids, const char *name,
+                 enum export_form form, int out, json_t **ret, struct err *err)
+{
+    struct exporting x = {.s = s, .ids = ids, .form = form};
+    int r = prepare(&x, name, err);
+
+    if (r >= 0)
+        r = hand_over(&x, out, err);
+    if (r >= 0)
+        *ret = report(&x);
+    for (size_t i = 0; i < x.n; i++)
+        packed_done(&x.layers[i]);
+    free(x.layers);
+    strv_free(x.names);
+    free(x.config);
+    free(x.manifest);
+    return r;
+}

@@ -1,0 +1,420 @@
+#include "image/archive/import.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "image/archive/bundle.h"
+#include "image/archive/layer.h"
+#include "image/oci/manifest.h"
+#include "image/oci/reference.h"
+#include "image/store/accounts.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { INDEX_DEPTH_MAX = 3, TAR_END = 1024 };
+
+struct import {
+    struct images *s;
+    const struct confined_ids *ids;
+    const char *name;     /* asked for, or NULL */
+    const char *platform; /* as in image/oci/manifest.h */
+    int spool;            /* the archive, plain */
+    uint64_t size;
+    char digest[DIGEST_MAX]; /* of it */
+    struct bundle bundle;
+    json_t *images; /* what has come in */
+};
+
+/* One image: its documents, and where its layers lie. */
+struct incoming {
+    const char *config;
+    size_t config_len;
+    char id[DIGEST_MAX];
+    const char *manifest; /* digest, or NULL */
+    char *const *names;
+    struct layer_in *layers;
+    size_t n;
+};
+
+/* ---- one image ---- */
+
+static int import_layers(struct import *im, const struct incoming *in, const json_t *record,
+                         json_t *report, struct err *err)
+{
+    const json_t *diff_ids = json_object_get(record, "layers");
+    uint64_t bytes = 0, dropped = 0, fresh = 0;
+
+    if (json_array_size(diff_ids) != in->n)
+        return err_set(err, ERR_INVALID, "its configuration has %zu layers, its manifest %zu",
+                       json_array_size(diff_ids), in->n);
+    for (size_t i = 0; i < in->n; i++) {
+        struct layer_in layer = in->layers[i];
+        struct layer_out out = {0};
+        int r;
+
+        layer.diff_id = json_string_value(json_array_get(diff_ids, i));
+        /* What the store has need not come along: a pull leaves it out. */
+        if (layer.range.fd < 0 && !images_has_layer(im->s, layer.diff_id))
+            return err_set(err, ERR_INVALID, "the layout has no file of layer '%s'", layer.digest);
+        r = layer_import(im->s, im->ids, &layer, &out, err);
+        if (r < 0)
+            return err_wrap(err, "layer %zu of %zu", i + 1, in->n);
+        fresh += (uint64_t)r;
+        bytes += out.stats.bytes;
+        dropped += out.stats.dropped;
+    }
+    json_object_set_new(report, "layers", json_integer((json_int_t)in->n));
+    json_object_set_new(report, "new_layers", json_integer((json_int_t)fresh));
+    json_object_set_new(report, "bytes", json_integer((json_int_t)bytes));
+    json_object_set_new(report, "dropped", json_integer((json_int_t)dropped));
+    return 0;
+}
+
+static int put_image(struct import *im, const struct incoming *in, json_t *record, struct err *err)
+{
+    char now[32];
+    time_t t = time(NULL);
+    struct tm tm;
+    int r;
+
+    strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&t, &tm));
+    json_object_set_new(record, "imported", json_string(now));
+    json_object_set_new(record, "manifest", in->manifest ? json_string(in->manifest) : json_null());
+    json_object_set_new(record, "agent", json_boolean(accounts_have(im->s, record, "agent")));
+    r = images_put_blob(im->s, in->id, in->config, in->config_len, err);
+    return r < 0 ? r : images_put(im->s, in->id, record, err);
+}
+
+static int name_image(struct import *im, const struct incoming *in, json_t *report, struct err *err)
+{
+    json_t *names = json_array();
+    int r = 0;
+
+    json_object_set_new(report, "names", names);
+    if (im->name) {
+        json_array_append_new(names, json_string(im->name));
+        return images_tag(im->s, im->name, in->id, err);
+    }
+    for (char *const *n = in->names; r >= 0 && n && *n; n++) {
+        r = images_tag(im->s, *n, in->id, err);
+        json_array_append_new(names, json_string(*n));
+    }
+    return r;
+}
+
+static int import_image(struct import *im, struct incoming *in, struct err *err)
+{
+    _cleanup_json_ json_t *record = NULL, *report = json_object();
+    int r;
+
+    digest_of(in->config, in->config_len, in->id);
+    json_object_set_new(report, "id", json_string(in->id));
+    r = image_config_parse_for(in->config, in->config_len, im->platform, &record, err);
+    if (r >= 0 && images_is_on_host(record))
+        r = err_set(err, ERR_UNSUPPORTED, "it is built on 'host', and is whole only where it was");
+    if (r >= 0)
+        r = import_layers(im, in, record, report, err);
+    if (r >= 0)
+        r = put_image(im, in, record, err);
+    if (r >= 0)
+        r = name_image(im, in, report, err);
+    if (r >= 0)
+        json_array_append(im->images, report);
+    return r;
+}
+
+/* Names of an archive that we would not take are not worth a failure; those asked for are checked
+ * before anything is done. */
+static char **usable_names(char *const *names)
+{
+    char **ret = NULL;
+
+    for (; names && *names; names++) {
+        char *ref;
+
+        if (reference_parse(*names, &ref, NULL) >= 0)
+            strv_push(&ret, ref);
+    }
+    return ret;
+}
+
+/* ---- docker save ---- */
+
+/* Names of newer archives are digests; those of older ones say nothing. */
+static int check_config_name(const char *name, const char *text, size_t len, struct err *err)
+{
+    const char *hex = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+    _cleanup_free_ char *want = xasprintf("sha256:%.64s", hex);
+    char digest[DIGEST_MAX];
+
+    digest_of(text, len, digest);
+    if (digest_is_valid(want) && !STREQ(want, digest))
+        return err_set(err, ERR_INVALID, "'%.200s' is damaged: its bytes are '%s'", name, digest);
+    return 0;
+}
+
+static int find_saved_layers(struct import *im, const struct saved_image *image,
+                             struct incoming *in, struct err *err)
+{
+    in->layers = xcalloc(strv_len(image->layers) + 1, sizeof(*in->layers));
+    for (char **l = image->layers; *l; l++) {
+        const struct bundle_file *f = bundle_find(&im->bundle, *l);
+
+        if (!f)
+            return err_set(err, ERR_INVALID, "the archive has no file '%.200s'", *l);
+        in->layers[in->n++] = (struct layer_in){.range = {im->spool, f->at, f->size}};
+    }
+    return 0;
+}
+
+static int import_saved_one(struct import *im, const struct saved_image *image, struct err *err)
+{
+    _cleanup_strv_ char **names = usable_names(image->tags);
+    _cleanup_free_ char *config = NULL;
+    struct incoming in = {.names = names};
+    int r;
+
+    r = bundle_read(&im->bundle, image->config, IMAGES_BLOB_MAX, &config, &in.config_len, err);
+    if (r >= 0)
+        r = check_config_name(image->config, config, in.config_len, err);
+    if (r >= 0)
+        r = find_saved_layers(im, image, &in, err);
+    in.config = config;
+    if (r >= 0)
+        r = import_image(im, &in, err);
+    free(in.layers);
+    return r;
+}
+
+static int one_name_one_image(const struct import *im, size_t n, struct err *err)
+{
+    if (!im->name || n <= 1)
+        return 0;
+    err_set(err, ERR_INVALID, "the archive holds %zu images, which cannot all be '%s'", n,
+            im->name);
+    return err_hint(err, "Without a name each keeps its own.");
+}
+
+static int import_saved(struct import *im, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    struct saved_images list = {0};
+    size_t len;
+    int r;
+
+    r = bundle_read(&im->bundle, "manifest.json", IMAGES_BLOB_MAX, &text, &len, err);
+    if (r >= 0)
+        r = saved_images_parse(text, len, &list, err);
+    if (r >= 0)
+        r = one_name_one_image(im, list.n, err);
+    for (size_t i = 0; r >= 0 && i < list.n; i++)
+        r = import_saved_one(im, &list.v[i], err);
+    saved_images_done(&list);
+    return r;
+}
+
+/* ---- OCI layout ---- */
+
+static char *blob_name(const char *digest)
+{
+    return xasprintf("blobs/sha256/%s", digest_hex(digest));
+}
+
+static int read_blob(struct import *im, const struct descriptor *d, char **ret, size_t *ret_len,
+                     struct err *err)
+{
+    _cleanup_free_ char *name = blob_name(d->digest), *text = NULL;
+    char digest[DIGEST_MAX];
+    size_t len;
+    int r;
+
+    r = bundle_read(&im->bundle, name, IMAGES_BLOB_MAX, &text, &len, err);
+    if (r < 0)
+        return r;
+    digest_of(text, len, digest);
+    if (!STREQ(digest, d->digest) || len != d->size)
+        return err_set(err, ERR_INVALID, "'%s' is damaged: its %zu bytes are '%s'", d->digest, len,
+                       digest);
+    *ret = TAKE_PTR(text);
+    *ret_len = len;
+    return 0;
+}
+
+static int find_oci_layers(struct import *im, const struct manifest *m, struct incoming *in,
+                           struct err *err)
+{
+    in->layers = xcalloc(m->n + 1, sizeof(*in->layers));
+    for (size_t i = 0; i < m->n; i++) {
+        _cleanup_free_ char *name = blob_name(m->layers[i].digest);
+        const struct bundle_file *f = bundle_find(&im->bundle, name);
+
+        if (f && f->size != m->layers[i].size)
+            return err_set(err, ERR_INVALID, "'%s' is not the %llu bytes that its manifest says",
+                           name, (unsigned long long)m->layers[i].size);
+        in->layers[in->n++] =
+            (struct layer_in){.range = {f ? im->spool : -1, f ? f->at : 0, f ? f->size : 0},
+                              .digest = m->layers[i].digest};
+    }
+    return 0;
+}
+
+static int import_manifest(struct import *im, const struct index_entry *e, struct err *err)
+{
+    char *const tags[] = {e->name, NULL};
+    _cleanup_strv_ char **names = usable_names(tags);
+    _cleanup_free_ char *text = NULL, *config = NULL;
+    struct incoming in = {.manifest = e->d.digest, .names = names};
+    struct manifest m = {0};
+    size_t len;
+    int r;
+
+    r = read_blob(im, &e->d, &text, &len, err);
+    if (r >= 0)
+        r = manifest_parse(text, len, &m, err);
+    if (r >= 0)
+        r = read_blob(im, &m.config, &config, &in.config_len, err);
+    if (r >= 0)
+        r = find_oci_layers(im, &m, &in, err);
+    if (r >= 0)
+        r = images_put_blob(im->s, e->d.digest, text, len, err);
+    in.config = config;
+    if (r >= 0)
+        r = import_image(im, &in, err);
+    free(in.layers);
+    manifest_done(&m);
+    return r;
+}
+
+static int import_index(struct import *im, const char *text, size_t len, unsigned depth,
+                        struct err *err);
+
+static int import_index_entry(struct import *im, const struct index_entry *e, unsigned depth,
+                              struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t len;
+    int r;
+
+    if (!e->is_index)
+        return import_manifest(im, e, err);
+    if (depth >= INDEX_DEPTH_MAX)
+        return err_set(err, ERR_LIMIT, "indexes of images are over %d deep", INDEX_DEPTH_MAX);
+    r = read_blob(im, &e->d, &text, &len, err);
+    return r < 0 ? r : import_index(im, text, len, depth + 1, err);
+}
+
+static int import_index(struct import *im, const char *text, size_t len, unsigned depth,
+                        struct err *err)
+{
+    struct index x = {0};
+    int r;
+
+    r = index_parse_for(text, len, im->platform, &x, err);
+    if (r >= 0)
+        r = one_name_one_image(im, x.n, err);
+    if (r >= 0 && x.n == 0)
+        r = err_set(err, ERR_NOT_FOUND, "the layout has no image for this machine");
+    for (size_t i = 0; r >= 0 && i < x.n; i++)
+        r = import_index_entry(im, &x.v[i], depth, err);
+    index_done(&x);
+    return r;
+}
+
+static int import_oci(struct import *im, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t len;
+    int r;
+
+    r = bundle_read(&im->bundle, "index.json", IMAGES_BLOB_MAX, &text, &len, err);
+    return r < 0 ? r : import_index(im, text, len, 0, err);
+}
+
+/* ---- root file system ---- */
+
+static int import_rootfs(struct import *im, struct err *err)
+{
+    _cleanup_free_ char *config = image_config_make(im->digest);
+    struct layer_in layer = {.range = {im->spool, 0, im->size}};
+    struct incoming in = {.config = config, .config_len = strlen(config), .layers = &layer, .n = 1};
+
+    if (!im->name) {
+        err_set(err, ERR_INVALID, "a root file system has no name of its own");
+        return err_hint(err, "Give one: `ripcord image import FILE NAME`.");
+    }
+    return import_image(im, &in, err);
+}
+
+/* ---- the whole ---- */
+
+/* An upload that was cut at the end of an entry looks whole but for this. */
+static int check_end(const struct import *im, struct err *err)
+{
+    static const char zeros[TAR_END];
+    char end[TAR_END];
+
+    if (im->size >= TAR_END &&
+        pread(im->spool, end, TAR_END, (off_t)(im->size - TAR_END)) == TAR_END &&
+        memcmp(end, zeros, TAR_END) == 0)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "it is not a tar archive, or has been cut: its end is missing");
+}
+
+static int spool(struct import *im, int in, struct err *err)
+{
+    const struct inflate_range range = {.fd = in, .size = UINT64_MAX};
+    struct stat st;
+    int r;
+
+    im->spool = openat(im->s->dir, "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (im->spool < 0)
+        return err_sys(err, errno, "make a file in the image store");
+    r = layer_inflate(&range, im->spool, im->digest, err);
+    if (r >= 0 && fstat(im->spool, &st) < 0)
+        r = err_sys(err, errno, "look at the archive");
+    if (r < 0)
+        return r;
+    im->size = (uint64_t)st.st_size;
+    return check_end(im, err);
+}
+
+/* What our own reader does not understand is left to the one that unpacks. */
+static int import_any(struct import *im, struct err *err)
+{
+    if (bundle_open(im->spool, &im->bundle, NULL) >= 0) {
+        if (bundle_find(&im->bundle, "manifest.json"))
+            return import_saved(im, err);
+        if (bundle_find(&im->bundle, "oci-layout"))
+            return import_oci(im, err);
+    }
+    return import_rootfs(im, err);
+}
+
+int import_archive(struct images *s, const struct confined_ids *ids, int in, const char *name,
+                   const char *platform, json_t **ret, struct err *err)
+{
+    _cleanup_free_ char *ref = NULL;
+    struct import im = {
+        .s = s, .ids = ids, .platform = platform, .spool = -1, .images = json_array()};
+    int r = 0;
+
+    if (name)
+        r = reference_parse(name, &ref, err);
+    im.name = ref;
+    if (r >= 0)
+        r = spool(&im, in, err);
+    if (r >= 0)
+        r = import_any(&im, err);
+    if (r >= 0)
+        *ret = json_pack("{s:O}", "images", im.images);
+    bundle_done(&im.bundle);
+    fd_close(im.spool);
+    json_decref(im.images);
+    return r;
+}

@@ -1,0 +1,260 @@
+#include "image/archive/main.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "image/archive/confined.h"
+#include "image/archive/copy.h"
+#include "image/archive/export.h"
+#include "image/archive/ids.h"
+#include "image/archive/import.h"
+#include "image/archive/mount-cache.h"
+#include "image/store/images.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/image-program.h"
+
+enum { USED_MAX = 16 << 20 };
+
+struct request {
+    struct images store;
+    struct confined_ids ids;
+    const char *arg, *more; /* or NULL */
+};
+
+static int remove_tree(void *arg, int dirfd, const char *name, struct err *err)
+{
+    return confined_remove(arg, dirfd, name, err);
+}
+
+static int read_used(char ***ret, struct err *err)
+{
+    _cleanup_free_ char *text = xmalloc(USED_MAX + 1);
+    ssize_t n = fd_read_full(STDIN_FILENO, text, USED_MAX);
+
+    if (n < 0 || n == USED_MAX)
+        return err_sys(err, n < 0 ? (int)-n : E2BIG, "read which images are in use");
+    text[n] = '\0';
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+        if (*line)
+            strv_add(ret, line);
+    return 0;
+}
+
+static int collect(struct request *q, char *const *used, bool keep_cache, json_t **ret,
+                   struct err *err)
+{
+    struct images_collected n = {0};
+    int r = images_lock(&q->store, true, false, err);
+
+    if (r < 0)
+        return r;
+    if (r > 0)
+        r = images_collect(&q->store, used, keep_cache, remove_tree, &q->ids, &n, err);
+    else
+        r = 0; /* an import is at work: the next collection finds what is left */
+    if (r >= 0)
+        *ret = json_pack("{s:I, s:I, s:I}", "images", (json_int_t)n.images, "layers",
+                         (json_int_t)n.layers, "bytes", (json_int_t)n.bytes);
+    return r;
+}
+
+/* ---- the verbs ---- */
+
+static int run_import(struct request *q, json_t **ret, struct err *err)
+{
+    int r = images_lock(&q->store, false, true, err);
+
+    return r < 0 ? r : import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, q->more, ret, err);
+}
+
+static int run_export(struct request *q, json_t **ret, struct err *err)
+{
+    enum export_form form;
+    int r = export_form_parse(q->more, &form, err);
+
+    if (r >= 0)
+        r = images_lock(&q->store, false, true, err);
+    return r < 0 ? r : export_image(&q->store, &q->ids, q->arg, form, IMAGE_FD_OUT, ret, err);
+}
+
+static int run_prune(struct request *q, json_t **ret, struct err *err)
+{
+    _cleanup_strv_ char **used = NULL;
+    int r = read_used(&used, err);
+
+    return r < 0 ? r : collect(q, used, false, ret, err);
+}
+
+static char **names_of(const json_t *refs, const char *id)
+{
+    char **names = NULL;
+    const char *name;
+    json_t *of;
+
+    json_object_foreach ((json_t *)refs, name, of)
+        if (json_is_string(of) && STREQ(json_string_value(of), id))
+            strv_add(&names, name);
+    return names;
+}
+
+/* By name that name goes, by digest all its names; what is in use must keep one. */
+static int untag(struct request *q, const char *id, char *const *used, struct err *err)
+{
+    _cleanup_json_ json_t *refs = NULL;
+    _cleanup_strv_ char **names = NULL;
+    _cleanup_free_ char *ref = NULL;
+    int r = images_refs(&q->store, &refs, err);
+
+    if (r < 0)
+        return r;
+    names = names_of(refs, id);
+    ref = images_ref(refs, q->arg);
+    if (ref && strv_len(names) > 1)
+        return images_untag(&q->store, ref, err);
+    if (strv_contains(used, id)) {
+        err_set(err, ERR_CONFLICT, "image '%.200s' is in use", q->arg);
+        return err_hint(err, "`ripcord ls` shows the sandboxes made of it; remove them first.");
+    }
+    for (char **n = names; r >= 0 && n && *n; n++)
+        r = images_untag(&q->store, *n, err);
+    return r;
+}
+
+static int run_rm(struct request *q, json_t **ret, struct err *err)
+{
+    _cleanup_strv_ char **used = NULL;
+    char id[DIGEST_MAX];
+    int r;
+
+    r = read_used(&used, err);
+    if (r >= 0)
+        r = images_resolve(&q->store, q->arg, id, err);
+    if (r >= 0)
+        r = untag(q, id, used, err);
+    if (r >= 0)
+        r = collect(q, used, true, ret, err);
+    if (r >= 0)
+        json_object_set_new(*ret, "id", json_string(id));
+    return r;
+}
+
+/* Into the folder that is our stdin, as the store has them: <hex>/fs. */
+static int copy(struct request *q, bool sync, json_t **ret, struct err *err)
+{
+    struct copy_stats n = {0};
+    int r = images_lock(&q->store, false, true, err);
+
+    if (r >= 0)
+        r = copy_image(&q->store, &q->ids, q->arg, STDIN_FILENO, &n, err);
+    /* The copy is believed whole by its name alone, also after a crash of the machine. */
+    if (r >= 0 && sync && syncfs(STDIN_FILENO) < 0)
+        r = err_sys(err, errno, "write the copy to the disk");
+    if (r >= 0)
+        *ret = json_pack("{s:I, s:I}", "files", (json_int_t)n.files, "bytes", (json_int_t)n.bytes);
+    return r;
+}
+
+static int run_copy(struct request *q, json_t **ret, struct err *err)
+{
+    return copy(q, true, ret, err);
+}
+
+/* For a sandbox that no crash outlives. */
+static int run_copy_ephemeral(struct request *q, json_t **ret, struct err *err)
+{
+    return copy(q, false, ret, err);
+}
+
+/* ---- cache mounts ---- */
+
+static int run_mounts(struct request *q, json_t **ret, struct err *err)
+{
+    return mount_cache_list(&q->store, &q->ids, ret, err);
+}
+
+static int run_mounts_rm(struct request *q, json_t **ret, struct err *err)
+{
+    int r = images_lock(&q->store, false, true, err);
+
+    return r < 0 ? r : mount_cache_remove(&q->store, &q->ids, q->arg, ret, err);
+}
+
+/* BYTES SECONDS */
+static int run_mounts_trim(struct request *q, json_t **ret, struct err *err)
+{
+    uint64_t keep, unused = 0;
+    int r = parse_u64(q->arg, 0, UINT64_MAX, &keep, err);
+
+    if (r >= 0)
+        r = parse_u64(q->more, 0, UINT32_MAX, &unused, err);
+    if (r >= 0)
+        r = images_lock(&q->store, false, true, err);
+    return r < 0 ? r : mount_cache_trim(&q->store, &q->ids, keep, unused, ret, err);
+}
+
+static const struct {
+    const char *name;
+    int min, max;
+    int (*run)(struct request *q, json_t **ret, struct err *err);
+} verbs[] = {
+    {"import", 0, 2, run_import},
+    {"export", 2, 2, run_export},
+    {"rm", 1, 1, run_rm},
+    {"prune", 0, 0, run_prune},
+    {"copy", 1, 1, run_copy},
+    {"copy-ephemeral", 1, 1, run_copy_ephemeral},
+    {"mounts", 0, 0, run_mounts},
+    {"mounts-rm", 1, 1, run_mounts_rm},
+    {"mounts-trim", 2, 2, run_mounts_trim},
+};
+
+static int run(int argc, char **argv, json_t **ret, struct err *err)
+{
+    struct request q = {
+        .store = IMAGES_INIT, .arg = argc > 4 ? argv[4] : NULL, .more = argc > 5 ? argv[5] : NULL};
+    int r = -1;
+
+    if (argc < 4)
+        return err_set(err, ERR_INVALID, "ripcord-image is started by ripcordd");
+    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+        if (!STREQ(verbs[i].name, argv[3]) || argc - 4 < verbs[i].min || argc - 4 > verbs[i].max)
+            continue;
+        r = image_ids_parse(argv[2], &q.ids, err);
+        if (r >= 0)
+            r = images_open(argv[1], &q.store, err);
+        if (r >= 0)
+            r = verbs[i].run(&q, ret, err);
+        images_done(&q.store);
+        return r;
+    }
+    return err_set(err, ERR_INVALID, "ripcord-image knows no '%s'", argv[3]);
+}
+
+int image_main(int argc, char **argv)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_json_ json_t *doc = NULL;
+    _cleanup_free_ char *text = NULL;
+    int r;
+
+    json_need_memory();
+    setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
+    signal(SIGPIPE, SIG_IGN);
+    umask(022); /* folders that no entry makes are for all users of a sandbox */
+    r = run(argc, argv, &doc, &err);
+    if (r < 0)
+        doc = json_from_err(&err);
+    text = json_to_text(doc, false);
+    if (printf("%s\n", text) < 0 || fflush(stdout) != 0)
+        return 1;
+    return r < 0;
+}

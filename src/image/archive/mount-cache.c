@@ -1,0 +1,427 @@
+#include "image/archive/mount-cache.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "image/oci/digest.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/usage.h"
+#include "lib/base/xalloc.h"
+
+static const char all_mounts[] = "mounts";
+
+/* A store may hold millions of small files; a walk that takes longer tells what it has seen. */
+#define MEASURE_TIMEOUT (60 * USEC_PER_SEC)
+
+/* ---- locks ---- */
+
+/*
+ * Everybody who uses a mount holds this shared, whatever slot it has. A lock that can be asked
+ * about without being taken: who only looks must not keep another from removing.
+ */
+static int auth_open(int dir, int *ret, struct err *err)
+{
+    int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open the lock of a cache mount");
+    *ret = fd;
+    return 0;
+}
+
+static int auth_call(int fd, int op, short type, struct flock *ret)
+{
+    struct flock l = {.l_type = type, .l_whence = SEEK_SET};
+    int r;
+
+    while ((r = fcntl(fd, op, &l)) < 0 && errno == EINTR)
+        ;
+    if (r >= 0 && ret)
+        *ret = l;
+    return r < 0 ? -errno : 0;
+}
+
+/* A lock that cannot be looked at is taken for one that is held. */
+static bool is_in_use(int dir)
+{
+    _cleanup_close_ int fd = -1;
+    struct flock l = {.l_type = F_WRLCK};
+
+    return auth_open(dir, &fd, NULL) < 0 || auth_call(fd, F_OFD_GETLK, F_WRLCK, &l) < 0 ||
+           l.l_type != F_UNLCK;
+}
+
+static int lock_slot(int dir, unsigned slot, int how, int *ret, struct err *err)
+{
+    _cleanup_free_ char *name = xasprintf("%u.lock", slot);
+    _cleanup_close_ int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open the lock of a cache mount");
+    while (flock(fd, how) < 0) {
+        if (errno == EWOULDBLOCK)
+            return 0;
+        if (errno != EINTR)
+            return err_sys(err, errno, "lock a cache mount");
+    }
+    *ret = TAKE_FD(fd);
+    return 1;
+}
+
+static int take_slot(struct mount_cache *c, enum mount_cache_share share, struct err *err)
+{
+    int r = 0;
+
+    if (share != MOUNT_CACHE_PRIVATE)
+        return lock_slot(c->dir, 0, share == MOUNT_CACHE_SHARED ? LOCK_SH : LOCK_EX, &c->lock, err);
+    for (c->slot = 0; c->slot < MOUNT_CACHE_SLOTS; c->slot++) {
+        r = lock_slot(c->dir, c->slot, LOCK_EX | LOCK_NB, &c->lock, err);
+        if (r != 0)
+            return r;
+    }
+    return err_set(err, ERR_LIMIT, "%d builds use this private cache mount already",
+                   MOUNT_CACHE_SLOTS);
+}
+
+/* ---- for builds ---- */
+
+static char *folder_of(const char *id)
+{
+    char digest[DIGEST_MAX];
+
+    digest_of(id, strlen(id), digest);
+    return xasprintf("%s/%s", all_mounts, digest_hex(digest));
+}
+
+/* Whether the folder is still the one of that name. */
+static bool is_current(const struct images *s, const struct mount_cache *c)
+{
+    struct stat held, named;
+
+    return fstat(c->dir, &held) == 0 &&
+           fstatat(s->dir, c->folder, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+static int open_gate(const struct images *s, struct mount_cache *c, struct err *err)
+{
+    int r;
+
+    for (;;) {
+        r = dir_make_all(s->dir, c->folder, 0700, err);
+        if (r >= 0)
+            r = dir_open(s->dir, c->folder, &c->dir, err);
+        if (r >= 0)
+            r = auth_open(c->dir, &c->gate, err);
+        if (r < 0)
+            return r;
+        r = auth_call(c->gate, F_OFD_SETLKW, F_RDLCK, NULL);
+        if (r < 0)
+            return err_sys(err, -r, "lock a cache mount");
+        if (is_current(s, c))
+            return 0;
+        c->gate = fd_close(c->gate); /* it was removed meanwhile */
+        c->dir = fd_close(c->dir);
+    }
+}
+
+int mount_cache_take(const struct images *s, const char *id, enum mount_cache_share share,
+                     struct mount_cache *ret, struct err *err)
+{
+    struct mount_cache c = MOUNT_CACHE_INIT;
+    int r;
+
+    if (strlen(id) > MOUNT_CACHE_ID_MAX)
+        return err_set(err, ERR_LIMIT, "its id is over %d bytes", MOUNT_CACHE_ID_MAX);
+    c.folder = folder_of(id);
+    r = open_gate(s, &c, err);
+    if (r >= 0)
+        r = take_slot(&c, share, err);
+    if (r >= 0)
+        r = file_replace_shared(c.dir, "id", id, strlen(id), 0600, err);
+    if (r < 0)
+        mount_cache_done(&c);
+    else
+        *ret = c;
+    return r;
+}
+
+void mount_cache_done(struct mount_cache *c)
+{
+    fd_close(c->lock);
+    fd_close(c->gate);
+    fd_close(c->dir);
+    free(c->folder);
+    *c = (struct mount_cache)MOUNT_CACHE_INIT;
+}
+
+/* ---- what there is ---- */
+
+struct item {
+    char *folder, *id;
+    struct timespec used;
+    uint64_t bytes;
+    bool in_use;
+};
+
+struct items {
+    struct item *v;
+    size_t n;
+};
+
+static void items_done(struct items *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        free(l->v[i].folder);
+        free(l->v[i].id);
+    }
+    free(l->v);
+    *l = (struct items){0};
+}
+
+static int run_measure(void *arg, int root, void *out, struct err *err)
+{
+    struct deadline by = deadline_in(MEASURE_TIMEOUT);
+    int r = 0;
+
+    (void)arg;
+    for (unsigned slot = 0; r >= 0 && slot < MOUNT_CACHE_SLOTS; slot++) {
+        _cleanup_free_ char *name = xasprintf("%u", slot);
+
+        r = usage_add(root, name, &by, out, err);
+    }
+    return r;
+}
+
+/* By one who has the owners' ids: a folder there may be closed to all others. */
+static int measure(int dir, const struct confined_ids *ids, uint64_t *ret, struct err *err)
+{
+    const struct confined_job job = {.fn = run_measure, .dir = dir, .trees = true};
+    struct confined child = CONFINED_INIT;
+    int r = confined_start(&job, ids, &child, err);
+
+    if (r >= 0)
+        r = confined_wait(&child, ret, sizeof(*ret), err);
+    confined_done(&child);
+    return r;
+}
+
+/* What was measured after the last use is still true. */
+static bool read_size(int dir, const struct timespec *used, uint64_t *ret)
+{
+    _cleanup_free_ char *text = NULL;
+    unsigned long long bytes, sec;
+    unsigned long nsec;
+    size_t len;
+
+    if (file_read(dir, "size", 128, &text, &len, NULL) < 0 ||
+        sscanf(text, "%llu %llu %lu", &bytes, &sec, &nsec) != 3 ||
+        sec != (unsigned long long)used->tv_sec || nsec != (unsigned long)used->tv_nsec)
+        return false;
+    *ret = bytes;
+    return true;
+}
+
+static void save_size(int dir, const struct item *i)
+{
+    _cleanup_free_ char *text =
+        xasprintf("%llu %llu %lu\n", (unsigned long long)i->bytes,
+                  (unsigned long long)i->used.tv_sec, (unsigned long)i->used.tv_nsec);
+
+    file_replace_shared(dir, "size", text, strlen(text), 0600, NULL);
+}
+
+static int read_item(int dir, const struct confined_ids *ids, struct item *ret, struct err *err)
+{
+    struct stat st;
+    size_t len;
+    int r = file_read(dir, "id", MOUNT_CACHE_ID_MAX, &ret->id, &len, NULL);
+
+    /* one that is being made, or was damaged: its time is that of its folder */
+    if (fstatat(dir, r < 0 ? "." : "id", &st, AT_SYMLINK_NOFOLLOW) < 0 && fstat(dir, &st) < 0)
+        return err_sys(err, errno, "look at a cache mount");
+    if (r < 0)
+        ret->id = xstrdup("");
+    ret->used = st.st_mtim;
+    ret->in_use = is_in_use(dir);
+    if (read_size(dir, &ret->used, &ret->bytes))
+        return 0;
+    r = measure(dir, ids, &ret->bytes, err);
+    if (r >= 0 && !ret->in_use)
+        save_size(dir, ret);
+    return r;
+}
+
+static int longest_unused_first(const void *a, const void *b)
+{
+    const struct timespec *x = &((const struct item *)a)->used,
+                          *y = &((const struct item *)b)->used;
+
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec < y->tv_sec ? -1 : 1;
+    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+}
+
+static int open_all(const struct images *s, DIR **ret, struct err *err)
+{
+    int fd = openat(s->dir, all_mounts, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    *ret = fd < 0 ? NULL : fdopendir(fd);
+    if (*ret || errno == ENOENT)
+        return 0;
+    fd_close(fd);
+    return err_sys(err, errno, "read folder '%s' of the image store", all_mounts);
+}
+
+static int read_all(const struct images *s, const struct confined_ids *ids, struct items *ret,
+                    struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int r = open_all(s, &d, err);
+
+    for (const struct dirent *e; r >= 0 && d && (e = readdir(d));) {
+        _cleanup_close_ int dir = -1;
+        struct item *i;
+
+        if (e->d_name[0] == '.' || dir_open(dirfd(d), e->d_name, &dir, NULL) < 0)
+            continue; /* removed meanwhile */
+        ret->v = xreallocarray(ret->v, ret->n + 1, sizeof(*ret->v));
+        i = &ret->v[ret->n++];
+        *i = (struct item){.folder = xasprintf("%s/%s", all_mounts, e->d_name)};
+        r = read_item(dir, ids, i, err);
+    }
+    if (r >= 0 && ret->n)
+        qsort(ret->v, ret->n, sizeof(*ret->v), longest_unused_first);
+    return r;
+}
+
+int mount_cache_list(const struct images *s, const struct confined_ids *ids, json_t **ret,
+                     struct err *err)
+{
+    struct items all = {0};
+    json_t *list = json_array();
+    json_int_t sum = 0;
+    int r = read_all(s, ids, &all, err);
+
+    for (size_t n = all.n; r >= 0 && n > 0; n--) {
+        const struct item *i = &all.v[n - 1];
+
+        sum += (json_int_t)i->bytes;
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:b}", "id", i->id, "bytes",
+                                              (json_int_t)i->bytes, "last_used",
+                                              (json_int_t)i->used.tv_sec, "in_use", i->in_use));
+    }
+    items_done(&all);
+    if (r < 0)
+        json_decref(list);
+    else
+        *ret = json_pack("{s:o, s:I}", "mounts", list, "bytes", sum);
+    return r;
+}
+
+/* ---- removing ---- */
+
+/* 1: it has gone; 0: a build uses it, or another has removed it. */
+static int remove_one(const struct images *s, const struct confined_ids *ids, const char *folder,
+                      struct err *err)
+{
+    _cleanup_free_ char *tmp =
+        xasprintf("tmp/mount-%d-%s", (int)getpid(), strrchr(folder, '/') + 1);
+    _cleanup_close_ int gate = -1;
+    _cleanup_close_ int dir =
+        openat(s->dir, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int r;
+
+    if (dir < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "open '%s' of the image store", folder);
+    r = auth_open(dir, &gate, err);
+    if (r < 0)
+        return r;
+    r = auth_call(gate, F_OFD_SETLK, F_WRLCK, NULL);
+    if (r == -EAGAIN || r == -EACCES)
+        return 0;
+    if (r < 0)
+        return err_sys(err, -r, "lock a cache mount");
+    if (renameat(s->dir, folder, s->dir, tmp) < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "take a cache mount out of its place");
+    gate = fd_close(gate);
+    r = confined_remove(ids, s->dir, tmp, err);
+    return r < 0 ? r : 1;
+}
+
+static json_t *removed_json(void)
+{
+    return json_pack("{s:i, s:i, s:[]}", "removed", 0, "bytes", 0, "mounts");
+}
+
+static void count_removed(json_t *doc, const char *id, uint64_t bytes)
+{
+    json_int_t n = json_integer_value(json_object_get(doc, "removed"));
+    json_int_t sum = json_integer_value(json_object_get(doc, "bytes"));
+
+    json_object_set_new(doc, "removed", json_integer(n + 1));
+    json_object_set_new(doc, "bytes", json_integer(sum + (json_int_t)bytes));
+    json_array_append_new(json_object_get(doc, "mounts"), json_string(id));
+}
+
+int mount_cache_remove(const struct images *s, const struct confined_ids *ids, const char *id,
+                       json_t **ret, struct err *err)
+{
+    _cleanup_free_ char *folder = folder_of(id);
+    _cleanup_close_ int dir = -1;
+    uint64_t bytes = 0;
+    int r;
+
+    if (faccessat(s->dir, folder, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
+        err_set(err, ERR_NOT_FOUND, "no build has made a cache mount '%.200s'", id);
+        return err_hint(err, "`ripcord cache ls` lists them: an id, or the target where a "
+                             "Dockerfile names none.");
+    }
+    r = dir_open(s->dir, folder, &dir, err);
+    if (r >= 0)
+        r = measure(dir, ids, &bytes, err);
+    if (r >= 0)
+        r = remove_one(s, ids, folder, err);
+    if (r == 0)
+        return err_set(err, ERR_CONFLICT, "a build uses cache mount '%.200s'", id);
+    if (r < 0)
+        return err_wrap(err, "remove cache mount '%.200s'", id);
+    *ret = removed_json();
+    count_removed(*ret, id, bytes);
+    return 0;
+}
+
+int mount_cache_trim(const struct images *s, const struct confined_ids *ids, uint64_t keep,
+                     uint64_t unused, json_t **ret, struct err *err)
+{
+    uint64_t sum = 0, now = time_wall() / USEC_PER_SEC;
+    _cleanup_json_ json_t *doc = removed_json();
+    struct items all = {0};
+    int r = read_all(s, ids, &all, err);
+
+    for (size_t i = 0; i < all.n; i++)
+        sum += all.v[i].bytes;
+    for (size_t n = 0; r >= 0 && n < all.n; n++) {
+        const struct item *i = &all.v[n];
+        bool old = unused && (uint64_t)i->used.tv_sec + unused <= now;
+
+        if (i->in_use || (!old && keep && sum <= keep)) /* none are kept: empty ones go, too */
+            continue;
+        r = remove_one(s, ids, i->folder, err);
+        if (r <= 0)
+            continue;
+        sum -= i->bytes;
+        count_removed(doc, i->id, i->bytes);
+    }
+    items_done(&all);
+    if (r >= 0)
+        *ret = TAKE_PTR(doc);
+    return MIN(r, 0);
+}

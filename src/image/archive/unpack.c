@@ -1,0 +1,643 @@
+/*
+ * See unpack.h. The parent folder of each entry is opened with openat2() below the layer, without
+ * links, and the entry is made by its last name alone; the parent is kept for the next entry, as
+ * archives list a folder's entries together.
+ *
+ * Modes and times of folders are set at the end: what is made in them later would change them.
+ */
+#include "image/archive/unpack.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
+#include "lib/os/whiteout.h"
+#include "proto/digest-context.h"
+
+enum { BLOCK = 256 << 10, XATTR_MAX = 64 << 10 };
+
+/* A folder that gets its mode and time at the end. */
+struct later {
+    char *path;
+    mode_t mode;
+    struct timespec mtime;
+};
+
+struct unpack {
+    struct archive *archive;
+    int root;
+    unsigned flags; /* enum unpack_flags */
+    struct unpack_stats stats;
+    int parent; /* of the last entry; -1: none kept */
+    char parent_path[UNPACK_PATH_MAX];
+    struct later *later;
+    size_t n_later;
+};
+
+/* One entry on its way. */
+struct item {
+    struct archive_entry *e;
+    char path[UNPACK_PATH_MAX];
+    const char *name; /* its last component, in path */
+    int parent;       /* borrowed of struct unpack */
+    mode_t mode;
+    uid_t uid;
+    gid_t gid;
+    struct timespec mtime;
+};
+
+/* ---- names ---- */
+
+static int add_component(const char *at, size_t n, char *ret, size_t *len, struct err *err)
+{
+    if (n > NAME_MAX)
+        return err_set(err, ERR_INVALID, "a name of %zu bytes", n);
+    if (n == 2 && at[0] == '.' && at[1] == '.')
+        return err_set(err, ERR_DENIED, "its name holds '..'");
+    if (*len + n + 2 > UNPACK_PATH_MAX)
+        return err_set(err, ERR_INVALID, "its name is over %d bytes", UNPACK_PATH_MAX - 1);
+    if (*len)
+        ret[(*len)++] = '/';
+    memcpy(ret + *len, at, n);
+    *len += n;
+    return 0;
+}
+
+int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *err)
+{
+    size_t len = 0, depth = 0;
+
+    if (*name == '/')
+        return err_set(err, ERR_DENIED, "its name is absolute");
+    while (*name) {
+        size_t n = strcspn(name, "/");
+
+        if (n && !(n == 1 && *name == '.')) {
+            int r = add_component(name, n, ret, &len, err);
+
+            if (r < 0)
+                return r;
+            if (++depth > UNPACK_DEPTH_MAX)
+                return err_set(err, ERR_INVALID, "it lies over %d folders deep", UNPACK_DEPTH_MAX);
+        }
+        name += n + (name[n] == '/');
+    }
+    ret[len] = '\0';
+    return 0;
+}
+
+/* ---- places ---- */
+
+int unpack_open(int dir, const char *path, uint64_t flags)
+{
+    struct open_how how = {.flags = flags | O_CLOEXEC | O_NOFOLLOW,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                                      RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV};
+
+    return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+}
+
+static void forget_parent(struct unpack *u)
+{
+    u->parent = fd_close(u->parent);
+}
+
+/* Makes the folders on the way that no entry has made: as root's, for all to see. */
+static int make_way(struct unpack *u, char *path, struct err *err)
+{
+    for (char *slash = path;;) {
+        slash = strchr(slash, '/');
+        if (slash)
+            *slash = '\0';
+        if (mkdirat(u->root, path, 0755) < 0 && errno != EEXIST)
+            return err_sys(err, errno, "make folder '%s'", path);
+        if (!slash)
+            return 0;
+        *slash++ = '/';
+    }
+}
+
+/* mkdirat() above would follow a link on the way; so what is there is looked at from the top. */
+static int check_way(struct unpack *u, char *path, struct err *err)
+{
+    for (char *slash = path;;) {
+        struct stat st;
+
+        slash = strchr(slash, '/');
+        if (slash)
+            *slash = '\0';
+        if (fstatat(u->root, path, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+            if (slash)
+                *slash = '/';
+            return errno == ENOENT ? 0 : err_sys(err, errno, "look at '%s'", path);
+        }
+        if (!S_ISDIR(st.st_mode))
+            return err_set(err, ERR_DENIED, "its way goes through '%s', which is %s", path,
+                           S_ISLNK(st.st_mode) ? "a link" : "no folder");
+        if (!slash)
+            return 0;
+        *slash++ = '/';
+    }
+}
+
+static int open_parent(struct unpack *u, char *path, struct err *err)
+{
+    int r;
+
+    if (u->parent >= 0 && STREQ(path, u->parent_path))
+        return 0;
+    forget_parent(u);
+    u->parent = unpack_open(u->root, *path ? path : ".", O_PATH | O_DIRECTORY);
+    if (u->parent < 0) {
+        r = check_way(u, path, err);
+        if (r >= 0)
+            r = make_way(u, path, err);
+        if (r < 0)
+            return r;
+        u->parent = unpack_open(u->root, path, O_PATH | O_DIRECTORY);
+    }
+    if (u->parent < 0)
+        return err_sys(err, errno, "open folder '%s'", path);
+    snprintf(u->parent_path, sizeof(u->parent_path), "%s", path);
+    return 0;
+}
+
+/* Splits item->path; the parent is there after this. */
+static int find_place(struct unpack *u, struct item *it, struct err *err)
+{
+    char *slash = strrchr(it->path, '/');
+    int r;
+
+    it->name = slash ? slash + 1 : it->path;
+    if (slash)
+        *slash = '\0';
+    r = open_parent(u, slash ? it->path : (char *)"", err);
+    if (slash)
+        *slash = '/';
+    it->parent = u->parent;
+    return r;
+}
+
+/* ---- what an entry has beside its contents ---- */
+
+bool unpack_keeps_xattr(const char *name)
+{
+    return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0 &&
+           !STREQ(name, DIGEST_CONTEXT_XATTR);
+}
+
+/* One that says of an empty file what it should hold must not be lost. */
+static bool is_digest_only(const struct unpack *u, const struct item *it, const char *name)
+{
+    return (u->flags & UNPACK_DIGEST_ONLY) && STREQ(name, DIGEST_CONTEXT_XATTR) &&
+           archive_entry_filetype(it->e) == AE_IFREG && archive_entry_size(it->e) == 0;
+}
+
+static int set_xattrs(struct unpack *u, const struct item *it, int fd, struct err *err)
+{
+    const char *name;
+    const void *value;
+    size_t size;
+
+    if (archive_entry_xattr_count(it->e) > UNPACK_XATTRS_MAX)
+        return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
+    archive_entry_xattr_reset(it->e);
+    while (archive_entry_xattr_next(it->e, &name, &value, &size) == ARCHIVE_OK) {
+        bool digest_only = name && is_digest_only(u, it, name);
+        bool wanted = name && (digest_only || unpack_keeps_xattr(name)) && size <= XATTR_MAX;
+
+        if (wanted && fsetxattr(fd, name, value, size, 0) == 0)
+            continue;
+        if (digest_only)
+            return err_set(err, ERR_UNSUPPORTED, "files cannot be left out here: %s",
+                           strerror(errno));
+        if (wanted && errno != EOPNOTSUPP && errno != ENOSPC) /* what this file system can keep */
+            return err_sys(err, errno, "set its attribute '%.100s'", name);
+        u->stats.dropped++;
+    }
+    return 0;
+}
+
+static int give(const struct unpack *u, const struct item *it, int fd, struct err *err)
+{
+    if ((u->flags & UNPACK_OWNERS) && fchown(fd, it->uid, it->gid) < 0)
+        return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
+    return 0;
+}
+
+static int read_facts(const struct unpack *u, struct item *it, struct err *err)
+{
+    int64_t uid = archive_entry_uid(it->e), gid = archive_entry_gid(it->e);
+    int64_t seconds = archive_entry_mtime_is_set(it->e) ? archive_entry_mtime(it->e) : 0;
+
+    if ((u->flags & UNPACK_OWNERS) &&
+        (uid < 0 || gid < 0 || uid > UNPACK_ID_MAX || gid > UNPACK_ID_MAX))
+        return err_set(err, ERR_UNSUPPORTED, "its owner is %lld:%lld, and ids go to %d",
+                       (long long)uid, (long long)gid, UNPACK_ID_MAX);
+    it->uid = (uid_t)uid;
+    it->gid = (gid_t)gid;
+    it->mode = archive_entry_perm(it->e) & 07777;
+    /* What no file system keeps is no reason to refuse an image. */
+    it->mtime.tv_sec = seconds < 0 || seconds > INT32_MAX ? 0 : seconds;
+    return 0;
+}
+
+/* ---- kinds of entries ---- */
+
+/* What was there under that name: a later entry wins. */
+static int clear_place(const struct item *it, struct err *err)
+{
+    struct stat st;
+
+    if (fstatat(it->parent, it->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    if (!S_ISDIR(st.st_mode))
+        return unlinkat(it->parent, it->name, 0) < 0 ? err_sys(err, errno, "replace it") : 0;
+    return rmtree(it->parent, it->name, err);
+}
+
+static int write_block(int fd, const char *data, size_t len, int64_t at, struct err *err)
+{
+    while (len) {
+        ssize_t n = pwrite(fd, data, len, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return err_sys(err, n < 0 ? errno : EIO, "write it");
+        data += n;
+        len -= (size_t)n;
+        at += n;
+    }
+    return 0;
+}
+
+static int archive_fault(struct archive *a, struct err *err)
+{
+    const char *why = archive_error_string(a);
+
+    return err_set(err, ERR_INVALID, "%s", why ? why : "the archive is damaged");
+}
+
+static int write_data(struct unpack *u, int fd, struct err *err)
+{
+    uint64_t room = UNPACK_BYTES_MAX - u->stats.bytes;
+    int64_t end = 0;
+
+    for (;;) {
+        const void *data;
+        int64_t at;
+        size_t len;
+        int r = archive_read_data_block(u->archive, &data, &len, &at);
+
+        if (r == ARCHIVE_EOF)
+            break;
+        if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
+            return archive_fault(u->archive, err);
+        if (at < end || len > room || (uint64_t)at > room - len)
+            return err_set(err, ERR_LIMIT, "its files are over %llu bytes",
+                           (unsigned long long)UNPACK_BYTES_MAX);
+        end = at + (int64_t)len;
+        r = write_block(fd, data, len, at, err);
+        if (r < 0)
+            return r;
+    }
+    u->stats.bytes += (uint64_t)end;
+    return 0;
+}
+
+/* A sparse file may end with a hole. */
+static int set_size(struct unpack *u, const struct item *it, int fd, struct err *err)
+{
+    int64_t size = archive_entry_size(it->e);
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "look at it");
+    if (size <= st.st_size)
+        return 0;
+    if ((uint64_t)(size - st.st_size) > UNPACK_BYTES_MAX - u->stats.bytes)
+        return err_set(err, ERR_LIMIT, "its files are over %llu bytes",
+                       (unsigned long long)UNPACK_BYTES_MAX);
+    u->stats.bytes += (uint64_t)(size - st.st_size);
+    return ftruncate(fd, size) < 0 ? err_sys(err, errno, "set its size") : 0;
+}
+
+static int put_file(struct unpack *u, struct item *it, struct err *err)
+{
+    const struct timespec times[2] = {it->mtime, it->mtime};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = clear_place(it, err);
+    if (r < 0)
+        return r;
+    fd = unpack_open(it->parent, it->name, O_WRONLY | O_CREAT | O_EXCL);
+    if (fd < 0)
+        return err_sys(err, errno, "make it");
+    r = write_data(u, fd, err);
+    if (r >= 0)
+        r = set_size(u, it, fd, err);
+    if (r >= 0)
+        r = give(u, it, fd, err);
+    if (r >= 0)
+        r = set_xattrs(u, it, fd, err);
+    if (r < 0)
+        return r;
+    if (fchmod(fd, it->mode) < 0) /* after the owner: that takes set-uid bits */
+        return err_sys(err, errno, "set its mode");
+    return futimens(fd, times) < 0 ? err_sys(err, errno, "set its time") : 0;
+}
+
+static void note_later(struct unpack *u, const struct item *it)
+{
+    if ((u->n_later & (u->n_later - 1)) == 0)
+        u->later = xreallocarray(u->later, u->n_later ? 2 * u->n_later : 1, sizeof(*u->later));
+    u->later[u->n_later++] = (struct later){xstrdup(it->path), it->mode, it->mtime};
+}
+
+/* A folder over one of this layer keeps what is in it; over a whiteout it hides what lies below. */
+static int make_folder(const struct item *it, bool *hides, struct err *err)
+{
+    struct stat st;
+    int r;
+
+    *hides = false;
+    if (fstatat(it->parent, it->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (S_ISDIR(st.st_mode))
+            return 0;
+        *hides = whiteout_is(&st);
+        r = clear_place(it, err);
+        if (r < 0)
+            return r;
+    }
+    return mkdirat(it->parent, it->name, 0755) < 0 ? err_sys(err, errno, "make it") : 0;
+}
+
+static int put_folder(struct unpack *u, struct item *it, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    bool hides = false;
+    int r = 0;
+
+    if (*it->path)
+        r = make_folder(it, &hides, err);
+    if (r < 0)
+        return r;
+    fd = unpack_open(*it->path ? it->parent : u->root, *it->path ? it->name : ".",
+                     O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return err_sys(err, errno, "open it");
+    r = give(u, it, fd, err);
+    if (r >= 0)
+        r = set_xattrs(u, it, fd, err);
+    if (r >= 0 && hides)
+        r = whiteout_opaque(fd, err);
+    if (r >= 0)
+        note_later(u, it);
+    return r;
+}
+
+static int put_symlink(struct unpack *u, struct item *it, struct err *err)
+{
+    const struct timespec times[2] = {it->mtime, it->mtime};
+    const char *target = archive_entry_symlink(it->e);
+    int r;
+
+    if (!target || !*target || strlen(target) >= UNPACK_PATH_MAX)
+        return err_set(err, ERR_INVALID, "it is a link to nowhere");
+    r = clear_place(it, err);
+    if (r < 0)
+        return r;
+    if (symlinkat(target, it->parent, it->name) < 0)
+        return err_sys(err, errno, "make it");
+    if ((u->flags & UNPACK_OWNERS) &&
+        fchownat(it->parent, it->name, it->uid, it->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
+    utimensat(it->parent, it->name, times, AT_SYMLINK_NOFOLLOW); /* not all file systems can */
+    return 0;
+}
+
+/* Only to what this layer holds: a link into a lower layer is a file of its own there. */
+static int open_target(struct unpack *u, const char *target, int *ret, struct err *err)
+{
+    char path[UNPACK_PATH_MAX];
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+    int r;
+
+    r = unpack_name(target, path, err);
+    if (r < 0)
+        return err_wrap(err, "it is a hard link to '%.200s'", target);
+    fd = unpack_open(u->root, *path ? path : ".", O_PATH);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_set(err, ERR_DENIED,
+                       "it is a hard link to '%.200s', which is not in this layer: %s", target,
+                       strerror(errno));
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return err_set(err, ERR_DENIED, "it is a hard link to '%.200s', which is no file", target);
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static int put_hardlink(struct unpack *u, struct item *it, struct err *err)
+{
+    const char *target = archive_entry_hardlink(it->e);
+    char path[UNPACK_PATH_MAX];
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = open_target(u, target, &fd, err);
+    if (r < 0)
+        return r;
+    unpack_name(target, path, NULL);
+    if (STREQ(path, it->path))
+        return 0;
+    r = clear_place(it, err);
+    if (r < 0)
+        return r;
+    /* By name: a link by descriptor needs /proc, which is not here. No link is followed, and
+     * nobody else writes here. */
+    if (linkat(u->root, path, it->parent, it->name, 0) < 0)
+        return err_sys(err, errno, "make it");
+    return 0;
+}
+
+/* ---- whiteouts ---- */
+
+/* The name is gone below; what this layer itself has of that name stays. */
+static int put_whiteout(struct item *it, const char *hidden, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+
+    if (fstatat(it->parent, hidden, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return whiteout_make(it->parent, hidden, err);
+    if (!S_ISDIR(st.st_mode))
+        return 0;
+    fd = unpack_open(it->parent, hidden, O_RDONLY | O_DIRECTORY);
+    return fd < 0 ? err_sys(err, errno, "open '%s'", hidden) : whiteout_opaque(fd, err);
+}
+
+static int put_opaque(struct item *it, struct err *err)
+{
+    _cleanup_close_ int fd = unpack_open(it->parent, ".", O_RDONLY | O_DIRECTORY);
+
+    return fd < 0 ? err_sys(err, errno, "open its folder") : whiteout_opaque(fd, err);
+}
+
+static int put_mark(struct unpack *u, struct item *it, struct err *err)
+{
+    const char *hidden;
+
+    switch (whiteout_parse(it->name, &hidden)) {
+    case WHITEOUT_HIDES:
+        return put_whiteout(it, hidden, err);
+    case WHITEOUT_OPAQUE:
+        return put_opaque(it, err);
+    case WHITEOUT_OTHER:
+        u->stats.dropped++;
+        return 0;
+    case WHITEOUT_NONE:
+    case WHITEOUT_BAD:
+        break;
+    }
+    return err_set(err, ERR_INVALID, "it is a mark that hides nothing");
+}
+
+/* ---- the whole ---- */
+
+static int put_by_type(struct unpack *u, struct item *it, struct err *err)
+{
+    if (archive_entry_hardlink(it->e))
+        return put_hardlink(u, it, err);
+    switch (archive_entry_filetype(it->e)) {
+    case AE_IFREG:
+        return put_file(u, it, err);
+    case AE_IFDIR:
+        return put_folder(u, it, err);
+    case AE_IFLNK:
+        return put_symlink(u, it, err);
+    default:
+        u->stats.dropped++;
+        return 0;
+    }
+}
+
+static int put_entry(struct unpack *u, struct item *it, struct err *err)
+{
+    const char *hidden;
+    int r;
+
+    r = read_facts(u, it, err);
+    if (r < 0)
+        return r;
+    if (!*it->path)
+        return archive_entry_filetype(it->e) == AE_IFDIR
+                   ? put_folder(u, it, err)
+                   : err_set(err, ERR_INVALID, "it stands for the whole layer and is no folder");
+    r = find_place(u, it, err);
+    if (r < 0)
+        return r;
+    if (whiteout_parse(it->name, &hidden) != WHITEOUT_NONE)
+        return put_mark(u, it, err);
+    return put_by_type(u, it, err);
+}
+
+static int take_entry(struct unpack *u, struct archive_entry *e, struct err *err)
+{
+    struct item it = {.e = e, .parent = -1};
+    const char *name = archive_entry_pathname(e);
+    int r;
+
+    if (!name)
+        return err_set(err, ERR_INVALID, "an entry has no name that can be read");
+    if (++u->stats.entries > UNPACK_ENTRIES_MAX)
+        return err_set(err, ERR_LIMIT, "over %d entries", UNPACK_ENTRIES_MAX);
+    r = unpack_name(name, it.path, err);
+    if (r >= 0)
+        r = put_entry(u, &it, err);
+    return r < 0 ? err_wrap(err, "entry '%.200s'", name) : 0;
+}
+
+static int take_all(struct unpack *u, struct err *err)
+{
+    struct archive_entry *e;
+
+    for (;;) {
+        int r = archive_read_next_header(u->archive, &e);
+
+        if (r == ARCHIVE_EOF)
+            return 0;
+        if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
+            return archive_fault(u->archive, err);
+        r = take_entry(u, e, err);
+        if (r < 0)
+            return r;
+    }
+}
+
+static int finish_folders(struct unpack *u, struct err *err)
+{
+    /* In order: of two entries for one folder the later one counts. */
+    for (size_t i = 0; i < u->n_later; i++) {
+        const struct later *l = &u->later[i];
+        const struct timespec times[2] = {l->mtime, l->mtime};
+        _cleanup_close_ int fd =
+            unpack_open(u->root, *l->path ? l->path : ".", O_RDONLY | O_DIRECTORY);
+
+        if (fd < 0)
+            continue; /* a later entry has taken its place */
+        if (fchmod(fd, l->mode) < 0 || futimens(fd, times) < 0)
+            return err_sys(err, errno, "set mode and time of '%s'", l->path);
+    }
+    return 0;
+}
+
+/* As a layer that says nothing of its top has it. */
+static int start_root(const struct unpack *u, struct err *err)
+{
+    if ((u->flags & UNPACK_OWNERS) && fchown(u->root, 0, 0) < 0)
+        return err_sys(err, errno, "give the layer's folder to root");
+    return fchmod(u->root, 0755) < 0 ? err_sys(err, errno, "set the mode of the layer's folder")
+                                     : 0;
+}
+
+static void unpack_done(struct unpack *u)
+{
+    forget_parent(u);
+    for (size_t i = 0; i < u->n_later; i++)
+        free(u->later[i].path);
+    free(u->later);
+    archive_read_free(u->archive);
+}
+
+int unpack_layer(int in, int dir, unsigned flags, struct unpack_stats *ret, struct err *err)
+{
+    struct unpack u = {.archive = archive_read_new(), .root = dir, .flags = flags, .parent = -1};
+    int r;
+
+    archive_read_support_format_tar(u.archive);
+    r = start_root(&u, err);
+    if (r >= 0 && archive_read_open_fd(u.archive, in, BLOCK) != ARCHIVE_OK)
+        r = archive_fault(u.archive, err);
+    if (r >= 0)
+        r = take_all(&u, err);
+    if (r >= 0)
+        r = finish_folders(&u, err);
+    if (r >= 0)
+        *ret = u.stats;
+    unpack_done(&u);
+    return r;
+}

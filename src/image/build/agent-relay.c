@@ -1,0 +1,206 @@
+#include "image/build/agent-relay.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/xalloc.h"
+
+/* Of draft-ietf-sshm-ssh-agent, section 6.1. */
+enum { AGENT_FAILURE = 5, AGENT_REQUEST_IDENTITIES = 11, AGENT_SIGN_REQUEST = 13 };
+
+enum { HEAD = 4 }; /* a message's length */
+
+/* A question goes to the agent and its answer back before the next one is read. */
+enum phase { ASKING, PASSING, WAITING, ANSWERING };
+
+bool agent_may_ask(const void *message, size_t len)
+{
+    unsigned char kind = len ? *(const unsigned char *)message : 0;
+
+    return (kind == AGENT_REQUEST_IDENTITIES && len == 1) || kind == AGENT_SIGN_REQUEST;
+}
+
+/* ---- lines ---- */
+
+void agent_line_init(struct agent_line *l, int client, int agent)
+{
+    *l = (struct agent_line){.client = client,
+                             .agent = agent,
+                             .phase = ASKING,
+                             .message = xmalloc(HEAD + AGENT_MESSAGE_MAX),
+                             .whole = HEAD};
+}
+
+void agent_line_done(struct agent_line *l)
+{
+    fd_close(l->client);
+    fd_close(l->agent);
+    free(l->message);
+}
+
+int agent_dial(const char *agent)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", agent);
+    _cleanup_close_ int fd = -1;
+
+    if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
+        return -ENAMETOOLONG;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+/* One that the agent does not take is hung up on, as the agent would do it. */
+static bool line_open(struct agent_line *l, int listener, const char *agent)
+{
+    _cleanup_close_ int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = client < 0 ? -1 : agent_dial(agent);
+
+    if (fd < 0)
+        return false;
+    agent_line_init(l, TAKE_FD(client), fd);
+    return true;
+}
+
+static int line_fd(const struct agent_line *l)
+{
+    return l->phase == ASKING || l->phase == ANSWERING ? l->client : l->agent;
+}
+
+static bool line_reads(const struct agent_line *l)
+{
+    return l->phase == ASKING || l->phase == WAITING;
+}
+
+static void next_phase(struct agent_line *l, enum phase to)
+{
+    l->phase = to;
+    l->len = 0;
+    if (line_reads(l))
+        l->whole = HEAD;
+}
+
+/* A whole message is here. */
+static void decide(struct agent_line *l)
+{
+    static const char failure[] = {0, 0, 0, 1, AGENT_FAILURE};
+
+    if (l->phase == WAITING) {
+        next_phase(l, ANSWERING);
+    } else if (agent_may_ask(l->message + HEAD, l->whole - HEAD)) {
+        next_phase(l, PASSING);
+    } else {
+        memcpy(l->message, failure, sizeof(failure));
+        l->whole = sizeof(failure);
+        next_phase(l, ANSWERING);
+    }
+}
+
+static bool read_length(struct agent_line *l)
+{
+    uint32_t length;
+
+    memcpy(&length, l->message, sizeof(length));
+    length = ntohl(length);
+    l->whole = HEAD + (size_t)length;
+    return length > 0 && length <= AGENT_MESSAGE_MAX;
+}
+
+/* Never more than the message that is under way: what comes behind it stays with the kernel. */
+static bool line_read(struct agent_line *l)
+{
+    ssize_t n = read(line_fd(l), l->message + l->len, l->whole - l->len);
+
+    if (n <= 0)
+        return n < 0 && (errno == EAGAIN || errno == EINTR);
+    l->len += (size_t)n;
+    if (l->len < l->whole)
+        return true;
+    if (l->whole == HEAD)
+        return read_length(l);
+    decide(l);
+    return true;
+}
+
+static bool line_write(struct agent_line *l)
+{
+    ssize_t n = send(line_fd(l), l->message + l->len, l->whole - l->len, MSG_NOSIGNAL);
+
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR;
+    l->len += (size_t)n;
+    if (l->len == l->whole)
+        next_phase(l, l->phase == PASSING ? WAITING : ASKING);
+    return true;
+}
+
+bool agent_line_step(struct agent_line *l)
+{
+    return line_reads(l) ? line_read(l) : line_write(l);
+}
+
+/* ---- all of them ---- */
+
+struct relay {
+    struct agent_line lines[AGENT_LINES_MAX];
+    size_t n;
+    struct pollfd p[1 + 2 * AGENT_LINES_MAX]; /* the listener, then two for each line */
+};
+
+/* Who waits for an answer may go meanwhile, which is the second one. */
+static void watch(struct relay *x, int listener)
+{
+    x->p[0] = (struct pollfd){.fd = x->n < AGENT_LINES_MAX ? listener : -1, .events = POLLIN};
+    for (size_t i = 0; i < x->n; i++) {
+        const struct agent_line *l = &x->lines[i];
+
+        x->p[1 + 2 * i] =
+            (struct pollfd){.fd = line_fd(l), .events = line_reads(l) ? POLLIN : POLLOUT};
+        x->p[2 + 2 * i] = (struct pollfd){.fd = l->phase == WAITING ? l->client : -1};
+    }
+}
+
+static bool line_goes_on(struct agent_line *l, const struct pollfd p[static 2])
+{
+    if (p[1].revents)
+        return false;
+    if (!p[0].revents)
+        return true;
+    return agent_line_step(l);
+}
+
+void agent_relay(int listener, const char *agent)
+{
+    struct relay x = {0};
+
+    for (;;) {
+        watch(&x, listener);
+        if (poll(x.p, 1 + 2 * x.n, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            break;
+        }
+        /* From behind: one that has ended makes room for the last, which has been looked at. */
+        for (size_t i = x.n; i-- > 0;)
+            if (!line_goes_on(&x.lines[i], &x.p[1 + 2 * i])) {
+                agent_line_done(&x.lines[i]);
+                x.lines[i] = x.lines[--x.n];
+            }
+        if (x.p[0].revents & (POLLERR | POLLHUP | POLLNVAL))
+            break;
+        if (x.p[0].revents && line_open(&x.lines[x.n], listener, agent))
+            x.n++;
+    }
+    while (x.n)
+        agent_line_done(&x.lines[--x.n]);
+}

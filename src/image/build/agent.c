@@ -1,0 +1,237 @@
+#include "image/build/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "image/build/agent-relay.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/caps.h"
+#include "lib/os/confine.h"
+
+#define SOCKET_NAME "agent"
+
+const char *agent_id(const struct mount *m)
+{
+    return m->id && *m->id ? m->id : "default";
+}
+
+/* ---- where the agent is ---- */
+
+struct place {
+    int dir;
+    const char *name; /* in the path */
+    struct stat st;
+};
+
+#define PLACE_INIT                                                                                 \
+    {                                                                                              \
+        .dir = -1                                                                                  \
+    }
+
+static void place_done(struct place *p)
+{
+    fd_close(p->dir);
+}
+#define _cleanup_place_ __attribute__((cleanup(place_done)))
+
+static int place_find(const char *path, struct place *ret, struct err *err)
+{
+    int r = dir_open_above(path, &ret->dir, &ret->name, err);
+
+    if (r < 0)
+        return r;
+    if (fstatat(ret->dir, ret->name, &ret->st, 0) < 0)
+        return err_sys(err, errno, "look at '%.200s'", path);
+    if (!S_ISSOCK(ret->st.st_mode))
+        return err_set(err, ERR_INVALID, "'%.200s' is not a socket", path);
+    return 0;
+}
+
+int agent_check(const char *id, const char *path, struct err *err)
+{
+    _cleanup_place_ struct place p = PLACE_INIT;
+    _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_close_ int fd = -1;
+
+    if (place_find(path, &p, &why) >= 0 &&
+        unix_connect(p.dir, p.name, SOCK_STREAM | SOCK_NONBLOCK, &fd, &why) >= 0)
+        return 0;
+    err_set(err, ERR_INVALID, "ssh agent '%.64s' does not answer at '%.200s': %s", id, path,
+            why.msg);
+    return err_hint(err, "Is it running? `ssh-add -l` with SSH_AUTH_SOCK set to that path tells.");
+}
+
+/* ---- the relay ---- */
+
+/* Its user is whom the agent trusts; root in place of that user could do more than is needed. */
+static int become_owner(const struct stat *st, struct err *err)
+{
+    if (st->st_uid != geteuid())
+        return caps_become(st->st_uid, st->st_gid, err);
+    (void)caps_bound(CAPS_NONE, NULL); /* an ordinary user cannot, and has none */
+    return caps_set(CAPS_NONE, err);
+}
+
+static int confine_relay(struct err *err)
+{
+    /* clang-format off */
+    static const int calls[] = {
+        SYS_read, SYS_close, SYS_ppoll, SYS_accept4, SYS_socket, SYS_connect, SYS_sendto,
+#ifdef SYS_poll
+        SYS_poll,
+#endif
+        SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom, SYS_restart_syscall,
+        SYS_rt_sigreturn, SYS_exit, SYS_exit_group,
+    };
+    /* clang-format on */
+
+    return confine_to(calls, ARRAY_SIZE(calls), false, err);
+}
+
+/* After its ids have changed, which undoes what is to end it with its parent. */
+static int tie_to(pid_t parent)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return -errno;
+    return getppid() == parent ? 0 : -ESRCH;
+}
+
+enum { LISTENER_FD, WORD_FD, N_FDS };
+
+/* Nothing of the build stays open in it: neither its lines nor its locks. */
+static int keep_only(int listener, int word)
+{
+    if (dup2(listener, LISTENER_FD) < 0 || dup2(word, WORD_FD) < 0 ||
+        syscall(SYS_close_range, N_FDS, ~0U, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+/* All that it is from here on; and that the agent is to be had so. 0 or -errno. */
+static int prepare_relay(int listener, int word, const struct place *at, pid_t parent)
+{
+    int r;
+
+    if (fchdir(at->dir) < 0 || become_owner(&at->st, NULL) < 0 || tie_to(parent) < 0 ||
+        keep_only(listener, word) < 0 || confine_relay(NULL) < 0)
+        _exit(1); /* without a word, which says enough */
+    r = agent_dial(at->name);
+    if (r >= 0)
+        fd_close(r);
+    return MIN(r, 0);
+}
+
+_noreturn_ static void be_relay(int listener, int word, const struct place *at, pid_t parent)
+{
+    int r = prepare_relay(listener, word, at, parent);
+
+    (void)!send(WORD_FD, &r, sizeof(r), MSG_NOSIGNAL);
+    close(WORD_FD);
+    if (r >= 0)
+        agent_relay(LISTENER_FD, at->name);
+    _exit(1);
+}
+
+static int start_relay(int listener, const struct place *at, pid_t *ret, struct err *err)
+{
+    pid_t self = getpid(), pid;
+    int word[2], r = -EPERM;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, word) < 0)
+        return err_sys(err, errno, "make a pair of sockets");
+    pid = fork();
+    if (pid == 0)
+        be_relay(listener, word[1], at, self);
+    fd_close(word[1]);
+    if (pid > 0 && fd_read_full(word[0], &r, sizeof(r)) != (ssize_t)sizeof(r))
+        r = -EPERM;
+    fd_close(word[0]);
+    if (pid > 0 && r >= 0) {
+        *ret = pid;
+        return 0;
+    }
+    if (pid > 0)
+        agent_end(pid);
+    return err_sys(err, pid < 0 ? EAGAIN : -r, "reach the ssh agent as user %u, whose it is",
+                   at->st.st_uid);
+}
+
+/* ---- the socket ---- */
+
+struct owner {
+    const char *path; /* below the build's folder */
+    uid_t uid;
+    gid_t gid;
+};
+
+/* Where the ids are those that the command's sandbox has. */
+static int hand_over(void *arg, int dir, struct err *err)
+{
+    const struct owner *o = arg;
+
+    if (fchownat(dir, o->path, o->uid, o->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "set the owner of the agent's socket");
+    return 0;
+}
+
+static int make_socket(struct work *w, const struct mount *m, char **ret_source, int *ret_fd,
+                       struct err *err)
+{
+    _cleanup_free_ char *folder = NULL, *path = NULL;
+    _cleanup_close_ int dir = -1, fd = -1;
+    struct owner o = {.uid = mount_number(m->uid, 10, 0), .gid = mount_number(m->gid, 10, 0)};
+    mode_t mode = mount_number(m->mode, 8, 0600) & 0777;
+    int r = work_folder(w, 0700, &folder, err);
+
+    if (r >= 0)
+        r = dir_open(w->dir, folder, &dir, err);
+    if (r >= 0)
+        r = unix_listen(dir, SOCKET_NAME, SOCK_STREAM | SOCK_NONBLOCK, mode, &fd, err);
+    if (r < 0)
+        return r;
+    path = xasprintf("%s/" SOCKET_NAME, folder);
+    o.path = path;
+    r = work_run(w, &(struct work_job){.fn = hand_over, .arg = &o}, err);
+    if (r < 0)
+        return r;
+    *ret_source = xasprintf("%s/%s", w->path, path);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+int agent_start(struct work *w, const struct mount *m, const char *path, char **ret_source,
+                pid_t *ret, struct err *err)
+{
+    _cleanup_place_ struct place at = PLACE_INIT;
+    _cleanup_free_ char *source = NULL;
+    _cleanup_close_ int listener = -1;
+    int r = place_find(path, &at, err);
+
+    if (r >= 0)
+        r = make_socket(w, m, &source, &listener, err);
+    if (r >= 0)
+        r = start_relay(listener, &at, ret, err);
+    if (r < 0)
+        return err_wrap(err, "ssh mount at '%.200s'", m->target);
+    *ret_source = TAKE_PTR(source);
+    return 0;
+}
+
+void agent_end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}

@@ -1,0 +1,362 @@
+/*
+ * Stages side by side (stages.h), each step by step (step.h). What has been done is in the cache as
+ * soon as its layer is in the store, so that a build that fails or is cut short goes on from there.
+ */
+#include "image/build/build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/build/agent.h"
+#include "image/build/base.h"
+#include "image/build/builder.h"
+#include "image/build/context.h"
+#include "image/build/history.h"
+#include "image/build/keep.h"
+#include "image/build/key.h"
+#include "image/build/stages.h"
+#include "image/build/step.h"
+#include "image/oci/manifest.h"
+#include "image/oci/reference.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+
+/* ---- what its parts share ---- */
+
+int builder_layers(void *arg, const struct build_from *from, char ***ret, struct err *err)
+{
+    struct builder *b = arg;
+    _cleanup_base_ struct base base = {0};
+    int r;
+
+    if (from->stage >= 0) {
+        *ret = strv_copy(b->states[from->stage].layers);
+        return 0;
+    }
+    r = base_read(b->store, from->image, &base, NULL, err);
+    if (r >= 0)
+        *ret = TAKE_PTR(base.layers);
+    return r;
+}
+
+json_t *builder_texts(char *const *v)
+{
+    json_t *list = json_array();
+
+    for (; v && *v; v++)
+        json_array_append_new(list, json_string(*v));
+    return list;
+}
+
+char *builder_now(void)
+{
+    char text[TIME_FORMAT_MAX];
+
+    return xstrdup(time_format(time_wall(), text));
+}
+
+/* ---- stages ---- */
+
+static void tell_begin(const struct builder *b, const struct build_stage *stage, const char *text,
+                       unsigned n, unsigned line)
+{
+    daemon_conn_tell(b->daemon_conn,
+                     json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage", stage->name, "n",
+                               (int)n, "of", (int)build_stage_total(stage), "line", (int)line));
+}
+
+static int tell_end(const struct builder *b, int r, const struct err *err)
+{
+    daemon_conn_tell(b->daemon_conn, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
+    return r;
+}
+
+static int begin_stage(struct builder *b, const struct build_stage *stage, struct state *st,
+                       struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    _cleanup_base_ struct base base = {0};
+    int r = 0;
+
+    st->done = json_array();
+    if (stage->base >= 0) {
+        const struct state *from = &b->states[stage->base];
+
+        st->layers = strv_copy(from->layers);
+        st->created = from->created ? xstrdup(from->created) : NULL;
+        memcpy(st->key, from->key, DIGEST_MAX);
+        return 0;
+    }
+    text = xasprintf("FROM %s", stage->image ? stage->image : "scratch");
+    tell_begin(b, stage, text, 1, 0);
+    if (stage->image)
+        r = base_read(b->store, stage->image, &base, NULL, err);
+    if (r >= 0 && stage->image)
+        r = base_history(b->store, &base, &st->base, err);
+    if (r >= 0) {
+        struct key k;
+
+        key_begin(&k, "base");
+        key_texts(&k, "layers", base.layers);
+        key_end(&k, st->key);
+        st->layers = TAKE_PTR(base.layers);
+        st->created = TAKE_PTR(base.created);
+    }
+    return tell_end(b, r, err);
+}
+
+static int build_stage(struct builder *b, size_t i, struct err *err)
+{
+    const struct build_stage *stage = &b->plan.stages[i];
+    struct state *st = &b->states[i];
+    int r = begin_stage(b, stage, st, err);
+
+    for (size_t k = 0; r >= 0 && k < stage->n_steps; k++) {
+        const struct build_step *s = &stage->steps[k];
+
+        tell_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
+        r = tell_end(b, step_take(b, st, stage, k, err), err);
+    }
+    return r;
+}
+
+/* ---- in children ---- */
+
+/* Names in the build's folder that no other stage has. */
+enum { WORK_NUMBERS = 100000 };
+
+static bool is_needed(void *arg, size_t stage)
+{
+    return ((const struct builder *)arg)->plan.stages[stage].needed;
+}
+
+static bool waits_for(void *arg, size_t stage, size_t earlier)
+{
+    const struct build_stage *s = &((const struct builder *)arg)->plan.stages[stage];
+
+    if (s->base == (long)earlier)
+        return true;
+    for (size_t i = 0; i < s->n_steps; i++) {
+        const struct build_step *step = &s->steps[i];
+
+        if (step->from.stage == (long)earlier)
+            return true;
+        for (size_t k = 0; k < step->n_mounts; k++)
+            if (step->mounts[k].from.stage == (long)earlier)
+                return true;
+    }
+    return false;
+}
+
+static int stage_in_child(void *arg, size_t stage, struct daemon_conn *daemon_conn, json_t **ret,
+                          struct err *err)
+{
+    struct builder *b = arg;
+    const struct state *st = &b->states[stage];
+    int r;
+
+    b->daemon_conn = daemon_conn;
+    b->work.n = ((unsigned)stage + 1) * WORK_NUMBERS;
+    r = build_stage(b, stage, err);
+    if (r >= 0)
+        *ret = json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
+                         st->key, "created", st->created, "base", st->base, "done", st->done);
+    return r;
+}
+
+static int stage_ended(void *arg, size_t stage, const json_t *doc, struct err *err)
+{
+    struct state *st = &((struct builder *)arg)->states[stage];
+    const char *key = json_string_value(json_object_get(doc, "key"));
+    const char *created = json_string_value(json_object_get(doc, "created"));
+
+    snprintf(st->key, sizeof(st->key), "%s", key ? key : "");
+    st->created = created ? xstrdup(created) : NULL;
+    st->base = json_incref(json_object_get(doc, "base"));
+    st->done = json_incref(json_object_get(doc, "done"));
+    return json_read_strv(json_object_get(doc, "layers"), "layers", &st->layers, err);
+}
+
+static int build_stages(struct builder *b, struct err *err)
+{
+    const struct stages stages = {.daemon_conn = b->daemon_conn,
+                                  .arg = b,
+                                  .n = b->plan.n_stages,
+                                  .is_needed = is_needed,
+                                  .waits_for = waits_for,
+                                  .build = stage_in_child,
+                                  .took = stage_ended};
+
+    return stages_run(&stages, err);
+}
+
+/* ---- the image ---- */
+
+/* What the stage is built on comes first. */
+static void add_history(const struct builder *b, size_t stage, json_t *list)
+{
+    const struct build_stage *s = &b->plan.stages[stage];
+    const struct state *st = &b->states[stage];
+
+    if (s->base >= 0)
+        add_history(b, (size_t)s->base, list);
+    else if (json_is_array(st->base))
+        json_array_extend(list, st->base);
+    for (size_t i = 0; i < s->n_notes; i++) {
+        const struct build_note *n = &s->notes[i];
+        const json_t *done = n->step < 0 ? NULL : json_array_get(st->done, (size_t)n->step);
+        bool layer = json_is_true(json_object_get(done, "layer"));
+        const char *created = json_string_value(json_object_get(done, "created"));
+
+        history_add(list, n->text, layer, b->epoch ? b->epoch : layer ? created : NULL);
+    }
+}
+
+static char *config_text(const struct builder *b)
+{
+    const struct state *st = &b->states[b->plan.target];
+    _cleanup_json_ json_t *history = json_array();
+
+    add_history(b, b->plan.target, history);
+    history_fill_times(history);
+    return base_config_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created,
+                            history);
+}
+
+static int finish(struct builder *b, json_t **ret, struct err *err)
+{
+    const struct state *st = &b->states[b->plan.target];
+    _cleanup_free_ char *config = config_text(b);
+    _cleanup_json_ json_t *names = json_array();
+    char id[DIGEST_MAX];
+    int r = keep_image(b->store, config, id, err);
+
+    if (r >= 0)
+        r = keep_names(b->store, b->ask->tags, id, names, err);
+    if (r >= 0)
+        *ret = json_pack("{s:s, s:O, s:i}", "id", id, "names", names, "layers",
+                         (int)(strv_len(st->layers) - images_begin_with_host(st->layers)));
+    return r;
+}
+
+/* ---- the whole ---- */
+
+static int bring_in(struct builder *b, const char *name, struct err *err)
+{
+    _cleanup_free_ char *text = xasprintf("pull %s", name), *as = base_name(name);
+    json_t *ask = json_pack("{s:s}", "name", name);
+    int r;
+
+    if (!STREQ(as, name))
+        json_object_set_new(ask, "as", json_string(as));
+    daemon_conn_tell(b->daemon_conn, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
+    r = daemon_conn_pull(b->daemon_conn, ask, err);
+    if (r == -ERR_UNAUTHORIZED)
+        err_hint(err, "They are taken from 'auths' of ~/.docker/config.json, as `docker login` "
+                      "writes it; or bring it in with `ripcord image pull --username`.");
+    if (r < 0 && !err->hint)
+        err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
+    strv_add(&b->brought, name);
+    return tell_end(b, r, err);
+}
+
+/* What a digest names is what it was: there is nothing new to ask for. */
+static bool is_to_be_asked(const struct builder *b, const char *name)
+{
+    return b->ask->pull && !strchr(name, '@') && !reference_is_host(name) &&
+           !strv_contains(b->brought, name);
+}
+
+static int image_config(void *arg, const char *name, struct config *ret, bool *ret_on_host,
+                        struct err *err)
+{
+    struct builder *b = arg;
+    _cleanup_base_ struct base base = {0};
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r = -ERR_NOT_FOUND;
+
+    if (!is_to_be_asked(b, name))
+        r = base_read(b->store, name, &base, ret, &why);
+    if (r == -ERR_NOT_FOUND) {
+        err_done(&why);
+        r = bring_in(b, name, &why);
+        if (r >= 0)
+            r = base_read(b->store, name, &base, ret, &why);
+    }
+    if (r < 0)
+        return err_move(err, &why);
+    *ret_on_host = images_begin_with_host(base.layers);
+    return 0;
+}
+
+static int check_agents(char *const *agents, struct err *err)
+{
+    int r = 0;
+
+    for (; r >= 0 && agents && *agents; agents++) {
+        const char *equals = strchr(*agents, '=');
+        _cleanup_free_ char *id = equals ? xstrndup(*agents, (size_t)(equals - *agents)) : NULL;
+
+        r = equals ? agent_check(id, equals + 1, err)
+                   : err_set(err, ERR_INVALID, "'%.64s' is not ID=SOCKET", *agents);
+    }
+    return r;
+}
+
+static int make_plan(struct builder *b, struct err *err)
+{
+    const struct config_inputs inputs = {
+        .build_args = b->ask->args, .target = b->ask->target, .arch = image_config_architecture()};
+    _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
+    int r = context_dockerfile(&b->work, b->ask->dockerfile, &df, err);
+
+    if (r >= 0)
+        r = build_plan_make(df, &inputs, b->ask->agents, image_config, b, &b->plan, err);
+    if (r < 0)
+        return err_wrap(err, "%.200s", b->ask->dockerfile);
+    b->states = xcalloc(b->plan.n_stages, sizeof(*b->states));
+    return 0;
+}
+
+static void builder_done(struct builder *b)
+{
+    for (size_t i = 0; b->states && i < b->plan.n_stages; i++) {
+        strv_free(b->states[i].layers);
+        free(b->states[i].created);
+        json_decref(b->states[i].base);
+        json_decref(b->states[i].done);
+    }
+    free(b->states);
+    free(b->epoch);
+    strv_free(b->brought);
+    build_plan_done(&b->plan);
+    work_done(&b->work);
+}
+
+int build_image(struct images *s, const struct confined_ids *ids, const char *name, int context,
+                const struct build_ask *ask, struct daemon_conn *daemon_conn, json_t **ret,
+                struct err *err)
+{
+    struct builder b = {.store = s, .ask = ask, .daemon_conn = daemon_conn, .work = WORK_INIT};
+    int r = keep_check(ask->tags, err);
+
+    if (r >= 0)
+        r = history_epoch(ask->args, &b.epoch, err);
+    if (r >= 0)
+        r = check_agents(ask->agents, err);
+    if (r >= 0)
+        r = work_open(s, ids, name, &b.work, err);
+    if (r >= 0)
+        r = work_unpack_context(&b.work, context, ask->digest_only, err);
+    if (r >= 0)
+        r = make_plan(&b, err);
+    if (r >= 0)
+        r = build_stages(&b, err);
+    if (r >= 0)
+        r = finish(&b, ret, err);
+    builder_done(&b);
+    return r;
+}

@@ -1,0 +1,241 @@
+#include "image/build/contents.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "image/build/sources.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/digest-context.h"
+
+enum { PIECE = 256 << 10 };
+
+struct walk {
+    struct tar_writer tar;
+    struct tar_entry entry; /* its path is the stack of names */
+    char *piece;            /* owned */
+    const struct filter *filter;
+    size_t root;      /* length of the name of what is walked, in front of every path */
+    uint64_t put;     /* entries so far */
+    json_t *left_out; /* what was; NULL: nobody asks. Borrowed */
+};
+
+static int walk_folder(struct walk *w, int fd, struct err *err);
+
+static int put(struct walk *w, enum tar_type type, const struct stat *st, struct err *err)
+{
+    w->entry.type = type;
+    w->entry.mode = st->st_mode & 07777;
+    w->put++;
+    return tar_put(&w->tar, &w->entry, err);
+}
+
+static int push(struct walk *w, const char *name, size_t *ret_len, struct err *err)
+{
+    size_t len = strlen(w->entry.path), room = sizeof(w->entry.path) - len;
+    int n = snprintf(w->entry.path + len, room, "%s%s", len ? "/" : "", name);
+
+    *ret_len = len;
+    if (n < 0 || (size_t)n + 1 >= room)
+        return err_set(err, ERR_LIMIT, "'%.100s…/%.100s' is too long a path", w->entry.path, name);
+    return 0;
+}
+
+static int read_digest(const struct walk *w, int fd, char value[static DIGEST_CONTEXT_VALUE_MAX],
+                       struct err *err)
+{
+    int r = digest_context_read(fd, w->piece, PIECE, value);
+
+    return r < 0 ? err_sys(err, -r, "read '%.200s'", w->entry.path) : 0;
+}
+
+/* Was it left out? Then it is known what it holds. */
+static bool is_left_out(int fd, char value[static DIGEST_CONTEXT_VALUE_MAX])
+{
+    ssize_t n = fgetxattr(fd, DIGEST_CONTEXT_XATTR, value, DIGEST_CONTEXT_VALUE_MAX - 1);
+
+    value[MAX(n, (ssize_t)0)] = '\0';
+    return n >= 0;
+}
+
+static int put_file(struct walk *w, int fd, const struct stat *st, struct err *err)
+{
+    char value[DIGEST_CONTEXT_VALUE_MAX];
+    struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value};
+    bool left_out = is_left_out(fd, value);
+    int r = 0;
+
+    if (left_out && !digest_context_digits(value))
+        return err_set(err, ERR_INVALID, "'%.200s': '%.90s' is no digest", w->entry.path, value);
+    if (left_out && w->left_out)
+        json_object_set_new(w->left_out, digest_context_digits(value), json_true());
+    if (w->left_out)
+        return 0;
+    if (!left_out)
+        r = read_digest(w, fd, value, err);
+    if (r < 0)
+        return r;
+    x.len = strlen(value);
+    w->entry.xattrs = &x;
+    w->entry.n_xattrs = 1;
+    r = put(w, TAR_FILE, st, err);
+    w->entry.n_xattrs = 0;
+    return r;
+}
+
+static int put_opened(struct walk *w, int fd, const struct stat *st, struct err *err)
+{
+    int r;
+
+    if (S_ISREG(st->st_mode))
+        return put_file(w, fd, st, err);
+    r = put(w, TAR_DIR, st, err);
+    return r < 0 ? r : walk_folder(w, fd, err);
+}
+
+/* One that is there for what is in it alone: if anything is, behind that. */
+static int put_way(struct walk *w, int fd, const struct stat *st, struct err *err)
+{
+    uint64_t before = w->put;
+    int r = walk_folder(w, fd, err);
+
+    return r < 0 || w->put == before ? r : put(w, TAR_DIR, st, err);
+}
+
+static int put_symlink(struct walk *w, int dir, const char *name, const struct stat *st,
+                       struct err *err)
+{
+    ssize_t n = readlinkat(dir, name, w->entry.link, sizeof(w->entry.link) - 1);
+    int r;
+
+    if (n < 0)
+        return err_sys(err, errno, "read link '%.200s'", w->entry.path);
+    w->entry.link[n] = '\0';
+    r = put(w, TAR_SYMLINK, st, err);
+    w->entry.link[0] = '\0';
+    return r;
+}
+
+static int walk_answered(struct walk *w, int dir, const char *name, enum filter_answer answer,
+                         struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "look at '%.200s'", w->entry.path);
+    if (answer == FILTER_LOOK && !S_ISDIR(st.st_mode))
+        return 0;
+    if (S_ISLNK(st.st_mode))
+        return put_symlink(w, dir, name, &st, err);
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return 0;
+    fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "open '%.200s'", w->entry.path);
+    return answer == FILTER_LOOK ? put_way(w, fd, &st, err) : put_opened(w, fd, &st, err);
+}
+
+static int walk_one(struct walk *w, int dir, const char *name, struct err *err)
+{
+    enum filter_answer answer;
+    size_t len;
+    int r = push(w, name, &len, err);
+
+    if (r >= 0) {
+        answer = filter_ask(w->filter, w->entry.path + w->root + 1);
+        r = answer == FILTER_SKIP ? 0 : walk_answered(w, dir, name, answer, err);
+    }
+    w->entry.path[len] = '\0';
+    return r;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int walk_folder(struct walk *w, int fd, struct err *err)
+{
+    _cleanup_strv_ char **names = NULL;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r = 0;
+    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+
+    if (!d) {
+        fd_close(copy);
+        return err_sys(err, errno, "read folder '%.200s'", w->entry.path);
+    }
+    for (const struct dirent *e; (e = readdir(d));)
+        if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
+            strv_add(&names, e->d_name);
+    closedir(d);
+    if (names)
+        qsort(names, strv_len(names), sizeof(*names), compare);
+    for (char **n = names; r >= 0 && n && *n; n++)
+        r = walk_one(w, fd, *n, err);
+    return r;
+}
+
+/* A file that is the source itself goes by its name. */
+static bool is_taken(const struct filter *f, const char *path, const struct stat *st)
+{
+    if (S_ISREG(st->st_mode))
+        return filter_ask(f, sources_name(path)) == FILTER_TAKE;
+    return S_ISDIR(st->st_mode);
+}
+
+static int walk_path(int root, const char *path, const char *name, const struct filter *filter,
+                     tar_write_fn write, void *arg, json_t *left_out, struct err *err)
+{
+    _cleanup_close_ int fd = sources_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    struct walk *w = xnew0(struct walk);
+    struct stat st;
+    int r = 0;
+
+    w->piece = xmalloc(PIECE);
+    w->filter = filter;
+    w->root = strlen(name);
+    w->left_out = left_out;
+    tar_writer_init(&w->tar, write, arg);
+    snprintf(w->entry.path, sizeof(w->entry.path), "%s", name);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        r = err_sys(err, fd < 0 ? -fd : errno, "open '%.200s'", path);
+    if (r >= 0 && is_taken(filter, path, &st))
+        r = put_opened(w, fd, &st, err);
+    if (r >= 0)
+        r = tar_finish(&w->tar, err);
+    free(w->piece);
+    free(w);
+    return r;
+}
+
+int contents_of(int root, const char *path, const char *name, const struct filter *filter,
+                tar_write_fn write, void *arg, struct err *err)
+{
+    return walk_path(root, path, name, filter, write, arg, NULL, err);
+}
+
+static int to_nobody(void *arg, const void *data, size_t len)
+{
+    (void)arg;
+    (void)data;
+    (void)len;
+    return 0;
+}
+
+int contents_left_out(int root, const char *path, const struct filter *filter, json_t *set,
+                      struct err *err)
+{
+    const char *name = *sources_name(path) ? sources_name(path) : ".";
+
+    return walk_path(root, path, name, filter, to_nobody, NULL, set, err);
+}

@@ -1,0 +1,264 @@
+#include "image/build/context.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "image/archive/layer.h"
+#include "image/build/copy.h"
+#include "image/build/filter.h"
+#include "image/build/sources.h"
+#include "image/dockerfile/ignore.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/rmtree.h"
+
+/* ---- reading ---- */
+
+/* 1, or 0: there is no such file. */
+static int read_text(int context, const char *path, size_t max, char **ret, size_t *ret_len,
+                     struct err *err)
+{
+    _cleanup_close_ int fd = sources_open(context, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    _cleanup_free_ char *text = NULL;
+    struct stat st;
+    ssize_t n;
+
+    if (fd == -ENOENT || fd == -ENOTDIR)
+        return 0;
+    if (fd < 0)
+        return err_sys(err, -fd, "open '%.200s' of the context", path);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return err_set(err, ERR_INVALID, "'%.200s' of the context is no file", path);
+    if ((uint64_t)st.st_size > max)
+        return err_set(err, ERR_LIMIT, "'%.200s' is over %zu bytes", path, max);
+    text = xmalloc((size_t)st.st_size + 1);
+    n = fd_read_full(fd, text, (size_t)st.st_size);
+    if (n < 0)
+        return err_sys(err, (int)-n, "read '%.200s' of the context", path);
+    text[n] = '\0';
+    *ret = TAKE_PTR(text);
+    *ret_len = (size_t)n;
+    return 1;
+}
+
+/* ---- .dockerignore ---- */
+
+static int prune(const struct ignore *ig, int dir, struct buf *path, struct err *err);
+
+static int prune_folder(const struct ignore *ig, int dir, const char *name, struct buf *path,
+                        struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = dir_open(dir, name, &fd, err);
+
+    return r < 0 ? r : prune(ig, fd, path, err);
+}
+
+static int prune_one(const struct ignore *ig, int dir, const char *name, struct buf *path,
+                     struct err *err)
+{
+    bool ignored = ignore_matches(ig, buf_data(path));
+    struct stat st;
+    int r = 0;
+
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "look at '%.200s'", buf_data(path));
+    if (ignored && (!S_ISDIR(st.st_mode) || !ignore_has_exceptions(ig)))
+        return rmtree(dir, name, err);
+    if (S_ISDIR(st.st_mode))
+        r = prune_folder(ig, dir, name, path, err);
+    if (ignored && S_ISDIR(st.st_mode))
+        unlinkat(dir, name, AT_REMOVEDIR); /* stays with what was taken back in */
+    return r;
+}
+
+static int prune(const struct ignore *ig, int dir, struct buf *path, struct err *err)
+{
+    int copy = fcntl(dir, F_DUPFD_CLOEXEC, 3), r = 0;
+    _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    size_t len = path->len;
+
+    if (!d) {
+        fd_close(copy);
+        return err_sys(err, errno, "read '%.200s'", buf_data(path));
+    }
+    for (const struct dirent *e; r >= 0 && (e = readdir(d));) {
+        if (STREQ(e->d_name, ".") || STREQ(e->d_name, ".."))
+            continue;
+        if (buf_appendf(path, "%s%s", len ? "/" : "", e->d_name) < 0)
+            return err_set(err, ERR_LIMIT, "a path of the context is too long");
+        r = prune_one(ig, dir, e->d_name, path, err);
+        buf_truncate(path, len);
+    }
+    return r;
+}
+
+static int apply_ignore(int context, const char *dockerfile, struct err *err)
+{
+    _cleanup_free_ char *own = xasprintf("%s.dockerignore", dockerfile), *text = NULL;
+    _cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX * 2);
+    _cleanup_(ignore_freep) struct ignore *ig = NULL;
+    size_t len;
+    int r = read_text(context, own, IGNORE_SIZE_MAX, &text, &len, err);
+
+    if (r == 0)
+        r = read_text(context, ".dockerignore", IGNORE_SIZE_MAX, &text, &len, err);
+    if (r <= 0)
+        return r;
+    r = ignore_parse(text, len, &ig, err);
+    return r < 0 ? err_wrap(err, ".dockerignore") : prune(ig, context, &path, err);
+}
+
+/* ---- the Dockerfile ---- */
+
+int context_dockerfile(struct work *w, const char *path, struct dockerfile **ret, struct err *err)
+{
+    _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
+    _cleanup_free_ char *text = NULL;
+    _cleanup_close_ int context = -1;
+    size_t len;
+    int r = dir_open(w->dir, "context", &context, err);
+
+    if (r >= 0)
+        r = read_text(context, path, DOCKERFILE_SIZE_MAX, &text, &len, err);
+    if (r == 0) {
+        err_set(err, ERR_NOT_FOUND, "it is not in the build context");
+        return err_hint(err, "`-f FILE` says which file it is.");
+    }
+    if (r >= 0)
+        r = dockerfile_parse(text, len, &df, NULL, err);
+    if (r >= 0)
+        r = apply_ignore(context, path, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(df);
+    return 0;
+}
+
+/* ---- archives ---- */
+
+enum archive { ARCHIVE_NONE, ARCHIVE_TAR, ARCHIVE_PACKED, ARCHIVE_UNKNOWN };
+
+static enum archive archive_of(int fd)
+{
+    static const struct {
+        const char *magic;
+        size_t len, at;
+        enum archive is;
+    } kinds[] = {
+        {"ustar", 5, 257, ARCHIVE_TAR},        {"\x1f\x8b", 2, 0, ARCHIVE_PACKED},
+        {"\xfd\x37zXZ", 5, 0, ARCHIVE_PACKED}, {"\x28\xb5\x2f\xfd", 4, 0, ARCHIVE_PACKED},
+        {"BZh", 3, 0, ARCHIVE_UNKNOWN},
+    };
+    char head[512] = {0};
+
+    if (pread(fd, head, sizeof(head), 0) < 0)
+        return ARCHIVE_NONE;
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+        if (memcmp(head + kinds[i].at, kinds[i].magic, kinds[i].len) == 0)
+            return kinds[i].is;
+    return ARCHIVE_NONE;
+}
+
+struct add_job {
+    const struct build_step *step;
+    const char *folder;
+};
+
+/* In the child: what was in the archive keeps its owners, unless they are given. */
+static int run_add(void *arg, int dir, struct err *err)
+{
+    const struct add_job *a = arg;
+    char *const all[] = {(char *)"", NULL};
+    struct copy_job job = {.sources = all, .dest = a->step->dest, .mode = -1};
+    _cleanup_close_ int from = -1, to = -1;
+    int r = dir_open(dir, a->folder, &from, err);
+
+    if (r >= 0)
+        r = dir_open(dir, "root", &to, err);
+    if (r >= 0 && a->step->chown)
+        r = copy_owner_find(to, a->step->chown, &job.owner, err);
+    job.from = from;
+    job.to = to;
+    job.way = job.owner;
+    job.way.given = true;
+    return r < 0 ? r : copy_files(&job, err);
+}
+
+/* 1: it was one, and is in its place; 0: it only looked like one. */
+static int add_archive(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
+                       int fd, enum archive kind, struct err *err)
+{
+    const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
+    _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_free_ char *folder = NULL;
+    _cleanup_close_ int dir = -1;
+    struct layer_out out = {0};
+    struct add_job job = {.step = s};
+    int r = work_folder(w, 0755, &folder, err);
+
+    if (r >= 0)
+        r = dir_open(w->dir, folder, &dir, err);
+    if (r < 0)
+        return r;
+    r = layer_unpack(dir, w->ids, &in, &out, &why);
+    if (r == -ERR_INVALID && kind == ARCHIVE_PACKED)
+        return 0;
+    if (r < 0)
+        return err_move(err, &why);
+    job.folder = folder;
+    r = work_run(w,
+                 &(struct work_job){
+                     .n = n, .layers = layers, .mount_root = true, .fn = run_add, .arg = &job},
+                 err);
+    return r < 0 ? r : 1;
+}
+
+static int add_one(struct work *w, const struct build_step *s, char *const *layers, unsigned n,
+                   int folder, const char *path, const struct filter *filter, char ***ret,
+                   struct err *err)
+{
+    _cleanup_close_ int fd = sources_open(folder, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    enum archive kind = ARCHIVE_NONE;
+    struct stat st;
+    int r = 0;
+
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        if (filter_ask(filter, sources_name(path)) != FILTER_TAKE)
+            return 0;
+        kind = archive_of(fd);
+    }
+    if (kind == ARCHIVE_UNKNOWN)
+        return err_set(err, ERR_UNSUPPORTED, "'%.200s': archives of bzip2 cannot be taken apart",
+                       path);
+    if (kind != ARCHIVE_NONE)
+        r = add_archive(w, s, layers, n, fd, kind, err);
+    if (r == 0)
+        strv_push(ret, *path ? sources_literal(path) : xstrdup("."));
+    return r < 0 ? err_wrap(err, "take apart '%.200s'", path) : 0;
+}
+
+int context_add(struct work *w, const struct build_step *s, const char *folder,
+                char *const *sources, char *const *layers, unsigned n, char ***ret, struct err *err)
+{
+    const struct filter_want want = {.exclude = s->exclude};
+    _cleanup_close_ int dir = -1;
+    int r = dir_open(w->dir, folder, &dir, err);
+
+    for (char *const *p = sources; r >= 0 && p && *p; p++) {
+        _cleanup_(filter_freep) struct filter *filter = NULL;
+        _cleanup_strv_ char **found = NULL;
+
+        r = filter_find(dir, *p, &want, &found, &filter, err);
+        for (char **f = found; r >= 0 && f && *f; f++)
+            r = add_one(w, s, layers, n, dir, *f, filter, ret, err);
+    }
+    return r;
+}

@@ -1,0 +1,531 @@
+#include "image/build/copy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "image/build/sources.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/macro.h"
+#include "lib/base/map.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { PIECE = 256 << 10, DEPTH_MAX = 200, ACCOUNTS_MAX = 1 << 20 };
+
+struct copy {
+    const struct copy_job *job;
+    char *piece; /* owned */
+    unsigned depth;
+    int base;          /* of the folder that is copied: borrowed; -1: a single file is */
+    struct buf path;   /* of the folder at hand, below it: "a/b/" */
+    struct map linked; /* what has several names in the source: "dev:ino" to its first one here */
+    const struct filter *filter; /* borrowed: of the source at hand */
+};
+
+/* A folder of the destination. What is there for something in it alone is made when that comes. */
+struct level {
+    struct level *up; /* NULL: it is there */
+    const char *name; /* in the one above */
+    int fd;           /* -1: not made yet */
+    bool is_new;
+};
+
+/* ---- owners ---- */
+
+/* Field `want` of the line whose first field is `name`. */
+static int find_field(char *text, const char *name, unsigned want, uint32_t *ret)
+{
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+        char *field = strsep(&line, ":");
+
+        if (!STREQ(field, name))
+            continue;
+        for (unsigned i = 0; field && i < want; i++)
+            field = strsep(&line, ":");
+        return field ? parse_u32(field, 0, COPY_ID_MAX, ret, NULL) : -ERR_INVALID;
+    }
+    return -ERR_NOT_FOUND;
+}
+
+static int look_up(int root, const char *file, const char *name, unsigned want, uint32_t *ret,
+                   struct err *err)
+{
+    _cleanup_close_ int fd = sources_open(root, file, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    _cleanup_free_ char *text = xmalloc(ACCOUNTS_MAX + 1);
+    ssize_t n = fd < 0 ? 0 : fd_read_full(fd, text, ACCOUNTS_MAX);
+
+    text[MAX(n, (ssize_t)0)] = '\0';
+    if (find_field(text, name, want, ret) < 0)
+        return err_set(err, ERR_INVALID, "the image's '/%s' does not know '%.64s'", file, name);
+    return 0;
+}
+
+static bool is_number(const char *s)
+{
+    return *s && strspn(s, "0123456789") == strlen(s);
+}
+
+static int find_user(int root, const char *name, struct copy_owner *ret, struct err *err)
+{
+    int r;
+
+    if (is_number(name)) {
+        r = parse_u32(name, 0, COPY_ID_MAX, &ret->uid, err);
+        ret->gid = ret->uid;
+        return r;
+    }
+    r = look_up(root, "etc/passwd", name, 2, &ret->uid, err);
+    return r < 0 ? r : look_up(root, "etc/passwd", name, 3, &ret->gid, err);
+}
+
+int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct err *err)
+{
+    _cleanup_free_ char *copy = xstrdup(text);
+    char *group = copy, *user = strsep(&group, ":");
+    struct copy_owner o = {.given = true};
+    int r = *user ? find_user(root, user, &o, err) : 0;
+
+    if (r >= 0 && group && *group)
+        r = is_number(group) ? parse_u32(group, 0, COPY_ID_MAX, &o.gid, err)
+                             : look_up(root, "etc/group", group, 2, &o.gid, err);
+    if (r < 0)
+        return err_wrap(err, "owner '%.64s'", text);
+    *ret = o;
+    return 0;
+}
+
+/* ---- folders on the way ---- */
+
+static int make_one(int parent, const char *name, const struct copy_owner *owner, struct err *err)
+{
+    if (mkdirat(parent, name, 0755) < 0)
+        return err_sys(err, errno, "make folder '%.200s'", name);
+    if (owner->given && fchownat(parent, name, owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "give folder '%.200s' to its owner", name);
+    return 0;
+}
+
+/* Part by part, each looked up from the root again, as links may lead across it. */
+int copy_make_folder(int root, const char *path, const struct copy_owner *owner, int *ret,
+                     struct err *err)
+{
+    _cleanup_free_ char *copy = xstrdup(path), *so_far = xstrdup("");
+    _cleanup_close_ int fd = sources_open(root, "", O_PATH | O_DIRECTORY);
+    char *rest = copy, *part;
+
+    if (fd < 0)
+        return err_sys(err, -fd, "open the root");
+    while ((part = strsep(&rest, "/"))) {
+        char *next;
+        int at, r;
+
+        if (!*part)
+            continue;
+        next = xasprintf("%s/%s", so_far, part);
+        free(so_far);
+        so_far = next;
+        at = sources_open(root, so_far, O_PATH | O_DIRECTORY);
+        if (at == -ENOENT) {
+            r = make_one(fd, part, owner, err);
+            if (r < 0)
+                return r;
+            at = sources_open(root, so_far, O_PATH | O_DIRECTORY);
+        }
+        if (at < 0)
+            return err_sys(err, -at, "open folder '%.200s'", so_far);
+        fd_close(fd);
+        fd = at;
+    }
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* ---- copying ---- */
+
+static int copy_into(struct copy *c, int from, struct level *to, struct err *err);
+
+static mode_t mode_of(const struct copy *c, const struct stat *st)
+{
+    return c->job->mode >= 0 ? (mode_t)c->job->mode : st->st_mode & 07777;
+}
+
+/* The owner first: a change of it takes set-uid bits away. */
+static int set_meta(const struct copy *c, int fd, const struct stat *st, struct err *err)
+{
+    const struct copy_owner *o = &c->job->owner;
+    const struct timespec times[2] = {st->st_mtim, st->st_mtim};
+
+    if (fchown(fd, o->given ? o->uid : st->st_uid, o->given ? o->gid : st->st_gid) < 0)
+        return err_sys(err, errno, "set the owner");
+    if (fchmod(fd, mode_of(c, st)) < 0)
+        return err_sys(err, errno, "set the mode");
+    if (futimens(fd, times) < 0)
+        return err_sys(err, errno, "set the time");
+    return 0;
+}
+
+static int copy_bytes(struct copy *c, int from, int to, struct err *err)
+{
+    for (;;) {
+        ssize_t n = fd_read_full(from, c->piece, PIECE);
+        int r;
+
+        if (n < 0)
+            return err_sys(err, (int)-n, "read");
+        if (n == 0)
+            return 0;
+        r = fd_write_all(to, c->piece, (size_t)n);
+        if (r < 0)
+            return err_sys(err, -r, "write");
+    }
+}
+
+static int make_room(int to, const char *name, struct err *err)
+{
+    struct stat st;
+
+    if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "look at it");
+    if (S_ISDIR(st.st_mode))
+        return err_set(err, ERR_CONFLICT, "a folder of that name is there");
+    return unlinkat(to, name, 0) < 0 ? err_sys(err, errno, "replace it") : 0;
+}
+
+/* A second name of what is here already. 1: it is a link to that; 0: it is not, or cannot be. */
+static int link_again(struct copy *c, const struct stat *st, int to, const char *name)
+{
+    _cleanup_free_ char *key = NULL;
+    const char *first;
+
+    if (st->st_nlink < 2 || c->base < 0)
+        return 0;
+    key = xasprintf("%llx:%llx", (unsigned long long)st->st_dev, (unsigned long long)st->st_ino);
+    first = map_get(&c->linked, key);
+    if (first)
+        return linkat(c->base, first, to, name, 0) == 0;
+    map_add(&c->linked, key, xasprintf("%s%s", buf_data(&c->path), name));
+    return 0;
+}
+
+static int copy_file(struct copy *c, int in, const struct stat *st, int to, const char *name,
+                     struct err *err)
+{
+    _cleanup_close_ int out = -1;
+    int r = make_room(to, name, err);
+
+    if (r < 0 || link_again(c, st, to, name))
+        return r;
+    out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (out < 0)
+        return err_sys(err, errno, "make it");
+    r = copy_bytes(c, in, out, err);
+    return r < 0 ? r : set_meta(c, out, st, err);
+}
+
+static int copy_symlink(struct copy *c, int from, const char *name, const struct stat *st, int to,
+                        struct err *err)
+{
+    const struct copy_owner *o = &c->job->owner;
+    const struct timespec times[2] = {st->st_mtim, st->st_mtim};
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from, name, target, sizeof(target) - 1);
+    int r;
+
+    if (n < 0)
+        return err_sys(err, errno, "read the link");
+    target[n] = '\0';
+    r = make_room(to, name, err);
+    if (r < 0)
+        return r;
+    if (symlinkat(target, to, name) < 0 ||
+        fchownat(to, name, o->given ? o->uid : st->st_uid, o->given ? o->gid : st->st_gid,
+                 AT_SYMLINK_NOFOLLOW) < 0 ||
+        utimensat(to, name, times, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "make the link");
+    return 0;
+}
+
+/* 1: it is new. */
+static int open_or_make(int to, const char *name, int *ret, struct err *err)
+{
+    bool is_new;
+    int r;
+
+    struct stat st;
+
+    if (fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode)) {
+        err_set(err, ERR_CONFLICT, "something that is no folder has that name");
+        return err_hint(err, "A folder cannot take the place of a file.");
+    }
+    is_new = mkdirat(to, name, 0700) == 0;
+    if (!is_new && errno != EEXIST)
+        return err_sys(err, errno, "make the folder");
+    r = dir_open(to, name, ret, err);
+    return r < 0 ? r : is_new;
+}
+
+static int level_make(struct level *l, struct err *err)
+{
+    int r = 0;
+
+    if (l->fd >= 0)
+        return 0;
+    r = level_make(l->up, err);
+    if (r >= 0)
+        r = open_or_make(l->up->fd, l->name, &l->fd, err);
+    l->is_new = r > 0;
+    return r;
+}
+
+/* A folder that was there, and is not copied itself, keeps its owner: BuildKit sets its mode. */
+static int level_finish(const struct copy *c, const struct level *l, const struct stat *st,
+                        enum filter_answer answer, struct err *err)
+{
+    if (l->fd < 0)
+        return 0;
+    if (answer == FILTER_TAKE || l->is_new)
+        return set_meta(c, l->fd, st, err);
+    return fchmod(l->fd, mode_of(c, st)) < 0 ? err_sys(err, errno, "set the mode") : 0;
+}
+
+static int copy_dir(struct copy *c, int in, const struct stat *st, struct level *to,
+                    const char *name, enum filter_answer answer, struct err *err)
+{
+    struct level here = {.up = to, .name = name, .fd = -1};
+    size_t above = c->path.len;
+    int r = answer == FILTER_TAKE ? level_make(&here, err) : 0;
+
+    if (r >= 0 && ++c->depth > DEPTH_MAX)
+        r = err_set(err, ERR_LIMIT, "over %d levels", DEPTH_MAX);
+    if (r >= 0 && buf_appendf(&c->path, "%s/", name) < 0)
+        r = err_set(err, ERR_LIMIT, "its path is too long");
+    if (r >= 0)
+        r = copy_into(c, in, &here, err);
+    buf_truncate(&c->path, above);
+    c->depth--;
+    if (r >= 0)
+        r = level_finish(c, &here, st, answer, err);
+    fd_close(here.fd);
+    return r;
+}
+
+static int copy_opened(struct copy *c, int from, const char *name, const struct stat *st,
+                       struct level *to, enum filter_answer answer, struct err *err)
+{
+    _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (in < 0)
+        return err_sys(err, errno, "open it");
+    if (S_ISDIR(st->st_mode))
+        return copy_dir(c, in, st, to, name, answer, err);
+    return copy_file(c, in, st, to->fd, name, err);
+}
+
+/* Devices, FIFOs and sockets are passed over. */
+static int copy_answered(struct copy *c, int from, const char *name, struct level *to,
+                         enum filter_answer answer, struct err *err)
+{
+    struct stat st;
+    int r = 0;
+
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "look at '%.200s'", name);
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return 0;
+    if (!S_ISDIR(st.st_mode)) {
+        if (answer == FILTER_LOOK)
+            return 0;
+        r = level_make(to, err);
+    }
+    if (r >= 0 && S_ISLNK(st.st_mode))
+        r = copy_symlink(c, from, name, &st, to->fd, err);
+    else if (r >= 0)
+        r = copy_opened(c, from, name, &st, to, answer, err);
+    return r < 0 ? err_wrap(err, "'%.200s'", name) : 0;
+}
+
+static int copy_one(struct copy *c, int from, const char *name, struct level *to, struct err *err)
+{
+    enum filter_answer answer = FILTER_TAKE;
+    size_t above = c->path.len;
+
+    if (c->filter) {
+        if (buf_append_str(&c->path, name) < 0)
+            return err_set(err, ERR_LIMIT, "'%.200s': its path is too long", name);
+        answer = filter_ask(c->filter, buf_data(&c->path));
+        buf_truncate(&c->path, above);
+    }
+    return answer == FILTER_SKIP ? 0 : copy_answered(c, from, name, to, answer, err);
+}
+
+static int copy_into(struct copy *c, int from, struct level *to, struct err *err)
+{
+    int copy = fcntl(from, F_DUPFD_CLOEXEC, 3);
+    _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    int r = 0;
+
+    if (!d) {
+        fd_close(copy);
+        return err_sys(err, errno, "read the folder");
+    }
+    for (const struct dirent *e; r >= 0 && (e = readdir(d));)
+        if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
+            r = copy_one(c, from, e->d_name, to, err);
+    return r;
+}
+
+/* ---- the destination ---- */
+
+/* Where a file goes: into the destination when that is a folder, else it gets that name. */
+static int place_file(struct copy *c, int in, const struct stat *st, const char *match,
+                      struct err *err)
+{
+    const struct copy_job *j = c->job;
+    _cleanup_free_ char *parent = xstrdup(j->dest);
+    _cleanup_close_ int to = -1;
+    char *slash = strrchr(parent, '/');
+    int fd = sources_open(j->to, j->dest, O_PATH | O_DIRECTORY), r;
+
+    if (fd >= 0 || slash[1] == '\0') {
+        fd_close(fd);
+        r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
+        return r < 0 ? r : copy_file(c, in, st, to, sources_name(match), err);
+    }
+    *slash = '\0';
+    r = copy_make_folder(j->to, parent, &j->way, &to, err);
+    return r < 0 ? r : copy_file(c, in, st, to, slash + 1, err);
+}
+
+/* An O_PATH descriptor becomes one that can be read. */
+static int dir_reopen(int *fd, struct err *err)
+{
+    int open_fd;
+    int r = dir_open(*fd, ".", &open_fd, err);
+
+    if (r >= 0) {
+        fd_close(*fd);
+        *fd = open_fd;
+    }
+    return r;
+}
+
+static void forget_links(struct copy *c)
+{
+    const char *key;
+    void *path;
+
+    for (size_t i = 0; map_next(&c->linked, &i, &key, &path);)
+        free(path);
+    map_done(&c->linked);
+    c->linked = (struct map)MAP_INIT;
+}
+
+static int copy_folder(struct copy *c, int in, int to, struct err *err)
+{
+    struct level top = {.fd = to};
+    int r;
+
+    c->base = to;
+    r = copy_into(c, in, &top, err);
+    c->base = -1;
+    forget_links(c);
+    return r;
+}
+
+/* A source that is a file goes by its name; with parents there is nothing below it. */
+static bool is_file_taken(const struct copy *c, const char *match)
+{
+    return !c->job->want.parents && filter_ask(c->filter, sources_name(match)) == FILTER_TAKE;
+}
+
+static int place_match(struct copy *c, const char *match, struct err *err)
+{
+    const struct copy_job *j = c->job;
+    _cleanup_close_ int in = sources_open(j->from, match, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    _cleanup_close_ int to = -1;
+    struct stat st;
+    int r;
+
+    if (in < 0)
+        return err_sys(err, -in, "open '%.200s'", match);
+    if (fstat(in, &st) < 0)
+        return err_sys(err, errno, "look at '%.200s'", match);
+    if (S_ISREG(st.st_mode)) {
+        r = is_file_taken(c, match) ? place_file(c, in, &st, match, err) : 0;
+    } else if (S_ISDIR(st.st_mode)) {
+        r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
+        if (r >= 0)
+            r = dir_reopen(&to, err);
+        if (r >= 0)
+            r = copy_folder(c, in, to, err);
+    } else {
+        r = err_set(err, ERR_UNSUPPORTED, "it is neither a file nor a folder");
+    }
+    return r < 0 ? err_wrap(err, "copy '%.200s' to '%.200s'", match, j->dest) : 0;
+}
+
+static int several_need_folder(const struct copy_job *j, size_t n, struct err *err)
+{
+    size_t len = strlen(j->dest);
+
+    if (n <= 1 || j->dest[len - 1] == '/')
+        return 0;
+    err_set(err, ERR_INVALID, "several files match: destination '%.200s' must end with a slash",
+            j->dest);
+    return err_hint(err, "Write '%.200s/'.", j->dest);
+}
+
+/* All are found before the first is copied: bad input changes nothing. */
+struct source {
+    char **paths;          /* owned */
+    struct filter *filter; /* owned, or NULL */
+};
+
+static int find_sources(const struct copy_job *job, struct source *ret, struct err *err)
+{
+    size_t all = 0;
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && job->sources && job->sources[i]; i++) {
+        r = filter_find(job->from, job->sources[i], &job->want, &ret[i].paths, &ret[i].filter, err);
+        all += r < 0 ? 0 : strv_len(ret[i].paths);
+    }
+    return r < 0 || job->want.parents ? r : several_need_folder(job, all, err);
+}
+
+static int place_source(struct copy *c, const struct source *s, struct err *err)
+{
+    int r = 0;
+
+    c->filter = s->filter;
+    for (char **p = s->paths; r >= 0 && p && *p; p++)
+        r = place_match(c, *p, err);
+    return r;
+}
+
+int copy_files(const struct copy_job *job, struct err *err)
+{
+    size_t n = job->sources ? strv_len(job->sources) : 0;
+    struct source *sources = xcalloc(n + 1, sizeof(*sources));
+    struct copy c = {
+        .job = job, .piece = xmalloc(PIECE), .base = -1, .path = BUF_INIT(DEPTH_MAX * 256)};
+    int r = find_sources(job, sources, err);
+
+    for (size_t i = 0; r >= 0 && i < n; i++)
+        r = place_source(&c, &sources[i], err);
+    for (size_t i = 0; i < n; i++) {
+        strv_free(sources[i].paths);
+        filter_free(sources[i].filter);
+    }
+    free(sources);
+    free(c.piece);
+    buf_done(&c.path);
+    return r;
+}

@@ -1,0 +1,65 @@
+#include "image/build/keep.h"
+
+#include <string.h>
+
+#include "image/oci/manifest.h"
+#include "image/oci/reference.h"
+#include "image/store/accounts.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/time.h"
+
+/* When it came into the store: a record that is the same is not written again. */
+static json_t *imported(const struct images *s, const char *id)
+{
+    _cleanup_json_ json_t *before = NULL;
+    const char *then = NULL;
+    char now[TIME_FORMAT_MAX];
+
+    if (images_read(s, id, &before, NULL) >= 0)
+        then = json_string_value(json_object_get(before, "imported"));
+    return json_string(then ? then : time_format(time_wall(), now));
+}
+
+int keep_image(struct images *s, const char *config, char id[static DIGEST_MAX], struct err *err)
+{
+    _cleanup_json_ json_t *record = NULL;
+    int r;
+
+    digest_of(config, strlen(config), id);
+    r = image_config_parse(config, strlen(config), &record, err);
+    if (r < 0)
+        return r;
+    json_object_set_new(record, "imported", imported(s, id));
+    json_object_set_new(record, "manifest", json_null());
+    json_object_set_new(record, "agent", json_boolean(accounts_have(s, record, "agent")));
+    r = images_put_blob(s, id, config, strlen(config), err);
+    return r < 0 ? r : images_put(s, id, record, err);
+}
+
+int keep_check(char *const *tags, struct err *err)
+{
+    int r = 0;
+
+    for (; r >= 0 && tags && *tags; tags++) {
+        _cleanup_free_ char *name = NULL;
+
+        r = reference_parse(*tags, &name, err);
+    }
+    return r;
+}
+
+int keep_names(struct images *s, char *const *tags, const char *id, json_t *names, struct err *err)
+{
+    int r = 0;
+
+    for (; r >= 0 && tags && *tags; tags++) {
+        _cleanup_free_ char *name = NULL;
+
+        r = reference_parse(*tags, &name, err);
+        if (r >= 0)
+            r = images_tag(s, name, id, err);
+        if (r >= 0)
+            json_array_append_new(names, json_string(name));
+    }
+    return r;
+}

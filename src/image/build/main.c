@@ -1,0 +1,101 @@
+#include "image/build/main.h"
+
+#include <locale.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "image/archive/ids.h"
+#include "image/build/build.h"
+#include "image/oci/digest.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { CONTEXT_FD = 3 };
+
+static int read_ask(json_t *doc, struct build_ask *ret, struct err *err)
+{
+    json_t *tags = NULL, *args = NULL, *agents = NULL;
+    const struct json_field fields[] = {
+        {"dockerfile", JSON_FIELD_STRING, &ret->dockerfile},
+        {"target", JSON_FIELD_STRING, &ret->target},
+        {"tags", JSON_FIELD_ARRAY, &tags},
+        {"args", JSON_FIELD_ARRAY, &args},
+        {"agents", JSON_FIELD_ARRAY, &agents},
+        {"no_cache", JSON_FIELD_BOOL, &ret->no_cache},
+        {"pull", JSON_FIELD_BOOL, &ret->pull},
+        {"thin", JSON_FIELD_BOOL, &ret->digest_only},
+        {"network", JSON_FIELD_STRING, &ret->network},
+        {"host", JSON_FIELD_STRING, &ret->host},
+    };
+    int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
+
+    if (r >= 0 && tags)
+        r = json_read_strv(tags, "tags", &ret->tags, err);
+    if (r >= 0 && args)
+        r = json_read_strv(args, "args", &ret->args, err);
+    if (r >= 0 && agents)
+        r = json_read_strv(agents, "agents", &ret->agents, err);
+    return r;
+}
+
+static int run_build(struct images *s, const struct confined_ids *ids, const char *name,
+                     struct daemon_conn *daemon_conn, json_t **ret, struct err *err)
+{
+    struct build_ask ask = {.dockerfile = "Dockerfile", .network = "packages"};
+    _cleanup_json_ json_t *doc = NULL;
+    int r = json_lines_next(&daemon_conn->lines, &doc, err);
+
+    if (r >= 0)
+        r = read_ask(doc, &ask, err);
+    if (r >= 0 && ask.host)
+        r = images_set_host(s, ask.host, err);
+    if (r >= 0)
+        r = images_lock(s, false, true, err);
+    if (r >= 0)
+        r = build_image(s, ids, name, CONTEXT_FD, &ask, daemon_conn, ret, err);
+    strv_free(ask.tags);
+    strv_free(ask.args);
+    strv_free(ask.agents);
+    return r;
+}
+
+static int run(int argc, char **argv, struct daemon_conn *daemon_conn, json_t **ret,
+               struct err *err)
+{
+    struct images s = IMAGES_INIT;
+    struct confined_ids ids;
+    int r;
+
+    if (argc != 4 || strchr(argv[3], '/') || argv[3][0] == '.')
+        return err_set(err, ERR_INVALID, "ripcord-build is started by ripcordd");
+    r = image_ids_parse(argv[2], &ids, err);
+    if (r >= 0)
+        r = images_open(argv[1], &s, err);
+    if (r >= 0)
+        r = run_build(&s, &ids, argv[3], daemon_conn, ret, err);
+    images_done(&s);
+    return r;
+}
+
+int build_main(int argc, char **argv)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(STDIN_FILENO, STDOUT_FILENO)};
+    json_t *done = NULL;
+    int r;
+
+    json_need_memory();
+    setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
+    signal(SIGPIPE, SIG_IGN);
+    umask(022);
+    digest_begin_quickly();
+    r = run(argc, argv, &daemon_conn, &done, &err);
+    json_lines_send(&daemon_conn.lines,
+                    r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
+    json_lines_done(&daemon_conn.lines);
+    return r < 0;
+}

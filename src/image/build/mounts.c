@@ -1,0 +1,326 @@
+#include "image/build/mounts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "image/build/agent.h"
+#include "image/build/copy.h"
+#include "image/build/sources.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+void mounts_done(struct mounts *m)
+{
+    for (size_t i = 0; i < m->n_held; i++)
+        mount_cache_done(&m->held[i]);
+    free(m->held);
+    strv_free(m->held_ids);
+    for (size_t i = 0; i < m->n_agents; i++)
+        agent_end(m->agents[i]);
+    free(m->agents);
+    json_decref(m->list);
+    json_decref(m->secrets);
+    *m = (struct mounts){0};
+}
+
+static void add(struct mounts *m, const char *source, const char *target, bool read_only)
+{
+    json_array_append_new(m->list, json_pack("{s:s, s:s, s:b}", "source", source, "target", target,
+                                             "read_only", read_only));
+}
+
+/* ---- caches ---- */
+
+/* New with the owner and mode that it was asked for with; as it is when it is there. */
+static int make_slot(const struct work *w, int dir, const char *name, const struct mount *m,
+                     struct err *err)
+{
+    mode_t mode = mount_number(m->mode, 8, 0755) & 07777;
+    uint32_t uid = mount_number(m->uid, 10, 0), gid = mount_number(m->gid, 10, 0);
+
+    if ((uid || gid) && w->ids->kind != CONFINED_RANGE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "a cache mount of another user needs a daemon that runs as root");
+    if (mkdirat(dir, name, 0700) < 0)
+        return errno == EEXIST ? 0 : err_sys(err, errno, "make a cache mount");
+    if (((uid || gid) && fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0) ||
+        fchmodat(dir, name, mode, 0) < 0)
+        return err_sys(err, errno, "set the owner of a cache mount");
+    return 0;
+}
+
+static enum mount_cache_share share_of(const char *sharing)
+{
+    if (sharing && STREQ(sharing, "locked"))
+        return MOUNT_CACHE_LOCKED;
+    return sharing && STREQ(sharing, "private") ? MOUNT_CACHE_PRIVATE : MOUNT_CACHE_SHARED;
+}
+
+/* One that another mount of this step has is that one's. */
+static int hold(const struct work *w, struct mounts *ms, const char *id, const struct mount *m,
+                const struct mount_cache **ret, struct err *err)
+{
+    struct mount_cache c;
+    int r;
+
+    for (size_t i = 0; i < ms->n_held; i++)
+        if (STREQ(ms->held_ids[i], id)) {
+            *ret = &ms->held[i];
+            return 0;
+        }
+    r = mount_cache_take(w->store, id, share_of(m->sharing), &c, err);
+    if (r < 0)
+        return r;
+    strv_add(&ms->held_ids, id);
+    ms->held = xreallocarray(ms->held, ms->n_held + 1, sizeof(*ms->held));
+    ms->held[ms->n_held] = c;
+    *ret = &ms->held[ms->n_held++];
+    return 0;
+}
+
+static int prepare_cache(struct work *w, const struct mount *m, struct mounts *ms, struct err *err)
+{
+    const char *id = m->id ? m->id : m->target;
+    _cleanup_free_ char *slot = NULL, *source = NULL;
+    const struct mount_cache *c = NULL;
+    int r = hold(w, ms, id, m, &c, err);
+
+    if (r >= 0) {
+        slot = xasprintf("%u", c->slot);
+        r = make_slot(w, c->dir, slot, m, err);
+    }
+    if (r < 0)
+        return err_wrap(err, "cache mount '%.200s'", id);
+    source = xasprintf("%s/%s", c->folder, slot);
+    add(ms, source, m->target, m->read_only);
+    return 0;
+}
+
+/* ---- binds ---- */
+
+struct bind {
+    const char *source, *folder;
+    bool from_src;
+};
+
+static int copy_bind(void *arg, int dir, struct err *err)
+{
+    const struct bind *b = arg;
+    _cleanup_close_ int from = -1, to = -1;
+    char *const sources[] = {(char *)b->source, NULL};
+    struct copy_job job = {.sources = sources, .dest = "/", .mode = -1};
+    struct stat st;
+    int fd, r;
+
+    r = dir_open(dir, b->from_src ? "src" : "context", &from, err);
+    if (r >= 0)
+        r = dir_open(dir, b->folder, &to, err);
+    if (r < 0)
+        return r;
+    job.from = from;
+    job.to = to;
+    r = sources_open_path(from, b->source, &fd, err);
+    if (r < 0)
+        return r;
+    r = fstat(fd, &st) < 0 ? err_sys(err, errno, "look at '%.200s'", b->source) : 0;
+    fd_close(fd);
+    job.dest = r >= 0 && S_ISDIR(st.st_mode) ? "/all/" : "/";
+    return r < 0 ? r : copy_files(&job, err);
+}
+
+/* What a command may write to, and what lies in several layers, is copied, and goes afterwards. */
+static int bind_copy(struct work *w, const struct build_mount *b, const char *source,
+                     char *const *layers, struct mounts *ms, struct err *err)
+{
+    _cleanup_free_ char *folder = NULL, *below = NULL, *path = NULL;
+    struct bind job = {.source = source, .from_src = layers != NULL};
+    struct stat st;
+    int r = work_folder(w, 0755, &folder, err);
+
+    if (r < 0)
+        return r;
+    job.folder = folder;
+    r = work_run(w, &(struct work_job){.from = layers, .fn = copy_bind, .arg = &job}, err);
+    if (r < 0)
+        return r;
+    below = xasprintf("%s/all", folder);
+    if (fstatat(w->dir, below, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+        path = xasprintf("%s/%s", w->path, below);
+    else
+        path = xasprintf("%s/%s/%s", w->path, folder, sources_name(source));
+    add(ms, path, b->m.target, b->m.read_only);
+    return 0;
+}
+
+/* Straight from the context: the way there without links, as the mount wants it. */
+static int bind_context(struct work *w, const struct build_mount *b, const char *source,
+                        struct mounts *ms, struct err *err)
+{
+    _cleanup_close_ int context = -1, fd = -1;
+    char link[64], real[PATH_MAX], *below;
+    ssize_t n;
+    int r = dir_open(w->dir, "context", &context, err);
+
+    if (r >= 0)
+        r = sources_open_path(context, source, &fd, err);
+    if (r < 0)
+        return r;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, real, sizeof(real) - 1);
+    real[MAX(n, (ssize_t)0)] = '\0';
+    below = strstr(real, w->path);
+    if (!below)
+        return err_set(err, ERR_SYSTEM, "'%.200s' of the context has no path", source);
+    add(ms, below, b->m.target, true);
+    return 0;
+}
+
+static int prepare_bind(struct work *w, const struct build_mount *b, mounts_from_fn from, void *arg,
+                        struct mounts *ms, struct err *err)
+{
+    const char *source = b->m.source ? b->m.source : "";
+    _cleanup_strv_ char **layers = NULL;
+    int r = 0;
+
+    if (b->from.stage >= 0 || b->from.image) {
+        r = from(arg, &b->from, &layers, err);
+        if (r >= 0 && !layers)
+            layers = strv_copy(NULL);
+    }
+    if (r >= 0 && !layers && b->m.read_only)
+        r = bind_context(w, b, source, ms, err);
+    else if (r >= 0)
+        r = bind_copy(w, b, source, layers, ms, err);
+    return r < 0 ? err_wrap(err, "bind mount at '%.200s'", b->m.target) : 0;
+}
+
+/* ---- the others ---- */
+
+static int prepare_tmpfs(struct work *w, const struct mount *m, struct mounts *ms, struct err *err)
+{
+    _cleanup_free_ char *folder = NULL, *path = NULL;
+    int r = work_folder(w, 01777, &folder, err);
+
+    if (r < 0)
+        return r;
+    path = xasprintf("%s/%s", w->path, folder);
+    add(ms, path, m->target, m->read_only);
+    return 0;
+}
+
+/* BuildKit's are root's and 0400; ours the step's user's, unless somebody is named. */
+static void own_secret(const struct mount *m, json_t *doc)
+{
+    if (m->uid || m->gid) {
+        json_object_set_new(doc, "uid", json_integer(mount_number(m->uid, 10, 0)));
+        json_object_set_new(doc, "gid", json_integer(mount_number(m->gid, 10, 0)));
+    }
+    if (m->mode)
+        json_object_set_new(doc, "mode", json_integer(mount_number(m->mode, 8, 0)));
+}
+
+/* Only named here: the daemon has them. */
+static int prepare_secret(const struct mount *m, struct mounts *ms, struct err *err)
+{
+    const char *id = m->id ? m->id : m->source ? m->source : NULL;
+    const char *name = m->target ? sources_name(m->target) : NULL;
+    json_t *doc;
+
+    if (!id)
+        id = m->env && !m->target ? m->env : name;
+    if (!id || !*id)
+        return err_set(err, ERR_INVALID, "--mount: a secret needs an id");
+    doc = json_pack("{s:s, s:b}", "id", id, "required", m->required);
+    if (m->env)
+        json_object_set_new(doc, "env", json_string(m->env));
+    if (m->target && !build_is_secrets_place(m->target)) {
+        json_object_set_new(doc, "name", json_string("placed"));
+        json_object_set_new(doc, "target", json_string(m->target));
+    } else if (m->target || !m->env) {
+        json_object_set_new(doc, "name", json_string(name ? name : sources_name(id)));
+    }
+    own_secret(m, doc);
+    json_array_append_new(ms->secrets, doc);
+    return 0;
+}
+
+static int prepare_script(struct work *w, const struct build_step *s, struct mounts *ms,
+                          struct err *err)
+{
+    _cleanup_free_ char *folder = NULL, *file = NULL, *path = NULL;
+    int r;
+
+    if (!s->script.name)
+        return 0;
+    r = work_folder(w, 0755, &folder, err);
+    if (r < 0)
+        return r;
+    file = xasprintf("%s/%s", folder, s->script.name);
+    path = xasprintf("%s/%s", w->path, folder);
+    r = file_replace(w->dir, file, s->script.content, strlen(s->script.content), 0755, false, err);
+    if (r >= 0 && fchmodat(w->dir, file, 0755, 0) < 0)
+        r = err_sys(err, errno, "make the script");
+    add(ms, path, BUILD_SCRIPT_DIR, true);
+    return r;
+}
+
+/* Without an agent nothing is mounted: the plan has refused those that need one. */
+static int prepare_ssh(struct work *w, const struct mount *m, char *const *agents,
+                       struct mounts *ms, struct err *err)
+{
+    const char *path = strv_env_get(agents, agent_id(m));
+    _cleanup_free_ char *source = NULL;
+    pid_t pid;
+    int r;
+
+    if (!path)
+        return 0;
+    r = agent_start(w, m, path, &source, &pid, err);
+    if (r < 0)
+        return r;
+    ms->agents = xreallocarray(ms->agents, ms->n_agents + 1, sizeof(*ms->agents));
+    ms->agents[ms->n_agents++] = pid;
+    add(ms, source, m->target, true); /* a command may connect to it, and change nothing of it */
+    return 0;
+}
+
+int mounts_prepare(struct work *w, const struct build_step *s, char *const *agents,
+                   mounts_from_fn from, void *arg, struct mounts *ret, struct err *err)
+{
+    struct mounts ms = {.list = json_array(), .secrets = json_array()};
+    int r = prepare_script(w, s, &ms, err);
+
+    for (size_t i = 0; r >= 0 && i < s->n_mounts; i++) {
+        const struct build_mount *b = &s->mounts[i];
+
+        switch (b->m.type) {
+        case MOUNT_CACHE:
+            r = prepare_cache(w, &b->m, &ms, err);
+            break;
+        case MOUNT_BIND:
+            r = prepare_bind(w, b, from, arg, &ms, err);
+            break;
+        case MOUNT_TMPFS:
+            r = prepare_tmpfs(w, &b->m, &ms, err);
+            break;
+        case MOUNT_SECRET:
+            r = prepare_secret(&b->m, &ms, err);
+            break;
+        case MOUNT_SSH:
+            r = prepare_ssh(w, &b->m, agents, &ms, err);
+            break;
+        }
+    }
+    if (r < 0)
+        mounts_done(&ms);
+    else
+        *ret = ms;
+    return r;
+}

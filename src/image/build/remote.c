@@ -1,0 +1,120 @@
+#include "image/build/remote.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/macro.h"
+#include "lib/base/xalloc.h"
+
+enum { URL_MAX = 8 << 10 };
+
+/* For a path that ends at the address's own root; BuildKit's word. */
+static const char unnamed[] = "__unnamed__";
+
+static bool begins(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+static bool is_http(const char *s)
+{
+    return begins(s, "http://") || begins(s, "https://");
+}
+
+/* Where the path ends: before its query or fragment. */
+static size_t path_end(const char *url)
+{
+    return strcspn(url, "?#");
+}
+
+/* An http address is that of a repository when its path says so. */
+static bool is_git(const char *s)
+{
+    size_t end = path_end(s);
+
+    if (begins(s, "git@") || begins(s, "git://") || begins(s, "ssh://"))
+        return true;
+    return is_http(s) && end > 4 && strncmp(s + end - 4, ".git", 4) == 0;
+}
+
+enum remote_kind remote_kind(const char *source)
+{
+    if (is_git(source))
+        return REMOTE_GIT;
+    return is_http(source) ? REMOTE_FILE : REMOTE_NOT;
+}
+
+/* ---- names ---- */
+
+static int hex(char c)
+{
+    const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c | ' ') : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+/* In place; false: it is not well formed, or there would be a NUL in it. */
+static bool decode(char *s)
+{
+    char *to = s;
+
+    for (; *s; s++) {
+        int high, low;
+
+        if (*s != '%') {
+            *to++ = *s;
+            continue;
+        }
+        high = hex(s[1]);
+        low = high < 0 ? -1 : hex(s[2]);
+        if (low < 0 || high + low == 0)
+            return false;
+        *to++ = (char)(high << 4 | low);
+        s += 2;
+    }
+    *to = '\0';
+    return true;
+}
+
+static bool is_plain(const char *url)
+{
+    for (; *url; url++)
+        if ((unsigned char)*url <= ' ' || (unsigned char)*url >= 0x7f)
+            return false;
+    return true;
+}
+
+/* The last part that is not empty, cut out of the path; "" for none. */
+static const char *last_part(char *path)
+{
+    size_t len = strlen(path);
+    char *slash;
+
+    while (len && path[len - 1] == '/')
+        path[--len] = '\0';
+    slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+int remote_file_name(const char *url, char **ret, struct err *err)
+{
+    const char *host = strstr(url, "://") + 3, *name;
+    size_t host_len = strcspn(host, "/?#");
+    _cleanup_free_ char *path = xstrndup(host + host_len, path_end(host + host_len));
+
+    if (!host_len || strlen(url) > URL_MAX || !decode(path))
+        return err_set(err, ERR_INVALID, "'%.200s' is no address of a file", url);
+    if (!is_plain(url)) {
+        err_set(err, ERR_INVALID, "'%.200s' is no address of a file", url);
+        return err_hint(err, "Blanks and characters beyond ASCII are written as '%%20'.");
+    }
+    name = last_part(path);
+    if (!*name || STREQ(name, "."))
+        name = unnamed;
+    if (STREQ(name, "..") || strlen(name) > NAME_MAX)
+        return err_set(err, ERR_INVALID, "the last part of '%.200s' cannot be a file's name", url);
+    *ret = xstrdup(name);
+    return 0;
+}

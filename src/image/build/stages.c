@@ -1,0 +1,238 @@
+#include "image/build/stages.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+
+enum { AT_ONCE_MAX = 16 };
+
+enum progress { WAITING, AT_WORK, ENDED };
+
+struct child {
+    size_t stage;
+    pid_t pid;
+    struct json_lines lines; /* owns its descriptor */
+    unsigned step;           /* the one it is at; 0: none */
+    bool asking;
+};
+
+struct run {
+    const struct stages *s;
+    enum progress *progress; /* of the stages */
+    struct child children[AT_ONCE_MAX];
+    size_t n, at_once;
+    unsigned asked; /* answers that have yet to come */
+};
+
+/* ---- children ---- */
+
+__attribute__((noreturn)) static void be_child(const struct run *x, size_t stage, int fd)
+{
+    struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(fd, fd)};
+    _cleanup_err_ struct err err = ERR_INIT;
+    json_t *state = NULL;
+    int r = x->s->build(x->s->arg, stage, &daemon_conn, &state, &err);
+
+    json_lines_send(&daemon_conn.lines,
+                    r < 0 ? json_from_err(&err) : json_pack("{s:o}", "state", state));
+    _exit(r < 0);
+}
+
+static int start(struct run *x, size_t stage, struct err *err)
+{
+    struct child *c = &x->children[x->n];
+    pid_t parent = getpid(), pid;
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return err_sys(err, errno, "make a pair of sockets");
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        if (getppid() != parent)
+            _exit(1);
+        fd_close(ends[0]);
+        for (size_t i = 0; i < x->n; i++)
+            fd_close(x->children[i].lines.in);
+        be_child(x, stage, ends[1]);
+    }
+    fd_close(ends[1]);
+    if (pid < 0) {
+        fd_close(ends[0]);
+        return err_sys(err, errno, "start the build of a stage");
+    }
+    *c = (struct child){.stage = stage, .pid = pid, .lines = JSON_LINES_INIT(ends[0], ends[0])};
+    x->progress[stage] = AT_WORK;
+    x->n++;
+    return 0;
+}
+
+static void end_child(struct run *x, size_t i)
+{
+    struct child *c = &x->children[i];
+
+    kill(c->pid, SIGKILL);
+    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    fd_close(c->lines.in);
+    json_lines_done(&c->lines);
+    *c = x->children[--x->n];
+}
+
+static bool may_begin(const struct run *x, size_t stage)
+{
+    if (x->progress[stage] != WAITING || !x->s->is_needed(x->s->arg, stage))
+        return false;
+    for (size_t i = 0; i < stage; i++)
+        if (x->progress[i] != ENDED && x->s->waits_for(x->s->arg, stage, i))
+            return false;
+    return true;
+}
+
+static int start_ready(struct run *x, struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < x->s->n && x->n < x->at_once; i++)
+        if (may_begin(x, i))
+            r = start(x, i, err);
+    return r;
+}
+
+/* ---- what is said ---- */
+
+/* 1: it has ended, and is gone from the list. */
+static int on_child_line(struct run *x, size_t i, json_t *doc, struct err *err)
+{
+    struct child *c = &x->children[i];
+    struct daemon_conn *f = x->s->daemon_conn;
+    const json_t *state = json_object_get(doc, "state");
+    int r = 0;
+
+    if (state) {
+        r = x->s->took(x->s->arg, c->stage, state, err);
+        x->progress[c->stage] = ENDED;
+        end_child(x, i);
+        json_decref(doc);
+        return r < 0 ? r : 1;
+    }
+    if (json_object_get(doc, "error")) {
+        r = json_to_err(doc, err);
+        json_decref(doc);
+        return r;
+    }
+    daemon_conn_number(f, &c->step, doc);
+    if (json_object_get(doc, "run") || json_object_get(doc, "fetch")) {
+        c->asking = true;
+        x->asked++;
+    } else if (json_object_get(doc, "end")) {
+        c->step = 0;
+    }
+    json_lines_send(&f->lines, doc);
+    return 0;
+}
+
+static int on_child(struct run *x, size_t i, struct err *err)
+{
+    json_t *doc = NULL;
+    int r = json_lines_fill(&x->children[i].lines, err);
+
+    if (r == 0)
+        return err_set(err, ERR_SYSTEM, "what builds a stage has ended without a word");
+    while (r > 0 && (r = json_lines_take(&x->children[i].lines, &doc, err)) > 0) {
+        r = on_child_line(x, i, doc, err);
+        if (r > 0)
+            return 0;
+        r = r < 0 ? r : 1;
+    }
+    return r;
+}
+
+static int on_answers(struct run *x, struct err *err)
+{
+    struct json_lines *w = &x->s->daemon_conn->lines;
+    json_t *doc = NULL;
+    int r = json_lines_fill(w, err);
+
+    if (r == 0)
+        return err_set(err, ERR_ENGINE, "the daemon has gone");
+    while (r > 0 && (r = json_lines_take(w, &doc, err)) > 0) {
+        unsigned step = (unsigned)json_integer_value(json_object_get(doc, "id"));
+
+        x->asked -= x->asked > 0;
+        for (size_t i = 0; i < x->n; i++)
+            if (x->children[i].asking && x->children[i].step == step) {
+                x->children[i].asking = false;
+                (void)json_lines_write(&x->children[i].lines,
+                                       json_incref(doc)); /* its end is seen */
+            }
+        json_decref(doc);
+    }
+    return r;
+}
+
+static int await(struct run *x, struct err *err)
+{
+    struct pollfd p[AT_ONCE_MAX + 1];
+    nfds_t n = x->n;
+    int r = 0;
+
+    for (size_t i = 0; i < x->n; i++)
+        p[i] = (struct pollfd){.fd = x->children[i].lines.in, .events = POLLIN};
+    p[n] = (struct pollfd){.fd = x->s->daemon_conn->lines.in, .events = POLLIN};
+    while (poll(p, n + 1, -1) < 0)
+        if (errno != EINTR)
+            return err_sys(err, errno, "wait for the stages");
+    if (p[n].revents)
+        r = on_answers(x, err);
+    /* From behind: one that has ended makes room for the last, which has been looked at then. */
+    for (size_t i = n; r >= 0 && i-- > 0;)
+        if (p[i].revents)
+            r = on_child(x, i, err);
+    return r;
+}
+
+/* ---- the whole ---- */
+
+/* Nobody is left at work, neither here nor for us; why it came to this has been told. */
+static void give_up(struct run *x)
+{
+    struct daemon_conn *f = x->s->daemon_conn;
+
+    for (; x->n; end_child(x, x->n - 1)) {
+        const struct child *c = &x->children[x->n - 1];
+
+        if (c->step)
+            json_lines_send(&f->lines,
+                            json_pack("{s:s, s:i}", "end", "cancelled: another step has failed",
+                                      "id", (int)c->step));
+    }
+    if (x->asked)
+        json_lines_send(&f->lines, json_pack("{s:b}", "cancel", 1));
+    while (x->asked && on_answers(x, NULL) >= 0)
+        ;
+}
+
+int stages_run(const struct stages *s, struct err *err)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    struct run x = {.s = s, .at_once = (size_t)MAX(1L, MIN(cpus, (long)AT_ONCE_MAX))};
+    int r;
+
+    x.progress = xcalloc(s->n, sizeof(*x.progress));
+    while ((r = start_ready(&x, err)) >= 0 && x.n)
+        if ((r = await(&x, err)) < 0)
+            break;
+    give_up(&x);
+    free(x.progress);
+    return r;
+}

@@ -1,0 +1,117 @@
+#include "image/build/step.h"
+
+#include <string.h>
+
+#include "image/build/copy.h"
+#include "image/build/mounts.h"
+#include "image/build/stubs.h"
+#include "image/store/accounts.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+
+/* What the daemon needs to know: layers bottom first, paths below the store's folder. */
+static json_t *run_json(const struct builder *b, const struct state *st, const struct build_step *s,
+                        unsigned n, const char *user, const struct mounts *m)
+{
+    json_t *doc = json_object();
+    _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->work.path, n);
+    _cleanup_free_ char *none = xasprintf("%s/none", b->work.path);
+
+    json_object_set_new(doc, "layers", builder_texts(st->layers));
+    json_object_set_new(doc, "none", json_string(none));
+    json_object_set_new(doc, "to", json_string(to));
+    json_object_set_new(doc, "argv", builder_texts(s->argv));
+    json_object_set_new(doc, "env", builder_texts(s->env));
+    json_object_set_new(doc, "user", json_string(user));
+    json_object_set_new(doc, "workdir", json_string(s->workdir));
+    json_object_set_new(doc, "network", json_string(step_network(b, s)));
+    json_object_set(doc, "mounts", m->list);
+    json_object_set(doc, "secrets", m->secrets);
+    return doc;
+}
+
+static void note_stubs(struct stubs *stubs, const struct builder *b, const struct state *st,
+                       const struct build_step *s, const struct mounts *m)
+{
+    const json_t *mount;
+    size_t i;
+
+    json_array_foreach (m->list, i, mount)
+        stubs_note(stubs, &b->work, st->layers,
+                   json_string_value(json_object_get(mount, "target")));
+    if (json_array_size(m->secrets))
+        stubs_note(stubs, &b->work, st->layers, "/run/secrets");
+    json_array_foreach (m->secrets, i, mount) {
+        const char *target = json_string_value(json_object_get(mount, "target"));
+
+        if (target)
+            stubs_note(stubs, &b->work, st->layers, target);
+    }
+    if (STREQ(step_network(b, s), "open"))
+        stubs_note(stubs, &b->work, st->layers, "/etc/resolv.conf");
+}
+
+/* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
+static char *plain_user(const struct builder *b, const struct state *st, const char *user)
+{
+    bool number = user && *user && strspn(user, "0123456789") == strlen(user);
+
+    if (number && !accounts_have_uid(b->work.store, st->layers, user))
+        return xasprintf("%s:0", user);
+    return xstrdup(user ? user : "0");
+}
+
+static int find_owner(void *arg, int dir, void *out, struct err *err)
+{
+    _cleanup_close_ int root = -1;
+    int r = dir_open(dir, "root", &root, err);
+
+    return r < 0 ? r : copy_owner_find(root, arg, out, err);
+}
+
+/* The supervisor knows names, numbers, and pairs of numbers; a group's name is looked up here. */
+static int find_user(struct builder *b, const struct state *st, const struct build_step *s,
+                     unsigned n, char **ret, struct err *err)
+{
+    struct copy_owner owner = {0};
+    const struct work_job job = {.n = n,
+                                 .layers = st->layers,
+                                 .mount_root = true,
+                                 .find = find_owner,
+                                 .arg = s->user,
+                                 .out = &owner,
+                                 .out_len = sizeof(owner)};
+    int r;
+
+    if (!s->user || parse_user(s->user, NULL) >= 0) {
+        *ret = plain_user(b, st, s->user);
+        return 0;
+    }
+    r = work_run(&b->work, &job, err);
+    if (r >= 0)
+        *ret = xasprintf("%u:%u", owner.uid, owner.gid);
+    return r;
+}
+
+int step_run(struct builder *b, const struct state *st, const struct build_step *s, unsigned n,
+             struct err *err)
+{
+    _cleanup_free_ char *user = NULL;
+    struct mounts m = {0};
+    struct stubs stubs = {0};
+    int r = find_user(b, st, s, n, &user, err);
+
+    if (r >= 0)
+        r = mounts_prepare(&b->work, s, b->ask->agents, builder_layers, b, &m, err);
+    if (r < 0)
+        return r;
+    note_stubs(&stubs, b, st, s, &m);
+    r = daemon_conn_run(b->daemon_conn, run_json(b, st, s, n, user, &m), err);
+    if (r >= 0)
+        stubs_remove(&stubs, &b->work, n);
+    stubs_done(&stubs);
+    mounts_done(&m);
+    return r;
+}

@@ -1,0 +1,445 @@
+/*
+ * One pass over the text. The result is kept twice: as a whole, and as the words between blanks
+ * that were not quoted, which only expand_words() looks at. Both are needed because heredocs are
+ * found among the words of a line that must otherwise stay as it is.
+ */
+#include "image/dockerfile/expand.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "image/dockerfile/pattern.h"
+#include "image/dockerfile/word.h"
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/text.h"
+#include "lib/base/xalloc.h"
+
+struct lexer {
+    const struct expand *x;
+    const char *s; /* borrowed, NUL-terminated: what is left */
+    unsigned depth;
+    bool raw_escapes;
+};
+
+/* What a run of the lexer yields. */
+struct result {
+    struct buf text;
+    struct buf word; /* the word that is being read … */
+    bool in_word;    /* … if one is: a quoted nothing is none, as in BuildKit */
+    char **words;    /* owned */
+};
+
+#define RESULT_INIT                                                                                \
+    {                                                                                              \
+        .text = BUF_INIT(EXPAND_RESULT_MAX), .word = BUF_INIT(EXPAND_RESULT_MAX)                   \
+    }
+
+static void result_done(struct result *r)
+{
+    buf_done(&r->text);
+    buf_done(&r->word);
+    strv_free(r->words);
+}
+
+static int too_long(struct err *err)
+{
+    return err_set(err, ERR_LIMIT, "the expansion of a word is over %d bytes", EXPAND_RESULT_MAX);
+}
+
+static void end_word(struct result *r)
+{
+    if (r->word.len)
+        strv_push(&r->words, buf_steal(&r->word));
+    r->in_word = false;
+}
+
+/* n bytes that belong to a word whatever they are. */
+static int add_raw(struct result *r, const char *s, size_t n, struct err *err)
+{
+    r->in_word = true;
+    if (buf_append(&r->text, s, n) < 0 || buf_append(&r->word, s, n) < 0)
+        return too_long(err);
+    return 0;
+}
+
+/* Bytes whose blanks end words. */
+static int add(struct result *r, const char *s, size_t n, struct err *err)
+{
+    for (size_t i = 0, len; i < n; i += len) {
+        size_t blank = word_space(s + i, n - i);
+
+        len = blank ? blank : 1;
+        if (!blank) {
+            if (add_raw(r, s + i, 1, err) < 0)
+                return -err->code;
+            continue;
+        }
+        if (buf_append(&r->text, s + i, len) < 0)
+            return too_long(err);
+        if (r->in_word)
+            end_word(r);
+    }
+    return 0;
+}
+
+static size_t char_len(const char *s)
+{
+    unsigned c;
+    size_t n = *s ? text_utf8_next(s, strnlen(s, 4), &c) : 0;
+
+    return n ? n : 1;
+}
+
+static bool has(const struct lexer *lx, unsigned flag)
+{
+    return lx->x->flags & flag;
+}
+
+static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+                      struct result *ret, struct err *err);
+static int read_dollar(struct lexer *lx, struct buf *ret, struct err *err);
+
+/* ---- quotes ---- */
+
+/* Escape characters in quotes are doubled where a pattern is to be read from the result. */
+static int read_single(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
+{
+    const char *end = strchr(lx->s + 1, '\'');
+    int r = 0;
+
+    if (!end)
+        return err_set(err, ERR_INVALID, "a single quote (') is not closed");
+    if (has(lx, EXPAND_RAW_QUOTES))
+        r = buf_append_c(ret, '\'');
+    for (const char *p = lx->s + 1; p < end && r >= 0; p++) {
+        if (pattern && *p == lx->x->escape)
+            r = buf_append_c(ret, *p);
+        if (r >= 0)
+            r = buf_append_c(ret, *p);
+    }
+    if (r >= 0 && has(lx, EXPAND_RAW_QUOTES))
+        r = buf_append_c(ret, '\'');
+    lx->s = end + 1;
+    return r < 0 ? too_long(err) : 0;
+}
+
+/* The escape character at lx->s, in double quotes: it escapes the quote, the dollar and itself. */
+static int read_escaped(struct lexer *lx, bool pattern, struct buf *ret)
+{
+    char escape = *lx->s++;
+    int r = 0;
+
+    if (!*lx->s)
+        return 0;
+    if (*lx->s == '"' || *lx->s == '$' || *lx->s == escape) {
+        if (lx->raw_escapes)
+            r = buf_append_c(ret, escape);
+        return r < 0 ? r : buf_append_c(ret, *lx->s++);
+    }
+    if (lx->raw_escapes && (!has(lx, EXPAND_RAW_QUOTES) || pattern))
+        r = buf_append_c(ret, escape);
+    return r < 0 ? r : buf_append_c(ret, escape);
+}
+
+static int read_double(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
+{
+    int r = has(lx, EXPAND_RAW_QUOTES) ? buf_append_c(ret, '"') : 0;
+
+    lx->s++;
+    while (r >= 0 && *lx->s && *lx->s != '"') {
+        if (*lx->s == '$') {
+            r = read_dollar(lx, ret, err);
+            if (r < 0)
+                return r;
+        } else if (*lx->s == lx->x->escape) {
+            r = read_escaped(lx, pattern, ret);
+        } else {
+            r = buf_append_c(ret, *lx->s++);
+        }
+    }
+    if (r >= 0 && !*lx->s)
+        return err_set(err, ERR_INVALID, "a double quote (\") is not closed");
+    lx->s++;
+    if (r >= 0 && has(lx, EXPAND_RAW_QUOTES))
+        r = buf_append_c(ret, '"');
+    return r < 0 ? too_long(err) : 0;
+}
+
+/* ---- variables ---- */
+
+/* A name, a number, or one special parameter of a shell; "" when there is none. */
+static char *read_name(struct lexer *lx)
+{
+    const char *start = lx->s;
+
+    if (isdigit((unsigned char)*lx->s)) {
+        while (isdigit((unsigned char)*lx->s))
+            lx->s++;
+    } else if (*lx->s && strchr("@*#?-$!", *lx->s)) {
+        lx->s++;
+    } else {
+        while (isalnum((unsigned char)*lx->s) || *lx->s == '_' || (unsigned char)*lx->s >= 0x80)
+            lx->s++;
+    }
+    return xstrndup(start, (size_t)(lx->s - start));
+}
+
+/* What stands before `stop`, with its own variables replaced. */
+static int read_operand(struct lexer *lx, char stop, bool raw_escapes, bool pattern, char **ret,
+                        struct err *err)
+{
+    _cleanup_(result_done) struct result word = RESULT_INIT;
+    int r = read_until(lx, stop, raw_escapes, pattern, &word, err);
+
+    if (r < 0 && !*lx->s && err->code == ERR_INVALID) {
+        err_done(err);
+        return err_set(err, ERR_INVALID, "'%c' is missing behind '${'", stop);
+    }
+    if (r < 0)
+        return r;
+    *ret = buf_steal(&word.text);
+    return 0;
+}
+
+static int unset_error(const char *name, const char *word, bool empty, struct err *err)
+{
+    if (*word)
+        return err_set(err, ERR_INVALID, "%s: %s", name, word);
+    return err_set(err, ERR_INVALID, "%s: must not be %s", name, empty ? "empty" : "unset");
+}
+
+static int put(struct buf *ret, const char *s, struct err *err)
+{
+    return buf_append_str(ret, s) < 0 ? too_long(err) : 0;
+}
+
+/* ${name-word} and its kin; `op` is - + or ?. */
+static int apply_default(const char *name, const char *value, char op, bool colon, const char *word,
+                         struct buf *ret, struct err *err)
+{
+    bool missing = !value || (colon && !*value);
+
+    if (op == '-')
+        return put(ret, missing ? word : value, err);
+    if (op == '+')
+        return missing ? 0 : put(ret, word, err);
+    return missing ? unset_error(name, word, value != NULL, err) : put(ret, value, err);
+}
+
+static int apply_trim(const char *value, char op, const char *word, struct buf *ret,
+                      struct err *err)
+{
+    bool greedy = *word == op;
+
+    word += greedy;
+    return op == '#' ? pattern_trim_prefix(word, value ? value : "", greedy, ret, err)
+                     : pattern_trim_suffix(word, value ? value : "", greedy, ret, err);
+}
+
+/* Puts back what was written: a variable without a value, where such stay. */
+static int put_back(const char *start, const struct lexer *lx, struct buf *ret, struct err *err)
+{
+    return buf_append(ret, start, (size_t)(lx->s - start)) < 0 ? too_long(err) : 0;
+}
+
+static int read_replace(struct lexer *lx, const char *start, const char *name, struct buf *ret,
+                        struct err *err)
+{
+    _cleanup_free_ char *pattern = NULL, *with = NULL;
+    const char *value = lx->x->get(lx->x->userdata, name);
+    bool all = *lx->s == '/';
+    int r;
+
+    lx->s += all;
+    r = read_operand(lx, '/', true, true, &pattern, err);
+    if (r >= 0)
+        r = read_operand(lx, '}', true, false, &with, err);
+    if (r < 0)
+        return r;
+    if (!value && has(lx, EXPAND_SKIP_UNSET))
+        return put_back(start, lx, ret, err);
+    return pattern_replace(pattern, value ? value : "", with, all, ret, err);
+}
+
+static int unsupported(const char *op, size_t len, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "unsupported modifier (%.*s) in substitution", (int)len, op);
+}
+
+/* Behind ${name: the operator and what it works with. `start` is the dollar. */
+static int read_operator(struct lexer *lx, const char *start, const char *name, struct buf *ret,
+                         struct err *err)
+{
+    const char *value = lx->x->get(lx->x->userdata, name), *op = lx->s;
+    bool colon = *op == ':', trims;
+    _cleanup_free_ char *word = NULL;
+    char c = op[colon];
+    int r;
+
+    if (c == '/' && !colon) {
+        lx->s++;
+        return read_replace(lx, start, name, ret, err);
+    }
+    trims = c == '#' || c == '%';
+    if (!c || !strchr("-+?#%", c) || (trims && colon))
+        return c || colon ? unsupported(op, colon + (c ? char_len(op + colon) : 0), err)
+                          : err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+    lx->s += colon + 1;
+    r = read_operand(lx, '}', trims, trims, &word, err);
+    if (r < 0)
+        return r;
+    if (!value && has(lx, EXPAND_SKIP_UNSET))
+        return put_back(start, lx, ret, err);
+    return trims ? apply_trim(value, c, word, ret, err)
+                 : apply_default(name, value, c, colon, word, ret, err);
+}
+
+static int read_braces(struct lexer *lx, const char *start, struct buf *ret, struct err *err)
+{
+    _cleanup_free_ char *name = NULL;
+    const char *value;
+
+    if (!*lx->s)
+        return err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+    if (strchr("{}:", *lx->s))
+        return err_set(err, ERR_INVALID, "bad substitution: there is no name behind '${'");
+    name = read_name(lx);
+    if (*lx->s != '}')
+        return read_operator(lx, start, name, ret, err);
+    lx->s++;
+    value = lx->x->get(lx->x->userdata, name);
+    if (!value && has(lx, EXPAND_SKIP_UNSET))
+        return put_back(start, lx, ret, err);
+    return put(ret, value ? value : "", err);
+}
+
+/* The dollar at lx->s and what belongs to it. */
+static int read_dollar(struct lexer *lx, struct buf *ret, struct err *err)
+{
+    _cleanup_free_ char *name = NULL;
+    const char *start = lx->s++, *value;
+
+    if (*lx->s == '{') {
+        lx->s++;
+        return read_braces(lx, start, ret, err);
+    }
+    name = read_name(lx);
+    if (!*name)
+        return put(ret, "$", err);
+    value = lx->x->get(lx->x->userdata, name);
+    if (!value && has(lx, EXPAND_SKIP_UNSET))
+        return put_back(start, lx, ret, err);
+    return put(ret, value ? value : "", err);
+}
+
+/* ---- the text ---- */
+
+/* A heredoc's mark may have blanks behind it that do not end the word. */
+static int read_less(struct lexer *lx, struct result *ret, struct err *err)
+{
+    size_t n = 1;
+
+    if (lx->s[1] == '<')
+        n = 2 + strspn(lx->s + 2, "\t\r ");
+    lx->s += n;
+    return add_raw(ret, lx->s - n, n, err);
+}
+
+static int read_special(struct lexer *lx, bool pattern, struct result *ret, struct err *err)
+{
+    _cleanup_buf_ struct buf piece = BUF_INIT(EXPAND_RESULT_MAX);
+    char c = *lx->s;
+    int r;
+
+    if (c == '<')
+        return read_less(lx, ret, err);
+    r = c == '$'    ? read_dollar(lx, &piece, err)
+        : c == '\'' ? read_single(lx, pattern, &piece, err)
+                    : read_double(lx, pattern, &piece, err);
+    if (r < 0)
+        return r;
+    return c == '$' ? add(ret, buf_data(&piece), piece.len, err)
+                    : add_raw(ret, buf_data(&piece), piece.len, err);
+}
+
+/* An ordinary character, or the escape character with what it escapes. */
+static int read_plain(struct lexer *lx, struct result *ret, struct err *err)
+{
+    size_t n = char_len(lx->s);
+    int r = 0;
+
+    if (*lx->s != lx->x->escape) {
+        lx->s += n;
+        return add(ret, lx->s - n, n, err);
+    }
+    if (lx->raw_escapes)
+        r = add_raw(ret, lx->s, 1, err);
+    lx->s++;
+    if (r < 0 || !*lx->s)
+        return r;
+    n = char_len(lx->s);
+    lx->s += n;
+    return add_raw(ret, lx->s - n, n, err);
+}
+
+static bool is_special(const struct lexer *lx)
+{
+    return *lx->s == '$' || *lx->s == '<' ||
+           (!has(lx, EXPAND_SKIP_QUOTES) && (*lx->s == '\'' || *lx->s == '"'));
+}
+
+/* stop: the character that ends it, or 0 for the end of the text. */
+static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+                      struct result *ret, struct err *err)
+{
+    bool outer = lx->raw_escapes;
+    int r = 0;
+
+    if (++lx->depth > EXPAND_DEPTH_MAX)
+        return err_set(err, ERR_LIMIT, "substitutions are nested over %d deep", EXPAND_DEPTH_MAX);
+    lx->raw_escapes = raw_escapes;
+    while (r >= 0 && *lx->s && *lx->s != stop)
+        r = is_special(lx) ? read_special(lx, pattern, ret, err) : read_plain(lx, ret, err);
+    lx->raw_escapes = outer;
+    lx->depth--;
+    if (r < 0)
+        return r;
+    if (stop && !*lx->s)
+        return err_set(err, ERR_INVALID, "'%c' is missing", stop);
+    lx->s += stop != 0;
+    end_word(ret);
+    return 0;
+}
+
+static int run(const struct expand *x, const char *text, struct result *ret, struct err *err)
+{
+    struct lexer lx = {.x = x, .s = text};
+    struct err local = ERR_INIT; /* read_operand() looks at the code */
+    int r = read_until(&lx, 0, x->flags & EXPAND_RAW_ESCAPES, false, ret, &local);
+
+    return r < 0 ? err_move(err, &local) : 0;
+}
+
+int expand_word(const struct expand *x, const char *word, char **ret, struct err *err)
+{
+    _cleanup_(result_done) struct result res = RESULT_INIT;
+    int r = run(x, word, &res, err);
+
+    if (r < 0)
+        return r;
+    *ret = buf_steal(&res.text);
+    return 0;
+}
+
+int expand_words(const struct expand *x, const char *text, char ***ret, struct err *err)
+{
+    _cleanup_(result_done) struct result res = RESULT_INIT;
+    int r = run(x, text, &res, err);
+
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(res.words);
+    return 0;
+}

@@ -1,0 +1,277 @@
+#include "image/dockerfile/json-list.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/text.h"
+#include "lib/base/xalloc.h"
+
+enum { DEPTH_MAX = 64 };
+
+struct reader {
+    const char *s;
+    size_t pos, end;
+};
+
+static void skip_blanks(struct reader *r)
+{
+    while (r->pos < r->end && memchr(" \t\r\n", r->s[r->pos], 4))
+        r->pos++;
+}
+
+static bool take(struct reader *r, char c)
+{
+    if (r->pos >= r->end || r->s[r->pos] != c)
+        return false;
+    r->pos++;
+    return true;
+}
+
+/* ---- strings ---- */
+
+static bool read_hex(struct reader *r, unsigned *ret)
+{
+    unsigned value = 0;
+
+    if (r->end - r->pos < 4)
+        return false;
+    for (int i = 0; i < 4; i++) {
+        int digit = text_hex_digit(r->s[r->pos++]);
+
+        if (digit < 0)
+            return false;
+        value = value << 4 | (unsigned)digit;
+    }
+    *ret = value;
+    return true;
+}
+
+static void put_utf8(struct buf *b, unsigned c)
+{
+    char out[4];
+    size_t n;
+
+    if (c < 0x80) {
+        out[0] = (char)c;
+        n = 1;
+    } else if (c < 0x800) {
+        out[0] = (char)(0xc0 | c >> 6);
+        n = 2;
+    } else if (c < 0x10000) {
+        out[0] = (char)(0xe0 | c >> 12);
+        n = 3;
+    } else {
+        out[0] = (char)(0xf0 | c >> 18);
+        n = 4;
+    }
+    for (size_t i = 1; i < n; i++)
+        out[i] = (char)(0x80 | ((c >> 6 * (n - 1 - i)) & 0x3f));
+    (void)!buf_append(b, out, n); /* never longer than the text it came from */
+}
+
+/* \uXXXX, and the second half of a pair; halves alone become U+FFFD. */
+static bool read_unicode(struct reader *r, struct buf *b)
+{
+    unsigned c, low;
+    size_t back;
+
+    if (!read_hex(r, &c))
+        return false;
+    back = r->pos;
+    if (c >= 0xd800 && c < 0xdc00 && take(r, '\\') && take(r, 'u') && read_hex(r, &low) &&
+        low >= 0xdc00 && low < 0xe000) {
+        put_utf8(b, 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00));
+        return true;
+    }
+    r->pos = back;
+    put_utf8(b, c >= 0xd800 && c < 0xe000 ? 0xfffd : c);
+    return true;
+}
+
+static bool read_escape(struct reader *r, struct buf *b)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const char *found;
+    char c;
+
+    if (r->pos >= r->end)
+        return false;
+    c = r->s[r->pos++];
+    if (c == 'u')
+        return read_unicode(r, b);
+    found = c ? strchr(from, c) : NULL;
+    if (!found)
+        return false;
+    (void)!buf_append_c(b, to[found - from]);
+    return true;
+}
+
+/* Behind the opening quote. Bytes that are no UTF-8 become U+FFFD, as everywhere in Go. */
+static bool read_string(struct reader *r, char **ret)
+{
+    struct buf b = BUF_INIT((r->end - r->pos) * 3 + 4);
+    bool good = true;
+
+    while (good && r->pos < r->end && r->s[r->pos] != '"') {
+        unsigned c;
+        size_t n = text_utf8_next(r->s + r->pos, r->end - r->pos, &c);
+
+        if ((unsigned char)r->s[r->pos] < 0x20) {
+            good = false;
+        } else if (r->s[r->pos] == '\\') {
+            r->pos++;
+            good = read_escape(r, &b);
+        } else if (n) {
+            (void)!buf_append(&b, r->s + r->pos, n);
+            r->pos += n;
+        } else {
+            put_utf8(&b, 0xfffd);
+            r->pos++;
+        }
+    }
+    good = good && take(r, '"') && !memchr(buf_data(&b), 0, b.len);
+    if (good && ret)
+        *ret = buf_steal(&b);
+    buf_done(&b);
+    return good;
+}
+
+/* ---- other values, only to know whether it is JSON ---- */
+
+static bool skip_digits(struct reader *r)
+{
+    size_t start = r->pos;
+
+    while (r->pos < r->end && isdigit((unsigned char)r->s[r->pos]))
+        r->pos++;
+    return r->pos > start;
+}
+
+static bool skip_number(struct reader *r)
+{
+    (void)take(r, '-');
+    if (!take(r, '0') && !skip_digits(r))
+        return false;
+    if (take(r, '.') && !skip_digits(r))
+        return false;
+    if (take(r, 'e') || take(r, 'E')) {
+        if (!take(r, '+'))
+            (void)take(r, '-');
+        return skip_digits(r);
+    }
+    return true;
+}
+
+static bool skip_literal(struct reader *r, const char *word)
+{
+    size_t n = strlen(word);
+
+    if (r->end - r->pos < n || memcmp(r->s + r->pos, word, n) != 0)
+        return false;
+    r->pos += n;
+    return true;
+}
+
+static bool skip_value(struct reader *r, unsigned depth);
+
+/* Behind the opening bracket; an object's members have names. */
+static bool skip_members(struct reader *r, char close, unsigned depth)
+{
+    skip_blanks(r);
+    if (take(r, close))
+        return true;
+    do {
+        skip_blanks(r);
+        if (close == '}') {
+            if (!take(r, '"') || !read_string(r, NULL))
+                return false;
+            skip_blanks(r);
+            if (!take(r, ':'))
+                return false;
+        }
+        if (!skip_value(r, depth + 1))
+            return false;
+        skip_blanks(r);
+    } while (take(r, ','));
+    return take(r, close);
+}
+
+static bool skip_value(struct reader *r, unsigned depth)
+{
+    skip_blanks(r);
+    if (depth > DEPTH_MAX || r->pos >= r->end)
+        return false;
+    if (take(r, '"'))
+        return read_string(r, NULL);
+    if (take(r, '['))
+        return skip_members(r, ']', depth);
+    if (take(r, '{'))
+        return skip_members(r, '}', depth);
+    return skip_literal(r, "true") || skip_literal(r, "false") || skip_literal(r, "null") ||
+           skip_number(r);
+}
+
+/* ---- the list ---- */
+
+void json_list_free(struct json_list_item *items, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(items[i].text);
+    free(items);
+}
+
+static struct json_list_item *push(struct json_list_item **items, size_t *n)
+{
+    if (!(*n & (*n - 1)))
+        *items = xreallocarray(*items, *n ? *n * 2 : 1, sizeof(**items));
+    (*items)[*n] = (struct json_list_item){0};
+    return &(*items)[(*n)++];
+}
+
+static bool read_items(struct reader *r, struct json_list_item **items, size_t *n, bool *mixed)
+{
+    skip_blanks(r);
+    if (take(r, ']'))
+        return true;
+    do {
+        struct json_list_item spare = {0}, *item = *mixed ? &spare : push(items, n);
+        bool good;
+
+        skip_blanks(r);
+        item->start = r->pos;
+        if (!*mixed && take(r, '"')) {
+            good = read_string(r, &item->text);
+        } else {
+            good = skip_value(r, 0);
+            *mixed = true;
+        }
+        item->end = r->pos;
+        if (!good)
+            return false;
+        skip_blanks(r);
+    } while (take(r, ','));
+    return take(r, ']');
+}
+
+enum json_list_result json_list_parse(const char *s, size_t start, size_t end,
+                                      struct json_list_item **ret, size_t *ret_n)
+{
+    struct reader r = {s, start, end};
+    struct json_list_item *items = NULL;
+    size_t n = 0;
+    bool mixed = false, good;
+
+    skip_blanks(&r);
+    good = take(&r, '[') && read_items(&r, &items, &n, &mixed);
+    skip_blanks(&r);
+    if (!good || r.pos != r.end) {
+        json_list_free(items, n);
+        return JSON_LIST_NO;
+    }
+    *ret = items;
+    *ret_n = n;
+    return mixed ? JSON_LIST_MIXED : JSON_LIST_YES;
+}

@@ -1,0 +1,361 @@
+#include "image/dockerfile/mount.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/macro.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+static const char *const type_names[] = {"bind", "cache", "tmpfs", "secret", "ssh"};
+static const char *const sharing_names[] = {"shared", "private", "locked"};
+
+const char *mount_type_name(enum mount_type type)
+{
+    return type_names[type];
+}
+
+void mount_done(struct mount *m)
+{
+    char *const owned[] = {m->from, m->source, m->target, m->id,   m->sharing,
+                           m->mode, m->uid,    m->gid,    m->size, m->env};
+
+    for (size_t i = 0; i < ARRAY_SIZE(owned); i++)
+        free(owned[i]);
+    *m = (struct mount){0};
+}
+
+uint32_t mount_number(const char *text, int base, uint32_t otherwise)
+{
+    return text ? (uint32_t)strtoul(text, NULL, base) : otherwise;
+}
+
+/* ---- one field of comma-separated values ---- */
+
+/* "a,""b""" in quotes, or plain up to the comma. *s moves behind the field and its comma. */
+static int read_field(const char **s, char **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(strlen(*s) + 1);
+    const char *p = *s;
+
+    if (*p != '"') {
+        size_t n = strcspn(p, ",");
+
+        if (memchr(p, '"', n))
+            return err_set(err, ERR_INVALID, "--mount: a quote (\") within '%.*s'", (int)n, p);
+        *ret = xstrndup(p, n);
+        *s = p + n;
+        return 0;
+    }
+    for (p++; *p && (*p != '"' || p[1] == '"'); p += *p == '"' ? 2 : 1)
+        (void)!buf_append_c(&b, *p);
+    if (*p != '"' || (p[1] && p[1] != ','))
+        return err_set(err, ERR_INVALID, "--mount: a quote (\") is not closed, or text follows it");
+    *ret = buf_steal(&b);
+    *s = p + 1;
+    return 0;
+}
+
+/* ---- the keys ---- */
+
+enum key {
+    KEY_TYPE,
+    KEY_FROM,
+    KEY_SOURCE,
+    KEY_TARGET,
+    KEY_READONLY,
+    KEY_READWRITE,
+    KEY_REQUIRED,
+    KEY_ID,
+    KEY_SHARING,
+    KEY_MODE,
+    KEY_UID,
+    KEY_GID,
+    KEY_SIZE,
+    KEY_ENV,
+};
+
+/* clang-format off */
+static const struct {
+    const char *name;
+    enum key key;
+} keys[] = {
+    {"type", KEY_TYPE}, {"from", KEY_FROM}, {"source", KEY_SOURCE}, {"src", KEY_SOURCE},
+    {"target", KEY_TARGET}, {"dst", KEY_TARGET}, {"destination", KEY_TARGET},
+    {"readonly", KEY_READONLY}, {"ro", KEY_READONLY}, {"readwrite", KEY_READWRITE},
+    {"rw", KEY_READWRITE}, {"required", KEY_REQUIRED}, {"id", KEY_ID}, {"sharing", KEY_SHARING},
+    {"mode", KEY_MODE}, {"uid", KEY_UID}, {"gid", KEY_GID}, {"size", KEY_SIZE}, {"env", KEY_ENV},
+};
+/* clang-format on */
+
+struct state {
+    struct mount *m;
+    bool defer, access_given;
+    bool deferred; /* something was left for later: what goes together is not known yet */
+};
+
+static int find_key(const char *field, size_t len, enum key *ret, struct err *err)
+{
+    const char *names[ARRAY_SIZE(keys)], *near;
+    _cleanup_free_ char *name = xstrndup(field, len);
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+        names[i] = keys[i].name;
+        if (!strcasecmp(keys[i].name, name)) {
+            *ret = keys[i].key;
+            return 0;
+        }
+    }
+    err_set(err, ERR_INVALID, "--mount has no option '%s'", name);
+    near = strv_nearest(name, names, ARRAY_SIZE(names));
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
+}
+
+static int find_word(const char *what, const char *value, const char *const *words, size_t n,
+                     size_t *ret, struct err *err)
+{
+    const char *near;
+
+    for (size_t i = 0; i < n; i++)
+        if (!strcasecmp(words[i], value)) {
+            *ret = i;
+            return 0;
+        }
+    near = strv_nearest(value, words, n);
+    err_set(err, ERR_INVALID, "--mount: unsupported %s '%s'", what, value);
+    return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
+}
+
+static void replace(char **slot, const char *value)
+{
+    free(*slot);
+    *slot = xstrdup(value);
+}
+
+/* The words that Go's ParseBool takes. */
+static int read_bool(const char *value, bool *ret, struct err *err)
+{
+    static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"};
+    static const char *const no[] = {"0", "f", "F", "false", "FALSE", "False"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
+        if (STREQ(yes[i], value) || STREQ(no[i], value)) {
+            *ret = STREQ(yes[i], value);
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "--mount: '%s' is neither true nor false", value);
+}
+
+static int check_mode(const char *value, struct err *err)
+{
+    if (*value && strspn(value, "01234567") == strlen(value) && strlen(value) <= 10)
+        return 0;
+    return err_set(err, ERR_INVALID, "--mount: invalid mode '%s'", value);
+}
+
+static bool is_one_of(const struct mount *m, enum mount_type a, enum mount_type b)
+{
+    return m->type == a || m->type == b;
+}
+
+static int not_for(const struct mount *m, const char *what, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "--mount: '%s' is not for type %s", what, type_names[m->type]);
+}
+
+/* The one above the last is no user's: whoever gives something to it leaves it as it is. */
+static int check_id(const char *what, const char *value, struct err *err)
+{
+    uint32_t id;
+
+    if (parse_u32(value, 0, UINT32_MAX - 1, &id, NULL) >= 0)
+        return 0;
+    err_set(err, ERR_INVALID, "--mount: invalid %s '%s'", what, value);
+    return err_hint(err, "It is a number from 0 to %u.", UINT32_MAX - 1);
+}
+
+static int set_numbers(struct mount *m, enum key key, const char *value, struct err *err)
+{
+    const char *what = key == KEY_MODE ? "mode" : key == KEY_UID ? "uid" : "gid";
+    int r = key == KEY_MODE ? check_mode(value, err) : check_id(what, value, err);
+
+    if (r < 0)
+        return r;
+    replace(key == KEY_MODE ? &m->mode : key == KEY_UID ? &m->uid : &m->gid, value);
+    return 0;
+}
+
+static int set_access(struct state *st, enum key key, const char *value, struct err *err)
+{
+    bool on = true;
+    int r = value ? read_bool(value, &on, err) : 0;
+
+    st->m->read_only = key == KEY_READONLY ? on : !on;
+    st->access_given = true;
+    return r;
+}
+
+static int set_checked(struct state *st, enum key key, const char *value, struct err *err)
+{
+    struct mount *m = st->m;
+    uint64_t bytes;
+    size_t found = 0;
+    int r;
+
+    switch ((unsigned)key) {
+    case KEY_TYPE:
+        r = find_word("type", value, type_names, ARRAY_SIZE(type_names), &found, err);
+        if (r >= 0)
+            m->type = (enum mount_type)found;
+        return r;
+    case KEY_SHARING:
+        r = find_word("sharing", value, sharing_names, ARRAY_SIZE(sharing_names), &found, err);
+        if (r >= 0)
+            replace(&m->sharing, sharing_names[found]);
+        return r;
+    case KEY_REQUIRED:
+        if (!is_one_of(m, MOUNT_SECRET, MOUNT_SSH))
+            return not_for(m, "required", err);
+        return read_bool(value, &m->required, err);
+    case KEY_SIZE:
+        if (m->type != MOUNT_TMPFS)
+            return not_for(m, "size", err);
+        replace(&m->size, value);
+        return parse_size(value, &bytes, err);
+    default:
+        return set_numbers(m, key, value, err);
+    }
+}
+
+static int set_key(struct state *st, enum key key, const char *value, struct err *err)
+{
+    struct mount *m = st->m;
+
+    switch (key) {
+    case KEY_FROM:
+        replace(&m->from, value);
+        return 0;
+    case KEY_SOURCE:
+        replace(&m->source, value);
+        return 0;
+    case KEY_TARGET:
+        replace(&m->target, value);
+        return 0;
+    case KEY_ID:
+        replace(&m->id, value);
+        return 0;
+    case KEY_ENV:
+        replace(&m->env, value);
+        return 0;
+    case KEY_READONLY:
+    case KEY_READWRITE:
+        return set_access(st, key, value, err);
+    case KEY_TYPE:
+    case KEY_REQUIRED:
+    case KEY_SHARING:
+    case KEY_MODE:
+    case KEY_UID:
+    case KEY_GID:
+    case KEY_SIZE:
+        return set_checked(st, key, value, err);
+    }
+    return 0;
+}
+
+/* A word without '=': the keys that are switches. */
+static int set_switch(struct state *st, const char *field, struct err *err)
+{
+    enum key key;
+    int r = find_key(field, strlen(field), &key, err);
+
+    if (r < 0)
+        return r;
+    if (key == KEY_READONLY || key == KEY_READWRITE)
+        return set_access(st, key, NULL, err);
+    if (key == KEY_REQUIRED)
+        return set_checked(st, key, "true", err);
+    return err_set(err, ERR_INVALID, "--mount: '%s' must be %s=VALUE", field, field);
+}
+
+static int set_field(struct state *st, const char *field, struct err *err)
+{
+    const char *equals = strchr(field, '=');
+    enum key key;
+    int r;
+
+    if (!equals)
+        return set_switch(st, field, err);
+    r = find_key(field, (size_t)(equals - field), &key, err);
+    if (r < 0)
+        return r;
+    if (st->defer && strchr(equals + 1, '$')) {
+        if (key == KEY_FROM)
+            return err_set(err, ERR_INVALID,
+                           "--mount: 'from' cannot hold variables; give the stage a name with FROM "
+                           "… AS");
+        if (key != KEY_TARGET && key != KEY_SOURCE && key != KEY_ID) {
+            st->deferred = true;
+            return 0;
+        }
+    }
+    return set_key(st, key, equals + 1, err);
+}
+
+/* ---- what may go together ---- */
+
+static int check_secret(const struct mount *m, struct err *err)
+{
+    if (m->from)
+        return not_for(m, "from", err);
+    if (!m->source && !m->target && !m->id && !m->env)
+        return err_set(err, ERR_INVALID, "--mount: a secret needs id, source or target");
+    if (m->source && m->id)
+        return err_set(err, ERR_INVALID, "--mount: a secret has id or source, not both");
+    return 0;
+}
+
+static int check(struct mount *m, const struct state *st, struct err *err)
+{
+    bool owned = m->type == MOUNT_SECRET || m->type == MOUNT_SSH || m->type == MOUNT_CACHE;
+
+    if (!owned && (m->mode || m->uid || m->gid))
+        return not_for(m, m->mode ? "mode" : m->uid ? "uid" : "gid", err);
+    if (m->sharing && m->type != MOUNT_CACHE)
+        return not_for(m, "sharing", err);
+    if (m->env && m->type != MOUNT_SECRET)
+        return not_for(m, "env", err);
+    if (!st->access_given)
+        m->read_only = m->type != MOUNT_CACHE && m->type != MOUNT_TMPFS;
+    return m->type == MOUNT_SECRET ? check_secret(m, err) : 0;
+}
+
+int mount_parse(const char *value, bool defer, struct mount *ret, struct err *err)
+{
+    struct mount m = {.type = MOUNT_BIND};
+    struct state st = {.m = &m, .defer = defer};
+    int r = *value ? 0 : err_set(err, ERR_INVALID, "--mount has no options");
+
+    while (r >= 0) {
+        _cleanup_free_ char *field = NULL;
+
+        r = read_field(&value, &field, err);
+        if (r >= 0)
+            r = set_field(&st, field, err);
+        if (r < 0 || !*value)
+            break;
+        value++;
+    }
+    if (r >= 0 && !st.deferred)
+        r = check(&m, &st, err);
+    if (r < 0) {
+        mount_done(&m);
+        return r;
+    }
+    *ret = m;
+    return 0;
+}

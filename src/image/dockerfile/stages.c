@@ -1,0 +1,316 @@
+/*
+ * From stages to the target's configuration. A stage is only built on earlier ones and copies only
+ * from earlier ones, so one walk backward finds what the target needs, and one forward evaluates
+ * it.
+ */
+#include <string.h>
+
+#include "image/dockerfile/config.h"
+#include "image/dockerfile/expand.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { BASE_IMAGE = -1, BASE_EMPTY = -2 }; /* in place of a stage */
+
+struct evaluation {
+    const struct dockerfile *df;
+    const struct config_inputs *inputs;
+    char **globals;      /* owned */
+    struct config *made; /* owned: one for each stage */
+    long *bases;         /* owned: the stage each is built on, or a BASE_ */
+    bool *needed;        /* owned */
+    char **images;       /* owned: what it is built on as it is written, of those without a stage */
+    size_t *ret_at;
+    const struct config_visitor *visitor;
+    void *arg;
+};
+
+static void evaluation_done(struct evaluation *ev)
+{
+    for (size_t i = 0; ev->made && i < ev->df->n_stages; i++)
+        config_done(&ev->made[i]);
+    for (size_t i = 0; ev->images && i < ev->df->n_stages; i++)
+        free(ev->images[i]);
+    free(ev->images);
+    strv_free(ev->globals);
+    free(ev->made);
+    free(ev->bases);
+    free(ev->needed);
+}
+
+static const char *no_variable(void *userdata, const char *name)
+{
+    (void)userdata;
+    (void)name;
+    return NULL;
+}
+
+static int check_literal(const struct dockerfile *df, const char *from, struct err *err)
+{
+    struct expand x = {.escape = df->escape, .get = no_variable};
+    _cleanup_free_ char *plain = NULL;
+    int r = expand_word(&x, from, &plain, err);
+
+    if (r < 0 || STREQ(plain, from))
+        return r;
+    err_set(err, ERR_INVALID, "'--from=%s' cannot hold variables", from);
+    return err_hint(err, "Give the image a name with FROM … AS, where global ARGs count.");
+}
+
+/* The stage that --from means, or -1 for an image. A later stage cannot be meant. */
+static int find_source(const struct evaluation *ev, size_t stage, const char *from, long *ret,
+                       struct err *err)
+{
+    long found = dockerfile_find_stage(ev->df, from, ev->df->n_stages);
+    uint32_t index;
+
+    if (found < 0 && parse_u32(from, 0, UINT32_MAX, &index, NULL) >= 0)
+        return err_set(err, ERR_INVALID, "there is no stage %u", index);
+    *ret = dockerfile_find_stage(ev->df, from, stage);
+    if (*ret < 0 && found >= 0)
+        return err_set(err, ERR_INVALID, "stage '%s' does not stand before this one", from);
+    return 0;
+}
+
+static int need_sources(struct evaluation *ev, size_t stage,
+                        const struct dockerfile_instruction *in, struct err *err)
+{
+    const char *from = in->kind == DOCKERFILE_COPY ? dockerfile_flag(in, "from") : NULL;
+    long found = -1;
+    int r = 0;
+
+    *ev->ret_at = in->at;
+    if (from && *from) {
+        r = check_literal(ev->df, from, err);
+        if (r >= 0)
+            r = find_source(ev, stage, from, &found, err);
+    }
+    if (r >= 0 && found >= 0)
+        ev->needed[found] = true;
+    for (size_t i = 0; i < in->n_mounts && r >= 0; i++) {
+        if (!in->mounts[i].from)
+            continue;
+        *ev->ret_at = in->mounts[i].at;
+        r = find_source(ev, stage, in->mounts[i].from, &found, err);
+        if (r >= 0 && found >= 0)
+            ev->needed[found] = true;
+    }
+    return r;
+}
+
+static int find_target(struct evaluation *ev, size_t *ret, struct err *err)
+{
+    const struct dockerfile *df = ev->df;
+    const char *target = ev->inputs->target;
+    long found = (long)df->n_stages - 1;
+
+    *ev->ret_at = 0;
+    if (target)
+        found = dockerfile_find_stage(df, target, df->n_stages);
+    if (found < 0)
+        return err_set(err, ERR_NOT_FOUND, "there is no stage '%s'", target);
+    *ret = (size_t)found;
+    return 0;
+}
+
+static int find_bases(struct evaluation *ev, struct err *err)
+{
+    for (size_t i = 0; i < ev->df->n_stages; i++) {
+        _cleanup_free_ char *base = NULL;
+        int r = config_base(ev->df, i, ev->globals, &base, ev->ret_at, err);
+
+        if (r < 0)
+            return r;
+        /* A number is an image here, not a stage. */
+        ev->bases[i] = strspn(base, "0123456789") == strlen(base)
+                           ? BASE_IMAGE
+                           : dockerfile_find_stage(ev->df, base, i);
+        if (ev->bases[i] < 0 && STREQ(base, "scratch"))
+            ev->bases[i] = BASE_EMPTY;
+        if (ev->bases[i] == BASE_IMAGE)
+            ev->images[i] = TAKE_PTR(base);
+    }
+    return 0;
+}
+
+static int find_needed(struct evaluation *ev, size_t target, struct err *err)
+{
+    ev->needed[target] = true;
+    for (size_t i = target + 1; i-- > 0;) {
+        const struct dockerfile_stage *st = &ev->df->stages[i];
+
+        if (!ev->needed[i])
+            continue;
+        if (ev->bases[i] >= 0)
+            ev->needed[ev->bases[i]] = true;
+        for (size_t k = st->first; k < st->last; k++) {
+            int r = need_sources(ev, i, &ev->df->instructions[k], err);
+
+            if (r < 0)
+                return r;
+        }
+    }
+    return 0;
+}
+
+/* What BuildKit gives an image that begins with nothing. */
+static void begin_empty(struct config *c)
+{
+    static const char path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+    strv_env_set(&c->env, "PATH", path);
+    strv_env_set(&c->scope, "PATH", path);
+    c->workdir = xstrdup("/");
+}
+
+static int apply(struct evaluation *ev, size_t i, const struct dockerfile *df,
+                 const struct dockerfile_instruction *in, struct err *err)
+{
+    struct config *c = &ev->made[i];
+    int r = config_apply(c, df, in, ev->inputs, ev->globals, ev->ret_at, err);
+
+    if (r < 0 || !ev->visitor->step)
+        return r;
+    *ev->ret_at = in->at;
+    return ev->visitor->step(ev->arg, i, df, in, c, ev->ret_at, err);
+}
+
+/* ONBUILD of the stage that this one is built on. Their variables are this stage's. */
+static int apply_triggers(struct evaluation *ev, size_t i, struct err *err)
+{
+    const struct dockerfile_stage *base = &ev->df->stages[ev->bases[i]];
+    int r = 0;
+
+    for (size_t k = base->first; k < base->last && r >= 0; k++) {
+        const struct dockerfile_instruction *in = &ev->df->instructions[k];
+
+        if (in->kind == DOCKERFILE_ONBUILD)
+            r = apply(ev, i, ev->df, in->trigger, err);
+    }
+    return r;
+}
+
+/* ONBUILD of an image: text, which another Dockerfile left. Its places say nothing here: errors are
+ * at FROM. */
+static int apply_trigger_text(struct evaluation *ev, size_t i, const char *text, struct err *err)
+{
+    _cleanup_free_ char *whole = xasprintf("FROM scratch\n%s\n", text);
+    _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
+    int r = dockerfile_parse(whole, strlen(whole), &df, NULL, err);
+
+    if (r >= 0 && (df->n_stages != 1 || df->stages[0].last - df->stages[0].first != 1))
+        r = err_set(err, ERR_INVALID, "it is not one instruction");
+    if (r >= 0)
+        r = apply(ev, i, df, &df->instructions[df->stages[0].first], err);
+    *ev->ret_at = ev->df->stages[i].from->at;
+    return r < 0 ? err_wrap(err, "ONBUILD '%.64s' of image '%.200s'", text, ev->images[i]) : 0;
+}
+
+static int begin_image(struct evaluation *ev, size_t i, struct err *err)
+{
+    struct config *c = &ev->made[i];
+    char **triggers = NULL;
+    int r;
+
+    if (!ev->visitor->image)
+        return 0;
+    r = ev->visitor->image(ev->arg, i, ev->images[i], c, err);
+    triggers = TAKE_PTR(c->triggers); /* they are not inherited */
+    for (char **t = triggers; r >= 0 && t && *t; t++)
+        r = apply_trigger_text(ev, i, *t, err);
+    strv_free(triggers);
+    return r;
+}
+
+static int begin_stage(struct evaluation *ev, size_t i, struct err *err)
+{
+    long base = ev->bases[i];
+    int r = 0;
+
+    *ev->ret_at = ev->df->stages[i].from->at;
+    if (ev->visitor->stage)
+        r = ev->visitor->stage(ev->arg, i, base < 0 ? -1 : base, ev->images[i], err);
+    config_begin(&ev->made[i], base >= 0 ? &ev->made[base] : NULL);
+    if (r >= 0 && base == BASE_EMPTY)
+        begin_empty(&ev->made[i]);
+    else if (r >= 0 && base == BASE_IMAGE)
+        r = begin_image(ev, i, err);
+    else if (r >= 0)
+        r = apply_triggers(ev, i, err);
+    return r;
+}
+
+static int evaluate_stage(struct evaluation *ev, size_t i, struct err *err)
+{
+    const struct dockerfile_stage *st = &ev->df->stages[i];
+    int r = begin_stage(ev, i, err);
+
+    for (size_t k = st->first; k < st->last && r >= 0; k++)
+        r = apply(ev, i, ev->df, &ev->df->instructions[k], err);
+    return r;
+}
+
+static int evaluate(struct evaluation *ev, struct config *ret, size_t *ret_target, struct err *err)
+{
+    size_t target = 0, n = ev->df->n_stages;
+    int r = config_globals(ev->df, ev->inputs, &ev->globals, ev->ret_at, err);
+
+    ev->made = xcalloc(n, sizeof(*ev->made));
+    ev->bases = xcalloc(n, sizeof(*ev->bases));
+    ev->images = xcalloc(n, sizeof(*ev->images));
+    ev->needed = xcalloc(n, sizeof(*ev->needed));
+    if (r >= 0)
+        r = find_bases(ev, err);
+    if (r >= 0)
+        r = find_target(ev, &target, err);
+    if (r >= 0)
+        r = find_needed(ev, target, err);
+    for (size_t i = 0; r >= 0 && i <= target; i++)
+        if (ev->needed[i])
+            r = evaluate_stage(ev, i, err);
+    if (r < 0)
+        return r;
+    *ret = ev->made[target];
+    ev->made[target] = (struct config){0};
+    if (ret_target)
+        *ret_target = target;
+    return 0;
+}
+
+static int walk(struct evaluation *ev, struct config *ret, size_t *ret_target, struct err *err)
+{
+    struct dockerfile_pos pos;
+    int r = evaluate(ev, ret, ret_target, err);
+
+    evaluation_done(ev);
+    if (r >= 0)
+        return r;
+    pos = dockerfile_pos(ev->df, *ev->ret_at);
+    err_wrap(err, "line %u, column %u", pos.line, pos.column);
+    return r;
+}
+
+int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
+                const struct config_visitor *visitor, void *arg, struct config *ret,
+                size_t *ret_target, struct err *err)
+{
+    size_t at = 0;
+    struct evaluation ev = {
+        .df = df, .inputs = inputs, .ret_at = &at, .visitor = visitor, .arg = arg};
+
+    return walk(&ev, ret, ret_target, err);
+}
+
+int config_evaluate(const struct dockerfile *df, const struct config_inputs *inputs,
+                    struct config *ret, size_t *ret_at, struct err *err)
+{
+    static const struct config_visitor nobody = {0};
+    size_t at = 0;
+    struct evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at, .visitor = &nobody};
+    int r = walk(&ev, ret, NULL, err);
+
+    if (r < 0 && ret_at)
+        *ret_at = at;
+    return r;
+}

@@ -1,0 +1,345 @@
+/*
+ * Cache mounts that do not cache. This is review finding 4: a mount for pip's cache, and
+ * --no-cache-dir on the same RUN.
+ */
+#include <string.h>
+
+#include "image/lint/rules.h"
+#include "image/lint/tool.h"
+#include "lib/base/xalloc.h"
+
+/* The target with its variables replaced; owned. */
+static char *target_of(const struct walk *w, const struct mount *m)
+{
+    char *target = NULL;
+
+    if (!m->target || config_expand(w->at, w->df->escape, m->target, &target, NULL) < 0)
+        return xstrdup("");
+    return target;
+}
+
+static bool is_cache(const struct mount *m)
+{
+    return m->type == MOUNT_CACHE;
+}
+
+/* The cache mount of this RUN that holds the tool's cache, or seems meant to. */
+static const struct mount *mount_for(const struct walk *w, const struct tool *t,
+                                     const struct shell_command *c)
+{
+    for (size_t i = 0; i < w->in->n_mounts; i++) {
+        const struct mount *m = &w->in->mounts[i];
+        _cleanup_free_ char *target = target_of(w, m);
+
+        if (is_cache(m) && *target && (tool_uses(t, w->at, c, target) || strstr(target, t->name)))
+            return m;
+    }
+    return NULL;
+}
+
+static bool has_cache_mount(const struct walk *w)
+{
+    for (size_t i = 0; i < w->in->n_mounts; i++)
+        if (is_cache(&w->in->mounts[i]))
+            return true;
+    return false;
+}
+
+/* ---- cache-defeated ---- */
+
+/* Takes out a word and the blanks before it. */
+static void edit_out_word(struct lint_finding *f, const struct shell_command *c,
+                          const struct shell_word *word)
+{
+    size_t i = (size_t)(word - c->words);
+
+    if (i > 0)
+        report_edit(f, c->words[i - 1].end, word->end, xstrdup(""));
+    else if (c->n > 1)
+        report_edit(f, word->at, c->words[1].at, xstrdup(""));
+}
+
+/* Takes out a command and the && before it. */
+static void edit_out_command(const struct walk *w, struct lint_finding *f, size_t i)
+{
+    const struct shell_command *c = &w->script->commands[i];
+    const struct shell_command *prev = i ? c - 1 : NULL;
+
+    if (prev && c->chained && !c->to_pipe && prev->n)
+        report_edit(f, prev->words[prev->n - 1].end, c->words[c->n - 1].end, xstrdup(""));
+}
+
+static void check_off_flags(const struct walk *w, const struct tool *t,
+                            const struct shell_command *c, const struct mount *m)
+{
+    for (size_t i = c->first + 1; i < c->n; i++) {
+        const struct shell_word *word = &c->words[i];
+        _cleanup_free_ char *name = xstrndup(word->text, strcspn(word->text, "="));
+        struct lint_finding *f;
+
+        if (*name != '-' || !tool_has_word(t->off, name))
+            continue;
+        f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
+                   "'%s' makes %s ignore the cache mounted at '%s'", name, t->name, m->target);
+        report_fix(f, "Take '%s' out: the mount is not part of the image.", name);
+        edit_out_word(f, c, word);
+    }
+}
+
+static bool means_no(const char *value)
+{
+    return !*value || STREQ(value, "0") || STREQ(value, "false") || STREQ(value, "off") ||
+           STREQ(value, "no");
+}
+
+static void check_off_variable(const struct walk *w, const struct tool *t,
+                               const struct shell_command *c, const struct mount *m)
+{
+    const struct shell_word *word = NULL;
+    const char *value = t->off_variable ? shell_assigned(c, t->off_variable, &word) : NULL;
+    struct lint_finding *f;
+
+    if (value && !means_no(value)) {
+        f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
+                   "%s makes %s ignore the cache mounted at '%s'", t->off_variable, t->name,
+                   m->target);
+        report_fix(f, "Take it out.");
+        if (word + 1 < c->words + c->n)
+            report_edit(f, word->at, word[1].at, xstrdup(""));
+        return;
+    }
+    value = !value && t->off_variable ? config_get(w->at, t->off_variable) : NULL;
+    if (!value || means_no(value))
+        return;
+    f = report(w, RULE_CACHE_DEFEATED, m->at, m->end,
+               "the variable %s, set above, makes %s ignore the cache mounted at '%s'",
+               t->off_variable, t->name, m->target);
+    report_fix(f, "Take %s out, or set it to 0 on this command.", t->off_variable);
+}
+
+/* npm --cache /elsewhere */
+static void check_other_folder(const struct walk *w, const struct tool *t,
+                               const struct shell_command *c, const struct mount *m)
+{
+    const struct shell_word *option = t->option ? shell_flag(c, t->option) : NULL;
+    const char *equals = option ? strchr(option->text, '=') : NULL;
+    _cleanup_free_ char *target = target_of(w, m);
+    const char *folder;
+
+    if (!option || (!equals && option + 1 == c->words + c->n))
+        return;
+    folder = equals ? equals + 1 : option[1].text;
+    if (strchr(folder, '$') || tool_paths_meet(folder, target))
+        return;
+    report_fix(report(w, RULE_CACHE_DEFEATED, option->at, equals ? option->end : option[1].end,
+                      "%s caches in '%s', but the mount is at '%s'", t->name, folder, m->target),
+               "Mount the cache there, or take '%s' out.", t->option);
+}
+
+/* apt keeps packages and lists apart: `clean` touches only the packages. */
+static bool cleans_mount(const struct tool *t, const char *target)
+{
+    return !STREQ(t->name, "apt") || tool_paths_meet(target, "/var/cache/apt");
+}
+
+static void check_clean(const struct walk *w, size_t i, const struct tool *t, const struct mount *m)
+{
+    const struct shell_command *c = &w->script->commands[i];
+    _cleanup_free_ char *target = target_of(w, m);
+    struct lint_finding *f;
+
+    if (!cleans_mount(t, target))
+        return;
+    f = report(w, RULE_CACHE_DEFEATED, c->words[c->first].at, c->words[c->n - 1].end,
+               "this empties the cache mounted at '%s'", m->target);
+    report_fix(f, "Take the command out: the mount is not part of the image.");
+    edit_out_command(w, f, i);
+}
+
+/* An argument of rm without the glob at its end: what stands before it is emptied. */
+static char *removed_path(const char *word)
+{
+    char *path = xstrdup(word);
+    size_t n = strlen(path);
+
+    while (n > 1 && (path[n - 1] == '*' || path[n - 1] == '/'))
+        path[--n] = 0;
+    return path;
+}
+
+static void check_rm(const struct walk *w, size_t i)
+{
+    const struct shell_command *c = &w->script->commands[i];
+    size_t paths = 0;
+    struct lint_finding *f = NULL;
+    const struct shell_word *word;
+
+    for (size_t k = 0; (word = shell_arg(c, k)); k++) {
+        _cleanup_free_ char *path = removed_path(word->text);
+
+        if (*word->text == '-')
+            continue;
+        paths++;
+        for (size_t n = 0; n < w->in->n_mounts; n++) {
+            const struct mount *m = &w->in->mounts[n];
+            _cleanup_free_ char *target = target_of(w, m);
+
+            if (!is_cache(m) || *path != '/' || !*target || !tool_paths_meet(path, target))
+                continue;
+            f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
+                       "'%s' is in the cache mounted at '%s'", word->text, m->target);
+            report_fix(f, "Take it out: the mount is not part of the image.");
+            if (paths == 1 && !shell_arg(c, k + 1))
+                edit_out_command(w, f, i);
+            else
+                edit_out_word(f, c, word);
+            break;
+        }
+    }
+}
+
+static void check_defeated(const struct walk *w, size_t i)
+{
+    const struct shell_command *c = &w->script->commands[i];
+    bool installs;
+    const struct tool *t = tool_of(c, &installs);
+    const struct mount *m = t ? mount_for(w, t, c) : NULL;
+
+    if (STREQ(shell_name(c), "rm") && has_cache_mount(w))
+        check_rm(w, i);
+    if (!m)
+        return;
+    if (tool_cleans(t, c)) {
+        check_clean(w, i, t, m);
+        return;
+    }
+    check_off_flags(w, t, c, m);
+    check_off_variable(w, t, c, m);
+    check_other_folder(w, t, c, m);
+}
+
+/* ---- cache-docker-clean ---- */
+
+/* Whether the hook is taken away by this stage, up to and with this instruction. */
+static bool hook_is_gone(const struct walk *w)
+{
+    const struct dockerfile_stage *st = &w->df->stages[w->stage];
+
+    for (size_t i = st->first; i < st->last; i++) {
+        const struct dockerfile_instruction *in = &w->df->instructions[i];
+
+        if (in->kind == DOCKERFILE_RUN &&
+            memmem(w->df->text + in->at, in->end - in->at, "docker-clean", 12))
+            return true;
+        if (in == w->in)
+            break;
+    }
+    return false;
+}
+
+static void check_docker_clean(const struct walk *w)
+{
+    for (size_t i = 0; i < w->in->n_mounts; i++) {
+        const struct mount *m = &w->in->mounts[i];
+        _cleanup_free_ char *target = target_of(w, m);
+        struct lint_finding *f;
+
+        if (!is_cache(m) || !tool_paths_meet(target, "/var/cache/apt") || hook_is_gone(w))
+            continue;
+        f = report(w, RULE_CACHE_DOCKER_CLEAN, m->at, m->end,
+                   "Debian's and Ubuntu's images empty '%s' after every apt-get", m->target);
+        report_fix(f, "Begin the command with: rm -f /etc/apt/apt.conf.d/docker-clean;");
+        if (!w->in->json && !w->in->n_heredocs)
+            report_edit(f, w->in->words[0].at, w->in->words[0].at,
+                        xstrdup("rm -f /etc/apt/apt.conf.d/docker-clean; "));
+        return;
+    }
+}
+
+/* ---- cache-owner ---- */
+
+static void check_owner(const struct walk *w)
+{
+    const char *user = w->at->user;
+    size_t n = user ? strcspn(user, ":") : 0;
+    bool number = n && strspn(user, "0123456789") == n;
+
+    if (!n || (n == 4 && !strncmp(user, "root", 4)) || (n == 1 && *user == '0'))
+        return;
+    for (size_t i = 0; i < w->in->n_mounts; i++) {
+        const struct mount *m = &w->in->mounts[i];
+        bool given = m->uid && !STREQ(m->uid, "0");
+
+        if (!is_cache(m) || (m->mode && strstr(m->mode, "777")))
+            continue;
+        if (given && (!number || (strlen(m->uid) == n && !strncmp(m->uid, user, n))))
+            continue;
+        report_fix(report(w, RULE_CACHE_OWNER, m->at, m->end,
+                          "the cache at '%s' belongs to uid %s, but this runs as '%.*s'",
+                          m->target ? m->target : "", m->uid ? m->uid : "0", (int)n, user),
+                   "Add uid=%s to the mount: tools ignore a cache that is not theirs.",
+                   number ? user : "N, the user's number,");
+    }
+}
+
+/* ---- cache-unused, no-cache ---- */
+
+static void check_unused(const struct walk *w, const struct tool *t, const struct shell_command *c)
+{
+    for (size_t i = 0; i < w->in->n_mounts; i++) {
+        const struct mount *m = &w->in->mounts[i];
+        _cleanup_free_ char *target = target_of(w, m), *folder = tool_folder(t, w->at);
+
+        if (!is_cache(m) || !*target || !strstr(target, t->name) || tool_uses(t, w->at, c, target))
+            continue;
+        report_fix(report(w, RULE_CACHE_UNUSED, m->at, m->end,
+                          "%s does not cache in '%s' here, but in '%s'", t->name, m->target,
+                          folder),
+                   "Mount the cache at '%s'%s%.*s%s.", folder, t->variable ? ", or set " : "",
+                   t->variable ? (int)strcspn(t->variable, " ") : 0, t->variable ? t->variable : "",
+                   t->variable ? " to the target" : "");
+    }
+}
+
+static void check_missing(const struct walk *w, const struct tool *t, const struct shell_command *c)
+{
+    _cleanup_free_ char *folder = tool_folder(t, w->at);
+
+    if (mount_for(w, t, c))
+        return;
+    report_fix(report(w, RULE_NO_CACHE, c->words[c->first].at, c->words[c->first].end,
+                      "%s downloads everything again whenever this layer is built", t->name),
+               "Add --mount=type=cache,target=%s to the RUN.", folder);
+}
+
+static bool is_repeated(const struct tool *const *seen, size_t n, const struct tool *t)
+{
+    for (size_t i = 0; i < n; i++)
+        if (seen[i] == t)
+            return true;
+    return false;
+}
+
+void rules_cache(const struct walk *w)
+{
+    const struct tool *seen[16];
+    size_t n_seen = 0;
+
+    if (!w->script)
+        return;
+    check_owner(w);
+    for (size_t i = 0; i < w->script->n; i++) {
+        const struct shell_command *c = &w->script->commands[i];
+        bool installs;
+        const struct tool *t = tool_of(c, &installs);
+
+        check_defeated(w, i);
+        if (!t || !installs || is_repeated(seen, n_seen, t) || n_seen == ARRAY_SIZE(seen))
+            continue;
+        seen[n_seen++] = t;
+        check_unused(w, t, c);
+        check_missing(w, t, c);
+        if (STREQ(t->name, "apt"))
+            check_docker_clean(w);
+    }
+}

@@ -1,0 +1,186 @@
+/*
+ * The shape of the file: order, forms that are no longer used, the user at the end.
+ */
+#include <string.h>
+
+#include "image/lint/rules.h"
+#include "image/lint/tool.h"
+#include "lib/base/buf.h"
+#include "lib/base/xalloc.h"
+
+/* ---- COPY and ADD ---- */
+
+static bool is_url(const char *s)
+{
+    return !strncmp(s, "http://", 7) || !strncmp(s, "https://", 8);
+}
+
+static void check_urls(const struct walk *w)
+{
+    if (w->in->kind != DOCKERFILE_ADD || dockerfile_flag(w->in, "checksum"))
+        return;
+    for (size_t i = 0; i + 1 < w->in->n_words; i++) {
+        const struct dockerfile_word *word = &w->in->words[i];
+        size_t n = strlen(word->text);
+
+        if (is_url(word->text) && !(n > 4 && STREQ(word->text + n - 4, ".git")))
+            report_fix(report(w, RULE_ADD_URL, word->at, word->end,
+                              "whatever the server sends becomes part of the image"),
+                       "Add --checksum=sha256:… to the ADD.");
+    }
+}
+
+/* The word that stands for the whole build context, or NULL. */
+static const struct dockerfile_word *whole_context(const struct dockerfile_instruction *in)
+{
+    if ((in->kind != DOCKERFILE_COPY && in->kind != DOCKERFILE_ADD) || dockerfile_flag(in, "from"))
+        return NULL;
+    for (size_t i = 0; i + 1 < in->n_words; i++)
+        if (STREQ(in->words[i].text, ".") || STREQ(in->words[i].text, "./") ||
+            STREQ(in->words[i].text, "/"))
+            return &in->words[i];
+    return NULL;
+}
+
+static bool installs_something(const struct dockerfile_instruction *in, const char **ret_tool)
+{
+    struct shell_script s;
+    bool found = false;
+
+    if (in->kind != DOCKERFILE_RUN)
+        return false;
+    shell_read(in, &s);
+    for (size_t i = 0; i < s.n && !found; i++) {
+        const struct tool *t = tool_of(&s.commands[i], &found);
+
+        found = t && found;
+        if (found)
+            *ret_tool = t->name;
+    }
+    shell_script_done(&s);
+    return found;
+}
+
+static void check_order(const struct walk *w)
+{
+    const struct dockerfile_word *all = whole_context(w->in);
+    const struct dockerfile_stage *st = &w->df->stages[w->stage];
+    const char *tool = "";
+
+    for (size_t i = st->first; all && i < st->last; i++) {
+        const struct dockerfile_instruction *in = &w->df->instructions[i];
+
+        if (in < w->in && whole_context(in))
+            return; /* the first one is reported */
+        if (in <= w->in || !installs_something(in, &tool))
+            continue;
+        report_fix(report(w, RULE_COPY_BEFORE_INSTALL, all->at, all->end,
+                          "every changed file makes %s in line %u install everything again", tool,
+                          dockerfile_pos(w->df, in->at).line),
+                   "Copy the list of packages first, install, then copy the rest.");
+        return;
+    }
+}
+
+static void check_ignore_file(const struct walk *w)
+{
+    const struct dockerfile_word *all = whole_context(w->in);
+
+    if (all && !w->context->has_ignore_file)
+        report_fix(
+            report(w, RULE_NO_DOCKERIGNORE, all->at, all->end,
+                   "the whole folder is copied, .git and all, and there is no .dockerignore"),
+            "Name in .dockerignore what does not belong into the image.");
+}
+
+/* ---- old forms ---- */
+
+/* A value in double quotes, as the language reads them. */
+static char *quoted(const char *value, char escape)
+{
+    struct buf b = BUF_INIT(strlen(value) * 2 + 3);
+    int r = buf_append_c(&b, '"');
+
+    for (; *value && r >= 0; value++) {
+        if (*value == '"' || *value == escape)
+            r = buf_append_c(&b, escape);
+        if (r >= 0)
+            r = buf_append_c(&b, *value);
+    }
+    (void)!buf_append_c(&b, '"');
+    return buf_steal(&b);
+}
+
+static void check_maintainer(const struct walk *w)
+{
+    const struct dockerfile_word *word = &w->in->words[0];
+    _cleanup_free_ char *value = NULL;
+    struct lint_finding *f;
+
+    if (w->in->kind != DOCKERFILE_MAINTAINER)
+        return;
+    value = quoted(word->text, w->df->escape);
+    f = report(w, RULE_DEPRECATED_MAINTAINER, w->in->at, word->end, "MAINTAINER is deprecated");
+    report_fix(f, "Write LABEL org.opencontainers.image.authors=%s.", value);
+    report_edit(f, w->in->at, word->end,
+                xasprintf("LABEL org.opencontainers.image.authors=%s", value));
+}
+
+/* A value with quotes or escapes of its own means something else in the new form: no edit then. */
+static void check_pair(const struct walk *w)
+{
+    const struct dockerfile_word *key = &w->in->words[0], *value = &w->in->words[1];
+    const char *kind = dockerfile_kind_name(w->in->kind);
+    struct lint_finding *f;
+
+    if (!w->in->legacy)
+        return;
+    f = report(w, RULE_DEPRECATED_KEY_VALUE, key->at, value->end,
+               "'%s NAME VALUE' is deprecated, and all of the rest is the value", kind);
+    report_fix(f, "Write %s %s=\"…\".", kind, key->text);
+    if (!strpbrk(value->text, "\"'\\`") &&
+        dockerfile_pos(w->df, key->at).line == dockerfile_pos(w->df, value->end).line)
+        report_edit(f, key->at, value->end, xasprintf("%s=\"%s\"", key->text, value->text));
+}
+
+static void check_gap(const struct walk *w)
+{
+    size_t at = w->in->line.gap_at;
+    struct dockerfile_pos pos;
+    struct lint_finding *f;
+
+    if (!w->in->line.gap)
+        return;
+    pos = dockerfile_pos(w->df, at);
+    f = report(w, RULE_EMPTY_CONTINUATION, at, at,
+               "an empty line in the middle of an instruction; BuildKit will refuse it one day");
+    report_fix(f, "Take the line out.");
+    if (pos.line < w->df->n_lines)
+        report_edit(f, at, w->df->lines[pos.line], xstrdup(""));
+}
+
+void rules_form(const struct walk *w)
+{
+    check_urls(w);
+    check_order(w);
+    check_ignore_file(w);
+    check_maintainer(w);
+    if (w->in->kind == DOCKERFILE_ENV || w->in->kind == DOCKERFILE_LABEL)
+        check_pair(w);
+    check_gap(w);
+}
+
+/* ---- the end ---- */
+
+void rules_end(const struct walk *w)
+{
+    const char *user = w->at->user;
+    size_t n = user ? strcspn(user, ":") : 0;
+
+    if (n && !(n == 4 && !strncmp(user, "root", 4)) && !(n == 1 && *user == '0'))
+        return;
+    report_fix(report(w, RULE_ROOT_USER, w->in->at, w->in->words[0].end, "%s",
+                      n ? "the image runs as root"
+                        : "no USER: the image runs as root, unless its base says otherwise"),
+               "End with USER and somebody who is not root.");
+}

@@ -1,0 +1,86 @@
+#include "image/oci/layout.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "image/oci/digest.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+
+enum { PIECE = 256 << 10, BLOB_PATH_MAX = 128 };
+
+/* tar_write_fn */
+static int put_bytes(void *arg, const void *data, size_t len)
+{
+    const struct layout *l = arg;
+
+    return fd_write_all(l->out, data, len);
+}
+
+static int put_head(struct layout *l, const char *path, uint64_t size, struct err *err)
+{
+    _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
+
+    snprintf(e->path, sizeof(e->path), "%s", path);
+    e->mode = 0644;
+    e->size = size;
+    return tar_put(&l->w, e, err);
+}
+
+static void blob_path(const char *digest, char ret[static BLOB_PATH_MAX])
+{
+    snprintf(ret, BLOB_PATH_MAX, "blobs/sha256/%s", digest_hex(digest));
+}
+
+int layout_begin(struct layout *l, int out, struct err *err)
+{
+    static const char version[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
+
+    l->out = out;
+    tar_writer_init(&l->w, put_bytes, l);
+    return layout_text(l, "oci-layout", version, strlen(version), err);
+}
+
+int layout_text(struct layout *l, const char *path, const char *text, size_t len, struct err *err)
+{
+    int r = put_head(l, path, len, err);
+
+    return r < 0 ? r : tar_write(&l->w, text, len, err);
+}
+
+int layout_document(struct layout *l, const char *text, size_t len, struct err *err)
+{
+    char digest[DIGEST_MAX], path[BLOB_PATH_MAX];
+
+    digest_of(text, len, digest);
+    blob_path(digest, path);
+    return layout_text(l, path, text, len, err);
+}
+
+int layout_blob(struct layout *l, const char *digest, int fd, uint64_t size, struct err *err)
+{
+    _cleanup_free_ char *buf = xmalloc(PIECE);
+    char path[BLOB_PATH_MAX];
+    int r;
+
+    blob_path(digest, path);
+    r = put_head(l, path, size, err);
+    for (uint64_t at = 0; r >= 0 && at < size;) {
+        ssize_t n = pread(fd, buf, MIN((uint64_t)PIECE, size - at), (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return err_sys(err, n < 0 ? errno : EIO, "read a layer");
+        r = tar_write(&l->w, buf, (size_t)n, err);
+        at += (uint64_t)n;
+    }
+    return r;
+}
+
+int layout_finish(struct layout *l, struct err *err)
+{
+    return tar_finish(&l->w, err);
+}

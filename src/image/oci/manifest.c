@@ -1,0 +1,374 @@
+#include "image/oci/manifest.h"
+
+#include <string.h>
+
+#include "image/oci/reference.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { NAME_IN_ARCHIVE_MAX = 4096, ENV_MAX = 512, WORDS_MAX = 1024 };
+
+/* Documents of others have fields that we do not know: only those we need are looked at. */
+static int text_of(const json_t *o, const char *key, const char **ret, struct err *err)
+{
+    const json_t *v = json_object_get(o, key);
+
+    if (!v || json_is_null(v)) {
+        *ret = NULL;
+        return 0;
+    }
+    if (!json_is_string(v))
+        return err_set(err, ERR_INVALID, "'%s' is not a text", key);
+    *ret = json_string_value(v);
+    return 0;
+}
+
+static int texts_of(const json_t *o, const char *key, size_t max, char ***ret, struct err *err)
+{
+    const json_t *v = json_object_get(o, key);
+
+    if (!v || json_is_null(v)) {
+        *ret = strv_copy(NULL);
+        return 0;
+    }
+    if (!json_is_array(v))
+        return err_set(err, ERR_INVALID, "'%s' is not a list", key);
+    if (json_array_size(v) > max)
+        return err_set(err, ERR_LIMIT, "'%s' has over %zu entries", key, max);
+    return json_read_strv(v, key, ret, err);
+}
+
+/* ---- docker save ---- */
+
+static int saved_image_parse(const json_t *o, struct saved_image *ret, struct err *err)
+{
+    const char *config = NULL;
+    int r;
+
+    r = text_of(o, "Config", &config, err);
+    if (r >= 0 && (!config || strlen(config) > NAME_IN_ARCHIVE_MAX))
+        r = err_set(err, ERR_INVALID, "'Config' is missing");
+    if (r >= 0)
+        r = texts_of(o, "RepoTags", MANIFEST_TAGS_MAX, &ret->tags, err);
+    if (r >= 0)
+        r = texts_of(o, "Layers", IMAGES_LAYERS_MAX, &ret->layers, err);
+    if (r >= 0)
+        ret->config = xstrdup(config);
+    return r;
+}
+
+int saved_images_parse(const char *text, size_t len, struct saved_images *ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    struct saved_images s = {0};
+    int r;
+
+    r = json_parse("manifest.json", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    if (!json_is_array(doc) || json_array_size(doc) == 0 ||
+        json_array_size(doc) > MANIFEST_IMAGES_MAX)
+        return err_set(err, ERR_INVALID, "manifest.json: not a list of 1 to %d images",
+                       MANIFEST_IMAGES_MAX);
+    s.v = xcalloc(json_array_size(doc), sizeof(*s.v));
+    while (r >= 0 && s.n < json_array_size(doc)) {
+        r = saved_image_parse(json_array_get(doc, s.n), &s.v[s.n], err);
+        s.n++;
+    }
+    if (r < 0)
+        saved_images_done(&s);
+    else
+        *ret = s;
+    return r < 0 ? err_wrap(err, "manifest.json") : 0;
+}
+
+void saved_images_done(struct saved_images *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        free(s->v[i].config);
+        strv_free(s->v[i].tags);
+        strv_free(s->v[i].layers);
+    }
+    free(s->v);
+    *s = (struct saved_images){0};
+}
+
+/* ---- OCI ---- */
+
+static int descriptor_parse(const json_t *o, struct descriptor *ret, struct err *err)
+{
+    const char *digest = json_string_value(json_object_get(o, "digest"));
+    const json_t *size = json_object_get(o, "size");
+
+    if (!digest_is_valid(digest))
+        return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'",
+                       digest ? digest : "");
+    if (!json_is_integer(size) || json_integer_value(size) < 0)
+        return err_set(err, ERR_INVALID, "the size of '%s' is not a number", digest);
+    memcpy(ret->digest, digest, DIGEST_MAX);
+    ret->size = (uint64_t)json_integer_value(size);
+    return 0;
+}
+
+/* Whether a word of a platform is what is asked for; who says nothing is for all. */
+static bool word_fits(const json_t *platform, const char *key, const char *want, size_t len)
+{
+    const char *is = json_string_value(json_object_get(platform, key));
+
+    return !is || (strlen(is) == len && strncmp(is, want, len) == 0);
+}
+
+static bool is_for(const json_t *platform, const char *wanted)
+{
+    const char *os = wanted ? wanted : "linux/" IMAGES_ARCHITECTURE;
+    size_t os_len = strcspn(os, "/");
+    const char *arch = os + os_len + (os[os_len] == '/');
+    size_t arch_len = strcspn(arch, "/");
+    const char *variant = arch + arch_len + (arch[arch_len] == '/');
+
+    return word_fits(platform, "os", os, os_len) &&
+           word_fits(platform, "architecture", arch, arch_len) &&
+           (!*variant || word_fits(platform, "variant", variant, strlen(variant)));
+}
+
+static bool media_is_index(const char *type)
+{
+    return type && (STREQ(type, "application/vnd.oci.image.index.v1+json") ||
+                    STREQ(type, "application/vnd.docker.distribution.manifest.list.v2+json"));
+}
+
+/* What containerd writes is a whole name; what others write is often a tag alone. */
+static const char *name_of(const json_t *o)
+{
+    const json_t *notes = json_object_get(o, "annotations");
+    const char *name = json_string_value(json_object_get(notes, "io.containerd.image.name"));
+
+    return name ? name
+                : json_string_value(json_object_get(notes, "org.opencontainers.image.ref.name"));
+}
+
+static int index_entry_add(struct index *x, const json_t *o, const char *wanted, struct err *err)
+{
+    const char *name = name_of(o);
+    struct index_entry e = {0};
+    int r;
+
+    if (!is_for(json_object_get(o, "platform"), wanted))
+        return 0;
+    r = descriptor_parse(o, &e.d, err);
+    if (r < 0)
+        return r;
+    e.is_index = media_is_index(json_string_value(json_object_get(o, "mediaType")));
+    e.name = name && strlen(name) <= REFERENCE_MAX ? xstrdup(name) : NULL;
+    x->v[x->n++] = e;
+    return 0;
+}
+
+int index_parse(const char *text, size_t len, struct index *ret, struct err *err)
+{
+    return index_parse_for(text, len, NULL, ret, err);
+}
+
+int index_parse_for(const char *text, size_t len, const char *platform, struct index *ret,
+                    struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *list, *o;
+    struct index x = {0};
+    size_t i;
+    int r;
+
+    r = json_parse("an index of images", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    list = json_object_get(doc, "manifests");
+    if (!json_is_array(list) || json_array_size(list) > MANIFEST_IMAGES_MAX)
+        return err_set(err, ERR_INVALID, "an index of images has no list of up to %d manifests",
+                       MANIFEST_IMAGES_MAX);
+    x.v = xcalloc(json_array_size(list) + 1, sizeof(*x.v));
+    json_array_foreach (list, i, o) {
+        r = index_entry_add(&x, o, platform, err);
+        if (r < 0)
+            break;
+    }
+    if (r < 0)
+        index_done(&x);
+    else
+        *ret = x;
+    return r < 0 ? err_wrap(err, "an index of images") : 0;
+}
+
+void index_done(struct index *x)
+{
+    for (size_t i = 0; i < x->n; i++)
+        free(x->v[i].name);
+    free(x->v);
+    *x = (struct index){0};
+}
+
+int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const json_t *layers, *o;
+    struct manifest m = {0};
+    size_t i;
+    int r;
+
+    r = json_parse("a manifest", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    layers = json_object_get(doc, "layers");
+    if (!json_is_array(layers) || json_array_size(layers) > IMAGES_LAYERS_MAX)
+        return err_set(err, ERR_INVALID, "a manifest has no list of up to %d layers",
+                       IMAGES_LAYERS_MAX);
+    r = descriptor_parse(json_object_get(doc, "config"), &m.config, err);
+    if (r < 0)
+        return err_wrap(err, "a manifest's config");
+    m.layers = xcalloc(json_array_size(layers) + 1, sizeof(*m.layers));
+    json_array_foreach (layers, i, o) {
+        r = descriptor_parse(o, &m.layers[m.n++], err);
+        if (r < 0)
+            break;
+    }
+    if (r < 0)
+        manifest_done(&m);
+    else
+        *ret = m;
+    return r < 0 ? err_wrap(err, "a manifest's layer") : 0;
+}
+
+void manifest_done(struct manifest *m)
+{
+    free(m->layers);
+    *m = (struct manifest){0};
+}
+
+/* ---- configuration ---- */
+
+static int copy_text(const json_t *from, const char *key, json_t *to, const char *as,
+                     struct err *err)
+{
+    const char *text = NULL;
+    int r = text_of(from, key, &text, err);
+
+    if (r < 0)
+        return r;
+    json_object_set_new(to, as, text && *text ? json_string(text) : json_null());
+    return 0;
+}
+
+static int copy_texts(const json_t *from, const char *key, size_t max, json_t *to, const char *as,
+                      struct err *err)
+{
+    _cleanup_strv_ char **v = NULL;
+    json_t *list;
+    int r = texts_of(from, key, max, &v, err);
+
+    if (r < 0)
+        return r;
+    list = json_array();
+    for (char **s = v; *s; s++)
+        json_array_append_new(list, json_string(*s));
+    json_object_set_new(to, as, list);
+    return 0;
+}
+
+static int check_layers(const json_t *record, struct err *err)
+{
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach (json_object_get(record, "layers"), i, v)
+        if (!digest_is_valid(json_string_value(v)))
+            return err_set(err, ERR_INVALID, "layer %zu: '%.100s' is not a digest 'sha256:…'", i,
+                           json_string_value(v));
+    return 0;
+}
+
+static int check_platform(const json_t *doc, const char *wanted, struct err *err)
+{
+    if (is_for(doc, wanted))
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED, "it is for %.40s/%.40s, and %.80s is wanted",
+                   json_string_value(json_object_get(doc, "os")) ?: "linux",
+                   json_string_value(json_object_get(doc, "architecture")) ?: "?",
+                   wanted ? wanted : "linux/" IMAGES_ARCHITECTURE " (this machine)");
+}
+
+static int read_base(const json_t *doc, json_t *record, struct err *err)
+{
+    const char *base = NULL;
+    int r = text_of(doc, IMAGE_CONFIG_BASE, &base, err);
+
+    if (r >= 0 && base && !STREQ(base, IMAGES_HOST_LAYER))
+        r = err_set(err, ERR_UNSUPPORTED, "it is built on '%.64s'", base);
+    if (r >= 0)
+        json_object_set_new(record, "base", base ? json_string("host") : json_null());
+    return r;
+}
+
+static int fill_record(const json_t *doc, const char *platform, json_t *record, struct err *err)
+{
+    const json_t *config = json_object_get(doc, "config");
+    int r;
+
+    r = check_platform(doc, platform, err);
+    if (r >= 0)
+        r = copy_texts(json_object_get(doc, "rootfs"), "diff_ids", IMAGES_LAYERS_MAX, record,
+                       "layers", err);
+    if (r >= 0)
+        r = check_layers(record, err);
+    if (r >= 0)
+        r = read_base(doc, record, err);
+    if (r >= 0)
+        r = copy_text(doc, "architecture", record, "architecture", err);
+    if (r >= 0)
+        r = copy_text(doc, "created", record, "created", err);
+    if (r >= 0)
+        r = copy_texts(config, "Env", ENV_MAX, record, "env", err);
+    if (r >= 0)
+        r = copy_text(config, "User", record, "user", err);
+    if (r >= 0)
+        r = copy_text(config, "WorkingDir", record, "workdir", err);
+    if (r >= 0)
+        r = copy_texts(config, "Entrypoint", WORDS_MAX, record, "entrypoint", err);
+    if (r >= 0)
+        r = copy_texts(config, "Cmd", WORDS_MAX, record, "cmd", err);
+    return r;
+}
+
+int image_config_parse(const char *text, size_t len, json_t **ret, struct err *err)
+{
+    return image_config_parse_for(text, len, NULL, ret, err);
+}
+
+int image_config_parse_for(const char *text, size_t len, const char *platform, json_t **ret,
+                           struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL, *record = json_object();
+    int r;
+
+    r = json_parse("the configuration", text, len, &doc, err);
+    if (r >= 0 && !json_is_object(doc))
+        r = err_set(err, ERR_INVALID, "it is not an object");
+    if (r >= 0)
+        r = fill_record(doc, platform, record, err);
+    if (r < 0)
+        return err_wrap(err, "the image's configuration");
+    *ret = json_incref(record);
+    return 0;
+}
+
+const char *image_config_architecture(void)
+{
+    return IMAGES_ARCHITECTURE;
+}
+
+char *image_config_make(const char *diff_id)
+{
+    _cleanup_json_ json_t *doc =
+        json_pack("{s:s, s:s, s:{}, s:{s:s, s:[s]}}", "architecture", IMAGES_ARCHITECTURE, "os",
+                  "linux", "config", "rootfs", "type", "layers", "diff_ids", diff_id);
+
+    return json_to_text(doc, true);
+}

@@ -1,0 +1,12 @@
+/* Which users an image knows: its /etc/passwd, looked up through its layers. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "image/store/images.h"
+#include "lib/base/json.h"
+
+/* record: of an image whose layers are in the store. */
+bool accounts_have(const struct images *s, const json_t *record, const char *user);
+/* The same for a number; layers: digests, bottom first. */
+bool accounts_have_uid(const struct images *s, char *const *layers, const char *uid);

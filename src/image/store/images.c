@@ -1,0 +1,343 @@
+/* See images.h. Names, images and blobs; layers are in layers.c, what is removed in collect.c. */
+#include "image/store/images.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "image/oci/reference.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/spread.h"
+
+enum { PREFIX_MIN = 6 };
+
+/* ---- the folder ---- */
+
+/* Trees are made there, and removed, one after the other. */
+static int spread_tmp(int dir, struct err *err)
+{
+    _cleanup_close_ int tmp = -1;
+    int r = dir_open(dir, "tmp", &tmp, err);
+
+    if (r >= 0)
+        spread_children(tmp);
+    return r;
+}
+
+int images_open(const char *path, struct images *ret, struct err *err)
+{
+    static const char *const folders[] = {"layers", "blobs", "images", "cache", "mounts", "tmp"};
+    struct images s = IMAGES_INIT;
+    int r;
+
+    r = dir_make_all(AT_FDCWD, path, 0700, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, path, &s.dir, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+        if (mkdirat(s.dir, folders[i], 0700) < 0 && errno != EEXIST)
+            r = err_sys(err, errno, "make folder '%s/%s'", path, folders[i]);
+    if (r >= 0)
+        r = spread_tmp(s.dir, err);
+    if (r < 0)
+        images_done(&s);
+    else
+        *ret = s;
+    return r < 0 ? err_wrap(err, "open the image store") : 0;
+}
+
+void images_done(struct images *s)
+{
+    s->lock = fd_close(s->lock);
+    s->dir = fd_close(s->dir);
+}
+
+static int lock_file(int dir, const char *name, int how, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s' of the image store", name);
+    while (flock(fd, how) < 0) {
+        if (errno == EWOULDBLOCK)
+            return 0;
+        if (errno != EINTR)
+            return err_sys(err, errno, "lock '%s' of the image store", name);
+    }
+    *ret = TAKE_FD(fd);
+    return 1;
+}
+
+int images_lock(struct images *s, bool exclusive, bool wait, struct err *err)
+{
+    int how = (exclusive ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB);
+
+    s->lock = fd_close(s->lock);
+    return lock_file(s->dir, "lock", how, &s->lock, err);
+}
+
+static int sync_folder(int dir, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = dir_open(dir, name, &fd, err);
+
+    if (r < 0)
+        return r;
+    return fsync(fd) < 0 ? err_sys(err, errno, "sync folder '%s'", name) : 0;
+}
+
+/* ---- names ---- */
+
+int images_refs(const struct images *s, json_t **ret, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    struct stat st;
+    size_t len;
+    int r;
+
+    if (fstatat(s->dir, "refs", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
+        *ret = json_object();
+        return 0;
+    }
+    r = file_read(s->dir, "refs", IMAGES_REFS_MAX, &text, &len, err);
+    if (r >= 0)
+        r = json_parse("the names of images", text, len, ret, err);
+    return r;
+}
+
+static int write_refs(struct images *s, const json_t *refs, struct err *err)
+{
+    _cleanup_free_ char *text = json_to_text(refs, true);
+    int r;
+
+    if (strlen(text) > IMAGES_REFS_MAX)
+        return err_set(err, ERR_LIMIT, "too many names of images");
+    r = file_replace(s->dir, "refs", text, strlen(text), 0600, true, err);
+    return r < 0 ? r : sync_folder(s->dir, ".", err);
+}
+
+/* Several may add at once, each with the store's lock shared: this one is for the file alone. */
+static bool is_text(const json_t *value, const char *text)
+{
+    return json_is_string(value) && STREQ(json_string_value(value), text);
+}
+
+static int change_ref(struct images *s, const char *name, const char *id, struct err *err)
+{
+    _cleanup_close_ int lock = -1;
+    _cleanup_json_ json_t *refs = NULL;
+    _cleanup_free_ char *ref = NULL;
+    int r;
+
+    r = reference_parse(name, &ref, err);
+    if (r >= 0)
+        r = lock_file(s->dir, "refs.lock", LOCK_EX, &lock, err);
+    if (r >= 0)
+        r = images_refs(s, &refs, err);
+    if (r < 0)
+        return r;
+    if (!id && !json_object_get(refs, ref))
+        return 0;
+    if (id && is_text(json_object_get(refs, ref), id))
+        return 1;
+    if (id)
+        json_object_set_new(refs, ref, json_string(id));
+    else
+        json_object_del(refs, ref);
+    r = write_refs(s, refs, err);
+    return r < 0 ? r : 1;
+}
+
+int images_tag(struct images *s, const char *name, const char *id, struct err *err)
+{
+    return change_ref(s, name, id, err);
+}
+
+int images_untag(struct images *s, const char *name, struct err *err)
+{
+    return change_ref(s, name, NULL, err);
+}
+
+char *images_ref(const json_t *refs, const char *name)
+{
+    _cleanup_free_ char *ref = NULL, *local = NULL;
+
+    if (reference_parse(name, &ref, NULL) < 0)
+        return NULL;
+    if (json_object_get(refs, ref))
+        return TAKE_PTR(ref);
+    local = xasprintf("localhost/%s", ref);
+    return json_object_get(refs, local) ? TAKE_PTR(local) : NULL;
+}
+
+/* How many images begin so; *ret is one of them. */
+static int by_digits(const struct images *s, const char *hex, char ret[static DIGEST_MAX],
+                     struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd = openat(s->dir, "images", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
+
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return err_sys(err, errno, "read the folder of images");
+    }
+    for (const struct dirent *e; (e = readdir(d));) {
+        char digest[DIGEST_MAX];
+
+        snprintf(digest, sizeof(digest), "sha256:%.64s", e->d_name);
+        if (!digest_is_valid(digest) || strncmp(e->d_name, hex, strlen(hex)) != 0)
+            continue;
+        memcpy(ret, digest, sizeof(digest));
+        n++;
+    }
+    return n;
+}
+
+static int resolve_digest(const struct images *s, const char *name, char ret[static DIGEST_MAX],
+                          struct err *err)
+{
+    const char *hex = strncmp(name, "sha256:", 7) == 0 ? name + 7 : name;
+    size_t n = strspn(hex, "0123456789abcdef");
+    int found;
+
+    if (n < PREFIX_MIN || n > 64 || hex[n])
+        return 0;
+    found = by_digits(s, hex, ret, err);
+    if (found > 1)
+        return err_set(err, ERR_CONFLICT, "'%s' is the beginning of %d images", name, found);
+    return found;
+}
+
+int images_resolve(const struct images *s, const char *name, char ret[static DIGEST_MAX],
+                   struct err *err)
+{
+    _cleanup_free_ char *ref = NULL;
+    _cleanup_json_ json_t *refs = NULL;
+    const char *id;
+    int r;
+
+    r = images_refs(s, &refs, err);
+    if (r < 0)
+        return r;
+    ref = images_ref(refs, name);
+    id = ref ? json_string_value(json_object_get(refs, ref)) : NULL;
+    if (id && digest_is_valid(id)) {
+        memcpy(ret, id, DIGEST_MAX);
+        return 0;
+    }
+    r = resolve_digest(s, name, ret, err);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    err_set(err, ERR_NOT_FOUND, "there is no image '%.200s'", name);
+    return err_hint(err, "`ripcord image ls` shows those there are, `ripcord image import` brings "
+                         "one in.");
+}
+
+/* ---- images and blobs ---- */
+
+int images_read(const struct images *s, const char *id, json_t **ret, struct err *err)
+{
+    _cleanup_free_ char *path = NULL, *text = NULL;
+    struct stat st;
+    size_t len;
+    int r;
+
+    if (!digest_is_valid(id))
+        return err_set(err, ERR_INVALID, "'%.100s' is not an image's digest", id);
+    path = xasprintf("images/%s", digest_hex(id));
+    if (fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
+    r = file_read(s->dir, path, IMAGES_RECORD_MAX, &text, &len, err);
+    if (r >= 0)
+        r = json_parse("the record of an image", text, len, ret, err);
+    return r;
+}
+
+/* A build that finds all of it done must not wait for a disk. */
+static bool is_there(const struct images *s, const char *path, const void *data, size_t len)
+{
+    _cleanup_free_ char *found = NULL;
+    size_t n;
+
+    return file_read(s->dir, path, MAX(len, (size_t)1), &found, &n, NULL) >= 0 && n == len &&
+           memcmp(found, data, len) == 0;
+}
+
+/* Written, but not yet in its place, nor surely on the disk. */
+static int prepare_file(struct images *s, const char *tmp, const void *data, size_t len,
+                        struct err *err)
+{
+    return file_replace(s->dir, tmp, data, len, 0600, false, err);
+}
+
+static int place_file(struct images *s, const char *tmp, const char *path, struct err *err)
+{
+    if (renameat(s->dir, tmp, s->dir, path) < 0)
+        return err_sys(err, errno, "put '%s' into the image store", path);
+    return 0;
+}
+
+static char *tmp_name(const char *folder, const char *digest)
+{
+    return xasprintf("tmp/%s-%s-%d", folder, digest_hex(digest), getpid());
+}
+
+/* All that it refers to is on the disk before it is found under its name. */
+int images_put(struct images *s, const char *id, const json_t *record, struct err *err)
+{
+    _cleanup_free_ char *text = json_to_text(record, true), *tmp = tmp_name("images", id);
+    _cleanup_free_ char *path = xasprintf("images/%s", digest_hex(id));
+    const json_t *layers = json_object_get(record, "layers");
+    size_t len = strlen(text);
+    int r;
+
+    if (len > IMAGES_RECORD_MAX)
+        return err_set(err, ERR_LIMIT, "the configuration of image '%s' is too long", id);
+    if (!images_are_fresh(s, layers) && is_there(s, path, text, len))
+        return 0;
+    r = prepare_file(s, tmp, text, len, err);
+    if (r >= 0)
+        r = images_settle(s, layers, err);
+    if (r >= 0)
+        r = place_file(s, tmp, path, err);
+    if (r >= 0 && syncfs(s->dir) < 0) /* with the marks of its layers, which are gone now */
+        r = err_sys(err, errno, "sync the image store");
+    return r;
+}
+
+int images_put_blob(struct images *s, const char *digest, const void *data, size_t len,
+                    struct err *err)
+{
+    _cleanup_free_ char *tmp = tmp_name("blobs", digest);
+    _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(digest));
+    int r;
+
+    if (is_there(s, path, data, len))
+        return 0;
+    r = prepare_file(s, tmp, data, len, err);
+    return r < 0 ? r : place_file(s, tmp, path, err);
+}
+
+int images_read_blob(const struct images *s, const char *digest, char **ret, size_t *ret_len,
+                     struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(digest)), *text = NULL;
+    char found[DIGEST_MAX];
+    size_t len;
+    int r = file_read(s->dir, path, IMAGES_BLOB_MAX, &text, &len, err);
+
+    if (r < 0)
+        return r;
+    digest_of(text, len, found);
+    if (!STREQ(found, digest))
+        return err_set(err, ERR_SYSTEM, "'%s' of the image store is damaged: its bytes are '%s'",
+                       digest, found);
+    *ret = TAKE_PTR(text);
+    *ret_len = len;
+    return 0;
+}

@@ -1,0 +1,123 @@
+#include "image/transfer/challenge.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/json.h"
+#include "lib/base/macro.h"
+#include "lib/base/xalloc.h"
+
+enum { VALUE_MAX = 4096, TOKEN_MAX = 64 << 10 };
+
+static const char *skip_blanks(const char *s)
+{
+    while (*s == ' ' || *s == '\t' || *s == ',')
+        s++;
+    return s;
+}
+
+static int bad(struct err *err)
+{
+    return err_set(err, ERR_INVALID,
+                   "the registry asks for credentials in a way that is not known");
+}
+
+/* A token, or a quoted text; *at is behind it afterwards. */
+static int take_value(const char **at, char **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf b = BUF_INIT(VALUE_MAX);
+    const char *s = *at;
+    bool quoted = *s == '"';
+
+    for (s += quoted; *s && (quoted ? *s != '"' : !strchr(" \t,", *s)); s++) {
+        if (quoted && *s == '\\' && s[1])
+            s++;
+        if ((unsigned char)*s < ' ' || buf_append_c(&b, *s) < 0)
+            return bad(err);
+    }
+    if (quoted && *s != '"')
+        return bad(err);
+    *at = s + quoted;
+    *ret = buf_steal(&b);
+    return 0;
+}
+
+static int take_parameter(const char **at, struct challenge *c, struct err *err)
+{
+    const char *key = *at, *eq = strchr(key, '=');
+    size_t len = eq ? (size_t)(eq - key) : 0;
+    const struct {
+        const char *name;
+        char **at;
+    } known[] = {{"realm", &c->realm}, {"service", &c->service}, {"scope", &c->scope}};
+    _cleanup_free_ char *value = NULL;
+    int r;
+
+    if (!eq || len == 0 || strcspn(key, " \t,\"") < len)
+        return bad(err);
+    *at = eq + 1;
+    r = take_value(at, &value, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+        if (strlen(known[i].name) == len && strncasecmp(known[i].name, key, len) == 0 &&
+            !*known[i].at)
+            *known[i].at = TAKE_PTR(value);
+    return 0;
+}
+
+int challenge_parse(const char *text, struct challenge *ret, struct err *err)
+{
+    struct challenge c = {0};
+    const char *at = skip_blanks(text);
+    int r = 0;
+
+    if (strncasecmp(at, "basic", 5) == 0 && strchr(" \t", at[5])) {
+        c.scheme = CHALLENGE_BASIC;
+        at += 5;
+    } else if (strncasecmp(at, "bearer ", 7) == 0) {
+        c.scheme = CHALLENGE_BEARER;
+        at += 7;
+    } else {
+        return bad(err);
+    }
+    for (at = skip_blanks(at); r >= 0 && *at; at = skip_blanks(at))
+        r = take_parameter(&at, &c, err);
+    if (r >= 0 && c.scheme == CHALLENGE_BEARER && !c.realm)
+        r = bad(err);
+    if (r < 0)
+        challenge_done(&c);
+    else
+        *ret = c;
+    return r;
+}
+
+void challenge_done(struct challenge *c)
+{
+    free(c->realm);
+    free(c->service);
+    free(c->scope);
+    *c = (struct challenge){0};
+}
+
+int token_parse(const char *text, size_t len, char **ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    const char *token;
+    int r = json_parse("the token server's answer", text, len, &doc, err);
+
+    if (r < 0)
+        return r;
+    token = json_string_value(json_object_get(doc, "token"));
+    if (!token)
+        token = json_string_value(json_object_get(doc, "access_token"));
+    if (!token || !*token || strlen(token) > TOKEN_MAX)
+        return err_set(err, ERR_INVALID, "the token server's answer has no token");
+    for (const char *s = token; *s; s++)
+        if (*s <= ' ' || *s > '~')
+            return err_set(err, ERR_INVALID, "the token server's token is not plain text");
+    *ret = xstrdup(token);
+    return 0;
+}

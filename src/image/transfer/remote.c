@@ -1,0 +1,417 @@
+#include "image/transfer/remote.h"
+
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "image/oci/reference.h"
+#include "image/transfer/challenge.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "version.h"
+
+enum { TOKEN_ANSWER_MAX = 256 << 10, PROBE_MAX = 64 << 10, URL_MAX = 8 << 10 };
+
+#define CONNECT_TIMEOUT (15 * USEC_PER_SEC)
+#define STALL_TIMEOUT (30 * USEC_PER_SEC)
+#define ANSWER_TIMEOUT (120 * USEC_PER_SEC)
+#define DOCKER_REGISTRY "docker.io"
+#define DOCKER_ADDRESS "registry-1.docker.io"
+
+struct remote {
+    const struct settings *settings;
+    char *base; /* owned: "https://host[:port]" */
+    char *host; /* owned: "host:port" */
+    char *registry, *repository;
+    struct fetcher *fetcher;
+    bool push, http;
+    char *basic; /* owned: what Authorization says for a user, or NULL */
+    pthread_mutex_t lock;
+    char *authorization; /* owned: what the registry has accepted last, or NULL */
+};
+
+/* ---- names ---- */
+
+static bool is_registry(const char *part, size_t len)
+{
+    return memchr(part, '.', len) || memchr(part, ':', len) ||
+           (len == 9 && strncmp(part, "localhost", 9) == 0);
+}
+
+int remote_name_parse(const char *name, struct remote_name *ret, struct err *err)
+{
+    _cleanup_free_ char *ref = NULL;
+    const char *slash, *path, *tag;
+    int r = reference_parse(name, &ref, err);
+
+    if (r < 0)
+        return r;
+    slash = strchr(ref, '/');
+    path = slash && is_registry(ref, (size_t)(slash - ref)) ? slash + 1 : ref;
+    tag = strrchr(path, ':'); /* it always has one */
+    if (!tag || tag == path)
+        return err_set(err, ERR_INVALID, "'%.100s' is no name that a registry could know", name);
+    ret->registry = path == ref ? xstrdup(DOCKER_REGISTRY) : xstrndup(ref, (size_t)(slash - ref));
+    ret->repository =
+        xasprintf("%s%.*s", path == ref && !slash ? "library/" : "", (int)(tag - path), path);
+    ret->tag = xstrdup(tag + 1);
+    return 0;
+}
+
+void remote_name_done(struct remote_name *n)
+{
+    free(n->registry);
+    free(n->repository);
+    free(n->tag);
+    *n = (struct remote_name){0};
+}
+
+/* "localhost:5000", "127.0.0.1:5000" */
+static bool is_loopback(const char *registry)
+{
+    size_t len = strcspn(registry, ":");
+
+    return (len == 9 && strncmp(registry, "localhost", 9) == 0) ||
+           (strncmp(registry, "127.", 4) == 0 && strspn(registry, "0123456789.") >= len);
+}
+
+/* ---- beginnings ---- */
+
+static char *basic_of(const struct settings *s)
+{
+    _cleanup_free_ char *plain = NULL, *b64 = NULL;
+    size_t len;
+
+    if (!s->username)
+        return NULL;
+    plain = xasprintf("%s:%s", s->username, s->password ? s->password : "");
+    len = strlen(plain);
+    b64 = xmalloc(4 * ((len + 2) / 3) + 1);
+    EVP_EncodeBlock((unsigned char *)b64, (const unsigned char *)plain, (int)len);
+    return xasprintf("Basic %s", b64);
+}
+
+struct fetcher *remote_fetcher(const struct settings *s, const struct fetcher_config *rules)
+{
+    struct fetcher_config c = *rules;
+
+    c.ca_pem = s->ca_pem;
+    c.connect_timeout = CONNECT_TIMEOUT;
+    c.stall_timeout = STALL_TIMEOUT;
+    c.user_agent = "ripcord/" RIPCORD_VERSION;
+    return fetcher_new(&c);
+}
+
+/* For one host that the user has named: it may be anywhere. */
+static struct fetcher *fetcher_for(const struct settings *s, const char *host, bool private_ok,
+                                   bool http)
+{
+    char *hosts[] = {(char *)host, NULL};
+
+    return remote_fetcher(
+        s, &(struct fetcher_config){.hosts = hosts, .private_ok = private_ok, .http_ok = http});
+}
+
+static int set_base(struct remote *r, const char *base, struct err *err)
+{
+    size_t len = strlen(base);
+
+    fetcher_free(TAKE_PTR(r->fetcher));
+    free(r->base);
+    free(r->host);
+    r->base = xstrndup(base, len - (len && base[len - 1] == '/'));
+    r->host = fetch_url_host(base);
+    r->http = strncmp(base, "http://", 7) == 0;
+    if (!r->host)
+        return err_set(err, ERR_INVALID, "'%.200s' is no address of a registry", base);
+    r->fetcher = fetcher_for(r->settings, r->host, true, r->http);
+    return 0;
+}
+
+static int drop_data(void *arg _unused_, const char *data _unused_, size_t len _unused_,
+                     struct err *err _unused_)
+{
+    return 0;
+}
+
+/* A registry on this machine itself often has no certificate: asked with TLS first, then without.
+ */
+static int probe_loopback(struct remote *r, struct err *err)
+{
+    _cleanup_free_ char *url = xasprintf("%s/v2/", r->base), *plain = NULL;
+    const struct fetch f = {
+        .url = url, .size_max = PROBE_MAX, .time_max = CONNECT_TIMEOUT, .on_data = drop_data};
+    struct fetch_head head = {0};
+
+    if (fetch_run(r->fetcher, &f, &head, NULL) >= 0) {
+        fetch_head_done(&head);
+        return 0;
+    }
+    plain = xasprintf("http://%s", r->registry);
+    return set_base(r, plain, err);
+}
+
+static int find_base(struct remote *r, const char *mirror, struct err *err)
+{
+    bool plain = r->settings->plain_http;
+    const char *host = STREQ(r->registry, DOCKER_REGISTRY) ? DOCKER_ADDRESS : r->registry;
+    _cleanup_free_ char *base = xasprintf("http%s://%s", plain ? "" : "s", host);
+    int rc = set_base(r, mirror ? mirror : base, err);
+
+    if (rc < 0 || mirror || plain || !is_loopback(r->registry))
+        return rc;
+    return probe_loopback(r, err);
+}
+
+int remote_new(const struct settings *s, const struct remote_name *name, const char *mirror,
+               bool push, struct remote **ret, struct err *err)
+{
+    struct remote *r = xnew0(struct remote);
+    int rc;
+
+    r->settings = s;
+    r->push = push;
+    r->registry = xstrdup(name->registry);
+    r->repository = xstrdup(name->repository);
+    r->basic = mirror ? NULL : basic_of(s);
+    pthread_mutex_init(&r->lock, NULL);
+    rc = find_base(r, mirror, err);
+    if (rc < 0)
+        remote_free(r);
+    else
+        *ret = r;
+    return rc;
+}
+
+void remote_free(struct remote *r)
+{
+    if (!r)
+        return;
+    fetcher_free(r->fetcher);
+    pthread_mutex_destroy(&r->lock);
+    free(r->base);
+    free(r->host);
+    free(r->registry);
+    free(r->repository);
+    free(r->basic);
+    free(r->authorization);
+    free(r);
+}
+
+/* ---- answers ---- */
+
+int remote_fault(const struct remote *r, int status, const char *what, struct err *err)
+{
+    const char *host = r->registry;
+
+    switch (status) {
+    case 401:
+        err_set(err, ERR_UNAUTHORIZED, "registry '%s' wants credentials for %s", host, what);
+        return err_hint(err, "They are taken from 'auths' of ~/.docker/config.json, or from "
+                             "--username and --password-stdin.");
+    case 403:
+        return err_set(err, ERR_DENIED, "registry '%s' does not allow %s", host, what);
+    case 404:
+        return err_set(err, ERR_NOT_FOUND, "registry '%s' has no %s", host, what);
+    case 429:
+        return err_set(err, ERR_LIMIT, "registry '%s' says that it was asked too often", host);
+    default:
+        return err_set(err, ERR_ENGINE, "registry '%s' answers %s with status %d", host, what,
+                       status);
+    }
+}
+
+struct text {
+    struct buf buf;
+};
+
+static int take_text(void *arg, const char *data, size_t len, struct err *err)
+{
+    struct text *t = arg;
+
+    if (buf_append(&t->buf, data, len) < 0)
+        return err_set(err, ERR_LIMIT, "the answer is over %zu bytes", t->buf.max);
+    return 0;
+}
+
+/* ---- tokens ---- */
+
+static int add_query(struct buf *b, const char *key, const char *value)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+    int r = buf_appendf(b, "%s%s=", strchr(buf_data(b), '?') ? "&" : "?", key);
+
+    for (; r >= 0 && *value; value++)
+        r = strchr(plain, *value) ? buf_append_c(b, *value)
+                                  : buf_appendf(b, "%%%02X", (unsigned char)*value);
+    return r;
+}
+
+static int token_url(const struct remote *r, const struct challenge *c, struct buf *b,
+                     struct err *err)
+{
+    _cleanup_free_ char *scope =
+        xasprintf("repository:%s:%s", r->repository, r->push ? "pull,push" : "pull");
+
+    if (buf_append_str(b, c->realm) < 0 ||
+        (c->service && add_query(b, "service", c->service) < 0) || add_query(b, "scope", scope) < 0)
+        return err_set(err, ERR_LIMIT, "the address of the token server is too long");
+    return 0;
+}
+
+/* "host" of "host:port" */
+static bool same_machine(const char *a, const char *b)
+{
+    const char *end = strrchr(a, ':'), *other = strrchr(b, ':');
+
+    return end && other && end - a == other - b && strncmp(a, b, (size_t)(end - a)) == 0;
+}
+
+/* The address comes from the registry: only one that lies on the registry's own machine may be
+ * private or without TLS, as the registry is. */
+static int fetch_token(struct remote *r, const struct challenge *c, char **ret, struct err *err)
+{
+    _cleanup_buf_ struct buf url = BUF_INIT(URL_MAX);
+    _cleanup_free_ char *host = fetch_url_host(c->realm);
+    struct text t = {.buf = BUF_INIT(TOKEN_ANSWER_MAX)};
+    struct fetch f = {
+        .size_max = TOKEN_ANSWER_MAX, .time_max = ANSWER_TIMEOUT, .on_data = take_text, .arg = &t};
+    struct fetch_head head = {0};
+    struct fetcher *fetcher;
+    bool same;
+    int rc;
+
+    if (!host)
+        return err_set(err, ERR_DENIED, "the registry's token server has no https address");
+    same = same_machine(host, r->host);
+    rc = token_url(r, c, &url, err);
+    if (rc < 0)
+        return rc;
+    fetcher = fetcher_for(r->settings, host, same, same && r->http);
+    f.url = buf_data(&url);
+    f.authorization = r->basic;
+    rc = fetch_run(fetcher, &f, &head, err);
+    if (rc >= 0 && head.status != 200)
+        rc = remote_fault(r, head.status, "this repository", err);
+    if (rc >= 0)
+        rc = token_parse(buf_data(&t.buf), t.buf.len, ret, err);
+    fetch_head_done(&head);
+    fetcher_free(fetcher);
+    buf_wipe(&t.buf);
+    return rc;
+}
+
+static int answer_challenge(struct remote *r, const char *text, char **ret, struct err *err)
+{
+    _cleanup_free_ char *token = NULL;
+    struct challenge c = {0};
+    int rc = challenge_parse(text, &c, err);
+
+    if (rc >= 0 && c.scheme == CHALLENGE_BASIC) {
+        *ret = r->basic ? xstrdup(r->basic) : NULL;
+    } else if (rc >= 0) {
+        rc = fetch_token(r, &c, &token, err);
+        if (rc >= 0)
+            *ret = xasprintf("Bearer %s", token);
+    }
+    challenge_done(&c);
+    return rc < 0 ? err_wrap(err, "log in to '%s'", r->registry) : 0;
+}
+
+/* `used`: what was refused. Another thread may have a newer one by now. 0: there is none to try. */
+static int renew(struct remote *r, const char *used, const char *challenge, struct err *err)
+{
+    char *fresh = NULL;
+    int rc = 1;
+
+    pthread_mutex_lock(&r->lock);
+    if (!r->authorization || (used && STREQ(r->authorization, used))) {
+        rc = challenge ? answer_challenge(r, challenge, &fresh, err) : 0;
+        if (rc >= 0) {
+            rc = fresh && !(used && STREQ(fresh, used));
+            free(r->authorization);
+            r->authorization = fresh;
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+/* ---- requests ---- */
+
+static char *url_of(const struct remote *r, const char *path)
+{
+    return strstr(path, "://") ? xstrdup(path)
+                               : xasprintf("%s/v2/%s/%s", r->base, r->repository, path);
+}
+
+int remote_fetch(struct remote *r, const struct fetch *f, struct fetch_head *ret, struct err *err)
+{
+    _cleanup_free_ char *url = url_of(r, f->url);
+    struct fetch own = *f;
+
+    own.url = url;
+    for (bool again = true;; again = false) {
+        _cleanup_free_ char *used = NULL;
+        struct fetch_head head = {0};
+        int rc;
+
+        pthread_mutex_lock(&r->lock);
+        used = r->authorization ? xstrdup(r->authorization) : NULL;
+        pthread_mutex_unlock(&r->lock);
+        own.authorization = used;
+        rc = fetch_run(r->fetcher, &own, &head, err);
+        if (rc < 0)
+            return rc;
+        if (head.status == 401 && again)
+            rc = renew(r, used, head.challenge, err);
+        if (rc <= 0 || head.status != 401 || !again) {
+            if (rc < 0)
+                fetch_head_done(&head);
+            else
+                *ret = head;
+            return MIN(rc, 0);
+        }
+        fetch_head_done(&head);
+    }
+}
+
+int remote_get(struct remote *r, const char *path, const char *accept, size_t max, char **ret,
+               size_t *ret_len, struct err *err)
+{
+    struct text t = {.buf = BUF_INIT(max)};
+    const struct fetch f = {.url = path,
+                            .accept = accept,
+                            .size_max = max,
+                            .time_max = ANSWER_TIMEOUT,
+                            .on_data = take_text,
+                            .arg = &t};
+    struct fetch_head head = {0};
+    int rc = remote_fetch(r, &f, &head, err);
+
+    if (rc >= 0 && head.status != 200) {
+        _cleanup_free_ char *what =
+            xasprintf("'%s' of '%s'", strrchr(path, '/') + 1, r->repository);
+
+        rc = remote_fault(r, head.status, what, err);
+    }
+    if (rc >= 0) {
+        *ret_len = t.buf.len;
+        *ret = buf_steal(&t.buf);
+    }
+    fetch_head_done(&head);
+    buf_done(&t.buf);
+    return rc;
+}
+
+char *remote_location(const struct remote *r, const char *path, const char *location)
+{
+    _cleanup_free_ char *url = url_of(r, path);
+
+    return location ? fetch_url_join(url, location) : NULL;
+}

@@ -1,0 +1,99 @@
+#include "image/transfer/settings.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/macro.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum { CA_MAX = 4 << 20 };
+
+static char *copy(const char *s)
+{
+    return s && *s ? xstrdup(s) : NULL;
+}
+
+static int read_lists(const json_t *mirrors, const json_t *have, const json_t *hosts,
+                      struct settings *s, struct err *err)
+{
+    int r = mirrors ? json_read_strv(mirrors, "mirrors", &s->mirrors, err) : 0;
+
+    if (r >= 0 && have)
+        r = json_read_strv(have, "have", &s->have, err);
+    return r < 0 || !hosts ? r : json_read_strv(hosts, "hosts", &s->hosts, err);
+}
+
+static int read_fields(const json_t *doc, struct settings *s, struct err *err)
+{
+    const char *name = NULL, *digest = NULL, *platform = NULL, *user = NULL, *password = NULL;
+    const char *ca_file = NULL, *etag = NULL;
+    json_t *mirrors = NULL, *have = NULL, *hosts = NULL;
+    uint64_t uid = UINT64_MAX;
+    size_t len;
+    const struct json_field fields[] = {
+        {"uid", JSON_FIELD_U64, &uid},
+        {"name", JSON_FIELD_STRING, &name},
+        {"digest", JSON_FIELD_STRING, &digest},
+        {"platform", JSON_FIELD_STRING, &platform},
+        {"plain_http", JSON_FIELD_BOOL, &s->plain_http},
+        {"username", JSON_FIELD_STRING, &user},
+        {"password", JSON_FIELD_STRING, &password},
+        {"mirrors", JSON_FIELD_ARRAY, &mirrors},
+        {"ca_file", JSON_FIELD_STRING, &ca_file},
+        {"have", JSON_FIELD_ARRAY, &have},
+        {"etag", JSON_FIELD_STRING, &etag},
+        {"hosts", JSON_FIELD_ARRAY, &hosts},
+        {"size_max", JSON_FIELD_U64, &s->size_max},
+    };
+    int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
+
+    if (r < 0)
+        return r;
+    if (!name || (uid != UINT64_MAX && (uid == 0 || uid > INT32_MAX)))
+        return err_set(err, ERR_INVALID, "'name' or 'uid' is missing");
+    s->change_user = uid != UINT64_MAX;
+    s->uid = (uint32_t)uid;
+    s->name = xstrdup(name);
+    s->digest = copy(digest);
+    s->platform = copy(platform);
+    s->username = copy(user);
+    s->password = copy(password);
+    s->etag = copy(etag);
+    r = read_lists(mirrors, have, hosts, s, err);
+    if (r >= 0 && ca_file && *ca_file)
+        r = file_read(AT_FDCWD, ca_file, CA_MAX, &s->ca_pem, &len, err);
+    return r;
+}
+
+int settings_parse(const char *text, size_t len, struct settings *ret, struct err *err)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    struct settings s = {0};
+    int r = json_parse("the settings", text, len, &doc, err);
+
+    if (r >= 0)
+        r = read_fields(doc, &s, err);
+    if (r < 0)
+        settings_done(&s);
+    else
+        *ret = s;
+    return r < 0 ? err_wrap(err, "settings of ripcord-transfer") : 0;
+}
+
+void settings_done(struct settings *s)
+{
+    free(s->name);
+    free(s->digest);
+    free(s->platform);
+    free(s->username);
+    free(s->password);
+    free(s->ca_pem);
+    strv_free(s->mirrors);
+    strv_free(s->have);
+    strv_free(s->hosts);
+    free(s->etag);
+    *s = (struct settings){0};
+}

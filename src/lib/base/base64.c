@@ -1,0 +1,49 @@
+#include "lib/base/base64.h"
+
+#include <stdint.h>
+
+static int digit(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* Four characters, `pad` of them '=' at the end: the bytes behind the last digit must be none. */
+static int quad(const char *s, size_t pad, uint32_t *ret)
+{
+    uint32_t v = 0;
+
+    for (size_t i = 0; i < 4; i++) {
+        int d = i < 4 - pad ? digit(s[i]) : 0;
+
+        if (d < 0)
+            return -1;
+        v = v << 6 | (uint32_t)d;
+    }
+    *ret = v;
+    return v & ((1U << 8 * pad) - 1) ? -1 : 0;
+}
+
+int base64_decode(struct buf *b, const char *text, size_t len, struct err *err)
+{
+    size_t pad = len < 4 || text[len - 1] != '=' ? 0 : text[len - 2] == '=' ? 2 : 1;
+
+    if (len % 4)
+        return err_set(err, ERR_INVALID, "base64 of %zu characters", len);
+    for (size_t i = 0; i < len; i += 4) {
+        size_t missing = i + 4 == len ? pad : 0;
+        uint32_t v;
+
+        if (quad(text + i, missing, &v) < 0)
+            return err_set(err, ERR_INVALID, "no base64 at character %zu", i + 1);
+        if (buf_append(b, (const char[]){(char)(v >> 16), (char)(v >> 8), (char)v}, 3 - missing) <
+            0)
+            return err_set(err, ERR_LIMIT, "base64 of too many bytes");
+    }
+    return 0;
+}

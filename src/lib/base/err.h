@@ -1,0 +1,71 @@
+/*
+ * The error object: one from the deepest system call to the user. It says what failed, on which
+ * object, why in the system's own words, and what to do.
+ *
+ * Contract: a function returns >= 0 and leaves *err untouched, or returns -ERR_X and fills *err
+ * exactly once. Callers add context on the way up with err_wrap() ("outer: inner: reason"). err may
+ * be NULL where the caller only wants the code. An err is owned by whoever declared it;
+ * _cleanup_err_ releases it.
+ */
+#pragma once
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include "lib/base/macro.h"
+
+enum err_code {
+    ERR_NONE = 0,
+    ERR_SYSTEM,
+    ERR_INVALID,
+    ERR_UNAUTHORIZED,
+    ERR_DENIED,
+    ERR_NOT_FOUND,
+    ERR_CONFLICT,
+    ERR_LIMIT,
+    ERR_UNSUPPORTED,
+    ERR_ENGINE,
+    ERR_TIMEOUT,
+    ERR_CODE_MAX,
+};
+
+struct err {
+    enum err_code code; /* stable and machine-readable */
+    int errnum;         /* 0 unless a system call failed */
+    char *msg;          /* owned; "outer: inner: reason" */
+    char *hint;         /* owned; what the user can do, or NULL */
+};
+
+#define ERR_INIT                                                                                   \
+    {                                                                                              \
+        0                                                                                          \
+    }
+#define _cleanup_err_ __attribute__((cleanup(err_done)))
+
+void err_done(struct err *err);
+
+/* Fills *err and returns -code. */
+int err_set(struct err *err, enum err_code code, const char *fmt, ...) _printf_(3, 4);
+int err_setv(struct err *err, enum err_code code, const char *fmt, va_list ap) _printf_(3, 0);
+
+/* A failed system call: ERR_SYSTEM, errnum kept, ": strerror" appended. The layer that knows better
+ * sets the code. */
+int err_sys(struct err *err, int errnum, const char *fmt, ...) _printf_(3, 4);
+
+/* Prepends "context: " and returns -err->code, so that `return err_wrap(err, …)` passes a failure
+ * on. */
+int err_wrap(struct err *err, const char *fmt, ...) _printf_(2, 3);
+
+/* Sets the hint (a full sentence), replacing any; returns -err->code. */
+int err_hint(struct err *err, const char *fmt, ...) _printf_(2, 3);
+
+/* Hands the error over: *dst must be empty; *src is empty after. Returns -code. dst may be NULL. */
+int err_move(struct err *dst, struct err *src);
+int err_copy(struct err *dst, const struct err *src);
+
+/* The one table of names and numbers. err_code_from_name() gives ERR_SYSTEM for a name it does not
+ * know. */
+const char *err_code_name(enum err_code code);
+enum err_code err_code_from_name(const char *name);
+int err_code_http(enum err_code code);
+int err_code_exit(enum err_code code);

@@ -1,0 +1,57 @@
+/*
+ * JSON on jansson with our rules: duplicate keys, NUL in strings and depth over 32 are refused;
+ * objects are read through a table of fields, so that unknown fields are refused with the nearest
+ * match and every error names the field. Only files above base/ that link jansson may include this.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/base/err.h"
+
+#define _cleanup_json_ __attribute__((cleanup(json_decrefp)))
+
+enum { JSON_DEPTH_LIMIT = 32 };
+
+/* Whole text, one value. `what` names the source in errors ("request body"). */
+int json_parse(const char *what, const char *text, size_t len, json_t **ret, struct err *err);
+
+/*
+ * Each program says one of these before its first document; a library does not, as they hold for
+ * the whole process. Out of memory ends it, as everywhere else: else a document that could not be
+ * made would be a field that is silently missing. And with the second, what a freed document held
+ * does not stay in memory: requests carry credentials.
+ */
+void json_need_memory(void);
+void json_wipe_freed(void);
+
+/* Compact text, malloc'd, never NULL; keys sorted when `canonical`. */
+char *json_to_text(const json_t *j, bool canonical);
+
+enum json_field_type {
+    JSON_FIELD_STRING, /* const char *, borrowed from the document */
+    JSON_FIELD_BOOL,   /* bool */
+    JSON_FIELD_U64,    /* uint64_t, 0 to 2^63-1 */
+    JSON_FIELD_ARRAY,  /* json_t *, borrowed */
+    JSON_FIELD_OBJECT, /* json_t *, borrowed */
+    JSON_FIELD_ANY,    /* json_t *, borrowed */
+};
+
+struct json_field {
+    const char *name;
+    enum json_field_type type;
+    void *ret; /* untouched when the field is absent or null */
+};
+
+/* `where` prefixes the field in errors: "limits" gives "limits.memory". NULL at the top. */
+int json_read(const json_t *obj, const char *where, const struct json_field *fields, size_t n,
+              struct err *err);
+
+/* An array of strings; *ret is a new strv. */
+int json_read_strv(const json_t *array, const char *where, char ***ret, struct err *err);
+
+/* {"error":{"code","message","hint"}} and back. */
+json_t *json_from_err(const struct err *err);
+int json_to_err(const json_t *doc, struct err *err);

@@ -1,0 +1,326 @@
+#include "lib/base/parse.h"
+
+#include <ctype.h>
+#include <signal.h>
+
+enum { NAME_MAX_LEN = 63, USER_ID_MAX = 65535, USER_NAME_MAX = 32 };
+
+static const uint64_t usec_per_sec = 1000000;
+
+/* Digits at *p into *ret; advances *p. -1 without a digit or on overflow. */
+static int scan_digits(const char **p, uint64_t *ret)
+{
+    uint64_t v = 0;
+
+    if (!isdigit((unsigned char)**p))
+        return -1;
+    for (; isdigit((unsigned char)**p); (*p)++)
+        if (__builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(**p - '0'), &v))
+            return -1;
+    *ret = v;
+    return 0;
+}
+
+/* "N" or "N.F" times `unit`, which is filled in by the caller's suffix parser once the number is
+ * read. */
+struct decimal {
+    uint64_t whole;
+    uint64_t frac; /* digits after the point */
+    uint64_t scale;
+};
+
+static int scan_decimal(const char **p, struct decimal *ret)
+{
+    *ret = (struct decimal){.scale = 1};
+    if (scan_digits(p, &ret->whole) < 0)
+        return -1;
+    if (**p != '.')
+        return 0;
+    (*p)++;
+    if (!isdigit((unsigned char)**p))
+        return -1;
+    for (; isdigit((unsigned char)**p); (*p)++) {
+        if (ret->scale >= 1000000)
+            return -1;
+        ret->frac = ret->frac * 10 + (uint64_t)(**p - '0');
+        ret->scale *= 10;
+    }
+    return 0;
+}
+
+static int decimal_times(const struct decimal *d, uint64_t unit, uint64_t *ret)
+{
+    uint64_t whole, frac;
+
+    if (__builtin_mul_overflow(d->whole, unit, &whole) ||
+        __builtin_mul_overflow(d->frac, unit, &frac))
+        return -1;
+    return __builtin_add_overflow(whole, frac / d->scale, ret) ? -1 : 0;
+}
+
+int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct err *err)
+{
+    const char *p = s;
+    uint64_t v;
+
+    if (scan_digits(&p, &v) < 0 || *p || v < min || v > max)
+        return err_set(err, ERR_INVALID, "'%s' is not a whole number from %llu to %llu", s,
+                       (unsigned long long)min, (unsigned long long)max);
+    *ret = v;
+    return 0;
+}
+
+int parse_u32(const char *s, uint32_t min, uint32_t max, uint32_t *ret, struct err *err)
+{
+    uint64_t v = 0;
+    int r = parse_u64(s, min, max, &v, err);
+
+    if (r < 0)
+        return r;
+    *ret = (uint32_t)v;
+    return 0;
+}
+
+int parse_size(const char *s, uint64_t *ret, struct err *err)
+{
+    static const char suffixes[] = "KMGT";
+    struct decimal d;
+    const char *p = s, *hit;
+    uint64_t unit = 1;
+
+    if (scan_decimal(&p, &d) < 0)
+        goto bad;
+    if (*p) {
+        hit = strchr(suffixes, toupper((unsigned char)*p));
+        if (hit) {
+            unit = 1ULL << (10 * (unsigned)(hit - suffixes + 1));
+            p++;
+            if (*p == 'i')
+                p++;
+        }
+        if (*p == 'B' || *p == 'b')
+            p++;
+    }
+    if (*p || (unit == 1 && d.scale > 1) || decimal_times(&d, unit, ret) < 0)
+        goto bad;
+    return 0;
+bad:
+    return err_set(err, ERR_INVALID, "'%s' is not a size such as 512M, 1.5G or 1048576", s);
+}
+
+int parse_duration(const char *s, uint64_t *ret_usec, struct err *err)
+{
+    /* clang-format off */
+    static const struct { const char *name; uint64_t usec; } units[] = {
+        { "us", 1 }, { "ms", 1000 }, { "s", 1000000 }, { "m", 60000000 }, { "h", 3600000000 }, { "d", 86400000000 },
+    };
+    /* clang-format on */
+    const char *p = s;
+    uint64_t total = 0, part;
+    struct decimal d;
+
+    do {
+        uint64_t unit = 0;
+        size_t len;
+
+        if (scan_decimal(&p, &d) < 0)
+            goto bad;
+        len = strspn(p, "abcdefghijklmnopqrstuvwxyz");
+        for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+            if (strlen(units[i].name) == len && memcmp(p, units[i].name, len) == 0)
+                unit = units[i].usec;
+        if (len == 0 && p[0] == '\0' && total == 0)
+            unit = usec_per_sec;
+        if (!unit || decimal_times(&d, unit, &part) < 0 ||
+            __builtin_add_overflow(total, part, &total))
+            goto bad;
+        p += len;
+    } while (*p);
+    *ret_usec = total;
+    return 0;
+bad:
+    return err_set(err, ERR_INVALID, "'%s' is not a duration such as 30s, 5m, 1h30m or 250ms", s);
+}
+
+int parse_cpus(const char *s, uint32_t *ret_milli, struct err *err)
+{
+    const char *p = s;
+    struct decimal d;
+    uint64_t milli;
+
+    if (scan_decimal(&p, &d) < 0 || *p || decimal_times(&d, 1000, &milli) < 0 || milli < 1 ||
+        milli > 1024000)
+        return err_set(err, ERR_INVALID,
+                       "'%s' is not a number of CPUs from 0.001 to 1024, such as 2 or 0.5", s);
+    *ret_milli = (uint32_t)milli;
+    return 0;
+}
+
+int parse_bool(const char *s, bool *ret, struct err *err)
+{
+    static const char *const yes[] = {"yes", "true", "on", "1"};
+    static const char *const no[] = {"no", "false", "off", "0"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {
+        if (STREQ(s, yes[i]) || STREQ(s, no[i])) {
+            *ret = STREQ(s, yes[i]);
+            return 0;
+        }
+    }
+    return err_set(err, ERR_INVALID, "'%s' is neither yes nor no", s);
+}
+
+const char *signal_name(int sig)
+{
+    return sigabbrev_np(sig);
+}
+
+int parse_signal(const char *s, int *ret, struct err *err)
+{
+    const char *name = strncmp(s, "SIG", 3) == 0 ? s + 3 : s;
+    uint32_t n;
+
+    if (isdigit((unsigned char)*s)) {
+        if (parse_u32(s, 1, 64, &n, NULL) == 0) {
+            *ret = (int)n;
+            return 0;
+        }
+    } else {
+        for (int sig = 1; sig < 32; sig++) {
+            const char *abbrev = sigabbrev_np(sig);
+
+            if (abbrev && STREQ(abbrev, name)) {
+                *ret = sig;
+                return 0;
+            }
+        }
+    }
+    return err_set(err, ERR_INVALID, "'%s' is not a signal such as TERM, KILL or 15", s);
+}
+
+static bool is_name_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool name_is_valid(const char *s)
+{
+    size_t len = strlen(s);
+
+    if (len < 1 || len > NAME_MAX_LEN || !is_name_char(s[0]) || !is_name_char(s[len - 1]))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (!is_name_char(s[i]) && s[i] != '-')
+            return false;
+    return true;
+}
+
+int parse_name(const char *what, const char *s, struct err *err)
+{
+    if (name_is_valid(s))
+        return 0;
+    err_set(err, ERR_INVALID, "%s '%.80s' is not a valid name", what, s);
+    return err_hint(err, "Use 1 to 63 of a-z, 0-9 and '-', with a letter or digit first and last.");
+}
+
+static bool is_id(const char *s, size_t len)
+{
+    uint64_t v = 0;
+
+    if (len < 1 || len > 5 || (len > 1 && s[0] == '0'))
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (!isdigit((unsigned char)s[i]))
+            return false;
+        v = v * 10 + (uint64_t)(s[i] - '0');
+    }
+    return v <= USER_ID_MAX;
+}
+
+int parse_user(const char *s, struct err *err)
+{
+    const char *colon = strchr(s, ':');
+    size_t len = strlen(s);
+
+    if (colon ? is_id(s, (size_t)(colon - s)) && is_id(colon + 1, strlen(colon + 1))
+              : is_id(s, len))
+        return 0;
+    if ((islower((unsigned char)s[0]) || s[0] == '_') && len <= USER_NAME_MAX &&
+        strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == len)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "'%.80s' is not a user: give a name, UID or UID:GID (at most %d)", s,
+                   USER_ID_MAX);
+}
+
+int parse_env(const char *s, struct err *err)
+{
+    size_t len = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+
+    if (len == 0 || s[len] != '=' || isdigit((unsigned char)s[0]))
+        return err_set(err, ERR_INVALID,
+                       "'%.*s' is not KEY=VALUE with a key of letters, digits and '_'",
+                       (int)strcspn(s, "="), s);
+    return 0;
+}
+
+int parse_secret_name(const char *s, struct err *err)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    size_t first = strspn(s, letters), len = first;
+
+    while (s[len] && (strchr(letters, s[len]) || s[len] == '.' || s[len] == '-'))
+        len++;
+    if (first && len <= 64 && !s[len])
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "'%.80s' is not a secret's name: 1 to 64 of letters, digits, '_', '.' and '-', "
+                   "beginning with none of the last two",
+                   s);
+}
+
+const char *format_size(uint64_t bytes, char buf[static FORMAT_MAX])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = (double)bytes;
+    size_t u = 0;
+
+    for (; v >= 1024 && u + 1 < ARRAY_SIZE(units); u++)
+        v /= 1024;
+    if (v == (double)(uint64_t)v)
+        snprintf(buf, FORMAT_MAX, "%.0f %s", v, units[u]);
+    else
+        snprintf(buf, FORMAT_MAX, "%.1f %s", v, units[u]);
+    return buf;
+}
+
+/* "30m", not "30m0s". */
+static const char *two_units(unsigned long long n, const char *unit, unsigned long long rest,
+                             const char *small, char buf[static FORMAT_MAX])
+{
+    if (rest)
+        snprintf(buf, FORMAT_MAX, "%llu%s%llu%s", n, unit, rest, small);
+    else
+        snprintf(buf, FORMAT_MAX, "%llu%s", n, unit);
+    return buf;
+}
+
+const char *format_duration(uint64_t usec, char buf[static FORMAT_MAX])
+{
+    unsigned long long s = usec / usec_per_sec;
+
+    if (s >= 86400)
+        return two_units(s / 86400, "d", s % 86400 / 3600, "h", buf);
+    if (s >= 3600)
+        return two_units(s / 3600, "h", s % 3600 / 60, "m", buf);
+    if (s >= 60)
+        return two_units(s / 60, "m", s % 60, "s", buf);
+    if (usec == s * usec_per_sec)
+        return two_units(s, "s", 0, "", buf);
+    if (s)
+        snprintf(buf, FORMAT_MAX, "%.1fs", (double)usec / (double)usec_per_sec);
+    else
+        snprintf(buf, FORMAT_MAX, "%.1fms", (double)usec / 1000);
+    return buf;
+}

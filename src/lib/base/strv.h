@@ -1,0 +1,31 @@
+/*
+ * NULL-terminated arrays of owned strings. NULL stands for the empty array everywhere.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/base/cleanup.h"
+
+char **strv_free(char **v); /* returns NULL */
+size_t strv_len(char *const *v);
+char **strv_copy(char *const *v); /* never NULL */
+void strv_push(char ***v, char *owned);
+void strv_pop(char **v); /* frees the last, if there is one */
+void strv_add(char ***v, const char *s);
+bool strv_contains(char *const *v, const char *s);
+char *strv_join(char *const *v, const char *sep);
+
+/* Sets K=V in an environment array: replaces an entry of the same key or adds one. */
+void strv_env_set(char ***env, const char *key, const char *value);
+const char *strv_env_get(char *const *env, const char *key);
+
+/* The candidate nearest to `word` by edit distance, or NULL when none is near enough to suggest. */
+const char *strv_nearest(const char *word, const char *const *candidates, size_t n);
+
+static inline void strv_freep(char ***v)
+{
+    *v = strv_free(*v);
+}
+#define _cleanup_strv_ _cleanup_(strv_freep)

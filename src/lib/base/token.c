@@ -1,0 +1,158 @@
+#include "lib/base/token.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+
+#define TOKEN_NAME "token"
+
+static const char digits[] = "0123456789abcdef";
+
+void token_done(struct token *t)
+{
+    explicit_bzero(t, sizeof(*t));
+}
+
+/* Whatever another user could have written, or may have read, opens nothing. */
+static int check_file(int fd, const char *state_dir, struct err *err)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "look at '%s/" TOKEN_NAME "'", state_dir);
+    if (S_ISREG(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077))
+        return 0;
+    err_set(err, ERR_DENIED, "'%s/" TOKEN_NAME "' is not a file that is ours alone", state_dir);
+    return err_hint(err, "'ripcord token --rotate' makes a new one.");
+}
+
+static bool is_token(const char *text, size_t len)
+{
+    return len == TOKEN_LEN + 1 && text[TOKEN_LEN] == '\n' && strspn(text, digits) == TOKEN_LEN;
+}
+
+static int read_token(int fd, const char *state_dir, struct token *ret, struct err *err)
+{
+    char text[TOKEN_LEN + 3] = "";
+    ssize_t n = fd_read_full(fd, text, sizeof(text) - 1);
+    int r = 0;
+
+    if (n < 0) {
+        r = err_sys(err, (int)-n, "read '%s/" TOKEN_NAME "'", state_dir);
+    } else if (!is_token(text, (size_t)n)) {
+        err_set(err, ERR_INVALID, "'%s/" TOKEN_NAME "' does not hold a token", state_dir);
+        r = err_hint(err, "'ripcord token --rotate' makes a new one.");
+    } else {
+        memcpy(ret->text, text, TOKEN_LEN);
+        ret->text[TOKEN_LEN] = '\0';
+    }
+    explicit_bzero(text, sizeof(text));
+    return r;
+}
+
+int token_load(const char *state_dir, struct token *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
+    /* O_NONBLOCK: a FIFO in its place must not hold us */
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int r;
+
+    if (fd < 0 && errno == ENOENT) {
+        err_set(err, ERR_NOT_FOUND, "there is no token in '%s'", state_dir);
+        return err_hint(err, "'ripcord token' makes one.");
+    }
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    r = check_file(fd, state_dir, err);
+    return r < 0 ? r : read_token(fd, state_dir, ret, err);
+}
+
+/* Who makes one is alone with the folder: both would write the same temporary file. */
+static int lock_folder(const char *state_dir, int *ret_fd, struct err *err)
+{
+    _cleanup_close_ int fd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open folder '%s'", state_dir);
+    while (flock(fd, LOCK_EX) < 0)
+        if (errno != EINTR)
+            return err_sys(err, errno, "lock folder '%s'", state_dir);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+static int make_token(const char *state_dir, struct token *ret, struct err *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
+    _cleanup_token_ struct token t = {0};
+    unsigned char random[TOKEN_LEN / 2];
+    char line[TOKEN_LEN + 2];
+    int r;
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return err_sys(err, errno, "get random bytes for a token");
+    for (size_t i = 0; i < sizeof(random); i++) {
+        t.text[2 * i] = digits[random[i] >> 4];
+        t.text[2 * i + 1] = digits[random[i] & 15];
+    }
+    snprintf(line, sizeof(line), "%s\n", t.text);
+    r = file_replace(AT_FDCWD, path, line, TOKEN_LEN + 1, 0600, true, err);
+    explicit_bzero(random, sizeof(random));
+    explicit_bzero(line, sizeof(line));
+    if (r >= 0)
+        *ret = t;
+    return r;
+}
+
+int token_rotate(const char *state_dir, struct token *ret, struct err *err)
+{
+    _cleanup_close_ int lock = -1;
+    int r = lock_folder(state_dir, &lock, err);
+
+    return r < 0 ? r : make_token(state_dir, ret, err);
+}
+
+int token_ensure(const char *state_dir, struct token *ret, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    _cleanup_close_ int lock = -1;
+    int r = lock_folder(state_dir, &lock, err);
+
+    if (r < 0)
+        return r;
+    r = token_load(state_dir, ret, &why);
+    if (r == -ERR_NOT_FOUND)
+        return make_token(state_dir, ret, err);
+    return r < 0 ? err_move(err, &why) : 0;
+}
+
+bool token_matches(const struct token *t, const char *text)
+{
+    volatile unsigned char differs = 0;
+
+    if (strlen(text) != TOKEN_LEN) /* no secret: all are that long */
+        return false;
+    for (size_t i = 0; i < TOKEN_LEN; i++)
+        differs |= (unsigned char)(t->text[i] ^ text[i]);
+    return differs == 0;
+}
+
+uint64_t token_stamp(const char *state_dir)
+{
+    _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
+    struct stat st;
+
+    if (lstat(path, &st) < 0)
+        return 0;
+    return (uint64_t)st.st_ino ^ (uint64_t)st.st_ctim.tv_sec << 30 ^ (uint64_t)st.st_ctim.tv_nsec ^
+           (uint64_t)st.st_mode << 48;
+}

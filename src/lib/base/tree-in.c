@@ -1,0 +1,433 @@
+/*
+ * Every entry is placed through a descriptor of its parent folder, opened with openat2 below the
+ * destination and without following any symlink, so that neither the archive nor a process that
+ * swaps folders for links meanwhile can lead a write elsewhere. Files and links are made under a
+ * temporary name and renamed: a reader sees the old or the new one.
+ */
+#include "lib/base/tree.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdarg.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/xalloc.h"
+
+enum { TREE_CHUNK = 256 << 10, TEMP_NAME_SIZE = 40 };
+
+/*
+ * A folder that we made: its mode may forbid writing and its time changes with every entry, so both
+ * are set when the archive has left it. Archives go depth first, so a stack as deep as the tree is
+ * enough.
+ */
+struct late_dir {
+    struct late_dir *up;
+    mode_t mode;
+    int64_t mtime;
+    char path[];
+};
+
+struct placer {
+    struct tar_reader tar;
+    struct tree_stats *stats;
+    int dest;              /* the folder that names are relative to */
+    const char *rename;    /* the top entry's new name, or NULL: it keeps its own */
+    char *top;             /* owned; the one top name seen, when renaming; "" for "." */
+    struct late_dir *late; /* owned */
+    char *chunk;           /* owned */
+    char temp[TEMP_NAME_SIZE];
+};
+
+int tree_err(struct err *err, int errnum, const char *fmt, ...)
+{
+    _cleanup_free_ char *what = NULL;
+    enum err_code code = ERR_SYSTEM;
+    va_list ap;
+
+    if (errnum == ENOENT || errnum == ENOTDIR)
+        code = ERR_NOT_FOUND;
+    else if (errnum == EACCES || errnum == EPERM || errnum == EROFS || errnum == ELOOP)
+        code = ERR_DENIED;
+    else if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG || errnum == ENAMETOOLONG)
+        code = ERR_LIMIT;
+    else if (errnum == EISDIR || errnum == ENOTEMPTY || errnum == EEXIST)
+        code = ERR_CONFLICT;
+    va_start(ap, fmt);
+    what = xvasprintf(fmt, ap);
+    va_end(ap);
+    err_set(err, code, "%s: %s", what, strerror(errnum));
+    if (err)
+        err->errnum = errnum;
+    return -(int)code;
+}
+
+static int open_below(int dirfd, const char *path, uint64_t flags)
+{
+    struct open_how how = {
+        .flags = flags | O_CLOEXEC,
+        .resolve =
+            GUARD("beneath") ? RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0,
+    };
+
+    return (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+}
+
+/* ---- names ---- */
+
+/* Without "/", "//" and "." components, in place of `ret`, which has room for all of `path`. */
+static int normalize(const char *path, char *ret, struct err *err)
+{
+    size_t at = 0;
+
+    for (const char *c = path; *c; c += strspn(c, "/")) {
+        size_t len = strcspn(c, "/");
+
+        if (len == 2 && memcmp(c, "..", 2) == 0 && GUARD("dotdot"))
+            return err_set(err, ERR_DENIED, "archive entry '%.80s' leads out of its folder", path);
+        if (len && !(len == 1 && *c == '.')) {
+            if (at)
+                ret[at++] = '/';
+            memcpy(ret + at, c, len);
+            at += len;
+        }
+        c += len;
+    }
+    ret[at] = '\0';
+    return 0;
+}
+
+/* Where an entry goes, relative to p->dest; "." for that folder itself. */
+static int place_name(struct placer *p, const char *path, char **ret, struct err *err)
+{
+    _cleanup_free_ char *clean = xmalloc(strlen(path) + 1);
+    size_t top;
+    int r;
+
+    r = normalize(path, clean, err);
+    if (r < 0)
+        return r;
+    if (!p->rename) {
+        *ret = *clean ? TAKE_PTR(clean) : xstrdup(".");
+        return 0;
+    }
+    top = strcspn(clean, "/");
+    if (!p->top)
+        p->top = xstrndup(clean, top);
+    if (*p->top == '\0') { /* all that follows "." lies in it */
+        *ret = xasprintf("%s%s%s", p->rename, *clean ? "/" : "", clean);
+        return 0;
+    }
+    if (strlen(p->top) != top || memcmp(p->top, clean, top) != 0) {
+        err_set(err, ERR_NOT_FOUND, "'%s' is no folder, and the archive has several top entries",
+                p->rename);
+        err_hint(err, "Make the folder first.");
+        return -ERR_NOT_FOUND;
+    }
+    *ret = xasprintf("%s%s", p->rename, clean + top);
+    return 0;
+}
+
+static int make_and_open(int dirfd, const char *name)
+{
+    int fd = open_below(dirfd, name, O_PATH | O_DIRECTORY);
+
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    if (mkdirat(dirfd, name, 0777) < 0 && errno != EEXIST)
+        return -1;
+    return open_below(dirfd, name, O_PATH | O_DIRECTORY);
+}
+
+/* The folder `path` below the destination, made with those above it where they are missing. */
+static int open_folder(struct placer *p, const char *path, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = open_below(p->dest, path, O_PATH | O_DIRECTORY);
+    _cleanup_free_ char *name = NULL;
+
+    if (fd < 0 && errno == ENOENT) {
+        fd = fcntl(p->dest, F_DUPFD_CLOEXEC, 0);
+        for (const char *c = path; *c && fd >= 0; c += strspn(c, "/")) {
+            size_t len = strcspn(c, "/");
+            int next;
+
+            free(name);
+            name = xstrndup(c, len);
+            next = make_and_open(fd, name);
+            fd_close(fd);
+            fd = next;
+            c += len;
+        }
+    }
+    if (fd < 0)
+        return tree_err(err, errno, "open folder '%s'", path);
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* The parent folder of `name`; *ret_base points into name. */
+static int open_parent(struct placer *p, char *name, int *ret, const char **ret_base,
+                       struct err *err)
+{
+    char *slash = strrchr(name, '/');
+    int fd, r;
+
+    *ret_base = slash ? slash + 1 : name;
+    if (!slash) {
+        fd = fcntl(p->dest, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+            return err_sys(err, errno, "dup");
+        *ret = fd;
+        return 0;
+    }
+    *slash = '\0';
+    r = open_folder(p, name, ret, err);
+    *slash = '/';
+    return r;
+}
+
+/* ---- folders ---- */
+
+static void late_push(struct placer *p, const char *path, const struct tar_entry *e)
+{
+    size_t len = strlen(path) + 1;
+    struct late_dir *d = xmalloc(sizeof(*d) + len);
+
+    *d = (struct late_dir){.up = p->late, .mode = e->mode & 0777, .mtime = e->mtime};
+    memcpy(d->path, path, len);
+    p->late = d;
+}
+
+/* A mode or time that cannot be set is no reason to lose the files, hence no result. */
+static void late_pop(struct placer *p)
+{
+    struct late_dir *d = p->late;
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = d->mtime}};
+    _cleanup_close_ int fd = open_below(p->dest, d->path, O_RDONLY | O_DIRECTORY);
+
+    if (fd >= 0) {
+        (void)futimens(fd, times);
+        (void)fchmod(fd, d->mode);
+    }
+    p->late = d->up;
+    free(d);
+}
+
+/* Sets what is due for the folders that do not hold `path`; NULL: for all. */
+static void late_leave(struct placer *p, const char *path)
+{
+    while (p->late) {
+        size_t len = strlen(p->late->path);
+
+        if (path && strncmp(path, p->late->path, len) == 0 && path[len] == '/')
+            return;
+        late_pop(p);
+    }
+}
+
+static int place_dir(struct placer *p, int parent, const char *base, const char *path,
+                     const struct tar_entry *e, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+
+    if (STREQ(base, "."))
+        return 0;
+    if (mkdirat(parent, base, 0700) == 0) {
+        late_push(p, path, e);
+        return 0;
+    }
+    if (errno != EEXIST)
+        return tree_err(err, errno, "make folder '%s'", path);
+    fd = open_below(parent, base, O_PATH | O_DIRECTORY);
+    if (fd < 0 && errno == ENOTDIR)
+        return err_set(err, ERR_CONFLICT, "'%s' is there already and is no folder", path);
+    return fd < 0 ? tree_err(err, errno, "open folder '%s'", path) : 0;
+}
+
+/* ---- files and links ---- */
+
+static int write_data(struct placer *p, int fd, const char *path, struct err *err)
+{
+    ssize_t n;
+    int r;
+
+    while ((n = tar_read(&p->tar, p->chunk, TREE_CHUNK, err)) > 0) {
+        r = fd_write_all(fd, p->chunk, (size_t)n);
+        if (r < 0)
+            return tree_err(err, -r, "write '%s'", path);
+        p->stats->bytes += (uint64_t)n;
+    }
+    return (int)n;
+}
+
+static int place_file(struct placer *p, int parent, const char *path, const struct tar_entry *e,
+                      struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    fd = openat(parent, p->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return tree_err(err, errno, "create '%s'", path);
+    r = write_data(p, fd, path, err);
+    if (r < 0)
+        return r;
+    if (fchmod(fd, e->mode & (GUARD("set-id bits") ? 0777 : 07777)) < 0)
+        return tree_err(err, errno, "set the mode of '%s'", path);
+    return 0;
+}
+
+/* The target of a hard link lies in the same archive: it is found below the destination by the same
+ * rules as every name. */
+static int place_hardlink(struct placer *p, int parent, const char *path, const struct tar_entry *e,
+                          struct err *err)
+{
+    _cleanup_free_ char *target = NULL;
+    _cleanup_close_ int up = -1;
+    const char *base = NULL;
+    struct stat st;
+    int r;
+
+    r = place_name(p, e->link, &target, err);
+    if (r >= 0)
+        r = open_parent(p, target, &up, &base, err);
+    if (r < 0)
+        return r;
+    if (fstatat(up, base, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+        return err_set(err, ERR_INVALID,
+                       "archive: '%.80s' is linked to '%.80s', which is no file of it", path,
+                       e->link);
+    if (linkat(up, base, parent, p->temp, 0) < 0)
+        return tree_err(err, errno, "link '%s'", path);
+    return 0;
+}
+
+static int place_temp(struct placer *p, int parent, const char *path, const struct tar_entry *e,
+                      struct err *err)
+{
+    switch (e->type) {
+    case TAR_FILE:
+        return place_file(p, parent, path, e, err);
+    case TAR_HARDLINK:
+        return place_hardlink(p, parent, path, e, err);
+    case TAR_SYMLINK:
+        if (symlinkat(e->link, parent, p->temp) < 0)
+            return tree_err(err, errno, "make link '%s'", path);
+        return 0;
+    case TAR_DIR:
+    case TAR_OTHER:
+        break;
+    }
+    return err_set(err, ERR_INVALID, "archive: '%.80s' is of no known kind", path);
+}
+
+static void set_time(int dirfd, const char *name, int64_t mtime)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = mtime}};
+
+    (void)utimensat(dirfd, name, times, AT_SYMLINK_NOFOLLOW);
+}
+
+static int place_leaf(struct placer *p, int parent, const char *base, const char *path,
+                      const struct tar_entry *e, struct err *err)
+{
+    int r = place_temp(p, parent, path, e, err);
+
+    if (r == 0 && e->type != TAR_HARDLINK)
+        set_time(parent, p->temp, e->mtime);
+    if (r == 0 && renameat(parent, p->temp, parent, base) < 0)
+        r = tree_err(err, errno, "put '%s' in place", path);
+    /* Also after success: renaming one of two links to the same file does nothing. */
+    if (r < 0 || e->type == TAR_HARDLINK)
+        (void)unlinkat(parent, p->temp, 0);
+    return r;
+}
+
+static int place_entry(struct placer *p, const struct tar_entry *e, struct err *err)
+{
+    _cleanup_free_ char *name = NULL;
+    _cleanup_close_ int parent = -1;
+    const char *base;
+    int r;
+
+    if (e->type == TAR_OTHER) {
+        p->stats->skipped++;
+        return 0;
+    }
+    r = place_name(p, e->path, &name, err);
+    if (r < 0)
+        return r;
+    late_leave(p, name);
+    r = open_parent(p, name, &parent, &base, err);
+    if (r < 0)
+        return r;
+    p->stats->entries++;
+    if (e->type == TAR_DIR)
+        return place_dir(p, parent, base, name, e, err);
+    if (STREQ(base, "."))
+        return err_set(err, ERR_INVALID, "archive: an entry has no name");
+    return place_leaf(p, parent, base, name, e, err);
+}
+
+/* ---- the whole ---- */
+
+/* Where the archive goes: `path` itself when it is a folder, else its parent with the last
+ * component as the new name. */
+static int open_destination(struct placer *p, char *path, struct err *err)
+{
+    size_t len = strlen(path);
+    bool folder = len && path[len - 1] == '/';
+    char *slash;
+
+    p->dest = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (p->dest >= 0)
+        return 0;
+    if ((errno != ENOENT && errno != ENOTDIR) || folder)
+        return tree_err(err, errno, "open folder '%s'", path);
+    slash = strrchr(path, '/');
+    p->rename = slash ? slash + 1 : path;
+    if (slash)
+        *slash = '\0';
+    p->dest = open(slash ? (*path ? path : "/") : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (p->dest < 0)
+        return tree_err(err, errno, "open folder '%s'", *path ? path : "/");
+    return 0;
+}
+
+/* Not guessable and not shared: another copy may be at work in the same folder. */
+static int make_temp_name(struct placer *p, struct err *err)
+{
+    uint64_t v;
+
+    if (getrandom(&v, sizeof(v), 0) != (ssize_t)sizeof(v))
+        return err_sys(err, errno, "get random bytes");
+    snprintf(p->temp, sizeof(p->temp), ".ripcord-%016llx.tmp", (unsigned long long)v);
+    return 0;
+}
+
+int tree_from_tar(const char *path, tar_read_fn read, void *arg, struct tree_stats *stats,
+                  struct err *err)
+{
+    _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
+    _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK), *where = xstrdup(path);
+    struct placer p = {.stats = stats, .dest = -1, .chunk = chunk};
+    int r;
+
+    tar_reader_init(&p.tar, read, arg);
+    r = make_temp_name(&p, err);
+    if (r == 0)
+        r = open_destination(&p, where, err);
+    while (r >= 0 && (r = tar_next(&p.tar, e, err)) > 0)
+        r = place_entry(&p, e, err);
+    if (r >= 0 && !p.tar.marked)
+        r = err_set(err, ERR_INVALID, "archive is cut short: its end mark is missing");
+    stats->skipped += p.tar.left_out;
+    late_leave(&p, NULL);
+    fd_close(p.dest);
+    free(p.top);
+    return r;
+}

@@ -1,0 +1,223 @@
+/*
+ * Walks with descriptors: each folder is opened below its parent with O_NOFOLLOW, so that a tree
+ * that changes under the walk can hide or show files but never lead elsewhere. A file that shrinks
+ * while it is read makes the copy fail: no made-up bytes.
+ */
+#include "lib/base/tree.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/xalloc.h"
+
+enum { TREE_DEPTH_MAX = 256, TREE_CHUNK = 256 << 10 };
+
+struct walk {
+    struct tar_writer tar;
+    struct tar_entry entry; /* its path is the stack of names */
+    struct tree_stats *stats;
+    char *chunk; /* owned */
+};
+
+static void fill_entry(struct tar_entry *e, enum tar_type type, const struct stat *st)
+{
+    e->type = type;
+    e->link[0] = '\0';
+    e->mode = st->st_mode & 0777;
+    e->uid = st->st_uid;
+    e->gid = st->st_gid;
+    e->size = type == TAR_FILE ? (uint64_t)st->st_size : 0;
+    e->mtime = st->st_mtim.tv_sec;
+}
+
+static int put_entry(struct walk *w, struct err *err)
+{
+    w->stats->entries++;
+    return tar_put(&w->tar, &w->entry, err);
+}
+
+/* Some files, as those of /proc, say that they are empty and are not. */
+static int put_unsized(struct walk *w, int fd, struct err *err)
+{
+    ssize_t n = fd_read_full(fd, w->chunk, TREE_CHUNK);
+    int r;
+
+    if (n < 0)
+        return tree_err(err, (int)-n, "read '%s'", w->entry.path);
+    if (n == TREE_CHUNK)
+        return err_set(err, ERR_UNSUPPORTED, "'%s' has no size and does not end", w->entry.path);
+    w->entry.size = (uint64_t)n;
+    r = put_entry(w, err);
+    if (r == 0 && n)
+        r = tar_write(&w->tar, w->chunk, (size_t)n, err);
+    w->stats->bytes += (uint64_t)n;
+    return r;
+}
+
+static int put_data(struct walk *w, int fd, struct err *err)
+{
+    uint64_t left = w->entry.size;
+    int r;
+
+    while (left) {
+        ssize_t n = read(fd, w->chunk, MIN(left, (uint64_t)TREE_CHUNK));
+
+        if (n < 0)
+            return tree_err(err, errno, "read '%s'", w->entry.path);
+        if (n == 0)
+            return err_set(err, ERR_CONFLICT, "'%s' shrank while it was copied", w->entry.path);
+        r = tar_write(&w->tar, w->chunk, (size_t)n, err);
+        if (r < 0)
+            return r;
+        left -= (uint64_t)n;
+        w->stats->bytes += (uint64_t)n;
+    }
+    return 0;
+}
+
+static int put_file(struct walk *w, int dirfd, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    int r;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return tree_err(err, errno, "open '%s'", w->entry.path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was copied", w->entry.path);
+    fill_entry(&w->entry, TAR_FILE, &st);
+    if (w->entry.size == 0)
+        return put_unsized(w, fd, err);
+    r = put_entry(w, err);
+    return r < 0 ? r : put_data(w, fd, err);
+}
+
+static int put_symlink(struct walk *w, int dirfd, const char *name, const struct stat *st,
+                       struct err *err)
+{
+    ssize_t n;
+
+    fill_entry(&w->entry, TAR_SYMLINK, st);
+    n = readlinkat(dirfd, name, w->entry.link, sizeof(w->entry.link) - 1);
+    if (n < 0)
+        return tree_err(err, errno, "read link '%s'", w->entry.path);
+    w->entry.link[n] = '\0';
+    return put_entry(w, err);
+}
+
+static int put_any(struct walk *w, int dirfd, const char *name, unsigned depth, struct err *err);
+
+/* Appends "/name" to the entry's path; the length before, or an error. */
+static int push_name(struct walk *w, const char *name, struct err *err)
+{
+    size_t len = strlen(w->entry.path);
+    int n = snprintf(w->entry.path + len, TAR_PATH_MAX - len, "/%s", name);
+
+    if (n < 0 || (size_t)n >= TAR_PATH_MAX - len) {
+        w->entry.path[len] = '\0';
+        return err_set(err, ERR_LIMIT, "path below '%.60s...' is over %d bytes", w->entry.path,
+                       TAR_PATH_MAX - 1);
+    }
+    return (int)len;
+}
+
+static int put_children(struct walk *w, DIR *dir, unsigned depth, struct err *err)
+{
+    struct dirent *d;
+
+    while (errno = 0, (d = readdir(dir))) {
+        int len, r;
+
+        if (STREQ(d->d_name, ".") || STREQ(d->d_name, ".."))
+            continue;
+        len = push_name(w, d->d_name, err);
+        if (len < 0)
+            return len;
+        r = put_any(w, dirfd(dir), d->d_name, depth + 1, err);
+        if (r < 0)
+            return r;
+        w->entry.path[len] = '\0';
+    }
+    return errno ? tree_err(err, errno, "read folder '%s'", w->entry.path) : 0;
+}
+
+static int put_dir(struct walk *w, int parent, const char *name, unsigned depth, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    _cleanup_closedir_ DIR *dir = NULL;
+    struct stat st;
+    int r;
+
+    if (depth >= TREE_DEPTH_MAX)
+        return err_set(err, ERR_LIMIT, "'%.60s...' is over %d folders deep", w->entry.path,
+                       TREE_DEPTH_MAX);
+    fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return tree_err(err, errno, "open folder '%s'", w->entry.path);
+    if (fstat(fd, &st) < 0)
+        return tree_err(err, errno, "stat '%s'", w->entry.path);
+    fill_entry(&w->entry, TAR_DIR, &st);
+    r = put_entry(w, err);
+    if (r < 0)
+        return r;
+    dir = fdopendir(fd);
+    if (!dir)
+        return tree_err(err, errno, "open folder '%s'", w->entry.path);
+    TAKE_FD(fd);
+    return put_children(w, dir, depth, err);
+}
+
+static int put_any(struct walk *w, int dirfd, const char *name, unsigned depth, struct err *err)
+{
+    struct stat st;
+
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        if (errno == ENOENT && depth)
+            return 0; /* gone since the folder was read */
+        return tree_err(err, errno, "stat '%s'", w->entry.path);
+    }
+    if (S_ISDIR(st.st_mode))
+        return put_dir(w, dirfd, name, depth, err);
+    if (S_ISREG(st.st_mode))
+        return put_file(w, dirfd, name, err);
+    if (S_ISLNK(st.st_mode))
+        return put_symlink(w, dirfd, name, &st, err);
+    w->stats->skipped++;
+    return 0;
+}
+
+/* The last component; "." for what has none of its own. */
+static const char *top_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    return *name == '\0' || STREQ(name, "..") ? "." : name;
+}
+
+int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_stats *stats,
+                struct err *err)
+{
+    _cleanup_free_ struct walk *w = xnew0(struct walk);
+    _cleanup_free_ char *chunk = xmalloc(TREE_CHUNK);
+    _cleanup_free_ char *clean = xstrdup(path);
+    size_t len = strlen(clean);
+    struct stat st;
+    int r;
+
+    /* With its slash a link to a folder is followed, as everywhere. */
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? err_set(err, ERR_NOT_FOUND, "no file or folder '%s'", path)
+                               : tree_err(err, errno, "look at '%s'", path);
+    while (len > 1 && clean[len - 1] == '/')
+        clean[--len] = '\0';
+    w->stats = stats;
+    w->chunk = chunk;
+    tar_writer_init(&w->tar, write, arg);
+    snprintf(w->entry.path, TAR_PATH_MAX, "%s", top_name(clean));
+    r = put_any(w, AT_FDCWD, path, 0, err);
+    if (r >= 0 && stats->skipped)
+        r = tar_put_left_out(&w->tar, stats->skipped, err);
+    return r < 0 ? r : tar_finish(&w->tar, err);
+}

@@ -1,0 +1,69 @@
+#include "lib/base/usage.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+
+/* Each level holds a descriptor and a buffer of readdir: no real tree is this deep. */
+enum { DEPTH_MAX = 128, BYTES_PER_BLOCK = 512 };
+
+struct walk {
+    const struct deadline *by;
+    uint64_t sum;
+    dev_t dev;
+    unsigned depth;
+};
+
+static int walk_folder(struct walk *w, int dirfd, const char *name, struct err *err);
+
+static int walk_entry(struct walk *w, int dirfd, const char *name, struct err *err)
+{
+    struct stat st;
+
+    if (STREQ(name, ".") || STREQ(name, "..") || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0; /* gone meanwhile */
+    if (st.st_dev != w->dev)
+        return 0;
+    w->sum += (uint64_t)st.st_blocks * BYTES_PER_BLOCK;
+    return S_ISDIR(st.st_mode) ? walk_folder(w, dirfd, name, err) : 0;
+}
+
+static int walk_folder(struct walk *w, int dirfd, const char *name, struct err *err)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    int fd, r = 0;
+
+    if (w->depth == DEPTH_MAX)
+        return err_set(err, ERR_LIMIT, "the tree is over %d folders deep", DEPTH_MAX);
+    if (deadline_passed(w->by))
+        return err_set(err, ERR_TIMEOUT, "the tree is too big to be measured in time");
+    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return 0; /* gone meanwhile, or not ours to read: it counts as nothing */
+    }
+    w->depth++;
+    for (const struct dirent *e; r >= 0 && (e = readdir(d));)
+        r = walk_entry(w, fd, e->d_name, err);
+    w->depth--;
+    return r;
+}
+
+int usage_add(int dirfd, const char *path, const struct deadline *by, uint64_t *sum,
+              struct err *err)
+{
+    struct walk w = {.by = by};
+    struct stat st;
+    int r;
+
+    if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "measure '%s'", path);
+    w.dev = st.st_dev;
+    r = walk_entry(&w, dirfd, path, err);
+    *sum += w.sum;
+    return r < 0 ? err_wrap(err, "measure '%s'", path) : 0;
+}

@@ -1,0 +1,612 @@
+/*
+ * One easy handle per running download; idle ones are kept with their connections, TLS sessions and
+ * the parsed certificates. A fetcher serves one upstream only: a connection that was opened to a
+ * trusted private host can so never be used again for a URL that came from elsewhere.
+ */
+#include "lib/http/fetch/fetch.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+
+enum { IDLE_MAX = 8, LOW_SPEED = 100, FIELD_MAX = 512, LONG_FIELD_MAX = 8192 };
+
+struct fetcher {
+    char **hosts;
+    char *authorization, *ca_pem, *user_agent;
+    bool private_ok, http_ok, http_any, proxied;
+    uint64_t connect_timeout, stall_timeout;
+    pthread_mutex_t lock; /* over the two below */
+    CURL *idle[IDLE_MAX];
+    size_t n_idle;
+};
+
+/* One hop of one download. */
+struct hop {
+    const struct fetcher *fetcher;
+    const struct fetch *f;
+    struct fetch_head head;
+    struct err err; /* what a callback said */
+    struct deadline by;
+    uint64_t got;
+    CURL *curl;
+    bool told;    /* on_head has been called */
+    bool trusted; /* the host is one of the upstream's own */
+    bool refused; /* an address was */
+    bool secure;  /* one has been asked with TLS: there is no way back */
+};
+
+/* -- addresses -- */
+
+struct net4 {
+    uint32_t net;
+    unsigned bits;
+};
+
+/* clang-format off */
+static const struct net4 not_public[] = {
+    {0x00000000, 8},  {0x0a000000, 8},  {0x64400000, 10}, {0x7f000000, 8},  {0xa9fe0000, 16}, {0xac100000, 12},
+    {0xc0000000, 24}, {0xc0a80000, 16}, {0xc6120000, 15}, {0xe0000000, 3},
+};
+/* clang-format on */
+
+static bool is_public4(uint32_t a)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(not_public); i++)
+        if (a >> (32 - not_public[i].bits) == not_public[i].net >> (32 - not_public[i].bits))
+            return false;
+    return true;
+}
+
+static uint32_t word(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* Forms that carry a v4 address are judged by that. */
+static bool is_public6(const uint8_t *a)
+{
+    static const uint8_t zero[12], nat64[12] = {0, 0x64, 0xff, 0x9b};
+
+    if (memcmp(a, zero, 10) == 0 && ((a[10] == 0xff && a[11] == 0xff) || !word(a + 8)))
+        return is_public4(word(a + 12));
+    if (memcmp(a, nat64, 12) == 0)
+        return is_public4(word(a + 12));
+    if (a[0] == 0x20 && a[1] == 0x02)
+        return is_public4(word(a + 2));
+    return (a[0] & 0xe0) == 0x20;
+}
+
+bool fetch_address_is_public(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return is_public4(ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr));
+    if (address->sa_family == AF_INET6)
+        return is_public6(((const struct sockaddr_in6 *)address)->sin6_addr.s6_addr);
+    return false;
+}
+
+static bool literal_is_public(const char *host)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    _cleanup_free_ char *bare = NULL;
+
+    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
+        return fetch_address_is_public((const struct sockaddr *)&v4);
+    if (host[0] != '[')
+        return strcasecmp(host, "localhost") != 0;
+    bare = xstrndup(host + 1, strcspn(host + 1, "]%"));
+    return inet_pton(AF_INET6, bare, &v6.sin6_addr) == 1 &&
+           fetch_address_is_public((const struct sockaddr *)&v6);
+}
+
+/* -- URLs -- */
+
+struct url {
+    char *scheme, *host, *port;
+};
+
+static void url_done(struct url *u)
+{
+    curl_free(u->scheme);
+    curl_free(u->host);
+    curl_free(u->port);
+}
+
+/* curl's own parser, so that what is checked here is what it will ask. */
+static bool url_parse(const char *text, struct url *ret)
+{
+    CURLU *h = curl_url();
+    bool ok = h && curl_url_set(h, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK &&
+              curl_url_get(h, CURLUPART_SCHEME, &ret->scheme, 0) == CURLUE_OK &&
+              curl_url_get(h, CURLUPART_HOST, &ret->host, 0) == CURLUE_OK &&
+              curl_url_get(h, CURLUPART_PORT, &ret->port, CURLU_DEFAULT_PORT) == CURLUE_OK;
+
+    curl_url_cleanup(h);
+    return ok && (STREQ(ret->scheme, "https") || STREQ(ret->scheme, "http"));
+}
+
+static char *host_and_port(const struct url *u)
+{
+    char *s = xasprintf("%s:%s", u->host, u->port);
+
+    for (char *p = s; *p; p++)
+        if (*p >= 'A' && *p <= 'Z')
+            *p = (char)(*p - 'A' + 'a');
+    return s;
+}
+
+char *fetch_url_host(const char *url)
+{
+    _cleanup_(url_done) struct url u = {0};
+
+    return url_parse(url, &u) ? host_and_port(&u) : NULL;
+}
+
+char *fetch_url_join(const char *base, const char *ref)
+{
+    CURLU *h = curl_url();
+    char *out = NULL, *ret = NULL;
+
+    if (h && curl_url_set(h, CURLUPART_URL, base, 0) == CURLUE_OK &&
+        curl_url_set(h, CURLUPART_URL, ref, 0) == CURLUE_OK &&
+        curl_url_set(h, CURLUPART_FRAGMENT, NULL, 0) == CURLUE_OK &&
+        curl_url_get(h, CURLUPART_URL, &out, 0) == CURLUE_OK)
+        ret = xstrdup(out);
+    curl_free(out);
+    curl_url_cleanup(h);
+    return ret;
+}
+
+static bool may_be_plain(const struct hop *hop, bool trusted)
+{
+    const struct fetcher *f = hop->fetcher;
+
+    return !hop->secure && (f->http_any || (trusted && f->http_ok));
+}
+
+/* 1 when the host is the upstream's own, 0 when it is another that may be asked. */
+static int url_check(struct hop *hop, const char *text, struct err *err)
+{
+    const struct fetcher *fetcher = hop->fetcher;
+    _cleanup_(url_done) struct url u = {0};
+    _cleanup_free_ char *at = NULL;
+    bool trusted;
+
+    if (!url_parse(text, &u))
+        return err_set(err, ERR_DENIED, "'%.200s' is no https address", text);
+    at = host_and_port(&u);
+    trusted = strv_contains(fetcher->hosts, at);
+    if (STREQ(u.scheme, "https"))
+        hop->secure = true;
+    else if (!may_be_plain(hop, trusted))
+        return err_set(err, ERR_DENIED, "'%.200s' is not https", text);
+    if (!(trusted && fetcher->private_ok) && !literal_is_public(u.host))
+        return err_set(err, ERR_DENIED, "'%.200s' is an address of a private network", text);
+    return trusted;
+}
+
+/* -- curl's calls -- */
+
+static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    struct hop *hop = arg;
+
+    if (purpose != CURLSOCKTYPE_IPCXN)
+        return CURL_SOCKET_BAD;
+    if (!(hop->trusted && hop->fetcher->private_ok) && !hop->fetcher->proxied &&
+        !fetch_address_is_public(&a->addr)) {
+        hop->refused = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
+static char *field_value(const char *line, size_t len, const char *name, size_t max)
+{
+    size_t n = strlen(name);
+
+    if (len <= n || strncasecmp(line, name, n) != 0 || line[n] != ':' || len > max)
+        return NULL;
+    for (n++; n < len && (line[n] == ' ' || line[n] == '\t');)
+        n++;
+    while (len > n && (unsigned char)line[len - 1] <= ' ')
+        len--;
+    return xstrndup(line + n, len - n);
+}
+
+static void take_text(char **at, const char *line, size_t len, const char *name, size_t max)
+{
+    char *value = field_value(line, len, name, max);
+
+    if (!value)
+        return;
+    free(*at);
+    *at = value;
+}
+
+static void take_field(struct fetch_head *h, const char *line, size_t len)
+{
+    _cleanup_free_ char *length = field_value(line, len, "content-length", FIELD_MAX);
+    _cleanup_free_ char *range = field_value(line, len, "content-range", FIELD_MAX);
+
+    take_text(&h->etag, line, len, "etag", FIELD_MAX);
+    take_text(&h->content_type, line, len, "content-type", FIELD_MAX);
+    take_text(&h->modified, line, len, "last-modified", FIELD_MAX);
+    take_text(&h->location, line, len, "location", LONG_FIELD_MAX);
+    /* Of several the first: it is the one that servers want to be used. */
+    if (!h->challenge)
+        take_text(&h->challenge, line, len, "www-authenticate", LONG_FIELD_MAX);
+    if (length && parse_u64(length, 0, INT64_MAX, &h->length, NULL) < 0)
+        h->length = UINT64_MAX;
+    if (range && strncasecmp(range, "bytes ", 6) == 0)
+        h->from = strtoull(range + 6, NULL, 10);
+}
+
+static size_t on_line(char *line, size_t size, size_t n, void *arg)
+{
+    struct hop *hop = arg;
+
+    /* A new head: what came before was an interim answer. */
+    if (n > 5 && strncmp(line, "HTTP/", 5) == 0) {
+        fetch_head_done(&hop->head);
+        hop->head.length = UINT64_MAX;
+    } else {
+        take_field(&hop->head, line, n);
+    }
+    return size * n;
+}
+
+static int tell_head(struct hop *hop)
+{
+    long status = 0;
+
+    if (hop->told)
+        return 0;
+    hop->told = true;
+    curl_easy_getinfo(hop->curl, CURLINFO_RESPONSE_CODE, &status);
+    hop->head.status = (int)status;
+    if (status != 200 && status != 206)
+        return 0;
+    if (hop->head.length != UINT64_MAX && hop->head.length > hop->f->size_max)
+        return err_set(&hop->err, ERR_LIMIT, "the answer is over %llu bytes",
+                       (unsigned long long)hop->f->size_max);
+    if (!hop->f->on_head)
+        return 0;
+    return hop->f->on_head(hop->f->arg, &hop->head, &hop->err);
+}
+
+static size_t on_bytes(char *data, size_t size, size_t n, void *arg)
+{
+    struct hop *hop = arg;
+
+    size *= n;
+    if (tell_head(hop) < 0)
+        return 0;
+    hop->got += size;
+    if (hop->got > hop->f->size_max) {
+        err_set(&hop->err, ERR_LIMIT, "the answer is over %llu bytes",
+                (unsigned long long)hop->f->size_max);
+        return 0;
+    }
+    if (hop->head.status != 200 && hop->head.status != 206)
+        return size;
+    return hop->f->on_data(hop->f->arg, data, size, &hop->err) < 0 ? 0 : size;
+}
+
+static int on_progress(void *arg, curl_off_t a _unused_, curl_off_t b _unused_,
+                       curl_off_t c _unused_, curl_off_t d _unused_)
+{
+    struct hop *hop = arg;
+
+    if (hop->f->stop && atomic_load(hop->f->stop)) {
+        if (hop->err.code == ERR_NONE)
+            err_set(&hop->err, ERR_TIMEOUT, "the download was given up");
+        return 1;
+    }
+    if (deadline_passed(&hop->by)) {
+        if (hop->err.code == ERR_NONE)
+            err_set(&hop->err, ERR_TIMEOUT, "no whole answer in time");
+        return 1;
+    }
+    return 0;
+}
+
+/* -- handles -- */
+
+static CURL *take_handle(struct fetcher *f)
+{
+    CURL *c = NULL;
+
+    pthread_mutex_lock(&f->lock);
+    if (f->n_idle)
+        c = f->idle[--f->n_idle];
+    pthread_mutex_unlock(&f->lock);
+    return c ? c : curl_easy_init();
+}
+
+static void give_handle(struct fetcher *f, CURL *c)
+{
+    curl_easy_reset(c); /* the connections stay */
+    pthread_mutex_lock(&f->lock);
+    if (f->n_idle < IDLE_MAX)
+        f->idle[f->n_idle++] = TAKE_PTR(c);
+    pthread_mutex_unlock(&f->lock);
+    if (c)
+        curl_easy_cleanup(c);
+}
+
+static bool is_upload(const struct fetch *f)
+{
+    return f->method && !STREQ(f->method, "GET") && !STREQ(f->method, "HEAD");
+}
+
+static struct curl_slist *request_fields(const struct hop *hop)
+{
+    const struct fetch *f = hop->f;
+    const char *authorization = f->authorization ? f->authorization : hop->fetcher->authorization;
+    struct curl_slist *list = NULL;
+    const char *const values[][2] = {
+        {"Accept", f->accept ? f->accept : "*/*"},
+        {"If-None-Match", f->etag},
+        {"Authorization", hop->trusted ? authorization : NULL},
+        {"Content-Type", f->content_type},
+    };
+
+    if (is_upload(f))
+        list = curl_slist_append(list, "Expect:"); /* who wants no body says so all the same */
+    for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+        _cleanup_free_ char *line = NULL;
+
+        if (!values[i][1])
+            continue;
+        line = xasprintf("%s: %s", values[i][0], values[i][1]);
+        list = curl_slist_append(list, line);
+    }
+    return list;
+}
+
+static void set_trust(struct hop *hop, CURL *c)
+{
+    const struct fetcher *fetcher = hop->fetcher;
+    struct curl_blob ca = {.data = fetcher->ca_pem, .flags = CURL_BLOB_NOCOPY};
+
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR,
+                     fetcher->http_ok || fetcher->http_any ? "http,https" : "https");
+    curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 1L);
+    curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 2L);
+    curl_easy_setopt(c, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_socket);
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, hop);
+    if (!fetcher->ca_pem)
+        return;
+    ca.len = strlen(fetcher->ca_pem);
+    curl_easy_setopt(c, CURLOPT_CAINFO_BLOB, &ca);
+    curl_easy_setopt(c, CURLOPT_CAPATH, NULL);
+}
+
+static void set_transfer(struct hop *hop, CURL *c)
+{
+    const struct fetcher *fetcher = hop->fetcher;
+
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, fetcher->user_agent);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS,
+                     (long)(fetcher->connect_timeout / USEC_PER_MSEC));
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)LOW_SPEED);
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME,
+                     (long)MAX(fetcher->stall_timeout / USEC_PER_SEC, UINT64_C(1)));
+    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_line);
+    curl_easy_setopt(c, CURLOPT_HEADERDATA, hop);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, hop);
+    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(c, CURLOPT_XFERINFODATA, hop);
+    curl_easy_setopt(c, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    if (hop->f->compressed)
+        curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "gzip");
+}
+
+static size_t on_send(char *data, size_t size, size_t n, void *arg)
+{
+    struct hop *hop = arg;
+    ssize_t len = hop->f->on_send ? hop->f->on_send(hop->f->arg, data, size * n, &hop->err) : 0;
+
+    return len < 0 ? CURL_READFUNC_ABORT : (size_t)len;
+}
+
+static void set_method(struct hop *hop, CURL *c)
+{
+    const struct fetch *f = hop->f;
+
+    if (f->method && STREQ(f->method, "HEAD"))
+        curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
+    if (!is_upload(f))
+        return;
+    curl_easy_setopt(c, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, f->method);
+    curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)f->send_size);
+    curl_easy_setopt(c, CURLOPT_READFUNCTION, on_send);
+    curl_easy_setopt(c, CURLOPT_READDATA, hop);
+}
+
+static int transfer_error(struct hop *hop, CURLcode code, const char *words, struct err *err)
+{
+    const char *why = words[0] ? words : curl_easy_strerror(code);
+
+    if (hop->err.code != ERR_NONE)
+        return err_move(err, &hop->err);
+    if (hop->refused)
+        return err_set(err, ERR_DENIED, "its name leads to an address of a private network");
+    if (code == CURLE_OPERATION_TIMEDOUT)
+        return err_set(err, ERR_TIMEOUT, "%s", why);
+    err_set(err, ERR_ENGINE, "%s", why);
+    if (code == CURLE_PEER_FAILED_VERIFICATION)
+        err_hint(err, "Give the authority that signed its certificate as the upstream's ca_file.");
+    return -ERR_ENGINE;
+}
+
+static void count_received(const struct hop *hop)
+{
+    curl_off_t n = 0;
+
+    if (hop->f->received && curl_easy_getinfo(hop->curl, CURLINFO_SIZE_DOWNLOAD_T, &n) == CURLE_OK)
+        *hop->f->received += (uint64_t)n;
+}
+
+/* One request. *redirect is where the answer points, or NULL. */
+static int run_hop(struct hop *hop, const char *url, char **redirect, struct err *err)
+{
+    char words[CURL_ERROR_SIZE] = "", range[32], *to = NULL;
+    struct curl_slist *fields = request_fields(hop);
+    CURL *c = hop->curl;
+    CURLcode code;
+
+    set_trust(hop, c);
+    set_transfer(hop, c);
+    set_method(hop, c);
+    curl_easy_setopt(c, CURLOPT_URL, url);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, fields);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, words);
+    snprintf(range, sizeof(range), "%llu-", (unsigned long long)hop->f->from);
+    if (hop->f->from) /* not curl's resumption, which fails on a 200: to us that is as good */
+        curl_easy_setopt(c, CURLOPT_RANGE, range);
+    code = curl_easy_perform(c);
+    count_received(hop);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(fields);
+    if (code == CURLE_OK && tell_head(hop) < 0)
+        return err_move(err, &hop->err);
+    if (code != CURLE_OK)
+        return transfer_error(hop, code, words, err);
+    curl_easy_getinfo(c, CURLINFO_REDIRECT_URL, &to);
+    if (to && !is_upload(hop->f) && hop->head.status >= 300 && hop->head.status < 400 &&
+        hop->head.status != 304)
+        *redirect = xstrdup(to);
+    return 0;
+}
+
+static int follow(struct hop *hop, struct err *err)
+{
+    _cleanup_free_ char *url = xstrdup(hop->f->url);
+
+    for (int i = 0; i <= FETCH_REDIRECTS_MAX; i++) {
+        _cleanup_free_ char *redirect = NULL;
+        int r = url_check(hop, url, err);
+
+        if (r < 0)
+            return i ? err_wrap(err, "redirected") : r;
+        hop->trusted = r;
+        hop->told = false;
+        hop->got = 0;
+        r = run_hop(hop, url, &redirect, err);
+        if (r < 0 || !redirect)
+            return r;
+        free(url);
+        url = TAKE_PTR(redirect);
+    }
+    return err_set(err, ERR_DENIED, "over %d redirects", FETCH_REDIRECTS_MAX);
+}
+
+int fetch_run(struct fetcher *fetcher, const struct fetch *f, struct fetch_head *ret,
+              struct err *err)
+{
+    struct hop hop = {.fetcher = fetcher,
+                      .f = f,
+                      .by = {.at = f->time_max ? deadline_in(f->time_max).at : DEADLINE_NEVER}};
+    int r;
+
+    hop.curl = take_handle(fetcher);
+    if (!hop.curl)
+        return err_set(err, ERR_SYSTEM, "curl has no handle to give");
+    r = follow(&hop, err);
+    give_handle(fetcher, hop.curl);
+    err_done(&hop.err);
+    if (r < 0) {
+        fetch_head_done(&hop.head);
+        return err_wrap(err, "%s '%.300s'", is_upload(f) ? "send to" : "get", f->url);
+    }
+    *ret = hop.head;
+    return 0;
+}
+
+void fetch_head_done(struct fetch_head *h)
+{
+    free(h->etag);
+    free(h->content_type);
+    free(h->modified);
+    free(h->challenge);
+    free(h->location);
+    *h = (struct fetch_head){0};
+}
+
+int fetch_init(struct err *err)
+{
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
+        return err_set(err, ERR_SYSTEM, "libcurl cannot be initialised");
+    return 0;
+}
+
+static bool has_proxy(void)
+{
+    static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy",
+                                        "ALL_PROXY"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        const char *v = getenv(names[i]);
+
+        if (v && *v)
+            return true;
+    }
+    return false;
+}
+
+static char *copy(const char *s)
+{
+    return s ? xstrdup(s) : NULL;
+}
+
+struct fetcher *fetcher_new(const struct fetcher_config *config)
+{
+    struct fetcher *f = xnew0(struct fetcher);
+
+    f->hosts = strv_copy(config->hosts);
+    f->authorization = copy(config->authorization);
+    f->ca_pem = copy(config->ca_pem);
+    f->user_agent = xstrdup(config->user_agent);
+    f->private_ok = config->private_ok;
+    f->http_ok = config->http_ok;
+    f->http_any = config->http_any;
+    f->proxied = has_proxy();
+    f->connect_timeout = config->connect_timeout;
+    f->stall_timeout = config->stall_timeout;
+    pthread_mutex_init(&f->lock, NULL);
+    return f;
+}
+
+void fetcher_free(struct fetcher *f)
+{
+    if (!f)
+        return;
+    while (f->n_idle)
+        curl_easy_cleanup(f->idle[--f->n_idle]);
+    pthread_mutex_destroy(&f->lock);
+    strv_free(f->hosts);
+    free(f->authorization);
+    free(f->ca_pem);
+    free(f->user_agent);
+    free(f);
+}

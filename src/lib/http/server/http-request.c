@@ -1,0 +1,318 @@
+/*
+ * From bytes to requests. One at a time: the next head is looked at when the last response is with
+ * the kernel, and each further pipelined one on a turn of its own, so that a peer who sends a
+ * thousand at once does not hold up the rest.
+ */
+#include "lib/http/server/http-conn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/guard.h"
+#include "lib/base/xalloc.h"
+
+void req_free(struct http_req *r)
+{
+    if (!r)
+        return;
+    buf_wipe(&r->body); /* bodies carry credentials, and so do heads */
+    if (r->head_mem)
+        explicit_bzero(r->head_mem, r->head_len);
+    free(r->head_mem);
+    free(r->target_mem);
+    free(r);
+}
+
+const struct http_head *http_req_head(const struct http_req *r)
+{
+    return &r->head;
+}
+
+bool http_req_is_local(const struct http_req *r)
+{
+    return r->conn && !r->conn->server->config.any_peer;
+}
+
+const char *http_req_path(const struct http_req *r)
+{
+    return r->path;
+}
+
+const char *http_req_query(const struct http_req *r)
+{
+    return r->query;
+}
+
+const char *http_req_body(const struct http_req *r, size_t *len)
+{
+    if (len)
+        *len = r->body.len;
+    return buf_data(&r->body);
+}
+
+void http_req_set_user(struct http_req *r, void *user)
+{
+    r->user = user;
+}
+
+void *http_req_user(const struct http_req *r)
+{
+    return r->user;
+}
+
+void http_req_on_gone(struct http_req *r, http_gone_fn fn)
+{
+    r->on_gone = fn;
+}
+
+static void dispatch(struct http_conn *c)
+{
+    struct http_server_config *config = &c->server->config;
+
+    c->state = CONN_BUSY;
+    c->more = true;
+    config->on_request(config->arg, c->req);
+}
+
+static void refuse_body(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    err_set(&err, ERR_LIMIT, "request body over %zu bytes", c->server->config.body_max);
+    conn_refuse(c, 413, &err);
+}
+
+/* Also when it could not be read as a head: whoever sent it may be speaking something else
+ * altogether. */
+static void refuse_head(struct http_conn *c, const struct err *err)
+{
+    conn_refuse(c, err->code == ERR_LIMIT ? 431 : 400, err);
+}
+
+static int parse_head(struct http_conn *c, size_t len, struct err *err)
+{
+    struct http_req *r = xnew0(struct http_req);
+    int ret;
+
+    c->req = r;
+    r->conn = c;
+    r->body = (struct buf)BUF_INIT(c->server->config.body_max);
+    r->head_mem = xmemdup(buf_data(&c->in), len);
+    r->head_len = len;
+    explicit_bzero(buf_data(&c->in), len);
+    buf_consume(&c->in, len);
+    c->scanned = 0;
+    c->served = true;
+    ret = http_parse_request(r->head_mem, len, &r->head, err);
+    if (ret < 0 || c->server->config.raw_target)
+        return ret;
+    r->target_mem = xstrdup(r->head.target);
+    return http_target_split(r->target_mem, &r->path, &r->query, err);
+}
+
+static void send_continue(struct http_conn *c)
+{
+    struct iovec go_on = {(char *)"HTTP/1.1 100 Continue\r\n\r\n", 25};
+
+    if (c->req->head.expect_continue && c->in.len == 0)
+        conn_write(c, &go_on, 1);
+}
+
+static bool is_streamed(const struct http_conn *c)
+{
+    const struct http_server_config *config = &c->server->config;
+
+    return config->want_stream && config->want_stream(config->arg, &c->req->head, c->req->path);
+}
+
+static void start_body(struct http_conn *c)
+{
+    const struct http_head *h = &c->req->head;
+
+    c->close_after = !h->keep_alive;
+    c->chunked = (struct http_chunked)HTTP_CHUNKED_INIT;
+    c->body_left = h->length;
+    c->body_open = is_streamed(c);
+    c->body_reading = false;
+    if (c->body_open) {
+        dispatch(c);
+        return;
+    }
+    if (h->length > c->server->config.body_max && GUARD("body size")) {
+        refuse_body(c);
+        return;
+    }
+    if (!h->chunked && h->length == 0) {
+        dispatch(c);
+        return;
+    }
+    c->state = CONN_BODY;
+    send_continue(c);
+}
+
+/* 0, or the status of the refusal. */
+static int admit(const struct http_conn *c, struct err *err)
+{
+    const struct http_server_config *config = &c->server->config;
+
+    return config->admit ? config->admit(config->admit_arg, &c->req->head, err) : 0;
+}
+
+static void take_head(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    ssize_t n = http_head_find(buf_data(&c->in), c->in.len, &c->scanned, &err);
+    int status;
+
+    if (n == 0)
+        return;
+    if (n < 0 || parse_head(c, (size_t)n, &err) < 0) {
+        refuse_head(c, &err);
+        return;
+    }
+    status = admit(c, &err);
+    if (status)
+        conn_refuse(c, status, &err);
+    else
+        start_body(c);
+}
+
+static void take_plain_body(struct http_conn *c)
+{
+    size_t n = (size_t)MIN(c->body_left, (uint64_t)c->in.len);
+
+    if (buf_append(&c->req->body, buf_data(&c->in), n) < 0) {
+        refuse_body(c);
+        return;
+    }
+    explicit_bzero(buf_data(&c->in), n);
+    buf_consume(&c->in, n);
+    c->body_left -= n;
+    if (c->body_left == 0)
+        dispatch(c);
+}
+
+static void take_chunked_body(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    size_t used, off, n;
+
+    do {
+        if (http_chunked_decode(&c->chunked, buf_data(&c->in), c->in.len, &used, &off, &n, &err) <
+            0) {
+            conn_refuse(c, 400, &err);
+            return;
+        }
+        if (buf_append(&c->req->body, buf_data(&c->in) + off, n) < 0) {
+            refuse_body(c);
+            return;
+        }
+        explicit_bzero(buf_data(&c->in), used);
+        buf_consume(&c->in, used);
+    } while (used > 0 && !c->chunked.done);
+    if (c->chunked.done)
+        dispatch(c);
+}
+
+/* -- streamed bodies -- */
+
+void http_body_start(struct http_req *r, const struct http_body_events *events)
+{
+    r->body_events = *events;
+    if (!r->conn)
+        return;
+    send_continue(r->conn);
+    http_body_read(r, true);
+}
+
+void http_body_read(struct http_req *r, bool on)
+{
+    if (!r->conn)
+        return;
+    r->conn->body_reading = on;
+    conn_update(r->conn);
+}
+
+void conn_refuse_body(struct http_conn *c, int status, const struct err *err)
+{
+    struct http_req *r = c->state == CONN_BUSY ? TAKE_PTR(c->req) : NULL;
+
+    c->body_open = false;
+    if (r)
+        r->conn = NULL;
+    if (r && r->on_gone) {
+        r->on_gone(r);
+        req_free(r);
+    }
+    conn_refuse(c, status, err);
+}
+
+/* One piece out of `in`: its bytes in *off and *len, all that is used up in *used. */
+static int next_piece(struct http_conn *c, const struct buf *in, size_t *used, size_t *off,
+                      size_t *len, struct err *err)
+{
+    if (c->req->head.chunked)
+        return http_chunked_decode(&c->chunked, buf_data(in), in->len, used, off, len, err);
+    *off = 0;
+    *used = *len = (size_t)MIN(c->body_left, (uint64_t)in->len);
+    c->body_left -= *len;
+    return 0;
+}
+
+static bool body_is_complete(const struct http_conn *c)
+{
+    return c->req->head.chunked ? c->chunked.done : c->body_left == 0;
+}
+
+static bool body_goes_on(const struct http_conn *c, const struct http_req *r)
+{
+    return c->req == r && c->body_open && c->body_reading;
+}
+
+/*
+ * The handler may pause, answer, or be told that the peer has gone by whatever it calls. What has
+ * come is out of the connection's hands meanwhile, since an answer would free it under the reader's
+ * feet.
+ */
+void conn_body(struct http_conn *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_buf_ struct buf in = c->in;
+    struct http_req *r = c->req;
+    size_t used, off, len;
+    int ret = 0;
+
+    c->in = (struct buf)BUF_INIT(in.max);
+    while (body_goes_on(c, r) && in.len && !body_is_complete(c)) {
+        ret = next_piece(c, &in, &used, &off, &len, &err);
+        if (ret < 0)
+            break;
+        if (len)
+            r->body_events.on_data(r, buf_data(&in) + off, len);
+        buf_consume(&in, used);
+    }
+    if (c->req != r || !c->body_open)
+        return; /* answered: the rest goes with the connection */
+    c->in = in;
+    in = (struct buf)BUF_INIT(0);
+    if (ret < 0) {
+        conn_refuse_body(c, 400, &err);
+    } else if (body_goes_on(c, r) && body_is_complete(c)) {
+        c->body_open = false;
+        r->body_events.on_end(r);
+    }
+}
+
+void conn_input(struct http_conn *c)
+{
+    c->more = false;
+    if (c->state == CONN_HEAD)
+        take_head(c);
+    if (c->state != CONN_BODY || c->in.len == 0)
+        return;
+    if (c->req->head.chunked)
+        take_chunked_body(c);
+    else
+        take_plain_body(c);
+}

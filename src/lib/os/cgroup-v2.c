@@ -1,0 +1,66 @@
+/*
+ * v2: everything in one tree. Controllers must be handed down level by level; cgroup.c asks for
+ * that when it makes the folders, and what did not arrive is missing here as a file.
+ */
+#include "lib/os/cgroup-files.h"
+
+#include <stdio.h>
+
+enum { CPU_PERIOD_USEC = 100000 };
+
+static uint32_t v2_limit(struct cgroup *c, const struct cgroup_limits *l)
+{
+    int dir = c->dir[CGROUP_UNIFIED];
+    uint32_t missing = 0;
+    char text[64];
+
+    if (l->memory && cgroup_write_u64(dir, "memory.max", l->memory) < 0)
+        missing |= CGROUP_NO_MEMORY;
+    else if (l->memory)
+        cgroup_write(dir, "memory.swap.max", "0"); /* absent without swap accounting */
+    snprintf(text, sizeof(text), "%llu %d",
+             (unsigned long long)l->cpu_milli * CPU_PERIOD_USEC / 1000, CPU_PERIOD_USEC);
+    if (l->cpu_milli && cgroup_write(dir, "cpu.max", text) < 0)
+        missing |= CGROUP_NO_CPU;
+    if (l->pids && cgroup_write_u64(dir, "pids.max", l->pids) < 0)
+        missing |= CGROUP_NO_PIDS;
+    return missing;
+}
+
+static void v2_usage(struct cgroup *c, const struct cgroup_group *g, struct cgroup_usage *ret)
+{
+    int dir = g ? g->dir[CGROUP_UNIFIED] : c->dir[CGROUP_UNIFIED];
+
+    if (!g) {
+        ret->memory = cgroup_read_u64(dir, "memory.current");
+        ret->pids = cgroup_read_u64(dir, "pids.current");
+    }
+    ret->memory_peak = cgroup_read_u64(dir, "memory.peak");
+    ret->oom_kills = cgroup_read_key(dir, g ? "memory.events.local" : "memory.events", "oom_kill");
+    ret->cpu_usec = cgroup_read_key(dir, "cpu.stat", "usage_usec");
+    ret->pids_denied = cgroup_pids_denied(c);
+}
+
+/* Files on tmpfs are in the cache too, but cannot be dropped. */
+static uint64_t v2_cache(struct cgroup *c)
+{
+    uint64_t file = cgroup_read_key(c->dir[CGROUP_UNIFIED], "memory.stat", "file");
+    uint64_t shmem = cgroup_read_key(c->dir[CGROUP_UNIFIED], "memory.stat", "shmem");
+
+    return file > shmem ? file - shmem : 0;
+}
+
+static int v2_freeze(struct cgroup *c, bool on, struct err *err)
+{
+    int r = cgroup_write(c->dir[CGROUP_UNIFIED], "cgroup.freeze", on ? "1" : "0");
+
+    return r < 0 ? err_sys(err, -r, "%s the sandbox's cgroup", on ? "freeze" : "thaw") : 0;
+}
+
+const struct cgroup_ops cgroup_v2_ops = {
+    .name = "v2",
+    .limit = v2_limit,
+    .usage = v2_usage,
+    .cache = v2_cache,
+    .freeze = v2_freeze,
+};

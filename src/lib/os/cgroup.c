@@ -1,0 +1,586 @@
+/*
+ * See cgroup.h: finding the trees, making and removing folders, groups. What differs between v1 and
+ * v2 (file names of limits and counters) is in cgroup-v1.c and cgroup-v2.c.
+ */
+#include "lib/os/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/time.h"
+#include "lib/os/cgroup-files.h"
+
+enum { MOUNTS_MAX = 1 << 20, MKDIR_TRIES = 50, KILL_ROUNDS = 200 };
+
+static const char *const tree_names[CGROUP_TREES] = {
+    [CGROUP_UNIFIED] = "unified", [CGROUP_MEMORY] = "memory",   [CGROUP_CPU] = "cpu",
+    [CGROUP_PIDS] = "pids",       [CGROUP_FREEZER] = "freezer",
+};
+
+/* Trees in which each group has a folder of its own. */
+static bool has_groups(int tree)
+{
+    return tree == CGROUP_UNIFIED || tree == CGROUP_MEMORY;
+}
+
+/* ---- the null object ---- */
+
+static uint32_t none_limit(struct cgroup *c _unused_, const struct cgroup_limits *l)
+{
+    return (l->memory ? CGROUP_NO_MEMORY : 0) | (l->cpu_milli ? CGROUP_NO_CPU : 0) |
+           (l->pids ? CGROUP_NO_PIDS : 0);
+}
+
+static void none_usage(struct cgroup *c _unused_, const struct cgroup_group *g _unused_,
+                       struct cgroup_usage *ret _unused_)
+{
+}
+
+static int none_freeze(struct cgroup *c _unused_, bool on _unused_, struct err *err)
+{
+    return err_set(err, ERR_UNSUPPORTED, "cannot pause: no cgroup may be made here");
+}
+
+static const struct cgroup_ops cgroup_none_ops = {
+    .name = "none",
+    .limit = none_limit,
+    .usage = none_usage,
+    .freeze = none_freeze,
+};
+
+/* ---- finding the trees ---- */
+
+static bool option_listed(const char *options, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *p = options; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strncmp(p, name, len) == 0 && (p[len] == ',' || !p[len]))
+            return true;
+    return false;
+}
+
+/* Fills mounts[] with one line of /proc/self/mounts: "source target type options …". */
+static void take_mount_line(char *line, char *mounts[CGROUP_TREES])
+{
+    char *target, *type, *options;
+
+    strsep(&line, " ");
+    target = strsep(&line, " ");
+    type = strsep(&line, " ");
+    options = strsep(&line, " ");
+    if (!options)
+        return;
+    if (STREQ(type, "cgroup2") && !mounts[CGROUP_UNIFIED])
+        mounts[CGROUP_UNIFIED] = target;
+    if (!STREQ(type, "cgroup"))
+        return;
+    for (int t = CGROUP_MEMORY; t < CGROUP_TREES; t++)
+        if (!mounts[t] && option_listed(options, tree_names[t]))
+            mounts[t] = target;
+}
+
+static char *learned_mounts;
+
+int cgroup_learn(struct err *err)
+{
+    return file_read(AT_FDCWD, "/proc/self/mounts", MOUNTS_MAX, &learned_mounts, NULL, err);
+}
+
+/* mounts[] points into *text; NULL where a tree is not mounted. */
+static int find_mounts(char **text, char *mounts[CGROUP_TREES], struct err *err)
+{
+    char *p, *line;
+    int r = 0;
+
+    if (learned_mounts)
+        *text = TAKE_PTR(learned_mounts);
+    else
+        r = file_read(AT_FDCWD, "/proc/self/mounts", MOUNTS_MAX, text, NULL, err);
+    if (r < 0)
+        return r;
+    p = *text;
+    while ((line = strsep(&p, "\n")))
+        take_mount_line(line, mounts);
+    /* A v1 freezer is only wanted where v2 cannot freeze. */
+    if (mounts[CGROUP_UNIFIED])
+        mounts[CGROUP_FREEZER] = NULL;
+    return 0;
+}
+
+static bool is_v1(char *const mounts[CGROUP_TREES])
+{
+    return mounts[CGROUP_MEMORY] || mounts[CGROUP_CPU] || mounts[CGROUP_PIDS];
+}
+
+/* Hands the controllers down from this folder; those that are missing stay missing. */
+static void hand_down(int dir)
+{
+    static const char *const wanted[] = {"+memory", "+cpu", "+pids"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+        cgroup_write(dir, "cgroup.subtree_control", wanted[i]);
+}
+
+static int open_dir_at(int dirfd, const char *name)
+{
+    int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static int make_dir_at(int dirfd, const char *name, bool v2)
+{
+    int fd;
+
+    if (mkdirat(dirfd, name, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    fd = open_dir_at(dirfd, name);
+    if (fd >= 0 && v2)
+        hand_down(fd);
+    return fd;
+}
+
+struct place {
+    const char *parent, *root_id, *sandbox_id;
+    bool v2, make;
+};
+
+/* Opens <mount>/<parent>/<root id> and <sandbox id> in it. 0 or -errno. */
+static int open_tree_at(const char *mount, const struct place *at, int *ret_root, int *ret_dir)
+{
+    _cleanup_close_ int base = -1, parent = -1, root = -1;
+    int dir;
+
+    base = open_dir_at(AT_FDCWD, mount);
+    if (base < 0)
+        return base;
+    if (at->make && at->v2)
+        hand_down(base);
+    parent = at->make ? make_dir_at(base, at->parent, at->v2) : open_dir_at(base, at->parent);
+    if (parent < 0)
+        return parent;
+    root = at->make ? make_dir_at(parent, at->root_id, at->v2) : open_dir_at(parent, at->root_id);
+    if (root < 0)
+        return root;
+    dir = at->make ? make_dir_at(root, at->sandbox_id, at->v2) : open_dir_at(root, at->sandbox_id);
+    if (dir < 0)
+        return dir;
+    *ret_root = TAKE_FD(root);
+    *ret_dir = dir;
+    return 0;
+}
+
+/* While we make ours, another sandbox of this root may remove an empty parent: then again from the
+ * start. */
+static int make_tree(const char *mount, const struct place *at, int *ret_root, int *ret_dir)
+{
+    int tries = at->make ? MKDIR_TRIES : 1, r;
+
+    do
+        r = open_tree_at(mount, at, ret_root, ret_dir);
+    while (--tries && (r == -ENOENT || r == -ENODEV));
+    return r;
+}
+
+static void cgroup_reset(struct cgroup *c)
+{
+    *c = (struct cgroup){.ops = &cgroup_none_ops};
+    for (int t = 0; t < CGROUP_TREES; t++)
+        c->root[t] = c->dir[t] = c->tasks[t] = -1;
+}
+
+static bool is_refusal(int r)
+{
+    return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOENT;
+}
+
+static int open_all(struct cgroup *c, const struct place *where, char *const mounts[CGROUP_TREES],
+                    struct err *err)
+{
+    struct place at = *where;
+
+    at.v2 = !is_v1(mounts);
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        int r;
+
+        if (!mounts[t])
+            continue;
+        r = make_tree(mounts[t], &at, &c->root[t], &c->dir[t]);
+        if (r < 0 && is_refusal(r))
+            continue; /* not ours to use: told as unenforced */
+        if (r < 0)
+            return err_sys(err, -r, "open cgroup folder '%s/%s/%s/%s'", mounts[t], at.parent,
+                           at.root_id, at.sandbox_id);
+        if (at.make && t != CGROUP_UNIFIED)
+            c->tasks[t] = openat(c->dir[t], "tasks", O_WRONLY | O_CLOEXEC);
+        c->ops = at.v2 ? &cgroup_v2_ops : &cgroup_v1_ops;
+    }
+    return 0;
+}
+
+static int cgroup_open_as(struct cgroup *c, const struct place *at, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    char *mounts[CGROUP_TREES] = {NULL};
+    int r;
+
+    cgroup_reset(c);
+    snprintf(c->id, sizeof(c->id), "%s", at->sandbox_id);
+    r = find_mounts(&text, mounts, err);
+    if (r >= 0)
+        r = open_all(c, at, mounts, err);
+    if (r < 0)
+        cgroup_close(c);
+    return r;
+}
+
+int cgroup_open(struct cgroup *c, const char *parent, const char *root_id, const char *sandbox_id,
+                struct err *err)
+{
+    struct place at = {parent, root_id, sandbox_id, false, true};
+
+    return cgroup_open_as(c, &at, err);
+}
+
+void cgroup_close(struct cgroup *c)
+{
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        fd_close(c->root[t]);
+        fd_close(c->dir[t]);
+        fd_close(c->tasks[t]);
+    }
+    cgroup_reset(c);
+}
+
+/* ---- groups ---- */
+
+int cgroup_group_open(struct cgroup *c, const char *name, bool counted, struct cgroup_group *ret,
+                      struct err *err)
+{
+    struct cgroup_group g = CGROUP_GROUP_INIT;
+
+    snprintf(g.name, sizeof(g.name), "%s", name);
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        if (c->dir[t] < 0 || !has_groups(t) || (t != CGROUP_UNIFIED && !counted))
+            continue;
+        g.dir[t] = make_dir_at(c->dir[t], name, false);
+        if (g.dir[t] < 0) {
+            int r = err_sys(err, -g.dir[t], "make cgroup '%s' in %s", name, tree_names[t]);
+
+            g.dir[t] = -1;
+            cgroup_group_done(&g);
+            cgroup_group_remove(c, name);
+            return r;
+        }
+        if (t != CGROUP_UNIFIED)
+            g.tasks[t] = openat(g.dir[t], "tasks", O_WRONLY | O_CLOEXEC);
+    }
+    *ret = g;
+    return 0;
+}
+
+void cgroup_group_done(struct cgroup_group *g)
+{
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        g->dir[t] = fd_close(g->dir[t]);
+        g->tasks[t] = fd_close(g->tasks[t]);
+    }
+}
+
+int cgroup_group_clone_fd(const struct cgroup_group *g)
+{
+    return g->dir[CGROUP_UNIFIED];
+}
+
+int cgroup_group_enter(const struct cgroup *c, const struct cgroup_group *g)
+{
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        int fd = g->tasks[t] >= 0 ? g->tasks[t] : c->tasks[t];
+
+        if (fd >= 0 && write(fd, "0", 1) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+uint64_t cgroup_pids_denied(const struct cgroup *c)
+{
+    int v1 = c->dir[CGROUP_PIDS];
+
+    return cgroup_read_key(v1 >= 0 ? v1 : c->dir[CGROUP_UNIFIED], "pids.events", "max");
+}
+
+/* SIGKILL to every process listed; false when none was. */
+static bool kill_listed(int dir)
+{
+    _cleanup_free_ char *text = NULL;
+    char *p, *line;
+    bool any = false;
+
+    if (dir < 0 || file_read(dir, "cgroup.procs", MOUNTS_MAX, &text, NULL, NULL) < 0)
+        return false;
+    p = text;
+    while ((line = strsep(&p, "\n"))) {
+        long pid = strtol(line, NULL, 10);
+
+        if (pid > 1)
+            any |= kill((pid_t)pid, SIGKILL) == 0;
+    }
+    return any;
+}
+
+int cgroup_await_frozen(struct cgroup *c, bool on, struct err *err)
+{
+    int r = c->dir[CGROUP_UNIFIED] < 0 ? 0 : cgroup_await_events(c->dir[CGROUP_UNIFIED], on);
+
+    if (r == -ETIMEDOUT)
+        return err_set(err, ERR_TIMEOUT, "processes of the sandbox do not %s",
+                       on ? "freeze" : "thaw");
+    return r < 0 ? err_sys(err, -r, "read the state of the sandbox's cgroup") : 0;
+}
+
+/* Without cgroup.kill: frozen processes cannot fork away between the listing and the signal. */
+static void kill_frozen(struct cgroup *c, int dir)
+{
+    c->ops->freeze(c, true, NULL);
+    for (int i = 0; i < KILL_ROUNDS && kill_listed(dir); i++) {
+        c->ops->freeze(c, false, NULL);
+        usleep(1000);
+        c->ops->freeze(c, true, NULL);
+    }
+    c->ops->freeze(c, false, NULL);
+}
+
+bool cgroup_group_kill(struct cgroup *c, const struct cgroup_group *g)
+{
+    if (cgroup_write(g->dir[CGROUP_UNIFIED], "cgroup.kill", "1") >= 0)
+        return true;
+    if (g->dir[CGROUP_MEMORY] < 0)
+        return false;
+    kill_frozen(c, g->dir[CGROUP_MEMORY]);
+    return true;
+}
+
+bool cgroup_group_populated(const struct cgroup_group *g)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+
+    if (g->dir[CGROUP_UNIFIED] >= 0)
+        return cgroup_read_key(g->dir[CGROUP_UNIFIED], "cgroup.events", "populated") != 0;
+    if (g->dir[CGROUP_MEMORY] < 0 ||
+        file_read(g->dir[CGROUP_MEMORY], "cgroup.procs", MOUNTS_MAX, &text, &len, NULL) < 0)
+        return false;
+    return len > 0;
+}
+
+bool cgroup_group_remove(struct cgroup *c, const char *name)
+{
+    bool gone = true;
+
+    for (int t = 0; t < CGROUP_TREES; t++)
+        if (c->dir[t] >= 0 && has_groups(t) && unlinkat(c->dir[t], name, AT_REMOVEDIR) < 0 &&
+            errno != ENOENT)
+            gone = false;
+    return gone;
+}
+
+/* ---- removal ---- */
+
+/* Removes all folders right below; nothing is deeper, as a sandbox cannot make cgroups. */
+static void remove_groups(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *de;
+
+    while (d && (de = readdir(d)))
+        if (de->d_type == DT_DIR && de->d_name[0] != '.')
+            unlinkat(dir, de->d_name, AT_REMOVEDIR);
+}
+
+static int remove_tree(struct cgroup *c, int t)
+{
+    if (unlinkat(c->root[t], c->id, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    remove_groups(c->dir[t]);
+    if (unlinkat(c->root[t], c->id, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    return -errno;
+}
+
+int cgroup_remove(struct cgroup *c, uint64_t wait_usec, struct err *err)
+{
+    struct deadline by = deadline_in(wait_usec);
+
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        int r;
+
+        if (c->dir[t] < 0)
+            continue;
+        while ((r = remove_tree(c, t)) == -EBUSY && !deadline_passed(&by))
+            usleep(500);
+        if (r < 0)
+            return err_sys(err, -r, "remove cgroup '%s' in %s", c->id, tree_names[t]);
+    }
+    return 0;
+}
+
+/* Kills all groups below a sandbox's folder, whoever made them. */
+static void kill_all(struct cgroup *c)
+{
+    _cleanup_closedir_ DIR *d = NULL;
+    struct dirent *de;
+    int fd;
+
+    if (cgroup_write(c->dir[CGROUP_UNIFIED], "cgroup.kill", "1") >= 0)
+        return;
+    fd = c->dir[CGROUP_MEMORY] < 0
+             ? -1
+             : openat(c->dir[CGROUP_MEMORY], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    d = fd < 0 ? NULL : fdopendir(fd);
+    while (d && (de = readdir(d))) {
+        _cleanup_close_ int group = -1;
+
+        if (de->d_type != DT_DIR || de->d_name[0] == '.')
+            continue;
+        group = open_dir_at(c->dir[CGROUP_MEMORY], de->d_name);
+        if (group >= 0)
+            kill_frozen(c, group);
+    }
+}
+
+int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id, struct err *err)
+{
+    struct place at = {parent, root_id, sandbox_id, false, false};
+    struct cgroup c;
+    int r;
+
+    r = cgroup_open_as(&c, &at, err);
+    if (r < 0)
+        return r;
+    c.ops->freeze(&c, false, NULL); /* a paused one would not die in a v1 freezer */
+    kill_all(&c);
+    r = cgroup_remove(&c, 2 * USEC_PER_SEC, err);
+    cgroup_close(&c);
+    return r;
+}
+
+bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox_id)
+{
+    struct place at = {parent, root_id, sandbox_id, false, false};
+    _cleanup_free_ char *events = NULL;
+    struct cgroup c;
+    bool rest;
+
+    if (cgroup_open_as(&c, &at, NULL) < 0)
+        return false;
+    rest = c.dir[CGROUP_UNIFIED] >= 0 &&
+           file_read(c.dir[CGROUP_UNIFIED], "cgroup.events", KIB(4), &events, NULL, NULL) >= 0 &&
+           strstr(events, "populated 0");
+    cgroup_close(&c);
+    return rest;
+}
+
+static int open_root(const char *mount, const char *parent, const char *root_id, int *ret_parent)
+{
+    int base, dir, root;
+
+    base = open_dir_at(AT_FDCWD, mount);
+    if (base < 0)
+        return base;
+    dir = open_dir_at(base, parent);
+    fd_close(base);
+    if (dir < 0)
+        return dir;
+    root = open_dir_at(dir, root_id);
+    if (root < 0)
+        fd_close(dir);
+    else
+        *ret_parent = dir;
+    return root;
+}
+
+int cgroup_list(const char *parent, const char *root_id, char ***ret, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    char *mounts[CGROUP_TREES] = {NULL}, **ids = NULL;
+    int r;
+
+    r = find_mounts(&text, mounts, err);
+    if (r < 0)
+        return r;
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        _cleanup_close_ int up = -1;
+        _cleanup_closedir_ DIR *d = NULL;
+        struct dirent *de;
+        int fd = mounts[t] ? open_root(mounts[t], parent, root_id, &up) : -1;
+
+        d = fd < 0 ? NULL : fdopendir(fd);
+        while (d && (de = readdir(d)))
+            if (de->d_type == DT_DIR && de->d_name[0] != '.' && !strv_contains(ids, de->d_name))
+                strv_add(&ids, de->d_name);
+    }
+    *ret = ids;
+    return 0;
+}
+
+void cgroup_remove_root(const char *parent, const char *root_id)
+{
+    _cleanup_free_ char *text = NULL;
+    char *mounts[CGROUP_TREES] = {NULL};
+
+    if (find_mounts(&text, mounts, NULL) < 0)
+        return;
+    for (int t = 0; t < CGROUP_TREES; t++) {
+        char path[PATH_MAX];
+
+        if (!mounts[t])
+            continue;
+        /* rmdir refuses a folder that is not empty: that is the check. */
+        snprintf(path, sizeof(path), "%s/%s/%s", mounts[t], parent, root_id);
+        rmdir(path);
+        snprintf(path, sizeof(path), "%s/%s", mounts[t], parent);
+        rmdir(path);
+    }
+}
+
+uint32_t cgroup_probe(const char **ret_name)
+{
+    static const char *const controllers[] = {"memory", "cpu", "pids"};
+    _cleanup_free_ char *text = NULL, *have = NULL;
+    char *mounts[CGROUP_TREES] = {NULL};
+    uint32_t missing = 0;
+    bool v1;
+
+    *ret_name = "none";
+    if (find_mounts(&text, mounts, NULL) < 0)
+        return CGROUP_NO_MEMORY | CGROUP_NO_CPU | CGROUP_NO_PIDS;
+    v1 = is_v1(mounts);
+    if (!v1 && mounts[CGROUP_UNIFIED]) {
+        _cleanup_close_ int fd = open_dir_at(AT_FDCWD, mounts[CGROUP_UNIFIED]);
+
+        if (fd >= 0 && file_read(fd, "cgroup.controllers", 4096, &have, NULL, NULL) >= 0)
+            for (char *p = have; *p; p++)
+                *p = *p == ' ' || *p == '\n' ? ',' : *p;
+    }
+    for (int i = 0; i < 3; i++) {
+        const char *m = v1 ? mounts[CGROUP_MEMORY + i] : mounts[CGROUP_UNIFIED];
+        bool ok =
+            m && access(m, W_OK) == 0 && (v1 || (have && option_listed(have, controllers[i])));
+
+        missing |= ok ? 0 : 1u << i;
+        if (ok)
+            *ret_name = v1 ? "v1" : "v2";
+    }
+    return missing;
+}

@@ -1,0 +1,134 @@
+#include "lib/os/container-peer.h"
+
+#include <dirent.h>
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/macro.h"
+
+/* An address without what stands around it; one of IPv4 in the clothes of IPv6 is taken out. */
+struct bare {
+    int family;
+    size_t len;
+    uint8_t bytes[sizeof(struct in6_addr)];
+    uint32_t scope; /* link-local addresses: of which interface */
+};
+
+static struct bare bare_of(const struct sockaddr *a)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)a;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)a;
+    struct bare b = {.family = a ? a->sa_family : AF_UNSPEC};
+
+    if (b.family == AF_INET) {
+        b.len = sizeof(v4->sin_addr);
+        memcpy(b.bytes, &v4->sin_addr, b.len);
+    } else if (b.family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+        b.family = AF_INET;
+        b.len = sizeof(v4->sin_addr);
+        memcpy(b.bytes, v6->sin6_addr.s6_addr + 12, b.len);
+    } else if (b.family == AF_INET6) {
+        b.len = sizeof(v6->sin6_addr);
+        memcpy(b.bytes, &v6->sin6_addr, b.len);
+        b.scope = IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? v6->sin6_scope_id : 0;
+    }
+    return b;
+}
+
+static bool is_same(const struct bare *a, const struct bare *b)
+{
+    return a->family == b->family && a->len && memcmp(a->bytes, b->bytes, a->len) == 0;
+}
+
+/* The length of the prefix that both share by this mask, or -1 when they are not of one subnet. */
+static int subnet_bits(const struct bare *a, const struct bare *b, const struct bare *mask)
+{
+    int bits = 0;
+
+    if (a->family != b->family || a->family != mask->family || a->scope != b->scope || !a->len)
+        return -1;
+    for (size_t i = 0; i < a->len; i++) {
+        if ((a->bytes[i] ^ b->bytes[i]) & mask->bytes[i])
+            return -1;
+        bits += __builtin_popcount(mask->bytes[i]);
+    }
+    return bits;
+}
+
+static bool is_veth(int sock, const char *name)
+{
+    struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+    struct ifreq req = {.ifr_data = (char *)&info};
+
+    memcpy(req.ifr_name, name, strnlen(name, sizeof(req.ifr_name) - 1));
+    return ioctl(sock, SIOCETHTOOL, &req) == 0 && STREQ(info.driver, "veth");
+}
+
+static bool is_for_containers(const char *name)
+{
+    char path[64 + IFNAMSIZ];
+    _cleanup_closedir_ DIR *ports = NULL;
+    _cleanup_close_ int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const struct dirent *e;
+    bool any = false;
+
+    snprintf(path, sizeof(path), "/sys/class/net/%s/brif", name);
+    ports = opendir(path);
+    while (ports && (e = readdir(ports))) {
+        if (e->d_name[0] == '.')
+            continue;
+        if (!is_veth(sock, e->d_name))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* The interface whose subnet the peer is in; NULL when that is none, or when it is we ourselves. */
+static const char *interface_of(const struct bare *peer, const struct ifaddrs *all)
+{
+    const char *found = NULL;
+    int best = 0;
+
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        struct bare own = bare_of(i->ifa_addr), mask = bare_of(i->ifa_netmask);
+        int bits = subnet_bits(peer, &own, &mask);
+
+        if (is_same(peer, &own))
+            return NULL;
+        if (bits > best) {
+            best = bits;
+            found = i->ifa_name;
+        }
+    }
+    return found;
+}
+
+bool container_peer_is_local(int fd)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t len = sizeof(from);
+    struct ifaddrs *all = NULL;
+    struct bare peer;
+    const char *name;
+    bool container;
+
+    if (getpeername(fd, (struct sockaddr *)&from, &len) < 0 || getifaddrs(&all) < 0)
+        return false; /* it has gone already, or there is no telling */
+    peer = bare_of((struct sockaddr *)&from);
+    name = interface_of(&peer, all);
+    container = name && is_for_containers(name) && GUARD("containers");
+    freeifaddrs(all);
+    return container;
+}

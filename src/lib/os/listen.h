@@ -1,0 +1,11 @@
+/*
+ * A listening socket on the loopback of the caller's network namespace: whoever holds it serves
+ * that namespace, wherever it is itself. It takes no interface and no route.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "lib/base/err.h"
+
+int listen_inside(uint16_t port, int *ret_fd, struct err *err); /* on 127.0.0.1; does not block */

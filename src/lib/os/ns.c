@@ -1,0 +1,105 @@
+#include "lib/os/ns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <net/if.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+
+pid_t ns_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
+{
+    struct clone_args args = {.flags = flags};
+    int pidfd = -1;
+    long r;
+
+    /* With CLONE_PARENT the kernel takes the signal of the caller itself and refuses any other. */
+    if (!(flags & CLONE_PARENT))
+        args.exit_signal = SIGCHLD;
+    if (ret_pidfd) {
+        args.flags |= CLONE_PIDFD;
+        args.pidfd = (uintptr_t)&pidfd;
+    }
+    if (cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)cgroup_fd;
+    }
+    r = syscall(SYS_clone3, &args, sizeof(args));
+    if (r < 0)
+        return -errno;
+    if (r > 0 && ret_pidfd)
+        *ret_pidfd = pidfd;
+    return (pid_t)r;
+}
+
+int ns_enter(int pidfd, int flags, struct err *err)
+{
+    if (syscall(SYS_setns, pidfd, flags) < 0)
+        return err_sys(err, errno, "enter the sandbox's namespaces");
+    return 0;
+}
+
+static int write_proc(pid_t pid, const char *file, const char *text, struct err *err)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    return file_write(AT_FDCWD, path, text, err);
+}
+
+static int write_map(pid_t pid, const char *file, const struct ns_map *m, struct err *err)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%u %u %u\n", m->inner, m->outer, m->count);
+    return write_proc(pid, file, text, err);
+}
+
+int ns_write_maps(pid_t pid, const struct ns_map *uid, const struct ns_map *gid,
+                  bool deny_setgroups, struct err *err)
+{
+    int r = 0;
+
+    /*
+     * "deny" goes to setgroups before gid_map is written: without CAP_SETGID in the parent
+     * namespace the kernel refuses the map otherwise (EPERM), so the order matters.
+     */
+    if (deny_setgroups)
+        r = write_proc(pid, "setgroups", "deny", err);
+    if (r >= 0)
+        r = write_map(pid, "uid_map", uid, err);
+    if (r >= 0)
+        r = write_map(pid, "gid_map", gid, err);
+    return r;
+}
+
+int ns_open_user(pid_t pid, int *ret, struct err *err)
+{
+    char path[64];
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    *ret = fd;
+    return 0;
+}
+
+int ns_loopback_up(struct err *err)
+{
+    _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+
+    if (fd < 0)
+        return err_sys(err, errno, "make a socket to bring up the loopback interface");
+    if (ioctl(fd, SIOCSIFFLAGS, &req) < 0)
+        return err_sys(err, errno, "bring up the loopback interface");
+    return 0;
+}

@@ -1,0 +1,57 @@
+#include "lib/os/overlay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "lib/base/buf.h"
+#include "lib/os/mount.h"
+
+int overlay_mount(const struct overlay *o, int *ret, struct err *err)
+{
+    _cleanup_buf_ struct buf lower = BUF_INIT(4096), upper = BUF_INIT(4096), work = BUF_INIT(4096);
+    const char *options[6];
+    int n = 0;
+
+    if (buf_appendf(&lower, "lowerdir=%s", o->lower) < 0 ||
+        buf_appendf(&upper, "upperdir=%s", o->upper) < 0 ||
+        buf_appendf(&work, "workdir=%s", o->work) < 0)
+        return err_set(err, ERR_LIMIT, "overlay layer name is too long");
+    options[n++] = buf_data(&lower);
+    options[n++] = buf_data(&upper);
+    options[n++] = buf_data(&work);
+    options[n++] = "userxattr"; /* trusted.* is out of reach in a user namespace */
+    if (o->unsynced)
+        options[n++] = "volatile";
+    options[n] = NULL;
+    return mount_new("overlay", options, MOUNT_SAFE, ret, err);
+}
+
+int overlay_renew_begin(int dirfd, const char *keep, struct err *err)
+{
+    static const struct {
+        const char *path;
+        mode_t mode;
+    } folders[] = {{"root.next", 0700}, {"root.next/upper", 0755}, {"root.next/work", 0700}};
+    char from[NAME_MAX + 32], to[NAME_MAX + 32];
+
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
+        if ((mkdirat(dirfd, folders[i].path, 0700) < 0 && errno != EEXIST) ||
+            fchmodat(dirfd, folders[i].path, folders[i].mode, 0) < 0)
+            return err_sys(err, errno, "make folder '%s' of the sandbox", folders[i].path);
+    snprintf(from, sizeof(from), "root/upper/%s", keep);
+    snprintf(to, sizeof(to), "root.next/upper/%s", keep);
+    if (renameat(dirfd, from, dirfd, to) < 0 && errno != ENOENT && errno != EACCES &&
+        errno != EPERM)
+        return err_sys(err, errno, "take over '%s' of the sandbox", from);
+    return 0;
+}
+
+int overlay_renew_end(int dirfd, struct err *err)
+{
+    return renameat(dirfd, "root.next", dirfd, "root") < 0
+               ? err_sys(err, errno, "rename 'root.next' of the sandbox")
+               : 0;
+}

@@ -1,0 +1,265 @@
+#include "lib/os/seccomp-filter.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/macro.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/seccomp-table.h"
+
+#if defined(__x86_64__)
+#define FILTER_ARCH AUDIT_ARCH_X86_64
+#define FILTER_NR_END 0x40000000U /* x32: the same calls by other numbers */
+#elif defined(__aarch64__)
+#define FILTER_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+#define STMT(code, k) ((struct sock_filter)BPF_STMT(code, k))
+#define JUMP(code, k, yes, no) ((struct sock_filter)BPF_JUMP(code, k, yes, no))
+#define RETURN(value) STMT(BPF_RET | BPF_K, value)
+#define FAIL(errnum) RETURN(SECCOMP_RET_ERRNO | (unsigned)(errnum))
+#define ALLOW RETURN(SECCOMP_RET_ALLOW)
+#define KILL RETURN(SECCOMP_RET_KILL_PROCESS)
+#define LOAD(field) STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+
+enum { JUMP_MAX = 255, VERDICTS_MAX = 32 };
+
+/*
+ * A program that grows. Branches of the tree know their targets only when all is there: the index
+ * of an instruction, or ~N for the N-th verdict; they come first, so `yes` and `no` count alike.
+ */
+struct program {
+    struct sock_filter f[FILTER_MAX];
+    size_t n;
+    struct {
+        int yes, no;
+    } to[FILTER_MAX];
+    const struct call *verdicts[VERDICTS_MAX];
+    size_t n_verdicts;
+};
+
+/* Numbers from `first` to that of the next span have one verdict; NULL: no such call. */
+struct span {
+    unsigned first;
+    const struct call *call;
+};
+
+static void put(struct program *p, struct sock_filter what)
+{
+    assert(p->n < FILTER_MAX);
+    p->f[p->n++] = what;
+}
+
+/* The low word: both architectures are little-endian. */
+static void put_load_arg(struct program *p, unsigned arg)
+{
+    put(p, STMT(BPF_LD | BPF_W | BPF_ABS,
+                (unsigned)(offsetof(struct seccomp_data, args) + arg * sizeof(__u64))));
+}
+
+/* ---- one call ---- */
+
+static void put_rule(struct program *p, const struct call_rule *r)
+{
+    put_load_arg(p, r->arg);
+    if (r->test == CALL_NO_BITS) {
+        put(p, JUMP(BPF_JMP | BPF_JSET | BPF_K, r->values[0], 0, 1));
+        put(p, FAIL(r->errnum));
+        put(p, ALLOW);
+        return;
+    }
+    for (size_t i = 0; i < r->n; i++) /* over the rest, and what follows when none matches */
+        put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, r->values[i], (unsigned char)(r->n - i), 0));
+    put(p, r->test == CALL_ONE_OF ? FAIL(r->errnum) : ALLOW);
+    put(p, r->test == CALL_ONE_OF ? ALLOW : FAIL(r->errnum));
+}
+
+static size_t socket_block(const struct call_socket *s)
+{
+    return s->n ? s->n + 3 : 1;
+}
+
+/* Family after family; behind each its protocols, and past them the next family. */
+static void put_sockets(struct program *p, int errnum)
+{
+    const struct call_socket *s;
+
+    put_load_arg(p, 0);
+    for (size_t i = 0; (s = call_socket_at(i)); i++) {
+        struct call_rule protocols = {
+            .arg = 2, .test = CALL_ONE_OF, .errnum = EPROTONOSUPPORT, .n = s->n};
+
+        put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, s->family, 0, (unsigned char)socket_block(s)));
+        for (size_t j = 0; j < s->n; j++)
+            protocols.values[j] = s->protocols[j];
+        if (s->n)
+            put_rule(p, &protocols);
+        else
+            put(p, ALLOW);
+    }
+    put(p, FAIL(errnum));
+}
+
+static void put_verdict(struct program *p, const struct call *call)
+{
+    if (!call) {
+        put(p, FAIL(ENOSYS));
+        return;
+    }
+    switch (call->verdict) {
+    case CALL_ALLOW:
+        put(p, ALLOW);
+        break;
+    case CALL_REFUSE:
+        put(p, FAIL(call->errnum));
+        break;
+    case CALL_ARGS:
+        put_rule(p, call->rule);
+        break;
+    case CALL_SOCKET:
+        put_sockets(p, call->errnum);
+        break;
+    }
+}
+
+/* ---- all calls ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    const struct call *const *x = a, *const *y = b;
+
+    return (*x)->nr - (*y)->nr;
+}
+
+static bool same_verdict(const struct call *a, const struct call *b)
+{
+    if (!a || !b)
+        return a == b || ((a ? a : b)->verdict == CALL_REFUSE && (a ? a : b)->errnum == ENOSYS);
+    return a->verdict == b->verdict && a->errnum == b->errnum && a->verdict != CALL_ARGS &&
+           a->verdict != CALL_SOCKET;
+}
+
+static void add_span(struct span *spans, size_t *n, unsigned first, const struct call *call)
+{
+    if (*n && spans[*n - 1].first == first) /* nothing lies between two calls */
+        (*n)--;
+    if (*n && same_verdict(spans[*n - 1].call, call))
+        return;
+    spans[(*n)++] = (struct span){first, call};
+}
+
+/* From 0 to the end of numbers, without a gap. */
+static size_t make_spans(struct span *spans)
+{
+    const struct call *sorted[FILTER_MAX] = {0}, *c;
+    size_t n = 0, n_calls = 0;
+
+    for (size_t i = 0; (c = call_at(i)); i++)
+        if (c->nr >= 0)
+            sorted[n_calls++] = c;
+    qsort(sorted, n_calls, sizeof(sorted[0]), by_number);
+    add_span(spans, &n, 0, NULL);
+    for (size_t i = 0; i < n_calls; i++) {
+        add_span(spans, &n, (unsigned)sorted[i]->nr, sorted[i]);
+        add_span(spans, &n, (unsigned)sorted[i]->nr + 1, NULL);
+    }
+    return n;
+}
+
+/* Each verdict stands once, however many spans have it. */
+static int verdict_of(struct program *p, const struct call *call)
+{
+    size_t i = 0;
+
+    while (i < p->n_verdicts && !same_verdict(p->verdicts[i], call))
+        i++;
+    if (i == p->n_verdicts) {
+        assert(i < VERDICTS_MAX);
+        p->verdicts[p->n_verdicts++] = call;
+    }
+    return ~(int)i;
+}
+
+/* Where to go for these spans. */
+static int put_tree(struct program *p, const struct span *spans, size_t n)
+{
+    size_t at = p->n;
+
+    if (n == 1)
+        return verdict_of(p, spans->call);
+    put(p, JUMP(BPF_JMP | BPF_JGE | BPF_K, spans[n / 2].first, 0, 0));
+    p->to[at].no = put_tree(p, spans, n / 2);
+    p->to[at].yes = put_tree(p, spans + n / 2, n - n / 2);
+    return (int)at;
+}
+
+static unsigned char way(const size_t *verdicts, size_t from, int to)
+{
+    size_t target = to < 0 ? verdicts[~to] : (size_t)to;
+
+    assert(target > from && target - from - 1 <= JUMP_MAX);
+    return (unsigned char)(target - from - 1);
+}
+
+static void put_all(struct program *p, const struct span *spans, size_t n)
+{
+    size_t first = p->n, end, verdicts[VERDICTS_MAX] = {0};
+
+    put_tree(p, spans, n);
+    end = p->n;
+    for (size_t i = 0; i < p->n_verdicts; i++) {
+        verdicts[i] = p->n;
+        put_verdict(p, p->verdicts[i]);
+    }
+    for (size_t i = first; i < end; i++) {
+        p->f[i].jt = way(verdicts, i, p->to[i].yes);
+        p->f[i].jf = way(verdicts, i, p->to[i].no);
+    }
+}
+
+struct sock_filter *filter_compile(size_t *ret_n)
+{
+    _cleanup_free_ struct program *p = xcalloc(1, sizeof(*p));
+    struct span spans[FILTER_MAX];
+    size_t n = make_spans(spans);
+
+    put(p, LOAD(arch));
+    put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0));
+    put(p, KILL);
+    put(p, LOAD(nr));
+#ifdef FILTER_NR_END
+    put(p, JUMP(BPF_JMP | BPF_JGE | BPF_K, FILTER_NR_END, 0, 1));
+    put(p, KILL);
+#endif
+    put_all(p, spans, n);
+    *ret_n = p->n;
+    return xmemdup(p->f, p->n * sizeof(p->f[0]));
+}
+
+int filter_possible(struct err *err)
+{
+    uint32_t action = SECCOMP_RET_KILL_PROCESS;
+
+    if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
+        return 0;
+    err_sys(err, errno, "ask for filters of system calls");
+    return err_hint(err, "Use a kernel with CONFIG_SECCOMP_FILTER: without one nothing is run.");
+}
+
+int filter_install(const void *filter, size_t bytes, struct err *err)
+{
+    const struct sock_fprog prog = {.len = (unsigned short)(bytes / sizeof(struct sock_filter)),
+                                    .filter = (struct sock_filter *)(uintptr_t)filter};
+
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
+        return err_sys(err, errno, "install the system call filter");
+    return 0;
+}

@@ -1,0 +1,200 @@
+/*
+ * How the table came about: what compilers, interpreters, package managers, debuggers and servers
+ * call, less what has been a way out of sandboxes. Each line of refusals says why.
+ *
+ * libc's header may be older than a call (NEW gives its number, which since 424 is the same on all
+ * architectures), and younger architectures do not have the oldest ones (OLD).
+ */
+#include "lib/os/seccomp-table.h"
+
+#include <asm/ioctls.h>
+#include <errno.h>
+#include <linux/netlink.h>
+#include <linux/sched.h>
+#include <netinet/in.h>
+#include <sys/personality.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "lib/base/macro.h"
+
+#ifndef SYS_uretprobe
+#define SYS_uretprobe 335
+#endif
+
+#ifdef __x86_64__
+#define OLD_NR(name) SYS_##name
+#else
+#define OLD_NR(name) (-1)
+#endif
+
+#define ENTRY(name, nr, ...)                                                                       \
+    {                                                                                              \
+#name, nr, __VA_ARGS__                                                                     \
+    }
+#define ALLOW(name) ENTRY(name, SYS_##name, CALL_ALLOW, 0, NULL)
+#define ALLOW_NEW(name, nr) ENTRY(name, nr, CALL_ALLOW, 0, NULL)
+#define ALLOW_OLD(name) ENTRY(name, OLD_NR(name), CALL_ALLOW, 0, NULL)
+#define REFUSE(name, with) ENTRY(name, SYS_##name, CALL_REFUSE, with, NULL)
+#define REFUSE_NEW(name, nr, with) ENTRY(name, nr, CALL_REFUSE, with, NULL)
+#define REFUSE_OLD(name, with) ENTRY(name, OLD_NR(name), CALL_REFUSE, with, NULL)
+#define BY(name, rule) ENTRY(name, SYS_##name, CALL_ARGS, 0, &(rule))
+
+/* clone(2) cannot take CLONE_NEWTIME: its bit is part of the exit signal there. */
+static const struct call_rule clone_rule = {0,
+                                            CALL_NO_BITS,
+                                            EPERM,
+                                            {CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
+                                             CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
+                                             CLONE_NEWNET},
+                                            1};
+
+/* Typing into a terminal that others read, pasting into a console; and line disciplines, each of
+ * which is a driver that nobody inside needs. */
+static const struct call_rule ioctl_rule = {
+    1, CALL_NONE_OF, EPERM, {TIOCSTI, TIOCLINUX, TIOCSETD}, 3};
+
+/* Asking, `setarch`, and what debuggers do to their children. */
+static const struct call_rule personality_rule = {
+    0,
+    CALL_ONE_OF,
+    EPERM,
+    {PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 | UNAME26, ADDR_NO_RANDOMIZE, 0xffffffff},
+    6};
+
+static const struct call_rule socketpair_rule = {0, CALL_ONE_OF, EAFNOSUPPORT, {AF_UNIX}, 1};
+
+/*
+ * No AF_ALG, AF_VSOCK, AF_PACKET and the dozens of others; of netlink only what tells addresses and
+ * routes. Of the internet protocols those that programs use: SCTP, DCCP, MPTCP and their kind are
+ * large, rarely looked at, and within anybody's reach. (Raw ones take a capability.)
+ */
+static const struct call_socket sockets[] = {
+    {AF_UNIX, {0}, 0},
+    {AF_INET, {0, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_RAW}, 5},
+    {AF_INET6, {0, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6, IPPROTO_RAW}, 5},
+    {AF_NETLINK, {NETLINK_ROUTE}, 1},
+};
+
+/* clang-format off */
+static const struct call calls[] = {
+    /* bytes */
+    ALLOW(read), ALLOW(write), ALLOW(readv), ALLOW(writev), ALLOW(pread64), ALLOW(pwrite64), ALLOW(preadv), ALLOW(pwritev),
+    ALLOW(preadv2), ALLOW(pwritev2), ALLOW(lseek), ALLOW(sendfile), ALLOW(copy_file_range), ALLOW(splice), ALLOW(tee),
+    ALLOW(fadvise64), ALLOW(readahead), ALLOW(fallocate), ALLOW(ftruncate), ALLOW(truncate),
+    ALLOW(sync), ALLOW(syncfs), ALLOW(fsync), ALLOW(fdatasync), ALLOW(sync_file_range),
+
+    /* descriptors */
+    ALLOW(close), ALLOW(close_range), ALLOW(dup), ALLOW_OLD(dup2), ALLOW(dup3), ALLOW(fcntl), ALLOW(flock), ALLOW_OLD(pipe), ALLOW(pipe2),
+    ALLOW_OLD(poll), ALLOW(ppoll), ALLOW_OLD(select), ALLOW(pselect6),
+    ALLOW_OLD(epoll_create), ALLOW(epoll_create1), ALLOW(epoll_ctl), ALLOW_OLD(epoll_wait), ALLOW(epoll_pwait), ALLOW(epoll_pwait2),
+    ALLOW_OLD(eventfd), ALLOW(eventfd2), ALLOW_OLD(signalfd), ALLOW(signalfd4),
+    ALLOW(timerfd_create), ALLOW(timerfd_settime), ALLOW(timerfd_gettime),
+    ALLOW_OLD(inotify_init), ALLOW(inotify_init1), ALLOW(inotify_add_watch), ALLOW(inotify_rm_watch),
+    ALLOW(memfd_create), ALLOW(memfd_secret), BY(ioctl, ioctl_rule),
+
+    /* files */
+    ALLOW_OLD(open), ALLOW_OLD(creat), ALLOW(openat), ALLOW(openat2), ALLOW_OLD(access), ALLOW(faccessat), ALLOW(faccessat2),
+    ALLOW_OLD(stat), ALLOW_OLD(lstat), ALLOW(fstat), ALLOW(newfstatat), ALLOW(statx), ALLOW(statfs), ALLOW(fstatfs),
+    ALLOW_OLD(getdents), ALLOW(getdents64), ALLOW(getcwd), ALLOW(chdir), ALLOW(fchdir), ALLOW(chroot), ALLOW(umask),
+    ALLOW_OLD(mkdir), ALLOW(mkdirat), ALLOW_OLD(rmdir), ALLOW_OLD(unlink), ALLOW(unlinkat), ALLOW_OLD(rename), ALLOW(renameat), ALLOW(renameat2),
+    ALLOW_OLD(link), ALLOW(linkat), ALLOW_OLD(symlink), ALLOW(symlinkat), ALLOW_OLD(readlink), ALLOW(readlinkat),
+    ALLOW_OLD(mknod), ALLOW(mknodat), /* for FIFOs; devices take a capability that nobody has */
+    ALLOW_OLD(chmod), ALLOW(fchmod), ALLOW(fchmodat), ALLOW_NEW(fchmodat2, 452),
+    ALLOW_OLD(chown), ALLOW_OLD(lchown), ALLOW(fchown), ALLOW(fchownat),
+    ALLOW_OLD(utime), ALLOW_OLD(utimes), ALLOW_OLD(futimesat), ALLOW(utimensat),
+    ALLOW(getxattr), ALLOW(lgetxattr), ALLOW(fgetxattr), ALLOW(setxattr), ALLOW(lsetxattr), ALLOW(fsetxattr),
+    ALLOW(listxattr), ALLOW(llistxattr), ALLOW(flistxattr), ALLOW(removexattr), ALLOW(lremovexattr), ALLOW(fremovexattr),
+    ALLOW_NEW(setxattrat, 463), ALLOW_NEW(getxattrat, 464), ALLOW_NEW(listxattrat, 465), ALLOW_NEW(removexattrat, 466),
+
+    /* memory */
+    ALLOW(brk), ALLOW(mmap), ALLOW(munmap), ALLOW(mremap), ALLOW(mprotect), ALLOW(madvise), ALLOW(msync), ALLOW(mincore),
+    ALLOW(mlock), ALLOW(mlock2), ALLOW(mlockall), ALLOW(munlock), ALLOW(munlockall), ALLOW(remap_file_pages), ALLOW_NEW(mseal, 462),
+    ALLOW(pkey_alloc), ALLOW(pkey_free), ALLOW(pkey_mprotect), ALLOW_NEW(map_shadow_stack, 453),
+
+    /* processes and threads */
+    BY(clone, clone_rule), ALLOW_OLD(fork), ALLOW_OLD(vfork), ALLOW(execve), ALLOW(execveat), ALLOW(exit), ALLOW(exit_group),
+    ALLOW(wait4), ALLOW(waitid), ALLOW(getpid), ALLOW(getppid), ALLOW(gettid), ALLOW(set_tid_address),
+    ALLOW(setpgid), ALLOW(getpgid), ALLOW_OLD(getpgrp), ALLOW(setsid), ALLOW(getsid),
+    ALLOW(pidfd_open), ALLOW(pidfd_send_signal), ALLOW(prctl), ALLOW_OLD(arch_prctl), BY(personality, personality_rule),
+    ALLOW(futex), ALLOW(futex_waitv), ALLOW_NEW(futex_wake, 454), ALLOW_NEW(futex_wait, 455), ALLOW_NEW(futex_requeue, 456),
+    ALLOW(set_robust_list), ALLOW(get_robust_list), ALLOW(rseq), ALLOW(membarrier), ALLOW(getcpu), ALLOW(restart_syscall),
+    ALLOW_OLD(uretprobe), /* made by the kernel itself in a process that the machine's admin traces */
+    ALLOW(ptrace), ALLOW(process_vm_readv), ALLOW(process_vm_writev), /* debuggers; a pid namespace holds them in */
+    ALLOW(seccomp), ALLOW(landlock_create_ruleset), ALLOW(landlock_add_rule), ALLOW(landlock_restrict_self),
+
+    /* signals */
+    ALLOW(kill), ALLOW(tkill), ALLOW(tgkill), ALLOW(rt_sigaction), ALLOW(rt_sigprocmask), ALLOW(rt_sigpending), ALLOW(rt_sigqueueinfo),
+    ALLOW(rt_tgsigqueueinfo), ALLOW(rt_sigreturn), ALLOW(rt_sigsuspend), ALLOW(rt_sigtimedwait), ALLOW(sigaltstack), ALLOW_OLD(pause),
+
+    /* who one is */
+    ALLOW(getuid), ALLOW(geteuid), ALLOW(getgid), ALLOW(getegid), ALLOW(getresuid), ALLOW(getresgid), ALLOW(getgroups),
+    ALLOW(setuid), ALLOW(setgid), ALLOW(setreuid), ALLOW(setregid), ALLOW(setresuid), ALLOW(setresgid), ALLOW(setgroups),
+    ALLOW(setfsuid), ALLOW(setfsgid), ALLOW(capget), ALLOW(capset),
+
+    /* time */
+    ALLOW_OLD(time), ALLOW(gettimeofday), ALLOW(clock_gettime), ALLOW(clock_getres), ALLOW(clock_nanosleep), ALLOW(nanosleep), ALLOW(times),
+    ALLOW_OLD(alarm), ALLOW(getitimer), ALLOW(setitimer),
+    ALLOW(timer_create), ALLOW(timer_settime), ALLOW(timer_gettime), ALLOW(timer_getoverrun), ALLOW(timer_delete),
+
+    /* the machine, limits, scheduling: the kernel checks who may set what */
+    ALLOW(uname), ALLOW(sysinfo), ALLOW(getrandom), ALLOW(getrusage), ALLOW(getrlimit), ALLOW(setrlimit), ALLOW(prlimit64),
+    ALLOW(getpriority), ALLOW(setpriority), ALLOW(ioprio_get), ALLOW(ioprio_set),
+    ALLOW(sched_yield), ALLOW(sched_getaffinity), ALLOW(sched_setaffinity), ALLOW(sched_getparam), ALLOW(sched_setparam),
+    ALLOW(sched_getscheduler), ALLOW(sched_setscheduler), ALLOW(sched_getattr), ALLOW(sched_setattr),
+    ALLOW(sched_get_priority_max), ALLOW(sched_get_priority_min), ALLOW(sched_rr_get_interval),
+
+    /* sockets */
+    ENTRY(socket, SYS_socket, CALL_SOCKET, EAFNOSUPPORT, NULL), BY(socketpair, socketpair_rule),
+    ALLOW(bind), ALLOW(listen), ALLOW(accept), ALLOW(accept4), ALLOW(connect), ALLOW(shutdown), ALLOW(getsockname), ALLOW(getpeername),
+    ALLOW(getsockopt), ALLOW(setsockopt), ALLOW(sendto), ALLOW(recvfrom), ALLOW(sendmsg), ALLOW(recvmsg), ALLOW(sendmmsg), ALLOW(recvmmsg),
+
+    /* System V and POSIX, in an ipc namespace of the sandbox's own */
+    ALLOW(shmget), ALLOW(shmat), ALLOW(shmdt), ALLOW(shmctl), ALLOW(semget), ALLOW(semop), ALLOW(semtimedop), ALLOW(semctl),
+    ALLOW(msgget), ALLOW(msgsnd), ALLOW(msgrcv), ALLOW(msgctl),
+    ALLOW(mq_open), ALLOW(mq_unlink), ALLOW(mq_timedsend), ALLOW(mq_timedreceive), ALLOW(mq_notify), ALLOW(mq_getsetattr),
+
+    /* namespaces and mounts: the door to most of the kernel that only root was meant to see. A filter cannot look at the
+     * flags of clone3(): libc takes clone() when there is none. */
+    REFUSE(clone3, ENOSYS), REFUSE(unshare, EPERM), REFUSE(setns, EPERM),
+    REFUSE(mount, EPERM), REFUSE(umount2, EPERM), REFUSE(pivot_root, EPERM), REFUSE(fsopen, EPERM), REFUSE(fsconfig, EPERM),
+    REFUSE(fsmount, EPERM), REFUSE(fspick, EPERM), REFUSE(open_tree, EPERM), REFUSE_NEW(open_tree_attr, 467, EPERM),
+    REFUSE(move_mount, EPERM), REFUSE(mount_setattr, EPERM),
+
+    /* files by handle, past every path */
+    REFUSE(name_to_handle_at, EPERM), REFUSE(open_by_handle_at, EPERM), REFUSE(fanotify_init, EPERM), REFUSE(fanotify_mark, EPERM),
+
+    /* keyrings are per uid, not per sandbox */
+    REFUSE(add_key, EPERM), REFUSE(request_key, EPERM), REFUSE(keyctl, EPERM),
+
+    /* programs in the kernel, work past this filter, faults held open, other processes' descriptors. io_uring and the older
+     * AIO, whose contexts the whole machine shares: programs ask whether there is one. */
+    REFUSE(bpf, EPERM), REFUSE(perf_event_open, EPERM), REFUSE(userfaultfd, EPERM), REFUSE(kcmp, EPERM), REFUSE(pidfd_getfd, EPERM),
+    REFUSE(process_madvise, EPERM), REFUSE(process_mrelease, EPERM), REFUSE(vmsplice, EPERM),
+    REFUSE(io_uring_setup, ENOSYS), REFUSE(io_uring_enter, ENOSYS), REFUSE(io_uring_register, ENOSYS),
+    REFUSE(io_setup, ENOSYS), REFUSE(io_submit, ENOSYS), REFUSE(io_getevents, ENOSYS), REFUSE(io_pgetevents, ENOSYS),
+    REFUSE(io_cancel, ENOSYS), REFUSE(io_destroy, ENOSYS),
+
+    /* whose pages lie where */
+    REFUSE(mbind, EPERM), REFUSE(get_mempolicy, EPERM), REFUSE(set_mempolicy, EPERM), REFUSE(set_mempolicy_home_node, EPERM),
+    REFUSE(migrate_pages, EPERM), REFUSE(move_pages, EPERM),
+
+    /* the machine's own affairs */
+    REFUSE(acct, EPERM), REFUSE(quotactl, EPERM), REFUSE(quotactl_fd, EPERM), REFUSE(swapon, EPERM), REFUSE(swapoff, EPERM),
+    REFUSE(init_module, EPERM), REFUSE(finit_module, EPERM), REFUSE(delete_module, EPERM),
+    REFUSE(kexec_load, EPERM), REFUSE(kexec_file_load, EPERM), REFUSE(reboot, EPERM), REFUSE(syslog, EPERM), REFUSE(vhangup, EPERM),
+    REFUSE(settimeofday, EPERM), REFUSE(clock_settime, EPERM), REFUSE(clock_adjtime, EPERM), REFUSE(adjtimex, EPERM),
+    REFUSE(sethostname, EPERM), REFUSE(setdomainname, EPERM),
+    REFUSE_OLD(iopl, EPERM), REFUSE_OLD(ioperm, EPERM), REFUSE_OLD(modify_ldt, ENOSYS),
+};
+/* clang-format on */
+
+const struct call *call_at(size_t i)
+{
+    return i < ARRAY_SIZE(calls) ? &calls[i] : NULL;
+}
+
+const struct call_socket *call_socket_at(size_t i)
+{
+    return i < ARRAY_SIZE(sockets) ? &sockets[i] : NULL;
+}

@@ -1,0 +1,303 @@
+/*
+ * The daemon's end of the registry: questions in, answers and events out.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/time.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "packages/packages.h"
+#include "proto/packages.h"
+
+enum { QUEUE_MAX = 256, EVENTS_PER_SECOND = 20 };
+#define END_GRACE (2 * USEC_PER_SEC)
+
+struct packet {
+    struct packet *next;
+    struct buf data;
+    int fd; /* owned, or -1 */
+};
+
+struct control {
+    struct packages *reg;
+    int fd;
+    struct loop_watch *watch;
+    struct loop_timer *end_timer;
+    struct packet *queue, **tail;
+    unsigned queued;
+    uint64_t second; /* events of it so far */
+    unsigned events;
+    char *packet; /* room for one to be read */
+};
+
+/* -- out -- */
+
+static void packet_free(struct packet *p)
+{
+    buf_done(&p->data);
+    fd_close(p->fd);
+    free(p);
+}
+
+static void flush(struct control *c)
+{
+    while (c->queue) {
+        struct packet *p = c->queue;
+        int r = fd_send(c->fd, buf_data(&p->data), p->data.len, &p->fd, p->fd >= 0, MSG_DONTWAIT);
+
+        if (r == -EAGAIN)
+            break;
+        c->queue = p->next;
+        if (!c->queue)
+            c->tail = &c->queue;
+        c->queued--;
+        packet_free(p); /* an error is the end of the socket, which is read soon */
+    }
+    if (c->watch)
+        loop_watch_set(c->watch, LOOP_READ | (c->queue ? LOOP_WRITE : 0));
+}
+
+/* Takes the writer's bytes and the descriptor. */
+static void enqueue(struct control *c, struct shim_writer *w, int fd)
+{
+    struct packet *p = xnew0(struct packet);
+
+    p->data = w->buf;
+    p->fd = fd;
+    *c->tail = p;
+    c->tail = &p->next;
+    c->queued++;
+    flush(c);
+}
+
+static void send_writer(struct control *c, struct shim_writer *w, int fd)
+{
+    if (shim_finish(w, NULL) < 0 || c->queued >= QUEUE_MAX) {
+        shim_writer_done(w);
+        fd_close(fd);
+        return;
+    }
+    enqueue(c, w, fd);
+}
+
+static void begin(struct shim_writer *w, enum packages_msg_type type, uint64_t seq)
+{
+    shim_begin(w, (enum shim_msg_type)type, seq);
+}
+
+void control_event(struct control *c, const char *json)
+{
+    uint64_t second = time_mono() / USEC_PER_SEC;
+    struct shim_writer w;
+
+    if (second != c->second) {
+        c->second = second;
+        c->events = 0;
+    }
+    if (c->events++ >= EVENTS_PER_SECOND)
+        return;
+    begin(&w, PACKAGES_EVENT, 0);
+    shim_put_str(&w, PACKAGES_TAG_JSON, json);
+    send_writer(c, &w, -1);
+}
+
+void control_ready(struct control *c)
+{
+    struct shim_writer w;
+
+    begin(&w, PACKAGES_READY, 0);
+    shim_put_u64(&w, SHIM_TAG_VERSION, PACKAGES_VERSION);
+    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
+    send_writer(c, &w, -1);
+}
+
+/* json: NULL, or what a memfd beside it shall hold. */
+static void send_result(void *arg, uint64_t seq, const char *json, const struct err *err)
+{
+    struct control *c = arg;
+    _cleanup_err_ struct err failed = ERR_INIT;
+    struct shim_writer w;
+    int fd = -1;
+
+    if (json && memfd_sealed("ripcord-packages", json, strlen(json), &fd, &failed) < 0)
+        err = &failed;
+    begin(&w, PACKAGES_RESULT, seq);
+    if (err && err->code != ERR_NONE)
+        shim_put_err(&w, err);
+    send_writer(c, &w, fd);
+}
+
+/* -- in -- */
+
+struct message {
+    uint16_t type;
+    uint64_t seq, keep, age;
+    bool has_keep;
+    const char *sandbox, *path;
+    int fd; /* owned */
+};
+
+static int read_message(struct control *c, size_t len, struct message *m, struct err *err)
+{
+    struct shim_reader r = {0};
+    struct shim_value v = {0};
+    int n = shim_read(&r, c->packet, len, err);
+
+    if (n < 0)
+        return n;
+    m->type = r.head.type;
+    m->seq = r.head.seq;
+    while ((n = shim_next(&r, &v, err)) > 0) {
+        if (v.tag == SHIM_TAG_SANDBOX)
+            m->sandbox = v.data;
+        else if (v.tag == SHIM_TAG_PATH)
+            m->path = v.data;
+        else if (v.tag == PACKAGES_TAG_KEEP && v.length == 8) {
+            m->keep = v.u64;
+            m->has_keep = true;
+        } else if (v.tag == PACKAGES_TAG_AGE && v.length == 8)
+            m->age = v.u64;
+    }
+    return n;
+}
+
+static int do_listen(struct control *c, struct message *m, struct err *err)
+{
+    if (!m->sandbox || !*m->sandbox || m->fd < 0)
+        return err_set(err, ERR_INVALID, "LISTEN without a sandbox or a socket");
+    return packages_listen(c->reg, m->sandbox, TAKE_FD(m->fd), err);
+}
+
+static void do_forget(struct control *c, const struct message *m)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (!m->sandbox || !packages_forget(c->reg, m->sandbox))
+        err_set(&err, ERR_NOT_FOUND, "the registry does not know sandbox '%s'",
+                m->sandbox ? m->sandbox : "");
+    send_result(c, m->seq, NULL, &err);
+}
+
+static void dispatch(struct control *c, struct message *m)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *json = NULL;
+
+    switch (m->type) {
+    case PACKAGES_LISTEN:
+        (void)do_listen(c, m, &err);
+        send_result(c, m->seq, NULL, &err);
+        break;
+    case PACKAGES_FORGET:
+        do_forget(c, m);
+        break;
+    case PACKAGES_STATS:
+        json = admin_stats(c->reg);
+        send_result(c, m->seq, json, NULL);
+        break;
+    case PACKAGES_LIST:
+    case PACKAGES_SHOW:
+    case PACKAGES_VERIFY:
+    case PACKAGES_PRUNE:
+        admin_run(c->reg, &(struct admin_ask){.type = m->type,
+                                              .seq = m->seq,
+                                              .keep = m->keep,
+                                              .has_keep = m->has_keep,
+                                              .age = m->age,
+                                              .subject = m->path,
+                                              .fn = send_result,
+                                              .arg = c});
+        break;
+    default:
+        err_set(&err, ERR_UNSUPPORTED, "the registry does not know message %u", m->type);
+        send_result(c, m->seq, NULL, &err);
+    }
+}
+
+static void on_end(void *arg)
+{
+    struct control *c = arg;
+
+    loop_stop(c->reg->loop);
+}
+
+/* No new connection; what runs gets a moment. */
+static void daemon_gone(struct control *c)
+{
+    loop_watch_free(TAKE_PTR(c->watch));
+    for (struct box *b = c->reg->boxes; b; b = b->next)
+        http_server_stop_accepting(b->server);
+    loop_timer_set(c->end_timer, c->reg->asks ? END_GRACE : 0, false);
+}
+
+static void on_message(struct control *c)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct message m = {.fd = -1};
+    size_t n_fds = 1;
+    ssize_t n = fd_recv(c->fd, c->packet, SHIM_MSG_MAX, &m.fd, &n_fds, MSG_DONTWAIT);
+
+    if (n == -EAGAIN || n == -EINTR)
+        return;
+    if (n <= 0) {
+        daemon_gone(c);
+        return;
+    }
+    if (n_fds == 0)
+        m.fd = -1;
+    if (read_message(c, (size_t)n, &m, &err) < 0)
+        send_result(c, m.seq, NULL, &err);
+    else
+        dispatch(c, &m);
+    fd_close(m.fd);
+}
+
+static void on_event(void *arg, int events)
+{
+    struct control *c = arg;
+
+    if (events & LOOP_WRITE)
+        flush(c);
+    if (events & LOOP_READ)
+        on_message(c);
+}
+
+int control_new(struct packages *reg, int fd, struct err *err)
+{
+    struct control *c = xnew0(struct control);
+
+    c->reg = reg;
+    c->fd = fd;
+    c->tail = &c->queue;
+    c->packet = xmalloc(SHIM_MSG_MAX);
+    c->end_timer = loop_timer_new(reg->loop, on_end, c);
+    c->watch = loop_watch_new(reg->loop, fd, on_event, c);
+    reg->control = c;
+    if (!c->watch)
+        return err_set(err, ERR_SYSTEM, "cannot watch the control socket");
+    loop_watch_set(c->watch, LOOP_READ);
+    return 0;
+}
+
+void control_free(struct control *c)
+{
+    if (!c)
+        return;
+    loop_watch_free(c->watch);
+    loop_timer_free(c->end_timer);
+    while (c->queue) {
+        struct packet *p = c->queue;
+
+        c->queue = p->next;
+        packet_free(p);
+    }
+    fd_close(c->fd);
+    free(c->packet);
+    free(c);
+}

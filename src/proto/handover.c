@@ -1,0 +1,205 @@
+#include "proto/handover.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/xalloc.h"
+#include "proto/supervisor.h"
+
+enum {
+    SEALS = F_SEAL_WRITE | F_SEAL_SHRINK, /* else what we have mapped could change or vanish */
+    FIELD_ROOM = sizeof(struct shim_field) + 8,
+    SIZE_MAX_ALL = HANDOVER_INPUT_MAX + HANDOVER_SECRETS_SIZE +
+                   (2 * HANDOVER_SECRETS_MAX + 1) * (FIELD_ROOM + 1),
+};
+
+/* A SECRET_PLACE: this, and the target with its NUL. */
+struct place {
+    uint32_t has_owner, has_mode, uid, gid, mode;
+};
+
+/* ---- making ---- */
+
+static size_t field_size(size_t len)
+{
+    return len + FIELD_ROOM;
+}
+
+static void put_secret(struct shim_writer *w, const struct handover_secret *s)
+{
+    size_t name = strlen(s->name) + 1, len = name + s->len;
+    char *value = xmalloc(len);
+
+    memcpy(value, s->name, name);
+    if (s->len)
+        memcpy(value + name, s->value, s->len);
+    shim_put_bytes(w, SHIM_TAG_SECRET, value, len);
+    explicit_bzero(value, len);
+    free(value);
+}
+
+static bool has_place(const struct handover_secret *s)
+{
+    return s->target || s->has_owner || s->has_mode;
+}
+
+static size_t place_size(const struct handover_secret *s)
+{
+    return sizeof(struct place) + strlen(s->target ? s->target : "") + 1;
+}
+
+static void put_place(struct shim_writer *w, const struct handover_secret *s)
+{
+    const struct place p = {s->has_owner, s->has_mode, s->uid, s->gid, s->mode};
+    size_t len = place_size(s);
+    _cleanup_free_ char *value = xmalloc(len);
+
+    memcpy(value, &p, sizeof(p));
+    memcpy(value + sizeof(p), s->target ? s->target : "", len - sizeof(p));
+    shim_put_bytes(w, SHIM_TAG_SECRET_PLACE, value, len);
+}
+
+static int check_secrets(const struct handover_secret *secrets, size_t n, size_t *ret_size,
+                         struct err *err)
+{
+    size_t size = 0;
+
+    if (n > HANDOVER_SECRETS_MAX)
+        return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", n,
+                       HANDOVER_SECRETS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        size += strlen(secrets[i].name) + 1 + secrets[i].len;
+        size += has_place(&secrets[i]) ? place_size(&secrets[i]) : 0;
+        if (size > HANDOVER_SECRETS_SIZE)
+            return err_set(err, ERR_LIMIT, "the secrets are over %d KiB together",
+                           HANDOVER_SECRETS_SIZE >> 10);
+    }
+    *ret_size = size + 2 * n * FIELD_ROOM;
+    return 0;
+}
+
+/* One allocation for all: growing would leave copies of the secrets behind. */
+int handover_make(const void *input, size_t input_len, const struct handover_secret *secrets,
+                  size_t n_secrets, int *ret, struct err *err)
+{
+    struct shim_writer w = {.buf = BUF_INIT(SIZE_MAX_ALL)};
+    size_t size = 0;
+    int r;
+
+    if (input_len > HANDOVER_INPUT_MAX)
+        return err_set(err, ERR_LIMIT, "input of %zu bytes, at most %d are allowed", input_len,
+                       HANDOVER_INPUT_MAX);
+    r = check_secrets(secrets, n_secrets, &size, err);
+    if (r < 0)
+        return r;
+    if (input)
+        size += field_size(input_len);
+    if (!buf_reserve(&w.buf, size))
+        return err_set(err, ERR_LIMIT, "input and secrets are too large");
+    if (input)
+        shim_put_bytes(&w, SHIM_TAG_INPUT, input, input_len);
+    for (size_t i = 0; i < n_secrets; i++) {
+        put_secret(&w, &secrets[i]);
+        if (has_place(&secrets[i]))
+            put_place(&w, &secrets[i]);
+    }
+    r = memfd_sealed("handover", buf_data(&w.buf), w.buf.len, ret, err);
+    explicit_bzero(w.buf.mem, w.buf.cap);
+    shim_writer_done(&w);
+    return r;
+}
+
+/* ---- reading ---- */
+
+static int take_secret(struct handover *h, const struct shim_value *v, struct err *err)
+{
+    size_t name = strnlen(v->data, v->length);
+
+    if (h->n_secrets == HANDOVER_SECRETS_MAX)
+        return err_set(err, ERR_LIMIT, "over %d secrets", HANDOVER_SECRETS_MAX);
+    if (name == v->length || parse_secret_name(v->data, NULL) < 0)
+        return err_set(err, ERR_INVALID, "handover: a secret without a valid name");
+    h->secrets[h->n_secrets++] = (struct handover_secret){
+        .name = v->data, .value = v->data + name + 1, .len = v->length - name - 1};
+    return 0;
+}
+
+static int take_place(struct handover *h, const struct shim_value *v, struct err *err)
+{
+    struct handover_secret *s = h->n_secrets ? &h->secrets[h->n_secrets - 1] : NULL;
+    const char *target = v->data + sizeof(struct place);
+    struct place p;
+
+    if (!s || has_place(s) || v->length <= sizeof(p) ||
+        strnlen(target, v->length - sizeof(p)) + sizeof(p) + 1 != v->length ||
+        (*target && *target != '/'))
+        return err_set(err, ERR_INVALID, "handover: a secret without a valid place");
+    memcpy(&p, v->data, sizeof(p));
+    if (p.mode > 0777)
+        return err_set(err, ERR_INVALID, "handover: a secret of mode %o", p.mode);
+    s->target = *target ? target : NULL;
+    s->has_owner = p.has_owner;
+    s->has_mode = p.has_mode;
+    s->uid = p.uid;
+    s->gid = p.gid;
+    s->mode = p.mode;
+    return 0;
+}
+
+static int take_fields(struct handover *h, struct err *err)
+{
+    struct shim_reader r = {.p = h->map, .end = (const char *)h->map + h->size};
+    struct shim_value v;
+    int n;
+
+    while ((n = shim_next(&r, &v, err)) > 0) {
+        if (v.tag == SHIM_TAG_INPUT && !h->input) {
+            h->input = v.data;
+            h->input_len = v.length;
+        } else if (v.tag == SHIM_TAG_SECRET) {
+            n = take_secret(h, &v, err);
+        } else if (v.tag == SHIM_TAG_SECRET_PLACE) {
+            n = take_place(h, &v, err);
+        } else {
+            n = err_set(err, ERR_INVALID, "handover: field %u is not expected", v.tag);
+        }
+        if (n < 0)
+            break;
+    }
+    return n;
+}
+
+int handover_read(int fd, struct handover *ret, struct err *err)
+{
+    struct handover h = {0};
+    int seals = fcntl(fd, F_GET_SEALS), r;
+    struct stat st;
+
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)
+        return err_set(err, ERR_INVALID, "handover: not a sealed memfd");
+    if (st.st_size <= 0 || st.st_size > SIZE_MAX_ALL)
+        return err_set(err, ERR_LIMIT, "handover of %lld bytes", (long long)st.st_size);
+    h.size = (size_t)st.st_size;
+    h.map = mmap(NULL, h.size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (h.map == MAP_FAILED)
+        return err_sys(err, errno, "map the handover");
+    r = take_fields(&h, err);
+    if (r < 0) {
+        handover_done(&h);
+        return r;
+    }
+    *ret = h;
+    return 0;
+}
+
+void handover_done(struct handover *h)
+{
+    if (h->map)
+        munmap(h->map, h->size);
+    *h = (struct handover){0};
+}

@@ -1,0 +1,236 @@
+/*
+ * See relay-plan.h. One table says which member has which name, kind and bound; writing and reading
+ * both walk it.
+ */
+#include "proto/relay-plan.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/json.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+
+enum member_kind { MEMBER_STR, MEMBER_U64, MEMBER_U32, MEMBER_BOOL };
+
+/* clang-format off */
+static const struct member {
+    const char *name;
+    enum member_kind kind;
+    size_t offset;
+    uint64_t max; /* number: largest value; string: longest */
+} members[] = {
+#define MEMBER(kind, name, max) {#name, MEMBER_##kind, offsetof(struct relay_plan, name), max}
+    MEMBER(STR,  sandbox_id,     16),
+    MEMBER(STR,  name,           63),
+    MEMBER(STR,  hash,           64),
+    MEMBER(STR,  endpoint,       PATH_MAX),
+    MEMBER(STR,  container,      128),
+    MEMBER(STR,  run_dir,        PATH_MAX - 64),
+    MEMBER(STR,  exec_dir,       PATH_MAX - 64),
+    MEMBER(STR,  user,           64),
+    MEMBER(STR,  workdir,        PATH_MAX - 1),
+    MEMBER(U64,  memory,         INT64_MAX),
+    MEMBER(U32,  pids,           4194304),
+    MEMBER(U32,  unenforced,     UINT32_MAX),
+    MEMBER(U32,  packages_port,  UINT16_MAX),
+    MEMBER(BOOL, packages_inside, 1),
+    MEMBER(U64,  journal_budget, INT64_MAX),
+    MEMBER(BOOL, ephemeral,      1),
+#undef MEMBER
+};
+/* clang-format on */
+
+void relay_plan_done(struct relay_plan *p)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+        if (members[i].kind == MEMBER_STR)
+            free(*(char **)((char *)p + members[i].offset));
+    strv_free(p->env);
+    *p = (struct relay_plan)RELAY_PLAN_INIT;
+}
+
+/* ---- checks ---- */
+
+static int check_strings(const struct relay_plan *p, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+        const char *s;
+
+        if (members[i].kind != MEMBER_STR)
+            continue;
+        s = *(char *const *)((const char *)p + members[i].offset);
+        if (!s || strlen(s) > members[i].max)
+            return err_set(err, ERR_INVALID, "relay plan: %s is missing or over %llu bytes",
+                           members[i].name, (unsigned long long)members[i].max);
+    }
+    return 0;
+}
+
+/* The id is part of request paths: nothing in it may lead elsewhere. */
+static bool is_container_id(const char *s)
+{
+    return *s && strspn(s, "0123456789abcdef") == strlen(s);
+}
+
+static int check_env(char *const *env, struct err *err)
+{
+    if (strv_len(env) > RELAY_PLAN_ENV_MAX)
+        return err_set(err, ERR_LIMIT, "relay plan: over %d variables", RELAY_PLAN_ENV_MAX);
+    for (; env && *env; env++)
+        if (parse_env(*env, err) < 0)
+            return err_wrap(err, "relay plan: env");
+    return 0;
+}
+
+static int check(const struct relay_plan *p, struct err *err)
+{
+    int r = check_strings(p, err);
+
+    if (r < 0)
+        return r;
+    if (strlen(p->sandbox_id) != 16 || strspn(p->sandbox_id, "0123456789abcdef") != 16)
+        return err_set(err, ERR_INVALID, "relay plan: sandbox id '%s' is not 16 hex digits",
+                       p->sandbox_id);
+    if (!name_is_valid(p->name))
+        return err_set(err, ERR_INVALID, "relay plan: name '%s' is not valid", p->name);
+    if (!is_container_id(p->container))
+        return err_set(err, ERR_INVALID, "relay plan: container '%s' is not an id", p->container);
+    if (p->run_dir[0] != '/' || p->exec_dir[0] != '/' || p->workdir[0] != '/')
+        return err_set(err, ERR_INVALID, "relay plan: a folder is not absolute");
+    r = parse_user(p->user, err);
+    return r < 0 ? err_wrap(err, "relay plan: user") : check_env(p->env, err);
+}
+
+/* ---- writing ---- */
+
+static json_t *member_to_json(const struct relay_plan *p, const struct member *m)
+{
+    const void *at = (const char *)p + m->offset;
+
+    switch (m->kind) {
+    case MEMBER_STR:
+        return json_string(*(char *const *)at);
+    case MEMBER_U64:
+        return json_integer((json_int_t) * (const uint64_t *)at);
+    case MEMBER_U32:
+        return json_integer(*(const uint32_t *)at);
+    case MEMBER_BOOL:
+        return json_boolean(*(const bool *)at);
+    }
+    return NULL;
+}
+
+/* NULL when a string is not UTF-8, which JSON cannot carry. */
+static json_t *to_json(const struct relay_plan *p)
+{
+    json_t *doc = json_object(), *env = json_array();
+    int r = json_object_set_new(doc, "env", env);
+
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+        r |= json_object_set_new(doc, members[i].name, member_to_json(p, &members[i]));
+    for (char **e = p->env; e && *e; e++)
+        r |= json_array_append_new(env, json_string(*e));
+    if (r == 0)
+        return doc;
+    json_decref(doc);
+    return NULL;
+}
+
+int relay_plan_write(const struct relay_plan *p, int *ret_fd, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    json_t *doc;
+    int r = check(p, err);
+
+    if (r < 0)
+        return r;
+    doc = to_json(p);
+    if (!doc)
+        return err_set(err, ERR_INVALID, "relay plan: a name or variable is not UTF-8");
+    text = json_to_text(doc, false);
+    json_decref(doc);
+    if (strlen(text) > RELAY_PLAN_MAX)
+        return err_set(err, ERR_LIMIT, "relay plan is over %d bytes", RELAY_PLAN_MAX);
+    return memfd_sealed("ripcord-plan", text, strlen(text), ret_fd, err);
+}
+
+/* ---- reading ---- */
+
+static int take_member(struct relay_plan *p, const struct member *m, const json_t *v,
+                       struct err *err)
+{
+    void *at = (char *)p + m->offset;
+    uint64_t n = (uint64_t)json_integer_value(v);
+    bool number = json_is_integer(v) && json_integer_value(v) >= 0 && n <= m->max;
+
+    if (m->kind == MEMBER_STR && json_is_string(v))
+        *(char **)at = xstrdup(json_string_value(v));
+    else if (m->kind == MEMBER_U64 && number)
+        *(uint64_t *)at = n;
+    else if (m->kind == MEMBER_U32 && number)
+        *(uint32_t *)at = (uint32_t)n;
+    else if (m->kind == MEMBER_BOOL && json_is_boolean(v))
+        *(bool *)at = json_is_true(v);
+    else
+        return err_set(err, ERR_INVALID, "relay plan: %s is missing or not as it should be",
+                       m->name);
+    return 0;
+}
+
+static int from_json(const json_t *doc, struct relay_plan *p, struct err *err)
+{
+    const json_t *env = json_object_get(doc, "env");
+    int r = json_is_array(env) ? 0 : err_set(err, ERR_INVALID, "relay plan: env is missing");
+
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(members); i++)
+        r = take_member(p, &members[i], json_object_get(doc, members[i].name), err);
+    if (r >= 0)
+        r = json_read_strv(env, "env", &p->env, err);
+    return r < 0 ? r : check(p, err);
+}
+
+static int read_text(int fd, char **ret, size_t *ret_len, struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    struct stat st;
+    ssize_t n;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "look at the plan");
+    if (st.st_size <= 0 || st.st_size > RELAY_PLAN_MAX)
+        return err_set(err, ERR_INVALID, "the plan has %lld bytes", (long long)st.st_size);
+    text = xmalloc((size_t)st.st_size);
+    n = pread(fd, text, (size_t)st.st_size, 0);
+    if (n != st.st_size)
+        return err_sys(err, n < 0 ? errno : EIO, "read the plan");
+    *ret = TAKE_PTR(text);
+    *ret_len = (size_t)n;
+    return 0;
+}
+
+int relay_plan_read(int fd, struct relay_plan *ret, struct err *err)
+{
+    struct relay_plan p = RELAY_PLAN_INIT;
+    _cleanup_free_ char *text = NULL;
+    json_t *doc = NULL;
+    size_t len = 0;
+    int r = read_text(fd, &text, &len, err);
+
+    if (r >= 0)
+        r = json_parse("the plan", text, len, &doc, err);
+    if (r >= 0)
+        r = from_json(doc, &p, err);
+    json_decref(doc);
+    if (r < 0) {
+        relay_plan_done(&p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}

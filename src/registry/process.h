@@ -1,8 +1,0 @@
-/* The start of a ripcord-registry process (registry/proto.h): for the keeper. */
-#pragma once
-
-#include "base/err.h"
-
-/* Both descriptors are the caller's; the process is its child, to be reaped through the pidfd. */
-int registry_spawn(const char *program, char *const *env, const char *settings, int *ret_pidfd,
-                   int *ret_control, struct err *err);

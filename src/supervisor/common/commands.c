@@ -1,0 +1,309 @@
+/*
+ * What a daemon may ask, one function a message. Each finds its fields in `struct request`, answers
+ * with RESULT or its own message, and touches nothing on error.
+ */
+
+#include "lib/base/cleanup.h"
+#include "lib/base/macro.h"
+#include "supervisor/common/supervise.h"
+
+enum { STOP_GRACE_MAX_SEC = 3600 };
+
+struct request {
+    struct peer *peer;
+    struct supervisor *sup;
+    uint64_t seq;
+    const char *exec_id;
+    struct exec *exec; /* live, or NULL */
+    uint64_t signal, cause, rows, cols, grace, port, direction, flags;
+    const char *path;
+    int fd; /* came with the message, or -1 */
+    uint64_t offsets[JOURNAL_STREAMS];
+};
+
+static int need_exec(const struct request *q, struct err *err)
+{
+    if (q->exec)
+        return 0;
+    return err_set(err, ERR_NOT_FOUND, "exec '%.16s' is not running", q->exec_id ? q->exec_id : "");
+}
+
+static int need_main(const struct request *q, struct err *err)
+{
+    int r = need_exec(q, err);
+
+    if (r >= 0 && q->exec->state != EXEC_RUNNING)
+        r = err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
+    return r;
+}
+
+static void put_offsets(struct shim_writer *w, const struct exec *x)
+{
+    shim_put_u64(w, SHIM_TAG_STDOUT, x->streams[JOURNAL_STDOUT].journal.end);
+    shim_put_u64(w, SHIM_TAG_STDERR, x->streams[JOURNAL_STDERR].journal.end);
+    shim_put_u64(w, SHIM_TAG_STDOUT_START, x->streams[JOURNAL_STDOUT].journal.start);
+    shim_put_u64(w, SHIM_TAG_STDERR_START, x->streams[JOURNAL_STDERR].journal.start);
+}
+
+/* 1: has answered by itself. */
+static int do_attach(const struct request *q, struct err *err)
+{
+    struct shim_writer w;
+    int r, fd = -1;
+
+    r = need_exec(q, err);
+    if (r < 0)
+        return r;
+    attachment_add(q->exec, q->peer, q->offsets);
+    if (q->exec->tty)
+        fd = q->sup->ops->terminal(q->exec);
+    shim_begin(&w, SHIM_ATTACHED, q->seq);
+    shim_put_str(&w, SHIM_TAG_EXEC, q->exec->id);
+    put_offsets(&w, q->exec);
+    peer_send(q->peer, &w, fd);
+    return 1;
+}
+
+static int do_detach(const struct request *q, struct err *err _unused_)
+{
+    if (q->exec) {
+        attachments_remove(q->exec, q->peer);
+        streams_wake(q->exec);
+    }
+    return 1;
+}
+
+static int do_ack(const struct request *q, struct err *err _unused_)
+{
+    struct attachment *a = q->exec ? attachment_find(q->exec, q->peer) : NULL;
+
+    if (!a)
+        return 1; /* it ended meanwhile */
+    for (int i = 0; i < JOURNAL_STREAMS; i++)
+        a->ack[i] = MIN(MAX(a->ack[i], q->offsets[i]), q->exec->streams[i].journal.end);
+    a->in_flight = false;
+    streams_notify(q->exec);
+    streams_wake(q->exec);
+    return 1;
+}
+
+static int do_signal(const struct request *q, struct err *err)
+{
+    int r = need_main(q, err);
+
+    if (r < 0)
+        return r;
+    if (q->signal < 1 || q->signal > 64)
+        return err_set(err, ERR_INVALID, "signal %llu is not one", (unsigned long long)q->signal);
+    return q->sup->ops->signal(q->exec, (int)q->signal, err);
+}
+
+static int do_kill(const struct request *q, struct err *err)
+{
+    int r = need_exec(q, err);
+
+    if (r < 0)
+        return r;
+    if (q->cause >= END_CAUSE_MAX)
+        return err_set(err, ERR_INVALID, "cause %llu is not one", (unsigned long long)q->cause);
+    exec_kill(q->exec, q->cause ? (enum end_cause)q->cause : END_KILLED);
+    return 0;
+}
+
+static int do_resize(const struct request *q, struct err *err)
+{
+    int r = need_exec(q, err);
+
+    if (r < 0)
+        return r;
+    if (!q->exec->tty || streams_drained(q->exec))
+        return err_set(err, ERR_CONFLICT, "exec '%s' has no terminal", q->exec->id);
+    if (q->rows > UINT16_MAX || q->cols > UINT16_MAX)
+        return err_set(err, ERR_INVALID, "a terminal has at most 65535 rows and columns");
+    return q->sup->ops->resize(q->exec, (uint16_t)q->rows, (uint16_t)q->cols, err);
+}
+
+static int do_stdin_close(const struct request *q, struct err *err)
+{
+    int r = need_exec(q, err);
+
+    if (r < 0)
+        return r;
+    q->exec->input_whole = true;
+    return q->sup->ops->stdin_close(q->exec, err);
+}
+
+static int do_stop(const struct request *q, struct err *err _unused_)
+{
+    peer_result(q->peer, q->seq, NULL);
+    q->sup->for_good |= q->flags & SHIM_STOP_FOR_GOOD;
+    stop_begin(q->sup, MIN(q->grace, STOP_GRACE_MAX_SEC * USEC_PER_SEC));
+    return 1;
+}
+
+/* Also when it is so already, as far as we know: others may pause and resume a container too. */
+static int freeze(const struct request *q, bool on, struct err *err)
+{
+    struct supervisor *s = q->sup;
+    int r;
+
+    if (s->state == SHIM_STOPPING)
+        return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
+    r = s->ops->freeze(q->peer, q->seq, on, err);
+    if (r == 0)
+        s->state = on ? SHIM_PAUSED : SHIM_RUNNING;
+    return r;
+}
+
+static int do_pause(const struct request *q, struct err *err)
+{
+    return freeze(q, true, err);
+}
+
+static int do_resume(const struct request *q, struct err *err)
+{
+    return freeze(q, false, err);
+}
+
+static int do_stats(const struct request *q, struct err *err)
+{
+    return q->sup->ops->stats(q->peer, q->seq, err);
+}
+
+/* Both answer when the work inside is done. */
+static int do_dial(const struct request *q, struct err *err)
+{
+    if (q->port < 1 || q->port > UINT16_MAX)
+        return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
+                       (unsigned long long)q->port);
+    return q->sup->ops->dial(q->peer, q->seq, q->port, err);
+}
+
+static int do_copy(const struct request *q, struct err *err)
+{
+    if (!q->path || q->path[0] != '/')
+        return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", q->path ? q->path : "");
+    if (q->fd < 0)
+        return err_set(err, ERR_INVALID, "no stream came with the request");
+    return q->sup->ops->copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
+}
+
+static int do_listener(const struct request *q, struct err *err)
+{
+    struct shim_writer w;
+    int fd;
+
+    if (!q->sup->ops->listener)
+        return err_set(err, ERR_UNSUPPORTED, "this engine's sandboxes reach no package registry");
+    fd = q->sup->ops->listener(q->sup, err);
+    if (fd < 0)
+        return fd;
+    shim_begin(&w, SHIM_RESULT, q->seq);
+    peer_send(q->peer, &w, fd);
+    return 1;
+}
+
+static int do_hello(const struct request *q _unused_, struct err *err _unused_)
+{
+    return 1;
+}
+
+typedef int (*command_fn)(const struct request *q, struct err *err);
+
+/* clang-format off */
+static const command_fn commands[SHIM_MSG_TYPE_MAX] = {
+    [SHIM_HELLO]       = do_hello,
+    [SHIM_ATTACH]      = do_attach,
+    [SHIM_DETACH]      = do_detach,
+    [SHIM_ACK]         = do_ack,
+    [SHIM_SIGNAL]      = do_signal,
+    [SHIM_KILL]        = do_kill,
+    [SHIM_RESIZE]      = do_resize,
+    [SHIM_STDIN_CLOSE] = do_stdin_close,
+    [SHIM_STOP]        = do_stop,
+    [SHIM_PAUSE]       = do_pause,
+    [SHIM_RESUME]      = do_resume,
+    [SHIM_STATS]       = do_stats,
+    [SHIM_DIAL]        = do_dial,
+    [SHIM_COPY]        = do_copy,
+    [SHIM_LISTENER]    = do_listener,
+};
+/* clang-format on */
+
+static void take_field(struct request *q, const struct shim_value *v)
+{
+    switch (v->tag) {
+    case SHIM_TAG_EXEC:
+        q->exec_id = v->data;
+        break;
+    case SHIM_TAG_SIGNAL:
+        q->signal = v->u64;
+        break;
+    case SHIM_TAG_CAUSE:
+        q->cause = v->u64;
+        break;
+    case SHIM_TAG_ROWS:
+        q->rows = v->u64;
+        break;
+    case SHIM_TAG_COLS:
+        q->cols = v->u64;
+        break;
+    case SHIM_TAG_FLAGS:
+        q->flags = v->u64;
+        break;
+    case SHIM_TAG_GRACE:
+        q->grace = v->u64;
+        break;
+    case SHIM_TAG_STDOUT:
+        q->offsets[JOURNAL_STDOUT] = v->u64;
+        break;
+    case SHIM_TAG_STDERR:
+        q->offsets[JOURNAL_STDERR] = v->u64;
+        break;
+    case SHIM_TAG_PORT:
+        q->port = v->u64;
+        break;
+    case SHIM_TAG_PATH:
+        q->path = v->data;
+        break;
+    case SHIM_TAG_DIRECTION:
+        q->direction = v->u64;
+        break;
+    default: /* newer than us */
+        break;
+    }
+}
+
+static int run(struct request *q, struct shim_reader *r, struct err *err)
+{
+    unsigned type = r->head.type;
+    struct shim_value v;
+    int n;
+
+    if (type >= SHIM_MSG_TYPE_MAX || !commands[type])
+        return err_set(err, ERR_UNSUPPORTED, "this sandbox's supervisor does not know message %u",
+                       type);
+    while ((n = shim_next(r, &v, err)) > 0)
+        take_field(q, &v);
+    if (n < 0)
+        return n;
+    if (q->exec_id)
+        q->exec = exec_find(q->sup, q->exec_id);
+    return commands[type](q, err);
+}
+
+void command_run(struct peer *p, struct shim_reader *r, int fd)
+{
+    _cleanup_close_ int came = fd;
+    struct request q = {.peer = p, .sup = p->sup, .seq = r->head.seq, .fd = came};
+    _cleanup_err_ struct err err = ERR_INIT;
+    int n;
+
+    if (r->head.type == SHIM_EXEC || r->head.type == SHIM_EXEC_FED) {
+        exec_start(p, r, r->head.type == SHIM_EXEC_FED ? came : -1);
+        return;
+    }
+    n = run(&q, r, &err);
+    if (n <= 0)
+        peer_result(p, q.seq, &err);
+}

@@ -1,0 +1,218 @@
+/*
+ * The end of an exec: its wait status, the pipes drained, then the record. Nothing here is guessed
+ * from an exit code: `oom` needs the owner to have seen the kernel's own counter of kills rise,
+ * `timeout` and `killed` need us to have sent the signal.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/log.h"
+#include "supervisor/common/supervise.h"
+
+enum {
+    DRAIN_GRACE_USEC = 2000000, /* a daemonised child holds a pipe and may still say something */
+    DRAIN_STRAY_USEC = 100000,  /* no process of the exec is left, but someone has its pipe */
+};
+
+static bool was_killed_hard(const struct exec *x)
+{
+    return WIFSIGNALED(x->wait_status) && WTERMSIG(x->wait_status) == SIGKILL;
+}
+
+static bool has_failed(const struct exec *x)
+{
+    return !WIFEXITED(x->wait_status) || WEXITSTATUS(x->wait_status) != 0;
+}
+
+static enum end_cause decide(const struct exec *x, const struct end_record *rec)
+{
+    if (x->killed && was_killed_hard(x))
+        return x->kill_cause;
+    if (rec->oom_kills && was_killed_hard(x))
+        return END_OOM;
+    if (x->stopped)
+        return END_SANDBOX_STOPPED;
+    if (rec->pids_denied && has_failed(x))
+        return END_PIDS_LIMIT;
+    return WIFSIGNALED(x->wait_status) ? END_SIGNALED : END_EXITED;
+}
+
+static void fill_streams(struct exec *x, struct end_record *rec)
+{
+    const struct stream *out = &x->streams[JOURNAL_STDOUT], *err = &x->streams[JOURNAL_STDERR];
+    uint64_t lost = out->dropped + err->dropped;
+
+    rec->stdout_bytes = out->journal.end;
+    rec->stderr_bytes = err->journal.end;
+    rec->stdout_dropped = out->journal.start + out->dropped;
+    rec->stderr_dropped = err->journal.start + err->dropped;
+    rec->drained = streams_drained(x);
+    if (lost && !*rec->message)
+        snprintf(rec->message, sizeof(rec->message),
+                 "%llu bytes of output are lost, they could not be stored: %s",
+                 (unsigned long long)lost,
+                 strerror(out->lost_errno ? out->lost_errno : err->lost_errno));
+    peers_note_input(x); /* of a dead daemon the kernel may close that pipe before the line to us */
+    if (x->input_lost && !*rec->message)
+        snprintf(rec->message, sizeof(rec->message),
+                 "its input was cut: the daemon ended before all of it had been handed over");
+}
+
+static void tell_ended(struct exec *x, const struct end_record *rec)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(16 << 10);
+    struct shim_writer w;
+
+    shim_begin(&w, SHIM_ENDED, 0);
+    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    if (end_record_format(rec, &text) >= 0)
+        shim_put_bytes(&w, SHIM_TAG_RECORD, buf_data(&text), text.len);
+    peers_broadcast(x->sup, &w);
+}
+
+static void release(struct exec *x)
+{
+    attachments_remove(x, NULL);
+    x->state = EXEC_OVER;
+    input_close(x);
+    x->sup->ops->over(x);
+    x->dirfd = fd_close(x->dirfd);
+    stream_discard(x);
+    x->freed = streams_drained(x);
+}
+
+static void conclude(struct exec *x, struct end_record *rec)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    rec->started_wall = x->started_wall;
+    rec->ended_wall = time_wall();
+    rec->wall_usec = time_mono() - x->started_mono;
+    if (x->dirfd >= 0 && end_record_write(x->dirfd, rec, &err) < 0)
+        log_warn("exec %s: its end record is not on disk: %s", x->id, err.msg);
+    tell_ended(x, rec);
+    release(x);
+    if (x->sup->ephemeral)
+        stop_begin(x->sup, 0);
+}
+
+void exec_try_finish(struct exec *x)
+{
+    struct end_record rec = {.exit_code = -1};
+
+    if (x->state != EXEC_DRAINING)
+        return;
+    if (!streams_drained(x) && !deadline_passed(&x->drain_by))
+        return;
+    streams_last_words(x);
+    if (WIFEXITED(x->wait_status))
+        rec.exit_code = WEXITSTATUS(x->wait_status);
+    else
+        rec.signal = WTERMSIG(x->wait_status);
+    fill_streams(x, &rec);
+    x->sup->ops->fill(x, &rec);
+    rec.cause = decide(x, &rec);
+    conclude(x, &rec);
+}
+
+void exec_main_ended(struct exec *x)
+{
+    struct supervisor *s = x->sup;
+
+    x->state = EXEC_DRAINING;
+    /* Of an ephemeral sandbox nothing outlives its command; that also ends every other holder of
+     * the pipes. */
+    if (s->ephemeral)
+        stop_begin(s, 0);
+    x->drain_by = deadline_in(s->ops->has_company(x) ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
+    exec_try_finish(x);
+}
+
+void exec_lose(struct exec *x, const struct err *why)
+{
+    struct end_record rec = {.cause = END_ENGINE_LOST, .exit_code = -1, .error = why->code};
+
+    snprintf(rec.message, sizeof(rec.message), "%s", why->msg ? why->msg : "");
+    x->fed = false;
+    streams_close(x);
+    fill_streams(x, &rec);
+    rec.drained = false;
+    conclude(x, &rec);
+}
+
+bool exec_is_late(const struct exec *x)
+{
+    const struct supervisor *s = x->sup;
+
+    if (s->ephemeral) /* has no next start */
+        return false;
+    return s->state == SHIM_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
+}
+
+static void tell_failed(struct exec *x, const struct err *why, bool late)
+{
+    struct shim_writer w;
+
+    if (!x->starter)
+        return;
+    shim_begin(&w, SHIM_EXEC_FAILED, x->seq);
+    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    if (late)
+        shim_put_u64(&w, SHIM_TAG_STATE, SHIM_STOPPING);
+    shim_put_err(&w, why);
+    peer_send(x->starter, &w, -1);
+}
+
+void exec_tell_refused(struct exec *x, const struct err *why)
+{
+    tell_failed(x, why, exec_is_late(x));
+}
+
+/* It was not begun because the sandbox died under it: as if it had never come, so that it can come
+ * again. Something in its folder would be a trace of it. */
+static bool give_back(struct exec *x, const struct err *why)
+{
+    /* ESRCH: the kernel's word for a pid 1 that is dying, a moment before its pidfd says so. */
+    bool late = exec_is_late(x) || (!x->sup->ephemeral && why->errnum == ESRCH);
+
+    if (!x->starter || !late || x->entrusted ||
+        (unlinkat(x->sup->exec_dirfd, x->id, AT_REMOVEDIR) < 0 && errno != ENOENT))
+        return false;
+    x->fed = false;
+    streams_close(x);
+    tell_failed(x, why, true);
+    release(x);
+    return true;
+}
+
+void exec_fail_start(struct exec *x, const struct err *why)
+{
+    struct end_record rec = {
+        .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = why->code};
+
+    if (give_back(x, why))
+        return;
+    snprintf(rec.message, sizeof(rec.message), "%s", why->msg ? why->msg : "");
+    snprintf(rec.hint, sizeof(rec.hint), "%s", why->hint ? why->hint : "");
+    x->fed = false;
+    streams_close(x);
+    tell_failed(x, why, false);
+    conclude(x, &rec);
+}
+
+void exec_killed_in_start(struct exec *x)
+{
+    struct end_record rec = {
+        .cause = x->kill_cause, .exit_code = -1, .signal = SIGKILL, .drained = true};
+
+    snprintf(rec.message, sizeof(rec.message), "it was killed before it ran");
+    x->fed = false;
+    x->starter = NULL;
+    streams_close(x);
+    conclude(x, &rec);
+}

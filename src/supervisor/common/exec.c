@@ -1,0 +1,270 @@
+/*
+ * Execs: the daemon's message is checked, the exec gets its folder, and the owner launches it. That
+ * is events too, so that a start that hangs (the sandbox is frozen in the middle of it) holds up
+ * nobody else.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/common/supervise.h"
+
+/* ---- looking up, counting, freeing ---- */
+
+bool exec_is_live(const struct exec *x)
+{
+    return x->state != EXEC_OVER;
+}
+
+struct exec *exec_find(struct supervisor *s, const char *id)
+{
+    for (struct exec *x = s->execs; x; x = x->next)
+        if (exec_is_live(x) && STREQ(x->id, id))
+            return x;
+    return NULL;
+}
+
+size_t execs_live(const struct supervisor *s)
+{
+    size_t n = 0;
+
+    for (const struct exec *x = s->execs; x; x = x->next)
+        n += exec_is_live(x);
+    return n;
+}
+
+void exec_spec_done(struct exec_spec *spec)
+{
+    strv_free(spec->argv);
+    strv_free(spec->env);
+    free(spec->cwd);
+    free(spec->user);
+    *spec = (struct exec_spec){0};
+}
+
+void exec_free(struct exec *x)
+{
+    attachments_remove(x, NULL);
+    x->sup->ops->exec_done(x);
+    streams_close(x);
+    input_close(x);
+    fd_close(x->dirfd);
+    exec_spec_done(&x->spec);
+    free(x);
+}
+
+void exec_kill(struct exec *x, enum end_cause cause)
+{
+    if (!x->killed) {
+        x->killed = true;
+        x->kill_cause = cause;
+    }
+    x->sup->ops->kill(x);
+}
+
+/* ---- the request ---- */
+
+static int take_field(struct exec *x, const struct shim_value *v, struct err *err)
+{
+    switch (v->tag) {
+    case SHIM_TAG_EXEC:
+        if (!v->length || v->length > SUPERVISE_ID_MAX ||
+            strspn(v->data, "0123456789abcdefghijklmnopqrstuvwxyz") != v->length)
+            return err_set(err, ERR_INVALID, "'%.32s' is not an exec id", v->data);
+        memcpy(x->id, v->data, v->length + 1);
+        break;
+    case SHIM_TAG_ARG:
+        strv_add(&x->spec.argv, v->data);
+        break;
+    case SHIM_TAG_ENV:
+        if (parse_env(v->data, err) < 0)
+            return err_wrap(err, "env");
+        strv_add(&x->spec.env, v->data);
+        break;
+    case SHIM_TAG_CWD:
+        free(x->spec.cwd);
+        x->spec.cwd = xstrdup(v->data);
+        break;
+    case SHIM_TAG_USER:
+        free(x->spec.user);
+        x->spec.user = xstrdup(v->data);
+        break;
+    case SHIM_TAG_FLAGS:
+        x->spec.flags = v->u64;
+        break;
+    case SHIM_TAG_TIMEOUT:
+        x->timeout = v->u64;
+        break;
+    case SHIM_TAG_IDLE_TIMEOUT:
+        x->idle_timeout = v->u64;
+        break;
+    case SHIM_TAG_ROWS:
+        x->spec.rows = (uint16_t)MIN(v->u64, UINT16_MAX);
+        break;
+    case SHIM_TAG_COLS:
+        x->spec.cols = (uint16_t)MIN(v->u64, UINT16_MAX);
+        break;
+    default: /* newer than us */
+        break;
+    }
+    return 0;
+}
+
+static int check_spec(const struct exec *x, struct err *err)
+{
+    const struct exec_spec *spec = &x->spec;
+
+    if (!spec->argv || !*spec->argv[0])
+        return err_set(err, ERR_INVALID, "no command was given");
+    if (spec->cwd && spec->cwd[0] != '/')
+        return err_set(err, ERR_INVALID, "working folder '%s' is not absolute", spec->cwd);
+    if (spec->user && parse_user(spec->user, err) < 0)
+        return err_wrap(err, "user");
+    if (x->timeout > UINT64_MAX / 4 || x->idle_timeout > UINT64_MAX / 4)
+        return err_set(err, ERR_INVALID, "the timeout is too long");
+    if (x->sup->state != SHIM_RUNNING && x->sup->state != SHIM_PAUSED)
+        return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
+    if (execs_live(x->sup) >= SUPERVISE_EXECS_MAX)
+        return err_set(err, ERR_LIMIT, "%d execs run in this sandbox already", SUPERVISE_EXECS_MAX);
+    return 0;
+}
+
+static struct exec *exec_new(struct peer *p, uint64_t seq)
+{
+    const struct supervisor_ops *ops = p->sup->ops;
+    struct exec *x = xcalloc(1, ops->exec_size);
+
+    x->sup = p->sup;
+    x->starter = p;
+    x->seq = seq;
+    x->dirfd = x->input.fd = -1;
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        x->streams[i].src.fd = -1;
+        x->streams[i].exec = x;
+        x->streams[i].journal.fd = -1;
+    }
+    x->started_wall = time_wall();
+    x->started_mono = x->last_output = time_mono();
+    ops->exec_init(x);
+    return x;
+}
+
+/* ---- starting ---- */
+
+static int make_folder(struct exec *x, struct err *err)
+{
+    struct supervisor *s = x->sup;
+    int r;
+
+    if (mkdirat(s->exec_dirfd, x->id, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make the folder of exec '%s'", x->id);
+    r = dir_open(s->exec_dirfd, x->id, &x->dirfd, err);
+    if (r < 0)
+        return r;
+    for (int i = 0; i < JOURNAL_STREAMS; i++)
+        journal_writer_init(&x->streams[i].journal, x->dirfd, (enum journal_stream)i,
+                            s->journal_budget);
+    return 0;
+}
+
+void exec_started(struct exec *x, int fd)
+{
+    _cleanup_close_ int in = fd;
+    struct shim_writer w;
+
+    x->state = EXEC_RUNNING;
+    exec_spec_done(&x->spec);
+    if (x->handover.input)
+        input_begin(x, TAKE_FD(in));
+    else
+        input_close(x);
+    if (x->starter) { /* else it has gone: its command goes on, with its stdin at its end */
+        shim_begin(&w, SHIM_STARTED, x->seq);
+        shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+        shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)x->pid);
+        peer_send(x->starter, &w, TAKE_FD(in));
+        x->starter = NULL;
+    }
+    streams_notify(x);
+}
+
+/* An exec is alone when no other one's life overlaps with its own. */
+static void mark_alone(struct supervisor *s, struct exec *x)
+{
+    x->alone = true;
+    for (struct exec *other = s->execs; other; other = other->next) {
+        if (other == x)
+            continue;
+        other->alone = false; /* a daemonised child of an ended exec counts as company */
+        x->alone = false;
+    }
+}
+
+static int read_request(struct exec *x, struct shim_reader *r, struct err *err)
+{
+    struct shim_value v;
+    int n;
+
+    while ((n = shim_next(r, &v, err)) > 0) {
+        n = take_field(x, &v, err);
+        if (n < 0)
+            return n;
+    }
+    return n;
+}
+
+/* Without an id of its own it cannot be recorded, and one that may come again must not be: the
+ * answer is all there is. */
+static bool refuse(struct exec *x, struct err *err)
+{
+    if (*x->id && exec_find(x->sup, x->id))
+        err_set(err, ERR_CONFLICT, "exec '%s' runs already", x->id);
+    else if (*x->id && faccessat(x->sup->exec_dirfd, x->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        err_set(err, ERR_CONFLICT, "exec '%s' has been used before", x->id);
+    else if (*x->id && exec_is_late(x))
+        err_set(err, ERR_CONFLICT, "the sandbox is stopping");
+    else if (*x->id)
+        return false;
+    else if (!err->code)
+        err_set(err, ERR_INVALID, "the exec has no id");
+    exec_tell_refused(x, err);
+    exec_free(x);
+    return true;
+}
+
+void exec_start(struct peer *p, struct shim_reader *reader, int fd)
+{
+    static const uint64_t from_start[JOURNAL_STREAMS] = {0, 0};
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct supervisor *s = p->sup;
+    struct exec *x = exec_new(p, reader->head.seq);
+    int r;
+
+    r = read_request(x, reader, &err);
+    if (r >= 0 && reader->head.type == SHIM_EXEC_FED)
+        r = handover_read(fd, &x->handover, &err);
+    if (refuse(x, &err))
+        return;
+    x->input_whole =
+        (x->spec.flags & (SHIM_EXEC_STDIN | SHIM_EXEC_TTY)) != SHIM_EXEC_STDIN || x->handover.input;
+    x->next = s->execs;
+    s->execs = x;
+    if (r >= 0)
+        r = check_spec(x, &err);
+    if (r >= 0)
+        mark_alone(s, x);
+    if (make_folder(x, r >= 0 ? &err : NULL) < 0 && r >= 0)
+        r = -ERR_SYSTEM;
+    if (r >= 0 && x->spec.flags & SHIM_EXEC_ATTACH)
+        attachment_add(x, p, from_start);
+    if (r >= 0)
+        r = s->ops->launch(x, &err);
+    if (r < 0)
+        exec_fail_start(x, &err);
+}

@@ -1,0 +1,45 @@
+/*
+ * A command's stdin out of its handover: written as fast as the command reads, then closed. It is
+ * the supervisor that does it, so that a payload arrives whole when the daemon dies.
+ */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "supervisor/common/supervise.h"
+
+enum { INPUT_PIECE = 64 << 10 };
+
+void input_close(struct exec *x)
+{
+    source_close(x->sup, &x->input);
+    handover_done(&x->handover);
+}
+
+/* An error, or a reader that has gone: the rest is wanted by nobody. */
+static void on_room(struct source *src, uint32_t events _unused_)
+{
+    struct exec *x = container_of(src, struct exec, input);
+    size_t left = x->handover.input_len - x->input_at;
+    ssize_t n = write(src->fd, x->handover.input + x->input_at, MIN(left, (size_t)INPUT_PIECE));
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n > 0)
+        x->input_at += (size_t)n;
+    if (n < 0 || x->input_at == x->handover.input_len)
+        input_close(x);
+}
+
+void input_begin(struct exec *x, int fd)
+{
+    _cleanup_close_ int in = fd;
+
+    if (in < 0 || !x->handover.input_len || fd_set_nonblock(in, true) < 0 ||
+        source_add(x->sup, &x->input, in, EPOLLOUT, on_room, NULL) < 0) {
+        input_close(x);
+        return;
+    }
+    TAKE_FD(in);
+}

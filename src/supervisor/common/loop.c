@@ -1,0 +1,138 @@
+/*
+ * The event loop: epoll, one event a turn. Slower than batches by one system call an event, and in
+ * exchange no handler can meet a source that another has just closed.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/resident.h"
+#include "supervisor/common/supervise.h"
+
+enum { IDLE_MS = 1000 };
+
+int source_add(struct supervisor *s, struct source *src, int fd, uint32_t events,
+               void (*ready)(struct source *, uint32_t), struct err *err)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = src};
+
+    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
+        return err_sys(err, errno, "watch a descriptor");
+    *src = (struct source){.fd = fd, .events = events, .ready = ready};
+    return 0;
+}
+
+void source_set(struct supervisor *s, struct source *src, uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = src};
+
+    if (src->fd < 0 || src->events == events)
+        return;
+    /*
+     * A source that wants nothing is taken out: epoll would go on telling of its hang-up for ever.
+     */
+    if (!events)
+        epoll_ctl(s->epoll, EPOLL_CTL_DEL, src->fd, NULL);
+    else
+        epoll_ctl(s->epoll, src->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, src->fd, &ev);
+    src->events = events;
+}
+
+/* Taken out by hand: another process may hold the same open file, and then close() is not enough.
+ */
+void source_close(struct supervisor *s, struct source *src)
+{
+    if (src->fd < 0)
+        return;
+    source_set(s, src, 0);
+    src->fd = fd_close(src->fd);
+}
+
+char *supervisor_io(struct supervisor *s)
+{
+    void *p;
+
+    if (s->io)
+        return s->io;
+    p = mmap(NULL, SUPERVISE_IO_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        abort(); /* as xmalloc() does: no memory */
+    s->io = p;
+    return s->io;
+}
+
+/* At rest the buffer is given back: a sandbox that does nothing should cost next to nothing. */
+static void rest(struct supervisor *s)
+{
+    if (!s->io || execs_live(s))
+        return;
+    munmap(s->io, SUPERVISE_IO_SIZE);
+    s->io = NULL;
+}
+
+/* Frees what ended while its own handler ran. */
+static void sweep(struct supervisor *s)
+{
+    bool left = false;
+
+    for (struct peer **p = &s->peers; *p;) {
+        struct peer *gone = *p;
+
+        if (!gone->dead) {
+            p = &gone->next;
+            continue;
+        }
+        *p = gone->next;
+        peer_free(gone);
+        left = true;
+    }
+    if (left && s->tied && !s->peers)
+        stop_begin(s, 0);
+    for (struct exec **x = &s->execs; *x;) {
+        struct exec *gone = *x;
+
+        if (!gone->freed) {
+            x = &gone->next;
+            continue;
+        }
+        *x = gone->next;
+        exec_free(gone);
+    }
+}
+
+/* Waits for one event; after a while without any, program text is not kept in memory either. */
+static int wait_event(struct supervisor *s, struct epoll_event *ev)
+{
+    int n = epoll_wait(s->epoll, ev, 1, execs_live(s) ? -1 : IDLE_MS);
+
+    if (n != 0)
+        return n;
+    resident_release();
+    return epoll_wait(s->epoll, ev, 1, -1);
+}
+
+int loop_run(struct supervisor *s, struct err *err)
+{
+    while (!s->over) {
+        struct epoll_event ev;
+        struct source *src;
+        int n;
+
+        timers_arm(s);
+        rest(s);
+        n = wait_event(s, &ev);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, errno, "wait for events");
+        src = ev.data.ptr;
+        src->ready(src, ev.events);
+        sweep(s);
+        if (s->state == SHIM_STOPPING)
+            stop_advance(s);
+    }
+    return 0;
+}

@@ -1,0 +1,386 @@
+/*
+ * The daemons at the other end: connections, greeting, sending. A peer that does not read is
+ * queued for up to SUPERVISE_QUEUE_MAX bytes and then cut off: it can come back and ask for the
+ * state.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/common/supervise.h"
+
+enum { SHORT_USEC = 1000 };
+
+/* ---- sending ---- */
+
+static void pop(struct peer *p)
+{
+    struct packet *k = p->first;
+
+    p->first = k->next;
+    if (!p->first)
+        p->last = &p->first;
+    p->queued -= k->len;
+    fd_close(k->fd);
+    free(k);
+}
+
+static void enqueue(struct peer *p, const struct buf *b, int fd)
+{
+    struct packet *k;
+
+    if (p->queued + b->len > SUPERVISE_QUEUE_MAX) {
+        log_warn("a daemon does not read its messages: cut off");
+        p->dead = true;
+        fd_close(fd);
+        return;
+    }
+    k = xmalloc(sizeof(*k) + b->len);
+    *k = (struct packet){.fd = fd, .len = b->len};
+    memcpy(k->data, buf_data(b), b->len);
+    *p->last = k;
+    p->last = &k->next;
+    p->queued += k->len;
+    source_set(p->sup, &p->src, EPOLLIN | EPOLLOUT);
+}
+
+/* 0 sent, -EAGAIN, or the peer is dead. A kernel short of memory is no end of the line: a daemon
+ * would take the sandbox for lost. */
+static int send_packet(struct peer *p, const void *data, size_t len, int fd)
+{
+    int r = fd_send(p->src.fd, data, len, &fd, fd >= 0, MSG_DONTWAIT);
+
+    if (fd_send_is_short(r)) {
+        usleep(SHORT_USEC); /* the loop comes back at once: there is room on the line */
+        r = -EAGAIN;
+    }
+    if (r < 0 && r != -EAGAIN)
+        p->dead = true;
+    return r;
+}
+
+void peer_send(struct peer *p, struct shim_writer *w, int fd)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (shim_finish(w, &err) < 0) {
+        log_warn("message lost: %s", err.msg);
+        fd_close(fd);
+    } else if (p->dead) {
+        fd_close(fd);
+    } else if (p->first || p->held ||
+               send_packet(p, buf_data(&w->buf), w->buf.len, fd) == -EAGAIN) {
+        enqueue(p, &w->buf, fd);
+    } else {
+        fd_close(fd);
+    }
+    shim_writer_done(w);
+}
+
+void peer_result(struct peer *p, uint64_t seq, const struct err *err)
+{
+    struct shim_writer w;
+
+    shim_begin(&w, SHIM_RESULT, seq);
+    if (err && err->code)
+        shim_put_err(&w, err);
+    peer_send(p, &w, -1);
+}
+
+void peers_broadcast(struct supervisor *s, struct shim_writer *w)
+{
+    for (struct peer *p = s->peers; p; p = p->next) {
+        struct shim_writer copy = {.buf = BUF_INIT(SHIM_MSG_MAX), .overflow = w->overflow};
+
+        if (buf_append(&copy.buf, buf_data(&w->buf), w->buf.len) < 0)
+            copy.overflow = 1;
+        peer_send(p, &copy, -1);
+    }
+    shim_writer_done(w);
+}
+
+static void flush(struct peer *p)
+{
+    while (p->first && !p->dead) {
+        if (send_packet(p, p->first->data, p->first->len, p->first->fd) == -EAGAIN)
+            return;
+        pop(p);
+    }
+    source_set(p->sup, &p->src, EPOLLIN);
+}
+
+void peer_hang_up(int fd)
+{
+    char byte;
+
+    /* A unix socket that is closed with unread data resets its peer, and what we sent last is lost
+     * to it: take in nothing more, and empty what is there. */
+    shutdown(fd, SHUT_RD);
+    while (recv(fd, &byte, 1, MSG_DONTWAIT) > 0)
+        ;
+}
+
+void peers_finish(struct supervisor *s, uint64_t usec)
+{
+    struct deadline by = deadline_in(usec);
+
+    for (struct peer *p = s->peers; p; p = p->next) {
+        while (p->first && !p->dead && !deadline_passed(&by)) {
+            struct pollfd fd = {.fd = p->src.fd, .events = POLLOUT};
+
+            if (poll(&fd, 1, deadline_ms(&by)) > 0)
+                flush(p);
+        }
+        peer_hang_up(p->src.fd);
+    }
+}
+
+/* ---- coming and going ---- */
+
+static void greet(struct peer *p)
+{
+    struct supervisor *s = p->sup;
+    struct shim_writer w;
+
+    shim_begin(&w, SHIM_HELLO, 0);
+    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
+    shim_put_str(&w, SHIM_TAG_SANDBOX, s->sandbox_id);
+    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)s->pid);
+    shim_put_u64(&w, SHIM_TAG_STATE, s->state);
+    shim_put_str(&w, SHIM_TAG_HASH, s->hash);
+    shim_put_u64(&w, SHIM_TAG_UNENFORCED, s->unenforced);
+    peer_send(p, &w, -1);
+}
+
+/* What a daemon has not handed over of a command's input goes with it: the command sees an end of
+ * file that is none, which must be told. */
+static void note_input(struct exec *x, const struct peer *p)
+{
+    if (!x->input_whole && (x->starter == p || attachment_find(x, p)))
+        x->input_lost = true;
+}
+
+/* The kernel closes what a process had one by one, with milliseconds between a command's stdin and
+ * the line to us. Its memory goes before all of that: 0 pages are those of one that ends. */
+static bool is_ending(const struct peer *p)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    _cleanup_close_ int fd = -1;
+    char path[32], pages;
+
+    if (getsockopt(p->src.fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+        return false;
+    snprintf(path, sizeof(path), "/proc/%d/statm", who.pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, &pages, 1) == 1 && pages == '0';
+}
+
+static bool has_hung_up(const struct peer *p)
+{
+    struct pollfd fd = {.fd = p->src.fd};
+
+    return poll(&fd, 1, 0) > 0 && fd.revents & (POLLHUP | POLLERR);
+}
+
+void peers_note_input(struct exec *x)
+{
+    for (const struct peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next)
+        if (p->dead || is_ending(p) || has_hung_up(p)) /* in this order: it may be over meanwhile */
+            note_input(x, p);
+}
+
+/* Nobody's attachments and answers may point at a peer that has gone. */
+static void forget(struct peer *p)
+{
+    for (struct exec *x = p->sup->execs; x; x = x->next) {
+        note_input(x, p);
+        if (x->starter == p)
+            x->starter = NULL;
+        attachments_remove(x, p);
+        streams_wake(x);
+    }
+    p->sup->ops->forget(p->sup, p);
+}
+
+void peer_free(struct peer *p)
+{
+    forget(p);
+    while (p->first)
+        pop(p);
+    source_close(p->sup, &p->src);
+    free(p);
+}
+
+/* The first message must be HELLO with our major version. */
+static int check_hello(struct peer *p, struct shim_reader *r, struct err *err)
+{
+    uint64_t version = 0;
+    struct shim_value v;
+    int n;
+
+    if (r->head.type != SHIM_HELLO)
+        return err_set(err, ERR_INVALID, "the first message must be HELLO");
+    while ((n = shim_next(r, &v, err)) > 0)
+        if (v.tag == SHIM_TAG_VERSION)
+            version = v.u64;
+    if (n < 0)
+        return n;
+    if (version >> 32 != SHIM_VERSION_MAJOR)
+        return err_set(err, ERR_UNSUPPORTED, "this supervisor speaks protocol %d, not %u",
+                       SHIM_VERSION_MAJOR, (unsigned)(version >> 32));
+    p->greeted = true;
+    return 0;
+}
+
+/* Takes the fd that came along, or -1. */
+static void handle(struct peer *p, const char *packet, size_t len, int fd)
+{
+    _cleanup_close_ int came = fd;
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct shim_reader r;
+    int n;
+
+    n = shim_read(&r, packet, len, &err);
+    if (n >= 0 && p->greeted) {
+        command_run(p, &r, TAKE_FD(came));
+        return;
+    }
+    if (n >= 0)
+        n = check_hello(p, &r, &err);
+    if (n < 0) {
+        peer_result(p, 0, &err);
+        p->dead = true;
+    }
+}
+
+static void on_peer(struct source *src, uint32_t events)
+{
+    struct peer *p = container_of(src, struct peer, src);
+    char *packet = supervisor_io(p->sup);
+    size_t n_fds = 1;
+    int fd = -1;
+    ssize_t n;
+
+    if (events & EPOLLOUT)
+        flush(p);
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        return;
+    n = fd_recv(src->fd, packet, SHIM_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
+    if (n == -EAGAIN)
+        return;
+    if (n <= 0)
+        p->dead = true;
+    else
+        handle(p, packet, (size_t)n, n_fds ? fd : -1);
+}
+
+static int peer_new(struct supervisor *s, int fd, bool held, struct err *err)
+{
+    struct peer *p = xnew0(struct peer);
+    int r;
+
+    p->sup = s;
+    p->held = held;
+    p->last = &p->first;
+    r = source_add(s, &p->src, fd, EPOLLIN, on_peer, err);
+    if (r < 0) {
+        fd_close(fd);
+        free(p);
+        return r;
+    }
+    p->next = s->peers;
+    s->peers = p;
+    return 0;
+}
+
+int peer_add(struct supervisor *s, int fd, struct err *err)
+{
+    int r = peer_new(s, fd, false, err);
+
+    if (r >= 0)
+        greet(s->peers);
+    return r;
+}
+
+/* The sandbox must be there for all that is not the start of a command. */
+static bool comes_early(int fd)
+{
+    struct shim_msg head;
+
+    return recv(fd, &head, sizeof(head), MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof(head) &&
+           (head.type == SHIM_HELLO || head.type == SHIM_EXEC || head.type == SHIM_EXEC_FED);
+}
+
+int peer_early(struct supervisor *s, int fd, struct err *err)
+{
+    int r = s->peers ? 0 : peer_new(s, fd, true, err);
+
+    if (r < 0 || s->peers->dead || !comes_early(fd))
+        return r;
+    on_peer(&s->peers->src, EPOLLIN);
+    return 1;
+}
+
+/* What was held goes behind the greeting and the news of the sandbox. */
+void peer_release(struct peer *p, struct shim_writer *news)
+{
+    struct packet *held = TAKE_PTR(p->first);
+
+    p->last = &p->first;
+    p->held = false;
+    greet(p);
+    peer_send(p, news, -1);
+    while (*p->last)
+        p->last = &(*p->last)->next;
+    *p->last = held;
+    while (*p->last)
+        p->last = &(*p->last)->next;
+    source_set(p->sup, &p->src, p->first ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+/* The folder is 0700 and the socket 0600; the kernel's word on who connects comes on top. */
+static bool may_connect(const struct supervisor *s, int fd)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    size_t n = 0;
+
+    for (const struct peer *p = s->peers; p; p = p->next)
+        n++;
+    return n < SUPERVISE_PEERS_MAX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           (who.uid == 0 || who.uid == geteuid());
+}
+
+static void on_connect(struct source *src, uint32_t events _unused_)
+{
+    struct supervisor *s = container_of(src, struct supervisor, listener);
+    int fd = accept4(src->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd < 0)
+        return;
+    if (may_connect(s, fd))
+        peer_add(s, fd, NULL);
+    else
+        fd_close(fd);
+}
+
+int peers_listen(struct supervisor *s, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = unix_listen(s->run_dirfd, SHIM_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, 0600, &fd, err);
+    if (r >= 0)
+        r = source_add(s, &s->listener, fd, EPOLLIN, on_connect, err);
+    if (r >= 0)
+        TAKE_FD(fd);
+    return r;
+}

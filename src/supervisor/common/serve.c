@@ -1,0 +1,148 @@
+/*
+ * A supervisor's life from its first descriptor to its last message.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "supervisor/common/supervise.h"
+
+enum { TERM_GRACE_SEC = 5 };
+
+/* SIGTERM comes when the machine goes down: the sandbox ends in order, with true records. */
+static void on_signal(struct source *src, uint32_t events _unused_)
+{
+    struct supervisor *s = container_of(src, struct supervisor, signals);
+    struct signalfd_siginfo si;
+
+    if (read(src->fd, &si, sizeof(si)) == sizeof(si))
+        stop_begin(s, TERM_GRACE_SEC * USEC_PER_SEC);
+}
+
+static int watch_signals(struct supervisor *s, struct err *err)
+{
+    sigset_t set;
+    int fd;
+
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        return err_sys(err, errno, "watch signals");
+    return source_add(s, &s->signals, fd, EPOLLIN, on_signal, err);
+}
+
+/* Code here relies on descriptors above 2 for itself: 0 to 2 must be taken. */
+void supervisor_hold_fds(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= 2);
+    fd_close(fd);
+    fcntl(SHIM_FD_CONTROL, F_SETFD, FD_CLOEXEC);
+    fcntl(SHIM_FD_PLAN, F_SETFD, FD_CLOEXEC);
+}
+
+static int make_loop(struct supervisor *s, struct err *err)
+{
+    int fd;
+
+    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (s->epoll < 0)
+        return err_sys(err, errno, "make an epoll");
+    fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (fd < 0)
+        return err_sys(err, errno, "make a timer");
+    return source_add(s, &s->timer, fd, EPOLLIN, timers_on_expiry, err);
+}
+
+void supervisor_init(struct supervisor *s, const struct supervisor_ops *ops)
+{
+    *s = (struct supervisor){.ops = ops,
+                             .epoll = -1,
+                             .listener.fd = -1,
+                             .timer.fd = -1,
+                             .signals.fd = -1,
+                             .timer_at = DEADLINE_NEVER,
+                             .run_dirfd = -1,
+                             .exec_dirfd = -1};
+}
+
+int supervisor_open(struct supervisor *s, const char *run_dir, const char *exec_dir,
+                    struct err *err)
+{
+    int r = make_loop(s, err);
+
+    if (r >= 0)
+        r = watch_signals(s, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, run_dir, &s->run_dirfd, err);
+    if (r >= 0)
+        r = dir_open(AT_FDCWD, exec_dir, &s->exec_dirfd, err);
+    return r < 0 ? r : peers_listen(s, err);
+}
+
+void supervisor_fail(struct supervisor *s, const struct err *err)
+{
+    struct shim_writer w;
+
+    if (s->run_dirfd >= 0)
+        unlinkat(s->run_dirfd, SHIM_SOCKET, 0);
+    shim_begin(&w, SHIM_FAILED, 0);
+    shim_put_err(&w, err);
+    if (shim_finish(&w, NULL) >= 0)
+        fd_send(SHIM_FD_CONTROL, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
+    peer_hang_up(SHIM_FD_CONTROL);
+    shim_writer_done(&w);
+}
+
+int supervisor_serve(struct supervisor *s, struct err *err)
+{
+    struct shim_writer w;
+    int r;
+
+    r = s->peers ? 0 : peer_add(s, SHIM_FD_CONTROL, err);
+    if (r < 0)
+        return r;
+    shim_begin(&w, SHIM_READY, 0);
+    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)s->pid);
+    shim_put_u64(&w, SHIM_TAG_UNENFORCED, s->unenforced);
+    if (s->peers->held)
+        peer_release(s->peers, &w);
+    else
+        peer_send(s->peers, &w, -1);
+    return loop_run(s, err);
+}
+
+void execs_drop(struct supervisor *s)
+{
+    while (s->execs) {
+        struct exec *x = s->execs;
+
+        s->execs = x->next;
+        exec_free(x);
+    }
+}
+
+/* The kernel would take it all back; freed by hand, so that a real leak shows. */
+void supervisor_done(struct supervisor *s)
+{
+    while (s->peers) {
+        struct peer *p = s->peers;
+
+        s->peers = p->next;
+        peer_free(p);
+    }
+    execs_drop(s);
+}

@@ -1,0 +1,56 @@
+/*
+ * The end of a sandbox, for whatever reason: told to stop, ephemeral and done, pid 1 gone. SIGTERM
+ * to the commands, a grace, then the owner ends all that is inside. The sandbox is over when
+ * nothing is left there and every exec has its end record.
+ */
+#include <signal.h>
+#include <unistd.h>
+
+#include "lib/base/macro.h"
+#include "supervisor/common/supervise.h"
+
+enum { FLUSH_WAIT_SEC = 1 };
+
+void stop_begin(struct supervisor *s, uint64_t grace_usec)
+{
+    bool again = s->state == SHIM_STOPPING;
+    struct deadline by = deadline_in(grace_usec);
+
+    /* A second, shorter order counts. */
+    s->stop_by.at = again ? MIN(s->stop_by.at, by.at) : by.at;
+    if (again)
+        return;
+    s->ops->stopping(s);
+    s->state = SHIM_STOPPING;
+    for (struct exec *x = s->execs; x; x = x->next) {
+        x->stopped = x->state == EXEC_STARTING || x->state == EXEC_RUNNING;
+        if (x->state == EXEC_RUNNING)
+            s->ops->signal(x, SIGTERM, NULL);
+    }
+    stop_advance(s);
+}
+
+static void finish(struct supervisor *s)
+{
+    struct shim_writer w;
+
+    source_close(s, &s->listener);
+    unlinkat(s->run_dirfd, SHIM_SOCKET, 0);
+    s->ops->finish(s);
+    shim_begin(&w, SHIM_STOPPED, 0);
+    peers_broadcast(s, &w);
+    peers_finish(s, FLUSH_WAIT_SEC * USEC_PER_SEC);
+    s->over = true;
+}
+
+void stop_advance(struct supervisor *s)
+{
+    if (s->over)
+        return;
+    if (!s->shut && (!execs_live(s) || deadline_passed(&s->stop_by))) {
+        s->shut = true;
+        s->ops->shut_down(s);
+    }
+    if (s->gone && !execs_live(s))
+        finish(s);
+}

@@ -1,0 +1,301 @@
+/*
+ * Output: from the command's pipes into the journals, and word of it to the daemons that follow.
+ *
+ * The budget. With nobody attached the command is never held up: the oldest segments go. A reader
+ * that is attached and falls a whole budget behind holds the command up, as a pipe would: the pipe
+ * is not read until it has caught up or gone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/common/supervise.h"
+
+enum {
+    STREAM_READS = 8,           /* a turn: one flood must not starve the rest */
+    STREAM_WIDEN_AT = 64 << 10, /* a default pipe, found full */
+    STREAM_PIPE_SIZE = 1 << 20,
+    STREAM_DISCARD_USEC = 100000, /* between two reads of what nobody will see */
+};
+
+/* ---- attachments ---- */
+
+struct attachment *attachment_find(struct exec *x, const struct peer *p)
+{
+    struct attachment *a = x->attached;
+
+    while (a && a->peer != p)
+        a = a->next;
+    return a;
+}
+
+int attachment_add(struct exec *x, struct peer *p, const uint64_t ack[JOURNAL_STREAMS])
+{
+    struct attachment *a = attachment_find(x, p);
+
+    if (!a) {
+        a = xnew0(struct attachment);
+        a->peer = p;
+        a->next = x->attached;
+        x->attached = a;
+    }
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        a->told[i] = x->streams[i].journal.end; /* ATTACHED says so */
+        a->ack[i] = MIN(ack[i], a->told[i]);
+    }
+    a->in_flight = false;
+    return 0;
+}
+
+void attachments_remove(struct exec *x, const struct peer *p)
+{
+    for (struct attachment **at = &x->attached; *at;) {
+        struct attachment *a = *at;
+
+        if (p && a->peer != p) {
+            at = &a->next;
+            continue;
+        }
+        *at = a->next;
+        free(a);
+    }
+}
+
+/* The lowest offset that a follower has not read yet; UINT64_MAX with nobody attached. */
+static uint64_t lowest_ack(const struct exec *x, int stream)
+{
+    uint64_t low = UINT64_MAX;
+
+    for (const struct attachment *a = x->attached; a; a = a->next)
+        low = MIN(low, a->ack[stream]);
+    return low;
+}
+
+static void send_output(struct exec *x, struct attachment *a)
+{
+    struct shim_writer w;
+
+    for (int i = 0; i < JOURNAL_STREAMS; i++)
+        a->told[i] = x->streams[i].journal.end;
+    a->in_flight = true;
+    shim_begin(&w, SHIM_OUTPUT, 0);
+    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    shim_put_u64(&w, SHIM_TAG_STDOUT, a->told[JOURNAL_STDOUT]);
+    shim_put_u64(&w, SHIM_TAG_STDERR, a->told[JOURNAL_STDERR]);
+    peer_send(a->peer, &w, -1);
+}
+
+void streams_notify(struct exec *x)
+{
+    for (struct attachment *a = x->attached; a; a = a->next)
+        if (!a->in_flight && (a->told[JOURNAL_STDOUT] < x->streams[JOURNAL_STDOUT].journal.end ||
+                              a->told[JOURNAL_STDERR] < x->streams[JOURNAL_STDERR].journal.end))
+            send_output(x, a);
+}
+
+/* ---- reading ---- */
+
+static int stream_index(const struct stream *st)
+{
+    return (int)(st - st->exec->streams);
+}
+
+static bool reader_too_far_behind(const struct stream *st)
+{
+    uint64_t low = lowest_ack(st->exec, stream_index(st)), budget = st->journal.budget;
+
+    return budget && low < st->journal.end && st->journal.end - low >= budget &&
+           GUARD("back-pressure");
+}
+
+void streams_wake(struct exec *x)
+{
+    bool behind = false;
+
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        struct stream *st = &x->streams[i];
+
+        if (x->state == EXEC_OVER || reader_too_far_behind(st))
+            behind = true;
+        else
+            source_set(x->sup, &st->src, EPOLLIN);
+    }
+    if (x->fed && !behind)
+        x->sup->ops->readable(x);
+}
+
+static void keep(struct stream *st, const char *data, size_t len)
+{
+    struct exec *x = st->exec;
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t before = st->journal.end;
+
+    if (st->lost_errno || journal_writer_append(&st->journal, data, len, &err) < 0) {
+        if (!st->lost_errno) {
+            log_warn("exec %s: output is being lost: %s", x->id, err.msg);
+            st->lost_errno = err.errnum ? err.errnum : EIO;
+        }
+        st->dropped += len - (st->journal.end - before);
+    }
+    if (GUARD("output budget"))
+        journal_writer_trim(&st->journal, lowest_ack(x, stream_index(st)));
+    x->last_output = time_mono();
+}
+
+bool stream_feed(struct exec *x, enum journal_stream which, const void *data, size_t len)
+{
+    struct stream *st = &x->streams[which];
+
+    if (x->state != EXEC_OVER)
+        keep(st, data, len);
+    return !reader_too_far_behind(st);
+}
+
+/* A writer that fills its pipe gets a larger one: fewer, larger reads. Others never pay for it. */
+static void widen(struct stream *st, size_t got)
+{
+    if (st->widened || got < STREAM_WIDEN_AT)
+        return;
+    st->widened = true;
+    fcntl(st->src.fd, F_SETPIPE_SZ, STREAM_PIPE_SIZE);
+}
+
+/* 1 something came, 0 nothing there, -1 the end. A terminal's end is EIO. */
+static int read_some(struct stream *st)
+{
+    char *io = supervisor_io(st->exec->sup);
+    ssize_t n = read(st->src.fd, io, SUPERVISE_IO_SIZE);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n <= 0)
+        return -1;
+    if (st->exec->state == EXEC_OVER)
+        return 1;
+    keep(st, io, (size_t)n);
+    widen(st, (size_t)n);
+    return 1;
+}
+
+/*
+ * The exec is over, a child of it still writes. One read, then a rest: at full speed a flood that
+ * nobody will ever see would cost us a processor outside the sandbox's limits.
+ */
+static void discard_some(struct stream *st)
+{
+    struct exec *x = st->exec;
+
+    if (read_some(st) < 0) {
+        source_close(x->sup, &st->src);
+        x->freed = streams_drained(x);
+        return;
+    }
+    source_set(x->sup, &st->src, 0);
+    x->discard_at = time_mono() + STREAM_DISCARD_USEC;
+}
+
+static void on_stream(struct source *src, uint32_t events _unused_)
+{
+    struct stream *st = container_of(src, struct stream, src);
+    struct exec *x = st->exec;
+    int r = 1;
+
+    if (x->state == EXEC_OVER) {
+        discard_some(st);
+        return;
+    }
+    for (int i = 0; i < STREAM_READS && r > 0; i++) {
+        r = read_some(st);
+        if (r > 0 && reader_too_far_behind(st)) {
+            source_set(x->sup, src, 0);
+            break;
+        }
+    }
+    if (r < 0)
+        source_close(x->sup, src);
+    streams_notify(x);
+    if (r < 0)
+        exec_try_finish(x);
+}
+
+/*
+ * The time for draining is over, and someone still holds a pipe. What lies in it was written before
+ * that, however late we come to look, and belongs to the output; what is written from now on does
+ * not.
+ */
+void streams_last_words(struct exec *x)
+{
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        struct stream *st = &x->streams[i];
+        uint64_t until = st->journal.end + st->dropped;
+        int left = 0;
+
+        if (st->src.fd < 0 || ioctl(st->src.fd, FIONREAD, &left) < 0)
+            continue;
+        until += (uint64_t)left;
+        while (st->journal.end + st->dropped < until && read_some(st) > 0)
+            ;
+    }
+}
+
+/* ---- opening and closing ---- */
+
+static int open_one(struct exec *x, enum journal_stream which, int fd, struct err *err)
+{
+    int r = fd_set_nonblock(fd, true);
+
+    if (r < 0)
+        return err_sys(err, -r, "prepare a pipe");
+    return source_add(x->sup, &x->streams[which].src, fd, EPOLLIN, on_stream, err);
+}
+
+/* Takes the descriptors that it has put under watch: those are then in streams[].src. */
+int streams_open(struct exec *x, int out, int err_fd, struct err *err)
+{
+    int r = 0;
+
+    if (out >= 0)
+        r = open_one(x, JOURNAL_STDOUT, out, err);
+    if (r >= 0 && err_fd >= 0)
+        r = open_one(x, JOURNAL_STDERR, err_fd, err);
+    return r;
+}
+
+bool streams_drained(const struct exec *x)
+{
+    return !x->fed && x->streams[JOURNAL_STDOUT].src.fd < 0 &&
+           x->streams[JOURNAL_STDERR].src.fd < 0;
+}
+
+/*
+ * The record is written and its byte counts stand. A daemonised child may go on writing: its pipe
+ * is read and forgotten, slowly, so that it neither blocks for ever nor dies of SIGPIPE.
+ */
+void stream_discard(struct exec *x)
+{
+    for (int i = 0; i < JOURNAL_STREAMS; i++)
+        journal_writer_done(&x->streams[i].journal);
+    streams_discard_on(x);
+}
+
+void streams_discard_on(struct exec *x)
+{
+    x->discard_at = DEADLINE_NEVER;
+    for (int i = 0; i < JOURNAL_STREAMS; i++)
+        source_set(x->sup, &x->streams[i].src, EPOLLIN);
+}
+
+void streams_close(struct exec *x)
+{
+    for (int i = 0; i < JOURNAL_STREAMS; i++) {
+        source_close(x->sup, &x->streams[i].src);
+        journal_writer_done(&x->streams[i].journal);
+    }
+}

@@ -1,0 +1,249 @@
+/*
+ * Calls that concern the container as a whole: pause, resume, stats, stop. One work each.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/relay/relay.h"
+
+enum { STOP_TRIES = 10 };
+#define STOP_RETRY USEC_PER_SEC
+#define STOP_TIMEOUT (20 * USEC_PER_SEC)
+
+struct control {
+    struct work work;
+    struct control *next;
+    struct peer *peer; /* NULL: nobody waits */
+    uint64_t seq;
+    bool on;       /* freeze */
+    json_t *stats; /* stats: what the engine tells */
+    bool gone;     /* stop: it is */
+};
+
+static struct control *control_new(struct relay *r, struct peer *p, uint64_t seq,
+                                   void (*run)(struct work *), void (*done)(struct work *))
+{
+    struct control *c = xnew0(struct control);
+
+    c->work = (struct work){.relay = r, .kind = WORK_CONTROL, .run = run, .done = done};
+    c->peer = p;
+    c->seq = seq;
+    c->next = r->controls;
+    r->controls = c;
+    return c;
+}
+
+static void control_free(struct control *c)
+{
+    struct control **at = &c->work.relay->controls;
+
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    json_decref(c->stats);
+    err_done(&c->work.err);
+    free(c);
+}
+
+void controls_forget(struct relay *r, const struct peer *p)
+{
+    for (struct control *c = r->controls; c; c = c->next)
+        if (c->peer == p)
+            c->peer = NULL;
+}
+
+/* POST /containers/ID/<verb>; what is so already is fine. */
+static int post(const struct relay *r, const char *verb, enum docker_reason fine,
+                const struct deadline *by, struct err *err)
+{
+    _cleanup_free_ char *base = docker_path("/containers/%s", r->plan.container);
+    _cleanup_free_ char *path = xasprintf("%s/%s", base, verb);
+    _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
+    int n = docker_call(r->docker, "POST", path, NULL, by, &reply, err);
+
+    if (n < 0 && reply.reason == fine) {
+        err_done(err);
+        return 0;
+    }
+    return n;
+}
+
+/* ---- pause, resume ---- */
+
+static void run_freeze(struct work *w)
+{
+    struct control *c = container_of(w, struct control, work);
+    struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
+
+    if (c->on)
+        post(w->relay, "pause", DOCKER_PAUSED, &by, &w->err);
+    else
+        post(w->relay, "unpause", DOCKER_NOT_PAUSED, &by, &w->err);
+}
+
+static void freeze_done(struct work *w)
+{
+    struct control *c = container_of(w, struct control, work);
+    struct relay *r = w->relay;
+
+    if (!w->err.code && r->sup.state != SHIM_STOPPING) {
+        r->sup.state = c->on ? SHIM_PAUSED : SHIM_RUNNING;
+        if (!c->on) {
+            relay_execs_thawed(r);
+            loss_retry(r);
+        }
+    }
+    if (c->peer)
+        peer_result(c->peer, c->seq, &w->err);
+    control_free(c);
+}
+
+int control_freeze(struct peer *p, uint64_t seq, bool on, struct err *err _unused_)
+{
+    struct relay *r = relay_of(p->sup);
+    struct control *c = control_new(r, p, seq, run_freeze, freeze_done);
+
+    c->on = on;
+    work_submit(r, &c->work);
+    return 1;
+}
+
+/* Frozen processes hear no signal. */
+void control_thaw(struct supervisor *sup)
+{
+    struct relay *r = relay_of(sup);
+
+    if (sup->state == SHIM_PAUSED)
+        work_submit(r, &control_new(r, NULL, 0, run_freeze, freeze_done)->work);
+}
+
+/* ---- stats ---- */
+
+static void run_stats(struct work *w)
+{
+    struct control *c = container_of(w, struct control, work);
+    _cleanup_free_ char *path =
+        docker_path("/containers/%s/stats?stream=0&one-shot=1", w->relay->plan.container);
+    struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
+    struct docker_reply reply = DOCKER_REPLY_INIT;
+
+    docker_call(w->relay->docker, "GET", path, NULL, &by, &reply, &w->err);
+    c->stats = reply.json;
+}
+
+/* "memory_stats.usage": 0 where the engine does not tell. */
+static uint64_t stat_of(const json_t *doc, const char *a, const char *b, const char *c)
+{
+    const json_t *v = json_object_get(json_object_get(doc, a), b);
+    json_int_t n = json_integer_value(c ? json_object_get(v, c) : v);
+
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static void put_stats(struct shim_writer *w, const struct relay *r, const json_t *doc)
+{
+    shim_put_stat(w, "memory", stat_of(doc, "memory_stats", "usage", NULL));
+    shim_put_stat(w, "memory_peak", stat_of(doc, "memory_stats", "max_usage", NULL));
+    shim_put_stat(w, "memory_limit", r->plan.memory);
+    shim_put_stat(w, "cpu_usec", stat_of(doc, "cpu_stats", "cpu_usage", "total_usage") / 1000);
+    shim_put_stat(w, "pids", stat_of(doc, "pids_stats", "current", NULL));
+    shim_put_stat(w, "pids_limit", r->plan.pids);
+    shim_put_stat(w, "execs", execs_live(&r->sup));
+}
+
+static void stats_done(struct work *w)
+{
+    struct control *c = container_of(w, struct control, work);
+    struct shim_writer out;
+
+    if (c->peer && w->err.code) {
+        peer_result(c->peer, c->seq, &w->err);
+    } else if (c->peer) {
+        shim_begin(&out, SHIM_STATS, c->seq);
+        put_stats(&out, w->relay, c->stats);
+        peer_send(c->peer, &out, -1);
+    }
+    control_free(c);
+}
+
+int control_stats(struct peer *p, uint64_t seq, struct err *err _unused_)
+{
+    struct relay *r = relay_of(p->sup);
+
+    work_submit(r, &control_new(r, p, seq, run_stats, stats_done)->work);
+    return 1;
+}
+
+/* ---- stop ---- */
+
+/*
+ * The commands have had their grace: this is the end of pid 1 and with it of all. Podman stops no
+ * container that is paused. Where the engine will not stop it, it may still kill it.
+ */
+static int end_container(const struct relay *r, const struct deadline *by, struct err *err)
+{
+    _cleanup_err_ struct err first = ERR_INIT;
+    struct box box;
+    int n = call_inspect(r, by, &box, err);
+
+    if (n < 0 || box.life == LIFE_GONE)
+        return n;
+    if (box.life == LIFE_PAUSED)
+        n = post(r, "unpause", DOCKER_NOT_PAUSED, by, err);
+    if (n < 0)
+        return n;
+    if (post(r, "stop?t=0", DOCKER_NOT_RUNNING, by, &first) >= 0)
+        return 0;
+    return post(r, "kill", DOCKER_NOT_RUNNING, by, err);
+}
+
+static void run_stop(struct work *w)
+{
+    struct control *c = container_of(w, struct control, work);
+    struct deadline by = deadline_in(STOP_TIMEOUT);
+    struct box box;
+
+    if (end_container(w->relay, &by, &w->err) >= 0 &&
+        call_inspect(w->relay, &by, &box, &w->err) >= 0)
+        c->gone = box.life == LIFE_GONE;
+}
+
+/* What cannot be stopped is not said to be: its execs are lost, and the daemon will find the
+ * container when it looks for it. */
+static void give_up(struct relay *r, struct err *err)
+{
+    if (!err->code)
+        err_set(err, ERR_ENGINE, "the engine says that it has stopped the container, which runs");
+    log_error("sandbox %s: cannot be stopped: %s", r->plan.sandbox_id, err->msg);
+    relay_execs_lose(r, err);
+    relay_gone(r);
+}
+
+static void stop_done(struct work *w)
+{
+    struct control *c = container_of(w, struct control, work);
+    struct relay *r = w->relay;
+
+    if (c->gone)
+        relay_gone(r);
+    else if (++r->stop_tries >= STOP_TRIES)
+        give_up(r, &w->err);
+    else if (!r->sup.gone)
+        r->stop_at = time_mono() + STOP_RETRY;
+    control_free(c);
+}
+
+void control_stop(struct supervisor *sup)
+{
+    struct relay *r = relay_of(sup);
+
+    work_submit(r, &control_new(r, NULL, 0, run_stop, stop_done)->work);
+}
+
+void control_retry(struct relay *r)
+{
+    r->stop_at = DEADLINE_NEVER;
+    control_stop(&r->sup);
+}

@@ -1,0 +1,492 @@
+/*
+ * Execs in a Docker sandbox. The guest inside is the command's parent, and all of the command's
+ * words reach us as its frames: output goes to the journals, stdin comes from a pipe that the
+ * daemon writes to, EXIT is the end. What it says of the end is its word; a guest that ends without
+ * one is the matter of loss.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/relay/relay.h"
+
+enum {
+    INPUT_CHUNK = 32 << 10,
+    INPUT_QUEUE = 64 << 10, /* frames not sent yet: more stdin would only stand in KILL's way */
+    LIMIT_MEMORY = 1 << 0,  /* enum spec_limit */
+    END_OF_TRANSMISSION = 4,
+};
+
+void relay_exec_init(struct exec *base)
+{
+    struct relay_exec *x = relay_exec_of(base);
+
+    x->input.fd = x->input_end = -1;
+    x->kill_by = x->end_by = DEADLINE_NEVER;
+}
+
+static void close_input(struct relay_exec *x)
+{
+    source_close(x->exec.sup, &x->input);
+    x->input_end = fd_close(x->input_end);
+}
+
+void relay_exec_over(struct exec *base)
+{
+    struct relay_exec *x = relay_exec_of(base);
+
+    if (x->line.relay)
+        guest_stream_done(&x->line);
+    loss_forget(x);
+    close_input(x);
+    x->kill_by = x->end_by = DEADLINE_NEVER;
+}
+
+void relay_exec_done(struct exec *base)
+{
+    relay_exec_over(base);
+}
+
+/* ---- stdin ---- */
+
+static void watch_input(struct relay_exec *x)
+{
+    bool room = x->credit && x->line.out.len < INPUT_QUEUE && x->line.state == GUEST_STREAM_UP;
+
+    source_set(x->exec.sup, &x->input, room ? EPOLLIN : 0);
+}
+
+static void on_input(struct source *src, uint32_t events _unused_)
+{
+    struct relay_exec *x = container_of(src, struct relay_exec, input);
+    char *io = supervisor_io(x->exec.sup);
+    ssize_t n = read(src->fd, io, MIN(x->credit, (uint32_t)INPUT_CHUNK));
+    int r;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n > 0) {
+        x->credit -= (uint32_t)n;
+        r = guest_put(&x->line.out, GUEST_STDIN, io, (size_t)n);
+    } else {
+        close_input(x);
+        r = guest_put(&x->line.out, GUEST_STDIN_EOF, NULL, 0);
+    }
+    if (r < 0) /* the queue is kept far below its maximum */
+        close_input(x);
+    guest_stream_flush(&x->line);
+    watch_input(x);
+}
+
+static int make_input(struct relay_exec *x, struct err *err)
+{
+    int ends[2];
+
+    if (!(x->exec.spec.flags & (SHIM_EXEC_STDIN | SHIM_EXEC_TTY)))
+        return 0;
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return err_sys(err, errno, "make a pipe for exec '%s'", x->exec.id);
+    x->input = (struct source){.fd = ends[0], .ready = on_input};
+    x->input_end = ends[1];
+    return 0;
+}
+
+int relay_exec_terminal(struct exec *base)
+{
+    int fd = relay_exec_of(base)->input_end;
+
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/* A pipe ends when its holder closes it; to a terminal the end is a character, behind all that was
+ * typed before. */
+int relay_exec_stdin_close(struct exec *base, struct err *err _unused_)
+{
+    const char eot = END_OF_TRANSMISSION;
+    int fd = relay_exec_of(base)->input_end;
+
+    if (base->tty && fd >= 0)
+        (void)!write(fd, &eot, 1);
+    return 0;
+}
+
+/* ---- frames ---- */
+
+static void set_user(char ***env, const char *user)
+{
+    static const char *const keys[] = {"USER", "LOGNAME"};
+    bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
+
+    strv_env_set(env, "HOME", root ? "/root" : "/home/agent");
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+        if (user[0] < '0' || user[0] > '9')
+            strv_env_set(env, keys[i], user);
+}
+
+static bool tells_user(const char *variable)
+{
+    static const char *const keys[] = {"HOME=", "USER=", "LOGNAME="};
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+        if (strncmp(variable, keys[i], strlen(keys[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The sandbox's HOME, USER and LOGNAME are its user's: another one gets its own, as on the native
+ * engine. */
+static char **make_env(const struct relay_exec *x)
+{
+    const struct relay *r = x->line.relay;
+    bool other = !STREQ(x->user, r->plan.user);
+    char **env = NULL;
+
+    for (char **e = r->plan.env; e && *e; e++)
+        if (!other || !tells_user(*e))
+            strv_add(&env, *e);
+    if (other)
+        set_user(&env, x->user);
+    for (char **e = x->exec.spec.env; e && *e; e++) {
+        char *eq = strchr(*e, '=');
+
+        *eq = '\0'; /* our own copy, and parse_env() has seen it */
+        strv_env_set(&env, *e, eq + 1);
+        *eq = '=';
+    }
+    return env;
+}
+
+static void add_secrets(struct guest_spec *spec, const struct handover *h)
+{
+    spec->secrets = h->n_secrets ? xcalloc(h->n_secrets, sizeof(*spec->secrets)) : NULL;
+    spec->n_secrets = h->n_secrets;
+    for (size_t i = 0; i < h->n_secrets; i++)
+        spec->secrets[i] = (struct guest_secret){(char *)h->secrets[i].name,
+                                                 (char *)h->secrets[i].value, h->secrets[i].len};
+}
+
+static void on_greeted(struct guest_stream *l)
+{
+    struct relay_exec *x = container_of(l, struct relay_exec, line);
+    const struct exec_spec *asked = &x->exec.spec;
+    _cleanup_strv_ char **env = make_env(x);
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct guest_spec spec = {.flags = GUEST_SPEC_ENV_CLEAR, /* HOSTNAME, container, …: not ours */
+                              .argv = asked->argv,
+                              .env = env,
+                              .cwd = asked->cwd ? asked->cwd : l->relay->plan.workdir,
+                              .rows = asked->rows,
+                              .cols = asked->cols};
+    int r;
+
+    x->exec.awaited = false;
+    x->exec.entrusted = true;
+    x->exec.started_mono = x->exec.last_output = time_mono();
+    if (asked->flags & SHIM_EXEC_STDIN)
+        spec.flags |= GUEST_SPEC_STDIN;
+    if (asked->flags & SHIM_EXEC_TTY)
+        spec.flags |= GUEST_SPEC_TTY;
+    add_secrets(&spec, &x->exec.handover);
+    r = guest_put_spec(&l->out, &spec, &err);
+    free(spec.secrets); /* its strings are the handover's */
+    if (r < 0)
+        exec_fail_start(&x->exec, &err);
+    else
+        guest_stream_flush(l);
+}
+
+static int on_started(struct relay_exec *x, const struct guest_frame *f)
+{
+    struct exec *base = &x->exec;
+
+    base->pid = (int)guest_get_u32(f);
+    x->credit = GUEST_CREDIT;
+    exec_started(base, base->tty ? relay_exec_terminal(base) : TAKE_FD(x->input_end));
+    watch_input(x);
+    return 1;
+}
+
+static int on_failed(struct relay_exec *x, const struct guest_frame *f)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    guest_get_failed(f, &why);
+    exec_fail_start(&x->exec, &why);
+    return 1;
+}
+
+static int on_ack(struct relay_exec *x, const struct guest_frame *f, struct err *err)
+{
+    uint32_t n = guest_get_u32(f);
+
+    if (n > GUEST_CREDIT - x->credit)
+        return err_set(err, ERR_INVALID, "the guest takes more stdin than it was given");
+    x->credit += n;
+    watch_input(x);
+    return 1;
+}
+
+/* A command that is to end is heard to its end, whether or not somebody reads on. */
+static int on_output(struct relay_exec *x, enum journal_stream which, const struct guest_frame *f)
+{
+    struct exec *base = &x->exec;
+    bool more = stream_feed(base, which, f->data, f->length);
+
+    streams_notify(base);
+    return more || base->killed || base->sup->state == SHIM_STOPPING;
+}
+
+static int on_exit_frame(struct relay_exec *x, const struct guest_frame *f, struct err *err)
+{
+    struct exec *base = &x->exec;
+    int r = guest_get_exit(f, &x->exit, err);
+
+    if (r < 0)
+        return r;
+    x->told = true;
+    base->wait_status = (int)x->exit.status;
+    base->fed = false;
+    guest_stream_close(&x->line);
+    exec_main_ended(base);
+    return 1;
+}
+
+static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
+{
+    struct relay_exec *x = container_of(l, struct relay_exec, line);
+    bool running = x->exec.state == EXEC_RUNNING;
+    unsigned type = f->type;
+
+    if (!running && type == GUEST_STARTED)
+        return on_started(x, f);
+    if (!running && type == GUEST_FAILED)
+        return on_failed(x, f);
+    if (running && type == GUEST_STDIN_ACK)
+        return on_ack(x, f, err);
+    if (running && type == GUEST_STDOUT)
+        return on_output(x, JOURNAL_STDOUT, f);
+    if (running && type == GUEST_STDERR)
+        return on_output(x, JOURNAL_STDERR, f);
+    if (running && type == GUEST_EXIT)
+        return on_exit_frame(x, f, err);
+    if (running && type == GUEST_STDIN_CLOSED) {
+        close_input(x);
+        return 1;
+    }
+    return err_set(err, ERR_INVALID, "the guest says %02x when it is not its time", type);
+}
+
+static void on_drained(struct guest_stream *l)
+{
+    watch_input(container_of(l, struct relay_exec, line));
+}
+
+/* Before RUN was sent there is nothing of it inside: only the reason is to be told. */
+static void on_ended(struct guest_stream *l, struct err *err)
+{
+    struct relay_exec *x = container_of(l, struct relay_exec, line);
+
+    if (x->exec.state == EXEC_STARTING && !l->guest_pid)
+        exec_fail_start(&x->exec, err);
+    else
+        loss_begin(x, err);
+}
+
+static const struct guest_stream_ops exec_stream_ops = {
+    .greeted = on_greeted,
+    .frame = on_frame,
+    .drained = on_drained,
+    .ended = on_ended,
+};
+
+void relay_exec_attach(struct relay_exec *x, struct relay *r)
+{
+    const struct exec_spec *spec = &x->exec.spec;
+
+    snprintf(x->user, sizeof(x->user), "%s", spec->user ? spec->user : r->plan.user);
+    x->exec.tty = spec->flags & SHIM_EXEC_TTY;
+    x->exec.fed = true;
+    x->exec.awaited = true;
+    guest_stream_init(&x->line, r, &exec_stream_ops);
+}
+
+int relay_exec_launch(struct exec *base, struct err *err)
+{
+    static const char *const args[] = {"exec", NULL};
+    struct relay_exec *x = relay_exec_of(base);
+    int n = make_input(x, err);
+
+    if (n < 0)
+        return n;
+    relay_exec_attach(x, relay_of(base->sup));
+    guest_stream_open(&x->line, x->user, args);
+    return 0;
+}
+
+void relay_exec_readable(struct exec *base)
+{
+    guest_stream_resume(&relay_exec_of(base)->line);
+}
+
+/* ---- orders ---- */
+
+int relay_exec_signal(struct exec *base, int sig, struct err *err)
+{
+    struct guest_stream *l = &relay_exec_of(base)->line;
+
+    if (l->state != GUEST_STREAM_UP)
+        return 0; /* it is ending already */
+    if (guest_put_signal(&l->out, sig) < 0)
+        return err_set(err, ERR_LIMIT, "exec '%s' does not take its signals", base->id);
+    guest_stream_flush(l);
+    return 0;
+}
+
+int relay_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err)
+{
+    struct guest_stream *l = &relay_exec_of(base)->line;
+
+    if (l->state != GUEST_STREAM_UP)
+        return 0;
+    if (guest_put_resize(&l->out, rows, cols) < 0)
+        return err_set(err, ERR_LIMIT, "exec '%s' does not take its sizes", base->id);
+    guest_stream_flush(l);
+    return 0;
+}
+
+/* A frozen guest hears it when it is thawed: the time to answer begins then. */
+static void await_end(struct relay_exec *x)
+{
+    if (x->kill_by == DEADLINE_NEVER && x->exec.sup->state != SHIM_PAUSED)
+        x->kill_by = time_mono() + RELAY_KILL_TIMEOUT;
+}
+
+void relay_exec_kill(struct exec *base)
+{
+    struct relay_exec *x = relay_exec_of(base);
+    struct guest_stream *l = &x->line;
+    bool alone = l->relay->lines == l && !l->next;
+
+    if (l->state == GUEST_STREAM_OPENING || l->state == GUEST_STREAM_GREETING) {
+        _cleanup_err_ struct err err = ERR_INIT;
+
+        err_set(&err, ERR_ENGINE, "it was ended (%s) before the engine had started it",
+                end_cause_name(base->kill_cause));
+        exec_fail_start(base, &err);
+        return;
+    }
+    if (l->state != GUEST_STREAM_UP)
+        return;
+    if (guest_put_kill(&l->out, alone ? GUEST_KILL_ALONE : 0) >= 0)
+        guest_stream_flush(l);
+    await_end(x);
+    guest_stream_resume(l);
+}
+
+/* ---- the record ---- */
+
+bool relay_exec_has_company(const struct exec *base _unused_)
+{
+    return false; /* the guest has waited for it */
+}
+
+static uint64_t known(uint64_t v)
+{
+    return v == GUEST_UNKNOWN ? 0 : v;
+}
+
+static uint64_t risen(uint64_t before, uint64_t after)
+{
+    return before != GUEST_UNKNOWN && after != GUEST_UNKNOWN && after > before ? after - before : 0;
+}
+
+/*
+ * The counters are the container's. Only an exec that was alone can call the refused forks its own,
+ * and the memory's peak when it rose meanwhile.
+ */
+void relay_exec_fill(const struct exec *base, struct end_record *rec)
+{
+    const struct relay_exec *x = container_of(base, const struct relay_exec, exec);
+    const struct relay *r = x->line.relay;
+    const struct guest_exit *e = &x->exit;
+
+    rec->memory_limit = r->plan.unenforced & LIMIT_MEMORY ? 0 : r->plan.memory;
+    if (!x->told)
+        return;
+    rec->drained = e->flags & GUEST_EXIT_DRAINED;
+    rec->cpu_usec = known(e->cpu_usec);
+    rec->io_read = known(e->io_read);
+    rec->io_write = known(e->io_write);
+    rec->oom_kills = risen(e->oom_kills_before, e->oom_kills);
+    rec->memory_peak = known(e->max_rss);
+    if (base->alone && risen(e->memory_peak_before, e->memory_peak))
+        rec->memory_peak = e->memory_peak;
+    if (base->alone)
+        rec->pids_denied = risen(e->pids_denied_before, e->pids_denied);
+    if ((e->stdout_bytes != rec->stdout_bytes || e->stderr_bytes != rec->stderr_bytes) &&
+        !*rec->message)
+        snprintf(rec->message, sizeof(rec->message),
+                 "the guest sent %llu and %llu bytes of output: what came is another number",
+                 (unsigned long long)e->stdout_bytes, (unsigned long long)e->stderr_bytes);
+}
+
+/* ---- time ---- */
+
+uint64_t relay_execs_next(const struct relay *r)
+{
+    uint64_t at = DEADLINE_NEVER;
+
+    for (struct exec *base = r->sup.execs; base; base = base->next)
+        at = MIN(at, MIN(relay_exec_of(base)->kill_by, relay_exec_of(base)->end_by));
+    return at;
+}
+
+static void expire(struct relay_exec *x, uint64_t now)
+{
+    if (now >= x->end_by) {
+        x->end_by = DEADLINE_NEVER;
+        guest_stream_close(&x->line);
+        loss_forget(x); /* the engine need not be asked */
+        loss_begin(x, NULL);
+    } else if (now >= x->kill_by) {
+        x->kill_by = DEADLINE_NEVER;
+        guest_stream_close(&x->line);
+        loss_begin(x, NULL);
+    }
+}
+
+void relay_execs_expire(struct relay *r, uint64_t now)
+{
+    for (struct exec *base = r->sup.execs; base; base = base->next)
+        if (exec_is_live(base))
+            expire(relay_exec_of(base), now);
+}
+
+void relay_execs_thawed(struct relay *r)
+{
+    for (struct exec *base = r->sup.execs; base; base = base->next)
+        if (exec_is_live(base) && base->killed)
+            await_end(relay_exec_of(base));
+}
+
+void relay_execs_gone(struct relay *r)
+{
+    for (struct exec *base = r->sup.execs; base; base = base->next)
+        if (exec_is_live(base))
+            relay_exec_of(base)->end_by = time_mono() + RELAY_END_TIMEOUT;
+}
+
+void relay_execs_lose(struct relay *r, const struct err *why)
+{
+    for (struct exec *base = r->sup.execs; base; base = base->next)
+        if (base->state == EXEC_STARTING)
+            exec_fail_start(base, why);
+        else if (exec_is_live(base))
+            exec_lose(base, why);
+}

@@ -1,0 +1,331 @@
+/*
+ * Dialling a port and copying files: a guest of its own each (`guest dial`, `copy-in`, `copy-out`),
+ * between whose line and a local descriptor bytes are carried both ways. For a copy that is the
+ * daemon's tar stream, for a dial one end of a socket pair whose other end the daemon gets. Either
+ * side's slowness holds up the other one, and nobody else.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/relay/relay.h"
+
+enum {
+    JOB_CHUNK = 64 << 10,
+    JOB_QUEUE = 256 << 10, /* not written yet, either way: then the source is not read */
+    JOB_QUEUE_MAX = JOB_QUEUE + GUEST_PAYLOAD_MAX,
+};
+
+enum job_kind { JOB_DIAL, JOB_COPY_IN, JOB_COPY_OUT };
+
+struct job {
+    struct job *next;
+    enum job_kind kind;
+    struct guest_stream line;
+    struct peer *peer; /* who waits for RESULT; NULL: nobody (any more) */
+    uint64_t seq;
+    struct source local;
+    int tar_fd;           /* until HELLO has come */
+    struct buf out;       /* for the local side */
+    bool local_read_done; /* its end has been passed on */
+    bool guest_done;      /* nothing more for the local side will come */
+    bool over;            /* and then the job ends, with: */
+    struct err err;
+    struct guest_done stats;
+};
+
+/* ---- the end ---- */
+
+static void job_free(struct job *j)
+{
+    struct job **at = &j->line.relay->jobs;
+
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    guest_stream_done(&j->line);
+    source_close(&j->line.relay->sup, &j->local);
+    fd_close(j->tar_fd);
+    buf_done(&j->out);
+    err_done(&j->err);
+    free(j);
+}
+
+static void answer(struct job *j, int fd)
+{
+    struct shim_writer w;
+
+    if (!j->peer) {
+        fd_close(fd);
+        return;
+    }
+    shim_begin(&w, SHIM_RESULT, j->seq);
+    if (j->err.code)
+        shim_put_err(&w, &j->err);
+    if (j->kind != JOB_DIAL) {
+        shim_put_stat(&w, "entries", j->stats.entries);
+        shim_put_stat(&w, "bytes", j->stats.bytes);
+        shim_put_stat(&w, "skipped", j->stats.skipped);
+    }
+    peer_send(j->peer, &w, fd);
+    j->peer = NULL;
+}
+
+/*
+ * Last thing in each handler. The guest has said its last, or its line is gone: the job is
+ * over once the local side has all that came before.
+ */
+static void settle(struct job *j)
+{
+    if (!j->over || (j->out.len && !j->err.code && j->local.fd >= 0))
+        return;
+    answer(j, -1);
+    job_free(j);
+}
+
+static void fail(struct job *j, struct err *err)
+{
+    if (!j->err.code)
+        err_move(&j->err, err);
+    j->over = true;
+    guest_stream_close(&j->line);
+}
+
+/* ---- the local side ---- */
+
+static void watch_local(struct job *j)
+{
+    uint32_t events = j->out.len ? EPOLLOUT : 0;
+    bool reads = j->kind != JOB_COPY_OUT && !j->local_read_done && j->line.state == GUEST_STREAM_UP;
+
+    if (reads && j->line.out.len < JOB_QUEUE)
+        events |= EPOLLIN;
+    if (j->kind == JOB_DIAL && j->local_read_done)
+        events |= EPOLLPRI; /* never comes, but with it the hang-up is told */
+    source_set(&j->line.relay->sup, &j->local, events);
+}
+
+static void local_lost(struct job *j, int errnum)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    err_sys(&err, errnum, j->kind == JOB_COPY_OUT ? "write archive" : "carry bytes");
+    buf_clear(&j->out);
+    fail(j, &err);
+}
+
+static void write_local(struct job *j)
+{
+    while (j->out.len) {
+        ssize_t n = write(j->local.fd, buf_data(&j->out), j->out.len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            break;
+        if (n < 0) {
+            local_lost(j, errno);
+            return;
+        }
+        buf_consume(&j->out, (size_t)n);
+    }
+    if (!j->out.len && j->guest_done && j->kind == JOB_DIAL)
+        shutdown(j->local.fd, SHUT_WR);
+    if (j->out.len < JOB_QUEUE)
+        guest_stream_resume(&j->line);
+}
+
+static void read_local(struct job *j)
+{
+    char *io = supervisor_io(&j->line.relay->sup);
+    ssize_t n = read(j->local.fd, io, JOB_CHUNK);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n < 0) {
+        local_lost(j, errno);
+        return;
+    }
+    j->local_read_done = n == 0;
+    if (guest_put(&j->line.out, n ? GUEST_STDIN : GUEST_STDIN_EOF, io, (size_t)n) < 0)
+        local_lost(j, ENOBUFS);
+    else
+        guest_stream_flush(&j->line);
+}
+
+static void on_local(struct source *src, uint32_t events)
+{
+    struct job *j = container_of(src, struct job, local);
+
+    if (events & (EPOLLOUT | EPOLLERR))
+        write_local(j);
+    if (!j->over && src->events & EPOLLIN && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        read_local(j);
+    else if (!j->over && j->kind == JOB_DIAL && events & EPOLLHUP)
+        local_lost(j, EPIPE); /* the daemon has closed its end for both ways */
+    watch_local(j);
+    settle(j);
+}
+
+static void set_local(struct job *j, int fd)
+{
+    fd_set_nonblock(fd, true);
+    j->local = (struct source){.fd = fd, .ready = on_local};
+    watch_local(j);
+}
+
+/* ---- the guest's side ---- */
+
+static void on_greeted(struct guest_stream *l)
+{
+    struct job *j = container_of(l, struct job, line);
+
+    if (j->kind != JOB_DIAL)
+        set_local(j, TAKE_FD(j->tar_fd));
+}
+
+static int on_connected(struct job *j, struct err *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    set_local(j, pair[0]);
+    answer(j, pair[1]);
+    return 1;
+}
+
+static int on_output(struct job *j, const struct guest_frame *f, struct err *err)
+{
+    if (buf_append(&j->out, f->data, f->length) < 0)
+        return err_set(err, ERR_LIMIT, "the guest sends more than was asked for");
+    write_local(j);
+    watch_local(j);
+    return j->out.len < JOB_QUEUE;
+}
+
+static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
+{
+    struct job *j = container_of(l, struct job, line);
+    bool dialled = j->kind == JOB_DIAL && j->local.fd >= 0;
+    unsigned type = f->type;
+
+    if (type == GUEST_STARTED && j->kind == JOB_DIAL && !dialled)
+        return on_connected(j, err);
+    if (type == GUEST_STDOUT && !j->guest_done && (dialled || j->kind == JOB_COPY_OUT))
+        return on_output(j, f, err);
+    if (type == GUEST_FAILED && !dialled) {
+        guest_get_failed(f, &j->err);
+    } else if (type == GUEST_DONE) {
+        guest_get_done(f, &j->stats);
+        j->guest_done = true;
+    } else if (type == GUEST_STDOUT_EOF && dialled) {
+        j->guest_done = true;
+        write_local(j);
+        return 1;
+    } else {
+        return err_set(err, ERR_INVALID, "the guest says %02x when it is not its time", type);
+    }
+    j->over = true;
+    return 0; /* nothing follows */
+}
+
+static void on_drained(struct guest_stream *l)
+{
+    struct job *j = container_of(l, struct job, line);
+
+    watch_local(j);
+}
+
+/* Also after the last frame: the engine ends the stream. */
+static void on_ended(struct guest_stream *l, struct err *err)
+{
+    struct job *j = container_of(l, struct job, line);
+    _cleanup_err_ struct err none = ERR_INIT;
+
+    if (!j->over && !err)
+        err_set(&none, ERR_ENGINE, "the helper inside the sandbox ended without an answer");
+    if (!j->over)
+        fail(j, err ? err : &none);
+}
+
+static void on_settle(struct guest_stream *l)
+{
+    settle(container_of(l, struct job, line));
+}
+
+static const struct guest_stream_ops job_stream_ops = {
+    .greeted = on_greeted,
+    .frame = on_frame,
+    .drained = on_drained,
+    .ended = on_ended,
+    .settle = on_settle,
+};
+
+/* ---- starting ---- */
+
+static int job_start(struct peer *p, uint64_t seq, enum job_kind kind, const char *const *args,
+                     int fd, struct err *err)
+{
+    struct relay *r = relay_of(p->sup);
+    size_t live = 0;
+    struct job *j;
+
+    for (j = r->jobs; j; j = j->next)
+        live++;
+    if (live >= RELAY_JOBS_MAX)
+        return err_set(err, ERR_LIMIT, "%d copies and dials are under way in this sandbox already",
+                       RELAY_JOBS_MAX);
+    if (r->sup.state != SHIM_RUNNING)
+        return err_set(err, ERR_CONFLICT, "the sandbox is not running");
+    if (fd >= 0 && (fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
+        return err_sys(err, errno, "keep the stream");
+    j = xnew0(struct job);
+    j->kind = kind;
+    j->peer = p;
+    j->seq = seq;
+    j->local.fd = -1;
+    j->tar_fd = fd;
+    j->out = (struct buf)BUF_INIT(JOB_QUEUE_MAX);
+    j->next = r->jobs;
+    r->jobs = j;
+    guest_stream_init(&j->line, r, &job_stream_ops);
+    guest_stream_open(&j->line, r->plan.user, args);
+    return 1;
+}
+
+int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
+{
+    char text[8];
+    const char *const args[] = {"dial", text, NULL};
+
+    snprintf(text, sizeof(text), "%u", (unsigned)port);
+    return job_start(p, seq, JOB_DIAL, args, -1, err);
+}
+
+int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err)
+{
+    const char *const args[] = {into ? "copy-in" : "copy-out", path, NULL};
+
+    return job_start(p, seq, into ? JOB_COPY_IN : JOB_COPY_OUT, args, fd, err);
+}
+
+void jobs_forget(struct supervisor *sup, const struct peer *p)
+{
+    for (struct job *j = relay_of(sup)->jobs; j; j = j->next)
+        if (j->peer == p)
+            j->peer = NULL;
+    controls_forget(relay_of(sup), p);
+}
+
+void jobs_end(struct relay *r)
+{
+    while (r->jobs)
+        job_free(r->jobs);
+}

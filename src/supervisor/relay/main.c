@@ -1,0 +1,219 @@
+#include "supervisor/relay/main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/json.h"
+#include "lib/base/log.h"
+#include "supervisor/relay/packages-listener.h"
+#include "supervisor/relay/relay.h"
+
+static void relay_finish(struct supervisor *sup)
+{
+    jobs_end(relay_of(sup));
+    packages_tunnel_end(relay_of(sup));
+}
+
+/* Not one of the codes that a supervisor without any door answers with: this one says why. */
+static int relay_packages_listener(struct supervisor *sup, struct err *err)
+{
+    struct relay *r = relay_of(sup);
+    int fd = r->packages_listener < 0 ? -1 : fcntl(r->packages_listener, F_DUPFD_CLOEXEC, 0);
+
+    if (r->packages_listener >= 0)
+        return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
+    return err_set(err, ERR_ENGINE, "%s",
+                   r->packages_err.msg ? r->packages_err.msg : "it was started without one");
+}
+
+static uint64_t relay_timer_at(const struct supervisor *sup)
+{
+    const struct relay *r = container_of(sup, const struct relay, sup);
+
+    return MIN(MIN(MIN(r->stop_at, r->orphans_at), packages_tunnel_next(r)),
+               MIN(lines_next(r), relay_execs_next(r)));
+}
+
+static void relay_timer(struct supervisor *sup, uint64_t now)
+{
+    struct relay *r = relay_of(sup);
+
+    lines_expire(r, now);
+    relay_execs_expire(r, now);
+    packages_tunnel_expire(r, now);
+    if (now >= r->stop_at)
+        control_retry(r);
+    if (now >= r->orphans_at)
+        loss_retry(r);
+}
+
+static bool relay_has_died(const struct supervisor *sup)
+{
+    return container_of(sup, const struct relay, sup)->dead;
+}
+
+static const struct supervisor_ops relay_ops = {
+    .exec_size = sizeof(struct relay_exec),
+    .exec_init = relay_exec_init,
+    .exec_done = relay_exec_done,
+    .launch = relay_exec_launch,
+    .signal = relay_exec_signal,
+    .kill = relay_exec_kill,
+    .terminal = relay_exec_terminal,
+    .resize = relay_exec_resize,
+    .stdin_close = relay_exec_stdin_close,
+    .has_company = relay_exec_has_company,
+    .fill = relay_exec_fill,
+    .over = relay_exec_over,
+    .readable = relay_exec_readable,
+    .freeze = control_freeze,
+    .stats = control_stats,
+    .dial = job_dial,
+    .copy = job_copy,
+    .listener = relay_packages_listener,
+    .forget = jobs_forget,
+    .has_died = relay_has_died,
+    .stopping = control_thaw,
+    .shut_down = control_stop,
+    .finish = relay_finish,
+    .timer_at = relay_timer_at,
+    .timer = relay_timer,
+};
+
+void relay_gone(struct relay *r)
+{
+    if (r->sup.gone)
+        return;
+    if (r->sup.state != SHIM_STOPPING)
+        log_info("sandbox %s: its container does not run any more", r->plan.sandbox_id);
+    r->sup.gone = r->sup.shut = true;
+    r->stop_at = DEADLINE_NEVER;
+    stop_begin(&r->sup, 0);
+    relay_execs_gone(r);
+}
+
+/* ---- coming and going ---- */
+
+static void relay_init(struct relay *r)
+{
+    *r = (struct relay){.results.fd = -1,
+                        .results_end = -1,
+                        .packages_listener = -1,
+                        .stop_at = DEADLINE_NEVER,
+                        .orphans_at = DEADLINE_NEVER};
+    supervisor_init(&r->sup, &relay_ops);
+    packages_tunnel_init(r);
+}
+
+static int read_plan(struct relay *r, struct err *err)
+{
+    int n = relay_plan_read(SHIM_FD_PLAN, &r->plan, err);
+
+    fd_close(SHIM_FD_PLAN);
+    r->sup.sandbox_id = r->plan.sandbox_id;
+    r->sup.name = r->plan.name;
+    r->sup.hash = r->plan.hash;
+    r->sup.journal_budget = r->plan.journal_budget;
+    r->sup.ephemeral = r->plan.ephemeral;
+    r->sup.unenforced = r->plan.unenforced;
+    return n;
+}
+
+static int find_container(struct relay *r, struct err *err)
+{
+    _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
+    struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
+    struct box box;
+    int n;
+
+    n = docker_endpoint_parse(r->plan.endpoint, &endpoint, err);
+    if (n >= 0)
+        n = docker_open(&endpoint, &by, &r->docker, err);
+    if (n >= 0)
+        n = call_inspect(r, &by, &box, err);
+    if (n < 0)
+        return n;
+    if (box.life == LIFE_GONE)
+        return err_set(err, ERR_ENGINE, "the container ended as soon as it was started");
+    r->sup.pid = box.pid;
+    r->sup.state = box.life == LIFE_PAUSED ? SHIM_PAUSED : SHIM_RUNNING;
+    return 0;
+}
+
+/* The plan says what the daemon believes of the engine's machine; what is found here decides. */
+static int open_near(struct relay *r, struct err *err)
+{
+    if (r->plan.packages_inside)
+        return err_set(err, ERR_UNSUPPORTED, "its network is not of this machine");
+    return packages_listener_open(r->plan.container, r->sup.pid, (uint16_t)r->plan.packages_port,
+                                  &r->packages_listener, err);
+}
+
+/* A container without it is as good as one of network `none`: whoever asks is told why. Before the
+ * first thread is started, and before any command could take the port. */
+static void open_packages_listener(struct relay *r)
+{
+    _cleanup_err_ struct err near = ERR_INIT;
+
+    if (!r->plan.packages_port || open_near(r, &near) >= 0)
+        return;
+    log_info("sandbox %s: the package registry is reached through the guest: %s",
+             r->plan.sandbox_id, near.msg);
+    if (packages_tunnel_open(r, &r->packages_listener, &r->packages_err) >= 0)
+        return;
+    err_wrap(&r->packages_err, "%s; and a listener inside", near.msg);
+    log_warn("sandbox %s: no way to the package registry: %s", r->plan.sandbox_id,
+             r->packages_err.msg);
+}
+
+static int bring_up(struct relay *r, struct err *err)
+{
+    int n = read_plan(r, err);
+
+    if (n >= 0)
+        n = supervisor_open(&r->sup, r->plan.run_dir, r->plan.exec_dir, err);
+    if (n >= 0)
+        n = works_open(r, err);
+    if (n >= 0)
+        n = find_container(r, err);
+    if (n >= 0)
+        open_packages_listener(r);
+    if (n >= 0)
+        n = watch_start(r, err);
+    return n;
+}
+
+static int run(struct relay *r)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+
+    if (bring_up(r, &err) < 0) {
+        supervisor_fail(&r->sup, &err);
+        return 1;
+    }
+    if (supervisor_serve(&r->sup, &err) < 0) {
+        log_error("sandbox %s: the relay gives up: %s", r->plan.sandbox_id, err.msg);
+        return 1;
+    }
+    return 0;
+}
+
+/*
+ * Threads may still sit in a call to an engine that hangs: they hold nothing that must be put away,
+ * and nobody waits for them.
+ */
+int relay_main(int argc _unused_, char **argv _unused_)
+{
+    static struct relay r; /* threads may see it until the very end */
+    int status;
+
+    json_need_memory();
+    relay_init(&r);
+    supervisor_hold_fds();
+    prctl(PR_SET_NAME, "ripcord-relay", 0, 0, 0);
+    status = run(&r);
+    _exit(status);
+}

@@ -1,0 +1,322 @@
+/*
+ * See relay.h. The guest's frames (proto/guest-mux.h) are hostile input as all of its words are:
+ * ids are given in order, windows are kept, and one that breaks a rule loses its line with every
+ * connection on it.
+ *
+ * A line that has broken is opened again, ever more slowly: the engine was restarted, the guest was
+ * killed for want of memory, somebody inside has taken the port meanwhile. Connections do not
+ * survive that; who had one is reset, and tools ask again.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/relay/relay.h"
+
+/* Not the sandbox's user: its commands may not signal the listener, nor does a kill of all that
+ * they are reach it. It owns nothing. */
+#define PACKAGES_TUNNEL_USER "65534:65534"
+#define PACKAGES_TUNNEL_SOCKET "registry.sock"
+#define STEADY                                                                                     \
+    (30 * USEC_PER_SEC) /* so long a line must live for its break to count as the first */
+
+enum { PAUSE_FIRST_MS = 100, PAUSE_MAX_MS = 30000 };
+
+struct carried {
+    struct guest_channel channel;
+    struct source src; /* the channel's descriptor */
+    struct relay *relay;
+};
+
+static struct carried *carried_of(struct guest_channel *c)
+{
+    return container_of(c, struct carried, channel);
+}
+
+static struct relay *relay_of_stream(struct guest_stream *l)
+{
+    return container_of(l, struct relay, packages_tunnel.line);
+}
+
+void packages_tunnel_init(struct relay *r)
+{
+    r->packages_tunnel = (struct packages_tunnel){.at = DEADLINE_NEVER, .pause_ms = PAUSE_FIRST_MS};
+}
+
+/* ---- connections ---- */
+
+static void watch(struct relay *r, struct carried *c)
+{
+    source_set(&r->sup, &c->src,
+               (guest_channel_wants_read(&r->packages_tunnel.set, &c->channel) ? EPOLLIN : 0) |
+                   (guest_channel_wants_write(&c->channel) ? EPOLLOUT : 0));
+}
+
+static void drop(struct relay *r, struct carried *c)
+{
+    source_set(&r->sup, &c->src, 0);
+    guest_mux_remove(&r->packages_tunnel.set, &c->channel);
+    free(c);
+}
+
+static void drop_all(struct relay *r)
+{
+    while (r->packages_tunnel.set.n)
+        drop(r, carried_of(r->packages_tunnel.set.all[0]));
+}
+
+static void update(struct relay *r, struct carried *c)
+{
+    if (c->channel.over)
+        drop(r, c);
+    else
+        watch(r, c);
+}
+
+/* ---- the line's end ---- */
+
+static bool is_wanted(const struct relay *r)
+{
+    return r->packages_tunnel.kept && !r->sup.gone && r->sup.state != SHIM_STOPPING;
+}
+
+/* The line is closed. */
+static void lost(struct relay *r)
+{
+    struct packages_tunnel *p = &r->packages_tunnel;
+    uint64_t now = time_mono();
+
+    drop_all(r);
+    if (p->listening && now - p->since > STEADY)
+        p->pause_ms = PAUSE_FIRST_MS;
+    p->listening = false;
+    p->at = DEADLINE_NEVER;
+    if (!is_wanted(r))
+        return;
+    log_info("sandbox %s: the way to the package registry is opened again in %u ms: %s",
+             r->plan.sandbox_id, p->pause_ms, p->err.msg);
+    p->at = now + p->pause_ms * USEC_PER_MSEC;
+    p->pause_ms = MIN(p->pause_ms * 2, (unsigned)PAUSE_MAX_MS);
+}
+
+static void on_ended(struct guest_stream *l, struct err *err)
+{
+    struct relay *r = relay_of_stream(l);
+
+    err_done(&r->packages_tunnel.err);
+    if (err)
+        err_move(&r->packages_tunnel.err, err);
+    else
+        err_set(&r->packages_tunnel.err, ERR_ENGINE, "the listener inside has ended");
+    lost(r);
+}
+
+static void break_stream(struct relay *r, enum err_code code, const char *why)
+{
+    err_done(&r->packages_tunnel.err);
+    err_set(&r->packages_tunnel.err, code, "%s", why);
+    guest_stream_close(&r->packages_tunnel.line);
+    lost(r);
+}
+
+/* ---- what it carries ---- */
+
+static void on_channel(struct source *src, uint32_t events _unused_)
+{
+    struct carried *c = container_of(src, struct carried, src);
+    struct relay *r = c->relay;
+    struct guest_mux *s = &r->packages_tunnel.set;
+    uint32_t wanted = src->events;
+
+    if (wanted & EPOLLOUT)
+        guest_channel_write(s, &c->channel);
+    if (wanted & EPOLLIN && !c->channel.over)
+        guest_channel_read(s, &c->channel);
+    update(r, c);
+    if (s->choked)
+        break_stream(r, ERR_LIMIT, "the guest does not read its answers");
+    else
+        guest_stream_flush(&r->packages_tunnel.line);
+}
+
+/* A registry that takes no more has a full queue, which is no reason to wait: who asked is told. */
+static int take_call(struct relay *r, uint32_t id, struct err *err)
+{
+    struct guest_mux *s = &r->packages_tunnel.set;
+    struct carried *c;
+    int fd = -1;
+
+    if (id == 0 || id != s->last + 1)
+        return err_set(err, ERR_INVALID, "connection %u is not the next one", id);
+    if (s->n == GUEST_MUX_CHANNELS_MAX ||
+        unix_connect(r->sup.run_dirfd, PACKAGES_TUNNEL_SOCKET, SOCK_STREAM | SOCK_NONBLOCK, &fd,
+                     NULL) < 0) {
+        s->last = id;
+        guest_mux_refuse(s, id);
+        return 1;
+    }
+    c = xnew0(struct carried);
+    c->relay = r;
+    c->src = (struct source){.fd = fd, .ready = on_channel};
+    guest_mux_add(s, &c->channel, fd);
+    watch(r, c);
+    return 1;
+}
+
+static int take_frame(struct relay *r, const struct guest_frame *f, struct err *err)
+{
+    struct guest_channel *c = NULL;
+    int n;
+
+    if (f->type == GUEST_CALL_OPEN)
+        return take_call(r, guest_get_u32(f), err);
+    n = guest_mux_take(&r->packages_tunnel.set, f, &c, err);
+    if (c && n >= 0)
+        update(r, carried_of(c));
+    return n;
+}
+
+static int on_first_word(struct relay *r, const struct guest_frame *f, struct err *err)
+{
+    struct packages_tunnel *p = &r->packages_tunnel;
+
+    if (f->type == GUEST_FAILED) {
+        guest_get_failed(f, err);
+        return -(int)err->code;
+    }
+    if (f->type != GUEST_STARTED)
+        return err_set(err, ERR_INVALID, "the guest does not say that it listens");
+    p->listening = true;
+    p->since = time_mono();
+    p->at = DEADLINE_NEVER;
+    return 1;
+}
+
+static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
+{
+    struct relay *r = relay_of_stream(l);
+    int n = r->packages_tunnel.listening ? take_frame(r, f, err) : on_first_word(r, f, err);
+
+    if (n >= 0 && r->packages_tunnel.set.choked)
+        n = err_set(err, ERR_LIMIT, "the guest does not read its answers");
+    if (n < 0)
+        return n;
+    guest_stream_flush(l);
+    return 1;
+}
+
+static void on_drained(struct guest_stream *l)
+{
+    struct relay *r = relay_of_stream(l);
+
+    for (size_t i = 0; i < r->packages_tunnel.set.n; i++)
+        watch(r, carried_of(r->packages_tunnel.set.all[i]));
+}
+
+static void on_greeted(struct guest_stream *l _unused_)
+{
+}
+
+static const struct guest_stream_ops packages_tunnel_ops = {
+    .greeted = on_greeted,
+    .frame = on_frame,
+    .drained = on_drained,
+    .ended = on_ended,
+};
+
+/* ---- coming and going ---- */
+
+static void begin(struct relay *r,
+                  void (*open)(struct guest_stream *, const char *, const char *const *))
+{
+    struct packages_tunnel *p = &r->packages_tunnel;
+    char port[8];
+    const char *const args[] = {"listen", port, NULL};
+
+    snprintf(port, sizeof(port), "%u", r->plan.packages_port);
+    guest_stream_init(&p->line, r, &packages_tunnel_ops);
+    p->set = (struct guest_mux){.side = GUEST_SIDE_RELAY, .out = &p->line.out};
+    p->at = time_mono() + RELAY_CALL_TIMEOUT + RELAY_GREET_TIMEOUT;
+    open(&p->line, PACKAGES_TUNNEL_USER, args);
+}
+
+/* There is no loop yet: its one event is looked for by hand. */
+static void await_listener(struct packages_tunnel *p)
+{
+    struct deadline by = deadline_in(RELAY_GREET_TIMEOUT);
+
+    while (!p->listening && p->line.state != GUEST_STREAM_CLOSED) {
+        struct pollfd in = {.fd = p->line.src.fd, .events = POLLIN};
+        int n = poll(&in, 1, deadline_ms(&by));
+
+        if (n == 0)
+            return;
+        if (n > 0)
+            p->line.src.ready(&p->line.src, EPOLLIN);
+    }
+}
+
+int packages_tunnel_open(struct relay *r, int *ret_fd, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    struct packages_tunnel *p = &r->packages_tunnel;
+    int n;
+
+    n = unix_listen(r->sup.run_dirfd, PACKAGES_TUNNEL_SOCKET, SOCK_STREAM | SOCK_NONBLOCK, 0600,
+                    &fd, err);
+    if (n < 0)
+        return n;
+    begin(r, guest_stream_open_now);
+    await_listener(p);
+    if (p->listening) {
+        p->kept = true;
+        *ret_fd = TAKE_FD(fd);
+        return 0;
+    }
+    if (p->line.state != GUEST_STREAM_CLOSED)
+        break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
+    packages_tunnel_end(r);
+    unlinkat(r->sup.run_dirfd, PACKAGES_TUNNEL_SOCKET, 0);
+    return err_move(err, &p->err);
+}
+
+void packages_tunnel_end(struct relay *r)
+{
+    struct packages_tunnel *p = &r->packages_tunnel;
+
+    p->kept = false;
+    p->at = DEADLINE_NEVER;
+    drop_all(r);
+    if (p->line.relay)
+        guest_stream_done(&p->line);
+}
+
+uint64_t packages_tunnel_next(const struct relay *r)
+{
+    return r->packages_tunnel.at;
+}
+
+/* In a paused container nothing can be started. */
+void packages_tunnel_expire(struct relay *r, uint64_t now)
+{
+    struct packages_tunnel *p = &r->packages_tunnel;
+
+    if (now < p->at)
+        return;
+    p->at = DEADLINE_NEVER;
+    if (p->line.state != GUEST_STREAM_CLOSED)
+        break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
+    else if (is_wanted(r) && r->sup.state == SHIM_PAUSED)
+        p->at = now + p->pause_ms * USEC_PER_MSEC;
+    else if (is_wanted(r)) {
+        guest_stream_done(&p->line);
+        begin(r, guest_stream_open);
+    }
+}

@@ -1,0 +1,281 @@
+/*
+ * The relay's own structures: the supervisor (supervisor/common/supervise.h) of one running Docker
+ * or Podman sandbox. Only the files of this folder include this header.
+ *
+ * One loop, one thread touches these objects. Calls of the Engine API block, so each runs as a
+ * struct work on a short-lived thread that sees nothing but its own work and what never changes
+ * (the client, the plan); its result comes back to the loop through a pipe. Threads rather than
+ * state machines: the client is straight-line code with deadlines, an exec costs the engine some 50
+ * ms anyway, and a hung call then holds up nobody but itself.
+ *
+ * Everything inside the container goes through its guest (proto/guest.h), on a struct guest_stream: the
+ * hijacked stream of one engine exec.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dockerapi/demux.h"
+#include "dockerapi/docker.h"
+#include "lib/base/buf.h"
+#include "lib/base/err.h"
+#include "lib/base/macro.h"
+#include "lib/base/time.h"
+#include "proto/guest-mux.h"
+#include "proto/guest.h"
+#include "proto/relay-plan.h"
+#include "supervisor/common/supervise.h"
+
+enum {
+    RELAY_JOBS_MAX = 64,   /* copies and dials */
+    RELAY_TEXT_MAX = 4096, /* of an engine's error text */
+    RELAY_USER_MAX = 64,
+};
+
+#define RELAY_CALL_TIMEOUT (30 * USEC_PER_SEC)  /* any one call of the engine */
+#define RELAY_GREET_TIMEOUT (30 * USEC_PER_SEC) /* from the stream to the guest's HELLO */
+#define RELAY_KILL_TIMEOUT (5 * USEC_PER_SEC)   /* from KILL to EXIT */
+#define RELAY_END_TIMEOUT (5 * USEC_PER_SEC)    /* from the container's end to a stream's */
+
+struct relay;
+
+/* ---- work.c ---- */
+
+/* Of each kind so many run at once, the others wait (work.c): what is asked of the container as a
+ * whole never waits behind a thousand execs. */
+enum work_kind { WORK_CONTROL, WORK_OPEN, WORK_LOSS, WORK_KINDS };
+
+/* Begins the structure of each kind of work. */
+struct work {
+    struct work *next;
+    struct relay *relay;
+    enum work_kind kind;
+    void (*run)(struct work *w);  /* on a thread */
+    void (*done)(struct work *w); /* on the loop; frees it */
+    struct err err;               /* of run() */
+    bool dropped; /* nobody wants it any more: if it still waits, it is not started */
+    enum docker_reason reason;
+};
+
+/* Takes it; done() follows from an event, never from inside. */
+void work_submit(struct relay *r, struct work *w);
+/* On a thread: done() will be called on the loop. */
+void work_post(struct work *w);
+int works_open(struct relay *r, struct err *err);
+
+/* ---- guest-stream.c: one guest ---- */
+
+struct guest_stream;
+
+struct guest_stream_ops {
+    void (*greeted)(struct guest_stream *l); /* HELLO has come */
+    /* Each frame after it. 1; 0: no more for now (guest_stream_resume()); or the guest breaks the rules.
+     * The frame is gone once the line is closed. */
+    int (*frame)(struct guest_stream *l, const struct guest_frame *f, struct err *err);
+    void (*drained)(struct guest_stream *l); /* all that was to be sent is sent; or NULL */
+    /* Once, when nothing more will come. err: it could not be opened, spoke nonsense, or said
+     * something else than HELLO (the engine's words); NULL: it just ended. */
+    void (*ended)(struct guest_stream *l, struct err *err);
+    void (*settle)(struct guest_stream *l); /* last in each event: the owner may free it; or NULL */
+};
+
+enum guest_stream_state {
+    GUEST_STREAM_CLOSED,
+    GUEST_STREAM_OPENING,
+    GUEST_STREAM_GREETING,
+    GUEST_STREAM_UP
+};
+
+struct guest_stream {
+    struct guest_stream *next; /* of relay->lines while not CLOSED */
+    struct relay *relay;
+    const struct guest_stream_ops *ops;
+    enum guest_stream_state state;
+    struct work *opening;
+    char *exec_id; /* the engine's; NULL before there is one */
+    struct source src;
+    struct docker_demux demux;
+    struct buf in;       /* of the guest, not yet a whole frame */
+    struct buf out;      /* for the guest, not yet sent */
+    struct buf text;     /* the engine's words in place of HELLO */
+    bool begun, garbled; /* the first byte of its stdout has come, and is not a guest's */
+    bool held;           /* the owner wants no more frames for now */
+    bool deaf;           /* writing has failed: the rest is read all the same */
+    uint32_t guest_pid;
+    uint64_t greet_by;
+};
+
+void guest_stream_init(struct guest_stream *l, struct relay *r, const struct guest_stream_ops *ops);
+/* Starts `guest ARGS…` inside as that user. */
+void guest_stream_open(struct guest_stream *l, const char *user, const char *const *args);
+/* The same, before there is a loop: returns when the engine has answered, ended() may have been
+ * called. */
+void guest_stream_open_now(struct guest_stream *l, const char *user, const char *const *args);
+void guest_stream_close(
+    struct guest_stream *l); /* the guest, if any, sees its stdin end; no more calls */
+void guest_stream_done(struct guest_stream *l); /* and forgets the exec's id */
+void guest_stream_resume(struct guest_stream *l);
+/* Put frames into l->out, then call this. */
+void guest_stream_flush(struct guest_stream *l);
+/* Bytes of the engine's stream, cut anywhere; at most GUEST_STREAM_CHUNK. Called by the line itself. */
+enum { GUEST_STREAM_CHUNK = 64 << 10 };
+void guest_stream_take(struct guest_stream *l, const char *data, size_t len);
+uint64_t lines_next(const struct relay *r); /* earliest greet_by */
+void lines_expire(struct relay *r, uint64_t now);
+
+/* ---- calls.c: straight-line, on threads ---- */
+
+struct opened {
+    char *exec_id;
+    struct docker_hijacked stream;
+};
+
+int call_open(const struct relay *r, const char *user, const char *const *args,
+              const struct deadline *by, struct opened *ret, enum docker_reason *ret_reason,
+              struct err *err);
+
+enum box_life { LIFE_RUNNING, LIFE_PAUSED, LIFE_GONE };
+struct box {
+    enum box_life life;
+    int pid; /* of its pid 1, seen from the engine's machine */
+};
+int call_inspect(const struct relay *r, const struct deadline *by, struct box *ret,
+                 struct err *err);
+/* Waits until the engine says that the exec has ended. -ERR_NOT_FOUND: it knows of none. */
+int call_exec_status(const struct relay *r, const char *exec_id, const struct deadline *by,
+                     int *ret_status, struct err *err);
+/* Kills the user's processes that have lost their guest, and that guest with all of its own. */
+int call_reap(const struct relay *r, const char *user, uint32_t guest_pid,
+              const struct deadline *by, struct err *err);
+
+/* ---- exec.c ---- */
+
+struct relay_exec {
+    struct exec exec; /* first: supervise/ allocates and frees it */
+    struct guest_stream line;
+    char user[RELAY_USER_MAX + 1];
+    struct source input; /* what the daemon writes to stdin */
+    int input_end;       /* its other end: until handed over; with a tty, as long as it lives */
+    uint32_t credit;     /* bytes of STDIN that the guest can take */
+    uint64_t kill_by;    /* KILL must be answered until then, or DEADLINE_NEVER */
+    uint64_t end_by;     /* the container has gone: the stream must end until then */
+    struct work *loss;   /* finding out how it ended */
+    struct guest_exit exit;
+    bool told; /* exit is what the guest said */
+};
+
+void relay_exec_init(struct exec *base);
+void relay_exec_done(struct exec *base);
+int relay_exec_launch(struct exec *base, struct err *err);
+void relay_exec_attach(struct relay_exec *x, struct relay *r); /* all of it but the opening */
+int relay_exec_signal(struct exec *base, int sig, struct err *err);
+void relay_exec_kill(struct exec *base);
+int relay_exec_terminal(struct exec *base);
+int relay_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err);
+int relay_exec_stdin_close(struct exec *base, struct err *err);
+void relay_exec_readable(struct exec *base);
+bool relay_exec_has_company(const struct exec *base);
+void relay_exec_fill(const struct exec *base, struct end_record *rec);
+void relay_exec_over(struct exec *base);
+uint64_t relay_execs_next(const struct relay *r);
+void relay_execs_expire(struct relay *r, uint64_t now);
+void relay_execs_thawed(struct relay *r); /* those that were killed meanwhile hear of it now */
+void relay_execs_gone(struct relay *r);   /* the container has: their streams must end soon */
+void relay_execs_lose(struct relay *r, const struct err *why);
+
+/* ---- loss.c: a command of which the guest says no more ---- */
+
+/* Ends what is left of it, asks the engine, ends the exec. `why` is copied: the guest broke the
+ * rules; NULL: its stream just ended, or it does not answer. */
+void loss_begin(struct relay_exec *x, const struct err *why);
+void loss_forget(struct relay_exec *x);
+/* What could not be ended before is tried again: from time to time, and when the engine is back or
+ * the container thawed. */
+void loss_retry(struct relay *r);
+
+/* ---- job.c: dial and copy ---- */
+
+struct job;
+int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err);
+int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err);
+void jobs_forget(struct supervisor *sup, const struct peer *p);
+void jobs_end(struct relay *r);
+
+/* ---- control.c: the container as a whole ---- */
+
+int control_freeze(struct peer *p, uint64_t seq, bool on, struct err *err);
+int control_stats(struct peer *p, uint64_t seq, struct err *err);
+void controls_forget(struct relay *r, const struct peer *p);
+void control_thaw(struct supervisor *sup);
+void control_stop(struct supervisor *sup);
+void control_retry(struct relay *r); /* at stop_at */
+
+/* ---- watch.c: a thread that sits in the engine's `wait` ---- */
+
+int watch_start(struct relay *r, struct err *err);
+
+/* ---- packages-tunnel.c: to the package registry through the guest ---- */
+
+/*
+ * Where the container's network cannot be entered (packages-listener.h), a guest listens inside,
+ * and each connection that is made to it is carried to a listening socket of our own, which takes
+ * the other's place: whoever accepts on it serves this sandbox and no other. Nothing that comes by
+ * the line says where a connection leads to.
+ */
+struct packages_tunnel {
+    struct guest_stream line;
+    struct guest_mux set;
+    bool listening;    /* the guest says so */
+    bool kept;         /* it has once: a line that breaks is opened again */
+    struct err err;    /* of the last try */
+    unsigned pause_ms; /* before the next one */
+    uint64_t since;    /* it listens */
+    uint64_t at;       /* the next try, or when this one must have succeeded; or DEADLINE_NEVER */
+};
+
+void packages_tunnel_init(struct relay *r);
+/* Blocks until the guest listens. *ret_fd: the socket on which its connections arrive. */
+int packages_tunnel_open(struct relay *r, int *ret_fd, struct err *err);
+void packages_tunnel_end(struct relay *r);
+uint64_t packages_tunnel_next(const struct relay *r);
+void packages_tunnel_expire(struct relay *r, uint64_t now);
+
+/* ---- the sandbox ---- */
+
+struct relay {
+    struct supervisor sup;
+    struct relay_plan plan;
+    struct docker *docker;
+
+    struct source results; /* pointers to finished works */
+    int results_end;
+    struct work *waiting, **waiting_last;
+    unsigned busy[WORK_KINDS]; /* on threads */
+
+    int packages_listener; /* of packages-listener.h or the porter; or -1 and why not */
+    struct err packages_err;
+    struct packages_tunnel packages_tunnel;
+
+    struct guest_stream *lines;
+    struct job *jobs;
+    struct control *controls;
+    struct orphan *orphans; /* guests that could not be reaped yet */
+    uint64_t orphans_at;    /* when it is tried again, or DEADLINE_NEVER */
+    bool dead; /* the engine says that the container does not run; its event is on the way */
+    unsigned stop_tries;
+    uint64_t stop_at; /* next try to stop the container, or DEADLINE_NEVER */
+};
+
+/* main.c: nothing runs in the container any more. May be told twice. */
+void relay_gone(struct relay *r);
+
+static inline struct relay *relay_of(struct supervisor *sup)
+{
+    return container_of(sup, struct relay, sup);
+}
+
+static inline struct relay_exec *relay_exec_of(struct exec *x)
+{
+    return container_of(x, struct relay_exec, exec);
+}

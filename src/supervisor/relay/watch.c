@@ -1,0 +1,180 @@
+/*
+ * The container's end is the sandbox's: one thread sits in the engine's `wait` for as long as the
+ * relay lives, and tells the loop. When the engine goes away it looks for the container again, ever
+ * more slowly and not for ever: an engine that comes back with the container still running
+ * (live-restore, or Podman, which is not a daemon) leaves the sandbox as it was.
+ */
+#include <poll.h>
+#include <pthread.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/log.h"
+#include "lib/base/xalloc.h"
+#include "supervisor/relay/relay.h"
+
+enum { PAUSE_FIRST_MS = 100, PAUSE_MAX_MS = 5000 };
+#define GIVE_UP_AFTER (300 * USEC_PER_SEC)
+
+enum news { NEWS_LOST, NEWS_BACK, NEWS_GONE, NEWS_GIVEN_UP };
+
+struct notice {
+    struct work work;
+    enum news news;
+};
+
+struct watcher {
+    struct relay *relay;
+    bool lost;
+    uint64_t lost_at;
+    int pause_ms;
+};
+
+/* ---- on the loop ---- */
+
+static void on_notice(struct work *w)
+{
+    struct notice *n = container_of(w, struct notice, work);
+    struct relay *r = w->relay;
+    const char *why = w->err.msg ? w->err.msg : "";
+
+    switch (n->news) {
+    case NEWS_LOST:
+        log_warn("sandbox %s: the engine does not answer, looking for it: %s", r->plan.sandbox_id,
+                 why);
+        break;
+    case NEWS_BACK:
+        log_info("sandbox %s: the engine is back and the container runs", r->plan.sandbox_id);
+        loss_retry(r);
+        break;
+    case NEWS_GIVEN_UP:
+        log_error("sandbox %s: the engine has been gone for too long: %s", r->plan.sandbox_id, why);
+        relay_execs_lose(r, &w->err);
+        relay_gone(r);
+        break;
+    case NEWS_GONE:
+        relay_gone(r);
+        break;
+    }
+    err_done(&w->err);
+    free(n);
+}
+
+/* ---- on the thread ---- */
+
+static void tell(struct watcher *w, enum news news, struct err *err)
+{
+    struct notice *n = xnew0(struct notice);
+
+    n->work = (struct work){.relay = w->relay, .done = on_notice};
+    n->news = news;
+    if (err)
+        err_copy(&n->work.err, err);
+    work_post(&n->work);
+}
+
+static void rest(struct watcher *w)
+{
+    poll(NULL, 0, w->pause_ms);
+    w->pause_ms = MIN(w->pause_ms * 2, PAUSE_MAX_MS);
+}
+
+/* Until the container has ended or is not there: 0. An error: the engine broke off, which is no
+ * end. */
+static int wait_for_end(const struct watcher *w, struct err *err)
+{
+    _cleanup_free_ char *path =
+        docker_path("/containers/%s/wait?condition=not-running", w->relay->plan.container);
+    _cleanup_(docker_stream_closep) struct docker_stream *s = NULL;
+    struct deadline by = deadline_in(RELAY_CALL_TIMEOUT), never = {DEADLINE_NEVER};
+    json_t *line = NULL;
+    int r;
+
+    r = docker_stream_open(w->relay->docker, "POST", path, NULL, -1, &by, &s, NULL, err);
+    if (r == 0)
+        r = docker_stream_next(s, &never, &line, err);
+    json_decref(line);
+    return r < 0 && r != -ERR_NOT_FOUND ? -1 : 0;
+}
+
+/* The engine does not answer. False: for too long. */
+static bool still_hopes(struct watcher *w, struct err *err)
+{
+    if (!w->lost) {
+        w->lost_at = time_mono();
+        tell(w, NEWS_LOST, err);
+    }
+    w->lost = true;
+    if (time_mono() - w->lost_at < GIVE_UP_AFTER)
+        return true;
+    tell(w, NEWS_GIVEN_UP, err);
+    return false;
+}
+
+/* A wait that breaks is a lost engine, even one that is back before it can be asked again. An
+ * engine that says `running` and will not wait must not be asked again and again at full speed. */
+static bool sit(struct watcher *w)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t begun = time_mono();
+    bool hopes = wait_for_end(w, &err) == 0 || still_hopes(w, &err);
+
+    if (time_mono() - begun > PAUSE_MAX_MS * USEC_PER_MSEC)
+        w->pause_ms = PAUSE_FIRST_MS;
+    else
+        rest(w);
+    return hopes;
+}
+
+static void found(struct watcher *w)
+{
+    if (w->lost)
+        tell(w, NEWS_BACK, NULL);
+    w->lost = false;
+}
+
+/* Asks before each wait: what has ended by then is not waited for. False: that was all. */
+static bool look(struct watcher *w)
+{
+    struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct box box;
+
+    if (call_inspect(w->relay, &by, &box, &err) < 0) {
+        rest(w);
+        return still_hopes(w, &err);
+    }
+    if (box.life == LIFE_GONE) {
+        tell(w, NEWS_GONE, NULL);
+        return false;
+    }
+    found(w);
+    return sit(w);
+}
+
+static void *thread_main(void *arg)
+{
+    struct watcher *w = arg;
+
+    while (look(w))
+        ;
+    free(w);
+    return NULL;
+}
+
+int watch_start(struct relay *r, struct err *err)
+{
+    _cleanup_free_ struct watcher *w = xnew0(struct watcher);
+    pthread_attr_t attr;
+    pthread_t thread;
+    int e;
+
+    *w = (struct watcher){.relay = r, .pause_ms = PAUSE_FIRST_MS};
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    e = pthread_create(&thread, &attr, thread_main, w);
+    pthread_attr_destroy(&attr);
+    if (e)
+        return err_sys(err, e, "start the watching thread");
+    TAKE_PTR(w);
+    return 0;
+}

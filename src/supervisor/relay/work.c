@@ -1,0 +1,124 @@
+/*
+ * Threads for calls that block, and the pipe that brings their results back. A thread is handed its
+ * work and nothing else; what it writes to the pipe is the work's address.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "supervisor/relay/relay.h"
+
+enum { THREAD_STACK = 512 << 10 };
+
+/* More execs at once would only wait inside the engine. */
+static const unsigned limits[WORK_KINDS] = {
+    [WORK_CONTROL] = 64,
+    [WORK_OPEN] = 8,
+    [WORK_LOSS] = 32,
+};
+
+void work_post(struct work *w)
+{
+    /* Eight bytes: whole or not at all. A full pipe blocks until the loop has taken some. */
+    fd_write_all(w->relay->results_end, &w, sizeof(w));
+}
+
+static void *thread_main(void *arg)
+{
+    struct work *w = arg;
+
+    w->run(w);
+    work_post(w);
+    return NULL;
+}
+
+static int spawn(struct work *w)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int r;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, THREAD_STACK);
+    r = pthread_create(&thread, &attr, thread_main, w);
+    pthread_attr_destroy(&attr);
+    return r;
+}
+
+static void start(struct relay *r, struct work *w)
+{
+    int e;
+
+    r->busy[w->kind]++;
+    e = spawn(w);
+    if (e) {
+        err_sys(&w->err, e, "start a thread");
+        work_post(w);
+    }
+}
+
+static bool may_start(const struct relay *r, const struct work *w)
+{
+    return w->dropped || r->busy[w->kind] < limits[w->kind];
+}
+
+static void pump(struct relay *r)
+{
+    for (struct work **at = &r->waiting; *at;) {
+        struct work *w = *at;
+
+        if (!may_start(r, w)) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        if (!w->next)
+            r->waiting_last = at;
+        if (w->dropped)
+            w->done(w);
+        else
+            start(r, w);
+    }
+}
+
+void work_submit(struct relay *r, struct work *w)
+{
+    w->next = NULL;
+    w->relay = r;
+    *r->waiting_last = w;
+    r->waiting_last = &w->next;
+    pump(r);
+}
+
+static void on_result(struct source *src, uint32_t events _unused_)
+{
+    struct relay *r = container_of(src, struct relay, results);
+    struct work *w;
+
+    if (read(src->fd, &w, sizeof(w)) != sizeof(w))
+        return;
+    if (w->run) /* else it is a notice */
+        r->busy[w->kind]--;
+    w->done(w);
+    pump(r);
+}
+
+int works_open(struct relay *r, struct err *err)
+{
+    int ends[2], n;
+
+    r->waiting_last = &r->waiting;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    r->results_end = ends[1];
+    fd_set_nonblock(ends[0], true);
+    n = source_add(&r->sup, &r->results, ends[0], EPOLLIN, on_result, err);
+    if (n < 0)
+        fd_close(ends[0]);
+    return n;
+}

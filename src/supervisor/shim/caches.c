@@ -1,0 +1,160 @@
+#include "supervisor/shim/caches.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/os/mount.h"
+#include "lib/os/overlay.h"
+#include "lib/os/rmtree.h"
+#include "supervisor/shim/mount-point.h"
+
+enum { LAYER_PATH_MAX = NAME_MAX + 32 };
+
+/* ---- on the disk ---- */
+
+/* Without a range of ids all that we make is the caller's own, which is the agent inside. */
+static uint32_t owner_of(const struct plan *plan)
+{
+    return plan->id_base ? plan->cache_owner : 0;
+}
+
+static int make_overlay(const struct plan *plan, int dir, const char *tool, struct err *err)
+{
+    char path[LAYER_PATH_MAX], upper[LAYER_PATH_MAX], work[LAYER_PATH_MAX];
+    int r;
+
+    snprintf(path, sizeof(path), "caches/%s", tool);
+    snprintf(upper, sizeof(upper), "caches/%s/upper", tool);
+    snprintf(work, sizeof(work), "caches/%s/work", tool);
+    r = layers_folder(dir, "caches", 0700, 0, err);
+    if (r >= 0)
+        r = layers_folder(dir, path, 0700, 0, err);
+    if (r >= 0)
+        r = layers_folder(dir, upper, 0755, owner_of(plan), err);
+    if (r >= 0)
+        r = layers_folder(dir, work, 0700, 0, err);
+    return r;
+}
+
+/*
+ * The base's folders belong to the agent, and tools do not use a cache that is not their user's
+ * (pip as root least of all). Where the sandbox's user is another, each tool's folder is made anew
+ * above the base's; what the base has in it still shows, and everybody may write to a copy of it.
+ */
+static int own_tools(const struct plan *plan, int upper, struct err *err)
+{
+    char base[PATH_MAX];
+    _cleanup_closedir_ DIR *d = NULL;
+    int r = 0;
+
+    snprintf(base, sizeof(base), "%s/cache", plan->cache_base);
+    d = opendir(base);
+    if (!d)
+        return err_sys(err, errno, "read '%s'", base);
+    for (const struct dirent *e; r >= 0 && (e = readdir(d));)
+        if (e->d_name[0] != '.')
+            r = layers_folder(upper, e->d_name, 0755, owner_of(plan), err);
+    return r;
+}
+
+static int prepare_main(const struct plan *plan, int dir, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (!plan->id_base || plan->cache_owner == PLAN_AGENT_ID)
+        return 0;
+    r = layers_folder(dir, "root/upper/cache", 0755, owner_of(plan), err);
+    if (r >= 0)
+        r = dir_open(dir, "root/upper/cache", &fd, err);
+    return r < 0 ? r : own_tools(plan, fd, err);
+}
+
+/* Elsewhere than on a disk of its own the daemon has thrown it away: it can do so as every user. */
+static int renew(const struct plan *plan, int dir, const char *tool, struct err *err)
+{
+    char path[LAYER_PATH_MAX];
+
+    snprintf(path, sizeof(path), "caches/%s", tool);
+    return plan->disk_image ? rmtree(dir, path, err) : 0;
+}
+
+static int prepare_one(const struct plan *plan, const struct plan_cache *c, int dir,
+                       struct err *err)
+{
+    int r = 0;
+
+    if (c->kind == PLAN_CACHE_HIDDEN || c->kind == PLAN_CACHE_SHARED)
+        return 0;
+    if (c->kind == PLAN_CACHE_READONLY)
+        r = renew(plan, dir, c->tool, err);
+    return r < 0 ? r : make_overlay(plan, dir, c->tool, err);
+}
+
+int caches_prepare(const struct plan *plan, int dir, struct err *err)
+{
+    int r = plan->cache_base ? prepare_main(plan, dir, err) : 0;
+
+    for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
+        r = prepare_one(plan, &plan->caches[i], dir, err);
+    return r < 0 ? err_wrap(err, "prepare the package caches") : 0;
+}
+
+/* ---- inside ---- */
+
+/* An overlay also where nothing is to be below: the mount table then shows no path of the host. */
+static int mount_layered(const struct plan_cache *c, int *ret, struct err *err)
+{
+    char lower[LAYER_PATH_MAX] = "none", upper[LAYER_PATH_MAX], work[LAYER_PATH_MAX];
+    struct overlay o = {lower, upper, work, c->kind == PLAN_CACHE_READONLY};
+
+    if (c->kind != PLAN_CACHE_PRIVATE)
+        snprintf(lower, sizeof(lower), "base/cache/%s", c->tool);
+    snprintf(upper, sizeof(upper), "data/caches/%s/upper", c->tool);
+    snprintf(work, sizeof(work), "data/caches/%s/work", c->tool);
+    return overlay_mount(&o, ret, err);
+}
+
+static int mount_nothing(int scaffold, int *ret, struct err *err)
+{
+    unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = mount_clone(scaffold, "none", flags, &fd, err);
+    if (r >= 0)
+        r = mount_set(fd, flags, -1, err);
+    if (r >= 0)
+        *ret = TAKE_FD(fd);
+    return r;
+}
+
+static int mount_one(const struct plan_cache *c, int shared, int scaffold, int root_fd,
+                     struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = 0;
+
+    if (c->kind == PLAN_CACHE_HIDDEN)
+        r = mount_nothing(scaffold, &fd, err);
+    else if (c->kind != PLAN_CACHE_SHARED)
+        r = mount_layered(c, &fd, err);
+    if (r >= 0)
+        r = place_mount(root_fd, c->target, PLACE_FOLDER, fd < 0 ? shared : fd, err);
+    return r < 0 ? err_wrap(err, "mount the cache of '%s'", c->tool) : 0;
+}
+
+int caches_mount(const struct plan *plan, const struct layers *layers, int scaffold, int root_fd,
+                 struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
+        r = mount_one(&plan->caches[i], layers->fd[LAYER_CACHES + i], scaffold, root_fd, err);
+    return r;
+}

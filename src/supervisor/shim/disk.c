@@ -1,0 +1,96 @@
+/*
+ * Two mounts of one image would destroy it, and the last run's mount can outlive its processes for
+ * a moment. So the image is locked with flock() before it is attached: the loop device holds that
+ * very open file description, and the lock goes when the kernel has let go of the file, not before.
+ */
+#include "supervisor/shim/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/time.h"
+#include "lib/os/loopdev.h"
+#include "lib/os/mount.h"
+#include "lib/os/overlay.h"
+#include "lib/os/rmtree.h"
+
+#define LOCK_TIMEOUT (10 * USEC_PER_SEC)
+#define HASH_NAME "spec" /* a symlink: written in one call, never half there */
+
+static int lock_image(int fd, const char *image, struct err *err)
+{
+    const struct timespec nap = {.tv_nsec = 2000000};
+    struct deadline by = deadline_in(LOCK_TIMEOUT);
+
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(err, errno, "lock '%s'", image);
+        if (deadline_passed(&by))
+            return err_set(err, ERR_CONFLICT, "'%s' is still in use by an earlier run", image);
+        nanosleep(&nap, NULL);
+    }
+    return 0;
+}
+
+/*
+ * noinit_itable: the image is sparse and reads as zeros already; writing them would only fill the
+ * host's disk. discard: what is deleted inside is given back to the host. nobarrier: else mount and
+ * unmount wait for the host's disk.
+ */
+static int mount_device(const char *device, bool throw_away, int *ret, struct err *err)
+{
+    char source[LOOPDEV_PATH_MAX + 8];
+    const char *const options[] = {
+        source, "errors=remount-ro", "noinit_itable", "discard", throw_away ? "nobarrier" : NULL,
+        NULL};
+
+    snprintf(source, sizeof(source), "source=%s", device);
+    return mount_new("ext4", options, MOUNT_SAFE, ret, err);
+}
+
+int disk_mount(const char *image, bool throw_away, int *ret, struct err *err)
+{
+    _cleanup_close_ int file = -1, device = -1;
+    char path[LOOPDEV_PATH_MAX];
+    int r;
+
+    file = open(image, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0)
+        return err_sys(err, errno, "open '%s'", image);
+    r = lock_image(file, image, err);
+    if (r >= 0)
+        r = loopdev_attach(file, path, &device, err);
+    if (r >= 0)
+        r = mount_device(path, throw_away, ret, err);
+    return r < 0 ? err_wrap(err, "mount the sandbox's disk") : 0;
+}
+
+int disk_renew(int dirfd, const char *hash, struct err *err)
+{
+    const char *want = *hash ? hash : "-";
+    char have[128];
+    ssize_t n = readlinkat(dirfd, HASH_NAME, have, sizeof(have) - 1);
+    int r;
+
+    have[n > 0 ? n : 0] = '\0';
+    if (n > 0 && STREQ(have, want))
+        return 0;
+    /* In this order: a run that is cut short here does it again. */
+    r = overlay_renew_begin(dirfd, "cache", err);
+    if (r >= 0)
+        r = rmtree(dirfd, "root", err);
+    if (r >= 0)
+        r = overlay_renew_end(dirfd, err);
+    if (r < 0)
+        return err_wrap(err, "renew the sandbox's root");
+    if ((unlinkat(dirfd, HASH_NAME, 0) < 0 && errno != ENOENT) ||
+        symlinkat(want, dirfd, HASH_NAME) < 0)
+        return err_sys(err, errno, "note the spec on the sandbox's disk");
+    return 0;
+}

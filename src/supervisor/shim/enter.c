@@ -1,0 +1,102 @@
+#include "supervisor/shim/enter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/os/ns.h"
+#include "supervisor/shim/shim.h"
+
+/* The user namespace comes first, as the right to join the others comes with it; the mounts last,
+ * as the host's /proc goes with them. The cgroup namespace is not among them: pid 1 makes its own
+ * only later. */
+static const struct {
+    const char *name;
+    int flag;
+} kinds[SHIM_NAMESPACES] = {
+    {"user", CLONE_NEWUSER}, {"ipc", CLONE_NEWIPC}, {"uts", CLONE_NEWUTS},
+    {"net", CLONE_NEWNET},   {"pid", CLONE_NEWPID}, {"mnt", CLONE_NEWNS},
+};
+
+enum { KIND_MOUNTS = SHIM_NAMESPACES - 1 };
+
+static int open_one(const struct shim *s, size_t kind, int *ret, struct err *err)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/%s", s->init_pid, kinds[kind].name);
+    *ret = open(path, O_RDONLY | O_CLOEXEC);
+    return *ret < 0 ? err_sys(err, errno, "open '%s'", path) : 0;
+}
+
+int enter_open(struct shim *s, struct err *err)
+{
+    if (s->plan.id_base)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        int r = open_one(s, i, &s->namespaces[i], err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+void enter_close(struct shim *s)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+        s->namespaces[i] = fd_close(s->namespaces[i]);
+}
+
+static int unshare_cgroup(struct err *err)
+{
+    return unshare(CLONE_NEWCGROUP) < 0 ? err_sys(err, errno, "make a cgroup namespace") : 0;
+}
+
+static int make_mark(int *ret, struct err *err)
+{
+    int r = unshare_cgroup(err);
+
+    if (r < 0)
+        return r;
+    *ret = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
+    return *ret < 0 ? err_sys(err, errno, "open '/proc/self/ns/cgroup'") : 0;
+}
+
+int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct err *err)
+{
+    if (s->plan.id_base)
+        return ns_enter(s->init.fd, namespaces, err);
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        int r = 0;
+
+        if (namespaces & kinds[i].flag)
+            r = ns_enter(s->namespaces[i], kinds[i].flag, err);
+        if (r >= 0 && i == 0 && ret_mark && namespaces & CLONE_NEWCGROUP)
+            r = make_mark(ret_mark, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_mark,
+                struct err *err)
+{
+    int r;
+
+    if (!s->plan.id_base) {
+        *ret_mounts = s->namespaces[KIND_MOUNTS];
+        return enter_sandbox(s, namespaces & ~CLONE_NEWNS, ret_mark, err);
+    }
+    /* Once in the sandbox's user namespace we have no right to look at pid 1 any more. */
+    r = open_one(s, KIND_MOUNTS, ret_mounts, err);
+    if (r >= 0)
+        r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
+    if (r >= 0 && GUARD("cgroup namespace"))
+        r = unshare_cgroup(err);
+    return r;
+}

@@ -1,0 +1,361 @@
+/*
+ * Entering the sandbox. The helper is a fork of the shim: it joins the exec's cgroup and the
+ * sandbox's namespaces, becomes the user and gives up every privilege while it is still in the
+ * host's pid namespace, where nothing inside can see it; only then it clones the command's process
+ * (CLONE_PARENT: the shim is its real parent). That one, born powerless, has left to do: session,
+ * stdio, seccomp, execve. Both are not dumpable, so that even the same uid cannot look into them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/openat2.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/command.h"
+#include "lib/os/landlock.h"
+#include "lib/os/ns.h"
+#include "lib/os/pty.h"
+#include "lib/os/rlimit.h"
+#include "lib/os/seccomp-filter.h"
+#include "supervisor/shim/enter.h"
+#include "supervisor/shim/identity.h"
+#include "supervisor/shim/proc-view.h"
+#include "supervisor/shim/secrets.h"
+#include "supervisor/shim/shim.h"
+#include "supervisor/shim/user.h"
+
+enum {
+    NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                 CLONE_NEWUTS | CLONE_NEWCGROUP,
+    NOFILE_DEFAULT = 16384,
+    INIT_DEATH_MS = 1000,
+    STATUS_FD = 3, /* where the child keeps its line to the shim until execve */
+};
+
+#define OOM_SCORE_ADJ "300" /* the sandbox's processes go before the daemon and the shims */
+#define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+struct entry {
+    const struct shim *shim;
+    const struct exec_spec *spec;
+    const struct handover *handover;
+    int status;
+    int in, out, err; /* stdio of the command */
+    int master;       /* of its terminal, or -1 */
+    int mark;         /* as in struct exec */
+    struct user user;
+    char **env;
+};
+
+/* ---- telling the shim ---- */
+
+_noreturn_ static void fail(int status, const struct err *err)
+{
+    struct shim_writer w;
+
+    shim_begin(&w, SHIM_FAILED, 0);
+    shim_put_err(&w, err);
+    if (shim_finish(&w, NULL) >= 0)
+        fd_send(status, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
+    _exit(127);
+}
+
+/* ---- in the helper ---- */
+
+static int pin_cpus(const struct plan *plan, struct err *err)
+{
+    cpu_set_t have, want;
+    unsigned count;
+
+    if (!plan->cpu_milli || sched_getaffinity(0, sizeof(have), &have) < 0)
+        return 0;
+    count = proc_view_cpu_count(plan->cpu_milli, &have);
+    if (count >= (unsigned)CPU_COUNT(&have))
+        return 0;
+    proc_view_affinity(&have, count, (uint32_t)strtoul(plan->sandbox_id + 8, NULL, 16), &want);
+    if (sched_setaffinity(0, sizeof(want), &want) < 0)
+        return err_sys(err, errno, "pin to %u CPUs", count);
+    return 0;
+}
+
+static int namespaces(void)
+{
+    return GUARD("pid namespace") ? NAMESPACES : NAMESPACES & ~CLONE_NEWPID;
+}
+
+/* Until the sandbox is there. One that never will be needs no words of ours. */
+static void wait_ready(int ready_pipe)
+{
+    char byte;
+    ssize_t n;
+
+    do
+        n = read(ready_pipe, &byte, 1);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0)
+        _exit(127);
+}
+
+/* The helper of a throw-away sandbox is there before the sandbox: what can be done before pid 1 is
+ * ready is done while it builds. */
+static int join_ahead(struct entry *e, struct err *err)
+{
+    int mounts = -1, r;
+
+    r = enter_ahead(e->shim, namespaces(), &mounts, &e->mark, err);
+    if (r >= 0)
+        r = identity_bound(err);
+    if (r < 0)
+        return r;
+    wait_ready(e->shim->ready_pipe);
+    return ns_enter(mounts, CLONE_NEWNS, err);
+}
+
+static int join(struct entry *e, const struct exec_fds *fds, struct err *err)
+{
+    int r;
+
+    r = cgroup_group_enter(fds->cgroup, fds->group);
+    if (r < 0)
+        return err_sys(err, -r, "join the exec's cgroup");
+    r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ, err);
+    /* After that file: of a hidden process it belongs to root. */
+    if (r >= 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return err_sys(err, errno, "hide the helper");
+    if (r >= 0)
+        r = pin_cpus(&e->shim->plan, err);
+    if (r < 0)
+        return r;
+    if (e->shim->ready_pipe >= 0)
+        return join_ahead(e, err);
+    return enter_sandbox(e->shim, namespaces(), &e->mark, err);
+}
+
+static int set_limits(const struct plan *plan, struct err *err)
+{
+    uint64_t nofile = plan->nofile ? plan->nofile : NOFILE_DEFAULT;
+    int r;
+
+    r = rlimit_set(RLIMIT_CORE, 0, 0, err); /* a dump would be work outside of the cgroup */
+    if (r >= 0)
+        r = rlimit_set(RLIMIT_NOFILE, nofile, nofile, err);
+    if (r >= 0 && plan->pids)
+        r = rlimit_set(RLIMIT_NPROC, plan->pids, plan->pids, err);
+    if (r >= 0)
+        r = rlimit_set(RLIMIT_NICE, 0, 0, err);
+    if (r >= 0)
+        r = rlimit_set(RLIMIT_RTPRIO, 0, 0, err);
+    return r;
+}
+
+/*
+ * The folder is opened inside the root without magic links and checked after: a path through
+ * /proc/self/fd, or one that left the root, never becomes the working directory.
+ */
+static int enter_workdir(const char *path, struct err *err)
+{
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve =
+                               GUARD("workdir") ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : 0};
+    _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1;
+    char real[PATH_MAX];
+
+    if (root < 0)
+        return err_sys(err, errno, "open '/' inside");
+    fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+    if (fd < 0 || fchdir(fd) < 0) {
+        err_set(err, ERR_INVALID, "working folder '%s': %s", path, strerror(errno));
+        return err_hint(err, "It must exist inside the sandbox and be open to the user.");
+    }
+    if (!getcwd(real, sizeof(real)) || real[0] != '/')
+        return err_set(err, ERR_DENIED, "working folder '%s' is outside of the sandbox", path);
+    return 0;
+}
+
+static int open_null(int *ret, struct err *err)
+{
+    struct open_how how = {.flags = O_RDWR | O_NOCTTY | O_CLOEXEC,
+                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, "/dev/null", &how, sizeof(how));
+    struct stat st;
+
+    if (fd < 0)
+        return err_sys(err, errno, "open '/dev/null' inside");
+    *ret = fd;
+    if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
+        return err_set(err, ERR_DENIED, "'/dev/null' inside is not the null device");
+    return 0;
+}
+
+static int open_stdio(struct entry *e, struct err *err)
+{
+    if (!(e->spec->flags & SHIM_EXEC_TTY))
+        return e->in >= 0 ? 0 : open_null(&e->in, err);
+    return pty_open(e->spec->rows, e->spec->cols, &e->master, &e->in, err);
+}
+
+/* HOME, USER and LOGNAME say who it is, unless the caller says otherwise; a user other than the
+ * sandbox's does not inherit the sandbox's. */
+static void build_env(struct entry *e)
+{
+    bool other = e->spec->user && !STREQ(e->spec->user, e->shim->plan.user);
+    const char *const who[][2] = {
+        {"HOME", e->user.home}, {"USER", e->user.name}, {"LOGNAME", e->user.name}};
+
+    e->env = strv_copy(e->shim->plan.env);
+    for (size_t i = 0; i < ARRAY_SIZE(who); i++)
+        if (*who[i][1] && (other || !strv_env_get(e->env, who[i][0])))
+            strv_env_set(&e->env, who[i][0], who[i][1]);
+    if (!strv_env_get(e->env, "PATH"))
+        strv_env_set(&e->env, "PATH", PATH_DEFAULT);
+    if (e->handover->n_secrets)
+        strv_env_set(&e->env, SHIM_SECRETS_ENV, SECRETS_DIR);
+    for (char **p = e->spec->env; p && *p; p++) {
+        char *eq = strchr(*p, '=');
+
+        *eq = '\0'; /* our own copy, and parse_env() has seen it */
+        strv_env_set(&e->env, *p, eq + 1);
+        *eq = '=';
+    }
+}
+
+/* ---- in the child ---- */
+
+static int arrange_stdio(struct entry *e, struct err *err)
+{
+    bool tty = e->master >= 0;
+    int out = tty ? e->in : e->out, errfd = tty ? e->in : e->err;
+
+    if (setsid() < 0)
+        return err_sys(err, errno, "start a session");
+    if (tty && ioctl(e->in, TIOCSCTTY, 0) < 0)
+        return err_sys(err, errno, "take the terminal");
+    /* All of ours lie above 2: the shim holds 0 to 2 itself. */
+    if (dup2(e->in, 0) < 0 || dup2(out, 1) < 0 || dup2(errfd, 2) < 0)
+        return err_sys(err, errno, "set up stdio");
+    if (e->status != STATUS_FD && dup3(e->status, STATUS_FD, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "set up the status line");
+    e->status = STATUS_FD;
+    syscall(SYS_close_range, STATUS_FD + 1U, ~0U, 0);
+    return 0;
+}
+
+_noreturn_ static void run_child(struct entry *e)
+{
+    const struct plan *plan = &e->shim->plan;
+    struct err err = ERR_INIT;
+    int r;
+
+    r = arrange_stdio(e, &err);
+    if (r >= 0 && plan->strict && GUARD("landlock"))
+        r = landlock_domain("/", &err);
+    if (r >= 0 && plan->seccomp && GUARD("seccomp"))
+        r = filter_install(plan->seccomp, plan->seccomp_len, &err);
+    if (r < 0)
+        fail(e->status, &err);
+    r = command_exec(e->spec->argv, e->env);
+    if (r == 0)
+        err_set(&err, ERR_NOT_FOUND, "command '%s' not found", e->spec->argv[0]);
+    else
+        err_set(&err, ERR_DENIED, "command '%s' cannot be run: %s", e->spec->argv[0], strerror(r));
+    fail(e->status, &err);
+}
+
+static void tell_started(const struct entry *e, pid_t pid, int pidfd)
+{
+    int fds[EXEC_STARTED_FDS] = {pidfd};
+    struct shim_writer w;
+    size_t n = 1;
+
+    if (e->mark >= 0)
+        fds[n++] = e->mark;
+    if (e->master >= 0)
+        fds[n++] = e->master;
+    shim_begin(&w, SHIM_STARTED, 0);
+    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)pid);
+    if (shim_finish(&w, NULL) >= 0)
+        fd_send(e->status, buf_data(&w.buf), w.buf.len, fds, n, 0);
+}
+
+static int prepare(struct entry *e, const struct exec_fds *fds, struct err *err)
+{
+    const struct plan *plan = &e->shim->plan;
+    int r;
+
+    r = join(e, fds, err);
+    if (r >= 0)
+        r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
+    if (r >= 0)
+        r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
+    if (r >= 0)
+        r = GUARD("rlimits") ? set_limits(plan, err) : 0;
+    if (r >= 0)
+        r = identity_become(plan, &e->user, err);
+    if (r >= 0)
+        r = open_stdio(e, err);
+    if (r >= 0)
+        r = enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
+    return r;
+}
+
+/* In a namespace whose pid 1 is dying there are no new processes, and the kernel's word for that is
+ * ENOMEM too: then it is seen dead at once, or as soon as the last of its processes is reaped. */
+static int clone_error(const struct shim *s, int errnum)
+{
+    struct pollfd init = {.fd = s->init.fd, .events = POLLIN};
+
+    if (errnum == ENOMEM && poll(&init, 1, INIT_DEATH_MS) > 0)
+        return ESRCH;
+    return errnum;
+}
+
+_noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const struct exec_fds *fds)
+{
+    struct entry e = {.shim = s,
+                      .spec = &x->spec,
+                      .handover = &x->handover,
+                      .status = fds->status,
+                      .in = fds->in,
+                      .out = fds->out,
+                      .err = fds->err,
+                      .master = -1,
+                      .mark = -1};
+    struct err err = ERR_INIT;
+    int pidfd = -1;
+    pid_t pid;
+
+    command_reset_signals();
+    umask(022);
+    if (prepare(&e, fds, &err) < 0)
+        fail(e.status, &err);
+    build_env(&e);
+    pid = ns_clone(CLONE_PARENT, -1, &pidfd);
+    if (pid == 0)
+        run_child(&e);
+    if (pid == -EAGAIN) {
+        err_set(&err, ERR_LIMIT, "no process can be started: the sandbox is at its limit of %u",
+                s->plan.pids);
+        err_hint(&err, "End some of its processes, or give it a higher --pids.");
+        fail(e.status, &err);
+    }
+    if (pid < 0) {
+        err_sys(&err, clone_error(s, -pid), "start a process inside");
+        fail(e.status, &err);
+    }
+    tell_started(&e, pid, pidfd);
+    _exit(0);
+}

@@ -1,0 +1,365 @@
+/*
+ * Execs in a native sandbox: pipes are made, a helper is forked (exec-child.c); its status line
+ * then tells whether the command runs. The shim is the command's real parent, so what it says of
+ * the end is what the kernel told it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/log.h"
+#include "lib/os/ns.h"
+#include "lib/os/pidfd.h"
+#include "lib/os/pty.h"
+#include "supervisor/shim/exec-members.h"
+#include "supervisor/shim/shim.h"
+
+void shim_exec_init(struct exec *base)
+{
+    struct shim_exec *x = shim_exec_of(base);
+
+    x->status.fd = x->helper.fd = x->main.fd = x->stdin_fd = x->mark = -1;
+    x->group = (struct cgroup_group)CGROUP_GROUP_INIT;
+}
+
+void shim_exec_done(struct exec *base)
+{
+    struct shim_exec *x = shim_exec_of(base);
+
+    if (x->helper.fd >= 0) { /* it has done its work, and only wants to be reaped */
+        pidfd_signal(x->helper.fd, SIGKILL);
+        pidfd_reap(x->helper.fd, true, NULL, NULL);
+    }
+    source_close(base->sup, &x->status);
+    source_close(base->sup, &x->helper);
+    source_close(base->sup, &x->main);
+    cgroup_group_done(&x->group);
+    fd_close(x->mark);
+    fd_close(x->stdin_fd);
+    err_done(&x->start_err);
+}
+
+/* ---- pipes, helper ---- */
+
+static int make_group(struct shim_exec *x, struct err *err)
+{
+    char name[CGROUP_NAME_MAX];
+
+    x->pids_denied_before = cgroup_pids_denied(&shim_of_exec(x)->cgroup);
+    snprintf(name, sizeof(name), "x-%s", x->exec.id);
+    return cgroup_group_open(&shim_of_exec(x)->cgroup, name, true, &x->group, err);
+}
+
+/* Pairs of read and write end. */
+struct pipes {
+    int in[2], out[2], err[2], status[2];
+};
+
+static void pipes_done(struct pipes *p)
+{
+    int *const all[] = {p->in, p->out, p->err, p->status};
+
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        all[i][0] = fd_close(all[i][0]);
+        all[i][1] = fd_close(all[i][1]);
+    }
+}
+
+/*
+ * A pipe is its maker's alone, and we are nobody inside: without this a command could not open
+ * /dev/stdin, /dev/stdout or /dev/stderr. Who else could reach it is who may look into the command.
+ */
+static int pipe_for_all(int p[2])
+{
+    return pipe2(p, O_CLOEXEC) < 0 ? -1 : fchmod(p[0], 0666);
+}
+
+static int pipes_open(const struct exec *x, struct pipes *p, struct err *err)
+{
+    bool tty = x->spec.flags & SHIM_EXEC_TTY, in = x->spec.flags & SHIM_EXEC_STDIN;
+
+    *p = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+    if ((in && !tty && pipe_for_all(p->in) < 0) || (!tty && pipe_for_all(p->out) < 0) ||
+        (!tty && pipe_for_all(p->err) < 0) ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0) {
+        int r = err_sys(err, errno, "make pipes for exec '%s'", x->id);
+
+        pipes_done(p);
+        return r;
+    }
+    return 0;
+}
+
+static void on_status(struct source *src, uint32_t events);
+static void on_helper(struct source *src, uint32_t events);
+static void on_main(struct source *src, uint32_t events);
+
+static int fork_helper(struct shim_exec *x, const struct pipes *p, struct err *err)
+{
+    struct shim *s = shim_of_exec(x);
+    struct exec_fds fds = {.status = p->status[1],
+                           .in = p->in[0],
+                           .out = p->out[1],
+                           .err = p->err[1],
+                           .cgroup = &s->cgroup,
+                           .group = &x->group};
+    int pidfd = -1;
+    pid_t pid;
+
+    pid = ns_clone(0, cgroup_group_clone_fd(&x->group), &pidfd);
+    if (pid == 0)
+        exec_helper(s, &x->exec, &fds);
+    if (pid < 0)
+        return err_sys(err, -pid, "start a helper for exec '%s'", x->exec.id);
+    if (source_add(&s->sup, &x->helper, pidfd, EPOLLIN, on_helper, err) < 0) {
+        pidfd_signal(pidfd, SIGKILL);
+        pidfd_reap(pidfd, true, NULL, NULL);
+        fd_close(pidfd);
+        return -ERR_SYSTEM;
+    }
+    return 0;
+}
+
+static int watch(struct shim_exec *x, struct pipes *p, struct err *err)
+{
+    struct exec *base = &x->exec;
+    int r;
+
+    base->tty = base->spec.flags & SHIM_EXEC_TTY;
+    r = source_add(base->sup, &x->status, p->status[0], EPOLLIN, on_status, err);
+    if (r < 0)
+        return r;
+    TAKE_FD(p->status[0]);
+    r = streams_open(base, p->out[0], p->err[0], err);
+    /* Those under watch are the streams' now, also when the second failed. */
+    if (base->streams[JOURNAL_STDOUT].src.fd >= 0)
+        TAKE_FD(p->out[0]);
+    if (base->streams[JOURNAL_STDERR].src.fd >= 0)
+        TAKE_FD(p->err[0]);
+    x->stdin_fd = TAKE_FD(p->in[1]);
+    return r;
+}
+
+int shim_exec_launch(struct exec *base, struct err *err)
+{
+    struct shim_exec *x = shim_exec_of(base);
+    struct pipes p;
+    int r;
+
+    if (base->sup->state == SHIM_PAUSED) {
+        err_set(err, ERR_CONFLICT, "the sandbox is paused");
+        return err_hint(err, "Resume it first: `ripcord resume %s`.", base->sup->name);
+    }
+    r = make_group(x, err);
+    if (r >= 0)
+        r = pipes_open(base, &p, err);
+    if (r < 0)
+        return r;
+    r = fork_helper(x, &p, err);
+    if (r >= 0)
+        r = watch(x, &p, err);
+    pipes_done(&p);
+    return r;
+}
+
+/* ---- the status line ---- */
+
+/* The line has ended: the command runs, or the reason why not is known. */
+static void resolve(struct shim_exec *x)
+{
+    struct exec *base = &x->exec;
+
+    source_close(base->sup, &x->status);
+    if (!x->start_err.code && x->main.fd < 0 && base->killed) {
+        exec_killed_in_start(base);
+        return;
+    }
+    if (!x->start_err.code && x->main.fd < 0)
+        err_set(&x->start_err, ERR_ENGINE, "the helper that enters the sandbox was killed");
+    if (x->start_err.code) {
+        if (x->main.fd >= 0) { /* it has said why, and is on its way out */
+            pidfd_signal(x->main.fd, SIGKILL);
+            pidfd_reap(x->main.fd, true, NULL, NULL);
+        }
+        source_close(base->sup, &x->main);
+        exec_fail_start(base, &x->start_err);
+        return;
+    }
+    exec_started(base, base->tty ? shim_exec_terminal(base) : TAKE_FD(x->stdin_fd));
+    on_main(&x->main, 0); /* may have ended already, and was not looked at while starting */
+}
+
+/* From the helper: the command's process exists. Its pidfd comes, then the mark where there is one,
+ * then the terminal where that was asked for. */
+static void take_process(struct shim_exec *x, const char *packet, size_t len,
+                         int fds[EXEC_STARTED_FDS])
+{
+    bool marked = !shim_of_exec(x)->plan.id_base;
+    int *tty = marked ? &fds[2] : &fds[1];
+    struct exec *base = &x->exec;
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct shim_reader r;
+    struct shim_value v;
+
+    if (shim_read(&r, packet, len, &err) < 0)
+        return;
+    while (shim_next(&r, &v, &err) > 0)
+        if (v.tag == SHIM_TAG_PID)
+            base->pid = (int)v.u64;
+    if (fds[0] >= 0 && source_add(base->sup, &x->main, fds[0], EPOLLIN, on_main, &err) >= 0)
+        TAKE_FD(fds[0]);
+    if (*tty >= 0 && streams_open(base, *tty, -1, &err) >= 0)
+        TAKE_FD(*tty);
+    if (marked)
+        x->mark = TAKE_FD(fds[1]);
+    if (err.code)
+        err_move(&x->start_err, &err);
+}
+
+static void on_status(struct source *src, uint32_t events _unused_)
+{
+    struct shim_exec *x = container_of(src, struct shim_exec, status);
+    char *packet = supervisor_io(x->exec.sup);
+    int fds[EXEC_STARTED_FDS] = {-1, -1, -1};
+    size_t n = EXEC_STARTED_FDS;
+    ssize_t len = fd_recv(src->fd, packet, SHIM_MSG_MAX, fds, &n, MSG_DONTWAIT);
+
+    if (len == -EAGAIN)
+        return;
+    if (len > 0 && n > 0)
+        take_process(x, packet, (size_t)len, fds);
+    else if (len > 0 && !x->start_err.code)
+        shim_read_err(packet, (size_t)len, &x->start_err);
+    else
+        resolve(x);
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        fd_close(fds[i]);
+}
+
+static void on_helper(struct source *src, uint32_t events _unused_)
+{
+    struct shim_exec *x = container_of(src, struct shim_exec, helper);
+
+    if (pidfd_reap(src->fd, false, NULL, NULL) != 0)
+        source_close(x->exec.sup, src);
+}
+
+/* ---- a running command ---- */
+
+int shim_exec_signal(struct exec *base, int sig, struct err *err)
+{
+    int r = pidfd_signal(shim_exec_of(base)->main.fd, sig);
+
+    return r < 0 && r != -ESRCH ? err_sys(err, -r, "signal exec '%s'", base->id) : 0;
+}
+
+void shim_exec_kill(struct exec *base)
+{
+    struct shim_exec *x = shim_exec_of(base);
+    struct shim *s = shim_of_exec(x);
+    bool all = GUARD("whole tree");
+
+    if (all && cgroup_group_kill(&s->cgroup, &x->group))
+        return;
+    if (x->main.fd >= 0)
+        pidfd_signal(x->main.fd, SIGKILL);
+    if (x->helper.fd >= 0)
+        pidfd_signal(x->helper.fd, SIGKILL);
+    if (all && x->mark >= 0 && !exec_members_kill(x->mark))
+        log_warn("exec %s: some of its processes do not die; they end with the sandbox", base->id);
+}
+
+int shim_exec_terminal(struct exec *base)
+{
+    int fd = base->streams[JOURNAL_STDOUT].src.fd;
+
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+int shim_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err)
+{
+    return pty_resize(base->streams[JOURNAL_STDOUT].src.fd, rows, cols, err);
+}
+
+/* A pipe ends when its holder closes it; a terminal is told by its end-of-file character. */
+int shim_exec_stdin_close(struct exec *base, struct err *err _unused_)
+{
+    int fd = base->streams[JOURNAL_STDOUT].src.fd;
+    struct termios tio;
+
+    if (base->tty && fd >= 0 && tcgetattr(fd, &tio) == 0 && tio.c_cc[VEOF])
+        fd_write_all(fd, &tio.c_cc[VEOF], 1);
+    return 0;
+}
+
+/* ---- its end ---- */
+
+static void on_main(struct source *src, uint32_t events _unused_)
+{
+    struct shim_exec *x = container_of(src, struct shim_exec, main);
+    struct exec *base = &x->exec;
+    int r;
+
+    if (base->state == EXEC_STARTING) /* first its status line must say whether it ever ran */
+        return;
+    stop_if_init_dies(shim_of_exec(x));
+    r = pidfd_reap(src->fd, false, &base->wait_status, &base->usage);
+    if (r == 0)
+        return;
+    if (r < 0) { /* cannot be, and must not be reported as success */
+        log_error("exec %s: no wait status: %s", base->id, strerror(-r));
+        base->wait_status = SIGKILL;
+    }
+    source_close(base->sup, src);
+    exec_main_ended(base);
+}
+
+bool shim_exec_has_company(const struct exec *base)
+{
+    return cgroup_group_populated(&container_of(base, const struct shim_exec, exec)->group);
+}
+
+static uint64_t timeval_usec(const struct timeval *tv)
+{
+    return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
+}
+
+/* Where there is no cgroup to ask, what the kernel summed up for the main process and the children
+ * it waited for. */
+void shim_exec_fill(const struct exec *base, struct end_record *rec)
+{
+    const struct shim_exec *x = container_of(base, const struct shim_exec, exec);
+    struct shim *s = shim_of(base->sup);
+    const struct rusage *ru = &base->usage;
+    struct cgroup_usage u;
+
+    cgroup_usage(&s->cgroup, &x->group, &u);
+    rec->cpu_usec =
+        u.cpu_usec ? u.cpu_usec : timeval_usec(&ru->ru_utime) + timeval_usec(&ru->ru_stime);
+    rec->memory_peak = u.memory_peak ? u.memory_peak : (uint64_t)ru->ru_maxrss * 1024;
+    rec->memory_limit = s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory;
+    rec->oom_kills = u.oom_kills;
+    rec->io_read = (uint64_t)ru->ru_inblock * 512;
+    rec->io_write = (uint64_t)ru->ru_oublock * 512;
+    /* The counter is the sandbox's: only an exec that was alone can call it its own. */
+    if (base->alone && u.pids_denied > x->pids_denied_before)
+        rec->pids_denied = u.pids_denied - x->pids_denied_before;
+}
+
+/* The group goes when it is empty; with a daemonised child in it, when the sandbox stops. */
+void shim_exec_over(struct exec *base)
+{
+    struct shim_exec *x = shim_exec_of(base);
+
+    cgroup_group_done(&x->group);
+    if (!base->sup->ephemeral && *x->group.name)
+        cgroup_group_remove(&shim_of_exec(x)->cgroup, x->group.name);
+}

@@ -1,0 +1,338 @@
+/*
+ * Work that must be done from inside the sandbox but is not a command of it: dialling a port,
+ * copying files. A job is a forked helper that enters only the namespaces that it needs (never the
+ * pid namespace, so nothing inside sees it), becomes the sandbox's user where files are concerned,
+ * gives up every privilege, does its one thing and sends back one message. That message is taken
+ * apart and written anew here: the helper has read hostile bytes by then, and no word from inside
+ * is passed on unread.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/tree.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/caps.h"
+#include "lib/os/confine.h"
+#include "lib/os/dial.h"
+#include "lib/os/landlock.h"
+#include "lib/os/ns.h"
+#include "lib/os/pidfd.h"
+#include "supervisor/shim/enter.h"
+#include "supervisor/shim/identity.h"
+#include "supervisor/shim/shim.h"
+
+enum {
+    JOBS_MAX = 64,
+    JOB_FD_SOCK = 3,
+    JOB_FD_ARG = 4,
+    JOB_FD_SPARE = 10,
+    SINK_SIZE = 256 << 10,
+};
+
+struct job_spec {
+    int namespaces;
+    bool as_user;
+    int fd; /* the tar stream, or -1 */
+    const char *path;
+    uint16_t port;
+    int (*run)(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd, struct err *err);
+};
+
+struct job {
+    struct job *next;
+    struct shim *shim;
+    struct source src; /* the helper's one message */
+    int pidfd;
+    struct peer *peer; /* NULL when it has gone */
+    uint64_t seq;
+};
+
+/* ---- in the helper ---- */
+
+static int run_dial(const struct job_spec *spec, struct tree_stats *stats _unused_, int *ret_fd,
+                    struct err *err)
+{
+    return dial_inside(spec->port, ret_fd, err);
+}
+
+/*
+ * Held back until there is a good piece of it: many small files make few writes, and a copy that
+ * fails early has sent nothing, so that its error can still be told in place of an answer.
+ */
+struct sink {
+    int fd;
+    size_t len;
+    char data[SINK_SIZE];
+};
+
+static int sink_flush(struct sink *s)
+{
+    int r = fd_write_all(s->fd, s->data, s->len);
+
+    s->len = 0;
+    return r;
+}
+
+static int sink_write(void *arg, const void *data, size_t len)
+{
+    struct sink *s = arg;
+
+    while (len) {
+        size_t n = MIN(len, sizeof(s->data) - s->len);
+        int r;
+
+        memcpy(s->data + s->len, data, n);
+        s->len += n;
+        data = (const char *)data + n;
+        len -= n;
+        r = s->len == sizeof(s->data) ? sink_flush(s) : 0;
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int run_copy_out(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd _unused_,
+                        struct err *err)
+{
+    _cleanup_free_ struct sink *sink = xnew0(struct sink);
+    int r;
+
+    sink->fd = spec->fd;
+    r = tree_to_tar(spec->path, sink_write, sink, stats, err);
+    if (r < 0)
+        return r;
+    r = sink_flush(sink);
+    return r < 0 ? err_sys(err, -r, "write archive") : 0;
+}
+
+static ssize_t read_in(void *arg, void *data, size_t len)
+{
+    ssize_t n;
+
+    do
+        n = read(*(int *)arg, data, len);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
+static int run_copy_in(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd _unused_,
+                       struct err *err)
+{
+    int fd = spec->fd;
+
+    return tree_from_tar(spec->path, read_in, &fd, stats, err);
+}
+
+static int become_user(const struct shim *s, struct err *err)
+{
+    const char *who = GUARD("copies by the user") ? s->plan.user : "0";
+    struct user user;
+    int r = user_resolve(who, &user, err);
+
+    return r < 0 ? r : identity_become(&s->plan, &user, err);
+}
+
+static int enter(const struct shim *s, const struct job_spec *spec, struct err *err)
+{
+    int r;
+
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return err_sys(err, errno, "hide the helper");
+    r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
+    if (r >= 0 && spec->as_user)
+        return become_user(s, err);
+    if (r >= 0)
+        r = caps_bound(CAPS_NONE, err);
+    return r < 0 ? r : caps_set(CAPS_NONE, err);
+}
+
+/* The helper holds copies of all that the shim holds: journals, peers, the plan. It keeps two. */
+static int keep_descriptors(int *sock, int *arg, struct err *err)
+{
+    int high_sock = fcntl(*sock, F_DUPFD_CLOEXEC, JOB_FD_SPARE);
+    int high_arg = *arg >= 0 ? fcntl(*arg, F_DUPFD_CLOEXEC, JOB_FD_SPARE) : -1;
+
+    if (high_sock < 0 || dup3(high_sock, JOB_FD_SOCK, O_CLOEXEC) < 0 ||
+        (*arg >= 0 && (high_arg < 0 || dup3(high_arg, JOB_FD_ARG, O_CLOEXEC) < 0)))
+        return err_sys(err, errno, "arrange descriptors");
+    syscall(SYS_close_range, *arg >= 0 ? JOB_FD_ARG + 1U : JOB_FD_SOCK + 1U, ~0U, 0);
+    *sock = JOB_FD_SOCK;
+    *arg = *arg >= 0 ? JOB_FD_ARG : -1;
+    return 0;
+}
+
+_noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec *spec)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct tree_stats stats = {0};
+    struct shim_writer w;
+    int fd = -1, r;
+
+    umask(022);
+    signal(SIGPIPE, SIG_IGN);
+    r = enter(s, spec, &err);
+    if (r >= 0)
+        r = keep_descriptors(&sock, &spec->fd, &err);
+    if (r >= 0)
+        r = landlock_confine(spec->namespaces & CLONE_NEWNS ? "/" : NULL, spec->port, &err);
+    if (r >= 0)
+        r = confine_job(&err);
+    if (r >= 0)
+        r = spec->run(spec, &stats, &fd, &err);
+    shim_begin(&w, SHIM_RESULT, 0);
+    if (r < 0)
+        shim_put_err(&w, &err);
+    shim_put_stat(&w, "entries", stats.entries);
+    shim_put_stat(&w, "bytes", stats.bytes);
+    shim_put_stat(&w, "skipped", stats.skipped);
+    if (shim_finish(&w, NULL) >= 0)
+        fd_send(sock, buf_data(&w.buf), w.buf.len, &fd, r >= 0 && fd >= 0, 0);
+    _exit(0);
+}
+
+/* ---- in the shim ---- */
+
+static void job_free(struct job *j)
+{
+    struct job **at = &j->shim->jobs;
+
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    source_close(&j->shim->sup, &j->src);
+    if (j->pidfd >= 0) {
+        pidfd_signal(j->pidfd, SIGKILL); /* it has nothing left to say */
+        pidfd_reap(j->pidfd, true, NULL, NULL);
+        fd_close(j->pidfd);
+    }
+    free(j);
+}
+
+/* Numbers only, and only those we know. */
+static void pass_stats(struct shim_writer *w, const void *packet, size_t len)
+{
+    static const char *const known[] = {"entries", "bytes", "skipped"};
+    struct shim_reader r;
+    struct shim_value v;
+
+    if (shim_read(&r, packet, len, NULL) < 0)
+        return;
+    while (shim_next(&r, &v, NULL) > 0)
+        for (size_t i = 0; v.tag == SHIM_TAG_STAT && i < ARRAY_SIZE(known); i++) {
+            size_t n = strlen(known[i]);
+
+            if (strncmp(v.data, known[i], n) == 0 && v.data[n] == '=')
+                shim_put_stat(w, known[i], strtoull(v.data + n + 1, NULL, 10));
+        }
+}
+
+static void job_on_message(struct source *src, uint32_t events _unused_)
+{
+    struct job *j = container_of(src, struct job, src);
+    _cleanup_err_ struct err err = ERR_INIT;
+    char packet[16 << 10];
+    struct shim_writer w;
+    size_t n_fds = 1;
+    _cleanup_close_ int fd = -1;
+    ssize_t n;
+
+    n = fd_recv(j->src.fd, packet, sizeof(packet), &fd, &n_fds, MSG_DONTWAIT);
+    if (n == -EAGAIN)
+        return;
+    if (n <= 0)
+        err_set(&err, ERR_ENGINE, "the helper inside the sandbox ended without an answer");
+    else
+        shim_read_err(packet, (size_t)n, &err);
+    if (j->peer) {
+        shim_begin(&w, SHIM_RESULT, j->seq);
+        if (err.code)
+            shim_put_err(&w, &err);
+        if (n > 0)
+            pass_stats(&w, packet, (size_t)n);
+        peer_send(j->peer, &w, TAKE_FD(fd));
+    }
+    job_free(j);
+}
+
+static int job_start(struct peer *p, uint64_t seq, struct job_spec *spec, struct err *err)
+{
+    struct shim *s = shim_of(p->sup);
+    struct job *j;
+    size_t live = 0;
+    int pair[2], r;
+    pid_t pid;
+
+    for (j = s->jobs; j; j = j->next)
+        live++;
+    if (live >= JOBS_MAX)
+        return err_set(err, ERR_LIMIT, "%d copies and dials are under way in this sandbox already",
+                       JOBS_MAX);
+    if (s->sup.state != SHIM_RUNNING)
+        return err_set(err, ERR_CONFLICT, "the sandbox is not running");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    j = xnew0(struct job);
+    *j = (struct job){
+        .next = s->jobs, .shim = s, .src = {.fd = -1}, .pidfd = -1, .peer = p, .seq = seq};
+    s->jobs = j;
+    pid = ns_clone(0, -1, &j->pidfd);
+    if (pid == 0)
+        job_main(s, pair[1], spec);
+    fd_close(pair[1]);
+    r = pid < 0 ? err_sys(err, -pid, "start a helper")
+                : source_add(&s->sup, &j->src, pair[0], EPOLLIN, job_on_message, err);
+    if (r < 0) {
+        if (j->src.fd < 0)
+            fd_close(pair[0]);
+        job_free(j);
+    }
+    return r < 0 ? r : 1;
+}
+
+int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err)
+{
+    struct job_spec spec = {.namespaces = CLONE_NEWUSER | CLONE_NEWNET,
+                            .fd = -1,
+                            .run = run_dial,
+                            .port = (uint16_t)port};
+
+    return job_start(p, seq, &spec, err);
+}
+
+int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err)
+{
+    struct job_spec spec = {
+        .namespaces = CLONE_NEWUSER | CLONE_NEWNS,
+        .as_user = true,
+        .fd = fd,
+        .path = path,
+        .run = into ? run_copy_in : run_copy_out,
+    };
+
+    return job_start(p, seq, &spec, err);
+}
+
+void jobs_forget(struct supervisor *sup, const struct peer *p)
+{
+    for (struct job *j = shim_of(sup)->jobs; j; j = j->next)
+        if (j->peer == p)
+            j->peer = NULL;
+}
+
+void jobs_end(struct shim *s)
+{
+    while (s->jobs)
+        job_free(s->jobs);
+}

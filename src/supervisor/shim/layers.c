@@ -1,0 +1,249 @@
+#include "supervisor/shim/layers.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/log.h"
+#include "lib/os/idmap.h"
+#include "lib/os/mount.h"
+#include "supervisor/shim/caches.h"
+
+void layers_init(struct layers *l, const struct plan *plan)
+{
+    l->n = LAYER_MOUNTS + plan->n_mounts;
+    for (size_t i = 0; i < ARRAY_SIZE(l->fd); i++)
+        l->fd[i] = -1;
+}
+
+void layers_done(struct layers *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        l->fd[i] = fd_close(l->fd[i]);
+}
+
+/* ---- the overlays' own folders ---- */
+
+int layers_folder(int dirfd, const char *path, mode_t mode, uint32_t id, struct err *err)
+{
+    if (mkdirat(dirfd, path, mode) < 0) {
+        if (errno == EEXIST)
+            return 0;
+        return err_sys(err, errno, "make folder '%s' of the sandbox", path);
+    }
+    /* umask may have taken bits; the mode of an upper layer is the mode that the sandbox sees. */
+    if (fchmodat(dirfd, path, mode, 0) < 0)
+        return err_sys(err, errno, "set the mode of '%s'", path);
+    if (id && fchownat(dirfd, path, id, id, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, errno, "set the owner of '%s'", path);
+    return 0;
+}
+
+int layers_prepare(const struct plan *plan, int disk, struct err *err)
+{
+    uint32_t agent = plan->id_base ? PLAN_AGENT_ID : 0;
+    _cleanup_close_ int dir = -1;
+    int r;
+
+    r = disk >= 0 ? dir_open(disk, ".", &dir, err) : dir_open(AT_FDCWD, plan->data_dir, &dir, err);
+    if (r >= 0)
+        r = layers_folder(dir, "root", 0700, 0, err);
+    if (r >= 0)
+        r = layers_folder(dir, "root/upper", 0755, 0, err);
+    if (r >= 0)
+        r = layers_folder(dir, "root/work", 0700, 0, err);
+    if (r >= 0)
+        r = caches_prepare(plan, dir, err);
+    if (r < 0 || plan->ephemeral)
+        return r;
+    r = layers_folder(dir, "home", 0700, 0, err);
+    if (r >= 0)
+        r = layers_folder(dir, "home/upper", 0755, agent, err);
+    if (r >= 0)
+        r = layers_folder(dir, "home/work", 0700, 0, err);
+    return r;
+}
+
+/* ---- opening ---- */
+
+/* A whole copy is needed where the mount namespace is a copy: there, parts of a tree are locked. */
+static unsigned depth_flag(int userns_fd)
+{
+    return userns_fd >= 0 ? 0 : MOUNT_RECURSIVE;
+}
+
+static int open_layer(const char *path, unsigned flags, int userns_fd, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    flags |= depth_flag(userns_fd);
+    r = mount_clone(AT_FDCWD, path, flags, &fd, err);
+    if (r >= 0)
+        r = mount_set(fd, flags, userns_fd, err);
+    if (r < 0)
+        return err_wrap(err, "prepare '%s'", path);
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/*
+ * /usr is id-mapped so that its files belong to the sandbox's root. Some file systems cannot
+ * (overlayfs, when we run in a container ourselves): they then show as nobody's, which only looks
+ * odd. /opt is never mapped: through a mapped tree the sandbox's uid 0 could read root's 0600
+ * files.
+ */
+static int open_host_trees(struct layers *l, const struct plan *plan, int userns_fd,
+                           struct err *err)
+{
+    unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
+    int r;
+
+    r = open_layer("/usr", flags, userns_fd, &l->fd[LAYER_USR], NULL);
+    if (r < 0)
+        r = open_layer("/usr", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_USR], err);
+    if (r < 0)
+        return r;
+    if (plan->n_layers || access("/opt", F_OK) < 0)
+        return 0;
+    return open_layer("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
+}
+
+/* The source's owner becomes the agent; all other ids of that tree are nobody's. */
+static int mount_userns(const struct plan *plan, const struct stat *st, int *ret, struct err *err)
+{
+    struct ns_map uid = {st->st_uid, plan->id_base + PLAN_AGENT_ID, 1};
+    struct ns_map gid = {st->st_gid, plan->id_base + PLAN_AGENT_ID, 1};
+
+    return idmap_userns(&uid, &gid, ret, err);
+}
+
+static int open_source(const struct plan_mount *m, struct stat *st, int *ret, struct err *err)
+{
+    bool exact = GUARD("sources");
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = exact ? RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS : 0};
+    _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, m->source, &how, sizeof(how));
+
+    if (fd < 0)
+        return err_sys(err, errno, "open mount source '%s'", m->source);
+    if (fstat(fd, st) < 0)
+        return err_sys(err, errno, "look at mount source '%s'", m->source);
+    if (exact && m->ino && (st->st_ino != m->ino || st->st_dev != m->dev))
+        return err_set(err, ERR_CONFLICT, "mount source '%s' has been replaced meanwhile",
+                       m->source);
+    /* A socket of ours is one that a process of ours listens on; any other may be anybody's. */
+    if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode) && !(m->ours && S_ISSOCK(st->st_mode)))
+        return err_set(err, ERR_DENIED, "mount source '%s' is neither a folder nor a file",
+                       m->source);
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static int open_mount(const struct plan *plan, const struct plan_mount *m, int userns_fd, int *ret,
+                      struct err *err)
+{
+    unsigned flags = MOUNT_SAFE | (m->read_only && GUARD("read-only") ? MOUNT_RDONLY : 0) |
+                     depth_flag(userns_fd);
+    _cleanup_close_ int source = -1, map = -1, fd = -1;
+    struct stat st;
+    int r;
+
+    r = open_source(m, &st, &source, err);
+    if (r >= 0 && userns_fd >= 0 && !m->ours)
+        r = mount_userns(plan, &st, &map, err);
+    if (r >= 0)
+        r = mount_clone(source, "", flags, &fd, err);
+    if (r >= 0)
+        r = mount_set(fd, flags, m->ours ? userns_fd : map, err);
+    if (r < 0)
+        return err_wrap(err, "mount '%s' at '%s'", m->source, m->target);
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* On the disk they belong to the agent, as all caches do: the sandbox's own map fits. */
+static int open_caches(struct layers *l, const struct plan *plan, int userns_fd, struct err *err)
+{
+    int r = 0;
+
+    if (plan->cache_base)
+        r = open_layer(plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd, &l->fd[LAYER_BASE],
+                       err);
+    for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
+        if (plan->caches[i].kind == PLAN_CACHE_SHARED)
+            r = open_layer(plan->caches[i].source, MOUNT_SAFE, userns_fd, &l->fd[LAYER_CACHES + i],
+                           err);
+    return r;
+}
+
+int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct err *err)
+{
+    int r;
+
+    r = open_layer(plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd, &l->fd[LAYER_LOWER], err);
+    if (r >= 0 && l->fd[LAYER_DATA] >= 0)
+        r = mount_set(l->fd[LAYER_DATA], MOUNT_SAFE, userns_fd, err);
+    else if (r >= 0)
+        r = open_layer(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
+    if (r >= 0 && plan->image == PLAN_IMAGE_HOST)
+        r = open_host_trees(l, plan, userns_fd, err);
+    if (r >= 0)
+        r = open_caches(l, plan, userns_fd, err);
+    for (size_t i = 0; r >= 0 && i < plan->n_mounts; i++)
+        r = open_mount(plan, &plan->mounts[i], userns_fd, &l->fd[LAYER_MOUNTS + i], err);
+    return r;
+}
+
+/* ---- handing over ---- */
+
+/* Packets of up to FD_SEND_MAX descriptors; each says which layers they are, by number. */
+int layers_send(const struct layers *l, int sock, struct err *err)
+{
+    size_t at = 0;
+
+    do {
+        uint16_t which[FD_SEND_MAX + 1];
+        int fds[FD_SEND_MAX], r;
+        size_t n = 0;
+
+        for (; at < l->n && n < FD_SEND_MAX; at++) {
+            if (l->fd[at] < 0)
+                continue;
+            which[n] = (uint16_t)at;
+            fds[n++] = l->fd[at];
+        }
+        which[n] = at == l->n; /* the last packet */
+        r = fd_send(sock, which, (n + 1) * sizeof(which[0]), fds, n, 0);
+        if (r < 0)
+            return err_sys(err, -r, "hand the layers to the sandbox");
+    } while (at < l->n);
+    return 0;
+}
+
+int layers_receive(struct layers *l, int sock, struct err *err)
+{
+    for (;;) {
+        uint16_t which[FD_SEND_MAX + 1];
+        int fds[FD_SEND_MAX];
+        size_t n = FD_SEND_MAX;
+        ssize_t len = fd_recv(sock, which, sizeof(which), fds, &n, 0);
+
+        if (len == 0)
+            return err_set(err, ERR_ENGINE, "the shim has gone");
+        if (len < 0)
+            return err_sys(err, (int)-len, "receive the layers");
+        if ((size_t)len != (n + 1) * sizeof(which[0]))
+            return err_set(err, ERR_SYSTEM, "receive the layers: %zu descriptors, %zd bytes", n,
+                           len);
+        for (size_t i = 0; i < n; i++)
+            l->fd[which[i] < l->n ? which[i] : 0] = fds[i];
+        if (which[n])
+            return 0;
+    }
+}

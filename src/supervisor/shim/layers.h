@@ -1,0 +1,44 @@
+/*
+ * The trees of the host that a sandbox is built from, as detached mounts: read-only, nosuid, nodev
+ * and id-mapped as each needs. Opened by the shim (which may map ids) and handed to pid 1 over a
+ * socket; without a range of ids (rootless) opened by pid 1 itself, in its own mount namespace.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "lib/base/err.h"
+#include "proto/plan.h"
+
+enum layer {
+    LAYER_LOWER,  /* the image */
+    LAYER_DATA,   /* holds root, home and caches/<tool>: each with its upper and work */
+    LAYER_USR,    /* -1 unless the image is the host's */
+    LAYER_OPT,    /* the same; also -1 when the host has none */
+    LAYER_BASE,   /* of the package caches; -1: none */
+    LAYER_CACHES, /* the first of plan.caches, in order; -1 unless shared */
+    LAYER_MOUNTS = LAYER_CACHES + PLAN_CACHES_MAX, /* the first of plan.mounts, in order */
+};
+
+struct layers {
+    int fd[LAYER_MOUNTS + PLAN_MOUNTS_MAX];
+    size_t n;
+};
+
+void layers_init(struct layers *l, const struct plan *plan);
+void layers_done(struct layers *l);
+
+/* Makes what is missing below the data folder. By the shim, before anything else. disk: the mount
+ * that takes that folder's place, or -1. */
+int layers_prepare(const struct plan *plan, int disk, struct err *err);
+/* A folder of a layer, when it is missing: of that mode, and that id's unless it is 0. */
+int layers_folder(int dirfd, const char *path, mode_t mode, uint32_t id, struct err *err);
+
+/* userns_fd: the sandbox's, to map ids by; -1: no mapping. A data layer that is there already (a
+ * detached mount of its own) is only id-mapped. */
+int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct err *err);
+
+/* From the shim to pid 1; the receiver gets exactly what was sent. */
+int layers_send(const struct layers *l, int sock, struct err *err);
+int layers_receive(struct layers *l, int sock, struct err *err);

@@ -1,0 +1,204 @@
+#include "supervisor/shim/main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/keyctl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/guard.h"
+#include "lib/base/log.h"
+#include "lib/base/strv.h"
+#include "supervisor/shim/enter.h"
+#include "supervisor/shim/remove.h"
+#include "supervisor/shim/shim.h"
+
+static int shim_freeze(struct peer *p, uint64_t seq _unused_, bool on, struct err *err)
+{
+    struct cgroup *c = &shim_of(p->sup)->cgroup;
+    int r = cgroup_freeze(c, on, err);
+
+    if (r >= 0)
+        r = cgroup_await_frozen(c, on, err);
+    if (r < 0 && on)
+        cgroup_freeze(c, false, NULL);
+    return r;
+}
+
+static int shim_stats(struct peer *p, uint64_t seq, struct err *err _unused_)
+{
+    struct shim *s = shim_of(p->sup);
+    struct cgroup_usage u;
+    struct shim_writer w;
+
+    cgroup_usage(&s->cgroup, NULL, &u);
+    shim_begin(&w, SHIM_STATS, seq);
+    shim_put_stat(&w, "memory", u.memory);
+    shim_put_stat(&w, "memory_peak", u.memory_peak);
+    shim_put_stat(&w, "memory_limit", s->plan.memory);
+    shim_put_stat(&w, "cpu_usec", u.cpu_usec);
+    shim_put_stat(&w, "pids", u.pids);
+    shim_put_stat(&w, "pids_limit", s->plan.pids);
+    shim_put_stat(&w, "pids_denied", u.pids_denied);
+    shim_put_stat(&w, "execs", execs_live(&s->sup));
+    peer_send(p, &w, -1);
+    return 1;
+}
+
+static int shim_listener(struct supervisor *sup, struct err *err)
+{
+    int fd = shim_of(sup)->listener_fd;
+
+    if (fd < 0)
+        return err_set(err, ERR_NOT_FOUND, "this sandbox was started without a package registry");
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
+}
+
+/* Its pidfd is readable from the moment that pid 1 is dead. */
+static bool shim_has_died(const struct supervisor *sup)
+{
+    const struct shim *s = container_of(sup, struct shim, sup);
+    struct pollfd p = {.fd = s->init.fd, .events = POLLIN};
+
+    return s->init.fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+static const struct supervisor_ops shim_ops = {
+    .exec_size = sizeof(struct shim_exec),
+    .exec_init = shim_exec_init,
+    .exec_done = shim_exec_done,
+    .launch = shim_exec_launch,
+    .signal = shim_exec_signal,
+    .kill = shim_exec_kill,
+    .terminal = shim_exec_terminal,
+    .resize = shim_exec_resize,
+    .stdin_close = shim_exec_stdin_close,
+    .has_company = shim_exec_has_company,
+    .fill = shim_exec_fill,
+    .over = shim_exec_over,
+    .freeze = shim_freeze,
+    .stats = shim_stats,
+    .dial = job_dial,
+    .copy = job_copy,
+    .listener = shim_listener,
+    .forget = jobs_forget,
+    .has_died = shim_has_died,
+    .stopping = shim_stopping,
+    .shut_down = shim_shut_down,
+    .finish = shim_clean_up,
+    .timer_at = shim_timer_at,
+    .timer = shim_timer,
+};
+
+static void shim_init(struct shim *s)
+{
+    *s = (struct shim){
+        .init.fd = -1, .init_sock = -1, .ready_pipe = -1, .meminfo_fd = -1, .listener_fd = -1};
+    supervisor_init(&s->sup, &shim_ops);
+    s->init_group = (struct cgroup_group)CGROUP_GROUP_INIT;
+    for (int i = 0; i < SHIM_NAMESPACES; i++)
+        s->namespaces[i] = -1;
+    for (int t = 0; t < CGROUP_TREES; t++)
+        s->cgroup.root[t] = s->cgroup.dir[t] = s->cgroup.tasks[t] = -1;
+}
+
+static int read_plan(struct shim *s, int fd, struct err *err)
+{
+    int r = plan_read(fd, &s->plan, err);
+
+    guard_without(strv_env_get(s->plan.env, "RIPCORD_WITHOUT"));
+    s->sup.sandbox_id = s->plan.sandbox_id;
+    s->sup.name = s->plan.name;
+    s->sup.hash = s->plan.hash;
+    s->sup.journal_budget = s->plan.journal_budget;
+    s->sup.ephemeral = s->plan.ephemeral;
+    s->sup.tied = s->plan.bare; /* nobody else could use what a step of a build makes */
+    return r;
+}
+
+/* Waits for its sandbox. 0: there will be none. */
+static int await_plan(struct shim *s, struct err *err)
+{
+    _cleanup_close_ int plan = -1, log = -1;
+    int fds[PLAN_FDS], r;
+
+    cgroup_learn(NULL);
+    r = plan_take(SHIM_FD_CONTROL, fds, err);
+    if (r <= 0)
+        return r;
+    plan = fds[PLAN_FD_PLAN];
+    log = fds[PLAN_FD_LOG];
+    dup2(log, STDERR_FILENO);
+    r = read_plan(s, plan, err);
+    return r < 0 ? r : 1;
+}
+
+static int bring_up(struct shim *s, struct err *err)
+{
+    int r = supervisor_open(&s->sup, s->plan.run_dir, s->plan.exec_dir, err);
+
+    return r < 0 ? r : sandbox_start(s, err);
+}
+
+/* So that `ps` tells whose it is: the daemon left room for an id. */
+static void show_id(char *arg, const char *id)
+{
+    if (arg && strlen(arg) == strlen(id))
+        memcpy(arg, id, strlen(id));
+}
+
+/*
+ * A session keyring goes from parent to child: the sandbox's would be that of who started the
+ * daemon. It fails where the kernel has none, or a user has no key left; commands cannot ask for
+ * keys then either (lib/os/seccomp-table.c).
+ */
+static void leave_keyring(void)
+{
+    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL, 0, 0, 0);
+}
+
+static int run(struct shim *s, char *id)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int r;
+
+    r = await_plan(s, &err);
+    if (r == 0)
+        return 1;
+    if (GUARD("keyring"))
+        leave_keyring();
+    if (r < 0 || bring_up(s, &err) < 0) {
+        supervisor_fail(&s->sup, &err);
+        return 1;
+    }
+    show_id(id, s->plan.sandbox_id);
+    if (supervisor_serve(&s->sup, &err) < 0) {
+        log_error("sandbox %s: the shim gives up: %s", s->plan.sandbox_id, err.msg);
+        return 1;
+    }
+    return 0;
+}
+
+int shim_main(int argc, char **argv)
+{
+    struct shim s;
+    int r;
+
+    if (argc > 1 && STREQ(argv[1], "remove"))
+        return remove_main(argv + 2);
+
+    shim_init(&s);
+    supervisor_hold_fds();
+    prctl(PR_SET_NAME, "ripcord-shim", 0, 0, 0);
+    r = run(&s, argc > 1 ? argv[1] : NULL);
+    supervisor_done(&s.sup);
+    enter_close(&s);
+    cgroup_close(&s.cgroup);
+    plan_done(&s.plan);
+    return r;
+}

@@ -1,0 +1,126 @@
+#include "supervisor/shim/mount-point.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/xalloc.h"
+#include "lib/os/mount.h"
+
+static int open_beneath(int root_fd, const char *path, uint64_t flags)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags};
+    int fd;
+
+    if (GUARD("targets")) {
+        how.flags |= O_NOFOLLOW;
+        how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+    }
+    fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+    return fd < 0 ? -errno : fd;
+}
+
+static int make_last(int dirfd, const char *name, enum place_kind kind)
+{
+    int fd;
+
+    if (kind == PLACE_FOLDER)
+        return mkdirat(dirfd, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+    fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -errno;
+    fd_close(fd);
+    return 0;
+}
+
+/* Makes every missing component, each below a pinned parent. */
+static int make_path(int root_fd, const char *path, enum place_kind kind)
+{
+    _cleanup_close_ int dir = open_beneath(root_fd, ".", O_DIRECTORY);
+
+    while (dir >= 0) {
+        char name[NAME_MAX + 1];
+        size_t n = strcspn(path, "/");
+        bool last = path[n] == '\0';
+        int r;
+
+        if (n == 0 || n > NAME_MAX)
+            return -EINVAL;
+        memcpy(name, path, n);
+        name[n] = '\0';
+        r = make_last(dir, name, last ? kind : PLACE_FOLDER);
+        if (r < 0 || last)
+            return r;
+        r = open_beneath(dir, name, O_DIRECTORY);
+        fd_close(dir);
+        dir = r;
+        path += n + 1;
+    }
+    return dir;
+}
+
+int place_open(int root_fd, const char *path, enum place_kind kind, int *ret, struct err *err)
+{
+    uint64_t flags = kind == PLACE_FOLDER ? O_DIRECTORY : 0;
+    int fd, r;
+
+    path += *path == '/';
+    fd = open_beneath(root_fd, path, flags);
+    if (fd == -ENOENT) {
+        r = make_path(root_fd, path, kind);
+        fd = r < 0 ? r : open_beneath(root_fd, path, flags);
+    }
+    if (fd >= 0) {
+        *ret = fd;
+        return 0;
+    }
+    err_sys(err, -fd, "open '/%s' inside to mount there", path);
+    if (fd == -ELOOP || fd == -ENOTDIR)
+        err_hint(err,
+                 "'/%s' must be reached without symbolic links. Remove the sandbox and "
+                 "create it again if something inside has replaced it.",
+                 path);
+    return -ERR_SYSTEM;
+}
+
+int place_mount(int root_fd, const char *path, enum place_kind kind, int mount_fd, struct err *err)
+{
+    _cleanup_close_ int at = -1;
+    int r;
+
+    r = place_open(root_fd, path, kind, &at, err);
+    if (r < 0)
+        return r;
+    r = mount_attach(mount_fd, at, "", err);
+    return r < 0 ? err_wrap(err, "mount '%s' inside", path) : 0;
+}
+
+int place_mkdir(int dirfd, const char *path, mode_t mode, struct err *err)
+{
+    if (mkdirat(dirfd, path, mode) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make folder '%s' inside", path);
+    return 0;
+}
+
+int place_symlink(int dirfd, const char *path, const char *to, struct err *err)
+{
+    if (symlinkat(to, dirfd, path) < 0)
+        return err_sys(err, errno, "make link '%s' inside", path);
+    return 0;
+}
+
+int place_write(int dirfd, const char *path, const char *text, struct err *err)
+{
+    _cleanup_close_ int fd = openat(dirfd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int r;
+
+    if (fd < 0)
+        return err_sys(err, errno, "make file '%s' inside", path);
+    r = fd_write_all(fd, text, strlen(text));
+    return r < 0 ? err_sys(err, -r, "write file '%s' inside", path) : 0;
+}

@@ -1,0 +1,22 @@
+/*
+ * Places in a root file system that hostile code may have laid out: each is reached by descriptor
+ * without following any symlink, made when missing, and only then mounted on.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "lib/base/err.h"
+
+enum place_kind { PLACE_FOLDER, PLACE_FILE };
+
+/* O_PATH descriptor of root_fd/path (with or without a leading slash), made when missing. */
+int place_open(int root_fd, const char *path, enum place_kind kind, int *ret, struct err *err);
+
+/* Opens the place and attaches the mount there. */
+int place_mount(int root_fd, const char *path, enum place_kind kind, int mount_fd, struct err *err);
+
+/* New folder, link or small file in a tree of our own making. */
+int place_mkdir(int dirfd, const char *path, mode_t mode, struct err *err);
+int place_symlink(int dirfd, const char *path, const char *to, struct err *err);
+int place_write(int dirfd, const char *path, const char *text, struct err *err);

@@ -1,0 +1,133 @@
+/*
+ * The sandbox's end of network mode `open`: a veth pair between the host and the sandbox's network
+ * namespace, with one address on each side (a /31) and a default route inside. The firewall rules
+ * that hold for the host's end are there already: the engine makes them before it starts us.
+ *
+ * The pair needs no removal of its own: it goes with the sandbox's network namespace, and that with
+ * its last process. The kernel does so a little later, so the dead pair of an earlier run may still
+ * be there under our name; it is nobody's, since the name is that of an id lease, which we hold.
+ *
+ * IPv6 is off on both ends: there are no addresses to give, and a link-local one would be a way
+ * past rules that were made for IPv4. ::1 on the loopback interface stays, as programs bind to it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/os/rtnl.h"
+#include "supervisor/shim/shim.h"
+
+enum { PREFIX_LEN = 31 };
+
+#define INSIDE "eth0"
+
+/* One of /proc/sys/net/<family>/conf/<interface>/; fine without that family in the kernel. */
+static int set_conf(const char *family, const char *ifname, const char *key, const char *value,
+                    struct err *err)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "/proc/sys/net/%s/conf", family);
+    if (access(path, F_OK) < 0)
+        return 0;
+    snprintf(path, sizeof(path), "/proc/sys/net/%s/conf/%s/%s", family, ifname, key);
+    return file_write(AT_FDCWD, path, value, err);
+}
+
+static int make_pair(int rtnl, const struct plan *p, int netns, struct err *err)
+{
+    _cleanup_err_ struct err why = ERR_INIT;
+    int r;
+
+    r = rtnl_add_veth(rtnl, p->net_ifname, INSIDE, netns, p->net_mtu, &why);
+    if (r >= 0)
+        return 0;
+    if (why.errnum != EEXIST)
+        return err_move(err, &why);
+    r = rtnl_del_link(rtnl, p->net_ifname, err);
+    return r < 0 ? r : rtnl_add_veth(rtnl, p->net_ifname, INSIDE, netns, p->net_mtu, err);
+}
+
+static int set_up_outside(int rtnl, const struct plan *p, struct err *err)
+{
+    char alias[96];
+    int r;
+
+    snprintf(alias, sizeof(alias), "ripcord %s %s", p->sandbox_id, p->name);
+    r = rtnl_set_alias(rtnl, p->net_ifname, alias, err);
+    if (r >= 0)
+        r = set_conf("ipv4", p->net_ifname, "rp_filter", "1", err);
+    if (r >= 0)
+        r = set_conf("ipv6", p->net_ifname, "disable_ipv6", "1", err);
+    if (r >= 0)
+        r = rtnl_add_address(rtnl, p->net_ifname, p->net_host, PREFIX_LEN, err);
+    if (r >= 0)
+        r = rtnl_set_up(rtnl, p->net_ifname, err);
+    return r;
+}
+
+/* In the sandbox's network namespace: netlink sockets and /proc/sys/net follow the caller. */
+static int set_up_inside(const struct plan *p, struct err *err)
+{
+    _cleanup_close_ int rtnl = -1;
+    int r;
+
+    r = set_conf("ipv6", "default", "disable_ipv6", "1", err);
+    if (r >= 0)
+        r = set_conf("ipv6", INSIDE, "disable_ipv6", "1", err);
+    if (r >= 0)
+        r = rtnl_open(&rtnl, err);
+    if (r >= 0)
+        r = rtnl_add_address(rtnl, INSIDE, p->net_sandbox, PREFIX_LEN, err);
+    if (r >= 0)
+        r = rtnl_set_up(rtnl, INSIDE, err);
+    if (r >= 0)
+        r = rtnl_add_default_route(rtnl, INSIDE, p->net_host, err);
+    return r;
+}
+
+/* There and back: a shim that could not come back must not go on. */
+static int visit(int own, int netns, const struct plan *p, struct err *err)
+{
+    int r;
+
+    if (setns(netns, CLONE_NEWNET) < 0)
+        return err_sys(err, errno, "enter the sandbox's network namespace");
+    r = set_up_inside(p, err);
+    if (setns(own, CLONE_NEWNET) < 0 && r >= 0)
+        r = err_sys(err, errno, "come back from the sandbox's network namespace");
+    return r;
+}
+
+int network_start(const struct shim *s, struct err *err)
+{
+    const struct plan *p = &s->plan;
+    _cleanup_close_ int own = -1, netns = -1, rtnl = -1;
+    char path[64];
+    int r;
+
+    if (p->network != PLAN_NETWORK_OPEN)
+        return 0;
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", s->init_pid);
+    own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    netns = own < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (netns < 0)
+        return err_sys(err, errno, "open the network namespaces");
+    r = rtnl_open(&rtnl, err);
+    if (r >= 0)
+        r = make_pair(rtnl, p, netns, err);
+    if (r < 0)
+        return err_wrap(err, "network 'open'");
+    r = set_up_outside(rtnl, p, err);
+    if (r >= 0)
+        r = visit(own, netns, p, err);
+    if (r < 0) {
+        rtnl_del_link(rtnl, p->net_ifname, NULL);
+        return err_wrap(err, "network 'open'");
+    }
+    return 0;
+}

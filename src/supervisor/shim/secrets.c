@@ -1,0 +1,151 @@
+#include "supervisor/shim/secrets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/os/mount.h"
+#include "supervisor/shim/mount-point.h"
+
+static int write_secret(int dirfd, const char *name, const struct handover_secret *s,
+                        const struct user *u, struct err *err)
+{
+    _cleanup_close_ int fd =
+        openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+    uint32_t uid = s->has_owner ? s->uid : u->uid, gid = s->has_owner ? s->gid : u->gid;
+    int r;
+
+    if (fd < 0 && errno == EEXIST)
+        return err_set(err, ERR_INVALID, "secret '%s' is given twice", s->name);
+    if (fd < 0)
+        return err_sys(err, errno, "make the file of secret '%s'", s->name);
+    r = fd_write_all(fd, s->value, s->len);
+    if (r < 0)
+        return err_sys(err, -r, "write secret '%s'", s->name);
+    if (fchown(fd, uid, gid) < 0)
+        return err_sys(err, errno, "hand secret '%s' to user %u", s->name, uid);
+    if (s->has_mode && fchmod(fd, s->mode) < 0)
+        return err_sys(err, errno, "set the mode of secret '%s'", s->name);
+    return 0;
+}
+
+/* Those of the folder by their names, or those with a place of their own by their numbers. */
+static int write_secrets(int fd, const struct handover *h, bool placed, const struct user *u,
+                         bool *ret_open, struct err *err)
+{
+    char number[12];
+    int r = 0;
+
+    for (size_t i = 0; r >= 0 && i < h->n_secrets; i++) {
+        const struct handover_secret *s = &h->secrets[i];
+
+        if (placed != !!s->target)
+            continue;
+        snprintf(number, sizeof(number), "%zu", i);
+        r = write_secret(fd, placed ? number : s->name, s, u, err);
+        *ret_open |= s->has_owner || s->has_mode;
+    }
+    return r;
+}
+
+/* Others may look into the folder where a file in it is not as usual: it says itself for whom. */
+static int make_files(const struct handover *h, bool placed, const struct user *u, int *ret,
+                      struct err *err)
+{
+    static const char *const options[] = {"size=256k", "nr_inodes=64", "mode=0500", NULL};
+    _cleanup_close_ int fd = -1;
+    bool open = false;
+    int r;
+
+    r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
+    if (r >= 0)
+        r = write_secrets(fd, h, placed, u, &open, err);
+    if (r >= 0 && fchownat(fd, "", u->uid, u->gid, AT_EMPTY_PATH) < 0)
+        r = err_sys(err, errno, "hand the secrets to user %u", u->uid);
+    if (r >= 0 && open && !placed && fchmodat(fd, ".", 0555, 0) < 0)
+        r = err_sys(err, errno, "open the folder of secrets");
+    if (r >= 0)
+        r = mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* The helper's own id may not exist inside, and who has no id there can make no file. */
+static int become_someone(bool many_ids, struct err *err)
+{
+    if (many_ids && (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0))
+        return err_sys(err, errno, "become root inside");
+    return 0;
+}
+
+static int place_folder(int root, const struct handover *h, const struct user *u, bool placed,
+                        int *ret, struct err *err)
+{
+    int r = make_files(h, placed, u, ret, err);
+
+    if (r < 0)
+        return r;
+    r = place_mount(root, SECRETS_DIR, PLACE_FOLDER, *ret, err);
+    return r < 0 ? err_wrap(err, "place the secrets at '%s'", SECRETS_DIR) : 0;
+}
+
+static int place_one(int root, int files, size_t i, const char *target, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    char number[12];
+    int r;
+
+    snprintf(number, sizeof(number), "%zu", i);
+    r = mount_clone(files, number, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
+    if (r >= 0)
+        r = place_mount(root, target, PLACE_FILE, fd, err);
+    return r < 0 ? err_wrap(err, "place a secret at '%s'", target) : 0;
+}
+
+/* Only what is mounted somewhere can be mounted a second time: all of them at the folder, which the
+ * others' will hide, then each at its place. */
+static int place_alone(int root, const struct handover *h, const struct user *u, struct err *err)
+{
+    _cleanup_close_ int files = -1;
+    int r = place_folder(root, h, u, true, &files, err);
+
+    for (size_t i = 0; r >= 0 && i < h->n_secrets; i++)
+        if (h->secrets[i].target)
+            r = place_one(root, files, i, h->secrets[i].target, err);
+    return r;
+}
+
+static bool has_targets(const struct handover *h)
+{
+    for (size_t i = 0; i < h->n_secrets; i++)
+        if (h->secrets[i].target)
+            return true;
+    return false;
+}
+
+int secrets_place(const struct handover *h, const struct user *u, bool many_ids, struct err *err)
+{
+    _cleanup_close_ int root = -1, files = -1;
+    int r;
+
+    if (!h->n_secrets)
+        return 0;
+    if (unshare(CLONE_NEWNS) < 0)
+        return err_sys(err, errno, "make a mount namespace for the secrets");
+    r = become_someone(many_ids, err);
+    if (r < 0)
+        return r;
+    root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return err_sys(err, errno, "open '/' inside");
+    if (has_targets(h))
+        r = place_alone(root, h, u, err);
+    return r < 0 ? r : place_folder(root, h, u, false, &files, err);
+}

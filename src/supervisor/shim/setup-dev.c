@@ -1,0 +1,95 @@
+/*
+ * /dev: a tmpfs of our own in place of whatever the image has there, with six devices bound from
+ * the host. Each is opened once, checked to be the device of that name by its numbers, and bound by
+ * that descriptor.
+ */
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "lib/base/cleanup.h"
+#include "lib/base/guard.h"
+#include "lib/base/macro.h"
+#include "lib/os/mount.h"
+#include "supervisor/shim/mount-point.h"
+#include "supervisor/shim/setup.h"
+
+enum { SHM_SIZE_DEFAULT = 64 << 20 };
+
+/* clang-format off */
+static const struct {
+    const char *name;
+    unsigned major, minor; /* Documentation/admin-guide/devices.txt */
+} devices[] = {
+    {"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
+};
+
+static const struct {
+    const char *name, *to;
+} links[] = {
+    {"fd", "/proc/self/fd"}, {"stdin", "fd/0"}, {"stdout", "fd/1"}, {"stderr", "fd/2"}, {"ptmx", "pts/ptmx"},
+};
+/* clang-format on */
+
+static int bind_device(int dev_fd, size_t i, struct err *err)
+{
+    _cleanup_close_ int host = -1, fd = -1;
+    char path[32];
+    struct stat st;
+    int r;
+
+    snprintf(path, sizeof(path), "/dev/%s", devices[i].name);
+    host = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (host < 0 || fstat(host, &st) < 0)
+        return err_sys(err, errno, "open the host's '%s'", path);
+    if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(devices[i].major, devices[i].minor))
+        return err_set(err, ERR_SYSTEM, "the host's '%s' is not the device of that name", path);
+    r = mount_clone(host, "", 0, &fd, err);
+    if (r >= 0)
+        r = mount_set(fd, MOUNT_NOSUID | MOUNT_NOEXEC, -1, err);
+    if (r >= 0)
+        r = place_mount(dev_fd, devices[i].name, PLACE_FILE, fd, err);
+    return r < 0 ? err_wrap(err, "bind '%s'", path) : 0;
+}
+
+/* Its own instance, with its own bound: one hog cannot drain the machine's pool of ptys. */
+static int mount_devpts(const struct plan *plan, int dev_fd, struct err *err)
+{
+    /* gid 5 is `tty` on Debian and most others; without a range of ids it is not mapped. */
+    const char *const options[] = {"newinstance",
+                                   "ptmxmode=0666",
+                                   "mode=0620",
+                                   GUARD("ptys") ? "max=256" : "max=4096",
+                                   plan->id_base ? "gid=5" : NULL,
+                                   NULL};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = mount_new("devpts", options, MOUNT_NOSUID | MOUNT_NOEXEC, &fd, err);
+    if (r < 0)
+        return r;
+    return place_mount(dev_fd, "pts", PLACE_FOLDER, fd, err);
+}
+
+int setup_dev(const struct plan *plan, int root_fd, struct err *err)
+{
+    static const char *const options[] = {"size=64k", "nr_inodes=64", "mode=0755", NULL};
+    uint64_t shm = plan->shm_size ? plan->shm_size : SHM_SIZE_DEFAULT;
+    _cleanup_close_ int dev = -1;
+    int r;
+
+    r = mount_new("tmpfs", options, MOUNT_NOSUID | MOUNT_NOEXEC, &dev, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(links); i++)
+        r = place_symlink(dev, links[i].name, links[i].to, err);
+    if (r >= 0)
+        r = place_mount(root_fd, "dev", PLACE_FOLDER, dev, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(devices); i++)
+        r = bind_device(dev, i, err);
+    if (r >= 0)
+        r = mount_devpts(plan, dev, err);
+    if (r >= 0)
+        r = setup_tmpfs(dev, "shm", shm, "1777", err);
+    return r < 0 ? err_wrap(err, "set up '/dev'") : 0;
+}

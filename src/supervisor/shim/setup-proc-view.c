@@ -1,0 +1,98 @@
+/*
+ * What a sandbox is told of its memory, CPUs and name servers, where that differs from what the
+ * machine or the image says. The files lie in a tmpfs of the sandbox's own, so its mount table
+ * names no folder of the host.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "supervisor/shim/mount-point.h"
+#include "supervisor/shim/proc-view.h"
+#include "supervisor/shim/setup.h"
+
+/* /etc/resolv.conf may be written by the sandbox's root, as anywhere; the others are the kernel's
+ * own place, where nobody writes. */
+static int put_file(int files, const char *name, const char *text, bool read_only, int root_fd,
+                    const char *path, struct err *err)
+{
+    int r = place_write(files, name, text, err);
+
+    return r < 0 ? r : setup_bind_file(files, name, read_only, root_fd, path, err);
+}
+
+static int put_meminfo(uint64_t memory_told, int files, int root_fd, int *ret, struct err *err)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(PROC_VIEW_FILE_MAX);
+    int fd, r;
+
+    if (!memory_told)
+        return 0;
+    if (proc_view_meminfo(&text, memory_told, 0, 0) < 0)
+        return err_set(err, ERR_LIMIT, "text of '/proc/meminfo' is too long");
+    r = put_file(files, "meminfo", buf_data(&text), true, root_fd, "proc/meminfo", err);
+    if (r < 0)
+        return r;
+    fd = openat(files, "meminfo", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "open the file behind '/proc/meminfo'");
+    *ret = fd;
+    return 0;
+}
+
+/* Page by page: the kernel works out each processor's figures only when they are read, and on a
+ * large machine we want but the first few. */
+static int read_cpuinfo(struct buf *b, unsigned cpus)
+{
+    _cleanup_close_ int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    unsigned seen = 0;
+
+    while (fd >= 0 && seen < cpus) {
+        char page[4096];
+        ssize_t n = read(fd, page, sizeof(page));
+
+        if (n <= 0)
+            break;
+        if (buf_append(b, page, (size_t)n) < 0)
+            return -1;
+        seen = 0;
+        for (const char *p = buf_data(b); (p = strstr(p, "\n\n")); p += 2)
+            seen++;
+    }
+    return 0;
+}
+
+static int put_cpuinfo(const struct plan *plan, int files, int root_fd, struct err *err)
+{
+    _cleanup_buf_ struct buf host = BUF_INIT(PROC_VIEW_FILE_MAX),
+                             text = BUF_INIT(PROC_VIEW_FILE_MAX);
+    cpu_set_t have;
+    unsigned cpus;
+
+    if (sched_getaffinity(0, sizeof(have), &have) < 0)
+        return err_sys(err, errno, "count the CPUs");
+    cpus = proc_view_cpu_count(plan->cpu_milli, &have);
+    if (cpus >= (unsigned)sysconf(_SC_NPROCESSORS_ONLN))
+        return 0;
+    if (read_cpuinfo(&host, cpus) < 0 || proc_view_cpuinfo(&text, buf_data(&host), cpus) < 0)
+        return err_set(err, ERR_LIMIT, "text of '/proc/cpuinfo' is too long");
+    return put_file(files, "cpuinfo", buf_data(&text), true, root_fd, "proc/cpuinfo", err);
+}
+
+int setup_proc_view(const struct plan *plan, uint64_t memory_told, int files, int root_fd,
+                    int *ret_meminfo, struct err *err)
+{
+    int r;
+
+    r = put_cpuinfo(plan, files, root_fd, err);
+    if (r >= 0 && plan->resolv_conf)
+        r = put_file(files, "resolv.conf", plan->resolv_conf, false, root_fd, "etc/resolv.conf",
+                     err);
+    if (r >= 0)
+        r = put_meminfo(memory_told, files, root_fd, ret_meminfo, err);
+    return r;
+}

@@ -1,0 +1,198 @@
+/*
+ * /proc of the sandbox's own pid namespace, with what could change the machine made read-only and
+ * what tells too much of it hidden; and /sys, which is not the kernel's at all but a few truthful
+ * files, mounted read-only.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/cleanup.h"
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/macro.h"
+#include "lib/os/mount.h"
+#include "supervisor/shim/mount-point.h"
+#include "supervisor/shim/proc-view.h"
+#include "supervisor/shim/setup.h"
+
+static const char *const locked[] = {"sys", "bus", "fs", "irq", "sysrq-trigger"};
+
+/* Each is a file or a folder, and exists or not, as the kernel was built. Keys, addresses, how the
+ * machine was booted; and what tells, interrupt by interrupt, what others are doing just now. */
+static const char *const hidden[] = {
+    "kcore",    "keys",      "timer_list", "sched_debug", "latency_stats", "scsi",
+    "acpi",     "asound",    "interrupts", "kallsyms",    "modules",       "key-users",
+    "softirqs", "schedstat", "diskstats",  "cmdline",     "timer_stats",
+};
+
+static int protect(int proc, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (faccessat(proc, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    r = mount_clone(proc, name, 0, &fd, err);
+    if (r >= 0)
+        r = mount_set(fd, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, -1, err);
+    if (r >= 0)
+        r = mount_attach(fd, proc, name, err);
+    return r < 0 ? err_wrap(err, "make '/proc/%s' read-only", name) : 0;
+}
+
+static int clone_file(int files, const char *name, bool read_only, int *ret, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = mount_clone(files, name, 0, &fd, err);
+    if (r >= 0 && read_only)
+        r = mount_set(fd, MOUNT_RDONLY, -1, err);
+    if (r >= 0)
+        *ret = TAKE_FD(fd);
+    return r;
+}
+
+int setup_bind_file(int files, const char *name, bool read_only, int root_fd, const char *path,
+                    struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = clone_file(files, name, read_only, &fd, err);
+
+    if (r >= 0)
+        r = place_mount(root_fd, path, PLACE_FILE, fd, err);
+    return r < 0 ? err_wrap(err, "bind '/%s'", path) : 0;
+}
+
+/* By an empty folder or file of our own: never anything of the image. */
+static int hide(int proc, int files, const char *name, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+    int r;
+
+    if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode))
+        return 0;
+    r = clone_file(files, S_ISDIR(st.st_mode) ? "folder" : "file", true, &fd, err);
+    if (r >= 0)
+        r = mount_attach(fd, proc, name, err);
+    return r < 0 ? err_wrap(err, "hide '/proc/%s'", name) : 0;
+}
+
+/*
+ * Attached over /sys for the time being: a detached tree cannot be cloned from before Linux 6.15.
+ * /sys covers it again, so nothing inside reaches it but by what is bound elsewhere, and that is
+ * read-only mount by mount: this one must stay writable, for a file that is written again later.
+ */
+static int make_files(int root_fd, int *ret, struct err *err)
+{
+    static const char *const options[] = {"size=640k", "nr_inodes=16k", "mode=0555", NULL};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
+    if (r >= 0)
+        r = place_mkdir(fd, "folder", 0555, err);
+    if (r >= 0)
+        r = place_write(fd, "file", "", err);
+    if (r >= 0)
+        r = place_mount(root_fd, "sys", PLACE_FOLDER, fd, err);
+    if (r >= 0)
+        *ret = TAKE_FD(fd);
+    return r;
+}
+
+/*
+ * A second lock behind seccomp: no user namespace, and so no new privilege, can be made inside.
+ * Written by the descriptor of our own procfs before that has a name: what the image has at /proc
+ * is not asked.
+ */
+static int forbid_namespaces(int root_fd, int proc, struct err *err)
+{
+    static const char *const by_name = "proc/sys/user/max_user_namespaces";
+    bool own = GUARD("own procfs");
+
+    return GUARD("no namespaces") ? file_write(own ? proc : root_fd,
+                                               own ? by_name + strlen("proc/") : by_name, "0", err)
+                                  : 0;
+}
+
+int setup_proc(int root_fd, int *ret_files, struct err *err)
+{
+    size_t n_locked = GUARD("locked proc") ? ARRAY_SIZE(locked) : 0;
+    size_t n_hidden = GUARD("hidden proc") ? ARRAY_SIZE(hidden) : 0;
+    _cleanup_close_ int proc = -1, files = -1;
+    int r;
+
+    r = mount_new("proc", NULL, MOUNT_SAFE | MOUNT_NOEXEC, &proc, err);
+    if (r < 0) {
+        err_hint(err, "Some containers hide parts of /proc, and the kernel then forbids a new one: "
+                      "run ripcord outside of that container.");
+        return err_wrap(err, "set up '/proc'");
+    }
+    r = forbid_namespaces(root_fd, proc, err);
+    if (r >= 0)
+        r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
+    if (r >= 0)
+        r = make_files(root_fd, &files, err);
+    for (size_t i = 0; r >= 0 && i < n_locked; i++)
+        r = protect(proc, locked[i], err);
+    for (size_t i = 0; r >= 0 && i < n_hidden; i++)
+        r = hide(proc, files, hidden[i], err);
+    if (r >= 0)
+        *ret_files = TAKE_FD(files);
+    return r;
+}
+
+/* ---- /sys ---- */
+
+static int write_cpus(const struct plan *plan, int sys, struct err *err)
+{
+    static const char *const lists[] = {"online", "possible", "present"};
+    _cleanup_buf_ struct buf list = BUF_INIT(64);
+    char path[64];
+    cpu_set_t have;
+    unsigned cpus;
+    int r = 0;
+
+    if (sched_getaffinity(0, sizeof(have), &have) < 0)
+        return err_sys(err, errno, "count the CPUs");
+    cpus = proc_view_cpu_count(plan->cpu_milli, &have);
+    if (proc_view_cpu_list(&list, cpus) < 0)
+        return err_set(err, ERR_LIMIT, "list of CPUs is too long");
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(lists); i++) {
+        snprintf(path, sizeof(path), "devices/system/cpu/%s", lists[i]);
+        r = place_write(sys, path, buf_data(&list), err);
+    }
+    for (unsigned i = 0; r >= 0 && i < cpus; i++) {
+        snprintf(path, sizeof(path), "devices/system/cpu/cpu%u", i);
+        r = place_mkdir(sys, path, 0555, err);
+    }
+    return r;
+}
+
+/* A folder of those files, and not a file system of its own: each costs a start, and the more there
+ * are on a machine the longer takes the end of every cgroup. */
+int setup_sys(const struct plan *plan, int files, int root_fd, struct err *err)
+{
+    static const char *const folders[] = {"devices", "devices/system", "devices/system/cpu",
+                                          "fs",      "fs/cgroup",      "kernel"};
+    _cleanup_close_ int sys = -1;
+    int r;
+
+    r = place_mkdir(files, "sys", 0555, err);
+    if (r >= 0)
+        r = mount_clone(files, "sys", 0, &sys, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+        r = place_mkdir(sys, folders[i], 0555, err);
+    if (r >= 0)
+        r = write_cpus(plan, sys, err);
+    if (r >= 0)
+        r = mount_set(sys, MOUNT_RDONLY, -1, err);
+    if (r >= 0)
+        r = place_mount(root_fd, "sys", PLACE_FOLDER, sys, err);
+    return r < 0 ? err_wrap(err, "set up '/sys'") : 0;
+}

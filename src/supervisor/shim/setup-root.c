@@ -1,0 +1,239 @@
+/*
+ * The root file system. A scaffold (a small tmpfs over the sandbox's data folder, in our mount
+ * namespace only) holds the layers under short names, as overlayfs must find them attached in our
+ * own mount namespace; the names `lower` and `data/…` are all that the mount table inside will ever
+ * show. After the pivot the scaffold goes with the old root: overlayfs keeps its own hold on the
+ * layers.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/os/mount.h"
+#include "lib/os/overlay.h"
+#include "supervisor/shim/caches.h"
+#include "supervisor/shim/lower-layers.h"
+#include "supervisor/shim/mount-point.h"
+#include "supervisor/shim/setup.h"
+
+enum { TMPFS_BYTES_PER_INODE = 4096, TMPFS_INODES_MIN = 1024, MOUNTINFO_MAX = 1 << 20 };
+
+int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, struct err *err)
+{
+    char size_opt[48], inodes_opt[48], mode_opt[32];
+    const char *const options[] = {size_opt, inodes_opt, mode_opt, NULL};
+    uint64_t inodes = size / TMPFS_BYTES_PER_INODE + TMPFS_INODES_MIN;
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    snprintf(size_opt, sizeof(size_opt), "size=%llu", (unsigned long long)size);
+    snprintf(inodes_opt, sizeof(inodes_opt), "nr_inodes=%llu", (unsigned long long)inodes);
+    snprintf(mode_opt, sizeof(mode_opt), "mode=%s", mode);
+    r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
+    if (r < 0)
+        return err_wrap(err, "prepare '%s'", path);
+    return place_mount(root_fd, path, PLACE_FOLDER, fd, err);
+}
+
+/*
+ * Stands in the scaffold afterwards, with the layers attached. /usr, because every machine has it,
+ * it is open to all, and its copy is among the layers by now. Not "/": umount2() of the old root
+ * would take what is stacked on it instead.
+ */
+static int build_scaffold(const struct plan *plan, const struct layers *layers, int *ret,
+                          struct err *err)
+{
+    static const char *const options[] = {"size=64k", "mode=0700", NULL};
+    static const char *const folders[] = {"lower", "data", "base", "root", "none"};
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
+    if (r >= 0)
+        r = mount_attach(fd, AT_FDCWD, "/usr", err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+        r = place_mkdir(fd, folders[i], 0755, err);
+    if (r >= 0 && fchdir(fd) < 0)
+        r = err_sys(err, errno, "enter the scaffold");
+    if (r >= 0)
+        r = mount_attach(layers->fd[LAYER_LOWER], fd, "lower", err);
+    if (r >= 0)
+        r = mount_attach(layers->fd[LAYER_DATA], fd, "data", err);
+    if (r >= 0 && layers->fd[LAYER_BASE] >= 0)
+        r = mount_attach(layers->fd[LAYER_BASE], fd, "base", err);
+    if (r >= 0)
+        r = lower_link(plan, fd, err);
+    if (r < 0)
+        return err_wrap(err, "build the scaffold of the root");
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static int mount_root(const struct plan *plan, int scaffold, int *ret, struct err *err)
+{
+    struct overlay root = {NULL, "data/root/upper", "data/root/work", plan->ephemeral};
+    _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    r = lower_root(plan, &lower, err);
+    root.lower = buf_data(&lower);
+    if (r >= 0)
+        r = overlay_mount(&root, &fd, err);
+    if (r >= 0)
+        r = mount_attach(fd, scaffold, "root", err);
+    if (r < 0)
+        return err_wrap(err, "mount the root");
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* The home of an image that knows no such user, where no overlay of its own brings it. */
+static int ensure_home(const struct plan *plan, int root_fd, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    struct stat st;
+    int r;
+
+    if (plan->image == PLAN_IMAGE_HOST && !plan->n_layers)
+        return 0;
+    r = place_open(root_fd, "home/agent", PLACE_FOLDER, &fd, err);
+    if (r < 0)
+        return r;
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "look at '/home/agent'");
+    if (st.st_uid == 0 && fchownat(fd, "", PLAN_AGENT_ID, PLAN_AGENT_ID, AT_EMPTY_PATH) < 0)
+        return err_sys(err, errno, "give '/home/agent' to its user");
+    return 0;
+}
+
+/* An overlay of its own, as it outlives the root's; in a throw-away sandbox it need not. */
+static int mount_home(const struct plan *plan, int scaffold, int root_fd, struct err *err)
+{
+    struct overlay home = {NULL, "data/home/upper", "data/home/work", false};
+    _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
+    _cleanup_close_ int fd = -1;
+    int r;
+
+    if (plan->bare)
+        return 0;
+    if (plan->ephemeral)
+        return ensure_home(plan, root_fd, err);
+    r = lower_home(plan, scaffold, &lower, err);
+    home.lower = buf_data(&lower);
+    if (r >= 0)
+        r = overlay_mount(&home, &fd, err);
+    if (r >= 0)
+        r = place_mount(root_fd, "home/agent", PLACE_FOLDER, fd, err);
+    return r < 0 ? err_wrap(err, "mount '/home/agent'") : 0;
+}
+
+static int mount_host_trees(const struct layers *layers, int root_fd, struct err *err)
+{
+    int r = 0;
+
+    if (layers->fd[LAYER_USR] >= 0)
+        r = place_mount(root_fd, "usr", PLACE_FOLDER, layers->fd[LAYER_USR], err);
+    if (r >= 0 && layers->fd[LAYER_OPT] >= 0)
+        r = place_mount(root_fd, "opt", PLACE_FOLDER, layers->fd[LAYER_OPT], err);
+    return r;
+}
+
+static uint64_t bounded(uint64_t size)
+{
+    return GUARD("tmpfs") ? size : GIB(64);
+}
+
+static int mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
+{
+    int r = 0;
+
+    if (plan->tmp_size)
+        r = setup_tmpfs(root_fd, "tmp", bounded(plan->tmp_size), "1777", err);
+    if (r >= 0 && plan->run_size)
+        r = setup_tmpfs(root_fd, "run", bounded(plan->run_size), "0755", err);
+    if (r >= 0 && plan->scratch_size)
+        r = setup_tmpfs(root_fd, "scratch", bounded(plan->scratch_size), "1777", err);
+    return r;
+}
+
+static int mount_wanted(const struct plan *plan, const struct layers *layers, int root_fd,
+                        struct err *err)
+{
+    for (size_t i = 0; i < plan->n_mounts; i++) {
+        int fd = layers->fd[LAYER_MOUNTS + i], r;
+        struct stat st;
+
+        if (fstat(fd, &st) < 0)
+            return err_sys(err, errno, "look at mount source '%s'", plan->mounts[i].source);
+        r = place_mount(root_fd, plan->mounts[i].target,
+                        S_ISDIR(st.st_mode) ? PLACE_FOLDER : PLACE_FILE, fd, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/*
+ * The proof that the host is out of reach: a root that is still stacked on ours would be the one
+ * that setns() enters. Every mount that can be reached is listed, and just one may be at "/".
+ */
+static int check_root(struct err *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r, roots = 0;
+
+    r = file_read(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &text, NULL, err);
+    if (r < 0)
+        return r;
+    for (char *p = text, *line; (line = strsep(&p, "\n"));) {
+        char *field = NULL;
+
+        for (int i = 0; i < 5; i++) /* id, parent, device, root, mount point */
+            field = strsep(&line, " ");
+        roots += field && STREQ(field, "/");
+    }
+    if (roots != 1)
+        return err_set(err, ERR_SYSTEM, "%d mounts at '/' of the sandbox: refused", roots);
+    return 0;
+}
+
+int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_told,
+               int *ret_meminfo, struct err *err)
+{
+    _cleanup_close_ int scaffold = -1, root_fd = -1, files = -1;
+    int r;
+
+    r = mount_make_private(err);
+    if (r >= 0)
+        r = build_scaffold(plan, layers, &scaffold, err);
+    if (r >= 0)
+        r = mount_root(plan, scaffold, &root_fd, err);
+    if (r >= 0)
+        r = mount_home(plan, scaffold, root_fd, err);
+    if (r >= 0)
+        r = mount_host_trees(layers, root_fd, err);
+    if (r >= 0)
+        r = mount_tmpfs(plan, root_fd, err);
+    if (r >= 0)
+        r = setup_dev(plan, root_fd, err);
+    if (r >= 0)
+        r = setup_proc(root_fd, &files, err);
+    if (r >= 0)
+        r = setup_proc_view(plan, memory_told, files, root_fd, ret_meminfo, err);
+    if (r >= 0)
+        r = setup_sys(plan, files, root_fd, err);
+    if (r >= 0)
+        r = caches_mount(plan, layers, scaffold, root_fd, err);
+    if (r >= 0)
+        r = mount_wanted(plan, layers, root_fd, err);
+    if (r >= 0)
+        r = mount_pivot(root_fd, err);
+    if (r >= 0)
+        r = check_root(err);
+    return r;
+}

@@ -1,0 +1,112 @@
+/*
+ * The shim's own structures: the supervisor (supervisor/common/supervise.h) of one native sandbox.
+ * Only the files of this folder include this header.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/base/macro.h"
+#include "lib/base/time.h"
+#include "lib/os/cgroup.h"
+#include "proto/plan.h"
+#include "proto/supervisor.h"
+#include "supervisor/common/supervise.h"
+
+enum { SHIM_NAMESPACES = 6 }; /* kinds in enter.c */
+
+struct shim_exec {
+    struct exec exec; /* first: supervise/ allocates and frees it */
+    int stdin_fd;     /* write end, until handed over; -1 */
+    struct err start_err;
+    struct source status; /* from helper and child, until execve */
+    struct source helper; /* pidfd */
+    struct source main;   /* pidfd */
+    struct cgroup_group group;
+    int mark; /* namespace that all its processes are in (exec-members.h), or -1 */
+    uint64_t pids_denied_before;
+};
+
+struct shim {
+    struct supervisor sup;
+    struct plan plan;
+    struct source init; /* pidfd of pid 1 */
+    uint64_t strays_at; /* while pid 1 does not end: when children nobody knows are reaped next */
+    int init_sock;
+    int init_pid;
+    int ready_pipe;                  /* see start.c; or -1 */
+    int namespaces[SHIM_NAMESPACES]; /* of pid 1 (enter.h), or -1 */
+    uint64_t memory_told; /* MemTotal inside, bytes; 0: /proc/meminfo is the machine's own */
+    int meminfo_fd;       /* the file that stands in its place, or -1 */
+    uint64_t refresh_at;  /* of that file, while an exec runs */
+    int listener_fd;      /* with network `packages`: on the registry's port inside; or -1 */
+    struct cgroup cgroup;
+    struct cgroup_group init_group;
+    struct job *jobs;
+};
+
+static inline struct shim *shim_of(struct supervisor *sup)
+{
+    return container_of(sup, struct shim, sup);
+}
+
+static inline struct shim_exec *shim_exec_of(struct exec *x)
+{
+    return container_of(x, struct shim_exec, exec);
+}
+
+static inline struct shim *shim_of_exec(struct shim_exec *x)
+{
+    return shim_of(x->exec.sup);
+}
+
+/* start.c: brings the sandbox up, or leaves nothing behind. */
+int sandbox_start(struct shim *s, struct err *err);
+
+/* exec.c: see struct supervisor_ops. */
+void shim_exec_init(struct exec *base);
+void shim_exec_done(struct exec *base);
+int shim_exec_launch(struct exec *base, struct err *err);
+int shim_exec_signal(struct exec *base, int sig, struct err *err);
+void shim_exec_kill(struct exec *base);
+int shim_exec_terminal(struct exec *base);
+int shim_exec_resize(struct exec *base, uint16_t rows, uint16_t cols, struct err *err);
+int shim_exec_stdin_close(struct exec *base, struct err *err);
+bool shim_exec_has_company(const struct exec *base);
+void shim_exec_fill(const struct exec *base, struct end_record *rec);
+void shim_exec_over(struct exec *base);
+
+/* exec-child.c: the helper that enters the sandbox. Never returns. */
+enum { EXEC_STARTED_FDS = 3 }; /* at most, with its STARTED */
+struct exec_fds {
+    int status;       /* socket to the shim */
+    int in, out, err; /* the command's stdio; -1 with a tty */
+    const struct cgroup *cgroup;
+    const struct cgroup_group *group;
+};
+_noreturn_ void exec_helper(const struct shim *s, const struct exec *x, const struct exec_fds *fds);
+
+/* stop.c */
+void shim_stopping(struct supervisor *sup);
+void shim_shut_down(struct supervisor *sup);
+uint64_t shim_timer_at(const struct supervisor *sup);
+void shim_timer(struct supervisor *sup, uint64_t now);
+void shim_clean_up(struct supervisor *sup);
+void stop_on_init(struct source *src, uint32_t events);
+void stop_if_init_dies(struct shim *s); /* before a death is judged */
+
+/* job.c: work inside that is no command. Answered with RESULT when it is done. */
+int job_dial(struct peer *p, uint64_t seq, uint64_t port, struct err *err);
+int job_copy(struct peer *p, uint64_t seq, const char *path, bool into, int fd, struct err *err);
+void jobs_forget(struct supervisor *sup, const struct peer *p); /* its jobs end unheard */
+void jobs_end(struct shim *s);
+
+/* network.c: the veth pair of network `open`; nothing for other modes. */
+int network_start(const struct shim *s, struct err *err);
+
+/* proc-view-update.c: what /proc/meminfo inside says is brought up to date. */
+#define PROC_VIEW_INTERVAL USEC_PER_SEC
+uint64_t proc_view_refresh_at(const struct supervisor *sup); /* when next, or DEADLINE_NEVER */
+void proc_view_refresh(struct supervisor *sup, uint64_t now);

@@ -1,0 +1,375 @@
+/*
+ * Bringing the sandbox up: cgroups, clone3 into fresh namespaces, id maps, layers; then pid 1
+ * builds the inside and reports. Straight-line and blocking, with a deadline: nothing else is to be
+ * done before the sandbox is there. What was made is undone on failure; most of it (namespaces,
+ * detached mounts) goes with the processes that hold it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <linux/securebits.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/fd.h"
+#include "lib/base/guard.h"
+#include "lib/base/log.h"
+#include "lib/os/ns.h"
+#include "lib/os/pidfd.h"
+#include "lib/os/seccomp-filter.h"
+#include "lib/os/submap.h"
+#include "supervisor/shim/disk.h"
+#include "supervisor/shim/enter.h"
+#include "supervisor/shim/init.h"
+#include "supervisor/shim/layers.h"
+#include "supervisor/shim/proc-view.h"
+#include "supervisor/shim/shim.h"
+
+enum { START_TIMEOUT_SEC = 30 };
+
+static int make_cgroups(struct shim *s, struct err *err)
+{
+    const struct plan *p = &s->plan;
+    struct cgroup_limits limits = {.memory = p->memory, .cpu_milli = p->cpu_milli, .pids = p->pids};
+    int r;
+
+    r = cgroup_open(&s->cgroup, p->cgroup_parent ? p->cgroup_parent : "ripcord", p->root_id,
+                    p->sandbox_id, err);
+    if (r < 0)
+        return r;
+    s->sup.unenforced =
+        cgroup_limit(&s->cgroup, GUARD("limits") ? &limits : &(struct cgroup_limits){0});
+    if (s->sup.unenforced & p->required) {
+        err_set(err, ERR_UNSUPPORTED, "a limit that was asked for cannot be enforced here:%s%s%s",
+                s->sup.unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
+                s->sup.unenforced & PLAN_LIMIT_CPUS ? " cpus" : "",
+                s->sup.unenforced & PLAN_LIMIT_PIDS ? " pids" : "");
+        return err_hint(err, "This needs the right to make cgroups with those controllers: "
+                             "`ripcord doctor` tells how.");
+    }
+    return cgroup_group_open(&s->cgroup, "init", false, &s->init_group, err);
+}
+
+/* False: there are none, or the machine does not let us have them after all. */
+static bool map_sub_ids(struct shim *s)
+{
+    const struct submap map = {s->plan.sub_uid, s->plan.sub_gid};
+    _cleanup_err_ struct err why = ERR_INIT;
+
+    if (!map.uid)
+        return false;
+    if (submap_write(s->init_pid, &map, &why) >= 0)
+        return true;
+    log_warn("sandbox %s: only one user inside: %s", s->plan.sandbox_id, why.msg);
+    s->plan.sub_uid = s->plan.sub_gid = 0;
+    return false;
+}
+
+static int write_maps(struct shim *s, struct err *err)
+{
+    const struct plan *p = &s->plan;
+    struct ns_map range = {0, GUARD("own ids") ? p->id_base : 0, PLAN_ID_COUNT};
+    struct ns_map uid = {PLAN_AGENT_ID, geteuid(), 1}, gid = {PLAN_AGENT_ID, getegid(), 1};
+    int r;
+
+    if (map_sub_ids(s))
+        return 0;
+    if (p->id_base)
+        r = ns_write_maps(s->init_pid, &range, &range, false, err);
+    else
+        r = ns_write_maps(s->init_pid, &uid, &gid, true, err);
+    return r < 0 ? err_wrap(err, "map the sandbox's ids") : 0;
+}
+
+static int open_data(const struct plan *p, int *ret_disk, struct err *err)
+{
+    int r = 0;
+
+    if (p->disk_image) {
+        r = disk_mount(p->disk_image, p->ephemeral, ret_disk, err);
+        if (r >= 0)
+            r = disk_renew(*ret_disk, p->hash ? p->hash : "", err);
+    }
+    return r < 0 ? r : layers_prepare(p, *ret_disk, err);
+}
+
+/* Takes the disk, so that from here on only the sandbox holds it. */
+static int hand_over_layers(struct shim *s, int *disk, struct err *err)
+{
+    _cleanup_close_ int userns = -1;
+    struct layers layers;
+    int r = 0;
+
+    layers_init(&layers, &s->plan);
+    layers.fd[LAYER_DATA] = TAKE_FD(*disk);
+    if (s->plan.id_base) {
+        r = ns_open_user(s->init_pid, &userns, err);
+        if (r >= 0)
+            r = layers_open(&layers, &s->plan, userns, err);
+    }
+    if (r >= 0)
+        r = layers_send(&layers, s->init_sock, err);
+    layers_done(&layers);
+    return r;
+}
+
+/* They come in the order of enum init_fd, those that there are. */
+static int take_fds(struct shim *s, const char *packet, size_t len, const int *fds, size_t n,
+                    struct err *err)
+{
+    int *const places[INIT_FDS] = {&s->meminfo_fd, &s->listener_fd};
+    struct shim_reader rd;
+    struct shim_value v;
+    uint64_t which = 0;
+    size_t taken = 0;
+    int r;
+
+    r = shim_read(&rd, packet, len, err);
+    while (r >= 0 && (r = shim_next(&rd, &v, err)) > 0)
+        if (v.tag == SHIM_TAG_FLAGS)
+            which = v.u64;
+    for (int i = 0; i < INIT_FDS && taken < n; i++)
+        if (which & (1U << i))
+            *places[i] = fds[taken++];
+    while (taken < n)
+        fd_close(fds[taken++]);
+    return r;
+}
+
+/*
+ * The command of a throw-away sandbox comes right behind its plan. Its helper is made ready while
+ * pid 1 builds, and waits at the gate: a pipe into which pid 1 puts a byte when all is there. An
+ * open network is none of what pid 1 makes, so those sandboxes have no gate.
+ */
+static int make_ready_pipe(struct shim *s, int *ret_inside, struct err *err)
+{
+    int fds[2];
+
+    if (!s->plan.ephemeral || s->plan.network == PLAN_NETWORK_OPEN)
+        return 0;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "make a pipe");
+    s->ready_pipe = fds[0];
+    *ret_inside = fds[1];
+    return 0;
+}
+
+/* Until pid 1 says something; takes in what comes for it to the gate. */
+static int await_word(struct shim *s, struct err *err)
+{
+    struct pollfd p[2] = {{.fd = s->init_sock, .events = POLLIN},
+                          {.fd = s->ready_pipe >= 0 ? SHIM_FD_CONTROL : -1, .events = POLLIN}};
+    struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
+
+    for (;;) {
+        int r = poll(p, ARRAY_SIZE(p), deadline_ms(&by));
+
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0)
+            return err_set(err, ERR_TIMEOUT, "building the sandbox took over %d s",
+                           START_TIMEOUT_SEC);
+        if (p[0].revents)
+            return 0;
+        r = peer_early(&s->sup, SHIM_FD_CONTROL, err);
+        if (r < 0)
+            return r;
+        if (r == 0 || s->sup.execs) /* the rest is for later */
+            p[1].fd = -1;
+    }
+}
+
+/* READY, or the error that stopped pid 1, in its own words. */
+static int await_init(struct shim *s, struct err *err)
+{
+    char *packet = supervisor_io(&s->sup);
+    int fds[INIT_FDS];
+    size_t n_fds = INIT_FDS;
+    ssize_t n;
+    int r = await_word(s, err);
+
+    if (r < 0)
+        return r;
+    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, fds, &n_fds, 0);
+    if (n == 0)
+        return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended while it was being built");
+    if (n < 0)
+        return err_sys(err, (int)-n, "hear from pid 1 of the sandbox");
+    r = shim_read_err(packet, (size_t)n, err);
+    return r < 0 ? r : take_fds(s, packet, (size_t)n, fds, n_fds, err);
+}
+
+/*
+ * A user namespace belongs to the user who makes it, and what its processes hold of the kernel's
+ * counted things (inotify instances, message queues, locked memory, signals) is counted for that
+ * user too, up the line: were all made by root, one sandbox could take all that there is for the
+ * others and for root. So each is made by the first of its own ids. The capabilities stay: the
+ * kernel takes them from who leaves uid 0 unless it is told not to.
+ */
+static int act_as(uid_t uid, unsigned long securebits)
+{
+    if (prctl(PR_SET_SECUREBITS, securebits, 0, 0, 0) < 0 ||
+        syscall(SYS_setresuid, -1, uid, -1) < 0)
+        return -errno;
+    syscall(SYS_setfsuid, 0); /* files are still made and opened as root */
+    return 0;
+}
+
+/* Who does not come back could supervise nothing. */
+static int act_as_root(void)
+{
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+static uint64_t namespaces(void)
+{
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
+
+    if (GUARD("network"))
+        flags |= CLONE_NEWNET;
+    if (GUARD("ipc"))
+        flags |= CLONE_NEWIPC;
+    return flags;
+}
+
+static pid_t clone_owned(struct shim *s, int *ret_pidfd)
+{
+    bool other = s->plan.id_base && GUARD("own namespace");
+    pid_t pid;
+    int r = other ? act_as(s->plan.id_base, SECBIT_NO_SETUID_FIXUP) : 0;
+
+    if (r < 0)
+        return r;
+    pid = ns_clone(namespaces(), cgroup_group_clone_fd(&s->init_group), ret_pidfd);
+    if (!other || pid == 0)
+        return pid;
+    r = act_as_root();
+    if (r >= 0 || pid < 0)
+        return r < 0 ? r : pid;
+    pidfd_signal(*ret_pidfd, SIGKILL);
+    pidfd_reap(*ret_pidfd, true, NULL, NULL);
+    *ret_pidfd = fd_close(*ret_pidfd);
+    return r;
+}
+
+static int clone_init(struct shim *s, struct err *err)
+{
+    _cleanup_close_ int ready_pipe = -1, pidfd = -1;
+    int pair[2], r;
+    pid_t pid;
+
+    if (make_ready_pipe(s, &ready_pipe, err) < 0)
+        return -ERR_SYSTEM;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "make a socket pair");
+    pid = clone_owned(s, &pidfd);
+    if (pid == 0) {
+        struct init_args args = {&s->plan,       &s->cgroup, &s->init_group,
+                                 s->memory_told, pair[1],    ready_pipe};
+
+        close(pair[0]); /* else the end of the shim would not be seen */
+        init_main(&args);
+    }
+    fd_close(pair[1]);
+    if (pid < 0) {
+        fd_close(pair[0]);
+        err_sys(err, -pid, "make the sandbox's namespaces");
+        if (pid == -EPERM)
+            err_hint(err, "Unprivileged user namespaces may be switched off on this machine: "
+                          "`ripcord doctor` tells.");
+        return -ERR_SYSTEM;
+    }
+    s->init_pid = pid;
+    s->init_sock = pair[0];
+    r = source_add(&s->sup, &s->init, pidfd, EPOLLIN, stop_on_init, err);
+    if (r < 0) {
+        pidfd_signal(pidfd, SIGKILL);
+        pidfd_reap(pidfd, true, NULL, NULL);
+        return r;
+    }
+    TAKE_FD(pidfd);
+    return 0;
+}
+
+/* When both sides failed, pid 1's own words name the cause; ours only that it has gone. */
+static void prefer_init_error(struct shim *s, struct err *err)
+{
+    _cleanup_err_ struct err inner = ERR_INIT;
+    char *packet = supervisor_io(&s->sup);
+    ssize_t n;
+
+    if (s->init_sock < 0)
+        return;
+    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, NULL, NULL, MSG_DONTWAIT);
+    if (n > 0 && shim_read_err(packet, (size_t)n, &inner) < 0)
+        err_move(err, &inner);
+}
+
+/* A first command that its helper had begun already is a child of ours, whom nobody else reaps, and
+ * pid 1 is not let go before it: whoever ends is taken, until pid 1 is. */
+static void reap_init(const struct shim *s)
+{
+    siginfo_t si;
+    int r;
+
+    do
+        r = waitid(P_ALL, 0, &si, WEXITED | __WALL);
+    while ((r == 0 && si.si_pid != s->init_pid) || (r < 0 && errno == EINTR));
+}
+
+static void undo(struct shim *s)
+{
+    execs_drop(&s->sup);
+    if (s->init.fd >= 0) {
+        pidfd_signal(s->init.fd, SIGKILL);
+        reap_init(s);
+        source_close(&s->sup, &s->init);
+    }
+    cgroup_group_done(&s->init_group);
+    cgroup_remove(&s->cgroup, USEC_PER_SEC, NULL);
+    cgroup_close(&s->cgroup);
+}
+
+int sandbox_start(struct shim *s, struct err *err)
+{
+    _cleanup_close_ int disk = -1;
+    int r;
+
+    r = filter_possible(err);
+    if (r >= 0)
+        r = make_cgroups(s, err);
+    if (r >= 0)
+        r = open_data(&s->plan, &disk, err);
+    s->memory_told = proc_view_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
+    if (r >= 0)
+        r = clone_init(s, err);
+    if (r >= 0)
+        r = write_maps(s, err);
+    if (r >= 0)
+        r = enter_open(s, err);
+    if (r >= 0)
+        r = hand_over_layers(s, &disk, err);
+    s->sup.state = SHIM_RUNNING;
+    if (r >= 0)
+        r = await_init(s, err);
+    s->ready_pipe = fd_close(s->ready_pipe);
+    if (r >= 0)
+        r = network_start(s, err);
+    if (r < 0) {
+        prefer_init_error(s, err);
+        undo(s);
+        return -(int)err->code;
+    }
+    s->refresh_at = time_mono() + PROC_VIEW_INTERVAL;
+    s->sup.pid = s->init_pid;
+    return 0;
+}

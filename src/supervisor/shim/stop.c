@@ -1,0 +1,107 @@
+/*
+ * The end of a native sandbox: pid 1 is killed, with which the kernel ends every process in the pid
+ * namespace.
+ */
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "lib/base/log.h"
+#include "lib/os/pidfd.h"
+#include "supervisor/shim/shim.h"
+
+enum { CGROUP_WAIT_SEC = 2 };
+#define STRAYS_EVERY (20 * USEC_PER_MSEC)
+
+/* Frozen processes hear no signal. */
+void shim_stopping(struct supervisor *sup)
+{
+    if (sup->state == SHIM_PAUSED)
+        cgroup_freeze(&shim_of(sup)->cgroup, false, NULL);
+}
+
+void shim_shut_down(struct supervisor *sup)
+{
+    pidfd_signal(shim_of(sup)->init.fd, SIGKILL);
+    shim_of(sup)->strays_at = time_mono() + STRAYS_EVERY;
+}
+
+/*
+ * A helper that is killed between the birth of the command and telling us of it leaves a child that
+ * we never heard of. Nobody else can reap it, and pid 1 is not let go before: so what is left when
+ * no exec lives is reaped unseen, pid 1 as well, whose end its descriptor tells all the same.
+ */
+static bool waits_for_init(const struct supervisor *sup)
+{
+    return sup->shut && !sup->gone && !execs_live(sup);
+}
+
+static void reap_strays(void)
+{
+    siginfo_t si;
+
+    do
+        si.si_pid = 0;
+    while (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | __WALL) == 0 && si.si_pid);
+}
+
+uint64_t shim_timer_at(const struct supervisor *sup)
+{
+    const struct shim *s = container_of(sup, const struct shim, sup);
+    uint64_t at = proc_view_refresh_at(sup);
+
+    return waits_for_init(sup) ? MIN(at, s->strays_at) : at;
+}
+
+void shim_timer(struct supervisor *sup, uint64_t now)
+{
+    struct shim *s = shim_of(sup);
+
+    if (now >= proc_view_refresh_at(sup))
+        proc_view_refresh(sup, now);
+    if (!waits_for_init(sup) || now < s->strays_at)
+        return;
+    s->strays_at = now + STRAYS_EVERY;
+    reap_strays();
+}
+
+void shim_clean_up(struct supervisor *sup)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct shim *s = shim_of(sup);
+
+    jobs_end(s);
+    cgroup_group_done(&s->init_group);
+    for (struct exec *x = sup->execs; x; x = x->next)
+        cgroup_group_done(&shim_exec_of(x)->group);
+    if (sup->for_good)
+        return;
+    if (cgroup_remove(&s->cgroup, CGROUP_WAIT_SEC * USEC_PER_SEC, &err) < 0)
+        log_warn("sandbox %s: %s; the daemon removes it later", s->plan.sandbox_id, err.msg);
+}
+
+/*
+ * Pid 1 cannot be reaped before everything in its namespace is, so the commands' deaths are seen
+ * first. Its socket, though, is closed before the kernel kills them.
+ */
+void stop_if_init_dies(struct shim *s)
+{
+    char byte;
+
+    if (s->sup.state == SHIM_STOPPING || recv(s->init_sock, &byte, 1, MSG_DONTWAIT) != 0)
+        return;
+    log_warn("sandbox %s: pid 1 has died; all in it ends", s->plan.sandbox_id);
+    stop_begin(&s->sup, 0);
+}
+
+void stop_on_init(struct source *src, uint32_t events _unused_)
+{
+    struct shim *s = container_of(src, struct shim, init);
+
+    if (pidfd_reap(src->fd, false, NULL, NULL) == 0)
+        return;
+    source_close(&s->sup, src);
+    s->sup.gone = true;
+    s->sup.shut = true;
+    stop_if_init_dies(s);
+}

@@ -1,0 +1,60 @@
+/*
+ * The fake engine: a full backend in memory for the tests of the layers above. Its sandboxes are
+ * threads that speak proto/supervisor.h on a real socket, write real journals and end records, and
+ * run a few scripted commands:
+ *
+ *   echo WORDS…   to stdout, exit 0        sleep MS      then exit 0
+ *   err WORDS…    to stderr, exit 0        cat           stdin to stdout until its end
+ *   exit N        exit status N            flood N       N bytes to stdout, exit 0
+ *   fail          cannot be started        anything else cannot be started (not found)
+ *
+ * As with a real engine the sandboxes outlive the engine object: close it, open another on the same
+ * state folder, and they are found by list and connect. fake_reset() ends them all.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+
+struct engine;
+struct engine_ops;
+
+/* As `fake`, but like a backend of its own: it can be out of reach (FAKE_OPEN), has images and is
+ * changed by others. Named "remote". */
+extern const struct engine_ops engine_fake_remote_ops;
+
+enum fake_op {
+    FAKE_OPEN,
+    FAKE_RESOLVE,
+    FAKE_LOOK,
+    FAKE_CREATE,
+    FAKE_START,
+    FAKE_CONNECT,
+    FAKE_CLEANUP,
+    FAKE_REMOVE,
+    FAKE_LIST,
+    FAKE_OPS
+};
+
+struct fake_fault {
+    enum err_code code; /* ERR_NONE: only the delay */
+    uint64_t delay;     /* usec, before anything else */
+    unsigned times;     /* how many calls; 0: all from now on */
+};
+
+/* fault NULL: none any more. Any thread. */
+void fake_set_fault(struct engine *e, enum fake_op op, const struct fake_fault *fault);
+
+/* The supervisor of this sandbox dies at once: no record, no word. */
+void fake_kill(const char *id);
+
+/* Somebody else does that to a sandbox of `remote`, and the engine has news. */
+enum fake_outside { FAKE_OUTSIDE_NOTHING, FAKE_OUTSIDE_PAUSED, FAKE_OUTSIDE_REMOVED };
+void fake_outside(struct engine *e, const char *id, enum fake_outside what);
+void fake_new_image(void); /* every image of `remote` gets another digest */
+
+size_t fake_count(void);   /* sandboxes that exist */
+size_t fake_running(void); /* with a living supervisor */
+void fake_reset(void);     /* ends and forgets all; waits */

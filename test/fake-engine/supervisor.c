@@ -1,0 +1,566 @@
+/*
+ * A poll loop over a control socket (new connections arrive on it as descriptors; its end is the
+ * order to die), the connections and the stdins of running commands. All state belongs to the
+ * thread; the outside holds only the control socket, so there is nothing to lock.
+ */
+#include "fake-engine/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "daemon/engine/engine.h"
+#include "fake-engine/exec.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "proto/supervisor.h"
+
+enum { FAKE_CONNS_MAX = 8, FAKE_EXECS_MAX = 256 };
+
+struct attachment {
+    char exec[EXEC_ID_LEN + 1];
+    uint64_t told[JOURNAL_STREAMS];
+    bool in_flight; /* an OUTPUT is not ACKed yet */
+};
+
+struct conn {
+    int fd; /* -1: free */
+    struct attachment attached[FAKE_EXECS_MAX];
+    size_t n_attached;
+};
+
+struct fake_supervisor {
+    pthread_t thread;
+    int control; /* the outside's end */
+    atomic_bool alive;
+
+    /* of the thread */
+    int control_in;
+    char id[33], hash[65];
+    bool ephemeral, paused, stopping;
+    int exec_dirfd;
+    uint64_t budget;
+    struct conn conns[FAKE_CONNS_MAX];
+    struct fake_exec *execs;
+    size_t n_execs;
+};
+
+static struct fake_exec *find_exec(struct fake_supervisor *s, const char *id)
+{
+    for (struct fake_exec *x = s->execs; x; x = x->next)
+        if (STREQ(x->id, id))
+            return x;
+    return NULL;
+}
+
+/* ---- out ---- */
+
+static void conn_close(struct conn *c)
+{
+    c->fd = fd_close(c->fd);
+    c->n_attached = 0;
+}
+
+static void send_msg(struct conn *c, struct shim_writer *w, int fd)
+{
+    if (shim_finish(w, NULL) < 0 ||
+        fd_send(c->fd, buf_data(&w->buf), w->buf.len, &fd, fd >= 0, 0) < 0)
+        conn_close(c);
+    shim_writer_done(w);
+}
+
+static void send_result(struct conn *c, uint64_t seq, const struct err *err, int fd)
+{
+    struct shim_writer w = {0};
+
+    shim_begin(&w, SHIM_RESULT, seq);
+    if (err)
+        shim_put_err(&w, err);
+    send_msg(c, &w, fd);
+}
+
+static void send_about(struct conn *c, enum shim_msg_type type, uint64_t seq,
+                       const struct fake_exec *x)
+{
+    struct shim_writer w = {0};
+
+    shim_begin(&w, type, seq);
+    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    shim_put_u64(&w, SHIM_TAG_STDOUT, x->streams[JOURNAL_STDOUT].end);
+    shim_put_u64(&w, SHIM_TAG_STDERR, x->streams[JOURNAL_STDERR].end);
+    send_msg(c, &w, -1);
+}
+
+static void send_hello(struct fake_supervisor *s, struct conn *c)
+{
+    struct shim_writer w = {0};
+
+    shim_begin(&w, SHIM_HELLO, 0);
+    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
+    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
+    shim_put_str(&w, SHIM_TAG_SANDBOX, s->id);
+    shim_put_str(&w, SHIM_TAG_HASH, s->hash);
+    shim_put_u64(&w, SHIM_TAG_STATE, s->paused ? SHIM_PAUSED : SHIM_RUNNING);
+    send_msg(c, &w, -1);
+}
+
+static void send_plain(struct conn *c, enum shim_msg_type type)
+{
+    struct shim_writer w = {0};
+
+    shim_begin(&w, type, 0);
+    send_msg(c, &w, -1);
+}
+
+static void send_ended(struct fake_supervisor *s, const struct fake_exec *x)
+{
+    struct buf text = BUF_INIT(8192);
+
+    if (end_record_format(&x->rec, &text) < 0)
+        buf_clear(&text);
+    for (size_t i = 0; i < FAKE_CONNS_MAX; i++) {
+        struct shim_writer w = {0};
+
+        if (s->conns[i].fd < 0)
+            continue;
+        shim_begin(&w, SHIM_ENDED, 0);
+        shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+        shim_put_bytes(&w, SHIM_TAG_RECORD, buf_data(&text), text.len);
+        send_msg(&s->conns[i], &w, -1);
+    }
+    buf_done(&text);
+}
+
+/* OUTPUT to those who are attached, have seen less and have ACKed what they saw. */
+static void send_output(struct fake_supervisor *s, struct conn *c)
+{
+    for (size_t i = 0; i < c->n_attached; i++) {
+        struct attachment *a = &c->attached[i];
+        const struct fake_exec *x = find_exec(s, a->exec);
+
+        if (!x || a->in_flight)
+            continue;
+        if (a->told[JOURNAL_STDOUT] >= x->streams[JOURNAL_STDOUT].end &&
+            a->told[JOURNAL_STDERR] >= x->streams[JOURNAL_STDERR].end)
+            continue;
+        for (int k = 0; k < JOURNAL_STREAMS; k++)
+            a->told[k] = x->streams[k].end;
+        a->in_flight = true;
+        send_about(c, SHIM_OUTPUT, 0, x);
+        if (c->fd < 0)
+            return;
+    }
+}
+
+/* ---- in ---- */
+
+struct order {
+    enum shim_msg_type type;
+    uint64_t seq;
+    struct exec_request req; /* id, argv, env, flags, timeouts */
+    uint64_t offsets[JOURNAL_STREAMS];
+    uint64_t sig, cause, port, direction;
+    int fd;
+};
+
+static void order_field(struct order *o, const struct shim_value *v)
+{
+    if (v->tag == SHIM_TAG_EXEC)
+        snprintf(o->req.id, sizeof(o->req.id), "%s", v->data);
+    else if (v->tag == SHIM_TAG_ARG)
+        strv_add(&o->req.argv, v->data);
+    else if (v->tag == SHIM_TAG_FLAGS) {
+        o->req.want_stdin = v->u64 & SHIM_EXEC_STDIN;
+        o->req.attach = v->u64 & SHIM_EXEC_ATTACH;
+    } else if (v->tag == SHIM_TAG_TIMEOUT)
+        o->req.timeout = v->u64;
+    else if (v->tag == SHIM_TAG_IDLE_TIMEOUT)
+        o->req.idle_timeout = v->u64;
+    else if (v->tag == SHIM_TAG_STDOUT)
+        o->offsets[JOURNAL_STDOUT] = v->u64;
+    else if (v->tag == SHIM_TAG_STDERR)
+        o->offsets[JOURNAL_STDERR] = v->u64;
+    else if (v->tag == SHIM_TAG_SIGNAL)
+        o->sig = v->u64;
+    else if (v->tag == SHIM_TAG_CAUSE)
+        o->cause = v->u64;
+    else if (v->tag == SHIM_TAG_PORT)
+        o->port = v->u64;
+    else if (v->tag == SHIM_TAG_DIRECTION)
+        o->direction = v->u64;
+}
+
+static struct attachment *find_attachment(struct conn *c, const char *exec)
+{
+    for (size_t i = 0; i < c->n_attached; i++)
+        if (STREQ(c->attached[i].exec, exec))
+            return &c->attached[i];
+    return NULL;
+}
+
+static void attach(struct conn *c, const struct order *o)
+{
+    struct attachment *a = find_attachment(c, o->req.id);
+
+    if (!a && c->n_attached < FAKE_EXECS_MAX)
+        a = &c->attached[c->n_attached++];
+    if (!a)
+        return;
+    *a = (struct attachment){0};
+    memcpy(a->exec, o->req.id, sizeof(a->exec));
+    memcpy(a->told, o->offsets, sizeof(a->told));
+}
+
+static void detach(struct conn *c, const char *exec)
+{
+    struct attachment *a = find_attachment(c, exec);
+
+    if (a)
+        *a = c->attached[--c->n_attached];
+}
+
+static void report_end(struct fake_supervisor *s, const struct fake_exec *x)
+{
+    send_ended(s, x);
+    s->stopping |= s->ephemeral;
+}
+
+static void do_exec(struct fake_supervisor *s, struct conn *c, struct order *o)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct shim_writer w = {0};
+    struct fake_exec *x;
+    int r;
+
+    if (s->n_execs >= FAKE_EXECS_MAX || find_exec(s, o->req.id)) {
+        err_set(&err, ERR_LIMIT, "the fake engine takes no exec '%s'", o->req.id);
+        send_result(c, o->seq, &err, -1);
+        return;
+    }
+    r = fake_exec_start(s->exec_dirfd, &o->req, s->budget, &x, &err);
+    x->next = s->execs;
+    s->execs = x;
+    s->n_execs++;
+    shim_begin(&w, r < 0 ? SHIM_EXEC_FAILED : SHIM_STARTED, o->seq);
+    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    if (r < 0)
+        shim_put_err(&w, &err);
+    else
+        shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
+    send_msg(c, &w, x->stdin_out);
+    x->stdin_out = fd_close(x->stdin_out);
+    if (o->req.attach && c->fd >= 0)
+        attach(c, o);
+    if (x->ended)
+        report_end(s, x);
+}
+
+/* Orders about one exec; false: it is not such an order. */
+static bool do_about_exec(struct fake_supervisor *s, struct conn *c, struct order *o,
+                          struct fake_exec *x)
+{
+    if (o->type == SHIM_ATTACH) {
+        attach(c, o);
+        send_about(c, SHIM_ATTACHED, o->seq, x);
+    } else if (o->type == SHIM_DETACH) {
+        detach(c, x->id);
+    } else if (o->type == SHIM_ACK) {
+        struct attachment *a = find_attachment(c, x->id);
+
+        if (a)
+            a->in_flight = false;
+    } else if (o->type == SHIM_SIGNAL || o->type == SHIM_KILL) {
+        bool live = !x->ended;
+
+        fake_exec_end(x, o->type == SHIM_KILL ? (enum end_cause)o->cause : END_SIGNALED, -1,
+                      o->type == SHIM_KILL ? SIGKILL : (int)o->sig);
+        send_result(c, o->seq, NULL, -1);
+        if (live)
+            report_end(s, x);
+    } else if (o->type == SHIM_STDIN_CLOSE || o->type == SHIM_RESIZE) {
+        send_result(c, o->seq, NULL, -1);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void do_stats(struct conn *c, const struct order *o)
+{
+    struct shim_writer w = {0};
+
+    shim_begin(&w, SHIM_STATS, o->seq);
+    shim_put_str(&w, SHIM_TAG_STAT, "memory=4096");
+    shim_put_str(&w, SHIM_TAG_STAT, "pids=1");
+    send_msg(c, &w, -1);
+}
+
+/* Port 7 answers with one word and an end; nothing listens elsewhere. */
+static void do_dial(struct conn *c, const struct order *o)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    int pair[2];
+
+    if (o->port != 7 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+        err_set(&err, ERR_NOT_FOUND, "nothing listens on port %u", (unsigned)o->port);
+        send_result(c, o->seq, &err, -1);
+        return;
+    }
+    fd_write_all(pair[1], "fake\n", 5);
+    fd_close(pair[1]);
+    send_result(c, o->seq, NULL, pair[0]);
+    fd_close(pair[0]);
+}
+
+/* Out: an empty tar; in: reads to the end. */
+static void do_copy(struct conn *c, const struct order *o)
+{
+    char block[1024] = {0};
+
+    if (o->direction)
+        while (read(o->fd, block, sizeof(block)) > 0)
+            ;
+    else
+        fd_write_all(o->fd, block, sizeof(block));
+    send_result(c, o->seq, NULL, -1);
+}
+
+static void do_order(struct fake_supervisor *s, struct conn *c, struct order *o)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    struct fake_exec *x = *o->req.id ? find_exec(s, o->req.id) : NULL;
+
+    if (o->type == SHIM_HELLO) {
+        return; /* ours went out when the connection came */
+    } else if (o->type == SHIM_EXEC) {
+        do_exec(s, c, o);
+    } else if (x && do_about_exec(s, c, o, x)) {
+        return;
+    } else if (o->type == SHIM_STATS) {
+        do_stats(c, o);
+    } else if (o->type == SHIM_DIAL) {
+        do_dial(c, o);
+    } else if (o->type == SHIM_COPY) {
+        do_copy(c, o);
+    } else if (o->type == SHIM_PAUSE || o->type == SHIM_RESUME) {
+        s->paused = o->type == SHIM_PAUSE;
+        send_result(c, o->seq, NULL, -1);
+    } else if (o->type == SHIM_STOP) {
+        s->stopping = true;
+        send_result(c, o->seq, NULL, -1);
+    } else {
+        err_set(&err, ERR_NOT_FOUND, "no exec '%s'", o->req.id);
+        send_result(c, o->seq, &err, -1);
+    }
+}
+
+static bool read_order(struct fake_supervisor *s, struct conn *c, char *packet)
+{
+    struct order o = {.fd = -1};
+    struct shim_reader rd;
+    struct shim_value v;
+    size_t n_fds = 1;
+    ssize_t n;
+    bool ok;
+
+    n = fd_recv(c->fd, packet, SHIM_MSG_MAX, &o.fd, &n_fds, 0);
+    ok = n > 0 && shim_read(&rd, packet, (size_t)n, NULL) >= 0;
+    if (ok) {
+        int r;
+
+        o.type = rd.head.type;
+        o.seq = rd.head.seq;
+        while ((r = shim_next(&rd, &v, NULL)) > 0)
+            order_field(&o, &v);
+        ok = r >= 0;
+    }
+    if (ok)
+        do_order(s, c, &o);
+    exec_request_done(&o.req);
+    fd_close(o.fd);
+    return ok;
+}
+
+/* ---- the thread ---- */
+
+static void add_conn(struct fake_supervisor *s, int fd, bool ready)
+{
+    for (size_t i = 0; i < FAKE_CONNS_MAX; i++) {
+        if (s->conns[i].fd >= 0)
+            continue;
+        s->conns[i].fd = fd;
+        send_hello(s, &s->conns[i]);
+        if (ready && s->conns[i].fd >= 0)
+            send_plain(&s->conns[i], SHIM_READY);
+        return;
+    }
+    fd_close(fd);
+}
+
+/* False: the outside wants us dead. */
+static bool read_control(struct fake_supervisor *s)
+{
+    size_t n = 1;
+    int fd = -1;
+    char c;
+
+    if (fd_recv(s->control_in, &c, 1, &fd, &n, 0) <= 0)
+        return false;
+    if (n == 1)
+        add_conn(s, fd, false);
+    return true;
+}
+
+static int next_timeout(const struct fake_supervisor *s)
+{
+    struct deadline d = {DEADLINE_NEVER};
+
+    for (const struct fake_exec *x = s->execs; x; x = x->next)
+        d.at = MIN(d.at, fake_exec_next(x).at);
+    return deadline_ms(&d);
+}
+
+static void serve_execs(struct fake_supervisor *s, const struct pollfd *polls)
+{
+    size_t i = 1 + FAKE_CONNS_MAX;
+
+    /* Runs before any new exec is put in front of the list: the order is still that of polls. */
+    for (struct fake_exec *x = s->execs; x; x = x->next, i++) {
+        if (x->ended || s->paused)
+            continue;
+        if (x->stdin_fd >= 0 && polls[i].revents)
+            fake_exec_on_stdin(x);
+        if (!x->ended)
+            fake_exec_on_time(x);
+        if (x->ended)
+            report_end(s, x);
+    }
+}
+
+static size_t fill_polls(const struct fake_supervisor *s, struct pollfd *polls)
+{
+    size_t n = 1 + FAKE_CONNS_MAX;
+
+    polls[0] = (struct pollfd){.fd = s->control_in, .events = POLLIN};
+    for (size_t i = 0; i < FAKE_CONNS_MAX; i++)
+        polls[1 + i] = (struct pollfd){.fd = s->conns[i].fd, .events = POLLIN};
+    for (const struct fake_exec *x = s->execs; x; x = x->next)
+        polls[n++] = (struct pollfd){.fd = s->paused ? -1 : x->stdin_fd, .events = POLLIN};
+    return n;
+}
+
+static bool turn(struct fake_supervisor *s, char *packet)
+{
+    struct pollfd polls[1 + FAKE_CONNS_MAX + FAKE_EXECS_MAX];
+    size_t n = fill_polls(s, polls);
+
+    if (poll(polls, n, next_timeout(s)) < 0)
+        return errno == EINTR;
+    serve_execs(s, polls);
+    for (size_t i = 0; i < FAKE_CONNS_MAX; i++) {
+        struct conn *c = &s->conns[i];
+
+        if (c->fd >= 0 && polls[1 + i].revents && !read_order(s, c, packet))
+            conn_close(c);
+        if (c->fd >= 0)
+            send_output(s, c);
+    }
+    return !polls[0].revents || read_control(s);
+}
+
+static void stop_all(struct fake_supervisor *s)
+{
+    for (struct fake_exec *x = s->execs; x; x = x->next) {
+        if (x->ended)
+            continue;
+        fake_exec_end(x, END_SANDBOX_STOPPED, -1, SIGKILL);
+        send_ended(s, x);
+    }
+    for (size_t i = 0; i < FAKE_CONNS_MAX; i++)
+        if (s->conns[i].fd >= 0)
+            send_plain(&s->conns[i], SHIM_STOPPED);
+}
+
+static void *supervisor_main(void *arg)
+{
+    struct fake_supervisor *s = arg;
+    _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX);
+
+    while (!s->stopping && turn(s, packet))
+        ;
+    if (s->stopping)
+        stop_all(s);
+    atomic_store(&s->alive, false);
+    for (size_t i = 0; i < FAKE_CONNS_MAX; i++)
+        conn_close(&s->conns[i]);
+    return NULL;
+}
+
+/* ---- outside ---- */
+
+static int open_exec_dir(const char *exec_root, const char *id)
+{
+    _cleanup_free_ char *path = xasprintf("%s/%s", exec_root, id);
+
+    mkdir(path, 0700);
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+struct fake_supervisor *fake_supervisor_start(const struct sandbox_request *req,
+                                              const char *exec_root, uint64_t journal_budget,
+                                              int conn)
+{
+    struct fake_supervisor *s = xnew0(struct fake_supervisor);
+    int pair[2] = {-1, -1};
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        abort(); /* a test's own machine is out of descriptors */
+    s->control = pair[0];
+    s->control_in = pair[1];
+    s->budget = journal_budget;
+    s->ephemeral = req->ephemeral;
+    snprintf(s->id, sizeof(s->id), "%s", req->id);
+    snprintf(s->hash, sizeof(s->hash), "%s", req->hash);
+    s->exec_dirfd = open_exec_dir(exec_root, req->id);
+    for (size_t i = 0; i < FAKE_CONNS_MAX; i++)
+        s->conns[i].fd = -1;
+    atomic_init(&s->alive, true);
+    add_conn(s, conn, true);
+    if (pthread_create(&s->thread, NULL, supervisor_main, s) != 0)
+        abort();
+    return s;
+}
+
+void fake_supervisor_connect(struct fake_supervisor *s, int conn)
+{
+    fd_send(s->control, "c", 1, &conn, 1, 0);
+    fd_close(conn);
+}
+
+bool fake_supervisor_alive(struct fake_supervisor *s)
+{
+    return atomic_load(&s->alive);
+}
+
+void fake_supervisor_end(struct fake_supervisor *s)
+{
+    if (!s)
+        return;
+    s->control = fd_close(s->control);
+    pthread_join(s->thread, NULL);
+    fd_close(s->control_in);
+    fd_close(s->exec_dirfd);
+    while (s->execs) {
+        struct fake_exec *x = s->execs;
+
+        s->execs = x->next;
+        fake_exec_free(x);
+    }
+    free(s);
+}

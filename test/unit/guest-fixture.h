@@ -1,0 +1,79 @@
+/*
+ * A place for the real ripcord-guest without any container engine: a pid, mount and network
+ * namespace with `guest init` as its first process, and lines to guests that are started in it the
+ * way an engine does it (from outside, as a plain user). kill(-1) and `guest reap` can hurt nobody
+ * else there.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/guest.h"
+
+enum { GBOX_UID = 54321, GBOX_WAIT_MS = 60000 };
+
+struct gbox {
+    char dir[64]; /* holds the programs, and `home`, which is the user's */
+    pid_t init;
+    int init_pidfd;
+};
+
+/* Why there is none here, or NULL. */
+const char *gbox_unavailable(void);
+/* init: argv of pid 1; NULL: `guest init`. */
+bool gbox_open(struct gbox *b, const char *const *init);
+void gbox_close(struct gbox *b); /* with all that is in it */
+/* Processes in it, pid 1 and zombies included. */
+size_t gbox_count(const struct gbox *b);
+/* Waits until there are so many. */
+bool gbox_settles(const struct gbox *b, size_t count);
+#define _cleanup_gbox_ __attribute__((cleanup(gbox_close)))
+
+/* ---- one guest in it ---- */
+
+struct gline {
+    const struct gbox *box;
+    int fd;
+    pid_t pid; /* outside */
+    struct buf in;
+    size_t taken;
+    uint32_t inside; /* its pid, from HELLO */
+};
+
+#define GLINE_INIT                                                                                 \
+    {                                                                                              \
+        .fd = -1, .in = BUF_INIT(GUEST_HEAD_SIZE + GUEST_PAYLOAD_MAX)                              \
+    }
+#define _cleanup_gline_ __attribute__((cleanup(gline_close)))
+
+/* Starts `guest ARGS…` and takes its HELLO. */
+bool gline_open(struct gline *l, const struct gbox *b, const char *const *args);
+void gline_close(struct gline *l);   /* as a relay that is gone; waits for the guest's end */
+void gline_hang_up(struct gline *l); /* closes the line only */
+bool gline_send(const struct gline *l, const struct buf *frames);
+/* 1 a frame, 0 the end, -1 none in time or no frame. */
+int gline_next(struct gline *l, struct guest_frame *ret);
+
+/* `guest exec` of a command, with its STARTED taken. */
+bool gline_run(struct gline *l, const struct gbox *b, const struct guest_spec *spec);
+bool gline_kill(const struct gline *l, uint8_t flags);
+bool gline_stdin(const struct gline *l, const void *data, size_t len, bool eof);
+
+/* What came until the last frame. */
+struct gend {
+    struct buf out, err;
+    enum guest_type last; /* EXIT, FAILED, DONE; 0: the line ended without */
+    struct guest_exit ex;
+    struct guest_done done;
+    struct err failed;
+    uint64_t acked;
+    bool closed, out_eof;
+};
+#define GEND_INIT                                                                                  \
+    {                                                                                              \
+        .out = BUF_INIT(8 << 20), .err = BUF_INIT(8 << 20)                                         \
+    }
+#define _cleanup_gend_ __attribute__((cleanup(gend_done)))
+void gend_done(struct gend *e);
+bool gline_finish(struct gline *l, struct gend *ret);

@@ -1,0 +1,78 @@
+/*
+ * A sandbox for the shim's tests: a plan in a temporary folder, a skeleton of the host image, the
+ * real shim on the real kernel, and the daemon's side of its socket, blocking.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/base/err.h"
+#include "lib/journal/record.h"
+#include "proto/plan.h"
+#include "proto/supervisor.h"
+
+enum { BOX_WAIT_MS = 60000 };
+
+struct box {
+    char *dir; /* everything lies below; removed by box_down() */
+    struct plan plan;
+    int sock;  /* to the shim, or -1 */
+    int pidfd; /* of the shim, our child */
+    uint64_t seq;
+    uint32_t unenforced;
+    struct err err; /* of the start */
+};
+
+/* What came of one exec. */
+struct box_result {
+    struct end_record rec;
+    char *out, *err; /* the journals, NUL-terminated */
+    size_t out_len, err_len;
+    struct err start; /* when it did not start */
+    bool ended;
+};
+
+/* NULL when sandboxes can be made here, else why not. */
+const char *box_unavailable(void);
+
+void box_init(struct box *b); /* fills b->plan, to be changed before box_up() */
+int box_up(struct box *b);    /* 0, or -code with b->err */
+/* Kills the shim if it still runs, waits for it, removes the files. Fine on an empty box. */
+void box_down(struct box *b);
+#define BOX_EMPTY                                                                                  \
+    {                                                                                              \
+        .sock = -1, .pidfd = -1                                                                    \
+    }
+#define _cleanup_box_ __attribute__((cleanup(box_down)))
+/* Waits until the shim has ended by itself; its exit status, or -1 after a minute. */
+int box_wait(struct box *b);
+
+/* Messages. box_recv() gives the type, 0 at the end of the line, -1 when nothing came in a minute.
+ */
+void box_begin(struct box *b, struct shim_writer *w, enum shim_msg_type type, const char *exec);
+void box_send(struct box *b, struct shim_writer *w);
+int box_recv(struct box *b, char packet[SHIM_MSG_MAX], size_t *len, int *fd);
+/* Skips others until this type has come. */
+bool box_expect(struct box *b, enum shim_msg_type type, char packet[SHIM_MSG_MAX], size_t *len,
+                int *fd);
+/* A second connection, greeted; NULL-safe fields as in box. */
+int box_connect(const struct box *b);
+
+/* EXEC of a shell script as `id`, with extra fields already put by the caller when w is given. */
+void box_exec_begin(struct box *b, struct shim_writer *w, const char *id, const char *script);
+/* Runs to the end. */
+void box_run(struct box *b, const char *id, const char *script, struct box_result *ret);
+/* Waits for ENDED of `id` and reads its journals. */
+void box_collect(struct box *b, const char *id, struct box_result *ret);
+void box_result_done(struct box_result *r);
+/* Waits until the stdout of `id` holds this; false after a minute. */
+bool box_said(const struct box *b, const char *id, const char *text);
+/* The first bytes of what it has said so far; freed by the caller. */
+char *box_heard(const struct box *b, const char *id);
+
+/* Processes, cgroup folders and mounts on the machine that carry this box's ids, when they have
+ * had a moment to go: 0 is clean. */
+int box_leftovers(const struct box *b);
+int box_leftovers_now(const struct box *b);

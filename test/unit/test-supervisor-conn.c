@@ -1,0 +1,455 @@
+/* The daemon's side of proto/supervisor.h against a peer that the test plays itself. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "daemon/engine/engine.h"
+#include "lib/base/fd.h"
+#include "lib/base/strv.h"
+#include "lib/base/xalloc.h"
+#include "lib/loop/loop.h"
+#include "proto/supervisor.h"
+#include "tap.h"
+
+#define EXEC "0123456789abcdef"
+
+/* So many calls more find the kernel without memory. */
+static unsigned shortages;
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    if (shortages) {
+        shortages--;
+        errno = ENOBUFS;
+        return -1;
+    }
+    return syscall(SYS_sendmsg, fd, msg, flags);
+}
+
+struct seen {
+    struct loop *loop;
+    struct supervisor_conn *link;
+    unsigned started, start_failed, output, ended, closed, results;
+    int pid, fd;
+    enum err_code code;
+    char *msg;
+    struct end_record rec;
+    uint64_t out_end, err_end;
+    char **stats;
+    bool close_in_callback;
+};
+
+static void stop(struct seen *s)
+{
+    if (s->close_in_callback)
+        supervisor_conn_close(TAKE_PTR(s->link));
+    loop_stop(s->loop);
+}
+
+static void note_err(struct seen *s, const struct err *err)
+{
+    s->code = err ? err->code : ERR_NONE;
+    free(s->msg);
+    s->msg = err ? xstrdup(err->msg) : NULL;
+}
+
+static void on_started(void *arg, const char *exec, int pid, int fd)
+{
+    struct seen *s = arg;
+
+    s->started += STREQ(exec, EXEC);
+    s->pid = pid;
+    s->fd = fd;
+    stop(s);
+}
+
+static void on_start_failed(void *arg, const char *exec _unused_, const struct err *err)
+{
+    struct seen *s = arg;
+
+    s->start_failed++;
+    note_err(s, err);
+}
+
+static void on_output(void *arg, const char *exec _unused_, uint64_t out, uint64_t err)
+{
+    struct seen *s = arg;
+
+    s->output++;
+    s->out_end = out;
+    s->err_end = err;
+    stop(s);
+}
+
+static void on_ended(void *arg, const char *exec _unused_, const struct end_record *rec)
+{
+    struct seen *s = arg;
+
+    s->ended++;
+    s->rec = *rec;
+    stop(s);
+}
+
+static void on_closed(void *arg)
+{
+    struct seen *s = arg;
+
+    s->closed++;
+    s->link = NULL;
+    loop_stop(s->loop);
+}
+
+static const struct supervisor_events events = {on_started, on_start_failed, on_output,
+                                                on_ended,   on_closed,       NULL};
+
+static void on_result(void *arg, const struct err *err, int fd)
+{
+    struct seen *s = arg;
+
+    s->results++;
+    s->fd = fd;
+    note_err(s, err);
+    stop(s);
+}
+
+static void on_stats(void *arg, const struct err *err, char **stats)
+{
+    struct seen *s = arg;
+
+    s->results++;
+    note_err(s, err);
+    s->stats = err ? NULL : strv_copy(stats);
+    stop(s);
+}
+
+/* ---- the peer ---- */
+
+struct pair {
+    struct seen s;
+    int peer;
+};
+
+static void pair_init(struct pair *p)
+{
+    int fds[2];
+
+    *p = (struct pair){.s.fd = -1};
+    if (loop_new(&p->s.loop, NULL) < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+        abort();
+    p->peer = fds[1];
+    p->s.link = supervisor_conn_open(p->s.loop, fds[0], &events, &p->s);
+}
+
+static void pair_done(struct pair *p)
+{
+    supervisor_conn_close(p->s.link);
+    fd_close(p->peer);
+    fd_close(p->s.fd);
+    free(p->s.msg);
+    strv_free(p->s.stats);
+    loop_free(p->s.loop);
+}
+
+static void say(struct pair *p, struct shim_writer *w, int fd)
+{
+    if (shim_finish(w, NULL) < 0 ||
+        fd_send(p->peer, buf_data(&w->buf), w->buf.len, &fd, fd >= 0, 0) < 0)
+        abort();
+    shim_writer_done(w);
+}
+
+/* Type of the next message of the link, and its seq; -1 when there is none. */
+static int hear(struct pair *p, uint64_t *seq)
+{
+    static _Alignas(8) char packet[SHIM_MSG_MAX];
+    struct shim_reader rd;
+    ssize_t n = fd_recv(p->peer, packet, sizeof(packet), NULL, NULL, MSG_DONTWAIT);
+
+    if (n <= 0 || shim_read(&rd, packet, (size_t)n, NULL) < 0)
+        return -1;
+    *seq = rd.head.seq;
+    return rd.head.type;
+}
+
+static void say_about(struct pair *p, enum shim_msg_type type, uint64_t seq, int fd)
+{
+    struct shim_writer w;
+
+    shim_begin(&w, type, seq);
+    shim_put_str(&w, SHIM_TAG_EXEC, EXEC);
+    shim_put_u64(&w, SHIM_TAG_PID, 42);
+    shim_put_u64(&w, SHIM_TAG_STDOUT, 7);
+    shim_put_u64(&w, SHIM_TAG_STDERR, 9);
+    say(p, &w, fd);
+}
+
+static void say_result(struct pair *p, uint64_t seq, const struct err *err, int fd)
+{
+    struct shim_writer w;
+
+    shim_begin(&w, SHIM_RESULT, seq);
+    if (err)
+        shim_put_err(&w, err);
+    say(p, &w, fd);
+}
+
+static struct exec_request request(void)
+{
+    struct exec_request r = {.id = EXEC, .want_stdin = true};
+
+    strv_add(&r.argv, "echo");
+    strv_add(&r.argv, "hi");
+    return r;
+}
+
+TEST(exec_starts_and_hands_over_stdin)
+{
+    struct exec_request r = request();
+    uint64_t seq = 0;
+    struct pair p;
+
+    pair_init(&p);
+    supervisor_conn_exec(p.s.link, &r);
+    CHECK(hear(&p, &seq) == SHIM_EXEC);
+    say_about(&p, SHIM_STARTED, seq, p.peer);
+    loop_run(p.s.loop);
+    CHECK(p.s.started == 1 && p.s.pid == 42 && p.s.fd >= 0);
+    exec_request_done(&r);
+    pair_done(&p);
+}
+
+TEST(output_and_end)
+{
+    struct end_record rec = {.cause = END_EXITED, .exit_code = 3, .stdout_bytes = 7};
+    struct buf text = BUF_INIT(8192);
+    struct shim_writer w;
+    struct pair p;
+
+    pair_init(&p);
+    say_about(&p, SHIM_OUTPUT, 0, -1);
+    loop_run(p.s.loop);
+    CHECK(p.s.output == 1 && p.s.out_end == 7 && p.s.err_end == 9);
+    CHECK(end_record_format(&rec, &text) >= 0);
+    shim_begin(&w, SHIM_ENDED, 0);
+    shim_put_str(&w, SHIM_TAG_EXEC, EXEC);
+    shim_put_bytes(&w, SHIM_TAG_RECORD, buf_data(&text), text.len);
+    say(&p, &w, -1);
+    loop_run(p.s.loop);
+    CHECK(p.s.ended == 1 && p.s.rec.cause == END_EXITED && p.s.rec.exit_code == 3);
+    buf_done(&text);
+    pair_done(&p);
+}
+
+TEST(broken_record_is_engine_lost)
+{
+    struct shim_writer w;
+    struct pair p;
+
+    pair_init(&p);
+    shim_begin(&w, SHIM_ENDED, 0);
+    shim_put_str(&w, SHIM_TAG_EXEC, EXEC);
+    shim_put_str(&w, SHIM_TAG_RECORD, "cause=vanished\n");
+    say(&p, &w, -1);
+    loop_run(p.s.loop);
+    CHECK(p.s.ended == 1 && p.s.rec.cause == END_ENGINE_LOST && p.s.rec.exit_code == -1);
+    pair_done(&p);
+}
+
+TEST(results_find_their_request)
+{
+    _cleanup_err_ struct err err = ERR_INIT;
+    uint64_t seq = 0;
+    struct pair p;
+
+    pair_init(&p);
+    supervisor_conn_dial(p.s.link, 80, on_result, &p.s);
+    CHECK(p.s.results == 0);
+    CHECK(hear(&p, &seq) == SHIM_DIAL);
+    say_result(&p, seq + 100, NULL, p.peer); /* nobody asked: ignored, its descriptor closed */
+    err_set(&err, ERR_NOT_FOUND, "nothing listens");
+    say_result(&p, seq, &err, -1);
+    loop_run(p.s.loop);
+    CHECK(p.s.results == 1 && p.s.code == ERR_NOT_FOUND && p.s.fd == -1);
+    CHECK_STR(p.s.msg, "nothing listens");
+    pair_done(&p);
+}
+
+TEST(stats_are_a_list)
+{
+    struct shim_writer w;
+    uint64_t seq = 0;
+    struct pair p;
+
+    pair_init(&p);
+    supervisor_conn_stats(p.s.link, on_stats, &p.s);
+    CHECK(hear(&p, &seq) == SHIM_STATS);
+    shim_begin(&w, SHIM_STATS, seq);
+    shim_put_str(&w, SHIM_TAG_STAT, "memory=1");
+    shim_put_str(&w, SHIM_TAG_STAT, "pids=2");
+    say(&p, &w, -1);
+    loop_run(p.s.loop);
+    CHECK(strv_len(p.s.stats) == 2);
+    CHECK_STR(p.s.stats[1], "pids=2");
+    pair_done(&p);
+}
+
+TEST(end_of_the_line_answers_everything)
+{
+    struct pair p;
+
+    pair_init(&p);
+    supervisor_conn_stop(p.s.link, 1, false, on_result, &p.s);
+    p.peer = fd_close(p.peer);
+    loop_run(p.s.loop);
+    if (!p.s.closed)
+        loop_run(p.s.loop);
+    CHECK(p.s.results == 1 && p.s.code == ERR_ENGINE && p.s.closed == 1);
+    pair_done(&p);
+}
+
+static void stop_loop(void *arg)
+{
+    loop_stop(arg);
+}
+
+TEST(a_kernel_short_of_memory_is_no_end_of_the_line)
+{
+    uint64_t seq = 0, next = 0;
+    struct loop_timer *t;
+    struct pair p;
+    int type;
+
+    pair_init(&p);
+    t = loop_timer_new(p.s.loop, stop_loop, p.s.loop);
+    shortages = 3;
+    supervisor_conn_stats(p.s.link, on_stats, &p.s);
+    supervisor_conn_ack(p.s.link, EXEC, 1, 1);
+    for (int turns = 0; (type = hear(&p, &seq)) < 0 && turns < 1000; turns++) {
+        loop_timer_set(t, 5 * USEC_PER_MSEC, false);
+        loop_run(p.s.loop);
+    }
+    CHECK(type == SHIM_STATS && shortages == 0);
+    CHECK(hear(&p, &next) == SHIM_ACK && next > seq);
+    CHECK(p.s.closed == 0 && p.s.results == 0);
+    loop_timer_free(t);
+    pair_done(&p);
+}
+
+TEST(calls_on_a_dead_line_fail_later_not_at_once)
+{
+    struct exec_request r = request();
+    struct pair p;
+
+    pair_init(&p);
+    p.peer = fd_close(p.peer);
+    supervisor_conn_kill(p.s.link, EXEC, END_KILLED, on_result, &p.s);
+    supervisor_conn_ack(p.s.link, EXEC, 1, 1);
+    CHECK(p.s.results == 0 && p.s.closed == 0);
+    while (!p.s.closed)
+        loop_run(p.s.loop);
+    CHECK(p.s.results == 1 && p.s.code == ERR_ENGINE);
+    exec_request_done(&r);
+    pair_done(&p);
+}
+
+TEST(too_large_a_command_is_a_failed_start)
+{
+    struct exec_request r = request();
+    struct pair p;
+
+    pair_init(&p);
+    strv_push(&r.argv, xcalloc(SHIM_MSG_MAX + 1, 1));
+    memset(r.argv[2], 'a', SHIM_MSG_MAX);
+    supervisor_conn_exec(p.s.link, &r);
+    CHECK(p.s.start_failed == 0);
+    loop_run(p.s.loop);
+    CHECK(p.s.start_failed == 1 && p.s.code == ERR_LIMIT);
+    CHECK(p.s.ended == 1 && p.s.rec.cause == END_START_FAILED && p.s.rec.error == ERR_LIMIT);
+    exec_request_done(&r);
+    pair_done(&p);
+}
+
+TEST(a_peer_that_never_reads_is_bounded)
+{
+    char *path = xcalloc(100001, 1);
+    struct pair p;
+
+    pair_init(&p);
+    memset(path, 'p', 100000);
+    for (int i = 0; i < 100; i++)
+        supervisor_conn_copy(p.s.link, path, false, -1, on_stats, &p.s);
+    CHECK(p.s.results == 0);
+    loop_run(p.s.loop);
+    /* the socket's own buffer and 1 MiB of queue are less than 10 MB */
+    CHECK(p.s.results > 50 && p.s.results < 100 && p.s.code == ERR_LIMIT && !p.s.closed);
+    free(path);
+    pair_done(&p);
+}
+
+TEST(queued_messages_are_sent_in_order_when_it_drains)
+{
+    enum { MESSAGES = 40 };
+    char *path = xcalloc(40001, 1);
+    uint64_t seq = 0, last = 0;
+    struct pair p;
+    int n = 0;
+
+    pair_init(&p);
+    memset(path, 'p', 40000);
+    for (int i = 0; i < MESSAGES; i++)
+        supervisor_conn_copy(p.s.link, path, false, -1, on_stats, &p.s);
+    for (int turns = 0; n < MESSAGES - 10 && turns < 1000; turns++) {
+        while (hear(&p, &seq) == SHIM_COPY) {
+            CHECK(seq > last);
+            last = seq;
+            n++;
+        }
+        loop_defer(p.s.loop, (loop_fn)loop_stop, p.s.loop);
+        loop_run(p.s.loop);
+    }
+    CHECK(n >= MESSAGES - 10);
+    free(path);
+    pair_done(&p);
+}
+
+TEST(garbage_cuts_the_line)
+{
+    struct pair p;
+
+    pair_init(&p);
+    CHECK(fd_send(p.peer, "nonsense that is no message", 27, NULL, 0, 0) == 0);
+    loop_run(p.s.loop);
+    CHECK(p.s.closed == 1);
+    pair_done(&p);
+}
+
+TEST(another_major_version_cuts_the_line)
+{
+    struct shim_writer w;
+    struct pair p;
+
+    pair_init(&p);
+    shim_begin(&w, SHIM_HELLO, 0);
+    shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)(SHIM_VERSION_MAJOR + 1) << 32);
+    say(&p, &w, -1);
+    loop_run(p.s.loop);
+    CHECK(p.s.closed == 1);
+    pair_done(&p);
+}
+
+TEST(the_link_may_be_closed_from_its_callback)
+{
+    struct pair p;
+
+    pair_init(&p);
+    p.s.close_in_callback = true;
+    supervisor_conn_stats(p.s.link, on_stats, &p.s); /* never answered: forgotten with the link */
+    say_about(&p, SHIM_OUTPUT, 0, -1);
+    say_about(&p, SHIM_OUTPUT, 0, -1);
+    loop_run(p.s.loop);
+    CHECK(p.s.output == 1 && p.s.results == 0 && p.s.closed == 0 && !p.s.link);
+    pair_done(&p);
+}
