@@ -13,7 +13,7 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-static int no_agent(const char *id, struct err *err)
+static int agents_no_agent(const char *id, struct err *err)
 {
     err_set(err, ERR_INVALID, "--ssh %s: SSH_AUTH_SOCK is not set, so no agent is running here",
             id);
@@ -23,7 +23,7 @@ static int no_agent(const char *id, struct err *err)
                     id);
 }
 
-static int not_a_socket(const char *id, const char *path, struct err *err)
+static int agents_not_a_socket(const char *id, const char *path, struct err *err)
 {
     err_set(err, ERR_INVALID, "--ssh %s: '%s' is not the socket of an agent", id, path);
     return err_hint(err,
@@ -32,14 +32,14 @@ static int not_a_socket(const char *id, const char *path, struct err *err)
                     id);
 }
 
-static int check_socket(const char *id, const char *path, struct err *err)
+static int agents_check_socket(const char *id, const char *path, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_close_ int fd = -1;
     struct stat st;
 
     if (stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
-        return not_a_socket(id, path, err);
+        return agents_not_a_socket(id, path, err);
     if (unix_connect_path(path, SOCK_STREAM | SOCK_NONBLOCK, &fd, &why) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "--ssh %s: no agent answers at '%s': %s", id, path,
@@ -47,7 +47,7 @@ static int check_socket(const char *id, const char *path, struct err *err)
     return err_hint(err, "`ssh-add -l` tells whether one is running.");
 }
 
-static int add_agent(const char *arg, char ***agents, struct err *err)
+static int agents_add_agent(const char *arg, char ***agents, struct err *err)
 {
     const char *equals = strchr(arg, '='), *given = equals ? equals + 1 : getenv("SSH_AUTH_SOCK");
     _cleanup_free_ char *id = xstrndup(arg, equals ? (size_t)(equals - arg) : strlen(arg));
@@ -59,10 +59,10 @@ static int add_agent(const char *arg, char ***agents, struct err *err)
     if (strv_env_get(*agents, id))
         return err_set(err, ERR_INVALID, "--ssh: '%s' is given twice", id);
     if (!given || !*given)
-        return no_agent(id, err);
+        return agents_no_agent(id, err);
     r = path_make_absolute(given, &path, err);
     if (r >= 0)
-        r = check_socket(id, path, err);
+        r = agents_check_socket(id, path, err);
     if (r >= 0)
         strv_env_set(agents, id, path);
     return r;
@@ -74,7 +74,7 @@ int agents_from_args(const struct cli_args *a, char ***ret, struct err *err)
     const char *v;
 
     for (size_t i = 0; (v = args_next(a, "ssh", &i));) {
-        int r = add_agent(v, &agents, err);
+        int r = agents_add_agent(v, &agents, err);
 
         if (r < 0)
             return r;

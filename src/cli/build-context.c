@@ -84,7 +84,7 @@ bool build_context_has_ignore(const struct build_context *c)
     return c->ignore;
 }
 
-static int open_folder(struct build_context *c, struct err *err)
+static int build_context_open_folder(struct build_context *c, struct err *err)
 {
     struct stat st;
 
@@ -103,7 +103,7 @@ static int open_folder(struct build_context *c, struct err *err)
 }
 
 /* The path of a file below the folder, or NULL when it lies elsewhere. */
-static char *path_inside(const char *folder, const char *file)
+static char *build_context_path_inside(const char *folder, const char *file)
 {
     _cleanup_free_ char *top = realpath(folder, NULL), *slash = xstrdup(file), *parent = NULL;
     char *name = strrchr(slash, '/');
@@ -121,7 +121,7 @@ static char *path_inside(const char *folder, const char *file)
     return parent[len] ? xasprintf("%s/%s", parent + len + 1, name) : xstrdup(name);
 }
 
-static int read_dockerfile(struct build_context *c, const char *file, struct err *err)
+static int build_context_read_dockerfile(struct build_context *c, const char *file, struct err *err)
 {
     int r;
 
@@ -140,14 +140,15 @@ static int read_dockerfile(struct build_context *c, const char *file, struct err
     }
     if (r < 0)
         return r;
-    c->dockerfile = path_inside(c->folder, c->label);
+    c->dockerfile = build_context_path_inside(c->folder, c->label);
     c->inside = c->dockerfile && fstatat(c->dir, c->dockerfile, &c->st, AT_SYMLINK_NOFOLLOW) == 0 &&
                 S_ISREG(c->st.st_mode);
     return 0;
 }
 
 /* 1: there is one. */
-static int read_ignore(struct build_context *c, int dir, const char *path, struct err *err)
+static int build_context_read_ignore(struct build_context *c, int dir, const char *path,
+                                     struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -161,12 +162,12 @@ static int read_ignore(struct build_context *c, int dir, const char *path, struc
 }
 
 /* As Docker: the Dockerfile's own comes before the context's. */
-static int find_ignore(struct build_context *c, struct err *err)
+static int build_context_find_ignore(struct build_context *c, struct err *err)
 {
     _cleanup_free_ char *own = xasprintf("%s.dockerignore", c->label);
-    int r = read_ignore(c, AT_FDCWD, own, err);
+    int r = build_context_read_ignore(c, AT_FDCWD, own, err);
 
-    return r != 0 ? MIN(r, 0) : MIN(read_ignore(c, c->dir, ".dockerignore", err), 0);
+    return r != 0 ? MIN(r, 0) : MIN(build_context_read_ignore(c, c->dir, ".dockerignore", err), 0);
 }
 
 int build_context_open(const char *folder, const char *file, struct build_context **ret,
@@ -177,11 +178,11 @@ int build_context_open(const char *folder, const char *file, struct build_contex
 
     c->dir = -1;
     c->folder = xstrdup(folder);
-    r = open_folder(c, err);
+    r = build_context_open_folder(c, err);
     if (r >= 0)
-        r = read_dockerfile(c, file, err);
+        r = build_context_read_dockerfile(c, file, err);
     if (r >= 0)
-        r = find_ignore(c, err);
+        r = build_context_find_ignore(c, err);
     if (r < 0)
         return r;
     if (!c->inside) {
@@ -194,7 +195,7 @@ int build_context_open(const char *folder, const char *file, struct build_contex
 
 /* ---- packing ---- */
 
-static int put_entry(struct build_context *c, struct err *err)
+static int build_context_put_entry(struct build_context *c, struct err *err)
 {
     if (++c->entries > TAR_ENTRIES_MAX)
         return err_set(err, ERR_LIMIT, "the context '%s' has over %d files", c->folder,
@@ -203,7 +204,8 @@ static int put_entry(struct build_context *c, struct err *err)
 }
 
 /* Everything belongs to root there, as with Docker: who built it is nobody's business. */
-static void fill_entry(struct build_context *c, enum tar_type type, const struct stat *st)
+static void build_context_fill_entry(struct build_context *c, enum tar_type type,
+                                     const struct stat *st)
 {
     struct tar_entry *e = &c->entry;
 
@@ -214,7 +216,7 @@ static void fill_entry(struct build_context *c, enum tar_type type, const struct
     e->mtime = st->st_mtim.tv_sec;
 }
 
-static int put_data(struct build_context *c, int fd, struct err *err)
+static int build_context_put_data(struct build_context *c, int fd, struct err *err)
 {
     for (uint64_t left = c->entry.size; left;) {
         ssize_t n = read(fd, c->chunk, MIN(left, (uint64_t)CHUNK));
@@ -237,8 +239,8 @@ static int put_data(struct build_context *c, int fd, struct err *err)
 /* ---- files that are left out ---- */
 
 /* As it is told to the builder: by what is in it now, which is known of one that is unchanged. */
-static int digest(struct build_context *c, int fd, const struct stat *st,
-                  char ret[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
+static int build_context_digest(struct build_context *c, int fd, const struct stat *st,
+                                char ret[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
 {
     int r;
 
@@ -252,7 +254,7 @@ static int digest(struct build_context *c, int fd, const struct stat *st,
     return 0;
 }
 
-static bool is_small(struct build_context *c, uint64_t size)
+static bool build_context_is_small(struct build_context *c, uint64_t size)
 {
     if (size > SMALL || c->sent + size > SMALL_ALL_MAX)
         return false;
@@ -260,7 +262,7 @@ static bool is_small(struct build_context *c, uint64_t size)
     return true;
 }
 
-static int put_left_out(struct build_context *c, const char *value, struct err *err)
+static int build_context_put_left_out(struct build_context *c, const char *value, struct err *err)
 {
     const struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value, .len = strlen(value)};
     int r;
@@ -268,28 +270,31 @@ static int put_left_out(struct build_context *c, const char *value, struct err *
     c->entry.size = 0;
     c->entry.xattrs = &x;
     c->entry.n_xattrs = 1;
-    r = put_entry(c, err);
+    r = build_context_put_entry(c, err);
     c->entry.n_xattrs = 0;
     return r;
 }
 
 /* 1: it is left out; 0: its bytes are to follow. */
-static int leave_out(struct build_context *c, int fd, const struct stat *st, struct err *err)
+static int build_context_leave_out(struct build_context *c, int fd, const struct stat *st,
+                                   struct err *err)
 {
     char value[DIGEST_CONTEXT_VALUE_MAX];
     int r;
 
-    if (!c->digest_only || is_small(c, c->entry.size))
+    if (!c->digest_only || build_context_is_small(c, c->entry.size))
         return 0;
-    r = digest(c, fd, st, value, err);
+    r = build_context_digest(c, fd, st, value, err);
     if (r >= 0 && !json_object_get(c->need, digest_context_digits(value)))
-        r = put_left_out(c, value, err) < 0 ? -(int)(err ? err->code : ERR_SYSTEM) : 1;
+        r = build_context_put_left_out(c, value, err) < 0 ? -(int)(err ? err->code : ERR_SYSTEM)
+                                                          : 1;
     if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
         r = tree_err(err, errno, "read '%s' again", c->entry.path);
     return r;
 }
 
-static int put_file(struct build_context *c, int parent, const char *name, struct err *err)
+static int build_context_put_file(struct build_context *c, int parent, const char *name,
+                                  struct err *err)
 {
     _cleanup_close_ int fd =
         openat(parent, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -302,30 +307,30 @@ static int put_file(struct build_context *c, int parent, const char *name, struc
         return tree_err(err, errno, "open '%s'", c->entry.path);
     if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was sent", c->entry.path);
-    fill_entry(c, TAR_FILE, &st);
-    r = leave_out(c, fd, &st, err);
+    build_context_fill_entry(c, TAR_FILE, &st);
+    r = build_context_leave_out(c, fd, &st, err);
     if (r != 0)
         return MIN(r, 0);
-    r = put_entry(c, err);
-    return r < 0 ? r : put_data(c, fd, err);
+    r = build_context_put_entry(c, err);
+    return r < 0 ? r : build_context_put_data(c, fd, err);
 }
 
-static int put_symlink(struct build_context *c, int parent, const char *name, const struct stat *st,
-                       struct err *err)
+static int build_context_put_symlink(struct build_context *c, int parent, const char *name,
+                                     const struct stat *st, struct err *err)
 {
     ssize_t n;
 
-    fill_entry(c, TAR_SYMLINK, st);
+    build_context_fill_entry(c, TAR_SYMLINK, st);
     n = readlinkat(parent, name, c->entry.link, sizeof(c->entry.link) - 1);
     if (n < 0 && errno == ENOENT)
         return 0;
     if (n < 0)
         return tree_err(err, errno, "read link '%s'", c->entry.path);
     c->entry.link[n] = '\0';
-    return put_entry(c, err);
+    return build_context_put_entry(c, err);
 }
 
-static int refuse(const struct build_context *c, mode_t mode, struct err *err)
+static int build_context_refuse(const struct build_context *c, mode_t mode, struct err *err)
 {
     const char *what = S_ISSOCK(mode) ? "a socket" : S_ISFIFO(mode) ? "a named pipe" : "a device";
 
@@ -335,11 +340,11 @@ static int refuse(const struct build_context *c, mode_t mode, struct err *err)
 }
 
 /* `shown` is false for a folder that is left out but for what `!` takes back in. */
-static int put_folder(struct build_context *c, int parent, const char *name, bool shown,
-                      unsigned depth, struct err *err);
+static int build_context_put_folder(struct build_context *c, int parent, const char *name,
+                                    bool shown, unsigned depth, struct err *err);
 
-static int put_any(struct build_context *c, int parent, const char *name, unsigned depth,
-                   struct err *err)
+static int build_context_put_any(struct build_context *c, int parent, const char *name,
+                                 unsigned depth, struct err *err)
 {
     bool left_out = c->ignore && ignore_matches(c->ignore, c->entry.path);
     struct stat st;
@@ -349,18 +354,18 @@ static int put_any(struct build_context *c, int parent, const char *name, unsign
     if (S_ISDIR(st.st_mode))
         return left_out && !ignore_has_exceptions(c->ignore)
                    ? 0
-                   : put_folder(c, parent, name, !left_out, depth, err);
+                   : build_context_put_folder(c, parent, name, !left_out, depth, err);
     if (left_out || (c->inside && STREQ(c->entry.path, c->dockerfile)))
         return 0;
     if (S_ISREG(st.st_mode))
-        return put_file(c, parent, name, err);
+        return build_context_put_file(c, parent, name, err);
     if (S_ISLNK(st.st_mode))
-        return put_symlink(c, parent, name, &st, err);
-    return refuse(c, st.st_mode, err);
+        return build_context_put_symlink(c, parent, name, &st, err);
+    return build_context_refuse(c, st.st_mode, err);
 }
 
 /* Appends "/name" to the entry's path; the length before, or an error. */
-static int push_name(struct build_context *c, const char *name, struct err *err)
+static int build_context_push_name(struct build_context *c, const char *name, struct err *err)
 {
     char *path = c->entry.path;
     size_t len = strlen(path);
@@ -372,8 +377,8 @@ static int push_name(struct build_context *c, const char *name, struct err *err)
     return err_set(err, ERR_LIMIT, "a path below '%.60s' is over %d bytes", path, TAR_PATH_MAX - 1);
 }
 
-static int put_names(struct build_context *c, int dir, struct dirent **names, int n, unsigned depth,
-                     struct err *err)
+static int build_context_put_names(struct build_context *c, int dir, struct dirent **names, int n,
+                                   unsigned depth, struct err *err)
 {
     for (int i = 0; i < n; i++) {
         const char *name = names[i]->d_name;
@@ -381,10 +386,10 @@ static int put_names(struct build_context *c, int dir, struct dirent **names, in
 
         if (STREQ(name, ".") || STREQ(name, ".."))
             continue;
-        len = push_name(c, name, err);
+        len = build_context_push_name(c, name, err);
         if (len < 0)
             return len;
-        r = put_any(c, dir, name, depth, err);
+        r = build_context_put_any(c, dir, name, depth, err);
         c->entry.path[len] = '\0';
         if (r < 0)
             return r;
@@ -393,7 +398,8 @@ static int put_names(struct build_context *c, int dir, struct dirent **names, in
 }
 
 /* In the order of their names, so that the same context is the same archive. */
-static int put_children(struct build_context *c, int dir, unsigned depth, struct err *err)
+static int build_context_put_children(struct build_context *c, int dir, unsigned depth,
+                                      struct err *err)
 {
     struct dirent **names = NULL;
     int n, r;
@@ -404,15 +410,15 @@ static int put_children(struct build_context *c, int dir, unsigned depth, struct
     n = scandirat(dir, ".", &names, NULL, alphasort);
     if (n < 0)
         return tree_err(err, errno, "read folder '%s'", *c->entry.path ? c->entry.path : c->folder);
-    r = put_names(c, dir, names, n, depth + 1, err);
+    r = build_context_put_names(c, dir, names, n, depth + 1, err);
     while (n-- > 0)
         free(names[n]);
     free(names);
     return r;
 }
 
-static int put_folder(struct build_context *c, int parent, const char *name, bool shown,
-                      unsigned depth, struct err *err)
+static int build_context_put_folder(struct build_context *c, int parent, const char *name,
+                                    bool shown, unsigned depth, struct err *err)
 {
     _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
@@ -422,23 +428,23 @@ static int put_folder(struct build_context *c, int parent, const char *name, boo
         return 0;
     if (fd < 0 || fstat(fd, &st) < 0)
         return tree_err(err, errno, "open folder '%s'", c->entry.path);
-    fill_entry(c, TAR_DIR, &st);
+    build_context_fill_entry(c, TAR_DIR, &st);
     if (shown)
-        r = put_entry(c, err);
-    return r < 0 ? r : put_children(c, fd, depth, err);
+        r = build_context_put_entry(c, err);
+    return r < 0 ? r : build_context_put_children(c, fd, depth, err);
 }
 
 /* From the text that was read and looked at, whatever the file has become. */
-static int put_dockerfile(struct build_context *c, struct err *err)
+static int build_context_put_dockerfile(struct build_context *c, struct err *err)
 {
     int r;
 
     snprintf(c->entry.path, TAR_PATH_MAX, "%s", c->dockerfile);
     if (!c->inside)
         c->st = (struct stat){.st_mode = 0644};
-    fill_entry(c, TAR_FILE, &c->st);
+    build_context_fill_entry(c, TAR_FILE, &c->st);
     c->entry.size = c->len;
-    r = put_entry(c, err);
+    r = build_context_put_entry(c, err);
     if (r >= 0 && c->len)
         r = tar_write(&c->tar, c->text, c->len, err);
     c->entry.path[0] = '\0';
@@ -467,9 +473,9 @@ int build_context_pack(struct build_context *c, tar_write_fn write, void *arg, s
     c->entry = (struct tar_entry){0};
     c->entries = c->sent = 0;
     c->chunk = c->chunk ? c->chunk : xmalloc(CHUNK);
-    r = put_dockerfile(c, err);
+    r = build_context_put_dockerfile(c, err);
     if (r >= 0)
-        r = put_children(c, c->dir, 0, err);
+        r = build_context_put_children(c, c->dir, 0, err);
     if (r >= 0 && c->digest_only && c->digests)
         digests_save(c->digests);
     return r < 0 ? r : tar_finish(&c->tar, err);

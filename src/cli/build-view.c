@@ -48,7 +48,7 @@ struct build_view {
 /* ---- texts ---- */
 
 /* One line: blanks for what would break it; the rest is escaped when it is printed. */
-static char *flat(const char *s)
+static char *build_view_flat(const char *s)
 {
     char *out = xstrndup(s, NAME_BYTES);
 
@@ -58,10 +58,10 @@ static char *flat(const char *s)
     return out;
 }
 
-static char *name_of(const json_t *e)
+static char *build_view_name_of(const json_t *e)
 {
     const char *stage = json_text_of(e, "stage"), *text = json_text_of(e, "text");
-    _cleanup_free_ char *words = flat(text ? text : "");
+    _cleanup_free_ char *words = build_view_flat(text ? text : "");
     unsigned long long n = json_number_of(e, "n"), of = json_number_of(e, "of");
 
     if (of)
@@ -70,7 +70,7 @@ static char *name_of(const json_t *e)
 }
 
 /* What a terminal would show of a line: without colours, and only what the last '\r' leaves. */
-static char *settle(const char *s, size_t len)
+static char *build_view_settle(const char *s, size_t len)
 {
     char *out = xmalloc(len + 1), *to = out;
 
@@ -90,7 +90,7 @@ static char *settle(const char *s, size_t len)
 }
 
 /* Prints at most `cols` characters of it. */
-static void print_cut(const char *s, size_t cols)
+static void build_view_print_cut(const char *s, size_t cols)
 {
     struct buf b = BUF_INIT(8 * LINE_BYTES);
     size_t at = 0, n;
@@ -106,7 +106,7 @@ static void print_cut(const char *s, size_t cols)
 /* ---- plain ---- */
 
 /* A line of another step than the last one needs its heading again. */
-static void plain_head(struct build_view *v, size_t id)
+static void build_view_plain_head(struct build_view *v, size_t id)
 {
     if (v->last == id)
         return;
@@ -118,22 +118,22 @@ static void plain_head(struct build_view *v, size_t id)
     v->last = id;
 }
 
-static void plain_line(struct build_view *v, size_t id, const char *text)
+static void build_view_plain_line(struct build_view *v, size_t id, const char *text)
 {
     const struct build_view_step *s = &v->steps[id - 1];
 
-    plain_head(v, id);
+    build_view_plain_head(v, id);
     fprintf(stderr, "#%zu %llu.%03llu ", id, (unsigned long long)s->ms / 1000,
             (unsigned long long)s->ms % 1000);
     output_text(stderr, text);
     fputc('\n', stderr);
 }
 
-static void plain_end(struct build_view *v, size_t id, const json_t *e)
+static void build_view_plain_end(struct build_view *v, size_t id, const json_t *e)
 {
     const char *error = json_text_of(e, "error");
 
-    plain_head(v, id);
+    build_view_plain_head(v, id);
     if (error) {
         fprintf(stderr, "#%zu ERROR: ", id);
         output_text(stderr, error);
@@ -147,101 +147,102 @@ static void plain_end(struct build_view *v, size_t id, const json_t *e)
 
 /* ---- live ---- */
 
-static void live_clear(struct build_view *v)
+static void build_view_live_clear(struct build_view *v)
 {
     if (v->rows)
         fprintf(stderr, "\r\033[%uA\033[J", v->rows);
     v->rows = 0;
 }
 
-static void live_row(struct build_view *v, const char *head, const char *text, double seconds,
-                     unsigned cols)
+static void build_view_live_row(struct build_view *v, const char *head, const char *text,
+                                double seconds, unsigned cols)
 {
     fputs(head, stderr);
-    print_cut(text, cols > strlen(head) + 12 ? cols - strlen(head) - 12 : 1);
+    build_view_print_cut(text, cols > strlen(head) + 12 ? cols - strlen(head) - 12 : 1);
     if (seconds >= 0)
         fprintf(stderr, "  %.1fs", seconds);
     fputc('\n', stderr);
     v->rows++;
 }
 
-static double seconds_since(uint64_t then)
+static double build_view_seconds_since(uint64_t then)
 {
     return (double)(time_mono() - then) / (double)USEC_PER_SEC;
 }
 
-static void live_step(struct build_view *v, const struct build_view_step *s, unsigned cols)
+static void build_view_live_step(struct build_view *v, const struct build_view_step *s,
+                                 unsigned cols)
 {
     size_t lines = MIN(s->n_tail, (size_t)LIVE_LINES);
 
-    live_row(v, " => ", s->name, seconds_since(s->began), cols);
+    build_view_live_row(v, " => ", s->name, build_view_seconds_since(s->began), cols);
     if (s->note)
-        live_row(v, " => => ", s->note, -1, cols);
+        build_view_live_row(v, " => => ", s->note, -1, cols);
     for (size_t i = s->n_tail - lines; i < s->n_tail; i++)
-        live_row(v, " => => # ", s->tail[i % TAIL], -1, cols);
+        build_view_live_row(v, " => => # ", s->tail[i % TAIL], -1, cols);
 }
 
-static void live_draw(struct build_view *v)
+static void build_view_live_draw(struct build_view *v)
 {
     unsigned rows = 24, cols = 80;
 
     v->drawn = time_mono();
-    live_clear(v);
+    build_view_live_clear(v);
     if (term_size(&rows, &cols) && (rows < 4 || cols < 20))
         return; /* no room for anything that moves */
     fprintf(stderr, "%s[+] building %.1fs (%zu/%zu)%s\n", output_color(stderr, COLOR_BOLD),
-            seconds_since(v->began), v->done, v->n, output_color(stderr, COLOR_NONE));
+            build_view_seconds_since(v->began), v->done, v->n, output_color(stderr, COLOR_NONE));
     v->rows++;
     for (size_t i = 0; i < v->n && v->rows + LIVE_LINES + 3 < rows; i++)
         if (v->steps[i].name && !v->steps[i].ended)
-            live_step(v, &v->steps[i], cols);
+            build_view_live_step(v, &v->steps[i], cols);
     fflush(stderr);
 }
 
-static void live_end(struct build_view *v, size_t id, const json_t *e)
+static void build_view_live_end(struct build_view *v, size_t id, const json_t *e)
 {
     const struct build_view_step *s = &v->steps[id - 1];
     const char *word = s->failed ? "ERROR " : s->cached ? "CACHED " : "";
     enum output_color color = s->failed ? COLOR_RED : COLOR_DIM;
     unsigned rows, cols = 80;
 
-    live_clear(v);
+    build_view_live_clear(v);
     term_size(&rows, &cols);
     fprintf(stderr, " => %s%s%s", output_color(stderr, color), word,
             output_color(stderr, COLOR_NONE));
-    print_cut(s->name, cols > 30 ? cols - 20 : 10);
+    build_view_print_cut(s->name, cols > 30 ? cols - 20 : 10);
     fprintf(stderr, "  %.1fs\n", (double)json_number_of(e, "ms") / 1000);
 }
 
 void build_view_tick(struct build_view *v)
 {
     if (v->live && time_mono() - v->drawn >= TICK)
-        live_draw(v);
+        build_view_live_draw(v);
 }
 
 /* ---- events ---- */
 
-static void show_line(struct build_view *v, size_t id, const char *text)
+static void build_view_show_line(struct build_view *v, size_t id, const char *text)
 {
     struct build_view_step *s = &v->steps[id - 1];
 
     free(s->tail[s->n_tail % TAIL]);
     s->tail[s->n_tail++ % TAIL] = xstrdup(text);
     if (!v->live)
-        plain_line(v, id, text);
+        build_view_plain_line(v, id, text);
 }
 
-static void flush_line(struct build_view *v, size_t id)
+static void build_view_flush_line(struct build_view *v, size_t id)
 {
     struct build_view_step *s = &v->steps[id - 1];
-    _cleanup_free_ char *text = settle(buf_data(&s->text), s->text.len);
+    _cleanup_free_ char *text = build_view_settle(buf_data(&s->text), s->text.len);
 
     if (s->text.len)
-        show_line(v, id, text);
+        build_view_show_line(v, id, text);
     buf_clear(&s->text);
 }
 
-static void on_output(struct build_view *v, size_t id, const json_t *e)
+static void build_view_on_output(struct build_view *v, size_t id, const json_t *e)
 {
     struct build_view_step *s = &v->steps[id - 1];
     const char *p = json_text_of(e, "data"), *end;
@@ -253,17 +254,17 @@ static void on_output(struct build_view *v, size_t id, const json_t *e)
             size_t n = MIN(left, LINE_BYTES - s->text.len);
 
             if (buf_append(&s->text, end - left, n) < 0 || s->text.len == LINE_BYTES)
-                flush_line(v, id);
+                build_view_flush_line(v, id);
             left -= n;
         }
         if (*end && !s->text.len)
-            show_line(v, id, "");
+            build_view_show_line(v, id, "");
         else if (*end)
-            flush_line(v, id);
+            build_view_flush_line(v, id);
     }
 }
 
-static void on_step(struct build_view *v, size_t id, const json_t *e)
+static void build_view_on_step(struct build_view *v, size_t id, const json_t *e)
 {
     struct build_view_step *s;
 
@@ -275,31 +276,31 @@ static void on_step(struct build_view *v, size_t id, const json_t *e)
     s = &v->steps[id - 1];
     if (s->name)
         return;
-    s->name = name_of(e);
+    s->name = build_view_name_of(e);
     s->line = (unsigned)json_number_of(e, "line");
     s->began = time_mono();
     s->text = (struct buf)BUF_INIT(LINE_BYTES);
     if (!v->live)
-        plain_head(v, id);
+        build_view_plain_head(v, id);
 }
 
-static void on_end(struct build_view *v, size_t id, const json_t *e)
+static void build_view_on_end(struct build_view *v, size_t id, const json_t *e)
 {
     struct build_view_step *s = &v->steps[id - 1];
 
-    flush_line(v, id);
+    build_view_flush_line(v, id);
     v->done += !s->ended;
     s->ended = true;
     s->failed = json_text_of(e, "error");
     if (s->failed && !v->failed) /* those after it were cancelled */
         v->failed = id;
     if (v->live)
-        live_end(v, id, e);
+        build_view_live_end(v, id, e);
     else
-        plain_end(v, id, e);
+        build_view_plain_end(v, id, e);
 }
 
-static void on_progress(struct build_view *v, size_t id, const json_t *e)
+static void build_view_on_progress(struct build_view *v, size_t id, const json_t *e)
 {
     struct build_view_step *s = &v->steps[id - 1];
     char current[FORMAT_MAX], total[FORMAT_MAX];
@@ -310,17 +311,17 @@ static void on_progress(struct build_view *v, size_t id, const json_t *e)
                         format_size(json_number_of(e, "current"), current),
                         format_size(json_number_of(e, "total"), total));
     if (!v->live) {
-        plain_head(v, id);
+        build_view_plain_head(v, id);
         fprintf(stderr, "#%zu ", id);
         output_text(stderr, s->note);
         fputc('\n', stderr);
     }
 }
 
-static void on_warning(struct build_view *v, const json_t *e)
+static void build_view_on_warning(struct build_view *v, const json_t *e)
 {
     if (v->live)
-        live_clear(v);
+        build_view_live_clear(v);
     output_note(false, "warning: %s", json_text_of(e, "text"));
 }
 
@@ -330,28 +331,28 @@ void build_view_event(struct build_view *v, const json_t *e)
     size_t id = json_number_of(e, "step");
 
     if (kind && STREQ(kind, "warning"))
-        on_warning(v, e);
+        build_view_on_warning(v, e);
     if (kind && STREQ(kind, "step") && id && id <= STEPS_SHOWN)
-        on_step(v, id, e);
+        build_view_on_step(v, id, e);
     if (!kind || !id || id > v->n || !v->steps[id - 1].name)
         return;
     if (STREQ(kind, "cached"))
         v->steps[id - 1].cached = true;
     else if (STREQ(kind, "output"))
-        on_output(v, id, e);
+        build_view_on_output(v, id, e);
     else if (STREQ(kind, "progress"))
-        on_progress(v, id, e);
+        build_view_on_progress(v, id, e);
     else if (STREQ(kind, "step_end"))
-        on_end(v, id, e);
+        build_view_on_end(v, id, e);
     if (v->live && STREQ(kind, "step_end"))
-        live_draw(v);
+        build_view_live_draw(v);
 }
 
 unsigned build_view_failure(struct build_view *v, const char **ret_text)
 {
     const struct build_view_step *s = v->failed ? &v->steps[v->failed - 1] : NULL;
 
-    live_clear(v);
+    build_view_live_clear(v);
     *ret_text = s ? s->name : NULL;
     if (s && v->live && s->n_tail) {
         fputs("------\n > ", stderr);
@@ -381,7 +382,7 @@ void build_view_free(struct build_view *v)
 {
     if (!v)
         return;
-    live_clear(v);
+    build_view_live_clear(v);
     for (size_t i = 0; i < v->n; i++) {
         struct build_view_step *s = &v->steps[i];
 

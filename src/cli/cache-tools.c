@@ -15,8 +15,8 @@ enum { FILE_MAX = 16 << 20 };
 /* ---- warm ---- */
 
 /* The option's file, as text, under `key`. */
-static int add_file(json_t *body, const struct cli_args *args, const char *option, const char *key,
-                    struct err *err)
+static int cache_tools_add_file(json_t *body, const struct cli_args *args, const char *option,
+                                const char *key, struct err *err)
 {
     const char *path = args_get(args, option);
     _cleanup_free_ char *text = NULL;
@@ -33,13 +33,13 @@ static int add_file(json_t *body, const struct cli_args *args, const char *optio
     return 0;
 }
 
-static void add_text(json_t *body, const struct cli_args *args, const char *name)
+static void cache_tools_add_text(json_t *body, const struct cli_args *args, const char *name)
 {
     if (args_get(args, name))
         json_object_set_new(body, name, json_string(args_get(args, name)));
 }
 
-static int make_body(const struct cli_args *args, json_t *body, struct err *err)
+static int cache_tools_make_body(const struct cli_args *args, json_t *body, struct err *err)
 {
     json_t *packages = json_array();
     int r;
@@ -47,11 +47,11 @@ static int make_body(const struct cli_args *args, json_t *body, struct err *err)
     json_object_set_new(body, "packages", packages);
     for (int i = 1; i < args->n_words; i++)
         json_array_append_new(packages, json_string(args->words[i]));
-    add_text(body, args, "tool");
-    add_text(body, args, "engine");
-    add_text(body, args, "image");
-    r = add_file(body, args, "requirements", "requirements", err);
-    return r < 0 ? r : add_file(body, args, "package-lock", "package_lock", err);
+    cache_tools_add_text(body, args, "tool");
+    cache_tools_add_text(body, args, "engine");
+    cache_tools_add_text(body, args, "image");
+    r = cache_tools_add_file(body, args, "requirements", "requirements", err);
+    return r < 0 ? r : cache_tools_add_file(body, args, "package-lock", "package_lock", err);
 }
 
 int cache_tools_warm(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -64,7 +64,7 @@ int cache_tools_warm(struct cli *cli, const struct cli_args *args, struct err *e
         err_set(err, ERR_INVALID, "which tool's cache? --tool is missing");
         return err_hint(err, "For example: ripcord cache warm --tool pip requests==2.32.3");
     }
-    r = make_body(args, body, err);
+    r = cache_tools_make_body(args, body, err);
     if (r >= 0 && !cli->json && isatty(STDERR_FILENO))
         fputs("fetching packages…\n", stderr);
     if (r >= 0)
@@ -89,7 +89,7 @@ int cache_tools_list(struct cli *cli, json_t **ret, struct err *err)
     return cli_call(cli, "GET", "/v1/caches/tools", NULL, ret, err);
 }
 
-static void print_errors(const json_t *doc)
+static void cache_tools_print_errors(const json_t *doc)
 {
     const json_t *e;
     size_t i;
@@ -108,7 +108,7 @@ void cache_tools_print(const json_t *doc)
     struct table *t;
     size_t i;
 
-    print_errors(doc);
+    cache_tools_print_errors(doc);
     if (json_array_size(list) == 0)
         return;
     t = table_new(titles, ARRAY_SIZE(titles));
@@ -141,7 +141,7 @@ int cache_tools_prune(struct cli *cli, const char *tool, struct err *err)
     if (cli->json)
         output_json(doc);
     else
-        print_errors(doc);
+        cache_tools_print_errors(doc);
     if (!cli->json && !failed)
         puts("forgotten; sandboxes that run keep what they have until they stop");
     return failed ? 1 : 0;

@@ -73,7 +73,7 @@ int cli_unknown_command(const char *name, struct err *err)
     return err_hint(err, "'ripcord help' lists the commands.");
 }
 
-static void tell_slow(void *userdata)
+static void cli_tell_slow(void *userdata)
 {
     struct cli *cli = userdata;
 
@@ -88,7 +88,7 @@ int cli_client(struct cli *cli, struct client **ret, struct err *err)
         r = client_init(&cli->client, cli->root, cli->host, err);
         if (r < 0)
             return r;
-        cli->client.on_slow = tell_slow;
+        cli->client.on_slow = cli_tell_slow;
         cli->client.userdata = cli;
         cli->client_ready = true;
     }
@@ -105,7 +105,7 @@ int cli_call(struct cli *cli, const char *method, const char *target, const json
     return r < 0 ? r : client_call(c, method, target, body, ret, err);
 }
 
-static void take_globals(struct cli *cli, const struct cli_args *args)
+static void cli_take_globals(struct cli *cli, const struct cli_args *args)
 {
     const char *root = args_get(args, "root"), *host = args_get(args, "host");
 
@@ -117,7 +117,7 @@ static void take_globals(struct cli *cli, const struct cli_args *args)
 }
 
 /* Output that could not be written is a failure, as with cat(1). */
-static int flush_stdout(int status, struct err *err)
+static int cli_flush_stdout(int status, struct err *err)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
@@ -125,7 +125,7 @@ static int flush_stdout(int status, struct err *err)
 }
 
 /* For a command line that cannot be parsed: the error should still come in the form asked for. */
-static bool wants_json(int argc, char **argv)
+static bool cli_wants_json(int argc, char **argv)
 {
     for (int i = 0; i < argc && !STREQ(argv[i], "--"); i++)
         if (STREQ(argv[i], "--json"))
@@ -133,25 +133,25 @@ static bool wants_json(int argc, char **argv)
     return false;
 }
 
-static int run_command(struct cli *cli, int argc, char **argv, struct err *err)
+static int cli_run_command(struct cli *cli, int argc, char **argv, struct err *err)
 {
     _cleanup_args_ struct cli_args args = CLI_ARGS_INIT;
     int r;
 
     r = args_parse(cli->command, argc, argv, &args, err);
     if (r < 0) {
-        cli->json |= wants_json(argc, argv);
+        cli->json |= cli_wants_json(argc, argv);
         return r;
     }
-    take_globals(cli, &args);
+    cli_take_globals(cli, &args);
     if (args_has(&args, "help"))
         help_command(cli->command);
     else
         r = cli->command->run(cli, &args, err);
-    return r < 0 ? r : flush_stdout(r, err);
+    return r < 0 ? r : cli_flush_stdout(r, err);
 }
 
-static int run(struct cli *cli, int argc, char **argv, struct err *err)
+static int cli_run(struct cli *cli, int argc, char **argv, struct err *err)
 {
     _cleanup_args_ struct cli_args args = CLI_ARGS_INIT;
     char *version[] = {"version", NULL}, *help[] = {"help", NULL};
@@ -161,14 +161,14 @@ static int run(struct cli *cli, int argc, char **argv, struct err *err)
     r = args_parse(&top, argc - 1, argv + 1, &args, err);
     if (r < 0)
         return r;
-    take_globals(cli, &args);
+    cli_take_globals(cli, &args);
     words = args_has(&args, "help") || (!args.n_words && !args_has(&args, "version")) ? help
             : args_has(&args, "version")                                              ? version
                                                                                       : args.words;
     cli->command = cli_find_command(words[0]);
     if (!cli->command)
         return cli_unknown_command(words[0], err);
-    r = run_command(cli, (int)strv_len(words) - 1, words + 1, err);
+    r = cli_run_command(cli, (int)strv_len(words) - 1, words + 1, err);
     /* Without any argument the help is an answer to a question nobody asked. */
     return r == 0 && argc == 1 ? err_code_exit(ERR_INVALID) : r;
 }
@@ -177,7 +177,7 @@ static int run(struct cli *cli, int argc, char **argv, struct err *err)
  * jansson would read /dev/urandom for the seed of its hash tables: three system calls for what the
  * kernel has put beside our stack already.
  */
-static void seed_tables(void)
+static void cli_seed_tables(void)
 {
     const void *random = (const void *)getauxval(AT_RANDOM); /* 16 bytes, not aligned */
     size_t seed = 1;
@@ -193,9 +193,9 @@ int cli_main(int argc, char **argv)
     struct cli cli = {0};
     int r;
 
-    seed_tables();
+    cli_seed_tables();
     json_need_memory();
-    r = run(&cli, argc, argv, &err);
+    r = cli_run(&cli, argc, argv, &err);
     if (r < 0) {
         output_error(&err, cli.json);
         r = cli.command && cli.command->flags & CLI_RUNS_COMMAND ? CLI_EXIT_OURS

@@ -37,21 +37,21 @@ struct digests {
     bool news; /* something was added */
 };
 
-static uint64_t ns(const struct timespec *t)
+static uint64_t digests_ns(const struct timespec *t)
 {
     return (uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_nsec;
 }
 
-static void fill(struct record *r, const struct stat *st)
+static void digests_fill(struct record *r, const struct stat *st)
 {
     *r = (struct record){.dev = st->st_dev,
                          .ino = st->st_ino,
                          .size = (uint64_t)st->st_size,
-                         .mtime = ns(&st->st_mtim),
-                         .ctime = ns(&st->st_ctim)};
+                         .mtime = digests_ns(&st->st_mtim),
+                         .ctime = digests_ns(&st->st_ctim)};
 }
 
-static int by_file(const void *a, const void *b)
+static int digests_by_file(const void *a, const void *b)
 {
     const struct record *x = a, *y = b;
 
@@ -61,12 +61,12 @@ static int by_file(const void *a, const void *b)
 }
 
 /* After the magic, which is as long as the records' alignment wants. */
-static const struct record *known(const struct digests *d)
+static const struct record *digests_known(const struct digests *d)
 {
     return (const struct record *)(const void *)(d->text + strlen(MAGIC));
 }
 
-static void read_known(struct digests *d)
+static void digests_read_known(struct digests *d)
 {
     _cleanup_free_ char *path = xasprintf("%s/%s", d->path, d->name);
     size_t len, head = strlen(MAGIC);
@@ -86,7 +86,7 @@ struct digests *digests_open(const char *state, const struct stat *context)
     d->path = xasprintf("%s/" FOLDER, state);
     snprintf(d->name, sizeof(d->name), "%llx-%llx", (unsigned long long)context->st_dev,
              (unsigned long long)context->st_ino);
-    read_known(d);
+    digests_read_known(d);
     return d;
 }
 
@@ -100,7 +100,7 @@ void digests_free(struct digests *d)
     free(d);
 }
 
-static void see(struct digests *d, const struct record *r)
+static void digests_see(struct digests *d, const struct record *r)
 {
     if (d->n_seen == RECORDS_MAX)
         return;
@@ -116,52 +116,53 @@ bool digests_find(struct digests *d, const struct stat *st,
     const struct record *found;
     struct record r;
 
-    fill(&r, st);
-    found = d->n_known ? bsearch(&r, known(d), d->n_known, sizeof(r), by_file) : NULL;
+    digests_fill(&r, st);
+    found =
+        d->n_known ? bsearch(&r, digests_known(d), d->n_known, sizeof(r), digests_by_file) : NULL;
     if (!found || memcmp(found, &r, offsetof(struct record, hex)) != 0)
         return false;
     memcpy(hex, found->hex, HEX);
     digest_context_format(r.size, hex, value);
     if (!digest_context_digits(value))
         return false;
-    see(d, found);
+    digests_see(d, found);
     memcpy(ret, value, sizeof(value));
     return true;
 }
 
 void digests_add(struct digests *d, const struct stat *st, const char *value)
 {
-    uint64_t last = MAX(ns(&st->st_mtim), ns(&st->st_ctim)) / 1000;
+    uint64_t last = MAX(digests_ns(&st->st_mtim), digests_ns(&st->st_ctim)) / 1000;
     const char *hex = digest_context_digits(value);
     struct record r;
 
     if (!hex || last + QUIET > time_wall() || strtoull(value, NULL, 10) != (uint64_t)st->st_size)
         return;
-    fill(&r, st);
+    digests_fill(&r, st);
     memcpy(r.hex, hex, HEX);
-    see(d, &r);
+    digests_see(d, &r);
     d->news = true;
 }
 
 /* ---- saving ---- */
 
-static int any_name(const struct dirent *e)
+static int digests_any_name(const struct dirent *e)
 {
     return e->d_name[0] != '.';
 }
 
 /* The context that was built least lately goes, where there are too many. */
-static void trim(int dir)
+static void digests_trim(int dir)
 {
     struct dirent **names = NULL;
     uint64_t oldest = UINT64_MAX;
-    int n = scandirat(dir, ".", &names, any_name, NULL), which = 0;
+    int n = scandirat(dir, ".", &names, digests_any_name, NULL), which = 0;
     struct stat st;
 
     for (int i = 0; i < n; i++)
         if (fstatat(dir, names[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            ns(&st.st_mtim) < oldest) {
-            oldest = ns(&st.st_mtim);
+            digests_ns(&st.st_mtim) < oldest) {
+            oldest = digests_ns(&st.st_mtim);
             which = i;
         }
     if (n > CONTEXTS_MAX)
@@ -171,7 +172,7 @@ static void trim(int dir)
     free(names);
 }
 
-static void write_known(const struct digests *d)
+static void digests_write_known(const struct digests *d)
 {
     _cleanup_close_ int dir = -1;
     size_t len = strlen(MAGIC) + d->n_known * sizeof(struct record);
@@ -179,7 +180,7 @@ static void write_known(const struct digests *d)
     (void)mkdir(d->path, 0700);
     dir = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir >= 0 && file_replace_shared(dir, d->name, d->text, len, 0600, NULL) >= 0)
-        trim(dir);
+        digests_trim(dir);
 }
 
 void digests_save(struct digests *d)
@@ -191,11 +192,11 @@ void digests_save(struct digests *d)
         d->text = xmalloc(head + len);
         memcpy(d->text, MAGIC, head);
         if (len) {
-            qsort(d->seen, d->n_seen, sizeof(*d->seen), by_file);
+            qsort(d->seen, d->n_seen, sizeof(*d->seen), digests_by_file);
             memcpy(d->text + head, d->seen, len);
         }
         d->n_known = d->n_seen;
-        write_known(d);
+        digests_write_known(d);
     }
     d->n_seen = 0;
     d->news = false;

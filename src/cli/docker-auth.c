@@ -22,16 +22,16 @@ struct auth_file {
 };
 
 /* Passwords are in it. */
-static void auth_file_done(struct auth_file *c)
+static void docker_auth_file_done(struct auth_file *c)
 {
     if (c->text)
         explicit_bzero(c->text, c->len);
     free(c->text);
     free(c->path);
 }
-#define _cleanup_auth_file_ __attribute__((cleanup(auth_file_done)))
+#define _cleanup_auth_file_ __attribute__((cleanup(docker_auth_file_done)))
 
-static char *config_path(void)
+static char *docker_auth_config_path(void)
 {
     const char *dir = getenv("DOCKER_CONFIG"), *home = getenv("HOME");
 
@@ -40,38 +40,38 @@ static char *config_path(void)
     return home && *home ? xasprintf("%s/.docker/config.json", home) : NULL;
 }
 
-static int auth_file_read(struct auth_file *ret, struct err *err)
+static int docker_auth_file_read(struct auth_file *ret, struct err *err)
 {
-    ret->path = config_path();
+    ret->path = docker_auth_config_path();
     if (!ret->path || access(ret->path, F_OK) < 0)
         return 0;
     return file_read(AT_FDCWD, ret->path, CONFIG_MAX, &ret->text, &ret->len, err);
 }
 
-static bool is_host(const char *host, size_t len, const char *name)
+static bool docker_auth_is_host(const char *host, size_t len, const char *name)
 {
     return strlen(name) == len && strncmp(host, name, len) == 0;
 }
 
 /* Keys are "host", "https://host/v1/", and Docker's own has an old name. */
-static bool key_is_for(const char *key, const char *registry)
+static bool docker_auth_key_is_for(const char *key, const char *registry)
 {
     const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;
     size_t len = strcspn(host, "/");
 
-    return is_host(host, len, registry) ||
-           (STREQ(registry, "docker.io") && is_host(host, len, "index.docker.io"));
+    return docker_auth_is_host(host, len, registry) ||
+           (STREQ(registry, "docker.io") && docker_auth_is_host(host, len, "index.docker.io"));
 }
 
 /* Not in the parser's words, which quote what stands there. */
-static int parse_file(const char *text, size_t len, json_t **ret, struct err *err)
+static int docker_auth_parse_file(const char *text, size_t len, json_t **ret, struct err *err)
 {
     return json_parse("it", text, len, ret, NULL) < 0
                ? err_set(err, ERR_INVALID, "it is not valid JSON")
                : 0;
 }
 
-static int split_auth(const char *text, struct docker_auth *ret, struct err *err)
+static int docker_auth_split_auth(const char *text, struct docker_auth *ret, struct err *err)
 {
     _cleanup_wipe_ struct buf b = BUF_INIT(AUTH_MAX);
     const char *colon;
@@ -92,28 +92,28 @@ int docker_auth_parse(const char *text, size_t len, const char *registry, struct
     _cleanup_json_ json_t *doc = NULL;
     const char *key, *auth;
     json_t *entry;
-    int r = parse_file(text, len, &doc, err);
+    int r = docker_auth_parse_file(text, len, &doc, err);
 
     if (r < 0)
         return r;
     json_object_foreach (json_object_get(doc, "auths"), key, entry) {
         auth = json_string_value(json_object_get(entry, "auth"));
-        if (auth && *auth && key_is_for(key, registry))
-            return split_auth(auth, ret, err);
+        if (auth && *auth && docker_auth_key_is_for(key, registry))
+            return docker_auth_split_auth(auth, ret, err);
     }
     return 0;
 }
 
 /* What images call the registry of a key; new. */
-static char *registry_of_key(const char *key)
+static char *docker_auth_registry_of_key(const char *key)
 {
     const char *host = strstr(key, "://") ? strstr(key, "://") + 3 : key;
     _cleanup_free_ char *name = xstrndup(host, strcspn(host, "/"));
 
-    return xstrdup(key_is_for(key, "docker.io") ? "docker.io" : name);
+    return xstrdup(docker_auth_key_is_for(key, "docker.io") ? "docker.io" : name);
 }
 
-static bool is_wanted(const char *registry, const char *const *texts, size_t n)
+static bool docker_auth_is_wanted(const char *registry, const char *const *texts, size_t n)
 {
     if (STREQ(registry, "docker.io"))
         return true;
@@ -123,11 +123,12 @@ static bool is_wanted(const char *registry, const char *const *texts, size_t n)
     return false;
 }
 
-static int collect_one(const char *registry, const char *auth, json_t *all, struct err *err)
+static int docker_auth_collect_one(const char *registry, const char *auth, json_t *all,
+                                   struct err *err)
 {
     struct docker_auth a = {0};
     json_t *login;
-    int r = split_auth(auth, &a, err);
+    int r = docker_auth_split_auth(auth, &a, err);
 
     if (r < 0)
         return err_wrap(err, "'%.100s'", registry);
@@ -145,15 +146,15 @@ int docker_auth_parse_all(const char *text, size_t len, const char *const *texts
     _cleanup_json_ json_t *doc = NULL, *all = json_object();
     const char *key;
     json_t *entry;
-    int r = parse_file(text, len, &doc, err);
+    int r = docker_auth_parse_file(text, len, &doc, err);
 
     json_object_foreach (json_object_get(doc, "auths"), key, entry) {
         const char *auth = json_string_value(json_object_get(entry, "auth"));
-        _cleanup_free_ char *registry = registry_of_key(key);
+        _cleanup_free_ char *registry = docker_auth_registry_of_key(key);
 
-        if (r >= 0 && auth && *auth && is_wanted(registry, texts, n) &&
+        if (r >= 0 && auth && *auth && docker_auth_is_wanted(registry, texts, n) &&
             !json_object_get(all, registry))
-            r = collect_one(registry, auth, all, err);
+            r = docker_auth_collect_one(registry, auth, all, err);
     }
     if (r >= 0)
         *ret = json_object_size(all) ? json_incref(all) : NULL;
@@ -163,7 +164,7 @@ int docker_auth_parse_all(const char *text, size_t len, const char *const *texts
 int docker_auth_collect(const char *const *texts, size_t n, json_t **ret, struct err *err)
 {
     _cleanup_auth_file_ struct auth_file c = {0};
-    int r = auth_file_read(&c, err);
+    int r = docker_auth_file_read(&c, err);
 
     if (r >= 0 && c.text)
         r = docker_auth_parse_all(c.text, c.len, texts, n, ret, err);
@@ -174,7 +175,7 @@ int docker_auth_find(const char *name, struct docker_auth *ret, struct err *err)
 {
     _cleanup_free_ char *registry = image_name_registry(name);
     _cleanup_auth_file_ struct auth_file c = {0};
-    int r = auth_file_read(&c, err);
+    int r = docker_auth_file_read(&c, err);
 
     if (r >= 0 && c.text)
         r = docker_auth_parse(c.text, c.len, registry, ret, err);

@@ -8,12 +8,12 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-static const char *ms(uint64_t v, char buf[static FORMAT_MAX])
+static const char *cli_end_ms(uint64_t v, char buf[static FORMAT_MAX])
 {
     return format_duration(v * USEC_PER_MSEC, buf);
 }
 
-static char *oom_words(const json_t *end)
+static char *cli_end_oom_words(const json_t *end)
 {
     char limit[FORMAT_MAX], peak[FORMAT_MAX];
 
@@ -26,7 +26,7 @@ static char *oom_words(const json_t *end)
 }
 
 /* Ended by itself, but not everything inside went well: the figures say what. */
-static char *exit_words(const json_t *end)
+static char *cli_end_exit_words(const json_t *end)
 {
     char limit[FORMAT_MAX];
     unsigned long long kills = json_number_of(end, "oom_kills");
@@ -55,15 +55,15 @@ char *end_words(const json_t *end, uint64_t timeout_ms, uint64_t idle_timeout_ms
     if (!cause)
         return xstrdup("the end record has no cause");
     if (STREQ(cause, "exited"))
-        return exit_words(end);
+        return cli_end_exit_words(end);
     if (STREQ(cause, "oom"))
-        return oom_words(end);
+        return cli_end_oom_words(end);
     if (STREQ(cause, "timeout"))
         return xasprintf("timeout: the command was killed after %s",
-                         ms(timeout_ms ? timeout_ms : wall, buf));
+                         cli_end_ms(timeout_ms ? timeout_ms : wall, buf));
     if (STREQ(cause, "idle_timeout"))
         return xasprintf("idle timeout: the command was killed after %s without output",
-                         ms(idle_timeout_ms ? idle_timeout_ms : wall, buf));
+                         cli_end_ms(idle_timeout_ms ? idle_timeout_ms : wall, buf));
     if (message)
         return xstrdup(message);
     if (STREQ(cause, "signaled"))
@@ -84,8 +84,8 @@ char *end_stats(const json_t *end)
     char wall[FORMAT_MAX], cpu[FORMAT_MAX], peak[FORMAT_MAX], in[FORMAT_MAX], out[FORMAT_MAX];
 
     return xasprintf("wall %s, cpu %s, peak memory %s, read %s, written %s, output %llu+%llu bytes",
-                     ms(json_number_of(end, "wall_ms"), wall),
-                     ms(json_number_of(end, "cpu_ms"), cpu),
+                     cli_end_ms(json_number_of(end, "wall_ms"), wall),
+                     cli_end_ms(json_number_of(end, "cpu_ms"), cpu),
                      format_size(json_number_of(end, "memory_peak"), peak),
                      format_size(json_number_of(end, "io_read"), in),
                      format_size(json_number_of(end, "io_write"), out),
@@ -93,7 +93,7 @@ char *end_stats(const json_t *end)
                      (unsigned long long)json_number_of(end, "stderr_bytes"));
 }
 
-static uint64_t sum_of(const json_t *packages, const char *key)
+static uint64_t cli_end_sum_of(const json_t *packages, const char *key)
 {
     uint64_t sum = 0;
     const char *name;
@@ -107,15 +107,15 @@ static uint64_t sum_of(const json_t *packages, const char *key)
 char *end_packages(const json_t *end)
 {
     const json_t *p = json_object_get(end, "packages");
-    unsigned long long hits = sum_of(p, "hits"), misses = sum_of(p, "misses");
+    unsigned long long hits = cli_end_sum_of(p, "hits"), misses = cli_end_sum_of(p, "misses");
     char store[FORMAT_MAX], upstream[FORMAT_MAX];
 
-    if (!sum_of(p, "requests"))
+    if (!cli_end_sum_of(p, "requests"))
         return NULL;
     return xasprintf("packages: %llu hit%s, %llu miss%s, %s from the store, %s from upstream", hits,
                      hits == 1 ? "" : "s", misses, misses == 1 ? "" : "es",
-                     format_size(sum_of(p, "bytes_store"), store),
-                     format_size(sum_of(p, "bytes_upstream"), upstream));
+                     format_size(cli_end_sum_of(p, "bytes_store"), store),
+                     format_size(cli_end_sum_of(p, "bytes_upstream"), upstream));
 }
 
 int end_status(const json_t *end)

@@ -11,7 +11,7 @@
 
 enum { COMMAND_MAX = 60 };
 
-static char *command_of(const json_t *exec)
+static char *exec_table_command_of(const json_t *exec)
 {
     _cleanup_strv_ char **words = NULL;
     const json_t *arg;
@@ -29,7 +29,7 @@ static char *command_of(const json_t *exec)
     return xasprintf("%.*s…", (int)i, line);
 }
 
-static void add_ms(struct table *t, const json_t *of, const char *key)
+static void exec_table_add_ms(struct table *t, const json_t *of, const char *key)
 {
     char text[FORMAT_MAX];
 
@@ -37,7 +37,8 @@ static void add_ms(struct table *t, const json_t *of, const char *key)
                                     : NULL);
 }
 
-static void add_size(struct table *t, const json_t *of, const char *key, const char *more)
+static void exec_table_add_size(struct table *t, const json_t *of, const char *key,
+                                const char *more)
 {
     uint64_t size = json_number_of(of, key) + (more ? json_number_of(of, more) : 0);
     char text[FORMAT_MAX];
@@ -45,18 +46,18 @@ static void add_size(struct table *t, const json_t *of, const char *key, const c
     table_add(t, json_is_object(of) ? format_size(size, text) : NULL);
 }
 
-static void add_used(struct table *t, const json_t *end)
+static void exec_table_add_used(struct table *t, const json_t *end)
 {
-    add_ms(t, end, "cpu_ms");
-    add_size(t, end, "memory_peak", NULL);
-    add_size(t, end, "io_read", NULL);
-    add_size(t, end, "io_write", NULL);
-    add_size(t, end, "stdout_bytes", "stderr_bytes");
+    exec_table_add_ms(t, end, "cpu_ms");
+    exec_table_add_size(t, end, "memory_peak", NULL);
+    exec_table_add_size(t, end, "io_read", NULL);
+    exec_table_add_size(t, end, "io_write", NULL);
+    exec_table_add_size(t, end, "stdout_bytes", "stderr_bytes");
 }
 
-static void add_row(struct table *t, const json_t *x, bool all, bool named)
+static void exec_table_add_row(struct table *t, const json_t *x, bool all, bool named)
 {
-    _cleanup_free_ char *command = command_of(x);
+    _cleanup_free_ char *command = exec_table_command_of(x);
     char end[STATE_END_MAX], age[AGE_MAX], time[FORMAT_MAX];
 
     if (named)
@@ -67,7 +68,7 @@ static void add_row(struct table *t, const json_t *x, bool all, bool named)
     table_add(t, output_age(json_text_of(x, "started_at"), age));
     table_add(t, state_duration(x, time));
     if (all)
-        add_used(t, json_object_get(x, "end"));
+        exec_table_add_used(t, json_object_get(x, "end"));
     table_add(t, command);
 }
 
@@ -90,13 +91,14 @@ void exec_table(const json_t *list, bool all, bool named)
         const char *state = json_text_of(x, "state");
 
         if (all || !state || !STREQ(state, "ended"))
-            add_row(t, x, all, named);
+            exec_table_add_row(t, x, all, named);
     }
     table_print(t);
     table_free(t);
 }
 
-static void add_total(struct table *t, const char *of, const char *name, const json_t *sum)
+static void exec_table_add_total(struct table *t, const char *of, const char *name,
+                                 const json_t *sum)
 {
     char count[24];
 
@@ -107,12 +109,12 @@ static void add_total(struct table *t, const char *of, const char *name, const j
                  (unsigned long long)json_number_of(sum, i ? "failed" : "execs"));
         table_add(t, count);
     }
-    add_ms(t, sum, "wall_ms");
-    add_ms(t, sum, "cpu_ms");
-    add_size(t, sum, "memory_peak", NULL);
-    add_size(t, sum, "io_read", NULL);
-    add_size(t, sum, "io_write", NULL);
-    add_size(t, sum, "output_bytes", NULL);
+    exec_table_add_ms(t, sum, "wall_ms");
+    exec_table_add_ms(t, sum, "cpu_ms");
+    exec_table_add_size(t, sum, "memory_peak", NULL);
+    exec_table_add_size(t, sum, "io_read", NULL);
+    exec_table_add_size(t, sum, "io_write", NULL);
+    exec_table_add_size(t, sum, "output_bytes", NULL);
 }
 
 void exec_totals(const json_t *totals)
@@ -126,11 +128,11 @@ void exec_totals(const json_t *totals)
 
     for (size_t i = 0; i < ARRAY_SIZE(scopes); i++)
         json_object_foreach (json_object_get(totals, scopes[i][0]), name, sum)
-            add_total(t, scopes[i][1], name, sum);
+            exec_table_add_total(t, scopes[i][1], name, sum);
     if (json_object_get(totals, "all"))
-        add_total(t, "all", NULL, json_object_get(totals, "all"));
+        exec_table_add_total(t, "all", NULL, json_object_get(totals, "all"));
     else
-        add_total(t, "all", NULL, totals);
+        exec_table_add_total(t, "all", NULL, totals);
     table_print(t);
     table_free(t);
 }

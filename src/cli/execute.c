@@ -10,7 +10,7 @@
 #include "lib/base/cleanup.h"
 
 /* A terminal inside is of the kind of the one outside, unless the user said otherwise. */
-static void add_term(json_t *spec)
+static void execute_add_term(json_t *spec)
 {
     const char *term = getenv("TERM");
     json_t *env = json_object_get(spec, "env"), *value;
@@ -37,7 +37,7 @@ int execute_spec(const struct cli_args *args, char *const *argv, json_t **ret, s
     if (args_has(args, "detach") && (args_has(args, "interactive")))
         return err_set(err, ERR_INVALID, "--detach and --interactive exclude each other");
     if (args_has(args, "tty")) {
-        add_term(spec);
+        execute_add_term(spec);
         if (term_size(&rows, &cols)) {
             json_object_set_new(spec, "rows", json_integer(rows));
             json_object_set_new(spec, "cols", json_integer(cols));
@@ -47,7 +47,7 @@ int execute_spec(const struct cli_args *args, char *const *argv, json_t **ret, s
     return 0;
 }
 
-static int check_terminal(const struct cli_args *args, struct err *err)
+static int execute_check_terminal(const struct cli_args *args, struct err *err)
 {
     if (!args_has(args, "tty") || !args_has(args, "interactive") || isatty(STDIN_FILENO))
         return 0;
@@ -55,7 +55,7 @@ static int check_terminal(const struct cli_args *args, struct err *err)
     return err_hint(err, "Leave out -t to pass input from a file or a pipe.");
 }
 
-static int print_started(const struct cli *cli, const char *sandbox, const char *exec)
+static int execute_print_started(const struct cli *cli, const char *sandbox, const char *exec)
 {
     _cleanup_json_ json_t *doc = json_pack("{s:s, s:s}", "sandbox", sandbox, "exec", exec);
 
@@ -67,7 +67,7 @@ static int print_started(const struct cli *cli, const char *sandbox, const char 
 }
 
 /* run --detach: the stream is left as soon as the command has started. */
-static int leave(struct cli *cli, struct client_stream *s, struct err *err)
+static int execute_leave(struct cli *cli, struct client_stream *s, struct err *err)
 {
     struct stream_event ev = {0};
     int r;
@@ -87,11 +87,11 @@ static int leave(struct cli *cli, struct client_stream *s, struct err *err)
             return r;
     }
     r = stream_detach(s, err);
-    return r < 0 ? r : print_started(cli, s->sandbox, s->exec);
+    return r < 0 ? r : execute_print_started(cli, s->sandbox, s->exec);
 }
 
-static int start_detached(struct cli *cli, struct client *c, const char *target, const json_t *body,
-                          struct err *err)
+static int execute_start_detached(struct cli *cli, struct client *c, const char *target,
+                                  const json_t *body, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *exec;
@@ -122,15 +122,15 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
     struct client *c;
     int r;
 
-    if ((r = check_terminal(args, err)) < 0 ||
+    if ((r = execute_check_terminal(args, err)) < 0 ||
         (r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
         (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
         (r = cli_client(cli, &c, err)) < 0)
         return r;
     if (detach && kind == EXECUTE_EXEC)
-        return start_detached(cli, c, target, body, err);
+        return execute_start_detached(cli, c, target, body, err);
     r = stream_open(&s, c, target, body, err);
     if (r < 0)
         return r;
-    return detach ? leave(cli, &s, err) : follow(&s, &o, err);
+    return detach ? execute_leave(cli, &s, err) : follow(&s, &o, err);
 }

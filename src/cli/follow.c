@@ -52,7 +52,7 @@ struct follow {
     struct deadline by; /* of whatever waits for time: held key, grace, close */
 };
 
-static int watch_signals(struct follow *f, struct err *err)
+static int follow_watch_signals(struct follow *f, struct err *err)
 {
     static const int wanted[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
     sigset_t set;
@@ -76,7 +76,7 @@ static int watch_signals(struct follow *f, struct err *err)
 
 /* Our reader is gone: the command gets what a shell's pipe would give it, and a little later the
  * axe. */
-static int on_broken_pipe(struct follow *f, struct err *err)
+static int follow_on_broken_pipe(struct follow *f, struct err *err)
 {
     if (f->pipe_broken)
         return 0;
@@ -88,7 +88,7 @@ static int on_broken_pipe(struct follow *f, struct err *err)
 }
 
 /* Writes what waits. 0 when done with it or it would block (busy stays set). */
-static int push(struct follow *f, struct err *err)
+static int follow_push(struct follow *f, struct err *err)
 {
     int r = 0;
 
@@ -98,7 +98,7 @@ static int push(struct follow *f, struct err *err)
         if (n == 0)
             return 0;
         if (n == -EPIPE || n == -ECONNRESET) {
-            r = f->busy == &f->sinks[STREAM_STDOUT] ? on_broken_pipe(f, err) : 0;
+            r = f->busy == &f->sinks[STREAM_STDOUT] ? follow_on_broken_pipe(f, err) : 0;
             break;
         }
         if (n < 0)
@@ -112,48 +112,49 @@ static int push(struct follow *f, struct err *err)
     return r < 0 ? r : 0;
 }
 
-static int show(struct follow *f, int stream, const char *data, size_t len, struct err *err)
+static int follow_show(struct follow *f, int stream, const char *data, size_t len, struct err *err)
 {
     if (stream == STREAM_STDOUT && f->pipe_broken)
         return 0;
     f->busy = &f->sinks[stream];
     f->data = data;
     f->len = len;
-    return push(f, err);
+    return follow_push(f, err);
 }
 
-static int show_text(struct follow *f, int stream, int r, struct err *err)
+static int follow_show_text(struct follow *f, int stream, int r, struct err *err)
 {
     if (r < 0)
         return err_set(err, ERR_LIMIT, "a piece of output is too large to be shown");
-    return show(f, stream, buf_data(&f->text), f->text.len, err);
+    return follow_show(f, stream, buf_data(&f->text), f->text.len, err);
 }
 
-static int on_output(struct follow *f, const struct stream_event *ev, struct err *err)
+static int follow_on_output(struct follow *f, const struct stream_event *ev, struct err *err)
 {
     if (f->o->mode == RENDER_RAW)
-        return show(f, ev->stream, ev->data, ev->len, err);
+        return follow_show(f, ev->stream, ev->data, ev->len, err);
     buf_clear(&f->text);
     if (f->o->mode == RENDER_ESCAPED)
-        return show_text(f, ev->stream,
-                         render_escaped(&f->states[ev->stream], ev->data, ev->len, &f->text), err);
-    return show_text(f, STREAM_STDOUT,
-                     render_json(ev->stream == STREAM_STDOUT ? "stdout" : "stderr", ev->from,
-                                 ev->data, ev->len, &f->text),
-                     err);
+        return follow_show_text(f, ev->stream,
+                                render_escaped(&f->states[ev->stream], ev->data, ev->len, &f->text),
+                                err);
+    return follow_show_text(f, STREAM_STDOUT,
+                            render_json(ev->stream == STREAM_STDOUT ? "stdout" : "stderr", ev->from,
+                                        ev->data, ev->len, &f->text),
+                            err);
 }
 
 /* The other events as lines of JSON; takes the reference. */
-static int show_json(struct follow *f, json_t *taken, struct err *err)
+static int follow_show_json(struct follow *f, json_t *taken, struct err *err)
 {
     _cleanup_json_ json_t *doc = taken;
 
     buf_clear(&f->text);
-    return show_text(f, STREAM_STDOUT, render_line(doc, &f->text), err);
+    return follow_show_text(f, STREAM_STDOUT, render_line(doc, &f->text), err);
 }
 
 /* For people only: a program that reads the command's stderr gets nothing but that. */
-static void warn_unenforced(const struct follow *f)
+static void follow_warn_unenforced(const struct follow *f)
 {
     _cleanup_free_ char *names = NULL;
 
@@ -164,37 +165,37 @@ static void warn_unenforced(const struct follow *f)
                 names);
 }
 
-static int on_started(struct follow *f, struct err *err)
+static int follow_on_started(struct follow *f, struct err *err)
 {
     json_t *doc;
 
     if (!f->o->json) {
-        warn_unenforced(f);
+        follow_warn_unenforced(f);
         return 0;
     }
     doc = json_pack("{s:s, s:s, s:s}", "type", "started", "sandbox", f->s->sandbox, "exec",
                     f->s->exec);
     if (f->s->unenforced)
         json_object_set(doc, "unenforced", f->s->unenforced);
-    return show_json(f, doc, err);
+    return follow_show_json(f, doc, err);
 }
 
-static int on_gap(struct follow *f, const struct stream_event *ev, struct err *err)
+static int follow_on_gap(struct follow *f, const struct stream_event *ev, struct err *err)
 {
     const char *name = ev->stream == STREAM_STDOUT ? "stdout" : "stderr";
 
     if (f->o->json)
-        return show_json(f,
-                         json_pack("{s:s, s:s, s:I, s:I}", "type", "gap", "stream", name, "from",
-                                   (json_int_t)ev->from, "to", (json_int_t)ev->to),
-                         err);
+        return follow_show_json(f,
+                                json_pack("{s:s, s:s, s:I, s:I}", "type", "gap", "stream", name,
+                                          "from", (json_int_t)ev->from, "to", (json_int_t)ev->to),
+                                err);
     output_note(false,
                 "bytes %llu to %llu of %s are gone (over the budget of the journal, or too old)",
                 (unsigned long long)ev->from, (unsigned long long)ev->to, name);
     return 0;
 }
 
-static int on_end(struct follow *f, const struct stream_event *ev, struct err *err)
+static int follow_on_end(struct follow *f, const struct stream_event *ev, struct err *err)
 {
     json_t *doc;
     int r;
@@ -207,20 +208,20 @@ static int on_end(struct follow *f, const struct stream_event *ev, struct err *e
     doc = json_pack("{s:s}", "type", "end");
     r = json_object_update(doc, (json_t *)ev->end);
     return r < 0 ? err_set(err, ERR_ENGINE, "the end record is not an object")
-                 : show_json(f, doc, err);
+                 : follow_show_json(f, doc, err);
 }
 
-static int on_event(struct follow *f, const struct stream_event *ev, struct err *err)
+static int follow_on_event(struct follow *f, const struct stream_event *ev, struct err *err)
 {
     switch (ev->type) {
     case STREAM_STARTED:
-        return on_started(f, err);
+        return follow_on_started(f, err);
     case STREAM_OUTPUT:
-        return on_output(f, ev, err);
+        return follow_on_output(f, ev, err);
     case STREAM_GAP:
-        return on_gap(f, ev, err);
+        return follow_on_gap(f, ev, err);
     case STREAM_END:
-        return on_end(f, ev, err);
+        return follow_on_end(f, ev, err);
     case STREAM_NOTHING:
         break;
     }
@@ -228,7 +229,7 @@ static int on_event(struct follow *f, const struct stream_event *ev, struct err 
 }
 
 /* Hands out what was received, until our reader blocks or nothing is left. */
-static int drain(struct follow *f, struct err *err)
+static int follow_drain(struct follow *f, struct err *err)
 {
     while (!f->busy && !f->ended) {
         struct stream_event ev;
@@ -238,7 +239,7 @@ static int drain(struct follow *f, struct err *err)
             return r;
         if (ev.type == STREAM_NOTHING)
             break;
-        r = on_event(f, &ev, err);
+        r = follow_on_event(f, &ev, err);
         if (r < 0)
             return r;
     }
@@ -249,7 +250,7 @@ static int drain(struct follow *f, struct err *err)
  * The daemon is gone; the command is not. Input that was on its way may be lost, so a pipe's is
  * closed; a terminal's goes on.
  */
-static int on_lost(struct follow *f, struct err *err)
+static int follow_on_lost(struct follow *f, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     struct deadline by = deadline_in(resume_usec);
@@ -275,14 +276,14 @@ static int on_lost(struct follow *f, struct err *err)
                     f->s->exec);
 }
 
-static int fill(struct follow *f, struct err *err)
+static int follow_fill(struct follow *f, struct err *err)
 {
     int r = stream_fill(f->s, err);
 
-    return r < 0 ? on_lost(f, err) : 0;
+    return r < 0 ? follow_on_lost(f, err) : 0;
 }
 
-static int detach(struct follow *f, struct err *err)
+static int follow_detach(struct follow *f, struct err *err)
 {
     f->detached = true;
     f->input_open = false;
@@ -291,7 +292,7 @@ static int detach(struct follow *f, struct err *err)
 
 /* Sends input but for the detach keys: a Ctrl-P is held back until the next key or a moment later.
  */
-static int send_keys(struct follow *f, const char *data, size_t len, struct err *err)
+static int follow_send_keys(struct follow *f, const char *data, size_t len, struct err *err)
 {
     static const char ctrl_p = KEY_CTRL_P;
     const char *cut;
@@ -301,14 +302,14 @@ static int send_keys(struct follow *f, const char *data, size_t len, struct err 
         f->held_key = false;
         f->by = (struct deadline){DEADLINE_NEVER};
         if (data[0] == KEY_CTRL_Q)
-            return detach(f, err);
+            return follow_detach(f, err);
         r = stream_stdin(f->s, &ctrl_p, 1, err);
     }
     cut = memmem(data, len, "\x10\x11", 2);
     if (cut) {
         if (cut > data && r >= 0)
             r = stream_stdin(f->s, data, (size_t)(cut - data), err);
-        return r < 0 ? r : detach(f, err);
+        return r < 0 ? r : follow_detach(f, err);
     }
     if (len && data[len - 1] == KEY_CTRL_P) {
         f->held_key = true;
@@ -318,7 +319,7 @@ static int send_keys(struct follow *f, const char *data, size_t len, struct err 
     return r < 0 || !len ? r : stream_stdin(f->s, data, len, err);
 }
 
-static int read_input(struct follow *f, struct err *err)
+static int follow_read_input(struct follow *f, struct err *err)
 {
     ssize_t n = read(STDIN_FILENO, f->input, FOLLOW_INPUT);
 
@@ -330,11 +331,11 @@ static int read_input(struct follow *f, struct err *err)
         return stream_stdin_eof(f->s, err);
     }
     if (f->o->tty)
-        return send_keys(f, f->input, (size_t)n, err);
+        return follow_send_keys(f, f->input, (size_t)n, err);
     return stream_stdin(f->s, f->input, (size_t)n, err);
 }
 
-static int on_interrupt(struct follow *f, int sig, struct err *err)
+static int follow_on_interrupt(struct follow *f, int sig, struct err *err)
 {
     uint64_t now = time_mono();
     bool again = f->last_interrupt && now - f->last_interrupt < again_usec;
@@ -345,7 +346,7 @@ static int on_interrupt(struct follow *f, int sig, struct err *err)
 }
 
 /* Nothing to pass the signal on to: we end of it as if it had never been caught. */
-static void die_of(int sig)
+static void follow_die_of(int sig)
 {
     sigset_t set;
 
@@ -357,25 +358,25 @@ static void die_of(int sig)
     sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-static int on_signal(struct follow *f, int sig, struct err *err)
+static int follow_on_signal(struct follow *f, int sig, struct err *err)
 {
     unsigned rows, cols;
 
     if (sig == SIGWINCH)
         return term_size(&rows, &cols) ? stream_resize(f->s, rows, cols, err) : 0;
     if (f->o->reading || f->ended)
-        die_of(sig);
+        follow_die_of(sig);
     if (sig == SIGINT)
-        return on_interrupt(f, sig, err);
+        return follow_on_interrupt(f, sig, err);
     return stream_signal(f->s, sig, err);
 }
 
-static int read_signals(struct follow *f, struct err *err)
+static int follow_read_signals(struct follow *f, struct err *err)
 {
     struct signalfd_siginfo si;
 
     while (read(f->signals, &si, sizeof(si)) == sizeof(si)) {
-        int r = on_signal(f, (int)si.ssi_signo, err);
+        int r = follow_on_signal(f, (int)si.ssi_signo, err);
 
         if (r < 0)
             return r;
@@ -383,7 +384,7 @@ static int read_signals(struct follow *f, struct err *err)
     return 0;
 }
 
-static int on_time(struct follow *f, struct err *err)
+static int follow_on_time(struct follow *f, struct err *err)
 {
     static const char ctrl_p = KEY_CTRL_P;
 
@@ -397,7 +398,7 @@ static int on_time(struct follow *f, struct err *err)
 
 enum { AT_SOCKET, AT_SIGNALS, AT_INPUT, AT_SINK, AT_MAX };
 
-static int wait_events(struct follow *f, struct pollfd p[static AT_MAX], struct err *err)
+static int follow_wait_events(struct follow *f, struct pollfd p[static AT_MAX], struct err *err)
 {
     bool take = !f->busy, give = stream_sending(f->s);
     int r;
@@ -417,27 +418,27 @@ static int wait_events(struct follow *f, struct pollfd p[static AT_MAX], struct 
     return 0;
 }
 
-static int turn(struct follow *f, struct err *err)
+static int follow_turn(struct follow *f, struct err *err)
 {
     struct pollfd p[AT_MAX];
-    int r = wait_events(f, p, err);
+    int r = follow_wait_events(f, p, err);
 
     if (r >= 0 && deadline_passed(&f->by))
-        r = on_time(f, err);
+        r = follow_on_time(f, err);
     if (r >= 0 && p[AT_SIGNALS].revents)
-        r = read_signals(f, err);
+        r = follow_read_signals(f, err);
     if (r >= 0 && p[AT_SINK].revents)
-        r = push(f, err);
+        r = follow_push(f, err);
     if (r >= 0 && p[AT_SOCKET].revents & POLLOUT)
         r = stream_flush(f->s, err);
     if (r >= 0 && !f->busy && p[AT_SOCKET].revents & (POLLIN | POLLHUP | POLLERR))
-        r = fill(f, err);
+        r = follow_fill(f, err);
     if (r >= 0 && p[AT_INPUT].revents && f->input_open && !stream_sending(f->s))
-        r = read_input(f, err);
+        r = follow_read_input(f, err);
     return r < 0 ? r : 0;
 }
 
-static bool finished(const struct follow *f)
+static bool follow_finished(const struct follow *f)
 {
     if (f->o->reading && f->pipe_broken)
         return true;
@@ -448,16 +449,16 @@ static bool finished(const struct follow *f)
     return f->ended;
 }
 
-static int loop(struct follow *f, struct err *err)
+static int follow_loop(struct follow *f, struct err *err)
 {
-    while (!finished(f)) {
-        int r = drain(f, err);
+    while (!follow_finished(f)) {
+        int r = follow_drain(f, err);
 
         if (r < 0)
             return r;
-        if (finished(f))
+        if (follow_finished(f))
             break;
-        r = turn(f, err);
+        r = follow_turn(f, err);
         if (r < 0)
             return r;
     }
@@ -465,7 +466,7 @@ static int loop(struct follow *f, struct err *err)
 }
 
 /* A character that never got its end is shown as the bytes that it is. */
-static void finish_text(struct follow *f)
+static void follow_finish_text(struct follow *f)
 {
     for (int i = STREAM_STDOUT; i <= STREAM_STDERR && f->o->mode == RENDER_ESCAPED; i++) {
         buf_clear(&f->text);
@@ -475,14 +476,14 @@ static void finish_text(struct follow *f)
 }
 
 /* Who pressed Ctrl-C need not be told that the command was ended by it. */
-static bool own_doing(const struct follow *f, const json_t *end)
+static bool follow_own_doing(const struct follow *f, const json_t *end)
 {
     const char *cause = json_text_of(end, "cause");
 
     return f->interrupted && cause && (STREQ(cause, "signaled") || STREQ(cause, "killed"));
 }
 
-static int conclude(struct follow *f)
+static int follow_conclude(struct follow *f)
 {
     _cleanup_free_ char *words = NULL, *stats = NULL, *packages = NULL;
     const json_t *end = f->s->end;
@@ -498,7 +499,7 @@ static int conclude(struct follow *f)
     if (f->o->reading && !isatty(STDERR_FILENO))
         return 0; /* what was asked for are the bytes, and nothing else */
     words = end_words(end, f->o->timeout_ms, f->o->idle_timeout_ms);
-    if (words && !own_doing(f, end))
+    if (words && !follow_own_doing(f, end))
         output_note(f->o->json, "%s", words);
     if (words && json_text_of(end, "hint"))
         output_hint(f->o->json, json_text_of(end, "hint"));
@@ -533,7 +534,7 @@ int follow(struct client_stream *s, const struct follow_options *o, struct err *
         .input_open = o->input,
         .by = {DEADLINE_NEVER},
     };
-    int r = watch_signals(&f, err);
+    int r = follow_watch_signals(&f, err);
 
     if (r < 0)
         return r;
@@ -541,11 +542,11 @@ int follow(struct client_stream *s, const struct follow_options *o, struct err *
         f.input = xmalloc(FOLLOW_INPUT);
     if (o->input && o->tty)
         term_raw();
-    r = o->rejoin && o->tty ? on_signal(&f, SIGWINCH, err) : 0;
+    r = o->rejoin && o->tty ? follow_on_signal(&f, SIGWINCH, err) : 0;
     if (r >= 0)
-        r = loop(&f, err);
+        r = follow_loop(&f, err);
     if (r < 0)
         return r;
-    finish_text(&f);
-    return conclude(&f);
+    follow_finish_text(&f);
+    return follow_conclude(&f);
 }

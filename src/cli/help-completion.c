@@ -9,7 +9,7 @@
 #include "cli/options.h"
 
 /* Inside single quotes of a shell. */
-static void quoted(const char *s, const char *escape)
+static void help_completion_quoted(const char *s, const char *escape)
 {
     for (; *s; s++) {
         if (*s == '\'')
@@ -21,20 +21,20 @@ static void quoted(const char *s, const char *escape)
     }
 }
 
-static void command_names(void)
+static void help_completion_command_names(void)
 {
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         printf("%s%s", c == cli_commands ? "" : " ", (*c)->name);
 }
 
 /* What the word at a place among the positionals is: "sandbox", "exec", … or NULL. */
-static bool takes(const struct cli_command *cmd, const char *kind)
+static bool help_completion_takes(const struct cli_command *cmd, const char *kind)
 {
     return cmd->complete && strstr(cmd->complete, kind);
 }
 
-static bool seen_before(const struct cli_command *const *upto, size_t index,
-                        const struct cli_option *o)
+static bool help_completion_seen_before(const struct cli_command *const *upto, size_t index,
+                                        const struct cli_option *o)
 {
     const struct cli_option *other;
 
@@ -49,14 +49,14 @@ static bool seen_before(const struct cli_command *const *upto, size_t index,
 }
 
 /* Options with a value, each name once: the word behind them is no positional. */
-static void bash_valued(void)
+static void help_completion_bash_valued(void)
 {
     const struct cli_option *o;
 
     fputs("--root", stdout);
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         for (size_t i = 0; (o = cli_option_at(*c, i)); i++) {
-            if (!o->arg || strcmp(o->name, "root") == 0 || seen_before(c, i, o))
+            if (!o->arg || strcmp(o->name, "root") == 0 || help_completion_seen_before(c, i, o))
                 continue;
             printf("|--%s", o->name);
             if (o->letter)
@@ -64,13 +64,13 @@ static void bash_valued(void)
         }
 }
 
-static void bash_values(void)
+static void help_completion_bash_values(void)
 {
     const struct cli_option *o;
 
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         for (size_t i = 0; (o = cli_option_at(*c, i)); i++) {
-            if (!o->values || seen_before(c, i, o))
+            if (!o->values || help_completion_seen_before(c, i, o))
                 continue;
             if (o->values[0] == '@')
                 printf("        --%s) COMPREPLY=($(compgen -%c -- \"$cur\")); return ;;\n", o->name,
@@ -81,7 +81,7 @@ static void bash_values(void)
         }
 }
 
-static void bash_command(const struct cli_command *cmd)
+static void help_completion_bash_command(const struct cli_command *cmd)
 {
     const struct cli_option *o;
 
@@ -89,9 +89,9 @@ static void bash_command(const struct cli_command *cmd)
     for (size_t i = 0; (o = cli_option_at(cmd, i)); i++)
         printf("%s--%s", i ? " " : "", o->name);
     fputs("'", stdout);
-    if (takes(cmd, "sandbox+"))
+    if (help_completion_takes(cmd, "sandbox+"))
         fputs(" names=99", stdout);
-    else if (takes(cmd, "sandbox"))
+    else if (help_completion_takes(cmd, "sandbox"))
         fputs(" names=1", stdout);
     if (strcmp(cmd->name, "help") == 0)
         fputs(" topics=1", stdout);
@@ -111,7 +111,7 @@ void help_bash(void)
           "        case ${COMP_WORDS[i]} in\n"
           "        ",
           stdout);
-    bash_valued();
+    help_completion_bash_valued();
     fputs(") ((i++)) ;;\n"
           "        -*) ;;\n"
           "        *) if [[ -z $cmd ]]; then cmd=${COMP_WORDS[i]}; else ((words++)); fi ;;\n"
@@ -119,15 +119,15 @@ void help_bash(void)
           "    done\n"
           "    case $prev in\n",
           stdout);
-    bash_values();
+    help_completion_bash_values();
     fputs("    esac\n"
           "    case $cmd in\n"
           "        '') COMPREPLY=($(compgen -W '",
           stdout);
-    command_names();
+    help_completion_command_names();
     fputs(" --root --json --help --version' -- \"$cur\")); return ;;\n", stdout);
     for (const struct cli_command *const *c = cli_commands; *c; c++)
-        bash_command(*c);
+        help_completion_bash_command(*c);
     fputs("    esac\n"
           "    if [[ $cur == -* ]]; then\n"
           "        COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
@@ -138,7 +138,7 @@ void help_bash(void)
           "    elif ((words < topics)); then\n"
           "        COMPREPLY=($(compgen -W '",
           stdout);
-    command_names();
+    help_completion_command_names();
     fputs("' -- \"$cur\"))\n"
           "    fi\n"
           "}\n"
@@ -146,7 +146,7 @@ void help_bash(void)
           stdout);
 }
 
-static void zsh_option(const struct cli_option *o)
+static void help_completion_zsh_option(const struct cli_option *o)
 {
     const char *repeat = o->arg && strstr(o->help, "repeated") ? "*" : "";
 
@@ -155,11 +155,11 @@ static void zsh_option(const struct cli_option *o)
                o->arg ? "=" : "");
     else
         printf(" \\\n            '%s--%s%s[", repeat, o->name, o->arg ? "=" : "");
-    quoted(o->help, "[]:");
+    help_completion_quoted(o->help, "[]:");
     putchar(']');
     if (o->arg) {
         putchar(':');
-        quoted(o->arg, "[]:");
+        help_completion_quoted(o->arg, "[]:");
         putchar(':');
         if (o->values && o->values[0] == '@')
             fputs(strcmp(o->values, "@dir") == 0 ? "_files -/" : "_files", stdout);
@@ -169,20 +169,20 @@ static void zsh_option(const struct cli_option *o)
     putchar('\'');
 }
 
-static void zsh_command(const struct cli_command *cmd)
+static void help_completion_zsh_command(const struct cli_command *cmd)
 {
     const struct cli_option *o;
 
     printf("    %s)\n        _arguments -S", cmd->name);
     for (size_t i = 0; (o = cli_option_at(cmd, i)); i++)
-        zsh_option(o);
-    if (takes(cmd, "sandbox+"))
+        help_completion_zsh_option(o);
+    if (help_completion_takes(cmd, "sandbox+"))
         fputs(" \\\n            '*:sandbox:_ripcord_sandboxes'", stdout);
-    else if (takes(cmd, "sandbox"))
+    else if (help_completion_takes(cmd, "sandbox"))
         fputs(" \\\n            '1:sandbox:_ripcord_sandboxes'", stdout);
     if (cmd->words)
         printf(" \\\n            '1:what:(%s)'", cmd->words);
-    if (takes(cmd, "command"))
+    if (help_completion_takes(cmd, "command"))
         fputs(" \\\n            '*::command:_normal'", stdout);
     fputs(" ;;\n", stdout);
 }
@@ -202,7 +202,7 @@ void help_zsh(void)
           stdout);
     for (const struct cli_command *const *c = cli_commands; *c; c++) {
         printf("        '%s:", (*c)->name);
-        quoted((*c)->summary, ":");
+        help_completion_quoted((*c)->summary, ":");
         fputs("'\n", stdout);
     }
     fputs("    )\n"
@@ -215,11 +215,11 @@ void help_zsh(void)
           "    case $words[1] in\n",
           stdout);
     for (const struct cli_command *const *c = cli_commands; *c; c++)
-        zsh_command(*c);
+        help_completion_zsh_command(*c);
     fputs("    esac\n}\n_ripcord \"$@\"\n", stdout);
 }
 
-static void fish_option(const struct cli_command *cmd, const struct cli_option *o)
+static void help_completion_fish_option(const struct cli_command *cmd, const struct cli_option *o)
 {
     printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -l %s", cmd->name, o->name);
     if (o->letter)
@@ -250,11 +250,11 @@ void help_fish(void)
             printf("%s%c", *p == '\'' ? "\\" : "", *p);
         fputs("'\n", stdout);
         for (size_t i = 0; (o = cli_option_at(*c, i)); i++)
-            fish_option(*c, o);
+            help_completion_fish_option(*c, o);
         if ((*c)->words)
             printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -a '%s'\n", (*c)->name,
                    (*c)->words);
-        if (takes(*c, "sandbox"))
+        if (help_completion_takes(*c, "sandbox"))
             printf("complete -c ripcord -n '__fish_seen_subcommand_from %s' -a "
                    "'(ripcord ls -q 2>/dev/null)'\n",
                    (*c)->name);

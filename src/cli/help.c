@@ -46,7 +46,7 @@ const struct help_entry help_files[] = {
 /* clang-format on */
 
 /* Fills lines up to HELP_WIDTH; `column` is where we are and where further lines begin. */
-static void wrap(const char *text, int column)
+static void help_wrap(const char *text, int column)
 {
     int at = column;
 
@@ -68,7 +68,7 @@ static void wrap(const char *text, int column)
     putchar('\n');
 }
 
-static void paragraphs(const char *text)
+static void help_paragraphs(const char *text)
 {
     while (*text) {
         const char *end = strstr(text, "\n\n");
@@ -76,18 +76,18 @@ static void paragraphs(const char *text)
         char copy[2048];
 
         snprintf(copy, sizeof(copy), "%.*s", (int)len, text);
-        wrap(copy, 0);
+        help_wrap(copy, 0);
         putchar('\n');
         text += len + (end ? 2 : 0);
     }
 }
 
-static void title(const char *text)
+static void help_title(const char *text)
 {
     printf("%s%s:%s\n", output_color(stdout, COLOR_BOLD), text, output_color(stdout, COLOR_NONE));
 }
 
-static void print_option(const struct cli_option *o)
+static void help_print_option(const struct cli_option *o)
 {
     char left[96];
     int n;
@@ -100,21 +100,21 @@ static void print_option(const struct cli_option *o)
         printf("\n%*s", HELP_OPTION_COLUMN, "");
     else
         printf("%*s", HELP_OPTION_COLUMN - n, "");
-    wrap(o->help, HELP_OPTION_COLUMN);
+    help_wrap(o->help, HELP_OPTION_COLUMN);
 }
 
-static void print_group(const struct cli_group *g)
+static void help_print_group(const struct cli_group *g)
 {
-    title(g->title);
+    help_title(g->title);
     for (const struct cli_option *o = g->options; o->name; o++)
-        print_option(o);
+        help_print_option(o);
     putchar('\n');
 }
 
 /* "command\tcomment" lines, the comment above the command. */
-static void print_examples(const char *text)
+static void help_print_examples(const char *text)
 {
-    title("Examples");
+    help_title("Examples");
     while (*text) {
         int command = (int)strcspn(text, "\t"), comment;
 
@@ -130,32 +130,32 @@ void help_command(const struct cli_command *cmd)
 {
     printf("Usage: ripcord %s\n\n", cmd->usage);
     if (cmd->details) {
-        paragraphs(cmd->details);
+        help_paragraphs(cmd->details);
     } else {
         char line[160];
 
         snprintf(line, sizeof(line), "%s.", cmd->summary);
         line[0] = (char)(line[0] >= 'a' && line[0] <= 'z' ? line[0] - 'a' + 'A' : line[0]);
-        paragraphs(line);
+        help_paragraphs(line);
     }
     for (const struct cli_group *const *g = cmd->groups; g && *g; g++)
-        print_group(*g);
-    print_group(&cli_global_group);
+        help_print_group(*g);
+    help_print_group(&cli_global_group);
     if (cmd->examples)
-        print_examples(cmd->examples);
+        help_print_examples(cmd->examples);
 }
 
 void help_overview(void)
 {
     printf("Usage: ripcord [--root DIR | --host ADDR] [--json] COMMAND ...\n\n");
-    wrap(help_about, 0);
+    help_wrap(help_about, 0);
     putchar('\n');
-    title("Commands");
+    help_title("Commands");
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         printf("  %-*s%s\n", HELP_COMMAND_COLUMN, (*c)->name, (*c)->summary);
     putchar('\n');
-    print_group(&cli_global_group);
-    title("Try");
+    help_print_group(&cli_global_group);
+    help_title("Try");
     printf("  ripcord run -- sh -c 'echo hello from $(id -un)'\n"
            "  ripcord up box && ripcord exec box -- touch f && ripcord exec box -- ls\n\n"
            "'ripcord COMMAND --help' tells more about a command; see also ripcord(1).\n");

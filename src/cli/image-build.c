@@ -52,30 +52,30 @@ struct image_build {
     char **held; /* owned: lines that are not shown yet */
 };
 
-static void wipe(char *text)
+static void image_build_wipe(char *text)
 {
     if (text)
         explicit_bzero(text, strlen(text));
     free(text);
 }
 
-static void build_done(struct image_build *ib)
+static void image_build_done(struct image_build *ib)
 {
     build_context_free(ib->context);
     build_view_free(ib->view);
-    wipe(ib->secrets);
-    wipe(ib->logins);
+    image_build_wipe(ib->secrets);
+    image_build_wipe(ib->logins);
     strv_free(ib->agents);
     buf_done(&ib->lines);
     json_decref(ib->end);
     json_decref(ib->need);
     strv_free(ib->held);
 }
-#define _cleanup_build_ __attribute__((cleanup(build_done)))
+#define _cleanup_build_ __attribute__((cleanup(image_build_done)))
 
 /* ---- the Dockerfile ---- */
 
-static int check_stage(const struct dockerfile *df, const char *target, struct err *err)
+static int image_build_check_stage(const struct dockerfile *df, const char *target, struct err *err)
 {
     const char *names[DOCKERFILE_STAGES_MAX], *near;
     size_t n = 0;
@@ -91,7 +91,7 @@ static int check_stage(const struct dockerfile *df, const char *target, struct e
 }
 
 /* What is only worth a remark is for `image lint`. */
-static int lint(struct image_build *ib, const char *text, size_t len, struct err *err)
+static int image_build_lint(struct image_build *ib, const char *text, size_t len, struct err *err)
 {
     struct lint_context context = {.has_ignore_file = build_context_has_ignore(ib->context)};
     const char *label = build_context_label(ib->context);
@@ -110,7 +110,7 @@ static int lint(struct image_build *ib, const char *text, size_t len, struct err
     return err_hint(err, "'ripcord image lint' tells more; without --strict the build goes on.");
 }
 
-static int check_dockerfile(struct image_build *ib, struct err *err)
+static int image_build_check_dockerfile(struct image_build *ib, struct err *err)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
     size_t len;
@@ -119,13 +119,13 @@ static int check_dockerfile(struct image_build *ib, struct err *err)
 
     if (r < 0)
         return err_wrap(err, "%s", build_context_label(ib->context));
-    r = check_stage(df, args_get(ib->args, "target"), err);
-    return r < 0 ? r : lint(ib, text, len, err);
+    r = image_build_check_stage(df, args_get(ib->args, "target"), err);
+    return r < 0 ? r : image_build_lint(ib, text, len, err);
 }
 
 /* ---- the request ---- */
 
-static int add(struct buf *b, const char *key, const char *value)
+static int image_build_add(struct buf *b, const char *key, const char *value)
 {
     _cleanup_free_ char *escaped = client_escape(value);
 
@@ -133,62 +133,62 @@ static int add(struct buf *b, const char *key, const char *value)
 }
 
 /* NAME alone is the variable of that name in our own environment; without it, it is left out. */
-static int add_arg(struct buf *b, const char *arg)
+static int image_build_add_arg(struct buf *b, const char *arg)
 {
     const char *value = strchr(arg, '=') ? NULL : getenv(arg);
     _cleanup_free_ char *both = value ? xasprintf("%s=%s", arg, value) : NULL;
 
     if (!both && !strchr(arg, '='))
         return 0;
-    return add(b, "arg", both ? both : arg);
+    return image_build_add(b, "arg", both ? both : arg);
 }
 
-static int add_options(const struct image_build *ib, struct buf *b)
+static int image_build_add_options(const struct image_build *ib, struct buf *b)
 {
     static const char *const texts[] = {"target", "platform", "network", "engine"};
     const char *v;
-    int r = add(b, "dockerfile", build_context_dockerfile(ib->context));
+    int r = image_build_add(b, "dockerfile", build_context_dockerfile(ib->context));
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
         if ((v = args_get(ib->args, texts[i])))
-            r = add(b, texts[i], v);
+            r = image_build_add(b, texts[i], v);
     for (size_t i = 0; r >= 0 && (v = args_next(ib->args, "tag", &i));)
-        r = add(b, "tag", v);
+        r = image_build_add(b, "tag", v);
     for (size_t i = 0; r >= 0 && (v = args_next(ib->args, "build-arg", &i));)
-        r = add_arg(b, v);
+        r = image_build_add_arg(b, v);
     if (r >= 0 && args_has(ib->args, "no-cache"))
-        r = add(b, "no_cache", "1");
+        r = image_build_add(b, "no_cache", "1");
     if (r >= 0 && args_has(ib->args, "pull"))
-        r = add(b, "pull", "1");
+        r = image_build_add(b, "pull", "1");
     for (char **a = ib->agents; r >= 0 && a && *a; a++)
-        r = add(b, "ssh", *a);
+        r = image_build_add(b, "ssh", *a);
     return r;
 }
 
-static size_t length(const char *text)
+static size_t image_build_length(const char *text)
 {
     return text ? strlen(text) : 0;
 }
 
-static int add_size(struct buf *b, const char *key, const char *text)
+static int image_build_add_size(struct buf *b, const char *key, const char *text)
 {
     char size[32];
 
-    snprintf(size, sizeof(size), "%zu", length(text));
-    return text ? add(b, key, size) : 0;
+    snprintf(size, sizeof(size), "%zu", image_build_length(text));
+    return text ? image_build_add(b, key, size) : 0;
 }
 
-static int make_target(const struct image_build *ib, char **ret, struct err *err)
+static int image_build_make_target(const struct image_build *ib, char **ret, struct err *err)
 {
     struct buf b = BUF_INIT(TARGET_MAX_BYTES);
     int r = buf_append_str(&b, "/v1/images/build");
 
     if (r >= 0)
-        r = add_options(ib, &b);
+        r = image_build_add_options(ib, &b);
     if (r >= 0)
-        r = add_size(&b, "secrets", ib->secrets);
+        r = image_build_add_size(&b, "secrets", ib->secrets);
     if (r >= 0)
-        r = add_size(&b, "logins", ib->logins);
+        r = image_build_add_size(&b, "logins", ib->logins);
     if (r >= 0) {
         *ret = buf_steal(&b);
         return 0;
@@ -198,7 +198,7 @@ static int make_target(const struct image_build *ib, char **ret, struct err *err
                    TARGET_MAX_BYTES);
 }
 
-static int read_secrets(struct image_build *ib, struct err *err)
+static int image_build_read_secrets(struct image_build *ib, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_object();
     int r = secrets_from_args(ib->args, doc, err);
@@ -210,7 +210,7 @@ static int read_secrets(struct image_build *ib, struct err *err)
 
 /* What images it needs is in the Dockerfile, or in values for it. Most builds need no credentials,
  * so a file of them that cannot be read does not end this. */
-static void read_logins(struct image_build *ib, const struct client *c)
+static void image_build_read_logins(struct image_build *ib, const struct client *c)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     const char *v, *engine = args_get(ib->args, "engine");
@@ -238,18 +238,18 @@ static void read_logins(struct image_build *ib, const struct client *c)
 }
 
 /* What is given to the build beside its files. */
-static int read_gifts(struct image_build *ib, struct err *err)
+static int image_build_read_gifts(struct image_build *ib, struct err *err)
 {
-    int r = read_secrets(ib, err);
+    int r = image_build_read_secrets(ib, err);
 
     return r < 0 ? r : agents_from_args(ib->args, &ib->agents, err);
 }
 
-static int send_all(struct image_build *ib, struct client *c, struct err *err)
+static int image_build_send_all(struct image_build *ib, struct client *c, struct err *err)
 {
     char *target = NULL;
     struct sender s;
-    int r = make_target(ib, &target, err);
+    int r = image_build_make_target(ib, &target, err);
 
     if (r < 0)
         return r;
@@ -258,8 +258,8 @@ static int send_all(struct image_build *ib, struct client *c, struct err *err)
         s.type = DIGEST_CONTEXT_TYPE;
     build_context_digest_only(ib->context, ib->digest_only, ib->need);
     build_context_remember(ib->context, c->paths.state);
-    if (sender_write(&s, ib->secrets, length(ib->secrets)) < 0 ||
-        sender_write(&s, ib->logins, length(ib->logins)) < 0)
+    if (sender_write(&s, ib->secrets, image_build_length(ib->secrets)) < 0 ||
+        sender_write(&s, ib->logins, image_build_length(ib->logins)) < 0)
         r = err_set(err, ERR_ENGINE, "the daemon takes no more");
     if (r >= 0)
         r = build_context_pack(ib->context, sender_write, &s, err);
@@ -270,7 +270,7 @@ static int send_all(struct image_build *ib, struct client *c, struct err *err)
 
 /* ---- the answer ---- */
 
-static void show(struct image_build *ib, const char *line, const json_t *event)
+static void image_build_show(struct image_build *ib, const char *line, const json_t *event)
 {
     if (ib->view) {
         build_view_event(ib->view, event);
@@ -280,20 +280,20 @@ static void show(struct image_build *ib, const char *line, const json_t *event)
     fflush(stdout);
 }
 
-static void release(struct image_build *ib)
+static void image_build_release(struct image_build *ib)
 {
     for (char **line = ib->held; line && *line; line++) {
         _cleanup_json_ json_t *e = NULL;
 
         if (json_parse("an event of the build", *line, strlen(*line), &e, NULL) >= 0)
-            show(ib, *line, e);
+            image_build_show(ib, *line, e);
     }
     ib->held = strv_free(ib->held);
     ib->holding = false;
 }
 
 /* None: more than can be named. */
-static void on_need(struct image_build *ib, const json_t *list)
+static void image_build_on_need(struct image_build *ib, const json_t *list)
 {
     const json_t *digits;
     size_t i;
@@ -306,7 +306,7 @@ static void on_need(struct image_build *ib, const json_t *list)
 }
 
 /* Of a step that is not run. */
-static bool is_quiet(const char *kind)
+static bool image_build_is_quiet(const char *kind)
 {
     static const char *const quiet[] = {"step", "cached", "step_end"};
 
@@ -316,7 +316,7 @@ static bool is_quiet(const char *kind)
     return false;
 }
 
-static int on_line(struct image_build *ib, const char *line, struct err *err)
+static int image_build_on_line(struct image_build *ib, const char *line, struct err *err)
 {
     _cleanup_json_ json_t *e = NULL;
     const char *kind;
@@ -326,21 +326,22 @@ static int on_line(struct image_build *ib, const char *line, struct err *err)
         return r;
     kind = json_text_of(e, "event");
     if (ib->digest_only && STREQ(kind ?: "", "need")) {
-        on_need(ib, json_object_get(e, "contents"));
+        image_build_on_need(ib, json_object_get(e, "contents"));
         return 0;
     }
-    if (ib->holding && !ib->again && !is_quiet(kind ?: ""))
-        release(ib);
+    if (ib->holding && !ib->again && !image_build_is_quiet(kind ?: ""))
+        image_build_release(ib);
     if (ib->holding)
         strv_add(&ib->held, line);
     else if (!ib->again)
-        show(ib, line, e);
+        image_build_show(ib, line, e);
     if (kind && STREQ(kind, "end") && !ib->end)
         ib->end = TAKE_PTR(e);
     return 0;
 }
 
-static int on_piece(struct image_build *ib, const char *data, size_t len, struct err *err)
+static int image_build_on_piece(struct image_build *ib, const char *data, size_t len,
+                                struct err *err)
 {
     const char *end;
     int r = 0;
@@ -351,22 +352,22 @@ static int on_piece(struct image_build *ib, const char *data, size_t len, struct
         size_t n = (size_t)(end - buf_data(&ib->lines));
         _cleanup_free_ char *line = xstrndup(buf_data(&ib->lines), n);
 
-        r = on_line(ib, line, err);
+        r = image_build_on_line(ib, line, err);
         buf_consume(&ib->lines, n + 1);
     }
     return r;
 }
 
 /* While nothing comes, the times on the screen go on. */
-static ssize_t read_some(struct image_build *ib, struct client *c, void *data, size_t len,
-                         struct err *err)
+static ssize_t image_build_read_some(struct image_build *ib, struct client *c, void *data,
+                                     size_t len, struct err *err)
 {
     for (;;) {
         _cleanup_err_ struct err why = ERR_INIT;
         ssize_t n = client_read_for(c, data, len, TICK, &why);
 
         if (n == -ERR_TIMEOUT && ib->holding && !ib->again)
-            release(ib); /* it is at something that takes its time */
+            image_build_release(ib); /* it is at something that takes its time */
         if (ib->view)
             build_view_tick(ib->view);
         if (n != -ERR_TIMEOUT)
@@ -374,7 +375,7 @@ static ssize_t read_some(struct image_build *ib, struct client *c, void *data, s
     }
 }
 
-static int receive(struct image_build *ib, struct client *c, struct err *err)
+static int image_build_receive(struct image_build *ib, struct client *c, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(EVENT_MAX / 4);
     ssize_t n;
@@ -385,9 +386,9 @@ static int receive(struct image_build *ib, struct client *c, struct err *err)
     if (r < 0)
         return r;
     do {
-        n = read_some(ib, c, piece, EVENT_MAX / 4, err);
+        n = image_build_read_some(ib, c, piece, EVENT_MAX / 4, err);
         if (n > 0)
-            r = on_piece(ib, piece, (size_t)n, err);
+            r = image_build_on_piece(ib, piece, (size_t)n, err);
     } while (n > 0 && r >= 0);
     if (n < 0)
         return (int)n;
@@ -396,7 +397,7 @@ static int receive(struct image_build *ib, struct client *c, struct err *err)
     return r;
 }
 
-static int failed(struct image_build *ib, struct err *err)
+static int image_build_failed(struct image_build *ib, struct err *err)
 {
     const char *step = NULL;
     unsigned line = ib->view ? build_view_failure(ib->view, &step) : 0;
@@ -407,7 +408,7 @@ static int failed(struct image_build *ib, struct err *err)
     return step ? err_wrap(err, "%s", step) : -(int)err->code;
 }
 
-static void print_image(const json_t *image)
+static void image_build_print_image(const json_t *image)
 {
     const json_t *name;
     size_t i;
@@ -420,24 +421,24 @@ static void print_image(const json_t *image)
     putchar('\n');
 }
 
-static int finish(struct image_build *ib, struct err *err)
+static int image_build_finish(struct image_build *ib, struct err *err)
 {
     if (json_object_get(ib->end, "error")) {
-        int r = failed(ib, err);
+        int r = image_build_failed(ib, err);
 
         /* The end event has said it on stdout. */
         return ib->cli->json ? err_code_exit(err->code) : r;
     }
     build_view_free(TAKE_PTR(ib->view));
     if (!ib->cli->json)
-        print_image(json_object_get(ib->end, "image"));
+        image_build_print_image(json_object_get(ib->end, "image"));
     return 0;
 }
 
 /* ---- rounds ---- */
 
 /* Nothing that a round has told counts. */
-static void forget(struct image_build *ib)
+static void image_build_forget(struct image_build *ib)
 {
     bool shown = !ib->holding;
 
@@ -452,26 +453,26 @@ static void forget(struct image_build *ib)
     }
 }
 
-static int one_round(struct image_build *ib, struct client *c, struct err *err)
+static int image_build_one_round(struct image_build *ib, struct client *c, struct err *err)
 {
     int r;
 
     ib->holding = ib->digest_only;
-    r = send_all(ib, c, err);
+    r = image_build_send_all(ib, c, err);
     if (r >= 0)
-        r = receive(ib, c, err);
+        r = image_build_receive(ib, c, err);
     if (r >= 0 && ib->holding && !ib->again)
-        release(ib);
+        image_build_release(ib);
     return r;
 }
 
 /* An engine or a daemon that knows no thin contexts says so before anything is done. */
-static bool is_refused(const struct image_build *ib, int r)
+static bool image_build_is_refused(const struct image_build *ib, int r)
 {
     return ib->digest_only && (r == -ERR_UNSUPPORTED || r == -ERR_INVALID) && !ib->end;
 }
 
-static int build(struct image_build *ib, struct client *c, struct err *err)
+static int image_build_build(struct image_build *ib, struct client *c, struct err *err)
 {
     ib->need = json_object();
     for (unsigned round = 0;; round++) {
@@ -479,19 +480,19 @@ static int build(struct image_build *ib, struct client *c, struct err *err)
         int r;
 
         ib->digest_only = round < DIGEST_ONLY_ROUNDS && !ib->all;
-        r = one_round(ib, c, &why);
-        if (!is_refused(ib, r) && (r < 0 || !ib->again))
+        r = image_build_one_round(ib, c, &why);
+        if (!image_build_is_refused(ib, r) && (r < 0 || !ib->again))
             return r < 0 ? err_move(err, &why) : 0;
         ib->all |= r < 0;
         if (r < 0)
             client_disconnect(c);
-        forget(ib);
+        image_build_forget(ib);
     }
 }
 
 /* ---- the command ---- */
 
-static int read_progress(struct image_build *ib, struct err *err)
+static int image_build_read_progress(struct image_build *ib, struct err *err)
 {
     const char *how = args_get(ib->args, "progress");
     bool live = isatty(STDERR_FILENO);
@@ -518,16 +519,16 @@ int image_build(struct cli *cli, const struct cli_args *args, struct err *err)
         return err_set(err, ERR_INVALID, "usage: ripcord image build [options] [CONTEXT]");
     r = build_context_open(folder, args_get(args, "file"), &ib.context, err);
     if (r >= 0)
-        r = check_dockerfile(&ib, err);
+        r = image_build_check_dockerfile(&ib, err);
     if (r >= 0)
-        r = read_progress(&ib, err);
+        r = image_build_read_progress(&ib, err);
     if (r >= 0)
-        r = read_gifts(&ib, err);
+        r = image_build_read_gifts(&ib, err);
     if (r >= 0)
         r = cli_client(cli, &c, err);
     if (r >= 0)
-        read_logins(&ib, c);
+        image_build_read_logins(&ib, c);
     if (r >= 0)
-        r = build(&ib, c, err);
-    return r < 0 ? r : finish(&ib, err);
+        r = image_build_build(&ib, c, err);
+    return r < 0 ? r : image_build_finish(&ib, err);
 }

@@ -32,7 +32,7 @@ struct export_job {
 };
 
 /* tar_read_fn */
-static ssize_t read_piece(void *arg, void *data, size_t len)
+static ssize_t image_export_read_piece(void *arg, void *data, size_t len)
 {
     struct export_job *x = arg;
     ssize_t n = client_read(x->client, data, len, &x->failure);
@@ -45,30 +45,30 @@ static ssize_t read_piece(void *arg, void *data, size_t len)
 }
 
 /* The daemon cuts the stream when the export fails over there after it began. */
-static int cut_off(struct export_job *x, struct err *err)
+static int image_export_cut_off(struct export_job *x, struct err *err)
 {
     err_done(err);
     err_move(err, &x->failure);
     return err_wrap(err, "the export ended early");
 }
 
-static int copy_to(struct export_job *x, int fd, struct err *err)
+static int image_export_copy_to(struct export_job *x, int fd, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     ssize_t n;
     int r;
 
-    while ((n = read_piece(x, piece, PIECE)) > 0) {
+    while ((n = image_export_read_piece(x, piece, PIECE)) > 0) {
         r = fd_write_all(fd, piece, (size_t)n);
         if (r < 0)
             return tree_err(err, -r, "write '%s'", x->path ? x->path : "standard output");
     }
-    return n < 0 ? cut_off(x, err) : 0;
+    return n < 0 ? image_export_cut_off(x, err) : 0;
 }
 
 /* ---- a file ---- */
 
-static char *folder_of(const char *path)
+static char *image_export_folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
@@ -78,7 +78,7 @@ static char *folder_of(const char *path)
 }
 
 /* In two steps: a link cannot take the place of a file that is there. */
-static int give_name(int fd, const char *path, struct err *err)
+static int image_export_give_name(int fd, const char *path, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("%s.%d", path, getpid());
     char self[64];
@@ -95,9 +95,9 @@ static int give_name(int fd, const char *path, struct err *err)
     return 0;
 }
 
-static int to_file(struct export_job *x, struct err *err)
+static int image_export_to_file(struct export_job *x, struct err *err)
 {
-    _cleanup_free_ char *folder = folder_of(x->path);
+    _cleanup_free_ char *folder = image_export_folder_of(x->path);
     _cleanup_close_ int fd = -1;
     struct stat st;
     bool named = stat(x->path, &st) == 0 && !S_ISREG(st.st_mode); /* a pipe, a device */
@@ -111,13 +111,13 @@ static int to_file(struct export_job *x, struct err *err)
     }
     if (fd < 0)
         return tree_err(err, errno, "write '%s'", x->path);
-    r = copy_to(x, fd, err);
-    return r < 0 || named ? r : give_name(fd, x->path, err);
+    r = image_export_copy_to(x, fd, err);
+    return r < 0 || named ? r : image_export_give_name(fd, x->path, err);
 }
 
 /* ---- a folder ---- */
 
-static bool blob_is_valid(const char *path)
+static bool image_export_blob_is_valid(const char *path)
 {
     static const char blobs[] = "blobs/sha256/";
     const char *hex = path + strlen(blobs);
@@ -127,16 +127,16 @@ static bool blob_is_valid(const char *path)
 }
 
 /* The daemon is ours, but names that come from elsewhere are looked at all the same. */
-static int put_file(struct export_job *x, int dir, struct tar_reader *t, const struct tar_entry *e,
-                    struct err *err)
+static int image_export_put_file(struct export_job *x, int dir, struct tar_reader *t,
+                                 const struct tar_entry *e, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     _cleanup_close_ int fd = -1;
     ssize_t n;
     int r;
 
-    if (e->type != TAR_FILE ||
-        !(STREQ(e->path, "oci-layout") || STREQ(e->path, "index.json") || blob_is_valid(e->path)))
+    if (e->type != TAR_FILE || !(STREQ(e->path, "oci-layout") || STREQ(e->path, "index.json") ||
+                                 image_export_blob_is_valid(e->path)))
         return err_set(err, ERR_INVALID, "'%.200s' is no part of an OCI layout", e->path);
     fd = openat(dir, e->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -150,7 +150,7 @@ static int put_file(struct export_job *x, int dir, struct tar_reader *t, const s
 }
 
 /* Made when it is missing; what is in one would be mixed with what comes. */
-static int open_folder(const char *path, int *ret, struct err *err)
+static int image_export_open_folder(const char *path, int *ret, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     const struct dirent *e;
@@ -168,25 +168,26 @@ static int open_folder(const char *path, int *ret, struct err *err)
     return dir_open(AT_FDCWD, path, ret, err);
 }
 
-static int to_folder(struct export_job *x, struct err *err)
+static int image_export_to_folder(struct export_job *x, struct err *err)
 {
     _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
     _cleanup_close_ int dir = -1;
     struct tar_reader t;
     char rest[TAR_BLOCK];
-    int r = open_folder(x->path, &dir, err);
+    int r = image_export_open_folder(x->path, &dir, err);
 
-    tar_reader_init(&t, read_piece, x);
+    tar_reader_init(&t, image_export_read_piece, x);
     while (r >= 0 && (r = tar_next(&t, e, err)) > 0)
-        r = put_file(x, dir, &t, e, err);
-    while (r >= 0 && !x->failure.code && read_piece(x, rest, sizeof(rest)) > 0)
+        r = image_export_put_file(x, dir, &t, e, err);
+    while (r >= 0 && !x->failure.code && image_export_read_piece(x, rest, sizeof(rest)) > 0)
         ;
-    return x->failure.code ? cut_off(x, err) : r;
+    return x->failure.code ? image_export_cut_off(x, err) : r;
 }
 
 /* ---- the command ---- */
 
-static int check_place(const struct cli *cli, struct export_job *x, bool docker, struct err *err)
+static int image_export_check_place(const struct cli *cli, struct export_job *x, bool docker,
+                                    struct err *err)
 {
     struct stat st;
     size_t len = x->path ? strlen(x->path) : 0;
@@ -206,7 +207,7 @@ static int check_place(const struct cli *cli, struct export_job *x, bool docker,
     return 0;
 }
 
-static void tell(const struct cli *cli, const struct export_job *x, const char *name)
+static void image_export_tell(const struct cli *cli, const struct export_job *x, const char *name)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -217,7 +218,8 @@ static void tell(const struct cli *cli, const struct export_job *x, const char *
     output_json(doc);
 }
 
-static int run_export(struct export_job *x, const char *name, const char *format, struct err *err)
+static int image_export_run_export(struct export_job *x, const char *name, const char *format,
+                                   struct err *err)
 {
     _cleanup_free_ char *escaped = client_escape(name), *form = client_escape(format);
     _cleanup_free_ char *target = xasprintf("/v1/images/export?name=%s&format=%s", escaped, form);
@@ -226,8 +228,8 @@ static int run_export(struct export_job *x, const char *name, const char *format
     if (r < 0)
         return r;
     if (x->folder)
-        return to_folder(x, err);
-    return x->path ? to_file(x, err) : copy_to(x, STDOUT_FILENO, err);
+        return image_export_to_folder(x, err);
+    return x->path ? image_export_to_file(x, err) : image_export_copy_to(x, STDOUT_FILENO, err);
 }
 
 int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
@@ -241,17 +243,17 @@ int image_export(struct cli *cli, const struct cli_args *args, struct err *err)
     format = format ? format : "oci";
     if (!STREQ(format, "oci") && !STREQ(format, "docker"))
         return err_set(err, ERR_INVALID, "--format '%.40s' is not oci or docker", format);
-    r = check_place(cli, &x, STREQ(format, "docker"), err);
+    r = image_export_check_place(cli, &x, STREQ(format, "docker"), err);
     if (r >= 0)
         r = cli_client(cli, &x.client, err);
     if (r < 0)
         return r;
     progress_init(&x.progress, cli->json);
-    r = run_export(&x, args->words[1], format, err);
+    r = image_export_run_export(&x, args->words[1], format, err);
     progress_done(&x.progress);
     err_done(&x.failure);
     if (r < 0)
         return err_wrap(err, "export '%s'", args->words[1]);
-    tell(cli, &x, args->words[1]);
+    image_export_tell(cli, &x, args->words[1]);
     return 0;
 }

@@ -22,7 +22,7 @@ struct lint_job {
     size_t fixed;
 };
 
-static void job_done(struct lint_job *j)
+static void image_lint_job_done(struct lint_job *j)
 {
     free(j->text);
     lint_report_done(&j->report);
@@ -30,7 +30,7 @@ static void job_done(struct lint_job *j)
 
 /* ---- in ---- */
 
-static int read_text(struct lint_job *j, struct err *err)
+static int image_lint_read_text(struct lint_job *j, struct err *err)
 {
     const char *path = STREQ(j->path, "-") ? "/dev/stdin" : j->path;
     struct stat st;
@@ -46,7 +46,7 @@ static int read_text(struct lint_job *j, struct err *err)
     return r < 0 ? -(int)(err ? err->code : ERR_SYSTEM) : 0;
 }
 
-static bool exists_beside(const char *path, const char *name)
+static bool image_lint_exists_beside(const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
     _cleanup_free_ char *beside =
@@ -57,18 +57,18 @@ static bool exists_beside(const char *path, const char *name)
 
 /* Docker looks for Dockerfile.dockerignore first, then for the context's; we take the Dockerfile's
  * folder for the context, or the working directory, where people build from. */
-static bool has_ignore_file(const char *path)
+static bool image_lint_has_ignore_file(const char *path)
 {
     _cleanup_free_ char *own = xasprintf("%s.dockerignore", path);
 
-    return STREQ(path, "-") || access(own, F_OK) == 0 || exists_beside(path, ".dockerignore") ||
-           access(".dockerignore", F_OK) == 0;
+    return STREQ(path, "-") || access(own, F_OK) == 0 ||
+           image_lint_exists_beside(path, ".dockerignore") || access(".dockerignore", F_OK) == 0;
 }
 
 /* ---- --fix ---- */
 
 /* Edits can uncover one another: again, until nothing changes. */
-static int fix(struct lint_job *j, const struct lint_context *context, struct err *err)
+static int image_lint_fix(struct lint_job *j, const struct lint_context *context, struct err *err)
 {
     _cleanup_free_ char *real = NULL; /* a link stays one */
     size_t fixed = 1, len;
@@ -92,37 +92,37 @@ static int fix(struct lint_job *j, const struct lint_context *context, struct er
     return file_replace(AT_FDCWD, real, j->text, j->len, st.st_mode & 07777, false, err);
 }
 
-static int check(struct lint_job *j, bool repair, struct err *err)
+static int image_lint_check(struct lint_job *j, bool repair, struct err *err)
 {
     struct lint_context context;
-    int r = read_text(j, err);
+    int r = image_lint_read_text(j, err);
 
     if (r < 0)
         return r;
     if (repair && STREQ(j->path, "-"))
         return err_set(err, ERR_INVALID,
                        "--fix needs a file: the standard input cannot be changed");
-    context = (struct lint_context){.has_ignore_file = has_ignore_file(j->path)};
+    context = (struct lint_context){.has_ignore_file = image_lint_has_ignore_file(j->path)};
     lint_check(j->text, j->len, &context, &j->report);
-    return repair ? fix(j, &context, err) : 0;
+    return repair ? image_lint_fix(j, &context, err) : 0;
 }
 
 /* ---- out ---- */
 
-static enum output_color color_of(enum lint_severity s)
+static enum output_color image_lint_color_of(enum lint_severity s)
 {
     return s == LINT_ERROR ? COLOR_RED : s == LINT_WARNING ? COLOR_YELLOW : COLOR_DIM;
 }
 
-static void print_finding(FILE *to, const char *path, const char *text,
-                          const struct lint_finding *f)
+static void image_lint_print_finding(FILE *to, const char *path, const char *text,
+                                     const struct lint_finding *f)
 {
     struct dockerfile_pos pos = lint_pos(text, f->at);
 
     output_text(to, path);
     fprintf(to, ":%u:%u: %s%s%s: ", pos.line, pos.column,
-            output_color(to, color_of(f->rule->severity)), lint_severity_name(f->rule->severity),
-            output_color(to, COLOR_NONE));
+            output_color(to, image_lint_color_of(f->rule->severity)),
+            lint_severity_name(f->rule->severity), output_color(to, COLOR_NONE));
     output_text(to, f->message);
     fprintf(to, " %s[%s]%s\n", output_color(to, COLOR_DIM), f->rule->id,
             output_color(to, COLOR_NONE));
@@ -133,29 +133,30 @@ static void print_finding(FILE *to, const char *path, const char *text,
     }
 }
 
-static json_t *place_json(const char *text, size_t at)
+static json_t *image_lint_place_json(const char *text, size_t at)
 {
     struct dockerfile_pos pos = lint_pos(text, at);
 
     return json_pack("{sIsI}", "line", (json_int_t)pos.line, "column", (json_int_t)pos.column);
 }
 
-static json_t *finding_json(const char *text, const struct lint_finding *f)
+static json_t *image_lint_finding_json(const char *text, const struct lint_finding *f)
 {
     _cleanup_free_ char *docs = xasprintf("docs/lint.md#%s", f->rule->id);
 
     return json_pack("{sssssososssssssb}", "rule", f->rule->id, "severity",
-                     lint_severity_name(f->rule->severity), "start", place_json(text, f->at), "end",
-                     place_json(text, f->end), "message", f->message, "fix", f->fix ? f->fix : "",
-                     "docs", docs, "fixable", f->edit != NULL);
+                     lint_severity_name(f->rule->severity), "start",
+                     image_lint_place_json(text, f->at), "end", image_lint_place_json(text, f->end),
+                     "message", f->message, "fix", f->fix ? f->fix : "", "docs", docs, "fixable",
+                     f->edit != NULL);
 }
 
-static json_t *job_json(const struct lint_job *j)
+static json_t *image_lint_job_json(const struct lint_job *j)
 {
     json_t *findings = json_array();
 
     for (size_t i = 0; i < j->report.n; i++) {
-        json_t *one = finding_json(j->text, &j->report.findings[i]);
+        json_t *one = image_lint_finding_json(j->text, &j->report.findings[i]);
 
         if (one) /* NULL where a message holds bytes that are no UTF-8 */
             json_array_append_new(findings, one);
@@ -164,14 +165,14 @@ static json_t *job_json(const struct lint_job *j)
                      (json_int_t)j->fixed);
 }
 
-static void print_job(const struct cli *cli, const struct lint_job *j, json_t *doc)
+static void image_lint_print_job(const struct cli *cli, const struct lint_job *j, json_t *doc)
 {
     if (cli->json) {
-        json_array_append_new(doc, job_json(j));
+        json_array_append_new(doc, image_lint_job_json(j));
         return;
     }
     for (size_t i = 0; i < j->report.n; i++)
-        print_finding(stdout, j->path, j->text, &j->report.findings[i]);
+        image_lint_print_finding(stdout, j->path, j->text, &j->report.findings[i]);
     if (j->fixed) {
         output_text(stdout, j->path);
         printf(": %zu repaired\n", j->fixed);
@@ -184,10 +185,10 @@ void image_lint_show(const struct cli *cli, const char *path, const char *text,
     _cleanup_json_ json_t *doc = NULL;
 
     if (!cli->json) {
-        print_finding(stderr, path, text, f);
+        image_lint_print_finding(stderr, path, text, f);
         return;
     }
-    doc = finding_json(text, f);
+    doc = image_lint_finding_json(text, f);
     if (!doc) /* a message with bytes that are no UTF-8 */
         return;
     json_object_set_new(doc, "event", json_string("lint"));
@@ -204,12 +205,12 @@ int image_lint(struct cli *cli, const struct cli_args *args, struct err *err)
     for (paths = *paths ? paths : standard; *paths && r >= 0; paths++) {
         struct lint_job j = {.path = *paths};
 
-        r = check(&j, args_has(args, "fix"), err);
+        r = image_lint_check(&j, args_has(args, "fix"), err);
         if (r >= 0) {
-            print_job(cli, &j, files);
+            image_lint_print_job(cli, &j, files);
             worst = MAX(worst, lint_worst(&j.report));
         }
-        job_done(&j);
+        image_lint_job_done(&j);
     }
     if (r < 0)
         return r;

@@ -15,8 +15,8 @@
 #include "lib/base/tree.h"
 #include "lib/base/xalloc.h"
 
-static int check_words(const struct cli_args *args, int min, int max, const char *usage,
-                       struct err *err)
+static int image_store_check_words(const struct cli_args *args, int min, int max, const char *usage,
+                                   struct err *err)
 {
     int n = args->n_words - 1;
 
@@ -25,7 +25,7 @@ static int check_words(const struct cli_args *args, int min, int max, const char
     return err_set(err, ERR_INVALID, "usage: ripcord image %s", usage);
 }
 
-static char *target_of(const char *path, const char *name)
+static char *image_store_target_of(const char *path, const char *name)
 {
     _cleanup_free_ char *escaped = name ? client_escape(name) : NULL;
 
@@ -35,7 +35,7 @@ static char *target_of(const char *path, const char *name)
 /* ---- import ---- */
 
 /* An OCI layout as a folder travels as the tar that it would be. */
-static int send_folder(struct sender *s, int dir, const char *path, struct err *err)
+static int image_store_send_folder(struct sender *s, int dir, const char *path, struct err *err)
 {
     struct tree_stats stats = {0};
     struct stat st;
@@ -52,7 +52,7 @@ static int send_folder(struct sender *s, int dir, const char *path, struct err *
     return tree_to_tar(".", sender_write, s, &stats, err);
 }
 
-static int send_all(struct sender *s, const char *path, struct err *err)
+static int image_store_send_all(struct sender *s, const char *path, struct err *err)
 {
     bool in = STREQ(path, "-");
     _cleanup_close_ int fd =
@@ -63,7 +63,8 @@ static int send_all(struct sender *s, const char *path, struct err *err)
         return tree_err(err, errno, "open '%s'", path);
     if (in && isatty(fd))
         return err_set(err, ERR_INVALID, "an image is not read from a terminal");
-    return S_ISDIR(st.st_mode) ? send_folder(s, fd, path, err) : sender_pass_fd(s, fd, path, err);
+    return S_ISDIR(st.st_mode) ? image_store_send_folder(s, fd, path, err)
+                               : sender_pass_fd(s, fd, path, err);
 }
 
 void image_print_imported(const json_t *doc)
@@ -93,15 +94,16 @@ int image_import(struct cli *cli, const struct cli_args *args, struct err *err)
     _cleanup_json_ json_t *doc = NULL;
     struct client *client;
     struct sender s;
-    int r = check_words(args, 1, 2, "import FILE|DIR|- [NAME]", err);
+    int r = image_store_check_words(args, 1, 2, "import FILE|DIR|- [NAME]", err);
 
     if (r >= 0)
         r = cli_client(cli, &client, err);
     if (r < 0)
         return r;
     sender_init(&s, client, "POST",
-                target_of("/v1/images", args->n_words > 2 ? args->words[2] : NULL), cli->json);
-    r = send_all(&s, args->words[1], err);
+                image_store_target_of("/v1/images", args->n_words > 2 ? args->words[2] : NULL),
+                cli->json);
+    r = image_store_send_all(&s, args->words[1], err);
     r = sender_end(&s, r, err);
     sender_done(&s);
     if (r >= 0)
@@ -115,12 +117,13 @@ int image_import(struct cli *cli, const struct cli_args *args, struct err *err)
 
 /* ---- ls, show ---- */
 
-static const char *size_of(const json_t *o, const char *key, char text[static FORMAT_MAX])
+static const char *image_store_size_of(const json_t *o, const char *key,
+                                       char text[static FORMAT_MAX])
 {
     return format_size(json_number_of(o, key), text);
 }
 
-static void add_image(struct table *t, const json_t *image)
+static void image_store_add_image(struct table *t, const json_t *image)
 {
     const json_t *names = json_object_get(image, "names");
     const char *id = json_text_of(image, "id");
@@ -134,8 +137,8 @@ static void add_image(struct table *t, const json_t *image)
         snprintf(layers, sizeof(layers), "%s%zu", json_text_of(image, "base") ? "host+" : "",
                  json_array_size(json_object_get(image, "layers")));
         table_add(t, layers);
-        table_add(t, size_of(image, "bytes", bytes));
-        table_add(t, size_of(image, "own_bytes", own));
+        table_add(t, image_store_size_of(image, "bytes", bytes));
+        table_add(t, image_store_size_of(image, "own_bytes", own));
         table_add(t, output_age(json_text_of(image, "imported"), age));
     } while (++i < json_array_size(names));
 }
@@ -148,7 +151,7 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err)
     const json_t *image;
     size_t i;
     char total[FORMAT_MAX];
-    int r = check_words(args, 0, 0, "ls", err);
+    int r = image_store_check_words(args, 0, 0, "ls", err);
 
     if (r >= 0)
         r = cli_call(cli, "GET", "/v1/images", NULL, &doc, err);
@@ -160,14 +163,14 @@ int image_ls(struct cli *cli, const struct cli_args *args, struct err *err)
     }
     t = table_new(titles, ARRAY_SIZE(titles));
     json_array_foreach (json_object_get(doc, "images"), i, image)
-        add_image(t, image);
+        image_store_add_image(t, image);
     table_print(t);
     table_free(t);
-    printf("%s in all, shared layers counted once\n", size_of(doc, "bytes", total));
+    printf("%s in all, shared layers counted once\n", image_store_size_of(doc, "bytes", total));
     return 0;
 }
 
-static void print_list(const char *title, const json_t *list, const char *sep)
+static void image_store_print_list(const char *title, const json_t *list, const char *sep)
 {
     const json_t *v;
     size_t i;
@@ -183,7 +186,7 @@ static void print_list(const char *title, const json_t *list, const char *sep)
     putchar('\n');
 }
 
-static void print_text(const char *title, const char *text)
+static void image_store_print_text(const char *title, const char *text)
 {
     if (!text)
         return;
@@ -195,7 +198,7 @@ static void print_text(const char *title, const char *text)
 enum { MADE_BY_MAX = 160 };
 
 /* The first line of it, and not all of a long one: --json has the rest. */
-static void print_made_by(const char *text)
+static void image_store_print_made_by(const char *text)
 {
     size_t len = MIN(strcspn(text, "\n"), (size_t)MADE_BY_MAX);
     _cleanup_free_ char *line = NULL;
@@ -207,7 +210,7 @@ static void print_made_by(const char *text)
     puts(text[len] ? " …" : "");
 }
 
-static void print_history(const json_t *list)
+static void image_store_print_history(const json_t *list)
 {
     const json_t *line;
     size_t i;
@@ -218,77 +221,78 @@ static void print_history(const json_t *list)
 
         printf("%-10s%9s  ", i ? "" : "History",
                json_is_null(json_object_get(line, "bytes")) ? "?"
-               : json_text_of(line, "layer")                ? size_of(line, "bytes", size)
-                                                            : "-");
-        print_made_by(made_by ? made_by : "-");
+               : json_text_of(line, "layer") ? image_store_size_of(line, "bytes", size)
+                                             : "-");
+        image_store_print_made_by(made_by ? made_by : "-");
     }
 }
 
-static void print_image(const json_t *image)
+static void image_store_print_image(const json_t *image)
 {
     char text[FORMAT_MAX];
 
-    print_text("Id", json_text_of(image, "id"));
-    print_list("Names", json_object_get(image, "names"), "\n          ");
-    print_text("Base", json_text_of(image, "base"));
-    print_text("Platform", json_text_of(image, "architecture"));
-    print_text("Created", json_text_of(image, "created"));
-    print_text("Imported", json_text_of(image, "imported"));
-    print_text("Size", size_of(image, "bytes", text));
-    print_text("Own", size_of(image, "own_bytes", text));
-    print_text("User", json_text_of(image, "user"));
-    print_text("Workdir", json_text_of(image, "workdir"));
-    print_list("Env", json_object_get(image, "env"), "\n          ");
-    print_list("Entry", json_object_get(image, "entrypoint"), " ");
-    print_list("Cmd", json_object_get(image, "cmd"), " ");
-    print_list("Layers", json_object_get(image, "layers"), "\n          ");
-    print_history(json_object_get(image, "history"));
+    image_store_print_text("Id", json_text_of(image, "id"));
+    image_store_print_list("Names", json_object_get(image, "names"), "\n          ");
+    image_store_print_text("Base", json_text_of(image, "base"));
+    image_store_print_text("Platform", json_text_of(image, "architecture"));
+    image_store_print_text("Created", json_text_of(image, "created"));
+    image_store_print_text("Imported", json_text_of(image, "imported"));
+    image_store_print_text("Size", image_store_size_of(image, "bytes", text));
+    image_store_print_text("Own", image_store_size_of(image, "own_bytes", text));
+    image_store_print_text("User", json_text_of(image, "user"));
+    image_store_print_text("Workdir", json_text_of(image, "workdir"));
+    image_store_print_list("Env", json_object_get(image, "env"), "\n          ");
+    image_store_print_list("Entry", json_object_get(image, "entrypoint"), " ");
+    image_store_print_list("Cmd", json_object_get(image, "cmd"), " ");
+    image_store_print_list("Layers", json_object_get(image, "layers"), "\n          ");
+    image_store_print_history(json_object_get(image, "history"));
 }
 
 int image_show(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *target = NULL;
-    int r = check_words(args, 1, 1, "show NAME", err);
+    int r = image_store_check_words(args, 1, 1, "show NAME", err);
 
     if (r < 0)
         return r;
-    target = target_of("/v1/images/show", args->words[1]);
+    target = image_store_target_of("/v1/images/show", args->words[1]);
     r = cli_call(cli, "GET", target, NULL, &doc, err);
     if (r < 0)
         return r;
     if (cli->json)
         output_json(doc);
     else
-        print_image(doc);
+        image_store_print_image(doc);
     return 0;
 }
 
 /* ---- rm, prune ---- */
 
-static void print_removed(const json_t *doc)
+static void image_store_print_removed(const json_t *doc)
 {
     char bytes[FORMAT_MAX];
 
     printf("removed: images %llu, layers %llu, %s\n",
            (unsigned long long)json_number_of(doc, "images"),
-           (unsigned long long)json_number_of(doc, "layers"), size_of(doc, "bytes", bytes));
+           (unsigned long long)json_number_of(doc, "layers"),
+           image_store_size_of(doc, "bytes", bytes));
 }
 
 /* One after the other; the first that cannot be removed ends it. */
 int image_rm(struct cli *cli, const struct cli_args *args, struct err *err)
 {
-    int r = check_words(args, 1, CLI_ANY, "rm NAME...", err);
+    int r = image_store_check_words(args, 1, CLI_ANY, "rm NAME...", err);
 
     for (int i = 1; r >= 0 && i < args->n_words; i++) {
-        _cleanup_free_ char *target = target_of("/v1/images", args->words[i]);
+        _cleanup_free_ char *target = image_store_target_of("/v1/images", args->words[i]);
         _cleanup_json_ json_t *doc = NULL;
 
         r = cli_call(cli, "DELETE", target, NULL, &doc, err);
         if (r >= 0 && cli->json)
             output_json(doc);
         else if (r >= 0)
-            print_removed(doc);
+            image_store_print_removed(doc);
     }
     return r;
 }
@@ -296,7 +300,7 @@ int image_rm(struct cli *cli, const struct cli_args *args, struct err *err)
 int image_prune(struct cli *cli, const struct cli_args *args, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL, *body = json_object();
-    int r = check_words(args, 0, 0, "prune", err);
+    int r = image_store_check_words(args, 0, 0, "prune", err);
 
     if (r >= 0)
         r = cli_call(cli, "POST", "/v1/images/prune", body, &doc, err);
@@ -305,6 +309,6 @@ int image_prune(struct cli *cli, const struct cli_args *args, struct err *err)
     if (cli->json)
         output_json(doc);
     else
-        print_removed(doc);
+        image_store_print_removed(doc);
     return 0;
 }

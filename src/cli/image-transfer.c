@@ -28,7 +28,7 @@ struct image_transfer {
 
 /* ---- progress ---- */
 
-static void draw_bar(uint64_t bytes, uint64_t total)
+static void image_transfer_draw_bar(uint64_t bytes, uint64_t total)
 {
     int full = total ? (int)(bytes * BAR / total) : 0;
 
@@ -38,7 +38,7 @@ static void draw_bar(uint64_t bytes, uint64_t total)
     fputs("] ", stderr);
 }
 
-static void show_progress(struct image_transfer *t, const json_t *p)
+static void image_transfer_show_progress(struct image_transfer *t, const json_t *p)
 {
     const char *step = json_text_of(p, "step");
     uint64_t bytes = json_number_of(p, "bytes"), total = json_number_of(p, "total");
@@ -56,7 +56,7 @@ static void show_progress(struct image_transfer *t, const json_t *p)
         return;
     t->shown = t->bar;
     if (t->bar && total)
-        draw_bar(bytes, total);
+        image_transfer_draw_bar(bytes, total);
     if (total)
         fprintf(stderr, "%s: layers %llu of %llu, %s of %s", t->step, done, n,
                 format_size(bytes, has), format_size(total, all));
@@ -66,7 +66,7 @@ static void show_progress(struct image_transfer *t, const json_t *p)
     fflush(stderr);
 }
 
-static void hide_progress(struct image_transfer *t)
+static void image_transfer_hide_progress(struct image_transfer *t)
 {
     if (t->shown)
         fputs("\r\033[K", stderr);
@@ -75,8 +75,8 @@ static void hide_progress(struct image_transfer *t)
 
 /* ---- the answer: lines, the last of which counts ---- */
 
-static int take_line(struct image_transfer *t, const char *line, size_t len, json_t **last,
-                     struct err *err)
+static int image_transfer_take_line(struct image_transfer *t, const char *line, size_t len,
+                                    json_t **last, struct err *err)
 {
     json_t *doc = NULL, *progress;
     int r = json_parse("the daemon's answer", line, len, &doc, err);
@@ -85,7 +85,7 @@ static int take_line(struct image_transfer *t, const char *line, size_t len, jso
         return r;
     progress = json_object_get(doc, "progress");
     if (progress) {
-        show_progress(t, progress);
+        image_transfer_show_progress(t, progress);
         json_decref(doc);
         return 0;
     }
@@ -94,20 +94,22 @@ static int take_line(struct image_transfer *t, const char *line, size_t len, jso
     return 0;
 }
 
-static int take_lines(struct image_transfer *t, struct buf *b, json_t **last, struct err *err)
+static int image_transfer_take_lines(struct image_transfer *t, struct buf *b, json_t **last,
+                                     struct err *err)
 {
     int r = 0;
 
     for (char *end; r >= 0 && (end = memchr(buf_data(b), '\n', b->len));) {
         size_t len = (size_t)(end - buf_data(b));
 
-        r = take_line(t, buf_data(b), len, last, err);
+        r = image_transfer_take_line(t, buf_data(b), len, last, err);
         buf_consume(b, len + 1);
     }
     return r;
 }
 
-static int read_answer(struct image_transfer *t, struct client *c, json_t **ret, struct err *err)
+static int image_transfer_read_answer(struct image_transfer *t, struct client *c, json_t **ret,
+                                      struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(LINE_MAX_BYTES);
     _cleanup_json_ json_t *last = NULL;
@@ -120,7 +122,7 @@ static int read_answer(struct image_transfer *t, struct client *c, json_t **ret,
             return (int)n;
         if (buf_append(&b, piece, (size_t)n) < 0)
             return err_set(err, ERR_LIMIT, "the daemon's answer has a line that is too long");
-        r = take_lines(t, &b, &last, err);
+        r = image_transfer_take_lines(t, &b, &last, err);
     }
     if (r < 0)
         return r;
@@ -132,8 +134,8 @@ static int read_answer(struct image_transfer *t, struct client *c, json_t **ret,
     return 0;
 }
 
-static int run_transfer(struct cli *cli, const char *target, const json_t *body, json_t **ret,
-                        struct err *err)
+static int image_transfer_run_transfer(struct cli *cli, const char *target, const json_t *body,
+                                       json_t **ret, struct err *err)
 {
     struct image_transfer t = {
         .cli = cli, .started = time_mono(), .bar = !cli->json && isatty(STDERR_FILENO)};
@@ -143,14 +145,14 @@ static int run_transfer(struct cli *cli, const char *target, const json_t *body,
     if (r >= 0)
         r = client_ask(c, "POST", target, body, err);
     if (r >= 0)
-        r = read_answer(&t, c, ret, err);
-    hide_progress(&t);
+        r = image_transfer_read_answer(&t, c, ret, err);
+    image_transfer_hide_progress(&t);
     return r;
 }
 
 /* ---- credentials ---- */
 
-static int read_password(char **ret, struct err *err)
+static int image_transfer_read_password(char **ret, struct err *err)
 {
     _cleanup_free_ char *text = xmalloc(PASSWORD_MAX + 1);
     ssize_t n;
@@ -167,8 +169,8 @@ static int read_password(char **ret, struct err *err)
     return 0;
 }
 
-static int find_credentials(const struct cli_args *args, const char *name, struct docker_auth *a,
-                            struct err *err)
+static int image_transfer_find_credentials(const struct cli_args *args, const char *name,
+                                           struct docker_auth *a, struct err *err)
 {
     const char *user = args_get(args, "username");
     bool password = args_has(args, "password-stdin");
@@ -178,18 +180,18 @@ static int find_credentials(const struct cli_args *args, const char *name, struc
     if (!user)
         return docker_auth_find(name, a, err);
     a->username = xstrdup(user);
-    return read_password(&a->password, err);
+    return image_transfer_read_password(&a->password, err);
 }
 
 /* ---- the commands ---- */
 
 /* remote: the name that tells the registry; second: the command's other name. */
-static int transfer(struct cli *cli, const struct cli_args *args, const char *remote, bool push,
-                    json_t **ret, struct err *err)
+static int image_transfer_transfer(struct cli *cli, const struct cli_args *args, const char *remote,
+                                   bool push, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *body = NULL;
     struct docker_auth auth = {0};
-    int r = find_credentials(args, remote, &auth, err);
+    int r = image_transfer_find_credentials(args, remote, &auth, err);
 
     if (r >= 0)
         body = json_pack("{s:s, s:s*, s:s*, s:b, s:s*, s:s*}", "name", args->words[1],
@@ -197,7 +199,8 @@ static int transfer(struct cli *cli, const struct cli_args *args, const char *re
                          args_get(args, "platform"), "plain_http", args_has(args, "plain-http"),
                          "username", auth.username, "password", auth.password);
     if (r >= 0)
-        r = body ? run_transfer(cli, push ? "/v1/images/push" : "/v1/images/pull", body, ret, err)
+        r = body ? image_transfer_run_transfer(cli, push ? "/v1/images/push" : "/v1/images/pull",
+                                               body, ret, err)
                  : err_set(err, ERR_INVALID, "a name or a password is not valid UTF-8");
     docker_auth_done(&auth);
     return r;
@@ -210,7 +213,7 @@ int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (args->n_words < 2 || args->n_words > 3)
         return err_set(err, ERR_INVALID, "usage: ripcord image pull NAME [AS]");
-    r = transfer(cli, args, args->words[1], false, &doc, err);
+    r = image_transfer_transfer(cli, args, args->words[1], false, &doc, err);
     if (r >= 0 && cli->json)
         output_json(doc);
     else if (r >= 0)
@@ -218,7 +221,7 @@ int image_pull(struct cli *cli, const struct cli_args *args, struct err *err)
     return r;
 }
 
-static void print_pushed(const json_t *doc)
+static void image_transfer_print_pushed(const json_t *doc)
 {
     char size[FORMAT_MAX];
 
@@ -236,10 +239,10 @@ int image_push(struct cli *cli, const struct cli_args *args, struct err *err)
 
     if (args->n_words < 2 || args->n_words > 3)
         return err_set(err, ERR_INVALID, "usage: ripcord image push NAME [DEST]");
-    r = transfer(cli, args, args->words[args->n_words - 1], true, &doc, err);
+    r = image_transfer_transfer(cli, args, args->words[args->n_words - 1], true, &doc, err);
     if (r >= 0 && cli->json)
         output_json(doc);
     else if (r >= 0)
-        print_pushed(doc);
+        image_transfer_print_pushed(doc);
     return r;
 }

@@ -19,23 +19,23 @@ struct task {
     struct err err;
 };
 
-static char *target_of(const struct many *m, const struct task *t)
+static char *many_target_of(const struct many *m, const struct task *t)
 {
     return xasprintf("/v1/sandboxes/%s%s", t->name, m->suffix);
 }
 
-static void send_one(struct cli *cli, const struct many *m, struct task *t)
+static void many_send_one(struct cli *cli, const struct many *m, struct task *t)
 {
-    _cleanup_free_ char *target = target_of(m, t);
+    _cleanup_free_ char *target = many_target_of(m, t);
 
     client_init_like(&t->client, &cli->client);
     client_send(&t->client, m->method, target, NULL, m->body, &t->err);
 }
 
 /* What a daemon that has just ended has not heard is asked of the next. */
-static void receive_one(const struct many *m, struct task *t)
+static void many_receive_one(const struct many *m, struct task *t)
 {
-    _cleanup_free_ char *target = target_of(m, t);
+    _cleanup_free_ char *target = many_target_of(m, t);
 
     if (!t->err.code)
         client_receive(&t->client, &t->answer, &t->err);
@@ -46,7 +46,7 @@ static void receive_one(const struct many *m, struct task *t)
     client_done(&t->client);
 }
 
-static void print_one(const struct many *m, const struct task *t)
+static void many_print_one(const struct many *m, const struct task *t)
 {
     if (t->err.code)
         output_error(&t->err, false);
@@ -54,7 +54,7 @@ static void print_one(const struct many *m, const struct task *t)
         printf("%s: %s\n", t->name, m->done);
 }
 
-static json_t *result_of(const struct task *t)
+static json_t *many_result_of(const struct task *t)
 {
     json_t *doc = t->err.code ? json_from_err(&t->err) : json_object();
 
@@ -66,21 +66,22 @@ static json_t *result_of(const struct task *t)
 }
 
 /* Prints the result and releases the task; returns the exit status. */
-static int report(struct cli *cli, const struct many *m, struct task *t, json_t *list)
+static int many_report(struct cli *cli, const struct many *m, struct task *t, json_t *list)
 {
     int status = err_code_exit(t->err.code);
 
     if (cli->json)
-        json_array_append_new(list, result_of(t));
+        json_array_append_new(list, many_result_of(t));
     else
-        print_one(m, t);
+        many_print_one(m, t);
     json_decref(t->answer);
     err_done(&t->err);
     return status;
 }
 
 /* Names are checked before anything is touched; one given twice is meant once. */
-static int collect(const struct cli_args *args, struct task *tasks, size_t *ret_n, struct err *err)
+static int many_collect(const struct cli_args *args, struct task *tasks, size_t *ret_n,
+                        struct err *err)
 {
     size_t n = 0;
 
@@ -107,14 +108,14 @@ int many_run(struct cli *cli, const struct cli_args *args, const struct many *m,
     size_t n = 0;
     int r, worst = 0;
 
-    if ((r = collect(args, tasks, &n, err)) < 0 || (r = cli_client(cli, &c, err)) < 0 ||
+    if ((r = many_collect(args, tasks, &n, err)) < 0 || (r = cli_client(cli, &c, err)) < 0 ||
         (r = client_connect(c, err)) < 0)
         return r;
     for (size_t i = 0, sent = 0; i < n; i++) {
         for (; sent < MIN(n, i + MANY_AHEAD); sent++)
-            send_one(cli, m, &tasks[sent]);
-        receive_one(m, &tasks[i]);
-        r = report(cli, m, &tasks[i], list);
+            many_send_one(cli, m, &tasks[sent]);
+        many_receive_one(m, &tasks[i]);
+        r = many_report(cli, m, &tasks[i], list);
         worst = MAX(worst, r);
     }
     if (cli->json) {

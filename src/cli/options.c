@@ -28,8 +28,8 @@ const struct cli_option *cli_option_at(const struct cli_command *cmd, size_t i)
     return NULL;
 }
 
-static const struct cli_option *find_long(const struct cli_command *cmd, const char *name,
-                                          size_t len)
+static const struct cli_option *cli_options_find_long(const struct cli_command *cmd,
+                                                      const char *name, size_t len)
 {
     const struct cli_option *o;
 
@@ -39,7 +39,7 @@ static const struct cli_option *find_long(const struct cli_command *cmd, const c
     return NULL;
 }
 
-static const struct cli_option *find_short(const struct cli_command *cmd, char letter)
+static const struct cli_option *cli_options_find_short(const struct cli_command *cmd, char letter)
 {
     const struct cli_option *o;
 
@@ -49,8 +49,8 @@ static const struct cli_option *find_short(const struct cli_command *cmd, char l
     return NULL;
 }
 
-static int unknown_option(const struct cli_command *cmd, const char *word, size_t len,
-                          struct err *err)
+static int cli_options_unknown_option(const struct cli_command *cmd, const char *word, size_t len,
+                                      struct err *err)
 {
     _cleanup_free_ char *name = xstrndup(word, len);
     const char *names[OPTIONS_MAX], *near;
@@ -67,66 +67,67 @@ static int unknown_option(const struct cli_command *cmd, const char *word, size_
     return err_hint(err, "'ripcord %s --help' lists the options.", cmd->name);
 }
 
-static void add_value(struct cli_args *a, const struct cli_option *o, const char *value)
+static void cli_options_add_value(struct cli_args *a, const struct cli_option *o, const char *value)
 {
     a->values = xreallocarray(a->values, a->n_values + 1, sizeof(*a->values));
     a->values[a->n_values++] = (struct cli_value){.option = o, .value = value};
 }
 
-static void add_word(struct cli_args *a, char *word)
+static void cli_options_add_word(struct cli_args *a, char *word)
 {
     a->words = xreallocarray(a->words, (size_t)a->n_words + 2, sizeof(*a->words));
     a->words[a->n_words++] = word;
     a->words[a->n_words] = NULL;
 }
 
-static int missing_value(const struct cli_option *o, struct err *err)
+static int cli_options_missing_value(const struct cli_option *o, struct err *err)
 {
     return err_set(err, ERR_INVALID, "option '--%s' needs a value (%s)", o->name, o->arg);
 }
 
 /* argv[*i] is "--name" or "--name=value". */
-static int parse_long(const struct cli_command *cmd, int argc, char **argv, int *i,
-                      struct cli_args *a, struct err *err)
+static int cli_options_parse_long(const struct cli_command *cmd, int argc, char **argv, int *i,
+                                  struct cli_args *a, struct err *err)
 {
     const char *name = argv[*i] + 2, *eq = strchr(name, '=');
     size_t len = eq ? (size_t)(eq - name) : strlen(name);
-    const struct cli_option *o = find_long(cmd, name, len);
+    const struct cli_option *o = cli_options_find_long(cmd, name, len);
 
     if (!o)
-        return unknown_option(cmd, name, len, err);
+        return cli_options_unknown_option(cmd, name, len, err);
     if (!o->arg && eq)
         return err_set(err, ERR_INVALID, "option '--%s' takes no value", o->name);
     if (o->arg && !eq && *i + 1 >= argc)
-        return missing_value(o, err);
-    add_value(a, o, !o->arg ? NULL : eq ? eq + 1 : argv[++*i]);
+        return cli_options_missing_value(o, err);
+    cli_options_add_value(a, o, !o->arg ? NULL : eq ? eq + 1 : argv[++*i]);
     return 0;
 }
 
 /* argv[*i] is "-x", "-xyz" (flags) or "-oVALUE". */
-static int parse_short(const struct cli_command *cmd, int argc, char **argv, int *i,
-                       struct cli_args *a, struct err *err)
+static int cli_options_parse_short(const struct cli_command *cmd, int argc, char **argv, int *i,
+                                   struct cli_args *a, struct err *err)
 {
     for (const char *p = argv[*i] + 1; *p; p++) {
-        const struct cli_option *o = find_short(cmd, *p);
+        const struct cli_option *o = cli_options_find_short(cmd, *p);
 
         if (!o) {
             err_set(err, ERR_INVALID, "unknown option '-%c' for 'ripcord %s'", *p, cmd->name);
             return err_hint(err, "'ripcord %s --help' lists the options.", cmd->name);
         }
         if (!o->arg) {
-            add_value(a, o, NULL);
+            cli_options_add_value(a, o, NULL);
             continue;
         }
         if (!p[1] && *i + 1 >= argc)
-            return missing_value(o, err);
-        add_value(a, o, p[1] ? p + 1 : argv[++*i]);
+            return cli_options_missing_value(o, err);
+        cli_options_add_value(a, o, p[1] ? p + 1 : argv[++*i]);
         return 0;
     }
     return 0;
 }
 
-static int check_count(const struct cli_command *cmd, const struct cli_args *a, struct err *err)
+static int cli_options_check_count(const struct cli_command *cmd, const struct cli_args *a,
+                                   struct err *err)
 {
     if (args_has(a, "help"))
         return 0;
@@ -153,18 +154,18 @@ int args_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_
         if (!options || w[0] != '-' || !w[1]) {
             if (cmd->stop_after >= 0 && a.n_words >= cmd->stop_after)
                 options = false;
-            add_word(&a, argv[i]);
+            cli_options_add_word(&a, argv[i]);
         } else if (STREQ(w, "--")) {
             options = false;
         } else if (w[1] == '-') {
-            r = parse_long(cmd, argc, argv, &i, &a, err);
+            r = cli_options_parse_long(cmd, argc, argv, &i, &a, err);
         } else {
-            r = parse_short(cmd, argc, argv, &i, &a, err);
+            r = cli_options_parse_short(cmd, argc, argv, &i, &a, err);
         }
         if (r < 0)
             return r;
     }
-    r = check_count(cmd, &a, err);
+    r = cli_options_check_count(cmd, &a, err);
     if (r < 0)
         return r;
     *ret = a;
@@ -172,7 +173,7 @@ int args_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_
     return 0;
 }
 
-static bool is_global(const struct cli_option *option)
+static bool cli_options_is_global(const struct cli_option *option)
 {
     for (const struct cli_option *o = cli_global_group.options; o->name; o++)
         if (o == option)
@@ -188,7 +189,7 @@ int args_check_action(const struct cli_command *cmd, const char *action, const c
         char word[64];
 
         snprintf(word, sizeof(word), " %s ", o->name);
-        if (!is_global(o) && !strstr(options, word))
+        if (!cli_options_is_global(o) && !strstr(options, word))
             return err_set(err, ERR_INVALID, "'ripcord %s %s' has no option '--%s'", cmd->name,
                            action, o->name);
     }

@@ -28,7 +28,7 @@ struct table {
     size_t n;
 };
 
-static char *escaped(const char *s, bool keep_lines)
+static char *output_escaped(const char *s, bool keep_lines)
 {
     struct buf b = BUF_INIT(OUTPUT_LINE_MAX);
 
@@ -43,7 +43,7 @@ static char *escaped(const char *s, bool keep_lines)
 
 void output_text(FILE *f, const char *s)
 {
-    _cleanup_free_ char *text = s ? escaped(s, false) : NULL;
+    _cleanup_free_ char *text = s ? output_escaped(s, false) : NULL;
 
     fputs(text ? text : "-", f);
 }
@@ -61,7 +61,7 @@ void output_hint(bool json, const char *hint)
 
     if (json)
         return;
-    safe = escaped(hint, true);
+    safe = output_escaped(hint, true);
     fprintf(stderr, "%shint:%s %s\n", output_color(stderr, COLOR_YELLOW),
             output_color(stderr, COLOR_NONE), safe);
 }
@@ -78,7 +78,7 @@ void output_error(const struct err *err, bool json)
         fprintf(stderr, "%s\n", text);
         return;
     }
-    msg = escaped(err->msg ? err->msg : "failed for no known reason", true);
+    msg = output_escaped(err->msg ? err->msg : "failed for no known reason", true);
     fprintf(stderr, "%sripcord:%s %s\n", output_color(stderr, COLOR_RED),
             output_color(stderr, COLOR_NONE), msg);
     if (err->hint)
@@ -95,7 +95,7 @@ void output_note(bool json, const char *fmt, ...)
     va_start(ap, fmt);
     text = xvasprintf(fmt, ap);
     va_end(ap);
-    safe = escaped(text, true);
+    safe = output_escaped(text, true);
     fflush(stdout);
     fprintf(stderr, "ripcord: %s\n", safe);
 }
@@ -131,7 +131,7 @@ void table_free(struct table *t)
 }
 
 /* Characters, which for what we show is near enough to columns. */
-static size_t width_of(const char *s)
+static size_t output_width_of(const char *s)
 {
     size_t n = 0;
 
@@ -142,9 +142,9 @@ static size_t width_of(const char *s)
 
 void table_add(struct table *t, const char *cell)
 {
-    struct cell c = {.text = cell && *cell ? escaped(cell, false) : xstrdup("-")};
+    struct cell c = {.text = cell && *cell ? output_escaped(cell, false) : xstrdup("-")};
 
-    c.width = width_of(c.text);
+    c.width = output_width_of(c.text);
     t->cells = xreallocarray(t->cells, t->n + 1, sizeof(*t->cells));
     t->cells[t->n++] = c;
 }
@@ -154,8 +154,8 @@ void table_color(struct table *t, enum output_color color)
     t->cells[t->n - 1].color = color;
 }
 
-static void print_cell(const char *text, size_t width, size_t column_width, enum output_color color,
-                       bool last)
+static void output_print_cell(const char *text, size_t width, size_t column_width,
+                              enum output_color color, bool last)
 {
     fprintf(stdout, "%s%s%s", color ? output_color(stdout, color) : "", text,
             color ? output_color(stdout, COLOR_NONE) : "");
@@ -175,10 +175,11 @@ void table_print(struct table *t)
     for (size_t i = 0; i < t->n; i++)
         widths[i % t->columns] = MAX(widths[i % t->columns], t->cells[i].width);
     for (size_t i = 0; i < t->columns; i++)
-        print_cell(t->titles[i], strlen(t->titles[i]), widths[i], COLOR_BOLD, i + 1 == t->columns);
+        output_print_cell(t->titles[i], strlen(t->titles[i]), widths[i], COLOR_BOLD,
+                          i + 1 == t->columns);
     for (size_t i = 0; i < t->n; i++)
-        print_cell(t->cells[i].text, t->cells[i].width, widths[i % t->columns], t->cells[i].color,
-                   (i + 1) % t->columns == 0);
+        output_print_cell(t->cells[i].text, t->cells[i].width, widths[i % t->columns],
+                          t->cells[i].color, (i + 1) % t->columns == 0);
     free(widths);
 }
 

@@ -29,23 +29,23 @@ struct flow {
     size_t off, len;
 };
 
-static bool is_socket(int fd)
+static bool pump_is_socket(int fd)
 {
     struct stat st;
 
     return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-static void flow_init(struct flow *f, int from, int to)
+static void pump_flow_init(struct flow *f, int from, int to)
 {
     *f = (struct flow){.from = from,
                        .to = to,
-                       .from_socket = is_socket(from),
-                       .to_socket = is_socket(to),
+                       .from_socket = pump_is_socket(from),
+                       .to_socket = pump_is_socket(to),
                        .data = xmalloc(PUMP_SIZE)};
 }
 
-static void flow_end(struct flow *f)
+static void pump_flow_end(struct flow *f)
 {
     f->over = true;
     if (f->to_socket)
@@ -54,7 +54,7 @@ static void flow_end(struct flow *f)
         close(f->to);
 }
 
-static void flow_read(struct flow *f)
+static void pump_flow_read(struct flow *f)
 {
     ssize_t n = f->from_socket ? recv(f->from, f->data, PUMP_SIZE, MSG_DONTWAIT)
                                : read(f->from, f->data, PUMP_SIZE);
@@ -65,10 +65,10 @@ static void flow_read(struct flow *f)
     f->len = n > 0 ? (size_t)n : 0;
     f->ended = n <= 0;
     if (f->ended)
-        flow_end(f);
+        pump_flow_end(f);
 }
 
-static void flow_write(struct flow *f)
+static void pump_flow_write(struct flow *f)
 {
     ssize_t n = f->to_socket ? send(f->to, f->data + f->off, f->len, MSG_DONTWAIT | MSG_NOSIGNAL)
                              : write(f->to, f->data + f->off, MIN(f->len, (size_t)PIPE_BUF));
@@ -83,41 +83,41 @@ static void flow_write(struct flow *f)
     f->len -= (size_t)n;
 }
 
-static void flow_poll(const struct flow *f, struct pollfd *from, struct pollfd *to)
+static void pump_flow_poll(const struct flow *f, struct pollfd *from, struct pollfd *to)
 {
     *from = (struct pollfd){.fd = f->over || f->len ? -1 : f->from, .events = POLLIN};
     *to = (struct pollfd){.fd = f->over || !f->len ? -1 : f->to, .events = POLLOUT};
 }
 
-static void flow_step(struct flow *f, const struct pollfd *from, const struct pollfd *to)
+static void pump_flow_step(struct flow *f, const struct pollfd *from, const struct pollfd *to)
 {
     if (to->fd >= 0 && to->revents)
-        flow_write(f);
+        pump_flow_write(f);
     else if (from->fd >= 0 && from->revents)
-        flow_read(f);
+        pump_flow_read(f);
 }
 
 void pump(int in, int out, int sock, const struct buf *early)
 {
     struct flow up, down;
 
-    flow_init(&up, in, sock);
-    flow_init(&down, sock, out);
+    pump_flow_init(&up, in, sock);
+    pump_flow_init(&down, sock, out);
     down.len = MIN(early->len, (size_t)PUMP_SIZE);
     memcpy(down.data, buf_data(early), down.len);
     while (!(up.over && down.over) && !down.broken) {
         struct pollfd fds[5];
 
-        flow_poll(&up, &fds[0], &fds[1]);
-        flow_poll(&down, &fds[2], &fds[3]);
+        pump_flow_poll(&up, &fds[0], &fds[1]);
+        pump_flow_poll(&down, &fds[2], &fds[3]);
         /* With the way back at its end, a hang-up is the only word that can still come. */
         fds[4] = (struct pollfd){.fd = down.over ? sock : -1};
         if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
             break;
         if (fds[4].fd >= 0 && fds[4].revents & (POLLHUP | POLLERR))
             break;
-        flow_step(&up, &fds[0], &fds[1]);
-        flow_step(&down, &fds[2], &fds[3]);
+        pump_flow_step(&up, &fds[0], &fds[1]);
+        pump_flow_step(&down, &fds[2], &fds[3]);
     }
     free(up.data);
     free(down.data);

@@ -8,7 +8,7 @@
 #include "lib/base/xalloc.h"
 
 /* Bytes at the end of data that begin a UTF-8 character without finishing it. */
-static size_t cut_tail(const char *data, size_t len)
+static size_t render_cut_tail(const char *data, size_t len)
 {
     for (size_t n = 1; n <= 3 && n <= len; n++) {
         unsigned char c = (unsigned char)data[len - n];
@@ -23,14 +23,14 @@ static size_t cut_tail(const char *data, size_t len)
 }
 
 /* Line ends, also those of a terminal ("\r\n"), and tabs pass; text_escape() does the rest. */
-static size_t passing(const char *p, size_t len)
+static size_t render_passing(const char *p, size_t len)
 {
     if (p[0] == '\n' || p[0] == '\t')
         return 1;
     return len > 1 && p[0] == '\r' && p[1] == '\n' ? 2 : 0;
 }
 
-static int escape_lines(const char *p, size_t len, struct buf *ret)
+static int render_escape_lines(const char *p, size_t len, struct buf *ret)
 {
     size_t i = 0;
     int r;
@@ -38,14 +38,14 @@ static int escape_lines(const char *p, size_t len, struct buf *ret)
     while (i < len) {
         size_t from = i;
 
-        while (i < len && !passing(p + i, len - i))
+        while (i < len && !render_passing(p + i, len - i))
             i++;
         r = text_escape(ret, p + from, i - from);
         if (r == 0 && i < len)
-            r = buf_append(ret, p + i, passing(p + i, len - i));
+            r = buf_append(ret, p + i, render_passing(p + i, len - i));
         if (r < 0)
             return r;
-        i += i < len ? passing(p + i, len - i) : 0;
+        i += i < len ? render_passing(p + i, len - i) : 0;
     }
     return 0;
 }
@@ -59,15 +59,15 @@ int render_escaped(struct render_state *st, const char *data, size_t len, struct
     while (st->tail_len && len) {
         st->tail[st->tail_len++] = *data++;
         len--;
-        if (cut_tail(st->tail, st->tail_len))
+        if (render_cut_tail(st->tail, st->tail_len))
             continue;
-        r = escape_lines(st->tail, st->tail_len, ret);
+        r = render_escape_lines(st->tail, st->tail_len, ret);
         if (r < 0)
             return r;
         st->tail_len = 0;
     }
-    cut = cut_tail(data, len);
-    r = escape_lines(data, len - cut, ret);
+    cut = render_cut_tail(data, len);
+    r = render_escape_lines(data, len - cut, ret);
     if (r < 0)
         return r;
     memcpy(st->tail + st->tail_len, data + len - cut, cut);
@@ -80,10 +80,10 @@ int render_finish(struct render_state *st, struct buf *ret)
     size_t n = st->tail_len;
 
     st->tail_len = 0;
-    return escape_lines(st->tail, n, ret);
+    return render_escape_lines(st->tail, n, ret);
 }
 
-static char *base64(const char *data, size_t len)
+static char *render_base64(const char *data, size_t len)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *p = (const unsigned char *)data;
@@ -123,7 +123,7 @@ int render_json(const char *type, uint64_t offset, const char *data, size_t len,
     if (plain) {
         json_object_set_new(doc, "data", plain);
     } else {
-        coded = base64(data, len);
+        coded = render_base64(data, len);
         json_object_set_new(doc, "base64", json_string(coded));
     }
     return render_line(doc, ret);

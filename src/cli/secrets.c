@@ -34,7 +34,8 @@ int input_read(const char *path, size_t max, char **ret, size_t *ret_len, struct
     return 0;
 }
 
-static int set_secret(json_t *obj, const char *name, const char *value, size_t len, struct err *err)
+static int cli_secrets_set_secret(json_t *obj, const char *name, const char *value, size_t len,
+                                  struct err *err)
 {
     json_t *text = memchr(value, 0, len) ? NULL : json_stringn(value, len);
 
@@ -50,18 +51,18 @@ static int set_secret(json_t *obj, const char *name, const char *value, size_t l
     return 0;
 }
 
-static int from_environment(json_t *obj, const char *name, struct err *err)
+static int cli_secrets_from_environment(json_t *obj, const char *name, struct err *err)
 {
     const char *value = getenv(name);
 
     if (value)
-        return set_secret(obj, name, value, strlen(value), err);
+        return cli_secrets_set_secret(obj, name, value, strlen(value), err);
     err_set(err, ERR_INVALID, "--secret: there is no environment variable '%s'", name);
     return err_hint(err, "Or name a file: --secret %s=@FILE.", name);
 }
 
 /* An error never shows what stands behind the '='. */
-static int add_secret(json_t *obj, const char *arg, struct err *err)
+static int cli_secrets_add_secret(json_t *obj, const char *arg, struct err *err)
 {
     const char *eq = strchr(arg, '=');
     _cleanup_free_ char *name = xstrndup(arg, eq ? (size_t)(eq - arg) : strlen(arg)), *value = NULL;
@@ -71,7 +72,7 @@ static int add_secret(json_t *obj, const char *arg, struct err *err)
     if (parse_secret_name(name, err) < 0)
         return err_wrap(err, "--secret");
     if (!eq)
-        return from_environment(obj, name, err);
+        return cli_secrets_from_environment(obj, name, err);
     if (eq[1] != '@' || !eq[2]) {
         err_set(err, ERR_INVALID, "--secret: the value of '%s' must not stand on the command line",
                 name);
@@ -83,7 +84,7 @@ static int add_secret(json_t *obj, const char *arg, struct err *err)
     r = input_read(eq + 2, SECRET_SIZE_MAX, &value, &len, err);
     if (r < 0)
         return err_wrap(err, "--secret %s", name);
-    r = set_secret(obj, name, value, len, err);
+    r = cli_secrets_set_secret(obj, name, value, len, err);
     explicit_bzero(value, len);
     return r;
 }
@@ -102,7 +103,7 @@ int secrets_from_args(const struct cli_args *a, json_t *doc, struct err *err)
         if (in && taken)
             return err_set(err, ERR_INVALID, "--secret: standard input has another use already");
         taken |= in;
-        r = add_secret(obj, v, err);
+        r = cli_secrets_add_secret(obj, v, err);
         if (r < 0)
             return r;
     }

@@ -29,7 +29,7 @@ void sender_done(struct sender *s)
 }
 
 /* 1; 0 when the daemon has answered. */
-static int put_piece(struct sender *s, const void *data, size_t len)
+static int sender_put_piece(struct sender *s, const void *data, size_t len)
 {
     int r = 0;
 
@@ -57,7 +57,7 @@ int sender_write(void *arg, const void *data, size_t len)
         len -= n;
         if (s->len == PIECE) {
             s->len = 0;
-            r = put_piece(s, s->piece, PIECE);
+            r = sender_put_piece(s, s->piece, PIECE);
         }
         if (r <= 0)
             return -EPIPE;
@@ -70,12 +70,12 @@ int sender_pass(struct sender *s, tar_read_fn read, void *arg)
     ssize_t n;
 
     while ((n = read(arg, s->piece, PIECE)) > 0)
-        if (put_piece(s, s->piece, (size_t)n) <= 0)
+        if (sender_put_piece(s, s->piece, (size_t)n) <= 0)
             return -EPIPE;
     return (int)n;
 }
 
-static ssize_t read_fd(void *arg, void *data, size_t len)
+static ssize_t sender_read_fd(void *arg, void *data, size_t len)
 {
     ssize_t n;
 
@@ -87,7 +87,7 @@ static ssize_t read_fd(void *arg, void *data, size_t len)
 
 int sender_pass_fd(struct sender *s, int fd, const char *name, struct err *err)
 {
-    int r = sender_pass(s, read_fd, &fd);
+    int r = sender_pass(s, sender_read_fd, &fd);
 
     return r < 0 ? err_sys(err, -r, "read '%s'", name) : 0;
 }
@@ -95,9 +95,9 @@ int sender_pass_fd(struct sender *s, int fd, const char *name, struct err *err)
 int sender_end(struct sender *s, int r, struct err *err)
 {
     if (r >= 0 && s->len)
-        r = put_piece(s, s->piece, s->len);
+        r = sender_put_piece(s, s->piece, s->len);
     if (r >= 0 && !s->answered)
-        r = put_piece(s, NULL, 0);
+        r = sender_put_piece(s, NULL, 0);
     progress_done(&s->progress);
     if (s->failure.code || s->answered) {
         err_done(err);

@@ -37,7 +37,7 @@ struct following {
 
 /* ---- events ---- */
 
-static const char *skip(const char *p, const char *end, const char *word)
+static const char *session_follow_skip(const char *p, const char *end, const char *word)
 {
     size_t len = strlen(word);
 
@@ -46,17 +46,17 @@ static const char *skip(const char *p, const char *end, const char *word)
 
 int session_event_parse(const char *line, size_t len, struct session_event *ret, struct err *err)
 {
-    const char *end = line + len, *p = skip(line, end, "{\"seq\":"), *name;
+    const char *end = line + len, *p = session_follow_skip(line, end, "{\"seq\":"), *name;
     struct session_event e = {0};
     size_t n = 0;
 
     while (p && p < end && *p >= '0' && *p <= '9' && e.seq <= INT64_MAX / 10)
         e.seq = e.seq * 10 + (uint64_t)(*p++ - '0');
-    name = p = skip(p, end, ",\"stream\":\"");
+    name = p = session_follow_skip(p, end, ",\"stream\":\"");
     while (p && p < end && *p >= 'a' && *p <= 'z')
         p++;
     n = p ? (size_t)(p - name) : 0;
-    p = skip(p, end, "\",\"event\":");
+    p = session_follow_skip(p, end, "\",\"event\":");
     if (!p || !e.seq || n >= sizeof(e.stream) || end - p < 3 || end[-1] != '}')
         return err_set(err, ERR_ENGINE, "the daemon sent something that is not an event");
     memcpy(e.stream, name, n);
@@ -66,7 +66,7 @@ int session_event_parse(const char *line, size_t len, struct session_event *ret,
     return 0;
 }
 
-static int show(struct following *f, const char *data, size_t len, struct err *err)
+static int session_follow_show(struct following *f, const char *data, size_t len, struct err *err)
 {
     if (isatty(STDOUT_FILENO)) {
         buf_clear(&f->shown);
@@ -80,22 +80,24 @@ static int show(struct following *f, const char *data, size_t len, struct err *e
     return 0;
 }
 
-static int take_exit(struct following *f, const struct session_event *e, struct err *err)
+static int session_follow_take_exit(struct following *f, const struct session_event *e,
+                                    struct err *err)
 {
     static const char head[] = "{\"type\":\"exit\"";
 
-    if (!STREQ(e->stream, "session") || !skip(e->text, e->text + e->len, head))
+    if (!STREQ(e->stream, "session") || !session_follow_skip(e->text, e->text + e->len, head))
         return 0;
     return json_parse("the exit event", e->text, e->len, &f->end, err);
 }
 
-static int take_line(struct following *f, const char *line, size_t len, struct err *err)
+static int session_follow_take_line(struct following *f, const char *line, size_t len,
+                                    struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     struct session_event e;
     int r;
 
-    if (skip(line, line + len, "{\"error\":")) {
+    if (session_follow_skip(line, line + len, "{\"error\":")) {
         f->told = true;
         r = json_parse("the daemon's answer", line, len, &doc, err);
         return r < 0 ? r : json_to_err(doc, err);
@@ -103,15 +105,17 @@ static int take_line(struct following *f, const char *line, size_t len, struct e
     r = session_event_parse(line, len, &e, err);
     if (r < 0 || e.seq <= f->seq)
         return r;
-    r = f->cli->json ? show(f, line, len, err) : show(f, e.text, e.len, err);
+    r = f->cli->json ? session_follow_show(f, line, len, err)
+                     : session_follow_show(f, e.text, e.len, err);
     if (r < 0)
         return r;
     f->seq = e.seq;
     f->progress = true;
-    return take_exit(f, &e, err);
+    return session_follow_take_exit(f, &e, err);
 }
 
-static int take_bytes(struct following *f, const char *data, size_t len, struct err *err)
+static int session_follow_take_bytes(struct following *f, const char *data, size_t len,
+                                     struct err *err)
 {
     int r;
 
@@ -119,11 +123,11 @@ static int take_bytes(struct following *f, const char *data, size_t len, struct 
         size_t n = (size_t)(nl - data);
 
         if (!f->line.len) { /* the usual case: no copy */
-            r = take_line(f, data, n, err);
+            r = session_follow_take_line(f, data, n, err);
         } else {
             if (buf_append(&f->line, data, n) < 0)
                 return err_set(err, ERR_LIMIT, "an event is over %d bytes", LINE_MAX_BYTES);
-            r = take_line(f, buf_data(&f->line), f->line.len, err);
+            r = session_follow_take_line(f, buf_data(&f->line), f->line.len, err);
             buf_clear(&f->line);
         }
         if (r < 0)
@@ -138,7 +142,7 @@ static int take_bytes(struct following *f, const char *data, size_t len, struct 
 
 /* ---- signals ---- */
 
-static int watch_signals(struct following *f, struct err *err)
+static int session_follow_watch_signals(struct following *f, struct err *err)
 {
     static const int wanted[] = {SIGINT, SIGTERM};
     sigset_t set;
@@ -157,7 +161,7 @@ static int watch_signals(struct following *f, struct err *err)
 }
 
 /* One that has ended meanwhile needs no cancelling. */
-static int cancel(struct following *f, struct err *err)
+static int session_follow_cancel(struct following *f, struct err *err)
 {
     _cleanup_free_ char *target =
         xasprintf("/v1/sandboxes/%s/sessions/%s/cancel", f->o->sandbox, f->o->session);
@@ -179,19 +183,19 @@ static int cancel(struct following *f, struct err *err)
 }
 
 /* 1 when there was one. */
-static int take_signals(struct following *f, struct err *err)
+static int session_follow_take_signals(struct following *f, struct err *err)
 {
     struct signalfd_siginfo si;
     int r = 0;
 
     while (r >= 0 && read(f->signals, &si, sizeof(si)) == sizeof(si))
-        r = cancel(f, err) < 0 ? -err->code : 1;
+        r = session_follow_cancel(f, err) < 0 ? -err->code : 1;
     return r;
 }
 
 /* ---- the connection ---- */
 
-static int connect_events(struct following *f, struct err *err)
+static int session_follow_connect_events(struct following *f, struct err *err)
 {
     _cleanup_free_ char *target =
         xasprintf("/v1/sandboxes/%s/sessions/%s/events?follow=true&since=%llu", f->o->sandbox,
@@ -208,7 +212,7 @@ static int connect_events(struct following *f, struct err *err)
 }
 
 /* Until the connection ends: 0 when all is told, -ERR_X when it was lost or broken. */
-static int read_events(struct following *f, struct err *err)
+static int session_follow_read_events(struct following *f, struct err *err)
 {
     static char piece[PIECE];
 
@@ -220,7 +224,7 @@ static int read_events(struct following *f, struct err *err)
             return err_set(err, ERR_ENGINE, "the daemon ended the stream before the session");
         if (n < 0)
             return (int)n;
-        r = take_bytes(f, piece, (size_t)n, err);
+        r = session_follow_take_bytes(f, piece, (size_t)n, err);
         if (r >= 0 && fflush(stdout) != 0)
             r = err_sys(err, errno, "write to standard output");
         if (r < 0) {
@@ -232,59 +236,59 @@ static int read_events(struct following *f, struct err *err)
 }
 
 /* The daemon is not there, or not yet itself again. */
-static bool passing(const struct err *err)
+static bool session_follow_passing(const struct err *err)
 {
     return err->code == ERR_ENGINE || err->code == ERR_SYSTEM || err->code == ERR_TIMEOUT;
 }
 
-static int lost(const struct following *f, struct err *err)
+static int session_follow_lost(const struct following *f, struct err *err)
 {
     err_wrap(err, "session '%s'", f->o->session);
-    if (f->told || !passing(err))
+    if (f->told || !session_follow_passing(err))
         return -err->code;
     return err_hint(err, "It may go on: 'ripcord session %s --resume %s --since %llu' joins it.",
                     f->o->sandbox, f->o->session, (unsigned long long)f->seq);
 }
 
 /* After a loss: 1 to try again. */
-static int again(struct following *f, struct deadline *by, struct err *err)
+static int session_follow_again(struct following *f, struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     int sig;
 
-    if (f->told || !passing(err))
-        return lost(f, err);
+    if (f->told || !session_follow_passing(err))
+        return session_follow_lost(f, err);
     err_move(&why, err);
-    sig = take_signals(f, err);
+    sig = session_follow_take_signals(f, err);
     if (sig)
         return sig;
     if (f->progress)
         *by = deadline_in(resume_usec);
     else if (deadline_passed(by))
-        return err_move(err, &why), lost(f, err);
+        return err_move(err, &why), session_follow_lost(f, err);
     else
         usleep(RETRY_USEC);
     return 1;
 }
 
-static int run(struct following *f, struct err *err)
+static int session_follow_run(struct following *f, struct err *err)
 {
     struct deadline by = deadline_in(resume_usec);
 
     for (;;) {
-        int r = connect_events(f, err);
+        int r = session_follow_connect_events(f, err);
 
         if (r >= 0)
-            r = read_events(f, err);
+            r = session_follow_read_events(f, err);
         if (r >= 0)
             return 0;
-        r = again(f, &by, err);
+        r = session_follow_again(f, &by, err);
         if (r < 0)
             return r;
     }
 }
 
-static int conclude(const struct following *f)
+static int session_follow_conclude(const struct following *f)
 {
     _cleanup_free_ char *words = end_words(f->end, f->o->timeout_ms, f->o->idle_timeout_ms);
     _cleanup_free_ char *stats = f->o->stats ? end_stats(f->end) : NULL;
@@ -309,11 +313,11 @@ int session_follow(struct cli *cli, const struct session_follow *o, struct err *
     int r = cli_client(cli, &f.client, err);
 
     if (r >= 0)
-        r = watch_signals(&f, err);
+        r = session_follow_watch_signals(&f, err);
     if (r >= 0)
-        r = run(&f, err);
+        r = session_follow_run(&f, err);
     if (r >= 0)
-        r = conclude(&f);
+        r = session_follow_conclude(&f);
     json_decref(f.end);
     buf_done(&f.line);
     buf_done(&f.shown);

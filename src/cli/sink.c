@@ -17,7 +17,7 @@ void sink_done(struct sink *s)
     s->own = fd_close(s->own);
 }
 
-static enum sink_kind second_opening(struct sink *s)
+static enum sink_kind sink_second_opening(struct sink *s)
 {
     char path[32];
 
@@ -27,7 +27,7 @@ static enum sink_kind second_opening(struct sink *s)
 }
 
 /* On the first write only: a command without output costs no extra system call. */
-static enum sink_kind probe(struct sink *s)
+static enum sink_kind sink_probe(struct sink *s)
 {
     struct stat st;
 
@@ -36,11 +36,11 @@ static enum sink_kind probe(struct sink *s)
     if (S_ISSOCK(st.st_mode))
         return SINK_SOCKET;
     if (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && isatty(s->fd)))
-        return second_opening(s);
+        return sink_second_opening(s);
     return SINK_PLAIN;
 }
 
-static ssize_t write_piece(struct sink *s, const char *data, size_t len)
+static ssize_t sink_write_piece(struct sink *s, const char *data, size_t len)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLOUT};
 
@@ -57,10 +57,10 @@ ssize_t sink_write(struct sink *s, const char *data, size_t len)
     ssize_t n;
 
     if (s->kind == SINK_UNKNOWN)
-        s->kind = probe(s);
+        s->kind = sink_probe(s);
     do
         n = s->kind == SINK_SOCKET   ? send(s->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL)
-            : s->kind == SINK_PIECES ? write_piece(s, data, len)
+            : s->kind == SINK_PIECES ? sink_write_piece(s, data, len)
                                      : write(sink_fd(s), data, len);
     while (n < 0 && errno == EINTR);
     if (n >= 0)

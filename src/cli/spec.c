@@ -74,8 +74,8 @@ int spec_set_text(json_t *obj, const char *key, const char *value, struct err *e
     return 0;
 }
 
-static int set_option(json_t *obj, const char *key, const struct cli_args *a, const char *name,
-                      struct err *err)
+static int cli_spec_set_option(json_t *obj, const char *key, const struct cli_args *a,
+                               const char *name, struct err *err)
 {
     const char *v = args_get(a, name);
 
@@ -86,8 +86,8 @@ static int set_option(json_t *obj, const char *key, const struct cli_args *a, co
     return spec_set_text(obj, key, v, err);
 }
 
-static int set_size(json_t *obj, const char *key, const struct cli_args *a, const char *name,
-                    struct err *err)
+static int cli_spec_set_size(json_t *obj, const char *key, const struct cli_args *a,
+                             const char *name, struct err *err)
 {
     uint64_t v = 0;
     int r = args_size(a, name, &v, err);
@@ -100,8 +100,8 @@ static int set_size(json_t *obj, const char *key, const struct cli_args *a, cons
     return 0;
 }
 
-static int set_number(json_t *obj, const char *key, const struct cli_args *a, const char *name,
-                      uint64_t max, struct err *err)
+static int cli_spec_set_number(json_t *obj, const char *key, const struct cli_args *a,
+                               const char *name, uint64_t max, struct err *err)
 {
     uint64_t v = 0;
     int r = args_u64(a, name, 1, max, &v, err);
@@ -112,8 +112,8 @@ static int set_number(json_t *obj, const char *key, const struct cli_args *a, co
     return 0;
 }
 
-static int set_duration(json_t *obj, const char *key, const struct cli_args *a, const char *name,
-                        struct err *err)
+static int cli_spec_set_duration(json_t *obj, const char *key, const struct cli_args *a,
+                                 const char *name, struct err *err)
 {
     uint64_t v = 0;
     int r = args_duration_ms(a, name, &v, err);
@@ -124,7 +124,7 @@ static int set_duration(json_t *obj, const char *key, const struct cli_args *a, 
     return 0;
 }
 
-static int set_cpus(json_t *obj, const struct cli_args *a, struct err *err)
+static int cli_spec_set_cpus(json_t *obj, const struct cli_args *a, struct err *err)
 {
     const char *v = args_get(a, "cpus");
     uint32_t milli;
@@ -139,7 +139,7 @@ static int set_cpus(json_t *obj, const struct cli_args *a, struct err *err)
 }
 
 /* "K=V" into obj[K]. */
-static int set_pair(json_t *obj, const char *name, const char *pair, struct err *err)
+static int cli_spec_set_pair(json_t *obj, const char *name, const char *pair, struct err *err)
 {
     const char *eq = strchr(pair, '=');
     _cleanup_free_ char *key = NULL;
@@ -150,8 +150,8 @@ static int set_pair(json_t *obj, const char *name, const char *pair, struct err 
     return spec_set_text(obj, key, eq + 1, err);
 }
 
-static int set_pairs(json_t *doc, const char *member, const struct cli_args *a, const char *name,
-                     struct err *err)
+static int cli_spec_set_pairs(json_t *doc, const char *member, const struct cli_args *a,
+                              const char *name, struct err *err)
 {
     _cleanup_json_ json_t *obj = json_object();
     const char *v;
@@ -160,7 +160,7 @@ static int set_pairs(json_t *doc, const char *member, const struct cli_args *a, 
     for (size_t i = 0; (v = args_next(a, name, &i));) {
         if (STREQ(name, "env") && parse_env(v, err) < 0)
             return err_wrap(err, "--env");
-        r = set_pair(obj, name, v, err);
+        r = cli_spec_set_pair(obj, name, v, err);
         if (r < 0)
             return r;
     }
@@ -169,7 +169,7 @@ static int set_pairs(json_t *doc, const char *member, const struct cli_args *a, 
     return 0;
 }
 
-static int set_tmpfs(json_t *doc, const struct cli_args *a, struct err *err)
+static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err *err)
 {
     static const char *const names[] = {"tmp", "run", "scratch"};
     _cleanup_json_ json_t *obj = json_object();
@@ -195,7 +195,7 @@ static int set_tmpfs(json_t *doc, const struct cli_args *a, struct err *err)
 }
 
 /* SRC:DST[:ro]. A relative SRC is ours to resolve: the daemon's folder is another one. */
-static int add_mount(json_t *array, const char *v, struct err *err)
+static int cli_spec_add_mount(json_t *array, const char *v, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(v), *absolute = NULL;
     char *p = copy, *src = strsep(&p, ":"), *dst = strsep(&p, ":"), *mode = p;
@@ -219,13 +219,13 @@ static int add_mount(json_t *array, const char *v, struct err *err)
     return 0;
 }
 
-static int set_mounts(json_t *doc, const struct cli_args *a, struct err *err)
+static int cli_spec_set_mounts(json_t *doc, const struct cli_args *a, struct err *err)
 {
     _cleanup_json_ json_t *array = json_array();
     const char *v;
 
     for (size_t i = 0; (v = args_next(a, "mount", &i));) {
-        int r = add_mount(array, v, err);
+        int r = cli_spec_add_mount(array, v, err);
 
         if (r < 0)
             return r;
@@ -235,24 +235,24 @@ static int set_mounts(json_t *doc, const struct cli_args *a, struct err *err)
     return 0;
 }
 
-static int set_limits(json_t *doc, const struct cli_args *a, struct err *err)
+static int cli_spec_set_limits(json_t *doc, const struct cli_args *a, struct err *err)
 {
     _cleanup_json_ json_t *limits = json_object();
     int r;
 
-    if ((r = set_size(limits, "memory", a, "memory", err)) < 0 ||
-        (r = set_cpus(limits, a, err)) < 0 ||
-        (r = set_number(limits, "pids", a, "pids", SPEC_PIDS_MAX, err)) < 0 ||
-        (r = set_size(limits, "disk", a, "disk", err)) < 0 ||
-        (r = set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MAX, err)) < 0)
+    if ((r = cli_spec_set_size(limits, "memory", a, "memory", err)) < 0 ||
+        (r = cli_spec_set_cpus(limits, a, err)) < 0 ||
+        (r = cli_spec_set_number(limits, "pids", a, "pids", SPEC_PIDS_MAX, err)) < 0 ||
+        (r = cli_spec_set_size(limits, "disk", a, "disk", err)) < 0 ||
+        (r = cli_spec_set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MAX, err)) < 0)
         return r;
     if (json_object_size(limits))
         json_object_set(doc, "limits", limits);
-    return set_tmpfs(doc, a, err);
+    return cli_spec_set_tmpfs(doc, a, err);
 }
 
 /* env, workdir and user mean the same in both kinds of spec. */
-static int set_place(json_t *doc, const struct cli_args *a, struct err *err)
+static int cli_spec_set_place(json_t *doc, const struct cli_args *a, struct err *err)
 {
     const char *user = args_get(a, "user"), *dir = args_get(a, "workdir");
     int r;
@@ -261,14 +261,14 @@ static int set_place(json_t *doc, const struct cli_args *a, struct err *err)
         return err_wrap(err, "--user");
     if (dir && *dir != '/')
         return err_set(err, ERR_INVALID, "--workdir: '%s' is not an absolute path", dir);
-    if ((r = set_option(doc, "user", a, "user", err)) < 0 ||
-        (r = set_option(doc, "workdir", a, "workdir", err)) < 0)
+    if ((r = cli_spec_set_option(doc, "user", a, "user", err)) < 0 ||
+        (r = cli_spec_set_option(doc, "workdir", a, "workdir", err)) < 0)
         return r;
-    return set_pairs(doc, "env", a, "env", err);
+    return cli_spec_set_pairs(doc, "env", a, "env", err);
 }
 
-static int check_word(const struct cli_args *a, const char *name, const char *const *words,
-                      size_t n, struct err *err)
+static int cli_spec_check_word(const struct cli_args *a, const char *name, const char *const *words,
+                               size_t n, struct err *err)
 {
     const char *v = args_get(a, name), *near;
     _cleanup_strv_ char **list = NULL;
@@ -288,26 +288,26 @@ static int check_word(const struct cli_args *a, const char *name, const char *co
 }
 
 /* A duration, or 0 in any unit for none. */
-static int set_lease(json_t *doc, const char *key, const struct cli_args *a, const char *name,
-                     struct err *err)
+static int cli_spec_set_lease(json_t *doc, const char *key, const struct cli_args *a,
+                              const char *name, struct err *err)
 {
     const char *v = args_get(a, name);
     uint64_t usec = 1;
 
     if (!v || parse_duration(v, &usec, NULL) < 0 || usec)
-        return set_duration(doc, key, a, name, err);
+        return cli_spec_set_duration(doc, key, a, name, err);
     json_object_set_new(doc, key, json_integer(0));
     return 0;
 }
 
 int leases_from_args(const struct cli_args *a, json_t *doc, struct err *err)
 {
-    int r = set_lease(doc, "idle_stop_ms", a, "idle-stop", err);
+    int r = cli_spec_set_lease(doc, "idle_stop_ms", a, "idle-stop", err);
 
     if (r >= 0)
-        r = set_lease(doc, "max_life_ms", a, "max-life", err);
+        r = cli_spec_set_lease(doc, "max_life_ms", a, "max-life", err);
     if (r >= 0)
-        r = set_lease(doc, "rm_after_ms", a, "rm-after", err);
+        r = cli_spec_set_lease(doc, "rm_after_ms", a, "rm-after", err);
     return r;
 }
 
@@ -319,26 +319,26 @@ int spec_from_args(const struct cli_args *a, bool with_place, json_t **ret, stru
     _cleanup_json_ json_t *doc = json_object();
     int r;
 
-    if ((r = check_word(a, "engine", engines, ARRAY_SIZE(engines), err)) < 0 ||
-        (r = check_word(a, "network", networks, ARRAY_SIZE(networks), err)) < 0 ||
-        (r = check_word(a, "isolation", levels, ARRAY_SIZE(levels), err)) < 0 ||
-        (r = set_option(doc, "engine", a, "engine", err)) < 0 ||
-        (r = set_option(doc, "image", a, "image", err)) < 0 ||
-        (r = set_option(doc, "runtime", a, "runtime", err)) < 0 ||
-        (r = set_pairs(doc, "caches", a, "cache", err)) < 0 ||
-        (r = set_option(doc, "network", a, "network", err)) < 0 ||
-        (r = set_option(doc, "isolation", a, "isolation", err)) < 0 ||
-        (r = set_limits(doc, a, err)) < 0 || (r = set_mounts(doc, a, err)) < 0 ||
-        (r = set_pairs(doc, "labels", a, "label", err)) < 0 ||
+    if ((r = cli_spec_check_word(a, "engine", engines, ARRAY_SIZE(engines), err)) < 0 ||
+        (r = cli_spec_check_word(a, "network", networks, ARRAY_SIZE(networks), err)) < 0 ||
+        (r = cli_spec_check_word(a, "isolation", levels, ARRAY_SIZE(levels), err)) < 0 ||
+        (r = cli_spec_set_option(doc, "engine", a, "engine", err)) < 0 ||
+        (r = cli_spec_set_option(doc, "image", a, "image", err)) < 0 ||
+        (r = cli_spec_set_option(doc, "runtime", a, "runtime", err)) < 0 ||
+        (r = cli_spec_set_pairs(doc, "caches", a, "cache", err)) < 0 ||
+        (r = cli_spec_set_option(doc, "network", a, "network", err)) < 0 ||
+        (r = cli_spec_set_option(doc, "isolation", a, "isolation", err)) < 0 ||
+        (r = cli_spec_set_limits(doc, a, err)) < 0 || (r = cli_spec_set_mounts(doc, a, err)) < 0 ||
+        (r = cli_spec_set_pairs(doc, "labels", a, "label", err)) < 0 ||
         (r = leases_from_args(a, doc, err)) < 0)
         return r;
-    if (with_place && (r = set_place(doc, a, err)) < 0)
+    if (with_place && (r = cli_spec_set_place(doc, a, err)) < 0)
         return r;
     *ret = TAKE_PTR(doc);
     return 0;
 }
 
-static int set_argv(json_t *doc, char *const *argv, struct err *err)
+static int cli_spec_set_argv(json_t *doc, char *const *argv, struct err *err)
 {
     _cleanup_json_ json_t *array = json_array();
 
@@ -360,9 +360,9 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
     _cleanup_json_ json_t *doc = json_object();
     int r;
 
-    if ((r = set_argv(doc, argv, err)) < 0 || (r = set_place(doc, a, err)) < 0 ||
-        (r = set_duration(doc, "timeout_ms", a, "timeout", err)) < 0 ||
-        (r = set_duration(doc, "idle_timeout_ms", a, "idle-timeout", err)) < 0 ||
+    if ((r = cli_spec_set_argv(doc, argv, err)) < 0 || (r = cli_spec_set_place(doc, a, err)) < 0 ||
+        (r = cli_spec_set_duration(doc, "timeout_ms", a, "timeout", err)) < 0 ||
+        (r = cli_spec_set_duration(doc, "idle_timeout_ms", a, "idle-timeout", err)) < 0 ||
         (r = secrets_from_args(a, doc, err)) < 0)
         return r;
     if (args_has(a, "interactive"))

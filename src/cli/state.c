@@ -36,7 +36,7 @@ const char *state_end(const json_t *exec, char buf[static STATE_END_MAX])
 }
 
 /* Whole seconds from one second on: thousandths of an hour tell nobody anything. */
-static uint64_t coarse(uint64_t usec)
+static uint64_t cli_state_coarse(uint64_t usec)
 {
     return usec < USEC_PER_SEC ? usec / USEC_PER_MSEC * USEC_PER_MSEC
                                : usec / USEC_PER_SEC * USEC_PER_SEC;
@@ -48,10 +48,11 @@ const char *state_duration(const json_t *exec, char buf[static FORMAT_MAX])
     uint64_t from = output_parse_time(json_text_of(exec, "started_at")), now = time_wall();
 
     if (json_is_object(end))
-        return format_duration(coarse(json_number_of(end, "wall_ms") * USEC_PER_MSEC), buf);
+        return format_duration(cli_state_coarse(json_number_of(end, "wall_ms") * USEC_PER_MSEC),
+                               buf);
     if (!from || now < from) {
         snprintf(buf, FORMAT_MAX, "-");
         return buf;
     }
-    return format_duration(coarse(now - from), buf);
+    return format_duration(cli_state_coarse(now - from), buf);
 }

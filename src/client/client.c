@@ -10,7 +10,7 @@
 enum { CLIENT_SLOW_MS = 500, CLIENT_PIECE = 256 << 10 };
 #define CLIENT_BODY_MAX MIB(64)
 
-static int take_token(struct client *c, struct err *err)
+static int client_take_token(struct client *c, struct err *err)
 {
     const char *given = getenv("RIPCORD_TOKEN");
     int r;
@@ -31,7 +31,7 @@ static int take_token(struct client *c, struct err *err)
     return r < 0 ? err_wrap(err, "no token for '%s'", c->host) : 0;
 }
 
-static int init_remote(struct client *c, const char *host, struct err *err)
+static int client_init_remote(struct client *c, const char *host, struct err *err)
 {
     int r = address_parse(host, &c->address, err);
 
@@ -39,7 +39,7 @@ static int init_remote(struct client *c, const char *host, struct err *err)
         return r;
     c->remote = true;
     address_format(&c->address, c->host);
-    return take_token(c, err);
+    return client_take_token(c, err);
 }
 
 int client_init(struct client *c, const char *root, const char *host, struct err *err)
@@ -53,13 +53,13 @@ int client_init(struct client *c, const char *root, const char *host, struct err
         return r;
     if (!host && !root && env && *env)
         host = env;
-    r = host ? init_remote(c, host, err) : 0;
+    r = host ? client_init_remote(c, host, err) : 0;
     if (r < 0)
         client_done(c);
     return r;
 }
 
-static char *copy_or_null(const char *s)
+static char *client_copy_or_null(const char *s)
 {
     return s ? xstrdup(s) : NULL;
 }
@@ -75,10 +75,10 @@ void client_init_like(struct client *c, const struct client *other)
         .userdata = other->userdata,
         .paths =
             {
-                .root = copy_or_null(other->paths.root),
-                .state = copy_or_null(other->paths.state),
-                .run = copy_or_null(other->paths.run),
-                .config = copy_or_null(other->paths.config),
+                .root = client_copy_or_null(other->paths.root),
+                .state = client_copy_or_null(other->paths.state),
+                .run = client_copy_or_null(other->paths.run),
+                .config = client_copy_or_null(other->paths.config),
             },
     };
     memcpy(c->host, other->host, sizeof(c->host));
@@ -100,7 +100,7 @@ void client_done(struct client *c)
 
 /* Nobody there is for the other side to mend: we start daemons on this machine only, and those
  * that are asked for by their address have been started with it. */
-static int connect_remote(struct client *c, int *ret_fd, struct err *err)
+static int client_connect_remote(struct client *c, int *ret_fd, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -116,7 +116,7 @@ int client_connect(struct client *c, struct err *err)
 
     if (c->connected)
         return 0;
-    r = c->remote ? connect_remote(c, &fd, err) : start_connect(&c->paths, &fd, err);
+    r = c->remote ? client_connect_remote(c, &fd, err) : start_connect(&c->paths, &fd, err);
     if (r < 0)
         return r;
     http_client_init(&c->http, fd);
@@ -144,7 +144,7 @@ int client_send(struct client *c, const char *method, const char *target, const 
     return r;
 }
 
-static void tell_when_slow(struct client *c)
+static void client_tell_when_slow(struct client *c)
 {
     struct pollfd p = {.fd = c->http.fd, .events = POLLIN};
 
@@ -152,7 +152,7 @@ static void tell_when_slow(struct client *c)
         c->on_slow(c->userdata);
 }
 
-static int read_answer(struct client *c, json_t **ret, struct err *err)
+static int client_read_answer(struct client *c, json_t **ret, struct err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(CLIENT_BODY_MAX);
     _cleanup_json_ json_t *doc = NULL;
@@ -174,11 +174,11 @@ static int read_answer(struct client *c, json_t **ret, struct err *err)
 }
 
 /* A daemon that ends after it has read a request may have done what was asked. */
-static int await_head(struct client *c, struct err *err)
+static int client_await_head(struct client *c, struct err *err)
 {
     int r;
 
-    tell_when_slow(c);
+    client_tell_when_slow(c);
     r = http_client_head(&c->http, err);
     if (r >= 0)
         return 0;
@@ -193,7 +193,7 @@ static int await_head(struct client *c, struct err *err)
 }
 
 /* Asking twice does no harm. */
-static bool may_repeat(const struct client *c, const char *method)
+static bool client_may_repeat(const struct client *c, const char *method)
 {
     return STREQ(method, "GET") || STREQ(method, "PUT") || client_was_unheard(c);
 }
@@ -207,8 +207,8 @@ bool client_was_unheard(const struct client *c)
  * A daemon that is killed just now still has its socket, and takes the connection with it: what may
  * be asked twice, or was not heard, is then asked of the next daemon.
  */
-static int request(struct client *c, const char *method, const char *target,
-                   const char *extra_headers, const json_t *body, struct err *err)
+static int client_request(struct client *c, const char *method, const char *target,
+                          const char *extra_headers, const json_t *body, struct err *err)
 {
     for (bool again = true;; again = false, err_done(err)) {
         int r = client_connect(c, err);
@@ -217,16 +217,16 @@ static int request(struct client *c, const char *method, const char *target,
             return r;
         r = client_send(c, method, target, extra_headers, body, err);
         if (r >= 0)
-            r = await_head(c, err);
-        if (r >= 0 || !again || !may_repeat(c, method))
+            r = client_await_head(c, err);
+        if (r >= 0 || !again || !client_may_repeat(c, method))
             return r;
     }
 }
 
-static int take_answer(struct client *c, json_t **ret, struct err *err)
+static int client_take_answer(struct client *c, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int r = read_answer(c, &doc, err);
+    int r = client_read_answer(c, &doc, err);
 
     if (r < 0 || !c->http.head.keep_alive)
         client_disconnect(c);
@@ -237,23 +237,23 @@ static int take_answer(struct client *c, json_t **ret, struct err *err)
 
 int client_receive(struct client *c, json_t **ret, struct err *err)
 {
-    int r = await_head(c, err);
+    int r = client_await_head(c, err);
 
-    return r < 0 ? r : take_answer(c, ret, err);
+    return r < 0 ? r : client_take_answer(c, ret, err);
 }
 
 int client_call(struct client *c, const char *method, const char *target, const json_t *body,
                 json_t **ret, struct err *err)
 {
-    int r = request(c, method, target, NULL, body, err);
+    int r = client_request(c, method, target, NULL, body, err);
 
-    return r < 0 ? r : take_answer(c, ret, err);
+    return r < 0 ? r : client_take_answer(c, ret, err);
 }
 
-static int check_status(struct client *c, struct err *err)
+static int client_check_status(struct client *c, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int r = c->http.head.status >= 400 ? read_answer(c, &doc, err) : 0;
+    int r = c->http.head.status >= 400 ? client_read_answer(c, &doc, err) : 0;
 
     if (r < 0)
         client_disconnect(c);
@@ -263,16 +263,16 @@ static int check_status(struct client *c, struct err *err)
 int client_ask(struct client *c, const char *method, const char *target, const json_t *body,
                struct err *err)
 {
-    int r = request(c, method, target, NULL, body, err);
+    int r = client_request(c, method, target, NULL, body, err);
 
-    return r < 0 ? r : check_status(c, err);
+    return r < 0 ? r : client_check_status(c, err);
 }
 
 int client_head(struct client *c, struct err *err)
 {
-    int r = await_head(c, err);
+    int r = client_await_head(c, err);
 
-    return r < 0 ? r : check_status(c, err);
+    return r < 0 ? r : client_check_status(c, err);
 }
 
 ssize_t client_read(struct client *c, void *data, size_t len, struct err *err)
@@ -338,7 +338,7 @@ char *client_escape(const char *s)
     return ret;
 }
 
-static int read_pieces(struct client *c, client_data_fn fn, void *userdata, struct err *err)
+static int client_read_pieces(struct client *c, client_data_fn fn, void *userdata, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(CLIENT_PIECE);
 
@@ -361,7 +361,7 @@ int client_download(struct client *c, const char *target, client_data_fn fn, voi
 
     if (r < 0)
         return r;
-    r = read_pieces(c, fn, userdata, err);
+    r = client_read_pieces(c, fn, userdata, err);
     if (r < 0 || !c->http.head.keep_alive)
         client_disconnect(c);
     return r;
@@ -372,14 +372,14 @@ int client_upgrade(struct client *c, const char *method, const char *target, con
 {
     _cleanup_free_ char *headers = xasprintf("Connection: Upgrade\r\nUpgrade: %s\r\n", protocol);
     _cleanup_json_ json_t *doc = NULL;
-    int r = request(c, method, target, headers, body, err), fd = -1;
+    int r = client_request(c, method, target, headers, body, err), fd = -1;
 
     if (r < 0)
         return r;
     if (c->http.head.status == 101)
         fd = http_client_upgraded(&c->http, early);
     else
-        r = read_answer(c, &doc, err);
+        r = client_read_answer(c, &doc, err);
     if (r >= 0 && fd < 0)
         r = err_set(err, ERR_ENGINE, "the daemon answered HTTP %d instead of opening a stream",
                     c->http.head.status);

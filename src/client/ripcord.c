@@ -28,7 +28,7 @@ struct ripcord_exec {
 };
 
 /* Hands an error to the caller, who may not want it. */
-static int give(struct ripcord_error **ret, struct err *err)
+static int client_ripcord_give(struct ripcord_error **ret, struct err *err)
 {
     int r = -(int)err->code;
 
@@ -70,7 +70,7 @@ int ripcord_open(const char *root, struct ripcord **ret, struct ripcord_error **
 
     if (client_init(&r->client, root, NULL, &e) < 0) {
         free(r);
-        return give(err, &e);
+        return client_ripcord_give(err, &e);
     }
     *ret = r;
     return 0;
@@ -84,7 +84,7 @@ void ripcord_close(struct ripcord *r)
     free(r);
 }
 
-static int parse_body(const char *body, json_t **ret, struct err *err)
+static int client_ripcord_parse_body(const char *body, json_t **ret, struct err *err)
 {
     return body ? json_parse("the request's body", body, strlen(body), ret, err) : 0;
 }
@@ -95,15 +95,15 @@ int ripcord_request(struct ripcord *r, const char *method, const char *target, c
     _cleanup_json_ json_t *doc = NULL, *answer = NULL;
     struct err e = ERR_INIT;
 
-    if (parse_body(body, &doc, &e) < 0 ||
+    if (client_ripcord_parse_body(body, &doc, &e) < 0 ||
         client_call(&r->client, method, target, doc, &answer, &e) < 0)
-        return give(err, &e);
+        return client_ripcord_give(err, &e);
     if (ret)
         *ret = json_to_text(answer, false);
     return 0;
 }
 
-static struct ripcord_exec *exec_new(struct ripcord *r)
+static struct ripcord_exec *client_ripcord_exec_new(struct ripcord *r)
 {
     struct ripcord_exec *x = xnew0(struct ripcord_exec);
 
@@ -116,13 +116,13 @@ int ripcord_exec_start(struct ripcord *r, const char *target, const char *body,
                        struct ripcord_exec **ret, struct ripcord_error **err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    struct ripcord_exec *x = exec_new(r);
+    struct ripcord_exec *x = client_ripcord_exec_new(r);
     struct err e = ERR_INIT;
 
-    if (parse_body(body, &doc, &e) < 0 ||
+    if (client_ripcord_parse_body(body, &doc, &e) < 0 ||
         stream_open(&x->stream, &x->client, target, doc, &e) < 0) {
         ripcord_exec_free(x);
-        return give(err, &e);
+        return client_ripcord_give(err, &e);
     }
     *ret = x;
     return 0;
@@ -132,13 +132,13 @@ int ripcord_exec_attach(struct ripcord *r, const char *sandbox, const char *exec
                         uint64_t stdout_offset, uint64_t stderr_offset, struct ripcord_exec **ret,
                         struct ripcord_error **err)
 {
-    struct ripcord_exec *x = exec_new(r);
+    struct ripcord_exec *x = client_ripcord_exec_new(r);
     struct err e = ERR_INIT;
 
     if (stream_attach(&x->stream, &x->client, sandbox, exec, stdout_offset, stderr_offset, &e) <
         0) {
         ripcord_exec_free(x);
-        return give(err, &e);
+        return client_ripcord_give(err, &e);
     }
     *ret = x;
     return 0;
@@ -158,8 +158,8 @@ int ripcord_exec_fd(const struct ripcord_exec *x)
     return x->stream.fd;
 }
 
-static void tell(struct ripcord_exec *x, const struct stream_event *ev,
-                 const struct ripcord_exec_events *events, void *userdata)
+static void client_ripcord_tell(struct ripcord_exec *x, const struct stream_event *ev,
+                                const struct ripcord_exec_events *events, void *userdata)
 {
     _cleanup_free_ char *record = NULL;
 
@@ -177,8 +177,8 @@ static void tell(struct ripcord_exec *x, const struct stream_event *ev,
     }
 }
 
-static int drain(struct ripcord_exec *x, const struct ripcord_exec_events *events, void *userdata,
-                 struct err *err)
+static int client_ripcord_drain(struct ripcord_exec *x, const struct ripcord_exec_events *events,
+                                void *userdata, struct err *err)
 {
     while (!x->ended) {
         struct stream_event ev;
@@ -188,12 +188,12 @@ static int drain(struct ripcord_exec *x, const struct ripcord_exec_events *event
             return r;
         if (ev.type == STREAM_NOTHING)
             break;
-        tell(x, &ev, events, userdata);
+        client_ripcord_tell(x, &ev, events, userdata);
     }
     return 0;
 }
 
-static int receive(struct ripcord_exec *x, struct err *err)
+static int client_ripcord_receive(struct ripcord_exec *x, struct err *err)
 {
     struct deadline by = deadline_in(exec_resume_usec);
     int r = stream_fill(&x->stream, err);
@@ -212,19 +212,20 @@ int ripcord_exec_step(struct ripcord_exec *x, int timeout_ms,
     struct err e = ERR_INIT;
 
     /* What came with the answer to the request is there already: it must not wait for more. */
-    if (drain(x, events, userdata, &e) < 0)
-        return give(err, &e);
+    if (client_ripcord_drain(x, events, userdata, &e) < 0)
+        return client_ripcord_give(err, &e);
     if (x->ended)
         return 0;
     if (poll(&p, 1, timeout_ms) <= 0)
         return 1;
-    if (receive(x, &e) < 0 || drain(x, events, userdata, &e) < 0)
-        return give(err, &e);
+    if (client_ripcord_receive(x, &e) < 0 || client_ripcord_drain(x, events, userdata, &e) < 0)
+        return client_ripcord_give(err, &e);
     return x->ended ? 0 : 1;
 }
 
 /* r as the stream's senders give it: 0 means that some of it waits for the socket. */
-static int sent(struct ripcord_exec *x, int r, struct err *e, struct ripcord_error **err)
+static int client_ripcord_sent(struct ripcord_exec *x, int r, struct err *e,
+                               struct ripcord_error **err)
 {
     while (r == 0) {
         struct pollfd p = {.fd = x->stream.fd, .events = POLLOUT};
@@ -234,7 +235,7 @@ static int sent(struct ripcord_exec *x, int r, struct err *e, struct ripcord_err
         else
             r = stream_flush(&x->stream, e);
     }
-    return r < 0 ? give(err, e) : 0;
+    return r < 0 ? client_ripcord_give(err, e) : 0;
 }
 
 int ripcord_exec_write(struct ripcord_exec *x, const void *data, size_t len,
@@ -245,7 +246,7 @@ int ripcord_exec_write(struct ripcord_exec *x, const void *data, size_t len,
     while (len) {
         size_t n = MIN(len, (size_t)EXEC_WRITE_PIECE);
         struct err e = ERR_INIT;
-        int r = sent(x, stream_stdin(&x->stream, p, n, &e), &e, err);
+        int r = client_ripcord_sent(x, stream_stdin(&x->stream, p, n, &e), &e, err);
 
         if (r < 0)
             return r;
@@ -259,14 +260,14 @@ int ripcord_exec_close_stdin(struct ripcord_exec *x, struct ripcord_error **err)
 {
     struct err e = ERR_INIT;
 
-    return sent(x, stream_stdin_eof(&x->stream, &e), &e, err);
+    return client_ripcord_sent(x, stream_stdin_eof(&x->stream, &e), &e, err);
 }
 
 int ripcord_exec_signal(struct ripcord_exec *x, int sig, struct ripcord_error **err)
 {
     struct err e = ERR_INIT;
 
-    return sent(x, stream_signal(&x->stream, sig, &e), &e, err);
+    return client_ripcord_sent(x, stream_signal(&x->stream, sig, &e), &e, err);
 }
 
 int ripcord_exec_resize(struct ripcord_exec *x, unsigned rows, unsigned cols,
@@ -274,5 +275,5 @@ int ripcord_exec_resize(struct ripcord_exec *x, unsigned rows, unsigned cols,
 {
     struct err e = ERR_INIT;
 
-    return sent(x, stream_resize(&x->stream, rows, cols, &e), &e, err);
+    return client_ripcord_sent(x, stream_resize(&x->stream, rows, cols, &e), &e, err);
 }

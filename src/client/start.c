@@ -61,7 +61,7 @@ int start_find_daemon(char **ret, struct err *err)
     return err_hint(err, "Install ripcord whole: 'ripcordd' belongs beside 'ripcord'.");
 }
 
-static int try_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
+static int client_start_try_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
 {
     _cleanup_close_ int dir = open(paths->run, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
@@ -70,12 +70,12 @@ static int try_connect(const struct path_roots *paths, int *ret_fd, struct err *
     return unix_connect(dir, "ripcord.sock", SOCK_STREAM, ret_fd, err);
 }
 
-static bool nobody_there(const struct err *err)
+static bool client_start_nobody_there(const struct err *err)
 {
     return err->errnum == ENOENT || err->errnum == ECONNREFUSED;
 }
 
-static int take_lock(const struct path_roots *paths, int *ret, struct err *err)
+static int client_start_take_lock(const struct path_roots *paths, int *ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/start.lock", paths->run);
     _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -96,7 +96,7 @@ static int take_lock(const struct path_roots *paths, int *ret, struct err *err)
     return 0;
 }
 
-static char **clean_environment(void)
+static char **client_start_clean_environment(void)
 {
     /* The last ones say where the docker engine is. */
     static const char *const keep[] = {"PATH=",
@@ -120,8 +120,8 @@ static char **clean_environment(void)
 }
 
 /* Everything that the child does between fork and exec. The order matters: closefrom comes last. */
-static void fill_actions(posix_spawn_file_actions_t *fa, posix_spawnattr_t *attr, const char *log,
-                         int ready)
+static void client_start_fill_actions(posix_spawn_file_actions_t *fa, posix_spawnattr_t *attr,
+                                      const char *log, int ready)
 {
     sigset_t none, all;
 
@@ -141,11 +141,11 @@ static void fill_actions(posix_spawn_file_actions_t *fa, posix_spawnattr_t *attr
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 }
 
-static int spawn_daemon(const struct path_roots *paths, const char *log, int ready, pid_t *ret,
-                        struct err *err)
+static int client_start_spawn_daemon(const struct path_roots *paths, const char *log, int ready,
+                                     pid_t *ret, struct err *err)
 {
     _cleanup_free_ char *program = NULL;
-    _cleanup_strv_ char **env = clean_environment();
+    _cleanup_strv_ char **env = client_start_clean_environment();
     _cleanup_strv_ char **argv = NULL;
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t attr;
@@ -161,7 +161,7 @@ static int spawn_daemon(const struct path_roots *paths, const char *log, int rea
     }
     strv_add(&argv, "--ready-fd");
     strv_push(&argv, xasprintf("%d", START_READY_FD));
-    fill_actions(&fa, &attr, log, ready);
+    client_start_fill_actions(&fa, &attr, log, ready);
     r = posix_spawn(ret, program, &fa, &attr, argv, env);
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&attr);
@@ -169,7 +169,7 @@ static int spawn_daemon(const struct path_roots *paths, const char *log, int rea
 }
 
 /* 1: the daemon said "ready"; 0: its end of the pipe closed without that. */
-static int wait_ready(int fd, struct err *err)
+static int client_start_wait_ready(int fd, struct err *err)
 {
     struct deadline by = deadline_in(start_timeout_usec);
     char word[16];
@@ -197,7 +197,7 @@ static int wait_ready(int fd, struct err *err)
 }
 
 /* The last lines of the log from `from` on, escaped, as the tail of a message. */
-static char *last_words(const char *log, off_t from)
+static char *client_start_last_words(const char *log, off_t from)
 {
     _cleanup_close_ int fd = open(log, O_RDONLY | O_CLOEXEC);
     struct buf b = BUF_INIT(START_WORDS_MAX * 4);
@@ -226,7 +226,7 @@ static char *last_words(const char *log, off_t from)
 }
 
 /* ERR_CONFLICT: it has found another one, which may not listen yet, or be about to end. */
-static int report_failure(pid_t pid, const char *log, off_t from, struct err *err)
+static int client_start_report_failure(pid_t pid, const char *log, off_t from, struct err *err)
 {
     _cleanup_free_ char *words = NULL;
     int status = 0, code = ERR_ENGINE;
@@ -234,7 +234,7 @@ static int report_failure(pid_t pid, const char *log, off_t from, struct err *er
     /* The pipe is closed, so it is dead or about to be; it never blocks for long. */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    words = last_words(log, from);
+    words = client_start_last_words(log, from);
     if (WIFEXITED(status) && WEXITSTATUS(status) == err_code_exit(ERR_CONFLICT))
         code = ERR_CONFLICT;
     if (WIFSIGNALED(status))
@@ -245,7 +245,7 @@ static int report_failure(pid_t pid, const char *log, off_t from, struct err *er
     return err_hint(err, "'ripcord doctor' shows what this machine lacks; the log is '%s'.", log);
 }
 
-static int start_locked(const struct path_roots *paths, struct err *err)
+static int client_start_locked(const struct path_roots *paths, struct err *err)
 {
     _cleanup_free_ char *log = xasprintf("%s/ripcordd.log", paths->state);
     _cleanup_close_ int in = -1, out = -1;
@@ -262,34 +262,34 @@ static int start_locked(const struct path_roots *paths, struct err *err)
     close(fds[1]);
     if (out < 0)
         return err_sys(err, errno, "duplicate a descriptor");
-    r = spawn_daemon(paths, log, out, &pid, err);
+    r = client_start_spawn_daemon(paths, log, out, &pid, err);
     if (r < 0)
         return r;
     out = fd_close(out);
-    r = wait_ready(in, err);
+    r = client_start_wait_ready(in, err);
     if (r < 0) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
         return err_hint(err, "The log is '%s'.", log);
     }
-    return r ? 0 : report_failure(pid, log, from, err);
+    return r ? 0 : client_start_report_failure(pid, log, from, err);
 }
 
 /* Others (systemd, somebody by hand) start daemons without our lock: theirs is as good as ours. */
-static int start_and_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
+static int client_start_and_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
 {
     struct deadline by = deadline_in(start_timeout_usec);
 
     for (useconds_t wait = START_AGAIN_USEC;; wait = MIN(wait * 2, START_AGAIN_MAX_USEC)) {
         _cleanup_err_ struct err start_err = ERR_INIT, e = ERR_INIT;
-        int r = start_locked(paths, &start_err);
+        int r = client_start_locked(paths, &start_err);
 
-        if (try_connect(paths, ret_fd, &e) == 0)
+        if (client_start_try_connect(paths, ret_fd, &e) == 0)
             return 0;
         if (r != -ERR_CONFLICT || deadline_passed(&by))
             return err_move(err, r < 0 ? &start_err : &e);
         usleep(wait);
-        if (try_connect(paths, ret_fd, NULL) == 0)
+        if (client_start_try_connect(paths, ret_fd, NULL) == 0)
             return 0;
     }
 }
@@ -300,19 +300,19 @@ int start_connect(const struct path_roots *paths, int *ret_fd, struct err *err)
     _cleanup_close_ int lock = -1;
     int r;
 
-    if (try_connect(paths, ret_fd, &e) == 0)
+    if (client_start_try_connect(paths, ret_fd, &e) == 0)
         return 0;
-    if (!nobody_there(&e))
+    if (!client_start_nobody_there(&e))
         return err_move(err, &e);
     r = path_roots_make(paths, err);
     if (r < 0)
         return r;
-    r = take_lock(paths, &lock, err);
+    r = client_start_take_lock(paths, &lock, err);
     if (r < 0)
         return r;
-    if (try_connect(paths, ret_fd, &e) == 0)
+    if (client_start_try_connect(paths, ret_fd, &e) == 0)
         return 0;
-    if (!nobody_there(&e))
+    if (!client_start_nobody_there(&e))
         return err_move(err, &e);
-    return start_and_connect(paths, ret_fd, err);
+    return client_start_and_connect(paths, ret_fd, err);
 }

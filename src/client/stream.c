@@ -19,8 +19,8 @@ enum {
 };
 
 /* What came with the head of the answer is the stream's beginning. */
-static int start(struct client_stream *s, struct client *c, const char *target, const json_t *body,
-                 struct err *err)
+static int client_stream_start(struct client_stream *s, struct client *c, const char *target,
+                               const json_t *body, struct err *err)
 {
     _cleanup_buf_ struct buf early = BUF_INIT(STREAM_BUFFER);
     int r = client_upgrade(c, "POST", target, FRAME_PROTOCOL, body, &s->fd, &early, err);
@@ -33,7 +33,7 @@ static int start(struct client_stream *s, struct client *c, const char *target, 
     return 0;
 }
 
-static void init(struct client_stream *s, struct client *c)
+static void client_stream_init(struct client_stream *s, struct client *c)
 {
     *s = (struct client_stream){
         .client = c, .fd = -1, .mem = xmalloc(STREAM_BUFFER), .out = BUF_INIT(STREAM_OUT_MAX)};
@@ -44,21 +44,21 @@ int stream_open(struct client_stream *s, struct client *c, const char *target, c
 {
     int r;
 
-    init(s, c);
-    r = start(s, c, target, body, err);
+    client_stream_init(s, c);
+    r = client_stream_start(s, c, target, body, err);
     if (r < 0)
         stream_done(s);
     return r;
 }
 
-static int attach(struct client_stream *s, struct err *err)
+static int client_stream_attach(struct client_stream *s, struct err *err)
 {
     _cleanup_free_ char *target =
         xasprintf("/v1/sandboxes/%s/execs/%s/attach?stdout_offset=%llu&stderr_offset=%llu",
                   s->sandbox, s->exec, (unsigned long long)s->next[STREAM_STDOUT],
                   (unsigned long long)s->next[STREAM_STDERR]);
 
-    return start(s, s->client, target, NULL, err);
+    return client_stream_start(s, s->client, target, NULL, err);
 }
 
 int stream_attach(struct client_stream *s, struct client *c, const char *sandbox, const char *exec,
@@ -66,12 +66,12 @@ int stream_attach(struct client_stream *s, struct client *c, const char *sandbox
 {
     int r;
 
-    init(s, c);
+    client_stream_init(s, c);
     s->sandbox = xstrdup(sandbox);
     s->exec = xstrdup(exec);
     s->next[STREAM_STDOUT] = stdout_offset;
     s->next[STREAM_STDERR] = stderr_offset;
-    r = attach(s, err);
+    r = client_stream_attach(s, err);
     if (r < 0)
         stream_done(s);
     return r;
@@ -89,7 +89,7 @@ void stream_done(struct client_stream *s)
     *s = (struct client_stream){.fd = -1};
 }
 
-static int lost(struct client_stream *s, int errnum, struct err *err)
+static int client_stream_lost(struct client_stream *s, int errnum, struct err *err)
 {
     s->fd = fd_close(s->fd);
     return errnum ? err_set(err, ERR_ENGINE, "the connection to the daemon was lost: %s",
@@ -114,18 +114,18 @@ int stream_fill(struct client_stream *s, struct err *err)
     if (n < 0 && errno == EAGAIN)
         return 0;
     if (n <= 0)
-        return lost(s, n < 0 ? errno : 0, err);
+        return client_stream_lost(s, n < 0 ? errno : 0, err);
     s->len += (size_t)n;
     return 1;
 }
 
-static int broken(struct err *err, const char *what)
+static int client_stream_broken(struct err *err, const char *what)
 {
     return err_set(err, ERR_ENGINE, "the daemon broke the protocol: %s", what);
 }
 
-static int on_started(struct client_stream *s, const struct frame *f, struct stream_event *ret,
-                      struct err *err)
+static int client_stream_on_started(struct client_stream *s, const struct frame *f,
+                                    struct stream_event *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const char *sandbox, *exec;
@@ -136,7 +136,7 @@ static int on_started(struct client_stream *s, const struct frame *f, struct str
     sandbox = json_string_value(json_object_get(doc, "sandbox"));
     exec = json_string_value(json_object_get(doc, "exec"));
     if (!sandbox || !exec)
-        return broken(err, "a started frame without names");
+        return client_stream_broken(err, "a started frame without names");
     free(s->sandbox);
     free(s->exec);
     s->sandbox = xstrdup(sandbox);
@@ -148,20 +148,20 @@ static int on_started(struct client_stream *s, const struct frame *f, struct str
 }
 
 /* Drops what was handed out before; what is missing in front is told first, the data after it. */
-static int on_output(struct client_stream *s, const struct frame *f, struct stream_event *ret,
-                     struct err *err)
+static int client_stream_on_output(struct client_stream *s, const struct frame *f,
+                                   struct stream_event *ret, struct err *err)
 {
     int stream = f->type == FRAME_STDOUT ? STREAM_STDOUT : STREAM_STDERR;
     struct stream_event ev = {.type = STREAM_OUTPUT, .stream = stream};
     uint64_t at, next = s->next[stream];
 
     if (f->length < STREAM_OFFSET_SIZE)
-        return broken(err, "an output frame without offset");
+        return client_stream_broken(err, "an output frame without offset");
     at = frame_get_u64(f->data);
     ev.data = f->data + STREAM_OFFSET_SIZE;
     ev.len = f->length - STREAM_OFFSET_SIZE;
     if (at > UINT64_MAX - ev.len)
-        return broken(err, "an offset past the end of numbers");
+        return client_stream_broken(err, "an offset past the end of numbers");
     if (at + ev.len <= next)
         return 0;
     if (at < next) {
@@ -180,17 +180,17 @@ static int on_output(struct client_stream *s, const struct frame *f, struct stre
     return 0;
 }
 
-static int on_gap(struct client_stream *s, const struct frame *f, struct stream_event *ret,
-                  struct err *err)
+static int client_stream_on_gap(struct client_stream *s, const struct frame *f,
+                                struct stream_event *ret, struct err *err)
 {
     int stream;
     uint64_t to;
 
     if (f->length != STREAM_GAP_SIZE)
-        return broken(err, "a gap frame of the wrong size");
+        return client_stream_broken(err, "a gap frame of the wrong size");
     stream = (unsigned char)f->data[0];
     if (stream != STREAM_STDOUT && stream != STREAM_STDERR)
-        return broken(err, "a gap in an unknown stream");
+        return client_stream_broken(err, "a gap in an unknown stream");
     to = frame_get_u64(f->data + 9);
     if (to <= s->next[stream])
         return 0;
@@ -200,13 +200,13 @@ static int on_gap(struct client_stream *s, const struct frame *f, struct stream_
     return 0;
 }
 
-static int on_end(struct client_stream *s, const struct frame *f, struct stream_event *ret,
-                  struct err *err)
+static int client_stream_on_end(struct client_stream *s, const struct frame *f,
+                                struct stream_event *ret, struct err *err)
 {
     int r;
 
     if (s->end)
-        return broken(err, "two end records");
+        return client_stream_broken(err, "two end records");
     r = json_parse("the end record", f->data, f->length, &s->end, err);
     if (r < 0)
         return r;
@@ -215,7 +215,7 @@ static int on_end(struct client_stream *s, const struct frame *f, struct stream_
     return 0;
 }
 
-static int on_error(const struct frame *f, struct err *err)
+static int client_stream_on_error(const struct frame *f, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int r = json_parse("the daemon's error", f->data, f->length, &doc, err);
@@ -223,23 +223,23 @@ static int on_error(const struct frame *f, struct err *err)
     return r < 0 ? r : json_to_err(doc, err);
 }
 
-static int on_frame(struct client_stream *s, const struct frame *f, struct stream_event *ret,
-                    struct err *err)
+static int client_stream_on_frame(struct client_stream *s, const struct frame *f,
+                                  struct stream_event *ret, struct err *err)
 {
     switch (f->type) {
     case FRAME_STARTED:
-        return on_started(s, f, ret, err);
+        return client_stream_on_started(s, f, ret, err);
     case FRAME_STDOUT:
     case FRAME_STDERR:
-        return on_output(s, f, ret, err);
+        return client_stream_on_output(s, f, ret, err);
     case FRAME_GAP:
-        return on_gap(s, f, ret, err);
+        return client_stream_on_gap(s, f, ret, err);
     case FRAME_END:
-        return on_end(s, f, ret, err);
+        return client_stream_on_end(s, f, ret, err);
     case FRAME_ERROR:
-        return on_error(f, err);
+        return client_stream_on_error(f, err);
     default:
-        return broken(err, "a frame that only clients send");
+        return client_stream_broken(err, "a frame that only clients send");
     }
 }
 
@@ -254,7 +254,7 @@ int stream_next(struct client_stream *s, struct stream_event *ret, struct err *e
 
         if (r <= 0)
             return r;
-        r = on_frame(s, &f, ret, err);
+        r = client_stream_on_frame(s, &f, ret, err);
         if (r < 0)
             return r;
         s->off += used;
@@ -280,14 +280,14 @@ int stream_flush(struct client_stream *s, struct err *err)
             return 1;
         }
         if (n < 0)
-            return lost(s, errno, err);
+            return client_stream_lost(s, errno, err);
         buf_consume(&s->out, (size_t)n);
     }
     return 1;
 }
 
-static int queue(struct client_stream *s, enum frame_type type, const void *data, size_t len,
-                 struct err *err)
+static int client_stream_queue(struct client_stream *s, enum frame_type type, const void *data,
+                               size_t len, struct err *err)
 {
     if (frame_append(&s->out, type, data, len) < 0)
         return err_set(err, ERR_LIMIT, "too much is waiting to be sent to the daemon");
@@ -296,35 +296,35 @@ static int queue(struct client_stream *s, enum frame_type type, const void *data
 
 int stream_stdin(struct client_stream *s, const void *data, size_t len, struct err *err)
 {
-    return queue(s, FRAME_STDIN, data, len, err);
+    return client_stream_queue(s, FRAME_STDIN, data, len, err);
 }
 
 int stream_stdin_eof(struct client_stream *s, struct err *err)
 {
-    return queue(s, FRAME_STDIN_EOF, NULL, 0, err);
+    return client_stream_queue(s, FRAME_STDIN_EOF, NULL, 0, err);
 }
 
 int stream_signal(struct client_stream *s, int sig, struct err *err)
 {
     char number = (char)sig;
 
-    return queue(s, FRAME_SIGNAL, &number, 1, err);
+    return client_stream_queue(s, FRAME_SIGNAL, &number, 1, err);
 }
 
 int stream_resize(struct client_stream *s, unsigned rows, unsigned cols, struct err *err)
 {
     char size[4] = {(char)(rows >> 8), (char)rows, (char)(cols >> 8), (char)cols};
 
-    return queue(s, FRAME_RESIZE, size, sizeof(size), err);
+    return client_stream_queue(s, FRAME_RESIZE, size, sizeof(size), err);
 }
 
 int stream_detach(struct client_stream *s, struct err *err)
 {
-    return queue(s, FRAME_DETACH, NULL, 0, err);
+    return client_stream_queue(s, FRAME_DETACH, NULL, 0, err);
 }
 
 /* Worth another try: the daemon is not there, or not yet itself again. */
-static bool passing(const struct err *err)
+static bool client_stream_passing(const struct err *err)
 {
     return err->code == ERR_ENGINE || err->code == ERR_SYSTEM;
 }
@@ -337,9 +337,9 @@ int stream_resume(struct client_stream *s, const struct deadline *by, struct err
     for (;;) {
         _cleanup_err_ struct err e = ERR_INIT;
 
-        if (attach(s, &e) == 0)
+        if (client_stream_attach(s, &e) == 0)
             return 0;
-        if (!passing(&e) || deadline_passed(by))
+        if (!client_stream_passing(&e) || deadline_passed(by))
             return err_move(err, &e);
         usleep(STREAM_RETRY_USEC);
     }

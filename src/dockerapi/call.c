@@ -38,7 +38,7 @@ void exchange_done(struct exchange *x)
 }
 
 /* Ours to get right: past this point what is malformed is the engine's. */
-static bool is_path(const char *s)
+static bool call_is_path(const char *s)
 {
     if (*s != '/')
         return false;
@@ -52,7 +52,7 @@ int exchange_open(struct exchange *x, const struct docker *d, const char *path,
 {
     int fd = -1, r;
 
-    if (!is_path(path))
+    if (!call_is_path(path))
         return err_set(err, ERR_INVALID, "a path of the Engine API with a blank or control byte");
     x->began = time_mono();
     r = docker_connect(d, by, &fd, err);
@@ -73,7 +73,7 @@ enum docker_reason exchange_unopened(int r)
     return r == -ERR_TIMEOUT ? DOCKER_SILENT : DOCKER_UNREACHABLE;
 }
 
-static int silent(const struct exchange *x, struct err *err)
+static int call_silent(const struct exchange *x, struct err *err)
 {
     const char *what =
         x->http.head.status ? "did not finish its answer" : "takes connections but did not answer";
@@ -93,7 +93,7 @@ int exchange_broke(const struct exchange *x, enum docker_reason *reason, struct 
     if (reason)
         *reason = code == ERR_TIMEOUT ? DOCKER_SILENT : DOCKER_UNREACHABLE;
     if (code == ERR_TIMEOUT)
-        return silent(x, err);
+        return call_silent(x, err);
     if (code == ERR_LIMIT)
         return err_wrap(err, "engine at %s", x->d->where);
     if (code == ERR_INVALID) {
@@ -173,7 +173,7 @@ int exchange_refused(struct exchange *x, enum docker_reason *reason, struct err 
 /* ---- answers ---- */
 
 /* load, import, pull, push, build: the status is 200 long before anything has been done. */
-static bool is_progress(const char *path)
+static bool call_is_progress(const char *path)
 {
     static const char *const prefixes[] = {"/images/load", "/images/create", "/build"};
 
@@ -186,8 +186,8 @@ static bool is_progress(const char *path)
     return false;
 }
 
-static int progress_error(const struct exchange *x, const json_t *line, enum docker_reason *reason,
-                          struct err *err)
+static int call_progress_error(const struct exchange *x, const json_t *line,
+                               enum docker_reason *reason, struct err *err)
 {
     const char *words =
         json_string_value(json_object_get(json_object_get(line, "errorDetail"), "message"));
@@ -207,8 +207,8 @@ static int progress_error(const struct exchange *x, const json_t *line, enum doc
         reason, err);
 }
 
-static int parse_progress(const struct exchange *x, const char *text, size_t len,
-                          struct docker_reply *ret, struct err *err)
+static int call_parse_progress(const struct exchange *x, const char *text, size_t len,
+                               struct docker_reply *ret, struct err *err)
 {
     while (len) {
         const char *end = memchr(text, '\n', len);
@@ -218,7 +218,7 @@ static int parse_progress(const struct exchange *x, const char *text, size_t len
 
         /* A line that is no JSON is decoration: only errors and the last line count. */
         if (n && json_parse("progress", text, n, &line, NULL) >= 0)
-            r = progress_error(x, line, &ret->reason, err);
+            r = call_progress_error(x, line, &ret->reason, err);
         if (r < 0)
             return r;
         if (line) {
@@ -232,7 +232,7 @@ static int parse_progress(const struct exchange *x, const char *text, size_t len
     return 0;
 }
 
-static bool is_json(const struct exchange *x, const char *text, size_t len)
+static bool call_is_json(const struct exchange *x, const char *text, size_t len)
 {
     const char *type = http_field_get(&x->http.head, "Content-Type");
 
@@ -240,16 +240,16 @@ static bool is_json(const struct exchange *x, const char *text, size_t len)
                    text[0] == '{' || text[0] == '[');
 }
 
-static int parse_answer(const struct exchange *x, const char *text, size_t len,
-                        struct docker_reply *ret, struct err *err)
+static int call_parse_answer(const struct exchange *x, const char *text, size_t len,
+                             struct docker_reply *ret, struct err *err)
 {
     int r;
 
     while (len && strchr(" \t\r\n", text[len - 1]))
         len--;
-    if (is_progress(x->path))
-        return parse_progress(x, text, len, ret, err);
-    if (!is_json(x, text, len))
+    if (call_is_progress(x->path))
+        return call_parse_progress(x, text, len, ret, err);
+    if (!call_is_json(x, text, len))
         return 0;
     r = json_parse("the engine's answer", text, len, &ret->json, err);
     if (r >= 0)
@@ -261,7 +261,7 @@ static int parse_answer(const struct exchange *x, const char *text, size_t len,
 }
 
 /* The head has come, or failed to (r): status, reason and document of the whole answer. */
-static int take_answer(struct exchange *x, int r, struct docker_reply *ret, struct err *err)
+static int call_take_answer(struct exchange *x, int r, struct docker_reply *ret, struct err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(0);
 
@@ -273,7 +273,7 @@ static int take_answer(struct exchange *x, int r, struct docker_reply *ret, stru
     r = http_client_body(&x->http, GUARD("answer size") ? DOCKER_BODY_MAX : GIB(1), &body, err);
     if (r < 0)
         return exchange_broke(x, &ret->reason, err);
-    return parse_answer(x, buf_data(&body), body.len, ret, err);
+    return call_parse_answer(x, buf_data(&body), body.len, ret, err);
 }
 
 /*
@@ -283,8 +283,8 @@ static int take_answer(struct exchange *x, int r, struct docker_reply *ret, stru
  */
 typedef int (*talk_fn)(struct exchange *x, void *arg, struct docker_reply *reply, struct err *err);
 
-static int converse(const struct docker *d, const char *path, const struct deadline *by,
-                    talk_fn talk, void *arg, struct docker_reply *ret, struct err *err)
+static int call_converse(const struct docker *d, const char *path, const struct deadline *by,
+                         talk_fn talk, void *arg, struct docker_reply *ret, struct err *err)
 {
     _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
@@ -311,7 +311,8 @@ struct dockerapi_question {
     const json_t *body;
 };
 
-static int talk_plain(struct exchange *x, void *arg, struct docker_reply *reply, struct err *err)
+static int call_talk_plain(struct exchange *x, void *arg, struct docker_reply *reply,
+                           struct err *err)
 {
     const struct dockerapi_question *q = arg;
     int r;
@@ -319,13 +320,14 @@ static int talk_plain(struct exchange *x, void *arg, struct docker_reply *reply,
     r = exchange_send(x, q->method, NULL, q->body, err);
     if (r >= 0)
         r = exchange_head(x, err);
-    return take_answer(x, r, reply, err);
+    return call_take_answer(x, r, reply, err);
 }
 
 int docker_call(const struct docker *d, const char *method, const char *path, const json_t *body,
                 const struct deadline *by, struct docker_reply *ret, struct err *err)
 {
-    return converse(d, path, by, talk_plain, &(struct dockerapi_question){method, body}, ret, err);
+    return call_converse(d, path, by, call_talk_plain, &(struct dockerapi_question){method, body},
+                         ret, err);
 }
 
 /* ---- uploads ---- */
@@ -336,8 +338,8 @@ struct delivery {
     bool own_fault; /* what failed is our end of it, not the engine's */
 };
 
-static ssize_t read_source(int fd, const struct deadline *by, char *data, size_t len,
-                           struct err *err)
+static ssize_t call_read_source(int fd, const struct deadline *by, char *data, size_t len,
+                                struct err *err)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     ssize_t n;
@@ -354,7 +356,7 @@ static ssize_t read_source(int fd, const struct deadline *by, char *data, size_t
     return n < 0 ? err_sys(err, errno, "read what is to be sent to the engine") : n;
 }
 
-static int send_pieces(struct exchange *x, struct delivery *del, struct err *err)
+static int call_send_pieces(struct exchange *x, struct delivery *del, struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     ssize_t n;
@@ -364,7 +366,7 @@ static int send_pieces(struct exchange *x, struct delivery *del, struct err *err
     if (r < 0)
         return r;
     do {
-        n = read_source(del->source->fd, &x->http.by, piece, PIECE, err);
+        n = call_read_source(del->source->fd, &x->http.by, piece, PIECE, err);
         if (n < 0) {
             del->own_fault = true;
             return (int)n;
@@ -374,7 +376,8 @@ static int send_pieces(struct exchange *x, struct delivery *del, struct err *err
     return r;
 }
 
-static int talk_delivery(struct exchange *x, void *arg, struct docker_reply *reply, struct err *err)
+static int call_talk_delivery(struct exchange *x, void *arg, struct docker_reply *reply,
+                              struct err *err)
 {
     struct delivery *del = arg;
     const struct docker_source *s = del->source;
@@ -384,20 +387,20 @@ static int talk_delivery(struct exchange *x, void *arg, struct docker_reply *rep
         r = http_client_send(&x->http, del->method, x->target, NULL, "application/x-tar", s->data,
                              s->len, err);
     else
-        r = send_pieces(x, del, err);
+        r = call_send_pieces(x, del, err);
     if (del->own_fault)
         return r;
     if (r >= 0)
         r = exchange_head(x, err);
-    return take_answer(x, r, reply, err);
+    return call_take_answer(x, r, reply, err);
 }
 
 int docker_upload(const struct docker *d, const char *method, const char *path,
                   const struct docker_source *source, const struct deadline *by,
                   struct docker_reply *ret, struct err *err)
 {
-    return converse(d, path, by, talk_delivery, &(struct delivery){method, source, false}, ret,
-                    err);
+    return call_converse(d, path, by, call_talk_delivery, &(struct delivery){method, source, false},
+                         ret, err);
 }
 
 /* ---- downloads ---- */
@@ -407,8 +410,8 @@ struct pickup {
     uint64_t left;
 };
 
-static int write_piece(int fd, const struct deadline *by, const char *data, size_t len,
-                       struct err *err)
+static int call_write_piece(int fd, const struct deadline *by, const char *data, size_t len,
+                            struct err *err)
 {
     while (len) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -427,8 +430,8 @@ static int write_piece(int fd, const struct deadline *by, const char *data, size
     return 0;
 }
 
-static int copy_body(struct exchange *x, struct pickup *p, struct docker_reply *reply,
-                     struct err *err)
+static int call_copy_body(struct exchange *x, struct pickup *p, struct docker_reply *reply,
+                          struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     ssize_t n;
@@ -440,7 +443,7 @@ static int copy_body(struct exchange *x, struct pickup *p, struct docker_reply *
             return err_set(err, ERR_LIMIT, "the engine sends more than is allowed here");
         if (deadline_passed(&x->http.by))
             return err_set(err, ERR_TIMEOUT, "the engine has not sent all of it in time");
-        r = write_piece(p->fd, &x->http.by, piece, (size_t)n, err);
+        r = call_write_piece(p->fd, &x->http.by, piece, (size_t)n, err);
         if (r < 0)
             return r;
         p->left -= (uint64_t)n;
@@ -448,7 +451,8 @@ static int copy_body(struct exchange *x, struct pickup *p, struct docker_reply *
     return n < 0 ? exchange_broke(x, &reply->reason, err) : 0;
 }
 
-static int talk_pickup(struct exchange *x, void *arg, struct docker_reply *reply, struct err *err)
+static int call_talk_pickup(struct exchange *x, void *arg, struct docker_reply *reply,
+                            struct err *err)
 {
     int r;
 
@@ -456,15 +460,15 @@ static int talk_pickup(struct exchange *x, void *arg, struct docker_reply *reply
     if (r >= 0)
         r = exchange_head(x, err);
     if (r < 0 || !exchange_ok(x))
-        return take_answer(x, r, reply, err);
+        return call_take_answer(x, r, reply, err);
     reply->status = x->http.head.status;
-    return copy_body(x, arg, reply, err);
+    return call_copy_body(x, arg, reply, err);
 }
 
 int docker_download(const struct docker *d, const char *path, int fd, uint64_t max,
                     const struct deadline *by, struct docker_reply *ret, struct err *err)
 {
-    return converse(d, path, by, talk_pickup, &(struct pickup){fd, max}, ret, err);
+    return call_converse(d, path, by, call_talk_pickup, &(struct pickup){fd, max}, ret, err);
 }
 
 /* ---- hijack ---- */
@@ -474,7 +478,8 @@ struct capture {
     struct docker_hijacked *ret;
 };
 
-static int talk_capture(struct exchange *x, void *arg, struct docker_reply *reply, struct err *err)
+static int call_talk_capture(struct exchange *x, void *arg, struct docker_reply *reply,
+                             struct err *err)
 {
     const struct capture *c = arg;
     struct buf early = BUF_INIT(HTTP_HEAD_MAX + MIB(1));
@@ -485,7 +490,7 @@ static int talk_capture(struct exchange *x, void *arg, struct docker_reply *repl
     if (r >= 0)
         r = exchange_head(x, err);
     if (r < 0 || (!exchange_ok(x) && head->status != 101))
-        return take_answer(x, r, reply, err);
+        return call_take_answer(x, r, reply, err);
     reply->status = head->status;
     if (head->chunked || head->has_length)
         return err_set(err, ERR_ENGINE,
@@ -502,5 +507,6 @@ int docker_hijack(const struct docker *d, const char *path, const json_t *body,
                   const struct deadline *by, struct docker_hijacked *ret,
                   struct docker_reply *ret_reply, struct err *err)
 {
-    return converse(d, path, by, talk_capture, &(struct capture){body, ret}, ret_reply, err);
+    return call_converse(d, path, by, call_talk_capture, &(struct capture){body, ret}, ret_reply,
+                         err);
 }

@@ -60,7 +60,7 @@ int docker_unreached(const struct docker_endpoint *e, int errnum, struct err *er
     return -ERR_ENGINE;
 }
 
-static int try_unix(const char *path, int *ret)
+static int connect_try_unix(const char *path, int *ret)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -69,10 +69,10 @@ static int try_unix(const char *path, int *ret)
     return 0;
 }
 
-static int dial_unix(const struct docker_endpoint *e, const struct deadline *by, int *ret)
+static int connect_dial_unix(const struct docker_endpoint *e, const struct deadline *by, int *ret)
 {
     for (;;) {
-        int r = try_unix(e->path, ret);
+        int r = connect_try_unix(e->path, ret);
 
         if (r != -EAGAIN)
             return r;
@@ -91,7 +91,7 @@ int docker_dial(const struct docker_endpoint *e, const struct deadline *by, int 
         return docker_unreached(e, ETIMEDOUT, err);
     if (e->transport != DOCKER_UNIX)
         return docker_net_dial(e, by, ret, err);
-    r = dial_unix(e, by, ret);
+    r = connect_dial_unix(e, by, ret);
     return r < 0 ? docker_unreached(e, -r, err) : 0;
 }
 

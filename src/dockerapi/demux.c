@@ -5,7 +5,7 @@
 #include "lib/base/guard.h"
 #include "lib/base/macro.h"
 
-static int read_head(struct docker_demux *d, struct err *err)
+static int demux_read_head(struct docker_demux *d, struct err *err)
 {
     const unsigned char *h = d->head;
 
@@ -31,7 +31,7 @@ int docker_demux_next(struct docker_demux *d, const char *data, size_t len, size
         memcpy(d->head + d->have, data, step);
         d->have += step;
         *used = step;
-        return d->have < sizeof(d->head) ? 0 : read_head(d, err);
+        return d->have < sizeof(d->head) ? 0 : demux_read_head(d, err);
     }
     *n = MIN((size_t)d->left, len);
     *used = *n;

@@ -27,22 +27,22 @@ void docker_close(struct docker *d)
     free(d);
 }
 
-static char *dup_or_null(const char *s)
+static char *docker_dup_or_null(const char *s)
 {
     return s ? xstrdup(s) : NULL;
 }
 
-static int new_docker(const struct docker_endpoint *e, struct docker **ret, struct err *err)
+static int docker_new(const struct docker_endpoint *e, struct docker **ret, struct err *err)
 {
     _cleanup_(docker_closep) struct docker *d = xnew0(struct docker);
     int r;
 
     d->endpoint = (struct docker_endpoint){
         .transport = e->transport,
-        .path = dup_or_null(e->path),
-        .host = dup_or_null(e->host),
+        .path = docker_dup_or_null(e->path),
+        .host = docker_dup_or_null(e->host),
         .port = e->port,
-        .certs = dup_or_null(e->certs),
+        .certs = docker_dup_or_null(e->certs),
     };
     d->where = docker_endpoint_text(e);
     d->version = xstrdup("");
@@ -56,7 +56,7 @@ static int new_docker(const struct docker_endpoint *e, struct docker **ret, stru
 }
 
 /* "1.41" is 41. Other major versions do not exist yet. */
-static int parse_api(const char *s, unsigned *ret)
+static int docker_parse_api(const char *s, unsigned *ret)
 {
     uint32_t minor;
 
@@ -66,7 +66,7 @@ static int parse_api(const char *s, unsigned *ret)
     return 0;
 }
 
-static int not_an_engine(const struct docker *d, const char *what, struct err *err)
+static int docker_not_an_engine(const struct docker *d, const char *what, struct err *err)
 {
     err_set(err, ERR_ENGINE, "what answers at %s is not a Docker or Podman engine: %s", d->where,
             what);
@@ -74,7 +74,7 @@ static int not_an_engine(const struct docker *d, const char *what, struct err *e
 }
 
 /* "Docker/20.10.24 (linux)", "Libpod/4.3.1 (linux)" */
-static char *version_of(const struct http_head *head)
+static char *docker_version_of(const struct http_head *head)
 {
     const char *server = http_field_get(head, "Server");
     const char *slash = server ? strchr(server, '/') : NULL;
@@ -83,18 +83,18 @@ static char *version_of(const struct http_head *head)
 }
 
 /* From the ping's head: flavour and versions. */
-static int negotiate(struct docker *d, const struct http_head *head, struct err *err)
+static int docker_negotiate(struct docker *d, const struct http_head *head, struct err *err)
 {
     const char *api = http_field_get(head, "Api-Version");
 
     if (http_field_get(head, "Libpod-Api-Version"))
         d->flavour = DOCKER_FLAVOUR_PODMAN;
     if (!api)
-        return not_an_engine(d, "its ping tells no API version", err);
-    if (parse_api(api, &d->engine_api) < 0)
-        return not_an_engine(d, "its API version is not 1.N", err);
+        return docker_not_an_engine(d, "its ping tells no API version", err);
+    if (docker_parse_api(api, &d->engine_api) < 0)
+        return docker_not_an_engine(d, "its API version is not 1.N", err);
     free(d->version);
-    d->version = version_of(head);
+    d->version = docker_version_of(head);
     d->api = MIN(d->engine_api, (unsigned)DOCKER_API_MAX);
     if (d->api >= DOCKER_API_MIN)
         return 0;
@@ -103,7 +103,7 @@ static int negotiate(struct docker *d, const struct http_head *head, struct err 
         docker_flavour_name(d->flavour), d->where, d->engine_api, DOCKER_API_MIN);
 }
 
-static int ping(struct docker *d, const struct deadline *by, struct err *err)
+static int docker_ping(struct docker *d, const struct deadline *by, struct err *err)
 {
     _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
     _cleanup_err_ struct err own = ERR_INIT;
@@ -111,9 +111,9 @@ static int ping(struct docker *d, const struct deadline *by, struct err *err)
 
     r = exchange_ask(&x, d, "GET", "/_ping", NULL, by, &own);
     if (r >= 0 && x.http.head.status != 200)
-        r = not_an_engine(d, "it does not answer the ping with 200", &own);
+        r = docker_not_an_engine(d, "it does not answer the ping with 200", &own);
     if (r >= 0)
-        r = negotiate(d, &x.http.head, &own);
+        r = docker_negotiate(d, &x.http.head, &own);
     return r < 0 ? err_move(err, &own) : 0;
 }
 
@@ -123,10 +123,10 @@ int docker_open(const struct docker_endpoint *endpoint, const struct deadline *b
     _cleanup_(docker_closep) struct docker *d = NULL;
     int r;
 
-    r = new_docker(endpoint, &d, err);
+    r = docker_new(endpoint, &d, err);
     if (r < 0)
         return r;
-    r = ping(d, by, err);
+    r = docker_ping(d, by, err);
     if (r < 0)
         return r;
     if (d->api < d->engine_api) {
@@ -146,7 +146,7 @@ int docker_open_known(const struct docker_endpoint *endpoint, enum docker_flavou
 
     if (api < DOCKER_API_MIN || api > DOCKER_API_MAX)
         return err_set(err, ERR_INVALID, "API version 1.%u is not one that we speak", api);
-    r = new_docker(endpoint, &d, err);
+    r = docker_new(endpoint, &d, err);
     if (r < 0)
         return r;
     d->flavour = flavour;
@@ -159,13 +159,13 @@ int docker_open_known(const struct docker_endpoint *endpoint, enum docker_flavou
 
 /* Appending cannot fail: what goes in is in memory already, and a request that became too long for
  * a head is refused when it is sent. */
-static void append(struct buf *b, const char *s, size_t len)
+static void docker_append(struct buf *b, const char *s, size_t len)
 {
     if (buf_append(b, s, len) < 0)
         abort();
 }
 
-static void append_encoded(struct buf *b, const char *s)
+static void docker_append_encoded(struct buf *b, const char *s)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                 "0123456789-._~";
@@ -175,17 +175,17 @@ static void append_encoded(struct buf *b, const char *s)
 
         snprintf(hex, sizeof(hex), "%%%02X", (unsigned char)*s);
         if (strchr(plain, *s))
-            append(b, s, 1);
+            docker_append(b, s, 1);
         else
-            append(b, hex, 3);
+            docker_append(b, hex, 3);
     }
 }
 
-static void append_number(struct buf *b, long long n)
+static void docker_append_number(struct buf *b, long long n)
 {
     char text[24];
 
-    append(b, text, (size_t)snprintf(text, sizeof(text), "%lld", n));
+    docker_append(b, text, (size_t)snprintf(text, sizeof(text), "%lld", n));
 }
 
 char *docker_path(const char *fmt, ...)
@@ -196,13 +196,13 @@ char *docker_path(const char *fmt, ...)
     va_start(ap, fmt);
     for (const char *p = fmt; *p; p++) {
         if (*p != '%')
-            append(&b, p, 1);
+            docker_append(&b, p, 1);
         else if (*++p == 's')
-            append_encoded(&b, va_arg(ap, const char *));
+            docker_append_encoded(&b, va_arg(ap, const char *));
         else if (*p == 'd')
-            append_number(&b, va_arg(ap, int));
+            docker_append_number(&b, va_arg(ap, int));
         else if (*p == 'u')
-            append_number(&b, va_arg(ap, unsigned));
+            docker_append_number(&b, va_arg(ap, unsigned));
         else
             abort(); /* a format of our own that docker.h does not allow */
     }

@@ -28,7 +28,7 @@ void docker_endpoint_use_tls(struct docker_endpoint *e, const char *certs)
 }
 
 /* Foreign words in a message: one line, no control bytes, not too long. */
-static char *shown(const char *s)
+static char *endpoint_shown(const char *s)
 {
     struct buf b = BUF_INIT(1024);
 
@@ -37,15 +37,15 @@ static char *shown(const char *s)
     return buf_steal(&b);
 }
 
-static int bad(const char *text, const char *why, struct err *err)
+static int endpoint_bad(const char *text, const char *why, struct err *err)
 {
-    _cleanup_free_ char *safe = shown(text);
+    _cleanup_free_ char *safe = endpoint_shown(text);
 
     err_set(err, ERR_INVALID, "'%s' is not an engine's address: %s", safe, why);
     return err_hint(err, "Write unix:///path/to/docker.sock, tcp://host:2375 or tls://host:2376.");
 }
 
-static bool is_clean(const char *s)
+static bool endpoint_is_clean(const char *s)
 {
     for (; *s; s++)
         if ((unsigned char)*s <= 0x20 || *s == 0x7f)
@@ -54,7 +54,7 @@ static bool is_clean(const char *s)
 }
 
 /* Letters, digits, '.', '-', '_'; for an address in brackets also ':' and '%' (a zone). */
-static bool is_host(const char *s, bool brackets)
+static bool endpoint_is_host(const char *s, bool brackets)
 {
     const char *extra = brackets ? ":%." : ".-_";
     size_t n = strlen(s);
@@ -67,7 +67,7 @@ static bool is_host(const char *s, bool brackets)
 }
 
 /* Cuts "host:port" or "[v6]:port" in place. */
-static const char *cut_authority(char *s, char **ret_host, const char **ret_port)
+static const char *endpoint_cut_authority(char *s, char **ret_host, const char **ret_port)
 {
     bool brackets = s[0] == '[';
     char *end = brackets ? strchr(s, ']') : s + strcspn(s, ":");
@@ -81,14 +81,14 @@ static const char *cut_authority(char *s, char **ret_host, const char **ret_port
         return "there is something between the host and the port";
     *ret_port = *end == ':' ? end + 1 : NULL;
     *end = '\0';
-    if (!is_host(host, brackets))
+    if (!endpoint_is_host(host, brackets))
         return "the host is not a name or address";
     *ret_host = host;
     return NULL;
 }
 
-static int parse_network(const char *text, const char *rest, bool tls, struct docker_endpoint *ret,
-                         struct err *err)
+static int endpoint_parse_network(const char *text, const char *rest, bool tls,
+                                  struct docker_endpoint *ret, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(rest);
     char *query = strchr(copy, '?'), *slash, *host = NULL;
@@ -99,16 +99,16 @@ static int parse_network(const char *text, const char *rest, bool tls, struct do
         *query++ = '\0';
     slash = strchr(copy, '/');
     if (slash && slash[1])
-        return bad(text, "a path on the engine's host is not supported", err);
+        return endpoint_bad(text, "a path on the engine's host is not supported", err);
     if (slash)
         *slash = '\0';
-    why = cut_authority(copy, &host, &port);
+    why = endpoint_cut_authority(copy, &host, &port);
     if (why)
-        return bad(text, why, err);
+        return endpoint_bad(text, why, err);
     if (port && parse_u32(port, 1, UINT16_MAX, &number, NULL) < 0)
-        return bad(text, "the port is not a number from 1 to 65535", err);
+        return endpoint_bad(text, "the port is not a number from 1 to 65535", err);
     if (query && (!tls || strncmp(query, "certs=/", strlen("certs=/")) != 0))
-        return bad(text, "only tls:// takes something behind a '?': certs=/folder", err);
+        return endpoint_bad(text, "only tls:// takes something behind a '?': certs=/folder", err);
     *ret = (struct docker_endpoint){
         .transport = tls ? DOCKER_TLS : DOCKER_TCP,
         .host = xstrdup(host),
@@ -118,59 +118,61 @@ static int parse_network(const char *text, const char *rest, bool tls, struct do
     return 0;
 }
 
-static int parse_unix(const char *text, const char *path, struct docker_endpoint *ret,
-                      struct err *err)
+static int endpoint_parse_unix(const char *text, const char *path, struct docker_endpoint *ret,
+                               struct err *err)
 {
     size_t len = strlen(path);
 
     if (path[0] != '/')
-        return bad(text, "the path of the socket is not absolute", err);
+        return endpoint_bad(text, "the path of the socket is not absolute", err);
     if (len < 2 || path[len - 1] == '/')
-        return bad(text, "the path names a folder, not a socket", err);
+        return endpoint_bad(text, "the path names a folder, not a socket", err);
     *ret = (struct docker_endpoint){.transport = DOCKER_UNIX, .path = xstrdup(path)};
     return 0;
 }
 
-static int unsupported(const char *scheme, const char *hint, struct err *err)
+static int endpoint_unsupported(const char *scheme, const char *hint, struct err *err)
 {
     err_set(err, ERR_UNSUPPORTED, "ripcord does not reach engines over %s", scheme);
     return err_hint(err, "%s", hint);
 }
 
-static int parse_scheme(const char *text, struct docker_endpoint *ret, struct err *err)
+static int endpoint_parse_scheme(const char *text, struct docker_endpoint *ret, struct err *err)
 {
     const char *sep = strstr(text, "://");
     size_t n = sep ? (size_t)(sep - text) : 0;
     const char *rest = sep ? sep + 3 : NULL;
 
     if (text[0] == '/')
-        return parse_unix(text, text, ret, err);
+        return endpoint_parse_unix(text, text, ret, err);
     if (!sep)
-        return bad(text, "there is no scheme", err);
+        return endpoint_bad(text, "there is no scheme", err);
     if (n == 4 && strncmp(text, "unix", n) == 0)
-        return parse_unix(text, rest, ret, err);
+        return endpoint_parse_unix(text, rest, ret, err);
     if (n == 3 && strncmp(text, "tcp", n) == 0)
-        return parse_network(text, rest, false, ret, err);
+        return endpoint_parse_network(text, rest, false, ret, err);
     if (n == 3 && strncmp(text, "tls", n) == 0)
-        return parse_network(text, rest, true, ret, err);
+        return endpoint_parse_network(text, rest, true, ret, err);
     if (n == 3 && strncmp(text, "ssh", n) == 0)
-        return unsupported("ssh://",
-                           "Forward its socket: 'ssh -N -L /run/user/ID/engine.sock:"
-                           "/var/run/docker.sock HOST', and use unix:///run/user/ID/engine.sock.",
-                           err);
+        return endpoint_unsupported(
+            "ssh://",
+            "Forward its socket: 'ssh -N -L /run/user/ID/engine.sock:"
+            "/var/run/docker.sock HOST', and use unix:///run/user/ID/engine.sock.",
+            err);
     if (n == 5 && strncmp(text, "npipe", n) == 0)
-        return unsupported("npipe:// (Windows pipes)",
-                           "In WSL 2 use Docker Desktop's unix:///var/run/docker.sock.", err);
-    return bad(text, "the scheme is not unix, tcp or tls", err);
+        return endpoint_unsupported("npipe:// (Windows pipes)",
+                                    "In WSL 2 use Docker Desktop's unix:///var/run/docker.sock.",
+                                    err);
+    return endpoint_bad(text, "the scheme is not unix, tcp or tls", err);
 }
 
 int docker_endpoint_parse(const char *text, struct docker_endpoint *ret, struct err *err)
 {
     if (strnlen(text, TEXT_MAX + 1) > TEXT_MAX)
-        return bad(text, "it is too long", err);
-    if (!is_clean(text))
-        return bad(text, "it holds a blank or control byte", err);
-    return parse_scheme(text, ret, err);
+        return endpoint_bad(text, "it is too long", err);
+    if (!endpoint_is_clean(text))
+        return endpoint_bad(text, "it holds a blank or control byte", err);
+    return endpoint_parse_scheme(text, ret, err);
 }
 
 char *docker_endpoint_text(const struct docker_endpoint *e)

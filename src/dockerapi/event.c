@@ -46,7 +46,7 @@ static const struct {
 };
 /* clang-format on */
 
-static enum docker_event_type type_of(const char *name)
+static enum docker_event_type event_type_of(const char *name)
 {
     for (size_t i = 0; name && i < ARRAY_SIZE(types); i++)
         if (STREQ(types[i].name, name))
@@ -54,7 +54,7 @@ static enum docker_event_type type_of(const char *name)
     return DOCKER_EVENT_OTHER;
 }
 
-static enum docker_event_action action_of(const char *name)
+static enum docker_event_action event_action_of(const char *name)
 {
     for (size_t i = 0; name && i < ARRAY_SIZE(actions); i++)
         if (STREQ(actions[i].name, name))
@@ -62,25 +62,25 @@ static enum docker_event_action action_of(const char *name)
     return DOCKER_EVENT_ANY_OTHER;
 }
 
-static const char *text_or_empty(const json_t *obj, const char *key)
+static const char *event_text_or_empty(const json_t *obj, const char *key)
 {
     const char *s = json_string_value(json_object_get(obj, key));
 
     return s ? s : "";
 }
 
-static int exit_code_of(const json_t *attributes)
+static int event_exit_code_of(const json_t *attributes)
 {
     static const char *const keys[] = {"exitCode", "containerExitCode"};
     uint32_t code;
 
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-        if (parse_u32(text_or_empty(attributes, keys[i]), 0, 255, &code, NULL) >= 0)
+        if (parse_u32(event_text_or_empty(attributes, keys[i]), 0, 255, &code, NULL) >= 0)
             return (int)code;
     return -1;
 }
 
-static uint64_t time_of(const json_t *doc)
+static uint64_t event_time_of(const json_t *doc)
 {
     json_int_t nano = json_integer_value(json_object_get(doc, "timeNano"));
     json_int_t sec = json_integer_value(json_object_get(doc, "time"));
@@ -100,17 +100,18 @@ void docker_event_decode(json_t *doc, struct docker_event *ret)
     if (!action)
         action = json_string_value(json_object_get(doc, "status"));
     *ret = (struct docker_event){
-        .type = type_of(json_string_value(json_object_get(doc, "Type"))),
-        .action = action_of(action),
-        .id = text_or_empty(actor, "ID"),
-        .name = text_or_empty(attributes, "name"),
-        .exit_code = action_of(action) == DOCKER_EVENT_DIE ? exit_code_of(attributes) : -1,
-        .time = time_of(doc),
+        .type = event_type_of(json_string_value(json_object_get(doc, "Type"))),
+        .action = event_action_of(action),
+        .id = event_text_or_empty(actor, "ID"),
+        .name = event_text_or_empty(attributes, "name"),
+        .exit_code =
+            event_action_of(action) == DOCKER_EVENT_DIE ? event_exit_code_of(attributes) : -1,
+        .time = event_time_of(doc),
         .attributes = attributes,
         .doc = doc,
     };
     if (!*ret->id)
-        ret->id = text_or_empty(doc, "id");
+        ret->id = event_text_or_empty(doc, "id");
 }
 
 json_t *docker_events_filters(const char *label)

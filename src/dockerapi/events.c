@@ -22,8 +22,8 @@ void docker_events_close(struct docker_events *ev)
 
 /* The engine's clock, whose second the stream is asked to begin with; ours when it does not tell.
  */
-static int engine_time(const struct docker *d, const struct deadline *by, time_t *ret,
-                       struct err *err)
+static int dockerapi_events_engine_time(const struct docker *d, const struct deadline *by,
+                                        time_t *ret, struct err *err)
 {
     _cleanup_exchange_ struct exchange x = EXCHANGE_INIT;
     _cleanup_err_ struct err own = ERR_INIT;
@@ -37,7 +37,7 @@ static int engine_time(const struct docker *d, const struct deadline *by, time_t
     return 0;
 }
 
-static char *events_path(time_t since, const json_t *filters)
+static char *dockerapi_events_path(time_t since, const json_t *filters)
 {
     _cleanup_free_ char *text = filters ? json_to_text(filters, false) : NULL;
     _cleanup_free_ char *from = xasprintf("%lld", (long long)since);
@@ -54,10 +54,10 @@ int docker_events_open(const struct docker *d, const json_t *filters, int stop_f
     time_t since = 0;
     int r;
 
-    r = engine_time(d, by, &since, err);
+    r = dockerapi_events_engine_time(d, by, &since, err);
     if (r < 0)
         return r;
-    path = events_path(since, filters);
+    path = dockerapi_events_path(since, filters);
     r = docker_stream_open(d, "GET", path, NULL, stop_fd, by, &ev->stream, NULL, err);
     if (r < 0)
         return r;

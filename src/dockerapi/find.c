@@ -15,7 +15,7 @@
 enum { PROBE_SECONDS = 2 };
 
 /* A variable that is set and not empty. */
-static const char *env_get(docker_env_fn env, const char *name)
+static const char *find_env_get(docker_env_fn env, const char *name)
 {
     const char *v = env(name);
 
@@ -23,14 +23,14 @@ static const char *env_get(docker_env_fn env, const char *name)
 }
 
 /* The CLI's rule for where certificates lie, but for one thing: here they are always verified. */
-static int add_tls(struct docker_endpoint *e, docker_env_fn env, struct err *err)
+static int find_add_tls(struct docker_endpoint *e, docker_env_fn env, struct err *err)
 {
-    const char *certs = env_get(env, "DOCKER_CERT_PATH"), *home = env_get(env, "HOME");
+    const char *certs = find_env_get(env, "DOCKER_CERT_PATH"), *home = find_env_get(env, "HOME");
     _cleanup_free_ char *folder = NULL;
 
     if (e->transport == DOCKER_UNIX || e->certs)
         return 0;
-    if (e->transport == DOCKER_TCP && !certs && !env_get(env, "DOCKER_TLS_VERIFY"))
+    if (e->transport == DOCKER_TCP && !certs && !find_env_get(env, "DOCKER_TLS_VERIFY"))
         return 0;
     if (certs)
         folder = xstrdup(certs);
@@ -44,15 +44,15 @@ static int add_tls(struct docker_endpoint *e, docker_env_fn env, struct err *err
     return 0;
 }
 
-static int take(const char *text, const char *source, docker_env_fn env,
-                struct docker_endpoint *ret, struct err *err)
+static int find_take(const char *text, const char *source, docker_env_fn env,
+                     struct docker_endpoint *ret, struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint e = {0};
     int r;
 
     r = docker_endpoint_parse(text, &e, err);
     if (r >= 0)
-        r = add_tls(&e, env, err);
+        r = find_add_tls(&e, env, err);
     if (r < 0)
         return err_wrap(err, "%s", source);
     *ret = e;
@@ -60,9 +60,9 @@ static int take(const char *text, const char *source, docker_env_fn env,
     return 0;
 }
 
-static char **usual_sockets(docker_env_fn env)
+static char **find_usual_sockets(docker_env_fn env)
 {
-    const char *run = env_get(env, "XDG_RUNTIME_DIR");
+    const char *run = find_env_get(env, "XDG_RUNTIME_DIR");
     char **v = NULL;
 
     strv_add(&v, "/var/run/docker.sock");
@@ -74,7 +74,7 @@ static char **usual_sockets(docker_env_fn env)
     return v;
 }
 
-static bool accepts(const char *path, char ***tried)
+static bool find_accepts(const char *path, char ***tried)
 {
     struct docker_endpoint e = {.transport = DOCKER_UNIX, .path = (char *)path};
     struct deadline by = deadline_in(PROBE_SECONDS * USEC_PER_SEC);
@@ -89,11 +89,11 @@ static bool accepts(const char *path, char ***tried)
 
 static int find_usual(docker_env_fn env, struct docker_endpoint *ret, struct err *err)
 {
-    _cleanup_strv_ char **sockets = usual_sockets(env), **tried = NULL;
+    _cleanup_strv_ char **sockets = find_usual_sockets(env), **tried = NULL;
     _cleanup_free_ char *list = NULL;
 
     for (char **s = sockets; *s; s++)
-        if (accepts(*s, &tried)) {
+        if (find_accepts(*s, &tried)) {
             *ret = (struct docker_endpoint){.transport = DOCKER_UNIX, .path = xstrdup(*s)};
             return 0;
         }
@@ -109,9 +109,9 @@ int docker_endpoint_find(const char *configured, docker_env_fn env, struct docke
     static const char *const names[] = {"DOCKER_HOST", "CONTAINER_HOST"};
 
     if (configured && *configured)
-        return take(configured, "configured engine", env, ret, err);
+        return find_take(configured, "configured engine", env, ret, err);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (env_get(env, names[i]))
-            return take(env_get(env, names[i]), names[i], env, ret, err);
+        if (find_env_get(env, names[i]))
+            return find_take(find_env_get(env, names[i]), names[i], env, ret, err);
     return find_usual(env, ret, err);
 }

@@ -4,7 +4,7 @@
 #include "dockerapi/net.h"
 #include "lib/base/cleanup.h"
 
-static int not_here(const struct docker_endpoint *e, struct err *err)
+static int local_not_here(const struct docker_endpoint *e, struct err *err)
 {
     return err_set(err, ERR_UNSUPPORTED,
                    "this program reaches engines on unix sockets, not on '%s'", e->host);
@@ -15,13 +15,13 @@ int docker_net_dial(const struct docker_endpoint *e, const struct deadline *by, 
 {
     (void)by;
     (void)ret;
-    return not_here(e, err);
+    return local_not_here(e, err);
 }
 
 int docker_tls_new(const struct docker_endpoint *e, void **ret, struct err *err)
 {
     (void)ret;
-    return not_here(e, err);
+    return local_not_here(e, err);
 }
 
 void docker_tls_free(void *tls)
@@ -36,5 +36,5 @@ int docker_tls_wrap(void *tls, const struct docker_endpoint *e, int fd, const st
     (void)by;
     (void)ret;
     fd_close(fd);
-    return not_here(e, err);
+    return local_not_here(e, err);
 }

@@ -22,7 +22,7 @@
 /* A socket of ours may have died with its engine; on TCP nobody would tell. */
 enum { KEEP_IDLE = 30, KEEP_INTERVAL = 10, KEEP_COUNT = 3 };
 
-static int wait_connected(int fd, const struct deadline *by)
+static int net_wait_connected(int fd, const struct deadline *by)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     socklen_t len = sizeof(int);
@@ -38,7 +38,7 @@ static int wait_connected(int fd, const struct deadline *by)
     return -errnum;
 }
 
-static void tune(int fd)
+static void net_tune(int fd)
 {
     static const struct {
         int level, name, value;
@@ -53,7 +53,7 @@ static void tune(int fd)
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
 }
 
-static int dial_address(const struct addrinfo *ai, const struct deadline *by, int *ret)
+static int net_dial_address(const struct addrinfo *ai, const struct deadline *by, int *ret)
 {
     _cleanup_close_ int fd = -1;
     int r;
@@ -61,11 +61,11 @@ static int dial_address(const struct addrinfo *ai, const struct deadline *by, in
     fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    tune(fd);
+    net_tune(fd);
     if (connect(fd, ai->ai_addr, ai->ai_addrlen) < 0) {
         if (errno != EINPROGRESS)
             return -errno;
-        r = wait_connected(fd, by);
+        r = net_wait_connected(fd, by);
         if (r < 0)
             return r;
     }
@@ -83,7 +83,7 @@ struct lookup {
     char host[];
 };
 
-static void lookup_leave(struct lookup *l)
+static void net_lookup_leave(struct lookup *l)
 {
     if (atomic_fetch_sub(&l->holders, 1) > 1)
         return;
@@ -93,24 +93,24 @@ static void lookup_leave(struct lookup *l)
     free(l);
 }
 
-static int ask(const char *host, const char *port, int flags, struct addrinfo **ret)
+static int net_ask(const char *host, const char *port, int flags, struct addrinfo **ret)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
 
     return getaddrinfo(host, port, &hints, ret);
 }
 
-static void *lookup_main(void *arg)
+static void *net_lookup_main(void *arg)
 {
     struct lookup *l = arg;
 
-    atomic_store(&l->code, ask(l->host, l->port, 0, &l->result));
+    atomic_store(&l->code, net_ask(l->host, l->port, 0, &l->result));
     eventfd_write(l->done_fd, 1);
-    lookup_leave(l);
+    net_lookup_leave(l);
     return NULL;
 }
 
-static struct lookup *lookup_new(const struct docker_endpoint *e)
+static struct lookup *net_lookup_new(const struct docker_endpoint *e)
 {
     size_t len = strlen(e->host) + 1;
     struct lookup *l = xcalloc(1, sizeof(*l) + len);
@@ -124,7 +124,7 @@ static struct lookup *lookup_new(const struct docker_endpoint *e)
 }
 
 /* 0 or an EAI_ code; EAI_INPROGRESS: the deadline passed. */
-static int lookup_wait(struct lookup *l, const struct deadline *by)
+static int net_lookup_wait(struct lookup *l, const struct deadline *by)
 {
     struct pollfd p = {.fd = l->done_fd, .events = POLLIN};
     int r;
@@ -132,10 +132,10 @@ static int lookup_wait(struct lookup *l, const struct deadline *by)
     if (l->done_fd < 0)
         return EAI_SYSTEM;
     /* An address needs no thread. */
-    if (ask(l->host, l->port, AI_NUMERICHOST, &l->result) == 0)
+    if (net_ask(l->host, l->port, AI_NUMERICHOST, &l->result) == 0)
         return 0;
     atomic_fetch_add(&l->holders, 1);
-    errno = docker_thread(lookup_main, l);
+    errno = docker_thread(net_lookup_main, l);
     if (errno) {
         atomic_fetch_sub(&l->holders, 1);
         return EAI_SYSTEM;
@@ -149,13 +149,13 @@ static int lookup_wait(struct lookup *l, const struct deadline *by)
 int docker_net_dial(const struct docker_endpoint *e, const struct deadline *by, int *ret,
                     struct err *err)
 {
-    struct lookup *l = lookup_new(e);
-    int found = lookup_wait(l, by), r = -EADDRNOTAVAIL;
+    struct lookup *l = net_lookup_new(e);
+    int found = net_lookup_wait(l, by), r = -EADDRNOTAVAIL;
 
     if (found == 0)
         for (const struct addrinfo *ai = l->result; ai && r < 0; ai = ai->ai_next)
-            r = dial_address(ai, by, ret);
-    lookup_leave(l);
+            r = net_dial_address(ai, by, ret);
+    net_lookup_leave(l);
     if (found == EAI_INPROGRESS)
         return docker_unreached(e, ETIMEDOUT, err);
     if (found == 0)

@@ -42,7 +42,8 @@ struct docker_request {
 };
 
 /* An engine that has answered before the end takes no more: its answer says why. */
-static int send_file(struct docker_stream *s, const struct docker_request *q, struct err *err)
+static int dockerapi_stream_send_file(struct docker_stream *s, const struct docker_request *q,
+                                      struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(FILE_PIECE);
     ssize_t n;
@@ -60,12 +61,13 @@ static int send_file(struct docker_stream *s, const struct docker_request *q, st
     return MIN(r, 0);
 }
 
-static int ask(struct docker_stream *s, const struct docker_request *q, struct docker_reply *reply,
-               struct err *err)
+static int dockerapi_stream_ask(struct docker_stream *s, const struct docker_request *q,
+                                struct docker_reply *reply, struct err *err)
 {
     int r;
 
-    r = q->fd >= 0 ? send_file(s, q, err) : exchange_send(&s->x, q->method, NULL, q->body, err);
+    r = q->fd >= 0 ? dockerapi_stream_send_file(s, q, err)
+                   : exchange_send(&s->x, q->method, NULL, q->body, err);
     if (r >= 0)
         r = exchange_head(&s->x, err);
     if (r < 0)
@@ -74,9 +76,10 @@ static int ask(struct docker_stream *s, const struct docker_request *q, struct d
     return exchange_ok(&s->x) ? 0 : exchange_refused(&s->x, &reply->reason, err);
 }
 
-static int stream_open(const struct docker *d, const char *path, const struct docker_request *q,
-                       int stop_fd, const struct deadline *by, struct docker_stream **ret,
-                       struct docker_reply *ret_reply, struct err *err)
+static int dockerapi_stream_open(const struct docker *d, const char *path,
+                                 const struct docker_request *q, int stop_fd,
+                                 const struct deadline *by, struct docker_stream **ret,
+                                 struct docker_reply *ret_reply, struct err *err)
 {
     _cleanup_(docker_stream_closep) struct docker_stream *s = xnew0(struct docker_stream);
     struct docker_reply reply = DOCKER_REPLY_INIT;
@@ -90,7 +93,7 @@ static int stream_open(const struct docker *d, const char *path, const struct do
         reply.reason = exchange_unopened(r);
     } else {
         s->x.http.stop_fd = stop_fd;
-        r = ask(s, q, &reply, &own);
+        r = dockerapi_stream_ask(s, q, &reply, &own);
     }
     if (ret_reply)
         *ret_reply = reply;
@@ -104,20 +107,20 @@ int docker_stream_open(const struct docker *d, const char *method, const char *p
                        const json_t *body, int stop_fd, const struct deadline *by,
                        struct docker_stream **ret, struct docker_reply *ret_reply, struct err *err)
 {
-    return stream_open(d, path, &(struct docker_request){method, body, -1}, stop_fd, by, ret,
-                       ret_reply, err);
+    return dockerapi_stream_open(d, path, &(struct docker_request){method, body, -1}, stop_fd, by,
+                                 ret, ret_reply, err);
 }
 
 int docker_stream_upload(const struct docker *d, const char *path, int fd, int stop_fd,
                          const struct deadline *by, struct docker_stream **ret,
                          struct docker_reply *ret_reply, struct err *err)
 {
-    return stream_open(d, path, &(struct docker_request){"POST", NULL, fd}, stop_fd, by, ret,
-                       ret_reply, err);
+    return dockerapi_stream_open(d, path, &(struct docker_request){"POST", NULL, fd}, stop_fd, by,
+                                 ret, ret_reply, err);
 }
 
 /* 1: *ret is a line, NUL-terminated, without its end; valid until the next call. */
-static int take_line(struct docker_stream *s, size_t *ret_len)
+static int dockerapi_stream_take_line(struct docker_stream *s, size_t *ret_len)
 {
     char *data = buf_data(&s->line), *lf;
 
@@ -130,28 +133,28 @@ static int take_line(struct docker_stream *s, size_t *ret_len)
     return 1;
 }
 
-static void drop_line(struct docker_stream *s, size_t len)
+static void dockerapi_stream_drop_line(struct docker_stream *s, size_t len)
 {
     buf_consume(&s->line, MIN(len + 1, s->line.len));
     s->scanned = 0;
 }
 
 /* 1: a document; 0: there is no whole line yet. Blank lines are skipped. */
-static int next_document(struct docker_stream *s, json_t **ret, struct err *err)
+static int dockerapi_stream_next_document(struct docker_stream *s, json_t **ret, struct err *err)
 {
     size_t len;
 
-    while (take_line(s, &len)) {
+    while (dockerapi_stream_take_line(s, &len)) {
         const char *text = buf_data(&s->line);
         int r = strspn(text, " \t\r") >= len
                     ? 0
                     : json_parse("a line from the engine", text, len, ret, err);
 
         if (r >= 0 && *ret) {
-            drop_line(s, len);
+            dockerapi_stream_drop_line(s, len);
             return 1;
         }
-        drop_line(s, len);
+        dockerapi_stream_drop_line(s, len);
         if (r < 0) {
             if (err)
                 err->code = ERR_ENGINE;
@@ -168,7 +171,7 @@ bool docker_stream_stopped(const struct docker_stream *s)
     return p.fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-static int read_more(struct docker_stream *s, struct err *err)
+static int dockerapi_stream_read_more(struct docker_stream *s, struct err *err)
 {
     char *p = buf_reserve(&s->line, PIECE);
     ssize_t n;
@@ -194,8 +197,9 @@ int docker_stream_next(struct docker_stream *s, const struct deadline *by, json_
     int r;
 
     s->x.http.by = *by;
-    while ((r = next_document(s, &doc, &own)) == 0 && !s->ended && !docker_stream_stopped(s)) {
-        r = read_more(s, &own);
+    while ((r = dockerapi_stream_next_document(s, &doc, &own)) == 0 && !s->ended &&
+           !docker_stream_stopped(s)) {
+        r = dockerapi_stream_read_more(s, &own);
         if (r == -ERR_TIMEOUT && docker_stream_stopped(s))
             return 0;
         if (r < 0)

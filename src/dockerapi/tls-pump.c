@@ -34,7 +34,7 @@ struct pump {
     bool broken;
 };
 
-static void pump_free(struct pump *p)
+static void tls_pump_free(struct pump *p)
 {
     fd_close(p->user);
     fd_close(p->sock);
@@ -42,7 +42,7 @@ static void pump_free(struct pump *p)
     free(p);
 }
 
-static void lane_took(struct lane *l, size_t n)
+static void tls_pump_lane_took(struct lane *l, size_t n)
 {
     l->off += n;
     l->len -= n;
@@ -67,7 +67,7 @@ static void tls_says(struct pump *p, int r)
     }
 }
 
-static bool fill_down(struct pump *p)
+static bool tls_pump_fill_down(struct pump *p)
 {
     int n;
 
@@ -84,7 +84,7 @@ static bool fill_down(struct pump *p)
     return true;
 }
 
-static bool drain_down(struct pump *p)
+static bool tls_pump_drain_down(struct pump *p)
 {
     ssize_t n;
 
@@ -99,11 +99,11 @@ static bool drain_down(struct pump *p)
         p->broken |= errno != EAGAIN && errno != EINTR;
         return false;
     }
-    lane_took(&p->down, (size_t)n);
+    tls_pump_lane_took(&p->down, (size_t)n);
     return true;
 }
 
-static bool fill_up(struct pump *p)
+static bool tls_pump_fill_up(struct pump *p)
 {
     ssize_t n;
 
@@ -120,7 +120,7 @@ static bool fill_up(struct pump *p)
     return true;
 }
 
-static bool drain_up(struct pump *p)
+static bool tls_pump_drain_up(struct pump *p)
 {
     int n;
 
@@ -138,13 +138,13 @@ static bool drain_up(struct pump *p)
         tls_says(p, n);
         return false;
     }
-    lane_took(&p->up, (size_t)n);
+    tls_pump_lane_took(&p->up, (size_t)n);
     return true;
 }
 
 /* False when the user has closed. A socket that TLS waits for nothing from is left out: once the
  * peer has hung up, poll(2) would report that for ever. */
-static bool wait_for_news(struct pump *p)
+static bool tls_pump_wait_for_news(struct pump *p)
 {
     struct pollfd fds[] = {{.fd = p->user}, {.fd = p->want ? p->sock : -1, .events = p->want}};
 
@@ -157,7 +157,7 @@ static bool wait_for_news(struct pump *p)
     return !(fds[0].revents & (POLLHUP | POLLERR));
 }
 
-static void *pump_main(void *arg)
+static void *tls_pump_main(void *arg)
 {
     struct pump *p = arg;
 
@@ -165,14 +165,14 @@ static void *pump_main(void *arg)
         bool moved;
 
         p->want = 0;
-        moved = fill_down(p);
-        moved |= drain_down(p);
-        moved |= fill_up(p);
-        moved |= drain_up(p);
-        if (!moved && !p->broken && !wait_for_news(p))
+        moved = tls_pump_fill_down(p);
+        moved |= tls_pump_drain_down(p);
+        moved |= tls_pump_fill_up(p);
+        moved |= tls_pump_drain_up(p);
+        if (!moved && !p->broken && !tls_pump_wait_for_news(p))
             break;
     }
-    pump_free(p);
+    tls_pump_free(p);
     return NULL;
 }
 
@@ -186,14 +186,14 @@ int docker_tls_pump(SSL *ssl, int sock, int *ret, struct err *err)
     p->user = -1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0) {
         r = err_sys(err, errno, "make a socket pair for TLS");
-        pump_free(p);
+        tls_pump_free(p);
         return r;
     }
     p->user = sv[1];
-    r = docker_thread(pump_main, p);
+    r = docker_thread(tls_pump_main, p);
     if (r) {
         fd_close(sv[0]);
-        pump_free(p);
+        tls_pump_free(p);
         return err_sys(err, r, "start a thread for TLS");
     }
     *ret = sv[0];

@@ -24,7 +24,7 @@ DEFINE_CLEANUP(SSL_CTX *, SSL_CTX_free);
 
 /* ---- the BIO ---- */
 
-static int bio_result(BIO *b, ssize_t n, int retry)
+static int tls_bio_result(BIO *b, ssize_t n, int retry)
 {
     BIO_clear_retry_flags(b);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -32,21 +32,21 @@ static int bio_result(BIO *b, ssize_t n, int retry)
     return (int)n;
 }
 
-static int bio_write(BIO *b, const char *data, int len)
+static int tls_bio_write(BIO *b, const char *data, int len)
 {
     ssize_t n = send((int)(intptr_t)BIO_get_data(b), data, (size_t)len, MSG_NOSIGNAL);
 
-    return bio_result(b, n, BIO_FLAGS_WRITE);
+    return tls_bio_result(b, n, BIO_FLAGS_WRITE);
 }
 
-static int bio_read(BIO *b, char *data, int len)
+static int tls_bio_read(BIO *b, char *data, int len)
 {
     ssize_t n = recv((int)(intptr_t)BIO_get_data(b), data, (size_t)len, 0);
 
-    return bio_result(b, n, BIO_FLAGS_READ);
+    return tls_bio_result(b, n, BIO_FLAGS_READ);
 }
 
-static long bio_ctrl(BIO *b, int cmd, long num, void *ptr)
+static long tls_bio_ctrl(BIO *b, int cmd, long num, void *ptr)
 {
     (void)b;
     (void)num;
@@ -56,22 +56,22 @@ static long bio_ctrl(BIO *b, int cmd, long num, void *ptr)
 
 static BIO_METHOD *bio_method;
 
-static void make_bio_method(void)
+static void tls_make_bio_method(void)
 {
     bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "ripcord socket");
     if (!bio_method)
         return;
-    BIO_meth_set_write(bio_method, bio_write);
-    BIO_meth_set_read(bio_method, bio_read);
-    BIO_meth_set_ctrl(bio_method, bio_ctrl);
+    BIO_meth_set_write(bio_method, tls_bio_write);
+    BIO_meth_set_read(bio_method, tls_bio_read);
+    BIO_meth_set_ctrl(bio_method, tls_bio_ctrl);
 }
 
-static BIO *bio_new(int fd)
+static BIO *tls_bio_new(int fd)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     BIO *b;
 
-    pthread_once(&once, make_bio_method);
+    pthread_once(&once, tls_make_bio_method);
     b = bio_method ? BIO_new(bio_method) : NULL;
     if (b) {
         BIO_set_data(b, (void *)(intptr_t)fd);
@@ -83,7 +83,7 @@ static BIO *bio_new(int fd)
 /* ---- errors ---- */
 
 /* OpenSSL's last word; its queue is per thread and is left empty. */
-static const char *last_words(char *text, size_t size)
+static const char *tls_last_words(char *text, size_t size)
 {
     unsigned long code = ERR_peek_last_error();
     const char *reason = code ? ERR_reason_error_string(code) : NULL;
@@ -93,26 +93,26 @@ static const char *last_words(char *text, size_t size)
     return text;
 }
 
-static int broken(struct err *err, const char *what)
+static int tls_broken(struct err *err, const char *what)
 {
     char text[256];
 
-    return err_set(err, ERR_SYSTEM, "%s: %s", what, last_words(text, sizeof(text)));
+    return err_set(err, ERR_SYSTEM, "%s: %s", what, tls_last_words(text, sizeof(text)));
 }
 
 /* ---- certificates ---- */
 
-static int file_failed(const char *path, struct err *err)
+static int tls_file_failed(const char *path, struct err *err)
 {
     char text[256];
 
     err_set(err, ERR_ENGINE, "TLS to the engine: cannot use '%s': %s", path,
-            last_words(text, sizeof(text)));
+            tls_last_words(text, sizeof(text)));
     return err_hint(err, "The folder (DOCKER_CERT_PATH) must hold ca.pem, and cert.pem with its "
                          "key.pem, as PEM.");
 }
 
-static int load_own(SSL_CTX *ctx, const char *folder, struct err *err)
+static int tls_load_own(SSL_CTX *ctx, const char *folder, struct err *err)
 {
     _cleanup_free_ char *cert = xasprintf("%s/cert.pem", folder);
     _cleanup_free_ char *key = xasprintf("%s/key.pem", folder);
@@ -121,15 +121,15 @@ static int load_own(SSL_CTX *ctx, const char *folder, struct err *err)
     if (access(cert, F_OK) < 0 && access(key, F_OK) < 0)
         return 0;
     if (SSL_CTX_use_certificate_chain_file(ctx, cert) != 1)
-        return file_failed(cert, err);
+        return tls_file_failed(cert, err);
     if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1 ||
         SSL_CTX_check_private_key(ctx) != 1)
-        return file_failed(key, err);
+        return tls_file_failed(key, err);
     return 0;
 }
 
 /* A key behind a pass phrase: fail rather than ask on a terminal that may be there. */
-static int no_pass_phrase(char *text, int size, int writing, void *arg)
+static int tls_no_pass_phrase(char *text, int size, int writing, void *arg)
 {
     (void)text;
     (void)size;
@@ -145,19 +145,19 @@ int docker_tls_new(const struct docker_endpoint *e, void **ret, struct err *err)
     int r;
 
     if (!ctx)
-        return broken(err, "set up TLS");
+        return tls_broken(err, "set up TLS");
     if (!e->certs) {
         err_set(err, ERR_INVALID, "TLS to the engine: no folder with certificates is given");
         return err_hint(err, "Set DOCKER_CERT_PATH, or write tls://host:2376?certs=/folder.");
     }
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-    SSL_CTX_set_default_passwd_cb(ctx, no_pass_phrase);
+    SSL_CTX_set_default_passwd_cb(ctx, tls_no_pass_phrase);
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                               SSL_MODE_RELEASE_BUFFERS);
     if (SSL_CTX_load_verify_file(ctx, ca) != 1)
-        return file_failed(ca, err);
-    r = load_own(ctx, e->certs, err);
+        return tls_file_failed(ca, err);
+    r = tls_load_own(ctx, e->certs, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(ctx);
@@ -171,22 +171,22 @@ void docker_tls_free(void *tls)
 
 /* ---- handshake ---- */
 
-static bool is_address(const char *host)
+static bool tls_is_address(const char *host)
 {
     struct in6_addr any;
 
     return inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1;
 }
 
-static int expect_host(SSL *ssl, const char *host)
+static int tls_expect_host(SSL *ssl, const char *host)
 {
-    if (is_address(host))
+    if (tls_is_address(host))
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host);
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-static int refused(SSL *ssl, const struct docker_endpoint *e, struct err *err)
+static int tls_refused(SSL *ssl, const struct docker_endpoint *e, struct err *err)
 {
     long verdict = SSL_get_verify_result(ssl);
     char text[256];
@@ -199,15 +199,15 @@ static int refused(SSL *ssl, const struct docker_endpoint *e, struct err *err)
                         e->certs, e->host);
     }
     err_set(err, ERR_ENGINE, "TLS handshake with the engine at %s:%u failed: %s", e->host, e->port,
-            last_words(text, sizeof(text)));
+            tls_last_words(text, sizeof(text)));
     return err_hint(err,
                     "The port may not speak TLS (2376 usually does, 2375 does not), or the "
                     "engine refuses '%s/cert.pem'.",
                     e->certs);
 }
 
-static int handshake(SSL *ssl, int fd, const struct docker_endpoint *e, const struct deadline *by,
-                     struct err *err)
+static int tls_handshake(SSL *ssl, int fd, const struct docker_endpoint *e,
+                         const struct deadline *by, struct err *err)
 {
     for (;;) {
         int r = SSL_connect(ssl), why = SSL_get_error(ssl, r);
@@ -216,7 +216,7 @@ static int handshake(SSL *ssl, int fd, const struct docker_endpoint *e, const st
         if (r == 1)
             return 0;
         if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE)
-            return refused(ssl, e, err);
+            return tls_refused(ssl, e, err);
         r = poll(&p, 1, deadline_ms(by));
         if (r == 0)
             return err_set(err, ERR_TIMEOUT,
@@ -232,15 +232,15 @@ int docker_tls_wrap(void *tls, const struct docker_endpoint *e, int raw, const s
 {
     _cleanup_close_ int fd = raw;
     _cleanup_(SSL_freep) SSL *ssl = SSL_new(tls);
-    BIO *bio = ssl ? bio_new(fd) : NULL;
+    BIO *bio = ssl ? tls_bio_new(fd) : NULL;
     int r;
 
     if (!bio)
-        return broken(err, "set up TLS");
+        return tls_broken(err, "set up TLS");
     SSL_set_bio(ssl, bio, bio);
-    if (expect_host(ssl, e->host) != 1)
-        return broken(err, "set up TLS");
-    r = handshake(ssl, fd, e, by, err);
+    if (tls_expect_host(ssl, e->host) != 1)
+        return tls_broken(err, "set up TLS");
+    r = tls_handshake(ssl, fd, e, by, err);
     if (r < 0)
         return r;
     return docker_tls_pump(TAKE_PTR(ssl), TAKE_FD(fd), ret, err);

@@ -20,14 +20,14 @@ struct trace_field {
     enum trace_wire wire;
 };
 
-static struct trace_reader reader_of(struct trace_text t)
+static struct trace_reader trace_reader_of(struct trace_text t)
 {
     const uint8_t *p = (const uint8_t *)t.p;
 
     return (struct trace_reader){p, p + t.len};
 }
 
-static bool take_varint(struct trace_reader *r, uint64_t *ret)
+static bool trace_take_varint(struct trace_reader *r, uint64_t *ret)
 {
     uint64_t v = 0;
 
@@ -48,7 +48,7 @@ static bool take_varint(struct trace_reader *r, uint64_t *ret)
     return false;
 }
 
-static bool skip(struct trace_reader *r, uint64_t n)
+static bool trace_skip(struct trace_reader *r, uint64_t n)
 {
     if (n > (uint64_t)(r->end - r->p))
         return false;
@@ -56,52 +56,52 @@ static bool skip(struct trace_reader *r, uint64_t n)
     return true;
 }
 
-static bool take_value(struct trace_reader *r, struct trace_field *f)
+static bool trace_take_value(struct trace_reader *r, struct trace_field *f)
 {
     const uint8_t *start;
     uint64_t len;
 
     switch (f->wire) {
     case WIRE_VARINT:
-        return take_varint(r, &f->value);
+        return trace_take_varint(r, &f->value);
     case WIRE_64:
-        return skip(r, 8);
+        return trace_skip(r, 8);
     case WIRE_32:
-        return skip(r, 4);
+        return trace_skip(r, 4);
     case WIRE_BYTES:
-        if (!take_varint(r, &len))
+        if (!trace_take_varint(r, &len))
             return false;
         start = r->p;
         f->text = (struct trace_text){(const char *)start, (size_t)len};
-        return skip(r, len);
+        return trace_skip(r, len);
     default:
         return false;
     }
 }
 
 /* 1; 0 at the message's end; -1 when it is malformed. */
-static int next(struct trace_reader *r, struct trace_field *f)
+static int trace_next(struct trace_reader *r, struct trace_field *f)
 {
     uint64_t key;
 
     *f = (struct trace_field){0};
     if (r->p == r->end)
         return 0;
-    if (!take_varint(r, &key) || key >> 3 == 0)
+    if (!trace_take_varint(r, &key) || key >> 3 == 0)
         return -1;
     f->number = key >> 3;
     f->wire = (enum trace_wire)(key & 7);
-    return take_value(r, f) ? 1 : -1;
+    return trace_take_value(r, f) ? 1 : -1;
 }
 
-static int take_vertex(struct trace_text t, const struct trace_events *events, void *arg)
+static int trace_take_vertex(struct trace_text t, const struct trace_events *events, void *arg)
 {
-    struct trace_reader r = reader_of(t);
+    struct trace_reader r = trace_reader_of(t);
     struct trace_vertex v = {0};
     struct trace_field f;
     int more;
 
-    while ((more = next(&r, &f)) > 0) {
+    while ((more = trace_next(&r, &f)) > 0) {
         if (f.wire == WIRE_BYTES && f.number == 1)
             v.digest = f.text;
         else if (f.wire == WIRE_BYTES && f.number == 3)
@@ -120,14 +120,14 @@ static int take_vertex(struct trace_text t, const struct trace_events *events, v
     return more;
 }
 
-static int take_status(struct trace_text t, const struct trace_events *events, void *arg)
+static int trace_take_status(struct trace_text t, const struct trace_events *events, void *arg)
 {
-    struct trace_reader r = reader_of(t);
+    struct trace_reader r = trace_reader_of(t);
     struct trace_status s = {0};
     struct trace_field f;
     int more;
 
-    while ((more = next(&r, &f)) > 0) {
+    while ((more = trace_next(&r, &f)) > 0) {
         if (f.wire == WIRE_BYTES && f.number == 1)
             s.id = f.text;
         else if (f.wire == WIRE_BYTES && f.number == 2)
@@ -142,14 +142,14 @@ static int take_status(struct trace_text t, const struct trace_events *events, v
     return more;
 }
 
-static int take_log(struct trace_text t, const struct trace_events *events, void *arg)
+static int trace_take_log(struct trace_text t, const struct trace_events *events, void *arg)
 {
-    struct trace_reader r = reader_of(t);
+    struct trace_reader r = trace_reader_of(t);
     struct trace_log l = {.stream = 1};
     struct trace_field f;
     int more;
 
-    while ((more = next(&r, &f)) > 0) {
+    while ((more = trace_next(&r, &f)) > 0) {
         if (f.wire == WIRE_BYTES && f.number == 1)
             l.vertex = f.text;
         else if (f.wire == WIRE_VARINT && f.number == 3)
@@ -162,14 +162,14 @@ static int take_log(struct trace_text t, const struct trace_events *events, void
     return more;
 }
 
-static int take_warning(struct trace_text t, const struct trace_events *events, void *arg)
+static int trace_take_warning(struct trace_text t, const struct trace_events *events, void *arg)
 {
-    struct trace_reader r = reader_of(t);
+    struct trace_reader r = trace_reader_of(t);
     struct trace_text text = {0};
     struct trace_field f;
     int more;
 
-    while ((more = next(&r, &f)) > 0)
+    while ((more = trace_next(&r, &f)) > 0)
         if (f.wire == WIRE_BYTES && f.number == 3)
             text = f.text;
     if (more == 0 && text.len)
@@ -177,10 +177,11 @@ static int take_warning(struct trace_text t, const struct trace_events *events, 
     return more;
 }
 
-static int take_part(const struct trace_field *f, const struct trace_events *events, void *arg)
+static int trace_take_part(const struct trace_field *f, const struct trace_events *events,
+                           void *arg)
 {
     static int (*const parts[])(struct trace_text, const struct trace_events *, void *) = {
-        NULL, take_vertex, take_status, take_log, take_warning,
+        NULL, trace_take_vertex, trace_take_status, trace_take_log, trace_take_warning,
     };
 
     if (f->wire != WIRE_BYTES || f->number >= ARRAY_SIZE(parts))
@@ -191,12 +192,12 @@ static int take_part(const struct trace_field *f, const struct trace_events *eve
 int trace_decode(const void *data, size_t len, const struct trace_events *events, void *arg,
                  struct err *err)
 {
-    struct trace_reader r = reader_of((struct trace_text){data, len});
+    struct trace_reader r = trace_reader_of((struct trace_text){data, len});
     struct trace_field f;
     int more;
 
-    while ((more = next(&r, &f)) > 0)
-        if (take_part(&f, events, arg) < 0)
+    while ((more = trace_next(&r, &f)) > 0)
+        if (trace_take_part(&f, events, arg) < 0)
             return err_set(err, ERR_ENGINE, "a malformed part in what BuildKit tells");
     if (more < 0)
         return err_set(err, ERR_ENGINE, "malformed bytes in what BuildKit tells");

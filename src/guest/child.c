@@ -55,7 +55,7 @@ char **child_env(const struct guest_spec *spec, const char *secrets)
 
 /* ---- in the child ---- */
 
-_noreturn_ static void fail(int status, enum child_step step, int errnum)
+_noreturn_ static void child_fail(int status, enum child_step step, int errnum)
 {
     const struct failure f = {.step = step, .errnum = errnum};
 
@@ -63,7 +63,7 @@ _noreturn_ static void fail(int status, enum child_step step, int errnum)
     _exit(127);
 }
 
-static bool arrange_stdio(struct ends *e)
+static bool child_arrange_stdio(struct ends *e)
 {
     if (setsid() < 0 || (e->tty && ioctl(e->in, TIOCSCTTY, 0) < 0))
         return false;
@@ -81,23 +81,24 @@ static bool arrange_stdio(struct ends *e)
  * When the guest is killed from inside, its command goes with it; the rest of the tree is then the
  * relay's to clear (`guest reap`).
  */
-_noreturn_ static void run(const struct guest_spec *spec, char **env, struct ends *e, pid_t guest)
+_noreturn_ static void child_run(const struct guest_spec *spec, char **env, struct ends *e,
+                                 pid_t guest)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != guest)
         _exit(127);
     command_reset_signals();
     umask(022);
-    if (!arrange_stdio(e))
-        fail(e->status, STEP_STDIO, errno);
+    if (!child_arrange_stdio(e))
+        child_fail(e->status, STEP_STDIO, errno);
     if (spec->cwd && chdir(spec->cwd) < 0)
-        fail(e->status, STEP_FOLDER, errno);
-    fail(e->status, STEP_EXEC, command_exec(spec->argv, env));
+        child_fail(e->status, STEP_FOLDER, errno);
+    child_fail(e->status, STEP_EXEC, command_exec(spec->argv, env));
 }
 
 /* ---- in the guest ---- */
 
 /* *ours and *theirs: who reads, who writes. */
-static int make_pipe(int *read_end, int *write_end, struct err *err)
+static int child_make_pipe(int *read_end, int *write_end, struct err *err)
 {
     int p[2];
 
@@ -108,8 +109,8 @@ static int make_pipe(int *read_end, int *write_end, struct err *err)
     return 0;
 }
 
-static int open_terminal(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
-                         struct err *err)
+static int child_open_terminal(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
+                               struct err *err)
 {
     int r = pty_open(spec->rows, spec->cols, &c->out, &e->in, err);
 
@@ -123,31 +124,31 @@ static int open_terminal(const struct guest_spec *spec, struct guest_child *c, s
     return 0;
 }
 
-static int open_pipes(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
-                      struct err *err)
+static int child_open_pipes(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
+                            struct err *err)
 {
     int r;
 
     if (spec->flags & GUEST_SPEC_STDIN) {
-        r = make_pipe(&e->in, &c->in, err);
+        r = child_make_pipe(&e->in, &c->in, err);
     } else {
         e->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
         r = e->in < 0 ? err_sys(err, errno, "open '/dev/null' inside") : 0;
     }
     if (r >= 0)
-        r = make_pipe(&c->out, &e->out, err);
+        r = child_make_pipe(&c->out, &e->out, err);
     if (r >= 0)
-        r = make_pipe(&c->err, &e->err, err);
+        r = child_make_pipe(&c->err, &e->err, err);
     return r;
 }
 
-static int open_all(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
-                    struct err *err)
+static int child_open_all(const struct guest_spec *spec, struct guest_child *c, struct ends *e,
+                          struct err *err)
 {
-    int r = make_pipe(&c->status, &e->status, err);
+    int r = child_make_pipe(&c->status, &e->status, err);
 
     if (r >= 0)
-        r = e->tty ? open_terminal(spec, c, e, err) : open_pipes(spec, c, e, err);
+        r = e->tty ? child_open_terminal(spec, c, e, err) : child_open_pipes(spec, c, e, err);
     if (r < 0)
         return r;
     if (fd_set_nonblock(c->status, true) < 0 || fd_set_nonblock(c->out, true) < 0 ||
@@ -157,7 +158,7 @@ static int open_all(const struct guest_spec *spec, struct guest_child *c, struct
     return 0;
 }
 
-static void close_ends(struct ends *e)
+static void child_close_ends(struct ends *e)
 {
     fd_close(e->status);
     fd_close(e->in);
@@ -165,7 +166,7 @@ static void close_ends(struct ends *e)
     fd_close(e->err);
 }
 
-static int fork_error(int errnum, struct err *err)
+static int child_fork_error(int errnum, struct err *err)
 {
     if (errnum != EAGAIN)
         return err_sys(err, errnum, "start a process inside");
@@ -180,19 +181,19 @@ int child_start(const struct guest_spec *spec, char **env, struct guest_child *r
     int r;
 
     *ret = (struct guest_child)CHILD_INIT;
-    r = open_all(spec, ret, &e, err);
+    r = child_open_all(spec, ret, &e, err);
     if (r >= 0) {
         ret->pid = fork();
         if (ret->pid == 0)
-            run(spec, env, &e, self);
+            child_run(spec, env, &e, self);
         if (ret->pid < 0)
-            r = fork_error(errno, err);
+            r = child_fork_error(errno, err);
     }
-    close_ends(&e);
+    child_close_ends(&e);
     return r;
 }
 
-static int explain(const struct failure *f, const struct guest_spec *spec, struct err *err)
+static int child_explain(const struct failure *f, const struct guest_spec *spec, struct err *err)
 {
     switch ((enum child_step)f->step) {
     case STEP_FOLDER:
@@ -216,5 +217,5 @@ int child_status(const struct guest_child *c, const struct guest_spec *spec, str
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    return n == (ssize_t)sizeof(f) ? explain(&f, spec, err) : 1;
+    return n == (ssize_t)sizeof(f) ? child_explain(&f, spec, err) : 1;
 }

@@ -21,7 +21,7 @@ struct guest_copy {
     struct buf gathered; /* out: headers and small files make large frames */
 };
 
-static ssize_t read_frames(void *arg, void *data, size_t len)
+static ssize_t guest_copy_read_frames(void *arg, void *data, size_t len)
 {
     struct guest_copy *c = arg;
     size_t n;
@@ -41,7 +41,7 @@ static ssize_t read_frames(void *arg, void *data, size_t len)
     return (ssize_t)n;
 }
 
-static int flush_gathered(struct guest_copy *c)
+static int guest_copy_flush_gathered(struct guest_copy *c)
 {
     if (c->gathered.len)
         guest_conn_say(&c->line, guest_put(&c->line.out, GUEST_STDOUT, buf_data(&c->gathered),
@@ -51,7 +51,7 @@ static int flush_gathered(struct guest_copy *c)
     return c->line.gone ? -EPIPE : 0;
 }
 
-static int write_frames(void *arg, const void *data, size_t len)
+static int guest_copy_write_frames(void *arg, const void *data, size_t len)
 {
     struct guest_copy *c = arg;
     int r = 0;
@@ -64,27 +64,29 @@ static int write_frames(void *arg, const void *data, size_t len)
         data = (const char *)data + n;
         len -= n;
         if (c->gathered.len == c->gathered.max)
-            r = flush_gathered(c);
+            r = guest_copy_flush_gathered(c);
     }
     return r;
 }
 
-static int unpack(struct guest_copy *c, const char *path, struct tree_stats *stats, struct err *err)
+static int guest_copy_unpack(struct guest_copy *c, const char *path, struct tree_stats *stats,
+                             struct err *err)
 {
-    return tree_from_tar(path, read_frames, c, stats, err);
+    return tree_from_tar(path, guest_copy_read_frames, c, stats, err);
 }
 
-static int pack(struct guest_copy *c, const char *path, struct tree_stats *stats, struct err *err)
+static int guest_copy_pack(struct guest_copy *c, const char *path, struct tree_stats *stats,
+                           struct err *err)
 {
-    int r = tree_to_tar(path, write_frames, c, stats, err);
+    int r = tree_to_tar(path, guest_copy_write_frames, c, stats, err);
 
-    if (r >= 0 && flush_gathered(c) < 0)
+    if (r >= 0 && guest_copy_flush_gathered(c) < 0)
         r = err_set(err, ERR_ENGINE, "the relay does not listen any more");
     return r;
 }
 
-static int run(char **argv,
-               int (*work)(struct guest_copy *, const char *, struct tree_stats *, struct err *))
+static int guest_copy_run(char **argv, int (*work)(struct guest_copy *, const char *,
+                                                   struct tree_stats *, struct err *))
 {
     struct guest_copy c = {.line = GUEST_CONN_INIT, .gathered = BUF_INIT(GUEST_PAYLOAD_MAX)};
     _cleanup_err_ struct err err = ERR_INIT;
@@ -111,10 +113,10 @@ static int run(char **argv,
 
 int guest_copy_in(char **argv, struct err *err _unused_)
 {
-    return run(argv, unpack);
+    return guest_copy_run(argv, guest_copy_unpack);
 }
 
 int guest_copy_out(char **argv, struct err *err _unused_)
 {
-    return run(argv, pack);
+    return guest_copy_run(argv, guest_copy_pack);
 }

@@ -25,7 +25,7 @@ struct dial {
     bool broken;        /* both have, by an error */
 };
 
-static bool take_frame(struct dial *d, const struct guest_frame *f)
+static bool guest_dial_take_frame(struct dial *d, const struct guest_frame *f)
 {
     if (d->in_eof)
         return false;
@@ -36,7 +36,7 @@ static bool take_frame(struct dial *d, const struct guest_frame *f)
     return true;
 }
 
-static void write_service(struct dial *d)
+static void guest_dial_write_service(struct dial *d)
 {
     ssize_t n = 0;
 
@@ -53,22 +53,22 @@ static void write_service(struct dial *d)
 }
 
 /* Frame by frame, as long as the service takes them. */
-static void pass_on(struct dial *d)
+static void guest_dial_pass_on(struct dial *d)
 {
     struct guest_frame f;
     int r = 1;
 
     while (r && !d->line.gone && !d->broken) {
-        write_service(d);
+        guest_dial_write_service(d);
         if (d->pending.len)
             return;
         r = guest_conn_next(&d->line, &f, NULL);
-        if (r < 0 || (r && !take_frame(d, &f)))
+        if (r < 0 || (r && !guest_dial_take_frame(d, &f)))
             d->line.gone = true;
     }
 }
 
-static void read_service(struct dial *d)
+static void guest_dial_read_service(struct dial *d)
 {
     ssize_t n = guest_conn_forward(&d->line, GUEST_STDOUT, d->sock);
 
@@ -81,7 +81,7 @@ static void read_service(struct dial *d)
 
 /* What is not wanted of the service is not polled: a hang-up would wake us for ever. That of the
  * relay is the end, also while its bytes wait. */
-static void turn(struct dial *d)
+static void guest_dial_turn(struct dial *d)
 {
     bool hear = !d->pending.len, read = !d->out_eof && guest_conn_has_room(&d->line);
     bool write = d->pending.len;
@@ -99,19 +99,19 @@ static void turn(struct dial *d)
     if (polls[0].revents && (!hear || !guest_conn_read(&d->line)))
         d->line.gone = true;
     if (read && polls[2].revents & (POLLIN | POLLHUP | POLLERR))
-        read_service(d);
-    pass_on(d);
+        guest_dial_read_service(d);
+    guest_dial_pass_on(d);
     guest_conn_flush(&d->line);
 }
 
-static void serve(struct dial *d)
+static void guest_dial_serve(struct dial *d)
 {
     const struct guest_done done = {0};
 
     guest_conn_say(&d->line, guest_put_u32(&d->line.out, GUEST_STARTED, 0));
     guest_conn_flush(&d->line);
     while (!d->line.gone && !d->broken && !(d->shut && d->out_eof))
-        turn(d);
+        guest_dial_turn(d);
     if (!d->out_eof)
         guest_conn_say(&d->line, guest_put(&d->line.out, GUEST_STDOUT_EOF, NULL, 0));
     guest_conn_say(&d->line, guest_put_done(&d->line.out, &done));
@@ -134,7 +134,7 @@ int guest_dial(char **argv, struct err *err)
     if (r >= 0 && fd_set_nonblock(d.sock, true) < 0)
         r = err_sys(&why, errno, "prepare the connection");
     if (r >= 0)
-        serve(&d);
+        guest_dial_serve(&d);
     else
         guest_conn_say(&d.line, guest_put_failed(&d.line.out, &why));
     /* The last frames, however slow the reader. */

@@ -76,7 +76,7 @@ struct guest_exec {
 /* ---- children ---- */
 
 /* Takes all that have ended: the command, and orphans of its that came to us. */
-static void reap(struct guest_exec *x)
+static void guest_exec_reap(struct guest_exec *x)
 {
     int status;
     pid_t pid;
@@ -89,7 +89,7 @@ static void reap(struct guest_exec *x)
     x->has_children = pid == 0;
 }
 
-static void kill_all(struct guest_exec *x, bool alone)
+static void guest_exec_kill_all(struct guest_exec *x, bool alone)
 {
     const struct timespec pause = {.tv_nsec = KILL_PAUSE_NSEC};
 
@@ -98,39 +98,39 @@ static void kill_all(struct guest_exec *x, bool alone)
             kill(-x->child.pid, SIGKILL); /* its session's first group, better than nothing */
         if (alone && i >= KILL_OUTRUN)
             proc_tree_kill_everybody();
-        reap(x);
+        guest_exec_reap(x);
         if (!x->has_children)
             return;
         nanosleep(&pause, NULL);
     }
 }
 
-static void take_signals(struct guest_exec *x)
+static void guest_exec_take_signals(struct guest_exec *x)
 {
     struct signalfd_siginfo si;
 
     while (read(x->signals, &si, sizeof(si)) == (ssize_t)sizeof(si))
         ;
-    reap(x);
+    guest_exec_reap(x);
 }
 
 /* ---- starting ---- */
 
 /* Also before a failure is told: no word of ours is later than their end. */
-static void drop_secrets(struct guest_exec *x)
+static void guest_exec_drop_secrets(struct guest_exec *x)
 {
     secrets_remove(&x->spec, x->secrets);
     free(TAKE_PTR(x->secrets));
 }
 
-static void tell_failed(struct guest_exec *x, const struct err *why)
+static void guest_exec_tell_failed(struct guest_exec *x, const struct err *why)
 {
-    drop_secrets(x);
+    guest_exec_drop_secrets(x);
     guest_conn_say(&x->line, guest_put_failed(&x->line.out, why));
     x->state = STATE_TOLD;
 }
 
-static void start(struct guest_exec *x)
+static void guest_exec_start(struct guest_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_strv_ char **env = NULL;
@@ -148,7 +148,7 @@ static void start(struct guest_exec *x)
         r = child_start(&x->spec, env, &x->child, &err);
     }
     if (r < 0) {
-        tell_failed(x, &err);
+        guest_exec_tell_failed(x, &err);
         return;
     }
     x->state = STATE_STARTING;
@@ -159,19 +159,19 @@ static void start(struct guest_exec *x)
 
 /* ---- stdin ---- */
 
-static bool is_tty(const struct guest_exec *x)
+static bool guest_exec_is_tty(const struct guest_exec *x)
 {
     return x->spec.flags & GUEST_SPEC_TTY;
 }
 
-static void taken(struct guest_exec *x, size_t n)
+static void guest_exec_taken(struct guest_exec *x, size_t n)
 {
     buf_consume(&x->pending, n);
     x->to_ack += (uint32_t)n;
 }
 
 /* Many small ones make one ACK while the relay does not listen. */
-static void acknowledge(struct guest_exec *x)
+static void guest_exec_acknowledge(struct guest_exec *x)
 {
     if (x->to_ack && guest_conn_has_room(&x->line) && x->state != STATE_TOLD) {
         guest_conn_say(&x->line, guest_put_u32(&x->line.out, GUEST_STDIN_ACK, x->to_ack));
@@ -180,30 +180,30 @@ static void acknowledge(struct guest_exec *x)
 }
 
 /* The command has closed its end, or we have reached ours. */
-static void close_stdin(struct guest_exec *x, bool by_command)
+static void guest_exec_close_stdin(struct guest_exec *x, bool by_command)
 {
     if (x->child.in >= 0 && by_command)
         guest_conn_say(&x->line, guest_put(&x->line.out, GUEST_STDIN_CLOSED, NULL, 0));
     x->child.in = fd_close(x->child.in);
-    taken(x, x->pending.len);
+    guest_exec_taken(x, x->pending.len);
 }
 
-static void feed_stdin(struct guest_exec *x)
+static void guest_exec_feed_stdin(struct guest_exec *x)
 {
     ssize_t n = 0;
 
     if (x->child.in >= 0 && x->pending.len)
         n = write(x->child.in, buf_data(&x->pending), x->pending.len);
     if (n > 0)
-        taken(x, (size_t)n);
+        guest_exec_taken(x, (size_t)n);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
-        close_stdin(x, true);
+        guest_exec_close_stdin(x, true);
     else if (x->child.in < 0 || (x->in_eof && !x->pending.len))
-        close_stdin(x, false);
+        guest_exec_close_stdin(x, false);
 }
 
 /* The status pipe has ended, or says why not. */
-static void resolve_start(struct guest_exec *x)
+static void guest_exec_resolve_start(struct guest_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     int r = child_status(&x->child, &x->spec, &err);
@@ -214,44 +214,44 @@ static void resolve_start(struct guest_exec *x)
     if (r < 0) {
         for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
             x->streams[i].fd = fd_close(x->streams[i].fd);
-        tell_failed(x, &err);
+        guest_exec_tell_failed(x, &err);
         return;
     }
     x->state = STATE_RUNNING;
     guest_conn_say(&x->line, guest_put_u32(&x->line.out, GUEST_STARTED, (uint32_t)x->child.pid));
-    feed_stdin(x); /* what has come meanwhile, be it only its end */
+    guest_exec_feed_stdin(x); /* what has come meanwhile, be it only its end */
 }
 
 /* ---- frames from the relay ---- */
 
 /* More than the credit is a relay that does not keep the rules. The end is nothing to a terminal.
  */
-static bool take_stdin(struct guest_exec *x, const struct guest_frame *f)
+static bool guest_exec_take_stdin(struct guest_exec *x, const struct guest_frame *f)
 {
     if (x->state == STATE_SPEC || x->in_eof)
         return false;
     if (f->type == GUEST_STDIN_EOF)
-        x->in_eof = !is_tty(x);
+        x->in_eof = !guest_exec_is_tty(x);
     else if (buf_append(&x->pending, f->data, f->length) < 0)
         return false;
     if (x->state != STATE_STARTING)
-        feed_stdin(x);
+        guest_exec_feed_stdin(x);
     return true;
 }
 
-static void take_kill(struct guest_exec *x, const struct guest_frame *f)
+static void guest_exec_take_kill(struct guest_exec *x, const struct guest_frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (x->state != STATE_SPEC) {
-        kill_all(x, guest_get_kill(f) & GUEST_KILL_ALONE);
+        guest_exec_kill_all(x, guest_get_kill(f) & GUEST_KILL_ALONE);
         return;
     }
     err_set(&err, ERR_CONFLICT, "the command was killed before it was started");
-    tell_failed(x, &err);
+    guest_exec_tell_failed(x, &err);
 }
 
-static bool take_signal(const struct guest_exec *x, const struct guest_frame *f)
+static bool guest_exec_take_signal(const struct guest_exec *x, const struct guest_frame *f)
 {
     int sig;
 
@@ -262,16 +262,16 @@ static bool take_signal(const struct guest_exec *x, const struct guest_frame *f)
     return true;
 }
 
-static void take_resize(const struct guest_exec *x, const struct guest_frame *f)
+static void guest_exec_take_resize(const struct guest_exec *x, const struct guest_frame *f)
 {
     uint16_t rows, cols;
 
     guest_get_resize(f, &rows, &cols);
-    if (is_tty(x) && x->child.in >= 0)
+    if (guest_exec_is_tty(x) && x->child.in >= 0)
         (void)pty_resize(x->child.in, rows, cols, NULL);
 }
 
-static bool take_frame(struct guest_exec *x, const struct guest_frame *f)
+static bool guest_exec_take_frame(struct guest_exec *x, const struct guest_frame *f)
 {
     switch ((unsigned)f->type) {
     case GUEST_SPEC:
@@ -279,25 +279,25 @@ static bool take_frame(struct guest_exec *x, const struct guest_frame *f)
     case GUEST_RUN:
         if (x->state != STATE_SPEC)
             return false;
-        start(x);
+        guest_exec_start(x);
         return true;
     case GUEST_STDIN:
     case GUEST_STDIN_EOF:
-        return take_stdin(x, f);
+        return guest_exec_take_stdin(x, f);
     case GUEST_SIGNAL:
-        return take_signal(x, f);
+        return guest_exec_take_signal(x, f);
     case GUEST_RESIZE:
-        take_resize(x, f);
+        guest_exec_take_resize(x, f);
         return true;
     case GUEST_KILL:
-        take_kill(x, f);
+        guest_exec_take_kill(x, f);
         return true;
     default:
         return false;
     }
 }
 
-static void listen_to_relay(struct guest_exec *x)
+static void guest_exec_listen_to_relay(struct guest_exec *x)
 {
     struct guest_frame f;
     int r;
@@ -305,14 +305,14 @@ static void listen_to_relay(struct guest_exec *x)
     if (!guest_conn_read(&x->line))
         x->line.gone = true;
     while (!x->line.gone && x->state != STATE_TOLD && (r = guest_conn_next(&x->line, &f, NULL)))
-        if (r < 0 || !take_frame(x, &f))
+        if (r < 0 || !guest_exec_take_frame(x, &f))
             x->line.gone = true;
 }
 
 /* ---- output and the end ---- */
 
 /* A terminal's end is EIO. */
-static void pass_output(struct guest_exec *x, struct guest_output *s)
+static void guest_exec_pass_output(struct guest_exec *x, struct guest_output *s)
 {
     ssize_t n = guest_conn_forward(&x->line, s->type, s->fd);
 
@@ -327,12 +327,12 @@ static void pass_output(struct guest_exec *x, struct guest_output *s)
     s->owed -= MIN(s->owed, (uint64_t)n);
 }
 
-static bool drained(const struct guest_exec *x)
+static bool guest_exec_drained(const struct guest_exec *x)
 {
     return x->streams[0].fd < 0 && x->streams[1].fd < 0;
 }
 
-static uint64_t unread(int fd)
+static uint64_t guest_exec_unread(int fd)
 {
     int n = 0;
 
@@ -341,34 +341,34 @@ static uint64_t unread(int fd)
 
 /* From here on a daemonised child may hold the pipes open, but what the command itself has written
  * is read to the last byte, however slow the relay is. */
-static void begin_drain(struct guest_exec *x)
+static void guest_exec_begin_drain(struct guest_exec *x)
 {
     x->state = STATE_DRAINING;
     x->drain_by = deadline_in(x->has_children ? DRAIN_GRACE_USEC : DRAIN_STRAY_USEC);
     for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
-        x->streams[i].owed = unread(x->streams[i].fd);
+        x->streams[i].owed = guest_exec_unread(x->streams[i].fd);
 }
 
-static uint64_t timeval_usec(const struct timeval *tv)
+static uint64_t guest_exec_timeval_usec(const struct timeval *tv)
 {
     return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
 }
 
-static void tell_exit(struct guest_exec *x)
+static void guest_exec_tell_exit(struct guest_exec *x)
 {
     struct guest_counters now;
     struct rusage ru = {0};
     struct guest_exit e;
 
-    drop_secrets(x);
+    guest_exec_drop_secrets(x);
     counters_read(&now);
     getrusage(RUSAGE_CHILDREN, &ru);
     e = (struct guest_exit){
         .status = (uint32_t)x->wait_status,
-        .flags = drained(x) ? GUEST_EXIT_DRAINED : 0,
+        .flags = guest_exec_drained(x) ? GUEST_EXIT_DRAINED : 0,
         .stdout_bytes = x->streams[0].bytes,
         .stderr_bytes = x->streams[1].bytes,
-        .cpu_usec = timeval_usec(&ru.ru_utime) + timeval_usec(&ru.ru_stime),
+        .cpu_usec = guest_exec_timeval_usec(&ru.ru_utime) + guest_exec_timeval_usec(&ru.ru_stime),
         .max_rss = (uint64_t)ru.ru_maxrss * 1024,
         .io_read = (uint64_t)ru.ru_inblock * 512,
         .io_write = (uint64_t)ru.ru_oublock * 512,
@@ -385,20 +385,21 @@ static void tell_exit(struct guest_exec *x)
 }
 
 /* An empty pipe settles it: somebody else may have read from it. */
-static bool owes(const struct guest_output *s)
+static bool guest_exec_owes(const struct guest_output *s)
 {
-    return s->owed && unread(s->fd);
+    return s->owed && guest_exec_unread(s->fd);
 }
 
-static void advance(struct guest_exec *x)
+static void guest_exec_advance(struct guest_exec *x)
 {
     if (x->state == STATE_RUNNING && x->waited)
-        begin_drain(x);
+        guest_exec_begin_drain(x);
     if (x->state != STATE_DRAINING)
         return;
-    if (drained(x) ||
-        (deadline_passed(&x->drain_by) && !owes(&x->streams[0]) && !owes(&x->streams[1])))
-        tell_exit(x);
+    if (guest_exec_drained(x) ||
+        (deadline_passed(&x->drain_by) && !guest_exec_owes(&x->streams[0]) &&
+         !guest_exec_owes(&x->streams[1])))
+        guest_exec_tell_exit(x);
 }
 
 /* ---- the loop ---- */
@@ -407,7 +408,7 @@ enum { P_IN, P_OUT, P_SIGNALS, P_STATUS, P_STDIN, P_STREAM, P_COUNT = P_STREAM +
 
 /* What is not wanted is not polled at all: its hang-up would wake us for ever. That of the line is
  * the end, also when nothing more is wanted from it. */
-static void fill_polls(const struct guest_exec *x, struct pollfd polls[static P_COUNT])
+static void guest_exec_fill_polls(const struct guest_exec *x, struct pollfd polls[static P_COUNT])
 {
     bool flows = x->state == STATE_RUNNING || x->state == STATE_DRAINING;
 
@@ -418,49 +419,49 @@ static void fill_polls(const struct guest_exec *x, struct pollfd polls[static P_
     polls[P_SIGNALS] = (struct pollfd){.fd = x->signals, .events = POLLIN};
     polls[P_STATUS] = (struct pollfd){.fd = x->child.status, .events = POLLIN};
     polls[P_STDIN] =
-        (struct pollfd){.fd = flows && (x->pending.len || !is_tty(x)) ? x->child.in : -1,
+        (struct pollfd){.fd = flows && (x->pending.len || !guest_exec_is_tty(x)) ? x->child.in : -1,
                         .events = (short)(x->pending.len ? POLLOUT : 0)};
     for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
         polls[P_STREAM + i] = (struct pollfd){
             .fd = flows && guest_conn_has_room(&x->line) ? x->streams[i].fd : -1, .events = POLLIN};
 }
 
-static void turn(struct guest_exec *x)
+static void guest_exec_turn(struct guest_exec *x)
 {
     struct pollfd polls[P_COUNT];
     int wait = x->state == STATE_DRAINING ? deadline_ms(&x->drain_by) : -1;
 
-    fill_polls(x, polls);
+    guest_exec_fill_polls(x, polls);
     /* The grace is over, and the command's last words wait for room on the line. */
     if (wait == 0 && !guest_conn_has_room(&x->line))
         wait = -1;
     if (poll(polls, P_COUNT, wait) < 0)
         return;
     if (polls[P_SIGNALS].revents)
-        take_signals(x);
+        guest_exec_take_signals(x);
     if (polls[P_OUT].revents & (POLLERR | POLLNVAL))
         x->line.gone = true;
     if (polls[P_IN].revents && x->state == STATE_TOLD)
         x->line.gone = true;
     else if (polls[P_IN].revents)
-        listen_to_relay(x);
+        guest_exec_listen_to_relay(x);
     if (polls[P_STATUS].revents && x->state == STATE_STARTING)
-        resolve_start(x);
-    if (polls[P_STDIN].revents & (POLLERR | POLLNVAL) && !is_tty(x))
-        close_stdin(x, true);
+        guest_exec_resolve_start(x);
+    if (polls[P_STDIN].revents & (POLLERR | POLLNVAL) && !guest_exec_is_tty(x))
+        guest_exec_close_stdin(x, true);
     else if (polls[P_STDIN].revents)
-        feed_stdin(x);
+        guest_exec_feed_stdin(x);
     for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++)
         if (polls[P_STREAM + i].revents && x->streams[i].fd >= 0)
-            pass_output(x, &x->streams[i]);
-    acknowledge(x);
-    advance(x);
+            guest_exec_pass_output(x, &x->streams[i]);
+    guest_exec_acknowledge(x);
+    guest_exec_advance(x);
     guest_conn_flush(&x->line);
 }
 
 /* ---- after the end ---- */
 
-static void forget_output(struct guest_exec *x, char *io, size_t size)
+static void guest_exec_forget_output(struct guest_exec *x, char *io, size_t size)
 {
     for (size_t i = 0; i < ARRAY_SIZE(x->streams); i++) {
         struct guest_output *s = &x->streams[i];
@@ -475,7 +476,7 @@ static void forget_output(struct guest_exec *x, char *io, size_t size)
  * One read, then a rest: at full speed a flood that nobody will see would take processor time from
  * the sandbox. Nobody listens any more, so that the engine sees the end of the streams.
  */
-static void stay(struct guest_exec *x)
+static void guest_exec_stay(struct guest_exec *x)
 {
     const struct timespec pause = {.tv_nsec = FORGET_PAUSE_MS * 1000000L};
     static char io[GUEST_PAYLOAD_MAX];
@@ -485,25 +486,26 @@ static void stay(struct guest_exec *x)
     guest_spec_done(&x->spec);
     buf_done(&x->pending);
     x->child.in = fd_close(x->child.in);
-    for (take_signals(x); x->has_children || !drained(x); take_signals(x)) {
+    for (guest_exec_take_signals(x); x->has_children || !guest_exec_drained(x);
+         guest_exec_take_signals(x)) {
         struct pollfd polls[] = {{.fd = x->signals, .events = POLLIN},
                                  {.fd = x->streams[0].fd, .events = POLLIN},
                                  {.fd = x->streams[1].fd, .events = POLLIN}};
 
         if (poll(polls, ARRAY_SIZE(polls), -1) > 0 && (polls[1].revents || polls[2].revents)) {
-            forget_output(x, io, sizeof(io));
+            guest_exec_forget_output(x, io, sizeof(io));
             nanosleep(&pause, NULL);
         }
     }
 }
 
-static void part(struct guest_exec *x)
+static void guest_exec_part(struct guest_exec *x)
 {
     guest_conn_part(&x->line);
-    stay(x);
+    guest_exec_stay(x);
 }
 
-static int watch_children(struct guest_exec *x, struct err *err)
+static int guest_exec_watch_children(struct guest_exec *x, struct err *err)
 {
     sigset_t all, child;
 
@@ -528,17 +530,17 @@ int guest_exec(char **argv _unused_, struct err *err)
 
     r = guest_conn_open_async(&x.line, err);
     if (r >= 0)
-        r = watch_children(&x, err);
+        r = guest_exec_watch_children(&x, err);
     if (r < 0)
         return r;
     guest_conn_say(&x.line, guest_put_hello(&x.line.out, (uint32_t)getpid()));
     guest_conn_flush(&x.line);
     while (!x.line.gone && !(x.state == STATE_TOLD && !x.line.out.len))
-        turn(&x);
-    drop_secrets(&x); /* of one whose end could not be told */
+        guest_exec_turn(&x);
+    guest_exec_drop_secrets(&x); /* of one whose end could not be told */
     if (x.state != STATE_TOLD && x.child.pid > 0)
-        kill_all(&x, false);
+        guest_exec_kill_all(&x, false);
     else
-        part(&x);
+        guest_exec_part(&x);
     return 0;
 }

@@ -30,7 +30,7 @@ struct guest_listener {
     int sock;
 };
 
-static void remove_channel(struct guest_listener *l, struct guest_channel *c)
+static void guest_listen_remove_channel(struct guest_listener *l, struct guest_channel *c)
 {
     guest_mux_remove(&l->set, c);
     free(c);
@@ -38,13 +38,13 @@ static void remove_channel(struct guest_listener *l, struct guest_channel *c)
 
 /* ---- what is done inside ---- */
 
-static bool takes_more(const struct guest_listener *l)
+static bool guest_listen_takes_more(const struct guest_listener *l)
 {
     return l->set.n < GUEST_MUX_CHANNELS_MAX && l->set.last < UINT32_MAX &&
            guest_conn_has_room(&l->line);
 }
 
-static void take_connection(struct guest_listener *l)
+static void guest_listen_take_connection(struct guest_listener *l)
 {
     int fd = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     uint32_t id;
@@ -59,7 +59,7 @@ static void take_connection(struct guest_listener *l)
 
 /* ---- what the relay says ---- */
 
-static void take_frames(struct guest_listener *l)
+static void guest_listen_take_frames(struct guest_listener *l)
 {
     struct guest_frame f;
     int r = 1;
@@ -73,7 +73,7 @@ static void take_frames(struct guest_listener *l)
         if (guest_mux_take(&l->set, &f, &c, NULL) < 0)
             r = -ERR_INVALID;
         else if (c && c->over)
-            remove_channel(l, c);
+            guest_listen_remove_channel(l, c);
     }
     if (r < 0)
         l->line.gone = true;
@@ -82,11 +82,12 @@ static void take_frames(struct guest_listener *l)
 /* ---- the loop ---- */
 
 /* What is not wanted of a socket is not polled: a hang-up would wake us for ever. */
-static size_t fill_polls(struct guest_listener *l, struct pollfd *p)
+static size_t guest_listen_fill_polls(struct guest_listener *l, struct pollfd *p)
 {
     p[POLL_IN] = (struct pollfd){.fd = GUEST_CONN_IN, .events = POLLIN};
     p[POLL_OUT] = (struct pollfd){.fd = GUEST_CONN_OUT, .events = l->line.out.len ? POLLOUT : 0};
-    p[POLL_SOCK] = (struct pollfd){.fd = takes_more(l) ? l->sock : -1, .events = POLLIN};
+    p[POLL_SOCK] =
+        (struct pollfd){.fd = guest_listen_takes_more(l) ? l->sock : -1, .events = POLLIN};
     for (size_t i = 0; i < l->set.n; i++) {
         const struct guest_channel *c = l->set.all[i];
         short events = (short)((guest_channel_wants_read(&l->set, c) ? POLLIN : 0) |
@@ -97,45 +98,46 @@ static size_t fill_polls(struct guest_listener *l, struct pollfd *p)
     return POLL_CHANNELS + l->set.n;
 }
 
-static void serve_channel(struct guest_listener *l, struct guest_channel *c, const struct pollfd *p)
+static void guest_listen_serve_channel(struct guest_listener *l, struct guest_channel *c,
+                                       const struct pollfd *p)
 {
     if (p->events & POLLOUT && p->revents)
         guest_channel_write(&l->set, c);
     if (!c->over && p->events & POLLIN && p->revents)
         guest_channel_read(&l->set, c);
     if (c->over)
-        remove_channel(l, c);
+        guest_listen_remove_channel(l, c);
 }
 
 /* From the last one down: removing one moves the last into its place. */
-static void turn(struct guest_listener *l)
+static void guest_listen_turn(struct guest_listener *l)
 {
     struct pollfd polls[POLL_CHANNELS + GUEST_MUX_CHANNELS_MAX];
-    size_t n = fill_polls(l, polls);
+    size_t n = guest_listen_fill_polls(l, polls);
 
     if (poll(polls, n, -1) < 0)
         return;
     if (polls[POLL_OUT].revents & (POLLERR | POLLNVAL))
         l->line.gone = true;
     for (size_t i = n; i-- > POLL_CHANNELS;)
-        serve_channel(l, l->set.all[i - POLL_CHANNELS], &polls[i]);
+        guest_listen_serve_channel(l, l->set.all[i - POLL_CHANNELS], &polls[i]);
     if (polls[POLL_SOCK].revents)
-        take_connection(l);
+        guest_listen_take_connection(l);
     if (polls[POLL_IN].revents && !guest_conn_read(&l->line))
         l->line.gone = true;
-    take_frames(l);
+    guest_listen_take_frames(l);
     l->line.gone = l->line.gone || l->set.choked;
     guest_conn_flush(&l->line);
 }
 
-static void serve(struct guest_listener *l)
+static void guest_listen_serve(struct guest_listener *l)
 {
     guest_conn_say(&l->line, guest_put_u32(&l->line.out, GUEST_STARTED, 0));
     guest_conn_flush(&l->line);
     while (!l->line.gone)
-        turn(l);
+        guest_listen_turn(l);
     while (l->set.n)
-        remove_channel(l, l->set.all[0]);
+        guest_listen_remove_channel(l, l->set.all[0]);
 }
 
 int guest_listen(char **argv, struct err *err)
@@ -154,7 +156,7 @@ int guest_listen(char **argv, struct err *err)
     if (r >= 0)
         r = listen_inside((uint16_t)port, &l.sock, &why);
     if (r >= 0) {
-        serve(&l);
+        guest_listen_serve(&l);
     } else {
         guest_conn_say(&l.line, guest_put_failed(&l.line.out, &why));
         guest_conn_flush(&l.line);

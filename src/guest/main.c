@@ -19,7 +19,7 @@ static const struct mode {
     {"init", guest_init},
 };
 
-static const struct mode *find_mode(const char *name)
+static const struct mode *guest_find_mode(const char *name)
 {
     for (size_t i = 0; name && i < ARRAY_SIZE(modes); i++)
         if (STREQ(modes[i].name, name))
@@ -41,7 +41,7 @@ void stdio_close(void)
 }
 
 /* What we open ourselves must never become 0, 1 or 2. */
-static bool stdio_is_open(void)
+static bool guest_stdio_is_open(void)
 {
     int fd;
 
@@ -52,7 +52,7 @@ static bool stdio_is_open(void)
     return fd > 2;
 }
 
-static void complain(const struct err *err)
+static void guest_complain(const struct err *err)
 {
     static const char who[] = "ripcord-guest: ";
 
@@ -65,7 +65,7 @@ static void complain(const struct err *err)
  * First of all nobody of the same user may look into this process, nor into what it forks: where
  * the program file cannot be read by that user, this has been so from the start.
  */
-static int hide(struct err *err)
+static int guest_hide(struct err *err)
 {
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(err, errno, "hide the guest");
@@ -74,12 +74,12 @@ static int hide(struct err *err)
 
 _noreturn_ void guest_main(char **argv)
 {
-    const struct mode *mode = find_mode(argv[0] ? argv[1] : NULL);
+    const struct mode *mode = guest_find_mode(argv[0] ? argv[1] : NULL);
     _cleanup_err_ struct err err = ERR_INIT;
     int r;
 
-    r = hide(&err);
-    if (r >= 0 && !stdio_is_open())
+    r = guest_hide(&err);
+    if (r >= 0 && !guest_stdio_is_open())
         r = err_set(&err, ERR_SYSTEM, "open '/dev/null' inside");
     if (r >= 0 && !mode)
         r = err_set(&err, ERR_INVALID, "this program is started by ripcord inside of sandboxes");
@@ -89,6 +89,6 @@ _noreturn_ void guest_main(char **argv)
         r = mode->run(argv + 2, &err);
     }
     if (r < 0)
-        complain(&err);
+        guest_complain(&err);
     _exit(r < 0 ? err_code_exit(err.code) : 0);
 }

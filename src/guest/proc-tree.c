@@ -34,9 +34,9 @@ struct procs {
     size_t n, room;
 };
 
-#define _cleanup_procs_ _cleanup_(procs_done)
+#define _cleanup_procs_ _cleanup_(proc_tree_procs_done)
 
-static void procs_done(struct procs *p)
+static void proc_tree_procs_done(struct procs *p)
 {
     free(p->v);
 }
@@ -45,7 +45,7 @@ static void procs_done(struct procs *p)
 
 /* The name may hold blanks and parentheses; the last one ends it. Fields from there: state, ppid,
  * and as the 22nd of proc(5) the start time. */
-static bool parse_stat(char *text, struct proc *ret)
+static bool proc_tree_parse_stat(char *text, struct proc *ret)
 {
     char *p = strrchr(text, ')'), *word;
 
@@ -66,7 +66,7 @@ static bool parse_stat(char *text, struct proc *ret)
     return true;
 }
 
-static bool read_proc(int proc, pid_t pid, struct proc *ret)
+static bool proc_tree_read_proc(int proc, pid_t pid, struct proc *ret)
 {
     char path[32], text[STAT_SIZE];
     _cleanup_close_ int fd = -1;
@@ -81,17 +81,17 @@ static bool read_proc(int proc, pid_t pid, struct proc *ret)
         return false;
     text[n] = '\0';
     *ret = (struct proc){.pid = pid};
-    return parse_stat(text, ret);
+    return proc_tree_parse_stat(text, ret);
 }
 
-static int by_pid(const void *a, const void *b)
+static int proc_tree_by_pid(const void *a, const void *b)
 {
     pid_t x = ((const struct proc *)a)->pid, y = ((const struct proc *)b)->pid;
 
     return (x > y) - (x < y);
 }
 
-static void look(DIR *dir, struct procs *p)
+static void proc_tree_look(DIR *dir, struct procs *p)
 {
     struct proc one;
 
@@ -100,7 +100,7 @@ static void look(DIR *dir, struct procs *p)
     for (const struct dirent *e; (e = readdir(dir)) && p->n < PROCS_MAX;) {
         pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
 
-        if (pid <= 0 || !read_proc(dirfd(dir), pid, &one))
+        if (pid <= 0 || !proc_tree_read_proc(dirfd(dir), pid, &one))
             continue;
         if (p->n == p->room) {
             p->room = p->room ? p->room * 2 : 64;
@@ -109,21 +109,22 @@ static void look(DIR *dir, struct procs *p)
         p->v[p->n++] = one;
     }
     if (p->n)
-        qsort(p->v, p->n, sizeof(*p->v), by_pid);
+        qsort(p->v, p->n, sizeof(*p->v), proc_tree_by_pid);
 }
 
 /* ---- choosing ---- */
 
-static bool is_chosen(const struct procs *p, pid_t pid)
+static bool proc_tree_is_chosen(const struct procs *p, pid_t pid)
 {
-    const struct proc key = {.pid = pid}, *x = bsearch(&key, p->v, p->n, sizeof(*p->v), by_pid);
+    const struct proc key = {.pid = pid},
+                      *x = bsearch(&key, p->v, p->n, sizeof(*p->v), proc_tree_by_pid);
 
     return x && x->chosen;
 }
 
 /* Spreads the choice to the children of the chosen and of `root`. Children mostly have the higher
  * pids, so that one pass does nearly all of it. */
-static void choose_below(struct procs *p, pid_t root)
+static void proc_tree_choose_below(struct procs *p, pid_t root)
 {
     bool more = true;
 
@@ -132,34 +133,34 @@ static void choose_below(struct procs *p, pid_t root)
         for (size_t i = 0; i < p->n; i++) {
             struct proc *x = &p->v[i];
 
-            if (!x->chosen && (x->ppid == root || is_chosen(p, x->ppid)))
+            if (!x->chosen && (x->ppid == root || proc_tree_is_chosen(p, x->ppid)))
                 more = x->chosen = true;
         }
     }
 }
 
-static bool is_dead(const struct proc *x)
+static bool proc_tree_is_dead(const struct proc *x)
 {
     return x->state == 'Z' || x->state == 'X';
 }
 
-static bool runs(const struct proc *x)
+static bool proc_tree_runs(const struct proc *x)
 {
-    return !is_dead(x) && x->state != 'T' && x->state != 't';
+    return !proc_tree_is_dead(x) && x->state != 'T' && x->state != 't';
 }
 
 /* ---- signalling ---- */
 
 /* The start time is looked at once the pidfd is open: should the number have changed hands since,
  * nobody is hit. Engines that know no pidfd get the number. */
-static bool signal_one(int proc, const struct proc *x, int sig)
+static bool proc_tree_signal_one(int proc, const struct proc *x, int sig)
 {
     _cleanup_close_ int pidfd = -1;
     struct proc now;
     int r;
 
     pidfd_open_pid(x->pid, &pidfd, NULL);
-    if (!read_proc(proc, x->pid, &now) || now.start != x->start)
+    if (!proc_tree_read_proc(proc, x->pid, &now) || now.start != x->start)
         return false;
     r = pidfd >= 0 ? pidfd_signal(pidfd, sig) : -ENOSYS;
     if (r == -ENOSYS || r == -EPERM)
@@ -167,15 +168,15 @@ static bool signal_one(int proc, const struct proc *x, int sig)
     return r == 0;
 }
 
-static size_t signal_chosen(int proc, const struct procs *p, int sig)
+static size_t proc_tree_signal_chosen(int proc, const struct procs *p, int sig)
 {
     size_t met = 0;
 
     for (size_t i = 0; i < p->n; i++) {
         const struct proc *x = &p->v[i];
 
-        if (x->chosen && (sig == SIGSTOP ? runs(x) : !is_dead(x)))
-            met += signal_one(proc, x, sig);
+        if (x->chosen && (sig == SIGSTOP ? proc_tree_runs(x) : !proc_tree_is_dead(x)))
+            met += proc_tree_signal_one(proc, x, sig);
     }
     return met;
 }
@@ -195,17 +196,17 @@ bool proc_tree_kill_own(void)
     if (!dir)
         return false;
     for (int i = 0; i < STOP_LOOKS && running; i++) {
-        look(dir, &p);
-        choose_below(&p, getpid());
-        running = signal_chosen(dirfd(dir), &p, SIGSTOP);
+        proc_tree_look(dir, &p);
+        proc_tree_choose_below(&p, getpid());
+        running = proc_tree_signal_chosen(dirfd(dir), &p, SIGSTOP);
     }
-    signal_chosen(dirfd(dir), &p, SIGKILL);
+    proc_tree_signal_chosen(dirfd(dir), &p, SIGKILL);
     return true;
 }
 
 /* ---- everybody ---- */
 
-static bool init_is_ours(void)
+static bool proc_tree_init_is_ours(void)
 {
     char text[STAT_SIZE], *open_, *close_;
     _cleanup_close_ int fd = open("/proc/1/stat", O_RDONLY | O_CLOEXEC);
@@ -224,13 +225,13 @@ static bool init_is_ours(void)
 
 void proc_tree_kill_everybody(void)
 {
-    if (init_is_ours())
+    if (proc_tree_init_is_ours())
         kill(-1, SIGKILL);
 }
 
 /* ---- the lost ---- */
 
-static bool is_given(const pid_t *guests, size_t n, const struct proc *x)
+static bool proc_tree_is_given(const pid_t *guests, size_t n, const struct proc *x)
 {
     if (x->ppid != 0) /* no guest: the engine is its parent, outside */
         return false;
@@ -240,11 +241,11 @@ static bool is_given(const pid_t *guests, size_t n, const struct proc *x)
     return false;
 }
 
-static void choose_lost(struct procs *p, const pid_t *guests, size_t n)
+static void proc_tree_choose_lost(struct procs *p, const pid_t *guests, size_t n)
 {
     for (size_t i = 0; i < p->n; i++)
-        p->v[i].chosen = is_given(guests, n, &p->v[i]);
-    choose_below(p, 1);
+        p->v[i].chosen = proc_tree_is_given(guests, n, &p->v[i]);
+    proc_tree_choose_below(p, 1);
 }
 
 int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *err)
@@ -256,14 +257,14 @@ int proc_tree_kill_lost(const pid_t *guests, size_t n, size_t *ret, struct err *
 
     if (!dir)
         return err_sys(err, errno, "open '/proc'");
-    if (!init_is_ours())
+    if (!proc_tree_init_is_ours())
         return err_set(err, ERR_DENIED, "pid 1 is not ripcord's: nothing is killed");
     for (int i = 0; i < LOST_LOOKS; i++) {
-        look(dir, &p);
-        choose_lost(&p, guests, n);
-        if (signal_chosen(dirfd(dir), &p, SIGSTOP) && i % STOP_LOOKS != STOP_LOOKS - 1)
+        proc_tree_look(dir, &p);
+        proc_tree_choose_lost(&p, guests, n);
+        if (proc_tree_signal_chosen(dirfd(dir), &p, SIGSTOP) && i % STOP_LOOKS != STOP_LOOKS - 1)
             continue;
-        met = signal_chosen(dirfd(dir), &p, SIGKILL);
+        met = proc_tree_signal_chosen(dirfd(dir), &p, SIGKILL);
         if (met == 0) {
             *ret = killed;
             return 0;

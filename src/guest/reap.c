@@ -10,7 +10,7 @@
 
 enum { GUESTS_MAX = 4096 };
 
-static int read_guests(char **argv, pid_t *guests, size_t *n, struct err *err)
+static int reap_read_guests(char **argv, pid_t *guests, size_t *n, struct err *err)
 {
     uint32_t pid = 0;
 
@@ -33,7 +33,7 @@ int guest_reap(char **argv, struct err *err _unused_)
     int r;
 
     guest_conn_say(&line, guest_put_hello(&line.out, (uint32_t)getpid()));
-    r = read_guests(argv, guests, &n, &why);
+    r = reap_read_guests(argv, guests, &n, &why);
     if (r >= 0)
         r = proc_tree_kill_lost(guests, n, &killed, &why);
     guest_conn_say(&line, r < 0

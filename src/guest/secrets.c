@@ -10,7 +10,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 
-static int write_one(int dirfd, const struct guest_secret *s, struct err *err)
+static int guest_secrets_write_one(int dirfd, const struct guest_secret *s, struct err *err)
 {
     _cleanup_close_ int fd =
         openat(dirfd, s->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
@@ -25,7 +25,7 @@ static int write_one(int dirfd, const struct guest_secret *s, struct err *err)
 }
 
 /* On a disk they would outlive us. */
-static int check_place(struct err *err)
+static int guest_secrets_check_place(struct err *err)
 {
     struct statfs fs;
 
@@ -44,7 +44,7 @@ int secrets_write(const struct guest_spec *spec, char **ret, struct err *err)
     *ret = NULL;
     if (!spec->n_secrets)
         return 0;
-    r = check_place(err);
+    r = guest_secrets_check_place(err);
     if (r < 0)
         return r;
     folder = xstrdup(SECRETS_DIR "/XXXXXX");
@@ -52,7 +52,7 @@ int secrets_write(const struct guest_spec *spec, char **ret, struct err *err)
         return err_sys(err, errno, "make a folder in '%s'", SECRETS_DIR);
     r = dir_open(AT_FDCWD, folder, &dirfd, err);
     for (size_t i = 0; r >= 0 && i < spec->n_secrets; i++)
-        r = write_one(dirfd, &spec->secrets[i], err);
+        r = guest_secrets_write_one(dirfd, &spec->secrets[i], err);
     if (r < 0)
         secrets_remove(spec, folder);
     else

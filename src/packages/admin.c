@@ -40,7 +40,7 @@ static void admin_free(struct admin *a)
     free(a);
 }
 
-static json_t *file_json(int fd, const struct digest *d)
+static json_t *admin_file_json(int fd, const struct digest *d)
 {
     char key[DIGEST_KEY_MAX], note[BLOB_NOTE_MAX];
     struct stat st = {0};
@@ -60,15 +60,15 @@ static json_t *file_json(int fd, const struct digest *d)
 
 /* -- LIST -- */
 
-static void list_file(void *arg, int fd, const struct digest *d)
+static void admin_list_file(void *arg, int fd, const struct digest *d)
 {
     struct admin *a = arg;
 
     if (json_array_size(a->list) < LIST_MAX)
-        json_array_append_new(a->list, file_json(fd, d));
+        json_array_append_new(a->list, admin_file_json(fd, d));
 }
 
-static void list_pages(struct admin *a, json_t *pages, const char *eco, const char *upstream)
+static void admin_list_pages(struct admin *a, json_t *pages, const char *eco, const char *upstream)
 {
     _cleanup_free_ char *path = xasprintf("pages/%s/%s", eco, upstream);
     int fd = openat(a->reg->dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -84,7 +84,7 @@ static void list_pages(struct admin *a, json_t *pages, const char *eco, const ch
                                                    (json_int_t)st.st_size));
 }
 
-static void work_list(struct admin *a)
+static void admin_work_list(struct admin *a)
 {
     const struct packages_config *c = &a->reg->config; /* what is read here never changes */
     json_t *pages = json_array();
@@ -93,17 +93,17 @@ static void work_list(struct admin *a)
     a->list = json_array();
     json_object_set_new(a->result, "files", a->list);
     json_object_set_new(a->result, "pages", pages);
-    blobs_walk(a->reg->dirfd, list_file, a);
+    blobs_walk(a->reg->dirfd, admin_list_file, a);
     for (size_t i = 0; i < c->n_upstreams; i++) {
-        list_pages(a, pages, ecosystem_name(c->upstreams[i].eco), c->upstreams[i].name);
+        admin_list_pages(a, pages, ecosystem_name(c->upstreams[i].eco), c->upstreams[i].name);
         if (c->upstreams[i].eco == ECO_NPM)
-            list_pages(a, pages, "npm-full", c->upstreams[i].name);
+            admin_list_pages(a, pages, "npm-full", c->upstreams[i].name);
     }
 }
 
 /* -- VERIFY -- */
 
-static void verify_file(void *arg, int fd, const struct digest *d)
+static void admin_verify_file(void *arg, int fd, const struct digest *d)
 {
     struct admin *a = arg;
     struct digest is = {0};
@@ -121,18 +121,18 @@ static void verify_file(void *arg, int fd, const struct digest *d)
     json_array_append_new(a->list, json_string(key));
 }
 
-static void work_verify(struct admin *a)
+static void admin_work_verify(struct admin *a)
 {
     a->result = json_object();
     a->list = json_array();
     json_object_set_new(a->result, "bad", a->list);
-    blobs_walk(a->reg->dirfd, verify_file, a);
+    blobs_walk(a->reg->dirfd, admin_verify_file, a);
     json_object_set_new(a->result, "checked", json_integer((json_int_t)a->checked));
     json_object_set_new(a->result, "bytes", json_integer((json_int_t)a->bytes));
 }
 
 /* A wrong file goes; it will be fetched again when somebody asks. */
-static void after_verify(struct admin *a)
+static void admin_after_verify(struct admin *a)
 {
     for (size_t i = 0; i < a->n_bad; i++) {
         char path[BLOB_PATH_MAX], key[DIGEST_KEY_MAX];
@@ -147,7 +147,7 @@ static void after_verify(struct admin *a)
 
 /* -- SHOW -- */
 
-static bool show_digest(struct admin *a)
+static bool admin_show_digest(struct admin *a)
 {
     const char *colon = strchr(a->subject, ':');
     _cleanup_free_ char *algo = colon ? xstrndup(a->subject, (size_t)(colon - a->subject)) : NULL;
@@ -162,12 +162,12 @@ static bool show_digest(struct admin *a)
     if (fd < 0)
         err_set(&a->err, ERR_NOT_FOUND, "'%s' is not in the cache", a->subject);
     else
-        a->result = file_json(fd, &d);
+        a->result = admin_file_json(fd, &d);
     return true;
 }
 
 /* One line of a page's list of files. */
-static void show_line(struct admin *a, char *line)
+static void admin_show_line(struct admin *a, char *line)
 {
     char *field[8];
     char path[BLOB_PATH_MAX], key[DIGEST_KEY_MAX];
@@ -188,7 +188,7 @@ static void show_line(struct admin *a, char *line)
                                              faccessat(a->reg->dirfd, path, F_OK, 0) == 0));
 }
 
-static void show_page(struct admin *a)
+static void admin_show_page(struct admin *a)
 {
     _cleanup_buf_ struct buf files = BUF_INIT(PAGE_MAX);
     struct page page = {.fd = -1};
@@ -204,13 +204,13 @@ static void show_page(struct admin *a)
     if (page_read(&page, PAGE_FILES, &files, &a->err) >= 0 && files.len) {
         save = buf_data(&files);
         while ((line = strsep(&save, "\n")))
-            show_line(a, line);
+            admin_show_line(a, line);
     }
     page_done(&page);
 }
 
 /* The path of the page that "pypi/name" or "npm/name" means, where it is kept. */
-static char *subject_path(struct packages *reg, const char *subject)
+static char *admin_subject_path(struct packages *reg, const char *subject)
 {
     const char *name = strchr(subject, '/');
     _cleanup_free_ char *eco_name = name ? xstrndup(subject, (size_t)(name - subject)) : NULL;
@@ -235,10 +235,10 @@ static char *subject_path(struct packages *reg, const char *subject)
                  : xasprintf("pages/%s/%s/%s", eco_name, u->name, normal);
 }
 
-static void work_show(struct admin *a)
+static void admin_work_show(struct admin *a)
 {
-    if (!show_digest(a))
-        show_page(a);
+    if (!admin_show_digest(a))
+        admin_show_page(a);
 }
 
 /* -- all of them -- */
@@ -249,13 +249,13 @@ static void admin_work(void *arg)
 
     switch (a->ask.type) {
     case PACKAGES_LIST:
-        work_list(a);
+        admin_work_list(a);
         break;
     case PACKAGES_VERIFY:
-        work_verify(a);
+        admin_work_verify(a);
         break;
     default:
-        work_show(a);
+        admin_work_show(a);
     }
 }
 
@@ -264,12 +264,12 @@ static void admin_done(void *arg)
     struct admin *a = arg;
     _cleanup_free_ char *text = a->result ? json_to_text(a->result, false) : NULL;
 
-    after_verify(a);
+    admin_after_verify(a);
     a->ask.fn(a->ask.arg, a->ask.seq, text, &a->err);
     admin_free(a);
 }
 
-static void prune(struct packages *reg, const struct admin_ask *ask)
+static void admin_prune(struct packages *reg, const struct admin_ask *ask)
 {
     uint64_t n = 0, bytes = 0, keep = ask->has_keep ? ask->keep : reg->config.budget;
     char text[128];
@@ -289,14 +289,14 @@ void admin_run(struct packages *reg, const struct admin_ask *ask)
     struct admin *a;
 
     if (ask->type == PACKAGES_PRUNE) {
-        prune(reg, ask);
+        admin_prune(reg, ask);
         return;
     }
     a = xnew0(struct admin);
     a->reg = reg;
     a->ask = *ask;
     a->subject = xstrdup(ask->subject ? ask->subject : "");
-    a->path = subject_path(reg, a->subject);
+    a->path = admin_subject_path(reg, a->subject);
     if (pool_submit(reg->disk, admin_work, admin_done, a, &err) < 0) {
         ask->fn(ask->arg, ask->seq, NULL, &err);
         admin_free(a);
@@ -305,7 +305,7 @@ void admin_run(struct packages *reg, const struct admin_ask *ask)
 
 /* -- STATS -- */
 
-static json_t *counters_json(const struct packages_counters *c)
+static json_t *admin_counters_json(const struct packages_counters *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
                      (json_int_t)c->requests, "hits", (json_int_t)c->hits, "misses",
@@ -315,12 +315,12 @@ static json_t *counters_json(const struct packages_counters *c)
                      (json_int_t)c->bytes_store, "bytes_upstream", (json_int_t)c->bytes_upstream);
 }
 
-static json_t *ecosystems_json(const struct packages_counters *c)
+static json_t *admin_ecosystems_json(const struct packages_counters *c)
 {
     json_t *j = json_object();
 
     for (int i = 0; i < ECO_MAX; i++)
-        json_object_set_new(j, ecosystem_name((enum ecosystem)i), counters_json(&c[i]));
+        json_object_set_new(j, ecosystem_name((enum ecosystem)i), admin_counters_json(&c[i]));
     return j;
 }
 
@@ -330,7 +330,7 @@ char *admin_stats(struct packages *reg)
     _cleanup_json_ json_t *j = json_object();
 
     for (const struct packages_client *b = reg->boxes; b; b = b->next)
-        json_object_set_new(boxes, b->id, ecosystems_json(b->counters));
+        json_object_set_new(boxes, b->id, admin_ecosystems_json(b->counters));
     for (size_t i = 0; i < reg->config.n_upstreams; i++) {
         const struct upstream *u = &reg->config.upstreams[i];
 
@@ -338,7 +338,7 @@ char *admin_stats(struct packages *reg)
                               json_pack("{s:s, s:s, s:s, s:b}", "name", u->name, "type",
                                         ecosystem_name(u->eco), "url", u->url, "down", u->down));
     }
-    json_object_set_new(j, "ecosystems", ecosystems_json(reg->counters));
+    json_object_set_new(j, "ecosystems", admin_ecosystems_json(reg->counters));
     json_object_set_new(j, "sandboxes", boxes);
     json_object_set_new(j, "upstreams", upstreams);
     json_object_set_new(j, "store",

@@ -37,7 +37,7 @@ void ask_send_page(struct ask *a, struct buf *body)
     ask_free(a);
 }
 
-static void on_drain(struct http_req *req)
+static void answer_on_drain(struct http_req *req)
 {
     struct ask *a = http_req_user(req);
 
@@ -50,7 +50,7 @@ static void on_drain(struct http_req *req)
  * Files never change: their digest is their name. What goes out lies between a->sent and a->length;
  * a part of it is so only with the answer that says so.
  */
-static void start_answer(struct ask *a, uint64_t size, bool hit)
+static void answer_start(struct ask *a, uint64_t size, bool hit)
 {
     bool part = a->length - a->sent < size;
     char extra[EXTRA_MAX], range[128] = "", date[TIME_HTTP_MAX];
@@ -70,7 +70,7 @@ static void start_answer(struct ask *a, uint64_t size, bool hit)
                              &(struct http_answer){.status = part ? 206 : 200,
                                                    .content_type = "application/octet-stream",
                                                    .extra = extra},
-                             a->length - a->sent, on_drain);
+                             a->length - a->sent, answer_on_drain);
 }
 
 /* All of it, whatever part was asked for: the client has nothing to check a part by while the whole
@@ -78,11 +78,11 @@ static void start_answer(struct ask *a, uint64_t size, bool hit)
 void ask_begin_stream(struct ask *a, uint64_t length)
 {
     a->length = length;
-    start_answer(a, length, false);
+    answer_start(a, length, false);
 }
 
 /* If-Range names another file than this: the part would be of that one. */
-static bool wants_this(const struct ask *a)
+static bool answer_wants_this(const struct ask *a)
 {
     const char *tag = http_field_get(http_req_head(a->req), "If-Range");
     size_t len = strlen(a->digest.hex);
@@ -91,7 +91,7 @@ static bool wants_this(const struct ask *a)
                     STREQ(tag + 1 + len, "\""));
 }
 
-static void refuse_range(struct ask *a, uint64_t size)
+static void answer_refuse_range(struct ask *a, uint64_t size)
 {
     _cleanup_free_ char *extra =
         xasprintf("Content-Range: bytes */%llu\r\n", (unsigned long long)size);
@@ -104,19 +104,19 @@ static void refuse_range(struct ask *a, uint64_t size)
 void ask_send_blob(struct ask *a, int fd, uint64_t size, bool hit)
 {
     const char *range =
-        !a->head && wants_this(a) ? http_field_get(http_req_head(a->req), "Range") : NULL;
+        !a->head && answer_wants_this(a) ? http_field_get(http_req_head(a->req), "Range") : NULL;
     uint64_t count = size;
 
     a->reg->counters[a->eco].hits += hit;
     ask_counters(a)->hits += hit;
     a->fd = fd;
     if (range_parse(range, size, &a->sent, &count) == RANGE_NONE) {
-        refuse_range(a, size);
+        answer_refuse_range(a, size);
         return;
     }
     a->length = a->sent + count;
     a->state = ASK_SEND;
-    start_answer(a, size, hit);
+    answer_start(a, size, hit);
     if (a->head) {
         http_stream_end(a->req);
         ask_free(a);
@@ -125,7 +125,7 @@ void ask_send_blob(struct ask *a, int fd, uint64_t size, bool hit)
     ask_pump(a, a->length);
 }
 
-static bool send_piece(struct ask *a, uint64_t limit)
+static bool answer_send_piece(struct ask *a, uint64_t limit)
 {
     static char piece[PIECE]; /* one thread, used up before we return */
     ssize_t n = pread(a->fd, piece, (size_t)MIN(limit - a->sent, (uint64_t)PIECE), (off_t)a->sent);
@@ -142,7 +142,7 @@ static bool send_piece(struct ask *a, uint64_t limit)
 void ask_pump(struct ask *a, uint64_t limit)
 {
     while (a->sent < limit && http_stream_pending(a->req) < PENDING_MAX)
-        if (!send_piece(a, limit)) {
+        if (!answer_send_piece(a, limit)) {
             ask_fail_status(a, 500, ERR_SYSTEM, "a stored file is shorter than it was");
             return;
         }

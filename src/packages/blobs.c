@@ -24,7 +24,7 @@ void blob_path(const struct digest *d, char ret[static BLOB_PATH_MAX])
 
 /* -- the folders -- */
 
-static void clear_tmp(int folder)
+static void blobs_clear_tmp(int folder)
 {
     _cleanup_close_ int fd = openat(folder, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -35,7 +35,7 @@ static void clear_tmp(int folder)
             unlinkat(fd, e->d_name, 0);
 }
 
-static int make_folders(int dirfd, struct err *err)
+static int blobs_make_folders(int dirfd, struct err *err)
 {
     int r = dir_make_all(dirfd, "tmp", 0700, err);
 
@@ -56,7 +56,7 @@ struct visit {
     void *arg;
 };
 
-static DIR *open_dir(int dirfd, const char *path)
+static DIR *blobs_open_dir(int dirfd, const char *path)
 {
     int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -66,9 +66,9 @@ static DIR *open_dir(int dirfd, const char *path)
     return d;
 }
 
-static void visit_files(const struct visit *v, int parent, const char *name)
+static void blobs_visit_files(const struct visit *v, int parent, const char *name)
 {
-    _cleanup_closedir_ DIR *dir = open_dir(parent, name);
+    _cleanup_closedir_ DIR *dir = blobs_open_dir(parent, name);
     struct dirent *e;
     struct digest d;
 
@@ -77,7 +77,7 @@ static void visit_files(const struct visit *v, int parent, const char *name)
             v->fn(v->arg, dirfd(dir), e->d_name, &d);
 }
 
-static void visit_all(int folder, visit_fn fn, void *arg)
+static void blobs_visit_all(int folder, visit_fn fn, void *arg)
 {
     for (int a = 0; a < DIGEST_MAX; a++) {
         struct visit v = {.algo = (enum digest_algo)a, .fn = fn, .arg = arg};
@@ -86,16 +86,17 @@ static void visit_all(int folder, visit_fn fn, void *arg)
         struct dirent *e;
 
         snprintf(path, sizeof(path), "blobs/%s", digest_algo_name(v.algo));
-        dir = open_dir(folder, path);
+        dir = blobs_open_dir(folder, path);
         while (dir && (e = readdir(dir)))
             if (e->d_name[0] != '.')
-                visit_files(&v, dirfd(dir), e->d_name);
+                blobs_visit_files(&v, dirfd(dir), e->d_name);
     }
 }
 
 /* -- the table -- */
 
-static struct blob *insert(struct blobs *b, const struct digest *d, uint64_t size, int64_t used)
+static struct blob *blobs_insert(struct blobs *b, const struct digest *d, uint64_t size,
+                                 int64_t used)
 {
     struct blob *blob = xnew0(struct blob);
     char key[DIGEST_KEY_MAX];
@@ -111,13 +112,13 @@ static struct blob *insert(struct blobs *b, const struct digest *d, uint64_t siz
     return blob;
 }
 
-static void found(void *arg, int dirfd, const char *name, const struct digest *d)
+static void blobs_found(void *arg, int dirfd, const char *name, const struct digest *d)
 {
     struct stat st;
 
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-        insert(arg, d, (uint64_t)st.st_size,
-               (int64_t)st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000);
+        blobs_insert(arg, d, (uint64_t)st.st_size,
+                     (int64_t)st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000);
 }
 
 int blobs_open(struct blobs *b, int dirfd, uint64_t budget, struct err *err)
@@ -125,11 +126,11 @@ int blobs_open(struct blobs *b, int dirfd, uint64_t budget, struct err *err)
     int r;
 
     *b = (struct blobs){.dirfd = dirfd, .budget = budget};
-    r = make_folders(dirfd, err);
+    r = blobs_make_folders(dirfd, err);
     if (r < 0)
         return r;
-    clear_tmp(dirfd);
-    visit_all(dirfd, found, b);
+    blobs_clear_tmp(dirfd);
+    blobs_visit_all(dirfd, blobs_found, b);
     return 0;
 }
 
@@ -191,12 +192,12 @@ int blobs_use(struct blobs *b, const struct digest *d, uint64_t *ret_size)
 
 void blobs_add(struct blobs *b, const struct digest *d, uint64_t size)
 {
-    insert(b, d, size, (int64_t)time_wall());
+    blobs_insert(b, d, size, (int64_t)time_wall());
     if (b->bytes > b->budget)
         blobs_evict(b, b->budget - b->budget / 10, 0, NULL, NULL);
 }
 
-static int by_use(const void *a, const void *b)
+static int blobs_by_use(const void *a, const void *b)
 {
     const struct blob *x = *(struct blob *const *)a, *y = *(struct blob *const *)b;
 
@@ -213,7 +214,7 @@ void blobs_evict(struct blobs *b, uint64_t keep, int64_t before, uint64_t *ret_n
 
     for (size_t i = 0; map_next(&b->map, &i, NULL, &value);)
         all[n++] = value;
-    qsort(all, n, sizeof(struct blob *), by_use);
+    qsort(all, n, sizeof(struct blob *), blobs_by_use);
     for (size_t i = 0; i < n && (b->bytes > keep || all[i]->used < before); i++) {
         char path[BLOB_PATH_MAX];
 
@@ -248,7 +249,7 @@ int blob_tmp(int dirfd, char name[static 32], int *ret, struct err *err)
     return 0;
 }
 
-static int sync_folder(int dirfd, const char *path)
+static int blobs_sync_folder(int dirfd, const char *path)
 {
     _cleanup_free_ char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
     _cleanup_close_ int fd = openat(dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -257,7 +258,7 @@ static int sync_folder(int dirfd, const char *path)
 }
 
 /* Its folder is made when the first file needs it. */
-static int rename_into(int dirfd, const char *tmp, const char *path)
+static int blobs_rename_into(int dirfd, const char *tmp, const char *path)
 {
     _cleanup_free_ char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
 
@@ -280,9 +281,9 @@ int blob_commit(int dirfd, int fd, const char *tmp, const struct digest *d, cons
     fsetxattr(fd, NOTE_XATTR, note, MIN(strlen(note), (size_t)BLOB_NOTE_MAX - 1), 0);
     if (fchmod(fd, 0400) < 0 || fsync(fd) < 0)
         return err_sys(err, errno, "sync '%s'", tmp);
-    if (rename_into(dirfd, tmp, path) < 0)
+    if (blobs_rename_into(dirfd, tmp, path) < 0)
         return err_sys(err, errno, "rename '%s' to '%s'", tmp, path);
-    r = sync_folder(dirfd, path);
+    r = blobs_sync_folder(dirfd, path);
     return r < 0 ? err_sys(err, -r, "sync the folder of '%s'", path) : 0;
 }
 
@@ -291,7 +292,7 @@ struct blobs_walk {
     void *arg;
 };
 
-static void walk_one(void *arg, int dirfd, const char *name, const struct digest *d)
+static void blobs_walk_one(void *arg, int dirfd, const char *name, const struct digest *d)
 {
     struct blobs_walk *w = arg;
     _cleanup_close_ int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -302,7 +303,7 @@ static void walk_one(void *arg, int dirfd, const char *name, const struct digest
 
 void blobs_walk(int dirfd, blob_walk_fn fn, void *arg)
 {
-    visit_all(dirfd, walk_one, &(struct blobs_walk){fn, arg});
+    blobs_visit_all(dirfd, blobs_walk_one, &(struct blobs_walk){fn, arg});
 }
 
 void blob_note(int fd, char ret[static BLOB_NOTE_MAX])

@@ -28,7 +28,8 @@ struct upstream_fields {
     json_t *names, *hosts;
 };
 
-static int read_upstream(const json_t *j, struct upstream_fields *f, struct err *err)
+static int packages_config_read_upstream(const json_t *j, struct upstream_fields *f,
+                                         struct err *err)
 {
     const struct json_field fields[] = {
         {"name", JSON_FIELD_STRING, &f->name},         {"type", JSON_FIELD_STRING, &f->type},
@@ -43,14 +44,14 @@ static int read_upstream(const json_t *j, struct upstream_fields *f, struct err 
 }
 
 /* Its name becomes a folder. */
-static bool name_is_folder(const char *s)
+static bool packages_config_name_is_folder(const char *s)
 {
     size_t len = s ? strlen(s) : 0;
 
     return len > 0 && len <= 32 && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == len;
 }
 
-static char *authorization(const struct upstream_fields *f)
+static char *packages_config_authorization(const struct upstream_fields *f)
 {
     _cleanup_free_ char *plain = NULL, *b64 = NULL;
     size_t len;
@@ -66,7 +67,8 @@ static char *authorization(const struct upstream_fields *f)
     return xasprintf("Basic %s", b64);
 }
 
-static int set_address(struct upstream *u, const struct upstream_fields *f, struct err *err)
+static int packages_config_set_address(struct upstream *u, const struct upstream_fields *f,
+                                       struct err *err)
 {
     char *host = f->url ? fetch_url_host(f->url) : NULL;
     size_t len = f->url ? strlen(f->url) : 0;
@@ -86,25 +88,25 @@ static int set_address(struct upstream *u, const struct upstream_fields *f, stru
     return r;
 }
 
-static int make_upstream(struct packages_config *c, const struct upstream_fields *f,
-                         struct upstream *u, struct err *err)
+static int packages_config_make_upstream(struct packages_config *c, const struct upstream_fields *f,
+                                         struct upstream *u, struct err *err)
 {
     int r;
 
-    if (!name_is_folder(f->name) || !f->type)
+    if (!packages_config_name_is_folder(f->name) || !f->type)
         return err_set(err, ERR_INVALID,
                        "an upstream needs a type and a name of small letters, digits and '-'");
     u->name = xstrdup(f->name);
     r = ecosystem_parse(f->type, &u->eco, err);
     if (r >= 0)
-        r = set_address(u, f, err);
+        r = packages_config_set_address(u, f, err);
     if (r >= 0 && f->names)
         r = json_read_strv(f->names, "names", &u->names, err);
     if (r >= 0 && f->ca_file)
         r = file_read(AT_FDCWD, f->ca_file, CA_MAX, &u->ca_pem, NULL, err);
     if (r < 0)
         return r;
-    u->authorization = authorization(f);
+    u->authorization = packages_config_authorization(f);
     u->private_ok = f->private_ok;
     u->http_ok = f->http_ok;
     u->fetcher = fetcher_new(&(struct fetcher_config){.hosts = u->hosts,
@@ -118,7 +120,8 @@ static int make_upstream(struct packages_config *c, const struct upstream_fields
     return 0;
 }
 
-static int read_upstreams(struct packages_config *c, const json_t *list, struct err *err)
+static int packages_config_read_upstreams(struct packages_config *c, const json_t *list,
+                                          struct err *err)
 {
     json_t *j;
     size_t i;
@@ -127,20 +130,20 @@ static int read_upstreams(struct packages_config *c, const json_t *list, struct 
         return err_set(err, ERR_LIMIT, "over %d upstreams", UPSTREAMS_MAX);
     json_array_foreach ((json_t *)list, i, j) {
         struct upstream_fields f = {0};
-        int r = read_upstream(j, &f, err);
+        int r = packages_config_read_upstream(j, &f, err);
 
         for (size_t k = 0; r >= 0 && k < c->n_upstreams; k++)
             if (f.name && STREQ(c->upstreams[k].name, f.name))
                 return err_set(err, ERR_INVALID, "two upstreams are named '%s'", f.name);
         if (r >= 0)
-            r = make_upstream(c, &f, &c->upstreams[c->n_upstreams++], err);
+            r = packages_config_make_upstream(c, &f, &c->upstreams[c->n_upstreams++], err);
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-static int read_offline(const char *s, enum offline *ret, struct err *err)
+static int packages_config_read_offline(const char *s, enum offline *ret, struct err *err)
 {
     static const char *const names[] = {"auto", "always", "never"};
 
@@ -152,7 +155,8 @@ static int read_offline(const char *s, enum offline *ret, struct err *err)
     return err_set(err, ERR_INVALID, "offline is 'auto', 'always' or 'never', not '%s'", s);
 }
 
-static int read_policy(struct policy *p, const json_t *deny, uint64_t min_age, struct err *err)
+static int packages_config_read_policy(struct policy *p, const json_t *deny, uint64_t min_age,
+                                       struct err *err)
 {
     _cleanup_strv_ char **list = NULL;
     int r = deny ? json_read_strv(deny, "deny", &list, err) : 0;
@@ -164,7 +168,8 @@ static int read_policy(struct policy *p, const json_t *deny, uint64_t min_age, s
     return r;
 }
 
-static int read_document(const json_t *doc, struct packages_config *c, struct err *err)
+static int packages_config_read_document(const json_t *doc, struct packages_config *c,
+                                         struct err *err)
 {
     uint64_t uid = UINT64_MAX, gid = UINT64_MAX, min_age = 0, connect = 10, stall = 30;
     const char *folder = NULL, *offline = "auto";
@@ -201,10 +206,10 @@ static int read_document(const json_t *doc, struct packages_config *c, struct er
     c->connect_timeout = MIN(connect, UINT64_C(600)) * USEC_PER_SEC;
     c->stall_timeout = MIN(stall, UINT64_C(600)) * USEC_PER_SEC;
     c->artifact_max = MIN(c->artifact_max, c->budget);
-    r = read_offline(offline, &c->offline, err);
+    r = packages_config_read_offline(offline, &c->offline, err);
     if (r >= 0)
-        r = read_policy(&c->policy, deny, min_age, err);
-    return r < 0 ? r : read_upstreams(c, upstreams ? upstreams : defaults, err);
+        r = packages_config_read_policy(&c->policy, deny, min_age, err);
+    return r < 0 ? r : packages_config_read_upstreams(c, upstreams ? upstreams : defaults, err);
 }
 
 int config_parse(const char *text, size_t len, struct packages_config *ret, struct err *err)
@@ -222,7 +227,7 @@ int config_parse(const char *text, size_t len, struct packages_config *ret, stru
         .requests_per_second = 200,
     };
     if (r >= 0)
-        r = read_document(doc, ret, err);
+        r = packages_config_read_document(doc, ret, err);
     if (r < 0)
         config_done(ret);
     return r;

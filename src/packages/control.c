@@ -38,14 +38,14 @@ struct packages_control {
 
 /* -- out -- */
 
-static void packet_free(struct packages_packet *p)
+static void packages_control_packet_free(struct packages_packet *p)
 {
     buf_done(&p->data);
     fd_close(p->fd);
     free(p);
 }
 
-static void flush(struct packages_control *c)
+static void packages_control_flush(struct packages_control *c)
 {
     while (c->queue) {
         struct packages_packet *p = c->queue;
@@ -57,14 +57,14 @@ static void flush(struct packages_control *c)
         if (!c->queue)
             c->tail = &c->queue;
         c->queued--;
-        packet_free(p); /* an error is the end of the socket, which is read soon */
+        packages_control_packet_free(p); /* an error is the end of the socket, which is read soon */
     }
     if (c->watch)
         loop_watch_set(c->watch, LOOP_READ | (c->queue ? LOOP_WRITE : 0));
 }
 
 /* Takes the writer's bytes and the descriptor. */
-static void enqueue(struct packages_control *c, struct shim_writer *w, int fd)
+static void packages_control_enqueue(struct packages_control *c, struct shim_writer *w, int fd)
 {
     struct packages_packet *p = xnew0(struct packages_packet);
 
@@ -73,20 +73,20 @@ static void enqueue(struct packages_control *c, struct shim_writer *w, int fd)
     *c->tail = p;
     c->tail = &p->next;
     c->queued++;
-    flush(c);
+    packages_control_flush(c);
 }
 
-static void send_writer(struct packages_control *c, struct shim_writer *w, int fd)
+static void packages_control_send_writer(struct packages_control *c, struct shim_writer *w, int fd)
 {
     if (shim_finish(w, NULL) < 0 || c->queued >= QUEUE_MAX) {
         shim_writer_done(w);
         fd_close(fd);
         return;
     }
-    enqueue(c, w, fd);
+    packages_control_enqueue(c, w, fd);
 }
 
-static void begin(struct shim_writer *w, enum packages_msg_type type, uint64_t seq)
+static void packages_control_begin(struct shim_writer *w, enum packages_msg_type type, uint64_t seq)
 {
     shim_begin(w, (enum shim_msg_type)type, seq);
 }
@@ -102,23 +102,24 @@ void control_event(struct packages_control *c, const char *json)
     }
     if (c->events++ >= EVENTS_PER_SECOND)
         return;
-    begin(&w, PACKAGES_EVENT, 0);
+    packages_control_begin(&w, PACKAGES_EVENT, 0);
     shim_put_str(&w, PACKAGES_TAG_JSON, json);
-    send_writer(c, &w, -1);
+    packages_control_send_writer(c, &w, -1);
 }
 
 void control_ready(struct packages_control *c)
 {
     struct shim_writer w;
 
-    begin(&w, PACKAGES_READY, 0);
+    packages_control_begin(&w, PACKAGES_READY, 0);
     shim_put_u64(&w, SHIM_TAG_VERSION, PACKAGES_VERSION);
     shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
-    send_writer(c, &w, -1);
+    packages_control_send_writer(c, &w, -1);
 }
 
 /* json: NULL, or what a memfd beside it shall hold. */
-static void send_result(void *arg, uint64_t seq, const char *json, const struct err *err)
+static void packages_control_send_result(void *arg, uint64_t seq, const char *json,
+                                         const struct err *err)
 {
     struct packages_control *c = arg;
     _cleanup_err_ struct err failed = ERR_INIT;
@@ -127,10 +128,10 @@ static void send_result(void *arg, uint64_t seq, const char *json, const struct 
 
     if (json && memfd_sealed("ripcord-packages", json, strlen(json), &fd, &failed) < 0)
         err = &failed;
-    begin(&w, PACKAGES_RESULT, seq);
+    packages_control_begin(&w, PACKAGES_RESULT, seq);
     if (err && err->code != ERR_NONE)
         shim_put_err(&w, err);
-    send_writer(c, &w, fd);
+    packages_control_send_writer(c, &w, fd);
 }
 
 /* -- in -- */
@@ -143,7 +144,8 @@ struct message {
     int fd; /* owned */
 };
 
-static int read_message(struct packages_control *c, size_t len, struct message *m, struct err *err)
+static int packages_control_read_message(struct packages_control *c, size_t len, struct message *m,
+                                         struct err *err)
 {
     struct shim_reader r = {0};
     struct shim_value v = {0};
@@ -167,39 +169,40 @@ static int read_message(struct packages_control *c, size_t len, struct message *
     return n;
 }
 
-static int do_listen(struct packages_control *c, struct message *m, struct err *err)
+static int packages_control_do_listen(struct packages_control *c, struct message *m,
+                                      struct err *err)
 {
     if (!m->sandbox || !*m->sandbox || m->fd < 0)
         return err_set(err, ERR_INVALID, "LISTEN without a sandbox or a socket");
     return packages_listen(c->reg, m->sandbox, TAKE_FD(m->fd), err);
 }
 
-static void do_forget(struct packages_control *c, const struct message *m)
+static void packages_control_do_forget(struct packages_control *c, const struct message *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (!m->sandbox || !packages_forget(c->reg, m->sandbox))
         err_set(&err, ERR_NOT_FOUND, "the registry does not know sandbox '%s'",
                 m->sandbox ? m->sandbox : "");
-    send_result(c, m->seq, NULL, &err);
+    packages_control_send_result(c, m->seq, NULL, &err);
 }
 
-static void dispatch(struct packages_control *c, struct message *m)
+static void packages_control_dispatch(struct packages_control *c, struct message *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *json = NULL;
 
     switch (m->type) {
     case PACKAGES_LISTEN:
-        (void)do_listen(c, m, &err);
-        send_result(c, m->seq, NULL, &err);
+        (void)packages_control_do_listen(c, m, &err);
+        packages_control_send_result(c, m->seq, NULL, &err);
         break;
     case PACKAGES_FORGET:
-        do_forget(c, m);
+        packages_control_do_forget(c, m);
         break;
     case PACKAGES_STATS:
         json = admin_stats(c->reg);
-        send_result(c, m->seq, json, NULL);
+        packages_control_send_result(c, m->seq, json, NULL);
         break;
     case PACKAGES_LIST:
     case PACKAGES_SHOW:
@@ -211,16 +214,16 @@ static void dispatch(struct packages_control *c, struct message *m)
                                               .has_keep = m->has_keep,
                                               .age = m->age,
                                               .subject = m->path,
-                                              .fn = send_result,
+                                              .fn = packages_control_send_result,
                                               .arg = c});
         break;
     default:
         err_set(&err, ERR_UNSUPPORTED, "the registry does not know message %u", m->type);
-        send_result(c, m->seq, NULL, &err);
+        packages_control_send_result(c, m->seq, NULL, &err);
     }
 }
 
-static void on_end(void *arg)
+static void packages_control_on_end(void *arg)
 {
     struct packages_control *c = arg;
 
@@ -228,7 +231,7 @@ static void on_end(void *arg)
 }
 
 /* No new connection; what runs gets a moment. */
-static void daemon_gone(struct packages_control *c)
+static void packages_control_daemon_gone(struct packages_control *c)
 {
     loop_watch_free(TAKE_PTR(c->watch));
     for (struct packages_client *b = c->reg->boxes; b; b = b->next)
@@ -236,7 +239,7 @@ static void daemon_gone(struct packages_control *c)
     loop_timer_set(c->end_timer, c->reg->asks ? END_GRACE : 0, false);
 }
 
-static void on_message(struct packages_control *c)
+static void packages_control_on_message(struct packages_control *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct message m = {.fd = -1};
@@ -246,26 +249,26 @@ static void on_message(struct packages_control *c)
     if (n == -EAGAIN || n == -EINTR)
         return;
     if (n <= 0) {
-        daemon_gone(c);
+        packages_control_daemon_gone(c);
         return;
     }
     if (n_fds == 0)
         m.fd = -1;
-    if (read_message(c, (size_t)n, &m, &err) < 0)
-        send_result(c, m.seq, NULL, &err);
+    if (packages_control_read_message(c, (size_t)n, &m, &err) < 0)
+        packages_control_send_result(c, m.seq, NULL, &err);
     else
-        dispatch(c, &m);
+        packages_control_dispatch(c, &m);
     fd_close(m.fd);
 }
 
-static void on_event(void *arg, int events)
+static void packages_control_on_event(void *arg, int events)
 {
     struct packages_control *c = arg;
 
     if (events & LOOP_WRITE)
-        flush(c);
+        packages_control_flush(c);
     if (events & LOOP_READ)
-        on_message(c);
+        packages_control_on_message(c);
 }
 
 int control_new(struct packages *reg, int fd, struct err *err)
@@ -276,8 +279,8 @@ int control_new(struct packages *reg, int fd, struct err *err)
     c->fd = fd;
     c->tail = &c->queue;
     c->packet = xmalloc(SHIM_MSG_MAX);
-    c->end_timer = loop_timer_new(reg->loop, on_end, c);
-    c->watch = loop_watch_new(reg->loop, fd, on_event, c);
+    c->end_timer = loop_timer_new(reg->loop, packages_control_on_end, c);
+    c->watch = loop_watch_new(reg->loop, fd, packages_control_on_event, c);
     reg->control = c;
     if (!c->watch)
         return err_set(err, ERR_SYSTEM, "cannot watch the control socket");
@@ -295,7 +298,7 @@ void control_free(struct packages_control *c)
         struct packages_packet *p = c->queue;
 
         c->queue = p->next;
-        packet_free(p);
+        packages_control_packet_free(p);
     }
     fd_close(c->fd);
     free(c->packet);

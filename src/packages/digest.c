@@ -34,7 +34,7 @@ const char *digest_algo_name(enum digest_algo a)
     return algos[a].name;
 }
 
-static void to_hex(const unsigned char *raw, size_t n, char *hex)
+static void packages_digest_to_hex(const unsigned char *raw, size_t n, char *hex)
 {
     static const char digits[] = "0123456789abcdef";
 
@@ -72,7 +72,7 @@ bool digest_from_parts(const char *algo, const char *hex, struct digest *ret)
 }
 
 /* One word "sha512-<base64>[?options]". */
-static bool from_sri_word(const char *s, size_t len, struct digest *ret)
+static bool packages_digest_from_sri_word(const char *s, size_t len, struct digest *ret)
 {
     unsigned char raw[96];
     size_t prefix, text;
@@ -86,7 +86,7 @@ static bool from_sri_word(const char *s, size_t len, struct digest *ret)
         if (EVP_DecodeBlock(raw, (const unsigned char *)s + prefix, (int)text) < 0)
             return false;
         ret->algo = (enum digest_algo)i;
-        to_hex(raw, algos[i].size, ret->hex);
+        packages_digest_to_hex(raw, algos[i].size, ret->hex);
         return true;
     }
     return false;
@@ -100,7 +100,7 @@ bool digest_from_sri(const char *text, struct digest *ret)
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, " ");
 
-        if (from_sri_word(p, n, &d) && (!found || d.algo > best.algo)) {
+        if (packages_digest_from_sri_word(p, n, &d) && (!found || d.algo > best.algo)) {
             best = d;
             found = true;
         }
@@ -155,7 +155,7 @@ void hasher_end(struct hasher *h, struct digest *ret)
     if (EVP_DigestFinal_ex(h->ctx, raw, &n) != 1)
         abort();
     ret->algo = h->algo;
-    to_hex(raw, n, ret->hex);
+    packages_digest_to_hex(raw, n, ret->hex);
 }
 
 bool digest_of_file(int fd, enum digest_algo algo, struct digest *ret)

@@ -71,7 +71,7 @@ static void package_download_free(struct package_download *f)
 
 /* -- the worker -- */
 
-static void notify(struct package_download *f)
+static void downloads_notify(struct package_download *f)
 {
     uint64_t one = 1;
 
@@ -80,14 +80,14 @@ static void notify(struct package_download *f)
     (void)!write(f->reg->wake_fd, &one, sizeof(one));
 }
 
-static int wrong_size(struct package_download *f, uint64_t is, struct err *err)
+static int downloads_wrong_size(struct package_download *f, uint64_t is, struct err *err)
 {
     f->mismatch = true;
     return err_set(err, ERR_INVALID, "'%s' has %llu bytes, the index says %llu", f->note,
                    (unsigned long long)is, (unsigned long long)f->size);
 }
 
-static int on_head(void *arg, const struct fetch_head *head, struct err *err)
+static int downloads_on_head(void *arg, const struct fetch_head *head, struct err *err)
 {
     struct package_download *f = arg;
     uint64_t from = head->status == 206 ? head->from : 0;
@@ -100,13 +100,13 @@ static int on_head(void *arg, const struct fetch_head *head, struct err *err)
         return err_set(err, ERR_LIMIT, "'%s' has %llu bytes, over the limit", f->note,
                        (unsigned long long)total);
     if (total && f->size && total != f->size)
-        return wrong_size(f, total, err);
+        return downloads_wrong_size(f, total, err);
     if (total && !atomic_load(&f->length))
         atomic_store(&f->length, total);
     return 0;
 }
 
-static int on_data(void *arg, const char *data, size_t len, struct err *err)
+static int downloads_on_data(void *arg, const char *data, size_t len, struct err *err)
 {
     struct package_download *f = arg;
     size_t skip = (size_t)MIN(f->skip, (uint64_t)len);
@@ -117,7 +117,7 @@ static int on_data(void *arg, const char *data, size_t len, struct err *err)
     data += skip;
     len -= skip;
     if (f->written + len > f->max || (f->size && f->written + len > f->size))
-        return f->size ? wrong_size(f, f->written + len, err)
+        return f->size ? downloads_wrong_size(f, f->written + len, err)
                        : err_set(err, ERR_LIMIT, "'%s' is over the limit", f->note);
     r = fd_write_all(f->fd, data, len);
     if (r < 0)
@@ -125,11 +125,11 @@ static int on_data(void *arg, const char *data, size_t len, struct err *err)
     hasher_add(f->hasher, data, len);
     f->written += len;
     if (f->written - f->told >= NOTIFY_EVERY)
-        notify(f);
+        downloads_notify(f);
     return 0;
 }
 
-static int judge_status(struct package_download *f, int status)
+static int downloads_judge_status(struct package_download *f, int status)
 {
     if (status == 200 || status == 206)
         return 0;
@@ -143,24 +143,24 @@ static int judge_status(struct package_download *f, int status)
                    status, f->note);
 }
 
-static int try_once(struct package_download *f)
+static int downloads_try_once(struct package_download *f)
 {
     struct fetch_head head = {0};
     struct fetch fetch = {.url = f->url,
                           .from = f->written,
                           .size_max = f->max,
-                          .on_head = on_head,
-                          .on_data = on_data,
+                          .on_head = downloads_on_head,
+                          .on_data = downloads_on_data,
                           .arg = f};
     int r = fetch_run(f->upstream->fetcher, &fetch, &head, &f->err);
 
     if (r >= 0)
-        r = judge_status(f, head.status);
+        r = downloads_judge_status(f, head.status);
     fetch_head_done(&head);
     return r;
 }
 
-static bool is_passing(int code)
+static bool downloads_is_passing(int code)
 {
     return code == -ERR_ENGINE || code == -ERR_TIMEOUT;
 }
@@ -170,7 +170,7 @@ static int download(struct package_download *f)
 {
     int r = -ERR_ENGINE;
 
-    for (int i = 0; i < TRIES && is_passing(r); i++) {
+    for (int i = 0; i < TRIES && downloads_is_passing(r); i++) {
         uint64_t before = f->written;
         struct timespec pause = {.tv_nsec = (long)(100 * USEC_PER_MSEC * 1000) << MIN(i, 3)};
 
@@ -181,7 +181,7 @@ static int download(struct package_download *f)
         }
         err_done(&f->err);
         f->err = (struct err)ERR_INIT;
-        r = try_once(f);
+        r = downloads_try_once(f);
         if (r < 0 && f->written - before >= MIB(1))
             i = MAX(i - 1, 0);
     }
@@ -194,7 +194,7 @@ static void package_download_work(void *arg)
 
     if (download(f) < 0)
         return;
-    notify(f);
+    downloads_notify(f);
     hasher_end(f->hasher, &f->actual);
     if (!digest_equal(&f->actual, &f->digest) && GUARD("digests")) {
         f->mismatch = true;
@@ -208,7 +208,7 @@ static void package_download_work(void *arg)
 
 /* -- the loop -- */
 
-static void follow(struct ask *a)
+static void downloads_follow(struct ask *a)
 {
     struct package_download *f = a->package_download;
     uint64_t length = atomic_load(&f->length), available = atomic_load(&f->available);
@@ -224,7 +224,7 @@ static void follow(struct ask *a)
     ask_pump(a, MIN(available, GUARD("held back") ? length - STREAM_HOLD : length));
 }
 
-static void on_wake(void *arg, int events _unused_)
+static void downloads_on_wake(void *arg, int events _unused_)
 {
     struct packages *reg = arg;
     uint64_t count;
@@ -236,12 +236,12 @@ static void on_wake(void *arg, int events _unused_)
 
         for (struct ask *a = f->asks, *next; a; a = next) {
             next = a->next;
-            follow(a);
+            downloads_follow(a);
         }
     }
 }
 
-static void finish_ask(struct ask *a, struct package_download *f)
+static void downloads_finish_ask(struct ask *a, struct package_download *f)
 {
     uint64_t size;
     int fd;
@@ -264,7 +264,7 @@ static void finish_ask(struct ask *a, struct package_download *f)
         ask_send_blob(a, fd, size, false);
 }
 
-static void report_mismatch(struct package_download *f)
+static void downloads_report_mismatch(struct package_download *f)
 {
     struct packages *reg = f->reg;
     struct packages_client *box = f->asks ? f->asks->box : NULL; /* of one that waits for it */
@@ -280,7 +280,7 @@ static void report_mismatch(struct package_download *f)
                    f->actual.hex, "message", f->err.msg);
 }
 
-static void count_download(struct package_download *f)
+static void downloads_count_download(struct package_download *f)
 {
     struct packages *reg = f->reg;
 
@@ -288,7 +288,7 @@ static void count_download(struct package_download *f)
     if (f->asks && f->asks->box)
         f->asks->box->counters[f->eco].bytes_upstream += f->got;
     if (f->mismatch)
-        report_mismatch(f);
+        downloads_report_mismatch(f);
     /* Whether the index answers is another matter: files may lie elsewhere. */
     if (f->err.code == ERR_NONE) {
         reg->counters[f->eco].weak += f->digest.algo == DIGEST_SHA1;
@@ -303,13 +303,13 @@ static void package_download_done(void *arg)
     map_remove(&f->reg->package_downloads, f->key);
     if (f->err.code != ERR_NONE)
         unlinkat(f->reg->dirfd, f->tmp, 0);
-    count_download(f);
+    downloads_count_download(f);
     while (f->asks) {
         struct ask *a = f->asks;
 
         f->asks = a->next;
         a->next = NULL;
-        finish_ask(a, f);
+        downloads_finish_ask(a, f);
     }
     fetch_slot_end(f->owner);
     package_download_free(f);
@@ -402,7 +402,7 @@ int package_downloads_init(struct packages *reg, struct err *err)
     reg->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (reg->wake_fd < 0)
         return err_sys(err, errno, "make an eventfd");
-    reg->wake = loop_watch_new(reg->loop, reg->wake_fd, on_wake, reg);
+    reg->wake = loop_watch_new(reg->loop, reg->wake_fd, downloads_on_wake, reg);
     if (!reg->wake)
         return err_set(err, ERR_SYSTEM, "cannot watch an eventfd");
     loop_watch_set(reg->wake, LOOP_READ);

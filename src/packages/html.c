@@ -28,19 +28,19 @@ struct html_scan {
     void *arg;
 };
 
-static bool is_blank(char c)
+static bool html_is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f';
 }
 
-static void skip_blanks(struct html_scan *s)
+static void html_skip_blanks(struct html_scan *s)
 {
-    while (s->p < s->end && is_blank(*s->p))
+    while (s->p < s->end && html_is_blank(*s->p))
         s->p++;
 }
 
 /* Those that escape markup, and plain ASCII by number. 0: leave it as it stands. */
-static char reference(const char *name, size_t len)
+static char html_reference(const char *name, size_t len)
 {
     static const struct {
         const char *name;
@@ -67,12 +67,12 @@ static char reference(const char *name, size_t len)
     return v >= 0x20 && v < 0x7f ? (char)v : 0;
 }
 
-static int decode(struct buf *b, const char *from, const char *to, struct err *err)
+static int html_decode(struct buf *b, const char *from, const char *to, struct err *err)
 {
     while (from < to) {
         size_t left = (size_t)(to - from);
         const char *semi = *from == '&' ? memchr(from, ';', MIN(left, (size_t)10)) : NULL;
-        char c = semi ? reference(from + 1, (size_t)(semi - from - 1)) : 0;
+        char c = semi ? html_reference(from + 1, (size_t)(semi - from - 1)) : 0;
 
         if (buf_append_c(b, c ? c : *from) < 0)
             return err_set(err, ERR_LIMIT, "index page: a value over %d bytes", HTML_VALUE_MAX);
@@ -81,7 +81,7 @@ static int decode(struct buf *b, const char *from, const char *to, struct err *e
     return 0;
 }
 
-static enum attr attr_of(const char *name, size_t len)
+static enum attr html_attr_of(const char *name, size_t len)
 {
     int i = 0;
 
@@ -92,14 +92,14 @@ static enum attr attr_of(const char *name, size_t len)
 }
 
 /* The value behind '=', or an empty one when there is none. */
-static void scan_value(struct html_scan *s, const char **from, const char **to)
+static void html_scan_value(struct html_scan *s, const char **from, const char **to)
 {
     *from = *to = s->p;
-    skip_blanks(s);
+    html_skip_blanks(s);
     if (s->p == s->end || *s->p != '=')
         return;
     s->p++;
-    skip_blanks(s);
+    html_skip_blanks(s);
     if (s->p < s->end && (*s->p == '"' || *s->p == '\'')) {
         char quote = *s->p++;
 
@@ -112,32 +112,32 @@ static void scan_value(struct html_scan *s, const char **from, const char **to)
         return;
     }
     *from = s->p;
-    while (s->p < s->end && !is_blank(*s->p) && *s->p != '>')
+    while (s->p < s->end && !html_is_blank(*s->p) && *s->p != '>')
         s->p++;
     *to = s->p;
 }
 
 /* One attribute of the tag; 0 when the tag is over. `keep`: it is an <a>. */
-static int scan_attr(struct html_scan *s, bool keep, struct err *err)
+static int html_scan_attr(struct html_scan *s, bool keep, struct err *err)
 {
     const char *name, *from, *to;
     enum attr a;
     size_t len;
     int r;
 
-    while (s->p < s->end && (is_blank(*s->p) || *s->p == '/'))
+    while (s->p < s->end && (html_is_blank(*s->p) || *s->p == '/'))
         s->p++;
     if (s->p == s->end || *s->p == '>')
         return 0;
     name = s->p++;
-    while (s->p < s->end && !is_blank(*s->p) && *s->p != '=' && *s->p != '>' && *s->p != '/')
+    while (s->p < s->end && !html_is_blank(*s->p) && *s->p != '=' && *s->p != '>' && *s->p != '/')
         s->p++;
     len = (size_t)(s->p - name);
-    scan_value(s, &from, &to);
-    a = attr_of(name, len);
+    html_scan_value(s, &from, &to);
+    a = html_attr_of(name, len);
     if (!keep || a == ATTR_MAX || s->has[a])
         return 1;
-    r = decode(&s->value[a], from, to, err);
+    r = html_decode(&s->value[a], from, to, err);
     if (r < 0)
         return r;
     s->has[a] = true;
@@ -146,21 +146,21 @@ static int scan_attr(struct html_scan *s, bool keep, struct err *err)
                : 1;
 }
 
-static const char *trimmed(struct buf *b)
+static const char *html_trimmed(struct buf *b)
 {
-    while (b->len && is_blank(buf_data(b)[0]))
+    while (b->len && html_is_blank(buf_data(b)[0]))
         buf_consume(b, 1);
-    while (b->len && is_blank(buf_data(b)[b->len - 1]))
+    while (b->len && html_is_blank(buf_data(b)[b->len - 1]))
         buf_truncate(b, b->len - 1);
     return b->len ? buf_data(b) : "";
 }
 
-static const char *value_or_null(const struct html_scan *s, enum attr a)
+static const char *html_value_or_null(const struct html_scan *s, enum attr a)
 {
     return !s->has[a] ? NULL : s->value[a].len ? buf_data(&s->value[a]) : "";
 }
 
-static int end_link(struct html_scan *s, struct err *err)
+static int html_end_link(struct html_scan *s, struct err *err)
 {
     struct html_link link = {0};
 
@@ -169,24 +169,24 @@ static int end_link(struct html_scan *s, struct err *err)
     s->open = false;
     if (++s->links > HTML_LINKS_MAX)
         return err_set(err, ERR_LIMIT, "index page: over %d links", HTML_LINKS_MAX);
-    link.href = value_or_null(s, ATTR_HREF);
-    link.text = trimmed(&s->text);
-    link.requires_python = value_or_null(s, ATTR_PYTHON);
-    link.yanked = value_or_null(s, ATTR_YANKED);
-    link.core_metadata = value_or_null(s, s->has[ATTR_CORE] ? ATTR_CORE : ATTR_DIST_INFO);
-    link.upload_time = value_or_null(s, ATTR_TIME);
+    link.href = html_value_or_null(s, ATTR_HREF);
+    link.text = html_trimmed(&s->text);
+    link.requires_python = html_value_or_null(s, ATTR_PYTHON);
+    link.yanked = html_value_or_null(s, ATTR_YANKED);
+    link.core_metadata = html_value_or_null(s, s->has[ATTR_CORE] ? ATTR_CORE : ATTR_DIST_INFO);
+    link.upload_time = html_value_or_null(s, ATTR_TIME);
     return memchr(link.text, 0, s->text.len) ? 0 : s->fn(s->arg, &link, err);
 }
 
-static int begin_tag(struct html_scan *s, bool anchor, struct err *err)
+static int html_begin_tag(struct html_scan *s, bool anchor, struct err *err)
 {
-    int r = anchor ? end_link(s, err) : 0;
+    int r = anchor ? html_end_link(s, err) : 0;
 
     for (int i = 0; anchor && i < ATTR_MAX; i++) {
         buf_clear(&s->value[i]);
         s->has[i] = false;
     }
-    while (r >= 0 && (r = scan_attr(s, anchor, err)) > 0)
+    while (r >= 0 && (r = html_scan_attr(s, anchor, err)) > 0)
         ;
     if (r < 0)
         return r;
@@ -198,7 +198,7 @@ static int begin_tag(struct html_scan *s, bool anchor, struct err *err)
     return 0;
 }
 
-static int scan_tag(struct html_scan *s, struct err *err)
+static int html_scan_tag(struct html_scan *s, struct err *err)
 {
     bool closing;
     const char *name;
@@ -212,19 +212,19 @@ static int scan_tag(struct html_scan *s, struct err *err)
     closing = s->end - s->p > 1 && s->p[1] == '/';
     s->p += closing ? 2 : 1;
     name = s->p;
-    while (s->p < s->end && !is_blank(*s->p) && *s->p != '>' && *s->p != '/')
+    while (s->p < s->end && !html_is_blank(*s->p) && *s->p != '>' && *s->p != '/')
         s->p++;
     len = (size_t)(s->p - name);
     if (closing && len == 1 && (name[0] | 32) == 'a') {
-        int r = end_link(s, err);
+        int r = html_end_link(s, err);
 
         if (r < 0)
             return r;
     }
-    return begin_tag(s, !closing && len == 1 && (name[0] | 32) == 'a', err);
+    return html_begin_tag(s, !closing && len == 1 && (name[0] | 32) == 'a', err);
 }
 
-static int scan_page(struct html_scan *s, struct err *err)
+static int html_scan_page(struct html_scan *s, struct err *err)
 {
     int r = 0;
 
@@ -233,12 +233,12 @@ static int scan_page(struct html_scan *s, struct err *err)
 
         next = next ? next : s->end;
         if (s->open)
-            r = decode(&s->text, s->p, next, err);
+            r = html_decode(&s->text, s->p, next, err);
         s->p = next;
         if (r >= 0 && s->p < s->end)
-            r = scan_tag(s, err);
+            r = html_scan_tag(s, err);
     }
-    return r < 0 ? r : end_link(s, err);
+    return r < 0 ? r : html_end_link(s, err);
 }
 
 int html_links(const char *page, size_t len, html_link_fn fn, void *arg, struct err *err)
@@ -249,7 +249,7 @@ int html_links(const char *page, size_t len, html_link_fn fn, void *arg, struct 
 
     for (int i = 0; i < ATTR_MAX; i++)
         s.value[i] = (struct buf)BUF_INIT(HTML_VALUE_MAX);
-    r = scan_page(&s, err);
+    r = html_scan_page(&s, err);
     for (int i = 0; i < ATTR_MAX; i++)
         buf_done(&s.value[i]);
     buf_done(&s.text);

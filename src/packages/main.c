@@ -33,7 +33,7 @@ enum {
 };
 #define LOCK_PATIENCE (5 * USEC_PER_SEC) /* over the grace of one that ends (control.c) */
 
-static int read_config(struct packages *reg, struct err *err)
+static int packages_read_config(struct packages *reg, struct err *err)
 {
     _cleanup_free_ char *text = xmalloc(PACKAGES_CONFIG_MAX + 1);
     ssize_t n = fd_read_full(PACKAGES_FD_CONFIG, text, PACKAGES_CONFIG_MAX);
@@ -46,7 +46,7 @@ static int read_config(struct packages *reg, struct err *err)
 }
 
 /* Opened as who we were, owned by who we become: the way to it may be closed to that one. */
-static int open_folder(struct packages *reg, struct err *err)
+static int packages_open_folder(struct packages *reg, struct err *err)
 {
     const struct packages_config *c = &reg->config;
     int r = dir_make_all(AT_FDCWD, c->folder, 0700, err);
@@ -63,7 +63,7 @@ static int open_folder(struct packages *reg, struct err *err)
  * the next daemon's must not clear away under it what it is writing. The lock goes with the
  * process.
  */
-static int lock_folder(const struct packages *reg, struct err *err)
+static int packages_lock_folder(const struct packages *reg, struct err *err)
 {
     struct deadline by = deadline_in(LOCK_PATIENCE);
     int fd = openat(reg->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -81,7 +81,7 @@ static int lock_folder(const struct packages *reg, struct err *err)
     return 0; /* never closed */
 }
 
-static int make_page_folders(struct packages *reg, struct err *err)
+static int packages_make_page_folders(struct packages *reg, struct err *err)
 {
     int r = 0;
 
@@ -98,7 +98,7 @@ static int make_page_folders(struct packages *reg, struct err *err)
 }
 
 /* What libraries load on first use they must load now: afterwards the filter may not let them. */
-static void warm_up(void)
+static void packages_warm_up(void)
 {
     struct addrinfo *found = NULL;
 
@@ -106,17 +106,17 @@ static void warm_up(void)
         freeaddrinfo(found);
 }
 
-static int bring_up(struct packages *reg, struct err *err)
+static int packages_bring_up(struct packages *reg, struct err *err)
 {
     int r = fetch_init(err);
 
     if (r >= 0)
-        r = read_config(reg, err);
+        r = packages_read_config(reg, err);
     if (r >= 0)
-        r = open_folder(reg, err);
+        r = packages_open_folder(reg, err);
     if (r >= 0)
-        r = lock_folder(reg, err);
-    warm_up();
+        r = packages_lock_folder(reg, err);
+    packages_warm_up();
     if (r >= 0)
         r = packages_become(&reg->config, err);
     if (r >= 0)
@@ -124,7 +124,7 @@ static int bring_up(struct packages *reg, struct err *err)
     if (r >= 0)
         r = blobs_open(&reg->blobs, reg->dirfd, reg->config.budget, err);
     if (r >= 0)
-        r = make_page_folders(reg, err);
+        r = packages_make_page_folders(reg, err);
     if (r >= 0)
         r = loop_new(&reg->loop, err);
     if (r >= 0)
@@ -139,7 +139,7 @@ static int bring_up(struct packages *reg, struct err *err)
     return 0;
 }
 
-static void tell_failure(const struct err *err)
+static void packages_tell_failure(const struct err *err)
 {
     struct shim_writer w;
 
@@ -161,8 +161,8 @@ int packages_main(void)
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_NAME, "ripcord-registr", 0, 0, 0);
     fcntl(PACKAGES_FD_CONTROL, F_SETFD, FD_CLOEXEC);
-    if (bring_up(&reg, &err) < 0) {
-        tell_failure(&err);
+    if (packages_bring_up(&reg, &err) < 0) {
+        packages_tell_failure(&err);
         _exit(1);
     }
     control_ready(reg.control);

@@ -44,7 +44,7 @@ struct npm_making {
     char last_reason[POLICY_REASON_MAX];
 };
 
-static void numbers_of(const char *s, unsigned long ret[3], bool *pre)
+static void npm_numbers_of(const char *s, unsigned long ret[3], bool *pre)
 {
     char *end;
 
@@ -60,8 +60,8 @@ int npm_version_cmp(const char *a, const char *b)
     unsigned long x[3], y[3];
     bool pre_x, pre_y;
 
-    numbers_of(a, x, &pre_x);
-    numbers_of(b, y, &pre_y);
+    npm_numbers_of(a, x, &pre_x);
+    npm_numbers_of(b, y, &pre_y);
     if (pre_x != pre_y)
         return pre_x ? -1 : 1;
     for (int i = 0; i < 3; i++)
@@ -72,7 +72,7 @@ int npm_version_cmp(const char *a, const char *b)
 
 /* -- one version -- */
 
-static bool digest_of(const json_t *dist, struct digest *ret)
+static bool npm_digest_of(const json_t *dist, struct digest *ret)
 {
     const char *sri = json_string_value(json_object_get(dist, "integrity"));
     const char *sha1 = json_string_value(json_object_get(dist, "shasum"));
@@ -83,13 +83,14 @@ static bool digest_of(const json_t *dist, struct digest *ret)
 }
 
 /* Fills what the list of files needs; false when the version cannot be served. */
-static bool look_at(struct npm_making *m, const char *version, const json_t *v, struct page_file *f)
+static bool npm_look_at(struct npm_making *m, const char *version, const json_t *v,
+                        struct page_file *f)
 {
     const json_t *dist = json_object_get(v, "dist");
     const char *url = json_string_value(json_object_get(dist, "tarball"));
     struct policy_item item = {.eco = ECO_NPM, .name = m->in->name, .version = version};
 
-    if (!name_version(version) || !url || strlen(url) > URL_MAX || !digest_of(dist, &f->digest))
+    if (!name_version(version) || !url || strlen(url) > URL_MAX || !npm_digest_of(dist, &f->digest))
         return false;
     f->version = version;
     f->uploaded = policy_parse_time(json_string_value(json_object_get(m->times, version)));
@@ -97,7 +98,8 @@ static bool look_at(struct npm_making *m, const char *version, const json_t *v, 
     return !policy_denies(m->policy, &item, m->now, m->last_reason);
 }
 
-static int keep_version(struct npm_making *m, const char *version, json_t *v, struct page_file *f)
+static int npm_keep_version(struct npm_making *m, const char *version, json_t *v,
+                            struct page_file *f)
 {
     json_t *dist = json_object_get(v, "dist");
     const char *bare = name_npm_bare(m->in->name);
@@ -115,7 +117,7 @@ static int keep_version(struct npm_making *m, const char *version, json_t *v, st
     return r;
 }
 
-static json_t *short_version(json_t *v)
+static json_t *npm_short_version(json_t *v)
 {
     json_t *s = json_object();
 
@@ -125,7 +127,7 @@ static json_t *short_version(json_t *v)
     return s;
 }
 
-static int make_versions(struct npm_making *m, json_t *versions, json_t *ret)
+static int npm_make_versions(struct npm_making *m, json_t *versions, json_t *ret)
 {
     const char *version;
     json_t *v;
@@ -133,12 +135,12 @@ static int make_versions(struct npm_making *m, json_t *versions, json_t *ret)
     json_object_foreach (versions, version, v) {
         struct page_file f = {0};
 
-        if (!look_at(m, version, v, &f))
+        if (!npm_look_at(m, version, v, &f))
             continue;
-        if (keep_version(m, version, v, &f) < 0)
+        if (npm_keep_version(m, version, v, &f) < 0)
             return -ERR_LIMIT;
         if (m->in->abbreviate)
-            json_object_set_new(ret, version, short_version(v));
+            json_object_set_new(ret, version, npm_short_version(v));
         else
             json_object_set(ret, version, v);
     }
@@ -147,7 +149,7 @@ static int make_versions(struct npm_making *m, json_t *versions, json_t *ret)
 
 /* -- the document -- */
 
-static const char *newest(json_t *versions)
+static const char *npm_newest(json_t *versions)
 {
     const char *best = NULL, *version;
     json_t *v;
@@ -159,10 +161,10 @@ static const char *newest(json_t *versions)
 }
 
 /* `latest` moves to the newest that is left; other tags that lead nowhere go. */
-static json_t *make_tags(json_t *tags, json_t *versions)
+static json_t *npm_make_tags(json_t *tags, json_t *versions)
 {
     json_t *ret = json_object(), *target;
-    const char *tag, *best = newest(versions);
+    const char *tag, *best = npm_newest(versions);
 
     json_object_foreach (tags, tag, target)
         if (json_is_string(target) && json_object_get(versions, json_string_value(target)))
@@ -172,7 +174,7 @@ static json_t *make_tags(json_t *tags, json_t *versions)
     return ret;
 }
 
-static json_t *short_document(const struct npm_input *in, const json_t *doc)
+static json_t *npm_short_document(const struct npm_input *in, const json_t *doc)
 {
     json_t *s = json_object(), *modified = json_object_get(doc, "modified");
 
@@ -184,19 +186,19 @@ static json_t *short_document(const struct npm_input *in, const json_t *doc)
     return s;
 }
 
-static int finish(struct npm_making *m, json_t *doc, json_t *versions, struct buf *ret,
-                  struct err *err)
+static int npm_finish(struct npm_making *m, json_t *doc, json_t *versions, struct buf *ret,
+                      struct err *err)
 {
     _cleanup_json_ json_t *kept = json_object();
     _cleanup_json_ json_t *out = NULL;
     _cleanup_free_ char *text = NULL;
 
-    if (make_versions(m, versions, kept) < 0)
+    if (npm_make_versions(m, versions, kept) < 0)
         return err_set(err, ERR_LIMIT, "'%s' has too many versions", m->in->name);
     if (json_object_size(kept) == 0 && m->last_reason[0])
         return err_set(err, ERR_DENIED, "%s", m->last_reason);
-    out = m->in->abbreviate ? short_document(m->in, doc) : json_incref(doc);
-    json_object_set_new(out, "dist-tags", make_tags(json_object_get(doc, "dist-tags"), kept));
+    out = m->in->abbreviate ? npm_short_document(m->in, doc) : json_incref(doc);
+    json_object_set_new(out, "dist-tags", npm_make_tags(json_object_get(doc, "dist-tags"), kept));
     json_object_set(out, "versions", kept);
     text = json_to_text(out, false);
     if (buf_append_str(ret, text) < 0)
@@ -224,7 +226,7 @@ int npm_make_page(const struct npm_input *in, const struct policy *policy, int64
     json_object_del(doc, "readme");
     m.times = json_object_get(doc, "time");
     m.files = page_draft_add(ret, PAGE_FILES);
-    return finish(&m, doc, versions, body, err);
+    return npm_finish(&m, doc, versions, body, err);
 }
 
 int npm_set_host(const struct buf *body, const char *host, struct buf *ret, struct err *err)

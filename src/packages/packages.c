@@ -17,7 +17,7 @@
 #define EVENT_LIFE (30 * USEC_PER_SEC)
 enum { BODY_MAX = 1 << 20, MISSING_MAX = 4096, BOX_EVENTS_MAX = 20 };
 
-static struct packages_client **find_box(struct packages *reg, const char *id)
+static struct packages_client **packages_find_box(struct packages *reg, const char *id)
 {
     struct packages_client **at = &reg->boxes;
 
@@ -26,7 +26,7 @@ static struct packages_client **find_box(struct packages *reg, const char *id)
     return at;
 }
 
-static struct packages_client *box_new(struct packages *reg, const char *id)
+static struct packages_client *packages_box_new(struct packages *reg, const char *id)
 {
     struct packages_client *b = xnew0(struct packages_client);
 
@@ -41,7 +41,8 @@ static struct packages_client *box_new(struct packages *reg, const char *id)
 
 int packages_listen(struct packages *reg, const char *id, int listen_fd, struct err *err)
 {
-    struct packages_client **at = find_box(reg, id), *b = *at ? *at : box_new(reg, id);
+    struct packages_client **at = packages_find_box(reg, id),
+                           *b = *at ? *at : packages_box_new(reg, id);
     struct http_server_config config = {
         .on_request = serve_request,
         .arg = b,
@@ -66,7 +67,7 @@ int packages_listen(struct packages *reg, const char *id, int listen_fd, struct 
 
 bool packages_forget(struct packages *reg, const char *id)
 {
-    struct packages_client **at = find_box(reg, id), *b = *at;
+    struct packages_client **at = packages_find_box(reg, id), *b = *at;
 
     if (!b)
         return false;
@@ -79,7 +80,7 @@ bool packages_forget(struct packages *reg, const char *id)
 }
 
 /* Boxed times, so that asking again and again for what is not there stays with us. */
-static void forget_missing(struct packages *reg)
+static void packages_forget_missing(struct packages *reg)
 {
     void *at;
 
@@ -93,7 +94,7 @@ void packages_set_missing(struct packages *reg, const char *path)
     uint64_t *at = xmemdup(&(uint64_t){time_mono()}, sizeof(uint64_t));
 
     if (reg->missing.used >= MISSING_MAX)
-        forget_missing(reg);
+        packages_forget_missing(reg);
     free(map_remove(&reg->missing, path));
     if (!map_add(&reg->missing, path, at))
         free(at);

@@ -32,7 +32,7 @@ void page_draft_done(struct page_draft *d)
     d->n_sections = 0;
 }
 
-static int write_head(const struct page_draft *d, struct buf *head)
+static int page_write_head(const struct page_draft *d, struct buf *head)
 {
     int r = buf_append_str(head, PAGE_MAGIC);
 
@@ -45,7 +45,7 @@ static int write_head(const struct page_draft *d, struct buf *head)
     return r < 0 ? r : buf_append_str(head, "\n");
 }
 
-static int write_file(int fd, const struct page_draft *d, const struct buf *head)
+static int page_write_file(int fd, const struct page_draft *d, const struct buf *head)
 {
     int r = fd_write_all(fd, buf_data(head), head->len);
 
@@ -63,12 +63,12 @@ int page_write(int dirfd, const char *path, const struct page_draft *d, struct e
     _cleanup_close_ int fd = -1;
     int r;
 
-    if (write_head(d, &head) < 0)
+    if (page_write_head(d, &head) < 0)
         return err_set(err, ERR_LIMIT, "index page '%s': its head is too long", path);
     fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(err, errno, "create '%s'", tmp);
-    r = write_file(fd, d, &head);
+    r = page_write_file(fd, d, &head);
     if (r >= 0 && renameat(dirfd, tmp, dirfd, path) < 0)
         r = -errno;
     if (r >= 0)
@@ -77,7 +77,7 @@ int page_write(int dirfd, const char *path, const struct page_draft *d, struct e
     return err_sys(err, -r, "write index page '%s'", path);
 }
 
-static bool take_section(struct page *p, const char *value, uint64_t *offset)
+static bool page_take_section(struct page *p, const char *value, uint64_t *offset)
 {
     char name[16];
     unsigned long long length;
@@ -92,7 +92,7 @@ static bool take_section(struct page *p, const char *value, uint64_t *offset)
     return true;
 }
 
-static bool parse_head(struct page *p, char *text, size_t len, uint64_t size)
+static bool page_parse_head(struct page *p, char *text, size_t len, uint64_t size)
 {
     char *end = memmem(text, len, "\n\n", 2), *line, *save = text;
     uint64_t offset;
@@ -112,7 +112,7 @@ static bool parse_head(struct page *p, char *text, size_t len, uint64_t size)
             p->etag = xstrdup(value);
         else if (STREQ(line, "policy") && !p->policy)
             p->policy = xstrdup(value);
-        else if (!STREQ(line, "section") || !take_section(p, value, &offset))
+        else if (!STREQ(line, "section") || !page_take_section(p, value, &offset))
             return false;
     }
     return offset == size && p->policy;
@@ -130,7 +130,8 @@ int page_open(int dirfd, const char *path, struct page *ret)
     n = pread(p.fd, head, PAGE_HEAD_MAX, 0);
     if (n > 0)
         head[n] = '\0';
-    if (n <= 0 || fstat(p.fd, &st) < 0 || !parse_head(&p, head, (size_t)n, (uint64_t)st.st_size)) {
+    if (n <= 0 || fstat(p.fd, &st) < 0 ||
+        !page_parse_head(&p, head, (size_t)n, (uint64_t)st.st_size)) {
         page_done(&p);
         return 0;
     }
@@ -178,7 +179,7 @@ int page_read(const struct page *p, const char *section, struct buf *ret, struct
 
 /* -- the list of files -- */
 
-static bool one_field(const char *s)
+static bool page_one_field(const char *s)
 {
     for (; *s; s++)
         if ((unsigned char)*s <= ' ' || *s == 0x7f)
@@ -188,7 +189,7 @@ static bool one_field(const char *s)
 
 int page_file_add(struct buf *b, const struct page_file *f)
 {
-    if (!one_field(f->name) || !one_field(f->version) || !one_field(f->url))
+    if (!page_one_field(f->name) || !page_one_field(f->version) || !page_one_field(f->url))
         return 0;
     return buf_appendf(b, "\n%s %s %s %s %llu %lld %s %s\n", f->name,
                        f->version[0] ? f->version : "-", digest_algo_name(f->digest.algo),
@@ -196,7 +197,7 @@ int page_file_add(struct buf *b, const struct page_file *f)
                        f->has_metadata ? f->metadata.hex : "-", f->url);
 }
 
-static bool parse_line(char *line, struct page_file *ret)
+static bool page_parse_line(char *line, struct page_file *ret)
 {
     char *field[8];
     struct page_file f = {0};
@@ -230,5 +231,5 @@ bool page_file_find(struct buf *files, const char *name, struct page_file *ret)
     if (!end)
         return false;
     *end = '\0';
-    return parse_line(at + 1, ret);
+    return page_parse_line(at + 1, ret);
 }

@@ -46,7 +46,7 @@ struct look {
     struct err err;
 };
 
-static void look_free(struct look *l)
+static void pages_look_free(struct look *l)
 {
     free(l->path);
     free(l->other);
@@ -58,7 +58,7 @@ static void look_free(struct look *l)
     free(l);
 }
 
-static enum pages_found look_for_file(struct look *l, const struct page *page)
+static enum pages_found pages_look_for_file(struct look *l, const struct page *page)
 {
     if (page_read(page, PAGE_FILES, &l->body, &l->err) < 0)
         return FOUND_NOTHING;
@@ -67,7 +67,7 @@ static enum pages_found look_for_file(struct look *l, const struct page *page)
                : FOUND_NO_FILE;
 }
 
-static enum pages_found look_for_page(struct look *l, const struct page *page)
+static enum pages_found pages_look_for_page(struct look *l, const struct page *page)
 {
     _cleanup_buf_ struct buf raw = BUF_INIT(PAGE_MAX);
 
@@ -83,7 +83,7 @@ static enum pages_found look_for_page(struct look *l, const struct page *page)
  * A page in a future that the clock has left again counts as old. A file's digest does not change,
  * so for a file any page that lists it will do.
  */
-static void look_into(struct look *l, const char *path)
+static void pages_look_into(struct look *l, const char *path)
 {
     struct page page = {.fd = -1};
     int64_t age;
@@ -94,22 +94,22 @@ static void look_into(struct look *l, const char *path)
     age = time(NULL) - page.fetched;
     l->young = age >= 0 && age < YOUNG;
     if (l->file)
-        l->found = look_for_file(l, &page);
+        l->found = pages_look_for_file(l, &page);
     else if (!l->any_age && (age < 0 || age >= l->life || !STREQ(page.policy, l->policy)))
         l->found = FOUND_OLD;
     else
-        l->found = look_for_page(l, &page);
+        l->found = pages_look_for_page(l, &page);
     page_done(&page);
 }
 
 /* The other page is only for what it may have: whether to ask the upstream, the first one says. */
-static void look_work(void *arg)
+static void pages_look_work(void *arg)
 {
     struct look *l = arg;
     enum pages_found first;
     bool young;
 
-    look_into(l, l->path);
+    pages_look_into(l, l->path);
     if (l->found == FOUND || !l->other)
         return;
     first = l->found;
@@ -117,7 +117,7 @@ static void look_work(void *arg)
     buf_clear(&l->body);
     err_done(&l->err);
     l->err = (struct err)ERR_INIT;
-    look_into(l, l->other);
+    pages_look_into(l, l->other);
     if (l->found != FOUND) {
         l->found = first;
         l->young = young;
@@ -126,7 +126,7 @@ static void look_work(void *arg)
 
 static void page_fetch_join(struct ask *a);
 
-static bool may_ask_upstream(const struct ask *a)
+static bool pages_may_ask_upstream(const struct ask *a)
 {
     return !a->fetched && a->reg->config.offline != OFFLINE_ALWAYS;
 }
@@ -146,7 +146,7 @@ static void page_is_missing(struct ask *a)
                         a->name);
 }
 
-static void on_file(struct ask *a, const struct page_file *f)
+static void pages_on_file(struct ask *a, const struct page_file *f)
 {
     struct policy_item item = {
         .eco = a->eco, .name = a->name, .version = f->version, .uploaded = f->uploaded};
@@ -171,7 +171,7 @@ static void on_file(struct ask *a, const struct page_file *f)
         package_download_join(a, f);
 }
 
-static void look_done(void *arg)
+static void pages_look_done(void *arg)
 {
     struct look *l = arg;
     struct ask *a = l->ask;
@@ -180,20 +180,20 @@ static void look_done(void *arg)
     if (!a->req)
         ask_free(a);
     else if (l->found == FOUND && l->file)
-        on_file(a, &l->hit);
+        pages_on_file(a, &l->hit);
     else if (l->found == FOUND)
         ask_send_page(a, &l->body);
     else if (l->found == FOUND_NO_FILE && l->young)
         page_is_missing(a);
-    else if (may_ask_upstream(a))
+    else if (pages_may_ask_upstream(a))
         page_fetch_join(a);
     else
         page_is_missing(a);
-    look_free(l);
+    pages_look_free(l);
 }
 
 /* Old pages are good enough when the upstream is not to be asked or has not answered. */
-static bool any_age_will_do(const struct ask *a)
+static bool pages_any_age_will_do(const struct ask *a)
 {
     if (a->fetched || a->reg->config.offline == OFFLINE_ALWAYS)
         return true;
@@ -201,7 +201,7 @@ static bool any_age_will_do(const struct ask *a)
            time_mono() < a->upstream->down_until;
 }
 
-static char *copy(const char *s)
+static char *pages_copy(const char *s)
 {
     return s ? xstrdup(s) : NULL;
 }
@@ -214,20 +214,20 @@ void pages_look(struct ask *a)
     l->ask = a;
     l->dirfd = a->reg->dirfd;
     l->path = xstrdup(a->path);
-    l->other = copy(a->other_path);
-    l->host = copy(a->host);
-    l->file = copy(a->file);
+    l->other = pages_copy(a->other_path);
+    l->host = pages_copy(a->host);
+    l->file = pages_copy(a->file);
     l->section = a->section;
     l->metadata = a->metadata;
-    l->any_age = any_age_will_do(a);
+    l->any_age = pages_any_age_will_do(a);
     a->stale |= l->any_age && !a->fetched && a->reg->config.offline == OFFLINE_AUTO;
     l->life = (int64_t)a->reg->config.metadata_life;
     l->policy = xstrdup(a->reg->config.policy.print);
     l->body = (struct buf)BUF_INIT(PAGE_MAX + PAGE_MAX / 4);
     a->state = ASK_JOB;
-    if (pool_submit(a->reg->disk, look_work, look_done, l, &err) >= 0)
+    if (pool_submit(a->reg->disk, pages_look_work, pages_look_done, l, &err) >= 0)
         return;
-    look_free(l);
+    pages_look_free(l);
     a->state = ASK_START;
     ask_fail_status(a, 503, ERR_LIMIT, "the registry cache is busy");
 }
@@ -260,7 +260,7 @@ static void page_fetch_free(struct page_fetch *p)
     free(p);
 }
 
-static int on_data(void *arg, const char *data, size_t len, struct err *err)
+static int pages_on_data(void *arg, const char *data, size_t len, struct err *err)
 {
     struct page_fetch *p = arg;
 
@@ -276,7 +276,8 @@ static int on_data(void *arg, const char *data, size_t len, struct err *err)
  */
 static pthread_mutex_t parse_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int make_page(struct page_fetch *p, const struct fetch_head *head, struct page_draft *draft)
+static int pages_make_page(struct page_fetch *p, const struct fetch_head *head,
+                           struct page_draft *draft)
 {
     const struct policy *policy = &p->reg->config.policy; /* never changes */
 
@@ -295,7 +296,7 @@ static int make_page(struct page_fetch *p, const struct fetch_head *head, struct
                          policy, time(NULL), draft, &p->err);
 }
 
-static void keep_page(struct page_fetch *p, const struct fetch_head *head)
+static void pages_keep_page(struct page_fetch *p, const struct fetch_head *head)
 {
     struct page_draft draft = {.etag = head->etag, .policy = p->reg->config.policy.print};
 
@@ -304,7 +305,7 @@ static void keep_page(struct page_fetch *p, const struct fetch_head *head)
 
     if (alone)
         pthread_mutex_lock(&parse_lock);
-    r = make_page(p, head, &draft);
+    r = pages_make_page(p, head, &draft);
     if (alone)
         pthread_mutex_unlock(&parse_lock);
     buf_done(&p->body);
@@ -314,22 +315,22 @@ static void keep_page(struct page_fetch *p, const struct fetch_head *head)
 }
 
 /* With a least age, npm's dates are needed, which only the long document has. */
-static const char *accept_of(const struct page_fetch *p)
+static const char *pages_accept_of(const struct page_fetch *p)
 {
     if (p->eco == ECO_PYPI)
         return PYPI_ACCEPT;
     return p->full || p->reg->config.policy.min_age ? "application/json" : NPM_ACCEPT_ABBREVIATED;
 }
 
-static int try_fetch(struct page_fetch *p, const char *etag, struct fetch_head *head)
+static int pages_try_fetch(struct page_fetch *p, const char *etag, struct fetch_head *head)
 {
     struct fetch f = {.url = p->url,
-                      .accept = accept_of(p),
+                      .accept = pages_accept_of(p),
                       .etag = etag,
                       .size_max = p->size_max,
                       .time_max = PAGE_TIME_MAX,
                       .compressed = true,
-                      .on_data = on_data,
+                      .on_data = pages_on_data,
                       .arg = p,
                       .received = &p->received};
 
@@ -339,12 +340,12 @@ static int try_fetch(struct page_fetch *p, const char *etag, struct fetch_head *
     return fetch_run(p->upstream->fetcher, &f, head, &p->err);
 }
 
-static bool is_passing(int code)
+static bool pages_is_passing(int code)
 {
     return code == -ERR_ENGINE || code == -ERR_TIMEOUT;
 }
 
-static void judge_status(struct page_fetch *p)
+static void pages_judge_status(struct page_fetch *p)
 {
     if (p->status == 404 || p->status == 410) {
         unlinkat(p->reg->dirfd, p->path, 0);
@@ -370,21 +371,21 @@ static void page_fetch_work(void *arg)
     if (page_open(p->reg->dirfd, p->path, &page) > 0 &&
         STREQ(page.policy, p->reg->config.policy.print))
         etag = page.etag;
-    for (int i = 0; i < PAGE_TRIES && is_passing(r); i++)
-        r = try_fetch(p, etag, &head);
+    for (int i = 0; i < PAGE_TRIES && pages_is_passing(r); i++)
+        r = pages_try_fetch(p, etag, &head);
     p->status = r < 0 ? 0 : head.status;
     if (p->status == 304 && page.fd >= 0)
         page_touch(&page);
     else if (p->status == 200)
-        keep_page(p, &head);
+        pages_keep_page(p, &head);
     else if (r >= 0)
-        judge_status(p);
+        pages_judge_status(p);
     fetch_head_done(&head);
     page_done(&page);
 }
 
 /* What the upstream says is passed on; when it said nothing, what is kept must do. */
-static void answer_ask(struct ask *a, const struct page_fetch *p)
+static void pages_answer_ask(struct ask *a, const struct page_fetch *p)
 {
     bool unreached = p->err.code == ERR_ENGINE || p->err.code == ERR_TIMEOUT;
 
@@ -424,7 +425,7 @@ static void page_fetch_done(void *arg)
 
         p->asks = a->next;
         a->next = NULL;
-        answer_ask(a, p);
+        pages_answer_ask(a, p);
     }
     fetch_slot_end(p->owner);
     page_fetch_free(p);

@@ -10,7 +10,7 @@
 #include "lib/base/macro.h"
 #include "lib/base/xalloc.h"
 
-static bool pattern_ok(const char *s)
+static bool policy_pattern_ok(const char *s)
 {
     size_t len = strlen(s);
 
@@ -20,7 +20,7 @@ static bool pattern_ok(const char *s)
 }
 
 /* PyPI's names are compared in their normal form; a pattern keeps its stars. */
-static void normalise(char *s)
+static void policy_normalise(char *s)
 {
     for (; *s; s++) {
         if (*s >= 'A' && *s <= 'Z')
@@ -43,7 +43,7 @@ int policy_add_deny(struct policy *p, const char *text, struct err *err)
             return err_wrap(err, "deny '%s'", text);
     }
     pattern = version ? xstrndup(name, (size_t)(version - name)) : xstrdup(name);
-    if (!pattern_ok(pattern) || (version && !name_version(version + 2)))
+    if (!policy_pattern_ok(pattern) || (version && !name_version(version + 2)))
         return err_set(err, ERR_INVALID, "deny '%s': not a name or name==version", text);
     d.name = TAKE_PTR(pattern);
     d.version = version ? xstrdup(version + 2) : NULL;
@@ -83,7 +83,7 @@ void policy_done(struct policy *p)
     *p = (struct policy){0};
 }
 
-static bool deny_matches(const struct policy_deny *d, enum ecosystem eco, const char *name)
+static bool policy_deny_matches(const struct policy_deny *d, enum ecosystem eco, const char *name)
 {
     char pattern[NAME_MAX_LEN + 1];
 
@@ -91,14 +91,14 @@ static bool deny_matches(const struct policy_deny *d, enum ecosystem eco, const 
         return false;
     snprintf(pattern, sizeof(pattern), "%s", d->name);
     if (eco == ECO_PYPI)
-        normalise(pattern);
+        policy_normalise(pattern);
     return name_matches(pattern, name);
 }
 
 bool policy_denies_name(const struct policy *p, enum ecosystem eco, const char *name)
 {
     for (size_t i = 0; i < p->n_deny; i++)
-        if (!p->deny[i].version && deny_matches(&p->deny[i], eco, name))
+        if (!p->deny[i].version && policy_deny_matches(&p->deny[i], eco, name))
             return true;
     return false;
 }
@@ -109,7 +109,7 @@ bool policy_denies(const struct policy *p, const struct policy_item *item, int64
     for (size_t i = 0; i < p->n_deny; i++) {
         const struct policy_deny *d = &p->deny[i];
 
-        if (!deny_matches(d, item->eco, item->name) ||
+        if (!policy_deny_matches(d, item->eco, item->name) ||
             (d->version && !STREQ(d->version, item->version)))
             continue;
         snprintf(reason, POLICY_REASON_MAX, "Denied by policy: '%s%s%s' is on the deny list",

@@ -27,7 +27,7 @@ struct files {
     size_t n, cap;
 };
 
-static void files_done(struct files *fs)
+static void pypi_files_done(struct files *fs)
 {
     for (size_t i = 0; i < fs->n; i++) {
         free(fs->v[i].name);
@@ -39,7 +39,7 @@ static void files_done(struct files *fs)
     free(fs->v);
 }
 
-static struct file *add_file(struct files *fs)
+static struct file *pypi_add_file(struct files *fs)
 {
     if (fs->n == fs->cap) {
         fs->cap = fs->cap ? 2 * fs->cap : 64;
@@ -49,19 +49,19 @@ static struct file *add_file(struct files *fs)
     return &fs->v[fs->n++];
 }
 
-static char *copy_text(const char *s)
+static char *pypi_copy_text(const char *s)
 {
     return s && strlen(s) <= TEXT_MAX ? xstrdup(s) : NULL;
 }
 
 /* Yanked stays yanked: only an endless reason is left out. */
-static char *copy_reason(const char *s)
+static char *pypi_copy_reason(const char *s)
 {
     return xstrdup(strlen(s) <= TEXT_MAX ? s : "");
 }
 
 /* The link as an address that can be asked later; NULL when it is none. */
-static char *absolute(const struct pypi_input *in, const char *href)
+static char *pypi_absolute(const struct pypi_input *in, const char *href)
 {
     char *url = strlen(href) <= URL_MAX ? fetch_url_join(in->url, href) : NULL;
 
@@ -73,7 +73,7 @@ static char *absolute(const struct pypi_input *in, const char *href)
 }
 
 /* "sha256=<hex>", as in fragments and attributes. */
-static bool sha256_of(const char *s, struct digest *ret)
+static bool pypi_sha256_of(const char *s, struct digest *ret)
 {
     char hex[65];
 
@@ -86,7 +86,7 @@ static bool sha256_of(const char *s, struct digest *ret)
 
 /* -- JSON -- */
 
-static void take_metadata(const json_t *j, struct file *f)
+static void pypi_take_metadata(const json_t *j, struct file *f)
 {
     const json_t *m = json_object_get(j, "core-metadata");
     const char *hex;
@@ -99,7 +99,7 @@ static void take_metadata(const json_t *j, struct file *f)
     f->has_metadata = hex && digest_from_hex(DIGEST_SHA256, hex, &f->metadata);
 }
 
-static void take_json_file(struct files *fs, const json_t *j)
+static void pypi_take_json_file(struct files *fs, const json_t *j)
 {
     const char *name = json_string_value(json_object_get(j, "filename"));
     const char *url = json_string_value(json_object_get(j, "url"));
@@ -111,24 +111,24 @@ static void take_json_file(struct files *fs, const json_t *j)
 
     if (!name || !name_file(name) || !url || !hex || !digest_from_hex(DIGEST_SHA256, hex, &d))
         return;
-    full = absolute(fs->in, url);
+    full = pypi_absolute(fs->in, url);
     if (!full)
         return;
-    f = add_file(fs);
+    f = pypi_add_file(fs);
     f->name = xstrdup(name);
     f->url = full;
     f->digest = d;
-    f->requires_python = copy_text(json_string_value(json_object_get(j, "requires-python")));
+    f->requires_python = pypi_copy_text(json_string_value(json_object_get(j, "requires-python")));
     if (json_is_true(yanked) || json_is_string(yanked))
-        f->yanked = copy_reason(json_is_string(yanked) ? json_string_value(yanked) : "");
-    f->upload_time = copy_text(json_string_value(json_object_get(j, "upload-time")));
+        f->yanked = pypi_copy_reason(json_is_string(yanked) ? json_string_value(yanked) : "");
+    f->upload_time = pypi_copy_text(json_string_value(json_object_get(j, "upload-time")));
     f->uploaded = policy_parse_time(f->upload_time);
     if (json_is_integer(size) && json_integer_value(size) > 0)
         f->size = (uint64_t)json_integer_value(size);
-    take_metadata(j, f);
+    pypi_take_metadata(j, f);
 }
 
-static int parse_json(struct files *fs, json_t **ret_versions, struct err *err)
+static int pypi_parse_json(struct files *fs, json_t **ret_versions, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *list, *item;
@@ -143,7 +143,7 @@ static int parse_json(struct files *fs, json_t **ret_versions, struct err *err)
     if (json_array_size(list) > FILES_MAX)
         return err_set(err, ERR_LIMIT, "index page: over %d files", FILES_MAX);
     json_array_foreach ((json_t *)list, i, item)
-        take_json_file(fs, item);
+        pypi_take_json_file(fs, item);
     list = json_object_get(doc, "versions");
     *ret_versions = json_is_array(list) ? json_incref((json_t *)list) : NULL;
     return 0;
@@ -151,7 +151,7 @@ static int parse_json(struct files *fs, json_t **ret_versions, struct err *err)
 
 /* -- HTML -- */
 
-static int take_link(void *arg, const struct html_link *link, struct err *err _unused_)
+static int pypi_take_link(void *arg, const struct html_link *link, struct err *err _unused_)
 {
     struct files *fs = arg;
     const char *hash = strchr(link->href, '#');
@@ -159,26 +159,26 @@ static int take_link(void *arg, const struct html_link *link, struct err *err _u
     struct file *f;
     char *full;
 
-    if (!name_file(link->text) || !hash || !sha256_of(hash + 1, &d))
+    if (!name_file(link->text) || !hash || !pypi_sha256_of(hash + 1, &d))
         return 0;
-    full = absolute(fs->in, link->href);
+    full = pypi_absolute(fs->in, link->href);
     if (!full)
         return 0;
-    f = add_file(fs);
+    f = pypi_add_file(fs);
     f->name = xstrdup(link->text);
     f->url = full;
     f->digest = d;
-    f->requires_python = copy_text(link->requires_python);
-    f->yanked = link->yanked ? copy_reason(link->yanked) : NULL;
-    f->has_metadata = sha256_of(link->core_metadata, &f->metadata);
-    f->upload_time = copy_text(link->upload_time);
+    f->requires_python = pypi_copy_text(link->requires_python);
+    f->yanked = link->yanked ? pypi_copy_reason(link->yanked) : NULL;
+    f->has_metadata = pypi_sha256_of(link->core_metadata, &f->metadata);
+    f->upload_time = pypi_copy_text(link->upload_time);
     f->uploaded = policy_parse_time(f->upload_time);
     return 0;
 }
 
 /* -- what we give -- */
 
-static json_t *file_json(const struct pypi_input *in, const struct file *f)
+static json_t *pypi_file_json(const struct pypi_input *in, const struct file *f)
 {
     _cleanup_free_ char *url = xasprintf("../../files/%s/%s/%s", in->name, f->digest.hex, f->name);
     json_t *j = json_pack("{s:s, s:s, s:{s:s}}", "filename", f->name, "url", url, "hashes",
@@ -201,7 +201,8 @@ static json_t *file_json(const struct pypi_input *in, const struct file *f)
     return j;
 }
 
-static int append_json(struct buf *b, const struct files *fs, const bool *shown, json_t *versions)
+static int pypi_append_json(struct buf *b, const struct files *fs, const bool *shown,
+                            json_t *versions)
 {
     json_t *list = json_array();
     _cleanup_json_ json_t *doc =
@@ -211,14 +212,14 @@ static int append_json(struct buf *b, const struct files *fs, const bool *shown,
 
     for (size_t i = 0; i < fs->n; i++)
         if (shown[i])
-            json_array_append_new(list, file_json(fs->in, &fs->v[i]));
+            json_array_append_new(list, pypi_file_json(fs->in, &fs->v[i]));
     if (versions)
         json_object_set(doc, "versions", versions);
     text = json_to_text(doc, false);
     return buf_append_str(b, text);
 }
 
-static int append_escaped(struct buf *b, const char *attr, const char *value)
+static int pypi_append_escaped(struct buf *b, const char *attr, const char *value)
 {
     int r = buf_appendf(b, " %s=\"", attr);
 
@@ -243,25 +244,25 @@ static int append_escaped(struct buf *b, const char *attr, const char *value)
     return r < 0 ? r : buf_append_c(b, '"');
 }
 
-static int append_link(struct buf *b, const struct pypi_input *in, const struct file *f)
+static int pypi_append_link(struct buf *b, const struct pypi_input *in, const struct file *f)
 {
     char metadata[sizeof("sha256=") + DIGEST_HEX_MAX];
     int r = buf_appendf(b, "<a href=\"../../files/%s/%s/%s#sha256=%s\"", in->name, f->digest.hex,
                         f->name, f->digest.hex);
 
     if (r >= 0 && f->requires_python)
-        r = append_escaped(b, "data-requires-python", f->requires_python);
+        r = pypi_append_escaped(b, "data-requires-python", f->requires_python);
     if (r >= 0 && f->yanked)
-        r = append_escaped(b, "data-yanked", f->yanked);
+        r = pypi_append_escaped(b, "data-yanked", f->yanked);
     snprintf(metadata, sizeof(metadata), "sha256=%s", f->metadata.hex);
     if (r >= 0 && f->has_metadata)
-        r = append_escaped(b, "data-core-metadata", metadata);
+        r = pypi_append_escaped(b, "data-core-metadata", metadata);
     if (r >= 0 && f->has_metadata)
-        r = append_escaped(b, "data-dist-info-metadata", metadata);
+        r = pypi_append_escaped(b, "data-dist-info-metadata", metadata);
     return r < 0 ? r : buf_appendf(b, ">%s</a><br/>\n", f->name);
 }
 
-static int append_html(struct buf *b, const struct files *fs, const bool *shown)
+static int pypi_append_html(struct buf *b, const struct files *fs, const bool *shown)
 {
     int r = buf_appendf(b,
                         "<!DOCTYPE html>\n<html><head><meta name=\"pypi:repository-version\" "
@@ -271,11 +272,11 @@ static int append_html(struct buf *b, const struct files *fs, const bool *shown)
 
     for (size_t i = 0; i < fs->n && r >= 0; i++)
         if (shown[i])
-            r = append_link(b, fs->in, &fs->v[i]);
+            r = pypi_append_link(b, fs->in, &fs->v[i]);
     return r < 0 ? r : buf_append_str(b, "</body></html>\n");
 }
 
-static int append_files(struct buf *b, const struct files *fs)
+static int pypi_append_files(struct buf *b, const struct files *fs)
 {
     int r = 0;
 
@@ -301,7 +302,7 @@ static int append_files(struct buf *b, const struct files *fs)
  * Where the policy leaves nothing, everything is shown: pip says no word about an index page that
  * it was refused, but it does show why a file was.
  */
-static bool *choose(const struct files *fs, const struct policy *policy, int64_t now)
+static bool *pypi_choose(const struct files *fs, const struct policy *policy, int64_t now)
 {
     bool *shown = xcalloc(fs->n + 1, sizeof(*shown));
     size_t n = 0;
@@ -325,21 +326,21 @@ static bool *choose(const struct files *fs, const struct policy *policy, int64_t
 int pypi_make_page(const struct pypi_input *in, const struct policy *policy, int64_t now,
                    struct page_draft *ret, struct err *err)
 {
-    _cleanup_(files_done) struct files fs = {.in = in};
+    _cleanup_(pypi_files_done) struct files fs = {.in = in};
     _cleanup_json_ json_t *versions = NULL;
     _cleanup_free_ bool *shown = NULL;
     int r;
 
     if (in->content_type && strcasestr(in->content_type, "json"))
-        r = parse_json(&fs, &versions, err);
+        r = pypi_parse_json(&fs, &versions, err);
     else
-        r = html_links(in->text, in->len, take_link, &fs, err);
+        r = html_links(in->text, in->len, pypi_take_link, &fs, err);
     if (r < 0)
         return r;
-    shown = choose(&fs, policy, now);
-    if (append_json(page_draft_add(ret, "json"), &fs, shown, versions) < 0 ||
-        append_html(page_draft_add(ret, "html"), &fs, shown) < 0 ||
-        append_files(page_draft_add(ret, PAGE_FILES), &fs) < 0)
+    shown = pypi_choose(&fs, policy, now);
+    if (pypi_append_json(page_draft_add(ret, "json"), &fs, shown, versions) < 0 ||
+        pypi_append_html(page_draft_add(ret, "html"), &fs, shown) < 0 ||
+        pypi_append_files(page_draft_add(ret, PAGE_FILES), &fs) < 0)
         return err_set(err, ERR_LIMIT, "index page of '%s' is too long", in->name);
     return 0;
 }

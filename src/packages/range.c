@@ -8,7 +8,7 @@
 #define UNIT "bytes="
 
 /* Digits up to the end or a '-'; -1: none, or more than a number holds. */
-static int take_number(const char **at, uint64_t *ret)
+static int range_take_number(const char **at, uint64_t *ret)
 {
     const char *p = *at;
     uint64_t v = 0;
@@ -23,11 +23,12 @@ static int take_number(const char **at, uint64_t *ret)
     return 0;
 }
 
-static enum range_kind the_last(const char *p, uint64_t size, uint64_t *first, uint64_t *count)
+static enum range_kind range_the_last(const char *p, uint64_t size, uint64_t *first,
+                                      uint64_t *count)
 {
     uint64_t n;
 
-    if (take_number(&p, &n) < 0 || *p)
+    if (range_take_number(&p, &n) < 0 || *p)
         return RANGE_ALL;
     if (n == 0 || size == 0)
         return RANGE_NONE;
@@ -46,10 +47,10 @@ enum range_kind range_parse(const char *text, uint64_t size, uint64_t *first, ui
         return RANGE_ALL;
     p = text + strlen(UNIT);
     if (*p == '-')
-        return the_last(p + 1, size, first, count);
-    if (take_number(&p, &from) < 0 || *p++ != '-')
+        return range_the_last(p + 1, size, first, count);
+    if (range_take_number(&p, &from) < 0 || *p++ != '-')
         return RANGE_ALL;
-    if (*p && (take_number(&p, &to) < 0 || *p || to < from))
+    if (*p && (range_take_number(&p, &to) < 0 || *p || to < from))
         return RANGE_ALL;
     if (from >= size)
         return RANGE_NONE;

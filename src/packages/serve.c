@@ -53,7 +53,7 @@ void ask_free(struct ask *a)
         fetch_slot_next(box);
 }
 
-static void on_gone(struct http_req *req)
+static void packages_serve_on_gone(struct http_req *req)
 {
     struct ask *a = http_req_user(req);
     struct packages_client *box = a->box;
@@ -71,7 +71,8 @@ static void on_gone(struct http_req *req)
     fetch_slot_next(box);
 }
 
-static struct ask *ask_new(struct packages_client *box, struct http_req *req, enum ecosystem eco)
+static struct ask *packages_serve_ask_new(struct packages_client *box, struct http_req *req,
+                                          enum ecosystem eco)
 {
     struct ask *a = xnew0(struct ask);
 
@@ -85,14 +86,14 @@ static struct ask *ask_new(struct packages_client *box, struct http_req *req, en
     a->reg->counters[eco].requests++;
     box->counters[eco].requests++;
     http_req_set_user(req, a);
-    http_req_on_gone(req, on_gone);
+    http_req_on_gone(req, packages_serve_on_gone);
     return a;
 }
 
 /* -- errors: pip shows the reason phrase, npm the body's "error" -- */
 
-static void reply_message(struct http_req *req, int status, const char *code, const char *msg,
-                          const char *extra)
+static void packages_serve_reply_message(struct http_req *req, int status, const char *code,
+                                         const char *msg, const char *extra)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(8 * MESSAGE_MAX);
     char reason[REASON_MAX];
@@ -111,7 +112,7 @@ static void reply_message(struct http_req *req, int status, const char *code, co
         buf_data(&body), body.len);
 }
 
-static void count_failure(struct ask *a, enum err_code code)
+static void packages_serve_count_failure(struct ask *a, enum err_code code)
 {
     bool denied = code == ERR_DENIED;
 
@@ -123,7 +124,7 @@ static void count_failure(struct ask *a, enum err_code code)
     ask_counters(a)->errors += !denied;
 }
 
-static void tell_denial(struct ask *a, const char *msg)
+static void packages_serve_tell_denial(struct ask *a, const char *msg)
 {
     if (!a->box || !packages_may_tell(a->box))
         return;
@@ -131,18 +132,18 @@ static void tell_denial(struct ask *a, const char *msg)
                    ecosystem_name(a->eco), "name", a->name ? a->name : "", "message", msg);
 }
 
-static void fail(struct ask *a, int status, enum err_code code, const char *msg)
+static void packages_serve_fail(struct ask *a, int status, enum err_code code, const char *msg)
 {
     if (a->state == ASK_DOWNLOAD)
         package_download_leave(a); /* a file that is being written could not be read */
-    count_failure(a, code);
+    packages_serve_count_failure(a, code);
     if (code == ERR_DENIED)
-        tell_denial(a, msg);
+        packages_serve_tell_denial(a, msg);
     if (a->started)
         http_stream_abort(a->req);
     else
-        reply_message(a->req, status, err_code_name(code), msg,
-                      status == 503 ? "Retry-After: 1\r\n" : NULL);
+        packages_serve_reply_message(a->req, status, err_code_name(code), msg,
+                                     status == 503 ? "Retry-After: 1\r\n" : NULL);
     ask_free(a);
 }
 
@@ -152,7 +153,7 @@ void ask_fail(struct ask *a, const struct err *err)
     int status =
         err->code == ERR_INVALID || err->code == ERR_LIMIT ? 502 : err_code_http(err->code);
 
-    fail(a, status, err->code, err->msg);
+    packages_serve_fail(a, status, err->code, err->msg);
 }
 
 void ask_fail_status(struct ask *a, int status, enum err_code code, const char *fmt, ...)
@@ -163,12 +164,12 @@ void ask_fail_status(struct ask *a, int status, enum err_code code, const char *
     va_start(ap, fmt);
     msg = xvasprintf(fmt, ap);
     va_end(ap);
-    fail(a, status, code, msg);
+    packages_serve_fail(a, status, code, msg);
 }
 
 /* -- routes -- */
 
-static bool take_token(struct packages_client *box)
+static bool packages_serve_take_token(struct packages_client *box)
 {
     uint64_t rate = box->reg->config.requests_per_second, now = time_mono();
     uint64_t max = rate * 10 * 1000;
@@ -184,7 +185,7 @@ static bool take_token(struct packages_client *box)
 }
 
 /* The weight of a media type in an Accept field, in thousandths; -1 when it is not named. */
-static int accept_weight(const char *accept, const char *type)
+static int packages_serve_accept_weight(const char *accept, const char *type)
 {
     const char *p = accept ? strcasestr(accept, type) : NULL;
     const char *q, *end;
@@ -196,22 +197,22 @@ static int accept_weight(const char *accept, const char *type)
     return q ? (int)(strtod(q + 2, NULL) * 1000) : 1000;
 }
 
-static bool wants_json(const char *accept)
+static bool packages_serve_wants_json(const char *accept)
 {
-    int json = MAX(accept_weight(accept, PYPI_JSON),
-                   accept_weight(accept, "application/vnd.pypi.simple.latest+json"));
-    int html = MAX(accept_weight(accept, "application/vnd.pypi.simple.v1+html"),
-                   accept_weight(accept, "text/html"));
+    int json = MAX(packages_serve_accept_weight(accept, PYPI_JSON),
+                   packages_serve_accept_weight(accept, "application/vnd.pypi.simple.latest+json"));
+    int html = MAX(packages_serve_accept_weight(accept, "application/vnd.pypi.simple.v1+html"),
+                   packages_serve_accept_weight(accept, "text/html"));
 
     return json > 0 && json >= html;
 }
 
-static const char *field(const struct http_req *req, const char *name)
+static const char *packages_serve_field(const struct http_req *req, const char *name)
 {
     return http_field_get(http_req_head(req), name);
 }
 
-static bool route_upstream(struct ask *a)
+static bool packages_serve_route_upstream(struct ask *a)
 {
     a->upstream = config_route(&a->reg->config, a->eco, a->name);
     if (a->upstream)
@@ -220,7 +221,7 @@ static bool route_upstream(struct ask *a)
     return false;
 }
 
-static char *page_path(const struct ask *a, bool full)
+static char *packages_serve_page_path(const struct ask *a, bool full)
 {
     const char *slash = strchr(a->name, '/');
     const char *eco = a->eco == ECO_NPM && full ? "npm-full" : ecosystem_name(a->eco);
@@ -231,51 +232,51 @@ static char *page_path(const struct ask *a, bool full)
                      a->name, slash + 1);
 }
 
-static void ask_go(struct ask *a)
+static void packages_serve_ask_go(struct ask *a)
 {
-    if (!route_upstream(a))
+    if (!packages_serve_route_upstream(a))
         return;
-    a->path = page_path(a, a->full);
+    a->path = packages_serve_page_path(a, a->full);
     /* Who asks for a tarball has read one of the two documents; current npm reads the long one. */
     if (a->eco == ECO_NPM && a->kind == ASK_FILE)
-        a->other_path = page_path(a, !a->full);
+        a->other_path = packages_serve_page_path(a, !a->full);
     pages_look(a);
 }
 
-static void redirect(struct http_req *req, const char *to)
+static void packages_serve_redirect(struct http_req *req, const char *to)
 {
     _cleanup_free_ char *extra = xasprintf("Location: %s\r\n", to);
 
     http_reply_with(req, &(struct http_answer){.status = 301, .extra = extra}, "", 0);
 }
 
-static void serve_pypi_page(struct packages_client *box, struct http_req *req, const char *name,
-                            bool slash)
+static void packages_serve_pypi_page(struct packages_client *box, struct http_req *req,
+                                     const char *name, bool slash)
 {
     char normal[NAME_MAX_LEN + 1];
-    bool json = wants_json(field(req, "accept"));
+    bool json = packages_serve_wants_json(packages_serve_field(req, "accept"));
     struct ask *a;
 
     if (!name_pypi(name, normal)) {
-        reply_message(req, 400, "invalid", "not a name of a Python project", NULL);
+        packages_serve_reply_message(req, 400, "invalid", "not a name of a Python project", NULL);
         return;
     }
     if (!slash || !STREQ(name, normal)) {
         char to[NAME_MAX_LEN + 32];
 
         snprintf(to, sizeof(to), "/pypi/simple/%s/", normal);
-        redirect(req, to);
+        packages_serve_redirect(req, to);
         return;
     }
-    a = ask_new(box, req, ECO_PYPI);
+    a = packages_serve_ask_new(box, req, ECO_PYPI);
     a->name = xstrdup(normal);
     a->section = json ? "json" : "html";
     a->content_type = json ? PYPI_JSON : "text/html; charset=utf-8";
-    ask_go(a);
+    packages_serve_ask_go(a);
 }
 
-static void serve_pypi_file(struct packages_client *box, struct http_req *req, const char *name,
-                            const char *hex, const char *file)
+static void packages_serve_pypi_file(struct packages_client *box, struct http_req *req,
+                                     const char *name, const char *hex, const char *file)
 {
     static const char suffix[] = ".metadata";
     size_t len = strlen(file), n = sizeof(suffix) - 1;
@@ -285,77 +286,80 @@ static void serve_pypi_file(struct packages_client *box, struct http_req *req, c
 
     if (!name_pypi(name, normal) || !STREQ(name, normal) || !name_file(file) ||
         !digest_from_hex(DIGEST_SHA256, hex, &want)) {
-        reply_message(req, 400, "invalid", "not a file of a Python project", NULL);
+        packages_serve_reply_message(req, 400, "invalid", "not a file of a Python project", NULL);
         return;
     }
-    a = ask_new(box, req, ECO_PYPI);
+    a = packages_serve_ask_new(box, req, ECO_PYPI);
     a->kind = ASK_FILE;
     a->name = xstrdup(normal);
     a->want = want;
     a->metadata = len > n && STREQ(file + len - n, suffix);
     a->file = xstrndup(file, a->metadata ? len - n : len);
-    ask_go(a);
+    packages_serve_ask_go(a);
 }
 
-static void serve_pypi(struct packages_client *box, struct http_req *req, char **s, size_t n)
+static void packages_serve_pypi(struct packages_client *box, struct http_req *req, char **s,
+                                size_t n)
 {
     static const char empty_json[] = "{\"meta\":{\"api-version\":\"1.0\"},\"projects\":[]}";
     static const char empty_html[] =
         "<!DOCTYPE html>\n<html><head><title>Simple index</title></head>"
         "<body>This cache answers for single projects.</body></html>\n";
-    bool json = wants_json(field(req, "accept"));
+    bool json = packages_serve_wants_json(packages_serve_field(req, "accept"));
 
     if (n == 4 && STREQ(s[1], "files"))
-        reply_message(req, 404, "not_found", "no such path", NULL);
+        packages_serve_reply_message(req, 404, "not_found", "no such path", NULL);
     else if (n == 5 && STREQ(s[1], "files"))
-        serve_pypi_file(box, req, s[2], s[3], s[4]);
+        packages_serve_pypi_file(box, req, s[2], s[3], s[4]);
     else if (n == 3 && STREQ(s[1], "simple") && !*s[2])
         http_reply(req, 200, json ? PYPI_JSON : "text/html; charset=utf-8",
                    json ? empty_json : empty_html, strlen(json ? empty_json : empty_html));
     else if ((n == 3 || (n == 4 && !*s[3])) && STREQ(s[1], "simple"))
-        serve_pypi_page(box, req, s[2], n == 4);
+        packages_serve_pypi_page(box, req, s[2], n == 4);
     else if (n == 2 && STREQ(s[1], "simple"))
-        redirect(req, "/pypi/simple/");
+        packages_serve_redirect(req, "/pypi/simple/");
     else
-        reply_message(req, 404, "not_found", "no such path", NULL);
+        packages_serve_reply_message(req, 404, "not_found", "no such path", NULL);
 }
 
-static void serve_npm_page(struct packages_client *box, struct http_req *req, const char *name)
+static void packages_serve_npm_page(struct packages_client *box, struct http_req *req,
+                                    const char *name)
 {
-    const char *host = field(req, "host"), *accept = field(req, "accept");
+    const char *host = packages_serve_field(req, "host"),
+               *accept = packages_serve_field(req, "accept");
     struct ask *a;
 
     if (!host || !name_host(host)) {
-        reply_message(req, 400, "invalid", "a Host field that can be used in links is needed",
-                      NULL);
+        packages_serve_reply_message(req, 400, "invalid",
+                                     "a Host field that can be used in links is needed", NULL);
         return;
     }
-    a = ask_new(box, req, ECO_NPM);
+    a = packages_serve_ask_new(box, req, ECO_NPM);
     a->name = xstrdup(name);
-    a->full = accept_weight(accept, NPM_ABBREVIATED) < 0;
+    a->full = packages_serve_accept_weight(accept, NPM_ABBREVIATED) < 0;
     a->section = "json";
     a->content_type = a->full ? "application/json" : NPM_ABBREVIATED;
     a->host = xstrdup(host);
     if (policy_denies_name(&a->reg->config.policy, ECO_NPM, name))
         ask_fail_status(a, 403, ERR_DENIED, "Denied by policy: '%s' is on the deny list", name);
     else
-        ask_go(a);
+        packages_serve_ask_go(a);
 }
 
-static void serve_npm_file(struct packages_client *box, struct http_req *req, const char *name,
-                           const char *file)
+static void packages_serve_npm_file(struct packages_client *box, struct http_req *req,
+                                    const char *name, const char *file)
 {
     struct ask *a;
 
     if (!name_file(file)) {
-        reply_message(req, 400, "invalid", "not a file of an npm package", NULL);
+        packages_serve_reply_message(req, 400, "invalid", "not a file of an npm package", NULL);
         return;
     }
-    a = ask_new(box, req, ECO_NPM);
+    a = packages_serve_ask_new(box, req, ECO_NPM);
     a->kind = ASK_FILE;
     a->name = xstrdup(name);
     a->file = xstrdup(file);
-    ask_go(a);
+    packages_serve_ask_go(a);
 }
 
 struct fixed {
@@ -381,20 +385,20 @@ static const struct fixed fixed_answers[] = {
      "\"optionalDependencies\":0,\"totalDependencies\":0}}"},
 };
 
-static bool is_get(const struct http_req *req)
+static bool packages_serve_is_get(const struct http_req *req)
 {
     const char *m = http_req_head(req)->method;
 
     return STREQ(m, "GET") || STREQ(m, "HEAD");
 }
 
-static void refuse_method(struct http_req *req)
+static void packages_serve_refuse_method(struct http_req *req)
 {
-    reply_message(req, 405, "unsupported", "this registry cache can only be read",
-                  "Allow: GET, HEAD\r\n");
+    packages_serve_reply_message(req, 405, "unsupported", "this registry cache can only be read",
+                                 "Allow: GET, HEAD\r\n");
 }
 
-static void serve_npm_service(struct http_req *req, char **s, size_t n)
+static void packages_serve_npm_service(struct http_req *req, char **s, size_t n)
 {
     char path[128] = "";
 
@@ -408,18 +412,19 @@ static void serve_npm_service(struct http_req *req, char **s, size_t n)
 
         if (!STREQ(path, f->path))
             continue;
-        if (STREQ(f->method, "GET") ? is_get(req) : STREQ(http_req_head(req)->method, f->method))
+        if (STREQ(f->method, "GET") ? packages_serve_is_get(req)
+                                    : STREQ(http_req_head(req)->method, f->method))
             http_reply(req, f->status, "application/json", f->body, strlen(f->body));
         else
-            refuse_method(req);
+            packages_serve_refuse_method(req);
         return;
     }
-    reply_message(req, is_get(req) ? 404 : 405, "not_found",
-                  "this registry cache has no such service", NULL);
+    packages_serve_reply_message(req, packages_serve_is_get(req) ? 404 : 405, "not_found",
+                                 "this registry cache has no such service", NULL);
 }
 
 /* "@scope", "name" as two segments, or "@scope/name" as one. Uses up what it takes. */
-static bool take_npm_name(char ***s, size_t *n, char name[static NAME_MAX_LEN + 2])
+static bool packages_serve_take_npm_name(char ***s, size_t *n, char name[static NAME_MAX_LEN + 2])
 {
     bool two = *n >= 2 && (*s)[0][0] == '@' && !strchr((*s)[0], '/');
 
@@ -439,26 +444,27 @@ static bool take_npm_name(char ***s, size_t *n, char name[static NAME_MAX_LEN + 
     return name_npm(name);
 }
 
-static void serve_npm(struct packages_client *box, struct http_req *req, char **s, size_t n)
+static void packages_serve_npm(struct packages_client *box, struct http_req *req, char **s,
+                               size_t n)
 {
     char name[NAME_MAX_LEN + 2];
 
     s++;
     n--;
     if (n >= 2 && STREQ(s[0], "-"))
-        serve_npm_service(req, s + 1, n - 1);
-    else if (!is_get(req))
-        refuse_method(req);
+        packages_serve_npm_service(req, s + 1, n - 1);
+    else if (!packages_serve_is_get(req))
+        packages_serve_refuse_method(req);
     else if (n == 0 || (n == 1 && !*s[0]))
         http_reply(req, 200, "application/json", "{}", 2);
-    else if (!take_npm_name(&s, &n, name))
-        reply_message(req, 400, "invalid", "not a name of an npm package", NULL);
+    else if (!packages_serve_take_npm_name(&s, &n, name))
+        packages_serve_reply_message(req, 400, "invalid", "not a name of an npm package", NULL);
     else if (n == 0)
-        serve_npm_page(box, req, name);
+        packages_serve_npm_page(box, req, name);
     else if (n == 2 && STREQ(s[0], "-"))
-        serve_npm_file(box, req, name, s[1]);
+        packages_serve_npm_file(box, req, name, s[1]);
     else
-        reply_message(req, 404, "not_found", "no such path", NULL);
+        packages_serve_reply_message(req, 404, "not_found", "no such path", NULL);
 }
 
 void serve_request(void *arg, struct http_req *req)
@@ -469,18 +475,20 @@ void serve_request(void *arg, struct http_req *req)
     char *s[NAME_SEGMENTS_MAX];
     size_t n = 0;
 
-    if (!take_token(box))
-        reply_message(req, 429, "limit", "too many requests from this sandbox",
-                      "Retry-After: 1\r\n");
+    if (!packages_serve_take_token(box))
+        packages_serve_reply_message(req, 429, "limit", "too many requests from this sandbox",
+                                     "Retry-After: 1\r\n");
     else if (name_split_target(target, s, &n, &err) < 0)
-        reply_message(req, err_code_http(err.code), err_code_name(err.code), err.msg, NULL);
+        packages_serve_reply_message(req, err_code_http(err.code), err_code_name(err.code), err.msg,
+                                     NULL);
     else if (STREQ(s[0], "npm"))
-        serve_npm(box, req, s, n);
-    else if (!is_get(req))
-        refuse_method(req);
+        packages_serve_npm(box, req, s, n);
+    else if (!packages_serve_is_get(req))
+        packages_serve_refuse_method(req);
     else if (STREQ(s[0], "pypi"))
-        serve_pypi(box, req, s, n);
+        packages_serve_pypi(box, req, s, n);
     else
-        reply_message(req, 404, "not_found",
-                      "this is a package registry cache: /pypi/simple/ and /npm/", NULL);
+        packages_serve_reply_message(req, 404, "not_found",
+                                     "this is a package registry cache: /pypi/simple/ and /npm/",
+                                     NULL);
 }

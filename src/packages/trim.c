@@ -29,7 +29,8 @@ struct trim {
     size_t n, cap;
 };
 
-static void add_page(struct trim *t, const char *folder, const char *name, const struct stat *st)
+static void trim_add_page(struct trim *t, const char *folder, const char *name,
+                          const struct stat *st)
 {
     if (t->n == t->cap) {
         t->cap = t->cap ? 2 * t->cap : 256;
@@ -43,7 +44,7 @@ static void add_page(struct trim *t, const char *folder, const char *name, const
 }
 
 /* pages/<ecosystem>/<upstream>/<name>: two levels of folders, then files. */
-static void walk(struct trim *t, const char *folder, int depth)
+static void trim_walk(struct trim *t, const char *folder, int depth)
 {
     int fd = openat(t->reg->dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     _cleanup_closedir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -56,13 +57,13 @@ static void walk(struct trim *t, const char *folder, int depth)
         if (e->d_name[0] == '.')
             continue;
         if (depth < 2)
-            walk(t, path, depth + 1);
+            trim_walk(t, path, depth + 1);
         else if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-            add_page(t, folder, e->d_name, &st);
+            trim_add_page(t, folder, e->d_name, &st);
     }
 }
 
-static int by_age(const void *a, const void *b)
+static int trim_by_age(const void *a, const void *b)
 {
     const struct kept *x = a, *y = b;
 
@@ -73,8 +74,8 @@ static void trim_work(void *arg)
 {
     struct trim *t = arg;
 
-    walk(t, "pages", 0);
-    qsort(t->all, t->n, sizeof(*t->all), by_age);
+    trim_walk(t, "pages", 0);
+    qsort(t->all, t->n, sizeof(*t->all), trim_by_age);
     for (size_t i = 0; i < t->n && t->bytes > t->keep; i++) {
         unlinkat(t->reg->dirfd, t->all[i].path, 0);
         t->bytes -= t->all[i].size;

@@ -43,7 +43,7 @@ int frame_append(struct buf *b, enum frame_type type, const void *data, size_t l
     return 0;
 }
 
-static bool type_is_known(uint8_t type)
+static bool exec_frames_type_is_known(uint8_t type)
 {
     return (type >= FRAME_STDIN && type <= FRAME_DETACH) ||
            (type >= FRAME_STARTED && type <= FRAME_ERROR);
@@ -57,7 +57,7 @@ int frame_parse(const char *data, size_t len, struct frame *ret, size_t *used, s
     if (len == 0)
         return 0;
     type = (uint8_t)data[0];
-    if (!type_is_known(type))
+    if (!exec_frames_type_is_known(type))
         return err_set(err, ERR_INVALID, "unknown frame type %u", type);
     if (len < FRAME_HEAD_SIZE)
         return 0;

@@ -20,13 +20,13 @@ _Static_assert(GUEST_ANSWER_ACK - GUEST_ANSWER_DATA == KIND_ACK &&
 
 /* ---- what we say ---- */
 
-static enum guest_type say(const struct guest_mux *s, enum kind kind)
+static enum guest_type guest_mux_say(const struct guest_mux *s, enum kind kind)
 {
     return (enum guest_type)((s->side == GUEST_SIDE_RELAY ? GUEST_ANSWER_DATA : GUEST_CALL_DATA) +
                              (int)kind);
 }
 
-static void said(struct guest_mux *s, int put_result)
+static void guest_mux_said(struct guest_mux *s, int put_result)
 {
     if (put_result < 0)
         s->choked = true;
@@ -34,7 +34,7 @@ static void said(struct guest_mux *s, int put_result)
 
 void guest_mux_refuse(struct guest_mux *s, uint32_t id)
 {
-    said(s, guest_put_u32(s->out, say(s, KIND_CLOSE), id));
+    guest_mux_said(s, guest_put_u32(s->out, guest_mux_say(s, KIND_CLOSE), id));
 }
 
 void guest_channel_break(struct guest_mux *s, struct guest_channel *c)
@@ -43,7 +43,7 @@ void guest_channel_break(struct guest_mux *s, struct guest_channel *c)
     c->over = true;
 }
 
-static void end_if_done(struct guest_channel *c)
+static void guest_mux_end_if_done(struct guest_channel *c)
 {
     c->over = c->over || (c->shut && c->out_eof);
 }
@@ -74,7 +74,7 @@ void guest_mux_remove(struct guest_mux *s, struct guest_channel *c)
     buf_done(&c->pending);
 }
 
-static struct guest_channel *find(const struct guest_mux *s, uint32_t id)
+static struct guest_channel *guest_mux_find(const struct guest_mux *s, uint32_t id)
 {
     for (size_t i = 0; i < s->n; i++)
         if (s->all[i]->id == id)
@@ -105,23 +105,23 @@ void guest_channel_read(struct guest_mux *s, struct guest_channel *c)
         return;
     n = recv(c->fd, p + GUEST_DATA_HEAD, want, MSG_DONTWAIT);
     if (n > 0) {
-        guest_put_data_head(p, say(s, KIND_DATA), c->id, (uint32_t)n);
+        guest_put_data_head(p, guest_mux_say(s, KIND_DATA), c->id, (uint32_t)n);
         buf_commit(s->out, GUEST_DATA_HEAD + (size_t)n);
         c->credit -= (uint32_t)n;
     } else if (n == 0) {
-        said(s, guest_put_u32(s->out, say(s, KIND_EOF), c->id));
+        guest_mux_said(s, guest_put_u32(s->out, guest_mux_say(s, KIND_EOF), c->id));
         c->out_eof = true;
-        end_if_done(c);
+        guest_mux_end_if_done(c);
     } else if (errno != EAGAIN && errno != EINTR) {
         guest_channel_break(s, c);
     }
 }
 
-static void acknowledge(struct guest_mux *s, struct guest_channel *c)
+static void guest_mux_acknowledge(struct guest_mux *s, struct guest_channel *c)
 {
     if (c->owed < ACK_FROM || c->in_eof)
         return;
-    said(s, guest_put_ack(s->out, say(s, KIND_ACK), c->id, c->owed));
+    guest_mux_said(s, guest_put_ack(s->out, guest_mux_say(s, KIND_ACK), c->id, c->owed));
     c->owed = 0;
 }
 
@@ -141,18 +141,18 @@ void guest_channel_write(struct guest_mux *s, struct guest_channel *c)
         buf_consume(&c->pending, (size_t)n);
         c->owed += (uint32_t)n;
     }
-    acknowledge(s, c);
+    guest_mux_acknowledge(s, c);
     if (!c->in_eof || c->pending.len || c->shut)
         return;
     shutdown(c->fd, SHUT_WR);
     c->shut = true;
-    end_if_done(c);
+    guest_mux_end_if_done(c);
 }
 
 /* ---- what the other end says ---- */
 
-static int take_data(struct guest_mux *s, struct guest_channel *c, const struct guest_frame *f,
-                     struct err *err)
+static int guest_mux_take_data(struct guest_mux *s, struct guest_channel *c,
+                               const struct guest_frame *f, struct err *err)
 {
     size_t len = f->length - sizeof(c->id);
 
@@ -163,7 +163,7 @@ static int take_data(struct guest_mux *s, struct guest_channel *c, const struct 
     return 1;
 }
 
-static int take_eof(struct guest_mux *s, struct guest_channel *c, struct err *err)
+static int guest_mux_take_eof(struct guest_mux *s, struct guest_channel *c, struct err *err)
 {
     if (c->in_eof)
         return err_set(err, ERR_INVALID, "connection %u ends twice", c->id);
@@ -172,7 +172,7 @@ static int take_eof(struct guest_mux *s, struct guest_channel *c, struct err *er
     return 1;
 }
 
-static int take_ack(struct guest_channel *c, uint32_t bytes, struct err *err)
+static int guest_mux_take_ack(struct guest_channel *c, uint32_t bytes, struct err *err)
 {
     if (bytes == 0 || bytes > GUEST_CHANNEL_WINDOW - c->credit)
         return err_set(err, ERR_INVALID, "more acknowledged on connection %u than was sent", c->id);
@@ -190,17 +190,17 @@ int guest_mux_take(struct guest_mux *s, const struct guest_frame *f, struct gues
 
     if (id == 0 || id > s->last)
         return err_set(err, ERR_INVALID, "a frame (%02x) of no connection", (unsigned)f->type);
-    c = find(s, id);
+    c = guest_mux_find(s, id);
     if (!c || c->over)
         return 0;
     *ret = c;
     switch ((enum kind)kind) {
     case KIND_DATA:
-        return take_data(s, c, f, err);
+        return guest_mux_take_data(s, c, f, err);
     case KIND_EOF:
-        return take_eof(s, c, err);
+        return guest_mux_take_eof(s, c, err);
     case KIND_ACK:
-        return take_ack(c, guest_get_ack(f), err);
+        return guest_mux_take_ack(c, guest_get_ack(f), err);
     case KIND_CLOSE:
     case KINDS:
         break;

@@ -70,7 +70,7 @@ _Static_assert(ARRAY_SIZE(relay_bounds) == GUEST_RELAY_END, "a type without boun
 _Static_assert(ARRAY_SIZE(guest_bounds) == GUEST_GUEST_END - GUEST_HELLO, "a type without bounds");
 
 /* NULL for a type that this side does not say. */
-static const struct bounds *find_bounds(unsigned type, enum guest_side from)
+static const struct bounds *guest_find_bounds(unsigned type, enum guest_side from)
 {
     if (from == GUEST_SIDE_RELAY)
         return type >= GUEST_SPEC && type < GUEST_RELAY_END ? &relay_bounds[type] : NULL;
@@ -79,7 +79,7 @@ static const struct bounds *find_bounds(unsigned type, enum guest_side from)
 
 /* ---- numbers ---- */
 
-static char *put16(char *p, uint16_t v)
+static char *guest_put16(char *p, uint16_t v)
 {
     uint16_t be = htobe16(v);
 
@@ -87,7 +87,7 @@ static char *put16(char *p, uint16_t v)
     return p + sizeof(be);
 }
 
-static char *put32(char *p, uint32_t v)
+static char *guest_put32(char *p, uint32_t v)
 {
     uint32_t be = htobe32(v);
 
@@ -95,7 +95,7 @@ static char *put32(char *p, uint32_t v)
     return p + sizeof(be);
 }
 
-static char *put64(char *p, uint64_t v)
+static char *guest_put64(char *p, uint64_t v)
 {
     uint64_t be = htobe64(v);
 
@@ -103,7 +103,7 @@ static char *put64(char *p, uint64_t v)
     return p + sizeof(be);
 }
 
-static uint16_t get16(const char *p)
+static uint16_t guest_get16(const char *p)
 {
     uint16_t be;
 
@@ -111,7 +111,7 @@ static uint16_t get16(const char *p)
     return be16toh(be);
 }
 
-static uint32_t get32(const char *p)
+static uint32_t guest_get32(const char *p)
 {
     uint32_t be;
 
@@ -119,7 +119,7 @@ static uint32_t get32(const char *p)
     return be32toh(be);
 }
 
-static uint64_t get64(const char *p)
+static uint64_t guest_get64(const char *p)
 {
     uint64_t be;
 
@@ -132,7 +132,7 @@ static uint64_t get64(const char *p)
 void guest_put_head(char p[static GUEST_HEAD_SIZE], enum guest_type type, uint32_t length)
 {
     p[0] = (char)type;
-    put32(p + 1, length);
+    guest_put32(p + 1, length);
 }
 
 int guest_put(struct buf *b, enum guest_type type, const void *data, size_t len)
@@ -158,12 +158,12 @@ int guest_parse(const char *data, size_t len, enum guest_side from, struct guest
     if (len == 0)
         return 0;
     type = (unsigned char)data[0]; /* told apart before its length has come */
-    bounds = find_bounds(type, from);
+    bounds = guest_find_bounds(type, from);
     if (!bounds)
         return err_set(err, ERR_INVALID, "guest protocol: no frame of type 0x%02x is known", type);
     if (len < GUEST_HEAD_SIZE)
         return 0;
-    length = get32(data + 1);
+    length = guest_get32(data + 1);
     if (length < bounds->min || length > bounds->max)
         return err_set(err, ERR_INVALID, "guest protocol: frame 0x%02x of %u bytes", type, length);
     if (len - GUEST_HEAD_SIZE < length)
@@ -190,28 +190,28 @@ void guest_spec_done(struct guest_spec *s)
     *s = (struct guest_spec){0};
 }
 
-static int put_field(struct buf *b, enum guest_spec_tag tag, const void *value, size_t len)
+static int guest_put_field(struct buf *b, enum guest_spec_tag tag, const void *value, size_t len)
 {
     char head[FIELD_HEAD] = {(char)tag};
 
     if (len > GUEST_SPEC_MAX)
         return -ERR_LIMIT;
-    put32(head + 1, (uint32_t)len);
+    guest_put32(head + 1, (uint32_t)len);
     if (buf_append(b, head, sizeof(head)) < 0)
         return -ERR_LIMIT;
     return buf_append(b, value, len);
 }
 
-static int put_strings(struct buf *b, enum guest_spec_tag tag, char *const *v)
+static int guest_put_strings(struct buf *b, enum guest_spec_tag tag, char *const *v)
 {
     int r = 0;
 
     for (; v && *v && r == 0; v++)
-        r = put_field(b, tag, *v, strlen(*v));
+        r = guest_put_field(b, tag, *v, strlen(*v));
     return r;
 }
 
-static int put_secret(struct buf *b, const struct guest_secret *s)
+static int guest_put_secret(struct buf *b, const struct guest_secret *s)
 {
     size_t name = strlen(s->name) + 1, len = name + s->len;
     char *value = xmalloc(len);
@@ -220,30 +220,30 @@ static int put_secret(struct buf *b, const struct guest_secret *s)
     memcpy(value, s->name, name);
     if (s->len)
         memcpy(value + name, s->value, s->len);
-    r = put_field(b, GUEST_TAG_SECRET, value, len);
+    r = guest_put_field(b, GUEST_TAG_SECRET, value, len);
     explicit_bzero(value, len);
     free(value);
     return r;
 }
 
-static int put_fields(struct buf *b, const struct guest_spec *s)
+static int guest_put_fields(struct buf *b, const struct guest_spec *s)
 {
     char flags[4], size[4];
     int r;
 
-    put32(flags, s->flags);
-    put16(put16(size, s->rows), s->cols);
-    r = put_strings(b, GUEST_TAG_ARG, s->argv);
+    guest_put32(flags, s->flags);
+    guest_put16(guest_put16(size, s->rows), s->cols);
+    r = guest_put_strings(b, GUEST_TAG_ARG, s->argv);
     if (r == 0)
-        r = put_strings(b, GUEST_TAG_ENV, s->env);
+        r = guest_put_strings(b, GUEST_TAG_ENV, s->env);
     if (r == 0 && s->cwd)
-        r = put_field(b, GUEST_TAG_CWD, s->cwd, strlen(s->cwd));
+        r = guest_put_field(b, GUEST_TAG_CWD, s->cwd, strlen(s->cwd));
     if (r == 0)
-        r = put_field(b, GUEST_TAG_FLAGS, flags, sizeof(flags));
+        r = guest_put_field(b, GUEST_TAG_FLAGS, flags, sizeof(flags));
     if (r == 0 && s->rows && s->cols)
-        r = put_field(b, GUEST_TAG_SIZE, size, sizeof(size));
+        r = guest_put_field(b, GUEST_TAG_SIZE, size, sizeof(size));
     for (size_t i = 0; r == 0 && i < s->n_secrets; i++)
-        r = put_secret(b, &s->secrets[i]);
+        r = guest_put_secret(b, &s->secrets[i]);
     return r;
 }
 
@@ -251,7 +251,7 @@ int guest_put_spec(struct buf *b, const struct guest_spec *s, struct err *err)
 {
     _cleanup_wipe_ struct buf fields = BUF_INIT(GUEST_SPEC_MAX);
     size_t items = strv_len(s->argv) + strv_len(s->env), before = b->len;
-    int r = put_fields(&fields, s);
+    int r = guest_put_fields(&fields, s);
 
     for (size_t at = 0; r == 0 && at < fields.len; at += GUEST_PAYLOAD_MAX)
         r = guest_put(b, GUEST_SPEC, buf_data(&fields) + at,
@@ -278,22 +278,22 @@ struct guest_field {
     const char *value;
 };
 
-static int bad_field(const struct guest_field *f, const char *why, struct err *err)
+static int guest_bad_field(const struct guest_field *f, const char *why, struct err *err)
 {
     return err_set(err, ERR_INVALID, "guest protocol: spec field %u: %s", f->tag, why);
 }
 
-static int take_string(struct guest_spec *s, const struct guest_field *f, struct err *err)
+static int guest_take_string(struct guest_spec *s, const struct guest_field *f, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
 
     if (memchr(f->value, 0, f->length))
-        return bad_field(f, "NUL in a string", err);
+        return guest_bad_field(f, "NUL in a string", err);
     text = xstrndup(f->value, f->length);
     if (f->tag == GUEST_TAG_ENV && parse_env(text, NULL) < 0)
-        return bad_field(f, "not NAME=VALUE", err);
+        return guest_bad_field(f, "not NAME=VALUE", err);
     if (f->tag == GUEST_TAG_CWD && (s->cwd || *text != '/'))
-        return bad_field(f, s->cwd ? "given twice" : "not absolute", err);
+        return guest_bad_field(f, s->cwd ? "given twice" : "not absolute", err);
     if (f->tag == GUEST_TAG_ARG)
         strv_push(&s->argv, TAKE_PTR(text));
     else if (f->tag == GUEST_TAG_ENV)
@@ -303,15 +303,15 @@ static int take_string(struct guest_spec *s, const struct guest_field *f, struct
     return 0;
 }
 
-static int take_secret(struct guest_spec *s, const struct guest_field *f, struct err *err)
+static int guest_take_secret(struct guest_spec *s, const struct guest_field *f, struct err *err)
 {
     size_t name = strnlen(f->value, f->length);
     struct guest_secret *secret;
 
     if (name == f->length || parse_secret_name(f->value, NULL) < 0)
-        return bad_field(f, "a secret without a valid name", err);
+        return guest_bad_field(f, "a secret without a valid name", err);
     if (s->n_secrets == GUEST_SECRETS_MAX)
-        return bad_field(f, "too many secrets", err);
+        return guest_bad_field(f, "too many secrets", err);
     s->secrets = xreallocarray(s->secrets, s->n_secrets + 1, sizeof(*s->secrets));
     secret = &s->secrets[s->n_secrets++];
     secret->name = xstrdup(f->value);
@@ -320,34 +320,34 @@ static int take_secret(struct guest_spec *s, const struct guest_field *f, struct
     return 0;
 }
 
-static int take_field(struct guest_spec *s, const struct guest_field *f, unsigned *seen,
-                      struct err *err)
+static int guest_take_field(struct guest_spec *s, const struct guest_field *f, unsigned *seen,
+                            struct err *err)
 {
     switch (f->tag) {
     case GUEST_TAG_ARG:
     case GUEST_TAG_ENV:
     case GUEST_TAG_CWD:
-        return take_string(s, f, err);
+        return guest_take_string(s, f, err);
     case GUEST_TAG_SECRET:
-        return take_secret(s, f, err);
+        return guest_take_secret(s, f, err);
     case GUEST_TAG_FLAGS:
     case GUEST_TAG_SIZE:
         if (f->length != 4 || *seen & 1U << f->tag)
-            return bad_field(f, f->length != 4 ? "not 4 bytes" : "given twice", err);
+            return guest_bad_field(f, f->length != 4 ? "not 4 bytes" : "given twice", err);
         *seen |= 1U << f->tag;
         if (f->tag == GUEST_TAG_FLAGS) {
-            s->flags = get32(f->value);
+            s->flags = guest_get32(f->value);
         } else {
-            s->rows = get16(f->value);
-            s->cols = get16(f->value + 2);
+            s->rows = guest_get16(f->value);
+            s->cols = guest_get16(f->value + 2);
         }
         return 0;
     default:
-        return bad_field(f, "unknown", err);
+        return guest_bad_field(f, "unknown", err);
     }
 }
 
-static int read_fields(const char *p, size_t left, struct guest_spec *s, struct err *err)
+static int guest_read_fields(const char *p, size_t left, struct guest_spec *s, struct err *err)
 {
     unsigned seen = 0, items = 0;
 
@@ -355,14 +355,14 @@ static int read_fields(const char *p, size_t left, struct guest_spec *s, struct 
         struct guest_field f;
         int r;
 
-        if (left < FIELD_HEAD || get32(p + 1) > left - FIELD_HEAD)
+        if (left < FIELD_HEAD || guest_get32(p + 1) > left - FIELD_HEAD)
             return err_set(err, ERR_INVALID, "guest protocol: spec field is cut off");
         f = (struct guest_field){
-            .tag = (uint8_t)*p, .length = get32(p + 1), .value = p + FIELD_HEAD};
+            .tag = (uint8_t)*p, .length = guest_get32(p + 1), .value = p + FIELD_HEAD};
         if (++items > GUEST_SPEC_ITEMS_MAX + GUEST_SECRETS_MAX + 8)
             return err_set(err, ERR_LIMIT, "guest protocol: spec of over %d strings",
                            GUEST_SPEC_ITEMS_MAX);
-        r = take_field(s, &f, &seen, err);
+        r = guest_take_field(s, &f, &seen, err);
         if (r < 0)
             return r;
         p += FIELD_HEAD + f.length;
@@ -376,7 +376,7 @@ static int read_fields(const char *p, size_t left, struct guest_spec *s, struct 
 int guest_get_spec(const struct buf *fields, struct guest_spec *ret, struct err *err)
 {
     struct guest_spec s = {0};
-    int r = read_fields(buf_data(fields), fields->len, &s, err);
+    int r = guest_read_fields(buf_data(fields), fields->len, &s, err);
 
     if (r < 0) {
         guest_spec_done(&s);
@@ -409,14 +409,14 @@ int guest_put_resize(struct buf *b, uint16_t rows, uint16_t cols)
 {
     char v[4];
 
-    put16(put16(v, rows), cols);
+    guest_put16(guest_put16(v, rows), cols);
     return guest_put(b, GUEST_RESIZE, v, sizeof(v));
 }
 
 void guest_get_resize(const struct guest_frame *f, uint16_t *ret_rows, uint16_t *ret_cols)
 {
-    *ret_rows = get16(f->data);
-    *ret_cols = get16(f->data + 2);
+    *ret_rows = guest_get16(f->data);
+    *ret_cols = guest_get16(f->data + 2);
 }
 
 int guest_put_kill(struct buf *b, uint8_t flags)
@@ -433,13 +433,13 @@ int guest_put_u32(struct buf *b, enum guest_type type, uint32_t v)
 {
     char p[4];
 
-    put32(p, v);
+    guest_put32(p, v);
     return guest_put(b, type, p, sizeof(p));
 }
 
 uint32_t guest_get_u32(const struct guest_frame *f)
 {
-    return get32(f->data);
+    return guest_get32(f->data);
 }
 
 /* ---- HELLO ---- */
@@ -449,7 +449,8 @@ int guest_put_hello(struct buf *b, uint32_t pid)
     char v[HELLO_SIZE];
 
     memcpy(v, HELLO_MAGIC, MAGIC_SIZE);
-    put32(put16(put16(v + MAGIC_SIZE, GUEST_VERSION_MAJOR), GUEST_VERSION_MINOR), pid);
+    guest_put32(guest_put16(guest_put16(v + MAGIC_SIZE, GUEST_VERSION_MAJOR), GUEST_VERSION_MINOR),
+                pid);
     return guest_put(b, GUEST_HELLO, v, sizeof(v));
 }
 
@@ -459,12 +460,13 @@ int guest_get_hello(const struct guest_frame *f, struct guest_hello *ret, struct
 
     if (f->type != GUEST_HELLO || memcmp(f->data, HELLO_MAGIC, MAGIC_SIZE) != 0)
         return err_set(err, ERR_INVALID, "guest protocol: no HELLO comes first");
-    if (get16(p) != GUEST_VERSION_MAJOR) {
+    if (guest_get16(p) != GUEST_VERSION_MAJOR) {
         err_set(err, ERR_UNSUPPORTED, "the guest inside speaks version %u, this program %d",
-                get16(p), GUEST_VERSION_MAJOR);
+                guest_get16(p), GUEST_VERSION_MAJOR);
         return err_hint(err, "Stop the sandbox and start it again.");
     }
-    *ret = (struct guest_hello){.major = get16(p), .minor = get16(p + 2), .pid = get32(p + 4)};
+    *ret = (struct guest_hello){
+        .major = guest_get16(p), .minor = guest_get16(p + 2), .pid = guest_get32(p + 4)};
     return 0;
 }
 
@@ -476,9 +478,9 @@ int guest_put_failed(struct buf *b, const struct err *why)
     size_t hint = why->hint ? strnlen(why->hint, GUEST_TEXT_MAX) : 0;
     char v[FAILED_MAX], *p = v;
 
-    p = put32(p, why->code);
-    p = put32(p, (uint32_t)why->errnum);
-    p = put16(p, (uint16_t)msg);
+    p = guest_put32(p, why->code);
+    p = guest_put32(p, (uint32_t)why->errnum);
+    p = guest_put16(p, (uint16_t)msg);
     if (msg)
         memcpy(p, why->msg, msg);
     if (hint)
@@ -488,8 +490,8 @@ int guest_put_failed(struct buf *b, const struct err *why)
 
 int guest_get_failed(const struct guest_frame *f, struct err *why)
 {
-    uint32_t code = get32(f->data), errnum = get32(f->data + 4);
-    size_t msg = get16(f->data + 8), rest = f->length - FAILED_MIN;
+    uint32_t code = guest_get32(f->data), errnum = guest_get32(f->data + 4);
+    size_t msg = guest_get16(f->data + 8), rest = f->length - FAILED_MIN;
     const char *text = f->data + FAILED_MIN;
 
     if (msg > rest || msg > GUEST_TEXT_MAX || rest - msg > GUEST_TEXT_MAX ||
@@ -512,16 +514,16 @@ int guest_put_exit(struct buf *b, const struct guest_exit *e)
         e->io_read,      e->io_write,         e->memory_peak_before, e->memory_peak,
         e->memory_limit, e->oom_kills_before, e->oom_kills,          e->pids_denied_before,
         e->pids_denied};
-    char v[EXIT_SIZE], *p = put32(put32(v, e->status), e->flags);
+    char v[EXIT_SIZE], *p = guest_put32(guest_put32(v, e->status), e->flags);
 
     for (size_t i = 0; i < EXIT_NUMBERS; i++)
-        p = put64(p, numbers[i]);
+        p = guest_put64(p, numbers[i]);
     return guest_put(b, GUEST_EXIT, v, sizeof(v));
 }
 
 int guest_get_exit(const struct guest_frame *f, struct guest_exit *ret, struct err *err)
 {
-    struct guest_exit e = {.status = get32(f->data), .flags = get32(f->data + 4)};
+    struct guest_exit e = {.status = guest_get32(f->data), .flags = guest_get32(f->data + 4)};
     uint64_t *const numbers[EXIT_NUMBERS] = {
         &e.stdout_bytes, &e.stderr_bytes,     &e.cpu_usec,           &e.max_rss,
         &e.io_read,      &e.io_write,         &e.memory_peak_before, &e.memory_peak,
@@ -534,7 +536,7 @@ int guest_get_exit(const struct guest_frame *f, struct guest_exit *ret, struct e
         return err_set(err, ERR_INVALID, "guest protocol: no process ends with status 0x%x",
                        e.status);
     for (size_t i = 0; i < EXIT_NUMBERS; i++)
-        *numbers[i] = get64(f->data + 8 + i * 8);
+        *numbers[i] = guest_get64(f->data + 8 + i * 8);
     *ret = e;
     return 0;
 }
@@ -543,14 +545,15 @@ int guest_put_done(struct buf *b, const struct guest_done *d)
 {
     char v[DONE_SIZE];
 
-    put64(put64(put64(v, d->entries), d->bytes), d->skipped);
+    guest_put64(guest_put64(guest_put64(v, d->entries), d->bytes), d->skipped);
     return guest_put(b, GUEST_DONE, v, sizeof(v));
 }
 
 void guest_get_done(const struct guest_frame *f, struct guest_done *ret)
 {
-    *ret = (struct guest_done){
-        .entries = get64(f->data), .bytes = get64(f->data + 8), .skipped = get64(f->data + 16)};
+    *ret = (struct guest_done){.entries = guest_get64(f->data),
+                               .bytes = guest_get64(f->data + 8),
+                               .skipped = guest_get64(f->data + 16)};
 }
 
 /* ---- connections ---- */
@@ -559,18 +562,18 @@ void guest_put_data_head(char p[static GUEST_DATA_HEAD], enum guest_type type, u
                          uint32_t bytes)
 {
     guest_put_head(p, type, ID_SIZE + bytes);
-    put32(p + GUEST_HEAD_SIZE, id);
+    guest_put32(p + GUEST_HEAD_SIZE, id);
 }
 
 int guest_put_ack(struct buf *b, enum guest_type type, uint32_t id, uint32_t bytes)
 {
     char v[ACK_SIZE];
 
-    put32(put32(v, id), bytes);
+    guest_put32(guest_put32(v, id), bytes);
     return guest_put(b, type, v, sizeof(v));
 }
 
 uint32_t guest_get_ack(const struct guest_frame *f)
 {
-    return get32(f->data + ID_SIZE);
+    return guest_get32(f->data + ID_SIZE);
 }

@@ -25,12 +25,12 @@ struct handover_place {
 
 /* ---- making ---- */
 
-static size_t field_size(size_t len)
+static size_t handover_field_size(size_t len)
 {
     return len + FIELD_ROOM;
 }
 
-static void put_secret(struct shim_writer *w, const struct handover_secret *s)
+static void handover_put_secret(struct shim_writer *w, const struct handover_secret *s)
 {
     size_t name = strlen(s->name) + 1, len = name + s->len;
     char *value = xmalloc(len);
@@ -43,20 +43,20 @@ static void put_secret(struct shim_writer *w, const struct handover_secret *s)
     free(value);
 }
 
-static bool has_place(const struct handover_secret *s)
+static bool handover_has_place(const struct handover_secret *s)
 {
     return s->target || s->has_owner || s->has_mode;
 }
 
-static size_t place_size(const struct handover_secret *s)
+static size_t handover_place_size(const struct handover_secret *s)
 {
     return sizeof(struct handover_place) + strlen(s->target ? s->target : "") + 1;
 }
 
-static void put_place(struct shim_writer *w, const struct handover_secret *s)
+static void handover_put_place(struct shim_writer *w, const struct handover_secret *s)
 {
     const struct handover_place p = {s->has_owner, s->has_mode, s->uid, s->gid, s->mode};
-    size_t len = place_size(s);
+    size_t len = handover_place_size(s);
     _cleanup_free_ char *value = xmalloc(len);
 
     memcpy(value, &p, sizeof(p));
@@ -64,8 +64,8 @@ static void put_place(struct shim_writer *w, const struct handover_secret *s)
     shim_put_bytes(w, SHIM_TAG_SECRET_PLACE, value, len);
 }
 
-static int check_secrets(const struct handover_secret *secrets, size_t n, size_t *ret_size,
-                         struct err *err)
+static int handover_check_secrets(const struct handover_secret *secrets, size_t n, size_t *ret_size,
+                                  struct err *err)
 {
     size_t size = 0;
 
@@ -74,7 +74,7 @@ static int check_secrets(const struct handover_secret *secrets, size_t n, size_t
                        HANDOVER_SECRETS_MAX);
     for (size_t i = 0; i < n; i++) {
         size += strlen(secrets[i].name) + 1 + secrets[i].len;
-        size += has_place(&secrets[i]) ? place_size(&secrets[i]) : 0;
+        size += handover_has_place(&secrets[i]) ? handover_place_size(&secrets[i]) : 0;
         if (size > HANDOVER_SECRETS_SIZE)
             return err_set(err, ERR_LIMIT, "the secrets are over %d KiB together",
                            HANDOVER_SECRETS_SIZE >> 10);
@@ -94,19 +94,19 @@ int handover_make(const void *input, size_t input_len, const struct handover_sec
     if (input_len > HANDOVER_INPUT_MAX)
         return err_set(err, ERR_LIMIT, "input of %zu bytes, at most %d are allowed", input_len,
                        HANDOVER_INPUT_MAX);
-    r = check_secrets(secrets, n_secrets, &size, err);
+    r = handover_check_secrets(secrets, n_secrets, &size, err);
     if (r < 0)
         return r;
     if (input)
-        size += field_size(input_len);
+        size += handover_field_size(input_len);
     if (!buf_reserve(&w.buf, size))
         return err_set(err, ERR_LIMIT, "input and secrets are too large");
     if (input)
         shim_put_bytes(&w, SHIM_TAG_INPUT, input, input_len);
     for (size_t i = 0; i < n_secrets; i++) {
-        put_secret(&w, &secrets[i]);
-        if (has_place(&secrets[i]))
-            put_place(&w, &secrets[i]);
+        handover_put_secret(&w, &secrets[i]);
+        if (handover_has_place(&secrets[i]))
+            handover_put_place(&w, &secrets[i]);
     }
     r = memfd_sealed("handover", buf_data(&w.buf), w.buf.len, ret, err);
     explicit_bzero(w.buf.mem, w.buf.cap);
@@ -116,7 +116,7 @@ int handover_make(const void *input, size_t input_len, const struct handover_sec
 
 /* ---- reading ---- */
 
-static int take_secret(struct handover *h, const struct shim_value *v, struct err *err)
+static int handover_take_secret(struct handover *h, const struct shim_value *v, struct err *err)
 {
     size_t name = strnlen(v->data, v->length);
 
@@ -129,13 +129,13 @@ static int take_secret(struct handover *h, const struct shim_value *v, struct er
     return 0;
 }
 
-static int take_place(struct handover *h, const struct shim_value *v, struct err *err)
+static int handover_take_place(struct handover *h, const struct shim_value *v, struct err *err)
 {
     struct handover_secret *s = h->n_secrets ? &h->secrets[h->n_secrets - 1] : NULL;
     const char *target = v->data + sizeof(struct handover_place);
     struct handover_place p;
 
-    if (!s || has_place(s) || v->length <= sizeof(p) ||
+    if (!s || handover_has_place(s) || v->length <= sizeof(p) ||
         strnlen(target, v->length - sizeof(p)) + sizeof(p) + 1 != v->length ||
         (*target && *target != '/'))
         return err_set(err, ERR_INVALID, "handover: a secret without a valid place");
@@ -151,7 +151,7 @@ static int take_place(struct handover *h, const struct shim_value *v, struct err
     return 0;
 }
 
-static int take_fields(struct handover *h, struct err *err)
+static int handover_take_fields(struct handover *h, struct err *err)
 {
     struct shim_reader r = {.p = h->map, .end = (const char *)h->map + h->size};
     struct shim_value v;
@@ -162,9 +162,9 @@ static int take_fields(struct handover *h, struct err *err)
             h->input = v.data;
             h->input_len = v.length;
         } else if (v.tag == SHIM_TAG_SECRET) {
-            n = take_secret(h, &v, err);
+            n = handover_take_secret(h, &v, err);
         } else if (v.tag == SHIM_TAG_SECRET_PLACE) {
-            n = take_place(h, &v, err);
+            n = handover_take_place(h, &v, err);
         } else {
             n = err_set(err, ERR_INVALID, "handover: field %u is not expected", v.tag);
         }
@@ -188,7 +188,7 @@ int handover_read(int fd, struct handover *ret, struct err *err)
     h.map = mmap(NULL, h.size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (h.map == MAP_FAILED)
         return err_sys(err, errno, "map the handover");
-    r = take_fields(&h, err);
+    r = handover_take_fields(&h, err);
     if (r < 0) {
         handover_done(&h);
         return r;

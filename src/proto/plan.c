@@ -1,6 +1,6 @@
 /*
  * See plan.h. One table says which field has which tag, type and bound; writing and reading both
- * walk it. What a table cannot say (mounts, cross checks) stands in plan_check().
+ * walk it. What a table cannot say (mounts, cross checks) stands in proto_plan_check().
  */
 #include "proto/plan.h"
 
@@ -97,13 +97,13 @@ void plan_done(struct plan *p)
 
 /* ---- checks ---- */
 
-static bool is_hex_id(const char *s)
+static bool proto_plan_is_hex_id(const char *s)
 {
     return s && strlen(s) == 16 && strspn(s, "0123456789abcdef") == 16;
 }
 
 /* Absolute, no empty, "." or ".." part, no slash at the end (but for "/" itself). */
-static bool is_clean_path(const char *s)
+static bool proto_plan_is_clean_path(const char *s)
 {
     if (!s || *s != '/')
         return false;
@@ -120,27 +120,27 @@ static bool is_clean_path(const char *s)
     return true;
 }
 
-static int check_path(const char *what, const char *s, struct err *err)
+static int proto_plan_check_path(const char *what, const char *s, struct err *err)
 {
-    if (!is_clean_path(s))
+    if (!proto_plan_is_clean_path(s))
         return err_set(err, ERR_INVALID, "plan: %s '%s' is not a clean absolute path", what,
                        s ? s : "");
     return 0;
 }
 
-static int check_folders(const struct plan *p, struct err *err)
+static int proto_plan_check_folders(const struct plan *p, struct err *err)
 {
     int r;
 
-    r = check_path("run_dir", p->run_dir, err);
+    r = proto_plan_check_path("run_dir", p->run_dir, err);
     if (r >= 0)
-        r = check_path("data_dir", p->data_dir, err);
+        r = proto_plan_check_path("data_dir", p->data_dir, err);
     if (r >= 0)
-        r = check_path("exec_dir", p->exec_dir, err);
+        r = proto_plan_check_path("exec_dir", p->exec_dir, err);
     if (r >= 0)
-        r = check_path("lower_dir", p->lower_dir, err);
+        r = proto_plan_check_path("lower_dir", p->lower_dir, err);
     if (r >= 0 && p->disk_image)
-        r = check_path("disk_image", p->disk_image, err);
+        r = proto_plan_check_path("disk_image", p->disk_image, err);
     if (r >= 0 && p->disk_image && !p->id_base)
         r = err_set(err, ERR_INVALID, "plan: a disk image needs a range of ids");
     if (r >= 0 && (!p->workdir || *p->workdir != '/'))
@@ -151,7 +151,7 @@ static int check_folders(const struct plan *p, struct err *err)
 
 static const char digits[] = "0123456789abcdef";
 
-static const char *after(const char *s, const char *prefix)
+static const char *proto_plan_after(const char *s, const char *prefix)
 {
     size_t len = strlen(prefix);
 
@@ -160,40 +160,40 @@ static const char *after(const char *s, const char *prefix)
 
 /* "<64 hex digits>/fs": as the image store names them. Of an image on `host` they are named from
  * the folder above the store, and the lowest is "host/g-<16 hex digits>". */
-static bool is_layer_name(const struct plan *p, size_t i)
+static bool proto_plan_is_layer_name(const struct plan *p, size_t i)
 {
     const char *s = p->layers[i];
 
     if (p->image == PLAN_IMAGE_HOST && i == p->n_layers - 1) {
-        s = after(s, "host/g-");
+        s = proto_plan_after(s, "host/g-");
         return strspn(s, digits) == 16 && !s[16];
     }
     if (p->image == PLAN_IMAGE_HOST)
-        s = after(s, "store/layers/");
+        s = proto_plan_after(s, "store/layers/");
     return strspn(s, digits) == 64 && STREQ(s + 64, "/fs");
 }
 
-static int check_layers(const struct plan *p, struct err *err)
+static int proto_plan_check_layers(const struct plan *p, struct err *err)
 {
     if (p->n_layers != strv_len(p->layers) || p->n_layers > PLAN_LAYERS_MAX)
         return err_set(err, ERR_LIMIT, "plan: %zu layers, at most %d", strv_len(p->layers),
                        PLAN_LAYERS_MAX);
     for (size_t i = 0; i < p->n_layers; i++)
-        if (!is_layer_name(p, i))
+        if (!proto_plan_is_layer_name(p, i))
             return err_set(err, ERR_INVALID, "plan: '%s' is not a layer", p->layers[i]);
     return 0;
 }
 
-static int check_mounts(const struct plan *p, struct err *err)
+static int proto_plan_check_mounts(const struct plan *p, struct err *err)
 {
     if (p->n_mounts > PLAN_MOUNTS_MAX)
         return err_set(err, ERR_LIMIT, "plan: %zu mounts, at most %d", p->n_mounts,
                        PLAN_MOUNTS_MAX);
     for (size_t i = 0; i < p->n_mounts; i++) {
-        int r = check_path("mount source", p->mounts[i].source, err);
+        int r = proto_plan_check_path("mount source", p->mounts[i].source, err);
 
         if (r >= 0)
-            r = check_path("mount target", p->mounts[i].target, err);
+            r = proto_plan_check_path("mount target", p->mounts[i].target, err);
         if (r < 0)
             return r;
         if (STREQ(p->mounts[i].target, "/"))
@@ -202,7 +202,7 @@ static int check_mounts(const struct plan *p, struct err *err)
     return 0;
 }
 
-static int check_user_and_env(const struct plan *p, struct err *err)
+static int proto_plan_check_user_and_env(const struct plan *p, struct err *err)
 {
     int r;
 
@@ -222,48 +222,48 @@ static int check_user_and_env(const struct plan *p, struct err *err)
     return 0;
 }
 
-static bool is_plain_name(const char *s)
+static bool proto_plan_is_plain_name(const char *s)
 {
     return !s || (*s && *s != '.' &&
                   strspn(s, "abcdefghijklmnopqrstuvwxyz"
                             "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == strlen(s));
 }
 
-static int check_cache(const struct plan *p, const struct plan_cache *c, struct err *err)
+static int proto_plan_check_cache(const struct plan *p, const struct plan_cache *c, struct err *err)
 {
     bool below = c->kind == PLAN_CACHE_LAYERED || c->kind == PLAN_CACHE_READONLY;
     int r;
 
-    if (!c->tool || !*c->tool || !is_plain_name(c->tool))
+    if (!c->tool || !*c->tool || !proto_plan_is_plain_name(c->tool))
         return err_set(err, ERR_INVALID, "plan: cache '%s' is not a name", c->tool ? c->tool : "");
     if (below && !p->cache_base)
         return err_set(err, ERR_INVALID, "plan: cache '%s' without a base", c->tool);
-    r = check_path("cache target", c->target, err);
+    r = proto_plan_check_path("cache target", c->target, err);
     if (r >= 0 && STREQ(c->target, "/"))
         r = err_set(err, ERR_INVALID, "plan: cache target '/' would hide the sandbox");
     if (r >= 0 && c->kind == PLAN_CACHE_SHARED)
-        r = check_path("cache source", c->source, err);
+        r = proto_plan_check_path("cache source", c->source, err);
     return r;
 }
 
-static int check_caches(const struct plan *p, struct err *err)
+static int proto_plan_check_caches(const struct plan *p, struct err *err)
 {
-    int r = p->cache_base ? check_path("cache_base", p->cache_base, err) : 0;
+    int r = p->cache_base ? proto_plan_check_path("cache_base", p->cache_base, err) : 0;
 
     if (r >= 0 && p->n_caches > PLAN_CACHES_MAX)
         r = err_set(err, ERR_LIMIT, "plan: %zu caches, at most %d", p->n_caches, PLAN_CACHES_MAX);
     for (size_t i = 0; r >= 0 && i < p->n_caches; i++)
-        r = check_cache(p, &p->caches[i], err);
+        r = proto_plan_check_cache(p, &p->caches[i], err);
     return r;
 }
 
-static int check_ids(const struct plan *p, struct err *err)
+static int proto_plan_check_ids(const struct plan *p, struct err *err)
 {
-    if (!is_hex_id(p->sandbox_id) || !is_hex_id(p->root_id))
+    if (!proto_plan_is_hex_id(p->sandbox_id) || !proto_plan_is_hex_id(p->root_id))
         return err_set(err, ERR_INVALID, "plan: sandbox and root ids are 16 hex digits");
     if (!p->name || !name_is_valid(p->name))
         return err_set(err, ERR_INVALID, "plan: name '%s' is not valid", p->name ? p->name : "");
-    if (!is_plain_name(p->cgroup_parent))
+    if (!proto_plan_is_plain_name(p->cgroup_parent))
         return err_set(err, ERR_INVALID, "plan: cgroup parent '%s' is not valid", p->cgroup_parent);
     if (p->id_base && p->id_base < PLAN_ID_MIN)
         return err_set(err, ERR_INVALID, "plan: id range starts at %u, below %d", p->id_base,
@@ -279,14 +279,14 @@ static int check_ids(const struct plan *p, struct err *err)
 }
 
 /* An interface name is also part of a path below /proc/sys. */
-static int check_network(const struct plan *p, struct err *err)
+static int proto_plan_check_network(const struct plan *p, struct err *err)
 {
     if (p->network != PLAN_NETWORK_OPEN)
         return p->net_ifname ? err_set(err, ERR_INVALID, "plan: an interface without a network")
                              : 0;
     if (!p->id_base)
         return err_set(err, ERR_INVALID, "plan: network 'open' needs a range of ids");
-    if (!p->net_ifname || !*p->net_ifname || !is_plain_name(p->net_ifname))
+    if (!p->net_ifname || !*p->net_ifname || !proto_plan_is_plain_name(p->net_ifname))
         return err_set(err, ERR_INVALID, "plan: interface name '%s' is not valid",
                        p->net_ifname ? p->net_ifname : "");
     if (!p->net_host || (p->net_host ^ p->net_sandbox) != 1)
@@ -295,29 +295,29 @@ static int check_network(const struct plan *p, struct err *err)
     return 0;
 }
 
-static int plan_check(const struct plan *p, struct err *err)
+static int proto_plan_check(const struct plan *p, struct err *err)
 {
-    int r = check_ids(p, err);
+    int r = proto_plan_check_ids(p, err);
 
     if (r >= 0)
-        r = check_folders(p, err);
+        r = proto_plan_check_folders(p, err);
     if (r >= 0)
-        r = check_layers(p, err);
+        r = proto_plan_check_layers(p, err);
     if (r >= 0)
-        r = check_mounts(p, err);
+        r = proto_plan_check_mounts(p, err);
     if (r >= 0)
-        r = check_caches(p, err);
+        r = proto_plan_check_caches(p, err);
     if (r >= 0)
-        r = check_user_and_env(p, err);
+        r = proto_plan_check_user_and_env(p, err);
     if (r >= 0)
-        r = check_network(p, err);
+        r = proto_plan_check_network(p, err);
     return r;
 }
 
 /* ---- writing ---- */
 
-static int put_field(struct shim_writer *w, const struct plan *p, const struct plan_field *f,
-                     struct err *err)
+static int proto_plan_put_field(struct shim_writer *w, const struct plan *p,
+                                const struct plan_field *f, struct err *err)
 {
     const void *at = (const char *)p + f->offset;
     uint64_t v = 0;
@@ -345,7 +345,7 @@ static int put_field(struct shim_writer *w, const struct plan *p, const struct p
     return 0;
 }
 
-static void put_mounts(struct shim_writer *w, const struct plan *p)
+static void proto_plan_put_mounts(struct shim_writer *w, const struct plan *p)
 {
     for (size_t i = 0; i < p->n_mounts; i++) {
         const struct plan_mount *m = &p->mounts[i];
@@ -359,7 +359,7 @@ static void put_mounts(struct shim_writer *w, const struct plan *p)
     }
 }
 
-static void put_caches(struct shim_writer *w, const struct plan *p)
+static void proto_plan_put_caches(struct shim_writer *w, const struct plan *p)
 {
     for (size_t i = 0; i < p->n_caches; i++) {
         const struct plan_cache *c = &p->caches[i];
@@ -374,14 +374,14 @@ static void put_caches(struct shim_writer *w, const struct plan *p)
 int plan_encode(const struct plan *p, struct buf *b, struct err *err)
 {
     struct shim_writer w = {.buf = BUF_INIT(SHIM_PLAN_MAX)};
-    int r = plan_check(p, err);
+    int r = proto_plan_check(p, err);
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(fields); i++)
-        r = put_field(&w, p, &fields[i], err);
+        r = proto_plan_put_field(&w, p, &fields[i], err);
     if (r < 0)
         goto done;
-    put_mounts(&w, p);
-    put_caches(&w, p);
+    proto_plan_put_mounts(&w, p);
+    proto_plan_put_caches(&w, p);
     for (size_t i = 0; i < p->n_layers; i++)
         shim_put_str(&w, PLAN_TAG_LAYER, p->layers[i]);
     for (char **e = p->env; e && *e; e++)
@@ -405,8 +405,8 @@ int plan_write(const struct plan *p, int *ret_fd, struct err *err)
 
 /* ---- reading ---- */
 
-static int take_string(char **dst, const struct shim_value *v, const char *name, uint64_t max,
-                       struct err *err)
+static int proto_plan_take_string(char **dst, const struct shim_value *v, const char *name,
+                                  uint64_t max, struct err *err)
 {
     if (*dst)
         return err_set(err, ERR_INVALID, "plan: %s is given twice", name);
@@ -417,13 +417,13 @@ static int take_string(char **dst, const struct shim_value *v, const char *name,
     return 0;
 }
 
-static int take_field(struct plan *p, const struct plan_field *f, const struct shim_value *v,
-                      struct err *err)
+static int proto_plan_take_field(struct plan *p, const struct plan_field *f,
+                                 const struct shim_value *v, struct err *err)
 {
     void *at = (char *)p + f->offset;
 
     if (f->kind == FIELD_STR)
-        return take_string(at, v, f->name, f->max, err);
+        return proto_plan_take_string(at, v, f->name, f->max, err);
     if (v->length != sizeof(v->u64) || v->u64 > f->max)
         return err_set(err, ERR_INVALID, "plan: %s is not a number up to %llu", f->name,
                        (unsigned long long)f->max);
@@ -436,7 +436,7 @@ static int take_field(struct plan *p, const struct plan_field *f, const struct s
     return 0;
 }
 
-static int take_mount(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_mount(struct plan *p, const struct shim_value *v, struct err *err)
 {
     struct plan_mount *m;
     bool number = v->tag != PLAN_TAG_MOUNT_SOURCE && v->tag != PLAN_TAG_MOUNT_TARGET;
@@ -456,9 +456,9 @@ static int take_mount(struct plan *p, const struct shim_value *v, struct err *er
         return err_set(err, ERR_INVALID, "plan: mount field %u before its mount", v->tag);
     m = &p->mounts[p->n_mounts - 1];
     if (v->tag == PLAN_TAG_MOUNT_SOURCE)
-        return take_string(&m->source, v, "mount source", PATH_MAX - 1, err);
+        return proto_plan_take_string(&m->source, v, "mount source", PATH_MAX - 1, err);
     if (v->tag == PLAN_TAG_MOUNT_TARGET)
-        return take_string(&m->target, v, "mount target", PATH_MAX - 1, err);
+        return proto_plan_take_string(&m->target, v, "mount target", PATH_MAX - 1, err);
     if (v->tag == PLAN_TAG_MOUNT_DEV)
         m->dev = v->u64;
     else
@@ -466,7 +466,7 @@ static int take_mount(struct plan *p, const struct shim_value *v, struct err *er
     return 0;
 }
 
-static int take_cache(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_cache(struct plan *p, const struct shim_value *v, struct err *err)
 {
     struct plan_cache *c;
 
@@ -483,28 +483,28 @@ static int take_cache(struct plan *p, const struct shim_value *v, struct err *er
         return err_set(err, ERR_INVALID, "plan: cache field %u before its cache", v->tag);
     c = &p->caches[p->n_caches - 1];
     if (v->tag == PLAN_TAG_CACHE_TOOL)
-        return take_string(&c->tool, v, "cache tool", NAME_MAX, err);
+        return proto_plan_take_string(&c->tool, v, "cache tool", NAME_MAX, err);
     if (v->tag == PLAN_TAG_CACHE_TARGET)
-        return take_string(&c->target, v, "cache target", PATH_MAX - 1, err);
-    return take_string(&c->source, v, "cache source", PATH_MAX - 1, err);
+        return proto_plan_take_string(&c->target, v, "cache target", PATH_MAX - 1, err);
+    return proto_plan_take_string(&c->source, v, "cache source", PATH_MAX - 1, err);
 }
 
-static int take_value(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_value(struct plan *p, const struct shim_value *v, struct err *err)
 {
     char *text = NULL;
     int r;
 
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
         if (fields[i].tag == v->tag)
-            return take_field(p, &fields[i], v, err);
+            return proto_plan_take_field(p, &fields[i], v, err);
     if (v->tag >= PLAN_TAG_MOUNT && v->tag <= PLAN_TAG_MOUNT_INO)
-        return take_mount(p, v, err);
+        return proto_plan_take_mount(p, v, err);
     if (v->tag >= PLAN_TAG_CACHE && v->tag <= PLAN_TAG_CACHE_SOURCE)
-        return take_cache(p, v, err);
+        return proto_plan_take_cache(p, v, err);
     if (v->tag == PLAN_TAG_LAYER) {
         if (p->n_layers == PLAN_LAYERS_MAX)
             return err_set(err, ERR_LIMIT, "plan: over %d layers", PLAN_LAYERS_MAX);
-        r = take_string(&text, v, "layer", NAME_MAX, err);
+        r = proto_plan_take_string(&text, v, "layer", NAME_MAX, err);
         if (r >= 0) {
             strv_push(&p->layers, text);
             p->n_layers++;
@@ -512,7 +512,7 @@ static int take_value(struct plan *p, const struct shim_value *v, struct err *er
         return r;
     }
     if (v->tag == PLAN_TAG_ENV) {
-        r = take_string(&text, v, "env", SHIM_PLAN_MAX, err);
+        r = proto_plan_take_string(&text, v, "env", SHIM_PLAN_MAX, err);
         if (r >= 0)
             strv_push(&p->env, text);
         return r;
@@ -532,12 +532,12 @@ int plan_decode(const void *data, size_t len, struct plan *ret, struct err *err)
     int n;
 
     while ((n = shim_next(&r, &v, err)) > 0) {
-        n = take_value(&p, &v, err);
+        n = proto_plan_take_value(&p, &v, err);
         if (n < 0)
             break;
     }
     if (n >= 0)
-        n = plan_check(&p, err);
+        n = proto_plan_check(&p, err);
     if (n < 0) {
         plan_done(&p);
         return n;

@@ -57,7 +57,7 @@ void relay_plan_done(struct relay_plan *p)
 
 /* ---- checks ---- */
 
-static int check_strings(const struct relay_plan *p, struct err *err)
+static int relay_plan_check_strings(const struct relay_plan *p, struct err *err)
 {
     for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
         const char *s;
@@ -73,12 +73,12 @@ static int check_strings(const struct relay_plan *p, struct err *err)
 }
 
 /* The id is part of request paths: nothing in it may lead elsewhere. */
-static bool is_container_id(const char *s)
+static bool relay_plan_is_container_id(const char *s)
 {
     return *s && strspn(s, "0123456789abcdef") == strlen(s);
 }
 
-static int check_env(char *const *env, struct err *err)
+static int relay_plan_check_env(char *const *env, struct err *err)
 {
     if (strv_len(env) > RELAY_PLAN_ENV_MAX)
         return err_set(err, ERR_LIMIT, "relay plan: over %d variables", RELAY_PLAN_ENV_MAX);
@@ -88,9 +88,9 @@ static int check_env(char *const *env, struct err *err)
     return 0;
 }
 
-static int check(const struct relay_plan *p, struct err *err)
+static int relay_plan_check(const struct relay_plan *p, struct err *err)
 {
-    int r = check_strings(p, err);
+    int r = relay_plan_check_strings(p, err);
 
     if (r < 0)
         return r;
@@ -99,17 +99,17 @@ static int check(const struct relay_plan *p, struct err *err)
                        p->sandbox_id);
     if (!name_is_valid(p->name))
         return err_set(err, ERR_INVALID, "relay plan: name '%s' is not valid", p->name);
-    if (!is_container_id(p->container))
+    if (!relay_plan_is_container_id(p->container))
         return err_set(err, ERR_INVALID, "relay plan: container '%s' is not an id", p->container);
     if (p->run_dir[0] != '/' || p->exec_dir[0] != '/' || p->workdir[0] != '/')
         return err_set(err, ERR_INVALID, "relay plan: a folder is not absolute");
     r = parse_user(p->user, err);
-    return r < 0 ? err_wrap(err, "relay plan: user") : check_env(p->env, err);
+    return r < 0 ? err_wrap(err, "relay plan: user") : relay_plan_check_env(p->env, err);
 }
 
 /* ---- writing ---- */
 
-static json_t *member_to_json(const struct relay_plan *p, const struct member *m)
+static json_t *relay_plan_member_to_json(const struct relay_plan *p, const struct member *m)
 {
     const void *at = (const char *)p + m->offset;
 
@@ -127,13 +127,13 @@ static json_t *member_to_json(const struct relay_plan *p, const struct member *m
 }
 
 /* NULL when a string is not UTF-8, which JSON cannot carry. */
-static json_t *to_json(const struct relay_plan *p)
+static json_t *relay_plan_to_json(const struct relay_plan *p)
 {
     json_t *doc = json_object(), *env = json_array();
     int r = json_object_set_new(doc, "env", env);
 
     for (size_t i = 0; i < ARRAY_SIZE(members); i++)
-        r |= json_object_set_new(doc, members[i].name, member_to_json(p, &members[i]));
+        r |= json_object_set_new(doc, members[i].name, relay_plan_member_to_json(p, &members[i]));
     for (char **e = p->env; e && *e; e++)
         r |= json_array_append_new(env, json_string(*e));
     if (r == 0)
@@ -146,11 +146,11 @@ int relay_plan_write(const struct relay_plan *p, int *ret_fd, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     json_t *doc;
-    int r = check(p, err);
+    int r = relay_plan_check(p, err);
 
     if (r < 0)
         return r;
-    doc = to_json(p);
+    doc = relay_plan_to_json(p);
     if (!doc)
         return err_set(err, ERR_INVALID, "relay plan: a name or variable is not UTF-8");
     text = json_to_text(doc, false);
@@ -162,8 +162,8 @@ int relay_plan_write(const struct relay_plan *p, int *ret_fd, struct err *err)
 
 /* ---- reading ---- */
 
-static int take_member(struct relay_plan *p, const struct member *m, const json_t *v,
-                       struct err *err)
+static int relay_plan_take_member(struct relay_plan *p, const struct member *m, const json_t *v,
+                                  struct err *err)
 {
     void *at = (char *)p + m->offset;
     uint64_t n = (uint64_t)json_integer_value(v);
@@ -183,19 +183,19 @@ static int take_member(struct relay_plan *p, const struct member *m, const json_
     return 0;
 }
 
-static int from_json(const json_t *doc, struct relay_plan *p, struct err *err)
+static int relay_plan_from_json(const json_t *doc, struct relay_plan *p, struct err *err)
 {
     const json_t *env = json_object_get(doc, "env");
     int r = json_is_array(env) ? 0 : err_set(err, ERR_INVALID, "relay plan: env is missing");
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(members); i++)
-        r = take_member(p, &members[i], json_object_get(doc, members[i].name), err);
+        r = relay_plan_take_member(p, &members[i], json_object_get(doc, members[i].name), err);
     if (r >= 0)
         r = json_read_strv(env, "env", &p->env, err);
-    return r < 0 ? r : check(p, err);
+    return r < 0 ? r : relay_plan_check(p, err);
 }
 
-static int read_text(int fd, char **ret, size_t *ret_len, struct err *err)
+static int relay_plan_read_text(int fd, char **ret, size_t *ret_len, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     struct stat st;
@@ -220,12 +220,12 @@ int relay_plan_read(int fd, struct relay_plan *ret, struct err *err)
     _cleanup_free_ char *text = NULL;
     json_t *doc = NULL;
     size_t len = 0;
-    int r = read_text(fd, &text, &len, err);
+    int r = relay_plan_read_text(fd, &text, &len, err);
 
     if (r >= 0)
         r = json_parse("the plan", text, len, &doc, err);
     if (r >= 0)
-        r = from_json(doc, &p, err);
+        r = relay_plan_from_json(doc, &p, err);
     json_decref(doc);
     if (r < 0) {
         relay_plan_done(&p);

@@ -46,7 +46,7 @@ static const uint8_t tag_types[] = {
 };
 /* clang-format on */
 
-static size_t padding(size_t len)
+static size_t supervisor_padding(size_t len)
 {
     return 8 - len % 8;
 }
@@ -63,7 +63,7 @@ void shim_begin(struct shim_writer *w, enum shim_msg_type type, uint64_t seq)
 void shim_put_bytes(struct shim_writer *w, uint16_t tag, const void *p, size_t len)
 {
     struct shim_field field = {.tag = tag, .length = (uint32_t)len};
-    size_t pad = padding(len);
+    size_t pad = supervisor_padding(len);
     char *dst;
 
     if (w->overflow)
@@ -141,7 +141,7 @@ int shim_read(struct shim_reader *r, const void *packet, size_t len, struct err 
     return 0;
 }
 
-static int check_value(const struct shim_value *v, struct err *err)
+static int supervisor_check_value(const struct shim_value *v, struct err *err)
 {
     enum tag_type type = v->tag < ARRAY_SIZE(tag_types) ? tag_types[v->tag] : TAG_ANY;
 
@@ -165,7 +165,7 @@ int shim_next(struct shim_reader *r, struct shim_value *ret, struct err *err)
         return err_set(err, ERR_INVALID, "shim field is cut off");
     memcpy(&field, r->p, sizeof(field));
     left -= sizeof(field);
-    pad = padding(field.length);
+    pad = supervisor_padding(field.length);
     if (field.length > left || pad > left - field.length)
         return err_set(err, ERR_INVALID, "shim field %u: %u bytes, but %zu are left", field.tag,
                        field.length, left);
@@ -175,7 +175,7 @@ int shim_next(struct shim_reader *r, struct shim_value *ret, struct err *err)
             return err_set(err, ERR_INVALID, "shim field %u: padding is not zero", field.tag);
     if (v.length == sizeof(v.u64))
         memcpy(&v.u64, v.data, sizeof(v.u64));
-    code = check_value(&v, err);
+    code = supervisor_check_value(&v, err);
     if (code < 0)
         return code;
     r->p = v.data + v.length + pad;

@@ -101,14 +101,14 @@ const struct api_config *api_settings(const struct api *a)
 
 /* ---- calls ---- */
 
-static void on_gone(struct http_req *req)
+static void api_on_gone(struct http_req *req)
 {
     struct api_call *c = http_req_user(req);
 
     c->req = NULL;
 }
 
-static struct api_call *call_new(struct api *a, struct http_req *req)
+static struct api_call *api_call_new(struct api *a, struct http_req *req)
 {
     struct api_call *c = xnew0(struct api_call);
 
@@ -117,12 +117,12 @@ static struct api_call *call_new(struct api *a, struct http_req *req)
     c->req = req;
     c->path = xstrdup(http_req_path(req));
     http_req_set_user(req, c);
-    http_req_on_gone(req, on_gone);
+    http_req_on_gone(req, api_on_gone);
     a->open_calls++;
     return c;
 }
 
-static void call_free(struct api_call *c)
+static void api_call_free(struct api_call *c)
 {
     c->api->open_calls--;
     json_decref(c->body);
@@ -134,7 +134,7 @@ void call_reply_text(struct api_call *c, int status, const char *json)
 {
     if (c->req)
         http_reply(c->req, status, "application/json", json, strlen(json));
-    call_free(c);
+    api_call_free(c);
 }
 
 void call_reply(struct api_call *c, int status, json_t *doc)
@@ -149,7 +149,7 @@ void call_reply_err(struct api_call *c, const struct err *err)
 {
     if (c->req)
         http_reply_err(c->req, err);
-    call_free(c);
+    api_call_free(c);
 }
 
 void call_answered(void *arg, const struct err *err, const char *json)
@@ -173,11 +173,11 @@ struct http_req *call_take_request(struct api_call *c)
 
     if (req)
         http_req_set_user(req, NULL);
-    call_free(c);
+    api_call_free(c);
     return req;
 }
 
-static const char *route_protocol(const struct route *r)
+static const char *api_route_protocol(const struct route *r)
 {
     return r->flags & ROUTE_TUNNEL ? TUNNEL_PROTOCOL : FRAME_PROTOCOL;
 }
@@ -186,11 +186,11 @@ bool call_wants_upgrade(const struct api_call *c)
 {
     const char *up = c->req ? http_req_head(c->req)->upgrade : NULL;
 
-    return up && STREQ(up, route_protocol(c->route));
+    return up && STREQ(up, api_route_protocol(c->route));
 }
 
 /* 1 and the value; 0 when it is not there. */
-static int query_value(const struct api_call *c, const char *key, char **ret, struct err *err)
+static int api_query_value(const struct api_call *c, const char *key, char **ret, struct err *err)
 {
     int r;
 
@@ -202,7 +202,7 @@ static int query_value(const struct api_call *c, const char *key, char **ret, st
 
 int call_query_text(const struct api_call *c, const char *key, char **ret, struct err *err)
 {
-    return MIN(query_value(c, key, ret, err), 0);
+    return MIN(api_query_value(c, key, ret, err), 0);
 }
 
 int call_query_texts(const struct api_call *c, const char *key, char ***ret, struct err *err)
@@ -213,7 +213,7 @@ int call_query_texts(const struct api_call *c, const char *key, char ***ret, str
 int call_query_u64(const struct api_call *c, const char *key, uint64_t *ret, struct err *err)
 {
     _cleanup_free_ char *value = NULL;
-    int r = query_value(c, key, &value, err);
+    int r = api_query_value(c, key, &value, err);
 
     if (r > 0 && parse_u64(value, 0, INT64_MAX, ret, err) < 0)
         return err_wrap(err, "query parameter '%s'", key);
@@ -223,7 +223,7 @@ int call_query_u64(const struct api_call *c, const char *key, uint64_t *ret, str
 int call_query_bool(const struct api_call *c, const char *key, bool *ret, struct err *err)
 {
     _cleanup_free_ char *value = NULL;
-    int r = query_value(c, key, &value, err);
+    int r = api_query_value(c, key, &value, err);
 
     if (r > 0 && parse_bool(value, ret, err) < 0)
         return err_wrap(err, "query parameter '%s'", key);
@@ -243,15 +243,15 @@ struct sandbox *call_sandbox(struct api_call *c)
 /* ---- routing ---- */
 
 /* The length of the segment at p; p points behind a '/'. */
-static size_t segment_len(const char *p)
+static size_t api_segment_len(const char *p)
 {
     return strcspn(p, "/");
 }
 
-static bool matches(const char *pattern, const char *path)
+static bool api_matches(const char *pattern, const char *path)
 {
     while (*pattern == '/' && *path == '/') {
-        size_t want = segment_len(++pattern), have = segment_len(++path);
+        size_t want = api_segment_len(++pattern), have = api_segment_len(++path);
         bool any = want == 1 && *pattern == '*';
 
         if (!have || (!any && (want != have || memcmp(pattern, path, want) != 0)))
@@ -263,16 +263,16 @@ static bool matches(const char *pattern, const char *path)
 }
 
 /* Cuts the call's own copy of the path into its parameters. */
-static void take_params(struct api_call *c, const char *pattern)
+static void api_take_params(struct api_call *c, const char *pattern)
 {
     char *p = c->path;
     size_t n = 0;
 
     while (*pattern == '/' && *p == '/') {
-        size_t want = segment_len(++pattern), have;
+        size_t want = api_segment_len(++pattern), have;
 
         *p++ = '\0';
-        have = segment_len(p);
+        have = api_segment_len(p);
         if (*pattern == '*' && n < CALL_PARAMS_MAX)
             c->params[n++] = p;
         pattern += want;
@@ -280,11 +280,11 @@ static void take_params(struct api_call *c, const char *pattern)
     }
 }
 
-static const struct route *find_route(const char *method, const char *path, bool *path_known)
+static const struct route *api_find_route(const char *method, const char *path, bool *path_known)
 {
     *path_known = false;
     for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-        if (!matches(routes[i].pattern, path))
+        if (!api_matches(routes[i].pattern, path))
             continue;
         *path_known = true;
         if (STREQ(routes[i].method, method))
@@ -293,7 +293,7 @@ static const struct route *find_route(const char *method, const char *path, bool
     return NULL;
 }
 
-static void reply_no_route(struct api_call *c, bool path_known)
+static void api_reply_no_route(struct api_call *c, bool path_known)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     const char *method = http_req_head(c->req)->method;
@@ -307,7 +307,7 @@ static void reply_no_route(struct api_call *c, bool path_known)
     call_reply_err(c, &err);
 }
 
-static bool is_json_type(const char *type)
+static bool api_is_json_type(const char *type)
 {
     static const char json[] = "application/json";
     size_t len = sizeof(json) - 1;
@@ -317,7 +317,7 @@ static bool is_json_type(const char *type)
 }
 
 /* 0, or the status of the refusal with *err filled. */
-static int read_body(struct api_call *c, struct err *err)
+static int api_read_body(struct api_call *c, struct err *err)
 {
     size_t len;
     const char *text = http_req_body(c->req, &len);
@@ -331,7 +331,7 @@ static int read_body(struct api_call *c, struct err *err)
         err_set(err, ERR_INVALID, "%s '%s' takes no body", c->route->method, http_req_path(c->req));
         return 400;
     }
-    if (!is_json_type(http_field_get(http_req_head(c->req), "content-type"))) {
+    if (!api_is_json_type(http_field_get(http_req_head(c->req), "content-type"))) {
         err_set(err, ERR_INVALID, "the body's Content-Type must be application/json");
         return 415;
     }
@@ -344,13 +344,13 @@ static int read_body(struct api_call *c, struct err *err)
 }
 
 /* 0, or the status of the refusal. */
-static int check_upgrade(struct api_call *c, struct err *err)
+static int api_check_upgrade(struct api_call *c, struct err *err)
 {
     const char *up = http_req_head(c->req)->upgrade;
 
     if (c->route->flags & (ROUTE_UPGRADE | ROUTE_TUNNEL) && !call_wants_upgrade(c)) {
         err_set(err, ERR_INVALID, "'%s' needs 'Connection: Upgrade' and 'Upgrade: %s'",
-                http_req_path(c->req), route_protocol(c->route));
+                http_req_path(c->req), api_route_protocol(c->route));
         return 426;
     }
     if (c->route->flags & ROUTE_MAY_UPGRADE && up && !call_wants_upgrade(c)) {
@@ -361,12 +361,12 @@ static int check_upgrade(struct api_call *c, struct err *err)
     return 0;
 }
 
-static void run_handler(void *arg)
+static void api_run_handler(void *arg)
 {
     struct api_call *c = arg;
 
     if (!c->req && c->route->flags & ROUTE_LIVE)
-        call_free(c);
+        api_call_free(c);
     else
         c->route->handler(c);
 }
@@ -374,7 +374,7 @@ static void run_handler(void *arg)
 bool api_wants_stream(void *arg _unused_, const struct http_head *head, const char *path)
 {
     bool path_known;
-    const struct route *r = find_route(head->method, path, &path_known);
+    const struct route *r = api_find_route(head->method, path, &path_known);
 
     return r && r->flags & ROUTE_STREAM;
 }
@@ -382,23 +382,24 @@ bool api_wants_stream(void *arg _unused_, const struct http_head *head, const ch
 void api_on_request(void *arg, struct http_req *req)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct api_call *c = call_new(arg, req);
+    struct api_call *c = api_call_new(arg, req);
     bool path_known;
     int status;
 
-    c->route = find_route(http_req_head(req)->method, c->path, &path_known);
+    c->route = api_find_route(http_req_head(req)->method, c->path, &path_known);
     if (!c->route) {
-        reply_no_route(c, path_known);
+        api_reply_no_route(c, path_known);
         return;
     }
-    take_params(c, c->route->pattern);
-    status = check_upgrade(c, &err);
+    api_take_params(c, c->route->pattern);
+    status = api_check_upgrade(c, &err);
     if (!status)
-        status = read_body(c, &err);
+        status = api_read_body(c, &err);
     if (status)
         call_reply_status(c, status, &err);
     else if (c->route->flags & ROUTE_FRESH_STATE && !manager_is_recovered(c->manager))
-        manager_when_recovered(c->manager, c->route->flags & ROUTE_SOON ? SOON : 0, run_handler, c);
+        manager_when_recovered(c->manager, c->route->flags & ROUTE_SOON ? SOON : 0, api_run_handler,
+                               c);
     else
-        run_handler(c);
+        api_run_handler(c);
 }

@@ -29,7 +29,7 @@ struct auth {
     unsigned tries_left, tries_refused;
 };
 
-static int refuse_page(const char *field, struct err *err)
+static int auth_refuse_page(const char *field, struct err *err)
 {
     err_set(err, ERR_DENIED, "requests of web pages are refused ('%s')", field);
     return 403;
@@ -40,13 +40,13 @@ int auth_unix(void *arg _unused_, const struct http_head *head, struct err *err)
     const char *site = http_field_get(head, "sec-fetch-site");
 
     if (http_field_get(head, "origin"))
-        return refuse_page("Origin", err);
-    return site && !STREQ(site, "none") ? refuse_page("Sec-Fetch-Site", err) : 0;
+        return auth_refuse_page("Origin", err);
+    return site && !STREQ(site, "none") ? auth_refuse_page("Sec-Fetch-Site", err) : 0;
 }
 
 /* ---- TCP ---- */
 
-static bool has_port(const char *host)
+static bool auth_has_port(const char *host)
 {
     const char *colon = strrchr(host, ':');
 
@@ -54,9 +54,9 @@ static bool has_port(const char *host)
 }
 
 /* As a browser writes it: without the port when it is HTTP's own. */
-static void add_host(struct auth *g, const char *name)
+static void auth_add_host(struct auth *g, const char *name)
 {
-    if (has_port(name)) {
+    if (auth_has_port(name)) {
         strv_add(&g->hosts, name);
         return;
     }
@@ -65,7 +65,7 @@ static void add_host(struct auth *g, const char *name)
         strv_add(&g->hosts, name);
 }
 
-static bool is_our_host(const struct auth *g, const char *host)
+static bool auth_is_our_host(const struct auth *g, const char *host)
 {
     for (char **h = g->hosts; h && *h; h++)
         if (strcasecmp(*h, host) == 0)
@@ -73,9 +73,9 @@ static bool is_our_host(const struct auth *g, const char *host)
     return false;
 }
 
-static int check_host(const struct auth *g, const char *host, struct err *err)
+static int auth_check_host(const struct auth *g, const char *host, struct err *err)
 {
-    if (host && is_our_host(g, host))
+    if (host && auth_is_our_host(g, host))
         return 0;
     err_set(err, ERR_DENIED, "this daemon is not '%.100s'", host ? host : "");
     err_hint(err, "Use the address that it listens on; http.hosts in ripcord.yaml lists the names "
@@ -84,7 +84,7 @@ static int check_host(const struct auth *g, const char *host, struct err *err)
 }
 
 /* A page that came from here may ask here: its origin is the very address that it asks. */
-static int check_origin(const struct http_head *head, const char *host, struct err *err)
+static int auth_check_origin(const struct http_head *head, const char *host, struct err *err)
 {
     static const char scheme[] = "http://";
     const char *site = http_field_get(head, "sec-fetch-site");
@@ -92,13 +92,13 @@ static int check_origin(const struct http_head *head, const char *host, struct e
 
     if (origin && (strncmp(origin, scheme, sizeof(scheme) - 1) != 0 ||
                    strcasecmp(origin + sizeof(scheme) - 1, host) != 0))
-        return refuse_page("Origin", err);
+        return auth_refuse_page("Origin", err);
     if (site && !STREQ(site, "none") && !STREQ(site, "same-origin"))
-        return refuse_page("Sec-Fetch-Site", err);
+        return auth_refuse_page("Sec-Fetch-Site", err);
     return 0;
 }
 
-static void read_token(struct auth *g, uint64_t stamp)
+static void auth_read_token(struct auth *g, uint64_t stamp)
 {
     struct api_token old = g->token;
 
@@ -107,26 +107,26 @@ static void read_token(struct auth *g, uint64_t stamp)
     token_done(&old);
 }
 
-static void look_at_file(struct auth *g)
+static void auth_look_at_file(struct auth *g)
 {
     uint64_t stamp = token_stamp(g->config.state_dir);
 
     if (stamp != g->stamp)
-        read_token(g, stamp);
+        auth_read_token(g, stamp);
 }
 
-static bool has_token(struct auth *g, const struct http_head *head)
+static bool auth_has_token(struct auth *g, const struct http_head *head)
 {
     static const char scheme[] = "Bearer ";
     const char *given = http_field_get(head, "authorization");
 
-    look_at_file(g);
+    auth_look_at_file(g);
     return g->stamp && given && strncasecmp(given, scheme, sizeof(scheme) - 1) == 0 &&
            token_matches(&g->token, given + sizeof(scheme) - 1);
 }
 
 /* One more each second, up to as many as there were. */
-static void refill(struct auth *g)
+static void auth_refill(struct auth *g)
 {
     uint64_t now = time_mono(), more = (now - g->tries_at) / USEC_PER_SEC;
 
@@ -143,16 +143,16 @@ bool auth_tick(struct auth *g)
 {
     bool changed;
 
-    refill(g);
-    look_at_file(g);
+    auth_refill(g);
+    auth_look_at_file(g);
     changed = g->changed;
     g->changed = false;
     return changed;
 }
 
-static int refuse_try(struct auth *g, bool given, struct err *err)
+static int auth_refuse_try(struct auth *g, bool given, struct err *err)
 {
-    refill(g);
+    auth_refill(g);
     g->tries_refused++;
     if (!g->tries_left) {
         err_set(err, ERR_LIMIT, "too many requests without the right token");
@@ -173,12 +173,13 @@ int auth_tcp(void *auth, const struct http_head *head, struct err *err)
     struct auth *g = auth;
     int status;
 
-    status = check_host(g, host, err);
+    status = auth_check_host(g, host, err);
     if (!status)
-        status = check_origin(head, host, err);
+        status = auth_check_origin(head, host, err);
     if (status)
         return status;
-    return has_token(g, head) ? 0 : refuse_try(g, http_field_get(head, "authorization"), err);
+    return auth_has_token(g, head) ? 0
+                                   : auth_refuse_try(g, http_field_get(head, "authorization"), err);
 }
 
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err)
@@ -191,12 +192,12 @@ int auth_new(const struct auth_config *config, struct auth **ret, struct err *er
     g->port = xstrdup(strrchr(config->address, ':'));
     g->tries_left = TRIES_MAX;
     g->tries_at = time_mono();
-    add_host(g, "localhost");
-    add_host(g, "127.0.0.1");
-    add_host(g, "[::1]");
-    add_host(g, config->address);
+    auth_add_host(g, "localhost");
+    auth_add_host(g, "127.0.0.1");
+    auth_add_host(g, "[::1]");
+    auth_add_host(g, config->address);
     for (char *const *name = config->names; name && *name; name++)
-        add_host(g, *name);
+        auth_add_host(g, *name);
     /* Before it is read: should it change in between, it is read again. */
     g->stamp = token_stamp(config->state_dir);
     r = token_ensure(config->state_dir, &g->token, err);

@@ -25,43 +25,43 @@ struct api_build {
 
 /* ---- events out ---- */
 
-static void drop(struct api_build *ib)
+static void api_build_drop(struct api_build *ib)
 {
     manager_build_drop(ib->build);
     free(ib);
 }
 
-static void on_gone(struct http_req *req)
+static void api_build_on_gone(struct http_req *req)
 {
-    drop(http_req_user(req));
+    api_build_drop(http_req_user(req));
 }
 
-static void on_drain(struct http_req *req)
+static void api_build_on_drain(struct http_req *req)
 {
     struct api_build *ib = http_req_user(req);
 
     manager_build_hold(ib->build, false);
 }
 
-static void send_text(struct api_build *ib, const char *text, size_t len)
+static void api_build_send_text(struct api_build *ib, const char *text, size_t len)
 {
     if (!ib->streaming)
-        http_stream_start(ib->req, 200, "application/x-ndjson", on_drain);
+        http_stream_start(ib->req, 200, "application/x-ndjson", api_build_on_drain);
     ib->streaming = true;
     http_stream_write(ib->req, text, len);
 }
 
 /* Only after the whole body has come: before, there is nothing to build. */
-static void on_lines(void *arg, const char *text, size_t len)
+static void api_build_on_lines(void *arg, const char *text, size_t len)
 {
     struct api_build *ib = arg;
 
-    send_text(ib, text, len);
+    api_build_send_text(ib, text, len);
     if (http_stream_pending(ib->req) > PENDING_MAX)
         manager_build_hold(ib->build, true);
 }
 
-static void on_done(void *arg, const struct err *err, const char *json)
+static void api_build_on_done(void *arg, const struct err *err, const char *json)
 {
     struct api_build *ib = arg;
 
@@ -72,7 +72,7 @@ static void on_done(void *arg, const struct err *err, const char *json)
     } else {
         _cleanup_free_ char *line = build_end_line(err, json);
 
-        send_text(ib, line, strlen(line));
+        api_build_send_text(ib, line, strlen(line));
         http_stream_end(ib->req);
     }
     free(ib);
@@ -80,28 +80,28 @@ static void on_done(void *arg, const struct err *err, const char *json)
 
 /* ---- the body in ---- */
 
-static void on_whole(void *arg, struct http_req *req)
+static void api_build_on_whole(void *arg, struct http_req *req)
 {
     struct api_build *ib = arg;
 
     ib->upload = NULL;
     ib->req = req;
     if (!req) {
-        drop(ib);
+        api_build_drop(ib);
         return;
     }
     http_req_set_user(req, ib);
-    http_req_on_gone(req, on_gone);
+    http_req_on_gone(req, api_build_on_gone);
 }
 
-static int refuse_agents(struct err *err)
+static int api_build_refuse_agents(struct err *err)
 {
     err_set(err, ERR_UNSUPPORTED, "ssh agents are for builds through the daemon's own socket");
     return err_hint(err, "Run the build on the daemon's machine, without --host.");
 }
 
-static int read_options(const struct api_call *c, struct build_request *req,
-                        struct build_body *body, char **engine, struct err *err)
+static int api_build_read_options(const struct api_call *c, struct build_request *req,
+                                  struct build_body *body, char **engine, struct err *err)
 {
     const struct {
         const char *key;
@@ -127,13 +127,13 @@ static int read_options(const struct api_call *c, struct build_request *req,
     if (r >= 0)
         r = call_query_texts(c, "ssh", &req->agents, err);
     if (r >= 0 && req->agents && !http_req_is_local(c->req))
-        r = refuse_agents(err);
+        r = api_build_refuse_agents(err);
     if (!req->dockerfile)
         req->dockerfile = xstrdup("Dockerfile");
     return r;
 }
 
-static int check_type(struct api_call *c, bool *ret_digest_only, struct err *err)
+static int api_build_check_type(struct api_call *c, bool *ret_digest_only, struct err *err)
 {
     const char *type = http_field_get(http_req_head(c->req), "content-type");
 
@@ -143,10 +143,10 @@ static int check_type(struct api_call *c, bool *ret_digest_only, struct err *err
     return err_set(err, ERR_INVALID, "the body's Content-Type must be application/x-tar");
 }
 
-static void start(struct api_call *c, const char *engine, struct build_request *req,
-                  struct build_body *body)
+static void api_build_start(struct api_call *c, const char *engine, struct build_request *req,
+                            struct build_body *body)
 {
-    static const struct build_events events = {on_lines, on_done};
+    static const struct build_events events = {api_build_on_lines, api_build_on_done};
     _cleanup_err_ struct err err = ERR_INIT;
     struct api_build *ib = xnew0(struct api_build);
     struct manager *m = c->manager;
@@ -162,7 +162,7 @@ static void start(struct api_call *c, const char *engine, struct build_request *
         free(ib);
         return;
     }
-    upload_on_whole(ib->upload, on_whole, ib);
+    upload_on_whole(ib->upload, api_build_on_whole, ib);
 }
 
 void handle_image_build(struct api_call *c)
@@ -172,11 +172,11 @@ void handle_image_build(struct api_call *c)
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
 
-    if (check_type(c, &req.digest_only, &err) < 0)
+    if (api_build_check_type(c, &req.digest_only, &err) < 0)
         call_reply_status(c, 415, &err);
-    else if (read_options(c, &req, &body, &engine, &err) < 0)
+    else if (api_build_read_options(c, &req, &body, &engine, &err) < 0)
         call_reply_err(c, &err);
     else
-        start(c, engine, &req, &body);
+        api_build_start(c, engine, &req, &body);
     build_request_done(&req);
 }

@@ -9,7 +9,8 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/time.h"
 
-static void ask(struct api_call *c, const struct packages_proxy_ask *what, packages_proxy_fn done)
+static void api_caches_ask(struct api_call *c, const struct packages_proxy_ask *what,
+                           packages_proxy_fn done)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct packages_proxy *k = manager_settings(c->manager)->packages;
@@ -23,7 +24,7 @@ static void ask(struct api_call *c, const struct packages_proxy_ask *what, packa
 }
 
 /* The registry knows sandboxes by their ids; people do by their names. */
-static void add_names(struct manager *m, json_t *doc)
+static void api_caches_add_names(struct manager *m, json_t *doc)
 {
     const json_t *counted = json_object_get(doc, "sandboxes");
     json_t *names = json_object();
@@ -35,7 +36,7 @@ static void add_names(struct manager *m, json_t *doc)
     json_object_set_new(doc, "names", names);
 }
 
-static void with_names(void *arg, const struct err *err, const char *json)
+static void api_caches_with_names(void *arg, const struct err *err, const char *json)
 {
     struct api_call *c = arg;
     json_t *doc = NULL;
@@ -45,19 +46,20 @@ static void with_names(void *arg, const struct err *err, const char *json)
     } else if (json_parse("the registry's answer", json, strlen(json), &doc, NULL) < 0) {
         call_reply_text(c, 200, json);
     } else {
-        add_names(c->manager, doc);
+        api_caches_add_names(c->manager, doc);
         call_reply(c, 200, doc);
     }
 }
 
 void handle_caches(struct api_call *c)
 {
-    ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, with_names);
+    api_caches_ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
+                   api_caches_with_names);
 }
 
 void handle_cache_list(struct api_call *c)
 {
-    ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_LIST}, call_answered);
+    api_caches_ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_LIST}, call_answered);
 }
 
 void handle_cache_show(struct api_call *c)
@@ -73,8 +75,8 @@ void handle_cache_show(struct api_call *c)
     if (r < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_SHOW, .subject = of},
-            call_answered);
+        api_caches_ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_SHOW, .subject = of},
+                       call_answered);
 }
 
 void handle_cache_verify(struct api_call *c)
@@ -84,7 +86,8 @@ void handle_cache_verify(struct api_call *c)
     if (json_read(c->body, NULL, NULL, 0, &err) < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_VERIFY}, call_answered);
+        api_caches_ask(c, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_VERIFY},
+                       call_answered);
 }
 
 void handle_cache_prune(struct api_call *c)
@@ -99,9 +102,9 @@ void handle_cache_prune(struct api_call *c)
     if (json_read(c->body, NULL, fields, ARRAY_SIZE(fields), &err) < 0)
         call_reply_err(c, &err);
     else
-        ask(c,
-            &(struct packages_proxy_ask){.what = PACKAGES_PROXY_PRUNE,
-                                         .keep = keep == UINT64_MAX ? NULL : &keep,
-                                         .unused_for = (unused_ms + 999) / 1000},
-            call_answered);
+        api_caches_ask(c,
+                       &(struct packages_proxy_ask){.what = PACKAGES_PROXY_PRUNE,
+                                                    .keep = keep == UINT64_MAX ? NULL : &keep,
+                                                    .unused_for = (unused_ms + 999) / 1000},
+                       call_answered);
 }

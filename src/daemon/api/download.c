@@ -19,24 +19,24 @@ struct api_download {
 /* One loop, one thread: what is read here is copied by http_stream_write() before we return. */
 static char scratch[DOWNLOAD_PIECE];
 
-static void download_free(struct api_download *d)
+static void api_download_free(struct api_download *d)
 {
     stream_free(d->stream);
     free(d);
 }
 
-static void on_gone(struct http_req *req)
+static void api_download_on_gone(struct http_req *req)
 {
-    download_free(http_req_user(req));
+    api_download_free(http_req_user(req));
 }
 
-static void finish(struct api_download *d)
+static void api_download_finish(struct api_download *d)
 {
     http_stream_end(d->req);
-    download_free(d);
+    api_download_free(d);
 }
 
-static void pump(struct api_download *d)
+static void api_download_pump(struct api_download *d)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct stream_chunk chunk;
@@ -48,7 +48,7 @@ static void pump(struct api_download *d)
             chunk.kind == STREAM_GAP) {
             log_debug("download: %s", err.msg ? err.msg : "bytes were dropped meanwhile");
             http_stream_abort(d->req);
-            download_free(d);
+            api_download_free(d);
             return;
         }
         if (chunk.kind == STREAM_DATA)
@@ -56,25 +56,25 @@ static void pump(struct api_download *d)
         if (chunk.kind == STREAM_NOTHING && d->follow)
             return;
         if (chunk.kind == STREAM_END || chunk.kind == STREAM_NOTHING) {
-            finish(d);
+            api_download_finish(d);
             return;
         }
     }
 }
 
-static void on_drain(struct http_req *req)
+static void api_download_on_drain(struct http_req *req)
 {
-    pump(http_req_user(req));
+    api_download_pump(http_req_user(req));
 }
 
-static void on_news(void *arg)
+static void api_download_on_news(void *arg)
 {
-    pump(arg);
+    api_download_pump(arg);
 }
 
 /* Bytes that are asked for but gone: said before the first byte, where there still is a status. */
-static int check_gap(struct output_stream *s, enum journal_stream which,
-                     const struct stream_config *c, struct err *err)
+static int api_download_check_gap(struct output_stream *s, enum journal_stream which,
+                                  const struct stream_config *c, struct err *err)
 {
     uint64_t first = stream_first(s, which);
 
@@ -92,24 +92,24 @@ int download_start(struct api_call *c, struct sandbox *sb, const char *id,
     struct api_download *d = xnew0(struct api_download);
     int r;
 
-    stream->notify = on_news;
+    stream->notify = api_download_on_news;
     stream->arg = d;
     d->follow = stream->follow;
     r = stream_new(c->manager, sb, id, stream, &d->stream, err);
     if (r >= 0)
-        r = check_gap(d->stream, which, stream, err);
+        r = api_download_check_gap(d->stream, which, stream, err);
     if (r < 0) {
-        download_free(d);
+        api_download_free(d);
         return r;
     }
     d->req = call_take_request(c);
     if (!d->req) {
-        download_free(d);
+        api_download_free(d);
         return 0;
     }
     http_req_set_user(d->req, d);
-    http_req_on_gone(d->req, on_gone);
-    http_stream_start(d->req, 200, "application/octet-stream", on_drain);
-    pump(d);
+    http_req_on_gone(d->req, api_download_on_gone);
+    http_stream_start(d->req, 200, "application/octet-stream", api_download_on_drain);
+    api_download_pump(d);
     return 0;
 }

@@ -35,7 +35,7 @@ struct drain {
 /* One loop, one thread: used up before the callback returns. */
 static char scratch[DRAIN_PIECE];
 
-static void pipe_close(struct drain *d)
+static void drain_pipe_close(struct drain *d)
 {
     loop_watch_free(TAKE_PTR(d->watch));
     d->fd = fd_close(d->fd);
@@ -43,24 +43,24 @@ static void pipe_close(struct drain *d)
 
 static void drain_free(struct drain *d)
 {
-    pipe_close(d);
+    drain_pipe_close(d);
     err_done(&d->err);
     free(d->what);
     free(d->json);
     free(d);
 }
 
-static void on_gone(struct http_req *req)
+static void drain_on_gone(struct http_req *req)
 {
     struct drain *d = http_req_user(req);
 
     d->req = NULL;
-    pipe_close(d); /* the writer sees that and ends */
+    drain_pipe_close(d); /* the writer sees that and ends */
     if (d->told)
         drain_free(d);
 }
 
-static void on_drained(struct http_req *req)
+static void drain_on_drained(struct http_req *req)
 {
     struct drain *d = http_req_user(req);
 
@@ -68,29 +68,29 @@ static void on_drained(struct http_req *req)
         loop_watch_set(d->watch, LOOP_READ);
 }
 
-static void begin(struct drain *d)
+static void drain_begin(struct drain *d)
 {
     if (!d->streaming)
-        http_stream_start(d->req, 200, d->type, on_drained);
+        http_stream_start(d->req, 200, d->type, drain_on_drained);
     d->streaming = true;
 }
 
-static void put(struct drain *d, const void *data, size_t len)
+static void drain_put(struct drain *d, const void *data, size_t len)
 {
-    begin(d);
+    drain_begin(d);
     http_stream_write(d->req, data, len);
 }
 
-static void put_last_line(struct drain *d)
+static void drain_put_last_line(struct drain *d)
 {
     _cleanup_json_ json_t *doc = d->err.code ? json_from_err(&d->err) : NULL;
     _cleanup_free_ char *text = doc ? json_to_text(doc, false) : xstrdup(d->json);
     _cleanup_free_ char *line = xasprintf("%.*s\n", (int)strcspn(text, "\n"), text);
 
-    put(d, line, strlen(line));
+    drain_put(d, line, strlen(line));
 }
 
-static void answer(struct drain *d)
+static void drain_answer(struct drain *d)
 {
     bool failed = d->err.code;
 
@@ -101,15 +101,15 @@ static void answer(struct drain *d)
         log_warn("%s ends early: %s", d->what, d->err.msg);
         http_stream_abort(TAKE_PTR(d->req));
     } else {
-        begin(d);
+        drain_begin(d);
         if (d->lines)
-            put_last_line(d);
+            drain_put_last_line(d);
         http_stream_end(TAKE_PTR(d->req));
     }
     drain_free(d);
 }
 
-static void on_readable(void *arg, int events _unused_)
+static void drain_on_readable(void *arg, int events _unused_)
 {
     struct drain *d = arg;
 
@@ -122,11 +122,11 @@ static void on_readable(void *arg, int events _unused_)
         }
         n = read(d->fd, scratch, sizeof(scratch));
         if (n > 0) {
-            put(d, scratch, (size_t)n);
+            drain_put(d, scratch, (size_t)n);
         } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-            pipe_close(d);
+            drain_pipe_close(d);
             if (d->told)
-                answer(d);
+                drain_answer(d);
             return;
         } else {
             return;
@@ -150,7 +150,7 @@ struct drain *drain_start(struct api_call *call, const struct drain_config *conf
     d->type = config->type;
     d->lines = config->lines;
     d->what = xstrdup(config->what);
-    d->watch = loop_watch_new(api_settings(call->api)->loop, d->fd, on_readable, d);
+    d->watch = loop_watch_new(api_settings(call->api)->loop, d->fd, drain_on_readable, d);
     if (!d->watch) {
         fd_close(p[1]);
         drain_free(d);
@@ -159,7 +159,7 @@ struct drain *drain_start(struct api_call *call, const struct drain_config *conf
     }
     d->req = call_take_request(call);
     http_req_set_user(d->req, d);
-    http_req_on_gone(d->req, on_gone);
+    http_req_on_gone(d->req, drain_on_gone);
     loop_watch_set(d->watch, LOOP_READ);
     *ret_fd = p[1];
     return d;
@@ -174,5 +174,5 @@ void drain_end(struct drain *d, const struct err *err, const char *json)
     if (!d->req)
         drain_free(d);
     else if ((err && !d->lines) || d->fd < 0) /* else its last bytes are still in the pipe */
-        answer(d);
+        drain_answer(d);
 }

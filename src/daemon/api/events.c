@@ -26,7 +26,7 @@ struct events_answer {
     struct buf out;
 };
 
-static void listing_free(struct events_answer *l)
+static void api_events_listing_free(struct events_answer *l)
 {
     events_watch_remove(l->events, &l->watch);
     buf_done(&l->out);
@@ -35,12 +35,12 @@ static void listing_free(struct events_answer *l)
     free(l);
 }
 
-static void on_gone(struct http_req *req)
+static void api_events_on_gone(struct http_req *req)
 {
-    listing_free(http_req_user(req));
+    api_events_listing_free(http_req_user(req));
 }
 
-static int append(struct events_answer *l, const struct event *e)
+static int api_events_append(struct events_answer *l, const struct event *e)
 {
     int r = 0;
 
@@ -52,32 +52,33 @@ static int append(struct events_answer *l, const struct event *e)
     return r < 0 ? r : buf_append_str(&l->out, l->sse ? "\n\n" : "\n");
 }
 
-static void on_event(void *arg, const struct event *e)
+static void api_events_on_event(void *arg, const struct event *e)
 {
     struct events_answer *l = arg;
     size_t before = l->out.len;
 
-    if (append(l, e) < 0) /* over the limit of the buffer, which holds any event many times */
+    if (api_events_append(l, e) <
+        0) /* over the limit of the buffer, which holds any event many times */
         buf_truncate(&l->out, before);
 }
 
 /* How many were looked at. */
-static int send_some(struct events_answer *l, struct err *err)
+static int api_events_send_some(struct events_answer *l, struct err *err)
 {
     int n;
 
     buf_clear(&l->out);
-    n = events_read(l->events, &l->reader, READ_AT_ONCE, on_event, l, err);
+    n = events_read(l->events, &l->reader, READ_AT_ONCE, api_events_on_event, l, err);
     http_stream_write(l->req, buf_data(&l->out), l->out.len);
     return n;
 }
 
-static void pump(struct events_answer *l)
+static void api_events_pump(struct events_answer *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     while (http_stream_pending(l->req) < PENDING_MAX) {
-        int n = send_some(l, &err);
+        int n = api_events_send_some(l, &err);
 
         if (n > 0)
             continue;
@@ -87,23 +88,23 @@ static void pump(struct events_answer *l)
             http_stream_end(l->req);
         else
             http_stream_abort(l->req);
-        listing_free(l);
+        api_events_listing_free(l);
         return;
     }
 }
 
-static void on_drain(struct http_req *req)
+static void api_events_on_drain(struct http_req *req)
 {
-    pump(http_req_user(req));
+    api_events_pump(http_req_user(req));
 }
 
-static void on_news(void *arg)
+static void api_events_on_news(void *arg)
 {
-    pump(arg);
+    api_events_pump(arg);
 }
 
 /* ?since=N, or the Last-Event-ID that a browser sends when it comes back. 1: there is one. */
-static int read_since(struct api_call *c, uint64_t *ret, struct err *err)
+static int api_events_read_since(struct api_call *c, uint64_t *ret, struct err *err)
 {
     const char *id = http_field_get(http_req_head(c->req), "last-event-id");
     _cleanup_free_ char *since = NULL;
@@ -116,7 +117,7 @@ static int read_since(struct api_call *c, uint64_t *ret, struct err *err)
     return 1;
 }
 
-static int read_query(struct api_call *c, struct events_answer *l, struct err *err)
+static int api_events_read_query(struct api_call *c, struct events_answer *l, struct err *err)
 {
     const char *accept = http_field_get(http_req_head(c->req), "accept");
     int r;
@@ -128,7 +129,7 @@ static int read_query(struct api_call *c, struct events_answer *l, struct err *e
     if (r >= 0)
         r = call_query_text(c, "kind", &l->kind, err);
     if (r >= 0)
-        r = read_since(c, &l->reader.after, err);
+        r = api_events_read_since(c, &l->reader.after, err);
     if (r != 0)
         return r;
     if (!l->follow)
@@ -137,19 +138,20 @@ static int read_query(struct api_call *c, struct events_answer *l, struct err *e
     return 0;
 }
 
-static void start(struct events_answer *l, struct http_req *req)
+static void api_events_start(struct events_answer *l, struct http_req *req)
 {
     l->req = req;
     l->reader.sandbox = l->sandbox;
     l->reader.kind = l->kind;
-    l->watch.fn = on_news;
+    l->watch.fn = api_events_on_news;
     l->watch.arg = l;
     if (l->follow)
         events_watch_add(l->events, &l->watch);
     http_req_set_user(req, l);
-    http_req_on_gone(req, on_gone);
-    http_stream_start(req, 200, l->sse ? "text/event-stream" : "application/x-ndjson", on_drain);
-    pump(l);
+    http_req_on_gone(req, api_events_on_gone);
+    http_stream_start(req, 200, l->sse ? "text/event-stream" : "application/x-ndjson",
+                      api_events_on_drain);
+    api_events_pump(l);
 }
 
 void handle_events(struct api_call *c)
@@ -163,11 +165,11 @@ void handle_events(struct api_call *c)
     if (!l->events)
         r = err_set(&err, ERR_UNSUPPORTED, "no events are kept here");
     if (r >= 0)
-        r = read_query(c, l, &err);
+        r = api_events_read_query(c, l, &err);
     if (r >= 0) {
-        start(l, call_take_request(c));
+        api_events_start(l, call_take_request(c));
         return;
     }
-    listing_free(l);
+    api_events_listing_free(l);
     call_reply_err(c, &err);
 }

@@ -24,7 +24,7 @@ struct doc {
     uint64_t rows, cols, timeout_ms, idle_timeout_ms;
 };
 
-static int read_doc(const json_t *doc, const char *where, struct doc *d, struct err *err)
+static int exec_spec_read_doc(const json_t *doc, const char *where, struct doc *d, struct err *err)
 {
     const struct json_field fields[] = {
         {"argv", JSON_FIELD_ARRAY, &d->argv},
@@ -45,7 +45,7 @@ static int read_doc(const json_t *doc, const char *where, struct doc *d, struct 
     return json_read(doc, where, fields, ARRAY_SIZE(fields), err);
 }
 
-static int read_argv(const json_t *array, char ***ret, struct err *err)
+static int exec_spec_read_argv(const json_t *array, char ***ret, struct err *err)
 {
     _cleanup_strv_ char **v = NULL;
     size_t bytes = 0;
@@ -70,7 +70,7 @@ static int read_argv(const json_t *array, char ***ret, struct err *err)
     return 0;
 }
 
-static int check_range(const char *field, uint64_t v, uint64_t max, struct err *err)
+static int exec_spec_check_range(const char *field, uint64_t v, uint64_t max, struct err *err)
 {
     if (v <= max)
         return 0;
@@ -78,21 +78,21 @@ static int check_range(const char *field, uint64_t v, uint64_t max, struct err *
                    (unsigned long long)v, (unsigned long long)max);
 }
 
-static int check_numbers(const struct doc *d, struct err *err)
+static int exec_spec_check_numbers(const struct doc *d, struct err *err)
 {
     int r;
 
-    r = check_range("rows", d->rows, EXEC_TTY_MAX, err);
+    r = exec_spec_check_range("rows", d->rows, EXEC_TTY_MAX, err);
     if (r >= 0)
-        r = check_range("cols", d->cols, EXEC_TTY_MAX, err);
+        r = exec_spec_check_range("cols", d->cols, EXEC_TTY_MAX, err);
     if (r >= 0)
-        r = check_range("timeout_ms", d->timeout_ms, EXEC_TIME_MAX_MS, err);
+        r = exec_spec_check_range("timeout_ms", d->timeout_ms, EXEC_TIME_MAX_MS, err);
     if (r >= 0)
-        r = check_range("idle_timeout_ms", d->idle_timeout_ms, EXEC_TIME_MAX_MS, err);
+        r = exec_spec_check_range("idle_timeout_ms", d->idle_timeout_ms, EXEC_TIME_MAX_MS, err);
     return r;
 }
 
-static int read_disconnect(const char *s, enum on_disconnect *ret, struct err *err)
+static int exec_spec_read_disconnect(const char *s, enum on_disconnect *ret, struct err *err)
 {
     if (s && !STREQ(s, "keep") && !STREQ(s, "kill"))
         return err_set(err, ERR_INVALID, "field 'on_disconnect': '%s' is neither keep nor kill", s);
@@ -101,7 +101,7 @@ static int read_disconnect(const char *s, enum on_disconnect *ret, struct err *e
     return 0;
 }
 
-static int check_strings(const struct doc *d, struct err *err)
+static int exec_spec_check_strings(const struct doc *d, struct err *err)
 {
     if (d->user && parse_user(d->user, err) < 0)
         return err_wrap(err, "field 'user'");
@@ -109,7 +109,7 @@ static int check_strings(const struct doc *d, struct err *err)
 }
 
 /* The document's own copies are wiped: nobody needs them again. */
-static void take_secret(struct exec_request *req, const char *name, json_t *value)
+static void exec_spec_take_secret(struct exec_request *req, const char *name, json_t *value)
 {
     size_t len = json_string_length(value);
 
@@ -119,7 +119,7 @@ static void take_secret(struct exec_request *req, const char *name, json_t *valu
     explicit_bzero((char *)json_string_value(value), len);
 }
 
-static int read_secrets(const json_t *secrets, struct exec_request *req, struct err *err)
+static int exec_spec_read_secrets(const json_t *secrets, struct exec_request *req, struct err *err)
 {
     size_t bytes = 0;
     const char *name;
@@ -139,26 +139,26 @@ static int read_secrets(const json_t *secrets, struct exec_request *req, struct 
         return err_set(err, ERR_LIMIT, "field 'secrets' has %zu bytes, at most %d are allowed",
                        bytes, EXEC_SECRETS_BYTES_MAX);
     json_object_foreach ((json_t *)secrets, name, value)
-        take_secret(req, name, value);
+        exec_spec_take_secret(req, name, value);
     return 0;
 }
 
-static int fill(const struct doc *d, struct api_exec_spec *s, struct err *err)
+static int exec_spec_fill(const struct doc *d, struct api_exec_spec *s, struct err *err)
 {
     struct exec_request *req = &s->req;
     int r;
 
-    r = read_argv(d->argv, &req->argv, err);
+    r = exec_spec_read_argv(d->argv, &req->argv, err);
     if (r >= 0 && d->env)
         r = spec_env_read(d->env, &req->env, err);
     if (r >= 0)
-        r = check_strings(d, err);
+        r = exec_spec_check_strings(d, err);
     if (r >= 0)
-        r = check_numbers(d, err);
+        r = exec_spec_check_numbers(d, err);
     if (r >= 0)
-        r = read_disconnect(d->on_disconnect, &s->on_disconnect, err);
+        r = exec_spec_read_disconnect(d->on_disconnect, &s->on_disconnect, err);
     if (r >= 0 && d->secrets)
-        r = read_secrets(d->secrets, req, err);
+        r = exec_spec_read_secrets(d->secrets, req, err);
     if (r < 0)
         return r;
     req->cwd = d->workdir ? xstrdup(d->workdir) : NULL;
@@ -179,9 +179,9 @@ int exec_spec_read(const json_t *doc, const char *where, struct api_exec_spec *r
     struct doc d = {0};
     int r;
 
-    r = read_doc(doc, where, &d, err);
+    r = exec_spec_read_doc(doc, where, &d, err);
     if (r >= 0)
-        r = fill(&d, &s, err);
+        r = exec_spec_fill(&d, &s, err);
     if (r < 0) {
         exec_spec_done(&s);
         return r;

@@ -52,16 +52,16 @@ struct exec_wire {
     bool stdin_eof, stdin_closed, stdin_broken;
 };
 
-static void stdin_drop(struct exec_wire *s)
+static void exec_wire_stdin_drop(struct exec_wire *s)
 {
     loop_watch_free(TAKE_PTR(s->stdin_watch));
     s->stdin_fd = fd_close(s->stdin_fd);
     buf_done(&s->stdin_pending);
 }
 
-static void wire_free(struct exec_wire *s)
+static void exec_wire_free(struct exec_wire *s)
 {
-    stdin_drop(s);
+    exec_wire_stdin_drop(s);
     package_counts_free(s->package_counts);
     json_decref(s->packages);
     stream_free(s->stream);
@@ -72,7 +72,7 @@ static void wire_free(struct exec_wire *s)
 
 /* ---- out ---- */
 
-static void send_json(struct exec_wire *s, enum frame_type type, const char *text)
+static void exec_wire_send_json(struct exec_wire *s, enum frame_type type, const char *text)
 {
     struct buf b = BUF_INIT(IN_MAX);
 
@@ -82,7 +82,7 @@ static void send_json(struct exec_wire *s, enum frame_type type, const char *tex
 }
 
 /* A named sandbox shows it; of a run's this is the only chance to learn. */
-static void add_unenforced(const struct exec_wire *s, json_t *o)
+static void exec_wire_add_unenforced(const struct exec_wire *s, json_t *o)
 {
     const struct sandbox *sb =
         s->config.run ? manager_find(s->config.manager, s->exec->sandbox_name, NULL) : NULL;
@@ -91,7 +91,7 @@ static void add_unenforced(const struct exec_wire *s, json_t *o)
         json_object_set_new(o, "unenforced", spec_limit_names(sb->unenforced));
 }
 
-static void send_started(struct exec_wire *s)
+static void exec_wire_send_started(struct exec_wire *s)
 {
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *text = NULL;
@@ -102,20 +102,20 @@ static void send_started(struct exec_wire *s)
     s->started_sent = true;
     o = json_pack("{s:s, s:s, s:i}", "sandbox", s->exec->sandbox_name, "exec", s->exec->id, "pid",
                   s->exec->pid);
-    add_unenforced(s, o);
+    exec_wire_add_unenforced(s, o);
     text = json_to_text(o, false);
-    send_json(s, FRAME_STARTED, text);
+    exec_wire_send_json(s, FRAME_STARTED, text);
 }
 
-static void send_error(struct exec_wire *s, const struct err *err)
+static void exec_wire_send_error(struct exec_wire *s, const struct err *err)
 {
     _cleanup_json_ json_t *o = json_from_err(err);
     _cleanup_free_ char *text = json_to_text(o, false);
 
-    send_json(s, FRAME_ERROR, text);
+    exec_wire_send_json(s, FRAME_ERROR, text);
 }
 
-static void send_gap(struct exec_wire *s, const struct stream_chunk *chunk)
+static void exec_wire_send_gap(struct exec_wire *s, const struct stream_chunk *chunk)
 {
     char frame[FRAME_HEAD_SIZE + 17];
 
@@ -126,7 +126,7 @@ static void send_gap(struct exec_wire *s, const struct stream_chunk *chunk)
     http_raw_write(s->req, frame, sizeof(frame));
 }
 
-static void send_data(struct exec_wire *s, char *block, const struct stream_chunk *chunk)
+static void exec_wire_send_data(struct exec_wire *s, char *block, const struct stream_chunk *chunk)
 {
     frame_put_head(block, chunk->which == JOURNAL_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
                    (uint32_t)chunk->len + 8);
@@ -134,16 +134,16 @@ static void send_data(struct exec_wire *s, char *block, const struct stream_chun
     http_raw_take(s->req, block, DATA_HEAD + chunk->len);
 }
 
-static void close_connection(struct exec_wire *s)
+static void exec_wire_close_connection(struct exec_wire *s)
 {
     struct http_req *req = TAKE_PTR(s->req);
 
-    wire_free(s);
+    exec_wire_free(s);
     http_raw_close(req);
 }
 
-static void removed(void *arg, const struct err *err, const struct sandbox *sb,
-                    enum manager_action action)
+static void exec_wire_removed(void *arg, const struct err *err, const struct sandbox *sb,
+                              enum manager_action action)
 {
     struct exec_wire *s = arg;
 
@@ -152,63 +152,63 @@ static void removed(void *arg, const struct err *err, const struct sandbox *sb,
     (void)action;
     s->removing = false;
     if (s->req)
-        close_connection(s);
+        exec_wire_close_connection(s);
     else
-        wire_free(s);
+        exec_wire_free(s);
 }
 
 /* The last frame is out: a run's connection stays until its sandbox has gone. */
-static void finish(struct exec_wire *s)
+static void exec_wire_finish(struct exec_wire *s)
 {
     s->finished = true;
-    stdin_drop(s);
-    if (s->config.run &&
-        manager_remove(s->config.manager, s->exec->sandbox_name, true, removed, s, NULL) >= 0)
+    exec_wire_stdin_drop(s);
+    if (s->config.run && manager_remove(s->config.manager, s->exec->sandbox_name, true,
+                                        exec_wire_removed, s, NULL) >= 0)
         s->removing = true;
     else
-        close_connection(s);
+        exec_wire_close_connection(s);
 }
 
 /* The record as it is, and beside it what only this client has asked for. */
-static void send_record(struct exec_wire *s)
+static void exec_wire_send_record(struct exec_wire *s)
 {
     const char *record = stream_end_text(s->stream);
     _cleanup_json_ json_t *o = NULL;
     _cleanup_free_ char *text = NULL;
 
     if (!s->packages || json_parse("the end record", record, strlen(record), &o, NULL) < 0) {
-        send_json(s, FRAME_END, record);
+        exec_wire_send_json(s, FRAME_END, record);
         return;
     }
     json_object_set(o, "packages", s->packages);
     text = json_to_text(o, false);
-    send_json(s, FRAME_END, text);
+    exec_wire_send_json(s, FRAME_END, text);
 }
 
-static void send_end(struct exec_wire *s)
+static void exec_wire_send_end(struct exec_wire *s)
 {
     s->at_end = true;
     if (s->counting)
         return;
     if (s->exec && s->exec->start_err.code)
-        send_error(s, &s->exec->start_err);
+        exec_wire_send_error(s, &s->exec->start_err);
     else
-        send_record(s);
-    finish(s);
+        exec_wire_send_record(s);
+    exec_wire_finish(s);
 }
 
-static void on_package_counts(void *arg, json_t *packages)
+static void exec_wire_on_package_counts(void *arg, json_t *packages)
 {
     struct exec_wire *s = arg;
 
     s->counting = false;
     s->packages = json_incref(packages);
     if (s->at_end && s->req && !s->finished)
-        send_end(s);
+        exec_wire_send_end(s);
 }
 
 /* As soon as it is known which sandbox it is: one that is only being made has had nothing yet. */
-static void start_package_counts(struct exec_wire *s)
+static void exec_wire_start_package_counts(struct exec_wire *s)
 {
     struct packages_proxy *k = manager_settings(s->config.manager)->packages;
 
@@ -217,16 +217,16 @@ static void start_package_counts(struct exec_wire *s)
 }
 
 /* At the end of the command, not of its output: a run's sandbox is forgotten right after it. */
-static void stop_package_counts(struct exec_wire *s)
+static void exec_wire_stop_package_counts(struct exec_wire *s)
 {
     if (!s->package_counts || s->counted)
         return;
     s->counted = true;
-    s->counting = package_counts_stop(s->package_counts, on_package_counts, s);
+    s->counting = package_counts_stop(s->package_counts, exec_wire_on_package_counts, s);
 }
 
 /* Reads one piece into a block of its own. False: nothing more for now, or all is told. */
-static bool pump_one(struct exec_wire *s)
+static bool exec_wire_pump_one(struct exec_wire *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     size_t room = MIN(stream_available(s->stream), (size_t)PIECE_MAX);
@@ -234,50 +234,50 @@ static bool pump_one(struct exec_wire *s)
     struct stream_chunk chunk;
 
     if (stream_read(s->stream, block ? block + DATA_HEAD : NULL, room, &chunk, &err) < 0) {
-        send_error(s, &err);
-        finish(s);
+        exec_wire_send_error(s, &err);
+        exec_wire_finish(s);
         return false;
     }
     if (chunk.kind == STREAM_DATA)
-        send_data(s, TAKE_PTR(block), &chunk);
+        exec_wire_send_data(s, TAKE_PTR(block), &chunk);
     else if (chunk.kind == STREAM_GAP)
-        send_gap(s, &chunk);
+        exec_wire_send_gap(s, &chunk);
     else if (chunk.kind == STREAM_END)
-        send_end(s);
+        exec_wire_send_end(s);
     return chunk.kind == STREAM_DATA || chunk.kind == STREAM_GAP;
 }
 
-static void pump(struct exec_wire *s)
+static void exec_wire_pump(struct exec_wire *s)
 {
     /* STARTED comes first, whatever the supervisor told first. */
     if (!s->req || s->finished || s->at_end || (s->exec && s->exec->state == EXEC_STARTING))
         return;
-    send_started(s);
-    while (http_stream_pending(s->req) < PENDING_MAX && pump_one(s))
+    exec_wire_send_started(s);
+    while (http_stream_pending(s->req) < PENDING_MAX && exec_wire_pump_one(s))
         ;
 }
 
-static void on_drain(struct http_req *req)
+static void exec_wire_on_drain(struct http_req *req)
 {
-    pump(http_req_user(req));
+    exec_wire_pump(http_req_user(req));
 }
 
 /* ---- stdin ---- */
 
-static void stdin_flush(struct exec_wire *s);
+static void exec_wire_stdin_flush(struct exec_wire *s);
 
-static void stdin_writable(void *arg, int events)
+static void exec_wire_stdin_writable(void *arg, int events)
 {
     (void)events;
-    stdin_flush(arg);
+    exec_wire_stdin_flush(arg);
 }
 
-static void stdin_close(struct exec_wire *s)
+static void exec_wire_stdin_close(struct exec_wire *s)
 {
     if (s->stdin_closed)
         return;
     s->stdin_closed = true;
-    stdin_drop(s);
+    exec_wire_stdin_drop(s);
     /* A pty has no half-close, and a pipe whose end we do not hold is the supervisor's to close. */
     exec_stdin_close(s->exec);
 }
@@ -286,7 +286,7 @@ static void stdin_close(struct exec_wire *s)
  * EPIPE: the command has closed its end. The rest has no reader, which is no error of ours.
  * Anything else is: a command must not take what it has got for all of its input.
  */
-static void stdin_write(struct exec_wire *s)
+static void exec_wire_stdin_write(struct exec_wire *s)
 {
     while (s->stdin_pending.len) {
         ssize_t n = write(s->stdin_fd, buf_data(&s->stdin_pending), s->stdin_pending.len);
@@ -302,14 +302,14 @@ static void stdin_write(struct exec_wire *s)
                 return;
             }
             s->stdin_closed = true;
-            stdin_drop(s);
+            exec_wire_stdin_drop(s);
         }
     }
 }
 
 /* A pipe has one writer, whose leaving is its end of file. A terminal may have several people at
  * it: each gets a descriptor of his own, and the exec keeps one for those to come. */
-static void stdin_take(struct exec_wire *s)
+static void exec_wire_stdin_take(struct exec_wire *s)
 {
     if (!s->exec || s->exec->stdin_fd < 0 || s->stdin_fd >= 0 || s->stdin_closed)
         return;
@@ -319,23 +319,23 @@ static void stdin_take(struct exec_wire *s)
         s->stdin_fd = TAKE_FD(s->exec->stdin_fd);
 }
 
-static void stdin_flush(struct exec_wire *s)
+static void exec_wire_stdin_flush(struct exec_wire *s)
 {
     bool full;
 
-    stdin_take(s);
+    exec_wire_stdin_take(s);
     if (s->stdin_fd >= 0 && !s->stdin_broken)
-        stdin_write(s);
+        exec_wire_stdin_write(s);
     if (s->stdin_broken)
         return;
     if (s->stdin_closed)
         buf_clear(&s->stdin_pending);
     if (s->stdin_fd >= 0 && s->stdin_pending.len && !s->stdin_watch)
-        s->stdin_watch = loop_watch_new(s->config.loop, s->stdin_fd, stdin_writable, s);
+        s->stdin_watch = loop_watch_new(s->config.loop, s->stdin_fd, exec_wire_stdin_writable, s);
     if (s->stdin_watch)
         loop_watch_set(s->stdin_watch, s->stdin_pending.len ? LOOP_WRITE : 0);
     if (s->stdin_eof && !s->stdin_pending.len && s->exec && s->exec->state == EXEC_RUNNING)
-        stdin_close(s);
+        exec_wire_stdin_close(s);
     full = s->stdin_pending.len >= STDIN_PENDING_MAX;
     if (s->req && !s->finished)
         http_raw_read(s->req, !full);
@@ -343,13 +343,13 @@ static void stdin_flush(struct exec_wire *s)
 
 /* ---- in ---- */
 
-static int refuse(struct exec_wire *s, struct err *err)
+static int exec_wire_refuse(struct exec_wire *s, struct err *err)
 {
-    send_error(s, err);
+    exec_wire_send_error(s, err);
     return -ERR_INVALID;
 }
 
-static int take_stdin(struct exec_wire *s, const struct frame *f)
+static int exec_wire_take_stdin(struct exec_wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -357,23 +357,23 @@ static int take_stdin(struct exec_wire *s, const struct frame *f)
         return 0;
     if (!s->config.want_stdin && !s->exec->req.tty && !s->exec->req.want_stdin) {
         err_set(&err, ERR_INVALID, "this exec was started without stdin");
-        return refuse(s, &err);
+        return exec_wire_refuse(s, &err);
     }
     if (buf_append(&s->stdin_pending, f->data, f->length) < 0) {
         err_set(&err, ERR_LIMIT, "stdin: too much is pending");
-        return refuse(s, &err);
+        return exec_wire_refuse(s, &err);
     }
-    stdin_flush(s);
+    exec_wire_stdin_flush(s);
     return 0;
 }
 
-static unsigned get_u16(const char *p)
+static unsigned exec_wire_get_u16(const char *p)
 {
     return (unsigned)(unsigned char)p[0] << 8 | (unsigned char)p[1];
 }
 
 /* A client that detaches leaves everything as it is, stdin too: it may come back. */
-static int take_detach(struct exec_wire *s)
+static int exec_wire_take_detach(struct exec_wire *s)
 {
     s->kept = true;
     if (s->exec && s->stdin_fd >= 0 && s->exec->stdin_fd < 0 && s->exec->state != EXEC_ENDED) {
@@ -383,19 +383,19 @@ static int take_detach(struct exec_wire *s)
     return 0;
 }
 
-static int take_frame(struct exec_wire *s, const struct frame *f)
+static int exec_wire_take_frame(struct exec_wire *s, const struct frame *f)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (f->type == FRAME_STDIN)
-        return take_stdin(s, f);
+        return exec_wire_take_stdin(s, f);
     if (f->type == FRAME_STDIN_EOF && f->length == 0) {
         s->stdin_eof = true;
-        stdin_flush(s);
+        exec_wire_stdin_flush(s);
         return 0;
     }
     if (f->type == FRAME_DETACH && f->length == 0)
-        return take_detach(s);
+        return exec_wire_take_detach(s);
     if (f->type == FRAME_SIGNAL && f->length == 1 && f->data[0] >= 1 && f->data[0] <= 64) {
         if (s->exec)
             exec_signal(s->exec, f->data[0], NULL, NULL, NULL);
@@ -403,15 +403,16 @@ static int take_frame(struct exec_wire *s, const struct frame *f)
     }
     if (f->type == FRAME_RESIZE && f->length == 4) {
         if (s->exec)
-            exec_resize(s->exec, (uint16_t)get_u16(f->data), (uint16_t)get_u16(f->data + 2));
+            exec_resize(s->exec, (uint16_t)exec_wire_get_u16(f->data),
+                        (uint16_t)exec_wire_get_u16(f->data + 2));
         return 0;
     }
     err_set(&err, ERR_INVALID, "frame of type %u with %u bytes is not valid here", f->type,
             f->length);
-    return refuse(s, &err);
+    return exec_wire_refuse(s, &err);
 }
 
-static int take_frames(struct exec_wire *s, const char *data, size_t len, size_t *used)
+static int exec_wire_take_frames(struct exec_wire *s, const char *data, size_t len, size_t *used)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct frame f;
@@ -421,25 +422,25 @@ static int take_frames(struct exec_wire *s, const char *data, size_t len, size_t
     *used = 0;
     while ((r = frame_parse(data + *used, len - *used, &f, &n, &err)) > 0) {
         *used += n;
-        r = take_frame(s, &f);
+        r = exec_wire_take_frame(s, &f);
         if (r < 0)
             return r;
     }
-    return r < 0 ? refuse(s, &err) : 0;
+    return r < 0 ? exec_wire_refuse(s, &err) : 0;
 }
 
-static void on_gone(struct http_req *req);
+static void exec_wire_on_gone(struct http_req *req);
 
 /* Breaking the protocol is leaving. */
-static void cut_off(struct exec_wire *s)
+static void exec_wire_cut_off(struct exec_wire *s)
 {
     struct http_req *req = s->req;
 
-    on_gone(req);
+    exec_wire_on_gone(req);
     http_raw_close(req);
 }
 
-static void on_data(struct http_req *req, const char *data, size_t len)
+static void exec_wire_on_data(struct http_req *req, const char *data, size_t len)
 {
     struct exec_wire *s = http_req_user(req);
     size_t used;
@@ -448,7 +449,7 @@ static void on_data(struct http_req *req, const char *data, size_t len)
     if (s->finished)
         return;
     if (!s->in.len) { /* the usual case: whole frames, no copy */
-        r = take_frames(s, data, len, &used);
+        r = exec_wire_take_frames(s, data, len, &used);
         data += used;
         len -= used;
     } else {
@@ -457,23 +458,23 @@ static void on_data(struct http_req *req, const char *data, size_t len)
     if (r >= 0 && len && buf_append(&s->in, data, len) < 0)
         r = -ERR_LIMIT;
     if (r >= 0 && s->in.len) {
-        r = take_frames(s, buf_data(&s->in), s->in.len, &used);
+        r = exec_wire_take_frames(s, buf_data(&s->in), s->in.len, &used);
         buf_consume(&s->in, used);
     }
     if (r < 0)
-        cut_off(s);
+        exec_wire_cut_off(s);
 }
 
-static void on_eof(struct http_req *req)
+static void exec_wire_on_eof(struct http_req *req)
 {
     struct exec_wire *s = http_req_user(req);
 
     s->stdin_eof = true;
     if (!s->finished)
-        stdin_flush(s);
+        exec_wire_stdin_flush(s);
 }
 
-static void on_gone(struct http_req *req)
+static void exec_wire_on_gone(struct http_req *req)
 {
     struct exec_wire *s = http_req_user(req);
 
@@ -486,26 +487,26 @@ static void on_gone(struct http_req *req)
         else
             exec_kill(s->exec, NULL, NULL, NULL);
     }
-    wire_free(s);
+    exec_wire_free(s);
 }
 
 /* ---- beginnings ---- */
 
-static void on_news(void *arg)
+static void exec_wire_on_news(void *arg)
 {
     struct exec_wire *s = arg;
 
-    start_package_counts(s);
+    exec_wire_start_package_counts(s);
     if (s->exec->state == EXEC_ENDED)
-        stop_package_counts(s);
+        exec_wire_stop_package_counts(s);
     if (s->req && !s->finished && s->exec->state == EXEC_RUNNING)
-        stdin_flush(s);
+        exec_wire_stdin_flush(s);
     else if (s->exec->state == EXEC_ENDED)
-        stdin_drop(s);
-    pump(s);
+        exec_wire_stdin_drop(s);
+    exec_wire_pump(s);
 }
 
-static struct exec_wire *wire_new(const struct wire_config *config)
+static struct exec_wire *exec_wire_new(const struct wire_config *config)
 {
     struct exec_wire *s = xnew0(struct exec_wire);
 
@@ -518,54 +519,55 @@ static struct exec_wire *wire_new(const struct wire_config *config)
 
 void wire_stream_config(struct stream_config *c)
 {
-    *c = (struct stream_config){.want = {true, true}, .follow = true, .notify = on_news};
+    *c = (struct stream_config){.want = {true, true}, .follow = true, .notify = exec_wire_on_news};
 }
 
-static const struct http_raw_events raw_events = {on_data, on_eof, on_drain};
+static const struct http_raw_events raw_events = {exec_wire_on_data, exec_wire_on_eof,
+                                                  exec_wire_on_drain};
 
-static void upgrade(struct exec_wire *s, struct http_req *req)
+static void exec_wire_upgrade(struct exec_wire *s, struct http_req *req)
 {
     s->req = req;
     http_req_set_user(req, s);
-    http_req_on_gone(req, on_gone);
+    http_req_on_gone(req, exec_wire_on_gone);
     http_upgrade(req, FRAME_PROTOCOL, &raw_events);
-    pump(s);
+    exec_wire_pump(s);
 }
 
 void wire_start(struct http_req *req, struct exec *x, const struct wire_config *config)
 {
-    struct exec_wire *s = wire_new(config);
+    struct exec_wire *s = exec_wire_new(config);
     struct stream_config stream;
 
     wire_stream_config(&stream);
     stream.arg = s;
     s->exec = x;
-    start_package_counts(s);
+    exec_wire_start_package_counts(s);
     s->stream = stream_new_live(x, &stream);
     if (req)
-        upgrade(s, req);
+        exec_wire_upgrade(s, req);
     else
-        wire_free(s);
+        exec_wire_free(s);
 }
 
 int wire_attach(struct api_call *c, struct sandbox *sb, const char *id,
                 struct stream_config *stream, const struct wire_config *config, struct err *err)
 {
-    struct exec_wire *s = wire_new(config);
+    struct exec_wire *s = exec_wire_new(config);
     struct http_req *req;
     int r;
 
     stream->arg = s;
     r = stream_new(c->manager, sb, id, stream, &s->stream, err);
     if (r < 0) {
-        wire_free(s);
+        exec_wire_free(s);
         return r;
     }
     s->exec = stream_exec(s->stream) ? exec_ref(stream_exec(s->stream)) : NULL;
     req = call_take_request(c);
     if (req)
-        upgrade(s, req);
+        exec_wire_upgrade(s, req);
     else
-        wire_free(s);
+        exec_wire_free(s);
     return 0;
 }

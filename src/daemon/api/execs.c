@@ -39,7 +39,7 @@ void handle_exec_list_all(struct api_call *c)
         call_reply(c, 200, json_pack("{s:O, s:O}", "execs", list, "totals", totals));
 }
 
-static void reply_exec(struct api_call *c, struct sandbox *sb, const char *id)
+static void execs_reply_exec(struct api_call *c, struct sandbox *sb, const char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *doc;
@@ -55,12 +55,12 @@ void handle_exec_get(struct api_call *c)
     struct sandbox *sb = call_sandbox(c);
 
     if (sb)
-        reply_exec(c, sb, c->params[1]);
+        execs_reply_exec(c, sb, c->params[1]);
 }
 
 /* ---- start ---- */
 
-static void start_detached(struct api_call *c, struct api_exec_spec *spec)
+static void execs_start_detached(struct api_call *c, struct api_exec_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -72,7 +72,7 @@ static void start_detached(struct api_call *c, struct api_exec_spec *spec)
     starting_begin(c, &spec->req, "exec");
 }
 
-static void start_attached(struct api_call *c, struct api_exec_spec *spec)
+static void execs_start_attached(struct api_call *c, struct api_exec_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct wire_config config = {
@@ -101,16 +101,16 @@ void handle_exec_start(struct api_call *c)
         return;
     }
     if (call_wants_upgrade(c))
-        start_attached(c, &spec);
+        execs_start_attached(c, &spec);
     else
-        start_detached(c, &spec);
+        execs_start_detached(c, &spec);
     exec_spec_done(&spec);
 }
 
 /* ---- run ---- */
 
-static int read_run(const json_t *body, const json_t **spec, struct api_exec_spec *exec,
-                    struct err *err)
+static int execs_read_run(const json_t *body, const json_t **spec, struct api_exec_spec *exec,
+                          struct err *err)
 {
     const json_t *exec_doc = NULL;
     const struct json_field fields[] = {
@@ -138,7 +138,7 @@ void handle_run(struct api_call *c)
     struct exec *x = NULL;
     int r;
 
-    r = read_run(c->body, &spec, &exec, &err);
+    r = execs_read_run(c->body, &spec, &exec, &err);
     if (r >= 0) {
         exec.req.attach = true;
         config.kill = exec.on_disconnect != DISCONNECT_KEEP;
@@ -177,7 +177,7 @@ void handle_exec_attach(struct api_call *c)
         call_reply_err(c, &err);
 }
 
-static void output(struct api_call *c, enum journal_stream which)
+static void execs_output(struct api_call *c, enum journal_stream which)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
@@ -198,12 +198,12 @@ static void output(struct api_call *c, enum journal_stream which)
 
 void handle_exec_stdout(struct api_call *c)
 {
-    output(c, JOURNAL_STDOUT);
+    execs_output(c, JOURNAL_STDOUT);
 }
 
 void handle_exec_stderr(struct api_call *c)
 {
-    output(c, JOURNAL_STDERR);
+    execs_output(c, JOURNAL_STDERR);
 }
 
 /* ---- signal and kill ---- */
@@ -213,7 +213,7 @@ struct signalling {
     struct exec *exec;
 };
 
-static void signalled(void *arg, const struct err *err)
+static void execs_signalled(void *arg, const struct err *err)
 {
     struct signalling *s = arg;
 
@@ -225,7 +225,7 @@ static void signalled(void *arg, const struct err *err)
     free(s);
 }
 
-static int read_signal(const json_t *body, int *ret, struct err *err)
+static int execs_read_signal(const json_t *body, int *ret, struct err *err)
 {
     const char *name = NULL;
     const struct json_field fields[] = {{"signal", JSON_FIELD_STRING, &name}};
@@ -237,7 +237,8 @@ static int read_signal(const json_t *body, int *ret, struct err *err)
     return parse_signal(name, ret, err) < 0 ? err_wrap(err, "field 'signal'") : 0;
 }
 
-static int find_live(struct api_call *c, struct sandbox *sb, struct exec **ret, struct err *err)
+static int execs_find_live(struct api_call *c, struct sandbox *sb, struct exec **ret,
+                           struct err *err)
 {
     json_t *doc;
     int r;
@@ -252,7 +253,7 @@ static int find_live(struct api_call *c, struct sandbox *sb, struct exec **ret, 
     return err_set(err, ERR_CONFLICT, "exec '%s' has ended", c->params[1]);
 }
 
-static void send_signal(struct api_call *c, int sig, bool whole)
+static void execs_send_signal(struct api_call *c, int sig, bool whole)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = call_sandbox(c);
@@ -262,9 +263,9 @@ static void send_signal(struct api_call *c, int sig, bool whole)
 
     if (!sb)
         return;
-    r = read_signal(c->body, &sig, &err);
+    r = execs_read_signal(c->body, &sig, &err);
     if (r >= 0)
-        r = find_live(c, sb, &x, &err);
+        r = execs_find_live(c, sb, &x, &err);
     if (r < 0) {
         call_reply_err(c, &err);
         return;
@@ -272,8 +273,8 @@ static void send_signal(struct api_call *c, int sig, bool whole)
     s = xnew0(struct signalling);
     s->call = c;
     s->exec = exec_ref(x);
-    r = whole && sig == SIGKILL ? exec_kill(x, signalled, s, &err)
-                                : exec_signal(x, sig, signalled, s, &err);
+    r = whole && sig == SIGKILL ? exec_kill(x, execs_signalled, s, &err)
+                                : exec_signal(x, sig, execs_signalled, s, &err);
     if (r >= 0)
         return;
     call_reply_err(c, &err);
@@ -283,10 +284,10 @@ static void send_signal(struct api_call *c, int sig, bool whole)
 
 void handle_exec_signal(struct api_call *c)
 {
-    send_signal(c, SIGTERM, false);
+    execs_send_signal(c, SIGTERM, false);
 }
 
 void handle_exec_kill(struct api_call *c)
 {
-    send_signal(c, SIGKILL, true);
+    execs_send_signal(c, SIGKILL, true);
 }

@@ -41,34 +41,34 @@ struct api_copy {
     struct copy_result result;
 };
 
-static void pipe_close(struct api_copy *c)
+static void files_pipe_close(struct api_copy *c)
 {
     loop_watch_free(TAKE_PTR(c->watch));
     c->fd = fd_close(c->fd);
 }
 
-static void copy_free(struct api_copy *c)
+static void files_copy_free(struct api_copy *c)
 {
-    pipe_close(c);
+    files_pipe_close(c);
     buf_done(&c->pending);
     err_done(&c->err);
     free(c->name);
     free(c);
 }
 
-static void on_gone(struct http_req *req)
+static void files_on_gone(struct http_req *req)
 {
     struct api_copy *c = http_req_user(req);
 
     c->req = NULL;
-    pipe_close(c); /* the helper sees that and ends */
+    files_pipe_close(c); /* the helper sees that and ends */
     if (c->told)
-        copy_free(c);
+        files_copy_free(c);
 }
 
 /* ---- beginnings ---- */
 
-static int read_path(const struct api_call *call, char **ret, struct err *err)
+static int files_read_path(const struct api_call *call, char **ret, struct err *err)
 {
     _cleanup_free_ char *path = NULL;
     const char *query = http_req_query(call->req);
@@ -93,8 +93,8 @@ struct file_download {
     char *name; /* owned */
 };
 
-static void download_told(void *arg, const struct err *err,
-                          const struct copy_result *result _unused_)
+static void files_download_told(void *arg, const struct err *err,
+                                const struct copy_result *result _unused_)
 {
     struct file_download *d = arg;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -118,7 +118,7 @@ void handle_files_get(struct api_call *call)
     struct drain *drain = NULL;
     int fd;
 
-    if (read_path(call, &path, &err) >= 0) {
+    if (files_read_path(call, &path, &err) >= 0) {
         config.what = what = xasprintf("sandbox %s: the copy of '%s'", name, path);
         drain = drain_start(call, &config, &fd, &err);
     }
@@ -128,7 +128,7 @@ void handle_files_get(struct api_call *call)
     }
     d = xnew0(struct file_download);
     *d = (struct file_download){drain, TAKE_PTR(name)};
-    if (manager_copy(m, d->name, path, false, fd, download_told, d, &err) < 0) {
+    if (manager_copy(m, d->name, path, false, fd, files_download_told, d, &err) < 0) {
         drain_end(drain, &err, NULL);
         free(d->name);
         free(d);
@@ -137,15 +137,15 @@ void handle_files_get(struct api_call *call)
 
 /* ---- into the sandbox ---- */
 
-static struct api_copy *upload_start(struct api_call *call, loop_watch_fn fn, copy_done_fn done,
-                                     struct err *err)
+static struct api_copy *files_upload_start(struct api_call *call, loop_watch_fn fn,
+                                           copy_done_fn done, struct err *err)
 {
     struct loop *loop = api_settings(call->api)->loop;
     _cleanup_free_ char *path = NULL;
     struct api_copy *c;
     int p[2];
 
-    if (read_path(call, &path, err) < 0)
+    if (files_read_path(call, &path, err) < 0)
         return NULL;
     if (pipe2(p, O_CLOEXEC) < 0) {
         err_sys(err, errno, "make a pipe");
@@ -163,15 +163,15 @@ static struct api_copy *upload_start(struct api_call *call, loop_watch_fn fn, co
     } else if (manager_copy(call->manager, c->name, path, true, p[0], done, c, err) >= 0) {
         c->req = call_take_request(call);
         http_req_set_user(c->req, c);
-        http_req_on_gone(c->req, on_gone);
+        http_req_on_gone(c->req, files_on_gone);
         return c;
     }
-    copy_free(c);
+    files_copy_free(c);
     return NULL;
 }
 
-static void take_verdict(struct api_copy *c, const struct err *err,
-                         const struct copy_result *result)
+static void files_take_verdict(struct api_copy *c, const struct err *err,
+                               const struct copy_result *result)
 {
     c->told = true;
     c->result = *result;
@@ -181,7 +181,7 @@ static void take_verdict(struct api_copy *c, const struct err *err,
     }
 }
 
-static void upload_answer(struct api_copy *c)
+static void files_upload_answer(struct api_copy *c)
 {
     struct http_req *req = TAKE_PTR(c->req);
     _cleanup_json_ json_t *doc = NULL;
@@ -195,12 +195,12 @@ static void upload_answer(struct api_copy *c)
         text = json_to_text(doc, false);
         http_reply(req, 200, "application/json", text, strlen(text));
     }
-    copy_free(c);
+    files_copy_free(c);
 }
 
 /* Bytes that the pipe has taken. A helper that has ended takes no more: what still comes (the
  * padding behind an archive) is dropped, and its verdict tells whether that was well. */
-static size_t pipe_write(struct api_copy *c, const char *data, size_t len)
+static size_t files_pipe_write(struct api_copy *c, const char *data, size_t len)
 {
     ssize_t n;
 
@@ -211,65 +211,65 @@ static size_t pipe_write(struct api_copy *c, const char *data, size_t len)
         return (size_t)n;
     if (errno == EAGAIN || errno == EINTR)
         return 0;
-    pipe_close(c);
+    files_pipe_close(c);
     return len;
 }
 
-static void upload_flush(struct api_copy *c)
+static void files_upload_flush(struct api_copy *c)
 {
-    buf_consume(&c->pending, pipe_write(c, buf_data(&c->pending), c->pending.len));
+    buf_consume(&c->pending, files_pipe_write(c, buf_data(&c->pending), c->pending.len));
     if (c->watch)
         loop_watch_set(c->watch, c->pending.len ? LOOP_WRITE : 0);
     if (c->pending.len)
         return;
     if (c->body_done)
-        pipe_close(c);
+        files_pipe_close(c);
     else if (c->req)
         http_body_read(c->req, true);
 }
 
-static void upload_writable(void *arg, int events _unused_)
+static void files_upload_writable(void *arg, int events _unused_)
 {
-    upload_flush(arg);
+    files_upload_flush(arg);
 }
 
-static void upload_data(struct http_req *req, const char *data, size_t len)
+static void files_upload_data(struct http_req *req, const char *data, size_t len)
 {
     struct api_copy *c = http_req_user(req);
-    size_t taken = c->pending.len ? 0 : pipe_write(c, data, len);
+    size_t taken = c->pending.len ? 0 : files_pipe_write(c, data, len);
 
     if (taken == len)
         return;
     http_body_read(req, false);
     if (buf_append(&c->pending, data + taken, len - taken) < 0) {
-        pipe_close(c); /* more than was asked for: the helper says that the archive is cut */
+        files_pipe_close(c); /* more than was asked for: the helper says that the archive is cut */
         return;
     }
     loop_watch_set(c->watch, LOOP_WRITE);
 }
 
-static void upload_end(struct http_req *req)
+static void files_upload_end(struct http_req *req)
 {
     struct api_copy *c = http_req_user(req);
 
     c->body_done = true;
     if (c->told)
-        upload_answer(c);
+        files_upload_answer(c);
     else if (!c->pending.len)
-        pipe_close(c);
+        files_pipe_close(c);
 }
 
-static void upload_told(void *arg, const struct err *err, const struct copy_result *result)
+static void files_upload_told(void *arg, const struct err *err, const struct copy_result *result)
 {
     struct api_copy *c = arg;
 
-    take_verdict(c, err, result);
+    files_take_verdict(c, err, result);
     if (!c->req) {
-        copy_free(c);
+        files_copy_free(c);
     } else if (err || c->body_done) {
-        upload_answer(c);
+        files_upload_answer(c);
     } else { /* the client is still sending what nobody needs: its request must come to an end */
-        pipe_close(c);
+        files_pipe_close(c);
         buf_clear(&c->pending);
         http_body_read(c->req, true);
     }
@@ -277,7 +277,7 @@ static void upload_told(void *arg, const struct err *err, const struct copy_resu
 
 void handle_files_put(struct api_call *call)
 {
-    static const struct http_body_events events = {upload_data, upload_end};
+    static const struct http_body_events events = {files_upload_data, files_upload_end};
     const char *type = http_field_get(http_req_head(call->req), "content-type");
     _cleanup_err_ struct err err = ERR_INIT;
     struct api_copy *c;
@@ -287,7 +287,7 @@ void handle_files_put(struct api_call *call)
         call_reply_status(call, 415, &err);
         return;
     }
-    c = upload_start(call, upload_writable, upload_told, &err);
+    c = files_upload_start(call, files_upload_writable, files_upload_told, &err);
     if (!c)
         call_reply_err(call, &err);
     else

@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 
 /* ?engine=NAME, else the one that keeps images. */
-static void ask(struct api_call *c, const struct image_ask *what)
+static void api_images_ask(struct api_call *c, const struct image_ask *what)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
@@ -19,7 +19,7 @@ static void ask(struct api_call *c, const struct image_ask *what)
         call_reply_err(c, &err);
 }
 
-static int name_of(const struct api_call *c, bool needed, char **ret, struct err *err)
+static int api_images_name_of(const struct api_call *c, bool needed, char **ret, struct err *err)
 {
     int r = call_query_text(c, "name", ret, err);
 
@@ -28,31 +28,31 @@ static int name_of(const struct api_call *c, bool needed, char **ret, struct err
     return r;
 }
 
-static void ask_named(struct api_call *c, enum image_verb verb)
+static void api_images_ask_named(struct api_call *c, enum image_verb verb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *name = NULL;
 
-    if (name_of(c, true, &name, &err) < 0) {
+    if (api_images_name_of(c, true, &name, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
-    ask(c, &(struct image_ask){.verb = verb, .name = name, .fd = -1});
+    api_images_ask(c, &(struct image_ask){.verb = verb, .name = name, .fd = -1});
 }
 
 void handle_image_list(struct api_call *c)
 {
-    ask(c, &(struct image_ask){.verb = IMAGE_LIST, .fd = -1});
+    api_images_ask(c, &(struct image_ask){.verb = IMAGE_LIST, .fd = -1});
 }
 
 void handle_image_show(struct api_call *c)
 {
-    ask_named(c, IMAGE_SHOW);
+    api_images_ask_named(c, IMAGE_SHOW);
 }
 
 void handle_image_remove(struct api_call *c)
 {
-    ask_named(c, IMAGE_REMOVE);
+    api_images_ask_named(c, IMAGE_REMOVE);
 }
 
 void handle_image_prune(struct api_call *c)
@@ -62,10 +62,10 @@ void handle_image_prune(struct api_call *c)
     if (json_read(c->body, NULL, NULL, 0, &err) < 0)
         call_reply_err(c, &err);
     else
-        ask(c, &(struct image_ask){.verb = IMAGE_PRUNE, .fd = -1});
+        api_images_ask(c, &(struct image_ask){.verb = IMAGE_PRUNE, .fd = -1});
 }
 
-static void imported(void *arg, const struct err *err, const char *json)
+static void api_images_imported(void *arg, const struct err *err, const char *json)
 {
     upload_end(arg, err, json);
 }
@@ -84,18 +84,19 @@ void handle_image_import(struct api_call *c)
         call_reply_status(c, 415, &err);
         return;
     }
-    if (name_of(c, false, &name, &err) >= 0 && call_query_text(c, "engine", &engine, &err) >= 0)
+    if (api_images_name_of(c, false, &name, &err) >= 0 &&
+        call_query_text(c, "engine", &engine, &err) >= 0)
         u = upload_start(c, &what.fd, &err);
     if (!u) {
         call_reply_err(c, &err);
         return;
     }
     what.name = name;
-    if (manager_image(m, engine, &what, imported, u, &err) < 0)
+    if (manager_image(m, engine, &what, api_images_imported, u, &err) < 0)
         upload_end(u, &err, NULL);
 }
 
-static void exported(void *arg, const struct err *err, const char *json _unused_)
+static void api_images_exported(void *arg, const struct err *err, const char *json _unused_)
 {
     drain_end(arg, err, NULL);
 }
@@ -109,7 +110,8 @@ void handle_image_export(struct api_call *c)
     struct manager *m = c->manager;
     struct drain *d = NULL;
 
-    if (name_of(c, true, &name, &err) >= 0 && call_query_text(c, "engine", &engine, &err) >= 0 &&
+    if (api_images_name_of(c, true, &name, &err) >= 0 &&
+        call_query_text(c, "engine", &engine, &err) >= 0 &&
         call_query_text(c, "format", &format, &err) >= 0) {
         config.what = text = xasprintf("the export of image '%.200s'", name);
         d = drain_start(c, &config, &what.fd, &err);
@@ -120,7 +122,7 @@ void handle_image_export(struct api_call *c)
     }
     what.name = name;
     what.detail = format ? format : (char *)"oci";
-    if (manager_image(m, engine, &what, exported, d, &err) < 0)
+    if (manager_image(m, engine, &what, api_images_exported, d, &err) < 0)
         drain_end(d, &err, NULL);
 }
 
@@ -133,7 +135,8 @@ struct copy_fields {
 };
 
 /* other: what a pulled image is called here, or where a pushed one goes to. */
-static int read_transfer(const json_t *body, bool push, struct copy_fields *f, struct err *err)
+static int api_images_read_transfer(const json_t *body, bool push, struct copy_fields *f,
+                                    struct err *err)
 {
     const struct json_field fields[] = {
         {"name", JSON_FIELD_STRING, &f->name},
@@ -151,7 +154,7 @@ static int read_transfer(const json_t *body, bool push, struct copy_fields *f, s
 }
 
 /* remote: its name in the registry. */
-static char *copy_text(const struct copy_fields *f, const char *remote)
+static char *api_images_copy_text(const struct copy_fields *f, const char *remote)
 {
     _cleanup_json_ json_t *doc =
         json_pack("{s:s, s:s*, s:b, s:s*, s:s*}", "name", remote, "platform", f->platform,
@@ -160,12 +163,12 @@ static char *copy_text(const struct copy_fields *f, const char *remote)
     return json_to_text(doc, false);
 }
 
-static void transferred(void *arg, const struct err *err, const char *json)
+static void api_images_transferred(void *arg, const struct err *err, const char *json)
 {
     drain_end(arg, err, json);
 }
 
-static void transfer(struct api_call *c, bool push)
+static void api_images_transfer(struct api_call *c, bool push)
 {
     const struct drain_config config = {
         .type = "application/x-ndjson", .what = push ? "a push" : "a pull", .lines = true};
@@ -176,17 +179,17 @@ static void transfer(struct api_call *c, bool push)
     struct manager *m = c->manager;
     struct drain *d = NULL;
 
-    if (read_transfer(c->body, push, &f, &err) >= 0 &&
+    if (api_images_read_transfer(c->body, push, &f, &err) >= 0 &&
         call_query_text(c, "engine", &engine, &err) >= 0) {
         const char *local = push ? f.name : f.other;
 
         what.name = here = local ? xstrdup(local) : NULL;
-        what.detail = text = copy_text(&f, push && f.other ? f.other : f.name);
+        what.detail = text = api_images_copy_text(&f, push && f.other ? f.other : f.name);
         d = drain_start(c, &config, &what.fd, &err);
     }
     if (!d)
         call_reply_err(c, &err);
-    else if (manager_image(m, engine, &what, transferred, d, &err) < 0)
+    else if (manager_image(m, engine, &what, api_images_transferred, d, &err) < 0)
         drain_end(d, &err, NULL);
     if (text)
         explicit_bzero(text, strlen(text));
@@ -194,10 +197,10 @@ static void transfer(struct api_call *c, bool push)
 
 void handle_image_pull(struct api_call *c)
 {
-    transfer(c, false);
+    api_images_transfer(c, false);
 }
 
 void handle_image_push(struct api_call *c)
 {
-    transfer(c, true);
+    api_images_transfer(c, true);
 }

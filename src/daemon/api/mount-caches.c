@@ -6,7 +6,7 @@
 #include "daemon/api/call.h"
 #include "lib/base/cleanup.h"
 
-static void listed(void *arg, const struct err *err, const char *json)
+static void api_mount_caches_listed(void *arg, const struct err *err, const char *json)
 {
     struct api_call *c = arg;
     _cleanup_err_ struct err bad = ERR_INIT;
@@ -24,15 +24,15 @@ static void listed(void *arg, const struct err *err, const char *json)
 void handle_mount_caches(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    int r = manager_mounts(c->manager, listed, c, &err);
+    int r = manager_mounts(c->manager, api_mount_caches_listed, c, &err);
 
     if (r < 0)
         call_reply_err(c, &err);
     else if (r == 0)
-        listed(c, NULL, "{\"mounts\":[],\"bytes\":0}");
+        api_mount_caches_listed(c, NULL, "{\"mounts\":[],\"bytes\":0}");
 }
 
-static void removed(void *arg, const struct err *err, const char *json)
+static void api_mount_caches_removed(void *arg, const struct err *err, const char *json)
 {
     if (err)
         call_reply_err(arg, err);
@@ -49,7 +49,7 @@ void handle_mount_cache_remove(struct api_call *c)
     if (r >= 0 && (!id || !*id))
         r = err_set(&err, ERR_INVALID, "query parameter 'id' is missing");
     if (r >= 0)
-        r = manager_mount_remove(c->manager, id, removed, c, &err);
+        r = manager_mount_remove(c->manager, id, api_mount_caches_removed, c, &err);
     if (r < 0)
         call_reply_err(c, &err);
 }
@@ -66,7 +66,7 @@ void handle_mount_cache_prune(struct api_call *c)
 
     if (r >= 0)
         r = manager_mounts_trim(c->manager, keep == UINT64_MAX ? NULL : &keep,
-                                (unused_ms + 999) / 1000, removed, c, &err);
+                                (unused_ms + 999) / 1000, api_mount_caches_removed, c, &err);
     if (r < 0)
         call_reply_err(c, &err);
 }

@@ -30,7 +30,7 @@ json_t *package_counts_counters(const char *stats, const char *sandbox_id)
     return json_incref(json_object_get(json_object_get(doc, "sandboxes"), sandbox_id));
 }
 
-static void destroy(struct package_counts *t)
+static void package_counts_destroy(struct package_counts *t)
 {
     json_decref(t->before);
     json_decref(t->after);
@@ -44,11 +44,11 @@ void package_counts_free(struct package_counts *t)
         return;
     t->freed = true;
     if (!t->pending)
-        destroy(t);
+        package_counts_destroy(t);
 }
 
 /* A registry that was started again counts from nothing: all of it is of our time then. */
-static void subtract(json_t *from, const json_t *less)
+static void package_counts_subtract(json_t *from, const json_t *less)
 {
     const char *key;
     json_t *v;
@@ -60,46 +60,46 @@ static void subtract(json_t *from, const json_t *less)
         json_integer_set(v, json_integer_value(v) - json_integer_value(json_object_get(less, key)));
 }
 
-static void tell(struct package_counts *t)
+static void package_counts_tell(struct package_counts *t)
 {
     _cleanup_json_ json_t *sum = t->after ? json_deep_copy(t->after) : json_object();
     const char *key;
     json_t *v;
 
     json_object_foreach (sum, key, v)
-        subtract(v, json_object_get(t->before, key));
+        package_counts_subtract(v, json_object_get(t->before, key));
     t->done(t->arg, t->failed ? NULL : sum);
 }
 
-static void settle(struct package_counts *t)
+static void package_counts_settle(struct package_counts *t)
 {
     if (--t->pending)
         return;
     if (t->freed)
-        destroy(t);
+        package_counts_destroy(t);
     else if (t->stopped)
-        tell(t);
+        package_counts_tell(t);
 }
 
-static void on_before(void *arg, const struct err *err, const char *stats)
+static void package_counts_on_before(void *arg, const struct err *err, const char *stats)
 {
     struct package_counts *t = arg;
 
     t->failed |= err != NULL;
     t->before = package_counts_counters(stats, t->id);
-    settle(t);
+    package_counts_settle(t);
 }
 
-static void on_after(void *arg, const struct err *err, const char *stats)
+static void package_counts_on_after(void *arg, const struct err *err, const char *stats)
 {
     struct package_counts *t = arg;
 
     t->failed |= err != NULL;
     t->after = package_counts_counters(stats, t->id);
-    settle(t);
+    package_counts_settle(t);
 }
 
-static void ask(struct package_counts *t, packages_proxy_fn fn)
+static void package_counts_ask(struct package_counts *t, packages_proxy_fn fn)
 {
     t->pending++;
     packages_proxy_ask(t->k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, fn, t);
@@ -112,7 +112,7 @@ struct package_counts *package_counts_new(struct packages_proxy *k, const char *
     t->k = k;
     t->id = xstrdup(sandbox_id);
     if (packages_proxy_serves(k, sandbox_id)) /* else it has not asked for anything yet */
-        ask(t, on_before);
+        package_counts_ask(t, package_counts_on_before);
     return t;
 }
 
@@ -123,6 +123,6 @@ bool package_counts_stop(struct package_counts *t, package_counts_fn done, void 
     t->stopped = true;
     t->done = done;
     t->arg = arg;
-    ask(t, on_after);
+    package_counts_ask(t, package_counts_on_after);
     return true;
 }

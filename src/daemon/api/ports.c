@@ -36,7 +36,7 @@ struct tunnel {
 
 static char scratch[TUNNEL_PIECE];
 
-static void tunnel_free(struct tunnel *t)
+static void api_ports_tunnel_free(struct tunnel *t)
 {
     loop_watch_free(t->watch);
     fd_close(t->fd);
@@ -45,13 +45,13 @@ static void tunnel_free(struct tunnel *t)
     free(t);
 }
 
-static void finish(struct tunnel *t)
+static void api_ports_finish(struct tunnel *t)
 {
     http_raw_close(t->req);
-    tunnel_free(t);
+    api_ports_tunnel_free(t);
 }
 
-static void update(struct tunnel *t)
+static void api_ports_update(struct tunnel *t)
 {
     bool reads = !t->service_ended && http_stream_pending(t->req) < TUNNEL_OUT_MAX;
 
@@ -59,14 +59,14 @@ static void update(struct tunnel *t)
 }
 
 /* Both ways have ended and nothing is under way. */
-static bool is_over(const struct tunnel *t)
+static bool api_ports_is_over(const struct tunnel *t)
 {
     return t->service_ended && (t->service_deaf || (t->client_ended && !t->pending.len));
 }
 
 /* ---- from the client to the service ---- */
 
-static size_t service_write(struct tunnel *t, const char *data, size_t len)
+static size_t api_ports_service_write(struct tunnel *t, const char *data, size_t len)
 {
     ssize_t n;
 
@@ -81,9 +81,9 @@ static size_t service_write(struct tunnel *t, const char *data, size_t len)
     return len;
 }
 
-static void flush_pending(struct tunnel *t)
+static void api_ports_flush_pending(struct tunnel *t)
 {
-    buf_consume(&t->pending, service_write(t, buf_data(&t->pending), t->pending.len));
+    buf_consume(&t->pending, api_ports_service_write(t, buf_data(&t->pending), t->pending.len));
     if (t->pending.len)
         return;
     if (t->client_ended)
@@ -92,10 +92,10 @@ static void flush_pending(struct tunnel *t)
         http_raw_read(t->req, true);
 }
 
-static void on_data(struct http_req *req, const char *data, size_t len)
+static void api_ports_on_data(struct http_req *req, const char *data, size_t len)
 {
     struct tunnel *t = http_req_user(req);
-    size_t taken = t->pending.len ? 0 : service_write(t, data, len);
+    size_t taken = t->pending.len ? 0 : api_ports_service_write(t, data, len);
 
     manager_touch(t->manager, t->name);
     if (taken < len) {
@@ -103,27 +103,27 @@ static void on_data(struct http_req *req, const char *data, size_t len)
         if (buf_append(&t->pending, data + taken, len - taken) < 0)
             t->service_deaf = true; /* not while we pause as told */
     }
-    if (is_over(t))
-        finish(t);
+    if (api_ports_is_over(t))
+        api_ports_finish(t);
     else
-        update(t);
+        api_ports_update(t);
 }
 
-static void on_eof(struct http_req *req)
+static void api_ports_on_eof(struct http_req *req)
 {
     struct tunnel *t = http_req_user(req);
 
     t->client_ended = true;
     if (!t->pending.len)
         shutdown(t->fd, SHUT_WR);
-    if (is_over(t))
-        finish(t);
+    if (api_ports_is_over(t))
+        api_ports_finish(t);
 }
 
 /* ---- and back ---- */
 
 /* False at its end. */
-static bool read_service(struct tunnel *t)
+static bool api_ports_read_service(struct tunnel *t)
 {
     ssize_t n = recv(t->fd, scratch, sizeof(scratch), MSG_DONTWAIT);
 
@@ -140,29 +140,29 @@ static bool read_service(struct tunnel *t)
     return false;
 }
 
-static void on_service(void *arg, int events)
+static void api_ports_on_service(void *arg, int events)
 {
     struct tunnel *t = arg;
 
     if (events & LOOP_WRITE && t->pending.len)
-        flush_pending(t);
+        api_ports_flush_pending(t);
     if (events & LOOP_READ && !t->service_ended)
-        read_service(t);
-    if (is_over(t))
-        finish(t);
+        api_ports_read_service(t);
+    if (api_ports_is_over(t))
+        api_ports_finish(t);
     else
-        update(t);
+        api_ports_update(t);
 }
 
-static void on_drain(struct http_req *req)
+static void api_ports_on_drain(struct http_req *req)
 {
     struct tunnel *t = http_req_user(req);
 
-    update(t);
+    api_ports_update(t);
 }
 
 /* A client that closes in one go may have meant its last bytes: what the service takes, it gets. */
-static void on_gone(struct http_req *req)
+static void api_ports_on_gone(struct http_req *req)
 {
     struct tunnel *t = http_req_user(req);
 
@@ -170,42 +170,43 @@ static void on_gone(struct http_req *req)
     if (t->fd < 0)
         return; /* the dial's answer ends it */
     if (t->pending.len)
-        service_write(t, buf_data(&t->pending), t->pending.len);
-    tunnel_free(t);
+        api_ports_service_write(t, buf_data(&t->pending), t->pending.len);
+    api_ports_tunnel_free(t);
 }
 
 /* ---- beginning ---- */
 
-static void open_tunnel(struct tunnel *t, struct err *err)
+static void api_ports_open_tunnel(struct tunnel *t, struct err *err)
 {
-    static const struct http_raw_events events = {on_data, on_eof, on_drain};
+    static const struct http_raw_events events = {api_ports_on_data, api_ports_on_eof,
+                                                  api_ports_on_drain};
 
-    t->watch = loop_watch_new(t->loop, t->fd, on_service, t);
+    t->watch = loop_watch_new(t->loop, t->fd, api_ports_on_service, t);
     if (!t->watch) {
         err_set(err, ERR_LIMIT, "the connection cannot be watched");
         return;
     }
     http_upgrade(t->req, TUNNEL_PROTOCOL, &events);
-    update(t);
+    api_ports_update(t);
 }
 
-static void dialled(void *arg, const struct err *err, const struct copy_result *result)
+static void api_ports_dialled(void *arg, const struct err *err, const struct copy_result *result)
 {
     _cleanup_err_ struct err own = ERR_INIT;
     struct tunnel *t = arg;
 
     t->fd = result->fd;
     if (!t->req) {
-        tunnel_free(t);
+        api_ports_tunnel_free(t);
         return;
     }
     if (err)
         err_copy(&own, err);
     else
-        open_tunnel(t, &own);
+        api_ports_open_tunnel(t, &own);
     if (own.code) {
         http_reply_err(t->req, &own);
-        tunnel_free(t);
+        api_ports_tunnel_free(t);
     }
 }
 
@@ -226,12 +227,12 @@ void handle_port(struct api_call *c)
     t->loop = api_settings(c->api)->loop;
     t->name = xstrdup(c->params[0]);
     t->pending.max = TUNNEL_IN_MAX;
-    if (manager_dial(c->manager, t->name, (uint16_t)port, dialled, t, &err) < 0) {
-        tunnel_free(t);
+    if (manager_dial(c->manager, t->name, (uint16_t)port, api_ports_dialled, t, &err) < 0) {
+        api_ports_tunnel_free(t);
         call_reply_err(c, &err);
         return;
     }
     t->req = call_take_request(c);
     http_req_set_user(t->req, t);
-    http_req_on_gone(t->req, on_gone);
+    http_req_on_gone(t->req, api_ports_on_gone);
 }

@@ -2,7 +2,7 @@
 #include "daemon/api/call.h"
 #include "lib/base/cleanup.h"
 
-static void reply(struct api_call *c, int status, uint64_t run, bool brief)
+static void api_reconcile_reply(struct api_call *c, int status, uint64_t run, bool brief)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *report = reconcile_report(c->manager, run);
@@ -31,14 +31,14 @@ void handle_reconcile_get(struct api_call *c)
     if (r < 0)
         call_reply_err(c, &err);
     else
-        reply(c, 200, run, brief);
+        api_reconcile_reply(c, 200, run, brief);
 }
 
-static void ended(void *arg)
+static void api_reconcile_ended(void *arg)
 {
     struct api_call *c = arg;
 
-    reply(c, 200, c->number, false);
+    api_reconcile_reply(c, 200, c->number, false);
 }
 
 /* Answers when the run is over; without `wait` at once, with its number. */
@@ -56,7 +56,7 @@ void handle_reconcile(struct api_call *c)
     if (json_read(c->body, NULL, fields, ARRAY_SIZE(fields), &err) < 0)
         call_reply_err(c, &err);
     else if (wait)
-        c->number = reconcile_request(c->manager, &options, ended, c);
+        c->number = reconcile_request(c->manager, &options, api_reconcile_ended, c);
     else
-        reply(c, 202, reconcile_request(c->manager, &options, NULL, NULL), true);
+        api_reconcile_reply(c, 202, reconcile_request(c->manager, &options, NULL, NULL), true);
 }

@@ -12,7 +12,7 @@
 
 enum { GRACE_MAX_MS = 600000 };
 
-static json_t *time_to_json(uint64_t wall)
+static json_t *sandboxes_time_to_json(uint64_t wall)
 {
     char tmp[TIME_FORMAT_MAX];
 
@@ -20,23 +20,23 @@ static json_t *time_to_json(uint64_t wall)
 }
 
 /* The reason may quote an engine's words: json_string() refuses broken UTF-8. */
-static json_t *text_to_json(const char *s)
+static json_t *sandboxes_text_to_json(const char *s)
 {
     json_t *j = s ? json_string(s) : NULL;
 
     return j ? j : json_null();
 }
 
-static void set_state(json_t *o, const struct sandbox *sb)
+static void sandboxes_set_state(json_t *o, const struct sandbox *sb)
 {
     bool unsure = sandbox_is_unsure(sb);
     const char *state = sandbox_state_name(sb->state);
 
     json_object_set_new(o, "state", json_string(unsure ? "reconciling" : state));
-    json_object_set_new(o, "since", time_to_json(sb->since));
+    json_object_set_new(o, "since", sandboxes_time_to_json(sb->since));
     json_object_set_new(o, "reason",
                         unsure ? json_sprintf("the daemon has just started; it was %s", state)
-                               : text_to_json(sb->reason));
+                               : sandboxes_text_to_json(sb->reason));
 }
 
 json_t *sandbox_to_json(const struct sandbox *sb)
@@ -47,11 +47,11 @@ json_t *sandbox_to_json(const struct sandbox *sb)
     json_object_set_new(o, "name", json_string(sb->name));
     json_object_set_new(o, "id", json_string(sb->id));
     json_object_set_new(o, "engine", json_string(engine));
-    set_state(o, sb);
-    json_object_set_new(o, "image", text_to_json(sb->spec.image));
-    json_object_set_new(o, "image_digest", text_to_json(sb->spec.image_digest));
+    sandboxes_set_state(o, sb);
+    json_object_set_new(o, "image", sandboxes_text_to_json(sb->spec.image));
+    json_object_set_new(o, "image_digest", sandboxes_text_to_json(sb->spec.image_digest));
     json_object_set_new(o, "hash", json_string(sb->hash));
-    json_object_set_new(o, "created_at", time_to_json(sb->created_at));
+    json_object_set_new(o, "created_at", sandboxes_time_to_json(sb->created_at));
     json_object_set_new(o, "ephemeral", json_boolean(sb->ephemeral));
     json_object_set_new(o, "execs_live", json_integer(sb->n_execs));
     json_object_set_new(o, "limits", spec_limits_to_json(&sb->spec));
@@ -62,7 +62,7 @@ json_t *sandbox_to_json(const struct sandbox *sb)
     return o;
 }
 
-static int by_name(const void *a, const void *b)
+static int sandboxes_by_name(const void *a, const void *b)
 {
     const struct sandbox *const *x = a, *const *y = b;
 
@@ -81,7 +81,7 @@ void handle_sandbox_list(struct api_call *c)
         all[n++] = sb;
     }
     if (n)
-        qsort(all, n, sizeof(*all), by_name);
+        qsort(all, n, sizeof(*all), sandboxes_by_name);
     for (size_t i = 0; i < n; i++)
         json_array_append_new(list, sandbox_to_json(all[i]));
     free(all);
@@ -90,7 +90,7 @@ void handle_sandbox_list(struct api_call *c)
 
 /* ---- ensure ---- */
 
-static json_t *warnings(const struct sandbox *sb)
+static json_t *sandboxes_warnings(const struct sandbox *sb)
 {
     json_t *w = json_array();
 
@@ -102,7 +102,7 @@ static json_t *warnings(const struct sandbox *sb)
             w, json_sprintf("these default limits cannot be enforced on this machine: %s", text));
     }
     for (char **p = sb->warnings; p && *p; p++)
-        json_array_append_new(w, text_to_json(*p));
+        json_array_append_new(w, sandboxes_text_to_json(*p));
     if (sandbox_packages_trouble(sb))
         json_array_append_new(w, json_sprintf("the package registry does not run, the next request "
                                               "tries again: %s",
@@ -111,9 +111,9 @@ static json_t *warnings(const struct sandbox *sb)
 }
 
 /* What a reader of the document would else take for more than it is. */
-static json_t *notes(const struct sandbox *sb)
+static json_t *sandboxes_notes(const struct sandbox *sb)
 {
-    json_t *w = warnings(sb);
+    json_t *w = sandboxes_warnings(sb);
 
     if (sb->spec.network == SPEC_NETWORK_PACKAGES && engine_is_open(sb->engine) &&
         !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES))
@@ -128,8 +128,8 @@ static json_t *notes(const struct sandbox *sb)
     return w;
 }
 
-static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
-                    enum manager_action action)
+static void sandboxes_ensured(void *arg, const struct err *err, const struct sandbox *sb,
+                              enum manager_action action)
 {
     struct api_call *c = arg;
 
@@ -139,19 +139,19 @@ static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
     }
     call_reply(c, action == ACTION_CREATED ? 201 : 200,
                json_pack("{s:o, s:s, s:o}", "sandbox", sandbox_to_json(sb), "action",
-                         manager_action_name(action), "warnings", warnings(sb)));
+                         manager_action_name(action), "warnings", sandboxes_warnings(sb)));
 }
 
 void handle_sandbox_ensure(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (manager_ensure(c->manager, c->params[0], c->body, ensured, c, &err) < 0)
+    if (manager_ensure(c->manager, c->params[0], c->body, sandboxes_ensured, c, &err) < 0)
         call_reply_err(c, &err);
 }
 
 /* A registry that does not answer takes nothing but its counters away. */
-static void counted(void *arg, const struct err *err, const char *stats)
+static void sandboxes_counted(void *arg, const struct err *err, const char *stats)
 {
     struct api_call *c = arg;
     struct sandbox *sb = call_sandbox(c);
@@ -160,7 +160,7 @@ static void counted(void *arg, const struct err *err, const char *stats)
     (void)err;
     if (!sb)
         return;
-    doc = json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", notes(sb));
+    doc = json_pack("{s:o, s:o}", "sandbox", sandbox_to_json(sb), "warnings", sandboxes_notes(sb));
     packages = package_counts_counters(stats, sb->id);
     if (packages)
         json_object_set_new(doc, "packages", packages);
@@ -177,16 +177,16 @@ void handle_sandbox_get(struct api_call *c)
     if (!sb)
         return;
     if (k && packages_proxy_serves(k, sb->id))
-        packages_proxy_ask(k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS}, counted,
-                           c);
+        packages_proxy_ask(k, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
+                           sandboxes_counted, c);
     else
-        counted(c, NULL, NULL);
+        sandboxes_counted(c, NULL, NULL);
 }
 
 /* ---- stop, pause, remove ---- */
 
-static void replied_with_sandbox(void *arg, const struct err *err, const struct sandbox *sb,
-                                 enum manager_action action)
+static void sandboxes_replied_with_sandbox(void *arg, const struct err *err,
+                                           const struct sandbox *sb, enum manager_action action)
 {
     struct api_call *c = arg;
 
@@ -209,8 +209,8 @@ void handle_sandbox_stop(struct api_call *c)
         r = err_set(&err, ERR_INVALID, "field 'grace_ms': %llu is over %d",
                     (unsigned long long)grace_ms, GRACE_MAX_MS);
     if (r >= 0)
-        r = manager_stop(c->manager, c->params[0], grace_ms * USEC_PER_MSEC, replied_with_sandbox,
-                         c, &err);
+        r = manager_stop(c->manager, c->params[0], grace_ms * USEC_PER_MSEC,
+                         sandboxes_replied_with_sandbox, c, &err);
     if (r < 0)
         call_reply_err(c, &err);
 }
@@ -219,34 +219,35 @@ void handle_sandbox_lease(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (manager_lease(c->manager, c->params[0], c->body, replied_with_sandbox, c, &err) < 0)
+    if (manager_lease(c->manager, c->params[0], c->body, sandboxes_replied_with_sandbox, c, &err) <
+        0)
         call_reply_err(c, &err);
 }
 
-static void pause_or_resume(struct api_call *c, bool on)
+static void sandboxes_pause_or_resume(struct api_call *c, bool on)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     int r;
 
     r = json_read(c->body, NULL, NULL, 0, &err);
     if (r >= 0)
-        r = manager_pause(c->manager, c->params[0], on, replied_with_sandbox, c, &err);
+        r = manager_pause(c->manager, c->params[0], on, sandboxes_replied_with_sandbox, c, &err);
     if (r < 0)
         call_reply_err(c, &err);
 }
 
 void handle_sandbox_pause(struct api_call *c)
 {
-    pause_or_resume(c, true);
+    sandboxes_pause_or_resume(c, true);
 }
 
 void handle_sandbox_resume(struct api_call *c)
 {
-    pause_or_resume(c, false);
+    sandboxes_pause_or_resume(c, false);
 }
 
-static void removed(void *arg, const struct err *err, const struct sandbox *sb,
-                    enum manager_action action)
+static void sandboxes_removed(void *arg, const struct err *err, const struct sandbox *sb,
+                              enum manager_action action)
 {
     (void)sb;
     (void)action;
@@ -264,7 +265,7 @@ void handle_sandbox_remove(struct api_call *c)
 
     r = call_query_bool(c, "force", &force, &err);
     if (r >= 0)
-        r = manager_remove(c->manager, c->params[0], force, removed, c, &err);
+        r = manager_remove(c->manager, c->params[0], force, sandboxes_removed, c, &err);
     if (r < 0)
         call_reply_err(c, &err);
 }

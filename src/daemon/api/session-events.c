@@ -22,7 +22,7 @@ struct session_events_answer {
     bool follow, sse;
 };
 
-static void events_free(struct session_events_answer *e)
+static void api_session_events_free(struct session_events_answer *e)
 {
     session_reader_free(e->reader);
     buf_done(&e->text);
@@ -30,18 +30,18 @@ static void events_free(struct session_events_answer *e)
     free(e);
 }
 
-static void on_gone(struct http_req *req)
+static void api_session_events_on_gone(struct http_req *req)
 {
-    events_free(http_req_user(req));
+    api_session_events_free(http_req_user(req));
 }
 
-static void finish(struct session_events_answer *e)
+static void api_session_events_finish(struct session_events_answer *e)
 {
     http_stream_end(e->req);
-    events_free(e);
+    api_session_events_free(e);
 }
 
-static void flush(struct session_events_answer *e)
+static void api_session_events_flush(struct session_events_answer *e)
 {
     if (e->batch.len)
         http_stream_write(e->req, buf_data(&e->batch), e->batch.len);
@@ -49,32 +49,32 @@ static void flush(struct session_events_answer *e)
 }
 
 /* What is in `text` joins the batch, for which there is room. */
-static void add(struct session_events_answer *e, uint64_t seq)
+static void api_session_events_add(struct session_events_answer *e, uint64_t seq)
 {
     if ((e->sse && buf_appendf(&e->batch, "id: %llu\ndata: ", (unsigned long long)seq) < 0) ||
         buf_append(&e->batch, buf_data(&e->text), e->text.len) < 0 ||
         buf_append(&e->batch, "\n\n", e->sse ? 2 : 1) < 0)
         log_error("session events: event %llu is too large", (unsigned long long)seq);
     if (e->batch.len >= BATCH)
-        flush(e);
+        api_session_events_flush(e);
 }
 
 /* The status is out long ago: the reason is the last line. */
-static void fail(struct session_events_answer *e, const struct err *err)
+static void api_session_events_fail(struct session_events_answer *e, const struct err *err)
 {
     _cleanup_json_ json_t *doc = json_from_err(err);
     _cleanup_free_ char *text = json_to_text(doc, false);
 
     log_debug("session events: %s", err->msg);
-    flush(e);
+    api_session_events_flush(e);
     if (e->sse)
         http_stream_write(e->req, "event: error\ndata: ", 19);
     http_stream_write(e->req, text, strlen(text));
     http_stream_write(e->req, "\n\n", e->sse ? 2 : 1);
-    finish(e);
+    api_session_events_finish(e);
 }
 
-static void pump(struct session_events_answer *e)
+static void api_session_events_pump(struct session_events_answer *e)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     enum session_result result;
@@ -83,33 +83,34 @@ static void pump(struct session_events_answer *e)
     while (http_stream_pending(e->req) < PENDING_MAX) {
         buf_clear(&e->text);
         if (session_read(e->reader, &e->text, &seq, &result, &err) < 0) {
-            fail(e, &err);
+            api_session_events_fail(e, &err);
             return;
         }
         if (result == SESSION_EVENT) {
-            add(e, seq);
+            api_session_events_add(e, seq);
             continue;
         }
-        flush(e);
+        api_session_events_flush(e);
         if (result == SESSION_OVER || !e->follow)
-            finish(e);
+            api_session_events_finish(e);
         return;
     }
-    flush(e);
+    api_session_events_flush(e);
 }
 
-static void on_drain(struct http_req *req)
+static void api_session_events_on_drain(struct http_req *req)
 {
-    pump(http_req_user(req));
+    api_session_events_pump(http_req_user(req));
 }
 
-static void on_news(void *arg)
+static void api_session_events_on_news(void *arg)
 {
-    pump(arg);
+    api_session_events_pump(arg);
 }
 
 /* A browser that comes back by itself sends the last id it saw. */
-static int read_since(struct api_call *c, bool sse, uint64_t *ret, struct err *err)
+static int api_session_events_read_since(struct api_call *c, bool sse, uint64_t *ret,
+                                         struct err *err)
 {
     const char *last = sse ? http_field_get(http_req_head(c->req), "last-event-id") : NULL;
 
@@ -118,16 +119,16 @@ static int read_since(struct api_call *c, bool sse, uint64_t *ret, struct err *e
     return last ? 0 : call_query_u64(c, "since", ret, err);
 }
 
-static int start(struct api_call *c, struct sandbox *sb, struct session_events_answer *e,
-                 struct err *err)
+static int api_session_events_start(struct api_call *c, struct sandbox *sb,
+                                    struct session_events_answer *e, struct err *err)
 {
     const char *accept = http_field_get(http_req_head(c->req), "accept");
-    struct session_reader_config config = {.notify = on_news, .arg = e};
+    struct session_reader_config config = {.notify = api_session_events_on_news, .arg = e};
     int r;
 
     e->sse = accept && strstr(accept, "text/event-stream");
     e->follow = e->sse;
-    r = read_since(c, e->sse, &config.since, err);
+    r = api_session_events_read_since(c, e->sse, &config.since, err);
     if (r >= 0)
         r = call_query_bool(c, "follow", &e->follow, err);
     config.follow = e->follow;
@@ -145,14 +146,15 @@ void handle_session_events(struct api_call *c)
     e = xnew0(struct session_events_answer);
     e->text.max = SESSION_TEXT_MAX;
     e->batch.max = BATCH_MAX;
-    if (start(c, sb, e, &err) < 0) {
-        events_free(e);
+    if (api_session_events_start(c, sb, e, &err) < 0) {
+        api_session_events_free(e);
         call_reply_err(c, &err);
         return;
     }
     e->req = call_take_request(c);
     http_req_set_user(e->req, e);
-    http_req_on_gone(e->req, on_gone);
-    http_stream_start(e->req, 200, e->sse ? "text/event-stream" : "application/x-ndjson", on_drain);
-    pump(e);
+    http_req_on_gone(e->req, api_session_events_on_gone);
+    http_stream_start(e->req, 200, e->sse ? "text/event-stream" : "application/x-ndjson",
+                      api_session_events_on_drain);
+    api_session_events_pump(e);
 }

@@ -23,7 +23,7 @@ struct extra {
 };
 
 /* Beside these fields the body is an EXECSPEC. */
-static int read_extra(json_t *rest, struct extra *x, struct err *err)
+static int sessions_read_extra(json_t *rest, struct extra *x, struct err *err)
 {
     static const char *const names[] = {"payload", "payload_text", "concurrent"};
     _cleanup_json_ json_t *mine = json_object();
@@ -55,7 +55,7 @@ static int read_extra(json_t *rest, struct extra *x, struct err *err)
 }
 
 /* One line, whatever the white space of the text. */
-static int read_payload(const struct extra *x, struct exec_request *req, struct err *err)
+static int sessions_read_payload(const struct extra *x, struct exec_request *req, struct err *err)
 {
     _cleanup_free_ char *text =
         x->payload ? json_to_text(x->payload, false) : xstrdup(x->payload_text);
@@ -74,20 +74,20 @@ static int read_payload(const struct extra *x, struct exec_request *req, struct 
     return 0;
 }
 
-static int read_session(const json_t *body, struct api_exec_spec *spec, struct err *err)
+static int sessions_read_session(const json_t *body, struct api_exec_spec *spec, struct err *err)
 {
     _cleanup_json_ json_t *rest = json_copy((json_t *)body);
     struct extra x = {0};
     int r;
 
-    r = read_extra(rest, &x, err);
+    r = sessions_read_extra(rest, &x, err);
     if (r >= 0)
         r = exec_spec_read(rest, NULL, spec, err);
     if (r < 0)
         return r;
     spec->req.session = true;
     spec->req.concurrent = x.concurrent;
-    r = read_payload(&x, &spec->req, err);
+    r = sessions_read_payload(&x, &spec->req, err);
     if (r < 0)
         exec_spec_done(spec);
     return r;
@@ -98,7 +98,7 @@ void handle_session_start(struct api_call *c)
     _cleanup_err_ struct err err = ERR_INIT;
     struct api_exec_spec spec;
 
-    if (read_session(c->body, &spec, &err) < 0) {
+    if (sessions_read_session(c->body, &spec, &err) < 0) {
         call_reply_err(c, &err);
         return;
     }
@@ -108,7 +108,7 @@ void handle_session_start(struct api_call *c)
 
 /* ---- list and show ---- */
 
-static bool is_session(const json_t *exec)
+static bool sessions_is_session(const json_t *exec)
 {
     return json_is_true(json_object_get(exec, "session"));
 }
@@ -129,19 +129,20 @@ void handle_session_list(struct api_call *c)
     }
     list = json_array();
     json_array_foreach (execs, i, exec)
-        if (is_session(exec))
+        if (sessions_is_session(exec))
             json_array_append(list, exec);
     call_reply(c, 200, json_pack("{s:o}", "sessions", list));
 }
 
-static int get_session(struct api_call *c, struct sandbox *sb, json_t **ret, struct err *err)
+static int sessions_get_session(struct api_call *c, struct sandbox *sb, json_t **ret,
+                                struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int r = exec_get_json(c->manager, sb, c->params[1], &doc, err);
 
     if (r < 0)
         return r;
-    if (!is_session(doc))
+    if (!sessions_is_session(doc))
         return err_set(err, ERR_NOT_FOUND, "exec '%s' of sandbox '%s' is not a session",
                        c->params[1], sb->name);
     *ret = TAKE_PTR(doc);
@@ -156,7 +157,7 @@ void handle_session_get(struct api_call *c)
 
     if (!sb)
         return;
-    if (get_session(c, sb, &doc, &err) < 0)
+    if (sessions_get_session(c, sb, &doc, &err) < 0)
         call_reply_err(c, &err);
     else
         call_reply(c, 200, json_pack("{s:o}", "session", doc));
@@ -169,7 +170,7 @@ struct cancelling {
     struct exec *exec;
 };
 
-static void cancelled(void *arg, const struct err *err)
+static void sessions_cancelled(void *arg, const struct err *err)
 {
     struct cancelling *x = arg;
 
@@ -181,7 +182,7 @@ static void cancelled(void *arg, const struct err *err)
     free(x);
 }
 
-static int read_grace(const json_t *body, uint64_t *ret, struct err *err)
+static int sessions_read_grace(const json_t *body, uint64_t *ret, struct err *err)
 {
     uint64_t ms = GRACE_DEFAULT_MS;
     const struct json_field fields[] = {{"grace_ms", JSON_FIELD_U64, &ms}};
@@ -194,10 +195,11 @@ static int read_grace(const json_t *body, uint64_t *ret, struct err *err)
     return r;
 }
 
-static int find_live(struct api_call *c, struct sandbox *sb, struct exec **ret, struct err *err)
+static int sessions_find_live(struct api_call *c, struct sandbox *sb, struct exec **ret,
+                              struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
-    int r = get_session(c, sb, &doc, err);
+    int r = sessions_get_session(c, sb, &doc, err);
 
     if (r < 0)
         return r;
@@ -218,9 +220,9 @@ void handle_session_cancel(struct api_call *c)
 
     if (!sb)
         return;
-    r = read_grace(c->body, &grace, &err);
+    r = sessions_read_grace(c->body, &grace, &err);
     if (r >= 0)
-        r = find_live(c, sb, &exec, &err);
+        r = sessions_find_live(c, sb, &exec, &err);
     if (r < 0) {
         call_reply_err(c, &err);
         return;
@@ -228,7 +230,7 @@ void handle_session_cancel(struct api_call *c)
     x = xnew0(struct cancelling);
     x->call = c;
     x->exec = exec_ref(exec);
-    if (session_cancel(exec, grace, cancelled, x, &err) >= 0)
+    if (session_cancel(exec, grace, sessions_cancelled, x, &err) >= 0)
         return;
     call_reply_err(c, &err);
     exec_unref(exec);

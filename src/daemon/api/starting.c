@@ -13,7 +13,7 @@ struct starting {
     struct exec_watch watch;
 };
 
-static void on_event(void *arg, enum exec_event event)
+static void starting_on_event(void *arg, enum exec_event event)
 {
     struct starting *s = arg;
 
@@ -41,7 +41,7 @@ void starting_begin(struct api_call *c, struct exec_request *req, const char *ke
     s->call = c;
     s->exec = x;
     s->key = key;
-    s->watch.fn = on_event;
+    s->watch.fn = starting_on_event;
     s->watch.arg = s;
     exec_watch_add(x, &s->watch);
 }

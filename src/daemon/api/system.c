@@ -46,7 +46,7 @@ static const struct { uint32_t bit; const char *name; } caps[] = {
 };
 /* clang-format on */
 
-static json_t *caps_to_json(const struct engine *e)
+static json_t *system_caps_to_json(const struct engine *e)
 {
     json_t *names = json_array();
 
@@ -56,7 +56,7 @@ static json_t *caps_to_json(const struct engine *e)
     return names;
 }
 
-static json_t *cache_modes_to_json(uint32_t bits)
+static json_t *system_cache_modes_to_json(uint32_t bits)
 {
     json_t *names = json_array();
 
@@ -66,7 +66,7 @@ static json_t *cache_modes_to_json(uint32_t bits)
     return names;
 }
 
-static json_t *engine_to_json(const struct engine *e, const char *by_default)
+static json_t *system_engine_to_json(const struct engine *e, const char *by_default)
 {
     const struct err *why = engine_trouble(e);
     bool open = engine_is_open(e);
@@ -74,8 +74,8 @@ static json_t *engine_to_json(const struct engine *e, const char *by_default)
                           STREQ(e->ops->name, by_default));
     json_t *error = why ? json_from_err(why) : NULL;
 
-    json_object_set_new(o, "capabilities", open ? caps_to_json(e) : json_array());
-    json_object_set_new(o, "cache_modes", cache_modes_to_json(open ? e->cache_modes : 0));
+    json_object_set_new(o, "capabilities", open ? system_caps_to_json(e) : json_array());
+    json_object_set_new(o, "cache_modes", system_cache_modes_to_json(open ? e->cache_modes : 0));
     json_object_set_new(o, "about", open && e->about ? json_string(e->about) : json_null());
     json_object_set_new(o, "default_image", json_string(e->ops->default_image));
     json_object_set(o, "error", error ? json_object_get(error, "error") : json_null());
@@ -83,24 +83,24 @@ static json_t *engine_to_json(const struct engine *e, const char *by_default)
     return o;
 }
 
-static void reply_engines(struct api_call *c)
+static void system_reply_engines(struct api_call *c)
 {
     const struct manager_config *m = manager_settings(c->manager);
     json_t *list = json_array();
 
     for (size_t i = 0; i < m->n_engines; i++)
-        json_array_append_new(list, engine_to_json(m->engines[i], m->default_engine));
+        json_array_append_new(list, system_engine_to_json(m->engines[i], m->default_engine));
     call_reply(c, 200, json_pack("{s:o}", "engines", list));
 }
 
-static void prepared(void *arg, const struct err *err, struct engine_sandbox *box)
+static void system_prepared(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct api_call *c = arg;
 
     (void)err; /* engine_trouble() has it */
     (void)box;
     if (--c->number == 0)
-        reply_engines(c);
+        system_reply_engines(c);
 }
 
 /* Engines that are not open are tried now: what is told is never older than the question. */
@@ -111,10 +111,10 @@ void handle_engines(struct api_call *c)
     for (size_t i = 0; i < m->n_engines; i++)
         c->number += !engine_is_open(m->engines[i]);
     if (!c->number) {
-        reply_engines(c);
+        system_reply_engines(c);
         return;
     }
     for (size_t i = 0; i < m->n_engines; i++)
         if (!engine_is_open(m->engines[i]))
-            engine_prepare(m->engines[i], prepared, c);
+            engine_prepare(m->engines[i], system_prepared, c);
 }

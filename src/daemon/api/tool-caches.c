@@ -6,7 +6,7 @@
 #include "daemon/api/call.h"
 #include "daemon/core/caches/warm.h"
 
-static void warmed(void *arg, const struct err *err, const json_t *result)
+static void api_tool_caches_warmed(void *arg, const struct err *err, const json_t *result)
 {
     if (err)
         call_reply_err(arg, err);
@@ -18,18 +18,18 @@ void handle_cache_warm(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (manager_warm(c->manager, c->body, warmed, c, &err) < 0)
+    if (manager_warm(c->manager, c->body, api_tool_caches_warmed, c, &err) < 0)
         call_reply_err(c, &err);
 }
 
-static void told(void *arg, const json_t *doc)
+static void api_tool_caches_told(void *arg, const json_t *doc)
 {
     call_reply(arg, 200, json_deep_copy(doc));
 }
 
 void handle_tool_caches(struct api_call *c)
 {
-    manager_caches(c->manager, told, c);
+    manager_caches(c->manager, api_tool_caches_told, c);
 }
 
 void handle_tool_prune(struct api_call *c)
@@ -42,7 +42,7 @@ void handle_tool_prune(struct api_call *c)
     if (r >= 0 && !tool)
         r = err_set(&err, ERR_INVALID, "field 'tool' is missing: a tool, or 'all'");
     if (r >= 0)
-        r = manager_caches_drop(c->manager, tool, told, c, &err);
+        r = manager_caches_drop(c->manager, tool, api_tool_caches_told, c, &err);
     if (r < 0)
         call_reply_err(c, &err);
 }

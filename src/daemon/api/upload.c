@@ -25,7 +25,7 @@ struct upload {
     char *json;     /* or the answer; owned */
 };
 
-static void pipe_close(struct upload *u)
+static void upload_pipe_close(struct upload *u)
 {
     loop_watch_free(TAKE_PTR(u->watch));
     u->fd = fd_close(u->fd);
@@ -33,7 +33,7 @@ static void pipe_close(struct upload *u)
 
 static void upload_free(struct upload *u)
 {
-    pipe_close(u);
+    upload_pipe_close(u);
     buf_done(&u->pending);
     err_done(&u->err);
     free(u->json);
@@ -41,7 +41,7 @@ static void upload_free(struct upload *u)
 }
 
 /* The request is another's from here on. */
-static void hand_over(struct upload *u, struct http_req *req)
+static void upload_hand_over(struct upload *u, struct http_req *req)
 {
     upload_whole_fn fn = u->on_whole;
     void *arg = u->arg;
@@ -51,27 +51,27 @@ static void hand_over(struct upload *u, struct http_req *req)
 }
 
 /* The reader sees a body without its end, and says so. */
-static void on_gone(struct http_req *req)
+static void upload_on_gone(struct http_req *req)
 {
     struct upload *u = http_req_user(req);
 
     u->req = NULL;
-    pipe_close(u);
+    upload_pipe_close(u);
     if (u->told)
         upload_free(u);
     else if (u->on_whole)
-        hand_over(u, NULL);
+        upload_hand_over(u, NULL);
 }
 
 /* All of it is in the pipe. */
-static void body_out(struct upload *u)
+static void upload_body_out(struct upload *u)
 {
-    pipe_close(u);
+    upload_pipe_close(u);
     if (u->on_whole && u->req && !u->told)
-        hand_over(u, TAKE_PTR(u->req));
+        upload_hand_over(u, TAKE_PTR(u->req));
 }
 
-static void answer(struct upload *u)
+static void api_upload_answer(struct upload *u)
 {
     struct http_req *req = TAKE_PTR(u->req);
 
@@ -84,7 +84,7 @@ static void answer(struct upload *u)
 
 /* Bytes that the pipe has taken. A reader that has ended takes no more: what still comes is
  * dropped, and its verdict tells whether that was well. */
-static size_t pipe_write(struct upload *u, const char *data, size_t len)
+static size_t upload_pipe_write(struct upload *u, const char *data, size_t len)
 {
     ssize_t n;
 
@@ -95,54 +95,54 @@ static size_t pipe_write(struct upload *u, const char *data, size_t len)
         return (size_t)n;
     if (errno == EAGAIN || errno == EINTR)
         return 0;
-    pipe_close(u);
+    upload_pipe_close(u);
     return len;
 }
 
-static void on_writable(void *arg, int events _unused_)
+static void upload_on_writable(void *arg, int events _unused_)
 {
     struct upload *u = arg;
 
-    buf_consume(&u->pending, pipe_write(u, buf_data(&u->pending), u->pending.len));
+    buf_consume(&u->pending, upload_pipe_write(u, buf_data(&u->pending), u->pending.len));
     if (u->watch)
         loop_watch_set(u->watch, u->pending.len ? LOOP_WRITE : 0);
     if (u->pending.len)
         return;
     if (u->body_done)
-        body_out(u);
+        upload_body_out(u);
     else if (u->req)
         http_body_read(u->req, true);
 }
 
-static void on_data(struct http_req *req, const char *data, size_t len)
+static void upload_on_data(struct http_req *req, const char *data, size_t len)
 {
     struct upload *u = http_req_user(req);
-    size_t taken = u->pending.len ? 0 : pipe_write(u, data, len);
+    size_t taken = u->pending.len ? 0 : upload_pipe_write(u, data, len);
 
     if (taken == len)
         return;
     http_body_read(req, false);
     if (buf_append(&u->pending, data + taken, len - taken) < 0) {
-        pipe_close(u); /* more than was asked for: the reader finds it cut */
+        upload_pipe_close(u); /* more than was asked for: the reader finds it cut */
         return;
     }
     loop_watch_set(u->watch, LOOP_WRITE);
 }
 
-static void on_end(struct http_req *req)
+static void upload_on_end(struct http_req *req)
 {
     struct upload *u = http_req_user(req);
 
     u->body_done = true;
     if (u->told)
-        answer(u);
+        api_upload_answer(u);
     else if (!u->pending.len)
-        body_out(u);
+        upload_body_out(u);
 }
 
 struct upload *upload_start(struct api_call *call, int *ret_fd, struct err *err)
 {
-    static const struct http_body_events events = {on_data, on_end};
+    static const struct http_body_events events = {upload_on_data, upload_on_end};
     struct upload *u;
     int p[2];
 
@@ -154,7 +154,7 @@ struct upload *upload_start(struct api_call *call, int *ret_fd, struct err *err)
     u = xnew0(struct upload);
     u->fd = p[1];
     u->pending.max = UPLOAD_PENDING_MAX;
-    u->watch = loop_watch_new(api_settings(call->api)->loop, u->fd, on_writable, u);
+    u->watch = loop_watch_new(api_settings(call->api)->loop, u->fd, upload_on_writable, u);
     if (!u->watch) {
         fd_close(p[0]);
         upload_free(u);
@@ -163,7 +163,7 @@ struct upload *upload_start(struct api_call *call, int *ret_fd, struct err *err)
     }
     u->req = call_take_request(call);
     http_req_set_user(u->req, u);
-    http_req_on_gone(u->req, on_gone);
+    http_req_on_gone(u->req, upload_on_gone);
     http_body_start(u->req, &events);
     *ret_fd = p[0];
     return u;
@@ -185,9 +185,9 @@ void upload_end(struct upload *u, const struct err *err, const char *json)
     if (!u->req) {
         upload_free(u);
     } else if (err || u->body_done) {
-        answer(u);
+        api_upload_answer(u);
     } else { /* the peer is still sending what nobody needs: its request must come to an end */
-        pipe_close(u);
+        upload_pipe_close(u);
         buf_clear(&u->pending);
         http_body_read(u->req, true);
     }

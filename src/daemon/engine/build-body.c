@@ -17,7 +17,7 @@
 enum { PIECE = 256 << 10 };
 
 /* Bytes; 0 at the end, which is the body's only when nobody has told us to stop. */
-static ssize_t read_piece(int fd, int stop_fd, void *data, size_t len, struct err *err)
+static ssize_t build_body_read_piece(int fd, int stop_fd, void *data, size_t len, struct err *err)
 {
     struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
     ssize_t n;
@@ -37,8 +37,8 @@ static ssize_t read_piece(int fd, int stop_fd, void *data, size_t len, struct er
 
 /* ---- secrets ---- */
 
-static int add_secret(struct build_request *req, const char *id, const json_t *value,
-                      struct err *err)
+static int build_body_add_secret(struct build_request *req, const char *id, const json_t *value,
+                                 struct err *err)
 {
     struct build_secret *s;
 
@@ -53,7 +53,8 @@ static int add_secret(struct build_request *req, const char *id, const json_t *v
     return 0;
 }
 
-static int parse_secrets(const char *text, size_t len, struct build_request *req, struct err *err)
+static int build_body_parse_secrets(const char *text, size_t len, struct build_request *req,
+                                    struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const char *id;
@@ -64,13 +65,14 @@ static int parse_secrets(const char *text, size_t len, struct build_request *req
         r = err_set(err, ERR_INVALID, "the secrets of a build must be a JSON object");
     json_object_foreach (doc, id, value)
         if (r >= 0)
-            r = add_secret(req, id, value, err);
+            r = build_body_add_secret(req, id, value, err);
     return r;
 }
 
 /* ---- logins ---- */
 
-static int add_login(struct build_request *req, const char *registry, json_t *doc, struct err *err)
+static int build_body_add_login(struct build_request *req, const char *registry, json_t *doc,
+                                struct err *err)
 {
     const char *username = NULL, *password = NULL;
     const struct json_field fields[] = {{"username", JSON_FIELD_STRING, &username},
@@ -88,7 +90,8 @@ static int add_login(struct build_request *req, const char *registry, json_t *do
     return 0;
 }
 
-static int parse_logins(const char *text, size_t len, struct build_request *req, struct err *err)
+static int build_body_parse_logins(const char *text, size_t len, struct build_request *req,
+                                   struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const char *registry;
@@ -102,7 +105,7 @@ static int parse_logins(const char *text, size_t len, struct build_request *req,
                     BUILD_LOGINS_MAX);
     json_object_foreach (doc, registry, value)
         if (r >= 0)
-            r = add_login(req, registry, value, err);
+            r = build_body_add_login(req, registry, value, err);
     return r;
 }
 
@@ -114,8 +117,9 @@ struct part {
     int (*parse)(const char *text, size_t len, struct build_request *req, struct err *err);
 };
 
-static int take_part(const struct part *part, uint64_t size, const struct build_body *body,
-                     int stop_fd, struct build_request *req, struct err *err)
+static int build_body_take_part(const struct part *part, uint64_t size,
+                                const struct build_body *body, int stop_fd,
+                                struct build_request *req, struct err *err)
 {
     _cleanup_wipe_ struct buf text = BUF_INIT(part->max + 1);
 
@@ -127,7 +131,7 @@ static int take_part(const struct part *part, uint64_t size, const struct build_
     while (text.len < size) {
         size_t want = (size_t)size - text.len;
         char *p = buf_reserve(&text, want);
-        ssize_t n = p ? read_piece(body->fd, stop_fd, p, want, err) : 0;
+        ssize_t n = p ? build_body_read_piece(body->fd, stop_fd, p, want, err) : 0;
 
         if (n < 0)
             return (int)n;
@@ -138,19 +142,19 @@ static int take_part(const struct part *part, uint64_t size, const struct build_
     return part->parse(buf_data(&text), text.len, req, err);
 }
 
-static int take_parts(const struct build_body *body, int stop_fd, struct build_request *req,
-                      struct err *err)
+static int build_body_take_parts(const struct build_body *body, int stop_fd,
+                                 struct build_request *req, struct err *err)
 {
-    static const struct part secrets = {"secrets", BUILD_SECRETS_MAX, parse_secrets},
-                             logins = {"logins", BUILD_LOGINS_SIZE, parse_logins};
-    int r = take_part(&secrets, body->secrets, body, stop_fd, req, err);
+    static const struct part secrets = {"secrets", BUILD_SECRETS_MAX, build_body_parse_secrets},
+                             logins = {"logins", BUILD_LOGINS_SIZE, build_body_parse_logins};
+    int r = build_body_take_part(&secrets, body->secrets, body, stop_fd, req, err);
 
-    return r < 0 ? r : take_part(&logins, body->logins, body, stop_fd, req, err);
+    return r < 0 ? r : build_body_take_part(&logins, body->logins, body, stop_fd, req, err);
 }
 
 /* ---- the context ---- */
 
-static int over_limit(struct err *err)
+static int build_body_over_limit(struct err *err)
 {
     char max[FORMAT_MAX];
 
@@ -158,21 +162,21 @@ static int over_limit(struct err *err)
     return err_hint(err, "Leave out what the build does not need, in a .dockerignore.");
 }
 
-static int spool(const struct build_body *body, int stop_fd, int file, uint64_t *ret,
-                 struct err *err)
+static int build_body_spool(const struct build_body *body, int stop_fd, int file, uint64_t *ret,
+                            struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     uint64_t size = 0;
     ssize_t n;
 
-    while ((n = read_piece(body->fd, stop_fd, piece, PIECE, err)) > 0) {
+    while ((n = build_body_read_piece(body->fd, stop_fd, piece, PIECE, err)) > 0) {
         int r = fd_write_all(file, piece, (size_t)n);
 
         if (r < 0)
             return err_sys(err, -r, "keep the build context in '%s'", body->dir);
         size += (uint64_t)n;
         if (size > BUILD_CONTEXT_MAX)
-            return over_limit(err);
+            return build_body_over_limit(err);
     }
     *ret = size;
     return (int)n;
@@ -182,14 +186,14 @@ int build_body_take(const struct build_body *body, int stop_fd, struct build_req
                     struct err *err)
 {
     _cleanup_close_ int file = -1;
-    int r = take_parts(body, stop_fd, req, err);
+    int r = build_body_take_parts(body, stop_fd, req, err);
 
     if (r < 0)
         return r;
     file = open(body->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0)
         return err_sys(err, errno, "make a file for the build context in '%s'", body->dir);
-    r = spool(body, stop_fd, file, &req->context_size, err);
+    r = build_body_spool(body, stop_fd, file, &req->context_size, err);
     if (r < 0)
         return r;
     if (lseek(file, 0, SEEK_SET) < 0)

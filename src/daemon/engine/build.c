@@ -110,7 +110,7 @@ bool build_stopped(const struct build *b)
 }
 
 /* Until the pipe takes more, or nobody wants it. */
-static bool await_room(const struct build *b)
+static bool engine_build_await_room(const struct build *b)
 {
     struct pollfd p[2] = {{.fd = b->out, .events = POLLOUT}, {.fd = b->stop, .events = POLLIN}};
 
@@ -121,12 +121,12 @@ static bool await_room(const struct build *b)
 }
 
 /* With the lock held: the line goes out whole, or to nobody. */
-static void send_line(struct build *b)
+static void engine_build_send_line(struct build *b)
 {
     const char *p = buf_data(&b->line);
     size_t left = b->line.len;
 
-    while (left && await_room(b)) {
+    while (left && engine_build_await_room(b)) {
         ssize_t n = write(b->out, p, left);
 
         if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -137,7 +137,7 @@ static void send_line(struct build *b)
     buf_clear(&b->line);
 }
 
-static void add_text(struct build *b, const char *key, const char *text, size_t len)
+static void engine_build_add_text(struct build *b, const char *key, const char *text, size_t len)
 {
     if (buf_appendf(&b->line, ",\"%s\":\"", key) < 0 ||
         text_escape_json_n(&b->line, text, MIN(len, (size_t)OUTPUT_PIECE)) < 0 ||
@@ -145,36 +145,36 @@ static void add_text(struct build *b, const char *key, const char *text, size_t 
         abort(); /* LINE_MAX_BYTES is counted for this */
 }
 
-static void add_number(struct build *b, const char *key, uint64_t value)
+static void engine_build_add_number(struct build *b, const char *key, uint64_t value)
 {
     if (buf_appendf(&b->line, ",\"%s\":%llu", key, (unsigned long long)value) < 0)
         abort();
 }
 
 /* With the lock held. step 0: of none. */
-static void begin_line(struct build *b, const char *event, unsigned step)
+static void engine_build_begin_line(struct build *b, const char *event, unsigned step)
 {
     if (buf_appendf(&b->line, "{\"event\":\"%s\"", event) < 0)
         abort();
     if (step)
-        add_number(b, "step", step);
+        engine_build_add_number(b, "step", step);
 }
 
-static void end_line(struct build *b)
+static void engine_build_end_line(struct build *b)
 {
     if (buf_append_str(&b->line, "}\n") < 0)
         abort();
-    send_line(b);
+    engine_build_send_line(b);
 }
 
-static struct build_step *step_of(struct build *b, unsigned step)
+static struct build_step *engine_build_step_of(struct build *b, unsigned step)
 {
     return step && step <= b->n_steps ? &b->steps[step - 1] : NULL;
 }
 
-static uint64_t step_ms(struct build *b, unsigned step)
+static uint64_t engine_build_step_ms(struct build *b, unsigned step)
 {
-    const struct build_step *s = step_of(b, step);
+    const struct build_step *s = engine_build_step_of(b, step);
 
     return s ? (time_mono() - s->began) / USEC_PER_MSEC : 0;
 }
@@ -188,17 +188,17 @@ unsigned build_step_begin(struct build *b, const struct build_step_info *s)
         b->steps = xreallocarray(b->steps, b->n_steps + 1, sizeof(*b->steps));
         b->steps[b->n_steps++] = (struct build_step){.began = time_mono()};
         id = (unsigned)b->n_steps;
-        begin_line(b, "step", id);
+        engine_build_begin_line(b, "step", id);
         if (s->stage && *s->stage)
-            add_text(b, "stage", s->stage, MIN(strlen(s->stage), (size_t)256));
+            engine_build_add_text(b, "stage", s->stage, MIN(strlen(s->stage), (size_t)256));
         if (s->of) {
-            add_number(b, "n", s->n);
-            add_number(b, "of", s->of);
+            engine_build_add_number(b, "n", s->n);
+            engine_build_add_number(b, "of", s->of);
         }
-        add_text(b, "text", s->text, MIN(strlen(s->text), (size_t)OUTPUT_PIECE / 2));
+        engine_build_add_text(b, "text", s->text, MIN(strlen(s->text), (size_t)OUTPUT_PIECE / 2));
         if (s->line)
-            add_number(b, "line", s->line);
-        end_line(b);
+            engine_build_add_number(b, "line", s->line);
+        engine_build_end_line(b);
     }
     pthread_mutex_unlock(&b->lock);
     return id;
@@ -207,30 +207,30 @@ unsigned build_step_begin(struct build *b, const struct build_step_info *s)
 void build_step_cached(struct build *b, unsigned step)
 {
     pthread_mutex_lock(&b->lock);
-    begin_line(b, "cached", step);
-    end_line(b);
+    engine_build_begin_line(b, "cached", step);
+    engine_build_end_line(b);
     pthread_mutex_unlock(&b->lock);
 }
 
 /* With the lock held. */
-static void send_output(struct build *b, unsigned step, enum build_stream stream, const char *data,
-                        size_t len)
+static void engine_build_send_output(struct build *b, unsigned step, enum build_stream stream,
+                                     const char *data, size_t len)
 {
     while (len) {
         size_t n = MIN(len, (size_t)OUTPUT_PIECE);
 
-        begin_line(b, "output", step);
-        add_text(b, "stream", stream == BUILD_STDERR ? "stderr" : "stdout", 6);
-        add_number(b, "ms", step_ms(b, step));
-        add_text(b, "data", data, n);
-        end_line(b);
+        engine_build_begin_line(b, "output", step);
+        engine_build_add_text(b, "stream", stream == BUILD_STDERR ? "stderr" : "stdout", 6);
+        engine_build_add_number(b, "ms", engine_build_step_ms(b, step));
+        engine_build_add_text(b, "data", data, n);
+        engine_build_end_line(b);
         data += n;
         len -= n;
     }
 }
 
 /* How many bytes at the end are the beginning of a character. */
-static size_t unfinished(const char *data, size_t len)
+static size_t engine_build_unfinished(const char *data, size_t len)
 {
     for (size_t n = 1; n <= MIN(len, (size_t)3); n++) {
         unsigned char c = (unsigned char)data[len - n];
@@ -251,7 +251,7 @@ void build_step_output(struct build *b, unsigned step, enum build_stream stream,
     size_t keep;
 
     pthread_mutex_lock(&b->lock);
-    s = step_of(b, step);
+    s = engine_build_step_of(b, step);
     if (s && s->n_part && len) {
         joined = xmalloc(s->n_part + len);
         memcpy(joined, s->part, s->n_part);
@@ -259,8 +259,8 @@ void build_step_output(struct build *b, unsigned step, enum build_stream stream,
         data = joined;
         len += s->n_part;
     }
-    keep = s ? unfinished(data, len) : 0;
-    send_output(b, step, stream, data, len - keep);
+    keep = s ? engine_build_unfinished(data, len) : 0;
+    engine_build_send_output(b, step, stream, data, len - keep);
     if (s && len) {
         memcpy(s->part, (const char *)data + len - keep, keep);
         s->n_part = keep;
@@ -272,12 +272,12 @@ void build_step_progress(struct build *b, unsigned step, const char *what, uint6
                          uint64_t total)
 {
     pthread_mutex_lock(&b->lock);
-    begin_line(b, "progress", step);
-    add_text(b, "what", what, MIN(strlen(what), (size_t)1024));
-    add_number(b, "current", current);
+    engine_build_begin_line(b, "progress", step);
+    engine_build_add_text(b, "what", what, MIN(strlen(what), (size_t)1024));
+    engine_build_add_number(b, "current", current);
     if (total)
-        add_number(b, "total", total);
-    end_line(b);
+        engine_build_add_number(b, "total", total);
+    engine_build_end_line(b);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -286,27 +286,27 @@ void build_step_end(struct build *b, unsigned step, const char *error)
     struct build_step *s;
 
     pthread_mutex_lock(&b->lock);
-    s = step_of(b, step);
+    s = engine_build_step_of(b, step);
     if (s) { /* the rest of that character does not come any more */
-        send_output(b, step, BUILD_STDOUT, s->part, s->n_part);
+        engine_build_send_output(b, step, BUILD_STDOUT, s->part, s->n_part);
         s->n_part = 0;
     }
-    begin_line(b, "step_end", step);
-    add_number(b, "ms", step_ms(b, step));
+    engine_build_begin_line(b, "step_end", step);
+    engine_build_add_number(b, "ms", engine_build_step_ms(b, step));
     if (error)
-        add_text(b, "error", error, strlen(error));
-    end_line(b);
+        engine_build_add_text(b, "error", error, strlen(error));
+    engine_build_end_line(b);
     pthread_mutex_unlock(&b->lock);
 }
 
 void build_warning(struct build *b, const char *text, unsigned line)
 {
     pthread_mutex_lock(&b->lock);
-    begin_line(b, "warning", 0);
-    add_text(b, "text", text, strlen(text));
+    engine_build_begin_line(b, "warning", 0);
+    engine_build_add_text(b, "text", text, strlen(text));
     if (line)
-        add_number(b, "line", line);
-    end_line(b);
+        engine_build_add_number(b, "line", line);
+    engine_build_end_line(b);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -315,7 +315,7 @@ void build_need(struct build *b, const char *const *digits, size_t n)
 {
     _Static_assert(BUILD_NEEDS_MAX * 70 < LINE_MAX_BYTES, "they fit");
     pthread_mutex_lock(&b->lock);
-    begin_line(b, "need", 0);
+    engine_build_begin_line(b, "need", 0);
     if (buf_append_str(&b->line, ",\"contents\":[") < 0)
         abort();
     for (size_t i = 0; n <= BUILD_NEEDS_MAX && i < n; i++)
@@ -323,13 +323,13 @@ void build_need(struct build *b, const char *const *digits, size_t n)
             abort();
     if (buf_append_c(&b->line, ']') < 0)
         abort();
-    end_line(b);
+    engine_build_end_line(b);
     pthread_mutex_unlock(&b->lock);
 }
 
 /* ---- the worker ---- */
 
-static int run(struct build *b)
+static int engine_build_run(struct build *b)
 {
     int r;
 
@@ -344,18 +344,18 @@ static int run(struct build *b)
     return b->engine->ops->build(b->engine, &b->req, b, &b->by, &b->json, &b->err);
 }
 
-static void build_work(void *arg)
+static void engine_build_work(void *arg)
 {
     struct build *b = arg;
 
-    b->failed = run(b) < 0;
+    b->failed = engine_build_run(b) < 0;
     b->body.fd = fd_close(b->body.fd);
     b->out = fd_close(b->out);
 }
 
 /* ---- the loop ---- */
 
-static void build_free(struct build *b)
+static void engine_build_free(struct build *b)
 {
     loop_watch_free(b->watch);
     fd_close(b->in);
@@ -373,23 +373,23 @@ static void build_free(struct build *b)
     free(b);
 }
 
-static void stop_reading(struct build *b)
+static void engine_build_stop_reading(struct build *b)
 {
     loop_watch_free(TAKE_PTR(b->watch));
     b->in = fd_close(b->in);
 }
 
-static void maybe_done(void *arg)
+static void engine_build_maybe_done(void *arg)
 {
     struct build *b = arg;
 
     if (!b->ended || b->in >= 0)
         return;
     b->events.done(b->arg, b->failed ? &b->err : NULL, b->json);
-    build_free(b);
+    engine_build_free(b);
 }
 
-static void tell_lines(struct build *b)
+static void engine_build_tell_lines(struct build *b)
 {
     const char *data = buf_data(&b->lines), *last = memrchr(data, '\n', b->lines.len);
     size_t len = last ? (size_t)(last - data) + 1 : 0;
@@ -399,7 +399,7 @@ static void tell_lines(struct build *b)
     buf_consume(&b->lines, len);
 }
 
-static void on_readable(void *arg, int events _unused_)
+static void engine_build_on_readable(void *arg, int events _unused_)
 {
     struct build *b = arg;
     char *p = buf_reserve(&b->lines, READ_PIECE);
@@ -408,21 +408,21 @@ static void on_readable(void *arg, int events _unused_)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        stop_reading(b);
-        maybe_done(b);
+        engine_build_stop_reading(b);
+        engine_build_maybe_done(b);
         return;
     }
     buf_commit(&b->lines, (size_t)n);
-    tell_lines(b); /* may hold or cancel it, never frees it */
+    engine_build_tell_lines(b); /* may hold or cancel it, never frees it */
 }
 
-static void build_done(void *arg)
+static void engine_build_done(void *arg)
 {
     struct build *b = arg;
 
     opener_settle(b->engine, b->unopened ? &b->err : NULL);
     b->ended = true;
-    maybe_done(b);
+    engine_build_maybe_done(b);
 }
 
 void build_hold(struct build *b, bool on)
@@ -439,12 +439,12 @@ void build_cancel(struct build *b)
         return;
     b->cancelled = true;
     (void)!write(b->stop, &one, sizeof(one)); /* of an eventfd at 0: it has room */
-    stop_reading(b);
+    engine_build_stop_reading(b);
     if (b->ended)
-        loop_defer(b->engine->opener->loop, maybe_done, b);
+        loop_defer(b->engine->opener->loop, engine_build_maybe_done, b);
 }
 
-static int open_ends(struct build *b, struct err *err)
+static int engine_build_open_ends(struct build *b, struct err *err)
 {
     int p[2];
 
@@ -455,16 +455,16 @@ static int open_ends(struct build *b, struct err *err)
         return err_sys(err, errno, "make a pipe");
     b->in = p[0];
     b->out = p[1];
-    b->watch = loop_watch_new(b->engine->opener->loop, b->in, on_readable, b);
+    b->watch = loop_watch_new(b->engine->opener->loop, b->in, engine_build_on_readable, b);
     if (!b->watch)
         return err_set(err, ERR_LIMIT, "a pipe cannot be watched");
     loop_watch_set(b->watch, LOOP_READ);
     return 0;
 }
 
-static struct build *build_new(struct engine *e, struct build_request *req,
-                               const struct build_body *body, const struct build_events *events,
-                               void *arg)
+static struct build *engine_build_new(struct engine *e, struct build_request *req,
+                                      const struct build_body *body,
+                                      const struct build_events *events, void *arg)
 {
     struct build *b = xnew0(struct build);
 
@@ -484,7 +484,7 @@ static struct build *build_new(struct engine *e, struct build_request *req,
     return b;
 }
 
-static int has_builder(const struct engine *e, struct err *err)
+static int engine_build_has_builder(const struct engine *e, struct err *err)
 {
     if (e->ops->build)
         return 0;
@@ -496,17 +496,17 @@ static int has_builder(const struct engine *e, struct err *err)
 int engine_build(struct engine *e, struct build_request *req, const struct build_body *body,
                  const struct build_events *events, void *arg, struct build **ret, struct err *err)
 {
-    struct build *b = build_new(e, req, body, events, arg);
-    int r = has_builder(e, err);
+    struct build *b = engine_build_new(e, req, body, events, arg);
+    int r = engine_build_has_builder(e, err);
 
     if (r >= 0 && b->req.digest_only && !e->ops->builds_digest_only)
         r = err_set(err, ERR_UNSUPPORTED, "engine '%s' needs whole build contexts", e->ops->name);
     if (r >= 0)
-        r = open_ends(b, err);
+        r = engine_build_open_ends(b, err);
     if (r >= 0)
-        r = pool_submit(e->opener->builds, build_work, build_done, b, err);
+        r = pool_submit(e->opener->builds, engine_build_work, engine_build_done, b, err);
     if (r < 0)
-        build_free(b);
+        engine_build_free(b);
     else
         *ret = b;
     return r;

@@ -117,7 +117,7 @@ char *cache_mode_list(uint32_t bits)
 }
 
 /* npm takes its variables in any case, and which of two wins is its secret. */
-static bool sets(char *const *env, const char *name)
+static bool engine_caches_sets(char *const *env, const char *name)
 {
     size_t len = strlen(name);
 
@@ -134,7 +134,7 @@ char **packages_variables(const struct sandbox_spec *spec)
     for (size_t i = 0; i < ARRAY_SIZE(packages_env); i++) {
         const char *name = packages_env[i].name, *path = packages_env[i].path;
 
-        if (spec->network != SPEC_NETWORK_PACKAGES || sets(spec->env, name))
+        if (spec->network != SPEC_NETWORK_PACKAGES || engine_caches_sets(spec->env, name))
             continue;
         strv_push(&env, path ? xasprintf("%s=http://127.0.0.1:%d%s", name, PLAN_PACKAGES_PORT, path)
                              : xasprintf("%s=%s", name, packages_env[i].value));
@@ -142,7 +142,8 @@ char **packages_variables(const struct sandbox_spec *spec)
     return env;
 }
 
-static const struct spec_cache *named(const struct sandbox_spec *spec, const struct cache_tool *t)
+static const struct spec_cache *engine_caches_named(const struct sandbox_spec *spec,
+                                                    const struct cache_tool *t)
 {
     for (size_t i = 0; i < spec->n_caches; i++)
         if (STREQ(spec->caches[i].tool, t->name))
@@ -157,7 +158,7 @@ bool cache_is_below_root(const struct cache_tool *t)
 
 enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const struct cache_tool *t)
 {
-    const struct spec_cache *c = named(spec, t);
+    const struct spec_cache *c = engine_caches_named(spec, t);
 
     if (c)
         return c->mode;
@@ -166,7 +167,7 @@ enum spec_cache_mode cache_mode_of(const struct sandbox_spec *spec, const struct
 
 const char *cache_group_of(const struct sandbox_spec *spec, const struct cache_tool *t)
 {
-    const struct spec_cache *c = named(spec, t);
+    const struct spec_cache *c = engine_caches_named(spec, t);
 
     return c && c->group ? c->group : "";
 }
@@ -183,11 +184,11 @@ uint32_t cache_owner(const struct sandbox_spec *spec)
     return uid;
 }
 
-static void add_unset(const struct sandbox_spec *spec, const char *pair, char ***env)
+static void engine_caches_add_unset(const struct sandbox_spec *spec, const char *pair, char ***env)
 {
     _cleanup_free_ char *name = xstrndup(pair, strcspn(pair, "="));
 
-    if (!sets(spec->env, name))
+    if (!engine_caches_sets(spec->env, name))
         strv_add(env, pair);
 }
 
@@ -202,7 +203,7 @@ void cache_variables(const struct sandbox_spec *spec, cache_there_fn there, cons
         if (mode == CACHE_OFF || !there(arg, t, mode))
             continue;
         for (const char *const *v = t->env; *v; v++)
-            add_unset(spec, *v, env);
+            engine_caches_add_unset(spec, *v, env);
     }
 }
 

@@ -83,12 +83,12 @@ struct engine_call {
     struct image_ask ask;
 };
 
-static int run_create(struct engine_call *c)
+static int engine_run_create(struct engine_call *c)
 {
     return c->engine->ops->create(c->engine, &c->req, &c->by, &c->err);
 }
 
-static int run_start(struct engine_call *c)
+static int engine_run_start(struct engine_call *c)
 {
     uint32_t unenforced = c->sandbox.unenforced;
     int r;
@@ -98,28 +98,28 @@ static int run_start(struct engine_call *c)
     return r;
 }
 
-static int run_cleanup(struct engine_call *c)
+static int engine_run_cleanup(struct engine_call *c)
 {
     return c->engine->ops->cleanup(c->engine, c->req.id, &c->by, &c->err);
 }
 
-static int run_remove(struct engine_call *c)
+static int engine_run_remove(struct engine_call *c)
 {
     return c->engine->ops->remove(c->engine, c->req.id, &c->by, &c->err);
 }
 
-static int run_end(struct engine_call *c)
+static int engine_run_end(struct engine_call *c)
 {
     (void)c->engine->ops->end(c->engine, c->req.id, &c->by);
     return 0;
 }
 
-static int run_connect(struct engine_call *c)
+static int engine_run_connect(struct engine_call *c)
 {
     return c->engine->ops->connect(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
 }
 
-static int run_look(struct engine_call *c)
+static int engine_run_look(struct engine_call *c)
 {
     if (!c->engine->ops->look)
         return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has nothing to look at",
@@ -127,7 +127,7 @@ static int run_look(struct engine_call *c)
     return c->engine->ops->look(c->engine, c->req.id, &c->by, &c->sandbox, &c->err);
 }
 
-static int run_prepare(struct engine_call *c)
+static int engine_run_prepare(struct engine_call *c)
 {
     (void)c; /* it is open by now */
     return 0;
@@ -142,7 +142,7 @@ const char *engine_fixed_digest(const struct engine *e, const struct sandbox_spe
     return !e->ops->resolve || (e->ops->default_is_fixed && is_default) ? DIGEST_OF_HOST : NULL;
 }
 
-static int run_resolve(struct engine_call *c)
+static int engine_run_resolve(struct engine_call *c)
 {
     const char *fixed = engine_fixed_digest(c->engine, &c->req.spec);
 
@@ -152,7 +152,7 @@ static int run_resolve(struct engine_call *c)
     return 0;
 }
 
-static int run_image(struct engine_call *c)
+static int engine_run_image(struct engine_call *c)
 {
     if (!c->engine->ops->image) {
         err_set(&c->err, ERR_UNSUPPORTED, "the images of engine '%s' are kept by itself",
@@ -162,7 +162,7 @@ static int run_image(struct engine_call *c)
     return c->engine->ops->image(c->engine, &c->ask, &c->by, &c->digest, &c->err);
 }
 
-static int run_forget(struct engine_call *c)
+static int engine_run_forget(struct engine_call *c)
 {
     for (char **x = c->ids; x && *x; x++) {
         _cleanup_free_ char *path = xasprintf("%s/%s/%s", c->engine->exec_root, c->req.id, *x);
@@ -173,13 +173,13 @@ static int run_forget(struct engine_call *c)
     return 0;
 }
 
-static int run_list(struct engine_call *c)
+static int engine_run_list(struct engine_call *c)
 {
     return c->engine->ops->list(c->engine, c->specs, &c->by, &c->objects, &c->err);
 }
 
 /* Execs that have a folder and no end in it: while their supervisor lives, so do they. */
-static unsigned open_execs(const struct engine *e, const char *id)
+static unsigned engine_open_execs(const struct engine *e, const char *id)
 {
     _cleanup_free_ char *path = xasprintf("%s/%s", e->exec_root, id);
     _cleanup_closedir_ DIR *d = opendir(path);
@@ -194,7 +194,7 @@ static unsigned open_execs(const struct engine *e, const char *id)
     return n;
 }
 
-static int count_live(struct engine_call *c, unsigned *ret)
+static int engine_count_live(struct engine_call *c, unsigned *ret)
 {
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     const struct engine_object *o = &c->object;
@@ -205,7 +205,7 @@ static int count_live(struct engine_call *c, unsigned *ret)
         r = c->engine->ops->connect(c->engine, o->id, &c->by, &sandbox, &why);
     if (r >= 0) {
         fd_close(sandbox.supervisor_fd);
-        *ret = open_execs(c->engine, o->id);
+        *ret = engine_open_execs(c->engine, o->id);
         return 0;
     }
     if (r != -ERR_NOT_FOUND) /* it may well live */
@@ -213,10 +213,10 @@ static int count_live(struct engine_call *c, unsigned *ret)
     return c->engine->ops->live ? c->engine->ops->live(c->engine, o, &c->by, ret, &c->err) : 0;
 }
 
-static int run_discard(struct engine_call *c)
+static int engine_run_discard(struct engine_call *c)
 {
     unsigned live = 0;
-    int r = c->how == DISCARD_ENDED ? 0 : count_live(c, &live);
+    int r = c->how == DISCARD_ENDED ? 0 : engine_count_live(c, &live);
 
     if (r < 0)
         return r;
@@ -231,14 +231,14 @@ static int run_discard(struct engine_call *c)
     return c->engine->ops->remove_legacy(c->engine, &c->object, &c->by, &c->err);
 }
 
-static int run_note(struct engine_call *c)
+static int engine_run_note(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
     return ops->note ? ops->note(c->engine, c->req.id, c->req.spec_text, &c->err) : 0;
 }
 
-static int run_usage(struct engine_call *c)
+static int engine_run_usage(struct engine_call *c)
 {
     if (!c->engine->ops->usage)
         return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' does not measure sandboxes",
@@ -246,28 +246,29 @@ static int run_usage(struct engine_call *c)
     return c->engine->ops->usage(c->engine, c->req.id, &c->by, &c->usage, &c->err);
 }
 
-static int no_base(struct engine_call *c)
+static int engine_no_base(struct engine_call *c)
 {
     return err_set(&c->err, ERR_UNSUPPORTED, "engine '%s' has no shared package caches",
                    c->engine->ops->name);
 }
 
-static int run_publish(struct engine_call *c)
+static int engine_run_publish(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
     return ops->cache_publish ? ops->cache_publish(c->engine, c->tool, c->tar_fd, &c->by, &c->err)
-                              : no_base(c);
+                              : engine_no_base(c);
 }
 
-static int run_drop(struct engine_call *c)
+static int engine_run_drop(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
-    return ops->cache_drop ? ops->cache_drop(c->engine, c->tool, &c->by, &c->err) : no_base(c);
+    return ops->cache_drop ? ops->cache_drop(c->engine, c->tool, &c->by, &c->err)
+                           : engine_no_base(c);
 }
 
-static int run_caches(struct engine_call *c)
+static int engine_run_caches(struct engine_call *c)
 {
     const struct engine_ops *ops = c->engine->ops;
 
@@ -276,16 +277,16 @@ static int run_caches(struct engine_call *c)
 
 #define UNDO_TIMEOUT (30 * USEC_PER_SEC)
 
-static int run_create_start(struct engine_call *c)
+static int engine_run_create_start(struct engine_call *c)
 {
     _cleanup_err_ struct err undo = ERR_INIT;
     struct deadline by;
     int r;
 
-    r = run_create(c);
+    r = engine_run_create(c);
     if (r < 0)
         return r;
-    r = run_start(c);
+    r = engine_run_start(c);
     if (r >= 0)
         return r;
     /* Its own deadline: the call's may be the very thing that has passed. */
@@ -296,28 +297,28 @@ static int run_create_start(struct engine_call *c)
 }
 
 /* clang-format off */
-static const struct call_type call_create       = {"create",   60 * USEC_PER_SEC, run_create,       CALL_ID | CALL_SPEC};
-static const struct call_type call_start        = {"start",    30 * USEC_PER_SEC, run_start,        CALL_ID | CALL_SPEC};
-static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC, run_create_start, CALL_ID | CALL_SPEC};
-static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, run_connect,      CALL_ID};
-static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC, run_look,         CALL_ID};
-static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, run_cleanup,      CALL_ID};
-static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, run_remove,       CALL_ID};
-static const struct call_type call_end          = {"end",      60 * USEC_PER_SEC, run_end,          CALL_ID};
-static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, run_forget,       CALL_ID | CALL_OFFLINE};
-static const struct call_type call_note         = {"note",     10 * USEC_PER_SEC, run_note,         CALL_ID};
-static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, run_usage,        CALL_ID};
-static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, run_list,         0};
-static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, run_discard,      0};
-static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, run_prepare,      0};
-static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC, run_resolve,      0};
-static const struct call_type call_publish      = {"publish", 600 * USEC_PER_SEC, run_publish,      0};
-static const struct call_type call_drop         = {"drop",    600 * USEC_PER_SEC, run_drop,         0};
-static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC, run_caches,       0};
-static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC, run_image,        0};
+static const struct call_type call_create       = {"create",   60 * USEC_PER_SEC, engine_run_create,       CALL_ID | CALL_SPEC};
+static const struct call_type call_start        = {"start",    30 * USEC_PER_SEC, engine_run_start,        CALL_ID | CALL_SPEC};
+static const struct call_type call_create_start = {"start",    60 * USEC_PER_SEC, engine_run_create_start, CALL_ID | CALL_SPEC};
+static const struct call_type call_connect      = {"connect",   5 * USEC_PER_SEC, engine_run_connect,      CALL_ID};
+static const struct call_type call_look         = {"look at",  10 * USEC_PER_SEC, engine_run_look,         CALL_ID};
+static const struct call_type call_cleanup      = {"clean up", 30 * USEC_PER_SEC, engine_run_cleanup,      CALL_ID};
+static const struct call_type call_remove       = {"remove",  120 * USEC_PER_SEC, engine_run_remove,       CALL_ID};
+static const struct call_type call_end          = {"end",      60 * USEC_PER_SEC, engine_run_end,          CALL_ID};
+static const struct call_type call_forget       = {"forget",   60 * USEC_PER_SEC, engine_run_forget,       CALL_ID | CALL_OFFLINE};
+static const struct call_type call_note         = {"note",     10 * USEC_PER_SEC, engine_run_note,         CALL_ID};
+static const struct call_type call_usage        = {"measure",  10 * USEC_PER_SEC, engine_run_usage,        CALL_ID};
+static const struct call_type call_list         = {"list",     30 * USEC_PER_SEC, engine_run_list,         0};
+static const struct call_type call_discard      = {"discard", 120 * USEC_PER_SEC, engine_run_discard,      0};
+static const struct call_type call_prepare      = {"open",     30 * USEC_PER_SEC, engine_run_prepare,      0};
+static const struct call_type call_resolve      = {"resolve",  30 * USEC_PER_SEC, engine_run_resolve,      0};
+static const struct call_type call_publish      = {"publish", 600 * USEC_PER_SEC, engine_run_publish,      0};
+static const struct call_type call_drop         = {"drop",    600 * USEC_PER_SEC, engine_run_drop,         0};
+static const struct call_type call_caches       = {"measure",  60 * USEC_PER_SEC, engine_run_caches,       0};
+static const struct call_type call_image        = {"ask",    3600 * USEC_PER_SEC, engine_run_image,        0};
 /* clang-format on */
 
-static bool needs_open(const struct engine_call *c)
+static bool engine_needs_open(const struct engine_call *c)
 {
     if (c->type == &call_connect && c->engine->ops->connects_closed)
         return false;
@@ -335,7 +336,7 @@ static const struct {
 };
 
 /* Which of the spec's limits are set but beyond this engine. NOFILE is an rlimit: always there. */
-static uint32_t limits_unenforced(const struct engine *e, const struct sandbox_spec *spec)
+static uint32_t engine_limits_unenforced(const struct engine *e, const struct sandbox_spec *spec)
 {
     uint32_t set = 0, out = 0;
 
@@ -349,7 +350,8 @@ static uint32_t limits_unenforced(const struct engine *e, const struct sandbox_s
     return out;
 }
 
-static int check_caches(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+static int engine_check_caches(const struct engine *e, const struct sandbox_spec *spec,
+                               struct err *err)
 {
     for (size_t i = 0; i < spec->n_caches; i++) {
         const struct spec_cache *c = &spec->caches[i];
@@ -365,9 +367,10 @@ static int check_caches(const struct engine *e, const struct sandbox_spec *spec,
     return 0;
 }
 
-static int check_abilities(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
+static int engine_check_abilities(const struct engine *e, const struct sandbox_spec *spec,
+                                  struct err *err)
 {
-    uint32_t unenforced = limits_unenforced(e, spec);
+    uint32_t unenforced = engine_limits_unenforced(e, spec);
 
     for (size_t i = 0; i < ARRAY_SIZE(limit_caps); i++) {
         if (!(spec->asked & unenforced & limit_caps[i].limit))
@@ -390,26 +393,26 @@ static int check_abilities(const struct engine *e, const struct sandbox_spec *sp
         return err_hint(err, "%s",
                         e->ops->strict_hint ? e->ops->strict_hint : "Leave 'isolation' out.");
     }
-    return check_caches(e, spec, err);
+    return engine_check_caches(e, spec, err);
 }
 
 int engine_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
-    int r = check_abilities(e, spec, err);
+    int r = engine_check_abilities(e, spec, err);
 
     return r < 0 || !e->ops->check ? r : e->ops->check(e, spec, err);
 }
 
 /* On the worker, not before: what the backend can do is known when it is open. */
-static int call_check_spec(struct engine_call *c)
+static int engine_call_check_spec(struct engine_call *c)
 {
     if (!(c->type->flags & CALL_SPEC))
         return 0;
-    c->sandbox.unenforced = limits_unenforced(c->engine, &c->req.spec);
+    c->sandbox.unenforced = engine_limits_unenforced(c->engine, &c->req.spec);
     return engine_check_spec(c->engine, &c->req.spec, &c->err);
 }
 
-static void call_work(void *arg)
+static void engine_call_work(void *arg)
 {
     struct engine_call *c = arg;
 
@@ -419,12 +422,12 @@ static void call_work(void *arg)
                 c->type->verb, c->req.id, c->engine->ops->name);
         return;
     }
-    c->asked = needs_open(c);
+    c->asked = engine_needs_open(c);
     c->unopened = c->asked && opener_open(c->engine, &c->by, &c->err) < 0;
-    c->failed = c->unopened || call_check_spec(c) < 0 || c->type->run(c) < 0;
+    c->failed = c->unopened || engine_call_check_spec(c) < 0 || c->type->run(c) < 0;
 }
 
-static void call_done(void *arg)
+static void engine_call_done(void *arg)
 {
     struct engine_call *c = arg;
     const struct err *err = c->failed ? &c->err : NULL;
@@ -463,7 +466,7 @@ static void call_done(void *arg)
     free(c);
 }
 
-static int call_check_id(struct engine_call *c)
+static int engine_call_check_id(struct engine_call *c)
 {
     if (!(c->type->flags & CALL_ID))
         return 0;
@@ -473,19 +476,21 @@ static int call_check_id(struct engine_call *c)
     return 0;
 }
 
-static void call_submit(struct engine_call *c)
+static void engine_call_submit(struct engine_call *c)
 {
     const struct engine_opener *f = c->engine->opener;
 
     c->by = deadline_in(c->type->timeout);
     c->sandbox.supervisor_fd = -1;
-    if (call_check_id(c) >= 0 && pool_submit(f->pool, call_work, call_done, c, &c->err) >= 0)
+    if (engine_call_check_id(c) >= 0 &&
+        pool_submit(f->pool, engine_call_work, engine_call_done, c, &c->err) >= 0)
         return;
     c->failed = true;
-    loop_defer(f->loop, call_done, c);
+    loop_defer(f->loop, engine_call_done, c);
 }
 
-static struct engine_call *call_new(struct engine *e, const struct call_type *type, void *arg)
+static struct engine_call *engine_call_new(struct engine *e, const struct call_type *type,
+                                           void *arg)
 {
     struct engine_call *c = xnew0(struct engine_call);
 
@@ -497,52 +502,52 @@ static struct engine_call *call_new(struct engine *e, const struct call_type *ty
     return c;
 }
 
-static void submit_request(struct engine *e, const struct call_type *type,
-                           const struct sandbox_request *req, engine_done_fn done, void *arg)
+static void engine_submit_request(struct engine *e, const struct call_type *type,
+                                  const struct sandbox_request *req, engine_done_fn done, void *arg)
 {
-    struct engine_call *c = call_new(e, type, arg);
+    struct engine_call *c = engine_call_new(e, type, arg);
 
     c->done = done;
     sandbox_request_copy(&c->req, req);
-    call_submit(c);
+    engine_call_submit(c);
 }
 
-static void submit_id(struct engine *e, const struct call_type *type, const char *id,
-                      engine_done_fn done, void *arg)
+static void engine_submit_id(struct engine *e, const struct call_type *type, const char *id,
+                             engine_done_fn done, void *arg)
 {
-    struct engine_call *c = call_new(e, type, arg);
+    struct engine_call *c = engine_call_new(e, type, arg);
 
     c->done = done;
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_create(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
                    void *arg)
 {
-    submit_request(e, &call_create, req, done, arg);
+    engine_submit_request(e, &call_create, req, done, arg);
 }
 
 void engine_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
                   void *arg)
 {
-    submit_request(e, &call_start, req, done, arg);
+    engine_submit_request(e, &call_start, req, done, arg);
 }
 
 void engine_create_start(struct engine *e, const struct sandbox_request *req, engine_done_fn done,
                          void *arg)
 {
-    submit_request(e, &call_create_start, req, done, arg);
+    engine_submit_request(e, &call_create_start, req, done, arg);
 }
 
 void engine_connect(struct engine *e, const char *id, engine_done_fn done, void *arg)
 {
-    submit_id(e, &call_connect, id, done, arg);
+    engine_submit_id(e, &call_connect, id, done, arg);
 }
 
 void engine_cleanup(struct engine *e, const char *id, engine_done_fn done, void *arg)
 {
-    submit_id(e, &call_cleanup, id, done, arg);
+    engine_submit_id(e, &call_cleanup, id, done, arg);
 }
 
 bool engine_ends_first(const struct engine *e)
@@ -552,38 +557,38 @@ bool engine_ends_first(const struct engine *e)
 
 void engine_end(struct engine *e, const char *id, engine_done_fn done, void *arg)
 {
-    submit_id(e, &call_end, id, done, arg);
+    engine_submit_id(e, &call_end, id, done, arg);
 }
 
 void engine_remove(struct engine *e, const char *id, engine_done_fn done, void *arg)
 {
-    submit_id(e, &call_remove, id, done, arg);
+    engine_submit_id(e, &call_remove, id, done, arg);
 }
 
 void engine_forget_execs(struct engine *e, const char *id, char *const *execs, engine_done_fn done,
                          void *arg)
 {
-    struct engine_call *c = call_new(e, &call_forget, arg);
+    struct engine_call *c = engine_call_new(e, &call_forget, arg);
 
     c->done = done;
     c->ids = strv_copy(execs);
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_list(struct engine *e, bool specs, engine_list_fn done, void *arg)
 {
-    struct engine_call *c = call_new(e, &call_list, arg);
+    struct engine_call *c = engine_call_new(e, &call_list, arg);
 
     c->list_done = done;
     c->specs = specs;
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_discard(struct engine *e, const struct engine_object *o, enum discard how,
                     engine_done_fn done, void *arg)
 {
-    struct engine_call *c = call_new(e, &call_discard, arg);
+    struct engine_call *c = engine_call_new(e, &call_discard, arg);
 
     c->done = done;
     c->how = how;
@@ -591,87 +596,87 @@ void engine_discard(struct engine *e, const struct engine_object *o, enum discar
     c->object.name = o->name ? xstrdup(o->name) : NULL;
     c->object.ref = o->ref ? xstrdup(o->ref) : NULL;
     c->object.spec = NULL;
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_note(struct engine *e, const char *id, const char *spec_text, engine_done_fn done,
                  void *arg)
 {
-    struct engine_call *c = call_new(e, &call_note, arg);
+    struct engine_call *c = engine_call_new(e, &call_note, arg);
 
     c->done = done;
     c->req.spec_text = xstrdup(spec_text);
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_usage(struct engine *e, const char *id, engine_usage_fn done, void *arg)
 {
-    struct engine_call *c = call_new(e, &call_usage, arg);
+    struct engine_call *c = engine_call_new(e, &call_usage, arg);
 
     c->usage_done = done;
     snprintf(c->req.id, sizeof(c->req.id), "%s", id);
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_cache_publish(struct engine *e, const char *tool, int tar_fd, engine_done_fn done,
                           void *arg)
 {
-    struct engine_call *c = call_new(e, &call_publish, arg);
+    struct engine_call *c = engine_call_new(e, &call_publish, arg);
 
     c->done = done;
     c->tool = xstrdup(tool);
     c->tar_fd = tar_fd;
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_cache_drop(struct engine *e, const char *tool, engine_done_fn done, void *arg)
 {
-    struct engine_call *c = call_new(e, &call_drop, arg);
+    struct engine_call *c = engine_call_new(e, &call_drop, arg);
 
     c->done = done;
     c->tool = xstrdup(tool);
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_cache_list(struct engine *e, engine_caches_fn done, void *arg)
 {
-    struct engine_call *c = call_new(e, &call_caches, arg);
+    struct engine_call *c = engine_call_new(e, &call_caches, arg);
 
     c->caches_done = done;
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_look(struct engine *e, const char *id, engine_done_fn done, void *arg)
 {
-    submit_id(e, &call_look, id, done, arg);
+    engine_submit_id(e, &call_look, id, done, arg);
 }
 
 void engine_prepare(struct engine *e, engine_done_fn done, void *arg)
 {
-    submit_id(e, &call_prepare, "", done, arg);
+    engine_submit_id(e, &call_prepare, "", done, arg);
 }
 
 void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_digest_fn done,
                     void *arg)
 {
-    struct engine_call *c = call_new(e, &call_resolve, arg);
+    struct engine_call *c = engine_call_new(e, &call_resolve, arg);
 
     c->digest_done = done;
     sandbox_spec_copy(&c->req.spec, spec);
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 void engine_image(struct engine *e, const struct image_ask *ask, engine_image_fn done, void *arg)
 {
-    struct engine_call *c = call_new(e, &call_image, arg);
+    struct engine_call *c = engine_call_new(e, &call_image, arg);
 
     c->image_done = done;
     c->ask = *ask;
     c->ask.name = ask->name ? xstrdup(ask->name) : NULL;
     c->ask.detail = ask->detail ? xstrdup(ask->detail) : NULL;
     c->ask.used = ask->used ? strv_copy(ask->used) : NULL;
-    call_submit(c);
+    engine_call_submit(c);
 }
 
 struct engine *engine_new(struct loop *loop, const struct engine_ops *ops,

@@ -17,7 +17,7 @@
 /* HELLO, READY and FAILED are small; an error text is cut by its sender well below this. */
 enum { HANDSHAKE_MAX = 16 << 10, SHORT_USEC = 1000 };
 
-static int wait_for(int fd, short events, const struct deadline *by, struct err *err)
+static int handshake_wait_for(int fd, short events, const struct deadline *by, struct err *err)
 {
     struct pollfd p = {.fd = fd, .events = events};
     int r;
@@ -33,12 +33,13 @@ static int wait_for(int fd, short events, const struct deadline *by, struct err 
 }
 
 /* No message of a handshake carries a descriptor: fd_recv() closes any that comes. */
-static int receive(int fd, const struct deadline *by, void *packet, size_t *len, struct err *err)
+static int handshake_receive(int fd, const struct deadline *by, void *packet, size_t *len,
+                             struct err *err)
 {
     ssize_t n;
 
     do {
-        int r = wait_for(fd, POLLIN, by, err);
+        int r = handshake_wait_for(fd, POLLIN, by, err);
 
         if (r < 0)
             return r;
@@ -58,8 +59,8 @@ static int receive(int fd, const struct deadline *by, void *packet, size_t *len,
  * Releases the writer. pass: a descriptor to go along, or -1. One that has hung up is no error yet:
  * it has said why, and that is read next.
  */
-static int send_message(int fd, struct shim_writer *w, int pass, const struct deadline *by,
-                        struct err *err)
+static int handshake_send_message(int fd, struct shim_writer *w, int pass,
+                                  const struct deadline *by, struct err *err)
 {
     int r;
 
@@ -67,7 +68,8 @@ static int send_message(int fd, struct shim_writer *w, int pass, const struct de
     while (r >= 0) {
         r = fd_send(fd, buf_data(&w->buf), w->buf.len, &pass, pass >= 0, MSG_DONTWAIT);
         if (fd_send_is_short(r)) {
-            usleep(SHORT_USEC); /* there is room on the line, for which wait_for() waits */
+            usleep(
+                SHORT_USEC); /* there is room on the line, for which handshake_wait_for() waits */
             r = -EAGAIN;
         }
         if (r != -EAGAIN) {
@@ -75,22 +77,22 @@ static int send_message(int fd, struct shim_writer *w, int pass, const struct de
                                                          : 0;
             break;
         }
-        r = wait_for(fd, POLLOUT, by, err);
+        r = handshake_wait_for(fd, POLLOUT, by, err);
     }
     shim_writer_done(w);
     return r;
 }
 
-static int send_hello(int fd, const struct deadline *by, struct err *err)
+static int handshake_send_hello(int fd, const struct deadline *by, struct err *err)
 {
     struct shim_writer w = {0};
 
     shim_begin(&w, SHIM_HELLO, 0);
     shim_put_u64(&w, SHIM_TAG_VERSION, (uint64_t)SHIM_VERSION_MAJOR << 32 | SHIM_VERSION_MINOR);
-    return send_message(fd, &w, -1, by, err);
+    return handshake_send_message(fd, &w, -1, by, err);
 }
 
-static int send_first(int fd, const struct exec_request *first, const struct deadline *by)
+static int handshake_send_first(int fd, const struct exec_request *first, const struct deadline *by)
 {
     _cleanup_close_ int handover = -1;
     struct shim_writer w = {0};
@@ -100,15 +102,15 @@ static int send_first(int fd, const struct exec_request *first, const struct dea
         return r;
     shim_begin(&w, exec_request_type(first), 0);
     exec_request_put(&w, first);
-    return send_message(fd, &w, handover, by, NULL);
+    return handshake_send_message(fd, &w, handover, by, NULL);
 }
 
-static enum engine_sandbox_state box_state_of(uint64_t shim_state)
+static enum engine_sandbox_state handshake_box_state_of(uint64_t shim_state)
 {
     return shim_state == SHIM_PAUSED ? ENGINE_SANDBOX_PAUSED : ENGINE_SANDBOX_RUNNING;
 }
 
-static int check_version(uint64_t version, struct err *err)
+static int handshake_check_version(uint64_t version, struct err *err)
 {
     if (version >> 32 == SHIM_VERSION_MAJOR)
         return 0;
@@ -117,15 +119,15 @@ static int check_version(uint64_t version, struct err *err)
     return err_hint(err, "Stop the sandbox and start it again with the installed version.");
 }
 
-static int read_failed(const void *packet, size_t len, struct err *err)
+static int handshake_read_failed(const void *packet, size_t len, struct err *err)
 {
     int r = shim_read_err(packet, len, err);
 
     return r < 0 ? r : err_set(err, ERR_ENGINE, "the supervisor failed without a reason");
 }
 
-static int read_hello(const void *packet, size_t len, const char *id, struct engine_sandbox *ret,
-                      struct err *err)
+static int handshake_read_hello(const void *packet, size_t len, const char *id,
+                                struct engine_sandbox *ret, struct err *err)
 {
     struct shim_reader rd;
     struct shim_value v;
@@ -136,7 +138,7 @@ static int read_hello(const void *packet, size_t len, const char *id, struct eng
     if (r < 0)
         return r;
     if (rd.head.type == SHIM_FAILED)
-        return read_failed(packet, len, err);
+        return handshake_read_failed(packet, len, err);
     if (rd.head.type != SHIM_HELLO)
         return err_set(err, ERR_ENGINE, "the supervisor's first message is of type %u, not HELLO",
                        rd.head.type);
@@ -146,7 +148,7 @@ static int read_hello(const void *packet, size_t len, const char *id, struct eng
         else if (v.tag == SHIM_TAG_PID)
             ret->pid = (int)v.u64;
         else if (v.tag == SHIM_TAG_STATE)
-            ret->state = box_state_of(v.u64);
+            ret->state = handshake_box_state_of(v.u64);
         else if (v.tag == SHIM_TAG_UNENFORCED)
             ret->unenforced |= (uint32_t)v.u64;
         else if (v.tag == SHIM_TAG_HASH)
@@ -155,29 +157,30 @@ static int read_hello(const void *packet, size_t len, const char *id, struct eng
             return err_set(err, ERR_ENGINE, "the supervisor of '%s' says it serves '%.32s'", id,
                            v.data);
     }
-    return r < 0 ? r : check_version(version, err);
+    return r < 0 ? r : handshake_check_version(version, err);
 }
 
-static int take_hello(int fd, const char *id, const struct deadline *by, struct engine_sandbox *ret,
-                      struct err *err)
+static int handshake_take_hello(int fd, const char *id, const struct deadline *by,
+                                struct engine_sandbox *ret, struct err *err)
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
     size_t len = 0;
     int r;
 
-    r = receive(fd, by, packet, &len, err);
-    return r < 0 ? r : read_hello(packet, len, id, ret, err);
+    r = handshake_receive(fd, by, packet, &len, err);
+    return r < 0 ? r : handshake_read_hello(packet, len, id, ret, err);
 }
 
 int handshake_hello(int fd, const char *id, const struct deadline *by, struct engine_sandbox *ret,
                     struct err *err)
 {
-    int r = send_hello(fd, by, err);
+    int r = handshake_send_hello(fd, by, err);
 
-    return r < 0 ? r : take_hello(fd, id, by, ret, err);
+    return r < 0 ? r : handshake_take_hello(fd, id, by, ret, err);
 }
 
-static int read_unenforced(struct shim_reader *rd, struct engine_sandbox *ret, struct err *err)
+static int handshake_read_unenforced(struct shim_reader *rd, struct engine_sandbox *ret,
+                                     struct err *err)
 {
     struct shim_value v;
     int r;
@@ -191,15 +194,15 @@ static int read_unenforced(struct shim_reader *rd, struct engine_sandbox *ret, s
     return r;
 }
 
-static int take_ready(int fd, const struct deadline *by, struct engine_sandbox *ret,
-                      struct err *err)
+static int handshake_take_ready(int fd, const struct deadline *by, struct engine_sandbox *ret,
+                                struct err *err)
 {
     _Alignas(8) char packet[HANDSHAKE_MAX];
     struct shim_reader rd;
     size_t len = 0;
     int r;
 
-    r = receive(fd, by, packet, &len, err);
+    r = handshake_receive(fd, by, packet, &len, err);
     if (r < 0)
         return r;
     r = shim_read(&rd, packet, len, err);
@@ -207,23 +210,23 @@ static int take_ready(int fd, const struct deadline *by, struct engine_sandbox *
         return r;
     if (rd.head.type == SHIM_READY) {
         ret->state = ENGINE_SANDBOX_RUNNING;
-        return read_unenforced(&rd, ret, err);
+        return handshake_read_unenforced(&rd, ret, err);
     }
     if (rd.head.type != SHIM_FAILED)
         return err_set(err, ERR_ENGINE, "the supervisor says message type %u instead of READY",
                        rd.head.type);
-    return read_failed(packet, len, err);
+    return handshake_read_failed(packet, len, err);
 }
 
 int handshake_start(int fd, const struct sandbox_request *req, const struct deadline *by,
                     struct engine_sandbox *ret, struct err *err)
 {
-    int r = send_hello(fd, by, err);
+    int r = handshake_send_hello(fd, by, err);
 
     if (r < 0)
         return r;
     /* Not an error of the start: one that fails says so itself, else it is sent again later. */
-    ret->first_sent = req->first && send_first(fd, req->first, by) >= 0;
-    r = take_hello(fd, req->id, by, ret, err);
-    return r < 0 ? r : take_ready(fd, by, ret, err);
+    ret->first_sent = req->first && handshake_send_first(fd, req->first, by) >= 0;
+    r = handshake_take_hello(fd, req->id, by, ret, err);
+    return r < 0 ? r : handshake_take_ready(fd, by, ret, err);
 }

@@ -35,7 +35,7 @@ static const char *const refused_trees[] = {
 };
 
 /* Whether `inner` is `outer` or lies below it; both clean and absolute. */
-static bool path_within(const char *inner, const char *outer)
+static bool engine_mounts_path_within(const char *inner, const char *outer)
 {
     size_t n = strlen(outer);
 
@@ -44,7 +44,7 @@ static bool path_within(const char *inner, const char *outer)
     return strncmp(inner, outer, n) == 0 && (inner[n] == '/' || inner[n] == '\0');
 }
 
-static bool is_clean(const char *path)
+static bool engine_mounts_is_clean(const char *path)
 {
     size_t n = strlen(path);
 
@@ -53,34 +53,35 @@ static bool is_clean(const char *path)
            !(n >= 3 && STREQ(path + n - 3, "/.."));
 }
 
-static int refuse(const char *path, const char *tree, struct err *err)
+static int engine_mounts_refuse(const char *path, const char *tree, struct err *err)
 {
     err_set(err, ERR_DENIED, "mount source '%s' would share '%s' with the sandbox", path, tree);
     return err_hint(err, "Mount a folder that holds only what the sandbox needs.");
 }
 
-static int check_names(const char *path, const char *const *trees, struct err *err)
+static int engine_mounts_check_names(const char *path, const char *const *trees, struct err *err)
 {
     for (; *trees && GUARD("source names"); trees++)
-        if (path_within(path, *trees) || path_within(*trees, path))
-            return refuse(path, *trees, err);
+        if (engine_mounts_path_within(path, *trees) || engine_mounts_path_within(*trees, path))
+            return engine_mounts_refuse(path, *trees, err);
     return 0;
 }
 
-static int check_identity(const char *path, const struct stat *st, const char *const *trees,
-                          struct err *err)
+static int engine_mounts_check_identity(const char *path, const struct stat *st,
+                                        const char *const *trees, struct err *err)
 {
     for (; *trees && GUARD("source identity"); trees++) {
         struct stat t;
 
         if (stat(*trees, &t) == 0 && t.st_dev == st->st_dev && t.st_ino == st->st_ino)
-            return refuse(path, *trees, err);
+            return engine_mounts_refuse(path, *trees, err);
     }
     return 0;
 }
 
 /* From the source up to the root. The root itself is everybody's parent and not compared. */
-static int check_parents(const char *path, int fd, const char *const *own, struct err *err)
+static int engine_mounts_check_parents(const char *path, int fd, const char *const *own,
+                                       struct err *err)
 {
     _cleanup_close_ int at = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct stat st, above;
@@ -90,9 +91,9 @@ static int check_parents(const char *path, int fd, const char *const *own, struc
     for (int i = 0; i < PARENTS_MAX; i++) {
         int up, r;
 
-        r = check_identity(path, &st, refused_trees, err);
+        r = engine_mounts_check_identity(path, &st, refused_trees, err);
         if (r >= 0)
-            r = check_identity(path, &st, own, err);
+            r = engine_mounts_check_identity(path, &st, own, err);
         if (r < 0)
             return r;
         up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -109,7 +110,7 @@ static int check_parents(const char *path, int fd, const char *const *own, struc
     return err_set(err, ERR_INVALID, "mount source '%s' lies too deep", path);
 }
 
-static int open_source(const char *path, int *ret, struct err *err)
+static int engine_mounts_open_source(const char *path, int *ret, struct err *err)
 {
     struct open_how how = {
         .flags = O_PATH | O_CLOEXEC,
@@ -130,18 +131,19 @@ static int open_source(const char *path, int *ret, struct err *err)
     return err_sys(err, errno, "open mount source '%s'", path);
 }
 
-static int check_parent_of_file(const char *path, const char *const *own, struct err *err)
+static int engine_mounts_check_parent_of_file(const char *path, const char *const *own,
+                                              struct err *err)
 {
     _cleanup_free_ char *dir = xstrndup(path, MAX(1, (size_t)(strrchr(path, '/') - path)));
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = open_source(dir, &fd, err);
-    return r < 0 ? r : check_parents(path, fd, own, err);
+    r = engine_mounts_open_source(dir, &fd, err);
+    return r < 0 ? r : engine_mounts_check_parents(path, fd, own, err);
 }
 
-static int check_opened(const char *path, int fd, const char *const *own, struct mount_source *ret,
-                        struct err *err)
+static int engine_mounts_check_opened(const char *path, int fd, const char *const *own,
+                                      struct mount_source *ret, struct err *err)
 {
     struct stat st;
     int r;
@@ -151,8 +153,8 @@ static int check_opened(const char *path, int fd, const char *const *own, struct
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode) && GUARD("source kinds"))
         return err_set(err, ERR_DENIED, "mount source '%s' is neither a folder nor a plain file",
                        path);
-    r = S_ISDIR(st.st_mode) ? check_parents(path, fd, own, err)
-                            : check_parent_of_file(path, own, err);
+    r = S_ISDIR(st.st_mode) ? engine_mounts_check_parents(path, fd, own, err)
+                            : engine_mounts_check_parent_of_file(path, own, err);
     if (r < 0)
         return r;
     *ret = (struct mount_source){.dev = st.st_dev, .ino = st.st_ino};
@@ -165,14 +167,14 @@ int mount_source_check(const char *path, const char *const *own, struct mount_so
     _cleanup_close_ int fd = -1;
     int r;
 
-    if (!is_clean(path))
+    if (!engine_mounts_is_clean(path))
         return err_set(err, ERR_INVALID, "mount source '%s' is not a plain absolute path", path);
-    r = check_names(path, refused_trees, err);
+    r = engine_mounts_check_names(path, refused_trees, err);
     if (r >= 0)
-        r = check_names(path, own, err);
+        r = engine_mounts_check_names(path, own, err);
     if (r >= 0)
-        r = open_source(path, &fd, err);
+        r = engine_mounts_open_source(path, &fd, err);
     if (r < 0)
         return r;
-    return check_opened(path, fd, own, ret, err);
+    return engine_mounts_check_opened(path, fd, own, ret, err);
 }

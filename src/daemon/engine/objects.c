@@ -9,7 +9,7 @@
 #include "lib/base/macro.h"
 #include "lib/base/xalloc.h"
 
-static void object_free(struct engine_object *o)
+static void engine_objects_object_free(struct engine_object *o)
 {
     free(o->name);
     free(o->ref);
@@ -20,13 +20,13 @@ static void object_free(struct engine_object *o)
 void engine_objects_done(struct engine_objects *l)
 {
     for (size_t i = 0; i < l->n; i++)
-        object_free(l->v[i]);
+        engine_objects_object_free(l->v[i]);
     free(l->v);
     map_done(&l->by_id);
     *l = (struct engine_objects){0};
 }
 
-static struct engine_object *append(struct engine_objects *l)
+static struct engine_object *engine_objects_append(struct engine_objects *l)
 {
     struct engine_object *o = xnew0(struct engine_object);
 
@@ -50,7 +50,7 @@ struct engine_object *engine_objects_add(struct engine_objects *l, const char *i
     o = engine_objects_get(l, id);
     if (o)
         return o;
-    o = append(l);
+    o = engine_objects_append(l);
     snprintf(o->id, sizeof(o->id), "%s", id);
     map_add(&l->by_id, o->id, o);
     return o;
@@ -59,7 +59,7 @@ struct engine_object *engine_objects_add(struct engine_objects *l, const char *i
 struct engine_object *engine_objects_add_legacy(struct engine_objects *l, enum object_kind kind,
                                                 const char *name, const char *ref)
 {
-    struct engine_object *o = append(l);
+    struct engine_object *o = engine_objects_append(l);
 
     o->kind = kind;
     o->name = xstrdup(name);

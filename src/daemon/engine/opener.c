@@ -24,7 +24,7 @@ struct news_item {
 /* ---- opening ---- */
 
 /* With the lock held: until the try under way has ended, or the deadline has passed. */
-static int await_other(struct engine_opener *f, const struct deadline *by, struct err *err)
+static int opener_await_other(struct engine_opener *f, const struct deadline *by, struct err *err)
 {
     unsigned tries = f->tries;
 
@@ -37,7 +37,7 @@ static int await_other(struct engine_opener *f, const struct deadline *by, struc
 }
 
 /* With the lock held; it is given up while the backend works. */
-static int open_myself(struct engine *e, const struct deadline *by, struct err *err)
+static int opener_open_myself(struct engine *e, const struct deadline *by, struct err *err)
 {
     struct engine_opener *f = e->opener;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -64,7 +64,7 @@ int opener_open(struct engine *e, const struct deadline *by, struct err *err)
 
     pthread_mutex_lock(&f->lock);
     if (!f->opened)
-        r = f->opening ? await_other(f, by, err) : open_myself(e, by, err);
+        r = f->opening ? opener_await_other(f, by, err) : opener_open_myself(e, by, err);
     pthread_mutex_unlock(&f->lock);
     return r < 0 ? err_wrap(err, "engine '%s' cannot be used", e->ops->name) : 0;
 }
@@ -104,7 +104,7 @@ void engine_listen(struct engine *e, engine_news_fn fn, void *arg)
     e->opener->listener_arg = arg;
 }
 
-static void news_free(struct news_item *i)
+static void opener_news_free(struct news_item *i)
 {
     for (struct news_item *next; i; i = next) {
         next = i->next;
@@ -115,7 +115,7 @@ static void news_free(struct news_item *i)
 }
 
 /* With the lock held. */
-static void news_push(struct engine_opener *f, const struct engine_news *news)
+static void opener_news_push(struct engine_opener *f, const struct engine_news *news)
 {
     struct news_item *i = xnew0(struct news_item);
     size_t n = 0;
@@ -124,7 +124,7 @@ static void news_push(struct engine_opener *f, const struct engine_news *news)
         n++;
     i->news = *news;
     if (n >= NEWS_MAX) {
-        news_free(f->first);
+        opener_news_free(f->first);
         f->first = NULL;
         f->last = &f->first;
         i->news = (struct engine_news){.kind = ENGINE_NEWS_BACK};
@@ -139,13 +139,13 @@ void engine_tell(struct engine *e, const struct engine_news *news)
     uint64_t one = 1;
 
     pthread_mutex_lock(&f->lock);
-    news_push(f, news);
+    opener_news_push(f, news);
     pthread_mutex_unlock(&f->lock);
     if (write(f->news_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
         log_debug("engine %s: news cannot be announced: %s", e->ops->name, strerror(errno));
 }
 
-static void on_news(void *arg, int events)
+static void opener_on_news(void *arg, int events)
 {
     struct engine *e = arg;
     struct engine_opener *f = e->opener;
@@ -162,7 +162,7 @@ static void on_news(void *arg, int events)
     pthread_mutex_unlock(&f->lock);
     for (struct news_item *i = first; i && f->listener; i = i->next)
         f->listener(f->listener_arg, e, &i->news);
-    news_free(first);
+    opener_news_free(first);
 }
 
 /* ---- life ---- */
@@ -177,7 +177,7 @@ struct engine_opener *opener_new(struct engine *e, struct loop *loop, struct poo
     pthread_mutex_init(&f->lock, NULL);
     wait_cond_init(&f->changed);
     f->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    f->watch = f->news_fd < 0 ? NULL : loop_watch_new(loop, f->news_fd, on_news, e);
+    f->watch = f->news_fd < 0 ? NULL : loop_watch_new(loop, f->news_fd, opener_on_news, e);
     if (f->watch)
         loop_watch_set(f->watch, LOOP_READ);
     return f;
@@ -187,7 +187,7 @@ void opener_free(struct engine_opener *f)
 {
     loop_watch_free(f->watch);
     fd_close(f->news_fd);
-    news_free(f->first);
+    opener_news_free(f->first);
     err_done(&f->failure);
     err_done(&f->trouble);
     pthread_cond_destroy(&f->changed);

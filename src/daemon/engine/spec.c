@@ -15,12 +15,12 @@
 
 enum { BOX_ID_LEN = 16 };
 
-static char *copy_str(const char *s)
+static char *engine_spec_copy_str(const char *s)
 {
     return s ? xstrdup(s) : NULL;
 }
 
-static char **copy_strv(char *const *v)
+static char **engine_spec_copy_strv(char *const *v)
 {
     return v ? strv_copy(v) : NULL;
 }
@@ -52,26 +52,27 @@ void sandbox_spec_done(struct sandbox_spec *spec)
 void sandbox_spec_copy(struct sandbox_spec *dst, const struct sandbox_spec *src)
 {
     *dst = *src;
-    dst->image = copy_str(src->image);
-    dst->image_digest = copy_str(src->image_digest);
-    dst->runtime = copy_str(src->runtime);
-    dst->user = copy_str(src->user);
-    dst->workdir = copy_str(src->workdir);
-    dst->env = copy_strv(src->env);
-    dst->labels = copy_strv(src->labels);
+    dst->image = engine_spec_copy_str(src->image);
+    dst->image_digest = engine_spec_copy_str(src->image_digest);
+    dst->runtime = engine_spec_copy_str(src->runtime);
+    dst->user = engine_spec_copy_str(src->user);
+    dst->workdir = engine_spec_copy_str(src->workdir);
+    dst->env = engine_spec_copy_strv(src->env);
+    dst->labels = engine_spec_copy_strv(src->labels);
     dst->mounts = src->n_mounts ? xcalloc(src->n_mounts, sizeof(*dst->mounts)) : NULL;
     for (size_t i = 0; i < src->n_mounts; i++) {
-        dst->mounts[i].source = copy_str(src->mounts[i].source);
-        dst->mounts[i].target = copy_str(src->mounts[i].target);
+        dst->mounts[i].source = engine_spec_copy_str(src->mounts[i].source);
+        dst->mounts[i].target = engine_spec_copy_str(src->mounts[i].target);
         dst->mounts[i].read_only = src->mounts[i].read_only;
     }
     dst->caches = src->n_caches ? xcalloc(src->n_caches, sizeof(*dst->caches)) : NULL;
     for (size_t i = 0; i < src->n_caches; i++)
-        dst->caches[i] = (struct spec_cache){copy_str(src->caches[i].tool), src->caches[i].mode,
-                                             copy_str(src->caches[i].group)};
+        dst->caches[i] =
+            (struct spec_cache){engine_spec_copy_str(src->caches[i].tool), src->caches[i].mode,
+                                engine_spec_copy_str(src->caches[i].group)};
 }
 
-static void wipe(char *p, size_t len)
+static void engine_spec_wipe(char *p, size_t len)
 {
     if (p)
         explicit_bzero(p, len);
@@ -83,9 +84,9 @@ void exec_request_wipe(struct exec_request *r)
     for (char **e = r->env; e && *e; e++)
         explicit_bzero(*e, strlen(*e));
     strv_free(TAKE_PTR(r->env));
-    wipe(TAKE_PTR(r->input), r->input_len);
+    engine_spec_wipe(TAKE_PTR(r->input), r->input_len);
     for (size_t i = 0; i < r->n_secrets; i++) {
-        wipe(r->secrets[i].value, r->secrets[i].len);
+        engine_spec_wipe(r->secrets[i].value, r->secrets[i].len);
         free(r->secrets[i].name);
         free(r->secrets[i].target);
     }
@@ -104,7 +105,7 @@ void exec_request_done(struct exec_request *r)
     *r = (struct exec_request){0};
 }
 
-static struct exec_secret *copy_secrets(const struct exec_secret *src, size_t n)
+static struct exec_secret *engine_spec_copy_secrets(const struct exec_secret *src, size_t n)
 {
     struct exec_secret *dst = n ? xcalloc(n, sizeof(*dst)) : NULL;
 
@@ -112,22 +113,22 @@ static struct exec_secret *copy_secrets(const struct exec_secret *src, size_t n)
         dst[i] = src[i];
         dst[i].name = xstrdup(src[i].name);
         dst[i].value = xmemdup(src[i].value, src[i].len);
-        dst[i].target = copy_str(src[i].target);
+        dst[i].target = engine_spec_copy_str(src[i].target);
     }
     return dst;
 }
 
-static struct exec_request *exec_request_copy(const struct exec_request *src)
+static struct exec_request *engine_spec_exec_request_copy(const struct exec_request *src)
 {
     struct exec_request *r = xnew0(struct exec_request);
 
     *r = *src;
     r->argv = strv_copy(src->argv);
     r->env = strv_copy(src->env);
-    r->cwd = copy_str(src->cwd);
-    r->user = copy_str(src->user);
+    r->cwd = engine_spec_copy_str(src->cwd);
+    r->user = engine_spec_copy_str(src->user);
     r->input = src->input ? xmemdup(src->input, src->input_len) : NULL;
-    r->secrets = copy_secrets(src->secrets, src->n_secrets);
+    r->secrets = engine_spec_copy_secrets(src->secrets, src->n_secrets);
     return r;
 }
 
@@ -135,9 +136,9 @@ void sandbox_request_copy(struct sandbox_request *dst, const struct sandbox_requ
 {
     *dst = *src;
     sandbox_spec_copy(&dst->spec, &src->spec);
-    dst->spec_text = copy_str(src->spec_text);
-    dst->spec_label = copy_str(src->spec_label);
-    dst->first = src->first ? exec_request_copy(src->first) : NULL;
+    dst->spec_text = engine_spec_copy_str(src->spec_text);
+    dst->spec_label = engine_spec_copy_str(src->spec_label);
+    dst->first = src->first ? engine_spec_exec_request_copy(src->first) : NULL;
 }
 
 void sandbox_request_done(struct sandbox_request *req)
@@ -152,14 +153,14 @@ void sandbox_request_done(struct sandbox_request *req)
     *req = (struct sandbox_request){0};
 }
 
-static const char *home_of(const char *user)
+static const char *engine_spec_home_of(const char *user)
 {
     bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
 
     return root ? "/root" : "/home/agent";
 }
 
-static void add_pairs(char ***env, char *const *pairs)
+static void engine_spec_add_pairs(char ***env, char *const *pairs)
 {
     for (char *const *v = pairs; v && *v; v++) {
         const char *eq = strchr(*v, '=');
@@ -171,7 +172,7 @@ static void add_pairs(char ***env, char *const *pairs)
 }
 
 /* `pip install`, `uv tool` and pipx put the programs of packages into this folder. */
-static void add_user_programs(char ***env, const char *home)
+static void engine_spec_add_user_programs(char ***env, const char *home)
 {
     const char *old = strv_env_get(*env, "PATH");
     _cleanup_free_ char *path = xasprintf("%s/.local/bin:%s", home, old);
@@ -194,12 +195,12 @@ char **spec_environment(const char *user, char *const *own, char *const *more)
     strv_add(&env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     strv_add(&env, "LANG=C.UTF-8");
     strv_add(&env, "PIP_BREAK_SYSTEM_PACKAGES=1");
-    add_pairs(&env, more);
-    add_user_programs(&env, home_of(user));
-    strv_env_set(&env, "HOME", home_of(user));
+    engine_spec_add_pairs(&env, more);
+    engine_spec_add_user_programs(&env, engine_spec_home_of(user));
+    strv_env_set(&env, "HOME", engine_spec_home_of(user));
     strv_env_set(&env, "USER", user);
     strv_env_set(&env, "LOGNAME", user);
-    add_pairs(&env, own);
+    engine_spec_add_pairs(&env, own);
     return env;
 }
 

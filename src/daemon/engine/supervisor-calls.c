@@ -13,8 +13,8 @@
 /* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
 #define SUPERVISOR_CONN_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
 
-static void ask(struct supervisor_conn *l, struct shim_writer *w, int fd, uint64_t timeout,
-                supervisor_result_fn done, void *arg)
+static void supervisor_calls_ask(struct supervisor_conn *l, struct shim_writer *w, int fd,
+                                 uint64_t timeout, supervisor_result_fn done, void *arg)
 {
     struct supervisor_request *q = supervisor_conn_ask(l, w, fd, timeout);
 
@@ -22,7 +22,7 @@ static void ask(struct supervisor_conn *l, struct shim_writer *w, int fd, uint64
     q->arg = arg;
 }
 
-static void put_nonzero(struct shim_writer *w, uint16_t tag, uint64_t v)
+static void supervisor_calls_put_nonzero(struct shim_writer *w, uint16_t tag, uint64_t v)
 {
     if (v)
         shim_put_u64(w, tag, v);
@@ -43,10 +43,10 @@ void exec_request_put(struct shim_writer *w, const struct exec_request *req)
     shim_put_str(w, SHIM_TAG_CWD, req->cwd);
     shim_put_str(w, SHIM_TAG_USER, req->user);
     shim_put_u64(w, SHIM_TAG_FLAGS, flags);
-    put_nonzero(w, SHIM_TAG_TIMEOUT, req->timeout);
-    put_nonzero(w, SHIM_TAG_IDLE_TIMEOUT, req->idle_timeout);
-    put_nonzero(w, SHIM_TAG_ROWS, req->rows);
-    put_nonzero(w, SHIM_TAG_COLS, req->cols);
+    supervisor_calls_put_nonzero(w, SHIM_TAG_TIMEOUT, req->timeout);
+    supervisor_calls_put_nonzero(w, SHIM_TAG_IDLE_TIMEOUT, req->idle_timeout);
+    supervisor_calls_put_nonzero(w, SHIM_TAG_ROWS, req->rows);
+    supervisor_calls_put_nonzero(w, SHIM_TAG_COLS, req->cols);
 }
 
 enum shim_msg_type exec_request_type(const struct exec_request *req)
@@ -92,7 +92,8 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);
 }
 
-static void put_offsets(struct shim_writer *w, uint64_t stdout_ack, uint64_t stderr_ack)
+static void supervisor_calls_put_offsets(struct shim_writer *w, uint64_t stdout_ack,
+                                         uint64_t stderr_ack)
 {
     shim_put_u64(w, SHIM_TAG_STDOUT, stdout_ack);
     shim_put_u64(w, SHIM_TAG_STDERR, stderr_ack);
@@ -104,8 +105,8 @@ void supervisor_conn_attach(struct supervisor_conn *l, const char *exec, uint64_
     struct shim_writer w;
 
     supervisor_conn_begin(l, &w, SHIM_ATTACH, exec);
-    put_offsets(&w, stdout_ack, stderr_ack);
-    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_put_offsets(&w, stdout_ack, stderr_ack);
+    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_detach(struct supervisor_conn *l, const char *exec)
@@ -122,7 +123,7 @@ void supervisor_conn_ack(struct supervisor_conn *l, const char *exec, uint64_t s
     struct shim_writer w;
 
     supervisor_conn_begin(l, &w, SHIM_ACK, exec);
-    put_offsets(&w, stdout_ack, stderr_ack);
+    supervisor_calls_put_offsets(&w, stdout_ack, stderr_ack);
     supervisor_conn_tell(l, &w);
 }
 
@@ -133,7 +134,7 @@ void supervisor_conn_signal(struct supervisor_conn *l, const char *exec, int sig
 
     supervisor_conn_begin(l, &w, SHIM_SIGNAL, exec);
     shim_put_u64(&w, SHIM_TAG_SIGNAL, (uint64_t)sig);
-    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_cause cause,
@@ -143,7 +144,7 @@ void supervisor_conn_kill(struct supervisor_conn *l, const char *exec, enum end_
 
     supervisor_conn_begin(l, &w, SHIM_KILL, exec);
     shim_put_u64(&w, SHIM_TAG_CAUSE, cause);
-    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_resize(struct supervisor_conn *l, const char *exec, uint16_t rows,
@@ -173,7 +174,7 @@ void supervisor_conn_stop(struct supervisor_conn *l, uint64_t grace_usec, bool f
     supervisor_conn_begin(l, &w, SHIM_STOP, NULL);
     shim_put_u64(&w, SHIM_TAG_GRACE, grace_usec);
     shim_put_u64(&w, SHIM_TAG_FLAGS, for_good ? SHIM_STOP_FOR_GOOD : 0);
-    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result_fn done, void *arg)
@@ -181,7 +182,7 @@ void supervisor_conn_pause(struct supervisor_conn *l, bool on, supervisor_result
     struct shim_writer w;
 
     supervisor_conn_begin(l, &w, on ? SHIM_PAUSE : SHIM_RESUME, NULL);
-    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_stats(struct supervisor_conn *l, supervisor_stats_fn done, void *arg)
@@ -202,7 +203,7 @@ void supervisor_conn_dial(struct supervisor_conn *l, uint16_t port, supervisor_r
 
     supervisor_conn_begin(l, &w, SHIM_DIAL, NULL);
     shim_put_u64(&w, SHIM_TAG_PORT, port);
-    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn done, void *arg)
@@ -210,7 +211,7 @@ void supervisor_conn_listener(struct supervisor_conn *l, supervisor_result_fn do
     struct shim_writer w;
 
     supervisor_conn_begin(l, &w, SHIM_LISTENER, NULL);
-    ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
+    supervisor_calls_ask(l, &w, -1, SUPERVISOR_CONN_ANSWER_TIMEOUT, done, arg);
 }
 
 void supervisor_conn_copy(struct supervisor_conn *l, const char *path, bool into, int tar_fd,

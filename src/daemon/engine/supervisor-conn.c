@@ -60,13 +60,13 @@ struct supervisor_conn {
 /* One loop, one thread, no nesting of reads: one packet buffer serves every link. */
 static _Alignas(8) char supervisor_conn_packet[SHIM_MSG_MAX];
 
-static void request_free(struct supervisor_request *q)
+static void supervisor_conn_request_free(struct supervisor_request *q)
 {
     err_done(&q->err);
     free(q);
 }
 
-static void outgoing_pop(struct supervisor_conn *l)
+static void supervisor_conn_outgoing_pop(struct supervisor_conn *l)
 {
     struct outgoing *o = l->out_first;
 
@@ -84,12 +84,12 @@ static void supervisor_conn_shut(struct supervisor_conn *l)
     loop_timer_free(TAKE_PTR(l->timer));
     l->fd = fd_close(l->fd);
     while (l->out_first)
-        outgoing_pop(l);
+        supervisor_conn_outgoing_pop(l);
     while (l->requests) {
         struct supervisor_request *q = l->requests;
 
         l->requests = q->next;
-        request_free(q);
+        supervisor_conn_request_free(q);
     }
 }
 
@@ -116,7 +116,7 @@ void supervisor_conn_close(struct supervisor_conn *l)
 
 /* ---- timer: deadlines of requests, and what must be told from the loop ---- */
 
-static void timer_arm(struct supervisor_conn *l)
+static void supervisor_conn_timer_arm(struct supervisor_conn *l)
 {
     uint64_t first = l->out_at ? l->out_at : DEADLINE_NEVER, now;
 
@@ -138,11 +138,12 @@ static void supervisor_conn_break(struct supervisor_conn *l, const char *why)
     log_debug("supervisor line %d: %s", l->fd, why);
     l->broken = true;
     loop_watch_set(l->watch, 0);
-    timer_arm(l);
+    supervisor_conn_timer_arm(l);
 }
 
 /* A start that never reached the supervisor: it writes no record, so we say what it would hold. */
-static void tell_start_failed(struct supervisor_conn *l, const char *exec, const struct err *err)
+static void supervisor_conn_tell_start_failed(struct supervisor_conn *l, const char *exec,
+                                              const struct err *err)
 {
     struct end_record rec = {
         .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = err->code};
@@ -154,19 +155,20 @@ static void tell_start_failed(struct supervisor_conn *l, const char *exec, const
         l->events->ended(l->arg, exec, &rec);
 }
 
-static void request_tell(struct supervisor_conn *l, struct supervisor_request *q,
-                         const struct err *err, int fd, char **stats)
+static void supervisor_conn_request_tell(struct supervisor_conn *l, struct supervisor_request *q,
+                                         const struct err *err, int fd, char **stats)
 {
     if (q->stats_done)
         q->stats_done(q->arg, err, err ? NULL : stats);
     else if (q->done)
         q->done(q->arg, err, TAKE_FD(fd));
     else if (*q->exec && err)
-        tell_start_failed(l, q->exec, err);
+        supervisor_conn_tell_start_failed(l, q->exec, err);
     fd_close(fd);
 }
 
-static struct supervisor_request *request_take(struct supervisor_conn *l, uint64_t seq)
+static struct supervisor_request *supervisor_conn_request_take(struct supervisor_conn *l,
+                                                               uint64_t seq)
 {
     for (struct supervisor_request **p = &l->requests; *p; p = &(*p)->next) {
         struct supervisor_request *q = *p;
@@ -180,7 +182,7 @@ static struct supervisor_request *request_take(struct supervisor_conn *l, uint64
 }
 
 /* The next request whose error is known, or whose time is over. */
-static struct supervisor_request *request_take_due(struct supervisor_conn *l)
+static struct supervisor_request *supervisor_conn_request_take_due(struct supervisor_conn *l)
 {
     for (struct supervisor_request **p = &l->requests; *p; p = &(*p)->next) {
         struct supervisor_request *q = *p;
@@ -197,18 +199,18 @@ static struct supervisor_request *request_take_due(struct supervisor_conn *l)
 
 /* On a dead line the fate of an exec, also of one that came too late for it, is told by `closed`.
  */
-static void tell_due(struct supervisor_conn *l)
+static void supervisor_conn_tell_due(struct supervisor_conn *l)
 {
     struct supervisor_request *q;
 
-    while (!l->freed && (q = request_take_due(l))) {
+    while (!l->freed && (q = supervisor_conn_request_take_due(l))) {
         if (!*q->exec || !l->broken)
-            request_tell(l, q, &q->err, -1, NULL);
-        request_free(q);
+            supervisor_conn_request_tell(l, q, &q->err, -1, NULL);
+        supervisor_conn_request_free(q);
     }
 }
 
-static void tell_closed(struct supervisor_conn *l)
+static void supervisor_conn_tell_closed(struct supervisor_conn *l)
 {
     while (!l->freed && l->requests) {
         struct supervisor_request *q = l->requests;
@@ -217,8 +219,8 @@ static void tell_closed(struct supervisor_conn *l)
         if (!q->err.code)
             err_set(&q->err, ERR_ENGINE, "the sandbox has gone");
         if (!*q->exec) /* one in flight may have begun */
-            request_tell(l, q, &q->err, -1, NULL);
-        request_free(q);
+            supervisor_conn_request_tell(l, q, &q->err, -1, NULL);
+        supervisor_conn_request_free(q);
     }
     if (l->freed)
         return;
@@ -241,14 +243,15 @@ struct supervisor_incoming {
     int fd; /* owned until a receiver takes it */
 };
 
-static void incoming_done(struct supervisor_incoming *m)
+static void supervisor_conn_incoming_done(struct supervisor_incoming *m)
 {
     strv_free(m->stats);
     err_done(&m->err);
     m->fd = fd_close(m->fd);
 }
 
-static void incoming_field(struct supervisor_incoming *m, const struct shim_value *v)
+static void supervisor_conn_incoming_field(struct supervisor_incoming *m,
+                                           const struct shim_value *v)
 {
     switch (v->tag) {
     case SHIM_TAG_EXEC:
@@ -284,32 +287,32 @@ static void incoming_field(struct supervisor_incoming *m, const struct shim_valu
     }
 }
 
-static void on_answer(struct supervisor_conn *l, struct supervisor_incoming *m)
+static void supervisor_conn_on_answer(struct supervisor_conn *l, struct supervisor_incoming *m)
 {
-    struct supervisor_request *q = request_take(l, m->seq);
+    struct supervisor_request *q = supervisor_conn_request_take(l, m->seq);
 
     if (!q)
         return; /* asked for by nobody, or told as timed out: the descriptor is closed */
-    request_tell(l, q, m->err.code ? &m->err : NULL, TAKE_FD(m->fd), m->stats);
-    request_free(q);
+    supervisor_conn_request_tell(l, q, m->err.code ? &m->err : NULL, TAKE_FD(m->fd), m->stats);
+    supervisor_conn_request_free(q);
 }
 
-static void on_attached(struct supervisor_conn *l, struct supervisor_incoming *m)
+static void supervisor_conn_on_attached(struct supervisor_conn *l, struct supervisor_incoming *m)
 {
-    on_answer(l, m);
+    supervisor_conn_on_answer(l, m);
     if (!l->freed && m->exec && m->has_offsets)
         l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
 }
 
-static void drop_request(struct supervisor_conn *l, uint64_t seq)
+static void supervisor_conn_drop_request(struct supervisor_conn *l, uint64_t seq)
 {
-    struct supervisor_request *q = request_take(l, seq);
+    struct supervisor_request *q = supervisor_conn_request_take(l, seq);
 
     if (q)
-        request_free(q);
+        supervisor_conn_request_free(q);
 }
 
-static void on_ended(struct supervisor_conn *l, const struct supervisor_incoming *m)
+static void supervisor_conn_on_ended(struct supervisor_conn *l, const struct supervisor_incoming *m)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct end_record rec;
@@ -322,20 +325,20 @@ static void on_ended(struct supervisor_conn *l, const struct supervisor_incoming
     l->events->ended(l->arg, m->exec, &rec);
 }
 
-static void on_hello(struct supervisor_conn *l, const struct supervisor_incoming *m)
+static void supervisor_conn_on_hello(struct supervisor_conn *l, const struct supervisor_incoming *m)
 {
     if (m->has_version && m->version >> 32 != SHIM_VERSION_MAJOR)
         supervisor_conn_break(l, "peer has another protocol version");
 }
 
-static void dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type,
-                          struct supervisor_incoming *m)
+static void supervisor_conn_dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type,
+                                          struct supervisor_incoming *m)
 {
     if (type == SHIM_STARTED) {
-        drop_request(l, m->seq);
+        supervisor_conn_drop_request(l, m->seq);
         l->events->started(l->arg, m->exec, (int)m->pid, TAKE_FD(m->fd));
     } else if (type == SHIM_EXEC_FAILED) {
-        drop_request(l, m->seq);
+        supervisor_conn_drop_request(l, m->seq);
         if (m->stopping && l->events->refused)
             l->events->refused(l->arg, m->exec, &m->err);
         else
@@ -343,29 +346,30 @@ static void dispatch_exec(struct supervisor_conn *l, enum shim_msg_type type,
     } else if (type == SHIM_OUTPUT) {
         l->events->output(l->arg, m->exec, m->stdout_end, m->stderr_end);
     } else if (type == SHIM_ENDED) {
-        on_ended(l, m);
+        supervisor_conn_on_ended(l, m);
     }
 }
 
-static void dispatch(struct supervisor_conn *l, unsigned type, struct supervisor_incoming *m)
+static void supervisor_conn_dispatch(struct supervisor_conn *l, unsigned type,
+                                     struct supervisor_incoming *m)
 {
     switch (type) {
     case SHIM_HELLO:
-        on_hello(l, m);
+        supervisor_conn_on_hello(l, m);
         break;
     case SHIM_RESULT:
     case SHIM_STATS:
-        on_answer(l, m);
+        supervisor_conn_on_answer(l, m);
         break;
     case SHIM_ATTACHED:
-        on_attached(l, m);
+        supervisor_conn_on_attached(l, m);
         break;
     case SHIM_STARTED:
     case SHIM_EXEC_FAILED:
     case SHIM_OUTPUT:
     case SHIM_ENDED:
         if (m->exec)
-            dispatch_exec(l, type, m);
+            supervisor_conn_dispatch_exec(l, type, m);
         else
             supervisor_conn_break(l, "message about an exec without its id");
         break;
@@ -374,8 +378,8 @@ static void dispatch(struct supervisor_conn *l, unsigned type, struct supervisor
     }
 }
 
-static int parse_packet(struct supervisor_incoming *m, size_t len, unsigned *ret_type,
-                        struct err *err)
+static int supervisor_conn_parse_packet(struct supervisor_incoming *m, size_t len,
+                                        unsigned *ret_type, struct err *err)
 {
     struct shim_reader rd;
     struct shim_value v;
@@ -386,7 +390,7 @@ static int parse_packet(struct supervisor_incoming *m, size_t len, unsigned *ret
         return r;
     m->seq = rd.head.seq;
     while ((r = shim_next(&rd, &v, err)) > 0)
-        incoming_field(m, &v);
+        supervisor_conn_incoming_field(m, &v);
     if (r < 0)
         return r;
     shim_read_err(supervisor_conn_packet, len, &m->err);
@@ -397,7 +401,7 @@ static int parse_packet(struct supervisor_incoming *m, size_t len, unsigned *ret
 }
 
 /* False: nothing more to read, or the link is over. */
-static bool read_one(struct supervisor_conn *l)
+static bool supervisor_conn_read_one(struct supervisor_conn *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct supervisor_incoming m = {.fd = -1};
@@ -413,18 +417,19 @@ static bool read_one(struct supervisor_conn *l)
         supervisor_conn_break(l, n ? strerror((int)-n) : "closed by the supervisor");
         return false;
     }
-    if (parse_packet(&m, (size_t)n, &type, &err) < 0)
+    if (supervisor_conn_parse_packet(&m, (size_t)n, &type, &err) < 0)
         supervisor_conn_break(l, err.msg);
     else
-        dispatch(l, type, &m);
-    incoming_done(&m);
+        supervisor_conn_dispatch(l, type, &m);
+    supervisor_conn_incoming_done(&m);
     return !l->freed && !l->broken;
 }
 
 /* ---- out ---- */
 
 /* True when the message is with the kernel, or the line is dead and it does not matter. */
-static bool send_now(struct supervisor_conn *l, const void *data, size_t len, int fd)
+static bool supervisor_conn_send_now(struct supervisor_conn *l, const void *data, size_t len,
+                                     int fd)
 {
     int r = fd_send(l->fd, data, len, &fd, fd >= 0, MSG_DONTWAIT);
 
@@ -441,23 +446,23 @@ static bool send_now(struct supervisor_conn *l, const void *data, size_t len, in
 }
 
 /* Room on the line says nothing while the kernel is short. */
-static void watch_line(struct supervisor_conn *l)
+static void supervisor_conn_watch_line(struct supervisor_conn *l)
 {
     if (!l->broken)
         loop_watch_set(l->watch, l->out_first && !l->out_at ? LOOP_READ | LOOP_WRITE : LOOP_READ);
 }
 
-static void flush_queue(struct supervisor_conn *l)
+static void supervisor_conn_flush_queue(struct supervisor_conn *l)
 {
     l->out_at = 0;
     while (l->out_first && !l->broken) {
         struct outgoing *o = l->out_first;
 
-        if (!send_now(l, o->data, o->len, o->fd))
+        if (!supervisor_conn_send_now(l, o->data, o->len, o->fd))
             break;
-        outgoing_pop(l);
+        supervisor_conn_outgoing_pop(l);
     }
-    watch_line(l);
+    supervisor_conn_watch_line(l);
 }
 
 static void supervisor_conn_on_timer(void *arg)
@@ -465,13 +470,13 @@ static void supervisor_conn_on_timer(void *arg)
     struct supervisor_conn *l = arg;
 
     supervisor_conn_enter(l);
-    tell_due(l);
+    supervisor_conn_tell_due(l);
     if (!l->freed && !l->broken && l->out_at && time_mono() >= l->out_at)
-        flush_queue(l);
+        supervisor_conn_flush_queue(l);
     if (!l->freed && l->broken)
-        tell_closed(l);
+        supervisor_conn_tell_closed(l);
     if (!l->freed)
-        timer_arm(l);
+        supervisor_conn_timer_arm(l);
     supervisor_conn_leave(l);
 }
 
@@ -481,16 +486,17 @@ static void supervisor_conn_on_event(void *arg, int events)
 
     supervisor_conn_enter(l);
     if (events & LOOP_WRITE)
-        flush_queue(l);
+        supervisor_conn_flush_queue(l);
     if (events & LOOP_READ)
-        for (int i = 0; i < SUPERVISOR_CONN_READS_PER_TURN && !l->broken && read_one(l); i++)
+        for (int i = 0;
+             i < SUPERVISOR_CONN_READS_PER_TURN && !l->broken && supervisor_conn_read_one(l); i++)
             ;
     if (!l->freed)
-        timer_arm(l);
+        supervisor_conn_timer_arm(l);
     supervisor_conn_leave(l);
 }
 
-static void enqueue(struct supervisor_conn *l, const void *data, size_t len, int fd)
+static void supervisor_conn_enqueue(struct supervisor_conn *l, const void *data, size_t len, int fd)
 {
     struct outgoing *o = xmalloc(sizeof(*o) + len);
 
@@ -499,8 +505,8 @@ static void enqueue(struct supervisor_conn *l, const void *data, size_t len, int
     *l->out_last = o;
     l->out_last = &o->next;
     l->out_bytes += len;
-    watch_line(l);
-    timer_arm(l);
+    supervisor_conn_watch_line(l);
+    supervisor_conn_timer_arm(l);
 }
 
 /* Takes the fd. On failure nothing was sent. */
@@ -515,8 +521,8 @@ static int supervisor_conn_send(struct supervisor_conn *l, struct shim_writer *w
         r = -ERR_LIMIT;
     } else if (l->out_bytes + w->buf.len > bound) {
         r = err_set(err, ERR_LIMIT, "the sandbox's supervisor is too far behind");
-    } else if (l->out_first || !send_now(l, buf_data(&w->buf), w->buf.len, fd)) {
-        enqueue(l, buf_data(&w->buf), w->buf.len, TAKE_FD(fd));
+    } else if (l->out_first || !supervisor_conn_send_now(l, buf_data(&w->buf), w->buf.len, fd)) {
+        supervisor_conn_enqueue(l, buf_data(&w->buf), w->buf.len, TAKE_FD(fd));
     }
     fd_close(fd);
     shim_writer_done(w);
@@ -540,7 +546,7 @@ struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct
     q->next = l->requests;
     l->requests = q;
     supervisor_conn_send(l, w, fd, SUPERVISOR_CONN_QUEUE_SOFT, &q->err);
-    timer_arm(l);
+    supervisor_conn_timer_arm(l);
     return q;
 }
 

@@ -38,7 +38,7 @@ void supervisors_add(struct supervisors *s, const char *id, pid_t pid)
     pthread_mutex_unlock(&s->lock);
 }
 
-static pid_t child_take(struct supervisors *s, const char *id)
+static pid_t supervisors_child_take(struct supervisors *s, const char *id)
 {
     pid_t pid;
 
@@ -49,7 +49,7 @@ static pid_t child_take(struct supervisors *s, const char *id)
 }
 
 /* A connected, non-blocking socket; ERR_NOT_FOUND when nobody listens. */
-static int dial(const struct supervisors *s, const char *id, int *ret, struct err *err)
+static int supervisors_dial(const struct supervisors *s, const char *id, int *ret, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -71,7 +71,7 @@ int supervisors_connect(struct supervisors *s, const char *id, const struct dead
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = dial(s, id, &fd, err);
+    r = supervisors_dial(s, id, &fd, err);
     if (r < 0)
         return r;
     r = handshake_hello(fd, id, by, &sandbox, err);
@@ -90,7 +90,7 @@ int supervisors_connect(struct supervisors *s, const char *id, const struct dead
 
 /* ---- ending it ---- */
 
-static bool peer_gone(int sock)
+static bool supervisors_peer_gone(int sock)
 {
     struct pollfd p = {.fd = sock, .events = POLLIN};
 
@@ -101,7 +101,7 @@ static bool peer_gone(int sock)
  * The process that listens at the other end. Before linux 6.5 there is only its pid: while the line
  * stands after the pidfd is open, the number was still its own.
  */
-static int peer_pidfd(int sock, int *ret, struct err *err)
+static int supervisors_peer_pidfd(int sock, int *ret, struct err *err)
 {
     struct ucred cred;
     socklen_t len = sizeof(*ret);
@@ -115,14 +115,15 @@ static int peer_pidfd(int sock, int *ret, struct err *err)
     r = pidfd_open_pid(cred.pid, ret, err);
     if (r < 0)
         return r;
-    if (peer_gone(sock)) {
+    if (supervisors_peer_gone(sock)) {
         *ret = fd_close(*ret);
         return err_set(err, ERR_NOT_FOUND, "the supervisor has ended");
     }
     return 0;
 }
 
-static int wait_end(int pidfd, const char *id, const struct deadline *by, struct err *err)
+static int supervisors_wait_end(int pidfd, const char *id, const struct deadline *by,
+                                struct err *err)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
     int r;
@@ -135,7 +136,8 @@ static int wait_end(int pidfd, const char *id, const struct deadline *by, struct
     return 0;
 }
 
-static int end_child(pid_t pid, const char *id, const struct deadline *by, struct err *err)
+static int supervisors_end_child(pid_t pid, const char *id, const struct deadline *by,
+                                 struct err *err)
 {
     _cleanup_close_ int pidfd = -1;
     int r;
@@ -146,35 +148,35 @@ static int end_child(pid_t pid, const char *id, const struct deadline *by, struc
     if (r < 0)
         return r;
     pidfd_signal(pidfd, SIGKILL);
-    r = wait_end(pidfd, id, by, err);
+    r = supervisors_wait_end(pidfd, id, by, err);
     if (r >= 0)
         waitpid(pid, NULL, 0);
     return r;
 }
 
-static int end_stranger(const struct supervisors *s, const char *id, const struct deadline *by,
-                        struct err *err)
+static int supervisors_end_stranger(const struct supervisors *s, const char *id,
+                                    const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int sock = -1, pidfd = -1;
     int r;
 
-    r = dial(s, id, &sock, err);
+    r = supervisors_dial(s, id, &sock, err);
     if (r >= 0)
-        r = peer_pidfd(sock, &pidfd, err);
+        r = supervisors_peer_pidfd(sock, &pidfd, err);
     if (r < 0)
         return r;
     pidfd_signal(pidfd, SIGKILL);
-    return wait_end(pidfd, id, by, err);
+    return supervisors_wait_end(pidfd, id, by, err);
 }
 
 int supervisors_end(struct supervisors *s, const char *id, const struct deadline *by,
                     struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
-    pid_t pid = child_take(s, id);
+    pid_t pid = supervisors_child_take(s, id);
     int r;
 
-    r = pid ? end_child(pid, id, by, &why) : end_stranger(s, id, by, &why);
+    r = pid ? supervisors_end_child(pid, id, by, &why) : supervisors_end_stranger(s, id, by, &why);
     if (r < 0 && pid)
         supervisors_add(s, id, pid); /* still ours to reap */
     return r < 0 && r != -ERR_NOT_FOUND ? err_move(err, &why) : 0;

@@ -22,7 +22,7 @@ struct config_reader {
     void *arg;
 };
 
-static int next_event(struct config_reader *r, struct err *err)
+static int config_file_next_event(struct config_reader *r, struct err *err)
 {
     if (r->has_event)
         yaml_event_delete(&r->event);
@@ -35,39 +35,42 @@ static int next_event(struct config_reader *r, struct err *err)
     return 0;
 }
 
-static size_t line_of(const struct config_reader *r)
+static size_t config_file_line_of(const struct config_reader *r)
 {
     return r->event.start_mark.line + 1;
 }
 
-static int unexpected(const struct config_reader *r, const char *wanted, struct err *err)
+static int config_file_unexpected(const struct config_reader *r, const char *wanted,
+                                  struct err *err)
 {
-    return err_set(err, ERR_INVALID, "line %zu: %s is expected here", line_of(r), wanted);
+    return err_set(err, ERR_INVALID, "line %zu: %s is expected here", config_file_line_of(r),
+                   wanted);
 }
 
 /* Plain text of the scalar at hand. Anchors and tags have no meaning here, so they are refused. */
-static int scalar(const struct config_reader *r, const char **ret, struct err *err)
+static int config_file_scalar(const struct config_reader *r, const char **ret, struct err *err)
 {
     const char *text = (const char *)r->event.data.scalar.value;
 
     if (r->event.type != YAML_SCALAR_EVENT)
-        return unexpected(r, "a plain value", err);
+        return config_file_unexpected(r, "a plain value", err);
     if (r->event.data.scalar.anchor || r->event.data.scalar.tag)
-        return unexpected(r, "a value without anchor or tag", err);
+        return config_file_unexpected(r, "a value without anchor or tag", err);
     if (strlen(text) != r->event.data.scalar.length)
-        return unexpected(r, "a value without NUL bytes", err);
+        return config_file_unexpected(r, "a value without NUL bytes", err);
     *ret = text;
     return 0;
 }
 
-static int emit(struct config_reader *r, struct config_entry *e, struct err *err)
+static int config_file_emit(struct config_reader *r, struct config_entry *e, struct err *err)
 {
     if (r->fn(r->arg, e, err) < 0)
         return err_wrap(err, "line %zu", e->line);
     return 0;
 }
 
-static int read_list(struct config_reader *r, const char *key, size_t line, struct err *err)
+static int config_file_read_list(struct config_reader *r, const char *key, size_t line,
+                                 struct err *err)
 {
     _cleanup_strv_ char **items = strv_copy(NULL);
     struct config_entry e = {.key = key, .line = line};
@@ -75,12 +78,12 @@ static int read_list(struct config_reader *r, const char *key, size_t line, stru
     int n;
 
     for (;;) {
-        n = next_event(r, err);
+        n = config_file_next_event(r, err);
         if (n < 0)
             return n;
         if (r->event.type == YAML_SEQUENCE_END_EVENT)
             break;
-        n = scalar(r, &text, err);
+        n = config_file_scalar(r, &text, err);
         if (n < 0)
             return n;
         if (strv_len(items) >= LIST_MAX)
@@ -88,28 +91,29 @@ static int read_list(struct config_reader *r, const char *key, size_t line, stru
         strv_add(&items, text);
     }
     e.items = items;
-    return emit(r, &e, err);
+    return config_file_emit(r, &e, err);
 }
 
-static int read_mapping(struct config_reader *r, const char *prefix, struct err *err);
+static int config_file_read_mapping(struct config_reader *r, const char *prefix, struct err *err);
 
-static int read_value(struct config_reader *r, const char *key, bool nested, struct err *err)
+static int config_file_read_value(struct config_reader *r, const char *key, bool nested,
+                                  struct err *err)
 {
-    struct config_entry e = {.key = key, .line = line_of(r)};
-    int n = next_event(r, err);
+    struct config_entry e = {.key = key, .line = config_file_line_of(r)};
+    int n = config_file_next_event(r, err);
 
     if (n < 0)
         return n;
     if (r->event.type == YAML_SEQUENCE_START_EVENT)
-        return read_list(r, key, e.line, err);
+        return config_file_read_list(r, key, e.line, err);
     if (r->event.type == YAML_MAPPING_START_EVENT && !nested)
-        return read_mapping(r, key, err);
-    n = scalar(r, &e.value, err);
-    return n < 0 ? n : emit(r, &e, err);
+        return config_file_read_mapping(r, key, err);
+    n = config_file_scalar(r, &e.value, err);
+    return n < 0 ? n : config_file_emit(r, &e, err);
 }
 
 /* `prefix` NULL: the top. A key may also be written dotted. */
-static int read_mapping(struct config_reader *r, const char *prefix, struct err *err)
+static int config_file_read_mapping(struct config_reader *r, const char *prefix, struct err *err)
 {
     const char *text;
     int n;
@@ -117,32 +121,32 @@ static int read_mapping(struct config_reader *r, const char *prefix, struct err 
     for (;;) {
         _cleanup_free_ char *key = NULL;
 
-        n = next_event(r, err);
+        n = config_file_next_event(r, err);
         if (n < 0)
             return n;
         if (r->event.type == YAML_MAPPING_END_EVENT)
             return 0;
-        n = scalar(r, &text, err);
+        n = config_file_scalar(r, &text, err);
         if (n < 0)
             return n;
         key = prefix ? xasprintf("%s.%s", prefix, text) : xstrdup(text);
-        n = read_value(r, key, prefix != NULL, err);
+        n = config_file_read_value(r, key, prefix != NULL, err);
         if (n < 0)
             return n;
     }
 }
 
-static bool is_empty_scalar(const struct config_reader *r)
+static bool config_file_is_empty_scalar(const struct config_reader *r)
 {
     return r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.length == 0;
 }
 
-static int read_document(struct config_reader *r, struct err *err)
+static int config_file_read_document(struct config_reader *r, struct err *err)
 {
     int n;
 
     do {
-        n = next_event(r, err);
+        n = config_file_next_event(r, err);
         if (n < 0)
             return n;
         if (r->event.type == YAML_STREAM_END_EVENT)
@@ -150,16 +154,16 @@ static int read_document(struct config_reader *r, struct err *err)
     } while (r->event.type == YAML_STREAM_START_EVENT ||
              r->event.type == YAML_DOCUMENT_START_EVENT);
     if (r->event.type == YAML_MAPPING_START_EVENT)
-        n = read_mapping(r, NULL, err);
-    else if (!is_empty_scalar(r))
-        n = unexpected(r, "'key: value'", err);
+        n = config_file_read_mapping(r, NULL, err);
+    else if (!config_file_is_empty_scalar(r))
+        n = config_file_unexpected(r, "'key: value'", err);
     if (n < 0)
         return n;
-    n = next_event(r, err); /* document end */
+    n = config_file_next_event(r, err); /* document end */
     if (n >= 0)
-        n = next_event(r, err);
+        n = config_file_next_event(r, err);
     if (n >= 0 && r->event.type != YAML_STREAM_END_EVENT)
-        n = unexpected(r, "the end of the file (one document)", err);
+        n = config_file_unexpected(r, "the end of the file (one document)", err);
     return n;
 }
 
@@ -179,7 +183,7 @@ int config_file_read(const char *path, config_entry_fn fn, void *arg, struct err
     if (!yaml_parser_initialize(&r.parser))
         return err_set(err, ERR_SYSTEM, "YAML parser cannot be set up");
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
-    n = read_document(&r, err);
+    n = config_file_read_document(&r, err);
     if (r.has_event)
         yaml_event_delete(&r.event);
     yaml_parser_delete(&r.parser);

@@ -94,7 +94,7 @@ static const struct config_key keys[] = {
 
 enum { KEYS = ARRAY_SIZE(keys) };
 
-static int set_text(void *at, enum key_type type, const char *text, struct err *err)
+static int daemon_config_set_text(void *at, enum key_type type, const char *text, struct err *err)
 {
     switch (type) {
     case KEY_STRING:
@@ -117,7 +117,7 @@ static int set_text(void *at, enum key_type type, const char *text, struct err *
     return 0;
 }
 
-static int set_list(void *at, enum key_type type, char *const *items, struct err *err)
+static int daemon_config_set_list(void *at, enum key_type type, char *const *items, struct err *err)
 {
     if (type != KEY_LIST)
         return err_set(err, ERR_INVALID, "a list is not what is needed here");
@@ -126,7 +126,7 @@ static int set_list(void *at, enum key_type type, char *const *items, struct err
     return 0;
 }
 
-static char **split(const char *text)
+static char **daemon_config_split(const char *text)
 {
     _cleanup_free_ char *copy = xstrdup(text);
     char *rest = copy, *item;
@@ -137,17 +137,17 @@ static char **split(const char *text)
     return v;
 }
 
-static void set_default(struct daemon_config *c, const struct config_key *k)
+static void daemon_config_set_default(struct daemon_config *c, const struct config_key *k)
 {
     void *at = (char *)c + k->offset;
 
     if (k->type == KEY_LIST)
-        *(char ***)at = split(k->def);
+        *(char ***)at = daemon_config_split(k->def);
     else
-        set_text(at, k->type, k->def, NULL);
+        daemon_config_set_text(at, k->type, k->def, NULL);
 }
 
-static int find_key(const char *name, struct err *err)
+static int daemon_config_find_key(const char *name, struct err *err)
 {
     const char *names[KEYS];
     const char *near;
@@ -169,10 +169,10 @@ struct loading {
     bool seen[KEYS];
 };
 
-static int on_entry(void *arg, const struct config_entry *e, struct err *err)
+static int daemon_config_on_entry(void *arg, const struct config_entry *e, struct err *err)
 {
     struct loading *l = arg;
-    int k = find_key(e->key, err), r;
+    int k = daemon_config_find_key(e->key, err), r;
     void *at;
 
     if (k < 0)
@@ -181,8 +181,8 @@ static int on_entry(void *arg, const struct config_entry *e, struct err *err)
         return err_set(err, ERR_INVALID, "key '%s' is given twice", e->key);
     l->seen[k] = true;
     at = (char *)l->config + keys[k].offset;
-    r = e->items ? set_list(at, keys[k].type, e->items, err)
-                 : set_text(at, keys[k].type, e->value, err);
+    r = e->items ? daemon_config_set_list(at, keys[k].type, e->items, err)
+                 : daemon_config_set_text(at, keys[k].type, e->value, err);
     if (r < 0)
         return err_wrap(err, "key '%s'", e->key);
     free(l->config->sources[k]);
@@ -191,7 +191,7 @@ static int on_entry(void *arg, const struct config_entry *e, struct err *err)
 }
 
 /* What Docker takes for a name, short enough to leave room for a sandbox's. */
-static int check_prefix(const char *prefix, struct err *err)
+static int daemon_config_check_prefix(const char *prefix, struct err *err)
 {
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
     size_t len = strlen(prefix);
@@ -204,7 +204,7 @@ static int check_prefix(const char *prefix, struct err *err)
 }
 
 /* What no single value shows to be wrong. */
-static int check(const struct daemon_config *c, struct err *err)
+static int daemon_config_check(const struct daemon_config *c, struct err *err)
 {
     struct sandbox_spec spec;
     enum log_level level;
@@ -217,7 +217,7 @@ static int check(const struct daemon_config *c, struct err *err)
     r = log_parse_level(c->log_level, &level, err);
     if (r < 0)
         return err_wrap(err, "key 'log.level'");
-    r = check_prefix(c->docker_prefix, err);
+    r = daemon_config_check_prefix(c->docker_prefix, err);
     if (r < 0)
         return r;
     if (!STREQ(c->packages_offline, "auto") && !STREQ(c->packages_offline, "always") &&
@@ -241,11 +241,11 @@ int config_load(struct daemon_config *ret, const char *path, struct err *err)
     int r;
 
     for (size_t i = 0; i < KEYS; i++) {
-        set_default(&c, &keys[i]);
+        daemon_config_set_default(&c, &keys[i]);
         strv_add(&c.sources, "default");
     }
-    r = config_file_read(path, on_entry, &l, err);
-    if (r >= 0 && check(&c, err) < 0)
+    r = config_file_read(path, daemon_config_on_entry, &l, err);
+    if (r >= 0 && daemon_config_check(&c, err) < 0)
         r = err_wrap(err, "'%s'", path);
     if (r < 0) {
         config_done(&c);
@@ -271,7 +271,7 @@ void config_done(struct daemon_config *c)
 
 /* ---- showing ---- */
 
-static json_t *list_to_json(char *const *v)
+static json_t *daemon_config_list_to_json(char *const *v)
 {
     json_t *a = json_array();
 
@@ -280,7 +280,8 @@ static json_t *list_to_json(char *const *v)
     return a;
 }
 
-static json_t *value_to_json(const struct daemon_config *c, const struct config_key *k)
+static json_t *daemon_config_value_to_json(const struct daemon_config *c,
+                                           const struct config_key *k)
 {
     const void *at = (const char *)c + k->offset;
     char tmp[FORMAT_MAX];
@@ -301,7 +302,7 @@ static json_t *value_to_json(const struct daemon_config *c, const struct config_
     case KEY_BOOL:
         return json_boolean(*(const bool *)at);
     case KEY_LIST:
-        return list_to_json(*(char **const *)at);
+        return daemon_config_list_to_json(*(char **const *)at);
     }
     return json_null();
 }
@@ -311,16 +312,17 @@ json_t *config_to_json(const struct daemon_config *c)
     json_t *o = json_object();
 
     for (size_t i = 0; i < KEYS; i++)
-        json_object_set_new(
-            o, keys[i].name,
-            json_pack("{s:o, s:s}", "value", value_to_json(c, &keys[i]), "source", c->sources[i]));
+        json_object_set_new(o, keys[i].name,
+                            json_pack("{s:o, s:s}", "value",
+                                      daemon_config_value_to_json(c, &keys[i]), "source",
+                                      c->sources[i]));
     return o;
 }
 
 void config_print(const struct daemon_config *c, FILE *f)
 {
     for (size_t i = 0; i < KEYS; i++) {
-        _cleanup_json_ json_t *v = value_to_json(c, &keys[i]);
+        _cleanup_json_ json_t *v = daemon_config_value_to_json(c, &keys[i]);
         _cleanup_free_ char *text = json_to_text(v, false);
 
         fprintf(f, "%s: %s  # %s\n", keys[i].name, text, c->sources[i]);

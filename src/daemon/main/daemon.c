@@ -64,7 +64,7 @@ struct daemon {
     bool stopping;
 };
 
-static int fail(const struct err *err)
+static int daemon_fail(const struct err *err)
 {
     log_error("%s%s%s", err->msg, err->hint ? " -- " : "", err->hint ? err->hint : "");
     return err_code_exit(err->code);
@@ -72,8 +72,8 @@ static int fail(const struct err *err)
 
 /* ---- what the manager tells ---- */
 
-static void on_state(void *arg, const struct sandbox *sb, enum sandbox_state from,
-                     enum sandbox_state to)
+static void daemon_on_state(void *arg, const struct sandbox *sb, enum sandbox_state from,
+                            enum sandbox_state to)
 {
     (void)arg;
     log_at(sb->ephemeral ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "sandbox %s: %s -> %s%s%s id=%s",
@@ -81,20 +81,20 @@ static void on_state(void *arg, const struct sandbox *sb, enum sandbox_state fro
            sb->reason ? sb->reason : "", sb->id);
 }
 
-static void on_warning(void *arg, const char *message)
+static void daemon_on_warning(void *arg, const char *message)
 {
     (void)arg;
     log_warn("%s", message);
 }
 
-static json_t *settings(void *arg)
+static json_t *daemon_settings(void *arg)
 {
     const struct daemon *d = arg;
 
     return config_to_json(&d->config);
 }
 
-static const char *listen_address(void *arg)
+static const char *daemon_listen_address(void *arg)
 {
     const struct daemon *d = arg;
 
@@ -103,7 +103,7 @@ static const char *listen_address(void *arg)
 
 /* ---- shutdown: sandboxes stay up, requests under way get a short grace ---- */
 
-static void shutdown_step(void *arg)
+static void daemon_shutdown_step(void *arg)
 {
     struct daemon *d = arg;
 
@@ -112,7 +112,7 @@ static void shutdown_step(void *arg)
         loop_stop(d->loop);
 }
 
-static void on_signal(void *arg, int sig)
+static void daemon_on_signal(void *arg, int sig)
 {
     struct daemon *d = arg;
 
@@ -131,7 +131,7 @@ static void on_signal(void *arg, int sig)
     loop_timer_set(d->shutdown_poll, SHUTDOWN_POLL, true);
 }
 
-static void on_tick(void *arg)
+static void daemon_on_tick(void *arg)
 {
     struct daemon *d = arg;
 
@@ -142,7 +142,7 @@ static void on_tick(void *arg)
 
 /* ---- set-up, bottom up ---- */
 
-static int open_folders(struct daemon *d, struct err *err)
+static int daemon_open_folders(struct daemon *d, struct err *err)
 {
     int r;
 
@@ -154,14 +154,14 @@ static int open_folders(struct daemon *d, struct err *err)
     return r;
 }
 
-static int open_store(struct daemon *d, struct err *err)
+static int daemon_open_store(struct daemon *d, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/ripcord.db", d->paths.state);
 
     return store_open(path, &d->store, err);
 }
 
-static struct engine_docker_config docker_config(const struct daemon *d)
+static struct engine_docker_config daemon_docker_config(const struct daemon *d)
 {
     return (struct engine_docker_config){
         .host = d->config.docker_host,
@@ -179,7 +179,7 @@ static struct engine_docker_config docker_config(const struct daemon *d)
     };
 }
 
-static void add_engine(struct daemon *d, const struct engine_ops *ops)
+static void daemon_add_engine(struct daemon *d, const struct engine_ops *ops)
 {
     const struct engine_config config = {
         .state_dir = d->paths.state,
@@ -190,7 +190,7 @@ static void add_engine(struct daemon *d, const struct engine_ops *ops)
         .cache_required = d->config.cache_required,
         .at_once =
             ops == &engine_docker_ops ? d->config.reconcile_docker : d->config.reconcile_native,
-        .docker = docker_config(d),
+        .docker = daemon_docker_config(d),
         .transfer = {.uid = d->config.transfer_uid,
                      .mirrors = d->config.transfer_mirrors,
                      .ca_file = d->config.transfer_ca_file,
@@ -202,7 +202,7 @@ static void add_engine(struct daemon *d, const struct engine_ops *ops)
     d->engines[d->n_engines++] = engine_new(d->loop, ops, &config);
 }
 
-static int check_default_engine(const struct daemon *d, struct err *err)
+static int daemon_check_default_engine(const struct daemon *d, struct err *err)
 {
     const char *names[ENGINES_MAX], *near;
 
@@ -218,18 +218,18 @@ static int check_default_engine(const struct daemon *d, struct err *err)
 
 /* The native engine depends on nobody and is opened now; others when they are needed, so that one
  * that is not there or hangs is nobody's business but its own users'. */
-static int open_engines(struct daemon *d, struct err *err)
+static int daemon_open_engines(struct daemon *d, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
     d->default_engine = d->options.engine ? d->options.engine : d->config.engine;
     if (d->extra_engine)
-        add_engine(d, d->extra_engine);
+        daemon_add_engine(d, d->extra_engine);
     else
-        add_engine(d, &engine_native_ops);
-    add_engine(d, &engine_docker_ops);
-    r = check_default_engine(d, err);
+        daemon_add_engine(d, &engine_native_ops);
+    daemon_add_engine(d, &engine_docker_ops);
+    r = daemon_check_default_engine(d, err);
     if (r < 0)
         return r;
     if (engine_open_now(d->engines[0], &why) >= 0)
@@ -240,7 +240,7 @@ static int open_engines(struct daemon *d, struct err *err)
     return 0;
 }
 
-static int open_events(struct daemon *d, struct err *err)
+static int daemon_open_events(struct daemon *d, struct err *err)
 {
     int r = events_open(d->loop, d->store, d->config.events_keep, &d->events, err);
 
@@ -250,7 +250,7 @@ static int open_events(struct daemon *d, struct err *err)
     return r;
 }
 
-static int open_manager(struct daemon *d, struct err *err)
+static int daemon_open_manager(struct daemon *d, struct err *err)
 {
     struct manager_config config = {
         .loop = d->loop,
@@ -270,8 +270,8 @@ static int open_manager(struct daemon *d, struct err *err)
         .packages_required = d->config.cache_required,
         .mounts_budget = d->config.build_mounts_budget,
         .events = d->events,
-        .on_state = on_state,
-        .on_warning = on_warning,
+        .on_state = daemon_on_state,
+        .on_warning = daemon_on_warning,
         .arg = d,
     };
     int r;
@@ -284,7 +284,7 @@ static int open_manager(struct daemon *d, struct err *err)
     return manager_start(d->manager, err);
 }
 
-static int open_tcp(struct daemon *d, const struct http_server_config *http, struct err *err)
+static int daemon_open_tcp(struct daemon *d, const struct http_server_config *http, struct err *err)
 {
     const struct tcp_config config = {
         .listen = d->options.listen ? d->options.listen : d->config.http_listen,
@@ -298,7 +298,7 @@ static int open_tcp(struct daemon *d, const struct http_server_config *http, str
     return tcp_open(&config, &d->tcp, err);
 }
 
-static int open_server(struct daemon *d, struct err *err)
+static int daemon_open_server(struct daemon *d, struct err *err)
 {
     const struct api_config api = {
         .loop = d->loop,
@@ -307,8 +307,8 @@ static int open_server(struct daemon *d, struct err *err)
         .root_id = store_root_id(d->store),
         .state_dir = d->paths.state,
         .run_dir = d->paths.run,
-        .settings = settings,
-        .listen = listen_address,
+        .settings = daemon_settings,
+        .listen = daemon_listen_address,
         .arg = d,
     };
     struct http_server_config http = {
@@ -323,7 +323,7 @@ static int open_server(struct daemon *d, struct err *err)
 
     d->api = api_new(&api);
     http.arg = d->api;
-    r = open_tcp(d, &http, err);
+    r = daemon_open_tcp(d, &http, err);
     if (r >= 0)
         r = http_server_new(d->loop, &http, &d->server, err);
     if (r >= 0)
@@ -331,17 +331,17 @@ static int open_server(struct daemon *d, struct err *err)
     return r < 0 ? r : http_server_listen(d->server, TAKE_FD(fd), err);
 }
 
-static void open_timers(struct daemon *d)
+static void daemon_open_timers(struct daemon *d)
 {
-    d->tick = loop_timer_new(d->loop, on_tick, d);
+    d->tick = loop_timer_new(d->loop, daemon_on_tick, d);
     loop_timer_set(d->tick, TICK, true);
-    d->shutdown_poll = loop_timer_new(d->loop, shutdown_step, d);
-    d->sigterm = loop_signal_new(d->loop, SIGTERM, on_signal, d);
-    d->sigint = loop_signal_new(d->loop, SIGINT, on_signal, d);
+    d->shutdown_poll = loop_timer_new(d->loop, daemon_shutdown_step, d);
+    d->sigterm = loop_signal_new(d->loop, SIGTERM, daemon_on_signal, d);
+    d->sigint = loop_signal_new(d->loop, SIGINT, daemon_on_signal, d);
 }
 
 /* What a sandbox was refused, and what an index did wrong, is worth a line. */
-static void on_packages_event(void *arg, const char *json)
+static void daemon_on_packages_event(void *arg, const char *json)
 {
     struct daemon *d = arg;
 
@@ -350,12 +350,12 @@ static void on_packages_event(void *arg, const char *json)
         sandbox_packages_event(d->manager, json);
 }
 
-static int open_packages(struct daemon *d, struct err *err)
+static int daemon_open_packages(struct daemon *d, struct err *err)
 {
     const struct packages_config_place place = {.loop = d->loop,
                                                 .libexec_dir = d->libexec_dir,
                                                 .state_dir = d->paths.state,
-                                                .on_event = on_packages_event,
+                                                .on_event = daemon_on_packages_event,
                                                 .arg = d};
 
     return packages_config_open(&d->config, &place, &d->packages, err);
@@ -365,23 +365,23 @@ static int daemon_open(struct daemon *d, struct err *err)
 {
     int r;
 
-    r = open_folders(d, err);
+    r = daemon_open_folders(d, err);
     if (r >= 0)
-        r = open_store(d, err);
+        r = daemon_open_store(d, err);
     if (r >= 0)
         r = loop_new(&d->loop, err);
     if (r >= 0)
-        r = open_engines(d, err);
+        r = daemon_open_engines(d, err);
     if (r >= 0)
-        r = open_packages(d, err);
+        r = daemon_open_packages(d, err);
     if (r >= 0)
-        r = open_events(d, err);
+        r = daemon_open_events(d, err);
     if (r >= 0)
-        r = open_manager(d, err);
+        r = daemon_open_manager(d, err);
     if (r >= 0)
-        r = open_server(d, err);
+        r = daemon_open_server(d, err);
     if (r >= 0)
-        open_timers(d);
+        daemon_open_timers(d);
     return r;
 }
 
@@ -420,7 +420,7 @@ static int daemon_run(struct daemon *d)
     int status = 0;
 
     if (daemon_open(d, &err) < 0) {
-        status = fail(&err);
+        status = daemon_fail(&err);
     } else {
         log_info("ripcordd %s serves '%s' engine=%s root_id=%s", RIPCORD_VERSION, d->paths.run,
                  d->default_engine, store_root_id(d->store));
@@ -434,7 +434,7 @@ static int daemon_run(struct daemon *d)
 
 /* ---- the command line ---- */
 
-static json_t *doctor_line_to_json(const struct doctor_line *l)
+static json_t *daemon_doctor_line_to_json(const struct doctor_line *l)
 {
     json_t *detail = json_string(l->detail ? l->detail : "");
     json_t *o = json_object();
@@ -446,7 +446,7 @@ static json_t *doctor_line_to_json(const struct doctor_line *l)
     return o;
 }
 
-static int doctor(const struct daemon *d)
+static int daemon_doctor(const struct daemon *d)
 {
     struct doctor_report report = DOCTOR_REPORT_INIT;
     _cleanup_json_ json_t *doc = json_object();
@@ -456,12 +456,12 @@ static int doctor(const struct daemon *d)
     bool ok = true;
 
     native_doctor(d->paths.state, &report); /* first: it needs a process without threads */
-    config = docker_config(d);
+    config = daemon_docker_config(d);
     docker_doctor(&config, *config.host || STREQ(d->config.engine, engine_docker_ops.name),
                   &report);
     for (size_t i = 0; i < report.n; i++) {
         ok &= report.lines[i].status != DOCTOR_FAIL;
-        json_array_append_new(checks, doctor_line_to_json(&report.lines[i]));
+        json_array_append_new(checks, daemon_doctor_line_to_json(&report.lines[i]));
     }
     doctor_report_done(&report);
     json_object_set_new(doc, "checks", checks);
@@ -471,7 +471,7 @@ static int doctor(const struct daemon *d)
     return ok ? 0 : 1;
 }
 
-static int prepare(struct daemon *d, struct err *err)
+static int daemon_prepare(struct daemon *d, struct err *err)
 {
     uint32_t fd;
     enum log_level level;
@@ -499,7 +499,7 @@ static int prepare(struct daemon *d, struct err *err)
     return 0;
 }
 
-static int print_and_exit(const struct options *o)
+static int daemon_print_and_exit(const struct options *o)
 {
     if (o->help)
         options_help(stdout);
@@ -517,13 +517,13 @@ int daemon_main(int argc, char **argv, const struct engine_ops *extra)
     int status;
 
     if (options_parse(&d.options, argc, argv, &err) < 0)
-        return fail(&err);
+        return daemon_fail(&err);
     if (d.options.help || d.options.version || d.options.help_config)
-        return print_and_exit(&d.options);
-    if (prepare(&d, &err) < 0) {
-        status = fail(&err);
+        return daemon_print_and_exit(&d.options);
+    if (daemon_prepare(&d, &err) < 0) {
+        status = daemon_fail(&err);
     } else if (d.options.doctor) {
-        status = doctor(&d);
+        status = daemon_doctor(&d);
     } else if (d.options.print_config) {
         config_print(&d.config, stdout);
         status = 0;

@@ -32,7 +32,7 @@ static const struct option_def defs[] = {
 };
 /* clang-format on */
 
-static const struct option_def *find(const char *name, size_t len)
+static const struct option_def *daemon_options_find(const char *name, size_t len)
 {
     for (size_t i = 0; i < ARRAY_SIZE(defs); i++)
         if (strlen(defs[i].name) == len && memcmp(defs[i].name, name, len) == 0)
@@ -40,7 +40,7 @@ static const struct option_def *find(const char *name, size_t len)
     return NULL;
 }
 
-static int unknown(const char *arg, size_t len, struct err *err)
+static int daemon_options_unknown(const char *arg, size_t len, struct err *err)
 {
     const char *names[ARRAY_SIZE(defs)];
     const char *near;
@@ -65,9 +65,9 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
             return err_set(err, ERR_INVALID, "unexpected argument '%s'", arg);
         len = strcspn(arg + 2, "=");
         eq = arg[2 + len] ? arg + 3 + len : NULL;
-        d = find(arg + 2, len);
+        d = daemon_options_find(arg + 2, len);
         if (!d)
-            return unknown(arg, len, err);
+            return daemon_options_unknown(arg, len, err);
         if (!d->value && eq)
             return err_set(err, ERR_INVALID, "option '--%s' takes no value", d->name);
         if (d->value && !eq && i + 1 >= argc)

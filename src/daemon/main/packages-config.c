@@ -16,14 +16,14 @@
 
 enum { UPSTREAMS_FILE_MAX = 1 << 20 };
 
-static void on_warning(void *arg, const char *message)
+static void packages_config_on_warning(void *arg, const char *message)
 {
     (void)arg;
     log_warn("%s", message);
 }
 
-static void add_upstream(json_t *list, const struct daemon_config *c, const char *type,
-                         const char *url)
+static void packages_config_add_upstream(json_t *list, const struct daemon_config *c,
+                                         const char *type, const char *url)
 {
     json_t *u;
 
@@ -37,7 +37,7 @@ static void add_upstream(json_t *list, const struct daemon_config *c, const char
 }
 
 /* An array of upstreams as in packages/config.h: it holds credentials, so it must be private. */
-static int add_file(json_t *list, const char *path, struct err *err)
+static int packages_config_add_file(json_t *list, const char *path, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     _cleanup_json_ json_t *more = NULL;
@@ -57,7 +57,7 @@ static int add_file(json_t *list, const char *path, struct err *err)
     return 0;
 }
 
-static json_t *to_array(char *const *v)
+static json_t *packages_config_to_array(char *const *v)
 {
     json_t *a = json_array();
 
@@ -66,25 +66,25 @@ static json_t *to_array(char *const *v)
     return a;
 }
 
-static int settings(const struct daemon_config *c, const char *state_dir, char **ret,
-                    struct err *err)
+static int packages_config_settings(const struct daemon_config *c, const char *state_dir,
+                                    char **ret, struct err *err)
 {
     _cleanup_free_ char *folder = xasprintf("%s/registry", state_dir);
     _cleanup_json_ json_t *doc = NULL;
     json_t *upstreams = json_array();
     int r;
 
-    add_upstream(upstreams, c, "pypi", c->packages_pypi);
-    add_upstream(upstreams, c, "npm", c->packages_npm);
+    packages_config_add_upstream(upstreams, c, "pypi", c->packages_pypi);
+    packages_config_add_upstream(upstreams, c, "npm", c->packages_npm);
     doc =
         json_pack("{s:s, s:I, s:I, s:s, s:I, s:o, s:o}", "folder", folder, "budget",
                   (json_int_t)c->packages_budget, "metadata_life",
                   (json_int_t)(c->packages_metadata_life / USEC_PER_SEC), "offline",
                   c->packages_offline, "min_age", (json_int_t)(c->packages_min_age / USEC_PER_SEC),
-                  "deny", to_array(c->packages_deny), "upstreams", upstreams);
+                  "deny", packages_config_to_array(c->packages_deny), "upstreams", upstreams);
     if (!doc)
         return err_set(err, ERR_INVALID, "a value of the keys 'registry.*' is not valid UTF-8");
-    r = add_file(upstreams, c->packages_upstreams, err);
+    r = packages_config_add_file(upstreams, c->packages_upstreams, err);
     if (r < 0)
         return r;
     /* Under `unshare -r` there is no other user to become. */
@@ -100,7 +100,7 @@ int packages_config_open(const struct daemon_config *c, const struct packages_co
     _cleanup_free_ char *program = xasprintf("%s/ripcord-packages", place->libexec_dir);
     _cleanup_free_ char *text = NULL;
     _cleanup_strv_ char **env = NULL;
-    int r = settings(c, place->state_dir, &text, err);
+    int r = packages_config_settings(c, place->state_dir, &text, err);
 
     if (r < 0)
         return r;
@@ -108,12 +108,13 @@ int packages_config_open(const struct daemon_config *c, const struct packages_co
         strv_env_set(&env, "https_proxy", c->packages_proxy);
         strv_env_set(&env, "http_proxy", c->packages_proxy);
     }
-    *ret = packages_proxy_new(&(struct packages_proxy_config){.loop = place->loop,
-                                                              .program = program,
-                                                              .settings = text,
-                                                              .env = env,
-                                                              .on_warning = on_warning,
-                                                              .on_event = place->on_event,
-                                                              .arg = place->arg});
+    *ret =
+        packages_proxy_new(&(struct packages_proxy_config){.loop = place->loop,
+                                                           .program = program,
+                                                           .settings = text,
+                                                           .env = env,
+                                                           .on_warning = packages_config_on_warning,
+                                                           .on_event = place->on_event,
+                                                           .arg = place->arg});
     return 0;
 }

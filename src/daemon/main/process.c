@@ -46,7 +46,7 @@ static const char *const env_kept[] = {"PATH",
                                        "CONTAINER_HOST",
                                        "RIPCORD_ROOT"};
 
-static void clean_environment(void)
+static void daemon_process_clean_environment(void)
 {
     _cleanup_strv_ char **old = strv_copy(environ);
     const char *notify = strv_env_get(old, "NOTIFY_SOCKET");
@@ -61,7 +61,7 @@ static void clean_environment(void)
     }
 }
 
-static int close_inherited(int keep, struct err *err)
+static int daemon_process_close_inherited(int keep, struct err *err)
 {
     if (keep < 0)
         return close_range(3, ~0U, 0) < 0 ? err_sys(err, errno, "close inherited descriptors") : 0;
@@ -74,7 +74,7 @@ static int close_inherited(int keep, struct err *err)
 }
 
 /* A closed 0, 1 or 2 would be taken by the next file that we open. */
-static int fill_stdio(struct err *err)
+static int daemon_process_fill_stdio(struct err *err)
 {
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) >= 0)
@@ -87,7 +87,7 @@ static int fill_stdio(struct err *err)
 
 /* One arena, and blocks of output from the heap rather than fresh pages each time; what is free at
  * its top goes back to the kernel. */
-static void tame_malloc(void)
+static void daemon_process_tame_malloc(void)
 {
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -99,14 +99,14 @@ int process_harden(int keep_fd, struct err *err)
     struct rlimit files;
     int r;
 
-    r = fill_stdio(err);
+    r = daemon_process_fill_stdio(err);
     if (r < 0)
         return r;
-    r = close_inherited(keep_fd, err);
+    r = daemon_process_close_inherited(keep_fd, err);
     if (r < 0)
         return r;
-    clean_environment();
-    tame_malloc();
+    daemon_process_clean_environment();
+    daemon_process_tame_malloc();
     json_wipe_freed();
     umask(077);
     if (chdir("/") < 0)
@@ -125,7 +125,7 @@ int process_harden(int keep_fd, struct err *err)
 
 /* ---- lock ---- */
 
-static int refuse_second(int fd, const char *run_dir, struct err *err)
+static int daemon_process_refuse_second(int fd, const char *run_dir, struct err *err)
 {
     char pid[32] = "";
     ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
@@ -147,7 +147,7 @@ int process_lock(int run_dirfd, const char *run_dir, int *ret_fd, struct err *er
         return err_sys(err, errno, "open '%s/%s'", run_dir, LOCK_NAME);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         if (errno == EWOULDBLOCK)
-            return refuse_second(fd, run_dir, err);
+            return daemon_process_refuse_second(fd, run_dir, err);
         return err_sys(err, errno, "lock '%s/%s'", run_dir, LOCK_NAME);
     }
     snprintf(pid, sizeof(pid), "%d\n", (int)getpid());

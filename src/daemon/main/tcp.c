@@ -21,7 +21,7 @@ struct tcp {
     bool told; /* that a container was turned away: it may try for ever */
 };
 
-static void on_refused(void *arg, unsigned tries)
+static void tcp_on_refused(void *arg, unsigned tries)
 {
     const struct tcp *t = arg;
 
@@ -32,7 +32,7 @@ static void on_refused(void *arg, unsigned tries)
  * Containers with a network reach every address of the machine, ours among them when it is not
  * loopback; no sandbox has any business here. Those of the native engine are stopped by rules.
  */
-static bool turn_away(void *arg, int fd)
+static bool tcp_turn_away(void *arg, int fd)
 {
     struct tcp *t = arg;
 
@@ -47,7 +47,7 @@ static bool turn_away(void *arg, int fd)
 }
 
 /* What goes over it is not encrypted, and the token is as good as the daemon's own rights. */
-static int check_reach(const struct address *a, bool remote, struct err *err)
+static int tcp_check_reach(const struct address *a, bool remote, struct err *err)
 {
     char text[ADDRESS_MAX];
 
@@ -61,20 +61,20 @@ static int check_reach(const struct address *a, bool remote, struct err *err)
                          "itself is safe.");
 }
 
-static int open_gate(struct tcp *t, const struct tcp_config *config, struct err *err)
+static int tcp_open_gate(struct tcp *t, const struct tcp_config *config, struct err *err)
 {
     const struct auth_config auth = {
         .address = t->address,
         .names = config->hosts,
         .state_dir = config->state_dir,
-        .on_refused = on_refused,
+        .on_refused = tcp_on_refused,
         .arg = t,
     };
 
     return auth_new(&auth, &t->auth, err);
 }
 
-static int open_server(struct tcp *t, const struct tcp_config *config, int fd, struct err *err)
+static int tcp_open_server(struct tcp *t, const struct tcp_config *config, int fd, struct err *err)
 {
     struct http_server_config http = *config->http;
     int r;
@@ -82,7 +82,7 @@ static int open_server(struct tcp *t, const struct tcp_config *config, int fd, s
     http.admit = auth_tcp;
     http.admit_arg = t->auth;
     http.any_peer = true;
-    http.turn_away = turn_away;
+    http.turn_away = tcp_turn_away;
     http.turn_away_arg = t;
     http.connections_max = MAX(http.connections_max / CONNECTIONS_SHARE, 1U);
     r = http_server_new(config->loop, &http, &t->server, err);
@@ -102,18 +102,18 @@ int tcp_open(const struct tcp_config *config, struct tcp **ret, struct err *err)
         return 0;
     r = address_parse(config->listen, &at, err);
     if (r >= 0)
-        r = check_reach(&at, config->remote, err);
+        r = tcp_check_reach(&at, config->remote, err);
     if (r >= 0)
         r = address_listen(&at, &fd, err);
     if (r < 0)
         return r;
     t = xnew0(struct tcp);
     address_format(&at, t->address);
-    r = open_gate(t, config, err);
+    r = tcp_open_gate(t, config, err);
     if (r < 0)
         fd_close(fd);
     else
-        r = open_server(t, config, fd, err);
+        r = tcp_open_server(t, config, fd, err);
     if (r < 0) {
         tcp_close(t);
         return r;

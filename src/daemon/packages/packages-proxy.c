@@ -82,11 +82,11 @@ struct packages_proxy {
     struct packages_request *first, **last;
 };
 
-static void start(struct packages_proxy *k);
-static void flush(struct packages_proxy *k);
-static bool read_one(struct packages_proxy *k);
+static void packages_proxy_start(struct packages_proxy *k);
+static void packages_proxy_flush(struct packages_proxy *k);
+static bool packages_proxy_read_one(struct packages_proxy *k);
 
-static void set_trouble(struct packages_proxy *k, const char *text)
+static void packages_proxy_set_trouble(struct packages_proxy *k, const char *text)
 {
     _cleanup_free_ char *old = k->trouble;
     _cleanup_free_ char *message = xasprintf("the package registry does not run: %s", text);
@@ -98,7 +98,7 @@ static void set_trouble(struct packages_proxy *k, const char *text)
 
 /* ---- requests ---- */
 
-static void request_free(struct packages_request *q)
+static void packages_proxy_request_free(struct packages_request *q)
 {
     shim_writer_done(&q->w);
     fd_close(q->fd);
@@ -107,8 +107,9 @@ static void request_free(struct packages_request *q)
 }
 
 /* Takes the fd. The writer is begun by the caller's next lines. */
-static struct packages_request *request_add(struct packages_proxy *k, enum packages_msg_type type,
-                                            int fd, uint64_t timeout)
+static struct packages_request *packages_proxy_request_add(struct packages_proxy *k,
+                                                           enum packages_msg_type type, int fd,
+                                                           uint64_t timeout)
 {
     struct packages_request *q = xnew0(struct packages_request);
 
@@ -122,7 +123,8 @@ static struct packages_request *request_add(struct packages_proxy *k, enum packa
     return q;
 }
 
-static struct packages_request *request_take(struct packages_proxy *k, struct packages_request **at)
+static struct packages_request *packages_proxy_request_take(struct packages_proxy *k,
+                                                            struct packages_request **at)
 {
     struct packages_request *q = *at;
 
@@ -132,7 +134,7 @@ static struct packages_request *request_take(struct packages_proxy *k, struct pa
     return q;
 }
 
-static struct packages_request **request_find(struct packages_proxy *k, uint64_t seq)
+static struct packages_request **packages_proxy_request_find(struct packages_proxy *k, uint64_t seq)
 {
     struct packages_request **p = &k->first;
 
@@ -141,15 +143,16 @@ static struct packages_request **request_find(struct packages_proxy *k, uint64_t
     return p;
 }
 
-static void request_tell(struct packages_request *q, const struct err *err, const char *json)
+static void packages_proxy_request_tell(struct packages_request *q, const struct err *err,
+                                        const char *json)
 {
     if (q->done)
         q->done(q->arg, err, json);
-    request_free(q);
+    packages_proxy_request_free(q);
 }
 
 /* done functions may ask again: only what is there now is told. */
-static void fail_all(struct packages_proxy *k, const char *why)
+static void packages_proxy_fail_all(struct packages_proxy *k, const char *why)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct packages_request *q = k->first;
@@ -160,14 +163,14 @@ static void fail_all(struct packages_proxy *k, const char *why)
     while (q) {
         struct packages_request *next = q->next;
 
-        request_tell(q, &err, NULL);
+        packages_proxy_request_tell(q, &err, NULL);
         q = next;
     }
 }
 
 /* ---- sockets ---- */
 
-static struct proxied_sandbox **box_find(struct packages_proxy *k, const char *id)
+static struct proxied_sandbox **packages_proxy_box_find(struct packages_proxy *k, const char *id)
 {
     struct proxied_sandbox **p = &k->boxes;
 
@@ -176,7 +179,7 @@ static struct proxied_sandbox **box_find(struct packages_proxy *k, const char *i
     return p;
 }
 
-static void box_watch(struct proxied_sandbox *b)
+static void packages_proxy_box_watch(struct proxied_sandbox *b)
 {
     b->handed = b->waiting = false;
     if (b->watch)
@@ -184,33 +187,33 @@ static void box_watch(struct proxied_sandbox *b)
 }
 
 /* Whoever waits there learns at once that nobody answers, and its tool says so. */
-static void box_refuse(struct proxied_sandbox *b)
+static void packages_proxy_box_refuse(struct proxied_sandbox *b)
 {
     int fd;
 
     while ((fd = accept4(b->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
         fd_close(fd);
-    box_watch(b);
+    packages_proxy_box_watch(b);
 }
 
-static void box_hand_over(struct proxied_sandbox *b)
+static void packages_proxy_box_hand_over(struct proxied_sandbox *b)
 {
     int fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
     struct packages_request *q;
 
     if (fd < 0) {
-        box_refuse(b);
+        packages_proxy_box_refuse(b);
         return;
     }
-    q = request_add(b->k, PACKAGES_LISTEN, fd, ANSWER_TIMEOUT);
+    q = packages_proxy_request_add(b->k, PACKAGES_LISTEN, fd, ANSWER_TIMEOUT);
     q->box = xstrdup(b->id);
     shim_put_str(&q->w, SHIM_TAG_SANDBOX, b->id);
     b->waiting = false;
     b->handed = true;
-    flush(b->k);
+    packages_proxy_flush(b->k);
 }
 
-static void box_on_connection(void *arg, int events)
+static void packages_proxy_box_on_connection(void *arg, int events)
 {
     struct proxied_sandbox *b = arg;
     struct packages_proxy *k = b->k;
@@ -219,7 +222,7 @@ static void box_on_connection(void *arg, int events)
 
     (void)events;
     if (k->state == STATE_DOWN && now + PATIENCE < k->retry_at) {
-        box_refuse(b);
+        packages_proxy_box_refuse(b);
         return;
     }
     loop_watch_set(b->watch, 0);
@@ -227,10 +230,10 @@ static void box_on_connection(void *arg, int events)
     if (k->state == STATE_DOWN)
         loop_timer_set(k->retry, k->retry_at > now ? k->retry_at - now : 0, false);
     else if (k->state == STATE_UP)
-        box_hand_over(b);
+        packages_proxy_box_hand_over(b);
 }
 
-static void box_free(struct proxied_sandbox *b)
+static void packages_proxy_box_free(struct proxied_sandbox *b)
 {
     loop_watch_free(b->watch);
     fd_close(b->fd);
@@ -246,31 +249,32 @@ void packages_proxy_attach(struct packages_proxy *k, const char *sandbox, int fd
     b->k = k;
     b->id = xstrdup(sandbox);
     b->fd = fd;
-    b->watch = loop_watch_new(k->config.loop, fd, box_on_connection, b);
+    b->watch = loop_watch_new(k->config.loop, fd, packages_proxy_box_on_connection, b);
     b->next = k->boxes;
     k->boxes = b;
-    box_watch(b);
+    packages_proxy_box_watch(b);
 }
 
 void packages_proxy_forget(struct packages_proxy *k, const char *sandbox)
 {
-    struct proxied_sandbox **at = box_find(k, sandbox), *b = *at;
+    struct proxied_sandbox **at = packages_proxy_box_find(k, sandbox), *b = *at;
 
     if (!b)
         return;
     *at = b->next;
     if (b->handed && k->state == STATE_UP) {
-        struct packages_request *q = request_add(k, PACKAGES_FORGET, -1, ANSWER_TIMEOUT);
+        struct packages_request *q =
+            packages_proxy_request_add(k, PACKAGES_FORGET, -1, ANSWER_TIMEOUT);
 
         shim_put_str(&q->w, SHIM_TAG_SANDBOX, sandbox);
-        flush(k);
+        packages_proxy_flush(k);
     }
-    box_free(b);
+    packages_proxy_box_free(b);
 }
 
 /* ---- the process ---- */
 
-static void cut(struct packages_proxy *k)
+static void packages_proxy_cut(struct packages_proxy *k)
 {
     loop_watch_free(TAKE_PTR(k->line));
     k->control = fd_close(k->control);
@@ -278,7 +282,7 @@ static void cut(struct packages_proxy *k)
     pidfd_signal(k->pidfd, SIGKILL);
 }
 
-static void count_failure(struct packages_proxy *k)
+static void packages_proxy_count_failure(struct packages_proxy *k)
 {
     uint64_t pause = PAUSE_MIN;
 
@@ -293,31 +297,31 @@ static void count_failure(struct packages_proxy *k)
 }
 
 /* It has ended, or could not be started. */
-static void down(struct packages_proxy *k, const char *why)
+static void packages_proxy_down(struct packages_proxy *k, const char *why)
 {
     bool was_up = k->was_up;
 
     k->state = STATE_DOWN;
     k->was_up = false;
-    count_failure(k);
-    set_trouble(k, why);
-    fail_all(k, why);
+    packages_proxy_count_failure(k);
+    packages_proxy_set_trouble(k, why);
+    packages_proxy_fail_all(k, why);
     for (struct proxied_sandbox *b = k->boxes; b; b = b->next) {
         if (b->waiting && !was_up)
-            box_refuse(b);
+            packages_proxy_box_refuse(b);
         else
-            box_watch(b);
+            packages_proxy_box_watch(b);
     }
 }
 
-static char *describe_end(int status)
+static char *packages_proxy_describe_end(int status)
 {
     if (WIFSIGNALED(status))
         return xasprintf("it was ended by signal %d", WTERMSIG(status));
     return xasprintf("it ended by itself with status %d", WEXITSTATUS(status));
 }
 
-static void on_process_end(void *arg, int events)
+static void packages_proxy_on_process_end(void *arg, int events)
 {
     _cleanup_free_ char *why = NULL, *told = NULL;
     struct packages_proxy *k = arg;
@@ -327,15 +331,15 @@ static void on_process_end(void *arg, int events)
     if (pidfd_reap(k->pidfd, false, &status, NULL) == 0)
         return;
     /* Its own last words, if it said why it cannot start: its end may be the first news. */
-    while (k->line && read_one(k))
+    while (k->line && packages_proxy_read_one(k))
         ;
     told = k->said ? xstrdup(k->trouble) : NULL;
-    why = told ? NULL : describe_end(status);
+    why = told ? NULL : packages_proxy_describe_end(status);
     loop_watch_free(TAKE_PTR(k->process));
     loop_watch_free(TAKE_PTR(k->line));
     k->pidfd = fd_close(k->pidfd);
     k->control = fd_close(k->control);
-    down(k, told ? told : why);
+    packages_proxy_down(k, told ? told : why);
 }
 
 /* ---- the line ---- */
@@ -346,7 +350,8 @@ struct packages_incoming {
     struct err err;
 };
 
-static int parse(const char *packet, size_t len, struct packages_incoming *m, struct err *err)
+static int packages_proxy_parse(const char *packet, size_t len, struct packages_incoming *m,
+                                struct err *err)
 {
     struct shim_value v;
     int r = shim_read(&m->head, packet, len, err);
@@ -359,7 +364,7 @@ static int parse(const char *packet, size_t len, struct packages_incoming *m, st
     return r;
 }
 
-static void on_ready(struct packages_proxy *k)
+static void packages_proxy_on_ready(struct packages_proxy *k)
 {
     k->state = STATE_UP;
     k->was_up = true;
@@ -367,12 +372,12 @@ static void on_ready(struct packages_proxy *k)
     free(TAKE_PTR(k->trouble));
     for (struct proxied_sandbox *b = k->boxes; b; b = b->next)
         if (b->waiting)
-            box_hand_over(b);
-    flush(k);
+            packages_proxy_box_hand_over(b);
+    packages_proxy_flush(k);
 }
 
 /* The document beside an answer; "" when there is none. */
-static int read_document(int fd, char **ret, struct err *err)
+static int packages_proxy_read_document(int fd, char **ret, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     struct stat st;
@@ -394,51 +399,54 @@ static int read_document(int fd, char **ret, struct err *err)
 }
 
 /* A socket that it does not take stays with us. */
-static void on_listen_failed(struct packages_proxy *k, const char *id, const struct err *err)
+static void packages_proxy_on_listen_failed(struct packages_proxy *k, const char *id,
+                                            const struct err *err)
 {
     _cleanup_free_ char *message =
         xasprintf("sandbox id %s has no package registry: %s", id, err->msg);
-    struct proxied_sandbox *b = *box_find(k, id);
+    struct proxied_sandbox *b = *packages_proxy_box_find(k, id);
 
     k->config.on_warning(k->config.arg, message);
     if (b)
-        box_refuse(b);
+        packages_proxy_box_refuse(b);
 }
 
-static void on_result(struct packages_proxy *k, const struct packages_incoming *m, int fd)
+static void packages_proxy_on_result(struct packages_proxy *k, const struct packages_incoming *m,
+                                     int fd)
 {
-    struct packages_request **at = request_find(k, m->head.head.seq), *q;
+    struct packages_request **at = packages_proxy_request_find(k, m->head.head.seq), *q;
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *json = NULL;
 
     if (!*at)
         return; /* it was told as timed out */
-    q = request_take(k, at);
+    q = packages_proxy_request_take(k, at);
     if (m->err.code) {
         if (q->box)
-            on_listen_failed(k, q->box, &m->err);
-        request_tell(q, &m->err, NULL);
-    } else if (read_document(fd, &json, &err) < 0) {
-        request_tell(q, &err, NULL);
+            packages_proxy_on_listen_failed(k, q->box, &m->err);
+        packages_proxy_request_tell(q, &m->err, NULL);
+    } else if (packages_proxy_read_document(fd, &json, &err) < 0) {
+        packages_proxy_request_tell(q, &err, NULL);
     } else {
-        request_tell(q, NULL, json);
+        packages_proxy_request_tell(q, NULL, json);
     }
 }
 
-static void dispatch(struct packages_proxy *k, const struct packages_incoming *m, int fd)
+static void packages_proxy_dispatch(struct packages_proxy *k, const struct packages_incoming *m,
+                                    int fd)
 {
     switch ((enum packages_msg_type)m->head.head.type) {
     case PACKAGES_READY:
         if (k->state == STATE_STARTING)
-            on_ready(k);
+            packages_proxy_on_ready(k);
         break;
     case PACKAGES_FAILED:
-        set_trouble(k, m->err.code ? m->err.msg : "it does not say why");
+        packages_proxy_set_trouble(k, m->err.code ? m->err.msg : "it does not say why");
         k->said = true;
-        cut(k);
+        packages_proxy_cut(k);
         break;
     case PACKAGES_RESULT:
-        on_result(k, m, fd);
+        packages_proxy_on_result(k, m, fd);
         break;
     case PACKAGES_EVENT:
         if (m->json)
@@ -457,7 +465,7 @@ static void dispatch(struct packages_proxy *k, const struct packages_incoming *m
 }
 
 /* False: nothing more for now. */
-static bool read_one(struct packages_proxy *k)
+static bool packages_proxy_read_one(struct packages_proxy *k)
 {
     static _Alignas(8) char packet[PACKET_MAX];
     struct packages_incoming m = {.err = ERR_INIT};
@@ -468,15 +476,15 @@ static bool read_one(struct packages_proxy *k)
     n = fd_recv(k->control, packet, sizeof(packet), &fd, &n_fds, MSG_DONTWAIT);
     if (n == -EAGAIN || n == -EINTR)
         return false;
-    if (n <= 0 || parse(packet, (size_t)n, &m, NULL) < 0)
-        cut(k);
+    if (n <= 0 || packages_proxy_parse(packet, (size_t)n, &m, NULL) < 0)
+        packages_proxy_cut(k);
     else
-        dispatch(k, &m, n_fds ? fd : -1);
+        packages_proxy_dispatch(k, &m, n_fds ? fd : -1);
     err_done(&m.err);
     return k->line != NULL;
 }
 
-static void flush(struct packages_proxy *k)
+static void packages_proxy_flush(struct packages_proxy *k)
 {
     bool full = false;
 
@@ -498,43 +506,43 @@ static void flush(struct packages_proxy *k)
     loop_watch_set(k->line, LOOP_READ | (full ? LOOP_WRITE : 0));
 }
 
-static void on_line(void *arg, int events)
+static void packages_proxy_on_line(void *arg, int events)
 {
     struct packages_proxy *k = arg;
 
     if (events & LOOP_READ)
-        for (int i = 0; i < READS_PER_TURN && read_one(k); i++)
+        for (int i = 0; i < READS_PER_TURN && packages_proxy_read_one(k); i++)
             ;
     if (k->line && events & LOOP_WRITE)
-        flush(k);
+        packages_proxy_flush(k);
 }
 
 /* ---- start ---- */
 
-static void start_failed(void *arg)
+static void packages_proxy_start_failed(void *arg)
 {
     struct packages_proxy *k = arg;
     _cleanup_free_ char *why = k->trouble ? xstrdup(k->trouble) : xstrdup("it cannot be started");
 
-    down(k, why);
+    packages_proxy_down(k, why);
 }
 
-static void retry(void *arg)
+static void packages_proxy_retry(void *arg)
 {
     struct packages_proxy *k = arg;
 
     if (k->state == STATE_DOWN)
-        start(k);
+        packages_proxy_start(k);
 }
 
-static int start_now(struct packages_proxy *k, struct err *err)
+static int packages_proxy_start_now(struct packages_proxy *k, struct err *err)
 {
     int r = packages_spawn(k->program, k->env, k->settings, &k->pidfd, &k->control, err);
 
     if (r < 0)
         return r;
-    k->process = loop_watch_new(k->config.loop, k->pidfd, on_process_end, k);
-    k->line = loop_watch_new(k->config.loop, k->control, on_line, k);
+    k->process = loop_watch_new(k->config.loop, k->pidfd, packages_proxy_on_process_end, k);
+    k->line = loop_watch_new(k->config.loop, k->control, packages_proxy_on_line, k);
     if (!k->process || !k->line)
         return err_set(err, ERR_SYSTEM, "the process cannot be watched");
     loop_watch_set(k->process, LOOP_READ);
@@ -542,17 +550,17 @@ static int start_now(struct packages_proxy *k, struct err *err)
     return 0;
 }
 
-static void start(struct packages_proxy *k)
+static void packages_proxy_start(struct packages_proxy *k)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     k->state = STATE_STARTING;
     k->said = false;
     k->since = time_mono();
-    if (start_now(k, &err) >= 0)
+    if (packages_proxy_start_now(k, &err) >= 0)
         return;
     k->state = STATE_ENDING;
-    set_trouble(k, err.msg);
+    packages_proxy_set_trouble(k, err.msg);
     if (k->pidfd >= 0) {
         pidfd_signal(k->pidfd, SIGKILL);
         pidfd_reap(k->pidfd, true, NULL, NULL);
@@ -569,15 +577,15 @@ void packages_proxy_tick(struct packages_proxy *k)
     _cleanup_err_ struct err late = ERR_INIT;
 
     if (k->state == STATE_STARTING && time_mono() - k->since > START_TIMEOUT) {
-        set_trouble(k, "it does not say that it is ready");
+        packages_proxy_set_trouble(k, "it does not say that it is ready");
         k->said = true;
-        cut(k);
+        packages_proxy_cut(k);
         return;
     }
     err_set(&late, ERR_TIMEOUT, "the package registry does not answer");
     for (struct packages_request **at = &k->first; *at;) {
         if (deadline_passed(&(*at)->by))
-            request_tell(request_take(k, at), &late, NULL);
+            packages_proxy_request_tell(packages_proxy_request_take(k, at), &late, NULL);
         else
             at = &(*at)->next;
     }
@@ -595,12 +603,12 @@ struct packages_proxy *packages_proxy_new(const struct packages_proxy_config *co
     k->env = strv_copy(config->env);
     k->pidfd = k->control = -1;
     k->last = &k->first;
-    k->failed = loop_timer_new(config->loop, start_failed, k);
-    k->retry = loop_timer_new(config->loop, retry, k);
+    k->failed = loop_timer_new(config->loop, packages_proxy_start_failed, k);
+    k->retry = loop_timer_new(config->loop, packages_proxy_retry, k);
     return k;
 }
 
-static void await_end(struct packages_proxy *k)
+static void packages_proxy_await_end(struct packages_proxy *k)
 {
     struct pollfd p = {.fd = k->pidfd, .events = POLLIN};
 
@@ -621,15 +629,15 @@ void packages_proxy_free(struct packages_proxy *k)
     loop_watch_free(k->process);
     loop_watch_free(k->line);
     fd_close(k->control);
-    await_end(k);
+    packages_proxy_await_end(k);
     while (k->boxes) {
         struct proxied_sandbox *b = k->boxes;
 
         k->boxes = b->next;
-        box_free(b);
+        packages_proxy_box_free(b);
     }
     while (k->first)
-        request_free(request_take(k, &k->first));
+        packages_proxy_request_free(packages_proxy_request_take(k, &k->first));
     strv_free(k->env);
     free(k->trouble);
     free(k->program);
@@ -662,7 +670,7 @@ void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_as
     uint64_t timeout = ask->what == PACKAGES_PROXY_VERIFY  ? VERIFY_TIMEOUT
                        : ask->what == PACKAGES_PROXY_STATS ? STATS_TIMEOUT
                                                            : ANSWER_TIMEOUT;
-    struct packages_request *q = request_add(k, types[ask->what], -1, timeout);
+    struct packages_request *q = packages_proxy_request_add(k, types[ask->what], -1, timeout);
 
     shim_put_str(&q->w, SHIM_TAG_PATH, ask->subject);
     if (ask->keep)
@@ -672,7 +680,7 @@ void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_as
     q->done = done;
     q->arg = arg;
     if (k->state == STATE_DOWN)
-        start(k);
+        packages_proxy_start(k);
     else
-        flush(k);
+        packages_proxy_flush(k);
 }

@@ -13,7 +13,7 @@ struct bundle_walk {
     uint64_t at;
 };
 
-static ssize_t walk_read(void *arg, void *data, size_t len)
+static ssize_t bundle_walk_read(void *arg, void *data, size_t len)
 {
     struct bundle_walk *w = arg;
     ssize_t n;
@@ -27,21 +27,21 @@ static ssize_t walk_read(void *arg, void *data, size_t len)
     return n;
 }
 
-static const char *plain_name(const char *path)
+static const char *bundle_plain_name(const char *path)
 {
     while (path[0] == '.' && path[1] == '/')
         path += 2;
     return path;
 }
 
-static void file_free(struct bundle_file *f)
+static void bundle_file_free(struct bundle_file *f)
 {
     free(f->link);
     free(f);
 }
 
 /* "a/b/layer.tar" with the link "../c/layer.tar" is "a/c/layer.tar". NULL: it leads elsewhere. */
-static char *link_target(const char *path, const char *link)
+static char *bundle_link_target(const char *path, const char *link)
 {
     const char *slash = strrchr(path, '/');
     size_t len = slash ? (size_t)(slash - path) : 0;
@@ -58,9 +58,9 @@ static char *link_target(const char *path, const char *link)
 }
 
 /* A name that comes twice is the later one, as for everybody who unpacks. */
-static void add_file(struct bundle *b, const struct tar_entry *e, uint64_t at)
+static void bundle_add_file(struct bundle *b, const struct tar_entry *e, uint64_t at)
 {
-    const char *name = plain_name(e->path);
+    const char *name = bundle_plain_name(e->path);
     struct bundle_file *f, *old;
 
     if (e->type != TAR_FILE && e->type != TAR_SYMLINK)
@@ -69,10 +69,10 @@ static void add_file(struct bundle *b, const struct tar_entry *e, uint64_t at)
     f->at = at;
     f->size = e->size;
     if (e->type == TAR_SYMLINK)
-        f->link = link_target(name, e->link);
+        f->link = bundle_link_target(name, e->link);
     old = map_remove(&b->files, name);
     if (old)
-        file_free(old);
+        bundle_file_free(old);
     map_add(&b->files, name, f);
 }
 
@@ -84,9 +84,9 @@ int bundle_open(int fd, struct bundle *ret, struct err *err)
     struct tar_reader reader;
     int r = 1;
 
-    tar_reader_init(&reader, walk_read, &w);
+    tar_reader_init(&reader, bundle_walk_read, &w);
     while (b.files.used < BUNDLE_FILES_MAX && (r = tar_next(&reader, e, err)) > 0) {
-        add_file(&b, e, w.at);
+        bundle_add_file(&b, e, w.at);
         w.at += e->size; /* without reading: what is left of it is only the padding */
         reader.left = 0;
     }
@@ -103,14 +103,14 @@ void bundle_done(struct bundle *b)
     void *f;
 
     for (size_t i = 0; map_next(&b->files, &i, &name, &f);)
-        file_free(f);
+        bundle_file_free(f);
     map_done(&b->files);
     *b = (struct bundle){.fd = -1};
 }
 
 const struct bundle_file *bundle_find(const struct bundle *b, const char *name)
 {
-    const struct bundle_file *f = map_get(&b->files, plain_name(name));
+    const struct bundle_file *f = map_get(&b->files, bundle_plain_name(name));
 
     if (f && f->link)
         f = map_get(&b->files, f->link);

@@ -65,7 +65,7 @@ static const int calls_files[] = {
 
 /* ---- in the child ---- */
 
-static bool is_kept(const struct confined_job *job, int fd)
+static bool confined_is_kept(const struct confined_job *job, int fd)
 {
     for (size_t i = 0; i < job->n_fds; i++)
         if (job->fds[i] == fd)
@@ -74,17 +74,17 @@ static bool is_kept(const struct confined_job *job, int fd)
 }
 
 /* Our own stdout is what our caller believes. */
-static int hush(const struct confined_job *job)
+static int confined_hush(const struct confined_job *job)
 {
     _cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     for (int fd = 0; fd < 3; fd++)
-        if (!is_kept(job, fd) && (null < 0 || dup2(null, fd) < 0))
+        if (!confined_is_kept(job, fd) && (null < 0 || dup2(null, fd) < 0))
             return -1;
     return 0;
 }
 
-static int close_others(const struct confined_job *job)
+static int confined_close_others(const struct confined_job *job)
 {
     unsigned next = 3;
 
@@ -102,7 +102,7 @@ static int close_others(const struct confined_job *job)
     }
 }
 
-static int limit_self(rlim_t files, struct err *err)
+static int confined_limit_self(rlim_t files, struct err *err)
 {
     int r;
 
@@ -118,7 +118,7 @@ static int limit_self(rlim_t files, struct err *err)
 }
 
 /* The working folder becomes "/", mounted on itself, and all else is let go. */
-static int enter_folder(struct err *err)
+static int confined_enter_folder(struct err *err)
 {
     _cleanup_close_ int tree = -1, dir = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r;
@@ -137,7 +137,7 @@ static int enter_folder(struct err *err)
     return r;
 }
 
-static int allow_calls(bool files, struct err *err)
+static int confined_allow_calls(bool files, struct err *err)
 {
     int calls[ARRAY_SIZE(calls_bytes) + ARRAY_SIZE(calls_files)];
 
@@ -146,21 +146,21 @@ static int allow_calls(bool files, struct err *err)
     return confine_to(calls, files ? ARRAY_SIZE(calls) : ARRAY_SIZE(calls_bytes), false, err);
 }
 
-static int wall_in(const struct confined_job *job, int *root, struct err *err)
+static int confined_wall_in(const struct confined_job *job, int *root, struct err *err)
 {
     uint64_t keep = job->dir >= 0 ? CAPS_FILES : CAPS_NONE;
     int r = job->prepare ? job->prepare(job->arg, err) : 0;
 
-    if (r >= 0 && GUARD("stdio") && hush(job) < 0)
+    if (r >= 0 && GUARD("stdio") && confined_hush(job) < 0)
         r = err_sys(err, errno, "open '/dev/null'");
     if (r >= 0 && job->dir >= 0 && GUARD("root"))
-        r = enter_folder(err);
-    if (r >= 0 && GUARD("descriptors") && close_others(job) < 0)
+        r = confined_enter_folder(err);
+    if (r >= 0 && GUARD("descriptors") && confined_close_others(job) < 0)
         r = err_sys(err, errno, "close descriptors");
     if (r >= 0 && job->dir >= 0)
         r = dir_open(AT_FDCWD, "/", root, err);
     if (r >= 0 && GUARD("rlimits"))
-        r = limit_self(job->trees ? TREE_FILES_MAX : FILES_MAX, err);
+        r = confined_limit_self(job->trees ? TREE_FILES_MAX : FILES_MAX, err);
     if (r >= 0 && GUARD("capabilities"))
         r = caps_bound(keep, err);
     if (r >= 0 && GUARD("capabilities"))
@@ -168,11 +168,11 @@ static int wall_in(const struct confined_job *job, int *root, struct err *err)
     if (r >= 0 && GUARD("landlock"))
         r = landlock_confine(job->dir >= 0 ? "/" : NULL, 0, err);
     if (r >= 0 && GUARD("seccomp"))
-        r = allow_calls(job->dir >= 0, err);
+        r = confined_allow_calls(job->dir >= 0, err);
     return r;
 }
 
-static void tell(struct confined_word *w, const struct err *err)
+static void confined_tell(struct confined_word *w, const struct err *err)
 {
     snprintf(w->msg, sizeof(w->msg), "%s", err->msg ? err->msg : "");
     snprintf(w->hint, sizeof(w->hint), "%s", err->hint ? err->hint : "");
@@ -180,7 +180,8 @@ static void tell(struct confined_word *w, const struct err *err)
     w->code = (int)err->code;
 }
 
-static _noreturn_ void child(const struct confined_job *job, int go, struct confined_word *w)
+static _noreturn_ void confined_child(const struct confined_job *job, int go,
+                                      struct confined_word *w)
 {
     struct err err = ERR_INIT;
     int root = -1, r;
@@ -189,18 +190,18 @@ static _noreturn_ void child(const struct confined_job *job, int go, struct conf
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (read(go, &byte, 1) != 1)
         _exit(1);
-    r = wall_in(job, &root, &err);
+    r = confined_wall_in(job, &root, &err);
     if (r < 0)
         err_wrap(&err, "confine a helper");
     else
         r = job->fn(job->arg, root, w->out, &err);
-    tell(w, &err);
+    confined_tell(w, &err);
     _exit(r < 0);
 }
 
 /* ---- in the parent ---- */
 
-static int write_maps(pid_t pid, const struct confined_ids *ids, struct err *err)
+static int confined_write_maps(pid_t pid, const struct confined_ids *ids, struct err *err)
 {
     const struct ns_map all = {0, 0, IDS};
     const struct ns_map uid = {0, geteuid(), 1}, gid = {0, getegid(), 1};
@@ -216,7 +217,7 @@ static int write_maps(pid_t pid, const struct confined_ids *ids, struct err *err
     return ns_write_maps(pid, &uid, &gid, true, err);
 }
 
-static int make_word(struct confined_word **ret, struct err *err)
+static int confined_make_word(struct confined_word **ret, struct err *err)
 {
     struct confined_word *w =
         mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -232,7 +233,7 @@ static int make_word(struct confined_word **ret, struct err *err)
  * A descriptor stays with the mount that it was opened on, which a new mount namespace cannot use;
  * the working folder is the one thing that comes along. So the child is born in its folder.
  */
-static pid_t clone_in(int dir, uint64_t flags, int *pidfd)
+static pid_t confined_clone_in(int dir, uint64_t flags, int *pidfd)
 {
     _cleanup_close_ int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     pid_t pid;
@@ -245,7 +246,7 @@ static pid_t clone_in(int dir, uint64_t flags, int *pidfd)
     return pid;
 }
 
-static uint64_t namespaces(void)
+static uint64_t confined_namespaces(void)
 {
     static const struct {
         uint64_t flag;
@@ -267,7 +268,7 @@ int confined_start(const struct confined_job *job, const struct confined_ids *id
     int p[2], r;
     pid_t pid;
 
-    r = make_word(&c.word, err);
+    r = confined_make_word(&c.word, err);
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0) {
@@ -277,12 +278,13 @@ int confined_start(const struct confined_job *job, const struct confined_ids *id
     }
     go = p[0];
     go_in = p[1];
-    pid = clone_in(job->dir, namespaces(), &c.pidfd);
+    pid = confined_clone_in(job->dir, confined_namespaces(), &c.pidfd);
     if (pid == 0) {
         close(go_in); /* else its end would never be seen */
-        child(job, go, c.word);
+        confined_child(job, go, c.word);
     }
-    r = pid < 0 ? err_sys(err, -pid, "make namespaces for a helper") : write_maps(pid, ids, err);
+    r = pid < 0 ? err_sys(err, -pid, "make namespaces for a helper")
+                : confined_write_maps(pid, ids, err);
     if (r >= 0 && write(go_in, "g", 1) != 1)
         r = err_sys(err, errno, "start a helper");
     if (r < 0)
@@ -335,7 +337,7 @@ int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIG
     return r;
 }
 
-static int judge(const struct confined_word *w, int status, struct err *err)
+static int confined_judge(const struct confined_word *w, int status, struct err *err)
 {
     struct confined_word said = *w; /* it may still be able to write there: once, and checked */
 
@@ -361,7 +363,7 @@ int confined_wait(struct confined *c, void *out, size_t out_len, struct err *err
     if (r < 0)
         return err_sys(err, -r, "wait for a helper");
     c->pidfd = fd_close(c->pidfd);
-    r = judge(c->word, status, err);
+    r = confined_judge(c->word, status, err);
     if (r >= 0 && out)
         memcpy(out, c->word->out, MIN(out_len, sizeof(c->word->out)));
     return r;
@@ -386,7 +388,7 @@ struct removal {
     const char *name;
 };
 
-static int remove_mapped(void *arg)
+static int confined_remove_mapped(void *arg)
 {
     const struct removal *m = arg;
 
@@ -401,7 +403,7 @@ int confined_remove(const struct confined_ids *ids, int dirfd, const char *name,
 
     if (r >= 0 || ids->kind != CONFINED_SUB)
         return r < 0 ? err_move(err, &why) : 0;
-    r = submap_run(&ids->sub, remove_mapped, &m, err);
+    r = submap_run(&ids->sub, confined_remove_mapped, &m, err);
     if (r > 0)
         return err_move(err, &why);
     return r;

@@ -38,7 +38,7 @@ struct layer_copy {
 
 /* ---- what belongs to a file beside its bytes ---- */
 
-static int copy_xattr(int from, int to, const char *name, struct err *err)
+static int archive_copy_xattr(int from, int to, const char *name, struct err *err)
 {
     _cleanup_free_ char *value = xmalloc(XATTR_VALUE_MAX);
     ssize_t n = fgetxattr(from, name, value, XATTR_VALUE_MAX);
@@ -48,7 +48,7 @@ static int copy_xattr(int from, int to, const char *name, struct err *err)
     return 0;
 }
 
-static int copy_xattrs(int from, int to, struct err *err)
+static int archive_copy_xattrs(int from, int to, struct err *err)
 {
     _cleanup_free_ char *names = NULL;
     ssize_t n = flistxattr(from, NULL, 0);
@@ -62,16 +62,16 @@ static int copy_xattrs(int from, int to, struct err *err)
         return err_sys(err, errno, "list attributes");
     for (const char *p = names; r >= 0 && p < names + n; p += strlen(p) + 1)
         if (strncmp(p, "user.", 5) == 0)
-            r = copy_xattr(from, to, p, err);
+            r = archive_copy_xattr(from, to, p, err);
     return r;
 }
 
 /* The owner first, as that takes set-uid bits away; times last. */
-static int copy_attributes(const struct layer_copy *c, int from, int to, const struct stat *st,
-                           struct err *err)
+static int archive_copy_attributes(const struct layer_copy *c, int from, int to,
+                                   const struct stat *st, struct err *err)
 {
     const struct timespec times[] = {st->st_atim, st->st_mtim};
-    int r = copy_xattrs(from, to, err);
+    int r = archive_copy_xattrs(from, to, err);
 
     if (r < 0)
         return r;
@@ -84,7 +84,7 @@ static int copy_attributes(const struct layer_copy *c, int from, int to, const s
 
 /* ---- files ---- */
 
-static int copy_range(int from, int to, off_t at, off_t end, struct err *err)
+static int archive_copy_range(int from, int to, off_t at, off_t end, struct err *err)
 {
     off_t in = at, out = at;
 
@@ -100,7 +100,7 @@ static int copy_range(int from, int to, off_t at, off_t end, struct err *err)
 }
 
 /* Blocks shared when the file system can; else what is not a hole. */
-static int copy_bytes(int from, int to, off_t size, struct err *err)
+static int archive_copy_bytes(int from, int to, off_t size, struct err *err)
 {
     off_t at = 0;
 
@@ -117,7 +117,7 @@ static int copy_bytes(int from, int to, off_t size, struct err *err)
         hole = lseek(from, data, SEEK_HOLE);
         if (hole < 0)
             return err_sys(err, errno, "find the end of bytes of a file");
-        r = copy_range(from, to, data, hole, err);
+        r = archive_copy_range(from, to, data, hole, err);
         if (r < 0)
             return r;
         at = hole;
@@ -125,8 +125,8 @@ static int copy_bytes(int from, int to, off_t size, struct err *err)
     return 0;
 }
 
-static int copy_new_file(struct layer_copy *c, int from, int to, const char *name,
-                         const struct stat *st, struct err *err)
+static int archive_copy_new_file(struct layer_copy *c, int from, int to, const char *name,
+                                 const struct stat *st, struct err *err)
 {
     _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     _cleanup_close_ int out = -1;
@@ -137,32 +137,32 @@ static int copy_new_file(struct layer_copy *c, int from, int to, const char *nam
     out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (out < 0)
         return err_sys(err, errno, "make it");
-    r = copy_bytes(in, out, st->st_size, err);
+    r = archive_copy_bytes(in, out, st->st_size, err);
     if (r >= 0)
-        r = copy_attributes(c, in, out, st, err);
+        r = archive_copy_attributes(c, in, out, st, err);
     c->stats->files++;
     c->stats->bytes += (uint64_t)st->st_size;
     return r;
 }
 
-static int copy_file(struct layer_copy *c, int from, int to, const char *name,
-                     const struct stat *st, struct err *err)
+static int archive_copy_file(struct layer_copy *c, int from, int to, const char *name,
+                             const struct stat *st, struct err *err)
 {
     char inode[INODE_MAX];
     const char *first;
 
     if (st->st_nlink < 2)
-        return copy_new_file(c, from, to, name, st, err);
+        return archive_copy_new_file(c, from, to, name, st, err);
     snprintf(inode, sizeof(inode), "%llu", (unsigned long long)st->st_ino);
     first = map_get(&c->links, inode);
     if (first)
         return linkat(c->top, first, to, name, 0) < 0 ? err_sys(err, errno, "link it") : 0;
     map_add(&c->links, inode, xstrdup(buf_data(&c->path)));
-    return copy_new_file(c, from, to, name, st, err);
+    return archive_copy_new_file(c, from, to, name, st, err);
 }
 
-static int copy_symlink(const struct layer_copy *c, int from, int to, const char *name,
-                        const struct stat *st, struct err *err)
+static int archive_copy_symlink(const struct layer_copy *c, int from, int to, const char *name,
+                                const struct stat *st, struct err *err)
 {
     const struct timespec times[] = {st->st_atim, st->st_mtim};
     char target[PATH_MAX];
@@ -181,10 +181,10 @@ static int copy_symlink(const struct layer_copy *c, int from, int to, const char
 
 /* ---- folders ---- */
 
-static int copy_entries(struct layer_copy *c, int from, int to, struct err *err);
+static int archive_copy_entries(struct layer_copy *c, int from, int to, struct err *err);
 
-static int copy_folder(struct layer_copy *c, int from, int to, const char *name,
-                       const struct stat *st, struct err *err)
+static int archive_copy_folder(struct layer_copy *c, int from, int to, const char *name,
+                               const struct stat *st, struct err *err)
 {
     _cleanup_close_ int in = -1, out = -1;
     int r;
@@ -199,29 +199,30 @@ static int copy_folder(struct layer_copy *c, int from, int to, const char *name,
     if (r < 0)
         return r;
     c->depth++;
-    r = copy_entries(c, in, out, err);
+    r = archive_copy_entries(c, in, out, err);
     c->depth--;
-    return r < 0 ? r : copy_attributes(c, in, out, st, err);
+    return r < 0 ? r : archive_copy_attributes(c, in, out, st, err);
 }
 
-static int copy_entry(struct layer_copy *c, int from, int to, const char *name, struct err *err)
+static int archive_copy_entry(struct layer_copy *c, int from, int to, const char *name,
+                              struct err *err)
 {
     struct stat st;
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "look at it");
     if (S_ISDIR(st.st_mode))
-        return copy_folder(c, from, to, name, &st, err);
+        return archive_copy_folder(c, from, to, name, &st, err);
     if (S_ISREG(st.st_mode))
-        return copy_file(c, from, to, name, &st, err);
+        return archive_copy_file(c, from, to, name, &st, err);
     if (S_ISLNK(st.st_mode))
-        return copy_symlink(c, from, to, name, &st, err);
+        return archive_copy_symlink(c, from, to, name, &st, err);
     if (whiteout_is(&st))
         return whiteout_make(to, name, err);
     return err_set(err, ERR_SYSTEM, "it is nothing that a layer can hold");
 }
 
-static int copy_entries(struct layer_copy *c, int from, int to, struct err *err)
+static int archive_copy_entries(struct layer_copy *c, int from, int to, struct err *err)
 {
     size_t len = c->path.len;
     int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -237,7 +238,7 @@ static int copy_entries(struct layer_copy *c, int from, int to, struct err *err)
             continue;
         if (buf_appendf(&c->path, "%s%s", len ? "/" : "", e->d_name) < 0)
             return err_set(err, ERR_LIMIT, "a path of the image is too long");
-        r = copy_entry(c, from, to, e->d_name, err);
+        r = archive_copy_entry(c, from, to, e->d_name, err);
         if (r < 0 && c->path.len)
             err_wrap(err, "copy '%s'", buf_data(&c->path));
         if (r < 0)
@@ -262,9 +263,9 @@ int copy_tree(int from, int to, bool owners, struct copy_stats *stats, struct er
 
     if (fstat(from, &st) < 0)
         return err_sys(err, errno, "look at a layer");
-    r = copy_entries(&c, from, to, err);
+    r = archive_copy_entries(&c, from, to, err);
     if (r >= 0)
-        r = copy_attributes(&c, from, to, &st, err);
+        r = archive_copy_attributes(&c, from, to, &st, err);
     for (size_t i = 0; map_next(&c.links, &i, &key, &value);)
         free(value);
     map_done(&c.links);
@@ -282,7 +283,7 @@ struct layer_copy_job {
     struct copy_stats *stats; /* shared with the child that may run this */
 };
 
-static int copy_layer(const struct layer_copy_job *j, const char *digest, struct err *err)
+static int archive_copy_layer(const struct layer_copy_job *j, const char *digest, struct err *err)
 {
     _cleanup_free_ char *source = xasprintf("layers/%s/fs", digest_hex(digest));
     _cleanup_free_ char *target = xasprintf("%s/fs", digest_hex(digest));
@@ -299,7 +300,7 @@ static int copy_layer(const struct layer_copy_job *j, const char *digest, struct
     return r < 0 ? r : copy_tree(from, to, j->owners, j->stats, err);
 }
 
-static int copy_layers(const struct layer_copy_job *j, struct err *err)
+static int archive_copy_layers(const struct layer_copy_job *j, struct err *err)
 {
     const json_t *layer;
     size_t i;
@@ -309,29 +310,30 @@ static int copy_layers(const struct layer_copy_job *j, struct err *err)
         if (r >= 0 && !digest_is_valid(json_string_value(layer)))
             r = err_set(err, ERR_SYSTEM, "the record of the image is damaged");
         if (r >= 0)
-            r = copy_layer(j, json_string_value(layer), err);
+            r = archive_copy_layer(j, json_string_value(layer), err);
     }
     return r;
 }
 
 /* Of a failure only the number comes out; the words go to our log. */
-static int copy_mapped(void *arg)
+static int archive_copy_mapped(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (copy_layers(arg, &err) >= 0)
+    if (archive_copy_layers(arg, &err) >= 0)
         return 0;
     fprintf(stderr, "%s\n", err.msg);
     return err.errnum > 0 && err.errnum < 255 ? err.errnum : EIO;
 }
 
-static int copy_as(const struct confined_ids *ids, struct layer_copy_job *j, struct err *err)
+static int archive_copy_as(const struct confined_ids *ids, struct layer_copy_job *j,
+                           struct err *err)
 {
     int r;
 
     if (ids->kind != CONFINED_SUB)
-        return copy_layers(j, err);
-    r = submap_run(&ids->sub, copy_mapped, j, err);
+        return archive_copy_layers(j, err);
+    r = submap_run(&ids->sub, archive_copy_mapped, j, err);
     return r > 0 ? err_sys(err, r, "copy the layers") : r;
 }
 
@@ -350,7 +352,7 @@ int copy_image(const struct images *s, const struct confined_ids *ids, const cha
     r = images_read(s, id, &record, err);
     if (r >= 0) {
         j.layers = json_object_get(record, "layers");
-        r = copy_as(ids, &j, err);
+        r = archive_copy_as(ids, &j, err);
     }
     if (r >= 0)
         *ret = *shared;

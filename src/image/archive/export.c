@@ -46,7 +46,7 @@ int export_form_parse(const char *name, enum export_form *ret, struct err *err)
 /* ---- what it is ---- */
 
 /* The name that was asked for; all of them when it was asked for by its digest. */
-static int find_names(struct exporting *x, const char *name, struct err *err)
+static int export_find_names(struct exporting *x, const char *name, struct err *err)
 {
     _cleanup_json_ json_t *refs = NULL;
     _cleanup_free_ char *ref = NULL;
@@ -67,7 +67,7 @@ static int find_names(struct exporting *x, const char *name, struct err *err)
     return 0;
 }
 
-static int pack_layers(struct exporting *x, const json_t *list, struct err *err)
+static int export_pack_layers(struct exporting *x, const json_t *list, struct err *err)
 {
     int r = 0;
 
@@ -86,7 +86,7 @@ static int pack_layers(struct exporting *x, const json_t *list, struct err *err)
 }
 
 /* The image's own, byte for byte where it can be, but for what its layers are called. */
-static int make_config(struct exporting *x, struct err *err)
+static int export_make_config(struct exporting *x, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     _cleanup_json_ json_t *doc = NULL;
@@ -109,42 +109,43 @@ static int make_config(struct exporting *x, struct err *err)
     return r;
 }
 
-static json_t *descriptor(const char *type, const char *digest, uint64_t size)
+static json_t *export_descriptor(const char *type, const char *digest, uint64_t size)
 {
     return json_pack("{s:s, s:s, s:I}", "mediaType", type, "digest", digest, "size",
                      (json_int_t)size);
 }
 
-static json_t *describe_text(const char *type, const char *text)
+static json_t *export_describe_text(const char *type, const char *text)
 {
     char digest[DIGEST_MAX];
 
     digest_of(text, strlen(text), digest);
-    return descriptor(type, digest, strlen(text));
+    return export_descriptor(type, digest, strlen(text));
 }
 
-static void make_manifest(struct exporting *x)
+static void export_make_manifest(struct exporting *x)
 {
     const char *type = x->form == EXPORT_PUSH ? MEDIA "layer.v1.tar+gzip" : MEDIA "layer.v1.tar";
     json_t *layers = json_array();
     _cleanup_json_ json_t *doc = NULL;
 
     for (size_t i = 0; i < x->n; i++)
-        json_array_append_new(layers, descriptor(type, x->layers[i].digest, x->layers[i].size));
-    doc =
-        json_pack("{s:i, s:s, s:o, s:o}", "schemaVersion", 2, "mediaType", MEDIA "manifest.v1+json",
-                  "config", describe_text(MEDIA "config.v1+json", x->config), "layers", layers);
+        json_array_append_new(layers,
+                              export_descriptor(type, x->layers[i].digest, x->layers[i].size));
+    doc = json_pack("{s:i, s:s, s:o, s:o}", "schemaVersion", 2, "mediaType",
+                    MEDIA "manifest.v1+json", "config",
+                    export_describe_text(MEDIA "config.v1+json", x->config), "layers", layers);
     x->manifest = json_to_text(doc, true);
 }
 
 /* containerd and Docker read the first, Podman and skopeo the second. */
-static json_t *annotations(const char *name)
+static json_t *export_annotations(const char *name)
 {
     return json_pack("{s:s, s:s}", "io.containerd.image.name", name,
                      "org.opencontainers.image.ref.name", name);
 }
 
-static char *make_index(const struct exporting *x)
+static char *export_make_index(const struct exporting *x)
 {
     _cleanup_json_ json_t *doc = NULL;
     json_t *list = json_array();
@@ -152,10 +153,10 @@ static char *make_index(const struct exporting *x)
     char *const *n = x->names ? x->names : none;
 
     do {
-        json_t *d = describe_text(MEDIA "manifest.v1+json", x->manifest);
+        json_t *d = export_describe_text(MEDIA "manifest.v1+json", x->manifest);
 
         if (*n)
-            json_object_set_new(d, "annotations", annotations(*n));
+            json_object_set_new(d, "annotations", export_annotations(*n));
         json_array_append_new(list, d);
     } while (*n && *++n);
     doc = json_pack("{s:i, s:s, s:o}", "schemaVersion", 2, "mediaType", MEDIA "index.v1+json",
@@ -166,7 +167,7 @@ static char *make_index(const struct exporting *x)
 /* ---- the archive ---- */
 
 /* Twice the same layer is one file. */
-static bool is_put(const struct exporting *x, size_t i)
+static bool export_is_put(const struct exporting *x, size_t i)
 {
     for (size_t j = 0; j < i; j++)
         if (STREQ(x->layers[j].digest, x->layers[i].digest))
@@ -175,7 +176,7 @@ static bool is_put(const struct exporting *x, size_t i)
 }
 
 /* What `docker load` reads: it follows these names wherever they lie in the archive. */
-static int put_docker_list(struct exporting *x, struct err *err)
+static int export_put_docker_list(struct exporting *x, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL, *config = NULL;
@@ -194,38 +195,38 @@ static int put_docker_list(struct exporting *x, struct err *err)
     return layout_text(&x->out, "manifest.json", text, strlen(text), err);
 }
 
-static int put_all(struct exporting *x, int out, struct err *err)
+static int export_put_all(struct exporting *x, int out, struct err *err)
 {
-    _cleanup_free_ char *index = make_index(x);
+    _cleanup_free_ char *index = export_make_index(x);
     int r = layout_begin(&x->out, out, err);
 
     if (r >= 0)
         r = layout_text(&x->out, "index.json", index, strlen(index), err);
     if (r >= 0 && x->form == EXPORT_DOCKER)
-        r = put_docker_list(x, err);
+        r = export_put_docker_list(x, err);
     if (r >= 0)
         r = layout_document(&x->out, x->manifest, strlen(x->manifest), err);
     if (r >= 0)
         r = layout_document(&x->out, x->config, strlen(x->config), err);
     for (size_t i = 0; r >= 0 && i < x->n; i++)
-        if (!is_put(x, i))
+        if (!export_is_put(x, i))
             r = layout_blob(&x->out, x->layers[i].digest, x->layers[i].fd, x->layers[i].size, err);
     return r < 0 ? r : layout_finish(&x->out, err);
 }
 
 /* A reader that has closed its end says why by itself. */
-static int hand_over(struct exporting *x, int out, struct err *err)
+static int export_hand_over(struct exporting *x, int out, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
-    if (put_all(x, out, &why) >= 0 || why.errnum == EPIPE)
+    if (export_put_all(x, out, &why) >= 0 || why.errnum == EPIPE)
         return 0;
     return err_move(err, &why);
 }
 
 /* ---- the whole ---- */
 
-static int check_base(const json_t *record, const char *name, struct err *err)
+static int export_check_base(const json_t *record, const char *name, struct err *err)
 {
     if (!images_is_on_host(record))
         return 0;
@@ -235,7 +236,7 @@ static int check_base(const json_t *record, const char *name, struct err *err)
                          "to take it elsewhere.");
 }
 
-static int prepare(struct exporting *x, const char *name, struct err *err)
+static int export_prepare(struct exporting *x, const char *name, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     int r = images_resolve(x->s, name, x->id, err);
@@ -243,19 +244,19 @@ static int prepare(struct exporting *x, const char *name, struct err *err)
     if (r >= 0)
         r = images_read(x->s, x->id, &record, err);
     if (r >= 0)
-        r = check_base(record, name, err);
+        r = export_check_base(record, name, err);
     if (r >= 0)
-        r = find_names(x, name, err);
+        r = export_find_names(x, name, err);
     if (r >= 0)
-        r = pack_layers(x, json_object_get(record, "layers"), err);
+        r = export_pack_layers(x, json_object_get(record, "layers"), err);
     if (r >= 0)
-        r = make_config(x, err);
+        r = export_make_config(x, err);
     if (r >= 0)
-        make_manifest(x);
+        export_make_manifest(x);
     return r;
 }
 
-static json_t *report(const struct exporting *x)
+static json_t *export_report(const struct exporting *x)
 {
     char id[DIGEST_MAX];
 
@@ -268,12 +269,12 @@ int export_image(const struct images *s, const struct confined_ids *ids, const c
                  enum export_form form, int out, json_t **ret, struct err *err)
 {
     struct exporting x = {.s = s, .ids = ids, .form = form};
-    int r = prepare(&x, name, err);
+    int r = export_prepare(&x, name, err);
 
     if (r >= 0)
-        r = hand_over(&x, out, err);
+        r = export_hand_over(&x, out, err);
     if (r >= 0)
-        *ret = report(&x);
+        *ret = export_report(&x);
     for (size_t i = 0; i < x.n; i++)
         packed_done(&x.layers[i]);
     free(x.layers);

@@ -75,8 +75,8 @@ static int import_layers(struct import *im, const struct import_incoming *in, co
     return 0;
 }
 
-static int put_image(struct import *im, const struct import_incoming *in, json_t *record,
-                     struct err *err)
+static int import_put_image(struct import *im, const struct import_incoming *in, json_t *record,
+                            struct err *err)
 {
     char now[32];
     time_t t = time(NULL);
@@ -91,8 +91,8 @@ static int put_image(struct import *im, const struct import_incoming *in, json_t
     return r < 0 ? r : images_put(im->s, in->id, record, err);
 }
 
-static int name_image(struct import *im, const struct import_incoming *in, json_t *report,
-                      struct err *err)
+static int import_name_image(struct import *im, const struct import_incoming *in, json_t *report,
+                             struct err *err)
 {
     json_t *names = json_array();
     int r = 0;
@@ -122,9 +122,9 @@ static int import_image(struct import *im, struct import_incoming *in, struct er
     if (r >= 0)
         r = import_layers(im, in, record, report, err);
     if (r >= 0)
-        r = put_image(im, in, record, err);
+        r = import_put_image(im, in, record, err);
     if (r >= 0)
-        r = name_image(im, in, report, err);
+        r = import_name_image(im, in, report, err);
     if (r >= 0)
         json_array_append(im->images, report);
     return r;
@@ -132,7 +132,7 @@ static int import_image(struct import *im, struct import_incoming *in, struct er
 
 /* Names of an archive that we would not take are not worth a failure; those asked for are checked
  * before anything is done. */
-static char **usable_names(char *const *names)
+static char **import_usable_names(char *const *names)
 {
     char **ret = NULL;
 
@@ -148,7 +148,7 @@ static char **usable_names(char *const *names)
 /* ---- docker save ---- */
 
 /* Names of newer archives are digests; those of older ones say nothing. */
-static int check_config_name(const char *name, const char *text, size_t len, struct err *err)
+static int import_check_config_name(const char *name, const char *text, size_t len, struct err *err)
 {
     const char *hex = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
     _cleanup_free_ char *want = xasprintf("sha256:%.64s", hex);
@@ -160,8 +160,8 @@ static int check_config_name(const char *name, const char *text, size_t len, str
     return 0;
 }
 
-static int find_saved_layers(struct import *im, const struct saved_image *image,
-                             struct import_incoming *in, struct err *err)
+static int import_find_saved_layers(struct import *im, const struct saved_image *image,
+                                    struct import_incoming *in, struct err *err)
 {
     in->layers = xcalloc(strv_len(image->layers) + 1, sizeof(*in->layers));
     for (char **l = image->layers; *l; l++) {
@@ -176,16 +176,16 @@ static int find_saved_layers(struct import *im, const struct saved_image *image,
 
 static int import_saved_one(struct import *im, const struct saved_image *image, struct err *err)
 {
-    _cleanup_strv_ char **names = usable_names(image->tags);
+    _cleanup_strv_ char **names = import_usable_names(image->tags);
     _cleanup_free_ char *config = NULL;
     struct import_incoming in = {.names = names};
     int r;
 
     r = bundle_read(&im->bundle, image->config, IMAGES_BLOB_MAX, &config, &in.config_len, err);
     if (r >= 0)
-        r = check_config_name(image->config, config, in.config_len, err);
+        r = import_check_config_name(image->config, config, in.config_len, err);
     if (r >= 0)
-        r = find_saved_layers(im, image, &in, err);
+        r = import_find_saved_layers(im, image, &in, err);
     in.config = config;
     if (r >= 0)
         r = import_image(im, &in, err);
@@ -193,7 +193,7 @@ static int import_saved_one(struct import *im, const struct saved_image *image, 
     return r;
 }
 
-static int one_name_one_image(const struct import *im, size_t n, struct err *err)
+static int import_one_name_one_image(const struct import *im, size_t n, struct err *err)
 {
     if (!im->name || n <= 1)
         return 0;
@@ -213,7 +213,7 @@ static int import_saved(struct import *im, struct err *err)
     if (r >= 0)
         r = saved_images_parse(text, len, &list, err);
     if (r >= 0)
-        r = one_name_one_image(im, list.n, err);
+        r = import_one_name_one_image(im, list.n, err);
     for (size_t i = 0; r >= 0 && i < list.n; i++)
         r = import_saved_one(im, &list.v[i], err);
     saved_images_done(&list);
@@ -222,15 +222,15 @@ static int import_saved(struct import *im, struct err *err)
 
 /* ---- OCI layout ---- */
 
-static char *blob_name(const char *digest)
+static char *import_blob_name(const char *digest)
 {
     return xasprintf("blobs/sha256/%s", digest_hex(digest));
 }
 
-static int read_blob(struct import *im, const struct descriptor *d, char **ret, size_t *ret_len,
-                     struct err *err)
+static int import_read_blob(struct import *im, const struct descriptor *d, char **ret,
+                            size_t *ret_len, struct err *err)
 {
-    _cleanup_free_ char *name = blob_name(d->digest), *text = NULL;
+    _cleanup_free_ char *name = import_blob_name(d->digest), *text = NULL;
     char digest[DIGEST_MAX];
     size_t len;
     int r;
@@ -247,12 +247,12 @@ static int read_blob(struct import *im, const struct descriptor *d, char **ret, 
     return 0;
 }
 
-static int find_oci_layers(struct import *im, const struct manifest *m, struct import_incoming *in,
-                           struct err *err)
+static int import_find_oci_layers(struct import *im, const struct manifest *m,
+                                  struct import_incoming *in, struct err *err)
 {
     in->layers = xcalloc(m->n + 1, sizeof(*in->layers));
     for (size_t i = 0; i < m->n; i++) {
-        _cleanup_free_ char *name = blob_name(m->layers[i].digest);
+        _cleanup_free_ char *name = import_blob_name(m->layers[i].digest);
         const struct bundle_file *f = bundle_find(&im->bundle, name);
 
         if (f && f->size != m->layers[i].size)
@@ -268,20 +268,20 @@ static int find_oci_layers(struct import *im, const struct manifest *m, struct i
 static int import_manifest(struct import *im, const struct index_entry *e, struct err *err)
 {
     char *const tags[] = {e->name, NULL};
-    _cleanup_strv_ char **names = usable_names(tags);
+    _cleanup_strv_ char **names = import_usable_names(tags);
     _cleanup_free_ char *text = NULL, *config = NULL;
     struct import_incoming in = {.manifest = e->d.digest, .names = names};
     struct manifest m = {0};
     size_t len;
     int r;
 
-    r = read_blob(im, &e->d, &text, &len, err);
+    r = import_read_blob(im, &e->d, &text, &len, err);
     if (r >= 0)
         r = manifest_parse(text, len, &m, err);
     if (r >= 0)
-        r = read_blob(im, &m.config, &config, &in.config_len, err);
+        r = import_read_blob(im, &m.config, &config, &in.config_len, err);
     if (r >= 0)
-        r = find_oci_layers(im, &m, &in, err);
+        r = import_find_oci_layers(im, &m, &in, err);
     if (r >= 0)
         r = images_put_blob(im->s, e->d.digest, text, len, err);
     in.config = config;
@@ -306,7 +306,7 @@ static int import_index_entry(struct import *im, const struct index_entry *e, un
         return import_manifest(im, e, err);
     if (depth >= INDEX_DEPTH_MAX)
         return err_set(err, ERR_LIMIT, "indexes of images are over %d deep", INDEX_DEPTH_MAX);
-    r = read_blob(im, &e->d, &text, &len, err);
+    r = import_read_blob(im, &e->d, &text, &len, err);
     return r < 0 ? r : import_index(im, text, len, depth + 1, err);
 }
 
@@ -318,7 +318,7 @@ static int import_index(struct import *im, const char *text, size_t len, unsigne
 
     r = index_parse_for(text, len, im->platform, &x, err);
     if (r >= 0)
-        r = one_name_one_image(im, x.n, err);
+        r = import_one_name_one_image(im, x.n, err);
     if (r >= 0 && x.n == 0)
         r = err_set(err, ERR_NOT_FOUND, "the layout has no image for this machine");
     for (size_t i = 0; r >= 0 && i < x.n; i++)
@@ -356,7 +356,7 @@ static int import_rootfs(struct import *im, struct err *err)
 /* ---- the whole ---- */
 
 /* An upload that was cut at the end of an entry looks whole but for this. */
-static int check_end(const struct import *im, struct err *err)
+static int import_check_end(const struct import *im, struct err *err)
 {
     static const char zeros[TAR_END];
     char end[TAR_END];
@@ -369,7 +369,7 @@ static int check_end(const struct import *im, struct err *err)
                    "it is not a tar archive, or has been cut: its end is missing");
 }
 
-static int spool(struct import *im, int in, struct err *err)
+static int import_spool(struct import *im, int in, struct err *err)
 {
     const struct inflate_range range = {.fd = in, .size = UINT64_MAX};
     struct stat st;
@@ -384,7 +384,7 @@ static int spool(struct import *im, int in, struct err *err)
     if (r < 0)
         return r;
     im->size = (uint64_t)st.st_size;
-    return check_end(im, err);
+    return import_check_end(im, err);
 }
 
 /* What our own reader does not understand is left to the one that unpacks. */
@@ -411,7 +411,7 @@ int import_archive(struct images *s, const struct confined_ids *ids, int in, con
         r = reference_parse(name, &ref, err);
     im.name = ref;
     if (r >= 0)
-        r = spool(&im, in, err);
+        r = import_spool(&im, in, err);
     if (r >= 0)
         r = import_any(&im, err);
     if (r >= 0)

@@ -19,7 +19,7 @@ struct inflate_source {
     char buf[AHEAD];
 };
 
-static la_ssize_t source_read(struct archive *a, void *arg, const void **ret)
+static la_ssize_t inflate_source_read(struct archive *a, void *arg, const void **ret)
 {
     struct inflate_source *s = arg;
     uint64_t left = s->range.size - s->taken;
@@ -38,15 +38,15 @@ static la_ssize_t source_read(struct archive *a, void *arg, const void **ret)
     return n;
 }
 
-static int fault(struct archive *a, struct err *err)
+static int inflate_fault(struct archive *a, struct err *err)
 {
     const char *why = archive_error_string(a);
 
     return err_set(err, ERR_INVALID, "%s", why ? why : "the stream is damaged");
 }
 
-static int pass_on(struct archive *a, const struct inflate_source *s, int out, uint64_t max,
-                   struct err *err)
+static int inflate_pass_on(struct archive *a, const struct inflate_source *s, int out, uint64_t max,
+                           struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
     uint64_t total = 0;
@@ -58,7 +58,7 @@ static int pass_on(struct archive *a, const struct inflate_source *s, int out, u
         if (n == 0)
             return 0;
         if (n < 0)
-            return fault(a, err);
+            return inflate_fault(a, err);
         total += (uint64_t)n;
         if (total > max)
             return err_set(err, ERR_LIMIT, "it is over %llu bytes", (unsigned long long)max);
@@ -84,15 +84,15 @@ int inflate_stream(const struct inflate_range *in, int out, uint64_t max, struct
     archive_read_support_filter_xz(a);
     archive_read_support_format_raw(a);
     archive_read_support_format_empty(a);
-    r = archive_read_open(a, s, NULL, source_read, NULL);
+    r = archive_read_open(a, s, NULL, inflate_source_read, NULL);
     if (r == ARCHIVE_OK)
         r = archive_read_next_header(a, &e);
     if (r == ARCHIVE_EOF)
         r = 0;
     else if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
-        r = fault(a, err);
+        r = inflate_fault(a, err);
     else
-        r = pass_on(a, s, out, max, err);
+        r = inflate_pass_on(a, s, out, max, err);
     archive_read_free(a);
     free(s);
     return r;

@@ -18,7 +18,7 @@ struct inflate_job {
     int out;
 };
 
-static int run_inflate(void *arg, int root, void *out, struct err *err)
+static int layer_run_inflate(void *arg, int root, void *out, struct err *err)
 {
     const struct inflate_job *j = arg;
 
@@ -27,14 +27,14 @@ static int run_inflate(void *arg, int root, void *out, struct err *err)
     return inflate_stream(&j->in, j->out, UNPACK_BYTES_MAX, err);
 }
 
-static int start_inflate(const struct inflate_range *in, struct confined *ret, int *ret_fd,
-                         struct err *err)
+static int layer_start_inflate(const struct inflate_range *in, struct confined *ret, int *ret_fd,
+                               struct err *err)
 {
     /* It makes no file: nobody's ids are needed. */
     const struct confined_ids own = {.kind = CONFINED_OWN};
     struct inflate_job j = {.in = *in};
     struct confined_job job = {
-        .fn = run_inflate, .arg = &j, .dir = -1, .fds = {in->fd}, .n_fds = 1};
+        .fn = layer_run_inflate, .arg = &j, .dir = -1, .fds = {in->fd}, .n_fds = 1};
 
     return confined_start_piped(&job, false, &j.out, &own, ret, ret_fd, err);
 }
@@ -44,7 +44,7 @@ struct unpack_job {
     unsigned flags;
 };
 
-static int run_unpack(void *arg, int root, void *out, struct err *err)
+static int layer_run_unpack(void *arg, int root, void *out, struct err *err)
 {
     const struct unpack_job *j = arg;
 
@@ -52,11 +52,11 @@ static int run_unpack(void *arg, int root, void *out, struct err *err)
     return unpack_layer(j->in, root, j->flags, out, err);
 }
 
-static int start_unpack(int dir, const struct confined_ids *ids, struct confined *ret, int *ret_fd,
-                        struct err *err)
+static int layer_start_unpack(int dir, const struct confined_ids *ids, struct confined *ret,
+                              int *ret_fd, struct err *err)
 {
     struct unpack_job j = {.flags = ids->kind != CONFINED_OWN ? UNPACK_OWNERS : 0};
-    struct confined_job job = {.fn = run_unpack, .arg = &j, .dir = dir};
+    struct confined_job job = {.fn = layer_run_unpack, .arg = &j, .dir = dir};
 
     return confined_start_piped(&job, true, &j.in, ids, ret, ret_fd, err);
 }
@@ -64,7 +64,7 @@ static int start_unpack(int dir, const struct confined_ids *ids, struct confined
 /* ---- between them ---- */
 
 /* 1 when `to` takes no more, which its owner will explain. */
-static int put(void *to, const void *data, size_t len, struct err *err)
+static int layer_put(void *to, const void *data, size_t len, struct err *err)
 {
     int r = fd_write_all(*(const int *)to, data, len);
 
@@ -80,9 +80,9 @@ int layer_inflate(const struct inflate_range *in, int out, char digest[static DI
     _cleanup_close_ int plain = -1;
     int r;
 
-    r = start_inflate(in, &child, &plain, err);
+    r = layer_start_inflate(in, &child, &plain, err);
     if (r >= 0)
-        r = confined_drain(plain, put, &out, digest, err);
+        r = confined_drain(plain, layer_put, &out, digest, err);
     if (r >= 0)
         r = confined_wait(&child, NULL, 0, err);
     confined_done(&child);
@@ -91,7 +91,7 @@ int layer_inflate(const struct inflate_range *in, int out, char digest[static DI
 
 /* ---- the whole ---- */
 
-static int check_digest(const struct layer_in *in, struct err *err)
+static int layer_check_digest(const struct layer_in *in, struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
     struct digest_state *d = digest_begin();
@@ -123,11 +123,11 @@ int layer_unpack(int dir, const struct confined_ids *ids, const struct layer_in 
     _cleanup_err_ struct err why = ERR_INIT;
     int plain = -1, tar = -1, r, u;
 
-    r = start_inflate(&in->range, &inflater, &plain, err);
+    r = layer_start_inflate(&in->range, &inflater, &plain, err);
     if (r >= 0)
-        r = start_unpack(dir, ids, &unpacker, &tar, err);
+        r = layer_start_unpack(dir, ids, &unpacker, &tar, err);
     if (r >= 0)
-        r = confined_drain(plain, put, &tar, ret->diff_id, err);
+        r = confined_drain(plain, layer_put, &tar, ret->diff_id, err);
     fd_close(plain);
     fd_close(tar);
     if (r >= 0) {
@@ -148,7 +148,7 @@ int layer_unpack_plain(int dir, int fd, unsigned flags, struct err *err)
     const struct confined_ids own = {.kind = CONFINED_OWN};
     struct unpack_job j = {.in = fd, .flags = flags};
     const struct confined_job job = {
-        .fn = run_unpack, .arg = &j, .dir = dir, .fds = {fd}, .n_fds = 1};
+        .fn = layer_run_unpack, .arg = &j, .dir = dir, .fds = {fd}, .n_fds = 1};
     struct confined child = CONFINED_INIT;
     int r = confined_start(&job, &own, &child, err);
 
@@ -158,8 +158,8 @@ int layer_unpack_plain(int dir, int fd, unsigned flags, struct err *err)
     return r;
 }
 
-static int unpack_to(struct images *s, const struct confined_ids *ids, const char *name,
-                     const struct layer_in *in, struct layer_out *ret, struct err *err)
+static int layer_unpack_to(struct images *s, const struct confined_ids *ids, const char *name,
+                           const struct layer_in *in, struct layer_out *ret, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("tmp/%s", name), *fs = xasprintf("%s/fs", tmp);
     _cleanup_close_ int dir = -1;
@@ -193,9 +193,9 @@ int layer_import(struct images *s, const struct confined_ids *ids, const struct 
         return 0;
     }
     if (in->digest)
-        r = check_digest(in, err);
+        r = layer_check_digest(in, err);
     if (r >= 0)
-        r = unpack_to(s, ids, name, in, &out, err);
+        r = layer_unpack_to(s, ids, name, in, &out, err);
     confined_remove(ids, s->dir, tmp, NULL); /* gone already when all went well */
     if (r < 0)
         return r;

@@ -30,12 +30,12 @@ struct image_request {
     const char *arg, *more; /* or NULL */
 };
 
-static int remove_tree(void *arg, int dirfd, const char *name, struct err *err)
+static int archive_remove_tree(void *arg, int dirfd, const char *name, struct err *err)
 {
     return confined_remove(arg, dirfd, name, err);
 }
 
-static int read_used(char ***ret, struct err *err)
+static int archive_read_used(char ***ret, struct err *err)
 {
     _cleanup_free_ char *text = xmalloc(USED_MAX + 1);
     ssize_t n = fd_read_full(STDIN_FILENO, text, USED_MAX);
@@ -49,8 +49,8 @@ static int read_used(char ***ret, struct err *err)
     return 0;
 }
 
-static int collect(struct image_request *q, char *const *used, bool keep_cache, json_t **ret,
-                   struct err *err)
+static int archive_collect(struct image_request *q, char *const *used, bool keep_cache,
+                           json_t **ret, struct err *err)
 {
     struct images_collected n = {0};
     int r = images_lock(&q->store, true, false, err);
@@ -58,7 +58,7 @@ static int collect(struct image_request *q, char *const *used, bool keep_cache, 
     if (r < 0)
         return r;
     if (r > 0)
-        r = images_collect(&q->store, used, keep_cache, remove_tree, &q->ids, &n, err);
+        r = images_collect(&q->store, used, keep_cache, archive_remove_tree, &q->ids, &n, err);
     else
         r = 0; /* an import is at work: the next collection finds what is left */
     if (r >= 0)
@@ -69,14 +69,14 @@ static int collect(struct image_request *q, char *const *used, bool keep_cache, 
 
 /* ---- the verbs ---- */
 
-static int run_import(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_import(struct image_request *q, json_t **ret, struct err *err)
 {
     int r = images_lock(&q->store, false, true, err);
 
     return r < 0 ? r : import_archive(&q->store, &q->ids, STDIN_FILENO, q->arg, q->more, ret, err);
 }
 
-static int run_export(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_export(struct image_request *q, json_t **ret, struct err *err)
 {
     enum export_form form;
     int r = export_form_parse(q->more, &form, err);
@@ -86,15 +86,15 @@ static int run_export(struct image_request *q, json_t **ret, struct err *err)
     return r < 0 ? r : export_image(&q->store, &q->ids, q->arg, form, IMAGE_FD_OUT, ret, err);
 }
 
-static int run_prune(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_prune(struct image_request *q, json_t **ret, struct err *err)
 {
     _cleanup_strv_ char **used = NULL;
-    int r = read_used(&used, err);
+    int r = archive_read_used(&used, err);
 
-    return r < 0 ? r : collect(q, used, false, ret, err);
+    return r < 0 ? r : archive_collect(q, used, false, ret, err);
 }
 
-static char **names_of(const json_t *refs, const char *id)
+static char **archive_names_of(const json_t *refs, const char *id)
 {
     char **names = NULL;
     const char *name;
@@ -107,7 +107,8 @@ static char **names_of(const json_t *refs, const char *id)
 }
 
 /* By name that name goes, by digest all its names; what is in use must keep one. */
-static int untag(struct image_request *q, const char *id, char *const *used, struct err *err)
+static int archive_untag(struct image_request *q, const char *id, char *const *used,
+                         struct err *err)
 {
     _cleanup_json_ json_t *refs = NULL;
     _cleanup_strv_ char **names = NULL;
@@ -116,7 +117,7 @@ static int untag(struct image_request *q, const char *id, char *const *used, str
 
     if (r < 0)
         return r;
-    names = names_of(refs, id);
+    names = archive_names_of(refs, id);
     ref = images_ref(refs, q->arg);
     if (ref && strv_len(names) > 1)
         return images_untag(&q->store, ref, err);
@@ -129,26 +130,26 @@ static int untag(struct image_request *q, const char *id, char *const *used, str
     return r;
 }
 
-static int run_rm(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_rm(struct image_request *q, json_t **ret, struct err *err)
 {
     _cleanup_strv_ char **used = NULL;
     char id[DIGEST_MAX];
     int r;
 
-    r = read_used(&used, err);
+    r = archive_read_used(&used, err);
     if (r >= 0)
         r = images_resolve(&q->store, q->arg, id, err);
     if (r >= 0)
-        r = untag(q, id, used, err);
+        r = archive_untag(q, id, used, err);
     if (r >= 0)
-        r = collect(q, used, true, ret, err);
+        r = archive_collect(q, used, true, ret, err);
     if (r >= 0)
         json_object_set_new(*ret, "id", json_string(id));
     return r;
 }
 
 /* Into the folder that is our stdin, as the store has them: <hex>/fs. */
-static int copy(struct image_request *q, bool sync, json_t **ret, struct err *err)
+static int archive_copy(struct image_request *q, bool sync, json_t **ret, struct err *err)
 {
     struct copy_stats n = {0};
     int r = images_lock(&q->store, false, true, err);
@@ -163,25 +164,25 @@ static int copy(struct image_request *q, bool sync, json_t **ret, struct err *er
     return r;
 }
 
-static int run_copy(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_copy(struct image_request *q, json_t **ret, struct err *err)
 {
-    return copy(q, true, ret, err);
+    return archive_copy(q, true, ret, err);
 }
 
 /* For a sandbox that no crash outlives. */
-static int run_copy_ephemeral(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_copy_ephemeral(struct image_request *q, json_t **ret, struct err *err)
 {
-    return copy(q, false, ret, err);
+    return archive_copy(q, false, ret, err);
 }
 
 /* ---- cache mounts ---- */
 
-static int run_mounts(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_mounts(struct image_request *q, json_t **ret, struct err *err)
 {
     return mount_cache_list(&q->store, &q->ids, ret, err);
 }
 
-static int run_mounts_rm(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_mounts_rm(struct image_request *q, json_t **ret, struct err *err)
 {
     int r = images_lock(&q->store, false, true, err);
 
@@ -189,7 +190,7 @@ static int run_mounts_rm(struct image_request *q, json_t **ret, struct err *err)
 }
 
 /* BYTES SECONDS */
-static int run_mounts_trim(struct image_request *q, json_t **ret, struct err *err)
+static int archive_run_mounts_trim(struct image_request *q, json_t **ret, struct err *err)
 {
     uint64_t keep, unused = 0;
     int r = parse_u64(q->arg, 0, UINT64_MAX, &keep, err);
@@ -206,18 +207,18 @@ static const struct {
     int min, max;
     int (*run)(struct image_request *q, json_t **ret, struct err *err);
 } verbs[] = {
-    {"import", 0, 2, run_import},
-    {"export", 2, 2, run_export},
-    {"rm", 1, 1, run_rm},
-    {"prune", 0, 0, run_prune},
-    {"copy", 1, 1, run_copy},
-    {"copy-ephemeral", 1, 1, run_copy_ephemeral},
-    {"mounts", 0, 0, run_mounts},
-    {"mounts-rm", 1, 1, run_mounts_rm},
-    {"mounts-trim", 2, 2, run_mounts_trim},
+    {"import", 0, 2, archive_run_import},
+    {"export", 2, 2, archive_run_export},
+    {"rm", 1, 1, archive_run_rm},
+    {"prune", 0, 0, archive_run_prune},
+    {"copy", 1, 1, archive_run_copy},
+    {"copy-ephemeral", 1, 1, archive_run_copy_ephemeral},
+    {"mounts", 0, 0, archive_run_mounts},
+    {"mounts-rm", 1, 1, archive_run_mounts_rm},
+    {"mounts-trim", 2, 2, archive_run_mounts_trim},
 };
 
-static int run(int argc, char **argv, json_t **ret, struct err *err)
+static int archive_run(int argc, char **argv, json_t **ret, struct err *err)
 {
     struct image_request q = {
         .store = IMAGES_INIT, .arg = argc > 4 ? argv[4] : NULL, .more = argc > 5 ? argv[5] : NULL};
@@ -250,7 +251,7 @@ int image_main(int argc, char **argv)
     setlocale(LC_CTYPE, "C.UTF-8"); /* else libarchive cannot read names beyond ASCII */
     signal(SIGPIPE, SIG_IGN);
     umask(022); /* folders that no entry makes are for all users of a sandbox */
-    r = run(argc, argv, &doc, &err);
+    r = archive_run(argc, argv, &doc, &err);
     if (r < 0)
         doc = json_from_err(&err);
     text = json_to_text(doc, false);

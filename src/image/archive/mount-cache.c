@@ -26,7 +26,7 @@ static const char all_mounts[] = "mounts";
  * Everybody who uses a mount holds this shared, whatever slot it has. A lock that can be asked
  * about without being taken: who only looks must not keep another from removing.
  */
-static int auth_open(int dir, int *ret, struct err *err)
+static int mount_cache_auth_open(int dir, int *ret, struct err *err)
 {
     int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
@@ -36,7 +36,7 @@ static int auth_open(int dir, int *ret, struct err *err)
     return 0;
 }
 
-static int auth_call(int fd, int op, short type, struct flock *ret)
+static int mount_cache_auth_call(int fd, int op, short type, struct flock *ret)
 {
     struct flock l = {.l_type = type, .l_whence = SEEK_SET};
     int r;
@@ -49,16 +49,16 @@ static int auth_call(int fd, int op, short type, struct flock *ret)
 }
 
 /* A lock that cannot be looked at is taken for one that is held. */
-static bool is_in_use(int dir)
+static bool mount_cache_is_in_use(int dir)
 {
     _cleanup_close_ int fd = -1;
     struct flock l = {.l_type = F_WRLCK};
 
-    return auth_open(dir, &fd, NULL) < 0 || auth_call(fd, F_OFD_GETLK, F_WRLCK, &l) < 0 ||
-           l.l_type != F_UNLCK;
+    return mount_cache_auth_open(dir, &fd, NULL) < 0 ||
+           mount_cache_auth_call(fd, F_OFD_GETLK, F_WRLCK, &l) < 0 || l.l_type != F_UNLCK;
 }
 
-static int lock_slot(int dir, unsigned slot, int how, int *ret, struct err *err)
+static int mount_cache_lock_slot(int dir, unsigned slot, int how, int *ret, struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%u.lock", slot);
     _cleanup_close_ int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -75,14 +75,16 @@ static int lock_slot(int dir, unsigned slot, int how, int *ret, struct err *err)
     return 1;
 }
 
-static int take_slot(struct mount_cache *c, enum mount_cache_share share, struct err *err)
+static int mount_cache_take_slot(struct mount_cache *c, enum mount_cache_share share,
+                                 struct err *err)
 {
     int r = 0;
 
     if (share != MOUNT_CACHE_PRIVATE)
-        return lock_slot(c->dir, 0, share == MOUNT_CACHE_SHARED ? LOCK_SH : LOCK_EX, &c->lock, err);
+        return mount_cache_lock_slot(c->dir, 0, share == MOUNT_CACHE_SHARED ? LOCK_SH : LOCK_EX,
+                                     &c->lock, err);
     for (c->slot = 0; c->slot < MOUNT_CACHE_SLOTS; c->slot++) {
-        r = lock_slot(c->dir, c->slot, LOCK_EX | LOCK_NB, &c->lock, err);
+        r = mount_cache_lock_slot(c->dir, c->slot, LOCK_EX | LOCK_NB, &c->lock, err);
         if (r != 0)
             return r;
     }
@@ -92,7 +94,7 @@ static int take_slot(struct mount_cache *c, enum mount_cache_share share, struct
 
 /* ---- for builds ---- */
 
-static char *folder_of(const char *id)
+static char *mount_cache_folder_of(const char *id)
 {
     char digest[DIGEST_MAX];
 
@@ -101,7 +103,7 @@ static char *folder_of(const char *id)
 }
 
 /* Whether the folder is still the one of that name. */
-static bool is_current(const struct images *s, const struct mount_cache *c)
+static bool mount_cache_is_current(const struct images *s, const struct mount_cache *c)
 {
     struct stat held, named;
 
@@ -110,7 +112,7 @@ static bool is_current(const struct images *s, const struct mount_cache *c)
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-static int open_gate(const struct images *s, struct mount_cache *c, struct err *err)
+static int mount_cache_open_gate(const struct images *s, struct mount_cache *c, struct err *err)
 {
     int r;
 
@@ -119,13 +121,13 @@ static int open_gate(const struct images *s, struct mount_cache *c, struct err *
         if (r >= 0)
             r = dir_open(s->dir, c->folder, &c->dir, err);
         if (r >= 0)
-            r = auth_open(c->dir, &c->gate, err);
+            r = mount_cache_auth_open(c->dir, &c->gate, err);
         if (r < 0)
             return r;
-        r = auth_call(c->gate, F_OFD_SETLKW, F_RDLCK, NULL);
+        r = mount_cache_auth_call(c->gate, F_OFD_SETLKW, F_RDLCK, NULL);
         if (r < 0)
             return err_sys(err, -r, "lock a cache mount");
-        if (is_current(s, c))
+        if (mount_cache_is_current(s, c))
             return 0;
         c->gate = fd_close(c->gate); /* it was removed meanwhile */
         c->dir = fd_close(c->dir);
@@ -140,10 +142,10 @@ int mount_cache_take(const struct images *s, const char *id, enum mount_cache_sh
 
     if (strlen(id) > MOUNT_CACHE_ID_MAX)
         return err_set(err, ERR_LIMIT, "its id is over %d bytes", MOUNT_CACHE_ID_MAX);
-    c.folder = folder_of(id);
-    r = open_gate(s, &c, err);
+    c.folder = mount_cache_folder_of(id);
+    r = mount_cache_open_gate(s, &c, err);
     if (r >= 0)
-        r = take_slot(&c, share, err);
+        r = mount_cache_take_slot(&c, share, err);
     if (r >= 0)
         r = file_replace_shared(c.dir, "id", id, strlen(id), 0600, err);
     if (r < 0)
@@ -176,7 +178,7 @@ struct items {
     size_t n;
 };
 
-static void items_done(struct items *l)
+static void mount_cache_items_done(struct items *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         free(l->v[i].folder);
@@ -186,7 +188,7 @@ static void items_done(struct items *l)
     *l = (struct items){0};
 }
 
-static int run_measure(void *arg, int root, void *out, struct err *err)
+static int mount_cache_run_measure(void *arg, int root, void *out, struct err *err)
 {
     struct deadline by = deadline_in(MEASURE_TIMEOUT);
     int r = 0;
@@ -201,9 +203,10 @@ static int run_measure(void *arg, int root, void *out, struct err *err)
 }
 
 /* By one who has the owners' ids: a folder there may be closed to all others. */
-static int measure(int dir, const struct confined_ids *ids, uint64_t *ret, struct err *err)
+static int mount_cache_measure(int dir, const struct confined_ids *ids, uint64_t *ret,
+                               struct err *err)
 {
-    const struct confined_job job = {.fn = run_measure, .dir = dir, .trees = true};
+    const struct confined_job job = {.fn = mount_cache_run_measure, .dir = dir, .trees = true};
     struct confined child = CONFINED_INIT;
     int r = confined_start(&job, ids, &child, err);
 
@@ -214,7 +217,7 @@ static int measure(int dir, const struct confined_ids *ids, uint64_t *ret, struc
 }
 
 /* What was measured after the last use is still true. */
-static bool read_size(int dir, const struct timespec *used, uint64_t *ret)
+static bool mount_cache_read_size(int dir, const struct timespec *used, uint64_t *ret)
 {
     _cleanup_free_ char *text = NULL;
     unsigned long long bytes, sec;
@@ -229,7 +232,7 @@ static bool read_size(int dir, const struct timespec *used, uint64_t *ret)
     return true;
 }
 
-static void save_size(int dir, const struct mount_cache_item *i)
+static void mount_cache_save_size(int dir, const struct mount_cache_item *i)
 {
     _cleanup_free_ char *text =
         xasprintf("%llu %llu %lu\n", (unsigned long long)i->bytes,
@@ -238,8 +241,8 @@ static void save_size(int dir, const struct mount_cache_item *i)
     file_replace_shared(dir, "size", text, strlen(text), 0600, NULL);
 }
 
-static int read_item(int dir, const struct confined_ids *ids, struct mount_cache_item *ret,
-                     struct err *err)
+static int mount_cache_read_item(int dir, const struct confined_ids *ids,
+                                 struct mount_cache_item *ret, struct err *err)
 {
     struct stat st;
     size_t len;
@@ -251,16 +254,16 @@ static int read_item(int dir, const struct confined_ids *ids, struct mount_cache
     if (r < 0)
         ret->id = xstrdup("");
     ret->used = st.st_mtim;
-    ret->in_use = is_in_use(dir);
-    if (read_size(dir, &ret->used, &ret->bytes))
+    ret->in_use = mount_cache_is_in_use(dir);
+    if (mount_cache_read_size(dir, &ret->used, &ret->bytes))
         return 0;
-    r = measure(dir, ids, &ret->bytes, err);
+    r = mount_cache_measure(dir, ids, &ret->bytes, err);
     if (r >= 0 && !ret->in_use)
-        save_size(dir, ret);
+        mount_cache_save_size(dir, ret);
     return r;
 }
 
-static int longest_unused_first(const void *a, const void *b)
+static int mount_cache_longest_unused_first(const void *a, const void *b)
 {
     const struct timespec *x = &((const struct mount_cache_item *)a)->used,
                           *y = &((const struct mount_cache_item *)b)->used;
@@ -270,7 +273,7 @@ static int longest_unused_first(const void *a, const void *b)
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-static int open_all(const struct images *s, DIR **ret, struct err *err)
+static int mount_cache_open_all(const struct images *s, DIR **ret, struct err *err)
 {
     int fd = openat(s->dir, all_mounts, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
@@ -281,11 +284,11 @@ static int open_all(const struct images *s, DIR **ret, struct err *err)
     return err_sys(err, errno, "read folder '%s' of the image store", all_mounts);
 }
 
-static int read_all(const struct images *s, const struct confined_ids *ids, struct items *ret,
-                    struct err *err)
+static int mount_cache_read_all(const struct images *s, const struct confined_ids *ids,
+                                struct items *ret, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
-    int r = open_all(s, &d, err);
+    int r = mount_cache_open_all(s, &d, err);
 
     for (const struct dirent *e; r >= 0 && d && (e = readdir(d));) {
         _cleanup_close_ int dir = -1;
@@ -296,10 +299,10 @@ static int read_all(const struct images *s, const struct confined_ids *ids, stru
         ret->v = xreallocarray(ret->v, ret->n + 1, sizeof(*ret->v));
         i = &ret->v[ret->n++];
         *i = (struct mount_cache_item){.folder = xasprintf("%s/%s", all_mounts, e->d_name)};
-        r = read_item(dir, ids, i, err);
+        r = mount_cache_read_item(dir, ids, i, err);
     }
     if (r >= 0 && ret->n)
-        qsort(ret->v, ret->n, sizeof(*ret->v), longest_unused_first);
+        qsort(ret->v, ret->n, sizeof(*ret->v), mount_cache_longest_unused_first);
     return r;
 }
 
@@ -309,7 +312,7 @@ int mount_cache_list(const struct images *s, const struct confined_ids *ids, jso
     struct items all = {0};
     json_t *list = json_array();
     json_int_t sum = 0;
-    int r = read_all(s, ids, &all, err);
+    int r = mount_cache_read_all(s, ids, &all, err);
 
     for (size_t n = all.n; r >= 0 && n > 0; n--) {
         const struct mount_cache_item *i = &all.v[n - 1];
@@ -319,7 +322,7 @@ int mount_cache_list(const struct images *s, const struct confined_ids *ids, jso
                                               (json_int_t)i->bytes, "last_used",
                                               (json_int_t)i->used.tv_sec, "in_use", i->in_use));
     }
-    items_done(&all);
+    mount_cache_items_done(&all);
     if (r < 0)
         json_decref(list);
     else
@@ -330,8 +333,8 @@ int mount_cache_list(const struct images *s, const struct confined_ids *ids, jso
 /* ---- removing ---- */
 
 /* 1: it has gone; 0: a build uses it, or another has removed it. */
-static int remove_one(const struct images *s, const struct confined_ids *ids, const char *folder,
-                      struct err *err)
+static int mount_cache_remove_one(const struct images *s, const struct confined_ids *ids,
+                                  const char *folder, struct err *err)
 {
     _cleanup_free_ char *tmp =
         xasprintf("tmp/mount-%d-%s", (int)getpid(), strrchr(folder, '/') + 1);
@@ -342,10 +345,10 @@ static int remove_one(const struct images *s, const struct confined_ids *ids, co
 
     if (dir < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "open '%s' of the image store", folder);
-    r = auth_open(dir, &gate, err);
+    r = mount_cache_auth_open(dir, &gate, err);
     if (r < 0)
         return r;
-    r = auth_call(gate, F_OFD_SETLK, F_WRLCK, NULL);
+    r = mount_cache_auth_call(gate, F_OFD_SETLK, F_WRLCK, NULL);
     if (r == -EAGAIN || r == -EACCES)
         return 0;
     if (r < 0)
@@ -357,12 +360,12 @@ static int remove_one(const struct images *s, const struct confined_ids *ids, co
     return r < 0 ? r : 1;
 }
 
-static json_t *removed_json(void)
+static json_t *mount_cache_removed_json(void)
 {
     return json_pack("{s:i, s:i, s:[]}", "removed", 0, "bytes", 0, "mounts");
 }
 
-static void count_removed(json_t *doc, const char *id, uint64_t bytes)
+static void mount_cache_count_removed(json_t *doc, const char *id, uint64_t bytes)
 {
     json_int_t n = json_integer_value(json_object_get(doc, "removed"));
     json_int_t sum = json_integer_value(json_object_get(doc, "bytes"));
@@ -375,7 +378,7 @@ static void count_removed(json_t *doc, const char *id, uint64_t bytes)
 int mount_cache_remove(const struct images *s, const struct confined_ids *ids, const char *id,
                        json_t **ret, struct err *err)
 {
-    _cleanup_free_ char *folder = folder_of(id);
+    _cleanup_free_ char *folder = mount_cache_folder_of(id);
     _cleanup_close_ int dir = -1;
     uint64_t bytes = 0;
     int r;
@@ -387,15 +390,15 @@ int mount_cache_remove(const struct images *s, const struct confined_ids *ids, c
     }
     r = dir_open(s->dir, folder, &dir, err);
     if (r >= 0)
-        r = measure(dir, ids, &bytes, err);
+        r = mount_cache_measure(dir, ids, &bytes, err);
     if (r >= 0)
-        r = remove_one(s, ids, folder, err);
+        r = mount_cache_remove_one(s, ids, folder, err);
     if (r == 0)
         return err_set(err, ERR_CONFLICT, "a build uses cache mount '%.200s'", id);
     if (r < 0)
         return err_wrap(err, "remove cache mount '%.200s'", id);
-    *ret = removed_json();
-    count_removed(*ret, id, bytes);
+    *ret = mount_cache_removed_json();
+    mount_cache_count_removed(*ret, id, bytes);
     return 0;
 }
 
@@ -403,9 +406,9 @@ int mount_cache_trim(const struct images *s, const struct confined_ids *ids, uin
                      uint64_t unused, json_t **ret, struct err *err)
 {
     uint64_t sum = 0, now = time_wall() / USEC_PER_SEC;
-    _cleanup_json_ json_t *doc = removed_json();
+    _cleanup_json_ json_t *doc = mount_cache_removed_json();
     struct items all = {0};
-    int r = read_all(s, ids, &all, err);
+    int r = mount_cache_read_all(s, ids, &all, err);
 
     for (size_t i = 0; i < all.n; i++)
         sum += all.v[i].bytes;
@@ -415,13 +418,13 @@ int mount_cache_trim(const struct images *s, const struct confined_ids *ids, uin
 
         if (i->in_use || (!old && keep && sum <= keep)) /* none are kept: empty ones go, too */
             continue;
-        r = remove_one(s, ids, i->folder, err);
+        r = mount_cache_remove_one(s, ids, i->folder, err);
         if (r <= 0)
             continue;
         sum -= i->bytes;
-        count_removed(doc, i->id, i->bytes);
+        mount_cache_count_removed(doc, i->id, i->bytes);
     }
-    items_done(&all);
+    mount_cache_items_done(&all);
     if (r >= 0)
         *ret = TAKE_PTR(doc);
     return MIN(r, 0);

@@ -40,17 +40,17 @@ struct attributes {
     size_t n;
 };
 
-static void attributes_done(struct attributes *a)
+static void pack_attributes_done(struct attributes *a)
 {
     for (size_t i = 0; i < a->n; i++)
         free((void *)a->v[i].value);
     free(a->names);
 }
-#define _cleanup_attributes_ __attribute__((cleanup(attributes_done)))
+#define _cleanup_attributes_ __attribute__((cleanup(pack_attributes_done)))
 
 /* ---- bytes ---- */
 
-static int flush(struct pack *p)
+static int pack_flush(struct pack *p)
 {
     int r = fd_write_all(p->out, p->piece, p->len);
 
@@ -59,7 +59,7 @@ static int flush(struct pack *p)
 }
 
 /* tar_write_fn */
-static int put_bytes(void *arg, const void *data, size_t len)
+static int pack_put_bytes(void *arg, const void *data, size_t len)
 {
     struct pack *p = arg;
     int r = 0;
@@ -72,19 +72,19 @@ static int put_bytes(void *arg, const void *data, size_t len)
         data = (const char *)data + n;
         len -= n;
         if (p->len == PIECE)
-            r = flush(p);
+            r = pack_flush(p);
     }
     return r;
 }
 
 /* ---- attributes ---- */
 
-static int by_name(const void *a, const void *b)
+static int pack_by_name(const void *a, const void *b)
 {
     return strcmp(((const struct tar_xattr *)a)->name, ((const struct tar_xattr *)b)->name);
 }
 
-static int read_value(int fd, const char *name, struct attributes *a, struct err *err)
+static int pack_read_value(int fd, const char *name, struct attributes *a, struct err *err)
 {
     _cleanup_free_ char *value = xmalloc(VALUE_MAX);
     ssize_t n = fgetxattr(fd, name, value, VALUE_MAX);
@@ -97,7 +97,7 @@ static int read_value(int fd, const char *name, struct attributes *a, struct err
     return 0;
 }
 
-static int read_attributes(int fd, struct attributes *a, struct err *err)
+static int pack_read_attributes(int fd, struct attributes *a, struct err *err)
 {
     ssize_t n = flistxattr(fd, NULL, 0);
     int r = 0;
@@ -110,16 +110,16 @@ static int read_attributes(int fd, struct attributes *a, struct err *err)
         return err_sys(err, errno, "list its attributes");
     for (const char *name = a->names; r >= 0 && name < a->names + n; name += strlen(name) + 1)
         if (unpack_keeps_xattr(name))
-            r = read_value(fd, name, a, err);
+            r = pack_read_value(fd, name, a, err);
     if (a->n)
-        qsort(a->v, a->n, sizeof(a->v[0]), by_name);
+        qsort(a->v, a->n, sizeof(a->v[0]), pack_by_name);
     return r;
 }
 
 /* ---- entries ---- */
 
-static int put_head(struct pack *p, struct tar_entry *e, const struct attributes *a,
-                    struct err *err)
+static int pack_put_head(struct pack *p, struct tar_entry *e, const struct attributes *a,
+                         struct err *err)
 {
     if (a) {
         e->xattrs = a->v;
@@ -129,7 +129,7 @@ static int put_head(struct pack *p, struct tar_entry *e, const struct attributes
     return tar_put(&p->w, e, err);
 }
 
-static struct tar_entry *entry_new(const char *path, const struct stat *st)
+static struct tar_entry *pack_entry_new(const char *path, const struct stat *st)
 {
     struct tar_entry *e = xnew0(struct tar_entry);
 
@@ -143,7 +143,7 @@ static struct tar_entry *entry_new(const char *path, const struct stat *st)
     return e;
 }
 
-static int put_data(struct pack *p, int fd, uint64_t size, struct err *err)
+static int pack_put_data(struct pack *p, int fd, uint64_t size, struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
 
@@ -163,26 +163,27 @@ static int put_data(struct pack *p, int fd, uint64_t size, struct err *err)
     return 0;
 }
 
-static int put_file(struct pack *p, const char *path, const struct stat *st, struct err *err)
+static int pack_put_file(struct pack *p, const char *path, const struct stat *st, struct err *err)
 {
     _cleanup_close_ int fd = unpack_open(p->root, path, O_RDONLY | O_NONBLOCK);
     _cleanup_attributes_ struct attributes a = {0};
-    _cleanup_free_ struct tar_entry *e = entry_new(path, st);
+    _cleanup_free_ struct tar_entry *e = pack_entry_new(path, st);
     int r;
 
     if (fd < 0)
         return err_sys(err, errno, "open it");
-    r = read_attributes(fd, &a, err);
+    r = pack_read_attributes(fd, &a, err);
     e->type = TAR_FILE;
     e->size = (uint64_t)st->st_size;
     if (r >= 0)
-        r = put_head(p, e, &a, err);
-    return r < 0 ? r : put_data(p, fd, e->size, err);
+        r = pack_put_head(p, e, &a, err);
+    return r < 0 ? r : pack_put_data(p, fd, e->size, err);
 }
 
-static int put_symlink(struct pack *p, const char *path, const struct stat *st, struct err *err)
+static int pack_put_symlink(struct pack *p, const char *path, const struct stat *st,
+                            struct err *err)
 {
-    _cleanup_free_ struct tar_entry *e = entry_new(path, st);
+    _cleanup_free_ struct tar_entry *e = pack_entry_new(path, st);
     ssize_t n = readlinkat(p->root, path, e->link, sizeof(e->link) - 1);
 
     if (n < 0)
@@ -190,28 +191,28 @@ static int put_symlink(struct pack *p, const char *path, const struct stat *st, 
     e->link[n] = '\0';
     e->type = TAR_SYMLINK;
     e->mode = 0777;
-    return put_head(p, e, NULL, err);
+    return pack_put_head(p, e, NULL, err);
 }
 
-static int put_mark(struct pack *p, const char *path, struct err *err)
+static int pack_put_mark(struct pack *p, const char *path, struct err *err)
 {
-    _cleanup_free_ struct tar_entry *e = entry_new(path, NULL);
+    _cleanup_free_ struct tar_entry *e = pack_entry_new(path, NULL);
 
     e->mode = WHITEOUT_MODE;
-    return put_head(p, e, NULL, err);
+    return pack_put_head(p, e, NULL, err);
 }
 
-static int put_whiteout(struct pack *p, const char *path, struct err *err)
+static int pack_put_whiteout(struct pack *p, const char *path, struct err *err)
 {
     const char *slash = strrchr(path, '/');
     int len = slash ? (int)(slash + 1 - path) : 0;
     _cleanup_free_ char *mark = xasprintf("%.*s.wh.%s", len, path, path + len);
 
-    return put_mark(p, mark, err);
+    return pack_put_mark(p, mark, err);
 }
 
 /* 1: its contents are in the archive under another name. */
-static int put_link(struct pack *p, const char *path, const struct stat *st, struct err *err)
+static int pack_put_link(struct pack *p, const char *path, const struct stat *st, struct err *err)
 {
     _cleanup_free_ struct tar_entry *e = NULL;
     const char *first;
@@ -226,38 +227,39 @@ static int put_link(struct pack *p, const char *path, const struct stat *st, str
         map_add(&p->links, inode, xstrdup(path));
         return 0;
     }
-    e = entry_new(path, st);
+    e = pack_entry_new(path, st);
     e->type = TAR_HARDLINK;
     snprintf(e->link, sizeof(e->link), "%s", first);
-    r = put_head(p, e, NULL, err);
+    r = pack_put_head(p, e, NULL, err);
     return r < 0 ? r : 1;
 }
 
-static int put_other(struct pack *p, const char *path, const struct stat *st, struct err *err)
+static int pack_put_other(struct pack *p, const char *path, const struct stat *st, struct err *err)
 {
     int r;
 
     if (whiteout_is(st))
-        return put_whiteout(p, path, err);
+        return pack_put_whiteout(p, path, err);
     if (!S_ISREG(st->st_mode) && !S_ISLNK(st->st_mode)) {
         p->stats.dropped++;
         return 0;
     }
-    r = put_link(p, path, st, err);
+    r = pack_put_link(p, path, st, err);
     if (r != 0)
         return MIN(r, 0);
-    return S_ISREG(st->st_mode) ? put_file(p, path, st, err) : put_symlink(p, path, st, err);
+    return S_ISREG(st->st_mode) ? pack_put_file(p, path, st, err)
+                                : pack_put_symlink(p, path, st, err);
 }
 
 /* ---- folders ---- */
 
-static int compare(const void *a, const void *b)
+static int pack_compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* Takes the descriptor. */
-static int list_names(int fd, char ***ret, struct err *err)
+static int pack_list_names(int fd, char ***ret, struct err *err)
 {
     _cleanup_closedir_ DIR *d = fdopendir(fd);
     const struct dirent *e;
@@ -274,33 +276,33 @@ static int list_names(int fd, char ***ret, struct err *err)
     if (errno)
         return err_sys(err, errno, "read it");
     if (*ret)
-        qsort(*ret, strv_len(*ret), sizeof(**ret), compare);
+        qsort(*ret, strv_len(*ret), sizeof(**ret), pack_compare);
     return 0;
 }
 
 /* Of the top only what is not what a layer that says nothing of it has: its time is often that of
  * the unpacking. */
-static int put_folder_entry(struct pack *p, const char *path, const struct stat *st, int fd,
-                            struct err *err)
+static int pack_put_folder_entry(struct pack *p, const char *path, const struct stat *st, int fd,
+                                 struct err *err)
 {
     _cleanup_attributes_ struct attributes a = {0};
     _cleanup_free_ struct tar_entry *e = NULL;
     _cleanup_free_ char *name = *path ? xasprintf("%s/", path) : xstrdup("./");
-    int r = read_attributes(fd, &a, err);
+    int r = pack_read_attributes(fd, &a, err);
 
     if (r < 0)
         return r;
     if (!*path && (st->st_mode & 07777) == 0755 && !st->st_uid && !st->st_gid && !a.n)
         return 0;
-    e = entry_new(name, st);
+    e = pack_entry_new(name, st);
     e->type = TAR_DIR;
-    return put_head(p, e, &a, err);
+    return pack_put_head(p, e, &a, err);
 }
 
-static int put_any(struct pack *p, const char *path, unsigned depth, struct err *err);
+static int pack_put_any(struct pack *p, const char *path, unsigned depth, struct err *err);
 
-static int put_names(struct pack *p, const char *path, char *const *names, unsigned depth,
-                     struct err *err)
+static int pack_put_names(struct pack *p, const char *path, char *const *names, unsigned depth,
+                          struct err *err)
 {
     int r = 0;
 
@@ -311,15 +313,15 @@ static int put_names(struct pack *p, const char *path, char *const *names, unsig
         if (whiteout_parse(*names, &hidden) != WHITEOUT_NONE)
             r = err_set(err, ERR_UNSUPPORTED, "its name is that of a whiteout in archives");
         else
-            r = put_any(p, child, depth + 1, err);
+            r = pack_put_any(p, child, depth + 1, err);
         if (r < 0)
             return err_wrap(err, "'%.200s'", *names);
     }
     return r;
 }
 
-static int put_folder(struct pack *p, const char *path, const struct stat *st, unsigned depth,
-                      struct err *err)
+static int pack_put_folder(struct pack *p, const char *path, const struct stat *st, unsigned depth,
+                           struct err *err)
 {
     _cleanup_close_ int fd = unpack_open(p->root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
     _cleanup_free_ char *mark = xasprintf("%s%s.wh..wh..opq", path, *path ? "/" : "");
@@ -330,15 +332,15 @@ static int put_folder(struct pack *p, const char *path, const struct stat *st, u
         return err_sys(err, errno, "open it");
     if (depth > UNPACK_DEPTH_MAX)
         return err_set(err, ERR_LIMIT, "it lies over %d folders deep", UNPACK_DEPTH_MAX);
-    r = put_folder_entry(p, path, st, fd, err);
+    r = pack_put_folder_entry(p, path, st, fd, err);
     if (r >= 0 && whiteout_is_opaque(fd))
-        r = put_mark(p, mark, err);
+        r = pack_put_mark(p, mark, err);
     if (r >= 0)
-        r = list_names(TAKE_FD(fd), &names, err);
-    return r < 0 ? r : put_names(p, path, names, depth, err);
+        r = pack_list_names(TAKE_FD(fd), &names, err);
+    return r < 0 ? r : pack_put_names(p, path, names, depth, err);
 }
 
-static int put_any(struct pack *p, const char *path, unsigned depth, struct err *err)
+static int pack_put_any(struct pack *p, const char *path, unsigned depth, struct err *err)
 {
     struct stat st;
 
@@ -347,11 +349,11 @@ static int put_any(struct pack *p, const char *path, unsigned depth, struct err 
         return err_set(err, ERR_LIMIT, "its path is over %d bytes", TAR_PATH_MAX - 2);
     if (fstatat(p->root, path, &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
         return err_sys(err, errno, "look at it");
-    return S_ISDIR(st.st_mode) ? put_folder(p, path, &st, depth, err)
-                               : put_other(p, path, &st, err);
+    return S_ISDIR(st.st_mode) ? pack_put_folder(p, path, &st, depth, err)
+                               : pack_put_other(p, path, &st, err);
 }
 
-static void links_done(struct map *links)
+static void pack_links_done(struct map *links)
 {
     const char *inode;
     void *path;
@@ -366,15 +368,15 @@ int pack_layer(int dir, int out, struct pack_stats *ret, struct err *err)
     struct pack p = {.root = dir, .out = out, .piece = xmalloc(PIECE)};
     int r, w;
 
-    tar_writer_init(&p.w, put_bytes, &p);
-    r = put_any(&p, "", 0, err);
+    tar_writer_init(&p.w, pack_put_bytes, &p);
+    r = pack_put_any(&p, "", 0, err);
     if (r >= 0)
         r = tar_finish(&p.w, err);
-    if (r >= 0 && (w = flush(&p)) < 0)
+    if (r >= 0 && (w = pack_flush(&p)) < 0)
         r = err_sys(err, -w, "write archive");
     if (r >= 0)
         *ret = p.stats;
-    links_done(&p.links);
+    pack_links_done(&p.links);
     free(p.piece);
     return r;
 }

@@ -59,7 +59,7 @@ struct unpack_item {
 
 /* ---- names ---- */
 
-static int add_component(const char *at, size_t n, char *ret, size_t *len, struct err *err)
+static int unpack_add_component(const char *at, size_t n, char *ret, size_t *len, struct err *err)
 {
     if (n > NAME_MAX)
         return err_set(err, ERR_INVALID, "a name of %zu bytes", n);
@@ -84,7 +84,7 @@ int unpack_name(const char *name, char ret[static UNPACK_PATH_MAX], struct err *
         size_t n = strcspn(name, "/");
 
         if (n && !(n == 1 && *name == '.')) {
-            int r = add_component(name, n, ret, &len, err);
+            int r = unpack_add_component(name, n, ret, &len, err);
 
             if (r < 0)
                 return r;
@@ -108,13 +108,13 @@ int unpack_open(int dir, const char *path, uint64_t flags)
     return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
 }
 
-static void forget_parent(struct unpack *u)
+static void unpack_forget_parent(struct unpack *u)
 {
     u->parent = fd_close(u->parent);
 }
 
 /* Makes the folders on the way that no entry has made: as root's, for all to see. */
-static int make_way(struct unpack *u, char *path, struct err *err)
+static int unpack_make_way(struct unpack *u, char *path, struct err *err)
 {
     for (char *slash = path;;) {
         slash = strchr(slash, '/');
@@ -129,7 +129,7 @@ static int make_way(struct unpack *u, char *path, struct err *err)
 }
 
 /* mkdirat() above would follow a link on the way; so what is there is looked at from the top. */
-static int check_way(struct unpack *u, char *path, struct err *err)
+static int unpack_check_way(struct unpack *u, char *path, struct err *err)
 {
     for (char *slash = path;;) {
         struct stat st;
@@ -151,18 +151,18 @@ static int check_way(struct unpack *u, char *path, struct err *err)
     }
 }
 
-static int open_parent(struct unpack *u, char *path, struct err *err)
+static int unpack_open_parent(struct unpack *u, char *path, struct err *err)
 {
     int r;
 
     if (u->parent >= 0 && STREQ(path, u->parent_path))
         return 0;
-    forget_parent(u);
+    unpack_forget_parent(u);
     u->parent = unpack_open(u->root, *path ? path : ".", O_PATH | O_DIRECTORY);
     if (u->parent < 0) {
-        r = check_way(u, path, err);
+        r = unpack_check_way(u, path, err);
         if (r >= 0)
-            r = make_way(u, path, err);
+            r = unpack_make_way(u, path, err);
         if (r < 0)
             return r;
         u->parent = unpack_open(u->root, path, O_PATH | O_DIRECTORY);
@@ -174,7 +174,7 @@ static int open_parent(struct unpack *u, char *path, struct err *err)
 }
 
 /* Splits item->path; the parent is there after this. */
-static int find_place(struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_find_place(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     char *slash = strrchr(it->path, '/');
     int r;
@@ -182,7 +182,7 @@ static int find_place(struct unpack *u, struct unpack_item *it, struct err *err)
     it->name = slash ? slash + 1 : it->path;
     if (slash)
         *slash = '\0';
-    r = open_parent(u, slash ? it->path : (char *)"", err);
+    r = unpack_open_parent(u, slash ? it->path : (char *)"", err);
     if (slash)
         *slash = '/';
     it->parent = u->parent;
@@ -198,13 +198,15 @@ bool unpack_keeps_xattr(const char *name)
 }
 
 /* One that says of an empty file what it should hold must not be lost. */
-static bool is_digest_only(const struct unpack *u, const struct unpack_item *it, const char *name)
+static bool unpack_is_digest_only(const struct unpack *u, const struct unpack_item *it,
+                                  const char *name)
 {
     return (u->flags & UNPACK_DIGEST_ONLY) && STREQ(name, DIGEST_CONTEXT_XATTR) &&
            archive_entry_filetype(it->e) == AE_IFREG && archive_entry_size(it->e) == 0;
 }
 
-static int set_xattrs(struct unpack *u, const struct unpack_item *it, int fd, struct err *err)
+static int unpack_set_xattrs(struct unpack *u, const struct unpack_item *it, int fd,
+                             struct err *err)
 {
     const char *name;
     const void *value;
@@ -214,7 +216,7 @@ static int set_xattrs(struct unpack *u, const struct unpack_item *it, int fd, st
         return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
     archive_entry_xattr_reset(it->e);
     while (archive_entry_xattr_next(it->e, &name, &value, &size) == ARCHIVE_OK) {
-        bool digest_only = name && is_digest_only(u, it, name);
+        bool digest_only = name && unpack_is_digest_only(u, it, name);
         bool wanted = name && (digest_only || unpack_keeps_xattr(name)) && size <= XATTR_MAX;
 
         if (wanted && fsetxattr(fd, name, value, size, 0) == 0)
@@ -229,14 +231,15 @@ static int set_xattrs(struct unpack *u, const struct unpack_item *it, int fd, st
     return 0;
 }
 
-static int give(const struct unpack *u, const struct unpack_item *it, int fd, struct err *err)
+static int unpack_give(const struct unpack *u, const struct unpack_item *it, int fd,
+                       struct err *err)
 {
     if ((u->flags & UNPACK_OWNERS) && fchown(fd, it->uid, it->gid) < 0)
         return err_sys(err, errno, "give it to %u:%u", it->uid, it->gid);
     return 0;
 }
 
-static int read_facts(const struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_read_facts(const struct unpack *u, struct unpack_item *it, struct err *err)
 {
     int64_t uid = archive_entry_uid(it->e), gid = archive_entry_gid(it->e);
     int64_t seconds = archive_entry_mtime_is_set(it->e) ? archive_entry_mtime(it->e) : 0;
@@ -256,7 +259,7 @@ static int read_facts(const struct unpack *u, struct unpack_item *it, struct err
 /* ---- kinds of entries ---- */
 
 /* What was there under that name: a later entry wins. */
-static int clear_place(const struct unpack_item *it, struct err *err)
+static int unpack_clear_place(const struct unpack_item *it, struct err *err)
 {
     struct stat st;
 
@@ -267,7 +270,7 @@ static int clear_place(const struct unpack_item *it, struct err *err)
     return rmtree(it->parent, it->name, err);
 }
 
-static int write_block(int fd, const char *data, size_t len, int64_t at, struct err *err)
+static int unpack_write_block(int fd, const char *data, size_t len, int64_t at, struct err *err)
 {
     while (len) {
         ssize_t n = pwrite(fd, data, len, at);
@@ -290,7 +293,7 @@ static int archive_fault(struct archive *a, struct err *err)
     return err_set(err, ERR_INVALID, "%s", why ? why : "the archive is damaged");
 }
 
-static int write_data(struct unpack *u, int fd, struct err *err)
+static int unpack_write_data(struct unpack *u, int fd, struct err *err)
 {
     uint64_t room = UNPACK_BYTES_MAX - u->stats.bytes;
     int64_t end = 0;
@@ -309,7 +312,7 @@ static int write_data(struct unpack *u, int fd, struct err *err)
             return err_set(err, ERR_LIMIT, "its files are over %llu bytes",
                            (unsigned long long)UNPACK_BYTES_MAX);
         end = at + (int64_t)len;
-        r = write_block(fd, data, len, at, err);
+        r = unpack_write_block(fd, data, len, at, err);
         if (r < 0)
             return r;
     }
@@ -318,7 +321,7 @@ static int write_data(struct unpack *u, int fd, struct err *err)
 }
 
 /* A sparse file may end with a hole. */
-static int set_size(struct unpack *u, const struct unpack_item *it, int fd, struct err *err)
+static int unpack_set_size(struct unpack *u, const struct unpack_item *it, int fd, struct err *err)
 {
     int64_t size = archive_entry_size(it->e);
     struct stat st;
@@ -334,25 +337,25 @@ static int set_size(struct unpack *u, const struct unpack_item *it, int fd, stru
     return ftruncate(fd, size) < 0 ? err_sys(err, errno, "set its size") : 0;
 }
 
-static int put_file(struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_put_file(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const struct timespec times[2] = {it->mtime, it->mtime};
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = clear_place(it, err);
+    r = unpack_clear_place(it, err);
     if (r < 0)
         return r;
     fd = unpack_open(it->parent, it->name, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0)
         return err_sys(err, errno, "make it");
-    r = write_data(u, fd, err);
+    r = unpack_write_data(u, fd, err);
     if (r >= 0)
-        r = set_size(u, it, fd, err);
+        r = unpack_set_size(u, it, fd, err);
     if (r >= 0)
-        r = give(u, it, fd, err);
+        r = unpack_give(u, it, fd, err);
     if (r >= 0)
-        r = set_xattrs(u, it, fd, err);
+        r = unpack_set_xattrs(u, it, fd, err);
     if (r < 0)
         return r;
     if (fchmod(fd, it->mode) < 0) /* after the owner: that takes set-uid bits */
@@ -360,7 +363,7 @@ static int put_file(struct unpack *u, struct unpack_item *it, struct err *err)
     return futimens(fd, times) < 0 ? err_sys(err, errno, "set its time") : 0;
 }
 
-static void note_later(struct unpack *u, const struct unpack_item *it)
+static void unpack_note_later(struct unpack *u, const struct unpack_item *it)
 {
     if ((u->n_later & (u->n_later - 1)) == 0)
         u->later = xreallocarray(u->later, u->n_later ? 2 * u->n_later : 1, sizeof(*u->later));
@@ -368,7 +371,7 @@ static void note_later(struct unpack *u, const struct unpack_item *it)
 }
 
 /* A folder over one of this layer keeps what is in it; over a whiteout it hides what lies below. */
-static int make_folder(const struct unpack_item *it, bool *hides, struct err *err)
+static int unpack_make_folder(const struct unpack_item *it, bool *hides, struct err *err)
 {
     struct stat st;
     int r;
@@ -378,38 +381,38 @@ static int make_folder(const struct unpack_item *it, bool *hides, struct err *er
         if (S_ISDIR(st.st_mode))
             return 0;
         *hides = whiteout_is(&st);
-        r = clear_place(it, err);
+        r = unpack_clear_place(it, err);
         if (r < 0)
             return r;
     }
     return mkdirat(it->parent, it->name, 0755) < 0 ? err_sys(err, errno, "make it") : 0;
 }
 
-static int put_folder(struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_put_folder(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     bool hides = false;
     int r = 0;
 
     if (*it->path)
-        r = make_folder(it, &hides, err);
+        r = unpack_make_folder(it, &hides, err);
     if (r < 0)
         return r;
     fd = unpack_open(*it->path ? it->parent : u->root, *it->path ? it->name : ".",
                      O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return err_sys(err, errno, "open it");
-    r = give(u, it, fd, err);
+    r = unpack_give(u, it, fd, err);
     if (r >= 0)
-        r = set_xattrs(u, it, fd, err);
+        r = unpack_set_xattrs(u, it, fd, err);
     if (r >= 0 && hides)
         r = whiteout_opaque(fd, err);
     if (r >= 0)
-        note_later(u, it);
+        unpack_note_later(u, it);
     return r;
 }
 
-static int put_symlink(struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_put_symlink(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const struct timespec times[2] = {it->mtime, it->mtime};
     const char *target = archive_entry_symlink(it->e);
@@ -417,7 +420,7 @@ static int put_symlink(struct unpack *u, struct unpack_item *it, struct err *err
 
     if (!target || !*target || strlen(target) >= UNPACK_PATH_MAX)
         return err_set(err, ERR_INVALID, "it is a link to nowhere");
-    r = clear_place(it, err);
+    r = unpack_clear_place(it, err);
     if (r < 0)
         return r;
     if (symlinkat(target, it->parent, it->name) < 0)
@@ -430,7 +433,7 @@ static int put_symlink(struct unpack *u, struct unpack_item *it, struct err *err
 }
 
 /* Only to what this layer holds: a link into a lower layer is a file of its own there. */
-static int open_target(struct unpack *u, const char *target, int *ret, struct err *err)
+static int unpack_open_target(struct unpack *u, const char *target, int *ret, struct err *err)
 {
     char path[UNPACK_PATH_MAX];
     _cleanup_close_ int fd = -1;
@@ -451,20 +454,20 @@ static int open_target(struct unpack *u, const char *target, int *ret, struct er
     return 0;
 }
 
-static int put_hardlink(struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_put_hardlink(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const char *target = archive_entry_hardlink(it->e);
     char path[UNPACK_PATH_MAX];
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = open_target(u, target, &fd, err);
+    r = unpack_open_target(u, target, &fd, err);
     if (r < 0)
         return r;
     unpack_name(target, path, NULL);
     if (STREQ(path, it->path))
         return 0;
-    r = clear_place(it, err);
+    r = unpack_clear_place(it, err);
     if (r < 0)
         return r;
     /* By name: a link by descriptor needs /proc, which is not here. No link is followed, and
@@ -477,7 +480,7 @@ static int put_hardlink(struct unpack *u, struct unpack_item *it, struct err *er
 /* ---- whiteouts ---- */
 
 /* The name is gone below; what this layer itself has of that name stays. */
-static int put_whiteout(struct unpack_item *it, const char *hidden, struct err *err)
+static int unpack_put_whiteout(struct unpack_item *it, const char *hidden, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -490,22 +493,22 @@ static int put_whiteout(struct unpack_item *it, const char *hidden, struct err *
     return fd < 0 ? err_sys(err, errno, "open '%s'", hidden) : whiteout_opaque(fd, err);
 }
 
-static int put_opaque(struct unpack_item *it, struct err *err)
+static int unpack_put_opaque(struct unpack_item *it, struct err *err)
 {
     _cleanup_close_ int fd = unpack_open(it->parent, ".", O_RDONLY | O_DIRECTORY);
 
     return fd < 0 ? err_sys(err, errno, "open its folder") : whiteout_opaque(fd, err);
 }
 
-static int put_mark(struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_put_mark(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const char *hidden;
 
     switch (whiteout_parse(it->name, &hidden)) {
     case WHITEOUT_HIDES:
-        return put_whiteout(it, hidden, err);
+        return unpack_put_whiteout(it, hidden, err);
     case WHITEOUT_OPAQUE:
-        return put_opaque(it, err);
+        return unpack_put_opaque(it, err);
     case WHITEOUT_OTHER:
         u->stats.dropped++;
         return 0;
@@ -518,44 +521,44 @@ static int put_mark(struct unpack *u, struct unpack_item *it, struct err *err)
 
 /* ---- the whole ---- */
 
-static int put_by_type(struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_put_by_type(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     if (archive_entry_hardlink(it->e))
-        return put_hardlink(u, it, err);
+        return unpack_put_hardlink(u, it, err);
     switch (archive_entry_filetype(it->e)) {
     case AE_IFREG:
-        return put_file(u, it, err);
+        return unpack_put_file(u, it, err);
     case AE_IFDIR:
-        return put_folder(u, it, err);
+        return unpack_put_folder(u, it, err);
     case AE_IFLNK:
-        return put_symlink(u, it, err);
+        return unpack_put_symlink(u, it, err);
     default:
         u->stats.dropped++;
         return 0;
     }
 }
 
-static int put_entry(struct unpack *u, struct unpack_item *it, struct err *err)
+static int unpack_put_entry(struct unpack *u, struct unpack_item *it, struct err *err)
 {
     const char *hidden;
     int r;
 
-    r = read_facts(u, it, err);
+    r = unpack_read_facts(u, it, err);
     if (r < 0)
         return r;
     if (!*it->path)
         return archive_entry_filetype(it->e) == AE_IFDIR
-                   ? put_folder(u, it, err)
+                   ? unpack_put_folder(u, it, err)
                    : err_set(err, ERR_INVALID, "it stands for the whole layer and is no folder");
-    r = find_place(u, it, err);
+    r = unpack_find_place(u, it, err);
     if (r < 0)
         return r;
     if (whiteout_parse(it->name, &hidden) != WHITEOUT_NONE)
-        return put_mark(u, it, err);
-    return put_by_type(u, it, err);
+        return unpack_put_mark(u, it, err);
+    return unpack_put_by_type(u, it, err);
 }
 
-static int take_entry(struct unpack *u, struct archive_entry *e, struct err *err)
+static int unpack_take_entry(struct unpack *u, struct archive_entry *e, struct err *err)
 {
     struct unpack_item it = {.e = e, .parent = -1};
     const char *name = archive_entry_pathname(e);
@@ -567,11 +570,11 @@ static int take_entry(struct unpack *u, struct archive_entry *e, struct err *err
         return err_set(err, ERR_LIMIT, "over %d entries", UNPACK_ENTRIES_MAX);
     r = unpack_name(name, it.path, err);
     if (r >= 0)
-        r = put_entry(u, &it, err);
+        r = unpack_put_entry(u, &it, err);
     return r < 0 ? err_wrap(err, "entry '%.200s'", name) : 0;
 }
 
-static int take_all(struct unpack *u, struct err *err)
+static int unpack_take_all(struct unpack *u, struct err *err)
 {
     struct archive_entry *e;
 
@@ -582,13 +585,13 @@ static int take_all(struct unpack *u, struct err *err)
             return 0;
         if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
             return archive_fault(u->archive, err);
-        r = take_entry(u, e, err);
+        r = unpack_take_entry(u, e, err);
         if (r < 0)
             return r;
     }
 }
 
-static int finish_folders(struct unpack *u, struct err *err)
+static int unpack_finish_folders(struct unpack *u, struct err *err)
 {
     /* In order: of two entries for one folder the later one counts. */
     for (size_t i = 0; i < u->n_later; i++) {
@@ -606,7 +609,7 @@ static int finish_folders(struct unpack *u, struct err *err)
 }
 
 /* As a layer that says nothing of its top has it. */
-static int start_root(const struct unpack *u, struct err *err)
+static int unpack_start_root(const struct unpack *u, struct err *err)
 {
     if ((u->flags & UNPACK_OWNERS) && fchown(u->root, 0, 0) < 0)
         return err_sys(err, errno, "give the layer's folder to root");
@@ -616,7 +619,7 @@ static int start_root(const struct unpack *u, struct err *err)
 
 static void unpack_done(struct unpack *u)
 {
-    forget_parent(u);
+    unpack_forget_parent(u);
     for (size_t i = 0; i < u->n_later; i++)
         free(u->later[i].path);
     free(u->later);
@@ -629,13 +632,13 @@ int unpack_layer(int in, int dir, unsigned flags, struct unpack_stats *ret, stru
     int r;
 
     archive_read_support_format_tar(u.archive);
-    r = start_root(&u, err);
+    r = unpack_start_root(&u, err);
     if (r >= 0 && archive_read_open_fd(u.archive, in, BLOCK) != ARCHIVE_OK)
         r = archive_fault(u.archive, err);
     if (r >= 0)
-        r = take_all(&u, err);
+        r = unpack_take_all(&u, err);
     if (r >= 0)
-        r = finish_folders(&u, err);
+        r = unpack_finish_folders(&u, err);
     if (r >= 0)
         *ret = u.stats;
     unpack_done(&u);

@@ -61,7 +61,7 @@ int agent_dial(const char *agent)
 }
 
 /* One that the agent does not take is hung up on, as the agent would do it. */
-static bool line_open(struct agent_line *l, int listener, const char *agent)
+static bool agent_relay_line_open(struct agent_line *l, int listener, const char *agent)
 {
     _cleanup_close_ int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int fd = client < 0 ? -1 : agent_dial(agent);
@@ -72,41 +72,41 @@ static bool line_open(struct agent_line *l, int listener, const char *agent)
     return true;
 }
 
-static int line_fd(const struct agent_line *l)
+static int agent_relay_line_fd(const struct agent_line *l)
 {
     return l->phase == ASKING || l->phase == ANSWERING ? l->client : l->agent;
 }
 
-static bool line_reads(const struct agent_line *l)
+static bool agent_relay_line_reads(const struct agent_line *l)
 {
     return l->phase == ASKING || l->phase == WAITING;
 }
 
-static void next_phase(struct agent_line *l, enum phase to)
+static void agent_relay_next_phase(struct agent_line *l, enum phase to)
 {
     l->phase = to;
     l->len = 0;
-    if (line_reads(l))
+    if (agent_relay_line_reads(l))
         l->whole = HEAD;
 }
 
 /* A whole message is here. */
-static void decide(struct agent_line *l)
+static void agent_relay_decide(struct agent_line *l)
 {
     static const char failure[] = {0, 0, 0, 1, AGENT_FAILURE};
 
     if (l->phase == WAITING) {
-        next_phase(l, ANSWERING);
+        agent_relay_next_phase(l, ANSWERING);
     } else if (agent_may_ask(l->message + HEAD, l->whole - HEAD)) {
-        next_phase(l, PASSING);
+        agent_relay_next_phase(l, PASSING);
     } else {
         memcpy(l->message, failure, sizeof(failure));
         l->whole = sizeof(failure);
-        next_phase(l, ANSWERING);
+        agent_relay_next_phase(l, ANSWERING);
     }
 }
 
-static bool read_length(struct agent_line *l)
+static bool agent_relay_read_length(struct agent_line *l)
 {
     uint32_t length;
 
@@ -117,9 +117,9 @@ static bool read_length(struct agent_line *l)
 }
 
 /* Never more than the message that is under way: what comes behind it stays with the kernel. */
-static bool line_read(struct agent_line *l)
+static bool agent_relay_line_read(struct agent_line *l)
 {
-    ssize_t n = read(line_fd(l), l->message + l->len, l->whole - l->len);
+    ssize_t n = read(agent_relay_line_fd(l), l->message + l->len, l->whole - l->len);
 
     if (n <= 0)
         return n < 0 && (errno == EAGAIN || errno == EINTR);
@@ -127,26 +127,26 @@ static bool line_read(struct agent_line *l)
     if (l->len < l->whole)
         return true;
     if (l->whole == HEAD)
-        return read_length(l);
-    decide(l);
+        return agent_relay_read_length(l);
+    agent_relay_decide(l);
     return true;
 }
 
-static bool line_write(struct agent_line *l)
+static bool agent_relay_line_write(struct agent_line *l)
 {
-    ssize_t n = send(line_fd(l), l->message + l->len, l->whole - l->len, MSG_NOSIGNAL);
+    ssize_t n = send(agent_relay_line_fd(l), l->message + l->len, l->whole - l->len, MSG_NOSIGNAL);
 
     if (n < 0)
         return errno == EAGAIN || errno == EINTR;
     l->len += (size_t)n;
     if (l->len == l->whole)
-        next_phase(l, l->phase == PASSING ? WAITING : ASKING);
+        agent_relay_next_phase(l, l->phase == PASSING ? WAITING : ASKING);
     return true;
 }
 
 bool agent_line_step(struct agent_line *l)
 {
-    return line_reads(l) ? line_read(l) : line_write(l);
+    return agent_relay_line_reads(l) ? agent_relay_line_read(l) : agent_relay_line_write(l);
 }
 
 /* ---- all of them ---- */
@@ -158,19 +158,19 @@ struct agent_relay {
 };
 
 /* Who waits for an answer may go meanwhile, which is the second one. */
-static void watch(struct agent_relay *x, int listener)
+static void agent_relay_watch(struct agent_relay *x, int listener)
 {
     x->p[0] = (struct pollfd){.fd = x->n < AGENT_LINES_MAX ? listener : -1, .events = POLLIN};
     for (size_t i = 0; i < x->n; i++) {
         const struct agent_line *l = &x->lines[i];
 
-        x->p[1 + 2 * i] =
-            (struct pollfd){.fd = line_fd(l), .events = line_reads(l) ? POLLIN : POLLOUT};
+        x->p[1 + 2 * i] = (struct pollfd){.fd = agent_relay_line_fd(l),
+                                          .events = agent_relay_line_reads(l) ? POLLIN : POLLOUT};
         x->p[2 + 2 * i] = (struct pollfd){.fd = l->phase == WAITING ? l->client : -1};
     }
 }
 
-static bool line_goes_on(struct agent_line *l, const struct pollfd p[static 2])
+static bool agent_relay_line_goes_on(struct agent_line *l, const struct pollfd p[static 2])
 {
     if (p[1].revents)
         return false;
@@ -184,7 +184,7 @@ void agent_relay(int listener, const char *agent)
     struct agent_relay x = {0};
 
     for (;;) {
-        watch(&x, listener);
+        agent_relay_watch(&x, listener);
         if (poll(x.p, 1 + 2 * x.n, -1) < 0) {
             if (errno == EINTR)
                 continue;
@@ -192,13 +192,13 @@ void agent_relay(int listener, const char *agent)
         }
         /* From behind: one that has ended makes room for the last, which has been looked at. */
         for (size_t i = x.n; i-- > 0;)
-            if (!line_goes_on(&x.lines[i], &x.p[1 + 2 * i])) {
+            if (!agent_relay_line_goes_on(&x.lines[i], &x.p[1 + 2 * i])) {
                 agent_line_done(&x.lines[i]);
                 x.lines[i] = x.lines[--x.n];
             }
         if (x.p[0].revents & (POLLERR | POLLHUP | POLLNVAL))
             break;
-        if (x.p[0].revents && line_open(&x.lines[x.n], listener, agent))
+        if (x.p[0].revents && agent_relay_line_open(&x.lines[x.n], listener, agent))
             x.n++;
     }
     while (x.n)

@@ -40,13 +40,13 @@ struct agent_place {
         .dir = -1                                                                                  \
     }
 
-static void place_done(struct agent_place *p)
+static void agent_place_done(struct agent_place *p)
 {
     fd_close(p->dir);
 }
-#define _cleanup_place_ __attribute__((cleanup(place_done)))
+#define _cleanup_place_ __attribute__((cleanup(agent_place_done)))
 
-static int place_find(const char *path, struct agent_place *ret, struct err *err)
+static int agent_place_find(const char *path, struct agent_place *ret, struct err *err)
 {
     int r = dir_open_above(path, &ret->dir, &ret->name, err);
 
@@ -65,7 +65,7 @@ int agent_check(const char *id, const char *path, struct err *err)
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_close_ int fd = -1;
 
-    if (place_find(path, &p, &why) >= 0 &&
+    if (agent_place_find(path, &p, &why) >= 0 &&
         unix_connect(p.dir, p.name, SOCK_STREAM | SOCK_NONBLOCK, &fd, &why) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "ssh agent '%.64s' does not answer at '%.200s': %s", id, path,
@@ -76,7 +76,7 @@ int agent_check(const char *id, const char *path, struct err *err)
 /* ---- the relay ---- */
 
 /* Its user is whom the agent trusts; root in place of that user could do more than is needed. */
-static int become_owner(const struct stat *st, struct err *err)
+static int agent_become_owner(const struct stat *st, struct err *err)
 {
     if (st->st_uid != geteuid())
         return caps_become(st->st_uid, st->st_gid, err);
@@ -84,7 +84,7 @@ static int become_owner(const struct stat *st, struct err *err)
     return caps_set(CAPS_NONE, err);
 }
 
-static int confine_relay(struct err *err)
+static int agent_confine_relay(struct err *err)
 {
     /* clang-format off */
     static const int calls[] = {
@@ -101,7 +101,7 @@ static int confine_relay(struct err *err)
 }
 
 /* After its ids have changed, which undoes what is to end it with its parent. */
-static int tie_to(pid_t parent)
+static int agent_tie_to(pid_t parent)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -errno;
@@ -111,7 +111,7 @@ static int tie_to(pid_t parent)
 enum { LISTENER_FD, WORD_FD, N_FDS };
 
 /* Nothing of the build stays open in it: neither its lines nor its locks. */
-static int keep_only(int listener, int word)
+static int agent_keep_only(int listener, int word)
 {
     if (dup2(listener, LISTENER_FD) < 0 || dup2(word, WORD_FD) < 0 ||
         syscall(SYS_close_range, N_FDS, ~0U, 0) < 0)
@@ -120,12 +120,12 @@ static int keep_only(int listener, int word)
 }
 
 /* All that it is from here on; and that the agent is to be had so. 0 or -errno. */
-static int prepare_relay(int listener, int word, const struct agent_place *at, pid_t parent)
+static int agent_prepare_relay(int listener, int word, const struct agent_place *at, pid_t parent)
 {
     int r;
 
-    if (fchdir(at->dir) < 0 || become_owner(&at->st, NULL) < 0 || tie_to(parent) < 0 ||
-        keep_only(listener, word) < 0 || confine_relay(NULL) < 0)
+    if (fchdir(at->dir) < 0 || agent_become_owner(&at->st, NULL) < 0 || agent_tie_to(parent) < 0 ||
+        agent_keep_only(listener, word) < 0 || agent_confine_relay(NULL) < 0)
         _exit(1); /* without a word, which says enough */
     r = agent_dial(at->name);
     if (r >= 0)
@@ -133,9 +133,10 @@ static int prepare_relay(int listener, int word, const struct agent_place *at, p
     return MIN(r, 0);
 }
 
-_noreturn_ static void be_relay(int listener, int word, const struct agent_place *at, pid_t parent)
+_noreturn_ static void agent_be_relay(int listener, int word, const struct agent_place *at,
+                                      pid_t parent)
 {
-    int r = prepare_relay(listener, word, at, parent);
+    int r = agent_prepare_relay(listener, word, at, parent);
 
     (void)!send(WORD_FD, &r, sizeof(r), MSG_NOSIGNAL);
     close(WORD_FD);
@@ -144,7 +145,8 @@ _noreturn_ static void be_relay(int listener, int word, const struct agent_place
     _exit(1);
 }
 
-static int start_relay(int listener, const struct agent_place *at, pid_t *ret, struct err *err)
+static int agent_start_relay(int listener, const struct agent_place *at, pid_t *ret,
+                             struct err *err)
 {
     pid_t self = getpid(), pid;
     int word[2], r = -EPERM;
@@ -153,7 +155,7 @@ static int start_relay(int listener, const struct agent_place *at, pid_t *ret, s
         return err_sys(err, errno, "make a pair of sockets");
     pid = fork();
     if (pid == 0)
-        be_relay(listener, word[1], at, self);
+        agent_be_relay(listener, word[1], at, self);
     fd_close(word[1]);
     if (pid > 0 && fd_read_full(word[0], &r, sizeof(r)) != (ssize_t)sizeof(r))
         r = -EPERM;
@@ -177,7 +179,7 @@ struct owner {
 };
 
 /* Where the ids are those that the command's sandbox has. */
-static int hand_over(void *arg, int dir, struct err *err)
+static int agent_hand_over(void *arg, int dir, struct err *err)
 {
     const struct owner *o = arg;
 
@@ -186,8 +188,8 @@ static int hand_over(void *arg, int dir, struct err *err)
     return 0;
 }
 
-static int make_socket(struct build_work *w, const struct mount *m, char **ret_source, int *ret_fd,
-                       struct err *err)
+static int agent_make_socket(struct build_work *w, const struct mount *m, char **ret_source,
+                             int *ret_fd, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
     _cleanup_close_ int dir = -1, fd = -1;
@@ -203,7 +205,7 @@ static int make_socket(struct build_work *w, const struct mount *m, char **ret_s
         return r;
     path = xasprintf("%s/" SOCKET_NAME, folder);
     o.path = path;
-    r = work_run(w, &(struct work_job){.fn = hand_over, .arg = &o}, err);
+    r = work_run(w, &(struct work_job){.fn = agent_hand_over, .arg = &o}, err);
     if (r < 0)
         return r;
     *ret_source = xasprintf("%s/%s", w->path, path);
@@ -217,12 +219,12 @@ int agent_start(struct build_work *w, const struct mount *m, const char *path, c
     _cleanup_place_ struct agent_place at = PLACE_INIT;
     _cleanup_free_ char *source = NULL;
     _cleanup_close_ int listener = -1;
-    int r = place_find(path, &at, err);
+    int r = agent_place_find(path, &at, err);
 
     if (r >= 0)
-        r = make_socket(w, m, &source, &listener, err);
+        r = agent_make_socket(w, m, &source, &listener, err);
     if (r >= 0)
-        r = start_relay(listener, &at, ret, err);
+        r = agent_start_relay(listener, &at, ret, err);
     if (r < 0)
         return err_wrap(err, "ssh mount at '%.200s'", m->target);
     *ret_source = TAKE_PTR(source);

@@ -18,7 +18,7 @@ void base_done(struct base *b)
 
 /* ---- from JSON ---- */
 
-static char **texts(const json_t *config, const char *key)
+static char **base_texts(const json_t *config, const char *key)
 {
     const json_t *list = json_object_get(config, key), *v;
     char **ret = NULL;
@@ -30,7 +30,7 @@ static char **texts(const json_t *config, const char *key)
     return json_is_array(list) && !ret ? strv_copy(NULL) : ret;
 }
 
-static char *text(const json_t *config, const char *key)
+static char *base_text(const json_t *config, const char *key)
 {
     const char *s = json_string_value(json_object_get(config, key));
 
@@ -38,7 +38,7 @@ static char *text(const json_t *config, const char *key)
 }
 
 /* {"80/tcp": {}}: the keys. */
-static char **keys(const json_t *config, const char *key)
+static char **base_keys(const json_t *config, const char *key)
 {
     json_t *map = json_object_get(config, key), *v;
     const char *k;
@@ -49,7 +49,7 @@ static char **keys(const json_t *config, const char *key)
     return ret;
 }
 
-static char **pairs(const json_t *config, const char *key)
+static char **base_pairs(const json_t *config, const char *key)
 {
     json_t *map = json_object_get(config, key), *v;
     const char *k;
@@ -61,13 +61,13 @@ static char **pairs(const json_t *config, const char *key)
     return ret;
 }
 
-static void read_health(const json_t *config, struct config_health *ret)
+static void base_read_health(const json_t *config, struct config_health *ret)
 {
     const json_t *h = json_object_get(config, "Healthcheck");
 
     if (!json_is_object(h))
         return;
-    ret->test = texts(h, "Test");
+    ret->test = base_texts(h, "Test");
     ret->interval = json_integer_value(json_object_get(h, "Interval"));
     ret->timeout = json_integer_value(json_object_get(h, "Timeout"));
     ret->start_period = json_integer_value(json_object_get(h, "StartPeriod"));
@@ -75,29 +75,29 @@ static void read_health(const json_t *config, struct config_health *ret)
     ret->retries = (int)json_integer_value(json_object_get(h, "Retries"));
 }
 
-static char **nothing_if_empty(char **v)
+static char **base_nothing_if_empty(char **v)
 {
     return v && !*v ? strv_free(v) : v;
 }
 
-static void read_config(const json_t *doc, struct dockerfile_config *ret)
+static void base_read_config(const json_t *doc, struct dockerfile_config *ret)
 {
     const json_t *config = json_object_get(doc, "config");
 
-    ret->env = texts(config, "Env");
+    ret->env = base_texts(config, "Env");
     ret->scope = strv_copy(ret->env);
-    ret->labels = pairs(config, "Labels");
-    ret->cmd = nothing_if_empty(texts(config, "Cmd"));
-    ret->entrypoint = nothing_if_empty(texts(config, "Entrypoint"));
-    ret->shell = nothing_if_empty(texts(config, "Shell"));
-    ret->ports = keys(config, "ExposedPorts");
-    ret->volumes = keys(config, "Volumes");
-    ret->triggers = texts(config, "OnBuild");
-    ret->user = text(config, "User");
-    ret->workdir = text(config, "WorkingDir");
-    ret->stop_signal = text(config, "StopSignal");
-    ret->author = text(doc, "author");
-    read_health(config, &ret->health);
+    ret->labels = base_pairs(config, "Labels");
+    ret->cmd = base_nothing_if_empty(base_texts(config, "Cmd"));
+    ret->entrypoint = base_nothing_if_empty(base_texts(config, "Entrypoint"));
+    ret->shell = base_nothing_if_empty(base_texts(config, "Shell"));
+    ret->ports = base_keys(config, "ExposedPorts");
+    ret->volumes = base_keys(config, "Volumes");
+    ret->triggers = base_texts(config, "OnBuild");
+    ret->user = base_text(config, "User");
+    ret->workdir = base_text(config, "WorkingDir");
+    ret->stop_signal = base_text(config, "StopSignal");
+    ret->author = base_text(doc, "author");
+    base_read_health(config, &ret->health);
 }
 
 int base_config_parse(const char *text, size_t len, struct dockerfile_config *ret, struct err *err)
@@ -106,11 +106,11 @@ int base_config_parse(const char *text, size_t len, struct dockerfile_config *re
     int r = json_parse("the image's configuration", text, len, &doc, err);
 
     if (r >= 0)
-        read_config(doc, ret);
+        base_read_config(doc, ret);
     return r;
 }
 
-static int read_blob(const struct images *s, const char *id, json_t **ret, struct err *err)
+static int base_read_blob(const struct images *s, const char *id, json_t **ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(id)), *text = NULL;
     size_t len;
@@ -136,14 +136,14 @@ char *base_name(const char *written)
     return xasprintf("%s:sha256-%s", name, digest_hex(at + 1));
 }
 
-static int not_there(const char *name, struct err *err)
+static int base_not_there(const char *name, struct err *err)
 {
     err_set(err, ERR_NOT_FOUND, "image '%.200s' is not in the store", name);
     return err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
 }
 
-static int read_host(const struct images *s, struct base *ret, struct dockerfile_config *ret_config,
-                     struct err *err)
+static int base_read_host(const struct images *s, struct base *ret,
+                          struct dockerfile_config *ret_config, struct err *err)
 {
     static const char path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -160,8 +160,8 @@ static int read_host(const struct images *s, struct base *ret, struct dockerfile
     return 0;
 }
 
-static int read_stored(const struct images *s, const char *name, struct base *ret,
-                       struct dockerfile_config *ret_config, struct err *err)
+static int base_read_stored(const struct images *s, const char *name, struct base *ret,
+                            struct dockerfile_config *ret_config, struct err *err)
 {
     _cleanup_base_ struct base b = {0};
     _cleanup_json_ json_t *record = NULL, *config = NULL;
@@ -172,18 +172,18 @@ static int read_stored(const struct images *s, const char *name, struct base *re
     if (r == -ERR_NOT_FOUND) {
         if (err)
             err_done(err);
-        return not_there(name, err);
+        return base_not_there(name, err);
     }
     if (r >= 0)
         r = images_read(s, b.id, &record, err);
     if (r >= 0)
         r = images_layers(record, &b.layers, err);
     if (r >= 0 && ret_config)
-        r = read_blob(s, b.id, &config, err);
+        r = base_read_blob(s, b.id, &config, err);
     if (r < 0)
         return err_wrap(err, "image '%.200s'", name);
     if (ret_config)
-        read_config(config, ret_config);
+        base_read_config(config, ret_config);
     created = json_string_value(json_object_get(record, "created"));
     b.created = created ? xstrdup(created) : NULL;
     if (ret) {
@@ -196,15 +196,15 @@ static int read_stored(const struct images *s, const char *name, struct base *re
 int base_read(const struct images *s, const char *name, struct base *ret,
               struct dockerfile_config *ret_config, struct err *err)
 {
-    return reference_is_host(name) ? read_host(s, ret, ret_config, err)
-                                   : read_stored(s, name, ret, ret_config, err);
+    return reference_is_host(name) ? base_read_host(s, ret, ret_config, err)
+                                   : base_read_stored(s, name, ret, ret_config, err);
 }
 
 int base_history(const struct images *s, const struct base *b, json_t **ret, struct err *err)
 {
     size_t stored = strv_len(b->layers) - images_begin_with_host(b->layers);
     _cleanup_json_ json_t *config = NULL;
-    int r = *b->id ? read_blob(s, b->id, &config, err) : 0;
+    int r = *b->id ? base_read_blob(s, b->id, &config, err) : 0;
 
     if (r >= 0)
         *ret = history_of_base(json_object_get(config, "history"), stored);
@@ -213,13 +213,13 @@ int base_history(const struct images *s, const struct base *b, json_t **ret, str
 
 /* ---- to JSON ---- */
 
-static void put_text(json_t *to, const char *key, const char *value)
+static void base_put_text(json_t *to, const char *key, const char *value)
 {
     if (value && *value)
         json_object_set_new(to, key, json_string(value));
 }
 
-static void put_texts(json_t *to, const char *key, char *const *v)
+static void base_put_texts(json_t *to, const char *key, char *const *v)
 {
     json_t *list;
 
@@ -231,7 +231,7 @@ static void put_texts(json_t *to, const char *key, char *const *v)
     json_object_set_new(to, key, list);
 }
 
-static void put_keys(json_t *to, const char *key, char *const *v)
+static void base_put_keys(json_t *to, const char *key, char *const *v)
 {
     json_t *map;
 
@@ -243,7 +243,7 @@ static void put_keys(json_t *to, const char *key, char *const *v)
     json_object_set_new(to, key, map);
 }
 
-static void put_pairs(json_t *to, const char *key, char *const *v)
+static void base_put_pairs(json_t *to, const char *key, char *const *v)
 {
     json_t *map;
 
@@ -259,44 +259,44 @@ static void put_pairs(json_t *to, const char *key, char *const *v)
     json_object_set_new(to, key, map);
 }
 
-static void put_time(json_t *to, const char *key, int64_t ns)
+static void base_put_time(json_t *to, const char *key, int64_t ns)
 {
     if (ns)
         json_object_set_new(to, key, json_integer(ns));
 }
 
-static void put_health(json_t *to, const struct config_health *h)
+static void base_put_health(json_t *to, const struct config_health *h)
 {
     json_t *doc;
 
     if (!h->test)
         return;
     doc = json_object();
-    put_texts(doc, "Test", h->test);
-    put_time(doc, "Interval", h->interval);
-    put_time(doc, "Timeout", h->timeout);
-    put_time(doc, "StartPeriod", h->start_period);
-    put_time(doc, "StartInterval", h->start_interval);
-    put_time(doc, "Retries", h->retries);
+    base_put_texts(doc, "Test", h->test);
+    base_put_time(doc, "Interval", h->interval);
+    base_put_time(doc, "Timeout", h->timeout);
+    base_put_time(doc, "StartPeriod", h->start_period);
+    base_put_time(doc, "StartInterval", h->start_interval);
+    base_put_time(doc, "Retries", h->retries);
     json_object_set_new(to, "Healthcheck", doc);
 }
 
-static json_t *config_json(const struct dockerfile_config *c)
+static json_t *base_config_json(const struct dockerfile_config *c)
 {
     json_t *to = json_object();
 
-    put_texts(to, "Env", c->env);
-    put_pairs(to, "Labels", c->labels);
-    put_texts(to, "Cmd", c->cmd);
-    put_texts(to, "Entrypoint", c->entrypoint);
-    put_texts(to, "Shell", c->shell);
-    put_keys(to, "ExposedPorts", c->ports);
-    put_keys(to, "Volumes", c->volumes);
-    put_texts(to, "OnBuild", c->triggers);
-    put_text(to, "User", c->user);
-    put_text(to, "WorkingDir", c->workdir);
-    put_text(to, "StopSignal", c->stop_signal);
-    put_health(to, &c->health);
+    base_put_texts(to, "Env", c->env);
+    base_put_pairs(to, "Labels", c->labels);
+    base_put_texts(to, "Cmd", c->cmd);
+    base_put_texts(to, "Entrypoint", c->entrypoint);
+    base_put_texts(to, "Shell", c->shell);
+    base_put_keys(to, "ExposedPorts", c->ports);
+    base_put_keys(to, "Volumes", c->volumes);
+    base_put_texts(to, "OnBuild", c->triggers);
+    base_put_text(to, "User", c->user);
+    base_put_text(to, "WorkingDir", c->workdir);
+    base_put_text(to, "StopSignal", c->stop_signal);
+    base_put_health(to, &c->health);
     return to;
 }
 
@@ -306,18 +306,18 @@ char *base_config_text(const struct dockerfile_config *c, char *const *layers, c
     _cleanup_json_ json_t *doc = json_object();
     json_t *rootfs = json_object(), *diff_ids = json_array();
 
-    put_text(doc, "architecture", image_config_architecture());
-    put_text(doc, "os", "linux");
-    put_text(doc, "created", created);
-    put_text(doc, "author", c->author);
+    base_put_text(doc, "architecture", image_config_architecture());
+    base_put_text(doc, "os", "linux");
+    base_put_text(doc, "created", created);
+    base_put_text(doc, "author", c->author);
     if (images_begin_with_host(layers))
-        put_text(doc, IMAGE_CONFIG_BASE, *layers++);
-    json_object_set_new(doc, "config", config_json(c));
+        base_put_text(doc, IMAGE_CONFIG_BASE, *layers++);
+    json_object_set_new(doc, "config", base_config_json(c));
     if (history)
         json_object_set(doc, "history", (json_t *)history);
     for (; layers && *layers; layers++)
         json_array_append_new(diff_ids, json_string(*layers));
-    put_text(rootfs, "type", "layers");
+    base_put_text(rootfs, "type", "layers");
     json_object_set_new(rootfs, "diff_ids", diff_ids);
     json_object_set_new(doc, "rootfs", rootfs);
     return json_to_text(doc, true);

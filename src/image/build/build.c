@@ -60,22 +60,22 @@ char *builder_now(void)
 
 /* ---- stages ---- */
 
-static void tell_begin(const struct builder *b, const struct build_stage *stage, const char *text,
-                       unsigned n, unsigned line)
+static void build_tell_begin(const struct builder *b, const struct build_stage *stage,
+                             const char *text, unsigned n, unsigned line)
 {
     daemon_conn_tell(b->daemon_conn,
                      json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage", stage->name, "n",
                                (int)n, "of", (int)build_stage_total(stage), "line", (int)line));
 }
 
-static int tell_end(const struct builder *b, int r, const struct err *err)
+static int build_tell_end(const struct builder *b, int r, const struct err *err)
 {
     daemon_conn_tell(b->daemon_conn, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
     return r;
 }
 
-static int begin_stage(struct builder *b, const struct build_stage *stage, struct builder_state *st,
-                       struct err *err)
+static int build_begin_stage(struct builder *b, const struct build_stage *stage,
+                             struct builder_state *st, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     _cleanup_base_ struct base base = {0};
@@ -91,7 +91,7 @@ static int begin_stage(struct builder *b, const struct build_stage *stage, struc
         return 0;
     }
     text = xasprintf("FROM %s", stage->image ? stage->image : "scratch");
-    tell_begin(b, stage, text, 1, 0);
+    build_tell_begin(b, stage, text, 1, 0);
     if (stage->image)
         r = base_read(b->store, stage->image, &base, NULL, err);
     if (r >= 0 && stage->image)
@@ -105,20 +105,20 @@ static int begin_stage(struct builder *b, const struct build_stage *stage, struc
         st->layers = TAKE_PTR(base.layers);
         st->created = TAKE_PTR(base.created);
     }
-    return tell_end(b, r, err);
+    return build_tell_end(b, r, err);
 }
 
 static int build_stage(struct builder *b, size_t i, struct err *err)
 {
     const struct build_stage *stage = &b->plan.stages[i];
     struct builder_state *st = &b->states[i];
-    int r = begin_stage(b, stage, st, err);
+    int r = build_begin_stage(b, stage, st, err);
 
     for (size_t k = 0; r >= 0 && k < stage->n_steps; k++) {
         const struct build_plan_step *s = &stage->steps[k];
 
-        tell_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
-        r = tell_end(b, step_take(b, st, stage, k, err), err);
+        build_tell_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
+        r = build_tell_end(b, step_take(b, st, stage, k, err), err);
     }
     return r;
 }
@@ -128,12 +128,12 @@ static int build_stage(struct builder *b, size_t i, struct err *err)
 /* Names in the build's folder that no other stage has. */
 enum { WORK_NUMBERS = 100000 };
 
-static bool is_needed(void *arg, size_t stage)
+static bool build_is_needed(void *arg, size_t stage)
 {
     return ((const struct builder *)arg)->plan.stages[stage].needed;
 }
 
-static bool waits_for(void *arg, size_t stage, size_t earlier)
+static bool build_waits_for(void *arg, size_t stage, size_t earlier)
 {
     const struct build_stage *s = &((const struct builder *)arg)->plan.stages[stage];
 
@@ -151,8 +151,8 @@ static bool waits_for(void *arg, size_t stage, size_t earlier)
     return false;
 }
 
-static int stage_in_child(void *arg, size_t stage, struct daemon_conn *daemon_conn, json_t **ret,
-                          struct err *err)
+static int build_stage_in_child(void *arg, size_t stage, struct daemon_conn *daemon_conn,
+                                json_t **ret, struct err *err)
 {
     struct builder *b = arg;
     const struct builder_state *st = &b->states[stage];
@@ -167,7 +167,7 @@ static int stage_in_child(void *arg, size_t stage, struct daemon_conn *daemon_co
     return r;
 }
 
-static int stage_ended(void *arg, size_t stage, const json_t *doc, struct err *err)
+static int build_stage_ended(void *arg, size_t stage, const json_t *doc, struct err *err)
 {
     struct builder_state *st = &((struct builder *)arg)->states[stage];
     const char *key = json_string_value(json_object_get(doc, "key"));
@@ -185,10 +185,10 @@ static int build_stages(struct builder *b, struct err *err)
     const struct stages stages = {.daemon_conn = b->daemon_conn,
                                   .arg = b,
                                   .n = b->plan.n_stages,
-                                  .is_needed = is_needed,
-                                  .waits_for = waits_for,
-                                  .build = stage_in_child,
-                                  .took = stage_ended};
+                                  .is_needed = build_is_needed,
+                                  .waits_for = build_waits_for,
+                                  .build = build_stage_in_child,
+                                  .took = build_stage_ended};
 
     return stages_run(&stages, err);
 }
@@ -196,13 +196,13 @@ static int build_stages(struct builder *b, struct err *err)
 /* ---- the image ---- */
 
 /* What the stage is built on comes first. */
-static void add_history(const struct builder *b, size_t stage, json_t *list)
+static void build_add_history(const struct builder *b, size_t stage, json_t *list)
 {
     const struct build_stage *s = &b->plan.stages[stage];
     const struct builder_state *st = &b->states[stage];
 
     if (s->base >= 0)
-        add_history(b, (size_t)s->base, list);
+        build_add_history(b, (size_t)s->base, list);
     else if (json_is_array(st->base))
         json_array_extend(list, st->base);
     for (size_t i = 0; i < s->n_notes; i++) {
@@ -215,21 +215,21 @@ static void add_history(const struct builder *b, size_t stage, json_t *list)
     }
 }
 
-static char *config_text(const struct builder *b)
+static char *build_config_text(const struct builder *b)
 {
     const struct builder_state *st = &b->states[b->plan.target];
     _cleanup_json_ json_t *history = json_array();
 
-    add_history(b, b->plan.target, history);
+    build_add_history(b, b->plan.target, history);
     history_fill_times(history);
     return base_config_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created,
                             history);
 }
 
-static int finish(struct builder *b, json_t **ret, struct err *err)
+static int build_finish(struct builder *b, json_t **ret, struct err *err)
 {
     const struct builder_state *st = &b->states[b->plan.target];
-    _cleanup_free_ char *config = config_text(b);
+    _cleanup_free_ char *config = build_config_text(b);
     _cleanup_json_ json_t *names = json_array();
     char id[DIGEST_MAX];
     int r = keep_image(b->store, config, id, err);
@@ -244,7 +244,7 @@ static int finish(struct builder *b, json_t **ret, struct err *err)
 
 /* ---- the whole ---- */
 
-static int bring_in(struct builder *b, const char *name, struct err *err)
+static int build_bring_in(struct builder *b, const char *name, struct err *err)
 {
     _cleanup_free_ char *text = xasprintf("pull %s", name), *as = base_name(name);
     json_t *ask = json_pack("{s:s}", "name", name);
@@ -260,29 +260,29 @@ static int bring_in(struct builder *b, const char *name, struct err *err)
     if (r < 0 && !err->hint)
         err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
     strv_add(&b->brought, name);
-    return tell_end(b, r, err);
+    return build_tell_end(b, r, err);
 }
 
 /* What a digest names is what it was: there is nothing new to ask for. */
-static bool is_to_be_asked(const struct builder *b, const char *name)
+static bool build_is_to_be_asked(const struct builder *b, const char *name)
 {
     return b->ask->pull && !strchr(name, '@') && !reference_is_host(name) &&
            !strv_contains(b->brought, name);
 }
 
-static int image_config(void *arg, const char *name, struct dockerfile_config *ret,
-                        bool *ret_on_host, struct err *err)
+static int build_image_config(void *arg, const char *name, struct dockerfile_config *ret,
+                              bool *ret_on_host, struct err *err)
 {
     struct builder *b = arg;
     _cleanup_base_ struct base base = {0};
     _cleanup_err_ struct err why = ERR_INIT;
     int r = -ERR_NOT_FOUND;
 
-    if (!is_to_be_asked(b, name))
+    if (!build_is_to_be_asked(b, name))
         r = base_read(b->store, name, &base, ret, &why);
     if (r == -ERR_NOT_FOUND) {
         err_done(&why);
-        r = bring_in(b, name, &why);
+        r = build_bring_in(b, name, &why);
         if (r >= 0)
             r = base_read(b->store, name, &base, ret, &why);
     }
@@ -292,7 +292,7 @@ static int image_config(void *arg, const char *name, struct dockerfile_config *r
     return 0;
 }
 
-static int check_agents(char *const *agents, struct err *err)
+static int build_build_check_agents(char *const *agents, struct err *err)
 {
     int r = 0;
 
@@ -306,7 +306,7 @@ static int check_agents(char *const *agents, struct err *err)
     return r;
 }
 
-static int make_plan(struct builder *b, struct err *err)
+static int build_make_plan(struct builder *b, struct err *err)
 {
     const struct config_inputs inputs = {
         .build_args = b->ask->args, .target = b->ask->target, .arch = image_config_architecture()};
@@ -314,14 +314,14 @@ static int make_plan(struct builder *b, struct err *err)
     int r = context_dockerfile(&b->work, b->ask->dockerfile, &df, err);
 
     if (r >= 0)
-        r = build_plan_make(df, &inputs, b->ask->agents, image_config, b, &b->plan, err);
+        r = build_plan_make(df, &inputs, b->ask->agents, build_image_config, b, &b->plan, err);
     if (r < 0)
         return err_wrap(err, "%.200s", b->ask->dockerfile);
     b->states = xcalloc(b->plan.n_stages, sizeof(*b->states));
     return 0;
 }
 
-static void builder_done(struct builder *b)
+static void build_builder_done(struct builder *b)
 {
     for (size_t i = 0; b->states && i < b->plan.n_stages; i++) {
         strv_free(b->states[i].layers);
@@ -346,17 +346,17 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
     if (r >= 0)
         r = history_epoch(ask->args, &b.epoch, err);
     if (r >= 0)
-        r = check_agents(ask->agents, err);
+        r = build_build_check_agents(ask->agents, err);
     if (r >= 0)
         r = work_open(s, ids, name, &b.work, err);
     if (r >= 0)
         r = work_unpack_context(&b.work, context, ask->digest_only, err);
     if (r >= 0)
-        r = make_plan(&b, err);
+        r = build_make_plan(&b, err);
     if (r >= 0)
         r = build_stages(&b, err);
     if (r >= 0)
-        r = finish(&b, ret, err);
-    builder_done(&b);
+        r = build_finish(&b, ret, err);
+    build_builder_done(&b);
     return r;
 }

@@ -22,8 +22,8 @@
 /* ---- reading ---- */
 
 /* 1, or 0: there is no such file. */
-static int read_text(int context, const char *path, size_t max, char **ret, size_t *ret_len,
-                     struct err *err)
+static int context_read_text(int context, const char *path, size_t max, char **ret, size_t *ret_len,
+                             struct err *err)
 {
     _cleanup_close_ int fd = sources_open(context, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     _cleanup_free_ char *text = NULL;
@@ -50,19 +50,19 @@ static int read_text(int context, const char *path, size_t max, char **ret, size
 
 /* ---- .dockerignore ---- */
 
-static int prune(const struct ignore *ig, int dir, struct buf *path, struct err *err);
+static int context_prune(const struct ignore *ig, int dir, struct buf *path, struct err *err);
 
-static int prune_folder(const struct ignore *ig, int dir, const char *name, struct buf *path,
-                        struct err *err)
+static int context_prune_folder(const struct ignore *ig, int dir, const char *name,
+                                struct buf *path, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r = dir_open(dir, name, &fd, err);
 
-    return r < 0 ? r : prune(ig, fd, path, err);
+    return r < 0 ? r : context_prune(ig, fd, path, err);
 }
 
-static int prune_one(const struct ignore *ig, int dir, const char *name, struct buf *path,
-                     struct err *err)
+static int context_prune_one(const struct ignore *ig, int dir, const char *name, struct buf *path,
+                             struct err *err)
 {
     bool ignored = ignore_matches(ig, buf_data(path));
     struct stat st;
@@ -73,13 +73,13 @@ static int prune_one(const struct ignore *ig, int dir, const char *name, struct 
     if (ignored && (!S_ISDIR(st.st_mode) || !ignore_has_exceptions(ig)))
         return rmtree(dir, name, err);
     if (S_ISDIR(st.st_mode))
-        r = prune_folder(ig, dir, name, path, err);
+        r = context_prune_folder(ig, dir, name, path, err);
     if (ignored && S_ISDIR(st.st_mode))
         unlinkat(dir, name, AT_REMOVEDIR); /* stays with what was taken back in */
     return r;
 }
 
-static int prune(const struct ignore *ig, int dir, struct buf *path, struct err *err)
+static int context_prune(const struct ignore *ig, int dir, struct buf *path, struct err *err)
 {
     int copy = fcntl(dir, F_DUPFD_CLOEXEC, 3), r = 0;
     _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -94,26 +94,26 @@ static int prune(const struct ignore *ig, int dir, struct buf *path, struct err 
             continue;
         if (buf_appendf(path, "%s%s", len ? "/" : "", e->d_name) < 0)
             return err_set(err, ERR_LIMIT, "a path of the context is too long");
-        r = prune_one(ig, dir, e->d_name, path, err);
+        r = context_prune_one(ig, dir, e->d_name, path, err);
         buf_truncate(path, len);
     }
     return r;
 }
 
-static int apply_ignore(int context, const char *dockerfile, struct err *err)
+static int context_apply_ignore(int context, const char *dockerfile, struct err *err)
 {
     _cleanup_free_ char *own = xasprintf("%s.dockerignore", dockerfile), *text = NULL;
     _cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX * 2);
     _cleanup_(ignore_freep) struct ignore *ig = NULL;
     size_t len;
-    int r = read_text(context, own, IGNORE_SIZE_MAX, &text, &len, err);
+    int r = context_read_text(context, own, IGNORE_SIZE_MAX, &text, &len, err);
 
     if (r == 0)
-        r = read_text(context, ".dockerignore", IGNORE_SIZE_MAX, &text, &len, err);
+        r = context_read_text(context, ".dockerignore", IGNORE_SIZE_MAX, &text, &len, err);
     if (r <= 0)
         return r;
     r = ignore_parse(text, len, &ig, err);
-    return r < 0 ? err_wrap(err, ".dockerignore") : prune(ig, context, &path, err);
+    return r < 0 ? err_wrap(err, ".dockerignore") : context_prune(ig, context, &path, err);
 }
 
 /* ---- the Dockerfile ---- */
@@ -128,7 +128,7 @@ int context_dockerfile(struct build_work *w, const char *path, struct dockerfile
     int r = dir_open(w->dir, "context", &context, err);
 
     if (r >= 0)
-        r = read_text(context, path, DOCKERFILE_SIZE_MAX, &text, &len, err);
+        r = context_read_text(context, path, DOCKERFILE_SIZE_MAX, &text, &len, err);
     if (r == 0) {
         err_set(err, ERR_NOT_FOUND, "it is not in the build context");
         return err_hint(err, "`-f FILE` says which file it is.");
@@ -136,7 +136,7 @@ int context_dockerfile(struct build_work *w, const char *path, struct dockerfile
     if (r >= 0)
         r = dockerfile_parse(text, len, &df, NULL, err);
     if (r >= 0)
-        r = apply_ignore(context, path, err);
+        r = context_apply_ignore(context, path, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(df);
@@ -147,7 +147,7 @@ int context_dockerfile(struct build_work *w, const char *path, struct dockerfile
 
 enum archive { ARCHIVE_NONE, ARCHIVE_TAR, ARCHIVE_PACKED, ARCHIVE_UNKNOWN };
 
-static enum archive archive_of(int fd)
+static enum archive context_archive_of(int fd)
 {
     static const struct {
         const char *magic;
@@ -174,7 +174,7 @@ struct add_job {
 };
 
 /* In the child: what was in the archive keeps its owners, unless they are given. */
-static int run_add(void *arg, int dir, struct err *err)
+static int context_run_add(void *arg, int dir, struct err *err)
 {
     const struct add_job *a = arg;
     char *const all[] = {(char *)"", NULL};
@@ -194,8 +194,9 @@ static int run_add(void *arg, int dir, struct err *err)
 }
 
 /* 1: it was one, and is in its place; 0: it only looked like one. */
-static int add_archive(struct build_work *w, const struct build_plan_step *s, char *const *layers,
-                       unsigned n, int fd, enum archive kind, struct err *err)
+static int context_add_archive(struct build_work *w, const struct build_plan_step *s,
+                               char *const *layers, unsigned n, int fd, enum archive kind,
+                               struct err *err)
 {
     const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
     _cleanup_err_ struct err why = ERR_INIT;
@@ -215,16 +216,17 @@ static int add_archive(struct build_work *w, const struct build_plan_step *s, ch
     if (r < 0)
         return err_move(err, &why);
     job.folder = folder;
-    r = work_run(w,
-                 &(struct work_job){
-                     .n = n, .layers = layers, .mount_root = true, .fn = run_add, .arg = &job},
-                 err);
+    r = work_run(
+        w,
+        &(struct work_job){
+            .n = n, .layers = layers, .mount_root = true, .fn = context_run_add, .arg = &job},
+        err);
     return r < 0 ? r : 1;
 }
 
-static int add_one(struct build_work *w, const struct build_plan_step *s, char *const *layers,
-                   unsigned n, int folder, const char *path, const struct filter *filter,
-                   char ***ret, struct err *err)
+static int context_add_one(struct build_work *w, const struct build_plan_step *s,
+                           char *const *layers, unsigned n, int folder, const char *path,
+                           const struct filter *filter, char ***ret, struct err *err)
 {
     _cleanup_close_ int fd = sources_open(folder, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     enum archive kind = ARCHIVE_NONE;
@@ -234,13 +236,13 @@ static int add_one(struct build_work *w, const struct build_plan_step *s, char *
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         if (filter_ask(filter, sources_name(path)) != FILTER_TAKE)
             return 0;
-        kind = archive_of(fd);
+        kind = context_archive_of(fd);
     }
     if (kind == ARCHIVE_UNKNOWN)
         return err_set(err, ERR_UNSUPPORTED, "'%.200s': archives of bzip2 cannot be taken apart",
                        path);
     if (kind != ARCHIVE_NONE)
-        r = add_archive(w, s, layers, n, fd, kind, err);
+        r = context_add_archive(w, s, layers, n, fd, kind, err);
     if (r == 0)
         strv_push(ret, *path ? sources_literal(path) : xstrdup("."));
     return r < 0 ? err_wrap(err, "take apart '%.200s'", path) : 0;
@@ -259,7 +261,7 @@ int context_add(struct build_work *w, const struct build_plan_step *s, const cha
 
         r = filter_find(dir, *p, &want, &found, &filter, err);
         for (char **f = found; r >= 0 && f && *f; f++)
-            r = add_one(w, s, layers, n, dir, *f, filter, ret, err);
+            r = context_add_one(w, s, layers, n, dir, *f, filter, ret, err);
     }
     return r;
 }

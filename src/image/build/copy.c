@@ -40,7 +40,7 @@ struct level {
 /* ---- owners ---- */
 
 /* Field `want` of the line whose first field is `name`. */
-static int find_field(char *text, const char *name, unsigned want, uint32_t *ret)
+static int build_copy_find_field(char *text, const char *name, unsigned want, uint32_t *ret)
 {
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         char *field = strsep(&line, ":");
@@ -54,35 +54,35 @@ static int find_field(char *text, const char *name, unsigned want, uint32_t *ret
     return -ERR_NOT_FOUND;
 }
 
-static int look_up(int root, const char *file, const char *name, unsigned want, uint32_t *ret,
-                   struct err *err)
+static int build_copy_look_up(int root, const char *file, const char *name, unsigned want,
+                              uint32_t *ret, struct err *err)
 {
     _cleanup_close_ int fd = sources_open(root, file, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     _cleanup_free_ char *text = xmalloc(ACCOUNTS_MAX + 1);
     ssize_t n = fd < 0 ? 0 : fd_read_full(fd, text, ACCOUNTS_MAX);
 
     text[MAX(n, (ssize_t)0)] = '\0';
-    if (find_field(text, name, want, ret) < 0)
+    if (build_copy_find_field(text, name, want, ret) < 0)
         return err_set(err, ERR_INVALID, "the image's '/%s' does not know '%.64s'", file, name);
     return 0;
 }
 
-static bool is_number(const char *s)
+static bool build_copy_is_number(const char *s)
 {
     return *s && strspn(s, "0123456789") == strlen(s);
 }
 
-static int find_user(int root, const char *name, struct copy_owner *ret, struct err *err)
+static int build_copy_find_user(int root, const char *name, struct copy_owner *ret, struct err *err)
 {
     int r;
 
-    if (is_number(name)) {
+    if (build_copy_is_number(name)) {
         r = parse_u32(name, 0, COPY_ID_MAX, &ret->uid, err);
         ret->gid = ret->uid;
         return r;
     }
-    r = look_up(root, "etc/passwd", name, 2, &ret->uid, err);
-    return r < 0 ? r : look_up(root, "etc/passwd", name, 3, &ret->gid, err);
+    r = build_copy_look_up(root, "etc/passwd", name, 2, &ret->uid, err);
+    return r < 0 ? r : build_copy_look_up(root, "etc/passwd", name, 3, &ret->gid, err);
 }
 
 int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct err *err)
@@ -90,11 +90,12 @@ int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct e
     _cleanup_free_ char *copy = xstrdup(text);
     char *group = copy, *user = strsep(&group, ":");
     struct copy_owner o = {.given = true};
-    int r = *user ? find_user(root, user, &o, err) : 0;
+    int r = *user ? build_copy_find_user(root, user, &o, err) : 0;
 
     if (r >= 0 && group && *group)
-        r = is_number(group) ? parse_u32(group, 0, COPY_ID_MAX, &o.gid, err)
-                             : look_up(root, "etc/group", group, 2, &o.gid, err);
+        r = build_copy_is_number(group)
+                ? parse_u32(group, 0, COPY_ID_MAX, &o.gid, err)
+                : build_copy_look_up(root, "etc/group", group, 2, &o.gid, err);
     if (r < 0)
         return err_wrap(err, "owner '%.64s'", text);
     *ret = o;
@@ -103,7 +104,8 @@ int copy_owner_find(int root, const char *text, struct copy_owner *ret, struct e
 
 /* ---- folders on the way ---- */
 
-static int make_one(int parent, const char *name, const struct copy_owner *owner, struct err *err)
+static int build_copy_make_one(int parent, const char *name, const struct copy_owner *owner,
+                               struct err *err)
 {
     if (mkdirat(parent, name, 0755) < 0)
         return err_sys(err, errno, "make folder '%.200s'", name);
@@ -133,7 +135,7 @@ int copy_make_folder(int root, const char *path, const struct copy_owner *owner,
         so_far = next;
         at = sources_open(root, so_far, O_PATH | O_DIRECTORY);
         if (at == -ENOENT) {
-            r = make_one(fd, part, owner, err);
+            r = build_copy_make_one(fd, part, owner, err);
             if (r < 0)
                 return r;
             at = sources_open(root, so_far, O_PATH | O_DIRECTORY);
@@ -149,29 +151,30 @@ int copy_make_folder(int root, const char *path, const struct copy_owner *owner,
 
 /* ---- copying ---- */
 
-static int copy_into(struct build_copy *c, int from, struct level *to, struct err *err);
+static int build_copy_into(struct build_copy *c, int from, struct level *to, struct err *err);
 
-static mode_t mode_of(const struct build_copy *c, const struct stat *st)
+static mode_t build_copy_mode_of(const struct build_copy *c, const struct stat *st)
 {
     return c->job->mode >= 0 ? (mode_t)c->job->mode : st->st_mode & 07777;
 }
 
 /* The owner first: a change of it takes set-uid bits away. */
-static int set_meta(const struct build_copy *c, int fd, const struct stat *st, struct err *err)
+static int build_copy_set_meta(const struct build_copy *c, int fd, const struct stat *st,
+                               struct err *err)
 {
     const struct copy_owner *o = &c->job->owner;
     const struct timespec times[2] = {st->st_mtim, st->st_mtim};
 
     if (fchown(fd, o->given ? o->uid : st->st_uid, o->given ? o->gid : st->st_gid) < 0)
         return err_sys(err, errno, "set the owner");
-    if (fchmod(fd, mode_of(c, st)) < 0)
+    if (fchmod(fd, build_copy_mode_of(c, st)) < 0)
         return err_sys(err, errno, "set the mode");
     if (futimens(fd, times) < 0)
         return err_sys(err, errno, "set the time");
     return 0;
 }
 
-static int copy_bytes(struct build_copy *c, int from, int to, struct err *err)
+static int build_copy_bytes(struct build_copy *c, int from, int to, struct err *err)
 {
     for (;;) {
         ssize_t n = fd_read_full(from, c->piece, PIECE);
@@ -187,7 +190,7 @@ static int copy_bytes(struct build_copy *c, int from, int to, struct err *err)
     }
 }
 
-static int make_room(int to, const char *name, struct err *err)
+static int build_copy_make_room(int to, const char *name, struct err *err)
 {
     struct stat st;
 
@@ -199,7 +202,8 @@ static int make_room(int to, const char *name, struct err *err)
 }
 
 /* A second name of what is here already. 1: it is a link to that; 0: it is not, or cannot be. */
-static int link_again(struct build_copy *c, const struct stat *st, int to, const char *name)
+static int build_copy_link_again(struct build_copy *c, const struct stat *st, int to,
+                                 const char *name)
 {
     _cleanup_free_ char *key = NULL;
     const char *first;
@@ -214,23 +218,23 @@ static int link_again(struct build_copy *c, const struct stat *st, int to, const
     return 0;
 }
 
-static int copy_file(struct build_copy *c, int in, const struct stat *st, int to, const char *name,
-                     struct err *err)
+static int build_copy_file(struct build_copy *c, int in, const struct stat *st, int to,
+                           const char *name, struct err *err)
 {
     _cleanup_close_ int out = -1;
-    int r = make_room(to, name, err);
+    int r = build_copy_make_room(to, name, err);
 
-    if (r < 0 || link_again(c, st, to, name))
+    if (r < 0 || build_copy_link_again(c, st, to, name))
         return r;
     out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (out < 0)
         return err_sys(err, errno, "make it");
-    r = copy_bytes(c, in, out, err);
-    return r < 0 ? r : set_meta(c, out, st, err);
+    r = build_copy_bytes(c, in, out, err);
+    return r < 0 ? r : build_copy_set_meta(c, out, st, err);
 }
 
-static int copy_symlink(struct build_copy *c, int from, const char *name, const struct stat *st,
-                        int to, struct err *err)
+static int build_copy_symlink(struct build_copy *c, int from, const char *name,
+                              const struct stat *st, int to, struct err *err)
 {
     const struct copy_owner *o = &c->job->owner;
     const struct timespec times[2] = {st->st_mtim, st->st_mtim};
@@ -241,7 +245,7 @@ static int copy_symlink(struct build_copy *c, int from, const char *name, const 
     if (n < 0)
         return err_sys(err, errno, "read the link");
     target[n] = '\0';
-    r = make_room(to, name, err);
+    r = build_copy_make_room(to, name, err);
     if (r < 0)
         return r;
     if (symlinkat(target, to, name) < 0 ||
@@ -253,7 +257,7 @@ static int copy_symlink(struct build_copy *c, int from, const char *name, const 
 }
 
 /* 1: it is new. */
-static int open_or_make(int to, const char *name, int *ret, struct err *err)
+static int build_copy_open_or_make(int to, const char *name, int *ret, struct err *err)
 {
     bool is_new;
     int r;
@@ -271,66 +275,68 @@ static int open_or_make(int to, const char *name, int *ret, struct err *err)
     return r < 0 ? r : is_new;
 }
 
-static int level_make(struct level *l, struct err *err)
+static int build_copy_level_make(struct level *l, struct err *err)
 {
     int r = 0;
 
     if (l->fd >= 0)
         return 0;
-    r = level_make(l->up, err);
+    r = build_copy_level_make(l->up, err);
     if (r >= 0)
-        r = open_or_make(l->up->fd, l->name, &l->fd, err);
+        r = build_copy_open_or_make(l->up->fd, l->name, &l->fd, err);
     l->is_new = r > 0;
     return r;
 }
 
 /* A folder that was there, and is not copied itself, keeps its owner: BuildKit sets its mode. */
-static int level_finish(const struct build_copy *c, const struct level *l, const struct stat *st,
-                        enum filter_answer answer, struct err *err)
+static int build_copy_level_finish(const struct build_copy *c, const struct level *l,
+                                   const struct stat *st, enum filter_answer answer,
+                                   struct err *err)
 {
     if (l->fd < 0)
         return 0;
     if (answer == FILTER_TAKE || l->is_new)
-        return set_meta(c, l->fd, st, err);
-    return fchmod(l->fd, mode_of(c, st)) < 0 ? err_sys(err, errno, "set the mode") : 0;
+        return build_copy_set_meta(c, l->fd, st, err);
+    return fchmod(l->fd, build_copy_mode_of(c, st)) < 0 ? err_sys(err, errno, "set the mode") : 0;
 }
 
-static int copy_dir(struct build_copy *c, int in, const struct stat *st, struct level *to,
-                    const char *name, enum filter_answer answer, struct err *err)
+static int build_copy_dir(struct build_copy *c, int in, const struct stat *st, struct level *to,
+                          const char *name, enum filter_answer answer, struct err *err)
 {
     struct level here = {.up = to, .name = name, .fd = -1};
     size_t above = c->path.len;
-    int r = answer == FILTER_TAKE ? level_make(&here, err) : 0;
+    int r = answer == FILTER_TAKE ? build_copy_level_make(&here, err) : 0;
 
     if (r >= 0 && ++c->depth > DEPTH_MAX)
         r = err_set(err, ERR_LIMIT, "over %d levels", DEPTH_MAX);
     if (r >= 0 && buf_appendf(&c->path, "%s/", name) < 0)
         r = err_set(err, ERR_LIMIT, "its path is too long");
     if (r >= 0)
-        r = copy_into(c, in, &here, err);
+        r = build_copy_into(c, in, &here, err);
     buf_truncate(&c->path, above);
     c->depth--;
     if (r >= 0)
-        r = level_finish(c, &here, st, answer, err);
+        r = build_copy_level_finish(c, &here, st, answer, err);
     fd_close(here.fd);
     return r;
 }
 
-static int copy_opened(struct build_copy *c, int from, const char *name, const struct stat *st,
-                       struct level *to, enum filter_answer answer, struct err *err)
+static int build_copy_opened(struct build_copy *c, int from, const char *name,
+                             const struct stat *st, struct level *to, enum filter_answer answer,
+                             struct err *err)
 {
     _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
     if (in < 0)
         return err_sys(err, errno, "open it");
     if (S_ISDIR(st->st_mode))
-        return copy_dir(c, in, st, to, name, answer, err);
-    return copy_file(c, in, st, to->fd, name, err);
+        return build_copy_dir(c, in, st, to, name, answer, err);
+    return build_copy_file(c, in, st, to->fd, name, err);
 }
 
 /* Devices, FIFOs and sockets are passed over. */
-static int copy_answered(struct build_copy *c, int from, const char *name, struct level *to,
-                         enum filter_answer answer, struct err *err)
+static int build_copy_answered(struct build_copy *c, int from, const char *name, struct level *to,
+                               enum filter_answer answer, struct err *err)
 {
     struct stat st;
     int r = 0;
@@ -342,17 +348,17 @@ static int copy_answered(struct build_copy *c, int from, const char *name, struc
     if (!S_ISDIR(st.st_mode)) {
         if (answer == FILTER_LOOK)
             return 0;
-        r = level_make(to, err);
+        r = build_copy_level_make(to, err);
     }
     if (r >= 0 && S_ISLNK(st.st_mode))
-        r = copy_symlink(c, from, name, &st, to->fd, err);
+        r = build_copy_symlink(c, from, name, &st, to->fd, err);
     else if (r >= 0)
-        r = copy_opened(c, from, name, &st, to, answer, err);
+        r = build_copy_opened(c, from, name, &st, to, answer, err);
     return r < 0 ? err_wrap(err, "'%.200s'", name) : 0;
 }
 
-static int copy_one(struct build_copy *c, int from, const char *name, struct level *to,
-                    struct err *err)
+static int build_copy_one(struct build_copy *c, int from, const char *name, struct level *to,
+                          struct err *err)
 {
     enum filter_answer answer = FILTER_TAKE;
     size_t above = c->path.len;
@@ -363,10 +369,10 @@ static int copy_one(struct build_copy *c, int from, const char *name, struct lev
         answer = filter_ask(c->filter, buf_data(&c->path));
         buf_truncate(&c->path, above);
     }
-    return answer == FILTER_SKIP ? 0 : copy_answered(c, from, name, to, answer, err);
+    return answer == FILTER_SKIP ? 0 : build_copy_answered(c, from, name, to, answer, err);
 }
 
-static int copy_into(struct build_copy *c, int from, struct level *to, struct err *err)
+static int build_copy_into(struct build_copy *c, int from, struct level *to, struct err *err)
 {
     int copy = fcntl(from, F_DUPFD_CLOEXEC, 3);
     _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -378,15 +384,15 @@ static int copy_into(struct build_copy *c, int from, struct level *to, struct er
     }
     for (const struct dirent *e; r >= 0 && (e = readdir(d));)
         if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
-            r = copy_one(c, from, e->d_name, to, err);
+            r = build_copy_one(c, from, e->d_name, to, err);
     return r;
 }
 
 /* ---- the destination ---- */
 
 /* Where a file goes: into the destination when that is a folder, else it gets that name. */
-static int place_file(struct build_copy *c, int in, const struct stat *st, const char *match,
-                      struct err *err)
+static int build_copy_place_file(struct build_copy *c, int in, const struct stat *st,
+                                 const char *match, struct err *err)
 {
     const struct copy_job *j = c->job;
     _cleanup_free_ char *parent = xstrdup(j->dest);
@@ -397,15 +403,15 @@ static int place_file(struct build_copy *c, int in, const struct stat *st, const
     if (fd >= 0 || slash[1] == '\0') {
         fd_close(fd);
         r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
-        return r < 0 ? r : copy_file(c, in, st, to, sources_name(match), err);
+        return r < 0 ? r : build_copy_file(c, in, st, to, sources_name(match), err);
     }
     *slash = '\0';
     r = copy_make_folder(j->to, parent, &j->way, &to, err);
-    return r < 0 ? r : copy_file(c, in, st, to, slash + 1, err);
+    return r < 0 ? r : build_copy_file(c, in, st, to, slash + 1, err);
 }
 
 /* An O_PATH descriptor becomes one that can be read. */
-static int dir_reopen(int *fd, struct err *err)
+static int build_copy_dir_reopen(int *fd, struct err *err)
 {
     int open_fd;
     int r = dir_open(*fd, ".", &open_fd, err);
@@ -417,7 +423,7 @@ static int dir_reopen(int *fd, struct err *err)
     return r;
 }
 
-static void forget_links(struct build_copy *c)
+static void build_copy_forget_links(struct build_copy *c)
 {
     const char *key;
     void *path;
@@ -428,25 +434,25 @@ static void forget_links(struct build_copy *c)
     c->linked = (struct map)MAP_INIT;
 }
 
-static int copy_folder(struct build_copy *c, int in, int to, struct err *err)
+static int build_copy_folder(struct build_copy *c, int in, int to, struct err *err)
 {
     struct level top = {.fd = to};
     int r;
 
     c->base = to;
-    r = copy_into(c, in, &top, err);
+    r = build_copy_into(c, in, &top, err);
     c->base = -1;
-    forget_links(c);
+    build_copy_forget_links(c);
     return r;
 }
 
 /* A source that is a file goes by its name; with parents there is nothing below it. */
-static bool is_file_taken(const struct build_copy *c, const char *match)
+static bool build_copy_is_file_taken(const struct build_copy *c, const char *match)
 {
     return !c->job->want.parents && filter_ask(c->filter, sources_name(match)) == FILTER_TAKE;
 }
 
-static int place_match(struct build_copy *c, const char *match, struct err *err)
+static int build_copy_place_match(struct build_copy *c, const char *match, struct err *err)
 {
     const struct copy_job *j = c->job;
     _cleanup_close_ int in = sources_open(j->from, match, O_RDONLY | O_NONBLOCK | O_NOCTTY);
@@ -459,20 +465,20 @@ static int place_match(struct build_copy *c, const char *match, struct err *err)
     if (fstat(in, &st) < 0)
         return err_sys(err, errno, "look at '%.200s'", match);
     if (S_ISREG(st.st_mode)) {
-        r = is_file_taken(c, match) ? place_file(c, in, &st, match, err) : 0;
+        r = build_copy_is_file_taken(c, match) ? build_copy_place_file(c, in, &st, match, err) : 0;
     } else if (S_ISDIR(st.st_mode)) {
         r = copy_make_folder(j->to, j->dest, &j->way, &to, err);
         if (r >= 0)
-            r = dir_reopen(&to, err);
+            r = build_copy_dir_reopen(&to, err);
         if (r >= 0)
-            r = copy_folder(c, in, to, err);
+            r = build_copy_folder(c, in, to, err);
     } else {
         r = err_set(err, ERR_UNSUPPORTED, "it is neither a file nor a folder");
     }
     return r < 0 ? err_wrap(err, "copy '%.200s' to '%.200s'", match, j->dest) : 0;
 }
 
-static int several_need_folder(const struct copy_job *j, size_t n, struct err *err)
+static int build_copy_several_need_folder(const struct copy_job *j, size_t n, struct err *err)
 {
     size_t len = strlen(j->dest);
 
@@ -489,7 +495,8 @@ struct copy_source {
     struct filter *filter; /* owned, or NULL */
 };
 
-static int find_sources(const struct copy_job *job, struct copy_source *ret, struct err *err)
+static int build_copy_find_sources(const struct copy_job *job, struct copy_source *ret,
+                                   struct err *err)
 {
     size_t all = 0;
     int r = 0;
@@ -498,16 +505,17 @@ static int find_sources(const struct copy_job *job, struct copy_source *ret, str
         r = filter_find(job->from, job->sources[i], &job->want, &ret[i].paths, &ret[i].filter, err);
         all += r < 0 ? 0 : strv_len(ret[i].paths);
     }
-    return r < 0 || job->want.parents ? r : several_need_folder(job, all, err);
+    return r < 0 || job->want.parents ? r : build_copy_several_need_folder(job, all, err);
 }
 
-static int place_source(struct build_copy *c, const struct copy_source *s, struct err *err)
+static int build_copy_place_source(struct build_copy *c, const struct copy_source *s,
+                                   struct err *err)
 {
     int r = 0;
 
     c->filter = s->filter;
     for (char **p = s->paths; r >= 0 && p && *p; p++)
-        r = place_match(c, *p, err);
+        r = build_copy_place_match(c, *p, err);
     return r;
 }
 
@@ -517,10 +525,10 @@ int copy_files(const struct copy_job *job, struct err *err)
     struct copy_source *sources = xcalloc(n + 1, sizeof(*sources));
     struct build_copy c = {
         .job = job, .piece = xmalloc(PIECE), .base = -1, .path = BUF_INIT(DEPTH_MAX * 256)};
-    int r = find_sources(job, sources, err);
+    int r = build_copy_find_sources(job, sources, err);
 
     for (size_t i = 0; r >= 0 && i < n; i++)
-        r = place_source(&c, &sources[i], err);
+        r = build_copy_place_source(&c, &sources[i], err);
     for (size_t i = 0; i < n; i++) {
         strv_free(sources[i].paths);
         filter_free(sources[i].filter);

@@ -17,7 +17,8 @@ void daemon_conn_tell(struct daemon_conn *f, json_t *event)
     json_lines_send(&f->lines, event);
 }
 
-static int ask(struct daemon_conn *f, const char *what, json_t *doc, json_t **ret, struct err *err)
+static int daemon_conn_ask(struct daemon_conn *f, const char *what, json_t *doc, json_t **ret,
+                           struct err *err)
 {
     _cleanup_json_ json_t *answer = NULL;
     int r;
@@ -33,15 +34,15 @@ static int ask(struct daemon_conn *f, const char *what, json_t *doc, json_t **re
 
 int daemon_conn_run(struct daemon_conn *f, json_t *run, struct err *err)
 {
-    return ask(f, "run", run, NULL, err);
+    return daemon_conn_ask(f, "run", run, NULL, err);
 }
 
 int daemon_conn_pull(struct daemon_conn *f, json_t *pull, struct err *err)
 {
-    return ask(f, "pull", pull, NULL, err);
+    return daemon_conn_ask(f, "pull", pull, NULL, err);
 }
 
 int daemon_conn_fetch(struct daemon_conn *f, json_t *fetch, json_t **ret, struct err *err)
 {
-    return ask(f, "fetch", fetch, ret, err);
+    return daemon_conn_ask(f, "fetch", fetch, ret, err);
 }

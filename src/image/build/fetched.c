@@ -18,7 +18,7 @@ static const char part[] = "part";
 
 /* ---- what is known of an address ---- */
 
-static void note_key(const char *url, char ret[static DIGEST_MAX])
+static void fetched_note_key(const char *url, char ret[static DIGEST_MAX])
 {
     struct build_key k;
 
@@ -28,14 +28,14 @@ static void note_key(const char *url, char ret[static DIGEST_MAX])
 }
 
 /* *ret_etag: new, or NULL for nothing that could be asked about. */
-static void recall(const struct fetched *f, const char *url, struct fetched_file *file,
-                   char **ret_etag)
+static void fetched_recall(const struct fetched *f, const char *url, struct fetched_file *file,
+                           char **ret_etag)
 {
     _cleanup_json_ json_t *doc = NULL;
     const char *etag, *digest;
     char key[DIGEST_MAX];
 
-    note_key(url, key);
+    fetched_note_key(url, key);
     if (f->no_cache || cache_get_note(f->work->store, key, &doc) <= 0)
         return;
     etag = json_string_value(json_object_get(doc, "etag"));
@@ -47,15 +47,15 @@ static void recall(const struct fetched *f, const char *url, struct fetched_file
     file->modified = json_integer_value(json_object_get(doc, "modified"));
 }
 
-static int remember(const struct fetched *f, const char *url, const struct fetched_file *file,
-                    const json_t *answer, struct err *err)
+static int fetched_remember(const struct fetched *f, const char *url,
+                            const struct fetched_file *file, const json_t *answer, struct err *err)
 {
     const json_t *etag = json_object_get(answer, "etag");
     char key[DIGEST_MAX];
 
     if (!json_is_string(etag))
         return 0;
-    note_key(url, key);
+    fetched_note_key(url, key);
     return cache_put_note(f->work->store, key,
                           json_pack("{s:O, s:s, s:I}", "etag", etag, "digest", file->digest,
                                     "modified", (json_int_t)file->modified),
@@ -64,7 +64,7 @@ static int remember(const struct fetched *f, const char *url, const struct fetch
 
 /* ---- the bytes ---- */
 
-static int count_digest(int fd, char ret[static DIGEST_MAX], struct err *err)
+static int fetched_count_digest(int fd, char ret[static DIGEST_MAX], struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     struct digest_state *d = digest_begin();
@@ -77,14 +77,14 @@ static int count_digest(int fd, char ret[static DIGEST_MAX], struct err *err)
 }
 
 /* Under its name, readable for the helper that copies it. */
-static int settle(struct fetched_file *file, int dir, const char *name, struct err *err)
+static int fetched_settle(struct fetched_file *file, int dir, const char *name, struct err *err)
 {
     const struct timespec times[2] = {{.tv_sec = file->modified}, {.tv_sec = file->modified}};
     _cleanup_close_ int fd = openat(dir, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     int r = fd < 0 ? err_sys(err, errno, "open what was fetched") : 0;
 
     if (r >= 0)
-        r = count_digest(fd, file->digest, err);
+        r = fetched_count_digest(fd, file->digest, err);
     if (r < 0)
         return r;
     if (fchmod(fd, 0644) < 0 || futimens(fd, times) < 0 || renameat(dir, part, dir, name) < 0)
@@ -92,8 +92,8 @@ static int settle(struct fetched_file *file, int dir, const char *name, struct e
     return 0;
 }
 
-static int check(const struct fetched *f, const char *url, const struct fetched_file *file,
-                 struct err *err)
+static int fetched_check(const struct fetched *f, const char *url, const struct fetched_file *file,
+                         struct err *err)
 {
     const char *wanted = f->step->checksum;
 
@@ -106,8 +106,8 @@ static int check(const struct fetched *f, const char *url, const struct fetched_
 }
 
 /* 1: it is here; 0: what `etag` says still holds. */
-static int get(struct fetched *f, const struct build_url *u, const char *etag,
-               struct fetched_file *file, struct err *err)
+static int fetched_get(struct fetched *f, const struct build_url *u, const char *etag,
+                       struct fetched_file *file, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *to = NULL;
     _cleanup_json_ json_t *answer = NULL;
@@ -125,11 +125,11 @@ static int get(struct fetched *f, const struct build_url *u, const char *etag,
     if (r < 0 || json_is_true(json_object_get(answer, "same")))
         return r;
     file->modified = json_integer_value(json_object_get(answer, "modified"));
-    r = settle(file, dir, u->name, err);
+    r = fetched_settle(file, dir, u->name, err);
     if (r >= 0)
-        r = check(f, u->url, file, err);
+        r = fetched_check(f, u->url, file, err);
     if (r >= 0)
-        r = remember(f, u->url, file, answer, err);
+        r = fetched_remember(f, u->url, file, answer, err);
     if (r < 0)
         return r;
     file->folder = TAKE_PTR(folder);
@@ -151,8 +151,8 @@ int fetched_look(struct fetched *f, struct err *err)
             memcpy(f->files[i].digest, s->checksum, DIGEST_MAX);
             continue;
         }
-        recall(f, s->urls[i].url, &f->files[i], &etag);
-        r = get(f, &s->urls[i], etag, &f->files[i], err);
+        fetched_recall(f, s->urls[i].url, &f->files[i], &etag);
+        r = fetched_get(f, &s->urls[i], etag, &f->files[i], err);
     }
     return MIN(r, 0);
 }
@@ -179,7 +179,7 @@ int fetched_bring(struct fetched *f, struct err *err)
 
         if (file->folder)
             continue;
-        r = get(f, &f->step->urls[i], NULL, file, err);
+        r = fetched_get(f, &f->step->urls[i], NULL, file, err);
         other |= !STREQ(known.digest, file->digest) || known.modified != file->modified;
     }
     return r < 0 ? r : other && !f->step->checksum;

@@ -27,7 +27,7 @@ void filter_free(struct filter *f)
 
 /* ---- asking ---- */
 
-static bool is_at_or_below(const char *path, const char *folder)
+static bool filter_is_at_or_below(const char *path, const char *folder)
 {
     size_t len = strlen(folder);
 
@@ -35,16 +35,16 @@ static bool is_at_or_below(const char *path, const char *folder)
 }
 
 /* So that a walk for one file of a large tree goes straight to it. */
-static bool is_on_the_way(const struct filter *f, const char *path)
+static bool filter_is_on_the_way(const struct filter *f, const char *path)
 {
-    return is_at_or_below(path, f->lead) || is_at_or_below(f->lead, path);
+    return filter_is_at_or_below(path, f->lead) || filter_is_at_or_below(f->lead, path);
 }
 
 enum filter_answer filter_ask(const struct filter *f, const char *path)
 {
     if (!f)
         return FILTER_TAKE;
-    if (f->include && !is_on_the_way(f, path))
+    if (f->include && !filter_is_on_the_way(f, path))
         return FILTER_SKIP;
     if (f->exclude && ignore_matches(f->exclude, path))
         return ignore_has_exceptions(f->exclude) ? FILTER_LOOK : FILTER_SKIP;
@@ -54,7 +54,7 @@ enum filter_answer filter_ask(const struct filter *f, const char *path)
 /* ---- making ---- */
 
 /* Without ".", ".." and doubled slashes; NULL where nothing is left. */
-static char **parts_of(const char *path)
+static char **filter_parts_of(const char *path)
 {
     _cleanup_free_ char *copy = xstrdup(path);
     char **parts = NULL;
@@ -68,7 +68,7 @@ static char **parts_of(const char *path)
     return parts;
 }
 
-static char *lead_of(char *const *parts)
+static char *filter_lead_of(char *const *parts)
 {
     _cleanup_strv_ char **plain = NULL;
 
@@ -85,7 +85,7 @@ static int filter_new(char *const *include, char *const *exclude, struct filter 
     _cleanup_strv_ char **list = NULL;
     int r = 0;
 
-    f->lead = lead_of(include);
+    f->lead = filter_lead_of(include);
     if (exclude)
         r = ignore_from_list(exclude, &f->exclude, err);
     if (include && *include)
@@ -107,7 +107,7 @@ int filter_check(char *const *exclude, struct err *err)
 /* ---- finding ---- */
 
 /* What is no pattern has to be there. */
-static int check_there(int root, const char *folder, char *const *parts, struct err *err)
+static int filter_check_there(int root, const char *folder, char *const *parts, struct err *err)
 {
     _cleanup_free_ char *below = strv_join(parts, "/"), *path = xasprintf("%s/%s", folder, below);
     _cleanup_close_ int fd = -1;
@@ -115,14 +115,14 @@ static int check_there(int root, const char *folder, char *const *parts, struct 
     return sources_is_pattern(path) ? 0 : sources_open_path(root, path, &fd, err);
 }
 
-static int find_below(int root, const char *source, char *const *exclude, char ***ret,
-                      struct filter **ret_filter, struct err *err)
+static int filter_find_below(int root, const char *source, char *const *exclude, char ***ret,
+                             struct filter **ret_filter, struct err *err)
 {
     _cleanup_(filter_freep) struct filter *f = NULL;
     const char *pivot = strstr(source, "/./");
     _cleanup_free_ char *folder = pivot ? xstrndup(source, (size_t)(pivot - source)) : xstrdup("");
-    _cleanup_strv_ char **parts = parts_of(pivot ? pivot + 3 : source);
-    int r = check_there(root, folder, parts, err);
+    _cleanup_strv_ char **parts = filter_parts_of(pivot ? pivot + 3 : source);
+    int r = filter_check_there(root, folder, parts, err);
 
     if (r >= 0)
         r = filter_new(parts, exclude, &f, err);
@@ -140,7 +140,7 @@ int filter_find(int root, const char *source, const struct filter_want *want, ch
     int r = 0;
 
     if (want->parents)
-        return find_below(root, source, want->exclude, ret, ret_filter, err);
+        return filter_find_below(root, source, want->exclude, ret, ret_filter, err);
     if (want->exclude)
         r = filter_new(NULL, want->exclude, &f, err);
     if (r >= 0)

@@ -24,12 +24,12 @@ struct writing {
     struct buf b;
 };
 
-static void put(struct writing *w, const char *text)
+static void build_history_put(struct writing *w, const char *text)
 {
     (void)!buf_append_str(&w->b, text);
 }
 
-static char *expanded(const struct writing *w, const char *word)
+static char *build_history_expanded(const struct writing *w, const char *word)
 {
     char *ret = NULL;
 
@@ -38,11 +38,11 @@ static char *expanded(const struct writing *w, const char *word)
 
 /* ---- as Go writes values ---- */
 
-static void put_quoted(struct writing *w, const char *s)
+static void build_history_put_quoted(struct writing *w, const char *s)
 {
     static const char from[] = "\a\b\f\n\r\t\v\\\"", to[] = "abfnrtv\\\"";
 
-    put(w, "\"");
+    build_history_put(w, "\"");
     for (; *s; s++) {
         const char *known = strchr(from, *s);
 
@@ -53,22 +53,22 @@ static void put_quoted(struct writing *w, const char *s)
         else
             (void)!buf_append_c(&w->b, *s);
     }
-    put(w, "\"");
+    build_history_put(w, "\"");
 }
 
 /* ["a" "b"] */
-static void put_quoted_list(struct writing *w, char *const *v)
+static void build_history_put_quoted_list(struct writing *w, char *const *v)
 {
-    put(w, " [");
+    build_history_put(w, " [");
     for (size_t i = 0; v && v[i]; i++) {
-        put(w, i ? " " : "");
-        put_quoted(w, v[i]);
+        build_history_put(w, i ? " " : "");
+        build_history_put_quoted(w, v[i]);
     }
-    put(w, "]");
+    build_history_put(w, "]");
 }
 
 /* [a b] */
-static void put_list(struct writing *w, char *const *v)
+static void build_history_put_list(struct writing *w, char *const *v)
 {
     _cleanup_free_ char *joined = v ? strv_join(v, " ") : xstrdup("");
 
@@ -76,7 +76,7 @@ static void put_list(struct writing *w, char *const *v)
 }
 
 /* "1.5": without zeros at the end. */
-static void put_decimal(struct writing *w, int64_t ns, int64_t unit, const char *name)
+static void build_history_put_decimal(struct writing *w, int64_t ns, int64_t unit, const char *name)
 {
     char digits[24];
     int64_t whole = ns / unit, rest = ns % unit;
@@ -89,38 +89,44 @@ static void put_decimal(struct writing *w, int64_t ns, int64_t unit, const char 
     (void)!buf_appendf(&w->b, "%s%s%s", len ? "." : "", digits, name);
 }
 
-static void put_duration(struct writing *w, const char *name, int64_t ns)
+static void build_history_put_duration(struct writing *w, const char *name, int64_t ns)
 {
     enum { US = 1000, MS = 1000000, SECOND = 1000000000 };
     const int64_t minute = INT64_C(60) * SECOND, hour = 60 * minute;
 
     (void)!buf_appendf(&w->b, " %s:", name);
     if (ns && ns < SECOND) {
-        put_decimal(w, ns, ns < US ? 1 : ns < MS ? US : MS, ns < US ? "ns" : ns < MS ? "µs" : "ms");
+        build_history_put_decimal(w, ns,
+                                  ns < US   ? 1
+                                  : ns < MS ? US
+                                            : MS,
+                                  ns < US   ? "ns"
+                                  : ns < MS ? "µs"
+                                            : "ms");
         return;
     }
     if (ns >= hour)
         (void)!buf_appendf(&w->b, "%" PRId64 "h", ns / hour);
     if (ns >= minute)
         (void)!buf_appendf(&w->b, "%" PRId64 "m", ns % hour / minute);
-    put_decimal(w, ns % minute, SECOND, "s");
+    build_history_put_decimal(w, ns % minute, SECOND, "s");
 }
 
 /* ---- instructions ---- */
 
-static void put_pairs(struct writing *w)
+static void build_history_put_pairs(struct writing *w)
 {
     char *const *now = w->in->kind == DOCKERFILE_ENV ? w->c->env : w->c->labels;
 
     for (size_t i = 0; i + 1 < w->in->n_words; i += 2) {
-        _cleanup_free_ char *key = expanded(w, w->in->words[i].text);
+        _cleanup_free_ char *key = build_history_expanded(w, w->in->words[i].text);
         const char *value = strv_env_get(now, key);
 
         (void)!buf_appendf(&w->b, " %s=%s", key, value ? value : "");
     }
 }
 
-static void put_args(struct writing *w)
+static void build_history_put_args(struct writing *w)
 {
     for (size_t i = 0; i < w->in->n_words; i++) {
         _cleanup_free_ char *name =
@@ -132,7 +138,7 @@ static void put_args(struct writing *w)
 }
 
 /* RUN |2 A=1 B=2 /bin/sh -c command # buildkit */
-static void put_run(struct writing *w)
+static void build_history_put_run(struct writing *w)
 {
     _cleanup_free_ char *command = strv_join(w->step->argv, " ");
 
@@ -146,11 +152,11 @@ static void put_run(struct writing *w)
     (void)!buf_appendf(&w->b, " %s # buildkit", command);
 }
 
-static void put_copy(struct writing *w)
+static void build_history_put_copy(struct writing *w)
 {
-    _cleanup_free_ char *dest = expanded(w, w->in->words[w->in->n_words - 1].text);
+    _cleanup_free_ char *dest = build_history_expanded(w, w->in->words[w->in->n_words - 1].text);
 
-    put(w, w->step->parents ? " --parents" : "");
+    build_history_put(w, w->step->parents ? " --parents" : "");
     for (char **s = w->step->written; s && *s; s++)
         (void)!buf_appendf(&w->b, " %s", *s);
     for (size_t i = 0; i < w->step->n_files; i++)
@@ -158,84 +164,84 @@ static void put_copy(struct writing *w)
     (void)!buf_appendf(&w->b, " %s # buildkit", dest);
 }
 
-static void put_ports(struct writing *w)
+static void build_history_put_ports(struct writing *w)
 {
     _cleanup_strv_ char **ports = NULL;
 
     for (size_t i = 0; i < w->in->n_words; i++) {
-        _cleanup_free_ char *text = expanded(w, w->in->words[i].text);
+        _cleanup_free_ char *text = build_history_expanded(w, w->in->words[i].text);
         char *rest = text;
 
         for (char *spec; (spec = strsep(&rest, " \t"));)
             if (*spec)
                 (void)!ports_add(spec, &ports, NULL);
     }
-    put(w, " ");
-    put_list(w, ports);
+    build_history_put(w, " ");
+    build_history_put_list(w, ports);
 }
 
-static void put_words(struct writing *w)
+static void build_history_put_words(struct writing *w)
 {
     _cleanup_strv_ char **words = NULL;
 
     for (size_t i = 0; i < w->in->n_words; i++)
-        strv_push(&words, expanded(w, w->in->words[i].text));
-    put(w, " ");
-    put_list(w, words);
+        strv_push(&words, build_history_expanded(w, w->in->words[i].text));
+    build_history_put(w, " ");
+    build_history_put_list(w, words);
 }
 
-static void put_health(struct writing *w)
+static void build_history_put_health(struct writing *w)
 {
     const struct config_health *h = &w->c->health;
 
-    put(w, " {Test:");
-    put_list(w, h->test);
-    put_duration(w, "Interval", h->interval);
-    put_duration(w, "Timeout", h->timeout);
-    put_duration(w, "StartPeriod", h->start_period);
-    put_duration(w, "StartInterval", h->start_interval);
+    build_history_put(w, " {Test:");
+    build_history_put_list(w, h->test);
+    build_history_put_duration(w, "Interval", h->interval);
+    build_history_put_duration(w, "Timeout", h->timeout);
+    build_history_put_duration(w, "StartPeriod", h->start_period);
+    build_history_put_duration(w, "StartInterval", h->start_interval);
     (void)!buf_appendf(&w->b, " Retries:%d}", h->retries);
 }
 
-static void put_one(struct writing *w, const char *value)
+static void build_history_put_one(struct writing *w, const char *value)
 {
     (void)!buf_appendf(&w->b, " %s", value ? value : "");
 }
 
-static void put_arguments(struct writing *w)
+static void build_history_put_arguments(struct writing *w)
 {
     switch (w->in->kind) {
     case DOCKERFILE_ENV:
     case DOCKERFILE_LABEL:
-        return put_pairs(w);
+        return build_history_put_pairs(w);
     case DOCKERFILE_ARG:
-        return put_args(w);
+        return build_history_put_args(w);
     case DOCKERFILE_RUN:
-        return put_run(w);
+        return build_history_put_run(w);
     case DOCKERFILE_ADD:
     case DOCKERFILE_COPY:
-        return put_copy(w);
+        return build_history_put_copy(w);
     case DOCKERFILE_CMD:
-        return put_quoted_list(w, w->c->cmd);
+        return build_history_put_quoted_list(w, w->c->cmd);
     case DOCKERFILE_ENTRYPOINT:
-        return put_quoted_list(w, w->c->entrypoint);
+        return build_history_put_quoted_list(w, w->c->entrypoint);
     case DOCKERFILE_SHELL:
-        put(w, " ");
-        return put_list(w, w->c->shell);
+        build_history_put(w, " ");
+        return build_history_put_list(w, w->c->shell);
     case DOCKERFILE_EXPOSE:
-        return put_ports(w);
+        return build_history_put_ports(w);
     case DOCKERFILE_VOLUME:
-        return put_words(w);
+        return build_history_put_words(w);
     case DOCKERFILE_HEALTHCHECK:
-        return put_health(w);
+        return build_history_put_health(w);
     case DOCKERFILE_WORKDIR:
-        return put_one(w, w->c->workdir);
+        return build_history_put_one(w, w->c->workdir);
     case DOCKERFILE_USER:
-        return put_one(w, w->c->user);
+        return build_history_put_one(w, w->c->user);
     case DOCKERFILE_STOPSIGNAL:
-        return put_one(w, w->c->stop_signal);
+        return build_history_put_one(w, w->c->stop_signal);
     case DOCKERFILE_MAINTAINER:
-        return put_one(w, w->c->author);
+        return build_history_put_one(w, w->c->author);
     case DOCKERFILE_FROM:
     case DOCKERFILE_ONBUILD:
         return;
@@ -250,15 +256,15 @@ char *history_text(const struct dockerfile *df, const struct dockerfile_instruct
 
     if (in->kind == DOCKERFILE_ONBUILD || in->kind == DOCKERFILE_FROM)
         return NULL;
-    put(&w, dockerfile_kind_name(in->kind));
-    put_arguments(&w);
+    build_history_put(&w, dockerfile_kind_name(in->kind));
+    build_history_put_arguments(&w);
     return buf_steal(&w.b);
 }
 
 /* ---- lines ---- */
 
 /* JSON is UTF-8, a Dockerfile need not be. */
-static json_t *json_of(const char *text)
+static json_t *build_history_json_of(const char *text)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(HISTORY_MAX * 3 + 1);
     size_t len = strlen(text);
@@ -277,7 +283,7 @@ void history_add(json_t *list, const char *text, bool layer, const char *created
 {
     json_t *line = json_object();
 
-    json_object_set_new(line, "created_by", json_of(text));
+    json_object_set_new(line, "created_by", build_history_json_of(text));
     json_object_set_new(line, "comment", json_string(COMMENT));
     if (!layer)
         json_object_set_new(line, "empty_layer", json_true());
@@ -287,7 +293,7 @@ void history_add(json_t *list, const char *text, bool layer, const char *created
 }
 
 /* What is meant to be there, and nothing else. */
-static json_t *known_line(const json_t *line)
+static json_t *build_history_known_line(const json_t *line)
 {
     static const char *const texts[] = {"created", "created_by", "author", "comment"};
     json_t *ret = json_object();
@@ -303,14 +309,14 @@ static json_t *known_line(const json_t *line)
     return ret;
 }
 
-static json_t *known_lines(const json_t *history, size_t *ret_layers)
+static json_t *build_history_known_lines(const json_t *history, size_t *ret_layers)
 {
     json_t *list = json_array(), *line;
     size_t i;
 
     *ret_layers = 0;
     json_array_foreach (history, i, line) {
-        json_array_append_new(list, known_line(line));
+        json_array_append_new(list, build_history_known_line(line));
         *ret_layers += !json_is_true(json_object_get(line, "empty_layer"));
     }
     return list;
@@ -319,7 +325,7 @@ static json_t *known_lines(const json_t *history, size_t *ret_layers)
 json_t *history_of_base(const json_t *history, size_t n_layers)
 {
     size_t found;
-    json_t *list = known_lines(history, &found);
+    json_t *list = build_history_known_lines(history, &found);
     _cleanup_free_ char *text = json_to_text(list, false);
 
     if (found == n_layers && strlen(text) <= HISTORY_MAX)

@@ -9,7 +9,7 @@
 #include "lib/base/time.h"
 
 /* When it came into the store: a record that is the same is not written again. */
-static json_t *imported(const struct images *s, const char *id)
+static json_t *keep_imported(const struct images *s, const char *id)
 {
     _cleanup_json_ json_t *before = NULL;
     const char *then = NULL;
@@ -29,7 +29,7 @@ int keep_image(struct images *s, const char *config, char id[static DIGEST_MAX],
     r = image_config_parse(config, strlen(config), &record, err);
     if (r < 0)
         return r;
-    json_object_set_new(record, "imported", imported(s, id));
+    json_object_set_new(record, "imported", keep_imported(s, id));
     json_object_set_new(record, "manifest", json_null());
     json_object_set_new(record, "agent", json_boolean(accounts_have(s, record, "agent")));
     r = images_put_blob(s, id, config, strlen(config), err);

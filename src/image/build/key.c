@@ -35,15 +35,15 @@ void key_texts(struct build_key *k, const char *name, char *const *values)
         key_text(k, name, *values);
 }
 
-static int add_bytes(void *arg, const void *data, size_t len)
+static int key_add_bytes(void *arg, const void *data, size_t len)
 {
     digest_add(arg, data, len);
     return 0;
 }
 
 /* Under its own name only where that decides what it is called: a folder's contents have none. */
-static int add_source(struct build_key *k, int dir, const char *source,
-                      const struct filter_want *want, struct err *err)
+static int key_add_source(struct build_key *k, int dir, const char *source,
+                          const struct filter_want *want, struct err *err)
 {
     _cleanup_(filter_freep) struct filter *filter = NULL;
     _cleanup_strv_ char **found = NULL;
@@ -53,14 +53,14 @@ static int add_source(struct build_key *k, int dir, const char *source,
     if (r >= 0)
         r = filter_find(context, source, want, &found, &filter, err);
     for (char **f = found; r >= 0 && f && *f; f++)
-        r = contents_of(context, *f, *sources_name(*f) ? sources_name(*f) : ".", filter, add_bytes,
-                        k->d, err);
+        r = contents_of(context, *f, *sources_name(*f) ? sources_name(*f) : ".", filter,
+                        key_add_bytes, k->d, err);
     return r;
 }
 
 int key_source(struct build_key *k, int dir, const char *source, struct err *err)
 {
-    return add_source(k, dir, source, &(struct filter_want){0}, err);
+    return key_add_source(k, dir, source, &(struct filter_want){0}, err);
 }
 
 int key_sources(struct build_key *k, int dir, const struct build_plan_step *s, struct err *err)
@@ -69,7 +69,7 @@ int key_sources(struct build_key *k, int dir, const struct build_plan_step *s, s
     int r = 0;
 
     for (char **p = s->sources; r >= 0 && p && *p; p++)
-        r = add_source(k, dir, *p, &want, err);
+        r = key_add_source(k, dir, *p, &want, err);
     return r;
 }
 

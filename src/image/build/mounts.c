@@ -30,7 +30,8 @@ void mounts_done(struct mounts *m)
     *m = (struct mounts){0};
 }
 
-static void add(struct mounts *m, const char *source, const char *target, bool read_only)
+static void build_mounts_add(struct mounts *m, const char *source, const char *target,
+                             bool read_only)
 {
     json_array_append_new(m->list, json_pack("{s:s, s:s, s:b}", "source", source, "target", target,
                                              "read_only", read_only));
@@ -39,8 +40,8 @@ static void add(struct mounts *m, const char *source, const char *target, bool r
 /* ---- caches ---- */
 
 /* New with the owner and mode that it was asked for with; as it is when it is there. */
-static int make_slot(const struct build_work *w, int dir, const char *name, const struct mount *m,
-                     struct err *err)
+static int build_mounts_make_slot(const struct build_work *w, int dir, const char *name,
+                                  const struct mount *m, struct err *err)
 {
     mode_t mode = mount_number(m->mode, 8, 0755) & 07777;
     uint32_t uid = mount_number(m->uid, 10, 0), gid = mount_number(m->gid, 10, 0);
@@ -56,7 +57,7 @@ static int make_slot(const struct build_work *w, int dir, const char *name, cons
     return 0;
 }
 
-static enum mount_cache_share share_of(const char *sharing)
+static enum mount_cache_share build_mounts_share_of(const char *sharing)
 {
     if (sharing && STREQ(sharing, "locked"))
         return MOUNT_CACHE_LOCKED;
@@ -64,8 +65,8 @@ static enum mount_cache_share share_of(const char *sharing)
 }
 
 /* One that another mount of this step has is that one's. */
-static int hold(const struct build_work *w, struct mounts *ms, const char *id,
-                const struct mount *m, const struct mount_cache **ret, struct err *err)
+static int build_mounts_hold(const struct build_work *w, struct mounts *ms, const char *id,
+                             const struct mount *m, const struct mount_cache **ret, struct err *err)
 {
     struct mount_cache c;
     int r;
@@ -75,7 +76,7 @@ static int hold(const struct build_work *w, struct mounts *ms, const char *id,
             *ret = &ms->held[i];
             return 0;
         }
-    r = mount_cache_take(w->store, id, share_of(m->sharing), &c, err);
+    r = mount_cache_take(w->store, id, build_mounts_share_of(m->sharing), &c, err);
     if (r < 0)
         return r;
     strv_add(&ms->held_ids, id);
@@ -85,22 +86,22 @@ static int hold(const struct build_work *w, struct mounts *ms, const char *id,
     return 0;
 }
 
-static int prepare_cache(struct build_work *w, const struct mount *m, struct mounts *ms,
-                         struct err *err)
+static int build_mounts_prepare_cache(struct build_work *w, const struct mount *m,
+                                      struct mounts *ms, struct err *err)
 {
     const char *id = m->id ? m->id : m->target;
     _cleanup_free_ char *slot = NULL, *source = NULL;
     const struct mount_cache *c = NULL;
-    int r = hold(w, ms, id, m, &c, err);
+    int r = build_mounts_hold(w, ms, id, m, &c, err);
 
     if (r >= 0) {
         slot = xasprintf("%u", c->slot);
-        r = make_slot(w, c->dir, slot, m, err);
+        r = build_mounts_make_slot(w, c->dir, slot, m, err);
     }
     if (r < 0)
         return err_wrap(err, "cache mount '%.200s'", id);
     source = xasprintf("%s/%s", c->folder, slot);
-    add(ms, source, m->target, m->read_only);
+    build_mounts_add(ms, source, m->target, m->read_only);
     return 0;
 }
 
@@ -111,7 +112,7 @@ struct bind {
     bool from_src;
 };
 
-static int copy_bind(void *arg, int dir, struct err *err)
+static int build_mounts_copy_bind(void *arg, int dir, struct err *err)
 {
     const struct bind *b = arg;
     _cleanup_close_ int from = -1, to = -1;
@@ -137,8 +138,9 @@ static int copy_bind(void *arg, int dir, struct err *err)
 }
 
 /* What a command may write to, and what lies in several layers, is copied, and goes afterwards. */
-static int bind_copy(struct build_work *w, const struct build_mount *b, const char *source,
-                     char *const *layers, struct mounts *ms, struct err *err)
+static int build_mounts_bind_copy(struct build_work *w, const struct build_mount *b,
+                                  const char *source, char *const *layers, struct mounts *ms,
+                                  struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *below = NULL, *path = NULL;
     struct bind job = {.source = source, .from_src = layers != NULL};
@@ -148,7 +150,8 @@ static int bind_copy(struct build_work *w, const struct build_mount *b, const ch
     if (r < 0)
         return r;
     job.folder = folder;
-    r = work_run(w, &(struct work_job){.from = layers, .fn = copy_bind, .arg = &job}, err);
+    r = work_run(w, &(struct work_job){.from = layers, .fn = build_mounts_copy_bind, .arg = &job},
+                 err);
     if (r < 0)
         return r;
     below = xasprintf("%s/all", folder);
@@ -156,13 +159,13 @@ static int bind_copy(struct build_work *w, const struct build_mount *b, const ch
         path = xasprintf("%s/%s", w->path, below);
     else
         path = xasprintf("%s/%s/%s", w->path, folder, sources_name(source));
-    add(ms, path, b->m.target, b->m.read_only);
+    build_mounts_add(ms, path, b->m.target, b->m.read_only);
     return 0;
 }
 
 /* Straight from the context: the way there without links, as the mount wants it. */
-static int bind_context(struct build_work *w, const struct build_mount *b, const char *source,
-                        struct mounts *ms, struct err *err)
+static int build_mounts_bind_context(struct build_work *w, const struct build_mount *b,
+                                     const char *source, struct mounts *ms, struct err *err)
 {
     _cleanup_close_ int context = -1, fd = -1;
     char link[64], real[PATH_MAX], *below;
@@ -179,12 +182,13 @@ static int bind_context(struct build_work *w, const struct build_mount *b, const
     below = strstr(real, w->path);
     if (!below)
         return err_set(err, ERR_SYSTEM, "'%.200s' of the context has no path", source);
-    add(ms, below, b->m.target, true);
+    build_mounts_add(ms, below, b->m.target, true);
     return 0;
 }
 
-static int prepare_bind(struct build_work *w, const struct build_mount *b, mounts_from_fn from,
-                        void *arg, struct mounts *ms, struct err *err)
+static int build_mounts_prepare_bind(struct build_work *w, const struct build_mount *b,
+                                     mounts_from_fn from, void *arg, struct mounts *ms,
+                                     struct err *err)
 {
     const char *source = b->m.source ? b->m.source : "";
     _cleanup_strv_ char **layers = NULL;
@@ -196,16 +200,16 @@ static int prepare_bind(struct build_work *w, const struct build_mount *b, mount
             layers = strv_copy(NULL);
     }
     if (r >= 0 && !layers && b->m.read_only)
-        r = bind_context(w, b, source, ms, err);
+        r = build_mounts_bind_context(w, b, source, ms, err);
     else if (r >= 0)
-        r = bind_copy(w, b, source, layers, ms, err);
+        r = build_mounts_bind_copy(w, b, source, layers, ms, err);
     return r < 0 ? err_wrap(err, "bind mount at '%.200s'", b->m.target) : 0;
 }
 
 /* ---- the others ---- */
 
-static int prepare_tmpfs(struct build_work *w, const struct mount *m, struct mounts *ms,
-                         struct err *err)
+static int build_mounts_prepare_tmpfs(struct build_work *w, const struct mount *m,
+                                      struct mounts *ms, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
     int r = work_folder(w, 01777, &folder, err);
@@ -213,12 +217,12 @@ static int prepare_tmpfs(struct build_work *w, const struct mount *m, struct mou
     if (r < 0)
         return r;
     path = xasprintf("%s/%s", w->path, folder);
-    add(ms, path, m->target, m->read_only);
+    build_mounts_add(ms, path, m->target, m->read_only);
     return 0;
 }
 
 /* BuildKit's are root's and 0400; ours the step's user's, unless somebody is named. */
-static void own_secret(const struct mount *m, json_t *doc)
+static void build_mounts_own_secret(const struct mount *m, json_t *doc)
 {
     if (m->uid || m->gid) {
         json_object_set_new(doc, "uid", json_integer(mount_number(m->uid, 10, 0)));
@@ -229,7 +233,7 @@ static void own_secret(const struct mount *m, json_t *doc)
 }
 
 /* Only named here: the daemon has them. */
-static int prepare_secret(const struct mount *m, struct mounts *ms, struct err *err)
+static int build_mounts_prepare_secret(const struct mount *m, struct mounts *ms, struct err *err)
 {
     const char *id = m->id ? m->id : m->source ? m->source : NULL;
     const char *name = m->target ? sources_name(m->target) : NULL;
@@ -248,13 +252,13 @@ static int prepare_secret(const struct mount *m, struct mounts *ms, struct err *
     } else if (m->target || !m->env) {
         json_object_set_new(doc, "name", json_string(name ? name : sources_name(id)));
     }
-    own_secret(m, doc);
+    build_mounts_own_secret(m, doc);
     json_array_append_new(ms->secrets, doc);
     return 0;
 }
 
-static int prepare_script(struct build_work *w, const struct build_plan_step *s, struct mounts *ms,
-                          struct err *err)
+static int build_mounts_prepare_script(struct build_work *w, const struct build_plan_step *s,
+                                       struct mounts *ms, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *file = NULL, *path = NULL;
     int r;
@@ -269,13 +273,13 @@ static int prepare_script(struct build_work *w, const struct build_plan_step *s,
     r = file_replace(w->dir, file, s->script.content, strlen(s->script.content), 0755, false, err);
     if (r >= 0 && fchmodat(w->dir, file, 0755, 0) < 0)
         r = err_sys(err, errno, "make the script");
-    add(ms, path, BUILD_SCRIPT_DIR, true);
+    build_mounts_add(ms, path, BUILD_SCRIPT_DIR, true);
     return r;
 }
 
 /* Without an agent nothing is mounted: the plan has refused those that need one. */
-static int prepare_ssh(struct build_work *w, const struct mount *m, char *const *agents,
-                       struct mounts *ms, struct err *err)
+static int build_mounts_prepare_ssh(struct build_work *w, const struct mount *m,
+                                    char *const *agents, struct mounts *ms, struct err *err)
 {
     const char *path = strv_env_get(agents, agent_id(m));
     _cleanup_free_ char *source = NULL;
@@ -289,7 +293,8 @@ static int prepare_ssh(struct build_work *w, const struct mount *m, char *const 
         return r;
     ms->agents = xreallocarray(ms->agents, ms->n_agents + 1, sizeof(*ms->agents));
     ms->agents[ms->n_agents++] = pid;
-    add(ms, source, m->target, true); /* a command may connect to it, and change nothing of it */
+    build_mounts_add(ms, source, m->target,
+                     true); /* a command may connect to it, and change nothing of it */
     return 0;
 }
 
@@ -297,26 +302,26 @@ int mounts_prepare(struct build_work *w, const struct build_plan_step *s, char *
                    mounts_from_fn from, void *arg, struct mounts *ret, struct err *err)
 {
     struct mounts ms = {.list = json_array(), .secrets = json_array()};
-    int r = prepare_script(w, s, &ms, err);
+    int r = build_mounts_prepare_script(w, s, &ms, err);
 
     for (size_t i = 0; r >= 0 && i < s->n_mounts; i++) {
         const struct build_mount *b = &s->mounts[i];
 
         switch (b->m.type) {
         case MOUNT_CACHE:
-            r = prepare_cache(w, &b->m, &ms, err);
+            r = build_mounts_prepare_cache(w, &b->m, &ms, err);
             break;
         case MOUNT_BIND:
-            r = prepare_bind(w, b, from, arg, &ms, err);
+            r = build_mounts_prepare_bind(w, b, from, arg, &ms, err);
             break;
         case MOUNT_TMPFS:
-            r = prepare_tmpfs(w, &b->m, &ms, err);
+            r = build_mounts_prepare_tmpfs(w, &b->m, &ms, err);
             break;
         case MOUNT_SECRET:
-            r = prepare_secret(&b->m, &ms, err);
+            r = build_mounts_prepare_secret(&b->m, &ms, err);
             break;
         case MOUNT_SSH:
-            r = prepare_ssh(w, &b->m, agents, &ms, err);
+            r = build_mounts_prepare_ssh(w, &b->m, agents, &ms, err);
             break;
         }
     }

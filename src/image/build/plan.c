@@ -36,13 +36,13 @@ struct turn {
 
 /* ---- release ---- */
 
-static void file_done(struct build_file *f)
+static void build_plan_file_done(struct build_file *f)
 {
     free(f->name);
     free(f->content);
 }
 
-static void step_done(struct build_plan_step *s)
+static void build_plan_step_done(struct build_plan_step *s)
 {
     char *const owned[] = {s->text,  s->user,  s->workdir,  s->dest,
                            s->chown, s->chmod, s->checksum, s->from.image};
@@ -65,9 +65,9 @@ static void step_done(struct build_plan_step *s)
     }
     free(s->mounts);
     for (size_t i = 0; i < s->n_files; i++)
-        file_done(&s->files[i]);
+        build_plan_file_done(&s->files[i]);
     free(s->files);
-    file_done(&s->script);
+    build_plan_file_done(&s->script);
 }
 
 void build_plan_done(struct build_plan *p)
@@ -76,7 +76,7 @@ void build_plan_done(struct build_plan *p)
         struct build_stage *s = &p->stages[i];
 
         for (size_t k = 0; k < s->n_steps; k++)
-            step_done(&s->steps[k]);
+            build_plan_step_done(&s->steps[k]);
         for (size_t k = 0; k < s->n_notes; k++)
             free(s->notes[k].text);
         free(s->notes);
@@ -102,26 +102,27 @@ size_t build_stage_total(const struct build_stage *s)
 
 /* ---- small things ---- */
 
-static int refuse_with(const struct turn *t, size_t at, struct err *err, const char *what,
-                       const char *hint)
+static int build_plan_refuse_with(const struct turn *t, size_t at, struct err *err,
+                                  const char *what, const char *hint)
 {
     *t->ret_at = at;
     err_set(err, ERR_UNSUPPORTED, "the native builder does not know %s", what);
     return err_hint(err, "%s", hint);
 }
 
-static int refuse(const struct turn *t, size_t at, struct err *err, const char *what)
+static int build_plan_refuse(const struct turn *t, size_t at, struct err *err, const char *what)
 {
-    return refuse_with(t, at, err, what, "Build it with `--engine docker`.");
+    return build_plan_refuse_with(t, at, err, what, "Build it with `--engine docker`.");
 }
 
-static int expand(const struct turn *t, const char *word, size_t at, char **ret, struct err *err)
+static int build_plan_expand(const struct turn *t, const char *word, size_t at, char **ret,
+                             struct err *err)
 {
     *t->ret_at = at;
     return config_expand(t->c, t->df->escape, word, ret, err);
 }
 
-static size_t flag_at(const struct dockerfile_instruction *in, const char *name)
+static size_t build_plan_flag_at(const struct dockerfile_instruction *in, const char *name)
 {
     for (size_t i = in->n_flags; i-- > 0;)
         if (STREQ(in->flags[i].name, name))
@@ -129,7 +130,7 @@ static size_t flag_at(const struct dockerfile_instruction *in, const char *name)
     return in->at;
 }
 
-static bool flag_is_on(const struct dockerfile_instruction *in, const char *name)
+static bool build_plan_flag_is_on(const struct dockerfile_instruction *in, const char *name)
 {
     const char *value = dockerfile_flag(in, name);
 
@@ -137,7 +138,7 @@ static bool flag_is_on(const struct dockerfile_instruction *in, const char *name
 }
 
 /* The instruction as people read it: blanks of any kind become one space. */
-static char *one_line(const struct dockerfile_instruction *in)
+static char *build_plan_one_line(const struct dockerfile_instruction *in)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(in->line.len + 64);
     bool gap = false;
@@ -158,7 +159,7 @@ static char *one_line(const struct dockerfile_instruction *in)
 }
 
 /* "a/../b", "//", "." put right; a slash at the end stays. */
-static char *absolute(const char *workdir, const char *path)
+static char *build_plan_absolute(const char *workdir, const char *path)
 {
     _cleanup_free_ char *both = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", workdir, path);
     size_t len = strlen(path);
@@ -178,7 +179,7 @@ static char *absolute(const char *workdir, const char *path)
     return xasprintf("/%s%s", joined, folder && *joined ? "/" : "");
 }
 
-static const char *workdir_of(const struct dockerfile_config *c)
+static const char *build_plan_workdir_of(const struct dockerfile_config *c)
 {
     return c->workdir && *c->workdir ? c->workdir : "/";
 }
@@ -189,7 +190,7 @@ static const char usr_of_host[] = "files below /usr of what is built on 'host'";
 static const char take_from_host[] = "The machine's files are there for the commands of a stage "
                                      "that is built FROM host: RUN cp /usr/… /opt/…";
 
-static bool is_usr(const char *path)
+static bool build_plan_is_usr(const char *path)
 {
     path += strspn(path, "/");
     return strncmp(path, "usr", 3) == 0 && (!path[3] || path[3] == '/');
@@ -202,11 +203,11 @@ int build_refuse_usr(const char *what, struct err *err)
     return err_hint(err, "/opt, /srv and /home/agent are the image's own.");
 }
 
-static int check_place(const struct turn *t, const char *path, struct err *err)
+static int build_plan_check_place(const struct turn *t, const char *path, struct err *err)
 {
-    _cleanup_free_ char *plain = absolute("/", path), *what = NULL;
+    _cleanup_free_ char *plain = build_plan_absolute("/", path), *what = NULL;
 
-    if (!t->p->plan->stages[t->stage].on_host || !is_usr(plain))
+    if (!t->p->plan->stages[t->stage].on_host || !build_plan_is_usr(plain))
         return 0;
     *t->ret_at = t->in->words[t->in->n_words - 1].at;
     what = xasprintf("%s%s '%.200s'", dockerfile_kind_name(t->in->kind),
@@ -216,8 +217,8 @@ static int check_place(const struct turn *t, const char *path, struct err *err)
 
 /* ---- where files come from ---- */
 
-static int plan_from(const struct turn *t, const char *from, size_t at, struct build_from *ret,
-                     struct err *err)
+static int build_plan_from(const struct turn *t, const char *from, size_t at,
+                           struct build_from *ret, struct err *err)
 {
     struct dockerfile_config unused = {0};
     int r;
@@ -232,11 +233,11 @@ static int plan_from(const struct turn *t, const char *from, size_t at, struct b
         return 0;
     }
     if (STREQ(from, "scratch"))
-        return refuse_with(
+        return build_plan_refuse_with(
             t, at, err, "files of 'scratch'",
             "Name a stage, or an image: `ripcord image import` makes one of an archive.");
     if (reference_is_host(from))
-        return refuse_with(t, at, err, "files of 'host'", take_from_host);
+        return build_plan_refuse_with(t, at, err, "files of 'host'", take_from_host);
     r = t->p->image(t->p->arg, from, &unused, &ret->on_host, err);
     config_done(&unused);
     if (r >= 0)
@@ -257,13 +258,13 @@ bool build_is_secrets_place(const char *target)
 }
 
 /* The folder is a mount of its own that cannot be written to. */
-static bool is_below_secrets(const char *target)
+static bool build_plan_is_below_secrets(const char *target)
 {
     return strncmp(target, secrets_folder, strlen(secrets_folder)) == 0 &&
            !build_is_secrets_place(target);
 }
 
-static int miss_agent(const struct turn *t, const char *id, size_t at, struct err *err)
+static int build_plan_miss_agent(const struct turn *t, const char *id, size_t at, struct err *err)
 {
     *t->ret_at = at;
     err_set(err, ERR_INVALID, "'--mount=type=ssh' needs ssh agent '%.64s', which was not given",
@@ -272,34 +273,36 @@ static int miss_agent(const struct turn *t, const char *id, size_t at, struct er
 }
 
 /* As COPY --chown has it: a sandbox has no others. */
-static bool has_ids(const struct mount *m)
+static bool build_plan_has_ids(const struct mount *m)
 {
     return mount_number(m->uid, 10, 0) <= COPY_ID_MAX && mount_number(m->gid, 10, 0) <= COPY_ID_MAX;
 }
 
-static int check_mount(const struct turn *t, const struct mount *m, size_t at, struct err *err)
+static int build_plan_check_mount(const struct turn *t, const struct mount *m, size_t at,
+                                  struct err *err)
 {
-    if (!has_ids(m))
-        return refuse(t, at, err, "a uid or gid over 65535 in '--mount'");
+    if (!build_plan_has_ids(m))
+        return build_plan_refuse(t, at, err, "a uid or gid over 65535 in '--mount'");
     if (m->type == MOUNT_SSH && m->source)
         return err_set(err, ERR_INVALID, "--mount=type=ssh has no source");
     if (m->type == MOUNT_SSH && m->required && !strv_env_get(t->p->agents, agent_id(m)))
-        return miss_agent(t, agent_id(m), at, err);
+        return build_plan_miss_agent(t, agent_id(m), at, err);
     if (m->type == MOUNT_TMPFS && m->size)
-        return refuse(t, at, err, "the size of a tmpfs in '--mount'");
+        return build_plan_refuse(t, at, err, "the size of a tmpfs in '--mount'");
     if (m->type == MOUNT_CACHE && (m->from || m->source))
-        return refuse(t, at, err, "a cache mount with contents to begin with ('from', 'source')");
-    if (m->type == MOUNT_SECRET && m->target && is_below_secrets(m->target))
-        return refuse(t, at, err, "such a name of a secret in '/run/secrets'");
+        return build_plan_refuse(t, at, err,
+                                 "a cache mount with contents to begin with ('from', 'source')");
+    if (m->type == MOUNT_SECRET && m->target && build_plan_is_below_secrets(m->target))
+        return build_plan_refuse(t, at, err, "such a name of a secret in '/run/secrets'");
     return 0;
 }
 
-static int plan_mount(const struct turn *t, const char *value, size_t at, struct err *err)
+static int build_plan_mount(const struct turn *t, const char *value, size_t at, struct err *err)
 {
     struct build_plan_step *s = t->step;
     _cleanup_free_ char *plain = NULL;
     struct build_mount *m;
-    int r = expand(t, value, at, &plain, err);
+    int r = build_plan_expand(t, value, at, &plain, err);
 
     if (r < 0)
         return r;
@@ -310,16 +313,16 @@ static int plan_mount(const struct turn *t, const char *value, size_t at, struct
     if (r < 0)
         return r;
     s->n_mounts++;
-    r = check_mount(t, &m->m, at, err);
+    r = build_plan_check_mount(t, &m->m, at, err);
     if (r < 0)
         return r;
-    r = plan_from(t, m->m.from, at, &m->from, err);
-    if (r >= 0 && m->from.on_host && m->m.source && is_usr(m->m.source))
-        r = refuse_with(t, at, err, usr_of_host, take_from_host);
+    r = build_plan_from(t, m->m.from, at, &m->from, err);
+    if (r >= 0 && m->from.on_host && m->m.source && build_plan_is_usr(m->m.source))
+        r = build_plan_refuse_with(t, at, err, usr_of_host, take_from_host);
     return r;
 }
 
-static size_t count_ssh(const struct build_plan_step *s)
+static size_t build_plan_count_ssh(const struct build_plan_step *s)
 {
     size_t n = 0;
 
@@ -329,20 +332,20 @@ static size_t count_ssh(const struct build_plan_step *s)
 }
 
 /* What stays open after parsing: a target is needed, and which one it is. */
-static int place_mount(const struct turn *t, struct build_mount *b, struct err *err)
+static int build_plan_place_mount(const struct turn *t, struct build_mount *b, struct err *err)
 {
     struct mount *m = &b->m;
     char *target;
 
     if (m->type == MOUNT_SSH && !m->target)
-        m->target = xasprintf("/run/buildkit/ssh_agent.%zu", count_ssh(t->step) - 1);
+        m->target = xasprintf("/run/buildkit/ssh_agent.%zu", build_plan_count_ssh(t->step) - 1);
 
     if (m->type == MOUNT_SECRET && !m->target)
         return 0;
     if (!m->target || !*m->target)
         return err_set(err, ERR_INVALID, "--mount=type=%s needs a target",
                        mount_type_name(m->type));
-    target = absolute(workdir_of(t->c), m->target);
+    target = build_plan_absolute(build_plan_workdir_of(t->c), m->target);
     free(m->target);
     m->target = target;
     if (STREQ(target, "/"))
@@ -352,7 +355,7 @@ static int place_mount(const struct turn *t, struct build_mount *b, struct err *
     return 0;
 }
 
-static int plan_mounts(const struct turn *t, struct err *err)
+static int build_plan_mounts(const struct turn *t, struct err *err)
 {
     int r = 0;
 
@@ -361,16 +364,16 @@ static int plan_mounts(const struct turn *t, struct err *err)
 
         if (!STREQ(f->name, "mount"))
             continue;
-        r = plan_mount(t, f->value, f->at, err);
+        r = build_plan_mount(t, f->value, f->at, err);
         if (r >= 0)
-            r = place_mount(t, &t->step->mounts[t->step->n_mounts - 1], err);
+            r = build_plan_place_mount(t, &t->step->mounts[t->step->n_mounts - 1], err);
     }
     return r;
 }
 
 /* As BuildKit has it: also where no agent was given and nothing is mounted, it says where that
  * would be. */
-static void name_agent(struct build_plan_step *s)
+static void build_plan_name_agent(struct build_plan_step *s)
 {
     if (strv_env_get(s->env, "SSH_AUTH_SOCK"))
         return;
@@ -381,31 +384,33 @@ static void name_agent(struct build_plan_step *s)
         }
 }
 
-static int plan_run_flags(const struct turn *t, struct err *err)
+static int build_plan_run_flags(const struct turn *t, struct err *err)
 {
     const char *network = dockerfile_flag(t->in, "network");
     const char *security = dockerfile_flag(t->in, "security");
 
     if (network && STREQ(network, "host"))
-        return refuse_with(t, flag_at(t->in, "network"), err, "'--network=host'",
-                           "A step that needs the world has it with `image build --network open`.");
+        return build_plan_refuse_with(
+            t, build_plan_flag_at(t->in, "network"), err, "'--network=host'",
+            "A step that needs the world has it with `image build --network open`.");
     if (network && STREQ(network, "none"))
         t->step->network = BUILD_NETWORK_NONE;
     if (security && STREQ(security, "insecure"))
-        return refuse(t, flag_at(t->in, "security"), err, "'--security=insecure'");
+        return build_plan_refuse(t, build_plan_flag_at(t->in, "security"), err,
+                                 "'--security=insecure'");
     if (dockerfile_flag(t->in, "device"))
-        return refuse(t, flag_at(t->in, "device"), err, "'--device'");
-    return plan_mounts(t, err);
+        return build_plan_refuse(t, build_plan_flag_at(t->in, "device"), err, "'--device'");
+    return build_plan_mounts(t, err);
 }
 
-static char **shell_of(const struct dockerfile_config *c)
+static char **build_plan_shell_of(const struct dockerfile_config *c)
 {
     static char *const standard[] = {(char *)"/bin/sh", (char *)"-c", NULL};
 
     return strv_copy(c->shell ? c->shell : standard);
 }
 
-static char *without_tabs(const struct dockerfile_heredoc *h)
+static char *build_plan_without_tabs(const struct dockerfile_heredoc *h)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX);
     bool begins = h->chomp;
@@ -419,13 +424,13 @@ static char *without_tabs(const struct dockerfile_heredoc *h)
     return buf_steal(&b);
 }
 
-static bool is_only_mark(const char *command)
+static bool build_plan_is_only_mark(const char *command)
 {
     return strncmp(command, "<<", 2) == 0 && !strpbrk(command, " \t|;&>");
 }
 
 /* A command with its heredocs behind it, for the shell to take apart. */
-static char *with_heredocs(const struct dockerfile_instruction *in)
+static char *build_plan_with_heredocs(const struct dockerfile_instruction *in)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
     int r = buf_append_str(&b, in->words[0].text);
@@ -436,14 +441,14 @@ static char *with_heredocs(const struct dockerfile_instruction *in)
 }
 
 /* RUN <<EOF is a script: by its own interpreter when it names one, else by the shell. */
-static void plan_script(const struct turn *t)
+static void build_plan_script(const struct turn *t)
 {
     const struct dockerfile_heredoc *h = &t->in->heredocs[0];
-    _cleanup_free_ char *content = without_tabs(h);
+    _cleanup_free_ char *content = build_plan_without_tabs(h);
     struct build_plan_step *s = t->step;
 
     if (strncmp(content, "#!", 2) != 0) {
-        s->argv = shell_of(t->c);
+        s->argv = build_plan_shell_of(t->c);
         strv_push(&s->argv, TAKE_PTR(content));
         return;
     }
@@ -451,39 +456,40 @@ static void plan_script(const struct turn *t)
     strv_push(&s->argv, xasprintf(BUILD_SCRIPT_DIR "/%s", h->name));
 }
 
-static int plan_run(const struct turn *t, struct err *err)
+static int build_plan_run(const struct turn *t, struct err *err)
 {
     struct build_plan_step *s = t->step;
-    int r = plan_run_flags(t, err);
+    int r = build_plan_run_flags(t, err);
 
     if (r < 0)
         return r;
     s->env = strv_copy(t->c->scope);
-    name_agent(s);
+    build_plan_name_agent(s);
     if (t->in->json) {
         for (size_t i = 0; i < t->in->n_words; i++)
             strv_add(&s->argv, t->in->words[i].text);
         return s->argv ? 0 : err_set(err, ERR_INVALID, "RUN [] has no command");
     }
-    if (t->in->n_heredocs == 1 && is_only_mark(t->in->words[0].text)) {
-        plan_script(t);
+    if (t->in->n_heredocs == 1 && build_plan_is_only_mark(t->in->words[0].text)) {
+        build_plan_script(t);
         return 0;
     }
-    s->argv = shell_of(t->c);
-    strv_push(&s->argv, with_heredocs(t->in));
+    s->argv = build_plan_shell_of(t->c);
+    strv_push(&s->argv, build_plan_with_heredocs(t->in));
     return 0;
 }
 
 /* ---- COPY and ADD ---- */
 
-static int plan_file(const struct turn *t, const struct dockerfile_heredoc *h, struct err *err)
+static int build_plan_file(const struct turn *t, const struct dockerfile_heredoc *h,
+                           struct err *err)
 {
     struct build_plan_step *s = t->step;
-    _cleanup_free_ char *content = without_tabs(h), *expanded = NULL;
+    _cleanup_free_ char *content = build_plan_without_tabs(h), *expanded = NULL;
     int r = 0;
 
     if (h->expand)
-        r = expand(t, content, h->at, &expanded, err);
+        r = build_plan_expand(t, content, h->at, &expanded, err);
     if (r < 0)
         return r;
     s->files = xreallocarray(s->files, s->n_files + 1, sizeof(*s->files));
@@ -492,12 +498,12 @@ static int plan_file(const struct turn *t, const struct dockerfile_heredoc *h, s
     return 0;
 }
 
-static bool is_heredoc(const struct dockerfile_instruction *in, const char *word)
+static bool build_plan_is_heredoc(const struct dockerfile_instruction *in, const char *word)
 {
     return in->n_heredocs && strncmp(word, "<<", 2) == 0;
 }
 
-static int plan_url(struct build_plan_step *s, const char *url, struct err *err)
+static int build_plan_url(struct build_plan_step *s, const char *url, struct err *err)
 {
     char *name;
     int r = remote_file_name(url, &name, err);
@@ -509,34 +515,35 @@ static int plan_url(struct build_plan_step *s, const char *url, struct err *err)
     return 0;
 }
 
-static int plan_source(const struct turn *t, const struct dockerfile_word *w, struct err *err)
+static int build_plan_source(const struct turn *t, const struct dockerfile_word *w, struct err *err)
 {
     struct build_plan_step *s = t->step;
     enum remote_kind kind;
     char *source;
     int r;
 
-    if (is_heredoc(t->in, w->text))
+    if (build_plan_is_heredoc(t->in, w->text))
         return 0;
-    r = expand(t, w->text, w->at, &source, err);
+    r = build_plan_expand(t, w->text, w->at, &source, err);
     if (r < 0)
         return r;
     strv_push(&s->written, source);
     kind = t->in->kind == DOCKERFILE_ADD ? remote_kind(source) : REMOTE_NOT;
     if (kind == REMOTE_GIT)
-        return refuse_with(t, w->at, err, "ADD of git repositories",
-                           "Fetch it before the build and COPY it, or in a RUN with `image build "
-                           "--network open`, or build with `--engine docker`.");
-    if (kind == REMOTE_NOT && s->from.on_host && is_usr(source))
-        return refuse_with(t, w->at, err, usr_of_host, take_from_host);
+        return build_plan_refuse_with(
+            t, w->at, err, "ADD of git repositories",
+            "Fetch it before the build and COPY it, or in a RUN with `image build "
+            "--network open`, or build with `--engine docker`.");
+    if (kind == REMOTE_NOT && s->from.on_host && build_plan_is_usr(source))
+        return build_plan_refuse_with(t, w->at, err, usr_of_host, take_from_host);
     if (kind == REMOTE_NOT) {
         strv_add(&s->sources, source);
         return 0;
     }
-    return plan_url(s, source, err);
+    return build_plan_url(s, source, err);
 }
 
-static int plan_chmod(const struct turn *t, struct err *err)
+static int build_plan_chmod(const struct turn *t, struct err *err)
 {
     const char *given = dockerfile_flag(t->in, "chmod");
     struct build_plan_step *s = t->step;
@@ -544,24 +551,25 @@ static int plan_chmod(const struct turn *t, struct err *err)
 
     if (!given)
         return 0;
-    r = expand(t, given, flag_at(t->in, "chmod"), &s->chmod, err);
+    r = build_plan_expand(t, given, build_plan_flag_at(t->in, "chmod"), &s->chmod, err);
     if (r >= 0 &&
         (!*s->chmod || strspn(s->chmod, "01234567") != strlen(s->chmod) || strlen(s->chmod) > 5))
-        return refuse(t, flag_at(t->in, "chmod"), err, "modes that are not octal");
+        return build_plan_refuse(t, build_plan_flag_at(t->in, "chmod"), err,
+                                 "modes that are not octal");
     return r;
 }
 
 /* As they are written: BuildKit replaces no variables in them. */
-static int plan_excludes(const struct turn *t, struct err *err)
+static int build_plan_excludes(const struct turn *t, struct err *err)
 {
     for (size_t i = 0; i < t->in->n_flags; i++)
         if (STREQ(t->in->flags[i].name, "exclude") && t->in->flags[i].value)
             strv_add(&t->step->exclude, t->in->flags[i].value);
-    *t->ret_at = flag_at(t->in, "exclude");
+    *t->ret_at = build_plan_flag_at(t->in, "exclude");
     return filter_check(t->step->exclude, err);
 }
 
-static int plan_copy_flags(const struct turn *t, struct err *err)
+static int build_plan_copy_flags(const struct turn *t, struct err *err)
 {
     static const char *const unknown[] = {"keep-git-dir"};
     const char *chown = dockerfile_flag(t->in, "chown");
@@ -571,26 +579,26 @@ static int plan_copy_flags(const struct turn *t, struct err *err)
         if (dockerfile_flag(t->in, unknown[i])) {
             _cleanup_free_ char *flag = xasprintf("'--%s'", unknown[i]);
 
-            return refuse(t, flag_at(t->in, unknown[i]), err, flag);
+            return build_plan_refuse(t, build_plan_flag_at(t->in, unknown[i]), err, flag);
         }
     if (chown)
-        r = expand(t, chown, flag_at(t->in, "chown"), &t->step->chown, err);
+        r = build_plan_expand(t, chown, build_plan_flag_at(t->in, "chown"), &t->step->chown, err);
     if (r >= 0)
-        r = plan_chmod(t, err);
+        r = build_plan_chmod(t, err);
     if (r >= 0)
-        r = plan_excludes(t, err);
+        r = build_plan_excludes(t, err);
     if (r < 0)
         return r;
-    t->step->parents = flag_is_on(t->in, "parents");
+    t->step->parents = build_plan_flag_is_on(t->in, "parents");
     t->step->unpack = t->in->kind == DOCKERFILE_ADD &&
-                      (!dockerfile_flag(t->in, "unpack") || flag_is_on(t->in, "unpack"));
-    t->step->unpack_urls = flag_is_on(t->in, "unpack");
-    return plan_from(t, dockerfile_flag(t->in, "from"), flag_at(t->in, "from"), &t->step->from,
-                     err);
+                      (!dockerfile_flag(t->in, "unpack") || build_plan_flag_is_on(t->in, "unpack"));
+    t->step->unpack_urls = build_plan_flag_is_on(t->in, "unpack");
+    return build_plan_from(t, dockerfile_flag(t->in, "from"), build_plan_flag_at(t->in, "from"),
+                           &t->step->from, err);
 }
 
 /* As BuildKit has it: of one thing, and that is fetched. */
-static int plan_checksum(const struct turn *t, struct err *err)
+static int build_plan_checksum(const struct turn *t, struct err *err)
 {
     const char *given = dockerfile_flag(t->in, "checksum");
     struct build_plan_step *s = t->step;
@@ -598,7 +606,7 @@ static int plan_checksum(const struct turn *t, struct err *err)
 
     if (!given)
         return 0;
-    r = expand(t, given, flag_at(t->in, "checksum"), &s->checksum, err);
+    r = build_plan_expand(t, given, build_plan_flag_at(t->in, "checksum"), &s->checksum, err);
     if (r < 0)
         return r;
     if (strv_len(s->written) + s->n_files != 1 || s->n_urls != 1)
@@ -606,12 +614,13 @@ static int plan_checksum(const struct turn *t, struct err *err)
     if (digest_is_valid(s->checksum))
         return 0;
     if (strchr(s->checksum, ':') && strncmp(s->checksum, "sha256:", 7) != 0)
-        return refuse(t, flag_at(t->in, "checksum"), err, "checksums other than sha256");
+        return build_plan_refuse(t, build_plan_flag_at(t->in, "checksum"), err,
+                                 "checksums other than sha256");
     err_set(err, ERR_INVALID, "'%.100s' is no checksum", s->checksum);
     return err_hint(err, "Write 'sha256:' and 64 lower-case hexadecimal digits.");
 }
 
-static int check_dest(const struct turn *t, const char *dest, struct err *err)
+static int build_plan_check_dest(const struct turn *t, const char *dest, struct err *err)
 {
     const struct build_plan_step *s = t->step;
 
@@ -623,58 +632,60 @@ static int check_dest(const struct turn *t, const char *dest, struct err *err)
     return err_hint(err, "Write '%.200s/'.", dest);
 }
 
-static int plan_copy(const struct turn *t, struct err *err)
+static int build_plan_copy(const struct turn *t, struct err *err)
 {
     const struct dockerfile_word *last = &t->in->words[t->in->n_words - 1];
     _cleanup_free_ char *dest = NULL;
-    int r = plan_copy_flags(t, err);
+    int r = build_plan_copy_flags(t, err);
 
     for (size_t i = 0; r >= 0 && i + 1 < t->in->n_words; i++)
-        r = plan_source(t, &t->in->words[i], err);
+        r = build_plan_source(t, &t->in->words[i], err);
     for (size_t i = 0; r >= 0 && i < t->in->n_heredocs; i++)
-        r = plan_file(t, &t->in->heredocs[i], err);
+        r = build_plan_file(t, &t->in->heredocs[i], err);
     if (r >= 0)
-        r = plan_checksum(t, err);
+        r = build_plan_checksum(t, err);
     if (r >= 0)
-        r = expand(t, last->text, last->at, &dest, err);
+        r = build_plan_expand(t, last->text, last->at, &dest, err);
     if (r < 0)
         return r;
-    t->step->dest = absolute(workdir_of(t->c), dest);
-    r = check_dest(t, dest, err);
-    return r < 0 ? r : check_place(t, t->step->dest, err);
+    t->step->dest = build_plan_absolute(build_plan_workdir_of(t->c), dest);
+    r = build_plan_check_dest(t, dest, err);
+    return r < 0 ? r : build_plan_check_place(t, t->step->dest, err);
 }
 
 /* ---- the walk ---- */
 
 /* Those of an image's trigger are in a text of its own. */
-static size_t place_of(const struct turn *t, size_t at)
+static size_t build_plan_place_of(const struct turn *t, size_t at)
 {
     return t->df == t->p->df ? at : t->p->df->stages[t->stage].from->at;
 }
 
-static int plan_step(const struct turn *t, struct err *err)
+static int build_plan_plan_step(const struct turn *t, struct err *err)
 {
     struct build_plan_step *s = t->step;
 
     s->kind = t->in->kind;
-    s->text = one_line(t->in);
+    s->text = build_plan_one_line(t->in);
     s->line = dockerfile_pos(t->p->df, *t->ret_at).line;
     s->user = t->c->user && *t->c->user ? xstrdup(t->c->user) : NULL;
-    s->workdir = xstrdup(workdir_of(t->c));
+    s->workdir = xstrdup(build_plan_workdir_of(t->c));
     s->from.stage = -1;
     if (t->in->kind == DOCKERFILE_RUN)
-        return plan_run(t, err);
-    s->dest_at = dockerfile_pos(t->p->df, place_of(t, t->in->words[t->in->n_words - 1].at));
-    return t->in->kind == DOCKERFILE_WORKDIR ? check_place(t, s->workdir, err) : plan_copy(t, err);
+        return build_plan_run(t, err);
+    s->dest_at =
+        dockerfile_pos(t->p->df, build_plan_place_of(t, t->in->words[t->in->n_words - 1].at));
+    return t->in->kind == DOCKERFILE_WORKDIR ? build_plan_check_place(t, s->workdir, err)
+                                             : build_plan_copy(t, err);
 }
 
-static bool is_step(enum dockerfile_kind kind)
+static bool build_plan_is_step(enum dockerfile_kind kind)
 {
     return kind == DOCKERFILE_RUN || kind == DOCKERFILE_COPY || kind == DOCKERFILE_ADD ||
            kind == DOCKERFILE_WORKDIR;
 }
 
-static void note_args(struct build_stage *st, const struct dockerfile_instruction *in)
+static void build_plan_note_args(struct build_stage *st, const struct dockerfile_instruction *in)
 {
     for (size_t i = 0; i < in->n_words; i++) {
         const char *word = in->words[i].text;
@@ -686,14 +697,14 @@ static void note_args(struct build_stage *st, const struct dockerfile_instructio
 }
 
 /* Where all lines together would be too much the instruction's name must do. */
-static void add_note(const struct turn *t)
+static void build_plan_add_note(const struct turn *t)
 {
     struct build_plan *p = t->p->plan;
     struct build_stage *st = &p->stages[t->stage];
     char *text;
 
     if (t->in->kind == DOCKERFILE_ARG)
-        note_args(st, t->in);
+        build_plan_note_args(st, t->in);
     text = history_text(t->df, t->in, t->c, t->step, st->args);
     if (!text)
         return;
@@ -706,9 +717,9 @@ static void add_note(const struct turn *t)
     st->notes[st->n_notes++] = (struct build_note){text, t->step ? (long)st->n_steps : -1};
 }
 
-static int on_step(void *arg, size_t stage, const struct dockerfile *df,
-                   const struct dockerfile_instruction *in, const struct dockerfile_config *c,
-                   size_t *ret_at, struct err *err)
+static int build_plan_on_step(void *arg, size_t stage, const struct dockerfile *df,
+                              const struct dockerfile_instruction *in,
+                              const struct dockerfile_config *c, size_t *ret_at, struct err *err)
 {
     struct planner *p = arg;
     struct build_stage *st = &p->plan->stages[stage];
@@ -716,23 +727,24 @@ static int on_step(void *arg, size_t stage, const struct dockerfile *df,
     struct build_plan_step step = {0};
     int r;
 
-    if (!is_step(in->kind)) {
-        add_note(&t);
+    if (!build_plan_is_step(in->kind)) {
+        build_plan_add_note(&t);
         return 0;
     }
     t.step = &step;
-    r = plan_step(&t, err);
+    r = build_plan_plan_step(&t, err);
     if (r < 0) {
-        step_done(&step);
+        build_plan_step_done(&step);
         return r;
     }
-    add_note(&t);
+    build_plan_add_note(&t);
     st->steps = xreallocarray(st->steps, st->n_steps + 1, sizeof(*st->steps));
     st->steps[st->n_steps++] = step;
     return 0;
 }
 
-static int on_stage(void *arg, size_t stage, long base, const char *image, struct err *err)
+static int build_plan_on_stage(void *arg, size_t stage, long base, const char *image,
+                               struct err *err)
 {
     struct planner *p = arg;
     const struct dockerfile_stage *from = &p->df->stages[stage];
@@ -754,8 +766,8 @@ static int on_stage(void *arg, size_t stage, long base, const char *image, struc
     return 0;
 }
 
-static int on_image(void *arg, size_t stage, const char *name, struct dockerfile_config *ret,
-                    struct err *err)
+static int build_plan_on_image(void *arg, size_t stage, const char *name,
+                               struct dockerfile_config *ret, struct err *err)
 {
     struct planner *p = arg;
 
@@ -766,7 +778,8 @@ int build_plan_make(const struct dockerfile *df, const struct config_inputs *inp
                     char *const *agents, build_image_fn image, void *arg, struct build_plan *ret,
                     struct err *err)
 {
-    static const struct config_visitor visitor = {on_image, on_stage, on_step};
+    static const struct config_visitor visitor = {build_plan_on_image, build_plan_on_stage,
+                                                  build_plan_on_step};
     struct build_plan plan = {.n_stages = df->n_stages};
     struct planner p = {&plan, df, agents, image, arg};
     int r;

@@ -13,42 +13,43 @@ enum { URL_MAX = 8 << 10 };
 /* For a path that ends at the address's own root; BuildKit's word. */
 static const char unnamed[] = "__unnamed__";
 
-static bool begins(const char *s, const char *with)
+static bool build_remote_begins(const char *s, const char *with)
 {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-static bool is_http(const char *s)
+static bool build_remote_is_http(const char *s)
 {
-    return begins(s, "http://") || begins(s, "https://");
+    return build_remote_begins(s, "http://") || build_remote_begins(s, "https://");
 }
 
 /* Where the path ends: before its query or fragment. */
-static size_t path_end(const char *url)
+static size_t build_remote_path_end(const char *url)
 {
     return strcspn(url, "?#");
 }
 
 /* An http address is that of a repository when its path says so. */
-static bool is_git(const char *s)
+static bool build_remote_is_git(const char *s)
 {
-    size_t end = path_end(s);
+    size_t end = build_remote_path_end(s);
 
-    if (begins(s, "git@") || begins(s, "git://") || begins(s, "ssh://"))
+    if (build_remote_begins(s, "git@") || build_remote_begins(s, "git://") ||
+        build_remote_begins(s, "ssh://"))
         return true;
-    return is_http(s) && end > 4 && strncmp(s + end - 4, ".git", 4) == 0;
+    return build_remote_is_http(s) && end > 4 && strncmp(s + end - 4, ".git", 4) == 0;
 }
 
 enum remote_kind remote_kind(const char *source)
 {
-    if (is_git(source))
+    if (build_remote_is_git(source))
         return REMOTE_GIT;
-    return is_http(source) ? REMOTE_FILE : REMOTE_NOT;
+    return build_remote_is_http(source) ? REMOTE_FILE : REMOTE_NOT;
 }
 
 /* ---- names ---- */
 
-static int hex(char c)
+static int build_remote_hex(char c)
 {
     const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c | ' ') : NULL;
 
@@ -56,7 +57,7 @@ static int hex(char c)
 }
 
 /* In place; false: it is not well formed, or there would be a NUL in it. */
-static bool decode(char *s)
+static bool build_remote_decode(char *s)
 {
     char *to = s;
 
@@ -67,8 +68,8 @@ static bool decode(char *s)
             *to++ = *s;
             continue;
         }
-        high = hex(s[1]);
-        low = high < 0 ? -1 : hex(s[2]);
+        high = build_remote_hex(s[1]);
+        low = high < 0 ? -1 : build_remote_hex(s[2]);
         if (low < 0 || high + low == 0)
             return false;
         *to++ = (char)(high << 4 | low);
@@ -78,7 +79,7 @@ static bool decode(char *s)
     return true;
 }
 
-static bool is_plain(const char *url)
+static bool build_remote_is_plain(const char *url)
 {
     for (; *url; url++)
         if ((unsigned char)*url <= ' ' || (unsigned char)*url >= 0x7f)
@@ -87,7 +88,7 @@ static bool is_plain(const char *url)
 }
 
 /* The last part that is not empty, cut out of the path; "" for none. */
-static const char *last_part(char *path)
+static const char *build_remote_last_part(char *path)
 {
     size_t len = strlen(path);
     char *slash;
@@ -102,15 +103,15 @@ int remote_file_name(const char *url, char **ret, struct err *err)
 {
     const char *host = strstr(url, "://") + 3, *name;
     size_t host_len = strcspn(host, "/?#");
-    _cleanup_free_ char *path = xstrndup(host + host_len, path_end(host + host_len));
+    _cleanup_free_ char *path = xstrndup(host + host_len, build_remote_path_end(host + host_len));
 
-    if (!host_len || strlen(url) > URL_MAX || !decode(path))
+    if (!host_len || strlen(url) > URL_MAX || !build_remote_decode(path))
         return err_set(err, ERR_INVALID, "'%.200s' is no address of a file", url);
-    if (!is_plain(url)) {
+    if (!build_remote_is_plain(url)) {
         err_set(err, ERR_INVALID, "'%.200s' is no address of a file", url);
         return err_hint(err, "Blanks and characters beyond ASCII are written as '%%20'.");
     }
-    name = last_part(path);
+    name = build_remote_last_part(path);
     if (!*name || STREQ(name, "."))
         name = unnamed;
     if (STREQ(name, "..") || strlen(name) > NAME_MAX)

@@ -61,13 +61,14 @@ bool sources_is_pattern(const char *s)
     return strpbrk(s, "*?[\\") != NULL;
 }
 
-static char *join(const char *folder, const char *name)
+static char *sources_join(const char *folder, const char *name)
 {
     return *folder ? xasprintf("%s/%s", folder, name) : xstrdup(name);
 }
 
 /* What of a folder fits one part of a pattern. A folder that cannot be read has nothing. */
-static int match_in(int root, const char *folder, const char *part, char ***ret, struct err *err)
+static int sources_match_in(int root, const char *folder, const char *part, char ***ret,
+                            struct err *err)
 {
     int fd = sources_open(root, folder, O_RDONLY | O_DIRECTORY);
     _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -81,35 +82,35 @@ static int match_in(int root, const char *folder, const char *part, char ***ret,
             continue;
         if (strv_len(*ret) >= MATCHES_MAX)
             return err_set(err, ERR_LIMIT, "over %d files match", MATCHES_MAX);
-        strv_push(ret, join(folder, e->d_name));
+        strv_push(ret, sources_join(folder, e->d_name));
     }
     return 0;
 }
 
 /* One more part of the path behind each of the folders. */
-static int step(int root, char ***folders, const char *part, struct err *err)
+static int sources_step(int root, char ***folders, const char *part, struct err *err)
 {
     char **next = NULL;
     int r = 0;
 
     for (char **f = *folders; r >= 0 && f && *f; f++) {
         if (sources_is_pattern(part))
-            r = match_in(root, *f, part, &next, err);
+            r = sources_match_in(root, *f, part, &next, err);
         else
-            strv_push(&next, join(*f, part));
+            strv_push(&next, sources_join(*f, part));
     }
     strv_free(*folders);
     *folders = next;
     return r;
 }
 
-static int compare(const void *a, const void *b)
+static int sources_compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* Those that are there; of a plain path it must be. */
-static int keep_real(int root, char *const *found, bool plain, char ***ret, struct err *err)
+static int sources_keep_real(int root, char *const *found, bool plain, char ***ret, struct err *err)
 {
     for (; found && *found; found++) {
         _cleanup_close_ int fd = -1;
@@ -121,7 +122,7 @@ static int keep_real(int root, char *const *found, bool plain, char ***ret, stru
             strv_add(ret, *found);
     }
     if (*ret)
-        qsort(*ret, strv_len(*ret), sizeof(**ret), compare);
+        qsort(*ret, strv_len(*ret), sizeof(**ret), sources_compare);
     return 0;
 }
 
@@ -135,9 +136,9 @@ int sources_match(int root, const char *pattern, char ***ret, struct err *err)
     strv_add(&found, "");
     while (r >= 0 && (part = strsep(&rest, "/")))
         if (*part && !STREQ(part, "."))
-            r = step(root, &found, part, err);
+            r = sources_step(root, &found, part, err);
     if (r >= 0)
-        r = keep_real(root, found, !sources_is_pattern(pattern), &real, err);
+        r = sources_keep_real(root, found, !sources_is_pattern(pattern), &real, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(real);

@@ -35,7 +35,8 @@ struct stage_run {
 
 /* ---- children ---- */
 
-__attribute__((noreturn)) static void be_child(const struct stage_run *x, size_t stage, int fd)
+__attribute__((noreturn)) static void build_stages_be_child(const struct stage_run *x, size_t stage,
+                                                            int fd)
 {
     struct daemon_conn daemon_conn = {.lines = JSON_LINES_INIT(fd, fd)};
     _cleanup_err_ struct err err = ERR_INIT;
@@ -47,7 +48,7 @@ __attribute__((noreturn)) static void be_child(const struct stage_run *x, size_t
     _exit(r < 0);
 }
 
-static int start(struct stage_run *x, size_t stage, struct err *err)
+static int build_stages_start(struct stage_run *x, size_t stage, struct err *err)
 {
     struct stage_child *c = &x->children[x->n];
     pid_t parent = getpid(), pid;
@@ -63,7 +64,7 @@ static int start(struct stage_run *x, size_t stage, struct err *err)
         fd_close(ends[0]);
         for (size_t i = 0; i < x->n; i++)
             fd_close(x->children[i].lines.in);
-        be_child(x, stage, ends[1]);
+        build_stages_be_child(x, stage, ends[1]);
     }
     fd_close(ends[1]);
     if (pid < 0) {
@@ -77,7 +78,7 @@ static int start(struct stage_run *x, size_t stage, struct err *err)
     return 0;
 }
 
-static void end_child(struct stage_run *x, size_t i)
+static void build_stages_end_child(struct stage_run *x, size_t i)
 {
     struct stage_child *c = &x->children[i];
 
@@ -89,7 +90,7 @@ static void end_child(struct stage_run *x, size_t i)
     *c = x->children[--x->n];
 }
 
-static bool may_begin(const struct stage_run *x, size_t stage)
+static bool build_stages_may_begin(const struct stage_run *x, size_t stage)
 {
     if (x->progress[stage] != WAITING || !x->s->is_needed(x->s->arg, stage))
         return false;
@@ -99,20 +100,20 @@ static bool may_begin(const struct stage_run *x, size_t stage)
     return true;
 }
 
-static int start_ready(struct stage_run *x, struct err *err)
+static int build_stages_start_ready(struct stage_run *x, struct err *err)
 {
     int r = 0;
 
     for (size_t i = 0; r >= 0 && i < x->s->n && x->n < x->at_once; i++)
-        if (may_begin(x, i))
-            r = start(x, i, err);
+        if (build_stages_may_begin(x, i))
+            r = build_stages_start(x, i, err);
     return r;
 }
 
 /* ---- what is said ---- */
 
 /* 1: it has ended, and is gone from the list. */
-static int on_child_line(struct stage_run *x, size_t i, json_t *doc, struct err *err)
+static int build_stages_on_child_line(struct stage_run *x, size_t i, json_t *doc, struct err *err)
 {
     struct stage_child *c = &x->children[i];
     struct daemon_conn *f = x->s->daemon_conn;
@@ -122,7 +123,7 @@ static int on_child_line(struct stage_run *x, size_t i, json_t *doc, struct err 
     if (state) {
         r = x->s->took(x->s->arg, c->stage, state, err);
         x->progress[c->stage] = ENDED;
-        end_child(x, i);
+        build_stages_end_child(x, i);
         json_decref(doc);
         return r < 0 ? r : 1;
     }
@@ -142,7 +143,7 @@ static int on_child_line(struct stage_run *x, size_t i, json_t *doc, struct err 
     return 0;
 }
 
-static int on_child(struct stage_run *x, size_t i, struct err *err)
+static int build_stages_on_child(struct stage_run *x, size_t i, struct err *err)
 {
     json_t *doc = NULL;
     int r = json_lines_fill(&x->children[i].lines, err);
@@ -150,7 +151,7 @@ static int on_child(struct stage_run *x, size_t i, struct err *err)
     if (r == 0)
         return err_set(err, ERR_SYSTEM, "what builds a stage has ended without a word");
     while (r > 0 && (r = json_lines_take(&x->children[i].lines, &doc, err)) > 0) {
-        r = on_child_line(x, i, doc, err);
+        r = build_stages_on_child_line(x, i, doc, err);
         if (r > 0)
             return 0;
         r = r < 0 ? r : 1;
@@ -158,7 +159,7 @@ static int on_child(struct stage_run *x, size_t i, struct err *err)
     return r;
 }
 
-static int on_answers(struct stage_run *x, struct err *err)
+static int build_stages_on_answers(struct stage_run *x, struct err *err)
 {
     struct json_lines *w = &x->s->daemon_conn->lines;
     json_t *doc = NULL;
@@ -181,7 +182,7 @@ static int on_answers(struct stage_run *x, struct err *err)
     return r;
 }
 
-static int await(struct stage_run *x, struct err *err)
+static int build_stages_await(struct stage_run *x, struct err *err)
 {
     struct pollfd p[AT_ONCE_MAX + 1];
     nfds_t n = x->n;
@@ -194,22 +195,22 @@ static int await(struct stage_run *x, struct err *err)
         if (errno != EINTR)
             return err_sys(err, errno, "wait for the stages");
     if (p[n].revents)
-        r = on_answers(x, err);
+        r = build_stages_on_answers(x, err);
     /* From behind: one that has ended makes room for the last, which has been looked at then. */
     for (size_t i = n; r >= 0 && i-- > 0;)
         if (p[i].revents)
-            r = on_child(x, i, err);
+            r = build_stages_on_child(x, i, err);
     return r;
 }
 
 /* ---- the whole ---- */
 
 /* Nobody is left at work, neither here nor for us; why it came to this has been told. */
-static void give_up(struct stage_run *x)
+static void build_stages_give_up(struct stage_run *x)
 {
     struct daemon_conn *f = x->s->daemon_conn;
 
-    for (; x->n; end_child(x, x->n - 1)) {
+    for (; x->n; build_stages_end_child(x, x->n - 1)) {
         const struct stage_child *c = &x->children[x->n - 1];
 
         if (c->step)
@@ -219,7 +220,7 @@ static void give_up(struct stage_run *x)
     }
     if (x->asked)
         json_lines_send(&f->lines, json_pack("{s:b}", "cancel", 1));
-    while (x->asked && on_answers(x, NULL) >= 0)
+    while (x->asked && build_stages_on_answers(x, NULL) >= 0)
         ;
 }
 
@@ -230,10 +231,10 @@ int stages_run(const struct stages *s, struct err *err)
     int r;
 
     x.progress = xcalloc(s->n, sizeof(*x.progress));
-    while ((r = start_ready(&x, err)) >= 0 && x.n)
-        if ((r = await(&x, err)) < 0)
+    while ((r = build_stages_start_ready(&x, err)) >= 0 && x.n)
+        if ((r = build_stages_await(&x, err)) < 0)
             break;
-    give_up(&x);
+    build_stages_give_up(&x);
     free(x.progress);
     return r;
 }

@@ -24,7 +24,7 @@ struct files_job {
 };
 
 /* In the child. */
-static int run_files(void *arg, int dir, struct err *err)
+static int step_files_run_files(void *arg, int dir, struct err *err)
 {
     const struct files_job *f = arg;
     const struct build_plan_step *s = f->step;
@@ -49,7 +49,7 @@ static int run_files(void *arg, int dir, struct err *err)
     return copy_files(&job, err);
 }
 
-static int run_workdir(void *arg, int dir, struct err *err)
+static int step_files_run_workdir(void *arg, int dir, struct err *err)
 {
     const struct build_plan_step *s = arg;
     struct copy_owner owner = {.given = true};
@@ -62,8 +62,8 @@ static int run_workdir(void *arg, int dir, struct err *err)
 }
 
 /* Files that stand in the Dockerfile, put down to be copied like others. */
-static int write_files(struct builder *b, const struct build_plan_step *s, char **ret_folder,
-                       char ***ret_names, struct err *err)
+static int step_files_write_files(struct builder *b, const struct build_plan_step *s,
+                                  char **ret_folder, char ***ret_names, struct err *err)
 {
     int r = work_folder(&b->work, 0755, ret_folder, err);
 
@@ -81,8 +81,8 @@ static int write_files(struct builder *b, const struct build_plan_step *s, char 
     return r;
 }
 
-static int copy_heredocs(struct builder *b, const struct builder_state *st,
-                         const struct build_plan_step *s, unsigned n, struct err *err)
+static int step_files_copy_heredocs(struct builder *b, const struct builder_state *st,
+                                    const struct build_plan_step *s, unsigned n, struct err *err)
 {
     _cleanup_free_ char *folder = NULL;
     _cleanup_strv_ char **names = NULL;
@@ -91,20 +91,22 @@ static int copy_heredocs(struct builder *b, const struct builder_state *st,
 
     if (!s->n_files)
         return 0;
-    r = write_files(b, s, &folder, &names, err);
+    r = step_files_write_files(b, s, &folder, &names, err);
     if (r < 0)
         return r;
     f.from = folder;
     f.sources = names;
-    return work_run(
-        &b->work,
-        &(struct work_job){
-            .n = n, .layers = st->layers, .mount_root = true, .fn = run_files, .arg = &f},
-        err);
+    return work_run(&b->work,
+                    &(struct work_job){.n = n,
+                                       .layers = st->layers,
+                                       .mount_root = true,
+                                       .fn = step_files_run_files,
+                                       .arg = &f},
+                    err);
 }
 
-static int copy_sources(struct builder *b, const struct builder_state *st,
-                        const struct build_plan_step *s, unsigned n, struct err *err)
+static int step_files_copy_sources(struct builder *b, const struct builder_state *st,
+                                   const struct build_plan_step *s, unsigned n, struct err *err)
 {
     bool elsewhere = build_is_from_elsewhere(&s->from);
     struct files_job f = {.step = s,
@@ -114,7 +116,7 @@ static int copy_sources(struct builder *b, const struct builder_state *st,
                           .own = !elsewhere,
                           .mode = -1};
     struct work_job job = {
-        .n = n, .layers = st->layers, .mount_root = true, .fn = run_files, .arg = &f};
+        .n = n, .layers = st->layers, .mount_root = true, .fn = step_files_run_files, .arg = &f};
     _cleanup_strv_ char **from = NULL, **plain = NULL;
     int r = 0;
 
@@ -132,8 +134,9 @@ static int copy_sources(struct builder *b, const struct builder_state *st,
 
 /* Nobody but its owner reads what came from a server, unless --chmod says so: as BuildKit has it.
  */
-static int copy_fetched(struct builder *b, const struct builder_state *st,
-                        const struct fetched *fetched, size_t i, unsigned n, struct err *err)
+static int step_files_copy_fetched(struct builder *b, const struct builder_state *st,
+                                   const struct fetched *fetched, size_t i, unsigned n,
+                                   struct err *err)
 {
     const struct build_plan_step *s = fetched->step;
     _cleanup_free_ char *name = sources_literal(s->urls[i].name);
@@ -156,7 +159,7 @@ static int copy_fetched(struct builder *b, const struct builder_state *st,
                                           &(struct work_job){.n = n,
                                                              .layers = st->layers,
                                                              .mount_root = true,
-                                                             .fn = run_files,
+                                                             .fn = step_files_run_files,
                                                              .arg = &f},
                                           err);
 }
@@ -171,11 +174,11 @@ int step_files(struct builder *b, const struct builder_state *st, const struct b
                         &(struct work_job){.n = n,
                                            .layers = st->layers,
                                            .mount_root = true,
-                                           .fn = run_workdir,
+                                           .fn = step_files_run_workdir,
                                            .arg = (void *)s},
                         err);
-    r = copy_sources(b, st, s, n, err);
+    r = step_files_copy_sources(b, st, s, n, err);
     for (size_t i = 0; r >= 0 && i < s->n_urls; i++)
-        r = copy_fetched(b, st, f, i, n, err);
-    return r < 0 ? r : copy_heredocs(b, st, s, n, err);
+        r = step_files_copy_fetched(b, st, f, i, n, err);
+    return r < 0 ? r : step_files_copy_heredocs(b, st, s, n, err);
 }

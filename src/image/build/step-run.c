@@ -12,9 +12,9 @@
 #include "lib/base/xalloc.h"
 
 /* What the daemon needs to know: layers bottom first, paths below the store's folder. */
-static json_t *run_json(const struct builder *b, const struct builder_state *st,
-                        const struct build_plan_step *s, unsigned n, const char *user,
-                        const struct mounts *m)
+static json_t *step_run_json(const struct builder *b, const struct builder_state *st,
+                             const struct build_plan_step *s, unsigned n, const char *user,
+                             const struct mounts *m)
 {
     json_t *doc = json_object();
     _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->work.path, n);
@@ -33,8 +33,9 @@ static json_t *run_json(const struct builder *b, const struct builder_state *st,
     return doc;
 }
 
-static void note_stubs(struct stubs *stubs, const struct builder *b, const struct builder_state *st,
-                       const struct build_plan_step *s, const struct mounts *m)
+static void step_run_note_stubs(struct stubs *stubs, const struct builder *b,
+                                const struct builder_state *st, const struct build_plan_step *s,
+                                const struct mounts *m)
 {
     const json_t *mount;
     size_t i;
@@ -55,7 +56,8 @@ static void note_stubs(struct stubs *stubs, const struct builder *b, const struc
 }
 
 /* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
-static char *plain_user(const struct builder *b, const struct builder_state *st, const char *user)
+static char *step_run_plain_user(const struct builder *b, const struct builder_state *st,
+                                 const char *user)
 {
     bool number = user && *user && strspn(user, "0123456789") == strlen(user);
 
@@ -64,7 +66,7 @@ static char *plain_user(const struct builder *b, const struct builder_state *st,
     return xstrdup(user ? user : "0");
 }
 
-static int find_owner(void *arg, int dir, void *out, struct err *err)
+static int step_run_find_owner(void *arg, int dir, void *out, struct err *err)
 {
     _cleanup_close_ int root = -1;
     int r = dir_open(dir, "root", &root, err);
@@ -73,21 +75,22 @@ static int find_owner(void *arg, int dir, void *out, struct err *err)
 }
 
 /* The supervisor knows names, numbers, and pairs of numbers; a group's name is looked up here. */
-static int find_user(struct builder *b, const struct builder_state *st,
-                     const struct build_plan_step *s, unsigned n, char **ret, struct err *err)
+static int step_run_find_user(struct builder *b, const struct builder_state *st,
+                              const struct build_plan_step *s, unsigned n, char **ret,
+                              struct err *err)
 {
     struct copy_owner owner = {0};
     const struct work_job job = {.n = n,
                                  .layers = st->layers,
                                  .mount_root = true,
-                                 .find = find_owner,
+                                 .find = step_run_find_owner,
                                  .arg = s->user,
                                  .out = &owner,
                                  .out_len = sizeof(owner)};
     int r;
 
     if (!s->user || parse_user(s->user, NULL) >= 0) {
-        *ret = plain_user(b, st, s->user);
+        *ret = step_run_plain_user(b, st, s->user);
         return 0;
     }
     r = work_run(&b->work, &job, err);
@@ -102,14 +105,14 @@ int step_run(struct builder *b, const struct builder_state *st, const struct bui
     _cleanup_free_ char *user = NULL;
     struct mounts m = {0};
     struct stubs stubs = {0};
-    int r = find_user(b, st, s, n, &user, err);
+    int r = step_run_find_user(b, st, s, n, &user, err);
 
     if (r >= 0)
         r = mounts_prepare(&b->work, s, b->ask->agents, builder_layers, b, &m, err);
     if (r < 0)
         return r;
-    note_stubs(&stubs, b, st, s, &m);
-    r = daemon_conn_run(b->daemon_conn, run_json(b, st, s, n, user, &m), err);
+    step_run_note_stubs(&stubs, b, st, s, &m);
+    r = daemon_conn_run(b->daemon_conn, step_run_json(b, st, s, n, user, &m), err);
     if (r >= 0)
         stubs_remove(&stubs, &b->work, n);
     stubs_done(&stubs);

@@ -18,8 +18,8 @@ const char *step_network(const struct builder *b, const struct build_plan_step *
 
 /* ---- keys ---- */
 
-static int key_from(struct builder *b, struct build_key *k, const struct build_from *f,
-                    struct err *err)
+static int step_key_from(struct builder *b, struct build_key *k, const struct build_from *f,
+                         struct err *err)
 {
     _cleanup_strv_ char **layers = NULL;
     int r = builder_layers(b, f, &layers, err);
@@ -29,8 +29,8 @@ static int key_from(struct builder *b, struct build_key *k, const struct build_f
     return r;
 }
 
-static int key_mounts(struct builder *b, struct build_key *k, const struct build_plan_step *s,
-                      struct err *err)
+static int step_key_mounts(struct builder *b, struct build_key *k, const struct build_plan_step *s,
+                           struct err *err)
 {
     int r = 0;
 
@@ -51,15 +51,15 @@ static int key_mounts(struct builder *b, struct build_key *k, const struct build
         key_text(k, "source", m->source);
         key_text(k, "access", m->read_only ? "ro" : "rw");
         if (build_is_from_elsewhere(&s->mounts[i].from))
-            r = key_from(b, k, &s->mounts[i].from, err);
+            r = step_key_from(b, k, &s->mounts[i].from, err);
         else
             r = key_source(k, b->work.dir, m->source ? m->source : "", err);
     }
     return r;
 }
 
-static int key_run(struct builder *b, struct build_key *k, const struct build_plan_step *s,
-                   struct err *err)
+static int step_key_run(struct builder *b, struct build_key *k, const struct build_plan_step *s,
+                        struct err *err)
 {
     key_texts(k, "argv", s->argv);
     key_texts(k, "env", s->env);
@@ -67,11 +67,11 @@ static int key_run(struct builder *b, struct build_key *k, const struct build_pl
     key_text(k, "workdir", s->workdir);
     key_text(k, "network", step_network(b, s));
     key_text(k, "script", s->script.content);
-    return key_mounts(b, k, s, err);
+    return step_key_mounts(b, k, s, err);
 }
 
-static int key_copy(struct builder *b, struct build_key *k, const struct build_plan_step *s,
-                    const struct fetched *fetched, struct err *err)
+static int step_key_copy(struct builder *b, struct build_key *k, const struct build_plan_step *s,
+                         const struct fetched *fetched, struct err *err)
 {
     key_text(k, "dest", s->dest);
     key_text(k, "chown", s->chown);
@@ -90,12 +90,12 @@ static int key_copy(struct builder *b, struct build_key *k, const struct build_p
     fetched_key(fetched, k);
     if (build_is_from_elsewhere(&s->from)) {
         key_texts(k, "sources", s->sources);
-        return key_from(b, k, &s->from, err);
+        return step_key_from(b, k, &s->from, err);
     }
     return key_sources(k, b->work.dir, s, err);
 }
 
-static int key_step(struct builder *b, const struct builder_state *st,
+static int step_key(struct builder *b, const struct builder_state *st,
                     const struct build_plan_step *s, const struct fetched *fetched,
                     char ret[static DIGEST_MAX], struct err *err)
 {
@@ -105,11 +105,11 @@ static int key_step(struct builder *b, const struct builder_state *st,
     key_begin(&k, st->key);
     key_text(&k, "kind", dockerfile_kind_name(s->kind));
     if (s->kind == DOCKERFILE_RUN)
-        r = key_run(b, &k, s, err);
+        r = step_key_run(b, &k, s, err);
     else if (s->kind == DOCKERFILE_WORKDIR)
         key_text(&k, "workdir", s->workdir);
     else
-        r = key_copy(b, &k, s, fetched, err);
+        r = step_key_copy(b, &k, s, fetched, err);
     if (s->kind == DOCKERFILE_WORKDIR)
         key_text(&k, "user", s->user);
     key_end(&k, ret);
@@ -119,8 +119,8 @@ static int key_step(struct builder *b, const struct builder_state *st,
 /* ---- steps ---- */
 
 /* What only links lead to is known when it is done. */
-static int explain(const struct builder_state *st, const struct build_plan_step *s, int r,
-                   struct err *err)
+static int step_explain(const struct builder_state *st, const struct build_plan_step *s, int r,
+                        struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -138,7 +138,7 @@ static int explain(const struct builder_state *st, const struct build_plan_step 
     return err_wrap(err, "line %u, column %u", s->dest_at.line, s->dest_at.column);
 }
 
-static int do_step(struct builder *b, const struct builder_state *st,
+static int step_do(struct builder *b, const struct builder_state *st,
                    const struct build_plan_step *s, const struct fetched *fetched,
                    struct cache_entry *ret, struct err *err)
 {
@@ -146,8 +146,9 @@ static int do_step(struct builder *b, const struct builder_state *st,
     int r = work_layer(&b->work, &n, err);
 
     if (r >= 0)
-        r = s->kind == DOCKERFILE_RUN ? step_run(b, st, s, n, err)
-                                      : explain(st, s, step_files(b, st, s, fetched, n, err), err);
+        r = s->kind == DOCKERFILE_RUN
+                ? step_run(b, st, s, n, err)
+                : step_explain(st, s, step_files(b, st, s, fetched, n, err), err);
     if (r >= 0)
         r = work_commit(&b->work, n, ret->layer, err);
     if (r < 0)
@@ -174,33 +175,34 @@ static void step_taken(struct builder_state *st, const char *key, struct cache_e
 
 /* With what it needs of the context, and from servers, which may make it another step than it was
  * taken for. */
-static int prepare(struct builder *b, const struct builder_state *st,
-                   const struct build_stage *stage, size_t n, struct fetched *fetched,
-                   char key[static DIGEST_MAX], struct err *err)
+static int step_prepare(struct builder *b, const struct builder_state *st,
+                        const struct build_stage *stage, size_t n, struct fetched *fetched,
+                        char key[static DIGEST_MAX], struct err *err)
 {
     int r = wants_check(&b->work, stage, n, b->daemon_conn, err);
 
     if (r >= 0)
         r = fetched_bring(fetched, err);
-    return r > 0 ? key_step(b, st, fetched->step, fetched, key, err) : r;
+    return r > 0 ? step_key(b, st, fetched->step, fetched, key, err) : r;
 }
 
-static int find_or_do(struct builder *b, struct builder_state *st, const struct build_stage *stage,
-                      size_t n, struct fetched *fetched, struct err *err)
+static int step_find_or_do(struct builder *b, struct builder_state *st,
+                           const struct build_stage *stage, size_t n, struct fetched *fetched,
+                           struct err *err)
 {
     const struct build_plan_step *s = &stage->steps[n];
     struct cache_entry e = {0};
     char key[DIGEST_MAX];
-    int r = key_step(b, st, s, fetched, key, err);
+    int r = step_key(b, st, s, fetched, key, err);
 
     if (r < 0)
         return r;
     if (!b->ask->no_cache && cache_get(b->store, key, &e) > 0) {
         daemon_conn_tell(b->daemon_conn, json_pack("{s:b}", "cached", 1));
     } else {
-        r = prepare(b, st, stage, n, fetched, key, err);
+        r = step_prepare(b, st, stage, n, fetched, key, err);
         if (r >= 0)
-            r = do_step(b, st, s, fetched, &e, err);
+            r = step_do(b, st, s, fetched, &e, err);
         if (r >= 0)
             r = cache_put(b->store, key, &e, err);
     }
@@ -224,7 +226,7 @@ int step_take(struct builder *b, struct builder_state *st, const struct build_st
         return err_set(err, ERR_LIMIT, "the image has over %d layers", IMAGES_LAYERS_MAX);
     r = fetched_look(&fetched, err);
     if (r >= 0)
-        r = find_or_do(b, st, stage, n, &fetched, err);
+        r = step_find_or_do(b, st, stage, n, &fetched, err);
     fetched_done(&fetched);
     return r;
 }

@@ -14,7 +14,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/whiteout.h"
 
-static int open_plain(int dir, const char *path, int flags)
+static int stubs_open_plain(int dir, const char *path, int flags)
 {
     struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC | O_NOFOLLOW,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
@@ -23,7 +23,7 @@ static int open_plain(int dir, const char *path, int flags)
 }
 
 /* Whether a layer hides what those below have at `path`, by a mark on the way there. */
-static bool hides(int layer, const char *path)
+static bool stubs_hides(int layer, const char *path)
 {
     _cleanup_free_ char *part = xstrdup(path);
     char *slash;
@@ -33,19 +33,19 @@ static bool hides(int layer, const char *path)
         struct stat st;
 
         *slash = '\0';
-        fd = open_plain(layer, part, O_PATH);
+        fd = stubs_open_plain(layer, part, O_PATH);
         if (fd < 0)
             continue;
         if (fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
             return true;
         fd_close(fd);
-        fd = open_plain(layer, part, O_RDONLY | O_DIRECTORY);
+        fd = stubs_open_plain(layer, part, O_RDONLY | O_DIRECTORY);
         return fd >= 0 && whiteout_is_opaque(fd);
     }
     return false;
 }
 
-static bool is_there(const struct build_work *w, char *const *layers, const char *path)
+static bool stubs_is_there(const struct build_work *w, char *const *layers, const char *path)
 {
     for (size_t i = strv_len(layers); i-- > 0;) {
         _cleanup_free_ char *fs = images_layer_path(w->store, layers[i]);
@@ -54,12 +54,12 @@ static bool is_there(const struct build_work *w, char *const *layers, const char
 
         if (dir_open(w->store->dir, fs, &layer, NULL) < 0)
             return true;
-        fd = open_plain(layer, path, O_PATH);
+        fd = stubs_open_plain(layer, path, O_PATH);
         if (fd >= 0)
             return fstat(fd, &st) == 0 && !whiteout_is(&st);
         if (errno == ELOOP)
             return true;
-        if (hides(layer, path))
+        if (stubs_hides(layer, path))
             return false;
     }
     return false;
@@ -73,14 +73,14 @@ void stubs_note(struct stubs *s, const struct build_work *w, char *const *layers
     for (size_t at = strcspn(path, "/");; at += 1 + strcspn(path + at + 1, "/")) {
         _cleanup_free_ char *part = xstrndup(path, at);
 
-        if (*part && !strv_contains(s->paths, part) && !is_there(w, layers, part))
+        if (*part && !strv_contains(s->paths, part) && !stubs_is_there(w, layers, part))
             strv_push(&s->paths, TAKE_PTR(part));
         if (!path[at])
             return;
     }
 }
 
-static void remove_one(int fs, const char *path)
+static void stubs_remove_one(int fs, const char *path)
 {
     _cleanup_free_ char *parent = xstrdup(path);
     char *slash = strrchr(parent, '/');
@@ -90,7 +90,8 @@ static void remove_one(int fs, const char *path)
 
     if (slash)
         *slash = '\0';
-    dir = slash ? open_plain(fs, parent, O_PATH | O_DIRECTORY) : fcntl(fs, F_DUPFD_CLOEXEC, 3);
+    dir =
+        slash ? stubs_open_plain(fs, parent, O_PATH | O_DIRECTORY) : fcntl(fs, F_DUPFD_CLOEXEC, 3);
     if (dir < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
     if (S_ISDIR(st.st_mode))
@@ -107,7 +108,7 @@ void stubs_remove(const struct stubs *s, const struct build_work *w, unsigned n)
     if (dir_open(w->dir, path, &fs, NULL) < 0)
         return;
     for (size_t i = strv_len(s->paths); i-- > 0;)
-        remove_one(fs, s->paths[i]);
+        stubs_remove_one(fs, s->paths[i]);
 }
 
 void stubs_done(struct stubs *s)

@@ -22,7 +22,7 @@ static const char opaque[] = "user.overlay.opaque";
 static int tidy_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err);
 
 /* Times stay: an attribute changes but the inode's own. */
-static int drop_notes(int fd, struct err *err)
+static int tidy_drop_notes(int fd, struct err *err)
 {
     _cleanup_free_ char *names = NULL;
     ssize_t n = flistxattr(fd, NULL, 0);
@@ -53,7 +53,7 @@ static int tidy_one(int dir, const char *name, unsigned depth, uint64_t *bytes, 
     fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return err_sys(err, errno, "open '%.200s'", name);
-    r = drop_notes(fd, err);
+    r = tidy_drop_notes(fd, err);
     if (r < 0 || S_ISREG(st.st_mode)) {
         *bytes += S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
         return r;
@@ -81,7 +81,7 @@ static int tidy_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err)
 int tidy_layer(int dir, uint64_t *ret, struct err *err)
 {
     uint64_t bytes = 0;
-    int r = drop_notes(dir, err);
+    int r = tidy_drop_notes(dir, err);
 
     if (r >= 0)
         r = tidy_folder(dir, 0, &bytes, err);

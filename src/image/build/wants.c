@@ -6,8 +6,8 @@
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 
-static int add_source(int context, const char *source, const struct filter_want *want, json_t *set,
-                      struct err *err)
+static int wants_add_source(int context, const char *source, const struct filter_want *want,
+                            json_t *set, struct err *err)
 {
     _cleanup_(filter_freep) struct filter *filter = NULL;
     _cleanup_strv_ char **found = NULL;
@@ -18,24 +18,25 @@ static int add_source(int context, const char *source, const struct filter_want 
     return r;
 }
 
-static int add_step(int context, const struct build_plan_step *s, json_t *set, struct err *err)
+static int wants_add_step(int context, const struct build_plan_step *s, json_t *set,
+                          struct err *err)
 {
     const struct filter_want want = {.parents = s->parents, .exclude = s->exclude}, all = {0};
     int r = 0;
 
     if (!build_is_from_elsewhere(&s->from))
         for (char **p = s->sources; r >= 0 && p && *p; p++)
-            r = add_source(context, *p, &want, set, err);
+            r = wants_add_source(context, *p, &want, set, err);
     for (size_t i = 0; r >= 0 && i < s->n_mounts; i++) {
         const struct build_mount *m = &s->mounts[i];
 
         if (m->m.type == MOUNT_BIND && !build_is_from_elsewhere(&m->from))
-            r = add_source(context, m->m.source ? m->m.source : "", &all, set, err);
+            r = wants_add_source(context, m->m.source ? m->m.source : "", &all, set, err);
     }
     return r;
 }
 
-static json_t *keys_of(json_t *set)
+static json_t *wants_keys_of(json_t *set)
 {
     json_t *list = json_array(), *value;
     const char *key;
@@ -57,10 +58,10 @@ int wants_check(const struct build_work *w, const struct build_stage *stage, siz
     r = dir_open(w->dir, "context", &context, err);
     /* What is wrong with one is told when it is done. */
     for (size_t i = from; r >= 0 && i < stage->n_steps; i++)
-        (void)add_step(context, &stage->steps[i], set, NULL);
+        (void)wants_add_step(context, &stage->steps[i], set, NULL);
     if (r < 0 || !json_object_size(set))
         return r;
-    daemon_conn_tell(daemon_conn, json_pack("{s:o}", "need", keys_of(set)));
+    daemon_conn_tell(daemon_conn, json_pack("{s:o}", "need", wants_keys_of(set)));
     err_set(err, ERR_CONFLICT, "files of the context were left out that have to be there");
     return err_hint(err,
                     "The event `need` lists them; the context is to be sent again with these.");

@@ -25,7 +25,8 @@ enum { LOWER_MAX = 4000 };
 
 /* ---- the folder ---- */
 
-static int make(const struct build_work *w, mode_t mode, struct err *err, const char *name)
+static int build_work_make(const struct build_work *w, mode_t mode, struct err *err,
+                           const char *name)
 {
     if (mkdirat(w->dir, name, mode) < 0 || fchmodat(w->dir, name, mode, 0) < 0)
         return err_sys(err, errno, "make folder '%s' of the build", name);
@@ -42,7 +43,7 @@ int work_open(struct images *s, const struct confined_ids *ids, const char *name
     if (r >= 0)
         r = dir_open(s->dir, w.path, &w.dir, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
-        r = make(&w, 0755, err, folders[i]);
+        r = build_work_make(&w, 0755, err, folders[i]);
     if (r < 0)
         work_done(&w);
     else
@@ -57,7 +58,7 @@ void work_done(struct build_work *w)
     w->path = NULL;
 }
 
-static bool is_plain(int fd)
+static bool build_work_is_plain(int fd)
 {
     static const char magic[] = "ustar";
     char found[sizeof(magic) - 1];
@@ -66,7 +67,7 @@ static bool is_plain(int fd)
            memcmp(found, magic, sizeof(found)) == 0;
 }
 
-static int unpack_any(int dir, int fd, struct err *err)
+static int build_work_unpack_any(int dir, int fd, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
     const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
@@ -81,17 +82,17 @@ int work_unpack_context(struct build_work *w, int fd, bool digest_only, struct e
     int r = dir_open(w->dir, "context", &dir, err);
 
     w->digest_only = digest_only;
-    if (r >= 0 && (digest_only || is_plain(fd)))
+    if (r >= 0 && (digest_only || build_work_is_plain(fd)))
         r = layer_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
     else if (r >= 0)
-        r = unpack_any(dir, fd, err);
+        r = build_work_unpack_any(dir, fd, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;
 }
 
 int work_folder(struct build_work *w, mode_t mode, char **ret, struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("m%u", ++w->n);
-    int r = make(w, mode, err, name);
+    int r = build_work_make(w, mode, err, name);
 
     if (r >= 0)
         *ret = TAKE_PTR(name);
@@ -102,10 +103,10 @@ int work_layer(struct build_work *w, unsigned *ret, struct err *err)
 {
     unsigned n = ++w->n;
     _cleanup_free_ char *top = xasprintf("%u", n), *fs = xasprintf("%u/fs", n);
-    int r = make(w, 0700, err, top);
+    int r = build_work_make(w, 0700, err, top);
 
     if (r >= 0)
-        r = make(w, 0755, err, fs);
+        r = build_work_make(w, 0755, err, fs);
     if (r >= 0)
         *ret = n;
     w->began = time_mono();
@@ -124,7 +125,7 @@ struct measured {
     uint64_t bytes;
 };
 
-static int run_pack(void *arg, int root, void *out, struct err *err)
+static int build_work_run_pack(void *arg, int root, void *out, struct err *err)
 {
     struct packing *p = arg;
     struct measured *m = out;
@@ -139,11 +140,11 @@ static int run_pack(void *arg, int root, void *out, struct err *err)
 }
 
 /* What it is known by is counted here, from the bytes: the child cannot say what it is. */
-static int measure(struct build_work *w, unsigned n, char digest[static DIGEST_MAX],
-                   struct measured *ret, struct err *err)
+static int build_work_measure(struct build_work *w, unsigned n, char digest[static DIGEST_MAX],
+                              struct measured *ret, struct err *err)
 {
     struct packing p = {.n = n};
-    struct confined_job job = {.fn = run_pack, .arg = &p, .dir = w->dir, .trees = true};
+    struct confined_job job = {.fn = build_work_run_pack, .arg = &p, .dir = w->dir, .trees = true};
     struct confined child = CONFINED_INIT;
     int out = -1, r;
 
@@ -157,8 +158,8 @@ static int measure(struct build_work *w, unsigned n, char digest[static DIGEST_M
     return r < 0 ? err_wrap(err, "read the new layer") : 0;
 }
 
-static int put(struct build_work *w, const char *digest, const char *name, uint64_t bytes,
-               struct err *err)
+static int build_work_put(struct build_work *w, const char *digest, const char *name,
+                          uint64_t bytes, struct err *err)
 {
     _cleanup_json_ json_t *layers = json_pack("[s]", digest);
     int r = images_put_layer(w->store, digest, name, bytes, err);
@@ -172,25 +173,25 @@ int work_commit(struct build_work *w, unsigned n, char digest[static DIGEST_MAX]
 {
     _cleanup_free_ char *name = xasprintf("%s/%u", w->path + strlen("tmp/"), n);
     struct measured m = {0};
-    int r = measure(w, n, digest, &m, err);
+    int r = build_work_measure(w, n, digest, &m, err);
 
     if (r < 0 || m.stats.entries == 0)
         return r;
     if (!images_has_layer(w->store, digest))
-        r = put(w, digest, name, m.bytes, err);
+        r = build_work_put(w, digest, name, m.bytes, err);
     return r < 0 ? r : 1;
 }
 
 /* ---- children with a root ---- */
 
 /* Short names for the layers, the topmost first: a mount option has but a page. */
-static int link_layers(struct build_work *w, char kind, unsigned n, char *const *layers,
-                       struct buf *lower, struct err *err)
+static int build_work_link_layers(struct build_work *w, char kind, unsigned n, char *const *layers,
+                                  struct buf *lower, struct err *err)
 {
     _cleanup_free_ char *folder = xasprintf("%c%u", kind, n);
     _cleanup_strv_ char **stack = images_stack(layers);
     size_t count = strv_len(stack);
-    int r = make(w, 0755, err, folder);
+    int r = build_work_make(w, 0755, err, folder);
 
     for (size_t i = 0; r >= 0 && i < count; i++) {
         _cleanup_free_ char *name = xasprintf("%s/%zu", folder, i);
@@ -213,7 +214,7 @@ struct rooted {
     char *upper, *work, *from_upper, *from_work;
 };
 
-static int mount_at(const struct overlay *o, const char *place, struct err *err)
+static int build_work_mount_at(const struct overlay *o, const char *place, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r = overlay_mount(o, &fd, err);
@@ -222,7 +223,7 @@ static int mount_at(const struct overlay *o, const char *place, struct err *err)
 }
 
 /* What was put there would be hidden by the machine's own, which nobody writes to. */
-static int close_usr(struct err *err)
+static int build_work_close_usr(struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r = mount_clone(AT_FDCWD, "usr", MOUNT_SAFE, &fd, err);
@@ -232,7 +233,7 @@ static int close_usr(struct err *err)
     return r < 0 ? r : mount_attach(fd, AT_FDCWD, "root/usr", err);
 }
 
-static int mount_trees(void *arg, struct err *err)
+static int build_work_mount_trees(void *arg, struct err *err)
 {
     struct rooted *t = arg;
     struct overlay root = {buf_data(&t->lower), t->upper, t->work, true};
@@ -240,15 +241,15 @@ static int mount_trees(void *arg, struct err *err)
     int r = mount_make_private(err);
 
     if (r >= 0 && t->job->mount_root)
-        r = mount_at(&root, "root", err);
+        r = build_work_mount_at(&root, "root", err);
     if (r >= 0 && t->job->mount_root && images_begin_with_host(t->job->layers))
-        r = close_usr(err);
+        r = build_work_close_usr(err);
     if (r >= 0 && t->job->from)
-        r = mount_at(&from, "src", err);
+        r = build_work_mount_at(&from, "src", err);
     return r;
 }
 
-static int run_job(void *arg, int root, void *out, struct err *err)
+static int build_work_run_job(void *arg, int root, void *out, struct err *err)
 {
     struct rooted *t = arg;
 
@@ -256,7 +257,7 @@ static int run_job(void *arg, int root, void *out, struct err *err)
                         : t->job->fn(t->job->arg, root, err);
 }
 
-static void rooted_done(struct rooted *t)
+static void build_work_rooted_done(struct rooted *t)
 {
     buf_done(&t->lower);
     buf_done(&t->from);
@@ -267,7 +268,7 @@ static void rooted_done(struct rooted *t)
 }
 
 /* Stands for the machine's: /bin and its like lead into it. Others may be at it, too. */
-static int make_usr(const struct build_work *w, struct err *err)
+static int build_work_make_usr(const struct build_work *w, struct err *err)
 {
     static const char *const folders[] = {"usr",       "usr/bin",   "usr/sbin",  "usr/lib",
                                           "usr/lib32", "usr/lib64", "usr/libx32"};
@@ -278,8 +279,8 @@ static int make_usr(const struct build_work *w, struct err *err)
     return 0;
 }
 
-static int prepare_mounts(struct build_work *w, const struct work_job *job, struct rooted *t,
-                          struct err *err)
+static int build_work_prepare_mounts(struct build_work *w, const struct work_job *job,
+                                     struct rooted *t, struct err *err)
 {
     unsigned own = ++w->n; /* several jobs may work on one layer, each with mounts of its own */
     int r = 0;
@@ -289,33 +290,36 @@ static int prepare_mounts(struct build_work *w, const struct work_job *job, stru
     t->from_upper = xasprintf("u%u", own);
     t->from_work = xasprintf("v%u", own);
     if (job->mount_root)
-        r = link_layers(w, 'l', own, job->layers, &t->lower, err);
+        r = build_work_link_layers(w, 'l', own, job->layers, &t->lower, err);
     if (r >= 0 && job->mount_root && images_begin_with_host(job->layers))
-        r = make_usr(w, err);
+        r = build_work_make_usr(w, err);
     if (r >= 0 && job->mount_root)
-        r = make(w, 0700, err, t->work);
+        r = build_work_make(w, 0700, err, t->work);
     if (r >= 0 && job->from)
-        r = link_layers(w, 'f', own, job->from, &t->from, err);
+        r = build_work_link_layers(w, 'f', own, job->from, &t->from, err);
     if (r >= 0 && job->from)
-        r = make(w, 0755, err, t->from_upper);
+        r = build_work_make(w, 0755, err, t->from_upper);
     if (r >= 0 && job->from)
-        r = make(w, 0700, err, t->from_work);
+        r = build_work_make(w, 0700, err, t->from_work);
     return r;
 }
 
 int work_run(struct build_work *w, const struct work_job *job, struct err *err)
 {
     struct rooted t = {.job = job, .lower = BUF_INIT(LOWER_MAX), .from = BUF_INIT(LOWER_MAX)};
-    struct confined_job child_job = {
-        .fn = run_job, .arg = &t, .prepare = mount_trees, .dir = w->dir, .trees = true};
+    struct confined_job child_job = {.fn = build_work_run_job,
+                                     .arg = &t,
+                                     .prepare = build_work_mount_trees,
+                                     .dir = w->dir,
+                                     .trees = true};
     struct confined child = CONFINED_INIT;
-    int r = prepare_mounts(w, job, &t, err);
+    int r = build_work_prepare_mounts(w, job, &t, err);
 
     if (r >= 0)
         r = confined_start(&child_job, w->ids, &child, err);
     if (r >= 0)
         r = confined_wait(&child, job->out, job->out_len, err);
     confined_done(&child);
-    rooted_done(&t);
+    build_work_rooted_done(&t);
     return r;
 }

@@ -39,15 +39,15 @@ static const struct {
 /* clang-format on */
 
 /* BuildKit reads no flags of these: what looks like one is passed over. */
-static bool ignores_flags(const struct dockerfile_instruction *in)
+static bool check_ignores_flags(const struct dockerfile_instruction *in)
 {
     return in->kind == DOCKERFILE_ARG || in->kind == DOCKERFILE_STOPSIGNAL ||
            (in->kind == DOCKERFILE_HEALTHCHECK && in->n_words &&
             !strcasecmp(in->words[0].text, "NONE"));
 }
 
-static int find_flag(const struct dockerfile_instruction *in, const char *name, enum flag_type *ret,
-                     struct err *err)
+static int check_find_flag(const struct dockerfile_instruction *in, const char *name,
+                           enum flag_type *ret, struct err *err)
 {
     const char *names[ARRAY_SIZE(flags)], *near, *of = dockerfile_kind_name(in->kind);
     size_t n = 0;
@@ -81,7 +81,7 @@ static int check_flag(const struct dockerfile_instruction *in, size_t i, struct 
 {
     const struct dockerfile_flag *f = &in->flags[i];
     enum flag_type type = FLAG_BOOL;
-    int r = find_flag(in, f->name, &type, err);
+    int r = check_find_flag(in, f->name, &type, err);
 
     for (size_t k = 0; k < i && r >= 0 && type != FLAG_VALUES; k++)
         if (STREQ(in->flags[k].name, f->name))
@@ -91,7 +91,7 @@ static int check_flag(const struct dockerfile_instruction *in, size_t i, struct 
 
 static int check_flags(const struct dockerfile_instruction *in, size_t *ret_at, struct err *err)
 {
-    for (size_t i = 0; i < in->n_flags && !ignores_flags(in); i++) {
+    for (size_t i = 0; i < in->n_flags && !check_ignores_flags(in); i++) {
         int r = check_flag(in, i, err);
 
         if (r < 0) {
@@ -151,7 +151,7 @@ static int check_arg(const struct dockerfile_instruction *in, size_t *ret_at, st
     return 0;
 }
 
-static bool stage_name_is_valid(const char *s)
+static bool check_stage_name_is_valid(const char *s)
 {
     if (!isalpha((unsigned char)*s))
         return false;
@@ -171,7 +171,7 @@ static int check_from(const struct dockerfile_instruction *in, size_t *ret_at, s
         return err_hint(err, "Write FROM IMAGE, or FROM IMAGE AS NAME.");
     }
     *ret_at = in->words[2].at;
-    if (stage_name_is_valid(in->words[2].text))
+    if (check_stage_name_is_valid(in->words[2].text))
         return 0;
     err_set(err, ERR_INVALID, "'%.64s' cannot be the name of a stage", in->words[2].text);
     return err_hint(err, "It begins with a letter; letters, digits and - _ . follow.");

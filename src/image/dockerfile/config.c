@@ -35,21 +35,21 @@ void config_done(struct dockerfile_config *c)
     *c = (struct dockerfile_config){0};
 }
 
-static char **copy_or_null(char *const *v)
+static char **dockerfile_config_copy_or_null(char *const *v)
 {
     return v ? strv_copy(v) : NULL;
 }
 
-static char *dup_or_null(const char *s)
+static char *dockerfile_config_dup_or_null(const char *s)
 {
     return s ? xstrdup(s) : NULL;
 }
 
 /* ARG may have hidden a variable of the same name: a stage that goes on from there sees it again.
  */
-static char **scope_of(const struct dockerfile_config *base)
+static char **dockerfile_config_scope_of(const struct dockerfile_config *base)
 {
-    char **scope = copy_or_null(base->scope);
+    char **scope = dockerfile_config_copy_or_null(base->scope);
 
     for (char **v = base->env; v && *v; v++) {
         _cleanup_free_ char *name = xstrndup(*v, strcspn(*v, "="));
@@ -64,20 +64,20 @@ void config_begin(struct dockerfile_config *ret, const struct dockerfile_config 
     *ret = (struct dockerfile_config){0};
     if (!base)
         return;
-    ret->env = copy_or_null(base->env);
-    ret->labels = copy_or_null(base->labels);
-    ret->cmd = copy_or_null(base->cmd);
-    ret->entrypoint = copy_or_null(base->entrypoint);
-    ret->shell = copy_or_null(base->shell);
-    ret->ports = copy_or_null(base->ports);
-    ret->volumes = copy_or_null(base->volumes);
-    ret->scope = scope_of(base);
-    ret->user = dup_or_null(base->user);
-    ret->workdir = dup_or_null(base->workdir);
-    ret->stop_signal = dup_or_null(base->stop_signal);
-    ret->author = dup_or_null(base->author);
+    ret->env = dockerfile_config_copy_or_null(base->env);
+    ret->labels = dockerfile_config_copy_or_null(base->labels);
+    ret->cmd = dockerfile_config_copy_or_null(base->cmd);
+    ret->entrypoint = dockerfile_config_copy_or_null(base->entrypoint);
+    ret->shell = dockerfile_config_copy_or_null(base->shell);
+    ret->ports = dockerfile_config_copy_or_null(base->ports);
+    ret->volumes = dockerfile_config_copy_or_null(base->volumes);
+    ret->scope = dockerfile_config_scope_of(base);
+    ret->user = dockerfile_config_dup_or_null(base->user);
+    ret->workdir = dockerfile_config_dup_or_null(base->workdir);
+    ret->stop_signal = dockerfile_config_dup_or_null(base->stop_signal);
+    ret->author = dockerfile_config_dup_or_null(base->author);
     ret->health = base->health;
-    ret->health.test = copy_or_null(base->health.test);
+    ret->health.test = dockerfile_config_copy_or_null(base->health.test);
 }
 
 /* ---- variables ---- */
@@ -87,14 +87,16 @@ const char *config_get(const struct dockerfile_config *c, const char *name)
     return strv_env_get(c->scope, name);
 }
 
-static const char *get_from_strv(void *userdata, const char *name)
+static const char *dockerfile_config_get_from_strv(void *userdata, const char *name)
 {
     return strv_env_get(userdata, name);
 }
 
-static int expand_in(char *const *scope, char escape, const char *word, char **ret, struct err *err)
+static int dockerfile_config_expand_in(char *const *scope, char escape, const char *word,
+                                       char **ret, struct err *err)
 {
-    struct expand x = {.escape = escape, .get = get_from_strv, .userdata = (void *)scope};
+    struct expand x = {
+        .escape = escape, .get = dockerfile_config_get_from_strv, .userdata = (void *)scope};
 
     return expand_word(&x, word, ret, err);
 }
@@ -102,11 +104,11 @@ static int expand_in(char *const *scope, char escape, const char *word, char **r
 int config_expand(const struct dockerfile_config *c, char escape, const char *word, char **ret,
                   struct err *err)
 {
-    return expand_in(c->scope, escape, word, ret, err);
+    return dockerfile_config_expand_in(c->scope, escape, word, ret, err);
 }
 
 /* A Dockerfile can double a value with every line. */
-static int check_total(char *const *v, struct err *err)
+static int dockerfile_config_check_total(char *const *v, struct err *err)
 {
     size_t total = 0, n = 0;
 
@@ -122,8 +124,8 @@ static int check_total(char *const *v, struct err *err)
 
 /* ---- global scope ---- */
 
-static void add_predefined(const struct config_inputs *inputs, const struct dockerfile *df,
-                           char ***globals)
+static void dockerfile_config_add_predefined(const struct config_inputs *inputs,
+                                             const struct dockerfile *df, char ***globals)
 {
     const char *os = inputs->os ? inputs->os : "linux";
     const char *arch = inputs->arch ? inputs->arch : "amd64";
@@ -153,7 +155,7 @@ static void add_predefined(const struct config_inputs *inputs, const struct dock
 }
 
 /* NAME or NAME=VALUE: the name, and where the value begins. */
-static char *split_arg(const char *word, const char **ret_value)
+static char *dockerfile_config_split_arg(const char *word, const char **ret_value)
 {
     const char *equals = strchr(word, '=');
 
@@ -162,33 +164,36 @@ static char *split_arg(const char *word, const char **ret_value)
 }
 
 /* An ARG's value: the one given, else its default, else the global one; NULL when it has none. */
-static int arg_value(const char *name, const char *otherwise, char *const *scope,
-                     char *const *globals, const struct config_inputs *inputs, char escape,
-                     char **ret, struct err *err)
+static int dockerfile_config_arg_value(const char *name, const char *otherwise, char *const *scope,
+                                       char *const *globals, const struct config_inputs *inputs,
+                                       char escape, char **ret, struct err *err)
 {
     const char *given = strv_env_get(inputs->build_args, name);
 
     if (given || !otherwise) {
         if (!given)
             given = strv_env_get(globals, name);
-        *ret = dup_or_null(given);
+        *ret = dockerfile_config_dup_or_null(given);
         return 0;
     }
-    return expand_in(scope, escape, otherwise, ret, err);
+    return dockerfile_config_expand_in(scope, escape, otherwise, ret, err);
 }
 
-static int add_global(const struct dockerfile *df, const struct dockerfile_word *w,
-                      const struct config_inputs *inputs, char ***globals, struct err *err)
+static int dockerfile_config_add_global(const struct dockerfile *df,
+                                        const struct dockerfile_word *w,
+                                        const struct config_inputs *inputs, char ***globals,
+                                        struct err *err)
 {
     const char *otherwise;
-    _cleanup_free_ char *name = split_arg(w->text, &otherwise), *value = NULL;
-    int r = arg_value(name, otherwise, *globals, NULL, inputs, df->escape, &value, err);
+    _cleanup_free_ char *name = dockerfile_config_split_arg(w->text, &otherwise), *value = NULL;
+    int r = dockerfile_config_arg_value(name, otherwise, *globals, NULL, inputs, df->escape, &value,
+                                        err);
 
     if (r < 0)
         return r;
     if (value)
         strv_env_set(globals, name, value);
-    return check_total(*globals, err);
+    return dockerfile_config_check_total(*globals, err);
 }
 
 int config_globals(const struct dockerfile *df, const struct config_inputs *inputs, char ***ret,
@@ -196,12 +201,12 @@ int config_globals(const struct dockerfile *df, const struct config_inputs *inpu
 {
     _cleanup_strv_ char **globals = NULL;
 
-    add_predefined(inputs, df, &globals);
+    dockerfile_config_add_predefined(inputs, df, &globals);
     for (size_t i = 0; i < df->n_globals; i++) {
         const struct dockerfile_instruction *in = &df->instructions[i];
 
         for (size_t k = 0; k < in->n_words; k++) {
-            int r = add_global(df, &in->words[k], inputs, &globals, err);
+            int r = dockerfile_config_add_global(df, &in->words[k], inputs, &globals, err);
 
             *ret_at = in->words[k].at;
             if (r < 0)
@@ -217,7 +222,7 @@ int config_base(const struct dockerfile *df, size_t stage, char *const *globals,
 {
     const struct dockerfile_word *w = &df->stages[stage].from->words[0];
     _cleanup_free_ char *base = NULL;
-    int r = expand_in(globals, df->escape, w->text, &base, err);
+    int r = dockerfile_config_expand_in(globals, df->escape, w->text, &base, err);
 
     *ret_at = w->at;
     if (r < 0)
@@ -241,22 +246,22 @@ struct healthcheck_step {
     size_t *ret_at;
 };
 
-static int expand_at(const struct healthcheck_step *s, const struct dockerfile_word *w, char **ret,
-                     struct err *err)
+static int dockerfile_config_expand_at(const struct healthcheck_step *s,
+                                       const struct dockerfile_word *w, char **ret, struct err *err)
 {
     *s->ret_at = w->at;
     return config_expand(s->c, s->df->escape, w->text, ret, err);
 }
 
 /* All words first: what a line sets is not seen by the line itself. */
-static int apply_pairs(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_pairs(const struct healthcheck_step *s, struct err *err)
 {
     _cleanup_strv_ char **words = NULL;
     struct dockerfile_config *c = s->c;
 
     for (size_t i = 0; i < s->in->n_words; i++) {
         char *word;
-        int r = expand_at(s, &s->in->words[i], &word, err);
+        int r = dockerfile_config_expand_at(s, &s->in->words[i], &word, err);
 
         if (r < 0)
             return r;
@@ -270,16 +275,18 @@ static int apply_pairs(const struct healthcheck_step *s, struct err *err)
             strv_env_set(&c->scope, words[i], words[i + 1]);
         }
     }
-    return check_total(s->in->kind == DOCKERFILE_LABEL ? c->labels : c->scope, err);
+    return dockerfile_config_check_total(s->in->kind == DOCKERFILE_LABEL ? c->labels : c->scope,
+                                         err);
 }
 
-static int apply_arg(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_arg(const struct healthcheck_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_words; i++) {
         const char *otherwise;
-        _cleanup_free_ char *name = split_arg(s->in->words[i].text, &otherwise), *value = NULL;
-        int r = arg_value(name, otherwise, s->c->scope, s->globals, s->inputs, s->df->escape,
-                          &value, err);
+        _cleanup_free_ char *name = dockerfile_config_split_arg(s->in->words[i].text, &otherwise),
+                            *value = NULL;
+        int r = dockerfile_config_arg_value(name, otherwise, s->c->scope, s->globals, s->inputs,
+                                            s->df->escape, &value, err);
 
         *s->ret_at = s->in->words[i].at;
         if (r < 0)
@@ -287,11 +294,12 @@ static int apply_arg(const struct healthcheck_step *s, struct err *err)
         if (value)
             strv_env_set(&s->c->scope, name, value);
     }
-    return check_total(s->c->scope, err);
+    return dockerfile_config_check_total(s->c->scope, err);
 }
 
 /* The exec form as it is; the shell form behind the shell. `from` is the first word of it. */
-static char **command_of(const struct healthcheck_step *s, size_t from, bool with_shell)
+static char **dockerfile_config_command_of(const struct healthcheck_step *s, size_t from,
+                                           bool with_shell)
 {
     static char *const standard[] = {(char *)"/bin/sh", (char *)"-c", NULL};
     char **v = NULL;
@@ -307,10 +315,10 @@ static char **command_of(const struct healthcheck_step *s, size_t from, bool wit
     return v;
 }
 
-static int apply_command(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_command(const struct healthcheck_step *s, struct err *err)
 {
     struct dockerfile_config *c = s->c;
-    char **v = command_of(s, 0, s->in->kind != DOCKERFILE_SHELL);
+    char **v = dockerfile_config_command_of(s, 0, s->in->kind != DOCKERFILE_SHELL);
 
     (void)err;
     if (s->in->kind == DOCKERFILE_SHELL) {
@@ -330,7 +338,7 @@ static int apply_command(const struct healthcheck_step *s, struct err *err)
 }
 
 /* path.Join: without . and .. and doubled slashes. */
-static char *join_path(const char *base, const char *rel)
+static char *dockerfile_config_join_path(const char *base, const char *rel)
 {
     _cleanup_free_ char *both = xasprintf("%s/%s", base, rel);
     _cleanup_strv_ char **parts = NULL;
@@ -351,17 +359,19 @@ static char *join_path(const char *base, const char *rel)
     return xasprintf("/%s", joined);
 }
 
-static void set_workdir(struct dockerfile_config *c, const char *path)
+static void dockerfile_config_set_workdir(struct dockerfile_config *c, const char *path)
 {
     const char *current = c->workdir ? c->workdir : "/";
-    char *next = *path == '/' ? xstrdup(path) : *path ? join_path(current, path) : xstrdup(current);
+    char *next = *path == '/' ? xstrdup(path)
+                 : *path      ? dockerfile_config_join_path(current, path)
+                              : xstrdup(current);
 
     free(c->workdir);
     c->workdir = next;
 }
 
 /* A number, TERM, SIGTERM, or a real-time signal: RTMIN+3. */
-static int check_signal(const char *name, struct err *err)
+static int dockerfile_config_check_signal(const char *name, struct err *err)
 {
     _cleanup_free_ char *upper = xstrdup(name);
     const char *p = upper;
@@ -385,20 +395,22 @@ static int check_signal(const char *name, struct err *err)
     return parse_signal(p, &sig, err);
 }
 
-static int apply_string(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_string(const struct healthcheck_step *s, struct err *err)
 {
     _cleanup_free_ char *value = NULL;
     struct dockerfile_config *c = s->c;
     char **slot = s->in->kind == DOCKERFILE_USER ? &c->user : &c->stop_signal;
-    int r = s->in->kind == DOCKERFILE_MAINTAINER ? 0 : expand_at(s, &s->in->words[0], &value, err);
+    int r = s->in->kind == DOCKERFILE_MAINTAINER
+                ? 0
+                : dockerfile_config_expand_at(s, &s->in->words[0], &value, err);
 
     if (r < 0)
         return r;
     if (s->in->kind == DOCKERFILE_WORKDIR) {
-        set_workdir(c, value);
+        dockerfile_config_set_workdir(c, value);
         return 0;
     }
-    if (s->in->kind == DOCKERFILE_STOPSIGNAL && check_signal(value, err) < 0)
+    if (s->in->kind == DOCKERFILE_STOPSIGNAL && dockerfile_config_check_signal(value, err) < 0)
         return -ERR_INVALID;
     if (s->in->kind == DOCKERFILE_MAINTAINER) {
         slot = &c->author;
@@ -409,10 +421,11 @@ static int apply_string(const struct healthcheck_step *s, struct err *err)
     return 0;
 }
 
-static int apply_ports(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_ports(const struct healthcheck_step *s, struct err *err)
 {
-    struct expand x = {
-        .escape = s->df->escape, .get = get_from_strv, .userdata = (void *)s->c->scope};
+    struct expand x = {.escape = s->df->escape,
+                       .get = dockerfile_config_get_from_strv,
+                       .userdata = (void *)s->c->scope};
 
     for (size_t i = 0; i < s->in->n_words; i++) {
         _cleanup_strv_ char **specs = NULL;
@@ -427,11 +440,11 @@ static int apply_ports(const struct healthcheck_step *s, struct err *err)
     return 0;
 }
 
-static int apply_volumes(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_volumes(const struct healthcheck_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_words; i++) {
         _cleanup_free_ char *path = NULL;
-        int r = expand_at(s, &s->in->words[i], &path, err);
+        int r = dockerfile_config_expand_at(s, &s->in->words[i], &path, err);
 
         if (r < 0)
             return r;
@@ -443,7 +456,8 @@ static int apply_volumes(const struct healthcheck_step *s, struct err *err)
     return 0;
 }
 
-static int64_t flag_time(const struct dockerfile_instruction *in, const char *name)
+static int64_t dockerfile_config_flag_time(const struct dockerfile_instruction *in,
+                                           const char *name)
 {
     const char *value = dockerfile_flag(in, name);
     int64_t ns = 0;
@@ -453,12 +467,12 @@ static int64_t flag_time(const struct dockerfile_instruction *in, const char *na
     return ns;
 }
 
-static int apply_health(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_health(const struct healthcheck_step *s, struct err *err)
 {
     struct config_health *h = &s->c->health;
     const char *retries = dockerfile_flag(s->in, "retries");
     bool none = !strcasecmp(s->in->words[0].text, "NONE");
-    char **command = none ? NULL : command_of(s, 1, false);
+    char **command = none ? NULL : dockerfile_config_command_of(s, 1, false);
 
     (void)err;
     strv_free(h->test);
@@ -469,15 +483,15 @@ static int apply_health(const struct healthcheck_step *s, struct err *err)
     strv_free(command);
     if (none)
         return 0;
-    h->interval = flag_time(s->in, "interval");
-    h->timeout = flag_time(s->in, "timeout");
-    h->start_period = flag_time(s->in, "start-period");
-    h->start_interval = flag_time(s->in, "start-interval");
+    h->interval = dockerfile_config_flag_time(s->in, "interval");
+    h->timeout = dockerfile_config_flag_time(s->in, "timeout");
+    h->start_period = dockerfile_config_flag_time(s->in, "start-period");
+    h->start_interval = dockerfile_config_flag_time(s->in, "start-interval");
     h->retries = retries ? (int)strtol(retries, NULL, 10) : 0;
     return 0;
 }
 
-static int apply_trigger(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_apply_trigger(const struct healthcheck_step *s, struct err *err)
 {
     const struct line *l = &s->in->trigger->line;
     _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
@@ -492,13 +506,13 @@ static int apply_trigger(const struct healthcheck_step *s, struct err *err)
 }
 
 /* COPY and ADD: the words and the flags that take variables. */
-static int check_files(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_check_files(const struct healthcheck_step *s, struct err *err)
 {
     static const char *const names[] = {"chown", "chmod", "checksum"};
 
     for (size_t i = 0; i < s->in->n_words; i++) {
         _cleanup_free_ char *value = NULL;
-        int r = expand_at(s, &s->in->words[i], &value, err);
+        int r = dockerfile_config_expand_at(s, &s->in->words[i], &value, err);
 
         if (r < 0)
             return r;
@@ -514,7 +528,7 @@ static int check_files(const struct healthcheck_step *s, struct err *err)
     return 0;
 }
 
-static int check_mounts(const struct healthcheck_step *s, struct err *err)
+static int dockerfile_config_check_mounts(const struct healthcheck_step *s, struct err *err)
 {
     for (size_t i = 0; i < s->in->n_flags; i++) {
         const struct dockerfile_flag *f = &s->in->flags[i];
@@ -545,31 +559,31 @@ int config_apply(struct dockerfile_config *c, const struct dockerfile *df,
     switch (in->kind) {
     case DOCKERFILE_ENV:
     case DOCKERFILE_LABEL:
-        return apply_pairs(&s, err);
+        return dockerfile_config_apply_pairs(&s, err);
     case DOCKERFILE_ARG:
-        return apply_arg(&s, err);
+        return dockerfile_config_apply_arg(&s, err);
     case DOCKERFILE_CMD:
     case DOCKERFILE_ENTRYPOINT:
     case DOCKERFILE_SHELL:
-        return apply_command(&s, err);
+        return dockerfile_config_apply_command(&s, err);
     case DOCKERFILE_MAINTAINER:
     case DOCKERFILE_STOPSIGNAL:
     case DOCKERFILE_USER:
     case DOCKERFILE_WORKDIR:
-        return apply_string(&s, err);
+        return dockerfile_config_apply_string(&s, err);
     case DOCKERFILE_EXPOSE:
-        return apply_ports(&s, err);
+        return dockerfile_config_apply_ports(&s, err);
     case DOCKERFILE_VOLUME:
-        return apply_volumes(&s, err);
+        return dockerfile_config_apply_volumes(&s, err);
     case DOCKERFILE_HEALTHCHECK:
-        return apply_health(&s, err);
+        return dockerfile_config_apply_health(&s, err);
     case DOCKERFILE_ONBUILD:
-        return apply_trigger(&s, err);
+        return dockerfile_config_apply_trigger(&s, err);
     case DOCKERFILE_ADD:
     case DOCKERFILE_COPY:
-        return check_files(&s, err);
+        return dockerfile_config_check_files(&s, err);
     case DOCKERFILE_RUN:
-        return check_mounts(&s, err);
+        return dockerfile_config_check_mounts(&s, err);
     case DOCKERFILE_FROM:
         break;
     }

@@ -31,7 +31,7 @@ void dockerfile_free(struct dockerfile *df)
 
 /* ---- places ---- */
 
-static void find_lines(struct dockerfile *df)
+static void dockerfile_find_lines(struct dockerfile *df)
 {
     size_t n = 1;
 
@@ -82,7 +82,7 @@ long dockerfile_find_stage(const struct dockerfile *df, const char *name, size_t
 
 /* ---- the tree ---- */
 
-static char *lower(const char *s)
+static char *dockerfile_lower(const char *s)
 {
     char *copy = xstrdup(s);
 
@@ -92,7 +92,7 @@ static char *lower(const char *s)
 }
 
 /* The first FROM ends the global ARGs; another begins a new stage. */
-static int add_stage(struct dockerfile *df, size_t i, struct err *err)
+static int dockerfile_add_stage(struct dockerfile *df, size_t i, struct err *err)
 {
     const struct dockerfile_instruction *from = &df->instructions[i];
 
@@ -102,16 +102,16 @@ static int add_stage(struct dockerfile *df, size_t i, struct err *err)
         df->stages =
             xreallocarray(df->stages, df->n_stages ? df->n_stages * 2 : 1, sizeof(*df->stages));
     df->stages[df->n_stages++] = (struct dockerfile_stage){
-        .name = from->n_words == 3 ? lower(from->words[2].text) : NULL, .first = i + 1};
+        .name = from->n_words == 3 ? dockerfile_lower(from->words[2].text) : NULL, .first = i + 1};
     return 0;
 }
 
-static int place_instruction(struct dockerfile *df, size_t i, struct err *err)
+static int dockerfile_place_instruction(struct dockerfile *df, size_t i, struct err *err)
 {
     enum dockerfile_kind kind = df->instructions[i].kind;
 
     if (kind == DOCKERFILE_FROM)
-        return add_stage(df, i, err);
+        return dockerfile_add_stage(df, i, err);
     if (df->n_stages)
         return 0;
     if (kind == DOCKERFILE_ARG) {
@@ -122,7 +122,8 @@ static int place_instruction(struct dockerfile *df, size_t i, struct err *err)
     return err_hint(err, "Only ARG may.");
 }
 
-static struct dockerfile_instruction *new_instruction(struct dockerfile *df, struct line *line)
+static struct dockerfile_instruction *dockerfile_new_instruction(struct dockerfile *df,
+                                                                 struct line *line)
 {
     struct dockerfile_instruction *in;
     size_t n = df->n_instructions;
@@ -136,8 +137,8 @@ static struct dockerfile_instruction *new_instruction(struct dockerfile *df, str
     return in;
 }
 
-static int read_instruction(struct dockerfile *df, struct line_reader *r, size_t *ret_at,
-                            struct err *err)
+static int dockerfile_read_instruction(struct dockerfile *df, struct line_reader *r, size_t *ret_at,
+                                       struct err *err)
 {
     struct dockerfile_instruction *in;
     struct line line;
@@ -150,19 +151,19 @@ static int read_instruction(struct dockerfile *df, struct line_reader *r, size_t
         line_done(&line);
         return err_set(err, ERR_LIMIT, "over %d instructions", DOCKERFILE_INSTRUCTIONS_MAX);
     }
-    in = new_instruction(df, &line);
+    in = dockerfile_new_instruction(df, &line);
     rc = parse_instruction(in, r->escape, ret_at, err);
     if (rc >= 0)
         rc = heredoc_read(in, r, ret_at, err);
     if (rc >= 0) {
         *ret_at = in->at;
-        rc = place_instruction(df, df->n_instructions - 1, err);
+        rc = dockerfile_place_instruction(df, df->n_instructions - 1, err);
     }
     return rc < 0 ? rc : 1;
 }
 
 /* The instructions no longer move: stages may point to them. */
-static void tie_stages(struct dockerfile *df)
+static void dockerfile_tie_stages(struct dockerfile *df)
 {
     for (size_t i = 0; i < df->n_stages; i++) {
         df->stages[i].from = &df->instructions[df->stages[i].first - 1];
@@ -171,14 +172,14 @@ static void tie_stages(struct dockerfile *df)
     }
 }
 
-static int read_all(struct dockerfile *df, size_t *ret_at, struct err *err)
+static int dockerfile_read_all(struct dockerfile *df, size_t *ret_at, struct err *err)
 {
     struct line_reader r;
     int rc;
 
     line_reader_init(&r, df->text, df->len);
     do
-        rc = read_instruction(df, &r, ret_at, err);
+        rc = dockerfile_read_instruction(df, &r, ret_at, err);
     while (rc > 0);
     df->escape = r.escape;
     df->syntax = TAKE_PTR(r.syntax);
@@ -186,7 +187,7 @@ static int read_all(struct dockerfile *df, size_t *ret_at, struct err *err)
     line_reader_done(&r);
     if (rc < 0)
         return rc;
-    tie_stages(df);
+    dockerfile_tie_stages(df);
     *ret_at = df->len;
     if (!df->n_instructions)
         return err_set(err, ERR_INVALID, "there is no instruction in it");
@@ -208,8 +209,8 @@ int dockerfile_parse(const char *text, size_t len, struct dockerfile **ret, size
     memcpy(df->text, text, len);
     df->text[len] = 0;
     df->len = len;
-    find_lines(df);
-    r = read_all(df, &at, err);
+    dockerfile_find_lines(df);
+    r = dockerfile_read_all(df, &at, err);
     if (r < 0) {
         if (ret_at)
             *ret_at = at;

@@ -15,7 +15,7 @@ static const struct {
 };
 /* clang-format on */
 
-static int64_t unit_of(const char **s)
+static int64_t duration_unit_of(const char **s)
 {
     for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
         size_t n = strlen(units[i].name);
@@ -30,7 +30,7 @@ static int64_t unit_of(const char **s)
 }
 
 /* One number and its unit; *s moves behind it. */
-static bool read_part(const char **s, int64_t *total)
+static bool duration_read_part(const char **s, int64_t *total)
 {
     double value = 0, scale = 1;
     int64_t unit;
@@ -41,7 +41,7 @@ static bool read_part(const char **s, int64_t *total)
     if (**s == '.')
         for ((*s)++; isdigit((unsigned char)**s); (*s)++, digits = true)
             value += (**s - '0') * (scale /= 10);
-    unit = digits ? unit_of(s) : 0;
+    unit = digits ? duration_unit_of(s) : 0;
     if (!unit || value * (double)unit + (double)*total >= 9.2e18)
         return false;
     *total += (int64_t)(value * (double)unit + 0.5);
@@ -58,7 +58,7 @@ int duration_parse(const char *s, int64_t *ret_ns, struct err *err)
         return 0;
     }
     do {
-        if (!read_part(&p, &total)) {
+        if (!duration_read_part(&p, &total)) {
             err_set(err, ERR_INVALID, "'%.64s' is not a time", s);
             return err_hint(err, "Write a number with its unit: 30s, 1m30s, 500ms.");
         }

@@ -36,19 +36,19 @@ struct expand_result {
         .text = BUF_INIT(EXPAND_RESULT_MAX), .word = BUF_INIT(EXPAND_RESULT_MAX)                   \
     }
 
-static void result_done(struct expand_result *r)
+static void expand_result_done(struct expand_result *r)
 {
     buf_done(&r->text);
     buf_done(&r->word);
     strv_free(r->words);
 }
 
-static int too_long(struct err *err)
+static int expand_too_long(struct err *err)
 {
     return err_set(err, ERR_LIMIT, "the expansion of a word is over %d bytes", EXPAND_RESULT_MAX);
 }
 
-static void end_word(struct expand_result *r)
+static void expand_end_word(struct expand_result *r)
 {
     if (r->word.len)
         strv_push(&r->words, buf_steal(&r->word));
@@ -56,35 +56,35 @@ static void end_word(struct expand_result *r)
 }
 
 /* n bytes that belong to a word whatever they are. */
-static int add_raw(struct expand_result *r, const char *s, size_t n, struct err *err)
+static int expand_add_raw(struct expand_result *r, const char *s, size_t n, struct err *err)
 {
     r->in_word = true;
     if (buf_append(&r->text, s, n) < 0 || buf_append(&r->word, s, n) < 0)
-        return too_long(err);
+        return expand_too_long(err);
     return 0;
 }
 
 /* Bytes whose blanks end words. */
-static int add(struct expand_result *r, const char *s, size_t n, struct err *err)
+static int expand_add(struct expand_result *r, const char *s, size_t n, struct err *err)
 {
     for (size_t i = 0, len; i < n; i += len) {
         size_t blank = word_space(s + i, n - i);
 
         len = blank ? blank : 1;
         if (!blank) {
-            if (add_raw(r, s + i, 1, err) < 0)
+            if (expand_add_raw(r, s + i, 1, err) < 0)
                 return -err->code;
             continue;
         }
         if (buf_append(&r->text, s + i, len) < 0)
-            return too_long(err);
+            return expand_too_long(err);
         if (r->in_word)
-            end_word(r);
+            expand_end_word(r);
     }
     return 0;
 }
 
-static size_t char_len(const char *s)
+static size_t expand_char_len(const char *s)
 {
     unsigned c;
     size_t n = *s ? text_utf8_next(s, strnlen(s, 4), &c) : 0;
@@ -92,26 +92,26 @@ static size_t char_len(const char *s)
     return n ? n : 1;
 }
 
-static bool has(const struct lexer *lx, unsigned flag)
+static bool expand_has(const struct lexer *lx, unsigned flag)
 {
     return lx->x->flags & flag;
 }
 
-static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
-                      struct expand_result *ret, struct err *err);
-static int read_dollar(struct lexer *lx, struct buf *ret, struct err *err);
+static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+                             struct expand_result *ret, struct err *err);
+static int expand_read_dollar(struct lexer *lx, struct buf *ret, struct err *err);
 
 /* ---- quotes ---- */
 
 /* Escape characters in quotes are doubled where a pattern is to be read from the result. */
-static int read_single(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
+static int expand_read_single(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
 {
     const char *end = strchr(lx->s + 1, '\'');
     int r = 0;
 
     if (!end)
         return err_set(err, ERR_INVALID, "a single quote (') is not closed");
-    if (has(lx, EXPAND_RAW_QUOTES))
+    if (expand_has(lx, EXPAND_RAW_QUOTES))
         r = buf_append_c(ret, '\'');
     for (const char *p = lx->s + 1; p < end && r >= 0; p++) {
         if (pattern && *p == lx->x->escape)
@@ -119,14 +119,14 @@ static int read_single(struct lexer *lx, bool pattern, struct buf *ret, struct e
         if (r >= 0)
             r = buf_append_c(ret, *p);
     }
-    if (r >= 0 && has(lx, EXPAND_RAW_QUOTES))
+    if (r >= 0 && expand_has(lx, EXPAND_RAW_QUOTES))
         r = buf_append_c(ret, '\'');
     lx->s = end + 1;
-    return r < 0 ? too_long(err) : 0;
+    return r < 0 ? expand_too_long(err) : 0;
 }
 
 /* The escape character at lx->s, in double quotes: it escapes the quote, the dollar and itself. */
-static int read_escaped(struct lexer *lx, bool pattern, struct buf *ret)
+static int expand_read_escaped(struct lexer *lx, bool pattern, struct buf *ret)
 {
     char escape = *lx->s++;
     int r = 0;
@@ -138,23 +138,23 @@ static int read_escaped(struct lexer *lx, bool pattern, struct buf *ret)
             r = buf_append_c(ret, escape);
         return r < 0 ? r : buf_append_c(ret, *lx->s++);
     }
-    if (lx->raw_escapes && (!has(lx, EXPAND_RAW_QUOTES) || pattern))
+    if (lx->raw_escapes && (!expand_has(lx, EXPAND_RAW_QUOTES) || pattern))
         r = buf_append_c(ret, escape);
     return r < 0 ? r : buf_append_c(ret, escape);
 }
 
-static int read_double(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
+static int expand_read_double(struct lexer *lx, bool pattern, struct buf *ret, struct err *err)
 {
-    int r = has(lx, EXPAND_RAW_QUOTES) ? buf_append_c(ret, '"') : 0;
+    int r = expand_has(lx, EXPAND_RAW_QUOTES) ? buf_append_c(ret, '"') : 0;
 
     lx->s++;
     while (r >= 0 && *lx->s && *lx->s != '"') {
         if (*lx->s == '$') {
-            r = read_dollar(lx, ret, err);
+            r = expand_read_dollar(lx, ret, err);
             if (r < 0)
                 return r;
         } else if (*lx->s == lx->x->escape) {
-            r = read_escaped(lx, pattern, ret);
+            r = expand_read_escaped(lx, pattern, ret);
         } else {
             r = buf_append_c(ret, *lx->s++);
         }
@@ -162,15 +162,15 @@ static int read_double(struct lexer *lx, bool pattern, struct buf *ret, struct e
     if (r >= 0 && !*lx->s)
         return err_set(err, ERR_INVALID, "a double quote (\") is not closed");
     lx->s++;
-    if (r >= 0 && has(lx, EXPAND_RAW_QUOTES))
+    if (r >= 0 && expand_has(lx, EXPAND_RAW_QUOTES))
         r = buf_append_c(ret, '"');
-    return r < 0 ? too_long(err) : 0;
+    return r < 0 ? expand_too_long(err) : 0;
 }
 
 /* ---- variables ---- */
 
 /* A name, a number, or one special parameter of a shell; "" when there is none. */
-static char *read_name(struct lexer *lx)
+static char *expand_read_name(struct lexer *lx)
 {
     const char *start = lx->s;
 
@@ -187,11 +187,11 @@ static char *read_name(struct lexer *lx)
 }
 
 /* What stands before `stop`, with its own variables replaced. */
-static int read_operand(struct lexer *lx, char stop, bool raw_escapes, bool pattern, char **ret,
-                        struct err *err)
+static int expand_read_operand(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+                               char **ret, struct err *err)
 {
-    _cleanup_(result_done) struct expand_result word = RESULT_INIT;
-    int r = read_until(lx, stop, raw_escapes, pattern, &word, err);
+    _cleanup_(expand_result_done) struct expand_result word = RESULT_INIT;
+    int r = expand_read_until(lx, stop, raw_escapes, pattern, &word, err);
 
     if (r < 0 && !*lx->s && err->code == ERR_INVALID) {
         err_done(err);
@@ -203,33 +203,34 @@ static int read_operand(struct lexer *lx, char stop, bool raw_escapes, bool patt
     return 0;
 }
 
-static int unset_error(const char *name, const char *word, bool empty, struct err *err)
+static int expand_unset_error(const char *name, const char *word, bool empty, struct err *err)
 {
     if (*word)
         return err_set(err, ERR_INVALID, "%s: %s", name, word);
     return err_set(err, ERR_INVALID, "%s: must not be %s", name, empty ? "empty" : "unset");
 }
 
-static int put(struct buf *ret, const char *s, struct err *err)
+static int expand_put(struct buf *ret, const char *s, struct err *err)
 {
-    return buf_append_str(ret, s) < 0 ? too_long(err) : 0;
+    return buf_append_str(ret, s) < 0 ? expand_too_long(err) : 0;
 }
 
 /* ${name-word} and its kin; `op` is - + or ?. */
-static int apply_default(const char *name, const char *value, char op, bool colon, const char *word,
-                         struct buf *ret, struct err *err)
+static int expand_apply_default(const char *name, const char *value, char op, bool colon,
+                                const char *word, struct buf *ret, struct err *err)
 {
     bool missing = !value || (colon && !*value);
 
     if (op == '-')
-        return put(ret, missing ? word : value, err);
+        return expand_put(ret, missing ? word : value, err);
     if (op == '+')
-        return missing ? 0 : put(ret, word, err);
-    return missing ? unset_error(name, word, value != NULL, err) : put(ret, value, err);
+        return missing ? 0 : expand_put(ret, word, err);
+    return missing ? expand_unset_error(name, word, value != NULL, err)
+                   : expand_put(ret, value, err);
 }
 
-static int apply_trim(const char *value, char op, const char *word, struct buf *ret,
-                      struct err *err)
+static int expand_apply_trim(const char *value, char op, const char *word, struct buf *ret,
+                             struct err *err)
 {
     bool greedy = *word == op;
 
@@ -239,13 +240,14 @@ static int apply_trim(const char *value, char op, const char *word, struct buf *
 }
 
 /* Puts back what was written: a variable without a value, where such stay. */
-static int put_back(const char *start, const struct lexer *lx, struct buf *ret, struct err *err)
+static int expand_put_back(const char *start, const struct lexer *lx, struct buf *ret,
+                           struct err *err)
 {
-    return buf_append(ret, start, (size_t)(lx->s - start)) < 0 ? too_long(err) : 0;
+    return buf_append(ret, start, (size_t)(lx->s - start)) < 0 ? expand_too_long(err) : 0;
 }
 
-static int read_replace(struct lexer *lx, const char *start, const char *name, struct buf *ret,
-                        struct err *err)
+static int expand_read_replace(struct lexer *lx, const char *start, const char *name,
+                               struct buf *ret, struct err *err)
 {
     _cleanup_free_ char *pattern = NULL, *with = NULL;
     const char *value = lx->x->get(lx->x->userdata, name);
@@ -253,24 +255,24 @@ static int read_replace(struct lexer *lx, const char *start, const char *name, s
     int r;
 
     lx->s += all;
-    r = read_operand(lx, '/', true, true, &pattern, err);
+    r = expand_read_operand(lx, '/', true, true, &pattern, err);
     if (r >= 0)
-        r = read_operand(lx, '}', true, false, &with, err);
+        r = expand_read_operand(lx, '}', true, false, &with, err);
     if (r < 0)
         return r;
-    if (!value && has(lx, EXPAND_SKIP_UNSET))
-        return put_back(start, lx, ret, err);
+    if (!value && expand_has(lx, EXPAND_SKIP_UNSET))
+        return expand_put_back(start, lx, ret, err);
     return pattern_replace(pattern, value ? value : "", with, all, ret, err);
 }
 
-static int unsupported(const char *op, size_t len, struct err *err)
+static int expand_unsupported(const char *op, size_t len, struct err *err)
 {
     return err_set(err, ERR_INVALID, "unsupported modifier (%.*s) in substitution", (int)len, op);
 }
 
 /* Behind ${name: the operator and what it works with. `start` is the dollar. */
-static int read_operator(struct lexer *lx, const char *start, const char *name, struct buf *ret,
-                         struct err *err)
+static int expand_read_operator(struct lexer *lx, const char *start, const char *name,
+                                struct buf *ret, struct err *err)
 {
     const char *value = lx->x->get(lx->x->userdata, name), *op = lx->s;
     bool colon = *op == ':', trims;
@@ -280,23 +282,24 @@ static int read_operator(struct lexer *lx, const char *start, const char *name, 
 
     if (c == '/' && !colon) {
         lx->s++;
-        return read_replace(lx, start, name, ret, err);
+        return expand_read_replace(lx, start, name, ret, err);
     }
     trims = c == '#' || c == '%';
     if (!c || !strchr("-+?#%", c) || (trims && colon))
-        return c || colon ? unsupported(op, colon + (c ? char_len(op + colon) : 0), err)
-                          : err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+        return c || colon
+                   ? expand_unsupported(op, colon + (c ? expand_char_len(op + colon) : 0), err)
+                   : err_set(err, ERR_INVALID, "'}' is missing behind '${'");
     lx->s += colon + 1;
-    r = read_operand(lx, '}', trims, trims, &word, err);
+    r = expand_read_operand(lx, '}', trims, trims, &word, err);
     if (r < 0)
         return r;
-    if (!value && has(lx, EXPAND_SKIP_UNSET))
-        return put_back(start, lx, ret, err);
-    return trims ? apply_trim(value, c, word, ret, err)
-                 : apply_default(name, value, c, colon, word, ret, err);
+    if (!value && expand_has(lx, EXPAND_SKIP_UNSET))
+        return expand_put_back(start, lx, ret, err);
+    return trims ? expand_apply_trim(value, c, word, ret, err)
+                 : expand_apply_default(name, value, c, colon, word, ret, err);
 }
 
-static int read_braces(struct lexer *lx, const char *start, struct buf *ret, struct err *err)
+static int expand_read_braces(struct lexer *lx, const char *start, struct buf *ret, struct err *err)
 {
     _cleanup_free_ char *name = NULL;
     const char *value;
@@ -305,94 +308,95 @@ static int read_braces(struct lexer *lx, const char *start, struct buf *ret, str
         return err_set(err, ERR_INVALID, "'}' is missing behind '${'");
     if (strchr("{}:", *lx->s))
         return err_set(err, ERR_INVALID, "bad substitution: there is no name behind '${'");
-    name = read_name(lx);
+    name = expand_read_name(lx);
     if (*lx->s != '}')
-        return read_operator(lx, start, name, ret, err);
+        return expand_read_operator(lx, start, name, ret, err);
     lx->s++;
     value = lx->x->get(lx->x->userdata, name);
-    if (!value && has(lx, EXPAND_SKIP_UNSET))
-        return put_back(start, lx, ret, err);
-    return put(ret, value ? value : "", err);
+    if (!value && expand_has(lx, EXPAND_SKIP_UNSET))
+        return expand_put_back(start, lx, ret, err);
+    return expand_put(ret, value ? value : "", err);
 }
 
 /* The dollar at lx->s and what belongs to it. */
-static int read_dollar(struct lexer *lx, struct buf *ret, struct err *err)
+static int expand_read_dollar(struct lexer *lx, struct buf *ret, struct err *err)
 {
     _cleanup_free_ char *name = NULL;
     const char *start = lx->s++, *value;
 
     if (*lx->s == '{') {
         lx->s++;
-        return read_braces(lx, start, ret, err);
+        return expand_read_braces(lx, start, ret, err);
     }
-    name = read_name(lx);
+    name = expand_read_name(lx);
     if (!*name)
-        return put(ret, "$", err);
+        return expand_put(ret, "$", err);
     value = lx->x->get(lx->x->userdata, name);
-    if (!value && has(lx, EXPAND_SKIP_UNSET))
-        return put_back(start, lx, ret, err);
-    return put(ret, value ? value : "", err);
+    if (!value && expand_has(lx, EXPAND_SKIP_UNSET))
+        return expand_put_back(start, lx, ret, err);
+    return expand_put(ret, value ? value : "", err);
 }
 
 /* ---- the text ---- */
 
 /* A heredoc's mark may have blanks behind it that do not end the word. */
-static int read_less(struct lexer *lx, struct expand_result *ret, struct err *err)
+static int expand_read_less(struct lexer *lx, struct expand_result *ret, struct err *err)
 {
     size_t n = 1;
 
     if (lx->s[1] == '<')
         n = 2 + strspn(lx->s + 2, "\t\r ");
     lx->s += n;
-    return add_raw(ret, lx->s - n, n, err);
+    return expand_add_raw(ret, lx->s - n, n, err);
 }
 
-static int read_special(struct lexer *lx, bool pattern, struct expand_result *ret, struct err *err)
+static int expand_read_special(struct lexer *lx, bool pattern, struct expand_result *ret,
+                               struct err *err)
 {
     _cleanup_buf_ struct buf piece = BUF_INIT(EXPAND_RESULT_MAX);
     char c = *lx->s;
     int r;
 
     if (c == '<')
-        return read_less(lx, ret, err);
-    r = c == '$'    ? read_dollar(lx, &piece, err)
-        : c == '\'' ? read_single(lx, pattern, &piece, err)
-                    : read_double(lx, pattern, &piece, err);
+        return expand_read_less(lx, ret, err);
+    r = c == '$'    ? expand_read_dollar(lx, &piece, err)
+        : c == '\'' ? expand_read_single(lx, pattern, &piece, err)
+                    : expand_read_double(lx, pattern, &piece, err);
     if (r < 0)
         return r;
-    return c == '$' ? add(ret, buf_data(&piece), piece.len, err)
-                    : add_raw(ret, buf_data(&piece), piece.len, err);
+    return c == '$' ? expand_add(ret, buf_data(&piece), piece.len, err)
+                    : expand_add_raw(ret, buf_data(&piece), piece.len, err);
 }
 
 /* An ordinary character, or the escape character with what it escapes. */
-static int read_plain(struct lexer *lx, struct expand_result *ret, struct err *err)
+static int expand_read_plain(struct lexer *lx, struct expand_result *ret, struct err *err)
 {
-    size_t n = char_len(lx->s);
+    size_t n = expand_char_len(lx->s);
     int r = 0;
 
     if (*lx->s != lx->x->escape) {
         lx->s += n;
-        return add(ret, lx->s - n, n, err);
+        return expand_add(ret, lx->s - n, n, err);
     }
     if (lx->raw_escapes)
-        r = add_raw(ret, lx->s, 1, err);
+        r = expand_add_raw(ret, lx->s, 1, err);
     lx->s++;
     if (r < 0 || !*lx->s)
         return r;
-    n = char_len(lx->s);
+    n = expand_char_len(lx->s);
     lx->s += n;
-    return add_raw(ret, lx->s - n, n, err);
+    return expand_add_raw(ret, lx->s - n, n, err);
 }
 
-static bool is_special(const struct lexer *lx)
+static bool expand_is_special(const struct lexer *lx)
 {
     return *lx->s == '$' || *lx->s == '<' ||
-           (!has(lx, EXPAND_SKIP_QUOTES) && (*lx->s == '\'' || *lx->s == '"'));
+           (!expand_has(lx, EXPAND_SKIP_QUOTES) && (*lx->s == '\'' || *lx->s == '"'));
 }
 
 /* stop: the character that ends it, or 0 for the end of the text. */
-static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
-                      struct expand_result *ret, struct err *err)
+static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool pattern,
+                             struct expand_result *ret, struct err *err)
 {
     bool outer = lx->raw_escapes;
     int r = 0;
@@ -401,7 +405,8 @@ static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool patter
         return err_set(err, ERR_LIMIT, "substitutions are nested over %d deep", EXPAND_DEPTH_MAX);
     lx->raw_escapes = raw_escapes;
     while (r >= 0 && *lx->s && *lx->s != stop)
-        r = is_special(lx) ? read_special(lx, pattern, ret, err) : read_plain(lx, ret, err);
+        r = expand_is_special(lx) ? expand_read_special(lx, pattern, ret, err)
+                                  : expand_read_plain(lx, ret, err);
     lx->raw_escapes = outer;
     lx->depth--;
     if (r < 0)
@@ -409,23 +414,24 @@ static int read_until(struct lexer *lx, char stop, bool raw_escapes, bool patter
     if (stop && !*lx->s)
         return err_set(err, ERR_INVALID, "'%c' is missing", stop);
     lx->s += stop != 0;
-    end_word(ret);
+    expand_end_word(ret);
     return 0;
 }
 
-static int run(const struct expand *x, const char *text, struct expand_result *ret, struct err *err)
+static int expand_run(const struct expand *x, const char *text, struct expand_result *ret,
+                      struct err *err)
 {
     struct lexer lx = {.x = x, .s = text};
-    struct err local = ERR_INIT; /* read_operand() looks at the code */
-    int r = read_until(&lx, 0, x->flags & EXPAND_RAW_ESCAPES, false, ret, &local);
+    struct err local = ERR_INIT; /* expand_read_operand() looks at the code */
+    int r = expand_read_until(&lx, 0, x->flags & EXPAND_RAW_ESCAPES, false, ret, &local);
 
     return r < 0 ? err_move(err, &local) : 0;
 }
 
 int expand_word(const struct expand *x, const char *word, char **ret, struct err *err)
 {
-    _cleanup_(result_done) struct expand_result res = RESULT_INIT;
-    int r = run(x, word, &res, err);
+    _cleanup_(expand_result_done) struct expand_result res = RESULT_INIT;
+    int r = expand_run(x, word, &res, err);
 
     if (r < 0)
         return r;
@@ -435,8 +441,8 @@ int expand_word(const struct expand *x, const char *word, char **ret, struct err
 
 int expand_words(const struct expand *x, const char *text, char ***ret, struct err *err)
 {
-    _cleanup_(result_done) struct expand_result res = RESULT_INIT;
-    int r = run(x, text, &res, err);
+    _cleanup_(expand_result_done) struct expand_result res = RESULT_INIT;
+    int r = expand_run(x, text, &res, err);
 
     if (r < 0)
         return r;

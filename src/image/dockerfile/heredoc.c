@@ -9,14 +9,14 @@
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
 
-static const char *no_variable(void *userdata, const char *name)
+static const char *heredoc_no_variable(void *userdata, const char *name)
 {
     (void)userdata;
     (void)name;
     return NULL;
 }
 
-static size_t count_quotes(const char *s)
+static size_t heredoc_count_quotes(const char *s)
 {
     size_t n = 0;
 
@@ -26,9 +26,10 @@ static size_t count_quotes(const char *s)
 }
 
 /* The one word of `text`, or NULL when there are several, none, or an open quote. */
-static char *single_word(const char *text, unsigned flags, int *ret_r, struct err *err)
+static char *heredoc_single_word(const char *text, unsigned flags, int *ret_r, struct err *err)
 {
-    struct expand x = {.escape = '\\', .flags = flags | EXPAND_SKIP_UNSET, .get = no_variable};
+    struct expand x = {
+        .escape = '\\', .flags = flags | EXPAND_SKIP_UNSET, .get = heredoc_no_variable};
     _cleanup_strv_ char **words = NULL;
 
     *ret_r = expand_words(&x, text, &words, err);
@@ -37,7 +38,7 @@ static char *single_word(const char *text, unsigned flags, int *ret_r, struct er
 
 /* [digits]<<[-]NAME. 1 and *ret when the word is a mark. A quote in the name keeps the variables of
  * the content as they are. */
-static int read_mark(const char *word, struct dockerfile_heredoc *ret, struct err *err)
+static int heredoc_read_mark(const char *word, struct dockerfile_heredoc *ret, struct err *err)
 {
     _cleanup_free_ char *name = NULL, *raw = NULL;
     bool chomp;
@@ -53,14 +54,14 @@ static int read_mark(const char *word, struct dockerfile_heredoc *ret, struct er
     word += strspn(word, "\t\n\f\r ");
     if (!*word || strchr(word, '<'))
         return 0;
-    name = single_word(word, 0, &r, err);
+    name = heredoc_single_word(word, 0, &r, err);
     if (!name)
         return r;
-    raw = single_word(word, EXPAND_RAW_QUOTES, &r, err);
+    raw = heredoc_single_word(word, EXPAND_RAW_QUOTES, &r, err);
     if (!raw)
         return r;
-    *ret = (struct dockerfile_heredoc){.chomp = chomp,
-                                       .expand = count_quotes(name) == count_quotes(raw)};
+    *ret = (struct dockerfile_heredoc){
+        .chomp = chomp, .expand = heredoc_count_quotes(name) == heredoc_count_quotes(raw)};
     ret->name = TAKE_PTR(name);
     return 1;
 }
@@ -69,7 +70,7 @@ bool heredoc_is_mark(const char *word, char **ret_name)
 {
     struct dockerfile_heredoc h;
 
-    if (read_mark(word, &h, NULL) != 1)
+    if (heredoc_read_mark(word, &h, NULL) != 1)
         return false;
     if (ret_name)
         *ret_name = h.name;
@@ -79,7 +80,8 @@ bool heredoc_is_mark(const char *word, char **ret_name)
 }
 
 /* Whether the next line ends the heredoc. */
-static bool ends(const struct dockerfile_heredoc *h, const char *s, size_t start, size_t end)
+static bool heredoc_ends(const struct dockerfile_heredoc *h, const char *s, size_t start,
+                         size_t end)
 {
     while (end > start && (s[end - 1] == '\n' || s[end - 1] == '\r'))
         end--;
@@ -88,15 +90,15 @@ static bool ends(const struct dockerfile_heredoc *h, const char *s, size_t start
     return end - start == strlen(h->name) && !memcmp(s + start, h->name, end - start);
 }
 
-static int read_content(struct dockerfile_instruction *in, struct dockerfile_heredoc *h,
-                        struct line_reader *r, size_t *ret_at, struct err *err)
+static int heredoc_read_content(struct dockerfile_instruction *in, struct dockerfile_heredoc *h,
+                                struct line_reader *r, size_t *ret_at, struct err *err)
 {
     size_t start, end, from = r->pos;
     int rc;
 
     while ((rc = line_read_raw(r, &start, &end, ret_at, err)) > 0) {
         in->end = end;
-        if (!ends(h, r->text, start, end))
+        if (!heredoc_ends(h, r->text, start, end))
             continue;
         h->at = from;
         h->end = start;
@@ -108,7 +110,7 @@ static int read_content(struct dockerfile_instruction *in, struct dockerfile_her
     return rc < 0 ? rc : err_set(err, ERR_INVALID, "heredoc '%s' is not ended", h->name);
 }
 
-static bool may_have_some(const struct dockerfile_instruction *in)
+static bool heredoc_may_have_some(const struct dockerfile_instruction *in)
 {
     if (in->kind == DOCKERFILE_ONBUILD && in->trigger)
         in = in->trigger;
@@ -118,9 +120,9 @@ static bool may_have_some(const struct dockerfile_instruction *in)
 
 /* The words of the whole line, as a shell would see them: a mark in quotes is none. An open quote
  * hides all marks, as in BuildKit. */
-static char **line_words(const struct dockerfile_instruction *in)
+static char **heredoc_line_words(const struct dockerfile_instruction *in)
 {
-    struct expand x = {.escape = '\\', .get = no_variable};
+    struct expand x = {.escape = '\\', .get = heredoc_no_variable};
     char **words = NULL;
 
     x.flags = EXPAND_RAW_QUOTES | EXPAND_RAW_ESCAPES | EXPAND_SKIP_UNSET;
@@ -133,21 +135,21 @@ int heredoc_read(struct dockerfile_instruction *in, struct line_reader *r, size_
     _cleanup_strv_ char **words = NULL;
     int rc = 0;
 
-    if (!may_have_some(in) || !strstr(in->line.text, "<<"))
+    if (!heredoc_may_have_some(in) || !strstr(in->line.text, "<<"))
         return 0;
-    words = line_words(in);
+    words = heredoc_line_words(in);
     *ret_at = in->at;
     for (size_t i = 0; words && words[i]; i++) {
         struct dockerfile_heredoc h;
 
-        rc = read_mark(words[i], &h, err);
+        rc = heredoc_read_mark(words[i], &h, err);
         if (rc == 0)
             continue;
         if (rc < 0)
             return rc;
         in->heredocs = xreallocarray(in->heredocs, in->n_heredocs + 1, sizeof(*in->heredocs));
         in->heredocs[in->n_heredocs++] = h;
-        rc = read_content(in, &in->heredocs[in->n_heredocs - 1], r, ret_at, err);
+        rc = heredoc_read_content(in, &in->heredocs[in->n_heredocs - 1], r, ret_at, err);
         if (rc < 0)
             return rc;
     }

@@ -60,7 +60,7 @@ bool ignore_has_exceptions(const struct ignore *ig)
 }
 
 /* The character at s; bytes that are no UTF-8 stand for themselves, above all characters. */
-static size_t next_char(const char *s, unsigned *ret)
+static size_t ignore_next_char(const char *s, unsigned *ret)
 {
     size_t n = text_utf8_next(s, strnlen(s, 4), ret);
 
@@ -73,7 +73,7 @@ static size_t next_char(const char *s, unsigned *ret)
 /* ---- reading patterns ---- */
 
 /* Behind the bracket that closes the class at s, or NULL when it is not well-formed. */
-static const char *class_end(const char *s)
+static const char *ignore_class_end(const char *s)
 {
     unsigned c;
     size_t n = 0;
@@ -85,48 +85,49 @@ static const char *class_end(const char *s)
         s += *s == '\\';
         if (!*s)
             return NULL;
-        s += next_char(s, &c);
+        s += ignore_next_char(s, &c);
         if (*s != '-')
             continue;
         s += 1 + (s[1] == '\\');
         if (!*s || *s == ']')
             return NULL;
-        s += next_char(s, &c);
+        s += ignore_next_char(s, &c);
     }
     return *s == ']' ? s + 1 : NULL;
 }
 
-static void push(struct pattern *p, enum ignore_token_type type, unsigned c, const char *class)
+static void ignore_push(struct pattern *p, enum ignore_token_type type, unsigned c,
+                        const char *class)
 {
     p->tokens[p->n++] = (struct ignore_token){type, c, class};
 }
 
 /* The stars at s; behind them. */
-static const char *read_stars(struct pattern *p, const char *s)
+static const char *ignore_read_stars(struct pattern *p, const char *s)
 {
     bool first = s == p->text;
 
     if (s[1] != '*') {
-        push(p, TOKEN_STAR, 0, NULL);
+        ignore_push(p, TOKEN_STAR, 0, NULL);
         return s + 1;
     }
     s += 2;
     /* "**x" at the very beginning is any path that ends in x, slash or not. */
     if (!*s || (first && *s != '/')) {
-        push(p, TOKEN_REST, 0, NULL);
+        ignore_push(p, TOKEN_REST, 0, NULL);
         return s;
     }
     s += *s == '/';
     if (!*s) {
-        push(p, TOKEN_REST, 0, NULL);
+        ignore_push(p, TOKEN_REST, 0, NULL);
         return s;
     }
-    push(p, TOKEN_DEEP, 0, NULL);
-    push(p, TOKEN_INSIDE, 0, NULL);
+    ignore_push(p, TOKEN_DEEP, 0, NULL);
+    ignore_push(p, TOKEN_INSIDE, 0, NULL);
     return s;
 }
 
-static bool compile(struct pattern *p)
+static bool ignore_compile(struct pattern *p)
 {
     const char *s = p->text, *end;
     unsigned c;
@@ -134,32 +135,32 @@ static bool compile(struct pattern *p)
     p->tokens = xcalloc(strlen(s) * 2 + 1, sizeof(*p->tokens));
     while (*s) {
         if (*s == '*') {
-            s = read_stars(p, s);
+            s = ignore_read_stars(p, s);
             continue;
         }
         if (*s == '[') {
-            end = class_end(s + 1);
+            end = ignore_class_end(s + 1);
             if (!end)
                 return false;
-            push(p, TOKEN_CLASS, 0, s + 1);
+            ignore_push(p, TOKEN_CLASS, 0, s + 1);
             s = end;
             continue;
         }
         if (*s == '\\' && !*++s)
             return false;
         if (*s == '?' && (s == p->text || s[-1] != '\\')) {
-            push(p, TOKEN_ANY, 0, NULL);
+            ignore_push(p, TOKEN_ANY, 0, NULL);
             s++;
             continue;
         }
-        s += next_char(s, &c);
-        push(p, TOKEN_CHAR, c, NULL);
+        s += ignore_next_char(s, &c);
+        ignore_push(p, TOKEN_CHAR, c, NULL);
     }
     return true;
 }
 
 /* Without ".", ".." and doubled slashes, and relative to the context. */
-static char *clean(const char *s, size_t len)
+static char *ignore_clean(const char *s, size_t len)
 {
     _cleanup_strv_ char **parts = NULL;
 
@@ -177,7 +178,8 @@ static char *clean(const char *s, size_t len)
     return parts && *parts ? strv_join(parts, "/") : xstrdup(".");
 }
 
-static int add_pattern(struct ignore *ig, const char *s, size_t start, size_t end, struct err *err)
+static int ignore_add_pattern(struct ignore *ig, const char *s, size_t start, size_t end,
+                              struct err *err)
 {
     struct pattern *p;
     bool exception;
@@ -194,9 +196,9 @@ static int add_pattern(struct ignore *ig, const char *s, size_t start, size_t en
     if (!(ig->n & (ig->n - 1)))
         ig->patterns = xreallocarray(ig->patterns, ig->n ? ig->n * 2 : 1, sizeof(*ig->patterns));
     p = &ig->patterns[ig->n++];
-    *p = (struct pattern){.text = clean(s + start, end - start), .exception = exception};
+    *p = (struct pattern){.text = ignore_clean(s + start, end - start), .exception = exception};
     ig->exceptions |= exception;
-    if (!compile(p))
+    if (!ignore_compile(p))
         return err_set(err, ERR_INVALID, "'%.64s' is not a pattern", p->text);
     return 0;
 }
@@ -206,7 +208,7 @@ int ignore_from_list(char *const *patterns, struct ignore **ret, struct err *err
     _cleanup_(ignore_freep) struct ignore *ig = xnew0(struct ignore);
 
     for (; patterns && *patterns; patterns++) {
-        int r = add_pattern(ig, *patterns, 0, strlen(*patterns), err);
+        int r = ignore_add_pattern(ig, *patterns, 0, strlen(*patterns), err);
 
         if (r < 0)
             return r;
@@ -227,7 +229,7 @@ int ignore_parse(const char *text, size_t len, struct ignore **ret, struct err *
     for (size_t i = len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; i < len; line++) {
         const char *newline = memchr(text + i, '\n', len - i);
         size_t end = newline ? (size_t)(newline - text) : len;
-        int r = text[i] == '#' ? 0 : add_pattern(ig, text, i, end, err);
+        int r = text[i] == '#' ? 0 : ignore_add_pattern(ig, text, i, end, err);
 
         if (r < 0)
             return err_wrap(err, "line %u", line);
@@ -239,7 +241,7 @@ int ignore_parse(const char *text, size_t len, struct ignore **ret, struct err *
 
 /* ---- matching ---- */
 
-static bool in_class(const char *s, unsigned c)
+static bool ignore_in_class(const char *s, unsigned c)
 {
     bool negated = *s == '^', found = false;
     unsigned from, to;
@@ -247,11 +249,11 @@ static bool in_class(const char *s, unsigned c)
     s += negated;
     do {
         s += *s == '\\';
-        s += next_char(s, &from);
+        s += ignore_next_char(s, &from);
         to = from;
         if (*s == '-') {
             s += 1 + (s[1] == '\\');
-            s += next_char(s, &to);
+            s += ignore_next_char(s, &to);
         }
         found |= c >= from && c <= to;
     } while (*s != ']');
@@ -259,7 +261,7 @@ static bool in_class(const char *s, unsigned c)
 }
 
 /* Tokens that may be passed without a character. */
-static void reach(const struct pattern *p, uint8_t *set, size_t i)
+static void ignore_reach(const struct pattern *p, uint8_t *set, size_t i)
 {
     while (i <= p->n && !set[i]) {
         set[i] = 1;
@@ -274,56 +276,56 @@ static void reach(const struct pattern *p, uint8_t *set, size_t i)
     }
 }
 
-static void step(const struct pattern *p, size_t i, unsigned c, uint8_t *next)
+static void ignore_step(const struct pattern *p, size_t i, unsigned c, uint8_t *next)
 {
     const struct ignore_token *t = &p->tokens[i];
 
     switch (t->type) {
     case TOKEN_CHAR:
         if (t->c == c)
-            reach(p, next, i + 1);
+            ignore_reach(p, next, i + 1);
         break;
     case TOKEN_ANY:
         if (c != '/')
-            reach(p, next, i + 1);
+            ignore_reach(p, next, i + 1);
         break;
     case TOKEN_CLASS:
-        if (in_class(t->class, c))
-            reach(p, next, i + 1);
+        if (ignore_in_class(t->class, c))
+            ignore_reach(p, next, i + 1);
         break;
     case TOKEN_STAR:
         if (c != '/')
-            reach(p, next, i);
+            ignore_reach(p, next, i);
         break;
     case TOKEN_DEEP:
     case TOKEN_INSIDE:
         next[t->type == TOKEN_DEEP ? i + 1 : i] = 1;
         if (c == '/')
-            reach(p, next, t->type == TOKEN_DEEP ? i + 2 : i + 1);
+            ignore_reach(p, next, t->type == TOKEN_DEEP ? i + 2 : i + 1);
         break;
     case TOKEN_REST:
-        reach(p, next, i);
+        ignore_reach(p, next, i);
         break;
     }
 }
 
-static bool fits(const struct pattern *p, const char *path, uint8_t *now, uint8_t *next)
+static bool ignore_fits(const struct pattern *p, const char *path, uint8_t *now, uint8_t *next)
 {
     unsigned c;
 
     memset(now, 0, p->n + 1);
-    reach(p, now, 0);
+    ignore_reach(p, now, 0);
     for (const char *s = path; *s;) {
         uint8_t *swap = now;
 
         /* A parent that fits is enough. */
         if (*s == '/' && s > path && now[p->n])
             return true;
-        s += next_char(s, &c);
+        s += ignore_next_char(s, &c);
         memset(next, 0, p->n + 1);
         for (size_t i = 0; i < p->n; i++)
             if (now[i])
-                step(p, i, c, next);
+                ignore_step(p, i, c, next);
         now = next;
         next = swap;
     }
@@ -338,7 +340,8 @@ bool ignore_matches(const struct ignore *ig, const char *path)
     for (size_t i = 0; i < ig->n; i++) {
         const struct pattern *p = &ig->patterns[i];
 
-        if (p->exception == matched && fits(p, path, sets, sets + IGNORE_PATTERN_MAX * 2 + 2))
+        if (p->exception == matched &&
+            ignore_fits(p, path, sets, sets + IGNORE_PATTERN_MAX * 2 + 2))
             matched = !p->exception;
     }
     free(sets);

@@ -16,13 +16,13 @@ struct json_list_reader {
     size_t pos, end;
 };
 
-static void skip_blanks(struct json_list_reader *r)
+static void json_list_skip_blanks(struct json_list_reader *r)
 {
     while (r->pos < r->end && memchr(" \t\r\n", r->s[r->pos], 4))
         r->pos++;
 }
 
-static bool take(struct json_list_reader *r, char c)
+static bool json_list_take(struct json_list_reader *r, char c)
 {
     if (r->pos >= r->end || r->s[r->pos] != c)
         return false;
@@ -32,7 +32,7 @@ static bool take(struct json_list_reader *r, char c)
 
 /* ---- strings ---- */
 
-static bool read_hex(struct json_list_reader *r, unsigned *ret)
+static bool json_list_read_hex(struct json_list_reader *r, unsigned *ret)
 {
     unsigned value = 0;
 
@@ -49,7 +49,7 @@ static bool read_hex(struct json_list_reader *r, unsigned *ret)
     return true;
 }
 
-static void put_utf8(struct buf *b, unsigned c)
+static void json_list_put_utf8(struct buf *b, unsigned c)
 {
     char out[4];
     size_t n;
@@ -73,25 +73,25 @@ static void put_utf8(struct buf *b, unsigned c)
 }
 
 /* \uXXXX, and the second half of a pair; halves alone become U+FFFD. */
-static bool read_unicode(struct json_list_reader *r, struct buf *b)
+static bool json_list_read_unicode(struct json_list_reader *r, struct buf *b)
 {
     unsigned c, low;
     size_t back;
 
-    if (!read_hex(r, &c))
+    if (!json_list_read_hex(r, &c))
         return false;
     back = r->pos;
-    if (c >= 0xd800 && c < 0xdc00 && take(r, '\\') && take(r, 'u') && read_hex(r, &low) &&
-        low >= 0xdc00 && low < 0xe000) {
-        put_utf8(b, 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00));
+    if (c >= 0xd800 && c < 0xdc00 && json_list_take(r, '\\') && json_list_take(r, 'u') &&
+        json_list_read_hex(r, &low) && low >= 0xdc00 && low < 0xe000) {
+        json_list_put_utf8(b, 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00));
         return true;
     }
     r->pos = back;
-    put_utf8(b, c >= 0xd800 && c < 0xe000 ? 0xfffd : c);
+    json_list_put_utf8(b, c >= 0xd800 && c < 0xe000 ? 0xfffd : c);
     return true;
 }
 
-static bool read_escape(struct json_list_reader *r, struct buf *b)
+static bool json_list_read_escape(struct json_list_reader *r, struct buf *b)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *found;
@@ -101,7 +101,7 @@ static bool read_escape(struct json_list_reader *r, struct buf *b)
         return false;
     c = r->s[r->pos++];
     if (c == 'u')
-        return read_unicode(r, b);
+        return json_list_read_unicode(r, b);
     found = c ? strchr(from, c) : NULL;
     if (!found)
         return false;
@@ -110,7 +110,7 @@ static bool read_escape(struct json_list_reader *r, struct buf *b)
 }
 
 /* Behind the opening quote. Bytes that are no UTF-8 become U+FFFD, as everywhere in Go. */
-static bool read_string(struct json_list_reader *r, char **ret)
+static bool json_list_read_string(struct json_list_reader *r, char **ret)
 {
     struct buf b = BUF_INIT((r->end - r->pos) * 3 + 4);
     bool good = true;
@@ -123,16 +123,16 @@ static bool read_string(struct json_list_reader *r, char **ret)
             good = false;
         } else if (r->s[r->pos] == '\\') {
             r->pos++;
-            good = read_escape(r, &b);
+            good = json_list_read_escape(r, &b);
         } else if (n) {
             (void)!buf_append(&b, r->s + r->pos, n);
             r->pos += n;
         } else {
-            put_utf8(&b, 0xfffd);
+            json_list_put_utf8(&b, 0xfffd);
             r->pos++;
         }
     }
-    good = good && take(r, '"') && !memchr(buf_data(&b), 0, b.len);
+    good = good && json_list_take(r, '"') && !memchr(buf_data(&b), 0, b.len);
     if (good && ret)
         *ret = buf_steal(&b);
     buf_done(&b);
@@ -141,7 +141,7 @@ static bool read_string(struct json_list_reader *r, char **ret)
 
 /* ---- other values, only to know whether it is JSON ---- */
 
-static bool skip_digits(struct json_list_reader *r)
+static bool json_list_skip_digits(struct json_list_reader *r)
 {
     size_t start = r->pos;
 
@@ -150,22 +150,22 @@ static bool skip_digits(struct json_list_reader *r)
     return r->pos > start;
 }
 
-static bool skip_number(struct json_list_reader *r)
+static bool json_list_skip_number(struct json_list_reader *r)
 {
-    (void)take(r, '-');
-    if (!take(r, '0') && !skip_digits(r))
+    (void)json_list_take(r, '-');
+    if (!json_list_take(r, '0') && !json_list_skip_digits(r))
         return false;
-    if (take(r, '.') && !skip_digits(r))
+    if (json_list_take(r, '.') && !json_list_skip_digits(r))
         return false;
-    if (take(r, 'e') || take(r, 'E')) {
-        if (!take(r, '+'))
-            (void)take(r, '-');
-        return skip_digits(r);
+    if (json_list_take(r, 'e') || json_list_take(r, 'E')) {
+        if (!json_list_take(r, '+'))
+            (void)json_list_take(r, '-');
+        return json_list_skip_digits(r);
     }
     return true;
 }
 
-static bool skip_literal(struct json_list_reader *r, const char *word)
+static bool json_list_skip_literal(struct json_list_reader *r, const char *word)
 {
     size_t n = strlen(word);
 
@@ -175,43 +175,43 @@ static bool skip_literal(struct json_list_reader *r, const char *word)
     return true;
 }
 
-static bool skip_value(struct json_list_reader *r, unsigned depth);
+static bool json_list_skip_value(struct json_list_reader *r, unsigned depth);
 
 /* Behind the opening bracket; an object's members have names. */
-static bool skip_members(struct json_list_reader *r, char close, unsigned depth)
+static bool json_list_skip_members(struct json_list_reader *r, char close, unsigned depth)
 {
-    skip_blanks(r);
-    if (take(r, close))
+    json_list_skip_blanks(r);
+    if (json_list_take(r, close))
         return true;
     do {
-        skip_blanks(r);
+        json_list_skip_blanks(r);
         if (close == '}') {
-            if (!take(r, '"') || !read_string(r, NULL))
+            if (!json_list_take(r, '"') || !json_list_read_string(r, NULL))
                 return false;
-            skip_blanks(r);
-            if (!take(r, ':'))
+            json_list_skip_blanks(r);
+            if (!json_list_take(r, ':'))
                 return false;
         }
-        if (!skip_value(r, depth + 1))
+        if (!json_list_skip_value(r, depth + 1))
             return false;
-        skip_blanks(r);
-    } while (take(r, ','));
-    return take(r, close);
+        json_list_skip_blanks(r);
+    } while (json_list_take(r, ','));
+    return json_list_take(r, close);
 }
 
-static bool skip_value(struct json_list_reader *r, unsigned depth)
+static bool json_list_skip_value(struct json_list_reader *r, unsigned depth)
 {
-    skip_blanks(r);
+    json_list_skip_blanks(r);
     if (depth > DEPTH_MAX || r->pos >= r->end)
         return false;
-    if (take(r, '"'))
-        return read_string(r, NULL);
-    if (take(r, '['))
-        return skip_members(r, ']', depth);
-    if (take(r, '{'))
-        return skip_members(r, '}', depth);
-    return skip_literal(r, "true") || skip_literal(r, "false") || skip_literal(r, "null") ||
-           skip_number(r);
+    if (json_list_take(r, '"'))
+        return json_list_read_string(r, NULL);
+    if (json_list_take(r, '['))
+        return json_list_skip_members(r, ']', depth);
+    if (json_list_take(r, '{'))
+        return json_list_skip_members(r, '}', depth);
+    return json_list_skip_literal(r, "true") || json_list_skip_literal(r, "false") ||
+           json_list_skip_literal(r, "null") || json_list_skip_number(r);
 }
 
 /* ---- the list ---- */
@@ -223,7 +223,7 @@ void json_list_free(struct json_list_item *items, size_t n)
     free(items);
 }
 
-static struct json_list_item *push(struct json_list_item **items, size_t *n)
+static struct json_list_item *json_list_push(struct json_list_item **items, size_t *n)
 {
     if (!(*n & (*n - 1)))
         *items = xreallocarray(*items, *n ? *n * 2 : 1, sizeof(**items));
@@ -231,30 +231,30 @@ static struct json_list_item *push(struct json_list_item **items, size_t *n)
     return &(*items)[(*n)++];
 }
 
-static bool read_items(struct json_list_reader *r, struct json_list_item **items, size_t *n,
-                       bool *mixed)
+static bool json_list_read_items(struct json_list_reader *r, struct json_list_item **items,
+                                 size_t *n, bool *mixed)
 {
-    skip_blanks(r);
-    if (take(r, ']'))
+    json_list_skip_blanks(r);
+    if (json_list_take(r, ']'))
         return true;
     do {
-        struct json_list_item spare = {0}, *item = *mixed ? &spare : push(items, n);
+        struct json_list_item spare = {0}, *item = *mixed ? &spare : json_list_push(items, n);
         bool good;
 
-        skip_blanks(r);
+        json_list_skip_blanks(r);
         item->start = r->pos;
-        if (!*mixed && take(r, '"')) {
-            good = read_string(r, &item->text);
+        if (!*mixed && json_list_take(r, '"')) {
+            good = json_list_read_string(r, &item->text);
         } else {
-            good = skip_value(r, 0);
+            good = json_list_skip_value(r, 0);
             *mixed = true;
         }
         item->end = r->pos;
         if (!good)
             return false;
-        skip_blanks(r);
-    } while (take(r, ','));
-    return take(r, ']');
+        json_list_skip_blanks(r);
+    } while (json_list_take(r, ','));
+    return json_list_take(r, ']');
 }
 
 enum json_list_result json_list_parse(const char *s, size_t start, size_t end,
@@ -265,9 +265,9 @@ enum json_list_result json_list_parse(const char *s, size_t start, size_t end,
     size_t n = 0;
     bool mixed = false, good;
 
-    skip_blanks(&r);
-    good = take(&r, '[') && read_items(&r, &items, &n, &mixed);
-    skip_blanks(&r);
+    json_list_skip_blanks(&r);
+    good = json_list_take(&r, '[') && json_list_read_items(&r, &items, &n, &mixed);
+    json_list_skip_blanks(&r);
     if (!good || r.pos != r.end) {
         json_list_free(items, n);
         return JSON_LIST_NO;

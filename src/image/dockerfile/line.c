@@ -97,7 +97,7 @@ struct directive {
 };
 
 /* `# name = value` between start and end. */
-static bool find_directive(const char *s, size_t start, size_t end, struct directive *ret)
+static bool line_find_directive(const char *s, size_t start, size_t end, struct directive *ret)
 {
     size_t i = start + 1;
 
@@ -121,13 +121,13 @@ static bool find_directive(const char *s, size_t start, size_t end, struct direc
     return i < end;
 }
 
-static bool is_named(const char *s, const struct directive *d, const char *name)
+static bool line_is_named(const char *s, const struct directive *d, const char *name)
 {
     return d->name_len == strlen(name) && !strncasecmp(s + d->name, name, d->name_len);
 }
 
-static int set_escape(struct line_reader *r, const struct directive *d, size_t *ret_at,
-                      struct err *err)
+static int line_set_escape(struct line_reader *r, const struct directive *d, size_t *ret_at,
+                           struct err *err)
 {
     const char *v = r->text + d->value;
 
@@ -141,8 +141,8 @@ static int set_escape(struct line_reader *r, const struct directive *d, size_t *
 }
 
 /* A second directive of the same name is refused by BuildKit, too. */
-static int set_once(struct line_reader *r, const struct directive *d, char **slot, size_t *ret_at,
-                    struct err *err)
+static int line_set_once(struct line_reader *r, const struct directive *d, char **slot,
+                         size_t *ret_at, struct err *err)
 {
     if (*slot) {
         *ret_at = d->name;
@@ -153,30 +153,30 @@ static int set_once(struct line_reader *r, const struct directive *d, char **slo
     return 0;
 }
 
-static int take_directive(struct line_reader *r, size_t start, size_t end, char **escape_seen,
-                          size_t *ret_at, struct err *err)
+static int line_take_directive(struct line_reader *r, size_t start, size_t end, char **escape_seen,
+                               size_t *ret_at, struct err *err)
 {
     struct directive d;
     int rc;
 
-    if (!find_directive(r->text, start, end, &d)) {
+    if (!line_find_directive(r->text, start, end, &d)) {
         r->directives_done = true;
         return 0;
     }
-    if (is_named(r->text, &d, "syntax"))
-        return set_once(r, &d, &r->syntax, ret_at, err);
-    if (is_named(r->text, &d, "check"))
-        return set_once(r, &d, &r->check, ret_at, err);
-    if (!is_named(r->text, &d, "escape")) {
+    if (line_is_named(r->text, &d, "syntax"))
+        return line_set_once(r, &d, &r->syntax, ret_at, err);
+    if (line_is_named(r->text, &d, "check"))
+        return line_set_once(r, &d, &r->check, ret_at, err);
+    if (!line_is_named(r->text, &d, "escape")) {
         r->directives_done = true;
         return 0;
     }
-    rc = set_once(r, &d, escape_seen, ret_at, err);
-    return rc < 0 ? rc : set_escape(r, &d, ret_at, err);
+    rc = line_set_once(r, &d, escape_seen, ret_at, err);
+    return rc < 0 ? rc : line_set_escape(r, &d, ret_at, err);
 }
 
 /* The comments at the top, as far as they are directives; the lines are read again as comments. */
-static int read_directives(struct line_reader *r, size_t *ret_at, struct err *err)
+static int line_read_directives(struct line_reader *r, size_t *ret_at, struct err *err)
 {
     _cleanup_free_ char *escape = NULL;
     struct line_reader look = *r;
@@ -188,7 +188,7 @@ static int read_directives(struct line_reader *r, size_t *ret_at, struct err *er
         if (rc <= 0)
             break;
         word_trim(look.text, &start, &end);
-        rc = take_directive(&look, start, end, &escape, ret_at, err);
+        rc = line_take_directive(&look, start, end, &escape, ret_at, err);
         if (rc == 0)
             rc = 1;
     }
@@ -201,7 +201,7 @@ static int read_directives(struct line_reader *r, size_t *ret_at, struct err *er
 
 /* ---- joining ---- */
 
-static bool is_comment(const char *s, size_t start, size_t end)
+static bool line_is_comment(const char *s, size_t start, size_t end)
 {
     size_t stop = end;
 
@@ -210,7 +210,8 @@ static bool is_comment(const char *s, size_t start, size_t end)
 }
 
 /* Without the newline; *ret_more when the line goes on, and then without the escape character. */
-static size_t content_end(const struct line_reader *r, size_t start, size_t end, bool *ret_more)
+static size_t line_content_end(const struct line_reader *r, size_t start, size_t end,
+                               bool *ret_more)
 {
     const char *s = r->text;
     size_t i;
@@ -223,7 +224,7 @@ static size_t content_end(const struct line_reader *r, size_t start, size_t end,
     return *ret_more ? i - 1 : end;
 }
 
-static int add_part(struct line *l, struct buf *b, const char *s, size_t start, size_t end)
+static int line_add_part(struct line *l, struct buf *b, const char *s, size_t start, size_t end)
 {
     if (start == end)
         return 0;
@@ -233,7 +234,7 @@ static int add_part(struct line *l, struct buf *b, const char *s, size_t start, 
     return buf_append(b, s + start, end - start);
 }
 
-static void note_gap(struct line *l, size_t at)
+static void line_note_gap(struct line *l, size_t at)
 {
     if (!l->gap)
         l->gap_at = at;
@@ -241,8 +242,8 @@ static void note_gap(struct line *l, size_t at)
 }
 
 /* What follows a line that goes on. */
-static int join(struct line_reader *r, struct line *l, struct buf *b, size_t *ret_at,
-                struct err *err)
+static int line_join(struct line_reader *r, struct line *l, struct buf *b, size_t *ret_at,
+                     struct err *err)
 {
     size_t start, end, stop, from;
     bool more = true;
@@ -250,24 +251,25 @@ static int join(struct line_reader *r, struct line *l, struct buf *b, size_t *re
 
     while (more && (rc = line_read_raw(r, &start, &end, ret_at, err)) > 0) {
         l->end = end;
-        if (is_comment(r->text, start, end))
+        if (line_is_comment(r->text, start, end))
             continue;
         from = start;
         stop = end;
         word_trim(r->text, &from, &stop);
         if (from == stop) {
-            note_gap(l, start);
+            line_note_gap(l, start);
             continue;
         }
-        stop = content_end(r, start, end, &more);
-        (void)!add_part(l, b, r->text, start, stop); /* the buffer is as large as the file may be */
+        stop = line_content_end(r, start, end, &more);
+        (void)!line_add_part(l, b, r->text, start,
+                             stop); /* the buffer is as large as the file may be */
     }
     return rc < 0 ? rc : 0;
 }
 
 /* The next line with something in it; its leading comments are noted. */
-static int find_start(struct line_reader *r, struct line *l, size_t *ret_start, size_t *ret_end,
-                      size_t *ret_at, struct err *err)
+static int line_find_start(struct line_reader *r, struct line *l, size_t *ret_start,
+                           size_t *ret_end, size_t *ret_at, struct err *err)
 {
     bool lead = false;
     size_t stop;
@@ -275,7 +277,7 @@ static int find_start(struct line_reader *r, struct line *l, size_t *ret_start, 
 
     while ((rc = line_read_raw(r, ret_start, ret_end, ret_at, err)) > 0) {
         stop = *ret_end;
-        if (is_comment(r->text, *ret_start, *ret_end)) {
+        if (line_is_comment(r->text, *ret_start, *ret_end)) {
             if (!lead)
                 l->lead = *ret_start;
             lead = true;
@@ -299,16 +301,16 @@ int line_read(struct line_reader *r, struct line *ret, size_t *ret_at, struct er
     struct line l = {0};
     size_t start, end;
     bool more;
-    int rc = r->directives_done ? 0 : read_directives(r, ret_at, err);
+    int rc = r->directives_done ? 0 : line_read_directives(r, ret_at, err);
 
     if (rc >= 0)
-        rc = find_start(r, &l, &start, &end, ret_at, err);
+        rc = line_find_start(r, &l, &start, &end, ret_at, err);
     if (rc <= 0)
         return rc;
-    end = content_end(r, start, end, &more);
-    (void)!add_part(&l, &b, r->text, start, end);
+    end = line_content_end(r, start, end, &more);
+    (void)!line_add_part(&l, &b, r->text, start, end);
     if (more)
-        rc = join(r, &l, &b, ret_at, err);
+        rc = line_join(r, &l, &b, ret_at, err);
     l.len = b.len;
     l.text = buf_steal(&b);
     if (rc < 0) {

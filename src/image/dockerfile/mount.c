@@ -38,7 +38,7 @@ uint32_t mount_number(const char *text, int base, uint32_t otherwise)
 /* ---- one field of comma-separated values ---- */
 
 /* "a,""b""" in quotes, or plain up to the comma. *s moves behind the field and its comma. */
-static int read_field(const char **s, char **ret, struct err *err)
+static int dockerfile_mount_read_field(const char **s, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(strlen(*s) + 1);
     const char *p = *s;
@@ -99,7 +99,8 @@ struct mount_state {
     bool deferred; /* something was left for later: what goes together is not known yet */
 };
 
-static int find_key(const char *field, size_t len, enum mount_key *ret, struct err *err)
+static int dockerfile_mount_find_key(const char *field, size_t len, enum mount_key *ret,
+                                     struct err *err)
 {
     const char *names[ARRAY_SIZE(keys)], *near;
     _cleanup_free_ char *name = xstrndup(field, len);
@@ -116,8 +117,8 @@ static int find_key(const char *field, size_t len, enum mount_key *ret, struct e
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
-static int find_word(const char *what, const char *value, const char *const *words, size_t n,
-                     size_t *ret, struct err *err)
+static int dockerfile_mount_find_word(const char *what, const char *value, const char *const *words,
+                                      size_t n, size_t *ret, struct err *err)
 {
     const char *near;
 
@@ -131,14 +132,14 @@ static int find_word(const char *what, const char *value, const char *const *wor
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
 
-static void replace(char **slot, const char *value)
+static void dockerfile_mount_replace(char **slot, const char *value)
 {
     free(*slot);
     *slot = xstrdup(value);
 }
 
 /* The words that Go's ParseBool takes. */
-static int read_bool(const char *value, bool *ret, struct err *err)
+static int dockerfile_mount_read_bool(const char *value, bool *ret, struct err *err)
 {
     static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"};
     static const char *const no[] = {"0", "f", "F", "false", "FALSE", "False"};
@@ -151,25 +152,25 @@ static int read_bool(const char *value, bool *ret, struct err *err)
     return err_set(err, ERR_INVALID, "--mount: '%s' is neither true nor false", value);
 }
 
-static int check_mode(const char *value, struct err *err)
+static int dockerfile_mount_check_mode(const char *value, struct err *err)
 {
     if (*value && strspn(value, "01234567") == strlen(value) && strlen(value) <= 10)
         return 0;
     return err_set(err, ERR_INVALID, "--mount: invalid mode '%s'", value);
 }
 
-static bool is_one_of(const struct mount *m, enum mount_type a, enum mount_type b)
+static bool dockerfile_mount_is_one_of(const struct mount *m, enum mount_type a, enum mount_type b)
 {
     return m->type == a || m->type == b;
 }
 
-static int not_for(const struct mount *m, const char *what, struct err *err)
+static int dockerfile_mount_not_for(const struct mount *m, const char *what, struct err *err)
 {
     return err_set(err, ERR_INVALID, "--mount: '%s' is not for type %s", what, type_names[m->type]);
 }
 
 /* The one above the last is no user's: whoever gives something to it leaves it as it is. */
-static int check_id(const char *what, const char *value, struct err *err)
+static int dockerfile_mount_check_id(const char *what, const char *value, struct err *err)
 {
     uint32_t id;
 
@@ -179,30 +180,35 @@ static int check_id(const char *what, const char *value, struct err *err)
     return err_hint(err, "It is a number from 0 to %u.", UINT32_MAX - 1);
 }
 
-static int set_numbers(struct mount *m, enum mount_key key, const char *value, struct err *err)
+static int dockerfile_mount_set_numbers(struct mount *m, enum mount_key key, const char *value,
+                                        struct err *err)
 {
     const char *what = key == KEY_MODE ? "mode" : key == KEY_UID ? "uid" : "gid";
-    int r = key == KEY_MODE ? check_mode(value, err) : check_id(what, value, err);
+    int r = key == KEY_MODE ? dockerfile_mount_check_mode(value, err)
+                            : dockerfile_mount_check_id(what, value, err);
 
     if (r < 0)
         return r;
-    replace(key == KEY_MODE ? &m->mode : key == KEY_UID ? &m->uid : &m->gid, value);
+    dockerfile_mount_replace(key == KEY_MODE  ? &m->mode
+                             : key == KEY_UID ? &m->uid
+                                              : &m->gid,
+                             value);
     return 0;
 }
 
-static int set_access(struct mount_state *st, enum mount_key key, const char *value,
-                      struct err *err)
+static int dockerfile_mount_set_access(struct mount_state *st, enum mount_key key,
+                                       const char *value, struct err *err)
 {
     bool on = true;
-    int r = value ? read_bool(value, &on, err) : 0;
+    int r = value ? dockerfile_mount_read_bool(value, &on, err) : 0;
 
     st->m->read_only = key == KEY_READONLY ? on : !on;
     st->access_given = true;
     return r;
 }
 
-static int set_checked(struct mount_state *st, enum mount_key key, const char *value,
-                       struct err *err)
+static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key key,
+                                        const char *value, struct err *err)
 {
     struct mount *m = st->m;
     uint64_t bytes;
@@ -211,52 +217,55 @@ static int set_checked(struct mount_state *st, enum mount_key key, const char *v
 
     switch ((unsigned)key) {
     case KEY_TYPE:
-        r = find_word("type", value, type_names, ARRAY_SIZE(type_names), &found, err);
+        r = dockerfile_mount_find_word("type", value, type_names, ARRAY_SIZE(type_names), &found,
+                                       err);
         if (r >= 0)
             m->type = (enum mount_type)found;
         return r;
     case KEY_SHARING:
-        r = find_word("sharing", value, sharing_names, ARRAY_SIZE(sharing_names), &found, err);
+        r = dockerfile_mount_find_word("sharing", value, sharing_names, ARRAY_SIZE(sharing_names),
+                                       &found, err);
         if (r >= 0)
-            replace(&m->sharing, sharing_names[found]);
+            dockerfile_mount_replace(&m->sharing, sharing_names[found]);
         return r;
     case KEY_REQUIRED:
-        if (!is_one_of(m, MOUNT_SECRET, MOUNT_SSH))
-            return not_for(m, "required", err);
-        return read_bool(value, &m->required, err);
+        if (!dockerfile_mount_is_one_of(m, MOUNT_SECRET, MOUNT_SSH))
+            return dockerfile_mount_not_for(m, "required", err);
+        return dockerfile_mount_read_bool(value, &m->required, err);
     case KEY_SIZE:
         if (m->type != MOUNT_TMPFS)
-            return not_for(m, "size", err);
-        replace(&m->size, value);
+            return dockerfile_mount_not_for(m, "size", err);
+        dockerfile_mount_replace(&m->size, value);
         return parse_size(value, &bytes, err);
     default:
-        return set_numbers(m, key, value, err);
+        return dockerfile_mount_set_numbers(m, key, value, err);
     }
 }
 
-static int set_key(struct mount_state *st, enum mount_key key, const char *value, struct err *err)
+static int dockerfile_mount_set_key(struct mount_state *st, enum mount_key key, const char *value,
+                                    struct err *err)
 {
     struct mount *m = st->m;
 
     switch (key) {
     case KEY_FROM:
-        replace(&m->from, value);
+        dockerfile_mount_replace(&m->from, value);
         return 0;
     case KEY_SOURCE:
-        replace(&m->source, value);
+        dockerfile_mount_replace(&m->source, value);
         return 0;
     case KEY_TARGET:
-        replace(&m->target, value);
+        dockerfile_mount_replace(&m->target, value);
         return 0;
     case KEY_ID:
-        replace(&m->id, value);
+        dockerfile_mount_replace(&m->id, value);
         return 0;
     case KEY_ENV:
-        replace(&m->env, value);
+        dockerfile_mount_replace(&m->env, value);
         return 0;
     case KEY_READONLY:
     case KEY_READWRITE:
-        return set_access(st, key, value, err);
+        return dockerfile_mount_set_access(st, key, value, err);
     case KEY_TYPE:
     case KEY_REQUIRED:
     case KEY_SHARING:
@@ -264,35 +273,35 @@ static int set_key(struct mount_state *st, enum mount_key key, const char *value
     case KEY_UID:
     case KEY_GID:
     case KEY_SIZE:
-        return set_checked(st, key, value, err);
+        return dockerfile_mount_set_checked(st, key, value, err);
     }
     return 0;
 }
 
 /* A word without '=': the keys that are switches. */
-static int set_switch(struct mount_state *st, const char *field, struct err *err)
+static int dockerfile_mount_set_switch(struct mount_state *st, const char *field, struct err *err)
 {
     enum mount_key key;
-    int r = find_key(field, strlen(field), &key, err);
+    int r = dockerfile_mount_find_key(field, strlen(field), &key, err);
 
     if (r < 0)
         return r;
     if (key == KEY_READONLY || key == KEY_READWRITE)
-        return set_access(st, key, NULL, err);
+        return dockerfile_mount_set_access(st, key, NULL, err);
     if (key == KEY_REQUIRED)
-        return set_checked(st, key, "true", err);
+        return dockerfile_mount_set_checked(st, key, "true", err);
     return err_set(err, ERR_INVALID, "--mount: '%s' must be %s=VALUE", field, field);
 }
 
-static int set_field(struct mount_state *st, const char *field, struct err *err)
+static int dockerfile_mount_set_field(struct mount_state *st, const char *field, struct err *err)
 {
     const char *equals = strchr(field, '=');
     enum mount_key key;
     int r;
 
     if (!equals)
-        return set_switch(st, field, err);
-    r = find_key(field, (size_t)(equals - field), &key, err);
+        return dockerfile_mount_set_switch(st, field, err);
+    r = dockerfile_mount_find_key(field, (size_t)(equals - field), &key, err);
     if (r < 0)
         return r;
     if (st->defer && strchr(equals + 1, '$')) {
@@ -305,15 +314,15 @@ static int set_field(struct mount_state *st, const char *field, struct err *err)
             return 0;
         }
     }
-    return set_key(st, key, equals + 1, err);
+    return dockerfile_mount_set_key(st, key, equals + 1, err);
 }
 
 /* ---- what may go together ---- */
 
-static int check_secret(const struct mount *m, struct err *err)
+static int dockerfile_mount_check_secret(const struct mount *m, struct err *err)
 {
     if (m->from)
-        return not_for(m, "from", err);
+        return dockerfile_mount_not_for(m, "from", err);
     if (!m->source && !m->target && !m->id && !m->env)
         return err_set(err, ERR_INVALID, "--mount: a secret needs id, source or target");
     if (m->source && m->id)
@@ -321,19 +330,19 @@ static int check_secret(const struct mount *m, struct err *err)
     return 0;
 }
 
-static int check(struct mount *m, const struct mount_state *st, struct err *err)
+static int dockerfile_mount_check(struct mount *m, const struct mount_state *st, struct err *err)
 {
     bool owned = m->type == MOUNT_SECRET || m->type == MOUNT_SSH || m->type == MOUNT_CACHE;
 
     if (!owned && (m->mode || m->uid || m->gid))
-        return not_for(m, m->mode ? "mode" : m->uid ? "uid" : "gid", err);
+        return dockerfile_mount_not_for(m, m->mode ? "mode" : m->uid ? "uid" : "gid", err);
     if (m->sharing && m->type != MOUNT_CACHE)
-        return not_for(m, "sharing", err);
+        return dockerfile_mount_not_for(m, "sharing", err);
     if (m->env && m->type != MOUNT_SECRET)
-        return not_for(m, "env", err);
+        return dockerfile_mount_not_for(m, "env", err);
     if (!st->access_given)
         m->read_only = m->type != MOUNT_CACHE && m->type != MOUNT_TMPFS;
-    return m->type == MOUNT_SECRET ? check_secret(m, err) : 0;
+    return m->type == MOUNT_SECRET ? dockerfile_mount_check_secret(m, err) : 0;
 }
 
 int mount_parse(const char *value, bool defer, struct mount *ret, struct err *err)
@@ -345,15 +354,15 @@ int mount_parse(const char *value, bool defer, struct mount *ret, struct err *er
     while (r >= 0) {
         _cleanup_free_ char *field = NULL;
 
-        r = read_field(&value, &field, err);
+        r = dockerfile_mount_read_field(&value, &field, err);
         if (r >= 0)
-            r = set_field(&st, field, err);
+            r = dockerfile_mount_set_field(&st, field, err);
         if (r < 0 || !*value)
             break;
         value++;
     }
     if (r >= 0 && !st.deferred)
-        r = check(&m, &st, err);
+        r = dockerfile_mount_check(&m, &st, err);
     if (r < 0) {
         mount_done(&m);
         return r;

@@ -24,38 +24,38 @@ struct parser {
 
 typedef int (*form_fn)(struct parser *p, struct err *err);
 
-static int form_words(struct parser *p, struct err *err);
-static int form_quoted(struct parser *p, struct err *err);
-static int form_pairs(struct parser *p, struct err *err);
-static int form_string(struct parser *p, struct err *err);
-static int form_command(struct parser *p, struct err *err);
-static int form_paths(struct parser *p, struct err *err);
-static int form_health(struct parser *p, struct err *err);
-static int form_trigger(struct parser *p, struct err *err);
+static int dockerfile_parse_form_words(struct parser *p, struct err *err);
+static int dockerfile_parse_form_quoted(struct parser *p, struct err *err);
+static int dockerfile_parse_form_pairs(struct parser *p, struct err *err);
+static int dockerfile_parse_form_string(struct parser *p, struct err *err);
+static int dockerfile_parse_form_command(struct parser *p, struct err *err);
+static int dockerfile_parse_form_paths(struct parser *p, struct err *err);
+static int dockerfile_parse_form_health(struct parser *p, struct err *err);
+static int dockerfile_parse_form_trigger(struct parser *p, struct err *err);
 
 /* clang-format off */
 static const struct {
     const char *name;
     form_fn form;
 } kinds[] = {
-    [DOCKERFILE_ADD]         = {"ADD", form_paths},
-    [DOCKERFILE_ARG]         = {"ARG", form_quoted},
-    [DOCKERFILE_CMD]         = {"CMD", form_command},
-    [DOCKERFILE_COPY]        = {"COPY", form_paths},
-    [DOCKERFILE_ENTRYPOINT]  = {"ENTRYPOINT", form_command},
-    [DOCKERFILE_ENV]         = {"ENV", form_pairs},
-    [DOCKERFILE_EXPOSE]      = {"EXPOSE", form_words},
-    [DOCKERFILE_FROM]        = {"FROM", form_words},
-    [DOCKERFILE_HEALTHCHECK] = {"HEALTHCHECK", form_health},
-    [DOCKERFILE_LABEL]       = {"LABEL", form_pairs},
-    [DOCKERFILE_MAINTAINER]  = {"MAINTAINER", form_string},
-    [DOCKERFILE_ONBUILD]     = {"ONBUILD", form_trigger},
-    [DOCKERFILE_RUN]         = {"RUN", form_command},
-    [DOCKERFILE_SHELL]       = {"SHELL", form_command},
-    [DOCKERFILE_STOPSIGNAL]  = {"STOPSIGNAL", form_string},
-    [DOCKERFILE_USER]        = {"USER", form_string},
-    [DOCKERFILE_VOLUME]      = {"VOLUME", form_paths},
-    [DOCKERFILE_WORKDIR]     = {"WORKDIR", form_string},
+    [DOCKERFILE_ADD]         = {"ADD", dockerfile_parse_form_paths},
+    [DOCKERFILE_ARG]         = {"ARG", dockerfile_parse_form_quoted},
+    [DOCKERFILE_CMD]         = {"CMD", dockerfile_parse_form_command},
+    [DOCKERFILE_COPY]        = {"COPY", dockerfile_parse_form_paths},
+    [DOCKERFILE_ENTRYPOINT]  = {"ENTRYPOINT", dockerfile_parse_form_command},
+    [DOCKERFILE_ENV]         = {"ENV", dockerfile_parse_form_pairs},
+    [DOCKERFILE_EXPOSE]      = {"EXPOSE", dockerfile_parse_form_words},
+    [DOCKERFILE_FROM]        = {"FROM", dockerfile_parse_form_words},
+    [DOCKERFILE_HEALTHCHECK] = {"HEALTHCHECK", dockerfile_parse_form_health},
+    [DOCKERFILE_LABEL]       = {"LABEL", dockerfile_parse_form_pairs},
+    [DOCKERFILE_MAINTAINER]  = {"MAINTAINER", dockerfile_parse_form_string},
+    [DOCKERFILE_ONBUILD]     = {"ONBUILD", dockerfile_parse_form_trigger},
+    [DOCKERFILE_RUN]         = {"RUN", dockerfile_parse_form_command},
+    [DOCKERFILE_SHELL]       = {"SHELL", dockerfile_parse_form_command},
+    [DOCKERFILE_STOPSIGNAL]  = {"STOPSIGNAL", dockerfile_parse_form_string},
+    [DOCKERFILE_USER]        = {"USER", dockerfile_parse_form_string},
+    [DOCKERFILE_VOLUME]      = {"VOLUME", dockerfile_parse_form_paths},
+    [DOCKERFILE_WORKDIR]     = {"WORKDIR", dockerfile_parse_form_string},
 };
 /* clang-format on */
 
@@ -91,7 +91,7 @@ void instruction_done(struct dockerfile_instruction *in)
 
 /* ---- words ---- */
 
-static void add_word(struct parser *p, char *owned, size_t start, size_t end)
+static void dockerfile_parse_add_word(struct parser *p, char *owned, size_t start, size_t end)
 {
     struct dockerfile_instruction *in = p->in;
 
@@ -102,47 +102,47 @@ static void add_word(struct parser *p, char *owned, size_t start, size_t end)
         end > start ? line_source(&in->line, end - 1) + 1 : line_source(&in->line, start)};
 }
 
-static void add_span(struct parser *p, size_t start, size_t end)
+static void dockerfile_parse_add_span(struct parser *p, size_t start, size_t end)
 {
-    add_word(p, xstrndup(p->in->line.text + start, end - start), start, end);
+    dockerfile_parse_add_word(p, xstrndup(p->in->line.text + start, end - start), start, end);
 }
 
-static int form_words(struct parser *p, struct err *err)
+static int dockerfile_parse_form_words(struct parser *p, struct err *err)
 {
     size_t n;
     struct word_span *v = word_split(p->in->line.text, p->start, p->end, &n);
 
     (void)err;
     for (size_t i = 0; i < n; i++)
-        add_span(p, v[i].start, v[i].end);
+        dockerfile_parse_add_span(p, v[i].start, v[i].end);
     free(v);
     return 0;
 }
 
-static int form_quoted(struct parser *p, struct err *err)
+static int dockerfile_parse_form_quoted(struct parser *p, struct err *err)
 {
     size_t n;
     struct word_span *v = word_split_quoted(p->in->line.text, p->start, p->end, p->escape, &n);
 
     (void)err;
     for (size_t i = 0; i < n; i++)
-        add_span(p, v[i].start, v[i].end);
+        dockerfile_parse_add_span(p, v[i].start, v[i].end);
     free(v);
     return 0;
 }
 
-static int form_string(struct parser *p, struct err *err)
+static int dockerfile_parse_form_string(struct parser *p, struct err *err)
 {
     (void)err;
     if (p->start < p->end)
-        add_span(p, p->start, p->end);
+        dockerfile_parse_add_span(p, p->start, p->end);
     return 0;
 }
 
 /* ---- ENV and LABEL ---- */
 
 /* NAME VALUE, where the value is all the rest. */
-static int old_pair(struct parser *p, struct err *err)
+static int dockerfile_parse_old_pair(struct parser *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t i = p->start;
@@ -155,15 +155,15 @@ static int old_pair(struct parser *p, struct err *err)
                 (int)MIN(p->end - p->start, 64), s + p->start);
         return err_hint(err, "Write %s NAME=VALUE.", kinds[p->in->kind].name);
     }
-    add_span(p, p->start, i);
+    dockerfile_parse_add_span(p, p->start, i);
     while (i < p->end && word_blank(s[i]))
         i++;
-    add_span(p, i, p->end);
+    dockerfile_parse_add_span(p, i, p->end);
     p->in->legacy = true;
     return 0;
 }
 
-static int new_pair(struct parser *p, const struct word_span *w, struct err *err)
+static int dockerfile_parse_new_pair(struct parser *p, const struct word_span *w, struct err *err)
 {
     const char *s = p->in->line.text, *equals = memchr(s + w->start, '=', w->end - w->start);
     size_t at;
@@ -176,12 +176,12 @@ static int new_pair(struct parser *p, const struct word_span *w, struct err *err
                         kinds[p->in->kind].name);
     }
     at = (size_t)(equals - s);
-    add_span(p, w->start, at);
-    add_span(p, at + 1, w->end);
+    dockerfile_parse_add_span(p, w->start, at);
+    dockerfile_parse_add_span(p, at + 1, w->end);
     return 0;
 }
 
-static int form_pairs(struct parser *p, struct err *err)
+static int dockerfile_parse_form_pairs(struct parser *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t n;
@@ -189,10 +189,10 @@ static int form_pairs(struct parser *p, struct err *err)
     int r = 0;
 
     if (n && !memchr(s + v[0].start, '=', v[0].end - v[0].start))
-        r = old_pair(p, err);
+        r = dockerfile_parse_old_pair(p, err);
     else
         for (size_t i = 0; i < n && r >= 0; i++)
-            r = new_pair(p, &v[i], err);
+            r = dockerfile_parse_new_pair(p, &v[i], err);
     free(v);
     return r;
 }
@@ -200,7 +200,7 @@ static int form_pairs(struct parser *p, struct err *err)
 /* ---- exec and shell forms ---- */
 
 /* 1 when it is the exec form. */
-static int try_json(struct parser *p, struct err *err)
+static int dockerfile_parse_try_json(struct parser *p, struct err *err)
 {
     struct json_list_item *items;
     size_t n;
@@ -214,7 +214,7 @@ static int try_json(struct parser *p, struct err *err)
         return err_set(err, ERR_INVALID, "an array may only hold strings here");
     }
     for (size_t i = 0; i < n; i++) {
-        add_word(p, items[i].text, items[i].start, items[i].end);
+        dockerfile_parse_add_word(p, items[i].text, items[i].start, items[i].end);
         items[i].text = NULL;
     }
     json_list_free(items, n);
@@ -222,21 +222,21 @@ static int try_json(struct parser *p, struct err *err)
     return 1;
 }
 
-static int form_command(struct parser *p, struct err *err)
+static int dockerfile_parse_form_command(struct parser *p, struct err *err)
 {
-    int r = try_json(p, err);
+    int r = dockerfile_parse_try_json(p, err);
 
-    return r ? MIN(r, 0) : form_string(p, err);
+    return r ? MIN(r, 0) : dockerfile_parse_form_string(p, err);
 }
 
-static int form_paths(struct parser *p, struct err *err)
+static int dockerfile_parse_form_paths(struct parser *p, struct err *err)
 {
-    int r = try_json(p, err);
+    int r = dockerfile_parse_try_json(p, err);
 
-    return r ? MIN(r, 0) : form_words(p, err);
+    return r ? MIN(r, 0) : dockerfile_parse_form_words(p, err);
 }
 
-static int form_health(struct parser *p, struct err *err)
+static int dockerfile_parse_form_health(struct parser *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t i = p->start;
@@ -245,15 +245,15 @@ static int form_health(struct parser *p, struct err *err)
         i++;
     if (i == p->start)
         return 0;
-    add_span(p, p->start, i);
+    dockerfile_parse_add_span(p, p->start, i);
     p->start = i;
     word_trim(s, &p->start, &p->end);
-    return form_command(p, err);
+    return dockerfile_parse_form_command(p, err);
 }
 
 /* ---- ONBUILD ---- */
 
-static int form_trigger(struct parser *p, struct err *err)
+static int dockerfile_parse_form_trigger(struct parser *p, struct err *err)
 {
     struct dockerfile_instruction *t;
 
@@ -269,7 +269,8 @@ static int form_trigger(struct parser *p, struct err *err)
 
 /* ---- flags ---- */
 
-static void add_flag(struct parser *p, const struct buf *word, size_t start, size_t end)
+static void dockerfile_parse_add_flag(struct parser *p, const struct buf *word, size_t start,
+                                      size_t end)
 {
     struct dockerfile_instruction *in = p->in;
     const char *text = buf_data(word), *equals = strchr(text, '=');
@@ -285,7 +286,7 @@ static void add_flag(struct parser *p, const struct buf *word, size_t start, siz
 }
 
 /* One word that begins with "--": without its quotes. Behind it. */
-static size_t read_flag(const struct parser *p, size_t i, struct buf *word)
+static size_t dockerfile_parse_read_flag(const struct parser *p, size_t i, struct buf *word)
 {
     const char *s = p->in->line.text;
     char quote = 0;
@@ -303,7 +304,7 @@ static size_t read_flag(const struct parser *p, size_t i, struct buf *word)
 }
 
 /* Flags stand between the name and the arguments; "--" alone ends them. */
-static void read_flags(struct parser *p)
+static void dockerfile_parse_read_flags(struct parser *p)
 {
     const char *s = p->in->line.text;
     _cleanup_buf_ struct buf word = BUF_INIT(p->in->line.len + 1);
@@ -316,17 +317,17 @@ static void read_flags(struct parser *p)
         if (p->end - start < 2 || s[start] != '-' || s[start + 1] != '-')
             break;
         buf_clear(&word);
-        p->start = read_flag(p, start, &word);
+        p->start = dockerfile_parse_read_flag(p, start, &word);
         if (STREQ(buf_data(&word), "--"))
             break;
-        add_flag(p, &word, start, p->start);
+        dockerfile_parse_add_flag(p, &word, start, p->start);
     }
     word_trim(s, &p->start, &p->end);
 }
 
 /* ---- the instruction ---- */
 
-static int unknown(const char *word, size_t len, struct err *err)
+static int dockerfile_parse_unknown(const char *word, size_t len, struct err *err)
 {
     const char *names[ARRAY_SIZE(kinds)], *near;
     _cleanup_free_ char *upper = xstrndup(word, MIN(len, 64));
@@ -340,7 +341,7 @@ static int unknown(const char *word, size_t len, struct err *err)
     return near ? err_hint(err, "Did you mean %s?", near) : -ERR_INVALID;
 }
 
-static int find_kind(struct parser *p, struct err *err)
+static int dockerfile_parse_find_kind(struct parser *p, struct err *err)
 {
     const char *s = p->in->line.text;
     size_t start = p->start, i;
@@ -353,7 +354,7 @@ static int find_kind(struct parser *p, struct err *err)
             break;
     if (i == ARRAY_SIZE(kinds)) {
         p->at = line_source(&p->in->line, start);
-        return unknown(s + start, p->start - start, err);
+        return dockerfile_parse_unknown(s + start, p->start - start, err);
     }
     p->in->kind = (enum dockerfile_kind)i;
     return 0;
@@ -370,9 +371,9 @@ int parse_instruction(struct dockerfile_instruction *in, char escape, size_t *re
         return err_set(err, ERR_INVALID, "this line holds a NUL byte");
     }
     word_trim(in->line.text, &p.start, &p.end);
-    r = find_kind(&p, err);
+    r = dockerfile_parse_find_kind(&p, err);
     if (r >= 0) {
-        read_flags(&p);
+        dockerfile_parse_read_flags(&p);
         r = kinds[in->kind].form(&p, err);
     }
     if (r < 0) {

@@ -15,14 +15,14 @@ struct range {
     uint32_t first, last;
 };
 
-static int bad(const char *spec, struct err *err)
+static int dockerfile_ports_bad(const char *spec, struct err *err)
 {
     err_set(err, ERR_INVALID, "'%.64s' is not a port", spec);
     return err_hint(err,
                     "A port is a number up to 65535, or two with '-', and /tcp, /udp or /sctp.");
 }
 
-static int read_range(char *s, struct range *ret)
+static int dockerfile_ports_read_range(char *s, struct range *ret)
 {
     char *dash = strchr(s, '-');
     int r;
@@ -36,7 +36,7 @@ static int read_range(char *s, struct range *ret)
     return r;
 }
 
-static bool is_address(char *s)
+static bool dockerfile_ports_is_address(char *s)
 {
     unsigned char out[16];
     size_t n = strlen(s);
@@ -49,7 +49,7 @@ static bool is_address(char *s)
 }
 
 /* [[ADDRESS:]HOST:]: only looked at; `s` ends before the last colon. */
-static bool host_is_valid(char *s, const struct range *inner)
+static bool dockerfile_ports_host_is_valid(char *s, const struct range *inner)
 {
     char *colon = strrchr(s, ':');
     struct range host;
@@ -57,17 +57,17 @@ static bool host_is_valid(char *s, const struct range *inner)
 
     if (colon) {
         *colon = 0;
-        if (!is_address(s))
+        if (!dockerfile_ports_is_address(s))
             return false;
     }
     if (!*port)
         return true;
-    if (read_range(port, &host) < 0)
+    if (dockerfile_ports_read_range(port, &host) < 0)
         return false;
     return inner->first == inner->last || host.last - host.first == inner->last - inner->first;
 }
 
-static const char *protocol_of(char *s)
+static const char *dockerfile_ports_protocol_of(char *s)
 {
     static const char *const names[] = {"tcp", "udp", "sctp"};
     char *slash = strchr(s, '/');
@@ -88,15 +88,15 @@ int ports_add(const char *spec, char ***ports, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(spec);
     char *colon = strrchr(copy, ':'), *inner = colon ? colon + 1 : copy;
-    const char *protocol = protocol_of(inner);
+    const char *protocol = dockerfile_ports_protocol_of(inner);
     struct range r;
 
-    if (!protocol || read_range(inner, &r) < 0)
-        return bad(spec, err);
+    if (!protocol || dockerfile_ports_read_range(inner, &r) < 0)
+        return dockerfile_ports_bad(spec, err);
     if (colon) {
         *colon = 0;
-        if (!host_is_valid(copy, &r))
-            return bad(spec, err);
+        if (!dockerfile_ports_host_is_valid(copy, &r))
+            return dockerfile_ports_bad(spec, err);
     }
     if (r.last - r.first + strv_len(*ports) >= PORTS_MAX)
         return err_set(err, ERR_LIMIT, "over %d ports", PORTS_MAX);

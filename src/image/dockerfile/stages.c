@@ -26,7 +26,7 @@ struct evaluation {
     void *arg;
 };
 
-static void evaluation_done(struct evaluation *ev)
+static void dockerfile_stages_evaluation_done(struct evaluation *ev)
 {
     for (size_t i = 0; ev->made && i < ev->df->n_stages; i++)
         config_done(&ev->made[i]);
@@ -39,16 +39,17 @@ static void evaluation_done(struct evaluation *ev)
     free(ev->needed);
 }
 
-static const char *no_variable(void *userdata, const char *name)
+static const char *dockerfile_stages_no_variable(void *userdata, const char *name)
 {
     (void)userdata;
     (void)name;
     return NULL;
 }
 
-static int check_literal(const struct dockerfile *df, const char *from, struct err *err)
+static int dockerfile_stages_check_literal(const struct dockerfile *df, const char *from,
+                                           struct err *err)
 {
-    struct expand x = {.escape = df->escape, .get = no_variable};
+    struct expand x = {.escape = df->escape, .get = dockerfile_stages_no_variable};
     _cleanup_free_ char *plain = NULL;
     int r = expand_word(&x, from, &plain, err);
 
@@ -59,8 +60,8 @@ static int check_literal(const struct dockerfile *df, const char *from, struct e
 }
 
 /* The stage that --from means, or -1 for an image. A later stage cannot be meant. */
-static int find_source(const struct evaluation *ev, size_t stage, const char *from, long *ret,
-                       struct err *err)
+static int dockerfile_stages_find_source(const struct evaluation *ev, size_t stage,
+                                         const char *from, long *ret, struct err *err)
 {
     long found = dockerfile_find_stage(ev->df, from, ev->df->n_stages);
     uint32_t index;
@@ -73,8 +74,8 @@ static int find_source(const struct evaluation *ev, size_t stage, const char *fr
     return 0;
 }
 
-static int need_sources(struct evaluation *ev, size_t stage,
-                        const struct dockerfile_instruction *in, struct err *err)
+static int dockerfile_stages_need_sources(struct evaluation *ev, size_t stage,
+                                          const struct dockerfile_instruction *in, struct err *err)
 {
     const char *from = in->kind == DOCKERFILE_COPY ? dockerfile_flag(in, "from") : NULL;
     long found = -1;
@@ -82,9 +83,9 @@ static int need_sources(struct evaluation *ev, size_t stage,
 
     *ev->ret_at = in->at;
     if (from && *from) {
-        r = check_literal(ev->df, from, err);
+        r = dockerfile_stages_check_literal(ev->df, from, err);
         if (r >= 0)
-            r = find_source(ev, stage, from, &found, err);
+            r = dockerfile_stages_find_source(ev, stage, from, &found, err);
     }
     if (r >= 0 && found >= 0)
         ev->needed[found] = true;
@@ -92,14 +93,14 @@ static int need_sources(struct evaluation *ev, size_t stage,
         if (!in->mounts[i].from)
             continue;
         *ev->ret_at = in->mounts[i].at;
-        r = find_source(ev, stage, in->mounts[i].from, &found, err);
+        r = dockerfile_stages_find_source(ev, stage, in->mounts[i].from, &found, err);
         if (r >= 0 && found >= 0)
             ev->needed[found] = true;
     }
     return r;
 }
 
-static int find_target(struct evaluation *ev, size_t *ret, struct err *err)
+static int dockerfile_stages_find_target(struct evaluation *ev, size_t *ret, struct err *err)
 {
     const struct dockerfile *df = ev->df;
     const char *target = ev->inputs->target;
@@ -114,7 +115,7 @@ static int find_target(struct evaluation *ev, size_t *ret, struct err *err)
     return 0;
 }
 
-static int find_bases(struct evaluation *ev, struct err *err)
+static int dockerfile_stages_find_bases(struct evaluation *ev, struct err *err)
 {
     for (size_t i = 0; i < ev->df->n_stages; i++) {
         _cleanup_free_ char *base = NULL;
@@ -134,7 +135,7 @@ static int find_bases(struct evaluation *ev, struct err *err)
     return 0;
 }
 
-static int find_needed(struct evaluation *ev, size_t target, struct err *err)
+static int dockerfile_stages_find_needed(struct evaluation *ev, size_t target, struct err *err)
 {
     ev->needed[target] = true;
     for (size_t i = target + 1; i-- > 0;) {
@@ -145,7 +146,7 @@ static int find_needed(struct evaluation *ev, size_t target, struct err *err)
         if (ev->bases[i] >= 0)
             ev->needed[ev->bases[i]] = true;
         for (size_t k = st->first; k < st->last; k++) {
-            int r = need_sources(ev, i, &ev->df->instructions[k], err);
+            int r = dockerfile_stages_need_sources(ev, i, &ev->df->instructions[k], err);
 
             if (r < 0)
                 return r;
@@ -155,7 +156,7 @@ static int find_needed(struct evaluation *ev, size_t target, struct err *err)
 }
 
 /* What BuildKit gives an image that begins with nothing. */
-static void begin_empty(struct dockerfile_config *c)
+static void dockerfile_stages_begin_empty(struct dockerfile_config *c)
 {
     static const char path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -164,8 +165,8 @@ static void begin_empty(struct dockerfile_config *c)
     c->workdir = xstrdup("/");
 }
 
-static int apply(struct evaluation *ev, size_t i, const struct dockerfile *df,
-                 const struct dockerfile_instruction *in, struct err *err)
+static int dockerfile_stages_apply(struct evaluation *ev, size_t i, const struct dockerfile *df,
+                                   const struct dockerfile_instruction *in, struct err *err)
 {
     struct dockerfile_config *c = &ev->made[i];
     int r = config_apply(c, df, in, ev->inputs, ev->globals, ev->ret_at, err);
@@ -177,7 +178,7 @@ static int apply(struct evaluation *ev, size_t i, const struct dockerfile *df,
 }
 
 /* ONBUILD of the stage that this one is built on. Their variables are this stage's. */
-static int apply_triggers(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_apply_triggers(struct evaluation *ev, size_t i, struct err *err)
 {
     const struct dockerfile_stage *base = &ev->df->stages[ev->bases[i]];
     int r = 0;
@@ -186,14 +187,15 @@ static int apply_triggers(struct evaluation *ev, size_t i, struct err *err)
         const struct dockerfile_instruction *in = &ev->df->instructions[k];
 
         if (in->kind == DOCKERFILE_ONBUILD)
-            r = apply(ev, i, ev->df, in->trigger, err);
+            r = dockerfile_stages_apply(ev, i, ev->df, in->trigger, err);
     }
     return r;
 }
 
 /* ONBUILD of an image: text, which another Dockerfile left. Its places say nothing here: errors are
  * at FROM. */
-static int apply_trigger_text(struct evaluation *ev, size_t i, const char *text, struct err *err)
+static int dockerfile_stages_apply_trigger_text(struct evaluation *ev, size_t i, const char *text,
+                                                struct err *err)
 {
     _cleanup_free_ char *whole = xasprintf("FROM scratch\n%s\n", text);
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
@@ -202,12 +204,12 @@ static int apply_trigger_text(struct evaluation *ev, size_t i, const char *text,
     if (r >= 0 && (df->n_stages != 1 || df->stages[0].last - df->stages[0].first != 1))
         r = err_set(err, ERR_INVALID, "it is not one instruction");
     if (r >= 0)
-        r = apply(ev, i, df, &df->instructions[df->stages[0].first], err);
+        r = dockerfile_stages_apply(ev, i, df, &df->instructions[df->stages[0].first], err);
     *ev->ret_at = ev->df->stages[i].from->at;
     return r < 0 ? err_wrap(err, "ONBUILD '%.64s' of image '%.200s'", text, ev->images[i]) : 0;
 }
 
-static int begin_image(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_begin_image(struct evaluation *ev, size_t i, struct err *err)
 {
     struct dockerfile_config *c = &ev->made[i];
     char **triggers = NULL;
@@ -218,12 +220,12 @@ static int begin_image(struct evaluation *ev, size_t i, struct err *err)
     r = ev->visitor->image(ev->arg, i, ev->images[i], c, err);
     triggers = TAKE_PTR(c->triggers); /* they are not inherited */
     for (char **t = triggers; r >= 0 && t && *t; t++)
-        r = apply_trigger_text(ev, i, *t, err);
+        r = dockerfile_stages_apply_trigger_text(ev, i, *t, err);
     strv_free(triggers);
     return r;
 }
 
-static int begin_stage(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_begin_stage(struct evaluation *ev, size_t i, struct err *err)
 {
     long base = ev->bases[i];
     int r = 0;
@@ -233,26 +235,26 @@ static int begin_stage(struct evaluation *ev, size_t i, struct err *err)
         r = ev->visitor->stage(ev->arg, i, base < 0 ? -1 : base, ev->images[i], err);
     config_begin(&ev->made[i], base >= 0 ? &ev->made[base] : NULL);
     if (r >= 0 && base == BASE_EMPTY)
-        begin_empty(&ev->made[i]);
+        dockerfile_stages_begin_empty(&ev->made[i]);
     else if (r >= 0 && base == BASE_IMAGE)
-        r = begin_image(ev, i, err);
+        r = dockerfile_stages_begin_image(ev, i, err);
     else if (r >= 0)
-        r = apply_triggers(ev, i, err);
+        r = dockerfile_stages_apply_triggers(ev, i, err);
     return r;
 }
 
-static int evaluate_stage(struct evaluation *ev, size_t i, struct err *err)
+static int dockerfile_stages_evaluate_stage(struct evaluation *ev, size_t i, struct err *err)
 {
     const struct dockerfile_stage *st = &ev->df->stages[i];
-    int r = begin_stage(ev, i, err);
+    int r = dockerfile_stages_begin_stage(ev, i, err);
 
     for (size_t k = st->first; k < st->last && r >= 0; k++)
-        r = apply(ev, i, ev->df, &ev->df->instructions[k], err);
+        r = dockerfile_stages_apply(ev, i, ev->df, &ev->df->instructions[k], err);
     return r;
 }
 
-static int evaluate(struct evaluation *ev, struct dockerfile_config *ret, size_t *ret_target,
-                    struct err *err)
+static int dockerfile_stages_evaluate(struct evaluation *ev, struct dockerfile_config *ret,
+                                      size_t *ret_target, struct err *err)
 {
     size_t target = 0, n = ev->df->n_stages;
     int r = config_globals(ev->df, ev->inputs, &ev->globals, ev->ret_at, err);
@@ -262,14 +264,14 @@ static int evaluate(struct evaluation *ev, struct dockerfile_config *ret, size_t
     ev->images = xcalloc(n, sizeof(*ev->images));
     ev->needed = xcalloc(n, sizeof(*ev->needed));
     if (r >= 0)
-        r = find_bases(ev, err);
+        r = dockerfile_stages_find_bases(ev, err);
     if (r >= 0)
-        r = find_target(ev, &target, err);
+        r = dockerfile_stages_find_target(ev, &target, err);
     if (r >= 0)
-        r = find_needed(ev, target, err);
+        r = dockerfile_stages_find_needed(ev, target, err);
     for (size_t i = 0; r >= 0 && i <= target; i++)
         if (ev->needed[i])
-            r = evaluate_stage(ev, i, err);
+            r = dockerfile_stages_evaluate_stage(ev, i, err);
     if (r < 0)
         return r;
     *ret = ev->made[target];
@@ -279,13 +281,13 @@ static int evaluate(struct evaluation *ev, struct dockerfile_config *ret, size_t
     return 0;
 }
 
-static int walk(struct evaluation *ev, struct dockerfile_config *ret, size_t *ret_target,
-                struct err *err)
+static int dockerfile_stages_walk(struct evaluation *ev, struct dockerfile_config *ret,
+                                  size_t *ret_target, struct err *err)
 {
     struct dockerfile_pos pos;
-    int r = evaluate(ev, ret, ret_target, err);
+    int r = dockerfile_stages_evaluate(ev, ret, ret_target, err);
 
-    evaluation_done(ev);
+    dockerfile_stages_evaluation_done(ev);
     if (r >= 0)
         return r;
     pos = dockerfile_pos(ev->df, *ev->ret_at);
@@ -301,7 +303,7 @@ int config_walk(const struct dockerfile *df, const struct config_inputs *inputs,
     struct evaluation ev = {
         .df = df, .inputs = inputs, .ret_at = &at, .visitor = visitor, .arg = arg};
 
-    return walk(&ev, ret, ret_target, err);
+    return dockerfile_stages_walk(&ev, ret, ret_target, err);
 }
 
 int config_evaluate(const struct dockerfile *df, const struct config_inputs *inputs,
@@ -310,7 +312,7 @@ int config_evaluate(const struct dockerfile *df, const struct config_inputs *inp
     static const struct config_visitor nobody = {0};
     size_t at = 0;
     struct evaluation ev = {.df = df, .inputs = inputs, .ret_at = &at, .visitor = &nobody};
-    int r = walk(&ev, ret, NULL, err);
+    int r = dockerfile_stages_walk(&ev, ret, NULL, err);
 
     if (r < 0 && ret_at)
         *ret_at = at;

@@ -38,7 +38,7 @@ bool word_blank(char c)
 }
 
 /* The length of the white-space character that ends at `end`, or 0. */
-static size_t space_before(const char *s, size_t start, size_t end)
+static size_t word_space_before(const char *s, size_t start, size_t end)
 {
     for (size_t n = 1; n <= 3 && n <= end - start; n++)
         if (word_space(s + end - n, n) == n)
@@ -52,11 +52,11 @@ void word_trim(const char *s, size_t *start, size_t *end)
 
     while (*start < *end && (n = word_space(s + *start, *end - *start)))
         *start += n;
-    while (*start < *end && (n = space_before(s, *start, *end)))
+    while (*start < *end && (n = word_space_before(s, *start, *end)))
         *end -= n;
 }
 
-static void push(struct word_span **v, size_t *n, size_t start, size_t end)
+static void word_push(struct word_span **v, size_t *n, size_t start, size_t end)
 {
     if (!(*n & (*n - 1))) /* grows at powers of two */
         *v = xreallocarray(*v, *n ? *n * 2 : 1, sizeof(**v));
@@ -73,7 +73,7 @@ struct word_span *word_split(const char *s, size_t start, size_t end, size_t *n)
 
         while (i < end && !word_blank(s[i]))
             i++;
-        push(&v, n, from, i);
+        word_push(&v, n, from, i);
         while (i < end && word_blank(s[i]))
             i++;
     }
@@ -111,7 +111,7 @@ struct word_span *word_split_quoted(const char *s, size_t start, size_t end, cha
             continue;
         }
         i = word_end(s, i, end, escape);
-        push(&v, n, from, i);
+        word_push(&v, n, from, i);
     }
     return v;
 }

@@ -48,7 +48,7 @@ const char *lint_severity_name(enum lint_severity s)
     return names[s];
 }
 
-static void finding_done(struct lint_finding *f)
+static void lint_finding_done(struct lint_finding *f)
 {
     if (f->edit)
         free(f->edit->text);
@@ -60,7 +60,7 @@ static void finding_done(struct lint_finding *f)
 void lint_report_done(struct lint_report *r)
 {
     for (size_t i = 0; i < r->n; i++)
-        finding_done(&r->findings[i]);
+        lint_finding_done(&r->findings[i]);
     free(r->findings);
     *r = (struct lint_report){0};
 }
@@ -76,13 +76,13 @@ int lint_worst(const struct lint_report *r)
 
 /* ---- findings ---- */
 
-static struct lint_finding *add(struct lint_report *out, enum rule rule, size_t at, size_t end,
-                                char *owned)
+static struct lint_finding *lint_add(struct lint_report *out, enum rule rule, size_t at, size_t end,
+                                     char *owned)
 {
     struct lint_finding *f;
 
     if (out->n == FINDINGS_MAX)
-        finding_done(&out->findings[--out->n]); /* there is enough to do */
+        lint_finding_done(&out->findings[--out->n]); /* there is enough to do */
     if (!(out->n & (out->n - 1)))
         out->findings =
             xreallocarray(out->findings, out->n ? out->n * 2 : 1, sizeof(*out->findings));
@@ -100,7 +100,7 @@ struct lint_finding *report(const struct lint_walk *w, enum rule rule, size_t at
     va_start(ap, fmt);
     text = xvasprintf(fmt, ap);
     va_end(ap);
-    return add(w->out, rule, at, end, text);
+    return lint_add(w->out, rule, at, end, text);
 }
 
 void report_fix(struct lint_finding *f, const char *fmt, ...)
@@ -121,7 +121,7 @@ void report_edit(struct lint_finding *f, size_t at, size_t end, char *text)
 /* ---- ignores ---- */
 
 /* Whether a comment between two places says `what`, as in "# ripcord: ignore=a,b", of the rule. */
-static bool says(const char *text, size_t at, size_t end, const char *what, const char *id)
+static bool lint_says(const char *text, size_t at, size_t end, const char *what, const char *id)
 {
     _cleanup_free_ char *part = xstrndup(text + at, end - at);
     size_t n = strlen(id);
@@ -147,18 +147,18 @@ static bool says(const char *text, size_t at, size_t end, const char *what, cons
     return false;
 }
 
-static bool is_ignored(const struct dockerfile *df, const struct lint_finding *f)
+static bool lint_is_ignored(const struct dockerfile *df, const struct lint_finding *f)
 {
     for (size_t i = 0; i < df->n_instructions; i++) {
         const struct dockerfile_instruction *in = &df->instructions[i];
 
         if (f->at >= in->lead && f->at < MAX(in->end, in->at + 1))
-            return says(df->text, in->lead, in->end, "ripcord: ignore=", f->rule->id);
+            return lint_says(df->text, in->lead, in->end, "ripcord: ignore=", f->rule->id);
     }
     return false;
 }
 
-static void drop_ignored(const struct dockerfile *df, struct lint_report *r)
+static void lint_drop_ignored(const struct dockerfile *df, struct lint_report *r)
 {
     bool everywhere[ARRAY_SIZE(lint_rules)];
     size_t kept = 0;
@@ -166,17 +166,17 @@ static void drop_ignored(const struct dockerfile *df, struct lint_report *r)
     if (!strstr(df->text, "ripcord: ignore"))
         return;
     for (size_t i = 0; i < ARRAY_SIZE(lint_rules); i++)
-        everywhere[i] = says(df->text, 0, df->len, "ripcord: ignore-file=", lint_rules[i].id);
+        everywhere[i] = lint_says(df->text, 0, df->len, "ripcord: ignore-file=", lint_rules[i].id);
     for (size_t i = 0; i < r->n; i++) {
-        if (everywhere[r->findings[i].rule - lint_rules] || is_ignored(df, &r->findings[i]))
-            finding_done(&r->findings[i]);
+        if (everywhere[r->findings[i].rule - lint_rules] || lint_is_ignored(df, &r->findings[i]))
+            lint_finding_done(&r->findings[i]);
         else
             r->findings[kept++] = r->findings[i];
     }
     r->n = kept;
 }
 
-static int by_place(const void *a, const void *b)
+static int lint_by_place(const void *a, const void *b)
 {
     const struct lint_finding *x = a, *y = b;
 
@@ -195,16 +195,16 @@ struct lint_state {
     bool told;                      /* an error of evaluation was reported: one is enough */
 };
 
-static void report_error(struct lint_state *st, size_t at, struct err *err)
+static void lint_report_error(struct lint_state *st, size_t at, struct err *err)
 {
     if (!st->told)
-        add(st->walk.out, RULE_SYNTAX, at, at, xstrdup(err->msg ? err->msg : "invalid"));
+        lint_add(st->walk.out, RULE_SYNTAX, at, at, xstrdup(err->msg ? err->msg : "invalid"));
     st->told = true;
     err_done(err);
 }
 
-static void walk_instruction(struct lint_state *st, struct dockerfile_config *c,
-                             const struct dockerfile_instruction *in)
+static void lint_walk_instruction(struct lint_state *st, struct dockerfile_config *c,
+                                  const struct dockerfile_instruction *in)
 {
     struct lint_walk *w = &st->walk;
     struct shell_script script = {0};
@@ -226,10 +226,10 @@ static void walk_instruction(struct lint_state *st, struct dockerfile_config *c,
     shell_script_done(&script);
     w->script = NULL;
     if (config_apply(c, w->df, in, &st->inputs, st->globals, &at, &err) < 0)
-        report_error(st, at, &err);
+        lint_report_error(st, at, &err);
 }
 
-static void walk_stage(struct lint_state *st, size_t i)
+static void lint_walk_stage(struct lint_state *st, size_t i)
 {
     struct lint_walk *w = &st->walk;
     const struct dockerfile_stage *stage = &w->df->stages[i];
@@ -250,7 +250,7 @@ static void walk_stage(struct lint_state *st, size_t i)
     w->at = &st->ends[i];
     rules_from(w);
     for (size_t k = stage->first; k < stage->last; k++)
-        walk_instruction(st, &st->ends[i], &w->df->instructions[k]);
+        lint_walk_instruction(st, &st->ends[i], &w->df->instructions[k]);
     w->in = stage->from;
     w->at = &st->ends[i];
     if (i + 1 == w->df->n_stages)
@@ -259,14 +259,14 @@ static void walk_stage(struct lint_state *st, size_t i)
 }
 
 /* ARGs before the first FROM belong to no stage. */
-static void walk_globals(struct lint_state *st)
+static void lint_walk_globals(struct lint_state *st)
 {
     static const struct dockerfile_config none;
     struct err err = ERR_INIT;
     size_t at = 0;
 
     if (config_globals(st->walk.df, &st->inputs, &st->globals, &at, &err) < 0)
-        report_error(st, at, &err);
+        lint_report_error(st, at, &err);
     st->walk.globals = st->globals;
     st->walk.at = &none;
     for (size_t i = 0; i < st->walk.df->n_globals; i++) {
@@ -275,26 +275,26 @@ static void walk_globals(struct lint_state *st)
     }
 }
 
-static void walk_file(const struct dockerfile *df, const struct lint_context *context,
-                      struct lint_report *ret)
+static void lint_walk_file(const struct dockerfile *df, const struct lint_context *context,
+                           struct lint_report *ret)
 {
     struct lint_state st = {.walk = {.df = df, .context = context, .out = ret, .base = ""}};
 
     st.ends = xcalloc(df->n_stages, sizeof(*st.ends));
-    walk_globals(&st);
+    lint_walk_globals(&st);
     for (size_t i = 0; i < df->n_stages; i++)
-        walk_stage(&st, i);
+        lint_walk_stage(&st, i);
     for (size_t i = 0; i < df->n_stages; i++)
         config_done(&st.ends[i]);
     free(st.ends);
     strv_free(st.globals);
-    drop_ignored(df, ret);
+    lint_drop_ignored(df, ret);
     if (ret->n)
-        qsort(ret->findings, ret->n, sizeof(*ret->findings), by_place);
+        qsort(ret->findings, ret->n, sizeof(*ret->findings), lint_by_place);
 }
 
 /* The parser's message without its place, which the finding has. */
-static const char *without_place(const char *msg)
+static const char *lint_without_place(const char *msg)
 {
     const char *colon = strncmp(msg, "line ", 5) ? NULL : strchr(msg, ':');
 
@@ -311,16 +311,16 @@ void lint_check(const char *text, size_t len, const struct lint_context *context
 
     *ret = (struct lint_report){0};
     if (dockerfile_parse(text, len, &df, &at, &err) >= 0) {
-        walk_file(df, context, ret);
+        lint_walk_file(df, context, ret);
         return;
     }
-    f = add(ret, RULE_SYNTAX, at, at, xstrdup(without_place(err.msg)));
+    f = lint_add(ret, RULE_SYNTAX, at, at, xstrdup(lint_without_place(err.msg)));
     f->fix = TAKE_PTR(err.hint);
 }
 
 /* ---- edits ---- */
 
-static int edit_by_place(const void *a, const void *b)
+static int lint_edit_by_place(const void *a, const void *b)
 {
     const struct lint_edit *x = *(const struct lint_edit *const *)a;
     const struct lint_edit *y = *(const struct lint_edit *const *)b;
@@ -339,7 +339,7 @@ char *lint_apply(const char *text, size_t len, const struct lint_report *r, size
     for (size_t i = 0; i < r->n; i++)
         if (r->findings[i].edit)
             edits[n++] = r->findings[i].edit;
-    qsort(edits, n, sizeof(*edits), edit_by_place);
+    qsort(edits, n, sizeof(*edits), lint_edit_by_place);
     for (size_t i = 0; i < n; i++) {
         if (edits[i]->at < pos || edits[i]->end > len)
             continue; /* it touches what another has changed: the next run finds it */

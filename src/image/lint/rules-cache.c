@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 
 /* The target with its variables replaced; owned. */
-static char *target_of(const struct lint_walk *w, const struct mount *m)
+static char *rules_cache_target_of(const struct lint_walk *w, const struct mount *m)
 {
     char *target = NULL;
 
@@ -18,29 +18,31 @@ static char *target_of(const struct lint_walk *w, const struct mount *m)
     return target;
 }
 
-static bool is_cache(const struct mount *m)
+static bool rules_cache_is_cache(const struct mount *m)
 {
     return m->type == MOUNT_CACHE;
 }
 
 /* The cache mount of this RUN that holds the tool's cache, or seems meant to. */
-static const struct mount *mount_for(const struct lint_walk *w, const struct lint_tool *t,
-                                     const struct shell_command *c)
+static const struct mount *rules_cache_mount_for(const struct lint_walk *w,
+                                                 const struct lint_tool *t,
+                                                 const struct shell_command *c)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
         const struct mount *m = &w->in->mounts[i];
-        _cleanup_free_ char *target = target_of(w, m);
+        _cleanup_free_ char *target = rules_cache_target_of(w, m);
 
-        if (is_cache(m) && *target && (tool_uses(t, w->at, c, target) || strstr(target, t->name)))
+        if (rules_cache_is_cache(m) && *target &&
+            (tool_uses(t, w->at, c, target) || strstr(target, t->name)))
             return m;
     }
     return NULL;
 }
 
-static bool has_cache_mount(const struct lint_walk *w)
+static bool rules_cache_has_cache_mount(const struct lint_walk *w)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++)
-        if (is_cache(&w->in->mounts[i]))
+        if (rules_cache_is_cache(&w->in->mounts[i]))
             return true;
     return false;
 }
@@ -48,8 +50,8 @@ static bool has_cache_mount(const struct lint_walk *w)
 /* ---- cache-defeated ---- */
 
 /* Takes out a word and the blanks before it. */
-static void edit_out_word(struct lint_finding *f, const struct shell_command *c,
-                          const struct shell_word *word)
+static void rules_cache_edit_out_word(struct lint_finding *f, const struct shell_command *c,
+                                      const struct shell_word *word)
 {
     size_t i = (size_t)(word - c->words);
 
@@ -60,7 +62,8 @@ static void edit_out_word(struct lint_finding *f, const struct shell_command *c,
 }
 
 /* Takes out a command and the && before it. */
-static void edit_out_command(const struct lint_walk *w, struct lint_finding *f, size_t i)
+static void rules_cache_edit_out_command(const struct lint_walk *w, struct lint_finding *f,
+                                         size_t i)
 {
     const struct shell_command *c = &w->script->commands[i];
     const struct shell_command *prev = i ? c - 1 : NULL;
@@ -69,8 +72,8 @@ static void edit_out_command(const struct lint_walk *w, struct lint_finding *f, 
         report_edit(f, prev->words[prev->n - 1].end, c->words[c->n - 1].end, xstrdup(""));
 }
 
-static void check_off_flags(const struct lint_walk *w, const struct lint_tool *t,
-                            const struct shell_command *c, const struct mount *m)
+static void rules_cache_check_off_flags(const struct lint_walk *w, const struct lint_tool *t,
+                                        const struct shell_command *c, const struct mount *m)
 {
     for (size_t i = c->first + 1; i < c->n; i++) {
         const struct shell_word *word = &c->words[i];
@@ -82,24 +85,24 @@ static void check_off_flags(const struct lint_walk *w, const struct lint_tool *t
         f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
                    "'%s' makes %s ignore the cache mounted at '%s'", name, t->name, m->target);
         report_fix(f, "Take '%s' out: the mount is not part of the image.", name);
-        edit_out_word(f, c, word);
+        rules_cache_edit_out_word(f, c, word);
     }
 }
 
-static bool means_no(const char *value)
+static bool rules_cache_means_no(const char *value)
 {
     return !*value || STREQ(value, "0") || STREQ(value, "false") || STREQ(value, "off") ||
            STREQ(value, "no");
 }
 
-static void check_off_variable(const struct lint_walk *w, const struct lint_tool *t,
-                               const struct shell_command *c, const struct mount *m)
+static void rules_cache_check_off_variable(const struct lint_walk *w, const struct lint_tool *t,
+                                           const struct shell_command *c, const struct mount *m)
 {
     const struct shell_word *word = NULL;
     const char *value = t->off_variable ? shell_assigned(c, t->off_variable, &word) : NULL;
     struct lint_finding *f;
 
-    if (value && !means_no(value)) {
+    if (value && !rules_cache_means_no(value)) {
         f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
                    "%s makes %s ignore the cache mounted at '%s'", t->off_variable, t->name,
                    m->target);
@@ -109,7 +112,7 @@ static void check_off_variable(const struct lint_walk *w, const struct lint_tool
         return;
     }
     value = !value && t->off_variable ? config_get(w->at, t->off_variable) : NULL;
-    if (!value || means_no(value))
+    if (!value || rules_cache_means_no(value))
         return;
     f = report(w, RULE_CACHE_DEFEATED, m->at, m->end,
                "the variable %s, set above, makes %s ignore the cache mounted at '%s'",
@@ -118,12 +121,12 @@ static void check_off_variable(const struct lint_walk *w, const struct lint_tool
 }
 
 /* npm --cache /elsewhere */
-static void check_other_folder(const struct lint_walk *w, const struct lint_tool *t,
-                               const struct shell_command *c, const struct mount *m)
+static void rules_cache_check_other_folder(const struct lint_walk *w, const struct lint_tool *t,
+                                           const struct shell_command *c, const struct mount *m)
 {
     const struct shell_word *option = t->option ? shell_flag(c, t->option) : NULL;
     const char *equals = option ? strchr(option->text, '=') : NULL;
-    _cleanup_free_ char *target = target_of(w, m);
+    _cleanup_free_ char *target = rules_cache_target_of(w, m);
     const char *folder;
 
     if (!option || (!equals && option + 1 == c->words + c->n))
@@ -137,28 +140,28 @@ static void check_other_folder(const struct lint_walk *w, const struct lint_tool
 }
 
 /* apt keeps packages and lists apart: `clean` touches only the packages. */
-static bool cleans_mount(const struct lint_tool *t, const char *target)
+static bool rules_cache_cleans_mount(const struct lint_tool *t, const char *target)
 {
     return !STREQ(t->name, "apt") || tool_paths_meet(target, "/var/cache/apt");
 }
 
-static void check_clean(const struct lint_walk *w, size_t i, const struct lint_tool *t,
-                        const struct mount *m)
+static void rules_cache_check_clean(const struct lint_walk *w, size_t i, const struct lint_tool *t,
+                                    const struct mount *m)
 {
     const struct shell_command *c = &w->script->commands[i];
-    _cleanup_free_ char *target = target_of(w, m);
+    _cleanup_free_ char *target = rules_cache_target_of(w, m);
     struct lint_finding *f;
 
-    if (!cleans_mount(t, target))
+    if (!rules_cache_cleans_mount(t, target))
         return;
     f = report(w, RULE_CACHE_DEFEATED, c->words[c->first].at, c->words[c->n - 1].end,
                "this empties the cache mounted at '%s'", m->target);
     report_fix(f, "Take the command out: the mount is not part of the image.");
-    edit_out_command(w, f, i);
+    rules_cache_edit_out_command(w, f, i);
 }
 
 /* An argument of rm without the glob at its end: what stands before it is emptied. */
-static char *removed_path(const char *word)
+static char *rules_cache_removed_path(const char *word)
 {
     char *path = xstrdup(word);
     size_t n = strlen(path);
@@ -168,7 +171,7 @@ static char *removed_path(const char *word)
     return path;
 }
 
-static void check_rm(const struct lint_walk *w, size_t i)
+static void rules_cache_check_rm(const struct lint_walk *w, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i];
     size_t paths = 0;
@@ -176,53 +179,54 @@ static void check_rm(const struct lint_walk *w, size_t i)
     const struct shell_word *word;
 
     for (size_t k = 0; (word = shell_arg(c, k)); k++) {
-        _cleanup_free_ char *path = removed_path(word->text);
+        _cleanup_free_ char *path = rules_cache_removed_path(word->text);
 
         if (*word->text == '-')
             continue;
         paths++;
         for (size_t n = 0; n < w->in->n_mounts; n++) {
             const struct mount *m = &w->in->mounts[n];
-            _cleanup_free_ char *target = target_of(w, m);
+            _cleanup_free_ char *target = rules_cache_target_of(w, m);
 
-            if (!is_cache(m) || *path != '/' || !*target || !tool_paths_meet(path, target))
+            if (!rules_cache_is_cache(m) || *path != '/' || !*target ||
+                !tool_paths_meet(path, target))
                 continue;
             f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
                        "'%s' is in the cache mounted at '%s'", word->text, m->target);
             report_fix(f, "Take it out: the mount is not part of the image.");
             if (paths == 1 && !shell_arg(c, k + 1))
-                edit_out_command(w, f, i);
+                rules_cache_edit_out_command(w, f, i);
             else
-                edit_out_word(f, c, word);
+                rules_cache_edit_out_word(f, c, word);
             break;
         }
     }
 }
 
-static void check_defeated(const struct lint_walk *w, size_t i)
+static void rules_cache_check_defeated(const struct lint_walk *w, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i];
     bool installs;
     const struct lint_tool *t = tool_of(c, &installs);
-    const struct mount *m = t ? mount_for(w, t, c) : NULL;
+    const struct mount *m = t ? rules_cache_mount_for(w, t, c) : NULL;
 
-    if (STREQ(shell_name(c), "rm") && has_cache_mount(w))
-        check_rm(w, i);
+    if (STREQ(shell_name(c), "rm") && rules_cache_has_cache_mount(w))
+        rules_cache_check_rm(w, i);
     if (!m)
         return;
     if (tool_cleans(t, c)) {
-        check_clean(w, i, t, m);
+        rules_cache_check_clean(w, i, t, m);
         return;
     }
-    check_off_flags(w, t, c, m);
-    check_off_variable(w, t, c, m);
-    check_other_folder(w, t, c, m);
+    rules_cache_check_off_flags(w, t, c, m);
+    rules_cache_check_off_variable(w, t, c, m);
+    rules_cache_check_other_folder(w, t, c, m);
 }
 
 /* ---- cache-docker-clean ---- */
 
 /* Whether the hook is taken away by this stage, up to and with this instruction. */
-static bool hook_is_gone(const struct lint_walk *w)
+static bool rules_cache_hook_is_gone(const struct lint_walk *w)
 {
     const struct dockerfile_stage *st = &w->df->stages[w->stage];
 
@@ -238,14 +242,15 @@ static bool hook_is_gone(const struct lint_walk *w)
     return false;
 }
 
-static void check_docker_clean(const struct lint_walk *w)
+static void rules_cache_check_docker_clean(const struct lint_walk *w)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
         const struct mount *m = &w->in->mounts[i];
-        _cleanup_free_ char *target = target_of(w, m);
+        _cleanup_free_ char *target = rules_cache_target_of(w, m);
         struct lint_finding *f;
 
-        if (!is_cache(m) || !tool_paths_meet(target, "/var/cache/apt") || hook_is_gone(w))
+        if (!rules_cache_is_cache(m) || !tool_paths_meet(target, "/var/cache/apt") ||
+            rules_cache_hook_is_gone(w))
             continue;
         f = report(w, RULE_CACHE_DOCKER_CLEAN, m->at, m->end,
                    "Debian's and Ubuntu's images empty '%s' after every apt-get", m->target);
@@ -259,7 +264,7 @@ static void check_docker_clean(const struct lint_walk *w)
 
 /* ---- cache-owner ---- */
 
-static void check_owner(const struct lint_walk *w)
+static void rules_cache_check_owner(const struct lint_walk *w)
 {
     const char *user = w->at->user;
     size_t n = user ? strcspn(user, ":") : 0;
@@ -271,7 +276,7 @@ static void check_owner(const struct lint_walk *w)
         const struct mount *m = &w->in->mounts[i];
         bool given = m->uid && !STREQ(m->uid, "0");
 
-        if (!is_cache(m) || (m->mode && strstr(m->mode, "777")))
+        if (!rules_cache_is_cache(m) || (m->mode && strstr(m->mode, "777")))
             continue;
         if (given && (!number || (strlen(m->uid) == n && !strncmp(m->uid, user, n))))
             continue;
@@ -285,14 +290,15 @@ static void check_owner(const struct lint_walk *w)
 
 /* ---- cache-unused, no-cache ---- */
 
-static void check_unused(const struct lint_walk *w, const struct lint_tool *t,
-                         const struct shell_command *c)
+static void rules_cache_check_unused(const struct lint_walk *w, const struct lint_tool *t,
+                                     const struct shell_command *c)
 {
     for (size_t i = 0; i < w->in->n_mounts; i++) {
         const struct mount *m = &w->in->mounts[i];
-        _cleanup_free_ char *target = target_of(w, m), *folder = tool_folder(t, w->at);
+        _cleanup_free_ char *target = rules_cache_target_of(w, m), *folder = tool_folder(t, w->at);
 
-        if (!is_cache(m) || !*target || !strstr(target, t->name) || tool_uses(t, w->at, c, target))
+        if (!rules_cache_is_cache(m) || !*target || !strstr(target, t->name) ||
+            tool_uses(t, w->at, c, target))
             continue;
         report_fix(report(w, RULE_CACHE_UNUSED, m->at, m->end,
                           "%s does not cache in '%s' here, but in '%s'", t->name, m->target,
@@ -303,19 +309,20 @@ static void check_unused(const struct lint_walk *w, const struct lint_tool *t,
     }
 }
 
-static void check_missing(const struct lint_walk *w, const struct lint_tool *t,
-                          const struct shell_command *c)
+static void rules_cache_check_missing(const struct lint_walk *w, const struct lint_tool *t,
+                                      const struct shell_command *c)
 {
     _cleanup_free_ char *folder = tool_folder(t, w->at);
 
-    if (mount_for(w, t, c))
+    if (rules_cache_mount_for(w, t, c))
         return;
     report_fix(report(w, RULE_NO_CACHE, c->words[c->first].at, c->words[c->first].end,
                       "%s downloads everything again whenever this layer is built", t->name),
                "Add --mount=type=cache,target=%s to the RUN.", folder);
 }
 
-static bool is_repeated(const struct lint_tool *const *seen, size_t n, const struct lint_tool *t)
+static bool rules_cache_is_repeated(const struct lint_tool *const *seen, size_t n,
+                                    const struct lint_tool *t)
 {
     for (size_t i = 0; i < n; i++)
         if (seen[i] == t)
@@ -330,19 +337,20 @@ void rules_cache(const struct lint_walk *w)
 
     if (!w->script)
         return;
-    check_owner(w);
+    rules_cache_check_owner(w);
     for (size_t i = 0; i < w->script->n; i++) {
         const struct shell_command *c = &w->script->commands[i];
         bool installs;
         const struct lint_tool *t = tool_of(c, &installs);
 
-        check_defeated(w, i);
-        if (!t || !installs || is_repeated(seen, n_seen, t) || n_seen == ARRAY_SIZE(seen))
+        rules_cache_check_defeated(w, i);
+        if (!t || !installs || rules_cache_is_repeated(seen, n_seen, t) ||
+            n_seen == ARRAY_SIZE(seen))
             continue;
         seen[n_seen++] = t;
-        check_unused(w, t, c);
-        check_missing(w, t, c);
+        rules_cache_check_unused(w, t, c);
+        rules_cache_check_missing(w, t, c);
         if (STREQ(t->name, "apt"))
-            check_docker_clean(w);
+            rules_cache_check_docker_clean(w);
     }
 }

@@ -10,12 +10,12 @@
 
 /* ---- COPY and ADD ---- */
 
-static bool is_url(const char *s)
+static bool rules_form_is_url(const char *s)
 {
     return !strncmp(s, "http://", 7) || !strncmp(s, "https://", 8);
 }
 
-static void check_urls(const struct lint_walk *w)
+static void rules_form_check_urls(const struct lint_walk *w)
 {
     if (w->in->kind != DOCKERFILE_ADD || dockerfile_flag(w->in, "checksum"))
         return;
@@ -23,7 +23,7 @@ static void check_urls(const struct lint_walk *w)
         const struct dockerfile_word *word = &w->in->words[i];
         size_t n = strlen(word->text);
 
-        if (is_url(word->text) && !(n > 4 && STREQ(word->text + n - 4, ".git")))
+        if (rules_form_is_url(word->text) && !(n > 4 && STREQ(word->text + n - 4, ".git")))
             report_fix(report(w, RULE_ADD_URL, word->at, word->end,
                               "whatever the server sends becomes part of the image"),
                        "Add --checksum=sha256:… to the ADD.");
@@ -31,7 +31,8 @@ static void check_urls(const struct lint_walk *w)
 }
 
 /* The word that stands for the whole build context, or NULL. */
-static const struct dockerfile_word *whole_context(const struct dockerfile_instruction *in)
+static const struct dockerfile_word *
+rules_form_whole_context(const struct dockerfile_instruction *in)
 {
     if ((in->kind != DOCKERFILE_COPY && in->kind != DOCKERFILE_ADD) || dockerfile_flag(in, "from"))
         return NULL;
@@ -42,7 +43,8 @@ static const struct dockerfile_word *whole_context(const struct dockerfile_instr
     return NULL;
 }
 
-static bool installs_something(const struct dockerfile_instruction *in, const char **ret_tool)
+static bool rules_form_installs_something(const struct dockerfile_instruction *in,
+                                          const char **ret_tool)
 {
     struct shell_script s;
     bool found = false;
@@ -61,18 +63,18 @@ static bool installs_something(const struct dockerfile_instruction *in, const ch
     return found;
 }
 
-static void check_order(const struct lint_walk *w)
+static void rules_form_check_order(const struct lint_walk *w)
 {
-    const struct dockerfile_word *all = whole_context(w->in);
+    const struct dockerfile_word *all = rules_form_whole_context(w->in);
     const struct dockerfile_stage *st = &w->df->stages[w->stage];
     const char *tool = "";
 
     for (size_t i = st->first; all && i < st->last; i++) {
         const struct dockerfile_instruction *in = &w->df->instructions[i];
 
-        if (in < w->in && whole_context(in))
+        if (in < w->in && rules_form_whole_context(in))
             return; /* the first one is reported */
-        if (in <= w->in || !installs_something(in, &tool))
+        if (in <= w->in || !rules_form_installs_something(in, &tool))
             continue;
         report_fix(report(w, RULE_COPY_BEFORE_INSTALL, all->at, all->end,
                           "every changed file makes %s in line %u install everything again", tool,
@@ -82,9 +84,9 @@ static void check_order(const struct lint_walk *w)
     }
 }
 
-static void check_ignore_file(const struct lint_walk *w)
+static void rules_form_check_ignore_file(const struct lint_walk *w)
 {
-    const struct dockerfile_word *all = whole_context(w->in);
+    const struct dockerfile_word *all = rules_form_whole_context(w->in);
 
     if (all && !w->context->has_ignore_file)
         report_fix(
@@ -96,7 +98,7 @@ static void check_ignore_file(const struct lint_walk *w)
 /* ---- old forms ---- */
 
 /* A value in double quotes, as the language reads them. */
-static char *quoted(const char *value, char escape)
+static char *rules_form_quoted(const char *value, char escape)
 {
     struct buf b = BUF_INIT(strlen(value) * 2 + 3);
     int r = buf_append_c(&b, '"');
@@ -111,7 +113,7 @@ static char *quoted(const char *value, char escape)
     return buf_steal(&b);
 }
 
-static void check_maintainer(const struct lint_walk *w)
+static void rules_form_check_maintainer(const struct lint_walk *w)
 {
     const struct dockerfile_word *word = &w->in->words[0];
     _cleanup_free_ char *value = NULL;
@@ -119,7 +121,7 @@ static void check_maintainer(const struct lint_walk *w)
 
     if (w->in->kind != DOCKERFILE_MAINTAINER)
         return;
-    value = quoted(word->text, w->df->escape);
+    value = rules_form_quoted(word->text, w->df->escape);
     f = report(w, RULE_DEPRECATED_MAINTAINER, w->in->at, word->end, "MAINTAINER is deprecated");
     report_fix(f, "Write LABEL org.opencontainers.image.authors=%s.", value);
     report_edit(f, w->in->at, word->end,
@@ -127,7 +129,7 @@ static void check_maintainer(const struct lint_walk *w)
 }
 
 /* A value with quotes or escapes of its own means something else in the new form: no edit then. */
-static void check_pair(const struct lint_walk *w)
+static void rules_form_check_pair(const struct lint_walk *w)
 {
     const struct dockerfile_word *key = &w->in->words[0], *value = &w->in->words[1];
     const char *kind = dockerfile_kind_name(w->in->kind);
@@ -143,7 +145,7 @@ static void check_pair(const struct lint_walk *w)
         report_edit(f, key->at, value->end, xasprintf("%s=\"%s\"", key->text, value->text));
 }
 
-static void check_gap(const struct lint_walk *w)
+static void rules_form_check_gap(const struct lint_walk *w)
 {
     size_t at = w->in->line.gap_at;
     struct dockerfile_pos pos;
@@ -161,13 +163,13 @@ static void check_gap(const struct lint_walk *w)
 
 void rules_form(const struct lint_walk *w)
 {
-    check_urls(w);
-    check_order(w);
-    check_ignore_file(w);
-    check_maintainer(w);
+    rules_form_check_urls(w);
+    rules_form_check_order(w);
+    rules_form_check_ignore_file(w);
+    rules_form_check_maintainer(w);
     if (w->in->kind == DOCKERFILE_ENV || w->in->kind == DOCKERFILE_LABEL)
-        check_pair(w);
-    check_gap(w);
+        rules_form_check_pair(w);
+    rules_form_check_gap(w);
 }
 
 /* ---- the end ---- */

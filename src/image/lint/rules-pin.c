@@ -27,7 +27,7 @@ void rules_from(const struct lint_walk *w)
 /* ---- packages ---- */
 
 /* Options that take a word which is no package. */
-static bool takes_word(const char *option)
+static bool rules_pin_takes_word(const char *option)
 {
     static const char with_word[] =
         "-r --requirement -c --constraint -i --index-url --extra-index-url -f --find-links -t "
@@ -41,29 +41,29 @@ static bool takes_word(const char *option)
 
 typedef bool (*pinned_fn)(const char *package);
 
-static bool is_path_or_url(const char *s)
+static bool rules_pin_is_path_or_url(const char *s)
 {
     return *s == '.' || *s == '/' || *s == '$' || strstr(s, "://") || strstr(s, "git+") ||
            strstr(s, ".whl") || strstr(s, ".tar.gz") || strstr(s, ".tgz");
 }
 
-static bool pip_is_pinned(const char *s)
+static bool rules_pin_pip_is_pinned(const char *s)
 {
-    return is_path_or_url(s) || strstr(s, "==") || strstr(s, " @ ") || strstr(s, "~=") ||
+    return rules_pin_is_path_or_url(s) || strstr(s, "==") || strstr(s, " @ ") || strstr(s, "~=") ||
            strchr(s, '$');
 }
 
-static bool npm_is_pinned(const char *s)
+static bool rules_pin_npm_is_pinned(const char *s)
 {
     const char *at = strchr(s + 1, '@'); /* the first may be a scope's */
 
-    return is_path_or_url(s) || strchr(s, '$') ||
+    return rules_pin_is_path_or_url(s) || strchr(s, '$') ||
            (at && !STREQ(at, "@latest") && !STREQ(at, "@*") && at[1]);
 }
 
-static bool apt_is_pinned(const char *s)
+static bool rules_pin_apt_is_pinned(const char *s)
 {
-    return is_path_or_url(s) || strchr(s, '=') || strchr(s, '$') || strchr(s, '/') ||
+    return rules_pin_is_path_or_url(s) || strchr(s, '=') || strchr(s, '$') || strchr(s, '/') ||
            strstr(s, ".deb");
 }
 
@@ -74,25 +74,25 @@ static const struct {
     pinned_fn pinned;
     const char *how;
 } pins[] = {
-    {"pip", "install", RULE_UNPINNED_PIP, pip_is_pinned, "NAME==VERSION, or -r requirements.txt with versions"},
-    {"uv", "pip", RULE_UNPINNED_PIP, pip_is_pinned, "NAME==VERSION, or -r requirements.txt with versions"},
-    {"npm", "install i add", RULE_UNPINNED_NPM, npm_is_pinned, "NAME@VERSION, or npm ci with a lock file"},
-    {"pnpm", "add", RULE_UNPINNED_NPM, npm_is_pinned, "NAME@VERSION"},
-    {"yarn", "add", RULE_UNPINNED_NPM, npm_is_pinned, "NAME@VERSION"},
-    {"apt", "install", RULE_UNPINNED_APT, apt_is_pinned, "NAME=VERSION, or a base image by digest with a snapshot archive"},
+    {"pip", "install", RULE_UNPINNED_PIP, rules_pin_pip_is_pinned, "NAME==VERSION, or -r requirements.txt with versions"},
+    {"uv", "pip", RULE_UNPINNED_PIP, rules_pin_pip_is_pinned, "NAME==VERSION, or -r requirements.txt with versions"},
+    {"npm", "install i add", RULE_UNPINNED_NPM, rules_pin_npm_is_pinned, "NAME@VERSION, or npm ci with a lock file"},
+    {"pnpm", "add", RULE_UNPINNED_NPM, rules_pin_npm_is_pinned, "NAME@VERSION"},
+    {"yarn", "add", RULE_UNPINNED_NPM, rules_pin_npm_is_pinned, "NAME@VERSION"},
+    {"apt", "install", RULE_UNPINNED_APT, rules_pin_apt_is_pinned, "NAME=VERSION, or a base image by digest with a snapshot archive"},
 };
 /* clang-format on */
 
 /* The first package without a version, behind `skip` words; *ret_n counts them all. */
-static const struct shell_word *find_unpinned(const struct shell_command *c, size_t skip,
-                                              pinned_fn pinned, size_t *ret_n)
+static const struct shell_word *rules_pin_find_unpinned(const struct shell_command *c, size_t skip,
+                                                        pinned_fn pinned, size_t *ret_n)
 {
     const struct shell_word *w, *first = NULL;
 
     *ret_n = 0;
     for (size_t i = skip; (w = tool_arg(c, i)); i++) {
         if (*w->text == '-') {
-            i += takes_word(w->text);
+            i += rules_pin_takes_word(w->text);
             continue;
         }
         if (!*w->text || pinned(w->text))
@@ -105,7 +105,7 @@ static const struct shell_word *find_unpinned(const struct shell_command *c, siz
 }
 
 /* How many words up to and with the subcommand: `uv pip install` has two. */
-static size_t words_before(const struct shell_command *c)
+static size_t rules_pin_words_before(const struct shell_command *c)
 {
     const struct shell_word *w;
 
@@ -118,16 +118,16 @@ static size_t words_before(const struct shell_command *c)
     return 0;
 }
 
-static void check_command(const struct lint_walk *w, const struct shell_command *c,
-                          const struct lint_tool *t, size_t k)
+static void rules_pin_check_command(const struct lint_walk *w, const struct shell_command *c,
+                                    const struct lint_tool *t, size_t k)
 {
-    size_t skip = words_before(c), n;
+    size_t skip = rules_pin_words_before(c), n;
     const struct shell_word *sub = skip ? tool_arg(c, skip - 1) : NULL, *first;
 
     if (!sub || !(tool_has_word(pins[k].subcommands, sub->text) ||
                   (STREQ(t->name, "uv") && STREQ(sub->text, "install"))))
         return;
-    first = find_unpinned(c, skip, pins[k].pinned, &n);
+    first = rules_pin_find_unpinned(c, skip, pins[k].pinned, &n);
     if (!first)
         return;
     report_fix(report(w, pins[k].rule, first->at, first->end, "'%s'%s no version", first->text,
@@ -144,6 +144,6 @@ void rules_pin(const struct lint_walk *w)
 
         for (size_t k = 0; t && k < ARRAY_SIZE(pins); k++)
             if (STREQ(pins[k].tool, t->name))
-                check_command(w, c, t, k);
+                rules_pin_check_command(w, c, t, k);
     }
 }

@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 
 /* A name that holds one of the first and none of the second. */
-static bool names_secret(const char *name)
+static bool rules_secret_names_secret(const char *name)
 {
     static const char *const yes[] = {"PASSWORD",   "PASSWD",  "SECRET",     "TOKEN",
                                       "API_KEY",    "APIKEY",  "ACCESS_KEY", "PRIVATE_KEY",
@@ -28,12 +28,12 @@ static bool names_secret(const char *name)
     return found;
 }
 
-static void check_variable(const struct lint_walk *w, const struct dockerfile_word *word,
-                           const char *name)
+static void rules_secret_check_variable(const struct lint_walk *w,
+                                        const struct dockerfile_word *word, const char *name)
 {
     const char *kind = dockerfile_kind_name(w->in->kind);
 
-    if (!names_secret(name))
+    if (!rules_secret_names_secret(name))
         return;
     report_fix(report(w, RULE_SECRET_VARIABLE, word->at, word->end,
                       "%s '%s' stays in the image%s for everybody to read", kind, name,
@@ -41,7 +41,7 @@ static void check_variable(const struct lint_walk *w, const struct dockerfile_wo
                "Use RUN --mount=type=secret,id=%s, or give it when the sandbox runs.", name);
 }
 
-static void check_variables(const struct lint_walk *w)
+static void rules_secret_check_variables(const struct lint_walk *w)
 {
     size_t step = w->in->kind == DOCKERFILE_ENV ? 2 : 1;
 
@@ -53,11 +53,11 @@ static void check_variables(const struct lint_walk *w)
         /* An empty value is a name that is kept free, and no secret. */
         if (step == 2 && (!*w->in->words[i + 1].text || STREQ(w->in->words[i + 1].text, "\"\"")))
             continue;
-        check_variable(w, &place, name);
+        rules_secret_check_variable(w, &place, name);
     }
 }
 
-static bool is_secret_file(const char *path)
+static bool rules_secret_is_secret_file(const char *path)
 {
     static const char *const names[] = {
         ".env",
@@ -103,12 +103,12 @@ static bool is_secret_file(const char *path)
     return false;
 }
 
-static void check_files(const struct lint_walk *w)
+static void rules_secret_check_files(const struct lint_walk *w)
 {
     if (dockerfile_flag(w->in, "from"))
         return;
     for (size_t i = 0; i + 1 < w->in->n_words; i++)
-        if (is_secret_file(w->in->words[i].text))
+        if (rules_secret_is_secret_file(w->in->words[i].text))
             report_fix(report(w, RULE_SECRET_FILE, w->in->words[i].at, w->in->words[i].end,
                               "'%s' looks like a secret, and stays in the image also when it is "
                               "removed later",
@@ -119,7 +119,7 @@ static void check_files(const struct lint_walk *w)
 void rules_secret(const struct lint_walk *w)
 {
     if (w->in->kind == DOCKERFILE_ENV || w->in->kind == DOCKERFILE_ARG)
-        check_variables(w);
+        rules_secret_check_variables(w);
     if (w->in->kind == DOCKERFILE_COPY || w->in->kind == DOCKERFILE_ADD)
-        check_files(w);
+        rules_secret_check_files(w);
 }

@@ -6,26 +6,26 @@
 #include "image/lint/rules.h"
 #include "image/lint/tool.h"
 
-static bool is_shell(const struct shell_command *c)
+static bool rules_shell_is_shell(const struct shell_command *c)
 {
     return tool_has_word("sh bash dash ash zsh ksh python python3 node perl ruby", shell_name(c));
 }
 
-static bool is_download(const struct shell_command *c)
+static bool rules_shell_is_download(const struct shell_command *c)
 {
     return tool_has_word("curl wget", shell_name(c));
 }
 
 /* curl … | sh, also with something between the two. */
-static void check_download(const struct lint_walk *w, size_t i)
+static void rules_shell_check_download(const struct lint_walk *w, size_t i)
 {
     const struct shell_command *c = &w->script->commands[i], *from = c;
 
-    if (!is_shell(c) || !c->from_pipe)
+    if (!rules_shell_is_shell(c) || !c->from_pipe)
         return;
     while (from > w->script->commands && from->from_pipe)
         from--;
-    if (!is_download(from))
+    if (!rules_shell_is_download(from))
         return;
     report_fix(report(w, RULE_PIPE_TO_SHELL, from->words[from->first].at, c->words[c->n - 1].end,
                       "a download is run by %s unread, and a broken one up to where it broke",
@@ -33,7 +33,7 @@ static void check_download(const struct lint_walk *w, size_t i)
                "Download to a file, check its checksum, then run it; or install a package.");
 }
 
-static bool has_word(const struct shell_command *c, const char *word)
+static bool rules_shell_has_word(const struct shell_command *c, const char *word)
 {
     for (size_t i = 0; i < c->n; i++)
         if (STREQ(c->words[i].text, word))
@@ -41,29 +41,29 @@ static bool has_word(const struct shell_command *c, const char *word)
     return false;
 }
 
-static bool fails_in_pipes(const struct lint_walk *w)
+static bool rules_shell_fails_in_pipes(const struct lint_walk *w)
 {
     for (size_t i = 0; w->at->shell && w->at->shell[i]; i++)
         if (strstr(w->at->shell[i], "pipefail"))
             return true;
     for (size_t i = 0; i < w->script->n; i++)
-        if (has_word(&w->script->commands[i], "pipefail"))
+        if (rules_shell_has_word(&w->script->commands[i], "pipefail"))
             return true;
     return false;
 }
 
 /* Commands that cannot fail in a way that matters before a pipe. */
-static bool is_harmless(const struct shell_command *c)
+static bool rules_shell_is_harmless(const struct shell_command *c)
 {
     return tool_has_word("echo printf yes true :", shell_name(c));
 }
 
-static void check_pipe(const struct lint_walk *w)
+static void rules_shell_check_pipe(const struct lint_walk *w)
 {
     for (size_t i = 0; i < w->script->n; i++) {
         const struct shell_command *c = &w->script->commands[i];
 
-        if (!c->to_pipe || c->first == c->n || is_harmless(c))
+        if (!c->to_pipe || c->first == c->n || rules_shell_is_harmless(c))
             continue;
         report_fix(report(w, RULE_NO_PIPEFAIL, c->words[c->first].at, c->words[c->n - 1].end,
                           "when '%s' fails, the step goes on: only the last of a pipe counts",
@@ -78,7 +78,7 @@ void rules_shell(const struct lint_walk *w)
     if (!w->script || w->in->json)
         return;
     for (size_t i = 0; i < w->script->n; i++)
-        check_download(w, i);
-    if (!fails_in_pipes(w))
-        check_pipe(w);
+        rules_shell_check_download(w, i);
+    if (!rules_shell_fails_in_pipes(w))
+        rules_shell_check_pipe(w);
 }

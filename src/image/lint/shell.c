@@ -19,12 +19,12 @@ struct shell_reader {
     bool skip_next;      /* the next word is a redirection's */
 };
 
-static size_t source(const struct shell_reader *r, size_t off)
+static size_t shell_source(const struct shell_reader *r, size_t off)
 {
     return r->line ? line_source(r->line, r->base + off) : r->base + off;
 }
 
-static void command_done(struct shell_command *c)
+static void shell_command_done(struct shell_command *c)
 {
     for (size_t i = 0; i < c->n; i++)
         free(c->words[i].text);
@@ -34,14 +34,14 @@ static void command_done(struct shell_command *c)
 void shell_script_done(struct shell_script *s)
 {
     for (size_t i = 0; i < s->n; i++)
-        command_done(&s->commands[i]);
+        shell_command_done(&s->commands[i]);
     free(s->commands);
     *s = (struct shell_script){0};
 }
 
 /* ---- which word is the program ---- */
 
-static bool is_assignment(const char *s)
+static bool shell_is_assignment(const char *s)
 {
     const char *p = s;
 
@@ -52,7 +52,7 @@ static bool is_assignment(const char *s)
     return *p == '=';
 }
 
-static bool is_one_of(const char *s, const char *const *words)
+static bool shell_is_one_of(const char *s, const char *const *words)
 {
     for (; *words; words++)
         if (STREQ(*words, s))
@@ -61,15 +61,15 @@ static bool is_one_of(const char *s, const char *const *words)
 }
 
 /* Options of a wrapper that take a word of their own. */
-static bool takes_word(const char *wrapper, const char *option)
+static bool shell_takes_word(const char *wrapper, const char *option)
 {
     static const char *const xargs[] = {"-a", "-n", "-P", "-I", "-L", "-d", "-s", NULL};
     static const char *const sudo[] = {"-u", "-g", "-C", "-h", "-p", NULL};
 
-    return is_one_of(option, STREQ(wrapper, "xargs") ? xargs : sudo);
+    return shell_is_one_of(option, STREQ(wrapper, "xargs") ? xargs : sudo);
 }
 
-static size_t find_program(const struct shell_command *c)
+static size_t shell_find_program(const struct shell_command *c)
 {
     static const char *const keywords[] = {"if",    "then",  "else", "elif", "do",
                                            "while", "until", "!",    "time", NULL};
@@ -81,17 +81,17 @@ static size_t find_program(const struct shell_command *c)
     for (; i < c->n; i++) {
         const char *w = c->words[i].text;
 
-        if (is_assignment(w) || is_one_of(w, keywords))
+        if (shell_is_assignment(w) || shell_is_one_of(w, keywords))
             continue;
         if (wrapper && *w == '-') {
-            i += takes_word(wrapper, w);
+            i += shell_takes_word(wrapper, w);
             continue;
         }
         if (wrapper && (STREQ(wrapper, "gosu") || STREQ(wrapper, "chroot"))) {
             wrapper = NULL; /* its first word is a user or a folder */
             continue;
         }
-        if (!is_one_of(w, wrappers))
+        if (!shell_is_one_of(w, wrappers))
             return i;
         wrapper = w;
     }
@@ -100,12 +100,12 @@ static size_t find_program(const struct shell_command *c)
 
 /* ---- reading ---- */
 
-static void end_command(struct shell_reader *r, bool pipes)
+static void shell_end_command(struct shell_reader *r, bool pipes)
 {
     struct shell_script *out = r->out;
 
     if (r->now.n && out->n < SHELL_COMMANDS_MAX) {
-        r->now.first = find_program(&r->now);
+        r->now.first = shell_find_program(&r->now);
         r->now.from_pipe = r->piped;
         r->now.to_pipe = pipes;
         r->now.chained = r->chained;
@@ -114,7 +114,7 @@ static void end_command(struct shell_reader *r, bool pipes)
                 xreallocarray(out->commands, out->n ? out->n * 2 : 1, sizeof(*out->commands));
         out->commands[out->n++] = r->now;
     } else {
-        command_done(&r->now);
+        shell_command_done(&r->now);
     }
     r->now = (struct shell_command){0};
     r->piped = pipes;
@@ -122,7 +122,7 @@ static void end_command(struct shell_reader *r, bool pipes)
     r->skip_next = false;
 }
 
-static void add_word(struct shell_reader *r, char *owned, size_t start, size_t end)
+static void shell_add_word(struct shell_reader *r, char *owned, size_t start, size_t end)
 {
     struct shell_command *c = &r->now;
 
@@ -133,11 +133,12 @@ static void add_word(struct shell_reader *r, char *owned, size_t start, size_t e
     }
     if (!(c->n & (c->n - 1)))
         c->words = xreallocarray(c->words, c->n ? c->n * 2 : 1, sizeof(*c->words));
-    c->words[c->n++] = (struct shell_word){owned, source(r, start), source(r, end - 1) + 1};
+    c->words[c->n++] =
+        (struct shell_word){owned, shell_source(r, start), shell_source(r, end - 1) + 1};
 }
 
 /* Behind $( … ) or ` … ` or ${ … } at pos, brackets counted. */
-static size_t skip_substitution(const struct shell_reader *r, size_t pos)
+static size_t shell_skip_substitution(const struct shell_reader *r, size_t pos)
 {
     size_t depth = 0;
 
@@ -155,70 +156,70 @@ static size_t skip_substitution(const struct shell_reader *r, size_t pos)
     return r->len;
 }
 
-static bool begins_substitution(const struct shell_reader *r, size_t pos)
+static bool shell_begins_substitution(const struct shell_reader *r, size_t pos)
 {
     return r->s[pos] == '`' ||
            (r->s[pos] == '$' && pos + 1 < r->len && (r->s[pos + 1] == '(' || r->s[pos + 1] == '{'));
 }
 
-static size_t copy_to(struct shell_reader *r, struct buf *b, size_t to)
+static size_t shell_copy_to(struct shell_reader *r, struct buf *b, size_t to)
 {
     (void)!buf_append(b, r->s + r->pos, to - r->pos); /* no longer than the script */
     return to;
 }
 
 /* The quoted part at pos, without its quotes. */
-static void read_quoted(struct shell_reader *r, struct buf *b)
+static void shell_read_quoted(struct shell_reader *r, struct buf *b)
 {
     char quote = r->s[r->pos++];
 
     while (r->pos < r->len && r->s[r->pos] != quote) {
-        if (quote == '"' && begins_substitution(r, r->pos)) {
-            r->pos = copy_to(r, b, skip_substitution(r, r->pos));
+        if (quote == '"' && shell_begins_substitution(r, r->pos)) {
+            r->pos = shell_copy_to(r, b, shell_skip_substitution(r, r->pos));
             continue;
         }
         if (quote == '"' && r->s[r->pos] == '\\' && r->pos + 1 < r->len)
             r->pos++;
-        r->pos = copy_to(r, b, r->pos + 1);
+        r->pos = shell_copy_to(r, b, r->pos + 1);
     }
     if (r->pos < r->len)
         r->pos++;
 }
 
-static bool ends_word(char c)
+static bool shell_ends_word(char c)
 {
     return strchr(" \t\r\n\v\f;&|()<>", c) != NULL;
 }
 
-static void read_word(struct shell_reader *r)
+static void shell_read_word(struct shell_reader *r)
 {
     struct buf b = BUF_INIT(r->len + 1);
     size_t start = r->pos;
 
-    while (r->pos < r->len && !ends_word(r->s[r->pos])) {
+    while (r->pos < r->len && !shell_ends_word(r->s[r->pos])) {
         char c = r->s[r->pos];
 
         if (c == '\'' || c == '"') {
-            read_quoted(r, &b);
-        } else if (begins_substitution(r, r->pos)) {
-            r->pos = copy_to(r, &b, skip_substitution(r, r->pos));
+            shell_read_quoted(r, &b);
+        } else if (shell_begins_substitution(r, r->pos)) {
+            r->pos = shell_copy_to(r, &b, shell_skip_substitution(r, r->pos));
         } else if (c == '\\' && r->pos + 1 < r->len) {
             r->pos += 2;
             if (r->s[r->pos - 1] != '\n')
                 (void)!buf_append_c(&b, r->s[r->pos - 1]);
         } else {
-            r->pos = copy_to(r, &b, r->pos + 1);
+            r->pos = shell_copy_to(r, &b, r->pos + 1);
         }
     }
-    add_word(r, buf_steal(&b), start, r->pos);
+    shell_add_word(r, buf_steal(&b), start, r->pos);
 }
 
 /* > file, 2>&1, << EOF: what follows is no word of the command. A number before belongs to it. */
-static void read_redirection(struct shell_reader *r)
+static void shell_read_redirection(struct shell_reader *r)
 {
     struct shell_command *c = &r->now;
 
-    if (c->n && source(r, r->pos) == c->words[c->n - 1].end) {
+    if (c->n && shell_source(r, r->pos) == c->words[c->n - 1].end) {
         const char *last = c->words[c->n - 1].text;
 
         if (*last && strspn(last, "0123456789") == strlen(last))
@@ -231,7 +232,7 @@ static void read_redirection(struct shell_reader *r)
     r->skip_next = true;
 }
 
-static void read_operator(struct shell_reader *r)
+static void shell_read_operator(struct shell_reader *r)
 {
     char c = r->s[r->pos++];
     bool twice = r->pos < r->len && r->s[r->pos] == c;
@@ -239,16 +240,16 @@ static void read_operator(struct shell_reader *r)
     if (c == '|') {
         bool both = !twice && r->pos < r->len && r->s[r->pos] == '&'; /* |& */
 
-        end_command(r, !twice);
+        shell_end_command(r, !twice);
         r->pos += both;
     } else {
-        end_command(r, false);
+        shell_end_command(r, false);
         r->chained = (c == '&' && twice) || c == ';';
     }
     r->pos += twice && c != '\n';
 }
 
-static void read_next(struct shell_reader *r)
+static void shell_read_next(struct shell_reader *r)
 {
     char c = r->s[r->pos];
 
@@ -261,28 +262,28 @@ static void read_next(struct shell_reader *r)
         r->pos++;
     } else if (strchr(";|\n", c) ||
                (c == '&' && !(r->pos + 1 < r->len && r->s[r->pos + 1] == '>'))) {
-        read_operator(r);
+        shell_read_operator(r);
     } else if (strchr("(){}", c) &&
-               (c != '{' || r->pos + 1 == r->len || ends_word(r->s[r->pos + 1]))) {
+               (c != '{' || r->pos + 1 == r->len || shell_ends_word(r->s[r->pos + 1]))) {
         r->pos++;
-        end_command(r, false);
+        shell_end_command(r, false);
     } else if (strchr("<>&", c)) {
-        read_redirection(r);
+        shell_read_redirection(r);
     } else {
-        read_word(r);
+        shell_read_word(r);
     }
 }
 
-static void read_script(struct shell_reader *r)
+static void shell_read_script(struct shell_reader *r)
 {
     while (r->pos < r->len)
-        read_next(r);
-    end_command(r, false);
+        shell_read_next(r);
+    shell_end_command(r, false);
 }
 
 /* ---- RUN ---- */
 
-static void read_exec_form(const struct dockerfile_instruction *run, struct shell_script *ret)
+static void shell_read_exec_form(const struct dockerfile_instruction *run, struct shell_script *ret)
 {
     struct shell_reader r = {.out = ret};
 
@@ -290,13 +291,13 @@ static void read_exec_form(const struct dockerfile_instruction *run, struct shel
         const struct dockerfile_word *w = &run->words[i];
 
         r.base = w->at;
-        add_word(&r, xstrdup(w->text), 0, w->end - w->at);
+        shell_add_word(&r, xstrdup(w->text), 0, w->end - w->at);
     }
-    end_command(&r, false);
+    shell_end_command(&r, false);
 }
 
 /* A heredoc is a script when nothing but its mark stands in the command line, or a shell. */
-static bool runs_heredocs(const struct shell_script *s)
+static bool shell_runs_heredocs(const struct shell_script *s)
 {
     const char *name = s->n ? shell_name(&s->commands[0]) : "";
 
@@ -310,7 +311,7 @@ void shell_read(const struct dockerfile_instruction *run, struct shell_script *r
 
     *ret = (struct shell_script){0};
     if (run->json) {
-        read_exec_form(run, ret);
+        shell_read_exec_form(run, ret);
         return;
     }
     if (!run->n_words)
@@ -319,13 +320,13 @@ void shell_read(const struct dockerfile_instruction *run, struct shell_script *r
     r.s = run->words[0].text;
     r.len = strlen(r.s);
     r.base = end - r.len; /* the command is the end of the line */
-    read_script(&r);
-    for (size_t i = 0; i < run->n_heredocs && runs_heredocs(ret); i++) {
+    shell_read_script(&r);
+    for (size_t i = 0; i < run->n_heredocs && shell_runs_heredocs(ret); i++) {
         const struct dockerfile_heredoc *h = &run->heredocs[i];
         struct shell_reader body = {
             .s = h->content, .len = strlen(h->content), .base = h->at, .out = ret};
 
-        read_script(&body);
+        shell_read_script(&body);
     }
 }
 

@@ -46,7 +46,7 @@ bool tool_has_word(const char *words, const char *word)
 }
 
 /* How many words the program takes: python -m pip is three. */
-static size_t name_length(const struct shell_command *c)
+static size_t tool_name_length(const struct shell_command *c)
 {
     const char *name = shell_name(c);
     const struct shell_word *a = shell_arg(c, 0), *b = shell_arg(c, 1);
@@ -58,23 +58,23 @@ static size_t name_length(const struct shell_command *c)
 
 const struct shell_word *tool_arg(const struct shell_command *c, size_t i)
 {
-    return shell_arg(c, name_length(c) - 1 + i);
+    return shell_arg(c, tool_name_length(c) - 1 + i);
 }
 
-static const char *program_of(const struct shell_command *c)
+static const char *tool_program_of(const struct shell_command *c)
 {
-    return name_length(c) == 3 ? shell_arg(c, 1)->text : shell_name(c);
+    return tool_name_length(c) == 3 ? shell_arg(c, 1)->text : shell_name(c);
 }
 
 /* pip3.11 is pip. */
-static bool is_program(const struct lint_tool *t, const char *program)
+static bool tool_is_program(const struct lint_tool *t, const char *program)
 {
     return tool_has_word(t->programs, program) ||
            (STREQ(t->name, "pip") && !strncmp(program, "pip3.", 5));
 }
 
 /* The first argument that is no option. */
-static const char *subcommand(const struct shell_command *c)
+static const char *tool_subcommand(const struct shell_command *c)
 {
     const struct shell_word *w;
 
@@ -86,12 +86,12 @@ static const char *subcommand(const struct shell_command *c)
 
 const struct lint_tool *tool_of(const struct shell_command *c, bool *ret_installs)
 {
-    const char *program = program_of(c), *sub;
+    const char *program = tool_program_of(c), *sub;
 
     for (size_t i = 0; i < ARRAY_SIZE(tools); i++) {
-        if (!is_program(&tools[i], program))
+        if (!tool_is_program(&tools[i], program))
             continue;
-        sub = subcommand(c);
+        sub = tool_subcommand(c);
         *ret_installs = *sub ? tool_has_word(tools[i].installs, sub) : STREQ(tools[i].name, "yarn");
         return &tools[i];
     }
@@ -117,7 +117,7 @@ bool tool_cleans(const struct lint_tool *t, const struct shell_command *c)
 
 /* ---- folders ---- */
 
-static const char *home_of(const struct dockerfile_config *at, char buf[static 256])
+static const char *tool_home_of(const struct dockerfile_config *at, char buf[static 256])
 {
     const char *home = config_get(at, "HOME"), *user = at->user;
 
@@ -130,21 +130,21 @@ static const char *home_of(const struct dockerfile_config *at, char buf[static 2
     return buf;
 }
 
-static char *resolve(const char *folder, size_t n, const struct dockerfile_config *at)
+static char *tool_resolve(const char *folder, size_t n, const struct dockerfile_config *at)
 {
     char buf[256];
 
     if (*folder != '~')
         return xstrndup(folder, n);
-    return xasprintf("%s%.*s", home_of(at, buf), (int)n - 1, folder + 1);
+    return xasprintf("%s%.*s", tool_home_of(at, buf), (int)n - 1, folder + 1);
 }
 
 char *tool_folder(const struct lint_tool *t, const struct dockerfile_config *at)
 {
-    return resolve(t->folders, strcspn(t->folders, " "), at);
+    return tool_resolve(t->folders, strcspn(t->folders, " "), at);
 }
 
-static bool lies_in(const char *path, const char *folder)
+static bool tool_lies_in(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
 
@@ -155,12 +155,12 @@ static bool lies_in(const char *path, const char *folder)
 
 bool tool_paths_meet(const char *a, const char *b)
 {
-    return lies_in(a, b) || lies_in(b, a);
+    return tool_lies_in(a, b) || tool_lies_in(b, a);
 }
 
 /* The folder that a variable names, on the command or in the stage. */
-static const char *told_folder(const struct dockerfile_config *at, const struct shell_command *c,
-                               const char *variable)
+static const char *tool_told_folder(const struct dockerfile_config *at,
+                                    const struct shell_command *c, const char *variable)
 {
     const struct shell_word *w = NULL;
     const char *value = shell_assigned(c, variable, &w);
@@ -180,14 +180,14 @@ bool tool_uses(const struct lint_tool *t, const struct dockerfile_config *at,
     while (*p) {
         size_t n = strcspn(p, " ");
         _cleanup_free_ char *name = xstrndup(p, n);
-        const char *folder = told_folder(at, c, name);
+        const char *folder = tool_told_folder(at, c, name);
 
         if (folder && (tool_paths_meet(target, folder) || !strchr(t->variable, ' ')))
             return tool_paths_meet(target, folder);
         p += n + (p[n] == ' ');
     }
     for (p = t->folders; *p; p += strcspn(p, " "), p += *p == ' ') {
-        _cleanup_free_ char *folder = resolve(p, strcspn(p, " "), at);
+        _cleanup_free_ char *folder = tool_resolve(p, strcspn(p, " "), at);
 
         if (tool_paths_meet(target, folder))
             return true;

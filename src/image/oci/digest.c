@@ -19,7 +19,7 @@ const char *digest_hex(const char *digest)
 }
 
 /* The library fails only when memory or its own parts are missing: nothing to go on with. */
-static void must(int ok)
+static void oci_digest_must(int ok)
 {
     if (ok != 1)
         abort();
@@ -27,20 +27,20 @@ static void must(int ok)
 
 void digest_begin_quickly(void)
 {
-    must(OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL));
+    oci_digest_must(OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL));
 }
 
 struct digest_state *digest_begin(void)
 {
     EVP_MD_CTX *c = EVP_MD_CTX_new();
 
-    must(c && EVP_DigestInit_ex(c, EVP_sha256(), NULL));
+    oci_digest_must(c && EVP_DigestInit_ex(c, EVP_sha256(), NULL));
     return (struct digest_state *)c;
 }
 
 void digest_add(struct digest_state *d, const void *data, size_t len)
 {
-    must(EVP_DigestUpdate((EVP_MD_CTX *)d, data, len));
+    oci_digest_must(EVP_DigestUpdate((EVP_MD_CTX *)d, data, len));
 }
 
 void digest_end(struct digest_state *d, char ret[DIGEST_MAX])
@@ -49,7 +49,7 @@ void digest_end(struct digest_state *d, char ret[DIGEST_MAX])
 
     if (!d)
         return;
-    must(EVP_DigestFinal_ex((EVP_MD_CTX *)d, sum, NULL));
+    oci_digest_must(EVP_DigestFinal_ex((EVP_MD_CTX *)d, sum, NULL));
     EVP_MD_CTX_free((EVP_MD_CTX *)d);
     if (!ret)
         return;

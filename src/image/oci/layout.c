@@ -12,14 +12,14 @@
 enum { PIECE = 256 << 10, BLOB_PATH_MAX = 128 };
 
 /* tar_write_fn */
-static int put_bytes(void *arg, const void *data, size_t len)
+static int layout_put_bytes(void *arg, const void *data, size_t len)
 {
     const struct layout *l = arg;
 
     return fd_write_all(l->out, data, len);
 }
 
-static int put_head(struct layout *l, const char *path, uint64_t size, struct err *err)
+static int layout_put_head(struct layout *l, const char *path, uint64_t size, struct err *err)
 {
     _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
 
@@ -29,7 +29,7 @@ static int put_head(struct layout *l, const char *path, uint64_t size, struct er
     return tar_put(&l->w, e, err);
 }
 
-static void blob_path(const char *digest, char ret[static BLOB_PATH_MAX])
+static void layout_blob_path(const char *digest, char ret[static BLOB_PATH_MAX])
 {
     snprintf(ret, BLOB_PATH_MAX, "blobs/sha256/%s", digest_hex(digest));
 }
@@ -39,13 +39,13 @@ int layout_begin(struct layout *l, int out, struct err *err)
     static const char version[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
 
     l->out = out;
-    tar_writer_init(&l->w, put_bytes, l);
+    tar_writer_init(&l->w, layout_put_bytes, l);
     return layout_text(l, "oci-layout", version, strlen(version), err);
 }
 
 int layout_text(struct layout *l, const char *path, const char *text, size_t len, struct err *err)
 {
-    int r = put_head(l, path, len, err);
+    int r = layout_put_head(l, path, len, err);
 
     return r < 0 ? r : tar_write(&l->w, text, len, err);
 }
@@ -55,7 +55,7 @@ int layout_document(struct layout *l, const char *text, size_t len, struct err *
     char digest[DIGEST_MAX], path[BLOB_PATH_MAX];
 
     digest_of(text, len, digest);
-    blob_path(digest, path);
+    layout_blob_path(digest, path);
     return layout_text(l, path, text, len, err);
 }
 
@@ -65,8 +65,8 @@ int layout_blob(struct layout *l, const char *digest, int fd, uint64_t size, str
     char path[BLOB_PATH_MAX];
     int r;
 
-    blob_path(digest, path);
-    r = put_head(l, path, size, err);
+    layout_blob_path(digest, path);
+    r = layout_put_head(l, path, size, err);
     for (uint64_t at = 0; r >= 0 && at < size;) {
         ssize_t n = pread(fd, buf, MIN((uint64_t)PIECE, size - at), (off_t)at);
 

@@ -9,7 +9,7 @@
 enum { NAME_IN_ARCHIVE_MAX = 4096, ENV_MAX = 512, WORDS_MAX = 1024 };
 
 /* Documents of others have fields that we do not know: only those we need are looked at. */
-static int text_of(const json_t *o, const char *key, const char **ret, struct err *err)
+static int manifest_text_of(const json_t *o, const char *key, const char **ret, struct err *err)
 {
     const json_t *v = json_object_get(o, key);
 
@@ -23,7 +23,8 @@ static int text_of(const json_t *o, const char *key, const char **ret, struct er
     return 0;
 }
 
-static int texts_of(const json_t *o, const char *key, size_t max, char ***ret, struct err *err)
+static int manifest_texts_of(const json_t *o, const char *key, size_t max, char ***ret,
+                             struct err *err)
 {
     const json_t *v = json_object_get(o, key);
 
@@ -40,18 +41,18 @@ static int texts_of(const json_t *o, const char *key, size_t max, char ***ret, s
 
 /* ---- docker save ---- */
 
-static int saved_image_parse(const json_t *o, struct saved_image *ret, struct err *err)
+static int manifest_saved_image_parse(const json_t *o, struct saved_image *ret, struct err *err)
 {
     const char *config = NULL;
     int r;
 
-    r = text_of(o, "Config", &config, err);
+    r = manifest_text_of(o, "Config", &config, err);
     if (r >= 0 && (!config || strlen(config) > NAME_IN_ARCHIVE_MAX))
         r = err_set(err, ERR_INVALID, "'Config' is missing");
     if (r >= 0)
-        r = texts_of(o, "RepoTags", MANIFEST_TAGS_MAX, &ret->tags, err);
+        r = manifest_texts_of(o, "RepoTags", MANIFEST_TAGS_MAX, &ret->tags, err);
     if (r >= 0)
-        r = texts_of(o, "Layers", IMAGES_LAYERS_MAX, &ret->layers, err);
+        r = manifest_texts_of(o, "Layers", IMAGES_LAYERS_MAX, &ret->layers, err);
     if (r >= 0)
         ret->config = xstrdup(config);
     return r;
@@ -72,7 +73,7 @@ int saved_images_parse(const char *text, size_t len, struct saved_images *ret, s
                        MANIFEST_IMAGES_MAX);
     s.v = xcalloc(json_array_size(doc), sizeof(*s.v));
     while (r >= 0 && s.n < json_array_size(doc)) {
-        r = saved_image_parse(json_array_get(doc, s.n), &s.v[s.n], err);
+        r = manifest_saved_image_parse(json_array_get(doc, s.n), &s.v[s.n], err);
         s.n++;
     }
     if (r < 0)
@@ -95,7 +96,7 @@ void saved_images_done(struct saved_images *s)
 
 /* ---- OCI ---- */
 
-static int descriptor_parse(const json_t *o, struct descriptor *ret, struct err *err)
+static int manifest_descriptor_parse(const json_t *o, struct descriptor *ret, struct err *err)
 {
     const char *digest = json_string_value(json_object_get(o, "digest"));
     const json_t *size = json_object_get(o, "size");
@@ -111,14 +112,15 @@ static int descriptor_parse(const json_t *o, struct descriptor *ret, struct err 
 }
 
 /* Whether a word of a platform is what is asked for; who says nothing is for all. */
-static bool word_fits(const json_t *platform, const char *key, const char *want, size_t len)
+static bool manifest_word_fits(const json_t *platform, const char *key, const char *want,
+                               size_t len)
 {
     const char *is = json_string_value(json_object_get(platform, key));
 
     return !is || (strlen(is) == len && strncmp(is, want, len) == 0);
 }
 
-static bool is_for(const json_t *platform, const char *wanted)
+static bool manifest_is_for(const json_t *platform, const char *wanted)
 {
     const char *os = wanted ? wanted : "linux/" IMAGES_ARCHITECTURE;
     size_t os_len = strcspn(os, "/");
@@ -126,19 +128,19 @@ static bool is_for(const json_t *platform, const char *wanted)
     size_t arch_len = strcspn(arch, "/");
     const char *variant = arch + arch_len + (arch[arch_len] == '/');
 
-    return word_fits(platform, "os", os, os_len) &&
-           word_fits(platform, "architecture", arch, arch_len) &&
-           (!*variant || word_fits(platform, "variant", variant, strlen(variant)));
+    return manifest_word_fits(platform, "os", os, os_len) &&
+           manifest_word_fits(platform, "architecture", arch, arch_len) &&
+           (!*variant || manifest_word_fits(platform, "variant", variant, strlen(variant)));
 }
 
-static bool media_is_index(const char *type)
+static bool manifest_media_is_index(const char *type)
 {
     return type && (STREQ(type, "application/vnd.oci.image.index.v1+json") ||
                     STREQ(type, "application/vnd.docker.distribution.manifest.list.v2+json"));
 }
 
 /* What containerd writes is a whole name; what others write is often a tag alone. */
-static const char *name_of(const json_t *o)
+static const char *manifest_name_of(const json_t *o)
 {
     const json_t *notes = json_object_get(o, "annotations");
     const char *name = json_string_value(json_object_get(notes, "io.containerd.image.name"));
@@ -147,18 +149,19 @@ static const char *name_of(const json_t *o)
                 : json_string_value(json_object_get(notes, "org.opencontainers.image.ref.name"));
 }
 
-static int index_entry_add(struct index *x, const json_t *o, const char *wanted, struct err *err)
+static int manifest_index_entry_add(struct index *x, const json_t *o, const char *wanted,
+                                    struct err *err)
 {
-    const char *name = name_of(o);
+    const char *name = manifest_name_of(o);
     struct index_entry e = {0};
     int r;
 
-    if (!is_for(json_object_get(o, "platform"), wanted))
+    if (!manifest_is_for(json_object_get(o, "platform"), wanted))
         return 0;
-    r = descriptor_parse(o, &e.d, err);
+    r = manifest_descriptor_parse(o, &e.d, err);
     if (r < 0)
         return r;
-    e.is_index = media_is_index(json_string_value(json_object_get(o, "mediaType")));
+    e.is_index = manifest_media_is_index(json_string_value(json_object_get(o, "mediaType")));
     e.name = name && strlen(name) <= REFERENCE_MAX ? xstrdup(name) : NULL;
     x->v[x->n++] = e;
     return 0;
@@ -187,7 +190,7 @@ int index_parse_for(const char *text, size_t len, const char *platform, struct i
                        MANIFEST_IMAGES_MAX);
     x.v = xcalloc(json_array_size(list) + 1, sizeof(*x.v));
     json_array_foreach (list, i, o) {
-        r = index_entry_add(&x, o, platform, err);
+        r = manifest_index_entry_add(&x, o, platform, err);
         if (r < 0)
             break;
     }
@@ -221,12 +224,12 @@ int manifest_parse(const char *text, size_t len, struct manifest *ret, struct er
     if (!json_is_array(layers) || json_array_size(layers) > IMAGES_LAYERS_MAX)
         return err_set(err, ERR_INVALID, "a manifest has no list of up to %d layers",
                        IMAGES_LAYERS_MAX);
-    r = descriptor_parse(json_object_get(doc, "config"), &m.config, err);
+    r = manifest_descriptor_parse(json_object_get(doc, "config"), &m.config, err);
     if (r < 0)
         return err_wrap(err, "a manifest's config");
     m.layers = xcalloc(json_array_size(layers) + 1, sizeof(*m.layers));
     json_array_foreach (layers, i, o) {
-        r = descriptor_parse(o, &m.layers[m.n++], err);
+        r = manifest_descriptor_parse(o, &m.layers[m.n++], err);
         if (r < 0)
             break;
     }
@@ -245,11 +248,11 @@ void manifest_done(struct manifest *m)
 
 /* ---- configuration ---- */
 
-static int copy_text(const json_t *from, const char *key, json_t *to, const char *as,
-                     struct err *err)
+static int manifest_copy_text(const json_t *from, const char *key, json_t *to, const char *as,
+                              struct err *err)
 {
     const char *text = NULL;
-    int r = text_of(from, key, &text, err);
+    int r = manifest_text_of(from, key, &text, err);
 
     if (r < 0)
         return r;
@@ -257,12 +260,12 @@ static int copy_text(const json_t *from, const char *key, json_t *to, const char
     return 0;
 }
 
-static int copy_texts(const json_t *from, const char *key, size_t max, json_t *to, const char *as,
-                      struct err *err)
+static int manifest_copy_texts(const json_t *from, const char *key, size_t max, json_t *to,
+                               const char *as, struct err *err)
 {
     _cleanup_strv_ char **v = NULL;
     json_t *list;
-    int r = texts_of(from, key, max, &v, err);
+    int r = manifest_texts_of(from, key, max, &v, err);
 
     if (r < 0)
         return r;
@@ -273,7 +276,7 @@ static int copy_texts(const json_t *from, const char *key, size_t max, json_t *t
     return 0;
 }
 
-static int check_layers(const json_t *record, struct err *err)
+static int manifest_check_layers(const json_t *record, struct err *err)
 {
     const json_t *v;
     size_t i;
@@ -285,9 +288,9 @@ static int check_layers(const json_t *record, struct err *err)
     return 0;
 }
 
-static int check_platform(const json_t *doc, const char *wanted, struct err *err)
+static int manifest_check_platform(const json_t *doc, const char *wanted, struct err *err)
 {
-    if (is_for(doc, wanted))
+    if (manifest_is_for(doc, wanted))
         return 0;
     return err_set(err, ERR_UNSUPPORTED, "it is for %.40s/%.40s, and %.80s is wanted",
                    json_string_value(json_object_get(doc, "os")) ?: "linux",
@@ -295,10 +298,10 @@ static int check_platform(const json_t *doc, const char *wanted, struct err *err
                    wanted ? wanted : "linux/" IMAGES_ARCHITECTURE " (this machine)");
 }
 
-static int read_base(const json_t *doc, json_t *record, struct err *err)
+static int manifest_read_base(const json_t *doc, json_t *record, struct err *err)
 {
     const char *base = NULL;
-    int r = text_of(doc, IMAGE_CONFIG_BASE, &base, err);
+    int r = manifest_text_of(doc, IMAGE_CONFIG_BASE, &base, err);
 
     if (r >= 0 && base && !STREQ(base, IMAGES_HOST_LAYER))
         r = err_set(err, ERR_UNSUPPORTED, "it is built on '%.64s'", base);
@@ -307,33 +310,34 @@ static int read_base(const json_t *doc, json_t *record, struct err *err)
     return r;
 }
 
-static int fill_record(const json_t *doc, const char *platform, json_t *record, struct err *err)
+static int manifest_fill_record(const json_t *doc, const char *platform, json_t *record,
+                                struct err *err)
 {
     const json_t *config = json_object_get(doc, "config");
     int r;
 
-    r = check_platform(doc, platform, err);
+    r = manifest_check_platform(doc, platform, err);
     if (r >= 0)
-        r = copy_texts(json_object_get(doc, "rootfs"), "diff_ids", IMAGES_LAYERS_MAX, record,
-                       "layers", err);
+        r = manifest_copy_texts(json_object_get(doc, "rootfs"), "diff_ids", IMAGES_LAYERS_MAX,
+                                record, "layers", err);
     if (r >= 0)
-        r = check_layers(record, err);
+        r = manifest_check_layers(record, err);
     if (r >= 0)
-        r = read_base(doc, record, err);
+        r = manifest_read_base(doc, record, err);
     if (r >= 0)
-        r = copy_text(doc, "architecture", record, "architecture", err);
+        r = manifest_copy_text(doc, "architecture", record, "architecture", err);
     if (r >= 0)
-        r = copy_text(doc, "created", record, "created", err);
+        r = manifest_copy_text(doc, "created", record, "created", err);
     if (r >= 0)
-        r = copy_texts(config, "Env", ENV_MAX, record, "env", err);
+        r = manifest_copy_texts(config, "Env", ENV_MAX, record, "env", err);
     if (r >= 0)
-        r = copy_text(config, "User", record, "user", err);
+        r = manifest_copy_text(config, "User", record, "user", err);
     if (r >= 0)
-        r = copy_text(config, "WorkingDir", record, "workdir", err);
+        r = manifest_copy_text(config, "WorkingDir", record, "workdir", err);
     if (r >= 0)
-        r = copy_texts(config, "Entrypoint", WORDS_MAX, record, "entrypoint", err);
+        r = manifest_copy_texts(config, "Entrypoint", WORDS_MAX, record, "entrypoint", err);
     if (r >= 0)
-        r = copy_texts(config, "Cmd", WORDS_MAX, record, "cmd", err);
+        r = manifest_copy_texts(config, "Cmd", WORDS_MAX, record, "cmd", err);
     return r;
 }
 
@@ -352,7 +356,7 @@ int image_config_parse_for(const char *text, size_t len, const char *platform, j
     if (r >= 0 && !json_is_object(doc))
         r = err_set(err, ERR_INVALID, "it is not an object");
     if (r >= 0)
-        r = fill_record(doc, platform, record, err);
+        r = manifest_fill_record(doc, platform, record, err);
     if (r < 0)
         return err_wrap(err, "the image's configuration");
     *ret = json_incref(record);

@@ -13,14 +13,14 @@ static const char path_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789._-/";
 static const char tag_chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
 /* A colon before the last slash belongs to the registry's port. */
-static const char *find_tag(const char *name)
+static const char *reference_find_tag(const char *name)
 {
     const char *slash = strrchr(name, '/');
 
     return strchr(slash ? slash : name, ':');
 }
 
-static bool path_is_valid(const char *s, size_t len)
+static bool reference_path_is_valid(const char *s, size_t len)
 {
     const char *registry = memchr(s, '/', len);
     const char *port = registry ? memchr(s, ':', (size_t)(registry - s)) : NULL;
@@ -43,7 +43,7 @@ static bool path_is_valid(const char *s, size_t len)
     return true;
 }
 
-static bool tag_is_valid(const char *tag)
+static bool reference_tag_is_valid(const char *tag)
 {
     size_t len = strlen(tag);
 
@@ -57,12 +57,12 @@ bool reference_is_host(const char *name)
 
 int reference_parse(const char *name, char **ret, struct err *err)
 {
-    const char *s = image_name_short(name), *tag = find_tag(s);
+    const char *s = image_name_short(name), *tag = reference_find_tag(s);
     size_t len = tag ? (size_t)(tag - s) : strlen(s);
 
     /* ".." is nothing bad here, but specs refuse it in any name. */
     if (strlen(name) > REFERENCE_MAX || strstr(s, "..") || !isalnum((unsigned char)*s) ||
-        !path_is_valid(s, len) || (tag && !tag_is_valid(tag + 1))) {
+        !reference_path_is_valid(s, len) || (tag && !reference_tag_is_valid(tag + 1))) {
         err_set(err, ERR_INVALID, "'%.100s' is not an image's name", name);
         return err_hint(err, "Names are lower-case, with an optional tag: team/tool:1.2");
     }

@@ -15,7 +15,7 @@
 
 enum { PASSWD_MAX = 1 << 20 };
 
-static int open_below(int dir, const char *path, uint64_t flags)
+static int accounts_open_below(int dir, const char *path, uint64_t flags)
 {
     struct open_how how = {.flags = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
@@ -30,7 +30,7 @@ struct account {
     const char *uid;
 };
 
-static bool is_of(char *line, const struct account *a)
+static bool accounts_is_of(char *line, const struct account *a)
 {
     const char *name = strsep(&line, ":"), *uid;
 
@@ -41,7 +41,7 @@ static bool is_of(char *line, const struct account *a)
     return uid && STREQ(uid, a->uid);
 }
 
-static bool listed(int fd, const struct account *a)
+static bool accounts_listed(int fd, const struct account *a)
 {
     _cleanup_free_ char *text = NULL;
     struct stat st;
@@ -53,28 +53,29 @@ static bool listed(int fd, const struct account *a)
     n = fd_read_full(fd, text, (size_t)st.st_size);
     text[n < 0 ? 0 : n] = '\0';
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
-        if (is_of(line, a))
+        if (accounts_is_of(line, a))
             return true;
     return false;
 }
 
 /* 1, 0, or -1: a lower layer knows. */
-static int ask_layer(int fs, const struct account *a)
+static int accounts_ask_layer(int fs, const struct account *a)
 {
-    _cleanup_close_ int etc = open_below(fs, "etc", O_RDONLY | O_DIRECTORY), passwd = -1;
+    _cleanup_close_ int etc = accounts_open_below(fs, "etc", O_RDONLY | O_DIRECTORY), passwd = -1;
     struct stat st;
 
     if (etc < 0)
         return fstatat(fs, "etc", &st, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : -1;
-    passwd = open_below(etc, "passwd", O_RDONLY);
+    passwd = accounts_open_below(etc, "passwd", O_RDONLY);
     if (passwd >= 0)
-        return listed(passwd, a);
+        return accounts_listed(passwd, a);
     if (fstatat(etc, "passwd", &st, AT_SYMLINK_NOFOLLOW) == 0 || whiteout_is_opaque(etc))
         return 0;
     return -1;
 }
 
-static bool ask_layers(const struct images *s, char *const *layers, const struct account *a)
+static bool accounts_ask_layers(const struct images *s, char *const *layers,
+                                const struct account *a)
 {
     for (size_t i = strv_len(layers); i-- > 0;) {
         _cleanup_free_ char *path = images_layer_path(s, layers[i]);
@@ -83,7 +84,7 @@ static bool ask_layers(const struct images *s, char *const *layers, const struct
 
         if (dir_open(s->dir, path, &fs, NULL) < 0)
             return false;
-        has = ask_layer(fs, a);
+        has = accounts_ask_layer(fs, a);
         if (has >= 0)
             return has;
     }
@@ -95,10 +96,10 @@ bool accounts_have(const struct images *s, const json_t *record, const char *use
     _cleanup_strv_ char **layers = NULL;
 
     return images_layers(record, &layers, NULL) >= 0 &&
-           ask_layers(s, layers, &(struct account){.name = user});
+           accounts_ask_layers(s, layers, &(struct account){.name = user});
 }
 
 bool accounts_have_uid(const struct images *s, char *const *layers, const char *uid)
 {
-    return ask_layers(s, layers, &(struct account){.uid = uid});
+    return accounts_ask_layers(s, layers, &(struct account){.uid = uid});
 }

@@ -16,7 +16,8 @@
 
 /* ---- reading folders ---- */
 
-static int names_in(const struct images *s, const char *folder, char ***ret, struct err *err)
+static int collect_names_in(const struct images *s, const char *folder, char ***ret,
+                            struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd = openat(s->dir, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -36,10 +37,10 @@ static int names_in(const struct images *s, const char *folder, char ***ret, str
 
 /* A damaged one is left out, and the next collection removes it; a disk that cannot be read is no
  * reason to. */
-static int read_images(const struct images *s, json_t *ret, struct err *err)
+static int collect_read_images(const struct images *s, json_t *ret, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
-    int r = names_in(s, "images", &names, err);
+    int r = collect_names_in(s, "images", &names, err);
 
     for (char **n = names; r >= 0 && n && *n; n++) {
         _cleanup_free_ char *id = xasprintf("sha256:%s", *n);
@@ -59,7 +60,7 @@ static int read_images(const struct images *s, json_t *ret, struct err *err)
 /* ---- counting ---- */
 
 /* {digest: how many of these images have it} */
-static json_t *count_layers(const json_t *images)
+static json_t *collect_count_layers(const json_t *images)
 {
     json_t *counts = json_object(), *image, *layer;
     const char *id;
@@ -78,7 +79,7 @@ static json_t *count_layers(const json_t *images)
     return counts;
 }
 
-static void add_sizes(const struct images *s, json_t *image, const json_t *counts)
+static void collect_add_sizes(const struct images *s, json_t *image, const json_t *counts)
 {
     json_int_t all = 0, own = 0;
     json_t *layer;
@@ -99,7 +100,7 @@ static void add_sizes(const struct images *s, json_t *image, const json_t *count
     json_object_set_new(image, "own_bytes", json_integer(own));
 }
 
-static void add_names(json_t *image, const json_t *refs, const char *id)
+static void collect_add_names(json_t *image, const json_t *refs, const char *id)
 {
     json_t *names = json_array(), *of;
     const char *name;
@@ -120,15 +121,15 @@ int images_list(const struct images *s, json_t **ret, struct err *err)
 
     r = images_refs(s, &refs, err);
     if (r >= 0)
-        r = read_images(s, images, err);
+        r = collect_read_images(s, images, err);
     if (r < 0)
         return r;
     list = json_array();
-    counts = count_layers(images);
+    counts = collect_count_layers(images);
     json_object_foreach (images, id, image) {
         json_object_set_new(image, "id", json_string(id));
-        add_names(image, refs, id);
-        add_sizes(s, image, counts);
+        collect_add_names(image, refs, id);
+        collect_add_sizes(s, image, counts);
         json_array_append(list, image);
     }
     json_object_foreach (counts, id, n)
@@ -146,7 +147,7 @@ struct sweep {
     struct images_collected *count;
 };
 
-static bool is_named(const json_t *refs, const char *id)
+static bool collect_is_named(const json_t *refs, const char *id)
 {
     const char *name;
     json_t *of;
@@ -157,16 +158,16 @@ static bool is_named(const json_t *refs, const char *id)
     return false;
 }
 
-static int drop_images(struct sweep *w, json_t *images, const json_t *refs, char *const *used,
-                       struct err *err)
+static int collect_drop_images(struct sweep *w, json_t *images, const json_t *refs,
+                               char *const *used, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
-    int r = names_in(w->s, "images", &names, err);
+    int r = collect_names_in(w->s, "images", &names, err);
 
     for (char **n = names; r >= 0 && n && *n; n++) {
         _cleanup_free_ char *id = xasprintf("sha256:%s", *n), *path = xasprintf("images/%s", *n);
 
-        if (json_object_get(images, id) && (is_named(refs, id) || strv_contains(used, id)))
+        if (json_object_get(images, id) && (collect_is_named(refs, id) || strv_contains(used, id)))
             continue;
         if (unlinkat(w->s->dir, path, 0) < 0 && errno != ENOENT)
             return err_sys(err, errno, "remove '%s' of the image store", path);
@@ -176,7 +177,7 @@ static int drop_images(struct sweep *w, json_t *images, const json_t *refs, char
 }
 
 /* Out of its place in one step, so that a layer is never half there under its name. */
-static int drop_layer(struct sweep *w, const char *hex, struct err *err)
+static int collect_drop_layer(struct sweep *w, const char *hex, struct err *err)
 {
     _cleanup_free_ char *digest = xasprintf("sha256:%s", hex), *tmp = xasprintf("tmp/old-%s", hex);
     _cleanup_free_ char *path = xasprintf("layers/%s", hex);
@@ -190,10 +191,10 @@ static int drop_layer(struct sweep *w, const char *hex, struct err *err)
 }
 
 /* The layers of steps are kept as those of images are, or their entries go. */
-static int sweep_cache(struct sweep *w, bool keep, json_t *counts, struct err *err)
+static int collect_sweep_cache(struct sweep *w, bool keep, json_t *counts, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
-    int r = names_in(w->s, "cache", &names, err);
+    int r = collect_names_in(w->s, "cache", &names, err);
 
     for (char **n = names; r >= 0 && n && *n; n++) {
         _cleanup_free_ char *path = xasprintf("cache/%s", *n), *text = NULL;
@@ -216,21 +217,21 @@ static int sweep_cache(struct sweep *w, bool keep, json_t *counts, struct err *e
     return r;
 }
 
-static int drop_layers(struct sweep *w, const json_t *counts, struct err *err)
+static int collect_drop_layers(struct sweep *w, const json_t *counts, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
-    int r = names_in(w->s, "layers", &names, err);
+    int r = collect_names_in(w->s, "layers", &names, err);
 
     for (char **n = names; r >= 0 && n && *n; n++) {
         _cleanup_free_ char *digest = xasprintf("sha256:%s", *n);
 
         if (!json_object_get(counts, digest))
-            r = drop_layer(w, *n, err);
+            r = collect_drop_layer(w, *n, err);
     }
     return r;
 }
 
-static bool blob_is_used(const json_t *images, const char *digest)
+static bool collect_blob_is_used(const json_t *images, const char *digest)
 {
     const char *id;
     json_t *image;
@@ -244,24 +245,25 @@ static bool blob_is_used(const json_t *images, const char *digest)
     return false;
 }
 
-static int drop_blobs(struct sweep *w, const json_t *images, struct err *err)
+static int collect_drop_blobs(struct sweep *w, const json_t *images, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
-    int r = names_in(w->s, "blobs", &names, err);
+    int r = collect_names_in(w->s, "blobs", &names, err);
 
     for (char **n = names; r >= 0 && n && *n; n++) {
         _cleanup_free_ char *digest = xasprintf("sha256:%s", *n), *path = xasprintf("blobs/%s", *n);
 
-        if (!blob_is_used(images, digest) && unlinkat(w->s->dir, path, 0) < 0 && errno != ENOENT)
+        if (!collect_blob_is_used(images, digest) && unlinkat(w->s->dir, path, 0) < 0 &&
+            errno != ENOENT)
             return err_sys(err, errno, "remove '%s' of the image store", path);
     }
     return r;
 }
 
-static int empty_tmp(struct sweep *w, struct err *err)
+static int collect_empty_tmp(struct sweep *w, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
-    int r = names_in(w->s, "tmp", &names, err);
+    int r = collect_names_in(w->s, "tmp", &names, err);
 
     for (char **n = names; r >= 0 && n && *n; n++) {
         _cleanup_free_ char *path = xasprintf("tmp/%s", *n);
@@ -281,19 +283,19 @@ int images_collect(struct images *s, char *const *used, bool keep_cache, images_
 
     r = images_refs(s, &refs, err);
     if (r >= 0)
-        r = read_images(s, images, err);
+        r = collect_read_images(s, images, err);
     if (r >= 0)
-        r = drop_images(&w, images, refs, used, err);
+        r = collect_drop_images(&w, images, refs, used, err);
     if (r < 0)
         return r;
-    counts = count_layers(images);
-    r = sweep_cache(&w, keep_cache, counts, err);
+    counts = collect_count_layers(images);
+    r = collect_sweep_cache(&w, keep_cache, counts, err);
     if (r >= 0)
-        r = drop_layers(&w, counts, err);
+        r = collect_drop_layers(&w, counts, err);
     if (r >= 0)
-        r = drop_blobs(&w, images, err);
+        r = collect_drop_blobs(&w, images, err);
     if (r >= 0)
-        r = empty_tmp(&w, err);
+        r = collect_empty_tmp(&w, err);
     if (r >= 0)
         *ret = count;
     return r;

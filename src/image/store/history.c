@@ -11,23 +11,23 @@
 
 enum { LINES_MAX = 1000, LINE_MAX_BYTES = 16 << 10 };
 
-static bool has_layer(const json_t *line)
+static bool images_history_has_layer(const json_t *line)
 {
     return !json_is_true(json_object_get(line, "empty_layer"));
 }
 
-static size_t count_layers(const json_t *lines)
+static size_t images_history_count_layers(const json_t *lines)
 {
     const json_t *line;
     size_t i, n = 0;
 
     json_array_foreach (lines, i, line)
-        n += has_layer(line);
+        n += images_history_has_layer(line);
     return n;
 }
 
 /* Null for what is no text; never half of a character. */
-static json_t *cut(const json_t *value)
+static json_t *images_history_cut(const json_t *value)
 {
     const char *s = json_string_value(value);
     size_t len = 0;
@@ -44,17 +44,18 @@ static json_t *cut(const json_t *value)
 }
 
 /* layer: what it has made, or NULL. */
-static json_t *line_json(const struct images *s, const json_t *line, const char *layer)
+static json_t *images_history_line_json(const struct images *s, const json_t *line,
+                                        const char *layer)
 {
     json_t *ret = json_object();
 
-    json_object_set_new(ret, "created_by", cut(json_object_get(line, "created_by")));
-    json_object_set_new(ret, "created", cut(json_object_get(line, "created")));
+    json_object_set_new(ret, "created_by", images_history_cut(json_object_get(line, "created_by")));
+    json_object_set_new(ret, "created", images_history_cut(json_object_get(line, "created")));
     json_object_set_new(ret, "layer", layer ? json_string(layer) : json_null());
     json_object_set_new(ret, "bytes",
-                        layer             ? json_integer((json_int_t)images_layer_bytes(s, layer))
-                        : has_layer(line) ? json_null()
-                                          : json_integer(0));
+                        layer ? json_integer((json_int_t)images_layer_bytes(s, layer))
+                        : images_history_has_layer(line) ? json_null()
+                                                         : json_integer(0));
     return ret;
 }
 
@@ -73,16 +74,16 @@ int images_history(const struct images *s, const json_t *image, json_t **ret, st
     if (r < 0)
         return err_wrap(err, "image '%s'", id);
     lines = json_object_get(config, "history");
-    known = count_layers(lines) == json_array_size(layers);
+    known = images_history_count_layers(lines) == json_array_size(layers);
     *ret = json_array();
     json_array_foreach (lines, i, line) {
         const char *layer = NULL;
 
         if (i >= LINES_MAX)
             break;
-        if (known && has_layer(line))
+        if (known && images_history_has_layer(line))
             layer = json_string_value(json_array_get(layers, next++));
-        json_array_append_new(*ret, line_json(s, line, layer));
+        json_array_append_new(*ret, images_history_line_json(s, line, layer));
     }
     return 0;
 }

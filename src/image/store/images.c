@@ -19,7 +19,7 @@ enum { PREFIX_MIN = 6 };
 /* ---- the folder ---- */
 
 /* Trees are made there, and removed, one after the other. */
-static int spread_tmp(int dir, struct err *err)
+static int images_spread_tmp(int dir, struct err *err)
 {
     _cleanup_close_ int tmp = -1;
     int r = dir_open(dir, "tmp", &tmp, err);
@@ -42,7 +42,7 @@ int images_open(const char *path, struct images *ret, struct err *err)
         if (mkdirat(s.dir, folders[i], 0700) < 0 && errno != EEXIST)
             r = err_sys(err, errno, "make folder '%s/%s'", path, folders[i]);
     if (r >= 0)
-        r = spread_tmp(s.dir, err);
+        r = images_spread_tmp(s.dir, err);
     if (r < 0)
         images_done(&s);
     else
@@ -56,7 +56,7 @@ void images_done(struct images *s)
     s->dir = fd_close(s->dir);
 }
 
-static int lock_file(int dir, const char *name, int how, int *ret, struct err *err)
+static int images_lock_file(int dir, const char *name, int how, int *ret, struct err *err)
 {
     _cleanup_close_ int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
@@ -77,10 +77,10 @@ int images_lock(struct images *s, bool exclusive, bool wait, struct err *err)
     int how = (exclusive ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB);
 
     s->lock = fd_close(s->lock);
-    return lock_file(s->dir, "lock", how, &s->lock, err);
+    return images_lock_file(s->dir, "lock", how, &s->lock, err);
 }
 
-static int sync_folder(int dir, const char *name, struct err *err)
+static int images_sync_folder(int dir, const char *name, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r = dir_open(dir, name, &fd, err);
@@ -109,7 +109,7 @@ int images_refs(const struct images *s, json_t **ret, struct err *err)
     return r;
 }
 
-static int write_refs(struct images *s, const json_t *refs, struct err *err)
+static int images_write_refs(struct images *s, const json_t *refs, struct err *err)
 {
     _cleanup_free_ char *text = json_to_text(refs, true);
     int r;
@@ -117,16 +117,16 @@ static int write_refs(struct images *s, const json_t *refs, struct err *err)
     if (strlen(text) > IMAGES_REFS_MAX)
         return err_set(err, ERR_LIMIT, "too many names of images");
     r = file_replace(s->dir, "refs", text, strlen(text), 0600, true, err);
-    return r < 0 ? r : sync_folder(s->dir, ".", err);
+    return r < 0 ? r : images_sync_folder(s->dir, ".", err);
 }
 
 /* Several may add at once, each with the store's lock shared: this one is for the file alone. */
-static bool is_text(const json_t *value, const char *text)
+static bool images_is_text(const json_t *value, const char *text)
 {
     return json_is_string(value) && STREQ(json_string_value(value), text);
 }
 
-static int change_ref(struct images *s, const char *name, const char *id, struct err *err)
+static int images_change_ref(struct images *s, const char *name, const char *id, struct err *err)
 {
     _cleanup_close_ int lock = -1;
     _cleanup_json_ json_t *refs = NULL;
@@ -135,31 +135,31 @@ static int change_ref(struct images *s, const char *name, const char *id, struct
 
     r = reference_parse(name, &ref, err);
     if (r >= 0)
-        r = lock_file(s->dir, "refs.lock", LOCK_EX, &lock, err);
+        r = images_lock_file(s->dir, "refs.lock", LOCK_EX, &lock, err);
     if (r >= 0)
         r = images_refs(s, &refs, err);
     if (r < 0)
         return r;
     if (!id && !json_object_get(refs, ref))
         return 0;
-    if (id && is_text(json_object_get(refs, ref), id))
+    if (id && images_is_text(json_object_get(refs, ref), id))
         return 1;
     if (id)
         json_object_set_new(refs, ref, json_string(id));
     else
         json_object_del(refs, ref);
-    r = write_refs(s, refs, err);
+    r = images_write_refs(s, refs, err);
     return r < 0 ? r : 1;
 }
 
 int images_tag(struct images *s, const char *name, const char *id, struct err *err)
 {
-    return change_ref(s, name, id, err);
+    return images_change_ref(s, name, id, err);
 }
 
 int images_untag(struct images *s, const char *name, struct err *err)
 {
-    return change_ref(s, name, NULL, err);
+    return images_change_ref(s, name, NULL, err);
 }
 
 char *images_ref(const json_t *refs, const char *name)
@@ -175,8 +175,8 @@ char *images_ref(const json_t *refs, const char *name)
 }
 
 /* How many images begin so; *ret is one of them. */
-static int by_digits(const struct images *s, const char *hex, char ret[static DIGEST_MAX],
-                     struct err *err)
+static int images_by_digits(const struct images *s, const char *hex, char ret[static DIGEST_MAX],
+                            struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd = openat(s->dir, "images", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
@@ -198,8 +198,8 @@ static int by_digits(const struct images *s, const char *hex, char ret[static DI
     return n;
 }
 
-static int resolve_digest(const struct images *s, const char *name, char ret[static DIGEST_MAX],
-                          struct err *err)
+static int images_resolve_digest(const struct images *s, const char *name,
+                                 char ret[static DIGEST_MAX], struct err *err)
 {
     const char *hex = strncmp(name, "sha256:", 7) == 0 ? name + 7 : name;
     size_t n = strspn(hex, "0123456789abcdef");
@@ -207,7 +207,7 @@ static int resolve_digest(const struct images *s, const char *name, char ret[sta
 
     if (n < PREFIX_MIN || n > 64 || hex[n])
         return 0;
-    found = by_digits(s, hex, ret, err);
+    found = images_by_digits(s, hex, ret, err);
     if (found > 1)
         return err_set(err, ERR_CONFLICT, "'%s' is the beginning of %d images", name, found);
     return found;
@@ -230,7 +230,7 @@ int images_resolve(const struct images *s, const char *name, char ret[static DIG
         memcpy(ret, id, DIGEST_MAX);
         return 0;
     }
-    r = resolve_digest(s, name, ret, err);
+    r = images_resolve_digest(s, name, ret, err);
     if (r != 0)
         return r < 0 ? r : 0;
     err_set(err, ERR_NOT_FOUND, "there is no image '%.200s'", name);
@@ -259,7 +259,7 @@ int images_read(const struct images *s, const char *id, json_t **ret, struct err
 }
 
 /* A build that finds all of it done must not wait for a disk. */
-static bool is_there(const struct images *s, const char *path, const void *data, size_t len)
+static bool images_is_there(const struct images *s, const char *path, const void *data, size_t len)
 {
     _cleanup_free_ char *found = NULL;
     size_t n;
@@ -269,20 +269,20 @@ static bool is_there(const struct images *s, const char *path, const void *data,
 }
 
 /* Written, but not yet in its place, nor surely on the disk. */
-static int prepare_file(struct images *s, const char *tmp, const void *data, size_t len,
-                        struct err *err)
+static int images_prepare_file(struct images *s, const char *tmp, const void *data, size_t len,
+                               struct err *err)
 {
     return file_replace(s->dir, tmp, data, len, 0600, false, err);
 }
 
-static int place_file(struct images *s, const char *tmp, const char *path, struct err *err)
+static int images_place_file(struct images *s, const char *tmp, const char *path, struct err *err)
 {
     if (renameat(s->dir, tmp, s->dir, path) < 0)
         return err_sys(err, errno, "put '%s' into the image store", path);
     return 0;
 }
 
-static char *tmp_name(const char *folder, const char *digest)
+static char *images_tmp_name(const char *folder, const char *digest)
 {
     return xasprintf("tmp/%s-%s-%d", folder, digest_hex(digest), getpid());
 }
@@ -290,7 +290,7 @@ static char *tmp_name(const char *folder, const char *digest)
 /* All that it refers to is on the disk before it is found under its name. */
 int images_put(struct images *s, const char *id, const json_t *record, struct err *err)
 {
-    _cleanup_free_ char *text = json_to_text(record, true), *tmp = tmp_name("images", id);
+    _cleanup_free_ char *text = json_to_text(record, true), *tmp = images_tmp_name("images", id);
     _cleanup_free_ char *path = xasprintf("images/%s", digest_hex(id));
     const json_t *layers = json_object_get(record, "layers");
     size_t len = strlen(text);
@@ -298,13 +298,13 @@ int images_put(struct images *s, const char *id, const json_t *record, struct er
 
     if (len > IMAGES_RECORD_MAX)
         return err_set(err, ERR_LIMIT, "the configuration of image '%s' is too long", id);
-    if (!images_are_fresh(s, layers) && is_there(s, path, text, len))
+    if (!images_are_fresh(s, layers) && images_is_there(s, path, text, len))
         return 0;
-    r = prepare_file(s, tmp, text, len, err);
+    r = images_prepare_file(s, tmp, text, len, err);
     if (r >= 0)
         r = images_settle(s, layers, err);
     if (r >= 0)
-        r = place_file(s, tmp, path, err);
+        r = images_place_file(s, tmp, path, err);
     if (r >= 0 && syncfs(s->dir) < 0) /* with the marks of its layers, which are gone now */
         r = err_sys(err, errno, "sync the image store");
     return r;
@@ -313,14 +313,14 @@ int images_put(struct images *s, const char *id, const json_t *record, struct er
 int images_put_blob(struct images *s, const char *digest, const void *data, size_t len,
                     struct err *err)
 {
-    _cleanup_free_ char *tmp = tmp_name("blobs", digest);
+    _cleanup_free_ char *tmp = images_tmp_name("blobs", digest);
     _cleanup_free_ char *path = xasprintf("blobs/%s", digest_hex(digest));
     int r;
 
-    if (is_there(s, path, data, len))
+    if (images_is_there(s, path, data, len))
         return 0;
-    r = prepare_file(s, tmp, data, len, err);
-    return r < 0 ? r : place_file(s, tmp, path, err);
+    r = images_prepare_file(s, tmp, data, len, err);
+    return r < 0 ? r : images_place_file(s, tmp, path, err);
 }
 
 int images_read_blob(const struct images *s, const char *digest, char **ret, size_t *ret_len,

@@ -19,26 +19,26 @@
 
 #define MARK "fresh"
 
-static char *mark_path(const char *digest)
+static char *images_layers_mark_path(const char *digest)
 {
     return xasprintf("layers/%s/" MARK, digest_hex(digest));
 }
 
-static bool has_mark(const struct images *s, const char *digest)
+static bool images_layers_has_mark(const struct images *s, const char *digest)
 {
-    _cleanup_free_ char *mark = mark_path(digest);
+    _cleanup_free_ char *mark = images_layers_mark_path(digest);
 
     return faccessat(s->dir, mark, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* Also where the machine went down with the mark half written. */
-static bool is_of_another_boot(const struct images *s, const char *digest)
+static bool images_layers_is_of_another_boot(const struct images *s, const char *digest)
 {
-    _cleanup_free_ char *mark = mark_path(digest), *text = NULL;
+    _cleanup_free_ char *mark = images_layers_mark_path(digest), *text = NULL;
     char boot[BOOT_ID_MAX];
     size_t len;
 
-    if (!has_mark(s, digest))
+    if (!images_layers_has_mark(s, digest))
         return false;
     return file_read(s->dir, mark, BOOT_ID_MAX, &text, &len, NULL) < 0 ||
            !STREQ(text, time_boot_id(boot));
@@ -50,12 +50,13 @@ bool images_has_layer(const struct images *s, const char *digest)
     struct stat st;
 
     return fstatat(s->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
-           !is_of_another_boot(s, digest);
+           !images_layers_is_of_another_boot(s, digest);
 }
 
 /* ---- adding ---- */
 
-static int describe(struct images *s, const char *tmp, uint64_t bytes, struct err *err)
+static int images_layers_describe(struct images *s, const char *tmp, uint64_t bytes,
+                                  struct err *err)
 {
     _cleanup_free_ char *about = xasprintf("%s/about", tmp), *mark = xasprintf("%s/" MARK, tmp);
     _cleanup_free_ char *text = xasprintf("{\"bytes\":%llu}", (unsigned long long)bytes);
@@ -67,7 +68,8 @@ static int describe(struct images *s, const char *tmp, uint64_t bytes, struct er
 }
 
 /* Another may have been faster; what a machine that went down has left gives way. */
-static int place(struct images *s, const char *digest, const char *tmp, struct err *err)
+static int images_layers_place(struct images *s, const char *digest, const char *tmp,
+                               struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("layers/%s", digest_hex(digest));
     int r = renameat(s->dir, tmp, s->dir, path);
@@ -84,9 +86,9 @@ int images_put_layer(struct images *s, const char *digest, const char *name, uin
                      struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("tmp/%s", name);
-    int r = describe(s, tmp, bytes, err);
+    int r = images_layers_describe(s, tmp, bytes, err);
 
-    return r < 0 ? r : place(s, digest, tmp, err);
+    return r < 0 ? r : images_layers_place(s, digest, tmp, err);
 }
 
 bool images_are_fresh(const struct images *s, const json_t *layers)
@@ -95,7 +97,8 @@ bool images_are_fresh(const struct images *s, const json_t *layers)
     size_t i;
 
     json_array_foreach (layers, i, layer)
-        if (digest_is_valid(json_string_value(layer)) && has_mark(s, json_string_value(layer)))
+        if (digest_is_valid(json_string_value(layer)) &&
+            images_layers_has_mark(s, json_string_value(layer)))
             return true;
     return false;
 }
@@ -110,7 +113,7 @@ int images_settle(struct images *s, const json_t *layers, struct err *err)
         return err_sys(err, errno, "sync the image store");
     json_array_foreach (layers, i, layer)
         if (digest_is_valid(json_string_value(layer))) {
-            _cleanup_free_ char *mark = mark_path(json_string_value(layer));
+            _cleanup_free_ char *mark = images_layers_mark_path(json_string_value(layer));
 
             if (unlinkat(s->dir, mark, 0) < 0 && errno != ENOENT)
                 return err_sys(err, errno, "remove '%s' of the image store", mark);

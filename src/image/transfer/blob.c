@@ -28,7 +28,7 @@ struct taking {
 /* ---- the file ---- */
 
 /* Another pull may fetch the same: it is waited for, as long as somebody waits for us. */
-static int lock(int fd, const atomic_bool *stop, struct err *err)
+static int blob_lock(int fd, const atomic_bool *stop, struct err *err)
 {
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -41,8 +41,8 @@ static int lock(int fd, const atomic_bool *stop, struct err *err)
 }
 
 /* Who had it before may have removed the file in the end. */
-static int open_locked(int dir, const char *name, const atomic_bool *stop, int *ret,
-                       struct err *err)
+static int blob_open_locked(int dir, const char *name, const atomic_bool *stop, int *ret,
+                            struct err *err)
 {
     for (;;) {
         _cleanup_close_ int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -51,7 +51,7 @@ static int open_locked(int dir, const char *name, const atomic_bool *stop, int *
 
         if (fd < 0)
             return err_sys(err, errno, "make a file for '%s'", name);
-        r = lock(fd, stop, err);
+        r = blob_lock(fd, stop, err);
         if (r < 0)
             return r;
         if (fstat(fd, &st) < 0)
@@ -63,7 +63,7 @@ static int open_locked(int dir, const char *name, const atomic_bool *stop, int *
     }
 }
 
-static int start_again(struct taking *t, struct err *err)
+static int blob_start_again(struct taking *t, struct err *err)
 {
     if (ftruncate(t->fd, 0) < 0)
         return err_sys(err, errno, "empty a file");
@@ -75,7 +75,7 @@ static int start_again(struct taking *t, struct err *err)
 }
 
 /* What an earlier download has left. */
-static int read_begun(struct taking *t, struct err *err)
+static int blob_read_begun(struct taking *t, struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
 
@@ -91,7 +91,7 @@ static int read_begun(struct taking *t, struct err *err)
         digest_add(t->digest, buf, (size_t)n);
         t->at += (uint64_t)n;
         if (t->at > t->b->d->size)
-            return start_again(t, err);
+            return blob_start_again(t, err);
     }
     atomic_store(t->b->done, t->at);
     return 0;
@@ -99,17 +99,17 @@ static int read_begun(struct taking *t, struct err *err)
 
 /* ---- the bytes ---- */
 
-static int on_head(void *arg, const struct fetch_head *head, struct err *err)
+static int blob_on_head(void *arg, const struct fetch_head *head, struct err *err)
 {
     struct taking *t = arg;
 
     if (head->status == 206 && head->from != t->at)
         return err_set(err, ERR_ENGINE, "the registry sends from byte %llu, not from %llu",
                        (unsigned long long)head->from, (unsigned long long)t->at);
-    return head->status == 200 && t->at ? start_again(t, err) : 0;
+    return head->status == 200 && t->at ? blob_start_again(t, err) : 0;
 }
 
-static int on_data(void *arg, const char *data, size_t len, struct err *err)
+static int blob_on_data(void *arg, const char *data, size_t len, struct err *err)
 {
     struct taking *t = arg;
     const struct descriptor *d = t->b->d;
@@ -127,15 +127,15 @@ static int on_data(void *arg, const char *data, size_t len, struct err *err)
     return 0;
 }
 
-static int attempt(struct taking *t, struct err *err)
+static int blob_attempt(struct taking *t, struct err *err)
 {
     const struct descriptor *d = t->b->d;
     _cleanup_free_ char *path = xasprintf("blobs/%s", d->digest);
     const struct fetch f = {.url = path,
                             .from = t->at,
                             .size_max = d->size + 1,
-                            .on_head = on_head,
-                            .on_data = on_data,
+                            .on_head = blob_on_head,
+                            .on_data = blob_on_data,
                             .arg = t,
                             .stop = t->b->stop};
     struct fetch_head head = {0};
@@ -154,7 +154,7 @@ static int attempt(struct taking *t, struct err *err)
 }
 
 /* Broken connections and servers in trouble are worth another try; refusals are not. */
-static int take_bytes(struct taking *t, struct err *err)
+static int blob_take_bytes(struct taking *t, struct err *err)
 {
     for (int i = 1;; i++) {
         _cleanup_err_ struct err why = ERR_INIT;
@@ -163,7 +163,7 @@ static int take_bytes(struct taking *t, struct err *err)
 
         if (t->at == t->b->d->size)
             return 0;
-        r = attempt(t, &why);
+        r = blob_attempt(t, &why);
         if (r >= 0)
             return 0;
         if (t->at > before)
@@ -174,7 +174,7 @@ static int take_bytes(struct taking *t, struct err *err)
     }
 }
 
-static int check(struct taking *t, struct err *err)
+static int blob_check(struct taking *t, struct err *err)
 {
     const char *want = t->b->d->digest;
     char found[DIGEST_MAX];
@@ -189,16 +189,16 @@ static int check(struct taking *t, struct err *err)
 int blob_fetch(const struct blob_fetch *b, int *ret, struct err *err)
 {
     struct taking t = {.b = b, .fd = -1};
-    int r = open_locked(b->dir, digest_hex(b->d->digest), b->stop, &t.fd, err);
+    int r = blob_open_locked(b->dir, digest_hex(b->d->digest), b->stop, &t.fd, err);
 
     if (r >= 0) {
         t.digest = digest_begin();
-        r = read_begun(&t, err);
+        r = blob_read_begun(&t, err);
     }
     if (r >= 0)
-        r = take_bytes(&t, err);
+        r = blob_take_bytes(&t, err);
     if (r >= 0)
-        r = check(&t, err);
+        r = blob_check(&t, err);
     if (t.digest)
         digest_end(t.digest, NULL);
     if (r < 0) {

@@ -11,21 +11,21 @@
 
 enum { VALUE_MAX = 4096, TOKEN_MAX = 64 << 10 };
 
-static const char *skip_blanks(const char *s)
+static const char *challenge_skip_blanks(const char *s)
 {
     while (*s == ' ' || *s == '\t' || *s == ',')
         s++;
     return s;
 }
 
-static int bad(struct err *err)
+static int challenge_bad(struct err *err)
 {
     return err_set(err, ERR_INVALID,
                    "the registry asks for credentials in a way that is not known");
 }
 
 /* A token, or a quoted text; *at is behind it afterwards. */
-static int take_value(const char **at, char **ret, struct err *err)
+static int challenge_take_value(const char **at, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(VALUE_MAX);
     const char *s = *at;
@@ -35,16 +35,16 @@ static int take_value(const char **at, char **ret, struct err *err)
         if (quoted && *s == '\\' && s[1])
             s++;
         if ((unsigned char)*s < ' ' || buf_append_c(&b, *s) < 0)
-            return bad(err);
+            return challenge_bad(err);
     }
     if (quoted && *s != '"')
-        return bad(err);
+        return challenge_bad(err);
     *at = s + quoted;
     *ret = buf_steal(&b);
     return 0;
 }
 
-static int take_parameter(const char **at, struct challenge *c, struct err *err)
+static int challenge_take_parameter(const char **at, struct challenge *c, struct err *err)
 {
     const char *key = *at, *eq = strchr(key, '=');
     size_t len = eq ? (size_t)(eq - key) : 0;
@@ -56,9 +56,9 @@ static int take_parameter(const char **at, struct challenge *c, struct err *err)
     int r;
 
     if (!eq || len == 0 || strcspn(key, " \t,\"") < len)
-        return bad(err);
+        return challenge_bad(err);
     *at = eq + 1;
-    r = take_value(at, &value, err);
+    r = challenge_take_value(at, &value, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < ARRAY_SIZE(known); i++)
@@ -71,7 +71,7 @@ static int take_parameter(const char **at, struct challenge *c, struct err *err)
 int challenge_parse(const char *text, struct challenge *ret, struct err *err)
 {
     struct challenge c = {0};
-    const char *at = skip_blanks(text);
+    const char *at = challenge_skip_blanks(text);
     int r = 0;
 
     if (strncasecmp(at, "basic", 5) == 0 && strchr(" \t", at[5])) {
@@ -81,12 +81,12 @@ int challenge_parse(const char *text, struct challenge *ret, struct err *err)
         c.scheme = CHALLENGE_BEARER;
         at += 7;
     } else {
-        return bad(err);
+        return challenge_bad(err);
     }
-    for (at = skip_blanks(at); r >= 0 && *at; at = skip_blanks(at))
-        r = take_parameter(&at, &c, err);
+    for (at = challenge_skip_blanks(at); r >= 0 && *at; at = challenge_skip_blanks(at))
+        r = challenge_take_parameter(&at, &c, err);
     if (r >= 0 && c.scheme == CHALLENGE_BEARER && !c.realm)
-        r = bad(err);
+        r = challenge_bad(err);
     if (r < 0)
         challenge_done(&c);
     else

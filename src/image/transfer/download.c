@@ -18,7 +18,7 @@ struct transfer_download {
     uint64_t told;      /* when, last */
 };
 
-static int tell(struct transfer_download *d, struct err *err)
+static int transfer_download_tell(struct transfer_download *d, struct err *err)
 {
     uint64_t now = time_mono();
 
@@ -30,15 +30,15 @@ static int tell(struct transfer_download *d, struct err *err)
     return 0;
 }
 
-static int on_head(void *arg, const struct fetch_head *head, struct err *err)
+static int transfer_download_on_head(void *arg, const struct fetch_head *head, struct err *err)
 {
     struct transfer_download *d = arg;
 
     d->total = head->length == UINT64_MAX ? 0 : head->length;
-    return tell(d, err);
+    return transfer_download_tell(d, err);
 }
 
-static int on_data(void *arg, const char *data, size_t len, struct err *err)
+static int transfer_download_on_data(void *arg, const char *data, size_t len, struct err *err)
 {
     struct transfer_download *d = arg;
     int r = fd_write_all(d->file, data, len);
@@ -46,10 +46,10 @@ static int on_data(void *arg, const char *data, size_t len, struct err *err)
     if (r < 0)
         return err_sys(err, -r, "write a download");
     d->at += len;
-    return tell(d, err);
+    return transfer_download_tell(d, err);
 }
 
-static int judge(int status, const char *url, struct err *err)
+static int transfer_download_judge(int status, const char *url, struct err *err)
 {
     switch (status) {
     case 401:
@@ -67,7 +67,8 @@ static int judge(int status, const char *url, struct err *err)
     }
 }
 
-static json_t *result(const struct transfer_download *d, const struct fetch_head *head)
+static json_t *transfer_download_result(const struct transfer_download *d,
+                                        const struct fetch_head *head)
 {
     json_t *doc = json_pack("{s:I}", "bytes", (json_int_t)d->at);
     int64_t modified;
@@ -79,14 +80,14 @@ static json_t *result(const struct transfer_download *d, const struct fetch_head
     return doc;
 }
 
-static int get(struct fetcher *fetcher, const struct settings *s, struct transfer_download *d,
-               json_t **ret, struct err *err)
+static int transfer_download_get(struct fetcher *fetcher, const struct settings *s,
+                                 struct transfer_download *d, json_t **ret, struct err *err)
 {
     const struct fetch f = {.url = s->name,
                             .etag = s->etag,
                             .size_max = s->size_max,
-                            .on_head = on_head,
-                            .on_data = on_data,
+                            .on_head = transfer_download_on_head,
+                            .on_data = transfer_download_on_data,
                             .arg = d};
     struct fetch_head head = {0};
     int r = fetch_run(fetcher, &f, &head, err);
@@ -101,9 +102,9 @@ static int get(struct fetcher *fetcher, const struct settings *s, struct transfe
     if (head.status == 304 && s->etag)
         *ret = json_pack("{s:b}", "same", 1);
     else if (head.status == 200)
-        *ret = result(d, &head);
+        *ret = transfer_download_result(d, &head);
     else
-        r = judge(head.status, s->name, err);
+        r = transfer_download_judge(head.status, s->name, err);
     fetch_head_done(&head);
     return r;
 }
@@ -114,7 +115,7 @@ int download_run(const struct settings *s, int file, int events, json_t **ret, s
     struct transfer_download d = {.file = file, .events = events};
     const struct fetcher_config rules = {.hosts = s->hosts, .private_ok = true, .http_any = plain};
     struct fetcher *fetcher = remote_fetcher(s, &rules);
-    int r = get(fetcher, s, &d, ret, err);
+    int r = transfer_download_get(fetcher, s, &d, ret, err);
 
     fetcher_free(fetcher);
     return r;

@@ -22,7 +22,7 @@
 #include "lib/os/confine.h"
 #include "proto/transfer.h"
 
-static int read_settings(struct settings *ret, struct err *err)
+static int transfer_read_settings(struct settings *ret, struct err *err)
 {
     _cleanup_free_ char *text = xmalloc(TRANSFER_SETTINGS_MAX + 1);
     ssize_t n = fd_read_full(TRANSFER_FD_SETTINGS, text, TRANSFER_SETTINGS_MAX);
@@ -37,7 +37,7 @@ static int read_settings(struct settings *ret, struct err *err)
 }
 
 /* Another user, when told so; `folder` becomes that one's. */
-static int become(const struct settings *s, int folder, struct err *err)
+static int transfer_become(const struct settings *s, int folder, struct err *err)
 {
     if (!s->change_user) /* uid 0 of a user namespace has capabilities, too */
         return caps_set(CAPS_NONE, err);
@@ -47,7 +47,7 @@ static int become(const struct settings *s, int folder, struct err *err)
 }
 
 /* What libraries load on first use they must load now: afterwards the filter may not let them. */
-static void warm_up(void)
+static void transfer_warm_up(void)
 {
     struct addrinfo *found = NULL;
 
@@ -55,7 +55,7 @@ static void warm_up(void)
         freeaddrinfo(found);
 }
 
-static int run_pull(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_transfer_run_pull(const struct settings *s, json_t **ret, struct err *err)
 {
     const struct pull_fds fds = {TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, TRANSFER_FD_FOLDER};
 
@@ -63,12 +63,12 @@ static int run_pull(const struct settings *s, json_t **ret, struct err *err)
     return pull_run(s, &fds, err);
 }
 
-static int run_push(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_transfer_run_push(const struct settings *s, json_t **ret, struct err *err)
 {
     return push_run(s, TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, ret, err);
 }
 
-static int run_fetch(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_run_fetch(const struct settings *s, json_t **ret, struct err *err)
 {
     return download_run(s, TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, ret, err);
 }
@@ -77,7 +77,7 @@ static int run_fetch(const struct settings *s, json_t **ret, struct err *err)
  * A server that keeps us waiting must not keep those who have given up: whoever reads the events is
  * who wants the result. Nothing is lost by ending anywhere, as what was begun is gone on with.
  */
-static void *watch_reader(void *arg _unused_)
+static void *transfer_watch_reader(void *arg _unused_)
 {
     struct pollfd p = {.fd = TRANSFER_FD_EVENTS};
 
@@ -86,10 +86,10 @@ static void *watch_reader(void *arg _unused_)
             _exit(1);
 }
 
-static int start_watch(struct err *err)
+static int transfer_start_watch(struct err *err)
 {
     pthread_t thread;
-    int r = pthread_create(&thread, NULL, watch_reader, NULL);
+    int r = pthread_create(&thread, NULL, transfer_watch_reader, NULL);
 
     if (r)
         return err_sys(err, r, "start a thread");
@@ -101,33 +101,35 @@ static const struct {
     const char *name;
     bool folder;
     int (*run)(const struct settings *s, json_t **ret, struct err *err);
-} verbs[] = {{"pull", true, run_pull}, {"push", false, run_push}, {"fetch", false, run_fetch}};
+} verbs[] = {{"pull", true, transfer_transfer_run_pull},
+             {"push", false, transfer_transfer_run_push},
+             {"fetch", false, transfer_run_fetch}};
 
-static int run_verb(size_t verb, json_t **ret, struct err *err)
+static int transfer_run_verb(size_t verb, json_t **ret, struct err *err)
 {
     struct settings s = {0};
     int r = fetch_init(err);
 
     if (r >= 0)
-        r = read_settings(&s, err);
-    warm_up();
+        r = transfer_read_settings(&s, err);
+    transfer_warm_up();
     if (r >= 0)
-        r = become(&s, verbs[verb].folder ? TRANSFER_FD_FOLDER : -1, err);
+        r = transfer_become(&s, verbs[verb].folder ? TRANSFER_FD_FOLDER : -1, err);
     if (r >= 0)
         r = confine_speaker(NULL, 0, err); /* it reads what hostile registries send */
     if (r >= 0)
-        r = start_watch(err);
+        r = transfer_start_watch(err);
     if (r >= 0)
         r = verbs[verb].run(&s, ret, err);
     settings_done(&s);
     return r;
 }
 
-static int run(int argc, char **argv, json_t **ret, struct err *err)
+static int transfer_run(int argc, char **argv, json_t **ret, struct err *err)
 {
     for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(verbs); i++)
         if (STREQ(verbs[i].name, argv[1]))
-            return run_verb(i, ret, err);
+            return transfer_run_verb(i, ret, err);
     return err_set(err, ERR_INVALID, "ripcord-transfer is started by ripcordd");
 }
 
@@ -142,7 +144,7 @@ int transfer_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     for (int fd = TRANSFER_FD_ARCHIVE; fd < TRANSFER_FD_ARCHIVE + TRANSFER_FDS; fd++)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    r = run(argc, argv, &doc, &err);
+    r = transfer_run(argc, argv, &doc, &err);
     if (r < 0) {
         json_decref(doc);
         doc = json_from_err(&err);

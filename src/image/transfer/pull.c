@@ -53,7 +53,8 @@ struct pull {
 
 /* ---- documents ---- */
 
-static int check_bytes(const struct descriptor *d, const char *text, size_t len, struct err *err)
+static int pull_check_bytes(const struct descriptor *d, const char *text, size_t len,
+                            struct err *err)
 {
     char digest[DIGEST_MAX];
 
@@ -65,15 +66,15 @@ static int check_bytes(const struct descriptor *d, const char *text, size_t len,
                    digest);
 }
 
-static int get_manifest(struct pull *p, const char *reference, const struct descriptor *d,
-                        struct err *err)
+static int pull_get_manifest(struct pull *p, const char *reference, const struct descriptor *d,
+                             struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("manifests/%s", reference), *text = NULL;
     size_t len;
     int r = remote_get(p->remote, path, accept_manifests, IMAGES_BLOB_MAX, &text, &len, err);
 
     if (r >= 0 && d)
-        r = check_bytes(d, text, len, err);
+        r = pull_check_bytes(d, text, len, err);
     if (r < 0)
         return r;
     free(p->manifest);
@@ -82,7 +83,7 @@ static int get_manifest(struct pull *p, const char *reference, const struct desc
     return 0;
 }
 
-static bool is_index(const char *text, size_t len)
+static bool pull_is_index(const char *text, size_t len)
 {
     _cleanup_json_ json_t *doc = NULL;
 
@@ -90,7 +91,7 @@ static bool is_index(const char *text, size_t len)
            json_is_array(json_object_get(doc, "manifests"));
 }
 
-static int choose(struct pull *p, struct descriptor *ret, struct err *err)
+static int pull_choose(struct pull *p, struct descriptor *ret, struct err *err)
 {
     struct index x = {0};
     int r = index_parse_for(p->manifest, p->manifest_len, p->s->platform, &x, err);
@@ -104,7 +105,7 @@ static int choose(struct pull *p, struct descriptor *ret, struct err *err)
     return r;
 }
 
-static int find_manifest(struct pull *p, struct err *err)
+static int pull_find_manifest(struct pull *p, struct err *err)
 {
     struct descriptor d = {.size = UINT64_MAX};
     int r;
@@ -113,21 +114,21 @@ static int find_manifest(struct pull *p, struct err *err)
         if (!digest_is_valid(p->s->digest))
             return err_set(err, ERR_INVALID, "'%.100s' is not a digest 'sha256:…'", p->s->digest);
         memcpy(d.digest, p->s->digest, DIGEST_MAX);
-        r = get_manifest(p, d.digest, &d, err);
+        r = pull_get_manifest(p, d.digest, &d, err);
     } else {
-        r = get_manifest(p, p->name.tag, NULL, err);
+        r = pull_get_manifest(p, p->name.tag, NULL, err);
     }
-    for (int i = 0; r >= 0 && is_index(p->manifest, p->manifest_len); i++) {
+    for (int i = 0; r >= 0 && pull_is_index(p->manifest, p->manifest_len); i++) {
         if (i == INDEX_DEPTH_MAX)
             return err_set(err, ERR_LIMIT, "indexes of images are over %d deep", INDEX_DEPTH_MAX);
-        r = choose(p, &d, err);
+        r = pull_choose(p, &d, err);
         if (r >= 0)
-            r = get_manifest(p, d.digest, &d, err);
+            r = pull_get_manifest(p, d.digest, &d, err);
     }
     return r;
 }
 
-static int get_config(struct pull *p, const struct manifest *m, struct err *err)
+static int pull_get_config(struct pull *p, const struct manifest *m, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("blobs/%s", m->config.digest);
     int r;
@@ -135,12 +136,12 @@ static int get_config(struct pull *p, const struct manifest *m, struct err *err)
     if (m->config.size > IMAGES_BLOB_MAX)
         return err_set(err, ERR_LIMIT, "its configuration is over %d bytes", IMAGES_BLOB_MAX);
     r = remote_get(p->remote, path, NULL, IMAGES_BLOB_MAX, &p->config, &p->config_len, err);
-    return r < 0 ? r : check_bytes(&m->config, p->config, p->config_len, err);
+    return r < 0 ? r : pull_check_bytes(&m->config, p->config, p->config_len, err);
 }
 
 /* ---- what to fetch ---- */
 
-static bool is_wanted(const struct pull *p, size_t i, const char *diff_id)
+static bool pull_is_wanted(const struct pull *p, size_t i, const char *diff_id)
 {
     for (size_t j = 0; j < i; j++)
         if (STREQ(p->layers[j].d.digest, p->layers[i].d.digest))
@@ -148,7 +149,7 @@ static bool is_wanted(const struct pull *p, size_t i, const char *diff_id)
     return !strv_contains(p->s->have, diff_id);
 }
 
-static int plan_layers(struct pull *p, const struct manifest *m, struct err *err)
+static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     const json_t *diff_ids;
@@ -165,7 +166,7 @@ static int plan_layers(struct pull *p, const struct manifest *m, struct err *err
     for (size_t i = 0; i < m->n; i++) {
         p->layers[i].d = m->layers[i];
         p->layers[i].fd = -1;
-        p->layers[i].wanted = is_wanted(p, i, json_string_value(json_array_get(diff_ids, i)));
+        p->layers[i].wanted = pull_is_wanted(p, i, json_string_value(json_array_get(diff_ids, i)));
         if (!p->layers[i].wanted)
             continue;
         if (m->layers[i].size > TOTAL_MAX - p->total)
@@ -176,17 +177,17 @@ static int plan_layers(struct pull *p, const struct manifest *m, struct err *err
     return 0;
 }
 
-static int read_documents(struct pull *p, struct err *err)
+static int pull_read_documents(struct pull *p, struct err *err)
 {
     struct manifest m = {0};
-    int r = find_manifest(p, err);
+    int r = pull_find_manifest(p, err);
 
     if (r >= 0)
         r = manifest_parse(p->manifest, p->manifest_len, &m, err);
     if (r >= 0)
-        r = get_config(p, &m, err);
+        r = pull_get_config(p, &m, err);
     if (r >= 0)
-        r = plan_layers(p, &m, err);
+        r = pull_plan_layers(p, &m, err);
     manifest_done(&m);
     return r;
 }
@@ -194,7 +195,7 @@ static int read_documents(struct pull *p, struct err *err)
 /* ---- where from ---- */
 
 /* "docker.io=https://mirror" */
-static const char *mirror_of(const char *entry, const char *registry)
+static const char *pull_mirror_of(const char *entry, const char *registry)
 {
     size_t len = strlen(registry);
 
@@ -202,12 +203,12 @@ static const char *mirror_of(const char *entry, const char *registry)
 }
 
 /* A mirror that does not have it, or is not there, is no failure. */
-static int try_mirror(struct pull *p, const char *mirror)
+static int pull_try_mirror(struct pull *p, const char *mirror)
 {
     int r = remote_new(p->s, &p->name, mirror, false, &p->remote, NULL);
 
     if (r >= 0)
-        r = read_documents(p, NULL);
+        r = pull_read_documents(p, NULL);
     if (r >= 0)
         return 0;
     remote_free(TAKE_PTR(p->remote));
@@ -219,23 +220,23 @@ static int try_mirror(struct pull *p, const char *mirror)
     return r;
 }
 
-static int find_image(struct pull *p, struct err *err)
+static int pull_find_image(struct pull *p, struct err *err)
 {
     int r;
 
     for (char **m = p->s->mirrors; m && *m; m++) {
-        const char *mirror = mirror_of(*m, p->name.registry);
+        const char *mirror = pull_mirror_of(*m, p->name.registry);
 
-        if (mirror && try_mirror(p, mirror) >= 0)
+        if (mirror && pull_try_mirror(p, mirror) >= 0)
             return 0;
     }
     r = remote_new(p->s, &p->name, NULL, false, &p->remote, err);
-    return r < 0 ? r : read_documents(p, err);
+    return r < 0 ? r : pull_read_documents(p, err);
 }
 
 /* ---- downloads ---- */
 
-static struct pull_layer *take_job(struct pull *p)
+static struct pull_layer *pull_take_job(struct pull *p)
 {
     struct pull_layer *l = NULL;
 
@@ -249,7 +250,7 @@ static struct pull_layer *take_job(struct pull *p)
     return l;
 }
 
-static void fail(struct pull *p, struct err *why)
+static void pull_fail(struct pull *p, struct err *why)
 {
     pthread_mutex_lock(&p->lock);
     if (p->err.code == ERR_NONE)
@@ -258,16 +259,16 @@ static void fail(struct pull *p, struct err *why)
     pthread_mutex_unlock(&p->lock);
 }
 
-static void *work(void *arg)
+static void *pull_work(void *arg)
 {
     struct pull *p = arg;
 
-    for (struct pull_layer *l; (l = take_job(p));) {
+    for (struct pull_layer *l; (l = pull_take_job(p));) {
         const struct blob_fetch b = {p->remote, p->fds->folder, &l->d, &l->done, &p->stop};
         _cleanup_err_ struct err why = ERR_INIT;
 
         if (blob_fetch(&b, &l->fd, &why) < 0)
-            fail(p, &why);
+            pull_fail(p, &why);
     }
     pthread_mutex_lock(&p->lock);
     p->ended++;
@@ -276,7 +277,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void tell(struct pull *p)
+static void pull_tell(struct pull *p)
 {
     uint64_t bytes = 0;
     size_t wanted = 0, done = 0;
@@ -292,11 +293,11 @@ static void tell(struct pull *p)
         _cleanup_err_ struct err why = ERR_INIT;
 
         err_set(&why, ERR_CONFLICT, "the pull was given up: nobody waits for it");
-        fail(p, &why);
+        pull_fail(p, &why);
     }
 }
 
-static void wait_for(struct pull *p, size_t threads)
+static void pull_wait_for(struct pull *p, size_t threads)
 {
     pthread_mutex_lock(&p->lock);
     while (p->ended < threads) {
@@ -308,23 +309,23 @@ static void wait_for(struct pull *p, size_t threads)
         until.tv_nsec %= 1000000000L;
         pthread_cond_timedwait(&p->news, &p->lock, &until);
         pthread_mutex_unlock(&p->lock);
-        tell(p);
+        pull_tell(p);
         pthread_mutex_lock(&p->lock);
     }
     pthread_mutex_unlock(&p->lock);
 }
 
-static int download(struct pull *p, struct err *err)
+static int pull_download(struct pull *p, struct err *err)
 {
     pthread_t threads[AT_ONCE];
     size_t n = 0;
 
-    tell(p);
-    while (n < AT_ONCE && n < p->n && pthread_create(&threads[n], NULL, work, p) == 0)
+    pull_tell(p);
+    while (n < AT_ONCE && n < p->n && pthread_create(&threads[n], NULL, pull_work, p) == 0)
         n++;
     if (n == 0 && p->n)
         return err_sys(err, EAGAIN, "start a thread");
-    wait_for(p, n);
+    pull_wait_for(p, n);
     for (size_t i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
     return p->err.code ? err_move(err, &p->err) : 0;
@@ -332,7 +333,7 @@ static int download(struct pull *p, struct err *err)
 
 /* ---- the archive ---- */
 
-static int put_index(struct pull *p, struct layout *l, struct err *err)
+static int pull_put_index(struct pull *p, struct layout *l, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL;
@@ -346,13 +347,13 @@ static int put_index(struct pull *p, struct layout *l, struct err *err)
     return layout_text(l, "index.json", text, strlen(text), err);
 }
 
-static int put_all(struct pull *p, struct err *err)
+static int pull_put_all(struct pull *p, struct err *err)
 {
     struct layout l;
     int r = layout_begin(&l, p->fds->archive, err);
 
     if (r >= 0)
-        r = put_index(p, &l, err);
+        r = pull_put_index(p, &l, err);
     if (r >= 0)
         r = layout_document(&l, p->manifest, p->manifest_len, err);
     if (r >= 0)
@@ -364,13 +365,13 @@ static int put_all(struct pull *p, struct err *err)
 }
 
 /* A reader that has closed its end says why by itself. */
-static int hand_over(struct pull *p, struct err *err)
+static int pull_hand_over(struct pull *p, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
     (void)events_progress(p->fds->events, "unpack", 0, p->n, 0, 0);
-    r = put_all(p, &why);
+    r = pull_put_all(p, &why);
     if (r < 0 && why.errnum != EPIPE)
         return err_move(err, &why);
     for (size_t i = 0; r >= 0 && i < p->n; i++)
@@ -387,11 +388,11 @@ int pull_run(const struct settings *s, const struct pull_fds *fds, struct err *e
 
     blob_tidy(fds->folder);
     if (r >= 0)
-        r = find_image(&p, err);
+        r = pull_find_image(&p, err);
     if (r >= 0)
-        r = download(&p, err);
+        r = pull_download(&p, err);
     if (r >= 0)
-        r = hand_over(&p, err);
+        r = pull_hand_over(&p, err);
     for (size_t i = 0; i < p.n; i++)
         fd_close(p.layers[i].fd);
     free(p.layers);

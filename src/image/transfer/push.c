@@ -37,7 +37,7 @@ struct push {
 /* ---- the archive ---- */
 
 /* tar_read_fn */
-static ssize_t read_archive(void *arg, void *data, size_t len)
+static ssize_t push_read_archive(void *arg, void *data, size_t len)
 {
     const struct push *p = arg;
     ssize_t n;
@@ -49,8 +49,8 @@ static ssize_t read_archive(void *arg, void *data, size_t len)
 }
 
 /* The next file must be this one: a small document. */
-static int read_document(struct push *p, const char *path, char **ret, size_t *ret_len,
-                         struct err *err)
+static int push_read_document(struct push *p, const char *path, char **ret, size_t *ret_len,
+                              struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
@@ -73,16 +73,16 @@ static int read_document(struct push *p, const char *path, char **ret, size_t *r
 }
 
 /* What describes the image comes first. */
-static int read_manifest(struct push *p, struct err *err)
+static int push_read_manifest(struct push *p, struct err *err)
 {
     _cleanup_free_ char *layout = NULL, *text = NULL, *path = NULL;
     struct index x = {0};
     struct manifest m = {0};
     size_t len = 0;
-    int r = read_document(p, "oci-layout", &layout, &len, err);
+    int r = push_read_document(p, "oci-layout", &layout, &len, err);
 
     if (r >= 0)
-        r = read_document(p, "index.json", &text, &len, err);
+        r = push_read_document(p, "index.json", &text, &len, err);
     if (r >= 0)
         r = index_parse(text, len, &x, err);
     if (r >= 0 && x.n == 0)
@@ -90,7 +90,7 @@ static int read_manifest(struct push *p, struct err *err)
     if (r >= 0) {
         memcpy(p->digest, x.v[0].d.digest, DIGEST_MAX);
         path = xasprintf("blobs/sha256/%s", digest_hex(p->digest));
-        r = read_document(p, path, &p->manifest, &p->manifest_len, err);
+        r = push_read_document(p, path, &p->manifest, &p->manifest_len, err);
     }
     if (r >= 0)
         r = manifest_parse(p->manifest, p->manifest_len, &m, err);
@@ -105,13 +105,13 @@ static int read_manifest(struct push *p, struct err *err)
 
 /* ---- requests ---- */
 
-static int drop(void *arg _unused_, const char *data _unused_, size_t len _unused_,
-                struct err *err _unused_)
+static int push_drop(void *arg _unused_, const char *data _unused_, size_t len _unused_,
+                     struct err *err _unused_)
 {
     return 0;
 }
 
-static int tell(struct push *p, bool now, struct err *err)
+static int push_tell(struct push *p, bool now, struct err *err)
 {
     if (!now && time_mono() - p->told < TELL_EVERY)
         return 0;
@@ -121,14 +121,14 @@ static int tell(struct push *p, bool now, struct err *err)
     return 0;
 }
 
-static ssize_t send_blob(void *arg, char *data, size_t len, struct err *err)
+static ssize_t push_send_blob(void *arg, char *data, size_t len, struct err *err)
 {
     struct push *p = arg;
     ssize_t n = tar_read(&p->tar, data, len, err);
 
     if (n > 0) {
         p->bytes += (uint64_t)n;
-        if (tell(p, false, err) < 0)
+        if (push_tell(p, false, err) < 0)
             return -1;
     }
     return n;
@@ -139,7 +139,7 @@ struct push_text {
     size_t left;
 };
 
-static ssize_t send_text(void *arg, char *data, size_t len, struct err *err _unused_)
+static ssize_t push_send_text(void *arg, char *data, size_t len, struct err *err _unused_)
 {
     struct push_text *t = arg;
     size_t n = MIN(len, t->left);
@@ -151,10 +151,11 @@ static ssize_t send_text(void *arg, char *data, size_t len, struct err *err _unu
 }
 
 /* 1: it is there. */
-static int has_blob(struct push *p, const char *digest, struct err *err)
+static int push_has_blob(struct push *p, const char *digest, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("blobs/%s", digest);
-    const struct fetch f = {.url = path, .method = "HEAD", .size_max = UINT64_MAX, .on_data = drop};
+    const struct fetch f = {
+        .url = path, .method = "HEAD", .size_max = UINT64_MAX, .on_data = push_drop};
     struct fetch_head head = {0};
     int r = remote_fetch(p->remote, &f, &head, err);
 
@@ -167,10 +168,10 @@ static int has_blob(struct push *p, const char *digest, struct err *err)
 }
 
 /* Where the blob may go; new. */
-static int begin_upload(struct push *p, const char *digest, char **ret, struct err *err)
+static int push_begin_upload(struct push *p, const char *digest, char **ret, struct err *err)
 {
     const struct fetch f = {
-        .url = "blobs/uploads/", .method = "POST", .size_max = SCRAP_MAX, .on_data = drop};
+        .url = "blobs/uploads/", .method = "POST", .size_max = SCRAP_MAX, .on_data = push_drop};
     _cleanup_free_ char *where = NULL;
     struct fetch_head head = {0};
     int r = remote_fetch(p->remote, &f, &head, err);
@@ -187,18 +188,18 @@ static int begin_upload(struct push *p, const char *digest, char **ret, struct e
     return r;
 }
 
-static int upload(struct push *p, const char *digest, struct err *err)
+static int push_upload(struct push *p, const char *digest, struct err *err)
 {
     _cleanup_free_ char *where = NULL;
     struct fetch f = {.method = "PUT",
                       .content_type = "application/octet-stream",
                       .size_max = SCRAP_MAX,
                       .send_size = p->e->size,
-                      .on_send = send_blob,
-                      .on_data = drop,
+                      .on_send = push_send_blob,
+                      .on_data = push_drop,
                       .arg = p};
     struct fetch_head head = {0};
-    int r = begin_upload(p, digest, &where, err);
+    int r = push_begin_upload(p, digest, &where, err);
 
     if (r < 0)
         return r;
@@ -221,13 +222,13 @@ static int push_blob(struct push *p, struct err *err)
              strncmp(p->e->path, folder, strlen(folder)) == 0 ? p->e->path + strlen(folder) : "");
     if (!digest_is_valid(digest))
         return err_set(err, ERR_SYSTEM, "the packed image holds '%.100s'", p->e->path);
-    r = has_blob(p, digest, err);
+    r = push_has_blob(p, digest, err);
     if (r == 0)
-        r = upload(p, digest, err);
+        r = push_upload(p, digest, err);
     else if (r > 0)
         p->total -= p->e->size;
     p->done++;
-    return r < 0 ? err_wrap(err, "'%s'", digest) : tell(p, true, err);
+    return r < 0 ? err_wrap(err, "'%s'", digest) : push_tell(p, true, err);
 }
 
 static int push_manifest(struct push *p, struct err *err)
@@ -239,8 +240,8 @@ static int push_manifest(struct push *p, struct err *err)
                             .content_type = manifest_type,
                             .size_max = SCRAP_MAX,
                             .send_size = p->manifest_len,
-                            .on_send = send_text,
-                            .on_data = drop,
+                            .on_send = push_send_text,
+                            .on_data = push_drop,
                             .arg = &t};
     struct fetch_head head = {0};
     int r = remote_fetch(p->remote, &f, &head, err);
@@ -253,10 +254,10 @@ static int push_manifest(struct push *p, struct err *err)
 
 static int push_all(struct push *p, struct err *err)
 {
-    int r = read_manifest(p, err);
+    int r = push_read_manifest(p, err);
 
     if (r >= 0)
-        r = tell(p, true, err);
+        r = push_tell(p, true, err);
     while (r >= 0 && (r = tar_next(&p->tar, p->e, err)) > 0)
         r = push_blob(p, err);
     if (r >= 0 && !p->tar.marked)
@@ -269,7 +270,7 @@ int push_run(const struct settings *s, int archive, int events, json_t **ret, st
     struct push p = {.archive = archive, .events = events, .e = xnew0(struct tar_entry)};
     int r = remote_name_parse(s->name, &p.name, err);
 
-    tar_reader_init(&p.tar, read_archive, &p);
+    tar_reader_init(&p.tar, push_read_archive, &p);
     if (r >= 0)
         r = remote_new(s, &p.name, NULL, true, &p.remote, err);
     if (r >= 0)

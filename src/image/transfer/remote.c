@@ -36,7 +36,7 @@ struct remote {
 
 /* ---- names ---- */
 
-static bool is_registry(const char *part, size_t len)
+static bool transfer_remote_is_registry(const char *part, size_t len)
 {
     return memchr(part, '.', len) || memchr(part, ':', len) ||
            (len == 9 && strncmp(part, "localhost", 9) == 0);
@@ -51,7 +51,7 @@ int remote_name_parse(const char *name, struct remote_name *ret, struct err *err
     if (r < 0)
         return r;
     slash = strchr(ref, '/');
-    path = slash && is_registry(ref, (size_t)(slash - ref)) ? slash + 1 : ref;
+    path = slash && transfer_remote_is_registry(ref, (size_t)(slash - ref)) ? slash + 1 : ref;
     tag = strrchr(path, ':'); /* it always has one */
     if (!tag || tag == path)
         return err_set(err, ERR_INVALID, "'%.100s' is no name that a registry could know", name);
@@ -71,7 +71,7 @@ void remote_name_done(struct remote_name *n)
 }
 
 /* "localhost:5000", "127.0.0.1:5000" */
-static bool is_loopback(const char *registry)
+static bool transfer_remote_is_loopback(const char *registry)
 {
     size_t len = strcspn(registry, ":");
 
@@ -81,7 +81,7 @@ static bool is_loopback(const char *registry)
 
 /* ---- beginnings ---- */
 
-static char *basic_of(const struct settings *s)
+static char *transfer_remote_basic_of(const struct settings *s)
 {
     _cleanup_free_ char *plain = NULL, *b64 = NULL;
     size_t len;
@@ -107,8 +107,8 @@ struct fetcher *remote_fetcher(const struct settings *s, const struct fetcher_co
 }
 
 /* For one host that the user has named: it may be anywhere. */
-static struct fetcher *fetcher_for(const struct settings *s, const char *host, bool private_ok,
-                                   bool http)
+static struct fetcher *transfer_remote_fetcher_for(const struct settings *s, const char *host,
+                                                   bool private_ok, bool http)
 {
     char *hosts[] = {(char *)host, NULL};
 
@@ -116,7 +116,7 @@ static struct fetcher *fetcher_for(const struct settings *s, const char *host, b
         s, &(struct fetcher_config){.hosts = hosts, .private_ok = private_ok, .http_ok = http});
 }
 
-static int set_base(struct remote *r, const char *base, struct err *err)
+static int transfer_remote_set_base(struct remote *r, const char *base, struct err *err)
 {
     size_t len = strlen(base);
 
@@ -128,23 +128,25 @@ static int set_base(struct remote *r, const char *base, struct err *err)
     r->http = strncmp(base, "http://", 7) == 0;
     if (!r->host)
         return err_set(err, ERR_INVALID, "'%.200s' is no address of a registry", base);
-    r->fetcher = fetcher_for(r->settings, r->host, true, r->http);
+    r->fetcher = transfer_remote_fetcher_for(r->settings, r->host, true, r->http);
     return 0;
 }
 
-static int drop_data(void *arg _unused_, const char *data _unused_, size_t len _unused_,
-                     struct err *err _unused_)
+static int transfer_remote_drop_data(void *arg _unused_, const char *data _unused_,
+                                     size_t len _unused_, struct err *err _unused_)
 {
     return 0;
 }
 
 /* A registry on this machine itself often has no certificate: asked with TLS first, then without.
  */
-static int probe_loopback(struct remote *r, struct err *err)
+static int transfer_remote_probe_loopback(struct remote *r, struct err *err)
 {
     _cleanup_free_ char *url = xasprintf("%s/v2/", r->base), *plain = NULL;
-    const struct fetch f = {
-        .url = url, .size_max = PROBE_MAX, .time_max = CONNECT_TIMEOUT, .on_data = drop_data};
+    const struct fetch f = {.url = url,
+                            .size_max = PROBE_MAX,
+                            .time_max = CONNECT_TIMEOUT,
+                            .on_data = transfer_remote_drop_data};
     struct fetch_head head = {0};
 
     if (fetch_run(r->fetcher, &f, &head, NULL) >= 0) {
@@ -152,19 +154,19 @@ static int probe_loopback(struct remote *r, struct err *err)
         return 0;
     }
     plain = xasprintf("http://%s", r->registry);
-    return set_base(r, plain, err);
+    return transfer_remote_set_base(r, plain, err);
 }
 
-static int find_base(struct remote *r, const char *mirror, struct err *err)
+static int transfer_remote_find_base(struct remote *r, const char *mirror, struct err *err)
 {
     bool plain = r->settings->plain_http;
     const char *host = STREQ(r->registry, DOCKER_REGISTRY) ? DOCKER_ADDRESS : r->registry;
     _cleanup_free_ char *base = xasprintf("http%s://%s", plain ? "" : "s", host);
-    int rc = set_base(r, mirror ? mirror : base, err);
+    int rc = transfer_remote_set_base(r, mirror ? mirror : base, err);
 
-    if (rc < 0 || mirror || plain || !is_loopback(r->registry))
+    if (rc < 0 || mirror || plain || !transfer_remote_is_loopback(r->registry))
         return rc;
-    return probe_loopback(r, err);
+    return transfer_remote_probe_loopback(r, err);
 }
 
 int remote_new(const struct settings *s, const struct remote_name *name, const char *mirror,
@@ -177,9 +179,9 @@ int remote_new(const struct settings *s, const struct remote_name *name, const c
     r->push = push;
     r->registry = xstrdup(name->registry);
     r->repository = xstrdup(name->repository);
-    r->basic = mirror ? NULL : basic_of(s);
+    r->basic = mirror ? NULL : transfer_remote_basic_of(s);
     pthread_mutex_init(&r->lock, NULL);
-    rc = find_base(r, mirror, err);
+    rc = transfer_remote_find_base(r, mirror, err);
     if (rc < 0)
         remote_free(r);
     else
@@ -229,7 +231,7 @@ struct remote_text {
     struct buf buf;
 };
 
-static int take_text(void *arg, const char *data, size_t len, struct err *err)
+static int transfer_remote_take_text(void *arg, const char *data, size_t len, struct err *err)
 {
     struct remote_text *t = arg;
 
@@ -240,7 +242,7 @@ static int take_text(void *arg, const char *data, size_t len, struct err *err)
 
 /* ---- tokens ---- */
 
-static int add_query(struct buf *b, const char *key, const char *value)
+static int transfer_remote_add_query(struct buf *b, const char *key, const char *value)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
@@ -252,20 +254,21 @@ static int add_query(struct buf *b, const char *key, const char *value)
     return r;
 }
 
-static int token_url(const struct remote *r, const struct challenge *c, struct buf *b,
-                     struct err *err)
+static int transfer_remote_token_url(const struct remote *r, const struct challenge *c,
+                                     struct buf *b, struct err *err)
 {
     _cleanup_free_ char *scope =
         xasprintf("repository:%s:%s", r->repository, r->push ? "pull,push" : "pull");
 
     if (buf_append_str(b, c->realm) < 0 ||
-        (c->service && add_query(b, "service", c->service) < 0) || add_query(b, "scope", scope) < 0)
+        (c->service && transfer_remote_add_query(b, "service", c->service) < 0) ||
+        transfer_remote_add_query(b, "scope", scope) < 0)
         return err_set(err, ERR_LIMIT, "the address of the token server is too long");
     return 0;
 }
 
 /* "host" of "host:port" */
-static bool same_machine(const char *a, const char *b)
+static bool transfer_remote_same_machine(const char *a, const char *b)
 {
     const char *end = strrchr(a, ':'), *other = strrchr(b, ':');
 
@@ -274,13 +277,16 @@ static bool same_machine(const char *a, const char *b)
 
 /* The address comes from the registry: only one that lies on the registry's own machine may be
  * private or without TLS, as the registry is. */
-static int fetch_token(struct remote *r, const struct challenge *c, char **ret, struct err *err)
+static int transfer_remote_fetch_token(struct remote *r, const struct challenge *c, char **ret,
+                                       struct err *err)
 {
     _cleanup_buf_ struct buf url = BUF_INIT(URL_MAX);
     _cleanup_free_ char *host = fetch_url_host(c->realm);
     struct remote_text t = {.buf = BUF_INIT(TOKEN_ANSWER_MAX)};
-    struct fetch f = {
-        .size_max = TOKEN_ANSWER_MAX, .time_max = ANSWER_TIMEOUT, .on_data = take_text, .arg = &t};
+    struct fetch f = {.size_max = TOKEN_ANSWER_MAX,
+                      .time_max = ANSWER_TIMEOUT,
+                      .on_data = transfer_remote_take_text,
+                      .arg = &t};
     struct fetch_head head = {0};
     struct fetcher *fetcher;
     bool same;
@@ -288,11 +294,11 @@ static int fetch_token(struct remote *r, const struct challenge *c, char **ret, 
 
     if (!host)
         return err_set(err, ERR_DENIED, "the registry's token server has no https address");
-    same = same_machine(host, r->host);
-    rc = token_url(r, c, &url, err);
+    same = transfer_remote_same_machine(host, r->host);
+    rc = transfer_remote_token_url(r, c, &url, err);
     if (rc < 0)
         return rc;
-    fetcher = fetcher_for(r->settings, host, same, same && r->http);
+    fetcher = transfer_remote_fetcher_for(r->settings, host, same, same && r->http);
     f.url = buf_data(&url);
     f.authorization = r->basic;
     rc = fetch_run(fetcher, &f, &head, err);
@@ -306,7 +312,8 @@ static int fetch_token(struct remote *r, const struct challenge *c, char **ret, 
     return rc;
 }
 
-static int answer_challenge(struct remote *r, const char *text, char **ret, struct err *err)
+static int transfer_remote_answer_challenge(struct remote *r, const char *text, char **ret,
+                                            struct err *err)
 {
     _cleanup_free_ char *token = NULL;
     struct challenge c = {0};
@@ -315,7 +322,7 @@ static int answer_challenge(struct remote *r, const char *text, char **ret, stru
     if (rc >= 0 && c.scheme == CHALLENGE_BASIC) {
         *ret = r->basic ? xstrdup(r->basic) : NULL;
     } else if (rc >= 0) {
-        rc = fetch_token(r, &c, &token, err);
+        rc = transfer_remote_fetch_token(r, &c, &token, err);
         if (rc >= 0)
             *ret = xasprintf("Bearer %s", token);
     }
@@ -324,14 +331,15 @@ static int answer_challenge(struct remote *r, const char *text, char **ret, stru
 }
 
 /* `used`: what was refused. Another thread may have a newer one by now. 0: there is none to try. */
-static int renew(struct remote *r, const char *used, const char *challenge, struct err *err)
+static int transfer_remote_renew(struct remote *r, const char *used, const char *challenge,
+                                 struct err *err)
 {
     char *fresh = NULL;
     int rc = 1;
 
     pthread_mutex_lock(&r->lock);
     if (!r->authorization || (used && STREQ(r->authorization, used))) {
-        rc = challenge ? answer_challenge(r, challenge, &fresh, err) : 0;
+        rc = challenge ? transfer_remote_answer_challenge(r, challenge, &fresh, err) : 0;
         if (rc >= 0) {
             rc = fresh && !(used && STREQ(fresh, used));
             free(r->authorization);
@@ -344,7 +352,7 @@ static int renew(struct remote *r, const char *used, const char *challenge, stru
 
 /* ---- requests ---- */
 
-static char *url_of(const struct remote *r, const char *path)
+static char *transfer_remote_url_of(const struct remote *r, const char *path)
 {
     return strstr(path, "://") ? xstrdup(path)
                                : xasprintf("%s/v2/%s/%s", r->base, r->repository, path);
@@ -352,7 +360,7 @@ static char *url_of(const struct remote *r, const char *path)
 
 int remote_fetch(struct remote *r, const struct fetch *f, struct fetch_head *ret, struct err *err)
 {
-    _cleanup_free_ char *url = url_of(r, f->url);
+    _cleanup_free_ char *url = transfer_remote_url_of(r, f->url);
     struct fetch own = *f;
 
     own.url = url;
@@ -369,7 +377,7 @@ int remote_fetch(struct remote *r, const struct fetch *f, struct fetch_head *ret
         if (rc < 0)
             return rc;
         if (head.status == 401 && again)
-            rc = renew(r, used, head.challenge, err);
+            rc = transfer_remote_renew(r, used, head.challenge, err);
         if (rc <= 0 || head.status != 401 || !again) {
             if (rc < 0)
                 fetch_head_done(&head);
@@ -389,7 +397,7 @@ int remote_get(struct remote *r, const char *path, const char *accept, size_t ma
                             .accept = accept,
                             .size_max = max,
                             .time_max = ANSWER_TIMEOUT,
-                            .on_data = take_text,
+                            .on_data = transfer_remote_take_text,
                             .arg = &t};
     struct fetch_head head = {0};
     int rc = remote_fetch(r, &f, &head, err);
@@ -411,7 +419,7 @@ int remote_get(struct remote *r, const char *path, const char *accept, size_t ma
 
 char *remote_location(const struct remote *r, const char *path, const char *location)
 {
-    _cleanup_free_ char *url = url_of(r, path);
+    _cleanup_free_ char *url = transfer_remote_url_of(r, path);
 
     return location ? fetch_url_join(url, location) : NULL;
 }

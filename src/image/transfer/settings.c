@@ -11,13 +11,13 @@
 
 enum { CA_MAX = 4 << 20 };
 
-static char *copy(const char *s)
+static char *settings_copy(const char *s)
 {
     return s && *s ? xstrdup(s) : NULL;
 }
 
-static int read_lists(const json_t *mirrors, const json_t *have, const json_t *hosts,
-                      struct settings *s, struct err *err)
+static int settings_read_lists(const json_t *mirrors, const json_t *have, const json_t *hosts,
+                               struct settings *s, struct err *err)
 {
     int r = mirrors ? json_read_strv(mirrors, "mirrors", &s->mirrors, err) : 0;
 
@@ -26,7 +26,7 @@ static int read_lists(const json_t *mirrors, const json_t *have, const json_t *h
     return r < 0 || !hosts ? r : json_read_strv(hosts, "hosts", &s->hosts, err);
 }
 
-static int read_fields(const json_t *doc, struct settings *s, struct err *err)
+static int settings_read_fields(const json_t *doc, struct settings *s, struct err *err)
 {
     const char *name = NULL, *digest = NULL, *platform = NULL, *user = NULL, *password = NULL;
     const char *ca_file = NULL, *etag = NULL;
@@ -57,12 +57,12 @@ static int read_fields(const json_t *doc, struct settings *s, struct err *err)
     s->change_user = uid != UINT64_MAX;
     s->uid = (uint32_t)uid;
     s->name = xstrdup(name);
-    s->digest = copy(digest);
-    s->platform = copy(platform);
-    s->username = copy(user);
-    s->password = copy(password);
-    s->etag = copy(etag);
-    r = read_lists(mirrors, have, hosts, s, err);
+    s->digest = settings_copy(digest);
+    s->platform = settings_copy(platform);
+    s->username = settings_copy(user);
+    s->password = settings_copy(password);
+    s->etag = settings_copy(etag);
+    r = settings_read_lists(mirrors, have, hosts, s, err);
     if (r >= 0 && ca_file && *ca_file)
         r = file_read(AT_FDCWD, ca_file, CA_MAX, &s->ca_pem, &len, err);
     return r;
@@ -75,7 +75,7 @@ int settings_parse(const char *text, size_t len, struct settings *ret, struct er
     int r = json_parse("the settings", text, len, &doc, err);
 
     if (r >= 0)
-        r = read_fields(doc, &s, err);
+        r = settings_read_fields(doc, &s, err);
     if (r < 0)
         settings_done(&s);
     else

@@ -12,13 +12,13 @@
 
 enum { BACKLOG = 128, CONNECT_TIMEOUT_SEC = 10 };
 
-static int not_an_address(const char *s, struct err *err)
+static int address_not_an_address(const char *s, struct err *err)
 {
     err_set(err, ERR_INVALID, "'%.100s' is not an address with a port", s);
     return err_hint(err, "Write it as 127.0.0.1:7070 or [::1]:7070; names are not looked up.");
 }
 
-static bool parse_host(const char *host, bool bracketed, struct address *ret)
+static bool address_parse_host(const char *host, bool bracketed, struct address *ret)
 {
     if (bracketed) {
         ret->v6.sin6_family = AF_INET6;
@@ -43,14 +43,15 @@ int address_parse(const char *s, struct address *ret, struct err *err)
     uint32_t port;
 
     if (!colon || (bracketed && (colon < text + 2 || colon[-1] != ']')))
-        return not_an_address(s, err);
+        return address_not_an_address(s, err);
     len = (size_t)(colon - text) - (bracketed ? 2 : 0);
     if (len == 0 || len >= sizeof(host))
-        return not_an_address(s, err);
+        return address_not_an_address(s, err);
     memcpy(host, text + bracketed, len);
     host[len] = '\0';
-    if (!parse_host(host, bracketed, &a) || parse_u32(colon + 1, 0, UINT16_MAX, &port, NULL) < 0)
-        return not_an_address(s, err);
+    if (!address_parse_host(host, bracketed, &a) ||
+        parse_u32(colon + 1, 0, UINT16_MAX, &port, NULL) < 0)
+        return address_not_an_address(s, err);
     /* The port is at the same place in both. */
     a.v4.sin_port = htons((uint16_t)port);
     *ret = a;

@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-static int digit(char c)
+static int base64_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -14,12 +14,12 @@ static int digit(char c)
 }
 
 /* Four characters, `pad` of them '=' at the end: the bytes behind the last digit must be none. */
-static int quad(const char *s, size_t pad, uint32_t *ret)
+static int base64_quad(const char *s, size_t pad, uint32_t *ret)
 {
     uint32_t v = 0;
 
     for (size_t i = 0; i < 4; i++) {
-        int d = i < 4 - pad ? digit(s[i]) : 0;
+        int d = i < 4 - pad ? base64_digit(s[i]) : 0;
 
         if (d < 0)
             return -1;
@@ -39,7 +39,7 @@ int base64_decode(struct buf *b, const char *text, size_t len, struct err *err)
         size_t missing = i + 4 == len ? pad : 0;
         uint32_t v;
 
-        if (quad(text + i, missing, &v) < 0)
+        if (base64_quad(text + i, missing, &v) < 0)
             return err_set(err, ERR_INVALID, "no base64 at character %zu", i + 1);
         if (buf_append(b, (const char[]){(char)(v >> 16), (char)(v >> 8), (char)v}, 3 - missing) <
             0)

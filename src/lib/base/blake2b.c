@@ -29,23 +29,24 @@ static const uint8_t sigma[12][16] = {
 };
 /* clang-format on */
 
-static inline uint64_t turn(uint64_t x, unsigned n)
+static inline uint64_t blake2b_turn(uint64_t x, unsigned n)
 {
     return x >> n | x << (64 - n);
 }
 
-static inline void mix(uint64_t v[static 16], const uint8_t at[static 4], uint64_t x, uint64_t y)
+static inline void blake2b_mix(uint64_t v[static 16], const uint8_t at[static 4], uint64_t x,
+                               uint64_t y)
 {
     uint64_t a = v[at[0]], b = v[at[1]], c = v[at[2]], d = v[at[3]];
 
     a += b + x;
-    d = turn(d ^ a, 32);
+    d = blake2b_turn(d ^ a, 32);
     c += d;
-    b = turn(b ^ c, 24);
+    b = blake2b_turn(b ^ c, 24);
     a += b + y;
-    d = turn(d ^ a, 16);
+    d = blake2b_turn(d ^ a, 16);
     c += d;
-    b = turn(b ^ c, 63);
+    b = blake2b_turn(b ^ c, 63);
     v[at[0]] = a;
     v[at[1]] = b;
     v[at[2]] = c;
@@ -53,7 +54,7 @@ static inline void mix(uint64_t v[static 16], const uint8_t at[static 4], uint64
 }
 
 /* Rounds and places are written out by the compiler: with loops it is half as fast. */
-static void compress(struct blake2b *b, const uint8_t *block, bool last)
+static void blake2b_compress(struct blake2b *b, const uint8_t *block, bool last)
 {
     static const uint8_t at[8][4] = {{0, 4, 8, 12},  {1, 5, 9, 13},  {2, 6, 10, 14}, {3, 7, 11, 15},
                                      {0, 5, 10, 15}, {1, 6, 11, 12}, {2, 7, 8, 13},  {3, 4, 9, 14}};
@@ -70,7 +71,7 @@ static void compress(struct blake2b *b, const uint8_t *block, bool last)
     for (size_t round = 0; round < 12; round++)
 #pragma GCC unroll 8
         for (size_t i = 0; i < 8; i++)
-            mix(v, at[i], m[sigma[round][2 * i]], m[sigma[round][2 * i + 1]]);
+            blake2b_mix(v, at[i], m[sigma[round][2 * i]], m[sigma[round][2 * i + 1]]);
     for (size_t i = 0; i < 8; i++)
         b->h[i] ^= v[i] ^ v[i + 8];
 }
@@ -91,7 +92,7 @@ void blake2b_add(struct blake2b *b, const void *data, size_t len)
 
         if (b->len == sizeof(b->block)) {
             b->bytes += sizeof(b->block);
-            compress(b, b->block, false);
+            blake2b_compress(b, b->block, false);
             b->len = 0;
             continue;
         }
@@ -106,7 +107,7 @@ void blake2b_end(struct blake2b *b, char ret[static BLAKE2B_HEX])
 {
     b->bytes += b->len;
     memset(b->block + b->len, 0, sizeof(b->block) - b->len);
-    compress(b, b->block, true);
+    blake2b_compress(b, b->block, true);
     for (size_t i = 0; i < BLAKE2B_LEN; i++)
         snprintf(ret + 2 * i, 3, "%02x", (unsigned)(b->h[i / 8] >> (8 * (i % 8)) & 0xff));
 }

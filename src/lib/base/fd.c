@@ -103,8 +103,8 @@ int file_write(int dirfd, const char *path, const char *text, struct err *err)
     return 0;
 }
 
-static int replace_by(int dirfd, const char *tmp, const char *path, const void *data, size_t len,
-                      mode_t mode, bool sync, struct err *err)
+static int fd_replace_by(int dirfd, const char *tmp, const char *path, const void *data, size_t len,
+                         mode_t mode, bool sync, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r;
@@ -135,7 +135,7 @@ int file_replace(int dirfd, const char *path, const void *data, size_t len, mode
 {
     _cleanup_free_ char *tmp = xasprintf("%s.tmp", path);
 
-    return replace_by(dirfd, tmp, path, data, len, mode, sync, err);
+    return fd_replace_by(dirfd, tmp, path, data, len, mode, sync, err);
 }
 
 int file_replace_shared(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
@@ -143,7 +143,7 @@ int file_replace_shared(int dirfd, const char *path, const void *data, size_t le
 {
     _cleanup_free_ char *tmp = xasprintf("%s.%d.tmp", path, (int)getpid());
 
-    return replace_by(dirfd, tmp, path, data, len, mode, false, err);
+    return fd_replace_by(dirfd, tmp, path, data, len, mode, false, err);
 }
 
 int memfd_sealed(const char *name, const void *data, size_t len, int *ret, struct err *err)
@@ -221,7 +221,7 @@ int dir_open_above(const char *path, int *ret, const char **ret_name, struct err
     return 0;
 }
 
-static int unix_address(int dirfd, const char *name, struct sockaddr_un *ret, struct err *err)
+static int fd_unix_address(int dirfd, const char *name, struct sockaddr_un *ret, struct err *err)
 {
     int n;
 
@@ -238,7 +238,7 @@ int unix_listen(int dirfd, const char *name, int type, mode_t mode, int *ret, st
     struct sockaddr_un addr;
     int r;
 
-    r = unix_address(dirfd, name, &addr, err);
+    r = fd_unix_address(dirfd, name, &addr, err);
     if (r < 0)
         return r;
     fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
@@ -267,7 +267,7 @@ int unix_connect(int dirfd, const char *name, int type, int *ret, struct err *er
     struct sockaddr_un addr;
     int r;
 
-    r = unix_address(dirfd, name, &addr, err);
+    r = fd_unix_address(dirfd, name, &addr, err);
     if (r < 0)
         return r;
     fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
@@ -326,7 +326,7 @@ bool fd_send_is_short(int r)
 }
 
 /* Keeps the first `room` descriptors of a message and closes the rest. */
-static size_t take_fds(struct msghdr *msg, int *fds, size_t room)
+static size_t fd_take_fds(struct msghdr *msg, int *fds, size_t room)
 {
     size_t kept = 0;
 
@@ -370,7 +370,7 @@ ssize_t fd_recv(int sock, void *data, size_t len, int *fds, size_t *n, int flags
     while (r < 0 && errno == EINTR);
     if (r < 0)
         return -errno;
-    got = take_fds(&msg, fds, n ? *n : 0);
+    got = fd_take_fds(&msg, fds, n ? *n : 0);
     if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
         for (size_t i = 0; i < got; i++)
             fds[i] = fd_close(fds[i]);

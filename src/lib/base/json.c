@@ -13,7 +13,7 @@ enum { JSON_FIELDS_MAX = 64 };
 
 /* jansson itself stops at 2048; ours is tighter. Counts brackets outside strings before anything is
  * allocated. */
-static bool too_deep(const char *text, size_t len)
+static bool json_too_deep(const char *text, size_t len)
 {
     size_t depth = 0;
     bool in_string = false;
@@ -44,7 +44,7 @@ int json_parse(const char *what, const char *text, size_t len, json_t **ret, str
     json_error_t je;
     json_t *j;
 
-    if (GUARD("json depth") && too_deep(text, len))
+    if (GUARD("json depth") && json_too_deep(text, len))
         return err_set(err, ERR_INVALID, "%s: JSON nested over %d levels", what, JSON_DEPTH_LIMIT);
     j = json_loadb(text, len, flags, &je);
     if (!j)
@@ -61,14 +61,14 @@ char *json_to_text(const json_t *j, bool canonical)
     return s ? s : xstrdup("null");
 }
 
-static const char *field_name(const char *where, const char *name, char *tmp, size_t size)
+static const char *json_field_name(const char *where, const char *name, char *tmp, size_t size)
 {
     snprintf(tmp, size, "%s%s%.100s", where ? where : "", where ? "." : "", name);
     return tmp;
 }
 
-static int read_value(const json_t *v, const char *full, const struct json_field *f,
-                      struct err *err)
+static int json_read_value(const json_t *v, const char *full, const struct json_field *f,
+                           struct err *err)
 {
     static const char *const wanted[] = {"a string", "true or false", "a whole number >= 0",
                                          "an array", "an object",     "a value"};
@@ -106,8 +106,8 @@ static int read_value(const json_t *v, const char *full, const struct json_field
     return err_set(err, ERR_INVALID, "field '%s' must be %s", full, wanted[f->type]);
 }
 
-static int unknown_field(const char *full, const char *key, const struct json_field *fields,
-                         size_t n, struct err *err)
+static int json_unknown_field(const char *full, const char *key, const struct json_field *fields,
+                              size_t n, struct err *err)
 {
     const char *names[JSON_FIELDS_MAX];
     const char *near;
@@ -137,12 +137,12 @@ int json_read(const json_t *obj, const char *where, const struct json_field *fie
         for (size_t i = 0; i < n && !f; i++)
             if (STREQ(fields[i].name, key))
                 f = &fields[i];
-        field_name(where, key, full, sizeof(full));
+        json_field_name(where, key, full, sizeof(full));
         if (!f && GUARD("known fields"))
-            return unknown_field(full, key, fields, n, err);
+            return json_unknown_field(full, key, fields, n, err);
         if (!f || json_is_null(value))
             continue;
-        r = read_value(value, full, f, err);
+        r = json_read_value(value, full, f, err);
         if (r < 0)
             return r;
     }
@@ -192,7 +192,7 @@ int json_to_err(const json_t *doc, struct err *err)
     return hint ? err_hint(err, "%s", hint) : r;
 }
 
-static void wipe_and_free(void *p)
+static void json_wipe_and_free(void *p)
 {
     if (p)
         explicit_bzero(p, malloc_usable_size(p));
@@ -206,5 +206,5 @@ void json_need_memory(void)
 
 void json_wipe_freed(void)
 {
-    json_set_alloc_funcs(xmalloc, wipe_and_free);
+    json_set_alloc_funcs(xmalloc, json_wipe_and_free);
 }

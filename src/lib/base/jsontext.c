@@ -16,7 +16,7 @@ struct jsontext_scan {
     uint8_t object[JSON_TEXT_DEPTH_MAX]; /* of each open bracket: is it an object's */
 };
 
-static void put(struct jsontext_scan *s, const char *from)
+static void jsontext_put(struct jsontext_scan *s, const char *from)
 {
     size_t len = (size_t)(s->p - from);
 
@@ -26,21 +26,21 @@ static void put(struct jsontext_scan *s, const char *from)
     s->out += len;
 }
 
-static bool at(const struct jsontext_scan *s, char c)
+static bool jsontext_at(const struct jsontext_scan *s, char c)
 {
     return s->p < s->end && *s->p == c;
 }
 
-static bool take(struct jsontext_scan *s, char c)
+static bool jsontext_take(struct jsontext_scan *s, char c)
 {
-    if (!at(s, c))
+    if (!jsontext_at(s, c))
         return false;
     s->p++;
-    put(s, s->p - 1);
+    jsontext_put(s, s->p - 1);
     return true;
 }
 
-static void skip_space(struct jsontext_scan *s)
+static void jsontext_skip_space(struct jsontext_scan *s)
 {
     while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\r' || *s->p == '\n'))
         s->p++;
@@ -48,7 +48,7 @@ static void skip_space(struct jsontext_scan *s)
 
 /* ---- strings ---- */
 
-static bool skip_escape(struct jsontext_scan *s)
+static bool jsontext_skip_escape(struct jsontext_scan *s)
 {
     if (s->p + 1 >= s->end)
         return false;
@@ -62,13 +62,13 @@ static bool skip_escape(struct jsontext_scan *s)
     return true;
 }
 
-static bool skip_char(struct jsontext_scan *s)
+static bool jsontext_skip_char(struct jsontext_scan *s)
 {
     unsigned cp;
     size_t n;
 
     if (*s->p == '\\')
-        return skip_escape(s);
+        return jsontext_skip_escape(s);
     if ((unsigned char)*s->p < 0x20)
         return false;
     n = (unsigned char)*s->p < 0x80 ? 1 : text_utf8_next(s->p, (size_t)(s->end - s->p), &cp);
@@ -76,26 +76,26 @@ static bool skip_char(struct jsontext_scan *s)
     return n > 0;
 }
 
-static bool scan_string(struct jsontext_scan *s)
+static bool jsontext_scan_string(struct jsontext_scan *s)
 {
     const char *from = s->p;
 
-    if (!at(s, '"'))
+    if (!jsontext_at(s, '"'))
         return false;
     s->p++;
     while (s->p < s->end && *s->p != '"')
-        if (!skip_char(s))
+        if (!jsontext_skip_char(s))
             return false;
-    if (!at(s, '"'))
+    if (!jsontext_at(s, '"'))
         return false;
     s->p++;
-    put(s, from);
+    jsontext_put(s, from);
     return true;
 }
 
 /* ---- numbers and words ---- */
 
-static bool skip_digits(struct jsontext_scan *s)
+static bool jsontext_skip_digits(struct jsontext_scan *s)
 {
     const char *from = s->p;
 
@@ -104,30 +104,30 @@ static bool skip_digits(struct jsontext_scan *s)
     return s->p > from;
 }
 
-static bool scan_number(struct jsontext_scan *s)
+static bool jsontext_scan_number(struct jsontext_scan *s)
 {
     const char *from = s->p;
 
-    if (at(s, '-'))
+    if (jsontext_at(s, '-'))
         s->p++;
-    if (at(s, '0'))
+    if (jsontext_at(s, '0'))
         s->p++;
-    else if (!skip_digits(s))
+    else if (!jsontext_skip_digits(s))
         return false;
-    if (at(s, '.') && (s->p++, !skip_digits(s)))
+    if (jsontext_at(s, '.') && (s->p++, !jsontext_skip_digits(s)))
         return false;
-    if (at(s, 'e') || at(s, 'E')) {
+    if (jsontext_at(s, 'e') || jsontext_at(s, 'E')) {
         s->p++;
-        if (at(s, '+') || at(s, '-'))
+        if (jsontext_at(s, '+') || jsontext_at(s, '-'))
             s->p++;
-        if (!skip_digits(s))
+        if (!jsontext_skip_digits(s))
             return false;
     }
-    put(s, from);
+    jsontext_put(s, from);
     return true;
 }
 
-static bool scan_word(struct jsontext_scan *s, const char *word)
+static bool jsontext_scan_word(struct jsontext_scan *s, const char *word)
 {
     const char *from = s->p;
     size_t len = strlen(word);
@@ -135,79 +135,79 @@ static bool scan_word(struct jsontext_scan *s, const char *word)
     if ((size_t)(s->end - s->p) < len || memcmp(s->p, word, len) != 0)
         return false;
     s->p += len;
-    put(s, from);
+    jsontext_put(s, from);
     return true;
 }
 
-static bool scan_scalar(struct jsontext_scan *s)
+static bool jsontext_scan_scalar(struct jsontext_scan *s)
 {
-    if (at(s, '"'))
-        return scan_string(s);
-    if (at(s, 't'))
-        return scan_word(s, "true");
-    if (at(s, 'f'))
-        return scan_word(s, "false");
-    if (at(s, 'n'))
-        return scan_word(s, "null");
-    return scan_number(s);
+    if (jsontext_at(s, '"'))
+        return jsontext_scan_string(s);
+    if (jsontext_at(s, 't'))
+        return jsontext_scan_word(s, "true");
+    if (jsontext_at(s, 'f'))
+        return jsontext_scan_word(s, "false");
+    if (jsontext_at(s, 'n'))
+        return jsontext_scan_word(s, "null");
+    return jsontext_scan_number(s);
 }
 
 /* ---- the whole ---- */
 
-static bool scan_key(struct jsontext_scan *s)
+static bool jsontext_scan_key(struct jsontext_scan *s)
 {
-    skip_space(s);
-    if (!scan_string(s))
+    jsontext_skip_space(s);
+    if (!jsontext_scan_string(s))
         return false;
-    skip_space(s);
-    return take(s, ':');
+    jsontext_skip_space(s);
+    return jsontext_take(s, ':');
 }
 
 /* Begins a value: 1 when it is whole, 0 when a bracket was opened and a value follows, -1. */
-static int open_value(struct jsontext_scan *s)
+static int jsontext_open_value(struct jsontext_scan *s)
 {
     bool object;
 
-    skip_space(s);
-    object = at(s, '{');
-    if (!object && !at(s, '['))
-        return scan_scalar(s) ? 1 : -1;
-    take(s, object ? '{' : '[');
-    skip_space(s);
-    if (take(s, object ? '}' : ']'))
+    jsontext_skip_space(s);
+    object = jsontext_at(s, '{');
+    if (!object && !jsontext_at(s, '['))
+        return jsontext_scan_scalar(s) ? 1 : -1;
+    jsontext_take(s, object ? '{' : '[');
+    jsontext_skip_space(s);
+    if (jsontext_take(s, object ? '}' : ']'))
         return 1;
-    if (s->depth == JSON_TEXT_DEPTH_MAX || (object && !scan_key(s)))
+    if (s->depth == JSON_TEXT_DEPTH_MAX || (object && !jsontext_scan_key(s)))
         return -1;
     s->object[s->depth++] = object;
     return 0;
 }
 
 /* After a value: 1 when all brackets are closed, 0 when another value follows, -1. */
-static int close_values(struct jsontext_scan *s)
+static int jsontext_close_values(struct jsontext_scan *s)
 {
     while (s->depth) {
         bool object = s->object[s->depth - 1];
 
-        skip_space(s);
-        if (take(s, ','))
-            return object && !scan_key(s) ? -1 : 0;
-        if (!take(s, object ? '}' : ']'))
+        jsontext_skip_space(s);
+        if (jsontext_take(s, ','))
+            return object && !jsontext_scan_key(s) ? -1 : 0;
+        if (!jsontext_take(s, object ? '}' : ']'))
             return -1;
         s->depth--;
     }
     return 1;
 }
 
-static bool scan_all(struct jsontext_scan *s)
+static bool jsontext_scan_all(struct jsontext_scan *s)
 {
     int r = 0;
 
     while (r == 0) {
-        r = open_value(s);
+        r = jsontext_open_value(s);
         if (r > 0)
-            r = close_values(s);
+            r = jsontext_close_values(s);
     }
-    skip_space(s);
+    jsontext_skip_space(s);
     return r > 0 && s->p == s->end;
 }
 
@@ -216,9 +216,9 @@ enum json_text_kind json_text_kind(const char *s, size_t len)
     struct jsontext_scan scan = {.p = s, .end = s + len};
     bool object;
 
-    skip_space(&scan);
-    object = at(&scan, '{');
-    if (!scan_all(&scan))
+    jsontext_skip_space(&scan);
+    object = jsontext_at(&scan, '{');
+    if (!jsontext_scan_all(&scan))
         return JSON_TEXT_BAD;
     return object ? JSON_TEXT_OBJECT : JSON_TEXT_OTHER;
 }
@@ -227,7 +227,7 @@ int json_text_compact(char *s, size_t *len, struct err *err)
 {
     struct jsontext_scan scan = {.p = s, .end = s + *len, .out = s};
 
-    if (!scan_all(&scan))
+    if (!jsontext_scan_all(&scan))
         return err_set(err, ERR_INVALID, "not a JSON value: byte %zu%s", (size_t)(scan.p - s),
                        scan.depth == JSON_TEXT_DEPTH_MAX ? " is nested too deep" : "");
     *len = (size_t)(scan.out - s);

@@ -9,7 +9,7 @@ struct map_slot {
     void *value; /* NULL with a key: removed */
 };
 
-static uint64_t hash(const char *s)
+static uint64_t map_hash(const char *s)
 {
     uint64_t h = 0xcbf29ce484222325; /* FNV-1a, 64 bit */
 
@@ -26,11 +26,11 @@ void map_done(struct map *m)
     *m = (struct map)MAP_INIT;
 }
 
-static struct map_slot *find(const struct map *m, const char *key)
+static struct map_slot *map_find(const struct map *m, const char *key)
 {
     if (!m->cap)
         return NULL;
-    for (size_t i = hash(key) & (m->cap - 1);; i = (i + 1) & (m->cap - 1)) {
+    for (size_t i = map_hash(key) & (m->cap - 1);; i = (i + 1) & (m->cap - 1)) {
         struct map_slot *s = &m->slots[i];
 
         if (!s->key)
@@ -42,14 +42,14 @@ static struct map_slot *find(const struct map *m, const char *key)
 
 void *map_get(const struct map *m, const char *key)
 {
-    struct map_slot *s = find(m, key);
+    struct map_slot *s = map_find(m, key);
 
     return s ? s->value : NULL;
 }
 
-static void insert(struct map *m, char *owned_key, void *value)
+static void map_insert(struct map *m, char *owned_key, void *value)
 {
-    size_t i = hash(owned_key) & (m->cap - 1);
+    size_t i = map_hash(owned_key) & (m->cap - 1);
 
     while (m->slots[i].key)
         i = (i + 1) & (m->cap - 1);
@@ -58,7 +58,7 @@ static void insert(struct map *m, char *owned_key, void *value)
 }
 
 /* At most half full, tombstones counted, so that every probe ends soon. */
-static void make_room(struct map *m)
+static void map_make_room(struct map *m)
 {
     struct map old = *m;
 
@@ -71,7 +71,7 @@ static void make_room(struct map *m)
     m->used = m->dead = 0;
     for (size_t i = 0; i < old.cap; i++) {
         if (old.slots[i].value)
-            insert(m, old.slots[i].key, old.slots[i].value);
+            map_insert(m, old.slots[i].key, old.slots[i].value);
         else
             free(old.slots[i].key);
     }
@@ -80,16 +80,16 @@ static void make_room(struct map *m)
 
 bool map_add(struct map *m, const char *key, void *value)
 {
-    if (find(m, key))
+    if (map_find(m, key))
         return false;
-    make_room(m);
-    insert(m, xstrdup(key), value);
+    map_make_room(m);
+    map_insert(m, xstrdup(key), value);
     return true;
 }
 
 void *map_remove(struct map *m, const char *key)
 {
-    struct map_slot *s = find(m, key);
+    struct map_slot *s = map_find(m, key);
     void *value;
 
     if (!s)

@@ -8,7 +8,7 @@ enum { NAME_MAX_LEN = 63, USER_ID_MAX = 65535, USER_NAME_MAX = 32 };
 static const uint64_t usec_per_sec = 1000000;
 
 /* Digits at *p into *ret; advances *p. -1 without a digit or on overflow. */
-static int scan_digits(const char **p, uint64_t *ret)
+static int base_parse_scan_digits(const char **p, uint64_t *ret)
 {
     uint64_t v = 0;
 
@@ -30,10 +30,10 @@ struct decimal {
     uint64_t scale;
 };
 
-static int scan_decimal(const char **p, struct decimal *ret)
+static int base_parse_scan_decimal(const char **p, struct decimal *ret)
 {
     *ret = (struct decimal){.scale = 1};
-    if (scan_digits(p, &ret->whole) < 0)
+    if (base_parse_scan_digits(p, &ret->whole) < 0)
         return -1;
     if (**p != '.')
         return 0;
@@ -49,7 +49,7 @@ static int scan_decimal(const char **p, struct decimal *ret)
     return 0;
 }
 
-static int decimal_times(const struct decimal *d, uint64_t unit, uint64_t *ret)
+static int base_parse_decimal_times(const struct decimal *d, uint64_t unit, uint64_t *ret)
 {
     uint64_t whole, frac;
 
@@ -64,7 +64,7 @@ int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct e
     const char *p = s;
     uint64_t v;
 
-    if (scan_digits(&p, &v) < 0 || *p || v < min || v > max)
+    if (base_parse_scan_digits(&p, &v) < 0 || *p || v < min || v > max)
         return err_set(err, ERR_INVALID, "'%s' is not a whole number from %llu to %llu", s,
                        (unsigned long long)min, (unsigned long long)max);
     *ret = v;
@@ -89,7 +89,7 @@ int parse_size(const char *s, uint64_t *ret, struct err *err)
     const char *p = s, *hit;
     uint64_t unit = 1;
 
-    if (scan_decimal(&p, &d) < 0)
+    if (base_parse_scan_decimal(&p, &d) < 0)
         goto bad;
     if (*p) {
         hit = strchr(suffixes, toupper((unsigned char)*p));
@@ -102,7 +102,7 @@ int parse_size(const char *s, uint64_t *ret, struct err *err)
         if (*p == 'B' || *p == 'b')
             p++;
     }
-    if (*p || (unit == 1 && d.scale > 1) || decimal_times(&d, unit, ret) < 0)
+    if (*p || (unit == 1 && d.scale > 1) || base_parse_decimal_times(&d, unit, ret) < 0)
         goto bad;
     return 0;
 bad:
@@ -124,7 +124,7 @@ int parse_duration(const char *s, uint64_t *ret_usec, struct err *err)
         uint64_t unit = 0;
         size_t len;
 
-        if (scan_decimal(&p, &d) < 0)
+        if (base_parse_scan_decimal(&p, &d) < 0)
             goto bad;
         len = strspn(p, "abcdefghijklmnopqrstuvwxyz");
         for (size_t i = 0; i < ARRAY_SIZE(units); i++)
@@ -132,7 +132,7 @@ int parse_duration(const char *s, uint64_t *ret_usec, struct err *err)
                 unit = units[i].usec;
         if (len == 0 && p[0] == '\0' && total == 0)
             unit = usec_per_sec;
-        if (!unit || decimal_times(&d, unit, &part) < 0 ||
+        if (!unit || base_parse_decimal_times(&d, unit, &part) < 0 ||
             __builtin_add_overflow(total, part, &total))
             goto bad;
         p += len;
@@ -149,8 +149,8 @@ int parse_cpus(const char *s, uint32_t *ret_milli, struct err *err)
     struct decimal d;
     uint64_t milli;
 
-    if (scan_decimal(&p, &d) < 0 || *p || decimal_times(&d, 1000, &milli) < 0 || milli < 1 ||
-        milli > 1024000)
+    if (base_parse_scan_decimal(&p, &d) < 0 || *p ||
+        base_parse_decimal_times(&d, 1000, &milli) < 0 || milli < 1 || milli > 1024000)
         return err_set(err, ERR_INVALID,
                        "'%s' is not a number of CPUs from 0.001 to 1024, such as 2 or 0.5", s);
     *ret_milli = (uint32_t)milli;
@@ -199,7 +199,7 @@ int parse_signal(const char *s, int *ret, struct err *err)
     return err_set(err, ERR_INVALID, "'%s' is not a signal such as TERM, KILL or 15", s);
 }
 
-static bool is_name_char(char c)
+static bool base_parse_is_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
@@ -208,10 +208,11 @@ bool name_is_valid(const char *s)
 {
     size_t len = strlen(s);
 
-    if (len < 1 || len > NAME_MAX_LEN || !is_name_char(s[0]) || !is_name_char(s[len - 1]))
+    if (len < 1 || len > NAME_MAX_LEN || !base_parse_is_name_char(s[0]) ||
+        !base_parse_is_name_char(s[len - 1]))
         return false;
     for (size_t i = 0; i < len; i++)
-        if (!is_name_char(s[i]) && s[i] != '-')
+        if (!base_parse_is_name_char(s[i]) && s[i] != '-')
             return false;
     return true;
 }
@@ -224,7 +225,7 @@ int parse_name(const char *what, const char *s, struct err *err)
     return err_hint(err, "Use 1 to 63 of a-z, 0-9 and '-', with a letter or digit first and last.");
 }
 
-static bool is_id(const char *s, size_t len)
+static bool base_parse_is_id(const char *s, size_t len)
 {
     uint64_t v = 0;
 
@@ -243,8 +244,9 @@ int parse_user(const char *s, struct err *err)
     const char *colon = strchr(s, ':');
     size_t len = strlen(s);
 
-    if (colon ? is_id(s, (size_t)(colon - s)) && is_id(colon + 1, strlen(colon + 1))
-              : is_id(s, len))
+    if (colon ? base_parse_is_id(s, (size_t)(colon - s)) &&
+                    base_parse_is_id(colon + 1, strlen(colon + 1))
+              : base_parse_is_id(s, len))
         return 0;
     if ((islower((unsigned char)s[0]) || s[0] == '_') && len <= USER_NAME_MAX &&
         strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == len)
@@ -296,8 +298,9 @@ const char *format_size(uint64_t bytes, char buf[static FORMAT_MAX])
 }
 
 /* "30m", not "30m0s". */
-static const char *two_units(unsigned long long n, const char *unit, unsigned long long rest,
-                             const char *small, char buf[static FORMAT_MAX])
+static const char *base_parse_two_units(unsigned long long n, const char *unit,
+                                        unsigned long long rest, const char *small,
+                                        char buf[static FORMAT_MAX])
 {
     if (rest)
         snprintf(buf, FORMAT_MAX, "%llu%s%llu%s", n, unit, rest, small);
@@ -311,13 +314,13 @@ const char *format_duration(uint64_t usec, char buf[static FORMAT_MAX])
     unsigned long long s = usec / usec_per_sec;
 
     if (s >= 86400)
-        return two_units(s / 86400, "d", s % 86400 / 3600, "h", buf);
+        return base_parse_two_units(s / 86400, "d", s % 86400 / 3600, "h", buf);
     if (s >= 3600)
-        return two_units(s / 3600, "h", s % 3600 / 60, "m", buf);
+        return base_parse_two_units(s / 3600, "h", s % 3600 / 60, "m", buf);
     if (s >= 60)
-        return two_units(s / 60, "m", s % 60, "s", buf);
+        return base_parse_two_units(s / 60, "m", s % 60, "s", buf);
     if (usec == s * usec_per_sec)
-        return two_units(s, "s", 0, "", buf);
+        return base_parse_two_units(s, "s", 0, "", buf);
     if (s)
         snprintf(buf, FORMAT_MAX, "%.1fs", (double)usec / (double)usec_per_sec);
     else

@@ -8,7 +8,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/xalloc.h"
 
-static const char *env_path(const char *name)
+static const char *path_env(const char *name)
 {
     const char *v = getenv(name);
 
@@ -31,7 +31,7 @@ int path_make_absolute(const char *path, char **ret, struct err *err)
     return 0;
 }
 
-static int roots_of(const char *root, struct path_roots *ret, struct err *err)
+static int path_roots_of(const char *root, struct path_roots *ret, struct err *err)
 {
     int r = path_make_absolute(root, &ret->root, err);
 
@@ -44,9 +44,9 @@ static int roots_of(const char *root, struct path_roots *ret, struct err *err)
 }
 
 /* $NAME, or $HOME/fallback. */
-static int xdg_dir(const char *name, const char *fallback, char **ret, struct err *err)
+static int path_xdg_dir(const char *name, const char *fallback, char **ret, struct err *err)
 {
-    const char *v = env_path(name), *home = env_path("HOME");
+    const char *v = path_env(name), *home = path_env("HOME");
 
     if (v) {
         *ret = xasprintf("%s/ripcord", v);
@@ -60,16 +60,16 @@ static int xdg_dir(const char *name, const char *fallback, char **ret, struct er
     return 0;
 }
 
-static int roots_of_user(struct path_roots *ret, struct err *err)
+static int path_roots_of_user(struct path_roots *ret, struct err *err)
 {
     _cleanup_free_ char *config = NULL;
-    const char *run = env_path("XDG_RUNTIME_DIR");
+    const char *run = path_env("XDG_RUNTIME_DIR");
     int r;
 
-    r = xdg_dir("XDG_DATA_HOME", ".local/share", &ret->state, err);
+    r = path_xdg_dir("XDG_DATA_HOME", ".local/share", &ret->state, err);
     if (r < 0)
         return r;
-    r = xdg_dir("XDG_CONFIG_HOME", ".config", &config, err);
+    r = path_xdg_dir("XDG_CONFIG_HOME", ".config", &config, err);
     if (r < 0)
         return r;
     ret->run = run ? xasprintf("%s/ripcord", run) : xasprintf("%s/run", ret->state);
@@ -77,7 +77,7 @@ static int roots_of_user(struct path_roots *ret, struct err *err)
     return 0;
 }
 
-static void roots_of_system(struct path_roots *ret)
+static void path_roots_of_system(struct path_roots *ret)
 {
     ret->state = xstrdup("/var/lib/ripcord");
     ret->run = xstrdup("/run/ripcord");
@@ -95,11 +95,11 @@ int path_roots_init(struct path_roots *ret, const char *root, struct err *err)
     if (!root && env && *env)
         root = env;
     if (root)
-        r = roots_of(root, &p, err);
+        r = path_roots_of(root, &p, err);
     else if (geteuid() == 0 && access("/run", W_OK) == 0)
-        roots_of_system(&p);
+        path_roots_of_system(&p);
     else
-        r = roots_of_user(&p, err);
+        r = path_roots_of_user(&p, err);
     if (r < 0) {
         path_roots_done(&p);
         return r;
@@ -117,7 +117,7 @@ void path_roots_done(struct path_roots *p)
     *p = (struct path_roots)PATH_ROOTS_INIT;
 }
 
-static int make_private(const char *path, struct err *err)
+static int path_make_private(const char *path, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -143,7 +143,7 @@ static int make_private(const char *path, struct err *err)
 
 int path_roots_make(const struct path_roots *p, struct err *err)
 {
-    int r = make_private(p->state, err);
+    int r = path_make_private(p->state, err);
 
-    return r < 0 ? r : make_private(p->run, err);
+    return r < 0 ? r : path_make_private(p->run, err);
 }

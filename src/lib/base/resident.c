@@ -18,7 +18,7 @@ struct ranges {
 };
 
 /* Only what is never written: the rest would come back as it was in the file. */
-static int collect(struct dl_phdr_info *info, size_t size _unused_, void *arg)
+static int resident_collect(struct dl_phdr_info *info, size_t size _unused_, void *arg)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     struct ranges *r = arg;
@@ -41,7 +41,7 @@ void resident_release(void)
 {
     struct ranges r = {.n = 0};
 
-    dl_iterate_phdr(collect, &r);
+    dl_iterate_phdr(resident_collect, &r);
     for (size_t i = 0; i < r.n; i++)
         madvise(r.at[i].from, r.at[i].size, MADV_DONTNEED);
 }

@@ -67,7 +67,7 @@ char *strv_join(char *const *v, const char *sep)
     return buf_steal(&b);
 }
 
-static size_t env_key_len(const char *entry)
+static size_t strv_env_key_len(const char *entry)
 {
     return strcspn(entry, "=");
 }
@@ -78,7 +78,7 @@ void strv_env_set(char ***env, const char *key, const char *value)
     size_t klen = strlen(key);
 
     for (char **p = *env; p && *p; p++) {
-        if (env_key_len(*p) == klen && memcmp(*p, key, klen) == 0) {
+        if (strv_env_key_len(*p) == klen && memcmp(*p, key, klen) == 0) {
             free(*p);
             *p = entry;
             return;
@@ -92,13 +92,13 @@ const char *strv_env_get(char *const *env, const char *key)
     size_t klen = strlen(key);
 
     for (; env && *env; env++)
-        if (env_key_len(*env) == klen && memcmp(*env, key, klen) == 0 && (*env)[klen] == '=')
+        if (strv_env_key_len(*env) == klen && memcmp(*env, key, klen) == 0 && (*env)[klen] == '=')
             return *env + klen + 1;
     return NULL;
 }
 
 /* Edit distance with adjacent transpositions counted once (optimal string alignment). */
-static size_t edit_distance(const char *a, const char *b)
+static size_t strv_edit_distance(const char *a, const char *b)
 {
     size_t la = strlen(a), lb = strlen(b);
     size_t rows[3][NEAREST_WORD_MAX + 1];
@@ -139,7 +139,7 @@ const char *strv_nearest(const char *word, const char *const *candidates, size_t
 
         if (strlen(candidates[i]) > NEAREST_WORD_MAX)
             continue;
-        d = edit_distance(word, candidates[i]);
+        d = strv_edit_distance(word, candidates[i]);
         if (d < best_distance && d < strlen(candidates[i])) {
             best = candidates[i];
             best_distance = d;

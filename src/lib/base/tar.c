@@ -41,7 +41,7 @@ struct overrides {
     uint64_t left_out;
 };
 
-static void overrides_done(struct overrides *o)
+static void tar_overrides_done(struct overrides *o)
 {
     free(o->path);
     free(o->link);
@@ -55,7 +55,7 @@ void tar_reader_init(struct tar_reader *r, tar_read_fn read, void *arg)
 }
 
 /* 1: all of it; 0: the stream ended before the first byte. */
-static int read_exact(struct tar_reader *r, void *data, size_t len, struct err *err)
+static int tar_read_exact(struct tar_reader *r, void *data, size_t len, struct err *err)
 {
     size_t got = 0;
 
@@ -80,7 +80,7 @@ ssize_t tar_read(struct tar_reader *r, void *data, size_t len, struct err *err)
     int ok;
 
     if (r->left == 0) {
-        ok = r->pad ? read_exact(r, pad, r->pad, err) : 1;
+        ok = r->pad ? tar_read_exact(r, pad, r->pad, err) : 1;
         r->pad = 0;
         /* Some writers leave out the last padding: nothing of value is missing then. */
         return ok < 0 ? ok : 0;
@@ -94,7 +94,7 @@ ssize_t tar_read(struct tar_reader *r, void *data, size_t len, struct err *err)
     return n;
 }
 
-static int skip_data(struct tar_reader *r, struct err *err)
+static int tar_skip_data(struct tar_reader *r, struct err *err)
 {
     char scrap[16 * TAR_BLOCK];
     ssize_t n;
@@ -105,14 +105,15 @@ static int skip_data(struct tar_reader *r, struct err *err)
     return (int)n;
 }
 
-static void expect_data(struct tar_reader *r, uint64_t size)
+static void tar_expect_data(struct tar_reader *r, uint64_t size)
 {
     r->left = size;
     r->pad = (unsigned)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK);
 }
 
 /* An octal field (blanks or NUL around it) or GNU's base-256 with the top bit set. */
-static int get_number(const char *p, size_t len, const char *what, uint64_t *ret, struct err *err)
+static int tar_get_number(const char *p, size_t len, const char *what, uint64_t *ret,
+                          struct err *err)
 {
     uint64_t v = 0;
     size_t i = 0;
@@ -140,12 +141,12 @@ static int get_number(const char *p, size_t len, const char *what, uint64_t *ret
     return 0;
 }
 
-static bool checksum_ok(const struct ustar *h)
+static bool tar_checksum_ok(const struct ustar *h)
 {
     const unsigned char *p = (const unsigned char *)h;
     uint64_t want, sum = 0;
 
-    if (get_number(h->chksum, sizeof(h->chksum), "checksum", &want, NULL) < 0)
+    if (tar_get_number(h->chksum, sizeof(h->chksum), "checksum", &want, NULL) < 0)
         return false;
     for (size_t i = 0; i < TAR_BLOCK; i++) {
         bool in_field = i >= offsetof(struct ustar, chksum) && i < offsetof(struct ustar, type);
@@ -156,7 +157,8 @@ static bool checksum_ok(const struct ustar *h)
 }
 
 /* A header's data as text (pax records, a long name), bounded. */
-static int read_text(struct tar_reader *r, uint64_t size, size_t max, char **ret, struct err *err)
+static int tar_read_text(struct tar_reader *r, uint64_t size, size_t max, char **ret,
+                         struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     int ok;
@@ -165,15 +167,15 @@ static int read_text(struct tar_reader *r, uint64_t size, size_t max, char **ret
         return err_set(err, ERR_LIMIT, "archive header of %llu bytes; at most %zu are taken",
                        (unsigned long long)size, max);
     text = xmalloc(size + 1);
-    ok = read_exact(r, text, size, err);
+    ok = tar_read_exact(r, text, size, err);
     if (ok == 0)
         return err_set(err, ERR_INVALID, "archive is cut short");
     if (ok < 0)
         return ok;
     text[size] = '\0';
-    expect_data(r, size);
+    tar_expect_data(r, size);
     r->left = 0;
-    ok = skip_data(r, err);
+    ok = tar_skip_data(r, err);
     if (ok < 0)
         return ok;
     *ret = TAKE_PTR(text);
@@ -181,7 +183,7 @@ static int read_text(struct tar_reader *r, uint64_t size, size_t max, char **ret
 }
 
 /* Pax numbers may carry a sign and a fraction (mtime); the fraction is dropped. */
-static int pax_time(const char *value, int64_t *ret, struct err *err)
+static int tar_pax_time(const char *value, int64_t *ret, struct err *err)
 {
     bool negative = value[0] == '-';
     char digits[24];
@@ -202,7 +204,8 @@ static int pax_time(const char *value, int64_t *ret, struct err *err)
     return 0;
 }
 
-static int pax_number(const char *key, const char *value, bool *has, uint64_t *ret, struct err *err)
+static int tar_pax_number(const char *key, const char *value, bool *has, uint64_t *ret,
+                          struct err *err)
 {
     int r = parse_u64(value, 0, INT64_MAX, ret, err);
 
@@ -215,7 +218,7 @@ static int pax_number(const char *key, const char *value, bool *has, uint64_t *r
 /* Our own remark in a comment, which others ignore: see tar_put_left_out(). */
 static const char left_out_mark[] = "ripcord left out ";
 
-static int pax_set(struct overrides *o, const char *key, const char *value, struct err *err)
+static int tar_pax_set(struct overrides *o, const char *key, const char *value, struct err *err)
 {
     if (STREQ(key, "path")) {
         free(o->path);
@@ -224,14 +227,14 @@ static int pax_set(struct overrides *o, const char *key, const char *value, stru
         free(o->link);
         o->link = xstrdup(value);
     } else if (STREQ(key, "size")) {
-        return pax_number(key, value, &o->has_size, &o->size, err);
+        return tar_pax_number(key, value, &o->has_size, &o->size, err);
     } else if (STREQ(key, "uid")) {
-        return pax_number(key, value, &o->has_uid, &o->uid, err);
+        return tar_pax_number(key, value, &o->has_uid, &o->uid, err);
     } else if (STREQ(key, "gid")) {
-        return pax_number(key, value, &o->has_gid, &o->gid, err);
+        return tar_pax_number(key, value, &o->has_gid, &o->gid, err);
     } else if (STREQ(key, "mtime")) {
         o->has_mtime = true;
-        return pax_time(value, &o->mtime, err);
+        return tar_pax_time(value, &o->mtime, err);
     } else if (STREQ(key, "comment") &&
                strncmp(value, left_out_mark, sizeof(left_out_mark) - 1) == 0) {
         (void)parse_u64(value + sizeof(left_out_mark) - 1, 0, TAR_ENTRIES_MAX, &o->left_out, NULL);
@@ -243,7 +246,7 @@ static int pax_set(struct overrides *o, const char *key, const char *value, stru
 }
 
 /* Records "LEN key=value\n", LEN counting the whole record. */
-static int pax_parse(struct overrides *o, char *text, size_t size, struct err *err)
+static int tar_pax_parse(struct overrides *o, char *text, size_t size, struct err *err)
 {
     char *p = text, *end = text + size;
 
@@ -263,7 +266,7 @@ static int pax_parse(struct overrides *o, char *text, size_t size, struct err *e
         if (!eq || strlen(eq + 1) != (size_t)(record + len - 1 - (eq + 1)))
             return err_set(err, ERR_INVALID, "archive: malformed pax record");
         *eq = '\0';
-        r = pax_set(o, blank + 1, eq + 1, err);
+        r = tar_pax_set(o, blank + 1, eq + 1, err);
         if (r < 0)
             return r;
         p = record + len;
@@ -271,8 +274,8 @@ static int pax_parse(struct overrides *o, char *text, size_t size, struct err *e
     return 0;
 }
 
-static int copy_name(char ret[static TAR_PATH_MAX], const char *prefix, size_t prefix_len,
-                     const char *name, size_t name_len, struct err *err)
+static int tar_copy_name(char ret[static TAR_PATH_MAX], const char *prefix, size_t prefix_len,
+                         const char *name, size_t name_len, struct err *err)
 {
     int n;
 
@@ -283,7 +286,7 @@ static int copy_name(char ret[static TAR_PATH_MAX], const char *prefix, size_t p
     return 0;
 }
 
-static enum tar_type type_of(char c, const char *path)
+static enum tar_type tar_type_of(char c, const char *path)
 {
     size_t len = strlen(path);
 
@@ -303,19 +306,19 @@ static enum tar_type type_of(char c, const char *path)
     }
 }
 
-static int fill_numbers(const struct ustar *h, const struct overrides *o, struct tar_entry *e,
-                        struct err *err)
+static int tar_fill_numbers(const struct ustar *h, const struct overrides *o, struct tar_entry *e,
+                            struct err *err)
 {
     uint64_t mode, mtime;
     int r;
 
-    if ((r = get_number(h->mode, sizeof(h->mode), "mode", &mode, err)) < 0 ||
-        (r = get_number(h->uid, sizeof(h->uid), "uid", &e->uid, err)) < 0 ||
-        (r = get_number(h->gid, sizeof(h->gid), "gid", &e->gid, err)) < 0 ||
-        (r = get_number(h->size, sizeof(h->size), "size", &e->size, err)) < 0)
+    if ((r = tar_get_number(h->mode, sizeof(h->mode), "mode", &mode, err)) < 0 ||
+        (r = tar_get_number(h->uid, sizeof(h->uid), "uid", &e->uid, err)) < 0 ||
+        (r = tar_get_number(h->gid, sizeof(h->gid), "gid", &e->gid, err)) < 0 ||
+        (r = tar_get_number(h->size, sizeof(h->size), "size", &e->size, err)) < 0)
         return r;
     /* Times before 1970 are negative base-256 numbers: not worth refusing an archive for. */
-    if (get_number(h->mtime, sizeof(h->mtime), "mtime", &mtime, NULL) < 0)
+    if (tar_get_number(h->mtime, sizeof(h->mtime), "mtime", &mtime, NULL) < 0)
         mtime = 0;
     e->mode = (mode_t)(mode & 07777);
     e->mtime = o->has_mtime ? o->mtime : (int64_t)mtime;
@@ -325,46 +328,46 @@ static int fill_numbers(const struct ustar *h, const struct overrides *o, struct
     return 0;
 }
 
-static int fill_entry(struct tar_reader *r, const struct ustar *h, const struct overrides *o,
-                      struct tar_entry *e, struct err *err)
+static int tar_fill_entry(struct tar_reader *r, const struct ustar *h, const struct overrides *o,
+                          struct tar_entry *e, struct err *err)
 {
     bool posix = memcmp(h->magic, "ustar\0", 6) == 0;
     int x;
 
-    x = o->path ? copy_name(e->path, "", 0, o->path, TAR_PATH_MAX, err)
-                : copy_name(e->path, h->prefix, posix ? sizeof(h->prefix) : 0, h->name,
-                            sizeof(h->name), err);
+    x = o->path ? tar_copy_name(e->path, "", 0, o->path, TAR_PATH_MAX, err)
+                : tar_copy_name(e->path, h->prefix, posix ? sizeof(h->prefix) : 0, h->name,
+                                sizeof(h->name), err);
     if (x == 0)
-        x = o->link ? copy_name(e->link, "", 0, o->link, TAR_PATH_MAX, err)
-                    : copy_name(e->link, "", 0, h->link, sizeof(h->link), err);
+        x = o->link ? tar_copy_name(e->link, "", 0, o->link, TAR_PATH_MAX, err)
+                    : tar_copy_name(e->link, "", 0, h->link, sizeof(h->link), err);
     if (x == 0)
-        x = fill_numbers(h, o, e, err);
+        x = tar_fill_numbers(h, o, e, err);
     if (x < 0)
         return x;
     if (h->type == 'S' || h->type == 'M')
         return err_set(err, ERR_UNSUPPORTED,
                        "archive: '%s' is sparse or multi-volume, which is not read", e->path);
-    e->type = type_of(h->type, e->path);
+    e->type = tar_type_of(h->type, e->path);
     /* Only regular files have data; some writers give links and folders a size that is to be
      * ignored. */
     if (e->type != TAR_FILE)
         e->size = 0;
-    expect_data(r, e->size);
+    tar_expect_data(r, e->size);
     return 1;
 }
 
 /* Global records carry nothing that we use but our own remark; whatever else is in them stays. */
-static void take_global(struct tar_reader *r, char *text, size_t size)
+static void tar_take_global(struct tar_reader *r, char *text, size_t size)
 {
-    __attribute__((cleanup(overrides_done))) struct overrides global = {0};
+    __attribute__((cleanup(tar_overrides_done))) struct overrides global = {0};
 
-    if (pax_parse(&global, text, size, NULL) >= 0)
+    if (tar_pax_parse(&global, text, size, NULL) >= 0)
         r->left_out += global.left_out;
 }
 
 /* pax and GNU headers before an entry; 1 when h was one and has been taken in. */
-static int take_header(struct tar_reader *r, const struct ustar *h, struct overrides *o,
-                       struct err *err)
+static int tar_take_header(struct tar_reader *r, const struct ustar *h, struct overrides *o,
+                           struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     uint64_t size;
@@ -372,36 +375,36 @@ static int take_header(struct tar_reader *r, const struct ustar *h, struct overr
 
     if (!strchr("xgLK", h->type) || h->type == '\0')
         return 0;
-    x = get_number(h->size, sizeof(h->size), "size", &size, err);
+    x = tar_get_number(h->size, sizeof(h->size), "size", &size, err);
     if (x == 0)
-        x = read_text(r, size, h->type == 'x' || h->type == 'g' ? TAR_PAX_MAX : TAR_PATH_MAX, &text,
-                      err);
+        x = tar_read_text(r, size, h->type == 'x' || h->type == 'g' ? TAR_PAX_MAX : TAR_PATH_MAX,
+                          &text, err);
     if (x < 0)
         return x;
     if (h->type == 'x')
-        x = pax_parse(o, text, size, err);
+        x = tar_pax_parse(o, text, size, err);
     else if (h->type == 'L')
-        x = pax_set(o, "path", text, err);
+        x = tar_pax_set(o, "path", text, err);
     else if (h->type == 'K')
-        x = pax_set(o, "linkpath", text, err);
+        x = tar_pax_set(o, "linkpath", text, err);
     else
-        take_global(r, text, size);
+        tar_take_global(r, text, size);
     return x < 0 ? x : 1;
 }
 
 int tar_next(struct tar_reader *r, struct tar_entry *ret, struct err *err)
 {
-    __attribute__((cleanup(overrides_done))) struct overrides o = {0};
+    __attribute__((cleanup(tar_overrides_done))) struct overrides o = {0};
     static const struct ustar zero;
     struct ustar h;
     unsigned headers = 0;
     int x;
 
-    x = skip_data(r, err);
+    x = tar_skip_data(r, err);
     if (x < 0 || r->ended)
         return x;
     for (;;) {
-        x = read_exact(r, &h, sizeof(h), err);
+        x = tar_read_exact(r, &h, sizeof(h), err);
         if (x < 0)
             return x;
         if (x == 0 || memcmp(&h, &zero, sizeof(h)) == 0) {
@@ -409,17 +412,17 @@ int tar_next(struct tar_reader *r, struct tar_entry *ret, struct err *err)
             r->marked = x > 0;
             return 0;
         }
-        if (!checksum_ok(&h))
+        if (!tar_checksum_ok(&h))
             return err_set(err, ERR_INVALID,
                            "not a tar archive, or a damaged one: bad header checksum");
         if (++r->entries > TAR_ENTRIES_MAX || (++headers > 16 && GUARD("header chains")))
             return err_set(err, ERR_LIMIT, "archive has over %d entries, or a chain of headers",
                            TAR_ENTRIES_MAX);
-        x = take_header(r, &h, &o, err);
+        x = tar_take_header(r, &h, &o, err);
         if (x < 0)
             return x;
         if (x == 0)
-            return fill_entry(r, &h, &o, ret, err);
+            return tar_fill_entry(r, &h, &o, ret, err);
     }
 }
 
@@ -430,7 +433,7 @@ void tar_writer_init(struct tar_writer *w, tar_write_fn write, void *arg)
     *w = (struct tar_writer){.write = write, .arg = arg};
 }
 
-static int put_bytes(struct tar_writer *w, const void *data, size_t len, struct err *err)
+static int tar_put_bytes(struct tar_writer *w, const void *data, size_t len, struct err *err)
 {
     int r = w->write(w->arg, data, len);
 
@@ -438,7 +441,7 @@ static int put_bytes(struct tar_writer *w, const void *data, size_t len, struct 
 }
 
 /* Octal when it fits the field, else GNU base-256. */
-static void put_number(char *p, size_t len, uint64_t v)
+static void tar_put_number(char *p, size_t len, uint64_t v)
 {
     if (len >= 22 || v < (1ULL << (3 * (len - 1)))) {
         for (size_t i = len - 1; i-- > 0; v >>= 3)
@@ -451,40 +454,40 @@ static void put_number(char *p, size_t len, uint64_t v)
     p[0] = (char)0x80;
 }
 
-static int put_header(struct tar_writer *w, const struct tar_entry *e, char type, const char *path,
-                      uint64_t size, struct err *err)
+static int tar_put_header(struct tar_writer *w, const struct tar_entry *e, char type,
+                          const char *path, uint64_t size, struct err *err)
 {
     struct ustar h = {0};
     unsigned sum = 0;
 
     memcpy(h.name, path, MIN(strlen(path), sizeof(h.name)));
     memcpy(h.link, e->link, MIN(strlen(e->link), sizeof(h.link)));
-    put_number(h.mode, sizeof(h.mode), e->mode & 07777);
-    put_number(h.uid, sizeof(h.uid), e->uid);
-    put_number(h.gid, sizeof(h.gid), e->gid);
-    put_number(h.size, sizeof(h.size), size);
-    put_number(h.mtime, sizeof(h.mtime), e->mtime > 0 ? (uint64_t)e->mtime : 0);
+    tar_put_number(h.mode, sizeof(h.mode), e->mode & 07777);
+    tar_put_number(h.uid, sizeof(h.uid), e->uid);
+    tar_put_number(h.gid, sizeof(h.gid), e->gid);
+    tar_put_number(h.size, sizeof(h.size), size);
+    tar_put_number(h.mtime, sizeof(h.mtime), e->mtime > 0 ? (uint64_t)e->mtime : 0);
     h.type = type;
     memcpy(h.magic, "ustar", 6);
     memcpy(h.version, "00", 2);
     memset(h.chksum, ' ', sizeof(h.chksum));
     for (size_t i = 0; i < sizeof(h); i++)
         sum += ((unsigned char *)&h)[i];
-    put_number(h.chksum, 7, sum);
-    return put_bytes(w, &h, sizeof(h), err);
+    tar_put_number(h.chksum, 7, sum);
+    return tar_put_bytes(w, &h, sizeof(h), err);
 }
 
-static int put_padding(struct tar_writer *w, struct err *err)
+static int tar_put_padding(struct tar_writer *w, struct err *err)
 {
     static const char zeros[TAR_BLOCK];
     unsigned pad = w->pad;
 
     w->pad = 0;
-    return pad ? put_bytes(w, zeros, pad, err) : 0;
+    return pad ? tar_put_bytes(w, zeros, pad, err) : 0;
 }
 
 /* "LEN key=value\n" where LEN counts its own digits too. */
-static int pax_record_n(struct buf *b, const char *key, const void *value, size_t n)
+static int tar_pax_record_n(struct buf *b, const char *key, const void *value, size_t n)
 {
     size_t body = strlen(key) + n + 3, len = body + 1;
     char digits[24];
@@ -496,12 +499,12 @@ static int pax_record_n(struct buf *b, const char *key, const void *value, size_
     return buf_append(b, "\n", 1);
 }
 
-static int pax_record(struct buf *b, const char *key, const char *value)
+static int tar_pax_record(struct buf *b, const char *key, const char *value)
 {
-    return pax_record_n(b, key, value, strlen(value));
+    return tar_pax_record_n(b, key, value, strlen(value));
 }
 
-static int pax_xattrs(struct buf *b, const struct tar_entry *e)
+static int tar_pax_xattrs(struct buf *b, const struct tar_entry *e)
 {
     int r = 0;
 
@@ -511,36 +514,36 @@ static int pax_xattrs(struct buf *b, const struct tar_entry *e)
 
         snprintf(key, sizeof(key), "SCHILY.xattr.%s", x->name);
         b->max += sizeof(key) + x->len + 32;
-        r = pax_record_n(b, key, x->value, x->len);
+        r = tar_pax_record_n(b, key, x->value, x->len);
     }
     return r;
 }
 
-static int put_records(struct tar_writer *w, char type, const struct buf *b, struct err *err)
+static int tar_put_records(struct tar_writer *w, char type, const struct buf *b, struct err *err)
 {
     struct tar_entry head = {.mode = 0644};
-    int r = put_header(w, &head, type, "PaxHeaders/entry", b->len, err);
+    int r = tar_put_header(w, &head, type, "PaxHeaders/entry", b->len, err);
 
     if (r == 0)
-        r = put_bytes(w, buf_data(b), b->len, err);
+        r = tar_put_bytes(w, buf_data(b), b->len, err);
     w->pad = (unsigned)((TAR_BLOCK - b->len % TAR_BLOCK) % TAR_BLOCK);
-    return r < 0 ? r : put_padding(w, err);
+    return r < 0 ? r : tar_put_padding(w, err);
 }
 
-static int put_pax(struct tar_writer *w, const struct tar_entry *e, struct err *err)
+static int tar_put_pax(struct tar_writer *w, const struct tar_entry *e, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(TAR_PAX_MAX);
     int r = 0;
 
     if (strlen(e->path) > sizeof(((struct ustar *)0)->name))
-        r = pax_record(&b, "path", e->path);
+        r = tar_pax_record(&b, "path", e->path);
     if (r == 0 && strlen(e->link) > sizeof(((struct ustar *)0)->link))
-        r = pax_record(&b, "linkpath", e->link);
+        r = tar_pax_record(&b, "linkpath", e->link);
     if (r == 0)
-        r = pax_xattrs(&b, e);
+        r = tar_pax_xattrs(&b, e);
     if (r < 0)
         return err_set(err, ERR_LIMIT, "path of '%.60s...' is too long for an archive", e->path);
-    return b.len ? put_records(w, 'x', &b, err) : 0;
+    return b.len ? tar_put_records(w, 'x', &b, err) : 0;
 }
 
 int tar_put_left_out(struct tar_writer *w, uint64_t n, struct err *err)
@@ -549,9 +552,9 @@ int tar_put_left_out(struct tar_writer *w, uint64_t n, struct err *err)
     char text[64];
 
     snprintf(text, sizeof(text), "%s%llu", left_out_mark, (unsigned long long)n);
-    if (pax_record(&b, "comment", text) < 0)
+    if (tar_pax_record(&b, "comment", text) < 0)
         return err_set(err, ERR_LIMIT, "archive: a comment is too long");
-    return put_records(w, 'g', &b, err);
+    return tar_put_records(w, 'g', &b, err);
 }
 
 int tar_put(struct tar_writer *w, const struct tar_entry *e, struct err *err)
@@ -566,9 +569,9 @@ int tar_put(struct tar_writer *w, const struct tar_entry *e, struct err *err)
                        (unsigned long long)w->left);
     if (e->type == TAR_OTHER)
         return err_set(err, ERR_UNSUPPORTED, "'%s' is neither file, folder nor link", e->path);
-    r = put_pax(w, e, err);
+    r = tar_put_pax(w, e, err);
     if (r == 0)
-        r = put_header(w, e, types[e->type], e->path, size, err);
+        r = tar_put_header(w, e, types[e->type], e->path, size, err);
     w->left = size;
     w->pad = (unsigned)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK);
     return r;
@@ -580,10 +583,10 @@ int tar_write(struct tar_writer *w, const void *data, size_t len, struct err *er
 
     if (len > w->left)
         return err_set(err, ERR_SYSTEM, "archive: more data than the entry's size");
-    r = put_bytes(w, data, len, err);
+    r = tar_put_bytes(w, data, len, err);
     w->left -= len;
     if (r == 0 && w->left == 0)
-        r = put_padding(w, err);
+        r = tar_put_padding(w, err);
     return r;
 }
 
@@ -593,5 +596,5 @@ int tar_finish(struct tar_writer *w, struct err *err)
 
     if (w->left)
         return err_set(err, ERR_SYSTEM, "archive: the last entry is incomplete");
-    return put_bytes(w, zeros, sizeof(zeros), err);
+    return tar_put_bytes(w, zeros, sizeof(zeros), err);
 }

@@ -37,7 +37,7 @@ size_t text_utf8_next(const char *str, size_t len, unsigned *ret)
     return n;
 }
 
-static bool is_unsafe(unsigned cp)
+static bool text_is_unsafe(unsigned cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x200e && cp <= 0x200f) ||
            (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069) || cp == 0xfeff;
@@ -53,7 +53,7 @@ int text_escape(struct buf *b, const char *s, size_t len)
         if (n == 0) {
             r = buf_appendf(b, "\\x%02x", (unsigned char)s[i]);
             n = 1;
-        } else if (is_unsafe(cp) && GUARD("escapes")) {
+        } else if (text_is_unsafe(cp) && GUARD("escapes")) {
             r = cp == '\n'   ? buf_append_str(b, "\\n")
                 : cp == '\t' ? buf_append_str(b, "\\t")
                 : cp < 0x100 ? buf_appendf(b, "\\x%02x", cp)
@@ -69,7 +69,7 @@ int text_escape(struct buf *b, const char *s, size_t len)
 }
 
 /* How much from here on needs no escape: most text is of such bytes. */
-static size_t plain_span(const char *s, size_t len)
+static size_t text_plain_span(const char *s, size_t len)
 {
     size_t i = 0;
 
@@ -78,7 +78,7 @@ static size_t plain_span(const char *s, size_t len)
     return i;
 }
 
-static int escape_one(struct buf *b, const char *s, size_t n, unsigned cp)
+static int text_escape_one(struct buf *b, const char *s, size_t n, unsigned cp)
 {
     if (n == 0)
         return buf_append_str(b, "\xef\xbf\xbd");
@@ -92,7 +92,7 @@ static int escape_one(struct buf *b, const char *s, size_t n, unsigned cp)
 int text_escape_json_n(struct buf *b, const char *s, size_t len)
 {
     for (size_t i = 0; i < len;) {
-        size_t n = plain_span(s + i, len - i);
+        size_t n = text_plain_span(s + i, len - i);
         unsigned cp = 0;
         int r;
 
@@ -100,7 +100,7 @@ int text_escape_json_n(struct buf *b, const char *s, size_t len)
             r = buf_append(b, s + i, n);
         } else {
             n = text_utf8_next(s + i, len - i, &cp);
-            r = escape_one(b, s + i, n, cp);
+            r = text_escape_one(b, s + i, n, cp);
         }
         if (r < 0)
             return r;

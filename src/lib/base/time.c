@@ -10,7 +10,7 @@
 
 #define HTTP_FORMAT "%a, %d %b %Y %H:%M:%S GMT"
 
-static uint64_t now(clockid_t clock)
+static uint64_t time_now(clockid_t clock)
 {
     struct timespec ts;
 
@@ -20,12 +20,12 @@ static uint64_t now(clockid_t clock)
 
 uint64_t time_mono(void)
 {
-    return now(CLOCK_BOOTTIME);
+    return time_now(CLOCK_BOOTTIME);
 }
 
 uint64_t time_wall(void)
 {
-    return now(CLOCK_REALTIME);
+    return time_now(CLOCK_REALTIME);
 }
 
 const char *time_boot_id(char buf[static BOOT_ID_MAX])

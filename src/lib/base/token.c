@@ -23,7 +23,7 @@ void token_done(struct api_token *t)
 }
 
 /* Whatever another user could have written, or may have read, opens nothing. */
-static int check_file(int fd, const char *state_dir, struct err *err)
+static int token_check_file(int fd, const char *state_dir, struct err *err)
 {
     struct stat st;
 
@@ -35,12 +35,12 @@ static int check_file(int fd, const char *state_dir, struct err *err)
     return err_hint(err, "'ripcord token --rotate' makes a new one.");
 }
 
-static bool is_token(const char *text, size_t len)
+static bool token_is_token(const char *text, size_t len)
 {
     return len == TOKEN_LEN + 1 && text[TOKEN_LEN] == '\n' && strspn(text, digits) == TOKEN_LEN;
 }
 
-static int read_token(int fd, const char *state_dir, struct api_token *ret, struct err *err)
+static int token_read(int fd, const char *state_dir, struct api_token *ret, struct err *err)
 {
     char text[TOKEN_LEN + 3] = "";
     ssize_t n = fd_read_full(fd, text, sizeof(text) - 1);
@@ -48,7 +48,7 @@ static int read_token(int fd, const char *state_dir, struct api_token *ret, stru
 
     if (n < 0) {
         r = err_sys(err, (int)-n, "read '%s/" TOKEN_NAME "'", state_dir);
-    } else if (!is_token(text, (size_t)n)) {
+    } else if (!token_is_token(text, (size_t)n)) {
         err_set(err, ERR_INVALID, "'%s/" TOKEN_NAME "' does not hold a token", state_dir);
         r = err_hint(err, "'ripcord token --rotate' makes a new one.");
     } else {
@@ -72,12 +72,12 @@ int token_load(const char *state_dir, struct api_token *ret, struct err *err)
     }
     if (fd < 0)
         return err_sys(err, errno, "open '%s'", path);
-    r = check_file(fd, state_dir, err);
-    return r < 0 ? r : read_token(fd, state_dir, ret, err);
+    r = token_check_file(fd, state_dir, err);
+    return r < 0 ? r : token_read(fd, state_dir, ret, err);
 }
 
 /* Who makes one is alone with the folder: both would write the same temporary file. */
-static int lock_folder(const char *state_dir, int *ret_fd, struct err *err)
+static int token_lock_folder(const char *state_dir, int *ret_fd, struct err *err)
 {
     _cleanup_close_ int fd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -90,7 +90,7 @@ static int lock_folder(const char *state_dir, int *ret_fd, struct err *err)
     return 0;
 }
 
-static int make_token(const char *state_dir, struct api_token *ret, struct err *err)
+static int token_make(const char *state_dir, struct api_token *ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" TOKEN_NAME, state_dir);
     _cleanup_token_ struct api_token t = {0};
@@ -116,22 +116,22 @@ static int make_token(const char *state_dir, struct api_token *ret, struct err *
 int token_rotate(const char *state_dir, struct api_token *ret, struct err *err)
 {
     _cleanup_close_ int lock = -1;
-    int r = lock_folder(state_dir, &lock, err);
+    int r = token_lock_folder(state_dir, &lock, err);
 
-    return r < 0 ? r : make_token(state_dir, ret, err);
+    return r < 0 ? r : token_make(state_dir, ret, err);
 }
 
 int token_ensure(const char *state_dir, struct api_token *ret, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_close_ int lock = -1;
-    int r = lock_folder(state_dir, &lock, err);
+    int r = token_lock_folder(state_dir, &lock, err);
 
     if (r < 0)
         return r;
     r = token_load(state_dir, ret, &why);
     if (r == -ERR_NOT_FOUND)
-        return make_token(state_dir, ret, err);
+        return token_make(state_dir, ret, err);
     return r < 0 ? err_move(err, &why) : 0;
 }
 

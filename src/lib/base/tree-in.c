@@ -66,7 +66,7 @@ int tree_err(struct err *err, int errnum, const char *fmt, ...)
     return -(int)code;
 }
 
-static int open_below(int dirfd, const char *path, uint64_t flags)
+static int tree_in_open_below(int dirfd, const char *path, uint64_t flags)
 {
     struct open_how how = {
         .flags = flags | O_CLOEXEC,
@@ -80,7 +80,7 @@ static int open_below(int dirfd, const char *path, uint64_t flags)
 /* ---- names ---- */
 
 /* Without "/", "//" and "." components, in place of `ret`, which has room for all of `path`. */
-static int normalize(const char *path, char *ret, struct err *err)
+static int tree_in_normalize(const char *path, char *ret, struct err *err)
 {
     size_t at = 0;
 
@@ -102,13 +102,13 @@ static int normalize(const char *path, char *ret, struct err *err)
 }
 
 /* Where an entry goes, relative to p->dest; "." for that folder itself. */
-static int place_name(struct placer *p, const char *path, char **ret, struct err *err)
+static int tree_in_place_name(struct placer *p, const char *path, char **ret, struct err *err)
 {
     _cleanup_free_ char *clean = xmalloc(strlen(path) + 1);
     size_t top;
     int r;
 
-    r = normalize(path, clean, err);
+    r = tree_in_normalize(path, clean, err);
     if (r < 0)
         return r;
     if (!p->rename) {
@@ -132,21 +132,21 @@ static int place_name(struct placer *p, const char *path, char **ret, struct err
     return 0;
 }
 
-static int make_and_open(int dirfd, const char *name)
+static int tree_in_make_and_open(int dirfd, const char *name)
 {
-    int fd = open_below(dirfd, name, O_PATH | O_DIRECTORY);
+    int fd = tree_in_open_below(dirfd, name, O_PATH | O_DIRECTORY);
 
     if (fd >= 0 || errno != ENOENT)
         return fd;
     if (mkdirat(dirfd, name, 0777) < 0 && errno != EEXIST)
         return -1;
-    return open_below(dirfd, name, O_PATH | O_DIRECTORY);
+    return tree_in_open_below(dirfd, name, O_PATH | O_DIRECTORY);
 }
 
 /* The folder `path` below the destination, made with those above it where they are missing. */
-static int open_folder(struct placer *p, const char *path, int *ret, struct err *err)
+static int tree_in_open_folder(struct placer *p, const char *path, int *ret, struct err *err)
 {
-    _cleanup_close_ int fd = open_below(p->dest, path, O_PATH | O_DIRECTORY);
+    _cleanup_close_ int fd = tree_in_open_below(p->dest, path, O_PATH | O_DIRECTORY);
     _cleanup_free_ char *name = NULL;
 
     if (fd < 0 && errno == ENOENT) {
@@ -157,7 +157,7 @@ static int open_folder(struct placer *p, const char *path, int *ret, struct err 
 
             free(name);
             name = xstrndup(c, len);
-            next = make_and_open(fd, name);
+            next = tree_in_make_and_open(fd, name);
             fd_close(fd);
             fd = next;
             c += len;
@@ -170,8 +170,8 @@ static int open_folder(struct placer *p, const char *path, int *ret, struct err 
 }
 
 /* The parent folder of `name`; *ret_base points into name. */
-static int open_parent(struct placer *p, char *name, int *ret, const char **ret_base,
-                       struct err *err)
+static int tree_in_open_parent(struct placer *p, char *name, int *ret, const char **ret_base,
+                               struct err *err)
 {
     char *slash = strrchr(name, '/');
     int fd, r;
@@ -185,14 +185,14 @@ static int open_parent(struct placer *p, char *name, int *ret, const char **ret_
         return 0;
     }
     *slash = '\0';
-    r = open_folder(p, name, ret, err);
+    r = tree_in_open_folder(p, name, ret, err);
     *slash = '/';
     return r;
 }
 
 /* ---- folders ---- */
 
-static void late_push(struct placer *p, const char *path, const struct tar_entry *e)
+static void tree_in_late_push(struct placer *p, const char *path, const struct tar_entry *e)
 {
     size_t len = strlen(path) + 1;
     struct late_dir *d = xmalloc(sizeof(*d) + len);
@@ -203,11 +203,11 @@ static void late_push(struct placer *p, const char *path, const struct tar_entry
 }
 
 /* A mode or time that cannot be set is no reason to lose the files, hence no result. */
-static void late_pop(struct placer *p)
+static void tree_in_late_pop(struct placer *p)
 {
     struct late_dir *d = p->late;
     const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = d->mtime}};
-    _cleanup_close_ int fd = open_below(p->dest, d->path, O_RDONLY | O_DIRECTORY);
+    _cleanup_close_ int fd = tree_in_open_below(p->dest, d->path, O_RDONLY | O_DIRECTORY);
 
     if (fd >= 0) {
         (void)futimens(fd, times);
@@ -218,31 +218,31 @@ static void late_pop(struct placer *p)
 }
 
 /* Sets what is due for the folders that do not hold `path`; NULL: for all. */
-static void late_leave(struct placer *p, const char *path)
+static void tree_in_late_leave(struct placer *p, const char *path)
 {
     while (p->late) {
         size_t len = strlen(p->late->path);
 
         if (path && strncmp(path, p->late->path, len) == 0 && path[len] == '/')
             return;
-        late_pop(p);
+        tree_in_late_pop(p);
     }
 }
 
-static int place_dir(struct placer *p, int parent, const char *base, const char *path,
-                     const struct tar_entry *e, struct err *err)
+static int tree_in_place_dir(struct placer *p, int parent, const char *base, const char *path,
+                             const struct tar_entry *e, struct err *err)
 {
     _cleanup_close_ int fd = -1;
 
     if (STREQ(base, "."))
         return 0;
     if (mkdirat(parent, base, 0700) == 0) {
-        late_push(p, path, e);
+        tree_in_late_push(p, path, e);
         return 0;
     }
     if (errno != EEXIST)
         return tree_err(err, errno, "make folder '%s'", path);
-    fd = open_below(parent, base, O_PATH | O_DIRECTORY);
+    fd = tree_in_open_below(parent, base, O_PATH | O_DIRECTORY);
     if (fd < 0 && errno == ENOTDIR)
         return err_set(err, ERR_CONFLICT, "'%s' is there already and is no folder", path);
     return fd < 0 ? tree_err(err, errno, "open folder '%s'", path) : 0;
@@ -250,7 +250,7 @@ static int place_dir(struct placer *p, int parent, const char *base, const char 
 
 /* ---- files and links ---- */
 
-static int write_data(struct placer *p, int fd, const char *path, struct err *err)
+static int tree_in_write_data(struct placer *p, int fd, const char *path, struct err *err)
 {
     ssize_t n;
     int r;
@@ -264,8 +264,8 @@ static int write_data(struct placer *p, int fd, const char *path, struct err *er
     return (int)n;
 }
 
-static int place_file(struct placer *p, int parent, const char *path, const struct tar_entry *e,
-                      struct err *err)
+static int tree_in_place_file(struct placer *p, int parent, const char *path,
+                              const struct tar_entry *e, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r;
@@ -273,7 +273,7 @@ static int place_file(struct placer *p, int parent, const char *path, const stru
     fd = openat(parent, p->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return tree_err(err, errno, "create '%s'", path);
-    r = write_data(p, fd, path, err);
+    r = tree_in_write_data(p, fd, path, err);
     if (r < 0)
         return r;
     if (fchmod(fd, e->mode & (GUARD("set-id bits") ? 0777 : 07777)) < 0)
@@ -283,8 +283,8 @@ static int place_file(struct placer *p, int parent, const char *path, const stru
 
 /* The target of a hard link lies in the same archive: it is found below the destination by the same
  * rules as every name. */
-static int place_hardlink(struct placer *p, int parent, const char *path, const struct tar_entry *e,
-                          struct err *err)
+static int tree_in_place_hardlink(struct placer *p, int parent, const char *path,
+                                  const struct tar_entry *e, struct err *err)
 {
     _cleanup_free_ char *target = NULL;
     _cleanup_close_ int up = -1;
@@ -292,9 +292,9 @@ static int place_hardlink(struct placer *p, int parent, const char *path, const 
     struct stat st;
     int r;
 
-    r = place_name(p, e->link, &target, err);
+    r = tree_in_place_name(p, e->link, &target, err);
     if (r >= 0)
-        r = open_parent(p, target, &up, &base, err);
+        r = tree_in_open_parent(p, target, &up, &base, err);
     if (r < 0)
         return r;
     if (fstatat(up, base, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
@@ -306,14 +306,14 @@ static int place_hardlink(struct placer *p, int parent, const char *path, const 
     return 0;
 }
 
-static int place_temp(struct placer *p, int parent, const char *path, const struct tar_entry *e,
-                      struct err *err)
+static int tree_in_place_temp(struct placer *p, int parent, const char *path,
+                              const struct tar_entry *e, struct err *err)
 {
     switch (e->type) {
     case TAR_FILE:
-        return place_file(p, parent, path, e, err);
+        return tree_in_place_file(p, parent, path, e, err);
     case TAR_HARDLINK:
-        return place_hardlink(p, parent, path, e, err);
+        return tree_in_place_hardlink(p, parent, path, e, err);
     case TAR_SYMLINK:
         if (symlinkat(e->link, parent, p->temp) < 0)
             return tree_err(err, errno, "make link '%s'", path);
@@ -325,20 +325,20 @@ static int place_temp(struct placer *p, int parent, const char *path, const stru
     return err_set(err, ERR_INVALID, "archive: '%.80s' is of no known kind", path);
 }
 
-static void set_time(int dirfd, const char *name, int64_t mtime)
+static void tree_in_set_time(int dirfd, const char *name, int64_t mtime)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = mtime}};
 
     (void)utimensat(dirfd, name, times, AT_SYMLINK_NOFOLLOW);
 }
 
-static int place_leaf(struct placer *p, int parent, const char *base, const char *path,
-                      const struct tar_entry *e, struct err *err)
+static int tree_in_place_leaf(struct placer *p, int parent, const char *base, const char *path,
+                              const struct tar_entry *e, struct err *err)
 {
-    int r = place_temp(p, parent, path, e, err);
+    int r = tree_in_place_temp(p, parent, path, e, err);
 
     if (r == 0 && e->type != TAR_HARDLINK)
-        set_time(parent, p->temp, e->mtime);
+        tree_in_set_time(parent, p->temp, e->mtime);
     if (r == 0 && renameat(parent, p->temp, parent, base) < 0)
         r = tree_err(err, errno, "put '%s' in place", path);
     /* Also after success: renaming one of two links to the same file does nothing. */
@@ -347,7 +347,7 @@ static int place_leaf(struct placer *p, int parent, const char *base, const char
     return r;
 }
 
-static int place_entry(struct placer *p, const struct tar_entry *e, struct err *err)
+static int tree_in_place_entry(struct placer *p, const struct tar_entry *e, struct err *err)
 {
     _cleanup_free_ char *name = NULL;
     _cleanup_close_ int parent = -1;
@@ -358,26 +358,26 @@ static int place_entry(struct placer *p, const struct tar_entry *e, struct err *
         p->stats->skipped++;
         return 0;
     }
-    r = place_name(p, e->path, &name, err);
+    r = tree_in_place_name(p, e->path, &name, err);
     if (r < 0)
         return r;
-    late_leave(p, name);
-    r = open_parent(p, name, &parent, &base, err);
+    tree_in_late_leave(p, name);
+    r = tree_in_open_parent(p, name, &parent, &base, err);
     if (r < 0)
         return r;
     p->stats->entries++;
     if (e->type == TAR_DIR)
-        return place_dir(p, parent, base, name, e, err);
+        return tree_in_place_dir(p, parent, base, name, e, err);
     if (STREQ(base, "."))
         return err_set(err, ERR_INVALID, "archive: an entry has no name");
-    return place_leaf(p, parent, base, name, e, err);
+    return tree_in_place_leaf(p, parent, base, name, e, err);
 }
 
 /* ---- the whole ---- */
 
 /* Where the archive goes: `path` itself when it is a folder, else its parent with the last
  * component as the new name. */
-static int open_destination(struct placer *p, char *path, struct err *err)
+static int tree_in_open_destination(struct placer *p, char *path, struct err *err)
 {
     size_t len = strlen(path);
     bool folder = len && path[len - 1] == '/';
@@ -399,7 +399,7 @@ static int open_destination(struct placer *p, char *path, struct err *err)
 }
 
 /* Not guessable and not shared: another copy may be at work in the same folder. */
-static int make_temp_name(struct placer *p, struct err *err)
+static int tree_in_make_temp_name(struct placer *p, struct err *err)
 {
     uint64_t v;
 
@@ -418,15 +418,15 @@ int tree_from_tar(const char *path, tar_read_fn read, void *arg, struct tree_sta
     int r;
 
     tar_reader_init(&p.tar, read, arg);
-    r = make_temp_name(&p, err);
+    r = tree_in_make_temp_name(&p, err);
     if (r == 0)
-        r = open_destination(&p, where, err);
+        r = tree_in_open_destination(&p, where, err);
     while (r >= 0 && (r = tar_next(&p.tar, e, err)) > 0)
-        r = place_entry(&p, e, err);
+        r = tree_in_place_entry(&p, e, err);
     if (r >= 0 && !p.tar.marked)
         r = err_set(err, ERR_INVALID, "archive is cut short: its end mark is missing");
     stats->skipped += p.tar.left_out;
-    late_leave(&p, NULL);
+    tree_in_late_leave(&p, NULL);
     fd_close(p.dest);
     free(p.top);
     return r;

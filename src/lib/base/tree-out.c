@@ -21,7 +21,7 @@ struct tree_walk {
     char *chunk; /* owned */
 };
 
-static void fill_entry(struct tar_entry *e, enum tar_type type, const struct stat *st)
+static void tree_out_fill_entry(struct tar_entry *e, enum tar_type type, const struct stat *st)
 {
     e->type = type;
     e->link[0] = '\0';
@@ -32,14 +32,14 @@ static void fill_entry(struct tar_entry *e, enum tar_type type, const struct sta
     e->mtime = st->st_mtim.tv_sec;
 }
 
-static int put_entry(struct tree_walk *w, struct err *err)
+static int tree_out_put_entry(struct tree_walk *w, struct err *err)
 {
     w->stats->entries++;
     return tar_put(&w->tar, &w->entry, err);
 }
 
 /* Some files, as those of /proc, say that they are empty and are not. */
-static int put_unsized(struct tree_walk *w, int fd, struct err *err)
+static int tree_out_put_unsized(struct tree_walk *w, int fd, struct err *err)
 {
     ssize_t n = fd_read_full(fd, w->chunk, TREE_CHUNK);
     int r;
@@ -49,14 +49,14 @@ static int put_unsized(struct tree_walk *w, int fd, struct err *err)
     if (n == TREE_CHUNK)
         return err_set(err, ERR_UNSUPPORTED, "'%s' has no size and does not end", w->entry.path);
     w->entry.size = (uint64_t)n;
-    r = put_entry(w, err);
+    r = tree_out_put_entry(w, err);
     if (r == 0 && n)
         r = tar_write(&w->tar, w->chunk, (size_t)n, err);
     w->stats->bytes += (uint64_t)n;
     return r;
 }
 
-static int put_data(struct tree_walk *w, int fd, struct err *err)
+static int tree_out_put_data(struct tree_walk *w, int fd, struct err *err)
 {
     uint64_t left = w->entry.size;
     int r;
@@ -77,7 +77,7 @@ static int put_data(struct tree_walk *w, int fd, struct err *err)
     return 0;
 }
 
-static int put_file(struct tree_walk *w, int dirfd, const char *name, struct err *err)
+static int tree_out_put_file(struct tree_walk *w, int dirfd, const char *name, struct err *err)
 {
     _cleanup_close_ int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
@@ -87,31 +87,31 @@ static int put_file(struct tree_walk *w, int dirfd, const char *name, struct err
         return tree_err(err, errno, "open '%s'", w->entry.path);
     if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_CONFLICT, "'%s' was replaced while it was copied", w->entry.path);
-    fill_entry(&w->entry, TAR_FILE, &st);
+    tree_out_fill_entry(&w->entry, TAR_FILE, &st);
     if (w->entry.size == 0)
-        return put_unsized(w, fd, err);
-    r = put_entry(w, err);
-    return r < 0 ? r : put_data(w, fd, err);
+        return tree_out_put_unsized(w, fd, err);
+    r = tree_out_put_entry(w, err);
+    return r < 0 ? r : tree_out_put_data(w, fd, err);
 }
 
-static int put_symlink(struct tree_walk *w, int dirfd, const char *name, const struct stat *st,
-                       struct err *err)
+static int tree_out_put_symlink(struct tree_walk *w, int dirfd, const char *name,
+                                const struct stat *st, struct err *err)
 {
     ssize_t n;
 
-    fill_entry(&w->entry, TAR_SYMLINK, st);
+    tree_out_fill_entry(&w->entry, TAR_SYMLINK, st);
     n = readlinkat(dirfd, name, w->entry.link, sizeof(w->entry.link) - 1);
     if (n < 0)
         return tree_err(err, errno, "read link '%s'", w->entry.path);
     w->entry.link[n] = '\0';
-    return put_entry(w, err);
+    return tree_out_put_entry(w, err);
 }
 
-static int put_any(struct tree_walk *w, int dirfd, const char *name, unsigned depth,
-                   struct err *err);
+static int tree_out_put_any(struct tree_walk *w, int dirfd, const char *name, unsigned depth,
+                            struct err *err);
 
 /* Appends "/name" to the entry's path; the length before, or an error. */
-static int push_name(struct tree_walk *w, const char *name, struct err *err)
+static int tree_out_push_name(struct tree_walk *w, const char *name, struct err *err)
 {
     size_t len = strlen(w->entry.path);
     int n = snprintf(w->entry.path + len, TAR_PATH_MAX - len, "/%s", name);
@@ -124,7 +124,7 @@ static int push_name(struct tree_walk *w, const char *name, struct err *err)
     return (int)len;
 }
 
-static int put_children(struct tree_walk *w, DIR *dir, unsigned depth, struct err *err)
+static int tree_out_put_children(struct tree_walk *w, DIR *dir, unsigned depth, struct err *err)
 {
     struct dirent *d;
 
@@ -133,10 +133,10 @@ static int put_children(struct tree_walk *w, DIR *dir, unsigned depth, struct er
 
         if (STREQ(d->d_name, ".") || STREQ(d->d_name, ".."))
             continue;
-        len = push_name(w, d->d_name, err);
+        len = tree_out_push_name(w, d->d_name, err);
         if (len < 0)
             return len;
-        r = put_any(w, dirfd(dir), d->d_name, depth + 1, err);
+        r = tree_out_put_any(w, dirfd(dir), d->d_name, depth + 1, err);
         if (r < 0)
             return r;
         w->entry.path[len] = '\0';
@@ -144,8 +144,8 @@ static int put_children(struct tree_walk *w, DIR *dir, unsigned depth, struct er
     return errno ? tree_err(err, errno, "read folder '%s'", w->entry.path) : 0;
 }
 
-static int put_dir(struct tree_walk *w, int parent, const char *name, unsigned depth,
-                   struct err *err)
+static int tree_out_put_dir(struct tree_walk *w, int parent, const char *name, unsigned depth,
+                            struct err *err)
 {
     _cleanup_close_ int fd = -1;
     _cleanup_closedir_ DIR *dir = NULL;
@@ -160,19 +160,19 @@ static int put_dir(struct tree_walk *w, int parent, const char *name, unsigned d
         return tree_err(err, errno, "open folder '%s'", w->entry.path);
     if (fstat(fd, &st) < 0)
         return tree_err(err, errno, "stat '%s'", w->entry.path);
-    fill_entry(&w->entry, TAR_DIR, &st);
-    r = put_entry(w, err);
+    tree_out_fill_entry(&w->entry, TAR_DIR, &st);
+    r = tree_out_put_entry(w, err);
     if (r < 0)
         return r;
     dir = fdopendir(fd);
     if (!dir)
         return tree_err(err, errno, "open folder '%s'", w->entry.path);
     TAKE_FD(fd);
-    return put_children(w, dir, depth, err);
+    return tree_out_put_children(w, dir, depth, err);
 }
 
-static int put_any(struct tree_walk *w, int dirfd, const char *name, unsigned depth,
-                   struct err *err)
+static int tree_out_put_any(struct tree_walk *w, int dirfd, const char *name, unsigned depth,
+                            struct err *err)
 {
     struct stat st;
 
@@ -182,17 +182,17 @@ static int put_any(struct tree_walk *w, int dirfd, const char *name, unsigned de
         return tree_err(err, errno, "stat '%s'", w->entry.path);
     }
     if (S_ISDIR(st.st_mode))
-        return put_dir(w, dirfd, name, depth, err);
+        return tree_out_put_dir(w, dirfd, name, depth, err);
     if (S_ISREG(st.st_mode))
-        return put_file(w, dirfd, name, err);
+        return tree_out_put_file(w, dirfd, name, err);
     if (S_ISLNK(st.st_mode))
-        return put_symlink(w, dirfd, name, &st, err);
+        return tree_out_put_symlink(w, dirfd, name, &st, err);
     w->stats->skipped++;
     return 0;
 }
 
 /* The last component; "." for what has none of its own. */
-static const char *top_name(const char *path)
+static const char *tree_out_top_name(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
@@ -218,8 +218,8 @@ int tree_to_tar(const char *path, tar_write_fn write, void *arg, struct tree_sta
     w->stats = stats;
     w->chunk = chunk;
     tar_writer_init(&w->tar, write, arg);
-    snprintf(w->entry.path, TAR_PATH_MAX, "%s", top_name(clean));
-    r = put_any(w, AT_FDCWD, path, 0, err);
+    snprintf(w->entry.path, TAR_PATH_MAX, "%s", tree_out_top_name(clean));
+    r = tree_out_put_any(w, AT_FDCWD, path, 0, err);
     if (r >= 0 && stats->skipped)
         r = tar_put_left_out(&w->tar, stats->skipped, err);
     return r < 0 ? r : tar_finish(&w->tar, err);

@@ -17,9 +17,9 @@ struct usage_walk {
     unsigned depth;
 };
 
-static int walk_folder(struct usage_walk *w, int dirfd, const char *name, struct err *err);
+static int usage_walk_folder(struct usage_walk *w, int dirfd, const char *name, struct err *err);
 
-static int walk_entry(struct usage_walk *w, int dirfd, const char *name, struct err *err)
+static int usage_walk_entry(struct usage_walk *w, int dirfd, const char *name, struct err *err)
 {
     struct stat st;
 
@@ -28,10 +28,10 @@ static int walk_entry(struct usage_walk *w, int dirfd, const char *name, struct 
     if (st.st_dev != w->dev)
         return 0;
     w->sum += (uint64_t)st.st_blocks * BYTES_PER_BLOCK;
-    return S_ISDIR(st.st_mode) ? walk_folder(w, dirfd, name, err) : 0;
+    return S_ISDIR(st.st_mode) ? usage_walk_folder(w, dirfd, name, err) : 0;
 }
 
-static int walk_folder(struct usage_walk *w, int dirfd, const char *name, struct err *err)
+static int usage_walk_folder(struct usage_walk *w, int dirfd, const char *name, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd, r = 0;
@@ -48,7 +48,7 @@ static int walk_folder(struct usage_walk *w, int dirfd, const char *name, struct
     }
     w->depth++;
     for (const struct dirent *e; r >= 0 && (e = readdir(d));)
-        r = walk_entry(w, fd, e->d_name, err);
+        r = usage_walk_entry(w, fd, e->d_name, err);
     w->depth--;
     return r;
 }
@@ -63,7 +63,7 @@ int usage_add(int dirfd, const char *path, const struct deadline *by, uint64_t *
     if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "measure '%s'", path);
     w.dev = st.st_dev;
-    r = walk_entry(&w, dirfd, path, err);
+    r = usage_walk_entry(&w, dirfd, path, err);
     *sum += w.sum;
     return r < 0 ? err_wrap(err, "measure '%s'", path) : 0;
 }

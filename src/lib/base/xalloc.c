@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-static _noreturn_ void out_of_memory(void)
+static _noreturn_ void xalloc_out_of_memory(void)
 {
     static const char msg[] = "out of memory\n";
     ssize_t r = write(STDERR_FILENO, msg, sizeof(msg) - 1);
@@ -17,7 +17,7 @@ void *xmalloc(size_t size)
     void *p = malloc(size ? size : 1);
 
     if (!p)
-        out_of_memory();
+        xalloc_out_of_memory();
     return p;
 }
 
@@ -26,7 +26,7 @@ void *xcalloc(size_t n, size_t size)
     void *p = calloc(n ? n : 1, size ? size : 1);
 
     if (!p)
-        out_of_memory();
+        xalloc_out_of_memory();
     return p;
 }
 
@@ -34,7 +34,7 @@ void *xrealloc(void *p, size_t size)
 {
     p = realloc(p, size ? size : 1);
     if (!p)
-        out_of_memory();
+        xalloc_out_of_memory();
     return p;
 }
 
@@ -43,7 +43,7 @@ void *xreallocarray(void *p, size_t n, size_t size)
     size_t total;
 
     if (__builtin_mul_overflow(n, size, &total))
-        out_of_memory();
+        xalloc_out_of_memory();
     return xrealloc(p, total);
 }
 
@@ -76,7 +76,7 @@ char *xvasprintf(const char *fmt, va_list ap)
     char *s;
 
     if (vasprintf(&s, fmt, ap) < 0)
-        out_of_memory();
+        xalloc_out_of_memory();
     return s;
 }
 

@@ -19,7 +19,8 @@ static const char *const stream_names[JOURNAL_STREAMS] = {
     [JOURNAL_STDERR] = "err",
 };
 
-static const char *segment_name(const char *stream, uint64_t segment, char buf[SEGMENT_NAME_MAX])
+static const char *journal_segment_name(const char *stream, uint64_t segment,
+                                        char buf[SEGMENT_NAME_MAX])
 {
     snprintf(buf, SEGMENT_NAME_MAX, "%s.%08llu", stream, (unsigned long long)segment);
     return buf;
@@ -39,11 +40,11 @@ void journal_writer_done(struct journal_writer *w)
     w->fd = fd_close(w->fd);
 }
 
-static int open_segment(struct journal_writer *w, struct err *err)
+static int journal_open_segment(struct journal_writer *w, struct err *err)
 {
     char name[SEGMENT_NAME_MAX];
 
-    segment_name(w->name, w->end / JOURNAL_SEGMENT_SIZE, name);
+    journal_segment_name(w->name, w->end / JOURNAL_SEGMENT_SIZE, name);
     w->fd = openat(w->dirfd, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (w->fd < 0)
         return err_sys(err, errno, "create journal segment '%s'", name);
@@ -60,7 +61,7 @@ int journal_writer_append(struct journal_writer *w, const void *data, size_t len
         int r;
 
         if (w->fd < 0) {
-            r = open_segment(w, err);
+            r = journal_open_segment(w, err);
             if (r < 0)
                 return r;
         }
@@ -89,7 +90,8 @@ void journal_writer_trim(struct journal_writer *w, uint64_t keep)
         /* The segment being written to stays: the newest bytes are the ones worth having. */
         if (next > keep || next > w->end)
             return;
-        if (unlinkat(w->dirfd, segment_name(w->name, segment, name), 0) < 0 && errno != ENOENT)
+        if (unlinkat(w->dirfd, journal_segment_name(w->name, segment, name), 0) < 0 &&
+            errno != ENOENT)
             return;
         w->start = next;
     }
@@ -116,7 +118,7 @@ void journal_reader_done(struct journal_reader *r)
 }
 
 /* "out.00000012" gives 12; false when the name is not a segment of this stream. */
-static bool parse_segment(const char *name, const char *stream, uint64_t *ret)
+static bool journal_parse_segment(const char *name, const char *stream, uint64_t *ret)
 {
     uint64_t n = 0;
     size_t len = strlen(stream);
@@ -135,8 +137,8 @@ static bool parse_segment(const char *name, const char *stream, uint64_t *ret)
     return true;
 }
 
-static int scan_segments(struct journal_reader *r, uint64_t *first, uint64_t *last, bool *found,
-                         struct err *err)
+static int journal_scan_segments(struct journal_reader *r, uint64_t *first, uint64_t *last,
+                                 bool *found, struct err *err)
 {
     const char *stream = stream_names[r->stream];
     _cleanup_closedir_ DIR *dir = NULL;
@@ -155,7 +157,7 @@ static int scan_segments(struct journal_reader *r, uint64_t *first, uint64_t *la
     while ((de = readdir(dir))) {
         uint64_t n;
 
-        if (!parse_segment(de->d_name, stream, &n))
+        if (!journal_parse_segment(de->d_name, stream, &n))
             continue;
         *first = *found ? MIN(*first, n) : n;
         *last = *found ? MAX(*last, n) : n;
@@ -172,14 +174,14 @@ int journal_reader_extent(struct journal_reader *r, uint64_t *start, uint64_t *e
     struct stat st;
     int code;
 
-    code = scan_segments(r, &first, &last, &found, err);
+    code = journal_scan_segments(r, &first, &last, &found, err);
     if (code < 0)
         return code;
     if (!found) {
         *start = *end = 0;
         return 0;
     }
-    if (fstatat(r->dirfd, segment_name(stream_names[r->stream], last, name), &st,
+    if (fstatat(r->dirfd, journal_segment_name(stream_names[r->stream], last, name), &st,
                 AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "look at journal segment '%s'", name);
     *start = first * JOURNAL_SEGMENT_SIZE;
@@ -188,7 +190,7 @@ int journal_reader_extent(struct journal_reader *r, uint64_t *start, uint64_t *e
 }
 
 /* 1 open, 0 not there yet, -ERR_NOT_FOUND dropped. */
-static int seek_segment(struct journal_reader *r, uint64_t offset, struct err *err)
+static int journal_seek_segment(struct journal_reader *r, uint64_t offset, struct err *err)
 {
     uint64_t segment = offset / JOURNAL_SEGMENT_SIZE, start, end;
     char name[SEGMENT_NAME_MAX];
@@ -196,7 +198,7 @@ static int seek_segment(struct journal_reader *r, uint64_t offset, struct err *e
 
     if (r->fd >= 0 && r->segment == segment)
         return 1;
-    fd = openat(r->dirfd, segment_name(stream_names[r->stream], segment, name),
+    fd = openat(r->dirfd, journal_segment_name(stream_names[r->stream], segment, name),
                 O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0) {
         fd_close(r->fd);
@@ -222,7 +224,7 @@ ssize_t journal_reader_read(struct journal_reader *r, uint64_t offset, void *dat
     ssize_t n;
     int code;
 
-    code = seek_segment(r, offset, err);
+    code = journal_seek_segment(r, offset, err);
     if (code <= 0)
         return code;
     do

@@ -71,7 +71,7 @@ int end_record_status(const struct end_record *rec)
     return 125; /* engine_lost: nobody knows, and we do not invent one */
 }
 
-static int format_words(struct buf *b, const char *key, const char *words, size_t max)
+static int record_format_words(struct buf *b, const char *key, const char *words, size_t max)
 {
     int r;
 
@@ -102,13 +102,14 @@ int end_record_format(const struct end_record *rec, struct buf *b)
     if (r >= 0 && rec->error != ERR_NONE)
         r = buf_appendf(b, "error=%s\n", err_code_name(rec->error));
     if (r >= 0)
-        r = format_words(b, "message=", rec->message, sizeof(rec->message));
+        r = record_format_words(b, "message=", rec->message, sizeof(rec->message));
     if (r >= 0)
-        r = format_words(b, "hint=", rec->hint, sizeof(rec->hint));
+        r = record_format_words(b, "hint=", rec->hint, sizeof(rec->hint));
     return r;
 }
 
-static int take_number(struct end_record *rec, const char *key, const char *value, struct err *err)
+static int record_take_number(struct end_record *rec, const char *key, const char *value,
+                              struct err *err)
 {
     uint64_t v;
     int r;
@@ -125,7 +126,8 @@ static int take_number(struct end_record *rec, const char *key, const char *valu
     return 0;
 }
 
-static int take_line(struct end_record *rec, const char *key, const char *value, struct err *err)
+static int record_take_line(struct end_record *rec, const char *key, const char *value,
+                            struct err *err)
 {
     uint32_t v = 0;
     int r = 0;
@@ -149,7 +151,7 @@ static int take_line(struct end_record *rec, const char *key, const char *value,
     } else if (STREQ(key, "hint")) {
         snprintf(rec->hint, sizeof(rec->hint), "%s", value);
     } else {
-        r = take_number(rec, key, value, err);
+        r = record_take_number(rec, key, value, err);
     }
     if (r < 0)
         err_wrap(err, "end record: %s", key);
@@ -172,7 +174,7 @@ int end_record_parse(const char *text, size_t len, struct end_record *ret, struc
         if (!eq)
             return err_set(err, ERR_INVALID, "end record: line '%s' has no '='", line);
         *eq = '\0';
-        r = take_line(&rec, line, eq + 1, err);
+        r = record_take_line(&rec, line, eq + 1, err);
         if (r < 0)
             return r;
     }

@@ -44,14 +44,14 @@ struct loop_signal {
     void *arg;
 };
 
-static void free_closed(uv_handle_t *h)
+static void loop_free_closed(uv_handle_t *h)
 {
     free(h->data);
 }
 
 /* Only what was deferred before this turn: a function that defers itself again must not starve the
  * loop. */
-static void run_deferred(uv_idle_t *idle)
+static void loop_run_deferred(uv_idle_t *idle)
 {
     struct loop *l = idle->data;
     struct deferred *d = l->first;
@@ -69,7 +69,7 @@ static void run_deferred(uv_idle_t *idle)
         uv_idle_stop(idle);
 }
 
-static void on_keep(uv_async_t *keep _unused_)
+static void loop_on_keep(uv_async_t *keep _unused_)
 {
 }
 
@@ -85,7 +85,7 @@ int loop_new(struct loop **ret, struct err *err)
         free(l);
         return err_sys(err, -r, "start the event loop");
     }
-    r = uv_async_init(&l->uv, &l->keep, on_keep);
+    r = uv_async_init(&l->uv, &l->keep, loop_on_keep);
     if (r < 0) {
         uv_loop_close(&l->uv);
         free(l);
@@ -145,10 +145,10 @@ void loop_defer(struct loop *l, loop_fn fn, void *arg)
     *d = (struct deferred){.fn = fn, .arg = arg};
     *l->last = d;
     l->last = &d->next;
-    uv_idle_start(&l->idle, run_deferred);
+    uv_idle_start(&l->idle, loop_run_deferred);
 }
 
-static void on_timer(uv_timer_t *h)
+static void loop_on_timer(uv_timer_t *h)
 {
     struct loop_timer *t = h->data;
 
@@ -176,7 +176,7 @@ void loop_timer_set(struct loop_timer *t, uint64_t usec, bool repeat)
     uint64_t ms = usec ? usec / USEC_PER_MSEC + 1 : 0;
 
     uv_update_time(t->uv.loop);
-    uv_timer_start(&t->uv, on_timer, ms, repeat ? (ms ? ms : 1) : 0);
+    uv_timer_start(&t->uv, loop_on_timer, ms, repeat ? (ms ? ms : 1) : 0);
 }
 
 void loop_timer_stop(struct loop_timer *t)
@@ -187,14 +187,14 @@ void loop_timer_stop(struct loop_timer *t)
 void loop_timer_free(struct loop_timer *t)
 {
     if (t)
-        uv_close((uv_handle_t *)&t->uv, free_closed);
+        uv_close((uv_handle_t *)&t->uv, loop_free_closed);
 }
 
 /*
  * On POLLERR libuv reports a status and stops watching: the owner is told that both directions are
  * ready, and its next read or write gives the true error.
  */
-static void on_watch(uv_poll_t *h, int status, int events)
+static void loop_on_watch(uv_poll_t *h, int status, int events)
 {
     struct loop_watch *w = h->data;
     int what = 0;
@@ -227,7 +227,7 @@ void loop_watch_set(struct loop_watch *w, int events)
     int uv = (events & LOOP_READ ? UV_READABLE : 0) | (events & LOOP_WRITE ? UV_WRITABLE : 0);
 
     if (uv)
-        uv_poll_start(&w->uv, uv, on_watch);
+        uv_poll_start(&w->uv, uv, loop_on_watch);
     else
         uv_poll_stop(&w->uv);
 }
@@ -235,10 +235,10 @@ void loop_watch_set(struct loop_watch *w, int events)
 void loop_watch_free(struct loop_watch *w)
 {
     if (w)
-        uv_close((uv_handle_t *)&w->uv, free_closed);
+        uv_close((uv_handle_t *)&w->uv, loop_free_closed);
 }
 
-static void on_signal(uv_signal_t *h, int sig)
+static void loop_on_signal(uv_signal_t *h, int sig)
 {
     struct loop_signal *s = h->data;
 
@@ -256,7 +256,7 @@ struct loop_signal *loop_signal_new(struct loop *l, int sig, loop_signal_fn fn, 
     s->uv.data = s;
     s->fn = fn;
     s->arg = arg;
-    if (uv_signal_start(&s->uv, on_signal, sig) < 0) {
+    if (uv_signal_start(&s->uv, loop_on_signal, sig) < 0) {
         loop_signal_free(s);
         return NULL;
     }
@@ -266,5 +266,5 @@ struct loop_signal *loop_signal_new(struct loop *l, int sig, loop_signal_fn fn, 
 void loop_signal_free(struct loop_signal *s)
 {
     if (s)
-        uv_close((uv_handle_t *)&s->uv, free_closed);
+        uv_close((uv_handle_t *)&s->uv, loop_free_closed);
 }

@@ -51,14 +51,14 @@ struct pool {
     struct worker workers[];
 };
 
-static void job_push(struct job_list *list, struct pool_job *j)
+static void pool_job_push(struct job_list *list, struct pool_job *j)
 {
     j->next = NULL;
     *list->last = j;
     list->last = &j->next;
 }
 
-static struct pool_job *job_pop(struct job_list *list)
+static struct pool_job *pool_job_pop(struct job_list *list)
 {
     struct pool_job *j = list->first;
 
@@ -71,7 +71,7 @@ static struct pool_job *job_pop(struct job_list *list)
 }
 
 /* The next job, or NULL when the worker should end. Called and returns with the lock held. */
-static struct pool_job *next_job(struct pool *p)
+static struct pool_job *pool_next_job(struct pool *p)
 {
     struct timespec until;
     int r = 0;
@@ -84,21 +84,21 @@ static struct pool_job *next_job(struct pool *p)
     p->idle--;
     if (p->queue.first)
         p->queued--;
-    return job_pop(&p->queue);
+    return pool_job_pop(&p->queue);
 }
 
-static void *worker_main(void *arg)
+static void *pool_worker_main(void *arg)
 {
     struct worker *w = arg;
     struct pool *p = w->pool;
     struct pool_job *j;
 
     pthread_mutex_lock(&p->lock);
-    while ((j = next_job(p))) {
+    while ((j = pool_next_job(p))) {
         pthread_mutex_unlock(&p->lock);
         j->work(j->arg);
         pthread_mutex_lock(&p->lock);
-        job_push(&p->finished, j);
+        pool_job_push(&p->finished, j);
         uv_async_send(&p->async);
     }
     w->state = WORKER_ENDED;
@@ -109,7 +109,7 @@ static void *worker_main(void *arg)
 }
 
 /* Called with the lock held: an ended worker has nothing left to do but to release it. */
-static void join_ended(struct pool *p)
+static void pool_join_ended(struct pool *p)
 {
     for (unsigned i = 0; i < p->threads_max; i++) {
         struct worker *w = &p->workers[i];
@@ -123,12 +123,12 @@ static void join_ended(struct pool *p)
     }
 }
 
-static void run_finished(struct pool *p)
+static void pool_run_finished(struct pool *p)
 {
     struct pool_job *j;
 
     pthread_mutex_lock(&p->lock);
-    while ((j = job_pop(&p->finished))) {
+    while ((j = pool_job_pop(&p->finished))) {
         pthread_mutex_unlock(&p->lock);
         j->done(j->arg);
         free(j);
@@ -137,14 +137,14 @@ static void run_finished(struct pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-static void on_async(uv_async_t *async)
+static void pool_on_async(uv_async_t *async)
 {
     struct pool *p = async->data;
 
     pthread_mutex_lock(&p->lock);
-    join_ended(p);
+    pool_join_ended(p);
     pthread_mutex_unlock(&p->lock);
-    run_finished(p);
+    pool_run_finished(p);
 }
 
 struct pool *pool_new(struct loop *l, const char *name, unsigned threads, unsigned queue_max)
@@ -162,13 +162,13 @@ struct pool *pool_new(struct loop *l, const char *name, unsigned threads, unsign
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&p->wake, &attr);
     pthread_condattr_destroy(&attr);
-    uv_async_init(loop_uv(l), &p->async, on_async);
+    uv_async_init(loop_uv(l), &p->async, pool_on_async);
     p->async.data = p;
     return p;
 }
 
 /* Signals belong to the loop's thread: a worker starts with all of them blocked. */
-static int worker_start(struct pool *p, struct worker *w)
+static int pool_worker_start(struct pool *p, struct worker *w)
 {
     pthread_attr_t attr;
     sigset_t all, old;
@@ -179,7 +179,7 @@ static int worker_start(struct pool *p, struct worker *w)
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_SIZE);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&w->thread, &attr, worker_main, w);
+    r = pthread_create(&w->thread, &attr, pool_worker_main, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     if (r != 0)
@@ -192,14 +192,14 @@ static int worker_start(struct pool *p, struct worker *w)
 
 /* With the lock held: one more worker when the idle ones cannot take what is queued. 0 or -errno.
  */
-static int add_worker(struct pool *p)
+static int pool_add_worker(struct pool *p)
 {
     if (p->queued < p->idle || p->running == p->threads_max)
         return 0;
-    join_ended(p);
+    pool_join_ended(p);
     for (unsigned i = 0; i < p->threads_max; i++)
         if (p->workers[i].state == WORKER_NONE)
-            return worker_start(p, &p->workers[i]);
+            return pool_worker_start(p, &p->workers[i]);
     return 0;
 }
 
@@ -217,21 +217,21 @@ int pool_submit(struct pool *p, pool_fn work, pool_fn done, void *arg, struct er
                 stopping ? "work queue '%s' is shutting down" : "work queue '%s' is full", p->name);
         return err_hint(err, "Try again when running operations have ended.");
     }
-    r = add_worker(p);
+    r = pool_add_worker(p);
     if (r < 0 && p->running == 0) {
         pthread_mutex_unlock(&p->lock);
         return err_sys(err, -r, "start a worker thread of '%s'", p->name);
     }
     j = xmalloc(sizeof(*j));
     *j = (struct pool_job){.work = work, .done = done, .arg = arg};
-    job_push(&p->queue, j);
+    pool_job_push(&p->queue, j);
     p->queued++;
     pthread_cond_signal(&p->wake);
     pthread_mutex_unlock(&p->lock);
     return 0;
 }
 
-static void on_closed(uv_handle_t *h)
+static void pool_on_closed(uv_handle_t *h)
 {
     struct pool *p = h->data;
 
@@ -259,6 +259,6 @@ void pool_free(struct pool *p)
         w->state = WORKER_NONE;
     }
     pthread_mutex_unlock(&p->lock);
-    run_finished(p);
-    uv_close((uv_handle_t *)&p->async, on_closed);
+    pool_run_finished(p);
+    uv_close((uv_handle_t *)&p->async, pool_on_closed);
 }

@@ -33,7 +33,7 @@ int cgroup_write_u64(int dirfd, const char *file, uint64_t v)
     return cgroup_write(dirfd, file, text);
 }
 
-static bool read_text(int dirfd, const char *file, char *buf, size_t size)
+static bool cgroup_files_read_text(int dirfd, const char *file, char *buf, size_t size)
 {
     _cleanup_close_ int fd = -1;
     ssize_t n;
@@ -74,7 +74,7 @@ int cgroup_await_events(int dirfd, bool frozen)
     }
 }
 
-static bool take_number(const char *text, uint64_t *ret)
+static bool cgroup_files_take_number(const char *text, uint64_t *ret)
 {
     char *end;
     uint64_t v = strtoull(text, &end, 10);
@@ -90,13 +90,13 @@ bool cgroup_find(int dirfd, const char *file, const char *key, uint64_t *ret)
     size_t len = key ? strlen(key) : 0;
     char text[8192], *p = text, *line;
 
-    if (!read_text(dirfd, file, text, sizeof(text)))
+    if (!cgroup_files_read_text(dirfd, file, text, sizeof(text)))
         return false;
     if (!key)
-        return take_number(text, ret);
+        return cgroup_files_take_number(text, ret);
     while ((line = strsep(&p, "\n")))
         if (strncmp(line, key, len) == 0 && line[len] == ' ')
-            return take_number(line + len + 1, ret);
+            return cgroup_files_take_number(line + len + 1, ret);
     return false;
 }
 

@@ -9,7 +9,7 @@
 
 enum { CPU_PERIOD_USEC = 100000 };
 
-static bool limit_memory(struct cgroup *c, uint64_t bytes)
+static bool cgroup_v1_limit_memory(struct cgroup *c, uint64_t bytes)
 {
     int dir = c->dir[CGROUP_MEMORY];
 
@@ -20,7 +20,7 @@ static bool limit_memory(struct cgroup *c, uint64_t bytes)
     return true;
 }
 
-static bool limit_cpu(struct cgroup *c, uint32_t milli)
+static bool cgroup_v1_limit_cpu(struct cgroup *c, uint32_t milli)
 {
     int dir = c->dir[CGROUP_CPU];
     uint64_t quota = (uint64_t)milli * CPU_PERIOD_USEC / 1000;
@@ -29,20 +29,21 @@ static bool limit_cpu(struct cgroup *c, uint32_t milli)
            cgroup_write_u64(dir, "cpu.cfs_quota_us", quota) >= 0;
 }
 
-static uint32_t v1_limit(struct cgroup *c, const struct cgroup_limits *l)
+static uint32_t cgroup_v1_limit(struct cgroup *c, const struct cgroup_limits *l)
 {
     uint32_t missing = 0;
 
-    if (l->memory && !limit_memory(c, l->memory))
+    if (l->memory && !cgroup_v1_limit_memory(c, l->memory))
         missing |= CGROUP_NO_MEMORY;
-    if (l->cpu_milli && !limit_cpu(c, l->cpu_milli))
+    if (l->cpu_milli && !cgroup_v1_limit_cpu(c, l->cpu_milli))
         missing |= CGROUP_NO_CPU;
     if (l->pids && cgroup_write_u64(c->dir[CGROUP_PIDS], "pids.max", l->pids) < 0)
         missing |= CGROUP_NO_PIDS;
     return missing;
 }
 
-static void v1_usage(struct cgroup *c, const struct cgroup_group *g, struct cgroup_usage *ret)
+static void cgroup_v1_usage(struct cgroup *c, const struct cgroup_group *g,
+                            struct cgroup_usage *ret)
 {
     int memory = g ? g->dir[CGROUP_MEMORY] : c->dir[CGROUP_MEMORY];
     int unified = g ? g->dir[CGROUP_UNIFIED] : c->dir[CGROUP_UNIFIED];
@@ -58,7 +59,7 @@ static void v1_usage(struct cgroup *c, const struct cgroup_group *g, struct cgro
 }
 
 /* Files on tmpfs are in the cache too, but cannot be dropped. */
-static uint64_t v1_cache(struct cgroup *c)
+static uint64_t cgroup_v1_cache(struct cgroup *c)
 {
     uint64_t cache = cgroup_read_key(c->dir[CGROUP_MEMORY], "memory.stat", "total_cache");
     uint64_t shmem = cgroup_read_key(c->dir[CGROUP_MEMORY], "memory.stat", "total_shmem");
@@ -66,7 +67,7 @@ static uint64_t v1_cache(struct cgroup *c)
     return cache > shmem ? cache - shmem : 0;
 }
 
-static int v1_freeze(struct cgroup *c, bool on, struct err *err)
+static int cgroup_v1_freeze(struct cgroup *c, bool on, struct err *err)
 {
     int r;
 
@@ -82,8 +83,8 @@ static int v1_freeze(struct cgroup *c, bool on, struct err *err)
 
 const struct cgroup_ops cgroup_v1_ops = {
     .name = "v1",
-    .limit = v1_limit,
-    .usage = v1_usage,
-    .cache = v1_cache,
-    .freeze = v1_freeze,
+    .limit = cgroup_v1_limit,
+    .usage = cgroup_v1_usage,
+    .cache = cgroup_v1_cache,
+    .freeze = cgroup_v1_freeze,
 };

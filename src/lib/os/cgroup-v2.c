@@ -8,7 +8,7 @@
 
 enum { CPU_PERIOD_USEC = 100000 };
 
-static uint32_t v2_limit(struct cgroup *c, const struct cgroup_limits *l)
+static uint32_t cgroup_v2_limit(struct cgroup *c, const struct cgroup_limits *l)
 {
     int dir = c->dir[CGROUP_UNIFIED];
     uint32_t missing = 0;
@@ -27,7 +27,8 @@ static uint32_t v2_limit(struct cgroup *c, const struct cgroup_limits *l)
     return missing;
 }
 
-static void v2_usage(struct cgroup *c, const struct cgroup_group *g, struct cgroup_usage *ret)
+static void cgroup_v2_usage(struct cgroup *c, const struct cgroup_group *g,
+                            struct cgroup_usage *ret)
 {
     int dir = g ? g->dir[CGROUP_UNIFIED] : c->dir[CGROUP_UNIFIED];
 
@@ -42,7 +43,7 @@ static void v2_usage(struct cgroup *c, const struct cgroup_group *g, struct cgro
 }
 
 /* Files on tmpfs are in the cache too, but cannot be dropped. */
-static uint64_t v2_cache(struct cgroup *c)
+static uint64_t cgroup_v2_cache(struct cgroup *c)
 {
     uint64_t file = cgroup_read_key(c->dir[CGROUP_UNIFIED], "memory.stat", "file");
     uint64_t shmem = cgroup_read_key(c->dir[CGROUP_UNIFIED], "memory.stat", "shmem");
@@ -50,7 +51,7 @@ static uint64_t v2_cache(struct cgroup *c)
     return file > shmem ? file - shmem : 0;
 }
 
-static int v2_freeze(struct cgroup *c, bool on, struct err *err)
+static int cgroup_v2_freeze(struct cgroup *c, bool on, struct err *err)
 {
     int r = cgroup_write(c->dir[CGROUP_UNIFIED], "cgroup.freeze", on ? "1" : "0");
 
@@ -59,8 +60,8 @@ static int v2_freeze(struct cgroup *c, bool on, struct err *err)
 
 const struct cgroup_ops cgroup_v2_ops = {
     .name = "v2",
-    .limit = v2_limit,
-    .usage = v2_usage,
-    .cache = v2_cache,
-    .freeze = v2_freeze,
+    .limit = cgroup_v2_limit,
+    .usage = cgroup_v2_usage,
+    .cache = cgroup_v2_cache,
+    .freeze = cgroup_v2_freeze,
 };

@@ -26,39 +26,39 @@ static const char *const tree_names[CGROUP_TREES] = {
 };
 
 /* Trees in which each group has a folder of its own. */
-static bool has_groups(int tree)
+static bool cgroup_has_groups(int tree)
 {
     return tree == CGROUP_UNIFIED || tree == CGROUP_MEMORY;
 }
 
 /* ---- the null object ---- */
 
-static uint32_t none_limit(struct cgroup *c _unused_, const struct cgroup_limits *l)
+static uint32_t cgroup_none_limit(struct cgroup *c _unused_, const struct cgroup_limits *l)
 {
     return (l->memory ? CGROUP_NO_MEMORY : 0) | (l->cpu_milli ? CGROUP_NO_CPU : 0) |
            (l->pids ? CGROUP_NO_PIDS : 0);
 }
 
-static void none_usage(struct cgroup *c _unused_, const struct cgroup_group *g _unused_,
-                       struct cgroup_usage *ret _unused_)
+static void cgroup_none_usage(struct cgroup *c _unused_, const struct cgroup_group *g _unused_,
+                              struct cgroup_usage *ret _unused_)
 {
 }
 
-static int none_freeze(struct cgroup *c _unused_, bool on _unused_, struct err *err)
+static int cgroup_none_freeze(struct cgroup *c _unused_, bool on _unused_, struct err *err)
 {
     return err_set(err, ERR_UNSUPPORTED, "cannot pause: no cgroup may be made here");
 }
 
 static const struct cgroup_ops cgroup_none_ops = {
     .name = "none",
-    .limit = none_limit,
-    .usage = none_usage,
-    .freeze = none_freeze,
+    .limit = cgroup_none_limit,
+    .usage = cgroup_none_usage,
+    .freeze = cgroup_none_freeze,
 };
 
 /* ---- finding the trees ---- */
 
-static bool option_listed(const char *options, const char *name)
+static bool cgroup_option_listed(const char *options, const char *name)
 {
     size_t len = strlen(name);
 
@@ -69,7 +69,7 @@ static bool option_listed(const char *options, const char *name)
 }
 
 /* Fills mounts[] with one line of /proc/self/mounts: "source target type options …". */
-static void take_mount_line(char *line, char *mounts[CGROUP_TREES])
+static void cgroup_take_mount_line(char *line, char *mounts[CGROUP_TREES])
 {
     char *target, *type, *options;
 
@@ -84,7 +84,7 @@ static void take_mount_line(char *line, char *mounts[CGROUP_TREES])
     if (!STREQ(type, "cgroup"))
         return;
     for (int t = CGROUP_MEMORY; t < CGROUP_TREES; t++)
-        if (!mounts[t] && option_listed(options, tree_names[t]))
+        if (!mounts[t] && cgroup_option_listed(options, tree_names[t]))
             mounts[t] = target;
 }
 
@@ -96,7 +96,7 @@ int cgroup_learn(struct err *err)
 }
 
 /* mounts[] points into *text; NULL where a tree is not mounted. */
-static int find_mounts(char **text, char *mounts[CGROUP_TREES], struct err *err)
+static int cgroup_find_mounts(char **text, char *mounts[CGROUP_TREES], struct err *err)
 {
     char *p, *line;
     int r = 0;
@@ -109,20 +109,20 @@ static int find_mounts(char **text, char *mounts[CGROUP_TREES], struct err *err)
         return r;
     p = *text;
     while ((line = strsep(&p, "\n")))
-        take_mount_line(line, mounts);
+        cgroup_take_mount_line(line, mounts);
     /* A v1 freezer is only wanted where v2 cannot freeze. */
     if (mounts[CGROUP_UNIFIED])
         mounts[CGROUP_FREEZER] = NULL;
     return 0;
 }
 
-static bool is_v1(char *const mounts[CGROUP_TREES])
+static bool cgroup_is_v1(char *const mounts[CGROUP_TREES])
 {
     return mounts[CGROUP_MEMORY] || mounts[CGROUP_CPU] || mounts[CGROUP_PIDS];
 }
 
 /* Hands the controllers down from this folder; those that are missing stay missing. */
-static void hand_down(int dir)
+static void cgroup_hand_down(int dir)
 {
     static const char *const wanted[] = {"+memory", "+cpu", "+pids"};
 
@@ -130,22 +130,22 @@ static void hand_down(int dir)
         cgroup_write(dir, "cgroup.subtree_control", wanted[i]);
 }
 
-static int open_dir_at(int dirfd, const char *name)
+static int cgroup_open_dir_at(int dirfd, const char *name)
 {
     int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
     return fd < 0 ? -errno : fd;
 }
 
-static int make_dir_at(int dirfd, const char *name, bool v2)
+static int cgroup_make_dir_at(int dirfd, const char *name, bool v2)
 {
     int fd;
 
     if (mkdirat(dirfd, name, 0755) < 0 && errno != EEXIST)
         return -errno;
-    fd = open_dir_at(dirfd, name);
+    fd = cgroup_open_dir_at(dirfd, name);
     if (fd >= 0 && v2)
-        hand_down(fd);
+        cgroup_hand_down(fd);
     return fd;
 }
 
@@ -155,24 +155,27 @@ struct cgroup_place {
 };
 
 /* Opens <mount>/<parent>/<root id> and <sandbox id> in it. 0 or -errno. */
-static int open_tree_at(const char *mount, const struct cgroup_place *at, int *ret_root,
-                        int *ret_dir)
+static int cgroup_open_tree_at(const char *mount, const struct cgroup_place *at, int *ret_root,
+                               int *ret_dir)
 {
     _cleanup_close_ int base = -1, parent = -1, root = -1;
     int dir;
 
-    base = open_dir_at(AT_FDCWD, mount);
+    base = cgroup_open_dir_at(AT_FDCWD, mount);
     if (base < 0)
         return base;
     if (at->make && at->v2)
-        hand_down(base);
-    parent = at->make ? make_dir_at(base, at->parent, at->v2) : open_dir_at(base, at->parent);
+        cgroup_hand_down(base);
+    parent = at->make ? cgroup_make_dir_at(base, at->parent, at->v2)
+                      : cgroup_open_dir_at(base, at->parent);
     if (parent < 0)
         return parent;
-    root = at->make ? make_dir_at(parent, at->root_id, at->v2) : open_dir_at(parent, at->root_id);
+    root = at->make ? cgroup_make_dir_at(parent, at->root_id, at->v2)
+                    : cgroup_open_dir_at(parent, at->root_id);
     if (root < 0)
         return root;
-    dir = at->make ? make_dir_at(root, at->sandbox_id, at->v2) : open_dir_at(root, at->sandbox_id);
+    dir = at->make ? cgroup_make_dir_at(root, at->sandbox_id, at->v2)
+                   : cgroup_open_dir_at(root, at->sandbox_id);
     if (dir < 0)
         return dir;
     *ret_root = TAKE_FD(root);
@@ -182,12 +185,13 @@ static int open_tree_at(const char *mount, const struct cgroup_place *at, int *r
 
 /* While we make ours, another sandbox of this root may remove an empty parent: then again from the
  * start. */
-static int make_tree(const char *mount, const struct cgroup_place *at, int *ret_root, int *ret_dir)
+static int cgroup_make_tree(const char *mount, const struct cgroup_place *at, int *ret_root,
+                            int *ret_dir)
 {
     int tries = at->make ? MKDIR_TRIES : 1, r;
 
     do
-        r = open_tree_at(mount, at, ret_root, ret_dir);
+        r = cgroup_open_tree_at(mount, at, ret_root, ret_dir);
     while (--tries && (r == -ENOENT || r == -ENODEV));
     return r;
 }
@@ -199,24 +203,24 @@ static void cgroup_reset(struct cgroup *c)
         c->root[t] = c->dir[t] = c->tasks[t] = -1;
 }
 
-static bool is_refusal(int r)
+static bool cgroup_is_refusal(int r)
 {
     return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOENT;
 }
 
-static int open_all(struct cgroup *c, const struct cgroup_place *where,
-                    char *const mounts[CGROUP_TREES], struct err *err)
+static int cgroup_open_all(struct cgroup *c, const struct cgroup_place *where,
+                           char *const mounts[CGROUP_TREES], struct err *err)
 {
     struct cgroup_place at = *where;
 
-    at.v2 = !is_v1(mounts);
+    at.v2 = !cgroup_is_v1(mounts);
     for (int t = 0; t < CGROUP_TREES; t++) {
         int r;
 
         if (!mounts[t])
             continue;
-        r = make_tree(mounts[t], &at, &c->root[t], &c->dir[t]);
-        if (r < 0 && is_refusal(r))
+        r = cgroup_make_tree(mounts[t], &at, &c->root[t], &c->dir[t]);
+        if (r < 0 && cgroup_is_refusal(r))
             continue; /* not ours to use: told as unenforced */
         if (r < 0)
             return err_sys(err, -r, "open cgroup folder '%s/%s/%s/%s'", mounts[t], at.parent,
@@ -236,9 +240,9 @@ static int cgroup_open_as(struct cgroup *c, const struct cgroup_place *at, struc
 
     cgroup_reset(c);
     snprintf(c->id, sizeof(c->id), "%s", at->sandbox_id);
-    r = find_mounts(&text, mounts, err);
+    r = cgroup_find_mounts(&text, mounts, err);
     if (r >= 0)
-        r = open_all(c, at, mounts, err);
+        r = cgroup_open_all(c, at, mounts, err);
     if (r < 0)
         cgroup_close(c);
     return r;
@@ -271,9 +275,9 @@ int cgroup_group_open(struct cgroup *c, const char *name, bool counted, struct c
 
     snprintf(g.name, sizeof(g.name), "%s", name);
     for (int t = 0; t < CGROUP_TREES; t++) {
-        if (c->dir[t] < 0 || !has_groups(t) || (t != CGROUP_UNIFIED && !counted))
+        if (c->dir[t] < 0 || !cgroup_has_groups(t) || (t != CGROUP_UNIFIED && !counted))
             continue;
-        g.dir[t] = make_dir_at(c->dir[t], name, false);
+        g.dir[t] = cgroup_make_dir_at(c->dir[t], name, false);
         if (g.dir[t] < 0) {
             int r = err_sys(err, -g.dir[t], "make cgroup '%s' in %s", name, tree_names[t]);
 
@@ -321,7 +325,7 @@ uint64_t cgroup_pids_denied(const struct cgroup *c)
 }
 
 /* SIGKILL to every process listed; false when none was. */
-static bool kill_listed(int dir)
+static bool cgroup_kill_listed(int dir)
 {
     _cleanup_free_ char *text = NULL;
     char *p, *line;
@@ -350,10 +354,10 @@ int cgroup_await_frozen(struct cgroup *c, bool on, struct err *err)
 }
 
 /* Without cgroup.kill: frozen processes cannot fork away between the listing and the signal. */
-static void kill_frozen(struct cgroup *c, int dir)
+static void cgroup_kill_frozen(struct cgroup *c, int dir)
 {
     c->ops->freeze(c, true, NULL);
-    for (int i = 0; i < KILL_ROUNDS && kill_listed(dir); i++) {
+    for (int i = 0; i < KILL_ROUNDS && cgroup_kill_listed(dir); i++) {
         c->ops->freeze(c, false, NULL);
         usleep(1000);
         c->ops->freeze(c, true, NULL);
@@ -367,7 +371,7 @@ bool cgroup_group_kill(struct cgroup *c, const struct cgroup_group *g)
         return true;
     if (g->dir[CGROUP_MEMORY] < 0)
         return false;
-    kill_frozen(c, g->dir[CGROUP_MEMORY]);
+    cgroup_kill_frozen(c, g->dir[CGROUP_MEMORY]);
     return true;
 }
 
@@ -389,7 +393,7 @@ bool cgroup_group_remove(struct cgroup *c, const char *name)
     bool gone = true;
 
     for (int t = 0; t < CGROUP_TREES; t++)
-        if (c->dir[t] >= 0 && has_groups(t) && unlinkat(c->dir[t], name, AT_REMOVEDIR) < 0 &&
+        if (c->dir[t] >= 0 && cgroup_has_groups(t) && unlinkat(c->dir[t], name, AT_REMOVEDIR) < 0 &&
             errno != ENOENT)
             gone = false;
     return gone;
@@ -398,7 +402,7 @@ bool cgroup_group_remove(struct cgroup *c, const char *name)
 /* ---- removal ---- */
 
 /* Removes all folders right below; nothing is deeper, as a sandbox cannot make cgroups. */
-static void remove_groups(int dir)
+static void cgroup_remove_groups(int dir)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -409,11 +413,11 @@ static void remove_groups(int dir)
             unlinkat(dir, de->d_name, AT_REMOVEDIR);
 }
 
-static int remove_tree(struct cgroup *c, int t)
+static int cgroup_remove_tree(struct cgroup *c, int t)
 {
     if (unlinkat(c->root[t], c->id, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;
-    remove_groups(c->dir[t]);
+    cgroup_remove_groups(c->dir[t]);
     if (unlinkat(c->root[t], c->id, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;
     return -errno;
@@ -428,7 +432,7 @@ int cgroup_remove(struct cgroup *c, uint64_t wait_usec, struct err *err)
 
         if (c->dir[t] < 0)
             continue;
-        while ((r = remove_tree(c, t)) == -EBUSY && !deadline_passed(&by))
+        while ((r = cgroup_remove_tree(c, t)) == -EBUSY && !deadline_passed(&by))
             usleep(500);
         if (r < 0)
             return err_sys(err, -r, "remove cgroup '%s' in %s", c->id, tree_names[t]);
@@ -437,7 +441,7 @@ int cgroup_remove(struct cgroup *c, uint64_t wait_usec, struct err *err)
 }
 
 /* Kills all groups below a sandbox's folder, whoever made them. */
-static void kill_all(struct cgroup *c)
+static void cgroup_kill_all(struct cgroup *c)
 {
     _cleanup_closedir_ DIR *d = NULL;
     struct dirent *de;
@@ -454,9 +458,9 @@ static void kill_all(struct cgroup *c)
 
         if (de->d_type != DT_DIR || de->d_name[0] == '.')
             continue;
-        group = open_dir_at(c->dir[CGROUP_MEMORY], de->d_name);
+        group = cgroup_open_dir_at(c->dir[CGROUP_MEMORY], de->d_name);
         if (group >= 0)
-            kill_frozen(c, group);
+            cgroup_kill_frozen(c, group);
     }
 }
 
@@ -470,7 +474,7 @@ int cgroup_sweep(const char *parent, const char *root_id, const char *sandbox_id
     if (r < 0)
         return r;
     c.ops->freeze(&c, false, NULL); /* a paused one would not die in a v1 freezer */
-    kill_all(&c);
+    cgroup_kill_all(&c);
     r = cgroup_remove(&c, 2 * USEC_PER_SEC, err);
     cgroup_close(&c);
     return r;
@@ -492,18 +496,19 @@ bool cgroup_is_rest(const char *parent, const char *root_id, const char *sandbox
     return rest;
 }
 
-static int open_root(const char *mount, const char *parent, const char *root_id, int *ret_parent)
+static int cgroup_open_root(const char *mount, const char *parent, const char *root_id,
+                            int *ret_parent)
 {
     int base, dir, root;
 
-    base = open_dir_at(AT_FDCWD, mount);
+    base = cgroup_open_dir_at(AT_FDCWD, mount);
     if (base < 0)
         return base;
-    dir = open_dir_at(base, parent);
+    dir = cgroup_open_dir_at(base, parent);
     fd_close(base);
     if (dir < 0)
         return dir;
-    root = open_dir_at(dir, root_id);
+    root = cgroup_open_dir_at(dir, root_id);
     if (root < 0)
         fd_close(dir);
     else
@@ -517,14 +522,14 @@ int cgroup_list(const char *parent, const char *root_id, char ***ret, struct err
     char *mounts[CGROUP_TREES] = {NULL}, **ids = NULL;
     int r;
 
-    r = find_mounts(&text, mounts, err);
+    r = cgroup_find_mounts(&text, mounts, err);
     if (r < 0)
         return r;
     for (int t = 0; t < CGROUP_TREES; t++) {
         _cleanup_close_ int up = -1;
         _cleanup_closedir_ DIR *d = NULL;
         struct dirent *de;
-        int fd = mounts[t] ? open_root(mounts[t], parent, root_id, &up) : -1;
+        int fd = mounts[t] ? cgroup_open_root(mounts[t], parent, root_id, &up) : -1;
 
         d = fd < 0 ? NULL : fdopendir(fd);
         while (d && (de = readdir(d)))
@@ -540,7 +545,7 @@ void cgroup_remove_root(const char *parent, const char *root_id)
     _cleanup_free_ char *text = NULL;
     char *mounts[CGROUP_TREES] = {NULL};
 
-    if (find_mounts(&text, mounts, NULL) < 0)
+    if (cgroup_find_mounts(&text, mounts, NULL) < 0)
         return;
     for (int t = 0; t < CGROUP_TREES; t++) {
         char path[PATH_MAX];
@@ -564,11 +569,11 @@ uint32_t cgroup_probe(const char **ret_name)
     bool v1;
 
     *ret_name = "none";
-    if (find_mounts(&text, mounts, NULL) < 0)
+    if (cgroup_find_mounts(&text, mounts, NULL) < 0)
         return CGROUP_NO_MEMORY | CGROUP_NO_CPU | CGROUP_NO_PIDS;
-    v1 = is_v1(mounts);
+    v1 = cgroup_is_v1(mounts);
     if (!v1 && mounts[CGROUP_UNIFIED]) {
-        _cleanup_close_ int fd = open_dir_at(AT_FDCWD, mounts[CGROUP_UNIFIED]);
+        _cleanup_close_ int fd = cgroup_open_dir_at(AT_FDCWD, mounts[CGROUP_UNIFIED]);
 
         if (fd >= 0 && file_read(fd, "cgroup.controllers", 4096, &have, NULL, NULL) >= 0)
             for (char *p = have; *p; p++)
@@ -576,8 +581,8 @@ uint32_t cgroup_probe(const char **ret_name)
     }
     for (int i = 0; i < 3; i++) {
         const char *m = v1 ? mounts[CGROUP_MEMORY + i] : mounts[CGROUP_UNIFIED];
-        bool ok =
-            m && access(m, W_OK) == 0 && (v1 || (have && option_listed(have, controllers[i])));
+        bool ok = m && access(m, W_OK) == 0 &&
+                  (v1 || (have && cgroup_option_listed(have, controllers[i])));
 
         missing |= ok ? 0 : 1u << i;
         if (ok)

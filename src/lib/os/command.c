@@ -21,7 +21,7 @@ void command_reset_signals(void)
 }
 
 /* A script without "#!" is the shell's, as execvp(3) has it. */
-static void run_by_shell(const char *path, char **argv, char **env)
+static void command_run_by_shell(const char *path, char **argv, char **env)
 {
     size_t n = strv_len(argv);
     char **args = xcalloc(n + 2, sizeof(char *));
@@ -34,11 +34,11 @@ static void run_by_shell(const char *path, char **argv, char **env)
 }
 
 /* Returns only on failure, with what stands in the way: 0 is "not there". */
-static int try_run(const char *path, char **argv, char **env)
+static int command_try_run(const char *path, char **argv, char **env)
 {
     execve(path, argv, env);
     if (errno == ENOEXEC)
-        run_by_shell(path, argv, env);
+        command_run_by_shell(path, argv, env);
     return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
 }
 
@@ -48,7 +48,7 @@ int command_exec(char **argv, char **env)
     int first = 0;
 
     if (strchr(argv[0], '/'))
-        return try_run(argv[0], argv, env);
+        return command_try_run(argv[0], argv, env);
     while (dir && *dir) {
         size_t n = strcspn(dir, ":");
         char path[PATH_MAX];
@@ -56,7 +56,7 @@ int command_exec(char **argv, char **env)
 
         if (n &&
             (size_t)snprintf(path, sizeof(path), "%.*s/%s", (int)n, dir, argv[0]) < sizeof(path)) {
-            r = try_run(path, argv, env);
+            r = command_try_run(path, argv, env);
             if (r && r != EACCES)
                 return r;
             first = first ? first : r;

@@ -73,7 +73,7 @@ enum { CONFINE_CALLS_MAX = 240, N_FIXED = 16 };
  * clone() for a thread only; clone3(), whose flags a filter cannot see, is said not to exist, and
  * libc takes the other.
  */
-static unsigned short compile_threads(struct sock_filter *f)
+static unsigned short os_confine_compile_threads(struct sock_filter *f)
 {
     unsigned short n = 0;
 
@@ -88,7 +88,8 @@ static unsigned short compile_threads(struct sock_filter *f)
 }
 
 /* Anything else is EPERM rather than death: a libc that tries something new then falls back. */
-static unsigned short compile(struct sock_filter *f, const int *calls, size_t n_calls, bool threads)
+static unsigned short os_confine_compile(struct sock_filter *f, const int *calls, size_t n_calls,
+                                         bool threads)
 {
     unsigned short n = 0;
 
@@ -97,7 +98,7 @@ static unsigned short compile(struct sock_filter *f, const int *calls, size_t n_
     f[n++] = STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     f[n++] = LOAD(nr);
     if (threads)
-        n = (unsigned short)(n + compile_threads(f + n));
+        n = (unsigned short)(n + os_confine_compile_threads(f + n));
     for (size_t i = 0; i < n_calls; i++) {
         /* over the rest of the list and the refusal */
         unsigned char over = (unsigned char)(n_calls - i);
@@ -115,7 +116,7 @@ int confine_to(const int *calls, size_t n, bool threads, struct err *err)
     struct sock_fprog prog = {.filter = filter};
 
     assert(n <= CONFINE_CALLS_MAX);
-    prog.len = compile(filter, calls, n, threads);
+    prog.len = os_confine_compile(filter, calls, n, threads);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return 0; /* their own calls are not on the list */
 #endif

@@ -25,7 +25,7 @@ struct bare {
     uint32_t scope; /* link-local addresses: of which interface */
 };
 
-static struct bare bare_of(const struct sockaddr *a)
+static struct bare container_peer_bare_of(const struct sockaddr *a)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)a;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)a;
@@ -46,13 +46,14 @@ static struct bare bare_of(const struct sockaddr *a)
     return b;
 }
 
-static bool is_same(const struct bare *a, const struct bare *b)
+static bool container_peer_is_same(const struct bare *a, const struct bare *b)
 {
     return a->family == b->family && a->len && memcmp(a->bytes, b->bytes, a->len) == 0;
 }
 
 /* The length of the prefix that both share by this mask, or -1 when they are not of one subnet. */
-static int subnet_bits(const struct bare *a, const struct bare *b, const struct bare *mask)
+static int container_peer_subnet_bits(const struct bare *a, const struct bare *b,
+                                      const struct bare *mask)
 {
     int bits = 0;
 
@@ -66,7 +67,7 @@ static int subnet_bits(const struct bare *a, const struct bare *b, const struct 
     return bits;
 }
 
-static bool is_veth(int sock, const char *name)
+static bool container_peer_is_veth(int sock, const char *name)
 {
     struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
     struct ifreq req = {.ifr_data = (char *)&info};
@@ -75,7 +76,7 @@ static bool is_veth(int sock, const char *name)
     return ioctl(sock, SIOCETHTOOL, &req) == 0 && STREQ(info.driver, "veth");
 }
 
-static bool is_for_containers(const char *name)
+static bool container_peer_is_for_containers(const char *name)
 {
     char path[64 + IFNAMSIZ];
     _cleanup_closedir_ DIR *ports = NULL;
@@ -88,7 +89,7 @@ static bool is_for_containers(const char *name)
     while (ports && (e = readdir(ports))) {
         if (e->d_name[0] == '.')
             continue;
-        if (!is_veth(sock, e->d_name))
+        if (!container_peer_is_veth(sock, e->d_name))
             return false;
         any = true;
     }
@@ -96,16 +97,17 @@ static bool is_for_containers(const char *name)
 }
 
 /* The interface whose subnet the peer is in; NULL when that is none, or when it is we ourselves. */
-static const char *interface_of(const struct bare *peer, const struct ifaddrs *all)
+static const char *container_peer_interface_of(const struct bare *peer, const struct ifaddrs *all)
 {
     const char *found = NULL;
     int best = 0;
 
     for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
-        struct bare own = bare_of(i->ifa_addr), mask = bare_of(i->ifa_netmask);
-        int bits = subnet_bits(peer, &own, &mask);
+        struct bare own = container_peer_bare_of(i->ifa_addr),
+                    mask = container_peer_bare_of(i->ifa_netmask);
+        int bits = container_peer_subnet_bits(peer, &own, &mask);
 
-        if (is_same(peer, &own))
+        if (container_peer_is_same(peer, &own))
             return NULL;
         if (bits > best) {
             best = bits;
@@ -126,9 +128,9 @@ bool container_peer_is_local(int fd)
 
     if (getpeername(fd, (struct sockaddr *)&from, &len) < 0 || getifaddrs(&all) < 0)
         return false; /* it has gone already, or there is no telling */
-    peer = bare_of((struct sockaddr *)&from);
-    name = interface_of(&peer, all);
-    container = name && is_for_containers(name) && GUARD("containers");
+    peer = container_peer_bare_of((struct sockaddr *)&from);
+    name = container_peer_interface_of(&peer, all);
+    container = name && container_peer_is_for_containers(name) && GUARD("containers");
     freeifaddrs(all);
     return container;
 }

@@ -36,14 +36,14 @@ static const struct {
     unsigned fs_rights;
 } versions[] = {{1, 13}, {2, 14}, {3, 15}, {5, 16}};
 
-static size_t size_of(long abi)
+static size_t landlock_size_of(long abi)
 {
     if (abi >= 6)
         return sizeof(struct ruleset);
     return abi >= 4 ? offsetof(struct ruleset, scoped) : offsetof(struct ruleset, net);
 }
 
-static struct ruleset rules_of(long abi)
+static struct ruleset landlock_rules_of(long abi)
 {
     struct ruleset r = {0};
 
@@ -57,7 +57,7 @@ static struct ruleset rules_of(long abi)
     return r;
 }
 
-static int allow_tree(int rules, const char *root, uint64_t rights, struct err *err)
+static int landlock_allow_tree(int rules, const char *root, uint64_t rights, struct err *err)
 {
     _cleanup_close_ int fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct landlock_path_beneath_attr below = {.allowed_access = rights, .parent_fd = fd};
@@ -69,7 +69,7 @@ static int allow_tree(int rules, const char *root, uint64_t rights, struct err *
     return 0;
 }
 
-static int allow_port(int rules, uint16_t port, struct err *err)
+static int landlock_allow_port(int rules, uint16_t port, struct err *err)
 {
     struct net_port rule = {.access = NET_CONNECT_TCP, .port = port};
 
@@ -78,20 +78,20 @@ static int allow_port(int rules, uint16_t port, struct err *err)
     return 0;
 }
 
-static long version(void)
+static long landlock_version(void)
 {
     return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
 bool landlock_possible(void)
 {
-    return version() >= 1;
+    return landlock_version() >= 1;
 }
 
-static int restrict_self(const char *root, bool net, uint16_t port, struct err *err)
+static int os_landlock_restrict_self(const char *root, bool net, uint16_t port, struct err *err)
 {
-    long abi = version();
-    struct ruleset want = rules_of(abi);
+    long abi = landlock_version();
+    struct ruleset want = landlock_rules_of(abi);
     _cleanup_close_ int rules = -1;
     int r = 0;
 
@@ -99,13 +99,13 @@ static int restrict_self(const char *root, bool net, uint16_t port, struct err *
         return 0;
     if (!net)
         want.net = 0;
-    rules = (int)syscall(SYS_landlock_create_ruleset, &want, size_of(abi), 0);
+    rules = (int)syscall(SYS_landlock_create_ruleset, &want, landlock_size_of(abi), 0);
     if (rules < 0)
         return err_sys(err, errno, "make a Landlock ruleset");
     if (root)
-        r = allow_tree(rules, root, want.fs, err);
+        r = landlock_allow_tree(rules, root, want.fs, err);
     if (r >= 0 && port && want.net)
-        r = allow_port(rules, port, err);
+        r = landlock_allow_port(rules, port, err);
     if (r < 0)
         return r;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
@@ -116,12 +116,12 @@ static int restrict_self(const char *root, bool net, uint16_t port, struct err *
 
 int landlock_confine(const char *root, uint16_t port, struct err *err)
 {
-    return restrict_self(root, true, port, err);
+    return os_landlock_restrict_self(root, true, port, err);
 }
 
 int landlock_domain(const char *root, struct err *err)
 {
-    int r = restrict_self(root, false, 0, err);
+    int r = os_landlock_restrict_self(root, false, 0, err);
 
     return r ? r : err_set(err, ERR_UNSUPPORTED, "this kernel has no Landlock");
 }

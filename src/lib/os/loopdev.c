@@ -13,7 +13,7 @@ enum { ATTACH_TRIES = 64 };
 
 /* Another process may take the device that we were told is free: then 0, and the caller asks again.
  */
-static int attach_to(int number, int image_fd, char *path, int *ret_fd, struct err *err)
+static int loopdev_attach_to(int number, int image_fd, char *path, int *ret_fd, struct err *err)
 {
     struct loop_config config = {.fd = (uint32_t)image_fd,
                                  .info = {.lo_flags = LO_FLAGS_AUTOCLEAR}};
@@ -47,7 +47,7 @@ int loopdev_attach(int image_fd, char ret_path[static LOOPDEV_PATH_MAX], int *re
 
         if (number < 0)
             return err_sys(err, errno, "get a free loop device");
-        r = attach_to(number, image_fd, ret_path, ret_fd, err);
+        r = loopdev_attach_to(number, image_fd, ret_path, ret_fd, err);
         if (r != 0)
             return r < 0 ? r : 0;
     }

@@ -17,12 +17,12 @@
 
 #define UMOUNT_DETACH 2 /* MNT_DETACH of <sys/mount.h> */
 
-static unsigned recursion(unsigned flags)
+static unsigned os_mount_recursion(unsigned flags)
 {
     return flags & MOUNT_RECURSIVE ? AT_RECURSIVE : 0;
 }
 
-static uint64_t attributes(unsigned flags)
+static uint64_t os_mount_attributes(unsigned flags)
 {
     return (flags & MOUNT_RDONLY ? MOUNT_ATTR_RDONLY : 0) |
            (flags & MOUNT_NOSUID ? MOUNT_ATTR_NOSUID : 0) |
@@ -33,7 +33,7 @@ static uint64_t attributes(unsigned flags)
 int mount_clone(int dirfd, const char *path, unsigned flags, int *ret, struct err *err)
 {
     unsigned how = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW;
-    int fd = (int)syscall(SYS_open_tree, dirfd, path, how | recursion(flags));
+    int fd = (int)syscall(SYS_open_tree, dirfd, path, how | os_mount_recursion(flags));
 
     if (fd < 0)
         return err_sys(err, errno, "clone the mount of '%s'", path);
@@ -43,20 +43,21 @@ int mount_clone(int dirfd, const char *path, unsigned flags, int *ret, struct er
 
 int mount_set(int mount_fd, unsigned flags, int userns_fd, struct err *err)
 {
-    struct mount_attr attr = {.attr_set = attributes(flags)};
+    struct mount_attr attr = {.attr_set = os_mount_attributes(flags)};
 
     if (userns_fd >= 0) {
         attr.attr_set |= MOUNT_ATTR_IDMAP;
         attr.userns_fd = (uint64_t)userns_fd;
     }
-    if (syscall(SYS_mount_setattr, mount_fd, "", AT_EMPTY_PATH | recursion(flags), &attr,
+    if (syscall(SYS_mount_setattr, mount_fd, "", AT_EMPTY_PATH | os_mount_recursion(flags), &attr,
                 sizeof(attr)) < 0)
         return err_sys(err, errno, "set mount attributes%s", userns_fd >= 0 ? " and id map" : "");
     return 0;
 }
 
 /* What the file system itself says about the failure, as "e overlay: …" lines on the context. */
-static int fs_error(int fs, int errnum, const char *fstype, const char *what, struct err *err)
+static int os_mount_fs_error(int fs, int errnum, const char *fstype, const char *what,
+                             struct err *err)
 {
     char text[512];
     ssize_t n = read(fs, text, sizeof(text) - 1);
@@ -68,7 +69,7 @@ static int fs_error(int fs, int errnum, const char *fstype, const char *what, st
     return err_sys(err, errnum, "mount %s: %s: %s", fstype, what, text + 2);
 }
 
-static int set_option(int fs, const char *fstype, const char *option, struct err *err)
+static int os_mount_set_option(int fs, const char *fstype, const char *option, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(8192);
     char *eq;
@@ -83,7 +84,7 @@ static int set_option(int fs, const char *fstype, const char *option, struct err
     } else {
         r = syscall(SYS_fsconfig, fs, FSCONFIG_SET_FLAG, option, NULL, 0);
     }
-    return r < 0 ? fs_error(fs, errno, fstype, option, err) : 0;
+    return r < 0 ? os_mount_fs_error(fs, errno, fstype, option, err) : 0;
 }
 
 int mount_new(const char *fstype, const char *const *options, unsigned flags, int *ret,
@@ -96,16 +97,16 @@ int mount_new(const char *fstype, const char *const *options, unsigned flags, in
     if (fs < 0)
         return err_sys(err, errno, "open file system '%s'", fstype);
     for (; options && *options; options++) {
-        int r = set_option(fs, fstype, *options, err);
+        int r = os_mount_set_option(fs, fstype, *options, err);
 
         if (r < 0)
             return r;
     }
     if (syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        return fs_error(fs, errno, fstype, "create", err);
-    fd = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attributes(flags));
+        return os_mount_fs_error(fs, errno, fstype, "create", err);
+    fd = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, os_mount_attributes(flags));
     if (fd < 0)
-        return fs_error(fs, errno, fstype, "mount", err);
+        return os_mount_fs_error(fs, errno, fstype, "mount", err);
     *ret = fd;
     return 0;
 }

@@ -45,7 +45,7 @@ int ns_enter(int pidfd, int flags, struct err *err)
     return 0;
 }
 
-static int write_proc(pid_t pid, const char *file, const char *text, struct err *err)
+static int ns_write_proc(pid_t pid, const char *file, const char *text, struct err *err)
 {
     char path[64];
 
@@ -53,12 +53,12 @@ static int write_proc(pid_t pid, const char *file, const char *text, struct err 
     return file_write(AT_FDCWD, path, text, err);
 }
 
-static int write_map(pid_t pid, const char *file, const struct ns_map *m, struct err *err)
+static int ns_write_map(pid_t pid, const char *file, const struct ns_map *m, struct err *err)
 {
     char text[64];
 
     snprintf(text, sizeof(text), "%u %u %u\n", m->inner, m->outer, m->count);
-    return write_proc(pid, file, text, err);
+    return ns_write_proc(pid, file, text, err);
 }
 
 int ns_write_maps(pid_t pid, const struct ns_map *uid, const struct ns_map *gid,
@@ -71,11 +71,11 @@ int ns_write_maps(pid_t pid, const struct ns_map *uid, const struct ns_map *gid,
      * namespace the kernel refuses the map otherwise (EPERM), so the order matters.
      */
     if (deny_setgroups)
-        r = write_proc(pid, "setgroups", "deny", err);
+        r = ns_write_proc(pid, "setgroups", "deny", err);
     if (r >= 0)
-        r = write_map(pid, "uid_map", uid, err);
+        r = ns_write_map(pid, "uid_map", uid, err);
     if (r >= 0)
-        r = write_map(pid, "gid_map", gid, err);
+        r = ns_write_map(pid, "gid_map", gid, err);
     return r;
 }
 

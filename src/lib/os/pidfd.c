@@ -43,7 +43,7 @@ bool pidfd_in_cgroup(int pidfd, pid_t pid, const char *name)
 }
 
 /* The status word of waitpid(2) from what waitid(2) says. */
-static int status_word(const siginfo_t *si)
+static int pidfd_status_word(const siginfo_t *si)
 {
     if (si->si_code == CLD_EXITED)
         return (si->si_status & 0xff) << 8;
@@ -64,6 +64,6 @@ int pidfd_reap(int pidfd, bool block, int *status, struct rusage *usage)
     if (!si.si_pid)
         return 0;
     if (status)
-        *status = status_word(&si);
+        *status = pidfd_status_word(&si);
     return 1;
 }

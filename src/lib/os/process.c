@@ -11,7 +11,7 @@
 #include "lib/base/cleanup.h"
 
 /* The child takes them in their order: has one before it come to lie where this one is? */
-static bool is_covered(const struct process_spec *s, size_t at)
+static bool os_process_is_covered(const struct process_spec *s, size_t at)
 {
     for (size_t i = 0; i < at; i++)
         if (s->fds[i].from >= 0 && s->fds[i].to == s->fds[at].from)
@@ -20,7 +20,8 @@ static bool is_covered(const struct process_spec *s, size_t at)
 }
 
 /* high[i]: a copy out of the way of the others, or -1. */
-static int add_fds(const struct process_spec *s, posix_spawn_file_actions_t *fa, int high[])
+static int os_process_add_fds(const struct process_spec *s, posix_spawn_file_actions_t *fa,
+                              int high[])
 {
     int r = 0;
 
@@ -30,7 +31,7 @@ static int add_fds(const struct process_spec *s, posix_spawn_file_actions_t *fa,
         assert(s->fds[i].to < PROCESS_FD_MIN);
         if (from < 0)
             continue;
-        if (is_covered(s, i)) {
+        if (os_process_is_covered(s, i)) {
             from = high[i] = fcntl(from, F_DUPFD_CLOEXEC, PROCESS_FD_MIN);
             if (from < 0)
                 return errno;
@@ -40,7 +41,7 @@ static int add_fds(const struct process_spec *s, posix_spawn_file_actions_t *fa,
     return r;
 }
 
-static int set_attributes(posix_spawnattr_t *attr)
+static int os_process_set_attributes(posix_spawnattr_t *attr)
 {
     sigset_t none, all;
     int r;
@@ -69,9 +70,9 @@ int process_start(const struct process_spec *s, pid_t *ret)
         high[i] = -1;
     posix_spawn_file_actions_init(&fa);
     posix_spawnattr_init(&attr);
-    r = add_fds(s, &fa, high);
+    r = os_process_add_fds(s, &fa, high);
     if (!r)
-        r = set_attributes(&attr);
+        r = os_process_set_attributes(&attr);
     if (!r)
         r = posix_spawn(ret, s->path, &fa, &attr, (char *const *)s->argv, (char *const *)env);
     posix_spawnattr_destroy(&attr);

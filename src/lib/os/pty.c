@@ -26,7 +26,7 @@ int pty_resize(int fd, uint16_t rows, uint16_t cols, struct err *err)
     return 0;
 }
 
-static int check_slave(int fd, struct err *err)
+static int pty_check_slave(int fd, struct err *err)
 {
     struct statfs fs;
     struct stat st;
@@ -40,7 +40,7 @@ static int check_slave(int fd, struct err *err)
 }
 
 /* Of just this one: what its name leads to is for others to decide. */
-static int open_slave(int master)
+static int pty_open_slave(int master)
 {
     int flags = O_RDWR | O_NOCTTY | O_CLOEXEC;
     char name[64];
@@ -62,10 +62,10 @@ int pty_open(uint16_t rows, uint16_t cols, int *ret_master, int *ret_slave, stru
         return err_sys(err, errno, "open '/dev/pts/ptmx'");
     if (ioctl(master, TIOCSPTLCK, &unlock) < 0)
         return err_sys(err, errno, "unlock the terminal");
-    slave = open_slave(master);
+    slave = pty_open_slave(master);
     if (slave < 0)
         return err_sys(err, errno, "open the terminal's other end");
-    r = GUARD("terminal") ? check_slave(slave, err) : 0;
+    r = GUARD("terminal") ? pty_check_slave(slave, err) : 0;
     if (r >= 0 && rows && cols)
         r = pty_resize(master, rows, cols, err);
     if (r < 0)

@@ -30,7 +30,7 @@ struct rmtree {
 };
 
 /* Without CAP_DAC_OVERRIDE a folder of mode 0 must be opened up first; by O_PATH, not by name. */
-static int open_up(int at, const char *name)
+static int rmtree_open_up(int at, const char *name)
 {
     _cleanup_close_ int fd = openat(at, name, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
     char path[64];
@@ -42,7 +42,7 @@ static int open_up(int at, const char *name)
 }
 
 /* Nor can entries of a read-only folder be removed, or moved up from it. */
-static void make_writable(int fd)
+static void rmtree_make_writable(int fd)
 {
     struct stat st;
 
@@ -50,7 +50,7 @@ static void make_writable(int fd)
         fchmod(fd, 0700); /* should it fail, removing says so */
 }
 
-static DIR *open_folder(int at, const char *name, struct err *err)
+static DIR *rmtree_open_folder(int at, const char *name, struct err *err)
 {
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC};
     DIR *dir;
@@ -63,7 +63,7 @@ static DIR *open_folder(int at, const char *name, struct err *err)
     if (GUARD("removed mounts"))
         how.resolve |= RESOLVE_NO_XDEV;
     fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
-    if (fd < 0 && errno == EACCES && open_up(at, name) >= 0)
+    if (fd < 0 && errno == EACCES && rmtree_open_up(at, name) >= 0)
         fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
     if (fd < 0) {
         if (errno == EXDEV)
@@ -72,7 +72,7 @@ static DIR *open_folder(int at, const char *name, struct err *err)
             err_sys(err, errno, "open folder '%s'", name);
         return NULL;
     }
-    make_writable(fd);
+    rmtree_make_writable(fd);
     dir = fdopendir(fd);
     if (!dir) {
         err_sys(err, errno, "read folder '%s'", name);
@@ -81,9 +81,9 @@ static DIR *open_folder(int at, const char *name, struct err *err)
     return dir;
 }
 
-static int push(struct rmtree *t, int at, const char *name, struct err *err)
+static int rmtree_push(struct rmtree *t, int at, const char *name, struct err *err)
 {
-    DIR *dir = open_folder(at, name, err);
+    DIR *dir = rmtree_open_folder(at, name, err);
 
     if (!dir)
         return err ? -(int)err->code : -ERR_SYSTEM;
@@ -94,7 +94,7 @@ static int push(struct rmtree *t, int at, const char *name, struct err *err)
 }
 
 /* Moves a folder that lies too deep into the top one, under a name that is free. */
-static int lift(struct rmtree *t, int at, const char *name, struct err *err)
+static int rmtree_lift(struct rmtree *t, int at, const char *name, struct err *err)
 {
     char to[32];
 
@@ -103,7 +103,7 @@ static int lift(struct rmtree *t, int at, const char *name, struct err *err)
         if (renameat2(at, name, t->top, to, RENAME_NOREPLACE) == 0)
             return 0;
         /* A folder that changes its parent is written to. */
-        if (errno == EACCES && open_up(at, name) >= 0 &&
+        if (errno == EACCES && rmtree_open_up(at, name) >= 0 &&
             renameat2(at, name, t->top, to, RENAME_NOREPLACE) == 0)
             return 0;
     } while (errno == EEXIST);
@@ -111,7 +111,7 @@ static int lift(struct rmtree *t, int at, const char *name, struct err *err)
 }
 
 /* 0 gone, 1 it is a folder with something in it, or -code. */
-static int remove_entry(int at, const struct dirent *de, struct err *err)
+static int rmtree_remove_entry(int at, const struct dirent *de, struct err *err)
 {
     bool folder = de->d_type == DT_DIR;
     bool keeps_links_closed = GUARD("removed links"), keeps_mounts = GUARD("removed mounts");
@@ -141,7 +141,7 @@ static int remove_entry(int at, const struct dirent *de, struct err *err)
  * A pass over the innermost folder is through. The folder is closed when it is gone (the top one:
  * when a pass has met nothing); else, as entries may have come up meanwhile, passed over again.
  */
-static int finish_pass(struct rmtree *t, struct err *err)
+static int rmtree_finish_pass(struct rmtree *t, struct err *err)
 {
     int i = t->depth - 1;
     bool gone = !t->seen[i];
@@ -164,7 +164,7 @@ static int finish_pass(struct rmtree *t, struct err *err)
 }
 
 /* Works on the innermost open folder until a pass is through or one deeper is open. */
-static int step(struct rmtree *t, struct err *err)
+static int rmtree_step(struct rmtree *t, struct err *err)
 {
     DIR *dir = t->stack[t->depth - 1];
     struct dirent *de;
@@ -174,34 +174,34 @@ static int step(struct rmtree *t, struct err *err)
         if (STREQ(de->d_name, ".") || STREQ(de->d_name, ".."))
             continue;
         t->seen[t->depth - 1] = true;
-        r = remove_entry(dirfd(dir), de, err);
+        r = rmtree_remove_entry(dirfd(dir), de, err);
         if (r > 0 && t->depth < RMTREE_DEPTH)
-            return push(t, dirfd(dir), de->d_name, err);
+            return rmtree_push(t, dirfd(dir), de->d_name, err);
         if (r > 0)
-            r = lift(t, dirfd(dir), de->d_name, err);
+            r = rmtree_lift(t, dirfd(dir), de->d_name, err);
         if (r < 0)
             return r;
     }
-    return finish_pass(t, err);
+    return rmtree_finish_pass(t, err);
 }
 
-static int empty_folder(int at, const char *name, struct err *err)
+static int rmtree_empty_folder(int at, const char *name, struct err *err)
 {
     struct rmtree *t = xnew0(struct rmtree);
     int r;
 
-    r = push(t, at, name, err);
+    r = rmtree_push(t, at, name, err);
     if (r >= 0)
         t->top = dirfd(t->stack[0]);
     while (r >= 0 && t->depth > 0)
-        r = step(t, err);
+        r = rmtree_step(t, err);
     while (t->depth > 0)
         closedir(t->stack[--t->depth]);
     free(t);
     return r;
 }
 
-static int remove_name(int at, const char *name, struct err *err)
+static int rmtree_remove_name(int at, const char *name, struct err *err)
 {
     int r;
 
@@ -209,7 +209,7 @@ static int remove_name(int at, const char *name, struct err *err)
         return 0;
     if (errno != EISDIR && errno != EPERM)
         return err_sys(err, errno, "remove '%s'", name);
-    r = empty_folder(at, name, err);
+    r = rmtree_empty_folder(at, name, err);
     if (r < 0)
         return err_wrap(err, "remove tree '%s'", name);
     if (unlinkat(at, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
@@ -224,12 +224,12 @@ int rmtree(int at, const char *path, struct err *err)
     _cleanup_close_ int fd = -1;
 
     if (!slash)
-        return remove_name(at, path, err);
+        return rmtree_remove_name(at, path, err);
     parent = xstrndup(path, MAX((size_t)(slash - path), 1));
     fd = openat(at, parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0)
         return err_sys(err, errno, "open folder '%s'", parent);
-    return remove_name(fd, slash + 1, err);
+    return rmtree_remove_name(fd, slash + 1, err);
 }

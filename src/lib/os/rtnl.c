@@ -31,7 +31,7 @@ int rtnl_open(int *ret, struct err *err)
     return 0;
 }
 
-static void *request_begin(struct rtnl_request *q, uint16_t type, uint16_t flags, size_t body)
+static void *rtnl_request_begin(struct rtnl_request *q, uint16_t type, uint16_t flags, size_t body)
 {
     *q = (struct rtnl_request){0};
     q->head.nlmsg_type = type;
@@ -40,7 +40,7 @@ static void *request_begin(struct rtnl_request *q, uint16_t type, uint16_t flags
     return NLMSG_DATA(&q->head);
 }
 
-static struct rtattr *put(struct rtnl_request *q, uint16_t type, const void *data, size_t len)
+static struct rtattr *rtnl_put(struct rtnl_request *q, uint16_t type, const void *data, size_t len)
 {
     struct rtattr *a = (struct rtattr *)(q->bytes + NLMSG_ALIGN(q->head.nlmsg_len));
 
@@ -52,24 +52,24 @@ static struct rtattr *put(struct rtnl_request *q, uint16_t type, const void *dat
     return a;
 }
 
-static void put_str(struct rtnl_request *q, uint16_t type, const char *s)
+static void rtnl_put_str(struct rtnl_request *q, uint16_t type, const char *s)
 {
-    put(q, type, s, strlen(s) + 1);
+    rtnl_put(q, type, s, strlen(s) + 1);
 }
 
-static void put_u32(struct rtnl_request *q, uint16_t type, uint32_t v)
+static void rtnl_put_u32(struct rtnl_request *q, uint16_t type, uint32_t v)
 {
-    put(q, type, &v, sizeof(v));
+    rtnl_put(q, type, &v, sizeof(v));
 }
 
 /* Closes a nested attribute: its length reaches to the end of what has been put since. */
-static void nest_end(struct rtnl_request *q, struct rtattr *a)
+static void rtnl_nest_end(struct rtnl_request *q, struct rtattr *a)
 {
     a->rta_len = (uint16_t)(q->bytes + q->head.nlmsg_len - (char *)a);
 }
 
 /* Sends and waits for the acknowledgement: 0 or -errno. */
-static int request_send(int sock, struct rtnl_request *q)
+static int rtnl_request_send(int sock, struct rtnl_request *q)
 {
     struct {
         struct nlmsghdr head;
@@ -94,7 +94,7 @@ static int request_send(int sock, struct rtnl_request *q)
     return reply.error.error;
 }
 
-static int link_index(const char *name, int *ret, struct err *err)
+static int rtnl_link_index(const char *name, int *ret, struct err *err)
 {
     unsigned index = if_nametoindex(name);
 
@@ -112,23 +112,23 @@ int rtnl_add_veth(int sock, const char *name, const char *peer, int peer_netns, 
     struct rtnl_request q;
     int r;
 
-    memcpy(request_begin(&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(none)), &none,
+    memcpy(rtnl_request_begin(&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(none)), &none,
            sizeof(none));
-    put_str(&q, IFLA_IFNAME, name);
+    rtnl_put_str(&q, IFLA_IFNAME, name);
     if (mtu)
-        put_u32(&q, IFLA_MTU, mtu);
-    info = put(&q, IFLA_LINKINFO, NULL, 0);
-    put_str(&q, IFLA_INFO_KIND, "veth");
-    data = put(&q, IFLA_INFO_DATA, NULL, 0);
-    other = put(&q, VETH_INFO_PEER, &none, sizeof(none));
-    put_str(&q, IFLA_IFNAME, peer);
+        rtnl_put_u32(&q, IFLA_MTU, mtu);
+    info = rtnl_put(&q, IFLA_LINKINFO, NULL, 0);
+    rtnl_put_str(&q, IFLA_INFO_KIND, "veth");
+    data = rtnl_put(&q, IFLA_INFO_DATA, NULL, 0);
+    other = rtnl_put(&q, VETH_INFO_PEER, &none, sizeof(none));
+    rtnl_put_str(&q, IFLA_IFNAME, peer);
     if (mtu)
-        put_u32(&q, IFLA_MTU, mtu);
-    put_u32(&q, IFLA_NET_NS_FD, (uint32_t)peer_netns);
-    nest_end(&q, other);
-    nest_end(&q, data);
-    nest_end(&q, info);
-    r = request_send(sock, &q);
+        rtnl_put_u32(&q, IFLA_MTU, mtu);
+    rtnl_put_u32(&q, IFLA_NET_NS_FD, (uint32_t)peer_netns);
+    rtnl_nest_end(&q, other);
+    rtnl_nest_end(&q, data);
+    rtnl_nest_end(&q, info);
+    r = rtnl_request_send(sock, &q);
     return r < 0 ? err_sys(err, -r, "make network interface '%s'", name) : 0;
 }
 
@@ -136,13 +136,13 @@ int rtnl_set_alias(int sock, const char *name, const char *alias, struct err *er
 {
     struct ifinfomsg msg = {.ifi_family = AF_UNSPEC};
     struct rtnl_request q;
-    int r = link_index(name, &msg.ifi_index, err);
+    int r = rtnl_link_index(name, &msg.ifi_index, err);
 
     if (r < 0)
         return r;
-    memcpy(request_begin(&q, RTM_NEWLINK, 0, sizeof(msg)), &msg, sizeof(msg));
-    put(&q, IFLA_IFALIAS, alias, MIN(strlen(alias), (size_t)ALIAS_MAX));
-    r = request_send(sock, &q);
+    memcpy(rtnl_request_begin(&q, RTM_NEWLINK, 0, sizeof(msg)), &msg, sizeof(msg));
+    rtnl_put(&q, IFLA_IFALIAS, alias, MIN(strlen(alias), (size_t)ALIAS_MAX));
+    r = rtnl_request_send(sock, &q);
     return r < 0 ? err_sys(err, -r, "name network interface '%s'", name) : 0;
 }
 
@@ -150,12 +150,12 @@ int rtnl_set_up(int sock, const char *name, struct err *err)
 {
     struct ifinfomsg msg = {.ifi_family = AF_UNSPEC, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
     struct rtnl_request q;
-    int r = link_index(name, &msg.ifi_index, err);
+    int r = rtnl_link_index(name, &msg.ifi_index, err);
 
     if (r < 0)
         return r;
-    memcpy(request_begin(&q, RTM_NEWLINK, 0, sizeof(msg)), &msg, sizeof(msg));
-    r = request_send(sock, &q);
+    memcpy(rtnl_request_begin(&q, RTM_NEWLINK, 0, sizeof(msg)), &msg, sizeof(msg));
+    r = rtnl_request_send(sock, &q);
     return r < 0 ? err_sys(err, -r, "bring network interface '%s' up", name) : 0;
 }
 
@@ -164,16 +164,16 @@ int rtnl_add_address(int sock, const char *name, uint32_t address, uint8_t prefi
     struct ifaddrmsg msg = {.ifa_family = AF_INET, .ifa_prefixlen = prefix};
     uint32_t net = htonl(address);
     struct rtnl_request q;
-    int index = 0, r = link_index(name, &index, err);
+    int index = 0, r = rtnl_link_index(name, &index, err);
 
     if (r < 0)
         return r;
     msg.ifa_index = (uint32_t)index;
-    memcpy(request_begin(&q, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, sizeof(msg)), &msg,
+    memcpy(rtnl_request_begin(&q, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, sizeof(msg)), &msg,
            sizeof(msg));
-    put_u32(&q, IFA_LOCAL, net);
-    put_u32(&q, IFA_ADDRESS, net);
-    r = request_send(sock, &q);
+    rtnl_put_u32(&q, IFA_LOCAL, net);
+    rtnl_put_u32(&q, IFA_ADDRESS, net);
+    r = rtnl_request_send(sock, &q);
     return r < 0 ? err_sys(err, -r, "give network interface '%s' its address", name) : 0;
 }
 
@@ -187,15 +187,15 @@ int rtnl_add_default_route(int sock, const char *name, uint32_t gateway, struct 
         .rtm_type = RTN_UNICAST,
     };
     struct rtnl_request q;
-    int index = 0, r = link_index(name, &index, err);
+    int index = 0, r = rtnl_link_index(name, &index, err);
 
     if (r < 0)
         return r;
-    memcpy(request_begin(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof(msg)), &msg,
+    memcpy(rtnl_request_begin(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof(msg)), &msg,
            sizeof(msg));
-    put_u32(&q, RTA_GATEWAY, htonl(gateway));
-    put_u32(&q, RTA_OIF, (uint32_t)index);
-    r = request_send(sock, &q);
+    rtnl_put_u32(&q, RTA_GATEWAY, htonl(gateway));
+    rtnl_put_u32(&q, RTA_OIF, (uint32_t)index);
+    r = rtnl_request_send(sock, &q);
     return r < 0 ? err_sys(err, -r, "add the default route through '%s'", name) : 0;
 }
 
@@ -205,8 +205,8 @@ int rtnl_del_link(int sock, const char *name, struct err *err)
     struct rtnl_request q;
     int r;
 
-    memcpy(request_begin(&q, RTM_DELLINK, 0, sizeof(msg)), &msg, sizeof(msg));
-    put_str(&q, IFLA_IFNAME, name);
-    r = request_send(sock, &q);
+    memcpy(rtnl_request_begin(&q, RTM_DELLINK, 0, sizeof(msg)), &msg, sizeof(msg));
+    rtnl_put_str(&q, IFLA_IFNAME, name);
+    r = rtnl_request_send(sock, &q);
     return r < 0 && r != -ENODEV ? err_sys(err, -r, "remove network interface '%s'", name) : 0;
 }

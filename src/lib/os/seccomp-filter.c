@@ -52,94 +52,97 @@ struct span {
     const struct seccomp_call *call;
 };
 
-static void put(struct seccomp_program *p, struct sock_filter what)
+static void seccomp_filter_put(struct seccomp_program *p, struct sock_filter what)
 {
     assert(p->n < FILTER_MAX);
     p->f[p->n++] = what;
 }
 
 /* The low word: both architectures are little-endian. */
-static void put_load_arg(struct seccomp_program *p, unsigned arg)
+static void seccomp_filter_put_load_arg(struct seccomp_program *p, unsigned arg)
 {
-    put(p, STMT(BPF_LD | BPF_W | BPF_ABS,
-                (unsigned)(offsetof(struct seccomp_data, args) + arg * sizeof(__u64))));
+    seccomp_filter_put(p,
+                       STMT(BPF_LD | BPF_W | BPF_ABS,
+                            (unsigned)(offsetof(struct seccomp_data, args) + arg * sizeof(__u64))));
 }
 
 /* ---- one call ---- */
 
-static void put_rule(struct seccomp_program *p, const struct call_rule *r)
+static void seccomp_filter_put_rule(struct seccomp_program *p, const struct call_rule *r)
 {
-    put_load_arg(p, r->arg);
+    seccomp_filter_put_load_arg(p, r->arg);
     if (r->test == CALL_NO_BITS) {
-        put(p, JUMP(BPF_JMP | BPF_JSET | BPF_K, r->values[0], 0, 1));
-        put(p, FAIL(r->errnum));
-        put(p, ALLOW);
+        seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JSET | BPF_K, r->values[0], 0, 1));
+        seccomp_filter_put(p, FAIL(r->errnum));
+        seccomp_filter_put(p, ALLOW);
         return;
     }
     for (size_t i = 0; i < r->n; i++) /* over the rest, and what follows when none matches */
-        put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, r->values[i], (unsigned char)(r->n - i), 0));
-    put(p, r->test == CALL_ONE_OF ? FAIL(r->errnum) : ALLOW);
-    put(p, r->test == CALL_ONE_OF ? ALLOW : FAIL(r->errnum));
+        seccomp_filter_put(
+            p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, r->values[i], (unsigned char)(r->n - i), 0));
+    seccomp_filter_put(p, r->test == CALL_ONE_OF ? FAIL(r->errnum) : ALLOW);
+    seccomp_filter_put(p, r->test == CALL_ONE_OF ? ALLOW : FAIL(r->errnum));
 }
 
-static size_t socket_block(const struct call_socket *s)
+static size_t seccomp_filter_socket_block(const struct call_socket *s)
 {
     return s->n ? s->n + 3 : 1;
 }
 
 /* Family after family; behind each its protocols, and past them the next family. */
-static void put_sockets(struct seccomp_program *p, int errnum)
+static void seccomp_filter_put_sockets(struct seccomp_program *p, int errnum)
 {
     const struct call_socket *s;
 
-    put_load_arg(p, 0);
+    seccomp_filter_put_load_arg(p, 0);
     for (size_t i = 0; (s = call_socket_at(i)); i++) {
         struct call_rule protocols = {
             .arg = 2, .test = CALL_ONE_OF, .errnum = EPROTONOSUPPORT, .n = s->n};
 
-        put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, s->family, 0, (unsigned char)socket_block(s)));
+        seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, s->family, 0,
+                                   (unsigned char)seccomp_filter_socket_block(s)));
         for (size_t j = 0; j < s->n; j++)
             protocols.values[j] = s->protocols[j];
         if (s->n)
-            put_rule(p, &protocols);
+            seccomp_filter_put_rule(p, &protocols);
         else
-            put(p, ALLOW);
+            seccomp_filter_put(p, ALLOW);
     }
-    put(p, FAIL(errnum));
+    seccomp_filter_put(p, FAIL(errnum));
 }
 
-static void put_verdict(struct seccomp_program *p, const struct seccomp_call *call)
+static void seccomp_filter_put_verdict(struct seccomp_program *p, const struct seccomp_call *call)
 {
     if (!call) {
-        put(p, FAIL(ENOSYS));
+        seccomp_filter_put(p, FAIL(ENOSYS));
         return;
     }
     switch (call->verdict) {
     case CALL_ALLOW:
-        put(p, ALLOW);
+        seccomp_filter_put(p, ALLOW);
         break;
     case CALL_REFUSE:
-        put(p, FAIL(call->errnum));
+        seccomp_filter_put(p, FAIL(call->errnum));
         break;
     case CALL_ARGS:
-        put_rule(p, call->rule);
+        seccomp_filter_put_rule(p, call->rule);
         break;
     case CALL_SOCKET:
-        put_sockets(p, call->errnum);
+        seccomp_filter_put_sockets(p, call->errnum);
         break;
     }
 }
 
 /* ---- all calls ---- */
 
-static int by_number(const void *a, const void *b)
+static int seccomp_filter_by_number(const void *a, const void *b)
 {
     const struct seccomp_call *const *x = a, *const *y = b;
 
     return (*x)->nr - (*y)->nr;
 }
 
-static bool same_verdict(const struct seccomp_call *a, const struct seccomp_call *b)
+static bool seccomp_filter_same_verdict(const struct seccomp_call *a, const struct seccomp_call *b)
 {
     if (!a || !b)
         return a == b || ((a ? a : b)->verdict == CALL_REFUSE && (a ? a : b)->errnum == ENOSYS);
@@ -147,17 +150,18 @@ static bool same_verdict(const struct seccomp_call *a, const struct seccomp_call
            a->verdict != CALL_SOCKET;
 }
 
-static void add_span(struct span *spans, size_t *n, unsigned first, const struct seccomp_call *call)
+static void seccomp_filter_add_span(struct span *spans, size_t *n, unsigned first,
+                                    const struct seccomp_call *call)
 {
     if (*n && spans[*n - 1].first == first) /* nothing lies between two calls */
         (*n)--;
-    if (*n && same_verdict(spans[*n - 1].call, call))
+    if (*n && seccomp_filter_same_verdict(spans[*n - 1].call, call))
         return;
     spans[(*n)++] = (struct span){first, call};
 }
 
 /* From 0 to the end of numbers, without a gap. */
-static size_t make_spans(struct span *spans)
+static size_t seccomp_filter_make_spans(struct span *spans)
 {
     const struct seccomp_call *sorted[FILTER_MAX] = {0}, *c;
     size_t n = 0, n_calls = 0;
@@ -165,21 +169,21 @@ static size_t make_spans(struct span *spans)
     for (size_t i = 0; (c = call_at(i)); i++)
         if (c->nr >= 0)
             sorted[n_calls++] = c;
-    qsort(sorted, n_calls, sizeof(sorted[0]), by_number);
-    add_span(spans, &n, 0, NULL);
+    qsort(sorted, n_calls, sizeof(sorted[0]), seccomp_filter_by_number);
+    seccomp_filter_add_span(spans, &n, 0, NULL);
     for (size_t i = 0; i < n_calls; i++) {
-        add_span(spans, &n, (unsigned)sorted[i]->nr, sorted[i]);
-        add_span(spans, &n, (unsigned)sorted[i]->nr + 1, NULL);
+        seccomp_filter_add_span(spans, &n, (unsigned)sorted[i]->nr, sorted[i]);
+        seccomp_filter_add_span(spans, &n, (unsigned)sorted[i]->nr + 1, NULL);
     }
     return n;
 }
 
 /* Each verdict stands once, however many spans have it. */
-static int verdict_of(struct seccomp_program *p, const struct seccomp_call *call)
+static int seccomp_filter_verdict_of(struct seccomp_program *p, const struct seccomp_call *call)
 {
     size_t i = 0;
 
-    while (i < p->n_verdicts && !same_verdict(p->verdicts[i], call))
+    while (i < p->n_verdicts && !seccomp_filter_same_verdict(p->verdicts[i], call))
         i++;
     if (i == p->n_verdicts) {
         assert(i < VERDICTS_MAX);
@@ -189,19 +193,19 @@ static int verdict_of(struct seccomp_program *p, const struct seccomp_call *call
 }
 
 /* Where to go for these spans. */
-static int put_tree(struct seccomp_program *p, const struct span *spans, size_t n)
+static int seccomp_filter_put_tree(struct seccomp_program *p, const struct span *spans, size_t n)
 {
     size_t at = p->n;
 
     if (n == 1)
-        return verdict_of(p, spans->call);
-    put(p, JUMP(BPF_JMP | BPF_JGE | BPF_K, spans[n / 2].first, 0, 0));
-    p->to[at].no = put_tree(p, spans, n / 2);
-    p->to[at].yes = put_tree(p, spans + n / 2, n - n / 2);
+        return seccomp_filter_verdict_of(p, spans->call);
+    seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JGE | BPF_K, spans[n / 2].first, 0, 0));
+    p->to[at].no = seccomp_filter_put_tree(p, spans, n / 2);
+    p->to[at].yes = seccomp_filter_put_tree(p, spans + n / 2, n - n / 2);
     return (int)at;
 }
 
-static unsigned char way(const size_t *verdicts, size_t from, int to)
+static unsigned char seccomp_filter_way(const size_t *verdicts, size_t from, int to)
 {
     size_t target = to < 0 ? verdicts[~to] : (size_t)to;
 
@@ -209,19 +213,19 @@ static unsigned char way(const size_t *verdicts, size_t from, int to)
     return (unsigned char)(target - from - 1);
 }
 
-static void put_all(struct seccomp_program *p, const struct span *spans, size_t n)
+static void seccomp_filter_put_all(struct seccomp_program *p, const struct span *spans, size_t n)
 {
     size_t first = p->n, end, verdicts[VERDICTS_MAX] = {0};
 
-    put_tree(p, spans, n);
+    seccomp_filter_put_tree(p, spans, n);
     end = p->n;
     for (size_t i = 0; i < p->n_verdicts; i++) {
         verdicts[i] = p->n;
-        put_verdict(p, p->verdicts[i]);
+        seccomp_filter_put_verdict(p, p->verdicts[i]);
     }
     for (size_t i = first; i < end; i++) {
-        p->f[i].jt = way(verdicts, i, p->to[i].yes);
-        p->f[i].jf = way(verdicts, i, p->to[i].no);
+        p->f[i].jt = seccomp_filter_way(verdicts, i, p->to[i].yes);
+        p->f[i].jf = seccomp_filter_way(verdicts, i, p->to[i].no);
     }
 }
 
@@ -229,17 +233,17 @@ struct sock_filter *filter_compile(size_t *ret_n)
 {
     _cleanup_free_ struct seccomp_program *p = xcalloc(1, sizeof(*p));
     struct span spans[FILTER_MAX];
-    size_t n = make_spans(spans);
+    size_t n = seccomp_filter_make_spans(spans);
 
-    put(p, LOAD(arch));
-    put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0));
-    put(p, KILL);
-    put(p, LOAD(nr));
+    seccomp_filter_put(p, LOAD(arch));
+    seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0));
+    seccomp_filter_put(p, KILL);
+    seccomp_filter_put(p, LOAD(nr));
 #ifdef FILTER_NR_END
-    put(p, JUMP(BPF_JMP | BPF_JGE | BPF_K, FILTER_NR_END, 0, 1));
-    put(p, KILL);
+    seccomp_filter_put(p, JUMP(BPF_JMP | BPF_JGE | BPF_K, FILTER_NR_END, 0, 1));
+    seccomp_filter_put(p, KILL);
 #endif
-    put_all(p, spans, n);
+    seccomp_filter_put_all(p, spans, n);
     *ret_n = p->n;
     return xmemdup(p->f, p->n * sizeof(p->f[0]));
 }

@@ -16,7 +16,7 @@
 
 enum { SUBMAP_LINES = 3, FAILED = 255 };
 
-static int run(const char *program, char **argv, struct err *err)
+static int os_submap_run(const char *program, char **argv, struct err *err)
 {
     char *const env[] = {NULL};
     int status;
@@ -34,7 +34,8 @@ static int run(const char *program, char **argv, struct err *err)
     return 0;
 }
 
-static int map(pid_t pid, const char *program, uint32_t first, uint32_t self, struct err *err)
+static int submap_map(pid_t pid, const char *program, uint32_t first, uint32_t self,
+                      struct err *err)
 {
     const uint32_t lines[SUBMAP_LINES][3] = {
         {0, first, SUBMAP_SELF},
@@ -49,18 +50,18 @@ static int map(pid_t pid, const char *program, uint32_t first, uint32_t self, st
         snprintf(numbers[1 + i], sizeof(numbers[0]), "%u", lines[i / 3][i % 3]);
     for (int i = 0; i < 1 + SUBMAP_LINES * 3; i++)
         argv[1 + i] = numbers[i];
-    return run(program, argv, err);
+    return os_submap_run(program, argv, err);
 }
 
 int submap_write(pid_t pid, const struct submap *m, struct err *err)
 {
     int r;
 
-    r = map(pid, SUBMAP_UID_PROGRAM, m->uid, geteuid(), err);
-    return r < 0 ? r : map(pid, SUBMAP_GID_PROGRAM, m->gid, getegid(), err);
+    r = submap_map(pid, SUBMAP_UID_PROGRAM, m->uid, geteuid(), err);
+    return r < 0 ? r : submap_map(pid, SUBMAP_GID_PROGRAM, m->gid, getegid(), err);
 }
 
-static _noreturn_ void child(int go, int (*fn)(void *arg), void *arg)
+static _noreturn_ void submap_child(int go, int (*fn)(void *arg), void *arg)
 {
     char byte;
 
@@ -82,7 +83,7 @@ int submap_run(const struct submap *m, int (*fn)(void *arg), void *arg, struct e
         return err_sys(err, -pid, "make a user namespace");
     if (pid == 0) {
         close(go_in); /* else its end would never be seen */
-        child(go, fn, arg);
+        submap_child(go, fn, arg);
     }
     r = submap_write(pid, m, err);
     if (r < 0 || write(go_in, "g", 1) != 1)

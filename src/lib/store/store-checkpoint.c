@@ -13,7 +13,7 @@
  */
 enum { CHECKPOINT_PAGES = 1000, CHECKPOINT_PAGES_MAX = 4000 };
 
-static void *checkpoint(void *arg)
+static void *store_checkpoint_checkpoint(void *arg)
 {
     struct store *s = arg;
     sqlite3 *db = NULL;
@@ -29,29 +29,30 @@ static void *checkpoint(void *arg)
     return NULL;
 }
 
-static void join(struct store *s)
+static void store_checkpoint_join(struct store *s)
 {
     if (s->checkpoint_started)
         pthread_join(s->checkpoint_thread, NULL);
     s->checkpoint_started = false;
 }
 
-static void start(struct store *s)
+static void store_checkpoint_start(struct store *s)
 {
     sigset_t all, old;
 
-    join(s); /* of one that has ended */
+    store_checkpoint_join(s); /* of one that has ended */
     atomic_store(&s->checkpointing, true);
     sigfillset(&all); /* signals are for the threads that expect them */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    s->checkpoint_started = pthread_create(&s->checkpoint_thread, NULL, checkpoint, s) == 0;
+    s->checkpoint_started =
+        pthread_create(&s->checkpoint_thread, NULL, store_checkpoint_checkpoint, s) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (!s->checkpoint_started)
         atomic_store(&s->checkpointing, false);
 }
 
 /* One that could not finish (a reader was in its way) is not tried again at each commit. */
-static int on_commit(void *arg, sqlite3 *db, const char *name _unused_, int pages)
+static int store_checkpoint_on_commit(void *arg, sqlite3 *db, const char *name _unused_, int pages)
 {
     struct store *s = arg;
 
@@ -61,7 +62,7 @@ static int on_commit(void *arg, sqlite3 *db, const char *name _unused_, int page
         return SQLITE_OK;
     s->checkpoint_at = pages + CHECKPOINT_PAGES;
     if (pages < CHECKPOINT_PAGES_MAX)
-        start(s);
+        store_checkpoint_start(s);
     else
         sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     return SQLITE_OK;
@@ -69,10 +70,10 @@ static int on_commit(void *arg, sqlite3 *db, const char *name _unused_, int page
 
 void store_checkpoints_start(struct store *s)
 {
-    sqlite3_wal_hook(s->db, on_commit, s); /* in the place of SQLite's own */
+    sqlite3_wal_hook(s->db, store_checkpoint_on_commit, s); /* in the place of SQLite's own */
 }
 
 void store_checkpoints_stop(struct store *s)
 {
-    join(s);
+    store_checkpoint_join(s);
 }

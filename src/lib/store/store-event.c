@@ -2,7 +2,7 @@
 
 #define COLUMNS "seq, at, kind, sandbox_id, sandbox, exec, data"
 
-static int add_one(struct store *s, const struct store_event *row, struct err *err)
+static int store_event_add_one(struct store *s, const struct store_event *row, struct err *err)
 {
     sqlite3_stmt *st =
         store_prepare(s, STMT_EVENT_ADD,
@@ -27,11 +27,11 @@ int store_event_add(struct store *s, const struct store_event *rows, size_t n, s
     if (r < 0)
         return r;
     for (size_t i = 0; i < n && r >= 0; i++)
-        r = add_one(s, &rows[i], err);
+        r = store_event_add_one(s, &rows[i], err);
     return store_end(s, r, err);
 }
 
-static void read_row(sqlite3_stmt *st, struct store_event *row)
+static void store_event_read_row(sqlite3_stmt *st, struct store_event *row)
 {
     *row = (struct store_event){
         .seq = store_u64(st, 0),
@@ -58,7 +58,7 @@ int store_event_each(struct store *s, uint64_t after, unsigned limit, store_even
     store_bind_u64(st, 1, after);
     store_bind_u64(st, 2, limit);
     while ((r = store_step(s, st, "list events", err)) > 0) {
-        read_row(st, &row);
+        store_event_read_row(st, &row);
         fn(arg, &row);
         n++;
     }

@@ -44,7 +44,7 @@ int store_exec_end(struct store *s, const char *id, const char *state, uint64_t 
     return store_run(s, st, "save exec end", err);
 }
 
-static void read_row(sqlite3_stmt *st, struct store_exec *row)
+static void store_exec_read_row(sqlite3_stmt *st, struct store_exec *row)
 {
     *row = (struct store_exec){
         .id = store_text(st, 0),
@@ -61,13 +61,14 @@ static void read_row(sqlite3_stmt *st, struct store_exec *row)
     };
 }
 
-static int each(struct store *s, sqlite3_stmt *st, store_exec_fn fn, void *arg, struct err *err)
+static int store_store_exec_each(struct store *s, sqlite3_stmt *st, store_exec_fn fn, void *arg,
+                                 struct err *err)
 {
     struct store_exec row;
     int r, n = 0;
 
     while ((r = store_step(s, st, "list execs", err)) > 0) {
-        read_row(st, &row);
+        store_exec_read_row(st, &row);
         fn(arg, &row);
         n++;
     }
@@ -75,8 +76,9 @@ static int each(struct store *s, sqlite3_stmt *st, store_exec_fn fn, void *arg, 
 }
 
 /* limit 0: the statement has none. */
-static int list(struct store *s, enum store_stmt which, const char *sql, const char *sandbox_id,
-                unsigned limit, store_exec_fn fn, void *arg, struct err *err)
+static int store_exec_list(struct store *s, enum store_stmt which, const char *sql,
+                           const char *sandbox_id, unsigned limit, store_exec_fn fn, void *arg,
+                           struct err *err)
 {
     sqlite3_stmt *st = store_prepare(s, which, sql, err);
     int r;
@@ -86,29 +88,29 @@ static int list(struct store *s, enum store_stmt which, const char *sql, const c
     store_bind_text(st, 1, sandbox_id);
     if (limit)
         store_bind_u64(st, 2, limit);
-    r = each(s, st, fn, arg, err);
+    r = store_store_exec_each(s, st, fn, arg, err);
     return MIN(r, 0);
 }
 
 int store_exec_each(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
                     void *arg, struct err *err)
 {
-    return list(s, STMT_EXEC_EACH, SELECT "ORDER BY seq DESC LIMIT ?2", sandbox_id, limit, fn, arg,
-                err);
+    return store_exec_list(s, STMT_EXEC_EACH, SELECT "ORDER BY seq DESC LIMIT ?2", sandbox_id,
+                           limit, fn, arg, err);
 }
 
 int store_exec_each_open(struct store *s, const char *sandbox_id, store_exec_fn fn, void *arg,
                          struct err *err)
 {
-    return list(s, STMT_EXEC_OPEN, SELECT "AND end IS NULL ORDER BY seq", sandbox_id, 0, fn, arg,
-                err);
+    return store_exec_list(s, STMT_EXEC_OPEN, SELECT "AND end IS NULL ORDER BY seq", sandbox_id, 0,
+                           fn, arg, err);
 }
 
 int store_exec_each_kept(struct store *s, const char *sandbox_id, unsigned limit, store_exec_fn fn,
                          void *arg, struct err *err)
 {
-    return list(s, STMT_EXEC_KEPT, SELECT "AND " KEPT "ORDER BY ended_at LIMIT ?2", sandbox_id,
-                limit, fn, arg, err);
+    return store_exec_list(s, STMT_EXEC_KEPT, SELECT "AND " KEPT "ORDER BY ended_at LIMIT ?2",
+                           sandbox_id, limit, fn, arg, err);
 }
 
 int store_exec_journal_gone(struct store *s, const char *id, struct err *err)
@@ -150,7 +152,7 @@ int store_exec_get(struct store *s, const char *sandbox_id, const char *id, stor
     store_bind_text(st, 1, sandbox_id);
     if (!last)
         store_bind_text(st, 2, id);
-    r = each(s, st, fn, arg, err);
+    r = store_store_exec_each(s, st, fn, arg, err);
     if (r == 0 && last)
         return err_set(err, ERR_NOT_FOUND, "nothing has been run in this sandbox yet");
     if (r == 0)
@@ -158,8 +160,8 @@ int store_exec_get(struct store *s, const char *sandbox_id, const char *id, stor
     return MIN(r, 0);
 }
 
-static int one_number(struct store *s, sqlite3_stmt *st, const char *sandbox_id, uint64_t *ret,
-                      struct err *err)
+static int store_exec_one_number(struct store *s, sqlite3_stmt *st, const char *sandbox_id,
+                                 uint64_t *ret, struct err *err)
 {
     int r;
 
@@ -179,7 +181,7 @@ int store_exec_last_seq(struct store *s, const char *sandbox_id, uint64_t *ret, 
     sqlite3_stmt *st = store_prepare(
         s, STMT_EXEC_SEQ, "SELECT coalesce(max(seq), 0) FROM execs WHERE sandbox_id = ?1", err);
 
-    return one_number(s, st, sandbox_id, ret, err);
+    return store_exec_one_number(s, st, sandbox_id, ret, err);
 }
 
 int store_exec_kept_bytes(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err)
@@ -188,7 +190,7 @@ int store_exec_kept_bytes(struct store *s, const char *sandbox_id, uint64_t *ret
         s, STMT_EXEC_KEPT_SUM,
         "SELECT coalesce(sum(journal), 0) FROM execs WHERE sandbox_id = ?1 AND " KEPT, err);
 
-    return one_number(s, st, sandbox_id, ret, err);
+    return store_exec_one_number(s, st, sandbox_id, ret, err);
 }
 
 int store_exec_count(struct store *s, const char *sandbox_id, uint64_t *ret, struct err *err)
@@ -196,5 +198,5 @@ int store_exec_count(struct store *s, const char *sandbox_id, uint64_t *ret, str
     sqlite3_stmt *st =
         store_prepare(s, STMT_EXEC_COUNT, "SELECT count(*) FROM execs WHERE sandbox_id = ?1", err);
 
-    return one_number(s, st, sandbox_id, ret, err);
+    return store_exec_one_number(s, st, sandbox_id, ret, err);
 }

@@ -34,7 +34,7 @@ int store_meta_get(struct store *s, const char *key, char *ret, size_t size, str
     return 1;
 }
 
-static int meta_set(struct store *s, const char *key, const char *value, struct err *err)
+static int store_meta_meta_set(struct store *s, const char *key, const char *value, struct err *err)
 {
     sqlite3_stmt *st =
         store_prepare(s, STMT_META_SET, "INSERT OR REPLACE INTO meta VALUES(?1, ?2)", err);
@@ -52,7 +52,7 @@ int store_meta_set(struct store *s, const char *key, const char *value, bool syn
 
     if (sync)
         sqlite3_exec(s->db, "PRAGMA synchronous=FULL", NULL, NULL, NULL);
-    r = meta_set(s, key, value, err);
+    r = store_meta_meta_set(s, key, value, err);
     if (sync)
         sqlite3_exec(s->db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
     return r;
@@ -64,34 +64,34 @@ int store_meta_set(struct store *s, const char *key, const char *value, bool syn
  * The root id is on every object that we have ever made, so it must outlive the database: it lies
  * in a file beside it as well, from which a new database takes it.
  */
-static char *root_file(const struct store *s)
+static char *store_meta_root_file(const struct store *s)
 {
     const char *slash = strrchr(s->path, '/');
 
     return xasprintf("%.*s" ROOT_ID_FILE, slash ? (int)(slash - s->path + 1) : 0, s->path);
 }
 
-static bool is_root_id(const char *text)
+static bool store_meta_is_root_id(const char *text)
 {
     return strlen(text) == ROOT_ID_LEN && strspn(text, "0123456789abcdef") == ROOT_ID_LEN;
 }
 
-static bool read_root_file(struct store *s)
+static bool store_meta_read_root_file(struct store *s)
 {
-    _cleanup_free_ char *path = root_file(s), *text = NULL;
+    _cleanup_free_ char *path = store_meta_root_file(s), *text = NULL;
 
     if (file_read(AT_FDCWD, path, ROOT_ID_LEN + 16, &text, NULL, NULL) < 0)
         return false;
     text[strcspn(text, "\n")] = '\0';
-    if (!is_root_id(text))
+    if (!store_meta_is_root_id(text))
         return false;
     snprintf(s->root_id, sizeof(s->root_id), "%s", text);
     return true;
 }
 
-static void write_root_file(struct store *s)
+static void store_meta_write_root_file(struct store *s)
 {
-    _cleanup_free_ char *path = root_file(s), *text = NULL, *old = NULL;
+    _cleanup_free_ char *path = store_meta_root_file(s), *text = NULL, *old = NULL;
     _cleanup_err_ struct err err = ERR_INIT;
 
     text = xasprintf("%s\n", s->root_id);
@@ -102,19 +102,19 @@ static void write_root_file(struct store *s)
         log_debug("store: %s", err.msg);
 }
 
-static int make_root_id(struct store *s, struct err *err)
+static int store_meta_make_root_id(struct store *s, struct err *err)
 {
     uint64_t random;
     int r;
 
-    if (!read_root_file(s)) {
+    if (!store_meta_read_root_file(s)) {
         if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
             return err_sys(err, errno, "get random bytes for the root id");
         snprintf(s->root_id, sizeof(s->root_id), "%016llx", (unsigned long long)random);
     }
     /* Before the id: a store that has one is either held, or was settled. */
-    r = meta_set(s, HELD_KEY, "1", err);
-    return r < 0 ? r : meta_set(s, ROOT_ID_KEY, s->root_id, err);
+    r = store_meta_meta_set(s, HELD_KEY, "1", err);
+    return r < 0 ? r : store_meta_meta_set(s, ROOT_ID_KEY, s->root_id, err);
 }
 
 int store_meta_load(struct store *s, struct err *err)
@@ -123,9 +123,9 @@ int store_meta_load(struct store *s, struct err *err)
 
     r = store_meta_get(s, ROOT_ID_KEY, s->root_id, sizeof(s->root_id), err);
     if (r == 0)
-        r = make_root_id(s, err);
+        r = store_meta_make_root_id(s, err);
     if (r >= 0)
-        write_root_file(s);
+        store_meta_write_root_file(s);
     return MIN(r, 0);
 }
 
@@ -142,5 +142,5 @@ int store_settle(struct store *s, const char *engine, struct err *err)
 {
     _cleanup_free_ char *key = xasprintf(SETTLED_KEY "%s", engine);
 
-    return store_is_held(s, engine) ? meta_set(s, key, "1", err) : 0;
+    return store_is_held(s, engine) ? store_meta_meta_set(s, key, "1", err) : 0;
 }

@@ -4,7 +4,7 @@
     "id, name, engine, spec, hash, ephemeral, wanted, state, reason, since, created_at, "          \
     "up_at, idle_at, down_at"
 
-static void bind_row(sqlite3_stmt *st, const struct store_sandbox *row)
+static void store_sandbox_bind_row(sqlite3_stmt *st, const struct store_sandbox *row)
 {
     store_bind_text(st, 1, row->id);
     store_bind_text(st, 2, row->name);
@@ -22,7 +22,7 @@ static void bind_row(sqlite3_stmt *st, const struct store_sandbox *row)
     store_bind_u64(st, 14, row->down_at);
 }
 
-static void read_row(sqlite3_stmt *st, struct store_sandbox *row)
+static void store_sandbox_read_row(sqlite3_stmt *st, struct store_sandbox *row)
 {
     *row = (struct store_sandbox){
         .id = store_text(st, 0),
@@ -57,7 +57,7 @@ int store_sandbox_put(struct store *s, const struct store_sandbox *row, struct e
 
     if (!st)
         return -ERR_SYSTEM;
-    bind_row(st, row);
+    store_sandbox_bind_row(st, row);
     r = sqlite3_step(st);
     sqlite3_reset(st);
     if (r == SQLITE_CONSTRAINT)
@@ -119,7 +119,7 @@ int store_sandbox_each(struct store *s, store_sandbox_fn fn, void *arg, struct e
     if (!st)
         return -ERR_SYSTEM;
     while ((r = store_step(s, st, "list sandboxes", err)) > 0) {
-        read_row(st, &row);
+        store_sandbox_read_row(st, &row);
         fn(arg, &row);
     }
     return r;

@@ -38,7 +38,7 @@ static const char *const migrations[] = {
     "  updated_at INTEGER NOT NULL, PRIMARY KEY(scope, name)) WITHOUT ROWID;",
 };
 
-static int schema_version(struct store *s, int *ret, struct err *err)
+static int store_schema_version(struct store *s, int *ret, struct err *err)
 {
     sqlite3_stmt *st = NULL;
     int r = 0;
@@ -53,7 +53,7 @@ static int schema_version(struct store *s, int *ret, struct err *err)
     return r;
 }
 
-static int migrate_one(struct store *s, int version, struct err *err)
+static int store_schema_migrate_one(struct store *s, int version, struct err *err)
 {
     _cleanup_free_ char *sql = xasprintf("BEGIN IMMEDIATE; %s PRAGMA user_version=%d; COMMIT;",
                                          migrations[version], version + 1);
@@ -71,7 +71,7 @@ int store_migrate(struct store *s, struct err *err)
     int newest = (int)ARRAY_SIZE(migrations), version = 0;
     int r;
 
-    r = schema_version(s, &version, err);
+    r = store_schema_version(s, &version, err);
     if (r < 0)
         return r;
     if (version > newest) {
@@ -81,7 +81,7 @@ int store_migrate(struct store *s, struct err *err)
                              "use another root.");
     }
     for (; version < newest; version++) {
-        r = migrate_one(s, version, err);
+        r = store_schema_migrate_one(s, version, err);
         if (r < 0)
             return r;
     }

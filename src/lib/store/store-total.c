@@ -30,7 +30,7 @@ int store_total_add(struct store *s, const struct store_total *row, struct err *
     return store_run(s, st, "save totals", err);
 }
 
-static void read_row(sqlite3_stmt *st, struct store_total *row)
+static void store_total_read_row(sqlite3_stmt *st, struct store_total *row)
 {
     *row = (struct store_total){
         .scope = store_text(st, 0),
@@ -62,7 +62,7 @@ int store_total_each(struct store *s, const char *scope, const char *name, store
     store_bind_text(st, 1, scope);
     store_bind_text(st, 2, name);
     while ((r = store_step(s, st, "read totals", err)) > 0) {
-        read_row(st, &row);
+        store_total_read_row(st, &row);
         fn(arg, &row);
     }
     return r;

@@ -21,7 +21,7 @@ int store_fail(struct store *s, const char *what, struct err *err)
     return r;
 }
 
-static int run_sql(struct store *s, const char *sql, const char *what, struct err *err)
+static int store_run_sql(struct store *s, const char *sql, const char *what, struct err *err)
 {
     if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
         return store_fail(s, what, err);
@@ -32,7 +32,7 @@ static int run_sql(struct store *s, const char *sql, const char *what, struct er
  * A small page cache and no mmap: the tables are small, and the daemon's idle memory is counted.
  * secure_delete stays off: no secret is ever written here.
  */
-static int configure(struct store *s, struct err *err)
+static int store_configure(struct store *s, struct err *err)
 {
     _cleanup_free_ char *sql =
         xasprintf("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
@@ -41,12 +41,12 @@ static int configure(struct store *s, struct err *err)
                   STORE_CACHE_KIB, STORE_MMAP_OFF);
 
     sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
-    return run_sql(s, sql, "set up", err);
+    return store_run_sql(s, sql, "set up", err);
 }
 
 /* quick_check reads the whole file once: a damaged page is better found now than in mid-operation.
  */
-static int check(struct store *s, struct err *err)
+static int store_check(struct store *s, struct err *err)
 {
     sqlite3_stmt *st = NULL;
     const char *word = NULL;
@@ -80,9 +80,9 @@ int store_open(const char *path, struct store **ret, struct err *err)
         goto fail;
     }
     sqlite3_extended_result_codes(s->db, 0);
-    r = configure(s, err);
+    r = store_configure(s, err);
     if (r >= 0)
-        r = check(s, err);
+        r = store_check(s, err);
     if (r >= 0)
         r = store_migrate(s, err);
     if (r >= 0)
@@ -143,7 +143,7 @@ int store_end(struct store *s, int r, struct err *err)
     return r;
 }
 
-static void stmt_reset(sqlite3_stmt *st)
+static void store_stmt_reset(sqlite3_stmt *st)
 {
     sqlite3_reset(st);
     sqlite3_clear_bindings(st);
@@ -159,7 +159,7 @@ int store_step(struct store *s, sqlite3_stmt *st, const char *what, struct err *
         r = 0;
     else
         r = store_fail(s, what, err);
-    stmt_reset(st);
+    store_stmt_reset(st);
     return r;
 }
 
@@ -168,7 +168,7 @@ int store_run(struct store *s, sqlite3_stmt *st, const char *what, struct err *e
     int r = store_step(s, st, what, err);
 
     if (r > 0)
-        stmt_reset(st);
+        store_stmt_reset(st);
     return r < 0 ? r : 0;
 }
 

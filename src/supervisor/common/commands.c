@@ -21,23 +21,23 @@ struct supervisor_request_fields {
     uint64_t offsets[JOURNAL_STREAMS];
 };
 
-static int need_exec(const struct supervisor_request_fields *q, struct err *err)
+static int commands_need_exec(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->exec)
         return 0;
     return err_set(err, ERR_NOT_FOUND, "exec '%.16s' is not running", q->exec_id ? q->exec_id : "");
 }
 
-static int need_main(const struct supervisor_request_fields *q, struct err *err)
+static int commands_need_main(const struct supervisor_request_fields *q, struct err *err)
 {
-    int r = need_exec(q, err);
+    int r = commands_need_exec(q, err);
 
     if (r >= 0 && q->exec->state != EXEC_RUNNING)
         r = err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
     return r;
 }
 
-static void put_offsets(struct shim_writer *w, const struct supervised_exec *x)
+static void commands_put_offsets(struct shim_writer *w, const struct supervised_exec *x)
 {
     shim_put_u64(w, SHIM_TAG_STDOUT, x->streams[JOURNAL_STDOUT].journal.end);
     shim_put_u64(w, SHIM_TAG_STDERR, x->streams[JOURNAL_STDERR].journal.end);
@@ -46,12 +46,12 @@ static void put_offsets(struct shim_writer *w, const struct supervised_exec *x)
 }
 
 /* 1: has answered by itself. */
-static int do_attach(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_attach(const struct supervisor_request_fields *q, struct err *err)
 {
     struct shim_writer w;
     int r, fd = -1;
 
-    r = need_exec(q, err);
+    r = commands_need_exec(q, err);
     if (r < 0)
         return r;
     attachment_add(q->exec, q->peer, q->offsets);
@@ -59,12 +59,12 @@ static int do_attach(const struct supervisor_request_fields *q, struct err *err)
         fd = q->sup->ops->terminal(q->exec);
     shim_begin(&w, SHIM_ATTACHED, q->seq);
     shim_put_str(&w, SHIM_TAG_EXEC, q->exec->id);
-    put_offsets(&w, q->exec);
+    commands_put_offsets(&w, q->exec);
     peer_send(q->peer, &w, fd);
     return 1;
 }
 
-static int do_detach(const struct supervisor_request_fields *q, struct err *err _unused_)
+static int commands_do_detach(const struct supervisor_request_fields *q, struct err *err _unused_)
 {
     if (q->exec) {
         attachments_remove(q->exec, q->peer);
@@ -73,7 +73,7 @@ static int do_detach(const struct supervisor_request_fields *q, struct err *err 
     return 1;
 }
 
-static int do_ack(const struct supervisor_request_fields *q, struct err *err _unused_)
+static int commands_do_ack(const struct supervisor_request_fields *q, struct err *err _unused_)
 {
     struct attachment *a = q->exec ? attachment_find(q->exec, q->peer) : NULL;
 
@@ -87,9 +87,9 @@ static int do_ack(const struct supervisor_request_fields *q, struct err *err _un
     return 1;
 }
 
-static int do_signal(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_signal(const struct supervisor_request_fields *q, struct err *err)
 {
-    int r = need_main(q, err);
+    int r = commands_need_main(q, err);
 
     if (r < 0)
         return r;
@@ -98,9 +98,9 @@ static int do_signal(const struct supervisor_request_fields *q, struct err *err)
     return q->sup->ops->signal(q->exec, (int)q->signal, err);
 }
 
-static int do_kill(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_kill(const struct supervisor_request_fields *q, struct err *err)
 {
-    int r = need_exec(q, err);
+    int r = commands_need_exec(q, err);
 
     if (r < 0)
         return r;
@@ -110,9 +110,9 @@ static int do_kill(const struct supervisor_request_fields *q, struct err *err)
     return 0;
 }
 
-static int do_resize(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_resize(const struct supervisor_request_fields *q, struct err *err)
 {
-    int r = need_exec(q, err);
+    int r = commands_need_exec(q, err);
 
     if (r < 0)
         return r;
@@ -123,9 +123,9 @@ static int do_resize(const struct supervisor_request_fields *q, struct err *err)
     return q->sup->ops->resize(q->exec, (uint16_t)q->rows, (uint16_t)q->cols, err);
 }
 
-static int do_stdin_close(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_stdin_close(const struct supervisor_request_fields *q, struct err *err)
 {
-    int r = need_exec(q, err);
+    int r = commands_need_exec(q, err);
 
     if (r < 0)
         return r;
@@ -133,7 +133,7 @@ static int do_stdin_close(const struct supervisor_request_fields *q, struct err 
     return q->sup->ops->stdin_close(q->exec, err);
 }
 
-static int do_stop(const struct supervisor_request_fields *q, struct err *err _unused_)
+static int commands_do_stop(const struct supervisor_request_fields *q, struct err *err _unused_)
 {
     peer_result(q->peer, q->seq, NULL);
     q->sup->for_good |= q->flags & SHIM_STOP_FOR_GOOD;
@@ -142,7 +142,7 @@ static int do_stop(const struct supervisor_request_fields *q, struct err *err _u
 }
 
 /* Also when it is so already, as far as we know: others may pause and resume a container too. */
-static int freeze(const struct supervisor_request_fields *q, bool on, struct err *err)
+static int commands_freeze(const struct supervisor_request_fields *q, bool on, struct err *err)
 {
     struct supervisor *s = q->sup;
     int r;
@@ -155,23 +155,23 @@ static int freeze(const struct supervisor_request_fields *q, bool on, struct err
     return r;
 }
 
-static int do_pause(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_pause(const struct supervisor_request_fields *q, struct err *err)
 {
-    return freeze(q, true, err);
+    return commands_freeze(q, true, err);
 }
 
-static int do_resume(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_resume(const struct supervisor_request_fields *q, struct err *err)
 {
-    return freeze(q, false, err);
+    return commands_freeze(q, false, err);
 }
 
-static int do_stats(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_stats(const struct supervisor_request_fields *q, struct err *err)
 {
     return q->sup->ops->stats(q->peer, q->seq, err);
 }
 
 /* Both answer when the work inside is done. */
-static int do_dial(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_dial(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->port < 1 || q->port > UINT16_MAX)
         return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
@@ -179,7 +179,7 @@ static int do_dial(const struct supervisor_request_fields *q, struct err *err)
     return q->sup->ops->dial(q->peer, q->seq, q->port, err);
 }
 
-static int do_copy(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_copy(const struct supervisor_request_fields *q, struct err *err)
 {
     if (!q->path || q->path[0] != '/')
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", q->path ? q->path : "");
@@ -188,7 +188,7 @@ static int do_copy(const struct supervisor_request_fields *q, struct err *err)
     return q->sup->ops->copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
 }
 
-static int do_listener(const struct supervisor_request_fields *q, struct err *err)
+static int commands_do_listener(const struct supervisor_request_fields *q, struct err *err)
 {
     struct shim_writer w;
     int fd;
@@ -203,7 +203,8 @@ static int do_listener(const struct supervisor_request_fields *q, struct err *er
     return 1;
 }
 
-static int do_hello(const struct supervisor_request_fields *q _unused_, struct err *err _unused_)
+static int commands_do_hello(const struct supervisor_request_fields *q _unused_,
+                             struct err *err _unused_)
 {
     return 1;
 }
@@ -212,25 +213,25 @@ typedef int (*command_fn)(const struct supervisor_request_fields *q, struct err 
 
 /* clang-format off */
 static const command_fn commands[SHIM_MSG_TYPE_MAX] = {
-    [SHIM_HELLO]       = do_hello,
-    [SHIM_ATTACH]      = do_attach,
-    [SHIM_DETACH]      = do_detach,
-    [SHIM_ACK]         = do_ack,
-    [SHIM_SIGNAL]      = do_signal,
-    [SHIM_KILL]        = do_kill,
-    [SHIM_RESIZE]      = do_resize,
-    [SHIM_STDIN_CLOSE] = do_stdin_close,
-    [SHIM_STOP]        = do_stop,
-    [SHIM_PAUSE]       = do_pause,
-    [SHIM_RESUME]      = do_resume,
-    [SHIM_STATS]       = do_stats,
-    [SHIM_DIAL]        = do_dial,
-    [SHIM_COPY]        = do_copy,
-    [SHIM_LISTENER]    = do_listener,
+    [SHIM_HELLO]       = commands_do_hello,
+    [SHIM_ATTACH]      = commands_do_attach,
+    [SHIM_DETACH]      = commands_do_detach,
+    [SHIM_ACK]         = commands_do_ack,
+    [SHIM_SIGNAL]      = commands_do_signal,
+    [SHIM_KILL]        = commands_do_kill,
+    [SHIM_RESIZE]      = commands_do_resize,
+    [SHIM_STDIN_CLOSE] = commands_do_stdin_close,
+    [SHIM_STOP]        = commands_do_stop,
+    [SHIM_PAUSE]       = commands_do_pause,
+    [SHIM_RESUME]      = commands_do_resume,
+    [SHIM_STATS]       = commands_do_stats,
+    [SHIM_DIAL]        = commands_do_dial,
+    [SHIM_COPY]        = commands_do_copy,
+    [SHIM_LISTENER]    = commands_do_listener,
 };
 /* clang-format on */
 
-static void take_field(struct supervisor_request_fields *q, const struct shim_value *v)
+static void commands_take_field(struct supervisor_request_fields *q, const struct shim_value *v)
 {
     switch (v->tag) {
     case SHIM_TAG_EXEC:
@@ -274,7 +275,7 @@ static void take_field(struct supervisor_request_fields *q, const struct shim_va
     }
 }
 
-static int run(struct supervisor_request_fields *q, struct shim_reader *r, struct err *err)
+static int commands_run(struct supervisor_request_fields *q, struct shim_reader *r, struct err *err)
 {
     unsigned type = r->head.type;
     struct shim_value v;
@@ -284,7 +285,7 @@ static int run(struct supervisor_request_fields *q, struct shim_reader *r, struc
         return err_set(err, ERR_UNSUPPORTED, "this sandbox's supervisor does not know message %u",
                        type);
     while ((n = shim_next(r, &v, err)) > 0)
-        take_field(q, &v);
+        commands_take_field(q, &v);
     if (n < 0)
         return n;
     if (q->exec_id)
@@ -303,7 +304,7 @@ void command_run(struct supervisor_peer *p, struct shim_reader *r, int fd)
         exec_start(p, r, r->head.type == SHIM_EXEC_FED ? came : -1);
         return;
     }
-    n = run(&q, r, &err);
+    n = commands_run(&q, r, &err);
     if (n <= 0)
         peer_result(p, q.seq, &err);
 }

@@ -19,30 +19,31 @@ enum {
     DRAIN_STRAY_USEC = 100000,  /* no process of the exec is left, but someone has its pipe */
 };
 
-static bool was_killed_hard(const struct supervised_exec *x)
+static bool supervisor_end_was_killed_hard(const struct supervised_exec *x)
 {
     return WIFSIGNALED(x->wait_status) && WTERMSIG(x->wait_status) == SIGKILL;
 }
 
-static bool has_failed(const struct supervised_exec *x)
+static bool supervisor_end_has_failed(const struct supervised_exec *x)
 {
     return !WIFEXITED(x->wait_status) || WEXITSTATUS(x->wait_status) != 0;
 }
 
-static enum end_cause decide(const struct supervised_exec *x, const struct end_record *rec)
+static enum end_cause supervisor_end_decide(const struct supervised_exec *x,
+                                            const struct end_record *rec)
 {
-    if (x->killed && was_killed_hard(x))
+    if (x->killed && supervisor_end_was_killed_hard(x))
         return x->kill_cause;
-    if (rec->oom_kills && was_killed_hard(x))
+    if (rec->oom_kills && supervisor_end_was_killed_hard(x))
         return END_OOM;
     if (x->stopped)
         return END_SANDBOX_STOPPED;
-    if (rec->pids_denied && has_failed(x))
+    if (rec->pids_denied && supervisor_end_has_failed(x))
         return END_PIDS_LIMIT;
     return WIFSIGNALED(x->wait_status) ? END_SIGNALED : END_EXITED;
 }
 
-static void fill_streams(struct supervised_exec *x, struct end_record *rec)
+static void supervisor_end_fill_streams(struct supervised_exec *x, struct end_record *rec)
 {
     const struct exec_stream *out = &x->streams[JOURNAL_STDOUT], *err = &x->streams[JOURNAL_STDERR];
     uint64_t lost = out->dropped + err->dropped;
@@ -63,7 +64,7 @@ static void fill_streams(struct supervised_exec *x, struct end_record *rec)
                  "its input was cut: the daemon ended before all of it had been handed over");
 }
 
-static void tell_ended(struct supervised_exec *x, const struct end_record *rec)
+static void supervisor_end_tell_ended(struct supervised_exec *x, const struct end_record *rec)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(16 << 10);
     struct shim_writer w;
@@ -75,7 +76,7 @@ static void tell_ended(struct supervised_exec *x, const struct end_record *rec)
     peers_broadcast(x->sup, &w);
 }
 
-static void release(struct supervised_exec *x)
+static void supervisor_end_release(struct supervised_exec *x)
 {
     attachments_remove(x, NULL);
     x->state = EXEC_OVER;
@@ -86,7 +87,7 @@ static void release(struct supervised_exec *x)
     x->freed = streams_drained(x);
 }
 
-static void conclude(struct supervised_exec *x, struct end_record *rec)
+static void supervisor_end_conclude(struct supervised_exec *x, struct end_record *rec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -95,8 +96,8 @@ static void conclude(struct supervised_exec *x, struct end_record *rec)
     rec->wall_usec = time_mono() - x->started_mono;
     if (x->dirfd >= 0 && end_record_write(x->dirfd, rec, &err) < 0)
         log_warn("exec %s: its end record is not on disk: %s", x->id, err.msg);
-    tell_ended(x, rec);
-    release(x);
+    supervisor_end_tell_ended(x, rec);
+    supervisor_end_release(x);
     if (x->sup->ephemeral)
         stop_begin(x->sup, 0);
 }
@@ -114,10 +115,10 @@ void exec_try_finish(struct supervised_exec *x)
         rec.exit_code = WEXITSTATUS(x->wait_status);
     else
         rec.signal = WTERMSIG(x->wait_status);
-    fill_streams(x, &rec);
+    supervisor_end_fill_streams(x, &rec);
     x->sup->ops->fill(x, &rec);
-    rec.cause = decide(x, &rec);
-    conclude(x, &rec);
+    rec.cause = supervisor_end_decide(x, &rec);
+    supervisor_end_conclude(x, &rec);
 }
 
 void exec_main_ended(struct supervised_exec *x)
@@ -140,9 +141,9 @@ void exec_lose(struct supervised_exec *x, const struct err *why)
     snprintf(rec.message, sizeof(rec.message), "%s", why->msg ? why->msg : "");
     x->fed = false;
     streams_close(x);
-    fill_streams(x, &rec);
+    supervisor_end_fill_streams(x, &rec);
     rec.drained = false;
-    conclude(x, &rec);
+    supervisor_end_conclude(x, &rec);
 }
 
 bool exec_is_late(const struct supervised_exec *x)
@@ -154,7 +155,7 @@ bool exec_is_late(const struct supervised_exec *x)
     return s->state == SHIM_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
 }
 
-static void tell_failed(struct supervised_exec *x, const struct err *why, bool late)
+static void supervisor_end_tell_failed(struct supervised_exec *x, const struct err *why, bool late)
 {
     struct shim_writer w;
 
@@ -170,12 +171,12 @@ static void tell_failed(struct supervised_exec *x, const struct err *why, bool l
 
 void exec_tell_refused(struct supervised_exec *x, const struct err *why)
 {
-    tell_failed(x, why, exec_is_late(x));
+    supervisor_end_tell_failed(x, why, exec_is_late(x));
 }
 
 /* It was not begun because the sandbox died under it: as if it had never come, so that it can come
  * again. Something in its folder would be a trace of it. */
-static bool give_back(struct supervised_exec *x, const struct err *why)
+static bool supervisor_end_give_back(struct supervised_exec *x, const struct err *why)
 {
     /* ESRCH: the kernel's word for a pid 1 that is dying, a moment before its pidfd says so. */
     bool late = exec_is_late(x) || (!x->sup->ephemeral && why->errnum == ESRCH);
@@ -185,8 +186,8 @@ static bool give_back(struct supervised_exec *x, const struct err *why)
         return false;
     x->fed = false;
     streams_close(x);
-    tell_failed(x, why, true);
-    release(x);
+    supervisor_end_tell_failed(x, why, true);
+    supervisor_end_release(x);
     return true;
 }
 
@@ -195,14 +196,14 @@ void exec_fail_start(struct supervised_exec *x, const struct err *why)
     struct end_record rec = {
         .cause = END_START_FAILED, .exit_code = -1, .drained = true, .error = why->code};
 
-    if (give_back(x, why))
+    if (supervisor_end_give_back(x, why))
         return;
     snprintf(rec.message, sizeof(rec.message), "%s", why->msg ? why->msg : "");
     snprintf(rec.hint, sizeof(rec.hint), "%s", why->hint ? why->hint : "");
     x->fed = false;
     streams_close(x);
-    tell_failed(x, why, false);
-    conclude(x, &rec);
+    supervisor_end_tell_failed(x, why, false);
+    supervisor_end_conclude(x, &rec);
 }
 
 void exec_killed_in_start(struct supervised_exec *x)
@@ -214,5 +215,5 @@ void exec_killed_in_start(struct supervised_exec *x)
     x->fed = false;
     x->starter = NULL;
     streams_close(x);
-    conclude(x, &rec);
+    supervisor_end_conclude(x, &rec);
 }

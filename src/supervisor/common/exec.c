@@ -70,7 +70,8 @@ void exec_kill(struct supervised_exec *x, enum end_cause cause)
 
 /* ---- the request ---- */
 
-static int take_field(struct supervised_exec *x, const struct shim_value *v, struct err *err)
+static int supervisor_exec_take_field(struct supervised_exec *x, const struct shim_value *v,
+                                      struct err *err)
 {
     switch (v->tag) {
     case SHIM_TAG_EXEC:
@@ -116,7 +117,7 @@ static int take_field(struct supervised_exec *x, const struct shim_value *v, str
     return 0;
 }
 
-static int check_spec(const struct supervised_exec *x, struct err *err)
+static int supervisor_exec_check_spec(const struct supervised_exec *x, struct err *err)
 {
     const struct exec_spec *spec = &x->spec;
 
@@ -135,7 +136,7 @@ static int check_spec(const struct supervised_exec *x, struct err *err)
     return 0;
 }
 
-static struct supervised_exec *exec_new(struct supervisor_peer *p, uint64_t seq)
+static struct supervised_exec *supervisor_exec_new(struct supervisor_peer *p, uint64_t seq)
 {
     const struct supervisor_ops *ops = p->sup->ops;
     struct supervised_exec *x = xcalloc(1, ops->exec_size);
@@ -157,7 +158,7 @@ static struct supervised_exec *exec_new(struct supervisor_peer *p, uint64_t seq)
 
 /* ---- starting ---- */
 
-static int make_folder(struct supervised_exec *x, struct err *err)
+static int supervisor_exec_make_folder(struct supervised_exec *x, struct err *err)
 {
     struct supervisor *s = x->sup;
     int r;
@@ -195,7 +196,7 @@ void exec_started(struct supervised_exec *x, int fd)
 }
 
 /* An exec is alone when no other one's life overlaps with its own. */
-static void mark_alone(struct supervisor *s, struct supervised_exec *x)
+static void supervisor_exec_mark_alone(struct supervisor *s, struct supervised_exec *x)
 {
     x->alone = true;
     for (struct supervised_exec *other = s->execs; other; other = other->next) {
@@ -206,13 +207,14 @@ static void mark_alone(struct supervisor *s, struct supervised_exec *x)
     }
 }
 
-static int read_request(struct supervised_exec *x, struct shim_reader *r, struct err *err)
+static int supervisor_exec_read_request(struct supervised_exec *x, struct shim_reader *r,
+                                        struct err *err)
 {
     struct shim_value v;
     int n;
 
     while ((n = shim_next(r, &v, err)) > 0) {
-        n = take_field(x, &v, err);
+        n = supervisor_exec_take_field(x, &v, err);
         if (n < 0)
             return n;
     }
@@ -221,7 +223,7 @@ static int read_request(struct supervised_exec *x, struct shim_reader *r, struct
 
 /* Without an id of its own it cannot be recorded, and one that may come again must not be: the
  * answer is all there is. */
-static bool refuse(struct supervised_exec *x, struct err *err)
+static bool supervisor_exec_refuse(struct supervised_exec *x, struct err *err)
 {
     if (*x->id && exec_find(x->sup, x->id))
         err_set(err, ERR_CONFLICT, "exec '%s' runs already", x->id);
@@ -243,23 +245,23 @@ void exec_start(struct supervisor_peer *p, struct shim_reader *reader, int fd)
     static const uint64_t from_start[JOURNAL_STREAMS] = {0, 0};
     _cleanup_err_ struct err err = ERR_INIT;
     struct supervisor *s = p->sup;
-    struct supervised_exec *x = exec_new(p, reader->head.seq);
+    struct supervised_exec *x = supervisor_exec_new(p, reader->head.seq);
     int r;
 
-    r = read_request(x, reader, &err);
+    r = supervisor_exec_read_request(x, reader, &err);
     if (r >= 0 && reader->head.type == SHIM_EXEC_FED)
         r = handover_read(fd, &x->handover, &err);
-    if (refuse(x, &err))
+    if (supervisor_exec_refuse(x, &err))
         return;
     x->input_whole =
         (x->spec.flags & (SHIM_EXEC_STDIN | SHIM_EXEC_TTY)) != SHIM_EXEC_STDIN || x->handover.input;
     x->next = s->execs;
     s->execs = x;
     if (r >= 0)
-        r = check_spec(x, &err);
+        r = supervisor_exec_check_spec(x, &err);
     if (r >= 0)
-        mark_alone(s, x);
-    if (make_folder(x, r >= 0 ? &err : NULL) < 0 && r >= 0)
+        supervisor_exec_mark_alone(s, x);
+    if (supervisor_exec_make_folder(x, r >= 0 ? &err : NULL) < 0 && r >= 0)
         r = -ERR_SYSTEM;
     if (r >= 0 && x->spec.flags & SHIM_EXEC_ATTACH)
         attachment_add(x, p, from_start);

@@ -18,7 +18,7 @@ void input_close(struct supervised_exec *x)
 }
 
 /* An error, or a reader that has gone: the rest is wanted by nobody. */
-static void on_room(struct loop_source *src, uint32_t events _unused_)
+static void input_on_room(struct loop_source *src, uint32_t events _unused_)
 {
     struct supervised_exec *x = container_of(src, struct supervised_exec, input);
     size_t left = x->handover.input_len - x->input_at;
@@ -37,7 +37,7 @@ void input_begin(struct supervised_exec *x, int fd)
     _cleanup_close_ int in = fd;
 
     if (in < 0 || !x->handover.input_len || fd_set_nonblock(in, true) < 0 ||
-        source_add(x->sup, &x->input, in, EPOLLOUT, on_room, NULL) < 0) {
+        source_add(x->sup, &x->input, in, EPOLLOUT, input_on_room, NULL) < 0) {
         input_close(x);
         return;
     }

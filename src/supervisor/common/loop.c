@@ -65,7 +65,7 @@ char *supervisor_io(struct supervisor *s)
 }
 
 /* At rest the buffer is given back: a sandbox that does nothing should cost next to nothing. */
-static void rest(struct supervisor *s)
+static void supervisor_loop_rest(struct supervisor *s)
 {
     if (!s->io || execs_live(s))
         return;
@@ -74,7 +74,7 @@ static void rest(struct supervisor *s)
 }
 
 /* Frees what ended while its own handler ran. */
-static void sweep(struct supervisor *s)
+static void supervisor_loop_sweep(struct supervisor *s)
 {
     bool left = false;
 
@@ -104,7 +104,7 @@ static void sweep(struct supervisor *s)
 }
 
 /* Waits for one event; after a while without any, program text is not kept in memory either. */
-static int wait_event(struct supervisor *s, struct epoll_event *ev)
+static int supervisor_loop_wait_event(struct supervisor *s, struct epoll_event *ev)
 {
     int n = epoll_wait(s->epoll, ev, 1, execs_live(s) ? -1 : IDLE_MS);
 
@@ -122,15 +122,15 @@ int loop_run(struct supervisor *s, struct err *err)
         int n;
 
         timers_arm(s);
-        rest(s);
-        n = wait_event(s, &ev);
+        supervisor_loop_rest(s);
+        n = supervisor_loop_wait_event(s, &ev);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return err_sys(err, errno, "wait for events");
         src = ev.data.ptr;
         src->ready(src, ev.events);
-        sweep(s);
+        supervisor_loop_sweep(s);
         if (s->state == SHIM_STOPPING)
             stop_advance(s);
     }

@@ -20,7 +20,7 @@ enum { SHORT_USEC = 1000 };
 
 /* ---- sending ---- */
 
-static void pop(struct supervisor_peer *p)
+static void peers_pop(struct supervisor_peer *p)
 {
     struct supervisor_packet *k = p->first;
 
@@ -32,7 +32,7 @@ static void pop(struct supervisor_peer *p)
     free(k);
 }
 
-static void enqueue(struct supervisor_peer *p, const struct buf *b, int fd)
+static void peers_enqueue(struct supervisor_peer *p, const struct buf *b, int fd)
 {
     struct supervisor_packet *k;
 
@@ -53,7 +53,7 @@ static void enqueue(struct supervisor_peer *p, const struct buf *b, int fd)
 
 /* 0 sent, -EAGAIN, or the peer is dead. A kernel short of memory is no end of the line: a daemon
  * would take the sandbox for lost. */
-static int send_packet(struct supervisor_peer *p, const void *data, size_t len, int fd)
+static int peers_send_packet(struct supervisor_peer *p, const void *data, size_t len, int fd)
 {
     int r = fd_send(p->src.fd, data, len, &fd, fd >= 0, MSG_DONTWAIT);
 
@@ -76,8 +76,8 @@ void peer_send(struct supervisor_peer *p, struct shim_writer *w, int fd)
     } else if (p->dead) {
         fd_close(fd);
     } else if (p->first || p->held ||
-               send_packet(p, buf_data(&w->buf), w->buf.len, fd) == -EAGAIN) {
-        enqueue(p, &w->buf, fd);
+               peers_send_packet(p, buf_data(&w->buf), w->buf.len, fd) == -EAGAIN) {
+        peers_enqueue(p, &w->buf, fd);
     } else {
         fd_close(fd);
     }
@@ -106,12 +106,12 @@ void peers_broadcast(struct supervisor *s, struct shim_writer *w)
     shim_writer_done(w);
 }
 
-static void flush(struct supervisor_peer *p)
+static void peers_flush(struct supervisor_peer *p)
 {
     while (p->first && !p->dead) {
-        if (send_packet(p, p->first->data, p->first->len, p->first->fd) == -EAGAIN)
+        if (peers_send_packet(p, p->first->data, p->first->len, p->first->fd) == -EAGAIN)
             return;
-        pop(p);
+        peers_pop(p);
     }
     source_set(p->sup, &p->src, EPOLLIN);
 }
@@ -136,7 +136,7 @@ void peers_finish(struct supervisor *s, uint64_t usec)
             struct pollfd fd = {.fd = p->src.fd, .events = POLLOUT};
 
             if (poll(&fd, 1, deadline_ms(&by)) > 0)
-                flush(p);
+                peers_flush(p);
         }
         peer_hang_up(p->src.fd);
     }
@@ -144,7 +144,7 @@ void peers_finish(struct supervisor *s, uint64_t usec)
 
 /* ---- coming and going ---- */
 
-static void greet(struct supervisor_peer *p)
+static void peers_greet(struct supervisor_peer *p)
 {
     struct supervisor *s = p->sup;
     struct shim_writer w;
@@ -161,7 +161,7 @@ static void greet(struct supervisor_peer *p)
 
 /* What a daemon has not handed over of a command's input goes with it: the command sees an end of
  * file that is none, which must be told. */
-static void note_input(struct supervised_exec *x, const struct supervisor_peer *p)
+static void supervisor_peers_note_input(struct supervised_exec *x, const struct supervisor_peer *p)
 {
     if (!x->input_whole && (x->starter == p || attachment_find(x, p)))
         x->input_lost = true;
@@ -169,7 +169,7 @@ static void note_input(struct supervised_exec *x, const struct supervisor_peer *
 
 /* The kernel closes what a process had one by one, with milliseconds between a command's stdin and
  * the line to us. Its memory goes before all of that: 0 pages are those of one that ends. */
-static bool is_ending(const struct supervisor_peer *p)
+static bool peers_is_ending(const struct supervisor_peer *p)
 {
     struct ucred who;
     socklen_t len = sizeof(who);
@@ -183,7 +183,7 @@ static bool is_ending(const struct supervisor_peer *p)
     return fd >= 0 && read(fd, &pages, 1) == 1 && pages == '0';
 }
 
-static bool has_hung_up(const struct supervisor_peer *p)
+static bool peers_has_hung_up(const struct supervisor_peer *p)
 {
     struct pollfd fd = {.fd = p->src.fd};
 
@@ -193,15 +193,16 @@ static bool has_hung_up(const struct supervisor_peer *p)
 void peers_note_input(struct supervised_exec *x)
 {
     for (const struct supervisor_peer *p = x->input_whole ? NULL : x->sup->peers; p; p = p->next)
-        if (p->dead || is_ending(p) || has_hung_up(p)) /* in this order: it may be over meanwhile */
-            note_input(x, p);
+        if (p->dead || peers_is_ending(p) ||
+            peers_has_hung_up(p)) /* in this order: it may be over meanwhile */
+            supervisor_peers_note_input(x, p);
 }
 
 /* Nobody's attachments and answers may point at a peer that has gone. */
-static void forget(struct supervisor_peer *p)
+static void peers_forget(struct supervisor_peer *p)
 {
     for (struct supervised_exec *x = p->sup->execs; x; x = x->next) {
-        note_input(x, p);
+        supervisor_peers_note_input(x, p);
         if (x->starter == p)
             x->starter = NULL;
         attachments_remove(x, p);
@@ -212,15 +213,15 @@ static void forget(struct supervisor_peer *p)
 
 void peer_free(struct supervisor_peer *p)
 {
-    forget(p);
+    peers_forget(p);
     while (p->first)
-        pop(p);
+        peers_pop(p);
     source_close(p->sup, &p->src);
     free(p);
 }
 
 /* The first message must be HELLO with our major version. */
-static int check_hello(struct supervisor_peer *p, struct shim_reader *r, struct err *err)
+static int peers_check_hello(struct supervisor_peer *p, struct shim_reader *r, struct err *err)
 {
     uint64_t version = 0;
     struct shim_value v;
@@ -241,7 +242,7 @@ static int check_hello(struct supervisor_peer *p, struct shim_reader *r, struct 
 }
 
 /* Takes the fd that came along, or -1. */
-static void handle(struct supervisor_peer *p, const char *packet, size_t len, int fd)
+static void peers_handle(struct supervisor_peer *p, const char *packet, size_t len, int fd)
 {
     _cleanup_close_ int came = fd;
     _cleanup_err_ struct err err = ERR_INIT;
@@ -254,14 +255,14 @@ static void handle(struct supervisor_peer *p, const char *packet, size_t len, in
         return;
     }
     if (n >= 0)
-        n = check_hello(p, &r, &err);
+        n = peers_check_hello(p, &r, &err);
     if (n < 0) {
         peer_result(p, 0, &err);
         p->dead = true;
     }
 }
 
-static void on_peer(struct loop_source *src, uint32_t events)
+static void peers_on_peer(struct loop_source *src, uint32_t events)
 {
     struct supervisor_peer *p = container_of(src, struct supervisor_peer, src);
     char *packet = supervisor_io(p->sup);
@@ -270,7 +271,7 @@ static void on_peer(struct loop_source *src, uint32_t events)
     ssize_t n;
 
     if (events & EPOLLOUT)
-        flush(p);
+        peers_flush(p);
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
     n = fd_recv(src->fd, packet, SHIM_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
@@ -279,7 +280,7 @@ static void on_peer(struct loop_source *src, uint32_t events)
     if (n <= 0)
         p->dead = true;
     else
-        handle(p, packet, (size_t)n, n_fds ? fd : -1);
+        peers_handle(p, packet, (size_t)n, n_fds ? fd : -1);
 }
 
 static int peer_new(struct supervisor *s, int fd, bool held, struct err *err)
@@ -290,7 +291,7 @@ static int peer_new(struct supervisor *s, int fd, bool held, struct err *err)
     p->sup = s;
     p->held = held;
     p->last = &p->first;
-    r = source_add(s, &p->src, fd, EPOLLIN, on_peer, err);
+    r = source_add(s, &p->src, fd, EPOLLIN, peers_on_peer, err);
     if (r < 0) {
         fd_close(fd);
         free(p);
@@ -306,12 +307,12 @@ int peer_add(struct supervisor *s, int fd, struct err *err)
     int r = peer_new(s, fd, false, err);
 
     if (r >= 0)
-        greet(s->peers);
+        peers_greet(s->peers);
     return r;
 }
 
 /* The sandbox must be there for all that is not the start of a command. */
-static bool comes_early(int fd)
+static bool peers_comes_early(int fd)
 {
     struct shim_msg head;
 
@@ -323,9 +324,9 @@ int peer_early(struct supervisor *s, int fd, struct err *err)
 {
     int r = s->peers ? 0 : peer_new(s, fd, true, err);
 
-    if (r < 0 || s->peers->dead || !comes_early(fd))
+    if (r < 0 || s->peers->dead || !peers_comes_early(fd))
         return r;
-    on_peer(&s->peers->src, EPOLLIN);
+    peers_on_peer(&s->peers->src, EPOLLIN);
     return 1;
 }
 
@@ -336,7 +337,7 @@ void peer_release(struct supervisor_peer *p, struct shim_writer *news)
 
     p->last = &p->first;
     p->held = false;
-    greet(p);
+    peers_greet(p);
     peer_send(p, news, -1);
     while (*p->last)
         p->last = &(*p->last)->next;
@@ -347,7 +348,7 @@ void peer_release(struct supervisor_peer *p, struct shim_writer *news)
 }
 
 /* The folder is 0700 and the socket 0600; the kernel's word on who connects comes on top. */
-static bool may_connect(const struct supervisor *s, int fd)
+static bool peers_may_connect(const struct supervisor *s, int fd)
 {
     struct ucred who;
     socklen_t len = sizeof(who);
@@ -359,14 +360,14 @@ static bool may_connect(const struct supervisor *s, int fd)
            (who.uid == 0 || who.uid == geteuid());
 }
 
-static void on_connect(struct loop_source *src, uint32_t events _unused_)
+static void peers_on_connect(struct loop_source *src, uint32_t events _unused_)
 {
     struct supervisor *s = container_of(src, struct supervisor, listener);
     int fd = accept4(src->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd < 0)
         return;
-    if (may_connect(s, fd))
+    if (peers_may_connect(s, fd))
         peer_add(s, fd, NULL);
     else
         fd_close(fd);
@@ -379,7 +380,7 @@ int peers_listen(struct supervisor *s, struct err *err)
 
     r = unix_listen(s->run_dirfd, SHIM_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, 0600, &fd, err);
     if (r >= 0)
-        r = source_add(s, &s->listener, fd, EPOLLIN, on_connect, err);
+        r = source_add(s, &s->listener, fd, EPOLLIN, peers_on_connect, err);
     if (r >= 0)
         TAKE_FD(fd);
     return r;

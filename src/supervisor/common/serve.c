@@ -15,7 +15,7 @@
 enum { TERM_GRACE_SEC = 5 };
 
 /* SIGTERM comes when the machine goes down: the sandbox ends in order, with true records. */
-static void on_signal(struct loop_source *src, uint32_t events _unused_)
+static void supervisor_serve_on_signal(struct loop_source *src, uint32_t events _unused_)
 {
     struct supervisor *s = container_of(src, struct supervisor, signals);
     struct signalfd_siginfo si;
@@ -24,7 +24,7 @@ static void on_signal(struct loop_source *src, uint32_t events _unused_)
         stop_begin(s, TERM_GRACE_SEC * USEC_PER_SEC);
 }
 
-static int watch_signals(struct supervisor *s, struct err *err)
+static int supervisor_serve_watch_signals(struct supervisor *s, struct err *err)
 {
     sigset_t set;
     int fd;
@@ -38,7 +38,7 @@ static int watch_signals(struct supervisor *s, struct err *err)
     fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0)
         return err_sys(err, errno, "watch signals");
-    return source_add(s, &s->signals, fd, EPOLLIN, on_signal, err);
+    return source_add(s, &s->signals, fd, EPOLLIN, supervisor_serve_on_signal, err);
 }
 
 /* Code here relies on descriptors above 2 for itself: 0 to 2 must be taken. */
@@ -54,7 +54,7 @@ void supervisor_hold_fds(void)
     fcntl(SHIM_FD_PLAN, F_SETFD, FD_CLOEXEC);
 }
 
-static int make_loop(struct supervisor *s, struct err *err)
+static int supervisor_serve_make_loop(struct supervisor *s, struct err *err)
 {
     int fd;
 
@@ -82,10 +82,10 @@ void supervisor_init(struct supervisor *s, const struct supervisor_ops *ops)
 int supervisor_open(struct supervisor *s, const char *run_dir, const char *exec_dir,
                     struct err *err)
 {
-    int r = make_loop(s, err);
+    int r = supervisor_serve_make_loop(s, err);
 
     if (r >= 0)
-        r = watch_signals(s, err);
+        r = supervisor_serve_watch_signals(s, err);
     if (r >= 0)
         r = dir_open(AT_FDCWD, run_dir, &s->run_dirfd, err);
     if (r >= 0)

@@ -30,7 +30,7 @@ void stop_begin(struct supervisor *s, uint64_t grace_usec)
     stop_advance(s);
 }
 
-static void finish(struct supervisor *s)
+static void supervisor_stop_finish(struct supervisor *s)
 {
     struct shim_writer w;
 
@@ -52,5 +52,5 @@ void stop_advance(struct supervisor *s)
         s->ops->shut_down(s);
     }
     if (s->gone && !execs_live(s))
-        finish(s);
+        supervisor_stop_finish(s);
 }

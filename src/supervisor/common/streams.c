@@ -70,7 +70,7 @@ void attachments_remove(struct supervised_exec *x, const struct supervisor_peer 
 }
 
 /* The lowest offset that a follower has not read yet; UINT64_MAX with nobody attached. */
-static uint64_t lowest_ack(const struct supervised_exec *x, int stream)
+static uint64_t streams_lowest_ack(const struct supervised_exec *x, int stream)
 {
     uint64_t low = UINT64_MAX;
 
@@ -79,7 +79,7 @@ static uint64_t lowest_ack(const struct supervised_exec *x, int stream)
     return low;
 }
 
-static void send_output(struct supervised_exec *x, struct attachment *a)
+static void streams_send_output(struct supervised_exec *x, struct attachment *a)
 {
     struct shim_writer w;
 
@@ -98,7 +98,7 @@ void streams_notify(struct supervised_exec *x)
     for (struct attachment *a = x->attached; a; a = a->next)
         if (!a->in_flight && (a->told[JOURNAL_STDOUT] < x->streams[JOURNAL_STDOUT].journal.end ||
                               a->told[JOURNAL_STDERR] < x->streams[JOURNAL_STDERR].journal.end))
-            send_output(x, a);
+            streams_send_output(x, a);
 }
 
 /* ---- reading ---- */
@@ -108,9 +108,9 @@ static int stream_index(const struct exec_stream *st)
     return (int)(st - st->exec->streams);
 }
 
-static bool reader_too_far_behind(const struct exec_stream *st)
+static bool streams_reader_too_far_behind(const struct exec_stream *st)
 {
-    uint64_t low = lowest_ack(st->exec, stream_index(st)), budget = st->journal.budget;
+    uint64_t low = streams_lowest_ack(st->exec, stream_index(st)), budget = st->journal.budget;
 
     return budget && low < st->journal.end && st->journal.end - low >= budget &&
            GUARD("back-pressure");
@@ -123,7 +123,7 @@ void streams_wake(struct supervised_exec *x)
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         struct exec_stream *st = &x->streams[i];
 
-        if (x->state == EXEC_OVER || reader_too_far_behind(st))
+        if (x->state == EXEC_OVER || streams_reader_too_far_behind(st))
             behind = true;
         else
             source_set(x->sup, &st->src, EPOLLIN);
@@ -132,7 +132,7 @@ void streams_wake(struct supervised_exec *x)
         x->sup->ops->readable(x);
 }
 
-static void keep(struct exec_stream *st, const char *data, size_t len)
+static void streams_keep(struct exec_stream *st, const char *data, size_t len)
 {
     struct supervised_exec *x = st->exec;
     _cleanup_err_ struct err err = ERR_INIT;
@@ -146,7 +146,7 @@ static void keep(struct exec_stream *st, const char *data, size_t len)
         st->dropped += len - (st->journal.end - before);
     }
     if (GUARD("output budget"))
-        journal_writer_trim(&st->journal, lowest_ack(x, stream_index(st)));
+        journal_writer_trim(&st->journal, streams_lowest_ack(x, stream_index(st)));
     x->last_output = time_mono();
 }
 
@@ -155,12 +155,12 @@ bool stream_feed(struct supervised_exec *x, enum journal_stream which, const voi
     struct exec_stream *st = &x->streams[which];
 
     if (x->state != EXEC_OVER)
-        keep(st, data, len);
-    return !reader_too_far_behind(st);
+        streams_keep(st, data, len);
+    return !streams_reader_too_far_behind(st);
 }
 
 /* A writer that fills its pipe gets a larger one: fewer, larger reads. Others never pay for it. */
-static void widen(struct exec_stream *st, size_t got)
+static void streams_widen(struct exec_stream *st, size_t got)
 {
     if (st->widened || got < STREAM_WIDEN_AT)
         return;
@@ -169,7 +169,7 @@ static void widen(struct exec_stream *st, size_t got)
 }
 
 /* 1 something came, 0 nothing there, -1 the end. A terminal's end is EIO. */
-static int read_some(struct exec_stream *st)
+static int streams_read_some(struct exec_stream *st)
 {
     char *io = supervisor_io(st->exec->sup);
     ssize_t n = read(st->src.fd, io, SUPERVISE_IO_SIZE);
@@ -180,8 +180,8 @@ static int read_some(struct exec_stream *st)
         return -1;
     if (st->exec->state == EXEC_OVER)
         return 1;
-    keep(st, io, (size_t)n);
-    widen(st, (size_t)n);
+    streams_keep(st, io, (size_t)n);
+    streams_widen(st, (size_t)n);
     return 1;
 }
 
@@ -189,11 +189,11 @@ static int read_some(struct exec_stream *st)
  * The exec is over, a child of it still writes. One read, then a rest: at full speed a flood that
  * nobody will ever see would cost us a processor outside the sandbox's limits.
  */
-static void discard_some(struct exec_stream *st)
+static void streams_discard_some(struct exec_stream *st)
 {
     struct supervised_exec *x = st->exec;
 
-    if (read_some(st) < 0) {
+    if (streams_read_some(st) < 0) {
         source_close(x->sup, &st->src);
         x->freed = streams_drained(x);
         return;
@@ -202,19 +202,19 @@ static void discard_some(struct exec_stream *st)
     x->discard_at = time_mono() + STREAM_DISCARD_USEC;
 }
 
-static void on_stream(struct loop_source *src, uint32_t events _unused_)
+static void streams_on_stream(struct loop_source *src, uint32_t events _unused_)
 {
     struct exec_stream *st = container_of(src, struct exec_stream, src);
     struct supervised_exec *x = st->exec;
     int r = 1;
 
     if (x->state == EXEC_OVER) {
-        discard_some(st);
+        streams_discard_some(st);
         return;
     }
     for (int i = 0; i < STREAM_READS && r > 0; i++) {
-        r = read_some(st);
-        if (r > 0 && reader_too_far_behind(st)) {
+        r = streams_read_some(st);
+        if (r > 0 && streams_reader_too_far_behind(st)) {
             source_set(x->sup, src, 0);
             break;
         }
@@ -241,20 +241,21 @@ void streams_last_words(struct supervised_exec *x)
         if (st->src.fd < 0 || ioctl(st->src.fd, FIONREAD, &left) < 0)
             continue;
         until += (uint64_t)left;
-        while (st->journal.end + st->dropped < until && read_some(st) > 0)
+        while (st->journal.end + st->dropped < until && streams_read_some(st) > 0)
             ;
     }
 }
 
 /* ---- opening and closing ---- */
 
-static int open_one(struct supervised_exec *x, enum journal_stream which, int fd, struct err *err)
+static int streams_open_one(struct supervised_exec *x, enum journal_stream which, int fd,
+                            struct err *err)
 {
     int r = fd_set_nonblock(fd, true);
 
     if (r < 0)
         return err_sys(err, -r, "prepare a pipe");
-    return source_add(x->sup, &x->streams[which].src, fd, EPOLLIN, on_stream, err);
+    return source_add(x->sup, &x->streams[which].src, fd, EPOLLIN, streams_on_stream, err);
 }
 
 /* Takes the descriptors that it has put under watch: those are then in streams[].src. */
@@ -263,9 +264,9 @@ int streams_open(struct supervised_exec *x, int out, int err_fd, struct err *err
     int r = 0;
 
     if (out >= 0)
-        r = open_one(x, JOURNAL_STDOUT, out, err);
+        r = streams_open_one(x, JOURNAL_STDOUT, out, err);
     if (r >= 0 && err_fd >= 0)
-        r = open_one(x, JOURNAL_STDERR, err_fd, err);
+        r = streams_open_one(x, JOURNAL_STDERR, err_fd, err);
     return r;
 }
 

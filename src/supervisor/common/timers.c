@@ -8,17 +8,17 @@
 #include "lib/base/macro.h"
 #include "supervisor/common/supervise.h"
 
-static uint64_t exec_timeout_at(const struct supervised_exec *x)
+static uint64_t timers_exec_timeout_at(const struct supervised_exec *x)
 {
     return x->timeout ? x->started_mono + x->timeout : DEADLINE_NEVER;
 }
 
-static uint64_t exec_idle_at(const struct supervised_exec *x)
+static uint64_t timers_exec_idle_at(const struct supervised_exec *x)
 {
     return x->idle_timeout ? x->last_output + x->idle_timeout : DEADLINE_NEVER;
 }
 
-static uint64_t exec_next(const struct supervised_exec *x)
+static uint64_t timers_exec_next(const struct supervised_exec *x)
 {
     if (x->state == EXEC_DRAINING)
         return x->drain_by.at;
@@ -26,7 +26,7 @@ static uint64_t exec_next(const struct supervised_exec *x)
         return x->discard_at;
     if (x->killed || x->awaited)
         return DEADLINE_NEVER;
-    return MIN(exec_timeout_at(x), exec_idle_at(x));
+    return MIN(timers_exec_timeout_at(x), timers_exec_idle_at(x));
 }
 
 void timers_arm(struct supervisor *s)
@@ -36,7 +36,7 @@ void timers_arm(struct supervisor *s)
 
     at = MIN(at, s->ops->timer_at(s));
     for (const struct supervised_exec *x = s->execs; x; x = x->next)
-        at = MIN(at, exec_next(x));
+        at = MIN(at, timers_exec_next(x));
     if (at == s->timer_at)
         return;
     s->timer_at = at;
@@ -47,7 +47,7 @@ void timers_arm(struct supervisor *s)
     timerfd_settime(s->timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
-static void exec_expire(struct supervised_exec *x, uint64_t now)
+static void timers_exec_expire(struct supervised_exec *x, uint64_t now)
 {
     if (x->state == EXEC_DRAINING) {
         exec_try_finish(x);
@@ -57,9 +57,9 @@ static void exec_expire(struct supervised_exec *x, uint64_t now)
         streams_discard_on(x);
     if (x->state == EXEC_OVER || x->killed || x->awaited)
         return;
-    if (now >= exec_timeout_at(x))
+    if (now >= timers_exec_timeout_at(x))
         exec_kill(x, END_TIMEOUT);
-    else if (now >= exec_idle_at(x))
+    else if (now >= timers_exec_idle_at(x))
         exec_kill(x, END_IDLE_TIMEOUT);
 }
 
@@ -75,5 +75,5 @@ void timers_on_expiry(struct loop_source *src, uint32_t events _unused_)
     if (now >= s->ops->timer_at(s))
         s->ops->timer(s, now);
     for (struct supervised_exec *x = s->execs; x; x = x->next)
-        exec_expire(x, now);
+        timers_exec_expire(x, now);
 }

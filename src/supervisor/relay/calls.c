@@ -18,7 +18,7 @@ enum { REAP_IN_MAX = 64 << 10, STATUS_POLL_MS = 50 };
 
 /* ---- an exec of the engine ---- */
 
-static json_t *open_body(const char *user, const char *const *args)
+static json_t *calls_open_body(const char *user, const char *const *args)
 {
     json_t *cmd = json_array();
 
@@ -29,13 +29,13 @@ static json_t *open_body(const char *user, const char *const *args)
                      "AttachStderr", 1, "Tty", 0, "User", user, "Cmd", cmd);
 }
 
-static int create_exec(const struct relay *r, const char *user, const char *const *args,
-                       const struct deadline *by, char **ret, enum docker_reason *reason,
-                       struct err *err)
+static int calls_create_exec(const struct relay *r, const char *user, const char *const *args,
+                             const struct deadline *by, char **ret, enum docker_reason *reason,
+                             struct err *err)
 {
     _cleanup_free_ char *path = docker_path("/containers/%s/exec", r->plan.container);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
-    json_t *body = open_body(user, args);
+    json_t *body = calls_open_body(user, args);
     const char *id;
     int n;
 
@@ -62,7 +62,7 @@ int call_open(const struct relay *r, const char *user, const char *const *args,
     json_t *body;
     int n;
 
-    n = create_exec(r, user, args, by, &id, ret_reason, err);
+    n = calls_create_exec(r, user, args, by, &id, ret_reason, err);
     if (n < 0)
         return n;
     path = docker_path("/exec/%s/start", id);
@@ -140,7 +140,7 @@ struct talk {
 };
 
 /* Keeps what the guest said; what the engine says beside it is not wanted here. */
-static int take(struct talk *t, const char *data, size_t len, struct err *err)
+static int calls_take(struct talk *t, const char *data, size_t len, struct err *err)
 {
     size_t used, off, n;
     int stream;
@@ -158,7 +158,7 @@ static int take(struct talk *t, const char *data, size_t len, struct err *err)
     return 0;
 }
 
-static int receive(struct talk *t, const struct deadline *by, struct err *err)
+static int calls_receive(struct talk *t, const struct deadline *by, struct err *err)
 {
     struct pollfd p = {.fd = t->fd, .events = POLLIN};
     char chunk[4096];
@@ -171,11 +171,11 @@ static int receive(struct talk *t, const struct deadline *by, struct err *err)
         return errno == EINTR ? 0 : err_sys(err, errno, "read from the guest");
     if (n == 0)
         return err_set(err, ERR_ENGINE, "the guest ended without an answer");
-    return take(t, chunk, (size_t)n, err);
+    return calls_take(t, chunk, (size_t)n, err);
 }
 
 /* HELLO, then DONE or FAILED. */
-static int await_done(struct talk *t, const struct deadline *by, struct err *err)
+static int calls_await_done(struct talk *t, const struct deadline *by, struct err *err)
 {
     struct guest_frame f;
     size_t used;
@@ -186,7 +186,7 @@ static int await_done(struct talk *t, const struct deadline *by, struct err *err
         if (r < 0)
             return r;
         if (r == 0) {
-            r = receive(t, by, err);
+            r = calls_receive(t, by, err);
             if (r < 0)
                 return r;
             continue;
@@ -216,9 +216,9 @@ int call_reap(const struct relay *r, const char *user, uint32_t guest_pid,
     if (e < 0)
         return e;
     t.fd = opened.stream.fd;
-    e = take(&t, buf_data(&opened.stream.early), opened.stream.early.len, err);
+    e = calls_take(&t, buf_data(&opened.stream.early), opened.stream.early.len, err);
     if (e >= 0)
-        e = await_done(&t, by, err);
+        e = calls_await_done(&t, by, err);
     fd_close(opened.stream.fd);
     buf_done(&opened.stream.early);
     buf_done(&t.in);

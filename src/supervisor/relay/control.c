@@ -22,9 +22,9 @@ struct relay_control {
     bool gone;     /* stop: it is */
 };
 
-static struct relay_control *control_new(struct relay *r, struct supervisor_peer *p, uint64_t seq,
-                                         void (*run)(struct relay_work *),
-                                         void (*done)(struct relay_work *))
+static struct relay_control *relay_control_new(struct relay *r, struct supervisor_peer *p,
+                                               uint64_t seq, void (*run)(struct relay_work *),
+                                               void (*done)(struct relay_work *))
 {
     struct relay_control *c = xnew0(struct relay_control);
 
@@ -36,7 +36,7 @@ static struct relay_control *control_new(struct relay *r, struct supervisor_peer
     return c;
 }
 
-static void control_free(struct relay_control *c)
+static void relay_control_free(struct relay_control *c)
 {
     struct relay_control **at = &c->work.relay->controls;
 
@@ -56,8 +56,8 @@ void controls_forget(struct relay *r, const struct supervisor_peer *p)
 }
 
 /* POST /containers/ID/<verb>; what is so already is fine. */
-static int post(const struct relay *r, const char *verb, enum docker_reason fine,
-                const struct deadline *by, struct err *err)
+static int relay_control_post(const struct relay *r, const char *verb, enum docker_reason fine,
+                              const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *base = docker_path("/containers/%s", r->plan.container);
     _cleanup_free_ char *path = xasprintf("%s/%s", base, verb);
@@ -73,18 +73,18 @@ static int post(const struct relay *r, const char *verb, enum docker_reason fine
 
 /* ---- pause, resume ---- */
 
-static void run_freeze(struct relay_work *w)
+static void relay_control_run_freeze(struct relay_work *w)
 {
     struct relay_control *c = container_of(w, struct relay_control, work);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
 
     if (c->on)
-        post(w->relay, "pause", DOCKER_PAUSED, &by, &w->err);
+        relay_control_post(w->relay, "pause", DOCKER_PAUSED, &by, &w->err);
     else
-        post(w->relay, "unpause", DOCKER_NOT_PAUSED, &by, &w->err);
+        relay_control_post(w->relay, "unpause", DOCKER_NOT_PAUSED, &by, &w->err);
 }
 
-static void freeze_done(struct relay_work *w)
+static void relay_control_freeze_done(struct relay_work *w)
 {
     struct relay_control *c = container_of(w, struct relay_control, work);
     struct relay *r = w->relay;
@@ -98,13 +98,14 @@ static void freeze_done(struct relay_work *w)
     }
     if (c->peer)
         peer_result(c->peer, c->seq, &w->err);
-    control_free(c);
+    relay_control_free(c);
 }
 
 int control_freeze(struct supervisor_peer *p, uint64_t seq, bool on, struct err *err _unused_)
 {
     struct relay *r = relay_of(p->sup);
-    struct relay_control *c = control_new(r, p, seq, run_freeze, freeze_done);
+    struct relay_control *c =
+        relay_control_new(r, p, seq, relay_control_run_freeze, relay_control_freeze_done);
 
     c->on = on;
     work_submit(r, &c->work);
@@ -117,12 +118,14 @@ void control_thaw(struct supervisor *sup)
     struct relay *r = relay_of(sup);
 
     if (sup->state == SHIM_PAUSED)
-        work_submit(r, &control_new(r, NULL, 0, run_freeze, freeze_done)->work);
+        work_submit(
+            r, &relay_control_new(r, NULL, 0, relay_control_run_freeze, relay_control_freeze_done)
+                    ->work);
 }
 
 /* ---- stats ---- */
 
-static void run_stats(struct relay_work *w)
+static void relay_control_run_stats(struct relay_work *w)
 {
     struct relay_control *c = container_of(w, struct relay_control, work);
     _cleanup_free_ char *path =
@@ -135,7 +138,8 @@ static void run_stats(struct relay_work *w)
 }
 
 /* "memory_stats.usage": 0 where the engine does not tell. */
-static uint64_t stat_of(const json_t *doc, const char *a, const char *b, const char *c)
+static uint64_t relay_control_stat_of(const json_t *doc, const char *a, const char *b,
+                                      const char *c)
 {
     const json_t *v = json_object_get(json_object_get(doc, a), b);
     json_int_t n = json_integer_value(c ? json_object_get(v, c) : v);
@@ -143,18 +147,19 @@ static uint64_t stat_of(const json_t *doc, const char *a, const char *b, const c
     return n > 0 ? (uint64_t)n : 0;
 }
 
-static void put_stats(struct shim_writer *w, const struct relay *r, const json_t *doc)
+static void relay_control_put_stats(struct shim_writer *w, const struct relay *r, const json_t *doc)
 {
-    shim_put_stat(w, "memory", stat_of(doc, "memory_stats", "usage", NULL));
-    shim_put_stat(w, "memory_peak", stat_of(doc, "memory_stats", "max_usage", NULL));
+    shim_put_stat(w, "memory", relay_control_stat_of(doc, "memory_stats", "usage", NULL));
+    shim_put_stat(w, "memory_peak", relay_control_stat_of(doc, "memory_stats", "max_usage", NULL));
     shim_put_stat(w, "memory_limit", r->plan.memory);
-    shim_put_stat(w, "cpu_usec", stat_of(doc, "cpu_stats", "cpu_usage", "total_usage") / 1000);
-    shim_put_stat(w, "pids", stat_of(doc, "pids_stats", "current", NULL));
+    shim_put_stat(w, "cpu_usec",
+                  relay_control_stat_of(doc, "cpu_stats", "cpu_usage", "total_usage") / 1000);
+    shim_put_stat(w, "pids", relay_control_stat_of(doc, "pids_stats", "current", NULL));
     shim_put_stat(w, "pids_limit", r->plan.pids);
     shim_put_stat(w, "execs", execs_live(&r->sup));
 }
 
-static void stats_done(struct relay_work *w)
+static void relay_control_stats_done(struct relay_work *w)
 {
     struct relay_control *c = container_of(w, struct relay_control, work);
     struct shim_writer out;
@@ -163,17 +168,18 @@ static void stats_done(struct relay_work *w)
         peer_result(c->peer, c->seq, &w->err);
     } else if (c->peer) {
         shim_begin(&out, SHIM_STATS, c->seq);
-        put_stats(&out, w->relay, c->stats);
+        relay_control_put_stats(&out, w->relay, c->stats);
         peer_send(c->peer, &out, -1);
     }
-    control_free(c);
+    relay_control_free(c);
 }
 
 int control_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _unused_)
 {
     struct relay *r = relay_of(p->sup);
 
-    work_submit(r, &control_new(r, p, seq, run_stats, stats_done)->work);
+    work_submit(
+        r, &relay_control_new(r, p, seq, relay_control_run_stats, relay_control_stats_done)->work);
     return 1;
 }
 
@@ -183,7 +189,8 @@ int control_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _unus
  * The commands have had their grace: this is the end of pid 1 and with it of all. Podman stops no
  * container that is paused. Where the engine will not stop it, it may still kill it.
  */
-static int end_container(const struct relay *r, const struct deadline *by, struct err *err)
+static int relay_control_end_container(const struct relay *r, const struct deadline *by,
+                                       struct err *err)
 {
     _cleanup_err_ struct err first = ERR_INIT;
     struct relay_container box;
@@ -192,28 +199,28 @@ static int end_container(const struct relay *r, const struct deadline *by, struc
     if (n < 0 || box.life == LIFE_GONE)
         return n;
     if (box.life == LIFE_PAUSED)
-        n = post(r, "unpause", DOCKER_NOT_PAUSED, by, err);
+        n = relay_control_post(r, "unpause", DOCKER_NOT_PAUSED, by, err);
     if (n < 0)
         return n;
-    if (post(r, "stop?t=0", DOCKER_NOT_RUNNING, by, &first) >= 0)
+    if (relay_control_post(r, "stop?t=0", DOCKER_NOT_RUNNING, by, &first) >= 0)
         return 0;
-    return post(r, "kill", DOCKER_NOT_RUNNING, by, err);
+    return relay_control_post(r, "kill", DOCKER_NOT_RUNNING, by, err);
 }
 
-static void run_stop(struct relay_work *w)
+static void relay_control_run_stop(struct relay_work *w)
 {
     struct relay_control *c = container_of(w, struct relay_control, work);
     struct deadline by = deadline_in(STOP_TIMEOUT);
     struct relay_container box;
 
-    if (end_container(w->relay, &by, &w->err) >= 0 &&
+    if (relay_control_end_container(w->relay, &by, &w->err) >= 0 &&
         call_inspect(w->relay, &by, &box, &w->err) >= 0)
         c->gone = box.life == LIFE_GONE;
 }
 
 /* What cannot be stopped is not said to be: its execs are lost, and the daemon will find the
  * container when it looks for it. */
-static void give_up(struct relay *r, struct err *err)
+static void relay_control_give_up(struct relay *r, struct err *err)
 {
     if (!err->code)
         err_set(err, ERR_ENGINE, "the engine says that it has stopped the container, which runs");
@@ -222,7 +229,7 @@ static void give_up(struct relay *r, struct err *err)
     relay_gone(r);
 }
 
-static void stop_done(struct relay_work *w)
+static void relay_control_stop_done(struct relay_work *w)
 {
     struct relay_control *c = container_of(w, struct relay_control, work);
     struct relay *r = w->relay;
@@ -230,17 +237,18 @@ static void stop_done(struct relay_work *w)
     if (c->gone)
         relay_gone(r);
     else if (++r->stop_tries >= STOP_TRIES)
-        give_up(r, &w->err);
+        relay_control_give_up(r, &w->err);
     else if (!r->sup.gone)
         r->stop_at = time_mono() + STOP_RETRY;
-    control_free(c);
+    relay_control_free(c);
 }
 
 void control_stop(struct supervisor *sup)
 {
     struct relay *r = relay_of(sup);
 
-    work_submit(r, &control_new(r, NULL, 0, run_stop, stop_done)->work);
+    work_submit(
+        r, &relay_control_new(r, NULL, 0, relay_control_run_stop, relay_control_stop_done)->work);
 }
 
 void control_retry(struct relay *r)

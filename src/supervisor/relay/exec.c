@@ -31,7 +31,7 @@ void relay_exec_init(struct supervised_exec *base)
     x->kill_by = x->end_by = DEADLINE_NEVER;
 }
 
-static void close_input(struct relay_exec *x)
+static void relay_exec_close_input(struct relay_exec *x)
 {
     source_close(x->exec.sup, &x->input);
     x->input_end = fd_close(x->input_end);
@@ -44,7 +44,7 @@ void relay_exec_over(struct supervised_exec *base)
     if (x->line.relay)
         guest_stream_done(&x->line);
     loss_forget(x);
-    close_input(x);
+    relay_exec_close_input(x);
     x->kill_by = x->end_by = DEADLINE_NEVER;
 }
 
@@ -55,14 +55,14 @@ void relay_exec_done(struct supervised_exec *base)
 
 /* ---- stdin ---- */
 
-static void watch_input(struct relay_exec *x)
+static void relay_exec_watch_input(struct relay_exec *x)
 {
     bool room = x->credit && x->line.out.len < INPUT_QUEUE && x->line.state == GUEST_STREAM_UP;
 
     source_set(x->exec.sup, &x->input, room ? EPOLLIN : 0);
 }
 
-static void on_input(struct loop_source *src, uint32_t events _unused_)
+static void relay_exec_on_input(struct loop_source *src, uint32_t events _unused_)
 {
     struct relay_exec *x = container_of(src, struct relay_exec, input);
     char *io = supervisor_io(x->exec.sup);
@@ -75,16 +75,16 @@ static void on_input(struct loop_source *src, uint32_t events _unused_)
         x->credit -= (uint32_t)n;
         r = guest_put(&x->line.out, GUEST_STDIN, io, (size_t)n);
     } else {
-        close_input(x);
+        relay_exec_close_input(x);
         r = guest_put(&x->line.out, GUEST_STDIN_EOF, NULL, 0);
     }
     if (r < 0) /* the queue is kept far below its maximum */
-        close_input(x);
+        relay_exec_close_input(x);
     guest_stream_flush(&x->line);
-    watch_input(x);
+    relay_exec_watch_input(x);
 }
 
-static int make_input(struct relay_exec *x, struct err *err)
+static int relay_exec_make_input(struct relay_exec *x, struct err *err)
 {
     int ends[2];
 
@@ -92,7 +92,7 @@ static int make_input(struct relay_exec *x, struct err *err)
         return 0;
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return err_sys(err, errno, "make a pipe for exec '%s'", x->exec.id);
-    x->input = (struct loop_source){.fd = ends[0], .ready = on_input};
+    x->input = (struct loop_source){.fd = ends[0], .ready = relay_exec_on_input};
     x->input_end = ends[1];
     return 0;
 }
@@ -118,7 +118,7 @@ int relay_exec_stdin_close(struct supervised_exec *base, struct err *err _unused
 
 /* ---- frames ---- */
 
-static void set_user(char ***env, const char *user)
+static void relay_exec_set_user(char ***env, const char *user)
 {
     static const char *const keys[] = {"USER", "LOGNAME"};
     bool root = STREQ(user, "root") || STREQ(user, "0") || strncmp(user, "0:", 2) == 0;
@@ -129,7 +129,7 @@ static void set_user(char ***env, const char *user)
             strv_env_set(env, keys[i], user);
 }
 
-static bool tells_user(const char *variable)
+static bool relay_exec_tells_user(const char *variable)
 {
     static const char *const keys[] = {"HOME=", "USER=", "LOGNAME="};
 
@@ -141,17 +141,17 @@ static bool tells_user(const char *variable)
 
 /* The sandbox's HOME, USER and LOGNAME are its user's: another one gets its own, as on the native
  * engine. */
-static char **make_env(const struct relay_exec *x)
+static char **relay_exec_make_env(const struct relay_exec *x)
 {
     const struct relay *r = x->line.relay;
     bool other = !STREQ(x->user, r->plan.user);
     char **env = NULL;
 
     for (char **e = r->plan.env; e && *e; e++)
-        if (!other || !tells_user(*e))
+        if (!other || !relay_exec_tells_user(*e))
             strv_add(&env, *e);
     if (other)
-        set_user(&env, x->user);
+        relay_exec_set_user(&env, x->user);
     for (char **e = x->exec.spec.env; e && *e; e++) {
         char *eq = strchr(*e, '=');
 
@@ -162,7 +162,7 @@ static char **make_env(const struct relay_exec *x)
     return env;
 }
 
-static void add_secrets(struct guest_spec *spec, const struct handover *h)
+static void relay_exec_add_secrets(struct guest_spec *spec, const struct handover *h)
 {
     spec->secrets = h->n_secrets ? xcalloc(h->n_secrets, sizeof(*spec->secrets)) : NULL;
     spec->n_secrets = h->n_secrets;
@@ -171,11 +171,11 @@ static void add_secrets(struct guest_spec *spec, const struct handover *h)
                                                  (char *)h->secrets[i].value, h->secrets[i].len};
 }
 
-static void on_greeted(struct guest_stream *l)
+static void relay_exec_on_greeted(struct guest_stream *l)
 {
     struct relay_exec *x = container_of(l, struct relay_exec, line);
     const struct exec_spec *asked = &x->exec.spec;
-    _cleanup_strv_ char **env = make_env(x);
+    _cleanup_strv_ char **env = relay_exec_make_env(x);
     _cleanup_err_ struct err err = ERR_INIT;
     struct guest_spec spec = {.flags = GUEST_SPEC_ENV_CLEAR, /* HOSTNAME, container, …: not ours */
                               .argv = asked->argv,
@@ -192,7 +192,7 @@ static void on_greeted(struct guest_stream *l)
         spec.flags |= GUEST_SPEC_STDIN;
     if (asked->flags & SHIM_EXEC_TTY)
         spec.flags |= GUEST_SPEC_TTY;
-    add_secrets(&spec, &x->exec.handover);
+    relay_exec_add_secrets(&spec, &x->exec.handover);
     r = guest_put_spec(&l->out, &spec, &err);
     free(spec.secrets); /* its strings are the handover's */
     if (r < 0)
@@ -201,18 +201,18 @@ static void on_greeted(struct guest_stream *l)
         guest_stream_flush(l);
 }
 
-static int on_started(struct relay_exec *x, const struct guest_frame *f)
+static int relay_exec_on_started(struct relay_exec *x, const struct guest_frame *f)
 {
     struct supervised_exec *base = &x->exec;
 
     base->pid = (int)guest_get_u32(f);
     x->credit = GUEST_CREDIT;
     exec_started(base, base->tty ? relay_exec_terminal(base) : TAKE_FD(x->input_end));
-    watch_input(x);
+    relay_exec_watch_input(x);
     return 1;
 }
 
-static int on_failed(struct relay_exec *x, const struct guest_frame *f)
+static int relay_exec_on_failed(struct relay_exec *x, const struct guest_frame *f)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -221,19 +221,20 @@ static int on_failed(struct relay_exec *x, const struct guest_frame *f)
     return 1;
 }
 
-static int on_ack(struct relay_exec *x, const struct guest_frame *f, struct err *err)
+static int relay_exec_on_ack(struct relay_exec *x, const struct guest_frame *f, struct err *err)
 {
     uint32_t n = guest_get_u32(f);
 
     if (n > GUEST_CREDIT - x->credit)
         return err_set(err, ERR_INVALID, "the guest takes more stdin than it was given");
     x->credit += n;
-    watch_input(x);
+    relay_exec_watch_input(x);
     return 1;
 }
 
 /* A command that is to end is heard to its end, whether or not somebody reads on. */
-static int on_output(struct relay_exec *x, enum journal_stream which, const struct guest_frame *f)
+static int relay_exec_on_output(struct relay_exec *x, enum journal_stream which,
+                                const struct guest_frame *f)
 {
     struct supervised_exec *base = &x->exec;
     bool more = stream_feed(base, which, f->data, f->length);
@@ -242,7 +243,8 @@ static int on_output(struct relay_exec *x, enum journal_stream which, const stru
     return more || base->killed || base->sup->state == SHIM_STOPPING;
 }
 
-static int on_exit_frame(struct relay_exec *x, const struct guest_frame *f, struct err *err)
+static int relay_exec_on_exit_frame(struct relay_exec *x, const struct guest_frame *f,
+                                    struct err *err)
 {
     struct supervised_exec *base = &x->exec;
     int r = guest_get_exit(f, &x->exit, err);
@@ -257,38 +259,38 @@ static int on_exit_frame(struct relay_exec *x, const struct guest_frame *f, stru
     return 1;
 }
 
-static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
+static int relay_exec_on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
     struct relay_exec *x = container_of(l, struct relay_exec, line);
     bool running = x->exec.state == EXEC_RUNNING;
     unsigned type = f->type;
 
     if (!running && type == GUEST_STARTED)
-        return on_started(x, f);
+        return relay_exec_on_started(x, f);
     if (!running && type == GUEST_FAILED)
-        return on_failed(x, f);
+        return relay_exec_on_failed(x, f);
     if (running && type == GUEST_STDIN_ACK)
-        return on_ack(x, f, err);
+        return relay_exec_on_ack(x, f, err);
     if (running && type == GUEST_STDOUT)
-        return on_output(x, JOURNAL_STDOUT, f);
+        return relay_exec_on_output(x, JOURNAL_STDOUT, f);
     if (running && type == GUEST_STDERR)
-        return on_output(x, JOURNAL_STDERR, f);
+        return relay_exec_on_output(x, JOURNAL_STDERR, f);
     if (running && type == GUEST_EXIT)
-        return on_exit_frame(x, f, err);
+        return relay_exec_on_exit_frame(x, f, err);
     if (running && type == GUEST_STDIN_CLOSED) {
-        close_input(x);
+        relay_exec_close_input(x);
         return 1;
     }
     return err_set(err, ERR_INVALID, "the guest says %02x when it is not its time", type);
 }
 
-static void on_drained(struct guest_stream *l)
+static void relay_exec_on_drained(struct guest_stream *l)
 {
-    watch_input(container_of(l, struct relay_exec, line));
+    relay_exec_watch_input(container_of(l, struct relay_exec, line));
 }
 
 /* Before RUN was sent there is nothing of it inside: only the reason is to be told. */
-static void on_ended(struct guest_stream *l, struct err *err)
+static void relay_exec_on_ended(struct guest_stream *l, struct err *err)
 {
     struct relay_exec *x = container_of(l, struct relay_exec, line);
 
@@ -299,10 +301,10 @@ static void on_ended(struct guest_stream *l, struct err *err)
 }
 
 static const struct guest_stream_ops exec_stream_ops = {
-    .greeted = on_greeted,
-    .frame = on_frame,
-    .drained = on_drained,
-    .ended = on_ended,
+    .greeted = relay_exec_on_greeted,
+    .frame = relay_exec_on_frame,
+    .drained = relay_exec_on_drained,
+    .ended = relay_exec_on_ended,
 };
 
 void relay_exec_attach(struct relay_exec *x, struct relay *r)
@@ -320,7 +322,7 @@ int relay_exec_launch(struct supervised_exec *base, struct err *err)
 {
     static const char *const args[] = {"exec", NULL};
     struct relay_exec *x = relay_exec_of(base);
-    int n = make_input(x, err);
+    int n = relay_exec_make_input(x, err);
 
     if (n < 0)
         return n;
@@ -361,7 +363,7 @@ int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols
 }
 
 /* A frozen guest hears it when it is thawed: the time to answer begins then. */
-static void await_end(struct relay_exec *x)
+static void relay_exec_await_end(struct relay_exec *x)
 {
     if (x->kill_by == DEADLINE_NEVER && x->exec.sup->state != SHIM_PAUSED)
         x->kill_by = time_mono() + RELAY_KILL_TIMEOUT;
@@ -385,7 +387,7 @@ void relay_exec_kill(struct supervised_exec *base)
         return;
     if (guest_put_kill(&l->out, alone ? GUEST_KILL_ALONE : 0) >= 0)
         guest_stream_flush(l);
-    await_end(x);
+    relay_exec_await_end(x);
     guest_stream_resume(l);
 }
 
@@ -396,12 +398,12 @@ bool relay_exec_has_company(const struct supervised_exec *base _unused_)
     return false; /* the guest has waited for it */
 }
 
-static uint64_t known(uint64_t v)
+static uint64_t relay_exec_known(uint64_t v)
 {
     return v == GUEST_UNKNOWN ? 0 : v;
 }
 
-static uint64_t risen(uint64_t before, uint64_t after)
+static uint64_t relay_exec_risen(uint64_t before, uint64_t after)
 {
     return before != GUEST_UNKNOWN && after != GUEST_UNKNOWN && after > before ? after - before : 0;
 }
@@ -420,15 +422,15 @@ void relay_exec_fill(const struct supervised_exec *base, struct end_record *rec)
     if (!x->told)
         return;
     rec->drained = e->flags & GUEST_EXIT_DRAINED;
-    rec->cpu_usec = known(e->cpu_usec);
-    rec->io_read = known(e->io_read);
-    rec->io_write = known(e->io_write);
-    rec->oom_kills = risen(e->oom_kills_before, e->oom_kills);
-    rec->memory_peak = known(e->max_rss);
-    if (base->alone && risen(e->memory_peak_before, e->memory_peak))
+    rec->cpu_usec = relay_exec_known(e->cpu_usec);
+    rec->io_read = relay_exec_known(e->io_read);
+    rec->io_write = relay_exec_known(e->io_write);
+    rec->oom_kills = relay_exec_risen(e->oom_kills_before, e->oom_kills);
+    rec->memory_peak = relay_exec_known(e->max_rss);
+    if (base->alone && relay_exec_risen(e->memory_peak_before, e->memory_peak))
         rec->memory_peak = e->memory_peak;
     if (base->alone)
-        rec->pids_denied = risen(e->pids_denied_before, e->pids_denied);
+        rec->pids_denied = relay_exec_risen(e->pids_denied_before, e->pids_denied);
     if ((e->stdout_bytes != rec->stdout_bytes || e->stderr_bytes != rec->stderr_bytes) &&
         !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
@@ -447,7 +449,7 @@ uint64_t relay_execs_next(const struct relay *r)
     return at;
 }
 
-static void expire(struct relay_exec *x, uint64_t now)
+static void relay_exec_expire(struct relay_exec *x, uint64_t now)
 {
     if (now >= x->end_by) {
         x->end_by = DEADLINE_NEVER;
@@ -465,14 +467,14 @@ void relay_execs_expire(struct relay *r, uint64_t now)
 {
     for (struct supervised_exec *base = r->sup.execs; base; base = base->next)
         if (exec_is_live(base))
-            expire(relay_exec_of(base), now);
+            relay_exec_expire(relay_exec_of(base), now);
 }
 
 void relay_execs_thawed(struct relay *r)
 {
     for (struct supervised_exec *base = r->sup.execs; base; base = base->next)
         if (exec_is_live(base) && base->killed)
-            await_end(relay_exec_of(base));
+            relay_exec_await_end(relay_exec_of(base));
 }
 
 void relay_execs_gone(struct relay *r)

@@ -49,7 +49,7 @@ void guest_stream_init(struct guest_stream *l, struct relay *r, const struct gue
 
 /* ---- closing ---- */
 
-static void unlink_line(struct guest_stream *l)
+static void guest_stream_unlink_line(struct guest_stream *l)
 {
     struct guest_stream **at = &l->relay->lines;
 
@@ -63,7 +63,7 @@ void guest_stream_close(struct guest_stream *l)
     if (l->state == GUEST_STREAM_CLOSED)
         return;
     l->state = GUEST_STREAM_CLOSED;
-    unlink_line(l);
+    guest_stream_unlink_line(l);
     source_close(&l->relay->sup, &l->src);
     buf_done(&l->in);
     buf_done(&l->out);
@@ -83,14 +83,14 @@ void guest_stream_done(struct guest_stream *l)
     l->exec_id = NULL;
 }
 
-static void end(struct guest_stream *l, struct err *err)
+static void guest_stream_end(struct guest_stream *l, struct err *err)
 {
     guest_stream_close(l);
     l->ops->ended(l, err);
 }
 
 /* The end of the stream. In place of HELLO the engine may have said what went wrong. */
-static void end_of_stream(struct guest_stream *l)
+static void guest_stream_end_of_stream(struct guest_stream *l)
 {
     struct docker_answer answer = {.flavour = l->relay->docker->flavour,
                                    .path = "/exec/start",
@@ -100,19 +100,19 @@ static void end_of_stream(struct guest_stream *l)
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (l->state == GUEST_STREAM_UP) {
-        end(l, NULL);
+        guest_stream_end(l, NULL);
         return;
     }
     if (l->text.len)
         docker_classify(&answer, NULL, &err);
     else
         err_set(&err, ERR_ENGINE, "the engine ended the exec before the guest had said a word");
-    end(l, &err);
+    guest_stream_end(l, &err);
 }
 
 /* ---- sending ---- */
 
-static void set_events(struct guest_stream *l)
+static void guest_stream_set_events(struct guest_stream *l)
 {
     source_set(&l->relay->sup, &l->src,
                (l->held ? 0 : EPOLLIN) | (l->out.len && !l->deaf ? EPOLLOUT : 0));
@@ -132,14 +132,14 @@ void guest_stream_flush(struct guest_stream *l)
         else
             buf_consume(&l->out, (size_t)n);
     }
-    set_events(l);
+    guest_stream_set_events(l);
     if (!l->out.len && l->ops->drained)
         l->ops->drained(l);
 }
 
 /* ---- receiving ---- */
 
-static int greet(struct guest_stream *l, const struct guest_frame *f, struct err *err)
+static int guest_stream_greet(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
     struct guest_hello hello;
     int r;
@@ -157,7 +157,7 @@ static int greet(struct guest_stream *l, const struct guest_frame *f, struct err
 }
 
 /* All whole frames, as long as the owner wants them. */
-static void deliver(struct guest_stream *l)
+static void guest_stream_deliver(struct guest_stream *l)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -169,11 +169,12 @@ static void deliver(struct guest_stream *l)
         if (r == 0)
             return;
         if (r > 0)
-            r = l->state == GUEST_STREAM_UP ? l->ops->frame(l, &f, &err) : greet(l, &f, &err);
+            r = l->state == GUEST_STREAM_UP ? l->ops->frame(l, &f, &err)
+                                            : guest_stream_greet(l, &f, &err);
         if (l->state == GUEST_STREAM_CLOSED)
             return;
         if (r < 0) {
-            end(l, &err);
+            guest_stream_end(l, &err);
             return;
         }
         buf_consume(&l->in, used);
@@ -182,8 +183,8 @@ static void deliver(struct guest_stream *l)
 }
 
 /* Payload of one engine frame. What begins otherwise than a guest is the engine's text. */
-static int take_run(struct guest_stream *l, int stream, const char *data, size_t len,
-                    struct err *err)
+static int guest_stream_take_run(struct guest_stream *l, int stream, const char *data, size_t len,
+                                 struct err *err)
 {
     if (stream == DOCKER_STDOUT && !l->begun) {
         l->begun = true;
@@ -207,16 +208,16 @@ void guest_stream_take(struct guest_stream *l, const char *data, size_t len)
     while (r >= 0 && len && used) {
         r = docker_demux_next(&l->demux, data, len, &used, &stream, &off, &n, &err);
         if (r >= 0 && n)
-            r = take_run(l, stream, data + off, n, &err);
+            r = guest_stream_take_run(l, stream, data + off, n, &err);
         data += used;
         len -= used;
     }
-    deliver(l); /* also what came before a fault */
+    guest_stream_deliver(l); /* also what came before a fault */
     if (r < 0 && l->state != GUEST_STREAM_CLOSED)
-        end(l, &err);
+        guest_stream_end(l, &err);
 }
 
-static void receive(struct guest_stream *l)
+static void guest_stream_receive(struct guest_stream *l)
 {
     for (int i = 0; i < GUEST_STREAM_READS && l->state != GUEST_STREAM_CLOSED && !l->held; i++) {
         char *io = supervisor_io(&l->relay->sup);
@@ -225,23 +226,23 @@ static void receive(struct guest_stream *l)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n <= 0) {
-            end_of_stream(l);
+            guest_stream_end_of_stream(l);
             return;
         }
         guest_stream_take(l, io, (size_t)n);
     }
 }
 
-static void on_line(struct loop_source *src, uint32_t events)
+static void guest_stream_on_line(struct loop_source *src, uint32_t events)
 {
     struct guest_stream *l = container_of(src, struct guest_stream, src);
 
     if (events & EPOLLOUT)
         guest_stream_flush(l);
     if (l->state != GUEST_STREAM_CLOSED && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        receive(l);
+        guest_stream_receive(l);
     if (l->state != GUEST_STREAM_CLOSED)
-        set_events(l);
+        guest_stream_set_events(l);
     if (l->ops->settle)
         l->ops->settle(l);
 }
@@ -251,9 +252,9 @@ void guest_stream_resume(struct guest_stream *l)
     if (l->state == GUEST_STREAM_CLOSED || !l->held)
         return;
     l->held = false;
-    deliver(l);
+    guest_stream_deliver(l);
     if (l->state != GUEST_STREAM_CLOSED)
-        set_events(l);
+        guest_stream_set_events(l);
 }
 
 /* ---- opening ---- */
@@ -262,7 +263,7 @@ void guest_stream_resume(struct guest_stream *l)
  * An engine has many words for "it has just died", and some of them come before it knows so itself:
  * it is asked, and for a moment asked again.
  */
-static bool is_dead(const struct relay *r)
+static bool guest_stream_is_dead(const struct relay *r)
 {
     struct deadline by = deadline_in(DEAD_LOOK_TIMEOUT);
 
@@ -279,17 +280,17 @@ static bool is_dead(const struct relay *r)
     return false;
 }
 
-static void run_opening(struct relay_work *w)
+static void guest_stream_run_opening(struct relay_work *w)
 {
     struct opening *o = container_of(w, struct opening, work);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
 
     if (call_open(w->relay, o->user, (const char *const *)o->args, &by, &o->opened, &w->reason,
                   &w->err) < 0)
-        o->dead = is_dead(w->relay);
+        o->dead = guest_stream_is_dead(w->relay);
 }
 
-static void opening_free(struct opening *o)
+static void guest_stream_opening_free(struct opening *o)
 {
     fd_close(o->opened.stream.fd);
     buf_done(&o->opened.stream.early);
@@ -300,7 +301,7 @@ static void opening_free(struct opening *o)
     free(o);
 }
 
-static void connected(struct guest_stream *l, struct opening *o)
+static void guest_stream_connected(struct guest_stream *l, struct opening *o)
 {
     struct relay *r = l->relay;
     struct err *err = &o->work.err;
@@ -309,19 +310,19 @@ static void connected(struct guest_stream *l, struct opening *o)
     l->exec_id = TAKE_PTR(o->opened.exec_id);
     l->greet_by = time_mono() + RELAY_GREET_TIMEOUT;
     fd_set_nonblock(o->opened.stream.fd, true);
-    if (source_add(&r->sup, &l->src, o->opened.stream.fd, EPOLLIN, on_line, err) < 0) {
-        end(l, err);
+    if (source_add(&r->sup, &l->src, o->opened.stream.fd, EPOLLIN, guest_stream_on_line, err) < 0) {
+        guest_stream_end(l, err);
         return;
     }
     TAKE_FD(o->opened.stream.fd);
     if (o->opened.stream.early.len)
         guest_stream_take(l, buf_data(&o->opened.stream.early), o->opened.stream.early.len);
     if (l->state != GUEST_STREAM_CLOSED)
-        set_events(l);
+        guest_stream_set_events(l);
 }
 
 /* Where nobody wants it any more, the guest finds its stdin at its end. */
-static void opening_done(struct relay_work *w)
+static void guest_stream_opening_done(struct relay_work *w)
 {
     struct opening *o = container_of(w, struct opening, work);
     struct guest_stream *l = o->line;
@@ -331,21 +332,23 @@ static void opening_done(struct relay_work *w)
     if (o->dead)
         w->relay->dead = true;
     if (l && w->err.code)
-        end(l, &w->err);
+        guest_stream_end(l, &w->err);
     else if (l)
-        connected(l, o);
-    opening_free(o);
+        guest_stream_connected(l, o);
+    guest_stream_opening_free(o);
     if (l && l->ops->settle)
         l->ops->settle(l);
 }
 
-static struct opening *opening_new(struct guest_stream *l, const char *user,
-                                   const char *const *args)
+static struct opening *guest_stream_opening_new(struct guest_stream *l, const char *user,
+                                                const char *const *args)
 {
     struct opening *o = xnew0(struct opening);
 
-    o->work = (struct relay_work){
-        .relay = l->relay, .kind = WORK_OPEN, .run = run_opening, .done = opening_done};
+    o->work = (struct relay_work){.relay = l->relay,
+                                  .kind = WORK_OPEN,
+                                  .run = guest_stream_run_opening,
+                                  .done = guest_stream_opening_done};
     o->line = l;
     o->user = xstrdup(user);
     o->args = strv_copy((char *const *)args);
@@ -359,15 +362,15 @@ static struct opening *opening_new(struct guest_stream *l, const char *user,
 
 void guest_stream_open(struct guest_stream *l, const char *user, const char *const *args)
 {
-    work_submit(l->relay, &opening_new(l, user, args)->work);
+    work_submit(l->relay, &guest_stream_opening_new(l, user, args)->work);
 }
 
 void guest_stream_open_now(struct guest_stream *l, const char *user, const char *const *args)
 {
-    struct opening *o = opening_new(l, user, args);
+    struct opening *o = guest_stream_opening_new(l, user, args);
 
-    run_opening(&o->work);
-    opening_done(&o->work);
+    guest_stream_run_opening(&o->work);
+    guest_stream_opening_done(&o->work);
 }
 
 /* ---- time ---- */
@@ -392,7 +395,7 @@ void lines_expire(struct relay *r, uint64_t now)
         if (now < l->greet_by)
             continue;
         err_set(&err, ERR_TIMEOUT, "the guest in the container does not answer");
-        end(l, &err);
+        guest_stream_end(l, &err);
         if (l->ops->settle)
             l->ops->settle(l);
     }

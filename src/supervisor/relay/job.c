@@ -42,7 +42,7 @@ struct relay_job {
 
 /* ---- the end ---- */
 
-static void job_free(struct relay_job *j)
+static void relay_job_free(struct relay_job *j)
 {
     struct relay_job **at = &j->line.relay->jobs;
 
@@ -57,7 +57,7 @@ static void job_free(struct relay_job *j)
     free(j);
 }
 
-static void answer(struct relay_job *j, int fd)
+static void relay_job_answer(struct relay_job *j, int fd)
 {
     struct shim_writer w;
 
@@ -81,15 +81,15 @@ static void answer(struct relay_job *j, int fd)
  * Last thing in each handler. The guest has said its last, or its line is gone: the job is
  * over once the local side has all that came before.
  */
-static void settle(struct relay_job *j)
+static void relay_job_settle(struct relay_job *j)
 {
     if (!j->over || (j->out.len && !j->err.code && j->local.fd >= 0))
         return;
-    answer(j, -1);
-    job_free(j);
+    relay_job_answer(j, -1);
+    relay_job_free(j);
 }
 
-static void fail(struct relay_job *j, struct err *err)
+static void relay_job_fail(struct relay_job *j, struct err *err)
 {
     if (!j->err.code)
         err_move(&j->err, err);
@@ -99,7 +99,7 @@ static void fail(struct relay_job *j, struct err *err)
 
 /* ---- the local side ---- */
 
-static void watch_local(struct relay_job *j)
+static void relay_job_watch_local(struct relay_job *j)
 {
     uint32_t events = j->out.len ? EPOLLOUT : 0;
     bool reads = j->kind != JOB_COPY_OUT && !j->local_read_done && j->line.state == GUEST_STREAM_UP;
@@ -111,16 +111,16 @@ static void watch_local(struct relay_job *j)
     source_set(&j->line.relay->sup, &j->local, events);
 }
 
-static void local_lost(struct relay_job *j, int errnum)
+static void relay_job_local_lost(struct relay_job *j, int errnum)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
     err_sys(&err, errnum, j->kind == JOB_COPY_OUT ? "write archive" : "carry bytes");
     buf_clear(&j->out);
-    fail(j, &err);
+    relay_job_fail(j, &err);
 }
 
-static void write_local(struct relay_job *j)
+static void relay_job_write_local(struct relay_job *j)
 {
     while (j->out.len) {
         ssize_t n = write(j->local.fd, buf_data(&j->out), j->out.len);
@@ -130,7 +130,7 @@ static void write_local(struct relay_job *j)
         if (n < 0 && errno == EAGAIN)
             break;
         if (n < 0) {
-            local_lost(j, errno);
+            relay_job_local_lost(j, errno);
             return;
         }
         buf_consume(&j->out, (size_t)n);
@@ -141,7 +141,7 @@ static void write_local(struct relay_job *j)
         guest_stream_resume(&j->line);
 }
 
-static void read_local(struct relay_job *j)
+static void relay_job_read_local(struct relay_job *j)
 {
     char *io = supervisor_io(&j->line.relay->sup);
     ssize_t n = read(j->local.fd, io, JOB_CHUNK);
@@ -149,77 +149,77 @@ static void read_local(struct relay_job *j)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n < 0) {
-        local_lost(j, errno);
+        relay_job_local_lost(j, errno);
         return;
     }
     j->local_read_done = n == 0;
     if (guest_put(&j->line.out, n ? GUEST_STDIN : GUEST_STDIN_EOF, io, (size_t)n) < 0)
-        local_lost(j, ENOBUFS);
+        relay_job_local_lost(j, ENOBUFS);
     else
         guest_stream_flush(&j->line);
 }
 
-static void on_local(struct loop_source *src, uint32_t events)
+static void relay_job_on_local(struct loop_source *src, uint32_t events)
 {
     struct relay_job *j = container_of(src, struct relay_job, local);
 
     if (events & (EPOLLOUT | EPOLLERR))
-        write_local(j);
+        relay_job_write_local(j);
     if (!j->over && src->events & EPOLLIN && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        read_local(j);
+        relay_job_read_local(j);
     else if (!j->over && j->kind == JOB_DIAL && events & EPOLLHUP)
-        local_lost(j, EPIPE); /* the daemon has closed its end for both ways */
-    watch_local(j);
-    settle(j);
+        relay_job_local_lost(j, EPIPE); /* the daemon has closed its end for both ways */
+    relay_job_watch_local(j);
+    relay_job_settle(j);
 }
 
-static void set_local(struct relay_job *j, int fd)
+static void relay_job_set_local(struct relay_job *j, int fd)
 {
     fd_set_nonblock(fd, true);
-    j->local = (struct loop_source){.fd = fd, .ready = on_local};
-    watch_local(j);
+    j->local = (struct loop_source){.fd = fd, .ready = relay_job_on_local};
+    relay_job_watch_local(j);
 }
 
 /* ---- the guest's side ---- */
 
-static void on_greeted(struct guest_stream *l)
+static void relay_job_on_greeted(struct guest_stream *l)
 {
     struct relay_job *j = container_of(l, struct relay_job, line);
 
     if (j->kind != JOB_DIAL)
-        set_local(j, TAKE_FD(j->tar_fd));
+        relay_job_set_local(j, TAKE_FD(j->tar_fd));
 }
 
-static int on_connected(struct relay_job *j, struct err *err)
+static int relay_job_on_connected(struct relay_job *j, struct err *err)
 {
     int pair[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
-    set_local(j, pair[0]);
-    answer(j, pair[1]);
+    relay_job_set_local(j, pair[0]);
+    relay_job_answer(j, pair[1]);
     return 1;
 }
 
-static int on_output(struct relay_job *j, const struct guest_frame *f, struct err *err)
+static int relay_job_on_output(struct relay_job *j, const struct guest_frame *f, struct err *err)
 {
     if (buf_append(&j->out, f->data, f->length) < 0)
         return err_set(err, ERR_LIMIT, "the guest sends more than was asked for");
-    write_local(j);
-    watch_local(j);
+    relay_job_write_local(j);
+    relay_job_watch_local(j);
     return j->out.len < JOB_QUEUE;
 }
 
-static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
+static int relay_job_on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
 {
     struct relay_job *j = container_of(l, struct relay_job, line);
     bool dialled = j->kind == JOB_DIAL && j->local.fd >= 0;
     unsigned type = f->type;
 
     if (type == GUEST_STARTED && j->kind == JOB_DIAL && !dialled)
-        return on_connected(j, err);
+        return relay_job_on_connected(j, err);
     if (type == GUEST_STDOUT && !j->guest_done && (dialled || j->kind == JOB_COPY_OUT))
-        return on_output(j, f, err);
+        return relay_job_on_output(j, f, err);
     if (type == GUEST_FAILED && !dialled) {
         guest_get_failed(f, &j->err);
     } else if (type == GUEST_DONE) {
@@ -227,7 +227,7 @@ static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct 
         j->guest_done = true;
     } else if (type == GUEST_STDOUT_EOF && dialled) {
         j->guest_done = true;
-        write_local(j);
+        relay_job_write_local(j);
         return 1;
     } else {
         return err_set(err, ERR_INVALID, "the guest says %02x when it is not its time", type);
@@ -236,15 +236,15 @@ static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct 
     return 0; /* nothing follows */
 }
 
-static void on_drained(struct guest_stream *l)
+static void relay_job_on_drained(struct guest_stream *l)
 {
     struct relay_job *j = container_of(l, struct relay_job, line);
 
-    watch_local(j);
+    relay_job_watch_local(j);
 }
 
 /* Also after the last frame: the engine ends the stream. */
-static void on_ended(struct guest_stream *l, struct err *err)
+static void relay_job_on_ended(struct guest_stream *l, struct err *err)
 {
     struct relay_job *j = container_of(l, struct relay_job, line);
     _cleanup_err_ struct err none = ERR_INIT;
@@ -252,26 +252,26 @@ static void on_ended(struct guest_stream *l, struct err *err)
     if (!j->over && !err)
         err_set(&none, ERR_ENGINE, "the helper inside the sandbox ended without an answer");
     if (!j->over)
-        fail(j, err ? err : &none);
+        relay_job_fail(j, err ? err : &none);
 }
 
-static void on_settle(struct guest_stream *l)
+static void relay_job_on_settle(struct guest_stream *l)
 {
-    settle(container_of(l, struct relay_job, line));
+    relay_job_settle(container_of(l, struct relay_job, line));
 }
 
 static const struct guest_stream_ops job_stream_ops = {
-    .greeted = on_greeted,
-    .frame = on_frame,
-    .drained = on_drained,
-    .ended = on_ended,
-    .settle = on_settle,
+    .greeted = relay_job_on_greeted,
+    .frame = relay_job_on_frame,
+    .drained = relay_job_on_drained,
+    .ended = relay_job_on_ended,
+    .settle = relay_job_on_settle,
 };
 
 /* ---- starting ---- */
 
-static int job_start(struct supervisor_peer *p, uint64_t seq, enum job_kind kind,
-                     const char *const *args, int fd, struct err *err)
+static int relay_job_start(struct supervisor_peer *p, uint64_t seq, enum job_kind kind,
+                           const char *const *args, int fd, struct err *err)
 {
     struct relay *r = relay_of(p->sup);
     size_t live = 0;
@@ -306,7 +306,7 @@ int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err 
     const char *const args[] = {"dial", text, NULL};
 
     snprintf(text, sizeof(text), "%u", (unsigned)port);
-    return job_start(p, seq, JOB_DIAL, args, -1, err);
+    return relay_job_start(p, seq, JOB_DIAL, args, -1, err);
 }
 
 int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
@@ -314,7 +314,7 @@ int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool int
 {
     const char *const args[] = {into ? "copy-in" : "copy-out", path, NULL};
 
-    return job_start(p, seq, into ? JOB_COPY_IN : JOB_COPY_OUT, args, fd, err);
+    return relay_job_start(p, seq, into ? JOB_COPY_IN : JOB_COPY_OUT, args, fd, err);
 }
 
 void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p)
@@ -328,5 +328,5 @@ void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p)
 void jobs_end(struct relay *r)
 {
     while (r->jobs)
-        job_free(r->jobs);
+        relay_job_free(r->jobs);
 }

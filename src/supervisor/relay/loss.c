@@ -47,8 +47,8 @@ static void loss_free(struct loss *l)
 }
 
 /* Whether it has gone, or goes in the next moment. */
-static bool await_gone(const struct relay *r, const struct deadline *by,
-                       struct relay_container *box, struct err *err)
+static bool loss_await_gone(const struct relay *r, const struct deadline *by,
+                            struct relay_container *box, struct err *err)
 {
     struct deadline soon = deadline_in(LOSS_GONE_TIMEOUT);
 
@@ -62,7 +62,7 @@ static bool await_gone(const struct relay *r, const struct deadline *by,
     return false;
 }
 
-static void run(struct relay_work *w)
+static void loss_run(struct relay_work *w)
 {
     struct loss *l = container_of(w, struct loss, work);
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT), soon;
@@ -72,7 +72,7 @@ static void run(struct relay_work *w)
     if (l->box.life == LIFE_RUNNING)
         call_reap(w->relay, l->user, l->guest_pid, &by, &l->reap_err);
     /* When a container dies, its streams end some time before the engine says so. */
-    if (l->reap_err.code && await_gone(w->relay, &by, &l->box, &w->err))
+    if (l->reap_err.code && loss_await_gone(w->relay, &by, &l->box, &w->err))
         return;
     soon = deadline_in(LOSS_STATUS_TIMEOUT);
     if (l->exec_id)
@@ -81,7 +81,7 @@ static void run(struct relay_work *w)
 
 /* What is left of a command may live on: the engine is away, the container is frozen, or it holds
  * all processes that the container may have. It is remembered. */
-static void orphan_add(const struct loss *l)
+static void loss_orphan_add(const struct loss *l)
 {
     struct relay *r = l->work.relay;
     const char *why = l->work.err.msg ? l->work.err.msg : l->reap_err.msg;
@@ -97,7 +97,7 @@ static void orphan_add(const struct loss *l)
 }
 
 /* With its container every process of it was killed. */
-static void ended_with_container(struct relay *r, struct relay_exec *x)
+static void loss_ended_with_container(struct relay *r, struct relay_exec *x)
 {
     relay_gone(r);
     x->exec.fed = false;
@@ -113,7 +113,7 @@ static void ended_with_container(struct relay *r, struct relay_exec *x)
 }
 
 /* Why its end is not known, from the strongest reason to the weakest. */
-static void explain(struct loss *l, struct err *err)
+static void loss_explain(struct loss *l, struct err *err)
 {
     if (l->work.err.code) {
         err_move(err, &l->work.err);
@@ -129,7 +129,7 @@ static void explain(struct loss *l, struct err *err)
     }
 }
 
-static void conclude(struct loss *l, struct relay_exec *x)
+static void loss_conclude(struct loss *l, struct relay_exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     /* A guest ends by a signal only when somebody inside sends one; reaping has then ended the
@@ -145,14 +145,14 @@ static void conclude(struct loss *l, struct relay_exec *x)
         exec_main_ended(&x->exec);
         return;
     }
-    explain(l, &err);
+    loss_explain(l, &err);
     if (x->exec.state == EXEC_STARTING)
         exec_fail_start(&x->exec, &err);
     else
         exec_lose(&x->exec, &err);
 }
 
-static void done(struct relay_work *w)
+static void loss_done(struct relay_work *w)
 {
     struct loss *l = container_of(w, struct loss, work);
     struct relay_exec *x = l->x;
@@ -162,11 +162,11 @@ static void done(struct relay_work *w)
     if (x)
         x->loss = NULL;
     if (!gone && (w->err.code || l->reap_err.code || l->box.life == LIFE_PAUSED))
-        orphan_add(l);
+        loss_orphan_add(l);
     if (x && gone)
-        ended_with_container(w->relay, x);
+        loss_ended_with_container(w->relay, x);
     else if (x)
-        conclude(l, x);
+        loss_conclude(l, x);
     loss_free(l);
 }
 
@@ -174,7 +174,7 @@ static struct loss *loss_new(const char *user, uint32_t guest_pid)
 {
     struct loss *l = xnew0(struct loss);
 
-    l->work = (struct relay_work){.kind = WORK_LOSS, .run = run, .done = done};
+    l->work = (struct relay_work){.kind = WORK_LOSS, .run = loss_run, .done = loss_done};
     l->status = -1;
     l->guest_pid = guest_pid;
     snprintf(l->user, sizeof(l->user), "%s", user);
@@ -189,7 +189,7 @@ void loss_begin(struct relay_exec *x, const struct err *why)
     if (x->loss)
         return;
     if (r->sup.gone) {
-        ended_with_container(r, x);
+        loss_ended_with_container(r, x);
         return;
     }
     l = loss_new(x->user, x->line.guest_pid);

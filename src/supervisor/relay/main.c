@@ -108,7 +108,7 @@ static void relay_init(struct relay *r)
     packages_tunnel_init(r);
 }
 
-static int read_plan(struct relay *r, struct err *err)
+static int relay_read_plan(struct relay *r, struct err *err)
 {
     int n = relay_plan_read(SHIM_FD_PLAN, &r->plan, err);
 
@@ -122,7 +122,7 @@ static int read_plan(struct relay *r, struct err *err)
     return n;
 }
 
-static int find_container(struct relay *r, struct err *err)
+static int relay_find_container(struct relay *r, struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
@@ -144,7 +144,7 @@ static int find_container(struct relay *r, struct err *err)
 }
 
 /* The plan says what the daemon believes of the engine's machine; what is found here decides. */
-static int open_near(struct relay *r, struct err *err)
+static int relay_open_near(struct relay *r, struct err *err)
 {
     if (r->plan.packages_inside)
         return err_set(err, ERR_UNSUPPORTED, "its network is not of this machine");
@@ -154,11 +154,11 @@ static int open_near(struct relay *r, struct err *err)
 
 /* A container without it is as good as one of network `none`: whoever asks is told why. Before the
  * first thread is started, and before any command could take the port. */
-static void open_packages_listener(struct relay *r)
+static void relay_open_packages_listener(struct relay *r)
 {
     _cleanup_err_ struct err near = ERR_INIT;
 
-    if (!r->plan.packages_port || open_near(r, &near) >= 0)
+    if (!r->plan.packages_port || relay_open_near(r, &near) >= 0)
         return;
     log_info("sandbox %s: the package registry is reached through the guest: %s",
              r->plan.sandbox_id, near.msg);
@@ -169,28 +169,28 @@ static void open_packages_listener(struct relay *r)
              r->packages_err.msg);
 }
 
-static int bring_up(struct relay *r, struct err *err)
+static int relay_bring_up(struct relay *r, struct err *err)
 {
-    int n = read_plan(r, err);
+    int n = relay_read_plan(r, err);
 
     if (n >= 0)
         n = supervisor_open(&r->sup, r->plan.run_dir, r->plan.exec_dir, err);
     if (n >= 0)
         n = works_open(r, err);
     if (n >= 0)
-        n = find_container(r, err);
+        n = relay_find_container(r, err);
     if (n >= 0)
-        open_packages_listener(r);
+        relay_open_packages_listener(r);
     if (n >= 0)
         n = watch_start(r, err);
     return n;
 }
 
-static int run(struct relay *r)
+static int relay_run(struct relay *r)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (bring_up(r, &err) < 0) {
+    if (relay_bring_up(r, &err) < 0) {
         supervisor_fail(&r->sup, &err);
         return 1;
     }
@@ -214,6 +214,6 @@ int relay_main(int argc _unused_, char **argv _unused_)
     relay_init(&r);
     supervisor_hold_fds();
     prctl(PR_SET_NAME, "ripcord-relay", 0, 0, 0);
-    status = run(&r);
+    status = relay_run(&r);
     _exit(status);
 }

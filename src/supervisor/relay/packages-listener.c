@@ -25,7 +25,7 @@
 
 enum { ANSWER_MAX = 8 << 10 };
 
-static int namespaces_to_enter(pid_t pid, int *ret, struct err *err)
+static int packages_listener_namespaces_to_enter(pid_t pid, int *ret, struct err *err)
 {
     struct stat ours, theirs;
     char path[64];
@@ -38,7 +38,7 @@ static int namespaces_to_enter(pid_t pid, int *ret, struct err *err)
 }
 
 /* The child's whole life. */
-_noreturn_ static void go_in(int pidfd, int flags, uint16_t port, int sock)
+_noreturn_ static void packages_listener_go_in(int pidfd, int flags, uint16_t port, int sock)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct shim_writer w;
@@ -54,7 +54,7 @@ _noreturn_ static void go_in(int pidfd, int flags, uint16_t port, int sock)
     _exit(0);
 }
 
-static int receive(int sock, int *ret_fd, struct err *err)
+static int packages_listener_receive(int sock, int *ret_fd, struct err *err)
 {
     _Alignas(8) char packet[ANSWER_MAX];
     _cleanup_close_ int fd = -1;
@@ -71,7 +71,8 @@ static int receive(int sock, int *ret_fd, struct err *err)
     return 0;
 }
 
-static int send_in(int pidfd, int flags, uint16_t port, int *ret_fd, struct err *err)
+static int packages_listener_send_in(int pidfd, int flags, uint16_t port, int *ret_fd,
+                                     struct err *err)
 {
     _cleanup_close_ int ours = -1, theirs = -1;
     int pair[2], r;
@@ -85,9 +86,9 @@ static int send_in(int pidfd, int flags, uint16_t port, int *ret_fd, struct err 
     if (child < 0)
         return err_sys(err, errno, "fork");
     if (child == 0)
-        go_in(pidfd, flags, port, theirs);
+        packages_listener_go_in(pidfd, flags, port, theirs);
     theirs = fd_close(theirs); /* its end is then the child's */
-    r = receive(ours, ret_fd, err);
+    r = packages_listener_receive(ours, ret_fd, err);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
     return r;
@@ -105,6 +106,6 @@ int packages_listener_open(const char *container, pid_t pid, uint16_t port, int 
                     "process %d, which the engine calls the container's, is not of it here",
                     (int)pid);
     if (r >= 0)
-        r = namespaces_to_enter(pid, &flags, err);
-    return r < 0 ? r : send_in(pidfd, flags, port, ret_fd, err);
+        r = packages_listener_namespaces_to_enter(pid, &flags, err);
+    return r < 0 ? r : packages_listener_send_in(pidfd, flags, port, ret_fd, err);
 }

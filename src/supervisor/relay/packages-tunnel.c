@@ -35,7 +35,7 @@ struct carried {
     struct relay *relay;
 };
 
-static struct carried *carried_of(struct guest_channel *c)
+static struct carried *packages_tunnel_carried_of(struct guest_channel *c)
 {
     return container_of(c, struct carried, channel);
 }
@@ -52,53 +52,53 @@ void packages_tunnel_init(struct relay *r)
 
 /* ---- connections ---- */
 
-static void watch(struct relay *r, struct carried *c)
+static void packages_tunnel_watch(struct relay *r, struct carried *c)
 {
     source_set(&r->sup, &c->src,
                (guest_channel_wants_read(&r->packages_tunnel.set, &c->channel) ? EPOLLIN : 0) |
                    (guest_channel_wants_write(&c->channel) ? EPOLLOUT : 0));
 }
 
-static void drop(struct relay *r, struct carried *c)
+static void packages_tunnel_drop(struct relay *r, struct carried *c)
 {
     source_set(&r->sup, &c->src, 0);
     guest_mux_remove(&r->packages_tunnel.set, &c->channel);
     free(c);
 }
 
-static void drop_all(struct relay *r)
+static void packages_tunnel_drop_all(struct relay *r)
 {
     while (r->packages_tunnel.set.n)
-        drop(r, carried_of(r->packages_tunnel.set.all[0]));
+        packages_tunnel_drop(r, packages_tunnel_carried_of(r->packages_tunnel.set.all[0]));
 }
 
-static void update(struct relay *r, struct carried *c)
+static void packages_tunnel_update(struct relay *r, struct carried *c)
 {
     if (c->channel.over)
-        drop(r, c);
+        packages_tunnel_drop(r, c);
     else
-        watch(r, c);
+        packages_tunnel_watch(r, c);
 }
 
 /* ---- the line's end ---- */
 
-static bool is_wanted(const struct relay *r)
+static bool packages_tunnel_is_wanted(const struct relay *r)
 {
     return r->packages_tunnel.kept && !r->sup.gone && r->sup.state != SHIM_STOPPING;
 }
 
 /* The line is closed. */
-static void lost(struct relay *r)
+static void packages_tunnel_lost(struct relay *r)
 {
     struct packages_tunnel *p = &r->packages_tunnel;
     uint64_t now = time_mono();
 
-    drop_all(r);
+    packages_tunnel_drop_all(r);
     if (p->listening && now - p->since > STEADY)
         p->pause_ms = PAUSE_FIRST_MS;
     p->listening = false;
     p->at = DEADLINE_NEVER;
-    if (!is_wanted(r))
+    if (!packages_tunnel_is_wanted(r))
         return;
     log_info("sandbox %s: the way to the package registry is opened again in %u ms: %s",
              r->plan.sandbox_id, p->pause_ms, p->err.msg);
@@ -106,7 +106,7 @@ static void lost(struct relay *r)
     p->pause_ms = MIN(p->pause_ms * 2, (unsigned)PAUSE_MAX_MS);
 }
 
-static void on_ended(struct guest_stream *l, struct err *err)
+static void packages_tunnel_on_ended(struct guest_stream *l, struct err *err)
 {
     struct relay *r = relay_of_stream(l);
 
@@ -115,20 +115,20 @@ static void on_ended(struct guest_stream *l, struct err *err)
         err_move(&r->packages_tunnel.err, err);
     else
         err_set(&r->packages_tunnel.err, ERR_ENGINE, "the listener inside has ended");
-    lost(r);
+    packages_tunnel_lost(r);
 }
 
-static void break_stream(struct relay *r, enum err_code code, const char *why)
+static void packages_tunnel_break_stream(struct relay *r, enum err_code code, const char *why)
 {
     err_done(&r->packages_tunnel.err);
     err_set(&r->packages_tunnel.err, code, "%s", why);
     guest_stream_close(&r->packages_tunnel.line);
-    lost(r);
+    packages_tunnel_lost(r);
 }
 
 /* ---- what it carries ---- */
 
-static void on_channel(struct loop_source *src, uint32_t events _unused_)
+static void packages_tunnel_on_channel(struct loop_source *src, uint32_t events _unused_)
 {
     struct carried *c = container_of(src, struct carried, src);
     struct relay *r = c->relay;
@@ -139,15 +139,15 @@ static void on_channel(struct loop_source *src, uint32_t events _unused_)
         guest_channel_write(s, &c->channel);
     if (wanted & EPOLLIN && !c->channel.over)
         guest_channel_read(s, &c->channel);
-    update(r, c);
+    packages_tunnel_update(r, c);
     if (s->choked)
-        break_stream(r, ERR_LIMIT, "the guest does not read its answers");
+        packages_tunnel_break_stream(r, ERR_LIMIT, "the guest does not read its answers");
     else
         guest_stream_flush(&r->packages_tunnel.line);
 }
 
 /* A registry that takes no more has a full queue, which is no reason to wait: who asked is told. */
-static int take_call(struct relay *r, uint32_t id, struct err *err)
+static int packages_tunnel_take_call(struct relay *r, uint32_t id, struct err *err)
 {
     struct guest_mux *s = &r->packages_tunnel.set;
     struct carried *c;
@@ -164,26 +164,27 @@ static int take_call(struct relay *r, uint32_t id, struct err *err)
     }
     c = xnew0(struct carried);
     c->relay = r;
-    c->src = (struct loop_source){.fd = fd, .ready = on_channel};
+    c->src = (struct loop_source){.fd = fd, .ready = packages_tunnel_on_channel};
     guest_mux_add(s, &c->channel, fd);
-    watch(r, c);
+    packages_tunnel_watch(r, c);
     return 1;
 }
 
-static int take_frame(struct relay *r, const struct guest_frame *f, struct err *err)
+static int packages_tunnel_take_frame(struct relay *r, const struct guest_frame *f, struct err *err)
 {
     struct guest_channel *c = NULL;
     int n;
 
     if (f->type == GUEST_CALL_OPEN)
-        return take_call(r, guest_get_u32(f), err);
+        return packages_tunnel_take_call(r, guest_get_u32(f), err);
     n = guest_mux_take(&r->packages_tunnel.set, f, &c, err);
     if (c && n >= 0)
-        update(r, carried_of(c));
+        packages_tunnel_update(r, packages_tunnel_carried_of(c));
     return n;
 }
 
-static int on_first_word(struct relay *r, const struct guest_frame *f, struct err *err)
+static int packages_tunnel_on_first_word(struct relay *r, const struct guest_frame *f,
+                                         struct err *err)
 {
     struct packages_tunnel *p = &r->packages_tunnel;
 
@@ -199,10 +200,12 @@ static int on_first_word(struct relay *r, const struct guest_frame *f, struct er
     return 1;
 }
 
-static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct err *err)
+static int packages_tunnel_on_frame(struct guest_stream *l, const struct guest_frame *f,
+                                    struct err *err)
 {
     struct relay *r = relay_of_stream(l);
-    int n = r->packages_tunnel.listening ? take_frame(r, f, err) : on_first_word(r, f, err);
+    int n = r->packages_tunnel.listening ? packages_tunnel_take_frame(r, f, err)
+                                         : packages_tunnel_on_first_word(r, f, err);
 
     if (n >= 0 && r->packages_tunnel.set.choked)
         n = err_set(err, ERR_LIMIT, "the guest does not read its answers");
@@ -212,29 +215,29 @@ static int on_frame(struct guest_stream *l, const struct guest_frame *f, struct 
     return 1;
 }
 
-static void on_drained(struct guest_stream *l)
+static void packages_tunnel_on_drained(struct guest_stream *l)
 {
     struct relay *r = relay_of_stream(l);
 
     for (size_t i = 0; i < r->packages_tunnel.set.n; i++)
-        watch(r, carried_of(r->packages_tunnel.set.all[i]));
+        packages_tunnel_watch(r, packages_tunnel_carried_of(r->packages_tunnel.set.all[i]));
 }
 
-static void on_greeted(struct guest_stream *l _unused_)
+static void packages_tunnel_on_greeted(struct guest_stream *l _unused_)
 {
 }
 
 static const struct guest_stream_ops packages_tunnel_ops = {
-    .greeted = on_greeted,
-    .frame = on_frame,
-    .drained = on_drained,
-    .ended = on_ended,
+    .greeted = packages_tunnel_on_greeted,
+    .frame = packages_tunnel_on_frame,
+    .drained = packages_tunnel_on_drained,
+    .ended = packages_tunnel_on_ended,
 };
 
 /* ---- coming and going ---- */
 
-static void begin(struct relay *r,
-                  void (*open)(struct guest_stream *, const char *, const char *const *))
+static void packages_tunnel_begin(struct relay *r, void (*open)(struct guest_stream *, const char *,
+                                                                const char *const *))
 {
     struct packages_tunnel *p = &r->packages_tunnel;
     char port[8];
@@ -248,7 +251,7 @@ static void begin(struct relay *r,
 }
 
 /* There is no loop yet: its one event is looked for by hand. */
-static void await_listener(struct packages_tunnel *p)
+static void packages_tunnel_await_listener(struct packages_tunnel *p)
 {
     struct deadline by = deadline_in(RELAY_GREET_TIMEOUT);
 
@@ -273,15 +276,15 @@ int packages_tunnel_open(struct relay *r, int *ret_fd, struct err *err)
                     &fd, err);
     if (n < 0)
         return n;
-    begin(r, guest_stream_open_now);
-    await_listener(p);
+    packages_tunnel_begin(r, guest_stream_open_now);
+    packages_tunnel_await_listener(p);
     if (p->listening) {
         p->kept = true;
         *ret_fd = TAKE_FD(fd);
         return 0;
     }
     if (p->line.state != GUEST_STREAM_CLOSED)
-        break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
+        packages_tunnel_break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
     packages_tunnel_end(r);
     unlinkat(r->sup.run_dirfd, PACKAGES_TUNNEL_SOCKET, 0);
     return err_move(err, &p->err);
@@ -293,7 +296,7 @@ void packages_tunnel_end(struct relay *r)
 
     p->kept = false;
     p->at = DEADLINE_NEVER;
-    drop_all(r);
+    packages_tunnel_drop_all(r);
     if (p->line.relay)
         guest_stream_done(&p->line);
 }
@@ -312,11 +315,11 @@ void packages_tunnel_expire(struct relay *r, uint64_t now)
         return;
     p->at = DEADLINE_NEVER;
     if (p->line.state != GUEST_STREAM_CLOSED)
-        break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
-    else if (is_wanted(r) && r->sup.state == SHIM_PAUSED)
+        packages_tunnel_break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
+    else if (packages_tunnel_is_wanted(r) && r->sup.state == SHIM_PAUSED)
         p->at = now + p->pause_ms * USEC_PER_MSEC;
-    else if (is_wanted(r)) {
+    else if (packages_tunnel_is_wanted(r)) {
         guest_stream_done(&p->line);
-        begin(r, guest_stream_open);
+        packages_tunnel_begin(r, guest_stream_open);
     }
 }

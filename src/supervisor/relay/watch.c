@@ -31,7 +31,7 @@ struct relay_watcher {
 
 /* ---- on the loop ---- */
 
-static void on_notice(struct relay_work *w)
+static void watch_on_notice(struct relay_work *w)
 {
     struct notice *n = container_of(w, struct notice, work);
     struct relay *r = w->relay;
@@ -61,18 +61,18 @@ static void on_notice(struct relay_work *w)
 
 /* ---- on the thread ---- */
 
-static void tell(struct relay_watcher *w, enum news news, struct err *err)
+static void watch_tell(struct relay_watcher *w, enum news news, struct err *err)
 {
     struct notice *n = xnew0(struct notice);
 
-    n->work = (struct relay_work){.relay = w->relay, .done = on_notice};
+    n->work = (struct relay_work){.relay = w->relay, .done = watch_on_notice};
     n->news = news;
     if (err)
         err_copy(&n->work.err, err);
     work_post(&n->work);
 }
 
-static void rest(struct relay_watcher *w)
+static void watch_rest(struct relay_watcher *w)
 {
     poll(NULL, 0, w->pause_ms);
     w->pause_ms = MIN(w->pause_ms * 2, PAUSE_MAX_MS);
@@ -80,7 +80,7 @@ static void rest(struct relay_watcher *w)
 
 /* Until the container has ended or is not there: 0. An error: the engine broke off, which is no
  * end. */
-static int wait_for_end(const struct relay_watcher *w, struct err *err)
+static int watch_wait_for_end(const struct relay_watcher *w, struct err *err)
 {
     _cleanup_free_ char *path =
         docker_path("/containers/%s/wait?condition=not-running", w->relay->plan.container);
@@ -97,65 +97,65 @@ static int wait_for_end(const struct relay_watcher *w, struct err *err)
 }
 
 /* The engine does not answer. False: for too long. */
-static bool still_hopes(struct relay_watcher *w, struct err *err)
+static bool watch_still_hopes(struct relay_watcher *w, struct err *err)
 {
     if (!w->lost) {
         w->lost_at = time_mono();
-        tell(w, NEWS_LOST, err);
+        watch_tell(w, NEWS_LOST, err);
     }
     w->lost = true;
     if (time_mono() - w->lost_at < GIVE_UP_AFTER)
         return true;
-    tell(w, NEWS_GIVEN_UP, err);
+    watch_tell(w, NEWS_GIVEN_UP, err);
     return false;
 }
 
 /* A wait that breaks is a lost engine, even one that is back before it can be asked again. An
  * engine that says `running` and will not wait must not be asked again and again at full speed. */
-static bool sit(struct relay_watcher *w)
+static bool watch_sit(struct relay_watcher *w)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     uint64_t begun = time_mono();
-    bool hopes = wait_for_end(w, &err) == 0 || still_hopes(w, &err);
+    bool hopes = watch_wait_for_end(w, &err) == 0 || watch_still_hopes(w, &err);
 
     if (time_mono() - begun > PAUSE_MAX_MS * USEC_PER_MSEC)
         w->pause_ms = PAUSE_FIRST_MS;
     else
-        rest(w);
+        watch_rest(w);
     return hopes;
 }
 
-static void found(struct relay_watcher *w)
+static void watch_found(struct relay_watcher *w)
 {
     if (w->lost)
-        tell(w, NEWS_BACK, NULL);
+        watch_tell(w, NEWS_BACK, NULL);
     w->lost = false;
 }
 
 /* Asks before each wait: what has ended by then is not waited for. False: that was all. */
-static bool look(struct relay_watcher *w)
+static bool watch_look(struct relay_watcher *w)
 {
     struct deadline by = deadline_in(RELAY_CALL_TIMEOUT);
     _cleanup_err_ struct err err = ERR_INIT;
     struct relay_container box;
 
     if (call_inspect(w->relay, &by, &box, &err) < 0) {
-        rest(w);
-        return still_hopes(w, &err);
+        watch_rest(w);
+        return watch_still_hopes(w, &err);
     }
     if (box.life == LIFE_GONE) {
-        tell(w, NEWS_GONE, NULL);
+        watch_tell(w, NEWS_GONE, NULL);
         return false;
     }
-    found(w);
-    return sit(w);
+    watch_found(w);
+    return watch_sit(w);
 }
 
-static void *thread_main(void *arg)
+static void *watch_thread_main(void *arg)
 {
     struct relay_watcher *w = arg;
 
-    while (look(w))
+    while (watch_look(w))
         ;
     free(w);
     return NULL;
@@ -171,7 +171,7 @@ int watch_start(struct relay *r, struct err *err)
     *w = (struct relay_watcher){.relay = r, .pause_ms = PAUSE_FIRST_MS};
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    e = pthread_create(&thread, &attr, thread_main, w);
+    e = pthread_create(&thread, &attr, watch_thread_main, w);
     pthread_attr_destroy(&attr);
     if (e)
         return err_sys(err, e, "start the watching thread");

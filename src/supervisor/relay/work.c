@@ -27,7 +27,7 @@ void work_post(struct relay_work *w)
     fd_write_all(w->relay->results_end, &w, sizeof(w));
 }
 
-static void *thread_main(void *arg)
+static void *relay_work_thread_main(void *arg)
 {
     struct relay_work *w = arg;
 
@@ -36,7 +36,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int spawn(struct relay_work *w)
+static int relay_work_spawn(struct relay_work *w)
 {
     pthread_attr_t attr;
     pthread_t thread;
@@ -45,34 +45,34 @@ static int spawn(struct relay_work *w)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, THREAD_STACK);
-    r = pthread_create(&thread, &attr, thread_main, w);
+    r = pthread_create(&thread, &attr, relay_work_thread_main, w);
     pthread_attr_destroy(&attr);
     return r;
 }
 
-static void start(struct relay *r, struct relay_work *w)
+static void relay_work_start(struct relay *r, struct relay_work *w)
 {
     int e;
 
     r->busy[w->kind]++;
-    e = spawn(w);
+    e = relay_work_spawn(w);
     if (e) {
         err_sys(&w->err, e, "start a thread");
         work_post(w);
     }
 }
 
-static bool may_start(const struct relay *r, const struct relay_work *w)
+static bool relay_work_may_start(const struct relay *r, const struct relay_work *w)
 {
     return w->dropped || r->busy[w->kind] < limits[w->kind];
 }
 
-static void pump(struct relay *r)
+static void relay_work_pump(struct relay *r)
 {
     for (struct relay_work **at = &r->waiting; *at;) {
         struct relay_work *w = *at;
 
-        if (!may_start(r, w)) {
+        if (!relay_work_may_start(r, w)) {
             at = &w->next;
             continue;
         }
@@ -82,7 +82,7 @@ static void pump(struct relay *r)
         if (w->dropped)
             w->done(w);
         else
-            start(r, w);
+            relay_work_start(r, w);
     }
 }
 
@@ -92,10 +92,10 @@ void work_submit(struct relay *r, struct relay_work *w)
     w->relay = r;
     *r->waiting_last = w;
     r->waiting_last = &w->next;
-    pump(r);
+    relay_work_pump(r);
 }
 
-static void on_result(struct loop_source *src, uint32_t events _unused_)
+static void relay_work_on_result(struct loop_source *src, uint32_t events _unused_)
 {
     struct relay *r = container_of(src, struct relay, results);
     struct relay_work *w;
@@ -105,7 +105,7 @@ static void on_result(struct loop_source *src, uint32_t events _unused_)
     if (w->run) /* else it is a notice */
         r->busy[w->kind]--;
     w->done(w);
-    pump(r);
+    relay_work_pump(r);
 }
 
 int works_open(struct relay *r, struct err *err)
@@ -117,7 +117,7 @@ int works_open(struct relay *r, struct err *err)
         return err_sys(err, errno, "make a pipe");
     r->results_end = ends[1];
     fd_set_nonblock(ends[0], true);
-    n = source_add(&r->sup, &r->results, ends[0], EPOLLIN, on_result, err);
+    n = source_add(&r->sup, &r->results, ends[0], EPOLLIN, relay_work_on_result, err);
     if (n < 0)
         fd_close(ends[0]);
     return n;

@@ -18,12 +18,13 @@ enum { LAYER_PATH_MAX = NAME_MAX + 32 };
 /* ---- on the disk ---- */
 
 /* Without a range of ids all that we make is the caller's own, which is the agent inside. */
-static uint32_t owner_of(const struct plan *plan)
+static uint32_t shim_caches_owner_of(const struct plan *plan)
 {
     return plan->id_base ? plan->cache_owner : 0;
 }
 
-static int make_overlay(const struct plan *plan, int dir, const char *tool, struct err *err)
+static int shim_caches_make_overlay(const struct plan *plan, int dir, const char *tool,
+                                    struct err *err)
 {
     char path[LAYER_PATH_MAX], upper[LAYER_PATH_MAX], work[LAYER_PATH_MAX];
     int r;
@@ -35,7 +36,7 @@ static int make_overlay(const struct plan *plan, int dir, const char *tool, stru
     if (r >= 0)
         r = layers_folder(dir, path, 0700, 0, err);
     if (r >= 0)
-        r = layers_folder(dir, upper, 0755, owner_of(plan), err);
+        r = layers_folder(dir, upper, 0755, shim_caches_owner_of(plan), err);
     if (r >= 0)
         r = layers_folder(dir, work, 0700, 0, err);
     return r;
@@ -46,7 +47,7 @@ static int make_overlay(const struct plan *plan, int dir, const char *tool, stru
  * (pip as root least of all). Where the sandbox's user is another, each tool's folder is made anew
  * above the base's; what the base has in it still shows, and everybody may write to a copy of it.
  */
-static int own_tools(const struct plan *plan, int upper, struct err *err)
+static int shim_caches_own_tools(const struct plan *plan, int upper, struct err *err)
 {
     char base[PATH_MAX];
     _cleanup_closedir_ DIR *d = NULL;
@@ -58,25 +59,25 @@ static int own_tools(const struct plan *plan, int upper, struct err *err)
         return err_sys(err, errno, "read '%s'", base);
     for (const struct dirent *e; r >= 0 && (e = readdir(d));)
         if (e->d_name[0] != '.')
-            r = layers_folder(upper, e->d_name, 0755, owner_of(plan), err);
+            r = layers_folder(upper, e->d_name, 0755, shim_caches_owner_of(plan), err);
     return r;
 }
 
-static int prepare_main(const struct plan *plan, int dir, struct err *err)
+static int shim_caches_prepare_main(const struct plan *plan, int dir, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r;
 
     if (!plan->id_base || plan->cache_owner == PLAN_AGENT_ID)
         return 0;
-    r = layers_folder(dir, "root/upper/cache", 0755, owner_of(plan), err);
+    r = layers_folder(dir, "root/upper/cache", 0755, shim_caches_owner_of(plan), err);
     if (r >= 0)
         r = dir_open(dir, "root/upper/cache", &fd, err);
-    return r < 0 ? r : own_tools(plan, fd, err);
+    return r < 0 ? r : shim_caches_own_tools(plan, fd, err);
 }
 
 /* Elsewhere than on a disk of its own the daemon has thrown it away: it can do so as every user. */
-static int renew(const struct plan *plan, int dir, const char *tool, struct err *err)
+static int shim_caches_renew(const struct plan *plan, int dir, const char *tool, struct err *err)
 {
     char path[LAYER_PATH_MAX];
 
@@ -84,31 +85,31 @@ static int renew(const struct plan *plan, int dir, const char *tool, struct err 
     return plan->disk_image ? rmtree(dir, path, err) : 0;
 }
 
-static int prepare_one(const struct plan *plan, const struct plan_cache *c, int dir,
-                       struct err *err)
+static int shim_caches_prepare_one(const struct plan *plan, const struct plan_cache *c, int dir,
+                                   struct err *err)
 {
     int r = 0;
 
     if (c->kind == PLAN_CACHE_HIDDEN || c->kind == PLAN_CACHE_SHARED)
         return 0;
     if (c->kind == PLAN_CACHE_READONLY)
-        r = renew(plan, dir, c->tool, err);
-    return r < 0 ? r : make_overlay(plan, dir, c->tool, err);
+        r = shim_caches_renew(plan, dir, c->tool, err);
+    return r < 0 ? r : shim_caches_make_overlay(plan, dir, c->tool, err);
 }
 
 int caches_prepare(const struct plan *plan, int dir, struct err *err)
 {
-    int r = plan->cache_base ? prepare_main(plan, dir, err) : 0;
+    int r = plan->cache_base ? shim_caches_prepare_main(plan, dir, err) : 0;
 
     for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
-        r = prepare_one(plan, &plan->caches[i], dir, err);
+        r = shim_caches_prepare_one(plan, &plan->caches[i], dir, err);
     return r < 0 ? err_wrap(err, "prepare the package caches") : 0;
 }
 
 /* ---- inside ---- */
 
 /* An overlay also where nothing is to be below: the mount table then shows no path of the host. */
-static int mount_layered(const struct plan_cache *c, int *ret, struct err *err)
+static int shim_caches_mount_layered(const struct plan_cache *c, int *ret, struct err *err)
 {
     char lower[LAYER_PATH_MAX] = "none", upper[LAYER_PATH_MAX], work[LAYER_PATH_MAX];
     struct overlay o = {lower, upper, work, c->kind == PLAN_CACHE_READONLY};
@@ -120,7 +121,7 @@ static int mount_layered(const struct plan_cache *c, int *ret, struct err *err)
     return overlay_mount(&o, ret, err);
 }
 
-static int mount_nothing(int scaffold, int *ret, struct err *err)
+static int shim_caches_mount_nothing(int scaffold, int *ret, struct err *err)
 {
     unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
     _cleanup_close_ int fd = -1;
@@ -134,16 +135,16 @@ static int mount_nothing(int scaffold, int *ret, struct err *err)
     return r;
 }
 
-static int mount_one(const struct plan_cache *c, int shared, int scaffold, int root_fd,
-                     struct err *err)
+static int shim_caches_mount_one(const struct plan_cache *c, int shared, int scaffold, int root_fd,
+                                 struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r = 0;
 
     if (c->kind == PLAN_CACHE_HIDDEN)
-        r = mount_nothing(scaffold, &fd, err);
+        r = shim_caches_mount_nothing(scaffold, &fd, err);
     else if (c->kind != PLAN_CACHE_SHARED)
-        r = mount_layered(c, &fd, err);
+        r = shim_caches_mount_layered(c, &fd, err);
     if (r >= 0)
         r = place_mount(root_fd, c->target, PLACE_FOLDER, fd < 0 ? shared : fd, err);
     return r < 0 ? err_wrap(err, "mount the cache of '%s'", c->tool) : 0;
@@ -155,6 +156,7 @@ int caches_mount(const struct plan *plan, const struct layers *layers, int scaff
     int r = 0;
 
     for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
-        r = mount_one(&plan->caches[i], layers->fd[LAYER_CACHES + i], scaffold, root_fd, err);
+        r = shim_caches_mount_one(&plan->caches[i], layers->fd[LAYER_CACHES + i], scaffold, root_fd,
+                                  err);
     return r;
 }

@@ -23,7 +23,7 @@
 #define LOCK_TIMEOUT (10 * USEC_PER_SEC)
 #define HASH_NAME "spec" /* a symlink: written in one call, never half there */
 
-static int lock_image(int fd, const char *image, struct err *err)
+static int shim_disk_lock_image(int fd, const char *image, struct err *err)
 {
     const struct timespec nap = {.tv_nsec = 2000000};
     struct deadline by = deadline_in(LOCK_TIMEOUT);
@@ -43,7 +43,7 @@ static int lock_image(int fd, const char *image, struct err *err)
  * host's disk. discard: what is deleted inside is given back to the host. nobarrier: else mount and
  * unmount wait for the host's disk.
  */
-static int mount_device(const char *device, bool throw_away, int *ret, struct err *err)
+static int shim_disk_mount_device(const char *device, bool throw_away, int *ret, struct err *err)
 {
     char source[LOOPDEV_PATH_MAX + 8];
     const char *const options[] = {
@@ -63,11 +63,11 @@ int disk_mount(const char *image, bool throw_away, int *ret, struct err *err)
     file = open(image, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
         return err_sys(err, errno, "open '%s'", image);
-    r = lock_image(file, image, err);
+    r = shim_disk_lock_image(file, image, err);
     if (r >= 0)
         r = loopdev_attach(file, path, &device, err);
     if (r >= 0)
-        r = mount_device(path, throw_away, ret, err);
+        r = shim_disk_mount_device(path, throw_away, ret, err);
     return r < 0 ? err_wrap(err, "mount the sandbox's disk") : 0;
 }
 

@@ -23,7 +23,7 @@ static const struct {
 
 enum { KIND_MOUNTS = SHIM_NAMESPACES - 1 };
 
-static int open_one(const struct shim *s, size_t kind, int *ret, struct err *err)
+static int enter_open_one(const struct shim *s, size_t kind, int *ret, struct err *err)
 {
     char path[64];
 
@@ -37,7 +37,7 @@ int enter_open(struct shim *s, struct err *err)
     if (s->plan.id_base)
         return 0;
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        int r = open_one(s, i, &s->namespaces[i], err);
+        int r = enter_open_one(s, i, &s->namespaces[i], err);
 
         if (r < 0)
             return r;
@@ -51,14 +51,14 @@ void enter_close(struct shim *s)
         s->namespaces[i] = fd_close(s->namespaces[i]);
 }
 
-static int unshare_cgroup(struct err *err)
+static int enter_unshare_cgroup(struct err *err)
 {
     return unshare(CLONE_NEWCGROUP) < 0 ? err_sys(err, errno, "make a cgroup namespace") : 0;
 }
 
-static int make_mark(int *ret, struct err *err)
+static int enter_make_mark(int *ret, struct err *err)
 {
-    int r = unshare_cgroup(err);
+    int r = enter_unshare_cgroup(err);
 
     if (r < 0)
         return r;
@@ -76,7 +76,7 @@ int enter_sandbox(const struct shim *s, int namespaces, int *ret_mark, struct er
         if (namespaces & kinds[i].flag)
             r = ns_enter(s->namespaces[i], kinds[i].flag, err);
         if (r >= 0 && i == 0 && ret_mark && namespaces & CLONE_NEWCGROUP)
-            r = make_mark(ret_mark, err);
+            r = enter_make_mark(ret_mark, err);
         if (r < 0)
             return r;
     }
@@ -93,10 +93,10 @@ int enter_ahead(const struct shim *s, int namespaces, int *ret_mounts, int *ret_
         return enter_sandbox(s, namespaces & ~CLONE_NEWNS, ret_mark, err);
     }
     /* Once in the sandbox's user namespace we have no right to look at pid 1 any more. */
-    r = open_one(s, KIND_MOUNTS, ret_mounts, err);
+    r = enter_open_one(s, KIND_MOUNTS, ret_mounts, err);
     if (r >= 0)
         r = ns_enter(s->init.fd, namespaces & ~(CLONE_NEWNS | CLONE_NEWCGROUP), err);
     if (r >= 0 && GUARD("cgroup namespace"))
-        r = unshare_cgroup(err);
+        r = enter_unshare_cgroup(err);
     return r;
 }

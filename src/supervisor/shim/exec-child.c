@@ -63,7 +63,7 @@ struct exec_entry {
 
 /* ---- telling the shim ---- */
 
-_noreturn_ static void fail(int status, const struct err *err)
+_noreturn_ static void exec_child_fail(int status, const struct err *err)
 {
     struct shim_writer w;
 
@@ -76,7 +76,7 @@ _noreturn_ static void fail(int status, const struct err *err)
 
 /* ---- in the helper ---- */
 
-static int pin_cpus(const struct plan *plan, struct err *err)
+static int exec_child_pin_cpus(const struct plan *plan, struct err *err)
 {
     cpu_set_t have, want;
     unsigned count;
@@ -92,13 +92,13 @@ static int pin_cpus(const struct plan *plan, struct err *err)
     return 0;
 }
 
-static int namespaces(void)
+static int exec_child_namespaces(void)
 {
     return GUARD("pid namespace") ? NAMESPACES : NAMESPACES & ~CLONE_NEWPID;
 }
 
 /* Until the sandbox is there. One that never will be needs no words of ours. */
-static void wait_ready(int ready_pipe)
+static void exec_child_wait_ready(int ready_pipe)
 {
     char byte;
     ssize_t n;
@@ -112,20 +112,20 @@ static void wait_ready(int ready_pipe)
 
 /* The helper of a throw-away sandbox is there before the sandbox: what can be done before pid 1 is
  * ready is done while it builds. */
-static int join_ahead(struct exec_entry *e, struct err *err)
+static int exec_child_join_ahead(struct exec_entry *e, struct err *err)
 {
     int mounts = -1, r;
 
-    r = enter_ahead(e->shim, namespaces(), &mounts, &e->mark, err);
+    r = enter_ahead(e->shim, exec_child_namespaces(), &mounts, &e->mark, err);
     if (r >= 0)
         r = identity_bound(err);
     if (r < 0)
         return r;
-    wait_ready(e->shim->ready_pipe);
+    exec_child_wait_ready(e->shim->ready_pipe);
     return ns_enter(mounts, CLONE_NEWNS, err);
 }
 
-static int join(struct exec_entry *e, const struct exec_fds *fds, struct err *err)
+static int exec_child_join(struct exec_entry *e, const struct exec_fds *fds, struct err *err)
 {
     int r;
 
@@ -137,15 +137,15 @@ static int join(struct exec_entry *e, const struct exec_fds *fds, struct err *er
     if (r >= 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return err_sys(err, errno, "hide the helper");
     if (r >= 0)
-        r = pin_cpus(&e->shim->plan, err);
+        r = exec_child_pin_cpus(&e->shim->plan, err);
     if (r < 0)
         return r;
     if (e->shim->ready_pipe >= 0)
-        return join_ahead(e, err);
-    return enter_sandbox(e->shim, namespaces(), &e->mark, err);
+        return exec_child_join_ahead(e, err);
+    return enter_sandbox(e->shim, exec_child_namespaces(), &e->mark, err);
 }
 
-static int set_limits(const struct plan *plan, struct err *err)
+static int exec_child_set_limits(const struct plan *plan, struct err *err)
 {
     uint64_t nofile = plan->nofile ? plan->nofile : NOFILE_DEFAULT;
     int r;
@@ -166,7 +166,7 @@ static int set_limits(const struct plan *plan, struct err *err)
  * The folder is opened inside the root without magic links and checked after: a path through
  * /proc/self/fd, or one that left the root, never becomes the working directory.
  */
-static int enter_workdir(const char *path, struct err *err)
+static int exec_child_enter_workdir(const char *path, struct err *err)
 {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
                            .resolve =
@@ -186,7 +186,7 @@ static int enter_workdir(const char *path, struct err *err)
     return 0;
 }
 
-static int open_null(int *ret, struct err *err)
+static int exec_child_open_null(int *ret, struct err *err)
 {
     struct open_how how = {.flags = O_RDWR | O_NOCTTY | O_CLOEXEC,
                            .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
@@ -201,16 +201,16 @@ static int open_null(int *ret, struct err *err)
     return 0;
 }
 
-static int open_stdio(struct exec_entry *e, struct err *err)
+static int exec_child_open_stdio(struct exec_entry *e, struct err *err)
 {
     if (!(e->spec->flags & SHIM_EXEC_TTY))
-        return e->in >= 0 ? 0 : open_null(&e->in, err);
+        return e->in >= 0 ? 0 : exec_child_open_null(&e->in, err);
     return pty_open(e->spec->rows, e->spec->cols, &e->master, &e->in, err);
 }
 
 /* HOME, USER and LOGNAME say who it is, unless the caller says otherwise; a user other than the
  * sandbox's does not inherit the sandbox's. */
-static void build_env(struct exec_entry *e)
+static void exec_child_build_env(struct exec_entry *e)
 {
     bool other = e->spec->user && !STREQ(e->spec->user, e->shim->plan.user);
     const char *const who[][2] = {
@@ -235,7 +235,7 @@ static void build_env(struct exec_entry *e)
 
 /* ---- in the child ---- */
 
-static int arrange_stdio(struct exec_entry *e, struct err *err)
+static int exec_child_arrange_stdio(struct exec_entry *e, struct err *err)
 {
     bool tty = e->master >= 0;
     int out = tty ? e->in : e->out, errfd = tty ? e->in : e->err;
@@ -254,28 +254,28 @@ static int arrange_stdio(struct exec_entry *e, struct err *err)
     return 0;
 }
 
-_noreturn_ static void run_child(struct exec_entry *e)
+_noreturn_ static void exec_child_run_child(struct exec_entry *e)
 {
     const struct plan *plan = &e->shim->plan;
     struct err err = ERR_INIT;
     int r;
 
-    r = arrange_stdio(e, &err);
+    r = exec_child_arrange_stdio(e, &err);
     if (r >= 0 && plan->strict && GUARD("landlock"))
         r = landlock_domain("/", &err);
     if (r >= 0 && plan->seccomp && GUARD("seccomp"))
         r = filter_install(plan->seccomp, plan->seccomp_len, &err);
     if (r < 0)
-        fail(e->status, &err);
+        exec_child_fail(e->status, &err);
     r = command_exec(e->spec->argv, e->env);
     if (r == 0)
         err_set(&err, ERR_NOT_FOUND, "command '%s' not found", e->spec->argv[0]);
     else
         err_set(&err, ERR_DENIED, "command '%s' cannot be run: %s", e->spec->argv[0], strerror(r));
-    fail(e->status, &err);
+    exec_child_fail(e->status, &err);
 }
 
-static void tell_started(const struct exec_entry *e, pid_t pid, int pidfd)
+static void exec_child_tell_started(const struct exec_entry *e, pid_t pid, int pidfd)
 {
     int fds[EXEC_STARTED_FDS] = {pidfd};
     struct shim_writer w;
@@ -291,30 +291,30 @@ static void tell_started(const struct exec_entry *e, pid_t pid, int pidfd)
         fd_send(e->status, buf_data(&w.buf), w.buf.len, fds, n, 0);
 }
 
-static int prepare(struct exec_entry *e, const struct exec_fds *fds, struct err *err)
+static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, struct err *err)
 {
     const struct plan *plan = &e->shim->plan;
     int r;
 
-    r = join(e, fds, err);
+    r = exec_child_join(e, fds, err);
     if (r >= 0)
         r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
     if (r >= 0)
         r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
     if (r >= 0)
-        r = GUARD("rlimits") ? set_limits(plan, err) : 0;
+        r = GUARD("rlimits") ? exec_child_set_limits(plan, err) : 0;
     if (r >= 0)
         r = identity_become(plan, &e->user, err);
     if (r >= 0)
-        r = open_stdio(e, err);
+        r = exec_child_open_stdio(e, err);
     if (r >= 0)
-        r = enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
+        r = exec_child_enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
     return r;
 }
 
 /* In a namespace whose pid 1 is dying there are no new processes, and the kernel's word for that is
  * ENOMEM too: then it is seen dead at once, or as soon as the last of its processes is reaped. */
-static int clone_error(const struct shim *s, int errnum)
+static int exec_child_clone_error(const struct shim *s, int errnum)
 {
     struct pollfd init = {.fd = s->init.fd, .events = POLLIN};
 
@@ -341,22 +341,22 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
 
     command_reset_signals();
     umask(022);
-    if (prepare(&e, fds, &err) < 0)
-        fail(e.status, &err);
-    build_env(&e);
+    if (exec_child_prepare(&e, fds, &err) < 0)
+        exec_child_fail(e.status, &err);
+    exec_child_build_env(&e);
     pid = ns_clone(CLONE_PARENT, -1, &pidfd);
     if (pid == 0)
-        run_child(&e);
+        exec_child_run_child(&e);
     if (pid == -EAGAIN) {
         err_set(&err, ERR_LIMIT, "no process can be started: the sandbox is at its limit of %u",
                 s->plan.pids);
         err_hint(&err, "End some of its processes, or give it a higher --pids.");
-        fail(e.status, &err);
+        exec_child_fail(e.status, &err);
     }
     if (pid < 0) {
-        err_sys(&err, clone_error(s, -pid), "start a process inside");
-        fail(e.status, &err);
+        err_sys(&err, exec_child_clone_error(s, -pid), "start a process inside");
+        exec_child_fail(e.status, &err);
     }
-    tell_started(&e, pid, pidfd);
+    exec_child_tell_started(&e, pid, pidfd);
     _exit(0);
 }

@@ -12,7 +12,7 @@
 
 enum { LOOKS_MAX = 500, PAUSE_NSEC = 1000000 };
 
-static bool has_mark(int proc, const char *pid, const struct stat *mark)
+static bool exec_members_has_mark(int proc, const char *pid, const struct stat *mark)
 {
     char path[NAME_MAX + 16];
     struct stat st;
@@ -24,25 +24,26 @@ static bool has_mark(int proc, const char *pid, const struct stat *mark)
 
 /* The mark is looked at after the pidfd is open: should the number change hands in between, the
  * signal goes to the dead, not to its successor. */
-static bool kill_one(int proc, const char *name, const struct stat *mark)
+static bool exec_members_kill_one(int proc, const char *name, const struct stat *mark)
 {
     _cleanup_close_ int pidfd = -1;
     int pid = (int)strtol(name, NULL, 10);
 
-    if (pid <= 0 || pidfd_open_pid(pid, &pidfd, NULL) < 0 || !has_mark(proc, name, mark))
+    if (pid <= 0 || pidfd_open_pid(pid, &pidfd, NULL) < 0 ||
+        !exec_members_has_mark(proc, name, mark))
         return false;
     pidfd_signal(pidfd, SIGKILL);
     return true;
 }
 
 /* Names come in the order of pids, so most children of a fork bomb are met in the same look. */
-static bool look(DIR *proc, const struct stat *mark)
+static bool exec_members_look(DIR *proc, const struct stat *mark)
 {
     bool found = false;
 
     rewinddir(proc);
     for (const struct dirent *e; (e = readdir(proc));)
-        found |= kill_one(dirfd(proc), e->d_name, mark);
+        found |= exec_members_kill_one(dirfd(proc), e->d_name, mark);
     return found;
 }
 
@@ -55,7 +56,7 @@ bool exec_members_kill(int mark)
     if (!proc || fstat(mark, &st) < 0)
         return false;
     for (int i = 0; i < LOOKS_MAX; i++) {
-        if (!look(proc, &st))
+        if (!exec_members_look(proc, &st))
             return true;
         nanosleep(&pause, NULL);
     }

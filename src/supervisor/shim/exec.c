@@ -49,7 +49,7 @@ void shim_exec_done(struct supervised_exec *base)
 
 /* ---- pipes, helper ---- */
 
-static int make_group(struct shim_exec *x, struct err *err)
+static int shim_exec_make_group(struct shim_exec *x, struct err *err)
 {
     char name[CGROUP_NAME_MAX];
 
@@ -63,7 +63,7 @@ struct pipes {
     int in[2], out[2], err[2], status[2];
 };
 
-static void pipes_done(struct pipes *p)
+static void shim_exec_pipes_done(struct pipes *p)
 {
     int *const all[] = {p->in, p->out, p->err, p->status};
 
@@ -77,32 +77,33 @@ static void pipes_done(struct pipes *p)
  * A pipe is its maker's alone, and we are nobody inside: without this a command could not open
  * /dev/stdin, /dev/stdout or /dev/stderr. Who else could reach it is who may look into the command.
  */
-static int pipe_for_all(int p[2])
+static int shim_exec_pipe_for_all(int p[2])
 {
     return pipe2(p, O_CLOEXEC) < 0 ? -1 : fchmod(p[0], 0666);
 }
 
-static int pipes_open(const struct supervised_exec *x, struct pipes *p, struct err *err)
+static int shim_exec_pipes_open(const struct supervised_exec *x, struct pipes *p, struct err *err)
 {
     bool tty = x->spec.flags & SHIM_EXEC_TTY, in = x->spec.flags & SHIM_EXEC_STDIN;
 
     *p = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
-    if ((in && !tty && pipe_for_all(p->in) < 0) || (!tty && pipe_for_all(p->out) < 0) ||
-        (!tty && pipe_for_all(p->err) < 0) ||
+    if ((in && !tty && shim_exec_pipe_for_all(p->in) < 0) ||
+        (!tty && shim_exec_pipe_for_all(p->out) < 0) ||
+        (!tty && shim_exec_pipe_for_all(p->err) < 0) ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p->status) < 0) {
         int r = err_sys(err, errno, "make pipes for exec '%s'", x->id);
 
-        pipes_done(p);
+        shim_exec_pipes_done(p);
         return r;
     }
     return 0;
 }
 
-static void on_status(struct loop_source *src, uint32_t events);
-static void on_helper(struct loop_source *src, uint32_t events);
-static void on_main(struct loop_source *src, uint32_t events);
+static void shim_exec_on_status(struct loop_source *src, uint32_t events);
+static void shim_exec_on_helper(struct loop_source *src, uint32_t events);
+static void shim_exec_on_main(struct loop_source *src, uint32_t events);
 
-static int fork_helper(struct shim_exec *x, const struct pipes *p, struct err *err)
+static int shim_exec_fork_helper(struct shim_exec *x, const struct pipes *p, struct err *err)
 {
     struct shim *s = shim_of_exec(x);
     struct exec_fds fds = {.status = p->status[1],
@@ -119,7 +120,7 @@ static int fork_helper(struct shim_exec *x, const struct pipes *p, struct err *e
         exec_helper(s, &x->exec, &fds);
     if (pid < 0)
         return err_sys(err, -pid, "start a helper for exec '%s'", x->exec.id);
-    if (source_add(&s->sup, &x->helper, pidfd, EPOLLIN, on_helper, err) < 0) {
+    if (source_add(&s->sup, &x->helper, pidfd, EPOLLIN, shim_exec_on_helper, err) < 0) {
         pidfd_signal(pidfd, SIGKILL);
         pidfd_reap(pidfd, true, NULL, NULL);
         fd_close(pidfd);
@@ -128,13 +129,13 @@ static int fork_helper(struct shim_exec *x, const struct pipes *p, struct err *e
     return 0;
 }
 
-static int watch(struct shim_exec *x, struct pipes *p, struct err *err)
+static int shim_exec_watch(struct shim_exec *x, struct pipes *p, struct err *err)
 {
     struct supervised_exec *base = &x->exec;
     int r;
 
     base->tty = base->spec.flags & SHIM_EXEC_TTY;
-    r = source_add(base->sup, &x->status, p->status[0], EPOLLIN, on_status, err);
+    r = source_add(base->sup, &x->status, p->status[0], EPOLLIN, shim_exec_on_status, err);
     if (r < 0)
         return r;
     TAKE_FD(p->status[0]);
@@ -158,22 +159,22 @@ int shim_exec_launch(struct supervised_exec *base, struct err *err)
         err_set(err, ERR_CONFLICT, "the sandbox is paused");
         return err_hint(err, "Resume it first: `ripcord resume %s`.", base->sup->name);
     }
-    r = make_group(x, err);
+    r = shim_exec_make_group(x, err);
     if (r >= 0)
-        r = pipes_open(base, &p, err);
+        r = shim_exec_pipes_open(base, &p, err);
     if (r < 0)
         return r;
-    r = fork_helper(x, &p, err);
+    r = shim_exec_fork_helper(x, &p, err);
     if (r >= 0)
-        r = watch(x, &p, err);
-    pipes_done(&p);
+        r = shim_exec_watch(x, &p, err);
+    shim_exec_pipes_done(&p);
     return r;
 }
 
 /* ---- the status line ---- */
 
 /* The line has ended: the command runs, or the reason why not is known. */
-static void resolve(struct shim_exec *x)
+static void shim_exec_resolve(struct shim_exec *x)
 {
     struct supervised_exec *base = &x->exec;
 
@@ -194,13 +195,14 @@ static void resolve(struct shim_exec *x)
         return;
     }
     exec_started(base, base->tty ? shim_exec_terminal(base) : TAKE_FD(x->stdin_fd));
-    on_main(&x->main, 0); /* may have ended already, and was not looked at while starting */
+    shim_exec_on_main(&x->main,
+                      0); /* may have ended already, and was not looked at while starting */
 }
 
 /* From the helper: the command's process exists. Its pidfd comes, then the mark where there is one,
  * then the terminal where that was asked for. */
-static void take_process(struct shim_exec *x, const char *packet, size_t len,
-                         int fds[EXEC_STARTED_FDS])
+static void shim_exec_take_process(struct shim_exec *x, const char *packet, size_t len,
+                                   int fds[EXEC_STARTED_FDS])
 {
     bool marked = !shim_of_exec(x)->plan.id_base;
     int *tty = marked ? &fds[2] : &fds[1];
@@ -214,7 +216,8 @@ static void take_process(struct shim_exec *x, const char *packet, size_t len,
     while (shim_next(&r, &v, &err) > 0)
         if (v.tag == SHIM_TAG_PID)
             base->pid = (int)v.u64;
-    if (fds[0] >= 0 && source_add(base->sup, &x->main, fds[0], EPOLLIN, on_main, &err) >= 0)
+    if (fds[0] >= 0 &&
+        source_add(base->sup, &x->main, fds[0], EPOLLIN, shim_exec_on_main, &err) >= 0)
         TAKE_FD(fds[0]);
     if (*tty >= 0 && streams_open(base, *tty, -1, &err) >= 0)
         TAKE_FD(*tty);
@@ -224,7 +227,7 @@ static void take_process(struct shim_exec *x, const char *packet, size_t len,
         err_move(&x->start_err, &err);
 }
 
-static void on_status(struct loop_source *src, uint32_t events _unused_)
+static void shim_exec_on_status(struct loop_source *src, uint32_t events _unused_)
 {
     struct shim_exec *x = container_of(src, struct shim_exec, status);
     char *packet = supervisor_io(x->exec.sup);
@@ -235,16 +238,16 @@ static void on_status(struct loop_source *src, uint32_t events _unused_)
     if (len == -EAGAIN)
         return;
     if (len > 0 && n > 0)
-        take_process(x, packet, (size_t)len, fds);
+        shim_exec_take_process(x, packet, (size_t)len, fds);
     else if (len > 0 && !x->start_err.code)
         shim_read_err(packet, (size_t)len, &x->start_err);
     else
-        resolve(x);
+        shim_exec_resolve(x);
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fd_close(fds[i]);
 }
 
-static void on_helper(struct loop_source *src, uint32_t events _unused_)
+static void shim_exec_on_helper(struct loop_source *src, uint32_t events _unused_)
 {
     struct shim_exec *x = container_of(src, struct shim_exec, helper);
 
@@ -302,7 +305,7 @@ int shim_exec_stdin_close(struct supervised_exec *base, struct err *err _unused_
 
 /* ---- its end ---- */
 
-static void on_main(struct loop_source *src, uint32_t events _unused_)
+static void shim_exec_on_main(struct loop_source *src, uint32_t events _unused_)
 {
     struct shim_exec *x = container_of(src, struct shim_exec, main);
     struct supervised_exec *base = &x->exec;
@@ -327,7 +330,7 @@ bool shim_exec_has_company(const struct supervised_exec *base)
     return cgroup_group_populated(&container_of(base, const struct shim_exec, exec)->group);
 }
 
-static uint64_t timeval_usec(const struct timeval *tv)
+static uint64_t shim_exec_timeval_usec(const struct timeval *tv)
 {
     return (uint64_t)tv->tv_sec * USEC_PER_SEC + (uint64_t)tv->tv_usec;
 }
@@ -343,7 +346,8 @@ void shim_exec_fill(const struct supervised_exec *base, struct end_record *rec)
 
     cgroup_usage(&s->cgroup, &x->group, &u);
     rec->cpu_usec =
-        u.cpu_usec ? u.cpu_usec : timeval_usec(&ru->ru_utime) + timeval_usec(&ru->ru_stime);
+        u.cpu_usec ? u.cpu_usec
+                   : shim_exec_timeval_usec(&ru->ru_utime) + shim_exec_timeval_usec(&ru->ru_stime);
     rec->memory_peak = u.memory_peak ? u.memory_peak : (uint64_t)ru->ru_maxrss * 1024;
     rec->memory_limit = s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory;
     rec->oom_kills = u.oom_kills;

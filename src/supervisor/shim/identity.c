@@ -15,7 +15,7 @@
      CAPS_BIT(CAP_FSETID) | CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID) | CAPS_BIT(CAP_SETPCAP) |  \
      CAPS_BIT(CAP_KILL) | CAPS_BIT(CAP_NET_BIND_SERVICE) | CAPS_BIT(CAP_SYS_CHROOT))
 
-static int set_ids(const struct plan *plan, const struct user *u, struct err *err)
+static int identity_set_ids(const struct plan *plan, const struct user *u, struct err *err)
 {
     bool many = plan->id_base || plan->sub_uid;
 
@@ -47,7 +47,7 @@ int identity_become(const struct plan *plan, const struct user *u, struct err *e
     r = GUARD("capabilities") ? caps_bound(keep, err) : 0;
     if (r < 0)
         return r;
-    r = set_ids(plan, u, err);
+    r = identity_set_ids(plan, u, err);
     if (r < 0)
         return r;
     r = GUARD("capabilities") ? caps_set(keep, err) : 0;

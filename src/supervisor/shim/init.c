@@ -24,7 +24,7 @@
 
 /* Being a single-threaded static program, the raw calls are the process's: no need to tell threads.
  */
-static int become_root(const struct plan *plan, struct err *err)
+static int shim_init_become_root(const struct plan *plan, struct err *err)
 {
     if (!plan->id_base)
         return 0; /* the one id that is mapped is ours already */
@@ -38,7 +38,7 @@ static int become_root(const struct plan *plan, struct err *err)
  * Waits until the shim has written the id maps, which it tells by sending the layers. Without a
  * range of ids it cannot open them for us: an empty message comes, and we open them here.
  */
-static int get_layers(const struct init_args *a, struct layers *layers, struct err *err)
+static int shim_init_get_layers(const struct init_args *a, struct layers *layers, struct err *err)
 {
     int r = layers_receive(layers, a->sock, err);
 
@@ -48,7 +48,7 @@ static int get_layers(const struct init_args *a, struct layers *layers, struct e
 }
 
 /* What needs neither ids nor files: the shim is still writing the maps and opening the layers. */
-static int prepare(const struct init_args *a, struct err *err)
+static int shim_init_prepare(const struct init_args *a, struct err *err)
 {
     int r;
 
@@ -65,7 +65,7 @@ static int prepare(const struct init_args *a, struct err *err)
  * were touched for it, are charged to who made them. Some of that outlives the sandbox and would
  * hold its memory cgroup, which then goes on costing everybody.
  */
-static int join_cgroups(const struct init_args *a, struct err *err)
+static int shim_init_join_cgroups(const struct init_args *a, struct err *err)
 {
     int r = -cgroup_group_enter(a->cgroup, a->group);
 
@@ -77,27 +77,27 @@ static int join_cgroups(const struct init_args *a, struct err *err)
     return 0;
 }
 
-static int build(const struct init_args *a, struct layers *layers, int fds[static INIT_FDS],
-                 struct err *err)
+static int shim_init_build(const struct init_args *a, struct layers *layers,
+                           int fds[static INIT_FDS], struct err *err)
 {
     int r;
 
-    r = prepare(a, err);
+    r = shim_init_prepare(a, err);
     if (r >= 0)
-        r = get_layers(a, layers, err);
+        r = shim_init_get_layers(a, layers, err);
     if (r >= 0)
-        r = become_root(a->plan, err);
+        r = shim_init_become_root(a->plan, err);
     if (r >= 0)
         r = setup_root(a->plan, layers, a->memory_told, &fds[INIT_FD_MEMINFO], err);
     if (r >= 0)
-        r = join_cgroups(a, err);
+        r = shim_init_join_cgroups(a, err);
     /* The sandbox's way to its package registry, there before any command could take the port. */
     if (r >= 0 && a->plan->network == PLAN_NETWORK_PACKAGES)
         r = listen_inside(PLAN_PACKAGES_PORT, &fds[INIT_FD_LISTENER], err);
     return r;
 }
 
-static int give_up_everything(struct err *err)
+static int shim_init_give_up_everything(struct err *err)
 {
     int r;
 
@@ -111,7 +111,7 @@ static int give_up_everything(struct err *err)
 }
 
 /* The descriptors go to the shim, those that there are. */
-static void report(int sock, const struct err *err, const int fds[static INIT_FDS])
+static void shim_init_report(int sock, const struct err *err, const int fds[static INIT_FDS])
 {
     struct shim_writer w = {0};
     int sent[INIT_FDS];
@@ -137,7 +137,7 @@ static void report(int sock, const struct err *err, const int fds[static INIT_FD
  * What is left to do: give memory back, wait, end. After the report, as nobody inside can speak to
  * pid 1 and the first exec need not wait for this; a pid 1 without its filter is none at all.
  */
-static void confine_init(void)
+static void shim_init_confine_init(void)
 {
     static const int calls[] = {SYS_read, SYS_close, SYS_madvise,         SYS_munmap,
                                 SYS_brk,  SYS_exit,  SYS_restart_syscall, SYS_exit_group};
@@ -146,7 +146,7 @@ static void confine_init(void)
         _exit(1);
 }
 
-_noreturn_ static void be_there(int sock)
+_noreturn_ static void shim_init_be_there(int sock)
 {
     char byte;
 
@@ -155,7 +155,7 @@ _noreturn_ static void be_there(int sock)
             _exit(0);
 }
 
-static void keep(int *fd, int *next)
+static void shim_init_keep(int *fd, int *next)
 {
     if (*fd < 0)
         return;
@@ -164,19 +164,19 @@ static void keep(int *fd, int *next)
 }
 
 /* Everything else goes: no descriptor of the host stays in the sandbox. */
-static void close_all_but(int *sock, int *ready_pipe, int fds[static INIT_FDS])
+static void shim_init_close_all_but(int *sock, int *ready_pipe, int fds[static INIT_FDS])
 {
     int next = 0;
 
-    keep(sock, &next);
-    keep(ready_pipe, &next);
+    shim_init_keep(sock, &next);
+    shim_init_keep(ready_pipe, &next);
     for (int i = 0; i < INIT_FDS; i++)
-        keep(&fds[i], &next);
+        shim_init_keep(&fds[i], &next);
     syscall(SYS_close_range, (unsigned)next, ~0U, 0);
 }
 
 /* Whoever waits for it goes on at once, the shim hears of it meanwhile. */
-static void signal_ready(int ready_pipe)
+static void shim_init_signal_ready(int ready_pipe)
 {
     if (ready_pipe >= 0 && write(ready_pipe, "", 1) < 0)
         _exit(1);
@@ -196,22 +196,22 @@ _noreturn_ void init_main(const struct init_args *args)
     setsid();
     umask(022); /* what is made for the sandbox is for all its users to read */
     layers_init(&layers, args->plan);
-    r = build(args, &layers, fds, &err);
+    r = shim_init_build(args, &layers, fds, &err);
     layers_done(&layers);
     if (r >= 0)
-        r = GUARD("pid 1") ? give_up_everything(&err) : 0;
+        r = GUARD("pid 1") ? shim_init_give_up_everything(&err) : 0;
     if (r >= 0) {
-        close_all_but(&sock, &ready_pipe, fds);
-        signal_ready(ready_pipe);
+        shim_init_close_all_but(&sock, &ready_pipe, fds);
+        shim_init_signal_ready(ready_pipe);
     }
-    report(sock, &err, fds);
+    shim_init_report(sock, &err, fds);
     if (r < 0)
         _exit(1);
     if (GUARD("pid 1"))
-        confine_init();
+        shim_init_confine_init();
     for (int i = 0; i < INIT_FDS; i++)
         fd_close(fds[i]);
     malloc_trim(0);
     resident_release();
-    be_there(sock);
+    shim_init_be_there(sock);
 }

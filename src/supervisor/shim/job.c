@@ -60,8 +60,8 @@ struct shim_job {
 
 /* ---- in the helper ---- */
 
-static int run_dial(const struct job_spec *spec, struct tree_stats *stats _unused_, int *ret_fd,
-                    struct err *err)
+static int shim_job_run_dial(const struct job_spec *spec, struct tree_stats *stats _unused_,
+                             int *ret_fd, struct err *err)
 {
     return dial_inside(spec->port, ret_fd, err);
 }
@@ -76,7 +76,7 @@ struct job_sink {
     char data[SINK_SIZE];
 };
 
-static int sink_flush(struct job_sink *s)
+static int shim_job_sink_flush(struct job_sink *s)
 {
     int r = fd_write_all(s->fd, s->data, s->len);
 
@@ -84,7 +84,7 @@ static int sink_flush(struct job_sink *s)
     return r;
 }
 
-static int sink_write(void *arg, const void *data, size_t len)
+static int shim_job_sink_write(void *arg, const void *data, size_t len)
 {
     struct job_sink *s = arg;
 
@@ -96,28 +96,28 @@ static int sink_write(void *arg, const void *data, size_t len)
         s->len += n;
         data = (const char *)data + n;
         len -= n;
-        r = s->len == sizeof(s->data) ? sink_flush(s) : 0;
+        r = s->len == sizeof(s->data) ? shim_job_sink_flush(s) : 0;
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-static int run_copy_out(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd _unused_,
-                        struct err *err)
+static int shim_job_run_copy_out(const struct job_spec *spec, struct tree_stats *stats,
+                                 int *ret_fd _unused_, struct err *err)
 {
     _cleanup_free_ struct job_sink *sink = xnew0(struct job_sink);
     int r;
 
     sink->fd = spec->fd;
-    r = tree_to_tar(spec->path, sink_write, sink, stats, err);
+    r = tree_to_tar(spec->path, shim_job_sink_write, sink, stats, err);
     if (r < 0)
         return r;
-    r = sink_flush(sink);
+    r = shim_job_sink_flush(sink);
     return r < 0 ? err_sys(err, -r, "write archive") : 0;
 }
 
-static ssize_t read_in(void *arg, void *data, size_t len)
+static ssize_t shim_job_read_in(void *arg, void *data, size_t len)
 {
     ssize_t n;
 
@@ -127,15 +127,15 @@ static ssize_t read_in(void *arg, void *data, size_t len)
     return n < 0 ? -errno : n;
 }
 
-static int run_copy_in(const struct job_spec *spec, struct tree_stats *stats, int *ret_fd _unused_,
-                       struct err *err)
+static int shim_job_run_copy_in(const struct job_spec *spec, struct tree_stats *stats,
+                                int *ret_fd _unused_, struct err *err)
 {
     int fd = spec->fd;
 
-    return tree_from_tar(spec->path, read_in, &fd, stats, err);
+    return tree_from_tar(spec->path, shim_job_read_in, &fd, stats, err);
 }
 
-static int become_user(const struct shim *s, struct err *err)
+static int shim_job_become_user(const struct shim *s, struct err *err)
 {
     const char *who = GUARD("copies by the user") ? s->plan.user : "0";
     struct user user;
@@ -144,7 +144,7 @@ static int become_user(const struct shim *s, struct err *err)
     return r < 0 ? r : identity_become(&s->plan, &user, err);
 }
 
-static int enter(const struct shim *s, const struct job_spec *spec, struct err *err)
+static int shim_job_enter(const struct shim *s, const struct job_spec *spec, struct err *err)
 {
     int r;
 
@@ -152,14 +152,14 @@ static int enter(const struct shim *s, const struct job_spec *spec, struct err *
         return err_sys(err, errno, "hide the helper");
     r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
     if (r >= 0 && spec->as_user)
-        return become_user(s, err);
+        return shim_job_become_user(s, err);
     if (r >= 0)
         r = caps_bound(CAPS_NONE, err);
     return r < 0 ? r : caps_set(CAPS_NONE, err);
 }
 
 /* The helper holds copies of all that the shim holds: journals, peers, the plan. It keeps two. */
-static int keep_descriptors(int *sock, int *arg, struct err *err)
+static int shim_job_keep_descriptors(int *sock, int *arg, struct err *err)
 {
     int high_sock = fcntl(*sock, F_DUPFD_CLOEXEC, JOB_FD_SPARE);
     int high_arg = *arg >= 0 ? fcntl(*arg, F_DUPFD_CLOEXEC, JOB_FD_SPARE) : -1;
@@ -173,7 +173,7 @@ static int keep_descriptors(int *sock, int *arg, struct err *err)
     return 0;
 }
 
-_noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec *spec)
+_noreturn_ static void shim_job_main(const struct shim *s, int sock, struct job_spec *spec)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct tree_stats stats = {0};
@@ -182,9 +182,9 @@ _noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec 
 
     umask(022);
     signal(SIGPIPE, SIG_IGN);
-    r = enter(s, spec, &err);
+    r = shim_job_enter(s, spec, &err);
     if (r >= 0)
-        r = keep_descriptors(&sock, &spec->fd, &err);
+        r = shim_job_keep_descriptors(&sock, &spec->fd, &err);
     if (r >= 0)
         r = landlock_confine(spec->namespaces & CLONE_NEWNS ? "/" : NULL, spec->port, &err);
     if (r >= 0)
@@ -204,7 +204,7 @@ _noreturn_ static void job_main(const struct shim *s, int sock, struct job_spec 
 
 /* ---- in the shim ---- */
 
-static void job_free(struct shim_job *j)
+static void shim_job_free(struct shim_job *j)
 {
     struct shim_job **at = &j->shim->jobs;
 
@@ -221,7 +221,7 @@ static void job_free(struct shim_job *j)
 }
 
 /* Numbers only, and only those we know. */
-static void pass_stats(struct shim_writer *w, const void *packet, size_t len)
+static void shim_job_pass_stats(struct shim_writer *w, const void *packet, size_t len)
 {
     static const char *const known[] = {"entries", "bytes", "skipped"};
     struct shim_reader r;
@@ -238,7 +238,7 @@ static void pass_stats(struct shim_writer *w, const void *packet, size_t len)
         }
 }
 
-static void job_on_message(struct loop_source *src, uint32_t events _unused_)
+static void shim_job_on_message(struct loop_source *src, uint32_t events _unused_)
 {
     struct shim_job *j = container_of(src, struct shim_job, src);
     _cleanup_err_ struct err err = ERR_INIT;
@@ -260,14 +260,14 @@ static void job_on_message(struct loop_source *src, uint32_t events _unused_)
         if (err.code)
             shim_put_err(&w, &err);
         if (n > 0)
-            pass_stats(&w, packet, (size_t)n);
+            shim_job_pass_stats(&w, packet, (size_t)n);
         peer_send(j->peer, &w, TAKE_FD(fd));
     }
-    job_free(j);
+    shim_job_free(j);
 }
 
-static int job_start(struct supervisor_peer *p, uint64_t seq, struct job_spec *spec,
-                     struct err *err)
+static int shim_job_start(struct supervisor_peer *p, uint64_t seq, struct job_spec *spec,
+                          struct err *err)
 {
     struct shim *s = shim_of(p->sup);
     struct shim_job *j;
@@ -290,14 +290,14 @@ static int job_start(struct supervisor_peer *p, uint64_t seq, struct job_spec *s
     s->jobs = j;
     pid = ns_clone(0, -1, &j->pidfd);
     if (pid == 0)
-        job_main(s, pair[1], spec);
+        shim_job_main(s, pair[1], spec);
     fd_close(pair[1]);
     r = pid < 0 ? err_sys(err, -pid, "start a helper")
-                : source_add(&s->sup, &j->src, pair[0], EPOLLIN, job_on_message, err);
+                : source_add(&s->sup, &j->src, pair[0], EPOLLIN, shim_job_on_message, err);
     if (r < 0) {
         if (j->src.fd < 0)
             fd_close(pair[0]);
-        job_free(j);
+        shim_job_free(j);
     }
     return r < 0 ? r : 1;
 }
@@ -306,10 +306,10 @@ int job_dial(struct supervisor_peer *p, uint64_t seq, uint64_t port, struct err 
 {
     struct job_spec spec = {.namespaces = CLONE_NEWUSER | CLONE_NEWNET,
                             .fd = -1,
-                            .run = run_dial,
+                            .run = shim_job_run_dial,
                             .port = (uint16_t)port};
 
-    return job_start(p, seq, &spec, err);
+    return shim_job_start(p, seq, &spec, err);
 }
 
 int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool into, int fd,
@@ -320,10 +320,10 @@ int job_copy(struct supervisor_peer *p, uint64_t seq, const char *path, bool int
         .as_user = true,
         .fd = fd,
         .path = path,
-        .run = into ? run_copy_in : run_copy_out,
+        .run = into ? shim_job_run_copy_in : shim_job_run_copy_out,
     };
 
-    return job_start(p, seq, &spec, err);
+    return shim_job_start(p, seq, &spec, err);
 }
 
 void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p)
@@ -336,5 +336,5 @@ void jobs_forget(struct supervisor *sup, const struct supervisor_peer *p)
 void jobs_end(struct shim *s)
 {
     while (s->jobs)
-        job_free(s->jobs);
+        shim_job_free(s->jobs);
 }

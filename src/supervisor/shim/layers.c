@@ -72,17 +72,18 @@ int layers_prepare(const struct plan *plan, int disk, struct err *err)
 /* ---- opening ---- */
 
 /* A whole copy is needed where the mount namespace is a copy: there, parts of a tree are locked. */
-static unsigned depth_flag(int userns_fd)
+static unsigned shim_layers_depth_flag(int userns_fd)
 {
     return userns_fd >= 0 ? 0 : MOUNT_RECURSIVE;
 }
 
-static int open_layer(const char *path, unsigned flags, int userns_fd, int *ret, struct err *err)
+static int shim_layers_open_layer(const char *path, unsigned flags, int userns_fd, int *ret,
+                                  struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r;
 
-    flags |= depth_flag(userns_fd);
+    flags |= shim_layers_depth_flag(userns_fd);
     r = mount_clone(AT_FDCWD, path, flags, &fd, err);
     if (r >= 0)
         r = mount_set(fd, flags, userns_fd, err);
@@ -98,24 +99,25 @@ static int open_layer(const char *path, unsigned flags, int userns_fd, int *ret,
  * odd. /opt is never mapped: through a mapped tree the sandbox's uid 0 could read root's 0600
  * files.
  */
-static int open_host_trees(struct layers *l, const struct plan *plan, int userns_fd,
-                           struct err *err)
+static int shim_layers_open_host_trees(struct layers *l, const struct plan *plan, int userns_fd,
+                                       struct err *err)
 {
     unsigned flags = MOUNT_SAFE | MOUNT_RDONLY;
     int r;
 
-    r = open_layer("/usr", flags, userns_fd, &l->fd[LAYER_USR], NULL);
+    r = shim_layers_open_layer("/usr", flags, userns_fd, &l->fd[LAYER_USR], NULL);
     if (r < 0)
-        r = open_layer("/usr", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_USR], err);
+        r = shim_layers_open_layer("/usr", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_USR], err);
     if (r < 0)
         return r;
     if (plan->n_layers || access("/opt", F_OK) < 0)
         return 0;
-    return open_layer("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
+    return shim_layers_open_layer("/opt", flags | MOUNT_RECURSIVE, -1, &l->fd[LAYER_OPT], err);
 }
 
 /* The source's owner becomes the agent; all other ids of that tree are nobody's. */
-static int mount_userns(const struct plan *plan, const struct stat *st, int *ret, struct err *err)
+static int shim_layers_mount_userns(const struct plan *plan, const struct stat *st, int *ret,
+                                    struct err *err)
 {
     struct ns_map uid = {st->st_uid, plan->id_base + PLAN_AGENT_ID, 1};
     struct ns_map gid = {st->st_gid, plan->id_base + PLAN_AGENT_ID, 1};
@@ -123,7 +125,8 @@ static int mount_userns(const struct plan *plan, const struct stat *st, int *ret
     return idmap_userns(&uid, &gid, ret, err);
 }
 
-static int open_source(const struct plan_mount *m, struct stat *st, int *ret, struct err *err)
+static int shim_layers_open_source(const struct plan_mount *m, struct stat *st, int *ret,
+                                   struct err *err)
 {
     bool exact = GUARD("sources");
     struct open_how how = {.flags = O_PATH | O_CLOEXEC,
@@ -145,18 +148,18 @@ static int open_source(const struct plan_mount *m, struct stat *st, int *ret, st
     return 0;
 }
 
-static int open_mount(const struct plan *plan, const struct plan_mount *m, int userns_fd, int *ret,
-                      struct err *err)
+static int shim_layers_open_mount(const struct plan *plan, const struct plan_mount *m,
+                                  int userns_fd, int *ret, struct err *err)
 {
     unsigned flags = MOUNT_SAFE | (m->read_only && GUARD("read-only") ? MOUNT_RDONLY : 0) |
-                     depth_flag(userns_fd);
+                     shim_layers_depth_flag(userns_fd);
     _cleanup_close_ int source = -1, map = -1, fd = -1;
     struct stat st;
     int r;
 
-    r = open_source(m, &st, &source, err);
+    r = shim_layers_open_source(m, &st, &source, err);
     if (r >= 0 && userns_fd >= 0 && !m->ours)
-        r = mount_userns(plan, &st, &map, err);
+        r = shim_layers_mount_userns(plan, &st, &map, err);
     if (r >= 0)
         r = mount_clone(source, "", flags, &fd, err);
     if (r >= 0)
@@ -168,17 +171,18 @@ static int open_mount(const struct plan *plan, const struct plan_mount *m, int u
 }
 
 /* On the disk they belong to the agent, as all caches do: the sandbox's own map fits. */
-static int open_caches(struct layers *l, const struct plan *plan, int userns_fd, struct err *err)
+static int shim_layers_open_caches(struct layers *l, const struct plan *plan, int userns_fd,
+                                   struct err *err)
 {
     int r = 0;
 
     if (plan->cache_base)
-        r = open_layer(plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd, &l->fd[LAYER_BASE],
-                       err);
+        r = shim_layers_open_layer(plan->cache_base, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
+                                   &l->fd[LAYER_BASE], err);
     for (size_t i = 0; r >= 0 && i < plan->n_caches; i++)
         if (plan->caches[i].kind == PLAN_CACHE_SHARED)
-            r = open_layer(plan->caches[i].source, MOUNT_SAFE, userns_fd, &l->fd[LAYER_CACHES + i],
-                           err);
+            r = shim_layers_open_layer(plan->caches[i].source, MOUNT_SAFE, userns_fd,
+                                       &l->fd[LAYER_CACHES + i], err);
     return r;
 }
 
@@ -186,17 +190,19 @@ int layers_open(struct layers *l, const struct plan *plan, int userns_fd, struct
 {
     int r;
 
-    r = open_layer(plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd, &l->fd[LAYER_LOWER], err);
+    r = shim_layers_open_layer(plan->lower_dir, MOUNT_SAFE | MOUNT_RDONLY, userns_fd,
+                               &l->fd[LAYER_LOWER], err);
     if (r >= 0 && l->fd[LAYER_DATA] >= 0)
         r = mount_set(l->fd[LAYER_DATA], MOUNT_SAFE, userns_fd, err);
     else if (r >= 0)
-        r = open_layer(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
+        r = shim_layers_open_layer(plan->data_dir, MOUNT_SAFE, userns_fd, &l->fd[LAYER_DATA], err);
     if (r >= 0 && plan->image == PLAN_IMAGE_HOST)
-        r = open_host_trees(l, plan, userns_fd, err);
+        r = shim_layers_open_host_trees(l, plan, userns_fd, err);
     if (r >= 0)
-        r = open_caches(l, plan, userns_fd, err);
+        r = shim_layers_open_caches(l, plan, userns_fd, err);
     for (size_t i = 0; r >= 0 && i < plan->n_mounts; i++)
-        r = open_mount(plan, &plan->mounts[i], userns_fd, &l->fd[LAYER_MOUNTS + i], err);
+        r = shim_layers_open_mount(plan, &plan->mounts[i], userns_fd, &l->fd[LAYER_MOUNTS + i],
+                                   err);
     return r;
 }
 

@@ -24,7 +24,7 @@ _Static_assert(PLAN_LAYERS_MAX < 2 * LETTERS, "names of one and two letters are 
 _Static_assert(2 * LETTERS + 3 * (PLAN_LAYERS_MAX - LETTERS) + 5 <= LOWER_MAX,
                "all layers and the caches' base fit into one option");
 
-static void short_name(size_t i, char ret[static SHORT_MAX])
+static void lower_layers_short_name(size_t i, char ret[static SHORT_MAX])
 {
     if (i < LETTERS)
         snprintf(ret, SHORT_MAX, "%c", letters[i]);
@@ -32,7 +32,8 @@ static void short_name(size_t i, char ret[static SHORT_MAX])
         snprintf(ret, SHORT_MAX, "_%c", letters[i - LETTERS]);
 }
 
-static int link_one(int scaffold, const char *target, const char *name, struct err *err)
+static int lower_layers_link_one(int scaffold, const char *target, const char *name,
+                                 struct err *err)
 {
     if (symlinkat(target, scaffold, name) < 0)
         return err_sys(err, errno, "make a link to layer '%s'", target);
@@ -46,14 +47,14 @@ int lower_link(const struct plan *plan, int scaffold, struct err *err)
     for (size_t i = 0; r >= 0 && i < plan->n_layers; i++) {
         char name[SHORT_MAX], target[128];
 
-        short_name(i, name);
+        lower_layers_short_name(i, name);
         snprintf(target, sizeof(target), "lower/%s", plan->layers[i]);
-        r = link_one(scaffold, target, name, err);
+        r = lower_layers_link_one(scaffold, target, name, err);
     }
     return r;
 }
 
-static int add(struct buf *b, const char *name, struct err *err)
+static int lower_layers_add(struct buf *b, const char *name, struct err *err)
 {
     if ((b->len && buf_append_c(b, ':') < 0) || buf_append_str(b, name) < 0)
         return err_set(err, ERR_LIMIT, "too many layers for one mount");
@@ -64,15 +65,15 @@ static int add(struct buf *b, const char *name, struct err *err)
  * a start. */
 int lower_root(const struct plan *plan, struct buf *ret, struct err *err)
 {
-    int r = plan->cache_base ? add(ret, "base", err) : 0;
+    int r = plan->cache_base ? lower_layers_add(ret, "base", err) : 0;
 
     if (r >= 0 && !plan->n_layers)
-        r = add(ret, "lower", err);
+        r = lower_layers_add(ret, "lower", err);
     for (size_t i = 0; r >= 0 && i < plan->n_layers; i++) {
         char name[SHORT_MAX];
 
-        short_name(i, name);
-        r = add(ret, name, err);
+        lower_layers_short_name(i, name);
+        r = lower_layers_add(ret, name, err);
     }
     return r;
 }
@@ -82,7 +83,7 @@ int lower_root(const struct plan *plan, struct buf *ret, struct err *err)
 enum seen { SEEN_NOTHING, SEEN_FOLDER, SEEN_OPAQUE, SEEN_END };
 
 /* What a layer has at `path`, of a folder that it merges with those below. */
-static enum seen look(int layer, const char *path)
+static enum seen lower_layers_look(int layer, const char *path)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -96,30 +97,31 @@ static enum seen look(int layer, const char *path)
 }
 
 /* Whether there is more to see below this layer. */
-static bool look_home(int layer, bool *has)
+static bool lower_layers_look_home(int layer, bool *has)
 {
-    enum seen parent = look(layer, "home"), home = SEEN_NOTHING;
+    enum seen parent = lower_layers_look(layer, "home"), home = SEEN_NOTHING;
 
     *has = false;
     if (parent == SEEN_NOTHING || parent == SEEN_END)
         return parent == SEEN_NOTHING;
-    home = look(layer, HOME);
+    home = lower_layers_look(layer, HOME);
     *has = home == SEEN_FOLDER || home == SEEN_OPAQUE;
     return parent != SEEN_OPAQUE && home != SEEN_OPAQUE && home != SEEN_END;
 }
 
-static int add_home(int scaffold, const char *layer, struct buf *ret, struct err *err)
+static int lower_layers_add_home(int scaffold, const char *layer, struct buf *ret, struct err *err)
 {
     char name[SHORT_MAX + 1], target[SHORT_MAX + sizeof(HOME)];
     int r;
 
     snprintf(name, sizeof(name), ",%s", layer);
     snprintf(target, sizeof(target), "%s/" HOME, layer);
-    r = link_one(scaffold, target, name, err);
-    return r < 0 ? r : add(ret, name, err);
+    r = lower_layers_link_one(scaffold, target, name, err);
+    return r < 0 ? r : lower_layers_add(ret, name, err);
 }
 
-static int add_homes(const struct plan *plan, int scaffold, struct buf *ret, struct err *err)
+static int lower_layers_add_homes(const struct plan *plan, int scaffold, struct buf *ret,
+                                  struct err *err)
 {
     bool more = true;
 
@@ -129,12 +131,12 @@ static int add_homes(const struct plan *plan, int scaffold, struct buf *ret, str
         bool has;
         int r;
 
-        short_name(i, name);
+        lower_layers_short_name(i, name);
         layer = openat(scaffold, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (layer < 0)
             return err_sys(err, errno, "open layer '%s'", plan->layers[i]);
-        more = look_home(layer, &has);
-        r = has ? add_home(scaffold, name, ret, err) : 0;
+        more = lower_layers_look_home(layer, &has);
+        r = has ? lower_layers_add_home(scaffold, name, ret, err) : 0;
         if (r < 0)
             return r;
     }
@@ -147,10 +149,10 @@ int lower_home(const struct plan *plan, int scaffold, struct buf *ret, struct er
     int r = 0;
 
     if (plan->n_layers)
-        r = add_homes(plan, scaffold, ret, err);
+        r = lower_layers_add_homes(plan, scaffold, ret, err);
     else if (fstatat(scaffold, "lower/" HOME, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
-        r = add(ret, "lower/" HOME, err);
+        r = lower_layers_add(ret, "lower/" HOME, err);
     if (r >= 0 && !ret->len)
-        r = add(ret, "none", err); /* an image without that user's folder */
+        r = lower_layers_add(ret, "none", err); /* an image without that user's folder */
     return r;
 }

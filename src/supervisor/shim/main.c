@@ -107,7 +107,7 @@ static void shim_init(struct shim *s)
         s->cgroup.root[t] = s->cgroup.dir[t] = s->cgroup.tasks[t] = -1;
 }
 
-static int read_plan(struct shim *s, int fd, struct err *err)
+static int shim_read_plan(struct shim *s, int fd, struct err *err)
 {
     int r = plan_read(fd, &s->plan, err);
 
@@ -122,7 +122,7 @@ static int read_plan(struct shim *s, int fd, struct err *err)
 }
 
 /* Waits for its sandbox. 0: there will be none. */
-static int await_plan(struct shim *s, struct err *err)
+static int shim_await_plan(struct shim *s, struct err *err)
 {
     _cleanup_close_ int plan = -1, log = -1;
     int fds[PLAN_FDS], r;
@@ -134,11 +134,11 @@ static int await_plan(struct shim *s, struct err *err)
     plan = fds[PLAN_FD_PLAN];
     log = fds[PLAN_FD_LOG];
     dup2(log, STDERR_FILENO);
-    r = read_plan(s, plan, err);
+    r = shim_read_plan(s, plan, err);
     return r < 0 ? r : 1;
 }
 
-static int bring_up(struct shim *s, struct err *err)
+static int shim_bring_up(struct shim *s, struct err *err)
 {
     int r = supervisor_open(&s->sup, s->plan.run_dir, s->plan.exec_dir, err);
 
@@ -146,7 +146,7 @@ static int bring_up(struct shim *s, struct err *err)
 }
 
 /* So that `ps` tells whose it is: the daemon left room for an id. */
-static void show_id(char *arg, const char *id)
+static void shim_show_id(char *arg, const char *id)
 {
     if (arg && strlen(arg) == strlen(id))
         memcpy(arg, id, strlen(id));
@@ -157,26 +157,26 @@ static void show_id(char *arg, const char *id)
  * daemon. It fails where the kernel has none, or a user has no key left; commands cannot ask for
  * keys then either (lib/os/seccomp-table.c).
  */
-static void leave_keyring(void)
+static void shim_leave_keyring(void)
 {
     syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL, 0, 0, 0);
 }
 
-static int run(struct shim *s, char *id)
+static int shim_run(struct shim *s, char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     int r;
 
-    r = await_plan(s, &err);
+    r = shim_await_plan(s, &err);
     if (r == 0)
         return 1;
     if (GUARD("keyring"))
-        leave_keyring();
-    if (r < 0 || bring_up(s, &err) < 0) {
+        shim_leave_keyring();
+    if (r < 0 || shim_bring_up(s, &err) < 0) {
         supervisor_fail(&s->sup, &err);
         return 1;
     }
-    show_id(id, s->plan.sandbox_id);
+    shim_show_id(id, s->plan.sandbox_id);
     if (supervisor_serve(&s->sup, &err) < 0) {
         log_error("sandbox %s: the shim gives up: %s", s->plan.sandbox_id, err.msg);
         return 1;
@@ -195,7 +195,7 @@ int shim_main(int argc, char **argv)
     shim_init(&s);
     supervisor_hold_fds();
     prctl(PR_SET_NAME, "ripcord-shim", 0, 0, 0);
-    r = run(&s, argc > 1 ? argv[1] : NULL);
+    r = shim_run(&s, argc > 1 ? argv[1] : NULL);
     supervisor_done(&s.sup);
     enter_close(&s);
     cgroup_close(&s.cgroup);

@@ -12,7 +12,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/mount.h"
 
-static int open_beneath(int root_fd, const char *path, uint64_t flags)
+static int mount_point_open_beneath(int root_fd, const char *path, uint64_t flags)
 {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags};
     int fd;
@@ -25,7 +25,7 @@ static int open_beneath(int root_fd, const char *path, uint64_t flags)
     return fd < 0 ? -errno : fd;
 }
 
-static int make_last(int dirfd, const char *name, enum place_kind kind)
+static int mount_point_make_last(int dirfd, const char *name, enum place_kind kind)
 {
     int fd;
 
@@ -39,9 +39,9 @@ static int make_last(int dirfd, const char *name, enum place_kind kind)
 }
 
 /* Makes every missing component, each below a pinned parent. */
-static int make_path(int root_fd, const char *path, enum place_kind kind)
+static int mount_point_make_path(int root_fd, const char *path, enum place_kind kind)
 {
-    _cleanup_close_ int dir = open_beneath(root_fd, ".", O_DIRECTORY);
+    _cleanup_close_ int dir = mount_point_open_beneath(root_fd, ".", O_DIRECTORY);
 
     while (dir >= 0) {
         char name[NAME_MAX + 1];
@@ -53,10 +53,10 @@ static int make_path(int root_fd, const char *path, enum place_kind kind)
             return -EINVAL;
         memcpy(name, path, n);
         name[n] = '\0';
-        r = make_last(dir, name, last ? kind : PLACE_FOLDER);
+        r = mount_point_make_last(dir, name, last ? kind : PLACE_FOLDER);
         if (r < 0 || last)
             return r;
-        r = open_beneath(dir, name, O_DIRECTORY);
+        r = mount_point_open_beneath(dir, name, O_DIRECTORY);
         fd_close(dir);
         dir = r;
         path += n + 1;
@@ -70,10 +70,10 @@ int place_open(int root_fd, const char *path, enum place_kind kind, int *ret, st
     int fd, r;
 
     path += *path == '/';
-    fd = open_beneath(root_fd, path, flags);
+    fd = mount_point_open_beneath(root_fd, path, flags);
     if (fd == -ENOENT) {
-        r = make_path(root_fd, path, kind);
-        fd = r < 0 ? r : open_beneath(root_fd, path, flags);
+        r = mount_point_make_path(root_fd, path, kind);
+        fd = r < 0 ? r : mount_point_open_beneath(root_fd, path, flags);
     }
     if (fd >= 0) {
         *ret = fd;

@@ -26,8 +26,8 @@ enum { PREFIX_LEN = 31 };
 #define INSIDE "eth0"
 
 /* One of /proc/sys/net/<family>/conf/<interface>/; fine without that family in the kernel. */
-static int set_conf(const char *family, const char *ifname, const char *key, const char *value,
-                    struct err *err)
+static int shim_network_set_conf(const char *family, const char *ifname, const char *key,
+                                 const char *value, struct err *err)
 {
     char path[128];
 
@@ -38,7 +38,7 @@ static int set_conf(const char *family, const char *ifname, const char *key, con
     return file_write(AT_FDCWD, path, value, err);
 }
 
-static int make_pair(int rtnl, const struct plan *p, int netns, struct err *err)
+static int shim_network_make_pair(int rtnl, const struct plan *p, int netns, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
@@ -52,7 +52,7 @@ static int make_pair(int rtnl, const struct plan *p, int netns, struct err *err)
     return r < 0 ? r : rtnl_add_veth(rtnl, p->net_ifname, INSIDE, netns, p->net_mtu, err);
 }
 
-static int set_up_outside(int rtnl, const struct plan *p, struct err *err)
+static int shim_network_set_up_outside(int rtnl, const struct plan *p, struct err *err)
 {
     char alias[96];
     int r;
@@ -60,9 +60,9 @@ static int set_up_outside(int rtnl, const struct plan *p, struct err *err)
     snprintf(alias, sizeof(alias), "ripcord %s %s", p->sandbox_id, p->name);
     r = rtnl_set_alias(rtnl, p->net_ifname, alias, err);
     if (r >= 0)
-        r = set_conf("ipv4", p->net_ifname, "rp_filter", "1", err);
+        r = shim_network_set_conf("ipv4", p->net_ifname, "rp_filter", "1", err);
     if (r >= 0)
-        r = set_conf("ipv6", p->net_ifname, "disable_ipv6", "1", err);
+        r = shim_network_set_conf("ipv6", p->net_ifname, "disable_ipv6", "1", err);
     if (r >= 0)
         r = rtnl_add_address(rtnl, p->net_ifname, p->net_host, PREFIX_LEN, err);
     if (r >= 0)
@@ -71,14 +71,14 @@ static int set_up_outside(int rtnl, const struct plan *p, struct err *err)
 }
 
 /* In the sandbox's network namespace: netlink sockets and /proc/sys/net follow the caller. */
-static int set_up_inside(const struct plan *p, struct err *err)
+static int shim_network_set_up_inside(const struct plan *p, struct err *err)
 {
     _cleanup_close_ int rtnl = -1;
     int r;
 
-    r = set_conf("ipv6", "default", "disable_ipv6", "1", err);
+    r = shim_network_set_conf("ipv6", "default", "disable_ipv6", "1", err);
     if (r >= 0)
-        r = set_conf("ipv6", INSIDE, "disable_ipv6", "1", err);
+        r = shim_network_set_conf("ipv6", INSIDE, "disable_ipv6", "1", err);
     if (r >= 0)
         r = rtnl_open(&rtnl, err);
     if (r >= 0)
@@ -91,13 +91,13 @@ static int set_up_inside(const struct plan *p, struct err *err)
 }
 
 /* There and back: a shim that could not come back must not go on. */
-static int visit(int own, int netns, const struct plan *p, struct err *err)
+static int shim_network_visit(int own, int netns, const struct plan *p, struct err *err)
 {
     int r;
 
     if (setns(netns, CLONE_NEWNET) < 0)
         return err_sys(err, errno, "enter the sandbox's network namespace");
-    r = set_up_inside(p, err);
+    r = shim_network_set_up_inside(p, err);
     if (setns(own, CLONE_NEWNET) < 0 && r >= 0)
         r = err_sys(err, errno, "come back from the sandbox's network namespace");
     return r;
@@ -119,12 +119,12 @@ int network_start(const struct shim *s, struct err *err)
         return err_sys(err, errno, "open the network namespaces");
     r = rtnl_open(&rtnl, err);
     if (r >= 0)
-        r = make_pair(rtnl, p, netns, err);
+        r = shim_network_make_pair(rtnl, p, netns, err);
     if (r < 0)
         return err_wrap(err, "network 'open'");
-    r = set_up_outside(rtnl, p, err);
+    r = shim_network_set_up_outside(rtnl, p, err);
     if (r >= 0)
-        r = visit(own, netns, p, err);
+        r = shim_network_visit(own, netns, p, err);
     if (r < 0) {
         rtnl_del_link(rtnl, p->net_ifname, NULL);
         return err_wrap(err, "network 'open'");

@@ -19,7 +19,7 @@ static int remove_tree(void *name)
     return 1;
 }
 
-static int parse(char **args, struct submap *ret, struct err *err)
+static int remove_parse(char **args, struct submap *ret, struct err *err)
 {
     uint64_t uid, gid;
     int r;
@@ -41,7 +41,7 @@ int remove_main(char **args)
     int r;
 
     fcntl(SHIM_FD_CONTROL, F_SETFD, FD_CLOEXEC);
-    r = parse(args, &map, &err);
+    r = remove_parse(args, &map, &err);
     if (r >= 0)
         r = submap_run(&map, remove_tree, args[0], &err);
     if (r < 0)

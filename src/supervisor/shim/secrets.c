@@ -12,8 +12,8 @@
 #include "lib/os/mount.h"
 #include "supervisor/shim/mount-point.h"
 
-static int write_secret(int dirfd, const char *name, const struct handover_secret *s,
-                        const struct user *u, struct err *err)
+static int shim_secrets_write_secret(int dirfd, const char *name, const struct handover_secret *s,
+                                     const struct user *u, struct err *err)
 {
     _cleanup_close_ int fd =
         openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
@@ -35,8 +35,8 @@ static int write_secret(int dirfd, const char *name, const struct handover_secre
 }
 
 /* Those of the folder by their names, or those with a place of their own by their numbers. */
-static int write_secrets(int fd, const struct handover *h, bool placed, const struct user *u,
-                         bool *ret_open, struct err *err)
+static int shim_secrets_write_secrets(int fd, const struct handover *h, bool placed,
+                                      const struct user *u, bool *ret_open, struct err *err)
 {
     char number[12];
     int r = 0;
@@ -47,15 +47,15 @@ static int write_secrets(int fd, const struct handover *h, bool placed, const st
         if (placed != !!s->target)
             continue;
         snprintf(number, sizeof(number), "%zu", i);
-        r = write_secret(fd, placed ? number : s->name, s, u, err);
+        r = shim_secrets_write_secret(fd, placed ? number : s->name, s, u, err);
         *ret_open |= s->has_owner || s->has_mode;
     }
     return r;
 }
 
 /* Others may look into the folder where a file in it is not as usual: it says itself for whom. */
-static int make_files(const struct handover *h, bool placed, const struct user *u, int *ret,
-                      struct err *err)
+static int shim_secrets_make_files(const struct handover *h, bool placed, const struct user *u,
+                                   int *ret, struct err *err)
 {
     static const char *const options[] = {"size=256k", "nr_inodes=64", "mode=0500", NULL};
     _cleanup_close_ int fd = -1;
@@ -64,7 +64,7 @@ static int make_files(const struct handover *h, bool placed, const struct user *
 
     r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
     if (r >= 0)
-        r = write_secrets(fd, h, placed, u, &open, err);
+        r = shim_secrets_write_secrets(fd, h, placed, u, &open, err);
     if (r >= 0 && fchownat(fd, "", u->uid, u->gid, AT_EMPTY_PATH) < 0)
         r = err_sys(err, errno, "hand the secrets to user %u", u->uid);
     if (r >= 0 && open && !placed && fchmodat(fd, ".", 0555, 0) < 0)
@@ -78,17 +78,17 @@ static int make_files(const struct handover *h, bool placed, const struct user *
 }
 
 /* The helper's own id may not exist inside, and who has no id there can make no file. */
-static int become_someone(bool many_ids, struct err *err)
+static int shim_secrets_become_someone(bool many_ids, struct err *err)
 {
     if (many_ids && (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0))
         return err_sys(err, errno, "become root inside");
     return 0;
 }
 
-static int place_folder(int root, const struct handover *h, const struct user *u, bool placed,
-                        int *ret, struct err *err)
+static int shim_secrets_place_folder(int root, const struct handover *h, const struct user *u,
+                                     bool placed, int *ret, struct err *err)
 {
-    int r = make_files(h, placed, u, ret, err);
+    int r = shim_secrets_make_files(h, placed, u, ret, err);
 
     if (r < 0)
         return r;
@@ -96,7 +96,8 @@ static int place_folder(int root, const struct handover *h, const struct user *u
     return r < 0 ? err_wrap(err, "place the secrets at '%s'", SECRETS_DIR) : 0;
 }
 
-static int place_one(int root, int files, size_t i, const char *target, struct err *err)
+static int shim_secrets_place_one(int root, int files, size_t i, const char *target,
+                                  struct err *err)
 {
     _cleanup_close_ int fd = -1;
     char number[12];
@@ -111,18 +112,19 @@ static int place_one(int root, int files, size_t i, const char *target, struct e
 
 /* Only what is mounted somewhere can be mounted a second time: all of them at the folder, which the
  * others' will hide, then each at its place. */
-static int place_alone(int root, const struct handover *h, const struct user *u, struct err *err)
+static int shim_secrets_place_alone(int root, const struct handover *h, const struct user *u,
+                                    struct err *err)
 {
     _cleanup_close_ int files = -1;
-    int r = place_folder(root, h, u, true, &files, err);
+    int r = shim_secrets_place_folder(root, h, u, true, &files, err);
 
     for (size_t i = 0; r >= 0 && i < h->n_secrets; i++)
         if (h->secrets[i].target)
-            r = place_one(root, files, i, h->secrets[i].target, err);
+            r = shim_secrets_place_one(root, files, i, h->secrets[i].target, err);
     return r;
 }
 
-static bool has_targets(const struct handover *h)
+static bool shim_secrets_has_targets(const struct handover *h)
 {
     for (size_t i = 0; i < h->n_secrets; i++)
         if (h->secrets[i].target)
@@ -139,13 +141,13 @@ int secrets_place(const struct handover *h, const struct user *u, bool many_ids,
         return 0;
     if (unshare(CLONE_NEWNS) < 0)
         return err_sys(err, errno, "make a mount namespace for the secrets");
-    r = become_someone(many_ids, err);
+    r = shim_secrets_become_someone(many_ids, err);
     if (r < 0)
         return r;
     root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return err_sys(err, errno, "open '/' inside");
-    if (has_targets(h))
-        r = place_alone(root, h, u, err);
-    return r < 0 ? r : place_folder(root, h, u, false, &files, err);
+    if (shim_secrets_has_targets(h))
+        r = shim_secrets_place_alone(root, h, u, err);
+    return r < 0 ? r : shim_secrets_place_folder(root, h, u, false, &files, err);
 }

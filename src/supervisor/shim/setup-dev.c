@@ -33,7 +33,7 @@ static const struct {
 };
 /* clang-format on */
 
-static int bind_device(int dev_fd, size_t i, struct err *err)
+static int setup_dev_bind_device(int dev_fd, size_t i, struct err *err)
 {
     _cleanup_close_ int host = -1, fd = -1;
     char path[32];
@@ -55,7 +55,7 @@ static int bind_device(int dev_fd, size_t i, struct err *err)
 }
 
 /* Its own instance, with its own bound: one hog cannot drain the machine's pool of ptys. */
-static int mount_devpts(const struct plan *plan, int dev_fd, struct err *err)
+static int setup_dev_mount_devpts(const struct plan *plan, int dev_fd, struct err *err)
 {
     /* gid 5 is `tty` on Debian and most others; without a range of ids it is not mapped. */
     const char *const options[] = {"newinstance",
@@ -86,9 +86,9 @@ int setup_dev(const struct plan *plan, int root_fd, struct err *err)
     if (r >= 0)
         r = place_mount(root_fd, "dev", PLACE_FOLDER, dev, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(devices); i++)
-        r = bind_device(dev, i, err);
+        r = setup_dev_bind_device(dev, i, err);
     if (r >= 0)
-        r = mount_devpts(plan, dev, err);
+        r = setup_dev_mount_devpts(plan, dev, err);
     if (r >= 0)
         r = setup_tmpfs(dev, "shm", shm, "1777", err);
     return r < 0 ? err_wrap(err, "set up '/dev'") : 0;

@@ -17,15 +17,16 @@
 
 /* /etc/resolv.conf may be written by the sandbox's root, as anywhere; the others are the kernel's
  * own place, where nobody writes. */
-static int put_file(int files, const char *name, const char *text, bool read_only, int root_fd,
-                    const char *path, struct err *err)
+static int setup_proc_view_put_file(int files, const char *name, const char *text, bool read_only,
+                                    int root_fd, const char *path, struct err *err)
 {
     int r = place_write(files, name, text, err);
 
     return r < 0 ? r : setup_bind_file(files, name, read_only, root_fd, path, err);
 }
 
-static int put_meminfo(uint64_t memory_told, int files, int root_fd, int *ret, struct err *err)
+static int setup_proc_view_put_meminfo(uint64_t memory_told, int files, int root_fd, int *ret,
+                                       struct err *err)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(PROC_VIEW_FILE_MAX);
     int fd, r;
@@ -34,7 +35,8 @@ static int put_meminfo(uint64_t memory_told, int files, int root_fd, int *ret, s
         return 0;
     if (proc_view_meminfo(&text, memory_told, 0, 0) < 0)
         return err_set(err, ERR_LIMIT, "text of '/proc/meminfo' is too long");
-    r = put_file(files, "meminfo", buf_data(&text), true, root_fd, "proc/meminfo", err);
+    r = setup_proc_view_put_file(files, "meminfo", buf_data(&text), true, root_fd, "proc/meminfo",
+                                 err);
     if (r < 0)
         return r;
     fd = openat(files, "meminfo", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -46,7 +48,7 @@ static int put_meminfo(uint64_t memory_told, int files, int root_fd, int *ret, s
 
 /* Page by page: the kernel works out each processor's figures only when they are read, and on a
  * large machine we want but the first few. */
-static int read_cpuinfo(struct buf *b, unsigned cpus)
+static int setup_proc_view_read_cpuinfo(struct buf *b, unsigned cpus)
 {
     _cleanup_close_ int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
     unsigned seen = 0;
@@ -66,7 +68,8 @@ static int read_cpuinfo(struct buf *b, unsigned cpus)
     return 0;
 }
 
-static int put_cpuinfo(const struct plan *plan, int files, int root_fd, struct err *err)
+static int setup_proc_view_put_cpuinfo(const struct plan *plan, int files, int root_fd,
+                                       struct err *err)
 {
     _cleanup_buf_ struct buf host = BUF_INIT(PROC_VIEW_FILE_MAX),
                              text = BUF_INIT(PROC_VIEW_FILE_MAX);
@@ -78,9 +81,11 @@ static int put_cpuinfo(const struct plan *plan, int files, int root_fd, struct e
     cpus = proc_view_cpu_count(plan->cpu_milli, &have);
     if (cpus >= (unsigned)sysconf(_SC_NPROCESSORS_ONLN))
         return 0;
-    if (read_cpuinfo(&host, cpus) < 0 || proc_view_cpuinfo(&text, buf_data(&host), cpus) < 0)
+    if (setup_proc_view_read_cpuinfo(&host, cpus) < 0 ||
+        proc_view_cpuinfo(&text, buf_data(&host), cpus) < 0)
         return err_set(err, ERR_LIMIT, "text of '/proc/cpuinfo' is too long");
-    return put_file(files, "cpuinfo", buf_data(&text), true, root_fd, "proc/cpuinfo", err);
+    return setup_proc_view_put_file(files, "cpuinfo", buf_data(&text), true, root_fd,
+                                    "proc/cpuinfo", err);
 }
 
 int setup_proc_view(const struct plan *plan, uint64_t memory_told, int files, int root_fd,
@@ -88,11 +93,11 @@ int setup_proc_view(const struct plan *plan, uint64_t memory_told, int files, in
 {
     int r;
 
-    r = put_cpuinfo(plan, files, root_fd, err);
+    r = setup_proc_view_put_cpuinfo(plan, files, root_fd, err);
     if (r >= 0 && plan->resolv_conf)
-        r = put_file(files, "resolv.conf", plan->resolv_conf, false, root_fd, "etc/resolv.conf",
-                     err);
+        r = setup_proc_view_put_file(files, "resolv.conf", plan->resolv_conf, false, root_fd,
+                                     "etc/resolv.conf", err);
     if (r >= 0)
-        r = put_meminfo(memory_told, files, root_fd, ret_meminfo, err);
+        r = setup_proc_view_put_meminfo(memory_told, files, root_fd, ret_meminfo, err);
     return r;
 }

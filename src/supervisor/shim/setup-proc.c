@@ -28,7 +28,7 @@ static const char *const hidden[] = {
     "softirqs", "schedstat", "diskstats",  "cmdline",     "timer_stats",
 };
 
-static int protect(int proc, const char *name, struct err *err)
+static int setup_proc_protect(int proc, const char *name, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r;
@@ -43,7 +43,8 @@ static int protect(int proc, const char *name, struct err *err)
     return r < 0 ? err_wrap(err, "make '/proc/%s' read-only", name) : 0;
 }
 
-static int clone_file(int files, const char *name, bool read_only, int *ret, struct err *err)
+static int setup_proc_clone_file(int files, const char *name, bool read_only, int *ret,
+                                 struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r;
@@ -60,7 +61,7 @@ int setup_bind_file(int files, const char *name, bool read_only, int root_fd, co
                     struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    int r = clone_file(files, name, read_only, &fd, err);
+    int r = setup_proc_clone_file(files, name, read_only, &fd, err);
 
     if (r >= 0)
         r = place_mount(root_fd, path, PLACE_FILE, fd, err);
@@ -68,7 +69,7 @@ int setup_bind_file(int files, const char *name, bool read_only, int root_fd, co
 }
 
 /* By an empty folder or file of our own: never anything of the image. */
-static int hide(int proc, int files, const char *name, struct err *err)
+static int setup_proc_hide(int proc, int files, const char *name, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -76,7 +77,7 @@ static int hide(int proc, int files, const char *name, struct err *err)
 
     if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode))
         return 0;
-    r = clone_file(files, S_ISDIR(st.st_mode) ? "folder" : "file", true, &fd, err);
+    r = setup_proc_clone_file(files, S_ISDIR(st.st_mode) ? "folder" : "file", true, &fd, err);
     if (r >= 0)
         r = mount_attach(fd, proc, name, err);
     return r < 0 ? err_wrap(err, "hide '/proc/%s'", name) : 0;
@@ -87,7 +88,7 @@ static int hide(int proc, int files, const char *name, struct err *err)
  * /sys covers it again, so nothing inside reaches it but by what is bound elsewhere, and that is
  * read-only mount by mount: this one must stay writable, for a file that is written again later.
  */
-static int make_files(int root_fd, int *ret, struct err *err)
+static int setup_proc_make_files(int root_fd, int *ret, struct err *err)
 {
     static const char *const options[] = {"size=640k", "nr_inodes=16k", "mode=0555", NULL};
     _cleanup_close_ int fd = -1;
@@ -110,7 +111,7 @@ static int make_files(int root_fd, int *ret, struct err *err)
  * Written by the descriptor of our own procfs before that has a name: what the image has at /proc
  * is not asked.
  */
-static int forbid_namespaces(int root_fd, int proc, struct err *err)
+static int setup_proc_forbid_namespaces(int root_fd, int proc, struct err *err)
 {
     static const char *const by_name = "proc/sys/user/max_user_namespaces";
     bool own = GUARD("own procfs");
@@ -133,15 +134,15 @@ int setup_proc(int root_fd, int *ret_files, struct err *err)
                       "run ripcord outside of that container.");
         return err_wrap(err, "set up '/proc'");
     }
-    r = forbid_namespaces(root_fd, proc, err);
+    r = setup_proc_forbid_namespaces(root_fd, proc, err);
     if (r >= 0)
         r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
     if (r >= 0)
-        r = make_files(root_fd, &files, err);
+        r = setup_proc_make_files(root_fd, &files, err);
     for (size_t i = 0; r >= 0 && i < n_locked; i++)
-        r = protect(proc, locked[i], err);
+        r = setup_proc_protect(proc, locked[i], err);
     for (size_t i = 0; r >= 0 && i < n_hidden; i++)
-        r = hide(proc, files, hidden[i], err);
+        r = setup_proc_hide(proc, files, hidden[i], err);
     if (r >= 0)
         *ret_files = TAKE_FD(files);
     return r;
@@ -149,7 +150,7 @@ int setup_proc(int root_fd, int *ret_files, struct err *err)
 
 /* ---- /sys ---- */
 
-static int write_cpus(const struct plan *plan, int sys, struct err *err)
+static int setup_proc_write_cpus(const struct plan *plan, int sys, struct err *err)
 {
     static const char *const lists[] = {"online", "possible", "present"};
     _cleanup_buf_ struct buf list = BUF_INIT(64);
@@ -189,7 +190,7 @@ int setup_sys(const struct plan *plan, int files, int root_fd, struct err *err)
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
         r = place_mkdir(sys, folders[i], 0555, err);
     if (r >= 0)
-        r = write_cpus(plan, sys, err);
+        r = setup_proc_write_cpus(plan, sys, err);
     if (r >= 0)
         r = mount_set(sys, MOUNT_RDONLY, -1, err);
     if (r >= 0)

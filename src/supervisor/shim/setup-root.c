@@ -44,8 +44,8 @@ int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, 
  * it is open to all, and its copy is among the layers by now. Not "/": umount2() of the old root
  * would take what is stacked on it instead.
  */
-static int build_scaffold(const struct plan *plan, const struct layers *layers, int *ret,
-                          struct err *err)
+static int setup_root_build_scaffold(const struct plan *plan, const struct layers *layers, int *ret,
+                                     struct err *err)
 {
     static const char *const options[] = {"size=64k", "mode=0700", NULL};
     static const char *const folders[] = {"lower", "data", "base", "root", "none"};
@@ -73,7 +73,7 @@ static int build_scaffold(const struct plan *plan, const struct layers *layers, 
     return 0;
 }
 
-static int mount_root(const struct plan *plan, int scaffold, int *ret, struct err *err)
+static int setup_root_mount_root(const struct plan *plan, int scaffold, int *ret, struct err *err)
 {
     struct overlay root = {NULL, "data/root/upper", "data/root/work", plan->ephemeral};
     _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
@@ -93,7 +93,7 @@ static int mount_root(const struct plan *plan, int scaffold, int *ret, struct er
 }
 
 /* The home of an image that knows no such user, where no overlay of its own brings it. */
-static int ensure_home(const struct plan *plan, int root_fd, struct err *err)
+static int setup_root_ensure_home(const struct plan *plan, int root_fd, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -112,7 +112,8 @@ static int ensure_home(const struct plan *plan, int root_fd, struct err *err)
 }
 
 /* An overlay of its own, as it outlives the root's; in a throw-away sandbox it need not. */
-static int mount_home(const struct plan *plan, int scaffold, int root_fd, struct err *err)
+static int setup_root_mount_home(const struct plan *plan, int scaffold, int root_fd,
+                                 struct err *err)
 {
     struct overlay home = {NULL, "data/home/upper", "data/home/work", false};
     _cleanup_buf_ struct buf lower = BUF_INIT(LOWER_MAX);
@@ -122,7 +123,7 @@ static int mount_home(const struct plan *plan, int scaffold, int root_fd, struct
     if (plan->bare)
         return 0;
     if (plan->ephemeral)
-        return ensure_home(plan, root_fd, err);
+        return setup_root_ensure_home(plan, root_fd, err);
     r = lower_home(plan, scaffold, &lower, err);
     home.lower = buf_data(&lower);
     if (r >= 0)
@@ -132,7 +133,7 @@ static int mount_home(const struct plan *plan, int scaffold, int root_fd, struct
     return r < 0 ? err_wrap(err, "mount '/home/agent'") : 0;
 }
 
-static int mount_host_trees(const struct layers *layers, int root_fd, struct err *err)
+static int setup_root_mount_host_trees(const struct layers *layers, int root_fd, struct err *err)
 {
     int r = 0;
 
@@ -143,26 +144,26 @@ static int mount_host_trees(const struct layers *layers, int root_fd, struct err
     return r;
 }
 
-static uint64_t bounded(uint64_t size)
+static uint64_t setup_root_bounded(uint64_t size)
 {
     return GUARD("tmpfs") ? size : GIB(64);
 }
 
-static int mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
+static int setup_root_mount_tmpfs(const struct plan *plan, int root_fd, struct err *err)
 {
     int r = 0;
 
     if (plan->tmp_size)
-        r = setup_tmpfs(root_fd, "tmp", bounded(plan->tmp_size), "1777", err);
+        r = setup_tmpfs(root_fd, "tmp", setup_root_bounded(plan->tmp_size), "1777", err);
     if (r >= 0 && plan->run_size)
-        r = setup_tmpfs(root_fd, "run", bounded(plan->run_size), "0755", err);
+        r = setup_tmpfs(root_fd, "run", setup_root_bounded(plan->run_size), "0755", err);
     if (r >= 0 && plan->scratch_size)
-        r = setup_tmpfs(root_fd, "scratch", bounded(plan->scratch_size), "1777", err);
+        r = setup_tmpfs(root_fd, "scratch", setup_root_bounded(plan->scratch_size), "1777", err);
     return r;
 }
 
-static int mount_wanted(const struct plan *plan, const struct layers *layers, int root_fd,
-                        struct err *err)
+static int setup_root_mount_wanted(const struct plan *plan, const struct layers *layers,
+                                   int root_fd, struct err *err)
 {
     for (size_t i = 0; i < plan->n_mounts; i++) {
         int fd = layers->fd[LAYER_MOUNTS + i], r;
@@ -182,7 +183,7 @@ static int mount_wanted(const struct plan *plan, const struct layers *layers, in
  * The proof that the host is out of reach: a root that is still stacked on ours would be the one
  * that setns() enters. Every mount that can be reached is listed, and just one may be at "/".
  */
-static int check_root(struct err *err)
+static int setup_root_check_root(struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     int r, roots = 0;
@@ -210,15 +211,15 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
 
     r = mount_make_private(err);
     if (r >= 0)
-        r = build_scaffold(plan, layers, &scaffold, err);
+        r = setup_root_build_scaffold(plan, layers, &scaffold, err);
     if (r >= 0)
-        r = mount_root(plan, scaffold, &root_fd, err);
+        r = setup_root_mount_root(plan, scaffold, &root_fd, err);
     if (r >= 0)
-        r = mount_home(plan, scaffold, root_fd, err);
+        r = setup_root_mount_home(plan, scaffold, root_fd, err);
     if (r >= 0)
-        r = mount_host_trees(layers, root_fd, err);
+        r = setup_root_mount_host_trees(layers, root_fd, err);
     if (r >= 0)
-        r = mount_tmpfs(plan, root_fd, err);
+        r = setup_root_mount_tmpfs(plan, root_fd, err);
     if (r >= 0)
         r = setup_dev(plan, root_fd, err);
     if (r >= 0)
@@ -230,10 +231,10 @@ int setup_root(const struct plan *plan, struct layers *layers, uint64_t memory_t
     if (r >= 0)
         r = caches_mount(plan, layers, scaffold, root_fd, err);
     if (r >= 0)
-        r = mount_wanted(plan, layers, root_fd, err);
+        r = setup_root_mount_wanted(plan, layers, root_fd, err);
     if (r >= 0)
         r = mount_pivot(root_fd, err);
     if (r >= 0)
-        r = check_root(err);
+        r = setup_root_check_root(err);
     return r;
 }

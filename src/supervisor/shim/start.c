@@ -34,7 +34,7 @@
 
 enum { START_TIMEOUT_SEC = 30 };
 
-static int make_cgroups(struct shim *s, struct err *err)
+static int shim_start_make_cgroups(struct shim *s, struct err *err)
 {
     const struct plan *p = &s->plan;
     struct cgroup_limits limits = {.memory = p->memory, .cpu_milli = p->cpu_milli, .pids = p->pids};
@@ -58,7 +58,7 @@ static int make_cgroups(struct shim *s, struct err *err)
 }
 
 /* False: there are none, or the machine does not let us have them after all. */
-static bool map_sub_ids(struct shim *s)
+static bool shim_start_map_sub_ids(struct shim *s)
 {
     const struct submap map = {s->plan.sub_uid, s->plan.sub_gid};
     _cleanup_err_ struct err why = ERR_INIT;
@@ -72,14 +72,14 @@ static bool map_sub_ids(struct shim *s)
     return false;
 }
 
-static int write_maps(struct shim *s, struct err *err)
+static int shim_start_write_maps(struct shim *s, struct err *err)
 {
     const struct plan *p = &s->plan;
     struct ns_map range = {0, GUARD("own ids") ? p->id_base : 0, PLAN_ID_COUNT};
     struct ns_map uid = {PLAN_AGENT_ID, geteuid(), 1}, gid = {PLAN_AGENT_ID, getegid(), 1};
     int r;
 
-    if (map_sub_ids(s))
+    if (shim_start_map_sub_ids(s))
         return 0;
     if (p->id_base)
         r = ns_write_maps(s->init_pid, &range, &range, false, err);
@@ -88,7 +88,7 @@ static int write_maps(struct shim *s, struct err *err)
     return r < 0 ? err_wrap(err, "map the sandbox's ids") : 0;
 }
 
-static int open_data(const struct plan *p, int *ret_disk, struct err *err)
+static int shim_start_open_data(const struct plan *p, int *ret_disk, struct err *err)
 {
     int r = 0;
 
@@ -101,7 +101,7 @@ static int open_data(const struct plan *p, int *ret_disk, struct err *err)
 }
 
 /* Takes the disk, so that from here on only the sandbox holds it. */
-static int hand_over_layers(struct shim *s, int *disk, struct err *err)
+static int shim_start_hand_over_layers(struct shim *s, int *disk, struct err *err)
 {
     _cleanup_close_ int userns = -1;
     struct layers layers;
@@ -121,8 +121,8 @@ static int hand_over_layers(struct shim *s, int *disk, struct err *err)
 }
 
 /* They come in the order of enum init_fd, those that there are. */
-static int take_fds(struct shim *s, const char *packet, size_t len, const int *fds, size_t n,
-                    struct err *err)
+static int shim_start_take_fds(struct shim *s, const char *packet, size_t len, const int *fds,
+                               size_t n, struct err *err)
 {
     int *const places[INIT_FDS] = {&s->meminfo_fd, &s->listener_fd};
     struct shim_reader rd;
@@ -148,7 +148,7 @@ static int take_fds(struct shim *s, const char *packet, size_t len, const int *f
  * pid 1 builds, and waits at the gate: a pipe into which pid 1 puts a byte when all is there. An
  * open network is none of what pid 1 makes, so those sandboxes have no gate.
  */
-static int make_ready_pipe(struct shim *s, int *ret_inside, struct err *err)
+static int shim_start_make_ready_pipe(struct shim *s, int *ret_inside, struct err *err)
 {
     int fds[2];
 
@@ -162,7 +162,7 @@ static int make_ready_pipe(struct shim *s, int *ret_inside, struct err *err)
 }
 
 /* Until pid 1 says something; takes in what comes for it to the gate. */
-static int await_word(struct shim *s, struct err *err)
+static int shim_start_await_word(struct shim *s, struct err *err)
 {
     struct pollfd p[2] = {{.fd = s->init_sock, .events = POLLIN},
                           {.fd = s->ready_pipe >= 0 ? SHIM_FD_CONTROL : -1, .events = POLLIN}};
@@ -187,13 +187,13 @@ static int await_word(struct shim *s, struct err *err)
 }
 
 /* READY, or the error that stopped pid 1, in its own words. */
-static int await_init(struct shim *s, struct err *err)
+static int shim_start_await_init(struct shim *s, struct err *err)
 {
     char *packet = supervisor_io(&s->sup);
     int fds[INIT_FDS];
     size_t n_fds = INIT_FDS;
     ssize_t n;
-    int r = await_word(s, err);
+    int r = shim_start_await_word(s, err);
 
     if (r < 0)
         return r;
@@ -203,7 +203,7 @@ static int await_init(struct shim *s, struct err *err)
     if (n < 0)
         return err_sys(err, (int)-n, "hear from pid 1 of the sandbox");
     r = shim_read_err(packet, (size_t)n, err);
-    return r < 0 ? r : take_fds(s, packet, (size_t)n, fds, n_fds, err);
+    return r < 0 ? r : shim_start_take_fds(s, packet, (size_t)n, fds, n_fds, err);
 }
 
 /*
@@ -213,7 +213,7 @@ static int await_init(struct shim *s, struct err *err)
  * others and for root. So each is made by the first of its own ids. The capabilities stay: the
  * kernel takes them from who leaves uid 0 unless it is told not to.
  */
-static int act_as(uid_t uid, unsigned long securebits)
+static int shim_start_act_as(uid_t uid, unsigned long securebits)
 {
     if (prctl(PR_SET_SECUREBITS, securebits, 0, 0, 0) < 0 ||
         syscall(SYS_setresuid, -1, uid, -1) < 0)
@@ -223,14 +223,14 @@ static int act_as(uid_t uid, unsigned long securebits)
 }
 
 /* Who does not come back could supervise nothing. */
-static int act_as_root(void)
+static int shim_start_act_as_root(void)
 {
     if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) < 0)
         return -errno;
     return 0;
 }
 
-static uint64_t namespaces(void)
+static uint64_t shim_start_namespaces(void)
 {
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
 
@@ -241,18 +241,18 @@ static uint64_t namespaces(void)
     return flags;
 }
 
-static pid_t clone_owned(struct shim *s, int *ret_pidfd)
+static pid_t shim_start_clone_owned(struct shim *s, int *ret_pidfd)
 {
     bool other = s->plan.id_base && GUARD("own namespace");
     pid_t pid;
-    int r = other ? act_as(s->plan.id_base, SECBIT_NO_SETUID_FIXUP) : 0;
+    int r = other ? shim_start_act_as(s->plan.id_base, SECBIT_NO_SETUID_FIXUP) : 0;
 
     if (r < 0)
         return r;
-    pid = ns_clone(namespaces(), cgroup_group_clone_fd(&s->init_group), ret_pidfd);
+    pid = ns_clone(shim_start_namespaces(), cgroup_group_clone_fd(&s->init_group), ret_pidfd);
     if (!other || pid == 0)
         return pid;
-    r = act_as_root();
+    r = shim_start_act_as_root();
     if (r >= 0 || pid < 0)
         return r < 0 ? r : pid;
     pidfd_signal(*ret_pidfd, SIGKILL);
@@ -261,17 +261,17 @@ static pid_t clone_owned(struct shim *s, int *ret_pidfd)
     return r;
 }
 
-static int clone_init(struct shim *s, struct err *err)
+static int shim_start_clone_init(struct shim *s, struct err *err)
 {
     _cleanup_close_ int ready_pipe = -1, pidfd = -1;
     int pair[2], r;
     pid_t pid;
 
-    if (make_ready_pipe(s, &ready_pipe, err) < 0)
+    if (shim_start_make_ready_pipe(s, &ready_pipe, err) < 0)
         return -ERR_SYSTEM;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "make a socket pair");
-    pid = clone_owned(s, &pidfd);
+    pid = shim_start_clone_owned(s, &pidfd);
     if (pid == 0) {
         struct init_args args = {&s->plan,       &s->cgroup, &s->init_group,
                                  s->memory_told, pair[1],    ready_pipe};
@@ -301,7 +301,7 @@ static int clone_init(struct shim *s, struct err *err)
 }
 
 /* When both sides failed, pid 1's own words name the cause; ours only that it has gone. */
-static void prefer_init_error(struct shim *s, struct err *err)
+static void shim_start_prefer_init_error(struct shim *s, struct err *err)
 {
     _cleanup_err_ struct err inner = ERR_INIT;
     char *packet = supervisor_io(&s->sup);
@@ -316,7 +316,7 @@ static void prefer_init_error(struct shim *s, struct err *err)
 
 /* A first command that its helper had begun already is a child of ours, whom nobody else reaps, and
  * pid 1 is not let go before it: whoever ends is taken, until pid 1 is. */
-static void reap_init(const struct shim *s)
+static void shim_start_reap_init(const struct shim *s)
 {
     siginfo_t si;
     int r;
@@ -326,12 +326,12 @@ static void reap_init(const struct shim *s)
     while ((r == 0 && si.si_pid != s->init_pid) || (r < 0 && errno == EINTR));
 }
 
-static void undo(struct shim *s)
+static void shim_start_undo(struct shim *s)
 {
     execs_drop(&s->sup);
     if (s->init.fd >= 0) {
         pidfd_signal(s->init.fd, SIGKILL);
-        reap_init(s);
+        shim_start_reap_init(s);
         source_close(&s->sup, &s->init);
     }
     cgroup_group_done(&s->init_group);
@@ -346,27 +346,27 @@ int sandbox_start(struct shim *s, struct err *err)
 
     r = filter_possible(err);
     if (r >= 0)
-        r = make_cgroups(s, err);
+        r = shim_start_make_cgroups(s, err);
     if (r >= 0)
-        r = open_data(&s->plan, &disk, err);
+        r = shim_start_open_data(&s->plan, &disk, err);
     s->memory_told = proc_view_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
     if (r >= 0)
-        r = clone_init(s, err);
+        r = shim_start_clone_init(s, err);
     if (r >= 0)
-        r = write_maps(s, err);
+        r = shim_start_write_maps(s, err);
     if (r >= 0)
         r = enter_open(s, err);
     if (r >= 0)
-        r = hand_over_layers(s, &disk, err);
+        r = shim_start_hand_over_layers(s, &disk, err);
     s->sup.state = SHIM_RUNNING;
     if (r >= 0)
-        r = await_init(s, err);
+        r = shim_start_await_init(s, err);
     s->ready_pipe = fd_close(s->ready_pipe);
     if (r >= 0)
         r = network_start(s, err);
     if (r < 0) {
-        prefer_init_error(s, err);
-        undo(s);
+        shim_start_prefer_init_error(s, err);
+        shim_start_undo(s);
         return -(int)err->code;
     }
     s->refresh_at = time_mono() + PROC_VIEW_INTERVAL;

@@ -31,12 +31,12 @@ void shim_shut_down(struct supervisor *sup)
  * we never heard of. Nobody else can reap it, and pid 1 is not let go before: so what is left when
  * no exec lives is reaped unseen, pid 1 as well, whose end its descriptor tells all the same.
  */
-static bool waits_for_init(const struct supervisor *sup)
+static bool shim_stop_waits_for_init(const struct supervisor *sup)
 {
     return sup->shut && !sup->gone && !execs_live(sup);
 }
 
-static void reap_strays(void)
+static void shim_stop_reap_strays(void)
 {
     siginfo_t si;
 
@@ -50,7 +50,7 @@ uint64_t shim_timer_at(const struct supervisor *sup)
     const struct shim *s = container_of(sup, const struct shim, sup);
     uint64_t at = proc_view_refresh_at(sup);
 
-    return waits_for_init(sup) ? MIN(at, s->strays_at) : at;
+    return shim_stop_waits_for_init(sup) ? MIN(at, s->strays_at) : at;
 }
 
 void shim_timer(struct supervisor *sup, uint64_t now)
@@ -59,10 +59,10 @@ void shim_timer(struct supervisor *sup, uint64_t now)
 
     if (now >= proc_view_refresh_at(sup))
         proc_view_refresh(sup, now);
-    if (!waits_for_init(sup) || now < s->strays_at)
+    if (!shim_stop_waits_for_init(sup) || now < s->strays_at)
         return;
     s->strays_at = now + STRAYS_EVERY;
-    reap_strays();
+    shim_stop_reap_strays();
 }
 
 void shim_clean_up(struct supervisor *sup)

@@ -17,7 +17,7 @@
 enum { USER_FILE_MAX = 1 << 20 };
 
 /* NULL when there is none, or it is not a plain file of sensible size. */
-static char *read_file(const char *path)
+static char *user_read_file(const char *path)
 {
     struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
@@ -39,7 +39,7 @@ static char *read_file(const char *path)
     return TAKE_PTR(text);
 }
 
-static bool take_id(const char *s, uint32_t *ret)
+static bool user_take_id(const char *s, uint32_t *ret)
 {
     if (!s)
         return false;
@@ -60,7 +60,7 @@ bool user_from_passwd(char *text, const char *name, uint32_t uid, struct user *r
 
         for (size_t i = 0; i < ARRAY_SIZE(f); i++)
             f[i] = strsep(&line, ":");
-        if (!f[6] || line || !take_id(f[2], &entry_uid) || !take_id(f[3], &entry_gid))
+        if (!f[6] || line || !user_take_id(f[2], &entry_uid) || !user_take_id(f[3], &entry_gid))
             continue;
         if (name ? !STREQ(f[0], name) : entry_uid != uid)
             continue;
@@ -73,7 +73,7 @@ bool user_from_passwd(char *text, const char *name, uint32_t uid, struct user *r
     return false;
 }
 
-static bool listed(char *members, const char *name)
+static bool user_listed(char *members, const char *name)
 {
     char *m;
 
@@ -94,13 +94,14 @@ void user_groups_from(char *text, struct user *u)
 
         for (size_t i = 0; i < ARRAY_SIZE(f); i++)
             f[i] = strsep(&line, ":");
-        if (!f[3] || line || !take_id(f[2], &gid) || gid == u->gid || !listed(f[3], u->name))
+        if (!f[3] || line || !user_take_id(f[2], &gid) || gid == u->gid ||
+            !user_listed(f[3], u->name))
             continue;
         u->groups[u->n_groups++] = gid;
     }
 }
 
-static int resolve_name(const char *name, char *passwd, struct user *u, struct err *err)
+static int user_resolve_name(const char *name, char *passwd, struct user *u, struct err *err)
 {
     if (passwd && user_from_passwd(passwd, name, 0, u))
         return 0;
@@ -109,14 +110,15 @@ static int resolve_name(const char *name, char *passwd, struct user *u, struct e
 }
 
 /* An id that passwd does not know has the group of the same number, never 0 by default. */
-static int resolve_ids(const char *who, char *passwd, struct user *u, struct err *err)
+static int user_resolve_ids(const char *who, char *passwd, struct user *u, struct err *err)
 {
     char number[16];
     size_t n = strcspn(who, ":");
     uint32_t uid, gid;
 
     snprintf(number, sizeof(number), "%.*s", (int)MIN(n, sizeof(number) - 1), who);
-    if (n >= sizeof(number) || !take_id(number, &uid) || (who[n] && !take_id(who + n + 1, &gid)))
+    if (n >= sizeof(number) || !user_take_id(number, &uid) ||
+        (who[n] && !user_take_id(who + n + 1, &gid)))
         return err_set(err, ERR_INVALID, "user '%s' is not UID or UID:GID up to %d", who,
                        USER_ID_MAX);
     u->uid = u->gid = uid;
@@ -138,11 +140,11 @@ int user_resolve(const char *who, struct user *ret, struct err *err)
     r = GUARD("strict users") ? parse_user(who, err) : 0;
     if (r < 0)
         return r;
-    passwd = read_file("etc/passwd");
-    r = number ? resolve_ids(who, passwd, ret, err) : resolve_name(who, passwd, ret, err);
+    passwd = user_read_file("etc/passwd");
+    r = number ? user_resolve_ids(who, passwd, ret, err) : user_resolve_name(who, passwd, ret, err);
     if (r < 0)
         return r;
-    group = *ret->name ? read_file("etc/group") : NULL;
+    group = *ret->name ? user_read_file("etc/group") : NULL;
     if (group)
         user_groups_from(group, ret);
     return 0;

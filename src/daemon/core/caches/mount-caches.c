@@ -4,7 +4,7 @@
 #include "daemon/core/sandbox/manager-internal.h"
 #include "lib/base/cleanup.h"
 
-static bool is_in_use(const struct manager *m)
+static bool mount_caches_is_in_use(const struct manager *m)
 {
     for (size_t i = 0; i < m->config.n_engines; i++) {
         const struct engine *e = m->config.engines[i];
@@ -20,7 +20,7 @@ int manager_mounts(struct manager *m, engine_image_fn done, void *arg, struct er
     const struct image_ask ask = {.verb = IMAGE_MOUNTS, .fd = -1};
     int r;
 
-    if (!is_in_use(m))
+    if (!mount_caches_is_in_use(m))
         return 0;
     r = manager_image(m, NULL, &ask, done, arg, err);
     return r < 0 ? r : 1;
@@ -45,7 +45,7 @@ int manager_mounts_trim(struct manager *m, const uint64_t *keep, uint64_t unused
     return manager_image(m, NULL, &ask, done, arg, err);
 }
 
-static void kept(void *arg, const struct err *err, const char *json)
+static void mount_caches_kept(void *arg, const struct err *err, const char *json)
 {
     struct manager *m = arg;
 
@@ -64,5 +64,5 @@ void mounts_keep_budget(struct manager *m)
     m->trim_again = m->trimming;
     if (m->trimming || m->closing)
         return;
-    m->trimming = manager_mounts_trim(m, NULL, 0, kept, m, NULL) >= 0;
+    m->trimming = manager_mounts_trim(m, NULL, 0, mount_caches_kept, m, NULL) >= 0;
 }

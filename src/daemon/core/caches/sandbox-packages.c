@@ -14,7 +14,8 @@
 
 /* The spec's network leads to a registry. An engine that nobody has needed yet has not said whether
  * it can: then the sandbox's supervisor will. */
-static bool uses_packages(const struct sandbox *sb, const struct sandbox_spec *spec)
+static bool sandbox_packages_uses_packages(const struct sandbox *sb,
+                                           const struct sandbox_spec *spec)
 {
     bool cannot = engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_NET_PACKAGES);
 
@@ -22,7 +23,7 @@ static bool uses_packages(const struct sandbox *sb, const struct sandbox_spec *s
 }
 
 /* The supervisor of an earlier version does not know the question. */
-static void no_listener(struct sandbox *sb, const struct err *err)
+static void sandbox_packages_no_listener(struct sandbox *sb, const struct err *err)
 {
     const char *why = err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND
                           ? "it was started by an earlier version: stop it and start it again"
@@ -34,7 +35,7 @@ static void no_listener(struct sandbox *sb, const struct err *err)
 }
 
 /* The socket itself says it. */
-static enum sandbox_way way_of(int fd)
+static enum sandbox_way sandbox_packages_way_of(int fd)
 {
     int domain = 0;
     socklen_t len = sizeof(domain);
@@ -43,22 +44,22 @@ static enum sandbox_way way_of(int fd)
     return domain == AF_UNIX ? WAY_STREAM : WAY_SOCKET;
 }
 
-static void on_listener(void *arg, const struct err *err, int fd)
+static void sandbox_packages_on_listener(void *arg, const struct err *err, int fd)
 {
     struct sandbox *sb = arg;
 
     if (err || fd < 0) {
-        no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
+        sandbox_packages_no_listener(sb, err ? err : &(struct err){.code = ERR_NOT_FOUND});
         return;
     }
-    sb->way = way_of(fd);
+    sb->way = sandbox_packages_way_of(fd);
     packages_proxy_attach(sb->m->config.packages, sb->id, fd);
 }
 
 void sandbox_packages_linked(struct sandbox *sb)
 {
-    if (uses_packages(sb, &sb->spec))
-        supervisor_conn_listener(sb->conn, on_listener, sb);
+    if (sandbox_packages_uses_packages(sb, &sb->spec))
+        supervisor_conn_listener(sb->conn, sandbox_packages_on_listener, sb);
 }
 
 void sandbox_packages_unlinked(struct sandbox *sb)
@@ -89,10 +90,12 @@ const char *sandbox_packages_way(const struct sandbox *sb)
 
 const char *sandbox_packages_trouble(const struct sandbox *sb)
 {
-    return uses_packages(sb, &sb->spec) ? packages_proxy_trouble(sb->m->config.packages) : NULL;
+    return sandbox_packages_uses_packages(sb, &sb->spec)
+               ? packages_proxy_trouble(sb->m->config.packages)
+               : NULL;
 }
 
-static void on_answer(void *arg, const struct err *err, const char *json)
+static void sandbox_packages_on_answer(void *arg, const struct err *err, const char *json)
 {
     struct op *op = arg;
 
@@ -107,16 +110,16 @@ void sandbox_packages_require(struct op *op, void (*then)(struct op *op))
 {
     const struct manager_config *c = &op->sb->m->config;
 
-    if (!c->packages_required || !uses_packages(op->sb, &op->want)) {
+    if (!c->packages_required || !sandbox_packages_uses_packages(op->sb, &op->want)) {
         then(op);
         return;
     }
     op->then = then;
     packages_proxy_ask(c->packages, &(struct packages_proxy_ask){.what = PACKAGES_PROXY_STATS},
-                       on_answer, op);
+                       sandbox_packages_on_answer, op);
 }
 
-static const struct sandbox *find_id(struct manager *m, const char *id)
+static const struct sandbox *sandbox_packages_find_id(struct manager *m, const char *id)
 {
     struct sandbox *sb;
 
@@ -142,6 +145,6 @@ void sandbox_packages_event(struct manager *m, const char *json)
         id = xstrdup(json_string_value(json_object_get(doc, "sandbox")));
     json_object_del(doc, "type");
     json_object_del(doc, "sandbox");
-    sb = find_id(m, id);
+    sb = sandbox_packages_find_id(m, id);
     events_emit_of(m->config.events, kind, id, sb ? sb->name : NULL, NULL, doc);
 }

@@ -22,7 +22,7 @@ struct round {
     void *arg;
 };
 
-static void round_end(struct round *r)
+static void tool_caches_round_end(struct round *r)
 {
     _cleanup_json_ json_t *doc = json_pack("{s:o, s:o}", "caches", r->items, "errors", r->troubles);
 
@@ -32,9 +32,9 @@ static void round_end(struct round *r)
     free(r);
 }
 
-static void round_step(struct round *r);
+static void tool_caches_round_step(struct round *r);
 
-static void round_trouble(struct round *r, const struct err *err)
+static void tool_caches_round_trouble(struct round *r, const struct err *err)
 {
     json_array_append_new(r->troubles,
                           json_pack("{s:s, s:s, s:s}", "engine", r->engine->ops->name, "code",
@@ -43,7 +43,7 @@ static void round_trouble(struct round *r, const struct err *err)
 
 /* ---- listing ---- */
 
-static const char *name_of(struct manager *m, const char *id)
+static const char *tool_caches_name_of(struct manager *m, const char *id)
 {
     struct sandbox *sb;
 
@@ -53,10 +53,11 @@ static const char *name_of(struct manager *m, const char *id)
     return id;
 }
 
-static json_t *to_json(struct round *r, const struct engine_cache *c)
+static json_t *tool_caches_to_json(struct round *r, const struct engine_cache *c)
 {
     static const char *const kinds[] = {"base", "shared", "private"};
-    const char *owner = c->kind == ENGINE_CACHE_PRIVATE ? name_of(r->m, c->owner) : c->owner;
+    const char *owner =
+        c->kind == ENGINE_CACHE_PRIVATE ? tool_caches_name_of(r->m, c->owner) : c->owner;
     json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "engine", r->engine->ops->name, "kind",
                           kinds[c->kind], "tool", c->tool, "owner", owner);
     char text[TIME_FORMAT_MAX];
@@ -68,45 +69,46 @@ static json_t *to_json(struct round *r, const struct engine_cache *c)
     return o;
 }
 
-static void listed(void *arg, const struct err *err, const struct engine_caches *caches)
+static void tool_caches_listed(void *arg, const struct err *err, const struct engine_caches *caches)
 {
     struct round *r = arg;
 
     if (err)
-        round_trouble(r, err);
+        tool_caches_round_trouble(r, err);
     for (size_t i = 0; i < caches->n; i++)
-        json_array_append_new(r->items, to_json(r, &caches->items[i]));
-    round_step(r);
+        json_array_append_new(r->items, tool_caches_to_json(r, &caches->items[i]));
+    tool_caches_round_step(r);
 }
 
 /* ---- forgetting ---- */
 
-static void dropped(void *arg, const struct err *err, struct engine_sandbox *box)
+static void tool_caches_dropped(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     (void)box;
     if (err && err->code != ERR_UNSUPPORTED)
-        round_trouble(arg, err);
-    round_step(arg);
+        tool_caches_round_trouble(arg, err);
+    tool_caches_round_step(arg);
 }
 
-static void round_step(struct round *r)
+static void tool_caches_round_step(struct round *r)
 {
     const struct manager_config *c = &r->m->config;
 
     while (r->next < c->n_engines && !manager_asks_engine(r->m, c->engines[r->next]))
         r->next++;
     if (r->next == c->n_engines) {
-        round_end(r);
+        tool_caches_round_end(r);
         return;
     }
     r->engine = c->engines[r->next++];
     if (r->tool)
-        engine_cache_drop(r->engine, r->tool, dropped, r);
+        engine_cache_drop(r->engine, r->tool, tool_caches_dropped, r);
     else
-        engine_cache_list(r->engine, listed, r);
+        engine_cache_list(r->engine, tool_caches_listed, r);
 }
 
-static void round_start(struct manager *m, const char *tool, tool_caches_fn done, void *arg)
+static void tool_caches_round_start(struct manager *m, const char *tool, tool_caches_fn done,
+                                    void *arg)
 {
     struct round *r = xnew0(struct round);
 
@@ -117,12 +119,12 @@ static void round_start(struct manager *m, const char *tool, tool_caches_fn done
     r->done = done;
     r->arg = arg;
     m->loose++;
-    round_step(r);
+    tool_caches_round_step(r);
 }
 
 void manager_caches(struct manager *m, tool_caches_fn done, void *arg)
 {
-    round_start(m, NULL, done, arg);
+    tool_caches_round_start(m, NULL, done, arg);
 }
 
 int manager_caches_drop(struct manager *m, const char *tool, tool_caches_fn done, void *arg,
@@ -133,6 +135,6 @@ int manager_caches_drop(struct manager *m, const char *tool, tool_caches_fn done
     int r = all ? 0 : cache_tool_find(tool, &t, err);
 
     if (r >= 0)
-        round_start(m, all ? "" : tool, done, arg);
+        tool_caches_round_start(m, all ? "" : tool, done, arg);
     return r;
 }

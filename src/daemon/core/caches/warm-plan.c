@@ -75,7 +75,7 @@ void warm_plan_done(struct warm_plan *p)
 
 /* ---- what is asked ---- */
 
-static int find_recipe(const char *tool, const struct recipe **ret, struct err *err)
+static int warm_plan_find_recipe(const char *tool, const struct recipe **ret, struct err *err)
 {
     const struct cache_tool *t;
     int r;
@@ -96,7 +96,7 @@ static int find_recipe(const char *tool, const struct recipe **ret, struct err *
                          "and yarn can be.");
 }
 
-static int check_package(const struct recipe *r, const char *s, struct err *err)
+static int warm_plan_check_package(const struct recipe *r, const char *s, struct err *err)
 {
     bool fine = *s && strlen(s) <= PACKAGE_MAX && (isalnum((unsigned char)*s) || *s == '@');
 
@@ -110,7 +110,7 @@ static int check_package(const struct recipe *r, const char *s, struct err *err)
 }
 
 /* How much of a line is no comment. */
-static size_t without_comment(const char *line, size_t len)
+static size_t warm_plan_without_comment(const char *line, size_t len)
 {
     for (size_t i = 0; i < len; i++)
         if (line[i] == '#' && (i == 0 || isspace((unsigned char)line[i - 1])))
@@ -119,7 +119,7 @@ static size_t without_comment(const char *line, size_t len)
 }
 
 /* Options in the file could undo ours, and lead elsewhere: none but digests. */
-static int check_options(const char *text, size_t len, unsigned line, struct err *err)
+static int warm_plan_check_options(const char *text, size_t len, unsigned line, struct err *err)
 {
     for (size_t i = 0; i < len; i++) {
         bool option = text[i] == '-' && (i == 0 || isspace((unsigned char)text[i - 1]));
@@ -135,7 +135,7 @@ static int check_options(const char *text, size_t len, unsigned line, struct err
 
 /* Python ends a line at more characters than we do, some of them not ASCII: with one of those a
  * comment could go on as an option. */
-static int check_characters(const char *text, size_t len, unsigned line, struct err *err)
+static int warm_plan_check_characters(const char *text, size_t len, unsigned line, struct err *err)
 {
     for (size_t i = 0; i < len; i++)
         if (text[i] != '\t' && (text[i] < ' ' || text[i] > '~'))
@@ -145,22 +145,23 @@ static int check_characters(const char *text, size_t len, unsigned line, struct 
 }
 
 /* What the tool gets to read: without comments, which may hold anything, another encoding too. */
-static int take_line(const char *text, size_t len, unsigned line, struct buf *ret, struct err *err)
+static int warm_plan_take_line(const char *text, size_t len, unsigned line, struct buf *ret,
+                               struct err *err)
 {
     int r;
 
     if (len && text[len - 1] == '\r')
         len--;
-    len = without_comment(text, len);
-    r = check_characters(text, len, line, err);
+    len = warm_plan_without_comment(text, len);
+    r = warm_plan_check_characters(text, len, line, err);
     if (r >= 0)
-        r = check_options(text, len, line, err);
+        r = warm_plan_check_options(text, len, line, err);
     if (r >= 0 && (buf_append(ret, text, len) < 0 || buf_append_c(ret, '\n') < 0))
         r = err_set(err, ERR_LIMIT, "the requirements are over %zu bytes", ret->max);
     return r;
 }
 
-static int take_requirements(const char *text, struct buf *ret, struct err *err)
+static int warm_plan_take_requirements(const char *text, struct buf *ret, struct err *err)
 {
     unsigned line = 1;
     int r = 0;
@@ -168,13 +169,14 @@ static int take_requirements(const char *text, struct buf *ret, struct err *err)
     for (const char *p = text; r >= 0 && *p; line++) {
         size_t len = strcspn(p, "\n");
 
-        r = take_line(p, len, line, ret, err);
+        r = warm_plan_take_line(p, len, line, ret, err);
         p += len + (p[len] == '\n');
     }
     return r;
 }
 
-static int check_kind(const struct recipe *r, const struct warm_request *q, struct err *err)
+static int warm_plan_check_kind(const struct recipe *r, const struct warm_request *q,
+                                struct err *err)
 {
     int given = (json_array_size(q->packages) > 0) + (q->requirements != NULL) + (q->lock != NULL);
 
@@ -192,8 +194,8 @@ static int check_kind(const struct recipe *r, const struct warm_request *q, stru
 
 /* ---- the command ---- */
 
-static int add_packages(char ***argv, const struct recipe *r, const json_t *packages,
-                        struct err *err)
+static int warm_plan_add_packages(char ***argv, const struct recipe *r, const json_t *packages,
+                                  struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int n = packages ? json_read_strv(packages, "packages", &names, err) : 0;
@@ -203,27 +205,27 @@ static int add_packages(char ***argv, const struct recipe *r, const json_t *pack
     if (strv_len(names) > PACKAGES_MAX)
         return err_set(err, ERR_INVALID, "over %d packages", PACKAGES_MAX);
     for (char **name = names; name && *name; name++) {
-        if (check_package(r, *name, err) < 0)
+        if (warm_plan_check_package(r, *name, err) < 0)
             return -ERR_INVALID;
         strv_add(argv, *name);
     }
     return 0;
 }
 
-static int make_argv(const struct recipe *r, const struct warm_request *q, char ***ret,
-                     struct err *err)
+static int warm_plan_make_argv(const struct recipe *r, const struct warm_request *q, char ***ret,
+                               struct err *err)
 {
     const char *const *words = q->lock ? r->lock : q->requirements ? r->requirements : r->packages;
 
     while (*words)
         strv_add(ret, *words++);
-    return add_packages(ret, r, q->packages, err);
+    return warm_plan_add_packages(ret, r, q->packages, err);
 }
 
 /* ---- the files ---- */
 
 /* Where a lock file says that a package comes from is not where it comes from here. */
-static void drop_urls(json_t *j)
+static void warm_plan_drop_urls(json_t *j)
 {
     const char *key, *url = json_string_value(json_object_get(j, "resolved"));
     json_t *v;
@@ -231,11 +233,11 @@ static void drop_urls(json_t *j)
 
     if (url && strncmp(url, "http", 4) == 0)
         json_object_del(j, "resolved");
-    json_object_foreach_safe(j, next, key, v) if (json_is_object(v)) drop_urls(v);
+    json_object_foreach_safe(j, next, key, v) if (json_is_object(v)) warm_plan_drop_urls(v);
 }
 
 /* npm wants the package.json that a lock file belongs to; the lock file knows what was in it. */
-static json_t *package_of(const json_t *lock)
+static json_t *warm_plan_package_of(const json_t *lock)
 {
     static const char *const keys[] = {"name",
                                        "version",
@@ -252,12 +254,13 @@ static json_t *package_of(const json_t *lock)
     return o;
 }
 
-static int to_buf(void *arg, const void *data, size_t len)
+static int warm_plan_to_buf(void *arg, const void *data, size_t len)
 {
     return buf_append(arg, data, len) < 0 ? -ENOBUFS : 0;
 }
 
-static int put_file(struct tar_writer *w, const char *name, const char *text, struct err *err)
+static int warm_plan_put_file(struct tar_writer *w, const char *name, const char *text,
+                              struct err *err)
 {
     struct tar_entry e = {.type = TAR_FILE, .mode = 0644, .size = strlen(text)};
     int r;
@@ -267,15 +270,15 @@ static int put_file(struct tar_writer *w, const char *name, const char *text, st
     return r < 0 ? r : tar_write(w, text, strlen(text), err);
 }
 
-static int put_requirements(struct tar_writer *w, const char *given, struct err *err)
+static int warm_plan_put_requirements(struct tar_writer *w, const char *given, struct err *err)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(FILES_MAX);
-    int r = take_requirements(given, &text, err);
+    int r = warm_plan_take_requirements(given, &text, err);
 
-    return r < 0 ? r : put_file(w, "requirements.txt", buf_data(&text), err);
+    return r < 0 ? r : warm_plan_put_file(w, "requirements.txt", buf_data(&text), err);
 }
 
-static int put_lock(struct tar_writer *w, const char *text, struct err *err)
+static int warm_plan_put_lock(struct tar_writer *w, const char *text, struct err *err)
 {
     _cleanup_json_ json_t *lock = NULL, *package = NULL;
     _cleanup_free_ char *lock_text = NULL, *package_text = NULL;
@@ -287,17 +290,17 @@ static int put_lock(struct tar_writer *w, const char *text, struct err *err)
         err_set(err, ERR_INVALID, LOCKFILE " has no 'packages'");
         return err_hint(err, "npm 7 and later write one that has.");
     }
-    drop_urls(lock);
-    package = package_of(lock);
+    warm_plan_drop_urls(lock);
+    package = warm_plan_package_of(lock);
     lock_text = json_to_text(lock, false);
     package_text = json_to_text(package, false);
-    r = put_file(w, LOCKFILE, lock_text, err);
-    return r < 0 ? r : put_file(w, "package.json", package_text, err);
+    r = warm_plan_put_file(w, LOCKFILE, lock_text, err);
+    return r < 0 ? r : warm_plan_put_file(w, "package.json", package_text, err);
 }
 
 /* All of it lies in the pipe before anybody reads: supervisors read what they can wait for, which a
  * file is not. */
-static int into_pipe(const struct buf *tar, int *ret, struct err *err)
+static int warm_plan_into_pipe(const struct buf *tar, int *ret, struct err *err)
 {
     _cleanup_close_ int near = -1, far = -1;
     int fds[2], r;
@@ -315,28 +318,28 @@ static int into_pipe(const struct buf *tar, int *ret, struct err *err)
     return 0;
 }
 
-static int make_files(const struct warm_request *q, int *ret, struct err *err)
+static int warm_plan_make_files(const struct warm_request *q, int *ret, struct err *err)
 {
     _cleanup_buf_ struct buf tar = BUF_INIT(FILES_MAX);
     struct tar_entry folder = {.type = TAR_DIR, .mode = 0755, .path = WARM_FOLDER};
     struct tar_writer w;
     int r;
 
-    tar_writer_init(&w, to_buf, &tar);
+    tar_writer_init(&w, warm_plan_to_buf, &tar);
     r = tar_put(&w, &folder, err);
     if (r >= 0 && q->requirements)
-        r = put_requirements(&w, q->requirements, err);
+        r = warm_plan_put_requirements(&w, q->requirements, err);
     if (r >= 0 && q->lock)
-        r = put_lock(&w, q->lock, err);
+        r = warm_plan_put_lock(&w, q->lock, err);
     if (r >= 0)
         r = tar_finish(&w, err);
-    return r < 0 ? r : into_pipe(&tar, ret, err);
+    return r < 0 ? r : warm_plan_into_pipe(&tar, ret, err);
 }
 
 /* ---- the whole ---- */
 
 /* It sees the present base and adds to it; of the other tools it sees nothing. */
-static json_t *make_spec(const struct warm_request *q)
+static json_t *warm_plan_make_spec(const struct warm_request *q)
 {
     json_t *o = json_pack("{s:s, s:{s:s, s:s}, s:{s:s}, s:I, s:I, s:I}", "network", "packages",
                           "caches", CACHE_ALL, "off", q->tool, "layered", "labels", WARM_LABEL,
@@ -350,7 +353,7 @@ static json_t *make_spec(const struct warm_request *q)
     return o;
 }
 
-static int read_request(const json_t *doc, struct warm_request *q, struct err *err)
+static int warm_plan_read_request(const json_t *doc, struct warm_request *q, struct err *err)
 {
     const struct json_field fields[] = {
         {"tool", JSON_FIELD_STRING, &q->tool},
@@ -371,21 +374,21 @@ int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err
     struct warm_request q = {0};
     int r;
 
-    r = read_request(request, &q, err);
+    r = warm_plan_read_request(request, &q, err);
     if (r >= 0)
-        r = find_recipe(q.tool, &recipe, err);
+        r = warm_plan_find_recipe(q.tool, &recipe, err);
     if (r >= 0)
-        r = check_kind(recipe, &q, err);
+        r = warm_plan_check_kind(recipe, &q, err);
     if (r >= 0)
-        r = make_argv(recipe, &q, &p.argv, err);
+        r = warm_plan_make_argv(recipe, &q, &p.argv, err);
     if (r >= 0)
-        r = make_files(&q, &p.files, err);
+        r = warm_plan_make_files(&q, &p.files, err);
     if (r < 0) {
         warm_plan_done(&p);
         return r;
     }
     p.tool = recipe->tool;
-    p.spec = make_spec(&q);
+    p.spec = warm_plan_make_spec(&q);
     *ret = p;
     return 0;
 }

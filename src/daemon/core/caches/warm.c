@@ -45,7 +45,7 @@ struct warm {
 
 /* ---- the end ---- */
 
-static void unwatch(struct warm *w)
+static void warm_unwatch(struct warm *w)
 {
     if (!w->exec)
         return;
@@ -53,7 +53,7 @@ static void unwatch(struct warm *w)
     exec_unref(TAKE_PTR(w->exec));
 }
 
-static void stop_reading(struct warm *w)
+static void warm_stop_reading(struct warm *w)
 {
     loop_watch_free(TAKE_PTR(w->incoming));
     w->pipe = fd_close(w->pipe);
@@ -67,8 +67,8 @@ static void warm_free(struct warm *w)
         *at = w->next;
         break;
     }
-    unwatch(w);
-    stop_reading(w);
+    warm_unwatch(w);
+    warm_stop_reading(w);
     fd_close(w->archive);
     warm_plan_done(&w->plan);
     err_done(&w->err);
@@ -81,7 +81,7 @@ void warms_drop(struct manager *m)
         warm_free(m->warms);
 }
 
-static void tell(struct warm *w)
+static void warm_tell(struct warm *w)
 {
     _cleanup_json_ json_t *result = NULL;
 
@@ -103,13 +103,13 @@ void warms_end(struct manager *m)
         if (w->done)
             w->done(w->arg, &why, NULL);
         w->done = NULL;
-        unwatch(w);
+        warm_unwatch(w);
     }
 }
 
 /* One that cannot be removed now goes when its time is over. */
-static void removed(void *arg, const struct err *err, const struct sandbox *sb,
-                    enum manager_action action)
+static void warm_removed(void *arg, const struct err *err, const struct sandbox *sb,
+                         enum manager_action action)
 {
     struct warm *w = arg;
 
@@ -119,33 +119,33 @@ static void removed(void *arg, const struct err *err, const struct sandbox *sb,
         return;
     if (err && err->code != ERR_NOT_FOUND)
         manager_warn(w->m, "sandbox %s stays for a while: %s", w->name, err->msg);
-    tell(w);
+    warm_tell(w);
 }
 
-static void finish(struct warm *w, const struct err *err)
+static void warm_finish(struct warm *w, const struct err *err)
 {
     if (w->m->closing) /* warms_end() has told */
         return;
     if (err)
         err_copy(&w->err, err);
-    unwatch(w);
-    if (manager_remove(w->m, w->name, true, removed, w, NULL) < 0)
-        tell(w);
+    warm_unwatch(w);
+    if (manager_remove(w->m, w->name, true, warm_removed, w, NULL) < 0)
+        warm_tell(w);
 }
 
 /* ---- the new base ---- */
 
-static void published(void *arg, const struct err *err, struct engine_sandbox *box)
+static void warm_published(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct warm *w = arg;
 
     (void)box;
     w->m->loose--;
-    finish(w, err);
+    warm_finish(w, err);
 }
 
 /* When all has come, and was all. */
-static void publish(struct warm *w)
+static void warm_publish(struct warm *w)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -153,31 +153,31 @@ static void publish(struct warm *w)
         return;
     if (lseek(w->archive, 0, SEEK_SET) < 0) {
         err_sys(&err, errno, "read the archive");
-        finish(w, &err);
+        warm_finish(w, &err);
         return;
     }
     w->m->loose++;
-    engine_cache_publish(w->engine, w->plan.tool, TAKE_FD(w->archive), published, w);
+    engine_cache_publish(w->engine, w->plan.tool, TAKE_FD(w->archive), warm_published, w);
 }
 
-static void copied_out(void *arg, const struct err *err, const struct copy_result *result)
+static void warm_copied_out(void *arg, const struct err *err, const struct copy_result *result)
 {
     struct warm *w = arg;
 
     if (w->m->closing)
         return;
     if (err || w->err.code) {
-        finish(w, err);
+        warm_finish(w, err);
         return;
     }
     w->files = result->entries;
     w->bytes = result->bytes;
     w->copied = true;
-    publish(w);
+    warm_publish(w);
 }
 
-/* What cannot be written is read all the same: copied_out() then ends it. */
-static void on_incoming(void *arg, int events)
+/* What cannot be written is read all the same: warm_copied_out() then ends it. */
+static void warm_on_incoming(void *arg, int events)
 {
     static char piece[PIECE]; /* one thread, used up before we return */
     struct warm *w = arg;
@@ -189,12 +189,12 @@ static void on_incoming(void *arg, int events)
         err_sys(&w->err, -r, "write the archive");
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
         return;
-    stop_reading(w);
-    publish(w);
+    warm_stop_reading(w);
+    warm_publish(w);
 }
 
 /* *ret: the end that the sandbox writes to. */
-static int open_archive(struct warm *w, int *ret, struct err *err)
+static int warm_open_archive(struct warm *w, int *ret, struct err *err)
 {
     const char *dir = w->m->config.state_dir;
     int fds[2];
@@ -206,31 +206,31 @@ static int open_archive(struct warm *w, int *ret, struct err *err)
         return err_sys(err, errno, "make a pipe");
     w->pipe = fds[0];
     *ret = fds[1];
-    w->incoming = loop_watch_new(w->m->loop, w->pipe, on_incoming, w);
+    w->incoming = loop_watch_new(w->m->loop, w->pipe, warm_on_incoming, w);
     if (!w->incoming)
         return err_set(err, ERR_LIMIT, "too many descriptors are watched");
     loop_watch_set(w->incoming, LOOP_READ);
     return 0;
 }
 
-static void take_cache(struct warm *w)
+static void warm_take_cache(struct warm *w)
 {
     _cleanup_free_ char *path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = open_archive(w, &fd, &err);
+    r = warm_open_archive(w, &fd, &err);
     if (r >= 0)
-        r = manager_copy(w->m, w->name, path, false, TAKE_FD(fd), copied_out, w, &err);
+        r = manager_copy(w->m, w->name, path, false, TAKE_FD(fd), warm_copied_out, w, &err);
     if (r < 0)
-        finish(w, &err);
+        warm_finish(w, &err);
 }
 
 /* ---- the tool ---- */
 
 /* The last line that it wrote to stderr: tools end with what is wrong. */
-static void last_words(const struct exec *x, char ret[static TAIL_MAX])
+static void warm_last_words(const struct exec *x, char ret[static TAIL_MAX])
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
     struct journal_reader reader;
@@ -253,7 +253,7 @@ static void last_words(const struct exec *x, char ret[static TAIL_MAX])
         memmove(ret, line + 1, strlen(line));
 }
 
-static void judge(const struct exec *x, struct err *err)
+static void warm_judge(const struct exec *x, struct err *err)
 {
     char words[TAIL_MAX];
 
@@ -268,27 +268,27 @@ static void judge(const struct exec *x, struct err *err)
     } else if (x->end.cause != END_EXITED) {
         err_set(err, ERR_ENGINE, "it was ended: %s", end_cause_name(x->end.cause));
     } else if (x->end.exit_code != 0) {
-        last_words(x, words);
+        warm_last_words(x, words);
         err_set(err, ERR_INVALID, "it ended with %d: %.500s", x->end.exit_code, words);
     }
 }
 
-static void on_exec(void *arg, enum exec_event event)
+static void warm_on_exec(void *arg, enum exec_event event)
 {
     struct warm *w = arg;
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (event != EXEC_EVENT_ENDED)
         return;
-    judge(w->exec, &err);
-    unwatch(w);
+    warm_judge(w->exec, &err);
+    warm_unwatch(w);
     if (err.code)
-        finish(w, &err);
+        warm_finish(w, &err);
     else
-        take_cache(w);
+        warm_take_cache(w);
 }
 
-static void run_tool(struct warm *w)
+static void warm_run_tool(struct warm *w)
 {
     struct exec_request req = {.cwd = xstrdup(WARM_HOME "/" WARM_FOLDER), .timeout = WARM_TIMEOUT};
     _cleanup_err_ struct err err = ERR_INIT;
@@ -298,27 +298,27 @@ static void run_tool(struct warm *w)
     r = manager_exec(w->m, w->name, &req, &w->exec, &err);
     exec_request_done(&req);
     if (r < 0) {
-        finish(w, &err);
+        warm_finish(w, &err);
         return;
     }
-    w->watch = (struct exec_watch){.fn = on_exec, .arg = w};
+    w->watch = (struct exec_watch){.fn = warm_on_exec, .arg = w};
     exec_watch_add(w->exec, &w->watch);
 }
 
 /* ---- the sandbox ---- */
 
-static void copied_in(void *arg, const struct err *err, const struct copy_result *result)
+static void warm_copied_in(void *arg, const struct err *err, const struct copy_result *result)
 {
     const struct warm *w = arg;
 
     (void)result;
     if (err || w->m->closing)
-        finish(arg, err);
+        warm_finish(arg, err);
     else
-        run_tool(arg);
+        warm_run_tool(arg);
 }
 
-static int check_sandbox(const struct sandbox *sb, struct err *err)
+static int warm_check_sandbox(const struct sandbox *sb, struct err *err)
 {
     if (sb->engine->caps & ENGINE_CAP_NET_PACKAGES && sb->engine->ops->cache_publish)
         return 0;
@@ -326,8 +326,8 @@ static int check_sandbox(const struct sandbox *sb, struct err *err)
                    sb->engine->ops->name);
 }
 
-static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
-                    enum manager_action action)
+static void warm_ensured(void *arg, const struct err *err, const struct sandbox *sb,
+                         enum manager_action action)
 {
     struct warm *w = arg;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -335,19 +335,19 @@ static void ensured(void *arg, const struct err *err, const struct sandbox *sb,
 
     (void)action;
     if (err || !sb || w->m->closing) {
-        finish(w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"it has gone"});
+        warm_finish(w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"it has gone"});
         return;
     }
     w->engine = sb->engine;
-    r = check_sandbox(sb, &why);
+    r = warm_check_sandbox(sb, &why);
     if (r >= 0)
-        r = manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), copied_in, w,
+        r = manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), warm_copied_in, w,
                          &why);
     if (r < 0)
-        finish(w, &why);
+        warm_finish(w, &why);
 }
 
-static int check_room(const struct manager *m, struct err *err)
+static int warm_check_room(const struct manager *m, struct err *err)
 {
     int n = 0;
 
@@ -367,14 +367,14 @@ int manager_warm(struct manager *m, const json_t *request, warm_done_fn done, vo
 
     *w = (struct warm){
         .m = m, .archive = -1, .pipe = -1, .done = done, .arg = arg, .plan = {.files = -1}};
-    r = check_room(m, err);
+    r = warm_check_room(m, err);
     if (r >= 0)
         r = warm_plan_read(request, &w->plan, err);
     if (r >= 0)
         r = random_hex(id, err);
     snprintf(w->name, sizeof(w->name), "warm-%s", id);
     if (r >= 0)
-        r = manager_ensure(m, w->name, w->plan.spec, ensured, w, err);
+        r = manager_ensure(m, w->name, w->plan.spec, warm_ensured, w, err);
     if (r < 0) {
         warm_free(w);
         return r;

@@ -58,7 +58,8 @@ struct event_log {
 
 /* ---- numbers ---- */
 
-static int mark(struct event_log *ev, uint64_t number, bool clean, bool sync, struct err *err)
+static int events_mark(struct event_log *ev, uint64_t number, bool clean, bool sync,
+                       struct err *err)
 {
     char text[96];
 
@@ -67,16 +68,16 @@ static int mark(struct event_log *ev, uint64_t number, bool clean, bool sync, st
     return store_meta_set(ev->store, MARK_KEY, text, sync, err);
 }
 
-static int reserve(struct event_log *ev, bool sync, struct err *err)
+static int events_reserve(struct event_log *ev, bool sync, struct err *err)
 {
-    int r = mark(ev, ev->next + BLOCK, false, sync, err);
+    int r = events_mark(ev, ev->next + BLOCK, false, sync, err);
 
     if (r >= 0)
         ev->reserved = ev->next + BLOCK;
     return r;
 }
 
-static int take_up(struct event_log *ev, struct err *err)
+static int events_take_up(struct event_log *ev, struct err *err)
 {
     char text[96], state = 'u', boot[BOOT_ID_MAX] = "";
     unsigned long long number = 1;
@@ -91,12 +92,12 @@ static int take_up(struct event_log *ev, struct err *err)
     same_boot = r == 0 || (!STREQ(boot, "-") && STREQ(boot, ev->boot));
     ev->next = number + (state == 'c' || same_boot ? 0 : LEAP);
     ev->saved = ev->next - 1;
-    return reserve(ev, !same_boot, err);
+    return events_reserve(ev, !same_boot, err);
 }
 
 /* ---- keeping ---- */
 
-static void pending_pop(struct event_log *ev)
+static void events_pending_pop(struct event_log *ev)
 {
     struct pending *p = ev->first;
 
@@ -109,33 +110,33 @@ static void pending_pop(struct event_log *ev)
     free(p);
 }
 
-static const char *or_null(const char *s)
+static const char *events_or_null(const char *s)
 {
     return *s ? s : NULL;
 }
 
-static struct event to_event(const struct pending *p)
+static struct event events_to_event(const struct pending *p)
 {
     return (struct event){
         .seq = p->seq,
         .at = p->at,
         .kind = p->kind,
-        .sandbox_id = or_null(p->sandbox_id),
-        .sandbox = or_null(p->sandbox),
-        .exec = or_null(p->exec),
+        .sandbox_id = events_or_null(p->sandbox_id),
+        .sandbox = events_or_null(p->sandbox),
+        .exec = events_or_null(p->exec),
         .data = p->data,
     };
 }
 
-static struct store_event to_row(const struct pending *p)
+static struct store_event events_to_row(const struct pending *p)
 {
-    struct event e = to_event(p);
+    struct event e = events_to_event(p);
 
     return (struct store_event){e.seq, e.at, e.kind, e.sandbox_id, e.sandbox, e.exec, e.data};
 }
 
 /* Some more than the limit may gather, so that not every write is also a removal. */
-static int trim(struct event_log *ev, struct err *err)
+static int events_trim(struct event_log *ev, struct err *err)
 {
     struct store_span span = {0};
     int r = 0;
@@ -154,26 +155,26 @@ static int trim(struct event_log *ev, struct err *err)
     return r;
 }
 
-static int flush_batch(struct event_log *ev, struct err *err)
+static int events_flush_batch(struct event_log *ev, struct err *err)
 {
     struct store_event rows[BATCH];
     size_t n = 0;
     int r;
 
     for (const struct pending *p = ev->first; p && n < BATCH; p = p->next)
-        rows[n++] = to_row(p);
+        rows[n++] = events_to_row(p);
     r = store_event_add(ev->store, rows, n, err);
     if (r < 0)
         return r;
     if (ev->counted)
         ev->stored += n;
     while (n--)
-        pending_pop(ev);
-    return trim(ev, err);
+        events_pending_pop(ev);
+    return events_trim(ev, err);
 }
 
 /* One batch a turn. */
-static void on_timer(void *arg)
+static void events_on_timer(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct event_log *ev = arg;
@@ -181,7 +182,7 @@ static void on_timer(void *arg)
 
     if (!ev->first)
         return;
-    failed = flush_batch(ev, &err) < 0;
+    failed = events_flush_batch(ev, &err) < 0;
     if (failed)
         log_debug("events are not saved, trying again: %s", err.msg);
     if (ev->first)
@@ -191,11 +192,11 @@ static void on_timer(void *arg)
 void events_flush(struct event_log *ev)
 {
     while (ev && ev->first)
-        if (flush_batch(ev, NULL) < 0)
+        if (events_flush_batch(ev, NULL) < 0)
             return;
 }
 
-static void tell(void *arg)
+static void events_tell(void *arg)
 {
     struct event_log *ev = arg;
 
@@ -216,13 +217,13 @@ int events_open(struct loop *loop, struct store *store, uint64_t keep, struct ev
     ev->keep = keep;
     ev->last = &ev->first;
     time_boot_id(ev->boot);
-    r = take_up(ev, err);
+    r = events_take_up(ev, err);
     if (r < 0) {
         free(ev);
         return err_wrap(err, "events");
     }
-    ev->flush_timer = loop_timer_new(loop, on_timer, ev);
-    ev->tell_timer = loop_timer_new(loop, tell, ev);
+    ev->flush_timer = loop_timer_new(loop, events_on_timer, ev);
+    ev->tell_timer = loop_timer_new(loop, events_tell, ev);
     *ret = ev;
     return 0;
 }
@@ -233,9 +234,9 @@ void events_close(struct event_log *ev)
         return;
     events_flush(ev);
     if (!ev->first)
-        mark(ev, ev->next, true, false, NULL);
+        events_mark(ev, ev->next, true, false, NULL);
     while (ev->first)
-        pending_pop(ev);
+        events_pending_pop(ev);
     loop_timer_free(ev->flush_timer);
     loop_timer_free(ev->tell_timer);
     free(ev);
@@ -243,7 +244,7 @@ void events_close(struct event_log *ev)
 
 /* ---- emitting ---- */
 
-static void tell_soon(struct event_log *ev)
+static void events_tell_soon(struct event_log *ev)
 {
     if (!ev->watches || ev->telling)
         return;
@@ -252,9 +253,9 @@ static void tell_soon(struct event_log *ev)
 }
 
 /* False: none can be had, and what happens now is lost; its number will be seen to be missing. */
-static bool take_number(struct event_log *ev, uint64_t *ret)
+static bool events_take_number(struct event_log *ev, uint64_t *ret)
 {
-    if (ev->next + 1 >= ev->reserved && reserve(ev, false, NULL) < 0) {
+    if (ev->next + 1 >= ev->reserved && events_reserve(ev, false, NULL) < 0) {
         ev->skipped = true;
         return false;
     }
@@ -264,7 +265,7 @@ static bool take_number(struct event_log *ev, uint64_t *ret)
     return true;
 }
 
-static char *data_text(json_t *data)
+static char *events_data_text(json_t *data)
 {
     char *text = data ? json_to_text(data, false) : NULL;
 
@@ -275,7 +276,7 @@ static char *data_text(json_t *data)
     return xstrdup("{\"too_long\":true}");
 }
 
-static void copy(char *to, size_t size, const char *from)
+static void events_copy(char *to, size_t size, const char *from)
 {
     snprintf(to, size, "%s", from ? from : "");
 }
@@ -286,25 +287,25 @@ void events_emit_of(struct event_log *ev, const char *kind, const char *sandbox_
     struct pending *p;
     uint64_t seq;
 
-    if (!ev || !take_number(ev, &seq)) {
+    if (!ev || !events_take_number(ev, &seq)) {
         json_decref(data);
         return;
     }
     p = xnew0(struct pending);
     p->seq = seq;
     p->at = time_wall();
-    copy(p->kind, sizeof(p->kind), kind);
-    copy(p->sandbox_id, sizeof(p->sandbox_id), sandbox_id);
-    copy(p->sandbox, sizeof(p->sandbox), sandbox);
-    copy(p->exec, sizeof(p->exec), exec);
-    p->data = data_text(data);
+    events_copy(p->kind, sizeof(p->kind), kind);
+    events_copy(p->sandbox_id, sizeof(p->sandbox_id), sandbox_id);
+    events_copy(p->sandbox, sizeof(p->sandbox), sandbox);
+    events_copy(p->exec, sizeof(p->exec), exec);
+    p->data = events_data_text(data);
     if (!ev->first)
         loop_timer_set(ev->flush_timer, FLUSH_AFTER, false);
     *ev->last = p;
     ev->last = &p->next;
     if (++ev->n_pending > PENDING_MAX)
-        pending_pop(ev);
-    tell_soon(ev);
+        events_pending_pop(ev);
+    events_tell_soon(ev);
 }
 
 void events_emit(struct event_log *ev, const char *kind, const struct sandbox *sb, const char *exec,
@@ -340,23 +341,23 @@ struct reading {
     void *arg;
 };
 
-static bool matches_kind(const char *wanted, const char *kind)
+static bool events_matches_kind(const char *wanted, const char *kind)
 {
     size_t len = strlen(wanted);
 
     return strncmp(wanted, kind, len) == 0 && (!kind[len] || kind[len] == '.');
 }
 
-static bool matches(const struct event_reader *r, const struct event *e)
+static bool events_matches(const struct event_reader *r, const struct event *e)
 {
-    if (r->kind && !matches_kind(r->kind, e->kind))
+    if (r->kind && !events_matches_kind(r->kind, e->kind))
         return false;
     return !r->sandbox || (e->sandbox && STREQ(r->sandbox, e->sandbox)) ||
            (e->sandbox_id && STREQ(r->sandbox, e->sandbox_id));
 }
 
 /* Its own number is that of the last one missing: who has read it goes on behind it. */
-static void tell_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
+static void events_tell_gap(const struct reading *rd, uint64_t after, uint64_t next, uint64_t at)
 {
     char data[80];
     struct event gap = {.seq = next - 1, .at = at, .kind = "gap", .data = data};
@@ -366,21 +367,21 @@ static void tell_gap(const struct reading *rd, uint64_t after, uint64_t next, ui
     rd->fn(rd->arg, &gap);
 }
 
-static void read_one(const struct reading *rd, const struct event *e)
+static void events_read_one(const struct reading *rd, const struct event *e)
 {
     if (e->seq > rd->r->after + 1)
-        tell_gap(rd, rd->r->after, e->seq, e->at);
+        events_tell_gap(rd, rd->r->after, e->seq, e->at);
     rd->r->after = e->seq;
-    if (matches(rd->r, e))
+    if (events_matches(rd->r, e))
         rd->fn(rd->arg, e);
 }
 
-static void read_row(void *arg, const struct store_event *row)
+static void events_read_row(void *arg, const struct store_event *row)
 {
     const struct event e = {row->seq,     row->at,   row->kind, row->sandbox_id,
                             row->sandbox, row->exec, row->data};
 
-    read_one(arg, &e);
+    events_read_one(arg, &e);
 }
 
 int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, event_fn fn,
@@ -390,19 +391,19 @@ int events_read(struct event_log *ev, struct event_reader *r, unsigned limit, ev
     int n = 0;
 
     if (r->after >= ev->next) { /* of another life: its numbers are not ours */
-        tell_gap(&rd, r->after, 1, time_wall());
+        events_tell_gap(&rd, r->after, 1, time_wall());
         r->after = 0;
     }
     if (r->after < ev->saved)
-        n = store_event_each(ev->store, r->after, limit, read_row, &rd, err);
+        n = store_event_each(ev->store, r->after, limit, events_read_row, &rd, err);
     if (n < 0)
         return n;
     for (const struct pending *p = ev->first; p && (unsigned)n < limit; p = p->next) {
-        struct event e = to_event(p);
+        struct event e = events_to_event(p);
 
         if (e.seq <= r->after)
             continue;
-        read_one(&rd, &e);
+        events_read_one(&rd, &e);
         n++;
     }
     return n;
@@ -424,7 +425,7 @@ void events_watch_remove(struct event_log *ev, struct events_watch *w)
     }
 }
 
-static int append_field(struct buf *b, const char *key, const char *value)
+static int events_append_field(struct buf *b, const char *key, const char *value)
 {
     if (!value)
         return 0;
@@ -441,13 +442,13 @@ int event_to_text(const struct event *e, struct buf *b)
     r = buf_appendf(b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)e->seq,
                     time_format(e->at, at));
     if (r >= 0)
-        r = append_field(b, "kind", e->kind);
+        r = events_append_field(b, "kind", e->kind);
     if (r >= 0)
-        r = append_field(b, "sandbox", e->sandbox);
+        r = events_append_field(b, "sandbox", e->sandbox);
     if (r >= 0)
-        r = append_field(b, "sandbox_id", e->sandbox_id);
+        r = events_append_field(b, "sandbox_id", e->sandbox_id);
     if (r >= 0)
-        r = append_field(b, "exec", e->exec);
+        r = events_append_field(b, "exec", e->exec);
     if (r >= 0 && e->data)
         r = buf_appendf(b, ",\"data\":%s", e->data);
     return r < 0 ? r : buf_append_c(b, '}');

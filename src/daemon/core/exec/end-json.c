@@ -2,12 +2,12 @@
 
 #include "lib/base/parse.h"
 
-static void put_u64(json_t *o, const char *key, uint64_t v)
+static void end_json_put_u64(json_t *o, const char *key, uint64_t v)
 {
     json_object_set_new(o, key, json_integer((json_int_t)v));
 }
 
-static void put_time(json_t *o, const char *key, uint64_t wall)
+static void end_json_put_time(json_t *o, const char *key, uint64_t wall)
 {
     char tmp[TIME_FORMAT_MAX];
 
@@ -15,7 +15,7 @@ static void put_time(json_t *o, const char *key, uint64_t wall)
 }
 
 /* Signals without a name (real-time ones) are told by number. */
-static json_t *signal_to_json(int sig)
+static json_t *end_json_signal_to_json(int sig)
 {
     const char *name = signal_name(sig);
 
@@ -24,23 +24,23 @@ static json_t *signal_to_json(int sig)
     return name ? json_string(name) : json_sprintf("%d", sig);
 }
 
-static void put_figures(json_t *o, const struct end_record *rec)
+static void end_json_put_figures(json_t *o, const struct end_record *rec)
 {
-    put_u64(o, "wall_ms", rec->wall_usec / USEC_PER_MSEC);
-    put_u64(o, "cpu_ms", rec->cpu_usec / USEC_PER_MSEC);
-    put_u64(o, "memory_peak", rec->memory_peak);
-    put_u64(o, "memory_limit", rec->memory_limit);
-    put_u64(o, "oom_kills", rec->oom_kills);
-    put_u64(o, "pids_denied", rec->pids_denied);
-    put_u64(o, "io_read", rec->io_read);
-    put_u64(o, "io_write", rec->io_write);
-    put_u64(o, "stdout_bytes", rec->stdout_bytes);
-    put_u64(o, "stderr_bytes", rec->stderr_bytes);
-    put_u64(o, "stdout_dropped", rec->stdout_dropped);
-    put_u64(o, "stderr_dropped", rec->stderr_dropped);
+    end_json_put_u64(o, "wall_ms", rec->wall_usec / USEC_PER_MSEC);
+    end_json_put_u64(o, "cpu_ms", rec->cpu_usec / USEC_PER_MSEC);
+    end_json_put_u64(o, "memory_peak", rec->memory_peak);
+    end_json_put_u64(o, "memory_limit", rec->memory_limit);
+    end_json_put_u64(o, "oom_kills", rec->oom_kills);
+    end_json_put_u64(o, "pids_denied", rec->pids_denied);
+    end_json_put_u64(o, "io_read", rec->io_read);
+    end_json_put_u64(o, "io_write", rec->io_write);
+    end_json_put_u64(o, "stdout_bytes", rec->stdout_bytes);
+    end_json_put_u64(o, "stderr_bytes", rec->stderr_bytes);
+    end_json_put_u64(o, "stdout_dropped", rec->stdout_dropped);
+    end_json_put_u64(o, "stderr_dropped", rec->stderr_dropped);
 }
 
-static json_t *words_to_json(const char *words)
+static json_t *end_json_words_to_json(const char *words)
 {
     return *words ? json_string(words) : json_null();
 }
@@ -52,14 +52,14 @@ json_t *end_to_json(const struct end_record *rec)
     json_object_set_new(o, "cause", json_string(end_cause_name(rec->cause)));
     json_object_set_new(o, "exit_code",
                         rec->exit_code >= 0 ? json_integer(rec->exit_code) : json_null());
-    json_object_set_new(o, "signal", signal_to_json(rec->signal));
+    json_object_set_new(o, "signal", end_json_signal_to_json(rec->signal));
     json_object_set_new(o, "status", json_integer(end_record_status(rec)));
-    put_figures(o, rec);
+    end_json_put_figures(o, rec);
     json_object_set_new(o, "drained", json_boolean(rec->drained));
-    json_object_set_new(o, "message", words_to_json(rec->message));
-    json_object_set_new(o, "hint", words_to_json(rec->hint));
-    put_time(o, "started_at", rec->started_wall);
-    put_time(o, "ended_at", rec->ended_wall);
+    json_object_set_new(o, "message", end_json_words_to_json(rec->message));
+    json_object_set_new(o, "hint", end_json_words_to_json(rec->hint));
+    end_json_put_time(o, "started_at", rec->started_wall);
+    end_json_put_time(o, "ended_at", rec->ended_wall);
     return o;
 }
 

@@ -16,7 +16,7 @@ struct exec_call_result {
     void *arg;
 };
 
-static void result_cb(void *arg, const struct err *err, int fd)
+static void exec_calls_result_cb(void *arg, const struct err *err, int fd)
 {
     struct exec_call_result *r = arg;
 
@@ -26,7 +26,7 @@ static void result_cb(void *arg, const struct err *err, int fd)
     free(r);
 }
 
-static struct exec_call_result *result_new(exec_result_fn done, void *arg)
+static struct exec_call_result *exec_calls_result_new(exec_result_fn done, void *arg)
 {
     struct exec_call_result *r = xnew0(struct exec_call_result);
 
@@ -35,7 +35,7 @@ static struct exec_call_result *result_new(exec_result_fn done, void *arg)
     return r;
 }
 
-static int check_reachable(const struct exec *x, struct err *err)
+static int exec_calls_check_reachable(const struct exec *x, struct err *err)
 {
     if (x->state == EXEC_ENDED)
         return err_set(err, ERR_CONFLICT, "exec '%s' has ended", x->id);
@@ -46,10 +46,11 @@ static int check_reachable(const struct exec *x, struct err *err)
 
 int exec_signal(struct exec *x, int sig, exec_result_fn done, void *arg, struct err *err)
 {
-    int r = check_reachable(x, err);
+    int r = exec_calls_check_reachable(x, err);
 
     if (r >= 0)
-        supervisor_conn_signal(x->sb->conn, x->id, sig, result_cb, result_new(done, arg));
+        supervisor_conn_signal(x->sb->conn, x->id, sig, exec_calls_result_cb,
+                               exec_calls_result_new(done, arg));
     return r;
 }
 
@@ -59,22 +60,23 @@ int exec_kill(struct exec *x, exec_result_fn done, void *arg, struct err *err)
 
     if (!exec_is_sent(x))
         x->cancelled = true; /* not sent yet: it will not be */
-    r = check_reachable(x, err);
+    r = exec_calls_check_reachable(x, err);
     if (r >= 0)
-        supervisor_conn_kill(x->sb->conn, x->id, END_KILLED, result_cb, result_new(done, arg));
+        supervisor_conn_kill(x->sb->conn, x->id, END_KILLED, exec_calls_result_cb,
+                             exec_calls_result_new(done, arg));
     return r;
 }
 
 void exec_resize(struct exec *x, uint16_t rows, uint16_t cols)
 {
-    if (check_reachable(x, NULL) >= 0)
+    if (exec_calls_check_reachable(x, NULL) >= 0)
         supervisor_conn_resize(x->sb->conn, x->id, rows, cols);
 }
 
 void exec_stdin_close(struct exec *x)
 {
     if (x->stdin_fd < 0 || x->req.tty) {
-        if (check_reachable(x, NULL) >= 0)
+        if (exec_calls_check_reachable(x, NULL) >= 0)
             supervisor_conn_stdin_close(x->sb->conn, x->id);
         return;
     }
@@ -83,7 +85,7 @@ void exec_stdin_close(struct exec *x)
 
 /* ---- documents ---- */
 
-static void put_time(json_t *o, const char *key, uint64_t wall)
+static void exec_calls_put_time(json_t *o, const char *key, uint64_t wall)
 {
     char tmp[TIME_FORMAT_MAX];
 
@@ -100,8 +102,8 @@ json_t *exec_to_json(const struct exec *x)
     json_object_set_new(o, "sandbox", json_string(x->sandbox_name));
     json_object_set_new(o, "argv", argv);
     json_object_set_new(o, "state", json_string(exec_state_name(x->state)));
-    put_time(o, "started_at", x->started_at);
-    put_time(o, "ended_at", x->ended_at);
+    exec_calls_put_time(o, "started_at", x->started_at);
+    exec_calls_put_time(o, "ended_at", x->ended_at);
     json_object_set_new(o, "detached", json_boolean(x->detached));
     json_object_set_new(o, "tty", json_boolean(x->req.tty));
     json_object_set_new(o, "session", json_boolean(x->req.session));
@@ -110,7 +112,7 @@ json_t *exec_to_json(const struct exec *x)
     return o;
 }
 
-static json_t *parse_or_null(const char *text)
+static json_t *exec_calls_parse_or_null(const char *text)
 {
     json_t *j = NULL;
 
@@ -119,23 +121,23 @@ static json_t *parse_or_null(const char *text)
     return j;
 }
 
-static json_t *row_to_json(const struct sandbox *sb, const struct store_exec *row)
+static json_t *exec_calls_row_to_json(const struct sandbox *sb, const struct store_exec *row)
 {
-    _cleanup_json_ json_t *options = parse_or_null(row->options);
+    _cleanup_json_ json_t *options = exec_calls_parse_or_null(row->options);
     json_t *o = json_object();
 
     json_object_set_new(o, "id", json_string(row->id));
     json_object_set_new(o, "sandbox", json_string(sb->name));
-    json_object_set_new(o, "argv", parse_or_null(row->argv));
+    json_object_set_new(o, "argv", exec_calls_parse_or_null(row->argv));
     json_object_set_new(o, "state", json_string(row->state));
-    put_time(o, "started_at", row->started_at);
-    put_time(o, "ended_at", row->ended_at);
+    exec_calls_put_time(o, "started_at", row->started_at);
+    exec_calls_put_time(o, "ended_at", row->ended_at);
     json_object_set_new(o, "detached",
                         json_boolean(json_is_true(json_object_get(options, "detached"))));
     json_object_set_new(o, "tty", json_boolean(json_is_true(json_object_get(options, "tty"))));
     json_object_set_new(o, "session",
                         json_boolean(json_is_true(json_object_get(options, "session"))));
-    json_object_set_new(o, "end", parse_or_null(row->end));
+    json_object_set_new(o, "end", exec_calls_parse_or_null(row->end));
     json_object_set_new(o, "journal", json_string(row->journal_gone ? "gone" : "kept"));
     return o;
 }
@@ -146,7 +148,7 @@ struct collect {
     bool one;
 };
 
-static void collect_row(void *arg, const struct store_exec *row)
+static void exec_calls_collect_row(void *arg, const struct store_exec *row)
 {
     struct collect *c = arg;
     const struct exec *live = exec_find_live(c->sb, row->id);
@@ -154,7 +156,7 @@ static void collect_row(void *arg, const struct store_exec *row)
 
     if (!live && !row->end)
         live = exec_find_unsaved(c->sb->m, row->id);
-    o = live ? exec_to_json(live) : row_to_json(c->sb, row);
+    o = live ? exec_to_json(live) : exec_calls_row_to_json(c->sb, row);
 
     if (c->one)
         c->list = o;
@@ -167,7 +169,7 @@ int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct e
     struct collect c = {.sb = sb, .list = json_array()};
     int r;
 
-    r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX, collect_row, &c, err);
+    r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX, exec_calls_collect_row, &c, err);
     if (r < 0) {
         json_decref(c.list);
         return r;
@@ -177,7 +179,7 @@ int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct e
 }
 
 /* Newest first, as exec_list_json() does. */
-static void collect_live(struct sandbox *sb, json_t *list)
+static void exec_calls_collect_live(struct sandbox *sb, json_t *list)
 {
     for (const struct exec *x = sb->execs; x; x = x->next)
         json_array_append_new(list, exec_to_json(x));
@@ -194,10 +196,10 @@ int exec_list_all_json(struct manager *m, bool all, json_t **ret, struct err *er
         int r = 0;
 
         if (!all || sb->ephemeral)
-            collect_live(sb, list);
+            exec_calls_collect_live(sb, list);
         else if (n < EXEC_LIST_MAX)
-            r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX - (unsigned)n, collect_row, &c,
-                                err);
+            r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX - (unsigned)n,
+                                exec_calls_collect_row, &c, err);
         if (r < 0)
             return r;
     }
@@ -243,7 +245,7 @@ int exec_get_json(struct manager *m, struct sandbox *sb, const char *id, json_t 
         *ret = exec_to_json(live);
         return 0;
     }
-    r = store_exec_get(m->store, sb->id, id, collect_row, &c, err);
+    r = store_exec_get(m->store, sb->id, id, exec_calls_collect_row, &c, err);
     if (r < 0)
         return err_wrap(err, "sandbox '%s'", sb->name);
     *ret = c.list;

@@ -81,7 +81,7 @@ int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, st
 
 /* ---- watches ---- */
 
-static void notify(struct exec *x, enum exec_event event)
+static void exec_notify(struct exec *x, enum exec_event event)
 {
     exec_ref(x);
     for (struct exec_watch *w = x->watches, *next; w; w = next) {
@@ -91,7 +91,7 @@ static void notify(struct exec *x, enum exec_event event)
     exec_unref(x);
 }
 
-static void attached(void *arg, const struct err *err, int fd)
+static void exec_attached(void *arg, const struct err *err, int fd)
 {
     struct exec *x = arg;
 
@@ -106,12 +106,12 @@ static void attached(void *arg, const struct err *err, int fd)
     exec_unref(x);
 }
 
-static bool is_sent(const struct exec *x)
+static bool core_exec_is_sent(const struct exec *x)
 {
     return x->sb && x->sb->conn && exec_is_sent(x);
 }
 
-static uint64_t slowest(const struct exec *x, int stream)
+static uint64_t exec_slowest(const struct exec *x, int stream)
 {
     uint64_t low = UINT64_MAX;
 
@@ -123,9 +123,9 @@ static uint64_t slowest(const struct exec *x, int stream)
 
 void exec_ack(struct exec *x)
 {
-    if (is_sent(x) && x->attached)
-        supervisor_conn_ack(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
-                            slowest(x, JOURNAL_STDERR));
+    if (core_exec_is_sent(x) && x->attached)
+        supervisor_conn_ack(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
+                            exec_slowest(x, JOURNAL_STDERR));
 }
 
 void exec_watch_add(struct exec *x, struct exec_watch *w)
@@ -140,9 +140,9 @@ void exec_watch_add(struct exec *x, struct exec_watch *w)
         return;
     x->attached = true;
     /* Before it is sent, the request itself carries the wish. The reference is the answer's. */
-    if (is_sent(x))
-        supervisor_conn_attach(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
-                               slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
+    if (core_exec_is_sent(x))
+        supervisor_conn_attach(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
+                               exec_slowest(x, JOURNAL_STDERR), exec_attached, exec_ref(x));
 }
 
 void exec_watch_remove(struct exec *x, struct exec_watch *w)
@@ -162,13 +162,13 @@ void exec_watch_remove(struct exec *x, struct exec_watch *w)
     if (!w->attached || others || !x->attached)
         return;
     x->attached = false;
-    if (is_sent(x))
+    if (core_exec_is_sent(x))
         supervisor_conn_detach(x->sb->conn, x->id);
 }
 
 /* ---- start ---- */
 
-static char *options_text(const struct exec *x)
+static char *exec_options_text(const struct exec *x)
 {
     _cleanup_json_ json_t *o = json_object();
 
@@ -179,7 +179,7 @@ static char *options_text(const struct exec *x)
     return json_to_text(o, true);
 }
 
-static json_t *argv_to_json(char *const *argv)
+static json_t *exec_argv_to_json(char *const *argv)
 {
     json_t *a = json_array();
 
@@ -188,12 +188,12 @@ static json_t *argv_to_json(char *const *argv)
     return a;
 }
 
-static void store_add(struct exec *x)
+static void exec_store_add(struct exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_json_ json_t *argv = argv_to_json(x->req.argv);
+    _cleanup_json_ json_t *argv = exec_argv_to_json(x->req.argv);
     _cleanup_free_ char *argv_text = json_to_text(argv, false);
-    _cleanup_free_ char *options = options_text(x);
+    _cleanup_free_ char *options = exec_options_text(x);
     const struct store_exec row = {
         .id = x->id,
         .sandbox_id = x->sandbox_id,
@@ -211,18 +211,18 @@ static void store_add(struct exec *x)
         x->stored = true;
 }
 
-static void bind_to_sandbox(struct exec *x)
+static void exec_bind_to_sandbox(struct exec *x)
 {
     struct sandbox *sb = x->sb;
 
     memcpy(x->sandbox_id, sb->id, sizeof(x->sandbox_id));
     x->exec_root = sb->engine->exec_root;
     x->seq = sb->next_seq++;
-    store_add(x);
+    exec_store_add(x);
 }
 
 /* The one that an ephemeral sandbox is made for. */
-static struct exec *first_of(const struct sandbox *sb)
+static struct exec *exec_first_of(const struct sandbox *sb)
 {
     struct exec *x = sb->ephemeral ? sb->execs : NULL;
 
@@ -233,7 +233,7 @@ static struct exec *first_of(const struct sandbox *sb)
 
 struct exec_request *exec_first_request(struct sandbox *sb)
 {
-    struct exec *x = first_of(sb);
+    struct exec *x = exec_first_of(sb);
 
     if (!x || x->cancelled)
         return NULL;
@@ -243,23 +243,23 @@ struct exec_request *exec_first_request(struct sandbox *sb)
 
 void exec_first_sent(struct sandbox *sb)
 {
-    struct exec *x = first_of(sb);
+    struct exec *x = exec_first_of(sb);
 
     if (x)
         x->sent = true;
 }
 
 /* Whoever came or left since it was sent ahead is told now. */
-static void catch_up(struct exec *x)
+static void exec_catch_up(struct exec *x)
 {
     if (x->attached && !x->req.attach)
-        supervisor_conn_attach(x->sb->conn, x->id, slowest(x, JOURNAL_STDOUT),
-                               slowest(x, JOURNAL_STDERR), attached, exec_ref(x));
+        supervisor_conn_attach(x->sb->conn, x->id, exec_slowest(x, JOURNAL_STDOUT),
+                               exec_slowest(x, JOURNAL_STDERR), exec_attached, exec_ref(x));
     else if (x->req.attach && !x->attached)
         supervisor_conn_detach(x->sb->conn, x->id);
 }
 
-static void send(struct exec *x)
+static void exec_send(struct exec *x)
 {
     x->attached = x->req.attach |= x->attached;
     supervisor_conn_exec(x->sb->conn, &x->req);
@@ -268,19 +268,19 @@ static void send(struct exec *x)
 void exec_launch(struct exec *x)
 {
     if (x->sent)
-        catch_up(x);
+        exec_catch_up(x);
     else
-        send(x);
+        exec_send(x);
     /* Sent first, stored second: the supervisor works while SQLite writes. If we die between the
      * two, the journals are on disk and the row is missing: history is lost, truth is not. */
     if (!x->seq || !STREQ(x->sandbox_id, x->sb->id)) /* it waited while another took the name */
-        bind_to_sandbox(x);
+        exec_bind_to_sandbox(x);
     x->waiting = false;
 }
 
 /* ---- end ---- */
 
-static void drop_from_sandbox(struct exec *x)
+static void exec_drop_from_sandbox(struct exec *x)
 {
     struct sandbox *sb = x->sb;
 
@@ -297,7 +297,7 @@ static void drop_from_sandbox(struct exec *x)
     exec_unref(x);
 }
 
-static int write_end(struct exec *x, struct err *err)
+static int exec_write_end(struct exec *x, struct err *err)
 {
     _cleanup_json_ json_t *o = end_to_json(&x->end);
     _cleanup_free_ char *text = json_to_text(o, false);
@@ -307,14 +307,14 @@ static int write_end(struct exec *x, struct err *err)
 }
 
 /* With what it has used, so that neither is ever there without the other. */
-static int write_end_and_totals(struct exec *x, struct err *err)
+static int exec_write_end_and_totals(struct exec *x, struct err *err)
 {
     struct store *s = x->m->store;
     int r = store_begin(s, err);
 
     if (r < 0)
         return r;
-    r = write_end(x, err);
+    r = exec_write_end(x, err);
     if (r >= 0)
         r = usage_totals_write(&x->m->tallies, err);
     r = store_end(s, r, err);
@@ -325,12 +325,12 @@ static int write_end_and_totals(struct exec *x, struct err *err)
 
 /* The end is known and must not be forgotten because the disk is full: it is kept and tried again.
  */
-static void save_end(struct exec *x)
+static void exec_save_end(struct exec *x)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct manager *m = x->m;
 
-    if (write_end_and_totals(x, &err) >= 0)
+    if (exec_write_end_and_totals(x, &err) >= 0)
         return;
     manager_warn(m, "end of exec %s is not saved%s: %s", x->id,
                  m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);
@@ -343,7 +343,7 @@ static void save_end(struct exec *x)
 
 void exec_retry_unsaved(struct manager *m)
 {
-    while (m->unsaved && write_end(m->unsaved, NULL) >= 0) {
+    while (m->unsaved && exec_write_end(m->unsaved, NULL) >= 0) {
         struct exec *x = m->unsaved;
 
         m->unsaved = x->next;
@@ -361,7 +361,7 @@ struct exec *exec_find_unsaved(struct manager *m, const char *id)
 }
 
 /* An ephemeral sandbox goes with its journals, so it waits for those who still read them. */
-static void hold_for_readers(struct exec *x, struct sandbox *sb)
+static void exec_hold_for_readers(struct exec *x, struct sandbox *sb)
 {
     if (!sb->ephemeral)
         return;
@@ -370,7 +370,7 @@ static void hold_for_readers(struct exec *x, struct sandbox *sb)
     x->read_from = sb;
 }
 
-static void emit_ended(const struct exec *x, const struct sandbox *sb)
+static void exec_emit_ended(const struct exec *x, const struct sandbox *sb)
 {
     const struct end_record *e = &x->end;
     uint64_t output = e->stdout_bytes + e->stderr_bytes;
@@ -394,13 +394,13 @@ static void exec_end(struct exec *x, const struct end_record *rec)
     x->stdin_fd = fd_close(x->stdin_fd);
     loop_timer_free(TAKE_PTR(x->grace));
     exec_request_wipe(&x->req);
-    drop_from_sandbox(x);
-    hold_for_readers(x, sb);
-    notify(x, EXEC_EVENT_ENDED);
-    emit_ended(x, sb);
+    exec_drop_from_sandbox(x);
+    exec_hold_for_readers(x, sb);
+    exec_notify(x, EXEC_EVENT_ENDED);
+    exec_emit_ended(x, sb);
     usage_totals_add(&x->m->tallies, sb, x);
     if (x->stored && !sb->ephemeral)
-        save_end(x);
+        exec_save_end(x);
     retain_ended(sb, x);
     if (sb->ephemeral)
         sandbox_expire(sb);
@@ -414,7 +414,7 @@ void exec_fail(struct exec *x, const struct err *err)
     err_copy(&x->start_err, err);
     end_make(&rec, END_START_FAILED, err->code, err->msg, x->started_at);
     if (!x->seq && x->sb->state != SANDBOX_ABSENT && x->sb->stored)
-        bind_to_sandbox(x);
+        exec_bind_to_sandbox(x);
     exec_end(x, &rec);
 }
 
@@ -432,8 +432,8 @@ int exec_read_end(const char *exec_root, const char *sandbox_id, const char *exe
 }
 
 /* What the journals hold was truly written, also when nobody lived to count it. */
-static void count_output(const struct exec *x, enum journal_stream which, uint64_t *ret_bytes,
-                         uint64_t *ret_dropped)
+static void exec_count_output(const struct exec *x, enum journal_stream which, uint64_t *ret_bytes,
+                              uint64_t *ret_dropped)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
     struct journal_reader reader;
@@ -449,16 +449,16 @@ static void count_output(const struct exec *x, enum journal_stream which, uint64
 }
 
 /* A supervisor makes it before it begins. */
-static bool has_folder(const struct exec *x)
+static bool exec_has_folder(const struct exec *x)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", x->exec_root, x->sandbox_id, x->id);
 
     return access(dir, F_OK) == 0 || errno != ENOENT;
 }
 
-static bool was_begun(const struct exec *x)
+static bool exec_was_begun(const struct exec *x)
 {
-    return x->state != EXEC_STARTING || x->sb->ephemeral || has_folder(x);
+    return x->state != EXEC_STARTING || x->sb->ephemeral || exec_has_folder(x);
 }
 
 void exec_end_unbegun(struct sandbox *sb)
@@ -467,7 +467,7 @@ void exec_end_unbegun(struct sandbox *sb)
         struct end_record rec;
 
         next = x->next;
-        if (!x->seq || has_folder(x))
+        if (!x->seq || exec_has_folder(x))
             continue;
         end_make(&rec, END_ENGINE_LOST, ERR_ENGINE, "the daemon ended before the command had begun",
                  x->started_at);
@@ -480,7 +480,7 @@ bool exec_may_wait(struct exec *x)
     return !x->sb->ephemeral && ++x->refusals <= EXEC_REFUSALS_MAX;
 }
 
-static void put_off(struct exec *x, const char *why)
+static void exec_put_off(struct exec *x, const char *why)
 {
     const struct err err = {.code = ERR_ENGINE, .msg = (char *)why};
 
@@ -496,15 +496,15 @@ static void exec_lost(struct exec *x)
 
     if (!exec_is_sent(x)) /* its sandbox's operation tells what becomes of it */
         return;
-    if (!was_begun(x)) {
-        put_off(x, "the sandbox went down before it began");
+    if (!exec_was_begun(x)) {
+        exec_put_off(x, "the sandbox went down before it began");
         return;
     }
     if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {
         end_make(&rec, END_ENGINE_LOST, ERR_ENGINE,
                  "the sandbox's supervisor ended without an end record", x->started_at);
-        count_output(x, JOURNAL_STDOUT, &rec.stdout_bytes, &rec.stdout_dropped);
-        count_output(x, JOURNAL_STDERR, &rec.stderr_bytes, &rec.stderr_dropped);
+        exec_count_output(x, JOURNAL_STDOUT, &rec.stdout_bytes, &rec.stdout_dropped);
+        exec_count_output(x, JOURNAL_STDERR, &rec.stderr_bytes, &rec.stderr_dropped);
     }
     exec_end(x, &rec);
 }
@@ -526,7 +526,7 @@ void exec_start_waiting(struct sandbox *sb)
 
 /* ---- link events ---- */
 
-static struct exec *find_id(struct sandbox *sb, const char *id)
+static struct exec *exec_find_id(struct sandbox *sb, const char *id)
 {
     for (struct exec *x = sb->execs; x; x = x->next)
         if (STREQ(x->id, id))
@@ -539,7 +539,7 @@ struct exec *exec_find_live(struct sandbox *sb, const char *id)
     struct exec *newest = NULL;
 
     if (!STREQ(id, "last"))
-        return find_id(sb, id);
+        return exec_find_id(sb, id);
     for (struct exec *x = sb->execs; x; x = x->next)
         if (!newest || x->seq > newest->seq)
             newest = x;
@@ -547,7 +547,7 @@ struct exec *exec_find_live(struct sandbox *sb, const char *id)
 }
 
 /* Enough to recognise it by; the whole is in the exec's own document. */
-static json_t *command_data(const struct exec *x)
+static json_t *exec_command_data(const struct exec *x)
 {
     json_t *o = json_object();
 
@@ -558,7 +558,7 @@ static json_t *command_data(const struct exec *x)
 
 void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
 {
-    struct exec *x = find_id(sb, id);
+    struct exec *x = exec_find_id(sb, id);
 
     if (!x) {
         fd_close(stdin_fd);
@@ -570,32 +570,32 @@ void exec_on_started(struct sandbox *sb, const char *id, int pid, int stdin_fd)
     x->stdin_fd = stdin_fd;
     if (stdin_fd >= 0)
         fd_set_nonblock(stdin_fd, true);
-    notify(x, EXEC_EVENT_STARTED);
-    events_emit(sb->m->config.events, "exec.started", sb, x->id, command_data(x));
+    exec_notify(x, EXEC_EVENT_STARTED);
+    events_emit(sb->m->config.events, "exec.started", sb, x->id, exec_command_data(x));
 }
 
 void exec_on_output(struct sandbox *sb, const char *id, uint64_t out, uint64_t err_end)
 {
-    struct exec *x = find_id(sb, id);
+    struct exec *x = exec_find_id(sb, id);
 
     if (!x)
         return;
     x->end_of[JOURNAL_STDOUT] = MAX(x->end_of[JOURNAL_STDOUT], out);
     x->end_of[JOURNAL_STDERR] = MAX(x->end_of[JOURNAL_STDERR], err_end);
-    notify(x, EXEC_EVENT_OUTPUT);
+    exec_notify(x, EXEC_EVENT_OUTPUT);
 }
 
 void exec_on_refused(struct sandbox *sb, const char *id, const struct err *err)
 {
-    struct exec *x = find_id(sb, id);
+    struct exec *x = exec_find_id(sb, id);
 
     if (x)
-        put_off(x, err->msg);
+        exec_put_off(x, err->msg);
 }
 
 void exec_on_ended(struct sandbox *sb, const char *id, const struct end_record *rec)
 {
-    struct exec *x = find_id(sb, id);
+    struct exec *x = exec_find_id(sb, id);
 
     if (x)
         exec_end(x, rec);

@@ -29,18 +29,18 @@ struct retain_job {
     uint64_t last_bytes, last_due;
 };
 
-static void job_free(struct retain_job *j)
+static void output_retention_job_free(struct retain_job *j)
 {
     strv_free(j->execs);
     free(j);
 }
 
-static uint64_t due_at(const struct manager *m, uint64_t ended_at)
+static uint64_t output_retention_due_at(const struct manager *m, uint64_t ended_at)
 {
     return m->config.journal_keep ? ended_at + m->config.journal_keep : UINT64_MAX;
 }
 
-static bool is_over(const struct manager *m, uint64_t bytes)
+static bool output_retention_is_over(const struct manager *m, uint64_t bytes)
 {
     uint64_t budget = m->config.journal_sandbox_budget;
 
@@ -48,7 +48,7 @@ static bool is_over(const struct manager *m, uint64_t bytes)
 }
 
 /* The number of the newest exec that is too many; 0: none is. */
-static uint64_t too_many(const struct sandbox *sb)
+static uint64_t output_retention_too_many(const struct sandbox *sb)
 {
     uint64_t keep = sb->m->config.history_keep;
 
@@ -74,7 +74,7 @@ void retain_load(struct sandbox *sb)
 
 /* ---- choosing ---- */
 
-static void take_last(struct retain_job *j)
+static void output_retention_take_last(struct retain_job *j)
 {
     strv_add(&j->execs, j->last);
     j->bytes += j->last_bytes;
@@ -82,18 +82,18 @@ static void take_last(struct retain_job *j)
 }
 
 /* Oldest first. Each row is held back until the next one shows that it is not the newest. */
-static void choose(void *arg, const struct store_exec *row)
+static void output_retention_choose(void *arg, const struct store_exec *row)
 {
     struct retain_job *j = arg;
-    uint64_t due = due_at(j->m, row->ended_at);
+    uint64_t due = output_retention_due_at(j->m, row->ended_at);
 
     if (j->last[0])
-        take_last(j);
+        output_retention_take_last(j);
     if (j->next_at != UINT64_MAX)
         return; /* one that stays has been seen: so do all that ended after it */
     if (row->seq <= j->too_many)
         due = 0;
-    if (due > j->now && !is_over(j->m, j->kept - MIN(j->kept, j->bytes))) {
+    if (due > j->now && !output_retention_is_over(j->m, j->kept - MIN(j->kept, j->bytes))) {
         j->next_at = MIN(due, UINT64_MAX - 1);
         return;
     }
@@ -102,7 +102,7 @@ static void choose(void *arg, const struct store_exec *row)
     j->last_due = due;
 }
 
-static struct retain_job *job_new(struct sandbox *sb)
+static struct retain_job *output_retention_job_new(struct sandbox *sb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct retain_job *j = xnew0(struct retain_job);
@@ -110,33 +110,34 @@ static struct retain_job *job_new(struct sandbox *sb)
     j->m = sb->m;
     j->kept = sb->journal_bytes;
     j->now = time_wall();
-    j->too_many = too_many(sb);
+    j->too_many = output_retention_too_many(sb);
     j->next_at = UINT64_MAX;
     snprintf(j->name, sizeof(j->name), "%s", sb->name);
     snprintf(j->id, sizeof(j->id), "%s", sb->id);
-    if (store_exec_each_kept(sb->m->store, sb->id, RETAIN_BATCH, choose, j, &err) < 0)
+    if (store_exec_each_kept(sb->m->store, sb->id, RETAIN_BATCH, output_retention_choose, j, &err) <
+        0)
         manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
     if (j->last[0] && j->last_due > j->now)
         j->next_at = j->last_due; /* as far as we know the newest: only its age counts */
     else if (j->last[0])
-        take_last(j);
+        output_retention_take_last(j);
     return j;
 }
 
 /* ---- doing ---- */
 
-static struct sandbox *job_sandbox(const struct retain_job *j)
+static struct sandbox *output_retention_job_sandbox(const struct retain_job *j)
 {
     struct sandbox *sb = map_get(&j->m->sandboxes, j->name);
 
     return sb && STREQ(sb->id, j->id) ? sb : NULL;
 }
 
-static void forgotten(void *arg, const struct err *err, struct engine_sandbox *box)
+static void output_retention_forgotten(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct retain_job *j = arg;
     struct manager *m = j->m;
-    struct sandbox *sb = job_sandbox(j);
+    struct sandbox *sb = output_retention_job_sandbox(j);
 
     (void)box;
     m->loose--;
@@ -151,25 +152,25 @@ static void forgotten(void *arg, const struct err *err, struct engine_sandbox *b
         store_exec_trim(m->store, sb->id, j->too_many, NULL);
         sb->retain_at = 0; /* there may be more */
     }
-    job_free(j);
+    output_retention_job_free(j);
 }
 
-static void run(struct sandbox *sb)
+static void output_retention_run(struct sandbox *sb)
 {
     struct manager *m = sb->m;
-    struct retain_job *j = job_new(sb);
+    struct retain_job *j = output_retention_job_new(sb);
 
     if (!j->execs) {
         sb->retain_at = j->next_at;
         if (j->too_many)
             store_exec_trim(m->store, sb->id, j->too_many, NULL);
-        job_free(j);
+        output_retention_job_free(j);
         return;
     }
     sb->retain_at = j->now + RETAIN_AGAIN;
     m->retaining = true;
     m->loose++;
-    engine_forget_execs(sb->engine, sb->id, j->execs, forgotten, j);
+    engine_forget_execs(sb->engine, sb->id, j->execs, output_retention_forgotten, j);
 }
 
 void retain_ended(struct sandbox *sb, const struct exec *x)
@@ -177,13 +178,14 @@ void retain_ended(struct sandbox *sb, const struct exec *x)
     if (sb->ephemeral || !x->stored)
         return;
     sb->journal_bytes += retain_bytes(x);
-    sb->retain_at = MIN(sb->retain_at, due_at(sb->m, x->ended_at));
-    if (!is_over(sb->m, sb->journal_bytes) && too_many(sb) < sb->trim_seq + RETAIN_BATCH)
+    sb->retain_at = MIN(sb->retain_at, output_retention_due_at(sb->m, x->ended_at));
+    if (!output_retention_is_over(sb->m, sb->journal_bytes) &&
+        output_retention_too_many(sb) < sb->trim_seq + RETAIN_BATCH)
         return;
-    sb->trim_seq = too_many(sb);
+    sb->trim_seq = output_retention_too_many(sb);
     sb->retain_at = 0;
     if (!sb->m->retaining && !sb->m->closing)
-        run(sb);
+        output_retention_run(sb);
 }
 
 void retain_tick(struct manager *m)
@@ -198,6 +200,6 @@ void retain_tick(struct manager *m)
         if (sb->ephemeral || !sb->stored || now < sb->retain_at)
             continue;
         looks++;
-        run(sb);
+        output_retention_run(sb);
     }
 }

@@ -41,7 +41,7 @@ static void stream_ended(struct output_stream *s, const struct end_record *rec)
     s->sides[JOURNAL_STDERR].total = rec->stderr_bytes;
 }
 
-static void on_event(void *arg, enum exec_event event)
+static void stream_on_event(void *arg, enum exec_event event)
 {
     struct output_stream *s = arg;
 
@@ -72,7 +72,7 @@ struct output_stream *stream_new_live(struct exec *x, const struct stream_config
     struct output_stream *s = stream_alloc(c);
 
     s->exec = exec_ref(x);
-    s->watch.fn = on_event;
+    s->watch.fn = stream_on_event;
     s->watch.arg = s;
     s->watch.attached = c->follow;
     s->watching = c->follow;
@@ -90,7 +90,7 @@ struct stream_found {
     const struct sandbox *sb;
 };
 
-static void on_row(void *arg, const struct store_exec *row)
+static void stream_on_row(void *arg, const struct store_exec *row)
 {
     struct stream_found *f = arg;
     _cleanup_json_ json_t *end = NULL;
@@ -121,7 +121,7 @@ int stream_new(struct manager *m, struct sandbox *sb, const char *id, const stru
         return 0;
     }
     f.s = stream_alloc(c);
-    r = store_exec_get(m->store, sb->id, id, on_row, &f, err);
+    r = store_exec_get(m->store, sb->id, id, stream_on_row, &f, err);
     if (r < 0) {
         stream_free(f.s);
         return err_wrap(err, "sandbox '%s'", sb->name);
@@ -160,8 +160,8 @@ struct exec *stream_exec(const struct output_stream *s)
 }
 
 /* 1 when the journal is open; 0 when the exec has no folder (yet, or never had one). */
-static int side_open(struct output_stream *s, struct stream_side *side, enum journal_stream which,
-                     struct err *err)
+static int stream_side_open(struct output_stream *s, struct stream_side *side,
+                            enum journal_stream which, struct err *err)
 {
     if (side->open)
         return 1;
@@ -182,16 +182,16 @@ static int side_open(struct output_stream *s, struct stream_side *side, enum jou
     return 1;
 }
 
-static void side_gap(struct stream_side *side, enum journal_stream which, uint64_t to,
-                     struct stream_chunk *ret)
+static void stream_side_gap(struct stream_side *side, enum journal_stream which, uint64_t to,
+                            struct stream_chunk *ret)
 {
     *ret = (struct stream_chunk){STREAM_GAP, which, side->offset, to, 0};
     side->offset = to;
 }
 
 /* The offset is below what is kept: on to the first byte that is. */
-static int side_dropped(struct stream_side *side, enum journal_stream which,
-                        struct stream_chunk *ret, struct err *err)
+static int stream_side_dropped(struct stream_side *side, enum journal_stream which,
+                               struct stream_chunk *ret, struct err *err)
 {
     uint64_t start, end;
     int r = journal_reader_extent(&side->reader, &start, &end, err);
@@ -201,12 +201,12 @@ static int side_dropped(struct stream_side *side, enum journal_stream which,
     if (start <= side->offset)
         return err_set(err, ERR_SYSTEM, "journal: offset %llu is neither kept nor dropped",
                        (unsigned long long)side->offset);
-    side_gap(side, which, start, ret);
+    stream_side_gap(side, which, start, ret);
     return 1;
 }
 
-static int side_read(struct output_stream *s, enum journal_stream which, void *data, size_t max,
-                     struct stream_chunk *ret, struct err *err)
+static int stream_side_read(struct output_stream *s, enum journal_stream which, void *data,
+                            size_t max, struct stream_chunk *ret, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     struct stream_side *side = &s->sides[which];
@@ -215,13 +215,13 @@ static int side_read(struct output_stream *s, enum journal_stream which, void *d
 
     if (!side->want || !side->fresh || (s->end && side->offset >= side->total))
         return 0;
-    r = side_open(s, side, which, err);
+    r = stream_side_open(s, side, which, err);
     if (r < 0)
         return r;
     if (r > 0)
         n = journal_reader_read(&side->reader, side->offset, data, max, &why);
     if (n == -ERR_NOT_FOUND)
-        return side_dropped(side, which, ret, err);
+        return stream_side_dropped(side, which, ret, err);
     if (n < 0)
         return err_move(err, &why);
     if (n > 0) {
@@ -233,11 +233,11 @@ static int side_read(struct output_stream *s, enum journal_stream which, void *d
     if (!s->end)
         return 0;
     /* The record counts bytes that the files do not hold: say so, do not pass over it. */
-    side_gap(side, which, side->total, ret);
+    stream_side_gap(side, which, side->total, ret);
     return 1;
 }
 
-static void acknowledge(struct output_stream *s, size_t read)
+static void stream_acknowledge(struct output_stream *s, size_t read)
 {
     s->unacked += read;
     if (!s->watching || s->end || (!s->ack_due && s->unacked < ACK_STEP))
@@ -257,17 +257,17 @@ int stream_read(struct output_stream *s, void *data, size_t max, struct stream_c
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         enum journal_stream which = (enum journal_stream)((s->turn + i) % JOURNAL_STREAMS);
-        int r = side_read(s, which, data, max, ret, err);
+        int r = stream_side_read(s, which, data, max, ret, err);
 
         if (r < 0)
             return r;
         if (r == 0)
             continue;
         s->turn = (int)(which + 1) % JOURNAL_STREAMS;
-        acknowledge(s, ret->len);
+        stream_acknowledge(s, ret->len);
         return 0;
     }
-    acknowledge(s, 0);
+    stream_acknowledge(s, 0);
     *ret = (struct stream_chunk){.kind = s->end ? STREAM_END : STREAM_NOTHING};
     return 0;
 }
@@ -292,7 +292,7 @@ uint64_t stream_first(struct output_stream *s, enum journal_stream which)
 {
     struct stream_side *side = &s->sides[which];
     uint64_t start = 0, end = 0;
-    int r = side_open(s, side, which, NULL);
+    int r = stream_side_open(s, side, which, NULL);
 
     if (r == 0 && s->end) /* ended and no folder: nothing is kept any more */
         return side->total;

@@ -28,13 +28,13 @@ struct sum {
     struct store_total add;
 };
 
-static void sum_free(struct sum *s)
+static void usage_totals_sum_free(struct sum *s)
 {
     free(s->key);
     free(s);
 }
 
-static int flush(struct tallies *t, struct err *err)
+static int usage_totals_flush(struct tallies *t, struct err *err)
 {
     int r = t->pending.used ? store_begin(t->store, err) : 0;
 
@@ -46,12 +46,12 @@ static int flush(struct tallies *t, struct err *err)
     return r;
 }
 
-static void on_timer(void *arg)
+static void usage_totals_on_timer(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct tallies *t = arg;
 
-    if (flush(t, &err) >= 0)
+    if (usage_totals_flush(t, &err) >= 0)
         return;
     log_debug("totals are not saved, trying again: %s", err.msg);
     loop_timer_set(t->timer, FLUSH_AGAIN, false);
@@ -60,23 +60,23 @@ static void on_timer(void *arg)
 void usage_totals_open(struct tallies *t, struct loop *loop, struct store *store)
 {
     *t = (struct tallies){.store = store};
-    t->timer = loop_timer_new(loop, on_timer, t);
+    t->timer = loop_timer_new(loop, usage_totals_on_timer, t);
 }
 
 void usage_totals_close(struct tallies *t)
 {
     void *value;
 
-    flush(t, NULL);
+    usage_totals_flush(t, NULL);
     for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);)
-        sum_free(value);
+        usage_totals_sum_free(value);
     map_done(&t->pending);
     loop_timer_free(t->timer);
 }
 
 /* ---- adding ---- */
 
-static struct store_total used_by(const struct end_record *e)
+static struct store_total usage_totals_used_by(const struct end_record *e)
 {
     return (struct store_total){
         .execs = 1,
@@ -90,7 +90,7 @@ static struct store_total used_by(const struct end_record *e)
     };
 }
 
-static struct sum *sum_get(struct tallies *t, const char *scope, const char *name)
+static struct sum *usage_totals_sum_get(struct tallies *t, const char *scope, const char *name)
 {
     _cleanup_free_ char *key = xasprintf("%s:%s", scope, name);
     struct sum *s = map_get(&t->pending, key);
@@ -105,10 +105,10 @@ static struct sum *sum_get(struct tallies *t, const char *scope, const char *nam
     return s;
 }
 
-static void add(struct tallies *t, const char *scope, const char *name,
-                const struct store_total *more)
+static void core_usage_totals_add(struct tallies *t, const char *scope, const char *name,
+                                  const struct store_total *more)
 {
-    struct store_total *a = &sum_get(t, scope, name)->add;
+    struct store_total *a = &usage_totals_sum_get(t, scope, name)->add;
 
     a->execs += more->execs;
     a->failed += more->failed;
@@ -123,20 +123,20 @@ static void add(struct tallies *t, const char *scope, const char *name,
 
 void usage_totals_add(struct tallies *t, const struct sandbox *sb, const struct exec *x)
 {
-    const struct store_total used = used_by(&x->end);
+    const struct store_total used = usage_totals_used_by(&x->end);
 
     if (!t->pending.used)
         loop_timer_set(t->timer, FLUSH_AFTER, false);
-    add(t, SCOPE_ALL, "", &used);
+    core_usage_totals_add(t, SCOPE_ALL, "", &used);
     if (x->stored && !sb->ephemeral) /* else it has no receipt either */
-        add(t, SCOPE_SANDBOX, sb->id, &used);
+        core_usage_totals_add(t, SCOPE_SANDBOX, sb->id, &used);
     for (char **l = sb->spec.labels; l && *l; l++)
-        add(t, SCOPE_LABEL, *l, &used);
+        core_usage_totals_add(t, SCOPE_LABEL, *l, &used);
 }
 
 /* ---- writing ---- */
 
-static int write_one(struct tallies *t, const struct sum *s, struct err *err)
+static int usage_totals_write_one(struct tallies *t, const struct sum *s, struct err *err)
 {
     struct store_total row = s->add;
 
@@ -146,7 +146,7 @@ static int write_one(struct tallies *t, const struct sum *s, struct err *err)
     return store_total_add(t->store, &row, err);
 }
 
-static int trim(struct tallies *t, struct err *err)
+static int usage_totals_trim(struct tallies *t, struct err *err)
 {
     if (t->labels_new < LABELS_MAX / 8)
         return 0;
@@ -160,8 +160,8 @@ int usage_totals_write(struct tallies *t, struct err *err)
     int r = 0;
 
     for (size_t i = 0; r >= 0 && map_next(&t->pending, &i, NULL, &value);)
-        r = write_one(t, value, err);
-    return r < 0 ? r : trim(t, err);
+        r = usage_totals_write_one(t, value, err);
+    return r < 0 ? r : usage_totals_trim(t, err);
 }
 
 void usage_totals_written(struct tallies *t)
@@ -172,7 +172,7 @@ void usage_totals_written(struct tallies *t)
         struct sum *s = value;
 
         map_remove(&t->pending, s->key);
-        sum_free(s);
+        usage_totals_sum_free(s);
     }
 }
 
@@ -182,13 +182,13 @@ void usage_totals_forget(struct tallies *t, const char *sandbox_id)
     struct sum *s = map_remove(&t->pending, key);
 
     if (s)
-        sum_free(s);
+        usage_totals_sum_free(s);
     store_total_delete(t->store, SCOPE_SANDBOX, sandbox_id, NULL);
 }
 
 /* ---- telling ---- */
 
-static json_t *to_json(const struct store_total *t)
+static json_t *usage_totals_to_json(const struct store_total *t)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "execs", (json_int_t)t->execs,
                      "failed", (json_int_t)t->failed, "wall_ms",
@@ -198,17 +198,17 @@ static json_t *to_json(const struct store_total *t)
                      (json_int_t)t->io_write, "output_bytes", (json_int_t)t->output);
 }
 
-static void collect(void *arg, const struct store_total *row)
+static void usage_totals_collect(void *arg, const struct store_total *row)
 {
-    json_object_set_new(arg, row->name, to_json(row));
+    json_object_set_new(arg, row->name, usage_totals_to_json(row));
 }
 
 /* {"name":…} of one name or (NULL) all of a scope. */
-static int read_scope(struct tallies *t, const char *scope, const char *name, json_t **ret,
-                      struct err *err)
+static int usage_totals_read_scope(struct tallies *t, const char *scope, const char *name,
+                                   json_t **ret, struct err *err)
 {
     json_t *o = json_object();
-    int r = store_total_each(t->store, scope, name, collect, o, err);
+    int r = store_total_each(t->store, scope, name, usage_totals_collect, o, err);
 
     if (r < 0)
         json_decref(o);
@@ -217,34 +217,34 @@ static int read_scope(struct tallies *t, const char *scope, const char *name, js
     return r;
 }
 
-static int read_one(struct tallies *t, const char *scope, const char *name, json_t **ret,
-                    struct err *err)
+static int usage_totals_read_one(struct tallies *t, const char *scope, const char *name,
+                                 json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *o = NULL;
     json_t *found;
-    int r = flush(t, err);
+    int r = usage_totals_flush(t, err);
 
     if (r >= 0)
-        r = read_scope(t, scope, name, &o, err);
+        r = usage_totals_read_scope(t, scope, name, &o, err);
     if (r < 0)
         return r;
     found = json_object_get(o, name);
-    *ret = found ? json_incref(found) : to_json(&(struct store_total){0});
+    *ret = found ? json_incref(found) : usage_totals_to_json(&(struct store_total){0});
     return 0;
 }
 
 int usage_totals_of(struct tallies *t, const char *sandbox_id, json_t **ret, struct err *err)
 {
-    return read_one(t, SCOPE_SANDBOX, sandbox_id, ret, err);
+    return usage_totals_read_one(t, SCOPE_SANDBOX, sandbox_id, ret, err);
 }
 
 int usage_totals_all(struct tallies *t, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *all = NULL, *labels = NULL;
-    int r = read_one(t, SCOPE_ALL, "", &all, err);
+    int r = usage_totals_read_one(t, SCOPE_ALL, "", &all, err);
 
     if (r >= 0)
-        r = read_scope(t, SCOPE_LABEL, NULL, &labels, err);
+        r = usage_totals_read_scope(t, SCOPE_LABEL, NULL, &labels, err);
     if (r >= 0)
         *ret = json_pack("{s:O, s:O}", "all", all, "labels", labels);
     return r;

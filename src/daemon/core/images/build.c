@@ -37,7 +37,7 @@ char *build_end_line(const struct err *err, const char *json)
 
 /* ---- the request ---- */
 
-static bool is_inside(const char *path)
+static bool build_is_inside(const char *path)
 {
     if (!*path || *path == '/')
         return false;
@@ -51,7 +51,7 @@ static bool is_inside(const char *path)
     return true;
 }
 
-static int check_tags(const struct build_request *req, struct err *err)
+static int build_check_tags(const struct build_request *req, struct err *err)
 {
     if (strv_len(req->tags) > BUILD_TAGS_MAX)
         return err_set(err, ERR_LIMIT, "an image gets at most %d names at once", BUILD_TAGS_MAX);
@@ -65,7 +65,7 @@ static int check_tags(const struct build_request *req, struct err *err)
     return 0;
 }
 
-static int check_agents(const struct build_request *req, struct err *err)
+static int build_check_agents(const struct build_request *req, struct err *err)
 {
     if (strv_len(req->agents) > BUILD_AGENTS_MAX)
         return err_set(err, ERR_LIMIT, "a build has at most %d ssh agents", BUILD_AGENTS_MAX);
@@ -81,12 +81,12 @@ static int check_agents(const struct build_request *req, struct err *err)
     return 0;
 }
 
-static int check_request(const struct build_request *req, struct err *err)
+static int build_check_request(const struct build_request *req, struct err *err)
 {
     enum spec_network network;
     int r;
 
-    if (!is_inside(req->dockerfile))
+    if (!build_is_inside(req->dockerfile))
         return err_set(err, ERR_INVALID, "the Dockerfile '%s' is not a path in the context",
                        req->dockerfile);
     if (req->target && !*req->target)
@@ -96,13 +96,13 @@ static int check_request(const struct build_request *req, struct err *err)
     for (char **a = req->args; a && *a; a++)
         if (!strchr(*a, '=') || **a == '=')
             return err_set(err, ERR_INVALID, "build argument '%s' is not NAME=VALUE", *a);
-    r = check_agents(req, err);
-    return r < 0 ? r : check_tags(req, err);
+    r = build_check_agents(req, err);
+    return r < 0 ? r : build_check_tags(req, err);
 }
 
 /* ---- under way ---- */
 
-static void on_lines(void *arg, const char *text, size_t len)
+static void build_on_lines(void *arg, const char *text, size_t len)
 {
     struct manager_build *mb = arg;
 
@@ -110,7 +110,7 @@ static void on_lines(void *arg, const char *text, size_t len)
         mb->events.lines(mb->arg, text, len);
 }
 
-static void tell_done(struct manager_build *mb, const struct err *err, const char *json)
+static void build_tell_done(struct manager_build *mb, const struct err *err, const char *json)
 {
     struct build_events events = mb->events;
 
@@ -119,7 +119,7 @@ static void tell_done(struct manager_build *mb, const struct err *err, const cha
         events.done(mb->arg, err, json);
 }
 
-static void on_done(void *arg, const struct err *err, const char *json)
+static void build_on_done(void *arg, const struct err *err, const char *json)
 {
     struct manager_build *mb = arg;
 
@@ -127,7 +127,7 @@ static void on_done(void *arg, const struct err *err, const char *json)
     *mb->self = mb->next;
     if (mb->next)
         mb->next->self = mb->self;
-    tell_done(mb, err, json);
+    build_tell_done(mb, err, json);
     mounts_keep_budget(mb->m);
     free(mb);
 }
@@ -147,10 +147,10 @@ static struct manager_build *build_add(struct manager *m, const struct build_eve
 }
 
 /* Why it cannot begin; 0 and *ret otherwise. */
-static int prepare(struct manager *m, const char *engine, const struct build_request *req,
-                   struct engine **ret, struct err *err)
+static int build_prepare(struct manager *m, const char *engine, const struct build_request *req,
+                         struct engine **ret, struct err *err)
 {
-    int r = check_request(req, err);
+    int r = build_check_request(req, err);
 
     if (r < 0)
         return r;
@@ -167,10 +167,10 @@ int manager_build(struct manager *m, const char *engine, struct build_request *r
                   struct build_body *body, const struct build_events *events, void *arg,
                   struct manager_build **ret, struct err *err)
 {
-    static const struct build_events own = {on_lines, on_done};
+    static const struct build_events own = {build_on_lines, build_on_done};
     struct manager_build *mb;
     struct engine *e = NULL;
-    int r = prepare(m, engine, req, &e, err);
+    int r = build_prepare(m, engine, req, &e, err);
 
     if (r < 0) {
         build_request_done(req);
@@ -182,7 +182,7 @@ int manager_build(struct manager *m, const char *engine, struct build_request *r
     r = engine_build(e, req, body, &own, mb, &mb->build, err);
     if (r < 0) {
         mb->events = (struct build_events){0};
-        on_done(mb, NULL, NULL);
+        build_on_done(mb, NULL, NULL);
         return r;
     }
     *ret = mb;
@@ -207,6 +207,6 @@ void builds_end(struct manager *m)
     err_set(&err, ERR_CONFLICT, "the daemon is ending: the build was cancelled");
     for (struct manager_build *mb = m->builds; mb; mb = mb->next) {
         build_cancel(mb->build);
-        tell_done(mb, &err, NULL);
+        build_tell_done(mb, &err, NULL);
     }
 }

@@ -27,7 +27,7 @@ struct asked {
     struct loop_timer *again; /* or NULL */
 };
 
-static void finish(struct asked *a, const struct err *err, const char *json)
+static void images_finish(struct asked *a, const struct err *err, const char *json)
 {
     a->m->loose--;
     a->done(a->arg, err, json);
@@ -49,7 +49,7 @@ static char **images_in_use(struct manager *m)
 }
 
 /* An ephemeral one without a command has only its readers to wait for. */
-static bool is_going(const struct sandbox *sb)
+static bool images_is_going(const struct sandbox *sb)
 {
     const struct op *last = op_last(sb);
 
@@ -58,55 +58,55 @@ static bool is_going(const struct sandbox *sb)
             (last && last->type == &op_remove));
 }
 
-static bool some_are_going(struct manager *m)
+static bool images_some_are_going(struct manager *m)
 {
     struct sandbox *sb;
 
     for (size_t i = 0; manager_next(m, &i, &sb);)
-        if (is_going(sb))
+        if (images_is_going(sb))
             return true;
     return false;
 }
 
-static void remove_again(void *arg);
+static void images_remove_again(void *arg);
 
-static void answered(void *arg, const struct err *err, const char *json)
+static void images_answered(void *arg, const struct err *err, const char *json)
 {
     struct asked *a = arg;
 
     if (!err || err->code != ERR_CONFLICT || !a->going || a->m->closing ||
         deadline_passed(&a->by)) {
-        finish(a, err, json);
+        images_finish(a, err, json);
         return;
     }
     err_done(&a->refused);
     err_copy(&a->refused, err);
     if (!a->again)
-        a->again = loop_timer_new(a->m->loop, remove_again, a);
+        a->again = loop_timer_new(a->m->loop, images_remove_again, a);
     loop_timer_set(a->again, GOING_AGAIN, false);
 }
 
-static void submit(struct asked *a, const struct image_ask *ask)
+static void images_submit(struct asked *a, const struct image_ask *ask)
 {
     _cleanup_strv_ char **used = images_in_use(a->m);
     struct image_ask all = *ask;
 
     all.used = used;
-    a->going = ask->verb == IMAGE_REMOVE && some_are_going(a->m);
-    engine_image(a->engine, &all, answered, a);
+    a->going = ask->verb == IMAGE_REMOVE && images_some_are_going(a->m);
+    engine_image(a->engine, &all, images_answered, a);
 }
 
-static void remove_again(void *arg)
+static void images_remove_again(void *arg)
 {
     struct asked *a = arg;
 
     if (a->m->closing)
-        finish(a, &a->refused, NULL);
+        images_finish(a, &a->refused, NULL);
     else
-        submit(a, &(struct image_ask){.verb = IMAGE_REMOVE, .name = a->name, .fd = -1});
+        images_submit(a, &(struct image_ask){.verb = IMAGE_REMOVE, .name = a->name, .fd = -1});
 }
 
-static struct engine *engine_with_images(struct manager *m, struct err *err)
+static struct engine *images_engine_with_images(struct manager *m, struct err *err)
 {
     for (size_t i = 0; i < m->config.n_engines; i++)
         if (m->config.engines[i]->ops->image)
@@ -115,7 +115,7 @@ static struct engine *engine_with_images(struct manager *m, struct err *err)
     return NULL;
 }
 
-static int check(struct manager *m, const struct image_ask *ask, struct err *err)
+static int images_check(struct manager *m, const struct image_ask *ask, struct err *err)
 {
     if (m->closing)
         return err_set(err, ERR_CONFLICT, "the daemon is ending");
@@ -125,10 +125,10 @@ static int check(struct manager *m, const struct image_ask *ask, struct err *err
 int manager_image(struct manager *m, const char *engine, const struct image_ask *ask,
                   engine_image_fn done, void *arg, struct err *err)
 {
-    struct engine *e = engine ? manager_engine(m, engine, err) : engine_with_images(m, err);
+    struct engine *e = engine ? manager_engine(m, engine, err) : images_engine_with_images(m, err);
     struct asked *a;
 
-    if (!e || check(m, ask, err) < 0) {
+    if (!e || images_check(m, ask, err) < 0) {
         fd_close(ask->fd);
         return -(int)(err ? err->code : ERR_SYSTEM);
     }
@@ -137,6 +137,6 @@ int manager_image(struct manager *m, const char *engine, const struct image_ask 
         .m = m, .engine = e, .done = done, .arg = arg, .by = deadline_in(GOING_WAIT)};
     a->name = ask->name ? xstrdup(ask->name) : NULL;
     m->loose++;
-    submit(a, ask);
+    images_submit(a, ask);
     return 0;
 }

@@ -22,8 +22,8 @@ struct reconcile_plan {
     bool held;
 };
 
-static struct recon_item *add(struct reconcile_plan *p, enum recon_action action,
-                              const char *reason)
+static struct recon_item *reconcile_plan_add(struct reconcile_plan *p, enum recon_action action,
+                                             const char *reason)
 {
     struct recon_lane *lane = p->lane;
     struct recon_item *item = xnew0(struct recon_item);
@@ -38,10 +38,11 @@ static struct recon_item *add(struct reconcile_plan *p, enum recon_action action
     return item;
 }
 
-static struct recon_item *add_object(struct reconcile_plan *p, const struct engine_object *o,
-                                     enum recon_action action, const char *reason)
+static struct recon_item *reconcile_plan_add_object(struct reconcile_plan *p,
+                                                    const struct engine_object *o,
+                                                    enum recon_action action, const char *reason)
 {
-    struct recon_item *item = add(p, action, reason);
+    struct recon_item *item = reconcile_plan_add(p, action, reason);
 
     item->kind = o->kind;
     memcpy(item->id, o->id, sizeof(item->id));
@@ -52,17 +53,18 @@ static struct recon_item *add_object(struct reconcile_plan *p, const struct engi
     return item;
 }
 
-static struct recon_item *add_sandbox(struct reconcile_plan *p, const struct sandbox *sb,
-                                      enum recon_action action, const char *reason)
+static struct recon_item *reconcile_plan_add_sandbox(struct reconcile_plan *p,
+                                                     const struct sandbox *sb,
+                                                     enum recon_action action, const char *reason)
 {
-    struct recon_item *item = add(p, action, reason);
+    struct recon_item *item = reconcile_plan_add(p, action, reason);
 
     snprintf(item->id, sizeof(item->id), "%s", sb->id);
     item->name = xstrdup(sb->name);
     return item;
 }
 
-static void settle(struct recon_item *item, enum recon_result result)
+static void reconcile_plan_settle(struct recon_item *item, enum recon_result result)
 {
     item->result = result;
 }
@@ -70,35 +72,36 @@ static void settle(struct recon_item *item, enum recon_result result)
 /* ---- what the store does not know ---- */
 
 /* A throw-away sandbox has the name of its id, and nobody who would want it back. */
-static bool is_throw_away(const struct engine_object *o)
+static bool reconcile_plan_is_throw_away(const struct engine_object *o)
 {
     return !o->name || !*o->name || strncmp(o->name, "run-", 4) == 0;
 }
 
-static void plan_unknown(struct reconcile_plan *p, const struct engine_object *o)
+static void reconcile_plan_unknown(struct reconcile_plan *p, const struct engine_object *o)
 {
     const struct manager *m = p->run->m;
 
     if (strv_contains(recovery_unread(m->recovery), o->id)) {
-        settle(add_object(p, o, RECON_ADOPT, "its row cannot be read: it is left alone"),
-               RECON_DEFERRED);
-    } else if (p->run->options.from_engine && !is_throw_away(o)) {
-        add_object(p, o, RECON_ADOPT, "taken back from the engine")->adopts = true;
+        reconcile_plan_settle(reconcile_plan_add_object(p, o, RECON_ADOPT,
+                                                        "its row cannot be read: it is left alone"),
+                              RECON_DEFERRED);
+    } else if (p->run->options.from_engine && !reconcile_plan_is_throw_away(o)) {
+        reconcile_plan_add_object(p, o, RECON_ADOPT, "taken back from the engine")->adopts = true;
     } else if (p->held && !p->run->options.from_engine) {
         struct recon_item *item =
-            add_object(p, o, RECON_ADOPT, "the store is new and does not know it");
+            reconcile_plan_add_object(p, o, RECON_ADOPT, "the store is new and does not know it");
 
         item->hint = xstrdup("'ripcord reconcile --from-engine' takes it back.");
-        settle(item, RECON_DEFERRED);
+        reconcile_plan_settle(item, RECON_DEFERRED);
     } else {
-        add_object(p, o, RECON_REMOVE, "the store does not know it");
+        reconcile_plan_add_object(p, o, RECON_REMOVE, "the store does not know it");
     }
 }
 
 /* ---- what it knows ---- */
 
 /* Whether its row has the hash that this version gives to its spec: asked once in our life. */
-static bool has_right_hash(struct sandbox *sb)
+static bool reconcile_plan_has_right_hash(struct sandbox *sb)
 {
     char now[SPEC_HASH_LEN + 1];
 
@@ -109,56 +112,61 @@ static bool has_right_hash(struct sandbox *sb)
     return sb->hash_checked;
 }
 
-static bool is_stale(struct sandbox *sb, const struct engine_object *o)
+static bool reconcile_plan_is_stale(struct sandbox *sb, const struct engine_object *o)
 {
     if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_STOPPED)
         return false; /* a failed one has a reason that must be read first */
-    return !has_right_hash(sb) || (o->whole && *o->hash && !STREQ(o->hash, sb->hash));
+    return !reconcile_plan_has_right_hash(sb) ||
+           (o->whole && *o->hash && !STREQ(o->hash, sb->hash));
 }
 
 /* Nothing is to be added to what its state says. */
-static bool is_marked(const struct sandbox *sb)
+static bool reconcile_plan_is_marked(const struct sandbox *sb)
 {
     return sb->state == SANDBOX_FAILED ||
            (sb->reason && strncmp(sb->reason, SANDBOX_GONE, strlen(SANDBOX_GONE)) == 0);
 }
 
-static void plan_known(struct reconcile_plan *p, struct sandbox *sb, const struct engine_object *o)
+static void reconcile_plan_known(struct reconcile_plan *p, struct sandbox *sb,
+                                 const struct engine_object *o)
 {
     if (sb->ephemeral || sb->since >= p->lane->listed_at)
-        settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
-    else if (is_stale(sb, o))
-        add_sandbox(p, sb, RECON_RECREATE, "its configuration is not what it should be made with");
+        reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
+    else if (reconcile_plan_is_stale(sb, o))
+        reconcile_plan_add_sandbox(p, sb, RECON_RECREATE,
+                                   "its configuration is not what it should be made with");
     else if (sb->ops) /* what it comes to is not known yet */
-        settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
-    else if (!o->whole && !is_marked(sb) && (!sb->conn || sb->engine->ops->look))
-        add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
+        reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
+    else if (!o->whole && !reconcile_plan_is_marked(sb) && (!sb->conn || sb->engine->ops->look))
+        reconcile_plan_add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
     else if (o->up && !sb->conn)
-        add_sandbox(p, sb, RECON_CLEAN, "something of a run is left that nobody keeps");
+        reconcile_plan_add_sandbox(p, sb, RECON_CLEAN,
+                                   "something of a run is left that nobody keeps");
     else
-        settle(add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
+        reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, NULL), RECON_DONE);
 }
 
 /* The engine has nothing of it. With a living supervisor the engine is asked again
  * (daemon/core/sandbox/engine-news.c). */
-static void plan_missing(struct reconcile_plan *p, struct sandbox *sb)
+static void reconcile_plan_missing(struct reconcile_plan *p, struct sandbox *sb)
 {
-    if (sb->ops || sb->ephemeral || sb->since >= p->lane->listed_at || is_marked(sb))
-        settle(add_sandbox(p, sb, RECON_ADOPT, sb->reason), RECON_DONE);
+    if (sb->ops || sb->ephemeral || sb->since >= p->lane->listed_at || reconcile_plan_is_marked(sb))
+        reconcile_plan_settle(reconcile_plan_add_sandbox(p, sb, RECON_ADOPT, sb->reason),
+                              RECON_DONE);
     else
-        add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
+        reconcile_plan_add_sandbox(p, sb, RECON_MARK, SANDBOX_GONE);
 }
 
-static void plan_object(struct reconcile_plan *p, const struct engine_object *o)
+static void reconcile_plan_object(struct reconcile_plan *p, const struct engine_object *o)
 {
     struct sandbox *sb = o->kind == OBJECT_SANDBOX ? map_get(&p->sandboxes, o->id) : NULL;
 
     if (o->kind != OBJECT_SANDBOX)
-        add_object(p, o, RECON_REMOVE, "legacy");
+        reconcile_plan_add_object(p, o, RECON_REMOVE, "legacy");
     else if (!sb)
-        plan_unknown(p, o);
+        reconcile_plan_unknown(p, o);
     else
-        plan_known(p, sb, o);
+        reconcile_plan_known(p, sb, o);
 }
 
 void recon_plan(struct recon_run *run, struct recon_lane *lane, const struct engine_objects *list)
@@ -171,10 +179,10 @@ void recon_plan(struct recon_run *run, struct recon_lane *lane, const struct eng
         if (sb->engine == lane->engine)
             map_add(&p.sandboxes, sb->id, sb);
     for (size_t i = 0; i < list->n; i++)
-        plan_object(&p, list->v[i]);
+        reconcile_plan_object(&p, list->v[i]);
     for (size_t i = 0; manager_next(run->m, &i, &sb);)
         if (sb->engine == lane->engine && !engine_objects_get(list, sb->id))
-            plan_missing(&p, sb);
+            reconcile_plan_missing(&p, sb);
     map_done(&p.sandboxes);
 }
 

@@ -14,7 +14,7 @@ const char *recon_action_name(enum recon_action a)
     return names[a];
 }
 
-static const char *result_name(const struct recon_item *item)
+static const char *reconcile_report_result_name(const struct recon_item *item)
 {
     static const char *const names[] = {"waiting", "done", "deferred", "failed"};
 
@@ -23,33 +23,33 @@ static const char *result_name(const struct recon_item *item)
     return item->running ? "running" : names[item->result];
 }
 
-static json_t *text_to_json(const char *s)
+static json_t *reconcile_report_text_to_json(const char *s)
 {
     json_t *j = s ? json_string(s) : NULL; /* an engine's words may be no UTF-8 */
 
     return j ? j : json_null();
 }
 
-static json_t *time_to_json(uint64_t wall)
+static json_t *reconcile_report_time_to_json(uint64_t wall)
 {
     char tmp[TIME_FORMAT_MAX];
 
     return wall ? json_string(time_format(wall, tmp)) : json_null();
 }
 
-static json_t *item_to_json(const struct recon_item *item)
+static json_t *reconcile_report_item_to_json(const struct recon_item *item)
 {
     json_t *o = json_object();
     uint64_t now = time_mono();
 
     json_object_set_new(o, "engine", json_string(item->engine->ops->name));
     json_object_set_new(o, "kind", json_string(object_kind_name(item->kind)));
-    json_object_set_new(o, "name", text_to_json(item->name));
+    json_object_set_new(o, "name", reconcile_report_text_to_json(item->name));
     json_object_set_new(o, "id", item->id[0] ? json_string(item->id) : json_null());
     json_object_set_new(o, "action", json_string(recon_action_name(item->action)));
-    json_object_set_new(o, "result", json_string(result_name(item)));
-    json_object_set_new(o, "reason", text_to_json(item->reason));
-    json_object_set_new(o, "hint", text_to_json(item->hint));
+    json_object_set_new(o, "result", json_string(reconcile_report_result_name(item)));
+    json_object_set_new(o, "reason", reconcile_report_text_to_json(item->reason));
+    json_object_set_new(o, "hint", reconcile_report_text_to_json(item->hint));
     if (item->retry_at)
         json_object_set_new(o, "retry_in_ms",
                             json_integer((json_int_t)((item->retry_at - MIN(item->retry_at, now)) /
@@ -62,7 +62,7 @@ struct figures {
     size_t adopted, recreated, removed, cleaned, marked; /* with success, or planned */
 };
 
-static void count_item(const struct recon_item *item, struct figures *f)
+static void reconcile_report_count_item(const struct recon_item *item, struct figures *f)
 {
     size_t *const by_action[] = {
         [RECON_ADOPT] = &f->adopted, [RECON_RECREATE] = &f->recreated, [RECON_REMOVE] = &f->removed,
@@ -74,7 +74,7 @@ static void count_item(const struct recon_item *item, struct figures *f)
         ++*by_action[item->action];
 }
 
-static json_t *figures_to_json(const struct figures *f)
+static json_t *reconcile_report_figures_to_json(const struct figures *f)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "adopted", (json_int_t)f->adopted,
                      "recreated", (json_int_t)f->recreated, "removed", (json_int_t)f->removed,
@@ -83,7 +83,7 @@ static json_t *figures_to_json(const struct figures *f)
                      (json_int_t)f->by_result[RECON_FAILED]);
 }
 
-static json_t *run_to_json(const struct recon_run *run)
+static json_t *reconcile_report_run_to_json(const struct recon_run *run)
 {
     json_t *o = json_object(), *results = json_array(), *troubles = json_array();
     struct figures f = {0};
@@ -94,25 +94,25 @@ static json_t *run_to_json(const struct recon_run *run)
         f.total += lane->n;
         f.finished += lane->finished;
         for (size_t k = 0; k < lane->n; k++) {
-            count_item(lane->items[k], &f);
-            json_array_append_new(results, item_to_json(lane->items[k]));
+            reconcile_report_count_item(lane->items[k], &f);
+            json_array_append_new(results, reconcile_report_item_to_json(lane->items[k]));
         }
         if (lane->trouble)
-            json_array_append_new(troubles,
-                                  json_pack("{s:s, s:o}", "engine", lane->engine->ops->name,
-                                            "reason", text_to_json(lane->trouble)));
+            json_array_append_new(
+                troubles, json_pack("{s:s, s:o}", "engine", lane->engine->ops->name, "reason",
+                                    reconcile_report_text_to_json(lane->trouble)));
     }
     json_object_set_new(o, "run", json_integer((json_int_t)run->number));
     json_object_set_new(o, "trigger", json_string(run->options.trigger));
     json_object_set_new(o, "dry_run", json_boolean(run->options.dry_run));
     json_object_set_new(o, "from_engine", json_boolean(run->options.from_engine));
     json_object_set_new(o, "running", json_boolean(!run->ended_at));
-    json_object_set_new(o, "started_at", time_to_json(run->started_at));
-    json_object_set_new(o, "ended_at", time_to_json(run->ended_at));
+    json_object_set_new(o, "started_at", reconcile_report_time_to_json(run->started_at));
+    json_object_set_new(o, "ended_at", reconcile_report_time_to_json(run->ended_at));
     json_object_set_new(o, "took_ms", json_integer((json_int_t)(run->took / USEC_PER_MSEC)));
     json_object_set_new(o, "total", json_integer((json_int_t)f.total));
     json_object_set_new(o, "finished", json_integer((json_int_t)f.finished));
-    json_object_set_new(o, "counts", figures_to_json(&f));
+    json_object_set_new(o, "counts", reconcile_report_figures_to_json(&f));
     json_object_set_new(o, "unreachable", troubles);
     json_object_set_new(o, "results", results);
     return o;
@@ -124,8 +124,8 @@ json_t *reconcile_report(struct manager *m, uint64_t number)
 
     for (const struct recon_run *run = rc->queue; run; run = run->next)
         if (run->number == number || (!number && rc->begun))
-            return run_to_json(run);
+            return reconcile_report_run_to_json(run);
     if (rc->last && (rc->last->number == number || !number))
-        return run_to_json(rc->last);
+        return reconcile_report_run_to_json(rc->last);
     return NULL;
 }

@@ -21,7 +21,7 @@ struct grudge {
     char *reason, *hint;
 };
 
-static void grudge_free(struct grudge *g)
+static void reconcile_retry_grudge_free(struct grudge *g)
 {
     if (!g)
         return;
@@ -30,21 +30,22 @@ static void grudge_free(struct grudge *g)
     free(g);
 }
 
-static char *key_of(const struct recon_item *item)
+static char *reconcile_retry_key_of(const struct recon_item *item)
 {
     return xasprintf("%s %d %s", item->engine->ops->name, (int)item->kind,
                      item->ref ? item->ref : item->id);
 }
 
-static struct grudge *grudge_of(const struct reconcile *rc, const struct recon_item *item)
+static struct grudge *reconcile_retry_grudge_of(const struct reconcile *rc,
+                                                const struct recon_item *item)
 {
-    _cleanup_free_ char *key = key_of(item);
+    _cleanup_free_ char *key = reconcile_retry_key_of(item);
 
     return map_get(&rc->grudges, key);
 }
 
 /* A quarter more or less: many that failed together must not come back together. */
-static uint64_t pause_after(unsigned tries)
+static uint64_t reconcile_retry_pause_after(unsigned tries)
 {
     uint64_t pause = RETRY_FIRST << MIN(tries - 1, (unsigned)RETRY_DOUBLINGS), dice = 0;
 
@@ -56,7 +57,7 @@ static uint64_t pause_after(unsigned tries)
 
 void retry_later(struct reconcile *rc, struct recon_item *item)
 {
-    _cleanup_free_ char *key = key_of(item);
+    _cleanup_free_ char *key = reconcile_retry_key_of(item);
     struct grudge *g = map_get(&rc->grudges, key);
 
     if (!g) {
@@ -64,7 +65,7 @@ void retry_later(struct reconcile *rc, struct recon_item *item)
         map_add(&rc->grudges, key, g);
     }
     g->tries++;
-    g->at = time_mono() + pause_after(g->tries);
+    g->at = time_mono() + reconcile_retry_pause_after(g->tries);
     g->result = item->result;
     free(g->reason);
     g->reason = item->reason ? xstrdup(item->reason) : NULL;
@@ -75,9 +76,9 @@ void retry_later(struct reconcile *rc, struct recon_item *item)
 
 void retry_forget(struct reconcile *rc, const struct recon_item *item)
 {
-    _cleanup_free_ char *key = key_of(item);
+    _cleanup_free_ char *key = reconcile_retry_key_of(item);
 
-    grudge_free(map_remove(&rc->grudges, key));
+    reconcile_retry_grudge_free(map_remove(&rc->grudges, key));
 }
 
 /* Of objects that have gone by other hands: none of this run's items speaks of them. */
@@ -90,14 +91,14 @@ void retry_trim(struct reconcile *rc)
         struct grudge *g = value;
 
         if (g->at + 2 * RETRY_MAX < time_mono())
-            grudge_free(map_remove(&rc->grudges, key));
+            reconcile_retry_grudge_free(map_remove(&rc->grudges, key));
     }
 }
 
 /* In a background run: its time has not come. */
 bool retry_must_wait(const struct reconcile *rc, struct recon_item *item)
 {
-    const struct grudge *g = grudge_of(rc, item);
+    const struct grudge *g = reconcile_retry_grudge_of(rc, item);
 
     if (!g || STREQ(item->run->options.trigger, "command") || g->at <= time_mono())
         return false;
@@ -126,6 +127,6 @@ void retry_done(struct reconcile *rc)
     void *value;
 
     for (size_t i = 0; map_next(&rc->grudges, &i, NULL, &value);)
-        grudge_free(value);
+        reconcile_retry_grudge_free(value);
     map_done(&rc->grudges);
 }

@@ -25,7 +25,7 @@ void recon_item_free(struct recon_item *item)
     free(item);
 }
 
-static void run_free(struct recon_run *run)
+static void reconcile_run_free(struct recon_run *run)
 {
     if (!run)
         return;
@@ -43,10 +43,10 @@ static void run_free(struct recon_run *run)
 
 /* ---- one item ---- */
 
-static void lane_go(struct recon_run *run, struct recon_lane *lane);
-static void run_check(struct recon_run *run);
+static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane);
+static void reconcile_run_check(struct recon_run *run);
 
-static struct recon_lane *lane_of(const struct recon_item *item)
+static struct recon_lane *reconcile_lane_of(const struct recon_item *item)
 {
     for (size_t i = 0; i < item->run->n_lanes; i++)
         if (item->run->lanes[i].engine == item->engine)
@@ -54,7 +54,7 @@ static struct recon_lane *lane_of(const struct recon_item *item)
     return NULL;
 }
 
-static void say(const struct recon_item *item)
+static void reconcile_say(const struct recon_item *item)
 {
     struct manager *m = item->run->m;
     const char *name = item->name ? item->name : item->id;
@@ -69,10 +69,10 @@ static void say(const struct recon_item *item)
                   item->result == RECON_DONE ? "done" : "deferred");
 }
 
-static void item_over(struct recon_item *item, const struct err *err)
+static void reconcile_item_over(struct recon_item *item, const struct err *err)
 {
     struct recon_run *run = item->run;
-    struct recon_lane *lane = lane_of(item);
+    struct recon_lane *lane = reconcile_lane_of(item);
     struct reconcile *rc = run->m->reconcile;
 
     item->running = false;
@@ -87,59 +87,59 @@ static void item_over(struct recon_item *item, const struct err *err)
         retry_later(rc, item);
     else if (!err)
         retry_forget(rc, item);
-    say(item);
+    reconcile_say(item);
     lane->active--;
     lane->finished++;
-    lane_go(run, lane);
-    run_check(run);
+    reconcile_lane_go(run, lane);
+    reconcile_run_check(run);
 }
 
-static void discarded(void *arg, const struct err *err, struct engine_sandbox *box)
+static void reconcile_discarded(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct recon_item *item = arg;
 
     (void)box;
     item->run->m->loose--;
-    item_over(item, err);
+    reconcile_item_over(item, err);
 }
 
-static void operated(void *arg, const struct err *err, const struct sandbox *sb,
-                     enum manager_action action)
+static void reconcile_operated(void *arg, const struct err *err, const struct sandbox *sb,
+                               enum manager_action action)
 {
     const struct err failed = {.code = ERR_ENGINE, .msg = sb ? sb->reason : NULL};
 
     (void)action;
     if (!err && sb && sb->state == SANDBOX_FAILED && sb->reason)
-        item_over(arg, &failed);
+        reconcile_item_over(arg, &failed);
     else
-        item_over(arg, err);
+        reconcile_item_over(arg, err);
 }
 
-static void over_now(void *arg)
+static void reconcile_over_now(void *arg)
 {
     struct recon_item *item = arg;
     _cleanup_err_ struct err err = ERR_INIT;
 
     item->run->m->loose--;
     err_move(&err, &item->err);
-    item_over(item, err.code ? &err : NULL);
+    reconcile_item_over(item, err.code ? &err : NULL);
 }
 
 /* From the loop's next turn, like every other answer; with item->err, when it is set. */
-static void over_soon(struct recon_item *item)
+static void reconcile_over_soon(struct recon_item *item)
 {
     item->run->m->loose++;
-    loop_defer(item->run->m->loop, over_now, item);
+    loop_defer(item->run->m->loop, reconcile_over_now, item);
 }
 
-static struct sandbox *sandbox_of(const struct recon_item *item)
+static struct sandbox *reconcile_sandbox_of(const struct recon_item *item)
 {
     struct sandbox *sb = item->name ? map_get(&item->run->m->sandboxes, item->name) : NULL;
 
     return sb && STREQ(sb->id, item->id) && sb->state != SANDBOX_ABSENT ? sb : NULL;
 }
 
-static void discard(struct recon_item *item, enum discard how, engine_done_fn done)
+static void reconcile_discard(struct recon_item *item, enum discard how, engine_done_fn done)
 {
     struct engine_object o = {.kind = item->kind, .name = item->name, .ref = item->ref};
 
@@ -149,7 +149,7 @@ static void discard(struct recon_item *item, enum discard how, engine_done_fn do
 }
 
 /* The store's side of one that is not there: its next start makes it anew. */
-static void mark_gone(struct sandbox *sb)
+static void reconcile_mark_gone(struct sandbox *sb)
 {
     char when[TIME_FORMAT_MAX];
     _cleanup_free_ char *why = xasprintf(SANDBOX_GONE " at %s", time_format(time_wall(), when));
@@ -158,7 +158,7 @@ static void mark_gone(struct sandbox *sb)
     sandbox_set_state(sb, SANDBOX_STOPPED, why, NULL);
 }
 
-static void operate(struct recon_item *item, struct sandbox *sb)
+static void reconcile_operate(struct recon_item *item, struct sandbox *sb)
 {
     struct op *op = NULL;
 
@@ -172,74 +172,78 @@ static void operate(struct recon_item *item, struct sandbox *sb)
     } else if (sb->engine->ops->look) {
         op = news_look_at(sb);
     } else if (!sb->conn && !sb->ops) {
-        mark_gone(sb);
+        reconcile_mark_gone(sb);
     }
     if (op)
-        op_wait(op, operated, item);
+        op_wait(op, reconcile_operated, item);
     else
-        over_soon(item);
+        reconcile_over_soon(item);
 }
 
-static void adopt(struct recon_item *item)
+static void reconcile_adopt(struct recon_item *item)
 {
     struct sandbox *sb = NULL;
 
     if (rebuild_sandbox(item->run->m, item, &sb, &item->err) < 0)
-        over_soon(item);
+        reconcile_over_soon(item);
     else
-        op_wait(recovery_add(sb), operated, item);
+        op_wait(recovery_add(sb), reconcile_operated, item);
 }
 
 /* A dry run, or a sandbox that has been removed meanwhile. */
-static void pretend(struct recon_item *item, const struct sandbox *sb)
+static void reconcile_pretend(struct recon_item *item, const struct sandbox *sb)
 {
     if (sb && item->action == RECON_RECREATE)
         op_renew_check(sb, &item->err);
-    over_soon(item);
+    reconcile_over_soon(item);
 }
 
-static void item_start(struct recon_item *item)
+static void reconcile_item_start(struct recon_item *item)
 {
-    struct sandbox *sb = sandbox_of(item);
+    struct sandbox *sb = reconcile_sandbox_of(item);
     bool dry = item->run->options.dry_run;
 
     item->running = true;
     if (item->action == RECON_REMOVE)
-        discard(item, dry ? DISCARD_ASK : item->ended ? DISCARD_ENDED : DISCARD_REMOVE, discarded);
+        reconcile_discard(item,
+                          dry           ? DISCARD_ASK
+                          : item->ended ? DISCARD_ENDED
+                                        : DISCARD_REMOVE,
+                          reconcile_discarded);
     else if (dry || (item->action != RECON_ADOPT && !sb))
-        pretend(item, sb);
+        reconcile_pretend(item, sb);
     else if (item->action == RECON_ADOPT)
-        adopt(item);
+        reconcile_adopt(item);
     else
-        operate(item, sb);
+        reconcile_operate(item, sb);
 }
 
 /* ---- lanes ---- */
 
 /* In use by what goes before them. */
-static bool is_late(const struct recon_item *item)
+static bool reconcile_is_late(const struct recon_item *item)
 {
     return item->kind == OBJECT_NETWORK || item->kind == OBJECT_VOLUME;
 }
 
 /* Why not is for its removal to say. */
-static void ended(void *arg, const struct err *err, struct engine_sandbox *box)
+static void reconcile_ended(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct recon_item *item = arg;
     struct recon_run *run = item->run;
-    struct recon_lane *lane = lane_of(item);
+    struct recon_lane *lane = reconcile_lane_of(item);
 
     (void)box;
     item->ended = !err;
     run->m->loose--;
     item->running = false;
     lane->active--;
-    lane_go(run, lane);
-    run_check(run);
+    reconcile_lane_go(run, lane);
+    reconcile_run_check(run);
 }
 
 /* A legacy container may be one that its engine starts again: its end and removal are one. */
-static bool is_to_end(const struct recon_run *run, struct recon_item *item)
+static bool reconcile_is_to_end(const struct recon_run *run, struct recon_item *item)
 {
     return item->action == RECON_REMOVE && item->kind == OBJECT_SANDBOX &&
            item->result == RECON_WAITING && !run->options.dry_run &&
@@ -247,33 +251,33 @@ static bool is_to_end(const struct recon_run *run, struct recon_item *item)
 }
 
 /* False: not all that are to go have ended yet. */
-static bool end_all(struct recon_run *run, struct recon_lane *lane)
+static bool reconcile_end_all(struct recon_run *run, struct recon_lane *lane)
 {
     if (!engine_ends_first(lane->engine))
         return true;
     while (lane->ended < lane->n && lane->active < lane->engine->at_once && !run->m->closing) {
         struct recon_item *item = lane->items[lane->ended++];
 
-        if (!is_to_end(run, item))
+        if (!reconcile_is_to_end(run, item))
             continue;
         lane->active++;
         item->running = true;
-        discard(item, DISCARD_END, ended);
+        reconcile_discard(item, DISCARD_END, reconcile_ended);
     }
     return lane->ended == lane->n && (lane->next > 0 || !lane->active);
 }
 
-static void lane_go(struct recon_run *run, struct recon_lane *lane)
+static void reconcile_lane_go(struct recon_run *run, struct recon_lane *lane)
 {
     unsigned at_once = lane->engine->at_once;
 
-    if (!end_all(run, lane))
+    if (!reconcile_end_all(run, lane))
         return;
     while (lane->next < lane->n && lane->active < at_once && !run->m->closing) {
         struct recon_item *item = lane->items[lane->next];
 
-        if (is_late(item) && lane->active && lane->next > 0 &&
-            !is_late(lane->items[lane->next - 1]))
+        if (reconcile_is_late(item) && lane->active && lane->next > 0 &&
+            !reconcile_is_late(lane->items[lane->next - 1]))
             return; /* what uses it is still being removed */
         lane->next++;
         if (item->result != RECON_WAITING || retry_must_wait(run->m->reconcile, item)) {
@@ -281,16 +285,16 @@ static void lane_go(struct recon_run *run, struct recon_lane *lane)
             continue;
         }
         lane->active++;
-        item_start(item);
+        reconcile_item_start(item);
     }
 }
 
-static int late_last(const void *a, const void *b)
+static int reconcile_late_last(const void *a, const void *b)
 {
     const struct recon_item *x = *(struct recon_item *const *)a,
                             *y = *(struct recon_item *const *)b;
 
-    return (int)is_late(x) - (int)is_late(y);
+    return (int)reconcile_is_late(x) - (int)reconcile_is_late(y);
 }
 
 struct reconcile_listing {
@@ -298,7 +302,7 @@ struct reconcile_listing {
     struct recon_lane *lane;
 };
 
-static void listed(void *arg, const struct err *err, const struct engine_objects *list)
+static void reconcile_listed(void *arg, const struct err *err, const struct engine_objects *list)
 {
     struct reconcile_listing *l = arg;
     struct recon_run *run = l->run;
@@ -315,13 +319,13 @@ static void listed(void *arg, const struct err *err, const struct engine_objects
     } else if (!run->m->closing) {
         recon_plan(run, lane, list);
         if (lane->n)
-            qsort(lane->items, lane->n, sizeof(*lane->items), late_last);
-        lane_go(run, lane);
+            qsort(lane->items, lane->n, sizeof(*lane->items), reconcile_late_last);
+        reconcile_lane_go(run, lane);
     }
-    run_check(run);
+    reconcile_run_check(run);
 }
 
-static void lane_list(struct recon_run *run, struct recon_lane *lane)
+static void reconcile_lane_list(struct recon_run *run, struct recon_lane *lane)
 {
     struct reconcile_listing *l = xnew0(struct reconcile_listing);
 
@@ -330,14 +334,14 @@ static void lane_list(struct recon_run *run, struct recon_lane *lane)
     lane->listing = true;
     lane->listed_at = time_wall();
     run->m->loose++;
-    engine_list(lane->engine, run->options.from_engine, listed, l);
+    engine_list(lane->engine, run->options.from_engine, reconcile_listed, l);
 }
 
 /* ---- runs ---- */
 
-static void kick(struct reconcile *rc);
+static void reconcile_kick(struct reconcile *rc);
 
-static bool is_over(const struct recon_run *run)
+static bool reconcile_is_over(const struct recon_run *run)
 {
     for (size_t i = 0; i < run->n_lanes; i++) {
         const struct recon_lane *lane = &run->lanes[i];
@@ -348,7 +352,7 @@ static bool is_over(const struct recon_run *run)
     return true;
 }
 
-static void settle_engines(struct recon_run *run)
+static void reconcile_settle_engines(struct recon_run *run)
 {
     for (size_t i = 0; i < run->n_lanes && !run->options.dry_run; i++) {
         const struct recon_lane *lane = &run->lanes[i];
@@ -358,7 +362,7 @@ static void settle_engines(struct recon_run *run)
     }
 }
 
-static void count(const struct recon_run *run, size_t ret[static 4])
+static void reconcile_count(const struct recon_run *run, size_t ret[static 4])
 {
     memset(ret, 0, 4 * sizeof(*ret));
     for (size_t i = 0; i < run->n_lanes; i++)
@@ -368,11 +372,11 @@ static void count(const struct recon_run *run, size_t ret[static 4])
                 ret[run->lanes[i].items[k]->result]++;
 }
 
-static void tell(struct recon_run *run)
+static void reconcile_tell(struct recon_run *run)
 {
     size_t n[4];
 
-    count(run, n);
+    reconcile_count(run, n);
     if (!run->options.dry_run && n[RECON_DONE] + n[RECON_FAILED] > 0)
         events_emit(run->m->config.events, "reconcile.ended", NULL, NULL,
                     json_pack("{s:s, s:I, s:I, s:I}", "trigger", run->options.trigger, "done",
@@ -380,27 +384,27 @@ static void tell(struct recon_run *run)
                               "failed", (json_int_t)n[RECON_FAILED]));
 }
 
-static void run_check(struct recon_run *run)
+static void reconcile_run_check(struct recon_run *run)
 {
     struct reconcile *rc = run->m->reconcile;
 
-    if (run->ended_at || !is_over(run))
+    if (run->ended_at || !reconcile_is_over(run))
         return;
     run->ended_at = time_wall();
     run->took = time_mono() - run->started_mono;
-    settle_engines(run);
-    tell(run);
+    reconcile_settle_engines(run);
+    reconcile_tell(run);
     retry_trim(rc);
     rc->queue = run->next;
     rc->begun = false;
-    run_free(rc->last);
+    reconcile_run_free(rc->last);
     rc->last = run;
     if (run->done)
         run->done(run->arg);
-    kick(rc);
+    reconcile_kick(rc);
 }
 
-static void run_begin(struct recon_run *run)
+static void reconcile_run_begin(struct recon_run *run)
 {
     const struct manager_config *c = &run->m->config;
     bool command = STREQ(run->options.trigger, "command");
@@ -417,11 +421,11 @@ static void run_begin(struct recon_run *run)
             run->lanes[run->n_lanes++].engine = e;
     }
     for (size_t i = 0; i < run->n_lanes; i++)
-        lane_list(run, &run->lanes[i]);
-    run_check(run);
+        reconcile_lane_list(run, &run->lanes[i]);
+    reconcile_run_check(run);
 }
 
-static void kicked(void *arg)
+static void reconcile_kicked(void *arg)
 {
     struct reconcile *rc = arg;
 
@@ -436,16 +440,16 @@ static void kicked(void *arg)
     if (rc->begun || !rc->queue || rc->m->closing || !manager_is_recovered(rc->m))
         return;
     rc->begun = true;
-    run_begin(rc->queue);
+    reconcile_run_begin(rc->queue);
 }
 
-static void kick(struct reconcile *rc)
+static void reconcile_kick(struct reconcile *rc)
 {
     if (rc->kicked)
         return;
     rc->kicked = true;
     rc->due++;
-    loop_defer(rc->m->loop, kicked, rc);
+    loop_defer(rc->m->loop, reconcile_kicked, rc);
 }
 
 uint64_t reconcile_request(struct manager *m, const struct reconcile_options *options,
@@ -462,7 +466,7 @@ uint64_t reconcile_request(struct manager *m, const struct reconcile_options *op
     while (*at)
         at = &(*at)->next;
     *at = run;
-    kick(rc);
+    reconcile_kick(rc);
     return run->number;
 }
 
@@ -478,7 +482,7 @@ void reconcile_soon(struct manager *m, const char *trigger)
 }
 
 /* Those that were busy, the moment that they are not. */
-static void renew_idle(struct manager *m)
+static void reconcile_renew_idle(struct manager *m)
 {
     struct sandbox *sb;
 
@@ -493,9 +497,9 @@ void reconcile_tick(struct manager *m)
 
     if (m->closing || !manager_is_recovered(m))
         return;
-    renew_idle(m);
+    reconcile_renew_idle(m);
     if (rc->queue) {
-        kick(rc);
+        reconcile_kick(rc);
         return;
     }
     if (m->config.reconcile_interval && rc->next_at && time_mono() >= rc->next_at)
@@ -519,9 +523,9 @@ void reconcile_free(struct manager *m)
         struct recon_run *run = rc->queue;
 
         rc->queue = run->next;
-        run_free(run);
+        reconcile_run_free(run);
     }
-    run_free(TAKE_PTR(rc->last));
+    reconcile_run_free(TAKE_PTR(rc->last));
     rc->m = NULL;
     if (!rc->due)
         free(rc);

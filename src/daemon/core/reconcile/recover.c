@@ -41,7 +41,7 @@ struct recovery {
     struct waiter *waiters;
 };
 
-static void tell_waiters(struct recovery *r)
+static void recover_tell_waiters(struct recovery *r)
 {
     while (!r->pending && r->waiters) {
         struct waiter *w = r->waiters;
@@ -52,7 +52,7 @@ static void tell_waiters(struct recovery *r)
     }
 }
 
-static void free_now(struct recovery *r)
+static void recover_free_now(struct recovery *r)
 {
     while (r->waiters) {
         struct waiter *w = r->waiters;
@@ -66,26 +66,26 @@ static void free_now(struct recovery *r)
 }
 
 /* A deferred call has come: false when the manager has gone since (the last one then frees). */
-static bool take_turn(struct recovery *r)
+static bool recover_take_turn(struct recovery *r)
 {
     r->due--;
     if (r->m)
         return true;
     if (!r->due)
-        free_now(r);
+        recover_free_now(r);
     return false;
 }
 
-static void defer(struct recovery *r, loop_fn fn)
+static void recover_defer(struct recovery *r, loop_fn fn)
 {
     r->due++;
     loop_defer(r->m->loop, fn, r);
 }
 
-static void tell_later(void *arg)
+static void recover_tell_later(void *arg)
 {
-    if (take_turn(arg))
-        tell_waiters(arg);
+    if (recover_take_turn(arg))
+        recover_tell_waiters(arg);
 }
 
 bool recovery_is_done(const struct recovery *r)
@@ -104,10 +104,10 @@ void recovery_wait(struct recovery *r, uint64_t limit, manager_fn fn, void *arg)
         at = &(*at)->next;
     *at = w;
     if (!r->pending)
-        defer(r, tell_later);
+        recover_defer(r, recover_tell_later);
 }
 
-static struct waiter *take_late(struct recovery *r)
+static struct waiter *recover_take_late(struct recovery *r)
 {
     for (struct waiter **at = &r->waiters; *at; at = &(*at)->next) {
         struct waiter *w = *at;
@@ -124,7 +124,7 @@ void recovery_tick(struct recovery *r)
 {
     struct waiter *w;
 
-    while (r && (w = take_late(r))) {
+    while (r && (w = recover_take_late(r))) {
         w->fn(w->arg);
         free(w);
     }
@@ -135,7 +135,7 @@ bool sandbox_is_unsure(const struct sandbox *sb)
     return sb->ops && sb->ops->type == &op_recover;
 }
 
-static void look_at_next(struct recovery *r)
+static void recover_look_at_next(struct recovery *r)
 {
     struct sandbox *sb;
 
@@ -149,11 +149,11 @@ static void look_at_next(struct recovery *r)
     }
 }
 
-static void recovery_done_one(struct recovery *r)
+static void recover_recovery_done_one(struct recovery *r)
 {
     r->pending--;
-    look_at_next(r);
-    tell_waiters(r);
+    recover_look_at_next(r);
+    recover_tell_waiters(r);
 }
 
 void recovery_free(struct recovery *r)
@@ -162,22 +162,22 @@ void recovery_free(struct recovery *r)
         return;
     r->m = NULL;
     if (!r->due)
-        free_now(r);
+        recover_free_now(r);
 }
 
 /* ---- one sandbox ---- */
 
-static void adopt_open_exec(void *arg, const struct store_exec *row)
+static void recover_adopt_open_exec(void *arg, const struct store_exec *row)
 {
     exec_adopt(arg, row);
 }
 
 /* After this each open exec is either live, or ended with the record on disk or engine_lost. */
-static void settle_execs(struct sandbox *sb)
+static void recover_settle_execs(struct sandbox *sb)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (store_exec_each_open(sb->m->store, sb->id, adopt_open_exec, sb, &err) < 0)
+    if (store_exec_each_open(sb->m->store, sb->id, recover_adopt_open_exec, sb, &err) < 0)
         manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
     for (struct exec *x = sb->execs, *next; x; x = next) {
         struct end_record rec;
@@ -198,7 +198,7 @@ static void recover_finish(struct op *op, enum sandbox_state state, const char *
     if (op->sb->state != state)
         sandbox_set_state(op->sb, state, why, NULL);
     op_done(op, ACTION_UNCHANGED);
-    recovery_done_one(r);
+    recover_recovery_done_one(r);
 }
 
 /* What was a run's, or half removed, goes: whoever ran it has gone with the last daemon. Its execs
@@ -212,7 +212,7 @@ static bool recover_removes(struct op *op)
         return false;
     op_push_front(sb, &op_remove)->force = true;
     op_done(op, ACTION_UNCHANGED);
-    recovery_done_one(r);
+    recover_recovery_done_one(r);
     return true;
 }
 
@@ -229,11 +229,11 @@ static bool recover_stops(struct op *op)
     stop->grace = sb->m->config.stop_grace;
     stop->why = xstrdup(sb->reason ? sb->reason : STOPPED_ON_REQUEST);
     op_done(op, ACTION_UNCHANGED);
-    recovery_done_one(r);
+    recover_recovery_done_one(r);
     return true;
 }
 
-static const char *why_stopped(const struct sandbox *sb)
+static const char *recover_why_stopped(const struct sandbox *sb)
 {
     if (sb->state == SANDBOX_STOPPING)
         return sb->reason ? sb->reason : STOPPED_ON_REQUEST;
@@ -247,7 +247,7 @@ static void recover_cleaned(void *arg, const struct err *err, struct engine_sand
     struct sandbox *sb = op->sb;
 
     (void)box;
-    settle_execs(sb);
+    recover_settle_execs(sb);
     if (recover_removes(op))
         return;
     if (err) {
@@ -256,7 +256,7 @@ static void recover_cleaned(void *arg, const struct err *err, struct engine_sand
         sandbox_forget_hash(sb);
         recover_finish(op, SANDBOX_FAILED, "the daemon ended while it was being created");
     } else {
-        recover_finish(op, SANDBOX_STOPPED, why_stopped(sb));
+        recover_finish(op, SANDBOX_STOPPED, recover_why_stopped(sb));
     }
 }
 
@@ -278,7 +278,7 @@ static void recover_connected(void *arg, const struct err *err, struct engine_sa
     }
     if (!err) {
         sandbox_connect(sb, box);
-        settle_execs(sb);
+        recover_settle_execs(sb);
     }
     if (recover_removes(op))
         return;
@@ -314,7 +314,7 @@ char **recovery_unread(const struct recovery *r)
 
 /* ---- the store's rows ---- */
 
-static void load_row(void *arg, const struct store_sandbox *row)
+static void recover_load_row(void *arg, const struct store_sandbox *row)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct manager *m = arg;
@@ -347,7 +347,7 @@ static void load_row(void *arg, const struct store_sandbox *row)
     m->recovery->pending++;
 }
 
-static void load_seqs(struct manager *m)
+static void recover_load_seqs(struct manager *m)
 {
     struct sandbox *sb;
 
@@ -363,15 +363,15 @@ static void load_seqs(struct manager *m)
 /* ---- the beginning ---- */
 
 /* Engines that somebody would miss are opened now, not at the first tick. */
-static void reach_engines(void *arg)
+static void recover_reach_engines(void *arg)
 {
     struct recovery *r = arg;
 
-    if (take_turn(r) && !r->m->closing)
+    if (recover_take_turn(r) && !r->m->closing)
         news_tick(r->m);
 }
 
-static void reconcile(void *arg)
+static void recover_reconcile(void *arg)
 {
     reconcile_soon(arg, "start");
 }
@@ -383,13 +383,13 @@ int recovery_start(struct manager *m, struct err *err)
 
     r->m = m;
     m->recovery = r;
-    n = store_sandbox_each(m->store, load_row, m, err);
+    n = store_sandbox_each(m->store, recover_load_row, m, err);
     if (n < 0)
         return err_wrap(err, "load sandboxes");
-    load_seqs(m);
+    recover_load_seqs(m);
     for (int i = 0; i < RECOVER_AT_ONCE; i++)
-        look_at_next(r);
-    defer(r, reach_engines);
-    recovery_wait(r, 0, reconcile, m);
+        recover_look_at_next(r);
+    recover_defer(r, recover_reach_engines);
+    recovery_wait(r, 0, recover_reconcile, m);
     return 0;
 }

@@ -55,7 +55,7 @@ void transfers_lost(struct sandbox *sb, bool all)
 
 /* ---- answers ---- */
 
-static void dialled(void *arg, const struct err *err, int fd)
+static void copy_dial_dialled(void *arg, const struct err *err, int fd)
 {
     const struct copy_result result = {.fd = err ? -1 : fd};
     struct err none = {.code = ERR_ENGINE, .msg = (char *)"the supervisor sent no connection"};
@@ -65,7 +65,7 @@ static void dialled(void *arg, const struct err *err, int fd)
     copy_tell(arg, !err && fd < 0 ? &none : err, &result);
 }
 
-static void take_stat(struct copy_result *result, const char *stat)
+static void copy_dial_take_stat(struct copy_result *result, const char *stat)
 {
     const struct {
         const char *name;
@@ -81,30 +81,30 @@ static void take_stat(struct copy_result *result, const char *stat)
     }
 }
 
-static void copied(void *arg, const struct err *err, char **stats)
+static void copy_dial_copied(void *arg, const struct err *err, char **stats)
 {
     struct copy_result result = {.fd = -1};
 
     for (char **s = stats; s && *s; s++)
-        take_stat(&result, *s);
+        copy_dial_take_stat(&result, *s);
     copy_tell(arg, err, &result);
 }
 
 /* ---- beginnings ---- */
 
-static void launch(struct copy_call *t)
+static void copy_dial_launch(struct copy_call *t)
 {
     struct supervisor_conn *conn = t->sb->conn;
 
     t->sent = true;
     if (t->path)
-        supervisor_conn_copy(conn, t->path, t->into, TAKE_FD(t->tar_fd), copied, t);
+        supervisor_conn_copy(conn, t->path, t->into, TAKE_FD(t->tar_fd), copy_dial_copied, t);
     else
-        supervisor_conn_dial(conn, t->port, dialled, t);
+        supervisor_conn_dial(conn, t->port, copy_dial_dialled, t);
 }
 
-static void sandbox_ready(void *arg, const struct err *err, const struct sandbox *sb,
-                          enum manager_action action)
+static void copy_dial_sandbox_ready(void *arg, const struct err *err, const struct sandbox *sb,
+                                    enum manager_action action)
 {
     const struct copy_result none = {.fd = -1};
     struct copy_call *t = arg;
@@ -113,10 +113,10 @@ static void sandbox_ready(void *arg, const struct err *err, const struct sandbox
     if (err || !sb || !sb->conn)
         copy_tell(t, err ? err : &gone_err, &none);
     else
-        launch(t);
+        copy_dial_launch(t);
 }
 
-static int check_sandbox(const struct sandbox *sb, struct err *err)
+static int copy_dial_check_sandbox(const struct sandbox *sb, struct err *err)
 {
     if (!sb->ops && sandbox_check_awake(sb, err) < 0)
         return -ERR_CONFLICT;
@@ -137,7 +137,7 @@ static int copy_start(struct manager *m, const char *name, const struct copy_cal
 
     if (!sb)
         return err ? -(int)err->code : -ERR_NOT_FOUND;
-    r = check_sandbox(sb, err);
+    r = copy_dial_check_sandbox(sb, err);
     if (r < 0)
         return r;
     t = xmemdup(wish, sizeof(*wish));
@@ -146,12 +146,12 @@ static int copy_start(struct manager *m, const char *name, const struct copy_cal
     sb->transfers = t;
     sb->n_transfers++;
     if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
-        launch(t);
+        copy_dial_launch(t);
         return 0;
     }
     op = op_push(sb, &op_ensure);
     op->existing = true;
-    op_wait(op, sandbox_ready, t);
+    op_wait(op, copy_dial_sandbox_ready, t);
     return 0;
 }
 

@@ -32,7 +32,7 @@ struct disk_floor_state {
 
 /* False when there is no floor. When it cannot be asked, the work itself will show what is wrong.
  */
-static bool look(const struct manager *m, struct disk_floor_state *ret)
+static bool disk_floor_look(const struct manager *m, struct disk_floor_state *ret)
 {
     struct disk_floor_state s;
 
@@ -46,7 +46,8 @@ static bool look(const struct manager *m, struct disk_floor_state *ret)
 
 /* ---- new work ---- */
 
-static int too_full(const char *what, const char *free, const char *floor, struct err *err)
+static int disk_floor_too_full(const char *what, const char *free, const char *floor,
+                               struct err *err)
 {
     err_set(err, ERR_LIMIT, "the disk is nearly full: %s %s free, new work needs %s", free, what,
             floor);
@@ -55,7 +56,7 @@ static int too_full(const char *what, const char *free, const char *floor, struc
 }
 
 /* Some file systems do not count inodes: they tell 0. */
-static int check_inodes(const struct statvfs *fs, struct err *err)
+static int disk_floor_check_inodes(const struct statvfs *fs, struct err *err)
 {
     uint64_t floor = (uint64_t)fs->f_files / INODES_DIVISOR;
     char have[FORMAT_MAX], need[FORMAT_MAX];
@@ -64,14 +65,14 @@ static int check_inodes(const struct statvfs *fs, struct err *err)
         return 0;
     snprintf(have, sizeof(have), "%llu", (unsigned long long)fs->f_favail);
     snprintf(need, sizeof(need), "%llu", (unsigned long long)floor);
-    return too_full("inodes are", have, need, err);
+    return disk_floor_too_full("inodes are", have, need, err);
 }
 
 /*
  * New work is refused while what is under way can still be finished: a start or an exec takes a
  * dozen for a moment, several go on at once, and clients want to be answered.
  */
-static int check_descriptors(struct err *err)
+static int disk_floor_check_descriptors(struct err *err)
 {
     unsigned limit, left = fd_left(&limit);
 
@@ -88,22 +89,23 @@ int disk_floor_check(const struct manager *m, struct err *err)
 {
     char have[FORMAT_MAX], need[FORMAT_MAX];
     struct disk_floor_state s;
-    int r = check_descriptors(err);
+    int r = disk_floor_check_descriptors(err);
 
     if (r < 0)
         return r;
-    if (!look(m, &s))
+    if (!disk_floor_look(m, &s))
         return 0;
     if (s.free < s.floor)
-        return too_full("are", format_size(s.free, have), format_size(s.floor, need), err);
-    return check_inodes(&s.fs, err);
+        return disk_floor_too_full("are", format_size(s.free, have), format_size(s.floor, need),
+                                   err);
+    return disk_floor_check_inodes(&s.fs, err);
 }
 
 /* ---- the biggest grower ---- */
 
 /* What it grew by since the look before, or 0 when that would not fill the disk within a minute.
  * One that cannot be measured (too big, too deep) counts, but least of all. */
-static uint64_t growth(const struct sandbox *sb, uint64_t free)
+static uint64_t disk_floor_growth(const struct sandbox *sb, uint64_t free)
 {
     uint64_t grown = 0;
 
@@ -118,7 +120,7 @@ static uint64_t growth(const struct sandbox *sb, uint64_t free)
 }
 
 /* Stopping frees nothing, so the next one goes only when it threatens the rest by itself. */
-static void stop_grower(struct manager *m, uint64_t free)
+static void disk_floor_stop_grower(struct manager *m, uint64_t free)
 {
     struct sandbox *sb = NULL, *worst = NULL;
     uint64_t most = 0;
@@ -126,7 +128,7 @@ static void stop_grower(struct manager *m, uint64_t free)
     struct op *op;
 
     for (size_t i = 0; manager_next(m, &i, &sb);) {
-        uint64_t grown = growth(sb, free);
+        uint64_t grown = disk_floor_growth(sb, free);
 
         if (grown > most) {
             most = grown;
@@ -147,7 +149,7 @@ struct measure {
     char name[SANDBOX_NAME_SIZE], id[SANDBOX_ID_LEN + 1];
 };
 
-static void store_usage(struct measure *w, uint64_t usage)
+static void disk_floor_store_usage(struct measure *w, uint64_t usage)
 {
     struct sandbox *sb = map_get(&w->m->sandboxes, w->name);
 
@@ -159,20 +161,20 @@ static void store_usage(struct measure *w, uint64_t usage)
     sb->usage_round = w->m->floor.round;
 }
 
-static void measured(void *arg, const struct err *err, uint64_t usage)
+static void disk_floor_measured(void *arg, const struct err *err, uint64_t usage)
 {
     struct measure *w = arg;
     struct manager *m = w->m;
     struct disk_floor_state s;
 
-    store_usage(w, err ? USAGE_UNKNOWN : usage);
+    disk_floor_store_usage(w, err ? USAGE_UNKNOWN : usage);
     free(w);
     m->loose--;
-    if (--m->floor.pending == 0 && !m->closing && look(m, &s) && s.free < s.floor / 2)
-        stop_grower(m, s.free);
+    if (--m->floor.pending == 0 && !m->closing && disk_floor_look(m, &s) && s.free < s.floor / 2)
+        disk_floor_stop_grower(m, s.free);
 }
 
-static void measure(struct sandbox *sb)
+static void disk_floor_measure(struct sandbox *sb)
 {
     struct measure *w = xnew0(struct measure);
 
@@ -181,7 +183,7 @@ static void measure(struct sandbox *sb)
     memcpy(w->id, sb->id, sizeof(w->id));
     sb->m->loose++;
     sb->m->floor.pending++;
-    engine_usage(sb->engine, sb->id, measured, w);
+    engine_usage(sb->engine, sb->id, disk_floor_measured, w);
 }
 
 void disk_floor_tick(struct manager *m)
@@ -194,9 +196,9 @@ void disk_floor_tick(struct manager *m)
         return;
     f->next = time_mono() + LOOK_INTERVAL;
     f->round += 1;
-    if (!look(m, &s) || s.free >= s.floor)
+    if (!disk_floor_look(m, &s) || s.free >= s.floor)
         return;
     for (size_t i = 0; manager_next(m, &i, &sb);)
         if (sb->state == SANDBOX_RUNNING)
-            measure(sb);
+            disk_floor_measure(sb);
 }

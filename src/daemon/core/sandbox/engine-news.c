@@ -13,7 +13,7 @@
 #include "lib/base/log.h"
 #include "lib/base/xalloc.h"
 
-static void finish(struct op *op)
+static void engine_news_finish(struct op *op)
 {
     struct sandbox *sb = op->sb;
 
@@ -23,7 +23,7 @@ static void finish(struct op *op)
         sandbox_expire(sb);
 }
 
-static void cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
+static void engine_news_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
@@ -34,16 +34,16 @@ static void cleaned(void *arg, const struct err *err, struct engine_sandbox *box
         sandbox_set_state(sb, SANDBOX_FAILED, err->msg, NULL);
     else if (sb->state != SANDBOX_STOPPED || op->why)
         sandbox_set_state(sb, SANDBOX_STOPPED, op->why, NULL);
-    finish(op);
+    engine_news_finish(op);
 }
 
-static void clean(struct op *op)
+static void engine_news_clean(struct op *op)
 {
-    engine_cleanup(op->sb->engine, op->sb->id, cleaned, op);
+    engine_cleanup(op->sb->engine, op->sb->id, engine_news_cleaned, op);
 }
 
 /* Whether its reason is one that tells how it went down. */
-static bool is_explained(const struct sandbox *sb, enum engine_sandbox_state state)
+static bool engine_news_is_explained(const struct sandbox *sb, enum engine_sandbox_state state)
 {
     if (sb->state != SANDBOX_STOPPED)
         return true; /* a failure has a reason of its own */
@@ -52,7 +52,7 @@ static bool is_explained(const struct sandbox *sb, enum engine_sandbox_state sta
     return !sb->reason || !STREQ(sb->reason, SANDBOX_ENDED_ITSELF);
 }
 
-static char *why_down(enum engine_sandbox_state state)
+static char *engine_news_why_down(enum engine_sandbox_state state)
 {
     char when[TIME_FORMAT_MAX];
 
@@ -62,75 +62,75 @@ static char *why_down(enum engine_sandbox_state state)
 }
 
 /* The engine says that it does not run. */
-static void found_down(struct op *op, enum engine_sandbox_state state)
+static void engine_news_found_down(struct op *op, enum engine_sandbox_state state)
 {
     struct sandbox *sb = op->sb;
 
     if (sb->conn) {
-        op->why = why_down(state);
+        op->why = engine_news_why_down(state);
         sandbox_set_state(sb, SANDBOX_STOPPING, op->why, NULL);
-        op_down(op, 0, clean); /* its supervisor knows, or is about to */
+        op_down(op, 0, engine_news_clean); /* its supervisor knows, or is about to */
         return;
     }
-    if (!is_explained(sb, state))
-        op->why = why_down(state);
+    if (!engine_news_is_explained(sb, state))
+        op->why = engine_news_why_down(state);
     if (sb->unsettled || op->why)
-        clean(op);
+        engine_news_clean(op);
     else
-        finish(op);
+        engine_news_finish(op);
 }
 
-static void found_up(struct op *op, enum engine_sandbox_state state)
+static void engine_news_found_up(struct op *op, enum engine_sandbox_state state)
 {
     struct sandbox *sb = op->sb;
     enum sandbox_state now = state == ENGINE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 
     if (!sb->conn) { /* nobody could run a command in it: it goes down, as we say it is */
         if (sb->state == SANDBOX_STOPPED || sb->unsettled)
-            clean(op);
+            engine_news_clean(op);
         else
-            finish(op);
+            engine_news_finish(op);
         return;
     }
     if (sb->state != now && (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED))
         sandbox_set_state(sb, now, state == ENGINE_SANDBOX_PAUSED ? "paused outside ripcord" : NULL,
                           NULL);
-    finish(op);
+    engine_news_finish(op);
 }
 
-static void looked(void *arg, const struct err *err, struct engine_sandbox *box)
+static void engine_news_looked(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
     if (err) { /* the engine has gone again; there will be news when it is back */
         log_debug("sandbox %s: cannot be looked at: %s", sb->name, err->msg);
-        finish(op);
+        engine_news_finish(op);
         return;
     }
     if (sb->conn)
         sandbox_take_warnings(sb, box);
     if (box->state == ENGINE_SANDBOX_ABSENT || box->state == ENGINE_SANDBOX_STOPPED)
-        found_down(op, box->state);
+        engine_news_found_down(op, box->state);
     else
-        found_up(op, box->state);
+        engine_news_found_up(op, box->state);
 }
 
-static void look_run(struct op *op)
+static void engine_news_look_run(struct op *op)
 {
     const struct sandbox *sb = op->sb;
 
     if (sb->state == SANDBOX_ABSENT)
         op_done(op, ACTION_UNCHANGED);
     else if (sb->engine->ops->look)
-        engine_look(sb->engine, sb->id, looked, op);
+        engine_look(sb->engine, sb->id, engine_news_looked, op);
     else if (sb->unsettled && !sb->conn)
-        clean(op);
+        engine_news_clean(op);
     else
         op_done(op, ACTION_UNCHANGED);
 }
 
-static const struct op_type op_look = {"look", look_run};
+static const struct op_type op_look = {"look", engine_news_look_run};
 
 struct op *news_look_at(struct sandbox *sb)
 {
@@ -149,7 +149,7 @@ struct reach {
 };
 
 /* Said once, not at each try. */
-static void reached(void *arg, const struct err *err, struct engine_sandbox *box)
+static void engine_news_reached(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct reach *r = arg;
 
@@ -162,7 +162,7 @@ static void reached(void *arg, const struct err *err, struct engine_sandbox *box
     free(r);
 }
 
-static void reach(struct manager *m, struct engine *e)
+static void engine_news_reach(struct manager *m, struct engine *e)
 {
     struct reach *r = xnew0(struct reach);
 
@@ -170,7 +170,7 @@ static void reach(struct manager *m, struct engine *e)
     r->before = engine_trouble(e) ? xstrdup(engine_trouble(e)->msg) : NULL;
     m->loose++;
     m->reaching++;
-    engine_prepare(e, reached, r);
+    engine_prepare(e, engine_news_reached, r);
 }
 
 bool news_is_wanted(struct manager *m, const struct engine *e)
@@ -194,13 +194,13 @@ void news_tick(struct manager *m)
         struct engine *e = m->config.engines[i];
 
         if (!engine_is_open(e) && news_is_wanted(m, e))
-            reach(m, e);
+            engine_news_reach(m, e);
     }
 }
 
 /* ---- news ---- */
 
-static struct sandbox *find_id(struct manager *m, const char *id)
+static struct sandbox *engine_news_find_id(struct manager *m, const char *id)
 {
     struct sandbox *sb = NULL;
 
@@ -240,7 +240,7 @@ void news_on_engine(void *arg, struct engine *e, const struct engine_news *news)
         sandbox_packages_build(m, news->id, news->fd);
         return;
     }
-    sb = find_id(m, news->id);
+    sb = engine_news_find_id(m, news->id);
     if (sb && sb->engine == e)
         news_look_at(sb);
 }

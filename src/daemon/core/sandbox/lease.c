@@ -13,12 +13,12 @@ struct due {
     uint64_t in; /* usec */
 };
 
-static bool is_up(enum sandbox_state s)
+static bool lease_is_up(enum sandbox_state s)
 {
     return s == SANDBOX_RUNNING || s == SANDBOX_PAUSED || s == SANDBOX_STOPPING;
 }
 
-static bool is_down(enum sandbox_state s)
+static bool lease_is_down(enum sandbox_state s)
 {
     return s == SANDBOX_STOPPED || s == SANDBOX_FAILED;
 }
@@ -27,10 +27,10 @@ void lease_moved(struct sandbox *sb, enum sandbox_state from)
 {
     uint64_t now = uptime_now(&sb->m->uptime);
 
-    if (is_up(sb->state) && !is_up(from))
+    if (lease_is_up(sb->state) && !lease_is_up(from))
         sb->up_at = sb->idle_at = now;
     /* A removal that failed counts anew: it is not tried at every tick. */
-    if (is_down(sb->state) && !is_down(from))
+    if (lease_is_down(sb->state) && !lease_is_down(from))
         sb->down_at = now;
 }
 
@@ -67,12 +67,12 @@ void lease_copy(struct sandbox_spec *to, const struct sandbox_spec *from)
     to->rm_after = from->rm_after;
 }
 
-static json_t *ms(uint64_t usec)
+static json_t *lease_ms(uint64_t usec)
 {
     return json_integer((json_int_t)(usec / USEC_PER_MSEC));
 }
 
-static int change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
+static int lease_change(struct sandbox *sb, const struct sandbox_spec *from, struct err *err)
 {
     struct sandbox_spec before = sb->spec; /* its numbers only */
     int r;
@@ -84,13 +84,14 @@ static int change(struct sandbox *sb, const struct sandbox_spec *from, struct er
         return r;
     }
     events_emit(sb->m->config.events, "sandbox.changed", sb, NULL,
-                json_pack("{s:o, s:o, s:o}", "idle_stop_ms", ms(from->idle_stop), "max_life_ms",
-                          ms(from->max_life), "rm_after_ms", ms(from->rm_after)));
+                json_pack("{s:o, s:o, s:o}", "idle_stop_ms", lease_ms(from->idle_stop),
+                          "max_life_ms", lease_ms(from->max_life), "rm_after_ms",
+                          lease_ms(from->rm_after)));
     return 0;
 }
 
 /* The store has it: what is noted beside the sandbox counts when that is lost. */
-static void noted(void *arg, const struct err *err, struct engine_sandbox *box)
+static void lease_noted(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 
@@ -109,19 +110,19 @@ void lease_apply(struct op *op, op_step_fn then)
 
     if (lease_equal(&sb->spec, &op->want)) {
         then(op);
-    } else if (change(sb, &op->want, &err) < 0) {
+    } else if (lease_change(sb, &op->want, &err) < 0) {
         op_fail(op, &err);
     } else {
         op->then = then;
         text = spec_to_text(&sb->spec);
-        engine_note(sb->engine, sb->id, text, noted, op);
+        engine_note(sb->engine, sb->id, text, lease_noted, op);
     }
 }
 
 /* ---- what is due ---- */
 
-static void consider(struct due *d, const struct sandbox *sb, const char *by, uint64_t lease,
-                     uint64_t from, bool remove)
+static void lease_consider(struct due *d, const struct sandbox *sb, const char *by, uint64_t lease,
+                           uint64_t from, bool remove)
 {
     uint64_t gone = uptime_since(&sb->m->uptime, from);
     uint64_t in = lease - MIN(lease, gone);
@@ -130,31 +131,31 @@ static void consider(struct due *d, const struct sandbox *sb, const char *by, ui
         *d = (struct due){by, remove, in};
 }
 
-static struct due next_due(const struct sandbox *sb)
+static struct due lease_next_due(const struct sandbox *sb)
 {
     struct due d = {0};
 
     if (sb->state == SANDBOX_RUNNING && !sb->n_execs && !sb->n_transfers)
-        consider(&d, sb, "idle_stop", sb->spec.idle_stop, sb->idle_at, false);
+        lease_consider(&d, sb, "idle_stop", sb->spec.idle_stop, sb->idle_at, false);
     if (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED)
-        consider(&d, sb, "max_life", sb->spec.max_life, sb->up_at, false);
-    if (is_down(sb->state) && !sb->n_execs)
-        consider(&d, sb, "rm_after", sb->spec.rm_after, sb->down_at, true);
+        lease_consider(&d, sb, "max_life", sb->spec.max_life, sb->up_at, false);
+    if (lease_is_down(sb->state) && !sb->n_execs)
+        lease_consider(&d, sb, "rm_after", sb->spec.rm_after, sb->down_at, true);
     return d;
 }
 
 json_t *lease_to_json(const struct sandbox *sb)
 {
-    struct due d = next_due(sb);
+    struct due d = lease_next_due(sb);
     char at[TIME_FORMAT_MAX];
 
     if (!d.by)
         return json_null();
     return json_pack("{s:s, s:o, s:s, s:s}", "at", time_format(time_wall() + d.in, at), "in_ms",
-                     ms(d.in), "action", d.remove ? "remove" : "stop", "by", d.by);
+                     lease_ms(d.in), "action", d.remove ? "remove" : "stop", "by", d.by);
 }
 
-static char *why(const struct sandbox *sb, const struct due *d)
+static char *lease_why(const struct sandbox *sb, const struct due *d)
 {
     char text[FORMAT_MAX];
 
@@ -166,15 +167,15 @@ static char *why(const struct sandbox *sb, const struct due *d)
                      format_duration(sb->spec.rm_after, text));
 }
 
-static void carry_out(struct sandbox *sb)
+static void lease_carry_out(struct sandbox *sb)
 {
-    struct due d = next_due(sb);
+    struct due d = lease_next_due(sb);
     struct op *op;
     char *reason;
 
     if (!d.by || d.in)
         return;
-    reason = why(sb, &d);
+    reason = lease_why(sb, &d);
     op = op_push(sb, d.remove ? &op_remove : &op_stop);
     op->grace = sb->m->config.stop_grace;
     op->why = reason;
@@ -187,5 +188,5 @@ void lease_tick(struct manager *m)
     uptime_tick(&m->uptime);
     for (size_t i = 0; !m->closing && manager_next(m, &i, &sb);)
         if (!sb->ops)
-            carry_out(sb);
+            lease_carry_out(sb);
 }

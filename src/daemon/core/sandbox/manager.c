@@ -112,34 +112,34 @@ int sandbox_make_id(struct sandbox *sb, struct err *err)
 
 /* ---- the supervisor's line ---- */
 
-static void on_started(void *arg, const char *exec, int pid, int stdin_fd)
+static void manager_on_started(void *arg, const char *exec, int pid, int stdin_fd)
 {
     exec_on_started(arg, exec, pid, stdin_fd);
 }
 
-static void on_start_failed(void *arg, const char *exec, const struct err *err)
+static void manager_on_start_failed(void *arg, const char *exec, const struct err *err)
 {
     (void)arg; /* its end record says the same, and follows */
     (void)exec;
     (void)err;
 }
 
-static void on_refused(void *arg, const char *exec, const struct err *err)
+static void manager_on_refused(void *arg, const char *exec, const struct err *err)
 {
     exec_on_refused(arg, exec, err);
 }
 
-static void on_output(void *arg, const char *exec, uint64_t out, uint64_t err_end)
+static void manager_on_output(void *arg, const char *exec, uint64_t out, uint64_t err_end)
 {
     exec_on_output(arg, exec, out, err_end);
 }
 
-static void on_ended(void *arg, const char *exec, const struct end_record *rec)
+static void manager_on_ended(void *arg, const char *exec, const struct end_record *rec)
 {
     exec_on_ended(arg, exec, rec);
 }
 
-static void on_closed(void *arg)
+static void manager_on_closed(void *arg)
 {
     struct sandbox *sb = arg;
     bool busy = sb->ops && sb->ops->running;
@@ -162,12 +162,12 @@ static void on_closed(void *arg)
 }
 
 static const struct supervisor_events supervisor_events = {
-    .started = on_started,
-    .start_failed = on_start_failed,
-    .output = on_output,
-    .ended = on_ended,
-    .closed = on_closed,
-    .refused = on_refused,
+    .started = manager_on_started,
+    .start_failed = manager_on_start_failed,
+    .output = manager_on_output,
+    .ended = manager_on_ended,
+    .closed = manager_on_closed,
+    .refused = manager_on_refused,
 };
 
 void sandbox_take_warnings(struct sandbox *sb, const struct engine_sandbox *box)
@@ -307,7 +307,7 @@ bool manager_next(struct manager *m, size_t *iter, struct sandbox **ret)
     return false;
 }
 
-static void tell_not_found(struct manager *m, const char *name, struct err *err)
+static void manager_tell_not_found(struct manager *m, const char *name, struct err *err)
 {
     const char **names = xcalloc(m->sandboxes.used + 1, sizeof(*names));
     const char *near;
@@ -326,7 +326,8 @@ static void tell_not_found(struct manager *m, const char *name, struct err *err)
     free(names);
 }
 
-static int lookup(struct manager *m, const char *name, struct sandbox **ret, struct err *err)
+static int manager_lookup(struct manager *m, const char *name, struct sandbox **ret,
+                          struct err *err)
 {
     struct sandbox *sb;
     int r = parse_name("sandbox name", name, err);
@@ -336,7 +337,7 @@ static int lookup(struct manager *m, const char *name, struct sandbox **ret, str
     sb = map_get(&m->sandboxes, name);
     /* One that is about to be made counts: the caller's wish is queued behind that. */
     if (!sb || (sb->state == SANDBOX_ABSENT && !sb->ops)) {
-        tell_not_found(m, name, err);
+        manager_tell_not_found(m, name, err);
         return -ERR_NOT_FOUND;
     }
     *ret = sb;
@@ -347,7 +348,7 @@ struct sandbox *manager_find(struct manager *m, const char *name, struct err *er
 {
     struct sandbox *sb = NULL;
 
-    return lookup(m, name, &sb, err) < 0 ? NULL : sb;
+    return manager_lookup(m, name, &sb, err) < 0 ? NULL : sb;
 }
 
 struct engine *manager_engine(struct manager *m, const char *name, struct err *err)
@@ -393,8 +394,8 @@ void manager_tick(struct manager *m)
 
 /* Before anything is queued: is the document right, does it name an engine that we have, and can
  * that carry it out? An engine that is not open yet says so later. */
-static int check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
-                      struct err *err)
+static int manager_check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
+                              struct err *err)
 {
     bool fresh = !sb || sb->state == SANDBOX_ABSENT;
     struct sandbox_spec scratch;
@@ -414,7 +415,7 @@ static int check_spec(struct manager *m, const struct sandbox *sb, const json_t 
     return r;
 }
 
-static int check_room(const struct manager *m, struct err *err)
+static int manager_check_room(const struct manager *m, struct err *err)
 {
     if (m->sandboxes.used < SANDBOXES_MAX)
         return disk_floor_check(m, err);
@@ -432,9 +433,9 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
     if (r < 0)
         return r;
     sb = map_get(&m->sandboxes, name);
-    r = check_spec(m, sb, spec, err);
+    r = manager_check_spec(m, sb, spec, err);
     if (r >= 0)
-        r = sb ? disk_floor_check(m, err) : check_room(m, err);
+        r = sb ? disk_floor_check(m, err) : manager_check_room(m, err);
     if (r < 0)
         return r;
     if (sb && sb->ephemeral)
@@ -455,7 +456,7 @@ int manager_stop(struct manager *m, const char *name, uint64_t grace, manager_do
 {
     struct sandbox *sb = NULL;
     struct op *op;
-    int r = lookup(m, name, &sb, err);
+    int r = manager_lookup(m, name, &sb, err);
 
     if (r < 0)
         return r;
@@ -474,7 +475,7 @@ int manager_remove(struct manager *m, const char *name, bool force, manager_done
 {
     struct sandbox *sb = NULL;
     struct op *op;
-    int r = lookup(m, name, &sb, err);
+    int r = manager_lookup(m, name, &sb, err);
 
     if (r < 0)
         return r;
@@ -493,7 +494,7 @@ int manager_lease(struct manager *m, const char *name, const json_t *leases, man
     struct sandbox_spec scratch = {0};
     struct sandbox *sb = NULL;
     struct op *op;
-    int r = lookup(m, name, &sb, err);
+    int r = manager_lookup(m, name, &sb, err);
 
     if (r >= 0)
         r = spec_apply_leases(&scratch, leases, err);
@@ -510,7 +511,7 @@ int manager_pause(struct manager *m, const char *name, bool on, manager_done_fn 
 {
     struct sandbox *sb = NULL;
     struct op *op;
-    int r = lookup(m, name, &sb, err);
+    int r = manager_lookup(m, name, &sb, err);
 
     if (r < 0)
         return r;
@@ -522,8 +523,8 @@ int manager_pause(struct manager *m, const char *name, bool on, manager_done_fn 
 
 /* ---- exec and run ---- */
 
-static void exec_ready(void *arg, const struct err *err, const struct sandbox *sb,
-                       enum manager_action action)
+static void manager_exec_ready(void *arg, const struct err *err, const struct sandbox *sb,
+                               enum manager_action action)
 {
     struct exec *x = arg;
 
@@ -550,14 +551,14 @@ void manager_start_for(struct exec *x)
     struct op *op = op_push(x->sb, &op_ensure);
 
     op->existing = true;
-    op_wait(op, exec_ready, exec_ref(x));
+    op_wait(op, manager_exec_ready, exec_ref(x));
 }
 
 int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
                  struct err *err)
 {
     struct sandbox *sb = NULL;
-    int r = lookup(m, name, &sb, err);
+    int r = manager_lookup(m, name, &sb, err);
 
     if (r < 0)
         return r;
@@ -587,9 +588,9 @@ int manager_run(struct manager *m, const json_t *spec, struct exec_request *req,
     struct op *op;
     int r;
 
-    r = check_spec(m, NULL, spec, err);
+    r = manager_check_spec(m, NULL, spec, err);
     if (r >= 0)
-        r = check_room(m, err);
+        r = manager_check_room(m, err);
     if (r >= 0)
         r = random_hex(id, err);
     if (r < 0)
@@ -605,6 +606,6 @@ int manager_run(struct manager *m, const json_t *spec, struct exec_request *req,
     }
     op = op_push(sb, &op_ensure);
     op->patch = json_deep_copy(spec);
-    op_wait(op, exec_ready, exec_ref(*ret));
+    op_wait(op, manager_exec_ready, exec_ref(*ret));
     return 0;
 }

@@ -19,7 +19,7 @@
 #include "lib/base/xalloc.h"
 
 /* A throw-away sandbox is not worth a note. */
-static void note_spec(struct op *op)
+static void op_ensure_note_spec(struct op *op)
 {
     struct sandbox_spec open = op->sb->spec; /* shallow */
 
@@ -32,7 +32,7 @@ static void note_spec(struct op *op)
     op->spec_label = spec_to_text(&open);
 }
 
-static void fill_request(struct op *op, struct sandbox_request *req)
+static void op_ensure_fill_request(struct op *op, struct sandbox_request *req)
 {
     const struct sandbox *sb = op->sb;
 
@@ -42,14 +42,14 @@ static void fill_request(struct op *op, struct sandbox_request *req)
     snprintf(req->name, sizeof(req->name), "%s", sb->name);
     snprintf(req->hash, sizeof(req->hash), "%s", sb->hash);
     req->spec = sb->spec; /* shallow: the engine copies before it returns */
-    note_spec(op);
+    op_ensure_note_spec(op);
     req->spec_text = op->spec_text;
     req->spec_label = op->spec_label;
     req->first = exec_first_request(op->sb);
 }
 
 /* The engine undid the start; what is left is a stopped sandbox, or none when it was new. */
-static void start_failed(struct op *op, const struct err *err)
+static void op_ensure_start_failed(struct op *op, const struct err *err)
 {
     struct sandbox *sb = op->sb;
 
@@ -61,13 +61,13 @@ static void start_failed(struct op *op, const struct err *err)
     op_fail(op, err);
 }
 
-static void started(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_started(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox *sb = op->sb;
 
     if (err) {
-        start_failed(op, err);
+        op_ensure_start_failed(op, err);
         return;
     }
     sb->want_running = true;
@@ -78,13 +78,13 @@ static void started(void *arg, const struct err *err, struct engine_sandbox *box
     op_done(op, op->action);
 }
 
-static void recreated(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_recreated(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
     struct sandbox_request req;
 
     if (err) {
-        start_failed(op, err);
+        op_ensure_start_failed(op, err);
         return;
     }
     (void)box;
@@ -93,12 +93,12 @@ static void recreated(void *arg, const struct err *err, struct engine_sandbox *b
         op_done(op, ACTION_RECREATED);
         return;
     }
-    fill_request(op, &req);
-    engine_start(op->sb->engine, &req, started, op);
+    op_ensure_fill_request(op, &req);
+    engine_start(op->sb->engine, &req, op_ensure_started, op);
 }
 
 /* The wanted spec becomes the sandbox's, in memory and on disk, before the engine sees it. */
-static int take_spec(struct op *op, struct err *err)
+static int op_ensure_take_spec(struct op *op, struct err *err)
 {
     struct sandbox *sb = op->sb;
 
@@ -110,7 +110,7 @@ static int take_spec(struct op *op, struct err *err)
     return sandbox_set_state(sb, SANDBOX_CREATING, NULL, err);
 }
 
-static void create_new(struct op *op)
+static void op_ensure_create_new(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -120,39 +120,39 @@ static void create_new(struct op *op)
     sb->created_at = time_wall();
     sb->next_seq = 1;
     sb->want_running = true;
-    if (sandbox_make_id(sb, &err) < 0 || take_spec(op, &err) < 0) {
+    if (sandbox_make_id(sb, &err) < 0 || op_ensure_take_spec(op, &err) < 0) {
         op_fail(op, &err);
         return;
     }
-    fill_request(op, &req);
-    engine_create_start(sb->engine, &req, started, op);
+    op_ensure_fill_request(op, &req);
+    engine_create_start(sb->engine, &req, op_ensure_started, op);
 }
 
-static void create_again(struct op *op)
+static void op_ensure_create_again(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox_request req;
 
     op->action = ACTION_RECREATED;
-    if (take_spec(op, &err) < 0) {
+    if (op_ensure_take_spec(op, &err) < 0) {
         op_fail(op, &err);
         return;
     }
-    fill_request(op, &req);
+    op_ensure_fill_request(op, &req);
     /* Not create_start: its undo would remove /home/agent as well. */
-    engine_create(op->sb->engine, &req, recreated, op);
+    engine_create(op->sb->engine, &req, op_ensure_recreated, op);
 }
 
-static void start_again(struct op *op)
+static void op_ensure_start_again(struct op *op)
 {
     struct sandbox_request req;
 
     op->action = ACTION_STARTED;
-    fill_request(op, &req);
-    engine_start(op->sb->engine, &req, started, op);
+    op_ensure_fill_request(op, &req);
+    engine_start(op->sb->engine, &req, op_ensure_started, op);
 }
 
-static void replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_replace_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 
@@ -163,15 +163,15 @@ static void replace_cleaned(void *arg, const struct err *err, struct engine_sand
         return;
     }
     sandbox_set_state(op->sb, SANDBOX_STOPPED, "to be re-created", NULL);
-    create_again(op);
+    op_ensure_create_again(op);
 }
 
-static void replace_down(struct op *op)
+static void op_ensure_replace_down(struct op *op)
 {
-    engine_cleanup(op->sb->engine, op->sb->id, replace_cleaned, op);
+    engine_cleanup(op->sb->engine, op->sb->id, op_ensure_replace_cleaned, op);
 }
 
-static void replace_running(struct op *op)
+static void op_ensure_replace_running(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -184,10 +184,10 @@ static void replace_running(struct op *op)
         return;
     }
     sandbox_set_state(sb, SANDBOX_STOPPING, "to be re-created", NULL);
-    op_down(op, sb->m->config.stop_grace, replace_down);
+    op_down(op, sb->m->config.stop_grace, op_ensure_replace_down);
 }
 
-static void resumed(void *arg, const struct err *err, int fd)
+static void op_ensure_resumed(void *arg, const struct err *err, int fd)
 {
     struct op *op = arg;
 
@@ -201,7 +201,7 @@ static void resumed(void *arg, const struct err *err, int fd)
 }
 
 /* Limits that are now asked for by name must hold, even when their figures have not changed. */
-static int keep_asked(struct op *op, struct err *err)
+static int op_ensure_keep_asked(struct op *op, struct err *err)
 {
     struct sandbox *sb = op->sb;
     uint32_t added = op->want.asked & ~sb->spec.asked;
@@ -217,7 +217,7 @@ static int keep_asked(struct op *op, struct err *err)
 }
 
 /* Its files lie on a disk of that size, or on none: /home/agent could not stay. */
-static int other_disk(const struct sandbox *sb, struct err *err)
+static int op_ensure_other_disk(const struct sandbox *sb, struct err *err)
 {
     char size[FORMAT_MAX];
 
@@ -230,7 +230,7 @@ static int other_disk(const struct sandbox *sb, struct err *err)
     return err_hint(err, "Leave the disk limit as it is, or remove the sandbox first.");
 }
 
-static int choose_engine(struct op *op, const char *engine, struct err *err)
+static int op_ensure_choose_engine(struct op *op, const char *engine, struct err *err)
 {
     struct sandbox *sb = op->sb;
 
@@ -246,7 +246,7 @@ static int choose_engine(struct op *op, const char *engine, struct err *err)
 }
 
 /* The spec after the patch, all but the digest of its image. */
-static int wanted(struct op *op, struct err *err)
+static int op_ensure_wanted(struct op *op, struct err *err)
 {
     struct sandbox *sb = op->sb;
     const struct manager_config *c = &sb->m->config;
@@ -259,61 +259,62 @@ static int wanted(struct op *op, struct err *err)
     sandbox_spec_copy(&op->want, absent ? &c->defaults : &sb->spec);
     r = op->patch ? spec_apply(&op->want, &engine, op->patch, c->mount_roots, err) : 0;
     if (r >= 0)
-        r = choose_engine(op, engine, err);
+        r = op_ensure_choose_engine(op, engine, err);
     if (r < 0)
         return r;
     if (!op->want.image)
         op->want.image = xstrdup(sb->engine->ops->default_image);
-    return absent || op->want.disk == sb->spec.disk ? 0 : other_disk(sb, err);
+    return absent || op->want.disk == sb->spec.disk ? 0 : op_ensure_other_disk(sb, err);
 }
 
 /* Who asks for it wants to use it. */
-static void in_use(struct op *op)
+static void op_ensure_in_use(struct op *op)
 {
     lease_touch(op->sb);
     op_done(op, ACTION_UNCHANGED);
 }
 
-static void ensure_up(struct op *op)
+static void op_ensure_up(struct op *op)
 {
     struct sandbox *sb = op->sb;
 
     if (sb->state == SANDBOX_PAUSED)
-        supervisor_conn_pause(sb->conn, false, resumed, op);
+        supervisor_conn_pause(sb->conn, false, op_ensure_resumed, op);
     else if (sb->state == SANDBOX_RUNNING)
-        in_use(op);
+        op_ensure_in_use(op);
     else
-        start_again(op);
+        op_ensure_start_again(op);
 }
 
 /* Only `up` wakes it. Whoever wants to use it may not have known when he asked. */
-static void ensure_same(struct op *op)
+static void op_ensure_same(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if ((op->existing && sandbox_check_awake(op->sb, &err) < 0) || keep_asked(op, &err) < 0)
+    if ((op->existing && sandbox_check_awake(op->sb, &err) < 0) ||
+        op_ensure_keep_asked(op, &err) < 0)
         op_fail(op, &err);
     else
-        lease_apply(op, ensure_up);
+        lease_apply(op, op_ensure_up);
 }
 
-static void ensure_checked(struct op *op)
+static void op_ensure_checked(struct op *op)
 {
     struct sandbox *sb = op->sb;
 
     if (sb->state == SANDBOX_ABSENT)
-        create_new(op);
+        op_ensure_create_new(op);
     else if (STREQ(sb->hash, op->want_hash) && sb->state != SANDBOX_CREATING)
-        ensure_same(op);
+        op_ensure_same(op);
     else if (sb->conn)
-        replace_running(op);
+        op_ensure_replace_running(op);
     else
-        create_again(op);
+        op_ensure_create_again(op);
 }
 
 /* The engine is open and the image known. All that may be refused is, before the old one is given
  * up. */
-static void ensure_go(struct op *op)
+static void op_ensure_go(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -322,12 +323,12 @@ static void ensure_go(struct op *op)
     if (engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
     else if (sb->conn && STREQ(sb->hash, op->want_hash))
-        ensure_checked(op); /* it runs as wanted: nothing is to be started */
+        op_ensure_checked(op); /* it runs as wanted: nothing is to be started */
     else
-        sandbox_packages_require(op, ensure_checked);
+        sandbox_packages_require(op, op_ensure_checked);
 }
 
-static void resolved(void *arg, const struct err *err, const char *digest)
+static void op_ensure_resolved(void *arg, const struct err *err, const char *digest)
 {
     struct op *op = arg;
 
@@ -337,10 +338,10 @@ static void resolved(void *arg, const struct err *err, const char *digest)
     }
     free(op->want.image_digest);
     op->want.image_digest = xstrdup(digest);
-    ensure_go(op);
+    op_ensure_go(op);
 }
 
-static void prepared(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_ensure_prepared(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct op *op = arg;
 
@@ -348,22 +349,22 @@ static void prepared(void *arg, const struct err *err, struct engine_sandbox *bo
     if (err)
         op_fail(op, err);
     else
-        ensure_go(op);
+        op_ensure_go(op);
 }
 
 /* Which image a name stands for is asked when somebody wants the sandbox as described, not when a
  * command needs the one that is there. */
-static bool must_resolve(const struct op *op)
+static bool op_ensure_must_resolve(const struct op *op)
 {
     return !op->existing || !op->want.image_digest;
 }
 
-static void ensure_run(struct op *op)
+static void op_ensure_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct engine *e;
 
-    if (wanted(op, &err) < 0) {
+    if (op_ensure_wanted(op, &err) < 0) {
         op_fail(op, &err);
         return;
     }
@@ -371,17 +372,17 @@ static void ensure_run(struct op *op)
     if (engine_fixed_digest(e, &op->want)) {
         free(op->want.image_digest);
         op->want.image_digest = xstrdup(engine_fixed_digest(e, &op->want));
-    } else if (must_resolve(op)) {
-        engine_resolve(e, &op->want, resolved, op);
+    } else if (op_ensure_must_resolve(op)) {
+        engine_resolve(e, &op->want, op_ensure_resolved, op);
         return;
     }
     if (engine_is_open(e))
-        ensure_go(op);
+        op_ensure_go(op);
     else
-        engine_prepare(e, prepared, op);
+        engine_prepare(e, op_ensure_prepared, op);
 }
 
-const struct op_type op_ensure = {"ensure", ensure_run};
+const struct op_type op_ensure = {"ensure", op_ensure_run};
 
 /* ---- renew: the same spec, made as this version makes it ---- */
 
@@ -395,7 +396,7 @@ int op_renew_check(const struct sandbox *sb, struct err *err)
     return 0;
 }
 
-static void renew_go(struct op *op)
+static void op_ensure_renew_go(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -404,14 +405,14 @@ static void renew_go(struct op *op)
         sb->stale = true;
         op_fail(op, &err);
     } else if (sb->conn) {
-        replace_running(op);
+        op_ensure_replace_running(op);
     } else {
         op->down = true;
-        create_again(op);
+        op_ensure_create_again(op);
     }
 }
 
-static void renew_run(struct op *op)
+static void op_ensure_renew_run(struct op *op)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct sandbox *sb = op->sb;
@@ -431,9 +432,9 @@ static void renew_run(struct op *op)
     if (engine_is_open(sb->engine) && engine_check_spec(sb->engine, &op->want, &err) < 0)
         op_fail(op, &err);
     else if (sb->conn)
-        sandbox_packages_require(op, renew_go);
+        sandbox_packages_require(op, op_ensure_renew_go);
     else
-        renew_go(op);
+        op_ensure_renew_go(op);
 }
 
-const struct op_type op_renew = {"renew", renew_run};
+const struct op_type op_renew = {"renew", op_ensure_renew_run};

@@ -43,7 +43,7 @@ static const struct err closing_err = {.code = ERR_ENGINE,
                                        .msg = (char *)"the daemon is shutting down",
                                        .hint = (char *)"Try again: the next one takes over."};
 
-static void kick_cb(void *arg)
+static void op_kick_cb(void *arg)
 {
     struct sandbox *sb = arg;
     struct op *op = sb->ops;
@@ -69,7 +69,7 @@ void op_kick(struct sandbox *sb)
     if (sb->kicked)
         return;
     sb->kicked = true;
-    loop_defer(sb->m->loop, kick_cb, sb);
+    loop_defer(sb->m->loop, op_kick_cb, sb);
 }
 
 struct op *op_push_lazy(struct sandbox *sb, const struct op_type *type)
@@ -136,7 +136,7 @@ void op_drop_all(struct sandbox *sb)
 }
 
 /* Out of the queue first: a waiter may well queue the next operation. */
-static void finish(struct op *op, const struct err *err)
+static void op_finish(struct op *op, const struct err *err)
 {
     struct sandbox *sb = op->sb;
     bool pending = sb->kicked; /* a second kick would find the object freed by the first */
@@ -153,18 +153,18 @@ static void finish(struct op *op, const struct err *err)
 void op_done(struct op *op, enum manager_action action)
 {
     op->action = action;
-    finish(op, NULL);
+    op_finish(op, NULL);
 }
 
 void op_fail(struct op *op, const struct err *err)
 {
     log_debug("sandbox %s: %s: %s", op->sb->name, op->type->verb, err->msg);
-    finish(op, err);
+    op_finish(op, err);
 }
 
 /* ---- ending a run ---- */
 
-static void stop_result(void *arg, const struct err *err, int fd)
+static void op_stop_result(void *arg, const struct err *err, int fd)
 {
     const struct sandbox *sb = arg;
 
@@ -184,7 +184,7 @@ void op_down(struct op *op, uint64_t grace, op_step_fn then)
     }
     op->on_down = then;
     op->deadline = time_mono() + grace + DOWN_SLACK;
-    supervisor_conn_stop(sb->conn, grace, op->type == &op_remove, stop_result, sb);
+    supervisor_conn_stop(sb->conn, grace, op->type == &op_remove, op_stop_result, sb);
 }
 
 int op_conn_closed(struct sandbox *sb)
@@ -201,7 +201,7 @@ int op_conn_closed(struct sandbox *sb)
     return 1;
 }
 
-static void forced_down(void *arg, const struct err *err, struct engine_sandbox *box)
+static void op_forced_down(void *arg, const struct err *err, struct engine_sandbox *box)
 {
     struct manager *m = arg;
 
@@ -228,5 +228,5 @@ void op_check_deadline(struct sandbox *sb)
     op->forced = true;
     op->deadline = time_mono() + DOWN_SLACK;
     sb->m->loose++;
-    engine_cleanup(sb->engine, sb->id, forced_down, sb->m);
+    engine_cleanup(sb->engine, sb->id, op_forced_down, sb->m);
 }

@@ -27,31 +27,31 @@ json_t *spec_limit_names(uint32_t bits)
     return a;
 }
 
-static json_t *number(uint64_t v)
+static json_t *spec_json_number(uint64_t v)
 {
     return json_integer((json_int_t)v);
 }
 
 /* Whole CPUs as integers: 2, not 2.0, so that one value has one canonical text. */
-static json_t *cpus_to_json(uint32_t milli)
+static json_t *spec_json_cpus_to_json(uint32_t milli)
 {
-    return milli % 1000 ? json_real(milli / 1000.0) : number(milli / 1000);
+    return milli % 1000 ? json_real(milli / 1000.0) : spec_json_number(milli / 1000);
 }
 
 json_t *spec_limits_to_json(const struct sandbox_spec *spec)
 {
     json_t *o = json_object();
 
-    json_object_set_new(o, "memory", number(spec->memory));
-    json_object_set_new(o, "cpus", cpus_to_json(spec->cpu_milli));
-    json_object_set_new(o, "pids", number(spec->pids));
+    json_object_set_new(o, "memory", spec_json_number(spec->memory));
+    json_object_set_new(o, "cpus", spec_json_cpus_to_json(spec->cpu_milli));
+    json_object_set_new(o, "pids", spec_json_number(spec->pids));
     if (spec->disk)
-        json_object_set_new(o, "disk", number(spec->disk));
-    json_object_set_new(o, "nofile", number(spec->nofile));
+        json_object_set_new(o, "disk", spec_json_number(spec->disk));
+    json_object_set_new(o, "nofile", spec_json_number(spec->nofile));
     return o;
 }
 
-static json_t *pairs_to_json(char *const *v)
+static json_t *spec_json_pairs_to_json(char *const *v)
 {
     json_t *o = json_object();
 
@@ -64,7 +64,7 @@ static json_t *pairs_to_json(char *const *v)
     return o;
 }
 
-static json_t *mounts_to_json(const struct sandbox_spec *spec)
+static json_t *spec_json_mounts_to_json(const struct sandbox_spec *spec)
 {
     json_t *a = json_array();
 
@@ -82,7 +82,7 @@ const char *spec_cache_mode_name(enum spec_cache_mode m)
     return cache_mode_name(m);
 }
 
-static json_t *caches_to_json(const struct sandbox_spec *spec)
+static json_t *spec_json_caches_to_json(const struct sandbox_spec *spec)
 {
     json_t *o = json_object();
 
@@ -98,7 +98,7 @@ static json_t *caches_to_json(const struct sandbox_spec *spec)
     return o;
 }
 
-static json_t *text_or_null(const char *s)
+static json_t *spec_json_text_or_null(const char *s)
 {
     return s ? json_string(s) : json_null();
 }
@@ -109,9 +109,9 @@ json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
 
     if (engine)
         json_object_set_new(o, "engine", json_string(engine));
-    json_object_set_new(o, "image", text_or_null(spec->image));
-    json_object_set_new(o, "runtime", text_or_null(spec->runtime));
-    json_object_set_new(o, "caches", caches_to_json(spec));
+    json_object_set_new(o, "image", spec_json_text_or_null(spec->image));
+    json_object_set_new(o, "runtime", spec_json_text_or_null(spec->runtime));
+    json_object_set_new(o, "caches", spec_json_caches_to_json(spec));
     json_object_set_new(o, "limits", spec_limits_to_json(spec));
     json_object_set_new(o, "network", json_string(spec_network_name(spec->network)));
     /* The usual one is left out: sandboxes made before it had a name keep their hash. */
@@ -123,12 +123,12 @@ json_t *spec_to_json(const struct sandbox_spec *spec, const char *engine)
                                   (json_int_t)spec->scratch_size));
     json_object_set_new(o, "user", json_string(spec->user));
     json_object_set_new(o, "workdir", json_string(spec->workdir));
-    json_object_set_new(o, "env", pairs_to_json(spec->env));
-    json_object_set_new(o, "labels", pairs_to_json(spec->labels));
-    json_object_set_new(o, "mounts", mounts_to_json(spec));
-    json_object_set_new(o, "idle_stop_ms", number(spec->idle_stop / USEC_PER_MSEC));
-    json_object_set_new(o, "max_life_ms", number(spec->max_life / USEC_PER_MSEC));
-    json_object_set_new(o, "rm_after_ms", number(spec->rm_after / USEC_PER_MSEC));
+    json_object_set_new(o, "env", spec_json_pairs_to_json(spec->env));
+    json_object_set_new(o, "labels", spec_json_pairs_to_json(spec->labels));
+    json_object_set_new(o, "mounts", spec_json_mounts_to_json(spec));
+    json_object_set_new(o, "idle_stop_ms", spec_json_number(spec->idle_stop / USEC_PER_MSEC));
+    json_object_set_new(o, "max_life_ms", spec_json_number(spec->max_life / USEC_PER_MSEC));
+    json_object_set_new(o, "rm_after_ms", spec_json_number(spec->rm_after / USEC_PER_MSEC));
     return o;
 }
 
@@ -137,11 +137,11 @@ char *spec_to_text(const struct sandbox_spec *spec)
     _cleanup_json_ json_t *o = spec_to_json(spec, NULL);
 
     json_object_set_new(o, "asked", spec_limit_names(spec->asked));
-    json_object_set_new(o, "image_digest", text_or_null(spec->image_digest));
+    json_object_set_new(o, "image_digest", spec_json_text_or_null(spec->image_digest));
     return json_to_text(o, true);
 }
 
-static uint32_t limit_bits(const json_t *names)
+static uint32_t spec_json_limit_bits(const json_t *names)
 {
     uint32_t bits = 0;
     json_t *item;
@@ -168,7 +168,7 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
     r = json_parse("stored spec", text, strlen(text), &o, err);
     if (r < 0)
         return r;
-    asked = limit_bits(json_object_get(o, "asked"));
+    asked = spec_json_limit_bits(json_object_get(o, "asked"));
     json_object_del(o, "asked");
     if (json_is_string(json_object_get(o, "image_digest")))
         digest = xstrdup(json_string_value(json_object_get(o, "image_digest")));
@@ -187,11 +187,11 @@ int spec_from_text(const char *text, struct sandbox_spec *ret, struct err *err)
 
 /* Leases say how long a sandbox is, not what it is. The one that has always been there stays as the
  * 0 that it nearly always was: sandboxes made before keep their hash. */
-static char *hashed_text(const struct sandbox_spec *spec, const char *engine)
+static char *spec_json_hashed_text(const struct sandbox_spec *spec, const char *engine)
 {
     _cleanup_json_ json_t *o = spec_to_json(spec, engine);
 
-    json_object_set_new(o, "idle_stop_ms", number(0));
+    json_object_set_new(o, "idle_stop_ms", spec_json_number(0));
     json_object_del(o, "max_life_ms");
     json_object_del(o, "rm_after_ms");
     return json_to_text(o, true);
@@ -199,7 +199,7 @@ static char *hashed_text(const struct sandbox_spec *spec, const char *engine)
 
 void spec_hash(const struct sandbox_spec *spec, const char *engine, char ret[static 65])
 {
-    _cleanup_free_ char *canonical = hashed_text(spec, engine);
+    _cleanup_free_ char *canonical = spec_json_hashed_text(spec, engine);
     _cleanup_free_ char *text =
         xasprintf("%s\n%s\n%d\n", canonical, spec->image_digest ? spec->image_digest : "",
                   SPEC_HARDENING_VERSION);

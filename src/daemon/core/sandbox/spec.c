@@ -63,7 +63,7 @@ const char *spec_isolation_name(enum spec_isolation i)
     return isolation_names[i];
 }
 
-static int apply_isolation(struct sandbox_spec *spec, const char *name, struct err *err)
+static int spec_apply_isolation(struct sandbox_spec *spec, const char *name, struct err *err)
 {
     for (size_t i = 0; i < ARRAY_SIZE(isolation_names); i++) {
         if (!STREQ(isolation_names[i], name))
@@ -104,8 +104,8 @@ static const struct number_field tmpfs_fields[] = {
 
 #define NUMBER_ABSENT UINT64_MAX
 
-static int apply_numbers(struct sandbox_spec *spec, const struct number_field *fields,
-                         const uint64_t *values, size_t n, struct err *err)
+static int spec_apply_numbers(struct sandbox_spec *spec, const struct number_field *fields,
+                              const uint64_t *values, size_t n, struct err *err)
 {
     for (size_t i = 0; i < n; i++) {
         const struct number_field *f = &fields[i];
@@ -126,7 +126,7 @@ static int apply_numbers(struct sandbox_spec *spec, const struct number_field *f
     return 0;
 }
 
-static int apply_cpus(struct sandbox_spec *spec, const json_t *v, struct err *err)
+static int spec_apply_cpus(struct sandbox_spec *spec, const json_t *v, struct err *err)
 {
     double cpus;
 
@@ -140,7 +140,7 @@ static int apply_cpus(struct sandbox_spec *spec, const json_t *v, struct err *er
     return 0;
 }
 
-static int apply_limits(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+static int spec_apply_limits(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
     uint64_t v[] = {NUMBER_ABSENT, NUMBER_ABSENT, NUMBER_ABSENT, NUMBER_ABSENT};
     const json_t *cpus = NULL;
@@ -154,11 +154,11 @@ static int apply_limits(struct sandbox_spec *spec, const json_t *obj, struct err
     r = json_read(obj, "limits", fields, ARRAY_SIZE(fields), err);
     if (r < 0)
         return r;
-    r = apply_numbers(spec, limit_fields, v, ARRAY_SIZE(limit_fields), err);
-    return r < 0 || !cpus ? r : apply_cpus(spec, cpus, err);
+    r = spec_apply_numbers(spec, limit_fields, v, ARRAY_SIZE(limit_fields), err);
+    return r < 0 || !cpus ? r : spec_apply_cpus(spec, cpus, err);
 }
 
-static int apply_tmpfs(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+static int spec_apply_tmpfs(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
     uint64_t v[] = {NUMBER_ABSENT, NUMBER_ABSENT, NUMBER_ABSENT};
     const struct json_field fields[] = {
@@ -169,12 +169,12 @@ static int apply_tmpfs(struct sandbox_spec *spec, const json_t *obj, struct err 
     int r;
 
     r = json_read(obj, "tmpfs", fields, ARRAY_SIZE(fields), err);
-    return r < 0 ? r : apply_numbers(spec, tmpfs_fields, v, ARRAY_SIZE(tmpfs_fields), err);
+    return r < 0 ? r : spec_apply_numbers(spec, tmpfs_fields, v, ARRAY_SIZE(tmpfs_fields), err);
 }
 
 /* ---- strings ---- */
 
-static bool path_is_clean(const char *p)
+static bool spec_path_is_clean(const char *p)
 {
     size_t len = strlen(p);
 
@@ -198,13 +198,13 @@ static bool path_is_clean(const char *p)
 
 int spec_check_path(const char *field, const char *p, struct err *err)
 {
-    if (path_is_clean(p))
+    if (spec_path_is_clean(p))
         return 0;
     return err_set(err, ERR_INVALID,
                    "field '%s': '%s' is not an absolute path without '.', '..' or '//'", field, p);
 }
 
-static void replace(char **dst, const char *s)
+static void spec_replace(char **dst, const char *s)
 {
     char *copy = xstrdup(s);
 
@@ -213,7 +213,7 @@ static void replace(char **dst, const char *s)
 }
 
 /* Enough to keep it out of paths and headers; whether there is such an image is the engine's. */
-static int apply_image(struct sandbox_spec *spec, const char *image, struct err *err)
+static int spec_apply_image(struct sandbox_spec *spec, const char *image, struct err *err)
 {
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
 
@@ -222,12 +222,12 @@ static int apply_image(struct sandbox_spec *spec, const char *image, struct err 
         return err_set(err, ERR_INVALID, "field 'image': '%.100s' is not an image's name", image);
     if (spec->image && STREQ(spec->image, image))
         return 0;
-    replace(&spec->image, image);
+    spec_replace(&spec->image, image);
     free(TAKE_PTR(spec->image_digest));
     return 0;
 }
 
-static int apply_runtime(struct sandbox_spec *spec, const char *runtime, struct err *err)
+static int spec_apply_runtime(struct sandbox_spec *spec, const char *runtime, struct err *err)
 {
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
 
@@ -240,13 +240,13 @@ static int apply_runtime(struct sandbox_spec *spec, const char *runtime, struct 
     return 0;
 }
 
-static int apply_strings(struct sandbox_spec *spec, const char *image, const char *network,
-                         const char *user, const char *workdir, struct err *err)
+static int spec_apply_strings(struct sandbox_spec *spec, const char *image, const char *network,
+                              const char *user, const char *workdir, struct err *err)
 {
     int r = 0;
 
     if (image)
-        r = apply_image(spec, image, err);
+        r = spec_apply_image(spec, image, err);
     if (r >= 0 && network && spec_network_parse(network, &spec->network, err) < 0)
         r = err_wrap(err, "field 'network'");
     if (r >= 0 && user && parse_user(user, err) < 0)
@@ -256,15 +256,15 @@ static int apply_strings(struct sandbox_spec *spec, const char *image, const cha
     if (r < 0)
         return r;
     if (user)
-        replace(&spec->user, user);
+        spec_replace(&spec->user, user);
     if (workdir)
-        replace(&spec->workdir, workdir);
+        spec_replace(&spec->workdir, workdir);
     return 0;
 }
 
 /* ---- env and labels: objects of strings ---- */
 
-static int env_entry(const char *key, const char *value, char **ret, struct err *err)
+static int spec_env_entry(const char *key, const char *value, char **ret, struct err *err)
 {
     _cleanup_free_ char *entry = xasprintf("%s=%s", key, value);
     int r = parse_env(entry, err);
@@ -277,7 +277,7 @@ static int env_entry(const char *key, const char *value, char **ret, struct err 
     return 0;
 }
 
-static int label_entry(const char *key, const char *value, char **ret, struct err *err)
+static int spec_label_entry(const char *key, const char *value, char **ret, struct err *err)
 {
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
 
@@ -293,8 +293,8 @@ static int label_entry(const char *key, const char *value, char **ret, struct er
 
 typedef int (*entry_fn)(const char *key, const char *value, char **ret, struct err *err);
 
-static int read_pairs(const json_t *obj, const char *field, size_t max, entry_fn make, char ***ret,
-                      struct err *err)
+static int spec_read_pairs(const json_t *obj, const char *field, size_t max, entry_fn make,
+                           char ***ret, struct err *err)
 {
     _cleanup_strv_ char **v = xcalloc(json_object_size(obj) + 1, sizeof(char *));
     size_t n = 0, bytes = 0;
@@ -320,10 +320,10 @@ static int read_pairs(const json_t *obj, const char *field, size_t max, entry_fn
 
 int spec_env_read(const json_t *obj, char ***ret, struct err *err)
 {
-    return read_pairs(obj, "env", SPEC_ENV_MAX, env_entry, ret, err);
+    return spec_read_pairs(obj, "env", SPEC_ENV_MAX, spec_env_entry, ret, err);
 }
 
-static int apply_env(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+static int spec_apply_env(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
     char **v = NULL;
     int r = spec_env_read(obj, &v, err);
@@ -335,10 +335,10 @@ static int apply_env(struct sandbox_spec *spec, const json_t *obj, struct err *e
     return 0;
 }
 
-static int apply_labels(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+static int spec_apply_labels(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
     char **v = NULL;
-    int r = read_pairs(obj, "labels", SPEC_LABELS_MAX, label_entry, &v, err);
+    int r = spec_read_pairs(obj, "labels", SPEC_LABELS_MAX, spec_label_entry, &v, err);
 
     if (r < 0)
         return r;
@@ -350,7 +350,7 @@ static int apply_labels(struct sandbox_spec *spec, const json_t *obj, struct err
 /* ---- caches ---- */
 
 /* "private", or "shared:GROUP". */
-static int read_mode(const char *text, struct spec_cache *ret, struct err *err)
+static int spec_read_mode(const char *text, struct spec_cache *ret, struct err *err)
 {
     const char *colon = strchr(text, ':');
     _cleanup_free_ char *mode = xstrndup(text, colon ? (size_t)(colon - text) : strlen(text));
@@ -369,7 +369,8 @@ static int read_mode(const char *text, struct spec_cache *ret, struct err *err)
     return 0;
 }
 
-static int read_cache(const char *tool, const json_t *mode, struct spec_cache *ret, struct err *err)
+static int spec_read_cache(const char *tool, const json_t *mode, struct spec_cache *ret,
+                           struct err *err)
 {
     const struct cache_tool *t = NULL;
     int r = 0;
@@ -379,7 +380,7 @@ static int read_cache(const char *tool, const json_t *mode, struct spec_cache *r
     if (!STREQ(tool, CACHE_ALL))
         r = cache_tool_find(tool, &t, err);
     if (r >= 0)
-        r = read_mode(json_string_value(mode), ret, err);
+        r = spec_read_mode(json_string_value(mode), ret, err);
     if (r >= 0 && !t && ret->mode == CACHE_SHARED)
         r = err_set(err, ERR_INVALID, "mode 'shared' is asked for tool by tool");
     if (r < 0)
@@ -389,7 +390,7 @@ static int read_cache(const char *tool, const json_t *mode, struct spec_cache *r
 }
 
 /* What is said of all of them is no entry of the list. */
-static void take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
+static void spec_take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
 {
     struct spec_cache *last = &tmp->caches[tmp->n_caches - 1];
 
@@ -400,7 +401,7 @@ static void take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
     tmp->n_caches--;
 }
 
-static int apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *err)
+static int spec_apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
     struct sandbox_spec tmp = {0}; /* only its caches: for the release */
     const char *tool;
@@ -410,13 +411,13 @@ static int apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err
 
     tmp.caches = xcalloc(json_object_size(obj) + 1, sizeof(*tmp.caches));
     json_object_foreach ((json_t *)obj, tool, mode) {
-        r = read_cache(tool, mode, &tmp.caches[tmp.n_caches], err);
+        r = spec_read_cache(tool, mode, &tmp.caches[tmp.n_caches], err);
         if (r < 0) {
             free(tmp.caches[tmp.n_caches].group);
             break;
         }
         tmp.n_caches++;
-        take_all(&tmp, &all);
+        spec_take_all(&tmp, &all);
     }
     if (r >= 0) {
         struct spec_cache *old = spec->caches;
@@ -432,7 +433,7 @@ static int apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err
     return r;
 }
 
-static int refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
+static int spec_refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
 {
     err_set(err, ERR_INVALID, "isolation 'strict' and cache '%s' in mode '%s' exclude each other",
             tool, cache_mode_name(mode));
@@ -441,7 +442,7 @@ static int refuse_cache(const char *tool, enum spec_cache_mode mode, struct err 
 }
 
 /* What others read or write too is not for strict sandboxes: refused when it was asked for. */
-static int apply_strict(struct sandbox_spec *spec, const json_t *caches, struct err *err)
+static int spec_apply_strict(struct sandbox_spec *spec, const json_t *caches, struct err *err)
 {
     const uint32_t own = 1U << CACHE_PRIVATE | 1U << CACHE_OFF;
 
@@ -450,16 +451,16 @@ static int apply_strict(struct sandbox_spec *spec, const json_t *caches, struct 
     if (spec->cache_mode == CACHE_LAYERED && !json_object_get(caches, CACHE_ALL))
         spec->cache_mode = CACHE_PRIVATE;
     if (!(own & 1U << spec->cache_mode))
-        return refuse_cache(CACHE_ALL, spec->cache_mode, err);
+        return spec_refuse_cache(CACHE_ALL, spec->cache_mode, err);
     for (size_t i = 0; i < spec->n_caches; i++)
         if (!(own & 1U << spec->caches[i].mode))
-            return refuse_cache(spec->caches[i].tool, spec->caches[i].mode, err);
+            return spec_refuse_cache(spec->caches[i].tool, spec->caches[i].mode, err);
     return 0;
 }
 
 /* ---- mounts ---- */
 
-static bool path_below(const char *path, const char *root)
+static bool spec_path_below(const char *path, const char *root)
 {
     size_t len = strlen(root);
 
@@ -472,26 +473,27 @@ static const char *const reserved_targets[] = {
     "/usr",  "/etc", "/bin", "/lib",         "/lib64",    "/sbin",
 };
 
-static int check_mount(const struct spec_mount *m, char *const *roots, size_t i, struct err *err)
+static int spec_check_mount(const struct spec_mount *m, char *const *roots, size_t i,
+                            struct err *err)
 {
     bool allowed = false;
 
     for (char *const *p = roots; p && *p && !allowed; p++)
-        allowed = path_below(m->source, *p);
+        allowed = spec_path_below(m->source, *p);
     if (!allowed) {
         err_set(err, ERR_DENIED, "field 'mounts[%zu].source': '%s' lies in no allowed folder", i,
                 m->source);
         return err_hint(err, "Add a folder to 'mounts.roots' in ripcord.yaml to allow it.");
     }
     for (size_t k = 0; k < ARRAY_SIZE(reserved_targets); k++)
-        if (path_below(m->target, reserved_targets[k]) || STREQ(m->target, "/"))
+        if (spec_path_below(m->target, reserved_targets[k]) || STREQ(m->target, "/"))
             return err_set(err, ERR_INVALID, "field 'mounts[%zu].target': '%s' is reserved", i,
                            m->target);
     return 0;
 }
 
-static int read_mount(const json_t *obj, char *const *roots, size_t i, struct spec_mount *ret,
-                      struct err *err)
+static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, struct spec_mount *ret,
+                           struct err *err)
 {
     const char *source = NULL, *target = NULL;
     bool read_only = false;
@@ -514,11 +516,11 @@ static int read_mount(const json_t *obj, char *const *roots, size_t i, struct sp
         return r;
     /* Filled before the check, so that the caller's release finds it on failure too. */
     *ret = (struct spec_mount){xstrdup(source), xstrdup(target), read_only};
-    return check_mount(ret, roots, i, err);
+    return spec_check_mount(ret, roots, i, err);
 }
 
-static int apply_mounts(struct sandbox_spec *spec, const json_t *array, char *const *roots,
-                        struct err *err)
+static int spec_apply_mounts(struct sandbox_spec *spec, const json_t *array, char *const *roots,
+                             struct err *err)
 {
     struct sandbox_spec tmp = {0}; /* only its mounts: for the release */
     size_t n = json_array_size(array);
@@ -530,7 +532,7 @@ static int apply_mounts(struct sandbox_spec *spec, const json_t *array, char *co
     tmp.mounts = n ? xcalloc(n, sizeof(*tmp.mounts)) : NULL;
     tmp.n_mounts = n;
     for (size_t i = 0; i < n && r >= 0; i++)
-        r = read_mount(json_array_get(array, i), roots, i, &tmp.mounts[i], err);
+        r = spec_read_mount(json_array_get(array, i), roots, i, &tmp.mounts[i], err);
     if (r >= 0) {
         struct spec_mount *old = spec->mounts;
         size_t n_old = spec->n_mounts;
@@ -557,7 +559,7 @@ struct spec_doc {
         .idle_stop_ms = NUMBER_ABSENT, .max_life_ms = NUMBER_ABSENT, .rm_after_ms = NUMBER_ABSENT  \
     }
 
-static int read_doc(const json_t *patch, struct spec_doc *d, struct err *err)
+static int spec_read_doc(const json_t *patch, struct spec_doc *d, struct err *err)
 {
     const struct json_field fields[] = {
         {"engine", JSON_FIELD_STRING, &d->engine},
@@ -581,7 +583,7 @@ static int read_doc(const json_t *patch, struct spec_doc *d, struct err *err)
     return json_read(patch, NULL, fields, ARRAY_SIZE(fields), err);
 }
 
-static int apply_lease(uint64_t *lease, const char *field, uint64_t ms, struct err *err)
+static int spec_apply_lease(uint64_t *lease, const char *field, uint64_t ms, struct err *err)
 {
     if (ms == NUMBER_ABSENT)
         return 0;
@@ -592,14 +594,15 @@ static int apply_lease(uint64_t *lease, const char *field, uint64_t ms, struct e
     return 0;
 }
 
-static int apply_leases(struct sandbox_spec *spec, const struct spec_doc *d, struct err *err)
+static int core_spec_apply_leases(struct sandbox_spec *spec, const struct spec_doc *d,
+                                  struct err *err)
 {
-    int r = apply_lease(&spec->idle_stop, "idle_stop_ms", d->idle_stop_ms, err);
+    int r = spec_apply_lease(&spec->idle_stop, "idle_stop_ms", d->idle_stop_ms, err);
 
     if (r >= 0)
-        r = apply_lease(&spec->max_life, "max_life_ms", d->max_life_ms, err);
+        r = spec_apply_lease(&spec->max_life, "max_life_ms", d->max_life_ms, err);
     if (r >= 0)
-        r = apply_lease(&spec->rm_after, "rm_after_ms", d->rm_after_ms, err);
+        r = spec_apply_lease(&spec->rm_after, "rm_after_ms", d->rm_after_ms, err);
     return r;
 }
 
@@ -613,34 +616,34 @@ int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err
     };
     int r = json_read(patch, NULL, fields, ARRAY_SIZE(fields), err);
 
-    return r < 0 ? r : apply_leases(spec, &d, err);
+    return r < 0 ? r : core_spec_apply_leases(spec, &d, err);
 }
 
-static int apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *const *roots,
-                     struct err *err)
+static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *const *roots,
+                          struct err *err)
 {
     int r;
 
-    r = apply_strings(spec, d->image, d->network, d->user, d->workdir, err);
+    r = spec_apply_strings(spec, d->image, d->network, d->user, d->workdir, err);
     if (r >= 0 && d->runtime)
-        r = apply_runtime(spec, d->runtime, err);
+        r = spec_apply_runtime(spec, d->runtime, err);
     if (r >= 0 && d->isolation)
-        r = apply_isolation(spec, d->isolation, err);
+        r = spec_apply_isolation(spec, d->isolation, err);
     if (r >= 0 && d->caches)
-        r = apply_caches(spec, d->caches, err);
+        r = spec_apply_caches(spec, d->caches, err);
     if (r >= 0)
-        r = apply_strict(spec, d->caches, err);
+        r = spec_apply_strict(spec, d->caches, err);
     if (r >= 0 && d->limits)
-        r = apply_limits(spec, d->limits, err);
+        r = spec_apply_limits(spec, d->limits, err);
     if (r >= 0 && d->tmpfs)
-        r = apply_tmpfs(spec, d->tmpfs, err);
+        r = spec_apply_tmpfs(spec, d->tmpfs, err);
     if (r >= 0 && d->env)
-        r = apply_env(spec, d->env, err);
+        r = spec_apply_env(spec, d->env, err);
     if (r >= 0 && d->labels)
-        r = apply_labels(spec, d->labels, err);
+        r = spec_apply_labels(spec, d->labels, err);
     if (r >= 0 && d->mounts)
-        r = apply_mounts(spec, d->mounts, roots, err);
-    return r < 0 ? r : apply_leases(spec, d, err);
+        r = spec_apply_mounts(spec, d->mounts, roots, err);
+    return r < 0 ? r : core_spec_apply_leases(spec, d, err);
 }
 
 int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *patch,
@@ -650,11 +653,11 @@ int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *pat
     struct sandbox_spec work;
     int r;
 
-    r = read_doc(patch, &d, err);
+    r = spec_read_doc(patch, &d, err);
     if (r < 0)
         return r;
     sandbox_spec_copy(&work, spec);
-    r = apply_doc(&work, &d, mount_roots, err);
+    r = spec_apply_doc(&work, &d, mount_roots, err);
     if (r < 0) {
         sandbox_spec_done(&work);
         return r;

@@ -11,7 +11,7 @@
 #define SAVE_EVERY (60 * USEC_PER_SEC)
 
 /* "<boot id> <base> <last reading>" */
-static int save(struct uptime *u, struct err *err)
+static int uptime_save(struct uptime *u, struct err *err)
 {
     char text[BOOT_ID_MAX + 48], boot[BOOT_ID_MAX];
     uint64_t now = uptime_now(u);
@@ -39,7 +39,7 @@ int uptime_open(struct store *store, struct uptime *ret, struct err *err)
         return err_set(err, ERR_SYSTEM, "the clock of leases is damaged: '%s'", text);
     /* Another boot goes on where the last reading was; what this one has counted already counts. */
     ret->base = STREQ(then, time_boot_id(boot)) ? base : last;
-    return save(ret, err);
+    return uptime_save(ret, err);
 }
 
 uint64_t uptime_now(const struct uptime *u)
@@ -58,6 +58,6 @@ void uptime_tick(struct uptime *u)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (uptime_since(u, u->saved) >= SAVE_EVERY && save(u, &err) < 0)
+    if (uptime_since(u, u->saved) >= SAVE_EVERY && uptime_save(u, &err) < 0)
         log_debug("the clock of leases is not saved, trying again: %s", err.msg);
 }

@@ -54,7 +54,7 @@ struct session_reader {
 /* ---- sides ---- */
 
 /* What was passed over in the meantime is not wanted any more. */
-static void side_drop(struct session_side *s, uint64_t upto)
+static void session_events_side_drop(struct session_side *s, uint64_t upto)
 {
     uint64_t n = upto > s->at ? upto - s->at : 0;
 
@@ -64,17 +64,19 @@ static void side_drop(struct session_side *s, uint64_t upto)
         s->gap_to = 0;
 }
 
-static void side_take(struct session_side *s, const struct stream_chunk *c, const char *data)
+static void session_events_side_take(struct session_side *s, const struct stream_chunk *c,
+                                     const char *data)
 {
     uint64_t end = s->at + s->buf.len, skip = end > c->offset ? end - c->offset : 0;
 
     if (c->kind == STREAM_GAP && c->to > end)
         s->gap_to = c->to;
     else if (c->kind == STREAM_DATA && skip < c->len)
-        (void)!buf_append(&s->buf, data + skip, c->len - skip); /* there is room: side_fill() */
+        (void)!buf_append(&s->buf, data + skip,
+                          c->len - skip); /* there is room: session_events_side_fill() */
 }
 
-static int side_fill(struct session_side *s, struct err *err)
+static int session_events_side_fill(struct session_side *s, struct err *err)
 {
     static char piece[READ_PIECE]; /* one loop, one thread */
     struct stream_chunk c = {0};
@@ -87,19 +89,19 @@ static int side_fill(struct session_side *s, struct err *err)
         if (c.kind == STREAM_NOTHING)
             return 0;
         s->over = c.kind == STREAM_END;
-        side_take(s, &c, piece);
+        session_events_side_take(s, &c, piece);
     }
     return 0;
 }
 
-static bool side_next(const struct session_reader *r, const struct session_side *s, size_t from,
-                      uint32_t part, struct session_line *ret)
+static bool session_events_side_next(const struct session_reader *r, const struct session_side *s,
+                                     size_t from, uint32_t part, struct session_line *ret)
 {
     return session_line_next(buf_data(&s->buf) + from, s->buf.len - from, s->over || s->gap_to,
                              part, r->index.line_max, ret);
 }
 
-static void side_consume(struct session_side *s, const struct session_line *l)
+static void session_events_side_consume(struct session_side *s, const struct session_line *l)
 {
     buf_consume(&s->buf, l->used);
     s->at += l->used;
@@ -109,14 +111,14 @@ static void side_consume(struct session_side *s, const struct session_line *l)
 /* ---- runs ---- */
 
 /* 1 when there is one (more) of this stream that could be written down. */
-static int plan_run(struct session_reader *r, enum journal_stream which, struct session_run *run,
-                    struct err *err)
+static int session_events_plan_run(struct session_reader *r, enum journal_stream which,
+                                   struct session_run *run, struct err *err)
 {
     struct session_side *s = &r->sides[which];
     struct session_line line;
     uint32_t part = s->part;
     size_t used = 0;
-    int n = side_fill(s, err);
+    int n = session_events_side_fill(s, err);
 
     if (n < 0)
         return n;
@@ -126,7 +128,7 @@ static int plan_run(struct session_reader *r, enum journal_stream which, struct 
         run->part[i] = r->sides[i].part;
     }
     while (run->count < RUN_EVENTS_MAX && used < RUN_BYTES_MAX &&
-           side_next(r, s, used, part, &line)) {
+           session_events_side_next(r, s, used, part, &line)) {
         used += line.used;
         part = line.last ? 0 : line.part;
         run->count++;
@@ -140,17 +142,18 @@ static int plan_run(struct session_reader *r, enum journal_stream which, struct 
     return run->count > 0;
 }
 
-static bool may_extend(const struct session_run *old, const struct session_run *more)
+static bool session_events_may_extend(const struct session_run *old, const struct session_run *more)
 {
     return old->count && !old->gap && !more->gap && old->stream == more->stream &&
            old->count + more->count <= RUN_EVENTS_MAX &&
            more->to - old->at[old->stream] <= RUN_BYTES_MAX;
 }
 
-static int put_run(struct session_reader *r, const struct session_run *more, struct err *err)
+static int session_events_put_run(struct session_reader *r, const struct session_run *more,
+                                  struct err *err)
 {
     struct session_run run = *more;
-    bool extend = may_extend(&r->run, more);
+    bool extend = session_events_may_extend(&r->run, more);
     uint64_t i = r->i + (r->run.count && !extend);
     int n;
 
@@ -169,23 +172,23 @@ static int put_run(struct session_reader *r, const struct session_run *more, str
 }
 
 /* The streams take turns, so that neither waits for the other's end. */
-static int decide(struct session_reader *r, struct err *err)
+static int session_events_decide(struct session_reader *r, struct err *err)
 {
     unsigned first = r->run.count ? 1U - r->run.stream : JOURNAL_STDOUT;
 
     for (unsigned k = 0; k < JOURNAL_STREAMS; k++) {
         struct session_run run = {0};
-        int n = plan_run(r, (enum journal_stream)(first ^ k), &run, err);
+        int n = session_events_plan_run(r, (enum journal_stream)(first ^ k), &run, err);
 
         if (n > 0)
-            n = put_run(r, &run, err);
+            n = session_events_put_run(r, &run, err);
         if (n)
             return n;
     }
     return 0;
 }
 
-static void enter_run(struct session_reader *r, const struct session_run *run)
+static void session_events_enter_run(struct session_reader *r, const struct session_run *run)
 {
     uint64_t wanted = MAX(r->seq, r->config.since + 1);
 
@@ -195,14 +198,14 @@ static void enter_run(struct session_reader *r, const struct session_run *run)
     r->run = *run;
     r->taken = 0;
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
-        side_drop(&r->sides[i], run->at[i]);
+        session_events_side_drop(&r->sides[i], run->at[i]);
         r->sides[i].part = run->part[i];
     }
 }
 
 /* On to events that are not handed out yet: 1, or 0 when there are none for now. Another reader may
  * have made the run longer, or gone on behind it. */
-static int advance(struct session_reader *r, struct err *err)
+static int session_events_advance(struct session_reader *r, struct err *err)
 {
     bool begun = r->run.count > 0;
     struct session_run run = {0};
@@ -220,67 +223,67 @@ static int advance(struct session_reader *r, struct err *err)
         return 1;
     }
     if (r->i + begun >= count)
-        return decide(r, err);
+        return session_events_decide(r, err);
     r->i = session_index_first(&r->index, r->i + begun, count);
     n = session_index_get(&r->index, r->i, &run, err);
     if (n < 0)
         return n;
-    enter_run(r, &run);
+    session_events_enter_run(r, &run);
     return 1;
 }
 
 /* ---- events ---- */
 
-static int put_head(uint64_t seq, const char *stream, struct buf *b)
+static int session_events_put_head(uint64_t seq, const char *stream, struct buf *b)
 {
     return buf_appendf(b, "{\"seq\":%llu,\"stream\":\"%s\",\"event\":", (unsigned long long)seq,
                        stream);
 }
 
-static int too_large(struct err *err)
+static int session_events_too_large(struct err *err)
 {
     return err_set(err, ERR_LIMIT, "an event of the session is over %d bytes", SESSION_TEXT_MAX);
 }
 
 /* 1 when it was wanted and is in the buffer. */
-static int give_line(struct session_reader *r, const struct session_line *l, struct buf *b,
-                     struct err *err)
+static int session_events_give_line(struct session_reader *r, const struct session_line *l,
+                                    struct buf *b, struct err *err)
 {
     enum journal_stream which = (enum journal_stream)r->run.stream;
 
     if (r->seq <= r->config.since)
         return 0;
-    if (put_head(r->seq, stream_names[which], b) < 0 || session_line_event(l, which, b) < 0 ||
-        buf_append_c(b, '}') < 0)
-        return too_large(err);
+    if (session_events_put_head(r->seq, stream_names[which], b) < 0 ||
+        session_line_event(l, which, b) < 0 || buf_append_c(b, '}') < 0)
+        return session_events_too_large(err);
     return 1;
 }
 
-static int give_gap(struct session_reader *r, struct buf *b, struct err *err)
+static int session_events_give_gap(struct session_reader *r, struct buf *b, struct err *err)
 {
     const struct session_run *run = &r->run;
 
     if (r->seq <= r->config.since)
         return 0;
-    if (put_head(r->seq, "session", b) < 0 ||
+    if (session_events_put_head(r->seq, "session", b) < 0 ||
         buf_appendf(b, "{\"type\":\"gap\",\"stream\":\"%s\",\"from\":%llu,\"to\":%llu}}",
                     stream_names[run->stream], (unsigned long long)run->at[run->stream],
                     (unsigned long long)run->to) < 0)
-        return too_large(err);
+        return session_events_too_large(err);
     return 1;
 }
 
 /* Under the number of the last one that is missing, so that who resumes there misses no more. */
-static int give_missed(struct session_reader *r, struct buf *b, struct err *err)
+static int session_events_give_missed(struct session_reader *r, struct buf *b, struct err *err)
 {
-    if (put_head(r->seq - 1, "session", b) < 0 ||
+    if (session_events_put_head(r->seq - 1, "session", b) < 0 ||
         buf_appendf(b, "{\"type\":\"gap\",\"missed\":%llu}}", (unsigned long long)r->missed) < 0)
-        return too_large(err);
+        return session_events_too_large(err);
     r->missed = 0;
     return 1;
 }
 
-static int give_exit(struct session_reader *r, struct buf *b, struct err *err)
+static int session_events_give_exit(struct session_reader *r, struct buf *b, struct err *err)
 {
     const char *end = stream_end_text(r->sides[0].stream);
 
@@ -291,14 +294,14 @@ static int give_exit(struct session_reader *r, struct buf *b, struct err *err)
     if (r->seq == r->config.since)
         return 0;
     /* The record is an object of its own: its fields follow the type. */
-    if (put_head(r->seq, "session", b) < 0 ||
+    if (session_events_put_head(r->seq, "session", b) < 0 ||
         buf_appendf(b, "{\"type\":\"exit\",%s}", end && *end == '{' ? end + 1 : "}") < 0)
-        return too_large(err);
+        return session_events_too_large(err);
     return 1;
 }
 
 /* The rest of a run whose bytes are not kept any more. */
-static void pass_over(struct session_reader *r)
+static void session_events_pass_over(struct session_reader *r)
 {
     uint64_t next = r->run.seq + r->run.count;
 
@@ -306,7 +309,7 @@ static void pass_over(struct session_reader *r)
         r->missed += next - MAX(r->seq, r->config.since + 1);
     r->seq = next;
     r->taken = r->run.count;
-    side_drop(&r->sides[r->run.stream], r->run.to);
+    session_events_side_drop(&r->sides[r->run.stream], r->run.to);
     r->sides[r->run.stream].part = 0;
 }
 
@@ -317,13 +320,13 @@ enum session_events_found { FOUND, FOUND_LATER, FOUND_LOST };
  * since, when the line that can be made of what is left ends with it and the run does not. They
  * come later, when another reader saw them before the news of them has reached us.
  */
-static enum session_events_found line_of_run(const struct session_reader *r,
-                                             struct session_line *ret)
+static enum session_events_found session_events_line_of_run(const struct session_reader *r,
+                                                            struct session_line *ret)
 {
     const struct session_side *s = &r->sides[r->run.stream];
     bool all = s->over || s->gap_to;
 
-    if (!side_next(r, s, 0, s->part, ret))
+    if (!session_events_side_next(r, s, 0, s->part, ret))
         return all ? FOUND_LOST : FOUND_LATER;
     if (s->at + ret->used > r->run.to)
         return FOUND_LOST;
@@ -333,7 +336,7 @@ static enum session_events_found line_of_run(const struct session_reader *r,
 }
 
 /* The next event of the run: 1 when it is in the buffer, 0 when it is passed over, TAKE_WAIT. */
-static int take_one(struct session_reader *r, struct buf *b, struct err *err)
+static int session_events_take_one(struct session_reader *r, struct buf *b, struct err *err)
 {
     struct session_side *s = &r->sides[r->run.stream];
     struct session_line line;
@@ -341,33 +344,33 @@ static int take_one(struct session_reader *r, struct buf *b, struct err *err)
     int n;
 
     if (r->run.gap && r->missed)
-        return give_missed(r, b, err);
+        return session_events_give_missed(r, b, err);
     if (r->run.gap) {
-        n = give_gap(r, b, err);
-        side_drop(s, r->run.to);
+        n = session_events_give_gap(r, b, err);
+        session_events_side_drop(s, r->run.to);
         s->part = 0;
     } else {
-        n = side_fill(s, err);
+        n = session_events_side_fill(s, err);
         if (n < 0)
             return n;
-        found = line_of_run(r, &line);
+        found = session_events_line_of_run(r, &line);
         if (found == FOUND_LATER)
             return TAKE_WAIT;
         if (found == FOUND_LOST) {
-            pass_over(r);
+            session_events_pass_over(r);
             return 0;
         }
         if (r->missed)
-            return give_missed(r, b, err);
-        n = give_line(r, &line, b, err);
-        side_consume(s, &line);
+            return session_events_give_missed(r, b, err);
+        n = session_events_give_line(r, &line, b, err);
+        session_events_side_consume(s, &line);
     }
     r->seq++;
     r->taken++;
     return n;
 }
 
-static bool all_read(const struct session_reader *r)
+static bool session_events_all_read(const struct session_reader *r)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         if (!r->sides[i].over || r->sides[i].buf.len || r->sides[i].gap_to)
@@ -376,7 +379,7 @@ static bool all_read(const struct session_reader *r)
 }
 
 /* The exec's folder is made when it is started: 1 when the index is open. */
-static int open_index(struct session_reader *r, struct err *err)
+static int session_events_open_index(struct session_reader *r, struct err *err)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s/%s", r->exec_root, r->sandbox_id, r->id);
     _cleanup_err_ struct err why = ERR_INIT;
@@ -399,17 +402,17 @@ static int open_index(struct session_reader *r, struct err *err)
         n = session_index_get(&r->index, r->i, &run, err);
     if (n < 0)
         return n;
-    enter_run(r, &run);
+    session_events_enter_run(r, &run);
     return 1;
 }
 
 int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
                  enum session_result *ret, struct err *err)
 {
-    int n = open_index(r, err), gave = 0;
+    int n = session_events_open_index(r, err), gave = 0;
 
-    while (n > 0 && !gave && (n = advance(r, err)) > 0) {
-        gave = take_one(r, b, err);
+    while (n > 0 && !gave && (n = session_events_advance(r, err)) > 0) {
+        gave = session_events_take_one(r, b, err);
         if (gave < 0)
             return gave;
     }
@@ -418,10 +421,10 @@ int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
     if (n < 0)
         return n;
     if (!gave && r->missed)
-        gave = give_missed(r, b, err);
+        gave = session_events_give_missed(r, b, err);
     if (!gave && !r->finished && n == 0 && stream_end_text(r->sides[0].stream) &&
-        (r->index.fd < 0 || all_read(r))) {
-        gave = give_exit(r, b, err);
+        (r->index.fd < 0 || session_events_all_read(r))) {
+        gave = session_events_give_exit(r, b, err);
         *ret_seq = r->seq;
     } else {
         *ret_seq = r->seq - 1;
@@ -435,18 +438,18 @@ int session_read(struct session_reader *r, struct buf *b, uint64_t *ret_seq,
 /* ---- coming and going ---- */
 
 /* Both streams hear of everything, this one first; the other one's word is enough. */
-static void heard(void *arg)
+static void session_events_heard(void *arg)
 {
     (void)arg;
 }
 
-static int open_streams(struct session_reader *r, struct manager *m, struct sandbox *sb,
-                        struct err *err)
+static int session_events_open_streams(struct session_reader *r, struct manager *m,
+                                       struct sandbox *sb, struct err *err)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++) {
         bool second = i == JOURNAL_STREAMS - 1;
         struct stream_config c = {.follow = r->config.follow,
-                                  .notify = second ? r->config.notify : heard,
+                                  .notify = second ? r->config.notify : session_events_heard,
                                   .arg = r->config.arg};
         int n;
 
@@ -460,7 +463,7 @@ static int open_streams(struct session_reader *r, struct manager *m, struct sand
 }
 
 /* Ended, with output, and without a folder. */
-static int check_kept(struct session_reader *r, struct err *err)
+static int session_events_check_kept(struct session_reader *r, struct err *err)
 {
     uint64_t bytes = 0;
 
@@ -473,8 +476,8 @@ static int check_kept(struct session_reader *r, struct err *err)
     return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are not kept any more", r->id);
 }
 
-static int check_session(struct manager *m, struct sandbox *sb, struct session_reader *r,
-                         const char *id, struct err *err)
+static int session_events_check_session(struct manager *m, struct sandbox *sb,
+                                        struct session_reader *r, const char *id, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     int n = exec_get_json(m, sb, id, &doc, err);
@@ -502,13 +505,13 @@ int session_reader_new(struct manager *m, struct sandbox *sb, const char *id,
     memcpy(r->sandbox_id, sb->id, sizeof(r->sandbox_id));
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         r->sides[i].buf.max = SIDE_MAX;
-    n = check_session(m, sb, r, id, err);
+    n = session_events_check_session(m, sb, r, id, err);
     if (n >= 0)
-        n = open_index(r, err); /* first: it says where the streams begin */
+        n = session_events_open_index(r, err); /* first: it says where the streams begin */
     if (n >= 0)
-        n = open_streams(r, m, sb, err);
+        n = session_events_open_streams(r, m, sb, err);
     if (n >= 0)
-        n = check_kept(r, err);
+        n = session_events_check_kept(r, err);
     if (n < 0) {
         session_reader_free(r);
         return n;

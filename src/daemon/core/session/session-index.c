@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct head) == 64 && sizeof(struct session_index_entry) =
                "layout of the file");
 
 /* FNV-1a: against torn writes, not against people. */
-static uint64_t checksum(const struct session_run *run)
+static uint64_t session_index_checksum(const struct session_run *run)
 {
     const unsigned char *p = (const unsigned char *)run;
     uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -39,12 +39,12 @@ static uint64_t checksum(const struct session_run *run)
     return h;
 }
 
-static off_t offset_of(uint64_t i)
+static off_t session_index_offset_of(uint64_t i)
 {
     return (off_t)(sizeof(struct head) + i * sizeof(struct session_index_entry));
 }
 
-static int read_head(struct session_index *x, struct err *err)
+static int session_index_read_head(struct session_index *x, struct err *err)
 {
     struct head h = {.magic = MAGIC, .line_max = SESSION_LINE_MAX};
     ssize_t n = pread(x->fd, &h, sizeof(h), 0);
@@ -73,7 +73,7 @@ int session_index_open(struct session_index *x, const char *dir, struct err *err
         return err_set(err, ERR_NOT_FOUND, "no folder '%s'", dir);
     if (x->fd < 0)
         return err_sys(err, errno, "open '%s'", path);
-    r = read_head(x, err);
+    r = session_index_read_head(x, err);
     if (r < 0)
         session_index_done(x);
     return r;
@@ -88,11 +88,11 @@ int session_index_get(const struct session_index *x, uint64_t i, struct session_
                       struct err *err)
 {
     struct session_index_entry e;
-    ssize_t n = pread(x->fd, &e, sizeof(e), offset_of(i));
+    ssize_t n = pread(x->fd, &e, sizeof(e), session_index_offset_of(i));
 
     if (n < 0)
         return err_sys(err, errno, "read the index of the session");
-    if (n != (ssize_t)sizeof(e) || e.check != checksum(&e.run) || !e.run.count ||
+    if (n != (ssize_t)sizeof(e) || e.check != session_index_checksum(&e.run) || !e.run.count ||
         e.run.stream >= JOURNAL_STREAMS)
         return err_set(err, ERR_SYSTEM, "the index of the session is broken at run %llu",
                        (unsigned long long)i);
@@ -108,9 +108,10 @@ int session_index_count(const struct session_index *x, uint64_t *ret, struct err
 
     if (fstat(x->fd, &st) < 0)
         return err_sys(err, errno, "look at the index of the session");
-    n = st.st_size < offset_of(0)
+    n = st.st_size < session_index_offset_of(0)
             ? 0
-            : (uint64_t)(st.st_size - offset_of(0)) / sizeof(struct session_index_entry);
+            : (uint64_t)(st.st_size - session_index_offset_of(0)) /
+                  sizeof(struct session_index_entry);
     while (n && session_index_get(x, n - 1, &run, NULL) < 0)
         n--;
     *ret = n;
@@ -118,21 +119,22 @@ int session_index_count(const struct session_index *x, uint64_t *ret, struct err
 }
 
 /* Looked at now and then; where the file system cannot, the file stays as large as it is. */
-static void forget(const struct session_index *x, uint64_t i)
+static void session_index_forget(const struct session_index *x, uint64_t i)
 {
     if (i % (SESSION_INDEX_RUNS / 2) == 0 && i > SESSION_INDEX_RUNS)
-        (void)!fallocate(x->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_of(0),
-                         offset_of(i - SESSION_INDEX_RUNS) - offset_of(0));
+        (void)!fallocate(
+            x->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, session_index_offset_of(0),
+            session_index_offset_of(i - SESSION_INDEX_RUNS) - session_index_offset_of(0));
 }
 
 int session_index_put(const struct session_index *x, uint64_t i, const struct session_run *run,
                       struct err *err)
 {
-    struct session_index_entry e = {.run = *run, .check = checksum(run)};
-    ssize_t n = pwrite(x->fd, &e, sizeof(e), offset_of(i));
+    struct session_index_entry e = {.run = *run, .check = session_index_checksum(run)};
+    ssize_t n = pwrite(x->fd, &e, sizeof(e), session_index_offset_of(i));
 
     if (n == (ssize_t)sizeof(e)) {
-        forget(x, i);
+        session_index_forget(x, i);
         return 0;
     }
     return err_sys(err, n < 0 ? errno : ENOSPC, "write the index of the session");

@@ -10,7 +10,7 @@
 enum { AHEAD = 4 };
 
 /* A cut does not part a character that is whole, else two pieces would each look broken. */
-static size_t cut_at(const char *data, size_t len, size_t max)
+static size_t session_line_cut_at(const char *data, size_t len, size_t max)
 {
     unsigned cp;
 
@@ -36,7 +36,7 @@ bool session_line_next(const char *data, size_t len, bool over, uint32_t part, s
         return true;
     }
     if (nl || len >= max + AHEAD || (over && len > max)) {
-        ret->len = ret->used = cut_at(data, len, max);
+        ret->len = ret->used = session_line_cut_at(data, len, max);
         ret->part = part + 1;
         ret->last = false;
         return true;
@@ -48,12 +48,12 @@ bool session_line_next(const char *data, size_t len, bool over, uint32_t part, s
 /* ---- events ---- */
 
 /* A line that ends in CRLF is as good as one that ends in LF. */
-static size_t without_cr(const struct session_line *l)
+static size_t session_line_without_cr(const struct session_line *l)
 {
     return l->last && l->len && l->data[l->len - 1] == '\r' ? l->len - 1 : l->len;
 }
 
-static bool is_utf8(const char *s, size_t len)
+static bool session_line_is_utf8(const char *s, size_t len)
 {
     unsigned cp;
 
@@ -65,9 +65,10 @@ static bool is_utf8(const char *s, size_t len)
     return true;
 }
 
-static int put_log(const struct session_line *l, enum journal_stream stream, struct buf *b)
+static int session_line_put_log(const struct session_line *l, enum journal_stream stream,
+                                struct buf *b)
 {
-    size_t len = without_cr(l);
+    size_t len = session_line_without_cr(l);
 
     if (buf_appendf(b, "{\"type\":\"log\",\"stream\":\"%s\",\"text\":\"",
                     stream == JOURNAL_STDOUT ? "stdout" : "stderr") < 0 ||
@@ -76,14 +77,14 @@ static int put_log(const struct session_line *l, enum journal_stream stream, str
     if (l->part &&
         buf_appendf(b, ",\"part\":%u,\"more\":%s", l->part, l->last ? "false" : "true") < 0)
         return -ERR_LIMIT;
-    if (!is_utf8(l->data, len) && buf_append_str(b, ",\"invalid_utf8\":true") < 0)
+    if (!session_line_is_utf8(l->data, len) && buf_append_str(b, ",\"invalid_utf8\":true") < 0)
         return -ERR_LIMIT;
     return buf_append_c(b, '}');
 }
 
 /* White space that some reader might take for a line's end becomes a blank: it can only stand
  * between the parts of the object, where it means nothing. */
-static int put_object(const struct session_line *l, struct buf *b)
+static int session_line_put_object(const struct session_line *l, struct buf *b)
 {
     size_t from = b->len, len = l->len;
     char *p;
@@ -100,6 +101,6 @@ static int put_object(const struct session_line *l, struct buf *b)
 int session_line_event(const struct session_line *l, enum journal_stream stream, struct buf *b)
 {
     if (stream == JOURNAL_STDOUT && !l->part && json_text_kind(l->data, l->len) == JSON_TEXT_OBJECT)
-        return put_object(l, b);
-    return put_log(l, stream, b);
+        return session_line_put_object(l, b);
+    return session_line_put_log(l, stream, b);
 }

@@ -20,7 +20,7 @@ int session_check_free(const struct sandbox *sb, struct err *err)
     return 0;
 }
 
-static void grace_over(void *arg)
+static void session_grace_over(void *arg)
 {
     exec_kill(arg, NULL, NULL, NULL);
 }
@@ -35,7 +35,7 @@ int session_cancel(struct exec *x, uint64_t grace, exec_result_fn done, void *ar
     if (r < 0)
         return r;
     if (!x->grace)
-        x->grace = loop_timer_new(x->m->loop, grace_over, x);
+        x->grace = loop_timer_new(x->m->loop, session_grace_over, x);
     loop_timer_set(x->grace, grace, false);
     return 0;
 }

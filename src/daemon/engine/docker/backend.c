@@ -59,7 +59,7 @@ int docker_ask(struct docker_engine *d, const char *method, const char *path, co
 
 /* ---- opening ---- */
 
-static int open_folder(const char *parent, const char *name, int *ret, struct err *err)
+static int backend_open_folder(const char *parent, const char *name, int *ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/%s", parent, name);
     int r;
@@ -75,9 +75,9 @@ int docker_folders(struct docker_engine *d, struct err *err)
     int r;
 
     pthread_mutex_lock(&d->lock);
-    r = open_folder(d->state_dir, "docker/execs", &d->execs, err);
+    r = backend_open_folder(d->state_dir, "docker/execs", &d->execs, err);
     if (r >= 0)
-        r = open_folder(d->run_dir, "docker", &d->runs, err);
+        r = backend_open_folder(d->run_dir, "docker", &d->runs, err);
     if (r >= 0 && d->devnull < 0) {
         d->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
         if (d->devnull < 0)
@@ -88,12 +88,12 @@ int docker_folders(struct docker_engine *d, struct err *err)
     return r;
 }
 
-static const char *env_get(const char *name)
+static const char *backend_env_get(const char *name)
 {
     return getenv(name);
 }
 
-static void take_client(struct docker_engine *d, struct docker *c)
+static void backend_take_client(struct docker_engine *d, struct docker *c)
 {
     pthread_mutex_lock(&d->lock);
     d->clients = xreallocarray(d->clients, d->n_clients + 1, sizeof(struct docker *));
@@ -106,7 +106,7 @@ static void take_client(struct docker_engine *d, struct docker *c)
  * which engine answers first today: while there are some, the engine that they were made on is
  * meant, unless the configuration names one.
  */
-static char *pinned(struct docker_engine *d)
+static char *backend_pinned(struct docker_engine *d)
 {
     _cleanup_free_ char *path = xasprintf("%s/" PIN_FILE, d->state_dir);
     _cleanup_strv_ char **ids = NULL;
@@ -118,7 +118,7 @@ static char *pinned(struct docker_engine *d)
     return text;
 }
 
-static void pin(struct docker_engine *d, const char *where)
+static void backend_pin(struct docker_engine *d, const char *where)
 {
     _cleanup_free_ char *path = xasprintf("%s/" PIN_FILE, d->state_dir);
     _cleanup_err_ struct err err = ERR_INIT;
@@ -127,25 +127,25 @@ static void pin(struct docker_engine *d, const char *where)
         log_debug("engine docker: %s", err.msg);
 }
 
-static int connect_engine(struct docker_engine *d, const struct deadline *by, struct docker **ret,
-                          struct err *err)
+static int backend_connect_engine(struct docker_engine *d, const struct deadline *by,
+                                  struct docker **ret, struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
-    _cleanup_free_ char *where = pinned(d);
+    _cleanup_free_ char *where = backend_pinned(d);
     int r;
 
     r = where ? docker_endpoint_parse(where, &endpoint, err)
-              : docker_endpoint_find(d->host, env_get, &endpoint, err);
+              : docker_endpoint_find(d->host, backend_env_get, &endpoint, err);
     if (r >= 0)
         r = docker_open(&endpoint, by, ret, err);
     if (r < 0 && where)
         err_wrap(err, "the engine that sandboxes were made on");
     if (r >= 0 && !where)
-        pin(d, (*ret)->where);
+        backend_pin(d, (*ret)->where);
     return r;
 }
 
-static bool same_engine(const struct docker *a, const struct docker *b)
+static bool backend_same_engine(const struct docker *a, const struct docker *b)
 {
     return STREQ(a->where, b->where) && a->flavour == b->flavour && a->api == b->api &&
            STREQ(a->version, b->version);
@@ -161,8 +161,8 @@ int docker_reconnect(struct docker_engine *d, const struct deadline *by, struct 
         return r;
     ensured_forget_all(&d->ensured);
     /* A client that a worker holds stays as it is; a new one is needed only after an upgrade. */
-    if (!same_engine(c, docker_client(d)))
-        take_client(d, TAKE_PTR(c));
+    if (!backend_same_engine(c, docker_client(d)))
+        backend_take_client(d, TAKE_PTR(c));
     return 0;
 }
 
@@ -176,7 +176,7 @@ static const struct {
 };
 
 /* Whether --storage-opt size can work; on overlay2 the mount options decide, and create says. */
-static bool has_quota(const json_t *info)
+static bool backend_has_quota(const json_t *info)
 {
     static const char *const drivers[] = {"btrfs", "zfs", "devicemapper", "windowsfilter"};
     const json_t *pair;
@@ -200,7 +200,7 @@ static bool has_quota(const json_t *info)
  * not across a network, and not those of Docker Desktop, which has a virtual machine behind a
  * socket of this one. The relay looks at each container again.
  */
-static bool shares_kernel(const struct docker *c, const json_t *info)
+static bool backend_shares_kernel(const struct docker *c, const json_t *info)
 {
     struct utsname us;
 
@@ -219,7 +219,7 @@ bool docker_runtime_is_plain(const char *name)
     return false;
 }
 
-static void take_caps(struct docker_engine *d, const struct docker *c, const json_t *info)
+static void backend_take_caps(struct docker_engine *d, const struct docker *c, const json_t *info)
 {
     uint32_t caps = ENGINE_CAP_PAUSE | ENGINE_CAP_PTY | ENGINE_CAP_STATS | ENGINE_CAP_NET_OPEN |
                     ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
@@ -229,16 +229,16 @@ static void take_caps(struct docker_engine *d, const struct docker *c, const jso
             caps |= info_caps[i].cap;
     if (c->flavour == DOCKER_FLAVOUR_DOCKER) /* Podman takes both options and ignores them */
         caps |= ENGINE_CAP_RUNTIME | ENGINE_CAP_NET_ISOLATED;
-    if (has_quota(info))
+    if (backend_has_quota(info))
         caps |= ENGINE_CAP_DISK_LIMIT;
     d->engine.caps = caps;
     d->engine.cache_modes = (1U << CACHE_MODES) - 1;
     d->cpus = (uint32_t)json_integer_value(json_object_get(info, "NCPU"));
-    d->near = shares_kernel(c, info);
+    d->near = backend_shares_kernel(c, info);
     d->plain = docker_runtime_is_plain(docker_text(info, "DefaultRuntime"));
 }
 
-static int read_info(struct docker_engine *d, const struct deadline *by, struct err *err)
+static int backend_read_info(struct docker_engine *d, const struct deadline *by, struct err *err)
 {
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     const struct docker *c = docker_client(d);
@@ -247,7 +247,7 @@ static int read_info(struct docker_engine *d, const struct deadline *by, struct 
     r = docker_ask(d, "GET", "/info", NULL, by, &reply, err);
     if (r < 0)
         return err_wrap(err, "ask the engine what it can do");
-    take_caps(d, c, reply.json);
+    backend_take_caps(d, c, reply.json);
     free(d->engine.about);
     d->engine.about = xasprintf("%s %s, API 1.%u, at %s", docker_flavour_name(c->flavour),
                                 c->version, c->api, c->where);
@@ -258,7 +258,7 @@ static int read_info(struct docker_engine *d, const struct deadline *by, struct 
     return 0;
 }
 
-static int engine_docker_open(struct engine *e, const struct deadline *by, struct err *err)
+static int backend_engine_docker_open(struct engine *e, const struct deadline *by, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     _cleanup_(docker_closep) struct docker *c = NULL;
@@ -267,11 +267,11 @@ static int engine_docker_open(struct engine *e, const struct deadline *by, struc
 
     r = docker_folders(d, err);
     if (r >= 0)
-        r = connect_engine(d, &soon, &c, err);
+        r = backend_connect_engine(d, &soon, &c, err);
     if (r < 0)
         return r;
-    take_client(d, TAKE_PTR(c));
-    r = read_info(d, by, err);
+    backend_take_client(d, TAKE_PTR(c));
+    r = backend_read_info(d, by, err);
     if (r >= 0)
         layers_tidy(d, by);
     if (r >= 0 && !d->watcher)
@@ -279,7 +279,7 @@ static int engine_docker_open(struct engine *e, const struct deadline *by, struc
     return r;
 }
 
-static struct engine *engine_docker_make(const struct engine_config *config)
+static struct engine *backend_engine_docker_make(const struct engine_config *config)
 {
     struct docker_engine *d = xnew0(struct docker_engine);
 
@@ -304,7 +304,7 @@ static struct engine *engine_docker_make(const struct engine_config *config)
     return &d->engine;
 }
 
-static void free_containers(struct map *m)
+static void backend_free_containers(struct map *m)
 {
     void *value;
 
@@ -313,7 +313,7 @@ static void free_containers(struct map *m)
     map_done(m);
 }
 
-static void engine_docker_close(struct engine *e)
+static void backend_engine_docker_close(struct engine *e)
 {
     struct docker_engine *d = e ? docker_of(e) : NULL;
 
@@ -323,7 +323,7 @@ static void engine_docker_close(struct engine *e)
     for (size_t i = 0; i < d->n_clients; i++)
         docker_close(d->clients[i]);
     free(d->clients);
-    free_containers(&d->containers);
+    backend_free_containers(&d->containers);
     ensured_done(&d->ensured);
     supervisors_done(&d->supervisors);
     fd_close(d->execs);
@@ -348,8 +348,8 @@ static void engine_docker_close(struct engine *e)
 
 /* ---- images ---- */
 
-static int engine_docker_check(const struct engine *e, const struct sandbox_spec *spec,
-                               struct err *err)
+static int backend_engine_docker_check(const struct engine *e, const struct sandbox_spec *spec,
+                                       struct err *err)
 {
     if (!spec->image || !STREQ(spec->image, "host"))
         return 0;
@@ -358,8 +358,8 @@ static int engine_docker_check(const struct engine *e, const struct sandbox_spec
                          "engine has.");
 }
 
-static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *spec,
-                                 const struct deadline *by, char **ret, struct err *err)
+static int backend_engine_docker_resolve(struct engine *e, const struct sandbox_spec *spec,
+                                         const struct deadline *by, char **ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     const char *name = STREQ(spec->image, e->ops->default_image) ? d->image : spec->image;
@@ -367,7 +367,7 @@ static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *sp
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     int r;
 
-    r = engine_docker_check(e, spec, err);
+    r = backend_engine_docker_check(e, spec, err);
     if (r < 0)
         return r;
     r = docker_ask(d, "GET", path, NULL, by, &reply, err);
@@ -389,8 +389,9 @@ static int engine_docker_resolve(struct engine *e, const struct sandbox_spec *sp
 
 /* ---- its supervisor, its size ---- */
 
-static int engine_docker_connect(struct engine *e, const char *id, const struct deadline *by,
-                                 struct engine_sandbox *ret, struct err *err)
+static int backend_engine_docker_connect(struct engine *e, const char *id,
+                                         const struct deadline *by, struct engine_sandbox *ret,
+                                         struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     int r = docker_folders(d, err);
@@ -399,8 +400,8 @@ static int engine_docker_connect(struct engine *e, const char *id, const struct 
 }
 
 /* A folder of the engine, when it lies on the disk that we look after. */
-static int add_folder(const struct docker_engine *d, const char *path, const struct deadline *by,
-                      uint64_t *sum, struct err *err)
+static int backend_add_folder(const struct docker_engine *d, const char *path,
+                              const struct deadline *by, uint64_t *sum, struct err *err)
 {
     struct stat ours, theirs;
 
@@ -411,8 +412,8 @@ static int add_folder(const struct docker_engine *d, const char *path, const str
 }
 
 /* The container's own layer and the sandbox's own volumes. */
-static int add_container(struct docker_engine *d, const char *id, const struct deadline *by,
-                         uint64_t *sum, struct err *err)
+static int backend_add_container(struct docker_engine *d, const char *id, const struct deadline *by,
+                                 uint64_t *sum, struct err *err)
 {
     _cleanup_free_ char *container = NULL, *shared = xasprintf("%s-cache-", d->prefix);
     _cleanup_json_ json_t *doc = NULL;
@@ -424,27 +425,27 @@ static int add_container(struct docker_engine *d, const char *id, const struct d
     if (r >= 0)
         r = container_inspect(d, container, by, &doc, err);
     if (r >= 0)
-        r = add_folder(
+        r = backend_add_folder(
             d,
             docker_text(json_object_get(json_object_get(doc, "GraphDriver"), "Data"), "UpperDir"),
             by, sum, err);
     json_array_foreach (json_object_get(doc, "Mounts"), i, m)
         if (r >= 0 && STREQ(docker_text(m, "Type"), "volume") &&
             strncmp(docker_text(m, "Name"), shared, strlen(shared)) != 0)
-            r = add_folder(d, docker_text(m, "Source"), by, sum, err);
+            r = backend_add_folder(d, docker_text(m, "Source"), by, sum, err);
     return r;
 }
 
-static int engine_docker_note(struct engine *e, const char *id, const char *spec_text,
-                              struct err *err)
+static int backend_engine_docker_note(struct engine *e, const char *id, const char *spec_text,
+                                      struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, id);
 
     return file_replace(docker_of(e)->execs, path, spec_text, strlen(spec_text), 0600, false, err);
 }
 
-static int engine_docker_usage(struct engine *e, const char *id, const struct deadline *by,
-                               uint64_t *ret, struct err *err)
+static int backend_engine_docker_usage(struct engine *e, const char *id, const struct deadline *by,
+                                       uint64_t *ret, struct err *err)
 {
     struct docker_engine *d = docker_of(e);
     uint64_t sum = 0;
@@ -452,7 +453,7 @@ static int engine_docker_usage(struct engine *e, const char *id, const struct de
 
     r = usage_add(d->execs, id, by, &sum, err);
     if (r >= 0 && docker_client(d)->endpoint.transport == DOCKER_UNIX)
-        r = add_container(d, id, by, &sum, err);
+        r = backend_add_container(d, id, by, &sum, err);
     if (r >= 0)
         *ret = sum;
     return r;
@@ -466,20 +467,20 @@ const struct engine_ops engine_docker_ops = {
     .strict_hint =
         "Containers of one image share its files. A runtime with a kernel of its own keeps "
         "them apart: --runtime kata or runsc; or use engine 'native'.",
-    .make = engine_docker_make,
-    .open = engine_docker_open,
-    .close = engine_docker_close,
-    .check = engine_docker_check,
-    .resolve = engine_docker_resolve,
+    .make = backend_engine_docker_make,
+    .open = backend_engine_docker_open,
+    .close = backend_engine_docker_close,
+    .check = backend_engine_docker_check,
+    .resolve = backend_engine_docker_resolve,
     .build = docker_build,
     .create = docker_create,
     .start = docker_start,
-    .connect = engine_docker_connect,
+    .connect = backend_engine_docker_connect,
     .look = docker_look,
     .cleanup = docker_cleanup,
     .remove = docker_remove,
-    .note = engine_docker_note,
-    .usage = engine_docker_usage,
+    .note = backend_engine_docker_note,
+    .usage = backend_engine_docker_usage,
     .cache_publish = docker_cache_publish,
     .cache_list = docker_cache_list,
     .cache_drop = docker_cache_drop,

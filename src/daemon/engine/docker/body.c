@@ -12,14 +12,14 @@
 #define GUEST_PATH "/.ripcord/guest"
 enum { AGENT_UID = 1000, LOG_FILES = 1, SECRETS_SIZE = 4 << 20 };
 
-static json_t *number(uint64_t v)
+static json_t *body_number(uint64_t v)
 {
     return json_integer((json_int_t)v);
 }
 
 /* ---- what it may use ---- */
 
-static json_t *ulimit(const char *name, uint64_t v)
+static json_t *body_ulimit(const char *name, uint64_t v)
 {
     return json_pack("{s:s, s:I, s:I}", "Name", name, "Soft", (json_int_t)v, "Hard", (json_int_t)v);
 }
@@ -29,19 +29,19 @@ static json_t *ulimit(const char *name, uint64_t v)
  * the pids limit of one would be that of all together. It is there to stop a flood that PidsLimit
  * lets through, not to share out.
  */
-static json_t *ulimits(const struct body_parts *p)
+static json_t *body_ulimits(const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
     json_t *a = json_array();
 
-    json_array_append_new(a, ulimit("core", 0));
-    json_array_append_new(a, ulimit("nofile", MIN((uint64_t)spec->nofile, p->nofile_max)));
-    json_array_append_new(a, ulimit("nproc", p->nproc_max));
+    json_array_append_new(a, body_ulimit("core", 0));
+    json_array_append_new(a, body_ulimit("nofile", MIN((uint64_t)spec->nofile, p->nofile_max)));
+    json_array_append_new(a, body_ulimit("nproc", p->nproc_max));
     return a;
 }
 
 /* More processors than there are is no limit, and Docker refuses it. */
-static uint64_t nano_cpus(const struct body_parts *p)
+static uint64_t body_nano_cpus(const struct body_parts *p)
 {
     uint64_t milli = p->req->spec.cpu_milli;
 
@@ -50,19 +50,19 @@ static uint64_t nano_cpus(const struct body_parts *p)
     return milli * 1000000;
 }
 
-static void set_limits(json_t *host, const struct body_parts *p)
+static void body_set_limits(json_t *host, const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
 
     if (p->caps & ENGINE_CAP_MEMORY_LIMIT) { /* both the same: no swap */
-        json_object_set_new(host, "Memory", number(spec->memory));
-        json_object_set_new(host, "MemorySwap", number(spec->memory));
+        json_object_set_new(host, "Memory", body_number(spec->memory));
+        json_object_set_new(host, "MemorySwap", body_number(spec->memory));
     }
     if (p->caps & ENGINE_CAP_CPU_LIMIT)
-        json_object_set_new(host, "NanoCpus", number(nano_cpus(p)));
+        json_object_set_new(host, "NanoCpus", body_number(body_nano_cpus(p)));
     if (p->caps & ENGINE_CAP_PIDS_LIMIT)
-        json_object_set_new(host, "PidsLimit", number(spec->pids));
-    json_object_set_new(host, "Ulimits", ulimits(p));
+        json_object_set_new(host, "PidsLimit", body_number(spec->pids));
+    json_object_set_new(host, "Ulimits", body_ulimits(p));
     if (spec->disk)
         json_object_set_new(
             host, "StorageOpt",
@@ -71,27 +71,27 @@ static void set_limits(json_t *host, const struct body_parts *p)
 
 /* ---- what it sees ---- */
 
-static void add_tmpfs(json_t *o, const char *target, uint64_t size, const char *mode)
+static void body_add_tmpfs(json_t *o, const char *target, uint64_t size, const char *mode)
 {
     json_object_set_new(
         o, target,
         json_sprintf("rw,nosuid,nodev,exec,size=%llu,mode=%s", (unsigned long long)size, mode));
 }
 
-static json_t *tmpfs(const struct sandbox_spec *spec)
+static json_t *body_tmpfs(const struct sandbox_spec *spec)
 {
     json_t *o = json_object();
 
-    add_tmpfs(o, "/tmp", spec->tmp_size, "1777");
-    add_tmpfs(o, "/run", spec->run_size, "0755");
-    add_tmpfs(o, "/scratch", spec->scratch_size, "1777");
+    body_add_tmpfs(o, "/tmp", spec->tmp_size, "1777");
+    body_add_tmpfs(o, "/run", spec->run_size, "0755");
+    body_add_tmpfs(o, "/scratch", spec->scratch_size, "1777");
     json_object_set_new(o, "/run/secrets",
                         json_sprintf("rw,nosuid,nodev,noexec,size=%d,mode=1733", SECRETS_SIZE));
     return o;
 }
 
 /* The labels are for the case that somebody removes the volume before the container is made. */
-static json_t *volume_mount(const struct body_parts *p, const struct body_volume *v)
+static json_t *body_volume_mount(const struct body_parts *p, const struct body_volume *v)
 {
     json_t *labels = json_pack("{s:s}", LABEL_ROOT, p->root_id);
 
@@ -103,13 +103,13 @@ static json_t *volume_mount(const struct body_parts *p, const struct body_volume
                      v->target, "VolumeOptions", "Labels", labels);
 }
 
-static json_t *mounts(const struct body_parts *p)
+static json_t *body_mounts(const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
     json_t *a = json_array();
 
     for (size_t i = 0; i < p->n_volumes; i++)
-        json_array_append_new(a, volume_mount(p, &p->volumes[i]));
+        json_array_append_new(a, body_volume_mount(p, &p->volumes[i]));
     for (size_t i = 0; i < spec->n_mounts; i++)
         json_array_append_new(
             a, json_pack("{s:s, s:s, s:s, s:b, s:{s:s}}", "Type", "bind", "Source",
@@ -119,14 +119,14 @@ static json_t *mounts(const struct body_parts *p)
 }
 
 /* pid 1 says nothing. Podman has no driver `none` for containers made through this API. */
-static json_t *log_config(const struct body_parts *p)
+static json_t *body_log_config(const struct body_parts *p)
 {
     if (!p->podman)
         return json_pack("{s:s}", "Type", "none");
     return json_pack("{s:s, s:{s:s}}", "Type", "k8s-file", "Config", "max-size", "64k");
 }
 
-static json_t *security(const struct body_parts *p)
+static json_t *body_security(const struct body_parts *p)
 {
     json_t *a = json_pack("[s]", "no-new-privileges");
 
@@ -135,31 +135,31 @@ static json_t *security(const struct body_parts *p)
     return a;
 }
 
-static json_t *host_config(const struct body_parts *p)
+static json_t *body_host_config(const struct body_parts *p)
 {
     const struct sandbox_spec *spec = &p->req->spec;
     json_t *host = json_object();
 
     json_object_set_new(host, "CapDrop", json_pack("[s]", "ALL"));
-    json_object_set_new(host, "SecurityOpt", security(p));
+    json_object_set_new(host, "SecurityOpt", body_security(p));
     json_object_set_new(host, "Privileged", json_false());
     json_object_set_new(host, "CgroupnsMode", json_string("private"));
     json_object_set_new(host, "IpcMode", json_string("private"));
     json_object_set_new(host, "NetworkMode", json_string(p->network ? p->network : "none"));
     json_object_set_new(host, "RestartPolicy", json_pack("{s:s}", "Name", "no"));
     json_object_set_new(host, "AutoRemove", json_false()); /* a crash must not lose it */
-    json_object_set_new(host, "LogConfig", log_config(p));
-    json_object_set_new(host, "Tmpfs", tmpfs(spec));
-    json_object_set_new(host, "Mounts", mounts(p));
+    json_object_set_new(host, "LogConfig", body_log_config(p));
+    json_object_set_new(host, "Tmpfs", body_tmpfs(spec));
+    json_object_set_new(host, "Mounts", body_mounts(p));
     if (spec->runtime)
         json_object_set_new(host, "Runtime", json_string(spec->runtime));
-    set_limits(host, p);
+    body_set_limits(host, p);
     return host;
 }
 
 /* ---- who it is ---- */
 
-static json_t *labels(const struct body_parts *p)
+static json_t *body_labels(const struct body_parts *p)
 {
     const struct sandbox_request *req = p->req;
     json_t *o = json_object();
@@ -195,20 +195,20 @@ json_t *body_container(const struct body_parts *p)
     json_object_set_new(o, "Cmd", json_pack("[s]", "init"));
     json_object_set_new(o, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
     json_object_set_new(o, "StopSignal", json_string("SIGTERM"));
-    json_object_set_new(o, "Labels", labels(p));
-    json_object_set_new(o, "HostConfig", host_config(p));
+    json_object_set_new(o, "Labels", body_labels(p));
+    json_object_set_new(o, "HostConfig", body_host_config(p));
     return o;
 }
 
 /* ---- the archive ---- */
 
-static int to_buf(void *arg, const void *data, size_t len)
+static int body_to_buf(void *arg, const void *data, size_t len)
 {
     return buf_append(arg, data, len) < 0 ? -ENOBUFS : 0;
 }
 
-static int put_folder(struct tar_writer *w, const char *path, unsigned uid, mode_t mode,
-                      struct err *err)
+static int body_put_folder(struct tar_writer *w, const char *path, unsigned uid, mode_t mode,
+                           struct err *err)
 {
     struct tar_entry e = {.type = TAR_DIR, .mode = mode, .uid = uid, .gid = uid};
 
@@ -218,30 +218,30 @@ static int put_folder(struct tar_writer *w, const char *path, unsigned uid, mode
 
 /* Not readable: a process of such a file is never dumpable, so that nobody of the sandbox can look
  * into a guest, not even in its first moment. */
-static int put_guest(struct tar_writer *w, const void *guest, size_t len, struct err *err)
+static int body_put_guest(struct tar_writer *w, const void *guest, size_t len, struct err *err)
 {
     struct tar_entry e = {.type = TAR_FILE, .mode = 0111, .size = len};
     int r;
 
     snprintf(e.path, sizeof(e.path), "%s", &GUEST_PATH[1]);
-    r = put_folder(w, "/.ripcord", 0, 0555, err);
+    r = body_put_folder(w, "/.ripcord", 0, 0555, err);
     if (r >= 0)
         r = tar_put(w, &e, err);
     return r < 0 ? r : tar_write(w, guest, len, err);
 }
 
 /* Tools refuse a cache that is not theirs; a shared one is for whoever runs there. */
-static int put_cache_folders(struct tar_writer *w, const struct body_volume *v, uint32_t owner,
-                             struct err *err)
+static int body_put_cache_folders(struct tar_writer *w, const struct body_volume *v, uint32_t owner,
+                                  struct err *err)
 {
     const struct cache_tool *t;
-    int r = put_folder(w, v->target, owner, v->shared ? 0777 : 0755, err);
+    int r = body_put_folder(w, v->target, owner, v->shared ? 0777 : 0755, err);
 
     for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
         size_t len = strlen(v->target);
 
         if (strncmp(t->target, v->target, len) == 0 && t->target[len] == '/')
-            r = put_folder(w, t->target, owner, 0755, err);
+            r = body_put_folder(w, t->target, owner, 0755, err);
     }
     return r;
 }
@@ -252,12 +252,12 @@ int body_archive(const struct body_parts *p, const void *guest, size_t len, stru
     struct tar_writer w;
     int r;
 
-    tar_writer_init(&w, to_buf, ret);
-    r = put_guest(&w, guest, len, err);
+    tar_writer_init(&w, body_to_buf, ret);
+    r = body_put_guest(&w, guest, len, err);
     if (r >= 0)
-        r = put_folder(&w, "/home/agent", AGENT_UID, 0755, err);
+        r = body_put_folder(&w, "/home/agent", AGENT_UID, 0755, err);
     for (size_t i = 0; r >= 0 && i < p->n_volumes; i++)
         if (!STREQ(p->volumes[i].target, "/home/agent"))
-            r = put_cache_folders(&w, &p->volumes[i], cache_owner(&p->req->spec), err);
+            r = body_put_cache_folders(&w, &p->volumes[i], cache_owner(&p->req->spec), err);
     return r < 0 ? r : tar_finish(&w, err);
 }

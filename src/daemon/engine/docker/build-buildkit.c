@@ -50,7 +50,7 @@ void buildkit_free(struct buildkit *k)
     free(k);
 }
 
-static struct vertex *vertex_of(struct buildkit *k, struct trace_text digest)
+static struct vertex *build_buildkit_vertex_of(struct buildkit *k, struct trace_text digest)
 {
     for (size_t i = k->n; i-- > 0;)
         if (strlen(k->vertices[i].digest) == digest.len &&
@@ -60,7 +60,7 @@ static struct vertex *vertex_of(struct buildkit *k, struct trace_text digest)
 }
 
 /* "[STAGE 2/4] TEXT", "[2/4] TEXT", "[internal] TEXT" or only TEXT; cuts `name` up. */
-static void split_name(char *name, struct build_step_info *ret)
+static void build_buildkit_split_name(char *name, struct build_step_info *ret)
 {
     char *close = *name == '[' ? strstr(name, "] ") : NULL, *count;
     uint64_t n, of;
@@ -88,7 +88,7 @@ static void split_name(char *name, struct build_step_info *ret)
     }
 }
 
-static struct vertex *begin(struct buildkit *k, const struct trace_vertex *v)
+static struct vertex *build_buildkit_begin(struct buildkit *k, const struct trace_vertex *v)
 {
     _cleanup_free_ char *name = xstrndup(v->name.p ? v->name.p : "", v->name.len);
     struct build_step_info step;
@@ -99,21 +99,21 @@ static struct vertex *begin(struct buildkit *k, const struct trace_vertex *v)
     k->vertices = xreallocarray(k->vertices, k->n + 1, sizeof(*k->vertices));
     x = &k->vertices[k->n++];
     *x = (struct vertex){.digest = xstrndup(v->digest.p, v->digest.len)};
-    split_name(name, &step);
+    build_buildkit_split_name(name, &step);
     if (step.of)
         step.line = build_lines_find(k->lines, step.stage, step.n, step.of, false);
     x->step = build_step_begin(k->build, &step);
     return x;
 }
 
-static void on_vertex(void *arg, const struct trace_vertex *v)
+static void build_buildkit_on_vertex(void *arg, const struct trace_vertex *v)
 {
     struct buildkit *k = arg;
-    struct vertex *x = vertex_of(k, v->digest);
+    struct vertex *x = build_buildkit_vertex_of(k, v->digest);
     _cleanup_free_ char *error = v->error.len ? xstrndup(v->error.p, v->error.len) : NULL;
 
     if (!x && (v->started || v->completed))
-        x = begin(k, v);
+        x = build_buildkit_begin(k, v);
     if (!x || !v->completed || (x->ended && (!error || x->failed)))
         return;
     if (v->cached && !error && !x->ended)
@@ -124,10 +124,10 @@ static void on_vertex(void *arg, const struct trace_vertex *v)
 }
 
 /* Ten times for each download is enough for people. */
-static void on_status(void *arg, const struct trace_status *s)
+static void build_buildkit_on_status(void *arg, const struct trace_status *s)
 {
     struct buildkit *k = arg;
-    struct vertex *x = vertex_of(k, s->vertex);
+    struct vertex *x = build_buildkit_vertex_of(k, s->vertex);
     _cleanup_free_ char *id = NULL;
     uint64_t tenth = s->total ? s->current / (s->total / 10 + 1) + 1 : 0;
 
@@ -138,17 +138,17 @@ static void on_status(void *arg, const struct trace_status *s)
     build_step_progress(k->build, x->step, id, s->current, s->total);
 }
 
-static void on_log(void *arg, const struct trace_log *l)
+static void build_buildkit_on_log(void *arg, const struct trace_log *l)
 {
     struct buildkit *k = arg;
-    const struct vertex *x = vertex_of(k, l->vertex);
+    const struct vertex *x = build_buildkit_vertex_of(k, l->vertex);
 
     if (x && l->text.len)
         build_step_output(k->build, x->step, l->stream == 2 ? BUILD_STDERR : BUILD_STDOUT,
                           l->text.p, l->text.len);
 }
 
-static void on_warning(void *arg, struct trace_text t)
+static void build_buildkit_on_warning(void *arg, struct trace_text t)
 {
     struct buildkit *k = arg;
     _cleanup_free_ char *text = xstrndup(t.p, t.len);
@@ -158,7 +158,8 @@ static void on_warning(void *arg, struct trace_text t)
 
 int buildkit_take(struct buildkit *k, const json_t *line, struct err *err)
 {
-    static const struct trace_events events = {on_vertex, on_status, on_log, on_warning};
+    static const struct trace_events events = {build_buildkit_on_vertex, build_buildkit_on_status,
+                                               build_buildkit_on_log, build_buildkit_on_warning};
     const json_t *aux = json_object_get(line, "aux");
     _cleanup_buf_ struct buf bytes = BUF_INIT(TRACE_MAX);
     int r;

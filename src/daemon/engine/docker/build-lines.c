@@ -18,19 +18,19 @@ struct build_lines {
 
 /* ---- out of the context ---- */
 
-static ssize_t read_tar(void *arg, void *data, size_t len)
+static ssize_t build_lines_read_tar(void *arg, void *data, size_t len)
 {
     return fd_read_full(*(const int *)arg, data, len);
 }
 
-static const char *without_dot(const char *path)
+static const char *build_lines_without_dot(const char *path)
 {
     while (strncmp(path, "./", 2) == 0)
         path += 2;
     return path;
 }
 
-static int read_text(struct tar_reader *tar, uint64_t size, struct buf *ret)
+static int build_lines_read_text(struct tar_reader *tar, uint64_t size, struct buf *ret)
 {
     char *p = size > DOCKERFILE_SIZE_MAX ? NULL : buf_reserve(ret, (size_t)size);
 
@@ -46,17 +46,17 @@ static int read_text(struct tar_reader *tar, uint64_t size, struct buf *ret)
 
 /* Whether the last file of that name was found: later ones replace it, but the CLI sends it first,
  * and a context is long. */
-static bool find_text(const struct build_request *req, struct buf *ret)
+static bool build_lines_find_text(const struct build_request *req, struct buf *ret)
 {
     _cleanup_free_ struct tar_entry *entry = xnew0(struct tar_entry);
     struct tar_reader tar;
     int fd = req->context;
 
-    tar_reader_init(&tar, read_tar, &fd);
+    tar_reader_init(&tar, build_lines_read_tar, &fd);
     while (tar_next(&tar, entry, NULL) > 0)
         if (entry->type == TAR_FILE &&
-            STREQ(without_dot(entry->path), without_dot(req->dockerfile)))
-            return read_text(&tar, entry->size, ret) >= 0;
+            STREQ(build_lines_without_dot(entry->path), build_lines_without_dot(req->dockerfile)))
+            return build_lines_read_text(&tar, entry->size, ret) >= 0;
     return false;
 }
 
@@ -64,7 +64,7 @@ struct build_lines *build_lines_new(const struct build_request *req)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(DOCKERFILE_SIZE_MAX + 1);
     struct dockerfile *df = NULL;
-    bool found = find_text(req, &text);
+    bool found = build_lines_find_text(req, &text);
     struct build_lines *l;
 
     if (lseek(req->context, 0, SEEK_SET) < 0 || !found ||
@@ -87,13 +87,13 @@ void build_lines_free(struct build_lines *l)
 
 /* ---- counting ---- */
 
-static bool makes_layer(const struct dockerfile_instruction *in)
+static bool build_lines_makes_layer(const struct dockerfile_instruction *in)
 {
     return in->kind == DOCKERFILE_RUN || in->kind == DOCKERFILE_COPY ||
            in->kind == DOCKERFILE_ADD || in->kind == DOCKERFILE_WORKDIR;
 }
 
-static bool counts_from(const struct build_lines *l, size_t stage)
+static bool build_lines_counts_from(const struct build_lines *l, size_t stage)
 {
     const struct dockerfile_stage *s = &l->df->stages[stage];
     const char *base = s->from->n_words ? s->from->words[0].text : "";
@@ -101,7 +101,7 @@ static bool counts_from(const struct build_lines *l, size_t stage)
     return !STREQ(base, "scratch") && dockerfile_find_stage(l->df, base, stage) < 0;
 }
 
-static long stage_of(const struct build_lines *l, const char *stage)
+static long build_lines_stage_of(const struct build_lines *l, const char *stage)
 {
     const char *number = strncmp(stage, "stage-", 6) == 0 ? stage + 6 : NULL;
     uint64_t index;
@@ -120,18 +120,18 @@ unsigned build_lines_find(const struct build_lines *l, const char *stage, unsign
 {
     const struct dockerfile_instruction *found = NULL;
     const struct dockerfile_stage *s;
-    long index = l ? stage_of(l, stage) : -1;
+    long index = l ? build_lines_stage_of(l, stage) : -1;
     unsigned count = 0;
 
     if (index < 0)
         return 0;
     s = &l->df->stages[index];
-    if ((every || counts_from(l, (size_t)index)) && ++count == n)
+    if ((every || build_lines_counts_from(l, (size_t)index)) && ++count == n)
         found = s->from;
     for (size_t i = s->first; i < s->last; i++) {
         const struct dockerfile_instruction *in = &l->df->instructions[i];
 
-        if ((every || makes_layer(in)) && ++count == n)
+        if ((every || build_lines_makes_layer(in)) && ++count == n)
             found = in;
     }
     return found && count == of ? dockerfile_pos(l->df, found->at).line : 0;

@@ -47,7 +47,8 @@ void podman_log_free(struct podman_log *p)
 }
 
 /* "N/M" up to `end`; what follows, or NULL. */
-static const char *take_count(const char *s, const char *end, unsigned *n, unsigned *of)
+static const char *build_podman_take_count(const char *s, const char *end, unsigned *n,
+                                           unsigned *of)
 {
     size_t len = strcspn(s, end), slash = strcspn(s, "/");
     _cleanup_free_ char *first = NULL, *second = NULL;
@@ -66,42 +67,43 @@ static const char *take_count(const char *s, const char *end, unsigned *n, unsig
 }
 
 /* The instruction of a heading, or NULL. */
-static const char *parse_heading(const char *s, struct podman_place *ret)
+static const char *build_podman_parse_heading(const char *s, struct podman_place *ret)
 {
     static const char word[] = "STEP ";
 
     *ret = (struct podman_place){0};
     if (*s == '[') {
-        s = take_count(s + 1, "]", &ret->stage, &ret->stages);
+        s = build_podman_take_count(s + 1, "]", &ret->stage, &ret->stages);
         if (!s || *s++ != ' ')
             return NULL;
     }
     if (strncmp(s, word, sizeof(word) - 1) != 0)
         return NULL;
-    s = take_count(s + sizeof(word) - 1, ":", &ret->n, &ret->of);
+    s = build_podman_take_count(s + sizeof(word) - 1, ":", &ret->n, &ret->of);
     return s && *s == ' ' ? s + 1 : NULL;
 }
 
-static bool is_due(const struct podman_log *p, const struct podman_place *next)
+static bool build_podman_is_due(const struct podman_log *p, const struct podman_place *next)
 {
     if (p->at.stage == next->stage && p->at.stages == next->stages && p->at.n < p->at.of)
         return next->n == p->at.n + 1 && next->of == p->at.of;
     return next->n == 1 && (next->stage > p->at.stage || !p->at.of);
 }
 
-static void end_step(struct podman_log *p, const char *words)
+static void build_podman_end_step(struct podman_log *p, const char *words)
 {
     if (p->step)
         build_step_end(p->build, p->step, words);
     p->step = 0;
 }
 
-static void begin_step(struct podman_log *p, const struct podman_place *at, const char *text)
+static void build_podman_begin_step(struct podman_log *p, const struct podman_place *at,
+                                    const char *text)
 {
     char stage[32] = "";
     struct build_step_info step = {.stage = stage, .n = at->n, .of = at->of, .text = text};
 
-    end_step(p, NULL);
+    build_podman_end_step(p, NULL);
     if (at->stages)
         snprintf(stage, sizeof(stage), "stage-%u", at->stage - 1);
     step.line = build_lines_find(p->lines, stage, at->n, at->of, true);
@@ -111,7 +113,7 @@ static void begin_step(struct podman_log *p, const struct podman_place *at, cons
 }
 
 /* The builder's own line about the step that stands before it. */
-static bool take_mark(struct podman_log *p, const char *text)
+static bool build_podman_take_mark(struct podman_log *p, const char *text)
 {
     static const char mark[] = "--> ", cached[] = "--> Using cache ";
 
@@ -128,18 +130,18 @@ void podman_log_take(struct podman_log *p, const char *text, size_t len)
     size_t n = len && text[len - 1] == '\n' ? len - 1 : len;
     _cleanup_free_ char *line = memchr(text, '\n', n) ? NULL : xstrndup(text, n);
     struct podman_place at;
-    const char *what = line ? parse_heading(line, &at) : NULL;
+    const char *what = line ? build_podman_parse_heading(line, &at) : NULL;
 
-    if (what && is_due(p, &at)) {
-        begin_step(p, &at, what);
+    if (what && build_podman_is_due(p, &at)) {
+        build_podman_begin_step(p, &at, what);
         return;
     }
-    if (p->step && !(line && take_mark(p, line)))
+    if (p->step && !(line && build_podman_take_mark(p, line)))
         build_step_output(p->build, p->step, BUILD_STDOUT, text, len);
     p->fresh = false;
 }
 
 void podman_log_end(struct podman_log *p, const char *words)
 {
-    end_step(p, words);
+    build_podman_end_step(p, words);
 }

@@ -24,7 +24,7 @@ struct answer {
     char *failure;             /* the engine's words */
 };
 
-static void answer_done(struct answer *a)
+static void docker_build_answer_done(struct answer *a)
 {
     build_lines_free(a->lines);
     buildkit_free(a->kit);
@@ -32,18 +32,18 @@ static void answer_done(struct answer *a)
     free(a->id);
     free(a->failure);
 }
-#define _cleanup_answer_ __attribute__((cleanup(answer_done)))
+#define _cleanup_answer_ __attribute__((cleanup(docker_build_answer_done)))
 
 /* ---- the request ---- */
 
-static int add(struct buf *b, const char *format, const char *value)
+static int docker_build_add(struct buf *b, const char *format, const char *value)
 {
     _cleanup_free_ char *text = docker_path(format, value);
 
     return buf_append_str(b, text);
 }
 
-static int add_args(struct buf *b, char *const *args)
+static int docker_build_add_args(struct buf *b, char *const *args)
 {
     _cleanup_json_ json_t *doc = json_object();
     _cleanup_free_ char *text = NULL;
@@ -56,22 +56,22 @@ static int add_args(struct buf *b, char *const *args)
     if (!json_object_size(doc))
         return 0;
     text = json_to_text(doc, false);
-    return add(b, "&buildargs=%s", text);
+    return docker_build_add(b, "&buildargs=%s", text);
 }
 
 /* rm and forcerm are for Podman: no container of a step stays, whatever its end. */
-static int build_path(const struct build_request *req, char **ret, struct err *err)
+static int docker_build_path(const struct build_request *req, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(PATH_MAX_BYTES);
     int r;
 
-    r = add(&b, "/build?version=2&rm=1&forcerm=1&dockerfile=%s", req->dockerfile);
+    r = docker_build_add(&b, "/build?version=2&rm=1&forcerm=1&dockerfile=%s", req->dockerfile);
     for (char **t = req->tags; r >= 0 && t && *t; t++)
-        r = add(&b, "&t=%s", *t);
+        r = docker_build_add(&b, "&t=%s", *t);
     if (r >= 0 && req->target)
-        r = add(&b, "&target=%s", req->target);
+        r = docker_build_add(&b, "&target=%s", req->target);
     if (r >= 0 && req->platform)
-        r = add(&b, "&platform=%s", req->platform);
+        r = docker_build_add(&b, "&platform=%s", req->platform);
     if (r >= 0 && req->network && STREQ(req->network, "none"))
         r = buf_append_str(&b, "&networkmode=none"); /* `open` is what the engine's own is */
     if (r >= 0 && req->pull)
@@ -79,7 +79,7 @@ static int build_path(const struct build_request *req, char **ret, struct err *e
     if (r >= 0 && req->no_cache)
         r = buf_append_str(&b, "&nocache=1");
     if (r >= 0)
-        r = add_args(&b, req->args);
+        r = docker_build_add_args(&b, req->args);
     if (r < 0)
         return err_set(err, ERR_LIMIT, "names and arguments of the build are over %d bytes",
                        PATH_MAX_BYTES);
@@ -87,7 +87,8 @@ static int build_path(const struct build_request *req, char **ret, struct err *e
     return 0;
 }
 
-static int check(const struct docker_engine *d, const struct build_request *req, struct err *err)
+static int docker_build_check(const struct docker_engine *d, const struct build_request *req,
+                              struct err *err)
 {
     if (req->network && STREQ(req->network, "packages")) {
         err_set(err, ERR_UNSUPPORTED, "engine '%s' has no network 'packages' for builds",
@@ -103,7 +104,7 @@ static int check(const struct docker_engine *d, const struct build_request *req,
 
 /* ---- the answer ---- */
 
-static const char *failure_of(const json_t *line)
+static const char *docker_build_failure_of(const json_t *line)
 {
     const char *words =
         json_string_value(json_object_get(json_object_get(line, "errorDetail"), "message"));
@@ -111,11 +112,11 @@ static const char *failure_of(const json_t *line)
     return words ? words : json_string_value(json_object_get(line, "error"));
 }
 
-static int take_line(struct answer *a, const json_t *line, struct err *err)
+static int docker_build_take_line(struct answer *a, const json_t *line, struct err *err)
 {
     const char *id = json_string_value(json_object_get(json_object_get(line, "aux"), "ID"));
     const json_t *stream = json_object_get(line, "stream");
-    const char *words = failure_of(line);
+    const char *words = docker_build_failure_of(line);
 
     if (words && !a->failure)
         a->failure = docker_words(words, strcspn(words, "\n"));
@@ -130,8 +131,8 @@ static int take_line(struct answer *a, const json_t *line, struct err *err)
     return 0;
 }
 
-static int take_lines(struct answer *a, struct docker_stream *s, const struct deadline *by,
-                      struct err *err)
+static int docker_build_take_lines(struct answer *a, struct docker_stream *s,
+                                   const struct deadline *by, struct err *err)
 {
     int r;
 
@@ -141,7 +142,7 @@ static int take_lines(struct answer *a, struct docker_stream *s, const struct de
         r = docker_stream_next(s, by, &line, err);
         if (r <= 0)
             break;
-        r = take_line(a, line, err);
+        r = docker_build_take_line(a, line, err);
         if (r < 0)
             return r;
     }
@@ -151,7 +152,7 @@ static int take_lines(struct answer *a, struct docker_stream *s, const struct de
 }
 
 /* Whatever such an engine says of a name that it has looked for in vain. */
-static bool is_about_host(const char *failure)
+static bool docker_build_is_about_host(const char *failure)
 {
     static const char *const words[] = {"library/host:latest", "library/host/manifests/",
                                         "access denied for host,", "short-name \"host\""};
@@ -163,7 +164,7 @@ static bool is_about_host(const char *failure)
 }
 
 /* What a Dockerfile asks for and cannot be had is its author's to mend; a full disk is not. */
-static int tell_failure(const struct answer *a, const char *path, struct err *err)
+static int docker_build_tell_failure(const struct answer *a, const char *path, struct err *err)
 {
     enum docker_reason reason = DOCKER_OTHER;
     const struct docker_answer words = {
@@ -174,7 +175,7 @@ static int tell_failure(const struct answer *a, const char *path, struct err *er
         .len = strlen(a->failure),
     };
 
-    if (is_about_host(a->failure)) {
+    if (docker_build_is_about_host(a->failure)) {
         err_set(err, ERR_UNSUPPORTED, "FROM host: engine '%s' has no image 'host': %s",
                 a->engine->engine.ops->name, a->failure);
         return err_hint(err, "'host' is the native engine's: build with `--engine native`.");
@@ -190,7 +191,7 @@ static int tell_failure(const struct answer *a, const char *path, struct err *er
     return -ERR_INVALID;
 }
 
-static char *image_json(const struct answer *a)
+static char *docker_build_image_json(const struct answer *a)
 {
     _cleanup_json_ json_t *doc = json_object(), *names = json_array();
 
@@ -201,7 +202,8 @@ static char *image_json(const struct answer *a)
     return json_to_text(doc, false);
 }
 
-static int run(struct answer *a, const char *path, const struct deadline *by, struct err *err)
+static int docker_build_run(struct answer *a, const char *path, const struct deadline *by,
+                            struct err *err)
 {
     _cleanup_(docker_stream_closep) struct docker_stream *s = NULL;
     int r;
@@ -209,13 +211,13 @@ static int run(struct answer *a, const char *path, const struct deadline *by, st
     r = docker_stream_upload(docker_client(a->engine), path, a->req->context,
                              build_stop_fd(a->build), by, &s, NULL, err);
     if (r >= 0)
-        r = take_lines(a, s, by, err);
+        r = docker_build_take_lines(a, s, by, err);
     if (a->podman)
         podman_log_end(a->podman, r < 0 ? err->msg : a->failure);
     if (r < 0)
         return r;
     if (a->failure)
-        return tell_failure(a, path, err);
+        return docker_build_tell_failure(a, path, err);
     if (!a->id)
         return err_set(err, ERR_ENGINE, "the engine's answer ends without an image");
     return 0;
@@ -227,10 +229,10 @@ int docker_build(struct engine *e, const struct build_request *req, struct build
     struct docker_engine *d = docker_of(e);
     _cleanup_answer_ struct answer a = {.engine = d, .req = req, .build = b};
     _cleanup_free_ char *path = NULL;
-    int r = check(d, req, err);
+    int r = docker_build_check(d, req, err);
 
     if (r >= 0)
-        r = build_path(req, &path, err);
+        r = docker_build_path(req, &path, err);
     if (r < 0)
         return r;
     a.lines = build_lines_new(req);
@@ -238,8 +240,8 @@ int docker_build(struct engine *e, const struct build_request *req, struct build
         a.podman = podman_log_new(b, a.lines);
     else
         a.kit = buildkit_new(b, a.lines);
-    r = run(&a, path, by, err);
+    r = docker_build_run(&a, path, by, err);
     if (r >= 0)
-        *ret = image_json(&a);
+        *ret = docker_build_image_json(&a);
     return r;
 }

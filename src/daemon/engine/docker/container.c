@@ -61,7 +61,7 @@ void container_seen(struct docker_engine *d, const char *id, const char *contain
     pthread_mutex_unlock(&d->lock);
 }
 
-static char *remembered(struct docker_engine *d, const char *id)
+static char *container_remembered(struct docker_engine *d, const char *id)
 {
     const char *known;
     char *copy;
@@ -77,7 +77,7 @@ int container_find(struct docker_engine *d, const char *id, const struct deadlin
                    struct err *err)
 {
     _cleanup_json_ json_t *filters = NULL;
-    _cleanup_free_ char *text = NULL, *path = NULL, *found = remembered(d, id);
+    _cleanup_free_ char *text = NULL, *path = NULL, *found = container_remembered(d, id);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     const json_t *item;
     size_t i;
@@ -118,7 +118,7 @@ int container_inspect(struct docker_engine *d, const char *container, const stru
 
 /* ---- removing ---- */
 
-static enum engine_sandbox_state state_of(const json_t *doc)
+static enum engine_sandbox_state container_state_of(const json_t *doc)
 {
     const json_t *state = json_object_get(doc, "State");
 
@@ -131,8 +131,8 @@ static enum engine_sandbox_state state_of(const json_t *doc)
 }
 
 /* 1: gone; 0 and why: not yet. */
-static int remove_once(struct docker_engine *d, const char *container, bool force,
-                       const struct deadline *by, struct err *err)
+static int container_remove_once(struct docker_engine *d, const char *container, bool force,
+                                 const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *path =
         docker_path(force ? "/containers/%s?force=1&v=1" : "/containers/%s?v=1", container);
@@ -163,8 +163,8 @@ bool container_kill_here(struct docker_engine *d, const char *container, const s
         return false;
     state = json_object_get(doc, "State");
     pid = (pid_t)json_integer_value(json_object_get(state, "Pid"));
-    if (state_of(doc) != ENGINE_SANDBOX_RUNNING)
-        return state_of(doc) == ENGINE_SANDBOX_STOPPED;
+    if (container_state_of(doc) != ENGINE_SANDBOX_RUNNING)
+        return container_state_of(doc) == ENGINE_SANDBOX_STOPPED;
     return pid > 1 && pidfd_open_pid(pid, &pidfd, NULL) >= 0 &&
            pidfd_in_cgroup(pidfd, pid, docker_text(doc, "Id")) &&
            pidfd_signal(pidfd, SIGKILL) >= 0 &&
@@ -175,12 +175,12 @@ bool container_kill_here(struct docker_engine *d, const char *container, const s
 int container_remove(struct docker_engine *d, const char *container, const struct deadline *by,
                      struct err *err)
 {
-    if (remove_once(d, container, false, by, NULL) > 0)
+    if (container_remove_once(d, container, false, by, NULL) > 0)
         return 0;
     (void)container_kill_here(d, container, by);
     for (;;) {
         _cleanup_err_ struct err why = ERR_INIT;
-        int r = remove_once(d, container, true, by, &why);
+        int r = container_remove_once(d, container, true, by, &why);
 
         if (r > 0)
             return 0;
@@ -193,7 +193,7 @@ int container_remove(struct docker_engine *d, const char *container, const struc
 /* ---- looking ---- */
 
 /* Each line of the label is what one missing cache has to say. */
-static char **warnings_of(const char *without)
+static char **container_warnings_of(const char *without)
 {
     _cleanup_free_ char *copy = xstrdup(without);
     char *rest = copy, *line;
@@ -226,9 +226,9 @@ int docker_look(struct engine *e, const char *id, const struct deadline *by,
     if (r < 0)
         return err_move(err, &why);
     labels = json_object_get(json_object_get(doc, "Config"), "Labels");
-    ret->state = state_of(doc);
+    ret->state = container_state_of(doc);
     snprintf(ret->hash, sizeof(ret->hash), "%s", docker_text(labels, LABEL_HASH));
-    ret->warnings = warnings_of(docker_text(labels, LABEL_WITHOUT));
+    ret->warnings = container_warnings_of(docker_text(labels, LABEL_WITHOUT));
     return 0;
 }
 
@@ -246,15 +246,15 @@ struct container_making {
     bool plain;     /* and none may be */
 };
 
-static void making_done(struct container_making *m)
+static void container_making_done(struct container_making *m)
 {
     strv_free(m->names);
     strv_free(m->without);
     free(m->network);
 }
 
-static void add_volume(struct container_making *m, const char *name, const char *target,
-                       bool shared)
+static void container_add_volume(struct container_making *m, const char *name, const char *target,
+                                 bool shared)
 {
     strv_add(&m->names, name);
     m->volumes[m->n_volumes++] = (struct body_volume){
@@ -262,13 +262,14 @@ static void add_volume(struct container_making *m, const char *name, const char 
 }
 
 /* A cache that cannot be made is a warning, unless the configuration says otherwise. */
-static int add_cache(struct container_making *m, const char *what, const char *name,
-                     const char *target, bool shared, const struct deadline *by, struct err *err)
+static int container_add_cache(struct container_making *m, const char *what, const char *name,
+                               const char *target, bool shared, const struct deadline *by,
+                               struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
     if (ensure_volume(m->d, name, shared ? NULL : m->req->id, by, &why) >= 0) {
-        add_volume(m, name, target, shared);
+        container_add_volume(m, name, target, shared);
         log_debug("sandbox %s: cache '%s' is ready: volume %s", m->req->name, what, name);
         return 0;
     }
@@ -281,15 +282,15 @@ static int add_cache(struct container_making *m, const char *what, const char *n
 }
 
 /* A base that cannot be laid below is a warning too: the tool then has its private cache. */
-static int add_layer(struct container_making *m, const struct cache_tool *t,
-                     const struct deadline *by, struct err *err)
+static int container_add_layer(struct container_making *m, const struct cache_tool *t,
+                               const struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     _cleanup_free_ char *name = NULL;
     int r = layer_ensure(m->d, m->req, t, by, &name, &why);
 
     if (r > 0) {
-        add_volume(m, name, t->target, false);
+        container_add_volume(m, name, t->target, false);
         m->layered = true;
     }
     if (r >= 0)
@@ -302,7 +303,8 @@ static int add_layer(struct container_making *m, const struct cache_tool *t,
     return 0;
 }
 
-static int add_layers(struct container_making *m, const struct deadline *by, struct err *err)
+static int container_add_layers(struct container_making *m, const struct deadline *by,
+                                struct err *err)
 {
     const struct cache_tool *t;
     int r = 0;
@@ -311,14 +313,14 @@ static int add_layers(struct container_making *m, const struct deadline *by, str
         enum spec_cache_mode mode = cache_mode_of(&m->req->spec, t);
 
         if (!m->plain && (mode == CACHE_LAYERED || mode == CACHE_READONLY))
-            r = add_layer(m, t, by, err);
+            r = container_add_layer(m, t, by, err);
     }
     return r;
 }
 
 /* Private caches below /cache are one volume. What is asked for by name may lie elsewhere. */
-static int add_private_caches(struct container_making *m, const struct deadline *by,
-                              struct err *err)
+static int container_add_private_caches(struct container_making *m, const struct deadline *by,
+                                        struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s-caches-%s", m->d->prefix, m->req->name);
     const struct cache_tool *t;
@@ -334,14 +336,15 @@ static int add_private_caches(struct container_making *m, const struct deadline 
             continue;
         wanted |= below;
         if (!below)
-            r = add_cache(m, t->name, own, t->target, false, by, err);
+            r = container_add_cache(m, t->name, own, t->target, false, by, err);
     }
     if (r < 0 || !wanted || m->req->ephemeral)
         return r;
-    return add_cache(m, "private", name, "/cache", false, by, err);
+    return container_add_cache(m, "private", name, "/cache", false, by, err);
 }
 
-static int add_shared_caches(struct container_making *m, const struct deadline *by, struct err *err)
+static int container_add_shared_caches(struct container_making *m, const struct deadline *by,
+                                       struct err *err)
 {
     const struct cache_tool *t;
     int r = 0;
@@ -352,13 +355,14 @@ static int add_shared_caches(struct container_making *m, const struct deadline *
             xasprintf("%s-cache-%s%s%s", m->d->prefix, t->name, *group ? "." : "", group);
 
         if (cache_mode_of(&m->req->spec, t) == CACHE_SHARED)
-            r = add_cache(m, t->name, name, t->target, true, by, err);
+            r = container_add_cache(m, t->name, name, t->target, true, by, err);
     }
     return r;
 }
 
 /* A throw-away sandbox has nothing to outlive it. */
-static int add_home(struct container_making *m, const struct deadline *by, struct err *err)
+static int container_add_home(struct container_making *m, const struct deadline *by,
+                              struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s-home-%s", m->d->prefix, m->req->name);
     int r;
@@ -367,11 +371,11 @@ static int add_home(struct container_making *m, const struct deadline *by, struc
         return 0;
     r = ensure_volume(m->d, name, m->req->id, by, err);
     if (r >= 0)
-        add_volume(m, name, "/home/agent", false);
+        container_add_volume(m, name, "/home/agent", false);
     return r;
 }
 
-static int check_mounts(const struct container_making *m, struct err *err)
+static int container_check_mounts(const struct container_making *m, struct err *err)
 {
     const struct docker *c = docker_client(m->d);
     const struct sandbox_spec *spec = &m->req->spec;
@@ -399,19 +403,19 @@ static int check_mounts(const struct container_making *m, struct err *err)
     return r;
 }
 
-static int gather(struct container_making *m, const struct deadline *by, struct err *err)
+static int container_gather(struct container_making *m, const struct deadline *by, struct err *err)
 {
     int r;
 
-    r = check_mounts(m, err);
+    r = container_check_mounts(m, err);
     if (r >= 0)
-        r = add_home(m, by, err);
+        r = container_add_home(m, by, err);
     if (r >= 0)
-        r = add_private_caches(m, by, err);
+        r = container_add_private_caches(m, by, err);
     if (r >= 0)
-        r = add_shared_caches(m, by, err);
+        r = container_add_shared_caches(m, by, err);
     if (r >= 0)
-        r = add_layers(m, by, err);
+        r = container_add_layers(m, by, err);
     if (r >= 0 && m->req->spec.network == SPEC_NETWORK_OPEN)
         r = ensure_network(m->d, by, &m->network, err);
     return r;
@@ -420,7 +424,7 @@ static int gather(struct container_making *m, const struct deadline *by, struct 
 /* ---- making ---- */
 
 /* Ours stand for the engine's: it was started on this machine as we were. */
-static uint64_t hard_limit(int resource, uint64_t most)
+static uint64_t container_hard_limit(int resource, uint64_t most)
 {
     struct rlimit rl;
 
@@ -429,7 +433,7 @@ static uint64_t hard_limit(int resource, uint64_t most)
     return MIN((uint64_t)rl.rlim_max, most);
 }
 
-static int check_nofile(const struct sandbox_request *req, uint64_t most, struct err *err)
+static int container_check_nofile(const struct sandbox_request *req, uint64_t most, struct err *err)
 {
     if (!(req->spec.asked & SPEC_LIMIT_NOFILE) || req->spec.nofile <= most)
         return 0;
@@ -438,8 +442,8 @@ static int check_nofile(const struct sandbox_request *req, uint64_t most, struct
     return err_hint(err, "Ask for fewer with 'nofile', or raise the hard limit of the engine.");
 }
 
-static int put_archive(const struct container_making *m, const struct body_parts *p,
-                       const char *container, const struct deadline *by, struct err *err)
+static int container_put_archive(const struct container_making *m, const struct body_parts *p,
+                                 const char *container, const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *program = xasprintf("%s/ripcord-guest", m->d->libexec_dir), *guest = NULL;
     _cleanup_free_ char *path = docker_path("/containers/%s/archive?path=/", container);
@@ -460,8 +464,8 @@ static int put_archive(const struct container_making *m, const struct body_parts
     return r < 0 ? err_wrap(err, "put our program into it") : 0;
 }
 
-static int post_create(const struct container_making *m, const struct body_parts *p,
-                       const struct deadline *by, char **ret, struct err *err)
+static int container_post_create(const struct container_making *m, const struct body_parts *p,
+                                 const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s-%s", m->d->prefix, m->req->name);
     _cleanup_free_ char *path = docker_path("/containers/create?name=%s", name);
@@ -482,7 +486,7 @@ static int post_create(const struct container_making *m, const struct body_parts
     return r;
 }
 
-static void undo_container(const struct container_making *m, const char *container)
+static void container_undo(const struct container_making *m, const char *container)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct deadline by = deadline_in(UNDO_TIMEOUT);
@@ -496,8 +500,8 @@ static void undo_container(const struct container_making *m, const char *contain
  * it is small beside a create and a run folder may be swept. A Podman elsewhere cannot read ours,
  * and uses its own.
  */
-static int give_profile(const struct container_making *m, struct body_parts *p, char **ret_file,
-                        struct err *err)
+static int container_give_profile(const struct container_making *m, struct body_parts *p,
+                                  char **ret_file, struct err *err)
 {
     int r;
 
@@ -515,7 +519,7 @@ static int give_profile(const struct container_making *m, struct body_parts *p, 
     return r;
 }
 
-static int make_container(const struct container_making *m, const struct deadline *by,
+static int container_make(const struct container_making *m, const struct deadline *by,
                           struct err *err)
 {
     _cleanup_free_ char *without = strv_join(m->without, "\n"), *container = NULL, *file = NULL;
@@ -532,29 +536,29 @@ static int make_container(const struct container_making *m, const struct deadlin
         .podman = docker_client(d)->flavour == DOCKER_FLAVOUR_PODMAN,
         .caps = d->engine.caps,
         .cpus = d->cpus,
-        .nofile_max = hard_limit(RLIMIT_NOFILE, UINT32_MAX),
-        .nproc_max = hard_limit(RLIMIT_NPROC, NPROC_MAX),
+        .nofile_max = container_hard_limit(RLIMIT_NOFILE, UINT32_MAX),
+        .nproc_max = container_hard_limit(RLIMIT_NPROC, NPROC_MAX),
     };
     int r;
 
-    r = check_nofile(m->req, p.nofile_max, err);
+    r = container_check_nofile(m->req, p.nofile_max, err);
     if (r >= 0)
-        r = give_profile(m, &p, &file, err);
+        r = container_give_profile(m, &p, &file, err);
     if (r >= 0)
-        r = post_create(m, &p, by, &container, err);
+        r = container_post_create(m, &p, by, &container, err);
     if (r < 0)
         return r;
-    r = put_archive(m, &p, container, by, err);
+    r = container_put_archive(m, &p, container, by, err);
     if (r < 0)
-        undo_container(m, container);
+        container_undo(m, container);
     else
         container_remember(d, m->req->id, container);
     return r;
 }
 
 /* 1: the container that is there is of this spec, 0: none is there any more. */
-static int renew(struct docker_engine *d, const struct sandbox_request *req,
-                 const struct deadline *by, struct err *err)
+static int container_renew(struct docker_engine *d, const struct sandbox_request *req,
+                           const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *container = NULL;
     _cleanup_json_ json_t *doc = NULL;
@@ -579,7 +583,8 @@ static int renew(struct docker_engine *d, const struct sandbox_request *req,
 }
 
 /* Our own folder of it, and in it what nobody finds on the engine. */
-static int make_folder(struct docker_engine *d, const struct sandbox_request *req, struct err *err)
+static int container_make_folder(struct docker_engine *d, const struct sandbox_request *req,
+                                 struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, req->id);
     int r = dir_make_all(d->execs, req->id, 0700, err);
@@ -589,29 +594,30 @@ static int make_folder(struct docker_engine *d, const struct sandbox_request *re
     return file_replace(d->execs, path, req->spec_text, strlen(req->spec_text), 0600, false, err);
 }
 
-static int make_with(struct container_making *m, const struct deadline *by, struct err *err)
+static int container_make_with(struct container_making *m, const struct deadline *by,
+                               struct err *err)
 {
-    int r = gather(m, by, err);
+    int r = container_gather(m, by, err);
 
-    return r < 0 ? r : make_container(m, by, err);
+    return r < 0 ? r : container_make(m, by, err);
 }
 
 /* Whether the engine can mount overlays shows when it does: where it cannot, it is tried without.
  */
-static int make_all(struct docker_engine *d, const struct sandbox_request *req,
-                    const struct deadline *by, struct err *err)
+static int container_make_all(struct docker_engine *d, const struct sandbox_request *req,
+                              const struct deadline *by, struct err *err)
 {
     struct container_making m = {.d = d, .req = req}, plain = {.d = d, .req = req, .plain = true};
     _cleanup_err_ struct err why = ERR_INIT;
-    int r = make_with(&m, by, &why);
+    int r = container_make_with(&m, by, &why);
 
     if (r < 0 && m.layered && !d->cache_required) {
         strv_push(&plain.without, xasprintf("its caches are without their base: %s", why.msg));
-        if (make_with(&plain, by, NULL) >= 0)
+        if (container_make_with(&plain, by, NULL) >= 0)
             r = 0;
     }
-    making_done(&m);
-    making_done(&plain);
+    container_making_done(&m);
+    container_making_done(&plain);
     return r < 0 ? err_move(err, &why) : 0;
 }
 
@@ -623,11 +629,11 @@ int docker_create(struct engine *e, const struct sandbox_request *req, const str
 
     r = docker_folders(d, err);
     if (r >= 0)
-        r = make_folder(d, req, err);
+        r = container_make_folder(d, req, err);
     if (r >= 0)
-        r = req->fresh ? 0 : renew(d, req, by, err);
+        r = req->fresh ? 0 : container_renew(d, req, by, err);
     if (r == 0)
-        r = make_all(d, req, by, err);
+        r = container_make_all(d, req, by, err);
     if (r >= 0)
         return 0;
     if (req->fresh) {

@@ -9,22 +9,23 @@
 
 #define DOCTOR_TIMEOUT (5 * USEC_PER_SEC)
 
-static const char *env_get(const char *name)
+static const char *docker_doctor_env_get(const char *name)
 {
     return getenv(name);
 }
 
-static int reach(const struct engine_docker_config *config, struct docker **ret, struct err *err)
+static int docker_doctor_reach(const struct engine_docker_config *config, struct docker **ret,
+                               struct err *err)
 {
     _cleanup_endpoint_ struct docker_endpoint endpoint = {0};
     struct deadline by = deadline_in(DOCTOR_TIMEOUT);
     int r;
 
-    r = docker_endpoint_find(config->host, env_get, &endpoint, err);
+    r = docker_endpoint_find(config->host, docker_doctor_env_get, &endpoint, err);
     return r < 0 ? r : docker_open(&endpoint, &by, ret, err);
 }
 
-static void check_limits(const struct docker *d, struct doctor_report *ret)
+static void docker_doctor_check_limits(const struct docker *d, struct doctor_report *ret)
 {
     static const char *const keys[] = {"MemoryLimit", "CpuCfsQuota", "PidsLimit"};
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
@@ -49,7 +50,8 @@ static void check_limits(const struct docker *d, struct doctor_report *ret)
         doctor_say(ret, "docker limits", DOCTOR_OK, NULL, "memory, processors and processes");
 }
 
-static void check_image(const struct docker *d, const char *image, struct doctor_report *ret)
+static void docker_doctor_check_image(const struct docker *d, const char *image,
+                                      struct doctor_report *ret)
 {
     _cleanup_free_ char *path = docker_path("/images/%s/json", image);
     _cleanup_err_ struct err err = ERR_INIT;
@@ -70,7 +72,7 @@ void docker_doctor(const struct engine_docker_config *config, bool wanted,
     _cleanup_(docker_closep) struct docker *d = NULL;
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (reach(config, &d, &err) < 0) {
+    if (docker_doctor_reach(config, &d, &err) < 0) {
         if (wanted)
             doctor_say(ret, "docker engine", DOCTOR_FAIL,
                        err.hint ? err.hint : "See docs/engines.md.", "%s", err.msg);
@@ -81,6 +83,6 @@ void docker_doctor(const struct engine_docker_config *config, bool wanted,
     }
     doctor_say(ret, "docker engine", DOCTOR_OK, NULL, "%s %s, API 1.%u, at %s",
                docker_flavour_name(d->flavour), d->version, d->api, d->where);
-    check_limits(d, ret);
-    check_image(d, config->image, ret);
+    docker_doctor_check_limits(d, ret);
+    docker_doctor_check_image(d, config->image, ret);
 }

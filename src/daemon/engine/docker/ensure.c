@@ -52,7 +52,7 @@ void ensured_done(struct ensured *e)
     pthread_mutex_destroy(&e->lock);
 }
 
-static void forget(struct ensured_object *o)
+static void ensure_forget(struct ensured_object *o)
 {
     o->ready = false;
     o->stale = o->busy;
@@ -66,7 +66,7 @@ void ensured_forget(struct ensured *e, const char *kind, const char *name)
     pthread_mutex_lock(&e->lock);
     o = map_get(&e->objects, key);
     if (o)
-        forget(o);
+        ensure_forget(o);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -76,7 +76,7 @@ void ensured_forget_all(struct ensured *e)
 
     pthread_mutex_lock(&e->lock);
     for (size_t i = 0; map_next(&e->objects, &i, NULL, &value);)
-        forget(value);
+        ensure_forget(value);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -88,8 +88,8 @@ struct ensure_job {
 };
 
 /* With the lock held; it is given up while the engine works. */
-static int make_it(const struct ensure_job *job, struct ensured_object *o,
-                   const struct deadline *by, struct err *err)
+static int ensure_make_it(const struct ensure_job *job, struct ensured_object *o,
+                          const struct deadline *by, struct err *err)
 {
     struct ensured *e = &job->d->ensured;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -114,8 +114,8 @@ static int make_it(const struct ensure_job *job, struct ensured_object *o,
 }
 
 /* With the lock held: the result of the try under way is ours too. */
-static int await_it(const struct ensure_job *job, struct ensured_object *o,
-                    const struct deadline *by, struct err *err)
+static int ensure_await_it(const struct ensure_job *job, struct ensured_object *o,
+                           const struct deadline *by, struct err *err)
 {
     unsigned tries = o->tries;
 
@@ -127,7 +127,7 @@ static int await_it(const struct ensure_job *job, struct ensured_object *o,
     return o->failure.code ? err_copy(err, &o->failure) : 0;
 }
 
-static struct ensured_object *object_of(struct ensured *e, const char *key)
+static struct ensured_object *ensure_object_of(struct ensured *e, const char *key)
 {
     struct ensured_object *o = map_get(&e->objects, key);
 
@@ -147,9 +147,9 @@ static int ensure(const struct ensure_job *job, const struct deadline *by, char 
     int r = 0;
 
     pthread_mutex_lock(&e->lock);
-    o = object_of(e, key);
+    o = ensure_object_of(e, key);
     if (!o->ready)
-        r = o->busy ? await_it(job, o, by, err) : make_it(job, o, by, err);
+        r = o->busy ? ensure_await_it(job, o, by, err) : ensure_make_it(job, o, by, err);
     if (r >= 0 && ret)
         *ret = xstrdup(o->value ? o->value : "");
     pthread_mutex_unlock(&e->lock);
@@ -158,8 +158,8 @@ static int ensure(const struct ensure_job *job, const struct deadline *by, char 
 
 /* ---- is it what we would have made? ---- */
 
-static int differs(const struct ensure_job *job, const char *what, const char *key,
-                   const char *have, const char *want, struct err *err)
+static int ensure_differs(const struct ensure_job *job, const char *what, const char *key,
+                          const char *have, const char *want, struct err *err)
 {
     err_set(err, ERR_CONFLICT, "it is not ours: %s%s%s is '%.200s', not '%s'", what,
             *key ? " " : "", key, have, want);
@@ -168,33 +168,33 @@ static int differs(const struct ensure_job *job, const char *what, const char *k
                     job->kind);
 }
 
-static int check_label(const struct ensure_job *job, const json_t *doc, const char *key,
-                       const char *want, struct err *err)
+static int ensure_check_label(const struct ensure_job *job, const json_t *doc, const char *key,
+                              const char *want, struct err *err)
 {
     const char *have = docker_text(json_object_get(doc, "Labels"), key);
 
-    return STREQ(have, want) ? 0 : differs(job, "label", key, have, want, err);
+    return STREQ(have, want) ? 0 : ensure_differs(job, "label", key, have, want, err);
 }
 
-static int check_driver(const struct ensure_job *job, const json_t *doc, const char *want,
-                        struct err *err)
+static int ensure_check_driver(const struct ensure_job *job, const json_t *doc, const char *want,
+                               struct err *err)
 {
     const char *have = docker_text(doc, "Driver");
 
-    return STREQ(have, want) ? 0 : differs(job, "driver", "", have, want, err);
+    return STREQ(have, want) ? 0 : ensure_differs(job, "driver", "", have, want, err);
 }
 
-static int check_owner(const struct ensure_job *job, const json_t *doc, struct err *err)
+static int ensure_check_owner(const struct ensure_job *job, const json_t *doc, struct err *err)
 {
     int r;
 
     if (!job->id)
-        return check_label(job, doc, LABEL_SHARED, job->d->prefix, err);
-    r = check_label(job, doc, LABEL_ROOT, job->d->root_id, err);
-    return r < 0 ? r : check_label(job, doc, LABEL_ID, job->id, err);
+        return ensure_check_label(job, doc, LABEL_SHARED, job->d->prefix, err);
+    r = ensure_check_label(job, doc, LABEL_ROOT, job->d->root_id, err);
+    return r < 0 ? r : ensure_check_label(job, doc, LABEL_ID, job->id, err);
 }
 
-static json_t *labels_of(const struct ensure_job *job)
+static json_t *ensure_labels_of(const struct ensure_job *job)
 {
     json_t *o = json_pack("{s:s}", LABEL_ROOT, job->d->root_id);
 
@@ -208,75 +208,76 @@ static json_t *labels_of(const struct ensure_job *job)
 
 /* ---- volumes ---- */
 
-static int check_volume(const struct ensure_job *job, const json_t *doc, struct err *err)
+static int ensure_check_volume(const struct ensure_job *job, const json_t *doc, struct err *err)
 {
     const json_t *options = json_object_get(doc, "Options");
     int r;
 
-    r = check_driver(job, doc, "local", err);
+    r = ensure_check_driver(job, doc, "local", err);
     if (r >= 0)
-        r = check_owner(job, doc, err);
+        r = ensure_check_owner(job, doc, err);
     if (r >= 0 && json_object_size(options) > 0)
-        r = differs(job, "option", json_object_iter_key(json_object_iter((json_t *)options)), "set",
-                    "", err);
+        r = ensure_differs(job, "option", json_object_iter_key(json_object_iter((json_t *)options)),
+                           "set", "", err);
     return r;
 }
 
-static int make_volume(const struct ensure_job *job, const struct deadline *by, char **ret,
-                       struct err *err)
+static int ensure_make_volume(const struct ensure_job *job, const struct deadline *by, char **ret,
+                              struct err *err)
 {
     _cleanup_json_ json_t *body = json_pack("{s:s, s:s, s:o}", "Name", job->name, "Driver", "local",
-                                            "Labels", labels_of(job));
+                                            "Labels", ensure_labels_of(job));
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     int r;
 
     (void)ret;
     r = docker_ask(job->d, "POST", "/volumes/create", body, by, &reply, err);
-    return r < 0 ? r : check_volume(job, reply.json, err);
+    return r < 0 ? r : ensure_check_volume(job, reply.json, err);
 }
 
 int ensure_volume(struct docker_engine *d, const char *name, const char *id,
                   const struct deadline *by, struct err *err)
 {
     const struct ensure_job job = {
-        .d = d, .kind = "volume", .name = name, .id = id, .make = make_volume};
+        .d = d, .kind = "volume", .name = name, .id = id, .make = ensure_make_volume};
 
     /* A sandbox's own is nobody else's wish, and not worth remembering. */
     if (!id)
         return ensure(&job, by, NULL, err);
-    return make_volume(&job, by, NULL, err) < 0 ? err_wrap(err, "volume '%s'", name) : 0;
+    return ensure_make_volume(&job, by, NULL, err) < 0 ? err_wrap(err, "volume '%s'", name) : 0;
 }
 
 /* ---- the network ---- */
 
-static int check_network(const struct ensure_job *job, const json_t *doc, struct err *err)
+static int ensure_check_network(const struct ensure_job *job, const json_t *doc, struct err *err)
 {
     const char *icc = docker_text(json_object_get(doc, "Options"), OPTION_ICC);
     int r;
 
-    r = check_driver(job, doc, "bridge", err);
+    r = ensure_check_driver(job, doc, "bridge", err);
     if (r >= 0)
-        r = check_owner(job, doc, err);
+        r = ensure_check_owner(job, doc, err);
     /* Podman knows no such option, and says nothing of it. */
     if (r >= 0 && docker_client(job->d)->flavour == DOCKER_FLAVOUR_DOCKER && !STREQ(icc, "false"))
-        r = differs(job, "option", OPTION_ICC, icc, "false", err);
+        r = ensure_differs(job, "option", OPTION_ICC, icc, "false", err);
     return r;
 }
 
-static json_t *network_body(const struct ensure_job *job)
+static json_t *ensure_network_body(const struct ensure_job *job)
 {
     return json_pack("{s:s, s:s, s:b, s:{s:s}, s:o}", "Name", job->name, "Driver", "bridge",
-                     "CheckDuplicate", 1, "Options", OPTION_ICC, "false", "Labels", labels_of(job));
+                     "CheckDuplicate", 1, "Options", OPTION_ICC, "false", "Labels",
+                     ensure_labels_of(job));
 }
 
-static bool is_ours(const struct ensure_job *job, const json_t *doc)
+static bool ensure_is_ours(const struct ensure_job *job, const json_t *doc)
 {
     return STREQ(docker_text(json_object_get(doc, "Labels"), LABEL_SHARED), job->d->prefix);
 }
 
 /* All of that very name; the engine's filter also finds those that only contain it. */
-static int list_networks(const struct ensure_job *job, const struct deadline *by, json_t **ret,
-                         struct err *err)
+static int ensure_list_networks(const struct ensure_job *job, const struct deadline *by,
+                                json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *filters = json_pack("{s:[s]}", "name", job->name);
     _cleanup_free_ char *text = json_to_text(filters, true);
@@ -297,14 +298,14 @@ static int list_networks(const struct ensure_job *job, const struct deadline *by
 }
 
 /* The one that everybody takes: of ours the oldest, or else what stands in its place. */
-static const json_t *choose_network(const struct ensure_job *job, const json_t *list)
+static const json_t *ensure_choose_network(const struct ensure_job *job, const json_t *list)
 {
     const json_t *best = NULL, *item;
     size_t i;
 
     json_array_foreach (list, i, item) {
-        if (!best || (is_ours(job, item) && !is_ours(job, best)) ||
-            (is_ours(job, item) == is_ours(job, best) &&
+        if (!best || (ensure_is_ours(job, item) && !ensure_is_ours(job, best)) ||
+            (ensure_is_ours(job, item) == ensure_is_ours(job, best) &&
              created_before(docker_text(item, "Created"), docker_text(item, "Id"),
                             docker_text(best, "Created"), docker_text(best, "Id"))))
             best = item;
@@ -312,8 +313,8 @@ static const json_t *choose_network(const struct ensure_job *job, const json_t *
     return best;
 }
 
-static void remove_others(const struct ensure_job *job, const json_t *list, const json_t *kept,
-                          const struct deadline *by)
+static void ensure_remove_others(const struct ensure_job *job, const json_t *list,
+                                 const json_t *kept, const struct deadline *by)
 {
     const json_t *item;
     size_t i;
@@ -322,7 +323,7 @@ static void remove_others(const struct ensure_job *job, const json_t *list, cons
         _cleanup_free_ char *path = docker_path("/networks/%s", docker_text(item, "Id"));
         _cleanup_err_ struct err err = ERR_INIT;
 
-        if (item == kept || !is_ours(job, item))
+        if (item == kept || !ensure_is_ours(job, item))
             continue;
         /* Another process may be faster. */
         if (docker_ask(job->d, "DELETE", path, NULL, by, NULL, &err) < 0)
@@ -331,26 +332,27 @@ static void remove_others(const struct ensure_job *job, const json_t *list, cons
     }
 }
 
-static int settle_network(const struct ensure_job *job, const json_t *list,
-                          const struct deadline *by, char **ret, struct err *err)
+static int ensure_settle_network(const struct ensure_job *job, const json_t *list,
+                                 const struct deadline *by, char **ret, struct err *err)
 {
-    const json_t *best = choose_network(job, list);
+    const json_t *best = ensure_choose_network(job, list);
     int r;
 
     if (!best)
         return err_set(err, ERR_ENGINE, "it was made and is not there");
-    r = check_network(job, best, err);
+    r = ensure_check_network(job, best, err);
     if (r < 0)
         return r;
     if (json_array_size(list) > 1)
-        remove_others(job, list, best, by);
+        ensure_remove_others(job, list, best, by);
     *ret = xstrdup(docker_text(best, "Id"));
     return 0;
 }
 
-static int create_network(const struct ensure_job *job, const struct deadline *by, struct err *err)
+static int ensure_create_network(const struct ensure_job *job, const struct deadline *by,
+                                 struct err *err)
 {
-    _cleanup_json_ json_t *body = network_body(job);
+    _cleanup_json_ json_t *body = ensure_network_body(job);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     _cleanup_err_ struct err why = ERR_INIT;
 
@@ -361,27 +363,28 @@ static int create_network(const struct ensure_job *job, const struct deadline *b
     return err_move(err, &why);
 }
 
-static int make_network(const struct ensure_job *job, const struct deadline *by, char **ret,
-                        struct err *err)
+static int ensure_make_network(const struct ensure_job *job, const struct deadline *by, char **ret,
+                               struct err *err)
 {
     _cleanup_json_ json_t *before = NULL, *after = NULL;
     int r;
 
-    r = list_networks(job, by, &before, err);
+    r = ensure_list_networks(job, by, &before, err);
     if (r < 0)
         return r;
     if (json_array_size(before) > 0)
-        return settle_network(job, before, by, ret, err);
-    r = create_network(job, by, err);
+        return ensure_settle_network(job, before, by, ret, err);
+    r = ensure_create_network(job, by, err);
     if (r >= 0)
-        r = list_networks(job, by, &after, err);
-    return r < 0 ? r : settle_network(job, after, by, ret, err);
+        r = ensure_list_networks(job, by, &after, err);
+    return r < 0 ? r : ensure_settle_network(job, after, by, ret, err);
 }
 
 int ensure_network(struct docker_engine *d, const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s-net", d->prefix);
-    const struct ensure_job job = {.d = d, .kind = "network", .name = name, .make = make_network};
+    const struct ensure_job job = {
+        .d = d, .kind = "network", .name = name, .make = ensure_make_network};
 
     return ensure(&job, by, ret, err);
 }

@@ -31,7 +31,7 @@ struct docker_watcher {
 };
 
 /* Whether the thread is still wanted after the pause. */
-static bool rest(const struct docker_watcher *w, uint64_t usec)
+static bool docker_events_rest(const struct docker_watcher *w, uint64_t usec)
 {
     struct pollfd p = {.fd = w->stop_fd, .events = POLLIN};
     int r;
@@ -42,7 +42,7 @@ static bool rest(const struct docker_watcher *w, uint64_t usec)
     return r == 0;
 }
 
-static void tell_sandbox(struct docker_engine *d, const char *id)
+static void docker_events_tell_sandbox(struct docker_engine *d, const char *id)
 {
     struct engine_news news = {.kind = ENGINE_NEWS_SANDBOX};
 
@@ -50,7 +50,7 @@ static void tell_sandbox(struct docker_engine *d, const char *id)
     engine_tell(&d->engine, &news);
 }
 
-static void on_container(struct docker_engine *d, const struct docker_event *ev)
+static void docker_events_on_container(struct docker_engine *d, const struct docker_event *ev)
 {
     const char *root = docker_event_label(ev, LABEL_ROOT), *id = docker_event_label(ev, LABEL_ID);
 
@@ -61,24 +61,25 @@ static void on_container(struct docker_engine *d, const struct docker_event *ev)
     case DOCKER_EVENT_PAUSE:
     case DOCKER_EVENT_UNPAUSE:
     case DOCKER_EVENT_DESTROY:
-        tell_sandbox(d, id);
+        docker_events_tell_sandbox(d, id);
         break;
     default:
         break;
     }
 }
 
-static void on_event(struct docker_engine *d, const struct docker_event *ev)
+static void docker_events_on_event(struct docker_engine *d, const struct docker_event *ev)
 {
     if (ev->type == DOCKER_EVENT_CONTAINER)
-        on_container(d, ev);
+        docker_events_on_container(d, ev);
     else if (ev->action == DOCKER_EVENT_DESTROY && ev->type == DOCKER_EVENT_VOLUME)
         ensured_forget(&d->ensured, "volume", *ev->name ? ev->name : ev->id);
     else if (ev->action == DOCKER_EVENT_DESTROY && ev->type == DOCKER_EVENT_NETWORK)
         ensured_forget(&d->ensured, "network", ev->name);
 }
 
-static int open_events(struct docker_watcher *w, struct docker_events **ret, struct err *err)
+static int docker_events_open_events(struct docker_watcher *w, struct docker_events **ret,
+                                     struct err *err)
 {
     _cleanup_json_ json_t *filters =
         json_pack("{s:[s,s,s]}", "type", "container", "volume", "network");
@@ -88,36 +89,37 @@ static int open_events(struct docker_watcher *w, struct docker_events **ret, str
 }
 
 /* Until the stream ends. True: because we were told to. */
-static bool follow(struct docker_watcher *w, struct docker_events *events)
+static bool docker_events_follow(struct docker_watcher *w, struct docker_events *events)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct docker_event ev;
     int r;
 
     while ((r = docker_events_next(events, &ev, &err)) > 0) {
-        on_event(w->d, &ev);
+        docker_events_on_event(w->d, &ev);
         docker_event_done(&ev);
     }
     if (r < 0)
         log_debug("engine docker: its events have ended: %s", err.msg);
-    return r == 0 && !rest(w, 0);
+    return r == 0 && !docker_events_rest(w, 0);
 }
 
 /* The engine is there (again), and we listen. */
-static int begin(struct docker_watcher *w, bool again, struct docker_events **ret, struct err *err)
+static int docker_events_begin(struct docker_watcher *w, bool again, struct docker_events **ret,
+                               struct err *err)
 {
     const struct engine_news back = {.kind = ENGINE_NEWS_BACK};
     struct deadline by = deadline_in(w->d->timeout);
     int r = again ? docker_reconnect(w->d, &by, err) : 0;
 
     if (r >= 0)
-        r = open_events(w, ret, err);
+        r = docker_events_open_events(w, ret, err);
     if (r >= 0) /* the state is read after the stream is open: nothing falls in between */
         engine_tell(&w->d->engine, &back);
     return r;
 }
 
-static void *watcher_main(void *arg)
+static void *docker_events_watcher_main(void *arg)
 {
     struct docker_watcher *w = arg;
     uint64_t pause = PAUSE_FIRST;
@@ -127,29 +129,29 @@ static void *watcher_main(void *arg)
         _cleanup_(docker_events_closep) struct docker_events *events = NULL;
         _cleanup_err_ struct err err = ERR_INIT;
 
-        if (begin(w, again, &events, &err) >= 0) {
+        if (docker_events_begin(w, again, &events, &err) >= 0) {
             pause = PAUSE_FIRST;
-            if (follow(w, events))
+            if (docker_events_follow(w, events))
                 return NULL;
         } else {
             log_debug("engine docker: no events: %s", err.msg);
         }
         again = true;
-        if (!rest(w, pause))
+        if (!docker_events_rest(w, pause))
             return NULL;
         pause = MIN(pause * 2, PAUSE_MAX);
     }
 }
 
 /* Signals belong to the loop's thread. */
-static bool start_thread(struct docker_watcher *w)
+static bool docker_events_start_thread(struct docker_watcher *w)
 {
     sigset_t all, old;
     int r;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&w->thread, NULL, watcher_main, w);
+    r = pthread_create(&w->thread, NULL, docker_events_watcher_main, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return r == 0;
 }
@@ -160,7 +162,7 @@ struct docker_watcher *watcher_new(struct docker_engine *d)
 
     w->d = d;
     w->stop_fd = eventfd(0, EFD_CLOEXEC);
-    w->running = w->stop_fd >= 0 && start_thread(w);
+    w->running = w->stop_fd >= 0 && docker_events_start_thread(w);
     if (!w->running)
         log_warn(
             "engine docker: no thread for its events: what others do to sandboxes is seen late");

@@ -41,7 +41,7 @@ struct docker_launch {
     int plan, log;
 };
 
-static void launch_done(struct docker_launch *l)
+static void docker_launch_done(struct docker_launch *l)
 {
     fd_close(l->control);
     fd_close(l->plan);
@@ -50,7 +50,7 @@ static void launch_done(struct docker_launch *l)
     json_decref(l->doc);
 }
 
-static const json_t *labels_of(const struct docker_launch *l)
+static const json_t *docker_launch_labels_of(const struct docker_launch *l)
 {
     return json_object_get(json_object_get(l->doc, "Config"), "Labels");
 }
@@ -58,7 +58,7 @@ static const json_t *labels_of(const struct docker_launch *l)
 /* ---- the environment of its commands ---- */
 
 /* What Podman adds to every container is not the image's word. */
-static bool is_podmans(const char *pair)
+static bool docker_launch_is_podmans(const char *pair)
 {
     static const char *const keys[] = {"TERM=", "container=", "HOME=", "HOSTNAME="};
 
@@ -69,7 +69,7 @@ static bool is_podmans(const char *pair)
 }
 
 /* Whether a volume is mounted there, or (with `above`) on a folder above. */
-static bool is_mounted(const struct docker_launch *l, const char *target, bool above)
+static bool docker_launch_is_mounted(const struct docker_launch *l, const char *target, bool above)
 {
     const json_t *m;
     size_t i;
@@ -86,34 +86,35 @@ static bool is_mounted(const struct docker_launch *l, const char *target, bool a
 }
 
 /* A tool that is sent to a missing cache fails. */
-static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cache_mode mode)
+static bool docker_launch_is_there(const void *arg, const struct cache_tool *t,
+                                   enum spec_cache_mode mode)
 {
-    return is_mounted(arg, t->target, mode != CACHE_SHARED);
+    return docker_launch_is_mounted(arg, t->target, mode != CACHE_SHARED);
 }
 
-static bool has_packages_listener(const struct docker_launch *l)
+static bool docker_launch_has_packages_listener(const struct docker_launch *l)
 {
     return l->req->spec.network == SPEC_NETWORK_PACKAGES;
 }
 
 /* Whether a socket of the network namespace around the container is on its loopback. */
-static bool is_near(const struct docker_launch *l)
+static bool docker_launch_is_near(const struct docker_launch *l)
 {
     const char *runtime = l->req->spec.runtime;
 
     return l->d->near && (runtime ? docker_runtime_is_plain(runtime) : l->d->plain);
 }
 
-static void add_packages_env(const struct docker_launch *l, char ***env)
+static void docker_launch_add_packages_env(const struct docker_launch *l, char ***env)
 {
     _cleanup_strv_ char **more =
-        has_packages_listener(l) ? packages_variables(&l->req->spec) : NULL;
+        docker_launch_has_packages_listener(l) ? packages_variables(&l->req->spec) : NULL;
 
     for (char **v = more; v && *v; v++)
         strv_add(env, *v);
 }
 
-static char **environment(const struct docker_launch *l)
+static char **docker_launch_environment(const struct docker_launch *l)
 {
     const json_t *image = json_object_get(json_object_get(l->doc, "Config"), "Env"), *v;
     bool podman = docker_client(l->d)->flavour == DOCKER_FLAVOUR_PODMAN;
@@ -123,17 +124,17 @@ static char **environment(const struct docker_launch *l)
     json_array_foreach (image, i, v) {
         const char *pair = json_string_value(v);
 
-        if (pair && !(podman && is_podmans(pair)))
+        if (pair && !(podman && docker_launch_is_podmans(pair)))
             strv_add(&more, pair);
     }
-    cache_variables(&l->req->spec, is_there, l, &more);
-    add_packages_env(l, &more);
+    cache_variables(&l->req->spec, docker_launch_is_there, l, &more);
+    docker_launch_add_packages_env(l, &more);
     return spec_environment(l->req->spec.user, l->req->spec.env, more);
 }
 
 /* ---- the relay ---- */
 
-static int make_plan(struct docker_launch *l, struct err *err)
+static int docker_launch_make_plan(struct docker_launch *l, struct err *err)
 {
     struct docker_engine *d = l->d;
     const struct sandbox_request *req = l->req;
@@ -142,18 +143,18 @@ static int make_plan(struct docker_launch *l, struct err *err)
 
     p.sandbox_id = xstrdup(req->id);
     p.name = xstrdup(req->name);
-    p.hash = xstrdup(docker_text(labels_of(l), LABEL_HASH));
+    p.hash = xstrdup(docker_text(docker_launch_labels_of(l), LABEL_HASH));
     p.endpoint = docker_endpoint_text(&docker_client(d)->endpoint);
     p.container = xstrdup(l->container);
     p.run_dir = xasprintf("%s/docker/%s", d->run_dir, req->id);
     p.exec_dir = xasprintf("%s/%s", d->engine.exec_root, req->id);
     p.user = xstrdup(req->spec.user);
     p.workdir = xstrdup(req->spec.workdir);
-    p.env = environment(l);
+    p.env = docker_launch_environment(l);
     p.memory = d->engine.caps & ENGINE_CAP_MEMORY_LIMIT ? req->spec.memory : 0;
     p.pids = d->engine.caps & ENGINE_CAP_PIDS_LIMIT ? req->spec.pids : 0;
-    p.packages_port = has_packages_listener(l) ? PLAN_PACKAGES_PORT : 0;
-    p.packages_inside = !is_near(l);
+    p.packages_port = docker_launch_has_packages_listener(l) ? PLAN_PACKAGES_PORT : 0;
+    p.packages_inside = !docker_launch_is_near(l);
     p.journal_budget = d->journal_budget;
     p.ephemeral = req->ephemeral;
     r = relay_plan_write(&p, &l->plan, err);
@@ -161,7 +162,7 @@ static int make_plan(struct docker_launch *l, struct err *err)
     return r;
 }
 
-static int spawn_relay(struct docker_launch *l, struct err *err)
+static int docker_launch_spawn_relay(struct docker_launch *l, struct err *err)
 {
     bool local = docker_client(l->d)->endpoint.transport == DOCKER_UNIX;
     _cleanup_free_ char *path =
@@ -192,7 +193,7 @@ static int spawn_relay(struct docker_launch *l, struct err *err)
 }
 
 /* What the relay wrote to its log, when it ended without a word on its line. */
-static void add_last_words(const struct docker_launch *l, struct err *err)
+static void docker_launch_add_last_words(const struct docker_launch *l, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/" RELAY_LOG, l->req->id), *text = NULL;
     size_t len = 0;
@@ -206,25 +207,25 @@ static void add_last_words(const struct docker_launch *l, struct err *err)
     err_wrap(err, "%.200s", line ? line + 1 : text);
 }
 
-static int start_relay(struct docker_launch *l, const struct deadline *by,
-                       struct engine_sandbox *sandbox, struct err *err)
+static int docker_launch_start_relay(struct docker_launch *l, const struct deadline *by,
+                                     struct engine_sandbox *sandbox, struct err *err)
 {
     int r;
 
-    r = make_plan(l, err);
+    r = docker_launch_make_plan(l, err);
     if (r >= 0)
-        r = spawn_relay(l, err);
+        r = docker_launch_spawn_relay(l, err);
     if (r >= 0)
         r = handshake_start(l->control, l->req, by, sandbox, err);
     if (r == -ERR_ENGINE)
-        add_last_words(l, err);
+        docker_launch_add_last_words(l, err);
     return r;
 }
 
 /* ---- the container's run ---- */
 
-static int post(struct docker_engine *d, const char *container, const char *verb,
-                const struct deadline *by, struct docker_reply *ret, struct err *err)
+static int docker_launch_post(struct docker_engine *d, const char *container, const char *verb,
+                              const struct deadline *by, struct docker_reply *ret, struct err *err)
 {
     _cleanup_free_ char *head = docker_path("/containers/%s", container);
     _cleanup_free_ char *path = xasprintf("%s/%s", head, verb);
@@ -234,13 +235,13 @@ static int post(struct docker_engine *d, const char *container, const char *verb
 
 /* Killed, not asked: whoever should be asked had its chance by the relay. A paused one is resumed
  * first, as Podman kills it only then. */
-static int end_container(struct docker_engine *d, const char *container, const struct deadline *by,
-                         struct err *err)
+static int docker_launch_end_container(struct docker_engine *d, const char *container,
+                                       const struct deadline *by, struct err *err)
 {
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT, again = DOCKER_REPLY_INIT;
     _cleanup_err_ struct err why = ERR_INIT, second = ERR_INIT;
 
-    if (post(d, container, "stop?t=0", by, &reply, &why) >= 0)
+    if (docker_launch_post(d, container, "stop?t=0", by, &reply, &why) >= 0)
         return 0;
     switch ((int)reply.reason) {
     case DOCKER_NO_CONTAINER:
@@ -249,8 +250,8 @@ static int end_container(struct docker_engine *d, const char *container, const s
         return 0;
     case DOCKER_PAUSED:
     case DOCKER_BAD_STATE:
-        post(d, container, "unpause", by, NULL, NULL);
-        if (post(d, container, "stop?t=0", by, &again, &second) >= 0 ||
+        docker_launch_post(d, container, "unpause", by, NULL, NULL);
+        if (docker_launch_post(d, container, "stop?t=0", by, &again, &second) >= 0 ||
             again.reason == DOCKER_NO_CONTAINER || again.reason == DOCKER_NOT_RUNNING)
             return 0;
         return err_move(err, &second);
@@ -259,42 +260,46 @@ static int end_container(struct docker_engine *d, const char *container, const s
     }
 }
 
-static int inspect_container(struct docker_launch *l, const struct deadline *by, struct err *err)
+static int docker_launch_inspect_container(struct docker_launch *l, const struct deadline *by,
+                                           struct err *err)
 {
     int r = container_find(l->d, l->req->id, by, &l->container, err);
 
     return r < 0 ? r : container_inspect(l->d, l->container, by, &l->doc, err);
 }
 
-static void forget_container(struct docker_launch *l)
+static void docker_launch_forget_container(struct docker_launch *l)
 {
     free(TAKE_PTR(l->container));
     json_decref(TAKE_PTR(l->doc));
 }
 
 /* The sandbox's container, as it should be: one that is missing or of another spec is made anew. */
-static int find_container(struct docker_launch *l, const struct deadline *by, struct err *err)
+static int docker_launch_find_container(struct docker_launch *l, const struct deadline *by,
+                                        struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
-    r = inspect_container(l, by, &why);
+    r = docker_launch_inspect_container(l, by, &why);
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_move(err, &why);
-    if (r < 0 || !STREQ(docker_text(labels_of(l), LABEL_HASH), l->req->hash)) {
+    if (r < 0 || !STREQ(docker_text(docker_launch_labels_of(l), LABEL_HASH), l->req->hash)) {
         container_forget(l->d, l->req->id);
-        forget_container(l);
+        docker_launch_forget_container(l);
         r = docker_create(&l->d->engine, l->req, by, err);
         if (r >= 0)
-            r = inspect_container(l, by, err);
+            r = docker_launch_inspect_container(l, by, err);
     }
     if (r >= 0 && json_is_true(json_object_get(json_object_get(l->doc, "State"), "Running")))
-        r = end_container(l->d, l->container, by, err); /* of a run that has lost its relay */
+        r = docker_launch_end_container(l->d, l->container, by,
+                                        err); /* of a run that has lost its relay */
     return r;
 }
 
 /* Its network was removed behind our back: it gets the one that is there now. */
-static int replace_network(struct docker_launch *l, const struct deadline *by, struct err *err)
+static int docker_launch_replace_network(struct docker_launch *l, const struct deadline *by,
+                                         struct err *err)
 {
     const json_t *nets = json_object_get(json_object_get(l->doc, "NetworkSettings"), "Networks");
     _cleanup_json_ json_t *leave = NULL, *join = NULL;
@@ -317,14 +322,14 @@ static int replace_network(struct docker_launch *l, const struct deadline *by, s
 
 /* What is so for a moment only. A network made twice, by another daemon that begins now: Docker
  * looks for it by its name, whatever the container was made with, until the double is removed. */
-static bool is_passing(enum docker_reason reason)
+static bool docker_launch_is_passing(enum docker_reason reason)
 {
     return reason == DOCKER_BUSY || reason == DOCKER_NETWORK_AMBIGUOUS;
 }
 
 /* Of two that unmount a container at once Podman may lose count, and then takes for mounted what is
  * not, until it is told again. */
-static void unmount(const struct docker_launch *l, const struct deadline *by)
+static void docker_launch_unmount(const struct docker_launch *l, const struct deadline *by)
 {
     _cleanup_free_ char *path = docker_path("/libpod/containers/%s/unmount", l->container);
 
@@ -333,40 +338,42 @@ static void unmount(const struct docker_launch *l, const struct deadline *by)
 }
 
 /* The reason of a failure is in *ret. */
-static int post_start(const struct docker_launch *l, const struct deadline *by,
-                      enum docker_reason *ret, struct err *err)
+static int docker_launch_post_start(const struct docker_launch *l, const struct deadline *by,
+                                    enum docker_reason *ret, struct err *err)
 {
     for (int tries = START_TRIES;; tries--) {
         _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
         _cleanup_err_ struct err why = ERR_INIT;
-        int r = post(l->d, l->container, "start", by, &reply, &why);
+        int r = docker_launch_post(l->d, l->container, "start", by, &reply, &why);
 
         *ret = reply.reason;
         if (r >= 0)
             return 0;
-        if (!is_passing(*ret) || tries <= 1 || deadline_passed(by))
+        if (!docker_launch_is_passing(*ret) || tries <= 1 || deadline_passed(by))
             return err_move(err, &why);
         if (*ret == DOCKER_BUSY && tries % UNMOUNT_EVERY == 0)
-            unmount(l, by);
+            docker_launch_unmount(l, by);
         container_nap();
     }
 }
 
-static int start_container(struct docker_launch *l, const struct deadline *by, struct err *err)
+static int docker_launch_start_container(struct docker_launch *l, const struct deadline *by,
+                                         struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     enum docker_reason reason;
     int r;
 
-    if (post_start(l, by, &reason, &why) >= 0)
+    if (docker_launch_post_start(l, by, &reason, &why) >= 0)
         return 0;
     if (reason != DOCKER_NO_NETWORK || l->req->spec.network != SPEC_NETWORK_OPEN)
         return err_move(err, &why);
-    r = replace_network(l, by, err);
-    return r < 0 ? r : post_start(l, by, &reason, err);
+    r = docker_launch_replace_network(l, by, err);
+    return r < 0 ? r : docker_launch_post_start(l, by, &reason, err);
 }
 
-static int make_run_folder(struct docker_launch *l, const struct deadline *by, struct err *err)
+static int docker_launch_make_run_folder(struct docker_launch *l, const struct deadline *by,
+                                         struct err *err)
 {
     _cleanup_free_ char *log = xasprintf("%s/" RELAY_LOG, l->req->id);
     int r;
@@ -382,24 +389,24 @@ static int make_run_folder(struct docker_launch *l, const struct deadline *by, s
     return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", l->req->id) : 0;
 }
 
-static int launch_run(struct docker_launch *l, const struct deadline *by,
-                      struct engine_sandbox *sandbox, struct err *err)
+static int docker_launch_run(struct docker_launch *l, const struct deadline *by,
+                             struct engine_sandbox *sandbox, struct err *err)
 {
     int r;
 
-    r = make_run_folder(l, by, err);
+    r = docker_launch_make_run_folder(l, by, err);
     if (r >= 0)
-        r = find_container(l, by, err);
+        r = docker_launch_find_container(l, by, err);
     if (r >= 0)
-        r = start_container(l, by, err);
+        r = docker_launch_start_container(l, by, err);
     if (r >= 0)
-        r = start_relay(l, by, sandbox, err);
+        r = docker_launch_start_relay(l, by, sandbox, err);
     return r;
 }
 
 /* A sandbox that answers must not get a second supervisor over it. */
-static int check_not_running(struct docker_engine *d, const char *id, const struct deadline *by,
-                             struct err *err)
+static int docker_launch_check_not_running(struct docker_engine *d, const char *id,
+                                           const struct deadline *by, struct err *err)
 {
     _cleanup_err_ struct err none = ERR_INIT;
     struct engine_sandbox sandbox;
@@ -411,7 +418,7 @@ static int check_not_running(struct docker_engine *d, const char *id, const stru
 }
 
 /* One line each of what its container was made without. */
-static char **warnings_of(const struct docker_launch *l)
+static char **docker_launch_warnings_of(const struct docker_launch *l)
 {
     struct engine_sandbox sandbox = {0};
     struct deadline by = deadline_in(l->d->timeout);
@@ -428,16 +435,19 @@ int docker_start(struct engine *e, const struct sandbox_request *req, const stru
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 
-    r = check_not_running(d, req->id, by, err);
+    r = docker_launch_check_not_running(d, req->id, by, err);
     if (r < 0)
         return r;
     r = layers_renew(d, req, by, err);
     if (r >= 0)
-        r = launch_run(&l, by, &sandbox, err);
+        r = docker_launch_run(&l, by, &sandbox, err);
     if (r >= 0) {
         memcpy(sandbox.id, req->id, sizeof(sandbox.id));
-        snprintf(sandbox.hash, sizeof(sandbox.hash), "%s", docker_text(labels_of(&l), LABEL_HASH));
-        sandbox.warnings = *docker_text(labels_of(&l), LABEL_WITHOUT) ? warnings_of(&l) : NULL;
+        snprintf(sandbox.hash, sizeof(sandbox.hash), "%s",
+                 docker_text(docker_launch_labels_of(&l), LABEL_HASH));
+        sandbox.warnings = *docker_text(docker_launch_labels_of(&l), LABEL_WITHOUT)
+                               ? docker_launch_warnings_of(&l)
+                               : NULL;
         sandbox.supervisor_fd = TAKE_FD(l.control);
         *ret = sandbox;
     } else {
@@ -446,7 +456,7 @@ int docker_start(struct engine *e, const struct sandbox_request *req, const stru
         docker_cleanup(e, req->id, &until, NULL);
         err_wrap(err, "start sandbox '%s'", req->name);
     }
-    launch_done(&l);
+    docker_launch_done(&l);
     return r;
 }
 
@@ -464,7 +474,7 @@ int docker_cleanup(struct engine *e, const char *id, const struct deadline *by, 
         return err_wrap(err, "clean up sandbox '%s'", id);
     r = container_find(d, id, by, &container, &why);
     if (r >= 0)
-        r = end_container(d, container, by, &why);
+        r = docker_launch_end_container(d, container, by, &why);
     if (r < 0 && r != -ERR_NOT_FOUND) {
         err_move(err, &why);
         return err_wrap(err, "clean up sandbox '%s'", id);
@@ -473,8 +483,8 @@ int docker_cleanup(struct engine *e, const char *id, const struct deadline *by, 
 }
 
 /* By label: those of a sandbox whose name or container nobody knows any more are found as well. */
-static int remove_volumes(struct docker_engine *d, const char *id, const struct deadline *by,
-                          struct err *err)
+static int docker_launch_remove_volumes(struct docker_engine *d, const char *id,
+                                        const struct deadline *by, struct err *err)
 {
     _cleanup_json_ json_t *filters =
         json_pack("{s:[o]}", "label", json_sprintf(LABEL_ID "=%s", id));
@@ -518,7 +528,7 @@ int docker_remove(struct engine *e, const char *id, const struct deadline *by, s
         goto fail;
     container_forget(d, id);
     err_done(&why);
-    r = remove_volumes(d, id, by, &why);
+    r = docker_launch_remove_volumes(d, id, by, &why);
     if (r >= 0)
         r = rmtree(d->runs, id, &why);
     if (r >= 0)

@@ -23,16 +23,16 @@ enum { AGENT = 1000, NOTE_MAX = 8192, PIECE = 1 << 16 };
 
 /* ---- which base ---- */
 
-static char *note_path(const struct docker_engine *d, const char *tool)
+static char *docker_layers_note_path(const struct docker_engine *d, const char *tool)
 {
     return xasprintf("%s/docker/bases/%s", d->state_dir, tool);
 }
 
 /* "volume\npath\n". False: the tool has none. */
-static bool read_note(const struct docker_engine *d, const char *tool, char **ret_volume,
-                      char **ret_path)
+static bool docker_layers_read_note(const struct docker_engine *d, const char *tool,
+                                    char **ret_volume, char **ret_path)
 {
-    _cleanup_free_ char *file = note_path(d, tool), *text = NULL;
+    _cleanup_free_ char *file = docker_layers_note_path(d, tool), *text = NULL;
     char *line, *end;
 
     if (file_read(AT_FDCWD, file, NOTE_MAX, &text, NULL, NULL) < 0)
@@ -47,11 +47,11 @@ static bool read_note(const struct docker_engine *d, const char *tool, char **re
     return true;
 }
 
-static int write_note(const struct docker_engine *d, const char *tool, const char *volume,
-                      const char *path, struct err *err)
+static int docker_layers_write_note(const struct docker_engine *d, const char *tool,
+                                    const char *volume, const char *path, struct err *err)
 {
     _cleanup_free_ char *dir = xasprintf("%s/docker/bases", d->state_dir);
-    _cleanup_free_ char *file = note_path(d, tool);
+    _cleanup_free_ char *file = docker_layers_note_path(d, tool);
     _cleanup_free_ char *text = xasprintf("%s\n%s\n", volume, path);
     int r = dir_make_all(AT_FDCWD, dir, 0700, err);
 
@@ -60,13 +60,13 @@ static int write_note(const struct docker_engine *d, const char *tool, const cha
 
 /* ---- a sandbox's layer ---- */
 
-static int to_buf(void *arg, const void *data, size_t len)
+static int docker_layers_to_buf(void *arg, const void *data, size_t len)
 {
     return buf_append(arg, data, len) < 0 ? -ENOBUFS : 0;
 }
 
-static int put(struct tar_writer *w, enum tar_type type, const char *path, unsigned uid,
-               mode_t mode, struct err *err)
+static int docker_layers_put(struct tar_writer *w, enum tar_type type, const char *path,
+                             unsigned uid, mode_t mode, struct err *err)
 {
     struct tar_entry e = {.type = type, .mode = mode, .uid = uid, .gid = uid};
 
@@ -76,23 +76,23 @@ static int put(struct tar_writer *w, enum tar_type type, const char *path, unsig
 
 /* Where a folder is to be empty, a file takes its place first: engines replace a folder by a file
  * with all that is in it. */
-static int fill_upper(struct docker_engine *d, const char *volume, uint32_t owner, bool anew,
-                      const struct deadline *by, struct err *err)
+static int docker_layers_fill_upper(struct docker_engine *d, const char *volume, uint32_t owner,
+                                    bool anew, const struct deadline *by, struct err *err)
 {
     _cleanup_buf_ struct buf tar = BUF_INIT(64 << 10);
     struct docker_source source;
     struct tar_writer w;
     int r = 0;
 
-    tar_writer_init(&w, to_buf, &tar);
+    tar_writer_init(&w, docker_layers_to_buf, &tar);
     if (anew)
-        r = put(&w, TAR_FILE, "upper", owner, 0644, err);
+        r = docker_layers_put(&w, TAR_FILE, "upper", owner, 0644, err);
     if (r >= 0)
-        r = put(&w, TAR_DIR, "upper", owner, 0755, err);
+        r = docker_layers_put(&w, TAR_DIR, "upper", owner, 0755, err);
     if (r >= 0)
-        r = put(&w, TAR_DIR, "work", 0, 0700, err);
+        r = docker_layers_put(&w, TAR_DIR, "work", 0, 0700, err);
     if (r >= 0)
-        r = put(&w, TAR_DIR, NOTHING, AGENT, 0755, err);
+        r = docker_layers_put(&w, TAR_DIR, NOTHING, AGENT, 0755, err);
     if (r >= 0)
         r = tar_finish(&w, err);
     if (r < 0)
@@ -102,7 +102,7 @@ static int fill_upper(struct docker_engine *d, const char *volume, uint32_t owne
 }
 
 /* What overlayfs takes for a separator cannot be part of a name. */
-static int check_paths(const char *base, const char *upper, struct err *err)
+static int docker_layers_check_paths(const char *base, const char *upper, struct err *err)
 {
     if (*base == '/' && *upper == '/' && !strpbrk(base, ",:\\") && !strpbrk(upper, ",:\\"))
         return 0;
@@ -112,27 +112,27 @@ static int check_paths(const char *base, const char *upper, struct err *err)
                    upper);
 }
 
-static char *upper_name(const struct docker_engine *d, const struct sandbox_request *req,
-                        const struct cache_tool *t)
+static char *docker_layers_upper_name(const struct docker_engine *d,
+                                      const struct sandbox_request *req, const struct cache_tool *t)
 {
     return xasprintf("%s-upper-%s.%s", d->prefix, req->name, t->name);
 }
 
 /* base NULL: there is none. */
-static int make_layer(struct docker_engine *d, const struct sandbox_request *req,
-                      const struct cache_tool *t, const char *base, const struct deadline *by,
-                      char **ret, struct err *err)
+static int docker_layers_make_layer(struct docker_engine *d, const struct sandbox_request *req,
+                                    const struct cache_tool *t, const char *base,
+                                    const struct deadline *by, char **ret, struct err *err)
 {
-    _cleanup_free_ char *upper = upper_name(d, req, t), *at = NULL, *options = NULL;
+    _cleanup_free_ char *upper = docker_layers_upper_name(d, req, t), *at = NULL, *options = NULL;
     _cleanup_free_ char *name = xasprintf("%s-layer-%s.%s", d->prefix, req->name, t->name);
     bool anew = cache_mode_of(&req->spec, t) == CACHE_READONLY;
     int r;
 
     r = volume_make(d, &(struct volume_wish){.name = upper, .id = req->id}, by, &at, err);
     if (r >= 0)
-        r = check_paths(base ? base : at, at, err);
+        r = docker_layers_check_paths(base ? base : at, at, err);
     if (r >= 0)
-        r = fill_upper(d, upper, cache_owner(&req->spec), anew, by, err);
+        r = docker_layers_fill_upper(d, upper, cache_owner(&req->spec), anew, by, err);
     if (r < 0)
         return r;
     options = xasprintf("lowerdir=%s/%s,upperdir=%s/upper,workdir=%s/work,nosuid,nodev",
@@ -150,9 +150,10 @@ int layer_ensure(struct docker_engine *d, const struct sandbox_request *req,
     _cleanup_free_ char *volume = NULL, *base = NULL;
     int r;
 
-    if (!read_note(d, t->name, &volume, &base) && cache_mode_of(&req->spec, t) != CACHE_READONLY)
+    if (!docker_layers_read_note(d, t->name, &volume, &base) &&
+        cache_mode_of(&req->spec, t) != CACHE_READONLY)
         return 0;
-    r = make_layer(d, req, t, base, by, ret, err);
+    r = docker_layers_make_layer(d, req, t, base, by, ret, err);
     return r < 0 ? r : 1;
 }
 
@@ -163,28 +164,28 @@ int layers_renew(struct docker_engine *d, const struct sandbox_request *req,
     int r = 0;
 
     for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
-        _cleanup_free_ char *upper = upper_name(d, req, t);
+        _cleanup_free_ char *upper = docker_layers_upper_name(d, req, t);
 
         if (cache_mode_of(&req->spec, t) == CACHE_READONLY && volume_exists(d, upper, req->id, by))
-            r = fill_upper(d, upper, cache_owner(&req->spec), true, by, err);
+            r = docker_layers_fill_upper(d, upper, cache_owner(&req->spec), true, by, err);
     }
     return r < 0 ? err_wrap(err, "empty the caches of sandbox '%s'", req->name) : 0;
 }
 
 /* ---- a new base ---- */
 
-static ssize_t read_fd(void *arg, void *data, size_t len)
+static ssize_t docker_layers_read_fd(void *arg, void *data, size_t len)
 {
     return fd_read_full(*(const int *)arg, data, len);
 }
 
-static int write_fd(void *arg, const void *data, size_t len)
+static int docker_layers_write_fd(void *arg, const void *data, size_t len)
 {
     return fd_write_all(*(const int *)arg, data, len);
 }
 
 /* Only what lies in the tool's folder, and nothing but folders, files and links. */
-static bool is_taken(const struct tar_entry *e, const char *tool)
+static bool docker_layers_is_taken(const struct tar_entry *e, const char *tool)
 {
     size_t len = strlen(tool);
     bool below = strncmp(e->path, tool, len) == 0 && (!e->path[len] || e->path[len] == '/');
@@ -193,14 +194,14 @@ static bool is_taken(const struct tar_entry *e, const char *tool)
 }
 
 /* The agent's, and for everybody to write to: which is always to a copy. */
-static void open_up(struct tar_entry *e)
+static void docker_layers_open_up(struct tar_entry *e)
 {
     e->uid = e->gid = AGENT;
     if (e->type != TAR_SYMLINK)
         e->mode = e->type == TAR_DIR || e->mode & 0111 ? 0777 : 0666;
 }
 
-static int copy_data(struct tar_reader *in, struct tar_writer *out, struct err *err)
+static int docker_layers_copy_data(struct tar_reader *in, struct tar_writer *out, struct err *err)
 {
     char piece[PIECE];
     ssize_t n;
@@ -211,22 +212,22 @@ static int copy_data(struct tar_reader *in, struct tar_writer *out, struct err *
     return r;
 }
 
-static int rewrite(int from, int to, const char *tool, struct err *err)
+static int docker_layers_rewrite(int from, int to, const char *tool, struct err *err)
 {
     struct tar_entry *e = xnew0(struct tar_entry);
     struct tar_reader in;
     struct tar_writer out;
     int r;
 
-    tar_reader_init(&in, read_fd, &from);
-    tar_writer_init(&out, write_fd, &to);
+    tar_reader_init(&in, docker_layers_read_fd, &from);
+    tar_writer_init(&out, docker_layers_write_fd, &to);
     while ((r = tar_next(&in, e, err)) > 0) {
-        if (!is_taken(e, tool))
+        if (!docker_layers_is_taken(e, tool))
             continue;
-        open_up(e);
+        docker_layers_open_up(e);
         r = tar_put(&out, e, err);
         if (r >= 0 && e->type == TAR_FILE)
-            r = copy_data(&in, &out, err);
+            r = docker_layers_copy_data(&in, &out, err);
         if (r < 0)
             break;
     }
@@ -234,8 +235,8 @@ static int rewrite(int from, int to, const char *tool, struct err *err)
     return r < 0 ? r : tar_finish(&out, err);
 }
 
-static int fill_base(struct docker_engine *d, const char *volume, const char *tool, int tar_fd,
-                     const struct deadline *by, struct err *err)
+static int docker_layers_fill_base(struct docker_engine *d, const char *volume, const char *tool,
+                                   int tar_fd, const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int fd = open(d->state_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     struct docker_source source = {.fd = fd};
@@ -243,7 +244,7 @@ static int fill_base(struct docker_engine *d, const char *volume, const char *to
 
     if (fd < 0)
         return err_sys(err, errno, "make a file in '%s'", d->state_dir);
-    r = rewrite(tar_fd, fd, tool, err);
+    r = docker_layers_rewrite(tar_fd, fd, tool, err);
     if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
         r = err_sys(err, errno, "read the archive");
     return r < 0 ? r : volume_fill(d, volume, &source, by, err);
@@ -261,9 +262,9 @@ int docker_cache_publish(struct engine *e, const char *tool, int tar_fd, const s
     r = volume_make(d, &(struct volume_wish){.name = name, .base = tool}, by, &path, err);
     if (r < 0)
         return r;
-    r = fill_base(d, name, tool, tar_fd, by, err);
+    r = docker_layers_fill_base(d, name, tool, tar_fd, by, err);
     if (r >= 0)
-        r = write_note(d, tool, name, path, err);
+        r = docker_layers_write_note(d, tool, name, path, err);
     if (r < 0)
         volume_remove(d, name, by, NULL);
     else
@@ -280,7 +281,7 @@ int docker_cache_drop(struct engine *e, const char *tool, const struct deadline 
     const struct cache_tool *t;
 
     for (size_t i = 0; (t = cache_tool_at(i)); i++) {
-        _cleanup_free_ char *file = note_path(d, t->name);
+        _cleanup_free_ char *file = docker_layers_note_path(d, t->name);
 
         if (*tool && !STREQ(t->name, tool))
             continue;
@@ -300,7 +301,7 @@ int docker_cache_list(struct engine *e, const struct deadline *by, struct engine
     for (size_t i = 0; (t = cache_tool_at(i)); i++) {
         _cleanup_free_ char *volume = NULL, *path = NULL;
 
-        if (read_note(d, t->name, &volume, &path))
+        if (docker_layers_read_note(d, t->name, &volume, &path))
             engine_caches_add(ret, ENGINE_CACHE_BASE, t->name, "")->bytes =
                 volume_usage(d, path, by);
     }

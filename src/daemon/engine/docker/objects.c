@@ -31,7 +31,7 @@ void legacy_done(struct legacy *l)
 }
 
 /* "key=value", or "key" with an empty value. */
-static char *split_label(const char *label, const char **ret_value)
+static char *docker_objects_split_label(const char *label, const char **ret_value)
 {
     const char *eq = strchr(label, '=');
 
@@ -46,15 +46,15 @@ void docker_add_label(const char *label, json_t *labels)
 
     if (!label || !*label)
         return;
-    key = split_label(label, &value);
+    key = docker_objects_split_label(label, &value);
     json_object_set_new(labels, key, json_string(value ? value : ""));
 }
 
 /* ---- asking ---- */
 
 /* `member`: where the list is in the answer; NULL: it is the answer. */
-static int fetch(struct docker_engine *d, const char *path, const char *member,
-                 const struct deadline *by, json_t **ret, struct err *err)
+static int docker_objects_fetch(struct docker_engine *d, const char *path, const char *member,
+                                const struct deadline *by, json_t **ret, struct err *err)
 {
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     int r = docker_ask(d, "GET", path, NULL, by, &reply, err);
@@ -64,21 +64,21 @@ static int fetch(struct docker_engine *d, const char *path, const char *member,
     return r;
 }
 
-static int fetch_ours(struct docker_engine *d, const char *fmt, const char *member,
-                      const struct deadline *by, json_t **ret, struct err *err)
+static int docker_objects_fetch_ours(struct docker_engine *d, const char *fmt, const char *member,
+                                     const struct deadline *by, json_t **ret, struct err *err)
 {
     _cleanup_json_ json_t *filters =
         json_pack("{s:[o]}", "label", json_sprintf(LABEL_ROOT "=%s", d->root_id));
     _cleanup_free_ char *text = json_to_text(filters, true), *path = docker_path(fmt, text);
 
-    return fetch(d, path, member, by, ret, err);
+    return docker_objects_fetch(d, path, member, by, ret, err);
 }
 
 /* ---- ours ---- */
 
 /* The sandbox that an item of a list belongs to, or NULL. */
-static struct engine_object *owner(const struct docker_engine *d, const json_t *item,
-                                   struct engine_objects *list)
+static struct engine_object *docker_objects_owner(const struct docker_engine *d, const json_t *item,
+                                                  struct engine_objects *list)
 {
     const json_t *labels = json_object_get(item, "Labels");
 
@@ -88,7 +88,8 @@ static struct engine_object *owner(const struct docker_engine *d, const json_t *
 }
 
 /* From our own file; what the label holds is better than nothing. */
-static char *spec_of(const struct docker_engine *d, const char *id, const json_t *labels)
+static char *docker_objects_spec_of(const struct docker_engine *d, const char *id,
+                                    const json_t *labels)
 {
     _cleanup_free_ char *path = xasprintf("%s/" SPEC_FILE, id);
     char *text = NULL;
@@ -98,8 +99,8 @@ static char *spec_of(const struct docker_engine *d, const char *id, const json_t
     return *docker_text(labels, LABEL_SPEC) ? xstrdup(docker_text(labels, LABEL_SPEC)) : NULL;
 }
 
-static void take_container(struct docker_engine *d, const json_t *item, bool specs,
-                           struct engine_object *o)
+static void docker_objects_take_container(struct docker_engine *d, const json_t *item, bool specs,
+                                          struct engine_object *o)
 {
     const json_t *labels = json_object_get(item, "Labels");
     const char *state = docker_text(item, "State");
@@ -111,35 +112,37 @@ static void take_container(struct docker_engine *d, const json_t *item, bool spe
     if (!o->name && *docker_text(labels, LABEL_NAME))
         o->name = xstrdup(docker_text(labels, LABEL_NAME));
     if (specs && !o->spec)
-        o->spec = spec_of(d, o->id, labels);
+        o->spec = docker_objects_spec_of(d, o->id, labels);
 }
 
-static int list_ours(struct docker_engine *d, bool specs, const struct deadline *by,
-                     struct engine_objects *ret, struct err *err)
+static int docker_objects_list_ours(struct docker_engine *d, bool specs, const struct deadline *by,
+                                    struct engine_objects *ret, struct err *err)
 {
     _cleanup_json_ json_t *containers = NULL, *volumes = NULL;
     const json_t *item;
     size_t i;
     int r;
 
-    r = fetch_ours(d, "/containers/json?all=1&filters=%s", NULL, by, &containers, err);
+    r = docker_objects_fetch_ours(d, "/containers/json?all=1&filters=%s", NULL, by, &containers,
+                                  err);
     if (r >= 0)
-        r = fetch_ours(d, "/volumes?filters=%s", "Volumes", by, &volumes, err);
+        r = docker_objects_fetch_ours(d, "/volumes?filters=%s", "Volumes", by, &volumes, err);
     if (r < 0)
         return r;
     json_array_foreach (containers, i, item) {
-        struct engine_object *o = owner(d, item, ret);
+        struct engine_object *o = docker_objects_owner(d, item, ret);
 
         if (o)
-            take_container(d, item, specs, o);
+            docker_objects_take_container(d, item, specs, o);
     }
     json_array_foreach (volumes, i, item)
-        owner(d, item, ret);
+        docker_objects_owner(d, item, ret);
     return 0;
 }
 
 /* Of a run: relay, socket, log. */
-static int list_folders(struct docker_engine *d, struct engine_objects *ret, struct err *err)
+static int docker_objects_list_folders(struct docker_engine *d, struct engine_objects *ret,
+                                       struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
     int r;
@@ -154,19 +157,19 @@ static int list_folders(struct docker_engine *d, struct engine_objects *ret, str
 
 /* ---- legacy ---- */
 
-static bool carries(const json_t *labels, const char *label)
+static bool docker_objects_carries(const json_t *labels, const char *label)
 {
     _cleanup_free_ char *key = NULL;
     const char *want, *have;
 
     if (!*label)
         return true;
-    key = split_label(label, &want);
+    key = docker_objects_split_label(label, &want);
     have = json_string_value(json_object_get(labels, key));
     return have && (!want || STREQ(have, want));
 }
 
-static const char *name_of(enum object_kind kind, const json_t *item)
+static const char *docker_objects_name_of(enum object_kind kind, const json_t *item)
 {
     const char *name;
 
@@ -177,14 +180,14 @@ static const char *name_of(enum object_kind kind, const json_t *item)
 }
 
 /* The label is asked of containers only: that system's networks and volumes have none. */
-static bool is_legacy(const struct docker_engine *d, enum object_kind kind, const json_t *item,
-                      char *const *patterns)
+static bool docker_objects_is_legacy(const struct docker_engine *d, enum object_kind kind,
+                                     const json_t *item, char *const *patterns)
 {
     const json_t *labels = json_object_get(item, "Labels");
-    const char *name = name_of(kind, item);
+    const char *name = docker_objects_name_of(kind, item);
 
     if (json_object_get(labels, LABEL_ROOT) ||
-        (kind == OBJECT_CONTAINER && !carries(labels, d->legacy.label)))
+        (kind == OBJECT_CONTAINER && !docker_objects_carries(labels, d->legacy.label)))
         return false;
     for (; patterns && *patterns; patterns++)
         if (fnmatch(*patterns, name, FNM_NOESCAPE) == 0)
@@ -193,13 +196,14 @@ static bool is_legacy(const struct docker_engine *d, enum object_kind kind, cons
 }
 
 /* By id where there is one: a name may have come to mean another object meanwhile. */
-static const char *ref_of(enum object_kind kind, const json_t *item)
+static const char *docker_objects_ref_of(enum object_kind kind, const json_t *item)
 {
     return docker_text(item, kind == OBJECT_VOLUME ? "Name" : "Id");
 }
 
-static int list_legacy(struct docker_engine *d, enum object_kind kind, char *const *patterns,
-                       const struct deadline *by, struct engine_objects *ret, struct err *err)
+static int docker_objects_list_legacy(struct docker_engine *d, enum object_kind kind,
+                                      char *const *patterns, const struct deadline *by,
+                                      struct engine_objects *ret, struct err *err)
 {
     static const char *const paths[] = {
         [OBJECT_CONTAINER] = "/containers/json?all=1",
@@ -213,12 +217,14 @@ static int list_legacy(struct docker_engine *d, enum object_kind kind, char *con
 
     if (!patterns || !*patterns)
         return 0;
-    r = fetch(d, paths[kind], kind == OBJECT_VOLUME ? "Volumes" : NULL, by, &list, err);
+    r = docker_objects_fetch(d, paths[kind], kind == OBJECT_VOLUME ? "Volumes" : NULL, by, &list,
+                             err);
     if (r < 0)
         return r;
     json_array_foreach (list, i, item)
-        if (is_legacy(d, kind, item, patterns))
-            engine_objects_add_legacy(ret, kind, name_of(kind, item), ref_of(kind, item));
+        if (docker_objects_is_legacy(d, kind, item, patterns))
+            engine_objects_add_legacy(ret, kind, docker_objects_name_of(kind, item),
+                                      docker_objects_ref_of(kind, item));
     return 0;
 }
 
@@ -229,21 +235,21 @@ int docker_list(struct engine *e, bool specs, const struct deadline *by, struct 
     const struct legacy *l = &d->legacy;
     int r;
 
-    r = list_ours(d, specs, by, ret, err);
+    r = docker_objects_list_ours(d, specs, by, ret, err);
     if (r >= 0)
-        r = list_folders(d, ret, err);
+        r = docker_objects_list_folders(d, ret, err);
     if (r >= 0)
-        r = list_legacy(d, OBJECT_CONTAINER, l->containers, by, ret, err);
+        r = docker_objects_list_legacy(d, OBJECT_CONTAINER, l->containers, by, ret, err);
     if (r >= 0)
-        r = list_legacy(d, OBJECT_NETWORK, l->networks, by, ret, err);
+        r = docker_objects_list_legacy(d, OBJECT_NETWORK, l->networks, by, ret, err);
     if (r >= 0)
-        r = list_legacy(d, OBJECT_VOLUME, l->volumes, by, ret, err);
+        r = docker_objects_list_legacy(d, OBJECT_VOLUME, l->volumes, by, ret, err);
     return r;
 }
 
 /* ---- is somebody at work in it? ---- */
 
-static bool is_here(const json_t *pid, const char *container)
+static bool docker_objects_is_here(const json_t *pid, const char *container)
 {
     _cleanup_close_ int fd = -1;
     pid_t n = (pid_t)json_integer_value(pid);
@@ -255,17 +261,18 @@ static bool is_here(const json_t *pid, const char *container)
  * What was started detached Podman calls running for five minutes after its end. Where the
  * container's own process is one of this machine, the command's is as well, and can be looked for.
  */
-static bool has_gone(const json_t *exec, const json_t *container)
+static bool docker_objects_has_gone(const json_t *exec, const json_t *container)
 {
     const json_t *state = json_object_get(container, "State"), *pid = json_object_get(exec, "Pid");
     const char *id = docker_text(container, "Id");
 
-    return json_integer_value(pid) > 1 && !is_here(pid, id) &&
-           is_here(json_object_get(state, "Pid"), id);
+    return json_integer_value(pid) > 1 && !docker_objects_is_here(pid, id) &&
+           docker_objects_is_here(json_object_get(state, "Pid"), id);
 }
 
-static int exec_runs(struct docker_engine *d, const char *exec, const json_t *container,
-                     const struct deadline *by, bool *ret, struct err *err)
+static int docker_objects_exec_runs(struct docker_engine *d, const char *exec,
+                                    const json_t *container, const struct deadline *by, bool *ret,
+                                    struct err *err)
 {
     _cleanup_free_ char *path = docker_path("/exec/%s/json", exec);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
@@ -275,12 +282,12 @@ static int exec_runs(struct docker_engine *d, const char *exec, const json_t *co
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_move(err, &why);
     *ret = r >= 0 && json_is_true(json_object_get(reply.json, "Running")) &&
-           !has_gone(reply.json, container);
+           !docker_objects_has_gone(reply.json, container);
     return 0;
 }
 
-static int count_execs(struct docker_engine *d, const char *container, const struct deadline *by,
-                       unsigned *ret, struct err *err)
+static int docker_objects_count_execs(struct docker_engine *d, const char *container,
+                                      const struct deadline *by, unsigned *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *id;
@@ -292,15 +299,15 @@ static int count_execs(struct docker_engine *d, const char *container, const str
         bool runs = false;
 
         if (r >= 0 && json_is_string(id))
-            r = exec_runs(d, json_string_value(id), doc, by, &runs, err);
+            r = docker_objects_exec_runs(d, json_string_value(id), doc, by, &runs, err);
         *ret += runs;
     }
     return r;
 }
 
 /* NULL: it is something else. */
-static int its_container(struct docker_engine *d, const struct engine_object *o,
-                         const struct deadline *by, char **ret, struct err *err)
+static int docker_objects_its_container(struct docker_engine *d, const struct engine_object *o,
+                                        const struct deadline *by, char **ret, struct err *err)
 {
     if (o->kind == OBJECT_SANDBOX)
         return container_find(d, o->id, by, ret, err);
@@ -315,10 +322,10 @@ int docker_live(struct engine *e, const struct engine_object *o, const struct de
     _cleanup_free_ char *container = NULL;
     _cleanup_err_ struct err why = ERR_INIT;
     unsigned n = 0;
-    int r = its_container(d, o, by, &container, &why);
+    int r = docker_objects_its_container(d, o, by, &container, &why);
 
     if (r >= 0 && container)
-        r = count_execs(d, container, by, &n, &why);
+        r = docker_objects_count_execs(d, container, by, &n, &why);
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_move(err, &why);
     *ret = n;

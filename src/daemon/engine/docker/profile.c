@@ -13,14 +13,14 @@
 
 #define WORD 0xffffffffU
 
-static json_t *compare(unsigned arg, uint32_t mask, uint32_t value)
+static json_t *profile_compare(unsigned arg, uint32_t mask, uint32_t value)
 {
     return json_pack("{s:i, s:I, s:I, s:s}", "index", (int)arg, "value", (json_int_t)mask,
                      "valueTwo", (json_int_t)value, "op", "SCMP_CMP_MASKED_EQ");
 }
 
 /* Takes the two: names, and comparisons or NULL. 0: allowed. */
-static void add(json_t *to, int errnum, json_t *names, json_t *args)
+static void profile_add(json_t *to, int errnum, json_t *names, json_t *args)
 {
     json_t *entry = json_pack("{s:o, s:s}", "names", names, "action",
                               errnum ? "SCMP_ACT_ERRNO" : "SCMP_ACT_ALLOW");
@@ -32,7 +32,7 @@ static void add(json_t *to, int errnum, json_t *names, json_t *args)
     json_array_append_new(to, entry);
 }
 
-static json_t *name_of(const struct seccomp_call *c)
+static json_t *profile_name_of(const struct seccomp_call *c)
 {
     return json_pack("[s]", c->name);
 }
@@ -40,7 +40,7 @@ static json_t *name_of(const struct seccomp_call *c)
 /* ---- calls with conditions ---- */
 
 /* Every value but the rule's own that begins with these bits, of which `bit` is the lowest. */
-static void add_others(json_t *to, const struct seccomp_call *c, uint32_t prefix, int bit)
+static void profile_add_others(json_t *to, const struct seccomp_call *c, uint32_t prefix, int bit)
 {
     const struct call_rule *r = c->rule;
     uint32_t mask = WORD << bit;
@@ -49,69 +49,74 @@ static void add_others(json_t *to, const struct seccomp_call *c, uint32_t prefix
         if ((r->values[i] & mask) == prefix) {
             if (bit == 0)
                 return;
-            add_others(to, c, prefix, bit - 1);
-            add_others(to, c, prefix | 1U << (bit - 1), bit - 1);
+            profile_add_others(to, c, prefix, bit - 1);
+            profile_add_others(to, c, prefix | 1U << (bit - 1), bit - 1);
             return;
         }
-    add(to, 0, name_of(c), json_pack("[o]", compare(r->arg, mask, prefix)));
+    profile_add(to, 0, profile_name_of(c), json_pack("[o]", profile_compare(r->arg, mask, prefix)));
 }
 
-static void add_none_of(json_t *to, const struct seccomp_call *c)
+static void profile_add_none_of(json_t *to, const struct seccomp_call *c)
 {
-    add_others(to, c, 0, 31);
-    add_others(to, c, 1U << 31, 31);
+    profile_add_others(to, c, 0, 31);
+    profile_add_others(to, c, 1U << 31, 31);
     for (size_t i = 0; i < c->rule->n; i++)
-        add(to, c->rule->errnum, name_of(c),
-            json_pack("[o]", compare(c->rule->arg, WORD, c->rule->values[i])));
+        profile_add(to, c->rule->errnum, profile_name_of(c),
+                    json_pack("[o]", profile_compare(c->rule->arg, WORD, c->rule->values[i])));
 }
 
-static void add_no_bits(json_t *to, const struct seccomp_call *c)
+static void profile_add_no_bits(json_t *to, const struct seccomp_call *c)
 {
     uint32_t bits = c->rule->values[0];
 
-    add(to, 0, name_of(c), json_pack("[o]", compare(c->rule->arg, bits, 0)));
+    profile_add(to, 0, profile_name_of(c),
+                json_pack("[o]", profile_compare(c->rule->arg, bits, 0)));
     for (uint32_t bit = 1; bit; bit <<= 1)
         if (bits & bit)
-            add(to, c->rule->errnum, name_of(c), json_pack("[o]", compare(c->rule->arg, bit, bit)));
+            profile_add(to, c->rule->errnum, profile_name_of(c),
+                        json_pack("[o]", profile_compare(c->rule->arg, bit, bit)));
 }
 
-static void add_one_of(json_t *to, const struct seccomp_call *c)
+static void profile_add_one_of(json_t *to, const struct seccomp_call *c)
 {
     for (size_t i = 0; i < c->rule->n; i++)
-        add(to, 0, name_of(c), json_pack("[o]", compare(c->rule->arg, WORD, c->rule->values[i])));
+        profile_add(to, 0, profile_name_of(c),
+                    json_pack("[o]", profile_compare(c->rule->arg, WORD, c->rule->values[i])));
 }
 
-static void add_by_rule(json_t *to, const struct seccomp_call *c)
+static void profile_add_by_rule(json_t *to, const struct seccomp_call *c)
 {
     switch (c->rule->test) {
     case CALL_NO_BITS:
-        add_no_bits(to, c);
+        profile_add_no_bits(to, c);
         break;
     case CALL_NONE_OF:
-        add_none_of(to, c);
+        profile_add_none_of(to, c);
         break;
     case CALL_ONE_OF:
-        add_one_of(to, c);
+        profile_add_one_of(to, c);
         break;
     }
 }
 
-static void add_sockets(json_t *to, const struct seccomp_call *c)
+static void profile_add_sockets(json_t *to, const struct seccomp_call *c)
 {
     const struct call_socket *s;
 
     for (size_t i = 0; (s = call_socket_at(i)); i++) {
         if (s->n == 0)
-            add(to, 0, name_of(c), json_pack("[o]", compare(0, WORD, s->family)));
+            profile_add(to, 0, profile_name_of(c),
+                        json_pack("[o]", profile_compare(0, WORD, s->family)));
         for (size_t j = 0; j < s->n; j++)
-            add(to, 0, name_of(c),
-                json_pack("[oo]", compare(0, WORD, s->family), compare(2, WORD, s->protocols[j])));
+            profile_add(to, 0, profile_name_of(c),
+                        json_pack("[oo]", profile_compare(0, WORD, s->family),
+                                  profile_compare(2, WORD, s->protocols[j])));
     }
 }
 
 /* ---- all ---- */
 
-static json_t *names_with(enum call_verdict verdict, int errnum)
+static json_t *profile_names_with(enum call_verdict verdict, int errnum)
 {
     json_t *names = json_array();
     const struct seccomp_call *c;
@@ -128,15 +133,15 @@ char *profile_text(void)
     json_t *entries = json_array();
     const struct seccomp_call *c;
 
-    add(entries, 0, names_with(CALL_ALLOW, 0), NULL);
-    add(entries, EPERM, names_with(CALL_REFUSE, EPERM), NULL);
+    profile_add(entries, 0, profile_names_with(CALL_ALLOW, 0), NULL);
+    profile_add(entries, EPERM, profile_names_with(CALL_REFUSE, EPERM), NULL);
     /* Spelled out for engines that do not know the default below: libc must fall back. */
-    add(entries, ENOSYS, names_with(CALL_REFUSE, ENOSYS), NULL);
+    profile_add(entries, ENOSYS, profile_names_with(CALL_REFUSE, ENOSYS), NULL);
     for (size_t i = 0; (c = call_at(i)); i++) {
         if (c->verdict == CALL_ARGS)
-            add_by_rule(entries, c);
+            profile_add_by_rule(entries, c);
         else if (c->verdict == CALL_SOCKET)
-            add_sockets(entries, c);
+            profile_add_sockets(entries, c);
     }
     doc = json_pack("{s:s, s:i, s:o}", "defaultAction", "SCMP_ACT_ERRNO", "defaultErrnoRet", ENOSYS,
                     "syscalls", entries);

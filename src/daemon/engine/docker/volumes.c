@@ -17,7 +17,7 @@
 
 /* ---- making ---- */
 
-static json_t *labels_of(const struct docker_engine *d, const struct volume_wish *w)
+static json_t *volumes_labels_of(const struct docker_engine *d, const struct volume_wish *w)
 {
     json_t *o = json_pack("{s:s}", LABEL_ROOT, d->root_id);
 
@@ -28,10 +28,10 @@ static json_t *labels_of(const struct docker_engine *d, const struct volume_wish
     return o;
 }
 
-static json_t *body_of(const struct docker_engine *d, const struct volume_wish *w)
+static json_t *volumes_body_of(const struct docker_engine *d, const struct volume_wish *w)
 {
-    json_t *o =
-        json_pack("{s:s, s:s, s:o}", "Name", w->name, "Driver", "local", "Labels", labels_of(d, w));
+    json_t *o = json_pack("{s:s, s:s, s:o}", "Name", w->name, "Driver", "local", "Labels",
+                          volumes_labels_of(d, w));
 
     if (w->overlay)
         json_object_set_new(
@@ -40,7 +40,8 @@ static json_t *body_of(const struct docker_engine *d, const struct volume_wish *
     return o;
 }
 
-static bool is_ours(const struct docker_engine *d, const struct volume_wish *w, const json_t *doc)
+static bool volumes_is_ours(const struct docker_engine *d, const struct volume_wish *w,
+                            const json_t *doc)
 {
     const json_t *labels = json_object_get(doc, "Labels");
 
@@ -50,7 +51,7 @@ static bool is_ours(const struct docker_engine *d, const struct volume_wish *w, 
            STREQ(docker_text(doc, "Driver"), "local");
 }
 
-static bool is_as_wished(const struct volume_wish *w, const json_t *doc)
+static bool volumes_is_as_wished(const struct volume_wish *w, const json_t *doc)
 {
     const char *o = docker_text(json_object_get(doc, "Options"), "o");
 
@@ -58,19 +59,19 @@ static bool is_as_wished(const struct volume_wish *w, const json_t *doc)
 }
 
 /* 1: it is there and over another base: to be made again. */
-static int make_once(struct docker_engine *d, const struct volume_wish *w,
-                     const struct deadline *by, char **ret_path, struct err *err)
+static int volumes_make_once(struct docker_engine *d, const struct volume_wish *w,
+                             const struct deadline *by, char **ret_path, struct err *err)
 {
-    _cleanup_json_ json_t *body = body_of(d, w);
+    _cleanup_json_ json_t *body = volumes_body_of(d, w);
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     int r;
 
     r = docker_ask(d, "POST", "/volumes/create", body, by, &reply, err);
     if (r < 0)
         return r;
-    if (!is_ours(d, w, reply.json))
+    if (!volumes_is_ours(d, w, reply.json))
         return err_set(err, ERR_CONFLICT, "it is there already, and not ours");
-    if (!is_as_wished(w, reply.json))
+    if (!volumes_is_as_wished(w, reply.json))
         return 1;
     if (ret_path)
         *ret_path = xstrdup(docker_text(reply.json, "Mountpoint"));
@@ -80,12 +81,12 @@ static int make_once(struct docker_engine *d, const struct volume_wish *w,
 int volume_make(struct docker_engine *d, const struct volume_wish *wish, const struct deadline *by,
                 char **ret_path, struct err *err)
 {
-    int r = make_once(d, wish, by, ret_path, err);
+    int r = volumes_make_once(d, wish, by, ret_path, err);
 
     if (r == 1) {
         r = volume_remove(d, wish->name, by, err);
         if (r >= 0)
-            r = make_once(d, wish, by, ret_path, err);
+            r = volumes_make_once(d, wish, by, ret_path, err);
         if (r == 1)
             r = err_set(err, ERR_ENGINE, "the engine does not take its options");
     }
@@ -113,8 +114,8 @@ bool volume_exists(struct docker_engine *d, const char *name, const char *id,
 /* ---- filling ---- */
 
 /* Any image will do: nothing of it is ever run. */
-static int any_image(struct docker_engine *d, const struct deadline *by, char **ret,
-                     struct err *err)
+static int volumes_any_image(struct docker_engine *d, const struct deadline *by, char **ret,
+                             struct err *err)
 {
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     int r = docker_ask(d, "GET", "/images/json", NULL, by, &reply, err);
@@ -127,13 +128,13 @@ static int any_image(struct docker_engine *d, const struct deadline *by, char **
     return 0;
 }
 
-static int make_helper(struct docker_engine *d, const char *volume, const struct deadline *by,
-                       char **ret, struct err *err)
+static int volumes_make_helper(struct docker_engine *d, const char *volume,
+                               const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     _cleanup_free_ char *image = NULL;
     _cleanup_json_ json_t *body = NULL;
-    int r = any_image(d, by, &image, err);
+    int r = volumes_any_image(d, by, &image, err);
 
     if (r < 0)
         return r;
@@ -151,7 +152,7 @@ int volume_fill(struct docker_engine *d, const char *name, const struct docker_s
 {
     _cleanup_free_ char *container = NULL, *path = NULL;
     _cleanup_err_ struct err undo = ERR_INIT;
-    int r = make_helper(d, name, by, &container, err);
+    int r = volumes_make_helper(d, name, by, &container, err);
 
     if (r < 0)
         return err_wrap(err, "fill volume '%s'", name);
@@ -164,8 +165,9 @@ int volume_fill(struct docker_engine *d, const char *name, const struct docker_s
 
 /* ---- what there is ---- */
 
-static int list(struct docker_engine *d, const char *what, const char *label, const char *value,
-                const struct deadline *by, struct docker_reply *ret, struct err *err)
+static int docker_volumes_list(struct docker_engine *d, const char *what, const char *label,
+                               const char *value, const struct deadline *by,
+                               struct docker_reply *ret, struct err *err)
 {
     _cleanup_json_ json_t *filters =
         json_pack("{s:[o]}", "label", json_sprintf("%s=%s", label, value));
@@ -186,7 +188,8 @@ uint64_t volume_usage(struct docker_engine *d, const char *path, const struct de
 }
 
 /* "<prefix>-<kind>-rest": the rest; NULL: another kind. */
-static const char *rest_of(const struct docker_engine *d, const char *name, const char *kind)
+static const char *volumes_rest_of(const struct docker_engine *d, const char *name,
+                                   const char *kind)
 {
     size_t n = strlen(d->prefix), k = strlen(kind);
 
@@ -196,10 +199,10 @@ static const char *rest_of(const struct docker_engine *d, const char *name, cons
     return name + n + k + 2;
 }
 
-static void add_shared(struct docker_engine *d, const json_t *v, const struct deadline *by,
-                       struct engine_caches *ret)
+static void volumes_add_shared(struct docker_engine *d, const json_t *v, const struct deadline *by,
+                               struct engine_caches *ret)
 {
-    const char *rest = rest_of(d, docker_text(v, "Name"), "cache");
+    const char *rest = volumes_rest_of(d, docker_text(v, "Name"), "cache");
     _cleanup_free_ char *tool = rest ? xstrndup(rest, strcspn(rest, ".")) : NULL;
     const char *dot = rest ? strchr(rest, '.') : NULL;
 
@@ -208,11 +211,11 @@ static void add_shared(struct docker_engine *d, const json_t *v, const struct de
             volume_usage(d, docker_text(v, "Mountpoint"), by);
 }
 
-static void add_private(struct docker_engine *d, const json_t *v, const struct deadline *by,
-                        struct engine_caches *ret)
+static void volumes_add_private(struct docker_engine *d, const json_t *v, const struct deadline *by,
+                                struct engine_caches *ret)
 {
-    const char *name = docker_text(v, "Name"), *upper = rest_of(d, name, "upper");
-    const char *rest = upper ? upper : rest_of(d, name, "caches");
+    const char *name = docker_text(v, "Name"), *upper = volumes_rest_of(d, name, "upper");
+    const char *rest = upper ? upper : volumes_rest_of(d, name, "caches");
     const char *dot = rest ? strchr(rest, '.') : NULL;
 
     if (rest)
@@ -229,15 +232,15 @@ int volumes_list(struct docker_engine *d, const struct deadline *by, struct engi
     size_t i;
     int r;
 
-    r = list(d, "/volumes?filters=%s", LABEL_SHARED, d->prefix, by, &shared, err);
+    r = docker_volumes_list(d, "/volumes?filters=%s", LABEL_SHARED, d->prefix, by, &shared, err);
     if (r >= 0)
-        r = list(d, "/volumes?filters=%s", LABEL_ROOT, d->root_id, by, &own, err);
+        r = docker_volumes_list(d, "/volumes?filters=%s", LABEL_ROOT, d->root_id, by, &own, err);
     if (r < 0)
         return r;
     json_array_foreach (json_object_get(shared.json, "Volumes"), i, v)
-        add_shared(d, v, by, ret);
+        volumes_add_shared(d, v, by, ret);
     json_array_foreach (json_object_get(own.json, "Volumes"), i, v)
-        add_private(d, v, by, ret);
+        volumes_add_private(d, v, by, ret);
     return 0;
 }
 
@@ -249,12 +252,12 @@ int shared_remove(struct docker_engine *d, const char *tool, const struct deadli
     _cleanup_reply_ struct docker_reply reply = DOCKER_REPLY_INIT;
     const json_t *v;
     size_t i;
-    int r = list(d, "/volumes?filters=%s", LABEL_SHARED, d->prefix, by, &reply, err);
+    int r = docker_volumes_list(d, "/volumes?filters=%s", LABEL_SHARED, d->prefix, by, &reply, err);
 
     if (r < 0)
         return r;
     json_array_foreach (json_object_get(reply.json, "Volumes"), i, v) {
-        const char *name = docker_text(v, "Name"), *rest = rest_of(d, name, "cache");
+        const char *name = docker_text(v, "Name"), *rest = volumes_rest_of(d, name, "cache");
         size_t len = strlen(tool);
 
         if (!rest || (len && (strncmp(rest, tool, len) != 0 || (rest[len] && rest[len] != '.'))))
@@ -267,7 +270,7 @@ int shared_remove(struct docker_engine *d, const char *tool, const struct deadli
     return 0;
 }
 
-static bool is_below_a_layer(const json_t *volumes, const char *path)
+static bool volumes_is_below_a_layer(const json_t *volumes, const char *path)
 {
     _cleanup_free_ char *lower = xasprintf("lowerdir=%s/", path);
     const json_t *v;
@@ -286,7 +289,7 @@ void bases_sweep(struct docker_engine *d, const char *tool, const char *present,
     const json_t *all, *v;
     size_t i;
 
-    if (list(d, "/volumes?filters=%s", LABEL_ROOT, d->root_id, by, &reply, NULL) < 0)
+    if (docker_volumes_list(d, "/volumes?filters=%s", LABEL_ROOT, d->root_id, by, &reply, NULL) < 0)
         return;
     all = json_object_get(reply.json, "Volumes");
     json_array_foreach (all, i, v) {
@@ -294,7 +297,7 @@ void bases_sweep(struct docker_engine *d, const char *tool, const char *present,
         _cleanup_err_ struct err err = ERR_INIT;
 
         if (!STREQ(docker_text(json_object_get(v, "Labels"), LABEL_BASE), tool) ||
-            STREQ(name, present) || is_below_a_layer(all, docker_text(v, "Mountpoint")))
+            STREQ(name, present) || volumes_is_below_a_layer(all, docker_text(v, "Mountpoint")))
             continue;
         if (volume_remove(d, name, by, &err) < 0)
             log_debug("old base '%s' stays: %s", name, err.msg);
@@ -307,8 +310,8 @@ void helpers_remove(struct docker_engine *d, const struct deadline *by)
     const json_t *c;
     size_t i;
 
-    if (list(d, "/containers/json?all=1&filters=%s", LABEL_HELPER, d->root_id, by, &reply, NULL) <
-        0)
+    if (docker_volumes_list(d, "/containers/json?all=1&filters=%s", LABEL_HELPER, d->root_id, by,
+                            &reply, NULL) < 0)
         return;
     json_array_foreach (reply.json, i, c)
         if (STREQ(docker_text(json_object_get(c, "Labels"), LABEL_HELPER), d->root_id))

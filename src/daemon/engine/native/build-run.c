@@ -50,7 +50,7 @@ struct build_run {
 
 /* ---- what was asked ---- */
 
-static int add_mounts(struct build_run *x, const json_t *list, struct err *err)
+static int build_run_add_mounts(struct build_run *x, const json_t *list, struct err *err)
 {
     const json_t *doc;
     size_t i;
@@ -75,7 +75,8 @@ static int add_mounts(struct build_run *x, const json_t *list, struct err *err)
     return 0;
 }
 
-static const struct build_secret *find_secret(const struct build_request *req, const char *id)
+static const struct build_secret *build_run_find_secret(const struct build_request *req,
+                                                        const char *id)
 {
     for (size_t i = 0; i < req->n_secrets; i++)
         if (STREQ(req->secrets[i].id, id))
@@ -90,7 +91,7 @@ struct secret_ask {
     uint64_t uid, gid, mode;
 };
 
-static int read_secret(const json_t *doc, struct secret_ask *ret, struct err *err)
+static int build_run_read_secret(const json_t *doc, struct secret_ask *ret, struct err *err)
 {
     struct secret_ask a = {.id = ""};
     const struct json_field fields[] = {{"id", JSON_FIELD_STRING, &a.id},
@@ -115,8 +116,8 @@ static int read_secret(const json_t *doc, struct secret_ask *ret, struct err *er
     return 0;
 }
 
-static int give_secret(struct build_run *x, const struct build_secret *s,
-                       const struct secret_ask *a, struct err *err)
+static int build_run_give_secret(struct build_run *x, const struct build_secret *s,
+                                 const struct secret_ask *a, struct err *err)
 {
     struct exec_request *q = &x->first;
     int r;
@@ -142,8 +143,8 @@ static int give_secret(struct build_run *x, const struct build_secret *s,
     return 0;
 }
 
-static int add_secrets(struct build_run *x, const struct build_request *req, const json_t *list,
-                       struct err *err)
+static int build_run_add_secrets(struct build_run *x, const struct build_request *req,
+                                 const json_t *list, struct err *err)
 {
     const json_t *doc;
     size_t i;
@@ -153,22 +154,23 @@ static int add_secrets(struct build_run *x, const struct build_request *req, con
         struct secret_ask a = {.id = ""};
         const struct build_secret *s;
 
-        r = read_secret(doc, &a, err);
+        r = build_run_read_secret(doc, &a, err);
         if (r < 0)
             return r;
-        s = find_secret(req, a.id);
+        s = build_run_find_secret(req, a.id);
         if (!s && a.required) {
             err_set(err, ERR_INVALID, "secret '%.64s' was not given", a.id);
             return err_hint(err, "Give it with `--secret %.64s=@FILE`.", a.id);
         }
-        r = s ? give_secret(x, s, &a, err) : 0;
+        r = s ? build_run_give_secret(x, s, &a, err) : 0;
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-static int read_layers(struct build_run *x, const json_t *list, const char *none, struct err *err)
+static int build_run_read_layers(struct build_run *x, const json_t *list, const char *none,
+                                 struct err *err)
 {
     _cleanup_strv_ char **layers = NULL;
     int r = json_read_strv(list, "layers", &layers, err);
@@ -183,7 +185,7 @@ static int read_layers(struct build_run *x, const json_t *list, const char *none
     return native_layers(x->n, layers, &x->native.layers, &x->native.lower_dir, err);
 }
 
-static int read_network(const char *name, enum spec_network *ret, struct err *err)
+static int build_run_read_network(const char *name, enum spec_network *ret, struct err *err)
 {
     static const char *const names[] = {[SPEC_NETWORK_NONE] = "none",
                                         [SPEC_NETWORK_PACKAGES] = "packages",
@@ -197,8 +199,8 @@ static int read_network(const char *name, enum spec_network *ret, struct err *er
     return err_set(err, ERR_INVALID, "a step has no network '%.64s'", name);
 }
 
-static int read_ask(struct build_run *x, const struct build_request *req, const json_t *doc,
-                    struct err *err)
+static int build_run_read_ask(struct build_run *x, const struct build_request *req,
+                              const json_t *doc, struct err *err)
 {
     json_t *layers = NULL, *argv = NULL, *env = NULL, *mounts = NULL, *secrets = NULL;
     const char *none = "", *to = "", *user = "0", *workdir = "/", *network = "none";
@@ -212,24 +214,24 @@ static int read_ask(struct build_run *x, const struct build_request *req, const 
     int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
 
     if (r >= 0)
-        r = read_layers(x, layers, none, err);
+        r = build_run_read_layers(x, layers, none, err);
     if (r >= 0)
         r = json_read_strv(argv, "argv", &x->first.argv, err);
     if (r >= 0)
         r = json_read_strv(env, "env", &x->first.env, err);
     if (r >= 0)
-        r = add_mounts(x, mounts, err);
+        r = build_run_add_mounts(x, mounts, err);
     if (r >= 0)
-        r = add_secrets(x, req, secrets, err);
+        r = build_run_add_secrets(x, req, secrets, err);
     if (r < 0)
         return r;
     x->to = xstrdup(to);
     x->first.cwd = xstrdup(workdir);
     x->req.spec.user = xstrdup(user);
-    return read_network(network, &x->req.spec.network, err);
+    return build_run_read_network(network, &x->req.spec.network, err);
 }
 
-static int random_id(char ret[static EXEC_ID_LEN + 1], struct err *err)
+static int build_run_random_id(char ret[static EXEC_ID_LEN + 1], struct err *err)
 {
     uint64_t n;
 
@@ -240,32 +242,32 @@ static int random_id(char ret[static EXEC_ID_LEN + 1], struct err *err)
 }
 
 /* Three quarters of the machine: a build that takes all is ended, and not the others. */
-static uint64_t memory_limit(void)
+static uint64_t build_run_memory_limit(void)
 {
     struct sysinfo si;
 
     return sysinfo(&si) < 0 ? 0 : (uint64_t)si.totalram * si.mem_unit / 4 * 3;
 }
 
-static int fill_request(struct build_run *x, struct err *err)
+static int build_run_fill_request(struct build_run *x, struct err *err)
 {
-    int r = random_id(x->req.id, err);
+    int r = build_run_random_id(x->req.id, err);
 
     if (r >= 0)
-        r = random_id(x->first.id, err);
+        r = build_run_random_id(x->first.id, err);
     if (r < 0)
         return r;
     snprintf(x->req.name, sizeof(x->req.name), STEP_NAME);
     memset(x->req.hash, '0', sizeof(x->req.hash) - 1);
     x->req.ephemeral = x->req.fresh = true;
-    x->req.spec.memory = memory_limit();
+    x->req.spec.memory = build_run_memory_limit();
     x->req.spec.pids = PIDS_MAX;
     x->first.attach = true;
     x->req.first = &x->first;
     return 0;
 }
 
-static void run_done(struct build_run *x)
+static void build_run_done(struct build_run *x)
 {
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         journal_reader_done(&x->readers[i]);
@@ -286,7 +288,7 @@ static void run_done(struct build_run *x)
 
 /* ---- while it runs ---- */
 
-static int open_journals(struct build_run *x, struct err *err)
+static int build_run_open_journals(struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *dir = xasprintf("%s/%s", x->req.id, x->first.id);
     int r = 0;
@@ -298,8 +300,8 @@ static int open_journals(struct build_run *x, struct err *err)
 }
 
 /* What has been written up to `end`, to whoever listens. A gap is passed over: it was too much. */
-static int tell_output(struct build_run *x, enum journal_stream stream, uint64_t end,
-                       struct err *err)
+static int build_run_tell_output(struct build_run *x, enum journal_stream stream, uint64_t end,
+                                 struct err *err)
 {
     _cleanup_free_ char *piece = xmalloc(PIECE);
     enum build_stream as = stream == JOURNAL_STDOUT ? BUILD_STDOUT : BUILD_STDERR;
@@ -325,7 +327,7 @@ static int tell_output(struct build_run *x, enum journal_stream stream, uint64_t
     return 0;
 }
 
-static int send_words(const struct build_run *x, struct shim_writer *w, struct err *err)
+static int build_run_send_words(const struct build_run *x, struct shim_writer *w, struct err *err)
 {
     int r = shim_finish(w, err);
 
@@ -338,7 +340,7 @@ static int send_words(const struct build_run *x, struct shim_writer *w, struct e
     return r;
 }
 
-static int send_ack(const struct build_run *x, struct err *err)
+static int build_run_send_ack(const struct build_run *x, struct err *err)
 {
     struct shim_writer w;
 
@@ -346,20 +348,20 @@ static int send_ack(const struct build_run *x, struct err *err)
     shim_put_str(&w, SHIM_TAG_EXEC, x->first.id);
     shim_put_u64(&w, SHIM_TAG_STDOUT, x->told[JOURNAL_STDOUT]);
     shim_put_u64(&w, SHIM_TAG_STDERR, x->told[JOURNAL_STDERR]);
-    return send_words(x, &w, err);
+    return build_run_send_words(x, &w, err);
 }
 
-static int ask_listener(const struct build_run *x, struct err *err)
+static int build_run_ask_listener(const struct build_run *x, struct err *err)
 {
     struct shim_writer w;
 
     if (x->req.spec.network != SPEC_NETWORK_PACKAGES)
         return 0;
     shim_begin(&w, SHIM_LISTENER, LISTENER_SEQ);
-    return send_words(x, &w, err);
+    return build_run_send_words(x, &w, err);
 }
 
-static void tell_packages(const struct build_run *x, int fd)
+static void build_run_tell_packages(const struct build_run *x, int fd)
 {
     struct engine_news news = {.kind = ENGINE_NEWS_PACKAGES, .fd = fd};
 
@@ -367,18 +369,18 @@ static void tell_packages(const struct build_run *x, int fd)
     engine_tell(&x->n->engine, &news);
 }
 
-static int on_output(struct build_run *x, uint64_t out, uint64_t errors, struct err *err)
+static int build_run_on_output(struct build_run *x, uint64_t out, uint64_t errors, struct err *err)
 {
-    int r = open_journals(x, err);
+    int r = build_run_open_journals(x, err);
 
     if (r >= 0)
-        r = tell_output(x, JOURNAL_STDOUT, out, err);
+        r = build_run_tell_output(x, JOURNAL_STDOUT, out, err);
     if (r >= 0)
-        r = tell_output(x, JOURNAL_STDERR, errors, err);
-    return r < 0 ? r : send_ack(x, err);
+        r = build_run_tell_output(x, JOURNAL_STDERR, errors, err);
+    return r < 0 ? r : build_run_send_ack(x, err);
 }
 
-static int on_ended(struct build_run *x, const char *record, size_t len, struct err *err)
+static int build_run_on_ended(struct build_run *x, const char *record, size_t len, struct err *err)
 {
     int r = end_record_parse(record, len, &x->end, err);
 
@@ -386,12 +388,13 @@ static int on_ended(struct build_run *x, const char *record, size_t len, struct 
         return r;
     x->ended = true;
     if (x->end.stdout_bytes || x->end.stderr_bytes)
-        r = on_output(x, x->end.stdout_bytes, x->end.stderr_bytes, err);
+        r = build_run_on_output(x, x->end.stdout_bytes, x->end.stderr_bytes, err);
     return r;
 }
 
 /* One message of the supervisor's; fd: what came with it, borrowed. */
-static int on_message(struct build_run *x, const char *packet, size_t len, int *fd, struct err *err)
+static int build_run_on_message(struct build_run *x, const char *packet, size_t len, int *fd,
+                                struct err *err)
 {
     struct shim_value v, record = {0};
     struct shim_reader rd;
@@ -409,15 +412,15 @@ static int on_message(struct build_run *x, const char *packet, size_t len, int *
     if (r < 0)
         return r;
     if (rd.head.type == SHIM_OUTPUT)
-        return on_output(x, out, errors, err);
+        return build_run_on_output(x, out, errors, err);
     if (rd.head.type == SHIM_ENDED && record.data)
-        return on_ended(x, record.data, record.length, err);
+        return build_run_on_ended(x, record.data, record.length, err);
     if (rd.head.type == SHIM_RESULT && rd.head.seq == LISTENER_SEQ && *fd >= 0)
-        tell_packages(x, TAKE_FD(*fd));
+        build_run_tell_packages(x, TAKE_FD(*fd));
     return 0;
 }
 
-static int await_message(const struct build_run *x, struct err *err)
+static int build_run_await_message(const struct build_run *x, struct err *err)
 {
     struct pollfd p[] = {{.fd = x->link, .events = POLLIN},
                          {.fd = build_stop_fd(x->b), .events = POLLIN},
@@ -434,17 +437,17 @@ static int await_message(const struct build_run *x, struct err *err)
 }
 
 /* Until the supervisor has gone: its end is the sandbox's. */
-static int follow(struct build_run *x, struct err *err)
+static int build_run_follow(struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *packet = xmalloc(SHIM_MSG_MAX + 8);
-    int r = ask_listener(x, err);
+    int r = build_run_ask_listener(x, err);
 
     while (r >= 0) {
         _cleanup_close_ int fd = -1;
         size_t n_fds = 1;
         ssize_t n;
 
-        r = await_message(x, err);
+        r = build_run_await_message(x, err);
         if (r <= 0)
             continue;
         n = fd_recv(x->link, packet, SHIM_MSG_MAX, &fd, &n_fds, MSG_DONTWAIT);
@@ -454,7 +457,7 @@ static int follow(struct build_run *x, struct err *err)
             break;
         if (n < 0)
             return err_sys(err, (int)-n, "hear from the step");
-        r = on_message(x, packet, (size_t)n, &fd, err);
+        r = build_run_on_message(x, packet, (size_t)n, &fd, err);
     }
     if (r >= 0 && !x->ended)
         r = err_set(err, ERR_ENGINE, "the step's supervisor has gone");
@@ -463,7 +466,7 @@ static int follow(struct build_run *x, struct err *err)
 
 /* ---- its end ---- */
 
-static int judge(const struct build_run *x, struct err *err)
+static int build_run_judge(const struct build_run *x, struct err *err)
 {
     const struct end_record *e = &x->end;
     _cleanup_free_ char *command = strv_join(x->first.argv, " ");
@@ -478,7 +481,7 @@ static int judge(const struct build_run *x, struct err *err)
 }
 
 /* The folder that ripcord-build made is empty: its place is taken. */
-static int keep_files(const struct build_run *x, struct err *err)
+static int build_run_keep_files(const struct build_run *x, struct err *err)
 {
     _cleanup_free_ char *upper = xasprintf("%s/root/upper", x->req.id);
     _cleanup_free_ char *to = xasprintf("%s/images/store/%s", x->n->state_dir, x->to);
@@ -488,7 +491,7 @@ static int keep_files(const struct build_run *x, struct err *err)
     return 0;
 }
 
-static void list_step(struct native_engine *n, const char *id, bool on)
+static void build_run_list_step(struct native_engine *n, const char *id, bool on)
 {
     char **left = NULL;
 
@@ -503,7 +506,7 @@ static void list_step(struct native_engine *n, const char *id, bool on)
     pthread_mutex_unlock(&n->lock);
 }
 
-static int start(struct build_run *x, struct err *err)
+static int build_run_start(struct build_run *x, struct err *err)
 {
     struct deadline by = deadline_in(START_TIMEOUT);
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
@@ -518,21 +521,21 @@ static int start(struct build_run *x, struct err *err)
     return sandbox.first_sent ? 0 : err_set(err, ERR_LIMIT, "the command is too long");
 }
 
-static int run_all(struct build_run *x, struct err *err)
+static int build_run_all(struct build_run *x, struct err *err)
 {
     struct deadline by;
-    int r = start(x, err);
+    int r = build_run_start(x, err);
 
     if (r >= 0)
-        r = follow(x, err);
-    tell_packages(x, -1);
+        r = build_run_follow(x, err);
+    build_run_tell_packages(x, -1);
     by = deadline_in(UNDO_TIMEOUT);
     if (r >= 0)
         r = native_cleanup(&x->n->engine, x->req.id, &by, err);
     if (r >= 0)
-        r = judge(x, err);
+        r = build_run_judge(x, err);
     if (r >= 0)
-        r = keep_files(x, err);
+        r = build_run_keep_files(x, err);
     native_remove(&x->n->engine, x->req.id, &by, NULL); /* what is left, reconcile finds */
     return r;
 }
@@ -548,14 +551,14 @@ int native_build_run(const struct native_task *t, unsigned step, const json_t *a
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         x.readers[i] = (struct journal_reader){.dirfd = -1, .fd = -1};
     *ret = json_object();
-    r = read_ask(&x, t->req, ask, err);
+    r = build_run_read_ask(&x, t->req, ask, err);
     if (r >= 0)
-        r = fill_request(&x, err);
+        r = build_run_fill_request(&x, err);
     if (r >= 0) {
-        list_step(n, x.req.id, true);
-        r = run_all(&x, err);
-        list_step(n, x.req.id, false);
+        build_run_list_step(n, x.req.id, true);
+        r = build_run_all(&x, err);
+        build_run_list_step(n, x.req.id, false);
     }
-    run_done(&x);
+    build_run_done(&x);
     return r;
 }

@@ -58,7 +58,7 @@ int serve_send(struct serve *s, const json_t *doc, struct err *err)
 }
 
 /* With the lock held. */
-static void move_to_ended(struct build_serve_job *j)
+static void build_serve_move_to_ended(struct build_serve_job *j)
 {
     struct build_serve_job **p = &j->s->running;
 
@@ -77,7 +77,7 @@ struct build_question {
 static const struct build_question questions[] = {
     {"run", native_build_run}, {"pull", native_build_pull}, {"fetch", native_build_fetch}};
 
-static const struct build_question *question_of(const json_t *doc)
+static const struct build_question *build_serve_question_of(const json_t *doc)
 {
     for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
         if (json_object_get(doc, questions[i].name))
@@ -87,12 +87,12 @@ static const struct build_question *question_of(const json_t *doc)
 
 bool serve_is_question(const json_t *doc)
 {
-    return question_of(doc) != NULL;
+    return build_serve_question_of(doc) != NULL;
 }
 
-static json_t *answer_of(const struct build_serve_job *j)
+static json_t *build_serve_answer_of(const struct build_serve_job *j)
 {
-    const struct build_question *q = question_of(j->ask);
+    const struct build_question *q = build_serve_question_of(j->ask);
     _cleanup_err_ struct err err = ERR_INIT;
     json_t *ret = NULL;
 
@@ -102,22 +102,22 @@ static json_t *answer_of(const struct build_serve_job *j)
     return json_from_err(&err);
 }
 
-static void *work(void *arg)
+static void *build_serve_work(void *arg)
 {
     struct build_serve_job *j = arg;
     struct serve *s = j->s;
-    _cleanup_json_ json_t *answer = answer_of(j);
+    _cleanup_json_ json_t *answer = build_serve_answer_of(j);
 
     json_object_set(answer, "id", json_object_get(j->ask, "id"));
     (void)serve_send(s, answer, NULL); /* one that has gone is seen by who reads from it */
     pthread_mutex_lock(&s->lock);
-    move_to_ended(j);
+    build_serve_move_to_ended(j);
     pthread_cond_signal(&s->news);
     pthread_mutex_unlock(&s->lock);
     return NULL;
 }
 
-static void join(struct build_serve_job *j)
+static void build_serve_join(struct build_serve_job *j)
 {
     for (struct build_serve_job *next; j; j = next) {
         next = j->next;
@@ -127,7 +127,7 @@ static void join(struct build_serve_job *j)
     }
 }
 
-static struct build_serve_job *take_ended(struct serve *s, size_t *ret_running)
+static struct build_serve_job *build_serve_take_ended(struct serve *s, size_t *ret_running)
 {
     struct build_serve_job *ended;
 
@@ -146,7 +146,7 @@ int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
     size_t running;
     int r;
 
-    join(take_ended(s, &running));
+    build_serve_join(build_serve_take_ended(s, &running));
     if (running >= AT_ONCE_MAX) {
         json_decref(ask);
         return err_set(err, ERR_LIMIT, "ripcord-build wants over %d things at once", AT_ONCE_MAX);
@@ -154,7 +154,7 @@ int serve_begin(struct serve *s, unsigned step, json_t *ask, struct err *err)
     j = xnew0(struct build_serve_job);
     *j = (struct build_serve_job){.s = s, .step = step, .ask = ask};
     pthread_mutex_lock(&s->lock);
-    r = pthread_create(&j->thread, NULL, work, j);
+    r = pthread_create(&j->thread, NULL, build_serve_work, j);
     if (r == 0) {
         j->next = s->running;
         s->running = j;
@@ -183,7 +183,7 @@ void serve_free(struct serve *s)
     while (s->running)
         pthread_cond_wait(&s->news, &s->lock);
     pthread_mutex_unlock(&s->lock);
-    join(take_ended(s, &running));
+    build_serve_join(build_serve_take_ended(s, &running));
     pthread_cond_destroy(&s->news);
     pthread_mutex_destroy(&s->lock);
     fd_close(s->task.cancel_fd);

@@ -24,7 +24,7 @@ struct transfer_listener {
     int fd;
 };
 
-static void tell(const struct transfer_listener *l, const char *line, size_t len)
+static void build_transfer_tell(const struct transfer_listener *l, const char *line, size_t len)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *p;
@@ -40,17 +40,17 @@ static void tell(const struct transfer_listener *l, const char *line, size_t len
                             (uint64_t)json_integer_value(json_object_get(p, "total")));
 }
 
-static void tell_lines(const struct transfer_listener *l, struct buf *b)
+static void build_transfer_tell_lines(const struct transfer_listener *l, struct buf *b)
 {
     for (const char *end; (end = memchr(buf_data(b), '\n', b->len));) {
         size_t len = (size_t)(end - buf_data(b));
 
-        tell(l, buf_data(b), len);
+        build_transfer_tell(l, buf_data(b), len);
         buf_consume(b, len + 1);
     }
 }
 
-static void *listen_on(void *arg)
+static void *build_transfer_listen_on(void *arg)
 {
     struct transfer_listener *l = arg;
     _cleanup_buf_ struct buf b = BUF_INIT(LINES_MAX);
@@ -68,7 +68,7 @@ static void *listen_on(void *arg)
         n = read(l->fd, piece, sizeof(piece));
         if (n > 0 && buf_append(&b, piece, (size_t)n) < 0)
             break;
-        tell_lines(l, &b);
+        build_transfer_tell_lines(l, &b);
     }
     l->fd = fd_close(l->fd);
     return NULL;
@@ -78,7 +78,8 @@ typedef int (*transfer_fn)(const struct native_task *t, const json_t *ask, int e
                            struct err *err);
 
 /* Those of its own registry, and of no other. */
-static void add_login(const struct build_request *req, const char *name, json_t *detail)
+static void build_transfer_add_login(const struct build_request *req, const char *name,
+                                     json_t *detail)
 {
     _cleanup_free_ char *registry = image_name_registry(name);
 
@@ -89,8 +90,8 @@ static void add_login(const struct build_request *req, const char *name, json_t 
         }
 }
 
-static int pull(const struct native_task *t, const json_t *ask, int events, char **ret,
-                struct err *err)
+static int build_transfer_pull(const struct native_task *t, const json_t *ask, int events,
+                               char **ret, struct err *err)
 {
     const char *name = NULL, *as = NULL;
     const struct json_field fields[] = {{"name", JSON_FIELD_STRING, &name},
@@ -103,7 +104,7 @@ static int pull(const struct native_task *t, const json_t *ask, int events, char
     if (r < 0)
         return r;
     detail = json_pack("{s:s}", "name", name ? name : "");
-    add_login(t->req, name ? name : "", detail);
+    build_transfer_add_login(t->req, name ? name : "", detail);
     text = json_to_text(detail, false);
     image.name = (char *)as;
     image.detail = text;
@@ -113,7 +114,8 @@ static int pull(const struct native_task *t, const json_t *ask, int events, char
 }
 
 /* The folder was made for it: nothing can be there. */
-static int open_new(const struct native_engine *n, const char *path, int *ret, struct err *err)
+static int build_transfer_open_new(const struct native_engine *n, const char *path, int *ret,
+                                   struct err *err)
 {
     _cleanup_free_ char *whole = xasprintf("%s/images/store/%s", n->state_dir, path);
     int fd = open(whole, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -124,8 +126,8 @@ static int open_new(const struct native_engine *n, const char *path, int *ret, s
     return 0;
 }
 
-static int fetch(const struct native_task *t, const json_t *ask, int events, char **ret,
-                 struct err *err)
+static int build_transfer_fetch(const struct native_task *t, const json_t *ask, int events,
+                                char **ret, struct err *err)
 {
     const char *to = NULL;
     struct transfer_file f = {.url = "", .to = -1, .events = events};
@@ -135,15 +137,15 @@ static int fetch(const struct native_task *t, const json_t *ask, int events, cha
     int r = json_read(ask, "fetch", fields, ARRAY_SIZE(fields), err);
 
     if (r >= 0)
-        r = open_new(t->n, to ? to : "", &f.to, err);
+        r = build_transfer_open_new(t->n, to ? to : "", &f.to, err);
     if (r >= 0)
         r = native_fetch(t->n, &f, t->by, ret, err);
     fd_close(f.to);
     return r;
 }
 
-static int with_listener(const struct native_task *t, unsigned step, transfer_fn fn,
-                         const json_t *ask, char **ret, struct err *err)
+static int build_transfer_with_listener(const struct native_task *t, unsigned step, transfer_fn fn,
+                                        const json_t *ask, char **ret, struct err *err)
 {
     struct transfer_listener l = {.t = t, .step = step};
     pthread_t thread;
@@ -152,7 +154,7 @@ static int with_listener(const struct native_task *t, unsigned step, transfer_fn
     if (pipe2(p, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
     l.fd = p[0];
-    r = pthread_create(&thread, NULL, listen_on, &l);
+    r = pthread_create(&thread, NULL, build_transfer_listen_on, &l);
     if (r) {
         fd_close(p[0]);
         fd_close(p[1]);
@@ -175,14 +177,14 @@ int native_build_pull(const struct native_task *t, unsigned step, const json_t *
     _cleanup_free_ char *done = NULL;
 
     *ret = json_object();
-    return with_listener(t, step, pull, ask, &done, err);
+    return build_transfer_with_listener(t, step, build_transfer_pull, ask, &done, err);
 }
 
 int native_build_fetch(const struct native_task *t, unsigned step, const json_t *ask, json_t **ret,
                        struct err *err)
 {
     _cleanup_free_ char *text = NULL;
-    int r = with_listener(t, step, fetch, ask, &text, err);
+    int r = build_transfer_with_listener(t, step, build_transfer_fetch, ask, &text, err);
 
     return r < 0 ? r : json_parse("what ripcord-transfer says", text, strlen(text), ret, err);
 }

@@ -44,7 +44,7 @@ struct native_builder {
 
 /* ---- the process ---- */
 
-static int start(struct native_builder *x, int in, struct err *err)
+static int native_build_start(struct native_builder *x, int in, struct err *err)
 {
     _cleanup_free_ char *store = native_store_path(x->n), *ids = native_store_ids(x->n);
     const char *const argv[] = {"ripcord-build", store, ids, x->name, NULL};
@@ -53,13 +53,13 @@ static int start(struct native_builder *x, int in, struct err *err)
     return program_start(x->n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), &x->process, err);
 }
 
-static int begin(struct native_builder *x, struct err *err)
+static int native_build_begin(struct native_builder *x, struct err *err)
 {
     int in[2], r;
 
     if (pipe2(in, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
-    r = start(x, in[0], err);
+    r = native_build_start(x, in[0], err);
     fd_close(in[0]);
     x->to = in[1];
     return r < 0 ? r
@@ -68,7 +68,7 @@ static int begin(struct native_builder *x, struct err *err)
 }
 
 /* What it has left, however it ended; nobody waits for its last file. */
-static void throw_away(const struct native_builder *x)
+static void native_build_throw_away(const struct native_builder *x)
 {
     _cleanup_free_ char *store = native_store_path(x->n), *path = xasprintf("%s/tmp", store);
     _cleanup_close_ int tmp = -1;
@@ -79,7 +79,7 @@ static void throw_away(const struct native_builder *x)
 
 /* ---- what it says, and what it is told ---- */
 
-static json_t *texts_json(char *const *v)
+static json_t *native_build_texts_json(char *const *v)
 {
     json_t *list = json_array();
 
@@ -88,14 +88,14 @@ static json_t *texts_json(char *const *v)
     return list;
 }
 
-static int send_request(struct native_builder *x, struct err *err)
+static int native_build_send_request(struct native_builder *x, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_object();
 
     json_object_set_new(doc, "dockerfile", json_string(x->req->dockerfile));
-    json_object_set_new(doc, "tags", texts_json(x->req->tags));
-    json_object_set_new(doc, "args", texts_json(x->req->args));
-    json_object_set_new(doc, "agents", texts_json(x->req->agents));
+    json_object_set_new(doc, "tags", native_build_texts_json(x->req->tags));
+    json_object_set_new(doc, "args", native_build_texts_json(x->req->args));
+    json_object_set_new(doc, "agents", native_build_texts_json(x->req->agents));
     json_object_set_new(doc, "no_cache", json_boolean(x->req->no_cache));
     json_object_set_new(doc, "pull", json_boolean(x->req->pull));
     json_object_set_new(doc, "thin", json_boolean(x->req->digest_only));
@@ -108,7 +108,7 @@ static int send_request(struct native_builder *x, struct err *err)
 }
 
 /* They are numbered from 1 there, too, in the order of their beginning. */
-static int begin_step(struct native_builder *x, const json_t *doc, struct err *err)
+static int native_build_begin_step(struct native_builder *x, const json_t *doc, struct err *err)
 {
     const char *stage = json_string_value(json_object_get(doc, "stage"));
     const char *text = json_string_value(json_object_get(doc, "step"));
@@ -127,7 +127,7 @@ static int begin_step(struct native_builder *x, const json_t *doc, struct err *e
     return 0;
 }
 
-static unsigned step_of(const struct native_builder *x, const json_t *doc)
+static unsigned native_build_step_of(const struct native_builder *x, const json_t *doc)
 {
     json_int_t id = json_integer_value(json_object_get(doc, "id"));
 
@@ -135,7 +135,7 @@ static unsigned step_of(const struct native_builder *x, const json_t *doc)
 }
 
 /* It is their digits that go into a line of ours. */
-static int on_need(const struct native_builder *x, const json_t *list, struct err *err)
+static int native_build_on_need(const struct native_builder *x, const json_t *list, struct err *err)
 {
     _cleanup_strv_ char **digits = NULL;
     int r = json_read_strv(list, "need", &digits, err);
@@ -148,7 +148,8 @@ static int on_need(const struct native_builder *x, const json_t *list, struct er
     return r;
 }
 
-static int on_line(struct native_builder *x, const char *line, size_t len, struct err *err)
+static int native_build_on_line(struct native_builder *x, const char *line, size_t len,
+                                struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *value;
@@ -157,15 +158,15 @@ static int on_line(struct native_builder *x, const char *line, size_t len, struc
 
     if (r < 0)
         return r;
-    step = step_of(x, doc);
+    step = native_build_step_of(x, doc);
     if (json_object_get(doc, "step")) {
-        return begin_step(x, doc, err);
+        return native_build_begin_step(x, doc, err);
     } else if (json_object_get(doc, "cached")) {
         build_step_cached(x->b, step);
     } else if ((value = json_object_get(doc, "end"))) {
         build_step_end(x->b, step, json_string_value(value));
     } else if ((value = json_object_get(doc, "need"))) {
-        return on_need(x, value, err);
+        return native_build_on_need(x, value, err);
     } else if (serve_is_question(doc)) {
         return serve_begin(x->serve, step, TAKE_PTR(doc), err);
     } else if (json_object_get(doc, "cancel")) {
@@ -179,7 +180,7 @@ static int on_line(struct native_builder *x, const char *line, size_t len, struc
     return 0;
 }
 
-static int read_more(struct native_builder *x, struct err *err)
+static int native_build_read_more(struct native_builder *x, struct err *err)
 {
     struct pollfd p[2] = {{.fd = x->process.said, .events = POLLIN},
                           {.fd = build_stop_fd(x->b), .events = POLLIN}};
@@ -205,18 +206,18 @@ static int read_more(struct native_builder *x, struct err *err)
     return 0;
 }
 
-static int converse(struct native_builder *x, struct err *err)
+static int native_build_converse(struct native_builder *x, struct err *err)
 {
-    int r = send_request(x, err);
+    int r = native_build_send_request(x, err);
 
     while (r >= 0 && !x->over) {
         const char *text = buf_data(&x->lines), *end = memchr(text, '\n', x->lines.len);
 
         if (!end) {
-            r = read_more(x, err);
+            r = native_build_read_more(x, err);
             continue;
         }
-        r = on_line(x, text, (size_t)(end - text), err);
+        r = native_build_on_line(x, text, (size_t)(end - text), err);
         buf_consume(&x->lines, (size_t)(end - buf_data(&x->lines)) + 1);
     }
     return r;
@@ -224,8 +225,8 @@ static int converse(struct native_builder *x, struct err *err)
 
 /* ---- the whole ---- */
 
-static int check_request(const struct native_engine *n, const struct build_request *req,
-                         struct err *err)
+static int native_build_check_request(const struct native_engine *n,
+                                      const struct build_request *req, struct err *err)
 {
     if (!n->ranges && !n->subids.uid) {
         err_set(err, ERR_UNSUPPORTED, "images cannot be built here: files need owners");
@@ -243,7 +244,7 @@ static int check_request(const struct native_engine *n, const struct build_reque
     return 0;
 }
 
-static int make_name(struct native_builder *x, struct err *err)
+static int native_build_make_name(struct native_builder *x, struct err *err)
 {
     uint64_t n;
 
@@ -255,7 +256,7 @@ static int make_name(struct native_builder *x, struct err *err)
 
 /* Those that build stages have its stdout and die with it, a moment later: nothing is removed under
  * them. */
-static void await_silence(int said)
+static void native_build_await_silence(int said)
 {
     struct deadline by = deadline_in(SILENCE_TIMEOUT);
     struct pollfd p = {.fd = said, .events = POLLIN};
@@ -268,7 +269,7 @@ static void await_silence(int said)
 }
 
 /* One that has told its result ends by itself. */
-static void end(struct native_builder *x)
+static void native_build_end(struct native_builder *x)
 {
     _cleanup_buf_ struct buf rest = BUF_INIT(KIB(4));
     _cleanup_close_ int said = -1;
@@ -279,9 +280,9 @@ static void end(struct native_builder *x)
     if (!x->over || program_finish(&x->process, x->by, &rest, &status, NULL) < 0) {
         said = fcntl(x->process.said, F_DUPFD_CLOEXEC, 0);
         program_end(&x->process);
-        await_silence(said);
+        native_build_await_silence(said);
     }
-    throw_away(x);
+    native_build_throw_away(x);
 }
 
 int native_build(struct engine *e, const struct build_request *req, struct build *b,
@@ -294,15 +295,15 @@ int native_build(struct engine *e, const struct build_request *req, struct build
                                .to = -1,
                                .process = PROGRAM_INIT,
                                .lines = BUF_INIT(LINE_MAX_BYTES)};
-    int r = check_request(x.n, req, err);
+    int r = native_build_check_request(x.n, req, err);
 
     if (r >= 0)
-        r = make_name(&x, err);
+        r = native_build_make_name(&x, err);
     if (r >= 0)
-        r = begin(&x, err);
+        r = native_build_begin(&x, err);
     if (r >= 0)
-        r = converse(&x, err);
-    end(&x);
+        r = native_build_converse(&x, err);
+    native_build_end(&x);
     if (r >= 0)
         *ret = TAKE_PTR(x.ret);
     free(x.ret);

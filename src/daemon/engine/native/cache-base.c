@@ -33,7 +33,7 @@ void cache_base_init(struct cache_base *b)
     pthread_mutex_init(&b->lock, NULL);
 }
 
-static void close_it(struct cache_base *b)
+static void cache_base_close_it(struct cache_base *b)
 {
     b->dirfd = fd_close(b->dirfd);
     free(TAKE_PTR(b->dir));
@@ -43,20 +43,21 @@ static void close_it(struct cache_base *b)
 
 void cache_base_done(struct cache_base *b)
 {
-    close_it(b);
+    cache_base_close_it(b);
     pthread_mutex_destroy(&b->publishing);
     pthread_mutex_destroy(&b->lock);
 }
 
 /* ---- generations ---- */
 
-static bool is_generation(const char *name)
+static bool cache_base_is_generation(const char *name)
 {
     return *name && strlen(name) < NAME_SIZE / 2 && strspn(name, "0123456789") == strlen(name);
 }
 
 /* A folder in a generation that is being made: open to be looked into, as the sandbox sees it. */
-static int make_folder(const struct cache_base *b, const char *path, bool agents, struct err *err)
+static int cache_base_make_folder(const struct cache_base *b, const char *path, bool agents,
+                                  struct err *err)
 {
     if (mkdirat(b->dirfd, path, 0755) < 0)
         return errno == EEXIST ? 0 : err_sys(err, errno, "make folder '%s/%s'", b->dir, path);
@@ -68,24 +69,24 @@ static int make_folder(const struct cache_base *b, const char *path, bool agents
 }
 
 /* Whatever is missing of it: a later version may know more tools. */
-static int complete(const struct cache_base *b, const char *name, struct err *err)
+static int cache_base_complete(const struct cache_base *b, const char *name, struct err *err)
 {
     _cleanup_free_ char *cache = xasprintf("%s/cache", name);
     const struct cache_tool *t;
     int r;
 
-    r = make_folder(b, name, false, err);
+    r = cache_base_make_folder(b, name, false, err);
     if (r >= 0)
-        r = make_folder(b, cache, true, err);
+        r = cache_base_make_folder(b, cache, true, err);
     for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
         _cleanup_free_ char *path = xasprintf("%s/%s", cache, t->name);
 
-        r = make_folder(b, path, true, err);
+        r = cache_base_make_folder(b, path, true, err);
     }
     return r;
 }
 
-static int read_current(struct cache_base *b, struct err *err)
+static int cache_base_read_current(struct cache_base *b, struct err *err)
 {
     char name[NAME_SIZE] = EMPTY;
     ssize_t n = readlinkat(b->dirfd, "current", name, sizeof(name) - 1);
@@ -94,7 +95,8 @@ static int read_current(struct cache_base *b, struct err *err)
     if (n < 0 && errno != ENOENT)
         return err_sys(err, errno, "read '%s/current'", b->dir);
     name[n < 0 ? 1 : n] = '\0';
-    if (!is_generation(name) || (!STREQ(name, EMPTY) && fstatat(b->dirfd, name, &st, 0) < 0))
+    if (!cache_base_is_generation(name) ||
+        (!STREQ(name, EMPTY) && fstatat(b->dirfd, name, &st, 0) < 0))
         return err_set(err, ERR_SYSTEM, "'%s/current' leads nowhere: '%s'", b->dir, name);
     b->current = xstrdup(name);
     return 0;
@@ -104,27 +106,27 @@ int cache_base_open(struct cache_base *b, const char *dir, bool chown, struct er
 {
     int r;
 
-    close_it(b);
+    cache_base_close_it(b);
     b->chown = chown;
     b->dir = xstrdup(dir);
     r = dir_make_all(AT_FDCWD, dir, 0700, err);
     if (r >= 0)
         r = dir_open(AT_FDCWD, dir, &b->dirfd, err);
     if (r >= 0)
-        r = read_current(b, err);
+        r = cache_base_read_current(b, err);
     if (r >= 0)
-        r = complete(b, EMPTY, err);
+        r = cache_base_complete(b, EMPTY, err);
     if (r >= 0)
-        r = complete(b, b->current, err);
+        r = cache_base_complete(b, b->current, err);
     if (r >= 0)
         return 0;
     err_wrap(err, "open the base of the package caches");
-    close_it(b);
+    cache_base_close_it(b);
     b->trouble = xstrdup(err->msg);
     return -(int)err->code;
 }
 
-static int check_open(const struct cache_base *b, struct err *err)
+static int cache_base_check_open(const struct cache_base *b, struct err *err)
 {
     if (b->dir)
         return 0;
@@ -135,7 +137,7 @@ static int check_open(const struct cache_base *b, struct err *err)
 int cache_base_take(struct cache_base *b, bool empty, int run, char **ret, struct err *err)
 {
     const char *name;
-    int r = check_open(b, err);
+    int r = cache_base_check_open(b, err);
 
     if (r < 0)
         return r;
@@ -151,7 +153,7 @@ int cache_base_take(struct cache_base *b, bool empty, int run, char **ret, struc
 
 /* ---- a new one ---- */
 
-static char *next_name(const struct cache_base *b)
+static char *cache_base_next_name(const struct cache_base *b)
 {
     uint64_t n = 0, last = 0;
     _cleanup_closedir_ DIR *d = NULL;
@@ -159,14 +161,15 @@ static char *next_name(const struct cache_base *b)
 
     d = fd < 0 ? NULL : fdopendir(fd);
     for (const struct dirent *e; d && (e = readdir(d));)
-        if (is_generation(e->d_name) && parse_u64(e->d_name, 0, INT64_MAX, &n, NULL) >= 0)
+        if (cache_base_is_generation(e->d_name) &&
+            parse_u64(e->d_name, 0, INT64_MAX, &n, NULL) >= 0)
             last = MAX(last, n);
     return xasprintf("%llu", (unsigned long long)last + 1);
 }
 
 /* What the other tools have is the same as before. */
-static int link_others(const struct cache_base *b, const char *tmp, const char *but,
-                       struct err *err)
+static int cache_base_link_others(const struct cache_base *b, const char *tmp, const char *but,
+                                  struct err *err)
 {
     const struct cache_tool *t;
     int r = 0;
@@ -181,14 +184,14 @@ static int link_others(const struct cache_base *b, const char *tmp, const char *
     return r;
 }
 
-static ssize_t read_fd(void *arg, void *data, size_t len)
+static ssize_t cache_base_read_fd(void *arg, void *data, size_t len)
 {
     return fd_read_full(*(const int *)arg, data, len);
 }
 
 /* Unpacked apart, so that nothing of the archive but the one folder gets into the generation. */
-static int unpack(const struct cache_base *b, const char *tmp, const char *tool, int tar_fd,
-                  struct err *err)
+static int cache_base_unpack(const struct cache_base *b, const char *tmp, const char *tool,
+                             int tar_fd, struct err *err)
 {
     _cleanup_free_ char *at = xasprintf("%s/%s/new", b->dir, tmp);
     _cleanup_free_ char *from = xasprintf("%s/new/%s", tmp, tool);
@@ -197,9 +200,9 @@ static int unpack(const struct cache_base *b, const char *tmp, const char *tool,
     struct tree_stats stats = {0};
     int r;
 
-    r = make_folder(b, apart, false, err);
+    r = cache_base_make_folder(b, apart, false, err);
     if (r >= 0)
-        r = tree_from_tar(at, read_fd, &tar_fd, &stats, err);
+        r = tree_from_tar(at, cache_base_read_fd, &tar_fd, &stats, err);
     if (r >= 0)
         r = cache_tree_open_up(b->dirfd, from, b->chown, err);
     if (r >= 0 && renameat(b->dirfd, from, b->dirfd, to) < 0)
@@ -208,7 +211,8 @@ static int unpack(const struct cache_base *b, const char *tmp, const char *tool,
 }
 
 /* All bytes are on the disk before the first name leads there. */
-static int switch_to(struct cache_base *b, const char *tmp, const char *name, struct err *err)
+static int cache_base_switch_to(struct cache_base *b, const char *tmp, const char *name,
+                                struct err *err)
 {
     if (syncfs(b->dirfd) < 0)
         return err_sys(err, errno, "write '%s' to the disk", tmp);
@@ -230,25 +234,26 @@ static int switch_to(struct cache_base *b, const char *tmp, const char *name, st
 }
 
 /* tar_fd -1: `tool` is left out. */
-static int make_generation(struct cache_base *b, const char *tool, int tar_fd, struct err *err)
+static int cache_base_make_generation(struct cache_base *b, const char *tool, int tar_fd,
+                                      struct err *err)
 {
-    _cleanup_free_ char *name = next_name(b), *tmp = xasprintf("tmp-%s", name);
+    _cleanup_free_ char *name = cache_base_next_name(b), *tmp = xasprintf("tmp-%s", name);
     _cleanup_free_ char *cache = xasprintf("%s/cache", tmp);
     int r;
 
     r = rmtree(b->dirfd, tmp, err); /* of a daemon that was killed here */
     if (r >= 0)
-        r = make_folder(b, tmp, false, err);
+        r = cache_base_make_folder(b, tmp, false, err);
     if (r >= 0)
-        r = make_folder(b, cache, true, err);
+        r = cache_base_make_folder(b, cache, true, err);
     if (r >= 0)
-        r = link_others(b, tmp, tool, err);
+        r = cache_base_link_others(b, tmp, tool, err);
     if (r >= 0 && tar_fd >= 0)
-        r = unpack(b, tmp, tool, tar_fd, err);
+        r = cache_base_unpack(b, tmp, tool, tar_fd, err);
     if (r >= 0)
-        r = complete(b, tmp, err);
+        r = cache_base_complete(b, tmp, err);
     if (r >= 0)
-        r = switch_to(b, tmp, name, err);
+        r = cache_base_switch_to(b, tmp, name, err);
     if (r < 0)
         rmtree(b->dirfd, tmp, NULL);
     return r;
@@ -256,19 +261,19 @@ static int make_generation(struct cache_base *b, const char *tool, int tar_fd, s
 
 int cache_base_publish(struct cache_base *b, const char *tool, int tar_fd, struct err *err)
 {
-    int r = check_open(b, err);
+    int r = cache_base_check_open(b, err);
 
     if (r < 0)
         return r;
     pthread_mutex_lock(&b->publishing);
-    r = make_generation(b, tool, tar_fd, err);
+    r = cache_base_make_generation(b, tool, tar_fd, err);
     pthread_mutex_unlock(&b->publishing);
     return r < 0 ? err_wrap(err, "make a new base of the package caches") : 0;
 }
 
 /* ---- less ---- */
 
-static int point_to_empty(struct cache_base *b, struct err *err)
+static int cache_base_point_to_empty(struct cache_base *b, struct err *err)
 {
     int r = 0;
 
@@ -292,13 +297,13 @@ int cache_base_drop(struct cache_base *b, const char *tool, struct err *err)
     if (tool)
         return cache_base_publish(b, tool, -1, err);
     pthread_mutex_lock(&b->publishing);
-    r = point_to_empty(b, err);
+    r = cache_base_point_to_empty(b, err);
     pthread_mutex_unlock(&b->publishing);
     return r;
 }
 
 /* The generation of a run; false: it has none, or the empty one. */
-static bool noted(int runs, const char *id, char name[static NAME_SIZE])
+static bool cache_base_noted(int runs, const char *id, char name[static NAME_SIZE])
 {
     _cleanup_free_ char *link = xasprintf("%s/" CACHE_BASE_LINK, id);
     ssize_t n = readlinkat(runs, link, name, NAME_SIZE - 1);
@@ -312,7 +317,7 @@ bool cache_base_is_old(struct cache_base *b, int runs, const char *id)
     char name[NAME_SIZE];
     bool old;
 
-    if (!b->dir || !noted(runs, id, name))
+    if (!b->dir || !cache_base_noted(runs, id, name))
         return false;
     pthread_mutex_lock(&b->lock);
     old = !STREQ(name, b->current);
@@ -320,7 +325,7 @@ bool cache_base_is_old(struct cache_base *b, int runs, const char *id)
     return old;
 }
 
-static char **in_use(const struct cache_base *b, int runs)
+static char **cache_base_in_use(const struct cache_base *b, int runs)
 {
     _cleanup_strv_ char **ids = NULL;
     char **used = NULL;
@@ -332,14 +337,14 @@ static char **in_use(const struct cache_base *b, int runs)
     for (char **id = ids; id && *id; id++) {
         char name[NAME_SIZE];
 
-        if (noted(runs, *id, name))
+        if (cache_base_noted(runs, *id, name))
             strv_add(&used, name);
     }
     return used;
 }
 
 /* Who is not named in the list of those in use, from that moment on cannot be taken any more. */
-static char **unused(struct cache_base *b, int runs)
+static char **cache_base_unused(struct cache_base *b, int runs)
 {
     _cleanup_strv_ char **used = NULL;
     _cleanup_closedir_ DIR *d = NULL;
@@ -352,10 +357,10 @@ static char **unused(struct cache_base *b, int runs)
         return NULL;
     }
     pthread_mutex_lock(&b->lock);
-    used = in_use(b, runs);
+    used = cache_base_in_use(b, runs);
     pthread_mutex_unlock(&b->lock);
     for (const struct dirent *e; (e = readdir(d));)
-        if ((is_generation(e->d_name) && !strv_contains(used, e->d_name)) ||
+        if ((cache_base_is_generation(e->d_name) && !strv_contains(used, e->d_name)) ||
             strncmp(e->d_name, "tmp-", 4) == 0)
             strv_add(&names, e->d_name);
     return names;
@@ -368,7 +373,7 @@ void cache_base_sweep(struct cache_base *b, int runs)
     if (!b->dir)
         return;
     pthread_mutex_lock(&b->publishing);
-    names = unused(b, runs);
+    names = cache_base_unused(b, runs);
     for (char **n = names; n && *n; n++) {
         _cleanup_err_ struct err err = ERR_INIT;
 

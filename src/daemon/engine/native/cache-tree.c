@@ -13,7 +13,7 @@
 /* Each level holds two descriptors. npm's cache is five deep, Go's about twenty. */
 enum { DEPTH_MAX = 100 };
 
-static int open_folder(int dirfd, const char *name, DIR **ret, struct err *err)
+static int cache_tree_open_folder(int dirfd, const char *name, DIR **ret, struct err *err)
 {
     int fd = -1, r = dir_open(dirfd, name, &fd, err);
 
@@ -28,7 +28,7 @@ static int open_folder(int dirfd, const char *name, DIR **ret, struct err *err)
 }
 
 /* The next entry but for the folder itself and its parent; NULL at the end. */
-static const struct dirent *next_entry(DIR *d)
+static const struct dirent *cache_tree_next_entry(DIR *d)
 {
     const struct dirent *e;
 
@@ -38,7 +38,7 @@ static const struct dirent *next_entry(DIR *d)
     return e;
 }
 
-static int check_depth(unsigned depth, const char *name, struct err *err)
+static int cache_tree_check_depth(unsigned depth, const char *name, struct err *err)
 {
     return depth < DEPTH_MAX
                ? 0
@@ -47,22 +47,23 @@ static int check_depth(unsigned depth, const char *name, struct err *err)
 
 /* ---- the same tree again ---- */
 
-static int link_folder(int from, const char *name, int to, const char *as, unsigned depth,
-                       struct err *err);
+static int cache_tree_link_folder(int from, const char *name, int to, const char *as,
+                                  unsigned depth, struct err *err);
 
-static int link_entry(int from, const char *name, int to, unsigned depth, struct err *err)
+static int cache_tree_link_entry(int from, const char *name, int to, unsigned depth,
+                                 struct err *err)
 {
     struct stat st;
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "look at '%s'", name);
     if (S_ISDIR(st.st_mode))
-        return link_folder(from, name, to, name, depth + 1, err);
+        return cache_tree_link_folder(from, name, to, name, depth + 1, err);
     return linkat(from, name, to, name, 0) < 0 ? err_sys(err, errno, "link '%s'", name) : 0;
 }
 
 /* Owner and mode as the original's. */
-static int new_folder(int like, int to, const char *name, int *ret, struct err *err)
+static int cache_tree_new_folder(int like, int to, const char *name, int *ret, struct err *err)
 {
     struct stat st;
     int r;
@@ -77,50 +78,52 @@ static int new_folder(int like, int to, const char *name, int *ret, struct err *
     return r;
 }
 
-static int link_folder(int from, const char *name, int to, const char *as, unsigned depth,
-                       struct err *err)
+static int cache_tree_link_folder(int from, const char *name, int to, const char *as,
+                                  unsigned depth, struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     _cleanup_close_ int dst = -1;
     int r;
 
-    r = check_depth(depth, name, err);
+    r = cache_tree_check_depth(depth, name, err);
     if (r >= 0)
-        r = open_folder(from, name, &d, err);
+        r = cache_tree_open_folder(from, name, &d, err);
     if (r >= 0)
-        r = new_folder(dirfd(d), to, as, &dst, err);
+        r = cache_tree_new_folder(dirfd(d), to, as, &dst, err);
     if (r < 0)
         return r;
-    for (const struct dirent *e; r >= 0 && (e = next_entry(d));)
-        r = link_entry(dirfd(d), e->d_name, dst, depth, err);
+    for (const struct dirent *e; r >= 0 && (e = cache_tree_next_entry(d));)
+        r = cache_tree_link_entry(dirfd(d), e->d_name, dst, depth, err);
     return r;
 }
 
 int cache_tree_link(int dirfd, const char *from, const char *to, struct err *err)
 {
-    return link_folder(dirfd, from, dirfd, to, 0, err);
+    return cache_tree_link_folder(dirfd, from, dirfd, to, 0, err);
 }
 
 /* ---- for everybody ---- */
 
-static int open_up(int dirfd, const char *name, bool chown, unsigned depth, struct err *err);
+static int native_cache_tree_open_up(int dirfd, const char *name, bool chown, unsigned depth,
+                                     struct err *err);
 
-static int open_up_folder(int dirfd_, const char *name, bool chown, unsigned depth, struct err *err)
+static int cache_tree_open_up_folder(int dirfd_, const char *name, bool chown, unsigned depth,
+                                     struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int r;
 
-    r = check_depth(depth, name, err);
+    r = cache_tree_check_depth(depth, name, err);
     if (r >= 0)
-        r = open_folder(dirfd_, name, &d, err);
+        r = cache_tree_open_folder(dirfd_, name, &d, err);
     if (r < 0)
         return r;
-    for (const struct dirent *e; r >= 0 && (e = next_entry(d));)
-        r = open_up(dirfd(d), e->d_name, chown, depth + 1, err);
+    for (const struct dirent *e; r >= 0 && (e = cache_tree_next_entry(d));)
+        r = native_cache_tree_open_up(dirfd(d), e->d_name, chown, depth + 1, err);
     return r;
 }
 
-static int set_mode(int dirfd, const char *name, mode_t mode, struct err *err)
+static int cache_tree_set_mode(int dirfd, const char *name, mode_t mode, struct err *err)
 {
     mode_t all = S_ISDIR(mode) || mode & 0111 ? 0777 : 0666;
 
@@ -128,7 +131,8 @@ static int set_mode(int dirfd, const char *name, mode_t mode, struct err *err)
                                              : 0;
 }
 
-static int open_up(int dirfd, const char *name, bool chown, unsigned depth, struct err *err)
+static int native_cache_tree_open_up(int dirfd, const char *name, bool chown, unsigned depth,
+                                     struct err *err)
 {
     struct stat st;
     int r = 0;
@@ -140,11 +144,12 @@ static int open_up(int dirfd, const char *name, bool chown, unsigned depth, stru
     if (chown && fchownat(dirfd, name, PLAN_AGENT_ID, PLAN_AGENT_ID, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "set the owner of '%s'", name);
     if (!S_ISLNK(st.st_mode))
-        r = set_mode(dirfd, name, st.st_mode, err);
-    return r >= 0 && S_ISDIR(st.st_mode) ? open_up_folder(dirfd, name, chown, depth, err) : r;
+        r = cache_tree_set_mode(dirfd, name, st.st_mode, err);
+    return r >= 0 && S_ISDIR(st.st_mode) ? cache_tree_open_up_folder(dirfd, name, chown, depth, err)
+                                         : r;
 }
 
 int cache_tree_open_up(int dirfd, const char *path, bool chown, struct err *err)
 {
-    return open_up(dirfd, path, chown, 0, err);
+    return native_cache_tree_open_up(dirfd, path, chown, 0, err);
 }

@@ -34,7 +34,7 @@ struct cgroup_reaper {
 };
 
 /* The clock that a condition can wait by; in milliseconds. */
-static int64_t now_msec(void)
+static int64_t cgroup_reaper_now_msec(void)
 {
     struct timespec t;
 
@@ -42,7 +42,7 @@ static int64_t now_msec(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void sweep(const struct cgroup_reaper *b, const char *id)
+static void cgroup_reaper_sweep(const struct cgroup_reaper *b, const char *id)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -52,12 +52,12 @@ static void sweep(const struct cgroup_reaper *b, const char *id)
 
 /* With the lock held, which is released while it works. One at a time, so that each can still be
  * reclaimed. */
-static void sweep_all(struct cgroup_reaper *b)
+static void cgroup_reaper_sweep_all(struct cgroup_reaper *b)
 {
     while ((b->now = b->waiting)) {
         b->waiting = b->now->next;
         pthread_mutex_unlock(&b->lock);
-        sweep(b, b->now->id);
+        cgroup_reaper_sweep(b, b->now->id);
         pthread_mutex_lock(&b->lock);
         free(TAKE_PTR(b->now));
         pthread_cond_broadcast(&b->changed);
@@ -75,18 +75,18 @@ static void *cgroup_reaper_main(void *arg)
 
         if (!b->waiting)
             pthread_cond_wait(&b->changed, &b->lock);
-        else if (now_msec() < due)
+        else if (cgroup_reaper_now_msec() < due)
             pthread_cond_timedwait(&b->changed, &b->lock, &at);
         else
-            sweep_all(b);
+            cgroup_reaper_sweep_all(b);
     }
-    sweep_all(b);
+    cgroup_reaper_sweep_all(b);
     pthread_mutex_unlock(&b->lock);
     return NULL;
 }
 
 /* With the lock held. Signals are for the threads that expect them. */
-static bool start_thread(struct cgroup_reaper *b)
+static bool cgroup_reaper_start_thread(struct cgroup_reaper *b)
 {
     sigset_t all, old;
 
@@ -127,12 +127,12 @@ void cgroup_reaper_free(struct cgroup_reaper *b)
 }
 
 /* With the lock held. */
-static void add(struct cgroup_reaper *b, const char *id)
+static void cgroup_reaper_add(struct cgroup_reaper *b, const char *id)
 {
     struct rest *r = xnew0(struct rest);
 
     snprintf(r->id, sizeof(r->id), "%s", id);
-    b->last_at = now_msec();
+    b->last_at = cgroup_reaper_now_msec();
     if (!b->waiting) {
         b->first_at = b->last_at;
         pthread_cond_broadcast(&b->changed);
@@ -146,12 +146,12 @@ void cgroup_reaper_leave(struct cgroup_reaper *b, const char *id)
     bool taken;
 
     pthread_mutex_lock(&b->lock);
-    taken = start_thread(b);
+    taken = cgroup_reaper_start_thread(b);
     if (taken)
-        add(b, id);
+        cgroup_reaper_add(b, id);
     pthread_mutex_unlock(&b->lock);
     if (!taken)
-        sweep(b, id);
+        cgroup_reaper_sweep(b, id);
 }
 
 void cgroup_reaper_reclaim(struct cgroup_reaper *b, const char *id)

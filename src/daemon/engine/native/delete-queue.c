@@ -51,7 +51,7 @@ static void delete_queue_unref(struct delete_queue *t)
     free(t);
 }
 
-static bool is_closing(struct delete_queue *t)
+static bool delete_queue_is_closing(struct delete_queue *t)
 {
     bool closing;
 
@@ -82,7 +82,8 @@ static int delete_by_shim(int shim, const struct submap *ids, int dirfd, const c
     return 0;
 }
 
-static int throw_out(struct delete_queue *t, int dirfd, const char *name, struct err *err)
+static int delete_queue_throw_out(struct delete_queue *t, int dirfd, const char *name,
+                                  struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
     struct submap ids;
@@ -103,7 +104,7 @@ static void delete_one(struct delete_queue *t, const char *name)
     _cleanup_err_ struct err err = ERR_INIT;
 
     /* One that cannot be deleted stays for the next daemon, which may find the reason gone. */
-    if (throw_out(t, t->dirfd, name, &err) < 0)
+    if (delete_queue_throw_out(t, t->dirfd, name, &err) < 0)
         log_debug("trash: %s", err.msg);
     pthread_mutex_lock(&t->lock);
     t->waiting -= t->waiting > 0;
@@ -120,12 +121,12 @@ static void delete_all(struct delete_queue *t)
         fd_close(fd);
         return;
     }
-    for (const struct dirent *e; !is_closing(t) && (e = readdir(d));)
+    for (const struct dirent *e; !delete_queue_is_closing(t) && (e = readdir(d));)
         if (e->d_name[0] != '.')
             delete_one(t, e->d_name);
 }
 
-static bool more_to_do(struct delete_queue *t)
+static bool delete_queue_more_to_do(struct delete_queue *t)
 {
     bool more;
 
@@ -141,14 +142,14 @@ static void *delete_queue_main(void *arg)
 {
     struct delete_queue *t = arg;
 
-    while (more_to_do(t))
+    while (delete_queue_more_to_do(t))
         delete_all(t);
     delete_queue_unref(t);
     return NULL;
 }
 
 /* With the lock held. Signals are for the threads that expect them. */
-static bool start_thread(struct delete_queue *t)
+static bool delete_queue_start_thread(struct delete_queue *t)
 {
     sigset_t all, old;
     pthread_attr_t attr;
@@ -166,14 +167,14 @@ static bool start_thread(struct delete_queue *t)
 }
 
 /* With the lock held. */
-static void kick(struct delete_queue *t)
+static void delete_queue_kick(struct delete_queue *t)
 {
     t->again = true;
     if (t->running)
         return;
     t->running = true;
     t->refs++;
-    if (start_thread(t))
+    if (delete_queue_start_thread(t))
         return;
     t->running = false; /* the next throw tries again */
     t->refs--;
@@ -189,7 +190,7 @@ struct delete_queue *delete_queue_new(int dirfd)
     t->shim = -1;
     t->session = time_wall();
     pthread_mutex_lock(&t->lock);
-    kick(t);
+    delete_queue_kick(t);
     pthread_mutex_unlock(&t->lock);
     return t;
 }
@@ -199,7 +200,7 @@ void delete_queue_use_subids(struct delete_queue *t, int shim, const struct subm
     pthread_mutex_lock(&t->lock);
     t->shim = fcntl(shim, F_DUPFD_CLOEXEC, SHIM_FD_PLAN + 1);
     t->ids = *ids;
-    kick(t); /* an earlier daemon may have left what needs it */
+    delete_queue_kick(t); /* an earlier daemon may have left what needs it */
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -226,16 +227,16 @@ int delete_queue_add(struct delete_queue *t, int dirfd, const char *name, struct
 
     snprintf(to, sizeof(to), "%llx-%u", (unsigned long long)t->session, n);
     if (full)
-        return throw_out(t, dirfd, name, err);
+        return delete_queue_throw_out(t, dirfd, name, err);
     if (renameat(dirfd, name, t->dirfd, to) < 0) {
         if (errno == ENOENT)
             return 0;
-        return errno == EXDEV ? throw_out(t, dirfd, name, err)
+        return errno == EXDEV ? delete_queue_throw_out(t, dirfd, name, err)
                               : err_sys(err, errno, "move '%s' to the trash", name);
     }
     pthread_mutex_lock(&t->lock);
     t->waiting++;
-    kick(t);
+    delete_queue_kick(t);
     pthread_mutex_unlock(&t->lock);
     return 0;
 }

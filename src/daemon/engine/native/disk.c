@@ -23,7 +23,7 @@ enum {
 };
 
 /* A block device can be mounted only from the first user namespace, whatever our uid is. */
-static bool in_first_userns(void)
+static bool native_disk_in_first_userns(void)
 {
     struct stat st;
 
@@ -35,7 +35,7 @@ bool disk_possible(const char **why)
     _cleanup_close_ int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     const char *missing = NULL;
 
-    if (!in_first_userns())
+    if (!native_disk_in_first_userns())
         missing = "not in the first user namespace, where alone images can be mounted";
     else if (control < 0)
         missing = "'/dev/loop-control' cannot be used";
@@ -46,7 +46,7 @@ bool disk_possible(const char **why)
     return !missing;
 }
 
-static int make_sparse(const char *path, uint64_t size, struct err *err)
+static int native_disk_make_sparse(const char *path, uint64_t size, struct err *err)
 {
     _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     char text[FORMAT_MAX];
@@ -66,7 +66,8 @@ static int make_sparse(const char *path, uint64_t size, struct err *err)
  * Tables and journal are not zeroed: a new sparse file reads as zeros. With a journal, as /home is
  * to survive a crash of the machine; without blocks kept back for root, as root inside is not root.
  */
-static int format(const char *path, uint64_t size, const struct deadline *by, struct err *err)
+static int native_disk_format(const char *path, uint64_t size, const struct deadline *by,
+                              struct err *err)
 {
     uint64_t n = size / BYTES_PER_INODE;
     char inodes[24], journal[24];
@@ -104,9 +105,9 @@ int disk_make(const char *folder, uint64_t size, const struct deadline *by, stru
 
     if (access(path, F_OK) == 0)
         return 0;
-    r = make_sparse(tmp, size, err);
+    r = native_disk_make_sparse(tmp, size, err);
     if (r >= 0)
-        r = format(tmp, size, by, err);
+        r = native_disk_format(tmp, size, by, err);
     if (r >= 0 && rename(tmp, path) < 0)
         r = err_sys(err, errno, "rename '%s'", tmp);
     if (r < 0) {

@@ -29,7 +29,7 @@ struct patient {
 };
 
 /* A number in a sysctl file, or `missing`. */
-static long sysctl_read(const char *path, long missing)
+static long native_doctor_sysctl_read(const char *path, long missing)
 {
     _cleanup_free_ char *text = NULL;
 
@@ -40,7 +40,7 @@ static long sysctl_read(const char *path, long missing)
 
 /* ---- kernel ---- */
 
-static void check_kernel(const struct patient *p)
+static void native_doctor_check_kernel(const struct patient *p)
 {
     struct utsname u;
     unsigned major = 0, minor = 0;
@@ -55,7 +55,7 @@ static void check_kernel(const struct patient *p)
                "Linux %s on %s", u.release, u.machine);
 }
 
-static void check_namespaces(const struct patient *p)
+static void native_doctor_check_namespaces(const struct patient *p)
 {
     static const char *const kinds[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
     _cleanup_strv_ char **missing = NULL;
@@ -76,7 +76,7 @@ static void check_namespaces(const struct patient *p)
                    "user, mount, pid, net, ipc, uts, cgroup");
 }
 
-static void check_ids(const struct patient *p)
+static void native_doctor_check_ids(const struct patient *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct submap ids;
@@ -99,31 +99,31 @@ static void check_ids(const struct patient *p)
             err.msg);
 }
 
-static const char *userns_fix(void)
+static const char *native_doctor_userns_fix(void)
 {
-    if (sysctl_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) > 0)
+    if (native_doctor_sysctl_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) > 0)
         return "AppArmor restricts user namespaces (Ubuntu 23.10 and later): 'sysctl -w "
                "kernel.apparmor_restrict_unprivileged_userns=0', or an AppArmor profile for "
                "ripcordd "
                "with 'userns,'.";
-    if (sysctl_read("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
+    if (native_doctor_sysctl_read("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
         return "Run 'sysctl -w kernel.unprivileged_userns_clone=1'.";
-    if (sysctl_read("/proc/sys/user/max_user_namespaces", 1) == 0)
+    if (native_doctor_sysctl_read("/proc/sys/user/max_user_namespaces", 1) == 0)
         return "Run 'sysctl -w user.max_user_namespaces=15000'.";
     return "A security module or container runtime forbids it: run the daemon as root, or allow "
            "'unshare' and 'mount' in its seccomp profile.";
 }
 
-static void check_userns(const struct patient *p)
+static void native_doctor_check_userns(const struct patient *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    long max = sysctl_read("/proc/sys/user/max_user_namespaces", -1);
+    long max = native_doctor_sysctl_read("/proc/sys/user/max_user_namespaces", -1);
 
     if (kernel_probe_user_namespace(&err) >= 0)
         doctor_say(p->report, "user namespaces", DOCTOR_OK, NULL, "ordinary users may make them");
     else
         doctor_say(p->report, "user namespaces", p->ranges ? DOCTOR_WARN : DOCTOR_FAIL,
-                   userns_fix(), "not for ordinary users: %s", err.msg);
+                   native_doctor_userns_fix(), "not for ordinary users: %s", err.msg);
     doctor_say(p->report, "max_user_namespaces",
                max == 0               ? DOCTOR_FAIL
                : max > 0 && max < 100 ? DOCTOR_WARN
@@ -132,7 +132,7 @@ static void check_userns(const struct patient *p)
                max);
 }
 
-static void check_overlay(const struct patient *p)
+static void native_doctor_check_overlay(const struct patient *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     const char *what = p->ranges ? "on id-mapped layers" : "on plain layers";
@@ -147,7 +147,7 @@ static void check_overlay(const struct patient *p)
             "does not work %s in '%s': %s", what, p->state_dir, err.msg);
 }
 
-static void check_proc(const struct patient *p)
+static void native_doctor_check_proc(const struct patient *p)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -160,7 +160,7 @@ static void check_proc(const struct patient *p)
                    "cannot be mounted in a sandbox: %s", err.msg);
 }
 
-static void check_cgroup(const struct patient *p)
+static void native_doctor_check_cgroup(const struct patient *p)
 {
     static const char *const names[] = {"memory", "cpu", "pids"};
     _cleanup_strv_ char **missing = NULL;
@@ -185,7 +185,7 @@ static void check_cgroup(const struct patient *p)
         doctor_say(p->report, "cgroup", DOCTOR_OK, NULL, "%s with memory, cpu and pids", version);
 }
 
-static void check_seccomp(const struct patient *p)
+static void native_doctor_check_seccomp(const struct patient *p)
 {
     uint32_t action = SECCOMP_RET_KILL_PROCESS;
     bool ok = syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
@@ -195,7 +195,7 @@ static void check_seccomp(const struct patient *p)
                ok ? "filters work" : strerror(errno));
 }
 
-static void check_landlock(const struct patient *p)
+static void native_doctor_check_landlock(const struct patient *p)
 {
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
@@ -207,16 +207,16 @@ static void check_landlock(const struct patient *p)
                    "not there: %s", strerror(errno));
 }
 
-static void check_memfd(const struct patient *p)
+static void native_doctor_check_memfd(const struct patient *p)
 {
-    long level = sysctl_read("/proc/sys/vm/memfd_noexec", 0);
+    long level = native_doctor_sysctl_read("/proc/sys/vm/memfd_noexec", 0);
 
     doctor_say(p->report, "memfd", level >= 2 ? DOCTOR_FAIL : DOCTOR_OK,
                "Run 'sysctl -w vm.memfd_noexec=1'.", "%s",
                level >= 2 ? "may not be executed (vm.memfd_noexec)" : "may be executed");
 }
 
-static void check_protected(const struct patient *p)
+static void native_doctor_check_protected(const struct patient *p)
 {
     static const char *const names[] = {"protected_symlinks", "protected_hardlinks",
                                         "protected_fifos", "protected_regular"};
@@ -226,7 +226,7 @@ static void check_protected(const struct patient *p)
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         _cleanup_free_ char *path = xasprintf("/proc/sys/fs/%s", names[i]);
 
-        if (sysctl_read(path, 1) == 0)
+        if (native_doctor_sysctl_read(path, 1) == 0)
             strv_push(&off, xasprintf("fs.%s=1", names[i]));
     }
     text = off ? strv_join(off, " ") : NULL;
@@ -236,7 +236,7 @@ static void check_protected(const struct patient *p)
                     : "the kernel's guards are on");
 }
 
-static void check_firewall(const struct patient *p)
+static void native_doctor_check_firewall(const struct patient *p)
 {
     bool nft = program_find("nft"), iptables = program_find("iptables");
 
@@ -253,10 +253,10 @@ static void check_firewall(const struct patient *p)
 }
 
 /* Network 'open' sets both itself when it is first used: these lines say what stands in its way. */
-static void check_forwarding(const struct patient *p)
+static void native_doctor_check_forwarding(const struct patient *p)
 {
     struct deadline by = deadline_in(5 * USEC_PER_SEC);
-    bool on = sysctl_read("/proc/sys/net/ipv4/ip_forward", 0) > 0;
+    bool on = native_doctor_sysctl_read("/proc/sys/net/ipv4/ip_forward", 0) > 0;
 
     if (!p->ranges)
         return;
@@ -279,7 +279,7 @@ static void check_forwarding(const struct patient *p)
                    "iptables drops what is forwarded; network 'open' puts its rules before that");
 }
 
-static void check_disk(const struct patient *p)
+static void native_doctor_check_disk(const struct patient *p)
 {
     const char *missing = NULL;
 
@@ -294,7 +294,7 @@ static void check_disk(const struct patient *p)
                    "not here: %s", missing);
 }
 
-static void check_resolvers(const struct patient *p)
+static void native_doctor_check_resolvers(const struct patient *p)
 {
     _cleanup_strv_ char **servers = network_resolvers();
     _cleanup_free_ char *list = servers ? strv_join(servers, ", ") : NULL;
@@ -312,9 +312,14 @@ void native_doctor(const char *state_dir, struct doctor_report *ret)
 {
     struct patient p = {.state_dir = state_dir, .report = ret};
     static void (*const checks[])(const struct patient *) = {
-        check_kernel,    check_namespaces, check_ids,        check_userns,    check_overlay,
-        check_proc,      check_cgroup,     check_seccomp,    check_landlock,  check_memfd,
-        check_protected, check_firewall,   check_forwarding, check_resolvers, check_disk,
+        native_doctor_check_kernel,     native_doctor_check_namespaces,
+        native_doctor_check_ids,        native_doctor_check_userns,
+        native_doctor_check_overlay,    native_doctor_check_proc,
+        native_doctor_check_cgroup,     native_doctor_check_seccomp,
+        native_doctor_check_landlock,   native_doctor_check_memfd,
+        native_doctor_check_protected,  native_doctor_check_firewall,
+        native_doctor_check_forwarding, native_doctor_check_resolvers,
+        native_doctor_check_disk,
     };
 
     *ret = (struct doctor_report)DOCTOR_REPORT_INIT;

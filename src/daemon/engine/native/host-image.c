@@ -123,7 +123,7 @@ struct host_image_walk {
     size_t entries, bytes;
 };
 
-static void mix(struct host_image_walk *w, const void *data, size_t len)
+static void host_image_mix(struct host_image_walk *w, const void *data, size_t len)
 {
     const unsigned char *p = data;
 
@@ -131,29 +131,29 @@ static void mix(struct host_image_walk *w, const void *data, size_t len)
         w->hash = (w->hash ^ p[i]) * UINT64_C(0x100000001b3);
 }
 
-static void mix_str(struct host_image_walk *w, const char *s)
+static void host_image_mix_str(struct host_image_walk *w, const char *s)
 {
-    mix(w, s, strlen(s) + 1);
+    host_image_mix(w, s, strlen(s) + 1);
 }
 
-static void mix_u64(struct host_image_walk *w, uint64_t v)
+static void host_image_mix_u64(struct host_image_walk *w, uint64_t v)
 {
     w->hash = (w->hash ^ v) * UINT64_C(0x100000001b3);
     w->hash ^= w->hash >> 29; /* high bits of v must reach the low ones too */
 }
 
-static void mix_stat(struct host_image_walk *w, const char *path, const struct stat *st)
+static void host_image_mix_stat(struct host_image_walk *w, const char *path, const struct stat *st)
 {
-    mix_str(w, path);
-    mix_u64(w, st->st_mode);
-    mix_u64(w, (uint64_t)st->st_size);
-    mix_u64(w, (uint64_t)st->st_mtim.tv_sec);
-    mix_u64(w, (uint64_t)st->st_mtim.tv_nsec);
+    host_image_mix_str(w, path);
+    host_image_mix_u64(w, st->st_mode);
+    host_image_mix_u64(w, (uint64_t)st->st_size);
+    host_image_mix_u64(w, (uint64_t)st->st_mtim.tv_sec);
+    host_image_mix_u64(w, (uint64_t)st->st_mtim.tv_nsec);
 }
 
 /* Modes are set, not left to the umask: that is the whole process's, and other threads make files
  * of their own meanwhile. */
-static int make_file(int dst, const char *path, mode_t mode, int *ret, struct err *err)
+static int host_image_make_file(int dst, const char *path, mode_t mode, int *ret, struct err *err)
 {
     _cleanup_close_ int fd = openat(dst, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 
@@ -165,7 +165,7 @@ static int make_file(int dst, const char *path, mode_t mode, int *ret, struct er
     return 0;
 }
 
-static int make_dir(int dst, const char *path, mode_t mode, struct err *err)
+static int host_image_make_dir(int dst, const char *path, mode_t mode, struct err *err)
 {
     if (mkdirat(dst, path, mode) < 0)
         return errno == EEXIST ? 0 : err_sys(err, errno, "make folder '%s'", path);
@@ -174,20 +174,20 @@ static int make_dir(int dst, const char *path, mode_t mode, struct err *err)
     return 0;
 }
 
-static int make_dirs(int dst, const char *path, mode_t mode, struct err *err)
+static int host_image_make_dirs(int dst, const char *path, mode_t mode, struct err *err)
 {
     _cleanup_free_ char *p = xstrdup(path);
     int r = 0;
 
     for (char *s = strchr(p, '/'); s && r >= 0; s = strchr(s + 1, '/')) {
         *s = '\0';
-        r = make_dir(dst, p, mode, err);
+        r = host_image_make_dir(dst, p, mode, err);
         *s = '/';
     }
-    return r < 0 ? r : make_dir(dst, p, mode, err);
+    return r < 0 ? r : host_image_make_dir(dst, p, mode, err);
 }
 
-static int copy_link(struct host_image_walk *w, const char *path, struct err *err)
+static int host_image_copy_link(struct host_image_walk *w, const char *path, struct err *err)
 {
     char target[PATH_MAX];
     ssize_t n = readlinkat(w->src, path, target, sizeof(target) - 1);
@@ -195,13 +195,13 @@ static int copy_link(struct host_image_walk *w, const char *path, struct err *er
     if (n < 0)
         return err_sys(err, errno, "read link '%s'", path);
     target[n] = '\0';
-    mix(w, target, (size_t)n);
+    host_image_mix(w, target, (size_t)n);
     if (w->dst >= 0 && symlinkat(target, w->dst, path) < 0)
         return err_sys(err, errno, "make link '%s'", path);
     return 0;
 }
 
-static int copy_bytes(int in, int out, size_t max)
+static int host_image_copy_bytes(int in, int out, size_t max)
 {
     char data[16384];
     size_t total = 0;
@@ -221,13 +221,13 @@ static int copy_bytes(int in, int out, size_t max)
     }
 }
 
-static bool is_wanted_file(const struct stat *st)
+static bool host_image_is_wanted_file(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && (st->st_mode & S_IROTH) && (size_t)st->st_size <= FILE_SIZE_MAX;
 }
 
-static int copy_file(struct host_image_walk *w, const char *path, const struct stat *st,
-                     struct err *err)
+static int host_image_copy_file(struct host_image_walk *w, const char *path, const struct stat *st,
+                                struct err *err)
 {
     _cleanup_close_ int in = -1, out = -1;
     struct stat opened;
@@ -240,24 +240,25 @@ static int copy_file(struct host_image_walk *w, const char *path, const struct s
     if (w->dst < 0)
         return 0;
     in = openat(w->src, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (in < 0 || fstat(in, &opened) < 0 || !is_wanted_file(&opened))
+    if (in < 0 || fstat(in, &opened) < 0 || !host_image_is_wanted_file(&opened))
         return 0; /* changed since we looked: leave it out */
-    r = make_file(w->dst, path, st->st_mode & 0111 ? 0755 : 0644, &out, err);
+    r = host_image_make_file(w->dst, path, st->st_mode & 0111 ? 0755 : 0644, &out, err);
     if (r < 0)
         return r;
-    r = copy_bytes(in, out, FILE_SIZE_MAX);
+    r = host_image_copy_bytes(in, out, FILE_SIZE_MAX);
     return r < 0 ? err_sys(err, -r, "copy '%s'", path) : 0;
 }
 
-static int copy_entry(struct host_image_walk *w, const char *path, int depth, struct err *err);
+static int host_image_copy_entry(struct host_image_walk *w, const char *path, int depth,
+                                 struct err *err);
 
-static int compare_names(const void *a, const void *b)
+static int host_image_compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* Sorted, so that the fingerprint does not depend on the order of the file system. */
-static int list_dir(int dirfd, const char *path, char ***ret)
+static int host_image_list_dir(int dirfd, const char *path, char ***ret)
 {
     _cleanup_closedir_ DIR *d = NULL;
     char **names = NULL;
@@ -272,22 +273,23 @@ static int list_dir(int dirfd, const char *path, char ***ret)
         if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
             strv_add(&names, e->d_name);
     if (names)
-        qsort(names, strv_len(names), sizeof(*names), compare_names);
+        qsort(names, strv_len(names), sizeof(*names), host_image_compare_names);
     *ret = names;
     return 0;
 }
 
-static int copy_dir(struct host_image_walk *w, const char *path, int depth, struct err *err)
+static int host_image_copy_dir(struct host_image_walk *w, const char *path, int depth,
+                               struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
 
-    if (w->dst >= 0 && make_dir(w->dst, path, 0755, err) < 0)
+    if (w->dst >= 0 && host_image_make_dir(w->dst, path, 0755, err) < 0)
         return -ERR_SYSTEM;
-    if (depth >= DEPTH_MAX || list_dir(w->src, path, &names) < 0)
+    if (depth >= DEPTH_MAX || host_image_list_dir(w->src, path, &names) < 0)
         return 0;
     for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *child = xasprintf("%s/%s", path, *n);
-        int r = copy_entry(w, child, depth + 1, err);
+        int r = host_image_copy_entry(w, child, depth + 1, err);
 
         if (r < 0)
             return r;
@@ -295,7 +297,8 @@ static int copy_dir(struct host_image_walk *w, const char *path, int depth, stru
     return 0;
 }
 
-static int copy_entry(struct host_image_walk *w, const char *path, int depth, struct err *err)
+static int host_image_copy_entry(struct host_image_walk *w, const char *path, int depth,
+                                 struct err *err)
 {
     struct stat st;
 
@@ -304,28 +307,28 @@ static int copy_entry(struct host_image_walk *w, const char *path, int depth, st
     if (++w->entries > ENTRIES_MAX)
         return err_set(err, ERR_LIMIT, "image 'host' has over %d entries", ENTRIES_MAX);
     if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005) {
-        mix_str(w, path);
-        return copy_dir(w, path, depth, err);
+        host_image_mix_str(w, path);
+        return host_image_copy_dir(w, path, depth, err);
     }
     if (S_ISLNK(st.st_mode)) {
-        mix_str(w, path);
-        return copy_link(w, path, err);
+        host_image_mix_str(w, path);
+        return host_image_copy_link(w, path, err);
     }
-    if (!is_wanted_file(&st))
+    if (!host_image_is_wanted_file(&st))
         return 0;
-    mix_stat(w, path, &st);
-    return copy_file(w, path, &st, err);
+    host_image_mix_stat(w, path, &st);
+    return host_image_copy_file(w, path, &st, err);
 }
 
 /* "ssl/certs" needs its parent; the pattern stands in the last component only. */
-static int copy_allowed(struct host_image_walk *w, const char *pattern, struct err *err)
+static int host_image_copy_allowed(struct host_image_walk *w, const char *pattern, struct err *err)
 {
     _cleanup_free_ char *parent = xasprintf("etc/%s", pattern);
     _cleanup_strv_ char **names = NULL;
     char *slash = strrchr(parent, '/');
 
     *slash = '\0';
-    if (list_dir(w->src, parent, &names) < 0)
+    if (host_image_list_dir(w->src, parent, &names) < 0)
         return 0;
     for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *path = xasprintf("%s/%s", parent, *n);
@@ -333,9 +336,9 @@ static int copy_allowed(struct host_image_walk *w, const char *pattern, struct e
 
         if (fnmatch(slash + 1, *n, 0) != 0)
             continue;
-        if (w->dst >= 0 && make_dirs(w->dst, parent, 0755, err) < 0)
+        if (w->dst >= 0 && host_image_make_dirs(w->dst, parent, 0755, err) < 0)
             return -ERR_SYSTEM;
-        r = copy_entry(w, path, 1, err);
+        r = host_image_copy_entry(w, path, 1, err);
         if (r < 0)
             return r;
     }
@@ -344,38 +347,38 @@ static int copy_allowed(struct host_image_walk *w, const char *pattern, struct e
 
 /* /bin -> usr/bin and the like. A machine that never merged gets the links all the same: what it
  * has only in /bin is missing then. */
-static int copy_merged(struct host_image_walk *w, const char *name, struct err *err)
+static int host_image_copy_merged(struct host_image_walk *w, const char *name, struct err *err)
 {
     _cleanup_free_ char *usr = xasprintf("usr/%s", name);
     struct stat st;
 
     if (fstatat(w->src, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    mix_str(w, name);
+    host_image_mix_str(w, name);
     if (S_ISLNK(st.st_mode))
-        return copy_link(w, name, err);
+        return host_image_copy_link(w, name, err);
     if (w->dst >= 0 && symlinkat(usr, w->dst, name) < 0)
         return err_sys(err, errno, "make link '%s'", name);
     return 0;
 }
 
-static int walk_machine(struct host_image_walk *w, struct err *err)
+static int host_image_walk_machine(struct host_image_walk *w, struct err *err)
 {
     int r = 0;
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(merged_dirs); i++)
-        r = copy_merged(w, merged_dirs[i], err);
+        r = host_image_copy_merged(w, merged_dirs[i], err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(etc_allowed); i++)
-        r = copy_allowed(w, etc_allowed[i], err);
+        r = host_image_copy_allowed(w, etc_allowed[i], err);
     return r;
 }
 
 /* ---- what we write ourselves ---- */
 
-static int put_text(int dst, const char *path, const char *text, struct err *err)
+static int host_image_put_text(int dst, const char *path, const char *text, struct err *err)
 {
     _cleanup_close_ int fd = -1;
-    int r = make_file(dst, path, 0644, &fd, err);
+    int r = host_image_make_file(dst, path, 0644, &fd, err);
 
     if (r < 0)
         return r;
@@ -383,7 +386,7 @@ static int put_text(int dst, const char *path, const char *text, struct err *err
     return r < 0 ? err_sys(err, -r, "write '%s'", path) : 0;
 }
 
-static int put_passwd(const struct host_image_walk *w, struct err *err)
+static int host_image_put_passwd(const struct host_image_walk *w, struct err *err)
 {
     const char *shell = faccessat(w->src, "usr/bin/bash", F_OK, 0) == 0 ? "/bin/bash" : "/bin/sh";
     _cleanup_free_ char *text =
@@ -392,10 +395,10 @@ static int put_passwd(const struct host_image_walk *w, struct err *err)
                   "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
                   shell, shell);
 
-    return put_text(w->dst, "etc/passwd", text, err);
+    return host_image_put_text(w->dst, "etc/passwd", text, err);
 }
 
-static int put_own(const struct host_image_walk *w, struct err *err)
+static int host_image_put_own(const struct host_image_walk *w, struct err *err)
 {
     int r = 0;
 
@@ -403,20 +406,20 @@ static int put_own(const struct host_image_walk *w, struct err *err)
         if (symlinkat(links[i].target, w->dst, links[i].path) < 0)
             return err_sys(err, errno, "make link '%s'", links[i].path);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
-        r = put_text(w->dst, texts[i].path, texts[i].text, err);
-    return r < 0 ? r : put_passwd(w, err);
+        r = host_image_put_text(w->dst, texts[i].path, texts[i].text, err);
+    return r < 0 ? r : host_image_put_passwd(w, err);
 }
 
-static int put_dirs(int dst, struct err *err)
+static int host_image_put_dirs(int dst, struct err *err)
 {
     int r = 0;
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
-        r = make_dir(dst, dirs[i].path, dirs[i].mode, err);
+        r = host_image_make_dir(dst, dirs[i].path, dirs[i].mode, err);
     return r;
 }
 
-static int chown_home(int dst, struct err *err)
+static int host_image_chown_home(int dst, struct err *err)
 {
     static const char *const paths[] = {"home/agent", "home/agent/.profile", "home/agent/.bashrc"};
 
@@ -426,50 +429,51 @@ static int chown_home(int dst, struct err *err)
     return 0;
 }
 
-static int build(struct host_image_walk *w, const struct host_image_source *src, struct err *err)
+static int host_image_build(struct host_image_walk *w, const struct host_image_source *src,
+                            struct err *err)
 {
     int r;
 
-    r = put_dirs(w->dst, err);
+    r = host_image_put_dirs(w->dst, err);
     if (r >= 0)
-        r = walk_machine(w, err);
+        r = host_image_walk_machine(w, err);
     if (r >= 0)
-        r = put_own(w, err);
+        r = host_image_put_own(w, err);
     if (r >= 0 && src->chown_home)
-        r = chown_home(w->dst, err);
+        r = host_image_chown_home(w->dst, err);
     return r;
 }
 
-static uint64_t hash_start(const struct host_image_source *src)
+static uint64_t host_image_hash_start(const struct host_image_source *src)
 {
     struct host_image_walk w = {.hash = UINT64_C(0xcbf29ce484222325)};
 
-    mix_u64(&w, IMAGE_FORMAT);
-    mix_u64(&w, src->chown_home);
+    host_image_mix_u64(&w, IMAGE_FORMAT);
+    host_image_mix_u64(&w, src->chown_home);
     return w.hash;
 }
 
 /* Builds in "tmp-<random>" and renames to `name`. Two daemons on one folder do not happen (the root
  * is locked), so a folder that stands there already is the same generation, made whole. */
-static int build_generation(int images, int root, const char *name,
-                            const struct host_image_source *src, struct err *err)
+static int host_image_build_generation(int images, int root, const char *name,
+                                       const struct host_image_source *src, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("tmp-%s", name);
     _cleanup_close_ int dst = -1;
-    struct host_image_walk w = {.src = root, .hash = hash_start(src)};
+    struct host_image_walk w = {.src = root, .hash = host_image_hash_start(src)};
     int r;
 
     r = rmtree(images, tmp, err); /* of a daemon that was killed here */
     if (r < 0)
         return r;
-    r = make_dir(images, tmp, 0755, err);
+    r = host_image_make_dir(images, tmp, 0755, err);
     if (r < 0)
         return r;
     r = dir_open(images, tmp, &dst, err);
     if (r < 0)
         return r;
     w.dst = dst;
-    r = build(&w, src, err);
+    r = host_image_build(&w, src, err);
     if (r >= 0 && renameat(images, tmp, images, name) < 0)
         r = err_sys(err, errno, "rename '%s' to '%s'", tmp, name);
     if (r < 0)
@@ -482,7 +486,7 @@ int host_image_ensure(const char *images_dir, const struct host_image_source *sr
 {
     _cleanup_close_ int images = -1, root = -1;
     char name[32];
-    struct host_image_walk look = {.dst = -1, .hash = hash_start(src)};
+    struct host_image_walk look = {.dst = -1, .hash = host_image_hash_start(src)};
     struct stat st;
     int r;
 
@@ -495,12 +499,12 @@ int host_image_ensure(const char *images_dir, const struct host_image_source *sr
         return r;
     look.src = root;
     spread_children(images);
-    r = walk_machine(&look, err);
+    r = host_image_walk_machine(&look, err);
     if (r < 0)
         return r;
     snprintf(name, sizeof(name), "g-%016llx", (unsigned long long)look.hash);
     if (fstatat(images, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        r = build_generation(images, root, name, src, err);
+        r = host_image_build_generation(images, root, name, src, err);
         if (r < 0)
             return err_wrap(err, "build image 'host' in '%s'", images_dir);
     }
@@ -513,7 +517,8 @@ void host_image_prune(const char *images_dir, char *const *keep)
     _cleanup_close_ int images = -1;
     _cleanup_strv_ char **names = NULL;
 
-    if (dir_open(AT_FDCWD, images_dir, &images, NULL) < 0 || list_dir(images, ".", &names) < 0)
+    if (dir_open(AT_FDCWD, images_dir, &images, NULL) < 0 ||
+        host_image_list_dir(images, ".", &names) < 0)
         return;
     for (char **n = names; n && *n; n++) {
         _cleanup_free_ char *path = xasprintf("%s/%s", images_dir, *n);

@@ -11,12 +11,12 @@
 
 enum { SUBID_FILE_MAX = 1 << 20 };
 
-static bool is_taken(const struct ids *ids, uint32_t n)
+static bool native_ids_is_taken(const struct ids *ids, uint32_t n)
 {
     return ids->taken[n / 8] & (1u << (n % 8));
 }
 
-static void take_range(struct ids *ids, uint64_t first, uint64_t count)
+static void native_ids_take_range(struct ids *ids, uint64_t first, uint64_t count)
 {
     uint64_t end = first + count; /* both below 2^33: no overflow */
 
@@ -29,7 +29,7 @@ static void take_range(struct ids *ids, uint64_t first, uint64_t count)
 }
 
 /* "user:first:count"; lines that are not so mean nothing to newuidmap either. */
-static void take_line(struct ids *ids, char *line)
+static void native_ids_take_line(struct ids *ids, char *line)
 {
     char *first = strchr(line, ':'), *count = first ? strchr(first + 1, ':') : NULL;
     uint64_t f, c;
@@ -39,10 +39,10 @@ static void take_line(struct ids *ids, char *line)
     *first++ = *count++ = '\0';
     if (parse_u64(first, 0, UINT32_MAX, &f, NULL) >= 0 &&
         parse_u64(count, 1, UINT32_MAX, &c, NULL) >= 0)
-        take_range(ids, f, c);
+        native_ids_take_range(ids, f, c);
 }
 
-static int take_file(struct ids *ids, const char *path, struct err *err)
+static int native_ids_take_file(struct ids *ids, const char *path, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     _cleanup_err_ struct err why = ERR_INIT;
@@ -54,7 +54,7 @@ static int take_file(struct ids *ids, const char *path, struct err *err)
 
         if (next)
             *next++ = '\0';
-        take_line(ids, line);
+        native_ids_take_line(ids, line);
         line = next;
     }
     return 0;
@@ -69,7 +69,7 @@ int ids_init(struct ids *ids, const char *path, const char *const *subid_files, 
     *ids = (struct ids){.dirfd = -1};
     r = dir_open(AT_FDCWD, dir, &ids->dirfd, err);
     for (size_t i = 0; r >= 0 && subid_files[i]; i++)
-        r = take_file(ids, subid_files[i], err);
+        r = native_ids_take_file(ids, subid_files[i], err);
     if (r < 0) {
         ids_done(ids);
         return err_wrap(err, "prepare id leases");
@@ -88,7 +88,7 @@ void ids_done(struct ids *ids)
 }
 
 /* The file belongs to us and nobody else can open it: who could, could hold every lease. */
-static int open_file(const struct ids *ids, int *ret, struct err *err)
+static int native_ids_open_file(const struct ids *ids, int *ret, struct err *err)
 {
     _cleanup_close_ int fd =
         openat(ids->dirfd, ids->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -109,14 +109,14 @@ int ids_lease(struct ids *ids, uint32_t *ret_base, int *ret_fd, struct err *err)
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = open_file(ids, &fd, err);
+    r = native_ids_open_file(ids, &fd, err);
     if (r < 0)
         return r;
     for (uint32_t i = 0; i < IDS_LEASES; i++) {
         uint32_t n = (ids->next + i) % IDS_LEASES;
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1};
 
-        if (is_taken(ids, n))
+        if (native_ids_is_taken(ids, n))
             continue;
         if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
             ids->next = (n + 1) % IDS_LEASES;

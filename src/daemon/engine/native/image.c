@@ -40,33 +40,33 @@ char *native_store_ids(const struct native_engine *n)
                          : xstrdup(n->ranges ? "range" : "own");
 }
 
-static int open_store(const struct native_engine *n, struct images *ret, struct err *err)
+static int image_open_store(const struct native_engine *n, struct images *ret, struct err *err)
 {
     _cleanup_free_ char *path = native_store_path(n);
 
     return images_open(path, ret, err);
 }
 
-static bool is_host(const struct sandbox_spec *spec)
+static bool image_is_host(const struct sandbox_spec *spec)
 {
     return !spec->image || STREQ(spec->image, engine_native_ops.default_image);
 }
 
 /* Of a strict sandbox's own copy of its image; NULL: it has none. */
-static char *own_name(const struct sandbox_spec *spec)
+static char *image_own_name(const struct sandbox_spec *spec)
 {
     return spec->isolation == SPEC_ISOLATION_STRICT && spec->image_digest
                ? xasprintf(OWN_PREFIX "%s", digest_hex(spec->image_digest))
                : NULL;
 }
 
-static int check_isolation(const struct sandbox_spec *spec, bool on_host, struct err *err)
+static int image_check_isolation(const struct sandbox_spec *spec, bool on_host, struct err *err)
 {
     if (spec->isolation != SPEC_ISOLATION_STRICT || !on_host)
         return 0;
     err_set(err, ERR_UNSUPPORTED,
             "isolation 'strict' cannot be had with %s 'host', which is this machine's own /usr",
-            is_host(spec) ? "image" : "what is built on");
+            image_is_host(spec) ? "image" : "what is built on");
     return err_hint(err, "Bring an image into the store with 'ripcord image import' and name it "
                          "with --image.");
 }
@@ -74,12 +74,12 @@ static int check_isolation(const struct sandbox_spec *spec, bool on_host, struct
 int native_image_check(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
     (void)e;
-    return check_isolation(spec, is_host(spec), err);
+    return image_check_isolation(spec, image_is_host(spec), err);
 }
 
 /* Before anything is made: the copy that `strict` wants would be in vain. */
-static int check_resolved(const struct images *s, const char *id, const struct sandbox_spec *spec,
-                          struct err *err)
+static int image_check_resolved(const struct images *s, const char *id,
+                                const struct sandbox_spec *spec, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     int r;
@@ -88,7 +88,7 @@ static int check_resolved(const struct images *s, const char *id, const struct s
         return 0;
     r = images_read(s, id, &record, err);
     if (r >= 0)
-        r = check_isolation(spec, images_is_on_host(record), err);
+        r = image_check_isolation(spec, images_is_on_host(record), err);
     return r < 0 ? err_wrap(err, "image '%s'", spec->image) : 0;
 }
 
@@ -100,11 +100,11 @@ int native_resolve(struct engine *e, const struct sandbox_spec *spec, const stru
     int r;
 
     (void)by;
-    r = open_store(native_of(e), &s, err);
+    r = image_open_store(native_of(e), &s, err);
     if (r >= 0)
         r = images_resolve(&s, spec->image, id, err);
     if (r >= 0)
-        r = check_resolved(&s, id, spec, err);
+        r = image_check_resolved(&s, id, spec, err);
     if (r >= 0)
         *ret = xstrdup(id);
     return r;
@@ -137,8 +137,8 @@ int native_layers(const struct native_engine *n, char *const *layers, char ***re
     return 0;
 }
 
-static int plan_layers(const struct native_engine *n, const json_t *record, struct plan *p,
-                       struct err *err)
+static int image_plan_layers(const struct native_engine *n, const json_t *record, struct plan *p,
+                             struct err *err)
 {
     _cleanup_strv_ char **layers = NULL;
     int r = images_layers(record, &layers, err);
@@ -152,7 +152,7 @@ static int plan_layers(const struct native_engine *n, const json_t *record, stru
 }
 
 /* Variables of the image, then those that were there. What is no variable is left out. */
-static int plan_env(const json_t *record, char ***env, struct err *err)
+static int image_plan_env(const json_t *record, char ***env, struct err *err)
 {
     _cleanup_strv_ char **image = NULL;
     char **all = NULL;
@@ -192,7 +192,7 @@ static char *image_workdir(const json_t *record)
 }
 
 /* One of another architecture may be in the store, to go elsewhere. */
-static int check_machine(const json_t *record, struct err *err)
+static int image_check_machine(const json_t *record, struct err *err)
 {
     const char *arch = json_string_value(json_object_get(record, "architecture"));
 
@@ -203,10 +203,10 @@ static int check_machine(const json_t *record, struct err *err)
 }
 
 /* Not where they lie for all, but the sandbox's own. */
-static void plan_own(const struct native_engine *n, const struct sandbox_request *req,
-                     struct plan *p)
+static void image_plan_own(const struct native_engine *n, const struct sandbox_request *req,
+                           struct plan *p)
 {
-    _cleanup_free_ char *own = own_name(&req->spec);
+    _cleanup_free_ char *own = image_own_name(&req->spec);
 
     if (!own)
         return;
@@ -214,8 +214,8 @@ static void plan_own(const struct native_engine *n, const struct sandbox_request
     p->lower_dir = xasprintf("%s/sandboxes/%s/%s", n->state_dir, req->id, own);
 }
 
-static int plan_stored(struct native_engine *n, const struct sandbox_request *req, struct plan *p,
-                       char ***env, struct err *err)
+static int image_plan_stored(struct native_engine *n, const struct sandbox_request *req,
+                             struct plan *p, char ***env, struct err *err)
 {
     const struct sandbox_spec *spec = &req->spec;
     _cleanup_images_ struct images s = IMAGES_INIT;
@@ -224,21 +224,21 @@ static int plan_stored(struct native_engine *n, const struct sandbox_request *re
 
     if (!spec->image_digest)
         return err_set(err, ERR_INVALID, "it is not known which image '%s' is", spec->image);
-    r = open_store(n, &s, err);
+    r = image_open_store(n, &s, err);
     if (r >= 0)
         r = images_read(&s, spec->image_digest, &record, err);
     if (r >= 0)
-        r = check_machine(record, err);
+        r = image_check_machine(record, err);
     if (r >= 0)
-        r = check_isolation(spec, images_is_on_host(record), err);
+        r = image_check_isolation(spec, images_is_on_host(record), err);
     if (r >= 0)
-        r = plan_layers(n, record, p, err);
+        r = image_plan_layers(n, record, p, err);
     if (r >= 0)
-        r = plan_env(record, env, err);
+        r = image_plan_env(record, env, err);
     if (r < 0)
         return err_wrap(err, "image '%s'", spec->image);
     p->image = images_is_on_host(record) ? PLAN_IMAGE_HOST : PLAN_IMAGE_ROOTFS;
-    plan_own(n, req, p);
+    image_plan_own(n, req, p);
     p->user = STREQ(spec->user, DEFAULT_USER) ? image_user(record) : xstrdup(spec->user);
     p->workdir =
         STREQ(spec->workdir, DEFAULT_WORKDIR) ? image_workdir(record) : xstrdup(spec->workdir);
@@ -250,8 +250,8 @@ int native_image_plan(struct native_engine *n, const struct sandbox_request *req
 {
     const struct sandbox_spec *spec = &req->spec;
 
-    if (!is_host(spec))
-        return plan_stored(n, req, p, env, err);
+    if (!image_is_host(spec))
+        return image_plan_stored(n, req, p, env, err);
     p->image = PLAN_IMAGE_HOST;
     p->lower_dir = xstrdup(n->lower);
     p->user = xstrdup(spec->user);
@@ -271,8 +271,8 @@ int image_tool_start(const struct native_engine *n, const struct image_tool *t, 
     return program_start(n->libexec_dir, argv, NULL, fds, ARRAY_SIZE(fds), ret, err);
 }
 
-static int run_tool(const struct native_engine *n, const struct image_tool *t,
-                    const struct deadline *by, char **ret, struct err *err)
+static int image_run_tool(const struct native_engine *n, const struct image_tool *t,
+                          const struct deadline *by, char **ret, struct err *err)
 {
     struct program p = PROGRAM_INIT;
     int r = image_tool_start(n, t, &p, err);
@@ -286,7 +286,8 @@ static int run_tool(const struct native_engine *n, const struct image_tool *t,
 /* ---- a sandbox's own copy ---- */
 
 /* All of an earlier spec, and what a daemon that was killed had not finished. */
-static int throw_others(struct native_engine *n, int sandbox, const char *own, struct err *err)
+static int image_throw_others(struct native_engine *n, int sandbox, const char *own,
+                              struct err *err)
 {
     _cleanup_closedir_ DIR *d = NULL;
     _cleanup_strv_ char **names = NULL;
@@ -307,8 +308,8 @@ static int throw_others(struct native_engine *n, int sandbox, const char *own, s
     return r;
 }
 
-static int copy_layers(struct native_engine *n, const struct sandbox_request *req, int sandbox,
-                       const struct deadline *by, struct err *err)
+static int image_copy_layers(struct native_engine *n, const struct sandbox_request *req,
+                             int sandbox, const struct deadline *by, struct err *err)
 {
     struct image_tool t = {.verb = req->ephemeral ? "copy-ephemeral" : "copy",
                            .arg = req->spec.image_digest,
@@ -321,18 +322,18 @@ static int copy_layers(struct native_engine *n, const struct sandbox_request *re
         return err_sys(err, errno, "make folder '%s' of a sandbox", OWN_NEW);
     r = dir_open(sandbox, OWN_NEW, &dir, err);
     t.in = dir;
-    return r < 0 ? r : run_tool(n, &t, by, &answer, err);
+    return r < 0 ? r : image_run_tool(n, &t, by, &answer, err);
 }
 
 int native_image_own(struct native_engine *n, const struct sandbox_request *req, int sandbox,
                      const struct deadline *by, struct err *err)
 {
-    _cleanup_free_ char *own = own_name(&req->spec);
-    int r = req->fresh ? 0 : throw_others(n, sandbox, own, err);
+    _cleanup_free_ char *own = image_own_name(&req->spec);
+    int r = req->fresh ? 0 : image_throw_others(n, sandbox, own, err);
 
     if (r < 0 || !own || faccessat(sandbox, own, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return r;
-    r = copy_layers(n, req, sandbox, by, err);
+    r = image_copy_layers(n, req, sandbox, by, err);
     if (r >= 0 && renameat(sandbox, OWN_NEW, sandbox, own) < 0)
         r = err_sys(err, errno, "put the copy of image '%s' in its place", req->spec.image);
     if (r < 0)
@@ -363,39 +364,40 @@ void image_transfer_end(struct native_engine *n)
     pthread_mutex_unlock(&n->lock);
 }
 
-static int transfer(struct native_engine *n, const struct image_tool *t, const struct deadline *by,
-                    char **ret, struct err *err)
+static int native_image_transfer(struct native_engine *n, const struct image_tool *t,
+                                 const struct deadline *by, char **ret, struct err *err)
 {
     int r = image_transfer_begin(n, err);
 
     if (r < 0)
         return r;
-    r = run_tool(n, t, by, ret, err);
+    r = image_run_tool(n, t, by, ret, err);
     image_transfer_end(n);
     return r;
 }
 
-static int import_image(struct native_engine *n, const struct image_ask *ask,
-                        const struct deadline *by, char **ret, struct err *err)
+static int image_import_image(struct native_engine *n, const struct image_ask *ask,
+                              const struct deadline *by, char **ret, struct err *err)
 {
     const struct image_tool t = {.verb = "import", .arg = ask->name, .in = ask->fd, .data = -1};
 
-    return transfer(n, &t, by, ret, err);
+    return native_image_transfer(n, &t, by, ret, err);
 }
 
-static int export_image(struct native_engine *n, const struct image_ask *ask,
-                        const struct deadline *by, char **ret, struct err *err)
+static int image_export_image(struct native_engine *n, const struct image_ask *ask,
+                              const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     const struct image_tool t = {"export", ask->name, ask->detail, null, ask->fd};
 
     if (null < 0)
         return err_sys(err, errno, "open '/dev/null'");
-    return transfer(n, &t, by, ret, err);
+    return native_image_transfer(n, &t, by, ret, err);
 }
 
-static int run_with_used(struct native_engine *n, const char *verb, const struct image_ask *ask,
-                         const struct deadline *by, char **ret, struct err *err)
+static int image_run_with_used(struct native_engine *n, const char *verb,
+                               const struct image_ask *ask, const struct deadline *by, char **ret,
+                               struct err *err)
 {
     _cleanup_free_ char *used = strv_join(ask->used, "\n");
     _cleanup_close_ int in = -1;
@@ -403,31 +405,31 @@ static int run_with_used(struct native_engine *n, const char *verb, const struct
 
     const struct image_tool t = {.verb = verb, .arg = ask->name, .in = in, .data = -1};
 
-    return r < 0 ? r : run_tool(n, &t, by, ret, err);
+    return r < 0 ? r : image_run_tool(n, &t, by, ret, err);
 }
 
 /* ---- cache mounts of builds ---- */
 
-static int run_plain(struct native_engine *n, const char *verb, const char *arg, const char *more,
-                     const struct deadline *by, char **ret, struct err *err)
+static int image_run_plain(struct native_engine *n, const char *verb, const char *arg,
+                           const char *more, const struct deadline *by, char **ret, struct err *err)
 {
     const struct image_tool t = {verb, arg, more, n->devnull, -1};
 
-    return run_tool(n, &t, by, ret, err);
+    return image_run_tool(n, &t, by, ret, err);
 }
 
-static int trim_mounts(struct native_engine *n, const struct image_ask *ask,
-                       const struct deadline *by, char **ret, struct err *err)
+static int image_trim_mounts(struct native_engine *n, const struct image_ask *ask,
+                             const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_free_ char *keep = xasprintf("%llu", (unsigned long long)ask->keep);
     _cleanup_free_ char *unused = xasprintf("%llu", (unsigned long long)ask->unused);
 
-    return run_plain(n, "mounts-trim", keep, unused, by, ret, err);
+    return image_run_plain(n, "mounts-trim", keep, unused, by, ret, err);
 }
 
 /* ---- all that is asked ---- */
 
-static int show_one(const struct images *s, json_t *image, char **ret, struct err *err)
+static int image_show_one(const struct images *s, json_t *image, char **ret, struct err *err)
 {
     json_t *history;
     int r = images_history(s, image, &history, err);
@@ -440,7 +442,7 @@ static int show_one(const struct images *s, json_t *image, char **ret, struct er
 }
 
 /* `name` NULL: all of them. */
-static int show_images(struct native_engine *n, const char *name, char **ret, struct err *err)
+static int image_show_images(struct native_engine *n, const char *name, char **ret, struct err *err)
 {
     _cleanup_images_ struct images s = IMAGES_INIT;
     _cleanup_json_ json_t *list = NULL;
@@ -449,7 +451,7 @@ static int show_images(struct native_engine *n, const char *name, char **ret, st
     size_t i;
     int r;
 
-    r = open_store(n, &s, err);
+    r = image_open_store(n, &s, err);
     if (r >= 0 && name)
         r = images_resolve(&s, name, id, err);
     if (r >= 0)
@@ -462,7 +464,7 @@ static int show_images(struct native_engine *n, const char *name, char **ret, st
     }
     json_array_foreach (json_object_get(list, "images"), i, image)
         if (STREQ(json_string_value(json_object_get(image, "id")), id))
-            return show_one(&s, image, ret, err);
+            return image_show_one(&s, image, ret, err);
     return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
 }
 
@@ -473,27 +475,27 @@ int native_image(struct engine *e, const struct image_ask *ask, const struct dea
 
     switch (ask->verb) {
     case IMAGE_LIST:
-        return show_images(n, NULL, ret, err);
+        return image_show_images(n, NULL, ret, err);
     case IMAGE_SHOW:
-        return show_images(n, ask->name, ret, err);
+        return image_show_images(n, ask->name, ret, err);
     case IMAGE_IMPORT:
-        return import_image(n, ask, by, ret, err);
+        return image_import_image(n, ask, by, ret, err);
     case IMAGE_EXPORT:
-        return export_image(n, ask, by, ret, err);
+        return image_export_image(n, ask, by, ret, err);
     case IMAGE_PUSH:
         return native_push(n, ask, by, ret, err);
     case IMAGE_PULL:
         return native_pull(n, ask, by, ret, err);
     case IMAGE_REMOVE:
-        return run_with_used(n, "rm", ask, by, ret, err);
+        return image_run_with_used(n, "rm", ask, by, ret, err);
     case IMAGE_PRUNE:
-        return run_with_used(n, "prune", ask, by, ret, err);
+        return image_run_with_used(n, "prune", ask, by, ret, err);
     case IMAGE_MOUNTS:
-        return run_plain(n, "mounts", NULL, NULL, by, ret, err);
+        return image_run_plain(n, "mounts", NULL, NULL, by, ret, err);
     case IMAGE_MOUNT_REMOVE:
-        return run_plain(n, "mounts-rm", ask->name, NULL, by, ret, err);
+        return image_run_plain(n, "mounts-rm", ask->name, NULL, by, ret, err);
     case IMAGE_MOUNTS_TRIM:
-        return trim_mounts(n, ask, by, ret, err);
+        return image_trim_mounts(n, ask, by, ret, err);
     }
     return err_set(err, ERR_UNSUPPORTED, "that cannot be asked of images");
 }

@@ -30,7 +30,7 @@ enum { REPORT_MAX = 512, NOBODY = 65534 };
 
 typedef int (*kernel_probe_fn)(void *arg, struct err *err);
 
-static _noreturn_ void report_and_exit(int fd, kernel_probe_fn fn, void *arg)
+static _noreturn_ void kernel_probe_report_and_exit(int fd, kernel_probe_fn fn, void *arg)
 {
     struct err err = ERR_INIT;
 
@@ -42,7 +42,7 @@ static _noreturn_ void report_and_exit(int fd, kernel_probe_fn fn, void *arg)
 }
 
 /* The child's verdict: "\n" is success, nothing at all its sudden death. */
-static int hear_report(pid_t pid, int fd, struct err *err)
+static int kernel_probe_hear_report(pid_t pid, int fd, struct err *err)
 {
     struct deadline by = deadline_in(KERNEL_PROBE_TIMEOUT);
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -63,7 +63,7 @@ static int hear_report(pid_t pid, int fd, struct err *err)
 
 /* ---- user namespaces for ordinary users ---- */
 
-static int use_user_namespace(void *arg _unused_, struct err *err)
+static int kernel_probe_use_user_namespace(void *arg _unused_, struct err *err)
 {
     /* As root we ask for somebody else: what counts is what an ordinary user may. */
     if (setgroups(0, NULL) == 0 &&
@@ -85,9 +85,9 @@ int kernel_probe_user_namespace(struct err *err)
         return err_sys(err, errno, "make a pipe");
     pid = fork();
     if (pid == 0)
-        report_and_exit(p[1], use_user_namespace, NULL);
+        kernel_probe_report_and_exit(p[1], kernel_probe_use_user_namespace, NULL);
     fd_close(p[1]);
-    r = pid < 0 ? err_sys(err, errno, "fork") : hear_report(pid, p[0], err);
+    r = pid < 0 ? err_sys(err, errno, "fork") : kernel_probe_hear_report(pid, p[0], err);
     fd_close(p[0]);
     return r;
 }
@@ -100,7 +100,7 @@ struct inside {
     int go; /* readable when the maps are written */
 };
 
-static int run_inside(void *arg, struct err *err)
+static int kernel_probe_run_inside(void *arg, struct err *err)
 {
     const struct inside *in = arg;
     char c;
@@ -112,7 +112,7 @@ static int run_inside(void *arg, struct err *err)
     return in->fn(in->arg, err);
 }
 
-static int write_maps(pid_t pid, bool ranges, struct err *err)
+static int kernel_probe_write_maps(pid_t pid, bool ranges, struct err *err)
 {
     const struct ns_map range = {0, IDS_FIRST, IDS_COUNT};
     const struct ns_map uid = {0, getuid(), 1}, gid = {0, getgid(), 1};
@@ -121,8 +121,8 @@ static int write_maps(pid_t pid, bool ranges, struct err *err)
                   : ns_write_maps(pid, &uid, &gid, true, err);
 }
 
-static int in_namespaces(uint64_t flags, bool ranges, kernel_probe_fn fn, void *arg,
-                         struct err *err)
+static int kernel_probe_in_namespaces(uint64_t flags, bool ranges, kernel_probe_fn fn, void *arg,
+                                      struct err *err)
 {
     _cleanup_close_ int report = -1, report_in = -1, go = -1, go_in = -1;
     struct inside in = {.fn = fn, .arg = arg};
@@ -143,30 +143,30 @@ static int in_namespaces(uint64_t flags, bool ranges, kernel_probe_fn fn, void *
     if (pid == 0) {
         close(go_in); /* else its end would never be seen */
         in.go = go;
-        report_and_exit(report_in, run_inside, &in);
+        kernel_probe_report_and_exit(report_in, kernel_probe_run_inside, &in);
     }
     report_in = fd_close(report_in);
-    r = write_maps(pid, ranges, err);
+    r = kernel_probe_write_maps(pid, ranges, err);
     if (r >= 0)
         fd_write_all(go_in, "g", 1);
     go_in = fd_close(go_in);
     if (r >= 0)
-        return hear_report(pid, report, err);
-    hear_report(pid, report, NULL);
+        return kernel_probe_hear_report(pid, report, err);
+    kernel_probe_hear_report(pid, report, NULL);
     return r;
 }
 
-static int do_nothing(void *arg _unused_)
+static int kernel_probe_do_nothing(void *arg _unused_)
 {
     return 0;
 }
 
 int kernel_probe_subids(const struct submap *ids, struct err *err)
 {
-    return submap_run(ids, do_nothing, NULL, err);
+    return submap_run(ids, kernel_probe_do_nothing, NULL, err);
 }
 
-static int mount_proc(void *arg _unused_, struct err *err)
+static int kernel_probe_mount_proc(void *arg _unused_, struct err *err)
 {
     _cleanup_close_ int fd = -1;
 
@@ -175,7 +175,8 @@ static int mount_proc(void *arg _unused_, struct err *err)
 
 int kernel_probe_proc(bool ranges, struct err *err)
 {
-    return in_namespaces(CLONE_NEWNS | CLONE_NEWPID, ranges, mount_proc, NULL, err);
+    return kernel_probe_in_namespaces(CLONE_NEWNS | CLONE_NEWPID, ranges, kernel_probe_mount_proc,
+                                      NULL, err);
 }
 
 /* ---- overlay ---- */
@@ -187,7 +188,7 @@ struct overlay_probe {
 
 /* Mapped ids may not search the way to dir: as in a sandbox, the layers are attached to a scaffold
  * of the namespace's own. */
-static int enter_mapped(int layers, struct err *err)
+static int kernel_probe_enter_mapped(int layers, struct err *err)
 {
     _cleanup_close_ int scaffold = -1;
     int r;
@@ -204,12 +205,12 @@ static int enter_mapped(int layers, struct err *err)
     return r;
 }
 
-static int enter_plain(const char *dir, struct err *err)
+static int kernel_probe_enter_plain(const char *dir, struct err *err)
 {
     return chdir(dir) < 0 ? err_sys(err, errno, "enter '%s'", dir) : 0;
 }
 
-static int use_overlay(void *arg, struct err *err)
+static int kernel_probe_use_overlay(void *arg, struct err *err)
 {
     const struct overlay_probe *t = arg;
     const struct overlay o = {.lower = "lower", .upper = "upper", .work = "work"};
@@ -218,7 +219,8 @@ static int use_overlay(void *arg, struct err *err)
 
     r = mount_make_private(err);
     if (r >= 0)
-        r = t->layers >= 0 ? enter_mapped(t->layers, err) : enter_plain(t->dir, err);
+        r = t->layers >= 0 ? kernel_probe_enter_mapped(t->layers, err)
+                           : kernel_probe_enter_plain(t->dir, err);
     if (r >= 0)
         r = overlay_mount(&o, &fd, err);
     if (r < 0)
@@ -227,7 +229,7 @@ static int use_overlay(void *arg, struct err *err)
     return file < 0 ? err_sys(err, errno, "write a file in the overlay") : 0;
 }
 
-static int map_layers(struct overlay_probe *t, struct err *err)
+static int kernel_probe_map_layers(struct overlay_probe *t, struct err *err)
 {
     const struct ns_map range = {0, IDS_FIRST, IDS_COUNT};
     _cleanup_close_ int userns = -1;
@@ -256,9 +258,9 @@ int kernel_probe_overlay(const char *dir, bool ranges, struct err *err)
                    mkdirat(at, "work", 0755) < 0))
         r = err_sys(err, errno, "make folders in '%s'", tmp);
     if (r >= 0 && ranges)
-        r = map_layers(&t, err);
+        r = kernel_probe_map_layers(&t, err);
     if (r >= 0)
-        r = in_namespaces(CLONE_NEWNS, ranges, use_overlay, &t, err);
+        r = kernel_probe_in_namespaces(CLONE_NEWNS, ranges, kernel_probe_use_overlay, &t, err);
     fd_close(t.layers);
     rmtree(parent, strrchr(tmp, '/') + 1, NULL);
     return r;

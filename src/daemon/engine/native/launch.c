@@ -38,7 +38,7 @@ struct native_launch {
     uint32_t id_base;
 };
 
-static void launch_done(struct native_launch *l)
+static void native_launch_done(struct native_launch *l)
 {
     fd_close(l->control);
     fd_close(l->plan);
@@ -50,7 +50,7 @@ static void launch_done(struct native_launch *l)
 
 /* ---- the plan ---- */
 
-static int fill_mounts(const struct native_launch *l, struct plan *p, struct err *err)
+static int native_launch_fill_mounts(const struct native_launch *l, struct plan *p, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
     const char *const own[] = {l->n->state_dir, l->n->run_dir, NULL};
@@ -75,7 +75,7 @@ static int fill_mounts(const struct native_launch *l, struct plan *p, struct err
     return 0;
 }
 
-static void fill_limits(struct plan *p, const struct sandbox_spec *spec)
+static void native_launch_fill_limits(struct plan *p, const struct sandbox_spec *spec)
 {
     p->memory = spec->memory;
     p->cpu_milli = spec->cpu_milli;
@@ -87,7 +87,7 @@ static void fill_limits(struct plan *p, const struct sandbox_spec *spec)
     p->scratch_size = spec->scratch_size;
 }
 
-static void fill_names(struct plan *p, const struct native_launch *l)
+static void native_launch_fill_names(struct plan *p, const struct native_launch *l)
 {
     const struct native_engine *n = l->n;
     const char *id = l->req->id;
@@ -105,7 +105,7 @@ static void fill_names(struct plan *p, const struct native_launch *l)
 }
 
 /* The addresses are those of the id lease: no two sandboxes of the machine have the same. */
-static void fill_network(struct plan *p, const struct native_launch *l)
+static void native_launch_fill_network(struct plan *p, const struct native_launch *l)
 {
     static const enum plan_network modes[] = {
         [SPEC_NETWORK_NONE] = PLAN_NETWORK_NONE,
@@ -129,7 +129,7 @@ static void fill_network(struct plan *p, const struct native_launch *l)
 }
 
 /* Layers, mounts and user of a build's step; its variables go with the command. */
-static void fill_step(const struct native_launch *l, struct plan *p)
+static void native_launch_fill_step(const struct native_launch *l, struct plan *p)
 {
     const struct native_step *s = l->step;
 
@@ -151,32 +151,33 @@ static void fill_step(const struct native_launch *l, struct plan *p)
     }
 }
 
-static int fill_image(struct native_launch *l, struct plan *p, char ***variables, struct err *err)
+static int native_launch_fill_image(struct native_launch *l, struct plan *p, char ***variables,
+                                    struct err *err)
 {
     int r;
 
     if (l->step) {
-        fill_step(l, p);
+        native_launch_fill_step(l, p);
         return 0;
     }
     r = native_image_plan(l->n, l->req, p, variables, err);
     return r < 0 ? r : tool_caches_plan(l->n, l->req, l->run, p, variables, &l->warnings, err);
 }
 
-static int make_plan(struct native_launch *l, struct err *err)
+static int native_launch_make_plan(struct native_launch *l, struct err *err)
 {
     const struct sandbox_spec *spec = &l->req->spec;
     _cleanup_strv_ char **variables = packages_variables(spec);
     struct plan p = PLAN_INIT;
     int r;
 
-    r = fill_image(l, &p, &variables, err);
+    r = native_launch_fill_image(l, &p, &variables, err);
     if (r < 0) {
         plan_done(&p);
         return r;
     }
-    fill_names(&p, l);
-    fill_limits(&p, spec);
+    native_launch_fill_names(&p, l);
+    native_launch_fill_limits(&p, spec);
     p.id_base = l->id_base;
     p.sub_uid = l->n->subids.uid;
     p.sub_gid = l->n->subids.gid;
@@ -186,15 +187,15 @@ static int make_plan(struct native_launch *l, struct err *err)
     p.strict = spec->isolation == SPEC_ISOLATION_STRICT;
     p.seccomp = xmemdup(l->n->filter, l->n->filter_bytes);
     p.seccomp_len = l->n->filter_bytes;
-    fill_network(&p, l);
-    r = l->step ? 0 : fill_mounts(l, &p, err);
+    native_launch_fill_network(&p, l);
+    r = l->step ? 0 : native_launch_fill_mounts(l, &p, err);
     if (r >= 0)
         r = plan_write(&p, &l->plan, err);
     plan_done(&p);
     return r;
 }
 
-static int lease_ids(struct native_launch *l, struct err *err)
+static int native_launch_lease_ids(struct native_launch *l, struct err *err)
 {
     int r;
 
@@ -207,7 +208,8 @@ static int lease_ids(struct native_launch *l, struct err *err)
 }
 
 /* The folder of this run; what a dead run left there goes first. */
-static int make_run_folder(struct native_launch *l, const struct deadline *by, struct err *err)
+static int native_launch_make_run_folder(struct native_launch *l, const struct deadline *by,
+                                         struct err *err)
 {
     const char *id = l->req->id;
     int r;
@@ -231,7 +233,7 @@ static int make_run_folder(struct native_launch *l, const struct deadline *by, s
     return l->log < 0 ? err_sys(err, errno, "make the log of sandbox '%s'", id) : 0;
 }
 
-static int start_shim(struct native_launch *l, struct err *err)
+static int native_launch_start_shim(struct native_launch *l, struct err *err)
 {
     const int fds[PLAN_FDS] = {l->plan, l->log, l->lease};
     struct prewarmed_shim shim;
@@ -248,7 +250,7 @@ static int start_shim(struct native_launch *l, struct err *err)
 /* ---- the whole ---- */
 
 /* What the shim wrote to its log, when it ended without a word on its line. */
-static void add_last_words(const struct native_launch *l, struct err *err)
+static void native_launch_add_last_words(const struct native_launch *l, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/shim.log", l->req->id);
     _cleanup_free_ char *text = NULL;
@@ -263,39 +265,39 @@ static void add_last_words(const struct native_launch *l, struct err *err)
     err_wrap(err, "%.200s", line ? line + 1 : text);
 }
 
-static int await_ready(struct native_launch *l, const struct deadline *by,
-                       struct engine_sandbox *sandbox, struct err *err)
+static int native_launch_await_ready(struct native_launch *l, const struct deadline *by,
+                                     struct engine_sandbox *sandbox, struct err *err)
 {
     int r;
 
     r = handshake_start(l->control, l->req, by, sandbox, err);
     if (r == -ERR_ENGINE)
-        add_last_words(l, err);
+        native_launch_add_last_words(l, err);
     return r;
 }
 
-static int launch_run(struct native_launch *l, const struct deadline *by,
-                      struct engine_sandbox *sandbox, struct err *err)
+static int native_launch_run(struct native_launch *l, const struct deadline *by,
+                             struct engine_sandbox *sandbox, struct err *err)
 {
     int r;
 
-    r = make_run_folder(l, by, err);
+    r = native_launch_make_run_folder(l, by, err);
     if (r >= 0)
-        r = lease_ids(l, err);
+        r = native_launch_lease_ids(l, err);
     if (r >= 0 && l->req->spec.network == SPEC_NETWORK_OPEN)
         r = network_ensure(&l->n->net, l->req->id, by, err);
     if (r >= 0)
-        r = make_plan(l, err);
+        r = native_launch_make_plan(l, err);
     if (r >= 0)
-        r = start_shim(l, err);
+        r = native_launch_start_shim(l, err);
     if (r >= 0)
-        r = await_ready(l, by, sandbox, err);
+        r = native_launch_await_ready(l, by, sandbox, err);
     return r;
 }
 
 /* A sandbox that answers must not get a second supervisor over it. */
-static int check_not_running(struct engine *e, const char *id, const struct deadline *by,
-                             struct err *err)
+static int native_launch_check_not_running(struct engine *e, const char *id,
+                                           const struct deadline *by, struct err *err)
 {
     struct native_engine *n = native_of(e);
     _cleanup_err_ struct err why = ERR_INIT;
@@ -335,10 +337,10 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
     struct engine_sandbox sandbox = {.supervisor_fd = -1};
     int r;
 
-    r = check_not_running(e, req->id, by, err);
+    r = native_launch_check_not_running(e, req->id, by, err);
     if (r < 0)
         return r;
-    r = launch_run(&l, by, &sandbox, err);
+    r = native_launch_run(&l, by, &sandbox, err);
     if (r >= 0) {
         memcpy(sandbox.id, req->id, sizeof(sandbox.id));
         memcpy(sandbox.hash, req->hash, sizeof(sandbox.hash));
@@ -353,6 +355,6 @@ int native_start_step(struct engine *e, const struct sandbox_request *req,
             log_debug("sandbox %s: undo of a failed start: %s", req->id, undo.msg);
         err_wrap(err, "start sandbox '%s'", req->name);
     }
-    launch_done(&l);
+    native_launch_done(&l);
     return r;
 }

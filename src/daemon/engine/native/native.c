@@ -34,7 +34,7 @@
 
 /* ---- open ---- */
 
-static int open_folder(const char *parent, const char *name, int *ret, struct err *err)
+static int native_open_folder(const char *parent, const char *name, int *ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/%s", parent, name);
     int r;
@@ -43,27 +43,27 @@ static int open_folder(const char *parent, const char *name, int *ret, struct er
     return r < 0 ? r : dir_open(AT_FDCWD, path, ret, err);
 }
 
-static int open_delete_queue(struct native_engine *n, struct err *err)
+static int native_open_delete_queue(struct native_engine *n, struct err *err)
 {
     int fd, r;
 
-    r = open_folder(n->state_dir, "trash", &fd, err);
+    r = native_open_folder(n->state_dir, "trash", &fd, err);
     if (r >= 0)
         n->delete_queue = delete_queue_new(fd);
     return r;
 }
 
-static int open_folders(struct native_engine *n, struct err *err)
+static int native_open_folders(struct native_engine *n, struct err *err)
 {
     int r;
 
-    r = open_folder(n->state_dir, "sandboxes", &n->boxes, err);
+    r = native_open_folder(n->state_dir, "sandboxes", &n->boxes, err);
     if (r >= 0)
-        r = open_folder(n->state_dir, "execs", &n->execs, err);
+        r = native_open_folder(n->state_dir, "execs", &n->execs, err);
     if (r >= 0)
-        r = open_folder(n->run_dir, "sandboxes", &n->runs, err);
+        r = native_open_folder(n->run_dir, "sandboxes", &n->runs, err);
     if (r >= 0)
-        r = open_delete_queue(n, err);
+        r = native_open_delete_queue(n, err);
     if (r < 0)
         return r;
     spread_children(n->boxes);
@@ -76,7 +76,7 @@ static int open_folders(struct native_engine *n, struct err *err)
 }
 
 /* The generations that living runs stand on, and the present one. */
-static int images_in_use(struct native_engine *n, char ***ret, struct err *err)
+static int native_images_in_use(struct native_engine *n, char ***ret, struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
     int r;
@@ -98,7 +98,7 @@ static int images_in_use(struct native_engine *n, char ***ret, struct err *err)
     return 0;
 }
 
-static int open_image(struct native_engine *n, struct err *err)
+static int native_open_image(struct native_engine *n, struct err *err)
 {
     const struct host_image_source src = {.root = "/", .chown_home = n->ranges};
     _cleanup_free_ char *dir = xasprintf("%s/images/host", n->state_dir);
@@ -107,28 +107,28 @@ static int open_image(struct native_engine *n, struct err *err)
 
     r = host_image_ensure(dir, &src, &n->lower, err);
     if (r >= 0)
-        r = images_in_use(n, &keep, err);
+        r = native_images_in_use(n, &keep, err);
     if (r >= 0)
         host_image_prune(dir, keep);
     return r;
 }
 
-static int open_ids(struct native_engine *n, struct err *err)
+static int native_open_ids(struct native_engine *n, struct err *err)
 {
     static const char *const subids[] = {"/etc/subuid", "/etc/subgid", NULL};
 
     return n->ranges ? ids_init(&n->ids, IDS_FILE, subids, err) : 0;
 }
 
-static int open_prewarmed(struct native_engine *n, struct err *err)
+static int native_open_prewarmed(struct native_engine *n, struct err *err)
 {
     int dirs[PREWARMED_KINDS] = {-1, -1, -1}, r;
 
-    r = open_folder(n->state_dir, "spares/boxes", &dirs[PREWARMED_SANDBOX], err);
+    r = native_open_folder(n->state_dir, "spares/boxes", &dirs[PREWARMED_SANDBOX], err);
     if (r >= 0)
-        r = open_folder(n->state_dir, "spares/execs", &dirs[PREWARMED_EXECS], err);
+        r = native_open_folder(n->state_dir, "spares/execs", &dirs[PREWARMED_EXECS], err);
     if (r >= 0)
-        r = open_folder(n->run_dir, "spares", &dirs[PREWARMED_RUN], err);
+        r = native_open_folder(n->run_dir, "spares", &dirs[PREWARMED_RUN], err);
     for (int kind = 0; kind < PREWARMED_KINDS; kind++) {
         if (r < 0)
             fd_close(dirs[kind]);
@@ -140,7 +140,7 @@ static int open_prewarmed(struct native_engine *n, struct err *err)
     return r;
 }
 
-static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
+static uint32_t native_caps_of(uint32_t unenforced, const char *cgroups)
 {
     uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
 
@@ -153,7 +153,7 @@ static uint32_t caps_of(uint32_t unenforced, const char *cgroups)
 }
 
 /* Sandboxes start without, and say so. */
-static void open_caches(struct native_engine *n)
+static void native_open_caches(struct native_engine *n)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -161,7 +161,7 @@ static void open_caches(struct native_engine *n)
         log_debug("native: %s", err.msg);
 }
 
-static int open_parts(struct native_engine *n, struct err *err)
+static int native_open_parts(struct native_engine *n, struct err *err)
 {
     _cleanup_free_ char *shim = xasprintf("%s/ripcord-shim", n->libexec_dir);
     const char *cgroups = "none";
@@ -171,7 +171,7 @@ static int open_parts(struct native_engine *n, struct err *err)
     n->ranges = probe_id_ranges(IDS_FIRST, (uint64_t)IDS_LEASES * IDS_COUNT);
     if (!n->ranges)
         subids_find(&n->subids, NULL);
-    n->engine.caps = caps_of(unenforced, cgroups);
+    n->engine.caps = native_caps_of(unenforced, cgroups);
     n->engine.cache_modes = (1U << CACHE_MODES) - 1;
     if (n->ranges && network_possible())
         n->engine.caps |= ENGINE_CAP_NET_OPEN | ENGINE_CAP_NET_ISOLATED;
@@ -180,24 +180,24 @@ static int open_parts(struct native_engine *n, struct err *err)
     if (n->ranges && disk_possible(NULL))
         n->engine.caps |= ENGINE_CAP_DISK_LIMIT;
     n->cgroup_reaper = cgroup_reaper_new(n->root_id);
-    r = open_folders(n, err);
+    r = native_open_folders(n, err);
     if (r >= 0)
         r = native_seal_shim(shim, &n->shim, err);
     if (r >= 0 && n->subids.uid)
         delete_queue_use_subids(n->delete_queue, n->shim, &n->subids);
     if (r >= 0)
-        r = open_ids(n, err);
+        r = native_open_ids(n, err);
     if (r >= 0)
-        r = open_image(n, err);
+        r = native_open_image(n, err);
     if (r >= 0)
-        r = open_prewarmed(n, err);
+        r = native_open_prewarmed(n, err);
     if (r >= 0)
-        open_caches(n);
+        native_open_caches(n);
     return r;
 }
 
 /* As at the beginning: a try that failed half-way must not be in the way of the next one. */
-static void close_parts(struct native_engine *n)
+static void native_close_parts(struct native_engine *n)
 {
     prewarmed_free(TAKE_PTR(n->prewarmed));
     n->boxes = fd_close(n->boxes);
@@ -221,7 +221,7 @@ static void native_close(struct engine *e)
         return;
     if (n->runs >= 0)
         cgroup_remove_root(NATIVE_CGROUP_PARENT, n->root_id); /* stays while a sandbox is up */
-    close_parts(n);
+    native_close_parts(n);
     network_done(&n->net);
     supervisors_done(&n->supervisors);
     cache_base_done(&n->base);
@@ -264,9 +264,9 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
     int r;
 
     (void)by; /* nothing here waits for anybody */
-    r = open_parts(n, err);
+    r = native_open_parts(n, err);
     if (r < 0)
-        close_parts(n);
+        native_close_parts(n);
     return r;
 }
 
@@ -276,7 +276,7 @@ static int native_open(struct engine *e, const struct deadline *by, struct err *
  * "hash/name": one symlink is one system call to write and one to read, and never half there. The
  * whole spec lies beside it for the case that the database is lost; a throw-away sandbox has none.
  */
-static int write_meta(int dir, const struct sandbox_request *req, struct err *err)
+static int native_write_meta(int dir, const struct sandbox_request *req, struct err *err)
 {
     char text[sizeof(req->hash) + sizeof(req->name) + 1];
 
@@ -291,7 +291,7 @@ static int write_meta(int dir, const struct sandbox_request *req, struct err *er
     return 0;
 }
 
-static bool meta_matches(int dir, const struct sandbox_request *req)
+static bool native_meta_matches(int dir, const struct sandbox_request *req)
 {
     char text[sizeof(req->hash) + sizeof(req->name) + 1];
     size_t want = strlen(req->hash);
@@ -303,8 +303,8 @@ static bool meta_matches(int dir, const struct sandbox_request *req)
     return strncmp(text, req->hash, want) == 0 && text[want] == '/';
 }
 
-static int make_disk(struct native_engine *n, const struct sandbox_request *req,
-                     const struct deadline *by, struct err *err)
+static int native_make_disk(struct native_engine *n, const struct sandbox_request *req,
+                            const struct deadline *by, struct err *err)
 {
     _cleanup_free_ char *folder = NULL;
 
@@ -316,39 +316,39 @@ static int make_disk(struct native_engine *n, const struct sandbox_request *req,
 
 /* Another spec: the root layer belongs to the old one and goes, /home/agent and /cache stay. On a
  * disk of its own the shim sees to that, as it has it mounted. */
-static int renew(struct native_engine *n, const struct sandbox_request *req,
-                 const struct deadline *by, struct err *err)
+static int native_renew(struct native_engine *n, const struct sandbox_request *req,
+                        const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
 
-    r = make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
+    r = native_make_disk(n, req, by, err); /* a daemon that was killed may not have come that far */
     if (r >= 0)
         r = dir_open(n->boxes, req->id, &dir, err);
     if (r >= 0)
         r = native_image_own(n, req, dir, by, err);
-    if (r < 0 || meta_matches(dir, req))
+    if (r < 0 || native_meta_matches(dir, req))
         return r;
     r = overlay_renew_begin(dir, "cache", err);
     if (r >= 0)
         r = delete_queue_add(n->delete_queue, dir, "root", err);
     if (r >= 0)
         r = overlay_renew_end(dir, err);
-    return r < 0 ? r : write_meta(dir, req, err);
+    return r < 0 ? r : native_write_meta(dir, req, err);
 }
 
-static int make_new(struct native_engine *n, const struct sandbox_request *req,
-                    const struct deadline *by, struct err *err)
+static int native_make_new(struct native_engine *n, const struct sandbox_request *req,
+                           const struct deadline *by, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r;
 
     r = dir_open(n->boxes, req->id, &dir, err);
     if (r >= 0)
-        r = make_disk(n, req, by, err);
+        r = native_make_disk(n, req, by, err);
     if (r >= 0)
         r = native_image_own(n, req, dir, by, err);
-    return r < 0 ? r : write_meta(dir, req, err);
+    return r < 0 ? r : native_write_meta(dir, req, err);
 }
 
 int native_create(struct engine *e, const struct sandbox_request *req, const struct deadline *by,
@@ -363,10 +363,10 @@ int native_create(struct engine *e, const struct sandbox_request *req, const str
         return err_sys(err, -r, "make journal folder of sandbox '%s'", req->name);
     r = prewarmed_folder(n->prewarmed, PREWARMED_SANDBOX, n->boxes, req->id);
     if (r == -EEXIST)
-        return renew(n, req, by, err);
+        return native_renew(n, req, by, err);
     if (r < 0)
         return err_sys(err, -r, "make folder of sandbox '%s'", req->name);
-    r = make_new(n, req, by, err);
+    r = native_make_new(n, req, by, err);
     if (r < 0) {
         rmtree(n->boxes, req->id, NULL);
         rmtree(n->execs, req->id, NULL);
@@ -409,7 +409,7 @@ static int native_usage(struct engine *e, const char *id, const struct deadline 
     return r;
 }
 
-static void read_meta(struct native_engine *n, bool specs, struct engine_object *o)
+static void native_read_meta(struct native_engine *n, bool specs, struct engine_object *o)
 {
     char text[sizeof(o->hash) + NAME_MAX], *slash;
     _cleanup_free_ char *path = xasprintf("%s/meta", o->id), *spec = xasprintf("%s/spec", o->id);
@@ -429,7 +429,7 @@ static void read_meta(struct native_engine *n, bool specs, struct engine_object 
         file_read(n->boxes, spec, SPEC_TEXT_MAX, &o->spec, NULL, NULL);
 }
 
-static void add_objects(struct engine_objects *l, char *const *ids, char *const *steps)
+static void native_add_objects(struct engine_objects *l, char *const *ids, char *const *steps)
 {
     for (; ids && *ids; ids++)
         if (!strv_contains(steps, *ids))
@@ -437,7 +437,7 @@ static void add_objects(struct engine_objects *l, char *const *ids, char *const 
 }
 
 /* A run that has ended has neither folder nor cgroup. */
-static void add_up(struct engine_objects *l, char *const *ids, char *const *steps)
+static void native_add_up(struct engine_objects *l, char *const *ids, char *const *steps)
 {
     for (; ids && *ids; ids++) {
         struct engine_object *o = strv_contains(steps, *ids) ? NULL : engine_objects_add(l, *ids);
@@ -449,7 +449,7 @@ static void add_up(struct engine_objects *l, char *const *ids, char *const *step
 
 /* Asked before and after all is looked at: what began or ended in between is in one of the two, or
  * has gone as a whole. */
-static void add_steps(struct native_engine *n, char ***steps)
+static void native_add_steps(struct native_engine *n, char ***steps)
 {
     pthread_mutex_lock(&n->lock);
     for (char **id = n->steps; id && *id; id++)
@@ -466,7 +466,7 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
     int r;
 
     native_tidy_network(n, by);
-    add_steps(n, &steps);
+    native_add_steps(n, &steps);
     cgroup_reaper_list(n->cgroup_reaper, &swept);
     r = cgroup_list(NATIVE_CGROUP_PARENT, n->root_id, &groups, err);
     if (r >= 0)
@@ -477,16 +477,16 @@ static int native_list(struct engine *e, bool specs, const struct deadline *by,
         r = sandbox_ids_add(n->execs, &execs, err);
     if (r < 0)
         return r;
-    add_steps(n, &steps);
+    native_add_steps(n, &steps);
     cgroup_reaper_list(n->cgroup_reaper, &swept);
     for (char **id = ids; id && *id; id++)
         if (!strv_contains(steps, *id))
-            read_meta(n, specs, engine_objects_add(ret, *id));
-    add_objects(ret, execs, steps);
-    add_up(ret, runs, steps);
+            native_read_meta(n, specs, engine_objects_add(ret, *id));
+    native_add_objects(ret, execs, steps);
+    native_add_up(ret, runs, steps);
     for (char **id = steps; id && *id; id++)
         strv_add(&swept, *id);
-    add_up(ret, groups, swept); /* what the broom has is nobody's any more */
+    native_add_up(ret, groups, swept); /* what the broom has is nobody's any more */
     return 0;
 }
 

@@ -15,7 +15,7 @@
 
 enum { FILE_MAX = 64 << 10, RESOLVERS_MAX = 3 /* MAXNS of resolv.h */ };
 
-static void take_resolvers(char *text, char ***ret)
+static void network_host_take_resolvers(char *text, char ***ret)
 {
     char *line, *rest = text;
 
@@ -42,7 +42,7 @@ char **network_resolvers(void)
         _cleanup_free_ char *text = NULL;
 
         if (file_read(AT_FDCWD, files[i], FILE_MAX, &text, NULL, NULL) >= 0)
-            take_resolvers(text, &found);
+            network_host_take_resolvers(text, &found);
     }
     return found;
 }
@@ -64,7 +64,7 @@ char *network_resolv_conf(char *const *resolvers)
 }
 
 /* The first route to 0.0.0.0/0 in /proc/net/route: "eth0 00000000 gateway flags ... mask ...". */
-static bool default_interface(char *text, char ret[static IFNAMSIZ])
+static bool network_host_default_interface(char *text, char ret[static IFNAMSIZ])
 {
     for (char *line, *rest = text; (line = strsep(&rest, "\n"));) {
         const char *name = strsep(&line, "\t");
@@ -85,7 +85,7 @@ uint32_t network_mtu(void)
     uint64_t mtu;
 
     if (file_read(AT_FDCWD, "/proc/net/route", FILE_MAX, &routes, NULL, NULL) < 0 ||
-        !default_interface(routes, name))
+        !network_host_default_interface(routes, name))
         return 0;
     path = xasprintf("/sys/class/net/%s/mtu", name);
     if (file_read(AT_FDCWD, path, FILE_MAX, &text, NULL, NULL) < 0)

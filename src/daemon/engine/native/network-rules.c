@@ -58,7 +58,7 @@ void network_pattern(const char *root_id, char wildcard, char ret[static NETWORK
 /* ---- nft ---- */
 
 /* The line that lets name servers through, also those in blocked ranges; none without any. */
-static char *resolvers_nft(char *const *resolvers)
+static char *network_rules_resolvers_nft(char *const *resolvers)
 {
     _cleanup_free_ char *list = resolvers && *resolvers ? strv_join(resolvers, ", ") : NULL;
 
@@ -67,8 +67,8 @@ static char *resolvers_nft(char *const *resolvers)
     return xasprintf("    ip daddr { %s } meta l4proto { tcp, udp } th dport 53 accept\n", list);
 }
 
-static int append_nft(struct buf *b, const char *table, const char *ifs, const char *servers,
-                      const char *ranges)
+static int network_rules_append_nft(struct buf *b, const char *table, const char *ifs,
+                                    const char *servers, const char *ranges)
 {
     return buf_appendf(b,
                        "table inet %1$s\n"
@@ -104,13 +104,13 @@ static int append_nft(struct buf *b, const char *table, const char *ifs, const c
 int network_rules_nft(const char *root_id, char *const *resolvers, char **ret, struct err *err)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(RULES_MAX);
-    _cleanup_free_ char *servers = resolvers_nft(resolvers);
+    _cleanup_free_ char *servers = network_rules_resolvers_nft(resolvers);
     _cleanup_free_ char *ranges = strv_join((char *const *)blocked, ", ");
     char table[NETWORK_NAME_MAX], ifs[NETWORK_IFNAME_MAX];
 
     network_table(root_id, table);
     network_pattern(root_id, '*', ifs);
-    if (append_nft(&b, table, ifs, servers, ranges) < 0)
+    if (network_rules_append_nft(&b, table, ifs, servers, ranges) < 0)
         return err_set(err, ERR_LIMIT, "firewall rules are over %d bytes", RULES_MAX);
     *ret = buf_steal(&b);
     return 0;
@@ -122,7 +122,8 @@ int network_rules_nft(const char *root_id, char *const *resolvers, char **ret, s
  * The same for machines without nft: chains of our own, entered from the built-in ones by a jump
  * at the top (network.c). IPv6 has no rules here, as it is off on both ends.
  */
-static int append_outward(struct buf *b, const char *chain, const char *ifs, char *const *resolvers)
+static int network_rules_append_outward(struct buf *b, const char *chain, const char *ifs,
+                                        char *const *resolvers)
 {
     int r;
 
@@ -142,8 +143,8 @@ static int append_outward(struct buf *b, const char *chain, const char *ifs, cha
     return r;
 }
 
-static int append_iptables(struct buf *b, const char *root_id, const char *ifs,
-                           char *const *resolvers)
+static int network_rules_append_iptables(struct buf *b, const char *root_id, const char *ifs,
+                                         char *const *resolvers)
 {
     char f[NETWORK_NAME_MAX], i[NETWORK_NAME_MAX], n[NETWORK_NAME_MAX];
     int r;
@@ -153,7 +154,7 @@ static int append_iptables(struct buf *b, const char *root_id, const char *ifs,
     network_chain(root_id, "N", n);
     r = buf_appendf(b, "*filter\n:%s - [0:0]\n:%s - [0:0]\n", f, i);
     if (r == 0)
-        r = append_outward(b, f, ifs, resolvers);
+        r = network_rules_append_outward(b, f, ifs, resolvers);
     if (r == 0)
         r = buf_appendf(b,
                         "-A %1$s -o %3$s -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n"
@@ -175,7 +176,7 @@ int network_rules_iptables(const char *root_id, char *const *resolvers, char **r
     char ifs[NETWORK_IFNAME_MAX];
 
     network_pattern(root_id, '+', ifs);
-    if (append_iptables(&b, root_id, ifs, resolvers) < 0)
+    if (network_rules_append_iptables(&b, root_id, ifs, resolvers) < 0)
         return err_set(err, ERR_LIMIT, "firewall rules are over %d bytes", RULES_MAX);
     *ret = buf_steal(&b);
     return 0;

@@ -64,8 +64,9 @@ bool network_forward_drops(const struct deadline *by)
 }
 
 /* Runs `iptables VERB FORWARD -i|-o <ours> -j ACCEPT`. */
-static int forward_rule(const struct network *n, const char *verb, const char *direction,
-                        const struct deadline *by, struct err *err)
+static int native_network_forward_rule(const struct network *n, const char *verb,
+                                       const char *direction, const struct deadline *by,
+                                       struct err *err)
 {
     char ifs[NETWORK_IFNAME_MAX];
     const char *const argv[] = {"iptables", "-w", verb,     "FORWARD", direction,
@@ -79,33 +80,35 @@ static const char *const directions[] = {"-i", "-o"};
 
 /* Where forwarding is dropped by default, ours must be allowed by name. What must not pass has
  * been dropped by our own chain before that one is asked. */
-static int allow_forward(const struct network *n, const struct deadline *by, struct err *err)
+static int native_network_allow_forward(const struct network *n, const struct deadline *by,
+                                        struct err *err)
 {
     int r = 0;
 
     if (!network_forward_drops(by))
         return 0;
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directions); i++)
-        if (forward_rule(n, "-C", directions[i], by, NULL) < 0)
-            r = forward_rule(n, "-I", directions[i], by, err);
+        if (native_network_forward_rule(n, "-C", directions[i], by, NULL) < 0)
+            r = native_network_forward_rule(n, "-I", directions[i], by, err);
     return r;
 }
 
-static int disallow_forward(const struct network *n, const struct deadline *by, struct err *err)
+static int native_network_disallow_forward(const struct network *n, const struct deadline *by,
+                                           struct err *err)
 {
     int r = 0;
 
     if (!program_find("iptables"))
         return 0;
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directions); i++)
-        if (forward_rule(n, "-C", directions[i], by, NULL) >= 0)
-            r = forward_rule(n, "-D", directions[i], by, err);
+        if (native_network_forward_rule(n, "-C", directions[i], by, NULL) >= 0)
+            r = native_network_forward_rule(n, "-D", directions[i], by, err);
     return r;
 }
 
 /* ---- nft ---- */
 
-static bool present_nft(const struct network *n, const struct deadline *by)
+static bool native_network_present_nft(const struct network *n, const struct deadline *by)
 {
     char table[NETWORK_NAME_MAX];
     const char *const argv[] = {"nft", "list", "table", "inet", table, NULL};
@@ -114,16 +117,17 @@ static bool present_nft(const struct network *n, const struct deadline *by)
     return program_run(argv, NULL, by, NULL, NULL) >= 0;
 }
 
-static int apply_nft(const struct network *n, const char *rules, const struct deadline *by,
-                     struct err *err)
+static int native_network_apply_nft(const struct network *n, const char *rules,
+                                    const struct deadline *by, struct err *err)
 {
     static const char *const argv[] = {"nft", "-f", "-", NULL};
     int r = program_run(argv, rules, by, NULL, err);
 
-    return r < 0 ? r : allow_forward(n, by, err);
+    return r < 0 ? r : native_network_allow_forward(n, by, err);
 }
 
-static int remove_nft(const struct network *n, const struct deadline *by, struct err *err)
+static int native_network_remove_nft(const struct network *n, const struct deadline *by,
+                                     struct err *err)
 {
     static const char *const argv[] = {"nft", "-f", "-", NULL};
     _cleanup_free_ char *batch = NULL;
@@ -134,7 +138,7 @@ static int remove_nft(const struct network *n, const struct deadline *by, struct
     /* Made first: deleting one that is not there would be an error. */
     batch = xasprintf("table inet %1$s\ndelete table inet %1$s\n", table);
     r = program_run(argv, batch, by, NULL, err);
-    return r < 0 ? r : disallow_forward(n, by, err);
+    return r < 0 ? r : native_network_disallow_forward(n, by, err);
 }
 
 /* ---- iptables ---- */
@@ -145,8 +149,8 @@ static const struct { const char *table, *chain, *ours; } jumps[] = {
 };
 /* clang-format on */
 
-static int jump(const struct network *n, const char *verb, size_t i, const struct deadline *by,
-                struct err *err)
+static int native_network_jump(const struct network *n, const char *verb, size_t i,
+                               const struct deadline *by, struct err *err)
 {
     char ours[NETWORK_NAME_MAX];
     const char *const argv[] = {"iptables", "-w", "-t", jumps[i].table, verb, jumps[i].chain,
@@ -156,29 +160,29 @@ static int jump(const struct network *n, const char *verb, size_t i, const struc
     return program_run(argv, NULL, by, NULL, err);
 }
 
-static bool present_iptables(const struct network *n, const struct deadline *by)
+static bool native_network_present_iptables(const struct network *n, const struct deadline *by)
 {
     bool all = true;
 
     for (size_t i = 0; all && i < ARRAY_SIZE(jumps); i++)
-        all = jump(n, "-C", i, by, NULL) >= 0;
+        all = native_network_jump(n, "-C", i, by, NULL) >= 0;
     return all;
 }
 
-static int apply_iptables(const struct network *n, const char *rules, const struct deadline *by,
-                          struct err *err)
+static int native_network_apply_iptables(const struct network *n, const char *rules,
+                                         const struct deadline *by, struct err *err)
 {
     static const char *const restore[] = {"iptables-restore", "-w", "--noflush", NULL};
     int r = program_run(restore, rules, by, NULL, err);
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(jumps); i++)
-        if (jump(n, "-C", i, by, NULL) < 0)
-            r = jump(n, "-I", i, by, err);
+        if (native_network_jump(n, "-C", i, by, NULL) < 0)
+            r = native_network_jump(n, "-I", i, by, err);
     return r;
 }
 
-static int remove_chain(const struct network *n, size_t i, const struct deadline *by,
-                        struct err *err)
+static int native_network_remove_chain(const struct network *n, size_t i, const struct deadline *by,
+                                       struct err *err)
 {
     char ours[NETWORK_NAME_MAX];
     const char *const flush[] = {"iptables", "-w", "-t", jumps[i].table, "-F", ours, NULL};
@@ -186,19 +190,20 @@ static int remove_chain(const struct network *n, size_t i, const struct deadline
     int r = 0;
 
     network_chain(n->root_id, jumps[i].ours, ours);
-    if (jump(n, "-C", i, by, NULL) >= 0)
-        r = jump(n, "-D", i, by, err);
+    if (native_network_jump(n, "-C", i, by, NULL) >= 0)
+        r = native_network_jump(n, "-D", i, by, err);
     if (r < 0 || program_run(flush, NULL, by, NULL, NULL) < 0)
         return r; /* no such chain */
     return program_run(drop, NULL, by, NULL, err);
 }
 
-static int remove_iptables(const struct network *n, const struct deadline *by, struct err *err)
+static int native_network_remove_iptables(const struct network *n, const struct deadline *by,
+                                          struct err *err)
 {
     int r = 0;
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(jumps); i++)
-        r = remove_chain(n, i, by, err);
+        r = native_network_remove_chain(n, i, by, err);
     return r;
 }
 
@@ -212,11 +217,13 @@ static const struct network_tool {
                  struct err *err);
     int (*remove)(const struct network *n, const struct deadline *by, struct err *err);
 } tools[] = {
-    {"nft", network_rules_nft, present_nft, apply_nft, remove_nft},
-    {"iptables-restore", network_rules_iptables, present_iptables, apply_iptables, remove_iptables},
+    {"nft", network_rules_nft, native_network_present_nft, native_network_apply_nft,
+     native_network_remove_nft},
+    {"iptables-restore", network_rules_iptables, native_network_present_iptables,
+     native_network_apply_iptables, native_network_remove_iptables},
 };
 
-static const struct network_tool *find_tool(void)
+static const struct network_tool *native_network_find_tool(void)
 {
     for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
         if (program_find(tools[i].program))
@@ -224,7 +231,7 @@ static const struct network_tool *find_tool(void)
     return NULL;
 }
 
-static int make_note(int dirfd, const char *path, struct err *err)
+static int native_network_make_note(int dirfd, const char *path, struct err *err)
 {
     _cleanup_close_ int fd = openat(dirfd, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 
@@ -232,7 +239,7 @@ static int make_note(int dirfd, const char *path, struct err *err)
 }
 
 /* Left on when the rules go: by then it may be somebody else's need too. */
-static int forward_on(struct err *err)
+static int native_network_forward_on(struct err *err)
 {
     _cleanup_free_ char *now = NULL;
 
@@ -241,10 +248,11 @@ static int forward_on(struct err *err)
     return file_write(AT_FDCWD, IP_FORWARD, "1", err);
 }
 
-static int ensure_rules(struct network *n, const struct deadline *by, struct err *err)
+static int native_network_ensure_rules(struct network *n, const struct deadline *by,
+                                       struct err *err)
 {
     _cleanup_strv_ char **resolvers = network_resolvers();
-    const struct network_tool *tool = find_tool();
+    const struct network_tool *tool = native_network_find_tool();
     _cleanup_free_ char *rules = NULL;
     int r;
 
@@ -257,7 +265,7 @@ static int ensure_rules(struct network *n, const struct deadline *by, struct err
         return r;
     if (n->applied && STREQ(n->applied, rules) && tool->present(n, by))
         return 0;
-    r = make_note(n->runs, RULES_NOTE, err);
+    r = native_network_make_note(n->runs, RULES_NOTE, err);
     if (r >= 0)
         r = tool->apply(n, rules, by, err);
     if (r < 0)
@@ -273,15 +281,15 @@ int network_ensure(struct network *n, const char *id, const struct deadline *by,
     uint64_t asked = time_mono(), began;
     int r;
 
-    r = make_note(n->runs, note, err);
+    r = native_network_make_note(n->runs, note, err);
     if (r < 0)
         return r;
     pthread_mutex_lock(&n->lock);
     began = time_mono();
     if (!n->applied || n->checked < asked) {
-        r = ensure_rules(n, by, err);
+        r = native_network_ensure_rules(n, by, err);
         if (r >= 0)
-            r = forward_on(err);
+            r = native_network_forward_on(err);
         if (r >= 0)
             n->checked = began;
     }
@@ -290,7 +298,7 @@ int network_ensure(struct network *n, const char *id, const struct deadline *by,
 }
 
 /* On doubt, true. */
-static bool any_open(const struct network *n)
+static bool native_network_any_open(const struct network *n)
 {
     int fd = openat(n->runs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -308,9 +316,10 @@ static bool any_open(const struct network *n)
     return found;
 }
 
-static int remove_rules(struct network *n, const struct deadline *by, struct err *err)
+static int native_network_remove_rules(struct network *n, const struct deadline *by,
+                                       struct err *err)
 {
-    const struct network_tool *tool = find_tool();
+    const struct network_tool *tool = native_network_find_tool();
     int r = tool ? tool->remove(n, by, err) : 0;
 
     if (r < 0)
@@ -329,8 +338,8 @@ int network_tidy(struct network *n, const struct deadline *by, struct err *err)
     if (faccessat(n->runs, RULES_NOTE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
     pthread_mutex_lock(&n->lock);
-    if (!any_open(n))
-        r = remove_rules(n, by, err);
+    if (!native_network_any_open(n))
+        r = native_network_remove_rules(n, by, err);
     pthread_mutex_unlock(&n->lock);
     return r;
 }

@@ -39,7 +39,8 @@ struct prewarmed {
 
 /* ---- shims ---- */
 
-static int spawn_shim(const struct prewarmed *s, struct prewarmed_shim *ret, struct err *err)
+static int prewarmed_spawn_shim(const struct prewarmed *s, struct prewarmed_shim *ret,
+                                struct err *err)
 {
     _cleanup_close_ int near = -1, far = -1;
     char path[32];
@@ -66,13 +67,13 @@ static int spawn_shim(const struct prewarmed *s, struct prewarmed_shim *ret, str
     return 0;
 }
 
-static void end_shim(struct prewarmed_shim *shim)
+static void prewarmed_end_shim(struct prewarmed_shim *shim)
 {
     shim->control = fd_close(shim->control);
     process_wait(shim->pid);
 }
 
-static bool take_shim(struct prewarmed *s, struct prewarmed_shim *ret)
+static bool prewarmed_take_shim(struct prewarmed *s, struct prewarmed_shim *ret)
 {
     bool found;
 
@@ -92,28 +93,28 @@ int prewarmed_shim(struct prewarmed *s, const int fds[], size_t n_fds, struct pr
     int r;
 
     /* One that somebody has killed while it waited does not take its plan. */
-    while (take_shim(s, ret)) {
+    while (prewarmed_take_shim(s, ret)) {
         if (plan_give(ret->control, fds, n_fds, NULL) >= 0)
             return 0;
-        end_shim(ret);
+        prewarmed_end_shim(ret);
     }
-    r = spawn_shim(s, ret, err);
+    r = prewarmed_spawn_shim(s, ret, err);
     if (r < 0)
         return r;
     r = plan_give(ret->control, fds, n_fds, err);
     if (r < 0)
-        end_shim(ret);
+        prewarmed_end_shim(ret);
     return r;
 }
 
 /* ---- folders ---- */
 
-static void folder_name(unsigned number, char name[static PREWARMED_NAME_MAX])
+static void prewarmed_folder_name(unsigned number, char name[static PREWARMED_NAME_MAX])
 {
     snprintf(name, PREWARMED_NAME_MAX, "%u", number);
 }
 
-static bool take_folder(struct prewarmed *s, enum prewarmed_kind kind, unsigned *ret)
+static bool prewarmed_take_folder(struct prewarmed *s, enum prewarmed_kind kind, unsigned *ret)
 {
     bool found;
 
@@ -131,9 +132,9 @@ int prewarmed_folder(struct prewarmed *s, enum prewarmed_kind kind, int dirfd, c
     char spare[PREWARMED_NAME_MAX];
     unsigned number;
 
-    if (!take_folder(s, kind, &number))
+    if (!prewarmed_take_folder(s, kind, &number))
         return mkdirat(dirfd, name, 0700) < 0 ? -errno : 0;
-    folder_name(number, spare);
+    prewarmed_folder_name(number, spare);
     if (renameat2(s->dirs[kind], spare, dirfd, name, RENAME_NOREPLACE) == 0)
         return 0;
     rmtree(s->dirs[kind], spare, NULL);
@@ -141,7 +142,7 @@ int prewarmed_folder(struct prewarmed *s, enum prewarmed_kind kind, int dirfd, c
 }
 
 /* Ours, or what a killed daemon left. */
-static void remove_folders(int dirfd)
+static void prewarmed_remove_folders(int dirfd)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -159,14 +160,14 @@ static void remove_folders(int dirfd)
 /* ---- the thread ---- */
 
 /* With the lock held; released while it works. */
-static bool make_shim(struct prewarmed *s)
+static bool prewarmed_make_shim(struct prewarmed *s)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     struct prewarmed_shim shim;
     int r;
 
     pthread_mutex_unlock(&s->lock);
-    r = spawn_shim(s, &shim, &err);
+    r = prewarmed_spawn_shim(s, &shim, &err);
     if (r < 0)
         log_debug("spares: %s", err.msg);
     pthread_mutex_lock(&s->lock);
@@ -177,7 +178,7 @@ static bool make_shim(struct prewarmed *s)
 
 /* As supervisor/shim/layers.c makes them where they are missing, and so without a word when one
  * fails. */
-static void make_layer(int dirfd, const char *name)
+static void prewarmed_make_layer(int dirfd, const char *name)
 {
     static const struct {
         const char *path;
@@ -191,17 +192,17 @@ static void make_layer(int dirfd, const char *name)
             return;
 }
 
-static bool make_folder(struct prewarmed *s, enum prewarmed_kind kind)
+static bool prewarmed_make_folder(struct prewarmed *s, enum prewarmed_kind kind)
 {
     unsigned number = ++s->last;
     char name[PREWARMED_NAME_MAX];
     int r;
 
-    folder_name(number, name);
+    prewarmed_folder_name(number, name);
     pthread_mutex_unlock(&s->lock);
     r = mkdirat(s->dirs[kind], name, 0700);
     if (r == 0 && kind == PREWARMED_SANDBOX)
-        make_layer(s->dirs[kind], name);
+        prewarmed_make_layer(s->dirs[kind], name);
     pthread_mutex_lock(&s->lock);
     if (r == 0)
         s->folders[kind][s->n_folders[kind]++] = number;
@@ -209,21 +210,21 @@ static bool make_folder(struct prewarmed *s, enum prewarmed_kind kind)
 }
 
 /* False when nothing is missing, or what is missing cannot be made. */
-static bool make_one(struct prewarmed *s)
+static bool prewarmed_make_one(struct prewarmed *s)
 {
     if (s->closing || s->stuck)
         return false;
     if (s->n_shims < PREWARMED_SHIMS)
-        return make_shim(s);
+        return prewarmed_make_shim(s);
     for (int kind = 0; kind < PREWARMED_KINDS; kind++)
         if (s->n_folders[kind] < PREWARMED_FOLDERS)
-            return make_folder(s, kind);
+            return prewarmed_make_folder(s, kind);
     return false;
 }
 
 /* Whoever takes is about to start a sandbox: its processor is not wanted for the next one yet. A
  * short `run` is over by then. */
-static void let_them_work(struct prewarmed *s)
+static void prewarmed_let_them_work(struct prewarmed *s)
 {
     const struct timespec pause = {.tv_nsec = 12000000};
 
@@ -238,18 +239,18 @@ static void *prewarmed_main(void *arg)
 
     pthread_mutex_lock(&s->lock);
     while (!s->closing) {
-        while (make_one(s))
+        while (prewarmed_make_one(s))
             ;
         s->stuck = true; /* until something is taken */
         while (s->stuck && !s->closing)
             pthread_cond_wait(&s->taken, &s->lock);
-        let_them_work(s);
+        prewarmed_let_them_work(s);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
 }
 
-static bool start_thread(struct prewarmed *s)
+static bool prewarmed_start_thread(struct prewarmed *s)
 {
     sigset_t all, old;
     int r;
@@ -271,8 +272,8 @@ struct prewarmed *prewarmed_new(int shim, int devnull, const int dirs[static PRE
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->taken, NULL);
     for (int kind = 0; kind < PREWARMED_KINDS; kind++)
-        remove_folders(s->dirs[kind]);
-    s->threaded = start_thread(s); /* without it there are no spares, and all works */
+        prewarmed_remove_folders(s->dirs[kind]);
+    s->threaded = prewarmed_start_thread(s); /* without it there are no spares, and all works */
     return s;
 }
 
@@ -287,9 +288,9 @@ void prewarmed_free(struct prewarmed *s)
     if (s->threaded)
         pthread_join(s->thread, NULL);
     for (unsigned i = 0; i < s->n_shims; i++)
-        end_shim(&s->shims[i]);
+        prewarmed_end_shim(&s->shims[i]);
     for (int kind = 0; kind < PREWARMED_KINDS; kind++) {
-        remove_folders(s->dirs[kind]);
+        prewarmed_remove_folders(s->dirs[kind]);
         fd_close(s->dirs[kind]);
     }
     pthread_cond_destroy(&s->taken);

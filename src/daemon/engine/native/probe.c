@@ -9,7 +9,7 @@
 
 enum { MAP_TEXT_MAX = 64 << 10 };
 
-static bool have_caps(uint64_t wanted)
+static bool probe_have_caps(uint64_t wanted)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {0};
@@ -30,7 +30,7 @@ bool probe_map_covers(const char *map, uint64_t first, uint64_t count)
     return false;
 }
 
-static bool own_map_covers(const char *path, uint64_t first, uint64_t count)
+static bool probe_own_map_covers(const char *path, uint64_t first, uint64_t count)
 {
     _cleanup_free_ char *text = NULL;
 
@@ -40,8 +40,8 @@ static bool own_map_covers(const char *path, uint64_t first, uint64_t count)
 
 bool probe_id_exists(uint32_t id)
 {
-    return own_map_covers("/proc/self/uid_map", id, 1) &&
-           own_map_covers("/proc/self/gid_map", id, 1);
+    return probe_own_map_covers("/proc/self/uid_map", id, 1) &&
+           probe_own_map_covers("/proc/self/gid_map", id, 1);
 }
 
 bool probe_id_ranges(uint64_t first, uint64_t count)
@@ -50,6 +50,6 @@ bool probe_id_ranges(uint64_t first, uint64_t count)
                             UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_CHOWN |
                             UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_FOWNER;
 
-    return have_caps(wanted) && own_map_covers("/proc/self/uid_map", first, count) &&
-           own_map_covers("/proc/self/gid_map", first, count);
+    return probe_have_caps(wanted) && probe_own_map_covers("/proc/self/uid_map", first, count) &&
+           probe_own_map_covers("/proc/self/gid_map", first, count);
 }

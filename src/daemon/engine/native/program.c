@@ -31,7 +31,8 @@ const char *program_find(const char *name)
 
 /* ---- at work ---- */
 
-static int start(struct process_spec *s, bool errors, struct program *ret, struct err *err)
+static int native_program_start(struct process_spec *s, bool errors, struct program *ret,
+                                struct err *err)
 {
     int ends[2], r;
 
@@ -58,12 +59,12 @@ int program_start(const char *libexec, const char *const *argv, const char *cons
 
     assert(n_fds + 2 <= PROCESS_FDS_MAX);
     memcpy(s.fds, fds, n_fds * sizeof(*fds));
-    r = start(&s, false, ret, err);
+    r = native_program_start(&s, false, ret, err);
     return r < 0 ? err_hint(err, "%s belongs beside ripcordd: install ripcord again.", argv[0]) : 0;
 }
 
 /* False when the deadline came first. */
-static bool collect(int fd, struct buf *out, const struct deadline *by)
+static bool program_collect(int fd, struct buf *out, const struct deadline *by)
 {
     char chunk[4096];
 
@@ -86,7 +87,7 @@ static bool collect(int fd, struct buf *out, const struct deadline *by)
 int program_finish(struct program *p, const struct deadline *by, struct buf *out, int *ret_status,
                    struct err *err)
 {
-    if (!collect(p->said, out, by))
+    if (!program_collect(p->said, out, by))
         return err_set(err, ERR_TIMEOUT, "%s did not end in time", p->name);
     *ret_status = process_wait(p->pid);
     p->pid = 0;
@@ -129,7 +130,7 @@ int program_end(struct program *p)
 
 /* ---- the machine's own ---- */
 
-static int judge(const char *name, int status, struct buf *out, struct err *err)
+static int program_judge(const char *name, int status, struct buf *out, struct err *err)
 {
     while (out->len && buf_data(out)[out->len - 1] == '\n')
         buf_truncate(out, out->len - 1);
@@ -158,12 +159,12 @@ int program_run(const char *const *argv, const char *input, const struct deadlin
     if (r < 0)
         return r;
     s.fds[0] = (struct process_fd){in, STDIN_FILENO};
-    r = start(&s, true, &p, err);
+    r = native_program_start(&s, true, &p, err);
     if (r >= 0)
         r = program_finish(&p, by, &out, &status, err);
     program_end(&p);
     if (r >= 0)
-        r = judge(argv[0], status, &out, err);
+        r = program_judge(argv[0], status, &out, err);
     if (r >= 0 && ret_output)
         *ret_output = buf_steal(&out);
     return r;

@@ -15,7 +15,7 @@ int native_connect(struct engine *e, const char *id, const struct deadline *by,
     return supervisors_connect(&native_of(e)->supervisors, id, by, ret, err);
 }
 
-static void nap(void)
+static void run_nap(void)
 {
     const struct timespec ms = {.tv_nsec = 2000000};
 
@@ -23,8 +23,8 @@ static void nap(void)
 }
 
 /* Killed processes leave their cgroups a little later: until the deadline, try again. */
-static int sweep_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
-                         struct err *err)
+static int run_sweep_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
+                             struct err *err)
 {
     for (;;) {
         _cleanup_err_ struct err why = ERR_INIT;
@@ -33,16 +33,16 @@ static int sweep_cgroups(struct native_engine *n, const char *id, const struct d
             return 0;
         if (deadline_passed(by))
             return err_move(err, &why);
-        nap();
+        run_nap();
     }
 }
 
 /* Of one that will not come again: folders that are only in the way can wait. */
-static int leave_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
-                         struct err *err)
+static int run_leave_cgroups(struct native_engine *n, const char *id, const struct deadline *by,
+                             struct err *err)
 {
     if (!cgroup_is_rest(NATIVE_CGROUP_PARENT, n->root_id, id))
-        return sweep_cgroups(n, id, by, err);
+        return run_sweep_cgroups(n, id, by, err);
     cgroup_reaper_leave(n->cgroup_reaper, id);
     return 0;
 }
@@ -56,10 +56,10 @@ void native_tidy_network(struct native_engine *n, const struct deadline *by)
 }
 
 /* `sweep` is for its cgroups. */
-static int end_run(struct native_engine *n, const char *id, const struct deadline *by,
-                   int (*sweep)(struct native_engine *n, const char *id, const struct deadline *by,
-                                struct err *err),
-                   struct err *err)
+static int run_end_run(struct native_engine *n, const char *id, const struct deadline *by,
+                       int (*sweep)(struct native_engine *n, const char *id,
+                                    const struct deadline *by, struct err *err),
+                       struct err *err)
 {
     bool old = cache_base_is_old(&n->base, n->runs, id);
     int r;
@@ -77,10 +77,10 @@ static int end_run(struct native_engine *n, const char *id, const struct deadlin
 
 int native_cleanup(struct engine *e, const char *id, const struct deadline *by, struct err *err)
 {
-    return end_run(native_of(e), id, by, sweep_cgroups, err);
+    return run_end_run(native_of(e), id, by, run_sweep_cgroups, err);
 }
 
 int native_end(struct native_engine *n, const char *id, const struct deadline *by, struct err *err)
 {
-    return end_run(n, id, by, leave_cgroups, err);
+    return run_end_run(n, id, by, run_leave_cgroups, err);
 }

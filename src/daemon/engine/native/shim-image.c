@@ -18,7 +18,7 @@
 /* Low numbers are the shim's own (proto.h): dup2 in the spawned child must never meet this one. */
 enum { SHIM_IMAGE_FD_MIN = 16 };
 
-static int make_memfd(int *ret, struct err *err)
+static int shim_image_make_memfd(int *ret, struct err *err)
 {
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
     _cleanup_close_ int fd = memfd_create("ripcord-shim", flags | MFD_EXEC);
@@ -31,7 +31,7 @@ static int make_memfd(int *ret, struct err *err)
     return *ret < 0 ? err_sys(err, errno, "duplicate the shim's memfd") : 0;
 }
 
-static int copy_whole(int in, int out, off_t size, struct err *err)
+static int shim_image_copy_whole(int in, int out, off_t size, struct err *err)
 {
     while (size > 0) {
         ssize_t n = sendfile(out, in, NULL, (size_t)size);
@@ -45,16 +45,16 @@ static int copy_whole(int in, int out, off_t size, struct err *err)
     return 0;
 }
 
-static int copy_sealed(int in, off_t size, int *ret, struct err *err)
+static int shim_image_copy_sealed(int in, off_t size, int *ret, struct err *err)
 {
     int seals = GUARD("seals") ? F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL : 0;
     _cleanup_close_ int fd = -1;
     int r;
 
-    r = make_memfd(&fd, err);
+    r = shim_image_make_memfd(&fd, err);
     if (r < 0)
         return r;
-    r = copy_whole(in, fd, size, err);
+    r = shim_image_copy_whole(in, fd, size, err);
     if (r < 0)
         return r;
     if (fchmod(fd, 0500) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
@@ -74,7 +74,9 @@ int native_seal_shim(const char *path, int *ret, struct err *err)
         return err_hint(err, "ripcord-shim belongs beside ripcordd: install ripcord again.");
     }
     if (GUARD("a copy"))
-        return copy_sealed(in, st.st_size, ret, err) < 0 ? err_wrap(err, "load '%s'", path) : 0;
+        return shim_image_copy_sealed(in, st.st_size, ret, err) < 0
+                   ? err_wrap(err, "load '%s'", path)
+                   : 0;
     *ret = TAKE_FD(in);
     return 0;
 }

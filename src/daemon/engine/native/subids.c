@@ -11,7 +11,7 @@
 
 enum { SUBID_FILE_MAX = 1 << 20, PASSWD_BUF = 16 << 10 };
 
-static uint32_t parse_line(char *line, const char *name, const char *number)
+static uint32_t subids_parse_line(char *line, const char *name, const char *number)
 {
     char *first = strchr(line, ':'), *count = first ? strchr(first + 1, ':') : NULL;
     uint64_t f, c;
@@ -32,7 +32,7 @@ uint32_t subids_parse(char *text, const char *name, uint32_t uid)
     _cleanup_free_ char *number = xasprintf("%u", uid);
 
     for (char *line; (line = strsep(&text, "\n"));) {
-        uint32_t first = parse_line(line, name, number);
+        uint32_t first = subids_parse_line(line, name, number);
 
         if (first)
             return first;
@@ -40,7 +40,7 @@ uint32_t subids_parse(char *text, const char *name, uint32_t uid)
     return 0;
 }
 
-static uint32_t first_of(const char *path, const char *name)
+static uint32_t subids_first_of(const char *path, const char *name)
 {
     _cleanup_free_ char *text = NULL;
 
@@ -61,8 +61,8 @@ int subids_find(struct submap *ret, struct err *err)
         return err_hint(err, "Install the package 'uidmap'.");
     }
     name = getpwuid_r(geteuid(), &pw, buf, PASSWD_BUF, &found) == 0 && found ? pw.pw_name : NULL;
-    ret->uid = first_of("/etc/subuid", name);
-    ret->gid = first_of("/etc/subgid", name);
+    ret->uid = subids_first_of("/etc/subuid", name);
+    ret->gid = subids_first_of("/etc/subgid", name);
     if (ret->uid && ret->gid)
         return 0;
     *ret = (struct submap){0};

@@ -42,7 +42,8 @@ int tool_caches_open(struct native_engine *n, struct err *err)
 
 /* ---- one tool ---- */
 
-static struct plan_cache *add(struct plan *p, enum plan_cache_kind kind, const struct cache_tool *t)
+static struct plan_cache *native_tool_caches_add(struct plan *p, enum plan_cache_kind kind,
+                                                 const struct cache_tool *t)
 {
     struct plan_cache *c;
 
@@ -52,7 +53,8 @@ static struct plan_cache *add(struct plan *p, enum plan_cache_kind kind, const s
     return c;
 }
 
-static int make_shared(const struct filling *f, const char *name, struct err *err)
+static int native_tool_caches_make_shared(const struct filling *f, const char *name,
+                                          struct err *err)
 {
     int dir = f->n->shared_caches;
 
@@ -65,20 +67,22 @@ static int make_shared(const struct filling *f, const char *name, struct err *er
                : 0;
 }
 
-static int add_shared(const struct filling *f, const struct cache_tool *t, struct err *err)
+static int native_tool_caches_add_shared(const struct filling *f, const struct cache_tool *t,
+                                         struct err *err)
 {
     const char *group = cache_group_of(&f->req->spec, t);
     _cleanup_free_ char *name = xasprintf("%s%s%s", t->name, *group ? "." : "", group);
-    int r = make_shared(f, name, err);
+    int r = native_tool_caches_make_shared(f, name, err);
 
     if (r >= 0)
-        add(f->p, PLAN_CACHE_SHARED, t)->source =
+        native_tool_caches_add(f->p, PLAN_CACHE_SHARED, t)->source =
             xasprintf("%s/caches/shared/%s", f->n->state_dir, name);
     return r;
 }
 
 /* What an earlier run has written goes. On a disk of the sandbox's own the shim sees to it. */
-static int add_readonly(const struct filling *f, const struct cache_tool *t, struct err *err)
+static int native_tool_caches_add_readonly(const struct filling *f, const struct cache_tool *t,
+                                           struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/caches", f->req->id);
     _cleanup_close_ int dir = -1;
@@ -87,39 +91,40 @@ static int add_readonly(const struct filling *f, const struct cache_tool *t, str
     if (!f->req->spec.disk && !f->req->fresh && dir_open(f->n->boxes, path, &dir, NULL) >= 0)
         r = delete_queue_add(f->n->delete_queue, dir, t->name, err);
     if (r >= 0)
-        add(f->p, PLAN_CACHE_READONLY, t);
+        native_tool_caches_add(f->p, PLAN_CACHE_READONLY, t);
     return r;
 }
 
-static int add_tool(const struct filling *f, const struct cache_tool *t, enum spec_cache_mode mode,
-                    struct err *err)
+static int native_tool_caches_add_tool(const struct filling *f, const struct cache_tool *t,
+                                       enum spec_cache_mode mode, struct err *err)
 {
     bool below = cache_is_below_root(t);
 
     switch (mode) {
     case CACHE_OFF:
         if (below)
-            add(f->p, PLAN_CACHE_HIDDEN, t);
+            native_tool_caches_add(f->p, PLAN_CACHE_HIDDEN, t);
         return 0;
     case CACHE_PRIVATE:
         if (!below || !f->private_base)
-            add(f->p, PLAN_CACHE_PRIVATE, t);
+            native_tool_caches_add(f->p, PLAN_CACHE_PRIVATE, t);
         return 0;
     case CACHE_LAYERED:
         if (!below)
-            add(f->p, PLAN_CACHE_LAYERED, t);
+            native_tool_caches_add(f->p, PLAN_CACHE_LAYERED, t);
         return 0;
     case CACHE_SHARED:
-        return add_shared(f, t, err);
+        return native_tool_caches_add_shared(f, t, err);
     case CACHE_READONLY:
-        return add_readonly(f, t, err);
+        return native_tool_caches_add_readonly(f, t, err);
     }
     return 0;
 }
 
 /* ---- all of them ---- */
 
-static int without(struct filling *f, const char *what, struct err *why, struct err *err)
+static int native_tool_caches_without(struct filling *f, const char *what, struct err *why,
+                                      struct err *err)
 {
     if (f->n->cache_required) {
         err_move(err, why);
@@ -130,7 +135,7 @@ static int without(struct filling *f, const char *what, struct err *why, struct 
     return 0;
 }
 
-static int add_tools(struct filling *f, struct err *err)
+static int native_tool_caches_add_tools(struct filling *f, struct err *err)
 {
     const struct cache_tool *t;
     int r = 0;
@@ -138,15 +143,16 @@ static int add_tools(struct filling *f, struct err *err)
     for (size_t i = 0; r >= 0 && (t = cache_tool_at(i)); i++) {
         _cleanup_err_ struct err why = ERR_INIT;
 
-        if (add_tool(f, t, cache_mode_of(&f->req->spec, t), &why) >= 0)
+        if (native_tool_caches_add_tool(f, t, cache_mode_of(&f->req->spec, t), &why) >= 0)
             continue;
         f->missing |= 1U << i;
-        r = without(f, t->name, &why, err);
+        r = native_tool_caches_without(f, t->name, &why, err);
     }
     return r;
 }
 
-static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cache_mode mode)
+static bool native_tool_caches_is_there(const void *arg, const struct cache_tool *t,
+                                        enum spec_cache_mode mode)
 {
     const struct filling *f = arg;
     size_t i = 0;
@@ -158,7 +164,7 @@ static bool is_there(const void *arg, const struct cache_tool *t, enum spec_cach
 }
 
 /* Which modes there are: 1 << enum spec_cache_mode. */
-static uint32_t modes_of(const struct sandbox_spec *spec)
+static uint32_t native_tool_caches_modes_of(const struct sandbox_spec *spec)
 {
     const struct cache_tool *t;
     uint32_t bits = 0;
@@ -172,7 +178,7 @@ int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req,
                      struct plan *p, char ***env, char ***warnings, struct err *err)
 {
     struct filling f = {.n = n, .req = req, .p = p, .warnings = warnings};
-    uint32_t modes = modes_of(&req->spec);
+    uint32_t modes = native_tool_caches_modes_of(&req->spec);
     _cleanup_err_ struct err why = ERR_INIT;
     int r;
 
@@ -181,11 +187,11 @@ int tool_caches_plan(struct native_engine *n, const struct sandbox_request *req,
     f.private_base = !(modes & (1U << CACHE_LAYERED | 1U << CACHE_READONLY));
     r = cache_base_take(&n->base, f.private_base, run, &p->cache_base, &why);
     if (r < 0)
-        return without(&f, CACHE_ALL, &why, err);
+        return native_tool_caches_without(&f, CACHE_ALL, &why, err);
     p->cache_owner = cache_owner(&req->spec);
-    r = add_tools(&f, err);
+    r = native_tool_caches_add_tools(&f, err);
     if (r >= 0)
-        cache_variables(&req->spec, is_there, &f, env);
+        cache_variables(&req->spec, native_tool_caches_is_there, &f, env);
     return r;
 }
 
@@ -204,14 +210,14 @@ int native_cache_publish(struct engine *e, const char *tool, int tar_fd, const s
     return r;
 }
 
-static bool is_of_tool(const char *name, const char *tool)
+static bool native_tool_caches_is_of_tool(const char *name, const char *tool)
 {
     size_t len = strlen(tool);
 
     return !len || (strncmp(name, tool, len) == 0 && (!name[len] || name[len] == '.'));
 }
 
-static char **shared_stores(const struct native_engine *n, const char *tool)
+static char **native_tool_caches_shared_stores(const struct native_engine *n, const char *tool)
 {
     _cleanup_closedir_ DIR *d = NULL;
     char **names = NULL;
@@ -221,7 +227,7 @@ static char **shared_stores(const struct native_engine *n, const char *tool)
     if (!d)
         fd_close(fd);
     for (const struct dirent *entry; d && (entry = readdir(d));)
-        if (entry->d_name[0] != '.' && is_of_tool(entry->d_name, tool))
+        if (entry->d_name[0] != '.' && native_tool_caches_is_of_tool(entry->d_name, tool))
             strv_add(&names, entry->d_name);
     return names;
 }
@@ -232,7 +238,7 @@ int native_cache_drop(struct engine *e, const char *tool, const struct deadline 
                       struct err *err)
 {
     struct native_engine *n = native_of(e);
-    _cleanup_strv_ char **stores = shared_stores(n, tool);
+    _cleanup_strv_ char **stores = native_tool_caches_shared_stores(n, tool);
     int r;
 
     (void)by;
@@ -244,8 +250,8 @@ int native_cache_drop(struct engine *e, const char *tool, const struct deadline 
     return r;
 }
 
-static int list_base(struct native_engine *n, const struct deadline *by, struct engine_caches *ret,
-                     struct err *err)
+static int native_tool_caches_list_base(struct native_engine *n, const struct deadline *by,
+                                        struct engine_caches *ret, struct err *err)
 {
     const struct cache_tool *t;
     int r = 0;
@@ -264,10 +270,10 @@ static int list_base(struct native_engine *n, const struct deadline *by, struct 
     return r;
 }
 
-static int list_shared(struct native_engine *n, const struct deadline *by,
-                       struct engine_caches *ret, struct err *err)
+static int native_tool_caches_list_shared(struct native_engine *n, const struct deadline *by,
+                                          struct engine_caches *ret, struct err *err)
 {
-    _cleanup_strv_ char **stores = shared_stores(n, "");
+    _cleanup_strv_ char **stores = native_tool_caches_shared_stores(n, "");
     int r = 0;
 
     for (char **s = stores; r >= 0 && s && *s; s++) {
@@ -282,8 +288,8 @@ static int list_shared(struct native_engine *n, const struct deadline *by,
 }
 
 /* A sandbox with a disk of its own keeps them there, out of sight. */
-static int list_private(struct native_engine *n, const struct deadline *by,
-                        struct engine_caches *ret, struct err *err)
+static int native_tool_caches_list_private(struct native_engine *n, const struct deadline *by,
+                                           struct engine_caches *ret, struct err *err)
 {
     _cleanup_strv_ char **ids = NULL;
     int r = sandbox_ids_add(n->boxes, &ids, err);
@@ -306,9 +312,9 @@ int native_cache_list(struct engine *e, const struct deadline *by, struct engine
                       struct err *err)
 {
     struct native_engine *n = native_of(e);
-    int r = list_base(n, by, ret, err);
+    int r = native_tool_caches_list_base(n, by, ret, err);
 
     if (r >= 0)
-        r = list_shared(n, by, ret, err);
-    return r < 0 ? r : list_private(n, by, ret, err);
+        r = native_tool_caches_list_shared(n, by, ret, err);
+    return r < 0 ? r : native_tool_caches_list_private(n, by, ret, err);
 }

@@ -40,7 +40,7 @@ void native_transfer_done(struct native_engine *n)
 }
 
 /* Of "host", "host:port", "[::1]:port". */
-static size_t host_len(const char *host)
+static size_t transfer_host_len(const char *host)
 {
     const char *end = strchr(host, ']');
 
@@ -48,12 +48,12 @@ static size_t host_len(const char *host)
 }
 
 /* Without a port both that are usual are meant. */
-static json_t *hosts_with_ports(char *const *hosts)
+static json_t *transfer_hosts_with_ports(char *const *hosts)
 {
     json_t *a = json_array();
 
     for (; hosts && *hosts; hosts++) {
-        if ((*hosts)[host_len(*hosts)]) {
+        if ((*hosts)[transfer_host_len(*hosts)]) {
             json_array_append_new(a, json_string(*hosts));
             continue;
         }
@@ -63,7 +63,7 @@ static json_t *hosts_with_ports(char *const *hosts)
     return a;
 }
 
-static json_t *to_array(char *const *v)
+static json_t *transfer_to_array(char *const *v)
 {
     json_t *a = json_array();
 
@@ -73,7 +73,7 @@ static json_t *to_array(char *const *v)
 }
 
 /* Layers of the store; those over the limit would only be fetched again. */
-static json_t *layers_here(const struct native_engine *n)
+static json_t *transfer_layers_here(const struct native_engine *n)
 {
     _cleanup_free_ char *path = xasprintf("%s/images/store/layers", n->state_dir);
     _cleanup_closedir_ DIR *d = opendir(path);
@@ -90,7 +90,7 @@ static json_t *layers_here(const struct native_engine *n)
 }
 
 /* "NAME[:TAG]@sha256:…" is split; *ret_name is what it will be called here. */
-static int split_name(json_t *doc, const char *wanted, char **ret_name, struct err *err)
+static int transfer_split_name(json_t *doc, const char *wanted, char **ret_name, struct err *err)
 {
     const char *text = json_string_value(json_object_get(doc, "name"));
     const char *at = text ? strchr(text, '@') : NULL;
@@ -119,14 +119,15 @@ static int split_name(json_t *doc, const char *wanted, char **ret_name, struct e
     return reference_parse(wanted, ret_name, err);
 }
 
-static int make_settings(const struct native_engine *n, json_t *doc, int *ret, struct err *err)
+static int transfer_make_settings(const struct native_engine *n, json_t *doc, int *ret,
+                                  struct err *err)
 {
     _cleanup_free_ char *text = NULL;
     int r;
 
     if (geteuid() == 0 && probe_id_exists(n->transfer.uid))
         json_object_set_new(doc, "uid", json_integer(n->transfer.uid));
-    json_object_set_new(doc, "mirrors", to_array(n->transfer.mirrors));
+    json_object_set_new(doc, "mirrors", transfer_to_array(n->transfer.mirrors));
     json_object_set_new(doc, "ca_file", json_string(n->transfer.ca_file));
     text = json_to_text(doc, false);
     if (strlen(text) > TRANSFER_SETTINGS_MAX)
@@ -138,7 +139,7 @@ static int make_settings(const struct native_engine *n, json_t *doc, int *ret, s
 
 /* A registry without TLS is near, a server of files may be anywhere but for those that are named.
  */
-static char **proxies(const struct native_engine *n, bool files)
+static char **transfer_proxies(const struct native_engine *n, bool files)
 {
     _cleanup_strv_ char **near = NULL;
     char **env = NULL;
@@ -150,7 +151,7 @@ static char **proxies(const struct native_engine *n, bool files)
         return env;
     strv_push(&env, xasprintf("http_proxy=%s", n->transfer.proxy));
     for (char **h = n->transfer.add_hosts; h && *h; h++)
-        strv_push(&near, xstrndup(*h, host_len(*h)));
+        strv_push(&near, xstrndup(*h, transfer_host_len(*h)));
     if (near) {
         _cleanup_free_ char *list = strv_join(near, ",");
 
@@ -160,11 +161,11 @@ static char **proxies(const struct native_engine *n, bool files)
 }
 
 /* fds: as TRANSFER_FD_ARCHIVE and those behind it; a negative one is left out. */
-static int start_transfer(const struct native_engine *n, const char *verb,
+static int transfer_start(const struct native_engine *n, const char *verb,
                           const int fds[static TRANSFER_FDS], struct program *ret, struct err *err)
 {
     const char *const argv[] = {"ripcord-transfer", verb, NULL};
-    _cleanup_strv_ char **env = proxies(n, STREQ(verb, "fetch"));
+    _cleanup_strv_ char **env = transfer_proxies(n, STREQ(verb, "fetch"));
     struct process_fd table[TRANSFER_FDS + 1] = {{n->devnull, STDIN_FILENO}};
 
     for (int i = 0; i < TRANSFER_FDS; i++)
@@ -175,7 +176,7 @@ static int start_transfer(const struct native_engine *n, const char *verb,
 
 /* ---- pull ---- */
 
-static int open_downloads(const struct native_engine *n, int *ret, struct err *err)
+static int transfer_open_downloads(const struct native_engine *n, int *ret, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("%s/images/downloads", n->state_dir);
     int r = dir_make_all(AT_FDCWD, path, 0700, err);
@@ -184,16 +185,16 @@ static int open_downloads(const struct native_engine *n, int *ret, struct err *e
 }
 
 /* Of the two the hub is asked first: when it fails, the other has read half an archive. */
-static int run_pull(const struct native_engine *n, const struct image_tool *tool, int archive,
-                    const int fds[static TRANSFER_FDS], const struct deadline *by, char **ret,
-                    struct err *err)
+static int transfer_run_pull(const struct native_engine *n, const struct image_tool *tool,
+                             int archive, const int fds[static TRANSFER_FDS],
+                             const struct deadline *by, char **ret, struct err *err)
 {
     struct program transfer = PROGRAM_INIT, image = PROGRAM_INIT;
     _cleanup_free_ char *nothing = NULL;
     int r = image_tool_start(n, tool, &image, err);
 
     if (r >= 0)
-        r = start_transfer(n, "pull", fds, &transfer, err);
+        r = transfer_start(n, "pull", fds, &transfer, err);
     fd_close(tool->in); /* theirs alone from here on: each sees when the other ends */
     fd_close(archive);
     if (r >= 0)
@@ -205,19 +206,19 @@ static int run_pull(const struct native_engine *n, const struct image_tool *tool
     return r;
 }
 
-static int pull(struct native_engine *n, const struct image_ask *ask, json_t *doc,
-                const struct deadline *by, char **ret, struct err *err)
+static int transfer_pull(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+                         const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int settings = -1, folder = -1;
     _cleanup_free_ char *name = NULL;
     struct image_tool tool = {.verb = "import", .data = -1};
-    int p[2], r = split_name(doc, ask->name, &name, err);
+    int p[2], r = transfer_split_name(doc, ask->name, &name, err);
 
-    json_object_set_new(doc, "have", layers_here(n));
+    json_object_set_new(doc, "have", transfer_layers_here(n));
     if (r >= 0)
-        r = make_settings(n, doc, &settings, err);
+        r = transfer_make_settings(n, doc, &settings, err);
     if (r >= 0)
-        r = open_downloads(n, &folder, err);
+        r = transfer_open_downloads(n, &folder, err);
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0)
@@ -225,22 +226,23 @@ static int pull(struct native_engine *n, const struct image_ask *ask, json_t *do
     tool.arg = name;
     tool.more = json_string_value(json_object_get(doc, "platform"));
     tool.in = p[0];
-    return run_pull(n, &tool, p[1], (const int[]){p[1], settings, ask->fd, folder}, by, ret, err);
+    return transfer_run_pull(n, &tool, p[1], (const int[]){p[1], settings, ask->fd, folder}, by,
+                             ret, err);
 }
 
 /* ---- push ---- */
 
 /* What packs is asked first: when that fails, the hub has read half an archive. */
-static int run_push(const struct native_engine *n, const struct image_tool *tool, int archive,
-                    const int fds[static TRANSFER_FDS], const struct deadline *by, char **ret,
-                    struct err *err)
+static int transfer_run_push(const struct native_engine *n, const struct image_tool *tool,
+                             int archive, const int fds[static TRANSFER_FDS],
+                             const struct deadline *by, char **ret, struct err *err)
 {
     struct program transfer = PROGRAM_INIT, image = PROGRAM_INIT;
     _cleanup_free_ char *packed = NULL;
     int r = image_tool_start(n, tool, &image, err);
 
     if (r >= 0)
-        r = start_transfer(n, "push", fds, &transfer, err);
+        r = transfer_start(n, "push", fds, &transfer, err);
     fd_close(tool->data);
     fd_close(archive);
     if (r >= 0)
@@ -252,8 +254,8 @@ static int run_push(const struct native_engine *n, const struct image_tool *tool
     return r;
 }
 
-static int push(struct native_engine *n, const struct image_ask *ask, json_t *doc,
-                const struct deadline *by, char **ret, struct err *err)
+static int transfer_push(struct native_engine *n, const struct image_ask *ask, json_t *doc,
+                         const struct deadline *by, char **ret, struct err *err)
 {
     _cleanup_close_ int settings = -1, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     _cleanup_free_ char *name = NULL;
@@ -261,17 +263,18 @@ static int push(struct native_engine *n, const struct image_ask *ask, json_t *do
     int p[2], r = null < 0 ? err_sys(err, errno, "open '/dev/null'") : 0;
 
     if (r >= 0)
-        r = split_name(doc, NULL, &name, err);
+        r = transfer_split_name(doc, NULL, &name, err);
     if (r >= 0 && json_object_get(doc, "digest"))
         r = err_set(err, ERR_INVALID, "an image is pushed to a name, not to a digest");
     if (r >= 0)
-        r = make_settings(n, doc, &settings, err);
+        r = transfer_make_settings(n, doc, &settings, err);
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
     tool.data = p[1];
-    return run_push(n, &tool, p[0], (const int[]){p[0], settings, ask->fd, -1}, by, ret, err);
+    return transfer_run_push(n, &tool, p[0], (const int[]){p[0], settings, ask->fd, -1}, by, ret,
+                             err);
 }
 
 /* ---- files for builds ---- */
@@ -280,17 +283,17 @@ int native_fetch(struct native_engine *n, const struct transfer_file *f, const s
                  char **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = json_pack("{s:s, s:o, s:I}", "name", f->url, "hosts",
-                                           hosts_with_ports(n->transfer.add_hosts), "size_max",
-                                           (json_int_t)n->transfer.add_max);
+                                           transfer_hosts_with_ports(n->transfer.add_hosts),
+                                           "size_max", (json_int_t)n->transfer.add_max);
     struct program transfer = PROGRAM_INIT;
     _cleanup_close_ int settings = -1;
     int r;
 
     if (f->etag)
         json_object_set_new(doc, "etag", json_string(f->etag));
-    r = make_settings(n, doc, &settings, err);
+    r = transfer_make_settings(n, doc, &settings, err);
     if (r >= 0)
-        r = start_transfer(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &transfer,
+        r = transfer_start(n, "fetch", (const int[]){f->to, settings, f->events, -1}, &transfer,
                            err);
     if (r >= 0)
         r = program_answer(&transfer, by, ret, err);
@@ -321,11 +324,11 @@ static int transfer(struct native_engine *n, transfer_fn fn, const struct image_
 int native_pull(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
                 char **ret, struct err *err)
 {
-    return transfer(n, pull, ask, by, ret, err);
+    return transfer(n, transfer_pull, ask, by, ret, err);
 }
 
 int native_push(struct native_engine *n, const struct image_ask *ask, const struct deadline *by,
                 char **ret, struct err *err)
 {
-    return transfer(n, push, ask, by, ret, err);
+    return transfer(n, transfer_push, ask, by, ret, err);
 }

@@ -60,7 +60,7 @@ static const struct net4 not_public[] = {
 };
 /* clang-format on */
 
-static bool is_public4(uint32_t a)
+static bool fetch_is_public4(uint32_t a)
 {
     for (size_t i = 0; i < ARRAY_SIZE(not_public); i++)
         if (a >> (32 - not_public[i].bits) == not_public[i].net >> (32 - not_public[i].bits))
@@ -68,35 +68,35 @@ static bool is_public4(uint32_t a)
     return true;
 }
 
-static uint32_t word(const uint8_t *p)
+static uint32_t fetch_word(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
 /* Forms that carry a v4 address are judged by that. */
-static bool is_public6(const uint8_t *a)
+static bool fetch_is_public6(const uint8_t *a)
 {
     static const uint8_t zero[12], nat64[12] = {0, 0x64, 0xff, 0x9b};
 
-    if (memcmp(a, zero, 10) == 0 && ((a[10] == 0xff && a[11] == 0xff) || !word(a + 8)))
-        return is_public4(word(a + 12));
+    if (memcmp(a, zero, 10) == 0 && ((a[10] == 0xff && a[11] == 0xff) || !fetch_word(a + 8)))
+        return fetch_is_public4(fetch_word(a + 12));
     if (memcmp(a, nat64, 12) == 0)
-        return is_public4(word(a + 12));
+        return fetch_is_public4(fetch_word(a + 12));
     if (a[0] == 0x20 && a[1] == 0x02)
-        return is_public4(word(a + 2));
+        return fetch_is_public4(fetch_word(a + 2));
     return (a[0] & 0xe0) == 0x20;
 }
 
 bool fetch_address_is_public(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET)
-        return is_public4(ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr));
+        return fetch_is_public4(ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr));
     if (address->sa_family == AF_INET6)
-        return is_public6(((const struct sockaddr_in6 *)address)->sin6_addr.s6_addr);
+        return fetch_is_public6(((const struct sockaddr_in6 *)address)->sin6_addr.s6_addr);
     return false;
 }
 
-static bool literal_is_public(const char *host)
+static bool fetch_literal_is_public(const char *host)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
@@ -117,7 +117,7 @@ struct url {
     char *scheme, *host, *port;
 };
 
-static void url_done(struct url *u)
+static void fetch_url_done(struct url *u)
 {
     curl_free(u->scheme);
     curl_free(u->host);
@@ -125,7 +125,7 @@ static void url_done(struct url *u)
 }
 
 /* curl's own parser, so that what is checked here is what it will ask. */
-static bool url_parse(const char *text, struct url *ret)
+static bool fetch_url_parse(const char *text, struct url *ret)
 {
     CURLU *h = curl_url();
     bool ok = h && curl_url_set(h, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK &&
@@ -137,7 +137,7 @@ static bool url_parse(const char *text, struct url *ret)
     return ok && (STREQ(ret->scheme, "https") || STREQ(ret->scheme, "http"));
 }
 
-static char *host_and_port(const struct url *u)
+static char *fetch_host_and_port(const struct url *u)
 {
     char *s = xasprintf("%s:%s", u->host, u->port);
 
@@ -149,9 +149,9 @@ static char *host_and_port(const struct url *u)
 
 char *fetch_url_host(const char *url)
 {
-    _cleanup_(url_done) struct url u = {0};
+    _cleanup_(fetch_url_done) struct url u = {0};
 
-    return url_parse(url, &u) ? host_and_port(&u) : NULL;
+    return fetch_url_parse(url, &u) ? fetch_host_and_port(&u) : NULL;
 }
 
 char *fetch_url_join(const char *base, const char *ref)
@@ -169,7 +169,7 @@ char *fetch_url_join(const char *base, const char *ref)
     return ret;
 }
 
-static bool may_be_plain(const struct hop *hop, bool trusted)
+static bool fetch_may_be_plain(const struct hop *hop, bool trusted)
 {
     const struct fetcher *f = hop->fetcher;
 
@@ -177,29 +177,29 @@ static bool may_be_plain(const struct hop *hop, bool trusted)
 }
 
 /* 1 when the host is the upstream's own, 0 when it is another that may be asked. */
-static int url_check(struct hop *hop, const char *text, struct err *err)
+static int fetch_url_check(struct hop *hop, const char *text, struct err *err)
 {
     const struct fetcher *fetcher = hop->fetcher;
-    _cleanup_(url_done) struct url u = {0};
+    _cleanup_(fetch_url_done) struct url u = {0};
     _cleanup_free_ char *at = NULL;
     bool trusted;
 
-    if (!url_parse(text, &u))
+    if (!fetch_url_parse(text, &u))
         return err_set(err, ERR_DENIED, "'%.200s' is no https address", text);
-    at = host_and_port(&u);
+    at = fetch_host_and_port(&u);
     trusted = strv_contains(fetcher->hosts, at);
     if (STREQ(u.scheme, "https"))
         hop->secure = true;
-    else if (!may_be_plain(hop, trusted))
+    else if (!fetch_may_be_plain(hop, trusted))
         return err_set(err, ERR_DENIED, "'%.200s' is not https", text);
-    if (!(trusted && fetcher->private_ok) && !literal_is_public(u.host))
+    if (!(trusted && fetcher->private_ok) && !fetch_literal_is_public(u.host))
         return err_set(err, ERR_DENIED, "'%.200s' is an address of a private network", text);
     return trusted;
 }
 
 /* -- curl's calls -- */
 
-static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+static curl_socket_t fetch_on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
     struct hop *hop = arg;
 
@@ -213,7 +213,7 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sock
     return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 
-static char *field_value(const char *line, size_t len, const char *name, size_t max)
+static char *fetch_field_value(const char *line, size_t len, const char *name, size_t max)
 {
     size_t n = strlen(name);
 
@@ -226,9 +226,9 @@ static char *field_value(const char *line, size_t len, const char *name, size_t 
     return xstrndup(line + n, len - n);
 }
 
-static void take_text(char **at, const char *line, size_t len, const char *name, size_t max)
+static void fetch_take_text(char **at, const char *line, size_t len, const char *name, size_t max)
 {
-    char *value = field_value(line, len, name, max);
+    char *value = fetch_field_value(line, len, name, max);
 
     if (!value)
         return;
@@ -236,25 +236,25 @@ static void take_text(char **at, const char *line, size_t len, const char *name,
     *at = value;
 }
 
-static void take_field(struct fetch_head *h, const char *line, size_t len)
+static void fetch_take_field(struct fetch_head *h, const char *line, size_t len)
 {
-    _cleanup_free_ char *length = field_value(line, len, "content-length", FIELD_MAX);
-    _cleanup_free_ char *range = field_value(line, len, "content-range", FIELD_MAX);
+    _cleanup_free_ char *length = fetch_field_value(line, len, "content-length", FIELD_MAX);
+    _cleanup_free_ char *range = fetch_field_value(line, len, "content-range", FIELD_MAX);
 
-    take_text(&h->etag, line, len, "etag", FIELD_MAX);
-    take_text(&h->content_type, line, len, "content-type", FIELD_MAX);
-    take_text(&h->modified, line, len, "last-modified", FIELD_MAX);
-    take_text(&h->location, line, len, "location", LONG_FIELD_MAX);
+    fetch_take_text(&h->etag, line, len, "etag", FIELD_MAX);
+    fetch_take_text(&h->content_type, line, len, "content-type", FIELD_MAX);
+    fetch_take_text(&h->modified, line, len, "last-modified", FIELD_MAX);
+    fetch_take_text(&h->location, line, len, "location", LONG_FIELD_MAX);
     /* Of several the first: it is the one that servers want to be used. */
     if (!h->challenge)
-        take_text(&h->challenge, line, len, "www-authenticate", LONG_FIELD_MAX);
+        fetch_take_text(&h->challenge, line, len, "www-authenticate", LONG_FIELD_MAX);
     if (length && parse_u64(length, 0, INT64_MAX, &h->length, NULL) < 0)
         h->length = UINT64_MAX;
     if (range && strncasecmp(range, "bytes ", 6) == 0)
         h->from = strtoull(range + 6, NULL, 10);
 }
 
-static size_t on_line(char *line, size_t size, size_t n, void *arg)
+static size_t fetch_on_line(char *line, size_t size, size_t n, void *arg)
 {
     struct hop *hop = arg;
 
@@ -263,12 +263,12 @@ static size_t on_line(char *line, size_t size, size_t n, void *arg)
         fetch_head_done(&hop->head);
         hop->head.length = UINT64_MAX;
     } else {
-        take_field(&hop->head, line, n);
+        fetch_take_field(&hop->head, line, n);
     }
     return size * n;
 }
 
-static int tell_head(struct hop *hop)
+static int fetch_tell_head(struct hop *hop)
 {
     long status = 0;
 
@@ -287,12 +287,12 @@ static int tell_head(struct hop *hop)
     return hop->f->on_head(hop->f->arg, &hop->head, &hop->err);
 }
 
-static size_t on_bytes(char *data, size_t size, size_t n, void *arg)
+static size_t fetch_on_bytes(char *data, size_t size, size_t n, void *arg)
 {
     struct hop *hop = arg;
 
     size *= n;
-    if (tell_head(hop) < 0)
+    if (fetch_tell_head(hop) < 0)
         return 0;
     hop->got += size;
     if (hop->got > hop->f->size_max) {
@@ -305,8 +305,8 @@ static size_t on_bytes(char *data, size_t size, size_t n, void *arg)
     return hop->f->on_data(hop->f->arg, data, size, &hop->err) < 0 ? 0 : size;
 }
 
-static int on_progress(void *arg, curl_off_t a _unused_, curl_off_t b _unused_,
-                       curl_off_t c _unused_, curl_off_t d _unused_)
+static int fetch_on_progress(void *arg, curl_off_t a _unused_, curl_off_t b _unused_,
+                             curl_off_t c _unused_, curl_off_t d _unused_)
 {
     struct hop *hop = arg;
 
@@ -325,7 +325,7 @@ static int on_progress(void *arg, curl_off_t a _unused_, curl_off_t b _unused_,
 
 /* -- handles -- */
 
-static CURL *take_handle(struct fetcher *f)
+static CURL *fetch_take_handle(struct fetcher *f)
 {
     CURL *c = NULL;
 
@@ -336,7 +336,7 @@ static CURL *take_handle(struct fetcher *f)
     return c ? c : curl_easy_init();
 }
 
-static void give_handle(struct fetcher *f, CURL *c)
+static void fetch_give_handle(struct fetcher *f, CURL *c)
 {
     curl_easy_reset(c); /* the connections stay */
     pthread_mutex_lock(&f->lock);
@@ -347,12 +347,12 @@ static void give_handle(struct fetcher *f, CURL *c)
         curl_easy_cleanup(c);
 }
 
-static bool is_upload(const struct fetch *f)
+static bool fetch_is_upload(const struct fetch *f)
 {
     return f->method && !STREQ(f->method, "GET") && !STREQ(f->method, "HEAD");
 }
 
-static struct curl_slist *request_fields(const struct hop *hop)
+static struct curl_slist *fetch_request_fields(const struct hop *hop)
 {
     const struct fetch *f = hop->f;
     const char *authorization = f->authorization ? f->authorization : hop->fetcher->authorization;
@@ -364,7 +364,7 @@ static struct curl_slist *request_fields(const struct hop *hop)
         {"Content-Type", f->content_type},
     };
 
-    if (is_upload(f))
+    if (fetch_is_upload(f))
         list = curl_slist_append(list, "Expect:"); /* who wants no body says so all the same */
     for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
         _cleanup_free_ char *line = NULL;
@@ -377,7 +377,7 @@ static struct curl_slist *request_fields(const struct hop *hop)
     return list;
 }
 
-static void set_trust(struct hop *hop, CURL *c)
+static void fetch_set_trust(struct hop *hop, CURL *c)
 {
     const struct fetcher *fetcher = hop->fetcher;
     struct curl_blob ca = {.data = fetcher->ca_pem, .flags = CURL_BLOB_NOCOPY};
@@ -387,7 +387,7 @@ static void set_trust(struct hop *hop, CURL *c)
     curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 2L);
     curl_easy_setopt(c, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_socket);
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, fetch_on_socket);
     curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, hop);
     if (!fetcher->ca_pem)
         return;
@@ -396,7 +396,7 @@ static void set_trust(struct hop *hop, CURL *c)
     curl_easy_setopt(c, CURLOPT_CAPATH, NULL);
 }
 
-static void set_transfer(struct hop *hop, CURL *c)
+static void fetch_set_transfer(struct hop *hop, CURL *c)
 {
     const struct fetcher *fetcher = hop->fetcher;
 
@@ -407,19 +407,19 @@ static void set_transfer(struct hop *hop, CURL *c)
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)LOW_SPEED);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME,
                      (long)MAX(fetcher->stall_timeout / USEC_PER_SEC, UINT64_C(1)));
-    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_line);
+    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, fetch_on_line);
     curl_easy_setopt(c, CURLOPT_HEADERDATA, hop);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, fetch_on_bytes);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, hop);
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, fetch_on_progress);
     curl_easy_setopt(c, CURLOPT_XFERINFODATA, hop);
     curl_easy_setopt(c, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     if (hop->f->compressed)
         curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "gzip");
 }
 
-static size_t on_send(char *data, size_t size, size_t n, void *arg)
+static size_t fetch_on_send(char *data, size_t size, size_t n, void *arg)
 {
     struct hop *hop = arg;
     ssize_t len = hop->f->on_send ? hop->f->on_send(hop->f->arg, data, size * n, &hop->err) : 0;
@@ -427,22 +427,22 @@ static size_t on_send(char *data, size_t size, size_t n, void *arg)
     return len < 0 ? CURL_READFUNC_ABORT : (size_t)len;
 }
 
-static void set_method(struct hop *hop, CURL *c)
+static void fetch_set_method(struct hop *hop, CURL *c)
 {
     const struct fetch *f = hop->f;
 
     if (f->method && STREQ(f->method, "HEAD"))
         curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
-    if (!is_upload(f))
+    if (!fetch_is_upload(f))
         return;
     curl_easy_setopt(c, CURLOPT_UPLOAD, 1L);
     curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, f->method);
     curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)f->send_size);
-    curl_easy_setopt(c, CURLOPT_READFUNCTION, on_send);
+    curl_easy_setopt(c, CURLOPT_READFUNCTION, fetch_on_send);
     curl_easy_setopt(c, CURLOPT_READDATA, hop);
 }
 
-static int transfer_error(struct hop *hop, CURLcode code, const char *words, struct err *err)
+static int fetch_transfer_error(struct hop *hop, CURLcode code, const char *words, struct err *err)
 {
     const char *why = words[0] ? words : curl_easy_strerror(code);
 
@@ -458,7 +458,7 @@ static int transfer_error(struct hop *hop, CURLcode code, const char *words, str
     return -ERR_ENGINE;
 }
 
-static void count_received(const struct hop *hop)
+static void fetch_count_received(const struct hop *hop)
 {
     curl_off_t n = 0;
 
@@ -467,16 +467,16 @@ static void count_received(const struct hop *hop)
 }
 
 /* One request. *redirect is where the answer points, or NULL. */
-static int run_hop(struct hop *hop, const char *url, char **redirect, struct err *err)
+static int fetch_run_hop(struct hop *hop, const char *url, char **redirect, struct err *err)
 {
     char words[CURL_ERROR_SIZE] = "", range[32], *to = NULL;
-    struct curl_slist *fields = request_fields(hop);
+    struct curl_slist *fields = fetch_request_fields(hop);
     CURL *c = hop->curl;
     CURLcode code;
 
-    set_trust(hop, c);
-    set_transfer(hop, c);
-    set_method(hop, c);
+    fetch_set_trust(hop, c);
+    fetch_set_transfer(hop, c);
+    fetch_set_method(hop, c);
     curl_easy_setopt(c, CURLOPT_URL, url);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, fields);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, words);
@@ -484,35 +484,35 @@ static int run_hop(struct hop *hop, const char *url, char **redirect, struct err
     if (hop->f->from) /* not curl's resumption, which fails on a 200: to us that is as good */
         curl_easy_setopt(c, CURLOPT_RANGE, range);
     code = curl_easy_perform(c);
-    count_received(hop);
+    fetch_count_received(hop);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, NULL);
     curl_slist_free_all(fields);
-    if (code == CURLE_OK && tell_head(hop) < 0)
+    if (code == CURLE_OK && fetch_tell_head(hop) < 0)
         return err_move(err, &hop->err);
     if (code != CURLE_OK)
-        return transfer_error(hop, code, words, err);
+        return fetch_transfer_error(hop, code, words, err);
     curl_easy_getinfo(c, CURLINFO_REDIRECT_URL, &to);
-    if (to && !is_upload(hop->f) && hop->head.status >= 300 && hop->head.status < 400 &&
+    if (to && !fetch_is_upload(hop->f) && hop->head.status >= 300 && hop->head.status < 400 &&
         hop->head.status != 304)
         *redirect = xstrdup(to);
     return 0;
 }
 
-static int follow(struct hop *hop, struct err *err)
+static int fetch_follow(struct hop *hop, struct err *err)
 {
     _cleanup_free_ char *url = xstrdup(hop->f->url);
 
     for (int i = 0; i <= FETCH_REDIRECTS_MAX; i++) {
         _cleanup_free_ char *redirect = NULL;
-        int r = url_check(hop, url, err);
+        int r = fetch_url_check(hop, url, err);
 
         if (r < 0)
             return i ? err_wrap(err, "redirected") : r;
         hop->trusted = r;
         hop->told = false;
         hop->got = 0;
-        r = run_hop(hop, url, &redirect, err);
+        r = fetch_run_hop(hop, url, &redirect, err);
         if (r < 0 || !redirect)
             return r;
         free(url);
@@ -529,15 +529,15 @@ int fetch_run(struct fetcher *fetcher, const struct fetch *f, struct fetch_head 
                       .by = {.at = f->time_max ? deadline_in(f->time_max).at : DEADLINE_NEVER}};
     int r;
 
-    hop.curl = take_handle(fetcher);
+    hop.curl = fetch_take_handle(fetcher);
     if (!hop.curl)
         return err_set(err, ERR_SYSTEM, "curl has no handle to give");
-    r = follow(&hop, err);
-    give_handle(fetcher, hop.curl);
+    r = fetch_follow(&hop, err);
+    fetch_give_handle(fetcher, hop.curl);
     err_done(&hop.err);
     if (r < 0) {
         fetch_head_done(&hop.head);
-        return err_wrap(err, "%s '%.300s'", is_upload(f) ? "send to" : "get", f->url);
+        return err_wrap(err, "%s '%.300s'", fetch_is_upload(f) ? "send to" : "get", f->url);
     }
     *ret = hop.head;
     return 0;
@@ -560,7 +560,7 @@ int fetch_init(struct err *err)
     return 0;
 }
 
-static bool has_proxy(void)
+static bool fetch_has_proxy(void)
 {
     static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy",
                                         "ALL_PROXY"};
@@ -574,7 +574,7 @@ static bool has_proxy(void)
     return false;
 }
 
-static char *copy(const char *s)
+static char *fetch_copy(const char *s)
 {
     return s ? xstrdup(s) : NULL;
 }
@@ -584,13 +584,13 @@ struct fetcher *fetcher_new(const struct fetcher_config *config)
     struct fetcher *f = xnew0(struct fetcher);
 
     f->hosts = strv_copy(config->hosts);
-    f->authorization = copy(config->authorization);
-    f->ca_pem = copy(config->ca_pem);
+    f->authorization = fetch_copy(config->authorization);
+    f->ca_pem = fetch_copy(config->ca_pem);
     f->user_agent = xstrdup(config->user_agent);
     f->private_ok = config->private_ok;
     f->http_ok = config->http_ok;
     f->http_any = config->http_any;
-    f->proxied = has_proxy();
+    f->proxied = fetch_has_proxy();
     f->connect_timeout = config->connect_timeout;
     f->stall_timeout = config->stall_timeout;
     pthread_mutex_init(&f->lock, NULL);

@@ -34,12 +34,12 @@ enum { OUT_BLOCK_SIZE = 16 << 10, OUT_IOV_MAX = 16 };
 #define WRITE_TIMEOUT (60 * USEC_PER_SEC)
 #define LINGER_TIMEOUT (2 * USEC_PER_SEC)
 
-static void on_poll(uv_poll_t *h, int status, int events);
-static void on_timer(uv_timer_t *h);
+static void http_conn_on_poll(uv_poll_t *h, int status, int events);
+static void http_conn_on_timer(uv_timer_t *h);
 
 /* -- life -- */
 
-static void conn_unref(struct http_conn *c)
+static void http_conn_unref(struct http_conn *c)
 {
     struct http_server *s = c->server;
 
@@ -50,9 +50,9 @@ static void conn_unref(struct http_conn *c)
     server_unref(s);
 }
 
-static void on_closed(uv_handle_t *h)
+static void http_conn_on_closed(uv_handle_t *h)
 {
-    conn_unref(h->data);
+    http_conn_unref(h->data);
 }
 
 void conn_new(struct http_server *s, int fd)
@@ -77,10 +77,10 @@ void conn_new(struct http_server *s, int fd)
         c->next->prev = c;
     s->conns = c;
     /* Most peers have sent their request by now: it saves a turn of the loop to look. */
-    on_poll(&c->poll, 0, UV_READABLE);
+    http_conn_on_poll(&c->poll, 0, UV_READABLE);
 }
 
-static void drop_output(struct http_conn *c)
+static void http_conn_drop_output(struct http_conn *c)
 {
     while (c->out) {
         struct http_out *o = c->out;
@@ -93,7 +93,7 @@ static void drop_output(struct http_conn *c)
     c->out_bytes = 0;
 }
 
-static void conn_close(struct http_conn *c)
+static void http_conn_close(struct http_conn *c)
 {
     struct http_server *s = c->server;
 
@@ -103,9 +103,9 @@ static void conn_close(struct http_conn *c)
     if (c->next)
         c->next->prev = c->prev;
     s->n_conns--;
-    drop_output(c);
-    uv_close((uv_handle_t *)&c->poll, on_closed);
-    uv_close((uv_handle_t *)&c->timer, on_closed);
+    http_conn_drop_output(c);
+    uv_close((uv_handle_t *)&c->poll, http_conn_on_closed);
+    uv_close((uv_handle_t *)&c->timer, http_conn_on_closed);
     c->fd = fd_close(c->fd);
 }
 
@@ -114,7 +114,7 @@ void conn_gone(struct http_conn *c)
     struct http_req *r = TAKE_PTR(c->req);
     bool handled = c->state >= CONN_BUSY && c->state <= CONN_RAW;
 
-    conn_close(c);
+    http_conn_close(c);
     if (!r)
         return;
     r->conn = NULL;
@@ -127,11 +127,11 @@ void conn_gone(struct http_conn *c)
 
 /* Shuts our side, so that the peer sees the end, but goes on reading for a moment: closing with
  * unread bytes would reset the connection under the answer. */
-static void conn_linger(struct http_conn *c)
+static void http_conn_linger(struct http_conn *c)
 {
     shutdown(c->fd, SHUT_WR);
     if (c->eof) {
-        conn_close(c);
+        http_conn_close(c);
         return;
     }
     buf_done(&c->in);
@@ -145,7 +145,7 @@ void conn_finish(struct http_conn *c)
     if (c->broken || c->out_bytes)
         c->state = CONN_FLUSH;
     else if (c->close_after)
-        conn_linger(c);
+        http_conn_linger(c);
     else
         c->state = CONN_HEAD;
     conn_update(c);
@@ -154,18 +154,18 @@ void conn_finish(struct http_conn *c)
 /* -- waiting -- */
 
 /* A handler is being given the body of its request. */
-static bool streams_body(const struct http_conn *c)
+static bool http_conn_streams_body(const struct http_conn *c)
 {
     return c->state == CONN_BUSY && c->body_open && c->body_reading;
 }
 
 /* What lies in c->in goes first: bytes that came with an upgrade's head, and the next pipelined
  * request. */
-static bool wants_bytes(const struct http_conn *c)
+static bool http_conn_wants_bytes(const struct http_conn *c)
 {
     if (c->eof)
         return false;
-    if (streams_body(c))
+    if (http_conn_streams_body(c))
         return c->in.len == 0;
     if (c->state == CONN_RAW)
         return c->raw_reading && c->in.len == 0;
@@ -174,11 +174,11 @@ static bool wants_bytes(const struct http_conn *c)
     return c->state == CONN_BODY || c->state == CONN_LINGER;
 }
 
-static int wanted_events(const struct http_conn *c)
+static int http_conn_wanted_events(const struct http_conn *c)
 {
     int events = 0;
 
-    if (wants_bytes(c))
+    if (http_conn_wants_bytes(c))
         events |= UV_READABLE;
     else if (!c->eof && !c->half_closed)
         events |= UV_DISCONNECT;
@@ -195,20 +195,20 @@ static int wanted_events(const struct http_conn *c)
  * An upgraded connection has no write timeout: its peer may be a person's pager, its producer is
  * held back by http_stream_pending(), and so a stall costs one bounded buffer.
  */
-static enum conn_wait wanted_wait(const struct http_conn *c)
+static enum conn_wait http_conn_wanted_wait(const struct http_conn *c)
 {
     if (c->state == CONN_LINGER)
         return WAIT_LINGER;
     if (c->out_bytes && c->state != CONN_RAW)
         return WAIT_WRITE;
-    if (c->state == CONN_BODY || streams_body(c))
+    if (c->state == CONN_BODY || http_conn_streams_body(c))
         return WAIT_BODY;
     if (c->state == CONN_HEAD)
         return c->in.len || !c->served ? WAIT_HEAD : WAIT_IDLE;
     return WAIT_NONE;
 }
 
-static uint64_t wait_usec(const struct http_conn *c)
+static uint64_t http_conn_wait_usec(const struct http_conn *c)
 {
     const struct http_server_config *config = &c->server->config;
 
@@ -230,32 +230,33 @@ static uint64_t wait_usec(const struct http_conn *c)
 }
 
 /* Starts the clock anew: bytes have moved, or the wait is another one. */
-static void restart_timer(struct http_conn *c)
+static void http_conn_restart_timer(struct http_conn *c)
 {
     if (c->wait == WAIT_NONE)
         uv_timer_stop(&c->timer);
     else
-        uv_timer_start(&c->timer, on_timer, wait_usec(c) / USEC_PER_MSEC + 1, 0);
+        uv_timer_start(&c->timer, http_conn_on_timer, http_conn_wait_usec(c) / USEC_PER_MSEC + 1,
+                       0);
 }
 
-static void on_deferred(void *arg);
+static void http_conn_on_deferred(void *arg);
 
-static void conn_defer(struct http_conn *c)
+static void http_conn_defer(struct http_conn *c)
 {
     if (c->deferred)
         return;
     c->deferred = true;
     c->refs++;
-    loop_defer(c->server->loop, on_deferred, c);
+    loop_defer(c->server->loop, http_conn_on_deferred, c);
 }
 
-static bool has_deferred_work(const struct http_conn *c)
+static bool http_conn_has_deferred_work(const struct http_conn *c)
 {
     if (c->broken || c->drain_due)
         return true;
     if (c->state == CONN_RAW && c->raw_ended && !c->write_shut && c->out_bytes == 0)
         return true;
-    if (streams_body(c))
+    if (http_conn_streams_body(c))
         return c->in.len > 0 || (!c->req->head.chunked && c->body_left == 0);
     if (c->in.len == 0)
         return false;
@@ -269,26 +270,26 @@ void conn_update(struct http_conn *c)
 
     if (c->state == CONN_CLOSED)
         return;
-    events = wanted_events(c);
+    events = http_conn_wanted_events(c);
     if (events != c->events) {
         c->events = events;
         if (events)
-            uv_poll_start(&c->poll, events, on_poll);
+            uv_poll_start(&c->poll, events, http_conn_on_poll);
         else
             uv_poll_stop(&c->poll);
     }
-    wait = GUARD("time limits") ? wanted_wait(c) : WAIT_NONE;
+    wait = GUARD("time limits") ? http_conn_wanted_wait(c) : WAIT_NONE;
     if (wait != c->wait) {
         c->wait = wait;
-        restart_timer(c);
+        http_conn_restart_timer(c);
     }
-    if (has_deferred_work(c))
-        conn_defer(c);
+    if (http_conn_has_deferred_work(c))
+        http_conn_defer(c);
     if (c->state == CONN_HEAD && c->in.len == 0)
         buf_done(&c->in); /* an idle connection holds no buffer */
 }
 
-static void refuse_late(struct http_conn *c, const char *what)
+static void http_conn_refuse_late(struct http_conn *c, const char *what)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -296,19 +297,19 @@ static void refuse_late(struct http_conn *c, const char *what)
     conn_refuse_body(c, 408, &err);
 }
 
-static void on_timer(uv_timer_t *h)
+static void http_conn_on_timer(uv_timer_t *h)
 {
     struct http_conn *c = h->data;
 
     switch (c->wait) {
     case WAIT_HEAD:
         if (c->in.len)
-            refuse_late(c, "the request head");
+            http_conn_refuse_late(c, "the request head");
         else
-            conn_close(c);
+            http_conn_close(c);
         break;
     case WAIT_BODY:
-        refuse_late(c, "the request body");
+        http_conn_refuse_late(c, "the request body");
         break;
     case WAIT_IDLE:
     case WAIT_WRITE:
@@ -323,7 +324,7 @@ static void on_timer(uv_timer_t *h)
 
 /* -- out -- */
 
-static void push_block(struct http_conn *c, char *mem, size_t off, size_t len, size_t cap)
+static void http_conn_push_block(struct http_conn *c, char *mem, size_t off, size_t len, size_t cap)
 {
     struct http_out *o = xmalloc(sizeof(*o));
 
@@ -333,7 +334,7 @@ static void push_block(struct http_conn *c, char *mem, size_t off, size_t len, s
     c->out_bytes += len - off;
 }
 
-static void queue_copy(struct http_conn *c, const char *data, size_t len)
+static void http_conn_queue_copy(struct http_conn *c, const char *data, size_t len)
 {
     struct http_out *last = c->out_tail;
     size_t cap = MAX(len, (size_t)OUT_BLOCK_SIZE);
@@ -347,12 +348,12 @@ static void queue_copy(struct http_conn *c, const char *data, size_t len)
     }
     mem = xmalloc(cap);
     memcpy(mem, data, len);
-    push_block(c, mem, 0, len, cap);
+    http_conn_push_block(c, mem, 0, len, cap);
 }
 
 /* Bytes taken by the kernel: 0 when it is full, and when the connection has turned out to be
  * broken. */
-static size_t send_some(struct http_conn *c, const struct iovec *iov, int n)
+static size_t http_conn_send_some(struct http_conn *c, const struct iovec *iov, int n)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
     ssize_t sent;
@@ -362,23 +363,23 @@ static size_t send_some(struct http_conn *c, const struct iovec *iov, int n)
     while (sent < 0 && errno == EINTR);
     if (sent < 0 && errno != EAGAIN) {
         c->broken = true;
-        drop_output(c);
+        http_conn_drop_output(c);
     }
     return sent < 0 ? 0 : (size_t)sent;
 }
 
 /* True when new output may be added; a writer that does not heed http_stream_pending() is cut off.
  */
-static bool may_write(struct http_conn *c)
+static bool http_conn_may_write(struct http_conn *c)
 {
     if (c->out_bytes > CONN_OUT_MAX) {
         c->broken = true;
-        drop_output(c);
+        http_conn_drop_output(c);
     }
     return !c->broken;
 }
 
-static void note_written(struct http_conn *c)
+static void http_conn_note_written(struct http_conn *c)
 {
     c->drain_due = c->out_bytes == 0 && !c->broken && c->req && c->req->on_drain;
 }
@@ -387,17 +388,17 @@ void conn_write(struct http_conn *c, const struct iovec *iov, int n)
 {
     size_t sent;
 
-    if (!may_write(c))
+    if (!http_conn_may_write(c))
         return;
-    sent = c->out || n == 0 ? 0 : send_some(c, iov, n);
+    sent = c->out || n == 0 ? 0 : http_conn_send_some(c, iov, n);
     for (int i = 0; i < n && !c->broken; i++) {
         size_t skip = MIN(sent, iov[i].iov_len);
 
         sent -= skip;
         if (skip < iov[i].iov_len)
-            queue_copy(c, (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
+            http_conn_queue_copy(c, (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
     }
-    note_written(c);
+    http_conn_note_written(c);
 }
 
 void conn_write_take(struct http_conn *c, char *owned, size_t len)
@@ -405,16 +406,16 @@ void conn_write_take(struct http_conn *c, char *owned, size_t len)
     struct iovec iov = {owned, len};
     size_t sent = 0;
 
-    if (may_write(c) && !c->out)
-        sent = send_some(c, &iov, 1);
+    if (http_conn_may_write(c) && !c->out)
+        sent = http_conn_send_some(c, &iov, 1);
     if (c->broken || sent == len)
         free(owned);
     else
-        push_block(c, owned, sent, len, len);
-    note_written(c);
+        http_conn_push_block(c, owned, sent, len, len);
+    http_conn_note_written(c);
 }
 
-static void consume_output(struct http_conn *c, size_t n)
+static void http_conn_consume_output(struct http_conn *c, size_t n)
 {
     c->out_bytes -= n;
     while (c->out && n >= c->out->len - c->out->off) {
@@ -431,19 +432,19 @@ static void consume_output(struct http_conn *c, size_t n)
         c->out->off += n;
 }
 
-static void on_drained(struct http_conn *c)
+static void http_conn_on_drained(struct http_conn *c)
 {
     struct http_req *r = c->req;
 
     if (c->state == CONN_FLUSH && c->close_after)
-        conn_linger(c);
+        http_conn_linger(c);
     else if (c->state == CONN_FLUSH)
         c->state = CONN_HEAD;
     else if ((c->state == CONN_STREAM || c->state == CONN_RAW) && r->on_drain)
         r->on_drain(r);
 }
 
-static void shut_when_out(struct http_conn *c)
+static void http_conn_shut_when_out(struct http_conn *c)
 {
     if (c->state != CONN_RAW || !c->raw_ended || c->write_shut || c->out_bytes)
         return;
@@ -451,7 +452,7 @@ static void shut_when_out(struct http_conn *c)
     shutdown(c->fd, SHUT_WR);
 }
 
-static void flush_output(struct http_conn *c)
+static void http_conn_flush_output(struct http_conn *c)
 {
     struct iovec iov[OUT_IOV_MAX];
     int n = 0;
@@ -461,20 +462,20 @@ static void flush_output(struct http_conn *c)
         iov[n++] = (struct iovec){o->mem + o->off, o->len - o->off};
     if (n == 0)
         return;
-    sent = send_some(c, iov, n);
+    sent = http_conn_send_some(c, iov, n);
     if (sent == 0)
         return;
-    consume_output(c, sent);
-    restart_timer(c);
+    http_conn_consume_output(c, sent);
+    http_conn_restart_timer(c);
     if (c->out_bytes == 0)
-        on_drained(c);
+        http_conn_on_drained(c);
 }
 
 /* -- in -- */
 
 enum http_peer { PEER_OPEN, PEER_SENT_ALL, PEER_GONE };
 
-static enum http_peer look_at_peer(const struct http_conn *c)
+static enum http_peer http_conn_look_at_peer(const struct http_conn *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLRDHUP | POLLPRI};
 
@@ -490,7 +491,7 @@ static enum http_peer look_at_peer(const struct http_conn *c)
     return p.revents & POLLRDHUP ? PEER_SENT_ALL : PEER_OPEN;
 }
 
-static void refuse_cut(struct http_conn *c)
+static void http_conn_refuse_cut(struct http_conn *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -498,22 +499,22 @@ static void refuse_cut(struct http_conn *c)
     conn_refuse_body(c, 400, &err);
 }
 
-static void on_eof(struct http_conn *c)
+static void http_conn_on_eof(struct http_conn *c)
 {
-    bool gone = look_at_peer(c) == PEER_GONE;
+    bool gone = http_conn_look_at_peer(c) == PEER_GONE;
 
     c->eof = true;
     if (c->state == CONN_RAW && !gone && c->req->raw.on_eof)
         c->req->raw.on_eof(c->req);
-    else if ((c->state == CONN_BODY || streams_body(c)) && !gone)
-        refuse_cut(c);
+    else if ((c->state == CONN_BODY || http_conn_streams_body(c)) && !gone)
+        http_conn_refuse_cut(c);
     else if (c->state == CONN_HEAD && c->in.len && !gone)
-        refuse_cut(c);
+        http_conn_refuse_cut(c);
     else
         conn_gone(c);
 }
 
-static void on_bytes(struct http_conn *c, const char *data, size_t len)
+static void http_conn_on_bytes(struct http_conn *c, const char *data, size_t len)
 {
     int r;
 
@@ -524,11 +525,11 @@ static void on_bytes(struct http_conn *c, const char *data, size_t len)
     if (c->state == CONN_LINGER) {
         c->discarded += len;
         if (c->discarded > CONN_LINGER_MAX)
-            conn_close(c);
+            http_conn_close(c);
         return;
     }
     if (c->state == CONN_BODY || c->state == CONN_BUSY)
-        restart_timer(c);
+        http_conn_restart_timer(c);
     r = buf_append(&c->in, data, len);
     assert(r == 0); /* a head over its limit has been refused, and bodies are taken out at once */
     (void)r;
@@ -538,7 +539,7 @@ static void on_bytes(struct http_conn *c, const char *data, size_t len)
         conn_input(c);
 }
 
-static void read_input(struct http_conn *c)
+static void http_conn_read_input(struct http_conn *c)
 {
     struct http_server *s = c->server;
     bool raw = c->state == CONN_RAW;
@@ -548,19 +549,19 @@ static void read_input(struct http_conn *c)
         n = recv(c->fd, s->scratch, sizeof(s->scratch), MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     if (n > 0) {
-        on_bytes(c, s->scratch, (size_t)n);
+        http_conn_on_bytes(c, s->scratch, (size_t)n);
         if (!raw) /* requests carry credentials; streams are many bytes, and journals hold them */
             explicit_bzero(s->scratch, (size_t)n);
     } else if (n == 0) {
-        on_eof(c);
+        http_conn_on_eof(c);
     } else if (errno != EAGAIN) {
         conn_gone(c);
     }
 }
 
-static void on_hangup(struct http_conn *c)
+static void http_conn_on_hangup(struct http_conn *c)
 {
-    enum http_peer peer = look_at_peer(c);
+    enum http_peer peer = http_conn_look_at_peer(c);
 
     if (peer == PEER_GONE)
         conn_gone(c);
@@ -568,7 +569,7 @@ static void on_hangup(struct http_conn *c)
         c->half_closed = true;
 }
 
-static void on_poll(uv_poll_t *h, int status, int events)
+static void http_conn_on_poll(uv_poll_t *h, int status, int events)
 {
     struct http_conn *c = h->data;
 
@@ -578,22 +579,22 @@ static void on_poll(uv_poll_t *h, int status, int events)
         events = UV_READABLE | UV_DISCONNECT;
     }
     if (events & UV_WRITABLE)
-        flush_output(c);
+        http_conn_flush_output(c);
     if (c->state == CONN_CLOSED || c->broken) {
         conn_update(c);
         return;
     }
     if (!(events & (UV_READABLE | UV_DISCONNECT | UV_PRIORITIZED)))
         ;
-    else if (wants_bytes(c))
-        read_input(c);
+    else if (http_conn_wants_bytes(c))
+        http_conn_read_input(c);
     else
-        on_hangup(c);
+        http_conn_on_hangup(c);
     conn_update(c);
 }
 
 /* Bytes behind the head of an upgrade request: raw from the start. */
-static void deliver_early(struct http_conn *c)
+static void http_conn_deliver_early(struct http_conn *c)
 {
     struct buf early = c->in;
 
@@ -602,7 +603,7 @@ static void deliver_early(struct http_conn *c)
     buf_done(&early);
 }
 
-static void run_deferred(struct http_conn *c)
+static void http_conn_run_deferred(struct http_conn *c)
 {
     bool drained = c->drain_due && c->out_bytes == 0;
 
@@ -612,25 +613,25 @@ static void run_deferred(struct http_conn *c)
         return;
     }
     if (drained)
-        on_drained(c);
-    if (streams_body(c))
+        http_conn_on_drained(c);
+    if (http_conn_streams_body(c))
         conn_body(c);
-    shut_when_out(c);
+    http_conn_shut_when_out(c);
     if (c->in.len == 0)
         return;
     if (c->state == CONN_HEAD && c->more)
         conn_input(c);
     else if (c->state == CONN_RAW && c->raw_reading && !c->broken)
-        deliver_early(c);
+        http_conn_deliver_early(c);
 }
 
-static void on_deferred(void *arg)
+static void http_conn_on_deferred(void *arg)
 {
     struct http_conn *c = arg;
 
     c->deferred = false;
     if (c->state != CONN_CLOSED)
-        run_deferred(c);
+        http_conn_run_deferred(c);
     conn_update(c);
-    conn_unref(c);
+    http_conn_unref(c);
 }

@@ -66,7 +66,7 @@ void http_req_on_gone(struct http_req *r, http_gone_fn fn)
     r->on_gone = fn;
 }
 
-static void dispatch(struct http_conn *c)
+static void http_request_dispatch(struct http_conn *c)
 {
     struct http_server_config *config = &c->server->config;
 
@@ -75,7 +75,7 @@ static void dispatch(struct http_conn *c)
     config->on_request(config->arg, c->req);
 }
 
-static void refuse_body(struct http_conn *c)
+static void http_request_refuse_body(struct http_conn *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
@@ -85,12 +85,12 @@ static void refuse_body(struct http_conn *c)
 
 /* Also when it could not be read as a head: whoever sent it may be speaking something else
  * altogether. */
-static void refuse_head(struct http_conn *c, const struct err *err)
+static void http_request_refuse_head(struct http_conn *c, const struct err *err)
 {
     conn_refuse(c, err->code == ERR_LIMIT ? 431 : 400, err);
 }
 
-static int parse_head(struct http_conn *c, size_t len, struct err *err)
+static int http_request_parse_head(struct http_conn *c, size_t len, struct err *err)
 {
     struct http_req *r = xnew0(struct http_req);
     int ret;
@@ -111,7 +111,7 @@ static int parse_head(struct http_conn *c, size_t len, struct err *err)
     return http_target_split(r->target_mem, &r->path, &r->query, err);
 }
 
-static void send_continue(struct http_conn *c)
+static void http_request_send_continue(struct http_conn *c)
 {
     struct iovec go_on = {(char *)"HTTP/1.1 100 Continue\r\n\r\n", 25};
 
@@ -119,47 +119,47 @@ static void send_continue(struct http_conn *c)
         conn_write(c, &go_on, 1);
 }
 
-static bool is_streamed(const struct http_conn *c)
+static bool http_request_is_streamed(const struct http_conn *c)
 {
     const struct http_server_config *config = &c->server->config;
 
     return config->want_stream && config->want_stream(config->arg, &c->req->head, c->req->path);
 }
 
-static void start_body(struct http_conn *c)
+static void http_request_start_body(struct http_conn *c)
 {
     const struct http_head *h = &c->req->head;
 
     c->close_after = !h->keep_alive;
     c->chunked = (struct http_chunked)HTTP_CHUNKED_INIT;
     c->body_left = h->length;
-    c->body_open = is_streamed(c);
+    c->body_open = http_request_is_streamed(c);
     c->body_reading = false;
     if (c->body_open) {
-        dispatch(c);
+        http_request_dispatch(c);
         return;
     }
     if (h->length > c->server->config.body_max && GUARD("body size")) {
-        refuse_body(c);
+        http_request_refuse_body(c);
         return;
     }
     if (!h->chunked && h->length == 0) {
-        dispatch(c);
+        http_request_dispatch(c);
         return;
     }
     c->state = CONN_BODY;
-    send_continue(c);
+    http_request_send_continue(c);
 }
 
 /* 0, or the status of the refusal. */
-static int admit(const struct http_conn *c, struct err *err)
+static int http_request_admit(const struct http_conn *c, struct err *err)
 {
     const struct http_server_config *config = &c->server->config;
 
     return config->admit ? config->admit(config->admit_arg, &c->req->head, err) : 0;
 }
 
-static void take_head(struct http_conn *c)
+static void http_request_take_head(struct http_conn *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     ssize_t n = http_head_find(buf_data(&c->in), c->in.len, &c->scanned, &err);
@@ -167,33 +167,33 @@ static void take_head(struct http_conn *c)
 
     if (n == 0)
         return;
-    if (n < 0 || parse_head(c, (size_t)n, &err) < 0) {
-        refuse_head(c, &err);
+    if (n < 0 || http_request_parse_head(c, (size_t)n, &err) < 0) {
+        http_request_refuse_head(c, &err);
         return;
     }
-    status = admit(c, &err);
+    status = http_request_admit(c, &err);
     if (status)
         conn_refuse(c, status, &err);
     else
-        start_body(c);
+        http_request_start_body(c);
 }
 
-static void take_plain_body(struct http_conn *c)
+static void http_request_take_plain_body(struct http_conn *c)
 {
     size_t n = (size_t)MIN(c->body_left, (uint64_t)c->in.len);
 
     if (buf_append(&c->req->body, buf_data(&c->in), n) < 0) {
-        refuse_body(c);
+        http_request_refuse_body(c);
         return;
     }
     explicit_bzero(buf_data(&c->in), n);
     buf_consume(&c->in, n);
     c->body_left -= n;
     if (c->body_left == 0)
-        dispatch(c);
+        http_request_dispatch(c);
 }
 
-static void take_chunked_body(struct http_conn *c)
+static void http_request_take_chunked_body(struct http_conn *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     size_t used, off, n;
@@ -205,14 +205,14 @@ static void take_chunked_body(struct http_conn *c)
             return;
         }
         if (buf_append(&c->req->body, buf_data(&c->in) + off, n) < 0) {
-            refuse_body(c);
+            http_request_refuse_body(c);
             return;
         }
         explicit_bzero(buf_data(&c->in), used);
         buf_consume(&c->in, used);
     } while (used > 0 && !c->chunked.done);
     if (c->chunked.done)
-        dispatch(c);
+        http_request_dispatch(c);
 }
 
 /* -- streamed bodies -- */
@@ -222,7 +222,7 @@ void http_body_start(struct http_req *r, const struct http_body_events *events)
     r->body_events = *events;
     if (!r->conn)
         return;
-    send_continue(r->conn);
+    http_request_send_continue(r->conn);
     http_body_read(r, true);
 }
 
@@ -249,8 +249,8 @@ void conn_refuse_body(struct http_conn *c, int status, const struct err *err)
 }
 
 /* One piece out of `in`: its bytes in *off and *len, all that is used up in *used. */
-static int next_piece(struct http_conn *c, const struct buf *in, size_t *used, size_t *off,
-                      size_t *len, struct err *err)
+static int http_request_next_piece(struct http_conn *c, const struct buf *in, size_t *used,
+                                   size_t *off, size_t *len, struct err *err)
 {
     if (c->req->head.chunked)
         return http_chunked_decode(&c->chunked, buf_data(in), in->len, used, off, len, err);
@@ -260,12 +260,12 @@ static int next_piece(struct http_conn *c, const struct buf *in, size_t *used, s
     return 0;
 }
 
-static bool body_is_complete(const struct http_conn *c)
+static bool http_request_body_is_complete(const struct http_conn *c)
 {
     return c->req->head.chunked ? c->chunked.done : c->body_left == 0;
 }
 
-static bool body_goes_on(const struct http_conn *c, const struct http_req *r)
+static bool http_request_body_goes_on(const struct http_conn *c, const struct http_req *r)
 {
     return c->req == r && c->body_open && c->body_reading;
 }
@@ -284,8 +284,8 @@ void conn_body(struct http_conn *c)
     int ret = 0;
 
     c->in = (struct buf)BUF_INIT(in.max);
-    while (body_goes_on(c, r) && in.len && !body_is_complete(c)) {
-        ret = next_piece(c, &in, &used, &off, &len, &err);
+    while (http_request_body_goes_on(c, r) && in.len && !http_request_body_is_complete(c)) {
+        ret = http_request_next_piece(c, &in, &used, &off, &len, &err);
         if (ret < 0)
             break;
         if (len)
@@ -298,7 +298,7 @@ void conn_body(struct http_conn *c)
     in = (struct buf)BUF_INIT(0);
     if (ret < 0) {
         conn_refuse_body(c, 400, &err);
-    } else if (body_goes_on(c, r) && body_is_complete(c)) {
+    } else if (http_request_body_goes_on(c, r) && http_request_body_is_complete(c)) {
         c->body_open = false;
         r->body_events.on_end(r);
     }
@@ -308,11 +308,11 @@ void conn_input(struct http_conn *c)
 {
     c->more = false;
     if (c->state == CONN_HEAD)
-        take_head(c);
+        http_request_take_head(c);
     if (c->state != CONN_BODY || c->in.len == 0)
         return;
     if (c->req->head.chunked)
-        take_chunked_body(c);
+        http_request_take_chunked_body(c);
     else
-        take_plain_body(c);
+        http_request_take_plain_body(c);
 }

@@ -15,12 +15,12 @@ enum { RESPONSE_HEAD_MAX = 4 << 10, ERROR_BODY_MAX = 64 << 10 };
 /* RFC 9110, 15.5.2: a 401 says what would be right. */
 #define HOW_TO_AUTHENTICATE "WWW-Authenticate: Bearer realm=\"ripcord\"\r\n"
 
-static bool has_no_body(const struct http_req *r, int status)
+static bool http_response_has_no_body(const struct http_req *r, int status)
 {
     return STREQ(r->head.method, "HEAD") || status == 204 || status == 304;
 }
 
-static int append_head(struct buf *b, const struct http_answer *a, bool close)
+static int http_response_append_head(struct buf *b, const struct http_answer *a, bool close)
 {
     int r = buf_appendf(b, "HTTP/1.1 %d %s\r\n", a->status,
                         a->reason ? a->reason : http_status_text(a->status));
@@ -34,7 +34,7 @@ static int append_head(struct buf *b, const struct http_answer *a, bool close)
     return r;
 }
 
-static int append_error_json(struct buf *b, const struct err *err)
+static int http_response_append_error_json(struct buf *b, const struct err *err)
 {
     int r = buf_appendf(b, "{\"error\":{\"code\":\"%s\",\"message\":\"", err_code_name(err->code));
 
@@ -50,15 +50,15 @@ static int append_error_json(struct buf *b, const struct err *err)
 }
 
 /* A message too long to send is replaced, never cut: half of a JSON string is none. */
-static void error_body(struct buf *b, const struct err *err)
+static void http_response_error_body(struct buf *b, const struct err *err)
 {
     struct err plain = {.code = err->code, .msg = (char *)"(message too long to show)"};
 
     buf_clear(b);
-    if (append_error_json(b, err) >= 0)
+    if (http_response_append_error_json(b, err) >= 0)
         return;
     buf_clear(b);
-    (void)!append_error_json(b, &plain);
+    (void)!http_response_append_error_json(b, &plain);
 }
 
 int response_error(struct buf *b, int status, const struct err *err, bool close)
@@ -66,12 +66,13 @@ int response_error(struct buf *b, int status, const struct err *err, bool close)
     _cleanup_buf_ struct buf body = BUF_INIT(ERROR_BODY_MAX);
     int r;
 
-    error_body(&body, err);
-    r = append_head(b,
-                    &(struct http_answer){.status = status,
-                                          .content_type = "application/json",
-                                          .extra = status == 401 ? HOW_TO_AUTHENTICATE : NULL},
-                    close);
+    http_response_error_body(&body, err);
+    r = http_response_append_head(
+        b,
+        &(struct http_answer){.status = status,
+                              .content_type = "application/json",
+                              .extra = status == 401 ? HOW_TO_AUTHENTICATE : NULL},
+        close);
     if (r >= 0)
         r = buf_appendf(b, "Content-Length: %zu\r\n\r\n", body.len);
     if (r >= 0)
@@ -91,7 +92,7 @@ void conn_refuse(struct http_conn *c, int status, const struct err *err)
 }
 
 /* The request has had its answer; c goes on without it. */
-static void end_request(struct http_req *r)
+static void http_response_end_request(struct http_req *r)
 {
     struct http_conn *c = r->conn;
 
@@ -102,7 +103,7 @@ static void end_request(struct http_req *r)
 
 /* What is left of a streamed body when the answer begins is not read: the connection ends with it.
  */
-static struct http_conn *begin_response(struct http_req *r)
+static struct http_conn *http_response_begin_response(struct http_req *r)
 {
     struct http_conn *c = r->conn;
 
@@ -114,12 +115,12 @@ static struct http_conn *begin_response(struct http_req *r)
 }
 
 /* False when it cannot be sent at all: the peer has gone, or the head is over its limit. */
-static bool reply_head(struct http_req *r, const struct http_answer *a, uint64_t len,
-                       struct buf *head)
+static bool http_response_reply_head(struct http_req *r, const struct http_answer *a, uint64_t len,
+                                     struct buf *head)
 {
-    struct http_conn *c = begin_response(r);
+    struct http_conn *c = http_response_begin_response(r);
 
-    return c && append_head(head, a, c->close_after) >= 0 &&
+    return c && http_response_append_head(head, a, c->close_after) >= 0 &&
            (a->status == 204 ||
             buf_appendf(head, "Content-Length: %llu\r\n", (unsigned long long)len) >= 0) &&
            buf_append_str(head, "\r\n") >= 0;
@@ -130,26 +131,26 @@ void http_reply_with(struct http_req *r, const struct http_answer *a, const void
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
     struct iovec iov[2];
 
-    if (reply_head(r, a, len, &head)) {
+    if (http_response_reply_head(r, a, len, &head)) {
         iov[0] = (struct iovec){buf_data(&head), head.len};
         iov[1] = (struct iovec){(void *)body, len};
-        conn_write(r->conn, iov, len && !has_no_body(r, a->status) ? 2 : 1);
+        conn_write(r->conn, iov, len && !http_response_has_no_body(r, a->status) ? 2 : 1);
     }
-    end_request(r);
+    http_response_end_request(r);
 }
 
 void http_reply_take(struct http_req *r, const struct http_answer *a, char *owned, size_t len)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
-    bool sent = reply_head(r, a, len, &head);
+    bool sent = http_response_reply_head(r, a, len, &head);
 
     if (sent)
         conn_write(r->conn, &(struct iovec){buf_data(&head), head.len}, 1);
-    if (sent && len && !has_no_body(r, a->status))
+    if (sent && len && !http_response_has_no_body(r, a->status))
         conn_write_take(r->conn, owned, len);
     else
         free(owned);
-    end_request(r);
+    http_response_end_request(r);
 }
 
 void http_reply(struct http_req *r, int status, const char *content_type, const void *body,
@@ -163,7 +164,7 @@ void http_reply_err(struct http_req *r, const struct err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(ERROR_BODY_MAX);
 
-    error_body(&body, err);
+    http_response_error_body(&body, err);
     http_reply(r, err_code_http(err->code), "application/json", buf_data(&body), body.len);
 }
 
@@ -171,7 +172,7 @@ void http_stream_start(struct http_req *r, int status, const char *content_type,
                        http_drain_fn on_drain)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
-    struct http_conn *c = begin_response(r);
+    struct http_conn *c = http_response_begin_response(r);
 
     r->on_drain = on_drain;
     if (!c)
@@ -179,9 +180,10 @@ void http_stream_start(struct http_req *r, int status, const char *content_type,
     c->state = CONN_STREAM;
     /* HTTP/1.0 knows no chunks: there the end of the connection is the end of the body. */
     r->chunked = r->head.minor == 1;
-    r->no_body = has_no_body(r, status);
-    if (append_head(&head, &(struct http_answer){.status = status, .content_type = content_type},
-                    c->close_after) >= 0 &&
+    r->no_body = http_response_has_no_body(r, status);
+    if (http_response_append_head(
+            &head, &(struct http_answer){.status = status, .content_type = content_type},
+            c->close_after) >= 0 &&
         buf_append_str(&head, r->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n") >= 0)
         conn_write(c, &(struct iovec){buf_data(&head), head.len}, 1);
     conn_update(c);
@@ -191,14 +193,14 @@ void http_stream_start_length(struct http_req *r, const struct http_answer *a, u
                               http_drain_fn on_drain)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
-    bool sent = reply_head(r, a, length, &head);
+    bool sent = http_response_reply_head(r, a, length, &head);
 
     r->on_drain = on_drain;
     if (!r->conn)
         return;
     r->conn->state = CONN_STREAM;
     r->chunked = false;
-    r->no_body = has_no_body(r, a->status);
+    r->no_body = http_response_has_no_body(r, a->status);
     if (sent)
         conn_write(r->conn, &(struct iovec){buf_data(&head), head.len}, 1);
     conn_update(r->conn);
@@ -231,20 +233,20 @@ void http_stream_end(struct http_req *r)
 {
     if (r->conn && r->chunked && !r->no_body)
         conn_write(r->conn, &(struct iovec){(char *)"0\r\n\r\n", 5}, 1);
-    end_request(r);
+    http_response_end_request(r);
 }
 
 void http_stream_abort(struct http_req *r)
 {
     if (r->conn)
         r->conn->close_after = true;
-    end_request(r);
+    http_response_end_request(r);
 }
 
 void http_upgrade(struct http_req *r, const char *protocol, const struct http_raw_events *events)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(RESPONSE_HEAD_MAX);
-    struct http_conn *c = begin_response(r);
+    struct http_conn *c = http_response_begin_response(r);
 
     r->raw = *events;
     r->on_drain = events->on_drain;
@@ -295,5 +297,5 @@ void http_raw_end(struct http_req *r)
 
 void http_raw_close(struct http_req *r)
 {
-    end_request(r);
+    http_response_end_request(r);
 }

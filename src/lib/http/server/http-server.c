@@ -28,13 +28,13 @@ void server_unref(struct http_server *s)
         free(s);
 }
 
-static int reserve_open(void)
+static int http_server_reserve_open(void)
 {
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 /* Answers without ever reading: the socket's buffer is empty, so one send takes it all. */
-static void refuse(int fd, enum err_code code, const char *why, const char *hint)
+static void http_server_refuse(int fd, enum err_code code, const char *why, const char *hint)
 {
     _cleanup_buf_ struct buf b = BUF_INIT(REFUSAL_MAX);
     _cleanup_err_ struct err err = ERR_INIT;
@@ -47,7 +47,7 @@ static void refuse(int fd, enum err_code code, const char *why, const char *hint
 }
 
 /* The credentials are those of connect(), fixed by the kernel. */
-static bool peer_may(int fd)
+static bool http_server_peer_may(int fd)
 {
     struct ucred cred;
     socklen_t len = sizeof(cred);
@@ -62,7 +62,7 @@ static bool peer_may(int fd)
  * machine that vanishes says no goodbye: what runs for it must end all the same. On a unix socket
  * these do nothing.
  */
-static void prepare_tcp(int fd)
+static void http_server_prepare_tcp(int fd)
 {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
@@ -71,24 +71,25 @@ static void prepare_tcp(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){4}, sizeof(int));
 }
 
-static void welcome(struct http_server *s, int fd)
+static void http_server_welcome(struct http_server *s, int fd)
 {
     if (s->config.any_peer)
-        prepare_tcp(fd);
+        http_server_prepare_tcp(fd);
     conn_new(s, fd);
 }
 
-static void take_connection(struct http_server *s, int fd)
+static void http_server_take_connection(struct http_server *s, int fd)
 {
     if (s->config.turn_away && s->config.turn_away(s->config.turn_away_arg, fd))
         fd_close(fd);
-    else if (!s->config.any_peer && !peer_may(fd))
-        refuse(fd, ERR_DENIED, "this socket serves its owner and root only",
-               "Start your own daemon, or run the command as the daemon's user.");
+    else if (!s->config.any_peer && !http_server_peer_may(fd))
+        http_server_refuse(fd, ERR_DENIED, "this socket serves its owner and root only",
+                           "Start your own daemon, or run the command as the daemon's user.");
     else if (s->n_conns >= s->config.connections_max)
-        refuse(fd, ERR_LIMIT, "too many connections", "Try again when other requests have ended.");
+        http_server_refuse(fd, ERR_LIMIT, "too many connections",
+                           "Try again when other requests have ended.");
     else
-        welcome(s, fd);
+        http_server_welcome(s, fd);
 }
 
 /*
@@ -96,33 +97,33 @@ static void take_connection(struct http_server *s, int fd)
  * room to take it and say so. Should somebody else have taken that room, we stop listening for a
  * moment.
  */
-static void survive_emfile(struct http_server *s)
+static void http_server_survive_emfile(struct http_server *s)
 {
     int fd;
 
     s->reserve_fd = fd_close(s->reserve_fd);
     fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0)
-        refuse(fd, ERR_LIMIT, "the daemon is out of file descriptors",
-               "Raise its limit (ulimit -n), or stop sandboxes.");
-    s->reserve_fd = reserve_open();
+        http_server_refuse(fd, ERR_LIMIT, "the daemon is out of file descriptors",
+                           "Raise its limit (ulimit -n), or stop sandboxes.");
+    s->reserve_fd = http_server_reserve_open();
     if (s->reserve_fd < 0 || fd < 0) {
         loop_watch_set(s->listen_watch, 0);
         loop_timer_set(s->listen_retry, ACCEPT_RETRY, false);
     }
 }
 
-static void on_retry(void *arg)
+static void http_server_on_retry(void *arg)
 {
     struct http_server *s = arg;
 
     if (s->reserve_fd < 0)
-        s->reserve_fd = reserve_open();
+        s->reserve_fd = http_server_reserve_open();
     if (s->listen_watch)
         loop_watch_set(s->listen_watch, LOOP_READ);
 }
 
-static void on_listen(void *arg, int events _unused_)
+static void http_server_on_listen(void *arg, int events _unused_)
 {
     struct http_server *s = arg;
 
@@ -131,9 +132,9 @@ static void on_listen(void *arg, int events _unused_)
         int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd >= 0)
-            take_connection(s, fd);
+            http_server_take_connection(s, fd);
         else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            survive_emfile(s);
+            http_server_survive_emfile(s);
             return;
         } else if (errno != EINTR && errno != ECONNABORTED)
             return;
@@ -144,7 +145,7 @@ int http_server_new(struct loop *l, const struct http_server_config *config,
                     struct http_server **ret, struct err *err)
 {
     struct http_server *s;
-    int reserve = reserve_open();
+    int reserve = http_server_reserve_open();
 
     if (reserve < 0)
         return err_sys(err, errno, "open '/dev/null'");
@@ -154,7 +155,7 @@ int http_server_new(struct loop *l, const struct http_server_config *config,
     s->refs = 1;
     s->listen_fd = -1;
     s->reserve_fd = reserve;
-    s->listen_retry = loop_timer_new(l, on_retry, s);
+    s->listen_retry = loop_timer_new(l, http_server_on_retry, s);
     *ret = s;
     return 0;
 }
@@ -165,7 +166,7 @@ int http_server_listen(struct http_server *s, int listen_fd, struct err *err)
 
     if (s->listen_fd >= 0)
         return err_set(err, ERR_CONFLICT, "the HTTP server is listening already");
-    s->listen_watch = loop_watch_new(s->loop, fd, on_listen, s);
+    s->listen_watch = loop_watch_new(s->loop, fd, http_server_on_listen, s);
     if (!s->listen_watch)
         return err_set(err, ERR_SYSTEM, "cannot watch the listening socket");
     s->listen_fd = TAKE_FD(fd);

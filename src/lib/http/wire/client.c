@@ -42,7 +42,7 @@ void http_client_done(struct http_client *c)
 }
 
 /* Readable or writable as asked, or broken: the call that follows says which. */
-static int wait_for(struct http_client *c, short events, struct err *err)
+static int http_client_wait_for(struct http_client *c, short events, struct err *err)
 {
     /* poll(2) leaves a negative descriptor alone */
     struct pollfd p[] = {{.fd = c->fd, .events = events}, {.fd = c->stop_fd, .events = POLLIN}};
@@ -62,14 +62,14 @@ static int wait_for(struct http_client *c, short events, struct err *err)
 
 /* 1: the peer has answered before our request's end (mostly an error, and it reads no more); 0: it
  * has closed its side without a word; -1: neither. */
-static int early_answer(struct http_client *c)
+static int http_client_early_answer(struct http_client *c)
 {
     char byte;
 
     return (int)recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 }
 
-static size_t iov_left(const struct iovec *iov, size_t count)
+static size_t http_client_iov_left(const struct iovec *iov, size_t count)
 {
     size_t sum = 0;
 
@@ -78,7 +78,7 @@ static size_t iov_left(const struct iovec *iov, size_t count)
     return sum;
 }
 
-static void iov_advance(struct iovec *iov, size_t count, size_t n)
+static void http_client_iov_advance(struct iovec *iov, size_t count, size_t n)
 {
     for (size_t i = 0; i < count; i++) {
         size_t step = MIN(n, iov[i].iov_len);
@@ -90,28 +90,29 @@ static void iov_advance(struct iovec *iov, size_t count, size_t n)
 }
 
 /* 1: all of it; 0: the peer takes no more, and has answered. */
-static int send_all(struct http_client *c, struct iovec *iov, size_t count, struct err *err)
+static int http_client_send_all(struct http_client *c, struct iovec *iov, size_t count,
+                                struct err *err)
 {
-    while (iov_left(iov, count)) {
+    while (http_client_iov_left(iov, count)) {
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
         ssize_t n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
         int r;
 
         if (n >= 0) {
-            iov_advance(iov, count, (size_t)n);
+            http_client_iov_advance(iov, count, (size_t)n);
         } else if (errno == EAGAIN) {
-            int early = early_answer(c);
+            int early = http_client_early_answer(c);
 
             if (early > 0)
                 return 0;
             /* A closed side stays readable: waiting for that too would spin. */
-            r = wait_for(c, early == 0 ? POLLOUT : POLLOUT | POLLIN, err);
+            r = http_client_wait_for(c, early == 0 ? POLLOUT : POLLOUT | POLLIN, err);
             if (r < 0)
                 return r;
         } else if (errno != EINTR) {
             int saved = errno;
 
-            if ((saved == EPIPE || saved == ECONNRESET) && early_answer(c) > 0)
+            if ((saved == EPIPE || saved == ECONNRESET) && http_client_early_answer(c) > 0)
                 return 0;
             c->unread = saved == EPIPE || saved == ECONNRESET;
             return err_sys(err, saved, "send the HTTP request");
@@ -121,7 +122,7 @@ static int send_all(struct http_client *c, struct iovec *iov, size_t count, stru
 }
 
 /* What we compose must not be splittable into a second request by what a caller passes on. */
-static bool is_line_safe(const char *s, bool blanks)
+static bool http_client_is_line_safe(const char *s, bool blanks)
 {
     for (; *s; s++)
         if ((unsigned char)*s < 0x20 || *s == 0x7f || (*s == ' ' && !blanks))
@@ -129,9 +130,9 @@ static bool is_line_safe(const char *s, bool blanks)
     return true;
 }
 
-static int compose_head(struct buf *b, const struct http_client *c, const char *method,
-                        const char *target, const char *extra, const char *content_type,
-                        const void *body, size_t len)
+static int http_client_compose_head(struct buf *b, const struct http_client *c, const char *method,
+                                    const char *target, const char *extra, const char *content_type,
+                                    const void *body, size_t len)
 {
     bool chunked = len == BODY_IN_PIECES;
     bool sends_length = !chunked && (body || STREQ(method, "POST") || STREQ(method, "PUT") ||
@@ -153,34 +154,35 @@ static int compose_head(struct buf *b, const struct http_client *c, const char *
     return r;
 }
 
-static int send_request(struct http_client *c, const char *method, const char *target,
-                        const char *extra, const char *content_type, const void *body, size_t len,
-                        struct err *err)
+static int http_client_send_request(struct http_client *c, const char *method, const char *target,
+                                    const char *extra, const char *content_type, const void *body,
+                                    size_t len, struct err *err)
 {
     _cleanup_buf_ struct buf head = BUF_INIT(SEND_HEAD_MAX);
     struct iovec iov[2];
 
-    if (!is_line_safe(method, false) || !is_line_safe(target, false) ||
-        !is_line_safe(c->host, false) || (c->bearer && !is_line_safe(c->bearer, false)) ||
-        (content_type && !is_line_safe(content_type, true)))
+    if (!http_client_is_line_safe(method, false) || !http_client_is_line_safe(target, false) ||
+        !http_client_is_line_safe(c->host, false) ||
+        (c->bearer && !http_client_is_line_safe(c->bearer, false)) ||
+        (content_type && !http_client_is_line_safe(content_type, true)))
         return err_set(err, ERR_INVALID, "blank or control byte in an HTTP request line");
     if (c->body_left || (c->head.chunked && !c->chunked.done))
         return err_set(err, ERR_CONFLICT,
                        "HTTP request before the last response was read to its end");
-    if (compose_head(&head, c, method, target, extra, content_type, body, len) < 0)
+    if (http_client_compose_head(&head, c, method, target, extra, content_type, body, len) < 0)
         return err_set(err, ERR_LIMIT, "HTTP request head over %d bytes", SEND_HEAD_MAX);
     c->is_head = STREQ(method, "HEAD");
     c->unread = false;
     iov[0] = (struct iovec){buf_data(&head), head.len};
     iov[1] = (struct iovec){(void *)body, body ? len : 0};
-    return send_all(c, iov, ARRAY_SIZE(iov), err);
+    return http_client_send_all(c, iov, ARRAY_SIZE(iov), err);
 }
 
 int http_client_send(struct http_client *c, const char *method, const char *target,
                      const char *extra, const char *content_type, const void *body, size_t len,
                      struct err *err)
 {
-    int r = send_request(c, method, target, extra, content_type, body, len, err);
+    int r = http_client_send_request(c, method, target, extra, content_type, body, len, err);
 
     return MIN(r, 0); /* an answer before the request's end is read like any other */
 }
@@ -188,7 +190,8 @@ int http_client_send(struct http_client *c, const char *method, const char *targ
 int http_client_begin(struct http_client *c, const char *method, const char *target,
                       const char *content_type, struct err *err)
 {
-    int r = send_request(c, method, target, NULL, content_type, NULL, BODY_IN_PIECES, err);
+    int r =
+        http_client_send_request(c, method, target, NULL, content_type, NULL, BODY_IN_PIECES, err);
 
     return MIN(r, 0);
 }
@@ -198,14 +201,14 @@ int http_client_put(struct http_client *c, const void *data, size_t len, struct 
     char size[32];
     struct iovec iov[3] = {{size, 0}, {(void *)data, len}, {(char *)"\r\n", 2}};
 
-    if (early_answer(c) > 0)
+    if (http_client_early_answer(c) > 0)
         return 0;
     iov[0].iov_len = (size_t)snprintf(size, sizeof(size), "%zx\r\n", len);
-    return send_all(c, iov, ARRAY_SIZE(iov), err);
+    return http_client_send_all(c, iov, ARRAY_SIZE(iov), err);
 }
 
 /* Bytes from the socket; 0 at its end. */
-static ssize_t receive(struct http_client *c, void *data, size_t len, struct err *err)
+static ssize_t http_client_receive(struct http_client *c, void *data, size_t len, struct err *err)
 {
     for (;;) {
         ssize_t n = recv(c->fd, data, len, MSG_DONTWAIT);
@@ -220,21 +223,21 @@ static ssize_t receive(struct http_client *c, void *data, size_t len, struct err
             c->unread = errno == ECONNRESET && !c->in.len;
             return err_sys(err, errno, "read the HTTP response");
         }
-        r = wait_for(c, POLLIN, err);
+        r = http_client_wait_for(c, POLLIN, err);
         if (r < 0)
             return r;
     }
 }
 
 /* More into c->in; the end of the connection is an error here. */
-static int fill(struct http_client *c, struct err *err)
+static int http_client_fill(struct http_client *c, struct err *err)
 {
     char *p = buf_reserve(&c->in, READ_SIZE);
     ssize_t n;
 
     if (!p)
         return err_set(err, ERR_LIMIT, "HTTP response head over %d bytes", HTTP_HEAD_MAX);
-    n = receive(c, p, READ_SIZE, err);
+    n = http_client_receive(c, p, READ_SIZE, err);
     if (n < 0)
         return (int)n;
     if (n == 0) {
@@ -245,14 +248,14 @@ static int fill(struct http_client *c, struct err *err)
     return 0;
 }
 
-static int read_head(struct http_client *c, struct err *err)
+static int http_client_read_head(struct http_client *c, struct err *err)
 {
     size_t scanned = 0;
     ssize_t n;
     int r;
 
     while ((n = http_head_find(buf_data(&c->in), c->in.len, &scanned, err)) == 0) {
-        r = fill(c, err);
+        r = http_client_fill(c, err);
         if (r < 0)
             return r;
     }
@@ -272,7 +275,7 @@ int http_client_head(struct http_client *c, struct err *err)
     int r;
 
     do {
-        r = read_head(c, err);
+        r = http_client_read_head(c, err);
         if (r < 0)
             return r;
     } while (c->head.status < 200 && c->head.status != 101);
@@ -289,7 +292,8 @@ int http_client_head(struct http_client *c, struct err *err)
     return 0;
 }
 
-static ssize_t read_chunked(struct http_client *c, void *data, size_t len, struct err *err)
+static ssize_t http_client_read_chunked(struct http_client *c, void *data, size_t len,
+                                        struct err *err)
 {
     size_t used, off, n;
     int r;
@@ -307,7 +311,7 @@ static ssize_t read_chunked(struct http_client *c, void *data, size_t len, struc
         if (n)
             return (ssize_t)n;
         if (used == 0) {
-            r = fill(c, err);
+            r = http_client_fill(c, err);
             if (r < 0)
                 return r;
         }
@@ -315,7 +319,8 @@ static ssize_t read_chunked(struct http_client *c, void *data, size_t len, struc
     return 0;
 }
 
-static ssize_t read_plain(struct http_client *c, void *data, size_t len, struct err *err)
+static ssize_t http_client_read_plain(struct http_client *c, void *data, size_t len,
+                                      struct err *err)
 {
     size_t want = (size_t)MIN((uint64_t)len, c->body_left);
     ssize_t n;
@@ -325,7 +330,7 @@ static ssize_t read_plain(struct http_client *c, void *data, size_t len, struct 
         memcpy(data, buf_data(&c->in), (size_t)n);
         buf_consume(&c->in, (size_t)n);
     } else {
-        n = receive(c, data, want, err);
+        n = http_client_receive(c, data, want, err);
     }
     if (n < 0)
         return n;
@@ -346,8 +351,8 @@ ssize_t http_client_read(struct http_client *c, void *data, size_t len, struct e
     if (len == 0)
         return 0;
     if (c->head.chunked)
-        return read_chunked(c, data, len, err);
-    return c->body_left ? read_plain(c, data, len, err) : 0;
+        return http_client_read_chunked(c, data, len, err);
+    return c->body_left ? http_client_read_plain(c, data, len, err) : 0;
 }
 
 int http_client_body(struct http_client *c, size_t max, struct buf *ret, struct err *err)

@@ -23,7 +23,7 @@ enum {
 /* Counted over the whole body: else each of a million one-byte chunks could carry its own. */
 enum { EXT_MAX = 1 << 10 };
 
-static int size_byte(struct http_chunked *c, char ch, struct err *err)
+static int http_chunked_size_byte(struct http_chunked *c, char ch, struct err *err)
 {
     int digit = text_hex_digit(ch);
 
@@ -40,7 +40,7 @@ static int size_byte(struct http_chunked *c, char ch, struct err *err)
     return 0;
 }
 
-static int ext_byte(struct http_chunked *c, char ch, struct err *err)
+static int http_chunked_ext_byte(struct http_chunked *c, char ch, struct err *err)
 {
     if (ch == '\r') {
         c->state = STATE_SIZE_LF;
@@ -53,8 +53,8 @@ static int ext_byte(struct http_chunked *c, char ch, struct err *err)
     return 0;
 }
 
-static int expect_byte(struct http_chunked *c, char ch, char want, int next, const char *what,
-                       struct err *err)
+static int http_chunked_expect_byte(struct http_chunked *c, char ch, char want, int next,
+                                    const char *what, struct err *err)
 {
     if (ch != want && GUARD("chunk ends"))
         return err_set(err, ERR_INVALID, "%s", what);
@@ -62,25 +62,27 @@ static int expect_byte(struct http_chunked *c, char ch, char want, int next, con
     return 0;
 }
 
-static int frame_byte(struct http_chunked *c, char ch, struct err *err)
+static int http_chunked_frame_byte(struct http_chunked *c, char ch, struct err *err)
 {
     switch (c->state) {
     case STATE_EXT:
-        return ext_byte(c, ch, err);
+        return http_chunked_ext_byte(c, ch, err);
     case STATE_SIZE_LF:
-        return expect_byte(c, ch, '\n', c->left ? STATE_DATA : STATE_TRAILER_CR,
-                           "bare CR in a chunk's head", err);
+        return http_chunked_expect_byte(c, ch, '\n', c->left ? STATE_DATA : STATE_TRAILER_CR,
+                                        "bare CR in a chunk's head", err);
     case STATE_DATA_CR:
-        return expect_byte(c, ch, '\r', STATE_DATA_LF, "chunk longer than its size", err);
+        return http_chunked_expect_byte(c, ch, '\r', STATE_DATA_LF, "chunk longer than its size",
+                                        err);
     case STATE_DATA_LF:
-        return expect_byte(c, ch, '\n', 0, "bare CR behind a chunk", err);
+        return http_chunked_expect_byte(c, ch, '\n', 0, "bare CR behind a chunk", err);
     case STATE_TRAILER_CR:
-        return expect_byte(c, ch, '\r', STATE_TRAILER_LF, "trailer fields are not accepted", err);
+        return http_chunked_expect_byte(c, ch, '\r', STATE_TRAILER_LF,
+                                        "trailer fields are not accepted", err);
     case STATE_TRAILER_LF:
         c->done = ch == '\n';
         return c->done ? 0 : err_set(err, ERR_INVALID, "bare CR behind the last chunk");
     default:
-        return size_byte(c, ch, err);
+        return http_chunked_size_byte(c, ch, err);
     }
 }
 
@@ -91,7 +93,7 @@ int http_chunked_decode(struct http_chunked *c, const char *data, size_t len, si
 
     *used = *body_off = *body_len = 0;
     while (i < len && !c->done && c->state != STATE_DATA) {
-        int r = frame_byte(c, data[i], err);
+        int r = http_chunked_frame_byte(c, data[i], err);
 
         if (r < 0)
             return r;

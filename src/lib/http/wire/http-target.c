@@ -15,14 +15,14 @@
 #include "lib/base/xalloc.h"
 
 /* Decodes "XX" behind a '%'; negative when malformed. */
-static int percent_byte(const char *s)
+static int http_target_percent_byte(const char *s)
 {
     int hi = text_hex_digit(s[0]), lo = hi < 0 ? -1 : text_hex_digit(s[1]);
 
     return lo < 0 ? -1 : hi << 4 | lo;
 }
 
-static int path_decode(char *path, struct err *err)
+static int http_target_path_decode(char *path, struct err *err)
 {
     char *to = path;
 
@@ -30,7 +30,7 @@ static int path_decode(char *path, struct err *err)
         int byte = (unsigned char)*from;
 
         if (*from == '%') {
-            byte = percent_byte(from + 1);
+            byte = http_target_percent_byte(from + 1);
             if (byte < 0)
                 return err_set(err, ERR_INVALID, "malformed percent-encoding in the request path");
             if (byte == '/' && GUARD("encoded slash"))
@@ -45,7 +45,7 @@ static int path_decode(char *path, struct err *err)
     return 0;
 }
 
-static bool is_utf8(const char *s)
+static bool http_target_is_utf8(const char *s)
 {
     size_t len = strlen(s);
 
@@ -60,7 +60,7 @@ static bool is_utf8(const char *s)
 }
 
 /* No empty segment but the last ("/v1/"), and none that walks. */
-static bool segments_ok(const char *path)
+static bool http_target_segments_ok(const char *path)
 {
     for (const char *p = path + 1; *p;) {
         size_t n = strcspn(p, "/");
@@ -82,12 +82,12 @@ int http_target_split(char *target, char **ret_path, char **ret_query, struct er
         return err_set(err, ERR_INVALID, "request path does not begin with '/'");
     if (query)
         *query++ = '\0';
-    r = path_decode(target, err);
+    r = http_target_path_decode(target, err);
     if (r < 0)
         return r;
-    if (!is_utf8(target))
+    if (!http_target_is_utf8(target))
         return err_set(err, ERR_INVALID, "request path is not UTF-8");
-    if (!segments_ok(target) && GUARD("path segments"))
+    if (!http_target_segments_ok(target) && GUARD("path segments"))
         return err_set(err, ERR_INVALID, "request path with an empty, '.' or '..' segment");
     *ret_path = target;
     *ret_query = query;
@@ -95,7 +95,7 @@ int http_target_split(char *target, char **ret_path, char **ret_query, struct er
 }
 
 /* A name or value of the query; '+' is a blank, as forms send it. */
-static int query_decode(const char *s, size_t len, char **ret, struct err *err)
+static int http_target_query_decode(const char *s, size_t len, char **ret, struct err *err)
 {
     _cleanup_free_ char *out = xmalloc(len + 1);
     size_t n = 0;
@@ -104,7 +104,7 @@ static int query_decode(const char *s, size_t len, char **ret, struct err *err)
         int byte = s[i] == '+' ? ' ' : (unsigned char)s[i];
 
         if (s[i] == '%') {
-            byte = len - i > 2 ? percent_byte(s + i + 1) : -1;
+            byte = len - i > 2 ? http_target_percent_byte(s + i + 1) : -1;
             if (byte <= 0)
                 return err_set(err, ERR_INVALID, "malformed percent-encoding or NUL in the query");
             i += 2;
@@ -112,28 +112,29 @@ static int query_decode(const char *s, size_t len, char **ret, struct err *err)
         out[n++] = (char)byte;
     }
     out[n] = '\0';
-    if (!is_utf8(out))
+    if (!http_target_is_utf8(out))
         return err_set(err, ERR_INVALID, "query is not UTF-8");
     *ret = TAKE_PTR(out);
     return 0;
 }
 
 /* One "name=value": 1 and *ret when the name is the key. */
-static int query_pair(const char *pair, size_t len, const char *key, char **ret, struct err *err)
+static int http_target_query_pair(const char *pair, size_t len, const char *key, char **ret,
+                                  struct err *err)
 {
     const char *eq = memchr(pair, '=', len);
     size_t name_len = eq ? (size_t)(eq - pair) : len;
     _cleanup_free_ char *name = NULL;
     int r;
 
-    r = query_decode(pair, name_len, &name, err);
+    r = http_target_query_decode(pair, name_len, &name, err);
     if (r < 0)
         return r;
     if (!STREQ(name, key))
         return 0;
     if (eq)
         name_len++;
-    r = query_decode(pair + name_len, len - name_len, ret, err);
+    r = http_target_query_decode(pair + name_len, len - name_len, ret, err);
     return r < 0 ? r : 1;
 }
 
@@ -142,7 +143,7 @@ int http_query_all(const char *query, const char *key, char ***ret, struct err *
     for (const char *p = query ? query : ""; *p;) {
         size_t n = strcspn(p, "&");
         char *value = NULL;
-        int r = query_pair(p, n, key, &value, err);
+        int r = http_target_query_pair(p, n, key, &value, err);
 
         if (r < 0)
             return r;

@@ -20,7 +20,7 @@
 
 enum { METHOD_MAX = 32, LENGTH_DIGITS_MAX = 19 };
 
-static bool is_token_char(char c)
+static bool http_is_token_char(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
            (c && strchr("!#$%&'*+-.^_`|~", c));
@@ -28,24 +28,24 @@ static bool is_token_char(char c)
 
 /* RFC 3986: unreserved, sub-delims and the delimiters of path and query. No '#': fragments never
  * travel. */
-static bool is_target_char(char c)
+static bool http_is_target_char(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
            (c && strchr("-._~!$&'()*+,;=:@/?%", c));
 }
 
-static bool is_host_char(char c)
+static bool http_is_host_char(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
            (c && strchr("-._~:[]%", c));
 }
 
-static bool is_control(char c)
+static bool http_is_control(char c)
 {
     return (unsigned char)c < 0x20 || c == 0x7f;
 }
 
-static bool all_of(const char *s, bool (*pred)(char))
+static bool http_all_of(const char *s, bool (*pred)(char))
 {
     while (*s && pred(*s))
         s++;
@@ -73,7 +73,7 @@ ssize_t http_head_find(const char *data, size_t len, size_t *scanned, struct err
 }
 
 /* Cuts the next line off at its CRLF; *p moves behind it. The caller knows that one is there. */
-static char *next_line(char **p, char *end)
+static char *http_next_line(char **p, char *end)
 {
     char *line = *p, *lf = memchr(line, '\n', (size_t)(end - line));
 
@@ -84,7 +84,7 @@ static char *next_line(char **p, char *end)
     return line;
 }
 
-static int parse_version(const char *s, int *ret, struct err *err)
+static int http_parse_version(const char *s, int *ret, struct err *err)
 {
     if (!STREQ(s, "HTTP/1.1") && !STREQ(s, "HTTP/1.0"))
         return err_set(err, ERR_INVALID, "HTTP version is not HTTP/1.1 or HTTP/1.0");
@@ -92,7 +92,7 @@ static int parse_version(const char *s, int *ret, struct err *err)
     return 0;
 }
 
-static int parse_length(const char *s, uint64_t *ret, struct err *err)
+static int http_parse_length(const char *s, uint64_t *ret, struct err *err)
 {
     size_t digits = strspn(s, "0123456789");
 
@@ -106,7 +106,7 @@ static int parse_length(const char *s, uint64_t *ret, struct err *err)
 }
 
 /* Whether a comma-separated list names the token. */
-static bool list_has(const char *list, const char *token)
+static bool http_list_has(const char *list, const char *token)
 {
     size_t want = strlen(token);
 
@@ -123,10 +123,11 @@ static bool list_has(const char *list, const char *token)
     return false;
 }
 
-static bool connection_has(const struct http_head *h, const char *token)
+static bool http_connection_has(const struct http_head *h, const char *token)
 {
     for (size_t i = 0; i < h->n_fields; i++)
-        if (strcasecmp(h->fields[i].name, "Connection") == 0 && list_has(h->fields[i].value, token))
+        if (strcasecmp(h->fields[i].name, "Connection") == 0 &&
+            http_list_has(h->fields[i].value, token))
             return true;
     return false;
 }
@@ -140,7 +141,7 @@ const char *http_field_get(const struct http_head *h, const char *name)
 }
 
 /* Fields of which a second one would leave open which counts. */
-static bool is_singleton(const char *name)
+static bool http_is_singleton(const char *name)
 {
     static const char *const names[] = {
         "Host",   "Content-Length", "Transfer-Encoding", "Content-Type", "Content-Encoding",
@@ -152,7 +153,7 @@ static bool is_singleton(const char *name)
     return false;
 }
 
-static int parse_field(char *line, struct http_head *h, struct err *err)
+static int http_parse_field(char *line, struct http_head *h, struct err *err)
 {
     char *colon = strchr(line, ':'), *value, *end;
 
@@ -161,16 +162,16 @@ static int parse_field(char *line, struct http_head *h, struct err *err)
     if (!colon || colon == line)
         return err_set(err, ERR_INVALID, "header field without a name or colon");
     *colon = '\0';
-    if (!all_of(line, is_token_char) && GUARD("field names"))
+    if (!http_all_of(line, http_is_token_char) && GUARD("field names"))
         return err_set(err, ERR_INVALID,
                        "bad byte in a header field's name (a blank before the colon?)");
     value = colon + 1 + strspn(colon + 1, " \t");
     for (end = value; *end; end++)
-        if (is_control(*end) && *end != '\t')
+        if (http_is_control(*end) && *end != '\t')
             return err_set(err, ERR_INVALID, "control byte in header field '%.64s'", line);
     while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
         *--end = '\0';
-    if (is_singleton(line) && http_field_get(h, line) && GUARD("given once"))
+    if (http_is_singleton(line) && http_field_get(h, line) && GUARD("given once"))
         return err_set(err, ERR_INVALID, "header field '%.64s' given twice", line);
     if (h->n_fields == HTTP_FIELDS_MAX)
         return err_set(err, ERR_LIMIT, "more than %d header fields", HTTP_FIELDS_MAX);
@@ -178,24 +179,24 @@ static int parse_field(char *line, struct http_head *h, struct err *err)
     return 0;
 }
 
-static int parse_fields(char *p, char *end, struct http_head *h, struct err *err)
+static int http_parse_fields(char *p, char *end, struct http_head *h, struct err *err)
 {
     for (;;) {
-        char *line = next_line(&p, end);
+        char *line = http_next_line(&p, end);
         int r;
 
         if (!line)
             return err_set(err, ERR_INVALID, "malformed line in the HTTP head");
         if (*line == '\0')
             return p == end ? 0 : err_set(err, ERR_INVALID, "bytes behind the HTTP head");
-        r = parse_field(line, h, err);
+        r = http_parse_field(line, h, err);
         if (r < 0)
             return r;
     }
 }
 
 /* Where the body ends, and what becomes of the connection. */
-static int parse_framing(struct http_head *h, struct err *err)
+static int http_parse_framing(struct http_head *h, struct err *err)
 {
     const char *length = http_field_get(h, "Content-Length"),
                *te = http_field_get(h, "Transfer-Encoding");
@@ -206,19 +207,19 @@ static int parse_framing(struct http_head *h, struct err *err)
     if (te && (!STREQ(te, "chunked") || h->minor == 0) && GUARD("chunked alone"))
         return err_set(err, ERR_INVALID, "Transfer-Encoding is not 'chunked' in HTTP/1.1");
     if (length) {
-        r = parse_length(length, &h->length, err);
+        r = http_parse_length(length, &h->length, err);
         if (r < 0)
             return r;
     }
     h->chunked = te;
     h->has_length = length;
-    h->keep_alive = h->minor == 1 && !connection_has(h, "close");
-    if (h->minor == 1 && connection_has(h, "upgrade"))
+    h->keep_alive = h->minor == 1 && !http_connection_has(h, "close");
+    if (h->minor == 1 && http_connection_has(h, "upgrade"))
         h->upgrade = http_field_get(h, "Upgrade");
     return 0;
 }
 
-static int parse_expect(struct http_head *h, struct err *err)
+static int http_parse_expect(struct http_head *h, struct err *err)
 {
     const char *expect = http_field_get(h, "Expect");
 
@@ -231,7 +232,8 @@ static int parse_expect(struct http_head *h, struct err *err)
 }
 
 /* "http://authority/path": the authority must be the Host; what remains is the origin form. */
-static int absolute_to_origin(char *target, const char *host, const char **ret, struct err *err)
+static int http_absolute_to_origin(char *target, const char *host, const char **ret,
+                                   struct err *err)
 {
     char *authority = target + strlen("http://");
     size_t n = strcspn(authority, "/?");
@@ -248,18 +250,18 @@ static int absolute_to_origin(char *target, const char *host, const char **ret, 
     return 0;
 }
 
-static int check_target(struct http_head *h, char *target, struct err *err)
+static int http_check_target(struct http_head *h, char *target, struct err *err)
 {
     const char *host = http_field_get(h, "Host");
 
-    if (!host || !*host || !all_of(host, is_host_char))
+    if (!host || !*host || !http_all_of(host, http_is_host_char))
         return err_set(err, ERR_INVALID, "Host field missing or malformed");
     if (strlen(target) > HTTP_TARGET_MAX)
         return err_set(err, ERR_LIMIT, "request target over %d bytes", HTTP_TARGET_MAX);
-    if (!all_of(target, is_target_char))
+    if (!http_all_of(target, http_is_target_char))
         return err_set(err, ERR_INVALID, "byte in the request target that must be percent-encoded");
     if (strncasecmp(target, "http://", strlen("http://")) == 0)
-        return absolute_to_origin(target, host, &h->target, err);
+        return http_absolute_to_origin(target, host, &h->target, err);
     if (target[0] != '/')
         return err_set(err, ERR_INVALID, "request target does not begin with '/'");
     h->target = target;
@@ -269,7 +271,7 @@ static int check_target(struct http_head *h, char *target, struct err *err)
 int http_parse_request(char *data, size_t len, struct http_head *ret, struct err *err)
 {
     struct http_head h = {0};
-    char *p = data, *line = next_line(&p, data + len), *target, *version;
+    char *p = data, *line = http_next_line(&p, data + len), *target, *version;
     int r;
 
     target = line ? strchr(line, ' ') : NULL;
@@ -278,29 +280,29 @@ int http_parse_request(char *data, size_t len, struct http_head *ret, struct err
         return err_set(err, ERR_INVALID, "request line is not 'METHOD TARGET HTTP/1.1'");
     *target++ = '\0';
     *version++ = '\0';
-    if (!*line || strlen(line) > METHOD_MAX || !all_of(line, is_token_char))
+    if (!*line || strlen(line) > METHOD_MAX || !http_all_of(line, http_is_token_char))
         return err_set(err, ERR_INVALID, "malformed request method");
     h.method = line;
-    r = parse_version(version, &h.minor, err);
+    r = http_parse_version(version, &h.minor, err);
     if (r < 0)
         return r;
-    r = parse_fields(p, data + len, &h, err);
+    r = http_parse_fields(p, data + len, &h, err);
     if (r < 0)
         return r;
-    r = check_target(&h, target, err);
+    r = http_check_target(&h, target, err);
     if (r < 0)
         return r;
-    r = parse_framing(&h, err);
+    r = http_parse_framing(&h, err);
     if (r < 0)
         return r;
-    r = parse_expect(&h, err);
+    r = http_parse_expect(&h, err);
     if (r < 0)
         return r;
     *ret = h;
     return 0;
 }
 
-static int parse_status(const char *s, int *ret, struct err *err)
+static int http_parse_status(const char *s, int *ret, struct err *err)
 {
     uint32_t status;
 
@@ -313,7 +315,7 @@ static int parse_status(const char *s, int *ret, struct err *err)
 int http_parse_response(char *data, size_t len, struct http_head *ret, struct err *err)
 {
     struct http_head h = {0};
-    char *p = data, *line = next_line(&p, data + len), *status, *reason;
+    char *p = data, *line = http_next_line(&p, data + len), *status, *reason;
     int r;
 
     status = line ? strchr(line, ' ') : NULL;
@@ -323,19 +325,19 @@ int http_parse_response(char *data, size_t len, struct http_head *ret, struct er
     *status++ = '\0';
     *reason++ = '\0';
     for (const char *c = reason; *c; c++)
-        if (is_control(*c) && *c != '\t')
+        if (http_is_control(*c) && *c != '\t')
             return err_set(err, ERR_INVALID, "control byte in the HTTP status line");
     h.reason = reason;
-    r = parse_version(line, &h.minor, err);
+    r = http_parse_version(line, &h.minor, err);
     if (r < 0)
         return r;
-    r = parse_status(status, &h.status, err);
+    r = http_parse_status(status, &h.status, err);
     if (r < 0)
         return r;
-    r = parse_fields(p, data + len, &h, err);
+    r = http_parse_fields(p, data + len, &h, err);
     if (r < 0)
         return r;
-    r = parse_framing(&h, err);
+    r = http_parse_framing(&h, err);
     if (r < 0)
         return r;
     *ret = h;
