@@ -316,7 +316,7 @@ static int proto_plan_check(const struct plan *p, struct err *err)
 
 /* ---- writing ---- */
 
-static int proto_plan_put_field(struct shim_writer *w, const struct plan *p,
+static int proto_plan_put_field(struct sup_writer *w, const struct plan *p,
                                 const struct plan_field *f, struct err *err)
 {
     const void *at = (const char *)p + f->offset;
@@ -328,7 +328,7 @@ static int proto_plan_put_field(struct shim_writer *w, const struct plan *p,
         if (s && strlen(s) > f->max)
             return err_set(err, ERR_INVALID, "plan: %s is over %llu bytes", f->name,
                            (unsigned long long)f->max);
-        shim_put_str(w, f->tag, s);
+        sup_put_str(w, f->tag, s);
         return 0;
     }
     if (f->kind == FIELD_U64)
@@ -341,39 +341,39 @@ static int proto_plan_put_field(struct shim_writer *w, const struct plan *p,
         return err_set(err, ERR_INVALID, "plan: %s is %llu, at most %llu", f->name,
                        (unsigned long long)v, (unsigned long long)f->max);
     if (v)
-        shim_put_u64(w, f->tag, v);
+        sup_put_u64(w, f->tag, v);
     return 0;
 }
 
-static void proto_plan_put_mounts(struct shim_writer *w, const struct plan *p)
+static void proto_plan_put_mounts(struct sup_writer *w, const struct plan *p)
 {
     for (size_t i = 0; i < p->n_mounts; i++) {
         const struct plan_mount *m = &p->mounts[i];
 
-        shim_put_u64(w, PLAN_TAG_MOUNT,
-                     (m->read_only ? PLAN_MOUNT_RDONLY : 0) | (m->ours ? PLAN_MOUNT_OURS : 0));
-        shim_put_str(w, PLAN_TAG_MOUNT_SOURCE, m->source);
-        shim_put_str(w, PLAN_TAG_MOUNT_TARGET, m->target);
-        shim_put_u64(w, PLAN_TAG_MOUNT_DEV, m->dev);
-        shim_put_u64(w, PLAN_TAG_MOUNT_INO, m->ino);
+        sup_put_u64(w, PLAN_TAG_MOUNT,
+                    (m->read_only ? PLAN_MOUNT_RDONLY : 0) | (m->ours ? PLAN_MOUNT_OURS : 0));
+        sup_put_str(w, PLAN_TAG_MOUNT_SOURCE, m->source);
+        sup_put_str(w, PLAN_TAG_MOUNT_TARGET, m->target);
+        sup_put_u64(w, PLAN_TAG_MOUNT_DEV, m->dev);
+        sup_put_u64(w, PLAN_TAG_MOUNT_INO, m->ino);
     }
 }
 
-static void proto_plan_put_caches(struct shim_writer *w, const struct plan *p)
+static void proto_plan_put_caches(struct sup_writer *w, const struct plan *p)
 {
     for (size_t i = 0; i < p->n_caches; i++) {
         const struct plan_cache *c = &p->caches[i];
 
-        shim_put_u64(w, PLAN_TAG_CACHE, c->kind);
-        shim_put_str(w, PLAN_TAG_CACHE_TOOL, c->tool);
-        shim_put_str(w, PLAN_TAG_CACHE_TARGET, c->target);
-        shim_put_str(w, PLAN_TAG_CACHE_SOURCE, c->source);
+        sup_put_u64(w, PLAN_TAG_CACHE, c->kind);
+        sup_put_str(w, PLAN_TAG_CACHE_TOOL, c->tool);
+        sup_put_str(w, PLAN_TAG_CACHE_TARGET, c->target);
+        sup_put_str(w, PLAN_TAG_CACHE_SOURCE, c->source);
     }
 }
 
 int plan_encode(const struct plan *p, struct buf *b, struct err *err)
 {
-    struct shim_writer w = {.buf = BUF_INIT(SHIM_PLAN_MAX)};
+    struct sup_writer w = {.buf = BUF_INIT(SUP_PLAN_MAX)};
     int r = proto_plan_check(p, err);
 
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(fields); i++)
@@ -383,21 +383,21 @@ int plan_encode(const struct plan *p, struct buf *b, struct err *err)
     proto_plan_put_mounts(&w, p);
     proto_plan_put_caches(&w, p);
     for (size_t i = 0; i < p->n_layers; i++)
-        shim_put_str(&w, PLAN_TAG_LAYER, p->layers[i]);
+        sup_put_str(&w, PLAN_TAG_LAYER, p->layers[i]);
     for (char **e = p->env; e && *e; e++)
-        shim_put_str(&w, PLAN_TAG_ENV, *e);
+        sup_put_str(&w, PLAN_TAG_ENV, *e);
     if (p->seccomp_len)
-        shim_put_bytes(&w, PLAN_TAG_SECCOMP, p->seccomp, p->seccomp_len);
+        sup_put_bytes(&w, PLAN_TAG_SECCOMP, p->seccomp, p->seccomp_len);
     if (w.overflow || buf_append(b, buf_data(&w.buf), w.buf.len) < 0)
-        r = err_set(err, ERR_LIMIT, "plan is over %d bytes", SHIM_PLAN_MAX);
+        r = err_set(err, ERR_LIMIT, "plan is over %d bytes", SUP_PLAN_MAX);
 done:
-    shim_writer_done(&w);
+    sup_writer_done(&w);
     return r;
 }
 
 int plan_write(const struct plan *p, int *ret_fd, struct err *err)
 {
-    _cleanup_buf_ struct buf b = BUF_INIT(SHIM_PLAN_MAX);
+    _cleanup_buf_ struct buf b = BUF_INIT(SUP_PLAN_MAX);
     int r = plan_encode(p, &b, err);
 
     return r < 0 ? r : memfd_sealed("ripcord-plan", buf_data(&b), b.len, ret_fd, err);
@@ -405,7 +405,7 @@ int plan_write(const struct plan *p, int *ret_fd, struct err *err)
 
 /* ---- reading ---- */
 
-static int proto_plan_take_string(char **dst, const struct shim_value *v, const char *name,
+static int proto_plan_take_string(char **dst, const struct sup_value *v, const char *name,
                                   uint64_t max, struct err *err)
 {
     if (*dst)
@@ -418,7 +418,7 @@ static int proto_plan_take_string(char **dst, const struct shim_value *v, const 
 }
 
 static int proto_plan_take_field(struct plan *p, const struct plan_field *f,
-                                 const struct shim_value *v, struct err *err)
+                                 const struct sup_value *v, struct err *err)
 {
     void *at = (char *)p + f->offset;
 
@@ -436,7 +436,7 @@ static int proto_plan_take_field(struct plan *p, const struct plan_field *f,
     return 0;
 }
 
-static int proto_plan_take_mount(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_mount(struct plan *p, const struct sup_value *v, struct err *err)
 {
     struct plan_mount *m;
     bool number = v->tag != PLAN_TAG_MOUNT_SOURCE && v->tag != PLAN_TAG_MOUNT_TARGET;
@@ -466,7 +466,7 @@ static int proto_plan_take_mount(struct plan *p, const struct shim_value *v, str
     return 0;
 }
 
-static int proto_plan_take_cache(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_cache(struct plan *p, const struct sup_value *v, struct err *err)
 {
     struct plan_cache *c;
 
@@ -489,7 +489,7 @@ static int proto_plan_take_cache(struct plan *p, const struct shim_value *v, str
     return proto_plan_take_string(&c->source, v, "cache source", PATH_MAX - 1, err);
 }
 
-static int proto_plan_take_value(struct plan *p, const struct shim_value *v, struct err *err)
+static int proto_plan_take_value(struct plan *p, const struct sup_value *v, struct err *err)
 {
     char *text = NULL;
     int r;
@@ -512,7 +512,7 @@ static int proto_plan_take_value(struct plan *p, const struct shim_value *v, str
         return r;
     }
     if (v->tag == PLAN_TAG_ENV) {
-        r = proto_plan_take_string(&text, v, "env", SHIM_PLAN_MAX, err);
+        r = proto_plan_take_string(&text, v, "env", SUP_PLAN_MAX, err);
         if (r >= 0)
             strv_push(&p->env, text);
         return r;
@@ -526,12 +526,12 @@ static int proto_plan_take_value(struct plan *p, const struct shim_value *v, str
 
 int plan_decode(const void *data, size_t len, struct plan *ret, struct err *err)
 {
-    struct shim_reader r = {.p = data, .end = (const char *)data + len};
+    struct sup_reader r = {.p = data, .end = (const char *)data + len};
     struct plan p = PLAN_INIT;
-    struct shim_value v;
+    struct sup_value v;
     int n;
 
-    while ((n = shim_next(&r, &v, err)) > 0) {
+    while ((n = sup_next(&r, &v, err)) > 0) {
         n = proto_plan_take_value(&p, &v, err);
         if (n < 0)
             break;
@@ -554,7 +554,7 @@ int plan_read(int fd, struct plan *ret, struct err *err)
 
     if (fstat(fd, &st) < 0)
         return err_sys(err, errno, "look at the plan");
-    if (st.st_size <= 0 || st.st_size > SHIM_PLAN_MAX)
+    if (st.st_size <= 0 || st.st_size > SUP_PLAN_MAX)
         return err_set(err, ERR_INVALID, "the plan has %lld bytes", (long long)st.st_size);
     data = xmalloc((size_t)st.st_size);
     n = pread(fd, data, (size_t)st.st_size, 0);
@@ -567,23 +567,23 @@ int plan_read(int fd, struct plan *ret, struct err *err)
 
 int plan_give(int control, const int fds[], size_t n, struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
     int r;
 
-    shim_begin(&w, SHIM_PLAN, 0);
-    r = shim_finish(&w, err);
+    sup_begin(&w, SUP_PLAN, 0);
+    r = sup_finish(&w, err);
     if (r >= 0) {
         r = fd_send(control, buf_data(&w.buf), w.buf.len, fds, n, 0);
         r = r < 0 ? err_sys(err, -r, "hand the plan over") : 0;
     }
-    shim_writer_done(&w);
+    sup_writer_done(&w);
     return r;
 }
 
 int plan_take(int control, int fds[static PLAN_FDS], struct err *err)
 {
     char packet[64];
-    struct shim_reader reader;
+    struct sup_reader reader;
     size_t n = PLAN_FDS;
     ssize_t len = fd_recv(control, packet, sizeof(packet), fds, &n, 0);
 
@@ -591,7 +591,7 @@ int plan_take(int control, int fds[static PLAN_FDS], struct err *err)
         return 0;
     if (len < 0)
         return err_sys(err, (int)-len, "receive the plan");
-    if (shim_read(&reader, packet, (size_t)len, err) < 0 || reader.head.type != SHIM_PLAN ||
+    if (sup_read(&reader, packet, (size_t)len, err) < 0 || reader.head.type != SUP_PLAN ||
         n <= PLAN_FD_LOG)
         return err_set(err, ERR_INVALID, "the first message holds no plan");
     return (int)n;

@@ -67,12 +67,12 @@ static void supervisor_end_fill_streams(struct supervised_exec *x, struct end_re
 static void supervisor_end_tell_ended(struct supervised_exec *x, const struct end_record *rec)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(16 << 10);
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_ENDED, 0);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    sup_begin(&w, SUP_ENDED, 0);
+    sup_put_str(&w, SUP_TAG_EXEC, x->id);
     if (end_record_format(rec, &text) >= 0)
-        shim_put_bytes(&w, SHIM_TAG_RECORD, buf_data(&text), text.len);
+        sup_put_bytes(&w, SUP_TAG_RECORD, buf_data(&text), text.len);
     peers_broadcast(x->sup, &w);
 }
 
@@ -152,20 +152,20 @@ bool exec_is_late(const struct supervised_exec *x)
 
     if (s->ephemeral) /* has no next start */
         return false;
-    return s->state == SHIM_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
+    return s->state == SUP_STOPPING || s->gone || (s->ops->has_died && s->ops->has_died(s));
 }
 
 static void supervisor_end_tell_failed(struct supervised_exec *x, const struct err *why, bool late)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     if (!x->starter)
         return;
-    shim_begin(&w, SHIM_EXEC_FAILED, x->seq);
-    shim_put_str(&w, SHIM_TAG_EXEC, x->id);
+    sup_begin(&w, SUP_EXEC_FAILED, x->seq);
+    sup_put_str(&w, SUP_TAG_EXEC, x->id);
     if (late)
-        shim_put_u64(&w, SHIM_TAG_STATE, SHIM_STOPPING);
-    shim_put_err(&w, why);
+        sup_put_u64(&w, SUP_TAG_STATE, SUP_STOPPING);
+    sup_put_err(&w, why);
     peer_send(x->starter, &w, -1);
 }
 

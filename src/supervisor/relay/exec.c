@@ -88,7 +88,7 @@ static int relay_exec_make_input(struct relay_exec *x, struct err *err)
 {
     int ends[2];
 
-    if (!(x->exec.spec.flags & (SHIM_EXEC_STDIN | SHIM_EXEC_TTY)))
+    if (!(x->exec.spec.flags & (SUP_EXEC_STDIN | SUP_EXEC_TTY)))
         return 0;
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return err_sys(err, errno, "make a pipe for exec '%s'", x->exec.id);
@@ -188,9 +188,9 @@ static void relay_exec_on_greeted(struct guest_stream *l)
     x->exec.awaited = false;
     x->exec.entrusted = true;
     x->exec.started_mono = x->exec.last_output = time_mono();
-    if (asked->flags & SHIM_EXEC_STDIN)
+    if (asked->flags & SUP_EXEC_STDIN)
         spec.flags |= GUEST_SPEC_STDIN;
-    if (asked->flags & SHIM_EXEC_TTY)
+    if (asked->flags & SUP_EXEC_TTY)
         spec.flags |= GUEST_SPEC_TTY;
     relay_exec_add_secrets(&spec, &x->exec.handover);
     r = guest_put_spec(&l->out, &spec, &err);
@@ -240,7 +240,7 @@ static int relay_exec_on_output(struct relay_exec *x, enum journal_stream which,
     bool more = stream_feed(base, which, f->data, f->length);
 
     streams_notify(base);
-    return more || base->killed || base->sup->state == SHIM_STOPPING;
+    return more || base->killed || base->sup->state == SUP_STOPPING;
 }
 
 static int relay_exec_on_exit_frame(struct relay_exec *x, const struct guest_frame *f,
@@ -312,7 +312,7 @@ void relay_exec_attach(struct relay_exec *x, struct relay *r)
     const struct exec_spec *spec = &x->exec.spec;
 
     snprintf(x->user, sizeof(x->user), "%s", spec->user ? spec->user : r->plan.user);
-    x->exec.tty = spec->flags & SHIM_EXEC_TTY;
+    x->exec.tty = spec->flags & SUP_EXEC_TTY;
     x->exec.fed = true;
     x->exec.awaited = true;
     guest_stream_init(&x->line, r, &exec_stream_ops);
@@ -365,7 +365,7 @@ int relay_exec_resize(struct supervised_exec *base, uint16_t rows, uint16_t cols
 /* A frozen guest hears it when it is thawed: the time to answer begins then. */
 static void relay_exec_await_end(struct relay_exec *x)
 {
-    if (x->kill_by == DEADLINE_NEVER && x->exec.sup->state != SHIM_PAUSED)
+    if (x->kill_by == DEADLINE_NEVER && x->exec.sup->state != SUP_PAUSED)
         x->kill_by = time_mono() + RELAY_KILL_TIMEOUT;
 }
 

@@ -59,19 +59,19 @@ static void relay_job_free(struct relay_job *j)
 
 static void relay_job_answer(struct relay_job *j, int fd)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     if (!j->peer) {
         fd_close(fd);
         return;
     }
-    shim_begin(&w, SHIM_RESULT, j->seq);
+    sup_begin(&w, SUP_RESULT, j->seq);
     if (j->err.code)
-        shim_put_err(&w, &j->err);
+        sup_put_err(&w, &j->err);
     if (j->kind != JOB_DIAL) {
-        shim_put_stat(&w, "entries", j->stats.entries);
-        shim_put_stat(&w, "bytes", j->stats.bytes);
-        shim_put_stat(&w, "skipped", j->stats.skipped);
+        sup_put_stat(&w, "entries", j->stats.entries);
+        sup_put_stat(&w, "bytes", j->stats.bytes);
+        sup_put_stat(&w, "skipped", j->stats.skipped);
     }
     peer_send(j->peer, &w, fd);
     j->peer = NULL;
@@ -282,7 +282,7 @@ static int relay_job_start(struct supervisor_peer *p, uint64_t seq, enum job_kin
     if (live >= RELAY_JOBS_MAX)
         return err_set(err, ERR_LIMIT, "%d copies and dials are under way in this sandbox already",
                        RELAY_JOBS_MAX);
-    if (r->sup.state != SHIM_RUNNING)
+    if (r->sup.state != SUP_RUNNING)
         return err_set(err, ERR_CONFLICT, "the sandbox is not running");
     if (fd >= 0 && (fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return err_sys(err, errno, "keep the stream");

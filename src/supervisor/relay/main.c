@@ -87,7 +87,7 @@ void relay_gone(struct relay *r)
 {
     if (r->sup.gone)
         return;
-    if (r->sup.state != SHIM_STOPPING)
+    if (r->sup.state != SUP_STOPPING)
         log_info("sandbox %s: its container does not run any more", r->plan.sandbox_id);
     r->sup.gone = r->sup.shut = true;
     r->stop_at = DEADLINE_NEVER;
@@ -110,9 +110,9 @@ static void relay_init(struct relay *r)
 
 static int relay_read_plan(struct relay *r, struct err *err)
 {
-    int n = relay_plan_read(SHIM_FD_PLAN, &r->plan, err);
+    int n = relay_plan_read(SUP_FD_PLAN, &r->plan, err);
 
-    fd_close(SHIM_FD_PLAN);
+    fd_close(SUP_FD_PLAN);
     r->sup.sandbox_id = r->plan.sandbox_id;
     r->sup.name = r->plan.name;
     r->sup.hash = r->plan.hash;
@@ -139,7 +139,7 @@ static int relay_find_container(struct relay *r, struct err *err)
     if (box.life == LIFE_GONE)
         return err_set(err, ERR_ENGINE, "the container ended as soon as it was started");
     r->sup.pid = box.pid;
-    r->sup.state = box.life == LIFE_PAUSED ? SHIM_PAUSED : SHIM_RUNNING;
+    r->sup.state = box.life == LIFE_PAUSED ? SUP_PAUSED : SUP_RUNNING;
     return 0;
 }
 

@@ -41,15 +41,15 @@ static int packages_listener_namespaces_to_enter(pid_t pid, int *ret, struct err
 _noreturn_ static void packages_listener_go_in(int pidfd, int flags, uint16_t port, int sock)
 {
     _cleanup_err_ struct err err = ERR_INIT;
-    struct shim_writer w;
+    struct sup_writer w;
     int fd = -1;
 
     if (ns_enter(pidfd, flags, &err) >= 0)
         (void)listen_inside(port, &fd, &err);
-    shim_begin(&w, fd < 0 ? SHIM_FAILED : SHIM_READY, 0);
+    sup_begin(&w, fd < 0 ? SUP_FAILED : SUP_READY, 0);
     if (fd < 0)
-        shim_put_err(&w, &err);
-    if (shim_finish(&w, NULL) >= 0)
+        sup_put_err(&w, &err);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(sock, buf_data(&w.buf), w.buf.len, &fd, fd >= 0, 0);
     _exit(0);
 }
@@ -64,7 +64,7 @@ static int packages_listener_receive(int sock, int *ret_fd, struct err *err)
     if (n <= 0)
         return err_set(err, ERR_SYSTEM, "the child that went in ended without a word");
     if (n_fds == 0) {
-        shim_read_err(packet, (size_t)n, err);
+        sup_read_err(packet, (size_t)n, err);
         return err->code ? -(int)err->code : err_set(err, ERR_SYSTEM, "no socket came out");
     }
     *ret_fd = TAKE_FD(fd);

@@ -84,7 +84,7 @@ static void packages_tunnel_update(struct relay *r, struct carried *c)
 
 static bool packages_tunnel_is_wanted(const struct relay *r)
 {
-    return r->packages_tunnel.kept && !r->sup.gone && r->sup.state != SHIM_STOPPING;
+    return r->packages_tunnel.kept && !r->sup.gone && r->sup.state != SUP_STOPPING;
 }
 
 /* The line is closed. */
@@ -316,7 +316,7 @@ void packages_tunnel_expire(struct relay *r, uint64_t now)
     p->at = DEADLINE_NEVER;
     if (p->line.state != GUEST_STREAM_CLOSED)
         packages_tunnel_break_stream(r, ERR_TIMEOUT, "the guest in the container does not answer");
-    else if (packages_tunnel_is_wanted(r) && r->sup.state == SHIM_PAUSED)
+    else if (packages_tunnel_is_wanted(r) && r->sup.state == SUP_PAUSED)
         p->at = now + p->pause_ms * USEC_PER_MSEC;
     else if (packages_tunnel_is_wanted(r)) {
         guest_stream_done(&p->line);

@@ -65,11 +65,11 @@ struct exec_entry {
 
 _noreturn_ static void exec_child_fail(int status, const struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
-    shim_begin(&w, SHIM_FAILED, 0);
-    shim_put_err(&w, err);
-    if (shim_finish(&w, NULL) >= 0)
+    sup_begin(&w, SUP_FAILED, 0);
+    sup_put_err(&w, err);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(status, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
     _exit(127);
 }
@@ -203,7 +203,7 @@ static int exec_child_open_null(int *ret, struct err *err)
 
 static int exec_child_open_stdio(struct exec_entry *e, struct err *err)
 {
-    if (!(e->spec->flags & SHIM_EXEC_TTY))
+    if (!(e->spec->flags & SUP_EXEC_TTY))
         return e->in >= 0 ? 0 : exec_child_open_null(&e->in, err);
     return pty_open(e->spec->rows, e->spec->cols, &e->master, &e->in, err);
 }
@@ -278,16 +278,16 @@ _noreturn_ static void exec_child_run_child(struct exec_entry *e)
 static void exec_child_tell_started(const struct exec_entry *e, pid_t pid, int pidfd)
 {
     int fds[EXEC_STARTED_FDS] = {pidfd};
-    struct shim_writer w;
+    struct sup_writer w;
     size_t n = 1;
 
     if (e->mark >= 0)
         fds[n++] = e->mark;
     if (e->master >= 0)
         fds[n++] = e->master;
-    shim_begin(&w, SHIM_STARTED, 0);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)pid);
-    if (shim_finish(&w, NULL) >= 0)
+    sup_begin(&w, SUP_STARTED, 0);
+    sup_put_u64(&w, SUP_TAG_PID, (uint64_t)pid);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(e->status, buf_data(&w.buf), w.buf.len, fds, n, 0);
 }
 

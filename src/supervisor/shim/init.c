@@ -113,24 +113,24 @@ static int shim_init_give_up_everything(struct err *err)
 /* The descriptors go to the shim, those that there are. */
 static void shim_init_report(int sock, const struct err *err, const int fds[static INIT_FDS])
 {
-    struct shim_writer w = {0};
+    struct sup_writer w = {0};
     int sent[INIT_FDS];
     uint64_t which = 0;
     size_t n = 0;
 
-    shim_begin(&w, err->code ? SHIM_FAILED : SHIM_READY, 0);
+    sup_begin(&w, err->code ? SUP_FAILED : SUP_READY, 0);
     if (err->code)
-        shim_put_err(&w, err);
+        sup_put_err(&w, err);
     for (int i = 0; i < INIT_FDS && !err->code; i++) {
         if (fds[i] < 0)
             continue;
         sent[n++] = fds[i];
         which |= 1U << i;
     }
-    shim_put_u64(&w, SHIM_TAG_FLAGS, which);
-    if (shim_finish(&w, NULL) >= 0)
+    sup_put_u64(&w, SUP_TAG_FLAGS, which);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(sock, buf_data(&w.buf), w.buf.len, sent, n, 0);
-    shim_writer_done(&w);
+    sup_writer_done(&w);
 }
 
 /*

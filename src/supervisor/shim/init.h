@@ -19,7 +19,7 @@ struct init_args {
     int ready_pipe;       /* a byte into it: the sandbox is there; or -1 */
 };
 
-/* What comes with pid 1's READY to the shim; SHIM_TAG_FLAGS has a bit for each that does. */
+/* What comes with pid 1's READY to the shim; SUP_TAG_FLAGS has a bit for each that does. */
 enum init_fd { INIT_FD_MEMINFO, INIT_FD_LISTENER, INIT_FDS };
 
 /* In the cloned child. Never returns. */

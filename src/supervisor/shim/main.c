@@ -33,18 +33,18 @@ static int shim_stats(struct supervisor_peer *p, uint64_t seq, struct err *err _
 {
     struct shim *s = shim_of(p->sup);
     struct cgroup_usage u;
-    struct shim_writer w;
+    struct sup_writer w;
 
     cgroup_usage(&s->cgroup, NULL, &u);
-    shim_begin(&w, SHIM_STATS, seq);
-    shim_put_stat(&w, "memory", u.memory);
-    shim_put_stat(&w, "memory_peak", u.memory_peak);
-    shim_put_stat(&w, "memory_limit", s->plan.memory);
-    shim_put_stat(&w, "cpu_usec", u.cpu_usec);
-    shim_put_stat(&w, "pids", u.pids);
-    shim_put_stat(&w, "pids_limit", s->plan.pids);
-    shim_put_stat(&w, "pids_denied", u.pids_denied);
-    shim_put_stat(&w, "execs", execs_live(&s->sup));
+    sup_begin(&w, SUP_STATS, seq);
+    sup_put_stat(&w, "memory", u.memory);
+    sup_put_stat(&w, "memory_peak", u.memory_peak);
+    sup_put_stat(&w, "memory_limit", s->plan.memory);
+    sup_put_stat(&w, "cpu_usec", u.cpu_usec);
+    sup_put_stat(&w, "pids", u.pids);
+    sup_put_stat(&w, "pids_limit", s->plan.pids);
+    sup_put_stat(&w, "pids_denied", u.pids_denied);
+    sup_put_stat(&w, "execs", execs_live(&s->sup));
     peer_send(p, &w, -1);
     return 1;
 }
@@ -128,7 +128,7 @@ static int shim_await_plan(struct shim *s, struct err *err)
     int fds[PLAN_FDS], r;
 
     cgroup_learn(NULL);
-    r = plan_take(SHIM_FD_CONTROL, fds, err);
+    r = plan_take(SUP_FD_CONTROL, fds, err);
     if (r <= 0)
         return r;
     plan = fds[PLAN_FD_PLAN];

@@ -13,7 +13,7 @@ static int remove_tree(void *name)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (rmtree(SHIM_FD_CONTROL, name, &err) >= 0)
+    if (rmtree(SUP_FD_CONTROL, name, &err) >= 0)
         return 0;
     log_warn("%s", err.msg);
     return 1;
@@ -40,7 +40,7 @@ int remove_main(char **args)
     struct submap map;
     int r;
 
-    fcntl(SHIM_FD_CONTROL, F_SETFD, FD_CLOEXEC);
+    fcntl(SUP_FD_CONTROL, F_SETFD, FD_CLOEXEC);
     r = remove_parse(args, &map, &err);
     if (r >= 0)
         r = submap_run(&map, remove_tree, args[0], &err);

@@ -125,15 +125,15 @@ static int shim_start_take_fds(struct shim *s, const char *packet, size_t len, c
                                size_t n, struct err *err)
 {
     int *const places[INIT_FDS] = {&s->meminfo_fd, &s->listener_fd};
-    struct shim_reader rd;
-    struct shim_value v;
+    struct sup_reader rd;
+    struct sup_value v;
     uint64_t which = 0;
     size_t taken = 0;
     int r;
 
-    r = shim_read(&rd, packet, len, err);
-    while (r >= 0 && (r = shim_next(&rd, &v, err)) > 0)
-        if (v.tag == SHIM_TAG_FLAGS)
+    r = sup_read(&rd, packet, len, err);
+    while (r >= 0 && (r = sup_next(&rd, &v, err)) > 0)
+        if (v.tag == SUP_TAG_FLAGS)
             which = v.u64;
     for (int i = 0; i < INIT_FDS && taken < n; i++)
         if (which & (1U << i))
@@ -165,7 +165,7 @@ static int shim_start_make_ready_pipe(struct shim *s, int *ret_inside, struct er
 static int shim_start_await_word(struct shim *s, struct err *err)
 {
     struct pollfd p[2] = {{.fd = s->init_sock, .events = POLLIN},
-                          {.fd = s->ready_pipe >= 0 ? SHIM_FD_CONTROL : -1, .events = POLLIN}};
+                          {.fd = s->ready_pipe >= 0 ? SUP_FD_CONTROL : -1, .events = POLLIN}};
     struct deadline by = deadline_in(START_TIMEOUT_SEC * USEC_PER_SEC);
 
     for (;;) {
@@ -178,7 +178,7 @@ static int shim_start_await_word(struct shim *s, struct err *err)
                            START_TIMEOUT_SEC);
         if (p[0].revents)
             return 0;
-        r = peer_early(&s->sup, SHIM_FD_CONTROL, err);
+        r = peer_early(&s->sup, SUP_FD_CONTROL, err);
         if (r < 0)
             return r;
         if (r == 0 || s->sup.execs) /* the rest is for later */
@@ -197,12 +197,12 @@ static int shim_start_await_init(struct shim *s, struct err *err)
 
     if (r < 0)
         return r;
-    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, fds, &n_fds, 0);
+    n = fd_recv(s->init_sock, packet, SUP_MSG_MAX, fds, &n_fds, 0);
     if (n == 0)
         return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended while it was being built");
     if (n < 0)
         return err_sys(err, (int)-n, "hear from pid 1 of the sandbox");
-    r = shim_read_err(packet, (size_t)n, err);
+    r = sup_read_err(packet, (size_t)n, err);
     return r < 0 ? r : shim_start_take_fds(s, packet, (size_t)n, fds, n_fds, err);
 }
 
@@ -309,8 +309,8 @@ static void shim_start_prefer_init_error(struct shim *s, struct err *err)
 
     if (s->init_sock < 0)
         return;
-    n = fd_recv(s->init_sock, packet, SHIM_MSG_MAX, NULL, NULL, MSG_DONTWAIT);
-    if (n > 0 && shim_read_err(packet, (size_t)n, &inner) < 0)
+    n = fd_recv(s->init_sock, packet, SUP_MSG_MAX, NULL, NULL, MSG_DONTWAIT);
+    if (n > 0 && sup_read_err(packet, (size_t)n, &inner) < 0)
         err_move(err, &inner);
 }
 
@@ -358,7 +358,7 @@ int sandbox_start(struct shim *s, struct err *err)
         r = enter_open(s, err);
     if (r >= 0)
         r = shim_start_hand_over_layers(s, &disk, err);
-    s->sup.state = SHIM_RUNNING;
+    s->sup.state = SUP_RUNNING;
     if (r >= 0)
         r = shim_start_await_init(s, err);
     s->ready_pipe = fd_close(s->ready_pipe);
