@@ -81,7 +81,7 @@ static int guest_copy_pack(struct guest_copy *c, const char *path, struct tree_s
     int r = tree_to_tar(path, guest_copy_write_frames, c, stats, err);
 
     if (r >= 0 && guest_copy_flush_gathered(c) < 0)
-        r = err_set(err, ERR_ENGINE, "the relay does not listen any more");
+        r = err_set(err, ERR_ENGINE, "the relay no longer listens");
     return r;
 }
 

@@ -70,13 +70,13 @@ static int handover_check_secrets(const struct handover_secret *secrets, size_t 
     size_t size = 0;
 
     if (n > HANDOVER_SECRETS_MAX)
-        return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", n,
+        return err_set(err, ERR_LIMIT, "too many secrets (%zu, at most %d are allowed)", n,
                        HANDOVER_SECRETS_MAX);
     for (size_t i = 0; i < n; i++) {
         size += strlen(secrets[i].name) + 1 + secrets[i].len;
         size += handover_has_place(&secrets[i]) ? handover_place_size(&secrets[i]) : 0;
         if (size > HANDOVER_SECRETS_SIZE)
-            return err_set(err, ERR_LIMIT, "the secrets are over %d KiB together",
+            return err_set(err, ERR_LIMIT, "the secrets together exceed %d KiB",
                            HANDOVER_SECRETS_SIZE >> 10);
     }
     *ret_size = size + 2 * n * FIELD_ROOM;
@@ -92,8 +92,8 @@ int handover_make(const void *input, size_t input_len, const struct handover_sec
     int r;
 
     if (input_len > HANDOVER_INPUT_MAX)
-        return err_set(err, ERR_LIMIT, "input of %zu bytes, at most %d are allowed", input_len,
-                       HANDOVER_INPUT_MAX);
+        return err_set(err, ERR_LIMIT, "input is too large (%zu bytes, at most %d are allowed)",
+                       input_len, HANDOVER_INPUT_MAX);
     r = handover_check_secrets(secrets, n_secrets, &size, err);
     if (r < 0)
         return r;
@@ -121,9 +121,9 @@ static int handover_take_secret(struct handover *h, const struct sup_value *v, s
     size_t name = strnlen(v->data, v->length);
 
     if (h->n_secrets == HANDOVER_SECRETS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d secrets", HANDOVER_SECRETS_MAX);
+        return err_set(err, ERR_LIMIT, "handover: more than %d secrets", HANDOVER_SECRETS_MAX);
     if (name == v->length || parse_secret_name(v->data, NULL) < 0)
-        return err_set(err, ERR_INVALID, "handover: a secret without a valid name");
+        return err_set(err, ERR_INVALID, "handover: invalid secret name");
     h->secrets[h->n_secrets++] = (struct handover_secret){
         .name = v->data, .value = v->data + name + 1, .len = v->length - name - 1};
     return 0;
@@ -138,10 +138,10 @@ static int handover_take_place(struct handover *h, const struct sup_value *v, st
     if (!s || handover_has_place(s) || v->length <= sizeof(p) ||
         strnlen(target, v->length - sizeof(p)) + sizeof(p) + 1 != v->length ||
         (*target && *target != '/'))
-        return err_set(err, ERR_INVALID, "handover: a secret without a valid place");
+        return err_set(err, ERR_INVALID, "handover: invalid secret target");
     memcpy(&p, v->data, sizeof(p));
     if (p.mode > 0777)
-        return err_set(err, ERR_INVALID, "handover: a secret of mode %o", p.mode);
+        return err_set(err, ERR_INVALID, "handover: invalid secret mode %o", p.mode);
     s->target = *target ? target : NULL;
     s->has_owner = p.has_owner;
     s->has_mode = p.has_mode;
@@ -166,7 +166,7 @@ static int handover_take_fields(struct handover *h, struct err *err)
         } else if (v.tag == SUP_TAG_SECRET_PLACE) {
             n = handover_take_place(h, &v, err);
         } else {
-            n = err_set(err, ERR_INVALID, "handover: field %u is not expected", v.tag);
+            n = err_set(err, ERR_INVALID, "handover: unexpected field %u", v.tag);
         }
         if (n < 0)
             break;
@@ -183,7 +183,8 @@ int handover_read(int fd, struct handover *ret, struct err *err)
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)
         return err_set(err, ERR_INVALID, "handover: not a sealed memfd");
     if (st.st_size <= 0 || st.st_size > SIZE_MAX_ALL)
-        return err_set(err, ERR_LIMIT, "handover of %lld bytes", (long long)st.st_size);
+        return err_set(err, ERR_LIMIT, "handover: invalid size (%lld bytes)",
+                       (long long)st.st_size);
     h.size = (size_t)st.st_size;
     h.map = mmap(NULL, h.size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (h.map == MAP_FAILED)

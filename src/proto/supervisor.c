@@ -113,7 +113,7 @@ int sup_finish(struct sup_writer *w, struct err *err)
     uint32_t length;
 
     if (w->overflow)
-        return err_set(err, ERR_LIMIT, "message to or from the shim is over %d bytes", SUP_MSG_MAX);
+        return err_set(err, ERR_LIMIT, "supervisor message: exceeds %d bytes", SUP_MSG_MAX);
     length = (uint32_t)(w->buf.len - sizeof(struct sup_msg));
     memcpy(buf_data(&w->buf) + offsetof(struct sup_msg, length), &length, sizeof(length));
     return 0;
@@ -129,11 +129,13 @@ int sup_read(struct sup_reader *r, const void *packet, size_t len, struct err *e
     struct sup_reader out;
 
     if (len < sizeof(out.head))
-        return err_set(err, ERR_INVALID, "shim message of %zu bytes is shorter than its head", len);
+        return err_set(err, ERR_INVALID, "supervisor message: %zu bytes are less than a header",
+                       len);
     memcpy(&out.head, packet, sizeof(out.head));
     if (out.head.length != len - sizeof(out.head))
-        return err_set(err, ERR_INVALID, "shim message says %u bytes and has %zu", out.head.length,
-                       len - sizeof(out.head));
+        return err_set(err, ERR_INVALID,
+                       "supervisor message: the header says %u bytes, the packet has %zu",
+                       out.head.length, len - sizeof(out.head));
     out.p = (const char *)packet + sizeof(out.head);
     out.end = out.p + out.head.length;
     *r = out;
@@ -145,9 +147,10 @@ static int supervisor_check_value(const struct sup_value *v, struct err *err)
     enum tag_type type = v->tag < ARRAY_SIZE(tag_types) ? tag_types[v->tag] : TAG_ANY;
 
     if (type == TAG_U64 && v->length != sizeof(v->u64))
-        return err_set(err, ERR_INVALID, "shim field %u: a number of %u bytes", v->tag, v->length);
+        return err_set(err, ERR_INVALID, "supervisor message: field %u: invalid number (%u bytes)",
+                       v->tag, v->length);
     if (type == TAG_STR && memchr(v->data, 0, v->length))
-        return err_set(err, ERR_INVALID, "shim field %u: NUL in a string", v->tag);
+        return err_set(err, ERR_INVALID, "supervisor message: field %u: contains a NUL", v->tag);
     return 0;
 }
 
@@ -161,17 +164,18 @@ int sup_next(struct sup_reader *r, struct sup_value *ret, struct err *err)
     if (!left)
         return 0;
     if (left < sizeof(field))
-        return err_set(err, ERR_INVALID, "shim field is cut off");
+        return err_set(err, ERR_INVALID, "supervisor message: truncated field");
     memcpy(&field, r->p, sizeof(field));
     left -= sizeof(field);
     pad = supervisor_padding(field.length);
     if (field.length > left || pad > left - field.length)
-        return err_set(err, ERR_INVALID, "shim field %u: %u bytes, but %zu are left", field.tag,
-                       field.length, left);
+        return err_set(err, ERR_INVALID, "supervisor message: field %u: %u bytes, but %zu are left",
+                       field.tag, field.length, left);
     v = (struct sup_value){.tag = field.tag, .data = r->p + sizeof(field), .length = field.length};
     for (size_t i = 0; i < pad; i++)
         if (v.data[v.length + i])
-            return err_set(err, ERR_INVALID, "shim field %u: padding is not zero", field.tag);
+            return err_set(err, ERR_INVALID, "supervisor message: field %u: padding is not zero",
+                           field.tag);
     if (v.length == sizeof(v.u64))
         memcpy(&v.u64, v.data, sizeof(v.u64));
     code = supervisor_check_value(&v, err);

@@ -94,7 +94,7 @@ static int commands_do_signal(const struct supervisor_request_fields *q, struct 
     if (r < 0)
         return r;
     if (q->signal < 1 || q->signal > 64)
-        return err_set(err, ERR_INVALID, "signal %llu is not one", (unsigned long long)q->signal);
+        return err_set(err, ERR_INVALID, "invalid signal %llu", (unsigned long long)q->signal);
     return q->sup->ops->signal(q->exec, (int)q->signal, err);
 }
 
@@ -105,7 +105,7 @@ static int commands_do_kill(const struct supervisor_request_fields *q, struct er
     if (r < 0)
         return r;
     if (q->cause >= END_CAUSE_MAX)
-        return err_set(err, ERR_INVALID, "cause %llu is not one", (unsigned long long)q->cause);
+        return err_set(err, ERR_INVALID, "invalid cause %llu", (unsigned long long)q->cause);
     exec_kill(q->exec, q->cause ? (enum end_cause)q->cause : END_KILLED);
     return 0;
 }
@@ -174,7 +174,7 @@ static int commands_do_stats(const struct supervisor_request_fields *q, struct e
 static int commands_do_dial(const struct supervisor_request_fields *q, struct err *err)
 {
     if (q->port < 1 || q->port > UINT16_MAX)
-        return err_set(err, ERR_INVALID, "port %llu is not from 1 to 65535",
+        return err_set(err, ERR_INVALID, "port must be between 1 and 65535 (got %llu)",
                        (unsigned long long)q->port);
     return q->sup->ops->dial(q->peer, q->seq, q->port, err);
 }
@@ -184,7 +184,7 @@ static int commands_do_copy(const struct supervisor_request_fields *q, struct er
     if (!q->path || q->path[0] != '/')
         return err_set(err, ERR_INVALID, "path '%.80s' is not absolute", q->path ? q->path : "");
     if (q->fd < 0)
-        return err_set(err, ERR_INVALID, "no stream came with the request");
+        return err_set(err, ERR_INVALID, "the request has no stream");
     return q->sup->ops->copy(q->peer, q->seq, q->path, q->direction, q->fd, err);
 }
 
@@ -194,7 +194,7 @@ static int commands_do_listener(const struct supervisor_request_fields *q, struc
     int fd;
 
     if (!q->sup->ops->listener)
-        return err_set(err, ERR_UNSUPPORTED, "this engine's sandboxes reach no package registry");
+        return err_set(err, ERR_UNSUPPORTED, "the package cache is not available in this sandbox");
     fd = q->sup->ops->listener(q->sup, err);
     if (fd < 0)
         return fd;
@@ -282,8 +282,8 @@ static int commands_run(struct supervisor_request_fields *q, struct sup_reader *
     int n;
 
     if (type >= SUP_MSG_TYPE_MAX || !commands[type])
-        return err_set(err, ERR_UNSUPPORTED, "this sandbox's supervisor does not know message %u",
-                       type);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this sandbox's supervisor does not support message %u", type);
     while ((n = sup_next(r, &v, err)) > 0)
         commands_take_field(q, &v);
     if (n < 0)

@@ -55,13 +55,12 @@ static void supervisor_end_fill_streams(struct supervised_exec *x, struct end_re
     rec->drained = streams_drained(x);
     if (lost && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
-                 "%llu bytes of output are lost, they could not be stored: %s",
-                 (unsigned long long)lost,
+                 "%llu bytes of output were lost (cannot store them: %s)", (unsigned long long)lost,
                  strerror(out->lost_errno ? out->lost_errno : err->lost_errno));
     peers_note_input(x); /* of a dead daemon the kernel may close that pipe before the line to us */
     if (x->input_lost && !*rec->message)
         snprintf(rec->message, sizeof(rec->message),
-                 "its input was cut: the daemon ended before all of it had been handed over");
+                 "the input was truncated (the daemon ended before it had sent everything)");
 }
 
 static void supervisor_end_tell_ended(struct supervised_exec *x, const struct end_record *rec)
@@ -95,7 +94,7 @@ static void supervisor_end_conclude(struct supervised_exec *x, struct end_record
     rec->ended_wall = time_wall();
     rec->wall_usec = time_mono() - x->started_mono;
     if (x->dirfd >= 0 && end_record_write(x->dirfd, rec, &err) < 0)
-        log_warn("exec %s: its end record is not on disk: %s", x->id, err.msg);
+        log_warn("exec %s: cannot save the end record: %s", x->id, err.msg);
     supervisor_end_tell_ended(x, rec);
     supervisor_end_release(x);
     if (x->sup->ephemeral)
@@ -211,7 +210,7 @@ void exec_killed_in_start(struct supervised_exec *x)
     struct end_record rec = {
         .cause = x->kill_cause, .exit_code = -1, .signal = SIGKILL, .drained = true};
 
-    snprintf(rec.message, sizeof(rec.message), "it was killed before it ran");
+    snprintf(rec.message, sizeof(rec.message), "the command was killed before it ran");
     x->fed = false;
     x->starter = NULL;
     streams_close(x);

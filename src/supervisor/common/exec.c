@@ -132,7 +132,7 @@ static int supervisor_exec_check_spec(const struct supervised_exec *x, struct er
     if (x->sup->state != SUP_RUNNING && x->sup->state != SUP_PAUSED)
         return err_set(err, ERR_CONFLICT, "the sandbox is stopping");
     if (execs_live(x->sup) >= SUPERVISE_EXECS_MAX)
-        return err_set(err, ERR_LIMIT, "%d execs run in this sandbox already", SUPERVISE_EXECS_MAX);
+        return err_set(err, ERR_LIMIT, "this sandbox already runs %d execs", SUPERVISE_EXECS_MAX);
     return 0;
 }
 
@@ -164,7 +164,7 @@ static int supervisor_exec_make_folder(struct supervised_exec *x, struct err *er
     int r;
 
     if (mkdirat(s->exec_dirfd, x->id, 0700) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "make the folder of exec '%s'", x->id);
+        return err_sys(err, errno, "create the folder of exec '%s'", x->id);
     r = dir_open(s->exec_dirfd, x->id, &x->dirfd, err);
     if (r < 0)
         return r;
@@ -226,15 +226,15 @@ static int supervisor_exec_read_request(struct supervised_exec *x, struct sup_re
 static bool supervisor_exec_refuse(struct supervised_exec *x, struct err *err)
 {
     if (*x->id && exec_find(x->sup, x->id))
-        err_set(err, ERR_CONFLICT, "exec '%s' runs already", x->id);
+        err_set(err, ERR_CONFLICT, "exec '%s' is already running", x->id);
     else if (*x->id && faccessat(x->sup->exec_dirfd, x->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        err_set(err, ERR_CONFLICT, "exec '%s' has been used before", x->id);
+        err_set(err, ERR_CONFLICT, "exec id '%s' was used before", x->id);
     else if (*x->id && exec_is_late(x))
         err_set(err, ERR_CONFLICT, "the sandbox is stopping");
     else if (*x->id)
         return false;
     else if (!err->code)
-        err_set(err, ERR_INVALID, "the exec has no id");
+        err_set(err, ERR_INVALID, "the request has no exec id");
     exec_tell_refused(x, err);
     exec_free(x);
     return true;

@@ -37,7 +37,7 @@ static void peers_enqueue(struct supervisor_peer *p, const struct buf *b, int fd
     struct supervisor_packet *k;
 
     if (p->queued + b->len > SUPERVISE_QUEUE_MAX) {
-        log_warn("a daemon does not read its messages: cut off");
+        log_warn("a daemon does not read its messages; its connection is closed");
         p->dead = true;
         fd_close(fd);
         return;
@@ -71,7 +71,7 @@ void peer_send(struct supervisor_peer *p, struct sup_writer *w, int fd)
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (sup_finish(w, &err) < 0) {
-        log_warn("message lost: %s", err.msg);
+        log_warn("a message was not sent: %s", err.msg);
         fd_close(fd);
     } else if (p->dead) {
         fd_close(fd);
@@ -235,7 +235,7 @@ static int peers_check_hello(struct supervisor_peer *p, struct sup_reader *r, st
     if (n < 0)
         return n;
     if (version >> 32 != SUP_VERSION_MAJOR)
-        return err_set(err, ERR_UNSUPPORTED, "this supervisor speaks protocol %d, not %u",
+        return err_set(err, ERR_UNSUPPORTED, "this supervisor speaks protocol version %d, not %u",
                        SUP_VERSION_MAJOR, (unsigned)(version >> 32));
     p->greeted = true;
     return 0;

@@ -60,10 +60,10 @@ static int supervisor_serve_make_loop(struct supervisor *s, struct err *err)
 
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll < 0)
-        return err_sys(err, errno, "make an epoll");
+        return err_sys(err, errno, "create an epoll instance");
     fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fd < 0)
-        return err_sys(err, errno, "make a timer");
+        return err_sys(err, errno, "create a timer");
     return source_add(s, &s->timer, fd, EPOLLIN, timers_on_expiry, err);
 }
 

@@ -223,8 +223,8 @@ static void relay_control_run_stop(struct relay_work *w)
 static void relay_control_give_up(struct relay *r, struct err *err)
 {
     if (!err->code)
-        err_set(err, ERR_ENGINE, "the engine says that it has stopped the container, which runs");
-    log_error("sandbox %s: cannot be stopped: %s", r->plan.sandbox_id, err->msg);
+        err_set(err, ERR_ENGINE, "the engine reported a stop, but the container still runs");
+    log_error("sandbox %s: cannot stop it: %s", r->plan.sandbox_id, err->msg);
     relay_execs_lose(r, err);
     relay_gone(r);
 }

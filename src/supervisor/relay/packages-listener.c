@@ -32,7 +32,7 @@ static int packages_listener_namespaces_to_enter(pid_t pid, int *ret, struct err
 
     snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
     if (stat("/proc/self/ns/user", &ours) < 0 || stat(path, &theirs) < 0)
-        return err_sys(err, errno, "look at the container's user namespace");
+        return err_sys(err, errno, "open the container's user namespace");
     *ret = CLONE_NEWNET | (ours.st_ino == theirs.st_ino ? 0 : CLONE_NEWUSER);
     return 0;
 }
@@ -62,10 +62,13 @@ static int packages_listener_receive(int sock, int *ret_fd, struct err *err)
     ssize_t n = fd_recv(sock, packet, sizeof(packet), &fd, &n_fds, 0);
 
     if (n <= 0)
-        return err_set(err, ERR_SYSTEM, "the child that went in ended without a word");
+        return err_set(err, ERR_SYSTEM,
+                       "the helper in the container's namespaces ended without an answer");
     if (n_fds == 0) {
         sup_read_err(packet, (size_t)n, err);
-        return err->code ? -(int)err->code : err_set(err, ERR_SYSTEM, "no socket came out");
+        return err->code ? -(int)err->code
+                         : err_set(err, ERR_SYSTEM,
+                                   "the helper in the container's namespaces sent no socket");
     }
     *ret_fd = TAKE_FD(fd);
     return 0;
@@ -102,9 +105,10 @@ int packages_listener_open(const char *container, pid_t pid, uint16_t port, int 
 
     r = pidfd_open_pid(pid, &pidfd, err);
     if (r >= 0 && !pidfd_in_cgroup(pidfd, pid, container))
-        r = err_set(err, ERR_ENGINE,
-                    "process %d, which the engine calls the container's, is not of it here",
-                    (int)pid);
+        r = err_set(
+            err, ERR_ENGINE,
+            "process %d is not in the container on this machine (the engine reported this pid)",
+            (int)pid);
     if (r >= 0)
         r = packages_listener_namespaces_to_enter(pid, &flags, err);
     return r < 0 ? r : packages_listener_send_in(pidfd, flags, port, ret_fd, err);

@@ -135,7 +135,7 @@ static int exec_child_join(struct exec_entry *e, const struct exec_fds *fds, str
     r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ, err);
     /* After that file: of a hidden process it belongs to root. */
     if (r >= 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-        return err_sys(err, errno, "hide the helper");
+        return err_sys(err, errno, "make the helper non-dumpable");
     if (r >= 0)
         r = exec_child_pin_cpus(&e->shim->plan, err);
     if (r < 0)
@@ -179,10 +179,11 @@ static int exec_child_enter_workdir(const char *path, struct err *err)
     fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
     if (fd < 0 || fchdir(fd) < 0) {
         err_set(err, ERR_INVALID, "working folder '%s': %s", path, strerror(errno));
-        return err_hint(err, "It must exist inside the sandbox and be open to the user.");
+        return err_hint(
+            err, "The folder must exist inside the sandbox, and the user needs access to it.");
     }
     if (!getcwd(real, sizeof(real)) || real[0] != '/')
-        return err_set(err, ERR_DENIED, "working folder '%s' is outside of the sandbox", path);
+        return err_set(err, ERR_DENIED, "working folder '%s' is outside the sandbox", path);
     return 0;
 }
 
@@ -248,7 +249,7 @@ static int exec_child_arrange_stdio(struct exec_entry *e, struct err *err)
     if (dup2(e->in, 0) < 0 || dup2(out, 1) < 0 || dup2(errfd, 2) < 0)
         return err_sys(err, errno, "set up stdio");
     if (e->status != STATUS_FD && dup3(e->status, STATUS_FD, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "set up the status line");
+        return err_sys(err, errno, "set up the status pipe");
     e->status = STATUS_FD;
     syscall(SYS_close_range, STATUS_FD + 1U, ~0U, 0);
     return 0;
@@ -348,9 +349,10 @@ _noreturn_ void exec_helper(const struct shim *s, const struct supervised_exec *
     if (pid == 0)
         exec_child_run_child(&e);
     if (pid == -EAGAIN) {
-        err_set(&err, ERR_LIMIT, "no process can be started: the sandbox is at its limit of %u",
+        err_set(&err, ERR_LIMIT,
+                "cannot start a process: the sandbox is at its limit of %u processes",
                 s->plan.pids);
-        err_hint(&err, "End some of its processes, or give it a higher --pids.");
+        err_hint(&err, "End some processes in the sandbox, or create it with a higher --pids.");
         exec_child_fail(e.status, &err);
     }
     if (pid < 0) {

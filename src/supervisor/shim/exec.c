@@ -277,7 +277,7 @@ void shim_exec_kill(struct supervised_exec *base)
     if (x->helper.fd >= 0)
         pidfd_signal(x->helper.fd, SIGKILL);
     if (all && x->mark >= 0 && !exec_members_kill(x->mark))
-        log_warn("exec %s: some of its processes do not die; they end with the sandbox", base->id);
+        log_warn("exec %s: some processes survive SIGKILL; they end with the sandbox", base->id);
 }
 
 int shim_exec_terminal(struct supervised_exec *base)

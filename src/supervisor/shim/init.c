@@ -106,7 +106,7 @@ static int shim_init_give_up_everything(struct err *err)
         return r;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
         prctl(PR_SET_DUMPABLE, GUARD("not dumpable") ? 0 : 1, 0, 0, 0) < 0)
-        return err_sys(err, errno, "lock pid 1");
+        return err_sys(err, errno, "set up the process attributes of pid 1");
     return 0;
 }
 

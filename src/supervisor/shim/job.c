@@ -149,7 +149,7 @@ static int shim_job_enter(const struct shim *s, const struct job_spec *spec, str
     int r;
 
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-        return err_sys(err, errno, "hide the helper");
+        return err_sys(err, errno, "make the helper non-dumpable");
     r = GUARD("copies inside") ? enter_sandbox(s, spec->namespaces, NULL, err) : 0;
     if (r >= 0 && spec->as_user)
         return shim_job_become_user(s, err);
@@ -278,7 +278,7 @@ static int shim_job_start(struct supervisor_peer *p, uint64_t seq, struct job_sp
     for (j = s->jobs; j; j = j->next)
         live++;
     if (live >= JOBS_MAX)
-        return err_set(err, ERR_LIMIT, "%d copies and dials are under way in this sandbox already",
+        return err_set(err, ERR_LIMIT, "this sandbox already has %d copies and dials in progress",
                        JOBS_MAX);
     if (s->sup.state != SUP_RUNNING)
         return err_set(err, ERR_CONFLICT, "the sandbox is not running");

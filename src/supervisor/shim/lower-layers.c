@@ -36,7 +36,7 @@ static int lower_layers_link_one(int scaffold, const char *target, const char *n
                                  struct err *err)
 {
     if (symlinkat(target, scaffold, name) < 0)
-        return err_sys(err, errno, "make a link to layer '%s'", target);
+        return err_sys(err, errno, "create a link to layer '%s'", target);
     return 0;
 }
 

@@ -54,9 +54,9 @@ static int shim_listener(struct supervisor *sup, struct err *err)
     int fd = shim_of(sup)->listener_fd;
 
     if (fd < 0)
-        return err_set(err, ERR_NOT_FOUND, "this sandbox was started without a package registry");
+        return err_set(err, ERR_NOT_FOUND, "the sandbox was started without a package cache");
     fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    return fd < 0 ? err_sys(err, errno, "copy the registry's socket") : fd;
+    return fd < 0 ? err_sys(err, errno, "duplicate the package cache's socket") : fd;
 }
 
 /* Its pidfd is readable from the moment that pid 1 is dead. */

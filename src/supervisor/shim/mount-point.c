@@ -82,8 +82,8 @@ int place_open(int root_fd, const char *path, enum place_kind kind, int *ret, st
     err_sys(err, -fd, "open '/%s' inside to mount there", path);
     if (fd == -ELOOP || fd == -ENOTDIR)
         err_hint(err,
-                 "'/%s' must be reached without symbolic links. Remove the sandbox and "
-                 "create it again if something inside has replaced it.",
+                 "Use a path without symbolic links to '/%s'. If a command in the sandbox replaced "
+                 "it, remove the sandbox and create it again.",
                  path);
     return -ERR_SYSTEM;
 }
@@ -103,14 +103,14 @@ int place_mount(int root_fd, const char *path, enum place_kind kind, int mount_f
 int place_mkdir(int dirfd, const char *path, mode_t mode, struct err *err)
 {
     if (mkdirat(dirfd, path, mode) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "make folder '%s' inside", path);
+        return err_sys(err, errno, "create folder '%s' inside", path);
     return 0;
 }
 
 int place_symlink(int dirfd, const char *path, const char *to, struct err *err)
 {
     if (symlinkat(to, dirfd, path) < 0)
-        return err_sys(err, errno, "make link '%s' inside", path);
+        return err_sys(err, errno, "create link '%s' inside", path);
     return 0;
 }
 
@@ -120,7 +120,7 @@ int place_write(int dirfd, const char *path, const char *text, struct err *err)
     int r;
 
     if (fd < 0)
-        return err_sys(err, errno, "make file '%s' inside", path);
+        return err_sys(err, errno, "create file '%s' inside", path);
     r = fd_write_all(fd, text, strlen(text));
     return r < 0 ? err_sys(err, -r, "write file '%s' inside", path) : 0;
 }

@@ -99,7 +99,7 @@ static int shim_network_visit(int own, int netns, const struct plan *p, struct e
         return err_sys(err, errno, "enter the sandbox's network namespace");
     r = shim_network_set_up_inside(p, err);
     if (setns(own, CLONE_NEWNET) < 0 && r >= 0)
-        r = err_sys(err, errno, "come back from the sandbox's network namespace");
+        r = err_sys(err, errno, "leave the sandbox's network namespace");
     return r;
 }
 

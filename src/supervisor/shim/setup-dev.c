@@ -45,7 +45,7 @@ static int setup_dev_bind_device(int dev_fd, size_t i, struct err *err)
     if (host < 0 || fstat(host, &st) < 0)
         return err_sys(err, errno, "open the host's '%s'", path);
     if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(devices[i].major, devices[i].minor))
-        return err_set(err, ERR_SYSTEM, "the host's '%s' is not the device of that name", path);
+        return err_set(err, ERR_SYSTEM, "the host's '%s' is not the expected device", path);
     r = mount_clone(host, "", 0, &fd, err);
     if (r >= 0)
         r = mount_set(fd, MOUNT_NOSUID | MOUNT_NOEXEC, -1, err);

@@ -130,8 +130,8 @@ int setup_proc(int root_fd, int *ret_files, struct err *err)
 
     r = mount_new("proc", NULL, MOUNT_SAFE | MOUNT_NOEXEC, &proc, err);
     if (r < 0) {
-        err_hint(err, "Some containers hide parts of /proc, and the kernel then forbids a new one: "
-                      "run ripcord outside of that container.");
+        err_hint(err, "Some containers hide parts of /proc, and the kernel then refuses to mount a "
+                      "new one. Run ripcord outside that container.");
         return err_wrap(err, "set up '/proc'");
     }
     r = setup_proc_forbid_namespaces(root_fd, proc, err);

@@ -105,9 +105,9 @@ static int setup_root_ensure_home(const struct plan *plan, int root_fd, struct e
     if (r < 0)
         return r;
     if (fstat(fd, &st) < 0)
-        return err_sys(err, errno, "look at '/home/agent'");
+        return err_sys(err, errno, "stat '/home/agent'");
     if (st.st_uid == 0 && fchownat(fd, "", PLAN_AGENT_ID, PLAN_AGENT_ID, AT_EMPTY_PATH) < 0)
-        return err_sys(err, errno, "give '/home/agent' to its user");
+        return err_sys(err, errno, "set the owner of '/home/agent'");
     return 0;
 }
 
@@ -170,7 +170,7 @@ static int setup_root_mount_wanted(const struct plan *plan, const struct layers 
         struct stat st;
 
         if (fstat(fd, &st) < 0)
-            return err_sys(err, errno, "look at mount source '%s'", plan->mounts[i].source);
+            return err_sys(err, errno, "stat mount source '%s'", plan->mounts[i].source);
         r = place_mount(root_fd, plan->mounts[i].target,
                         S_ISDIR(st.st_mode) ? PLACE_FOLDER : PLACE_FILE, fd, err);
         if (r < 0)
@@ -199,7 +199,7 @@ static int setup_root_check_root(struct err *err)
         roots += field && STREQ(field, "/");
     }
     if (roots != 1)
-        return err_set(err, ERR_SYSTEM, "%d mounts at '/' of the sandbox: refused", roots);
+        return err_set(err, ERR_SYSTEM, "the sandbox has %d mounts at '/' (expected 1)", roots);
     return 0;
 }
 

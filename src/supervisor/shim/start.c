@@ -47,12 +47,12 @@ static int shim_start_make_cgroups(struct shim *s, struct err *err)
     s->sup.unenforced =
         cgroup_limit(&s->cgroup, GUARD("limits") ? &limits : &(struct cgroup_limits){0});
     if (s->sup.unenforced & p->required) {
-        err_set(err, ERR_UNSUPPORTED, "a limit that was asked for cannot be enforced here:%s%s%s",
+        err_set(err, ERR_UNSUPPORTED, "this machine cannot enforce the requested limits:%s%s%s",
                 s->sup.unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
                 s->sup.unenforced & PLAN_LIMIT_CPUS ? " cpus" : "",
                 s->sup.unenforced & PLAN_LIMIT_PIDS ? " pids" : "");
-        return err_hint(err, "This needs the right to make cgroups with those controllers: "
-                             "`ripcord doctor` tells how.");
+        return err_hint(err, "Limits need cgroups with these controllers. Run `ripcord doctor` to "
+                             "see how to enable them.");
     }
     return cgroup_group_open(&s->cgroup, "init", false, &s->init_group, err);
 }
@@ -67,7 +67,7 @@ static bool shim_start_map_sub_ids(struct shim *s)
         return false;
     if (submap_write(s->init_pid, &map, &why) >= 0)
         return true;
-    log_warn("sandbox %s: only one user inside: %s", s->plan.sandbox_id, why.msg);
+    log_warn("sandbox %s: only one user id is available inside: %s", s->plan.sandbox_id, why.msg);
     s->plan.sub_uid = s->plan.sub_gid = 0;
     return false;
 }
@@ -174,7 +174,7 @@ static int shim_start_await_word(struct shim *s, struct err *err)
         if (r < 0 && errno == EINTR)
             continue;
         if (r <= 0)
-            return err_set(err, ERR_TIMEOUT, "building the sandbox took over %d s",
+            return err_set(err, ERR_TIMEOUT, "building the sandbox took longer than %d s",
                            START_TIMEOUT_SEC);
         if (p[0].revents)
             return 0;
@@ -199,9 +199,9 @@ static int shim_start_await_init(struct shim *s, struct err *err)
         return r;
     n = fd_recv(s->init_sock, packet, SUP_MSG_MAX, fds, &n_fds, 0);
     if (n == 0)
-        return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended while it was being built");
+        return err_set(err, ERR_ENGINE, "pid 1 of the sandbox ended during the start");
     if (n < 0)
-        return err_sys(err, (int)-n, "hear from pid 1 of the sandbox");
+        return err_sys(err, (int)-n, "receive from pid 1 of the sandbox");
     r = sup_read_err(packet, (size_t)n, err);
     return r < 0 ? r : shim_start_take_fds(s, packet, (size_t)n, fds, n_fds, err);
 }
@@ -284,8 +284,8 @@ static int shim_start_clone_init(struct shim *s, struct err *err)
         fd_close(pair[0]);
         err_sys(err, -pid, "make the sandbox's namespaces");
         if (pid == -EPERM)
-            err_hint(err, "Unprivileged user namespaces may be switched off on this machine: "
-                          "`ripcord doctor` tells.");
+            err_hint(err, "Unprivileged user namespaces may be disabled on this machine. Run "
+                          "`ripcord doctor` to check.");
         return -ERR_SYSTEM;
     }
     s->init_pid = pid;

@@ -90,7 +90,7 @@ void stop_if_init_dies(struct shim *s)
 
     if (s->sup.state == SUP_STOPPING || recv(s->init_sock, &byte, 1, MSG_DONTWAIT) != 0)
         return;
-    log_warn("sandbox %s: pid 1 has died; all in it ends", s->plan.sandbox_id);
+    log_warn("sandbox %s: pid 1 died; all processes in the sandbox end", s->plan.sandbox_id);
     stop_begin(&s->sup, 0);
 }
 
