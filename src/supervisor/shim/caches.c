@@ -146,7 +146,7 @@ static int shim_caches_mount_one(const struct plan_cache *c, int shared, int sca
     else if (c->kind != PLAN_CACHE_SHARED)
         r = shim_caches_mount_layered(c, &fd, err);
     if (r >= 0)
-        r = place_mount(root_fd, c->target, PLACE_FOLDER, fd < 0 ? shared : fd, err);
+        r = mount_point_mount(root_fd, c->target, MOUNT_POINT_FOLDER, fd < 0 ? shared : fd, err);
     return r < 0 ? err_wrap(err, "mount the cache of '%s'", c->tool) : 0;
 }
 

@@ -8,15 +8,17 @@
 
 #include "lib/base/err.h"
 
-enum place_kind { PLACE_FOLDER, PLACE_FILE };
+enum mount_point_kind { MOUNT_POINT_FOLDER, MOUNT_POINT_FILE };
 
 /* O_PATH descriptor of root_fd/path (with or without a leading slash), made when missing. */
-int place_open(int root_fd, const char *path, enum place_kind kind, int *ret, struct err *err);
+int mount_point_open(int root_fd, const char *path, enum mount_point_kind kind, int *ret,
+                     struct err *err);
 
 /* Opens the place and attaches the mount there. */
-int place_mount(int root_fd, const char *path, enum place_kind kind, int mount_fd, struct err *err);
+int mount_point_mount(int root_fd, const char *path, enum mount_point_kind kind, int mount_fd,
+                      struct err *err);
 
 /* New folder, link or small file in a tree of our own making. */
-int place_mkdir(int dirfd, const char *path, mode_t mode, struct err *err);
-int place_symlink(int dirfd, const char *path, const char *to, struct err *err);
-int place_write(int dirfd, const char *path, const char *text, struct err *err);
+int mount_point_mkdir(int dirfd, const char *path, mode_t mode, struct err *err);
+int mount_point_symlink(int dirfd, const char *path, const char *to, struct err *err);
+int mount_point_write(int dirfd, const char *path, const char *text, struct err *err);

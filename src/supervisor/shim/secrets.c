@@ -92,7 +92,7 @@ static int shim_secrets_place_folder(int root, const struct handover *h, const s
 
     if (r < 0)
         return r;
-    r = place_mount(root, SECRETS_DIR, PLACE_FOLDER, *ret, err);
+    r = mount_point_mount(root, SECRETS_DIR, MOUNT_POINT_FOLDER, *ret, err);
     return r < 0 ? err_wrap(err, "mount the secrets at '%s'", SECRETS_DIR) : 0;
 }
 
@@ -106,7 +106,7 @@ static int shim_secrets_place_one(int root, int files, size_t i, const char *tar
     snprintf(number, sizeof(number), "%zu", i);
     r = mount_clone(files, number, MOUNT_RDONLY | MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
     if (r >= 0)
-        r = place_mount(root, target, PLACE_FILE, fd, err);
+        r = mount_point_mount(root, target, MOUNT_POINT_FILE, fd, err);
     return r < 0 ? err_wrap(err, "mount a secret at '%s'", target) : 0;
 }
 

@@ -50,7 +50,7 @@ static int setup_dev_bind_device(int dev_fd, size_t i, struct err *err)
     if (r >= 0)
         r = mount_set(fd, MOUNT_NOSUID | MOUNT_NOEXEC, -1, err);
     if (r >= 0)
-        r = place_mount(dev_fd, devices[i].name, PLACE_FILE, fd, err);
+        r = mount_point_mount(dev_fd, devices[i].name, MOUNT_POINT_FILE, fd, err);
     return r < 0 ? err_wrap(err, "bind '%s'", path) : 0;
 }
 
@@ -70,7 +70,7 @@ static int setup_dev_mount_devpts(const struct plan *plan, int dev_fd, struct er
     r = mount_new("devpts", options, MOUNT_NOSUID | MOUNT_NOEXEC, &fd, err);
     if (r < 0)
         return r;
-    return place_mount(dev_fd, "pts", PLACE_FOLDER, fd, err);
+    return mount_point_mount(dev_fd, "pts", MOUNT_POINT_FOLDER, fd, err);
 }
 
 int setup_dev(const struct plan *plan, int root_fd, struct err *err)
@@ -82,9 +82,9 @@ int setup_dev(const struct plan *plan, int root_fd, struct err *err)
 
     r = mount_new("tmpfs", options, MOUNT_NOSUID | MOUNT_NOEXEC, &dev, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(links); i++)
-        r = place_symlink(dev, links[i].name, links[i].to, err);
+        r = mount_point_symlink(dev, links[i].name, links[i].to, err);
     if (r >= 0)
-        r = place_mount(root_fd, "dev", PLACE_FOLDER, dev, err);
+        r = mount_point_mount(root_fd, "dev", MOUNT_POINT_FOLDER, dev, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(devices); i++)
         r = setup_dev_bind_device(dev, i, err);
     if (r >= 0)

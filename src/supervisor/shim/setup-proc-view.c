@@ -20,7 +20,7 @@
 static int setup_proc_view_put_file(int files, const char *name, const char *text, bool read_only,
                                     int root_fd, const char *path, struct err *err)
 {
-    int r = place_write(files, name, text, err);
+    int r = mount_point_write(files, name, text, err);
 
     return r < 0 ? r : setup_bind_file(files, name, read_only, root_fd, path, err);
 }

@@ -64,7 +64,7 @@ int setup_bind_file(int files, const char *name, bool read_only, int root_fd, co
     int r = setup_proc_clone_file(files, name, read_only, &fd, err);
 
     if (r >= 0)
-        r = place_mount(root_fd, path, PLACE_FILE, fd, err);
+        r = mount_point_mount(root_fd, path, MOUNT_POINT_FILE, fd, err);
     return r < 0 ? err_wrap(err, "bind '/%s'", path) : 0;
 }
 
@@ -96,11 +96,11 @@ static int setup_proc_make_files(int root_fd, int *ret, struct err *err)
 
     r = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_NOEXEC, &fd, err);
     if (r >= 0)
-        r = place_mkdir(fd, "folder", 0555, err);
+        r = mount_point_mkdir(fd, "folder", 0555, err);
     if (r >= 0)
-        r = place_write(fd, "file", "", err);
+        r = mount_point_write(fd, "file", "", err);
     if (r >= 0)
-        r = place_mount(root_fd, "sys", PLACE_FOLDER, fd, err);
+        r = mount_point_mount(root_fd, "sys", MOUNT_POINT_FOLDER, fd, err);
     if (r >= 0)
         *ret = TAKE_FD(fd);
     return r;
@@ -136,7 +136,7 @@ int setup_proc(int root_fd, int *ret_files, struct err *err)
     }
     r = setup_proc_forbid_namespaces(root_fd, proc, err);
     if (r >= 0)
-        r = place_mount(root_fd, "proc", PLACE_FOLDER, proc, err);
+        r = mount_point_mount(root_fd, "proc", MOUNT_POINT_FOLDER, proc, err);
     if (r >= 0)
         r = setup_proc_make_files(root_fd, &files, err);
     for (size_t i = 0; r >= 0 && i < n_locked; i++)
@@ -166,11 +166,11 @@ static int setup_proc_write_cpus(const struct plan *plan, int sys, struct err *e
         return err_set(err, ERR_LIMIT, "list of CPUs is too long");
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(lists); i++) {
         snprintf(path, sizeof(path), "devices/system/cpu/%s", lists[i]);
-        r = place_write(sys, path, buf_data(&list), err);
+        r = mount_point_write(sys, path, buf_data(&list), err);
     }
     for (unsigned i = 0; r >= 0 && i < cpus; i++) {
         snprintf(path, sizeof(path), "devices/system/cpu/cpu%u", i);
-        r = place_mkdir(sys, path, 0555, err);
+        r = mount_point_mkdir(sys, path, 0555, err);
     }
     return r;
 }
@@ -184,16 +184,16 @@ int setup_sys(const struct plan *plan, int files, int root_fd, struct err *err)
     _cleanup_close_ int sys = -1;
     int r;
 
-    r = place_mkdir(files, "sys", 0555, err);
+    r = mount_point_mkdir(files, "sys", 0555, err);
     if (r >= 0)
         r = mount_clone(files, "sys", 0, &sys, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
-        r = place_mkdir(sys, folders[i], 0555, err);
+        r = mount_point_mkdir(sys, folders[i], 0555, err);
     if (r >= 0)
         r = setup_proc_write_cpus(plan, sys, err);
     if (r >= 0)
         r = mount_set(sys, MOUNT_RDONLY, -1, err);
     if (r >= 0)
-        r = place_mount(root_fd, "sys", PLACE_FOLDER, sys, err);
+        r = mount_point_mount(root_fd, "sys", MOUNT_POINT_FOLDER, sys, err);
     return r < 0 ? err_wrap(err, "set up '/sys'") : 0;
 }

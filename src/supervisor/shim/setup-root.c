@@ -36,7 +36,7 @@ int setup_tmpfs(int root_fd, const char *path, uint64_t size, const char *mode, 
     r = mount_new("tmpfs", options, MOUNT_SAFE, &fd, err);
     if (r < 0)
         return err_wrap(err, "prepare '%s'", path);
-    return place_mount(root_fd, path, PLACE_FOLDER, fd, err);
+    return mount_point_mount(root_fd, path, MOUNT_POINT_FOLDER, fd, err);
 }
 
 /*
@@ -56,7 +56,7 @@ static int setup_root_build_scaffold(const struct plan *plan, const struct layer
     if (r >= 0)
         r = mount_attach(fd, AT_FDCWD, "/usr", err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
-        r = place_mkdir(fd, folders[i], 0755, err);
+        r = mount_point_mkdir(fd, folders[i], 0755, err);
     if (r >= 0 && fchdir(fd) < 0)
         r = err_sys(err, errno, "enter the scaffold");
     if (r >= 0)
@@ -101,7 +101,7 @@ static int setup_root_ensure_home(const struct plan *plan, int root_fd, struct e
 
     if (plan->image == PLAN_IMAGE_HOST && !plan->n_layers)
         return 0;
-    r = place_open(root_fd, "home/agent", PLACE_FOLDER, &fd, err);
+    r = mount_point_open(root_fd, "home/agent", MOUNT_POINT_FOLDER, &fd, err);
     if (r < 0)
         return r;
     if (fstat(fd, &st) < 0)
@@ -129,7 +129,7 @@ static int setup_root_mount_home(const struct plan *plan, int scaffold, int root
     if (r >= 0)
         r = overlay_mount(&home, &fd, err);
     if (r >= 0)
-        r = place_mount(root_fd, "home/agent", PLACE_FOLDER, fd, err);
+        r = mount_point_mount(root_fd, "home/agent", MOUNT_POINT_FOLDER, fd, err);
     return r < 0 ? err_wrap(err, "mount '/home/agent'") : 0;
 }
 
@@ -138,9 +138,9 @@ static int setup_root_mount_host_trees(const struct layers *layers, int root_fd,
     int r = 0;
 
     if (layers->fd[LAYER_USR] >= 0)
-        r = place_mount(root_fd, "usr", PLACE_FOLDER, layers->fd[LAYER_USR], err);
+        r = mount_point_mount(root_fd, "usr", MOUNT_POINT_FOLDER, layers->fd[LAYER_USR], err);
     if (r >= 0 && layers->fd[LAYER_OPT] >= 0)
-        r = place_mount(root_fd, "opt", PLACE_FOLDER, layers->fd[LAYER_OPT], err);
+        r = mount_point_mount(root_fd, "opt", MOUNT_POINT_FOLDER, layers->fd[LAYER_OPT], err);
     return r;
 }
 
@@ -171,8 +171,8 @@ static int setup_root_mount_wanted(const struct plan *plan, const struct layers 
 
         if (fstat(fd, &st) < 0)
             return err_sys(err, errno, "stat mount source '%s'", plan->mounts[i].source);
-        r = place_mount(root_fd, plan->mounts[i].target,
-                        S_ISDIR(st.st_mode) ? PLACE_FOLDER : PLACE_FILE, fd, err);
+        r = mount_point_mount(root_fd, plan->mounts[i].target,
+                              S_ISDIR(st.st_mode) ? MOUNT_POINT_FOLDER : MOUNT_POINT_FILE, fd, err);
         if (r < 0)
             return r;
     }
