@@ -135,11 +135,12 @@ static int child_open_pipes(const struct guest_spec *spec, struct guest_child *c
         e->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
         r = e->in < 0 ? err_sys(err, errno, "open '/dev/null' inside") : 0;
     }
-    if (r >= 0)
-        r = child_make_pipe(&c->out, &e->out, err);
-    if (r >= 0)
-        r = child_make_pipe(&c->err, &e->err, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = child_make_pipe(&c->out, &e->out, err);
+    if (r < 0)
+        return r;
+    return child_make_pipe(&c->err, &e->err, err);
 }
 
 static int child_open_all(const struct guest_spec *spec, struct guest_child *c, struct ends *e,

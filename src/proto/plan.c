@@ -133,20 +133,27 @@ static int proto_plan_check_folders(const struct plan *p, struct err *err)
     int r;
 
     r = proto_plan_check_path("run_dir", p->run_dir, err);
-    if (r >= 0)
-        r = proto_plan_check_path("data_dir", p->data_dir, err);
-    if (r >= 0)
-        r = proto_plan_check_path("exec_dir", p->exec_dir, err);
-    if (r >= 0)
-        r = proto_plan_check_path("lower_dir", p->lower_dir, err);
-    if (r >= 0 && p->disk_image)
+    if (r < 0)
+        return r;
+    r = proto_plan_check_path("data_dir", p->data_dir, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_path("exec_dir", p->exec_dir, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_path("lower_dir", p->lower_dir, err);
+    if (r < 0)
+        return r;
+    if (p->disk_image)
         r = proto_plan_check_path("disk_image", p->disk_image, err);
-    if (r >= 0 && p->disk_image && !p->id_base)
-        r = err_set(err, ERR_INVALID, "plan: a disk image needs a range of ids");
-    if (r >= 0 && (!p->workdir || *p->workdir != '/'))
-        r = err_set(err, ERR_INVALID, "plan: workdir '%s' is not absolute",
-                    p->workdir ? p->workdir : "");
-    return r;
+    if (r < 0)
+        return r;
+    if (p->disk_image && !p->id_base)
+        return err_set(err, ERR_INVALID, "plan: a disk image needs a range of ids");
+    if ((!p->workdir || *p->workdir != '/'))
+        return err_set(err, ERR_INVALID, "plan: workdir '%s' is not absolute",
+                       p->workdir ? p->workdir : "");
+    return 0;
 }
 
 static const char digits[] = "0123456789abcdef";
@@ -239,9 +246,11 @@ static int proto_plan_check_cache(const struct plan *p, const struct plan_cache 
     if (below && !p->cache_base)
         return err_set(err, ERR_INVALID, "plan: cache '%s' has no base", c->tool);
     r = proto_plan_check_path("cache target", c->target, err);
-    if (r >= 0 && STREQ(c->target, "/"))
-        r = err_set(err, ERR_INVALID, "plan: cache target '/' would hide the sandbox");
-    if (r >= 0 && c->kind == PLAN_CACHE_SHARED)
+    if (r < 0)
+        return r;
+    if (STREQ(c->target, "/"))
+        return err_set(err, ERR_INVALID, "plan: cache target '/' would hide the sandbox");
+    if (c->kind == PLAN_CACHE_SHARED)
         r = proto_plan_check_path("cache source", c->source, err);
     return r;
 }
@@ -250,12 +259,17 @@ static int proto_plan_check_caches(const struct plan *p, struct err *err)
 {
     int r = p->cache_base ? proto_plan_check_path("cache_base", p->cache_base, err) : 0;
 
-    if (r >= 0 && p->n_caches > PLAN_CACHES_MAX)
-        r = err_set(err, ERR_LIMIT, "plan: too many caches (%zu, at most %d)", p->n_caches,
-                    PLAN_CACHES_MAX);
-    for (size_t i = 0; r >= 0 && i < p->n_caches; i++)
+    if (r < 0)
+        return r;
+    if (p->n_caches > PLAN_CACHES_MAX)
+        return err_set(err, ERR_LIMIT, "plan: too many caches (%zu, at most %d)", p->n_caches,
+                       PLAN_CACHES_MAX);
+    for (size_t i = 0; i < p->n_caches; i++) {
         r = proto_plan_check_cache(p, &p->caches[i], err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int proto_plan_check_ids(const struct plan *p, struct err *err)
@@ -301,19 +315,24 @@ static int proto_plan_check(const struct plan *p, struct err *err)
 {
     int r = proto_plan_check_ids(p, err);
 
-    if (r >= 0)
-        r = proto_plan_check_folders(p, err);
-    if (r >= 0)
-        r = proto_plan_check_layers(p, err);
-    if (r >= 0)
-        r = proto_plan_check_mounts(p, err);
-    if (r >= 0)
-        r = proto_plan_check_caches(p, err);
-    if (r >= 0)
-        r = proto_plan_check_user_and_env(p, err);
-    if (r >= 0)
-        r = proto_plan_check_network(p, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = proto_plan_check_folders(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_layers(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_mounts(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_caches(p, err);
+    if (r < 0)
+        return r;
+    r = proto_plan_check_user_and_env(p, err);
+    if (r < 0)
+        return r;
+    return proto_plan_check_network(p, err);
 }
 
 /* ---- writing ---- */

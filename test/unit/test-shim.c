@@ -409,7 +409,7 @@ TEST(input_that_went_with_the_daemon_is_told)
     close(first);
     CHECK(pidfd_signal(b.pidfd, SIGCONT) == 0);
     box_collect(&b, "a1", &r);
-    CHECK(strstr(r.rec.message, "input was cut"));
+    CHECK(strstr(r.rec.message, "input was truncated"));
     box_result_done(&r);
     stop(&b);
 }
@@ -458,7 +458,7 @@ TEST(input_that_went_with_a_daemon_that_dies_slowly_is_told)
     CHECK(pid > 0);
     box_collect(&b, "a1", &r);
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-    CHECK(strstr(r.rec.message, "input was cut"));
+    CHECK(strstr(r.rec.message, "input was truncated"));
     box_result_done(&r);
     stop(&b);
 }

@@ -32,9 +32,11 @@ static int commands_need_main(const struct supervisor_request_fields *q, struct 
 {
     int r = commands_need_exec(q, err);
 
-    if (r >= 0 && q->exec->state != EXEC_RUNNING)
-        r = err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
-    return r;
+    if (r < 0)
+        return r;
+    if (q->exec->state != EXEC_RUNNING)
+        return err_set(err, ERR_CONFLICT, "exec '%s' has no running command", q->exec->id);
+    return 0;
 }
 
 static void commands_put_offsets(struct sup_writer *w, const struct supervised_exec *x)

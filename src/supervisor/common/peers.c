@@ -306,8 +306,9 @@ int peer_add(struct supervisor *s, int fd, struct err *err)
 {
     int r = peer_new(s, fd, false, err);
 
-    if (r >= 0)
-        peers_greet(s->peers);
+    if (r < 0)
+        return r;
+    peers_greet(s->peers);
     return r;
 }
 
@@ -379,9 +380,11 @@ int peers_listen(struct supervisor *s, struct err *err)
     int r;
 
     r = unix_listen(s->run_dirfd, SUP_SOCKET, SOCK_SEQPACKET | SOCK_NONBLOCK, 0600, &fd, err);
-    if (r >= 0)
-        r = source_add(s, &s->listener, fd, EPOLLIN, peers_on_connect, err);
-    if (r >= 0)
-        TAKE_FD(fd);
+    if (r < 0)
+        return r;
+    r = source_add(s, &s->listener, fd, EPOLLIN, peers_on_connect, err);
+    if (r < 0)
+        return r;
+    TAKE_FD(fd);
     return r;
 }

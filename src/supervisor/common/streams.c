@@ -265,7 +265,9 @@ int streams_open(struct supervised_exec *x, int out, int err_fd, struct err *err
 
     if (out >= 0)
         r = streams_open_one(x, JOURNAL_STDOUT, out, err);
-    if (r >= 0 && err_fd >= 0)
+    if (r < 0)
+        return r;
+    if (err_fd >= 0)
         r = streams_open_one(x, JOURNAL_STDERR, err_fd, err);
     return r;
 }

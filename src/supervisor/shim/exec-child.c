@@ -151,15 +151,19 @@ static int exec_child_set_limits(const struct plan *plan, struct err *err)
     int r;
 
     r = rlimit_set(RLIMIT_CORE, 0, 0, err); /* a dump would be work outside of the cgroup */
-    if (r >= 0)
-        r = rlimit_set(RLIMIT_NOFILE, nofile, nofile, err);
-    if (r >= 0 && plan->pids)
+    if (r < 0)
+        return r;
+    r = rlimit_set(RLIMIT_NOFILE, nofile, nofile, err);
+    if (r < 0)
+        return r;
+    if (plan->pids)
         r = rlimit_set(RLIMIT_NPROC, plan->pids, plan->pids, err);
-    if (r >= 0)
-        r = rlimit_set(RLIMIT_NICE, 0, 0, err);
-    if (r >= 0)
-        r = rlimit_set(RLIMIT_RTPRIO, 0, 0, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = rlimit_set(RLIMIT_NICE, 0, 0, err);
+    if (r < 0)
+        return r;
+    return rlimit_set(RLIMIT_RTPRIO, 0, 0, err);
 }
 
 /*
@@ -298,19 +302,24 @@ static int exec_child_prepare(struct exec_entry *e, const struct exec_fds *fds, 
     int r;
 
     r = exec_child_join(e, fds, err);
-    if (r >= 0)
-        r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
-    if (r >= 0)
-        r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
-    if (r >= 0)
-        r = GUARD("rlimits") ? exec_child_set_limits(plan, err) : 0;
-    if (r >= 0)
-        r = identity_become(plan, &e->user, err);
-    if (r >= 0)
-        r = exec_child_open_stdio(e, err);
-    if (r >= 0)
-        r = exec_child_enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = user_resolve(e->spec->user ? e->spec->user : plan->user, &e->user, err);
+    if (r < 0)
+        return r;
+    r = secrets_place(e->handover, &e->user, plan->id_base || plan->sub_uid, err);
+    if (r < 0)
+        return r;
+    r = GUARD("rlimits") ? exec_child_set_limits(plan, err) : 0;
+    if (r < 0)
+        return r;
+    r = identity_become(plan, &e->user, err);
+    if (r < 0)
+        return r;
+    r = exec_child_open_stdio(e, err);
+    if (r < 0)
+        return r;
+    return exec_child_enter_workdir(e->spec->cwd ? e->spec->cwd : plan->workdir, err);
 }
 
 /* In a namespace whose pid 1 is dying there are no new processes, and the kernel's word for that is

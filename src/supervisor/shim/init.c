@@ -42,7 +42,9 @@ static int shim_init_get_layers(const struct init_args *a, struct layers *layers
 {
     int r = layers_receive(layers, a->sock, err);
 
-    if (r >= 0 && !a->plan->id_base)
+    if (r < 0)
+        return r;
+    if (!a->plan->id_base)
         r = layers_open(layers, a->plan, -1, err);
     return r;
 }
@@ -55,7 +57,9 @@ static int shim_init_prepare(const struct init_args *a, struct err *err)
     if (sethostname(a->plan->name, strlen(a->plan->name)) < 0)
         return err_sys(err, errno, "set the host name inside");
     r = GUARD("network") ? ns_loopback_up(err) : 0;
-    if (r >= 0 && GUARD("pid 1"))
+    if (r < 0)
+        return r;
+    if (GUARD("pid 1"))
         r = caps_bound(CAPS_NONE, err); /* pid 1 runs no other program: it has what it needs */
     return r;
 }
@@ -88,7 +92,7 @@ static int shim_init_build(const struct init_args *a, struct layers *layers,
     if (r >= 0)
         r = shim_init_become_root(a->plan, err);
     if (r >= 0)
-        r = setup_root(a->plan, layers, a->memory_told, &fds[INIT_FD_MEMINFO], err);
+        r = setup_root(a->plan, layers, a->memory_shown, &fds[INIT_FD_MEMINFO], err);
     if (r >= 0)
         r = shim_init_join_cgroups(a, err);
     /* The sandbox's way to its package registry, there before any command could take the port. */

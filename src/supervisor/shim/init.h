@@ -14,7 +14,7 @@ struct init_args {
     const struct plan *plan;
     const struct cgroup *cgroup;
     const struct cgroup_group *group;
-    uint64_t memory_told; /* as in struct shim */
+    uint64_t memory_shown; /* as in struct shim */
     int sock;             /* to the shim */
     int ready_pipe;       /* a byte into it: the sandbox is there; or -1 */
 };

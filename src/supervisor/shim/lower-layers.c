@@ -152,7 +152,9 @@ int lower_home(const struct plan *plan, int scaffold, struct buf *ret, struct er
         r = lower_layers_add_homes(plan, scaffold, ret, err);
     else if (fstatat(scaffold, "lower/" HOME, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
         r = lower_layers_add(ret, "lower/" HOME, err);
-    if (r >= 0 && !ret->len)
+    if (r < 0)
+        return r;
+    if (!ret->len)
         r = lower_layers_add(ret, "none", err); /* an image without that user's folder */
     return r;
 }

@@ -27,11 +27,13 @@ static int remove_parse(char **args, struct submap *ret, struct err *err)
     if (!args[0] || !args[1] || !args[2] || args[3] || strchr(args[0], '/'))
         return err_set(err, ERR_INVALID, "remove: a name, a uid and a gid are required");
     r = parse_u64(args[1], 1, UINT32_MAX - SUBMAP_COUNT, &uid, err);
-    if (r >= 0)
-        r = parse_u64(args[2], 1, UINT32_MAX - SUBMAP_COUNT, &gid, err);
-    if (r >= 0)
-        *ret = (struct submap){(uint32_t)uid, (uint32_t)gid};
-    return r;
+    if (r < 0)
+        return r;
+    r = parse_u64(args[2], 1, UINT32_MAX - SUBMAP_COUNT, &gid, err);
+    if (r < 0)
+        return r;
+    *ret = (struct submap){(uint32_t)uid, (uint32_t)gid};
+    return 0;
 }
 
 int remove_main(char **args)
