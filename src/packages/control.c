@@ -64,7 +64,7 @@ static void packages_control_flush(struct packages_control *c)
 }
 
 /* Takes the writer's bytes and the descriptor. */
-static void packages_control_enqueue(struct packages_control *c, struct shim_writer *w, int fd)
+static void packages_control_enqueue(struct packages_control *c, struct sup_writer *w, int fd)
 {
     struct packages_packet *p = xnew0(struct packages_packet);
 
@@ -76,25 +76,25 @@ static void packages_control_enqueue(struct packages_control *c, struct shim_wri
     packages_control_flush(c);
 }
 
-static void packages_control_send_writer(struct packages_control *c, struct shim_writer *w, int fd)
+static void packages_control_send_writer(struct packages_control *c, struct sup_writer *w, int fd)
 {
-    if (shim_finish(w, NULL) < 0 || c->queued >= QUEUE_MAX) {
-        shim_writer_done(w);
+    if (sup_finish(w, NULL) < 0 || c->queued >= QUEUE_MAX) {
+        sup_writer_done(w);
         fd_close(fd);
         return;
     }
     packages_control_enqueue(c, w, fd);
 }
 
-static void packages_control_begin(struct shim_writer *w, enum packages_msg_type type, uint64_t seq)
+static void packages_control_begin(struct sup_writer *w, enum packages_msg_type type, uint64_t seq)
 {
-    shim_begin(w, (enum shim_msg_type)type, seq);
+    sup_begin(w, (enum sup_msg_type)type, seq);
 }
 
 void control_event(struct packages_control *c, const char *json)
 {
     uint64_t second = time_mono() / USEC_PER_SEC;
-    struct shim_writer w;
+    struct sup_writer w;
 
     if (second != c->second) {
         c->second = second;
@@ -103,17 +103,17 @@ void control_event(struct packages_control *c, const char *json)
     if (c->events++ >= EVENTS_PER_SECOND)
         return;
     packages_control_begin(&w, PACKAGES_EVENT, 0);
-    shim_put_str(&w, PACKAGES_TAG_JSON, json);
+    sup_put_str(&w, PACKAGES_TAG_JSON, json);
     packages_control_send_writer(c, &w, -1);
 }
 
 void control_ready(struct packages_control *c)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     packages_control_begin(&w, PACKAGES_READY, 0);
-    shim_put_u64(&w, SHIM_TAG_VERSION, PACKAGES_VERSION);
-    shim_put_u64(&w, SHIM_TAG_PID, (uint64_t)getpid());
+    sup_put_u64(&w, SUP_TAG_VERSION, PACKAGES_VERSION);
+    sup_put_u64(&w, SUP_TAG_PID, (uint64_t)getpid());
     packages_control_send_writer(c, &w, -1);
 }
 
@@ -123,14 +123,14 @@ static void packages_control_send_result(void *arg, uint64_t seq, const char *js
 {
     struct packages_control *c = arg;
     _cleanup_err_ struct err failed = ERR_INIT;
-    struct shim_writer w;
+    struct sup_writer w;
     int fd = -1;
 
     if (json && memfd_sealed("ripcord-packages", json, strlen(json), &fd, &failed) < 0)
         err = &failed;
     packages_control_begin(&w, PACKAGES_RESULT, seq);
     if (err && err->code != ERR_NONE)
-        shim_put_err(&w, err);
+        sup_put_err(&w, err);
     packages_control_send_writer(c, &w, fd);
 }
 
@@ -147,18 +147,18 @@ struct message {
 static int packages_control_read_message(struct packages_control *c, size_t len, struct message *m,
                                          struct err *err)
 {
-    struct shim_reader r = {0};
-    struct shim_value v = {0};
-    int n = shim_read(&r, c->packet, len, err);
+    struct sup_reader r = {0};
+    struct sup_value v = {0};
+    int n = sup_read(&r, c->packet, len, err);
 
     if (n < 0)
         return n;
     m->type = r.head.type;
     m->seq = r.head.seq;
-    while ((n = shim_next(&r, &v, err)) > 0) {
-        if (v.tag == SHIM_TAG_SANDBOX)
+    while ((n = sup_next(&r, &v, err)) > 0) {
+        if (v.tag == SUP_TAG_SANDBOX)
             m->sandbox = v.data;
-        else if (v.tag == SHIM_TAG_PATH)
+        else if (v.tag == SUP_TAG_PATH)
             m->path = v.data;
         else if (v.tag == PACKAGES_TAG_KEEP && v.length == 8) {
             m->keep = v.u64;
@@ -244,7 +244,7 @@ static void packages_control_on_message(struct packages_control *c)
     _cleanup_err_ struct err err = ERR_INIT;
     struct message m = {.fd = -1};
     size_t n_fds = 1;
-    ssize_t n = fd_recv(c->fd, c->packet, SHIM_MSG_MAX, &m.fd, &n_fds, MSG_DONTWAIT);
+    ssize_t n = fd_recv(c->fd, c->packet, SUP_MSG_MAX, &m.fd, &n_fds, MSG_DONTWAIT);
 
     if (n == -EAGAIN || n == -EINTR)
         return;
@@ -278,7 +278,7 @@ int control_new(struct packages *reg, int fd, struct err *err)
     c->reg = reg;
     c->fd = fd;
     c->tail = &c->queue;
-    c->packet = xmalloc(SHIM_MSG_MAX);
+    c->packet = xmalloc(SUP_MSG_MAX);
     c->end_timer = loop_timer_new(reg->loop, packages_control_on_end, c);
     c->watch = loop_watch_new(reg->loop, fd, packages_control_on_event, c);
     reg->control = c;

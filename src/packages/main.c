@@ -141,14 +141,14 @@ static int packages_bring_up(struct packages *reg, struct err *err)
 
 static void packages_tell_failure(const struct err *err)
 {
-    struct shim_writer w;
+    struct sup_writer w;
 
     log_error("the registry cannot start: %s", err->msg);
-    shim_begin(&w, (enum shim_msg_type)PACKAGES_FAILED, 0);
-    shim_put_err(&w, err);
-    if (shim_finish(&w, NULL) >= 0)
+    sup_begin(&w, (enum sup_msg_type)PACKAGES_FAILED, 0);
+    sup_put_err(&w, err);
+    if (sup_finish(&w, NULL) >= 0)
         fd_send(PACKAGES_FD_CONTROL, buf_data(&w.buf), w.buf.len, NULL, 0, 0);
-    shim_writer_done(&w);
+    sup_writer_done(&w);
 }
 
 /* Downloads may still run: they hold nothing but files in tmp/, which the next start clears. */

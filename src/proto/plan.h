@@ -1,7 +1,7 @@
 /*
  * The plan: what the daemon wants the shim to build, as one flat list of fields in a sealed memfd
  * that comes with the first message on the shim's line (PLAN). Same encoding as the messages of
- * supervisor.h (struct shim_field, padded to 8 bytes; unknown tags are skipped), without a message
+ * supervisor.h (struct sup_field, padded to 8 bytes; unknown tags are skipped), without a message
  * header.
  *
  * The daemon fills a struct plan and calls plan_write(); the shim calls plan_read(). Strings in a
@@ -34,15 +34,15 @@
 #include "proto/supervisor.h"
 
 enum plan_tag {
-    PLAN_TAG_SANDBOX = SHIM_TAG_PLAN_FIRST, /* string */
-    PLAN_TAG_ROOT,                          /* string */
-    PLAN_TAG_NAME,                          /* string */
-    PLAN_TAG_HASH,                          /* string */
-    PLAN_TAG_RUN_DIR,                       /* string */
-    PLAN_TAG_DATA_DIR,                      /* string */
-    PLAN_TAG_EXEC_DIR,                      /* string */
-    PLAN_TAG_LOWER_DIR,                     /* string */
-    PLAN_TAG_IMAGE,                         /* u64: enum plan_image */
+    PLAN_TAG_SANDBOX = SUP_TAG_PLAN_FIRST, /* string */
+    PLAN_TAG_ROOT,                         /* string */
+    PLAN_TAG_NAME,                         /* string */
+    PLAN_TAG_HASH,                         /* string */
+    PLAN_TAG_RUN_DIR,                      /* string */
+    PLAN_TAG_DATA_DIR,                     /* string */
+    PLAN_TAG_EXEC_DIR,                     /* string */
+    PLAN_TAG_LOWER_DIR,                    /* string */
+    PLAN_TAG_IMAGE,                        /* u64: enum plan_image */
     PLAN_TAG_MOUNT,          /* u64: flags; opens a mount, the next four belong to it */
     PLAN_TAG_MOUNT_SOURCE,   /* string */
     PLAN_TAG_MOUNT_TARGET,   /* string */

@@ -5,8 +5,8 @@
  * Starting one. The container is running already, with /.ripcord/guest in it. The daemon
  * posix_spawns `ripcord-relay SANDBOX-ID` as it does a shim: own session, empty environment, all
  * signals at their default, stdin and stdout /dev/null, stderr the log in run_dir, one end of a
- * SOCK_SEQPACKET pair as SHIM_FD_CONTROL, the plan as SHIM_FD_PLAN. The relay then makes
- * SHIM_SOCKET in run_dir, looks at the container and says HELLO and READY on the control socket, or
+ * SOCK_SEQPACKET pair as SUP_FD_CONTROL, the plan as SUP_FD_PLAN. The relay then makes
+ * SUP_SOCKET in run_dir, looks at the container and says HELLO and READY on the control socket, or
  * FAILED and ends (daemon/engine/handshake.h). From there on it speaks proto/supervisor.h and
  * outlives the daemon. It makes nothing else in run_dir but the porter's socket
  * (supervisor/relay/relay.h); an exec's journals go to exec_dir/<exec id>/. Both folders are the

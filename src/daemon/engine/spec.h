@@ -10,16 +10,16 @@
 
 struct sandbox_request;
 struct exec_request;
-struct shim_writer;
+struct sup_writer;
 struct sandbox_spec;
 
 void sandbox_request_copy(struct sandbox_request *dst, const struct sandbox_request *src);
 void sandbox_request_done(struct sandbox_request *req);
 
 /* The fields of an EXEC message (supervisor-calls.c). */
-void exec_request_put(struct shim_writer *w, const struct exec_request *req);
+void exec_request_put(struct sup_writer *w, const struct exec_request *req);
 /* Which message carries it: EXEC, or EXEC_FED and *ret_fd, the handover beside it; else -1. */
-enum shim_msg_type exec_request_type(const struct exec_request *req);
+enum sup_msg_type exec_request_type(const struct exec_request *req);
 int exec_request_handover(const struct exec_request *req, int *ret_fd, struct err *err);
 /* The environment of the sandbox's commands: what every program expects, then `more` (of an image;
  * may be NULL), then ~/.local/bin in front of their PATH, then the spec's `own`. A new strv. */

@@ -22,12 +22,12 @@ struct supervisor_request {
 };
 
 /* Starts a message with the next seq; `exec` may be NULL. */
-void supervisor_conn_begin(struct supervisor_conn *l, struct shim_writer *w,
-                           enum shim_msg_type type, const char *exec);
+void supervisor_conn_begin(struct supervisor_conn *l, struct sup_writer *w, enum sup_msg_type type,
+                           const char *exec);
 /* Sends what nobody waits for. It cannot be refused: a peer that never reads ends the link.
  * Releases the writer, as does supervisor_conn_ask(). */
-void supervisor_conn_tell(struct supervisor_conn *l, struct shim_writer *w);
+void supervisor_conn_tell(struct supervisor_conn *l, struct sup_writer *w);
 /* Sends, takes the fd (or -1), and gives the request to be filled with its callback. A failure to
  * send is told through it on the next turn. timeout 0: none. */
-struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct shim_writer *w,
+struct supervisor_request *supervisor_conn_ask(struct supervisor_conn *l, struct sup_writer *w,
                                                int fd, uint64_t timeout);

@@ -53,8 +53,8 @@ struct proxied_sandbox {
 struct packages_request {
     struct packages_request *next;
     uint64_t seq;
-    struct shim_writer w; /* until it is sent */
-    int fd;               /* goes with it; owned, or -1 */
+    struct sup_writer w; /* until it is sent */
+    int fd;              /* goes with it; owned, or -1 */
     bool sent;
     uint64_t timeout;
     struct deadline by; /* counts from when it is sent */
@@ -100,7 +100,7 @@ static void packages_proxy_set_trouble(struct packages_proxy *k, const char *tex
 
 static void packages_proxy_request_free(struct packages_request *q)
 {
-    shim_writer_done(&q->w);
+    sup_writer_done(&q->w);
     fd_close(q->fd);
     free(q->box);
     free(q);
@@ -117,7 +117,7 @@ static struct packages_request *packages_proxy_request_add(struct packages_proxy
     q->fd = fd;
     q->timeout = timeout;
     q->by = deadline_in(timeout + START_TIMEOUT);
-    shim_begin(&q->w, (enum shim_msg_type)type, q->seq);
+    sup_begin(&q->w, (enum sup_msg_type)type, q->seq);
     *k->last = q;
     k->last = &q->next;
     return q;
@@ -207,7 +207,7 @@ static void packages_proxy_box_hand_over(struct proxied_sandbox *b)
     }
     q = packages_proxy_request_add(b->k, PACKAGES_LISTEN, fd, ANSWER_TIMEOUT);
     q->box = xstrdup(b->id);
-    shim_put_str(&q->w, SHIM_TAG_SANDBOX, b->id);
+    sup_put_str(&q->w, SUP_TAG_SANDBOX, b->id);
     b->waiting = false;
     b->handed = true;
     packages_proxy_flush(b->k);
@@ -266,7 +266,7 @@ void packages_proxy_forget(struct packages_proxy *k, const char *sandbox)
         struct packages_request *q =
             packages_proxy_request_add(k, PACKAGES_FORGET, -1, ANSWER_TIMEOUT);
 
-        shim_put_str(&q->w, SHIM_TAG_SANDBOX, sandbox);
+        sup_put_str(&q->w, SUP_TAG_SANDBOX, sandbox);
         packages_proxy_flush(k);
     }
     packages_proxy_box_free(b);
@@ -345,7 +345,7 @@ static void packages_proxy_on_process_end(void *arg, int events)
 /* ---- the line ---- */
 
 struct packages_incoming {
-    struct shim_reader head;
+    struct sup_reader head;
     const char *json;
     struct err err;
 };
@@ -353,14 +353,14 @@ struct packages_incoming {
 static int packages_proxy_parse(const char *packet, size_t len, struct packages_incoming *m,
                                 struct err *err)
 {
-    struct shim_value v;
-    int r = shim_read(&m->head, packet, len, err);
+    struct sup_value v;
+    int r = sup_read(&m->head, packet, len, err);
 
-    while (r >= 0 && (r = shim_next(&m->head, &v, err)) > 0)
+    while (r >= 0 && (r = sup_next(&m->head, &v, err)) > 0)
         if (v.tag == PACKAGES_TAG_JSON)
             m->json = v.data;
     if (r >= 0)
-        shim_read_err(packet, len, &m->err);
+        sup_read_err(packet, len, &m->err);
     return r;
 }
 
@@ -493,7 +493,7 @@ static void packages_proxy_flush(struct packages_proxy *k)
     for (struct packages_request *q = k->first; q && !full; q = q->next) {
         if (q->sent)
             continue;
-        if (shim_finish(&q->w, NULL) >= 0)
+        if (sup_finish(&q->w, NULL) >= 0)
             full = fd_send(k->control, buf_data(&q->w.buf), q->w.buf.len, &q->fd, q->fd >= 0,
                            MSG_DONTWAIT) == -EAGAIN;
         if (full)
@@ -501,7 +501,7 @@ static void packages_proxy_flush(struct packages_proxy *k)
         q->sent = true; /* what could not be sent will be told by the end of the line or in time */
         q->by = deadline_in(q->timeout);
         q->fd = fd_close(q->fd);
-        shim_writer_done(&q->w);
+        sup_writer_done(&q->w);
     }
     loop_watch_set(k->line, LOOP_READ | (full ? LOOP_WRITE : 0));
 }
@@ -672,11 +672,11 @@ void packages_proxy_ask(struct packages_proxy *k, const struct packages_proxy_as
                                                            : ANSWER_TIMEOUT;
     struct packages_request *q = packages_proxy_request_add(k, types[ask->what], -1, timeout);
 
-    shim_put_str(&q->w, SHIM_TAG_PATH, ask->subject);
+    sup_put_str(&q->w, SUP_TAG_PATH, ask->subject);
     if (ask->keep)
-        shim_put_u64(&q->w, PACKAGES_TAG_KEEP, *ask->keep);
+        sup_put_u64(&q->w, PACKAGES_TAG_KEEP, *ask->keep);
     if (ask->unused_for)
-        shim_put_u64(&q->w, PACKAGES_TAG_AGE, ask->unused_for);
+        sup_put_u64(&q->w, PACKAGES_TAG_AGE, ask->unused_for);
     q->done = done;
     q->arg = arg;
     if (k->state == STATE_DOWN)
