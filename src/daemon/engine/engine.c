@@ -329,10 +329,10 @@ static const struct {
     uint32_t limit, cap;
     const char *name;
 } limit_caps[] = {
-    {SPEC_LIMIT_MEMORY, ENGINE_CAP_MEMORY_LIMIT, "memory"},
-    {SPEC_LIMIT_CPUS, ENGINE_CAP_CPU_LIMIT, "cpus"},
-    {SPEC_LIMIT_PIDS, ENGINE_CAP_PIDS_LIMIT, "pids"},
-    {SPEC_LIMIT_DISK, ENGINE_CAP_DISK_LIMIT, "disk"},
+    {LIMIT_MEMORY, ENGINE_CAP_MEMORY_LIMIT, "memory"},
+    {LIMIT_CPUS, ENGINE_CAP_CPU_LIMIT, "cpus"},
+    {LIMIT_PIDS, ENGINE_CAP_PIDS_LIMIT, "pids"},
+    {LIMIT_DISK, ENGINE_CAP_DISK_LIMIT, "disk"},
 };
 
 /* Which of the spec's limits are set but beyond this engine. NOFILE is an rlimit: always there. */
@@ -340,10 +340,10 @@ static uint32_t engine_limits_unenforced(const struct engine *e, const struct sa
 {
     uint32_t set = 0, out = 0;
 
-    set |= spec->memory ? SPEC_LIMIT_MEMORY : 0;
-    set |= spec->cpu_milli ? SPEC_LIMIT_CPUS : 0;
-    set |= spec->pids ? SPEC_LIMIT_PIDS : 0;
-    set |= spec->disk ? SPEC_LIMIT_DISK : 0;
+    set |= spec->memory ? LIMIT_MEMORY : 0;
+    set |= spec->cpu_milli ? LIMIT_CPUS : 0;
+    set |= spec->pids ? LIMIT_PIDS : 0;
+    set |= spec->disk ? LIMIT_DISK : 0;
     for (size_t i = 0; i < ARRAY_SIZE(limit_caps); i++)
         if (!(e->caps & limit_caps[i].cap))
             out |= set & limit_caps[i].limit;

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/limits.h"
 #include "lib/base/map.h"
 #include "lib/base/time.h"
 #include "lib/journal/journal.h"
@@ -27,14 +28,6 @@ struct build_request;
 struct loop;
 
 /* ---- what a sandbox is made from; filled and checked by daemon/core/sandbox/spec.c ---- */
-
-enum spec_limit {
-    SPEC_LIMIT_MEMORY = 1 << 0,
-    SPEC_LIMIT_CPUS = 1 << 1,
-    SPEC_LIMIT_PIDS = 1 << 2,
-    SPEC_LIMIT_DISK = 1 << 3,
-    SPEC_LIMIT_NOFILE = 1 << 4,
-};
 
 enum spec_network { SPEC_NETWORK_NONE, SPEC_NETWORK_PACKAGES, SPEC_NETWORK_OPEN };
 
@@ -66,7 +59,7 @@ struct sandbox_spec {
     uint32_t pids;
     uint32_t nofile;
     uint64_t disk;  /* bytes; 0: no cap */
-    uint32_t asked; /* enum spec_limit bits: asked for by the user, so refused when they cannot be
+    uint32_t asked; /* enum limit_bit bits: asked for by the user, so refused when they cannot be
                        enforced */
     enum spec_network network;
     enum spec_isolation isolation;
@@ -99,7 +92,7 @@ struct engine_sandbox {
     char id[33]; /* sandbox id: 16 hex digits */
     enum engine_sandbox_state state;
     char hash[65];       /* config hash read back from the object, "" when unknown */
-    uint32_t unenforced; /* enum spec_limit bits that hold only on paper here */
+    uint32_t unenforced; /* enum limit_bit bits that hold only on paper here */
     int supervisor_fd;   /* start: the supervisor's socket, owned by the receiver; else -1 */
     int pid;             /* supervisor's pid, for people */
     bool first_sent;     /* start: the request's first exec is on its way */

@@ -48,9 +48,9 @@ static int shim_start_make_cgroups(struct shim *s, struct err *err)
         cgroup_limit(&s->cgroup, GUARD("limits") ? &limits : &(struct cgroup_limits){0});
     if (s->sup.unenforced & p->required) {
         err_set(err, ERR_UNSUPPORTED, "a limit that was asked for cannot be enforced here:%s%s%s",
-                s->sup.unenforced & PLAN_LIMIT_MEMORY ? " memory" : "",
-                s->sup.unenforced & PLAN_LIMIT_CPUS ? " cpus" : "",
-                s->sup.unenforced & PLAN_LIMIT_PIDS ? " pids" : "");
+                s->sup.unenforced & LIMIT_MEMORY ? " memory" : "",
+                s->sup.unenforced & LIMIT_CPUS ? " cpus" : "",
+                s->sup.unenforced & LIMIT_PIDS ? " pids" : "");
         return err_hint(err, "This needs the right to make cgroups with those controllers: "
                              "`ripcord doctor` tells how.");
     }
@@ -349,7 +349,7 @@ int sandbox_start(struct shim *s, struct err *err)
         r = shim_start_make_cgroups(s, err);
     if (r >= 0)
         r = shim_start_open_data(&s->plan, &disk, err);
-    s->memory_told = proc_view_memory(s->sup.unenforced & PLAN_LIMIT_MEMORY ? 0 : s->plan.memory);
+    s->memory_told = proc_view_memory(s->sup.unenforced & LIMIT_MEMORY ? 0 : s->plan.memory);
     if (r >= 0)
         r = shim_start_clone_init(s, err);
     if (r >= 0)

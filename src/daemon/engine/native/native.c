@@ -144,9 +144,9 @@ static uint32_t native_caps_of(uint32_t unenforced, const char *cgroups)
 {
     uint32_t caps = ENGINE_CAP_PTY | ENGINE_CAP_NET_PACKAGES | ENGINE_CAP_IMAGES;
 
-    caps |= unenforced & SPEC_LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
-    caps |= unenforced & SPEC_LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
-    caps |= unenforced & SPEC_LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
+    caps |= unenforced & LIMIT_MEMORY ? 0 : ENGINE_CAP_MEMORY_LIMIT;
+    caps |= unenforced & LIMIT_CPUS ? 0 : ENGINE_CAP_CPU_LIMIT;
+    caps |= unenforced & LIMIT_PIDS ? 0 : ENGINE_CAP_PIDS_LIMIT;
     if (!STREQ(cgroups, "none"))
         caps |= ENGINE_CAP_PAUSE | ENGINE_CAP_STATS;
     return caps;
