@@ -2,11 +2,17 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/sandbox-request.h"
+#include "daemon/engine/supervisor-conn.h"
 #include "fake-engine/fake.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/journal/journal.h"
 #include "lib/loop/loop.h"
 #include "lib/os/rmtree.h"
 #include "tap.h"

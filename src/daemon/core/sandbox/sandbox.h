@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 
 enum { SANDBOX_ID_LEN = 16, SANDBOX_NAME_SIZE = 64 };
 

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "lib/base/json.h"
 
 /* Raise it when hardening changes in a way that old sandboxes must not keep. */

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/engine-objects.h"
+#include "daemon/engine/engine-ops.h"
 #include "daemon/engine/native/cgroup-reaper.h"
 #include "daemon/engine/native/delete-queue.h"
 #include "daemon/engine/native/disk.h"
@@ -19,7 +22,7 @@
 #include "daemon/engine/native/subids.h"
 #include "daemon/engine/native/tool-caches.h"
 #include "daemon/engine/native/transfer.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
@@ -503,6 +506,7 @@ const struct engine_ops engine_native_ops = {
     .check = native_image_check,
     .resolve = native_resolve,
     .image = native_image,
+    .cache_mounts = native_cache_mounts,
     .build = native_build,
     .builds_digest_only = true,
     .create = native_create,
