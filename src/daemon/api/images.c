@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 
 /* ?engine=NAME, else the one that keeps images. */
-static void api_images_ask(struct api_call *c, const struct image_request *what)
+static void api_images_ask(struct api_call *c, const struct image_op *what)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
@@ -30,7 +30,7 @@ static int api_images_name_of(const struct api_call *c, bool needed, char **ret,
 
 void handle_image_list(struct api_call *c)
 {
-    api_images_ask(c, &(struct image_request){.verb = IMAGE_LIST});
+    api_images_ask(c, &(struct image_op){.verb = IMAGE_LIST});
 }
 
 void handle_image_show(struct api_call *c)
@@ -41,7 +41,7 @@ void handle_image_show(struct api_call *c)
     if (api_images_name_of(c, true, &name, &err) < 0)
         call_reply_err(c, &err);
     else
-        api_images_ask(c, &(struct image_request){.verb = IMAGE_SHOW, .show.name = name});
+        api_images_ask(c, &(struct image_op){.verb = IMAGE_SHOW, .show.name = name});
 }
 
 void handle_image_remove(struct api_call *c)
@@ -52,7 +52,7 @@ void handle_image_remove(struct api_call *c)
     if (api_images_name_of(c, true, &name, &err) < 0)
         call_reply_err(c, &err);
     else
-        api_images_ask(c, &(struct image_request){.verb = IMAGE_REMOVE, .remove.name = name});
+        api_images_ask(c, &(struct image_op){.verb = IMAGE_REMOVE, .remove.name = name});
 }
 
 void handle_image_prune(struct api_call *c)
@@ -62,7 +62,7 @@ void handle_image_prune(struct api_call *c)
     if (json_read(c->body, NULL, NULL, 0, &err) < 0)
         call_reply_err(c, &err);
     else
-        api_images_ask(c, &(struct image_request){.verb = IMAGE_PRUNE});
+        api_images_ask(c, &(struct image_op){.verb = IMAGE_PRUNE});
 }
 
 static void api_images_imported(void *arg, const struct err *err, const char *json)
@@ -75,7 +75,7 @@ void handle_image_import(struct api_call *c)
     const char *type = http_field_get(http_req_head(c->req), "content-type");
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *name = NULL, *engine = NULL;
-    struct image_request what = {.verb = IMAGE_IMPORT, .import.archive = -1};
+    struct image_op what = {.verb = IMAGE_IMPORT, .import.archive = -1};
     struct manager *m = c->manager;
     struct upload *u = NULL;
 
@@ -105,7 +105,7 @@ void handle_image_export(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *name = NULL, *engine = NULL, *format = NULL, *text = NULL;
-    struct image_request what = {.verb = IMAGE_EXPORT, .export.archive = -1};
+    struct image_op what = {.verb = IMAGE_EXPORT, .export.archive = -1};
     struct drain_config config = {.type = "application/x-tar"};
     struct manager *m = c->manager;
     struct drain *d = NULL;
@@ -175,7 +175,7 @@ static void api_images_transfer(struct api_call *c, bool push)
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *here = NULL, *text = NULL, *engine = NULL;
     struct copy_fields f = {0};
-    struct image_request what = {.verb = push ? IMAGE_PUSH : IMAGE_PULL};
+    struct image_op what = {.verb = push ? IMAGE_PUSH : IMAGE_PULL};
     struct manager *m = c->manager;
     struct drain *d = NULL;
     int progress = -1;

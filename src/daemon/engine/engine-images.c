@@ -18,7 +18,7 @@ static void engine_images_wipe(char *settings)
     free(settings);
 }
 
-void image_request_copy(struct image_request *dst, const struct image_request *src)
+void image_op_copy(struct image_op *dst, const struct image_op *src)
 {
     *dst = *src;
     switch (src->verb) {
@@ -52,7 +52,7 @@ void image_request_copy(struct image_request *dst, const struct image_request *s
     }
 }
 
-void image_request_close(const struct image_request *r)
+void image_op_close(const struct image_op *r)
 {
     if (r->verb == IMAGE_IMPORT)
         fd_close(r->import.archive);
@@ -64,9 +64,9 @@ void image_request_close(const struct image_request *r)
         fd_close(r->push.progress);
 }
 
-void image_request_done(struct image_request *r)
+void image_op_done(struct image_op *r)
 {
-    image_request_close(r);
+    image_op_close(r);
     switch (r->verb) {
     case IMAGE_LIST:
         break;
@@ -96,20 +96,19 @@ void image_request_done(struct image_request *r)
         strv_free(r->prune.used);
         break;
     }
-    *r = (struct image_request){0};
+    *r = (struct image_op){0};
 }
 
-void cache_mount_request_copy(struct cache_mount_request *dst,
-                              const struct cache_mount_request *src)
+void cache_mount_op_copy(struct cache_mount_op *dst, const struct cache_mount_op *src)
 {
     *dst = *src;
     if (src->verb == CACHE_MOUNT_REMOVE)
         dst->remove.id = xstrdup(src->remove.id);
 }
 
-void cache_mount_request_done(struct cache_mount_request *r)
+void cache_mount_op_done(struct cache_mount_op *r)
 {
     if (r->verb == CACHE_MOUNT_REMOVE)
         free(r->remove.id);
-    *r = (struct cache_mount_request){0};
+    *r = (struct cache_mount_op){0};
 }

@@ -1,10 +1,10 @@
 /*
- * Requests about the images that an engine keeps, and about the cache mounts of its builds. Both
+ * Operations on the images that an engine keeps, and on the cache mounts of its builds. Both
  * are tagged: the verb says which member of the union counts; a verb without a member needs nothing
  * more. The answers are JSON documents, which the API passes on.
  *
- * Strings are borrowed from the caller. engine_image() copies them; image_request_done() releases
- * such a copy. The fd of a request is always taken, also when the call fails.
+ * Strings are borrowed from the caller. engine_image() copies them; image_op_done() releases
+ * such a copy. The fd of an operation is always taken, also when the call fails.
  */
 #pragma once
 
@@ -57,7 +57,7 @@ struct image_prune {
     char **used; /* as above */
 };
 
-struct image_request {
+struct image_op {
     enum image_verb verb;
     union {
         struct image_show show;
@@ -71,11 +71,11 @@ struct image_request {
 };
 
 /* Copies the strings; the fd moves. */
-void image_request_copy(struct image_request *dst, const struct image_request *src);
-/* Closes the fd of a request that is not handed on. */
-void image_request_close(const struct image_request *r);
+void image_op_copy(struct image_op *dst, const struct image_op *src);
+/* Closes the fd of an operation that is not handed on. */
+void image_op_close(const struct image_op *r);
 /* Releases a copy: closes its fd and overwrites the settings. */
-void image_request_done(struct image_request *r);
+void image_op_done(struct image_op *r);
 
 enum cache_mount_verb { CACHE_MOUNT_LIST, CACHE_MOUNT_REMOVE, CACHE_MOUNT_TRIM };
 
@@ -88,7 +88,7 @@ struct cache_mount_trim {
     uint64_t unused; /* seconds: mounts that were not used for so long go too; 0: no such limit */
 };
 
-struct cache_mount_request {
+struct cache_mount_op {
     enum cache_mount_verb verb;
     union {
         struct cache_mount_remove remove;
@@ -96,6 +96,5 @@ struct cache_mount_request {
     };
 };
 
-void cache_mount_request_copy(struct cache_mount_request *dst,
-                              const struct cache_mount_request *src);
-void cache_mount_request_done(struct cache_mount_request *r);
+void cache_mount_op_copy(struct cache_mount_op *dst, const struct cache_mount_op *src);
+void cache_mount_op_done(struct cache_mount_op *r);

@@ -20,7 +20,7 @@
 
 struct build;
 struct build_request;
-struct cache_mount_request;
+struct cache_mount_op;
 struct engine;
 struct engine_caches;
 struct engine_config;
@@ -28,7 +28,7 @@ struct engine_object;
 struct engine_objects;
 struct engine_opener;
 struct engine_sandbox;
-struct image_request;
+struct image_op;
 struct sandbox_request;
 struct sandbox_spec;
 
@@ -75,11 +75,11 @@ struct engine_ops {
                    char **ret, struct err *err);
     /* Images (engine-images.h). *ret_json is a document. NULL: the backend keeps its images itself.
      */
-    int (*image)(struct engine *e, const struct image_request *req, const struct deadline *by,
+    int (*image)(struct engine *e, const struct image_op *req, const struct deadline *by,
                  char **ret_json, struct err *err);
     /* Cache mounts of builds (engine-images.h). *ret_json is a document. NULL: the backend keeps
      * them itself. */
-    int (*cache_mounts)(struct engine *e, const struct cache_mount_request *req,
+    int (*cache_mounts)(struct engine *e, const struct cache_mount_op *req,
                         const struct deadline *by, char **ret_json, struct err *err);
     /* Builds an image (build.h). *ret is {"id":"sha256:…","names":[…]}. After a failure or a
      * cancellation only cached layers are left. NULL: the backend has no builder. */

@@ -104,8 +104,8 @@ struct engine_call {
     char **execs;                /* forget */
     char *tool;                  /* publish, drop */
     int tar_fd;                  /* publish: owned; else -1 */
-    struct image_request image;
-    struct cache_mount_request mounts;
+    struct image_op image;
+    struct cache_mount_op mounts;
 
     /* Output. */
     bool failed;
@@ -516,8 +516,8 @@ static void engine_call_done(void *arg)
     strv_free(c->execs);
     free(c->tool);
     fd_close(c->tar_fd);
-    image_request_done(&c->image);
-    cache_mount_request_done(&c->mounts);
+    image_op_done(&c->image);
+    cache_mount_op_done(&c->mounts);
     free(c);
 }
 
@@ -724,22 +724,22 @@ void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_di
     engine_call_submit(c);
 }
 
-void engine_image(struct engine *e, const struct image_request *req, engine_json_fn done, void *arg)
+void engine_image(struct engine *e, const struct image_op *req, engine_json_fn done, void *arg)
 {
     struct engine_call *c = engine_call_new(e, &call_image, arg);
 
     c->done.json = done;
-    image_request_copy(&c->image, req);
+    image_op_copy(&c->image, req);
     engine_call_submit(c);
 }
 
-void engine_cache_mounts(struct engine *e, const struct cache_mount_request *req,
-                         engine_json_fn done, void *arg)
+void engine_cache_mounts(struct engine *e, const struct cache_mount_op *req, engine_json_fn done,
+                         void *arg)
 {
     struct engine_call *c = engine_call_new(e, &call_cache_mounts, arg);
 
     c->done.json = done;
-    cache_mount_request_copy(&c->mounts, req);
+    cache_mount_op_copy(&c->mounts, req);
     engine_call_submit(c);
 }
 

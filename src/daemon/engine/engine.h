@@ -95,10 +95,9 @@ typedef void (*engine_digest_fn)(void *arg, const struct err *err, const char *d
 void engine_resolve(struct engine *e, const struct sandbox_spec *spec, engine_digest_fn done,
                     void *arg);
 typedef void (*engine_json_fn)(void *arg, const struct err *err, const char *json);
-void engine_image(struct engine *e, const struct image_request *req, engine_json_fn done,
-                  void *arg);
-void engine_cache_mounts(struct engine *e, const struct cache_mount_request *req,
-                         engine_json_fn done, void *arg);
+void engine_image(struct engine *e, const struct image_op *req, engine_json_fn done, void *arg);
+void engine_cache_mounts(struct engine *e, const struct cache_mount_op *req, engine_json_fn done,
+                         void *arg);
 
 /* ---- package caches ---- */
 

@@ -31,7 +31,7 @@ static void mount_caches_answered(void *arg, const struct err *err, const char *
     free(c);
 }
 
-static int mount_caches_ask(struct manager *m, const struct cache_mount_request *req,
+static int mount_caches_ask(struct manager *m, const struct cache_mount_op *req,
                             engine_json_fn done, void *arg, struct err *err)
 {
     struct engine *e = mount_caches_engine(m);
@@ -50,7 +50,7 @@ static int mount_caches_ask(struct manager *m, const struct cache_mount_request 
 
 int manager_mounts(struct manager *m, engine_json_fn done, void *arg, struct err *err)
 {
-    const struct cache_mount_request req = {.verb = CACHE_MOUNT_LIST};
+    const struct cache_mount_op req = {.verb = CACHE_MOUNT_LIST};
     const struct engine *e = mount_caches_engine(m);
     int r;
 
@@ -63,7 +63,7 @@ int manager_mounts(struct manager *m, engine_json_fn done, void *arg, struct err
 int manager_mount_remove(struct manager *m, char *id, engine_json_fn done, void *arg,
                          struct err *err)
 {
-    const struct cache_mount_request req = {.verb = CACHE_MOUNT_REMOVE, .remove.id = id};
+    const struct cache_mount_op req = {.verb = CACHE_MOUNT_REMOVE, .remove.id = id};
 
     return mount_caches_ask(m, &req, done, arg, err);
 }
@@ -71,7 +71,7 @@ int manager_mount_remove(struct manager *m, char *id, engine_json_fn done, void 
 int manager_mounts_trim(struct manager *m, const uint64_t *keep, uint64_t unused,
                         engine_json_fn done, void *arg, struct err *err)
 {
-    const struct cache_mount_request req = {
+    const struct cache_mount_op req = {
         .verb = CACHE_MOUNT_TRIM,
         .trim = {.keep = keep ? *keep : m->config.mounts_budget, .unused = unused}};
 

@@ -88,10 +88,10 @@ static void images_answered(void *arg, const struct err *err, const char *json)
     loop_timer_set(a->again, GOING_AGAIN, false);
 }
 
-static void images_submit(struct asked *a, const struct image_request *req)
+static void images_submit(struct asked *a, const struct image_op *req)
 {
     _cleanup_strv_ char **used = images_in_use(a->m);
-    struct image_request all = *req;
+    struct image_op all = *req;
 
     if (req->verb == IMAGE_REMOVE)
         all.remove.used = used;
@@ -108,7 +108,7 @@ static void images_remove_again(void *arg)
     if (a->m->closing)
         images_finish(a, &a->refused, NULL);
     else
-        images_submit(a, &(struct image_request){.verb = IMAGE_REMOVE, .remove.name = a->name});
+        images_submit(a, &(struct image_op){.verb = IMAGE_REMOVE, .remove.name = a->name});
 }
 
 static struct engine *images_engine_with_images(struct manager *m, struct err *err)
@@ -120,21 +120,21 @@ static struct engine *images_engine_with_images(struct manager *m, struct err *e
     return NULL;
 }
 
-static int images_check(struct manager *m, const struct image_request *req, struct err *err)
+static int images_check(struct manager *m, const struct image_op *req, struct err *err)
 {
     if (m->closing)
         return err_set(err, ERR_CONFLICT, "the daemon is ending");
     return req->verb == IMAGE_IMPORT || req->verb == IMAGE_PULL ? disk_floor_check(m, err) : 0;
 }
 
-int manager_image(struct manager *m, const char *engine, const struct image_request *req,
+int manager_image(struct manager *m, const char *engine, const struct image_op *req,
                   engine_json_fn done, void *arg, struct err *err)
 {
     struct engine *e = engine ? manager_engine(m, engine, err) : images_engine_with_images(m, err);
     struct asked *a;
 
     if (!e || images_check(m, req, err) < 0) {
-        image_request_close(req);
+        image_op_close(req);
         return -(int)(err ? err->code : ERR_SYSTEM);
     }
     a = xnew0(struct asked);

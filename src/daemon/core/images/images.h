@@ -15,5 +15,5 @@ struct manager;
  * in any case; `used` of a removal is filled in here. json: the engine's answer, as it goes out. A
  * failure is for what is wrong with the request itself, and done is not called then.
  */
-int manager_image(struct manager *m, const char *engine, const struct image_request *req,
+int manager_image(struct manager *m, const char *engine, const struct image_op *req,
                   engine_json_fn done, void *arg, struct err *err);

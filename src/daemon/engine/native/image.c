@@ -452,7 +452,7 @@ static int image_show_images(struct native_engine *n, const char *name, char **r
     return err_set(err, ERR_NOT_FOUND, "image '%s' is no longer in the store", id);
 }
 
-int native_image(struct engine *e, const struct image_request *req, const struct deadline *by,
+int native_image(struct engine *e, const struct image_op *req, const struct deadline *by,
                  char **ret, struct err *err)
 {
     struct native_engine *n = native_of(e);
@@ -480,7 +480,7 @@ int native_image(struct engine *e, const struct image_request *req, const struct
 
 /* ---- cache mounts of builds ---- */
 
-int native_cache_mounts(struct engine *e, const struct cache_mount_request *req,
+int native_cache_mounts(struct engine *e, const struct cache_mount_op *req,
                         const struct deadline *by, char **ret, struct err *err)
 {
     struct native_engine *n = native_of(e);

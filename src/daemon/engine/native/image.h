@@ -8,9 +8,9 @@
 #include "lib/base/time.h"
 #include "proto/plan.h"
 
-struct cache_mount_request;
+struct cache_mount_op;
 struct engine;
-struct image_request;
+struct image_op;
 struct native_engine;
 struct program;
 struct sandbox_request;
@@ -23,9 +23,9 @@ char *native_store_ids(const struct native_engine *n);
 /* engine_ops.resolve, .image and .cache_mounts. */
 int native_resolve(struct engine *e, const struct sandbox_spec *spec, const struct deadline *by,
                    char **ret, struct err *err);
-int native_image(struct engine *e, const struct image_request *req, const struct deadline *by,
+int native_image(struct engine *e, const struct image_op *req, const struct deadline *by,
                  char **ret, struct err *err);
-int native_cache_mounts(struct engine *e, const struct cache_mount_request *req,
+int native_cache_mounts(struct engine *e, const struct cache_mount_op *req,
                         const struct deadline *by, char **ret, struct err *err);
 
 /* One run of ripcord-image (proto/image-program.h). */
