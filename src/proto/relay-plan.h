@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/base/limits.h"
 
 enum { RELAY_PLAN_MAX = 4 << 20, RELAY_PLAN_ENV_MAX = 1024 };
 
@@ -41,7 +42,7 @@ struct relay_plan {
 
     uint64_t memory;     /* bytes; 0: no limit. For messages and records: the engine enforces it */
     uint32_t pids;       /* same */
-    uint32_t unenforced; /* enum spec_limit bits, told back in HELLO */
+    uint32_t unenforced; /* enum limit_bit bits, told back in HELLO */
     uint32_t packages_port;  /* on 127.0.0.1 inside; 0: it has no way to the package registry */
     bool packages_inside;    /* its network is not of this machine: the guest is to listen there */
     uint64_t journal_budget; /* bytes per stream; 0: unlimited */

@@ -145,7 +145,7 @@ enum sup_tag {
     SUP_TAG_DIRECTION,        /* u64: 0 out of the sandbox, 1 into it */
     SUP_TAG_STAT,             /* string "name=value", repeated */
     SUP_TAG_HASH,             /* string: config hash of the plan */
-    SUP_TAG_UNENFORCED,       /* u64: enum plan_limit bits that hold only on paper here */
+    SUP_TAG_UNENFORCED,       /* u64: enum limit_bit bits that hold only on paper here */
     SUP_TAG_INPUT,            /* bytes, in a handover: for stdin, then its end */
     SUP_TAG_SECRET,           /* bytes, in a handover, repeated: name, NUL, value */
     SUP_TAG_SECRET_PLACE,     /* bytes, in a handover: where the secret before it goes */

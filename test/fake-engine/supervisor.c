@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/exec.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"

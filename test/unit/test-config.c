@@ -5,6 +5,7 @@
 #include "daemon/main/config.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "tap.h"
 
 static char path[] = "/tmp/test-config-XXXXXX";

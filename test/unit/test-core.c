@@ -8,6 +8,8 @@
 #include "daemon/core/exec/stream.h"
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/core/sandbox/spec.h"
+#include "daemon/engine/engine-config.h"
+#include "daemon/engine/sandbox-request.h"
 #include "fake-engine/fake.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"

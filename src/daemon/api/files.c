@@ -15,6 +15,7 @@
 #include "daemon/api/call.h"
 #include "daemon/api/drain.h"
 #include "daemon/core/sandbox/copy-dial.h"
+#include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"

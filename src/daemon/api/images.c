@@ -9,7 +9,7 @@
 #include "lib/base/xalloc.h"
 
 /* ?engine=NAME, else the one that keeps images. */
-static void api_images_ask(struct api_call *c, const struct image_ask *what)
+static void api_images_ask(struct api_call *c, const struct image_op *what)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *engine = NULL;
@@ -28,31 +28,31 @@ static int api_images_name_of(const struct api_call *c, bool needed, char **ret,
     return r;
 }
 
-static void api_images_ask_named(struct api_call *c, enum image_verb verb)
-{
-    _cleanup_err_ struct err err = ERR_INIT;
-    _cleanup_free_ char *name = NULL;
-
-    if (api_images_name_of(c, true, &name, &err) < 0) {
-        call_reply_err(c, &err);
-        return;
-    }
-    api_images_ask(c, &(struct image_ask){.verb = verb, .name = name, .fd = -1});
-}
-
 void handle_image_list(struct api_call *c)
 {
-    api_images_ask(c, &(struct image_ask){.verb = IMAGE_LIST, .fd = -1});
+    api_images_ask(c, &(struct image_op){.verb = IMAGE_LIST});
 }
 
 void handle_image_show(struct api_call *c)
 {
-    api_images_ask_named(c, IMAGE_SHOW);
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *name = NULL;
+
+    if (api_images_name_of(c, true, &name, &err) < 0)
+        call_reply_err(c, &err);
+    else
+        api_images_ask(c, &(struct image_op){.verb = IMAGE_SHOW, .show.name = name});
 }
 
 void handle_image_remove(struct api_call *c)
 {
-    api_images_ask_named(c, IMAGE_REMOVE);
+    _cleanup_err_ struct err err = ERR_INIT;
+    _cleanup_free_ char *name = NULL;
+
+    if (api_images_name_of(c, true, &name, &err) < 0)
+        call_reply_err(c, &err);
+    else
+        api_images_ask(c, &(struct image_op){.verb = IMAGE_REMOVE, .remove.name = name});
 }
 
 void handle_image_prune(struct api_call *c)
@@ -62,7 +62,7 @@ void handle_image_prune(struct api_call *c)
     if (json_read(c->body, NULL, NULL, 0, &err) < 0)
         call_reply_err(c, &err);
     else
-        api_images_ask(c, &(struct image_ask){.verb = IMAGE_PRUNE, .fd = -1});
+        api_images_ask(c, &(struct image_op){.verb = IMAGE_PRUNE});
 }
 
 static void api_images_imported(void *arg, const struct err *err, const char *json)
@@ -75,7 +75,7 @@ void handle_image_import(struct api_call *c)
     const char *type = http_field_get(http_req_head(c->req), "content-type");
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *name = NULL, *engine = NULL;
-    struct image_ask what = {.verb = IMAGE_IMPORT, .fd = -1};
+    struct image_op what = {.verb = IMAGE_IMPORT, .import.archive = -1};
     struct manager *m = c->manager;
     struct upload *u = NULL;
 
@@ -86,12 +86,12 @@ void handle_image_import(struct api_call *c)
     }
     if (api_images_name_of(c, false, &name, &err) >= 0 &&
         call_query_text(c, "engine", &engine, &err) >= 0)
-        u = upload_start(c, &what.fd, &err);
+        u = upload_start(c, &what.import.archive, &err);
     if (!u) {
         call_reply_err(c, &err);
         return;
     }
-    what.name = name;
+    what.import.name = name;
     if (manager_image(m, engine, &what, api_images_imported, u, &err) < 0)
         upload_end(u, &err, NULL);
 }
@@ -105,7 +105,7 @@ void handle_image_export(struct api_call *c)
 {
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *name = NULL, *engine = NULL, *format = NULL, *text = NULL;
-    struct image_ask what = {.verb = IMAGE_EXPORT, .fd = -1};
+    struct image_op what = {.verb = IMAGE_EXPORT, .export.archive = -1};
     struct drain_config config = {.type = "application/x-tar"};
     struct manager *m = c->manager;
     struct drain *d = NULL;
@@ -114,14 +114,14 @@ void handle_image_export(struct api_call *c)
         call_query_text(c, "engine", &engine, &err) >= 0 &&
         call_query_text(c, "format", &format, &err) >= 0) {
         config.what = text = xasprintf("the export of image '%.200s'", name);
-        d = drain_start(c, &config, &what.fd, &err);
+        d = drain_start(c, &config, &what.export.archive, &err);
     }
     if (!d) {
         call_reply_err(c, &err);
         return;
     }
-    what.name = name;
-    what.detail = format ? format : (char *)"oci";
+    what.export.name = name;
+    what.export.format = format ? format : (char *)"oci";
     if (manager_image(m, engine, &what, api_images_exported, d, &err) < 0)
         drain_end(d, &err, NULL);
 }
@@ -175,18 +175,23 @@ static void api_images_transfer(struct api_call *c, bool push)
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_free_ char *here = NULL, *text = NULL, *engine = NULL;
     struct copy_fields f = {0};
-    struct image_ask what = {.verb = push ? IMAGE_PUSH : IMAGE_PULL, .fd = -1};
+    struct image_op what = {.verb = push ? IMAGE_PUSH : IMAGE_PULL};
     struct manager *m = c->manager;
     struct drain *d = NULL;
+    int progress = -1;
 
     if (api_images_read_transfer(c->body, push, &f, &err) >= 0 &&
         call_query_text(c, "engine", &engine, &err) >= 0) {
         const char *local = push ? f.name : f.other;
 
-        what.name = here = local ? xstrdup(local) : NULL;
-        what.detail = text = api_images_copy_text(&f, push && f.other ? f.other : f.name);
-        d = drain_start(c, &config, &what.fd, &err);
+        here = local ? xstrdup(local) : NULL;
+        text = api_images_copy_text(&f, push && f.other ? f.other : f.name);
+        d = drain_start(c, &config, &progress, &err);
     }
+    if (push)
+        what.push = (struct image_push){here, text, progress};
+    else
+        what.pull = (struct image_pull){here, text, progress};
     if (!d)
         call_reply_err(c, &err);
     else if (manager_image(m, engine, &what, api_images_transferred, d, &err) < 0)

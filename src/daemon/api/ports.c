@@ -9,6 +9,7 @@
 
 #include "daemon/api/call.h"
 #include "daemon/core/sandbox/copy-dial.h"
+#include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"

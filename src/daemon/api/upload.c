@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/xalloc.h"
 #include "lib/loop/loop.h"

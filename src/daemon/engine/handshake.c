@@ -9,8 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/engine/engine.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/exec-message.h"
+#include "daemon/engine/exec-request.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "proto/supervisor.h"
 
@@ -96,12 +97,12 @@ static int handshake_send_first(int fd, const struct exec_request *first, const 
 {
     _cleanup_close_ int handover = -1;
     struct sup_writer w = {0};
-    int r = exec_request_handover(first, &handover, NULL);
+    int r = exec_message_handover(first, &handover, NULL);
 
     if (r < 0)
         return r;
-    sup_begin(&w, exec_request_type(first), 0);
-    exec_request_put(&w, first);
+    sup_begin(&w, exec_message_type(first), 0);
+    exec_message_put(&w, first);
     return handshake_send_message(fd, &w, handover, by, NULL);
 }
 

@@ -1,14 +1,12 @@
 /*
  * One function per message: the fields that go out, and who waits for the answer.
  */
-#include "daemon/engine/supervisor-conn.h"
-
-#include <string.h>
-
-#include "daemon/engine/spec.h"
+#include "daemon/engine/exec-message.h"
+#include "daemon/engine/supervisor-conn-internal.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
-#include "proto/handover.h"
+
+#include <string.h>
 
 /* An honest supervisor answers in milliseconds; a copy takes as long as its data and has none. */
 #define SUPERVISOR_CONN_ANSWER_TIMEOUT (30 * USEC_PER_SEC)
@@ -22,58 +20,6 @@ static void supervisor_calls_ask(struct supervisor_conn *l, struct sup_writer *w
     q->arg = arg;
 }
 
-static void supervisor_calls_put_nonzero(struct sup_writer *w, uint16_t tag, uint64_t v)
-{
-    if (v)
-        sup_put_u64(w, tag, v);
-}
-
-void exec_request_put(struct sup_writer *w, const struct exec_request *req)
-{
-    uint64_t flags = 0;
-
-    flags |= req->want_stdin || req->input ? SUP_EXEC_STDIN : 0;
-    flags |= req->tty ? SUP_EXEC_TTY : 0;
-    flags |= req->attach ? SUP_EXEC_ATTACH : 0;
-    sup_put_str(w, SUP_TAG_EXEC, req->id);
-    for (char **a = req->argv; a && *a; a++)
-        sup_put_str(w, SUP_TAG_ARG, *a);
-    for (char **v = req->env; v && *v; v++)
-        sup_put_str(w, SUP_TAG_ENV, *v);
-    sup_put_str(w, SUP_TAG_CWD, req->cwd);
-    sup_put_str(w, SUP_TAG_USER, req->user);
-    sup_put_u64(w, SUP_TAG_FLAGS, flags);
-    supervisor_calls_put_nonzero(w, SUP_TAG_TIMEOUT, req->timeout);
-    supervisor_calls_put_nonzero(w, SUP_TAG_IDLE_TIMEOUT, req->idle_timeout);
-    supervisor_calls_put_nonzero(w, SUP_TAG_ROWS, req->rows);
-    supervisor_calls_put_nonzero(w, SUP_TAG_COLS, req->cols);
-}
-
-enum sup_msg_type exec_request_type(const struct exec_request *req)
-{
-    return req->input || req->n_secrets ? SUP_EXEC_FED : SUP_EXEC;
-}
-
-int exec_request_handover(const struct exec_request *req, int *ret_fd, struct err *err)
-{
-    struct handover_secret secrets[HANDOVER_SECRETS_MAX];
-
-    *ret_fd = -1;
-    if (exec_request_type(req) == SUP_EXEC)
-        return 0;
-    if (req->n_secrets > ARRAY_SIZE(secrets))
-        return err_set(err, ERR_LIMIT, "%zu secrets, at most %d are allowed", req->n_secrets,
-                       HANDOVER_SECRETS_MAX);
-    for (size_t i = 0; i < req->n_secrets; i++) {
-        const struct exec_secret *s = &req->secrets[i];
-
-        secrets[i] =
-            (struct handover_secret){s->name,     s->value, s->len, s->target, s->has_owner,
-                                     s->has_mode, s->uid,   s->gid, s->mode};
-    }
-    return handover_make(req->input, req->input_len, secrets, req->n_secrets, ret_fd, err);
-}
-
 void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *req)
 {
     _cleanup_err_ struct err err = ERR_INIT;
@@ -83,10 +29,10 @@ void supervisor_conn_exec(struct supervisor_conn *l, const struct exec_request *
 
     /* Without its handover it goes all the same, as EXEC_FED: refused there, and told as any other
      * refusal is. */
-    if (exec_request_handover(req, &fd, &err) < 0)
+    if (exec_message_handover(req, &fd, &err) < 0)
         log_debug("exec %s: %s", req->id, err.msg);
-    supervisor_conn_begin(l, &w, exec_request_type(req), NULL);
-    exec_request_put(&w, req);
+    supervisor_conn_begin(l, &w, exec_message_type(req), NULL);
+    exec_message_put(&w, req);
     /* No deadline: a start told as failed that happens later would be a lie. */
     q = supervisor_conn_ask(l, &w, fd, 0);
     snprintf(q->exec, sizeof(q->exec), "%s", req->id);

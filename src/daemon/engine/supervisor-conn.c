@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "daemon/engine/supervisor-conn-internal.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"

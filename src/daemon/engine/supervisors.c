@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "daemon/engine/engine.h"
 #include "daemon/engine/handshake.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/fd.h"
 #include "lib/os/pidfd.h"
 #include "proto/supervisor.h"

@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 enum key_type { KEY_STRING, KEY_SIZE, KEY_DURATION, KEY_CPUS, KEY_COUNT, KEY_BOOL, KEY_LIST };

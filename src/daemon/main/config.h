@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "daemon/engine/engine.h"
+#include "daemon/engine/sandbox-spec.h"
 #include "lib/base/json.h"
 
 struct daemon_config {

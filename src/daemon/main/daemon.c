@@ -13,6 +13,7 @@
 #include "daemon/core/events/events.h"
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/engine/docker/doctor.h"
+#include "daemon/engine/engine-config.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/native/doctor.h"
 #include "daemon/main/config.h"

@@ -8,6 +8,7 @@
 
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/engine/caches.h"
+#include "daemon/engine/engine-caches.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/core/sandbox/sandbox.h"
+#include "daemon/engine/exec-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/log.h"
 #include "lib/base/macro.h"

@@ -1,6 +1,7 @@
 #include "daemon/core/exec/end-json.h"
 
 #include "lib/base/parse.h"
+#include "lib/base/time.h"
 
 static void end_json_put_u64(json_t *o, const char *key, uint64_t v)
 {

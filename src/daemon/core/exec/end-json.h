@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "daemon/engine/engine.h"
 #include "lib/base/json.h"
+#include "lib/journal/record.h"
 
 json_t *end_to_json(const struct end_record *rec);
 

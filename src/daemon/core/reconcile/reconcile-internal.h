@@ -5,6 +5,7 @@
 
 #include "daemon/core/reconcile/reconcile.h"
 #include "daemon/core/sandbox/manager-internal.h"
+#include "daemon/engine/engine-objects.h"
 #include "lib/base/map.h"
 
 enum recon_action { RECON_ADOPT, RECON_RECREATE, RECON_REMOVE, RECON_CLEAN, RECON_MARK };

@@ -9,6 +9,7 @@
 #include "daemon/core/sandbox/manager.h"
 #include "daemon/core/sandbox/op.h"
 #include "daemon/core/sandbox/uptime.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/macro.h"
 #include "lib/base/map.h"
 #include "lib/store/store.h"

@@ -17,6 +17,7 @@
 #include "daemon/core/sandbox/manager-internal.h"
 #include "daemon/core/sandbox/spec.h"
 #include "daemon/core/session/session.h"
+#include "daemon/engine/exec-request.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"

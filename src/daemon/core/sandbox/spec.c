@@ -8,6 +8,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
+#include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
 enum {
@@ -90,10 +91,10 @@ struct number_field {
 
 /* clang-format off */
 static const struct number_field limit_fields[] = {
-    {"limits", "memory", WIDE(memory),   6 << 20,  1ULL << 50, SPEC_LIMIT_MEMORY},
-    {"limits", "pids",   NARROW(pids),   2,        4194304,    SPEC_LIMIT_PIDS},
-    {"limits", "disk",   WIDE(disk),     16 << 20, 1ULL << 50, SPEC_LIMIT_DISK},
-    {"limits", "nofile", NARROW(nofile), 16,       1048576,    SPEC_LIMIT_NOFILE},
+    {"limits", "memory", WIDE(memory),   6 << 20,  1ULL << 50, LIMIT_MEMORY},
+    {"limits", "pids",   NARROW(pids),   2,        4194304,    LIMIT_PIDS},
+    {"limits", "disk",   WIDE(disk),     16 << 20, 1ULL << 50, LIMIT_DISK},
+    {"limits", "nofile", NARROW(nofile), 16,       1048576,    LIMIT_NOFILE},
 };
 static const struct number_field tmpfs_fields[] = {
     {"tmpfs", "tmp",     WIDE(tmp_size),     64 << 10, 1ULL << 50, 0},
@@ -136,7 +137,7 @@ static int spec_apply_cpus(struct sandbox_spec *spec, const json_t *v, struct er
     if (!(cpus >= 0.01 && cpus <= 1024))
         return err_set(err, ERR_INVALID, "field 'limits.cpus': %g is not from 0.01 to 1024", cpus);
     spec->cpu_milli = (uint32_t)lround(cpus * 1000);
-    spec->asked |= SPEC_LIMIT_CPUS;
+    spec->asked |= LIMIT_CPUS;
     return 0;
 }
 

@@ -14,14 +14,18 @@
 #include <unistd.h>
 
 #include "daemon/engine/build.h"
+#include "daemon/engine/engine-ops.h"
+#include "daemon/engine/exec-request.h"
 #include "daemon/engine/native/image.h"
 #include "daemon/engine/native/native.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "image/store/images.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "lib/journal/journal.h"
+#include "lib/journal/record.h"
 #include "proto/plan.h"
 #include "proto/supervisor.h"
 

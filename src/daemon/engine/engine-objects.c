@@ -1,26 +1,19 @@
-/*
- * The list of what is on a backend: one entry for each sandbox, whichever of its parts is found
- * first, and one for each legacy object.
- */
+#include "daemon/engine/engine-objects.h"
+
 #include <stdlib.h>
 
-#include "daemon/engine/engine.h"
-#include "daemon/engine/spec.h"
+#include "daemon/engine/sandbox-request.h"
 #include "lib/base/macro.h"
 #include "lib/base/xalloc.h"
 
-static void engine_objects_object_free(struct engine_object *o)
-{
-    free(o->name);
-    free(o->ref);
-    free(o->spec);
-    free(o);
-}
-
 void engine_objects_done(struct engine_objects *l)
 {
-    for (size_t i = 0; i < l->n; i++)
-        engine_objects_object_free(l->v[i]);
+    for (size_t i = 0; i < l->n; i++) {
+        free(l->v[i]->name);
+        free(l->v[i]->ref);
+        free(l->v[i]->spec);
+        free(l->v[i]);
+    }
     free(l->v);
     map_done(&l->by_id);
     *l = (struct engine_objects){0};
