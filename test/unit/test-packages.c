@@ -234,7 +234,7 @@ TEST(deny_and_age)
     policy_done(&p);
     CHECK(listed && !other && young && unknown);
     CHECK(strstr(reason, "younger than 1 days"));
-    CHECK(strstr(of_unknown, "does not say whether 'left' 1.0.1 is 1 days old"));
+    CHECK(strstr(of_unknown, "'left' 1.0.1 has no upload time"));
 }
 
 TEST(times)

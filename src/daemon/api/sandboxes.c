@@ -104,7 +104,7 @@ static json_t *sandboxes_warnings(const struct sandbox *sb)
     for (char **p = sb->warnings; p && *p; p++)
         json_array_append_new(w, sandboxes_text_to_json(*p));
     if (sandbox_packages_trouble(sb))
-        json_array_append_new(w, json_sprintf("the package registry does not run, the next request "
+        json_array_append_new(w, json_sprintf("the package cache does not run, the next request "
                                               "tries again: %s",
                                               sandbox_packages_trouble(sb)));
     return w;
