@@ -8,6 +8,7 @@
 #include "cli/spec.h"
 #include "cli/term.h"
 #include "lib/base/cleanup.h"
+#include "proto/spec-limits.h"
 
 /* A terminal inside is of the kind of the one outside, unless the user said otherwise. */
 static void execute_add_term(json_t *spec)
@@ -123,8 +124,9 @@ int execute(struct cli *cli, const struct cli_args *args, const char *target, co
     int r;
 
     if ((r = execute_check_terminal(args, err)) < 0 ||
-        (r = args_duration_ms(args, "timeout", &o.timeout_ms, err)) < 0 ||
-        (r = args_duration_ms(args, "idle-timeout", &o.idle_timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "timeout", SPEC_TIMEOUT_MAX_MS, &o.timeout_ms, err)) < 0 ||
+        (r = args_duration_ms(args, "idle-timeout", SPEC_TIMEOUT_MAX_MS, &o.idle_timeout_ms, err)) <
+            0 ||
         (r = cli_client(cli, &c, err)) < 0)
         return r;
     if (detach && kind == EXECUTE_EXEC)

@@ -6,6 +6,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/strv.h"
 #include "lib/base/xalloc.h"
+#include "proto/spec-limits.h"
 
 /* clang-format off */
 static const struct cli_option spec_options[] = {
@@ -62,8 +63,6 @@ const struct cli_group place_group = {"Environment", place_options};
 const struct cli_group exec_group = {"Command", exec_options};
 const struct cli_group terminal_group = {"Terminal", terminal_options};
 
-enum { SPEC_PIDS_MAX = 4194304, SPEC_NOFILE_MAX = 1 << 30, SPEC_ROW_MAX = 65535 };
-
 int spec_set_text(json_t *obj, const char *key, const char *value, struct err *err)
 {
     json_t *text = json_string(value);
@@ -87,24 +86,22 @@ static int cli_spec_set_option(json_t *obj, const char *key, const struct cli_ar
 }
 
 static int cli_spec_set_size(json_t *obj, const char *key, const struct cli_args *a,
-                             const char *name, struct err *err)
+                             const char *name, uint64_t min, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_size(a, name, &v, err);
+    int r = args_size(a, name, min, SPEC_BYTES_MAX, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
-    if (v == 0 || v > INT64_MAX)
-        return err_set(err, ERR_INVALID, "--%s: '%s' is out of range", name, args_get(a, name));
     json_object_set_new(obj, key, json_integer((json_int_t)v));
     return 0;
 }
 
 static int cli_spec_set_number(json_t *obj, const char *key, const struct cli_args *a,
-                               const char *name, uint64_t max, struct err *err)
+                               const char *name, uint64_t min, uint64_t max, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_u64(a, name, 1, max, &v, err);
+    int r = args_u64(a, name, min, max, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
@@ -113,10 +110,10 @@ static int cli_spec_set_number(json_t *obj, const char *key, const struct cli_ar
 }
 
 static int cli_spec_set_duration(json_t *obj, const char *key, const struct cli_args *a,
-                                 const char *name, struct err *err)
+                                 const char *name, uint64_t max, struct err *err)
 {
     uint64_t v = 0;
-    int r = args_duration_ms(a, name, &v, err);
+    int r = args_duration_ms(a, name, max, &v, err);
 
     if (r < 0 || !args_has(a, name))
         return r;
@@ -131,7 +128,7 @@ static int cli_spec_set_cpus(json_t *obj, const struct cli_args *a, struct err *
 
     if (!v)
         return 0;
-    if (parse_cpus(v, &milli, err) < 0)
+    if (parse_cpus(v, SPEC_CPUS_MIN_MILLI, SPEC_CPUS_MAX_MILLI, &milli, err) < 0)
         return err_wrap(err, "--cpus");
     json_object_set_new(obj, "cpus",
                         milli % 1000 ? json_real(milli / 1000.0) : json_integer(milli / 1000));
@@ -178,6 +175,7 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
     for (size_t i = 0; (v = args_next(a, "tmpfs", &i));) {
         const char *eq = strchr(v, '='), *hit = NULL;
         uint64_t size;
+        int r;
 
         for (size_t k = 0; eq && k < ARRAY_SIZE(names); k++)
             if (strlen(names[k]) == (size_t)(eq - v) && memcmp(names[k], v, (size_t)(eq - v)) == 0)
@@ -187,6 +185,10 @@ static int cli_spec_set_tmpfs(json_t *doc, const struct cli_args *a, struct err 
                            "--tmpfs: '%s' is not NAME=SIZE with NAME tmp, run or scratch", v);
         if (parse_size(eq + 1, &size, err) < 0)
             return err_wrap(err, "--tmpfs");
+        r = parse_check_range("the size of --tmpfs", size, SPEC_TMPFS_MIN, SPEC_BYTES_MAX,
+                              PARSE_BYTES, err);
+        if (r < 0)
+            return r;
         json_object_set_new(obj, hit, json_integer((json_int_t)size));
     }
     if (json_object_size(obj))
@@ -240,11 +242,13 @@ static int cli_spec_set_limits(json_t *doc, const struct cli_args *a, struct err
     _cleanup_json_ json_t *limits = json_object();
     int r;
 
-    if ((r = cli_spec_set_size(limits, "memory", a, "memory", err)) < 0 ||
+    if ((r = cli_spec_set_size(limits, "memory", a, "memory", SPEC_MEMORY_MIN, err)) < 0 ||
         (r = cli_spec_set_cpus(limits, a, err)) < 0 ||
-        (r = cli_spec_set_number(limits, "pids", a, "pids", SPEC_PIDS_MAX, err)) < 0 ||
-        (r = cli_spec_set_size(limits, "disk", a, "disk", err)) < 0 ||
-        (r = cli_spec_set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MAX, err)) < 0)
+        (r = cli_spec_set_number(limits, "pids", a, "pids", SPEC_PIDS_MIN, SPEC_PIDS_MAX, err)) <
+            0 ||
+        (r = cli_spec_set_size(limits, "disk", a, "disk", SPEC_DISK_MIN, err)) < 0 ||
+        (r = cli_spec_set_number(limits, "nofile", a, "nofile", SPEC_NOFILE_MIN, SPEC_NOFILE_MAX,
+                                 err)) < 0)
         return r;
     if (json_object_size(limits))
         json_object_set(doc, "limits", limits);
@@ -295,7 +299,7 @@ static int cli_spec_set_lease(json_t *doc, const char *key, const struct cli_arg
     uint64_t usec = 1;
 
     if (!v || parse_duration(v, &usec, NULL) < 0 || usec)
-        return cli_spec_set_duration(doc, key, a, name, err);
+        return cli_spec_set_duration(doc, key, a, name, SPEC_LEASE_MAX_MS, err);
     json_object_set_new(doc, key, json_integer(0));
     return 0;
 }
@@ -361,8 +365,10 @@ int exec_spec_from_args(const struct cli_args *a, char *const *argv, json_t **re
     int r;
 
     if ((r = cli_spec_set_argv(doc, argv, err)) < 0 || (r = cli_spec_set_place(doc, a, err)) < 0 ||
-        (r = cli_spec_set_duration(doc, "timeout_ms", a, "timeout", err)) < 0 ||
-        (r = cli_spec_set_duration(doc, "idle_timeout_ms", a, "idle-timeout", err)) < 0 ||
+        (r = cli_spec_set_duration(doc, "timeout_ms", a, "timeout", SPEC_TIMEOUT_MAX_MS, err)) <
+            0 ||
+        (r = cli_spec_set_duration(doc, "idle_timeout_ms", a, "idle-timeout", SPEC_TIMEOUT_MAX_MS,
+                                   err)) < 0 ||
         (r = secrets_from_args(a, doc, err)) < 0)
         return r;
     if (args_has(a, "interactive"))

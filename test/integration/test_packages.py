@@ -352,13 +352,13 @@ class Faults(PackagesCase):
         result = self.root.run("exec", "a", "--", "sh", "-c", f"{PIP} download --retries 0 --timeout 20 demo", timeout=20)
         self.assertNotEqual(result.code, 0)
         shown = " ".join(self.root.get("/v1/sandboxes/a")["warnings"])
-        self.assertIn("package registry does not run", shown)
+        self.assertIn("package cache does not run", shown)
         self.assertIn("nonsense", shown)
 
     def test_registry_required(self):
         self.configure("cache.required: true\n", upstreams=[{"name": "x", "type": "nonsense", "url": "https://x/"}])
         result = self.root.run("up", "a")
         self.assertNotEqual(result.code, 0)
-        self.assertIn(b"package registry does not run", result.err)
+        self.assertIn(b"package cache does not run", result.err)
         self.root.ok("up", "b", "--network", "none")
         self.assertEqual([s["name"] for s in self.root.sandboxes()], ["b"])

@@ -1,4 +1,4 @@
-#include "packages/html.h"
+#include "packages/html-links.h"
 
 #include <string.h>
 #include <strings.h>
@@ -39,7 +39,7 @@ static void html_skip_blanks(struct html_scan *s)
         s->p++;
 }
 
-/* Those that escape markup, and plain ASCII by number. 0: leave it as it stands. */
+/* Decodes references that escape markup, and numeric ones for plain ASCII. 0: leave it encoded. */
 static char html_reference(const char *name, size_t len)
 {
     static const struct {
@@ -75,7 +75,8 @@ static int html_decode(struct buf *b, const char *from, const char *to, struct e
         char c = semi ? html_reference(from + 1, (size_t)(semi - from - 1)) : 0;
 
         if (buf_append_c(b, c ? c : *from) < 0)
-            return err_set(err, ERR_LIMIT, "index page: a value over %d bytes", HTML_VALUE_MAX);
+            return err_set(err, ERR_LIMIT, "index page: a value is longer than %d bytes",
+                           HTML_VALUE_MAX);
         from = c ? semi + 1 : from + 1;
     }
     return 0;
@@ -91,7 +92,7 @@ static enum attr html_attr_of(const char *name, size_t len)
     return (enum attr)i;
 }
 
-/* The value behind '=', or an empty one when there is none. */
+/* The value after '='; empty when the attribute has no value. */
 static void html_scan_value(struct html_scan *s, const char **from, const char **to)
 {
     *from = *to = s->p;
@@ -142,7 +143,7 @@ static int html_scan_attr(struct html_scan *s, bool keep, struct err *err)
         return r;
     s->has[a] = true;
     return memchr(buf_data(&s->value[a]), 0, s->value[a].len)
-               ? err_set(err, ERR_INVALID, "index page: NUL in a link")
+               ? err_set(err, ERR_INVALID, "index page: a link holds a NUL byte")
                : 1;
 }
 
@@ -168,7 +169,7 @@ static int html_end_link(struct html_scan *s, struct err *err)
         return 0;
     s->open = false;
     if (++s->links > HTML_LINKS_MAX)
-        return err_set(err, ERR_LIMIT, "index page: over %d links", HTML_LINKS_MAX);
+        return err_set(err, ERR_LIMIT, "index page: more than %d links", HTML_LINKS_MAX);
     link.href = html_value_or_null(s, ATTR_HREF);
     link.text = html_trimmed(&s->text);
     link.requires_python = html_value_or_null(s, ATTR_PYTHON);
@@ -182,12 +183,15 @@ static int html_begin_tag(struct html_scan *s, bool anchor, struct err *err)
 {
     int r = anchor ? html_end_link(s, err) : 0;
 
+    if (r < 0)
+        return r;
     for (int i = 0; anchor && i < ATTR_MAX; i++) {
         buf_clear(&s->value[i]);
         s->has[i] = false;
     }
-    while (r >= 0 && (r = html_scan_attr(s, anchor, err)) > 0)
-        ;
+    do
+        r = html_scan_attr(s, anchor, err);
+    while (r > 0);
     if (r < 0)
         return r;
     s->p += s->p < s->end;
@@ -226,19 +230,21 @@ static int html_scan_tag(struct html_scan *s, struct err *err)
 
 static int html_scan_page(struct html_scan *s, struct err *err)
 {
-    int r = 0;
+    int r;
 
-    while (r >= 0 && s->p < s->end) {
+    while (s->p < s->end) {
         const char *next = memchr(s->p, '<', (size_t)(s->end - s->p));
 
         next = next ? next : s->end;
-        if (s->open)
-            r = html_decode(&s->text, s->p, next, err);
+        r = s->open ? html_decode(&s->text, s->p, next, err) : 0;
+        if (r < 0)
+            return r;
         s->p = next;
-        if (r >= 0 && s->p < s->end)
-            r = html_scan_tag(s, err);
+        r = s->p < s->end ? html_scan_tag(s, err) : 0;
+        if (r < 0)
+            return r;
     }
-    return r < 0 ? r : html_end_link(s, err);
+    return html_end_link(s, err);
 }
 
 int html_links(const char *page, size_t len, html_link_fn fn, void *arg, struct err *err)

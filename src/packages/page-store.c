@@ -1,8 +1,8 @@
 /*
- * The file: lines "key value" up to an empty one, then the sections' bytes in the order of their
- * lines. A file that does not look so is as good as none, and is fetched anew.
+ * Format of the file: lines "key value" up to an empty line, then the bytes of the sections in the
+ * order of their lines. A file with another format counts as missing, so the page is fetched again.
  */
-#include "packages/page.h"
+#include "packages/page-store.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -36,26 +36,38 @@ static int page_write_head(const struct page_draft *d, struct buf *head)
 {
     int r = buf_append_str(head, PAGE_MAGIC);
 
-    if (r >= 0 && d->etag && strlen(d->etag) < 1024)
-        r = buf_appendf(head, "etag %s\n", d->etag);
-    if (r >= 0)
-        r = buf_appendf(head, "policy %s\n", d->policy);
-    for (size_t i = 0; i < d->n_sections && r >= 0; i++)
+    if (r < 0)
+        return r;
+    r = d->etag && strlen(d->etag) < 1024 ? buf_appendf(head, "etag %s\n", d->etag) : 0;
+    if (r < 0)
+        return r;
+    r = buf_appendf(head, "policy %s\n", d->policy);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < d->n_sections; i++) {
         r = buf_appendf(head, "section %s %zu\n", d->sections[i].name, d->sections[i].body.len);
-    return r < 0 ? r : buf_append_str(head, "\n");
+        if (r < 0)
+            return r;
+    }
+    return buf_append_str(head, "\n");
 }
 
 static int page_write_file(int fd, const struct page_draft *d, const struct buf *head)
 {
     int r = fd_write_all(fd, buf_data(head), head->len);
 
-    for (size_t i = 0; i < d->n_sections && r >= 0; i++)
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < d->n_sections; i++) {
         r = fd_write_all(fd, buf_data(&d->sections[i].body), d->sections[i].body.len);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
-/* No fsync: after a crash of the machine a torn page is no page, and nothing is believed for having
- * been in one but digests that the file must match. */
+/* Without fsync: after a crash of the machine a torn page counts as missing. A damaged page can do
+ * no harm, because every file must still match its digest. */
 int page_write(int dirfd, const char *path, const struct page_draft *d, struct err *err)
 {
     _cleanup_free_ char *tmp = xasprintf("tmp/page-%ld-%p", (long)gettid(), (void *)d);
@@ -64,14 +76,14 @@ int page_write(int dirfd, const char *path, const struct page_draft *d, struct e
     int r;
 
     if (page_write_head(d, &head) < 0)
-        return err_set(err, ERR_LIMIT, "index page '%s': its head is too long", path);
+        return err_set(err, ERR_LIMIT, "index page '%s': the head is too long", path);
     fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(err, errno, "create '%s'", tmp);
     r = page_write_file(fd, d, &head);
-    if (r >= 0 && renameat(dirfd, tmp, dirfd, path) < 0)
-        r = -errno;
-    if (r >= 0)
+    if (r == 0)
+        r = renameat(dirfd, tmp, dirfd, path) < 0 ? -errno : 0;
+    if (r == 0)
         return 0;
     unlinkat(dirfd, tmp, 0);
     return err_sys(err, -r, "write index page '%s'", path);
@@ -174,7 +186,7 @@ int page_read(const struct page *p, const char *section, struct buf *ret, struct
         buf_commit(ret, len);
         return 0;
     }
-    return err_set(err, ERR_NOT_FOUND, "index page without section '%s'", section);
+    return err_set(err, ERR_NOT_FOUND, "index page: no section '%s'", section);
 }
 
 /* -- the list of files -- */

@@ -1,4 +1,4 @@
-#include "packages/pypi.h"
+#include "packages/pypi-page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 #include "lib/base/json.h"
 #include "lib/base/xalloc.h"
 #include "lib/http/fetch/fetch.h"
-#include "packages/html.h"
+#include "packages/html-links.h"
 
 enum { FILES_MAX = 200000, URL_MAX = 2048, TEXT_MAX = 1024 };
 
-/* One file, before it is known whether it is shown. Strings are owned. */
+/* One file of the page. Strings are owned. */
 struct file {
     char *name, *url, *requires_python, *yanked, *upload_time;
     struct digest digest, metadata;
@@ -54,13 +54,13 @@ static char *pypi_copy_text(const char *s)
     return s && strlen(s) <= TEXT_MAX ? xstrdup(s) : NULL;
 }
 
-/* Yanked stays yanked: only an endless reason is left out. */
+/* A file with a very long reason is still yanked; only the reason is dropped. */
 static char *pypi_copy_reason(const char *s)
 {
     return xstrdup(strlen(s) <= TEXT_MAX ? s : "");
 }
 
-/* The link as an address that can be asked later; NULL when it is none. */
+/* The absolute http or https address of a link, or NULL. */
 static char *pypi_absolute(const struct pypi_input *in, const char *href)
 {
     char *url = strlen(href) <= URL_MAX ? fetch_url_join(in->url, href) : NULL;
@@ -139,9 +139,9 @@ static int pypi_parse_json(struct files *fs, json_t **ret_versions, struct err *
         return r;
     list = json_object_get(doc, "files");
     if (!json_is_array(list))
-        return err_set(err, ERR_INVALID, "index page has no list of files");
+        return err_set(err, ERR_INVALID, "index page: no list of files");
     if (json_array_size(list) > FILES_MAX)
-        return err_set(err, ERR_LIMIT, "index page: over %d files", FILES_MAX);
+        return err_set(err, ERR_LIMIT, "index page: more than %d files", FILES_MAX);
     json_array_foreach ((json_t *)list, i, item)
         pypi_take_json_file(fs, item);
     list = json_object_get(doc, "versions");
@@ -176,7 +176,7 @@ static int pypi_take_link(void *arg, const struct html_link *link, struct err *e
     return 0;
 }
 
-/* -- what we give -- */
+/* -- the rewritten page -- */
 
 static json_t *pypi_file_json(const struct pypi_input *in, const struct file *f)
 {
@@ -223,7 +223,9 @@ static int pypi_append_escaped(struct buf *b, const char *attr, const char *valu
 {
     int r = buf_appendf(b, " %s=\"", attr);
 
-    for (; *value && r >= 0; value++) {
+    for (; *value; value++) {
+        if (r < 0)
+            return r;
         switch (*value) {
         case '<':
             r = buf_append_str(b, "&lt;");
@@ -247,19 +249,26 @@ static int pypi_append_escaped(struct buf *b, const char *attr, const char *valu
 static int pypi_append_link(struct buf *b, const struct pypi_input *in, const struct file *f)
 {
     char metadata[sizeof("sha256=") + DIGEST_HEX_MAX];
+    const struct {
+        const char *name, *value; /* NULL: absent */
+    } attrs[] = {
+        {"data-requires-python", f->requires_python},
+        {"data-yanked", f->yanked},
+        {"data-core-metadata", f->has_metadata ? metadata : NULL},
+        {"data-dist-info-metadata", f->has_metadata ? metadata : NULL},
+    };
     int r = buf_appendf(b, "<a href=\"../../files/%s/%s/%s#sha256=%s\"", in->name, f->digest.hex,
                         f->name, f->digest.hex);
 
-    if (r >= 0 && f->requires_python)
-        r = pypi_append_escaped(b, "data-requires-python", f->requires_python);
-    if (r >= 0 && f->yanked)
-        r = pypi_append_escaped(b, "data-yanked", f->yanked);
+    if (r < 0)
+        return r;
     snprintf(metadata, sizeof(metadata), "sha256=%s", f->metadata.hex);
-    if (r >= 0 && f->has_metadata)
-        r = pypi_append_escaped(b, "data-core-metadata", metadata);
-    if (r >= 0 && f->has_metadata)
-        r = pypi_append_escaped(b, "data-dist-info-metadata", metadata);
-    return r < 0 ? r : buf_appendf(b, ">%s</a><br/>\n", f->name);
+    for (size_t i = 0; i < ARRAY_SIZE(attrs); i++) {
+        r = attrs[i].value ? pypi_append_escaped(b, attrs[i].name, attrs[i].value) : 0;
+        if (r < 0)
+            return r;
+    }
+    return buf_appendf(b, ">%s</a><br/>\n", f->name);
 }
 
 static int pypi_append_html(struct buf *b, const struct files *fs, const bool *shown)
@@ -270,17 +279,19 @@ static int pypi_append_html(struct buf *b, const struct files *fs, const bool *s
                         "<h1>Links for %s</h1>\n",
                         fs->in->name, fs->in->name);
 
-    for (size_t i = 0; i < fs->n && r >= 0; i++)
-        if (shown[i])
-            r = pypi_append_link(b, fs->in, &fs->v[i]);
-    return r < 0 ? r : buf_append_str(b, "</body></html>\n");
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < fs->n; i++) {
+        r = shown[i] ? pypi_append_link(b, fs->in, &fs->v[i]) : 0;
+        if (r < 0)
+            return r;
+    }
+    return buf_append_str(b, "</body></html>\n");
 }
 
 static int pypi_append_files(struct buf *b, const struct files *fs)
 {
-    int r = 0;
-
-    for (size_t i = 0; i < fs->n && r >= 0; i++) {
+    for (size_t i = 0; i < fs->n; i++) {
         const struct file *f = &fs->v[i];
         char version[256];
         struct page_file line = {.name = f->name,
@@ -293,14 +304,15 @@ static int pypi_append_files(struct buf *b, const struct files *fs)
                                  .has_metadata = f->has_metadata};
 
         name_pypi_version(f->name, version, sizeof(version));
-        r = page_file_add(b, &line);
+        if (page_file_add(b, &line) < 0)
+            return -ERR_LIMIT;
     }
-    return r;
+    return 0;
 }
 
 /*
- * Where the policy leaves nothing, everything is shown: pip says no word about an index page that
- * it was refused, but it does show why a file was.
+ * Decides which files the page lists. When the policy denies all of them, the page lists all: pip
+ * shows the reason why a file was denied, but not why an index page was.
  */
 static bool *pypi_choose(const struct files *fs, const struct policy *policy, int64_t now)
 {
@@ -341,6 +353,6 @@ int pypi_make_page(const struct pypi_input *in, const struct policy *policy, int
     if (pypi_append_json(page_draft_add(ret, "json"), &fs, shown, versions) < 0 ||
         pypi_append_html(page_draft_add(ret, "html"), &fs, shown) < 0 ||
         pypi_append_files(page_draft_add(ret, PAGE_FILES), &fs) < 0)
-        return err_set(err, ERR_LIMIT, "index page of '%s' is too long", in->name);
+        return err_set(err, ERR_LIMIT, "the index page of '%s' is too long", in->name);
     return 0;
 }

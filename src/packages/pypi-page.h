@@ -1,10 +1,11 @@
 /*
- * PyPI's simple index: from what an upstream gives (PEP 691 JSON or PEP 503 HTML) to what we give,
- * in both forms, with links to us. A file without a sha256 cannot be verified and is left out.
+ * Rewrites a page of PyPI's simple index. The upstream sends JSON (PEP 691) or HTML (PEP 503); we
+ * write both forms, with links to the package cache. A file without a sha256 cannot be verified, so
+ * the rewritten page lacks it.
  */
 #pragma once
 
-#include "packages/page.h"
+#include "packages/page-store.h"
 #include "packages/policy.h"
 
 #define PYPI_JSON "application/vnd.pypi.simple.v1+json"

@@ -1,4 +1,4 @@
-#include "packages/range.h"
+#include "packages/http-range.h"
 
 #include <string.h>
 #include <strings.h>
@@ -7,7 +7,7 @@
 
 #define UNIT "bytes="
 
-/* Digits up to the end or a '-'; -1: none, or more than a number holds. */
+/* Reads the digits at *at and advances it. Returns -1 without a digit or on overflow. */
 static int range_take_number(const char **at, uint64_t *ret)
 {
     const char *p = *at;
@@ -37,7 +37,7 @@ static enum range_kind range_the_last(const char *p, uint64_t size, uint64_t *fi
     return RANGE_PART;
 }
 
-/* RFC 9110, 14.1.2: what is no range that we understand is as if it were not there. */
+/* RFC 9110, 14.1.2: a server may ignore a range that it does not understand. */
 enum range_kind range_parse(const char *text, uint64_t size, uint64_t *first, uint64_t *count)
 {
     uint64_t from, to = UINT64_MAX;

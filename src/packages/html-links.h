@@ -1,7 +1,6 @@
 /*
- * The links of a simple index page (PEP 503), for upstreams that have no JSON. Not a browser: tags,
- * quoted and bare attributes, comments and the few character references that such pages hold; what
- * it does not understand it passes over. Scripts are not looked for, links never made up.
+ * Finds the links of a simple index page (PEP 503), for upstreams without JSON. It understands tags,
+ * quoted and bare attributes, comments and a few character references, and skips everything else.
  */
 #pragma once
 
@@ -17,7 +16,7 @@ struct html_link {
     const char *requires_python; /* the data- attributes; NULL: absent */
     const char *yanked;
     const char *core_metadata; /* data-core-metadata, else data-dist-info-metadata */
-    const char *upload_time;   /* which no PEP has for HTML, and some mirrors give */
+    const char *upload_time;   /* not in a PEP, but some mirrors give it */
 };
 
 /* The strings are valid until `fn` returns. */

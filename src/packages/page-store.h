@@ -1,7 +1,8 @@
 /*
- * An index page as we keep it: what we answer with, in each form, and the list of its files with
- * their digests and addresses. One file, replaced as a whole; its time of change is when the
- * upstream last stood by it. For workers: nothing here is shared.
+ * Index pages on disk. A stored page holds the rewritten page in each form that clients ask for, and
+ * the list of its files with their digests and addresses. It is one file, which is replaced as a
+ * whole; its mtime is when the upstream last confirmed it. Workers call these functions: no state is
+ * shared.
  */
 #pragma once
 
@@ -34,7 +35,7 @@ void page_draft_done(struct page_draft *d);
 int page_write(int dirfd, const char *path, const struct page_draft *d, struct err *err);
 
 struct page {
-    int fd; /* owned; -1: none */
+    int fd; /* owned, or -1 */
     int64_t fetched;
     char *etag, *policy; /* owned */
     struct {
@@ -43,10 +44,10 @@ struct page {
     } sections[PAGE_SECTIONS_MAX];
     size_t n_sections;
 };
-/* 1; 0 when there is none, or none that can be read. */
+/* Returns 1, or 0 when the page is missing or damaged. */
 int page_open(int dirfd, const char *path, struct page *ret);
 void page_done(struct page *p);
-/* Confirmed by the upstream just now. */
+/* Notes that the upstream has just confirmed the page. */
 void page_touch(const struct page *p);
 int page_read(const struct page *p, const char *section, struct buf *ret, struct err *err);
 
@@ -60,5 +61,5 @@ struct page_file {
     bool has_metadata;
 };
 int page_file_add(struct buf *b, const struct page_file *f) _must_check_;
-/* Finds the file by name in the section's text, which it changes; false when it is not there. */
+/* Finds a file by name in the text of the section, which it changes. False: not listed. */
 bool page_file_find(struct buf *files, const char *name, struct page_file *ret);

@@ -1,4 +1,4 @@
-#include "packages/npm.h"
+#include "packages/npm-page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { VERSIONS_MAX = 100000, URL_MAX = 2048 };
 
-/* What installers read of a version (npm's own documentation of the abbreviated form). */
+/* The fields of a version in the abbreviated form, as npm documents it. */
 static const char *const short_fields[] = {
     "name",
     "version",
@@ -82,7 +82,7 @@ static bool npm_digest_of(const json_t *dist, struct digest *ret)
     return sha1 && digest_from_hex(DIGEST_SHA1, sha1, ret);
 }
 
-/* Fills what the list of files needs; false when the version cannot be served. */
+/* Fills the line for the list of files; false when the version must not be served. */
 static bool npm_look_at(struct npm_making *m, const char *version, const json_t *v,
                         struct page_file *f)
 {
@@ -160,7 +160,7 @@ static const char *npm_newest(json_t *versions)
     return best;
 }
 
-/* `latest` moves to the newest that is left; other tags that lead nowhere go. */
+/* `latest` moves to the newest version that is left; other tags of missing versions are removed. */
 static json_t *npm_make_tags(json_t *tags, json_t *versions)
 {
     json_t *ret = json_object(), *target;
@@ -202,7 +202,7 @@ static int npm_finish(struct npm_making *m, json_t *doc, json_t *versions, struc
     json_object_set(out, "versions", kept);
     text = json_to_text(out, false);
     if (buf_append_str(ret, text) < 0)
-        return err_set(err, ERR_LIMIT, "the document of '%s' is too long", m->in->name);
+        return err_set(err, ERR_LIMIT, "the index page of '%s' is too long", m->in->name);
     return 0;
 }
 
@@ -215,14 +215,14 @@ int npm_make_page(const struct npm_input *in, const struct policy *policy, int64
     json_error_t je;
     json_t *versions;
 
-    /* Readmes hold all sorts of things, NUL too. Nesting is limited by jansson. */
+    /* A readme may hold anything, even NUL. jansson limits the nesting. */
     doc = json_loadb(in->text, in->len, JSON_ALLOW_NUL, &je);
     if (!doc)
-        return err_set(err, ERR_INVALID, "document of '%s' is not valid JSON: %s", in->name,
+        return err_set(err, ERR_INVALID, "the index page of '%s' is not valid JSON: %s", in->name,
                        je.text);
     versions = json_object_get(doc, "versions");
     if (!json_is_object(versions) || json_object_size(versions) > VERSIONS_MAX)
-        return err_set(err, ERR_INVALID, "document of '%s' has no versions", in->name);
+        return err_set(err, ERR_INVALID, "the index page of '%s' has no versions", in->name);
     json_object_del(doc, "readme");
     m.times = json_object_get(doc, "time");
     m.files = page_draft_add(ret, PAGE_FILES);
@@ -233,15 +233,13 @@ int npm_set_host(const struct buf *body, const char *host, struct buf *ret, stru
 {
     const char *p = buf_data(body), *end = p + body->len, *at;
     size_t n = strlen(NPM_BASE);
-    int r = 0;
 
-    while (r >= 0 && (at = memmem(p, (size_t)(end - p), NPM_BASE, n))) {
-        r = buf_append(ret, p, (size_t)(at - p));
-        if (r >= 0)
-            r = buf_appendf(ret, "http://%s", host);
+    while ((at = memmem(p, (size_t)(end - p), NPM_BASE, n))) {
+        if (buf_append(ret, p, (size_t)(at - p)) < 0 || buf_appendf(ret, "http://%s", host) < 0)
+            return err_set(err, ERR_LIMIT, "the index page is too long");
         p = at + n;
     }
-    if (r >= 0)
-        r = buf_append(ret, p, (size_t)(end - p));
-    return r < 0 ? err_set(err, ERR_LIMIT, "the document is too long") : 0;
+    if (buf_append(ret, p, (size_t)(end - p)) < 0)
+        return err_set(err, ERR_LIMIT, "the index page is too long");
+    return 0;
 }

@@ -1,4 +1,4 @@
-#include "packages/name.h"
+#include "packages/package-name.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ int ecosystem_parse(const char *s, enum ecosystem *ret, struct err *err)
             *ret = (enum ecosystem)i;
             return 0;
         }
-    return err_set(err, ERR_INVALID, "'%s' is no kind of registry: pypi or npm", s);
+    return err_set(err, ERR_INVALID, "'%s' is not a type of upstream (pypi or npm)", s);
 }
 
 /* ASCII only, whatever the locale says. */
@@ -170,7 +170,8 @@ static int name_decode_segment(char *s, struct err *err)
             p += 2;
         }
         if (byte < 0x20 || byte >= 0x7f)
-            return err_set(err, ERR_INVALID, "odd byte in the request path");
+            return err_set(err, ERR_INVALID,
+                           "byte in the request path that must be percent-encoded");
         *to++ = (char)byte;
     }
     *to = '\0';
@@ -185,7 +186,7 @@ int name_split_target(char *target, char *segments[static NAME_SEGMENTS_MAX], si
     size_t count = 0;
 
     if (target[0] != '/')
-        return err_set(err, ERR_INVALID, "the request's target is not a path");
+        return err_set(err, ERR_INVALID, "the request target is not a path");
     target[strcspn(target, "?#")] = '\0';
     for (char *p = target; p;) {
         char *s = p + 1;
