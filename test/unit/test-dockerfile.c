@@ -193,7 +193,7 @@ TEST(a_hundred_thousand_stages_are_refused)
 
     for (int i = 0; i < 100000; i++)
         (void)!buf_append_str(&b, "FROM a\n");
-    CHECK(refuses(buf_data(&b), b.len, "line 1001, column 1: over 1000 stages"));
+    CHECK(refuses(buf_data(&b), b.len, "line 1001, column 1: too many stages (the limit is 1000)"));
     buf_done(&b);
 }
 

@@ -125,9 +125,9 @@ int bundle_read(const struct bundle *b, const char *name, size_t max, char **ret
     size_t len = 0;
 
     if (!f)
-        return err_set(err, ERR_INVALID, "the archive has no file '%.200s'", name);
+        return err_set(err, ERR_INVALID, "file '%.200s' is missing in the archive", name);
     if (f->size > max)
-        return err_set(err, ERR_LIMIT, "'%.200s' is over %zu bytes", name, max);
+        return err_set(err, ERR_LIMIT, "'%.200s' is longer than %zu bytes", name, max);
     text = xmalloc(f->size + 1);
     while (len < f->size) {
         ssize_t n = pread(b->fd, text + len, f->size - len, (off_t)(f->at + len));

@@ -124,7 +124,7 @@ static int confined_enter_folder(struct err *err)
     int r;
 
     if (dir < 0)
-        return err_sys(err, errno, "open the folder");
+        return err_sys(err, errno, "open the root folder");
     r = mount_make_private(err);
     if (r >= 0)
         r = mount_clone(dir, "", MOUNT_SAFE | MOUNT_RECURSIVE, &tree, err);
@@ -192,7 +192,7 @@ static _noreturn_ void confined_child(const struct confined_job *job, int go,
         _exit(1);
     r = confined_wall_in(job, &root, &err);
     if (r < 0)
-        err_wrap(&err, "confine a helper");
+        err_wrap(&err, "confine a helper process");
     else
         r = job->fn(job->arg, root, w->out, &err);
     confined_tell(w, &err);
@@ -223,7 +223,7 @@ static int confined_make_word(struct confined_word **ret, struct err *err)
         mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (w == MAP_FAILED)
-        return err_sys(err, errno, "share memory with a helper");
+        return err_sys(err, errno, "share memory with a helper process");
     w->code = ERR_CODE_MAX;
     *ret = w;
     return 0;
@@ -272,7 +272,7 @@ int confined_start(const struct confined_job *job, const struct confined_ids *id
     if (r < 0)
         return r;
     if (pipe2(p, O_CLOEXEC) < 0) {
-        r = err_sys(err, errno, "make a pipe");
+        r = err_sys(err, errno, "create a pipe");
         confined_done(&c);
         return r;
     }
@@ -283,10 +283,10 @@ int confined_start(const struct confined_job *job, const struct confined_ids *id
         close(go_in); /* else its end would never be seen */
         confined_child(job, go, c.word);
     }
-    r = pid < 0 ? err_sys(err, -pid, "make namespaces for a helper")
+    r = pid < 0 ? err_sys(err, -pid, "create namespaces for a helper process")
                 : confined_write_maps(pid, ids, err);
     if (r >= 0 && write(go_in, "g", 1) != 1)
-        r = err_sys(err, errno, "start a helper");
+        r = err_sys(err, errno, "start a helper process");
     if (r < 0)
         confined_done(&c);
     else
@@ -301,7 +301,7 @@ int confined_start_piped(struct confined_job *job, bool reads, int *its,
     int p[2], r;
 
     if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(err, errno, "make a pipe");
+        return err_sys(err, errno, "create a pipe");
     (void)fcntl(p[1], F_SETPIPE_SZ, PIECE);
     *its = job->fds[job->n_fds++] = p[reads ? 0 : 1];
     r = confined_start(job, ids, ret, err);
@@ -326,7 +326,7 @@ int confined_drain(int fd, confined_put_fn put, void *to, char digest[static DIG
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            r = err_sys(err, errno, "read from a helper");
+            r = err_sys(err, errno, "read from a helper process");
         if (n <= 0)
             break;
         digest_add(d, buf, (size_t)n);
@@ -345,10 +345,10 @@ static int confined_judge(const struct confined_word *w, int status, struct err 
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && said.code == ERR_NONE)
         return 0;
     if (WIFSIGNALED(status))
-        return err_set(err, ERR_INVALID, "the helper that reads it was ended by signal %d",
+        return err_set(err, ERR_INVALID, "the helper process was killed by signal %d",
                        WTERMSIG(status));
     if (said.code <= ERR_NONE || said.code >= ERR_CODE_MAX)
-        return err_set(err, ERR_SYSTEM, "the helper that reads it ended without a word");
+        return err_set(err, ERR_SYSTEM, "the helper process ended without a result");
     err_set(err, (enum err_code)said.code, "%s", said.msg);
     if (err)
         err->errnum = said.errnum;
@@ -361,7 +361,7 @@ int confined_wait(struct confined *c, void *out, size_t out_len, struct err *err
 
     r = pidfd_reap(c->pidfd, true, &status, NULL);
     if (r < 0)
-        return err_sys(err, -r, "wait for a helper");
+        return err_sys(err, -r, "wait for a helper process");
     c->pidfd = fd_close(c->pidfd);
     r = confined_judge(c->word, status, err);
     if (r >= 0 && out)

@@ -94,7 +94,7 @@ static int archive_copy_range(int from, int to, off_t at, off_t end, struct err 
         if (n < 0 && errno != EINTR)
             return err_sys(err, errno, "copy bytes");
         if (n == 0)
-            return err_set(err, ERR_SYSTEM, "the file has become shorter");
+            return err_set(err, ERR_SYSTEM, "the file became shorter during the copy");
     }
     return 0;
 }
@@ -113,10 +113,10 @@ static int archive_copy_bytes(int from, int to, off_t size, struct err *err)
         int r;
 
         if (data < 0)
-            return errno == ENXIO ? 0 : err_sys(err, errno, "find the bytes of a file");
+            return errno == ENXIO ? 0 : err_sys(err, errno, "find data in a file");
         hole = lseek(from, data, SEEK_HOLE);
         if (hole < 0)
-            return err_sys(err, errno, "find the end of bytes of a file");
+            return err_sys(err, errno, "find a hole in a file");
         r = archive_copy_range(from, to, data, hole, err);
         if (r < 0)
             return r;
@@ -136,7 +136,7 @@ static int archive_copy_new_file(struct layer_copy *c, int from, int to, const c
         return err_sys(err, errno, "open it");
     out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (out < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     r = archive_copy_bytes(in, out, st->st_size, err);
     if (r >= 0)
         r = archive_copy_attributes(c, in, out, st, err);
@@ -172,7 +172,7 @@ static int archive_copy_symlink(const struct layer_copy *c, int from, int to, co
         return err_sys(err, errno, "read it");
     target[n] = '\0';
     if (symlinkat(target, to, name) < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     if (c->owners && fchownat(to, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "set its owner");
     return utimensat(to, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? err_sys(err, errno, "set its time")
@@ -190,9 +190,9 @@ static int archive_copy_folder(struct layer_copy *c, int from, int to, const cha
     int r;
 
     if (c->depth >= UNPACK_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "it lies deeper than %d folders", UNPACK_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT, "the path is deeper than %d folders", UNPACK_DEPTH_MAX);
     if (mkdirat(to, name, 0700) < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     r = dir_open(from, name, &in, err);
     if (r >= 0)
         r = dir_open(to, name, &out, err);
@@ -210,7 +210,7 @@ static int archive_copy_entry(struct layer_copy *c, int from, int to, const char
     struct stat st;
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at it");
+        return err_sys(err, errno, "stat it");
     if (S_ISDIR(st.st_mode))
         return archive_copy_folder(c, from, to, name, &st, err);
     if (S_ISREG(st.st_mode))
@@ -219,7 +219,7 @@ static int archive_copy_entry(struct layer_copy *c, int from, int to, const char
         return archive_copy_symlink(c, from, to, name, &st, err);
     if (whiteout_is(&st))
         return whiteout_make(to, name, err);
-    return err_set(err, ERR_SYSTEM, "it is nothing that a layer can hold");
+    return err_set(err, ERR_SYSTEM, "unsupported file type in a layer");
 }
 
 static int archive_copy_entries(struct layer_copy *c, int from, int to, struct err *err)
@@ -262,7 +262,7 @@ int copy_tree(int from, int to, bool owners, struct copy_stats *stats, struct er
     int r;
 
     if (fstat(from, &st) < 0)
-        return err_sys(err, errno, "look at a layer");
+        return err_sys(err, errno, "stat a layer");
     r = archive_copy_entries(&c, from, to, err);
     if (r >= 0)
         r = archive_copy_attributes(&c, from, to, &st, err);
@@ -291,9 +291,10 @@ static int archive_copy_layer(const struct layer_copy_job *j, const char *digest
     int r;
 
     if (mkdirat(j->to, digest_hex(digest), 0755) < 0)
-        return errno == EEXIST ? 0 /* twice in one image */ : err_sys(err, errno, "make a layer");
+        return errno == EEXIST ? 0 /* twice in one image */
+                               : err_sys(err, errno, "create a layer folder");
     if (mkdirat(j->to, target, 0700) < 0)
-        return err_sys(err, errno, "make a layer");
+        return err_sys(err, errno, "create a layer folder");
     r = dir_open(j->store->dir, source, &from, err);
     if (r >= 0)
         r = dir_open(j->to, target, &to, err);
@@ -308,7 +309,7 @@ static int archive_copy_layers(const struct layer_copy_job *j, struct err *err)
 
     json_array_foreach (j->layers, i, layer) {
         if (r >= 0 && !digest_is_valid(json_string_value(layer)))
-            r = err_set(err, ERR_SYSTEM, "the record of the image is damaged");
+            r = err_set(err, ERR_SYSTEM, "the image record is damaged");
         if (r >= 0)
             r = archive_copy_layer(j, json_string_value(layer), err);
     }
@@ -348,7 +349,7 @@ int copy_image(const struct images *s, const struct confined_ids *ids, const cha
     int r;
 
     if (shared == MAP_FAILED)
-        return err_sys(err, errno, "get memory");
+        return err_sys(err, errno, "allocate shared memory");
     r = images_read(s, id, &record, err);
     if (r >= 0) {
         j.layers = json_object_get(record, "layers");

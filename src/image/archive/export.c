@@ -40,7 +40,7 @@ int export_form_parse(const char *name, enum export_form *ret, struct err *err)
             *ret = (enum export_form)i;
             return 0;
         }
-    return err_set(err, ERR_INVALID, "'%.40s' is not oci or docker", name);
+    return err_set(err, ERR_INVALID, "unknown export format '%.40s'; supported: oci, docker", name);
 }
 
 /* ---- what it is ---- */
@@ -78,7 +78,7 @@ static int export_pack_layers(struct exporting *x, const json_t *list, struct er
 
         *p = (struct packed)PACKED_INIT;
         if (!digest_is_valid(digest))
-            return err_set(err, ERR_SYSTEM, "the record of the image is damaged");
+            return err_set(err, ERR_SYSTEM, "the image record is damaged");
         r = packed_make(x->s, x->ids, digest, x->form == EXPORT_PUSH, p, err);
         x->bytes += p->size;
     }
@@ -95,7 +95,7 @@ static int export_make_config(struct exporting *x, struct err *err)
     int r = images_read_blob(x->s, x->id, &text, &len, err);
 
     if (r >= 0)
-        r = json_parse("the configuration", text, len, &doc, err);
+        r = json_parse("image configuration", text, len, &doc, err);
     for (size_t i = 0; i < x->n; i++)
         json_array_append_new(ids, json_string(x->layers[i].diff_id));
     if (r >= 0 && json_equal(ids, json_object_get(json_object_get(doc, "rootfs"), "diff_ids"))) {
@@ -231,9 +231,9 @@ static int export_check_base(const json_t *record, const char *name, struct err 
     if (!images_is_on_host(record))
         return 0;
     err_set(err, ERR_UNSUPPORTED,
-            "image '%.200s' is built on 'host': the machine's own /usr is no part of it", name);
-    return err_hint(err, "Build it on an image of the store, as `ripcord image pull` brings one, "
-                         "to take it elsewhere.");
+            "image '%.200s' is built on 'host' and does not contain the /usr of this machine",
+            name);
+    return err_hint(err, "Build it on a stored image, for example from `ripcord image pull`.");
 }
 
 static int export_prepare(struct exporting *x, const char *name, struct err *err)

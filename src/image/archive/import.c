@@ -50,7 +50,8 @@ static int import_layers(struct import *im, const struct import_incoming *in, co
     uint64_t bytes = 0, dropped = 0, fresh = 0;
 
     if (json_array_size(diff_ids) != in->n)
-        return err_set(err, ERR_INVALID, "its configuration has %zu layers, its manifest %zu",
+        return err_set(err, ERR_INVALID,
+                       "the configuration lists %zu layers, but the manifest lists %zu",
                        json_array_size(diff_ids), in->n);
     for (size_t i = 0; i < in->n; i++) {
         struct layer_in layer = in->layers[i];
@@ -60,7 +61,8 @@ static int import_layers(struct import *im, const struct import_incoming *in, co
         layer.diff_id = json_string_value(json_array_get(diff_ids, i));
         /* What the store has need not come along: a pull leaves it out. */
         if (layer.range.fd < 0 && !images_has_layer(im->s, layer.diff_id))
-            return err_set(err, ERR_INVALID, "the layout has no file of layer '%s'", layer.digest);
+            return err_set(err, ERR_INVALID, "layer '%s' is missing in the OCI layout",
+                           layer.digest);
         r = layer_import(im->s, im->ids, &layer, &out, err);
         if (r < 0)
             return err_wrap(err, "layer %zu of %zu", i + 1, in->n);
@@ -118,7 +120,8 @@ static int import_image(struct import *im, struct import_incoming *in, struct er
     json_object_set_new(report, "id", json_string(in->id));
     r = image_config_parse_for(in->config, in->config_len, im->platform, &record, err);
     if (r >= 0 && images_is_on_host(record))
-        r = err_set(err, ERR_UNSUPPORTED, "it is built on 'host', and is whole only where it was");
+        r = err_set(err, ERR_UNSUPPORTED,
+                    "the image is built on 'host' and cannot be imported on another machine");
     if (r >= 0)
         r = import_layers(im, in, record, report, err);
     if (r >= 0)
@@ -156,7 +159,8 @@ static int import_check_config_name(const char *name, const char *text, size_t l
 
     digest_of(text, len, digest);
     if (digest_is_valid(want) && !STREQ(want, digest))
-        return err_set(err, ERR_INVALID, "'%.200s' is damaged: its bytes are '%s'", name, digest);
+        return err_set(err, ERR_INVALID, "'%.200s' is damaged (its content has digest '%s')", name,
+                       digest);
     return 0;
 }
 
@@ -168,7 +172,7 @@ static int import_find_saved_layers(struct import *im, const struct saved_image 
         const struct bundle_file *f = bundle_find(&im->bundle, *l);
 
         if (!f)
-            return err_set(err, ERR_INVALID, "the archive has no file '%.200s'", *l);
+            return err_set(err, ERR_INVALID, "file '%.200s' is missing in the archive", *l);
         in->layers[in->n++] = (struct layer_in){.range = {im->spool, f->at, f->size}};
     }
     return 0;
@@ -197,9 +201,9 @@ static int import_one_name_one_image(const struct import *im, size_t n, struct e
 {
     if (!im->name || n <= 1)
         return 0;
-    err_set(err, ERR_INVALID, "the archive holds %zu images, which cannot all be '%s'", n,
+    err_set(err, ERR_INVALID, "the archive contains %zu images, but only one can be named '%s'", n,
             im->name);
-    return err_hint(err, "Without a name each keeps its own.");
+    return err_hint(err, "Import without a name, so that each image keeps its own name.");
 }
 
 static int import_saved(struct import *im, struct err *err)
@@ -240,8 +244,8 @@ static int import_read_blob(struct import *im, const struct descriptor *d, char 
         return r;
     digest_of(text, len, digest);
     if (!STREQ(digest, d->digest) || len != d->size)
-        return err_set(err, ERR_INVALID, "'%s' is damaged: its %zu bytes are '%s'", d->digest, len,
-                       digest);
+        return err_set(err, ERR_INVALID, "'%s' is damaged (it has %zu bytes with digest '%s')",
+                       d->digest, len, digest);
     *ret = TAKE_PTR(text);
     *ret_len = len;
     return 0;
@@ -256,8 +260,9 @@ static int import_find_oci_layers(struct import *im, const struct manifest *m,
         const struct bundle_file *f = bundle_find(&im->bundle, name);
 
         if (f && f->size != m->layers[i].size)
-            return err_set(err, ERR_INVALID, "'%s' is not the %llu bytes that its manifest says",
-                           name, (unsigned long long)m->layers[i].size);
+            return err_set(err, ERR_INVALID,
+                           "the size of '%s' does not match the %llu bytes in the manifest", name,
+                           (unsigned long long)m->layers[i].size);
         in->layers[in->n++] =
             (struct layer_in){.range = {f ? im->spool : -1, f ? f->at : 0, f ? f->size : 0},
                               .digest = m->layers[i].digest};
@@ -305,7 +310,9 @@ static int import_index_entry(struct import *im, const struct index_entry *e, un
     if (!e->is_index)
         return import_manifest(im, e, err);
     if (depth >= INDEX_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "indexes of images are over %d deep", INDEX_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT,
+                       "image indexes are nested too deeply (the limit is %d levels)",
+                       INDEX_DEPTH_MAX);
     r = import_read_blob(im, &e->d, &text, &len, err);
     return r < 0 ? r : import_index(im, text, len, depth + 1, err);
 }
@@ -320,7 +327,7 @@ static int import_index(struct import *im, const char *text, size_t len, unsigne
     if (r >= 0)
         r = import_one_name_one_image(im, x.n, err);
     if (r >= 0 && x.n == 0)
-        r = err_set(err, ERR_NOT_FOUND, "the layout has no image for this machine");
+        r = err_set(err, ERR_NOT_FOUND, "the OCI layout has no image for this machine");
     for (size_t i = 0; r >= 0 && i < x.n; i++)
         r = import_index_entry(im, &x.v[i], depth, err);
     index_done(&x);
@@ -347,8 +354,8 @@ static int import_rootfs(struct import *im, struct err *err)
         .config = config, .config_len = strlen(config), .layers = &layer, .n = 1};
 
     if (!im->name) {
-        err_set(err, ERR_INVALID, "a root file system has no name of its own");
-        return err_hint(err, "Give one: `ripcord image import FILE NAME`.");
+        err_set(err, ERR_INVALID, "the archive of a root file system contains no image name");
+        return err_hint(err, "Add a name: `ripcord image import FILE NAME`.");
     }
     return import_image(im, &in, err);
 }
@@ -366,7 +373,7 @@ static int import_check_end(const struct import *im, struct err *err)
         memcmp(end, zeros, TAR_END) == 0)
         return 0;
     return err_set(err, ERR_INVALID,
-                   "it is not a tar archive, or has been cut: its end is missing");
+                   "not a tar archive, or cut off (the end-of-archive blocks are missing)");
 }
 
 static int import_spool(struct import *im, int in, struct err *err)
@@ -377,10 +384,10 @@ static int import_spool(struct import *im, int in, struct err *err)
 
     im->spool = openat(im->s->dir, "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (im->spool < 0)
-        return err_sys(err, errno, "make a file in the image store");
+        return err_sys(err, errno, "create a file in the image store");
     r = layer_inflate(&range, im->spool, im->digest, err);
     if (r >= 0 && fstat(im->spool, &st) < 0)
-        r = err_sys(err, errno, "look at the archive");
+        r = err_sys(err, errno, "stat the archive");
     if (r < 0)
         return r;
     im->size = (uint64_t)st.st_size;

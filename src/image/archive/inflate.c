@@ -61,12 +61,14 @@ static int inflate_pass_on(struct archive *a, const struct inflate_source *s, in
             return inflate_fault(a, err);
         total += (uint64_t)n;
         if (total > max)
-            return err_set(err, ERR_LIMIT, "it is over %llu bytes", (unsigned long long)max);
+            return err_set(err, ERR_LIMIT, "the stream is longer than %llu bytes",
+                           (unsigned long long)max);
         if (total > RATIO_FREE && total / RATIO_MAX > s->taken)
-            return err_set(err, ERR_LIMIT, "it grows to over %d times its size", RATIO_MAX);
+            return err_set(err, ERR_LIMIT,
+                           "the stream grows to more than %d times its compressed size", RATIO_MAX);
         r = fd_write_all(out, buf, (size_t)n);
         if (r < 0)
-            return err_sys(err, -r, "pass it on");
+            return err_sys(err, -r, "write the uncompressed stream");
     }
 }
 

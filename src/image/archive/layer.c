@@ -111,8 +111,8 @@ static int layer_check_digest(const struct layer_in *in, struct err *err)
     }
     digest_end(d, digest);
     if (!STREQ(digest, in->digest))
-        return err_set(err, ERR_INVALID, "layer '%s' is damaged: its bytes are '%s'", in->digest,
-                       digest);
+        return err_set(err, ERR_INVALID, "layer '%s' is damaged (its content has digest '%s')",
+                       in->digest, digest);
     return 0;
 }
 
@@ -166,12 +166,13 @@ static int layer_unpack_to(struct images *s, const struct confined_ids *ids, con
     int r;
 
     if (mkdirat(s->dir, tmp, 0700) < 0 || mkdirat(s->dir, fs, 0755) < 0)
-        return err_sys(err, errno, "make folder '%s' of the image store", fs);
+        return err_sys(err, errno, "create folder '%s' of the image store", fs);
     r = dir_open(s->dir, fs, &dir, err);
     if (r >= 0)
         r = layer_unpack(dir, ids, in, ret, err);
     if (r >= 0 && in->diff_id && !STREQ(in->diff_id, ret->diff_id))
-        r = err_set(err, ERR_INVALID, "layer '%s' is damaged: unpacked it is '%s'", in->diff_id,
+        r = err_set(err, ERR_INVALID,
+                    "layer '%s' is damaged (its uncompressed content has digest '%s')", in->diff_id,
                     ret->diff_id);
     if (r >= 0)
         r = images_put_layer(s, ret->diff_id, name, ret->stats.bytes, err);

@@ -88,7 +88,7 @@ static int mount_cache_take_slot(struct mount_cache *c, enum mount_cache_share s
         if (r != 0)
             return r;
     }
-    return err_set(err, ERR_LIMIT, "%d builds use this private cache mount already",
+    return err_set(err, ERR_LIMIT, "this private cache mount is already in use by %d builds",
                    MOUNT_CACHE_SLOTS);
 }
 
@@ -141,7 +141,8 @@ int mount_cache_take(const struct images *s, const char *id, enum mount_cache_sh
     int r;
 
     if (strlen(id) > MOUNT_CACHE_ID_MAX)
-        return err_set(err, ERR_LIMIT, "its id is over %d bytes", MOUNT_CACHE_ID_MAX);
+        return err_set(err, ERR_LIMIT, "the id of the cache mount is longer than %d bytes",
+                       MOUNT_CACHE_ID_MAX);
     c.folder = mount_cache_folder_of(id);
     r = mount_cache_open_gate(s, &c, err);
     if (r >= 0)
@@ -250,7 +251,7 @@ static int mount_cache_read_item(int dir, const struct confined_ids *ids,
 
     /* one that is being made, or was damaged: its time is that of its folder */
     if (fstatat(dir, r < 0 ? "." : "id", &st, AT_SYMLINK_NOFOLLOW) < 0 && fstat(dir, &st) < 0)
-        return err_sys(err, errno, "look at a cache mount");
+        return err_sys(err, errno, "stat a cache mount");
     if (r < 0)
         ret->id = xstrdup("");
     ret->used = st.st_mtim;
@@ -354,7 +355,9 @@ static int mount_cache_remove_one(const struct images *s, const struct confined_
     if (r < 0)
         return err_sys(err, -r, "lock a cache mount");
     if (renameat(s->dir, folder, s->dir, tmp) < 0)
-        return errno == ENOENT ? 0 : err_sys(err, errno, "take a cache mount out of its place");
+        return errno == ENOENT
+                   ? 0
+                   : err_sys(err, errno, "move a cache mount to the folder for deletion");
     gate = fd_close(gate);
     r = confined_remove(ids, s->dir, tmp, err);
     return r < 0 ? r : 1;
@@ -384,9 +387,8 @@ int mount_cache_remove(const struct images *s, const struct confined_ids *ids, c
     int r;
 
     if (faccessat(s->dir, folder, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
-        err_set(err, ERR_NOT_FOUND, "no build has made a cache mount '%.200s'", id);
-        return err_hint(err, "`ripcord cache ls` lists them: an id, or the target where a "
-                             "Dockerfile names none.");
+        err_set(err, ERR_NOT_FOUND, "no such cache mount: '%.200s'", id);
+        return err_hint(err, "`ripcord cache ls` lists the ids of cache mounts.");
     }
     r = dir_open(s->dir, folder, &dir, err);
     if (r >= 0)
@@ -394,7 +396,7 @@ int mount_cache_remove(const struct images *s, const struct confined_ids *ids, c
     if (r >= 0)
         r = mount_cache_remove_one(s, ids, folder, err);
     if (r == 0)
-        return err_set(err, ERR_CONFLICT, "a build uses cache mount '%.200s'", id);
+        return err_set(err, ERR_CONFLICT, "cache mount '%.200s' is in use by a build", id);
     if (r < 0)
         return err_wrap(err, "remove cache mount '%.200s'", id);
     *ret = mount_cache_removed_json();

@@ -92,7 +92,8 @@ static int pack_read_value(int fd, const char *name, struct attributes *a, struc
     if (n < 0)
         return err_sys(err, errno, "read its attribute '%.100s'", name);
     if (a->n == UNPACK_XATTRS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d extended attributes", UNPACK_XATTRS_MAX);
+        return err_set(err, ERR_LIMIT, "too many extended attributes (the limit is %d)",
+                       UNPACK_XATTRS_MAX);
     a->v[a->n++] = (struct tar_xattr){name, TAKE_PTR(value), (size_t)n};
     return 0;
 }
@@ -311,7 +312,7 @@ static int pack_put_names(struct pack *p, const char *path, char *const *names, 
         const char *hidden;
 
         if (whiteout_parse(*names, &hidden) != WHITEOUT_NONE)
-            r = err_set(err, ERR_UNSUPPORTED, "its name is that of a whiteout in archives");
+            r = err_set(err, ERR_UNSUPPORTED, "the name is reserved for whiteouts in archives");
         else
             r = pack_put_any(p, child, depth + 1, err);
         if (r < 0)
@@ -331,7 +332,7 @@ static int pack_put_folder(struct pack *p, const char *path, const struct stat *
     if (fd < 0)
         return err_sys(err, errno, "open it");
     if (depth > UNPACK_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "it lies over %d folders deep", UNPACK_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT, "the path is deeper than %d folders", UNPACK_DEPTH_MAX);
     r = pack_put_folder_entry(p, path, st, fd, err);
     if (r >= 0 && whiteout_is_opaque(fd))
         r = pack_put_mark(p, mark, err);
@@ -346,9 +347,9 @@ static int pack_put_any(struct pack *p, const char *path, unsigned depth, struct
 
     /* tar_entry holds as much, with the slash behind a folder. */
     if (strlen(path) + 2 > TAR_PATH_MAX)
-        return err_set(err, ERR_LIMIT, "its path is over %d bytes", TAR_PATH_MAX - 2);
+        return err_set(err, ERR_LIMIT, "the path is longer than %d bytes", TAR_PATH_MAX - 2);
     if (fstatat(p->root, path, &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
-        return err_sys(err, errno, "look at it");
+        return err_sys(err, errno, "stat it");
     return S_ISDIR(st.st_mode) ? pack_put_folder(p, path, &st, depth, err)
                                : pack_put_other(p, path, &st, err);
 }

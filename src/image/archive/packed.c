@@ -127,7 +127,7 @@ int packed_make(const struct images *s, const struct confined_ids *ids, const ch
     if (r >= 0)
         p.fd = openat(s->dir, "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (r >= 0 && p.fd < 0)
-        r = err_sys(err, errno, "make a file in the image store");
+        r = err_sys(err, errno, "create a file in the image store");
     if (r >= 0)
         r = packed_pack_into(dir, ids, gzip, &p, err);
     if (r < 0) {

@@ -45,7 +45,7 @@ static void expand_result_done(struct expand_result *r)
 
 static int expand_too_long(struct err *err)
 {
-    return err_set(err, ERR_LIMIT, "the expansion of a word is over %d bytes", EXPAND_RESULT_MAX);
+    return err_set(err, ERR_LIMIT, "an expanded word is longer than %d bytes", EXPAND_RESULT_MAX);
 }
 
 static void expand_end_word(struct expand_result *r)
@@ -195,7 +195,7 @@ static int expand_read_operand(struct lexer *lx, char stop, bool raw_escapes, bo
 
     if (r < 0 && !*lx->s && err->code == ERR_INVALID) {
         err_done(err);
-        return err_set(err, ERR_INVALID, "'%c' is missing behind '${'", stop);
+        return err_set(err, ERR_INVALID, "'%c' is missing after '${'", stop);
     }
     if (r < 0)
         return r;
@@ -288,7 +288,7 @@ static int expand_read_operator(struct lexer *lx, const char *start, const char 
     if (!c || !strchr("-+?#%", c) || (trims && colon))
         return c || colon
                    ? expand_unsupported(op, colon + (c ? expand_char_len(op + colon) : 0), err)
-                   : err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+                   : err_set(err, ERR_INVALID, "'}' is missing after '${'");
     lx->s += colon + 1;
     r = expand_read_operand(lx, '}', trims, trims, &word, err);
     if (r < 0)
@@ -305,9 +305,9 @@ static int expand_read_braces(struct lexer *lx, const char *start, struct buf *r
     const char *value;
 
     if (!*lx->s)
-        return err_set(err, ERR_INVALID, "'}' is missing behind '${'");
+        return err_set(err, ERR_INVALID, "'}' is missing after '${'");
     if (strchr("{}:", *lx->s))
-        return err_set(err, ERR_INVALID, "bad substitution: there is no name behind '${'");
+        return err_set(err, ERR_INVALID, "bad substitution: a name is missing after '${'");
     name = expand_read_name(lx);
     if (*lx->s != '}')
         return expand_read_operator(lx, start, name, ret, err);
@@ -402,7 +402,9 @@ static int expand_read_until(struct lexer *lx, char stop, bool raw_escapes, bool
     int r = 0;
 
     if (++lx->depth > EXPAND_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "substitutions are nested over %d deep", EXPAND_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT,
+                       "substitutions are nested too deeply (the limit is %d levels)",
+                       EXPAND_DEPTH_MAX);
     lx->raw_escapes = raw_escapes;
     while (r >= 0 && *lx->s && *lx->s != stop)
         r = expand_is_special(lx) ? expand_read_special(lx, pattern, ret, err)

@@ -191,15 +191,17 @@ static int ignore_add_pattern(struct ignore *ig, const char *s, size_t start, si
     if (start == end)
         return exception ? err_set(err, ERR_INVALID, "'!' without a pattern") : 0;
     if (ig->n == IGNORE_PATTERNS_MAX || end - start > IGNORE_PATTERN_MAX)
-        return err_set(err, ERR_LIMIT, "over %d patterns, or one over %d bytes",
-                       IGNORE_PATTERNS_MAX, IGNORE_PATTERN_MAX);
+        return err_set(
+            err, ERR_LIMIT,
+            "too many patterns, or a pattern is too long (the limits are %d patterns of %d bytes)",
+            IGNORE_PATTERNS_MAX, IGNORE_PATTERN_MAX);
     if (!(ig->n & (ig->n - 1)))
         ig->patterns = xreallocarray(ig->patterns, ig->n ? ig->n * 2 : 1, sizeof(*ig->patterns));
     p = &ig->patterns[ig->n++];
     *p = (struct pattern){.text = ignore_clean(s + start, end - start), .exception = exception};
     ig->exceptions |= exception;
     if (!ignore_compile(p))
-        return err_set(err, ERR_INVALID, "'%.64s' is not a pattern", p->text);
+        return err_set(err, ERR_INVALID, "'%.64s' is not a valid pattern", p->text);
     return 0;
 }
 
@@ -223,9 +225,10 @@ int ignore_parse(const char *text, size_t len, struct ignore **ret, struct err *
     unsigned line = 1;
 
     if (len > IGNORE_SIZE_MAX)
-        return err_set(err, ERR_LIMIT, "%zu bytes; %d are allowed", len, IGNORE_SIZE_MAX);
+        return err_set(err, ERR_LIMIT, "the file has %zu bytes (the limit is %d)", len,
+                       IGNORE_SIZE_MAX);
     if (memchr(text, 0, len))
-        return err_set(err, ERR_INVALID, "it holds a NUL byte");
+        return err_set(err, ERR_INVALID, "the file contains a NUL byte");
     for (size_t i = len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; i < len; line++) {
         const char *newline = memchr(text + i, '\n', len - i);
         size_t end = newline ? (size_t)(newline - text) : len;

@@ -83,7 +83,7 @@ int line_read_raw(struct line_reader *r, size_t *ret_start, size_t *ret_end, siz
     *ret_end = newline ? (size_t)(newline - r->text) + 1 : r->len;
     if (*ret_end - *ret_start > LINE_MAX_BYTES) {
         *ret_at = r->pos;
-        return err_set(err, ERR_LIMIT, "this line has %zu bytes; %d are allowed",
+        return err_set(err, ERR_LIMIT, "this line has %zu bytes (the limit is %d)",
                        *ret_end - *ret_start, LINE_MAX_BYTES);
     }
     r->pos = *ret_end;
@@ -136,7 +136,7 @@ static int line_set_escape(struct line_reader *r, const struct directive *d, siz
         return 0;
     }
     *ret_at = d->value;
-    return err_set(err, ERR_INVALID, "escape '%.*s' is neither \\ nor `",
+    return err_set(err, ERR_INVALID, "the escape directive must be \\ or `, not '%.*s'",
                    (int)MIN(d->value_len, 32), v);
 }
 

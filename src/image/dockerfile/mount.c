@@ -47,7 +47,7 @@ static int dockerfile_mount_read_field(const char **s, char **ret, struct err *e
         size_t n = strcspn(p, ",");
 
         if (memchr(p, '"', n))
-            return err_set(err, ERR_INVALID, "--mount: a quote (\") within '%.*s'", (int)n, p);
+            return err_set(err, ERR_INVALID, "--mount: unexpected quote (\") in '%.*s'", (int)n, p);
         *ret = xstrndup(p, n);
         *s = p + n;
         return 0;
@@ -112,7 +112,7 @@ static int dockerfile_mount_find_key(const char *field, size_t len, enum mount_k
             return 0;
         }
     }
-    err_set(err, ERR_INVALID, "--mount has no option '%s'", name);
+    err_set(err, ERR_INVALID, "--mount: unknown option '%s'", name);
     near = strv_nearest(name, names, ARRAY_SIZE(names));
     return near ? err_hint(err, "Did you mean '%s'?", near) : -ERR_INVALID;
 }
@@ -149,7 +149,7 @@ static int dockerfile_mount_read_bool(const char *value, bool *ret, struct err *
             *ret = STREQ(yes[i], value);
             return 0;
         }
-    return err_set(err, ERR_INVALID, "--mount: '%s' is neither true nor false", value);
+    return err_set(err, ERR_INVALID, "--mount: expected true or false, not '%s'", value);
 }
 
 static int dockerfile_mount_check_mode(const char *value, struct err *err)
@@ -166,7 +166,8 @@ static bool dockerfile_mount_is_one_of(const struct mount *m, enum mount_type a,
 
 static int dockerfile_mount_not_for(const struct mount *m, const char *what, struct err *err)
 {
-    return err_set(err, ERR_INVALID, "--mount: '%s' is not for type %s", what, type_names[m->type]);
+    return err_set(err, ERR_INVALID, "--mount: '%s' is not allowed for type %s", what,
+                   type_names[m->type]);
 }
 
 /* The one above the last is no user's: whoever gives something to it leaves it as it is. */
@@ -177,7 +178,7 @@ static int dockerfile_mount_check_id(const char *what, const char *value, struct
     if (parse_u32(value, 0, UINT32_MAX - 1, &id, NULL) >= 0)
         return 0;
     err_set(err, ERR_INVALID, "--mount: invalid %s '%s'", what, value);
-    return err_hint(err, "It is a number from 0 to %u.", UINT32_MAX - 1);
+    return err_hint(err, "Use a number between 0 and %u.", UINT32_MAX - 1);
 }
 
 static int dockerfile_mount_set_numbers(struct mount *m, enum mount_key key, const char *value,
@@ -290,7 +291,7 @@ static int dockerfile_mount_set_switch(struct mount_state *st, const char *field
         return dockerfile_mount_set_access(st, key, NULL, err);
     if (key == KEY_REQUIRED)
         return dockerfile_mount_set_checked(st, key, "true", err);
-    return err_set(err, ERR_INVALID, "--mount: '%s' must be %s=VALUE", field, field);
+    return err_set(err, ERR_INVALID, "--mount: '%s' needs a value, as in %s=VALUE", field, field);
 }
 
 static int dockerfile_mount_set_field(struct mount_state *st, const char *field, struct err *err)
@@ -305,10 +306,10 @@ static int dockerfile_mount_set_field(struct mount_state *st, const char *field,
     if (r < 0)
         return r;
     if (st->defer && strchr(equals + 1, '$')) {
-        if (key == KEY_FROM)
-            return err_set(err, ERR_INVALID,
-                           "--mount: 'from' cannot hold variables; give the stage a name with FROM "
-                           "… AS");
+        if (key == KEY_FROM) {
+            err_set(err, ERR_INVALID, "--mount: 'from' cannot contain variables");
+            return err_hint(err, "Name the image with FROM … AS, where global ARGs are allowed.");
+        }
         if (key != KEY_TARGET && key != KEY_SOURCE && key != KEY_ID) {
             st->deferred = true;
             return 0;
@@ -326,7 +327,7 @@ static int dockerfile_mount_check_secret(const struct mount *m, struct err *err)
     if (!m->source && !m->target && !m->id && !m->env)
         return err_set(err, ERR_INVALID, "--mount: a secret needs id, source or target");
     if (m->source && m->id)
-        return err_set(err, ERR_INVALID, "--mount: a secret has id or source, not both");
+        return err_set(err, ERR_INVALID, "--mount: a secret takes id or source, not both");
     return 0;
 }
 

@@ -172,7 +172,7 @@ static int dockerfile_parse_new_pair(struct parser *p, const struct word_span *w
         p->at = line_source(&p->in->line, w->start);
         err_set(err, ERR_INVALID, "'%.*s' has no '='", (int)MIN(w->end - w->start, 64),
                 s + w->start);
-        return err_hint(err, "All of an %s are NAME=VALUE; a value with blanks needs quotes.",
+        return err_hint(err, "Write each %s entry as NAME=VALUE. A value with blanks needs quotes.",
                         kinds[p->in->kind].name);
     }
     at = (size_t)(equals - s);
@@ -211,7 +211,7 @@ static int dockerfile_parse_try_json(struct parser *p, struct err *err)
     if (found == JSON_LIST_MIXED) {
         p->at = line_source(&p->in->line, items[n - 1].start);
         json_list_free(items, n);
-        return err_set(err, ERR_INVALID, "an array may only hold strings here");
+        return err_set(err, ERR_INVALID, "an array can contain only strings here");
     }
     for (size_t i = 0; i < n; i++) {
         dockerfile_parse_add_word(p, items[i].text, items[i].start, items[i].end);
@@ -368,7 +368,7 @@ int parse_instruction(struct dockerfile_instruction *in, char escape, size_t *re
 
     if (memchr(in->line.text, 0, in->line.len)) {
         *ret_at = in->line.at;
-        return err_set(err, ERR_INVALID, "this line holds a NUL byte");
+        return err_set(err, ERR_INVALID, "this line contains a NUL byte");
     }
     word_trim(in->line.text, &p.start, &p.end);
     r = dockerfile_parse_find_kind(&p, err);

@@ -80,7 +80,7 @@ static int pattern_read(const char *s, struct tokens *ret, struct err *err)
         }
     }
     if (ret->n > PATTERN_TOKENS_MAX)
-        return err_set(err, ERR_LIMIT, "a pattern has %zu characters; %d are allowed", ret->n,
+        return err_set(err, ERR_LIMIT, "a pattern has %zu characters (the limit is %d)", ret->n,
                        PATTERN_TOKENS_MAX);
     return 0;
 }

@@ -17,9 +17,9 @@ struct range {
 
 static int dockerfile_ports_bad(const char *spec, struct err *err)
 {
-    err_set(err, ERR_INVALID, "'%.64s' is not a port", spec);
-    return err_hint(err,
-                    "A port is a number up to 65535, or two with '-', and /tcp, /udp or /sctp.");
+    err_set(err, ERR_INVALID, "'%.64s' is not a valid port", spec);
+    return err_hint(err, "Write a number up to 65535, or a range as in 8000-8010, then optionally "
+                         "/tcp, /udp or /sctp.");
 }
 
 static int dockerfile_ports_read_range(char *s, struct range *ret)
@@ -99,7 +99,7 @@ int ports_add(const char *spec, char ***ports, struct err *err)
             return dockerfile_ports_bad(spec, err);
     }
     if (r.last - r.first + strv_len(*ports) >= PORTS_MAX)
-        return err_set(err, ERR_LIMIT, "over %d ports", PORTS_MAX);
+        return err_set(err, ERR_LIMIT, "too many ports (the limit is %d)", PORTS_MAX);
     for (uint32_t port = r.first; port <= r.last; port++) {
         _cleanup_free_ char *text = xasprintf("%u/%s", port, protocol);
 

@@ -55,8 +55,8 @@ static int dockerfile_stages_check_literal(const struct dockerfile *df, const ch
 
     if (r < 0 || STREQ(plain, from))
         return r;
-    err_set(err, ERR_INVALID, "'--from=%s' cannot hold variables", from);
-    return err_hint(err, "Give the image a name with FROM … AS, where global ARGs count.");
+    err_set(err, ERR_INVALID, "'--from=%s' cannot contain variables", from);
+    return err_hint(err, "Name the image with FROM … AS, where global ARGs are allowed.");
 }
 
 /* The stage that --from means, or -1 for an image. A later stage cannot be meant. */
@@ -67,10 +67,10 @@ static int dockerfile_stages_find_source(const struct evaluation *ev, size_t sta
     uint32_t index;
 
     if (found < 0 && parse_u32(from, 0, UINT32_MAX, &index, NULL) >= 0)
-        return err_set(err, ERR_INVALID, "there is no stage %u", index);
+        return err_set(err, ERR_INVALID, "no such stage: %u", index);
     *ret = dockerfile_find_stage(ev->df, from, stage);
     if (*ret < 0 && found >= 0)
-        return err_set(err, ERR_INVALID, "stage '%s' does not stand before this one", from);
+        return err_set(err, ERR_INVALID, "stage '%s' must come before this stage", from);
     return 0;
 }
 
@@ -110,7 +110,7 @@ static int dockerfile_stages_find_target(struct evaluation *ev, size_t *ret, str
     if (target)
         found = dockerfile_find_stage(df, target, df->n_stages);
     if (found < 0)
-        return err_set(err, ERR_NOT_FOUND, "there is no stage '%s'", target);
+        return err_set(err, ERR_NOT_FOUND, "no such stage: '%s'", target);
     *ret = (size_t)found;
     return 0;
 }
@@ -202,7 +202,7 @@ static int dockerfile_stages_apply_trigger_text(struct evaluation *ev, size_t i,
     int r = dockerfile_parse(whole, strlen(whole), &df, NULL, err);
 
     if (r >= 0 && (df->n_stages != 1 || df->stages[0].last - df->stages[0].first != 1))
-        r = err_set(err, ERR_INVALID, "it is not one instruction");
+        r = err_set(err, ERR_INVALID, "it must be exactly one instruction");
     if (r >= 0)
         r = dockerfile_stages_apply(ev, i, df, &df->instructions[df->stages[0].first], err);
     *ev->ret_at = ev->df->stages[i].from->at;

@@ -84,7 +84,7 @@ static void rules_cache_check_off_flags(const struct lint_walk *w, const struct 
             continue;
         f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
                    "'%s' makes %s ignore the cache mounted at '%s'", name, t->name, m->target);
-        report_fix(f, "Take '%s' out: the mount is not part of the image.", name);
+        report_fix(f, "Remove '%s'. The cache mount is not part of the image.", name);
         rules_cache_edit_out_word(f, c, word);
     }
 }
@@ -106,7 +106,7 @@ static void rules_cache_check_off_variable(const struct lint_walk *w, const stru
         f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
                    "%s makes %s ignore the cache mounted at '%s'", t->off_variable, t->name,
                    m->target);
-        report_fix(f, "Take it out.");
+        report_fix(f, "Remove %s.", t->off_variable);
         if (word + 1 < c->words + c->n)
             report_edit(f, word->at, word[1].at, xstrdup(""));
         return;
@@ -115,9 +115,9 @@ static void rules_cache_check_off_variable(const struct lint_walk *w, const stru
     if (!value || rules_cache_means_no(value))
         return;
     f = report(w, RULE_CACHE_DEFEATED, m->at, m->end,
-               "the variable %s, set above, makes %s ignore the cache mounted at '%s'",
-               t->off_variable, t->name, m->target);
-    report_fix(f, "Take %s out, or set it to 0 on this command.", t->off_variable);
+               "%s is set above and makes %s ignore the cache mounted at '%s'", t->off_variable,
+               t->name, m->target);
+    report_fix(f, "Remove %s, or set it to 0 for this command.", t->off_variable);
 }
 
 /* npm --cache /elsewhere */
@@ -136,7 +136,7 @@ static void rules_cache_check_other_folder(const struct lint_walk *w, const stru
         return;
     report_fix(report(w, RULE_CACHE_DEFEATED, option->at, equals ? option->end : option[1].end,
                       "%s caches in '%s', but the mount is at '%s'", t->name, folder, m->target),
-               "Mount the cache there, or take '%s' out.", t->option);
+               "Mount the cache at '%s', or remove '%s'.", folder, t->option);
 }
 
 /* apt keeps packages and lists apart: `clean` touches only the packages. */
@@ -155,8 +155,8 @@ static void rules_cache_check_clean(const struct lint_walk *w, size_t i, const s
     if (!rules_cache_cleans_mount(t, target))
         return;
     f = report(w, RULE_CACHE_DEFEATED, c->words[c->first].at, c->words[c->n - 1].end,
-               "this empties the cache mounted at '%s'", m->target);
-    report_fix(f, "Take the command out: the mount is not part of the image.");
+               "%s empties the cache mounted at '%s'", t->name, m->target);
+    report_fix(f, "Remove the command. The cache mount is not part of the image.");
     rules_cache_edit_out_command(w, f, i);
 }
 
@@ -192,8 +192,8 @@ static void rules_cache_check_rm(const struct lint_walk *w, size_t i)
                 !tool_paths_meet(path, target))
                 continue;
             f = report(w, RULE_CACHE_DEFEATED, word->at, word->end,
-                       "'%s' is in the cache mounted at '%s'", word->text, m->target);
-            report_fix(f, "Take it out: the mount is not part of the image.");
+                       "'rm' removes '%s' from the cache mounted at '%s'", word->text, m->target);
+            report_fix(f, "Remove '%s'. The cache mount is not part of the image.", word->text);
             if (paths == 1 && !shell_arg(c, k + 1))
                 rules_cache_edit_out_command(w, f, i);
             else
@@ -252,9 +252,11 @@ static void rules_cache_check_docker_clean(const struct lint_walk *w)
         if (!rules_cache_is_cache(m) || !tool_paths_meet(target, "/var/cache/apt") ||
             rules_cache_hook_is_gone(w))
             continue;
-        f = report(w, RULE_CACHE_DOCKER_CLEAN, m->at, m->end,
-                   "Debian's and Ubuntu's images empty '%s' after every apt-get", m->target);
-        report_fix(f, "Begin the command with: rm -f /etc/apt/apt.conf.d/docker-clean;");
+        f = report(
+            w, RULE_CACHE_DOCKER_CLEAN, m->at, m->end,
+            "the docker-clean hook of Debian and Ubuntu images empties '%s' after every apt-get",
+            m->target);
+        report_fix(f, "Begin the command with 'rm -f /etc/apt/apt.conf.d/docker-clean;'.");
         if (!w->in->json && !w->in->n_heredocs)
             report_edit(f, w->in->words[0].at, w->in->words[0].at,
                         xstrdup("rm -f /etc/apt/apt.conf.d/docker-clean; "));
@@ -281,10 +283,10 @@ static void rules_cache_check_owner(const struct lint_walk *w)
         if (given && (!number || (strlen(m->uid) == n && !strncmp(m->uid, user, n))))
             continue;
         report_fix(report(w, RULE_CACHE_OWNER, m->at, m->end,
-                          "the cache at '%s' belongs to uid %s, but this runs as '%.*s'",
+                          "the cache at '%s' belongs to uid %s, but the RUN runs as '%.*s'",
                           m->target ? m->target : "", m->uid ? m->uid : "0", (int)n, user),
-                   "Add uid=%s to the mount: tools ignore a cache that is not theirs.",
-                   number ? user : "N, the user's number,");
+                   "Add uid=%s to the mount. Tools ignore a cache that belongs to another user.",
+                   number ? user : "UID (the user's number)");
     }
 }
 
@@ -301,8 +303,8 @@ static void rules_cache_check_unused(const struct lint_walk *w, const struct lin
             tool_uses(t, w->at, c, target))
             continue;
         report_fix(report(w, RULE_CACHE_UNUSED, m->at, m->end,
-                          "%s does not cache in '%s' here, but in '%s'", t->name, m->target,
-                          folder),
+                          "%s does not use the cache mounted at '%s': it caches in '%s'", t->name,
+                          m->target, folder),
                    "Mount the cache at '%s'%s%.*s%s.", folder, t->variable ? ", or set " : "",
                    t->variable ? (int)strcspn(t->variable, " ") : 0, t->variable ? t->variable : "",
                    t->variable ? " to the target" : "");
@@ -317,7 +319,7 @@ static void rules_cache_check_missing(const struct lint_walk *w, const struct li
     if (rules_cache_mount_for(w, t, c))
         return;
     report_fix(report(w, RULE_NO_CACHE, c->words[c->first].at, c->words[c->first].end,
-                      "%s downloads everything again whenever this layer is built", t->name),
+                      "%s downloads everything again each time this layer is built", t->name),
                "Add --mount=type=cache,target=%s to the RUN.", folder);
 }
 

@@ -25,7 +25,8 @@ static void rules_form_check_urls(const struct lint_walk *w)
 
         if (rules_form_is_url(word->text) && !(n > 4 && STREQ(word->text + n - 4, ".git")))
             report_fix(report(w, RULE_ADD_URL, word->at, word->end,
-                              "whatever the server sends becomes part of the image"),
+                              "ADD downloads a URL without a checksum: the server decides what is "
+                              "in the image"),
                        "Add --checksum=sha256:… to the ADD.");
     }
 }
@@ -77,9 +78,9 @@ static void rules_form_check_order(const struct lint_walk *w)
         if (in <= w->in || !rules_form_installs_something(in, &tool))
             continue;
         report_fix(report(w, RULE_COPY_BEFORE_INSTALL, all->at, all->end,
-                          "every changed file makes %s in line %u install everything again", tool,
+                          "a change of any file makes %s in line %u install everything again", tool,
                           dockerfile_pos(w->df, in->at).line),
-                   "Copy the list of packages first, install, then copy the rest.");
+                   "Copy the list of packages first, install the packages, then copy the rest.");
         return;
     }
 }
@@ -89,10 +90,9 @@ static void rules_form_check_ignore_file(const struct lint_walk *w)
     const struct dockerfile_word *all = rules_form_whole_context(w->in);
 
     if (all && !w->context->has_ignore_file)
-        report_fix(
-            report(w, RULE_NO_DOCKERIGNORE, all->at, all->end,
-                   "the whole folder is copied, .git and all, and there is no .dockerignore"),
-            "Name in .dockerignore what does not belong into the image.");
+        report_fix(report(w, RULE_NO_DOCKERIGNORE, all->at, all->end,
+                          "the whole folder is copied, with .git, and there is no .dockerignore"),
+                   "List files that do not belong in the image in .dockerignore.");
 }
 
 /* ---- old forms ---- */
@@ -138,7 +138,7 @@ static void rules_form_check_pair(const struct lint_walk *w)
     if (!w->in->legacy)
         return;
     f = report(w, RULE_DEPRECATED_KEY_VALUE, key->at, value->end,
-               "'%s NAME VALUE' is deprecated, and all of the rest is the value", kind);
+               "'%s NAME VALUE' is deprecated: the whole rest of the line is the value", kind);
     report_fix(f, "Write %s %s=\"…\".", kind, key->text);
     if (!strpbrk(value->text, "\"'\\`") &&
         dockerfile_pos(w->df, key->at).line == dockerfile_pos(w->df, value->end).line)
@@ -155,8 +155,8 @@ static void rules_form_check_gap(const struct lint_walk *w)
         return;
     pos = dockerfile_pos(w->df, at);
     f = report(w, RULE_EMPTY_CONTINUATION, at, at,
-               "an empty line in the middle of an instruction; BuildKit will refuse it one day");
-    report_fix(f, "Take the line out.");
+               "empty line inside an instruction (a future BuildKit will reject it)");
+    report_fix(f, "Remove the line.");
     if (pos.line < w->df->n_lines)
         report_edit(f, at, w->df->lines[pos.line], xstrdup(""));
 }
@@ -181,8 +181,9 @@ void rules_end(const struct lint_walk *w)
 
     if (n && !(n == 4 && !strncmp(user, "root", 4)) && !(n == 1 && *user == '0'))
         return;
-    report_fix(report(w, RULE_ROOT_USER, w->in->at, w->in->words[0].end, "%s",
-                      n ? "the image runs as root"
-                        : "no USER: the image runs as root, unless its base says otherwise"),
-               "End with USER and somebody who is not root.");
+    report_fix(
+        report(w, RULE_ROOT_USER, w->in->at, w->in->words[0].end, "%s",
+               n ? "the image runs as root"
+                 : "no USER is set: the image runs as root, unless its base image sets a user"),
+        "Set USER to a non-root user at the end.");
 }

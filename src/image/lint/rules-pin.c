@@ -20,8 +20,10 @@ void rules_from(const struct lint_walk *w)
     if (tag && !STREQ(tag, ":latest"))
         return;
     report_fix(report(w, RULE_UNPINNED_BASE, word->at, word->end,
-                      "'%s' is whatever image has %s today", w->base, tag ? "that tag" : "no tag"),
-               "Name a version: IMAGE:1.2, or IMAGE:1.2@sha256:… for the very same one.");
+                      tag ? "'%s' uses the tag 'latest', which changes over time"
+                          : "'%s' has no tag, so it means 'latest', which changes over time",
+                      w->base),
+               "Add a version, as in IMAGE:1.2, or a digest, as in IMAGE:1.2@sha256:….");
 }
 
 /* ---- packages ---- */
@@ -131,7 +133,7 @@ static void rules_pin_check_command(const struct lint_walk *w, const struct shel
     if (!first)
         return;
     report_fix(report(w, pins[k].rule, first->at, first->end, "'%s'%s no version", first->text,
-                      n > 1 ? " and others of this command have" : " has"),
+                      n > 1 ? " and other packages of this command have" : " has"),
                "Write %s.", pins[k].how);
 }
 
