@@ -383,21 +383,21 @@ void confined_done(struct confined *c)
 
 /* ---- removal ---- */
 
-struct removal {
+struct confined_removal {
     int dirfd;
     const char *name;
 };
 
 static int confined_remove_mapped(void *arg)
 {
-    const struct removal *m = arg;
+    const struct confined_removal *m = arg;
 
     return rmtree(m->dirfd, m->name, NULL) < 0;
 }
 
 int confined_remove(const struct confined_ids *ids, int dirfd, const char *name, struct err *err)
 {
-    struct removal m = {dirfd, name};
+    struct confined_removal m = {dirfd, name};
     _cleanup_err_ struct err why = ERR_INIT;
     int r = rmtree(dirfd, name, &why);
 

@@ -6,8 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "image/archive/bundle.h"
-#include "image/archive/layer.h"
+#include "image/archive/layer-import.h"
+#include "image/archive/tar-index.h"
 #include "image/oci/manifest.h"
 #include "image/oci/reference.h"
 #include "image/store/accounts.h"
@@ -26,7 +26,7 @@ struct import {
     int spool;            /* the archive, plain */
     uint64_t size;
     char digest[DIGEST_MAX]; /* of it */
-    struct bundle bundle;
+    struct tar_index index;
     json_t *images; /* what has come in */
 };
 
@@ -37,7 +37,7 @@ struct import_incoming {
     char id[DIGEST_MAX];
     const char *manifest; /* digest, or NULL */
     char *const *names;
-    struct layer_in *layers;
+    struct layer_import_in *layers;
     size_t n;
 };
 
@@ -54,8 +54,8 @@ static int import_layers(struct import *im, const struct import_incoming *in, co
                        "the configuration lists %zu layers, but the manifest lists %zu",
                        json_array_size(diff_ids), in->n);
     for (size_t i = 0; i < in->n; i++) {
-        struct layer_in layer = in->layers[i];
-        struct layer_out out = {0};
+        struct layer_import_in layer = in->layers[i];
+        struct layer_import_out out = {0};
         int r;
 
         layer.diff_id = json_string_value(json_array_get(diff_ids, i));
@@ -169,11 +169,11 @@ static int import_find_saved_layers(struct import *im, const struct saved_image 
 {
     in->layers = xcalloc(strv_len(image->layers) + 1, sizeof(*in->layers));
     for (char **l = image->layers; *l; l++) {
-        const struct bundle_file *f = bundle_find(&im->bundle, *l);
+        const struct tar_index_file *f = tar_index_find(&im->index, *l);
 
         if (!f)
             return err_set(err, ERR_INVALID, "file '%.200s' is missing in the archive", *l);
-        in->layers[in->n++] = (struct layer_in){.range = {im->spool, f->at, f->size}};
+        in->layers[in->n++] = (struct layer_import_in){.range = {im->spool, f->at, f->size}};
     }
     return 0;
 }
@@ -185,7 +185,7 @@ static int import_saved_one(struct import *im, const struct saved_image *image, 
     struct import_incoming in = {.names = names};
     int r;
 
-    r = bundle_read(&im->bundle, image->config, IMAGES_BLOB_MAX, &config, &in.config_len, err);
+    r = tar_index_read(&im->index, image->config, IMAGES_BLOB_MAX, &config, &in.config_len, err);
     if (r >= 0)
         r = import_check_config_name(image->config, config, in.config_len, err);
     if (r >= 0)
@@ -213,7 +213,7 @@ static int import_saved(struct import *im, struct err *err)
     size_t len;
     int r;
 
-    r = bundle_read(&im->bundle, "manifest.json", IMAGES_BLOB_MAX, &text, &len, err);
+    r = tar_index_read(&im->index, "manifest.json", IMAGES_BLOB_MAX, &text, &len, err);
     if (r >= 0)
         r = saved_images_parse(text, len, &list, err);
     if (r >= 0)
@@ -231,7 +231,7 @@ static char *import_blob_name(const char *digest)
     return xasprintf("blobs/sha256/%s", digest_hex(digest));
 }
 
-static int import_read_blob(struct import *im, const struct descriptor *d, char **ret,
+static int import_read_blob(struct import *im, const struct oci_descriptor *d, char **ret,
                             size_t *ret_len, struct err *err)
 {
     _cleanup_free_ char *name = import_blob_name(d->digest), *text = NULL;
@@ -239,7 +239,7 @@ static int import_read_blob(struct import *im, const struct descriptor *d, char 
     size_t len;
     int r;
 
-    r = bundle_read(&im->bundle, name, IMAGES_BLOB_MAX, &text, &len, err);
+    r = tar_index_read(&im->index, name, IMAGES_BLOB_MAX, &text, &len, err);
     if (r < 0)
         return r;
     digest_of(text, len, digest);
@@ -251,38 +251,38 @@ static int import_read_blob(struct import *im, const struct descriptor *d, char 
     return 0;
 }
 
-static int import_find_oci_layers(struct import *im, const struct manifest *m,
+static int import_find_oci_layers(struct import *im, const struct oci_manifest *m,
                                   struct import_incoming *in, struct err *err)
 {
     in->layers = xcalloc(m->n + 1, sizeof(*in->layers));
     for (size_t i = 0; i < m->n; i++) {
         _cleanup_free_ char *name = import_blob_name(m->layers[i].digest);
-        const struct bundle_file *f = bundle_find(&im->bundle, name);
+        const struct tar_index_file *f = tar_index_find(&im->index, name);
 
         if (f && f->size != m->layers[i].size)
             return err_set(err, ERR_INVALID,
                            "the size of '%s' does not match the %llu bytes in the manifest", name,
                            (unsigned long long)m->layers[i].size);
         in->layers[in->n++] =
-            (struct layer_in){.range = {f ? im->spool : -1, f ? f->at : 0, f ? f->size : 0},
-                              .digest = m->layers[i].digest};
+            (struct layer_import_in){.range = {f ? im->spool : -1, f ? f->at : 0, f ? f->size : 0},
+                                     .digest = m->layers[i].digest};
     }
     return 0;
 }
 
-static int import_manifest(struct import *im, const struct index_entry *e, struct err *err)
+static int import_manifest(struct import *im, const struct oci_index_entry *e, struct err *err)
 {
     char *const tags[] = {e->name, NULL};
     _cleanup_strv_ char **names = import_usable_names(tags);
     _cleanup_free_ char *text = NULL, *config = NULL;
     struct import_incoming in = {.manifest = e->d.digest, .names = names};
-    struct manifest m = {0};
+    struct oci_manifest m = {0};
     size_t len;
     int r;
 
     r = import_read_blob(im, &e->d, &text, &len, err);
     if (r >= 0)
-        r = manifest_parse(text, len, &m, err);
+        r = oci_manifest_parse(text, len, &m, err);
     if (r >= 0)
         r = import_read_blob(im, &m.config, &config, &in.config_len, err);
     if (r >= 0)
@@ -293,14 +293,14 @@ static int import_manifest(struct import *im, const struct index_entry *e, struc
     if (r >= 0)
         r = import_image(im, &in, err);
     free(in.layers);
-    manifest_done(&m);
+    oci_manifest_done(&m);
     return r;
 }
 
 static int import_index(struct import *im, const char *text, size_t len, unsigned depth,
                         struct err *err);
 
-static int import_index_entry(struct import *im, const struct index_entry *e, unsigned depth,
+static int import_index_entry(struct import *im, const struct oci_index_entry *e, unsigned depth,
                               struct err *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -320,17 +320,17 @@ static int import_index_entry(struct import *im, const struct index_entry *e, un
 static int import_index(struct import *im, const char *text, size_t len, unsigned depth,
                         struct err *err)
 {
-    struct index x = {0};
+    struct oci_index x = {0};
     int r;
 
-    r = index_parse_for(text, len, im->platform, &x, err);
+    r = oci_index_parse_for(text, len, im->platform, &x, err);
     if (r >= 0)
         r = import_one_name_one_image(im, x.n, err);
     if (r >= 0 && x.n == 0)
         r = err_set(err, ERR_NOT_FOUND, "the OCI layout has no image for this machine");
     for (size_t i = 0; r >= 0 && i < x.n; i++)
         r = import_index_entry(im, &x.v[i], depth, err);
-    index_done(&x);
+    oci_index_done(&x);
     return r;
 }
 
@@ -340,7 +340,7 @@ static int import_oci(struct import *im, struct err *err)
     size_t len;
     int r;
 
-    r = bundle_read(&im->bundle, "index.json", IMAGES_BLOB_MAX, &text, &len, err);
+    r = tar_index_read(&im->index, "index.json", IMAGES_BLOB_MAX, &text, &len, err);
     return r < 0 ? r : import_index(im, text, len, 0, err);
 }
 
@@ -349,7 +349,7 @@ static int import_oci(struct import *im, struct err *err)
 static int import_rootfs(struct import *im, struct err *err)
 {
     _cleanup_free_ char *config = image_config_make(im->digest);
-    struct layer_in layer = {.range = {im->spool, 0, im->size}};
+    struct layer_import_in layer = {.range = {im->spool, 0, im->size}};
     struct import_incoming in = {
         .config = config, .config_len = strlen(config), .layers = &layer, .n = 1};
 
@@ -378,14 +378,14 @@ static int import_check_end(const struct import *im, struct err *err)
 
 static int import_spool(struct import *im, int in, struct err *err)
 {
-    const struct inflate_range range = {.fd = in, .size = UINT64_MAX};
+    const struct decompress_range range = {.fd = in, .size = UINT64_MAX};
     struct stat st;
     int r;
 
     im->spool = openat(im->s->dir, "tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (im->spool < 0)
         return err_sys(err, errno, "create a file in the image store");
-    r = layer_inflate(&range, im->spool, im->digest, err);
+    r = layer_import_decompress(&range, im->spool, im->digest, err);
     if (r >= 0 && fstat(im->spool, &st) < 0)
         r = err_sys(err, errno, "stat the archive");
     if (r < 0)
@@ -397,10 +397,10 @@ static int import_spool(struct import *im, int in, struct err *err)
 /* What our own reader does not understand is left to the one that unpacks. */
 static int import_any(struct import *im, struct err *err)
 {
-    if (bundle_open(im->spool, &im->bundle, NULL) >= 0) {
-        if (bundle_find(&im->bundle, "manifest.json"))
+    if (tar_index_open(im->spool, &im->index, NULL) >= 0) {
+        if (tar_index_find(&im->index, "manifest.json"))
             return import_saved(im, err);
-        if (bundle_find(&im->bundle, "oci-layout"))
+        if (tar_index_find(&im->index, "oci-layout"))
             return import_oci(im, err);
     }
     return import_rootfs(im, err);
@@ -423,7 +423,7 @@ int import_archive(struct images *s, const struct confined_ids *ids, int in, con
         r = import_any(&im, err);
     if (r >= 0)
         *ret = json_pack("{s:O}", "images", im.images);
-    bundle_done(&im.bundle);
+    tar_index_done(&im.index);
     fd_close(im.spool);
     json_decref(im.images);
     return r;

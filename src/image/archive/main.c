@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "image/archive/confined-ids.h"
 #include "image/archive/confined.h"
-#include "image/archive/copy.h"
 #include "image/archive/export.h"
-#include "image/archive/ids.h"
 #include "image/archive/import.h"
+#include "image/archive/layer-copy.h"
 #include "image/archive/mount-cache.h"
 #include "image/store/images.h"
 #include "lib/base/cleanup.h"
@@ -151,11 +151,11 @@ static int archive_run_rm(struct image_request *q, json_t **ret, struct err *err
 /* Into the folder that is our stdin, as the store has them: <hex>/fs. */
 static int archive_copy(struct image_request *q, bool sync, json_t **ret, struct err *err)
 {
-    struct copy_stats n = {0};
+    struct layer_copy_stats n = {0};
     int r = images_lock(&q->store, false, true, err);
 
     if (r >= 0)
-        r = copy_image(&q->store, &q->ids, q->arg, STDIN_FILENO, &n, err);
+        r = layer_copy_image(&q->store, &q->ids, q->arg, STDIN_FILENO, &n, err);
     /* The copy is believed whole by its name alone, also after a crash of the machine. */
     if (r >= 0 && sync && syncfs(STDIN_FILENO) < 0)
         r = err_sys(err, errno, "write the copy to the disk");
@@ -229,7 +229,7 @@ static int archive_run(int argc, char **argv, json_t **ret, struct err *err)
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
         if (!STREQ(verbs[i].name, argv[3]) || argc - 4 < verbs[i].min || argc - 4 > verbs[i].max)
             continue;
-        r = image_ids_parse(argv[2], &q.ids, err);
+        r = confined_ids_parse(argv[2], &q.ids, err);
         if (r >= 0)
             r = images_open(argv[1], &q.store, err);
         if (r >= 0)

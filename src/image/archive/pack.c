@@ -34,13 +34,13 @@ struct pack {
 };
 
 /* Attributes of one entry. */
-struct attributes {
+struct pack_attributes {
     char *names; /* as flistxattr() gives them */
     struct tar_xattr v[UNPACK_XATTRS_MAX];
     size_t n;
 };
 
-static void pack_attributes_done(struct attributes *a)
+static void pack_attributes_done(struct pack_attributes *a)
 {
     for (size_t i = 0; i < a->n; i++)
         free((void *)a->v[i].value);
@@ -84,7 +84,7 @@ static int pack_by_name(const void *a, const void *b)
     return strcmp(((const struct tar_xattr *)a)->name, ((const struct tar_xattr *)b)->name);
 }
 
-static int pack_read_value(int fd, const char *name, struct attributes *a, struct err *err)
+static int pack_read_value(int fd, const char *name, struct pack_attributes *a, struct err *err)
 {
     _cleanup_free_ char *value = xmalloc(VALUE_MAX);
     ssize_t n = fgetxattr(fd, name, value, VALUE_MAX);
@@ -98,7 +98,7 @@ static int pack_read_value(int fd, const char *name, struct attributes *a, struc
     return 0;
 }
 
-static int pack_read_attributes(int fd, struct attributes *a, struct err *err)
+static int pack_read_attributes(int fd, struct pack_attributes *a, struct err *err)
 {
     ssize_t n = flistxattr(fd, NULL, 0);
     int r = 0;
@@ -119,7 +119,7 @@ static int pack_read_attributes(int fd, struct attributes *a, struct err *err)
 
 /* ---- entries ---- */
 
-static int pack_put_head(struct pack *p, struct tar_entry *e, const struct attributes *a,
+static int pack_put_head(struct pack *p, struct tar_entry *e, const struct pack_attributes *a,
                          struct err *err)
 {
     if (a) {
@@ -167,7 +167,7 @@ static int pack_put_data(struct pack *p, int fd, uint64_t size, struct err *err)
 static int pack_put_file(struct pack *p, const char *path, const struct stat *st, struct err *err)
 {
     _cleanup_close_ int fd = unpack_open(p->root, path, O_RDONLY | O_NONBLOCK);
-    _cleanup_attributes_ struct attributes a = {0};
+    _cleanup_attributes_ struct pack_attributes a = {0};
     _cleanup_free_ struct tar_entry *e = pack_entry_new(path, st);
     int r;
 
@@ -286,7 +286,7 @@ static int pack_list_names(int fd, char ***ret, struct err *err)
 static int pack_put_folder_entry(struct pack *p, const char *path, const struct stat *st, int fd,
                                  struct err *err)
 {
-    _cleanup_attributes_ struct attributes a = {0};
+    _cleanup_attributes_ struct pack_attributes a = {0};
     _cleanup_free_ struct tar_entry *e = NULL;
     _cleanup_free_ char *name = *path ? xasprintf("%s/", path) : xstrdup("./");
     int r = pack_read_attributes(fd, &a, err);

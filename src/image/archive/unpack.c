@@ -28,7 +28,7 @@
 enum { BLOCK = 256 << 10, XATTR_MAX = 64 << 10 };
 
 /* A folder that gets its mode and time at the end. */
-struct later {
+struct unpack_folder {
     char *path;
     mode_t mode;
     struct timespec mtime;
@@ -41,7 +41,7 @@ struct unpack {
     struct unpack_stats stats;
     int parent; /* of the last entry; -1: none kept */
     char parent_path[UNPACK_PATH_MAX];
-    struct later *later;
+    struct unpack_folder *later;
     size_t n_later;
 };
 
@@ -370,7 +370,7 @@ static void unpack_note_later(struct unpack *u, const struct unpack_item *it)
 {
     if ((u->n_later & (u->n_later - 1)) == 0)
         u->later = xreallocarray(u->later, u->n_later ? 2 * u->n_later : 1, sizeof(*u->later));
-    u->later[u->n_later++] = (struct later){xstrdup(it->path), it->mode, it->mtime};
+    u->later[u->n_later++] = (struct unpack_folder){xstrdup(it->path), it->mode, it->mtime};
 }
 
 /* A folder over one of this layer keeps what is in it; over a whiteout it hides what lies below. */
@@ -597,7 +597,7 @@ static int unpack_finish_folders(struct unpack *u, struct err *err)
 {
     /* In order: of two entries for one folder the later one counts. */
     for (size_t i = 0; i < u->n_later; i++) {
-        const struct later *l = &u->later[i];
+        const struct unpack_folder *l = &u->later[i];
         const struct timespec times[2] = {l->mtime, l->mtime};
         _cleanup_close_ int fd =
             unpack_open(u->root, *l->path ? l->path : ".", O_RDONLY | O_DIRECTORY);

@@ -269,7 +269,7 @@ static int check_run(struct dockerfile_instruction *in, size_t *ret_at, struct e
     in->mounts = in->n_flags ? xcalloc(in->n_flags, sizeof(*in->mounts)) : NULL;
     for (size_t i = 0; i < in->n_flags && r >= 0; i++) {
         const struct dockerfile_flag *f = &in->flags[i];
-        struct mount *m = &in->mounts[in->n_mounts];
+        struct dockerfile_mount *m = &in->mounts[in->n_mounts];
 
         *ret_at = f->at;
         if (STREQ(f->name, "mount")) {

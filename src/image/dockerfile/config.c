@@ -495,7 +495,7 @@ static int dockerfile_config_apply_health(const struct healthcheck_step *s, stru
 
 static int dockerfile_config_apply_trigger(const struct healthcheck_step *s, struct err *err)
 {
-    const struct line *l = &s->in->trigger->line;
+    const struct dockerfile_line *l = &s->in->trigger->line;
     _cleanup_buf_ struct buf b = BUF_INIT(DOCKERFILE_SIZE_MAX * 2);
     int r = buf_append(&b, l->text, l->len);
 
@@ -535,7 +535,7 @@ static int dockerfile_config_check_mounts(const struct healthcheck_step *s, stru
     for (size_t i = 0; i < s->in->n_flags; i++) {
         const struct dockerfile_flag *f = &s->in->flags[i];
         _cleanup_free_ char *value = NULL;
-        struct mount m = {0};
+        struct dockerfile_mount m = {0};
         int r;
 
         if (!STREQ(f->name, "mount") || !strchr(f->value, '$'))

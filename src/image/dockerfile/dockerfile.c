@@ -123,7 +123,7 @@ static int dockerfile_place_instruction(struct dockerfile *df, size_t i, struct 
 }
 
 static struct dockerfile_instruction *dockerfile_new_instruction(struct dockerfile *df,
-                                                                 struct line *line)
+                                                                 struct dockerfile_line *line)
 {
     struct dockerfile_instruction *in;
     size_t n = df->n_instructions;
@@ -141,7 +141,7 @@ static int dockerfile_read_instruction(struct dockerfile *df, struct line_reader
                                        struct err *err)
 {
     struct dockerfile_instruction *in;
-    struct line line;
+    struct dockerfile_line line;
     int rc = line_read(r, &line, ret_at, err);
 
     if (rc <= 0)

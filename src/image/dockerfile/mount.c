@@ -20,14 +20,14 @@ const char *mount_type_name(enum mount_type type)
     return type_names[type];
 }
 
-void mount_done(struct mount *m)
+void mount_done(struct dockerfile_mount *m)
 {
     char *const owned[] = {m->from, m->source, m->target, m->id,   m->sharing,
                            m->mode, m->uid,    m->gid,    m->size, m->env};
 
     for (size_t i = 0; i < ARRAY_SIZE(owned); i++)
         free(owned[i]);
-    *m = (struct mount){0};
+    *m = (struct dockerfile_mount){0};
 }
 
 uint32_t mount_number(const char *text, int base, uint32_t otherwise)
@@ -94,7 +94,7 @@ static const struct {
 /* clang-format on */
 
 struct mount_state {
-    struct mount *m;
+    struct dockerfile_mount *m;
     bool defer, access_given;
     bool deferred; /* something was left for later: what goes together is not known yet */
 };
@@ -159,12 +159,14 @@ static int dockerfile_mount_check_mode(const char *value, struct err *err)
     return err_set(err, ERR_INVALID, "--mount: invalid mode '%s'", value);
 }
 
-static bool dockerfile_mount_is_one_of(const struct mount *m, enum mount_type a, enum mount_type b)
+static bool dockerfile_mount_is_one_of(const struct dockerfile_mount *m, enum mount_type a,
+                                       enum mount_type b)
 {
     return m->type == a || m->type == b;
 }
 
-static int dockerfile_mount_not_for(const struct mount *m, const char *what, struct err *err)
+static int dockerfile_mount_not_for(const struct dockerfile_mount *m, const char *what,
+                                    struct err *err)
 {
     return err_set(err, ERR_INVALID, "--mount: '%s' is not allowed for type %s", what,
                    type_names[m->type]);
@@ -181,8 +183,8 @@ static int dockerfile_mount_check_id(const char *what, const char *value, struct
     return err_hint(err, "Use a number between 0 and %u.", UINT32_MAX - 1);
 }
 
-static int dockerfile_mount_set_numbers(struct mount *m, enum mount_key key, const char *value,
-                                        struct err *err)
+static int dockerfile_mount_set_numbers(struct dockerfile_mount *m, enum mount_key key,
+                                        const char *value, struct err *err)
 {
     const char *what = key == KEY_MODE ? "mode" : key == KEY_UID ? "uid" : "gid";
     int r = key == KEY_MODE ? dockerfile_mount_check_mode(value, err)
@@ -211,7 +213,7 @@ static int dockerfile_mount_set_access(struct mount_state *st, enum mount_key ke
 static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key key,
                                         const char *value, struct err *err)
 {
-    struct mount *m = st->m;
+    struct dockerfile_mount *m = st->m;
     uint64_t bytes;
     size_t found = 0;
     int r;
@@ -246,7 +248,7 @@ static int dockerfile_mount_set_checked(struct mount_state *st, enum mount_key k
 static int dockerfile_mount_set_key(struct mount_state *st, enum mount_key key, const char *value,
                                     struct err *err)
 {
-    struct mount *m = st->m;
+    struct dockerfile_mount *m = st->m;
 
     switch (key) {
     case KEY_FROM:
@@ -320,7 +322,7 @@ static int dockerfile_mount_set_field(struct mount_state *st, const char *field,
 
 /* ---- what may go together ---- */
 
-static int dockerfile_mount_check_secret(const struct mount *m, struct err *err)
+static int dockerfile_mount_check_secret(const struct dockerfile_mount *m, struct err *err)
 {
     if (m->from)
         return dockerfile_mount_not_for(m, "from", err);
@@ -331,7 +333,8 @@ static int dockerfile_mount_check_secret(const struct mount *m, struct err *err)
     return 0;
 }
 
-static int dockerfile_mount_check(struct mount *m, const struct mount_state *st, struct err *err)
+static int dockerfile_mount_check(struct dockerfile_mount *m, const struct mount_state *st,
+                                  struct err *err)
 {
     bool owned = m->type == MOUNT_SECRET || m->type == MOUNT_SSH || m->type == MOUNT_CACHE;
 
@@ -346,9 +349,9 @@ static int dockerfile_mount_check(struct mount *m, const struct mount_state *st,
     return m->type == MOUNT_SECRET ? dockerfile_mount_check_secret(m, err) : 0;
 }
 
-int mount_parse(const char *value, bool defer, struct mount *ret, struct err *err)
+int mount_parse(const char *value, bool defer, struct dockerfile_mount *ret, struct err *err)
 {
-    struct mount m = {.type = MOUNT_BIND};
+    struct dockerfile_mount m = {.type = MOUNT_BIND};
     struct mount_state st = {.m = &m, .defer = defer};
     int r = *value ? 0 : err_set(err, ERR_INVALID, "--mount has no options");
 

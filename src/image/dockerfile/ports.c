@@ -11,7 +11,7 @@
 
 enum { PORTS_MAX = 4096 };
 
-struct range {
+struct port_range {
     uint32_t first, last;
 };
 
@@ -22,7 +22,7 @@ static int dockerfile_ports_bad(const char *spec, struct err *err)
                          "/tcp, /udp or /sctp.");
 }
 
-static int dockerfile_ports_read_range(char *s, struct range *ret)
+static int dockerfile_ports_read_range(char *s, struct port_range *ret)
 {
     char *dash = strchr(s, '-');
     int r;
@@ -49,10 +49,10 @@ static bool dockerfile_ports_is_address(char *s)
 }
 
 /* [[ADDRESS:]HOST:]: only looked at; `s` ends before the last colon. */
-static bool dockerfile_ports_host_is_valid(char *s, const struct range *inner)
+static bool dockerfile_ports_host_is_valid(char *s, const struct port_range *inner)
 {
     char *colon = strrchr(s, ':');
-    struct range host;
+    struct port_range host;
     char *port = colon ? colon + 1 : s;
 
     if (colon) {
@@ -89,7 +89,7 @@ int ports_add(const char *spec, char ***ports, struct err *err)
     _cleanup_free_ char *copy = xstrdup(spec);
     char *colon = strrchr(copy, ':'), *inner = colon ? colon + 1 : copy;
     const char *protocol = dockerfile_ports_protocol_of(inner);
-    struct range r;
+    struct port_range r;
 
     if (!protocol || dockerfile_ports_read_range(inner, &r) < 0)
         return dockerfile_ports_bad(spec, err);

@@ -76,8 +76,8 @@ int lint_worst(const struct lint_report *r)
 
 /* ---- findings ---- */
 
-static struct lint_finding *lint_add(struct lint_report *out, enum rule rule, size_t at, size_t end,
-                                     char *owned)
+static struct lint_finding *lint_add(struct lint_report *out, enum lint_rule_id rule, size_t at,
+                                     size_t end, char *owned)
 {
     struct lint_finding *f;
 
@@ -91,8 +91,8 @@ static struct lint_finding *lint_add(struct lint_report *out, enum rule rule, si
     return f;
 }
 
-struct lint_finding *report(const struct lint_walk *w, enum rule rule, size_t at, size_t end,
-                            const char *fmt, ...)
+struct lint_finding *lint_find(const struct lint_walk *w, enum lint_rule_id rule, size_t at,
+                               size_t end, const char *fmt, ...)
 {
     va_list ap;
     char *text;
@@ -103,7 +103,7 @@ struct lint_finding *report(const struct lint_walk *w, enum rule rule, size_t at
     return lint_add(w->out, rule, at, end, text);
 }
 
-void report_fix(struct lint_finding *f, const char *fmt, ...)
+void lint_set_fix(struct lint_finding *f, const char *fmt, ...)
 {
     va_list ap;
 
@@ -112,7 +112,7 @@ void report_fix(struct lint_finding *f, const char *fmt, ...)
     va_end(ap);
 }
 
-void report_edit(struct lint_finding *f, size_t at, size_t end, char *text)
+void lint_set_edit(struct lint_finding *f, size_t at, size_t end, char *text)
 {
     f->edit = xnew0(struct lint_edit);
     *f->edit = (struct lint_edit){at, end, text};

@@ -27,10 +27,10 @@ static void rules_shell_check_download(const struct lint_walk *w, size_t i)
         from--;
     if (!rules_shell_is_download(from))
         return;
-    report_fix(
-        report(w, RULE_PIPE_TO_SHELL, from->words[from->first].at, c->words[c->n - 1].end,
-               "%s runs a download that was not verified, even if the download is incomplete",
-               shell_name(c)),
+    lint_set_fix(
+        lint_find(w, RULE_PIPE_TO_SHELL, from->words[from->first].at, c->words[c->n - 1].end,
+                  "%s runs a download that was not verified, even if the download is incomplete",
+                  shell_name(c)),
         "Download to a file, verify its checksum, then run it; or install a package.");
 }
 
@@ -66,10 +66,11 @@ static void rules_shell_check_pipe(const struct lint_walk *w)
 
         if (!c->to_pipe || c->first == c->n || rules_shell_is_harmless(c))
             continue;
-        report_fix(
-            report(w, RULE_NO_PIPEFAIL, c->words[c->first].at, c->words[c->n - 1].end,
-                   "a failure of '%s' is ignored: the shell checks only the last command of a pipe",
-                   shell_name(c)),
+        lint_set_fix(
+            lint_find(
+                w, RULE_NO_PIPEFAIL, c->words[c->first].at, c->words[c->n - 1].end,
+                "a failure of '%s' is ignored: the shell checks only the last command of a pipe",
+                shell_name(c)),
             "Add SHELL [\"/bin/bash\", \"-o\", \"pipefail\", \"-c\"] before this RUN.");
         return;
     }

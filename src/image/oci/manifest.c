@@ -96,7 +96,7 @@ void saved_images_done(struct saved_images *s)
 
 /* ---- OCI ---- */
 
-static int manifest_descriptor_parse(const json_t *o, struct descriptor *ret, struct err *err)
+static int manifest_descriptor_parse(const json_t *o, struct oci_descriptor *ret, struct err *err)
 {
     const char *digest = json_string_value(json_object_get(o, "digest"));
     const json_t *size = json_object_get(o, "size");
@@ -148,11 +148,11 @@ static const char *manifest_name_of(const json_t *o)
                 : json_string_value(json_object_get(notes, "org.opencontainers.image.ref.name"));
 }
 
-static int manifest_index_entry_add(struct index *x, const json_t *o, const char *wanted,
+static int manifest_index_entry_add(struct oci_index *x, const json_t *o, const char *wanted,
                                     struct err *err)
 {
     const char *name = manifest_name_of(o);
-    struct index_entry e = {0};
+    struct oci_index_entry e = {0};
     int r;
 
     if (!manifest_is_for(json_object_get(o, "platform"), wanted))
@@ -166,17 +166,17 @@ static int manifest_index_entry_add(struct index *x, const json_t *o, const char
     return 0;
 }
 
-int index_parse(const char *text, size_t len, struct index *ret, struct err *err)
+int oci_index_parse(const char *text, size_t len, struct oci_index *ret, struct err *err)
 {
-    return index_parse_for(text, len, NULL, ret, err);
+    return oci_index_parse_for(text, len, NULL, ret, err);
 }
 
-int index_parse_for(const char *text, size_t len, const char *platform, struct index *ret,
-                    struct err *err)
+int oci_index_parse_for(const char *text, size_t len, const char *platform, struct oci_index *ret,
+                        struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *list, *o;
-    struct index x = {0};
+    struct oci_index x = {0};
     size_t i;
     int r;
 
@@ -194,25 +194,25 @@ int index_parse_for(const char *text, size_t len, const char *platform, struct i
             break;
     }
     if (r < 0)
-        index_done(&x);
+        oci_index_done(&x);
     else
         *ret = x;
     return r < 0 ? err_wrap(err, "image index") : 0;
 }
 
-void index_done(struct index *x)
+void oci_index_done(struct oci_index *x)
 {
     for (size_t i = 0; i < x->n; i++)
         free(x->v[i].name);
     free(x->v);
-    *x = (struct index){0};
+    *x = (struct oci_index){0};
 }
 
-int manifest_parse(const char *text, size_t len, struct manifest *ret, struct err *err)
+int oci_manifest_parse(const char *text, size_t len, struct oci_manifest *ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const json_t *layers, *o;
-    struct manifest m = {0};
+    struct oci_manifest m = {0};
     size_t i;
     int r;
 
@@ -233,16 +233,16 @@ int manifest_parse(const char *text, size_t len, struct manifest *ret, struct er
             break;
     }
     if (r < 0)
-        manifest_done(&m);
+        oci_manifest_done(&m);
     else
         *ret = m;
     return r < 0 ? err_wrap(err, "manifest: layer") : 0;
 }
 
-void manifest_done(struct manifest *m)
+void oci_manifest_done(struct oci_manifest *m)
 {
     free(m->layers);
-    *m = (struct manifest){0};
+    *m = (struct oci_manifest){0};
 }
 
 /* ---- configuration ---- */

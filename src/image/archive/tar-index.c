@@ -1,4 +1,4 @@
-#include "image/archive/bundle.h"
+#include "image/archive/tar-index.h"
 
 #include <errno.h>
 #include <string.h>
@@ -8,14 +8,14 @@
 #include "lib/base/tar.h"
 #include "lib/base/xalloc.h"
 
-struct bundle_walk {
+struct tar_index_walk {
     int fd;
     uint64_t at;
 };
 
-static ssize_t bundle_walk_read(void *arg, void *data, size_t len)
+static ssize_t tar_index_walk_read(void *arg, void *data, size_t len)
 {
-    struct bundle_walk *w = arg;
+    struct tar_index_walk *w = arg;
     ssize_t n;
 
     do
@@ -27,21 +27,21 @@ static ssize_t bundle_walk_read(void *arg, void *data, size_t len)
     return n;
 }
 
-static const char *bundle_plain_name(const char *path)
+static const char *tar_index_plain_name(const char *path)
 {
     while (path[0] == '.' && path[1] == '/')
         path += 2;
     return path;
 }
 
-static void bundle_file_free(struct bundle_file *f)
+static void tar_index_file_free(struct tar_index_file *f)
 {
     free(f->link);
     free(f);
 }
 
 /* "a/b/layer.tar" with the link "../c/layer.tar" is "a/c/layer.tar". NULL: it leads elsewhere. */
-static char *bundle_link_target(const char *path, const char *link)
+static char *tar_index_link_target(const char *path, const char *link)
 {
     const char *slash = strrchr(path, '/');
     size_t len = slash ? (size_t)(slash - path) : 0;
@@ -58,69 +58,69 @@ static char *bundle_link_target(const char *path, const char *link)
 }
 
 /* A name that comes twice is the later one, as for everybody who unpacks. */
-static void bundle_add_file(struct bundle *b, const struct tar_entry *e, uint64_t at)
+static void tar_index_add_file(struct tar_index *b, const struct tar_entry *e, uint64_t at)
 {
-    const char *name = bundle_plain_name(e->path);
-    struct bundle_file *f, *old;
+    const char *name = tar_index_plain_name(e->path);
+    struct tar_index_file *f, *old;
 
     if (e->type != TAR_FILE && e->type != TAR_SYMLINK)
         return;
-    f = xnew0(struct bundle_file);
+    f = xnew0(struct tar_index_file);
     f->at = at;
     f->size = e->size;
     if (e->type == TAR_SYMLINK)
-        f->link = bundle_link_target(name, e->link);
+        f->link = tar_index_link_target(name, e->link);
     old = map_remove(&b->files, name);
     if (old)
-        bundle_file_free(old);
+        tar_index_file_free(old);
     map_add(&b->files, name, f);
 }
 
-int bundle_open(int fd, struct bundle *ret, struct err *err)
+int tar_index_open(int fd, struct tar_index *ret, struct err *err)
 {
-    struct bundle b = {.fd = fd};
+    struct tar_index b = {.fd = fd};
     _cleanup_free_ struct tar_entry *e = xnew0(struct tar_entry);
-    struct bundle_walk w = {.fd = fd};
+    struct tar_index_walk w = {.fd = fd};
     struct tar_reader reader;
     int r = 1;
 
-    tar_reader_init(&reader, bundle_walk_read, &w);
+    tar_reader_init(&reader, tar_index_walk_read, &w);
     while (b.files.used < BUNDLE_FILES_MAX && (r = tar_next(&reader, e, err)) > 0) {
-        bundle_add_file(&b, e, w.at);
+        tar_index_add_file(&b, e, w.at);
         w.at += e->size; /* without reading: what is left of it is only the padding */
         reader.left = 0;
     }
     if (r < 0)
-        bundle_done(&b);
+        tar_index_done(&b);
     else
         *ret = b;
     return r < 0 ? r : 0;
 }
 
-void bundle_done(struct bundle *b)
+void tar_index_done(struct tar_index *b)
 {
     const char *name;
     void *f;
 
     for (size_t i = 0; map_next(&b->files, &i, &name, &f);)
-        bundle_file_free(f);
+        tar_index_file_free(f);
     map_done(&b->files);
-    *b = (struct bundle){.fd = -1};
+    *b = (struct tar_index){.fd = -1};
 }
 
-const struct bundle_file *bundle_find(const struct bundle *b, const char *name)
+const struct tar_index_file *tar_index_find(const struct tar_index *b, const char *name)
 {
-    const struct bundle_file *f = map_get(&b->files, bundle_plain_name(name));
+    const struct tar_index_file *f = map_get(&b->files, tar_index_plain_name(name));
 
     if (f && f->link)
         f = map_get(&b->files, f->link);
     return f && !f->link ? f : NULL;
 }
 
-int bundle_read(const struct bundle *b, const char *name, size_t max, char **ret, size_t *ret_len,
-                struct err *err)
+int tar_index_read(const struct tar_index *b, const char *name, size_t max, char **ret,
+                   size_t *ret_len, struct err *err)
 {
-    const struct bundle_file *f = bundle_find(b, name);
+    const struct tar_index_file *f = tar_index_find(b, name);
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
 

@@ -1,4 +1,4 @@
-#include "image/archive/ids.h"
+#include "image/archive/confined-ids.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-int image_ids_parse(const char *text, struct confined_ids *ret, struct err *err)
+int confined_ids_parse(const char *text, struct confined_ids *ret, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(text);
     char *uid = strchr(copy, ':'), *gid = uid ? strchr(uid + 1, ':') : NULL;
