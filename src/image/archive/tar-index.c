@@ -40,7 +40,8 @@ static void tar_index_file_free(struct tar_index_file *f)
     free(f);
 }
 
-/* "a/b/layer.tar" with the link "../c/layer.tar" is "a/c/layer.tar". NULL: it leads elsewhere. */
+/* "a/b/layer.tar" with the link "../c/layer.tar" is "a/c/layer.tar". NULL: the target is outside
+ * of the archive. */
 static char *tar_index_link_target(const char *path, const char *link)
 {
     const char *slash = strrchr(path, '/');
@@ -57,7 +58,7 @@ static char *tar_index_link_target(const char *path, const char *link)
     return xasprintf("%.*s%s%s", (int)len, path, len ? "/" : "", link);
 }
 
-/* A name that comes twice is the later one, as for everybody who unpacks. */
+/* Of two entries with the same name the later one counts, as in all tools that unpack. */
 static void tar_index_add_file(struct tar_index *b, const struct tar_entry *e, uint64_t at)
 {
     const char *name = tar_index_plain_name(e->path);
@@ -85,16 +86,17 @@ int tar_index_open(int fd, struct tar_index *ret, struct err *err)
     int r = 1;
 
     tar_reader_init(&reader, tar_index_walk_read, &w);
-    while (b.files.used < BUNDLE_FILES_MAX && (r = tar_next(&reader, e, err)) > 0) {
+    while (b.files.used < TAR_INDEX_FILES_MAX && (r = tar_next(&reader, e, err)) > 0) {
         tar_index_add_file(&b, e, w.at);
-        w.at += e->size; /* without reading: what is left of it is only the padding */
+        w.at += e->size; /* skips the content; tar_next() skips the padding */
         reader.left = 0;
     }
-    if (r < 0)
+    if (r < 0) {
         tar_index_done(&b);
-    else
-        *ret = b;
-    return r < 0 ? r : 0;
+        return r;
+    }
+    *ret = b;
+    return 0;
 }
 
 void tar_index_done(struct tar_index *b)
