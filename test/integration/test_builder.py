@@ -209,7 +209,7 @@ class Steps(BuildCase):
         self.assertEqual(self.build(text)[0].count("CACHED"), 0)
         self.assertEqual(self.sh("cat /out/a/one.txt"), "one of two takes it")
         result = self.try_build("FROM base:1\nCOPY --exclude=[ src /x\n")
-        self.assertIn("line 2, column 6: '[' is not a pattern", result.err.decode())
+        self.assertIn("line 2, column 6: '[' is not a valid pattern", result.err.decode())
 
     def test_the_registry_is_all_there_is_of_a_network(self):
         said, _ = self.build("FROM base:1\nRUN cat /proc/net/route | grep -c eth || echo no routes; echo $PIP_INDEX_URL\n"

@@ -13,12 +13,12 @@
 #include "lib/base/err.h"
 
 /* Which one a mount is of. */
-const char *agent_id(const struct mount *m);
+const char *agent_id(const struct dockerfile_mount *m);
 /* Whether somebody listens there. */
 int agent_check(const char *id, const char *path, struct err *err);
 
 /* m: whose it is in the command's sandbox. *ret_source: the socket, below the store's folder, new;
  * *ret: for agent_end(). */
-int agent_start(struct build_work *w, const struct mount *m, const char *path, char **ret_source,
-                pid_t *ret, struct err *err);
+int agent_start(struct build_work *w, const struct dockerfile_mount *m, const char *path,
+                char **ret_source, pid_t *ret, struct err *err);
 void agent_end(pid_t pid);

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "image/archive/ids.h"
+#include "image/archive/confined-ids.h"
 #include "image/build/build.h"
 #include "image/oci/digest.h"
 #include "lib/base/cleanup.h"
@@ -72,7 +72,7 @@ static int build_build_run(int argc, char **argv, struct daemon_conn *daemon_con
 
     if (argc != 4 || strchr(argv[3], '/') || argv[3][0] == '.')
         return err_set(err, ERR_INVALID, "ripcord-build is started by ripcordd");
-    r = image_ids_parse(argv[2], &ids, err);
+    r = confined_ids_parse(argv[2], &ids, err);
     if (r >= 0)
         r = images_open(argv[1], &s, err);
     if (r >= 0)

@@ -41,7 +41,7 @@ static void build_mounts_add(struct mounts *m, const char *source, const char *t
 
 /* New with the owner and mode that it was asked for with; as it is when it is there. */
 static int build_mounts_make_slot(const struct build_work *w, int dir, const char *name,
-                                  const struct mount *m, struct err *err)
+                                  const struct dockerfile_mount *m, struct err *err)
 {
     mode_t mode = mount_number(m->mode, 8, 0755) & 07777;
     uint32_t uid = mount_number(m->uid, 10, 0), gid = mount_number(m->gid, 10, 0);
@@ -66,7 +66,8 @@ static enum mount_cache_share build_mounts_share_of(const char *sharing)
 
 /* One that another mount of this step has is that one's. */
 static int build_mounts_hold(const struct build_work *w, struct mounts *ms, const char *id,
-                             const struct mount *m, const struct mount_cache **ret, struct err *err)
+                             const struct dockerfile_mount *m, const struct mount_cache **ret,
+                             struct err *err)
 {
     struct mount_cache c;
     int r;
@@ -86,7 +87,7 @@ static int build_mounts_hold(const struct build_work *w, struct mounts *ms, cons
     return 0;
 }
 
-static int build_mounts_prepare_cache(struct build_work *w, const struct mount *m,
+static int build_mounts_prepare_cache(struct build_work *w, const struct dockerfile_mount *m,
                                       struct mounts *ms, struct err *err)
 {
     const char *id = m->id ? m->id : m->target;
@@ -208,7 +209,7 @@ static int build_mounts_prepare_bind(struct build_work *w, const struct build_mo
 
 /* ---- the others ---- */
 
-static int build_mounts_prepare_tmpfs(struct build_work *w, const struct mount *m,
+static int build_mounts_prepare_tmpfs(struct build_work *w, const struct dockerfile_mount *m,
                                       struct mounts *ms, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
@@ -222,7 +223,7 @@ static int build_mounts_prepare_tmpfs(struct build_work *w, const struct mount *
 }
 
 /* BuildKit's are root's and 0400; ours the step's user's, unless somebody is named. */
-static void build_mounts_own_secret(const struct mount *m, json_t *doc)
+static void build_mounts_own_secret(const struct dockerfile_mount *m, json_t *doc)
 {
     if (m->uid || m->gid) {
         json_object_set_new(doc, "uid", json_integer(mount_number(m->uid, 10, 0)));
@@ -233,7 +234,8 @@ static void build_mounts_own_secret(const struct mount *m, json_t *doc)
 }
 
 /* Only named here: the daemon has them. */
-static int build_mounts_prepare_secret(const struct mount *m, struct mounts *ms, struct err *err)
+static int build_mounts_prepare_secret(const struct dockerfile_mount *m, struct mounts *ms,
+                                       struct err *err)
 {
     const char *id = m->id ? m->id : m->source ? m->source : NULL;
     const char *name = m->target ? sources_name(m->target) : NULL;
@@ -278,7 +280,7 @@ static int build_mounts_prepare_script(struct build_work *w, const struct build_
 }
 
 /* Without an agent nothing is mounted: the plan has refused those that need one. */
-static int build_mounts_prepare_ssh(struct build_work *w, const struct mount *m,
+static int build_mounts_prepare_ssh(struct build_work *w, const struct dockerfile_mount *m,
                                     char *const *agents, struct mounts *ms, struct err *err)
 {
     const char *path = strv_env_get(agents, agent_id(m));

@@ -273,12 +273,12 @@ static int build_plan_miss_agent(const struct turn *t, const char *id, size_t at
 }
 
 /* As COPY --chown has it: a sandbox has no others. */
-static bool build_plan_has_ids(const struct mount *m)
+static bool build_plan_has_ids(const struct dockerfile_mount *m)
 {
     return mount_number(m->uid, 10, 0) <= COPY_ID_MAX && mount_number(m->gid, 10, 0) <= COPY_ID_MAX;
 }
 
-static int build_plan_check_mount(const struct turn *t, const struct mount *m, size_t at,
+static int build_plan_check_mount(const struct turn *t, const struct dockerfile_mount *m, size_t at,
                                   struct err *err)
 {
     if (!build_plan_has_ids(m))
@@ -334,7 +334,7 @@ static size_t build_plan_count_ssh(const struct build_plan_step *s)
 /* What stays open after parsing: a target is needed, and which one it is. */
 static int build_plan_place_mount(const struct turn *t, struct build_mount *b, struct err *err)
 {
-    struct mount *m = &b->m;
+    struct dockerfile_mount *m = &b->m;
     char *target;
 
     if (m->type == MOUNT_SSH && !m->target)

@@ -35,7 +35,7 @@ static int step_key_mounts(struct builder *b, struct build_key *k, const struct 
     int r = 0;
 
     for (size_t i = 0; r >= 0 && i < s->n_mounts; i++) {
-        const struct mount *m = &s->mounts[i].m;
+        const struct dockerfile_mount *m = &s->mounts[i].m;
 
         key_text(k, "mount", mount_type_name(m->type));
         key_text(k, "target", m->target);

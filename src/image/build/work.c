@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "image/archive/layer.h"
+#include "image/archive/layer-import.h"
 #include "image/archive/pack.h"
 #include "image/build/tidy.h"
 #include "lib/base/buf.h"
@@ -70,10 +70,10 @@ static bool build_work_is_plain(int fd)
 static int build_work_unpack_any(int dir, int fd, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
-    const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
-    struct layer_out out = {0};
+    const struct layer_import_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
+    struct layer_import_out out = {0};
 
-    return layer_unpack(dir, &own, &in, &out, err);
+    return layer_import_unpack(dir, &own, &in, &out, err);
 }
 
 int work_unpack_context(struct build_work *w, int fd, bool digest_only, struct err *err)
@@ -83,7 +83,7 @@ int work_unpack_context(struct build_work *w, int fd, bool digest_only, struct e
 
     w->digest_only = digest_only;
     if (r >= 0 && (digest_only || build_work_is_plain(fd)))
-        r = layer_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
+        r = layer_import_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
     else if (r >= 0)
         r = build_work_unpack_any(dir, fd, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;

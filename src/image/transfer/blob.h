@@ -14,10 +14,10 @@
 
 struct blob_fetch {
     struct remote *remote;
-    int dir;                    /* the folder */
-    const struct descriptor *d; /* what is wanted */
-    _Atomic uint64_t *done;     /* counts its bytes as they come */
-    const atomic_bool *stop;    /* others have failed, or nobody waits */
+    int dir;                        /* the folder */
+    const struct oci_descriptor *d; /* what is wanted */
+    _Atomic uint64_t *done;         /* counts its bytes as they come */
+    const atomic_bool *stop;        /* others have failed, or nobody waits */
 };
 
 /* *ret: the whole file, read from its beginning, locked until it is closed. */

@@ -27,7 +27,7 @@ static const char accept_manifests[] =
     "application/vnd.docker.distribution.manifest.v2+json";
 
 struct pull_layer {
-    struct descriptor d;
+    struct oci_descriptor d;
     bool wanted; /* neither in the store nor the same as another */
     int fd;      /* once it is here */
     _Atomic uint64_t done;
@@ -53,7 +53,7 @@ struct pull {
 
 /* ---- documents ---- */
 
-static int pull_check_bytes(const struct descriptor *d, const char *text, size_t len,
+static int pull_check_bytes(const struct oci_descriptor *d, const char *text, size_t len,
                             struct err *err)
 {
     char digest[DIGEST_MAX];
@@ -66,7 +66,7 @@ static int pull_check_bytes(const struct descriptor *d, const char *text, size_t
                    digest);
 }
 
-static int pull_get_manifest(struct pull *p, const char *reference, const struct descriptor *d,
+static int pull_get_manifest(struct pull *p, const char *reference, const struct oci_descriptor *d,
                              struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("manifests/%s", reference), *text = NULL;
@@ -91,23 +91,23 @@ static bool pull_is_index(const char *text, size_t len)
            json_is_array(json_object_get(doc, "manifests"));
 }
 
-static int pull_choose(struct pull *p, struct descriptor *ret, struct err *err)
+static int pull_choose(struct pull *p, struct oci_descriptor *ret, struct err *err)
 {
-    struct index x = {0};
-    int r = index_parse_for(p->manifest, p->manifest_len, p->s->platform, &x, err);
+    struct oci_index x = {0};
+    int r = oci_index_parse_for(p->manifest, p->manifest_len, p->s->platform, &x, err);
 
     if (r >= 0 && x.n == 0)
         r = err_set(err, ERR_NOT_FOUND, "there is none for platform %s",
                     p->s->platform ? p->s->platform : "of this machine");
     else if (r >= 0)
         *ret = x.v[0].d;
-    index_done(&x);
+    oci_index_done(&x);
     return r;
 }
 
 static int pull_find_manifest(struct pull *p, struct err *err)
 {
-    struct descriptor d = {.size = UINT64_MAX};
+    struct oci_descriptor d = {.size = UINT64_MAX};
     int r;
 
     if (p->s->digest) {
@@ -128,7 +128,7 @@ static int pull_find_manifest(struct pull *p, struct err *err)
     return r;
 }
 
-static int pull_get_config(struct pull *p, const struct manifest *m, struct err *err)
+static int pull_get_config(struct pull *p, const struct oci_manifest *m, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("blobs/%s", m->config.digest);
     int r;
@@ -149,7 +149,7 @@ static bool pull_is_wanted(const struct pull *p, size_t i, const char *diff_id)
     return !strv_contains(p->s->have, diff_id);
 }
 
-static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err *err)
+static int pull_plan_layers(struct pull *p, const struct oci_manifest *m, struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     const json_t *diff_ids;
@@ -179,16 +179,16 @@ static int pull_plan_layers(struct pull *p, const struct manifest *m, struct err
 
 static int pull_read_documents(struct pull *p, struct err *err)
 {
-    struct manifest m = {0};
+    struct oci_manifest m = {0};
     int r = pull_find_manifest(p, err);
 
     if (r >= 0)
-        r = manifest_parse(p->manifest, p->manifest_len, &m, err);
+        r = oci_manifest_parse(p->manifest, p->manifest_len, &m, err);
     if (r >= 0)
         r = pull_get_config(p, &m, err);
     if (r >= 0)
         r = pull_plan_layers(p, &m, err);
-    manifest_done(&m);
+    oci_manifest_done(&m);
     return r;
 }
 
@@ -333,7 +333,7 @@ static int pull_download(struct pull *p, struct err *err)
 
 /* ---- the archive ---- */
 
-static int pull_put_index(struct pull *p, struct layout *l, struct err *err)
+static int pull_put_index(struct pull *p, struct oci_layout *l, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL;
@@ -344,24 +344,25 @@ static int pull_put_index(struct pull *p, struct layout *l, struct err *err)
                     "application/vnd.oci.image.manifest.v1+json", "digest", digest, "size",
                     (json_int_t)p->manifest_len);
     text = json_to_text(doc, true);
-    return layout_text(l, "index.json", text, strlen(text), err);
+    return oci_layout_text(l, "index.json", text, strlen(text), err);
 }
 
 static int pull_put_all(struct pull *p, struct err *err)
 {
-    struct layout l;
-    int r = layout_begin(&l, p->fds->archive, err);
+    struct oci_layout l;
+    int r = oci_layout_begin(&l, p->fds->archive, err);
 
     if (r >= 0)
         r = pull_put_index(p, &l, err);
     if (r >= 0)
-        r = layout_document(&l, p->manifest, p->manifest_len, err);
+        r = oci_layout_document(&l, p->manifest, p->manifest_len, err);
     if (r >= 0)
-        r = layout_document(&l, p->config, p->config_len, err);
+        r = oci_layout_document(&l, p->config, p->config_len, err);
     for (size_t i = 0; r >= 0 && i < p->n; i++)
         if (p->layers[i].wanted)
-            r = layout_blob(&l, p->layers[i].d.digest, p->layers[i].fd, p->layers[i].d.size, err);
-    return r < 0 ? r : layout_finish(&l, err);
+            r = oci_layout_blob(&l, p->layers[i].d.digest, p->layers[i].fd, p->layers[i].d.size,
+                                err);
+    return r < 0 ? r : oci_layout_finish(&l, err);
 }
 
 /* A reader that has closed its end says why by itself. */

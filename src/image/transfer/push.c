@@ -76,15 +76,15 @@ static int push_read_document(struct push *p, const char *path, char **ret, size
 static int push_read_manifest(struct push *p, struct err *err)
 {
     _cleanup_free_ char *layout = NULL, *text = NULL, *path = NULL;
-    struct index x = {0};
-    struct manifest m = {0};
+    struct oci_index x = {0};
+    struct oci_manifest m = {0};
     size_t len = 0;
     int r = push_read_document(p, "oci-layout", &layout, &len, err);
 
     if (r >= 0)
         r = push_read_document(p, "index.json", &text, &len, err);
     if (r >= 0)
-        r = index_parse(text, len, &x, err);
+        r = oci_index_parse(text, len, &x, err);
     if (r >= 0 && x.n == 0)
         r = err_set(err, ERR_SYSTEM, "the packed image has no manifest");
     if (r >= 0) {
@@ -93,13 +93,13 @@ static int push_read_manifest(struct push *p, struct err *err)
         r = push_read_document(p, path, &p->manifest, &p->manifest_len, err);
     }
     if (r >= 0)
-        r = manifest_parse(p->manifest, p->manifest_len, &m, err);
+        r = oci_manifest_parse(p->manifest, p->manifest_len, &m, err);
     for (size_t i = 0; r >= 0 && i < m.n; i++)
         p->total += m.layers[i].size;
     p->total += r >= 0 ? m.config.size : 0;
     p->layers = m.n;
-    index_done(&x);
-    manifest_done(&m);
+    oci_index_done(&x);
+    oci_manifest_done(&m);
     return r;
 }
 

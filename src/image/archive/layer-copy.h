@@ -11,14 +11,14 @@
 #include "image/store/images.h"
 #include "lib/base/err.h"
 
-struct copy_stats {
+struct layer_copy_stats {
     uint64_t files, bytes;
 };
 
 /* Into `to`, an empty folder: <hex>/fs for each layer. On failure it holds anything. The store's
  * lock is held. */
-int copy_image(const struct images *s, const struct confined_ids *ids, const char *id, int to,
-               struct copy_stats *ret, struct err *err);
+int layer_copy_image(const struct images *s, const struct confined_ids *ids, const char *id, int to,
+                     struct layer_copy_stats *ret, struct err *err);
 
 /* One tree, with owners if told so, modes, times, xattrs `user.*`, hard links and whiteouts. */
-int copy_tree(int from, int to, bool owners, struct copy_stats *stats, struct err *err);
+int layer_copy_tree(int from, int to, bool owners, struct layer_copy_stats *stats, struct err *err);

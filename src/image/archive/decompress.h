@@ -9,10 +9,10 @@
 #include "lib/base/err.h"
 
 /* What of a file is to be read; `size` UINT64_MAX: a stream, to its end, from where it stands. */
-struct inflate_range {
+struct decompress_range {
     int fd;
     uint64_t at, size;
 };
 
 /* More bytes than `max` are refused, and more than a thousand times what went in. */
-int inflate_stream(const struct inflate_range *in, int out, uint64_t max, struct err *err);
+int decompress_stream(const struct decompress_range *in, int out, uint64_t max, struct err *err);

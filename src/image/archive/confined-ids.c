@@ -1,4 +1,4 @@
-#include "image/archive/ids.h"
+#include "image/archive/confined-ids.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-int image_ids_parse(const char *text, struct confined_ids *ret, struct err *err)
+int confined_ids_parse(const char *text, struct confined_ids *ret, struct err *err)
 {
     _cleanup_free_ char *copy = xstrdup(text);
     char *uid = strchr(copy, ':'), *gid = uid ? strchr(uid + 1, ':') : NULL;
@@ -19,7 +19,8 @@ int image_ids_parse(const char *text, struct confined_ids *ret, struct err *err)
         return 0;
     }
     if (strncmp(text, "sub:", 4) != 0 || !gid)
-        return err_set(err, ERR_INVALID, "'%s' is not own, range or sub:UID:GID", text);
+        return err_set(err, ERR_INVALID,
+                       "invalid id mapping '%s'; expected own, range or sub:UID:GID", text);
     *gid = '\0';
     ret->kind = CONFINED_SUB;
     r = parse_u32(uid + 1, 1, most, &ret->sub.uid, err);

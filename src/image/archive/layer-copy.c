@@ -1,9 +1,9 @@
 /*
- * See copy.h. What is copied was made by unpack.c and never changed since: only files, folders,
+ * See layer-copy.h. What is copied was made by unpack.c and never changed since: only files, folders,
  * symlinks and whiteouts, at most UNPACK_DEPTH_MAX deep. Names are looked up one by one below an
  * open folder, without following a link.
  */
-#include "image/archive/copy.h"
+#include "image/archive/layer-copy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,13 +32,13 @@ struct layer_copy {
     bool owners;
     struct buf path;  /* of what is copied at present, from `top` */
     struct map links; /* inode of a file with several names -> the path of its copy, owned */
-    struct copy_stats *stats;
+    struct layer_copy_stats *stats;
     int depth;
 };
 
 /* ---- what belongs to a file beside its bytes ---- */
 
-static int archive_copy_xattr(int from, int to, const char *name, struct err *err)
+static int layer_copy_xattr(int from, int to, const char *name, struct err *err)
 {
     _cleanup_free_ char *value = xmalloc(XATTR_VALUE_MAX);
     ssize_t n = fgetxattr(from, name, value, XATTR_VALUE_MAX);
@@ -48,7 +48,7 @@ static int archive_copy_xattr(int from, int to, const char *name, struct err *er
     return 0;
 }
 
-static int archive_copy_xattrs(int from, int to, struct err *err)
+static int layer_copy_xattrs(int from, int to, struct err *err)
 {
     _cleanup_free_ char *names = NULL;
     ssize_t n = flistxattr(from, NULL, 0);
@@ -62,16 +62,16 @@ static int archive_copy_xattrs(int from, int to, struct err *err)
         return err_sys(err, errno, "list attributes");
     for (const char *p = names; r >= 0 && p < names + n; p += strlen(p) + 1)
         if (strncmp(p, "user.", 5) == 0)
-            r = archive_copy_xattr(from, to, p, err);
+            r = layer_copy_xattr(from, to, p, err);
     return r;
 }
 
 /* The owner first, as that takes set-uid bits away; times last. */
-static int archive_copy_attributes(const struct layer_copy *c, int from, int to,
-                                   const struct stat *st, struct err *err)
+static int layer_copy_attributes(const struct layer_copy *c, int from, int to,
+                                 const struct stat *st, struct err *err)
 {
     const struct timespec times[] = {st->st_atim, st->st_mtim};
-    int r = archive_copy_xattrs(from, to, err);
+    int r = layer_copy_xattrs(from, to, err);
 
     if (r < 0)
         return r;
@@ -84,7 +84,7 @@ static int archive_copy_attributes(const struct layer_copy *c, int from, int to,
 
 /* ---- files ---- */
 
-static int archive_copy_range(int from, int to, off_t at, off_t end, struct err *err)
+static int layer_copy_range(int from, int to, off_t at, off_t end, struct err *err)
 {
     off_t in = at, out = at;
 
@@ -94,13 +94,13 @@ static int archive_copy_range(int from, int to, off_t at, off_t end, struct err 
         if (n < 0 && errno != EINTR)
             return err_sys(err, errno, "copy bytes");
         if (n == 0)
-            return err_set(err, ERR_SYSTEM, "the file has become shorter");
+            return err_set(err, ERR_SYSTEM, "the file became shorter during the copy");
     }
     return 0;
 }
 
 /* Blocks shared when the file system can; else what is not a hole. */
-static int archive_copy_bytes(int from, int to, off_t size, struct err *err)
+static int layer_copy_bytes(int from, int to, off_t size, struct err *err)
 {
     off_t at = 0;
 
@@ -113,11 +113,11 @@ static int archive_copy_bytes(int from, int to, off_t size, struct err *err)
         int r;
 
         if (data < 0)
-            return errno == ENXIO ? 0 : err_sys(err, errno, "find the bytes of a file");
+            return errno == ENXIO ? 0 : err_sys(err, errno, "find data in a file");
         hole = lseek(from, data, SEEK_HOLE);
         if (hole < 0)
-            return err_sys(err, errno, "find the end of bytes of a file");
-        r = archive_copy_range(from, to, data, hole, err);
+            return err_sys(err, errno, "find a hole in a file");
+        r = layer_copy_range(from, to, data, hole, err);
         if (r < 0)
             return r;
         at = hole;
@@ -125,8 +125,8 @@ static int archive_copy_bytes(int from, int to, off_t size, struct err *err)
     return 0;
 }
 
-static int archive_copy_new_file(struct layer_copy *c, int from, int to, const char *name,
-                                 const struct stat *st, struct err *err)
+static int layer_copy_new_file(struct layer_copy *c, int from, int to, const char *name,
+                               const struct stat *st, struct err *err)
 {
     _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     _cleanup_close_ int out = -1;
@@ -136,33 +136,33 @@ static int archive_copy_new_file(struct layer_copy *c, int from, int to, const c
         return err_sys(err, errno, "open it");
     out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (out < 0)
-        return err_sys(err, errno, "make it");
-    r = archive_copy_bytes(in, out, st->st_size, err);
+        return err_sys(err, errno, "create it");
+    r = layer_copy_bytes(in, out, st->st_size, err);
     if (r >= 0)
-        r = archive_copy_attributes(c, in, out, st, err);
+        r = layer_copy_attributes(c, in, out, st, err);
     c->stats->files++;
     c->stats->bytes += (uint64_t)st->st_size;
     return r;
 }
 
-static int archive_copy_file(struct layer_copy *c, int from, int to, const char *name,
-                             const struct stat *st, struct err *err)
+static int layer_copy_file(struct layer_copy *c, int from, int to, const char *name,
+                           const struct stat *st, struct err *err)
 {
     char inode[INODE_MAX];
     const char *first;
 
     if (st->st_nlink < 2)
-        return archive_copy_new_file(c, from, to, name, st, err);
+        return layer_copy_new_file(c, from, to, name, st, err);
     snprintf(inode, sizeof(inode), "%llu", (unsigned long long)st->st_ino);
     first = map_get(&c->links, inode);
     if (first)
         return linkat(c->top, first, to, name, 0) < 0 ? err_sys(err, errno, "link it") : 0;
     map_add(&c->links, inode, xstrdup(buf_data(&c->path)));
-    return archive_copy_new_file(c, from, to, name, st, err);
+    return layer_copy_new_file(c, from, to, name, st, err);
 }
 
-static int archive_copy_symlink(const struct layer_copy *c, int from, int to, const char *name,
-                                const struct stat *st, struct err *err)
+static int layer_copy_symlink(const struct layer_copy *c, int from, int to, const char *name,
+                              const struct stat *st, struct err *err)
 {
     const struct timespec times[] = {st->st_atim, st->st_mtim};
     char target[PATH_MAX];
@@ -172,7 +172,7 @@ static int archive_copy_symlink(const struct layer_copy *c, int from, int to, co
         return err_sys(err, errno, "read it");
     target[n] = '\0';
     if (symlinkat(target, to, name) < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     if (c->owners && fchownat(to, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "set its owner");
     return utimensat(to, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? err_sys(err, errno, "set its time")
@@ -181,48 +181,48 @@ static int archive_copy_symlink(const struct layer_copy *c, int from, int to, co
 
 /* ---- folders ---- */
 
-static int archive_copy_entries(struct layer_copy *c, int from, int to, struct err *err);
+static int layer_copy_entries(struct layer_copy *c, int from, int to, struct err *err);
 
-static int archive_copy_folder(struct layer_copy *c, int from, int to, const char *name,
-                               const struct stat *st, struct err *err)
+static int layer_copy_folder(struct layer_copy *c, int from, int to, const char *name,
+                             const struct stat *st, struct err *err)
 {
     _cleanup_close_ int in = -1, out = -1;
     int r;
 
     if (c->depth >= UNPACK_DEPTH_MAX)
-        return err_set(err, ERR_LIMIT, "it lies deeper than %d folders", UNPACK_DEPTH_MAX);
+        return err_set(err, ERR_LIMIT, "the path is deeper than %d folders", UNPACK_DEPTH_MAX);
     if (mkdirat(to, name, 0700) < 0)
-        return err_sys(err, errno, "make it");
+        return err_sys(err, errno, "create it");
     r = dir_open(from, name, &in, err);
     if (r >= 0)
         r = dir_open(to, name, &out, err);
     if (r < 0)
         return r;
     c->depth++;
-    r = archive_copy_entries(c, in, out, err);
+    r = layer_copy_entries(c, in, out, err);
     c->depth--;
-    return r < 0 ? r : archive_copy_attributes(c, in, out, st, err);
+    return r < 0 ? r : layer_copy_attributes(c, in, out, st, err);
 }
 
-static int archive_copy_entry(struct layer_copy *c, int from, int to, const char *name,
-                              struct err *err)
+static int layer_copy_entry(struct layer_copy *c, int from, int to, const char *name,
+                            struct err *err)
 {
     struct stat st;
 
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, errno, "look at it");
+        return err_sys(err, errno, "stat it");
     if (S_ISDIR(st.st_mode))
-        return archive_copy_folder(c, from, to, name, &st, err);
+        return layer_copy_folder(c, from, to, name, &st, err);
     if (S_ISREG(st.st_mode))
-        return archive_copy_file(c, from, to, name, &st, err);
+        return layer_copy_file(c, from, to, name, &st, err);
     if (S_ISLNK(st.st_mode))
-        return archive_copy_symlink(c, from, to, name, &st, err);
+        return layer_copy_symlink(c, from, to, name, &st, err);
     if (whiteout_is(&st))
         return whiteout_make(to, name, err);
-    return err_set(err, ERR_SYSTEM, "it is nothing that a layer can hold");
+    return err_set(err, ERR_SYSTEM, "unsupported file type in a layer");
 }
 
-static int archive_copy_entries(struct layer_copy *c, int from, int to, struct err *err)
+static int layer_copy_entries(struct layer_copy *c, int from, int to, struct err *err)
 {
     size_t len = c->path.len;
     int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -238,7 +238,7 @@ static int archive_copy_entries(struct layer_copy *c, int from, int to, struct e
             continue;
         if (buf_appendf(&c->path, "%s%s", len ? "/" : "", e->d_name) < 0)
             return err_set(err, ERR_LIMIT, "a path of the image is too long");
-        r = archive_copy_entry(c, from, to, e->d_name, err);
+        r = layer_copy_entry(c, from, to, e->d_name, err);
         if (r < 0 && c->path.len)
             err_wrap(err, "copy '%s'", buf_data(&c->path));
         if (r < 0)
@@ -249,7 +249,7 @@ static int archive_copy_entries(struct layer_copy *c, int from, int to, struct e
     return r;
 }
 
-int copy_tree(int from, int to, bool owners, struct copy_stats *stats, struct err *err)
+int layer_copy_tree(int from, int to, bool owners, struct layer_copy_stats *stats, struct err *err)
 {
     struct layer_copy c = {.top = to,
                            .owners = owners,
@@ -262,10 +262,10 @@ int copy_tree(int from, int to, bool owners, struct copy_stats *stats, struct er
     int r;
 
     if (fstat(from, &st) < 0)
-        return err_sys(err, errno, "look at a layer");
-    r = archive_copy_entries(&c, from, to, err);
+        return err_sys(err, errno, "stat a layer");
+    r = layer_copy_entries(&c, from, to, err);
     if (r >= 0)
-        r = archive_copy_attributes(&c, from, to, &st, err);
+        r = layer_copy_attributes(&c, from, to, &st, err);
     for (size_t i = 0; map_next(&c.links, &i, &key, &value);)
         free(value);
     map_done(&c.links);
@@ -280,10 +280,10 @@ struct layer_copy_job {
     const json_t *layers;
     int to;
     bool owners;
-    struct copy_stats *stats; /* shared with the child that may run this */
+    struct layer_copy_stats *stats; /* shared with the child that may run this */
 };
 
-static int archive_copy_layer(const struct layer_copy_job *j, const char *digest, struct err *err)
+static int layer_copy_layer(const struct layer_copy_job *j, const char *digest, struct err *err)
 {
     _cleanup_free_ char *source = xasprintf("layers/%s/fs", digest_hex(digest));
     _cleanup_free_ char *target = xasprintf("%s/fs", digest_hex(digest));
@@ -291,16 +291,17 @@ static int archive_copy_layer(const struct layer_copy_job *j, const char *digest
     int r;
 
     if (mkdirat(j->to, digest_hex(digest), 0755) < 0)
-        return errno == EEXIST ? 0 /* twice in one image */ : err_sys(err, errno, "make a layer");
+        return errno == EEXIST ? 0 /* twice in one image */
+                               : err_sys(err, errno, "create a layer folder");
     if (mkdirat(j->to, target, 0700) < 0)
-        return err_sys(err, errno, "make a layer");
+        return err_sys(err, errno, "create a layer folder");
     r = dir_open(j->store->dir, source, &from, err);
     if (r >= 0)
         r = dir_open(j->to, target, &to, err);
-    return r < 0 ? r : copy_tree(from, to, j->owners, j->stats, err);
+    return r < 0 ? r : layer_copy_tree(from, to, j->owners, j->stats, err);
 }
 
-static int archive_copy_layers(const struct layer_copy_job *j, struct err *err)
+static int layer_copy_layers(const struct layer_copy_job *j, struct err *err)
 {
     const json_t *layer;
     size_t i;
@@ -308,39 +309,38 @@ static int archive_copy_layers(const struct layer_copy_job *j, struct err *err)
 
     json_array_foreach (j->layers, i, layer) {
         if (r >= 0 && !digest_is_valid(json_string_value(layer)))
-            r = err_set(err, ERR_SYSTEM, "the record of the image is damaged");
+            r = err_set(err, ERR_SYSTEM, "the image record is damaged");
         if (r >= 0)
-            r = archive_copy_layer(j, json_string_value(layer), err);
+            r = layer_copy_layer(j, json_string_value(layer), err);
     }
     return r;
 }
 
 /* Of a failure only the number comes out; the words go to our log. */
-static int archive_copy_mapped(void *arg)
+static int layer_copy_mapped(void *arg)
 {
     _cleanup_err_ struct err err = ERR_INIT;
 
-    if (archive_copy_layers(arg, &err) >= 0)
+    if (layer_copy_layers(arg, &err) >= 0)
         return 0;
     fprintf(stderr, "%s\n", err.msg);
     return err.errnum > 0 && err.errnum < 255 ? err.errnum : EIO;
 }
 
-static int archive_copy_as(const struct confined_ids *ids, struct layer_copy_job *j,
-                           struct err *err)
+static int layer_copy_as(const struct confined_ids *ids, struct layer_copy_job *j, struct err *err)
 {
     int r;
 
     if (ids->kind != CONFINED_SUB)
-        return archive_copy_layers(j, err);
-    r = submap_run(&ids->sub, archive_copy_mapped, j, err);
+        return layer_copy_layers(j, err);
+    r = submap_run(&ids->sub, layer_copy_mapped, j, err);
     return r > 0 ? err_sys(err, r, "copy the layers") : r;
 }
 
-int copy_image(const struct images *s, const struct confined_ids *ids, const char *id, int to,
-               struct copy_stats *ret, struct err *err)
+int layer_copy_image(const struct images *s, const struct confined_ids *ids, const char *id, int to,
+                     struct layer_copy_stats *ret, struct err *err)
 {
-    struct copy_stats *shared =
+    struct layer_copy_stats *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct layer_copy_job j = {
         .store = s, .to = to, .owners = ids->kind != CONFINED_OWN, .stats = shared};
@@ -348,11 +348,11 @@ int copy_image(const struct images *s, const struct confined_ids *ids, const cha
     int r;
 
     if (shared == MAP_FAILED)
-        return err_sys(err, errno, "get memory");
+        return err_sys(err, errno, "allocate shared memory");
     r = images_read(s, id, &record, err);
     if (r >= 0) {
         j.layers = json_object_get(record, "layers");
-        r = archive_copy_as(ids, &j, err);
+        r = layer_copy_as(ids, &j, err);
     }
     if (r >= 0)
         *ret = *shared;

@@ -5,4 +5,4 @@
 #include "lib/base/err.h"
 
 /* "own", "range" or "sub:UID:GID". */
-int image_ids_parse(const char *text, struct confined_ids *ret, struct err *err);
+int confined_ids_parse(const char *text, struct confined_ids *ret, struct err *err);

@@ -1,4 +1,4 @@
-#include "image/archive/inflate.h"
+#include "image/archive/decompress.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -13,15 +13,15 @@
 enum { AHEAD = 64 << 10, PIECE = 256 << 10, RATIO_MAX = 1000 };
 #define RATIO_FREE MIB(64) /* below this no ratio is odd: a tar of nothing is all zeroes */
 
-struct inflate_source {
-    struct inflate_range range;
+struct decompress_source {
+    struct decompress_range range;
     uint64_t taken;
     char buf[AHEAD];
 };
 
-static la_ssize_t inflate_source_read(struct archive *a, void *arg, const void **ret)
+static la_ssize_t decompress_source_read(struct archive *a, void *arg, const void **ret)
 {
-    struct inflate_source *s = arg;
+    struct decompress_source *s = arg;
     uint64_t left = s->range.size - s->taken;
     ssize_t n;
 
@@ -38,15 +38,15 @@ static la_ssize_t inflate_source_read(struct archive *a, void *arg, const void *
     return n;
 }
 
-static int inflate_fault(struct archive *a, struct err *err)
+static int decompress_fault(struct archive *a, struct err *err)
 {
     const char *why = archive_error_string(a);
 
     return err_set(err, ERR_INVALID, "%s", why ? why : "the stream is damaged");
 }
 
-static int inflate_pass_on(struct archive *a, const struct inflate_source *s, int out, uint64_t max,
-                           struct err *err)
+static int decompress_pass_on(struct archive *a, const struct decompress_source *s, int out,
+                              uint64_t max, struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
     uint64_t total = 0;
@@ -58,23 +58,25 @@ static int inflate_pass_on(struct archive *a, const struct inflate_source *s, in
         if (n == 0)
             return 0;
         if (n < 0)
-            return inflate_fault(a, err);
+            return decompress_fault(a, err);
         total += (uint64_t)n;
         if (total > max)
-            return err_set(err, ERR_LIMIT, "it is over %llu bytes", (unsigned long long)max);
+            return err_set(err, ERR_LIMIT, "the stream is longer than %llu bytes",
+                           (unsigned long long)max);
         if (total > RATIO_FREE && total / RATIO_MAX > s->taken)
-            return err_set(err, ERR_LIMIT, "it grows to over %d times its size", RATIO_MAX);
+            return err_set(err, ERR_LIMIT,
+                           "the stream grows to more than %d times its compressed size", RATIO_MAX);
         r = fd_write_all(out, buf, (size_t)n);
         if (r < 0)
-            return err_sys(err, -r, "pass it on");
+            return err_sys(err, -r, "write the uncompressed stream");
     }
 }
 
 /* Format "raw" is whatever the filters yield; "empty" is a stream of no bytes. */
-int inflate_stream(const struct inflate_range *in, int out, uint64_t max, struct err *err)
+int decompress_stream(const struct decompress_range *in, int out, uint64_t max, struct err *err)
 {
     struct archive *a = archive_read_new();
-    struct inflate_source *s = xnew0(struct inflate_source);
+    struct decompress_source *s = xnew0(struct decompress_source);
     struct archive_entry *e;
     int r;
 
@@ -84,15 +86,15 @@ int inflate_stream(const struct inflate_range *in, int out, uint64_t max, struct
     archive_read_support_filter_xz(a);
     archive_read_support_format_raw(a);
     archive_read_support_format_empty(a);
-    r = archive_read_open(a, s, NULL, inflate_source_read, NULL);
+    r = archive_read_open(a, s, NULL, decompress_source_read, NULL);
     if (r == ARCHIVE_OK)
         r = archive_read_next_header(a, &e);
     if (r == ARCHIVE_EOF)
         r = 0;
     else if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
-        r = inflate_fault(a, err);
+        r = decompress_fault(a, err);
     else
-        r = inflate_pass_on(a, s, out, max, err);
+        r = decompress_pass_on(a, s, out, max, err);
     archive_read_free(a);
     free(s);
     return r;

@@ -12,7 +12,7 @@
 #include "image/store/images.h"
 #include "lib/base/err.h"
 
-struct packed {
+struct packed_layer {
     int fd; /* the bytes, from its beginning */
     uint64_t size;
     char digest[DIGEST_MAX];  /* of them */
@@ -20,12 +20,12 @@ struct packed {
                                  it was packed by us before */
 };
 
-#define PACKED_INIT                                                                                \
+#define PACKED_LAYER_INIT                                                                          \
     {                                                                                              \
         .fd = -1                                                                                   \
     }
 
 /* gzip: compressed, the same bytes each time with one version of zlib. */
-int packed_make(const struct images *s, const struct confined_ids *ids, const char *layer,
-                bool gzip, struct packed *ret, struct err *err);
-void packed_done(struct packed *p);
+int packed_layer_make(const struct images *s, const struct confined_ids *ids, const char *layer,
+                      bool gzip, struct packed_layer *ret, struct err *err);
+void packed_layer_done(struct packed_layer *p);
