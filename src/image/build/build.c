@@ -9,12 +9,13 @@
 #include <string.h>
 
 #include "image/build/agent.h"
-#include "image/build/base.h"
+#include "image/build/base-image.h"
 #include "image/build/builder.h"
+#include "image/build/config-json.h"
+#include "image/build/cache-key.h"
 #include "image/build/context.h"
 #include "image/build/history.h"
-#include "image/build/keep.h"
-#include "image/build/key.h"
+#include "image/build/save-image.h"
 #include "image/build/stages.h"
 #include "image/build/step.h"
 #include "image/oci/manifest.h"
@@ -29,14 +30,14 @@
 int builder_layers(void *arg, const struct build_from *from, char ***ret, struct err *err)
 {
     struct builder *b = arg;
-    _cleanup_base_ struct base base = {0};
+    _cleanup_base_image_ struct base_image base = {0};
     int r;
 
     if (from->stage >= 0) {
         *ret = strv_copy(b->states[from->stage].layers);
         return 0;
     }
-    r = base_read(b->store, from->image, &base, NULL, err);
+    r = base_image_read(b->store, from->image, &base, NULL, err);
     if (r >= 0)
         *ret = TAKE_PTR(base.layers);
     return r;
@@ -63,14 +64,15 @@ char *builder_now(void)
 static void build_tell_begin(const struct builder *b, const struct build_stage *stage,
                              const char *text, unsigned n, unsigned line)
 {
-    daemon_conn_tell(b->daemon_conn,
-                     json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage", stage->name, "n",
-                               (int)n, "of", (int)build_stage_total(stage), "line", (int)line));
+    daemon_conn_send_event(b->daemon_conn,
+                           json_pack("{s:s, s:s, s:i, s:i, s:i}", "step", text, "stage",
+                                     stage->name, "n", (int)n, "of", (int)build_stage_total(stage),
+                                     "line", (int)line));
 }
 
 static int build_tell_end(const struct builder *b, int r, const struct err *err)
 {
-    daemon_conn_tell(b->daemon_conn, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
+    daemon_conn_send_event(b->daemon_conn, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
     return r;
 }
 
@@ -78,7 +80,7 @@ static int build_begin_stage(struct builder *b, const struct build_stage *stage,
                              struct builder_state *st, struct err *err)
 {
     _cleanup_free_ char *text = NULL;
-    _cleanup_base_ struct base base = {0};
+    _cleanup_base_image_ struct base_image base = {0};
     int r = 0;
 
     st->done = json_array();
@@ -93,15 +95,15 @@ static int build_begin_stage(struct builder *b, const struct build_stage *stage,
     text = xasprintf("FROM %s", stage->image ? stage->image : "scratch");
     build_tell_begin(b, stage, text, 1, 0);
     if (stage->image)
-        r = base_read(b->store, stage->image, &base, NULL, err);
+        r = base_image_read(b->store, stage->image, &base, NULL, err);
     if (r >= 0 && stage->image)
-        r = base_history(b->store, &base, &st->base, err);
+        r = base_image_history(b->store, &base, &st->base, err);
     if (r >= 0) {
-        struct build_key k;
+        struct cache_key k;
 
-        key_begin(&k, "base");
-        key_texts(&k, "layers", base.layers);
-        key_end(&k, st->key);
+        cache_key_begin(&k, "base");
+        cache_key_texts(&k, "layers", base.layers);
+        cache_key_end(&k, st->key);
         st->layers = TAKE_PTR(base.layers);
         st->created = TAKE_PTR(base.created);
     }
@@ -159,7 +161,7 @@ static int build_stage_in_child(void *arg, size_t stage, struct daemon_conn *dae
     int r;
 
     b->daemon_conn = daemon_conn;
-    b->work.n = ((unsigned)stage + 1) * WORK_NUMBERS;
+    b->workspace.n = ((unsigned)stage + 1) * WORK_NUMBERS;
     r = build_stage(b, stage, err);
     if (r >= 0)
         *ret = json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
@@ -222,7 +224,7 @@ static char *build_config_text(const struct builder *b)
 
     build_add_history(b, b->plan.target, history);
     history_fill_times(history);
-    return base_config_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created,
+    return config_json_text(&b->plan.config, st->layers, b->epoch ? b->epoch : st->created,
                             history);
 }
 
@@ -232,10 +234,10 @@ static int build_finish(struct builder *b, json_t **ret, struct err *err)
     _cleanup_free_ char *config = build_config_text(b);
     _cleanup_json_ json_t *names = json_array();
     char id[DIGEST_MAX];
-    int r = keep_image(b->store, config, id, err);
+    int r = save_image(b->store, config, id, err);
 
     if (r >= 0)
-        r = keep_names(b->store, b->ask->tags, id, names, err);
+        r = save_image_tag(b->store, b->request->tags, id, names, err);
     if (r >= 0)
         *ret = json_pack("{s:s, s:O, s:i}", "id", id, "names", names, "layers",
                          (int)(strv_len(st->layers) - images_begin_with_host(st->layers)));
@@ -246,13 +248,14 @@ static int build_finish(struct builder *b, json_t **ret, struct err *err)
 
 static int build_bring_in(struct builder *b, const char *name, struct err *err)
 {
-    _cleanup_free_ char *text = xasprintf("pull %s", name), *as = base_name(name);
+    _cleanup_free_ char *text = xasprintf("pull %s", name), *as = base_image_name(name);
     json_t *ask = json_pack("{s:s}", "name", name);
     int r;
 
     if (!STREQ(as, name))
         json_object_set_new(ask, "as", json_string(as));
-    daemon_conn_tell(b->daemon_conn, json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
+    daemon_conn_send_event(b->daemon_conn,
+                           json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
     r = daemon_conn_pull(b->daemon_conn, ask, err);
     if (r == -ERR_UNAUTHORIZED)
         err_hint(err, "They are taken from 'auths' of ~/.docker/config.json, as `docker login` "
@@ -266,7 +269,7 @@ static int build_bring_in(struct builder *b, const char *name, struct err *err)
 /* What a digest names is what it was: there is nothing new to ask for. */
 static bool build_is_to_be_asked(const struct builder *b, const char *name)
 {
-    return b->ask->pull && !strchr(name, '@') && !reference_is_host(name) &&
+    return b->request->pull && !strchr(name, '@') && !reference_is_host(name) &&
            !strv_contains(b->brought, name);
 }
 
@@ -274,17 +277,17 @@ static int build_image_config(void *arg, const char *name, struct dockerfile_con
                               bool *ret_on_host, struct err *err)
 {
     struct builder *b = arg;
-    _cleanup_base_ struct base base = {0};
+    _cleanup_base_image_ struct base_image base = {0};
     _cleanup_err_ struct err why = ERR_INIT;
     int r = -ERR_NOT_FOUND;
 
     if (!build_is_to_be_asked(b, name))
-        r = base_read(b->store, name, &base, ret, &why);
+        r = base_image_read(b->store, name, &base, ret, &why);
     if (r == -ERR_NOT_FOUND) {
         err_done(&why);
         r = build_bring_in(b, name, &why);
         if (r >= 0)
-            r = base_read(b->store, name, &base, ret, &why);
+            r = base_image_read(b->store, name, &base, ret, &why);
     }
     if (r < 0)
         return err_move(err, &why);
@@ -292,7 +295,7 @@ static int build_image_config(void *arg, const char *name, struct dockerfile_con
     return 0;
 }
 
-static int build_build_check_agents(char *const *agents, struct err *err)
+static int build_check_agents(char *const *agents, struct err *err)
 {
     int r = 0;
 
@@ -308,15 +311,16 @@ static int build_build_check_agents(char *const *agents, struct err *err)
 
 static int build_make_plan(struct builder *b, struct err *err)
 {
-    const struct config_inputs inputs = {
-        .build_args = b->ask->args, .target = b->ask->target, .arch = image_config_architecture()};
+    const struct config_inputs inputs = {.build_args = b->request->args,
+                                         .target = b->request->target,
+                                         .arch = image_config_architecture()};
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
-    int r = context_dockerfile(&b->work, b->ask->dockerfile, &df, err);
+    int r = context_dockerfile(&b->workspace, b->request->dockerfile, &df, err);
 
     if (r >= 0)
-        r = build_plan_make(df, &inputs, b->ask->agents, build_image_config, b, &b->plan, err);
+        r = build_plan_make(df, &inputs, b->request->agents, build_image_config, b, &b->plan, err);
     if (r < 0)
-        return err_wrap(err, "%.200s", b->ask->dockerfile);
+        return err_wrap(err, "%.200s", b->request->dockerfile);
     b->states = xcalloc(b->plan.n_stages, sizeof(*b->states));
     return 0;
 }
@@ -333,24 +337,25 @@ static void build_builder_done(struct builder *b)
     free(b->epoch);
     strv_free(b->brought);
     build_plan_done(&b->plan);
-    work_done(&b->work);
+    workspace_done(&b->workspace);
 }
 
 int build_image(struct images *s, const struct confined_ids *ids, const char *name, int context,
-                const struct build_ask *ask, struct daemon_conn *daemon_conn, json_t **ret,
-                struct err *err)
+                const struct builder_request *request, struct daemon_conn *daemon_conn,
+                json_t **ret, struct err *err)
 {
-    struct builder b = {.store = s, .ask = ask, .daemon_conn = daemon_conn, .work = WORK_INIT};
-    int r = keep_check(ask->tags, err);
+    struct builder b = {
+        .store = s, .request = request, .daemon_conn = daemon_conn, .workspace = WORKSPACE_INIT};
+    int r = save_image_check_names(request->tags, err);
 
     if (r >= 0)
-        r = history_epoch(ask->args, &b.epoch, err);
+        r = history_epoch(request->args, &b.epoch, err);
     if (r >= 0)
-        r = build_build_check_agents(ask->agents, err);
+        r = build_check_agents(request->agents, err);
     if (r >= 0)
-        r = work_open(s, ids, name, &b.work, err);
+        r = workspace_open(s, ids, name, &b.workspace, err);
     if (r >= 0)
-        r = work_unpack_context(&b.work, context, ask->digest_only, err);
+        r = workspace_unpack_context(&b.workspace, context, request->digest_only, err);
     if (r >= 0)
         r = build_make_plan(&b, err);
     if (r >= 0)

@@ -10,7 +10,7 @@
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
-struct build_ask {
+struct builder_request {
     const char *dockerfile; /* path in the context */
     const char *target;     /* or NULL */
     char **tags, **args;    /* owned */
@@ -24,5 +24,5 @@ struct build_ask {
 
 /* The store is locked for adding. name: of its folder in tmp/. *ret: {"id", "names", "layers"}. */
 int build_image(struct images *s, const struct confined_ids *ids, const char *name, int context,
-                const struct build_ask *ask, struct daemon_conn *daemon_conn, json_t **ret,
-                struct err *err);
+                const struct builder_request *request, struct daemon_conn *daemon_conn,
+                json_t **ret, struct err *err);

@@ -5,7 +5,7 @@
 
 #include "image/build/build.h"
 #include "image/build/plan.h"
-#include "image/build/work.h"
+#include "image/build/workspace.h"
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
@@ -20,9 +20,9 @@ struct builder_state {
 
 struct builder {
     struct images *store;
-    const struct build_ask *ask;
+    const struct builder_request *request;
     struct daemon_conn *daemon_conn; /* of this process */
-    struct build_work work;
+    struct workspace workspace;
     struct build_plan plan;
     struct builder_state *states; /* of the plan's stages */
     char *epoch;    /* owned: when all of it was made, by SOURCE_DATE_EPOCH; or NULL */

@@ -30,10 +30,10 @@ struct build_copy {
 };
 
 /* A folder of the destination. What is there for something in it alone is made when that comes. */
-struct level {
-    struct level *up; /* NULL: it is there */
-    const char *name; /* in the one above */
-    int fd;           /* -1: not made yet */
+struct copy_level {
+    struct copy_level *up; /* NULL: it is there */
+    const char *name;      /* in the one above */
+    int fd;                /* -1: not made yet */
     bool is_new;
 };
 
@@ -151,7 +151,7 @@ int copy_make_folder(int root, const char *path, const struct copy_owner *owner,
 
 /* ---- copying ---- */
 
-static int build_copy_into(struct build_copy *c, int from, struct level *to, struct err *err);
+static int build_copy_into(struct build_copy *c, int from, struct copy_level *to, struct err *err);
 
 static mode_t build_copy_mode_of(const struct build_copy *c, const struct stat *st)
 {
@@ -275,7 +275,7 @@ static int build_copy_open_or_make(int to, const char *name, int *ret, struct er
     return r < 0 ? r : is_new;
 }
 
-static int build_copy_level_make(struct level *l, struct err *err)
+static int build_copy_level_make(struct copy_level *l, struct err *err)
 {
     int r = 0;
 
@@ -289,7 +289,7 @@ static int build_copy_level_make(struct level *l, struct err *err)
 }
 
 /* A folder that was there, and is not copied itself, keeps its owner: BuildKit sets its mode. */
-static int build_copy_level_finish(const struct build_copy *c, const struct level *l,
+static int build_copy_level_finish(const struct build_copy *c, const struct copy_level *l,
                                    const struct stat *st, enum filter_answer answer,
                                    struct err *err)
 {
@@ -300,10 +300,11 @@ static int build_copy_level_finish(const struct build_copy *c, const struct leve
     return fchmod(l->fd, build_copy_mode_of(c, st)) < 0 ? err_sys(err, errno, "set the mode") : 0;
 }
 
-static int build_copy_dir(struct build_copy *c, int in, const struct stat *st, struct level *to,
-                          const char *name, enum filter_answer answer, struct err *err)
+static int build_copy_dir(struct build_copy *c, int in, const struct stat *st,
+                          struct copy_level *to, const char *name, enum filter_answer answer,
+                          struct err *err)
 {
-    struct level here = {.up = to, .name = name, .fd = -1};
+    struct copy_level here = {.up = to, .name = name, .fd = -1};
     size_t above = c->path.len;
     int r = answer == FILTER_TAKE ? build_copy_level_make(&here, err) : 0;
 
@@ -322,8 +323,8 @@ static int build_copy_dir(struct build_copy *c, int in, const struct stat *st, s
 }
 
 static int build_copy_opened(struct build_copy *c, int from, const char *name,
-                             const struct stat *st, struct level *to, enum filter_answer answer,
-                             struct err *err)
+                             const struct stat *st, struct copy_level *to,
+                             enum filter_answer answer, struct err *err)
 {
     _cleanup_close_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
@@ -335,8 +336,8 @@ static int build_copy_opened(struct build_copy *c, int from, const char *name,
 }
 
 /* Devices, FIFOs and sockets are passed over. */
-static int build_copy_answered(struct build_copy *c, int from, const char *name, struct level *to,
-                               enum filter_answer answer, struct err *err)
+static int build_copy_answered(struct build_copy *c, int from, const char *name,
+                               struct copy_level *to, enum filter_answer answer, struct err *err)
 {
     struct stat st;
     int r = 0;
@@ -357,7 +358,7 @@ static int build_copy_answered(struct build_copy *c, int from, const char *name,
     return r < 0 ? err_wrap(err, "'%.200s'", name) : 0;
 }
 
-static int build_copy_one(struct build_copy *c, int from, const char *name, struct level *to,
+static int build_copy_one(struct build_copy *c, int from, const char *name, struct copy_level *to,
                           struct err *err)
 {
     enum filter_answer answer = FILTER_TAKE;
@@ -372,7 +373,7 @@ static int build_copy_one(struct build_copy *c, int from, const char *name, stru
     return answer == FILTER_SKIP ? 0 : build_copy_answered(c, from, name, to, answer, err);
 }
 
-static int build_copy_into(struct build_copy *c, int from, struct level *to, struct err *err)
+static int build_copy_into(struct build_copy *c, int from, struct copy_level *to, struct err *err)
 {
     int copy = fcntl(from, F_DUPFD_CLOEXEC, 3);
     _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -436,7 +437,7 @@ static void build_copy_forget_links(struct build_copy *c)
 
 static int build_copy_folder(struct build_copy *c, int in, int to, struct err *err)
 {
-    struct level top = {.fd = to};
+    struct copy_level top = {.fd = to};
     int r;
 
     c->base = to;

@@ -16,7 +16,7 @@
 
 enum { CONTEXT_FD = 3 };
 
-static int build_read_ask(json_t *doc, struct build_ask *ret, struct err *err)
+static int build_main_read_request(json_t *doc, struct builder_request *ret, struct err *err)
 {
     json_t *tags = NULL, *args = NULL, *agents = NULL;
     const struct json_field fields[] = {
@@ -42,29 +42,29 @@ static int build_read_ask(json_t *doc, struct build_ask *ret, struct err *err)
     return r;
 }
 
-static int build_run_build(struct images *s, const struct confined_ids *ids, const char *name,
-                           struct daemon_conn *daemon_conn, json_t **ret, struct err *err)
+static int build_main_build(struct images *s, const struct confined_ids *ids, const char *name,
+                            struct daemon_conn *daemon_conn, json_t **ret, struct err *err)
 {
-    struct build_ask ask = {.dockerfile = "Dockerfile", .network = "packages"};
+    struct builder_request request = {.dockerfile = "Dockerfile", .network = "packages"};
     _cleanup_json_ json_t *doc = NULL;
     int r = json_lines_next(&daemon_conn->lines, &doc, err);
 
     if (r >= 0)
-        r = build_read_ask(doc, &ask, err);
-    if (r >= 0 && ask.host)
-        r = images_set_host(s, ask.host, err);
+        r = build_main_read_request(doc, &request, err);
+    if (r >= 0 && request.host)
+        r = images_set_host(s, request.host, err);
     if (r >= 0)
         r = images_lock(s, false, true, err);
     if (r >= 0)
-        r = build_image(s, ids, name, CONTEXT_FD, &ask, daemon_conn, ret, err);
-    strv_free(ask.tags);
-    strv_free(ask.args);
-    strv_free(ask.agents);
+        r = build_image(s, ids, name, CONTEXT_FD, &request, daemon_conn, ret, err);
+    strv_free(request.tags);
+    strv_free(request.args);
+    strv_free(request.agents);
     return r;
 }
 
-static int build_build_run(int argc, char **argv, struct daemon_conn *daemon_conn, json_t **ret,
-                           struct err *err)
+static int build_main_run(int argc, char **argv, struct daemon_conn *daemon_conn, json_t **ret,
+                          struct err *err)
 {
     struct images s = IMAGES_INIT;
     struct confined_ids ids;
@@ -76,7 +76,7 @@ static int build_build_run(int argc, char **argv, struct daemon_conn *daemon_con
     if (r >= 0)
         r = images_open(argv[1], &s, err);
     if (r >= 0)
-        r = build_run_build(&s, &ids, argv[3], daemon_conn, ret, err);
+        r = build_main_build(&s, &ids, argv[3], daemon_conn, ret, err);
     images_done(&s);
     return r;
 }
@@ -93,9 +93,9 @@ int build_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     umask(022);
     digest_begin_quickly();
-    r = build_build_run(argc, argv, &daemon_conn, &done, &err);
-    json_lines_send(&daemon_conn.lines,
-                    r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
+    r = build_main_run(argc, argv, &daemon_conn, &done, &err);
+    json_lines_write_or_exit(&daemon_conn.lines,
+                             r < 0 ? json_from_err(&err) : json_pack("{s:o}", "done", done));
     json_lines_done(&daemon_conn.lines);
     return r < 0;
 }

@@ -3,11 +3,11 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "image/build/add-source.h"
 #include "image/build/agent.h"
 #include "image/build/copy.h"
 #include "image/build/filter.h"
 #include "image/build/history.h"
-#include "image/build/remote.h"
 #include "image/oci/digest.h"
 #include "image/oci/reference.h"
 #include "lib/base/buf.h"
@@ -24,7 +24,7 @@ struct planner {
 };
 
 /* One instruction, on its way into the plan. */
-struct turn {
+struct plan_instruction {
     struct planner *p;
     size_t stage;
     const struct dockerfile *df;
@@ -102,7 +102,7 @@ size_t build_stage_total(const struct build_stage *s)
 
 /* ---- small things ---- */
 
-static int build_plan_refuse_with(const struct turn *t, size_t at, struct err *err,
+static int build_plan_refuse_with(const struct plan_instruction *t, size_t at, struct err *err,
                                   const char *what, const char *hint)
 {
     *t->ret_at = at;
@@ -110,13 +110,14 @@ static int build_plan_refuse_with(const struct turn *t, size_t at, struct err *e
     return err_hint(err, "%s", hint);
 }
 
-static int build_plan_refuse(const struct turn *t, size_t at, struct err *err, const char *what)
+static int build_plan_refuse(const struct plan_instruction *t, size_t at, struct err *err,
+                             const char *what)
 {
     return build_plan_refuse_with(t, at, err, what, "Build it with `--engine docker`.");
 }
 
-static int build_plan_expand(const struct turn *t, const char *word, size_t at, char **ret,
-                             struct err *err)
+static int build_plan_expand(const struct plan_instruction *t, const char *word, size_t at,
+                             char **ret, struct err *err)
 {
     *t->ret_at = at;
     return config_expand(t->c, t->df->escape, word, ret, err);
@@ -203,7 +204,8 @@ int build_refuse_usr(const char *what, struct err *err)
     return err_hint(err, "/opt, /srv and /home/agent are the image's own.");
 }
 
-static int build_plan_check_place(const struct turn *t, const char *path, struct err *err)
+static int build_plan_check_place(const struct plan_instruction *t, const char *path,
+                                  struct err *err)
 {
     _cleanup_free_ char *plain = build_plan_absolute("/", path), *what = NULL;
 
@@ -217,7 +219,7 @@ static int build_plan_check_place(const struct turn *t, const char *path, struct
 
 /* ---- where files come from ---- */
 
-static int build_plan_from(const struct turn *t, const char *from, size_t at,
+static int build_plan_from(const struct plan_instruction *t, const char *from, size_t at,
                            struct build_from *ret, struct err *err)
 {
     struct dockerfile_config unused = {0};
@@ -264,7 +266,8 @@ static bool build_plan_is_below_secrets(const char *target)
            !build_is_secrets_place(target);
 }
 
-static int build_plan_miss_agent(const struct turn *t, const char *id, size_t at, struct err *err)
+static int build_plan_miss_agent(const struct plan_instruction *t, const char *id, size_t at,
+                                 struct err *err)
 {
     *t->ret_at = at;
     err_set(err, ERR_INVALID, "'--mount=type=ssh' needs ssh agent '%.64s', which was not given",
@@ -278,8 +281,8 @@ static bool build_plan_has_ids(const struct mount *m)
     return mount_number(m->uid, 10, 0) <= COPY_ID_MAX && mount_number(m->gid, 10, 0) <= COPY_ID_MAX;
 }
 
-static int build_plan_check_mount(const struct turn *t, const struct mount *m, size_t at,
-                                  struct err *err)
+static int build_plan_check_mount(const struct plan_instruction *t, const struct mount *m,
+                                  size_t at, struct err *err)
 {
     if (!build_plan_has_ids(m))
         return build_plan_refuse(t, at, err, "a uid or gid over 65535 in '--mount'");
@@ -297,7 +300,8 @@ static int build_plan_check_mount(const struct turn *t, const struct mount *m, s
     return 0;
 }
 
-static int build_plan_mount(const struct turn *t, const char *value, size_t at, struct err *err)
+static int build_plan_mount(const struct plan_instruction *t, const char *value, size_t at,
+                            struct err *err)
 {
     struct build_plan_step *s = t->step;
     _cleanup_free_ char *plain = NULL;
@@ -332,7 +336,8 @@ static size_t build_plan_count_ssh(const struct build_plan_step *s)
 }
 
 /* What stays open after parsing: a target is needed, and which one it is. */
-static int build_plan_place_mount(const struct turn *t, struct build_mount *b, struct err *err)
+static int build_plan_place_mount(const struct plan_instruction *t, struct build_mount *b,
+                                  struct err *err)
 {
     struct mount *m = &b->m;
     char *target;
@@ -355,7 +360,7 @@ static int build_plan_place_mount(const struct turn *t, struct build_mount *b, s
     return 0;
 }
 
-static int build_plan_mounts(const struct turn *t, struct err *err)
+static int build_plan_mounts(const struct plan_instruction *t, struct err *err)
 {
     int r = 0;
 
@@ -384,7 +389,7 @@ static void build_plan_name_agent(struct build_plan_step *s)
         }
 }
 
-static int build_plan_run_flags(const struct turn *t, struct err *err)
+static int build_plan_run_flags(const struct plan_instruction *t, struct err *err)
 {
     const char *network = dockerfile_flag(t->in, "network");
     const char *security = dockerfile_flag(t->in, "security");
@@ -441,7 +446,7 @@ static char *build_plan_with_heredocs(const struct dockerfile_instruction *in)
 }
 
 /* RUN <<EOF is a script: by its own interpreter when it names one, else by the shell. */
-static void build_plan_script(const struct turn *t)
+static void build_plan_script(const struct plan_instruction *t)
 {
     const struct dockerfile_heredoc *h = &t->in->heredocs[0];
     _cleanup_free_ char *content = build_plan_without_tabs(h);
@@ -456,7 +461,7 @@ static void build_plan_script(const struct turn *t)
     strv_push(&s->argv, xasprintf(BUILD_SCRIPT_DIR "/%s", h->name));
 }
 
-static int build_plan_run(const struct turn *t, struct err *err)
+static int build_plan_run(const struct plan_instruction *t, struct err *err)
 {
     struct build_plan_step *s = t->step;
     int r = build_plan_run_flags(t, err);
@@ -481,7 +486,7 @@ static int build_plan_run(const struct turn *t, struct err *err)
 
 /* ---- COPY and ADD ---- */
 
-static int build_plan_file(const struct turn *t, const struct dockerfile_heredoc *h,
+static int build_plan_file(const struct plan_instruction *t, const struct dockerfile_heredoc *h,
                            struct err *err)
 {
     struct build_plan_step *s = t->step;
@@ -506,7 +511,7 @@ static bool build_plan_is_heredoc(const struct dockerfile_instruction *in, const
 static int build_plan_url(struct build_plan_step *s, const char *url, struct err *err)
 {
     char *name;
-    int r = remote_file_name(url, &name, err);
+    int r = add_source_file_name(url, &name, err);
 
     if (r < 0)
         return r;
@@ -515,10 +520,11 @@ static int build_plan_url(struct build_plan_step *s, const char *url, struct err
     return 0;
 }
 
-static int build_plan_source(const struct turn *t, const struct dockerfile_word *w, struct err *err)
+static int build_plan_source(const struct plan_instruction *t, const struct dockerfile_word *w,
+                             struct err *err)
 {
     struct build_plan_step *s = t->step;
-    enum remote_kind kind;
+    enum add_source_kind kind;
     char *source;
     int r;
 
@@ -528,22 +534,22 @@ static int build_plan_source(const struct turn *t, const struct dockerfile_word 
     if (r < 0)
         return r;
     strv_push(&s->written, source);
-    kind = t->in->kind == DOCKERFILE_ADD ? remote_kind(source) : REMOTE_NOT;
-    if (kind == REMOTE_GIT)
+    kind = t->in->kind == DOCKERFILE_ADD ? add_source_kind(source) : ADD_SOURCE_PATH;
+    if (kind == ADD_SOURCE_GIT)
         return build_plan_refuse_with(
             t, w->at, err, "ADD of git repositories",
             "Fetch it before the build and COPY it, or in a RUN with `image build "
             "--network open`, or build with `--engine docker`.");
-    if (kind == REMOTE_NOT && s->from.on_host && build_plan_is_usr(source))
+    if (kind == ADD_SOURCE_PATH && s->from.on_host && build_plan_is_usr(source))
         return build_plan_refuse_with(t, w->at, err, usr_of_host, take_from_host);
-    if (kind == REMOTE_NOT) {
+    if (kind == ADD_SOURCE_PATH) {
         strv_add(&s->sources, source);
         return 0;
     }
     return build_plan_url(s, source, err);
 }
 
-static int build_plan_chmod(const struct turn *t, struct err *err)
+static int build_plan_chmod(const struct plan_instruction *t, struct err *err)
 {
     const char *given = dockerfile_flag(t->in, "chmod");
     struct build_plan_step *s = t->step;
@@ -560,7 +566,7 @@ static int build_plan_chmod(const struct turn *t, struct err *err)
 }
 
 /* As they are written: BuildKit replaces no variables in them. */
-static int build_plan_excludes(const struct turn *t, struct err *err)
+static int build_plan_excludes(const struct plan_instruction *t, struct err *err)
 {
     for (size_t i = 0; i < t->in->n_flags; i++)
         if (STREQ(t->in->flags[i].name, "exclude") && t->in->flags[i].value)
@@ -569,7 +575,7 @@ static int build_plan_excludes(const struct turn *t, struct err *err)
     return filter_check(t->step->exclude, err);
 }
 
-static int build_plan_copy_flags(const struct turn *t, struct err *err)
+static int build_plan_copy_flags(const struct plan_instruction *t, struct err *err)
 {
     static const char *const unknown[] = {"keep-git-dir"};
     const char *chown = dockerfile_flag(t->in, "chown");
@@ -598,7 +604,7 @@ static int build_plan_copy_flags(const struct turn *t, struct err *err)
 }
 
 /* As BuildKit has it: of one thing, and that is fetched. */
-static int build_plan_checksum(const struct turn *t, struct err *err)
+static int build_plan_checksum(const struct plan_instruction *t, struct err *err)
 {
     const char *given = dockerfile_flag(t->in, "checksum");
     struct build_plan_step *s = t->step;
@@ -620,7 +626,8 @@ static int build_plan_checksum(const struct turn *t, struct err *err)
     return err_hint(err, "Write 'sha256:' and 64 lower-case hexadecimal digits.");
 }
 
-static int build_plan_check_dest(const struct turn *t, const char *dest, struct err *err)
+static int build_plan_check_dest(const struct plan_instruction *t, const char *dest,
+                                 struct err *err)
 {
     const struct build_plan_step *s = t->step;
 
@@ -632,7 +639,7 @@ static int build_plan_check_dest(const struct turn *t, const char *dest, struct 
     return err_hint(err, "Write '%.200s/'.", dest);
 }
 
-static int build_plan_copy(const struct turn *t, struct err *err)
+static int build_plan_copy(const struct plan_instruction *t, struct err *err)
 {
     const struct dockerfile_word *last = &t->in->words[t->in->n_words - 1];
     _cleanup_free_ char *dest = NULL;
@@ -656,12 +663,12 @@ static int build_plan_copy(const struct turn *t, struct err *err)
 /* ---- the walk ---- */
 
 /* Those of an image's trigger are in a text of its own. */
-static size_t build_plan_place_of(const struct turn *t, size_t at)
+static size_t build_plan_place_of(const struct plan_instruction *t, size_t at)
 {
     return t->df == t->p->df ? at : t->p->df->stages[t->stage].from->at;
 }
 
-static int build_plan_plan_step(const struct turn *t, struct err *err)
+static int build_plan_plan_step(const struct plan_instruction *t, struct err *err)
 {
     struct build_plan_step *s = t->step;
 
@@ -697,7 +704,7 @@ static void build_plan_note_args(struct build_stage *st, const struct dockerfile
 }
 
 /* Where all lines together would be too much the instruction's name must do. */
-static void build_plan_add_note(const struct turn *t)
+static void build_plan_add_note(const struct plan_instruction *t)
 {
     struct build_plan *p = t->p->plan;
     struct build_stage *st = &p->stages[t->stage];
@@ -723,7 +730,7 @@ static int build_plan_on_step(void *arg, size_t stage, const struct dockerfile *
 {
     struct planner *p = arg;
     struct build_stage *st = &p->plan->stages[stage];
-    struct turn t = {p, stage, df, in, c, ret_at, NULL};
+    struct plan_instruction t = {p, stage, df, in, c, ret_at, NULL};
     struct build_plan_step step = {0};
     int r;
 

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "image/build/add-downloads.h"
 #include "image/build/context.h"
 #include "image/build/copy.h"
-#include "image/build/fetched.h"
 #include "image/build/sources.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -65,7 +65,7 @@ static int step_files_run_workdir(void *arg, int dir, struct err *err)
 static int step_files_write_files(struct builder *b, const struct build_plan_step *s,
                                   char **ret_folder, char ***ret_names, struct err *err)
 {
-    int r = work_folder(&b->work, 0755, ret_folder, err);
+    int r = workspace_folder(&b->workspace, 0755, ret_folder, err);
 
     for (size_t i = 0; r >= 0 && i < s->n_files; i++) {
         const struct build_file *f = &s->files[i];
@@ -73,8 +73,8 @@ static int step_files_write_files(struct builder *b, const struct build_plan_ste
 
         if (strchr(f->name, '/'))
             return err_set(err, ERR_INVALID, "'%.64s' cannot be the name of a file", f->name);
-        r = file_replace(b->work.dir, path, f->content, strlen(f->content), 0644, false, err);
-        if (r >= 0 && fchmodat(b->work.dir, path, 0644, 0) < 0)
+        r = file_replace(b->workspace.dir, path, f->content, strlen(f->content), 0644, false, err);
+        if (r >= 0 && fchmodat(b->workspace.dir, path, 0644, 0) < 0)
             r = err_sys(err, errno, "make file '%.64s'", f->name);
         strv_add(ret_names, f->name);
     }
@@ -96,13 +96,13 @@ static int step_files_copy_heredocs(struct builder *b, const struct builder_stat
         return r;
     f.from = folder;
     f.sources = names;
-    return work_run(&b->work,
-                    &(struct work_job){.n = n,
-                                       .layers = st->layers,
-                                       .mount_root = true,
-                                       .fn = step_files_run_files,
-                                       .arg = &f},
-                    err);
+    return workspace_run(&b->workspace,
+                         &(struct workspace_job){.n = n,
+                                                 .layers = st->layers,
+                                                 .mount_root = true,
+                                                 .fn = step_files_run_files,
+                                                 .arg = &f},
+                         err);
 }
 
 static int step_files_copy_sources(struct builder *b, const struct builder_state *st,
@@ -115,7 +115,7 @@ static int step_files_copy_sources(struct builder *b, const struct builder_state
                           .want = {s->parents, s->exclude},
                           .own = !elsewhere,
                           .mode = -1};
-    struct work_job job = {
+    struct workspace_job job = {
         .n = n, .layers = st->layers, .mount_root = true, .fn = step_files_run_files, .arg = &f};
     _cleanup_strv_ char **from = NULL, **plain = NULL;
     int r = 0;
@@ -126,16 +126,16 @@ static int step_files_copy_sources(struct builder *b, const struct builder_state
         r = builder_layers(b, &s->from, &from, err);
     job.from = from;
     if (r >= 0 && s->unpack) {
-        r = context_add(&b->work, s, f.from, s->sources, st->layers, n, &plain, err);
+        r = context_add(&b->workspace, s, f.from, s->sources, st->layers, n, &plain, err);
         f.sources = plain;
     }
-    return r < 0 || !f.sources ? r : work_run(&b->work, &job, err);
+    return r < 0 || !f.sources ? r : workspace_run(&b->workspace, &job, err);
 }
 
 /* Nobody but its owner reads what came from a server, unless --chmod says so: as BuildKit has it.
  */
 static int step_files_copy_fetched(struct builder *b, const struct builder_state *st,
-                                   const struct fetched *fetched, size_t i, unsigned n,
+                                   const struct add_downloads *fetched, size_t i, unsigned n,
                                    struct err *err)
 {
     const struct build_plan_step *s = fetched->step;
@@ -151,32 +151,32 @@ static int step_files_copy_fetched(struct builder *b, const struct builder_state
     int r = 0;
 
     if (s->unpack_urls) {
-        r = context_add(&b->work, s, f.from, one, st->layers, n, &plain, err);
+        r = context_add(&b->workspace, s, f.from, one, st->layers, n, &plain, err);
         f.sources = plain;
     }
     return r < 0 || !f.sources ? r
-                               : work_run(&b->work,
-                                          &(struct work_job){.n = n,
-                                                             .layers = st->layers,
-                                                             .mount_root = true,
-                                                             .fn = step_files_run_files,
-                                                             .arg = &f},
-                                          err);
+                               : workspace_run(&b->workspace,
+                                               &(struct workspace_job){.n = n,
+                                                                       .layers = st->layers,
+                                                                       .mount_root = true,
+                                                                       .fn = step_files_run_files,
+                                                                       .arg = &f},
+                                               err);
 }
 
 int step_files(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
-               const struct fetched *f, unsigned n, struct err *err)
+               const struct add_downloads *f, unsigned n, struct err *err)
 {
     int r;
 
     if (s->kind == DOCKERFILE_WORKDIR)
-        return work_run(&b->work,
-                        &(struct work_job){.n = n,
-                                           .layers = st->layers,
-                                           .mount_root = true,
-                                           .fn = step_files_run_workdir,
-                                           .arg = (void *)s},
-                        err);
+        return workspace_run(&b->workspace,
+                             &(struct workspace_job){.n = n,
+                                                     .layers = st->layers,
+                                                     .mount_root = true,
+                                                     .fn = step_files_run_workdir,
+                                                     .arg = (void *)s},
+                             err);
     r = step_files_copy_sources(b, st, s, n, err);
     for (size_t i = 0; r >= 0 && i < s->n_urls; i++)
         r = step_files_copy_fetched(b, st, f, i, n, err);

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "image/build/copy.h"
+#include "image/build/mount-placeholders.h"
 #include "image/build/mounts.h"
-#include "image/build/stubs.h"
 #include "image/store/accounts.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -17,8 +17,8 @@ static json_t *step_run_json(const struct builder *b, const struct builder_state
                              const struct mounts *m)
 {
     json_t *doc = json_object();
-    _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->work.path, n);
-    _cleanup_free_ char *none = xasprintf("%s/none", b->work.path);
+    _cleanup_free_ char *to = xasprintf("%s/%u/fs", b->workspace.path, n);
+    _cleanup_free_ char *none = xasprintf("%s/none", b->workspace.path);
 
     json_object_set_new(doc, "layers", builder_texts(st->layers));
     json_object_set_new(doc, "none", json_string(none));
@@ -33,26 +33,26 @@ static json_t *step_run_json(const struct builder *b, const struct builder_state
     return doc;
 }
 
-static void step_run_note_stubs(struct stubs *stubs, const struct builder *b,
-                                const struct builder_state *st, const struct build_plan_step *s,
-                                const struct mounts *m)
+static void step_run_note_placeholders(struct mount_placeholders *placeholders,
+                                       const struct builder *b, const struct builder_state *st,
+                                       const struct build_plan_step *s, const struct mounts *m)
 {
     const json_t *mount;
     size_t i;
 
     json_array_foreach (m->list, i, mount)
-        stubs_note(stubs, &b->work, st->layers,
-                   json_string_value(json_object_get(mount, "target")));
+        mount_placeholders_note(placeholders, &b->workspace, st->layers,
+                                json_string_value(json_object_get(mount, "target")));
     if (json_array_size(m->secrets))
-        stubs_note(stubs, &b->work, st->layers, "/run/secrets");
+        mount_placeholders_note(placeholders, &b->workspace, st->layers, "/run/secrets");
     json_array_foreach (m->secrets, i, mount) {
         const char *target = json_string_value(json_object_get(mount, "target"));
 
         if (target)
-            stubs_note(stubs, &b->work, st->layers, target);
+            mount_placeholders_note(placeholders, &b->workspace, st->layers, target);
     }
     if (STREQ(step_network(b, s), "open"))
-        stubs_note(stubs, &b->work, st->layers, "/etc/resolv.conf");
+        mount_placeholders_note(placeholders, &b->workspace, st->layers, "/etc/resolv.conf");
 }
 
 /* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
@@ -61,7 +61,7 @@ static char *step_run_plain_user(const struct builder *b, const struct builder_s
 {
     bool number = user && *user && strspn(user, "0123456789") == strlen(user);
 
-    if (number && !accounts_have_uid(b->work.store, st->layers, user))
+    if (number && !accounts_have_uid(b->workspace.store, st->layers, user))
         return xasprintf("%s:0", user);
     return xstrdup(user ? user : "0");
 }
@@ -80,20 +80,20 @@ static int step_run_find_user(struct builder *b, const struct builder_state *st,
                               struct err *err)
 {
     struct copy_owner owner = {0};
-    const struct work_job job = {.n = n,
-                                 .layers = st->layers,
-                                 .mount_root = true,
-                                 .find = step_run_find_owner,
-                                 .arg = s->user,
-                                 .out = &owner,
-                                 .out_len = sizeof(owner)};
+    const struct workspace_job job = {.n = n,
+                                      .layers = st->layers,
+                                      .mount_root = true,
+                                      .find = step_run_find_owner,
+                                      .arg = s->user,
+                                      .out = &owner,
+                                      .out_len = sizeof(owner)};
     int r;
 
     if (!s->user || parse_user(s->user, NULL) >= 0) {
         *ret = step_run_plain_user(b, st, s->user);
         return 0;
     }
-    r = work_run(&b->work, &job, err);
+    r = workspace_run(&b->workspace, &job, err);
     if (r >= 0)
         *ret = xasprintf("%u:%u", owner.uid, owner.gid);
     return r;
@@ -104,18 +104,18 @@ int step_run(struct builder *b, const struct builder_state *st, const struct bui
 {
     _cleanup_free_ char *user = NULL;
     struct mounts m = {0};
-    struct stubs stubs = {0};
+    struct mount_placeholders placeholders = {0};
     int r = step_run_find_user(b, st, s, n, &user, err);
 
     if (r >= 0)
-        r = mounts_prepare(&b->work, s, b->ask->agents, builder_layers, b, &m, err);
+        r = mounts_prepare(&b->workspace, s, b->request->agents, builder_layers, b, &m, err);
     if (r < 0)
         return r;
-    step_run_note_stubs(&stubs, b, st, s, &m);
+    step_run_note_placeholders(&placeholders, b, st, s, &m);
     r = daemon_conn_run(b->daemon_conn, step_run_json(b, st, s, n, user, &m), err);
     if (r >= 0)
-        stubs_remove(&stubs, &b->work, n);
-    stubs_done(&stubs);
+        mount_placeholders_remove(&placeholders, &b->workspace, n);
+    mount_placeholders_done(&placeholders);
     mounts_done(&m);
     return r;
 }

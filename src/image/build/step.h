@@ -6,7 +6,7 @@
 
 #include "image/build/builder.h"
 
-struct fetched;
+struct add_downloads;
 
 /* Step n of the stage, found or done; `st` has come a step further then. */
 int step_take(struct builder *b, struct builder_state *st, const struct build_stage *stage,
@@ -14,7 +14,7 @@ int step_take(struct builder *b, struct builder_state *st, const struct build_st
 
 /* step-files.c: COPY, ADD and WORKDIR, into layer n. f: what was fetched for it. */
 int step_files(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
-               const struct fetched *f, unsigned n, struct err *err);
+               const struct add_downloads *f, unsigned n, struct err *err);
 /* step-run.c: RUN, likewise. */
 int step_run(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
              unsigned n, struct err *err);

@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 #include "image/oci/manifest.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "lib/base/err.h"
 
 struct blob_fetch {
-    struct remote *remote;
+    struct repository *repository;
     int dir;                    /* the folder */
     const struct descriptor *d; /* what is wanted */
     _Atomic uint64_t *done;     /* counts its bytes as they come */
@@ -25,4 +25,4 @@ int blob_fetch(const struct blob_fetch *b, int *ret, struct err *err);
 /* Removes the file of a digest. */
 void blob_remove(int dir, const char *digest);
 /* Removes what nobody has gone on with for a week. */
-void blob_tidy(int dir);
+void blob_remove_stale(int dir);

@@ -1,4 +1,4 @@
-#include "image/build/keep.h"
+#include "image/build/save-image.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "lib/base/time.h"
 
 /* When it came into the store: a record that is the same is not written again. */
-static json_t *keep_imported(const struct images *s, const char *id)
+static json_t *save_image_imported_at(const struct images *s, const char *id)
 {
     _cleanup_json_ json_t *before = NULL;
     const char *then = NULL;
@@ -20,7 +20,7 @@ static json_t *keep_imported(const struct images *s, const char *id)
     return json_string(then ? then : time_format(time_wall(), now));
 }
 
-int keep_image(struct images *s, const char *config, char id[static DIGEST_MAX], struct err *err)
+int save_image(struct images *s, const char *config, char id[static DIGEST_MAX], struct err *err)
 {
     _cleanup_json_ json_t *record = NULL;
     int r;
@@ -29,14 +29,14 @@ int keep_image(struct images *s, const char *config, char id[static DIGEST_MAX],
     r = image_config_parse(config, strlen(config), &record, err);
     if (r < 0)
         return r;
-    json_object_set_new(record, "imported", keep_imported(s, id));
+    json_object_set_new(record, "imported", save_image_imported_at(s, id));
     json_object_set_new(record, "manifest", json_null());
     json_object_set_new(record, "agent", json_boolean(accounts_have(s, record, "agent")));
     r = images_put_blob(s, id, config, strlen(config), err);
     return r < 0 ? r : images_put(s, id, record, err);
 }
 
-int keep_check(char *const *tags, struct err *err)
+int save_image_check_names(char *const *tags, struct err *err)
 {
     int r = 0;
 
@@ -48,7 +48,8 @@ int keep_check(char *const *tags, struct err *err)
     return r;
 }
 
-int keep_names(struct images *s, char *const *tags, const char *id, json_t *names, struct err *err)
+int save_image_tag(struct images *s, char *const *tags, const char *id, json_t *names,
+                   struct err *err)
 {
     int r = 0;
 

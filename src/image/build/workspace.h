@@ -20,7 +20,7 @@
 #include "image/store/images.h"
 #include "lib/base/err.h"
 
-struct build_work {
+struct workspace {
     struct images *store; /* borrowed, as is: */
     const struct confined_ids *ids;
     char *path; /* owned: below the store's folder */
@@ -30,30 +30,31 @@ struct build_work {
     uint64_t began;   /* of the layer that was begun last: time_mono() */
 };
 
-#define WORK_INIT                                                                                  \
+#define WORKSPACE_INIT                                                                             \
     {                                                                                              \
         .dir = -1                                                                                  \
     }
 
-int work_open(struct images *s, const struct confined_ids *ids, const char *name,
-              struct build_work *ret, struct err *err);
-void work_done(struct build_work *w);
+int workspace_open(struct images *s, const struct confined_ids *ids, const char *name,
+                   struct workspace *ret, struct err *err);
+void workspace_done(struct workspace *w);
 
 /* The context: a plain or compressed tar on `fd`, a file; all in it becomes the builder's own.
  * thin: as proto/digest-context.h has it. */
-int work_unpack_context(struct build_work *w, int fd, bool digest_only, struct err *err);
+int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, struct err *err);
 
 /* A new folder m<n>, of that mode; its name is owned by the caller. */
-int work_folder(struct build_work *w, mode_t mode, char **ret, struct err *err);
+int workspace_folder(struct workspace *w, mode_t mode, char **ret, struct err *err);
 
 /* Begins a layer: <n>/fs. */
-int work_layer(struct build_work *w, unsigned *ret, struct err *err);
+int workspace_new_layer(struct workspace *w, unsigned *ret, struct err *err);
 /* Reads what is in it and puts it into its place. 1: *digest and *bytes are set; 0: it is empty. */
-int work_commit(struct build_work *w, unsigned n, char digest[static DIGEST_MAX], struct err *err);
+int workspace_commit_layer(struct workspace *w, unsigned n, char digest[static DIGEST_MAX],
+                           struct err *err);
 
 /* Runs fn in a child that has the build's folder as its root, with `layers` (bottom first) and
  * layer n above them at "root", and with those of `from`, if there are any, at "src". */
-struct work_job {
+struct workspace_job {
     unsigned n;
     char *const *layers, *const *from;
     bool mount_root;
@@ -63,4 +64,4 @@ struct work_job {
     void *arg, *out;
     size_t out_len; /* up to CONFINED_OUT_MAX */
 };
-int work_run(struct build_work *w, const struct work_job *job, struct err *err);
+int workspace_run(struct workspace *w, const struct workspace_job *job, struct err *err);

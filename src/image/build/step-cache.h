@@ -12,15 +12,16 @@
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
-struct cache_entry {
+struct step_cache_entry {
     char layer[DIGEST_MAX]; /* "": the step changed nothing */
     char *created;          /* owned */
 };
 
 /* 1: there is one; 0: none. */
-int cache_get(const struct images *s, const char *key, struct cache_entry *ret);
-int cache_put(struct images *s, const char *key, const struct cache_entry *e, struct err *err);
+int step_cache_get(const struct images *s, const char *key, struct step_cache_entry *ret);
+int step_cache_put(struct images *s, const char *key, const struct step_cache_entry *e,
+                   struct err *err);
 
 /* Likewise; the document is taken. */
-int cache_get_note(const struct images *s, const char *key, json_t **ret);
-int cache_put_note(struct images *s, const char *key, json_t *note, struct err *err);
+int step_cache_get_note(const struct images *s, const char *key, json_t **ret);
+int step_cache_put_note(struct images *s, const char *key, json_t *note, struct err *err);

@@ -1,4 +1,4 @@
-#include "image/build/work.h"
+#include "image/build/workspace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 
 #include "image/archive/layer.h"
 #include "image/archive/pack.h"
-#include "image/build/tidy.h"
+#include "image/build/layer-cleanup.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -25,40 +25,39 @@ enum { LOWER_MAX = 4000 };
 
 /* ---- the folder ---- */
 
-static int build_work_make(const struct build_work *w, mode_t mode, struct err *err,
-                           const char *name)
+static int workspace_make(const struct workspace *w, mode_t mode, struct err *err, const char *name)
 {
     if (mkdirat(w->dir, name, mode) < 0 || fchmodat(w->dir, name, mode, 0) < 0)
         return err_sys(err, errno, "make folder '%s' of the build", name);
     return 0;
 }
 
-int work_open(struct images *s, const struct confined_ids *ids, const char *name,
-              struct build_work *ret, struct err *err)
+int workspace_open(struct images *s, const struct confined_ids *ids, const char *name,
+                   struct workspace *ret, struct err *err)
 {
     static const char *const folders[] = {"context", "none", "root", "src"};
-    struct build_work w = {.store = s, .ids = ids, .path = xasprintf("tmp/%s", name), .dir = -1};
+    struct workspace w = {.store = s, .ids = ids, .path = xasprintf("tmp/%s", name), .dir = -1};
     int r = mkdirat(s->dir, w.path, 0755) < 0 ? err_sys(err, errno, "make '%s'", w.path) : 0;
 
     if (r >= 0)
         r = dir_open(s->dir, w.path, &w.dir, err);
     for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
-        r = build_work_make(&w, 0755, err, folders[i]);
+        r = workspace_make(&w, 0755, err, folders[i]);
     if (r < 0)
-        work_done(&w);
+        workspace_done(&w);
     else
         *ret = w;
     return r < 0 ? err_wrap(err, "begin the build") : 0;
 }
 
-void work_done(struct build_work *w)
+void workspace_done(struct workspace *w)
 {
     w->dir = fd_close(w->dir);
     free(w->path);
     w->path = NULL;
 }
 
-static bool build_work_is_plain(int fd)
+static bool workspace_is_plain(int fd)
 {
     static const char magic[] = "ustar";
     char found[sizeof(magic) - 1];
@@ -67,7 +66,7 @@ static bool build_work_is_plain(int fd)
            memcmp(found, magic, sizeof(found)) == 0;
 }
 
-static int build_work_unpack_any(int dir, int fd, struct err *err)
+static int workspace_unpack_any(int dir, int fd, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
     const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
@@ -76,37 +75,37 @@ static int build_work_unpack_any(int dir, int fd, struct err *err)
     return layer_unpack(dir, &own, &in, &out, err);
 }
 
-int work_unpack_context(struct build_work *w, int fd, bool digest_only, struct err *err)
+int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, struct err *err)
 {
     _cleanup_close_ int dir = -1;
     int r = dir_open(w->dir, "context", &dir, err);
 
     w->digest_only = digest_only;
-    if (r >= 0 && (digest_only || build_work_is_plain(fd)))
+    if (r >= 0 && (digest_only || workspace_is_plain(fd)))
         r = layer_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
     else if (r >= 0)
-        r = build_work_unpack_any(dir, fd, err);
+        r = workspace_unpack_any(dir, fd, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;
 }
 
-int work_folder(struct build_work *w, mode_t mode, char **ret, struct err *err)
+int workspace_folder(struct workspace *w, mode_t mode, char **ret, struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("m%u", ++w->n);
-    int r = build_work_make(w, mode, err, name);
+    int r = workspace_make(w, mode, err, name);
 
     if (r >= 0)
         *ret = TAKE_PTR(name);
     return r;
 }
 
-int work_layer(struct build_work *w, unsigned *ret, struct err *err)
+int workspace_new_layer(struct workspace *w, unsigned *ret, struct err *err)
 {
     unsigned n = ++w->n;
     _cleanup_free_ char *top = xasprintf("%u", n), *fs = xasprintf("%u/fs", n);
-    int r = build_work_make(w, 0700, err, top);
+    int r = workspace_make(w, 0700, err, top);
 
     if (r >= 0)
-        r = build_work_make(w, 0755, err, fs);
+        r = workspace_make(w, 0755, err, fs);
     if (r >= 0)
         *ret = n;
     w->began = time_mono();
@@ -115,36 +114,36 @@ int work_layer(struct build_work *w, unsigned *ret, struct err *err)
 
 /* ---- a layer's way into the store ---- */
 
-struct packing {
+struct workspace_packing {
     unsigned n;
     int out;
 };
 
-struct measured {
+struct workspace_measured {
     struct pack_stats stats;
     uint64_t bytes;
 };
 
-static int build_work_run_pack(void *arg, int root, void *out, struct err *err)
+static int workspace_run_pack(void *arg, int root, void *out, struct err *err)
 {
-    struct packing *p = arg;
-    struct measured *m = out;
+    struct workspace_packing *p = arg;
+    struct workspace_measured *m = out;
     _cleanup_free_ char *fs = xasprintf("%u/fs", p->n);
     _cleanup_close_ int dir = -1;
     int r = dir_open(root, fs, &dir, err);
 
     _Static_assert(sizeof(*m) <= CONFINED_OUT_MAX, "it fits");
     if (r >= 0)
-        r = tidy_layer(dir, &m->bytes, err);
+        r = layer_cleanup(dir, &m->bytes, err);
     return r < 0 ? r : pack_layer(dir, p->out, &m->stats, err);
 }
 
 /* What it is known by is counted here, from the bytes: the child cannot say what it is. */
-static int build_work_measure(struct build_work *w, unsigned n, char digest[static DIGEST_MAX],
-                              struct measured *ret, struct err *err)
+static int workspace_measure(struct workspace *w, unsigned n, char digest[static DIGEST_MAX],
+                             struct workspace_measured *ret, struct err *err)
 {
-    struct packing p = {.n = n};
-    struct confined_job job = {.fn = build_work_run_pack, .arg = &p, .dir = w->dir, .trees = true};
+    struct workspace_packing p = {.n = n};
+    struct confined_job job = {.fn = workspace_run_pack, .arg = &p, .dir = w->dir, .trees = true};
     struct confined child = CONFINED_INIT;
     int out = -1, r;
 
@@ -158,8 +157,8 @@ static int build_work_measure(struct build_work *w, unsigned n, char digest[stat
     return r < 0 ? err_wrap(err, "read the new layer") : 0;
 }
 
-static int build_work_put(struct build_work *w, const char *digest, const char *name,
-                          uint64_t bytes, struct err *err)
+static int workspace_put(struct workspace *w, const char *digest, const char *name, uint64_t bytes,
+                         struct err *err)
 {
     _cleanup_json_ json_t *layers = json_pack("[s]", digest);
     int r = images_put_layer(w->store, digest, name, bytes, err);
@@ -169,29 +168,30 @@ static int build_work_put(struct build_work *w, const char *digest, const char *
     return r;
 }
 
-int work_commit(struct build_work *w, unsigned n, char digest[static DIGEST_MAX], struct err *err)
+int workspace_commit_layer(struct workspace *w, unsigned n, char digest[static DIGEST_MAX],
+                           struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s/%u", w->path + strlen("tmp/"), n);
-    struct measured m = {0};
-    int r = build_work_measure(w, n, digest, &m, err);
+    struct workspace_measured m = {0};
+    int r = workspace_measure(w, n, digest, &m, err);
 
     if (r < 0 || m.stats.entries == 0)
         return r;
     if (!images_has_layer(w->store, digest))
-        r = build_work_put(w, digest, name, m.bytes, err);
+        r = workspace_put(w, digest, name, m.bytes, err);
     return r < 0 ? r : 1;
 }
 
 /* ---- children with a root ---- */
 
 /* Short names for the layers, the topmost first: a mount option has but a page. */
-static int build_work_link_layers(struct build_work *w, char kind, unsigned n, char *const *layers,
-                                  struct buf *lower, struct err *err)
+static int workspace_link_layers(struct workspace *w, char kind, unsigned n, char *const *layers,
+                                 struct buf *lower, struct err *err)
 {
     _cleanup_free_ char *folder = xasprintf("%c%u", kind, n);
     _cleanup_strv_ char **stack = images_stack(layers);
     size_t count = strv_len(stack);
-    int r = build_work_make(w, 0755, err, folder);
+    int r = workspace_make(w, 0755, err, folder);
 
     for (size_t i = 0; r >= 0 && i < count; i++) {
         _cleanup_free_ char *name = xasprintf("%s/%zu", folder, i);
@@ -208,13 +208,13 @@ static int build_work_link_layers(struct build_work *w, char kind, unsigned n, c
     return r;
 }
 
-struct rooted {
-    const struct work_job *job;
+struct workspace_mounts {
+    const struct workspace_job *job;
     struct buf lower, from;
     char *upper, *work, *from_upper, *from_work;
 };
 
-static int build_work_mount_at(const struct overlay *o, const char *place, struct err *err)
+static int workspace_mount_at(const struct overlay *o, const char *place, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r = overlay_mount(o, &fd, err);
@@ -223,7 +223,7 @@ static int build_work_mount_at(const struct overlay *o, const char *place, struc
 }
 
 /* What was put there would be hidden by the machine's own, which nobody writes to. */
-static int build_work_close_usr(struct err *err)
+static int workspace_close_usr(struct err *err)
 {
     _cleanup_close_ int fd = -1;
     int r = mount_clone(AT_FDCWD, "usr", MOUNT_SAFE, &fd, err);
@@ -233,31 +233,31 @@ static int build_work_close_usr(struct err *err)
     return r < 0 ? r : mount_attach(fd, AT_FDCWD, "root/usr", err);
 }
 
-static int build_work_mount_trees(void *arg, struct err *err)
+static int workspace_mount_trees(void *arg, struct err *err)
 {
-    struct rooted *t = arg;
+    struct workspace_mounts *t = arg;
     struct overlay root = {buf_data(&t->lower), t->upper, t->work, true};
     struct overlay from = {buf_data(&t->from), t->from_upper, t->from_work, true};
     int r = mount_make_private(err);
 
     if (r >= 0 && t->job->mount_root)
-        r = build_work_mount_at(&root, "root", err);
+        r = workspace_mount_at(&root, "root", err);
     if (r >= 0 && t->job->mount_root && images_begin_with_host(t->job->layers))
-        r = build_work_close_usr(err);
+        r = workspace_close_usr(err);
     if (r >= 0 && t->job->from)
-        r = build_work_mount_at(&from, "src", err);
+        r = workspace_mount_at(&from, "src", err);
     return r;
 }
 
-static int build_work_run_job(void *arg, int root, void *out, struct err *err)
+static int workspace_run_job(void *arg, int root, void *out, struct err *err)
 {
-    struct rooted *t = arg;
+    struct workspace_mounts *t = arg;
 
     return t->job->find ? t->job->find(t->job->arg, root, out, err)
                         : t->job->fn(t->job->arg, root, err);
 }
 
-static void build_work_rooted_done(struct rooted *t)
+static void workspace_mounts_done(struct workspace_mounts *t)
 {
     buf_done(&t->lower);
     buf_done(&t->from);
@@ -268,7 +268,7 @@ static void build_work_rooted_done(struct rooted *t)
 }
 
 /* Stands for the machine's: /bin and its like lead into it. Others may be at it, too. */
-static int build_work_make_usr(const struct build_work *w, struct err *err)
+static int workspace_make_usr(const struct workspace *w, struct err *err)
 {
     static const char *const folders[] = {"usr",       "usr/bin",   "usr/sbin",  "usr/lib",
                                           "usr/lib32", "usr/lib64", "usr/libx32"};
@@ -279,8 +279,8 @@ static int build_work_make_usr(const struct build_work *w, struct err *err)
     return 0;
 }
 
-static int build_work_prepare_mounts(struct build_work *w, const struct work_job *job,
-                                     struct rooted *t, struct err *err)
+static int workspace_prepare_mounts(struct workspace *w, const struct workspace_job *job,
+                                    struct workspace_mounts *t, struct err *err)
 {
     unsigned own = ++w->n; /* several jobs may work on one layer, each with mounts of its own */
     int r = 0;
@@ -290,36 +290,37 @@ static int build_work_prepare_mounts(struct build_work *w, const struct work_job
     t->from_upper = xasprintf("u%u", own);
     t->from_work = xasprintf("v%u", own);
     if (job->mount_root)
-        r = build_work_link_layers(w, 'l', own, job->layers, &t->lower, err);
+        r = workspace_link_layers(w, 'l', own, job->layers, &t->lower, err);
     if (r >= 0 && job->mount_root && images_begin_with_host(job->layers))
-        r = build_work_make_usr(w, err);
+        r = workspace_make_usr(w, err);
     if (r >= 0 && job->mount_root)
-        r = build_work_make(w, 0700, err, t->work);
+        r = workspace_make(w, 0700, err, t->work);
     if (r >= 0 && job->from)
-        r = build_work_link_layers(w, 'f', own, job->from, &t->from, err);
+        r = workspace_link_layers(w, 'f', own, job->from, &t->from, err);
     if (r >= 0 && job->from)
-        r = build_work_make(w, 0755, err, t->from_upper);
+        r = workspace_make(w, 0755, err, t->from_upper);
     if (r >= 0 && job->from)
-        r = build_work_make(w, 0700, err, t->from_work);
+        r = workspace_make(w, 0700, err, t->from_work);
     return r;
 }
 
-int work_run(struct build_work *w, const struct work_job *job, struct err *err)
+int workspace_run(struct workspace *w, const struct workspace_job *job, struct err *err)
 {
-    struct rooted t = {.job = job, .lower = BUF_INIT(LOWER_MAX), .from = BUF_INIT(LOWER_MAX)};
-    struct confined_job child_job = {.fn = build_work_run_job,
+    struct workspace_mounts t = {
+        .job = job, .lower = BUF_INIT(LOWER_MAX), .from = BUF_INIT(LOWER_MAX)};
+    struct confined_job child_job = {.fn = workspace_run_job,
                                      .arg = &t,
-                                     .prepare = build_work_mount_trees,
+                                     .prepare = workspace_mount_trees,
                                      .dir = w->dir,
                                      .trees = true};
     struct confined child = CONFINED_INIT;
-    int r = build_work_prepare_mounts(w, job, &t, err);
+    int r = workspace_prepare_mounts(w, job, &t, err);
 
     if (r >= 0)
         r = confined_start(&child_job, w->ids, &child, err);
     if (r >= 0)
         r = confined_wait(&child, job->out, job->out_len, err);
     confined_done(&child);
-    build_work_rooted_done(&t);
+    workspace_mounts_done(&t);
     return r;
 }
