@@ -1,6 +1,6 @@
 /*
- * Stages side by side (stages.h), each step by step (step.h). What has been done is in the cache as
- * soon as its layer is in the store, so that a build that fails or is cut short goes on from there.
+ * Stages are built in parallel (stages.h), the steps of a stage in order (step.h). A step enters the
+ * cache as soon as its layer is in the store, so the next build continues where a failed one ended.
  */
 #include "image/build/build.h"
 
@@ -11,8 +11,8 @@
 #include "image/build/agent.h"
 #include "image/build/base-image.h"
 #include "image/build/builder.h"
-#include "image/build/config-json.h"
 #include "image/build/cache-key.h"
+#include "image/build/config-json.h"
 #include "image/build/context.h"
 #include "image/build/history.h"
 #include "image/build/save-image.h"
@@ -25,7 +25,7 @@
 #include "lib/base/time.h"
 #include "lib/base/xalloc.h"
 
-/* ---- what its parts share ---- */
+/* ---- shared with step.c ---- */
 
 int builder_layers(void *arg, const struct build_from *from, char ***ret, struct err *err)
 {
@@ -38,9 +38,10 @@ int builder_layers(void *arg, const struct build_from *from, char ***ret, struct
         return 0;
     }
     r = base_image_read(b->store, from->image, &base, NULL, err);
-    if (r >= 0)
-        *ret = TAKE_PTR(base.layers);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(base.layers);
+    return 0;
 }
 
 json_t *builder_texts(char *const *v)
@@ -61,7 +62,7 @@ char *builder_now(void)
 
 /* ---- stages ---- */
 
-static void build_tell_begin(const struct builder *b, const struct build_stage *stage,
+static void build_send_begin(const struct builder *b, const struct build_stage *stage,
                              const char *text, unsigned n, unsigned line)
 {
     daemon_conn_send_event(b->daemon_conn,
@@ -70,65 +71,74 @@ static void build_tell_begin(const struct builder *b, const struct build_stage *
                                      "line", (int)line));
 }
 
-static int build_tell_end(const struct builder *b, int r, const struct err *err)
+static int build_send_end(const struct builder *b, int r, const struct err *err)
 {
     daemon_conn_send_event(b->daemon_conn, json_pack("{s:s?}", "end", r < 0 ? err->msg : NULL));
     return r;
 }
 
-static int build_begin_stage(struct builder *b, const struct build_stage *stage,
-                             struct builder_state *st, struct err *err)
+static void build_begin_on_stage(struct builder_state *st, const struct builder_state *base)
 {
-    _cleanup_free_ char *text = NULL;
+    st->layers = strv_copy(base->layers);
+    st->created = base->created ? xstrdup(base->created) : NULL;
+    memcpy(st->key, base->key, DIGEST_MAX);
+}
+
+static int build_begin_on_image(struct builder *b, const char *image, struct builder_state *st,
+                                struct err *err)
+{
     _cleanup_base_image_ struct base_image base = {0};
-    int r = 0;
+    struct cache_key k;
+    int r;
 
-    st->done = json_array();
-    if (stage->base >= 0) {
-        const struct builder_state *from = &b->states[stage->base];
-
-        st->layers = strv_copy(from->layers);
-        st->created = from->created ? xstrdup(from->created) : NULL;
-        memcpy(st->key, from->key, DIGEST_MAX);
-        return 0;
-    }
-    text = xasprintf("FROM %s", stage->image ? stage->image : "scratch");
-    build_tell_begin(b, stage, text, 1, 0);
-    if (stage->image)
-        r = base_image_read(b->store, stage->image, &base, NULL, err);
-    if (r >= 0 && stage->image)
+    if (image) {
+        r = base_image_read(b->store, image, &base, NULL, err);
+        if (r < 0)
+            return r;
         r = base_image_history(b->store, &base, &st->base, err);
-    if (r >= 0) {
-        struct cache_key k;
-
-        cache_key_begin(&k, "base");
-        cache_key_texts(&k, "layers", base.layers);
-        cache_key_end(&k, st->key);
-        st->layers = TAKE_PTR(base.layers);
-        st->created = TAKE_PTR(base.created);
+        if (r < 0)
+            return r;
     }
-    return build_tell_end(b, r, err);
+    cache_key_begin(&k, "base");
+    cache_key_texts(&k, "layers", base.layers);
+    cache_key_end(&k, st->key);
+    st->layers = TAKE_PTR(base.layers);
+    st->created = TAKE_PTR(base.created);
+    return 0;
 }
 
 static int build_stage(struct builder *b, size_t i, struct err *err)
 {
     const struct build_stage *stage = &b->plan.stages[i];
     struct builder_state *st = &b->states[i];
-    int r = build_begin_stage(b, stage, st, err);
+    int r;
 
-    for (size_t k = 0; r >= 0 && k < stage->n_steps; k++) {
+    st->done = json_array();
+    if (stage->base >= 0) {
+        build_begin_on_stage(st, &b->states[stage->base]);
+    } else {
+        _cleanup_free_ char *text = xasprintf("FROM %s", stage->image ? stage->image : "scratch");
+
+        build_send_begin(b, stage, text, 1, 0);
+        r = build_send_end(b, build_begin_on_image(b, stage->image, st, err), err);
+        if (r < 0)
+            return r;
+    }
+    for (size_t k = 0; k < stage->n_steps; k++) {
         const struct build_plan_step *s = &stage->steps[k];
 
-        build_tell_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
-        r = build_tell_end(b, step_take(b, st, stage, k, err), err);
+        build_send_begin(b, stage, s->text, (unsigned)(k + 1 + (stage->base < 0)), s->line);
+        r = build_send_end(b, step_take(b, st, stage, k, err), err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
-/* ---- in children ---- */
+/* ---- stages in children ---- */
 
-/* Names in the build's folder that no other stage has. */
-enum { WORK_NUMBERS = 100000 };
+/* Each stage has its own range of numbers in the workspace, so that names do not collide. */
+enum { NUMBERS_PER_STAGE = 100000 };
 
 static bool build_is_needed(void *arg, size_t stage)
 {
@@ -161,15 +171,16 @@ static int build_stage_in_child(void *arg, size_t stage, struct daemon_conn *dae
     int r;
 
     b->daemon_conn = daemon_conn;
-    b->workspace.n = ((unsigned)stage + 1) * WORK_NUMBERS;
+    b->workspace.n = ((unsigned)stage + 1) * NUMBERS_PER_STAGE;
     r = build_stage(b, stage, err);
-    if (r >= 0)
-        *ret = json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
-                         st->key, "created", st->created, "base", st->base, "done", st->done);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:o, s:s, s:s?, s:O?, s:O}", "layers", builder_texts(st->layers), "key",
+                     st->key, "created", st->created, "base", st->base, "done", st->done);
+    return 0;
 }
 
-static int build_stage_ended(void *arg, size_t stage, const json_t *doc, struct err *err)
+static int build_on_stage_result(void *arg, size_t stage, const json_t *doc, struct err *err)
 {
     struct builder_state *st = &((struct builder *)arg)->states[stage];
     const char *key = json_string_value(json_object_get(doc, "key"));
@@ -190,14 +201,14 @@ static int build_stages(struct builder *b, struct err *err)
                                   .is_needed = build_is_needed,
                                   .waits_for = build_waits_for,
                                   .build = build_stage_in_child,
-                                  .took = build_stage_ended};
+                                  .on_result = build_on_stage_result};
 
     return stages_run(&stages, err);
 }
 
 /* ---- the image ---- */
 
-/* What the stage is built on comes first. */
+/* The history of the base comes first. */
 static void build_add_history(const struct builder *b, size_t stage, json_t *list)
 {
     const struct build_stage *s = &b->plan.stages[stage];
@@ -234,45 +245,49 @@ static int build_finish(struct builder *b, json_t **ret, struct err *err)
     _cleanup_free_ char *config = build_config_text(b);
     _cleanup_json_ json_t *names = json_array();
     char id[DIGEST_MAX];
-    int r = save_image(b->store, config, id, err);
+    int r;
 
-    if (r >= 0)
-        r = save_image_tag(b->store, b->request->tags, id, names, err);
-    if (r >= 0)
-        *ret = json_pack("{s:s, s:O, s:i}", "id", id, "names", names, "layers",
-                         (int)(strv_len(st->layers) - images_begin_with_host(st->layers)));
-    return r;
+    r = save_image(b->store, config, id, err);
+    if (r < 0)
+        return r;
+    r = save_image_tag(b->store, b->request->tags, id, names, err);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:s, s:O, s:i}", "id", id, "names", names, "layers",
+                     (int)(strv_len(st->layers) - images_begin_with_host(st->layers)));
+    return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- base images ---- */
 
-static int build_bring_in(struct builder *b, const char *name, struct err *err)
+static int build_pull(struct builder *b, const char *name, struct err *err)
 {
     _cleanup_free_ char *text = xasprintf("pull %s", name), *as = base_image_name(name);
-    json_t *ask = json_pack("{s:s}", "name", name);
+    json_t *pull = json_pack("{s:s}", "name", name);
     int r;
 
     if (!STREQ(as, name))
-        json_object_set_new(ask, "as", json_string(as));
+        json_object_set_new(pull, "as", json_string(as));
     daemon_conn_send_event(b->daemon_conn,
                            json_pack("{s:s, s:s}", "step", text, "stage", "internal"));
-    r = daemon_conn_pull(b->daemon_conn, ask, err);
+    r = daemon_conn_pull(b->daemon_conn, pull, err);
     if (r == -ERR_UNAUTHORIZED)
-        err_hint(err, "They are taken from 'auths' of ~/.docker/config.json, as `docker login` "
-                      "writes it; or bring it in with `ripcord image pull --username`.");
+        err_hint(err, "Log in with `docker login`, which writes ~/.docker/config.json, or pull the "
+                      "image first with `ripcord image pull --username`.");
     if (r < 0 && !err->hint)
         err_hint(err, "Bring it in with `ripcord image pull` or `ripcord image import`.");
-    strv_add(&b->brought, name);
-    return build_tell_end(b, r, err);
+    strv_add(&b->pulled, name);
+    return build_send_end(b, r, err);
 }
 
-/* What a digest names is what it was: there is nothing new to ask for. */
-static bool build_is_to_be_asked(const struct builder *b, const char *name)
+/* With --pull a tag is pulled once per build. A digest always names the same image. */
+static bool build_must_pull(const struct builder *b, const char *name)
 {
     return b->request->pull && !strchr(name, '@') && !reference_is_host(name) &&
-           !strv_contains(b->brought, name);
+           !strv_contains(b->pulled, name);
 }
 
+/* build_image_fn */
 static int build_image_config(void *arg, const char *name, struct dockerfile_config *ret,
                               bool *ret_on_host, struct err *err)
 {
@@ -281,11 +296,11 @@ static int build_image_config(void *arg, const char *name, struct dockerfile_con
     _cleanup_err_ struct err why = ERR_INIT;
     int r = -ERR_NOT_FOUND;
 
-    if (!build_is_to_be_asked(b, name))
+    if (!build_must_pull(b, name))
         r = base_image_read(b->store, name, &base, ret, &why);
     if (r == -ERR_NOT_FOUND) {
         err_done(&why);
-        r = build_bring_in(b, name, &why);
+        r = build_pull(b, name, &why);
         if (r >= 0)
             r = base_image_read(b->store, name, &base, ret, &why);
     }
@@ -295,18 +310,22 @@ static int build_image_config(void *arg, const char *name, struct dockerfile_con
     return 0;
 }
 
+/* ---- the whole build ---- */
+
 static int build_check_agents(char *const *agents, struct err *err)
 {
-    int r = 0;
-
-    for (; r >= 0 && agents && *agents; agents++) {
+    for (; agents && *agents; agents++) {
         const char *equals = strchr(*agents, '=');
         _cleanup_free_ char *id = equals ? xstrndup(*agents, (size_t)(equals - *agents)) : NULL;
+        int r;
 
-        r = equals ? agent_check(id, equals + 1, err)
-                   : err_set(err, ERR_INVALID, "'%.64s' is not ID=SOCKET", *agents);
+        if (!equals)
+            return err_set(err, ERR_INVALID, "ssh agent '%.64s': must be ID=SOCKET", *agents);
+        r = agent_check(id, equals + 1, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static int build_make_plan(struct builder *b, struct err *err)
@@ -335,7 +354,7 @@ static void build_builder_done(struct builder *b)
     }
     free(b->states);
     free(b->epoch);
-    strv_free(b->brought);
+    strv_free(b->pulled);
     build_plan_done(&b->plan);
     workspace_done(&b->workspace);
 }
@@ -344,24 +363,30 @@ int build_image(struct images *s, const struct confined_ids *ids, const char *na
                 const struct builder_request *request, struct daemon_conn *daemon_conn,
                 json_t **ret, struct err *err)
 {
-    struct builder b = {
+    _cleanup_(build_builder_done) struct builder b = {
         .store = s, .request = request, .daemon_conn = daemon_conn, .workspace = WORKSPACE_INIT};
-    int r = save_image_check_names(request->tags, err);
+    int r;
 
-    if (r >= 0)
-        r = history_epoch(request->args, &b.epoch, err);
-    if (r >= 0)
-        r = build_check_agents(request->agents, err);
-    if (r >= 0)
-        r = workspace_open(s, ids, name, &b.workspace, err);
-    if (r >= 0)
-        r = workspace_unpack_context(&b.workspace, context, request->digest_only, err);
-    if (r >= 0)
-        r = build_make_plan(&b, err);
-    if (r >= 0)
-        r = build_stages(&b, err);
-    if (r >= 0)
-        r = build_finish(&b, ret, err);
-    build_builder_done(&b);
-    return r;
+    r = save_image_check_names(request->tags, err);
+    if (r < 0)
+        return r;
+    r = history_epoch(request->args, &b.epoch, err);
+    if (r < 0)
+        return r;
+    r = build_check_agents(request->agents, err);
+    if (r < 0)
+        return r;
+    r = workspace_open(s, ids, name, &b.workspace, err);
+    if (r < 0)
+        return r;
+    r = workspace_unpack_context(&b.workspace, context, request->digest_only, err);
+    if (r < 0)
+        return r;
+    r = build_make_plan(&b, err);
+    if (r < 0)
+        return r;
+    r = build_stages(&b, err);
+    if (r < 0)
+        return r;
+    return build_finish(&b, ret, err);
 }

@@ -31,54 +31,74 @@ static int build_main_read_request(json_t *doc, struct builder_request *ret, str
         {"network", JSON_FIELD_STRING, &ret->network},
         {"host", JSON_FIELD_STRING, &ret->host},
     };
-    int r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
+    int r;
 
-    if (r >= 0 && tags)
+    r = json_read(doc, NULL, fields, ARRAY_SIZE(fields), err);
+    if (r < 0)
+        return r;
+    if (tags) {
         r = json_read_strv(tags, "tags", &ret->tags, err);
-    if (r >= 0 && args)
+        if (r < 0)
+            return r;
+    }
+    if (args) {
         r = json_read_strv(args, "args", &ret->args, err);
-    if (r >= 0 && agents)
-        r = json_read_strv(agents, "agents", &ret->agents, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return agents ? json_read_strv(agents, "agents", &ret->agents, err) : 0;
+}
+
+static void build_main_request_done(struct builder_request *request)
+{
+    strv_free(request->tags);
+    strv_free(request->args);
+    strv_free(request->agents);
 }
 
 static int build_main_build(struct images *s, const struct confined_ids *ids, const char *name,
                             struct daemon_conn *daemon_conn, json_t **ret, struct err *err)
 {
-    struct builder_request request = {.dockerfile = "Dockerfile", .network = "packages"};
     _cleanup_json_ json_t *doc = NULL;
-    int r = json_lines_next(&daemon_conn->lines, &doc, err);
+    _cleanup_(build_main_request_done) struct builder_request request = {.dockerfile = "Dockerfile",
+                                                                         .network = "packages"};
+    int r;
 
-    if (r >= 0)
-        r = build_main_read_request(doc, &request, err);
-    if (r >= 0 && request.host)
+    r = json_lines_next(&daemon_conn->lines, &doc, err);
+    if (r < 0)
+        return r;
+    r = build_main_read_request(doc, &request, err);
+    if (r < 0)
+        return r;
+    if (request.host) {
         r = images_set_host(s, request.host, err);
-    if (r >= 0)
-        r = images_lock(s, false, true, err);
-    if (r >= 0)
-        r = build_image(s, ids, name, CONTEXT_FD, &request, daemon_conn, ret, err);
-    strv_free(request.tags);
-    strv_free(request.args);
-    strv_free(request.agents);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    r = images_lock(s, false, true, err);
+    if (r < 0)
+        return r;
+    return build_image(s, ids, name, CONTEXT_FD, &request, daemon_conn, ret, err);
 }
 
 static int build_main_run(int argc, char **argv, struct daemon_conn *daemon_conn, json_t **ret,
                           struct err *err)
 {
-    struct images s = IMAGES_INIT;
+    _cleanup_images_ struct images s = IMAGES_INIT;
     struct confined_ids ids;
     int r;
 
-    if (argc != 4 || strchr(argv[3], '/') || argv[3][0] == '.')
-        return err_set(err, ERR_INVALID, "ripcord-build is started by ripcordd");
+    if (argc != 4 || strchr(argv[3], '/') || argv[3][0] == '.') {
+        err_set(err, ERR_INVALID, "ripcord-build is not for use by hand: ripcordd starts it");
+        return err_hint(err, "Run `ripcord image build`.");
+    }
     r = image_ids_parse(argv[2], &ids, err);
-    if (r >= 0)
-        r = images_open(argv[1], &s, err);
-    if (r >= 0)
-        r = build_main_build(&s, &ids, argv[3], daemon_conn, ret, err);
-    images_done(&s);
-    return r;
+    if (r < 0)
+        return r;
+    r = images_open(argv[1], &s, err);
+    if (r < 0)
+        return r;
+    return build_main_build(&s, &ids, argv[3], daemon_conn, ret, err);
 }
 
 int build_main(int argc, char **argv)

@@ -8,7 +8,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/time.h"
 
-/* When it came into the store: a record that is the same is not written again. */
+/* The time stays when the image is built again, so that the record stays the same. */
 static json_t *save_image_imported_at(const struct images *s, const char *id)
 {
     _cleanup_json_ json_t *before = NULL;
@@ -33,34 +33,36 @@ int save_image(struct images *s, const char *config, char id[static DIGEST_MAX],
     json_object_set_new(record, "manifest", json_null());
     json_object_set_new(record, "agent", json_boolean(accounts_have(s, record, "agent")));
     r = images_put_blob(s, id, config, strlen(config), err);
-    return r < 0 ? r : images_put(s, id, record, err);
+    if (r < 0)
+        return r;
+    return images_put(s, id, record, err);
 }
 
 int save_image_check_names(char *const *tags, struct err *err)
 {
-    int r = 0;
-
-    for (; r >= 0 && tags && *tags; tags++) {
+    for (; tags && *tags; tags++) {
         _cleanup_free_ char *name = NULL;
+        int r = reference_parse(*tags, &name, err);
 
-        r = reference_parse(*tags, &name, err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 int save_image_tag(struct images *s, char *const *tags, const char *id, json_t *names,
                    struct err *err)
 {
-    int r = 0;
-
-    for (; r >= 0 && tags && *tags; tags++) {
+    for (; tags && *tags; tags++) {
         _cleanup_free_ char *name = NULL;
+        int r = reference_parse(*tags, &name, err);
 
-        r = reference_parse(*tags, &name, err);
-        if (r >= 0)
-            r = images_tag(s, name, id, err);
-        if (r >= 0)
-            json_array_append_new(names, json_string(name));
+        if (r < 0)
+            return r;
+        r = images_tag(s, name, id, err);
+        if (r < 0)
+            return r;
+        json_array_append_new(names, json_string(name));
     }
-    return r;
+    return 0;
 }

@@ -121,7 +121,7 @@ static int build_stages_on_child_line(struct stage_run *x, size_t i, json_t *doc
     int r = 0;
 
     if (state) {
-        r = x->s->took(x->s->arg, c->stage, state, err);
+        r = x->s->on_result(x->s->arg, c->stage, state, err);
         x->progress[c->stage] = ENDED;
         build_stages_end_child(x, i);
         json_decref(doc);

@@ -8,6 +8,12 @@
 
 enum { ENTRY_MAX = 4096 };
 
+void step_cache_entry_done(struct step_cache_entry *e)
+{
+    free(e->created);
+    e->created = NULL;
+}
+
 int step_cache_get_note(const struct images *s, const char *key, json_t **ret)
 {
     _cleanup_free_ char *path = xasprintf("cache/%s", digest_hex(key)), *text = NULL;

@@ -11,7 +11,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/xalloc.h"
 
-/* What the daemon needs to know: layers bottom first, paths below the store's folder. */
+/* The "run" question to the daemon: layers bottom first, paths below the store's folder. */
 static json_t *step_run_json(const struct builder *b, const struct builder_state *st,
                              const struct build_plan_step *s, unsigned n, const char *user,
                              const struct mounts *m)
@@ -55,7 +55,7 @@ static void step_run_note_placeholders(struct mount_placeholders *placeholders,
         mount_placeholders_note(placeholders, &b->workspace, st->layers, "/etc/resolv.conf");
 }
 
-/* A number that the image's /etc/passwd does not know has group 0 in builds, as BuildKit has it. */
+/* A uid that the image's /etc/passwd does not list gets group 0, as in BuildKit. */
 static char *step_run_plain_user(const struct builder *b, const struct builder_state *st,
                                  const char *user)
 {
@@ -71,10 +71,13 @@ static int step_run_find_owner(void *arg, int dir, void *out, struct err *err)
     _cleanup_close_ int root = -1;
     int r = dir_open(dir, "root", &root, err);
 
-    return r < 0 ? r : copy_owner_find(root, arg, out, err);
+    if (r < 0)
+        return r;
+    return copy_owner_find(root, arg, out, err);
 }
 
-/* The supervisor knows names, numbers, and pairs of numbers; a group's name is looked up here. */
+/* The supervisor accepts a name, a number or a pair of numbers; the name of a group becomes a number
+ * here. */
 static int step_run_find_user(struct builder *b, const struct builder_state *st,
                               const struct build_plan_step *s, unsigned n, char **ret,
                               struct err *err)
@@ -94,28 +97,30 @@ static int step_run_find_user(struct builder *b, const struct builder_state *st,
         return 0;
     }
     r = workspace_run(&b->workspace, &job, err);
-    if (r >= 0)
-        *ret = xasprintf("%u:%u", owner.uid, owner.gid);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = xasprintf("%u:%u", owner.uid, owner.gid);
+    return 0;
 }
 
 int step_run(struct builder *b, const struct builder_state *st, const struct build_plan_step *s,
              unsigned n, struct err *err)
 {
     _cleanup_free_ char *user = NULL;
-    struct mounts m = {0};
-    struct mount_placeholders placeholders = {0};
-    int r = step_run_find_user(b, st, s, n, &user, err);
+    _cleanup_(mounts_done) struct mounts m = {0};
+    _cleanup_(mount_placeholders_done) struct mount_placeholders placeholders = {0};
+    int r;
 
-    if (r >= 0)
-        r = mounts_prepare(&b->workspace, s, b->request->agents, builder_layers, b, &m, err);
+    r = step_run_find_user(b, st, s, n, &user, err);
+    if (r < 0)
+        return r;
+    r = mounts_prepare(&b->workspace, s, b->request->agents, builder_layers, b, &m, err);
     if (r < 0)
         return r;
     step_run_note_placeholders(&placeholders, b, st, s, &m);
     r = daemon_conn_run(b->daemon_conn, step_run_json(b, st, s, n, user, &m), err);
-    if (r >= 0)
-        mount_placeholders_remove(&placeholders, &b->workspace, n);
-    mount_placeholders_done(&placeholders);
-    mounts_done(&m);
-    return r;
+    if (r < 0)
+        return r;
+    mount_placeholders_remove(&placeholders, &b->workspace, n);
+    return 0;
 }

@@ -24,18 +24,18 @@ static int step_key_from(struct builder *b, struct cache_key *k, const struct bu
     _cleanup_strv_ char **layers = NULL;
     int r = builder_layers(b, f, &layers, err);
 
-    if (r >= 0)
-        cache_key_texts(k, "layers", layers);
-    return r;
+    if (r < 0)
+        return r;
+    cache_key_texts(k, "layers", layers);
+    return 0;
 }
 
 static int step_key_mounts(struct builder *b, struct cache_key *k, const struct build_plan_step *s,
                            struct err *err)
 {
-    int r = 0;
-
-    for (size_t i = 0; r >= 0 && i < s->n_mounts; i++) {
+    for (size_t i = 0; i < s->n_mounts; i++) {
         const struct mount *m = &s->mounts[i].m;
+        int r;
 
         cache_key_text(k, "mount", mount_type_name(m->type));
         cache_key_text(k, "target", m->target);
@@ -54,8 +54,10 @@ static int step_key_mounts(struct builder *b, struct cache_key *k, const struct 
             r = step_key_from(b, k, &s->mounts[i].from, err);
         else
             r = cache_key_source(k, b->workspace.dir, m->source ? m->source : "", err);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static int step_key_run(struct builder *b, struct cache_key *k, const struct build_plan_step *s,
@@ -71,7 +73,7 @@ static int step_key_run(struct builder *b, struct cache_key *k, const struct bui
 }
 
 static int step_key_copy(struct builder *b, struct cache_key *k, const struct build_plan_step *s,
-                         const struct add_downloads *fetched, struct err *err)
+                         const struct add_downloads *downloads, struct err *err)
 {
     cache_key_text(k, "dest", s->dest);
     cache_key_text(k, "chown", s->chown);
@@ -87,7 +89,7 @@ static int step_key_copy(struct builder *b, struct cache_key *k, const struct bu
     }
     if (s->unpack_urls && s->n_urls)
         cache_key_text(k, "unpack fetched", "yes");
-    add_downloads_key(fetched, k);
+    add_downloads_key(downloads, k);
     if (build_is_from_elsewhere(&s->from)) {
         cache_key_texts(k, "sources", s->sources);
         return step_key_from(b, k, &s->from, err);
@@ -96,7 +98,7 @@ static int step_key_copy(struct builder *b, struct cache_key *k, const struct bu
 }
 
 static int step_key(struct builder *b, const struct builder_state *st,
-                    const struct build_plan_step *s, const struct add_downloads *fetched,
+                    const struct build_plan_step *s, const struct add_downloads *downloads,
                     char ret[static DIGEST_MAX], struct err *err)
 {
     struct cache_key k;
@@ -109,7 +111,7 @@ static int step_key(struct builder *b, const struct builder_state *st,
     else if (s->kind == DOCKERFILE_WORKDIR)
         cache_key_text(&k, "workdir", s->workdir);
     else
-        r = step_key_copy(b, &k, s, fetched, err);
+        r = step_key_copy(b, &k, s, downloads, err);
     if (s->kind == DOCKERFILE_WORKDIR)
         cache_key_text(&k, "user", s->user);
     cache_key_end(&k, ret);
@@ -118,19 +120,23 @@ static int step_key(struct builder *b, const struct builder_state *st,
 
 /* ---- steps ---- */
 
-/* What only links lead to is known when it is done. */
+/*
+ * Names /usr of image `host` as the cause, where it is. Plain paths below /usr were refused in the
+ * plan; a path that leads there through links fails only while it is copied.
+ */
 static int step_explain(const struct builder_state *st, const struct build_plan_step *s, int r,
                         struct err *err)
 {
     _cleanup_err_ struct err why = ERR_INIT;
 
     if (r == -ERR_NOT_FOUND && s->from.on_host && !err->hint)
-        return err_hint(err, "/usr is no part of what is built on 'host': RUN cp /usr/… /opt/…");
+        return err_hint(err, "Stages built on 'host' do not contain /usr. Copy the file in such a "
+                             "stage first: RUN cp /usr/… /opt/…");
     if (r >= 0 || !images_begin_with_host(st->layers))
         return r;
     if (err->errnum == EEXIST)
-        return err_hint(err, "It is a link to what is not there, or into /usr of 'host', which is "
-                             "the machine's own and read-only.");
+        return err_hint(err, "Remove the link: its target is missing or below /usr of 'host', "
+                             "which is the machine's own and read-only.");
     if (err->errnum != EROFS)
         return r;
     err_move(&why, err);
@@ -139,18 +145,21 @@ static int step_explain(const struct builder_state *st, const struct build_plan_
 }
 
 static int step_do(struct builder *b, const struct builder_state *st,
-                   const struct build_plan_step *s, const struct add_downloads *fetched,
+                   const struct build_plan_step *s, const struct add_downloads *downloads,
                    struct step_cache_entry *ret, struct err *err)
 {
     unsigned n;
     int r = workspace_new_layer(&b->workspace, &n, err);
 
-    if (r >= 0)
-        r = s->kind == DOCKERFILE_RUN
-                ? step_run(b, st, s, n, err)
-                : step_explain(st, s, step_files(b, st, s, fetched, n, err), err);
-    if (r >= 0)
-        r = workspace_commit_layer(&b->workspace, n, ret->layer, err);
+    if (r < 0)
+        return r;
+    if (s->kind == DOCKERFILE_RUN)
+        r = step_run(b, st, s, n, err);
+    else
+        r = step_explain(st, s, step_files(b, st, s, downloads, n, err), err);
+    if (r < 0)
+        return r;
+    r = workspace_commit_layer(&b->workspace, n, ret->layer, err);
     if (r < 0)
         return r;
     if (r == 0)
@@ -159,7 +168,7 @@ static int step_do(struct builder *b, const struct builder_state *st,
     return 0;
 }
 
-static void step_taken(struct builder_state *st, const char *key, struct step_cache_entry *e)
+static void step_apply(struct builder_state *st, const char *key, struct step_cache_entry *e)
 {
     memcpy(st->key, key, DIGEST_MAX);
     json_array_append_new(st->done,
@@ -170,63 +179,70 @@ static void step_taken(struct builder_state *st, const char *key, struct step_ca
         free(st->created);
         st->created = TAKE_PTR(e->created);
     }
-    free(e->created);
 }
 
-/* With what it needs of the context, and from servers, which may make it another step than it was
- * taken for. */
-static int step_prepare(struct builder *b, const struct builder_state *st,
-                        const struct build_stage *stage, size_t n, struct add_downloads *fetched,
-                        char key[static DIGEST_MAX], struct err *err)
+/*
+ * Does a step that is not in the cache: its context files and downloads must be here first. A
+ * download may differ from the one that `key` was made for; the key is then made again.
+ */
+static int step_do_and_cache(struct builder *b, const struct builder_state *st,
+                             const struct build_stage *stage, size_t n,
+                             struct add_downloads *downloads, char key[static DIGEST_MAX],
+                             struct step_cache_entry *ret, struct err *err)
 {
-    int r = missing_files_check(&b->workspace, stage, n, b->daemon_conn, err);
+    const struct build_plan_step *s = &stage->steps[n];
+    int r;
 
-    if (r >= 0)
-        r = add_downloads_fetch(fetched, err);
-    return r > 0 ? step_key(b, st, fetched->step, fetched, key, err) : r;
+    r = missing_files_check(&b->workspace, stage, n, b->daemon_conn, err);
+    if (r < 0)
+        return r;
+    r = add_downloads_fetch(downloads, err);
+    if (r > 0)
+        r = step_key(b, st, s, downloads, key, err);
+    if (r < 0)
+        return r;
+    r = step_do(b, st, s, downloads, ret, err);
+    if (r < 0)
+        return r;
+    return step_cache_put(b->store, key, ret, err);
 }
 
 static int step_find_or_do(struct builder *b, struct builder_state *st,
-                           const struct build_stage *stage, size_t n, struct add_downloads *fetched,
-                           struct err *err)
+                           const struct build_stage *stage, size_t n,
+                           struct add_downloads *downloads, struct err *err)
 {
-    const struct build_plan_step *s = &stage->steps[n];
-    struct step_cache_entry e = {0};
+    _cleanup_(step_cache_entry_done) struct step_cache_entry e = {0};
     char key[DIGEST_MAX];
-    int r = step_key(b, st, s, fetched, key, err);
+    int r;
 
+    r = step_key(b, st, &stage->steps[n], downloads, key, err);
     if (r < 0)
         return r;
     if (!b->request->no_cache && step_cache_get(b->store, key, &e) > 0) {
         daemon_conn_send_event(b->daemon_conn, json_pack("{s:b}", "cached", 1));
     } else {
-        r = step_prepare(b, st, stage, n, fetched, key, err);
-        if (r >= 0)
-            r = step_do(b, st, s, fetched, &e, err);
-        if (r >= 0)
-            r = step_cache_put(b->store, key, &e, err);
+        r = step_do_and_cache(b, st, stage, n, downloads, key, &e, err);
+        if (r < 0)
+            return r;
     }
-    if (r >= 0)
-        step_taken(st, key, &e);
-    else
-        free(e.created);
-    return r;
+    step_apply(st, key, &e);
+    return 0;
 }
 
 int step_take(struct builder *b, struct builder_state *st, const struct build_stage *stage,
               size_t n, struct err *err)
 {
-    struct add_downloads fetched = {.step = &stage->steps[n],
-                                    .workspace = &b->workspace,
-                                    .daemon_conn = b->daemon_conn,
-                                    .no_cache = b->request->no_cache};
+    _cleanup_(add_downloads_done) struct add_downloads downloads = {.step = &stage->steps[n],
+                                                                    .workspace = &b->workspace,
+                                                                    .daemon_conn = b->daemon_conn,
+                                                                    .no_cache =
+                                                                        b->request->no_cache};
     int r;
 
     if (strv_len(st->layers) >= IMAGES_LAYERS_MAX)
         return err_set(err, ERR_LIMIT, "the image has over %d layers", IMAGES_LAYERS_MAX);
-    r = add_downloads_identify(&fetched, err);
-    if (r >= 0)
-        r = step_find_or_do(b, st, stage, n, &fetched, err);
-    add_downloads_done(&fetched);
-    return r;
+    r = add_downloads_identify(&downloads, err);
+    if (r < 0)
+        return r;
+    return step_find_or_do(b, st, stage, n, &downloads, err);
 }

@@ -20,8 +20,8 @@
 
 enum { LOWER_MAX = 4000 };
 
-/* A layer that has taken this long is to outlive a crash at once; others wait for the image. */
-#define SETTLE_AFTER (2 * USEC_PER_SEC)
+/* A layer that took this long is synced to disk at once; the others are synced with the image. */
+#define SYNC_AFTER (2 * USEC_PER_SEC)
 
 /* ---- the folder ---- */
 
@@ -32,22 +32,31 @@ static int workspace_make(const struct workspace *w, mode_t mode, struct err *er
     return 0;
 }
 
+static int workspace_make_folders(struct workspace *w, struct err *err)
+{
+    static const char *const folders[] = {"context", "none", "root", "src"};
+    int r;
+
+    if (mkdirat(w->store->dir, w->path, 0755) < 0)
+        return err_sys(err, errno, "make '%s'", w->path);
+    r = dir_open(w->store->dir, w->path, &w->dir, err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
+        r = workspace_make(w, 0755, err, folders[i]);
+    return r;
+}
+
 int workspace_open(struct images *s, const struct confined_ids *ids, const char *name,
                    struct workspace *ret, struct err *err)
 {
-    static const char *const folders[] = {"context", "none", "root", "src"};
     struct workspace w = {.store = s, .ids = ids, .path = xasprintf("tmp/%s", name), .dir = -1};
-    int r = mkdirat(s->dir, w.path, 0755) < 0 ? err_sys(err, errno, "make '%s'", w.path) : 0;
+    int r = workspace_make_folders(&w, err);
 
-    if (r >= 0)
-        r = dir_open(s->dir, w.path, &w.dir, err);
-    for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(folders); i++)
-        r = workspace_make(&w, 0755, err, folders[i]);
-    if (r < 0)
+    if (r < 0) {
         workspace_done(&w);
-    else
-        *ret = w;
-    return r < 0 ? err_wrap(err, "begin the build") : 0;
+        return err_wrap(err, "begin the build");
+    }
+    *ret = w;
+    return 0;
 }
 
 void workspace_done(struct workspace *w)
@@ -57,7 +66,7 @@ void workspace_done(struct workspace *w)
     w->path = NULL;
 }
 
-static bool workspace_is_plain(int fd)
+static bool workspace_is_uncompressed_tar(int fd)
 {
     static const char magic[] = "ustar";
     char found[sizeof(magic) - 1];
@@ -66,7 +75,7 @@ static bool workspace_is_plain(int fd)
            memcmp(found, magic, sizeof(found)) == 0;
 }
 
-static int workspace_unpack_any(int dir, int fd, struct err *err)
+static int workspace_unpack_compressed(int dir, int fd, struct err *err)
 {
     const struct confined_ids own = {.kind = CONFINED_OWN};
     const struct layer_in in = {.range = {.fd = fd, .size = UINT64_MAX}};
@@ -78,13 +87,14 @@ static int workspace_unpack_any(int dir, int fd, struct err *err)
 int workspace_unpack_context(struct workspace *w, int fd, bool digest_only, struct err *err)
 {
     _cleanup_close_ int dir = -1;
-    int r = dir_open(w->dir, "context", &dir, err);
+    int r;
 
     w->digest_only = digest_only;
-    if (r >= 0 && (digest_only || workspace_is_plain(fd)))
-        r = layer_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err);
-    else if (r >= 0)
-        r = workspace_unpack_any(dir, fd, err);
+    r = dir_open(w->dir, "context", &dir, err);
+    if (r >= 0)
+        r = digest_only || workspace_is_uncompressed_tar(fd)
+                ? layer_unpack_plain(dir, fd, digest_only ? UNPACK_DIGEST_ONLY : 0, err)
+                : workspace_unpack_compressed(dir, fd, err);
     return r < 0 ? err_wrap(err, "the build context") : 0;
 }
 
@@ -93,26 +103,30 @@ int workspace_folder(struct workspace *w, mode_t mode, char **ret, struct err *e
     _cleanup_free_ char *name = xasprintf("m%u", ++w->n);
     int r = workspace_make(w, mode, err, name);
 
-    if (r >= 0)
-        *ret = TAKE_PTR(name);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(name);
+    return 0;
 }
 
 int workspace_new_layer(struct workspace *w, unsigned *ret, struct err *err)
 {
     unsigned n = ++w->n;
     _cleanup_free_ char *top = xasprintf("%u", n), *fs = xasprintf("%u/fs", n);
-    int r = workspace_make(w, 0700, err, top);
+    int r;
 
-    if (r >= 0)
-        r = workspace_make(w, 0755, err, fs);
-    if (r >= 0)
-        *ret = n;
-    w->began = time_mono();
-    return r;
+    r = workspace_make(w, 0700, err, top);
+    if (r < 0)
+        return r;
+    r = workspace_make(w, 0755, err, fs);
+    if (r < 0)
+        return r;
+    w->layer_began = time_mono();
+    *ret = n;
+    return 0;
 }
 
-/* ---- a layer's way into the store ---- */
+/* ---- storing a layer ---- */
 
 struct workspace_packing {
     unsigned n;
@@ -124,67 +138,78 @@ struct workspace_measured {
     uint64_t bytes;
 };
 
-static int workspace_run_pack(void *arg, int root, void *out, struct err *err)
+/* In the child. */
+static int workspace_pack_layer(void *arg, int root, void *out, struct err *err)
 {
     struct workspace_packing *p = arg;
     struct workspace_measured *m = out;
     _cleanup_free_ char *fs = xasprintf("%u/fs", p->n);
     _cleanup_close_ int dir = -1;
-    int r = dir_open(root, fs, &dir, err);
+    int r;
 
     _Static_assert(sizeof(*m) <= CONFINED_OUT_MAX, "it fits");
-    if (r >= 0)
-        r = layer_cleanup(dir, &m->bytes, err);
-    return r < 0 ? r : pack_layer(dir, p->out, &m->stats, err);
+    r = dir_open(root, fs, &dir, err);
+    if (r < 0)
+        return r;
+    r = layer_cleanup(dir, &m->bytes, err);
+    if (r < 0)
+        return r;
+    return pack_layer(dir, p->out, &m->stats, err);
 }
 
-/* What it is known by is counted here, from the bytes: the child cannot say what it is. */
+/* The digest is computed here from the packed bytes, because the child is not trusted with it. */
 static int workspace_measure(struct workspace *w, unsigned n, char digest[static DIGEST_MAX],
                              struct workspace_measured *ret, struct err *err)
 {
     struct workspace_packing p = {.n = n};
-    struct confined_job job = {.fn = workspace_run_pack, .arg = &p, .dir = w->dir, .trees = true};
-    struct confined child = CONFINED_INIT;
-    int out = -1, r;
+    struct confined_job job = {.fn = workspace_pack_layer, .arg = &p, .dir = w->dir, .trees = true};
+    _cleanup_(confined_done) struct confined child = CONFINED_INIT;
+    _cleanup_close_ int out = -1;
+    int r;
 
     r = confined_start_piped(&job, false, &p.out, w->ids, &child, &out, err);
-    if (r >= 0)
-        r = confined_drain(out, NULL, NULL, digest, err);
-    fd_close(out);
-    if (r >= 0)
-        r = confined_wait(&child, ret, sizeof(*ret), err);
-    confined_done(&child);
-    return r < 0 ? err_wrap(err, "read the new layer") : 0;
-}
-
-static int workspace_put(struct workspace *w, const char *digest, const char *name, uint64_t bytes,
-                         struct err *err)
-{
-    _cleanup_json_ json_t *layers = json_pack("[s]", digest);
-    int r = images_put_layer(w->store, digest, name, bytes, err);
-
-    if (r >= 0 && time_mono() - w->began > SETTLE_AFTER)
-        r = images_settle(w->store, layers, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = confined_drain(out, NULL, NULL, digest, err);
+    if (r < 0)
+        return r;
+    out = fd_close(out);
+    return confined_wait(&child, ret, sizeof(*ret), err);
 }
 
 int workspace_commit_layer(struct workspace *w, unsigned n, char digest[static DIGEST_MAX],
                            struct err *err)
 {
     _cleanup_free_ char *name = xasprintf("%s/%u", w->path + strlen("tmp/"), n);
+    _cleanup_json_ json_t *layers = NULL;
     struct workspace_measured m = {0};
-    int r = workspace_measure(w, n, digest, &m, err);
+    int r;
 
-    if (r < 0 || m.stats.entries == 0)
+    r = workspace_measure(w, n, digest, &m, err);
+    if (r < 0)
+        return err_wrap(err, "read the new layer");
+    if (m.stats.entries == 0)
+        return 0;
+    if (images_has_layer(w->store, digest))
+        return 1;
+    r = images_put_layer(w->store, digest, name, m.bytes, err);
+    if (r < 0)
         return r;
-    if (!images_has_layer(w->store, digest))
-        r = workspace_put(w, digest, name, m.bytes, err);
-    return r < 0 ? r : 1;
+    if (time_mono() - w->layer_began > SYNC_AFTER) {
+        layers = json_pack("[s]", digest);
+        r = images_settle(w->store, layers, err);
+        if (r < 0)
+            return r;
+    }
+    return 1;
 }
 
 /* ---- children with a root ---- */
 
-/* Short names for the layers, the topmost first: a mount option has but a page. */
+/*
+ * Appends short names for the layers to `lower`, the topmost first: the kernel limits a mount
+ * option to one page, and digests are long.
+ */
 static int workspace_link_layers(struct workspace *w, char kind, unsigned n, char *const *layers,
                                  struct buf *lower, struct err *err)
 {
@@ -193,69 +218,28 @@ static int workspace_link_layers(struct workspace *w, char kind, unsigned n, cha
     size_t count = strv_len(stack);
     int r = workspace_make(w, 0755, err, folder);
 
-    for (size_t i = 0; r >= 0 && i < count; i++) {
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++) {
         _cleanup_free_ char *name = xasprintf("%s/%zu", folder, i);
         _cleanup_free_ char *layer = images_layer_path(w->store, stack[i]);
         _cleanup_free_ char *target = xasprintf("../../../%s", layer);
 
         if (symlinkat(target, w->dir, name) < 0)
-            r = err_sys(err, errno, "make a link to a layer");
-        else if (buf_appendf(lower, "%s%s", i ? ":" : "", name) < 0)
-            r = err_set(err, ERR_LIMIT, "too many layers for one mount");
+            return err_sys(err, errno, "make a link to a layer");
+        if (buf_appendf(lower, "%s%s", i ? ":" : "", name) < 0)
+            return err_set(err, ERR_LIMIT, "too many layers for one mount");
     }
-    if (r >= 0 && !count && buf_append_str(lower, "none") < 0)
-        r = -ERR_LIMIT;
-    return r;
+    if (!count && buf_append_str(lower, "none") < 0)
+        return err_set(err, ERR_LIMIT, "too many layers for one mount");
+    return 0;
 }
 
 struct workspace_mounts {
     const struct workspace_job *job;
     struct buf lower, from;
-    char *upper, *work, *from_upper, *from_work;
+    char *upper, *work, *from_upper, *from_work; /* owned */
 };
-
-static int workspace_mount_at(const struct overlay *o, const char *place, struct err *err)
-{
-    _cleanup_close_ int fd = -1;
-    int r = overlay_mount(o, &fd, err);
-
-    return r < 0 ? r : mount_attach(fd, AT_FDCWD, place, err);
-}
-
-/* What was put there would be hidden by the machine's own, which nobody writes to. */
-static int workspace_close_usr(struct err *err)
-{
-    _cleanup_close_ int fd = -1;
-    int r = mount_clone(AT_FDCWD, "usr", MOUNT_SAFE, &fd, err);
-
-    if (r >= 0)
-        r = mount_set(fd, MOUNT_SAFE | MOUNT_RDONLY, -1, err);
-    return r < 0 ? r : mount_attach(fd, AT_FDCWD, "root/usr", err);
-}
-
-static int workspace_mount_trees(void *arg, struct err *err)
-{
-    struct workspace_mounts *t = arg;
-    struct overlay root = {buf_data(&t->lower), t->upper, t->work, true};
-    struct overlay from = {buf_data(&t->from), t->from_upper, t->from_work, true};
-    int r = mount_make_private(err);
-
-    if (r >= 0 && t->job->mount_root)
-        r = workspace_mount_at(&root, "root", err);
-    if (r >= 0 && t->job->mount_root && images_begin_with_host(t->job->layers))
-        r = workspace_close_usr(err);
-    if (r >= 0 && t->job->from)
-        r = workspace_mount_at(&from, "src", err);
-    return r;
-}
-
-static int workspace_run_job(void *arg, int root, void *out, struct err *err)
-{
-    struct workspace_mounts *t = arg;
-
-    return t->job->find ? t->job->find(t->job->arg, root, out, err)
-                        : t->job->fn(t->job->arg, root, err);
-}
 
 static void workspace_mounts_done(struct workspace_mounts *t)
 {
@@ -267,7 +251,68 @@ static void workspace_mounts_done(struct workspace_mounts *t)
     free(t->from_work);
 }
 
-/* Stands for the machine's: /bin and its like lead into it. Others may be at it, too. */
+static int workspace_mount_at(const struct overlay *o, const char *place, struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = overlay_mount(o, &fd, err);
+
+    if (r < 0)
+        return r;
+    return mount_attach(fd, AT_FDCWD, place, err);
+}
+
+/*
+ * Covers /usr with a read-only folder: a sandbox on image `host` has the machine's own /usr there,
+ * which would hide whatever the step writes.
+ */
+static int workspace_cover_usr(struct err *err)
+{
+    _cleanup_close_ int fd = -1;
+    int r = mount_clone(AT_FDCWD, "usr", MOUNT_SAFE, &fd, err);
+
+    if (r < 0)
+        return r;
+    r = mount_set(fd, MOUNT_SAFE | MOUNT_RDONLY, -1, err);
+    if (r < 0)
+        return r;
+    return mount_attach(fd, AT_FDCWD, "root/usr", err);
+}
+
+/* In the child, before it is confined. */
+static int workspace_mount_trees(void *arg, struct err *err)
+{
+    struct workspace_mounts *t = arg;
+    struct overlay root = {buf_data(&t->lower), t->upper, t->work, true};
+    struct overlay from = {buf_data(&t->from), t->from_upper, t->from_work, true};
+    int r = mount_make_private(err);
+
+    if (r < 0)
+        return r;
+    if (t->job->mount_root) {
+        r = workspace_mount_at(&root, "root", err);
+        if (r < 0)
+            return r;
+        if (images_begin_with_host(t->job->layers)) {
+            r = workspace_cover_usr(err);
+            if (r < 0)
+                return r;
+        }
+    }
+    return t->job->from ? workspace_mount_at(&from, "src", err) : 0;
+}
+
+static int workspace_run_job(void *arg, int root, void *out, struct err *err)
+{
+    struct workspace_mounts *t = arg;
+
+    return t->job->find ? t->job->find(t->job->arg, root, out, err)
+                        : t->job->fn(t->job->arg, root, err);
+}
+
+/*
+ * The folder that covers /usr. It has the targets of /bin, /lib and similar links, so that these
+ * resolve. Another stage may make it at the same time.
+ */
 static int workspace_make_usr(const struct workspace *w, struct err *err)
 {
     static const char *const folders[] = {"usr",       "usr/bin",   "usr/sbin",  "usr/lib",
@@ -279,48 +324,65 @@ static int workspace_make_usr(const struct workspace *w, struct err *err)
     return 0;
 }
 
-static int workspace_prepare_mounts(struct workspace *w, const struct workspace_job *job,
-                                    struct workspace_mounts *t, struct err *err)
+static int workspace_prepare_root(struct workspace *w, unsigned n, struct workspace_mounts *t,
+                                  struct err *err)
 {
-    unsigned own = ++w->n; /* several jobs may work on one layer, each with mounts of its own */
-    int r = 0;
+    int r;
 
-    t->upper = xasprintf("%u/fs", job->n);
-    t->work = xasprintf("w%u", own);
-    t->from_upper = xasprintf("u%u", own);
-    t->from_work = xasprintf("v%u", own);
-    if (job->mount_root)
-        r = workspace_link_layers(w, 'l', own, job->layers, &t->lower, err);
-    if (r >= 0 && job->mount_root && images_begin_with_host(job->layers))
+    t->upper = xasprintf("%u/fs", t->job->n);
+    t->work = xasprintf("w%u", n);
+    r = workspace_link_layers(w, 'l', n, t->job->layers, &t->lower, err);
+    if (r < 0)
+        return r;
+    if (images_begin_with_host(t->job->layers)) {
         r = workspace_make_usr(w, err);
-    if (r >= 0 && job->mount_root)
-        r = workspace_make(w, 0700, err, t->work);
-    if (r >= 0 && job->from)
-        r = workspace_link_layers(w, 'f', own, job->from, &t->from, err);
-    if (r >= 0 && job->from)
-        r = workspace_make(w, 0755, err, t->from_upper);
-    if (r >= 0 && job->from)
-        r = workspace_make(w, 0700, err, t->from_work);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return workspace_make(w, 0700, err, t->work);
+}
+
+static int workspace_prepare_src(struct workspace *w, unsigned n, struct workspace_mounts *t,
+                                 struct err *err)
+{
+    int r;
+
+    t->from_upper = xasprintf("u%u", n);
+    t->from_work = xasprintf("v%u", n);
+    r = workspace_link_layers(w, 'f', n, t->job->from, &t->from, err);
+    if (r < 0)
+        return r;
+    r = workspace_make(w, 0755, err, t->from_upper);
+    if (r < 0)
+        return r;
+    return workspace_make(w, 0700, err, t->from_work);
 }
 
 int workspace_run(struct workspace *w, const struct workspace_job *job, struct err *err)
 {
-    struct workspace_mounts t = {
+    _cleanup_(workspace_mounts_done) struct workspace_mounts t = {
         .job = job, .lower = BUF_INIT(LOWER_MAX), .from = BUF_INIT(LOWER_MAX)};
     struct confined_job child_job = {.fn = workspace_run_job,
                                      .arg = &t,
                                      .prepare = workspace_mount_trees,
                                      .dir = w->dir,
                                      .trees = true};
-    struct confined child = CONFINED_INIT;
-    int r = workspace_prepare_mounts(w, job, &t, err);
+    _cleanup_(confined_done) struct confined child = CONFINED_INIT;
+    unsigned n = ++w->n; /* two jobs may work on one layer, each with its own mounts */
+    int r;
 
-    if (r >= 0)
-        r = confined_start(&child_job, w->ids, &child, err);
-    if (r >= 0)
-        r = confined_wait(&child, job->out, job->out_len, err);
-    confined_done(&child);
-    workspace_mounts_done(&t);
-    return r;
+    if (job->mount_root) {
+        r = workspace_prepare_root(w, n, &t, err);
+        if (r < 0)
+            return r;
+    }
+    if (job->from) {
+        r = workspace_prepare_src(w, n, &t, err);
+        if (r < 0)
+            return r;
+    }
+    r = confined_start(&child_job, w->ids, &child, err);
+    if (r < 0)
+        return r;
+    return confined_wait(&child, job->out, job->out_len, err);
 }
