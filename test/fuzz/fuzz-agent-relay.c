@@ -101,25 +101,25 @@ static void drain(int fd, struct buf *to)
 }
 
 /* False: nothing happened. */
-static bool step_once(struct agent_line *l, struct outcome *o)
+static bool step_once(struct agent_conn *l, struct outcome *o)
 {
     int phase = l->phase;
     size_t len = l->len;
 
-    o->cut = !agent_line_step(l);
+    o->cut = !agent_conn_step(l);
     MUST(o->cut || l->len <= l->whole);
     return !o->cut && (l->phase != phase || l->len != len);
 }
 
 static void run(struct bytes client, struct bytes agent, size_t step, struct outcome *ret)
 {
-    struct agent_line l;
+    struct agent_conn l;
     int c[2], a[2];
     bool fed = true;
 
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, c) == 0);
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, a) == 0);
-    agent_line_init(&l, c[0], a[0]);
+    agent_conn_init(&l, c[0], a[0]);
     while (fed && !ret->cut) {
         fed = feed(c[1], &client, step);
         fed = feed(a[1], &agent, step) || fed;
@@ -128,7 +128,7 @@ static void run(struct bytes client, struct bytes agent, size_t step, struct out
             drain(a[1], &ret->agent);
         }
     }
-    agent_line_done(&l);
+    agent_conn_done(&l);
     fd_close(c[1]);
     fd_close(a[1]);
 }

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         MUST(!c.service || !strpbrk(c.service, "\r\n"));
     }
     challenge_done(&c);
-    if (token_parse((const char *)data, len, &token, NULL) >= 0)
+    if (challenge_parse_token((const char *)data, len, &token, NULL) >= 0)
         MUST(*token && !strpbrk(token, " \r\n\t"));
     free(token);
     free(text);

@@ -205,22 +205,22 @@ TEST(an_answer_arrives_though_the_agent_has_gone)
 TEST(more_than_are_allowed_wait_for_their_turn)
 {
     _cleanup_bed_ struct bed b;
-    int clients[AGENT_LINES_MAX + 1], agents[AGENT_LINES_MAX + 1];
+    int clients[AGENT_CONNS_MAX + 1], agents[AGENT_CONNS_MAX + 1];
 
     CHECK(bed_open(&b));
-    for (int i = 0; i < AGENT_LINES_MAX; i++) {
+    for (int i = 0; i < AGENT_CONNS_MAX; i++) {
         clients[i] = dial(&b);
         agents[i] = take(&b);
         CHECK(clients[i] >= 0 && agents[i] >= 0);
     }
-    clients[AGENT_LINES_MAX] = dial(&b);
-    CHECK(clients[AGENT_LINES_MAX] >= 0 && !readable(b.agent, 200));
+    clients[AGENT_CONNS_MAX] = dial(&b);
+    CHECK(clients[AGENT_CONNS_MAX] >= 0 && !readable(b.agent, 200));
     CHECK(say(clients[3], 1, 11) && hear(agents[3], 1) == 11);
     fd_close(clients[5]);
-    agents[AGENT_LINES_MAX] = take(&b);
-    CHECK(agents[AGENT_LINES_MAX] >= 0);
-    CHECK(say(clients[AGENT_LINES_MAX], 1, 11) && hear(agents[AGENT_LINES_MAX], 1) == 11);
-    for (int i = 0; i <= AGENT_LINES_MAX; i++) {
+    agents[AGENT_CONNS_MAX] = take(&b);
+    CHECK(agents[AGENT_CONNS_MAX] >= 0);
+    CHECK(say(clients[AGENT_CONNS_MAX], 1, 11) && hear(agents[AGENT_CONNS_MAX], 1) == 11);
+    for (int i = 0; i <= AGENT_CONNS_MAX; i++) {
         if (i != 5)
             fd_close(clients[i]);
         fd_close(agents[i]);

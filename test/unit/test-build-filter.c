@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "image/build/cache-key.h"
 #include "image/build/copy.h"
-#include "image/build/key.h"
 #include "lib/base/buf.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -210,12 +210,12 @@ static void key_of(bool parents, const char *source, const char *exclude,
     char *sources[] = {(char *)source, NULL}, *excludes[] = {(char *)exclude, NULL};
     const struct build_plan_step s = {
         .sources = sources, .parents = parents, .exclude = exclude ? excludes : NULL};
-    struct build_key k;
+    struct cache_key k;
 
-    key_begin(&k, "parent");
-    if (key_sources(&k, top, &s, &err) < 0)
+    cache_key_begin(&k, "parent");
+    if (cache_key_sources(&k, top, &s, &err) < 0)
         abort();
-    key_end(&k, ret);
+    cache_key_end(&k, ret);
 }
 
 static bool changes(bool parents, const char *source, const char *exclude, const char *path)

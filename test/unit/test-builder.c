@@ -8,17 +8,18 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "image/build/base.h"
-#include "image/build/cache.h"
+#include "image/build/add-source.h"
+#include "image/build/base-image.h"
+#include "image/build/config-json.h"
+#include "image/build/cache-key.h"
 #include "image/build/copy.h"
 #include "image/build/history.h"
-#include "image/build/key.h"
+#include "image/build/layer-cleanup.h"
+#include "image/build/mount-placeholders.h"
 #include "image/build/plan.h"
-#include "image/build/remote.h"
 #include "image/build/sources.h"
 #include "image/build/stages.h"
-#include "image/build/stubs.h"
-#include "image/build/tidy.h"
+#include "image/build/step-cache.h"
 #include "image/oci/manifest.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
@@ -351,16 +352,17 @@ TEST(files_of_servers_have_names)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         _cleanup_free_ char *name = NULL;
 
-        CHECK(remote_kind(cases[i].url) == REMOTE_FILE);
-        CHECK((remote_file_name(cases[i].url, &name, NULL) >= 0) == !!cases[i].name);
+        CHECK(add_source_kind(cases[i].url) == ADD_SOURCE_URL);
+        CHECK((add_source_file_name(cases[i].url, &name, NULL) >= 0) == !!cases[i].name);
         if (cases[i].name)
             CHECK_STR(name, cases[i].name);
     }
-    CHECK(remote_kind("a/b") == REMOTE_NOT && remote_kind("https") == REMOTE_NOT);
-    CHECK(remote_kind("git@h:a/b") == REMOTE_GIT && remote_kind("ssh://h/a") == REMOTE_GIT);
-    CHECK(remote_kind("https://h/a.git") == REMOTE_GIT);
-    CHECK(remote_kind("https://h/a.git#v1:dir") == REMOTE_GIT);
-    CHECK(remote_kind("https://h/a.gitx") == REMOTE_FILE);
+    CHECK(add_source_kind("a/b") == ADD_SOURCE_PATH && add_source_kind("https") == ADD_SOURCE_PATH);
+    CHECK(add_source_kind("git@h:a/b") == ADD_SOURCE_GIT &&
+          add_source_kind("ssh://h/a") == ADD_SOURCE_GIT);
+    CHECK(add_source_kind("https://h/a.git") == ADD_SOURCE_GIT);
+    CHECK(add_source_kind("https://h/a.git#v1:dir") == ADD_SOURCE_GIT);
+    CHECK(add_source_kind("https://h/a.gitx") == ADD_SOURCE_URL);
 }
 
 TEST(plan_keeps_addresses_apart)
@@ -512,12 +514,12 @@ TEST(copy_finds_owners_in_the_image)
 
 static void key_of_context(char ret[static DIGEST_MAX])
 {
-    struct build_key k;
+    struct cache_key k;
 
-    key_begin(&k, "parent");
-    if (key_source(&k, top, "d", &err) < 0)
+    cache_key_begin(&k, "parent");
+    if (cache_key_source(&k, top, "d", &err) < 0)
         abort();
-    key_end(&k, ret);
+    cache_key_end(&k, ret);
 }
 
 TEST(keys_follow_names_modes_and_contents_but_not_times)
@@ -548,17 +550,17 @@ TEST(keys_tell_lists_apart)
 {
     char *const ab[] = {(char *)"a", (char *)"b", NULL}, *const joined[] = {(char *)"ab", NULL};
     char x[DIGEST_MAX], y[DIGEST_MAX], z[DIGEST_MAX];
-    struct build_key k;
+    struct cache_key k;
 
-    key_begin(&k, "p");
-    key_texts(&k, "n", ab);
-    key_end(&k, x);
-    key_begin(&k, "p");
-    key_texts(&k, "n", joined);
-    key_end(&k, y);
-    key_begin(&k, "p");
-    key_text(&k, "n", NULL);
-    key_end(&k, z);
+    cache_key_begin(&k, "p");
+    cache_key_texts(&k, "n", ab);
+    cache_key_end(&k, x);
+    cache_key_begin(&k, "p");
+    cache_key_texts(&k, "n", joined);
+    cache_key_end(&k, y);
+    cache_key_begin(&k, "p");
+    cache_key_text(&k, "n", NULL);
+    cache_key_end(&k, z);
     CHECK(!STREQ(x, y) && !STREQ(y, z));
 }
 
@@ -567,20 +569,20 @@ TEST(keys_tell_lists_apart)
 TEST(cache_entries_need_their_layer)
 {
     _cleanup_images_ struct images s = IMAGES_INIT;
-    struct cache_entry e = {.layer = B, .created = (char *)"now"}, got = {0};
+    struct step_cache_entry e = {.layer = B, .created = (char *)"now"}, got = {0};
 
     fresh();
     CHECK(images_open(folder, &s, &err) >= 0);
-    CHECK(cache_get(&s, A, &got) == 0);
-    CHECK(cache_put(&s, A, &e, &err) >= 0);
-    CHECK(cache_get(&s, A, &got) == 0); /* the layer is not there */
+    CHECK(step_cache_get(&s, A, &got) == 0);
+    CHECK(step_cache_put(&s, A, &e, &err) >= 0);
+    CHECK(step_cache_get(&s, A, &got) == 0); /* the layer is not there */
     put("layers/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/fs/f", "");
-    CHECK(cache_get(&s, A, &got) == 1);
+    CHECK(step_cache_get(&s, A, &got) == 1);
     CHECK_STR(got.layer, B);
     CHECK_STR(got.created, "now");
     free(got.created);
     e.layer[0] = '\0';
-    CHECK(cache_put(&s, A, &e, &err) >= 0 && cache_get(&s, A, &got) == 1 && !*got.layer);
+    CHECK(step_cache_put(&s, A, &e, &err) >= 0 && step_cache_get(&s, A, &got) == 1 && !*got.layer);
     free(got.created);
 }
 
@@ -595,13 +597,13 @@ TEST(configurations_come_back_as_they_went)
     struct dockerfile_config c = {0}, again = {0};
     _cleanup_free_ char *once = NULL, *twice = NULL;
 
-    CHECK(base_config_parse(text, strlen(text), &c, &err) >= 0);
+    CHECK(config_json_parse(text, strlen(text), &c, &err) >= 0);
     CHECK_STR(c.labels[0], "l=v=w");
     CHECK_STR(config_get(&c, "A"), "1");
     CHECK(c.health.retries == 3 && strv_len(c.triggers) == 1);
-    once = base_config_text(&c, layers, "2026-01-01T00:00:00Z", NULL);
-    CHECK(base_config_parse(once, strlen(once), &again, &err) >= 0);
-    twice = base_config_text(&again, layers, "2026-01-01T00:00:00Z", NULL);
+    once = config_json_text(&c, layers, "2026-01-01T00:00:00Z", NULL);
+    CHECK(config_json_parse(once, strlen(once), &again, &err) >= 0);
+    twice = config_json_text(&again, layers, "2026-01-01T00:00:00Z", NULL);
     CHECK_STR(once, twice);
     CHECK(strstr(once, "\"diff_ids\":[\"" A "\"]"));
     config_done(&c);
@@ -613,8 +615,8 @@ TEST(an_image_on_the_machine_says_so)
 {
     char *above[] = {(char *)IMAGES_HOST_LAYER, (char *)A, NULL}, *plain[] = {(char *)A, NULL};
     struct dockerfile_config c = {0};
-    _cleanup_free_ char *on_host = base_config_text(&c, above, NULL, NULL);
-    _cleanup_free_ char *alone = base_config_text(&c, plain, NULL, NULL);
+    _cleanup_free_ char *on_host = config_json_text(&c, above, NULL, NULL);
+    _cleanup_free_ char *alone = config_json_text(&c, plain, NULL, NULL);
     _cleanup_json_ json_t *one = NULL, *other = NULL;
     _cleanup_strv_ char **layers = NULL, **own = NULL;
 
@@ -671,7 +673,7 @@ TEST(layers_are_tidied)
         if (fsetxattr(f, "user.overlay.origin", "x", 1, 0) < 0)
             SKIP("no attributes here");
         CHECK(fsetxattr(f, "user.mine", "x", 1, 0) == 0);
-        CHECK(tidy_layer(dir, &bytes, &err) >= 0);
+        CHECK(layer_cleanup(dir, &bytes, &err) >= 0);
         CHECK(fgetxattr(f, "user.overlay.origin", value, sizeof(value)) < 0);
         CHECK(fgetxattr(f, "user.mine", value, sizeof(value)) == 1);
     }
@@ -685,8 +687,8 @@ TEST(stubs_are_what_the_layers_do_not_have)
     static const char high[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
     char *layers[] = {(char *)A, (char *)B, NULL};
     struct images s = {.lock = -1};
-    struct build_work w = {.store = &s};
-    struct stubs stubs = {0};
+    struct workspace w = {.store = &s};
+    struct mount_placeholders placeholders = {0};
     char path[128];
     struct stat st;
     int fs;
@@ -697,23 +699,23 @@ TEST(stubs_are_what_the_layers_do_not_have)
     put(path, "");
     snprintf(path, sizeof(path), "layers/%s/fs/root/x", high);
     put(path, "");
-    stubs_note(&stubs, &w, layers, "/root/.cache/pip");
-    CHECK(strv_len(stubs.paths) == 1);
-    CHECK_STR(stubs.paths[0], "root/.cache/pip");
+    mount_placeholders_note(&placeholders, &w, layers, "/root/.cache/pip");
+    CHECK(strv_len(placeholders.paths) == 1);
+    CHECK_STR(placeholders.paths[0], "root/.cache/pip");
     snprintf(path, sizeof(path), "layers/%s/fs/root", high);
     fs = openat(top, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(whiteout_make(fs, ".cache", &err) >= 0);
     fd_close(fs);
-    stubs_note(&stubs, &w, layers, "/root/.cache/pip");
-    CHECK(strv_len(stubs.paths) == 2); /* the upper layer hides it */
+    mount_placeholders_note(&placeholders, &w, layers, "/root/.cache/pip");
+    CHECK(strv_len(placeholders.paths) == 2); /* the upper layer hides it */
     put("3/fs/root/.cache/pip/kept", "");
-    stubs_remove(&stubs, &w, 3);
+    mount_placeholders_remove(&placeholders, &w, 3);
     CHECK(fstatat(top, "3/fs/root/.cache/pip/kept", &st, 0) == 0);
     CHECK(unlinkat(top, "3/fs/root/.cache/pip/kept", 0) == 0);
-    stubs_remove(&stubs, &w, 3);
+    mount_placeholders_remove(&placeholders, &w, 3);
     CHECK(fstatat(top, "3/fs/root/.cache/pip", &st, 0) < 0);
     CHECK(fstatat(top, "3/fs/root", &st, 0) == 0);
-    stubs_done(&stubs);
+    mount_placeholders_done(&placeholders);
     top = fd_close(top);
     rmtree(AT_FDCWD, folder, NULL);
 }
@@ -742,7 +744,7 @@ static int stage_build(void *arg, size_t stage, struct daemon_conn *f, json_t **
 {
     const struct told *t = arg;
 
-    daemon_conn_tell(f, json_pack("{s:s}", "step", "a step"));
+    daemon_conn_send_event(f, json_pack("{s:s}", "step", "a step"));
     if ((long)stage == t->failing)
         return err_set(e, ERR_INVALID, "stage %zu has failed", stage);
     if (t->failing >= 0 && stage) /* goes on until it is ended */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "image/transfer/challenge.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "image/transfer/settings.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/macro.h"
@@ -72,7 +72,7 @@ TEST(a_challenge_that_is_too_long_is_refused)
 static bool token_is(const char *text, const char *want)
 {
     _cleanup_free_ char *token = NULL;
-    int r = token_parse(text, strlen(text), &token, NULL);
+    int r = challenge_parse_token(text, strlen(text), &token, NULL);
 
     return want ? r >= 0 && STREQ(token, want) : r < 0;
 }
@@ -90,13 +90,13 @@ TEST(tokens_are_plain_text)
 
 static bool name_is(const char *name, const char *want)
 {
-    struct remote_name n = {0};
+    struct repository_name n = {0};
     _cleanup_free_ char *found = NULL;
 
-    if (remote_name_parse(name, &n, NULL) < 0)
+    if (repository_name_parse(name, &n, NULL) < 0)
         return !want;
     found = xasprintf("%s %s %s", n.registry, n.repository, n.tag);
-    remote_name_done(&n);
+    repository_name_done(&n);
     return want && STREQ(found, want);
 }
 

@@ -13,14 +13,14 @@
 
 enum {
     AGENT_MESSAGE_MAX = 256 << 10, /* of ssh-agent(1) itself: AGENT_MAX_LEN */
-    AGENT_LINES_MAX = 16,          /* at once; others wait */
+    AGENT_CONNS_MAX = 16,          /* at once; others wait */
 };
 
 /* A message's bytes behind its length: whether it is passed on. */
 bool agent_may_ask(const void *message, size_t len);
 
 /* One connection of a command's and the one to the agent that belongs to it; neither blocks. */
-struct agent_line {
+struct agent_conn {
     int client, agent; /* owned */
     int phase;         /* whose turn it is: agent-relay.c */
     char *message;     /* owned: the one that is under way */
@@ -28,11 +28,11 @@ struct agent_line {
     size_t whole;      /* of its length alone until that is known */
 };
 
-void agent_line_init(struct agent_line *l, int client, int agent);
-void agent_line_done(struct agent_line *l);
+void agent_conn_init(struct agent_conn *l, int client, int agent);
+void agent_conn_done(struct agent_conn *l);
 /* Reads or writes once. False: it is over, be it that somebody has gone, be it for a length that
  * cannot be. */
-bool agent_line_step(struct agent_line *l);
+bool agent_conn_step(struct agent_conn *l);
 
 /* A new connection, which does not block, or -errno. agent: its socket, a name in the working
  * folder. */

@@ -172,7 +172,7 @@ static int agent_start_relay(int listener, const struct agent_place *at, pid_t *
 
 /* ---- the socket ---- */
 
-struct owner {
+struct socket_owner {
     const char *path; /* below the build's folder */
     uid_t uid;
     gid_t gid;
@@ -181,21 +181,22 @@ struct owner {
 /* Where the ids are those that the command's sandbox has. */
 static int agent_hand_over(void *arg, int dir, struct err *err)
 {
-    const struct owner *o = arg;
+    const struct socket_owner *o = arg;
 
     if (fchownat(dir, o->path, o->uid, o->gid, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, errno, "set the owner of the agent's socket");
     return 0;
 }
 
-static int agent_make_socket(struct build_work *w, const struct dockerfile_mount *m,
-                             char **ret_source, int *ret_fd, struct err *err)
+static int agent_make_socket(struct workspace *w, const struct dockerfile_mount *m, char **ret_source,
+                             int *ret_fd, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
     _cleanup_close_ int dir = -1, fd = -1;
-    struct owner o = {.uid = mount_number(m->uid, 10, 0), .gid = mount_number(m->gid, 10, 0)};
+    struct socket_owner o = {.uid = mount_number(m->uid, 10, 0),
+                             .gid = mount_number(m->gid, 10, 0)};
     mode_t mode = mount_number(m->mode, 8, 0600) & 0777;
-    int r = work_folder(w, 0700, &folder, err);
+    int r = workspace_folder(w, 0700, &folder, err);
 
     if (r >= 0)
         r = dir_open(w->dir, folder, &dir, err);
@@ -205,7 +206,7 @@ static int agent_make_socket(struct build_work *w, const struct dockerfile_mount
         return r;
     path = xasprintf("%s/" SOCKET_NAME, folder);
     o.path = path;
-    r = work_run(w, &(struct work_job){.fn = agent_hand_over, .arg = &o}, err);
+    r = workspace_run(w, &(struct workspace_job){.fn = agent_hand_over, .arg = &o}, err);
     if (r < 0)
         return r;
     *ret_source = xasprintf("%s/%s", w->path, path);
@@ -213,8 +214,8 @@ static int agent_make_socket(struct build_work *w, const struct dockerfile_mount
     return 0;
 }
 
-int agent_start(struct build_work *w, const struct dockerfile_mount *m, const char *path,
-                char **ret_source, pid_t *ret, struct err *err)
+int agent_start(struct workspace *w, const struct dockerfile_mount *m, const char *path, char **ret_source,
+                pid_t *ret, struct err *err)
 {
     _cleanup_place_ struct agent_place at = PLACE_INIT;
     _cleanup_free_ char *source = NULL;

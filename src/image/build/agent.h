@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-#include "image/build/work.h"
+#include "image/build/workspace.h"
 #include "image/dockerfile/mount.h"
 #include "lib/base/err.h"
 
@@ -19,6 +19,6 @@ int agent_check(const char *id, const char *path, struct err *err);
 
 /* m: whose it is in the command's sandbox. *ret_source: the socket, below the store's folder, new;
  * *ret: for agent_end(). */
-int agent_start(struct build_work *w, const struct dockerfile_mount *m, const char *path,
-                char **ret_source, pid_t *ret, struct err *err);
+int agent_start(struct workspace *w, const struct dockerfile_mount *m, const char *path, char **ret_source,
+                pid_t *ret, struct err *err);
 void agent_end(pid_t pid);

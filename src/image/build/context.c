@@ -118,7 +118,7 @@ static int context_apply_ignore(int context, const char *dockerfile, struct err 
 
 /* ---- the Dockerfile ---- */
 
-int context_dockerfile(struct build_work *w, const char *path, struct dockerfile **ret,
+int context_dockerfile(struct workspace *w, const char *path, struct dockerfile **ret,
                        struct err *err)
 {
     _cleanup_(dockerfile_freep) struct dockerfile *df = NULL;
@@ -194,7 +194,7 @@ static int context_run_add(void *arg, int dir, struct err *err)
 }
 
 /* 1: it was one, and is in its place; 0: it only looked like one. */
-static int context_add_archive(struct build_work *w, const struct build_plan_step *s,
+static int context_add_archive(struct workspace *w, const struct build_plan_step *s,
                                char *const *layers, unsigned n, int fd, enum archive kind,
                                struct err *err)
 {
@@ -204,7 +204,7 @@ static int context_add_archive(struct build_work *w, const struct build_plan_ste
     _cleanup_close_ int dir = -1;
     struct layer_import_out out = {0};
     struct add_job job = {.step = s};
-    int r = work_folder(w, 0755, &folder, err);
+    int r = workspace_folder(w, 0755, &folder, err);
 
     if (r >= 0)
         r = dir_open(w->dir, folder, &dir, err);
@@ -216,15 +216,15 @@ static int context_add_archive(struct build_work *w, const struct build_plan_ste
     if (r < 0)
         return err_move(err, &why);
     job.folder = folder;
-    r = work_run(
+    r = workspace_run(
         w,
-        &(struct work_job){
+        &(struct workspace_job){
             .n = n, .layers = layers, .mount_root = true, .fn = context_run_add, .arg = &job},
         err);
     return r < 0 ? r : 1;
 }
 
-static int context_add_one(struct build_work *w, const struct build_plan_step *s,
+static int context_add_one(struct workspace *w, const struct build_plan_step *s,
                            char *const *layers, unsigned n, int folder, const char *path,
                            const struct filter *filter, char ***ret, struct err *err)
 {
@@ -248,7 +248,7 @@ static int context_add_one(struct build_work *w, const struct build_plan_step *s
     return r < 0 ? err_wrap(err, "take apart '%.200s'", path) : 0;
 }
 
-int context_add(struct build_work *w, const struct build_plan_step *s, const char *folder,
+int context_add(struct workspace *w, const struct build_plan_step *s, const char *folder,
                 char *const *sources, char *const *layers, unsigned n, char ***ret, struct err *err)
 {
     const struct filter_want want = {.exclude = s->exclude};

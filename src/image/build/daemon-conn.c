@@ -2,19 +2,19 @@
 
 #include "lib/base/cleanup.h"
 
-void daemon_conn_number(struct daemon_conn *f, unsigned *step, json_t *doc)
+void daemon_conn_set_id(struct daemon_conn *f, unsigned *step, json_t *doc)
 {
     if (json_object_get(doc, "step"))
         *step = ++f->step;
     json_object_set_new(doc, "id", json_integer(*step));
 }
 
-void daemon_conn_tell(struct daemon_conn *f, json_t *event)
+void daemon_conn_send_event(struct daemon_conn *f, json_t *event)
 {
     unsigned step = f->step;
 
-    daemon_conn_number(f, &step, event);
-    json_lines_send(&f->lines, event);
+    daemon_conn_set_id(f, &step, event);
+    json_lines_write_or_exit(&f->lines, event);
 }
 
 static int daemon_conn_ask(struct daemon_conn *f, const char *what, json_t *doc, json_t **ret,
@@ -23,7 +23,7 @@ static int daemon_conn_ask(struct daemon_conn *f, const char *what, json_t *doc,
     _cleanup_json_ json_t *answer = NULL;
     int r;
 
-    json_lines_send(&f->lines, json_pack("{s:o, s:i}", what, doc, "id", (int)f->step));
+    json_lines_write_or_exit(&f->lines, json_pack("{s:o, s:i}", what, doc, "id", (int)f->step));
     r = json_lines_next(&f->lines, &answer, err);
     if (r >= 0 && json_object_get(answer, "error"))
         r = json_to_err(answer, err);

@@ -17,9 +17,9 @@ struct daemon_conn {
  *   {"step": TEXT, "stage": NAME, "n": 2, "of": 4, "line": 7}   one begins
  *   {"cached": true}                                            it is there already
  *   {"end": ERROR or null}                                      it has ended
- *   {"need": [DIGITS…]}                                         wants.h
+ *   {"need": [DIGITS…]}                                         missing-files.h
  */
-void daemon_conn_tell(struct daemon_conn *f, json_t *event);
+void daemon_conn_send_event(struct daemon_conn *f, json_t *event);
 /* Runs a command on layers; takes the document (build.c, run_json). Waits for its end, and its
  * files are in their place then. Fails when the command does. */
 int daemon_conn_run(struct daemon_conn *f, json_t *run, struct err *err);
@@ -32,4 +32,4 @@ int daemon_conn_pull(struct daemon_conn *f, json_t *pull, struct err *err);
 int daemon_conn_fetch(struct daemon_conn *f, json_t *fetch, json_t **ret, struct err *err);
 
 /* Puts the id into a document of somebody whose step at work is *step; a new one gets its own. */
-void daemon_conn_number(struct daemon_conn *f, unsigned *step, json_t *doc);
+void daemon_conn_set_id(struct daemon_conn *f, unsigned *step, json_t *doc);

@@ -23,7 +23,7 @@ bool json_lines_write(struct json_lines *w, json_t *doc)
     return fd_write_all(w->out, line, strlen(line)) >= 0;
 }
 
-void json_lines_send(struct json_lines *w, json_t *doc)
+void json_lines_write_or_exit(struct json_lines *w, json_t *doc)
 {
     if (!json_lines_write(w, doc))
         _exit(1);

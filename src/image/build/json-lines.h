@@ -26,7 +26,7 @@ void json_lines_done(struct json_lines *w);
 /* Takes the document, also when nobody hears it: false. */
 bool json_lines_write(struct json_lines *w, json_t *doc);
 /* The same, by a process that has nothing more to do when its listener has gone: it ends. */
-void json_lines_send(struct json_lines *w, json_t *doc);
+void json_lines_write_or_exit(struct json_lines *w, json_t *doc);
 /* Reads once; 0: the other has gone. */
 int json_lines_fill(struct json_lines *w, struct err *err);
 /* A line that is here: 1; 0: there is none yet. */

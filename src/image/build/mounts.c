@@ -40,7 +40,7 @@ static void build_mounts_add(struct mounts *m, const char *source, const char *t
 /* ---- caches ---- */
 
 /* New with the owner and mode that it was asked for with; as it is when it is there. */
-static int build_mounts_make_slot(const struct build_work *w, int dir, const char *name,
+static int build_mounts_make_slot(const struct workspace *w, int dir, const char *name,
                                   const struct dockerfile_mount *m, struct err *err)
 {
     mode_t mode = mount_number(m->mode, 8, 0755) & 07777;
@@ -65,9 +65,8 @@ static enum mount_cache_share build_mounts_share_of(const char *sharing)
 }
 
 /* One that another mount of this step has is that one's. */
-static int build_mounts_hold(const struct build_work *w, struct mounts *ms, const char *id,
-                             const struct dockerfile_mount *m, const struct mount_cache **ret,
-                             struct err *err)
+static int build_mounts_hold(const struct workspace *w, struct mounts *ms, const char *id,
+                             const struct dockerfile_mount *m, const struct mount_cache **ret, struct err *err)
 {
     struct mount_cache c;
     int r;
@@ -87,8 +86,8 @@ static int build_mounts_hold(const struct build_work *w, struct mounts *ms, cons
     return 0;
 }
 
-static int build_mounts_prepare_cache(struct build_work *w, const struct dockerfile_mount *m,
-                                      struct mounts *ms, struct err *err)
+static int build_mounts_prepare_cache(struct workspace *w, const struct dockerfile_mount *m, struct mounts *ms,
+                                      struct err *err)
 {
     const char *id = m->id ? m->id : m->target;
     _cleanup_free_ char *slot = NULL, *source = NULL;
@@ -108,14 +107,14 @@ static int build_mounts_prepare_cache(struct build_work *w, const struct dockerf
 
 /* ---- binds ---- */
 
-struct bind {
+struct bind_copy {
     const char *source, *folder;
     bool from_src;
 };
 
 static int build_mounts_copy_bind(void *arg, int dir, struct err *err)
 {
-    const struct bind *b = arg;
+    const struct bind_copy *b = arg;
     _cleanup_close_ int from = -1, to = -1;
     char *const sources[] = {(char *)b->source, NULL};
     struct copy_job job = {.sources = sources, .dest = "/", .mode = -1};
@@ -139,20 +138,20 @@ static int build_mounts_copy_bind(void *arg, int dir, struct err *err)
 }
 
 /* What a command may write to, and what lies in several layers, is copied, and goes afterwards. */
-static int build_mounts_bind_copy(struct build_work *w, const struct build_mount *b,
+static int build_mounts_bind_copy(struct workspace *w, const struct build_mount *b,
                                   const char *source, char *const *layers, struct mounts *ms,
                                   struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *below = NULL, *path = NULL;
-    struct bind job = {.source = source, .from_src = layers != NULL};
+    struct bind_copy job = {.source = source, .from_src = layers != NULL};
     struct stat st;
-    int r = work_folder(w, 0755, &folder, err);
+    int r = workspace_folder(w, 0755, &folder, err);
 
     if (r < 0)
         return r;
     job.folder = folder;
-    r = work_run(w, &(struct work_job){.from = layers, .fn = build_mounts_copy_bind, .arg = &job},
-                 err);
+    r = workspace_run(
+        w, &(struct workspace_job){.from = layers, .fn = build_mounts_copy_bind, .arg = &job}, err);
     if (r < 0)
         return r;
     below = xasprintf("%s/all", folder);
@@ -165,7 +164,7 @@ static int build_mounts_bind_copy(struct build_work *w, const struct build_mount
 }
 
 /* Straight from the context: the way there without links, as the mount wants it. */
-static int build_mounts_bind_context(struct build_work *w, const struct build_mount *b,
+static int build_mounts_bind_context(struct workspace *w, const struct build_mount *b,
                                      const char *source, struct mounts *ms, struct err *err)
 {
     _cleanup_close_ int context = -1, fd = -1;
@@ -187,7 +186,7 @@ static int build_mounts_bind_context(struct build_work *w, const struct build_mo
     return 0;
 }
 
-static int build_mounts_prepare_bind(struct build_work *w, const struct build_mount *b,
+static int build_mounts_prepare_bind(struct workspace *w, const struct build_mount *b,
                                      mounts_from_fn from, void *arg, struct mounts *ms,
                                      struct err *err)
 {
@@ -209,11 +208,11 @@ static int build_mounts_prepare_bind(struct build_work *w, const struct build_mo
 
 /* ---- the others ---- */
 
-static int build_mounts_prepare_tmpfs(struct build_work *w, const struct dockerfile_mount *m,
-                                      struct mounts *ms, struct err *err)
+static int build_mounts_prepare_tmpfs(struct workspace *w, const struct dockerfile_mount *m, struct mounts *ms,
+                                      struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *path = NULL;
-    int r = work_folder(w, 01777, &folder, err);
+    int r = workspace_folder(w, 01777, &folder, err);
 
     if (r < 0)
         return r;
@@ -259,7 +258,7 @@ static int build_mounts_prepare_secret(const struct dockerfile_mount *m, struct 
     return 0;
 }
 
-static int build_mounts_prepare_script(struct build_work *w, const struct build_plan_step *s,
+static int build_mounts_prepare_script(struct workspace *w, const struct build_plan_step *s,
                                        struct mounts *ms, struct err *err)
 {
     _cleanup_free_ char *folder = NULL, *file = NULL, *path = NULL;
@@ -267,7 +266,7 @@ static int build_mounts_prepare_script(struct build_work *w, const struct build_
 
     if (!s->script.name)
         return 0;
-    r = work_folder(w, 0755, &folder, err);
+    r = workspace_folder(w, 0755, &folder, err);
     if (r < 0)
         return r;
     file = xasprintf("%s/%s", folder, s->script.name);
@@ -280,8 +279,8 @@ static int build_mounts_prepare_script(struct build_work *w, const struct build_
 }
 
 /* Without an agent nothing is mounted: the plan has refused those that need one. */
-static int build_mounts_prepare_ssh(struct build_work *w, const struct dockerfile_mount *m,
-                                    char *const *agents, struct mounts *ms, struct err *err)
+static int build_mounts_prepare_ssh(struct workspace *w, const struct dockerfile_mount *m, char *const *agents,
+                                    struct mounts *ms, struct err *err)
 {
     const char *path = strv_env_get(agents, agent_id(m));
     _cleanup_free_ char *source = NULL;
@@ -300,7 +299,7 @@ static int build_mounts_prepare_ssh(struct build_work *w, const struct dockerfil
     return 0;
 }
 
-int mounts_prepare(struct build_work *w, const struct build_plan_step *s, char *const *agents,
+int mounts_prepare(struct workspace *w, const struct build_plan_step *s, char *const *agents,
                    mounts_from_fn from, void *arg, struct mounts *ret, struct err *err)
 {
     struct mounts ms = {.list = json_array(), .secrets = json_array()};

@@ -6,7 +6,7 @@
 
 #include "image/archive/mount-cache.h"
 #include "image/build/plan.h"
-#include "image/build/work.h"
+#include "image/build/workspace.h"
 #include "lib/base/err.h"
 #include "lib/base/json.h"
 
@@ -25,6 +25,6 @@ typedef int (*mounts_from_fn)(void *arg, const struct build_from *from, char ***
                               struct err *err);
 
 /* agents: "ID=SOCKET". */
-int mounts_prepare(struct build_work *w, const struct build_plan_step *s, char *const *agents,
+int mounts_prepare(struct workspace *w, const struct build_plan_step *s, char *const *agents,
                    mounts_from_fn from, void *arg, struct mounts *ret, struct err *err);
 void mounts_done(struct mounts *m);

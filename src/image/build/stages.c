@@ -43,8 +43,8 @@ __attribute__((noreturn)) static void build_stages_be_child(const struct stage_r
     json_t *state = NULL;
     int r = x->s->build(x->s->arg, stage, &daemon_conn, &state, &err);
 
-    json_lines_send(&daemon_conn.lines,
-                    r < 0 ? json_from_err(&err) : json_pack("{s:o}", "state", state));
+    json_lines_write_or_exit(&daemon_conn.lines,
+                             r < 0 ? json_from_err(&err) : json_pack("{s:o}", "state", state));
     _exit(r < 0);
 }
 
@@ -121,7 +121,7 @@ static int build_stages_on_child_line(struct stage_run *x, size_t i, json_t *doc
     int r = 0;
 
     if (state) {
-        r = x->s->took(x->s->arg, c->stage, state, err);
+        r = x->s->on_result(x->s->arg, c->stage, state, err);
         x->progress[c->stage] = ENDED;
         build_stages_end_child(x, i);
         json_decref(doc);
@@ -132,14 +132,14 @@ static int build_stages_on_child_line(struct stage_run *x, size_t i, json_t *doc
         json_decref(doc);
         return r;
     }
-    daemon_conn_number(f, &c->step, doc);
+    daemon_conn_set_id(f, &c->step, doc);
     if (json_object_get(doc, "run") || json_object_get(doc, "fetch")) {
         c->asking = true;
         x->asked++;
     } else if (json_object_get(doc, "end")) {
         c->step = 0;
     }
-    json_lines_send(&f->lines, doc);
+    json_lines_write_or_exit(&f->lines, doc);
     return 0;
 }
 
@@ -214,12 +214,12 @@ static void build_stages_give_up(struct stage_run *x)
         const struct stage_child *c = &x->children[x->n - 1];
 
         if (c->step)
-            json_lines_send(&f->lines,
-                            json_pack("{s:s, s:i}", "end", "cancelled: another step has failed",
-                                      "id", (int)c->step));
+            json_lines_write_or_exit(&f->lines, json_pack("{s:s, s:i}", "end",
+                                                          "cancelled: another step has failed",
+                                                          "id", (int)c->step));
     }
     if (x->asked)
-        json_lines_send(&f->lines, json_pack("{s:b}", "cancel", 1));
+        json_lines_write_or_exit(&f->lines, json_pack("{s:b}", "cancel", 1));
     while (x->asked && build_stages_on_answers(x, NULL) >= 0)
         ;
 }

@@ -26,7 +26,7 @@ struct stages {
     int (*build)(void *arg, size_t stage, struct daemon_conn *daemon_conn, json_t **ret,
                  struct err *err);
     /* Here, when it has ended. */
-    int (*took)(void *arg, size_t stage, const json_t *state, struct err *err);
+    int (*on_result)(void *arg, size_t stage, const json_t *state, struct err *err);
 };
 
 int stages_run(const struct stages *s, struct err *err);

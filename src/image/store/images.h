@@ -9,7 +9,7 @@
  *   images/<hex>         an image, by the digest of its configuration: the layers, bottom first,
  *                        and what a sandbox needs to know of the configuration
  *   refs                 names
- *   cache/<hex>          what a step of a build has come to (image/build/cache.h)
+ *   cache/<hex>          what a step of a build has come to (image/build/step-cache.h)
  *   mounts/<hex>/        a cache mount of builds (image/archive/mount-cache.h)
  *   tmp/                 what is being made
  *

@@ -18,7 +18,7 @@
 enum { ATTEMPTS = 5, PIECE = 256 << 10, PAUSE_MS = 100, TIDY_DAYS = 7 };
 
 /* One download on its way. */
-struct taking {
+struct blob_download {
     const struct blob_fetch *b;
     int fd;
     uint64_t at;                 /* bytes that are there */
@@ -63,7 +63,7 @@ static int blob_open_locked(int dir, const char *name, const atomic_bool *stop, 
     }
 }
 
-static int blob_start_again(struct taking *t, struct err *err)
+static int blob_start_again(struct blob_download *t, struct err *err)
 {
     if (ftruncate(t->fd, 0) < 0)
         return err_sys(err, errno, "empty a file");
@@ -75,7 +75,7 @@ static int blob_start_again(struct taking *t, struct err *err)
 }
 
 /* What an earlier download has left. */
-static int blob_read_begun(struct taking *t, struct err *err)
+static int blob_read_begun(struct blob_download *t, struct err *err)
 {
     _cleanup_free_ char *buf = xmalloc(PIECE);
 
@@ -101,7 +101,7 @@ static int blob_read_begun(struct taking *t, struct err *err)
 
 static int blob_on_head(void *arg, const struct fetch_head *head, struct err *err)
 {
-    struct taking *t = arg;
+    struct blob_download *t = arg;
 
     if (head->status == 206 && head->from != t->at)
         return err_set(err, ERR_ENGINE, "the registry sends from byte %llu, not from %llu",
@@ -111,7 +111,7 @@ static int blob_on_head(void *arg, const struct fetch_head *head, struct err *er
 
 static int blob_on_data(void *arg, const char *data, size_t len, struct err *err)
 {
-    struct taking *t = arg;
+    struct blob_download *t = arg;
     const struct oci_descriptor *d = t->b->d;
     int r;
 
@@ -127,7 +127,7 @@ static int blob_on_data(void *arg, const char *data, size_t len, struct err *err
     return 0;
 }
 
-static int blob_attempt(struct taking *t, struct err *err)
+static int blob_attempt(struct blob_download *t, struct err *err)
 {
     const struct oci_descriptor *d = t->b->d;
     _cleanup_free_ char *path = xasprintf("blobs/%s", d->digest);
@@ -143,9 +143,9 @@ static int blob_attempt(struct taking *t, struct err *err)
 
     if (lseek(t->fd, (off_t)t->at, SEEK_SET) < 0)
         return err_sys(err, errno, "seek in a download");
-    r = remote_fetch(t->b->remote, &f, &head, err);
+    r = repository_fetch(t->b->repository, &f, &head, err);
     if (r >= 0 && head.status != 200 && head.status != 206)
-        r = remote_fault(t->b->remote, head.status, "that layer", err);
+        r = repository_status_error(t->b->repository, head.status, "that layer", err);
     else if (r >= 0 && t->at < d->size)
         r = err_set(err, ERR_ENGINE, "it ends after %llu of %llu bytes", (unsigned long long)t->at,
                     (unsigned long long)d->size);
@@ -154,7 +154,7 @@ static int blob_attempt(struct taking *t, struct err *err)
 }
 
 /* Broken connections and servers in trouble are worth another try; refusals are not. */
-static int blob_take_bytes(struct taking *t, struct err *err)
+static int blob_take_bytes(struct blob_download *t, struct err *err)
 {
     for (int i = 1;; i++) {
         _cleanup_err_ struct err why = ERR_INIT;
@@ -174,7 +174,7 @@ static int blob_take_bytes(struct taking *t, struct err *err)
     }
 }
 
-static int blob_check(struct taking *t, struct err *err)
+static int blob_check(struct blob_download *t, struct err *err)
 {
     const char *want = t->b->d->digest;
     char found[DIGEST_MAX];
@@ -188,7 +188,7 @@ static int blob_check(struct taking *t, struct err *err)
 
 int blob_fetch(const struct blob_fetch *b, int *ret, struct err *err)
 {
-    struct taking t = {.b = b, .fd = -1};
+    struct blob_download t = {.b = b, .fd = -1};
     int r = blob_open_locked(b->dir, digest_hex(b->d->digest), b->stop, &t.fd, err);
 
     if (r >= 0) {
@@ -214,7 +214,7 @@ void blob_remove(int dir, const char *digest)
     unlinkat(dir, digest_hex(digest), 0);
 }
 
-void blob_tidy(int dir)
+void blob_remove_stale(int dir)
 {
     _cleanup_closedir_ DIR *d = NULL;
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

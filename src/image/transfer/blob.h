@@ -9,15 +9,15 @@
 #include <stdint.h>
 
 #include "image/oci/manifest.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "lib/base/err.h"
 
 struct blob_fetch {
-    struct remote *remote;
-    int dir;                        /* the folder */
+    struct repository *repository;
+    int dir;                    /* the folder */
     const struct oci_descriptor *d; /* what is wanted */
-    _Atomic uint64_t *done;         /* counts its bytes as they come */
-    const atomic_bool *stop;        /* others have failed, or nobody waits */
+    _Atomic uint64_t *done;     /* counts its bytes as they come */
+    const atomic_bool *stop;    /* others have failed, or nobody waits */
 };
 
 /* *ret: the whole file, read from its beginning, locked until it is closed. */
@@ -25,4 +25,4 @@ int blob_fetch(const struct blob_fetch *b, int *ret, struct err *err);
 /* Removes the file of a digest. */
 void blob_remove(int dir, const char *digest);
 /* Removes what nobody has gone on with for a week. */
-void blob_tidy(int dir);
+void blob_remove_stale(int dir);

@@ -102,7 +102,7 @@ void challenge_done(struct challenge *c)
     *c = (struct challenge){0};
 }
 
-int token_parse(const char *text, size_t len, char **ret, struct err *err)
+int challenge_parse_token(const char *text, size_t len, char **ret, struct err *err)
 {
     _cleanup_json_ json_t *doc = NULL;
     const char *token;

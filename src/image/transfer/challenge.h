@@ -20,4 +20,4 @@ int challenge_parse(const char *text, struct challenge *ret, struct err *err);
 void challenge_done(struct challenge *c);
 
 /* {"token"} or {"access_token"}: visible ASCII only, as it goes into a header. New. */
-int token_parse(const char *text, size_t len, char **ret, struct err *err);
+int challenge_parse_token(const char *text, size_t len, char **ret, struct err *err);

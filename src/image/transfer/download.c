@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "image/transfer/events.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
@@ -114,7 +114,7 @@ int download_run(const struct settings *s, int file, int events, json_t **ret, s
     bool plain = strncmp(s->name, "http://", 7) == 0;
     struct transfer_download d = {.file = file, .events = events};
     const struct fetcher_config rules = {.hosts = s->hosts, .private_ok = true, .http_any = plain};
-    struct fetcher *fetcher = remote_fetcher(s, &rules);
+    struct fetcher *fetcher = repository_fetcher(s, &rules);
     int r = transfer_download_get(fetcher, s, &d, ret, err);
 
     fetcher_free(fetcher);

@@ -55,7 +55,7 @@ static void transfer_warm_up(void)
         freeaddrinfo(found);
 }
 
-static int transfer_transfer_run_pull(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_main_pull(const struct settings *s, json_t **ret, struct err *err)
 {
     const struct pull_fds fds = {TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, TRANSFER_FD_FOLDER};
 
@@ -63,12 +63,12 @@ static int transfer_transfer_run_pull(const struct settings *s, json_t **ret, st
     return pull_run(s, &fds, err);
 }
 
-static int transfer_transfer_run_push(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_main_push(const struct settings *s, json_t **ret, struct err *err)
 {
     return push_run(s, TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, ret, err);
 }
 
-static int transfer_run_fetch(const struct settings *s, json_t **ret, struct err *err)
+static int transfer_main_fetch(const struct settings *s, json_t **ret, struct err *err)
 {
     return download_run(s, TRANSFER_FD_ARCHIVE, TRANSFER_FD_EVENTS, ret, err);
 }
@@ -101,9 +101,9 @@ static const struct {
     const char *name;
     bool folder;
     int (*run)(const struct settings *s, json_t **ret, struct err *err);
-} verbs[] = {{"pull", true, transfer_transfer_run_pull},
-             {"push", false, transfer_transfer_run_push},
-             {"fetch", false, transfer_run_fetch}};
+} verbs[] = {{"pull", true, transfer_main_pull},
+             {"push", false, transfer_main_push},
+             {"fetch", false, transfer_main_fetch}};
 
 static int transfer_run_verb(size_t verb, json_t **ret, struct err *err)
 {

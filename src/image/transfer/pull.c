@@ -11,7 +11,7 @@
 #include "image/oci/manifest.h"
 #include "image/transfer/blob.h"
 #include "image/transfer/events.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/strv.h"
@@ -36,8 +36,8 @@ struct pull_layer {
 struct pull {
     const struct settings *s;
     const struct pull_fds *fds;
-    struct remote_name name;
-    struct remote *remote;
+    struct repository_name name;
+    struct repository *repository;
     char *manifest, *config; /* owned */
     size_t manifest_len, config_len;
     struct pull_layer *layers;
@@ -71,7 +71,8 @@ static int pull_get_manifest(struct pull *p, const char *reference, const struct
 {
     _cleanup_free_ char *path = xasprintf("manifests/%s", reference), *text = NULL;
     size_t len;
-    int r = remote_get(p->remote, path, accept_manifests, IMAGES_BLOB_MAX, &text, &len, err);
+    int r =
+        repository_get(p->repository, path, accept_manifests, IMAGES_BLOB_MAX, &text, &len, err);
 
     if (r >= 0 && d)
         r = pull_check_bytes(d, text, len, err);
@@ -135,7 +136,7 @@ static int pull_get_config(struct pull *p, const struct oci_manifest *m, struct 
 
     if (m->config.size > IMAGES_BLOB_MAX)
         return err_set(err, ERR_LIMIT, "its configuration is over %d bytes", IMAGES_BLOB_MAX);
-    r = remote_get(p->remote, path, NULL, IMAGES_BLOB_MAX, &p->config, &p->config_len, err);
+    r = repository_get(p->repository, path, NULL, IMAGES_BLOB_MAX, &p->config, &p->config_len, err);
     return r < 0 ? r : pull_check_bytes(&m->config, p->config, p->config_len, err);
 }
 
@@ -205,13 +206,13 @@ static const char *pull_mirror_of(const char *entry, const char *registry)
 /* A mirror that does not have it, or is not there, is no failure. */
 static int pull_try_mirror(struct pull *p, const char *mirror)
 {
-    int r = remote_new(p->s, &p->name, mirror, false, &p->remote, NULL);
+    int r = repository_new(p->s, &p->name, mirror, false, &p->repository, NULL);
 
     if (r >= 0)
         r = pull_read_documents(p, NULL);
     if (r >= 0)
         return 0;
-    remote_free(TAKE_PTR(p->remote));
+    repository_free(TAKE_PTR(p->repository));
     free(TAKE_PTR(p->manifest));
     free(TAKE_PTR(p->config));
     free(TAKE_PTR(p->layers));
@@ -230,7 +231,7 @@ static int pull_find_image(struct pull *p, struct err *err)
         if (mirror && pull_try_mirror(p, mirror) >= 0)
             return 0;
     }
-    r = remote_new(p->s, &p->name, NULL, false, &p->remote, err);
+    r = repository_new(p->s, &p->name, NULL, false, &p->repository, err);
     return r < 0 ? r : pull_read_documents(p, err);
 }
 
@@ -264,7 +265,7 @@ static void *pull_work(void *arg)
     struct pull *p = arg;
 
     for (struct pull_layer *l; (l = pull_take_job(p));) {
-        const struct blob_fetch b = {p->remote, p->fds->folder, &l->d, &l->done, &p->stop};
+        const struct blob_fetch b = {p->repository, p->fds->folder, &l->d, &l->done, &p->stop};
         _cleanup_err_ struct err why = ERR_INIT;
 
         if (blob_fetch(&b, &l->fd, &why) < 0)
@@ -385,9 +386,9 @@ int pull_run(const struct settings *s, const struct pull_fds *fds, struct err *e
 {
     struct pull p = {
         .s = s, .fds = fds, .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-    int r = remote_name_parse(s->name, &p.name, err);
+    int r = repository_name_parse(s->name, &p.name, err);
 
-    blob_tidy(fds->folder);
+    blob_remove_stale(fds->folder);
     if (r >= 0)
         r = pull_find_image(&p, err);
     if (r >= 0)
@@ -399,7 +400,7 @@ int pull_run(const struct settings *s, const struct pull_fds *fds, struct err *e
     free(p.layers);
     free(p.manifest);
     free(p.config);
-    remote_free(p.remote);
-    remote_name_done(&p.name);
+    repository_free(p.repository);
+    repository_name_done(&p.name);
     return r < 0 ? err_wrap(err, "pull '%s'", s->name) : 0;
 }

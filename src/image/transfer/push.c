@@ -7,7 +7,7 @@
 
 #include "image/oci/manifest.h"
 #include "image/transfer/events.h"
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/fd.h"
 #include "lib/base/tar.h"
@@ -22,8 +22,8 @@ static const char manifest_type[] = "application/vnd.oci.image.manifest.v1+json"
 
 struct push {
     int archive, events;
-    struct remote_name name;
-    struct remote *remote;
+    struct repository_name name;
+    struct repository *repository;
     struct tar_reader tar;
     struct tar_entry *e;
     char *manifest; /* owned */
@@ -157,10 +157,10 @@ static int push_has_blob(struct push *p, const char *digest, struct err *err)
     const struct fetch f = {
         .url = path, .method = "HEAD", .size_max = UINT64_MAX, .on_data = push_drop};
     struct fetch_head head = {0};
-    int r = remote_fetch(p->remote, &f, &head, err);
+    int r = repository_fetch(p->repository, &f, &head, err);
 
     if (r >= 0 && head.status != 200 && head.status != 404)
-        r = remote_fault(p->remote, head.status, "a push to this repository", err);
+        r = repository_status_error(p->repository, head.status, "a push to this repository", err);
     else if (r >= 0)
         r = head.status == 200;
     fetch_head_done(&head);
@@ -174,12 +174,12 @@ static int push_begin_upload(struct push *p, const char *digest, char **ret, str
         .url = "blobs/uploads/", .method = "POST", .size_max = SCRAP_MAX, .on_data = push_drop};
     _cleanup_free_ char *where = NULL;
     struct fetch_head head = {0};
-    int r = remote_fetch(p->remote, &f, &head, err);
+    int r = repository_fetch(p->repository, &f, &head, err);
 
     if (r >= 0 && head.status != 202)
-        r = remote_fault(p->remote, head.status, "a push to this repository", err);
+        r = repository_status_error(p->repository, head.status, "a push to this repository", err);
     if (r >= 0)
-        where = remote_location(p->remote, f.url, head.location);
+        where = repository_location(p->repository, f.url, head.location);
     if (r >= 0 && !where)
         r = err_set(err, ERR_ENGINE, "the registry does not say where an upload goes");
     if (r >= 0 && where)
@@ -204,9 +204,9 @@ static int push_upload(struct push *p, const char *digest, struct err *err)
     if (r < 0)
         return r;
     f.url = where;
-    r = remote_fetch(p->remote, &f, &head, err);
+    r = repository_fetch(p->repository, &f, &head, err);
     if (r >= 0 && head.status != 201)
-        r = remote_fault(p->remote, head.status, "the upload", err);
+        r = repository_status_error(p->repository, head.status, "the upload", err);
     fetch_head_done(&head);
     p->sent += r >= 0;
     return r;
@@ -244,10 +244,10 @@ static int push_manifest(struct push *p, struct err *err)
                             .on_data = push_drop,
                             .arg = &t};
     struct fetch_head head = {0};
-    int r = remote_fetch(p->remote, &f, &head, err);
+    int r = repository_fetch(p->repository, &f, &head, err);
 
     if (r >= 0 && head.status != 201 && head.status != 200)
-        r = remote_fault(p->remote, head.status, "the manifest", err);
+        r = repository_status_error(p->repository, head.status, "the manifest", err);
     fetch_head_done(&head);
     return r;
 }
@@ -268,19 +268,19 @@ static int push_all(struct push *p, struct err *err)
 int push_run(const struct settings *s, int archive, int events, json_t **ret, struct err *err)
 {
     struct push p = {.archive = archive, .events = events, .e = xnew0(struct tar_entry)};
-    int r = remote_name_parse(s->name, &p.name, err);
+    int r = repository_name_parse(s->name, &p.name, err);
 
     tar_reader_init(&p.tar, push_read_archive, &p);
     if (r >= 0)
-        r = remote_new(s, &p.name, NULL, true, &p.remote, err);
+        r = repository_new(s, &p.name, NULL, true, &p.repository, err);
     if (r >= 0)
         r = push_all(&p, err);
     if (r >= 0)
         *ret = json_pack("{s:s, s:s, s:I, s:I, s:I}", "name", s->name, "digest", p.digest, "layers",
                          (json_int_t)p.layers, "sent", (json_int_t)p.sent, "bytes",
                          (json_int_t)p.bytes);
-    remote_free(p.remote);
-    remote_name_done(&p.name);
+    repository_free(p.repository);
+    repository_name_done(&p.name);
     free(p.manifest);
     free(p.e);
     return r < 0 ? err_wrap(err, "push '%s'", s->name) : 0;

@@ -1,4 +1,4 @@
-#include "image/build/remote.h"
+#include "image/build/add-source.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -13,43 +13,43 @@ enum { URL_MAX = 8 << 10 };
 /* For a path that ends at the address's own root; BuildKit's word. */
 static const char unnamed[] = "__unnamed__";
 
-static bool build_remote_begins(const char *s, const char *with)
+static bool add_source_begins(const char *s, const char *with)
 {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-static bool build_remote_is_http(const char *s)
+static bool add_source_is_http(const char *s)
 {
-    return build_remote_begins(s, "http://") || build_remote_begins(s, "https://");
+    return add_source_begins(s, "http://") || add_source_begins(s, "https://");
 }
 
 /* Where the path ends: before its query or fragment. */
-static size_t build_remote_path_end(const char *url)
+static size_t add_source_path_end(const char *url)
 {
     return strcspn(url, "?#");
 }
 
 /* An http address is that of a repository when its path says so. */
-static bool build_remote_is_git(const char *s)
+static bool add_source_is_git(const char *s)
 {
-    size_t end = build_remote_path_end(s);
+    size_t end = add_source_path_end(s);
 
-    if (build_remote_begins(s, "git@") || build_remote_begins(s, "git://") ||
-        build_remote_begins(s, "ssh://"))
+    if (add_source_begins(s, "git@") || add_source_begins(s, "git://") ||
+        add_source_begins(s, "ssh://"))
         return true;
-    return build_remote_is_http(s) && end > 4 && strncmp(s + end - 4, ".git", 4) == 0;
+    return add_source_is_http(s) && end > 4 && strncmp(s + end - 4, ".git", 4) == 0;
 }
 
-enum remote_kind remote_kind(const char *source)
+enum add_source_kind add_source_kind(const char *source)
 {
-    if (build_remote_is_git(source))
-        return REMOTE_GIT;
-    return build_remote_is_http(source) ? REMOTE_FILE : REMOTE_NOT;
+    if (add_source_is_git(source))
+        return ADD_SOURCE_GIT;
+    return add_source_is_http(source) ? ADD_SOURCE_URL : ADD_SOURCE_PATH;
 }
 
 /* ---- names ---- */
 
-static int build_remote_hex(char c)
+static int add_source_hex(char c)
 {
     const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c | ' ') : NULL;
 
@@ -57,7 +57,7 @@ static int build_remote_hex(char c)
 }
 
 /* In place; false: it is not well formed, or there would be a NUL in it. */
-static bool build_remote_decode(char *s)
+static bool add_source_decode(char *s)
 {
     char *to = s;
 
@@ -68,8 +68,8 @@ static bool build_remote_decode(char *s)
             *to++ = *s;
             continue;
         }
-        high = build_remote_hex(s[1]);
-        low = high < 0 ? -1 : build_remote_hex(s[2]);
+        high = add_source_hex(s[1]);
+        low = high < 0 ? -1 : add_source_hex(s[2]);
         if (low < 0 || high + low == 0)
             return false;
         *to++ = (char)(high << 4 | low);
@@ -79,7 +79,7 @@ static bool build_remote_decode(char *s)
     return true;
 }
 
-static bool build_remote_is_plain(const char *url)
+static bool add_source_is_plain(const char *url)
 {
     for (; *url; url++)
         if ((unsigned char)*url <= ' ' || (unsigned char)*url >= 0x7f)
@@ -88,7 +88,7 @@ static bool build_remote_is_plain(const char *url)
 }
 
 /* The last part that is not empty, cut out of the path; "" for none. */
-static const char *build_remote_last_part(char *path)
+static const char *add_source_last_part(char *path)
 {
     size_t len = strlen(path);
     char *slash;
@@ -99,19 +99,19 @@ static const char *build_remote_last_part(char *path)
     return slash ? slash + 1 : path;
 }
 
-int remote_file_name(const char *url, char **ret, struct err *err)
+int add_source_file_name(const char *url, char **ret, struct err *err)
 {
     const char *host = strstr(url, "://") + 3, *name;
     size_t host_len = strcspn(host, "/?#");
-    _cleanup_free_ char *path = xstrndup(host + host_len, build_remote_path_end(host + host_len));
+    _cleanup_free_ char *path = xstrndup(host + host_len, add_source_path_end(host + host_len));
 
-    if (!host_len || strlen(url) > URL_MAX || !build_remote_decode(path))
+    if (!host_len || strlen(url) > URL_MAX || !add_source_decode(path))
         return err_set(err, ERR_INVALID, "'%.200s' is no address of a file", url);
-    if (!build_remote_is_plain(url)) {
+    if (!add_source_is_plain(url)) {
         err_set(err, ERR_INVALID, "'%.200s' is no address of a file", url);
         return err_hint(err, "Blanks and characters beyond ASCII are written as '%%20'.");
     }
-    name = build_remote_last_part(path);
+    name = add_source_last_part(path);
     if (!*name || STREQ(name, "."))
         name = unnamed;
     if (STREQ(name, "..") || strlen(name) > NAME_MAX)

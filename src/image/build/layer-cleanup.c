@@ -1,4 +1,4 @@
-#include "image/build/tidy.h"
+#include "image/build/layer-cleanup.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,10 +19,10 @@ enum { DEPTH_MAX = 200, LIST_MAX = 64 << 10 };
 static const char notes[] = "user.overlay.";
 static const char opaque[] = "user.overlay.opaque";
 
-static int tidy_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err);
+static int layer_cleanup_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err);
 
 /* Times stay: an attribute changes but the inode's own. */
-static int tidy_drop_notes(int fd, struct err *err)
+static int layer_cleanup_drop_xattrs(int fd, struct err *err)
 {
     _cleanup_free_ char *names = NULL;
     ssize_t n = flistxattr(fd, NULL, 0);
@@ -38,7 +38,8 @@ static int tidy_drop_notes(int fd, struct err *err)
     return 0;
 }
 
-static int tidy_one(int dir, const char *name, unsigned depth, uint64_t *bytes, struct err *err)
+static int layer_cleanup_entry(int dir, const char *name, unsigned depth, uint64_t *bytes,
+                               struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -53,17 +54,17 @@ static int tidy_one(int dir, const char *name, unsigned depth, uint64_t *bytes, 
     fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return err_sys(err, errno, "open '%.200s'", name);
-    r = tidy_drop_notes(fd, err);
+    r = layer_cleanup_drop_xattrs(fd, err);
     if (r < 0 || S_ISREG(st.st_mode)) {
         *bytes += S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
         return r;
     }
     if (depth == DEPTH_MAX)
         return err_set(err, ERR_LIMIT, "'%.200s' lies over %d levels deep", name, DEPTH_MAX);
-    return tidy_folder(fd, depth + 1, bytes, err);
+    return layer_cleanup_folder(fd, depth + 1, bytes, err);
 }
 
-static int tidy_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err)
+static int layer_cleanup_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err)
 {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r = 0;
     _cleanup_closedir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -74,17 +75,17 @@ static int tidy_folder(int fd, unsigned depth, uint64_t *bytes, struct err *err)
     }
     for (const struct dirent *e; r >= 0 && (e = readdir(d));)
         if (!STREQ(e->d_name, ".") && !STREQ(e->d_name, ".."))
-            r = tidy_one(fd, e->d_name, depth, bytes, err);
+            r = layer_cleanup_entry(fd, e->d_name, depth, bytes, err);
     return r;
 }
 
-int tidy_layer(int dir, uint64_t *ret, struct err *err)
+int layer_cleanup(int dir, uint64_t *ret, struct err *err)
 {
     uint64_t bytes = 0;
-    int r = tidy_drop_notes(dir, err);
+    int r = layer_cleanup_drop_xattrs(dir, err);
 
     if (r >= 0)
-        r = tidy_folder(dir, 0, &bytes, err);
+        r = layer_cleanup_folder(dir, 0, &bytes, err);
     if (r >= 0)
         *ret = bytes;
     return r;

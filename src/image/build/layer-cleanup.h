@@ -10,4 +10,4 @@
 #include "lib/base/err.h"
 
 /* *ret: bytes of the files that are left. */
-int tidy_layer(int dir, uint64_t *ret, struct err *err);
+int layer_cleanup(int dir, uint64_t *ret, struct err *err);

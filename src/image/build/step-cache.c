@@ -1,4 +1,4 @@
-#include "image/build/cache.h"
+#include "image/build/step-cache.h"
 
 #include <string.h>
 
@@ -8,7 +8,13 @@
 
 enum { ENTRY_MAX = 4096 };
 
-int cache_get_note(const struct images *s, const char *key, json_t **ret)
+void step_cache_entry_done(struct step_cache_entry *e)
+{
+    free(e->created);
+    e->created = NULL;
+}
+
+int step_cache_get_note(const struct images *s, const char *key, json_t **ret)
 {
     _cleanup_free_ char *path = xasprintf("cache/%s", digest_hex(key)), *text = NULL;
     size_t len;
@@ -17,7 +23,7 @@ int cache_get_note(const struct images *s, const char *key, json_t **ret)
            json_parse("a step", text, len, ret, NULL) >= 0;
 }
 
-int cache_put_note(struct images *s, const char *key, json_t *note, struct err *err)
+int step_cache_put_note(struct images *s, const char *key, json_t *note, struct err *err)
 {
     _cleanup_free_ char *path = xasprintf("cache/%s", digest_hex(key));
     _cleanup_free_ char *text = json_to_text(note, true);
@@ -26,12 +32,12 @@ int cache_put_note(struct images *s, const char *key, json_t *note, struct err *
     return file_replace_shared(s->dir, path, text, strlen(text), 0600, err);
 }
 
-int cache_get(const struct images *s, const char *key, struct cache_entry *ret)
+int step_cache_get(const struct images *s, const char *key, struct step_cache_entry *ret)
 {
     _cleanup_json_ json_t *doc = NULL;
     const char *layer, *created;
 
-    if (cache_get_note(s, key, &doc) <= 0)
+    if (step_cache_get_note(s, key, &doc) <= 0)
         return 0;
     layer = json_string_value(json_object_get(doc, "layer"));
     created = json_string_value(json_object_get(doc, "created"));
@@ -42,11 +48,12 @@ int cache_get(const struct images *s, const char *key, struct cache_entry *ret)
     return 1;
 }
 
-int cache_put(struct images *s, const char *key, const struct cache_entry *e, struct err *err)
+int step_cache_put(struct images *s, const char *key, const struct step_cache_entry *e,
+                   struct err *err)
 {
     json_t *doc = json_object();
 
     json_object_set_new(doc, "layer", *e->layer ? json_string(e->layer) : json_null());
     json_object_set_new(doc, "created", json_string(e->created));
-    return cache_put_note(s, key, doc, err);
+    return step_cache_put_note(s, key, doc, err);
 }

@@ -11,9 +11,9 @@
 #include "lib/base/tar.h"
 
 /* root/path as if it were called `name`, a folder with all in it that the filter takes. */
-int contents_of(int root, const char *path, const char *name, const struct filter *filter,
-                tar_write_fn write, void *arg, struct err *err);
+int content_stream_write(int root, const char *path, const char *name, const struct filter *filter,
+                         tar_write_fn write, void *arg, struct err *err);
 
 /* Digests of those that were left out there, as keys of *set; nothing is read. */
-int contents_left_out(int root, const char *path, const struct filter *filter, json_t *set,
-                      struct err *err);
+int content_stream_left_out(int root, const char *path, const struct filter *filter, json_t *set,
+                            struct err *err);

@@ -11,29 +11,29 @@
 
 #include <stdint.h>
 
+#include "image/build/cache-key.h"
 #include "image/build/daemon-conn.h"
-#include "image/build/key.h"
 #include "image/build/plan.h"
-#include "image/build/work.h"
+#include "image/build/workspace.h"
 #include "lib/base/err.h"
 
-struct fetched_file {
+struct add_download {
     char digest[DIGEST_MAX];
     int64_t modified; /* seconds since the epoch, as the server says */
     char *folder;     /* owned: of the build, where it lies under its name; NULL: not here */
 };
 
-struct fetched {
+struct add_downloads {
     const struct build_plan_step *step; /* borrowed, as are: */
-    struct build_work *work;
+    struct workspace *workspace;
     struct daemon_conn *daemon_conn;
     bool no_cache;
-    struct fetched_file *files; /* owned: one for each of the step's urls */
+    struct add_download *files; /* owned: one for each of the step's urls */
 };
 
 /* Finds out what they are. The four that are borrowed have been set. */
-int fetched_look(struct fetched *f, struct err *err);
-void fetched_key(const struct fetched *f, struct build_key *k);
+int add_downloads_identify(struct add_downloads *f, struct err *err);
+void add_downloads_key(const struct add_downloads *f, struct cache_key *k);
 /* Has them all here. 1: one has become another since it was looked at. */
-int fetched_bring(struct fetched *f, struct err *err);
-void fetched_done(struct fetched *f);
+int add_downloads_fetch(struct add_downloads *f, struct err *err);
+void add_downloads_done(struct add_downloads *f);

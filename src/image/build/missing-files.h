@@ -3,7 +3,7 @@
 
 #include "image/build/daemon-conn.h"
 #include "image/build/plan.h"
-#include "image/build/work.h"
+#include "image/build/workspace.h"
 #include "lib/base/err.h"
 
 /*
@@ -11,5 +11,5 @@
  * take was left out, all such are asked for ({"need": [DIGITS…]}), and the build fails. It is done
  * again with them, and finds in the cache what has been done by then.
  */
-int wants_check(const struct build_work *w, const struct build_stage *stage, size_t from,
-                struct daemon_conn *daemon_conn, struct err *err);
+int missing_files_check(const struct workspace *w, const struct build_stage *stage, size_t from,
+                        struct daemon_conn *daemon_conn, struct err *err);

@@ -1,4 +1,4 @@
-#include "image/transfer/remote.h"
+#include "image/transfer/repository.h"
 
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ enum { TOKEN_ANSWER_MAX = 256 << 10, PROBE_MAX = 64 << 10, URL_MAX = 8 << 10 };
 #define DOCKER_REGISTRY "docker.io"
 #define DOCKER_ADDRESS "registry-1.docker.io"
 
-struct remote {
+struct repository {
     const struct settings *settings;
     char *base; /* owned: "https://host[:port]" */
     char *host; /* owned: "host:port" */
@@ -36,13 +36,13 @@ struct remote {
 
 /* ---- names ---- */
 
-static bool transfer_remote_is_registry(const char *part, size_t len)
+static bool repository_is_registry(const char *part, size_t len)
 {
     return memchr(part, '.', len) || memchr(part, ':', len) ||
            (len == 9 && strncmp(part, "localhost", 9) == 0);
 }
 
-int remote_name_parse(const char *name, struct remote_name *ret, struct err *err)
+int repository_name_parse(const char *name, struct repository_name *ret, struct err *err)
 {
     _cleanup_free_ char *ref = NULL;
     const char *slash, *path, *tag;
@@ -51,7 +51,7 @@ int remote_name_parse(const char *name, struct remote_name *ret, struct err *err
     if (r < 0)
         return r;
     slash = strchr(ref, '/');
-    path = slash && transfer_remote_is_registry(ref, (size_t)(slash - ref)) ? slash + 1 : ref;
+    path = slash && repository_is_registry(ref, (size_t)(slash - ref)) ? slash + 1 : ref;
     tag = strrchr(path, ':'); /* it always has one */
     if (!tag || tag == path)
         return err_set(err, ERR_INVALID, "'%.100s' is no name that a registry could know", name);
@@ -62,16 +62,16 @@ int remote_name_parse(const char *name, struct remote_name *ret, struct err *err
     return 0;
 }
 
-void remote_name_done(struct remote_name *n)
+void repository_name_done(struct repository_name *n)
 {
     free(n->registry);
     free(n->repository);
     free(n->tag);
-    *n = (struct remote_name){0};
+    *n = (struct repository_name){0};
 }
 
 /* "localhost:5000", "127.0.0.1:5000" */
-static bool transfer_remote_is_loopback(const char *registry)
+static bool repository_is_loopback(const char *registry)
 {
     size_t len = strcspn(registry, ":");
 
@@ -81,7 +81,7 @@ static bool transfer_remote_is_loopback(const char *registry)
 
 /* ---- beginnings ---- */
 
-static char *transfer_remote_basic_of(const struct settings *s)
+static char *repository_basic_of(const struct settings *s)
 {
     _cleanup_free_ char *plain = NULL, *b64 = NULL;
     size_t len;
@@ -95,7 +95,7 @@ static char *transfer_remote_basic_of(const struct settings *s)
     return xasprintf("Basic %s", b64);
 }
 
-struct fetcher *remote_fetcher(const struct settings *s, const struct fetcher_config *rules)
+struct fetcher *repository_fetcher(const struct settings *s, const struct fetcher_config *rules)
 {
     struct fetcher_config c = *rules;
 
@@ -107,16 +107,16 @@ struct fetcher *remote_fetcher(const struct settings *s, const struct fetcher_co
 }
 
 /* For one host that the user has named: it may be anywhere. */
-static struct fetcher *transfer_remote_fetcher_for(const struct settings *s, const char *host,
-                                                   bool private_ok, bool http)
+static struct fetcher *repository_fetcher_for(const struct settings *s, const char *host,
+                                              bool private_ok, bool http)
 {
     char *hosts[] = {(char *)host, NULL};
 
-    return remote_fetcher(
+    return repository_fetcher(
         s, &(struct fetcher_config){.hosts = hosts, .private_ok = private_ok, .http_ok = http});
 }
 
-static int transfer_remote_set_base(struct remote *r, const char *base, struct err *err)
+static int repository_set_base(struct repository *r, const char *base, struct err *err)
 {
     size_t len = strlen(base);
 
@@ -128,25 +128,25 @@ static int transfer_remote_set_base(struct remote *r, const char *base, struct e
     r->http = strncmp(base, "http://", 7) == 0;
     if (!r->host)
         return err_set(err, ERR_INVALID, "'%.200s' is no address of a registry", base);
-    r->fetcher = transfer_remote_fetcher_for(r->settings, r->host, true, r->http);
+    r->fetcher = repository_fetcher_for(r->settings, r->host, true, r->http);
     return 0;
 }
 
-static int transfer_remote_drop_data(void *arg _unused_, const char *data _unused_,
-                                     size_t len _unused_, struct err *err _unused_)
+static int repository_drop_data(void *arg _unused_, const char *data _unused_, size_t len _unused_,
+                                struct err *err _unused_)
 {
     return 0;
 }
 
 /* A registry on this machine itself often has no certificate: asked with TLS first, then without.
  */
-static int transfer_remote_probe_loopback(struct remote *r, struct err *err)
+static int repository_probe_loopback(struct repository *r, struct err *err)
 {
     _cleanup_free_ char *url = xasprintf("%s/v2/", r->base), *plain = NULL;
     const struct fetch f = {.url = url,
                             .size_max = PROBE_MAX,
                             .time_max = CONNECT_TIMEOUT,
-                            .on_data = transfer_remote_drop_data};
+                            .on_data = repository_drop_data};
     struct fetch_head head = {0};
 
     if (fetch_run(r->fetcher, &f, &head, NULL) >= 0) {
@@ -154,42 +154,42 @@ static int transfer_remote_probe_loopback(struct remote *r, struct err *err)
         return 0;
     }
     plain = xasprintf("http://%s", r->registry);
-    return transfer_remote_set_base(r, plain, err);
+    return repository_set_base(r, plain, err);
 }
 
-static int transfer_remote_find_base(struct remote *r, const char *mirror, struct err *err)
+static int repository_find_base(struct repository *r, const char *mirror, struct err *err)
 {
     bool plain = r->settings->plain_http;
     const char *host = STREQ(r->registry, DOCKER_REGISTRY) ? DOCKER_ADDRESS : r->registry;
     _cleanup_free_ char *base = xasprintf("http%s://%s", plain ? "" : "s", host);
-    int rc = transfer_remote_set_base(r, mirror ? mirror : base, err);
+    int rc = repository_set_base(r, mirror ? mirror : base, err);
 
-    if (rc < 0 || mirror || plain || !transfer_remote_is_loopback(r->registry))
+    if (rc < 0 || mirror || plain || !repository_is_loopback(r->registry))
         return rc;
-    return transfer_remote_probe_loopback(r, err);
+    return repository_probe_loopback(r, err);
 }
 
-int remote_new(const struct settings *s, const struct remote_name *name, const char *mirror,
-               bool push, struct remote **ret, struct err *err)
+int repository_new(const struct settings *s, const struct repository_name *name, const char *mirror,
+                   bool push, struct repository **ret, struct err *err)
 {
-    struct remote *r = xnew0(struct remote);
+    struct repository *r = xnew0(struct repository);
     int rc;
 
     r->settings = s;
     r->push = push;
     r->registry = xstrdup(name->registry);
     r->repository = xstrdup(name->repository);
-    r->basic = mirror ? NULL : transfer_remote_basic_of(s);
+    r->basic = mirror ? NULL : repository_basic_of(s);
     pthread_mutex_init(&r->lock, NULL);
-    rc = transfer_remote_find_base(r, mirror, err);
+    rc = repository_find_base(r, mirror, err);
     if (rc < 0)
-        remote_free(r);
+        repository_free(r);
     else
         *ret = r;
     return rc;
 }
 
-void remote_free(struct remote *r)
+void repository_free(struct repository *r)
 {
     if (!r)
         return;
@@ -206,7 +206,8 @@ void remote_free(struct remote *r)
 
 /* ---- answers ---- */
 
-int remote_fault(const struct remote *r, int status, const char *what, struct err *err)
+int repository_status_error(const struct repository *r, int status, const char *what,
+                            struct err *err)
 {
     const char *host = r->registry;
 
@@ -227,13 +228,13 @@ int remote_fault(const struct remote *r, int status, const char *what, struct er
     }
 }
 
-struct remote_text {
+struct repository_text {
     struct buf buf;
 };
 
-static int transfer_remote_take_text(void *arg, const char *data, size_t len, struct err *err)
+static int repository_take_text(void *arg, const char *data, size_t len, struct err *err)
 {
-    struct remote_text *t = arg;
+    struct repository_text *t = arg;
 
     if (buf_append(&t->buf, data, len) < 0)
         return err_set(err, ERR_LIMIT, "the answer is over %zu bytes", t->buf.max);
@@ -242,7 +243,7 @@ static int transfer_remote_take_text(void *arg, const char *data, size_t len, st
 
 /* ---- tokens ---- */
 
-static int transfer_remote_add_query(struct buf *b, const char *key, const char *value)
+static int repository_add_query(struct buf *b, const char *key, const char *value)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
@@ -254,21 +255,21 @@ static int transfer_remote_add_query(struct buf *b, const char *key, const char 
     return r;
 }
 
-static int transfer_remote_token_url(const struct remote *r, const struct challenge *c,
-                                     struct buf *b, struct err *err)
+static int repository_token_url(const struct repository *r, const struct challenge *c,
+                                struct buf *b, struct err *err)
 {
     _cleanup_free_ char *scope =
         xasprintf("repository:%s:%s", r->repository, r->push ? "pull,push" : "pull");
 
     if (buf_append_str(b, c->realm) < 0 ||
-        (c->service && transfer_remote_add_query(b, "service", c->service) < 0) ||
-        transfer_remote_add_query(b, "scope", scope) < 0)
+        (c->service && repository_add_query(b, "service", c->service) < 0) ||
+        repository_add_query(b, "scope", scope) < 0)
         return err_set(err, ERR_LIMIT, "the address of the token server is too long");
     return 0;
 }
 
 /* "host" of "host:port" */
-static bool transfer_remote_same_machine(const char *a, const char *b)
+static bool repository_same_machine(const char *a, const char *b)
 {
     const char *end = strrchr(a, ':'), *other = strrchr(b, ':');
 
@@ -277,15 +278,15 @@ static bool transfer_remote_same_machine(const char *a, const char *b)
 
 /* The address comes from the registry: only one that lies on the registry's own machine may be
  * private or without TLS, as the registry is. */
-static int transfer_remote_fetch_token(struct remote *r, const struct challenge *c, char **ret,
-                                       struct err *err)
+static int repository_fetch_token(struct repository *r, const struct challenge *c, char **ret,
+                                  struct err *err)
 {
     _cleanup_buf_ struct buf url = BUF_INIT(URL_MAX);
     _cleanup_free_ char *host = fetch_url_host(c->realm);
-    struct remote_text t = {.buf = BUF_INIT(TOKEN_ANSWER_MAX)};
+    struct repository_text t = {.buf = BUF_INIT(TOKEN_ANSWER_MAX)};
     struct fetch f = {.size_max = TOKEN_ANSWER_MAX,
                       .time_max = ANSWER_TIMEOUT,
-                      .on_data = transfer_remote_take_text,
+                      .on_data = repository_take_text,
                       .arg = &t};
     struct fetch_head head = {0};
     struct fetcher *fetcher;
@@ -294,26 +295,26 @@ static int transfer_remote_fetch_token(struct remote *r, const struct challenge 
 
     if (!host)
         return err_set(err, ERR_DENIED, "the registry's token server has no https address");
-    same = transfer_remote_same_machine(host, r->host);
-    rc = transfer_remote_token_url(r, c, &url, err);
+    same = repository_same_machine(host, r->host);
+    rc = repository_token_url(r, c, &url, err);
     if (rc < 0)
         return rc;
-    fetcher = transfer_remote_fetcher_for(r->settings, host, same, same && r->http);
+    fetcher = repository_fetcher_for(r->settings, host, same, same && r->http);
     f.url = buf_data(&url);
     f.authorization = r->basic;
     rc = fetch_run(fetcher, &f, &head, err);
     if (rc >= 0 && head.status != 200)
-        rc = remote_fault(r, head.status, "this repository", err);
+        rc = repository_status_error(r, head.status, "this repository", err);
     if (rc >= 0)
-        rc = token_parse(buf_data(&t.buf), t.buf.len, ret, err);
+        rc = challenge_parse_token(buf_data(&t.buf), t.buf.len, ret, err);
     fetch_head_done(&head);
     fetcher_free(fetcher);
     buf_wipe(&t.buf);
     return rc;
 }
 
-static int transfer_remote_answer_challenge(struct remote *r, const char *text, char **ret,
-                                            struct err *err)
+static int repository_answer_challenge(struct repository *r, const char *text, char **ret,
+                                       struct err *err)
 {
     _cleanup_free_ char *token = NULL;
     struct challenge c = {0};
@@ -322,7 +323,7 @@ static int transfer_remote_answer_challenge(struct remote *r, const char *text, 
     if (rc >= 0 && c.scheme == CHALLENGE_BASIC) {
         *ret = r->basic ? xstrdup(r->basic) : NULL;
     } else if (rc >= 0) {
-        rc = transfer_remote_fetch_token(r, &c, &token, err);
+        rc = repository_fetch_token(r, &c, &token, err);
         if (rc >= 0)
             *ret = xasprintf("Bearer %s", token);
     }
@@ -331,15 +332,15 @@ static int transfer_remote_answer_challenge(struct remote *r, const char *text, 
 }
 
 /* `used`: what was refused. Another thread may have a newer one by now. 0: there is none to try. */
-static int transfer_remote_renew(struct remote *r, const char *used, const char *challenge,
-                                 struct err *err)
+static int repository_renew(struct repository *r, const char *used, const char *challenge,
+                            struct err *err)
 {
     char *fresh = NULL;
     int rc = 1;
 
     pthread_mutex_lock(&r->lock);
     if (!r->authorization || (used && STREQ(r->authorization, used))) {
-        rc = challenge ? transfer_remote_answer_challenge(r, challenge, &fresh, err) : 0;
+        rc = challenge ? repository_answer_challenge(r, challenge, &fresh, err) : 0;
         if (rc >= 0) {
             rc = fresh && !(used && STREQ(fresh, used));
             free(r->authorization);
@@ -352,15 +353,16 @@ static int transfer_remote_renew(struct remote *r, const char *used, const char 
 
 /* ---- requests ---- */
 
-static char *transfer_remote_url_of(const struct remote *r, const char *path)
+static char *repository_url_of(const struct repository *r, const char *path)
 {
     return strstr(path, "://") ? xstrdup(path)
                                : xasprintf("%s/v2/%s/%s", r->base, r->repository, path);
 }
 
-int remote_fetch(struct remote *r, const struct fetch *f, struct fetch_head *ret, struct err *err)
+int repository_fetch(struct repository *r, const struct fetch *f, struct fetch_head *ret,
+                     struct err *err)
 {
-    _cleanup_free_ char *url = transfer_remote_url_of(r, f->url);
+    _cleanup_free_ char *url = repository_url_of(r, f->url);
     struct fetch own = *f;
 
     own.url = url;
@@ -377,7 +379,7 @@ int remote_fetch(struct remote *r, const struct fetch *f, struct fetch_head *ret
         if (rc < 0)
             return rc;
         if (head.status == 401 && again)
-            rc = transfer_remote_renew(r, used, head.challenge, err);
+            rc = repository_renew(r, used, head.challenge, err);
         if (rc <= 0 || head.status != 401 || !again) {
             if (rc < 0)
                 fetch_head_done(&head);
@@ -389,24 +391,24 @@ int remote_fetch(struct remote *r, const struct fetch *f, struct fetch_head *ret
     }
 }
 
-int remote_get(struct remote *r, const char *path, const char *accept, size_t max, char **ret,
-               size_t *ret_len, struct err *err)
+int repository_get(struct repository *r, const char *path, const char *accept, size_t max,
+                   char **ret, size_t *ret_len, struct err *err)
 {
-    struct remote_text t = {.buf = BUF_INIT(max)};
+    struct repository_text t = {.buf = BUF_INIT(max)};
     const struct fetch f = {.url = path,
                             .accept = accept,
                             .size_max = max,
                             .time_max = ANSWER_TIMEOUT,
-                            .on_data = transfer_remote_take_text,
+                            .on_data = repository_take_text,
                             .arg = &t};
     struct fetch_head head = {0};
-    int rc = remote_fetch(r, &f, &head, err);
+    int rc = repository_fetch(r, &f, &head, err);
 
     if (rc >= 0 && head.status != 200) {
         _cleanup_free_ char *what =
             xasprintf("'%s' of '%s'", strrchr(path, '/') + 1, r->repository);
 
-        rc = remote_fault(r, head.status, what, err);
+        rc = repository_status_error(r, head.status, what, err);
     }
     if (rc >= 0) {
         *ret_len = t.buf.len;
@@ -417,9 +419,9 @@ int remote_get(struct remote *r, const char *path, const char *accept, size_t ma
     return rc;
 }
 
-char *remote_location(const struct remote *r, const char *path, const char *location)
+char *repository_location(const struct repository *r, const char *path, const char *location)
 {
-    _cleanup_free_ char *url = transfer_remote_url_of(r, path);
+    _cleanup_free_ char *url = repository_url_of(r, path);
 
     return location ? fetch_url_join(url, location) : NULL;
 }

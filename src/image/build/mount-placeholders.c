@@ -1,4 +1,4 @@
-#include "image/build/stubs.h"
+#include "image/build/mount-placeholders.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "lib/base/xalloc.h"
 #include "lib/os/whiteout.h"
 
-static int stubs_open_plain(int dir, const char *path, int flags)
+static int mount_placeholders_open(int dir, const char *path, int flags)
 {
     struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC | O_NOFOLLOW,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
@@ -23,7 +23,7 @@ static int stubs_open_plain(int dir, const char *path, int flags)
 }
 
 /* Whether a layer hides what those below have at `path`, by a mark on the way there. */
-static bool stubs_hides(int layer, const char *path)
+static bool mount_placeholders_is_hidden_by(int layer, const char *path)
 {
     _cleanup_free_ char *part = xstrdup(path);
     char *slash;
@@ -33,19 +33,20 @@ static bool stubs_hides(int layer, const char *path)
         struct stat st;
 
         *slash = '\0';
-        fd = stubs_open_plain(layer, part, O_PATH);
+        fd = mount_placeholders_open(layer, part, O_PATH);
         if (fd < 0)
             continue;
         if (fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
             return true;
         fd_close(fd);
-        fd = stubs_open_plain(layer, part, O_RDONLY | O_DIRECTORY);
+        fd = mount_placeholders_open(layer, part, O_RDONLY | O_DIRECTORY);
         return fd >= 0 && whiteout_is_opaque(fd);
     }
     return false;
 }
 
-static bool stubs_is_there(const struct build_work *w, char *const *layers, const char *path)
+static bool mount_placeholders_exists(const struct workspace *w, char *const *layers,
+                                      const char *path)
 {
     for (size_t i = strv_len(layers); i-- > 0;) {
         _cleanup_free_ char *fs = images_layer_path(w->store, layers[i]);
@@ -54,33 +55,33 @@ static bool stubs_is_there(const struct build_work *w, char *const *layers, cons
 
         if (dir_open(w->store->dir, fs, &layer, NULL) < 0)
             return true;
-        fd = stubs_open_plain(layer, path, O_PATH);
+        fd = mount_placeholders_open(layer, path, O_PATH);
         if (fd >= 0)
             return fstat(fd, &st) == 0 && !whiteout_is(&st);
         if (errno == ELOOP)
             return true;
-        if (stubs_hides(layer, path))
+        if (mount_placeholders_is_hidden_by(layer, path))
             return false;
     }
     return false;
 }
 
-void stubs_note(struct stubs *s, const struct build_work *w, char *const *layers,
-                const char *target)
+void mount_placeholders_note(struct mount_placeholders *s, const struct workspace *w,
+                             char *const *layers, const char *target)
 {
     const char *path = target + strspn(target, "/");
 
     for (size_t at = strcspn(path, "/");; at += 1 + strcspn(path + at + 1, "/")) {
         _cleanup_free_ char *part = xstrndup(path, at);
 
-        if (*part && !strv_contains(s->paths, part) && !stubs_is_there(w, layers, part))
+        if (*part && !strv_contains(s->paths, part) && !mount_placeholders_exists(w, layers, part))
             strv_push(&s->paths, TAKE_PTR(part));
         if (!path[at])
             return;
     }
 }
 
-static void stubs_remove_one(int fs, const char *path)
+static void mount_placeholders_remove_one(int fs, const char *path)
 {
     _cleanup_free_ char *parent = xstrdup(path);
     char *slash = strrchr(parent, '/');
@@ -90,8 +91,8 @@ static void stubs_remove_one(int fs, const char *path)
 
     if (slash)
         *slash = '\0';
-    dir =
-        slash ? stubs_open_plain(fs, parent, O_PATH | O_DIRECTORY) : fcntl(fs, F_DUPFD_CLOEXEC, 3);
+    dir = slash ? mount_placeholders_open(fs, parent, O_PATH | O_DIRECTORY)
+                : fcntl(fs, F_DUPFD_CLOEXEC, 3);
     if (dir < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
     if (S_ISDIR(st.st_mode))
@@ -100,7 +101,8 @@ static void stubs_remove_one(int fs, const char *path)
         unlinkat(dir, name, 0);
 }
 
-void stubs_remove(const struct stubs *s, const struct build_work *w, unsigned n)
+void mount_placeholders_remove(const struct mount_placeholders *s, const struct workspace *w,
+                               unsigned n)
 {
     _cleanup_free_ char *path = xasprintf("%u/fs", n);
     _cleanup_close_ int fs = -1;
@@ -108,10 +110,10 @@ void stubs_remove(const struct stubs *s, const struct build_work *w, unsigned n)
     if (dir_open(w->dir, path, &fs, NULL) < 0)
         return;
     for (size_t i = strv_len(s->paths); i-- > 0;)
-        stubs_remove_one(fs, s->paths[i]);
+        mount_placeholders_remove_one(fs, s->paths[i]);
 }
 
-void stubs_done(struct stubs *s)
+void mount_placeholders_done(struct mount_placeholders *s)
 {
     s->paths = strv_free(s->paths);
 }

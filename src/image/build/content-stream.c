@@ -1,4 +1,4 @@
-#include "image/build/contents.h"
+#include "image/build/content-stream.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 enum { PIECE = 256 << 10 };
 
-struct contents_walk {
+struct content_stream_walk {
     struct tar_writer tar;
     struct tar_entry entry; /* its path is the stack of names */
     char *piece;            /* owned */
@@ -29,10 +29,10 @@ struct contents_walk {
     json_t *left_out; /* what was; NULL: nobody asks. Borrowed */
 };
 
-static int contents_walk_folder(struct contents_walk *w, int fd, struct err *err);
+static int content_stream_walk_folder(struct content_stream_walk *w, int fd, struct err *err);
 
-static int contents_put(struct contents_walk *w, enum tar_type type, const struct stat *st,
-                        struct err *err)
+static int content_stream_put(struct content_stream_walk *w, enum tar_type type,
+                              const struct stat *st, struct err *err)
 {
     w->entry.type = type;
     w->entry.mode = st->st_mode & 07777;
@@ -40,8 +40,8 @@ static int contents_put(struct contents_walk *w, enum tar_type type, const struc
     return tar_put(&w->tar, &w->entry, err);
 }
 
-static int contents_push(struct contents_walk *w, const char *name, size_t *ret_len,
-                         struct err *err)
+static int content_stream_push(struct content_stream_walk *w, const char *name, size_t *ret_len,
+                               struct err *err)
 {
     size_t len = strlen(w->entry.path), room = sizeof(w->entry.path) - len;
     int n = snprintf(w->entry.path + len, room, "%s%s", len ? "/" : "", name);
@@ -52,8 +52,8 @@ static int contents_push(struct contents_walk *w, const char *name, size_t *ret_
     return 0;
 }
 
-static int contents_read_digest(const struct contents_walk *w, int fd,
-                                char value[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
+static int content_stream_read_digest(const struct content_stream_walk *w, int fd,
+                                      char value[static DIGEST_CONTEXT_VALUE_MAX], struct err *err)
 {
     int r = digest_context_read(fd, w->piece, PIECE, value);
 
@@ -61,7 +61,7 @@ static int contents_read_digest(const struct contents_walk *w, int fd,
 }
 
 /* Was it left out? Then it is known what it holds. */
-static bool contents_is_left_out(int fd, char value[static DIGEST_CONTEXT_VALUE_MAX])
+static bool content_stream_file_is_left_out(int fd, char value[static DIGEST_CONTEXT_VALUE_MAX])
 {
     ssize_t n = fgetxattr(fd, DIGEST_CONTEXT_XATTR, value, DIGEST_CONTEXT_VALUE_MAX - 1);
 
@@ -69,12 +69,12 @@ static bool contents_is_left_out(int fd, char value[static DIGEST_CONTEXT_VALUE_
     return n >= 0;
 }
 
-static int contents_put_file(struct contents_walk *w, int fd, const struct stat *st,
-                             struct err *err)
+static int content_stream_put_file(struct content_stream_walk *w, int fd, const struct stat *st,
+                                   struct err *err)
 {
     char value[DIGEST_CONTEXT_VALUE_MAX];
     struct tar_xattr x = {.name = DIGEST_CONTEXT_XATTR, .value = value};
-    bool left_out = contents_is_left_out(fd, value);
+    bool left_out = content_stream_file_is_left_out(fd, value);
     int r = 0;
 
     if (left_out && !digest_context_digits(value))
@@ -84,39 +84,40 @@ static int contents_put_file(struct contents_walk *w, int fd, const struct stat 
     if (w->left_out)
         return 0;
     if (!left_out)
-        r = contents_read_digest(w, fd, value, err);
+        r = content_stream_read_digest(w, fd, value, err);
     if (r < 0)
         return r;
     x.len = strlen(value);
     w->entry.xattrs = &x;
     w->entry.n_xattrs = 1;
-    r = contents_put(w, TAR_FILE, st, err);
+    r = content_stream_put(w, TAR_FILE, st, err);
     w->entry.n_xattrs = 0;
     return r;
 }
 
-static int contents_put_opened(struct contents_walk *w, int fd, const struct stat *st,
-                               struct err *err)
+static int content_stream_put_opened(struct content_stream_walk *w, int fd, const struct stat *st,
+                                     struct err *err)
 {
     int r;
 
     if (S_ISREG(st->st_mode))
-        return contents_put_file(w, fd, st, err);
-    r = contents_put(w, TAR_DIR, st, err);
-    return r < 0 ? r : contents_walk_folder(w, fd, err);
+        return content_stream_put_file(w, fd, st, err);
+    r = content_stream_put(w, TAR_DIR, st, err);
+    return r < 0 ? r : content_stream_walk_folder(w, fd, err);
 }
 
 /* One that is there for what is in it alone: if anything is, behind that. */
-static int contents_put_way(struct contents_walk *w, int fd, const struct stat *st, struct err *err)
+static int content_stream_put_way(struct content_stream_walk *w, int fd, const struct stat *st,
+                                  struct err *err)
 {
     uint64_t before = w->put;
-    int r = contents_walk_folder(w, fd, err);
+    int r = content_stream_walk_folder(w, fd, err);
 
-    return r < 0 || w->put == before ? r : contents_put(w, TAR_DIR, st, err);
+    return r < 0 || w->put == before ? r : content_stream_put(w, TAR_DIR, st, err);
 }
 
-static int contents_put_symlink(struct contents_walk *w, int dir, const char *name,
-                                const struct stat *st, struct err *err)
+static int content_stream_put_symlink(struct content_stream_walk *w, int dir, const char *name,
+                                      const struct stat *st, struct err *err)
 {
     ssize_t n = readlinkat(dir, name, w->entry.link, sizeof(w->entry.link) - 1);
     int r;
@@ -124,13 +125,13 @@ static int contents_put_symlink(struct contents_walk *w, int dir, const char *na
     if (n < 0)
         return err_sys(err, errno, "read link '%.200s'", w->entry.path);
     w->entry.link[n] = '\0';
-    r = contents_put(w, TAR_SYMLINK, st, err);
+    r = content_stream_put(w, TAR_SYMLINK, st, err);
     w->entry.link[0] = '\0';
     return r;
 }
 
-static int contents_walk_answered(struct contents_walk *w, int dir, const char *name,
-                                  enum filter_answer answer, struct err *err)
+static int content_stream_walk_answered(struct content_stream_walk *w, int dir, const char *name,
+                                        enum filter_answer answer, struct err *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -140,36 +141,37 @@ static int contents_walk_answered(struct contents_walk *w, int dir, const char *
     if (answer == FILTER_LOOK && !S_ISDIR(st.st_mode))
         return 0;
     if (S_ISLNK(st.st_mode))
-        return contents_put_symlink(w, dir, name, &st, err);
+        return content_stream_put_symlink(w, dir, name, &st, err);
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         return 0;
     fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return err_sys(err, errno, "open '%.200s'", w->entry.path);
-    return answer == FILTER_LOOK ? contents_put_way(w, fd, &st, err)
-                                 : contents_put_opened(w, fd, &st, err);
+    return answer == FILTER_LOOK ? content_stream_put_way(w, fd, &st, err)
+                                 : content_stream_put_opened(w, fd, &st, err);
 }
 
-static int contents_walk_one(struct contents_walk *w, int dir, const char *name, struct err *err)
+static int content_stream_walk_one(struct content_stream_walk *w, int dir, const char *name,
+                                   struct err *err)
 {
     enum filter_answer answer;
     size_t len;
-    int r = contents_push(w, name, &len, err);
+    int r = content_stream_push(w, name, &len, err);
 
     if (r >= 0) {
         answer = filter_ask(w->filter, w->entry.path + w->root + 1);
-        r = answer == FILTER_SKIP ? 0 : contents_walk_answered(w, dir, name, answer, err);
+        r = answer == FILTER_SKIP ? 0 : content_stream_walk_answered(w, dir, name, answer, err);
     }
     w->entry.path[len] = '\0';
     return r;
 }
 
-static int contents_compare(const void *a, const void *b)
+static int content_stream_compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int contents_walk_folder(struct contents_walk *w, int fd, struct err *err)
+static int content_stream_walk_folder(struct content_stream_walk *w, int fd, struct err *err)
 {
     _cleanup_strv_ char **names = NULL;
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r = 0;
@@ -184,26 +186,26 @@ static int contents_walk_folder(struct contents_walk *w, int fd, struct err *err
             strv_add(&names, e->d_name);
     closedir(d);
     if (names)
-        qsort(names, strv_len(names), sizeof(*names), contents_compare);
+        qsort(names, strv_len(names), sizeof(*names), content_stream_compare);
     for (char **n = names; r >= 0 && n && *n; n++)
-        r = contents_walk_one(w, fd, *n, err);
+        r = content_stream_walk_one(w, fd, *n, err);
     return r;
 }
 
 /* A file that is the source itself goes by its name. */
-static bool contents_is_taken(const struct filter *f, const char *path, const struct stat *st)
+static bool content_stream_is_taken(const struct filter *f, const char *path, const struct stat *st)
 {
     if (S_ISREG(st->st_mode))
         return filter_ask(f, sources_name(path)) == FILTER_TAKE;
     return S_ISDIR(st->st_mode);
 }
 
-static int contents_walk_path(int root, const char *path, const char *name,
-                              const struct filter *filter, tar_write_fn write, void *arg,
-                              json_t *left_out, struct err *err)
+static int content_stream_walk_path(int root, const char *path, const char *name,
+                                    const struct filter *filter, tar_write_fn write, void *arg,
+                                    json_t *left_out, struct err *err)
 {
     _cleanup_close_ int fd = sources_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    struct contents_walk *w = xnew0(struct contents_walk);
+    struct content_stream_walk *w = xnew0(struct content_stream_walk);
     struct stat st;
     int r = 0;
 
@@ -215,8 +217,8 @@ static int contents_walk_path(int root, const char *path, const char *name,
     snprintf(w->entry.path, sizeof(w->entry.path), "%s", name);
     if (fd < 0 || fstat(fd, &st) < 0)
         r = err_sys(err, fd < 0 ? -fd : errno, "open '%.200s'", path);
-    if (r >= 0 && contents_is_taken(filter, path, &st))
-        r = contents_put_opened(w, fd, &st, err);
+    if (r >= 0 && content_stream_is_taken(filter, path, &st))
+        r = content_stream_put_opened(w, fd, &st, err);
     if (r >= 0)
         r = tar_finish(&w->tar, err);
     free(w->piece);
@@ -224,13 +226,13 @@ static int contents_walk_path(int root, const char *path, const char *name,
     return r;
 }
 
-int contents_of(int root, const char *path, const char *name, const struct filter *filter,
-                tar_write_fn write, void *arg, struct err *err)
+int content_stream_write(int root, const char *path, const char *name, const struct filter *filter,
+                         tar_write_fn write, void *arg, struct err *err)
 {
-    return contents_walk_path(root, path, name, filter, write, arg, NULL, err);
+    return content_stream_walk_path(root, path, name, filter, write, arg, NULL, err);
 }
 
-static int contents_to_nobody(void *arg, const void *data, size_t len)
+static int content_stream_discard(void *arg, const void *data, size_t len)
 {
     (void)arg;
     (void)data;
@@ -238,10 +240,11 @@ static int contents_to_nobody(void *arg, const void *data, size_t len)
     return 0;
 }
 
-int contents_left_out(int root, const char *path, const struct filter *filter, json_t *set,
-                      struct err *err)
+int content_stream_left_out(int root, const char *path, const struct filter *filter, json_t *set,
+                            struct err *err)
 {
     const char *name = *sources_name(path) ? sources_name(path) : ".";
 
-    return contents_walk_path(root, path, name, filter, contents_to_nobody, NULL, set, err);
+    return content_stream_walk_path(root, path, name, filter, content_stream_discard, NULL, set,
+                                    err);
 }

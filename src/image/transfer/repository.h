@@ -13,36 +13,38 @@
 #include "lib/http/fetch/fetch.h"
 
 /* A name of the store, taken apart: "debian:12" is library/debian of docker.io. */
-struct remote_name {
+struct repository_name {
     char *registry, *repository, *tag; /* owned */
 };
 
-int remote_name_parse(const char *name, struct remote_name *ret, struct err *err);
-void remote_name_done(struct remote_name *n);
+int repository_name_parse(const char *name, struct repository_name *ret, struct err *err);
+void repository_name_done(struct repository_name *n);
 
-struct remote;
+struct repository;
 
 /* mirror: an address to be asked instead of the registry's own, or NULL; credentials do not go
  * there. */
-int remote_new(const struct settings *s, const struct remote_name *name, const char *mirror,
-               bool push, struct remote **ret, struct err *err);
-void remote_free(struct remote *r); /* NULL is fine */
+int repository_new(const struct settings *s, const struct repository_name *name, const char *mirror,
+                   bool push, struct repository **ret, struct err *err);
+void repository_free(struct repository *r); /* NULL is fine */
 
 /*
  * f->url is a path below "/v2/<repository>/" ("manifests/1"), or a whole address. Asks for a token
  * when the registry wants one, once; f->on_send is therefore only for requests after one that has
  * none.
  */
-int remote_fetch(struct remote *r, const struct fetch *f, struct fetch_head *ret, struct err *err);
+int repository_fetch(struct repository *r, const struct fetch *f, struct fetch_head *ret,
+                     struct err *err);
 /* The answer as a text of up to `max` bytes; ends with a NUL. Any status but 200 is an error. */
-int remote_get(struct remote *r, const char *path, const char *accept, size_t max, char **ret,
-               size_t *ret_len, struct err *err);
+int repository_get(struct repository *r, const char *path, const char *accept, size_t max,
+                   char **ret, size_t *ret_len, struct err *err);
 /* Where an upload goes on: `location` of an answer, as seen from `path`. New; NULL: nowhere. */
-char *remote_location(const struct remote *r, const char *path, const char *location);
+char *repository_location(const struct repository *r, const char *path, const char *location);
 
 /* With certificates, patience and a name as all of the hub have them; the rules say who may be
  * asked. */
-struct fetcher *remote_fetcher(const struct settings *s, const struct fetcher_config *rules);
+struct fetcher *repository_fetcher(const struct settings *s, const struct fetcher_config *rules);
 
 /* What a status that is not the wanted one means. */
-int remote_fault(const struct remote *r, int status, const char *what, struct err *err);
+int repository_status_error(const struct repository *r, int status, const char *what,
+                            struct err *err);

@@ -5,16 +5,17 @@
  */
 #pragma once
 
-#include "image/build/work.h"
+#include "image/build/workspace.h"
 #include "lib/base/err.h"
 
-struct stubs {
+struct mount_placeholders {
     char **paths; /* owned: absolute, those that are not there, the deepest last */
 };
 
 /* Of one place: itself and the folders on the way to it. layers: bottom first. */
-void stubs_note(struct stubs *s, const struct build_work *w, char *const *layers,
-                const char *target);
+void mount_placeholders_note(struct mount_placeholders *s, const struct workspace *w,
+                             char *const *layers, const char *target);
 /* From layer n of the build; what cannot be removed stays. */
-void stubs_remove(const struct stubs *s, const struct build_work *w, unsigned n);
-void stubs_done(struct stubs *s);
+void mount_placeholders_remove(const struct mount_placeholders *s, const struct workspace *w,
+                               unsigned n);
+void mount_placeholders_done(struct mount_placeholders *s);

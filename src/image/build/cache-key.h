@@ -1,0 +1,23 @@
+/*
+ * The key of a step: a digest over named texts, each with its length, so that no two lists of them
+ * look alike.
+ */
+#pragma once
+
+#include "image/build/plan.h"
+#include "image/oci/digest.h"
+#include "lib/base/err.h"
+
+struct cache_key {
+    struct digest_state *d;
+};
+
+void cache_key_begin(struct cache_key *k, const char *parent);
+void cache_key_text(struct cache_key *k, const char *name, const char *value); /* NULL is not "" */
+void cache_key_texts(struct cache_key *k, const char *name, char *const *values);
+/* Files of the context that a source means: names, modes, contents; of the build's folder `dir`. */
+int cache_key_source(struct cache_key *k, int dir, const char *source, struct err *err);
+int cache_key_sources(struct cache_key *k, int dir, const struct build_plan_step *s,
+                      struct err *err);
+/* Frees what it holds. */
+void cache_key_end(struct cache_key *k, char ret[static DIGEST_MAX]);
