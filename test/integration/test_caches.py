@@ -412,8 +412,8 @@ class Modes(CachesCase):
         self.assertEqual(self.shell("a", "cat /cache/pip/x"), "kept\n")
 
     def test_bad_input(self):
-        for cache, *words in (("pip=shred", "'shared'"), ("pipp=off", "'pip'"), ("all=shared", "tool by tool"),
-                              ("pip=private:x", "group"), ("pip=shared:../x", "not a valid group"), ("pip=shared:", "group")):
+        for cache, *words in (("pip=shred", "'shared'"), ("pipp=off", "'pip'"), ("all=shared", "each tool by name"),
+                              ("pip=private:x", "group"), ("pip=shared:../x", "invalid group"), ("pip=shared:", "group")):
             done = self.root.run("up", "a", "--cache", cache)
             self.assert_exit(done, 2)
             for word in words:

@@ -118,7 +118,8 @@ TEST(requests_that_are_none)
     CHECK(refuses("{'tool': 'pip', 'packages': [1]}", ERR_INVALID, "packages"));
     CHECK(refuses("{'tool': 'pip', 'package': ['x']}", ERR_INVALID, "package"));
     CHECK(refuses("{'tool': 'npm', 'requirements': 'x'}", ERR_INVALID, "no file of requirements"));
-    CHECK(refuses("{'tool': 'pip', 'package_lock': '{}'}", ERR_INVALID, "takes no package-lock"));
+    CHECK(refuses("{'tool': 'pip', 'package_lock': '{}'}", ERR_INVALID,
+                  "does not support package-lock"));
     CHECK(
         refuses("{'tool': 'npm', 'package_lock': '{}', 'packages': ['x']}", ERR_INVALID, "either"));
     CHECK(refuses("{'tool': 'npm', 'package_lock': '{'}", ERR_INVALID, "package-lock"));

@@ -52,7 +52,7 @@ static void mount_caches_kept(void *arg, const struct err *err, const char *json
     (void)json;
     m->trimming = false;
     if (err)
-        manager_warn(m, "the budget of cache mounts is not kept until the next build: %s",
+        manager_warn(m, "cannot trim the cache mounts, trying again after the next build: %s",
                      err->msg);
     if (m->trim_again)
         mounts_keep_budget(m);

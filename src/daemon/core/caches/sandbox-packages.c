@@ -26,9 +26,9 @@ static bool sandbox_packages_uses_packages(const struct sandbox *sb,
 static void sandbox_packages_no_listener(struct sandbox *sb, const struct err *err)
 {
     const char *why = err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND
-                          ? "it was started by an earlier version: stop it and start it again"
+                          ? "an earlier version started the sandbox; stop it and start it again"
                           : err->msg;
-    char *text = xasprintf("network 'packages' has no package registry: %s", why);
+    char *text = xasprintf("network 'packages' has no package cache: %s", why);
 
     manager_warn(sb->m, "sandbox %s: %s", sb->name, text);
     strv_push(&sb->warnings, text);
@@ -137,7 +137,7 @@ void sandbox_packages_event(struct manager *m, const char *json)
     char kind[EVENT_KIND_MAX + 1];
     json_t *doc = NULL;
 
-    if (json_parse("the registry's event", json, strlen(json), &doc, NULL) < 0)
+    if (json_parse("event of the package cache", json, strlen(json), &doc, NULL) < 0)
         return;
     type = json_string_value(json_object_get(doc, "type"));
     snprintf(kind, sizeof(kind), "registry.%.20s", type ? type : "unknown");

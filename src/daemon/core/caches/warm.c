@@ -97,7 +97,7 @@ static void warm_tell(struct warm *w)
 
 void warms_end(struct manager *m)
 {
-    const struct err why = {.code = ERR_ENGINE, .msg = (char *)"the daemon is ending"};
+    const struct err why = {.code = ERR_ENGINE, .msg = (char *)"the daemon is shutting down"};
 
     for (struct warm *w = m->warms; w; w = w->next) {
         if (w->done)
@@ -118,7 +118,8 @@ static void warm_removed(void *arg, const struct err *err, const struct sandbox 
     if (w->m->closing)
         return;
     if (err && err->code != ERR_NOT_FOUND)
-        manager_warn(w->m, "sandbox %s stays for a while: %s", w->name, err->msg);
+        manager_warn(w->m, "sandbox %s: cannot be removed now, its lease removes it later: %s",
+                     w->name, err->msg);
     warm_tell(w);
 }
 
@@ -264,12 +265,13 @@ static void warm_judge(const struct exec *x, struct err *err)
         if (*x->end.hint)
             err_hint(err, "%s", x->end.hint);
     } else if (x->end.cause == END_TIMEOUT) {
-        err_set(err, ERR_TIMEOUT, "it took too long");
+        err_set(err, ERR_TIMEOUT, "the tool took too long");
     } else if (x->end.cause != END_EXITED) {
-        err_set(err, ERR_ENGINE, "it was ended: %s", end_cause_name(x->end.cause));
+        err_set(err, ERR_ENGINE, "the tool was ended: %s", end_cause_name(x->end.cause));
     } else if (x->end.exit_code != 0) {
         warm_last_words(x, words);
-        err_set(err, ERR_INVALID, "it ended with %d: %.500s", x->end.exit_code, words);
+        err_set(err, ERR_INVALID, "the tool failed with exit status %d: %.500s", x->end.exit_code,
+                words);
     }
 }
 
@@ -322,7 +324,7 @@ static int warm_check_sandbox(const struct sandbox *sb, struct err *err)
 {
     if (sb->engine->caps & ENGINE_CAP_NET_PACKAGES && sb->engine->ops->cache_publish)
         return 0;
-    return err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot fill caches in advance here",
+    return err_set(err, ERR_UNSUPPORTED, "engine '%s' cannot warm caches on this machine",
                    sb->engine->ops->name);
 }
 
@@ -335,7 +337,8 @@ static void warm_ensured(void *arg, const struct err *err, const struct sandbox 
 
     (void)action;
     if (err || !sb || w->m->closing) {
-        warm_finish(w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"it has gone"});
+        warm_finish(
+            w, err ? err : &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"});
         return;
     }
     w->engine = sb->engine;
@@ -354,8 +357,10 @@ static int warm_check_room(const struct manager *m, struct err *err)
     for (const struct warm *w = m->warms; w; w = w->next)
         n++;
     if (!m->config.state_dir)
-        return err_set(err, ERR_UNSUPPORTED, "there is no folder to keep caches in");
-    return n < WARMS_MAX ? 0 : err_set(err, ERR_LIMIT, "%d caches are being filled already", n);
+        return err_set(err, ERR_UNSUPPORTED, "this daemon has no folder for caches");
+    return n < WARMS_MAX
+               ? 0
+               : err_set(err, ERR_LIMIT, "too many caches are being warmed (limit %d)", WARMS_MAX);
 }
 
 int manager_warm(struct manager *m, const json_t *request, warm_done_fn done, void *arg,

@@ -88,7 +88,8 @@ static int events_take_up(struct event_log *ev, struct err *err)
     if (r < 0)
         return r;
     if (r > 0 && sscanf(text, "%llu %c %39s", &number, &state, boot) < 2)
-        return err_set(err, ERR_SYSTEM, "the mark of event numbers is damaged: '%s'", text);
+        return err_set(err, ERR_SYSTEM, "the mark of event numbers in the store is damaged: '%s'",
+                       text);
     same_boot = r == 0 || (!STREQ(boot, "-") && STREQ(boot, ev->boot));
     ev->next = number + (state == 'c' || same_boot ? 0 : LEAP);
     ev->saved = ev->next - 1;
@@ -184,7 +185,7 @@ static void events_on_timer(void *arg)
         return;
     failed = events_flush_batch(ev, &err) < 0;
     if (failed)
-        log_debug("events are not saved, trying again: %s", err.msg);
+        log_debug("cannot save events, trying again: %s", err.msg);
     if (ev->first)
         loop_timer_set(ev->flush_timer, failed ? FLUSH_AGAIN : 0, false);
 }

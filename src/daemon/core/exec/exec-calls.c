@@ -40,7 +40,7 @@ static int exec_calls_check_reachable(const struct exec *x, struct err *err)
     if (x->state == EXEC_ENDED)
         return err_set(err, ERR_CONFLICT, "exec '%s' has ended", x->id);
     if (!x->sb || !x->sb->conn || !exec_is_sent(x))
-        return err_set(err, ERR_CONFLICT, "exec '%s' has not begun yet", x->id);
+        return err_set(err, ERR_CONFLICT, "exec '%s' has not started yet", x->id);
     return 0;
 }
 

@@ -63,8 +63,8 @@ int exec_new(struct sandbox *sb, struct exec_request *req, struct exec **ret, st
     int r;
 
     if (sb->n_execs >= EXEC_LIVE_MAX)
-        return err_set(err, ERR_LIMIT, "sandbox '%s' has %u live execs, no more are allowed",
-                       sb->name, sb->n_execs);
+        return err_set(err, ERR_LIMIT, "sandbox '%s': too many live execs (limit %d)", sb->name,
+                       EXEC_LIVE_MAX);
     r = random_hex(req->id, err);
     if (r < 0)
         return r;
@@ -205,7 +205,7 @@ static void exec_store_add(struct exec *x)
     };
 
     if (store_exec_add(x->m->store, &row, &err) < 0)
-        manager_warn(x->m, "exec %s of sandbox %s is not saved: %s", x->id, x->sandbox_name,
+        manager_warn(x->m, "exec %s of sandbox %s cannot be saved: %s", x->id, x->sandbox_name,
                      err.msg);
     else
         x->stored = true;
@@ -332,7 +332,7 @@ static void exec_save_end(struct exec *x)
 
     if (exec_write_end_and_totals(x, &err) >= 0)
         return;
-    manager_warn(m, "end of exec %s is not saved%s: %s", x->id,
+    manager_warn(m, "the end of exec %s cannot be saved%s: %s", x->id,
                  m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);
     if (m->n_unsaved >= EXEC_UNSAVED_MAX)
         return;
@@ -469,7 +469,7 @@ void exec_end_unbegun(struct sandbox *sb)
         next = x->next;
         if (!x->seq || exec_has_folder(x))
             continue;
-        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE, "the daemon ended before the command had begun",
+        end_make(&rec, END_ENGINE_LOST, ERR_ENGINE, "the daemon ended before the command started",
                  x->started_at);
         exec_end(x, &rec);
     }
@@ -497,7 +497,7 @@ static void exec_lost(struct exec *x)
     if (!exec_is_sent(x)) /* its sandbox's operation tells what becomes of it */
         return;
     if (!exec_was_begun(x)) {
-        exec_put_off(x, "the sandbox went down before it began");
+        exec_put_off(x, "the sandbox went down before the command started");
         return;
     }
     if (exec_read_end(x->exec_root, x->sandbox_id, x->id, &rec, NULL) < 0) {

@@ -116,7 +116,7 @@ static struct retain_job *output_retention_job_new(struct sandbox *sb)
     snprintf(j->id, sizeof(j->id), "%s", sb->id);
     if (store_exec_each_kept(sb->m->store, sb->id, RETAIN_BATCH, output_retention_choose, j, &err) <
         0)
-        manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
+        manager_warn(sb->m, "sandbox %s: cannot read its execs: %s", sb->name, err.msg);
     if (j->last[0] && j->last_due > j->now)
         j->next_at = j->last_due; /* as far as we know the newest: only its age counts */
     else if (j->last[0])
@@ -143,7 +143,7 @@ static void output_retention_forgotten(void *arg, const struct err *err, struct 
     m->loose--;
     m->retaining = false;
     if (err)
-        manager_warn(m, "sandbox %s: old output is not removed, trying again later: %s", j->name,
+        manager_warn(m, "sandbox %s: cannot remove old output, trying again later: %s", j->name,
                      err->msg);
     for (char **x = err ? NULL : j->execs; x && *x; x++)
         store_exec_journal_gone(m->store, *x, NULL);

@@ -53,7 +53,7 @@ static void usage_totals_on_timer(void *arg)
 
     if (usage_totals_flush(t, &err) >= 0)
         return;
-    log_debug("totals are not saved, trying again: %s", err.msg);
+    log_debug("cannot save usage totals, trying again: %s", err.msg);
     loop_timer_set(t->timer, FLUSH_AGAIN, false);
 }
 

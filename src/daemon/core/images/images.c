@@ -111,14 +111,14 @@ static struct engine *images_engine_with_images(struct manager *m, struct err *e
     for (size_t i = 0; i < m->config.n_engines; i++)
         if (m->config.engines[i]->ops->image)
             return m->config.engines[i];
-    err_set(err, ERR_UNSUPPORTED, "no engine of this daemon keeps images");
+    err_set(err, ERR_UNSUPPORTED, "no engine of this daemon stores images");
     return NULL;
 }
 
 static int images_check(struct manager *m, const struct image_ask *ask, struct err *err)
 {
     if (m->closing)
-        return err_set(err, ERR_CONFLICT, "the daemon is ending");
+        return err_set(err, ERR_CONFLICT, "the daemon is shutting down");
     return ask->verb == IMAGE_IMPORT || ask->verb == IMAGE_PULL ? disk_floor_check(m, err) : 0;
 }
 

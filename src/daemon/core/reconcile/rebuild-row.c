@@ -135,8 +135,8 @@ int rebuild_sandbox(struct manager *m, const struct recon_item *item, struct san
     if (r < 0)
         return r;
     if (map_get(&m->sandboxes, item->name)) {
-        err_set(err, ERR_INVALID, "its name '%s' is taken by another sandbox", item->name);
-        return err_hint(err, "Remove that one first: 'ripcord rm %s'.", item->name);
+        err_set(err, ERR_INVALID, "the name '%s' belongs to another sandbox", item->name);
+        return err_hint(err, "Remove the other sandbox first: 'ripcord rm %s'.", item->name);
     }
     sb = sandbox_new(m, item->name);
     r = rebuild_row_fill(sb, item, err);

@@ -60,7 +60,7 @@ static void reconcile_say(const struct recon_item *item)
     const char *name = item->name ? item->name : item->id;
 
     if (item->result == RECON_FAILED)
-        manager_warn(m, "reconcile: %s %s '%s' on %s: %s; it is tried again",
+        manager_warn(m, "reconcile: %s %s '%s' on %s: %s; trying again later",
                      recon_action_name(item->action), object_kind_name(item->kind), name,
                      item->engine->ops->name, item->reason ? item->reason : "failed");
     else
@@ -314,7 +314,7 @@ static void reconcile_listed(void *arg, const struct err *err, const struct engi
     if (err) {
         lane->trouble = xstrdup(err->msg);
         if (engine_is_open(lane->engine))
-            manager_warn(run->m, "reconcile: what is on engine '%s' cannot be listed: %s",
+            manager_warn(run->m, "reconcile: cannot list the objects on engine '%s': %s",
                          lane->engine->ops->name, err->msg);
     } else if (!run->m->closing) {
         recon_plan(run, lane, list);

@@ -178,7 +178,7 @@ static void recover_settle_execs(struct sandbox *sb)
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (store_exec_each_open(sb->m->store, sb->id, recover_adopt_open_exec, sb, &err) < 0)
-        manager_warn(sb->m, "sandbox %s: its execs cannot be read: %s", sb->name, err.msg);
+        manager_warn(sb->m, "sandbox %s: cannot read its execs: %s", sb->name, err.msg);
     for (struct exec *x = sb->execs, *next; x; x = next) {
         struct end_record rec;
 
@@ -237,8 +237,8 @@ static const char *recover_why_stopped(const struct sandbox *sb)
 {
     if (sb->state == SANDBOX_STOPPING)
         return sb->reason ? sb->reason : STOPPED_ON_REQUEST;
-    return sb->state == SANDBOX_FAILED ? "cleaned up after it had failed"
-                                       : "found gone when the daemon started";
+    return sb->state == SANDBOX_FAILED ? "cleaned up after a failure"
+                                       : "not running when the daemon started";
 }
 
 static void recover_cleaned(void *arg, const struct err *err, struct engine_sandbox *box)
@@ -254,7 +254,7 @@ static void recover_cleaned(void *arg, const struct err *err, struct engine_sand
         recover_finish(op, SANDBOX_FAILED, err->msg);
     } else if (sb->state == SANDBOX_CREATING) {
         sandbox_forget_hash(sb);
-        recover_finish(op, SANDBOX_FAILED, "the daemon ended while it was being created");
+        recover_finish(op, SANDBOX_FAILED, "the daemon ended during the creation");
     } else {
         recover_finish(op, SANDBOX_STOPPED, recover_why_stopped(sb));
     }
@@ -284,7 +284,7 @@ static void recover_connected(void *arg, const struct err *err, struct engine_sa
         return;
     if (err) { /* it may well live: nothing is touched but by the user's word */
         sb->unsettled = true;
-        manager_warn(sb->m, "sandbox %s cannot be reached: %s", sb->name, err->msg);
+        manager_warn(sb->m, "sandbox %s: cannot be reached: %s", sb->name, err->msg);
         recover_finish(op, SANDBOX_FAILED, err->msg);
         return;
     }
@@ -323,7 +323,7 @@ static void recover_load_row(void *arg, const struct store_sandbox *row)
     struct sandbox *sb;
 
     if (!engine || spec_from_text(row->spec, &spec, &err) < 0) {
-        manager_warn(m, "sandbox %s is left alone: %s", row->name, err.msg);
+        manager_warn(m, "sandbox %s: left unchanged: %s", row->name, err.msg);
         strv_add(&m->recovery->unread, row->id);
         return;
     }

@@ -22,7 +22,7 @@ struct copy_call {
     void *arg;
 };
 
-static const struct err gone_err = {.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"};
+static const struct err gone_err = {.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"};
 
 static void copy_tell(struct copy_call *t, const struct err *err, const struct copy_result *result)
 {
@@ -121,8 +121,8 @@ static int copy_dial_check_sandbox(const struct sandbox *sb, struct err *err)
     if (!sb->ops && sandbox_check_awake(sb, err) < 0)
         return -ERR_CONFLICT;
     if (sb->n_transfers >= TRANSFERS_MAX)
-        return err_set(err, ERR_LIMIT, "%d copies and connections are under way in '%s' already",
-                       TRANSFERS_MAX, sb->name);
+        return err_set(err, ERR_LIMIT, "sandbox '%s': too many copies and connections (limit %d)",
+                       sb->name, TRANSFERS_MAX);
     return 0;
 }
 

@@ -104,7 +104,7 @@ static void engine_news_looked(void *arg, const struct err *err, struct engine_s
     struct sandbox *sb = op->sb;
 
     if (err) { /* the engine has gone again; there will be news when it is back */
-        log_debug("sandbox %s: cannot be looked at: %s", sb->name, err->msg);
+        log_debug("sandbox %s: cannot be inspected: %s", sb->name, err->msg);
         engine_news_finish(op);
         return;
     }
@@ -157,7 +157,7 @@ static void engine_news_reached(void *arg, const struct err *err, struct engine_
     r->m->loose--;
     r->m->reaching--;
     if (err && (!r->before || !STREQ(r->before, err->msg)))
-        manager_warn(r->m, "%s; it is tried again", err->msg);
+        manager_warn(r->m, "%s; trying again", err->msg);
     free(r->before);
     free(r);
 }

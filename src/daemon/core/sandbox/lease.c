@@ -42,7 +42,7 @@ void lease_touch(struct sandbox *sb)
     if (!sb->spec.idle_stop || !sb->stored || sb->ephemeral)
         return;
     if (store_sandbox_set_idle(sb->m->store, sb->id, sb->idle_at, &err) < 0)
-        manager_warn(sb->m, "sandbox %s: when it was last used is not saved: %s", sb->name,
+        manager_warn(sb->m, "sandbox %s: cannot save the time of its last use: %s", sb->name,
                      err.msg);
 }
 
@@ -97,7 +97,7 @@ static void lease_noted(void *arg, const struct err *err, struct engine_sandbox 
 
     (void)box;
     if (err)
-        manager_warn(op->sb->m, "sandbox %s: its leases are not noted beside it: %s", op->sb->name,
+        manager_warn(op->sb->m, "sandbox %s: the engine cannot save its leases: %s", op->sb->name,
                      err->msg);
     TAKE_PTR(op->then)(op);
 }
@@ -162,7 +162,7 @@ static char *lease_why(const struct sandbox *sb, const struct due *d)
     if (STREQ(d->by, "idle_stop"))
         return xasprintf("idle for %s", format_duration(sb->spec.idle_stop, text));
     if (STREQ(d->by, "max_life"))
-        return xasprintf("up for %s, its max life", format_duration(sb->spec.max_life, text));
+        return xasprintf("reached its max life of %s", format_duration(sb->spec.max_life, text));
     return xasprintf("%s for %s", sandbox_state_name(sb->state),
                      format_duration(sb->spec.rm_after, text));
 }

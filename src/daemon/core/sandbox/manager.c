@@ -322,7 +322,8 @@ static void manager_tell_not_found(struct manager *m, const char *name, struct e
     if (near)
         err_hint(err, "Did you mean '%s'?", near);
     else
-        err_hint(err, "'ripcord ls' shows those that exist, 'ripcord up %s' makes it.", name);
+        err_hint(err, "Run 'ripcord ls' to list the sandboxes, or 'ripcord up %s' to create it.",
+                 name);
     free(names);
 }
 
@@ -366,11 +367,11 @@ struct engine *manager_engine(struct manager *m, const char *name, struct err *e
     free(names);
     if (found)
         return found;
-    err_set(err, ERR_UNSUPPORTED, "there is no engine '%.60s' here", wanted);
+    err_set(err, ERR_UNSUPPORTED, "unknown engine '%.60s'", wanted);
     if (near)
         err_hint(err, "Did you mean '%s'?", near);
     else
-        err_hint(err, "'ripcord doctor' shows the engines and what they need.");
+        err_hint(err, "Run 'ripcord doctor' to see the engines and their requirements.");
     return NULL;
 }
 
@@ -419,7 +420,7 @@ static int manager_check_room(const struct manager *m, struct err *err)
 {
     if (m->sandboxes.used < SANDBOXES_MAX)
         return disk_floor_check(m, err);
-    return err_set(err, ERR_LIMIT, "there are %d sandboxes, no more are allowed", SANDBOXES_MAX);
+    return err_set(err, ERR_LIMIT, "too many sandboxes (limit %d)", SANDBOXES_MAX);
 }
 
 int manager_ensure(struct manager *m, const char *name, const json_t *spec, manager_done_fn done,
@@ -534,7 +535,7 @@ static void manager_exec_ready(void *arg, const struct err *err, const struct sa
         return;
     }
     if (x->cancelled)
-        exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client has gone"});
+        exec_fail(x, &(struct err){.code = ERR_CONFLICT, .msg = (char *)"the client disconnected"});
     else if (!err && sb->conn)
         exec_launch(x);
     else if (err)
@@ -542,7 +543,7 @@ static void manager_exec_ready(void *arg, const struct err *err, const struct sa
     else if (exec_may_wait(x)) /* it went down as it had just been found up */
         manager_start_for(x);
     else
-        exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox has gone"});
+        exec_fail(x, &(struct err){.code = ERR_ENGINE, .msg = (char *)"the sandbox is gone"});
     exec_unref(x);
 }
 

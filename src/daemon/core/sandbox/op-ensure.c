@@ -89,7 +89,8 @@ static void op_ensure_recreated(void *arg, const struct err *err, struct engine_
     }
     (void)box;
     if (op->down) {
-        sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was stale", NULL);
+        sandbox_set_state(op->sb, SANDBOX_STOPPED, "re-created: its configuration was out of date",
+                          NULL);
         op_done(op, ACTION_RECREATED);
         return;
     }
@@ -177,9 +178,9 @@ static void op_ensure_replace_running(struct op *op)
     struct sandbox *sb = op->sb;
 
     if (sb->n_execs) {
-        err_set(&err, ERR_CONFLICT, "sandbox '%s' runs %u exec(s) and its spec differs", sb->name,
-                sb->n_execs);
-        err_hint(&err, "It is re-created only when idle: wait for them, or stop it first.");
+        err_set(&err, ERR_CONFLICT, "sandbox '%s': cannot change the spec while %u exec(s) run",
+                sb->name, sb->n_execs);
+        err_hint(&err, "Wait until they end, or stop the sandbox first.");
         op_fail(op, &err);
         return;
     }
@@ -210,8 +211,7 @@ static int op_ensure_keep_asked(struct op *op, struct err *err)
         return 0;
     if (added & sb->unenforced)
         return err_set(err, ERR_UNSUPPORTED,
-                       "sandbox '%s': a limit that is asked for cannot be enforced on this machine",
-                       sb->name);
+                       "sandbox '%s': this machine cannot enforce a requested limit", sb->name);
     sb->spec.asked |= added;
     return sandbox_save(sb, err);
 }
@@ -222,12 +222,12 @@ static int op_ensure_other_disk(const struct sandbox *sb, struct err *err)
     char size[FORMAT_MAX];
 
     if (sb->spec.disk)
-        err_set(err, ERR_CONFLICT, "sandbox '%s' has a disk of %s, and that cannot change",
+        err_set(err, ERR_CONFLICT, "sandbox '%s': the size of its disk (%s) cannot change",
                 sb->name, format_size(sb->spec.disk, size));
     else
-        err_set(err, ERR_CONFLICT, "sandbox '%s' was made without a disk limit and cannot get one",
+        err_set(err, ERR_CONFLICT, "sandbox '%s': a disk limit can only be set at creation",
                 sb->name);
-    return err_hint(err, "Leave the disk limit as it is, or remove the sandbox first.");
+    return err_hint(err, "Keep the present disk limit, or remove the sandbox and create it again.");
 }
 
 static int op_ensure_choose_engine(struct op *op, const char *engine, struct err *err)
@@ -242,7 +242,7 @@ static int op_ensure_choose_engine(struct op *op, const char *engine, struct err
         return 0;
     err_set(err, ERR_CONFLICT, "sandbox '%s' is on engine '%s', not '%s'", sb->name,
             sb->engine->ops->name, engine);
-    return err_hint(err, "A sandbox does not change engines: remove it first.");
+    return err_hint(err, "Remove the sandbox first: a sandbox cannot move to another engine.");
 }
 
 /* The spec after the patch, all but the digest of its image. */
@@ -389,10 +389,12 @@ const struct op_type op_ensure = {"ensure", op_ensure_run};
 int op_renew_check(const struct sandbox *sb, struct err *err)
 {
     if (sb->n_execs || sb->n_transfers)
-        return err_set(err, ERR_CONFLICT, "%u command(s) run in it: it is re-created when idle",
+        return err_set(err, ERR_CONFLICT,
+                       "%u command(s) are running: the sandbox is re-created when it is idle",
                        sb->n_execs + sb->n_transfers);
     if (sb->state == SANDBOX_PAUSED)
-        return err_set(err, ERR_CONFLICT, "it is paused: it is re-created when resumed and idle");
+        return err_set(err, ERR_CONFLICT,
+                       "the sandbox is paused: it is re-created when it is resumed and idle");
     return 0;
 }
 

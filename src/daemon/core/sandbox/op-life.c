@@ -91,7 +91,7 @@ static void op_life_forget(void *arg)
         loop_timer_set(op->again, FORGET_PAUSE, false);
         return;
     }
-    err_hint(&why, "Its files are gone. Remove it again when the store can be written.");
+    err_hint(&why, "The files are deleted. Remove the sandbox again when the store is writable.");
     sandbox_set_state(op->sb, SANDBOX_FAILED, why.msg, NULL);
     op_fail(op, &why);
 }
@@ -138,8 +138,8 @@ static void op_life_remove_run(struct op *op)
     if (op_life_absent(op))
         return;
     if (sb->n_execs && !op->force) {
-        err_set(&err, ERR_CONFLICT, "sandbox '%s' runs %u exec(s)", sb->name, sb->n_execs);
-        err_hint(&err, "Wait for them, or remove it with force ('ripcord rm -f').");
+        err_set(&err, ERR_CONFLICT, "sandbox '%s': %u exec(s) are running", sb->name, sb->n_execs);
+        err_hint(&err, "Wait until they end, or force the removal with 'ripcord rm -f'.");
         op_fail(op, &err);
         return;
     }
@@ -208,11 +208,11 @@ static void op_life_pause_run(struct op *op)
     if (sb->state != from || !sb->conn) {
         err_set(&err, ERR_CONFLICT, "sandbox '%s' is %s, not %s", sb->name,
                 sandbox_state_name(sb->state), sandbox_state_name(from));
-        err_hint(&err, "'ripcord up %s' starts it.", sb->name);
+        err_hint(&err, "Start it with 'ripcord up %s'.", sb->name);
     } else if (engine_is_open(sb->engine) && !(sb->engine->caps & ENGINE_CAP_PAUSE)) {
         err_set(&err, ERR_UNSUPPORTED, "engine '%s' cannot pause on this machine",
                 sb->engine->ops->name);
-        err_hint(&err, "'ripcord doctor' tells what is missing; 'ripcord stop' frees its memory.");
+        err_hint(&err, "Run 'ripcord doctor' to see why, or free the memory with 'ripcord stop'.");
     }
     if (err.code) {
         op_fail(op, &err);

@@ -53,7 +53,8 @@ int spec_network_parse(const char *s, enum spec_network *ret, struct err *err)
             return 0;
         }
     }
-    return err_set(err, ERR_INVALID, "'%s' is not a network mode: none, packages or open", s);
+    return err_set(err, ERR_INVALID, "unknown network mode '%s'; supported: none, packages, open",
+                   s);
 }
 
 static const char *const isolation_names[] = {"shared", "strict"};
@@ -71,8 +72,8 @@ static int spec_apply_isolation(struct sandbox_spec *spec, const char *name, str
         spec->isolation = (enum spec_isolation)i;
         return 0;
     }
-    return err_set(err, ERR_INVALID, "field 'isolation': '%.80s' is neither 'shared' nor 'strict'",
-                   name);
+    return err_set(err, ERR_INVALID,
+                   "field 'isolation': unknown mode '%.80s'; supported: shared, strict", name);
 }
 
 /* ---- numbers: one table for limits and tmpfs sizes ---- */
@@ -80,7 +81,7 @@ static int spec_apply_isolation(struct sandbox_spec *spec, const char *name, str
 struct number_field {
     const char *group, *name;
     size_t offset;
-    bool wide; /* uint64_t, else uint32_t */
+    bool wide; /* a size in bytes, uint64_t; else a count, uint32_t */
     uint64_t min, max;
     uint32_t asked;
 };
@@ -104,6 +105,17 @@ static const struct number_field tmpfs_fields[] = {
 
 #define NUMBER_ABSENT UINT64_MAX
 
+static int spec_out_of_range(const struct number_field *f, struct err *err)
+{
+    char min[FORMAT_MAX], max[FORMAT_MAX];
+
+    if (!f->wide)
+        return err_set(err, ERR_INVALID, "field '%s.%s' must be between %llu and %llu", f->group,
+                       f->name, (unsigned long long)f->min, (unsigned long long)f->max);
+    return err_set(err, ERR_INVALID, "field '%s.%s' must be between %s and %s", f->group, f->name,
+                   format_size(f->min, min), format_size(f->max, max));
+}
+
 static int spec_apply_numbers(struct sandbox_spec *spec, const struct number_field *fields,
                               const uint64_t *values, size_t n, struct err *err)
 {
@@ -114,9 +126,7 @@ static int spec_apply_numbers(struct sandbox_spec *spec, const struct number_fie
         if (values[i] == NUMBER_ABSENT)
             continue;
         if (values[i] < f->min || values[i] > f->max)
-            return err_set(err, ERR_INVALID, "field '%s.%s': %llu is not from %llu to %llu",
-                           f->group, f->name, (unsigned long long)values[i],
-                           (unsigned long long)f->min, (unsigned long long)f->max);
+            return spec_out_of_range(f, err);
         if (f->wide)
             *(uint64_t *)at = values[i];
         else
@@ -134,7 +144,7 @@ static int spec_apply_cpus(struct sandbox_spec *spec, const json_t *v, struct er
         return err_set(err, ERR_INVALID, "field 'limits.cpus' must be a number such as 2 or 0.5");
     cpus = json_number_value(v);
     if (!(cpus >= 0.01 && cpus <= 1024))
-        return err_set(err, ERR_INVALID, "field 'limits.cpus': %g is not from 0.01 to 1024", cpus);
+        return err_set(err, ERR_INVALID, "field 'limits.cpus' must be between 0.01 and 1024");
     spec->cpu_milli = (uint32_t)lround(cpus * 1000);
     spec->asked |= SPEC_LIMIT_CPUS;
     return 0;
@@ -201,7 +211,7 @@ int spec_check_path(const char *field, const char *p, struct err *err)
     if (spec_path_is_clean(p))
         return 0;
     return err_set(err, ERR_INVALID,
-                   "field '%s': '%s' is not an absolute path without '.', '..' or '//'", field, p);
+                   "field '%s': '%s' must be an absolute path without '.', '..' or '//'", field, p);
 }
 
 static void spec_replace(char **dst, const char *s)
@@ -219,7 +229,7 @@ static int spec_apply_image(struct sandbox_spec *spec, const char *image, struct
 
     if (!*image || strlen(image) > SPEC_IMAGE_MAX || strspn(image, ok) != strlen(image) ||
         strstr(image, "..") || !isalnum((unsigned char)*image))
-        return err_set(err, ERR_INVALID, "field 'image': '%.100s' is not an image's name", image);
+        return err_set(err, ERR_INVALID, "field 'image': invalid image name '%.100s'", image);
     if (spec->image && STREQ(spec->image, image))
         return 0;
     spec_replace(&spec->image, image);
@@ -232,8 +242,7 @@ static int spec_apply_runtime(struct sandbox_spec *spec, const char *runtime, st
     static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
 
     if (!*runtime || strlen(runtime) > SPEC_RUNTIME_MAX || strspn(runtime, ok) != strlen(runtime))
-        return err_set(err, ERR_INVALID, "field 'runtime': '%.100s' is not a runtime's name",
-                       runtime);
+        return err_set(err, ERR_INVALID, "field 'runtime': invalid runtime name '%.100s'", runtime);
     free(TAKE_PTR(spec->runtime));
     if (!STREQ(runtime, "default"))
         spec->runtime = xstrdup(runtime);
@@ -270,7 +279,7 @@ static int spec_env_entry(const char *key, const char *value, char **ret, struct
     int r = parse_env(entry, err);
 
     if (r >= 0 && strchr(key, '='))
-        r = err_set(err, ERR_INVALID, "'%s' is not a variable's name", key);
+        r = err_set(err, ERR_INVALID, "invalid variable name '%s'", key);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(entry);
@@ -283,10 +292,10 @@ static int spec_label_entry(const char *key, const char *value, char **ret, stru
 
     if (!*key || strlen(key) > 128 || strspn(key, ok) != strlen(key))
         return err_set(err, ERR_INVALID,
-                       "'%.140s' is not a label name (letters, digits and . _ / -, at most 128)",
+                       "invalid label name '%.140s' (letters, digits and . _ / -, at most 128)",
                        key);
     if (strlen(value) > SPEC_LABEL_MAX)
-        return err_set(err, ERR_INVALID, "label '%s' is over %d bytes", key, SPEC_LABEL_MAX);
+        return err_set(err, ERR_INVALID, "label '%s' is longer than %d bytes", key, SPEC_LABEL_MAX);
     *ret = xasprintf("%s=%s", key, value);
     return 0;
 }
@@ -312,8 +321,9 @@ static int spec_read_pairs(const json_t *obj, const char *field, size_t max, ent
         bytes += strlen(v[n++]) + 1;
     }
     if (bytes > SPEC_ENV_BYTES_MAX)
-        return err_set(err, ERR_INVALID, "field '%s' has %zu bytes in all, at most %d are allowed",
-                       field, bytes, SPEC_ENV_BYTES_MAX);
+        return err_set(err, ERR_INVALID,
+                       "field '%s' has %zu bytes in total, at most %d are allowed", field, bytes,
+                       SPEC_ENV_BYTES_MAX);
     *ret = TAKE_PTR(v);
     return 0;
 }
@@ -359,11 +369,10 @@ static int spec_read_mode(const char *text, struct spec_cache *ret, struct err *
     if (r < 0 || !colon)
         return r;
     if (ret->mode != CACHE_SHARED)
-        return err_set(err, ERR_INVALID, "'%.80s': only mode 'shared' has a group", text);
+        return err_set(err, ERR_INVALID, "'%.80s': only mode 'shared' takes a group", text);
     if (!name_is_valid(colon + 1)) {
-        err_set(err, ERR_INVALID, "'%.80s' is not a valid group", colon + 1);
-        return err_hint(err, "Groups are named as sandboxes are: lower-case letters, digits and "
-                             "dashes.");
+        err_set(err, ERR_INVALID, "invalid group '%.80s'", colon + 1);
+        return err_hint(err, "Use lower-case letters, digits and dashes, as in sandbox names.");
     }
     ret->group = xstrdup(colon + 1);
     return 0;
@@ -382,7 +391,7 @@ static int spec_read_cache(const char *tool, const json_t *mode, struct spec_cac
     if (r >= 0)
         r = spec_read_mode(json_string_value(mode), ret, err);
     if (r >= 0 && !t && ret->mode == CACHE_SHARED)
-        r = err_set(err, ERR_INVALID, "mode 'shared' is asked for tool by tool");
+        r = err_set(err, ERR_INVALID, "mode 'shared' must be set for each tool by name");
     if (r < 0)
         return err_wrap(err, "field 'caches'");
     ret->tool = xstrdup(tool);
@@ -435,10 +444,10 @@ static int spec_apply_caches(struct sandbox_spec *spec, const json_t *obj, struc
 
 static int spec_refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
 {
-    err_set(err, ERR_INVALID, "isolation 'strict' and cache '%s' in mode '%s' exclude each other",
-            tool, cache_mode_name(mode));
-    return err_hint(err, "The files of that cache are other sandboxes' too: mode 'private' or "
-                         "'off' has its own.");
+    err_set(err, ERR_INVALID, "isolation 'strict' does not allow cache '%s' in mode '%s'", tool,
+            cache_mode_name(mode));
+    return err_hint(err, "Use mode 'private' or 'off': other sandboxes share the files of "
+                         "that cache.");
 }
 
 /* What others read or write too is not for strict sandboxes: refused when it was asked for. */
@@ -481,14 +490,15 @@ static int spec_check_mount(const struct spec_mount *m, char *const *roots, size
     for (char *const *p = roots; p && *p && !allowed; p++)
         allowed = spec_path_below(m->source, *p);
     if (!allowed) {
-        err_set(err, ERR_DENIED, "field 'mounts[%zu].source': '%s' lies in no allowed folder", i,
+        err_set(err, ERR_DENIED,
+                "field 'mounts[%zu].source': '%s' is outside the allowed mount roots", i,
                 m->source);
         return err_hint(err, "Add a folder to 'mounts.roots' in ripcord.yaml to allow it.");
     }
     for (size_t k = 0; k < ARRAY_SIZE(reserved_targets); k++)
         if (spec_path_below(m->target, reserved_targets[k]) || STREQ(m->target, "/"))
-            return err_set(err, ERR_INVALID, "field 'mounts[%zu].target': '%s' is reserved", i,
-                           m->target);
+            return err_set(err, ERR_INVALID, "field 'mounts[%zu].target': '%s' is a reserved path",
+                           i, m->target);
     return 0;
 }
 
@@ -588,7 +598,7 @@ static int spec_apply_lease(uint64_t *lease, const char *field, uint64_t ms, str
     if (ms == NUMBER_ABSENT)
         return 0;
     if (ms > UINT64_MAX / USEC_PER_MSEC / 1000)
-        return err_set(err, ERR_INVALID, "field '%s': %llu is too long", field,
+        return err_set(err, ERR_INVALID, "field '%s': %llu is too large", field,
                        (unsigned long long)ms);
     *lease = ms * USEC_PER_MSEC;
     return 0;

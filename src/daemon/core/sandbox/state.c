@@ -92,7 +92,7 @@ void sandbox_forget_hash(struct sandbox *sb)
 
     sb->hash[0] = '\0';
     if (sandbox_save(sb, &err) < 0)
-        manager_warn(sb->m, "sandbox %s: not saved: %s", sb->name, err.msg);
+        manager_warn(sb->m, "sandbox %s: cannot be saved: %s", sb->name, err.msg);
 }
 
 static int state_save(struct sandbox *sb, struct err *err)
@@ -119,7 +119,7 @@ static int state_forget(struct sandbox *sb, struct err *err)
     if (store_sandbox_delete(sb->m->store, sb->id, &why) < 0) {
         if (!sb->ephemeral) /* of those the next daemon removes what it finds */
             return err_move(err, &why);
-        manager_warn(sb->m, "sandbox %s: not removed from the store: %s", sb->name, why.msg);
+        manager_warn(sb->m, "sandbox %s: cannot be removed from the store: %s", sb->name, why.msg);
     }
     sb->stored = false;
     if (!sb->ephemeral)
@@ -151,7 +151,7 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
         return err_set(err, ERR_CONFLICT, "sandbox '%s' is %s, cannot become %s", sb->name,
                        sandbox_state_name(from), sandbox_state_name(to));
     if (to == SANDBOX_ABSENT && state_forget(sb, err) < 0)
-        return err_wrap(err, "sandbox '%s' cannot be removed from the store", sb->name);
+        return err_wrap(err, "remove sandbox '%s' from the store", sb->name);
     sb->state = to;
     sb->since = time_wall();
     reason = why ? xstrdup(why) : NULL; /* may well be the old one's own text */
@@ -163,7 +163,7 @@ int sandbox_set_state(struct sandbox *sb, enum sandbox_state to, const char *why
             sb->state = from;
             return err_move(err, &save);
         }
-        manager_warn(sb->m, "sandbox %s: state '%s' is not saved: %s", sb->name,
+        manager_warn(sb->m, "sandbox %s: cannot save state '%s': %s", sb->name,
                      sandbox_state_name(to), save.msg);
     }
     state_emit(sb, from);

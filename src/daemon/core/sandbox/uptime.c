@@ -36,7 +36,7 @@ int uptime_open(struct store *store, struct uptime *ret, struct err *err)
     if (r < 0)
         return r;
     if (r > 0 && sscanf(text, "%39s %llu %llu", then, &base, &last) != 3)
-        return err_set(err, ERR_SYSTEM, "the clock of leases is damaged: '%s'", text);
+        return err_set(err, ERR_SYSTEM, "the lease clock in the store is damaged: '%s'", text);
     /* Another boot goes on where the last reading was; what this one has counted already counts. */
     ret->base = STREQ(then, time_boot_id(boot)) ? base : last;
     return uptime_save(ret, err);
@@ -59,5 +59,5 @@ void uptime_tick(struct uptime *u)
     _cleanup_err_ struct err err = ERR_INIT;
 
     if (uptime_since(u, u->saved) >= SAVE_EVERY && uptime_save(u, &err) < 0)
-        log_debug("the clock of leases is not saved, trying again: %s", err.msg);
+        log_debug("cannot save the lease clock, trying again: %s", err.msg);
 }

@@ -242,7 +242,7 @@ static int session_events_put_head(uint64_t seq, const char *stream, struct buf 
 
 static int session_events_too_large(struct err *err)
 {
-    return err_set(err, ERR_LIMIT, "an event of the session is over %d bytes", SESSION_TEXT_MAX);
+    return err_set(err, ERR_LIMIT, "a session event is larger than %d bytes", SESSION_TEXT_MAX);
 }
 
 /* 1 when it was wanted and is in the buffer. */
@@ -288,7 +288,7 @@ static int session_events_give_exit(struct session_reader *r, struct buf *b, str
     const char *end = stream_end_text(r->sides[0].stream);
 
     if (r->config.since > r->seq)
-        return err_set(err, ERR_INVALID, "event %llu never was: the last one is %llu",
+        return err_set(err, ERR_INVALID, "event %llu does not exist: the last one is %llu",
                        (unsigned long long)r->config.since, (unsigned long long)r->seq);
     r->finished = true;
     if (r->seq == r->config.since)
@@ -473,7 +473,7 @@ static int session_events_check_kept(struct session_reader *r, struct err *err)
         bytes += stream_first(r->sides[i].stream, (enum journal_stream)i);
     if (!bytes)
         return 0;
-    return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are not kept any more", r->id);
+    return err_set(err, ERR_NOT_FOUND, "the events of session '%s' are no longer kept", r->id);
 }
 
 static int session_events_check_session(struct manager *m, struct sandbox *sb,
