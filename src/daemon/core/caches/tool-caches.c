@@ -134,7 +134,8 @@ int manager_caches_drop(struct manager *m, const char *tool, tool_caches_fn done
     const struct cache_tool *t;
     int r = all ? 0 : cache_tool_find(tool, &t, err);
 
-    if (r >= 0)
-        tool_caches_round_start(m, all ? "" : tool, done, arg);
-    return r;
+    if (r < 0)
+        return r;
+    tool_caches_round_start(m, all ? "" : tool, done, arg);
+    return 0;
 }

@@ -155,25 +155,29 @@ static int warm_plan_take_line(const char *text, size_t len, unsigned line, stru
         len--;
     len = warm_plan_without_comment(text, len);
     r = warm_plan_check_characters(text, len, line, err);
-    if (r >= 0)
-        r = warm_plan_check_options(text, len, line, err);
-    if (r >= 0 && (buf_append(ret, text, len) < 0 || buf_append_c(ret, '\n') < 0))
-        r = err_set(err, ERR_LIMIT, "the requirements are larger than %zu bytes", ret->max);
-    return r;
+    if (r < 0)
+        return r;
+    r = warm_plan_check_options(text, len, line, err);
+    if (r < 0)
+        return r;
+    if (buf_append(ret, text, len) < 0 || buf_append_c(ret, '\n') < 0)
+        return err_set(err, ERR_LIMIT, "the requirements are larger than %zu bytes", ret->max);
+    return 0;
 }
 
 static int warm_plan_take_requirements(const char *text, struct buf *ret, struct err *err)
 {
     unsigned line = 1;
-    int r = 0;
 
-    for (const char *p = text; r >= 0 && *p; line++) {
+    for (const char *p = text; *p; line++) {
         size_t len = strcspn(p, "\n");
+        int r = warm_plan_take_line(p, len, line, ret, err);
 
-        r = warm_plan_take_line(p, len, line, ret, err);
+        if (r < 0)
+            return r;
         p += len + (p[len] == '\n');
     }
-    return r;
+    return 0;
 }
 
 static int warm_plan_check_kind(const struct recipe *r, const struct warm_request *q,
@@ -327,12 +331,15 @@ static int warm_plan_make_files(const struct warm_request *q, int *ret, struct e
 
     tar_writer_init(&w, warm_plan_to_buf, &tar);
     r = tar_put(&w, &folder, err);
-    if (r >= 0 && q->requirements)
-        r = warm_plan_put_requirements(&w, q->requirements, err);
-    if (r >= 0 && q->lock)
-        r = warm_plan_put_lock(&w, q->lock, err);
-    if (r >= 0)
-        r = tar_finish(&w, err);
+    if (r < 0)
+        return r;
+    r = q->requirements ? warm_plan_put_requirements(&w, q->requirements, err) : 0;
+    if (r < 0)
+        return r;
+    r = q->lock ? warm_plan_put_lock(&w, q->lock, err) : 0;
+    if (r < 0)
+        return r;
+    r = tar_finish(&w, err);
     return r < 0 ? r : warm_plan_into_pipe(&tar, ret, err);
 }
 
@@ -369,26 +376,29 @@ static int warm_plan_read_request(const json_t *doc, struct warm_request *q, str
 
 int warm_plan_read(const json_t *request, struct warm_plan *ret, struct err *err)
 {
-    struct warm_plan p = {.files = -1};
+    _cleanup_(warm_plan_done) struct warm_plan p = {.files = -1};
     const struct recipe *recipe = NULL;
     struct warm_request q = {0};
     int r;
 
     r = warm_plan_read_request(request, &q, err);
-    if (r >= 0)
-        r = warm_plan_find_recipe(q.tool, &recipe, err);
-    if (r >= 0)
-        r = warm_plan_check_kind(recipe, &q, err);
-    if (r >= 0)
-        r = warm_plan_make_argv(recipe, &q, &p.argv, err);
-    if (r >= 0)
-        r = warm_plan_make_files(&q, &p.files, err);
-    if (r < 0) {
-        warm_plan_done(&p);
+    if (r < 0)
         return r;
-    }
+    r = warm_plan_find_recipe(q.tool, &recipe, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_check_kind(recipe, &q, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_make_argv(recipe, &q, &p.argv, err);
+    if (r < 0)
+        return r;
+    r = warm_plan_make_files(&q, &p.files, err);
+    if (r < 0)
+        return r;
     p.tool = recipe->tool;
     p.spec = warm_plan_make_spec(&q);
     *ret = p;
+    p = (struct warm_plan){.files = -1}; /* handed over */
     return 0;
 }

@@ -61,6 +61,8 @@ static void warm_stop_reading(struct warm *w)
 
 static void warm_free(struct warm *w)
 {
+    if (!w)
+        return;
     for (struct warm **at = &w->m->warms; *at; at = &(*at)->next) {
         if (*at != w)
             continue;
@@ -74,6 +76,7 @@ static void warm_free(struct warm *w)
     err_done(&w->err);
     free(w);
 }
+DEFINE_CLEANUP(struct warm *, warm_free);
 
 void warms_drop(struct manager *m)
 {
@@ -219,12 +222,9 @@ static void warm_take_cache(struct warm *w)
     _cleanup_free_ char *path = xasprintf(CACHE_ROOT "/%s", w->plan.tool);
     _cleanup_err_ struct err err = ERR_INIT;
     _cleanup_close_ int fd = -1;
-    int r;
 
-    r = warm_open_archive(w, &fd, &err);
-    if (r >= 0)
-        r = manager_copy(w->m, w->name, path, false, TAKE_FD(fd), warm_copied_out, w, &err);
-    if (r < 0)
+    if (warm_open_archive(w, &fd, &err) < 0 ||
+        manager_copy(w->m, w->name, path, false, TAKE_FD(fd), warm_copied_out, w, &err) < 0)
         warm_finish(w, &err);
 }
 
@@ -333,7 +333,6 @@ static void warm_ensured(void *arg, const struct err *err, const struct sandbox 
 {
     struct warm *w = arg;
     _cleanup_err_ struct err why = ERR_INIT;
-    int r = 0;
 
     (void)action;
     if (err || !sb || w->m->closing) {
@@ -342,11 +341,9 @@ static void warm_ensured(void *arg, const struct err *err, const struct sandbox 
         return;
     }
     w->engine = sb->engine;
-    r = warm_check_sandbox(sb, &why);
-    if (r >= 0)
-        r = manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), warm_copied_in, w,
-                         &why);
-    if (r < 0)
+    if (warm_check_sandbox(sb, &why) < 0 ||
+        manager_copy(w->m, w->name, WARM_HOME, true, TAKE_FD(w->plan.files), warm_copied_in, w,
+                     &why) < 0)
         warm_finish(w, &why);
 }
 
@@ -366,25 +363,26 @@ static int warm_check_room(const struct manager *m, struct err *err)
 int manager_warm(struct manager *m, const json_t *request, warm_done_fn done, void *arg,
                  struct err *err)
 {
-    struct warm *w = xnew0(struct warm);
-    char id[SANDBOX_ID_LEN + 1] = "";
+    _cleanup_(warm_freep) struct warm *w = xnew0(struct warm);
+    char id[SANDBOX_ID_LEN + 1];
     int r;
 
     *w = (struct warm){
         .m = m, .archive = -1, .pipe = -1, .done = done, .arg = arg, .plan = {.files = -1}};
     r = warm_check_room(m, err);
-    if (r >= 0)
-        r = warm_plan_read(request, &w->plan, err);
-    if (r >= 0)
-        r = random_hex(id, err);
-    snprintf(w->name, sizeof(w->name), "warm-%s", id);
-    if (r >= 0)
-        r = manager_ensure(m, w->name, w->plan.spec, warm_ensured, w, err);
-    if (r < 0) {
-        warm_free(w);
+    if (r < 0)
         return r;
-    }
+    r = warm_plan_read(request, &w->plan, err);
+    if (r < 0)
+        return r;
+    r = random_hex(id, err);
+    if (r < 0)
+        return r;
+    snprintf(w->name, sizeof(w->name), "warm-%s", id);
+    r = manager_ensure(m, w->name, w->plan.spec, warm_ensured, w, err);
+    if (r < 0)
+        return r;
     w->next = m->warms;
-    m->warms = w;
+    m->warms = TAKE_PTR(w);
     return 0;
 }

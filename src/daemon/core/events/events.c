@@ -72,9 +72,10 @@ static int events_reserve(struct event_log *ev, bool sync, struct err *err)
 {
     int r = events_mark(ev, ev->next + BLOCK, false, sync, err);
 
-    if (r >= 0)
-        ev->reserved = ev->next + BLOCK;
-    return r;
+    if (r < 0)
+        return r;
+    ev->reserved = ev->next + BLOCK;
+    return 0;
 }
 
 static int events_take_up(struct event_log *ev, struct err *err)
@@ -140,10 +141,8 @@ static struct store_event events_to_row(const struct pending *p)
 static int events_trim(struct event_log *ev, struct err *err)
 {
     struct store_span span = {0};
-    int r = 0;
+    int r = ev->counted ? 0 : store_event_span(ev->store, &span, err);
 
-    if (!ev->counted)
-        r = store_event_span(ev->store, &span, err);
     if (r < 0)
         return r;
     ev->stored += span.count;
@@ -151,9 +150,10 @@ static int events_trim(struct event_log *ev, struct err *err)
     if (ev->stored <= ev->keep + MIN(ev->keep / 8, 2 * BATCH))
         return 0;
     r = store_event_trim(ev->store, ev->stored - ev->keep, err);
-    if (r >= 0)
-        ev->stored = ev->keep;
-    return r;
+    if (r < 0)
+        return r;
+    ev->stored = ev->keep;
+    return 0;
 }
 
 static int events_flush_batch(struct event_log *ev, struct err *err)
@@ -438,19 +438,15 @@ static int events_append_field(struct buf *b, const char *key, const char *value
 int event_to_text(const struct event *e, struct buf *b)
 {
     char at[TIME_FORMAT_MAX];
-    int r;
 
-    r = buf_appendf(b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)e->seq,
-                    time_format(e->at, at));
-    if (r >= 0)
-        r = events_append_field(b, "kind", e->kind);
-    if (r >= 0)
-        r = events_append_field(b, "sandbox", e->sandbox);
-    if (r >= 0)
-        r = events_append_field(b, "sandbox_id", e->sandbox_id);
-    if (r >= 0)
-        r = events_append_field(b, "exec", e->exec);
-    if (r >= 0 && e->data)
-        r = buf_appendf(b, ",\"data\":%s", e->data);
-    return r < 0 ? r : buf_append_c(b, '}');
+    if (buf_appendf(b, "{\"seq\":%llu,\"time\":\"%s\"", (unsigned long long)e->seq,
+                    time_format(e->at, at)) < 0 ||
+        events_append_field(b, "kind", e->kind) < 0 ||
+        events_append_field(b, "sandbox", e->sandbox) < 0 ||
+        events_append_field(b, "sandbox_id", e->sandbox_id) < 0 ||
+        events_append_field(b, "exec", e->exec) < 0)
+        return -ERR_LIMIT;
+    if (e->data && buf_appendf(b, ",\"data\":%s", e->data) < 0)
+        return -ERR_LIMIT;
+    return buf_append_c(b, '}');
 }

@@ -48,10 +48,11 @@ int exec_signal(struct exec *x, int sig, exec_result_fn done, void *arg, struct 
 {
     int r = exec_calls_check_reachable(x, err);
 
-    if (r >= 0)
-        supervisor_conn_signal(x->sb->conn, x->id, sig, exec_calls_result_cb,
-                               exec_calls_result_new(done, arg));
-    return r;
+    if (r < 0)
+        return r;
+    supervisor_conn_signal(x->sb->conn, x->id, sig, exec_calls_result_cb,
+                           exec_calls_result_new(done, arg));
+    return 0;
 }
 
 int exec_kill(struct exec *x, exec_result_fn done, void *arg, struct err *err)
@@ -61,10 +62,11 @@ int exec_kill(struct exec *x, exec_result_fn done, void *arg, struct err *err)
     if (!exec_is_sent(x))
         x->cancelled = true; /* not sent yet: it will not be */
     r = exec_calls_check_reachable(x, err);
-    if (r >= 0)
-        supervisor_conn_kill(x->sb->conn, x->id, END_KILLED, exec_calls_result_cb,
-                             exec_calls_result_new(done, arg));
-    return r;
+    if (r < 0)
+        return r;
+    supervisor_conn_kill(x->sb->conn, x->id, END_KILLED, exec_calls_result_cb,
+                         exec_calls_result_new(done, arg));
+    return 0;
 }
 
 void exec_resize(struct exec *x, uint16_t rows, uint16_t cols)
@@ -166,15 +168,14 @@ static void exec_calls_collect_row(void *arg, const struct store_exec *row)
 
 int exec_list_json(struct manager *m, struct sandbox *sb, json_t **ret, struct err *err)
 {
-    struct collect c = {.sb = sb, .list = json_array()};
+    _cleanup_json_ json_t *list = json_array();
+    struct collect c = {.sb = sb, .list = list};
     int r;
 
     r = store_exec_each(m->store, sb->id, EXEC_LIST_MAX, exec_calls_collect_row, &c, err);
-    if (r < 0) {
-        json_decref(c.list);
+    if (r < 0)
         return r;
-    }
-    *ret = c.list;
+    *ret = TAKE_PTR(list);
     return 0;
 }
 
@@ -214,22 +215,23 @@ int exec_totals_of(struct manager *m, const struct sandbox *sb, json_t **ret, st
 
 int exec_totals_all(struct manager *m, json_t **ret, struct err *err)
 {
-    _cleanup_json_ json_t *doc = NULL, *boxes = json_object();
+    _cleanup_json_ json_t *doc = NULL, *sandboxes = json_object();
     struct sandbox *sb = NULL;
     int r = usage_totals_all(&m->tallies, &doc, err);
 
-    for (size_t i = 0; r >= 0 && manager_next(m, &i, &sb);) {
+    if (r < 0)
+        return r;
+    for (size_t i = 0; manager_next(m, &i, &sb);) {
         json_t *sum = NULL;
 
         if (sb->ephemeral)
             continue;
         r = exec_totals_of(m, sb, &sum, err);
-        if (r >= 0)
-            json_object_set_new(boxes, sb->name, sum);
+        if (r < 0)
+            return r;
+        json_object_set_new(sandboxes, sb->name, sum);
     }
-    if (r < 0)
-        return r;
-    json_object_set(doc, "sandboxes", boxes);
+    json_object_set(doc, "sandboxes", sandboxes);
     *ret = TAKE_PTR(doc);
     return 0;
 }

@@ -306,21 +306,27 @@ static int exec_write_end(struct exec *x, struct err *err)
                           retain_bytes(x), err);
 }
 
-/* With what it has used, so that neither is ever there without the other. */
 static int exec_write_end_and_totals(struct exec *x, struct err *err)
+{
+    int r = exec_write_end(x, err);
+
+    return r < 0 ? r : usage_totals_write(&x->m->tallies, err);
+}
+
+/* The end and the exec's share of the totals in one transaction: neither exists without the other.
+ */
+static int exec_commit_end(struct exec *x, struct err *err)
 {
     struct store *s = x->m->store;
     int r = store_begin(s, err);
 
     if (r < 0)
         return r;
-    r = exec_write_end(x, err);
-    if (r >= 0)
-        r = usage_totals_write(&x->m->tallies, err);
-    r = store_end(s, r, err);
-    if (r >= 0)
-        usage_totals_written(&x->m->tallies);
-    return r;
+    r = store_end(s, exec_write_end_and_totals(x, err), err);
+    if (r < 0)
+        return r;
+    usage_totals_written(&x->m->tallies);
+    return 0;
 }
 
 /* The end is known and must not be forgotten because the disk is full: it is kept and tried again.
@@ -330,7 +336,7 @@ static void exec_save_end(struct exec *x)
     _cleanup_err_ struct err err = ERR_INIT;
     struct manager *m = x->m;
 
-    if (exec_write_end_and_totals(x, &err) >= 0)
+    if (exec_commit_end(x, &err) >= 0)
         return;
     manager_warn(m, "the end of exec %s cannot be saved%s: %s", x->id,
                  m->n_unsaved < EXEC_UNSAVED_MAX ? ", trying again" : "", err.msg);

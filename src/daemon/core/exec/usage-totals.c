@@ -36,14 +36,18 @@ static void usage_totals_sum_free(struct sum *s)
 
 static int usage_totals_flush(struct tallies *t, struct err *err)
 {
-    int r = t->pending.used ? store_begin(t->store, err) : 0;
+    int r;
 
-    if (r < 0 || !t->pending.used)
+    if (!t->pending.used)
+        return 0;
+    r = store_begin(t->store, err);
+    if (r < 0)
         return r;
     r = store_end(t->store, usage_totals_write(t, err), err);
-    if (r >= 0)
-        usage_totals_written(t);
-    return r;
+    if (r < 0)
+        return r;
+    usage_totals_written(t);
+    return 0;
 }
 
 static void usage_totals_on_timer(void *arg)
@@ -157,11 +161,14 @@ static int usage_totals_trim(struct tallies *t, struct err *err)
 int usage_totals_write(struct tallies *t, struct err *err)
 {
     void *value;
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && map_next(&t->pending, &i, NULL, &value);)
-        r = usage_totals_write_one(t, value, err);
-    return r < 0 ? r : usage_totals_trim(t, err);
+    for (size_t i = 0; map_next(&t->pending, &i, NULL, &value);) {
+        int r = usage_totals_write_one(t, value, err);
+
+        if (r < 0)
+            return r;
+    }
+    return usage_totals_trim(t, err);
 }
 
 void usage_totals_written(struct tallies *t)
@@ -207,14 +214,13 @@ static void usage_totals_collect(void *arg, const struct store_total *row)
 static int usage_totals_read_scope(struct tallies *t, const char *scope, const char *name,
                                    json_t **ret, struct err *err)
 {
-    json_t *o = json_object();
+    _cleanup_json_ json_t *o = json_object();
     int r = store_total_each(t->store, scope, name, usage_totals_collect, o, err);
 
     if (r < 0)
-        json_decref(o);
-    else
-        *ret = o;
-    return r;
+        return r;
+    *ret = TAKE_PTR(o);
+    return 0;
 }
 
 static int usage_totals_read_one(struct tallies *t, const char *scope, const char *name,
@@ -224,8 +230,9 @@ static int usage_totals_read_one(struct tallies *t, const char *scope, const cha
     json_t *found;
     int r = usage_totals_flush(t, err);
 
-    if (r >= 0)
-        r = usage_totals_read_scope(t, scope, name, &o, err);
+    if (r < 0)
+        return r;
+    r = usage_totals_read_scope(t, scope, name, &o, err);
     if (r < 0)
         return r;
     found = json_object_get(o, name);
@@ -243,9 +250,11 @@ int usage_totals_all(struct tallies *t, json_t **ret, struct err *err)
     _cleanup_json_ json_t *all = NULL, *labels = NULL;
     int r = usage_totals_read_one(t, SCOPE_ALL, "", &all, err);
 
-    if (r >= 0)
-        r = usage_totals_read_scope(t, SCOPE_LABEL, NULL, &labels, err);
-    if (r >= 0)
-        *ret = json_pack("{s:O, s:O}", "all", all, "labels", labels);
-    return r;
+    if (r < 0)
+        return r;
+    r = usage_totals_read_scope(t, SCOPE_LABEL, NULL, &labels, err);
+    if (r < 0)
+        return r;
+    *ret = json_pack("{s:O, s:O}", "all", all, "labels", labels);
+    return 0;
 }

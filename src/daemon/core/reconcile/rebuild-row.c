@@ -91,11 +91,14 @@ static int rebuild_row_add_execs(struct sandbox *sb, struct err *err)
     _cleanup_free_ char *path = xasprintf("%s/%s", sb->engine->exec_root, sb->id);
     _cleanup_free_ struct rebuilt_exec *found = NULL;
     size_t n = rebuild_row_find_execs(path, &found);
-    int r = 0;
 
-    for (size_t i = 0; r >= 0 && i < n; i++)
-        r = rebuild_row_add_exec(sb, &found[i], err);
-    return r;
+    for (size_t i = 0; i < n; i++) {
+        int r = rebuild_row_add_exec(sb, &found[i], err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* ---- the sandbox ---- */
@@ -121,8 +124,9 @@ static int rebuild_row_fill(struct sandbox *sb, const struct recon_item *item, s
     sb->engine = item->engine;
     sb->created_at = time_wall();
     r = rebuild_row_take_spec(sb, item, err);
-    if (r >= 0)
-        r = sandbox_set_state(sb, SANDBOX_STOPPED, item->reason, err);
+    if (r < 0)
+        return r;
+    r = sandbox_set_state(sb, SANDBOX_STOPPED, item->reason, err);
     return r < 0 ? r : rebuild_row_add_execs(sb, err);
 }
 

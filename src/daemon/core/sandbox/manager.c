@@ -398,22 +398,20 @@ void manager_tick(struct manager *m)
 static int manager_check_spec(struct manager *m, const struct sandbox *sb, const json_t *patch,
                               struct err *err)
 {
+    _cleanup_(sandbox_spec_done) struct sandbox_spec scratch = {0};
     bool fresh = !sb || sb->state == SANDBOX_ABSENT;
-    struct sandbox_spec scratch;
-    const struct engine *e = NULL;
+    const struct engine *e;
     const char *name = NULL;
     int r;
 
     sandbox_spec_copy(&scratch, fresh ? &m->config.defaults : &sb->spec);
     r = spec_apply(&scratch, &name, patch, m->config.mount_roots, err);
-    if (r >= 0 && fresh) {
-        e = manager_engine(m, name, err);
-        r = e ? 0 : -ERR_UNSUPPORTED;
-    }
-    if (r >= 0 && e && engine_is_open(e))
-        r = engine_check_spec(e, &scratch, err);
-    sandbox_spec_done(&scratch);
-    return r;
+    if (r < 0 || !fresh)
+        return r;
+    e = manager_engine(m, name, err);
+    if (!e)
+        return -ERR_UNSUPPORTED;
+    return engine_is_open(e) ? engine_check_spec(e, &scratch, err) : 0;
 }
 
 static int manager_check_room(const struct manager *m, struct err *err)
@@ -435,8 +433,9 @@ int manager_ensure(struct manager *m, const char *name, const json_t *spec, mana
         return r;
     sb = map_get(&m->sandboxes, name);
     r = manager_check_spec(m, sb, spec, err);
-    if (r >= 0)
-        r = sb ? disk_floor_check(m, err) : manager_check_room(m, err);
+    if (r < 0)
+        return r;
+    r = sb ? disk_floor_check(m, err) : manager_check_room(m, err);
     if (r < 0)
         return r;
     if (sb && sb->ephemeral)
@@ -497,8 +496,9 @@ int manager_lease(struct manager *m, const char *name, const json_t *leases, man
     struct op *op;
     int r = manager_lookup(m, name, &sb, err);
 
-    if (r >= 0)
-        r = spec_apply_leases(&scratch, leases, err);
+    if (r < 0)
+        return r;
+    r = spec_apply_leases(&scratch, leases, err);
     if (r < 0)
         return r;
     op = op_push(sb, &op_lease);
@@ -555,6 +555,19 @@ void manager_start_for(struct exec *x)
     op_wait(op, manager_exec_ready, exec_ref(x));
 }
 
+static int manager_check_exec(const struct manager *m, const struct sandbox *sb,
+                              const struct exec_request *req, struct err *err)
+{
+    int r = sb->ops ? 0 : sandbox_check_awake(sb, err);
+
+    if (r < 0)
+        return r;
+    r = disk_floor_check(m, err);
+    if (r < 0)
+        return r;
+    return req->session && !req->concurrent ? session_check_free(sb, err) : 0;
+}
+
 int manager_exec(struct manager *m, const char *name, struct exec_request *req, struct exec **ret,
                  struct err *err)
 {
@@ -563,14 +576,10 @@ int manager_exec(struct manager *m, const char *name, struct exec_request *req, 
 
     if (r < 0)
         return r;
-    if (!sb->ops)
-        r = sandbox_check_awake(sb, err);
-    if (r >= 0)
-        r = disk_floor_check(m, err);
-    if (r >= 0 && req->session && !req->concurrent)
-        r = session_check_free(sb, err);
-    if (r >= 0)
-        r = exec_new(sb, req, ret, err);
+    r = manager_check_exec(m, sb, req, err);
+    if (r < 0)
+        return r;
+    r = exec_new(sb, req, ret, err);
     if (r < 0)
         return r;
     if (sb->state == SANDBOX_RUNNING && sb->conn && !sb->ops) {
@@ -590,10 +599,12 @@ int manager_run(struct manager *m, const json_t *spec, struct exec_request *req,
     int r;
 
     r = manager_check_spec(m, NULL, spec, err);
-    if (r >= 0)
-        r = manager_check_room(m, err);
-    if (r >= 0)
-        r = random_hex(id, err);
+    if (r < 0)
+        return r;
+    r = manager_check_room(m, err);
+    if (r < 0)
+        return r;
+    r = random_hex(id, err);
     if (r < 0)
         return r;
     snprintf(name, sizeof(name), "run-%s", id);

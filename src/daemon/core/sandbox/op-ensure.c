@@ -258,8 +258,9 @@ static int op_ensure_wanted(struct op *op, struct err *err)
         return err_set(err, ERR_NOT_FOUND, "no sandbox '%s'", sb->name);
     sandbox_spec_copy(&op->want, absent ? &c->defaults : &sb->spec);
     r = op->patch ? spec_apply(&op->want, &engine, op->patch, c->mount_roots, err) : 0;
-    if (r >= 0)
-        r = op_ensure_choose_engine(op, engine, err);
+    if (r < 0)
+        return r;
+    r = op_ensure_choose_engine(op, engine, err);
     if (r < 0)
         return r;
     if (!op->want.image)

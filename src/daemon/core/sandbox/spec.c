@@ -105,6 +105,13 @@ static const struct number_field tmpfs_fields[] = {
 
 #define NUMBER_ABSENT UINT64_MAX
 
+#define SPEC_SWAP(a, b)                                                                            \
+    do {                                                                                           \
+        __typeof__(a) swapped = (a);                                                               \
+        (a) = (b);                                                                                 \
+        (b) = swapped;                                                                             \
+    } while (0)
+
 static int spec_out_of_range(const struct number_field *f, struct err *err)
 {
     char min[FORMAT_MAX], max[FORMAT_MAX];
@@ -252,18 +259,14 @@ static int spec_apply_runtime(struct sandbox_spec *spec, const char *runtime, st
 static int spec_apply_strings(struct sandbox_spec *spec, const char *image, const char *network,
                               const char *user, const char *workdir, struct err *err)
 {
-    int r = 0;
-
-    if (image)
-        r = spec_apply_image(spec, image, err);
-    if (r >= 0 && network && spec_network_parse(network, &spec->network, err) < 0)
-        r = err_wrap(err, "field 'network'");
-    if (r >= 0 && user && parse_user(user, err) < 0)
-        r = err_wrap(err, "field 'user'");
-    if (r >= 0 && workdir)
-        r = spec_check_path("workdir", workdir, err);
-    if (r < 0)
-        return r;
+    if (image && spec_apply_image(spec, image, err) < 0)
+        return -ERR_INVALID;
+    if (network && spec_network_parse(network, &spec->network, err) < 0)
+        return err_wrap(err, "field 'network'");
+    if (user && parse_user(user, err) < 0)
+        return err_wrap(err, "field 'user'");
+    if (workdir && spec_check_path("workdir", workdir, err) < 0)
+        return -ERR_INVALID;
     if (user)
         spec_replace(&spec->user, user);
     if (workdir)
@@ -278,10 +281,10 @@ static int spec_env_entry(const char *key, const char *value, char **ret, struct
     _cleanup_free_ char *entry = xasprintf("%s=%s", key, value);
     int r = parse_env(entry, err);
 
-    if (r >= 0 && strchr(key, '='))
-        r = err_set(err, ERR_INVALID, "invalid variable name '%s'", key);
     if (r < 0)
         return r;
+    if (strchr(key, '='))
+        return err_set(err, ERR_INVALID, "invalid variable name '%s'", key);
     *ret = TAKE_PTR(entry);
     return 0;
 }
@@ -381,19 +384,18 @@ static int spec_read_mode(const char *text, struct spec_cache *ret, struct err *
 static int spec_read_cache(const char *tool, const json_t *mode, struct spec_cache *ret,
                            struct err *err)
 {
-    const struct cache_tool *t = NULL;
-    int r = 0;
+    bool all = STREQ(tool, CACHE_ALL);
+    const struct cache_tool *t;
 
     if (!json_is_string(mode))
         return err_set(err, ERR_INVALID, "field 'caches.%.100s' must be a string", tool);
-    if (!STREQ(tool, CACHE_ALL))
-        r = cache_tool_find(tool, &t, err);
-    if (r >= 0)
-        r = spec_read_mode(json_string_value(mode), ret, err);
-    if (r >= 0 && !t && ret->mode == CACHE_SHARED)
-        r = err_set(err, ERR_INVALID, "mode 'shared' must be set for each tool by name");
-    if (r < 0)
+    if (!all && cache_tool_find(tool, &t, err) < 0)
         return err_wrap(err, "field 'caches'");
+    if (spec_read_mode(json_string_value(mode), ret, err) < 0)
+        return err_wrap(err, "field 'caches'");
+    if (all && ret->mode == CACHE_SHARED)
+        return err_set(err, ERR_INVALID,
+                       "field 'caches': mode 'shared' must be set for each tool by name");
     ret->tool = xstrdup(tool);
     return 0;
 }
@@ -406,40 +408,30 @@ static void spec_take_all(struct sandbox_spec *tmp, enum spec_cache_mode *mode)
     if (!STREQ(last->tool, CACHE_ALL))
         return;
     *mode = last->mode;
-    free(last->tool);
+    free(TAKE_PTR(last->tool)); /* the next entry reuses the slot */
     tmp->n_caches--;
 }
 
 static int spec_apply_caches(struct sandbox_spec *spec, const json_t *obj, struct err *err)
 {
-    struct sandbox_spec tmp = {0}; /* only its caches: for the release */
-    const char *tool;
+    /* Only its caches are used: the cleanup frees the new list on failure, else the old one. */
+    _cleanup_(sandbox_spec_done) struct sandbox_spec tmp = {0};
     enum spec_cache_mode all = spec->cache_mode;
+    const char *tool;
     json_t *mode;
-    int r = 0;
 
     tmp.caches = xcalloc(json_object_size(obj) + 1, sizeof(*tmp.caches));
     json_object_foreach ((json_t *)obj, tool, mode) {
-        r = spec_read_cache(tool, mode, &tmp.caches[tmp.n_caches], err);
-        if (r < 0) {
-            free(tmp.caches[tmp.n_caches].group);
-            break;
-        }
-        tmp.n_caches++;
+        int r = spec_read_cache(tool, mode, &tmp.caches[tmp.n_caches++], err);
+
+        if (r < 0)
+            return r;
         spec_take_all(&tmp, &all);
     }
-    if (r >= 0) {
-        struct spec_cache *old = spec->caches;
-        size_t n = spec->n_caches;
-
-        spec->cache_mode = all;
-        spec->caches = tmp.caches;
-        spec->n_caches = tmp.n_caches;
-        tmp.caches = old;
-        tmp.n_caches = n;
-    }
-    sandbox_spec_done(&tmp);
-    return r;
+    spec->cache_mode = all;
+    SPEC_SWAP(spec->caches, tmp.caches);
+    SPEC_SWAP(spec->n_caches, tmp.n_caches);
+    return 0;
 }
 
 static int spec_refuse_cache(const char *tool, enum spec_cache_mode mode, struct err *err)
@@ -520,8 +512,9 @@ static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, stru
     if (!source || !target)
         return err_set(err, ERR_INVALID, "field 'mounts[%zu]' needs a source and a target", i);
     r = spec_check_path("mounts[].source", source, err);
-    if (r >= 0)
-        r = spec_check_path("mounts[].target", target, err);
+    if (r < 0)
+        return r;
+    r = spec_check_path("mounts[].target", target, err);
     if (r < 0)
         return r;
     /* Filled before the check, so that the caller's release finds it on failure too. */
@@ -532,28 +525,24 @@ static int spec_read_mount(const json_t *obj, char *const *roots, size_t i, stru
 static int spec_apply_mounts(struct sandbox_spec *spec, const json_t *array, char *const *roots,
                              struct err *err)
 {
-    struct sandbox_spec tmp = {0}; /* only its mounts: for the release */
+    /* Only its mounts are used: the cleanup frees the new list on failure, else the old one. */
+    _cleanup_(sandbox_spec_done) struct sandbox_spec tmp = {0};
     size_t n = json_array_size(array);
-    int r = 0;
 
     if (n > SPEC_MOUNTS_MAX)
         return err_set(err, ERR_INVALID, "field 'mounts' has %zu entries, at most %d are allowed",
                        n, SPEC_MOUNTS_MAX);
     tmp.mounts = n ? xcalloc(n, sizeof(*tmp.mounts)) : NULL;
     tmp.n_mounts = n;
-    for (size_t i = 0; i < n && r >= 0; i++)
-        r = spec_read_mount(json_array_get(array, i), roots, i, &tmp.mounts[i], err);
-    if (r >= 0) {
-        struct spec_mount *old = spec->mounts;
-        size_t n_old = spec->n_mounts;
+    for (size_t i = 0; i < n; i++) {
+        int r = spec_read_mount(json_array_get(array, i), roots, i, &tmp.mounts[i], err);
 
-        spec->mounts = tmp.mounts;
-        spec->n_mounts = n;
-        tmp.mounts = old;
-        tmp.n_mounts = n_old;
+        if (r < 0)
+            return r;
     }
-    sandbox_spec_done(&tmp);
-    return r;
+    SPEC_SWAP(spec->mounts, tmp.mounts);
+    SPEC_SWAP(spec->n_mounts, tmp.n_mounts);
+    return 0;
 }
 
 /* ---- the whole ---- */
@@ -604,16 +593,18 @@ static int spec_apply_lease(uint64_t *lease, const char *field, uint64_t ms, str
     return 0;
 }
 
-static int core_spec_apply_leases(struct sandbox_spec *spec, const struct spec_doc *d,
-                                  struct err *err)
+static int spec_apply_doc_leases(struct sandbox_spec *spec, const struct spec_doc *d,
+                                 struct err *err)
 {
-    int r = spec_apply_lease(&spec->idle_stop, "idle_stop_ms", d->idle_stop_ms, err);
+    int r;
 
-    if (r >= 0)
-        r = spec_apply_lease(&spec->max_life, "max_life_ms", d->max_life_ms, err);
-    if (r >= 0)
-        r = spec_apply_lease(&spec->rm_after, "rm_after_ms", d->rm_after_ms, err);
-    return r;
+    r = spec_apply_lease(&spec->idle_stop, "idle_stop_ms", d->idle_stop_ms, err);
+    if (r < 0)
+        return r;
+    r = spec_apply_lease(&spec->max_life, "max_life_ms", d->max_life_ms, err);
+    if (r < 0)
+        return r;
+    return spec_apply_lease(&spec->rm_after, "rm_after_ms", d->rm_after_ms, err);
 }
 
 int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err *err)
@@ -626,7 +617,7 @@ int spec_apply_leases(struct sandbox_spec *spec, const json_t *patch, struct err
     };
     int r = json_read(patch, NULL, fields, ARRAY_SIZE(fields), err);
 
-    return r < 0 ? r : core_spec_apply_leases(spec, &d, err);
+    return r < 0 ? r : spec_apply_doc_leases(spec, &d, err);
 }
 
 static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, char *const *roots,
@@ -635,25 +626,34 @@ static int spec_apply_doc(struct sandbox_spec *spec, const struct spec_doc *d, c
     int r;
 
     r = spec_apply_strings(spec, d->image, d->network, d->user, d->workdir, err);
-    if (r >= 0 && d->runtime)
-        r = spec_apply_runtime(spec, d->runtime, err);
-    if (r >= 0 && d->isolation)
-        r = spec_apply_isolation(spec, d->isolation, err);
-    if (r >= 0 && d->caches)
-        r = spec_apply_caches(spec, d->caches, err);
-    if (r >= 0)
-        r = spec_apply_strict(spec, d->caches, err);
-    if (r >= 0 && d->limits)
-        r = spec_apply_limits(spec, d->limits, err);
-    if (r >= 0 && d->tmpfs)
-        r = spec_apply_tmpfs(spec, d->tmpfs, err);
-    if (r >= 0 && d->env)
-        r = spec_apply_env(spec, d->env, err);
-    if (r >= 0 && d->labels)
-        r = spec_apply_labels(spec, d->labels, err);
-    if (r >= 0 && d->mounts)
-        r = spec_apply_mounts(spec, d->mounts, roots, err);
-    return r < 0 ? r : core_spec_apply_leases(spec, d, err);
+    if (r < 0)
+        return r;
+    r = d->runtime ? spec_apply_runtime(spec, d->runtime, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->isolation ? spec_apply_isolation(spec, d->isolation, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->caches ? spec_apply_caches(spec, d->caches, err) : 0;
+    if (r < 0)
+        return r;
+    r = spec_apply_strict(spec, d->caches, err); /* checks the caches as well */
+    if (r < 0)
+        return r;
+    r = d->limits ? spec_apply_limits(spec, d->limits, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->tmpfs ? spec_apply_tmpfs(spec, d->tmpfs, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->env ? spec_apply_env(spec, d->env, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->labels ? spec_apply_labels(spec, d->labels, err) : 0;
+    if (r < 0)
+        return r;
+    r = d->mounts ? spec_apply_mounts(spec, d->mounts, roots, err) : 0;
+    return r < 0 ? r : spec_apply_doc_leases(spec, d, err);
 }
 
 int spec_apply(struct sandbox_spec *spec, const char **engine, const json_t *patch,

@@ -81,9 +81,10 @@ int sandbox_save(struct sandbox *sb, struct err *err)
     const struct store_sandbox row = state_to_row(sb, spec);
     int r = store_sandbox_put(sb->m->store, &row, err);
 
-    if (r >= 0)
-        sb->stored = true;
-    return r;
+    if (r < 0)
+        return r;
+    sb->stored = true;
+    return 0;
 }
 
 void sandbox_forget_hash(struct sandbox *sb)

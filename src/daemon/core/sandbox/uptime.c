@@ -20,9 +20,10 @@ static int uptime_save(struct uptime *u, struct err *err)
     snprintf(text, sizeof(text), "%s %llu %llu", time_boot_id(boot), (unsigned long long)u->base,
              (unsigned long long)now);
     r = store_meta_set(u->store, KEY, text, false, err);
-    if (r >= 0)
-        u->saved = now;
-    return r;
+    if (r < 0)
+        return r;
+    u->saved = now;
+    return 0;
 }
 
 int uptime_open(struct store *store, struct uptime *ret, struct err *err)

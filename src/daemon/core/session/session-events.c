@@ -51,6 +51,8 @@ struct session_reader {
     bool finished;
 };
 
+DEFINE_CLEANUP(struct session_reader *, session_reader_free);
+
 /* ---- sides ---- */
 
 /* What was passed over in the meantime is not wanted any more. */
@@ -180,10 +182,10 @@ static int session_events_decide(struct session_reader *r, struct err *err)
         struct session_run run = {0};
         int n = session_events_plan_run(r, (enum journal_stream)(first ^ k), &run, err);
 
-        if (n > 0)
-            n = session_events_put_run(r, &run, err);
-        if (n)
+        if (n < 0)
             return n;
+        if (n > 0)
+            return session_events_put_run(r, &run, err);
     }
     return 0;
 }
@@ -398,8 +400,9 @@ static int session_events_open_index(struct session_reader *r, struct err *err)
     if (n < 0 || !count)
         return n < 0 ? n : 1;
     n = session_index_find(&r->index, r->config.since + 1, &r->i, err);
-    if (n >= 0)
-        n = session_index_get(&r->index, r->i, &run, err);
+    if (n < 0)
+        return n;
+    n = session_index_get(&r->index, r->i, &run, err);
     if (n < 0)
         return n;
     session_events_enter_run(r, &run);
@@ -495,7 +498,7 @@ int session_reader_new(struct manager *m, struct sandbox *sb, const char *id,
                        const struct session_reader_config *c, struct session_reader **ret,
                        struct err *err)
 {
-    struct session_reader *r = xnew0(struct session_reader);
+    _cleanup_(session_reader_freep) struct session_reader *r = xnew0(struct session_reader);
     int n;
 
     r->config = *c;
@@ -506,17 +509,18 @@ int session_reader_new(struct manager *m, struct sandbox *sb, const char *id,
     for (int i = 0; i < JOURNAL_STREAMS; i++)
         r->sides[i].buf.max = SIDE_MAX;
     n = session_events_check_session(m, sb, r, id, err);
-    if (n >= 0)
-        n = session_events_open_index(r, err); /* first: it says where the streams begin */
-    if (n >= 0)
-        n = session_events_open_streams(r, m, sb, err);
-    if (n >= 0)
-        n = session_events_check_kept(r, err);
-    if (n < 0) {
-        session_reader_free(r);
+    if (n < 0)
         return n;
-    }
-    *ret = r;
+    n = session_events_open_index(r, err); /* first: it says where the streams begin */
+    if (n < 0)
+        return n;
+    n = session_events_open_streams(r, m, sb, err);
+    if (n < 0)
+        return n;
+    n = session_events_check_kept(r, err);
+    if (n < 0)
+        return n;
+    *ret = TAKE_PTR(r);
     return 0;
 }
 

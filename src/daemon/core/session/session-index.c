@@ -160,18 +160,21 @@ int session_index_find(const struct session_index *x, uint64_t seq, uint64_t *re
     uint64_t low, high = 0;
     int r = session_index_count(x, &high, err);
 
-    low = r < 0 ? 0 : session_index_first(x, 0, high);
-    while (r >= 0 && high - low > 1) {
+    if (r < 0)
+        return r;
+    low = session_index_first(x, 0, high);
+    while (high - low > 1) {
         uint64_t mid = low + (high - low) / 2;
         struct session_run run;
 
         r = session_index_get(x, mid, &run, err);
-        if (r >= 0 && run.seq <= seq)
+        if (r < 0)
+            return r;
+        if (run.seq <= seq)
             low = mid;
         else
             high = mid;
     }
-    if (r >= 0)
-        *ret = low;
-    return r;
+    *ret = low;
+    return 0;
 }
